@@ -15,13 +15,13 @@ const LAYERS = [
   ['access'],
   ['integrations', 'oauth', 'listeners'],
   ['deployments'],
-  ['sync', 'pushes', 'events'],
+  ['sync', 'pushes'],
   ['api-docs'],
   ['app.ts'],
   ['worker.ts', 'host'],
 ]
-/** Separate programs. They import only the protocol and the Postgres host. */
-const PROGRAMS = ['agent', 'cli']
+/** Programs that are deployed without the control plane. */
+const PROGRAMS = ['agent']
 
 const files = readdirSync(src, { recursive: true, encoding: 'utf8' }).filter(path => path.endsWith('.ts'))
 const folderOf = (path: string) => path.split('/')[0]!
@@ -53,7 +53,7 @@ describe('the folders of src', () => {
     }
   })
 
-  it('show separate programs only the protocol and the Postgres host', () => {
+  it('that are separate programs import only the protocol and the Postgres host', () => {
     for (const { file, to } of internalImports.filter(
       ({ file, to }) => PROGRAMS.includes(folderOf(file)) && folderOf(to) !== folderOf(file),
     )) {
@@ -93,7 +93,7 @@ describe('imports', () => {
     expect([...new Set(mutual.map(pair => [...pair].sort().join(', ')))]).toEqual([])
   })
 
-  it('with direct and indirect cycles are found', () => {
+  it('are reported if they form a direct or an indirect cycle', () => {
     const cyclic = { a: ['b'], b: ['c'], c: ['a', 'd'], d: ['e'], e: ['d'], f: ['a'], g: [] }
     expect(findCycles(new Map(Object.entries(cyclic))).sort()).toEqual(['a, b, c', 'd, e'])
   })
@@ -122,9 +122,9 @@ function findCycles(importsOf: Map<string, string[]>): string[] {
   return cycles
 }
 
-describe('each responsibility has its owner', () => {
+describe('the boundaries between files', () => {
   it.each([
-    ['the driver', /^@neondatabase\//, [/^kernel\/db\.ts$/]],
+    ['the database driver', /^@neondatabase\//, [/^kernel\/db\.ts$/]],
     [
       'hono',
       /^hono/,
@@ -135,18 +135,11 @@ describe('each responsibility has its owner', () => {
       ],
     ],
     [
-      'node',
+      'a module of Node',
       /^node:|^pg$|^@hono\/node-server$/,
-      [
-        /^host\//,
-        /^agent\//,
-        /^cli\//,
-        /^postgres\//,
-        /^kernel\/(digest|txt-records)\.ts$/,
-        /^integrations\/app-jwt\.ts$/,
-      ],
+      [/^host\//, /^agent\//, /^postgres\//, /^kernel\/(digest|txt-records)\.ts$/, /^integrations\/app-jwt\.ts$/],
     ],
-  ])('%s', (_, name, owners) => {
+  ])('%s is imported only by its owners', (_, name, owners) => {
     for (const file of importersOf(name))
       expect(
         owners.some(owner => owner.test(file)),
@@ -160,10 +153,10 @@ describe('each responsibility has its owner', () => {
   })
 
   it('only origin.ts decides between PUBLIC_URL and a Host header', () => {
-    const deciding = files.filter(file =>
+    const deciders = files.filter(file =>
       /req\.url\)\.origin|publicUrl \?\?|publicUrl \|\|/.test(readFileSync(join(src, file), 'utf8')),
     )
-    expect(deciding).toEqual(['kernel/origin.ts'])
+    expect(deciders).toEqual(['kernel/origin.ts'])
   })
 
   it('only hosts read the environment, and env.ts parses it', () => {
@@ -174,17 +167,17 @@ describe('each responsibility has its owner', () => {
     }
   })
 
-  it('only guarded-fetch.ts fetches addresses that others chose, and every library fetches through it', () => {
+  it('only guarded-fetch.ts fetches addresses that users chose, and every library fetches through it', () => {
     // The operator chooses the database and the S3 store; a page's script fetches from the app that served it.
-    const owners = /^kernel\/(guarded-fetch|db|s3)\.ts$|^(host|agent|cli)\/|^api-docs\/client/
+    const owners = /^kernel\/(guarded-fetch|db|s3)\.ts$|^(host|agent)\/|^api-docs\/client/
     // Calls, not declarations. `env.ts` binds the platform's fetch for the guard.
-    const ways =
+    const fetchCalls =
       /(?<![\w.])fetch\((?!\w+:)|\bglobalThis\.fetch\b(?!\.bind\()|\.foreignFetch\(|\bnew (?:WebSocket|EventSource)\b/
     for (const file of files.filter(file => !owners.test(file))) {
       const text = readFileSync(join(src, file), 'utf8')
-      expect(text, file).not.toMatch(ways)
-      const asks = /^import (?!type).* from 'oauth4webapi'/m.test(text) && /Request\(/.test(text)
-      if (asks) expect(text, file).toContain('customFetch')
+      expect(text, file).not.toMatch(fetchCalls)
+      const sendsRequests = /^import (?!type).* from 'oauth4webapi'/m.test(text) && /Request\(/.test(text)
+      if (sendsRequests) expect(text, file).toContain('customFetch')
     }
   })
 
@@ -256,22 +249,22 @@ describe('the lock file', () => {
   const { packages } = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8')) as {
     packages: Record<string, Entry>
   }
-  const fetched = Object.entries(packages).filter(([path, entry]) => path !== '' && !entry.link && !entry.inBundle)
+  const downloaded = Object.entries(packages).filter(([path, entry]) => path !== '' && !entry.link && !entry.inBundle)
   /**
    * Builds of workerd for other systems, missing in the registry that created the lock file. They are optional, so npm
    * leaves them out on Linux. `npm install` on a Mac adds the digests; then remove the line.
    */
-  const UNKNOWN = ['darwin-64', 'darwin-arm64', 'windows-64'].map(
+  const WITHOUT_DIGEST = ['darwin-64', 'darwin-arm64', 'windows-64'].map(
     system => `node_modules/@cloudflare/workerd-${system}`,
   )
 
   it('has a digest for every package', () => {
-    const without = fetched.filter(([, { integrity }]) => !/^sha512-[A-Za-z0-9+/]{86}==$/.test(integrity ?? ''))
-    expect(without.map(([path]) => path).sort()).toEqual([...UNKNOWN].sort())
+    const without = downloaded.filter(([, { integrity }]) => !/^sha512-[A-Za-z0-9+/]{86}==$/.test(integrity ?? ''))
+    expect(without.map(([path]) => path).sort()).toEqual([...WITHOUT_DIGEST].sort())
     for (const [path, entry] of without) expect([path, entry.optional]).toEqual([path, true])
   })
 
   it('names no registry', () => {
-    expect(fetched.filter(([, { resolved }]) => resolved !== undefined).map(([path]) => path)).toEqual([])
+    expect(downloaded.filter(([, { resolved }]) => resolved !== undefined).map(([path]) => path)).toEqual([])
   })
 })

@@ -14,7 +14,7 @@ afterEach(() => fs.rmSync(home, { recursive: true }))
 
 const artifact: Artifact = { location: 'web@sha256:0', start_command: null, health_path: null, env: {}, commit: null }
 
-test('a build that fails because the control plane is unavailable is retried', async () => {
+test('a build that fails because the control plane is unavailable is not recorded, and can be retried', async () => {
   const failures = [new TransientError('The control plane is away.')]
   const engine = {
     async prepare() {
@@ -24,26 +24,26 @@ test('a build that fails because the control plane is unavailable is retried', a
     },
   } as unknown as Engine
   const lines: string[] = []
-  let ended = Promise.withResolvers<void>()
+  let buildEnded = Promise.withResolvers<void>()
   const builds = new Builds({
     ...{ home, engine, retry_ms: 1 },
-    onChange: () => ended.resolve(),
+    onChange: () => buildEnded.resolve(),
     onLinkExpired: () => {},
     log: (_, message, level) => lines.push(`${level} ${message}`),
   })
-  const wanted = makeUnit(
+  const unit = makeUnit(
     { deployment_id: randomUUID(), revision_id: randomUUID() },
     { source: 'internal_container', image_uri: 'web:1' },
   )
-  const origin = { ...{ git: null, archive: null, template_id: null }, platform_config_path: null }
+  const source = { ...{ git: null, archive: null, template_id: null }, platform_config_path: null }
   const build = async () => {
-    ended = Promise.withResolvers()
-    builds.start(wanted, { ...origin, install_command: null, build_command: null })
-    await ended.promise
-    return builds.readRecord(wanted)
+    buildEnded = Promise.withResolvers()
+    builds.start(unit, { ...source, install_command: null, build_command: null })
+    await buildEnded.promise
+    return builds.readRecord(unit)
   }
   expect(await build()).toBeUndefined()
-  expect(builds.revisions(wanted.deployment_id)).toEqual([])
+  expect(builds.revisions(unit.deployment_id)).toEqual([])
   expect(lines).toEqual(['WARNING The control plane is away. The build is retried.'])
   expect(await build()).toMatchObject({ state: 'built', artifact })
 })

@@ -2,49 +2,50 @@
 import { expect, test } from 'vitest'
 import { BuildSlots } from '../../src/agent/builds/build-slots.ts'
 
-const NEVER = new AbortController().signal
+const NEVER_ABORTED = new AbortController().signal
 
-/** What has begun so far, in the order that it did. */
-function taking(turns: BuildSlots) {
-  const begun: string[] = []
-  const take = async (name: string, deployment: string, signal = NEVER) =>
-    begun.push((await turns.acquire(deployment, signal)) ? name : `not ${name}`)
-  return { begun, take: (...of: Parameters<typeof take>) => void take(...of) }
+/** Records the builds that acquired a slot, in this order, and those that were interrupted before. */
+function recordBuilds(slots: BuildSlots) {
+  const outcomes: string[] = []
+  const start = async (name: string, deployment: string, signal = NEVER_ABORTED) =>
+    outcomes.push((await slots.acquire(deployment, signal)) ? name : `${name} interrupted`)
+  return { outcomes, startBuild: (...build: Parameters<typeof start>) => void start(...build) }
 }
-const soon = () => new Promise(resolve => setImmediate(resolve))
+/** All promises that can settle have settled by then. */
+const settlePromises = () => new Promise(resolve => setImmediate(resolve))
 
-test('a few builds run at once, one per deployment, and the others follow in order', async () => {
-  const turns = new BuildSlots(2)
-  const { begun, take } = taking(turns)
-  take('a1', 'a')
-  take('a2', 'a')
-  take('b1', 'b')
-  take('c1', 'c')
-  take('b2', 'b')
-  await soon()
-  expect(begun).toEqual(['a1', 'b1'])
-  turns.release('b')
-  await soon()
-  expect(begun).toEqual(['a1', 'b1', 'c1'])
-  turns.release('a')
-  await soon()
-  expect(begun).toEqual(['a1', 'b1', 'c1', 'a2'])
-  turns.release('a')
-  turns.release('c')
-  await soon()
-  expect(begun).toEqual(['a1', 'b1', 'c1', 'a2', 'b2'])
+test('builds run in the order of their requests, up to the limit and one at a time per deployment', async () => {
+  const slots = new BuildSlots(2)
+  const { outcomes, startBuild } = recordBuilds(slots)
+  startBuild('a1', 'a')
+  startBuild('a2', 'a')
+  startBuild('b1', 'b')
+  startBuild('c1', 'c')
+  startBuild('b2', 'b')
+  await settlePromises()
+  expect(outcomes).toEqual(['a1', 'b1'])
+  slots.release('b')
+  await settlePromises()
+  expect(outcomes).toEqual(['a1', 'b1', 'c1'])
+  slots.release('a')
+  await settlePromises()
+  expect(outcomes).toEqual(['a1', 'b1', 'c1', 'a2'])
+  slots.release('a')
+  slots.release('c')
+  await settlePromises()
+  expect(outcomes).toEqual(['a1', 'b1', 'c1', 'a2', 'b2'])
 })
 
 test('an interrupted build gives its place in the queue to the next', async () => {
-  const turns = new BuildSlots(1)
-  const { begun, take } = taking(turns)
-  const [before, meanwhile] = [AbortSignal.abort(), new AbortController()]
-  take('a1', 'a', before)
-  take('a2', 'a')
-  take('a3', 'a', meanwhile.signal)
-  take('b1', 'b')
-  meanwhile.abort()
-  turns.release('a')
-  await soon()
-  expect(begun).toEqual(['not a1', 'a2', 'not a3', 'b1'])
+  const slots = new BuildSlots(1)
+  const { outcomes, startBuild } = recordBuilds(slots)
+  const [aborted, abortedLater] = [AbortSignal.abort(), new AbortController()]
+  startBuild('a1', 'a', aborted)
+  startBuild('a2', 'a')
+  startBuild('a3', 'a', abortedLater.signal)
+  startBuild('b1', 'b')
+  abortedLater.abort()
+  slots.release('a')
+  await settlePromises()
+  expect(outcomes).toEqual(['a1 interrupted', 'a2', 'a3 interrupted', 'b1'])
 })

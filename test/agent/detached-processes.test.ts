@@ -15,9 +15,9 @@ import { makeTempFolder, makeUnit, openEngine, writeApplication } from '../suppo
 const SESSION = `'echo $$ > "$0"; exec sleep 600'`
 const DOUBLE_FORK = `'(sleep 600 & echo $! > "$0") &'`
 const OPTIONS = `detached: true, stdio: 'ignore'`
-/** Each writes the pid of a sleeping process. In all but the first nothing connects that process with its starter. */
+/** Each starts a sleeping process and writes its pid. The last keeps neither its parent nor its environment. */
 const DETACH_METHODS = {
-  'a session of its own': `spawn('/bin/sh', ['-c', ${SESSION}, file], { ${OPTIONS} })`,
+  'a separate session': `spawn('/bin/sh', ['-c', ${SESSION}, file], { ${OPTIONS} })`,
   'a double fork': `spawn('/bin/sh', ['-c', ${DOUBLE_FORK}, file], { ${OPTIONS} })`,
   'an empty environment': `spawn('/bin/sh', ['-c', ${SESSION}, file], { ${OPTIONS}, env: {} })`,
   'a double fork with an empty environment': `spawn('/bin/sh', ['-c', ${DOUBLE_FORK}, file], { ${OPTIONS}, env: {} })`,
@@ -36,49 +36,49 @@ const canMakeCgroups = (() => {
     return false
   }
 })()
-/** How they are owned, and which ways out are closed by it. */
-const OWNERSHIPS = [
-  { by: 'cgroup', setting: '', closed: detachMethods, possible: canMakeCgroups },
+/** How the agent finds the processes that belong to it, and the ways to detach that it can follow. */
+const TRACKING_MODES = [
+  { by: 'cgroup', setting: '', methods: detachMethods, isAvailable: canMakeCgroups },
   {
     by: 'environment and parents',
     setting: 'off',
-    closed: detachMethods.slice(0, 3),
-    possible: process.platform === 'linux',
+    methods: detachMethods.slice(0, 3),
+    isAvailable: process.platform === 'linux',
   },
 ]
 
 let home: string
-let started: ProcessEngine[]
+let engines: ProcessEngine[]
 let ref: RevisionRef
 
 beforeEach(() => {
   home = makeTempFolder()
-  started = []
+  engines = []
   ref = { deployment_id: randomUUID(), revision_id: randomUUID() }
 })
 afterEach(async () => {
-  for (const engine of started) await engine.close({ stop: true })
+  for (const engine of engines) await engine.close({ stop: true })
   chooseCgroup()
   fs.rmSync(home, { recursive: true, force: true })
 })
 
-async function open() {
+async function openTrackedEngine() {
   const { engine } = await openEngine(home)
-  started.push(engine)
+  engines.push(engine)
   return engine
 }
 
 const detachStatement = (method: DetachMethod, i: number) =>
-  `{ const file = ${JSON.stringify(join(home, `left-${i}`))}; ${DETACH_METHODS[method]}.unref() }`
-const script = (closed: DetachMethod[]) => `
+  `{ const file = ${JSON.stringify(join(home, `pid-${i}`))}; ${DETACH_METHODS[method]}.unref() }`
+const detachScript = (methods: DetachMethod[]) => `
 import { spawn } from 'node:child_process'
-${closed.map(detachStatement).join('\n')}
+${methods.map(detachStatement).join('\n')}
 `
-/** Waits until all of them run. What a failed test leaves is killed. */
-async function sleepers(closed: DetachMethod[]): Promise<number[]> {
+/** Waits until all detached processes run. Kills them if the test fails before it ends them. */
+async function waitForPids(methods: DetachMethod[]): Promise<number[]> {
   const pids = await waitFor(() => {
-    const read = closed.map((_, i) => fs.readFileSync(join(home, `left-${i}`), { encoding: 'utf8', flag: 'a+' }))
-    return read.every(text => text.endsWith('\n')) ? read.map(Number) : undefined
+    const texts = methods.map((_, i) => fs.readFileSync(join(home, `pid-${i}`), { encoding: 'utf8', flag: 'a+' }))
+    return texts.every(text => text.endsWith('\n')) ? texts.map(Number) : undefined
   })
   onTestFinished(() => {
     for (const pid of filterRunning(pids)) process.kill(pid, 'SIGKILL')
@@ -86,87 +86,87 @@ async function sleepers(closed: DetachMethod[]): Promise<number[]> {
   return pids
 }
 
-describe.each(OWNERSHIPS)('owned by $by', ({ setting, closed, possible }) => {
+describe.each(TRACKING_MODES)('detached processes, tracked by $by,', ({ setting, methods, isAvailable }) => {
   beforeEach(context => {
-    if (!possible) context.skip('this machine lets the agent make no cgroup')
+    if (!isAvailable) context.skip('this machine does not let the agent create cgroups')
     chooseCgroup(setting)
   })
 
-  async function start(engine: ProcessEngine): Promise<number[]> {
-    const code = `${script(closed)}
+  async function startApplication(engine: ProcessEngine): Promise<number[]> {
+    const code = `${detachScript(methods)}
 import { createServer } from 'node:http'
 createServer((req, res) => req.url === '/end' ? process.exit(1) : res.end()).listen(process.env.PORT)`
-    await engine.start(makeUnit(ref), writeApplication(home, 'leaving', code))
+    await engine.start(makeUnit(ref), writeApplication(home, 'detaching', code))
     await waitFor(async () => (await engine.observe(ref.deployment_id)).running[0]?.phase === 'healthy')
-    return sleepers(closed)
+    return waitForPids(methods)
   }
 
   test.each<[string, (engine: ProcessEngine) => Promise<void>]>([
-    ['its revision is stopped', engine => engine.stop(ref)],
-    ['its deployment is deleted', engine => engine.remove(ref.deployment_id)],
-    ['the agent ends with all that it runs', engine => engine.close({ stop: true })],
-  ])('nothing of it is left when %s', async (_, end) => {
-    const engine = await open()
-    const pids = await start(engine)
-    expect(filterRunning(pids)).toHaveLength(closed.length)
+    ['the revision is stopped', engine => engine.stop(ref)],
+    ['the deployment is deleted', engine => engine.remove(ref.deployment_id)],
+    ['the agent stops together with its applications', engine => engine.close({ stop: true })],
+  ])('end when %s', async (_, end) => {
+    const engine = await openTrackedEngine()
+    const pids = await startApplication(engine)
+    expect(filterRunning(pids)).toHaveLength(methods.length)
     await end(engine)
     expect(filterRunning(pids)).toEqual([])
   })
 
-  test('it keeps running without an agent, and the next agent can stop all its processes', async () => {
-    const first = await open()
-    const pids = await start(first)
+  test('keep running while no agent runs, and the next agent can end them', async () => {
+    const first = await openTrackedEngine()
+    const pids = await startApplication(first)
     await first.close({ stop: false })
-    const second = await open()
+    const second = await openTrackedEngine()
     expect((await second.observe(ref.deployment_id)).running[0]?.phase).toBe('healthy')
-    expect(filterRunning(pids)).toHaveLength(closed.length)
+    expect(filterRunning(pids)).toHaveLength(methods.length)
     await second.remove(ref.deployment_id)
-    // A child of the test's own process is seen until Node has collected it.
+    // A child of the test's own process is listed until Node has collected it.
     await waitFor(() => filterRunning(pids).length === 0)
   })
 
-  test('no process of a build command is left', async () => {
-    // Without a cgroup, what empties its environment is known by its parent only, and that one ends here at once.
-    const leaving = closed.filter(way => setting === '' || !way.includes('empty'))
-    fs.writeFileSync(join(home, 'build.mjs'), script(leaving))
+  test('of a build command end with the build', async () => {
+    // Without a cgroup, a process with an empty environment can be found by its parent only, which ends here at once.
+    const findable = methods.filter(method => setting === '' || !method.includes('empty'))
+    fs.writeFileSync(join(home, 'build.mjs'), detachScript(findable))
     const task = { log: () => {}, signal: new AbortController().signal, runningFolder: join(home, 'running') }
     const env = { PATH: process.env.PATH! }
-    const left = sleepers(leaving)
-    // It ends when its sleepers run.
-    const command = `node build.mjs; while [ $(cat ${home}/left-* | wc -l) -lt ${leaving.length} ]; do sleep 0.02; done`
+    const pids = waitForPids(findable)
+    // The build ends only when all detached processes run.
+    const command = `node build.mjs; while [ $(cat ${home}/pid-* | wc -l) -lt ${findable.length} ]; do sleep 0.02; done`
     await runCommand(['/bin/sh', '-c', command], {
       ...{ cwd: home, env, revision: ref.revision_id, task, label: 'The build' },
     })
-    expect(filterRunning(await left)).toEqual([])
+    expect(filterRunning(await pids)).toEqual([])
   })
 })
 
 test.runIf(canMakeCgroups)(
-  'a process that a killed agent had not recorded yet is found by its cgroup, which is removed',
+  'a process that an agent started but did not record before it was killed is ended by its cgroup, which is removed',
   async () => {
-    const mark = join(home, 'mark')
+    const recordFolder = join(home, 'mark')
     const env = { PATH: process.env.PATH! }
-    const { child } = spawnTracked(mark, ['/bin/sh', '-c', 'sleep 600 & wait'], { env, stdio: 'ignore' })
-    fs.rmSync(join(mark, 'identity.json'))
-    const { cgroup } = JSON.parse(fs.readFileSync(join(mark, 'mark.json'), 'utf8'))
+    const { child } = spawnTracked(recordFolder, ['/bin/sh', '-c', 'sleep 600 & wait'], { env, stdio: 'ignore' })
+    fs.rmSync(join(recordFolder, 'identity.json'))
+    const { cgroup } = JSON.parse(fs.readFileSync(join(recordFolder, 'mark.json'), 'utf8'))
     expect(fs.existsSync(cgroup)).toBe(true)
-    await endTracked(mark, 0)
+    await endTracked(recordFolder, 0)
     expect(filterRunning([child.pid!])).toEqual([])
     expect(fs.existsSync(cgroup)).toBe(false)
   },
 )
 
 test.runIf(process.platform === 'linux')(
-  'a library that an application preloads is not loaded by the shell that confines it',
+  'a library that an application preloads is not loaded by the agent’s own shell that starts it',
   async () => {
     const env = { PATH: process.env.PATH!, LD_PRELOAD: '/missing.so', ENV: 'a "quoted" $value' }
     const user = process.getuid!() === 0 ? { uid: 1_900_000_002, gid: 1_900_000_002 } : undefined
-    const how = { env, cwd: '/', stdio: ['ignore', 'pipe', 'pipe'] as ['ignore', 'pipe', 'pipe'] }
+    const options = { env, cwd: '/', stdio: ['ignore', 'pipe', 'pipe'] as ['ignore', 'pipe', 'pipe'] }
     const print = 'echo "$LD_PRELOAD $ENV"; set | grep -c SLIPWAY_HELD_ || :'
-    const { child } = spawnTracked(join(home, 'mark'), ['/bin/sh', '-c', print], how, user)
-    const [said, complaints] = await Promise.all([text(child.stdout!), text(child.stderr!)])
-    expect(said).toBe('/missing.so a "quoted" $value\n0\n')
-    // Each program that is started with it complains: the shell of the command, and `grep`.
-    expect(complaints.split('\n').filter(line => line.includes('/missing.so'))).toHaveLength(2)
+    const { child } = spawnTracked(join(home, 'mark'), ['/bin/sh', '-c', print], options, user)
+    const [output, errors] = await Promise.all([text(child.stdout!), text(child.stderr!)])
+    expect(output).toBe('/missing.so a "quoted" $value\n0\n')
+    // Only the shell of the command and `grep` try to load it.
+    expect(errors.split('\n').filter(line => line.includes('/missing.so'))).toHaveLength(2)
   },
 )

@@ -1,4 +1,4 @@
-// How the agent talks to a container engine, held against a small one of the test's own behind a unix socket.
+// The client of the container engine's API, tested against a small server on a unix socket.
 import * as fs from 'node:fs'
 import * as http from 'node:http'
 import { join } from 'node:path'
@@ -15,7 +15,7 @@ import { makeTempFolder } from '../support/process-engine.ts'
 let home: string
 let socket: string
 let server: http.Server
-let asked: string[]
+let requests: string[]
 let answer: (req: http.IncomingMessage, res: http.ServerResponse) => void
 const json = (res: http.ServerResponse, status: number, body: object) =>
   res.writeHead(status, { 'Content-Type': 'application/json' }).end(JSON.stringify(body))
@@ -24,10 +24,10 @@ const version = { Version: '28.0', ApiVersion: '1.99', MinAPIVersion: '1.24', Co
 beforeEach(async () => {
   home = makeTempFolder()
   socket = join(home, 'engine.sock')
-  asked = []
+  requests = []
   answer = (_, res) => json(res, 200, version)
   server = http.createServer((req, res) => {
-    asked.push(`${req.method} ${req.url}`)
+    requests.push(`${req.method} ${req.url}`)
     answer(req, res)
   })
   await new Promise<void>(resolve => server.listen(socket, resolve))
@@ -44,219 +44,206 @@ const rejectionOf = (work: Promise<unknown>) =>
     (error: Error & { status?: number }) => `${error.status}: ${error.message}`,
   )
 
-describe('the version', () => {
+describe('the API version', () => {
   test.each([
     ['1.99', '1.47'],
     ['1.41', '1.41'],
-  ])('of an engine that speaks %s is %s', async (theirs, ours) => {
-    answer = (_, res) => json(res, 200, { ...version, ApiVersion: theirs })
+  ])('for an engine whose newest API is %s is %s', async (engineApi, usedApi) => {
+    answer = (_, res) => json(res, 200, { ...version, ApiVersion: engineApi })
     const api = new DockerApi(socket)
-    expect(await api.open()).toEqual({ engine: 'Engine', version: '28.0', api: ours })
+    expect(await api.open()).toEqual({ engine: 'Engine', version: '28.0', api: usedApi })
     await api.get('/info')
-    expect(asked).toEqual(['GET /version', `GET /v${ours}/info`])
+    expect(requests).toEqual(['GET /version', `GET /v${usedApi}/info`])
   })
-  test('of an engine that requires a newer API is refused', async () => {
+  test('is refused if the engine requires a newer one', async () => {
     answer = (_, res) => json(res, 200, { ...version, MinAPIVersion: '1.60' })
     expect(await rejectionOf(new DockerApi(socket).open())).toMatch(/^0: .*1\.60.*1\.47/)
   })
 })
 
 describe('a failed request', () => {
-  test('has the engine’s message and status', async () => {
+  test('has the message and the status of the engine', async () => {
     answer = (_, res) => json(res, 409, { message: 'it is in use' })
     expect(await rejectionOf(new DockerApi(socket).post('/images/prune'))).toBe('409: it is in use')
   })
-  test('says that no engine listens on the socket', async () => {
+  test('names the cause if no engine listens on the socket', async () => {
     expect(await rejectionOf(new DockerApi(join(home, 'nothing')).get('/info'))).toMatch(
       /^0: .*nothing listens on its socket/,
     )
   })
-  test('says that the engine does not answer, or breaks the connection', async () => {
+  test('names the cause if the engine does not answer or breaks the connection', async () => {
     answer = () => {}
     const api = new DockerApi(socket)
     expect(await rejectionOf(api.ask('GET', '/info', { timeoutMs: 50 }))).toMatch(/^0: .*does not answer in time/)
     answer = (_, res) => res.writeHead(200).write('{', () => res.destroy())
     expect(await rejectionOf(api.get('/info'))).toMatch(/^0: The container engine is unreachable/)
   })
-  test('is no error if the object to delete is already gone', async () => {
+  test('counts as success if the object to delete does not exist', async () => {
     answer = (_, res) => json(res, 404, { message: 'no such container' })
     expect(await new DockerApi(socket).requestIfExists('DELETE', '/containers/x')).toBe(false)
   })
-  test('with a conflict waits for the removal that is in progress', async () => {
-    let left = 2
+  test('is repeated if another removal of the container is in progress', async () => {
+    let remainingConflicts = 2
     answer = (_, res) =>
-      left-- > 0
+      remainingConflicts-- > 0
         ? json(res, 409, { message: 'removal of container x is already in progress' })
         : json(res, 404, { message: 'No such container: x' })
     await new DockerApi(socket).removeContainer('x')
-    expect(asked).toEqual(Array(3).fill('DELETE /containers/x?force=true&v=true'))
+    expect(requests).toEqual(Array(3).fill('DELETE /containers/x?force=true&v=true'))
     answer = (_, res) => json(res, 500, { message: 'driver failed' })
     expect(await rejectionOf(new DockerApi(socket).removeContainer('x'))).toBe('500: driver failed')
   })
-  test('is also a pull whose progress reports an error', async () => {
+  test('includes a pull whose progress reports an error', async () => {
     answer = (_, res) => res.writeHead(200).end('{"status":"Pulling"}\n{"error":"denied"}\n')
     const api = new DockerApi(socket)
-    const said: unknown[] = []
+    const messages: unknown[] = []
     const pull = async () => {
-      for await (const one of api.streamProgress('/images/create', { query: { fromImage: 'a' } })) said.push(one)
+      for await (const message of api.streamProgress('/images/create', { query: { fromImage: 'a' } }))
+        messages.push(message)
     }
     expect(await rejectionOf(pull())).toBe('500: denied')
-    expect(said).toEqual([{ status: 'Pulling' }])
+    expect(messages).toEqual([{ status: 'Pulling' }])
   })
-  test('has the reason of the abort signal if it was aborted', async () => {
+  test('has the reason of the abort signal if it is aborted', async () => {
     const controller = new AbortController()
     answer = (_, res) => res.writeHead(200).write('{"status":"one"}\n')
     const pull = async () => {
-      const all = new DockerApi(socket).streamProgress('/images/create', { signal: controller.signal })
-      for await (const _ of all) controller.abort(new Error('interrupted'))
+      const messages = new DockerApi(socket).streamProgress('/images/create', { signal: controller.signal })
+      for await (const _ of messages) controller.abort(new Error('interrupted'))
     }
     expect(await rejectionOf(pull())).toBe('undefined: interrupted')
   })
 })
 
-test('queries encode filters as JSON and leave out undefined members', async () => {
+test('a query encodes filters as JSON and leaves out undefined members', async () => {
   await new DockerApi(socket).get('/containers/json', { all: true, filters: { label: ['a=b'] }, none: undefined })
-  expect(decodeURIComponent(asked[0]!)).toBe('GET /containers/json?all=true&filters={"label":["a=b"]}')
+  expect(decodeURIComponent(requests[0]!)).toBe('GET /containers/json?all=true&filters={"label":["a=b"]}')
 })
 
-describe('bytes into lines', () => {
-  const frame = (stream: number, text: string) => {
-    const bytes = Buffer.from(text)
-    const header = Buffer.alloc(8)
-    header[0] = stream
-    header.writeUInt32BE(bytes.length, 4)
-    return Buffer.concat([header, bytes])
-  }
+const [STDOUT, STDERR] = [1, 2]
+const frame = (text: string, stream = STDOUT) => {
+  const bytes = Buffer.from(text)
+  const header = Buffer.alloc(8)
+  header[0] = stream
+  header.writeUInt32BE(bytes.length, 4)
+  return Buffer.concat([header, bytes])
+}
 
-  test('however they are cut, of both streams', () => {
-    const all = Buffer.concat([frame(1, 'one\ntw'), frame(2, 'bad\r\n'), frame(1, 'ö\nlast'), frame(1, '')])
-    for (let size = 1; size <= all.length; size++) {
-      const said: string[] = []
-      const frames = createLogDemultiplexer((line, error) => void said.push(`${error ? 'err' : 'out'} ${line}`))
-      for (let at = 0; at < all.length; at += size) frames.push(all.subarray(at, at + size))
+describe('the lines of a log', () => {
+  test('are the same for every size of the received chunks', () => {
+    const log = Buffer.concat([frame('one\ntw'), frame('bad\r\n', STDERR), frame('ö\nlast'), frame('')])
+    for (let size = 1; size <= log.length; size++) {
+      const lines: string[] = []
+      const frames = createLogDemultiplexer((line, error) => void lines.push(`${error ? 'err' : 'out'} ${line}`))
+      for (let i = 0; i < log.length; i += size) frames.push(log.subarray(i, i + size))
       frames.end()
-      expect(said).toEqual(['out one', 'err bad', 'out twö', 'out last'])
+      expect(lines).toEqual(['out one', 'err bad', 'out twö', 'out last'])
     }
   })
 
-  test('one without an end is cut, and costs no more than that', () => {
-    const lines = new LineSplitter(10)
-    const said = Array.from({ length: 100 }, () => lines.push(Buffer.from('x'.repeat(9)))).flat()
-    said.push(...lines.push(Buffer.from('\nnext\n')), ...lines.end())
-    expect(said).toEqual([`${'x'.repeat(10)}…`, 'next'])
+  test('are cut at the maximum length', () => {
+    const splitter = new LineSplitter(10)
+    const lines = Array.from({ length: 100 }, () => splitter.push(Buffer.from('x'.repeat(9)))).flat()
+    lines.push(...splitter.push(Buffer.from('\nnext\n')), ...splitter.end())
+    expect(lines).toEqual([`${'x'.repeat(10)}…`, 'next'])
   })
 })
 
-const frame = (text: string) => {
-  const header = Buffer.alloc(8)
-  header[0] = 1
-  header.writeUInt32BE(Buffer.byteLength(text), 4)
-  return Buffer.concat([header, Buffer.from(text)])
-}
-
-test('lines that were read but not shipped are shipped by the next agent', async () => {
-  const all = [`2026-11-21T15:00:01Z a\n`, `2026-11-21T15:00:01Z b\n`].map(frame)
+test('lines that an agent read but did not ship are shipped by the next agent', async () => {
+  const log = [`2026-11-21T15:00:01Z a\n`, `2026-11-21T15:00:01Z b\n`].map(line => frame(line))
   answer = (req, res) =>
-    req.url!.includes('/logs') ? void res.writeHead(200).write(Buffer.concat(all)) : json(res, 200, [])
-  const here = {
+    req.url!.includes('/logs') ? void res.writeHead(200).write(Buffer.concat(log)) : json(res, 200, [])
+  const container = {
     ...{ Id: 'x', Names: [], State: 'running', Labels: { 'slipway.role': 'app' } },
     Ports: [{ PrivatePort: 8000, PublicPort: 1 }],
   }
-  const adopted = async () =>
-    (await ContainerReplica.adopt({ api: new DockerApi(socket), liveReplicas: new Set(), folder: home }, 'c', [here]))!
+  const host = () => ({ api: new DockerApi(socket), liveReplicas: new Set<string>(), folder: home })
+  const adopt = async () => (await ContainerReplica.adopt(host(), 'c', [container]))!
   fs.writeFileSync(join(home, 'c.json'), '{}')
-  const first = await adopted()
+  const first = await adopt()
   await waitFor(() => first.lastLines.includes('a'))
   expect(first.readLines()).toEqual(['a', 'b'])
-  all.push(frame('2026-11-21T15:00:02Z c\n'))
+  log.push(frame('2026-11-21T15:00:02Z c\n'))
   first.release()
 
-  const second = await adopted()
+  const second = await adopt()
   await waitFor(() => second.lastLines.includes('c'))
   second.release()
-  const third = await adopted()
+  const third = await adopt()
   await waitFor(() => third.lastLines.length > 0)
   expect(third.readLines()).toEqual(['c'])
   third.release()
 })
 
-test('a replica that is killed during its launch has ended', async () => {
+test('a replica that is killed during its launch reports its end', async () => {
   const host = { api: new DockerApi(socket), liveReplicas: new Set<string>(), folder: home }
-  const copy = ContainerReplica.launch(host, { copy: 'c' } as ReplicaParts, () => new Promise(() => {}))
-  let told = 0
-  copy.onExit = () => void told++
-  copy.kill()
-  expect([told, copy.endReason]).toEqual([1, expect.any(String)])
+  const replica = ContainerReplica.launch(host, { copy: 'c' } as ReplicaParts, () => new Promise(() => {}))
+  let exitCount = 0
+  replica.onExit = () => void exitCount++
+  replica.kill()
+  expect([exitCount, replica.endReason]).toEqual([1, expect.any(String)])
 })
 
-test('a failed removal is retried by the next call', async () => {
-  let refusing = true
-  const here = { Id: 'x', Names: [], State: 'exited', Labels: { 'slipway.role': 'app' } }
+test('a failed removal of a container is repeated by the next call', async () => {
+  let isRefusing = true
+  const container = { Id: 'x', Names: [], State: 'exited', Labels: { 'slipway.role': 'app' } }
   answer = (req, res) => {
-    if (req.url!.startsWith('/containers/json')) return json(res, 200, [here])
-    if (req.method === 'DELETE' && refusing) return json(res, 500, { message: 'device or resource busy' })
+    if (req.url!.startsWith('/containers/json')) return json(res, 200, [container])
+    if (req.method === 'DELETE' && isRefusing) return json(res, 500, { message: 'device or resource busy' })
     json(res, 200, {})
   }
   const host = { api: new DockerApi(socket), liveReplicas: new Set<string>(), folder: home }
-  const copy = ContainerReplica.launch(host, { copy: 'c' } as ReplicaParts, () => new Promise(() => {}))
-  expect(await rejectionOf(copy.end(0))).toMatch(/^500: .*busy/)
-  refusing = false
-  await copy.end(0)
-  expect(asked.filter(one => one.startsWith('DELETE'))).toHaveLength(2)
+  const replica = ContainerReplica.launch(host, { copy: 'c' } as ReplicaParts, () => new Promise(() => {}))
+  expect(await rejectionOf(replica.end(0))).toMatch(/^500: .*busy/)
+  isRefusing = false
+  await replica.end(0)
+  expect(requests.filter(request => request.startsWith('DELETE'))).toHaveLength(2)
 })
 
-test('a kill is retried while the engine is unreachable', async () => {
-  const listed = { Id: 'x', Names: [], State: 'running', Labels: { 'slipway.role': 'app' } }
-  const here = { ...listed, Ports: [{ PrivatePort: 8000, PublicPort: 1 }] }
+test('a kill is retried until the engine is reachable', async () => {
+  const summary = { Id: 'x', Names: [], State: 'running', Labels: { 'slipway.role': 'app' } }
+  const container = { ...summary, Ports: [{ PrivatePort: 8000, PublicPort: 1 }] }
   answer = (req, res) => (req.url!.includes('/logs') ? void res.writeHead(200).write('') : json(res, 200, []))
-  const copy = await ContainerReplica.adopt(
-    { api: new DockerApi(socket), liveReplicas: new Set(), folder: home },
-    'c',
-    [here],
-  )
-  const asks = asked
+  const host = { api: new DockerApi(socket), liveReplicas: new Set<string>(), folder: home }
+  const replica = await ContainerReplica.adopt(host, 'c', [container])
   server.closeAllConnections()
   await new Promise(resolve => server.close(resolve))
-  copy!.kill()
+  replica!.kill()
   await new Promise<void>(resolve => server.listen(socket, resolve))
-  await waitFor(() => asks.includes('POST /containers/x/kill'))
-  copy!.release()
+  await waitFor(() => requests.includes('POST /containers/x/kill'))
+  replica!.release()
 })
 
-test('a broken log stream resumes at its position, with no line twice', async () => {
-  const at = (second: number) => `2026-11-21T15:00:0${second}Z`
-  const all = [`${at(1)} a\n`, `${at(2)} b\n`, `${at(2)} c\n`, `${at(2)} d\n`, `${at(3)} e\n`].map(frame)
+test('a broken log stream resumes where it broke, and repeats no line', async () => {
+  const timeAt = (second: number) => `2026-11-21T15:00:0${second}Z`
+  const lines = [`${timeAt(1)} a\n`, `${timeAt(2)} b\n`, `${timeAt(2)} c\n`, `${timeAt(2)} d\n`, `${timeAt(3)} e\n`]
+  const log = lines.map(line => frame(line))
   let reads = 0
   answer = (req, res) => {
-    if (req.url!.includes('/logs')) return void res.writeHead(200).end(Buffer.concat(reads++ ? all : all.slice(0, 3)))
+    if (req.url!.includes('/logs')) return void res.writeHead(200).end(Buffer.concat(reads++ ? log : log.slice(0, 3)))
     json(res, 200, { State: { Running: reads < 2, ExitCode: 0 }, HostConfig: { Memory: 5 } })
   }
-  const said: string[] = []
+  const shipped: string[] = []
   const position = { second: 0, count: 0 }
-  const state = await followLog(
-    new DockerApi(socket),
-    'x',
-    position,
-    new AbortController().signal,
-    line => void said.push(line),
-  )
-  expect(said).toEqual(['a', 'b', 'c', 'd', 'e'])
+  const { signal } = new AbortController()
+  const state = await followLog(new DockerApi(socket), 'x', position, signal, line => void shipped.push(line))
+  expect(shipped).toEqual(['a', 'b', 'c', 'd', 'e'])
   expect(state).toMatchObject({ ExitCode: 0, memory: 5 })
-  expect(asked[2]).toContain(`since=${Date.parse(at(2)) / 1000 - 1}`)
+  expect(requests[2]).toContain(`since=${Date.parse(timeAt(2)) / 1000 - 1}`)
 })
 
-test('a log stream that does not end with its container is read to its last whole line', async () => {
-  const said: string[] = []
-  const lines = Buffer.concat([frame('2026-11-21T15:00:01Z no\n'), frame('2026-11-21T15:00:01Z table\n')])
+test('the last line of an ended container is read again if the log stream did not end with it', async () => {
+  const shipped: string[] = []
+  const log = Buffer.concat([frame('2026-11-21T15:00:01Z no\n'), frame('2026-11-21T15:00:01Z table\n')])
   answer = (req, res) => {
     if (!req.url!.includes('/logs')) return json(res, 200, { State: { Running: false, ExitCode: 2 }, HostConfig: {} })
     res.writeHead(200)
-    if (req.url!.includes('follow=true')) res.write(lines.subarray(0, -4))
-    else res.end(lines)
+    if (req.url!.includes('follow=true')) res.write(log.subarray(0, -4))
+    else res.end(log)
   }
   const position = { second: 0, count: 0 }
   const { signal } = new AbortController()
-  const state = await followLog(new DockerApi(socket), 'x', position, signal, line => void said.push(line))
+  const state = await followLog(new DockerApi(socket), 'x', position, signal, line => void shipped.push(line))
   expect(state).toMatchObject({ ExitCode: 2 })
-  expect(said).toEqual(['no', 'table'])
+  expect(shipped).toEqual(['no', 'table'])
 })

@@ -1,4 +1,4 @@
-// The patterns of a .dockerignore. They and Dockerfiles are parsed in bounded time, whatever a tenant wrote.
+// The patterns of a .dockerignore. They come from tenants, so matching and parsing take bounded time.
 import { expect, test } from 'vitest'
 import { findBaseImages } from '../../src/agent/images/base-images.ts'
 import { compileGlob } from '../../src/agent/images/dockerignore-glob.ts'
@@ -15,7 +15,7 @@ test.each([
   ['\\*', 'a', false],
   ['a?', 'a🚀', true],
   ['[^a]b', 'cb', true],
-])('the pattern %s matches %s: %s', (pattern, path, named) => expect(compileGlob(pattern)(path)).toBe(named))
+])('the pattern %s matches %s: %s', (pattern, path, isMatch) => expect(compileGlob(pattern)(path)).toBe(isMatch))
 
 test('a pattern with many wildcards does not backtrack exponentially', () => {
   expect(compileGlob(`${'*a'.repeat(20)}*b`)('a'.repeat(250))).toBe(false)

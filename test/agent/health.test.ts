@@ -1,4 +1,4 @@
-// Whether a copy is well, asked of applications that answer oddly.
+// Health checks of applications whose answers never end.
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import { afterEach, expect, test } from 'vitest'
@@ -6,34 +6,34 @@ import { probe } from '../../src/agent/engines/local/health.ts'
 import { waitFor } from '../support/commands.ts'
 
 const OK = 'HTTP/1.1 200 OK\r\n'
-const open = new Set<Socket>()
+const sockets = new Set<Socket>()
 let server: Server
 afterEach(() => {
-  for (const socket of open) socket.destroy()
+  for (const socket of sockets) socket.destroy()
   server.close()
 })
 
-/** Says that much when it is asked, and goes on without end. */
-async function application(first: string, more: string): Promise<number> {
+/** Answers a request with `beginning`, then sends `more` again and again. */
+async function startApplication(beginning: string, more: string): Promise<number> {
   server = createServer(socket => {
-    open.add(socket)
-    const speaking = setInterval(() => socket.write(more), 10)
+    sockets.add(socket)
+    const sending = setInterval(() => socket.write(more), 10)
     socket.on('error', () => {})
-    socket.once('data', () => socket.write(first))
-    socket.once('close', () => open.delete(socket) && clearInterval(speaking))
+    socket.once('data', () => socket.write(beginning))
+    socket.once('close', () => sockets.delete(socket) && clearInterval(sending))
   }).listen(0, '127.0.0.1')
   await once(server, 'listening')
   return (server.address() as AddressInfo).port
 }
 
-test('an answer without an end is well, and is not read forever', async () => {
-  const port = await application(`${OK}\r\n`, '')
+test('an answer whose body never ends is healthy, and its connection is closed', async () => {
+  const port = await startApplication(`${OK}\r\n`, '')
   expect(await probe(port, '/', 300)).toMatchObject({ ok: true })
-  await waitFor(() => open.size === 0)
+  await waitFor(() => sockets.size === 0)
 })
 
-test('a head without an end is no answer', async () => {
-  const port = await application(`${OK}X: `, 'x')
+test('an answer whose headers never end is unhealthy, and its connection is closed', async () => {
+  const port = await startApplication(`${OK}X: `, 'x')
   expect(await probe(port, '/', 300)).toMatchObject({ ok: false })
-  await waitFor(() => open.size === 0)
+  await waitFor(() => sockets.size === 0)
 })

@@ -4,11 +4,12 @@ import { findBaseImages } from '../../src/agent/images/base-images.ts'
 import { createBuildLogParser } from '../../src/agent/images/build-lines.ts'
 import { parseDockerignore } from '../../src/agent/images/dockerignore.ts'
 
-describe('the images that a Dockerfile uses', () => {
+describe('the base images of a Dockerfile', () => {
   const FROM = (image: string, before = '') => `${before}\nFROM ${image}\nRUN x\n`
   test.each<[string, string[]]>([
     [
-      'from --platform=linux/amd64 a.example/base:1 as build\nRUN x\nFROM build AS test\nFROM scratch\n  FROM a.example/base:1\n',
+      'from --platform=linux/amd64 a.example/base:1 as build\nRUN x\nFROM build AS test\nFROM scratch\n' +
+        '  FROM a.example/base:1\n',
       ['a.example/base:1'],
     ],
     [FROM('node:$V', 'ARG V=24'), ['node:24']],
@@ -32,7 +33,7 @@ describe('the images that a Dockerfile uses', () => {
     [FROM('base-$TARGETARCH', 'ARG TARGETARCH'), ['base-arm64', 'base-']],
     [FROM('base-$TARGETARCH', 'ARG TARGETARCH=x'), ['base-arm64', 'base-x']],
     [FROM('docker://a:1', '# syntax=docker/dockerfile:1.7-labs'), ['a:1']],
-  ])('are found in %j', (text, images) => expect(findBaseImages(text, 'arm64')).toEqual(images))
+  ])('of %j are %j', (text, images) => expect(findBaseImages(text, 'arm64')).toEqual(images))
 
   test.each<[string, RegExp]>([
     [FROM('node:$V'), /`FROM node:\$V`.*`ARG NAME=value`/],
@@ -45,7 +46,7 @@ describe('the images that a Dockerfile uses', () => {
     [FROM('containers-storage:slipway/a:1'), /not in a registry/],
     [FROM('a:1', '# a\n# syntax = a.example/reader'), /`a\.example\/reader`/],
     [FROM('a:1', '# escape=`'), /Windows/],
-  ])('are unknown before the build, so %j is refused', (text, reason) =>
+  ])('cannot be known before the build of %j, so it is refused', (text, reason) =>
     expect(() => findBaseImages(text)).toThrow(reason),
   )
 })
@@ -70,15 +71,15 @@ describe('a .dockerignore', () => {
     ['# a.txt\n\n  b.txt  ', 'b.txt', true],
     ['*\n!src', 'src/a', false],
     ['*\n!src', 'other/a', true],
-    ['*.txt\n!kept.txt\nkept.*', 'kept.txt', true],
+    ['*.txt\n!a.txt\na.*', 'a.txt', true],
     ['*', 'Dockerfile', false],
     ['*', '.dockerignore', false],
-  ])('%j excludes %s: %s', (text, path, out) => expect(parseDockerignore(text)(path, false)).toBe(out))
+  ])('%j excludes %s: %s', (text, path, isExcluded) => expect(parseDockerignore(text)(path, false)).toBe(isExcluded))
 
   test('skips an excluded folder unless it may contain an included file', () => {
-    const ignored = parseDockerignore('*\n!src/app')
-    expect([ignored('src', true), ignored('src/app', true), ignored('src/other', true)]).toEqual([false, false, true])
-    expect(ignored('lib', true)).toBe(true)
+    const isExcluded = parseDockerignore('*\n!src/app')
+    expect(['src', 'src/app', 'src/other'].map(path => isExcluded(path, true))).toEqual([false, false, true])
+    expect(isExcluded('lib', true)).toBe(true)
   })
 
   test.each([
@@ -86,13 +87,13 @@ describe('a .dockerignore', () => {
     ['*\n!**/*.js', [false, false, false]],
     ['*\n!pack?ges/a/*.js', [false, false, true]],
     ['*\n!packages/b*', [false, true, true]],
-  ])('%j keeps the folders above included files', (text, out) => {
-    const ignored = parseDockerignore(text)
-    expect(['packages', 'packages/a', 'other'].map(path => ignored(path, true))).toEqual(out)
+  ])('%j keeps the folders above included files', (text, expected) => {
+    const isExcluded = parseDockerignore(text)
+    expect(['packages', 'packages/a', 'other'].map(path => isExcluded(path, true))).toEqual(expected)
   })
 })
 
-describe('the lines of a build', () => {
+describe('the log lines of a build', () => {
   test('are joined from the chunks of the classic builder', () => {
     const lines = createBuildLogParser()
     const messages = [
@@ -105,23 +106,30 @@ describe('the lines of a build', () => {
     expect(lines.end()).toEqual(['last'])
   })
 
-  test('are decoded from BuildKit (Docker 28.5): each step once, and its output', () => {
+  test('are decoded from the messages of BuildKit (Docker 28.5): each step once, and its output', () => {
     const lines = createBuildLogParser()
     const trace = (aux: string) => lines.push({ id: 'moby.buildkit.trace', aux })
-    const begun =
-      'CrUBCkdzaGEyNTY6Yzg0MTcwNTE4YjA0MTlhYWMyYjU5ZTBkMzNmYjAzODM3YWYwNzJmOThlMWI5ODdiNTU0YTU3NTg1M2Y0YTFkNRJHc2hhMjU2OjRlNGQyZWZjNTQ1ZWFkZDRiNmE2NGE4M2JkNmQyMTc2ZTliODI1Yzc3MjUyNDI1Y2RjNmMxZDcyOGQzYjZlMTMaFFs0LzRdIFJVTiBscyAtQSAvYWxsKgsIr8aH2AYQs8DVbA=='
-    const wrote =
-      'GogBCkdzaGEyNTY6Yzg0MTcwNTE4YjA0MTlhYWMyYjU5ZTBkMzNmYjAzODM3YWYwNzJmOThlMWI5ODdiNTU0YTU3NTg1M2Y0YTFkNRIMCK/Gh9gGENXExYACGAEiLS5kb2NrZXJpZ25vcmUKRG9ja2VyZmlsZQpidXN5Ym94Cmlnbm9yZWQudHh0Cg=='
-    const internal =
-      'Cn0KR3NoYTI1Njo0NTEyNzkxNDg3MzI5OGQwYjVkY2VlMjU2YzVkN2UzZWM0M2QxYzQ4OWNkOTgwZjY3NzE5M2EwNGE5MDZhNDQwGiRbaW50ZXJuYWxdIGxvYWQgcmVtb3RlIGJ1aWxkIGNvbnRleHQqDAitxofYBhCzlfe8Ag=='
-    expect(trace(internal)).toEqual([])
-    expect([...trace(begun), ...trace(begun)]).toEqual(['[4/4] RUN ls -A /all'])
-    expect(trace(wrote)).toEqual(['.dockerignore', 'Dockerfile', 'busybox', 'ignored.txt'])
+    const stepStarted = [
+      'CrUBCkdzaGEyNTY6Yzg0MTcwNTE4YjA0MTlhYWMyYjU5ZTBkMzNmYjAzODM3YWYwNzJmOThlMWI5ODdiNTU0YTU3NTg1M2Y0YTFk',
+      'NRJHc2hhMjU2OjRlNGQyZWZjNTQ1ZWFkZDRiNmE2NGE4M2JkNmQyMTc2ZTliODI1Yzc3MjUyNDI1Y2RjNmMxZDcyOGQzYjZlMTMa',
+      'FFs0LzRdIFJVTiBscyAtQSAvYWxsKgsIr8aH2AYQs8DVbA==',
+    ].join('')
+    const stepOutput = [
+      'GogBCkdzaGEyNTY6Yzg0MTcwNTE4YjA0MTlhYWMyYjU5ZTBkMzNmYjAzODM3YWYwNzJmOThlMWI5ODdiNTU0YTU3NTg1M2Y0YTFk',
+      'NRIMCK/Gh9gGENXExYACGAEiLS5kb2NrZXJpZ25vcmUKRG9ja2VyZmlsZQpidXN5Ym94Cmlnbm9yZWQudHh0Cg==',
+    ].join('')
+    const internalStep = [
+      'Cn0KR3NoYTI1Njo0NTEyNzkxNDg3MzI5OGQwYjVkY2VlMjU2YzVkN2UzZWM0M2QxYzQ4OWNkOTgwZjY3NzE5M2EwNGE5MDZhNDQw',
+      'GiRbaW50ZXJuYWxdIGxvYWQgcmVtb3RlIGJ1aWxkIGNvbnRleHQqDAitxofYBhCzlfe8Ag==',
+    ].join('')
+    expect(trace(internalStep)).toEqual([])
+    expect([...trace(stepStarted), ...trace(stepStarted)]).toEqual(['[4/4] RUN ls -A /all'])
+    expect(trace(stepOutput)).toEqual(['.dockerignore', 'Dockerfile', 'busybox', 'ignored.txt'])
     // A truncated message ends the decoder.
-    expect(trace(wrote.slice(0, 40))).toEqual([])
+    expect(trace(stepOutput.slice(0, 40))).toEqual([])
     // The same step, with an unfinished last line.
-    const bytes = Buffer.from(wrote, 'base64').subarray(0, -1)
-    for (const at of [1, bytes.indexOf('.dockerignore') - 1]) bytes[at]!--
+    const bytes = Buffer.from(stepOutput, 'base64').subarray(0, -1)
+    for (const lengthPosition of [1, bytes.indexOf('.dockerignore') - 1]) bytes[lengthPosition]!--
     expect([trace(bytes.toString('base64')), lines.end()]).toEqual([
       ['.dockerignore', 'Dockerfile', 'busybox'],
       ['ignored.txt'],

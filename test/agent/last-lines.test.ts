@@ -3,8 +3,8 @@ import { expect, test } from 'vitest'
 import { appendLastLines, selectLastLines, truncateText } from '../../src/agent/redaction/last-lines.ts'
 import { cutMessage } from '../../src/agent/redaction/redaction.ts'
 
-test('for an exception of Node, its message and place are kept without noise', () => {
-  const said = `
+test('of an uncaught exception in Node, the message and the first stack frames are selected', () => {
+  const output = `
 > start
 > node main.cjs
 
@@ -22,7 +22,7 @@ Error: DATABASE_URL is not set
 Node.js v24.21.0
 npm error
 npm error A complete log of this run can be found in: /home/x/.npm/_logs/1.log`
-  expect(selectLastLines(said.split('\n'))).toEqual([
+  expect(selectLastLines(output.split('\n'))).toEqual([
     'connecting',
     '/app/main.cjs:1',
     "throw new Error('DATABASE_URL is not set')",
@@ -33,16 +33,22 @@ npm error A complete log of this run can be found in: /home/x/.npm/_logs/1.log`
   ])
 })
 
-test('the newest lines are kept, and without lines there is only the sentence', () => {
+test('the newest lines are selected', () => {
   const many = Array.from({ length: 50 }, (_, i) => `line ${i}`)
   expect(selectLastLines(many).at(-1)).toBe('line 49')
   expect(selectLastLines(many).length).toBeLessThan(20)
-  expect(appendLastLines('It ended.', ['', '> start'])).toBe('It ended.')
+})
+
+test('lines without terminal escapes and without empty lines are selected', () => {
   expect(selectLastLines(['\x1b[31merror\x1b[39m TS2304\0', '\x1b[2m\x1b[22m'])).toEqual(['error TS2304'])
+})
+
+test('lines are appended to a message only if one was selected', () => {
+  expect(appendLastLines('It ended.', ['', '> start'])).toBe('It ended.')
   expect(appendLastLines('It ended.', ['why'])).toBe('It ended. Its last lines:\nwhy')
 })
 
-test('a cut never leaves half of a character', () => {
+test('a truncated text never ends within a surrogate pair', () => {
   for (const text of ['🚀'.repeat(2000), `a${'🚀'.repeat(2000)}`, `${'🚀'.repeat(2000)}a`])
     expect([cutMessage(text).isWellFormed(), truncateText(text, 1001).isWellFormed()]).toEqual([true, true])
 })

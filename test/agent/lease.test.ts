@@ -1,24 +1,23 @@
-// How long an agent trusts its lease, also on a machine that slept.
+// How long an agent trusts its lease, also after the machine was suspended.
 import os from 'node:os'
 import { afterEach, expect, test, vi } from 'vitest'
 import { Lease, uptimeMs } from '../../src/agent/control-plane/lease.ts'
 
 afterEach(() => void vi.restoreAllMocks())
 
-const slept = (seconds: number) => {
-  const since = os.uptime()
-  vi.spyOn(os, 'uptime').mockReturnValue(since + seconds)
+const suspendMachine = (seconds: number) => {
+  const uptime = os.uptime()
+  vi.spyOn(os, 'uptime').mockReturnValue(uptime + seconds)
 }
 
-test('a lease is trusted for less than a minute from the start of its poll, even if the machine sleeps', () => {
+test('a lease is trusted for less than a minute from the start of its poll, even if the machine is suspended', () => {
   const lease = new Lease()
   expect(lease.isActive()).toBe(false)
-  const begun = uptimeMs()
-  lease.renew(7, begun)
+  lease.renew(7, uptimeMs())
   expect(lease.isActive()).toBe(true)
-  slept(54)
+  suspendMachine(54)
   expect(lease.isActive()).toBe(true)
-  slept(2)
+  suspendMachine(2)
   expect(lease.isActive()).toBe(false)
   // The next poll may still renew it.
   expect(lease.fence).toBe(7)

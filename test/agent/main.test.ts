@@ -1,4 +1,4 @@
-// The agent's program: invalid settings, and a start that the control plane refuses.
+// The agent's command: invalid settings, and a start that the control plane refuses.
 import { once } from 'node:events'
 import * as fs from 'node:fs'
 import { createServer, type Server } from 'node:http'
@@ -24,13 +24,13 @@ afterEach(async () => {
   fs.rmSync(home, { recursive: true, force: true })
 })
 
-const agent = (args: string[], SLIPWAY_URL = url) =>
+const startAgent = (args: string[], SLIPWAY_URL = url) =>
   startCommand('src/agent/main.ts', ['--home', home, '--port', '0', ...args], {
     SLIPWAY_URL,
     SLIPWAY_LISTENER_KEY: 'key',
   })
 
-describe('the agent exits at once and creates no file if it gets', () => {
+describe('the agent exits at once and creates no files for', () => {
   test.each([
     ['an invalid address', [], 'slipway.example.com'],
     ['an address that is not http', [], 'ftp://slipway.example.com'],
@@ -38,15 +38,15 @@ describe('the agent exits at once and creates no file if it gets', () => {
     ['a port out of range', ['--port', '65536'], undefined],
     ['an unknown engine', ['--engine', 'steam'], undefined],
   ])('%s', async (_, args, address) => {
-    const { exited, output: said } = agent(args, address)
+    const { exited, output: said } = startAgent(args, address)
     expect(await exited, said.out).toBe(1)
     expect(said.err).not.toBe('')
     expect(fs.readdirSync(home)).toEqual([])
   })
 })
 
-test('an agent that is refused by the control plane leaves no router behind', async () => {
-  const { exited, output: said } = agent([])
+test('an agent that the control plane refuses exits, and stops its router', async () => {
+  const { exited, output: said } = startAgent([])
   expect(await exited, said.err).toBe(1)
   const router = JSON.parse(fs.readFileSync(join(home, 'router.json'), 'utf8'))
   expect(router).toMatchObject({ port: expect.any(Number) })

@@ -1,4 +1,4 @@
-// The plan of the agent: the actions for a wanted and an observed state, and the state that is reported.
+// The agent's plan: its actions for a wanted and an observed state, and the state that it reports.
 import { describe, expect, test } from 'vitest'
 import {
   type Action,
@@ -16,22 +16,27 @@ const wanted = (target: string | null, serving: string | null): Wanted => ({
   database: false,
 })
 const gone: Wanted = { present: false, target: null, serving: null, database: false }
-const observed = (revisions: Record<string, Phase>, routed: string | null = null, left = true): Observed => ({
+const observed = (revisions: Record<string, Phase>, routed: string | null = null, hasRemains = true): Observed => ({
   revisions,
   routed,
-  hasRemains: left,
+  hasRemains,
   database: 'none',
 })
-const told = (actions: Action[]) =>
+const formatActions = (actions: Action[]) =>
   actions.map(action => ('revision' in action ? `${action.do} ${action.revision}` : action.do))
 
 test.each<[string, Wanted, Observed, string[]]>([
   ['a first revision is built', wanted('new', null), observed({}, null, false), ['build new']],
-  ['a build is waited for', wanted('new', null), observed({ new: 'building' }), []],
+  ['a running build is not started again', wanted('new', null), observed({ new: 'building' }), []],
   ['a built revision is started', wanted('new', null), observed({ new: 'built' }), ['start new']],
-  ['health is waited for', wanted('new', null), observed({ new: 'starting' }), []],
-  ['a healthy revision gets the requests', wanted('new', null), observed({ new: 'healthy' }), ['switch new']],
-  ['a routed revision is left alone', wanted('new', null), observed({ new: 'healthy' }, 'new'), []],
+  ['a starting revision is not started again', wanted('new', null), observed({ new: 'starting' }), []],
+  ['a healthy revision receives the requests', wanted('new', null), observed({ new: 'healthy' }), ['switch new']],
+  [
+    'a healthy revision that receives the requests needs no action',
+    wanted('new', null),
+    observed({ new: 'healthy' }, 'new'),
+    [],
+  ],
 
   [
     'a new revision is built beside the old one',
@@ -52,24 +57,29 @@ test.each<[string, Wanted, Observed, string[]]>([
     [],
   ],
   [
-    'a healthy new revision gets the requests',
+    'a healthy new revision receives the requests',
     wanted('new', 'old'),
     observed({ old: 'healthy', new: 'healthy' }, 'old'),
     ['switch new'],
   ],
   [
-    'the old revision is kept until the control plane knows about the new one',
+    'the old revision keeps running until the control plane has confirmed the new one',
     wanted('new', 'old'),
     observed({ old: 'healthy', new: 'healthy' }, 'new'),
     [],
   ],
   [
-    'then the old revision is drained',
+    'the old revision is drained once the control plane has confirmed the new one',
     wanted('new', 'new'),
     observed({ old: 'healthy', new: 'healthy' }, 'new'),
     ['drain old'],
   ],
-  ['draining is waited for', wanted('new', 'new'), observed({ old: 'draining', new: 'healthy' }, 'new'), []],
+  [
+    'a draining revision is not stopped yet',
+    wanted('new', 'new'),
+    observed({ old: 'draining', new: 'healthy' }, 'new'),
+    [],
+  ],
   [
     'a drained revision is stopped',
     wanted('new', 'new'),
@@ -90,7 +100,7 @@ test.each<[string, Wanted, Observed, string[]]>([
   ],
 
   [
-    'a broken build leaves the old revision alone',
+    'a failed build leaves the old revision unchanged',
     wanted('new', 'old'),
     observed({ old: 'healthy', new: 'broken' }, 'old'),
     [],
@@ -115,31 +125,31 @@ test.each<[string, Wanted, Observed, string[]]>([
   ],
 
   [
-    'an interrupted build ends',
+    'the build of a superseded revision is interrupted',
     wanted(null, 'old'),
     observed({ old: 'healthy', new: 'building' }, 'old'),
     ['interrupt new'],
   ],
   [
-    'an interrupted start ends',
+    'a superseded revision that is starting is stopped',
     wanted(null, 'old'),
     observed({ old: 'healthy', new: 'starting' }, 'old'),
     ['stop new'],
   ],
   [
-    'a rollout interrupted after the switch goes back to the old revision first',
+    'a rollout superseded after the switch routes requests back to the old revision',
     wanted(null, 'old'),
     observed({ old: 'healthy', new: 'healthy' }, 'new'),
     ['switch old'],
   ],
   [
-    'then the new revision is drained',
+    'a superseded revision without requests is drained',
     wanted(null, 'old'),
     observed({ old: 'healthy', new: 'healthy' }, 'old'),
     ['drain new'],
   ],
   [
-    'the first revision is drained if it is interrupted after the switch',
+    'a first revision that is superseded after the switch is drained',
     wanted(null, null),
     observed({ new: 'healthy' }, 'new'),
     ['drain new'],
@@ -161,7 +171,7 @@ test.each<[string, Wanted, Observed, string[]]>([
     ['start old'],
   ],
   [
-    'a serving revision without a route gets the requests',
+    'a healthy serving revision without a route receives the requests',
     wanted(null, 'old'),
     observed({ old: 'healthy' }),
     ['switch old'],
@@ -173,7 +183,7 @@ test.each<[string, Wanted, Observed, string[]]>([
     ['start new'],
   ],
   [
-    'the requests go back to the old revision if the new one fails right after the switch',
+    'requests return to the old revision if the new one fails right after the switch',
     wanted('new', 'old'),
     observed({ old: 'healthy', new: 'unhealthy' }, 'new'),
     ['switch old'],
@@ -186,30 +196,41 @@ test.each<[string, Wanted, Observed, string[]]>([
   ],
 
   [
-    'a deletion drains first',
+    'a deletion drains the serving revision and interrupts builds first',
     gone,
     observed({ old: 'healthy', new: 'building' }, 'old'),
     ['drain old', 'interrupt new'],
   ],
-  ['a deletion stops what is drained', gone, observed({ old: 'drained', new: 'starting' }), ['stop old', 'stop new']],
-  ['a deletion forgets what is stopped', gone, observed({ old: 'built', new: 'broken' }), ['forget old', 'forget new']],
-  ['a deletion removes what is left', gone, observed({}), ['remove']],
+  [
+    'a deletion stops drained and starting revisions',
+    gone,
+    observed({ old: 'drained', new: 'starting' }),
+    ['stop old', 'stop new'],
+  ],
+  [
+    'a deletion forgets stopped revisions and failed builds',
+    gone,
+    observed({ old: 'built', new: 'broken' }),
+    ['forget old', 'forget new'],
+  ],
+  ['a deletion removes the deployment once it has no revisions', gone, observed({}), ['remove']],
   ['a completed deletion needs no action', gone, observed({}, null, false), []],
-])('%s', (_, wanted, observed, actions) => expect(told(plan(wanted, observed))).toEqual(actions))
+])('%s', (_, wanted, observed, actions) => expect(formatActions(plan(wanted, observed))).toEqual(actions))
 
-/** Every action succeeds and every wait ends. */
-function settle(want: Wanted, world: Observed, fate: { build?: 'broken'; start?: 'failing' } = {}) {
-  const seen: string[] = []
+type Failures = { build?: 'broken'; start?: 'failing' }
+/** Applies the plan until it is empty. Every action succeeds unless `failures` names it. */
+function runToCompletion(wanted: Wanted, world: Observed, failures: Failures = {}) {
+  const applied: string[] = []
   for (let turn = 0; turn < 50; turn++) {
-    const actions = plan(want, world)
-    seen.push(...told(actions))
-    const moved = apply(world, actions, fate) || wait(world, fate)
-    if (!moved) return seen
+    const actions = plan(wanted, world)
+    applied.push(...formatActions(actions))
+    const hasChanged = applyActions(world, actions) || completePhase(world, failures)
+    if (!hasChanged) return applied
   }
-  throw new Error(`It never settles: ${seen.join(', ')}`)
+  throw new Error(`The plan never completes: ${applied.join(', ')}`)
 }
 
-function apply(world: Observed, actions: Action[], _fate: object): boolean {
+function applyActions(world: Observed, actions: Action[]): boolean {
   for (const action of actions) {
     if (action.do === 'remove') world.hasRemains = false
     else if ('revision' in action) {
@@ -218,14 +239,14 @@ function apply(world: Observed, actions: Action[], _fate: object): boolean {
       else if (action.do === 'forget' || action.do === 'interrupt') delete world.revisions[revision]
       else {
         if (action.do === 'drain' && world.routed === revision) world.routed = null
-        const becomes = {
+        const nextPhases = {
           build: 'building',
           start: 'starting',
           drain: 'draining',
           stop: 'built',
           give_up: 'failed',
         } as const
-        world.revisions[revision] = becomes[action.do]
+        world.revisions[revision] = nextPhases[action.do]
         world.hasRemains = true
       }
     }
@@ -233,7 +254,7 @@ function apply(world: Observed, actions: Action[], _fate: object): boolean {
   return actions.length > 0
 }
 
-function wait(world: Observed, { build, start }: { build?: 'broken'; start?: 'failing' }): boolean {
+function completePhase(world: Observed, { build, start }: Failures): boolean {
   for (const [id, phase] of Object.entries(world.revisions)) {
     const next = { building: build ?? 'built', starting: start ?? 'healthy', draining: 'drained' }[phase as 'building']
     if (next) {
@@ -249,32 +270,32 @@ test.each<[Observed['database'], string[]]>([
   ['coming', []],
   ['failing', ['give_up new']],
   ['ready', ['start new']],
-])('the next action with a database that is %s', (database, actions) => {
-  const want = { ...wanted('new', null), database: true }
-  expect(told(plan(want, { ...observed({ new: 'built' }), database }))).toEqual(actions)
+])('a built revision whose database is %s leads to the actions %j', (database, actions) => {
+  const target = { ...wanted('new', null), database: true }
+  expect(formatActions(plan(target, { ...observed({ new: 'built' }), database }))).toEqual(actions)
 })
 
 test('a deployment without a revision gets no database', () => {
   expect(plan({ ...wanted(null, null), database: true }, observed({}))).toEqual([])
 })
 
-test('a serving revision waits for its database without limit, and a new revision is still built', () => {
+test('a serving revision is never given up for its database, and a new revision is built meanwhile', () => {
   const failing = (revisions: Record<string, Phase>) => ({ ...observed(revisions), database: 'failing' as const })
-  expect(told(plan({ ...wanted(null, 'old'), database: true }, failing({ old: 'built' })))).toEqual([])
-  expect(told(plan({ ...wanted('new', null), database: true }, failing({})))).toEqual(['build new'])
+  expect(formatActions(plan({ ...wanted(null, 'old'), database: true }, failing({ old: 'built' })))).toEqual([])
+  expect(formatActions(plan({ ...wanted('new', null), database: true }, failing({})))).toEqual(['build new'])
 })
 
-describe('repeated until nothing is left to do, the plan completes', () => {
+describe('the plan, applied until it is empty, completes', () => {
   test('a rollout', () => {
     const world = observed({ old: 'healthy' }, 'old')
-    expect(settle(wanted('new', 'old'), world)).toEqual(['build new', 'start new', 'switch new'])
-    expect(settle(wanted('new', 'new'), world)).toEqual(['drain old', 'stop old', 'forget old'])
+    expect(runToCompletion(wanted('new', 'old'), world)).toEqual(['build new', 'start new', 'switch new'])
+    expect(runToCompletion(wanted('new', 'new'), world)).toEqual(['drain old', 'stop old', 'forget old'])
     expect(world).toEqual(observed({ new: 'healthy' }, 'new'))
   })
 
   test.each(['build', 'start'] as const)('a rollout whose %s fails', step => {
     const world = observed({ old: 'healthy' }, 'old')
-    settle(wanted('new', 'old'), world, step === 'build' ? { build: 'broken' } : { start: 'failing' })
+    runToCompletion(wanted('new', 'old'), world, step === 'build' ? { build: 'broken' } : { start: 'failing' })
     expect(world.revisions).toEqual({ old: 'healthy', new: step === 'build' ? 'broken' : 'failed' })
     expect(world.routed).toBe('old')
   })
@@ -292,17 +313,17 @@ describe('repeated until nothing is left to do, the plan completes', () => {
       'draining',
       'drained',
     ]
-    for (const one of phases)
-      for (const other of phases) {
-        const world = observed({ one, other }, 'one')
-        settle(gone, world)
-        expect([world.revisions, world.hasRemains], `${one}, ${other}`).toEqual([{}, false])
+    for (const first of phases)
+      for (const second of phases) {
+        const world = observed({ first, second }, 'first')
+        runToCompletion(gone, world)
+        expect([world.revisions, world.hasRemains], `${first}, ${second}`).toEqual([{}, false])
       }
   })
 })
 
 test.each<[Phase | undefined, string | null, string | null, string | null]>([
-  // phase, routed elsewhere and builds; routed to it; a source without a build
+  // phase, reported while another revision is routed, while it is routed, from a source without a build
   [undefined, null, null, null],
   ['building', 'building', 'building', 'deploying'],
   ['built', 'built', 'built', 'deploying'],
@@ -312,9 +333,9 @@ test.each<[Phase | undefined, string | null, string | null, string | null]>([
   ['unhealthy', 'deploying', null, 'deploying'],
   ['failing', 'deploying', 'deploying', 'deploying'],
   ['failed', 'failed', 'failed', 'failed'],
-])('%s is reported as %s, if routed as %s, without a build as %s', (phase, elsewhere, routed, imaged) => {
+])('phase %s is reported as %s, if routed as %s, without a build as %s', (phase, unrouted, routed, withoutBuild) => {
   const revisions: Record<string, Phase> = phase ? { new: phase } : {}
-  expect(reportedStateOf('new', { builds: true, observed: { revisions, routed: 'old' } })).toBe(elsewhere)
+  expect(reportedStateOf('new', { builds: true, observed: { revisions, routed: 'old' } })).toBe(unrouted)
   expect(reportedStateOf('new', { builds: true, observed: { revisions, routed: 'new' } })).toBe(routed)
-  expect(reportedStateOf('new', { builds: false, observed: { revisions, routed: 'old' } })).toBe(imaged)
+  expect(reportedStateOf('new', { builds: false, observed: { revisions, routed: 'old' } })).toBe(withoutBuild)
 })

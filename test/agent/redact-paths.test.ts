@@ -1,4 +1,4 @@
-// Folders of the agent are replaced in texts by the names that an application would expect.
+// The agent's own folders are replaced in texts by paths that the user knows, such as /app.
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
@@ -10,16 +10,16 @@ import { makeTempFolder } from '../support/process-engine.ts'
 
 const [deployment, revision] = [randomUUID(), randomUUID()]
 const HOME = '/srv/my agent (1)'
-const tree = `${HOME}/builds/${deployment}/${revision}/tree`
+const TREE = `${HOME}/builds/${deployment}/${revision}/tree`
 
-describe('a folder of the agent', () => {
-  const shown = createPathRedactor(HOME)
+describe('a folder of the agent in a text', () => {
+  const redact = createPathRedactor(HOME)
   test.each([
-    [`${tree}/src/a.ts:3`, '/app/src/a.ts:3'],
-    [`at file://${encodeURI(tree)}/main.mjs`, 'at file:///app/main.mjs'],
-    [`in ${tree}. Then`, 'in /app. Then'],
-    [`"${tree}"`, '"/app"'],
-    [`${tree}.index`, `/agent/builds/${deployment}/${revision}/tree.index`],
+    [`${TREE}/src/a.ts:3`, '/app/src/a.ts:3'],
+    [`at file://${encodeURI(TREE)}/main.mjs`, 'at file:///app/main.mjs'],
+    [`in ${TREE}. Then`, 'in /app. Then'],
+    [`"${TREE}"`, '"/app"'],
+    [`${TREE}.index`, `/agent/builds/${deployment}/${revision}/tree.index`],
     [`${HOME}/builds/${deployment}/cache/npm/_logs`, '/cache/npm/_logs'],
     [`${HOME}/builds/${deployment}/cache/home/.npmrc`, '/home/app/.npmrc'],
     [`${HOME}/process/${deployment}/revisions/${revision}/home/x`, '/home/app/x'],
@@ -27,22 +27,24 @@ describe('a folder of the agent', () => {
     [`${HOME}/postgres/log`, '/agent/postgres/log'],
     [`${HOME}-2/x`, `${HOME}-2/x`],
     ['/srv/my', '/srv/my'],
-  ])('%s', (text, told) => expect(shown(text)).toBe(told))
+  ])('in `%s` gives `%s`', (text, redacted) => expect(redact(text)).toBe(redacted))
 
-  test('is also recognized through a link', () => {
-    const at = makeTempFolder()
-    fs.mkdirSync(join(at, 'real'))
-    fs.symlinkSync('real', join(at, 'link'))
-    const through = createPathRedactor(join(at, 'link'))
-    for (const way of ['link', 'real'])
-      expect(through(join(fs.realpathSync(at), way, 'builds', deployment, revision, 'tree', 'x'))).toBe('/app/x')
-    fs.rmSync(at, { recursive: true })
+  test('is also replaced if the text or the setting names it by a symbolic link', () => {
+    const folder = makeTempFolder()
+    fs.mkdirSync(join(folder, 'real'))
+    fs.symlinkSync('real', join(folder, 'link'))
+    const redactLink = createPathRedactor(join(folder, 'link'))
+    for (const name of ['link', 'real'])
+      expect(redactLink(join(fs.realpathSync(folder), name, 'builds', deployment, revision, 'tree', 'x'))).toBe(
+        '/app/x',
+      )
+    fs.rmSync(folder, { recursive: true })
   })
 })
 
-test('a line is never cut within a path', () => {
+test('a long line is never cut within a path', () => {
   const home = '/srv/agent'
-  const line = `${'x'.repeat(90)} ${tree.replace(HOME, home)}/src/a.ts`
+  const line = `${'x'.repeat(90)} ${TREE.replace(HOME, home)}/src/a.ts`
   for (let longest = 1; longest < line.length; longest++)
     expect(createPathRedactor(home)(cutLine(line, longest))).not.toContain('/srv')
   expect(cutLine(`${'x'.repeat(90)} /a/b/c`, 95)).toBe(`${'x'.repeat(90)} …`)
@@ -50,21 +52,22 @@ test('a line is never cut within a path', () => {
   expect(cutLine('short', 50)).toBe('short')
 })
 
-test('a line that is too long is cut, and the next line is whole, also after a restart of the agent', async () => {
-  const at = makeTempFolder()
+test('a log line that is too long is cut, and the next line is complete, even if the agent restarts', async () => {
+  const folder = makeTempFolder()
   const env = { PATH: process.env.PATH!, SLIPWAY_REVISION_ID: revision }
   const long = `${'x'.repeat(16 * 1024 - 100)} ${'/'.padEnd(20_000, 'deep/')}`
   const command = `printf '%s' '${long}'; sleep 0.2; echo deeper; printf 'hal'; sleep 0.5; echo f; exec sleep 60`
-  const copy = ProcessReplica.launch(join(at, 'copies'), { command, cwd: at, env, port: 1 })
+  const replica = ProcessReplica.launch(join(folder, 'copies'), { command, cwd: folder, env, port: 1 })
   const lines: string[] = []
   await waitFor(
-    () => lines.push(...copy.readLines()) >= 1 && fs.readFileSync(join(copy.folder, 'log'), 'utf8').endsWith('hal'),
+    () =>
+      lines.push(...replica.readLines()) >= 1 && fs.readFileSync(join(replica.folder, 'log'), 'utf8').endsWith('hal'),
   )
-  copy.readLines()
-  copy.release()
-  const [next] = await ProcessReplica.adopt(join(at, 'copies'), 0, () => {})
-  await waitFor(() => lines.push(...next!.readLines()) >= 2)
+  replica.readLines()
+  replica.release()
+  const [adopted] = await ProcessReplica.adopt(join(folder, 'copies'), 0, () => {})
+  await waitFor(() => lines.push(...adopted!.readLines()) >= 2)
   expect(lines).toEqual([`${'x'.repeat(16 * 1024 - 100)} …`, 'half'])
-  await next!.end(0)
-  fs.rmSync(at, { recursive: true })
+  await adopted!.end(0)
+  fs.rmSync(folder, { recursive: true })
 })

@@ -1,14 +1,14 @@
-// The copies of one revision, with none of any engine.
+// The replicas of one revision, without an engine.
 import { expect, test } from 'vitest'
 import { DEFAULT_LIMITS } from '../../src/agent/engines/local/limits.ts'
 import { type Replica, ReplicaPool } from '../../src/agent/engines/local/replica-pool.ts'
 import { waitFor } from '../support/commands.ts'
 import { FAST_LIMITS } from '../support/process-engine.ts'
 
-const idle = { lastLines: [], endReason: undefined, hasKillReason: false, onExit: () => {}, end: async () => {} }
-const still = { readLines: () => [], kill() {}, checkExit() {}, forget() {}, release() {} }
+const IDLE = { lastLines: [], endReason: undefined, hasKillReason: false, onExit: () => {}, end: async () => {} }
+const NO_OPERATIONS = { readLines: () => [], kill() {}, checkExit() {}, forget() {}, release() {} }
 
-test('a failing revision is reported once', async () => {
+test('a revision that starts to fail is reported as changed once', async () => {
   let changes = 0
   const pool = new ReplicaPool(
     { ...DEFAULT_LIMITS, ...FAST_LIMITS, ready_ms: 20 },
@@ -19,48 +19,48 @@ test('a failing revision is reported once', async () => {
   expect(changes).toBe(1)
 })
 
-test('a slow start logs once what it waits for', async () => {
-  const said: string[] = []
-  const begin = (probe: Replica['probe'], slow_ms: number) => {
+test('a slow start logs the reason of the failed health check once', async () => {
+  const lines: string[] = []
+  const startPool = (probe: Replica['probe'], slow_ms: number) => {
     const limits = { ...DEFAULT_LIMITS, ...FAST_LIMITS, starting_probe_ms: 1, slow_ms }
-    const pool = new ReplicaPool(limits, { changed() {}, log: (line, level) => said.push(`${level} ${line}`) })
-    pool.start({ launch: () => ({ ...idle, ...still, probe }), health_path: null, copies: 1, memory_mb: 64 })
+    const pool = new ReplicaPool(limits, { changed() {}, log: (line, level) => lines.push(`${level} ${line}`) })
+    pool.start({ launch: () => ({ ...IDLE, ...NO_OPERATIONS, probe }), health_path: null, copies: 1, memory_mb: 64 })
     return pool
   }
-  const waiting = begin(async () => ({ ok: false, reason: 'nothing listens' }), 1)
-  await waitFor(() => waiting.tick() ?? said.length > 0)
-  waiting.tick()
-  const well = begin(async () => ({ ok: true, target: { host: '127.0.0.1', port: 1 } }), 0)
-  await waitFor(() => well.tick() ?? well.phase() === 'healthy')
-  well.tick()
-  expect(said).toEqual([expect.stringMatching(/^WARNING .*nothing listens/)])
+  const slowPool = startPool(async () => ({ ok: false, reason: 'nothing listens' }), 1)
+  await waitFor(() => slowPool.tick() ?? lines.length > 0)
+  slowPool.tick()
+  const healthyPool = startPool(async () => ({ ok: true, target: { host: '127.0.0.1', port: 1 } }), 0)
+  await waitFor(() => healthyPool.tick() ?? healthyPool.phase() === 'healthy')
+  healthyPool.tick()
+  expect(lines).toEqual([expect.stringMatching(/^WARNING .*nothing listens/)])
 })
 
-test('the reason of a kill is logged once, and does not apply to the next replica', async () => {
+test('the reason for killing a replica is logged once, and does not apply to the next replica', async () => {
   const lines: string[] = []
   const log = (message: string) => void lines.push(message)
   const pool = new ReplicaPool({ ...DEFAULT_LIMITS, ...FAST_LIMITS }, { changed() {}, log })
   const probe: Replica['probe'] = async () => ({ ok: true, target: { host: '127.0.0.1', port: 1 } })
-  pool.start({ launch: () => ({ ...idle, ...still, probe }), health_path: null, copies: 1, memory_mb: 64 })
-  const running = () => waitFor(() => pool.tick() ?? pool.replicas()[0])
-  const first = await running()
-  // However long it takes to end.
+  pool.start({ launch: () => ({ ...IDLE, ...NO_OPERATIONS, probe }), health_path: null, copies: 1, memory_mb: 64 })
+  const waitForReplica = () => waitFor(() => pool.tick() ?? pool.replicas()[0])
+  const first = await waitForReplica()
+  // The second measurement comes before the replica has ended.
   for (const _ of [1, 2]) pool.killAllForReason('it wrote too much', [first])
   first.onExit()
-  const next = await running()
-  // It was measured while the first one was there.
+  const next = await waitForReplica()
+  // This measurement began while the first replica still ran.
   pool.killAllForReason('it wrote too much', [first])
   expect([lines, next.hasKillReason]).toEqual([['Killed: it wrote too much.'], false])
 })
 
-test('an unhealthy replica receives no more requests, even if it cannot be killed at once', async () => {
-  let well = true
+test('an unhealthy replica receives no requests, even while it has not ended yet', async () => {
+  let isHealthy = true
   let kills = 0
-  const copy: Replica = {
-    ...idle,
-    ...still,
+  const replica: Replica = {
+    ...IDLE,
+    ...NO_OPERATIONS,
     probe: async () =>
-      well ? { ok: true, target: { host: '127.0.0.1', port: 1 } } : { ok: false, reason: 'nothing listens' },
+      isHealthy ? { ok: true, target: { host: '127.0.0.1', port: 1 } } : { ok: false, reason: 'nothing listens' },
     kill: () => void kills++,
   }
   let changes = 0
@@ -68,12 +68,12 @@ test('an unhealthy replica receives no more requests, even if it cannot be kille
     { ...DEFAULT_LIMITS, ...FAST_LIMITS, probe_ms: 1 },
     { changed: () => void changes++, log: () => {} },
   )
-  pool.start({ launch: () => copy, health_path: null, copies: 1, memory_mb: 64 })
-  const until = (phase: string) => waitFor(() => pool.tick() ?? pool.phase() === phase)
-  await until('healthy')
-  well = false
-  const before = changes
-  await until('unhealthy')
-  expect([pool.targets(), kills, changes > before]).toEqual([[], 1, true])
+  pool.start({ launch: () => replica, health_path: null, copies: 1, memory_mb: 64 })
+  const waitForPhase = (phase: string) => waitFor(() => pool.tick() ?? pool.phase() === phase)
+  await waitForPhase('healthy')
+  isHealthy = false
+  const changesBefore = changes
+  await waitForPhase('unhealthy')
+  expect([pool.targets(), kills, changes > changesBefore]).toEqual([[], 1, true])
   expect(pool.reason()).toContain('nothing listens')
 })

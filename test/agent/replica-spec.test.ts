@@ -11,23 +11,24 @@ import type { CreateRequest } from '../../src/agent/images/docker-api.ts'
 import { explainBuildFailure, explainPullFailure } from '../../src/agent/images/image-failures.ts'
 import { registryOf } from '../../src/agent/images/registry-logins.ts'
 import { type ResourceSpec, withDefaults } from '../../src/protocol/resources.schema.ts'
-import { makeUnit as anyUnit } from '../support/process-engine.ts'
+import { makeUnit } from '../support/process-engine.ts'
 
 const ref = { deployment_id: 'd1', revision_id: 'r1' }
-const unit = (spec: ResourceSpec = {}, more = {}) => anyUnit(ref, { resources: withDefaults(spec, 'dev'), ...more })
+const unitWith = (spec: ResourceSpec = {}, more = {}) =>
+  makeUnit(ref, { resources: withDefaults(spec, 'dev'), ...more })
 const artifact = { location: 'shop@sha256:1', start_command: null, health_path: null, env: {}, commit: null }
-const place = {
+const replicaContext = {
   ...{ owner: 'me', copy: 'c1', port: 8000, images: {} },
   secret: (name: string, key: string) => `${name}/${key}`,
   secrets: (name: string) => ({ A: `${name}/A` }),
 }
-const partsOf = (spec: ResourceSpec = {}, more = {}) => replicaParts(unit(spec, more), artifact, place)
-const body = (spec: ResourceSpec = {}, more = {}) => partsOf(spec, more).app.body
+const partsOf = (spec: ResourceSpec = {}, more = {}) => replicaParts(unitWith(spec, more), artifact, replicaContext)
+const createBody = (spec: ResourceSpec = {}, more = {}) => partsOf(spec, more).app.body
 const container = (more = {}) => ({ name: 'side', image: 'side:1', ...more })
 
 describe('a replica', () => {
   test('has its image, limits, network and published port', () => {
-    expect(body({ cpu: 0.5, cpu_limit: 1.5, memory_mb: 64, memory_limit_mb: 128 })).toMatchObject({
+    expect(createBody({ cpu: 0.5, cpu_limit: 1.5, memory_mb: 64, memory_limit_mb: 128 })).toMatchObject({
       Image: 'shop@sha256:1',
       ExposedPorts: { '8000/tcp': {} },
       HostConfig: {
@@ -40,18 +41,18 @@ describe('a replica', () => {
   })
 
   test('has labels that the user’s labels cannot replace', () => {
-    const { Labels } = body({ labels: { team: 'a', 'slipway.owner': 'thief' } }) as { Labels: object }
+    const { Labels } = createBody({ labels: { team: 'a', 'slipway.owner': 'other' } }) as { Labels: object }
     expect(Labels).toMatchObject({
       ...{ team: 'a', 'slipway.owner': 'me', 'slipway.deployment': 'd1', 'slipway.revision': 'r1' },
       ...{ 'slipway.copy': 'c1', 'slipway.role': 'app' },
     })
   })
 
-  test('has an environment in which secrets override the configuration, and the platform overrides both', () => {
+  test('has an environment with the secrets over the configuration, and the platform’s variables over both', () => {
     const { Env } = replicaParts(
-      unit({}, { secrets: { A: 'secret' }, secret_references: [{ name: 'B', secret_name: 's', secret_key: 'k' }] }),
+      unitWith({}, { secrets: { A: 'secret' }, secret_references: [{ name: 'B', secret_name: 's', secret_key: 'k' }] }),
       { ...artifact, env: { A: 'configured', PORT: '1', C: 'x=y' } },
-      place,
+      replicaContext,
     ).app.body
     expect(Env).toEqual([
       ...['A=secret', 'PORT=8000', 'C=x=y', 'B=s/k'],
@@ -61,7 +62,7 @@ describe('a replica', () => {
 
   test('has sidecars in the network of the application, and init containers in that of the deployment', () => {
     const { inits, sidecars } = replicaParts(
-      unit({
+      unitWith({
         init_containers: [container({ name: 'first' }), container({ name: 'always', restartPolicy: 'Always' })],
         sidecars: [
           container({
@@ -76,7 +77,7 @@ describe('a replica', () => {
         ],
       }),
       artifact,
-      { ...place, images: { 'side:1': 'side@sha256:2' } },
+      { ...replicaContext, images: { 'side:1': 'side@sha256:2' } },
     )
     expect(inits.map(({ name, body }) => [name, (body.HostConfig as { NetworkMode: string }).NetworkMode])).toEqual([
       ['slipway-shop-c1-first', 'slipway-me-d1'],
@@ -89,7 +90,7 @@ describe('a replica', () => {
     })
   })
 
-  test('has its own emptyDir volumes, and shares claims with the deployment', () => {
+  test('has separate emptyDir volumes, and shares claimed volumes with the deployment', () => {
     const { volumes, app } = partsOf({
       volumes: [
         { name: 'tmp', emptyDir: {} },
@@ -128,16 +129,16 @@ describe('a store', () => {
     redis_memory_mb: 100,
     redis_memory_limit_mb: 120,
   }
-  const asking = unit(spec, { needs_database: true, parts: ['redis', 'queue'] })
-  const at = { owner: 'me', deployment_id: 'd1', image: 'store:1', password: 'hush' }
-  const [database, redis] = storeRequestsOf(asking).map(wish => storeSpecOf(wish, at))
+  const unitWithStores = unitWith(spec, { needs_database: true, parts: ['redis', 'queue'] })
+  const storeContext = { owner: 'me', deployment_id: 'd1', image: 'store:1', password: 'hush' }
+  const [database, redis] = storeRequestsOf(unitWithStores).map(request => storeSpecOf(request, storeContext))
 
   test('exists only if the revision needs it', () => {
-    expect(storeRequestsOf(asking).map(({ kind }) => kind)).toEqual(['database', 'redis'])
-    expect(storeRequestsOf(unit(spec))).toEqual([])
+    expect(storeRequestsOf(unitWithStores).map(({ kind }) => kind)).toEqual(['database', 'redis'])
+    expect(storeRequestsOf(unitWith(spec))).toEqual([])
   })
 
-  test('is reachable by its name, within the network of the deployment only', () => {
+  test('is reachable by its name only within the network of the deployment', () => {
     for (const store of [database!, redis!])
       expect(store.container).toMatchObject({
         name: `slipway-me-d1-${store.kind}`,
@@ -152,7 +153,7 @@ describe('a store', () => {
     })
   })
 
-  test('has its limits, and Redis stays below its memory limit', () => {
+  test('has its limits, and Redis limits itself to less than its memory limit', () => {
     const limits = ({ body }: CreateRequest) => body.HostConfig as { Memory: number; NanoCpus: number }
     expect(limits(database!.container)).toMatchObject({ Memory: 256 * 2 ** 20, NanoCpus: 1e9 })
     expect(database!.container.body.Cmd).toEqual(['-c', 'max_connections=9'])
@@ -162,34 +163,35 @@ describe('a store', () => {
     )
   })
 
-  test('is recreated after a change of its settings or image, and kept otherwise', () => {
-    const from = (store: StoreSpec) => (store.container.body.Labels as Record<string, string>)['slipway.made-from']
-    const [wish] = storeRequestsOf(asking)
-    expect(from(storeSpecOf(wish!, at))).toBe(from(database!))
-    for (const other of [
-      storeSpecOf({ ...wish!, connections: 10 }, at),
-      storeSpecOf(wish!, { ...at, image: 'store:2' }),
+  test('has a fingerprint that changes with its settings and its image', () => {
+    const fingerprint = (store: StoreSpec) =>
+      (store.container.body.Labels as Record<string, string>)['slipway.made-from']
+    const [request] = storeRequestsOf(unitWithStores)
+    expect(fingerprint(storeSpecOf(request!, storeContext))).toBe(fingerprint(database!))
+    for (const changed of [
+      storeSpecOf({ ...request!, connections: 10 }, storeContext),
+      storeSpecOf(request!, { ...storeContext, image: 'store:2' }),
     ])
-      expect(from(other)).not.toBe(from(database!))
+      expect(fingerprint(changed)).not.toBe(fingerprint(database!))
   })
 
-  test('is passed to the replica and its init containers, with host entries if the engine has no DNS', () => {
-    const given = { env: { DATABASE_URI: 'postgres://x', PORT: '1' }, hosts: ['database:10.0.0.2'] }
+  test('is passed to the application and its init containers, with host entries if the engine has no DNS', () => {
+    const stores = { env: { DATABASE_URI: 'postgres://x', PORT: '1' }, hosts: ['database:10.0.0.2'] }
     const { app, inits, sidecars } = replicaParts(
-      unit(
+      unitWith(
         { init_containers: [container({ name: 'first' })], sidecars: [container()] },
         { secrets: { DATABASE_URI: 'no' } },
       ),
       artifact,
-      { ...place, stores: given },
+      { ...replicaContext, stores },
     )
     expect(app.body.Env).toEqual(expect.arrayContaining(['DATABASE_URI=postgres://x', 'PORT=8000']))
-    for (const one of [app, inits[0]!]) expect(one.body.HostConfig).toMatchObject({ ExtraHosts: given.hosts })
+    for (const { body } of [app, inits[0]!]) expect(body.HostConfig).toMatchObject({ ExtraHosts: stores.hosts })
     expect(sidecars[0]!.body.HostConfig).not.toHaveProperty('ExtraHosts')
   })
 })
 
-describe('images', () => {
+describe('an image', () => {
   test.each([
     ['side', undefined, true],
     ['side:latest', undefined, true],
@@ -198,11 +200,11 @@ describe('images', () => {
     ['side:1', 'Always', true],
     ['side:latest', 'IfNotPresent', false],
     [`side@sha256:${'a'.repeat(64)}`, undefined, false],
-  ])('%s with the pull policy %s is pulled again: %s', (image, imagePullPolicy, fresh) => {
+  ])('%s with the pull policy %s is pulled for each start: %s', (image, imagePullPolicy, fresh) => {
     const spec = { sidecars: [container({ image, ...(imagePullPolicy && { imagePullPolicy }) })] }
-    expect(sidecarImagesOf(unit(spec).resources)).toEqual([{ image, fresh }])
+    expect(sidecarImagesOf(unitWith(spec).resources)).toEqual([{ image, fresh }])
   })
-  test('are pinned if they have a digest or an id', () => {
+  test('is pinned if it is named by a digest or an id', () => {
     expect(['a:1', 'a@sha256:1', `sha256:${'0'.repeat(64)}`].map(isPinned)).toEqual([false, true, true])
   })
   test.each([
@@ -222,22 +224,22 @@ test.each([
   ['1.5G', Number.NaN, 1.5e9],
   ['much', Number.NaN, Number.NaN],
   ['2Pi', Number.NaN, 2 * 2 ** 50],
-])('the quantity %s is %s CPUs or %s bytes', (value, cpu, bytes) => {
+])('the quantity %s means %s CPUs or %s bytes', (value, cpu, bytes) => {
   expect([parseCpu(value), parseMemory(value)]).toEqual([cpu, bytes])
 })
 
 describe('a feature that the container engine does not support is refused', () => {
-  const volume = (more: object) => ({ volumes: [{ name: 'v', ...more }] })
+  const specWithVolume = (volume: object) => ({ volumes: [{ name: 'v', ...volume }] })
   test.each<[string, ResourceSpec, object?]>([
-    ['configMap', volume({ configMap: { name: 'c' } })],
-    ['secret', volume({ secret: { secretName: 's' } })],
-    ['nfs', volume({ nfs: {} })],
-    ['has no type', volume({})],
-    ['has several types', volume({ emptyDir: {}, nfs: {} })],
-    ['claimName', volume({ persistentVolumeClaim: { claimName: '../x' } })],
+    ['configMap', specWithVolume({ configMap: { name: 'c' } })],
+    ['secret', specWithVolume({ secret: { secretName: 's' } })],
+    ['nfs', specWithVolume({ nfs: {} })],
+    ['has no type', specWithVolume({})],
+    ['has several types', specWithVolume({ emptyDir: {}, nfs: {} })],
+    ['claimName', specWithVolume({ persistentVolumeClaim: { claimName: '../x' } })],
     ['has no volume of that name', { volume_mounts: [{ name: 'v', mountPath: '/v' }] }],
-    ['slash', { ...volume({ emptyDir: {} }), volume_mounts: [{ name: 'v', mountPath: 'v' }] }],
-    ['subPath', { ...volume({ emptyDir: {} }), volume_mounts: [{ name: 'v', mountPath: '/v', subPath: 'x' }] }],
+    ['slash', { ...specWithVolume({ emptyDir: {} }), volume_mounts: [{ name: 'v', mountPath: 'v' }] }],
+    ['subPath', { ...specWithVolume({ emptyDir: {} }), volume_mounts: [{ name: 'v', mountPath: '/v', subPath: 'x' }] }],
     ['service_account_name', { service_account_name: 'robot' }],
     ['privileges', { sidecars: [container({ securityContext: { privileged: true } })] }],
     ['privileges', { sidecars: [container({ securityContext: { capabilities: { add: ['SYS_ADMIN'] } } })] }],
@@ -247,17 +249,17 @@ describe('a feature that the container engine does not support is refused', () =
     ['than a secret', { sidecars: [container({ envFrom: [{ configMapRef: { name: 'c' } }] })] }],
     ['`lots` of memory', { sidecars: [container({ resources: { limits: { memory: 'lots' } } })] }],
     ['gpu', { sidecars: [container({ resources: { limits: { 'nvidia.com/gpu': 1 } } })] }],
-  ])('with a reason that names it: %s', (fault, spec, more) => {
-    expect(findUnsupported(unit(spec, more))).toContain(fault)
+  ])('with a reason that contains %j', (reason, spec, more) => {
+    expect(findUnsupported(unitWith(spec, more))).toContain(reason)
   })
 
-  test('but supported volumes, mounts and users are accepted', () => {
+  test('while supported volumes, mounts and users are accepted', () => {
     const spec = {
-      ...volume({ emptyDir: {} }),
+      ...specWithVolume({ emptyDir: {} }),
       volume_mounts: [{ name: 'v', mountPath: '/v' }],
       sidecars: [container({ volumeMounts: [{ name: 'v', mountPath: '/v' }], securityContext: { runAsUser: 1000 } })],
     }
-    expect(findUnsupported(unit(spec))).toBeNull()
+    expect(findUnsupported(unitWith(spec))).toBeNull()
   })
 })
 
@@ -267,10 +269,10 @@ describe('the digest of an image', () => {
     ['node', ['docker.io/library/node@sha256:2']],
     ['docker.io/shop/web:1', ['other/web@sha256:3', 'shop/web@sha256:2']],
     ['127.0.0.1:5000/web', ['127.0.0.1:5000/web@sha256:2']],
-  ])('is found for %s in the spelling of Docker and of Podman', (image, RepoDigests) =>
+  ])('is found for %s in the notation of Docker and of Podman', (image, RepoDigests) =>
     expect(digestsOf(image, { RepoDigests })).toEqual([expect.stringMatching(/@sha256:2$/)]),
   )
-  test('is missing for an image from no registry, or from another one', () => {
+  test('is missing for an image from no registry, or from a different one', () => {
     expect(digestsOf('web:1', { RepoDigests: null })).toEqual([])
     expect(digestsOf('docker.io/shop/web:1', { RepoDigests: ['a.example/shop/web@sha256:3'] })).toEqual([])
   })
@@ -286,11 +288,11 @@ describe('the reason of a failure', () => {
     ['write /var/lib/x: no space left on device', 'The disk of the container engine is full'],
     ['something else', 'cannot be pulled: something else.'],
     ['Head "https://example.com/v2/shop/manifests/1": no basic auth credentials', 'denied access'],
-  ])('for a pull that fails with "%s" contains "%s"', (message, reason) =>
+  ])('of a pull that fails with "%s" contains "%s"', (message, reason) =>
     expect(explainPullFailure('shop:1', message)).toContain(reason),
   )
 
-  test('for a failed start or build names the full disk, the taken port or the missing subnet', () => {
+  test('of a failed start or build names the full disk, the port in use or the missing subnet', () => {
     expect(explainStartFailure('mkdir /x: no space left on device')).toContain('disk of the container engine is full')
     expect(explainStartFailure('driver failed: port is already allocated.')).toMatch(
       /another process took its port.*allocated$/,
@@ -306,7 +308,7 @@ describe('the reason of a failure', () => {
     expect(explainBuildFailure('copying: no space left on device')).toContain('disk of the container engine is full')
   })
 
-  test('for a container that ended names its exit code or its memory limit', () => {
+  test('of a container that ended names its exit code or its memory limit', () => {
     const memory = 64 * 2 ** 20
     expect(explainExit({ ExitCode: 137, OOMKilled: true }, memory)).toBe(
       'was killed, because it needed more memory than its memory limit of 64 MB',

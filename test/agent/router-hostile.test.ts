@@ -1,4 +1,4 @@
-// The router against hostile clients: raw bytes in, and what the application hears of them.
+// The router against hostile clients and applications that send arbitrary bytes.
 import { once } from 'node:events'
 import * as fs from 'node:fs'
 import * as http from 'node:http'
@@ -10,16 +10,16 @@ import { RouterClient } from '../../src/agent/engines/local/router-client.ts'
 import { waitFor } from '../support/commands.ts'
 import { makeTempFolder } from '../support/process-engine.ts'
 
-const open: Server[] = []
+const servers: Server[] = []
 const sockets: Socket[] = []
 let router: ReturnType<typeof createRouter>
 let port: number
-/** What the application heard: every byte, and every request as Node understands it. */
-let raw: string
-let heard: http.IncomingMessage[]
+/** Every byte that the application received, and every request as Node parses it. */
+let receivedBytes: string
+let receivedRequests: http.IncomingMessage[]
 
 async function listen<S extends Server>(server: S): Promise<number> {
-  open.push(server)
+  servers.push(server)
   server.on('connection', socket => void sockets.push(socket.on('error', () => {})))
   await once(server.listen(0, '127.0.0.1'), 'listening')
   return (server.address() as AddressInfo).port
@@ -27,57 +27,59 @@ async function listen<S extends Server>(server: S): Promise<number> {
 const routeTo = (to: number) =>
   router.apply([{ host: 'app.localhost', path: '/', targets: [{ host: '127.0.0.1', port: to }], of: 'app' }])
 
-/** An application that answers everything alike, upgrades too. */
-async function application(answer: (req: http.IncomingMessage) => string = () => OK) {
+/** Routes to an application that gives every request the same answer, upgrades included. */
+async function startApplication(answer: (req: http.IncomingMessage) => string = () => OK) {
   const app = http.createServer((req, res) => {
-    heard.push(req)
+    receivedRequests.push(req)
     req.resume()
     res.socket!.write(answer(req), 'latin1')
   })
   app.on('upgrade', (req, socket) => {
-    heard.push(req)
+    receivedRequests.push(req)
     socket.write(answer(req), 'latin1')
   })
-  app.on('connection', socket => socket.prependListener('data', (chunk: Buffer) => (raw += chunk.toString('latin1'))))
+  app.on('connection', socket =>
+    socket.prependListener('data', (chunk: Buffer) => (receivedBytes += chunk.toString('latin1'))),
+  )
   routeTo(await listen(app))
 }
-/** One that does not understand HTTP: nothing that it hears is refused. */
-async function listener(answer: string) {
+/** Routes to an application that does not parse HTTP: it accepts all bytes. */
+async function startRawApplication(answer: string) {
   routeTo(
     await listen(
       createServer(socket => {
-        socket.on('data', chunk => (raw += chunk.toString('latin1')))
+        socket.on('data', chunk => (receivedBytes += chunk.toString('latin1')))
         socket.once('data', () => socket.write(answer, 'latin1'))
       }),
     ),
   )
 }
 
-async function routes(limits: Parameters<typeof createRouter>[0] = {}) {
+async function startRouter(limits: Parameters<typeof createRouter>[0] = {}) {
   router = createRouter(limits)
   port = await listen(router.server())
 }
 beforeEach(() => {
-  raw = ''
-  heard = []
-  return routes()
+  receivedBytes = ''
+  receivedRequests = []
+  return startRouter()
 })
 afterEach(() => {
   for (const socket of sockets.splice(0)) socket.destroy()
-  for (const server of open.splice(0)) server.close()
+  for (const server of servers.splice(0)) server.close()
 })
 
-function dial() {
+function openConnection() {
   const client = connect(port, '127.0.0.1').setEncoding('latin1')
   sockets.push(client.on('error', () => {}))
-  let said = ''
-  client.on('data', chunk => (said += chunk))
-  return { client, said: () => said, closed: once(client, 'close').then(() => said) }
+  let answer = ''
+  client.on('data', chunk => (answer += chunk))
+  return { client, readAnswer: () => answer, closed: once(client, 'close').then(() => answer) }
 }
-/** All that comes back until the connection closes. */
-async function converse(...pieces: string[]): Promise<string> {
-  const { client, closed } = dial()
-  for (const piece of pieces) client.write(piece, 'latin1')
+/** Returns everything that the router sends until it closes the connection. */
+async function exchange(bytes: string): Promise<string> {
+  const { client, closed } = openConnection()
+  client.write(bytes, 'latin1')
   return closed
 }
 
@@ -86,86 +88,89 @@ const request = (headers: string, line = 'GET / HTTP/1.1') => `${line}\r\nHost: 
 const UPGRADE = 'Connection: Upgrade\r\nUpgrade: websocket\r\n'
 const SMUGGLED = 'GET /smuggled HTTP/1.1\r\nHost: app.localhost\r\nX-Forwarded-For: 6.6.6.6\r\n\r\n'
 
-describe('an upgrade is a tunnel only once the application has said 101', () => {
+describe('a connection becomes a tunnel only after the application has answered the upgrade with 101', () => {
   test.each([
     ['200', OK],
     ['404', 'HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n'],
     [
-      '426 that offers one',
+      '426 that offers an upgrade',
       'HTTP/1.1 426 Upgrade Required\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nContent-Length: 0\r\n\r\n',
     ],
     [
       '200 that claims to upgrade',
       'HTTP/1.1 200 OK\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nContent-Length: 2\r\n\r\nok',
     ],
-    ['101 to something else', 'HTTP/1.1 101 Other\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n'],
+    ['101 to another protocol', 'HTTP/1.1 101 Other\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n'],
     ['100 and then 200', `HTTP/1.1 100 Continue\r\n\r\n${OK}`],
-  ])('after %s nothing more reaches it', async (_, answer) => {
-    await listener(answer)
-    const { client, said, closed } = dial()
+  ])('after an answer of %s, no further bytes reach the application', async (_, answer) => {
+    await startRawApplication(answer)
+    const { client, readAnswer, closed } = openConnection()
     client.write(request(UPGRADE) + SMUGGLED)
-    await waitFor(() => said().includes('\r\n\r\n'))
+    await waitFor(() => readAnswer().includes('\r\n\r\n'))
     client.write(SMUGGLED)
     await closed
-    expect(raw.match(/ HTTP\/1\.1\r\n/g)).toHaveLength(1)
-    expect(raw).not.toContain('smuggled')
-    expect(said()).toMatch(/^HTTP\/1\.1 (200|404|426|502) .*\r\nConnection: close\r\n/s)
+    expect(receivedBytes.match(/ HTTP\/1\.1\r\n/g)).toHaveLength(1)
+    expect(receivedBytes).not.toContain('smuggled')
+    expect(readAnswer()).toMatch(/^HTTP\/1\.1 (200|404|426|502) .*\r\nConnection: close\r\n/s)
     await waitFor(() => Object.keys(router.inFlight()).length === 0)
   })
 
-  test('what came early arrives after it, and the tunnel is whole', async () => {
+  test('bytes that the client sends before the answer arrive, and the tunnel works in both directions', async () => {
     const app = http.createServer()
     app.on('upgrade', (_, socket) => {
-      setTimeout(() => socket.write('HTTP/1.1 101 X\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nhello'), 20)
+      socket.write('HTTP/1.1 101 X\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nhello')
       socket.on('data', chunk => {
-        raw += chunk
+        receivedBytes += chunk
         socket.write(chunk)
       })
     })
     routeTo(await listen(app))
-    const { client, said, closed } = dial()
+    const { client, readAnswer, closed } = openConnection()
     client.write(`${request(UPGRADE)}early`)
-    await waitFor(() => said().includes('helloearly'))
+    await waitFor(() => readAnswer().includes('helloearly'))
     client.write('late')
-    await waitFor(() => said().endsWith('late'))
+    await waitFor(() => readAnswer().endsWith('late'))
     client.end()
     await closed
-    expect(raw).toBe('earlylate')
+    expect(receivedBytes).toBe('earlylate')
   })
 
   test.each([
-    ['no Upgrade', 'Connection: Upgrade\r\n'],
-    ['no Connection', 'Upgrade: websocket\r\n'],
+    ['no Upgrade header', 'Connection: Upgrade\r\n'],
+    ['no Connection header', 'Upgrade: websocket\r\n'],
     ['two protocols', 'Connection: Upgrade\r\nUpgrade: websocket, h2c\r\n'],
-    ['two headers', 'Connection: Upgrade\r\nUpgrade: websocket\r\nUpgrade: h2c\r\n'],
-    ['HTTP/2', 'Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n'],
-    ['TLS', 'Connection: Upgrade\r\nUpgrade: TLS/1.0\r\n'],
+    ['two Upgrade headers', 'Connection: Upgrade\r\nUpgrade: websocket\r\nUpgrade: h2c\r\n'],
+    [
+      'the protocol HTTP/2',
+      'Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n',
+    ],
+    ['the protocol TLS', 'Connection: Upgrade\r\nUpgrade: TLS/1.0\r\n'],
     ['a body', `${UPGRADE}Content-Length: ${SMUGGLED.length}\r\n`],
     ['a chunked body', `${UPGRADE}Transfer-Encoding: chunked\r\n`],
-  ])('%s makes it an ordinary request', async (_, headers) => {
-    await application()
+  ])('an upgrade with %s is handled as an ordinary request', async (_, headers) => {
+    await startApplication()
     const body = headers.includes('chunked') ? '0\r\n\r\n' : headers.includes('Length') ? SMUGGLED : ''
-    const { client, said } = dial()
+    const { client, readAnswer } = openConnection()
     client.write(request(headers) + body)
-    await waitFor(() => said().includes('ok'))
-    // The connection is still ours: the next request takes its own way, with our word about who asks.
+    await waitFor(() => readAnswer().includes('ok'))
+    // The router still parses the connection: it routes the next request, with its own X-Forwarded-For.
     client.write(SMUGGLED)
-    await waitFor(() => heard.length === 2)
-    expect(heard.map(({ url }) => url)).toEqual(['/', '/smuggled'])
-    expect(heard[0]!.headers.upgrade).toBeUndefined()
-    expect(heard[0]!.headers['http2-settings']).toBeUndefined()
-    expect(heard[1]!.headers['x-forwarded-for']).toBe('127.0.0.1')
+    await waitFor(() => receivedRequests.length === 2)
+    expect(receivedRequests.map(({ url }) => url)).toEqual(['/', '/smuggled'])
+    expect(receivedRequests[0]!.headers.upgrade).toBeUndefined()
+    expect(receivedRequests[0]!.headers['http2-settings']).toBeUndefined()
+    expect(receivedRequests[1]!.headers['x-forwarded-for']).toBe('127.0.0.1')
   })
 
-  test('the preface of HTTP/2 is refused', async () => {
-    await application()
-    expect(await converse('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n')).toMatch(/^HTTP\/1\.1 400 /)
-    expect(heard).toEqual([])
+  test('the connection preface of HTTP/2 is refused', async () => {
+    await startApplication()
+    expect(await exchange('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n')).toMatch(/^HTTP\/1\.1 400 /)
+    expect(receivedRequests).toEqual([])
   })
 })
 
-/** Who asked, over what, and what for: whichever proxy would have said it. */
-const FORWARDED = [
+/** Headers in which proxies name the client, its protocol or the original request. */
+const FORWARDING_HEADERS = [
   ...['Forwarded', 'X-Forwarded', 'X-Forwarded-For', 'X-Forwarded-Host', 'X-Forwarded-Proto', 'X-Forwarded-Port'],
   ...['X-Forwarded-Prefix', 'X-Forwarded-Server', 'X-Forwarded-Scheme', 'X-Forwarded-Ssl', 'X-Forwarded-User'],
   ...['X-Forwarded-Client-Cert', 'X-Real-IP', 'X-Client-IP', 'Client-IP', 'True-Client-IP', 'CF-Connecting-IP'],
@@ -174,19 +179,19 @@ const FORWARDED = [
   ...['X-Host', 'X-Scheme', 'X-Url-Scheme', 'Front-End-Https', 'X-Envoy-External-Address', 'Proxy'],
 ]
 const spellings = (name: string) => [name, name.toUpperCase(), name.replaceAll('-', '_'), name.replaceAll('-', '.')]
-/** As programs see headers that make environment variables of them. */
-const canonical = (name: string) => name.toLowerCase().replace(/[^a-z0-9]/g, '-')
+/** The name for programs that turn headers into environment variables, as CGI does. */
+const canonicalName = (name: string) => name.toLowerCase().replace(/[^a-z0-9]/g, '-')
 
 test.each([
   ['a request', ''],
   ['an upgrade', UPGRADE],
-])('of %s the application hears our word only about who asked', async (_, more) => {
-  await application()
-  const forged = FORWARDED.flatMap(spellings).map(name => `${name}: 6.6.6.6\r\n`)
-  for (let at = 0; at < forged.length; at += 20)
-    await converse(request((more || 'Connection: close\r\n') + forged.slice(at, at + 20).join('')))
-  expect(heard).toHaveLength(Math.ceil(forged.length / 20))
-  const ours = {
+])('%s reaches the application with only the router’s own headers about the client', async (_, more) => {
+  await startApplication()
+  const forged = FORWARDING_HEADERS.flatMap(spellings).map(name => `${name}: 6.6.6.6\r\n`)
+  for (let i = 0; i < forged.length; i += 20)
+    await exchange(request((more || 'Connection: close\r\n') + forged.slice(i, i + 20).join('')))
+  expect(receivedRequests).toHaveLength(Math.ceil(forged.length / 20))
+  const expectedHeaders = {
     'x-forwarded-for': '127.0.0.1',
     'x-forwarded-host': 'app.localhost',
     'x-forwarded-proto': 'http',
@@ -194,136 +199,147 @@ test.each([
     'x-real-ip': '127.0.0.1',
     forwarded: 'for=127.0.0.1;host="app.localhost";proto=http',
   }
-  const told = new Set(FORWARDED.map(canonical))
-  for (const { rawHeaders } of heard) {
+  const forwardingNames = new Set(FORWARDING_HEADERS.map(canonicalName))
+  for (const { rawHeaders } of receivedRequests) {
     const names = rawHeaders.filter((_, i) => i % 2 === 0)
-    const said = names.map((name, i) => [canonical(name), rawHeaders[2 * i + 1]] as const)
+    const headers = names.map((name, i) => [canonicalName(name), rawHeaders[2 * i + 1]] as const)
     expect(rawHeaders).not.toContain('6.6.6.6')
-    expect(Object.fromEntries(said.filter(([name]) => told.has(name)))).toEqual(ours)
+    expect(Object.fromEntries(headers.filter(([name]) => forwardingNames.has(name)))).toEqual(expectedHeaders)
   }
 })
 
-test('what Connection names goes no further, but never the framing, the host or our word', async () => {
-  await application()
-  const named = 'X-Own, Content-Length, Host, X-Forwarded-For, Transfer-Encoding, Upgrade'
-  const headers = `Connection: close, ${named}\r\nX-Own: 1\r\nX_Own: 2\r\nKeep: me\r\nContent-Length: 4\r\n`
-  await converse(`${request(headers, 'POST / HTTP/1.1')}body`)
-  expect(heard[0]!.headers).toMatchObject({ host: 'app.localhost', 'content-length': '4', keep: 'me' })
-  expect(heard[0]!.headers['x-forwarded-for']).toBe('127.0.0.1')
-  expect(heard[0]!.headers['x-own'] ?? heard[0]!.headers.x_own).toBeUndefined()
-  expect(raw).not.toMatch(/^te:|^trailer:|content_length/im)
+test('headers named in Connection are removed, except framing headers, Host and X-Forwarded-For', async () => {
+  await startApplication()
+  const names = 'X-Own, Content-Length, Host, X-Forwarded-For, Transfer-Encoding, Upgrade'
+  const headers = `Connection: close, ${names}\r\nX-Own: 1\r\nX_Own: 2\r\nKeep: me\r\nContent-Length: 4\r\n`
+  await exchange(`${request(headers, 'POST / HTTP/1.1')}body`)
+  expect(receivedRequests[0]!.headers).toMatchObject({ host: 'app.localhost', 'content-length': '4', keep: 'me' })
+  expect(receivedRequests[0]!.headers['x-forwarded-for']).toBe('127.0.0.1')
+  expect(receivedRequests[0]!.headers['x-own'] ?? receivedRequests[0]!.headers.x_own).toBeUndefined()
+  expect(receivedBytes).not.toMatch(/^te:|^trailer:|content_length/im)
 })
 
-describe('one request is one request', () => {
+describe('an ambiguous or malformed message', () => {
   test.each([
     [
-      'a length and chunks',
+      'a Content-Length and chunks',
       `${request('Content-Length: 5\r\nTransfer-Encoding: chunked\r\n', 'POST / HTTP/1.1')}0\r\n\r\n${SMUGGLED}`,
     ],
-    ['two lengths', request('Content-Length: 0\r\nContent-Length: 5\r\n', 'POST / HTTP/1.1') + SMUGGLED],
-    ['a length that is none', request('Content-Length: +5\r\n', 'POST / HTTP/1.1') + SMUGGLED],
-    ['chunks twice', `${request('Transfer-Encoding: chunked, chunked\r\n', 'POST / HTTP/1.1')}0\r\n\r\n${SMUGGLED}`],
-    ['another coding', `${request('Transfer-Encoding: gzip, chunked\r\n', 'POST / HTTP/1.1')}0\r\n\r\n${SMUGGLED}`],
-    ['a coding that is none', `${request('Transfer-Encoding: xchunked\r\n', 'POST / HTTP/1.1')}0\r\n\r\n${SMUGGLED}`],
+    ['two Content-Length headers', request('Content-Length: 0\r\nContent-Length: 5\r\n', 'POST / HTTP/1.1') + SMUGGLED],
+    ['a Content-Length that is not a number', request('Content-Length: +5\r\n', 'POST / HTTP/1.1') + SMUGGLED],
+    [
+      'a repeated chunked coding',
+      `${request('Transfer-Encoding: chunked, chunked\r\n', 'POST / HTTP/1.1')}0\r\n\r\n${SMUGGLED}`,
+    ],
+    [
+      'another coding before chunks',
+      `${request('Transfer-Encoding: gzip, chunked\r\n', 'POST / HTTP/1.1')}0\r\n\r\n${SMUGGLED}`,
+    ],
+    ['an unknown coding', `${request('Transfer-Encoding: xchunked\r\n', 'POST / HTTP/1.1')}0\r\n\r\n${SMUGGLED}`],
     [
       'a space before the colon',
       `${request('Transfer-Encoding : chunked\r\n', 'POST / HTTP/1.1')}0\r\n\r\n${SMUGGLED}`,
     ],
     ['a folded header', request('X-A: b\r\n Transfer-Encoding: chunked\r\n', 'POST / HTTP/1.1') + SMUGGLED],
     ['a bare line feed', `GET / HTTP/1.1\nHost: app.localhost\n\n${SMUGGLED}`],
-    ['two hosts', request('Host: other.localhost\r\n')],
-    ['a host that is none', 'GET / HTTP/1.1\r\nHost: app.localhost"; x\r\n\r\n'],
-    ['no host', 'GET / HTTP/1.1\r\n\r\n'],
-    ['the address of another host', request('', 'GET http://other.localhost/ HTTP/1.1')],
-    ['a target that is no path', request('', 'GET app HTTP/1.1')],
-    ['a tunnel', request('', 'CONNECT other:443 HTTP/1.1')],
+    ['two Host headers', request('Host: other.localhost\r\n')],
+    ['an invalid Host header', 'GET / HTTP/1.1\r\nHost: app.localhost"; x\r\n\r\n'],
+    ['no Host header', 'GET / HTTP/1.1\r\n\r\n'],
+    ['the URL of another host', request('', 'GET http://other.localhost/ HTTP/1.1')],
+    ['a target that is not a path', request('', 'GET app HTTP/1.1')],
+    ['the method CONNECT', request('', 'CONNECT other:443 HTTP/1.1')],
     [
-      'more headers than applications read',
+      'more headers than Node reads',
       `${request(`${'a:\r\n'.repeat(2500)}Content-Length: ${SMUGGLED.length}\r\n`)}${SMUGGLED}`,
     ],
-    ['longer headers than fit', request(`a: ${'b'.repeat(20_000)}\r\n`)],
-  ])('%s is refused, and the application hears nothing', async (_, bytes) => {
-    await application()
-    const { client, said, closed } = dial()
+    ['headers over the size limit', request(`a: ${'b'.repeat(20_000)}\r\n`)],
+  ])('with %s is refused, and the application receives no request', async (_, bytes) => {
+    await startApplication()
+    const { client, readAnswer, closed } = openConnection()
     client.write(bytes, 'latin1')
     await closed
-    expect(said()).toMatch(/^$|^HTTP\/1\.1 (400|404|431|501) /)
-    expect(heard.map(({ url }) => url)).not.toContain('/smuggled')
-    expect(heard).toEqual([])
+    expect(readAnswer()).toMatch(/^$|^HTTP\/1\.1 (400|404|431|501) /)
+    expect(receivedRequests.map(({ url }) => url)).not.toContain('/smuggled')
+    expect(receivedRequests).toEqual([])
   })
 
   test.each([
-    ['two lengths', 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok'],
-    ['a length and chunks', 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n'],
-    ['a header with a line end', 'HTTP/1.1 200 OK\r\nX: a\rSet-Cookie: b\r\nContent-Length: 2\r\n\r\nok'],
-    ['headers without end', `HTTP/1.1 200 OK\r\n${`a: ${'b'.repeat(1000)}\r\n`.repeat(40)}`],
-  ])('an answer with %s is none', async (_, answer) => {
-    await listener(answer)
-    const { client, said } = dial()
+    ['two Content-Length headers', 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok'],
+    [
+      'a Content-Length and chunks',
+      'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
+    ],
+    ['a carriage return in a header', 'HTTP/1.1 200 OK\r\nX: a\rSet-Cookie: b\r\nContent-Length: 2\r\n\r\nok'],
+    ['headers that never end', `HTTP/1.1 200 OK\r\n${`a: ${'b'.repeat(1000)}\r\n`.repeat(40)}`],
+  ])('from the application, with %s, is replaced by a 502', async (_, answer) => {
+    await startRawApplication(answer)
+    const { client, readAnswer } = openConnection()
     client.write(request(''))
-    await waitFor(() => said().includes('\r\n\r\n'))
-    expect(said()).toMatch(/^HTTP\/1\.1 502 /)
-    expect(said()).not.toMatch(/^set-cookie/im)
+    await waitFor(() => readAnswer().includes('\r\n\r\n'))
+    expect(readAnswer()).toMatch(/^HTTP\/1\.1 502 /)
+    expect(readAnswer()).not.toMatch(/^set-cookie/im)
   })
 })
 
 test.each(['identity', 'chunked, identity', 'xchunked', 'gzip, chunked'])(
-  'an answer in the transfer coding %s is framed by the router',
+  'an answer with the transfer coding %s is sent in chunks by the router',
   async coding => {
-    await listener(`HTTP/1.1 200 OK\r\nTransfer-Encoding: ${coding}\r\nConnection: close\r\n\r\n2\r\nok\r\n0\r\n\r\n`)
-    const { client, said } = dial()
+    await startRawApplication(
+      `HTTP/1.1 200 OK\r\nTransfer-Encoding: ${coding}\r\nConnection: close\r\n\r\n2\r\nok\r\n0\r\n\r\n`,
+    )
+    const { client, readAnswer } = openConnection()
     client.write(request('Connection: close\r\n'))
-    await waitFor(() => said().includes('ok'))
-    expect(said().match(/^transfer-encoding: .*$/gim)).toEqual(['Transfer-Encoding: chunked'])
+    await waitFor(() => readAnswer().includes('ok'))
+    expect(readAnswer().match(/^transfer-encoding: .*$/gim)).toEqual(['Transfer-Encoding: chunked'])
   },
 )
 
-test('of hints without end some are passed on', async () => {
-  await listener(`${'HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n'.repeat(1000)}${OK}`)
-  const said = await converse(request('Connection: close\r\n'))
-  expect(said.match(/ 103 /g)!.length).toBeLessThan(50)
-  expect(said).toMatch(/HTTP\/1\.1 200 OK\r\n[\s\S]*ok$/)
+test('a limited number of early hints is passed on', async () => {
+  await startRawApplication(`${'HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n'.repeat(1000)}${OK}`)
+  const answer = await exchange(request('Connection: close\r\n'))
+  expect(answer.match(/ 103 /g)!.length).toBeLessThan(50)
+  expect(answer).toMatch(/HTTP\/1\.1 200 OK\r\n[\s\S]*ok$/)
 })
 
-test('a port of which somebody else has the other half is not taken', async () => {
-  const squatter = createServer()
-  open.push(squatter)
-  const taken = await once(squatter.listen(0, '::1'), 'listening').then(
-    () => (squatter.address() as AddressInfo).port,
+test('the router does not take a port that another program uses on IPv6', async ({ skip }) => {
+  const otherProgram = createServer()
+  servers.push(otherProgram)
+  const takenPort = await once(otherProgram.listen(0, '::1'), 'listening').then(
+    () => (otherProgram.address() as AddressInfo).port,
     () => undefined,
   )
-  if (taken === undefined) return
+  if (takenPort === undefined) return skip('this machine has no IPv6')
   const home = makeTempFolder()
-  const client = new RouterClient(join(home, 'router.json'), taken)
+  const client = new RouterClient(join(home, 'router.json'), takenPort)
   onTestFinished(async () => {
     await client.close()
     fs.rmSync(home, { recursive: true, force: true })
   })
   await client.open()
-  expect(client.port).toBeGreaterThan(taken)
+  expect(client.port).toBeGreaterThan(takenPort)
 })
 
-describe('nobody holds a connection without doing anything', () => {
-  beforeEach(() => routes({ headers_ms: 300, body_ms: 300, answer_ms: 600, check_ms: 50 }))
+describe('a connection does not stay open while nothing is sent', () => {
+  beforeEach(() => startRouter({ headers_ms: 300, body_ms: 300, answer_ms: 600, check_ms: 50 }))
 
   test.each([
-    ['headers that do not end', 'GET / HTTP/1.1\r\nHost: app.localhost\r\nX-Slow: '],
-    ['a body that does not come', request('Content-Length: 5\r\n', 'POST / HTTP/1.1')],
-  ])('%s are ended with 408', async (_, bytes) => {
-    await application(req => (req.method === 'POST' ? '' : OK))
-    expect(await converse(bytes)).toMatch(/^HTTP\/1\.1 408 /)
+    ['headers that never end', 'GET / HTTP/1.1\r\nHost: app.localhost\r\nX-Slow: '],
+    ['a body that never arrives', request('Content-Length: 5\r\n', 'POST / HTTP/1.1')],
+  ])('a request with %s is ended with 408', async (_, bytes) => {
+    await startApplication(req => (req.method === 'POST' ? '' : OK))
+    expect(await exchange(bytes)).toMatch(/^HTTP\/1\.1 408 /)
     await waitFor(() => Object.keys(router.inFlight()).length === 0)
   })
 
   test.each([
     ['a request', ''],
     ['an upgrade', UPGRADE],
-  ])('an application that never answers %s is given up with 504', async (_, more) => {
-    await listener('')
-    const { client, said } = dial()
+  ])('%s that the application never answers is ended with 504', async (_, more) => {
+    await startRawApplication('')
+    const { client, readAnswer } = openConnection()
     client.write(request(more))
-    await waitFor(() => said().includes('\r\n\r\n'))
-    expect(said()).toMatch(/^HTTP\/1\.1 504 /)
+    await waitFor(() => readAnswer().includes('\r\n\r\n'))
+    expect(readAnswer()).toMatch(/^HTTP\/1\.1 504 /)
     await waitFor(() => Object.keys(router.inFlight()).length === 0)
   })
 })

@@ -1,27 +1,27 @@
-// Known secret values are masked in lines, however they are encoded, wrapped or cut.
+// Known secret values are masked in lines, also when they are encoded, wrapped or cut.
 import { execFileSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { describe, expect, test } from 'vitest'
 import { PatternMatcher } from '../../src/agent/redaction/pattern-matcher.ts'
 import { MASK, SecretMasks } from '../../src/agent/redaction/secret-masks.ts'
 
-const of = { deployment_id: 'deployment', revision_id: 'revision' }
-function masking(...values: string[]) {
+const revision = { deployment_id: 'deployment', revision_id: 'revision' }
+function createMask(...values: string[]) {
   const masks = new SecretMasks()
-  masks.addRevision(of, values)
-  return (text: string) => masks.mask(of.deployment_id, text)
+  masks.addRevision(revision, values)
+  return (text: string) => masks.mask(revision.deployment_id, text)
 }
 const base64 = (text: string) => Buffer.from(text).toString('base64')
 
-/** Quotes, what addresses escape, what only UTF-8 has, and a length that no alignment fits. */
-const AWKWARD = `p"a's\\s w&rd/+=%ü€😀x`
+/** Quotes, characters that URLs escape, characters beyond ASCII, and a length that is no multiple of three. */
+const SPECIAL_CHARACTERS = `p"a's\\s w&rd/+=%ü€😀x`
 
 describe.each([
-  ['plain', 'hunter2-is-secret'],
-  ['awkward', AWKWARD],
-  ['long', randomBytes(300).toString('base64url')],
-])('a %s value is masked', (_, value) => {
-  const mask = masking(value)
+  ['plain value', 'hunter2-is-secret'],
+  ['value with special characters', SPECIAL_CHARACTERS],
+  ['long value', randomBytes(300).toString('base64url')],
+])('a %s is masked', (_, value) => {
+  const mask = createMask(value)
   test.each<[string, (text: string) => string]>([
     ['unchanged', text => text],
     ['in JSON', text => JSON.stringify({ text })],
@@ -36,19 +36,19 @@ describe.each([
     ['quoted for a shell', text => `'${text.replaceAll("'", `'\\''`)}'`],
     ['in hexadecimal', text => Buffer.from(text).toString('hex')],
     ['in base64', base64],
-    ['in base64 after one more byte', text => base64(`x${text}\n`)],
-    ['in base64 after two more bytes', text => base64(`xy${text}, and more`)],
+    ['in base64 after one other byte', text => base64(`x${text}\n`)],
+    ['in base64 after two other bytes', text => base64(`xy${text}, and more`)],
     ['in base64url', text => Buffer.from(`name:${text}`).toString('base64url')],
-    ['with colours within', text => `${text.slice(0, 4)}\u001b[1m${text.slice(4)}`],
+    ['with an escape for a color within', text => `${text.slice(0, 4)}\u001b[1m${text.slice(4)}`],
     ...[
-      ['\u001b[38:2::255:0:0m', 'another colour'],
-      ['\u001b[1 q', 'a cursor'],
-      ['\u001b(B\u001b[m', 'what `tput sgr0` writes'],
-      ['\u001b]8;;https://example.com\u001b\\', 'a link'],
-      ['\u001b]0;title\u0007', 'a title'],
-      ['\u009b1m', 'an escape of one character'],
-      ['\u007f', 'a deletion'],
-      ['\u200b', 'a space without a width'],
+      ['\u001b[38:2::255:0:0m', 'an escape for a color with colons'],
+      ['\u001b[1 q', 'an escape for the cursor'],
+      ['\u001b(B\u001b[m', 'the output of `tput sgr0`'],
+      ['\u001b]8;;https://example.com\u001b\\', 'an escape for a link'],
+      ['\u001b]0;title\u0007', 'an escape for a window title'],
+      ['\u009b1m', 'a one-character escape'],
+      ['\u007f', 'a delete character'],
+      ['\u200b', 'a zero-width space'],
       ['\r', 'a carriage return'],
     ].map(([within, name]): [string, (text: string) => string] => [
       `with ${name} within`,
@@ -56,19 +56,19 @@ describe.each([
     ]),
   ])('%s', (_, encode) => {
     const encoded = encode(value)
-    const told = mask(`before ${encoded} after`)
-    expect(told).toMatch(/^before .*\*{8}.* after$/)
-    for (let at = 0; at + 8 <= encoded.length; at++) {
-      const part = encoded.slice(at, at + 8)
-      // What a form or JSON has around it is no part of it.
-      if (!encode('').includes(part)) expect(told).not.toContain(part)
+    const masked = mask(`before ${encoded} after`)
+    expect(masked).toMatch(/^before .*\*{8}.* after$/)
+    for (let i = 0; i + 8 <= encoded.length; i++) {
+      const part = encoded.slice(i, i + 8)
+      // The encoding's own frame, such as the keys of JSON, is not secret.
+      if (!encode('').includes(part)) expect(masked).not.toContain(part)
     }
   })
 })
 
-test('base64 is masked in each of its wrapped lines', () => {
+test('base64 that is wrapped into lines is masked in each of them', () => {
   const value = randomBytes(200).toString('base64url')
-  const mask = masking(value)
+  const mask = createMask(value)
   const lines = execFileSync('base64', { input: `x${value}`, encoding: 'utf8' })
     .trim()
     .split('\n')
@@ -79,14 +79,14 @@ test('base64 is masked in each of its wrapped lines', () => {
 test('each line of a multi-line value is masked, and the whole value with escaped line ends', () => {
   const [first, second] = [48, 20].map(size => randomBytes(size).toString('base64'))
   const key = `-----BEGIN KEY-----\n${first}\n${second}\n-----END KEY-----\n`
-  const mask = masking(key)
+  const mask = createMask(key)
   for (const line of key.trim().split('\n')) expect(mask(`> ${line}`)).toBe(`> ${MASK}`)
   expect(mask(JSON.stringify(key))).toBe(`"${MASK}"`)
 })
 
 test('the beginning of a value at the end of a cut line is masked', () => {
   const value = 'correct-horse-battery'
-  const mask = masking(value)
+  const mask = createMask(value)
   for (let length = 6; length < value.length; length++) {
     expect(mask(`token ${value.slice(0, length)}`)).toBe(`token ${MASK}`)
     expect(mask(`token ${value.slice(0, length)}… is wrong`)).toBe(`token ${MASK}… is wrong`)
@@ -97,20 +97,20 @@ test('the beginning of a value at the end of a cut line is masked', () => {
 test('a value that is longer than any pattern is masked completely', () => {
   for (const length of [5_000, 40_000]) {
     const value = Array.from({ length: length / 10 }, (_, i) => `part-${i}`.padEnd(10, '.')).join('')
-    expect(masking(value)(`KEY=${value} and more`)).toBe(`KEY=${MASK}`)
+    expect(createMask(value)(`KEY=${value} and more`)).toBe(`KEY=${MASK}`)
   }
 })
 
-test('many long values with much to escape are processed quickly', () => {
+test('the patterns of many long values with special characters are built quickly', () => {
   const values = Array.from({ length: 30 }, (_, i) => `"\\/'é$${i}`.repeat(5_000).slice(0, 32_000))
-  const begun = process.cpuUsage()
-  masking(...values)('a line')
-  // Half a second on a machine of its own.
-  expect(process.cpuUsage(begun).user).toBeLessThan(5_000_000)
+  const start = process.cpuUsage()
+  createMask(...values)('a line')
+  // About half a second on an idle machine.
+  expect(process.cpuUsage(start).user).toBeLessThan(5_000_000)
 })
 
-test('the password of a URL is masked on its own, and the scheme is not', () => {
-  const mask = masking('postgres://app:s3cr%40t-word@db.example.com/app')
+test('the password of a URL is also masked without the URL, and the scheme alone is not', () => {
+  const mask = createMask('postgres://app:s3cr%40t-word@db.example.com/app')
   expect(mask('connected to postgres')).toBe('connected to postgres')
   expect(mask('postgres://')).toBe('postgres://')
   expect(mask('user app, password s3cr@t-word')).toBe(`user app, password ${MASK}`)
@@ -118,61 +118,61 @@ test('the password of a URL is masked on its own, and the scheme is not', () => 
 })
 
 test('short values and ordinary words are not masked', () => {
-  const mask = masking('true', 'abcde', '8080', '', 'production', 'undefined', ' '.repeat(8))
+  const mask = createMask('true', 'abcde', '8080', '', 'production', 'undefined', ' '.repeat(8))
   const text = 'true abcde        8080 production undefined'
   expect(mask(text)).toBe(text)
 })
 
-test('values of another deployment are not masked', () => {
+test('the values of one deployment are not masked in another, and those of the agent are masked in all', () => {
   const masks = new SecretMasks(['key-of-the-agent'])
-  masks.addRevision(of, ['first-secret'])
+  masks.addRevision(revision, ['first-secret'])
   masks.addValues('another', ['second-secret'])
   expect(masks.mask('another', 'first-secret second-secret key-of-the-agent')).toBe(`first-secret ${MASK} ${MASK}`)
 })
 
-test('overlapping values are masked as one', () => {
-  const of = (texts: string[]) => new PatternMatcher(texts.map(text => ({ text })))
-  expect(of(['abcd', 'bc', 'cdefg', 'x']).replace('-abcdefg-x-xx', '*')).toBe('-*-*-*')
-  expect(of([]).replace('nothing', '*')).toBe('nothing')
-  expect(of(['ab€', '€c']).replace('ab€c', '*')).toBe('*')
+test('overlapping values are replaced by one mask', () => {
+  const matcherFor = (texts: string[]) => new PatternMatcher(texts.map(text => ({ text })))
+  expect(matcherFor(['abcd', 'bc', 'cdefg', 'x']).replace('-abcdefg-x-xx', '*')).toBe('-*-*-*')
+  expect(matcherFor([]).replace('nothing', '*')).toBe('nothing')
+  expect(matcherFor(['ab€', '€c']).replace('ab€c', '*')).toBe('*')
 })
 
-test('the matcher finds what a search for each value finds', () => {
+test('the matcher finds the same places as a separate search for each value', () => {
   let seed = 7
-  const random = (most: number) => {
+  const random = (limit: number) => {
     seed = (seed * 48_271) % 2_147_483_647
-    return seed % most
+    return seed % limit
   }
-  const word = (longest: number) => Array.from({ length: 1 + random(longest) }, () => 'abc'[random(3)]).join('')
+  const makeWord = (maxLength: number) => Array.from({ length: 1 + random(maxLength) }, () => 'abc'[random(3)]).join('')
   for (let round = 0; round < 300; round++) {
-    const texts = Array.from({ length: 1 + random(6) }, () => word(5))
-    const text = word(60)
-    const hit = new Array<boolean>(text.length).fill(false)
-    for (const one of texts)
-      for (let at = text.indexOf(one); at >= 0; at = text.indexOf(one, at + 1)) hit.fill(true, at, at + one.length)
+    const texts = Array.from({ length: 1 + random(6) }, () => makeWord(5))
+    const text = makeWord(60)
+    const isHit = new Array<boolean>(text.length).fill(false)
+    for (const value of texts)
+      for (let i = text.indexOf(value); i >= 0; i = text.indexOf(value, i + 1)) isHit.fill(true, i, i + value.length)
     const expected = [...text]
-      .map((char, at) => (hit[at] ? '*' : char))
+      .map((char, i) => (isHit[i] ? '*' : char))
       .join('')
       .replace(/\*+/g, '*')
     expect(new PatternMatcher(texts.map(text => ({ text }))).replace(text, '*'), `${texts} in ${text}`).toBe(expected)
   }
 })
 
-test('the time of masking is linear in the text and independent of the number of values', () => {
-  const cost = (values: string[], line: string) => {
-    const mask = masking(...values)
+test('masking a line takes bounded time with many values and with repetitive ones', () => {
+  const measureCpu = (values: string[], line: string) => {
+    const mask = createMask(...values)
     for (let i = 0; i < 20; i++) mask(line)
-    const begun = process.cpuUsage()
+    const start = process.cpuUsage()
     for (let i = 0; i < 60; i++) mask(line)
-    return process.cpuUsage(begun).user
+    return process.cpuUsage(start).user
   }
-  const log = `${'GET /v1/orders/4711 200 in 12 ms; '.repeat(480)}`
+  const log = 'GET /v1/orders/4711 200 in 12 ms; '.repeat(480)
   const many = Array.from({ length: 500 }, () => randomBytes(24).toString('base64url'))
   const hostile = [`${'a'.repeat(4000)}b`]
-  // A megabyte in less than a second, where it takes 20 ms on a machine of its own.
+  // A megabyte in less than a second. It takes 20 ms on an idle machine.
   for (const [values, line] of [
     [many, log],
     [hostile, 'a'.repeat(16 * 1024)],
   ] as const)
-    expect(cost([...values], line)).toBeLessThan(1_000_000)
+    expect(measureCpu([...values], line)).toBeLessThan(1_000_000)
 })

@@ -1,4 +1,4 @@
-// The serving revision: if it was lost and its rebuild failed, it is rebuilt later.
+// A serving revision that was lost, and whose rebuild failed, is rebuilt later.
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
@@ -12,60 +12,67 @@ import { makeRevisionWork, makeWork } from '../support/fake-control-plane.ts'
 import { makeTempFolder } from '../support/process-engine.ts'
 
 const MINUTE = 60_000
-const id = randomUUID()
+const deploymentId = randomUUID()
 const serving = makeRevisionWork({ source: 'internal_container', image_uri: 'registry.example.com/shop:1' })
-const ref = { deployment_id: id, revision_id: serving.id }
+const ref = { deployment_id: deploymentId, revision_id: serving.id }
 let home: string
 let builds: Builds
-let built: PromiseWithResolvers<void>
+let buildEnded: PromiseWithResolvers<void>
 let steps: StepContext
-let known: DeploymentState
+let state: DeploymentState
 
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ['performance', 'setTimeout', 'clearTimeout'] })
   home = makeTempFolder()
-  built = Promise.withResolvers()
+  buildEnded = Promise.withResolvers()
   const engine = new FakeEngine()
-  builds = new Builds({ home, engine, onChange: () => built.resolve(), log: () => {}, onLinkExpired: () => {} })
-  const opening = { keys: makeAgentKeys(), listener: 'listener', credential: async () => null }
-  steps = { id, engine, builds, secretAccess: opening, logEvent: () => {}, log: () => {}, enqueueAfter: vi.fn() }
-  known = { work: { ...makeWork(id), serving }, generation: 1, startedGenerations: new Map(), brokenSince: new Map() }
-  builds.recordFailure(ref, 'Its packages are not there.')
+  builds = new Builds({ home, engine, onChange: () => buildEnded.resolve(), log: () => {}, onLinkExpired: () => {} })
+  const secretAccess = { keys: makeAgentKeys(), listener: 'listener', credential: async () => null }
+  steps = { id: deploymentId, engine, builds, secretAccess, logEvent: () => {}, log: () => {}, enqueueAfter: vi.fn() }
+  state = {
+    work: { ...makeWork(deploymentId), serving },
+    generation: 1,
+    startedGenerations: new Map(),
+    brokenSince: new Map(),
+  }
+  builds.recordFailure(ref, 'Its packages are missing.')
 })
 afterEach(() => {
   vi.useRealTimers()
   fs.rmSync(home, { recursive: true, force: true })
 })
 
-const look = async () =>
-  refreshRevisions(steps, known, await observeDeployment(id, builds, await steps.engine.observe(id)))
+const refresh = async () => {
+  const observation = await steps.engine.observe(deploymentId)
+  return refreshRevisions(steps, state, await observeDeployment(deploymentId, builds, observation))
+}
 
 test('a lost serving revision is rebuilt one minute after its rebuild failed, and only then', async () => {
-  for (const left of [MINUTE, MINUTE / 2]) {
-    await look()
-    expect(steps.enqueueAfter).toHaveBeenLastCalledWith(left)
+  for (const remaining of [MINUTE, MINUTE / 2]) {
+    await refresh()
+    expect(steps.enqueueAfter).toHaveBeenLastCalledWith(remaining)
     // A change of the deployment does not restart the minute.
-    known.generation++
+    state.generation++
     await vi.advanceTimersByTimeAsync(MINUTE / 2)
   }
-  await look()
+  await refresh()
   expect(builds.readRecord(ref)).toBeUndefined()
   builds.start(
-    revisionSpecOf(known.work, serving, steps.secretAccess),
-    buildSourceOf(known.work, serving, steps.secretAccess),
+    revisionSpecOf(state.work, serving, steps.secretAccess),
+    buildSourceOf(state.work, serving, steps.secretAccess),
   )
-  await built.promise
+  await buildEnded.promise
   const forget = vi.spyOn(builds, 'forget')
   await vi.advanceTimersByTimeAsync(MINUTE)
-  await look()
+  await refresh()
   expect(forget).not.toHaveBeenCalled()
 })
 
-test('a failure to remove the broken build is retried', async () => {
-  await look()
+test('a failed removal of the failed build is retried', async () => {
+  await refresh()
   await vi.advanceTimersByTimeAsync(MINUTE)
-  vi.spyOn(builds, 'forget').mockRejectedValueOnce(new Error('The disk is away.'))
-  await expect(look()).rejects.toThrow()
-  await look()
+  vi.spyOn(builds, 'forget').mockRejectedValueOnce(new Error('The disk is full.'))
+  await expect(refresh()).rejects.toThrow()
+  await refresh()
   expect(builds.readRecord(ref)).toBeUndefined()
 })

@@ -1,4 +1,4 @@
-// The gallery: each template starts with `npm start` alone, answers as it says, and ends when it is asked to.
+// The templates: each starts with `npm start` alone, answers as documented, and ends on SIGTERM.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import * as fs from 'node:fs'
@@ -42,12 +42,12 @@ const send = (path: string, method = 'GET', body?: unknown) =>
     ...(body !== undefined && { body: typeof body === 'string' ? body : JSON.stringify(body) }),
   })
 
-test('web-service keeps notes, and refuses what is none', async () => {
+test('web-service stores notes, and refuses invalid ones', async () => {
   await start('web-service')
   expect(await (await send('/healthz')).json()).toEqual({ ok: true })
-  const made = await send('/notes', 'POST', { text: 'hello' })
-  expect(made.status).toBe(201)
-  const { id } = (await made.json()) as { id: string }
+  const created = await send('/notes', 'POST', { text: 'hello' })
+  expect(created.status).toBe(201)
+  const { id } = (await created.json()) as { id: string }
   expect(await (await send('/notes')).json()).toMatchObject([{ id, text: 'hello' }])
   const statuses = [
     await send(`/notes/${id}`),
@@ -61,7 +61,7 @@ test('web-service keeps notes, and refuses what is none', async () => {
   expect(statuses).toEqual([200, 204, 404, 400, 422, 413, 404])
 })
 
-test('static-site serves its folder, and nothing outside', async () => {
+test('static-site serves the files of its folder, and none outside it', async () => {
   await start('static-site')
   const index = await send('/')
   expect(index.headers.get('content-type')).toContain('text/html')
@@ -80,7 +80,7 @@ test('static-site serves its folder, and nothing outside', async () => {
   expect((await send('/', 'POST')).status).toBe(405)
 })
 
-test('mcp-server speaks to a client of the protocol, and not to another site’s page', async () => {
+test('mcp-server serves MCP clients, and refuses requests from web pages of other origins', async () => {
   await start('mcp-server')
   const client = new Client({ name: 'test', version: '1' })
   await client.connect(new StreamableHTTPClientTransport(new URL(`${url}/mcp`)))

@@ -1,5 +1,5 @@
-// An agent as root: applications and builds run as users of their own, which can read nothing of the control plane,
-// the agent or each other.
+// The agent as root: each deployment's builds and processes run as a separate user, which can read no files of the
+// control plane, the agent or other deployments.
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import * as fs from 'node:fs'
@@ -18,19 +18,19 @@ import { makeTempFolder, requestRouter } from '../support/process-engine.ts'
 
 const isRoot = process.platform === 'linux' && process.getuid?.() === 0
 
-/** Reads what it is asked to, and says what came of it. */
+/** An application that reads, lists, writes or signals as a request says, and answers the outcome or the error code. */
 const SPY = `
 import * as fs from 'node:fs'
 import { createServer } from 'node:http'
-const tried = work => {
+const outcomeOf = work => {
   try { return String(work()).slice(0, 200) } catch (error) { return error.code ?? String(error) }
 }
 createServer((req, res) => {
-  const asked = new URL(req.url, 'http://x').searchParams
-  if (asked.has('read')) return res.end(tried(() => fs.readFileSync(asked.get('read'))))
-  if (asked.has('list')) return res.end(tried(() => fs.readdirSync(asked.get('list'))))
-  if (asked.has('write')) return res.end(tried(() => fs.writeFileSync(asked.get('write'), 'x') ?? 'written'))
-  if (asked.has('signal')) return res.end(tried(() => process.kill(Number(asked.get('signal')), 0)))
+  const query = new URL(req.url, 'http://x').searchParams
+  if (query.has('read')) return res.end(outcomeOf(() => fs.readFileSync(query.get('read'))))
+  if (query.has('list')) return res.end(outcomeOf(() => fs.readdirSync(query.get('list'))))
+  if (query.has('write')) return res.end(outcomeOf(() => fs.writeFileSync(query.get('write'), 'x') ?? 'written'))
+  if (query.has('signal')) return res.end(outcomeOf(() => process.kill(Number(query.get('signal')), 0)))
   const status = fs.readFileSync('/proc/self/status', 'utf8')
   res.end(JSON.stringify({ pid: process.pid, cwd: process.cwd(), home: process.env.HOME, status }))
 }).listen(process.env.PORT)
@@ -39,23 +39,23 @@ const FILES = {
   'package.json': JSON.stringify({ scripts: { start: 'node main.mjs' } }),
   'slipway.json': JSON.stringify({
     start_command: 'node main.mjs',
-    build_command: 'id -u > built-by && touch "$HOME/kept"',
+    build_command: 'id -u > built-by && touch "$HOME/file"',
   }),
   'main.mjs': SPY,
 }
 const DENIED = /^(EACCES|EPERM)$/
 
-describe.runIf(isRoot)('as root', () => {
+describe.runIf(isRoot)('with an agent that runs as root', () => {
   let root: string
   let home: ReturnType<typeof openHome>
   let control: ControlPlane
   let agent: Command
   let stop: () => Promise<unknown>
-  const [one, other] = [randomUUID(), randomUUID()]
+  const [shop, neighbor] = [randomUUID(), randomUUID()]
   const urls = new Map<string, string>()
-  const query = async (id: string, what: string, of: string | number) =>
-    (await requestRouter(urls.get(id)!, `/?${what}=${encodeURIComponent(of)}`)).body
-  const self = async (id: string) => JSON.parse((await requestRouter(urls.get(id)!)).body)
+  const tryFrom = async (id: string, action: 'read' | 'list' | 'write' | 'signal', subject: string | number) =>
+    (await requestRouter(urls.get(id)!, `/?${action}=${encodeURIComponent(subject)}`)).body
+  const describeProcess = async (id: string) => JSON.parse((await requestRouter(urls.get(id)!)).body)
 
   beforeAll(async () => {
     root = makeTempFolder()
@@ -64,12 +64,12 @@ describe.runIf(isRoot)('as root', () => {
     home.writeState({ url: 'http://127.0.0.1:1', api_key: 'secret', organization_id: '', tenant_id: '', pid: 1 })
     home.secrets()
     home.write('database-url', 'secret')
-    const [plane, git, postgres] = await Promise.all([
+    const [controlPlane, git, postgres] = await Promise.all([
       startControlPlane(),
       startGitServer(),
       startPostgres({ dataDir: home.file('postgres'), durable: false }),
     ])
-    control = plane
+    control = controlPlane
     git.push(FILES)
     agent = startCommand('src/agent/main.ts', ['--home', home.file('agent'), '--port', '20000', '--stop'], {
       ...{ SLIPWAY_URL: control.url, SLIPWAY_LISTENER_KEY: 'key', AGENT_ALLOWED_NETWORKS: '127.0.0.0/8' },
@@ -79,7 +79,7 @@ describe.runIf(isRoot)('as root', () => {
       await Promise.all([postgres.stop(), control.stop(), git.stop()])
       fs.rmSync(root, { recursive: true, force: true })
     }
-    for (const id of [one, other]) {
+    for (const id of [shop, neighbor]) {
       const revision = control.want(id, {
         ...{ source: 'githost', platform_config_path: null, git: { url: git.url, ref: 'main', commit_sha: null } },
       })
@@ -89,8 +89,8 @@ describe.runIf(isRoot)('as root', () => {
   })
   afterAll(() => stop())
 
-  test('each application has a user of its own without groups and capabilities', async () => {
-    const [first, second] = [await self(one), await self(other)]
+  test('each application has a separate user without groups and capabilities', async () => {
+    const [first, second] = [await describeProcess(shop), await describeProcess(neighbor)]
     const fieldOf = (status: string, name: string) => new RegExp(`^${name}:[ \\t]*(.*?)[ \\t]*$`, 'm').exec(status)![1]!
     const uid = fieldOf(first.status, 'Uid').split(/\s+/)[0]!
     expect(Number(uid)).toBeGreaterThanOrEqual(1_900_000_000)
@@ -100,75 +100,83 @@ describe.runIf(isRoot)('as root', () => {
     expect(fieldOf(first.status, 'CapEff')).toMatch(/^0+$/)
     expect(fieldOf(first.status, 'NoNewPrivs')).toBe('1')
     expect(fieldOf(second.status, 'Uid')).not.toBe(fieldOf(first.status, 'Uid'))
-    expect((await query(one, 'read', join(first.cwd, 'built-by'))).trim()).toBe(uid)
-    expect(await query(one, 'write', join(first.home, 'file'))).toBe('written')
-    expect(await query(one, 'write', join(first.cwd, 'file'))).toBe('written')
+    expect((await tryFrom(shop, 'read', join(first.cwd, 'built-by'))).trim()).toBe(uid)
+    expect(await tryFrom(shop, 'write', join(first.home, 'file'))).toBe('written')
+    expect(await tryFrom(shop, 'write', join(first.cwd, 'file'))).toBe('written')
   })
 
-  test('an application can read no secret of the control plane, the agent, Postgres or another application', async () => {
-    const theirs = await self(other)
-    const at = (name: string) => home.file(name)
-    const router = JSON.parse(fs.readFileSync(at('agent/router.json'), 'utf8')).identity.pid
-    const postgres = Number(fs.readFileSync(at('postgres/postmaster.pid'), 'utf8').split('\n')[0])
+  test('an application cannot read secrets of the control plane, the agent, Postgres or others', async () => {
+    const neighborProcess = await describeProcess(neighbor)
+    const pathOf = (name: string) => home.file(name)
+    const router = JSON.parse(fs.readFileSync(pathOf('agent/router.json'), 'utf8')).identity.pid
+    const postgres = Number(fs.readFileSync(pathOf('postgres/postmaster.pid'), 'utf8').split('\n')[0])
     const files = [
-      ...['dev.json', 'secrets.json', 'database-url', 'postgres/slipway.password', 'postgres/pg_hba.conf'].map(at),
-      ...['postgres.log', 'agent/agent.json', 'agent/router.json', `agent/builds/${one}/source/git/HEAD`].map(at),
-      ...[`agent/process/${one}/deployment.json`, `agent/process/${other}/deployment.json`].map(at),
-      ...[`agent/users/${other}.json`].map(at),
-      join(theirs.cwd, 'main.mjs'),
-      ...[agent.pid, router, postgres, process.pid, theirs.pid].map(pid => `/proc/${pid}/environ`),
+      ...['dev.json', 'secrets.json', 'database-url', 'postgres/slipway.password', 'postgres/pg_hba.conf'].map(pathOf),
+      ...['postgres.log', 'agent/agent.json', 'agent/router.json', `agent/builds/${shop}/source/git/HEAD`].map(pathOf),
+      ...[`agent/process/${shop}/deployment.json`, `agent/process/${neighbor}/deployment.json`].map(pathOf),
+      ...[`agent/users/${neighbor}.json`].map(pathOf),
+      join(neighborProcess.cwd, 'main.mjs'),
+      ...[agent.pid, router, postgres, process.pid, neighborProcess.pid].map(pid => `/proc/${pid}/environ`),
     ]
-    const answers = await Promise.all(files.map(async file => [file, await query(one, 'read', file)]))
-    // Each of them is there, so that a wrong name is no success.
+    const readOutcomes = await Promise.all(files.map(async file => [file, await tryFrom(shop, 'read', file)]))
+    // A file that does not exist would not be readable either.
     for (const file of files) expect(fs.existsSync(file), file).toBe(true)
-    expect(answers.filter(([, answer]) => !DENIED.test(answer!))).toEqual([])
-    const folders = [root, home.path, at('agent'), at('agent/builds'), `${at('agent/builds')}/${other}`, theirs.home]
-    const listed = await Promise.all(folders.slice(1).map(async path => [path, await query(one, 'list', path)]))
-    expect(listed.filter(([, answer]) => !DENIED.test(answer!))).toEqual([])
-    for (const pid of [agent.pid, router, postgres, theirs.pid]) expect(await query(one, 'signal', pid)).toBe('EPERM')
+    expect(readOutcomes.filter(([, outcome]) => !DENIED.test(outcome!))).toEqual([])
+    const folders = [
+      home.path,
+      ...['agent', 'agent/builds', `agent/builds/${neighbor}`].map(pathOf),
+      neighborProcess.home,
+    ]
+    const listOutcomes = await Promise.all(folders.map(async path => [path, await tryFrom(shop, 'list', path)]))
+    expect(listOutcomes.filter(([, outcome]) => !DENIED.test(outcome!))).toEqual([])
+    for (const pid of [agent.pid, router, postgres, neighborProcess.pid])
+      expect(await tryFrom(shop, 'signal', pid)).toBe('EPERM')
   })
 
   test('a deleted deployment leaves no process, no folder and no user', async () => {
-    const { pid } = await self(other)
-    control.wantAbsent(other)
-    await agent.until(() => !fs.existsSync(home.file(`agent/builds/${other}`)))
+    const { pid } = await describeProcess(neighbor)
+    control.wantAbsent(neighbor)
+    await agent.until(() => !fs.existsSync(home.file(`agent/builds/${neighbor}`)))
     expect(filterRunning([pid])).toEqual([])
-    for (const kept of [`agent/process/${other}`, `agent/users/${other}.json`])
-      await waitFor(() => !fs.existsSync(home.file(kept)))
+    for (const path of [`agent/process/${neighbor}`, `agent/users/${neighbor}.json`])
+      await waitFor(() => !fs.existsSync(home.file(path)))
   })
 })
 
-test.runIf(isRoot)('an application is not healthy if another user listens on its port', async () => {
+test.runIf(isRoot)('an application is not healthy while a process of another user listens on its port', async () => {
   const home = makeTempFolder()
   const server = createServer()
   await once(server.listen(0, '127.0.0.1'), 'listening')
   const { port } = server.address() as AddressInfo
-  const listening = `node -e "require('node:http').createServer().listen(process.env.PORT)"`
+  const listenCommand = `node -e "require('node:http').createServer().listen(process.env.PORT)"`
   const launch = (command: string, env: object) => {
-    const how = { command, cwd: '/', user: { uid: 1_900_000_001, gid: 1_900_000_001 } }
-    return ProcessReplica.launch(home, { ...how, port, env: { PATH: process.env.PATH!, ...env } })
+    const options = { command, cwd: '/', user: { uid: 1_900_000_001, gid: 1_900_000_001 } }
+    return ProcessReplica.launch(home, { ...options, port, env: { PATH: process.env.PATH!, ...env } })
   }
-  const waiting = launch('sleep 600', {})
-  expect(await waiting.probe(null, 1000)).toMatchObject({ ok: false, reason: expect.stringContaining(String(port)) })
-  await waiting.end(0)
+  const silentReplica = launch('sleep 600', {})
+  expect(await silentReplica.probe(null, 1000)).toMatchObject({
+    ok: false,
+    reason: expect.stringContaining(String(port)),
+  })
+  await silentReplica.end(0)
   server.close()
-  const own = launch(listening, { PORT: String(port) })
-  await waitFor(async () => (await own.probe(null, 1000)).ok)
-  await own.end(0)
+  const listeningReplica = launch(listenCommand, { PORT: String(port) })
+  await waitFor(async () => (await listeningReplica.probe(null, 1000)).ok)
+  await listeningReplica.end(0)
   fs.rmSync(home, { recursive: true, force: true })
 })
 
-test('a deployment never gets the user of another deployment, an account or a running process', () => {
+test('a deployment never gets the user id of another deployment, an account or a running process', () => {
   const home = makeTempFolder()
   const range = { first: 1_950_000_000, last: 1_950_000_002 }
   const users = userPerDeployment(home, range)
   const ids = [randomUUID(), randomUUID(), randomUUID()]
-  const given = ids.map(id => users.of(id).uid)
-  expect(new Set(given).size).toBe(3)
-  expect(ids.map(id => userPerDeployment(home, range).of(id).uid)).toEqual(given)
+  const uids = ids.map(id => users.of(id).uid)
+  expect(new Set(uids).size).toBe(3)
+  expect(ids.map(id => userPerDeployment(home, range).of(id).uid)).toEqual(uids)
   expect(() => users.of(randomUUID())).toThrow(/in use/)
   users.forget(ids[1]!)
-  expect(users.of(randomUUID()).uid).toBe(given[1])
+  expect(users.of(randomUUID()).uid).toBe(uids[1])
   expect(() => userPerDeployment(makeTempFolder(), { first: 0, last: 0 }).of(ids[0]!)).toThrow(/in use/)
   fs.rmSync(home, { recursive: true, force: true })
 })
@@ -179,42 +187,45 @@ test.each<[string, unknown]>([
   ['root', { uid: 0, gid: 0 }],
   ['200000-265535', { first: 200_000, last: 265_535 }],
   ['5-4', undefined],
-  ['nobody-at-all', undefined],
+  ['no-such-user', undefined],
   ['a:b:c', undefined],
-])('AGENT_RUN_AS %s', (text, expected) => {
+])('AGENT_RUN_AS=%s means %o, or is refused', (text, expected) => {
   if (expected) expect(parseRunAs(text)).toEqual(expected)
   else expect(() => parseRunAs(text)).toThrow(/AGENT_RUN_AS/)
 })
 
-test.runIf(isRoot)('the folders of applications are elsewhere if users cannot reach the home', () => {
-  const closed = makeTempFolder()
-  const home = join(closed, 'agent')
+test.runIf(isRoot)('applications get folders below /var/lib if their users cannot enter the agent’s home', () => {
+  const closedFolder = makeTempFolder()
+  const home = join(closedFolder, 'agent')
   const { users, apps } = chooseIsolation({ home })
   expect(users?.isPerDeployment).toBe(true)
   expect(apps).toMatch(/^\/var\/lib\/slipway\//)
   fs.rmdirSync(apps)
-  const open = makeTempFolder()
-  expect(chooseIsolation({ home: open }).apps).toBe(open)
-  expect(chooseIsolation({ home: open, run_as: 'root' })).toMatchObject({
+  const reachableHome = makeTempFolder()
+  expect(chooseIsolation({ home: reachableHome }).apps).toBe(reachableHome)
+  expect(chooseIsolation({ home: reachableHome, run_as: 'root' })).toMatchObject({
     users: undefined,
     reason: expect.any(String),
   })
-  for (const made of [closed, open]) fs.rmSync(made, { recursive: true, force: true })
+  for (const folder of [closedFolder, reachableHome]) fs.rmSync(folder, { recursive: true, force: true })
 })
 
-test.runIf(isRoot)('commands that the agent runs as such a user do not get its environment', () => {
-  const [home, traced] = [makeTempFolder(), makeTempFolder()]
-  fs.chmodSync(traced, 0o777)
-  const user = { uid: 1_900_000_003, gid: 1_900_000_003 }
-  // Where a program inherits these, its loader writes a file.
-  const traces = { LD_DEBUG: 'statistics', LD_DEBUG_OUTPUT: join(traced, 'inherited') }
-  Object.assign(process.env, traces)
-  try {
-    chooseIsolation({ home, run_as: `${user.uid}:${user.gid}` })
-    killUserProcesses(user)
-  } finally {
-    for (const name of Object.keys(traces)) delete process.env[name]
-  }
-  expect(fs.readdirSync(traced)).toEqual([])
-  for (const made of [home, traced]) fs.rmSync(made, { recursive: true, force: true })
-})
+test.runIf(isRoot)(
+  'commands that the agent runs as an application’s user do not inherit the agent’s environment',
+  () => {
+    const [home, traceFolder] = [makeTempFolder(), makeTempFolder()]
+    fs.chmodSync(traceFolder, 0o777)
+    const user = { uid: 1_900_000_003, gid: 1_900_000_003 }
+    // The loader of a program that inherits these variables writes a file.
+    const traceVariables = { LD_DEBUG: 'statistics', LD_DEBUG_OUTPUT: join(traceFolder, 'inherited') }
+    Object.assign(process.env, traceVariables)
+    try {
+      chooseIsolation({ home, run_as: `${user.uid}:${user.gid}` })
+      killUserProcesses(user)
+    } finally {
+      for (const name of Object.keys(traceVariables)) delete process.env[name]
+    }
+    expect(fs.readdirSync(traceFolder)).toEqual([])
+    for (const folder of [home, traceFolder]) fs.rmSync(folder, { recursive: true, force: true })
+  },
+)

@@ -6,20 +6,20 @@ import { expect, it } from 'vitest'
 const ROOT = join(import.meta.dirname, '../..')
 const map = readFileSync(join(ROOT, 'ARCHITECTURE.md'), 'utf8')
 
-it('names only files and folders that exist', () => {
+it('ARCHITECTURE.md names only files and folders that exist', () => {
   const paths = [...map.matchAll(/`((?:src|test|drizzle|docs|protocol-kit|bench|chaos|templates|scripts)\/[\w./-]*)`/g)]
   expect(paths.length).toBeGreaterThan(60)
   for (const [, path] of paths) expect(existsSync(join(ROOT, path!)), path).toBe(true)
 })
 
-it('has every folder of src', () => {
+it('ARCHITECTURE.md has every folder of src', () => {
   const folders = readdirSync(join(ROOT, 'src'), { recursive: true, withFileTypes: true })
     .filter(entry => entry.isDirectory())
     .map(entry => join(entry.parentPath, entry.name).slice(ROOT.length + 1))
   for (const folder of folders) expect(map, folder).toContain(`\`${folder}/\``)
 })
 
-it('names functions that exist in the files beside them', () => {
+it('ARCHITECTURE.md names only functions that exist in the files of the same row', () => {
   for (const row of map.split('\n').filter(line => line.startsWith('| '))) {
     const names = [...row.matchAll(/`(\w+)\(\)`/g)].map(([, name]) => name!)
     const files = [...row.matchAll(/`(src\/[\w./-]+\.ts)`/g)].map(([, file]) => file!)

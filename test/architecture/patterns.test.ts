@@ -1,4 +1,4 @@
-// Every regular expression in the source matches in time linear in the text, whoever wrote the text.
+// Every regular expression in the source matches in time linear in the length of the text.
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
@@ -8,15 +8,15 @@ const src = join(import.meta.dirname, '../../src')
 const files = readdirSync(src, { recursive: true, encoding: 'utf8' })
   .filter(path => path.endsWith('.ts'))
   .sort()
-const found = files.map(file => ({ file, ...findPatterns(readFileSync(join(src, file), 'utf8')) }))
-const slow = (source: string) => findPatterns(source).literals.map(explainSlowness)
+const patternsByFile = files.map(file => ({ file, ...findPatterns(readFileSync(join(src, file), 'utf8')) }))
+const explainPatterns = (source: string) => findPatterns(source).literals.map(explainSlowness)
 
 /** They build patterns from their own constants. `request-bounds.test.ts` checks those of the schemas. */
 const PATTERN_BUILDERS = ['agent/redaction/redact-paths.ts', 'protocol/kubernetes.schema.ts']
 
 describe('regular expressions', () => {
   it('match in linear time', () => {
-    const patterns = found.flatMap(({ file, literals }) => literals.map(one => ({ file, ...one })))
+    const patterns = patternsByFile.flatMap(({ file, literals }) => literals.map(one => ({ file, ...one })))
     expect(patterns.length).toBeGreaterThan(200)
     const refused = patterns
       .map(one => `${one.file}: /${one.pattern}/${one.flags} ${explainSlowness(one) ?? ''}`)
@@ -25,22 +25,22 @@ describe('regular expressions', () => {
   }, 120_000)
 
   it('are literals, so that this test can check them', () => {
-    expect(found.filter(({ dynamic }) => dynamic > 0).map(({ file }) => file)).toEqual(PATTERN_BUILDERS)
+    expect(patternsByFile.filter(({ dynamic }) => dynamic > 0).map(({ file }) => file)).toEqual(PATTERN_BUILDERS)
   })
 })
 
 describe('the check of patterns', () => {
   it.each([
-    ['a row at the end of a text, searched from each of its places', 'x.replace(/-+$/, "")'],
-    ['white space before and after what may be white space', 'const A = /^a\\s+[a-z\\s]+b$/'],
-    ['alternatives alike, again and again', 'const A: RegExp = /^(a|a)*$/'],
+    ['a repetition at the end of a text, which is tried from each position', 'x.replace(/-+$/, "")'],
+    ['white space beside a character class that includes white space', 'const A = /^a\\s+[a-z\\s]+b$/'],
+    ['a repeated choice between equal alternatives', 'const A: RegExp = /^(a|a)*$/'],
     ['a counted repetition', 'const A = /^([a-z]{1,20}){1,20}$/ as RegExp'],
-  ])('finds %s', (_, source) => {
-    expect(slow(source)).toEqual([expect.stringMatching(/polynomial|exponential/)])
+  ])('reports %s as slow', (_, source) => {
+    expect(explainPatterns(source)).toEqual([expect.stringMatching(/polynomial|exponential/)])
   })
 
   it.each(['new RegExp(a)', 'RegExp(a)', 'globalThis.RegExp("a")', 'a.match("a+$")', 'a.search(`b`)'])(
-    'finds that %s builds a pattern',
+    'reports that %s builds a pattern at run time',
     source => expect(findPatterns(source).dynamic).toBe(1),
   )
 })

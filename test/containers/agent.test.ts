@@ -1,4 +1,4 @@
-// Everything together: the control plane on Node, a real database, the agent as the program it is, and a real Podman.
+// The control plane on Node, a real database, the agent's command and a real Podman together.
 import * as fs from 'node:fs'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
@@ -37,8 +37,8 @@ type Answer = {
   logs: { message: string }[]
 }
 
-/** A control plane in that mode, and somebody who may do everything there. */
-async function installation(mode: 'saas' | 'self_hosted') {
+/** Starts a control plane in this mode. `api` sends requests with all permissions. */
+async function startInstallation(mode: 'saas' | 'self_hosted') {
   const port = await findFreePort()
   const url = `http://127.0.0.1:${port}`
   const settings = {
@@ -50,13 +50,13 @@ async function installation(mode: 'saas' | 'self_hosted') {
     ...{ PORT: String(port), SLIPWAY_HOME: `${root}/${mode}`, SLIPWAY_MODE: mode },
   }
   const args = ['--organization', mode, '--email', `${mode}@example.com`]
-  const operator = startCommand('src/host/bootstrap.ts', [...args, '--platform-listener', mode], settings)
-  await operator.exited
-  const [own, listener] = operator.output.out.match(/slw_\w+/g)!
+  const bootstrap = startCommand('src/host/bootstrap.ts', [...args, '--platform-listener', mode], settings)
+  await bootstrap.exited
+  const [apiKey, listenerKey] = bootstrap.output.out.match(/slw_\w+/g)!
   const node = startCommand('src/host/node.ts', [], settings)
   await node.until(() => isListening(port))
   const api = async (method: string, path: string, body?: unknown) => {
-    const headers = { 'X-Api-Key': own!, 'Content-Type': 'application/json' }
+    const headers = { 'X-Api-Key': apiKey!, 'Content-Type': 'application/json' }
     const answer = await fetch(url + path, {
       method,
       headers,
@@ -64,7 +64,7 @@ async function installation(mode: 'saas' | 'self_hosted') {
     })
     return { status: answer.status, body: (answer.status === 204 ? {} : await answer.json()) as Answer }
   }
-  const agent = async (key = listener!) => {
+  const startAgent = async (key = listenerKey!) => {
     const settings = { SLIPWAY_URL: url, SLIPWAY_LISTENER_KEY: key, CONTAINER_SOCKET: podman.socket }
     const port = String(await findFreePort())
     return startCommand(
@@ -73,50 +73,50 @@ async function installation(mode: 'saas' | 'self_hosted') {
       settings,
     )
   }
-  /** The newest revision, once nothing more is to be expected of it. */
-  const settled = (id: string) =>
+  /** Returns the newest revision once it is deployed or has failed. */
+  const waitUntilSettled = (id: string) =>
     waitFor(async () => {
       const { body } = await api('GET', `/v2/deployments/${id}/revisions?limit=1`)
       const newest = body.resources[0]!
       return /DEPLOYED|FAILED/.test(newest.status) ? newest : undefined
     })
-  return { api, agent, settled }
+  return { api, startAgent, waitUntilSettled }
 }
-const small = { cpu: 0.1, memory_mb: 64 }
-const body = (name: string, source: string, image_uri: string, more = {}) => ({
-  ...{ name, source, source_config: { resource_spec: small, ...more }, source_revision_config: { image_uri } },
+const SMALL = { cpu: 0.1, memory_mb: 64 }
+const makeBody = (name: string, source: string, image_uri: string, more = {}) => ({
+  ...{ name, source, source_config: { resource_spec: SMALL, ...more }, source_revision_config: { image_uri } },
   secrets: [{ name: 'TEXT', value: 'hush' }],
 })
-const containers = async (id: string) =>
+const listContainers = (id: string) =>
   podman.podman('ps', '--all', '--quiet', '--filter', `label=slipway.deployment=${id}`)
 
-test('an internal_container is served, outlives a failure and its agent, is rolled out anew, and goes', async () => {
-  const { api, agent, settled } = await installation('saas')
-  const first = await agent()
-  const { id } = (await api('POST', '/v2/deployments', body('shop', 'internal_container', podman.image))).body
-  expect(await settled(id)).toMatchObject({ status: 'DEPLOYED' })
+test('an internal_container is served through a failed revision and a killed agent, updated, and deleted', async () => {
+  const { api, startAgent, waitUntilSettled } = await startInstallation('saas')
+  const first = await startAgent()
+  const { id } = (await api('POST', '/v2/deployments', makeBody('shop', 'internal_container', podman.image))).body
+  expect(await waitUntilSettled(id)).toMatchObject({ status: 'DEPLOYED' })
   const deployed = (await api('GET', `/v2/deployments/${id}`)).body
   expect(deployed).toMatchObject({ active_revision_id: deployed.latest_revision_id })
   const url = deployed.url!
-  const before = (await requestRouter(url)).body
+  const oldBody = (await requestRouter(url)).body
   expect((await requestRouter(url, '/health')).body).toBe('well\n')
 
   const missing = `${podman.registry}/nothing:1`
   await api('PATCH', `/v2/deployments/${id}`, { source_revision_config: { image_uri: missing } })
-  const failed = await settled(id)
+  const failed = await waitUntilSettled(id)
   expect(failed).toMatchObject({ status: 'DEPLOY_FAILED' })
   expect(failed.status_message).toContain(`The image ${missing} does not exist`)
-  expect((await requestRouter(url)).body).toBe(before)
+  expect((await requestRouter(url)).body).toBe(oldBody)
 
   await first.stop('SIGKILL')
-  expect((await requestRouter(url)).body).toBe(before)
-  await agent()
+  expect((await requestRouter(url)).body).toBe(oldBody)
+  await startAgent()
   await api('PATCH', `/v2/deployments/${id}`, { source_revision_config: { image_uri: podman.image } })
-  expect(await settled(id)).toMatchObject({ status: 'DEPLOYED' })
-  const after = (await requestRouter(url)).body
-  expect(after).not.toBe(before)
-  await waitFor(async () => (await containers(id)).split('\n').length === 1)
-  expect((await requestRouter(url)).body).toBe(after)
+  expect(await waitUntilSettled(id)).toMatchObject({ status: 'DEPLOYED' })
+  const newBody = (await requestRouter(url)).body
+  expect(newBody).not.toBe(oldBody)
+  await waitFor(async () => (await listContainers(id)).split('\n').length === 1)
+  expect((await requestRouter(url)).body).toBe(newBody)
 
   const { latest_revision_id } = (await api('GET', `/v2/deployments/${id}`)).body
   const logs = `/v1/projects/${id}/revisions/${latest_revision_id}/deploy_logs`
@@ -127,17 +127,17 @@ test('an internal_container is served, outlives a failure and its agent, is roll
   )
   expect((await api('DELETE', `/v2/deployments/${id}`)).status).toBe(204)
   await waitFor(async () => (await api('GET', `/v2/deployments/${id}`)).status === 404)
-  expect(await containers(id)).toBe('')
+  expect(await listContainers(id)).toBe('')
 })
 
-test('an external_container of a listener that a workspace registered itself', async () => {
-  const { api, agent, settled } = await installation('self_hosted')
+test('an external_container is served by a listener that the workspace registered', async () => {
+  const { api, startAgent, waitUntilSettled } = await startInstallation('self_hosted')
   const listener = (await api('POST', '/v2/listeners', { compute_type: 'local', compute_id: 'machine' })).body
   const { key } = (await api('POST', `/v2/listeners/${listener.id}/keys`, { description: 'agent' })).body
-  await agent(key)
-  const wanted = body('tool', 'external_container', podman.image, { listener_id: listener.id })
-  const { id } = (await api('POST', '/v2/deployments', wanted)).body
-  expect(await settled(id)).toMatchObject({ status: 'DEPLOYED' })
+  await startAgent(key)
+  const deployment = makeBody('tool', 'external_container', podman.image, { listener_id: listener.id })
+  const { id } = (await api('POST', '/v2/deployments', deployment)).body
+  expect(await waitUntilSettled(id)).toMatchObject({ status: 'DEPLOYED' })
   const { url } = (await api('GET', `/v2/deployments/${id}`)).body
   expect((await requestRouter(url!, '/health')).body).toBe('well\n')
   await api('DELETE', `/v2/deployments/${id}`)

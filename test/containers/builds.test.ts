@@ -1,4 +1,4 @@
-// The container engine's images against a real Podman and a real registry: built, cached, interrupted, pulled with credentials, pruned.
+// Images of the container engine with a real Podman and a real registry: builds, reuse, pulls, credentials and removal.
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import * as http from 'node:http'
@@ -15,7 +15,7 @@ let podman: Podman
 let ref: RevisionRef
 const pods = setUpContainerEngines(() => podman)
 const { unit, task, waitForPhase: until } = pods
-const next = (): RevisionRef => ({ ...ref, revision_id: randomUUID() })
+const newRevision = (): RevisionRef => ({ ...ref, revision_id: randomUUID() })
 
 beforeAll(async () => {
   podman = await startPodman()
@@ -34,40 +34,40 @@ const rejectionOf = (work: Promise<unknown>) =>
   )
 const buildRevision = async (
   engine: ContainerEngine,
-  one: RevisionRef,
+  revision: RevisionRef,
   tree: SourceTree,
   secrets: Record<string, string> = {},
 ) => {
   const lines: string[] = []
   const artifact = await engine.prepare(
-    unit(one, {}, { source: 'internal_source', secrets }),
+    unit(revision, {}, { source: 'internal_source', secrets }),
     tree,
     task(line => lines.push(line)),
   )
   return { artifact, lines }
 }
-const serves = async (
+const startAndFetch = async (
   engine: ContainerEngine,
-  one: RevisionRef,
+  revision: RevisionRef,
   artifact: Awaited<ReturnType<typeof buildRevision>>['artifact'],
 ) => {
-  await engine.start(unit(one), artifact)
-  await until(engine, one, 'healthy')
-  await engine.route(unit(one))
-  return (await requestRouter(await pods.url(engine, one))).body
+  await engine.start(unit(revision), artifact)
+  await until(engine, revision, 'healthy')
+  await engine.route(unit(revision))
+  return (await requestRouter(await pods.url(engine, revision))).body
 }
 
-/** The registry of the tests behind a password, which `image_pull_secrets: [{ name: 'registry' }]` has. */
-async function protectedRegistry() {
+/** The tests' registry behind a password. The `image_pull_secrets` named `registry` contain it. */
+async function startProtectedRegistry() {
   const auth = Buffer.from('ada:hush').toString('base64')
   const server = http.createServer((req, res) => {
     if (req.headers.authorization !== `Basic ${auth}`)
       return void res.writeHead(401, { 'WWW-Authenticate': 'Basic realm="private"' }).end()
     const { method, url: path } = req
-    const behind = http.request(`http://${podman.registry}${path}`, { method, headers: req.headers }, answer => {
+    const forwarded = http.request(`http://${podman.registry}${path}`, { method, headers: req.headers }, answer => {
       answer.pipe(res.writeHead(answer.statusCode!, answer.headers))
     })
-    req.pipe(behind)
+    req.pipe(forwarded)
   })
   const host = podman.spareRegistry
   await new Promise<void>(resolve => server.listen(Number(host.split(':')[1]), '127.0.0.1', resolve))
@@ -77,31 +77,37 @@ async function protectedRegistry() {
   return { host, secrets, close: () => server.close() }
 }
 
-describe('with a Dockerfile', () => {
-  test('it is built by it, line by line, and runs', async () => {
+describe('a source with a Dockerfile', () => {
+  test('is built with it, logs the lines of the build, and runs', async () => {
     const { engine } = await pods.open()
-    const Dockerfile = `FROM ${podman.image}\nCOPY . /www/\nRUN echo building it; ls /www; mv /www/page /www/index.html\nCMD ["/bin/sh", "-c", "${SERVE_COMMAND}"]\n`
+    const Dockerfile = [
+      `FROM ${podman.image}`,
+      'COPY . /www/',
+      'RUN echo building it; ls /www; mv /www/page /www/index.html',
+      `CMD ["/bin/sh", "-c", "${SERVE_COMMAND}"]\n`,
+    ].join('\n')
     const { artifact, lines } = await buildRevision(
       engine,
       ref,
-      pods.tree({ Dockerfile, page: 'built', notes: 'own', '.dockerignore': 'no*\n' }),
+      pods.tree({ Dockerfile, page: 'built', notes: 'ignored', '.dockerignore': 'no*\n' }),
     )
     expect(lines).not.toContain('notes')
     expect(artifact).toMatchObject({ location: expect.stringMatching(/^sha256:[0-9a-f]{64}$/), start_command: null })
     expect(lines).toContain('building it')
-    expect(await serves(engine, ref, artifact)).toBe('built')
+    expect(await startAndFetch(engine, ref, artifact)).toBe('built')
   })
 
-  test.runIf(DOCKER_SOCKET)('where Docker has BuildKit, it may use what only that knows', async ({ skip }) => {
+  test.runIf(DOCKER_SOCKET)('can use the features of BuildKit if Docker has it', async ({ skip }) => {
     if (!(await new DockerApi(podman.socket).hasBuildKit())) skip()
     const { engine } = await pods.open()
-    const Dockerfile = `FROM ${podman.image}\nRUN --mount=type=cache,target=/cache touch /cache/a; ls /cache\nRUN <<EOF\necho heard\nEOF\n`
+    const steps = 'RUN --mount=type=cache,target=/cache touch /cache/a; ls /cache\nRUN <<EOF\necho heredoc\nEOF\n'
+    const Dockerfile = `FROM ${podman.image}\n${steps}`
     const { lines } = await buildRevision(engine, ref, pods.tree({ Dockerfile }))
-    expect(lines).toEqual(expect.arrayContaining(['a', 'heard']))
+    expect(lines).toEqual(expect.arrayContaining(['a', 'heredoc']))
   })
 
-  test('from an image that takes a password', async () => {
-    const { host, secrets, close } = await protectedRegistry()
+  test('can use a base image from a registry with a password', async () => {
+    const { host, secrets, close } = await startProtectedRegistry()
     const { engine } = await pods.open({}, { secrets })
     const build = (names: string[]) => {
       const spec = { image_pull_secrets: names.map(name => ({ name })) }
@@ -114,66 +120,67 @@ describe('with a Dockerfile', () => {
     close()
   })
 
-  test('what was built for another deployment is nothing to begin with', async () => {
+  test('cannot use the image of another deployment as its base image', async () => {
     const { engine } = await pods.open()
-    const FROM = (image: string) => pods.tree({ Dockerfile: `FROM ${image}\nRUN echo begun\n` })
-    const { artifact } = await buildRevision(engine, ref, FROM(podman.image))
-    expect((await buildRevision(engine, next(), FROM(artifact.location))).lines).toContain('begun')
-    const other = { deployment_id: randomUUID(), revision_id: randomUUID() }
-    const named = `ARG ID=${artifact.location.replace('sha256:', '')}\nARG BASE="$ID"\nFROM \${BASE}\n`
-    const copied = `FROM ${podman.image}\nCOPY --from=${artifact.location.slice('sha256:'.length, 20)} /www /other\n`
-    for (const Dockerfile of [`FROM ${artifact.location}\n`, named, copied]) {
-      expect(await rejectionOf(buildRevision(engine, next(), pods.tree({ Dockerfile }))), Dockerfile).toBe(
+    const treeFrom = (image: string) => pods.tree({ Dockerfile: `FROM ${image}\nRUN echo begun\n` })
+    const { artifact } = await buildRevision(engine, ref, treeFrom(podman.image))
+    expect((await buildRevision(engine, newRevision(), treeFrom(artifact.location))).lines).toContain('begun')
+    const otherDeployment = { deployment_id: randomUUID(), revision_id: randomUUID() }
+    const withArgument = `ARG ID=${artifact.location.replace('sha256:', '')}\nARG BASE="$ID"\nFROM \${BASE}\n`
+    const withCopy = `FROM ${podman.image}\nCOPY --from=${artifact.location.slice('sha256:'.length, 20)} /www /other\n`
+    for (const Dockerfile of [`FROM ${artifact.location}\n`, withArgument, withCopy]) {
+      expect(await rejectionOf(buildRevision(engine, newRevision(), pods.tree({ Dockerfile }))), Dockerfile).toBe(
         'nothing failed',
       )
-      expect(await rejectionOf(buildRevision(engine, other, pods.tree({ Dockerfile }))), Dockerfile).toMatch(
+      expect(await rejectionOf(buildRevision(engine, otherDeployment, pods.tree({ Dockerfile }))), Dockerfile).toMatch(
         /^PermanentError: (?!The image cannot be built)/,
       )
     }
   })
 
-  test('what was built for an earlier revision is used again while its image is there', async () => {
+  test('is not built again if the image of an earlier revision still exists', async () => {
     const { engine } = await pods.open()
     const files = pods.tree({ Dockerfile: `FROM ${podman.image}\nCMD ["/bin/sh", "-c", "${SERVE_COMMAND}"]\n` })
     const { artifact } = await buildRevision(engine, ref, files)
-    const back = next()
-    expect(await engine.reuse(unit(back, {}, { source: 'internal_source' }), artifact, task())).toEqual(artifact)
-    await engine.start(unit(back), artifact)
-    await until(engine, back, 'healthy')
-    await engine.stop(back)
+    const rollback = newRevision()
+    expect(await engine.reuse(unit(rollback, {}, { source: 'internal_source' }), artifact, task())).toEqual(artifact)
+    await engine.start(unit(rollback), artifact)
+    await until(engine, rollback, 'healthy')
+    await engine.stop(rollback)
     await engine.stop(ref)
-    expect(await engine.reuse(unit(next()), artifact, task())).toEqual(artifact)
-    const gone = { ...artifact, location: `sha256:${'0'.repeat(64)}` }
-    expect(await engine.reuse(unit(next()), gone, task())).toBeNull()
+    expect(await engine.reuse(unit(newRevision()), artifact, task())).toEqual(artifact)
+    const missing = { ...artifact, location: `sha256:${'0'.repeat(64)}` }
+    expect(await engine.reuse(unit(newRevision()), missing, task())).toBeNull()
   })
 
-  test('what was built goes with the deployment', async () => {
+  test('has images that are removed with the deployment', async () => {
     const { engine } = await pods.open()
     for (const page of ['one', 'two'])
-      await buildRevision(engine, next(), pods.tree({ Dockerfile: `FROM ${podman.image}\nRUN echo ${page}\n` }))
-    const kept = () => podman.podman('images', '--quiet', '--filter', `label=slipway.deployment=${ref.deployment_id}`)
-    expect((await kept()).split('\n')).toHaveLength(2)
+      await buildRevision(engine, newRevision(), pods.tree({ Dockerfile: `FROM ${podman.image}\nRUN echo ${page}\n` }))
+    const listImages = () =>
+      podman.podman('images', '--quiet', '--filter', `label=slipway.deployment=${ref.deployment_id}`)
+    expect((await listImages()).split('\n')).toHaveLength(2)
     await engine.remove(ref.deployment_id)
-    expect(await kept()).toBe('')
+    expect(await listImages()).toBe('')
   })
 
-  test('a step that fails is told with its last lines', async () => {
+  test('fails with the last lines of a step that fails', async () => {
     const { engine } = await pods.open()
     const Dockerfile = `FROM ${podman.image}\nRUN echo no such luck; exit 7\n`
-    const said = await rejectionOf(buildRevision(engine, ref, pods.tree({ Dockerfile })))
-    expect(said).toMatch(/^PermanentError: The image cannot be built: .*\b7\b/)
-    expect(said).toMatch(/Its last lines:\n(.*\n)*no such luck/)
+    const error = await rejectionOf(buildRevision(engine, ref, pods.tree({ Dockerfile })))
+    expect(error).toMatch(/^PermanentError: The image cannot be built: .*\b7\b/)
+    expect(error).toMatch(/Its last lines:\n(.*\n)*no such luck/)
   })
 
-  test('an interruption ends it', async () => {
+  test('ends its build when it is interrupted', async () => {
     const { engine } = await pods.open()
     const controller = new AbortController()
     const Dockerfile = `FROM ${podman.image}\nRUN echo begun; sleep 600\n`
     const lines: string[] = []
-    const wanted = unit(ref, {}, { source: 'internal_source' })
+    const spec = unit(ref, {}, { source: 'internal_source' })
     const building = rejectionOf(
       engine.prepare(
-        wanted,
+        spec,
         pods.tree({ Dockerfile }),
         task(line => lines.push(line), controller.signal),
       ),
@@ -184,8 +191,8 @@ describe('with a Dockerfile', () => {
   })
 })
 
-describe('without one, in a base image', () => {
-  const base = async () => (await pods.open({}, { base_image: podman.image })).engine
+describe('a source without a Dockerfile', () => {
+  const openWithBaseImage = async () => (await pods.open({}, { base_image: podman.image })).engine
   const commands = (more: Partial<SourceTree> = {}) => ({
     ...{
       install_command: 'touch /cache/runs; cat /cache/runs; echo run >> /cache/runs',
@@ -194,42 +201,42 @@ describe('without one, in a base image', () => {
     ...{ start_command: SERVE_COMMAND, ...more },
   })
 
-  test('its commands run there, with a cache that stays, and no secret in the image', async () => {
-    const engine = await base()
+  test('is built in the base image, with a persistent cache, and without secrets in the image', async () => {
+    const engine = await openWithBaseImage()
     const first = await buildRevision(engine, ref, pods.tree({ page: 'one' }, commands()), { TOKEN: "it's hush" })
-    const second = next()
-    const again = await buildRevision(
+    const second = newRevision()
+    const rebuilt = await buildRevision(
       engine,
       second,
       pods.tree({ page: 'two' }, commands({ build_command: 'echo $TOKEN > /www/index.html' })),
       { TOKEN: "it's hush" },
     )
-    expect(again.lines).toContain('run')
+    expect(rebuilt.lines).toContain('run')
     expect(first.lines).not.toContain('run')
-    expect(await serves(engine, ref, first.artifact)).toBe('one')
-    expect(await serves(engine, second, again.artifact)).toBe("it's hush\n")
+    expect(await startAndFetch(engine, ref, first.artifact)).toBe('one')
+    expect(await startAndFetch(engine, second, rebuilt.artifact)).toBe("it's hush\n")
     expect(await podman.podman('inspect', first.artifact.location)).not.toContain('hush')
     expect((await pods.listContainers(ref)).filter(name => name.includes('build'))).toEqual([])
   })
 
-  test('one that fails is told with its last lines, and leaves no container', async () => {
-    const engine = await base()
-    const said = await rejectionOf(
+  test('fails with the last lines of a command that fails, and leaves no container', async () => {
+    const engine = await openWithBaseImage()
+    const error = await rejectionOf(
       buildRevision(engine, ref, pods.tree({}, commands({ build_command: 'echo oh no; exit 4' }))),
     )
-    expect(said).toMatch(/^PermanentError: The build ended with code 4\. Its last lines:\n(.*\n)*oh no$/)
+    expect(error).toMatch(/^PermanentError: The build ended with code 4\. Its last lines:\n(.*\n)*oh no$/)
     expect(await pods.listContainers(ref)).toEqual([])
   })
 
-  test('an interruption ends it, and so does the next agent with what a killed one was building', async () => {
-    const engine = await base()
+  test('ends its build when interrupted, and a restarted agent removes the build’s container', async () => {
+    const engine = await openWithBaseImage()
     const controller = new AbortController()
     const lines: string[] = []
     const tree = pods.tree({}, commands({ build_command: 'echo begun; sleep 600' }))
-    const wanted = unit(ref, {}, { source: 'internal_source' })
+    const spec = unit(ref, {}, { source: 'internal_source' })
     const building = rejectionOf(
       engine.prepare(
-        wanted,
+        spec,
         tree,
         task(line => lines.push(line), controller.signal),
       ),
@@ -243,7 +250,7 @@ describe('without one, in a base image', () => {
     await building
   })
 
-  test('without a base image it says what to do', async () => {
+  test('is refused if the agent has no base image', async () => {
     const { engine } = await pods.open()
     expect(await rejectionOf(buildRevision(engine, ref, pods.tree({}, commands())))).toMatch(
       /^PermanentError: The source has no Dockerfile/,
@@ -252,7 +259,7 @@ describe('without one, in a base image', () => {
 })
 
 test.runIf(process.getuid?.() === 0 && !DOCKER_SOCKET)(
-  'a full disk fails a pull and a build with what to do',
+  'on a full disk, pulls and builds fail with this reason',
   async () => {
     const small = await startPodman(24)
     try {
@@ -272,7 +279,7 @@ test.runIf(process.getuid?.() === 0 && !DOCKER_SOCKET)(
         /^PermanentError: The disk of the container engine is full/,
       )
     } finally {
-      // Whatever this test made, while its engine is there.
+      // While the engine of this test still runs.
       await pods.end()
       pods.begin()
       await small.stop()
@@ -281,69 +288,65 @@ test.runIf(process.getuid?.() === 0 && !DOCKER_SOCKET)(
   120_000,
 )
 
-describe('pulled', () => {
-  const pushed = async (tag: string) => {
+describe('a pulled image', () => {
+  const pushImage = async (tag: string) => {
     const name = `${podman.registry}/apps:${tag}`
-    await podman.podman('build', '-t', name, '--label', `tag=${tag}`, '-f', await dockerfile(), pods.home)
+    await podman.podman('build', '-t', name, '--label', `tag=${tag}`, '-f', writeDockerfile(), pods.home)
     await podman.push(name)
     await podman.podman('rmi', name)
     return name
   }
-  const dockerfile = async () => {
+  const writeDockerfile = () => {
     const file = `${pods.home}/Dockerfile`
     fs.writeFileSync(file, `FROM ${podman.image}\n`)
     return file
   }
-  const images = async () =>
+  const listImages = () =>
     podman.podman('images', '--format', '{{.Repository}}:{{.Digest}}', '--filter', `reference=${podman.registry}/apps`)
 
-  test('images go when they are old or the deployment goes; those that were there before stay', async () => {
+  test('is removed when it is old or its deployment is deleted, but not if it existed before', async () => {
     const { engine } = await pods.open()
     for (const tag of ['1', '2', '3', '4']) {
-      const image_uri = await pushed(tag)
-      const one = next()
-      const artifact = await engine.prepare(unit(one, {}, { image_uri }), null, task())
-      await engine.start(unit(one), artifact)
-      await engine.stop(one)
+      const image_uri = await pushImage(tag)
+      const revision = newRevision()
+      const artifact = await engine.prepare(unit(revision, {}, { image_uri }), null, task())
+      await engine.start(unit(revision), artifact)
+      await engine.stop(revision)
     }
-    expect((await images()).split('\n')).toHaveLength(3)
+    expect((await listImages()).split('\n')).toHaveLength(3)
     await engine.prepare(unit(ref), null, task())
     await engine.remove(ref.deployment_id)
-    expect(await images()).toBe('')
+    expect(await listImages()).toBe('')
     expect(await podman.podman('images', '-q', podman.image)).not.toBe('')
   })
 
-  test('that of one which is about to be started again stays, however many came after it', async () => {
+  test('stays while its replica waits for a restart, even if newer images follow', async () => {
     const { engine, lines } = await pods.open({ backoff_ms: 600_000 })
-    const serving = next()
-    const { location, ...made } = await engine.prepare(
-      unit(serving, {}, { image_uri: await pushed('6') }),
-      null,
-      task(),
-    )
-    await engine.start(unit(serving), { ...made, location, start_command: 'exit 1' })
+    const crashing = newRevision()
+    const artifact = await engine.prepare(unit(crashing, {}, { image_uri: await pushImage('6') }), null, task())
+    await engine.start(unit(crashing), { ...artifact, start_command: 'exit 1' })
     await waitFor(() => lines.some(line => line.startsWith('ERROR')))
     for (const tag of ['7', '8', '9']) {
-      const one = next()
-      const artifact = await engine.prepare(unit(one, {}, { image_uri: await pushed(tag) }), null, task())
-      await engine.start(unit(one), artifact)
-      await engine.stop(one)
+      const revision = newRevision()
+      const newer = await engine.prepare(unit(revision, {}, { image_uri: await pushImage(tag) }), null, task())
+      await engine.start(unit(revision), newer)
+      await engine.stop(revision)
     }
-    await podman.podman('image', 'inspect', location)
+    await podman.podman('image', 'inspect', artifact.location)
   })
 
-  test('an image that somebody removed is pulled again for the next copy', async () => {
+  test('that was removed is pulled again for the next replica', async () => {
     const { engine } = await pods.open()
-    const image_uri = await pushed('5')
-    const wanted = unit(ref, {}, { image_uri })
-    const artifact = await engine.prepare(wanted, null, task())
+    const image_uri = await pushImage('5')
+    const spec = unit(ref, {}, { image_uri })
+    const artifact = await engine.prepare(spec, null, task())
     await podman.podman('rmi', artifact.location)
-    await engine.start(wanted, artifact)
+    await engine.start(spec, artifact)
     await until(engine, ref, 'healthy')
   })
 
-  test('a registry that wants a password gets the one of image_pull_secrets', async () => {
-    const { host, secrets, close } = await protectedRegistry()
+  test('from a registry with a password is pulled with the login of image_pull_secrets', async () => {
+    const { host, secrets, close } = await startProtectedRegistry()
     const { engine } = await pods.open({}, { secrets })
     const image_uri = `${host}/private:1`
     const pull = (names: string[]) =>
@@ -352,7 +355,7 @@ describe('pulled', () => {
       )
     expect(await pull([])).toMatch(/^PermanentError: The registry denied access to the image/)
     expect(await pull(['registry'])).toMatch(/^PermanentError: The image .* does not exist/)
-    expect(await pull(['other'])).toMatch(/^PermanentError: This agent does not have the image_pull_secret `other`/)
+    expect(await pull(['missing'])).toMatch(/^PermanentError: This agent does not have the image_pull_secret `missing`/)
     close()
   })
 })

@@ -1,4 +1,4 @@
-// What a cluster runs is built by a real Podman, pushed to a real registry, named by its digest, and runs as the cluster would let it.
+// Images for a cluster: a real Podman builds them, pushes them to a registry and runs them as restricted as a pod.
 import { execFile } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
@@ -54,10 +54,10 @@ async function open(more: Record<string, string> = {}) {
 const unit = (number = 1) =>
   makeKubernetesUnit({ number, source: 'internal_source', image_uri: null, secrets: { TOKEN: 'hush' } })
 function tree(files: Record<string, string>, more: Partial<SourceTree> = {}): SourceTree {
-  const at = fs.mkdtempSync(join(home, 'tree-'))
-  for (const [name, text] of Object.entries(files)) fs.writeFileSync(join(at, name), text)
-  const nothing = { start_command: null, health_path: null, install_command: null, build_command: null }
-  return { folder: at, commit: null, env: { MODE: 'fast' }, ...nothing, ...more }
+  const folder = fs.mkdtempSync(join(home, 'tree-'))
+  for (const [name, text] of Object.entries(files)) fs.writeFileSync(join(folder, name), text)
+  const configuration = { start_command: null, health_path: null, install_command: null, build_command: null }
+  return { folder, commit: null, env: { MODE: 'fast' }, ...configuration, ...more }
 }
 const lines: string[] = []
 const task = (signal = new AbortController().signal) => ({
@@ -68,12 +68,12 @@ const rejectionOf = (work: Promise<unknown>) =>
     () => 'nothing failed',
     (error: Error) => `${error.name}: ${error.message}`,
   )
-const keptImages = async () =>
+const listImages = async () =>
   (await podman.podman('images', '--format', '{{.Repository}}:{{.Tag}}', '--filter', 'label=slipway.owner'))
     .split('\n')
     .filter(Boolean)
 
-test('in the base image, as nobody’s root, and runs from the registry alone', async () => {
+test('a source without a Dockerfile is built in the base image, and its image does not run as root', async () => {
   const engine = await open()
   const files = tree({ page: 'built' }, { build_command: 'cp page index.html', start_command: SERVE })
   const artifact = await engine.prepare(unit(), files, task())
@@ -86,14 +86,14 @@ test('in the base image, as nobody’s root, and runs from the registry alone', 
   await podman.podman('pull', '--tls-verify=false', artifact.location)
   const user = await podman.podman('inspect', artifact.location, '--format', '{{.Config.User}}')
   expect(user).toBe('1000:1000')
-  // As an image of another deployment it starts as well, and is not built anew.
-  const starts = await podman.podman(
+  // Another deployment can start the same image without a start command.
+  const startCommand = await podman.podman(
     'inspect',
     artifact.location,
     '--format',
     '{{json .Config.Entrypoint}} {{json .Config.Cmd}}',
   )
-  expect(starts).toBe(`["/bin/sh","-c"] ${JSON.stringify([SERVE])}`)
+  expect(startCommand).toBe(`["/bin/sh","-c"] ${JSON.stringify([SERVE])}`)
   const name = `run-${randomUUID()}`
   const limits = ['--cap-drop', 'all', '--security-opt', 'no-new-privileges', '--network', 'host']
   const port = podman.spareRegistry.split(':')[1]!
@@ -110,75 +110,77 @@ test('in the base image, as nobody’s root, and runs from the registry alone', 
     artifact.location,
     SERVE,
   )
-  const inside = (command: string) => podman.podman('exec', name, '/bin/sh', '-c', command)
-  expect(await waitFor(() => inside('wget -qO- http://127.0.0.1:$PORT/index.html').catch(() => ''))).toBe('built')
-  expect(await inside('echo a > /tmp/a && echo b > $HOME/b && echo c > c && pwd && echo $HOME')).toBe('/app\n/home/app')
-  expect(await inside('env')).not.toContain('hush')
+  const execute = (command: string) => podman.podman('exec', name, '/bin/sh', '-c', command)
+  expect(await waitFor(() => execute('wget -qO- http://127.0.0.1:$PORT/index.html').catch(() => ''))).toBe('built')
+  expect(await execute('echo a > /tmp/a && echo b > $HOME/b && echo c > c && pwd && echo $HOME')).toBe(
+    '/app\n/home/app',
+  )
+  expect(await execute('env')).not.toContain('hush')
   await podman.podman('rm', '--force', '--time', '0', name)
   await podman.podman('rmi', artifact.location)
 })
 
-test('by its Dockerfile, and the older images of the builder go', async () => {
+test('a source with a Dockerfile is built, older local images are removed, and pushed images are reused', async () => {
   const engine = await open()
-  const file = (text: string) =>
+  const treeWith = (text: string) =>
     tree({ Dockerfile: `FROM ${podman.image}\nRUN echo ${text} > /www/index.html\nUSER 1000\n` })
-  const first = await engine.prepare(unit(1), file('one'), task())
-  const second = await engine.prepare(unit(2), file('two'), task())
+  const first = await engine.prepare(unit(1), treeWith('one'), task())
+  const second = await engine.prepare(unit(2), treeWith('two'), task())
   expect(first).toMatchObject({ start_command: null })
   expect(second.location).not.toBe(first.location)
-  // A rollback finds it in the registry.
+  // A rollback reuses the image in the registry.
   expect(await engine.reuse(unit(3), first, task())).toEqual(first)
-  const gone = { ...first, location: `${first.location.slice(0, -64)}${'0'.repeat(64)}` }
-  expect(await engine.reuse(unit(3), gone, task())).toBeNull()
-  const elsewhere = { ...first, location: first.location.replace(DEPLOYMENT_ID, randomUUID()) }
-  expect(await engine.reuse(unit(3), elsewhere, task())).toBeNull()
-  expect((await keptImages()).map(name => name.replace('docker.io/', ''))).toEqual([
+  const missing = { ...first, location: `${first.location.slice(0, -64)}${'0'.repeat(64)}` }
+  expect(await engine.reuse(unit(3), missing, task())).toBeNull()
+  const ofOtherDeployment = { ...first, location: first.location.replace(DEPLOYMENT_ID, randomUUID()) }
+  expect(await engine.reuse(unit(3), ofOtherDeployment, task())).toBeNull()
+  expect((await listImages()).map(name => name.replace('docker.io/', ''))).toEqual([
     `slipway/${DEPLOYMENT_ID}:${makeRevisionId(2)}`,
   ])
   await engine.remove(DEPLOYMENT_ID)
-  expect(await keptImages()).toEqual([])
+  expect(await listImages()).toEqual([])
 })
 
-test('one that the cluster would not let run is told before it is pushed', async () => {
+test('an image that runs as root or as a named user is refused before it is pushed', async () => {
   const engine = await open()
-  const said = await rejectionOf(engine.prepare(unit(), tree({ Dockerfile: `FROM ${podman.image}\n` }), task()))
-  expect(said).toMatch(/^PermanentError: .*runs as root/)
-  const named = tree({ Dockerfile: `FROM ${podman.image}\nUSER web\n` })
-  expect(await rejectionOf(engine.prepare(unit(), named, task()))).toMatch(/^PermanentError: .*`USER 1000`/)
-  const lenient = await open({ K8S_RUN_AS_USER: '2000' })
-  expect(await rejectionOf(lenient.prepare(unit(), tree({ Dockerfile: `FROM ${podman.image}\n` }), task()))).toBe(
+  const error = await rejectionOf(engine.prepare(unit(), tree({ Dockerfile: `FROM ${podman.image}\n` }), task()))
+  expect(error).toMatch(/^PermanentError: .*runs as root/)
+  const withNamedUser = tree({ Dockerfile: `FROM ${podman.image}\nUSER web\n` })
+  expect(await rejectionOf(engine.prepare(unit(), withNamedUser, task()))).toMatch(/^PermanentError: .*`USER 1000`/)
+  const withConfiguredUser = await open({ K8S_RUN_AS_USER: '2000' })
+  expect(
+    await rejectionOf(withConfiguredUser.prepare(unit(), tree({ Dockerfile: `FROM ${podman.image}\n` }), task())),
+  ).toBe('nothing failed')
+})
+
+test('the image of another deployment cannot be a base image', async () => {
+  const engine = await open()
+  const otherUnit = { ...unit(2), deployment_id: randomUUID() }
+  await engine.prepare(otherUnit, tree({}, { build_command: 'echo built > page', start_command: SERVE }), task())
+  const name = `slipway/${otherUnit.deployment_id}:${otherUnit.revision_id}`
+  const treeFromIt = () => tree({ Dockerfile: `FROM ${name}\nUSER 1000\n` })
+  expect(await rejectionOf(engine.prepare(unit(), treeFromIt(), task()))).toMatch(/^PermanentError: .*slipway\//)
+  expect(await rejectionOf(engine.prepare({ ...otherUnit, revision_id: randomUUID() }, treeFromIt(), task()))).toBe(
     'nothing failed',
   )
+  await engine.remove(otherUnit.deployment_id)
 })
 
-test('what was built for another deployment is nothing to begin with', async () => {
+test('a failed build and an interrupted build leave no container', async () => {
   const engine = await open()
-  const other = { ...unit(2), deployment_id: randomUUID() }
-  await engine.prepare(other, tree({}, { build_command: 'echo mine > page', start_command: SERVE }), task())
-  const name = `slipway/${other.deployment_id}:${other.revision_id}`
-  const begins = () => tree({ Dockerfile: `FROM ${name}\nUSER 1000\n` })
-  expect(await rejectionOf(engine.prepare(unit(), begins(), task()))).toMatch(/^PermanentError: .*slipway\//)
-  expect(await rejectionOf(engine.prepare({ ...other, revision_id: randomUUID() }, begins(), task()))).toBe(
-    'nothing failed',
-  )
-  await engine.remove(other.deployment_id)
-})
-
-test('a build that fails, and one that is interrupted, leave no container', async () => {
-  const engine = await open()
-  const commands = (build_command: string) => tree({}, { build_command, start_command: SERVE })
-  expect(await rejectionOf(engine.prepare(unit(), commands('echo oh no; exit 4'), task()))).toMatch(
+  const treeWith = (build_command: string) => tree({}, { build_command, start_command: SERVE })
+  expect(await rejectionOf(engine.prepare(unit(), treeWith('echo oh no; exit 4'), task()))).toMatch(
     /^PermanentError: The build ended with code 4\. Its last lines:\n(.*\n)*oh no$/,
   )
   const controller = new AbortController()
-  const building = rejectionOf(engine.prepare(unit(), commands('echo begun; sleep 600'), task(controller.signal)))
+  const building = rejectionOf(engine.prepare(unit(), treeWith('echo begun; sleep 600'), task(controller.signal)))
   await waitFor(() => lines.includes('begun'))
   controller.abort(new Error('interrupted'))
   expect(await building).toBe('Error: interrupted')
   expect(await podman.podman('ps', '--all', '--quiet')).toBe('')
 })
 
-test('what an earlier agent was building is gone when the next one builds', async () => {
+test('the container of a build that an earlier agent did not finish is removed by the next build', async () => {
   const first = await open()
   const controller = new AbortController()
   const building = rejectionOf(
@@ -197,22 +199,22 @@ test('what an earlier agent was building is gone when the next one builds', asyn
   await building
 })
 
-test('a registry that is away, or lets nobody in', async () => {
+test('a build names the cause if the registry or the image builder is unreachable', async () => {
   const engine = await open({ K8S_BUILD_REGISTRY: podman.spareRegistry })
-  const files = () => tree({}, { build_command: 'true', start_command: SERVE })
-  expect(await rejectionOf(engine.prepare(unit(), files(), task()))).toMatch(
+  const makeTree = () => tree({}, { build_command: 'true', start_command: SERVE })
+  expect(await rejectionOf(engine.prepare(unit(), makeTree(), task()))).toMatch(
     /^PermanentError: The registry .* is unreachable/,
   )
-  const nowhere = await open({ K8S_BUILD_SOCKET: join(home, 'nothing') })
-  expect(await rejectionOf(nowhere.prepare(unit(), files(), task()))).toMatch(
+  const withoutBuilder = await open({ K8S_BUILD_SOCKET: join(home, 'nothing') })
+  expect(await rejectionOf(withoutBuilder.prepare(unit(), makeTree(), task()))).toMatch(
     /^PermanentError: .*nothing listens on its socket/,
   )
 })
 
-test('what a tag means is asked of a real registry', async () => {
+test('a tag is resolved to the digest that a real registry returns', async () => {
   const engine = await open()
   const { location } = await engine.prepare(makeKubernetesUnit({ image_uri: podman.image }), null, task())
-  const asked = ['inspect', '--tls-verify=false', '--format', '{{.Digest}}', `docker://${podman.image}`]
-  const { stdout } = await promisify(execFile)('skopeo', asked)
+  const args = ['inspect', '--tls-verify=false', '--format', '{{.Digest}}', `docker://${podman.image}`]
+  const { stdout } = await promisify(execFile)('skopeo', args)
   expect(location).toBe(`${podman.image.replace(/:1$/, '')}@${stdout.trim()}`)
 })

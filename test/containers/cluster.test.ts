@@ -1,4 +1,5 @@
-// The whole way of what has to be built for a cluster: the control plane, its own registry, the agent as the program it is, a real Podman, and a pod's part played by it.
+// From an uploaded source to a pod: the control plane, the installation's registry and the agent's command. A real
+// Podman builds the image and runs the pod's container.
 import { execFile, spawn } from 'node:child_process'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
@@ -42,20 +43,22 @@ beforeAll(async () => {
   bringUpAutomatically(cluster)
   const port = await findFreePort()
   const url = `http://127.0.0.1:${port}`
-  // Podman takes that one over plain http.
+  // Podman is configured to use plain HTTP for this one.
   host = podman.spareRegistry
-  const file = (name: string, text: string) => {
+  const writeFile = (name: string, text: string) => {
     fs.writeFileSync(join(root, name), text)
     return join(root, name)
   }
   const { key, cert } = makeCertificate('slipway')
-  const rootcertbundle = file('certificate.pem', cert)
-  const serving = {
+  const rootcertbundle = writeFile('certificate.pem', cert)
+  const registrySettings = {
     ...{ version: 0.1, log: { level: 'error' }, http: { addr: host } },
     storage: { filesystem: { rootdirectory: join(root, 'images') } },
     auth: { token: { realm: `${url}/v2/registry/token`, service: host, issuer: 'slipway', rootcertbundle } },
   }
-  registry = spawn('docker-registry', ['serve', file('registry.json', JSON.stringify(serving))], { stdio: 'ignore' })
+  registry = spawn('docker-registry', ['serve', writeFile('registry.json', JSON.stringify(registrySettings))], {
+    stdio: 'ignore',
+  })
   const settings = {
     ...{
       ALLOW_LOOPBACK: 'true',
@@ -64,14 +67,14 @@ beforeAll(async () => {
     },
     ...{ PORT: String(port), SLIPWAY_HOME: root, REGISTRY_URL: `${host}/apps`, REGISTRY_SIGNING_KEY: key + cert },
   }
-  const people = ['--organization', 'acme', '--email', 'a@example.com', '--platform-listener', 'platform']
-  const operator = startCommand('src/host/bootstrap.ts', people, settings)
-  await operator.exited
-  const [own, listener] = operator.output.out.match(/slw_\w+/g)!
+  const args = ['--organization', 'acme', '--email', 'a@example.com', '--platform-listener', 'platform']
+  const bootstrap = startCommand('src/host/bootstrap.ts', args, settings)
+  await bootstrap.exited
+  const [apiKey, listenerKey] = bootstrap.output.out.match(/slw_\w+/g)!
   await startCommand('src/host/node.ts', [], settings).until(() => isListening(port))
   await waitFor(() => isListening(host.split(':')[1]!))
   api = async (method, path, body) => {
-    const headers = { 'X-Api-Key': own!, 'Content-Type': 'application/json' }
+    const headers = { 'X-Api-Key': apiKey!, 'Content-Type': 'application/json' }
     const answer = await fetch(url + path, {
       method,
       headers,
@@ -80,7 +83,11 @@ beforeAll(async () => {
     return { ...((answer.status === 204 ? {} : await answer.json()) as Answer), status: String(answer.status) }
   }
   startCommand('src/agent/main.ts', ['--home', join(root, 'agent'), '--engine', 'kubernetes'], {
-    ...{ SLIPWAY_URL: url, SLIPWAY_LISTENER_KEY: listener!, KUBECONFIG: file('config', cluster.config.exportConfig()) },
+    ...{
+      SLIPWAY_URL: url,
+      SLIPWAY_LISTENER_KEY: listenerKey!,
+      KUBECONFIG: writeFile('config', cluster.config.exportConfig()),
+    },
     ...{ K8S_NAMESPACES: 'apps', K8S_DRAIN_SECONDS: '0', K8S_HTTP_REGISTRIES: host },
     ...{ K8S_BUILD_SOCKET: podman.socket, K8S_BUILD_BASE_IMAGE: podman.image },
   })
@@ -93,9 +100,9 @@ afterAll(async () => {
 })
 
 async function uploadSource(id: string, files: Record<string, string>): Promise<string> {
-  const at = fs.mkdtempSync(join(root, 'source-'))
-  for (const [name, text] of Object.entries(files)) fs.writeFileSync(join(at, name), text)
-  const { stdout } = await run('tar', ['czf', '-', '-C', at, '.'], { encoding: 'buffer' })
+  const folder = fs.mkdtempSync(join(root, 'source-'))
+  for (const [name, text] of Object.entries(files)) fs.writeFileSync(join(folder, name), text)
+  const { stdout } = await run('tar', ['czf', '-', '-C', folder, '.'], { encoding: 'buffer' })
   const { upload_url, object_path } = await api('POST', `/v2/deployments/${id}/upload-url`)
   const headers = { 'Content-Type': 'application/gzip' }
   expect((await fetch(upload_url, { method: 'PUT', headers, body: Uint8Array.from(stdout) })).status).toBe(200)
@@ -107,13 +114,13 @@ const waitUntilSettled = (id: string) =>
     return newest && /DEPLOYED|FAILED/.test(newest.status) ? newest : undefined
   })
 
-test('an archive becomes an image of the installation’s registry, which pods pull with what they are given, and nobody else', async () => {
-  const wanted = { source_config: { resource_spec: { cpu: 0.1, memory_mb: 64 } }, source_revision_config: {} }
+test('an uploaded archive becomes an image that only the pull Secret of its pods can pull', async () => {
+  const sourceFields = { source_config: { resource_spec: { cpu: 0.1, memory_mb: 64 } }, source_revision_config: {} }
   const { id } = await api('POST', '/v2/deployments', {
     name: 'shop',
     source: 'internal_source',
     secrets: [],
-    ...wanted,
+    ...sourceFields,
   })
   const configuration = { start_command: SERVE, build_command: 'cp page index.html', env: { MODE: 'fast' } }
   const path = await uploadSource(id, { page: 'built', 'slipway.json': JSON.stringify(configuration) })
@@ -132,28 +139,39 @@ test('an archive becomes an image of the installation’s registry, which pods p
   fs.writeFileSync(authfile, Buffer.from(secret, 'base64'))
   await podman.podman('pull', '--authfile', authfile, image)
   const port = String(await findFreePort())
-  const given = env.flatMap(({ name, value = '' }) => ['--env', `${name}=${name === 'PORT' ? port : value}`])
-  const confines = ['--cap-drop', 'all', '--security-opt', 'no-new-privileges', '--network', 'host']
+  const environment = env.flatMap(({ name, value = '' }) => ['--env', `${name}=${name === 'PORT' ? port : value}`])
+  const restrictions = ['--cap-drop', 'all', '--security-opt', 'no-new-privileges', '--network', 'host']
   const [shell, ...args] = command
-  await podman.podman('run', '--detach', '--name', 'pod', ...confines, ...given, '--entrypoint', shell!, image, ...args)
-  const answer = () => fetch(`http://127.0.0.1:${port}/index.html`).then(res => res.text())
-  expect(await waitFor(() => answer().catch(() => ''))).toBe('built')
+  await podman.podman(
+    'run',
+    '--detach',
+    '--name',
+    'pod',
+    ...restrictions,
+    ...environment,
+    '--entrypoint',
+    shell!,
+    image,
+    ...args,
+  )
+  const fetchPage = () => fetch(`http://127.0.0.1:${port}/index.html`).then(res => res.text())
+  expect(await waitFor(() => fetchPage().catch(() => ''))).toBe('built')
   expect(await podman.podman('exec', 'pod', 'cat', '/proc/1/status')).toMatch(/^Uid:\s+1000/m)
 
   const [repository, tag] = [image.split('@')[0], deployment!.metadata!.labels!['slipway/revision-id']]
-  const named = { ...wanted, source_revision_config: { image_uri: `${repository}:${tag}` } }
-  const other = await api('POST', '/v2/deployments', {
+  const withImage = { ...sourceFields, source_revision_config: { image_uri: `${repository}:${tag}` } }
+  const copy = await api('POST', '/v2/deployments', {
     name: 'copy',
     source: 'internal_container',
     secrets: [],
-    ...named,
+    ...withImage,
   })
-  expect((await waitUntilSettled(other.id)).source_revision_config.image_uri).toBe(image)
+  expect((await waitUntilSettled(copy.id)).source_revision_config.image_uri).toBe(image)
 
   await podman.podman('rm', '--force', '--time', '0', 'pod')
-  for (const one of [id, other.id]) {
-    await api('DELETE', `/v2/deployments/${one}`)
-    await waitFor(async () => (await api('GET', `/v2/deployments/${one}`)).status === '404')
+  for (const deploymentId of [id, copy.id]) {
+    await api('DELETE', `/v2/deployments/${deploymentId}`)
+    await waitFor(async () => (await api('GET', `/v2/deployments/${deploymentId}`)).status === '404')
   }
   expect(cluster.all()).toEqual([])
   expect(await podman.podman('volume', 'ls', '--quiet')).toBe('')

@@ -1,4 +1,4 @@
-// The container engine against a real Podman: rollouts, what goes with a copy, and failures.
+// The container engine against a real Podman: rollouts, sidecars, init containers, volumes and failures.
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
@@ -16,9 +16,9 @@ let ref: RevisionRef
 const pods = setUpContainerEngines(() => podman)
 const { unit, artifact: running, task, waitForPhase: until } = pods
 const open = pods.open.bind(pods)
-const next = (): RevisionRef => ({ ...ref, revision_id: randomUUID() })
-const url = (engine: ContainerEngine) => pods.url(engine, ref)
-const containers = () => pods.listContainers(ref)
+const newRevision = (): RevisionRef => ({ ...ref, revision_id: randomUUID() })
+const findUrl = (engine: ContainerEngine) => pods.url(engine, ref)
+const listContainers = () => pods.listContainers(ref)
 
 beforeAll(async () => {
   podman = await startPodman()
@@ -31,60 +31,59 @@ beforeEach(() => {
 afterEach(() => pods.end())
 
 describe('a rollout', () => {
-  test('of a pulled image runs beside, switches, drains, stops; a client that polls sees not one failure', async () => {
+  test('of a pulled image answers every request of polling clients, from the old or the new revision', async () => {
     const { engine, lines } = await open()
-    const said: string[] = []
-    const rollOut = async (one: RevisionRef, text: string) => {
-      const wanted = unit(one, { min_scale: 2 }, { secrets: { TEXT: text } })
+    const pullLog: string[] = []
+    const rollOut = async (revision: RevisionRef, text: string) => {
+      const spec = unit(revision, { min_scale: 2 }, { secrets: { TEXT: text } })
       const artifact = await engine.prepare(
-        wanted,
+        spec,
         null,
-        task(line => said.push(line)),
+        task(line => pullLog.push(line)),
       )
       expect(artifact.location).toMatch(/\/web@sha256:[0-9a-f]{64}$/)
       artifact.start_command = `echo "$TEXT" > /www/index.html; echo serving; ${SERVE_COMMAND}`
-      await engine.start(wanted, artifact)
-      await until(engine, one, 'healthy')
-      await engine.route(wanted)
+      await engine.start(spec, artifact)
+      await until(engine, revision, 'healthy')
+      await engine.route(spec)
     }
     await rollOut(ref, 'old')
-    expect(said.join()).toContain('Pulled')
-    const at = await url(engine)
-    expect((await requestRouter(at)).body.trim()).toBe('old')
-    expect(await containers()).toHaveLength(2)
+    expect(pullLog.join()).toContain('Pulled')
+    const url = await findUrl(engine)
+    expect((await requestRouter(url)).body.trim()).toBe('old')
+    expect(await listContainers()).toHaveLength(2)
 
     const answers = new Set<string>()
-    let polling = true
+    let isPolling = true
     const poll = async () => {
-      while (polling) {
-        const { status, body } = await requestRouter(at)
+      while (isPolling) {
+        const { status, body } = await requestRouter(url)
         answers.add(`${status} ${body.trim()}`)
       }
     }
     const clients = [poll(), poll()]
-    const second = next()
-    await rollOut(second, 'new')
+    await rollOut(newRevision(), 'new')
     await engine.drain(ref)
     await until(engine, ref, 'drained')
     await engine.stop(ref)
-    expect((await requestRouter(at)).body.trim()).toBe('new')
-    polling = false
+    expect((await requestRouter(url)).body.trim()).toBe('new')
+    isPolling = false
     await Promise.all(clients)
     expect([...answers].sort()).toEqual(['200 new', '200 old'])
-    expect((await containers()).map(line => line.split(' ')[1])).toEqual(['Up', 'Up'])
+    expect((await listContainers()).map(line => line.split(' ')[1])).toEqual(['Up', 'Up'])
     expect(lines).toContain('INFO serving')
   })
 
-  test('holds copies to their limits, apart from others, and a removed deployment leaves nothing', async () => {
+  test('starts replicas with their limits in a separate network, and a removed deployment leaves nothing', async () => {
     const { engine } = await open()
-    const wanted = unit(ref, {
+    const spec = unit(ref, {
       ...{ cpu: 0.5, cpu_limit: 0.7, memory_mb: 64, memory_limit_mb: 96 },
       volumes: [{ name: 'data', persistentVolumeClaim: { claimName: 'data' } }],
       volume_mounts: [{ name: 'data', mountPath: '/data' }],
     })
-    await engine.start(wanted, running(SERVE_COMMAND))
+    await engine.start(spec, running(SERVE_COMMAND))
     await until(engine, ref, 'healthy')
-    const [name] = (await containers())[0]!.split(' ')
+    const [name] = (await listContainers())[0]!.split(' ')
     const [{ HostConfig, NetworkSettings }] = JSON.parse(await podman.podman('inspect', name!))
     expect(HostConfig).toMatchObject({ Memory: 96 * 1024 ** 2, NanoCpus: 0.7e9, PidsLimit: 2048 })
     const networks = Object.keys(NetworkSettings.Networks)
@@ -94,7 +93,7 @@ describe('a rollout', () => {
     expect(await podman.podman('volume', 'ls', '-q', '--filter', label)).not.toBe('')
 
     await engine.remove(ref.deployment_id)
-    expect(await containers()).toEqual([])
+    expect(await listContainers()).toEqual([])
     expect(await podman.podman('volume', 'ls', '-q', '--filter', label)).toBe('')
     expect(await podman.podman('network', 'ls', '-q', '--filter', label)).toBe('')
     expect(await engine.deployments()).toEqual([])
@@ -102,34 +101,35 @@ describe('a rollout', () => {
   })
 })
 
-describe('what goes with a copy', () => {
-  test('init containers run in order and to their end, sidecars beside it, volumes between them', async () => {
+describe('a replica', () => {
+  test('starts after its init containers, runs with its sidecars, and shares volumes with all of them', async () => {
     const secrets = `${pods.home}/secrets`
     fs.mkdirSync(`${secrets}/team`, { recursive: true })
     fs.writeFileSync(`${secrets}/team/token`, 'hush')
     const { engine, lines } = await open({}, { secrets })
     const { image } = podman
-    const shared = [{ name: 'shared', mountPath: '/shared' }]
-    const script = (name: string, text: string) => ({
+    const volumeMounts = [{ name: 'shared', mountPath: '/shared' }]
+    const container = (name: string, script: string) => ({
       name,
       image,
-      command: ['/bin/sh', '-c', text],
-      volumeMounts: shared,
+      command: ['/bin/sh', '-c', script],
+      volumeMounts,
     })
-    const wanted = unit(
+    const spec = unit(
       ref,
       {
         volumes: [{ name: 'shared', emptyDir: {} }],
-        volume_mounts: shared,
+        volume_mounts: volumeMounts,
         init_containers: [
-          script('first', 'echo 1 > /shared/order; echo first was here'),
-          { ...script('second', 'echo 2 $FROM >> /shared/order'), env: [{ name: 'FROM', value: 'env' }] },
+          container('first', 'echo 1 > /shared/order; echo first was here'),
+          { ...container('second', 'echo 2 $FROM >> /shared/order'), env: [{ name: 'FROM', value: 'env' }] },
         ],
         sidecars: [
           {
-            ...script(
+            ...container(
               'beside',
-              `while ! wget -q -O- 127.0.0.1:$APP/order; do sleep 0.1; done; echo $TOKEN > /shared/token; ${SIDECAR_COMMAND}`,
+              'while ! wget -q -O- 127.0.0.1:$APP/order; do sleep 0.1; done; echo $TOKEN > /shared/token; ' +
+                SIDECAR_COMMAND,
             ),
             env: [
               { name: 'APP', value: '8000' },
@@ -140,50 +140,51 @@ describe('what goes with a copy', () => {
       },
       { secret_references: [{ name: 'REF', secret_name: 'team', secret_key: 'token' }] },
     )
-    await engine.prepare(wanted, null, task())
-    await engine.start(wanted, running(`echo $REF > /shared/ref; ${SERVE_COMMAND.replace('/www', '/shared')}`))
+    await engine.prepare(spec, null, task())
+    await engine.start(spec, running(`echo $REF > /shared/ref; ${SERVE_COMMAND.replace('/www', '/shared')}`))
     await until(engine, ref, 'healthy')
-    await engine.route(wanted)
-    const at = await url(engine)
-    expect((await requestRouter(at, '/order')).body).toBe('1\n2 env\n')
-    expect((await requestRouter(at, '/ref')).body).toBe('hush\n')
-    await waitFor(async () => (await requestRouter(at, '/token')).body === 'hush\n')
+    await engine.route(spec)
+    const url = await findUrl(engine)
+    expect((await requestRouter(url, '/order')).body).toBe('1\n2 env\n')
+    expect((await requestRouter(url, '/ref')).body).toBe('hush\n')
+    await waitFor(async () => (await requestRouter(url, '/token')).body === 'hush\n')
     expect(lines).toContain('INFO [first] first was here')
     expect(lines).toContain('INFO [beside] 2 env')
-    expect(await containers()).toHaveLength(2)
+    expect(await listContainers()).toHaveLength(2)
     await engine.stop(ref)
-    expect(await containers()).toEqual([])
+    expect(await listContainers()).toEqual([])
   })
 
-  test('a claim outlives the revision, an empty directory does not', async () => {
+  test('keeps the data of a claimed volume for the next revision, but not of an emptyDir', async () => {
     const { engine } = await open()
     const spec: ResourceSpec = {
       volumes: [
-        { name: 'kept', persistentVolumeClaim: { claimName: 'kept' } },
-        { name: 'fresh', emptyDir: {} },
+        { name: 'claimed', persistentVolumeClaim: { claimName: 'claimed' } },
+        { name: 'empty', emptyDir: {} },
       ],
       volume_mounts: [
-        { name: 'kept', mountPath: '/kept' },
-        { name: 'fresh', mountPath: '/fresh' },
+        { name: 'claimed', mountPath: '/claimed' },
+        { name: 'empty', mountPath: '/empty' },
       ],
     }
-    const write = 'for at in kept fresh; do echo x >> /$at/log; cp /$at/log /www/$at; done'
-    for (const [one, kept] of [
+    const write = 'for name in claimed empty; do echo x >> /$name/log; cp /$name/log /www/$name; done'
+    for (const [revision, claimedLog] of [
       [ref, 'x\n'],
-      [next(), 'x\nx\n'],
+      [newRevision(), 'x\nx\n'],
     ] as const) {
-      await engine.start(unit(one, spec), running(`${write}; ${SERVE_COMMAND}`))
-      await until(engine, one, 'healthy')
-      await engine.route(unit(one, spec))
-      const at = await url(engine)
-      expect([(await requestRouter(at, '/kept')).body, (await requestRouter(at, '/fresh')).body]).toEqual([kept, 'x\n'])
-      await engine.stop(one)
+      await engine.start(unit(revision, spec), running(`${write}; ${SERVE_COMMAND}`))
+      await until(engine, revision, 'healthy')
+      await engine.route(unit(revision, spec))
+      const url = await findUrl(engine)
+      expect((await requestRouter(url, '/claimed')).body).toBe(claimedLog)
+      expect((await requestRouter(url, '/empty')).body).toBe('x\n')
+      await engine.stop(revision)
     }
   })
 })
 
-describe('failures', () => {
-  const failing = async (
+describe('the reason of a failure names', () => {
+  const startUntilFailing = async (
     start: string,
     more: { limits?: Partial<Limits>; spec?: ResourceSpec; health?: string } = {},
   ) => {
@@ -191,72 +192,74 @@ describe('failures', () => {
     await engine.start(unit(ref, more.spec), running(start, { health_path: more.health ?? null }))
     return { ...(await until(engine, ref, 'failing')), lines }
   }
-  const refused = async (image_uri: string, more: ResourceSpec = {}) => {
+  const prepareError = async (image_uri: string, spec: ResourceSpec = {}) => {
     const { engine } = await open()
-    return engine.prepare(unit(ref, more, { image_uri }), null, task()).then(
-      () => 'it was not refused',
+    return engine.prepare(unit(ref, spec, { image_uri }), null, task()).then(
+      () => 'no error',
       (error: Error) => `${error.name}: ${error.message}`,
     )
   }
 
-  test('a missing image', async () => {
-    expect(await refused(`${podman.registry}/nothing:1`)).toMatch(
+  test('an image that does not exist', async () => {
+    expect(await prepareError(`${podman.registry}/nothing:1`)).toMatch(
       /^PermanentError: The image .*nothing:1 does not exist\. Check/,
     )
-    expect(await refused(podman.image, { sidecars: [{ name: 'side', image: `${podman.registry}/side:2` }] })).toMatch(
-      /^PermanentError: The image .*side:2 does not exist\. Check/,
+    expect(
+      await prepareError(podman.image, { sidecars: [{ name: 'side', image: `${podman.registry}/side:2` }] }),
+    ).toMatch(/^PermanentError: The image .*side:2 does not exist\. Check/)
+  })
+
+  test('an unreachable registry', async () => {
+    expect(await prepareError('127.0.0.1:1/web:1')).toMatch(
+      /^PermanentError: The registry of the image .* is unreachable/,
     )
   })
 
-  test('a registry that is away', async () => {
-    expect(await refused('127.0.0.1:1/web:1')).toMatch(/^PermanentError: The registry of the image .* is unreachable/)
-  })
-
-  test('a command that is not there, told with the reason', async () => {
-    const { reason } = await failing('exec nothing-of-that-name')
+  test('a command that does not exist', async () => {
+    const { reason } = await startUntilFailing('exec nothing-of-that-name')
     expect(reason).toMatch(/^Crash loop: it ended 3 times in a row; the last time it ended with code 127/)
     expect(reason).toContain('nothing-of-that-name: not found')
   })
 
   test('a port that is never opened', async () => {
-    const { reason } = await failing(`echo up; ${SIDECAR_COMMAND}`, { limits: { ready_ms: 2_000 } })
+    const { reason } = await startUntilFailing(`echo up; ${SIDECAR_COMMAND}`, { limits: { ready_ms: 2_000 } })
     expect(reason).toMatch(/^It was not healthy within 2 s: nothing in the container listens on the port in PORT/)
     expect(reason).toContain('up')
   })
 
-  test('a crash loop, with its last lines', async () => {
-    const { reason, lines } = await failing('echo going down; exit 3')
+  test('the exit code and the last lines of a crash loop', async () => {
+    const { reason, lines } = await startUntilFailing('echo going down; exit 3')
     expect(reason).toMatch(/^Crash loop: .* it ended with code 3\. Its last lines:\ngoing down$/)
     expect(lines.filter(line => line.startsWith('ERROR Ended: it ended with code 3'))).toHaveLength(3)
   })
 
-  test('a health check that fails', async () => {
-    const { reason } = await failing(SERVE_COMMAND, { limits: { ready_ms: 2_000 }, health: '/nowhere' })
+  test('the answer of a health check that fails', async () => {
+    const { reason } = await startUntilFailing(SERVE_COMMAND, { limits: { ready_ms: 2_000 }, health: '/nowhere' })
     expect(reason).toMatch(/^It was not healthy within 2 s: GET \/nowhere answers 404/)
   })
 
-  test('more memory than it may have', async () => {
-    const { reason } = await failing('exec tail /dev/zero', { spec: { memory_mb: 64, memory_limit_mb: 64 } })
+  test('an exceeded memory limit', async () => {
+    const { reason } = await startUntilFailing('exec tail /dev/zero', { spec: { memory_mb: 64, memory_limit_mb: 64 } })
     expect(reason).toMatch(/was killed.* needed more memory than its memory limit of 64 MB/)
   })
 
-  test('more on disk than it may have', async () => {
+  test('an exceeded disk limit', async () => {
     const { engine, lines } = await open({ disk_mb: 4 })
     await engine.start(unit(ref), running(`(sleep 1; dd if=/dev/zero of=/big bs=1M count=8) & ${SERVE_COMMAND}`))
     await waitFor(() => lines.some(line => /^ERROR Killed: it exceeded its disk limit of 4 MB/.test(line)))
     expect(await until(engine, ref, 'unhealthy')).toMatchObject({ reason: expect.stringContaining('4 MB') })
   })
 
-  test('one that ends before what is beside it is there', async () => {
+  test('the exit code of an application that ends before its sidecar runs', async () => {
     const sidecars = [{ name: 'beside', image: podman.image, command: ['/bin/sh', '-c', SIDECAR_COMMAND] }]
-    const { reason } = await failing('echo no such key; exit 3', { spec: { sidecars } })
+    const { reason } = await startUntilFailing('echo no such key; exit 3', { spec: { sidecars } })
     expect(reason).toMatch(/ended with code 3\b.*no such key/s)
   })
 
-  test('a sidecar that does not stay', async () => {
+  test('a sidecar that ends', async () => {
     const sidecars = [{ name: 'beside', image: podman.image, command: ['/bin/sh', '-c', 'echo no; exit 5'] }]
-    const { reason } = await failing(SERVE_COMMAND, { spec: { sidecars }, limits: { ready_ms: 4_000 } })
-    // By the reason or by its last lines, as it was between two starts or just begun again when the time was up.
+    const { reason } = await startUntilFailing(SERVE_COMMAND, { spec: { sidecars }, limits: { ready_ms: 4_000 } })
+    // In the reason or in the last lines: at the deadline it may just have been restarted.
     expect(reason).toMatch(/sidecar `beside` (.* )?ended with code 5/)
     expect(reason).toContain('[beside] no')
   })
@@ -264,19 +267,19 @@ describe('failures', () => {
   test('an init container that fails', async () => {
     const { image } = podman
     const init = { init_containers: [{ name: 'migrate', image, command: ['/bin/sh', '-c', 'echo no table; exit 2'] }] }
-    const { reason } = await failing(SERVE_COMMAND, { spec: init })
+    const { reason } = await startUntilFailing(SERVE_COMMAND, { spec: init })
     expect(reason).toContain('its init container `migrate` ended with code 2')
     expect(reason).toContain('[migrate] no table')
   })
+})
 
-  test('one that does not want to end is made to', async () => {
-    const { engine } = await open({ stop_ms: 1_000 })
-    await engine.start(
-      unit(ref),
-      running(`trap 'echo not yet' TERM; httpd -p $PORT -h /www; while :; do sleep 0.1; done`),
-    )
-    await until(engine, ref, 'healthy')
-    await engine.stop(ref)
-    expect(await containers()).toEqual([])
-  })
+test('a replica that ignores SIGTERM is killed after the grace period', async () => {
+  const { engine } = await open({ stop_ms: 1_000 })
+  await engine.start(
+    unit(ref),
+    running(`trap 'echo not yet' TERM; httpd -p $PORT -h /www; while :; do sleep 0.1; done`),
+  )
+  await until(engine, ref, 'healthy')
+  await engine.stop(ref)
+  expect(await listContainers()).toEqual([])
 })

@@ -1,4 +1,4 @@
-// What an agent that was killed leaves to the next one, on a real Podman: every copy taken over or cleared away, no line lost or doubled.
+// An agent takes over or removes the containers of a killed one, on a real Podman. No log line is lost or repeated.
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
@@ -32,74 +32,75 @@ const withSidecars = () => ({
   init_containers: [{ name: 'first', image: podman.image, command: ['/bin/sh', '-c', 'sleep 0.2'] }],
   sidecars: [{ name: 'beside', image: podman.image, command: ['/bin/sh', '-c', SIDECAR_COMMAND] }],
 })
-const volumes = async () =>
+const listVolumes = async () =>
   podman.podman('volume', 'ls', '--quiet', '--filter', `label=slipway.deployment=${ref.deployment_id}`)
 
-test('killed at any moment of a start, it leaves what the next one makes whole: two copies, each with its sidecar', async () => {
-  const wanted = unit(ref, { ...withSidecars(), min_scale: 2 })
+test('a start by agents that are killed at different moments is completed by the next agent', async () => {
+  const spec = unit(ref, { ...withSidecars(), min_scale: 2 })
   const artifact = running(SERVE_COMMAND)
-  // Between the first request and the last line of a start of some two seconds.
+  // A start takes about two seconds.
   for (const ms of [0, 150, 300, 450, 600, 800, 1_000, 1_300, 1_700, 2_500]) {
     const agent = startCommand('test/support/container-engine-program.ts', [
-      JSON.stringify({ options: pods.options, unit: wanted, artifact }),
+      JSON.stringify({ options: pods.options, unit: spec, artifact }),
     ])
     await agent.until(() => agent.output.out.includes('open'))
+    // The moment of the kill is the subject of the test.
     await delay(ms)
     await agent.stop('SIGKILL')
   }
   const { engine } = await pods.open()
-  await engine.start(wanted, artifact)
-  await engine.route(wanted)
+  await engine.start(spec, artifact)
+  await engine.route(spec)
   await until(engine, ref, 'healthy')
   const names = await waitFor(async () => {
-    const all = await pods.listContainers(ref)
-    return all.length === 4 && all.every(line => line.includes(' Up')) ? all : undefined
+    const containers = await pods.listContainers(ref)
+    return containers.length === 4 && containers.every(line => line.includes(' Up')) ? containers : undefined
   })
   expect(names.filter(name => name.includes('beside'))).toHaveLength(2)
-  expect((await volumes()).split('\n')).toHaveLength(2)
+  expect((await listVolumes()).split('\n')).toHaveLength(2)
   expect((await requestRouter(await pods.url(engine, ref), '/health')).status).toBe(200)
   await engine.remove(ref.deployment_id)
-  expect([await pods.listContainers(ref), await volumes()]).toEqual([[], ''])
+  expect([await pods.listContainers(ref), await listVolumes()]).toEqual([[], ''])
 })
 
-test('copies serve on while no agent is there, and the next one takes over the same, with every line once', async () => {
+test('containers keep serving without an agent, and the next agent ships each log line once', async () => {
   const first = await pods.open()
   const count = `i=0; while :; do i=$((i+1)); echo line $i; sleep 0.05; done & ${SERVE_COMMAND}`
   await first.engine.start(unit(ref), running(count))
   await until(first.engine, ref, 'healthy')
   await first.engine.route(unit(ref))
-  const at = await pods.url(first.engine, ref)
-  const before = await pods.listContainers(ref)
+  const url = await pods.url(first.engine, ref)
+  const containersBefore = await pods.listContainers(ref)
   await waitFor(() => first.lines.length > 20)
   await first.engine.close({ stop: false })
-  expect((await requestRouter(at, '/health')).body).toBe('well\n')
+  expect((await requestRouter(url, '/health')).body).toBe('well\n')
 
   const second = await pods.open()
   expect((await second.engine.observe(ref.deployment_id)).running).toMatchObject([{ phase: 'healthy' }])
-  expect((await requestRouter(at, '/health')).body).toBe('well\n')
+  expect((await requestRouter(url, '/health')).body).toBe('well\n')
   await second.engine.start(unit(ref), running(count))
   await waitFor(() => second.lines.length > 20)
   const names = (lines: string[]) => lines.map(line => line.split(' ')[0])
-  expect(names(await pods.listContainers(ref))).toEqual(names(before))
-  const told = [...first.lines, ...second.lines].filter(line => line.startsWith('INFO line'))
-  expect(told).toEqual(told.map((_, i) => `INFO line ${i + 1}`))
+  expect(names(await pods.listContainers(ref))).toEqual(names(containersBefore))
+  const shipped = [...first.lines, ...second.lines].filter(line => line.startsWith('INFO line'))
+  expect(shipped).toEqual(shipped.map((_, i) => `INFO line ${i + 1}`))
 })
 
-test('a copy that ended meanwhile is cleared away; one that is killed is started again; a sidecar too', async () => {
+test('a replica that ended without an agent is removed, and a killed application or sidecar is restarted', async () => {
   const first = await pods.open()
-  const wanted = unit(ref, withSidecars())
-  await first.engine.start(wanted, running(SERVE_COMMAND))
+  const spec = unit(ref, withSidecars())
+  await first.engine.start(spec, running(SERVE_COMMAND))
   await until(first.engine, ref, 'healthy')
   await first.engine.close({ stop: false })
-  const [old] = (await pods.listContainers(ref))
+  const [endedContainer] = (await pods.listContainers(ref))
     .map(line => line.split(' ')[0]!)
     .filter(name => !name.includes('beside'))
-  await podman.podman('kill', old!)
+  await podman.podman('kill', endedContainer!)
   const { engine, lines } = await pods.open()
   expect((await engine.observe(ref.deployment_id)).running).toEqual([])
-  expect([await pods.listContainers(ref), await volumes()]).toEqual([[], ''])
+  expect([await pods.listContainers(ref), await listVolumes()]).toEqual([[], ''])
 
-  await engine.start(wanted, running(SERVE_COMMAND))
+  await engine.start(spec, running(SERVE_COMMAND))
   await until(engine, ref, 'healthy')
   const [app, sidecar] = (await pods.listContainers(ref))
     .map(line => line.split(' ')[0]!)
@@ -115,7 +116,7 @@ test('a copy that ended meanwhile is cleared away; one that is killed is started
   expect((await pods.listContainers(ref)).map(line => line.split(' ')[0])).not.toContain(app)
 })
 
-test('what others run on the same engine is left alone', async () => {
+test('a container of another owner on the same engine is not removed', async () => {
   await podman.podman(
     'run',
     '--detach',

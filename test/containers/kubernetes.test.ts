@@ -1,4 +1,4 @@
-// What a cluster is asked for, played by Podman: pods that run as they are told, with their limits, secrets and volumes, and may do the least.
+// The objects for a cluster, run by `podman kube play`: pods with their limits, secrets, volumes and restrictions.
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { revisionObjects } from '../../src/agent/engines/kubernetes/revision-objects.ts'
 import { storesFor } from '../../src/agent/engines/kubernetes/store-objects.ts'
@@ -16,15 +16,15 @@ beforeAll(async () => {
 afterEach(() => play.clear())
 afterAll(() => play.stop())
 
-const revision = (more: Parameters<typeof makeKubernetesUnit>[0] = {}, artifact = {}) =>
+const createObjects = (more: Parameters<typeof makeKubernetesUnit>[0] = {}, artifact = {}) =>
   revisionObjects(
     makeKubernetesSettings(),
     makeKubernetesUnit({ spec: SMALL, ...more }),
     makeArtifact({ location: APPLICATION_IMAGE, ...artifact }),
   )
 
-test('an application runs, on its port, with its secrets, within its limits, and may do the least', async () => {
-  await play.play(revision({ secrets: { TOKEN: 'hush' } }, { env: { MODE: 'fast' } }))
+test('an application runs with its port, secrets and limits, and without privileges', async () => {
+  await play.play(createObjects({ secrets: { TOKEN: 'hush' } }, { env: { MODE: 'fast' } }))
   expect(await waitFor(() => play.inside(APP, 'wget -qO- http://127.0.0.1:8000/health').catch(() => ''))).toBe('well')
   const env = await play.inside(APP, 'env')
   for (const one of ['TOKEN=hush', 'MODE=fast', 'PORT=8000', 'SLIPWAY_ROLE=web']) expect(env).toContain(one)
@@ -43,19 +43,19 @@ test('an application runs, on its port, with its secrets, within its limits, and
   await expect(play.inside(APP, 'mount -t tmpfs none /tmp')).rejects.toThrow()
 })
 
-test('what it is told to start with is a command of a shell', async () => {
+test('a start command is run by a shell', async () => {
   await play.play(
-    revision(
+    createObjects(
       {},
-      { start_command: 'echo "from $MODE" > /www/said && exec httpd -f -p $PORT -h /www', env: { MODE: 'here' } },
+      { start_command: 'echo "from $MODE" > /www/index.txt && exec httpd -f -p $PORT -h /www', env: { MODE: 'here' } },
     ),
   )
-  expect(await waitFor(() => play.inside(APP, 'wget -qO- http://127.0.0.1:8000/said').catch(() => ''))).toBe(
+  expect(await waitFor(() => play.inside(APP, 'wget -qO- http://127.0.0.1:8000/index.txt').catch(() => ''))).toBe(
     'from here',
   )
 })
 
-test('what comes before it, stands beside it, and is shared between them', async () => {
+test('init containers run first, sidecars run beside the application, and all of them share volumes', async () => {
   const mounts = [{ name: 'shared', mountPath: '/shared' }]
   const shell = (name: string, script: string) => ({
     ...{ name, image: APPLICATION_IMAGE, command: ['/bin/sh', '-c', script], volumeMounts: mounts },
@@ -67,36 +67,36 @@ test('what comes before it, stands beside it, and is shared between them', async
     init_containers: [{ ...shell('first', 'echo before > /shared/first'), securityContext: { runAsUser: 0 } }],
     sidecars: [shell('beside', 'exec sleep 1000000')],
   }
-  await play.play(revision({ spec }))
+  await play.play(createObjects({ spec }))
   expect(await waitFor(() => play.inside(APP, 'cat /shared/first').catch(() => ''))).toBe('before')
   expect(await play.inside(`${NAME}-pod-0-beside`, 'cat /shared/first')).toBe('before')
 })
 
-test('it is asked to end, and ends within its time', async () => {
-  await play.play(revision({}, { start_command: 'trap "exit 7" TERM; while :; do sleep 0.1; done' }))
+test('an application receives SIGTERM when it is stopped', async () => {
+  await play.play(createObjects({}, { start_command: 'trap "exit 7" TERM; while :; do sleep 0.1; done' }))
   await waitFor(async () => (await play.podman('inspect', APP, '--format', '{{.State.Status}}')) === 'running')
   await play.podman('stop', '--time', '30', APP)
   expect(await play.podman('inspect', APP, '--format', '{{.State.ExitCode}}')).toBe('7')
 })
 
-test('a store keeps its data on its volume, is told its limits, and is found ready by its own probe', async () => {
+test('a store stores its data on its volume, gets its settings, and passes its readiness probe', async () => {
   const settings = makeKubernetesSettings({ K8S_POSTGRES_IMAGE: STORE_IMAGE })
   const [store] = storesFor(
     settings,
     makeKubernetesUnit({ spec: { db_max_connections: 42, db_cpu: 0.1, db_memory_mb: 64 } }),
   )
   const objects = [store!.secret('generated'), ...store!.objects]
-  // Podman makes a volume the root's, and knows no fsGroup: the user of a store could not write it.
+  // Podman ignores fsGroup, and root owns its volumes: the user of the store could not write to this one.
   const container = 'shop-aaaaaaaa00-db-postgres'
   await play.play(objects.filter(({ kind }) => kind !== 'StatefulSet'))
-  const at = await play.podman('volume', 'inspect', 'shop-aaaaaaaa00-db', '--format', '{{.Mountpoint}}')
+  const mountpoint = await play.podman('volume', 'inspect', 'shop-aaaaaaaa00-db', '--format', '{{.Mountpoint}}')
   await play.podman(
     'run',
     '--rm',
     '--user',
     '0',
     '--volume',
-    `${at}:/volume`,
+    `${mountpoint}:/volume`,
     '--entrypoint',
     '/bin/chmod',
     STORE_IMAGE,

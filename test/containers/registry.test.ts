@@ -1,4 +1,4 @@
-// A real registry that trusts our tokens, a real client that pushes to it, and an agent whose Podman runs what was pushed.
+// A real registry accepts the control plane's tokens, a client pushes to it, and an agent runs the pushed images.
 import { execFile, spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import * as fs from 'node:fs'
@@ -18,7 +18,7 @@ const run = promisify(execFile)
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-registry-'))
 let podman: Podman
 let postgres: Postgres
-let started: () => Command
+let startAgent: () => Command
 let agent: Command
 let registry: ReturnType<typeof spawn>
 let host: string
@@ -31,14 +31,14 @@ type Answer = {
   resources: { status: string; status_message: string | null }[]
 }
 let api: (method: string, path: string, body?: unknown) => Promise<Answer>
-/** The same, for somebody of another workspace. */
-let stranger: typeof api
+/** With the key of another workspace. */
+let otherWorkspaceApi: typeof api
 
 beforeAll(async () => {
   podman = await startPodman()
-  const [ourPort, agentPort] = [await findFreePort(), await findFreePort()]
-  const url = `http://127.0.0.1:${ourPort}`
-  // Podman takes that one over plain http.
+  const [port, agentPort] = [await findFreePort(), await findFreePort()]
+  const url = `http://127.0.0.1:${port}`
+  // Podman is configured to use plain HTTP for this one.
   host = podman.spareRegistry
   const { key, cert } = makeCertificate('slipway')
   fs.writeFileSync(join(root, 'certificate.pem'), cert)
@@ -67,32 +67,32 @@ beforeAll(async () => {
       DATABASE_URL: postgres.url,
       SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}`,
     },
-    ...{ PORT: String(ourPort), SLIPWAY_HOME: root, REGISTRY_URL: `${host}/apps`, REGISTRY_SIGNING_KEY: key + cert },
+    ...{ PORT: String(port), SLIPWAY_HOME: root, REGISTRY_URL: `${host}/apps`, REGISTRY_SIGNING_KEY: key + cert },
   }
-  const bootstrapped = async (name: string, more: string[] = []) => {
-    const operator = startCommand(
+  const bootstrap = async (name: string, more: string[] = []) => {
+    const command = startCommand(
       'src/host/bootstrap.ts',
       ['--organization', name, '--email', `${name}@x.org`, ...more],
       settings,
     )
-    await operator.exited
-    return operator.output.out.match(/slw_\w+/g)!
+    await command.exited
+    return command.output.out.match(/slw_\w+/g)!
   }
-  const [own, listener] = await bootstrapped('acme', ['--platform-listener', 'platform'])
-  const [theirs] = await bootstrapped('other')
-  await startCommand('src/host/node.ts', [], settings).until(() => isListening(ourPort))
+  const [apiKey, listenerKey] = await bootstrap('acme', ['--platform-listener', 'platform'])
+  const [otherApiKey] = await bootstrap('other')
+  await startCommand('src/host/node.ts', [], settings).until(() => isListening(port))
   await waitFor(() => isListening(host.split(':')[1]!))
-  const asking = (key: string) => async (method: string, path: string, body?: unknown) => {
+  const createApi = (key: string) => async (method: string, path: string, body?: unknown) => {
     const headers = { 'X-Api-Key': key, 'Content-Type': 'application/json' }
     const init = { method, headers, ...(body !== undefined && { body: JSON.stringify(body) }) }
     return (await (await fetch(url + path, init)).json()) as Answer
   }
-  api = asking(own!)
-  stranger = asking(theirs!)
+  api = createApi(apiKey!)
+  otherWorkspaceApi = createApi(otherApiKey!)
   const args = ['--home', join(root, 'agent'), '--engine', 'container', '--port', String(agentPort), '--stop']
-  const known = { SLIPWAY_URL: url, SLIPWAY_LISTENER_KEY: listener!, CONTAINER_SOCKET: podman.socket }
-  started = () => startCommand('src/agent/main.ts', args, known)
-  agent = started()
+  const agentSettings = { SLIPWAY_URL: url, SLIPWAY_LISTENER_KEY: listenerKey!, CONTAINER_SOCKET: podman.socket }
+  startAgent = () => startCommand('src/agent/main.ts', args, agentSettings)
+  agent = startAgent()
 })
 afterAll(async () => {
   await stopCommands()
@@ -101,8 +101,8 @@ afterAll(async () => {
   fs.rmSync(root, { recursive: true })
 })
 
-/** An image with one empty layer. */
-function image(): string {
+/** Writes an image with one empty layer. */
+function writeImage(): string {
   const folder = join(root, 'image')
   const blobs = join(folder, 'blobs/sha256')
   fs.mkdirSync(blobs, { recursive: true })
@@ -117,37 +117,37 @@ function image(): string {
   const rootfs = { type: 'layers', diff_ids: [layer.digest] }
   const config = blob(type('config.v1+json'), { architecture: 'amd64', os: 'linux', rootfs })
   const manifest = blob(type('manifest.v1+json'), { schemaVersion: 2, config, layers: [layer] })
-  const named = { ...manifest, annotations: { 'org.opencontainers.image.ref.name': 'latest' } }
+  const namedManifest = { ...manifest, annotations: { 'org.opencontainers.image.ref.name': 'latest' } }
   fs.writeFileSync(join(folder, 'oci-layout'), '{"imageLayoutVersion":"1.0.0"}')
-  fs.writeFileSync(join(folder, 'index.json'), JSON.stringify({ schemaVersion: 2, manifests: [named] }))
+  fs.writeFileSync(join(folder, 'index.json'), JSON.stringify({ schemaVersion: 2, manifests: [namedManifest] }))
   return `oci:${folder}:latest`
 }
 
-const createDeployment = async (name: string, source_revision_config = {}, as = api) =>
-  as('POST', '/v2/deployments', {
+const createDeployment = async (name: string, source_revision_config = {}, call = api) =>
+  call('POST', '/v2/deployments', {
     ...{ name, source: 'internal_container', source_revision_config, secrets: [] },
     source_config: { resource_spec: { cpu: 0.1, memory_mb: 64 } },
   })
 const requestPushToken = ({ id }: { id: string }) => api('POST', `/v2/deployments/${id}/push-token`)
 const push = (to: string, token: string) =>
-  run('skopeo', ['copy', '--dest-tls-verify=false', '--dest-creds', `slipway:${token}`, image(), `docker://${to}`])
+  run('skopeo', ['copy', '--dest-tls-verify=false', '--dest-creds', `slipway:${token}`, writeImage(), `docker://${to}`])
 
-test('an image is pushed with the token of its deployment, and becomes what is wanted', async () => {
+test('an image is pushed and read with the push token of its deployment, which can then be updated to it', async () => {
   const deployment = await createDeployment('pushed')
   const { token, registry_url } = await requestPushToken(deployment)
   const name = `${registry_url}/web:1.0`
   await push(name, token)
-  const read = ['inspect', '--tls-verify=false', '--format', '{{.Digest}}', `docker://${name}`]
-  const { stdout } = await run('skopeo', [...read, '--creds', `slipway:${token}`])
+  const inspect = ['inspect', '--tls-verify=false', '--format', '{{.Digest}}', `docker://${name}`]
+  const { stdout } = await run('skopeo', [...inspect, '--creds', `slipway:${token}`])
   expect(stdout.trim()).toMatch(/^sha256:[0-9a-f]{64}$/)
-  await expect(run('skopeo', [...read, '--no-creds'])).rejects.toThrow(/unauthorized|authentication/i)
+  await expect(run('skopeo', [...inspect, '--no-creds'])).rejects.toThrow(/unauthorized|authentication/i)
   const patched = await api('PATCH', `/v2/deployments/${deployment.id}`, {
     source_revision_config: { image_uri: name },
   })
   expect(patched.source_revision_config.image_uri).toBe(name)
 })
 
-test('the token of one deployment pushes to no other', async () => {
+test('a push token of one deployment is refused for the repositories of others', async () => {
   const [own, other] = [
     await requestPushToken(await createDeployment('one')),
     await requestPushToken(await createDeployment('other')),
@@ -158,17 +158,17 @@ test('the token of one deployment pushes to no other', async () => {
   await push(`${own.registry_url}/web:1.0`, own.token)
 })
 
-/** The newest revision, once nothing more is to be expected of it; and where it answers. */
-const waitUntilSettled = ({ id }: { id: string }, as = api) =>
+/** Returns the newest revision once it is deployed or has failed, with the URL of the deployment. */
+const waitUntilSettled = ({ id }: { id: string }, call = api) =>
   waitFor(async () => {
-    const [newest] = (await as('GET', `/v2/deployments/${id}/revisions?limit=1`)).resources
+    const [newest] = (await call('GET', `/v2/deployments/${id}/revisions?limit=1`)).resources
     if (!/DEPLOYED|FAILED/.test(newest!.status)) return undefined
-    const { url } = await as('GET', `/v2/deployments/${id}`)
+    const { url } = await call('GET', `/v2/deployments/${id}`)
     return { ...newest!, url }
   })
 const isHealthy = async (url: string) => (await requestRouter(url, '/health')).body === 'well\n'
 
-test('what was pushed is run, also when its agent, its copy and its image are lost, by its deployment and others of its workspace alone', async () => {
+test('a pushed image runs only in its workspace, also after the loss of agent, containers and images', async () => {
   const shop = await createDeployment('shop')
   const { token, registry_url } = await requestPushToken(shop)
   const image_uri = `${registry_url}/web:1.0`
@@ -182,13 +182,13 @@ test('what was pushed is run, also when its agent, its copy and its image are lo
   await agent.stop('SIGKILL')
   await podman.podman('rmi', '--all', '--force')
   expect(await podman.podman('images', '--quiet')).toBe('')
-  agent = started()
+  agent = startAgent()
   await waitFor(() => isHealthy(url).catch(() => false))
 
   const copy = await createDeployment('copy', { image_uri })
   expect((await waitUntilSettled(copy)).status).toBe('DEPLOYED')
-  const theirs = await createDeployment('theirs', { image_uri }, stranger)
-  expect(await waitUntilSettled(theirs, stranger)).toMatchObject({
+  const foreign = await createDeployment('foreign', { image_uri }, otherWorkspaceApi)
+  expect(await waitUntilSettled(foreign, otherWorkspaceApi)).toMatchObject({
     status: 'DEPLOY_FAILED',
     status_message: expect.stringContaining(image_uri),
   })

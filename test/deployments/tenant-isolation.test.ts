@@ -1,5 +1,4 @@
-// A short run of the trials R8 and R9. `gateway` has tenant filters in SQL and row-level security, `unwalled` only the
-// latter.
+// A short run of the trials R8 and R9: with tenant filters in SQL and row-level security, then with the latter alone.
 import { expect, inject, it } from 'vitest'
 import { runRandomOperations } from '../../chaos/support/random-operations.ts'
 import { getApp, startApp } from '../support/app.ts'

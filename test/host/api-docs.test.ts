@@ -1,4 +1,4 @@
-// The API pages: content, security policy and caching.
+// The API pages: content, content security policy and caching.
 import { execFileSync } from 'node:child_process'
 import { Script } from 'node:vm'
 import { Hono } from 'hono'
@@ -10,14 +10,14 @@ import { buildExample, describeField } from '../../src/api-docs/schema-fields.ts
 import { SegmentRouter } from '../../src/kernel/segment-router.ts'
 import { fixture } from './fixtures/openapi.ts'
 
-/** Uses the router of the app. */
-const serving = (document: OpenApiDocument) => {
+/** With the same router as the app. */
+const createApp = (document: OpenApiDocument) => {
   const app = new Hono({ router: new SegmentRouter() })
   serveDocsPages(app, () => document)
   return app
 }
 const get = async (path = '/docs', document: OpenApiDocument = fixture, headers: Record<string, string> = {}) =>
-  serving(document).request(path, { headers })
+  createApp(document).request(path, { headers })
 const pageOf = async (document: OpenApiDocument) => (await get('/docs', document)).text()
 const documentOf = (schemas: Record<string, unknown>, paths: object = {}): OpenApiDocument => ({
   openapi: '3.1.0',
@@ -52,13 +52,13 @@ describe('the files of the API pages', () => {
       rendered++
       return fixture
     })
-    const all = await Promise.all(Array.from({ length: 5 }, () => app.request('/docs')))
-    const tags = new Set(all.map(answer => answer.headers.get('etag')))
+    const answers = await Promise.all(Array.from({ length: 5 }, () => app.request('/docs')))
+    const tags = new Set(answers.map(answer => answer.headers.get('etag')))
     expect([tags.size, rendered]).toEqual([1, 1])
   })
 
-  test('other routes do not get its headers', async () => {
-    const app = serving(fixture).get('/other', c => c.text('other'))
+  test('other routes do not get the headers of the page', async () => {
+    const app = createApp(fixture).get('/other', c => c.text('other'))
     const other = await app.request('/other')
     expect(other.headers.has('content-security-policy')).toBe(false)
     expect(other.headers.has('etag')).toBe(false)
@@ -102,63 +102,63 @@ describe('the page', () => {
     )
   })
 
-  test('path parameters apply to each method, and headers of the whole page have no input', async () => {
+  test('shows path parameters for each method, and no input for headers that apply to the whole page', async () => {
     const patch = operations.find(operation => operation.id === 'patchDeployment')
     expect(patch?.parameters.map(parameter => parameter.name)).toEqual(['deployment_id', 'X-Tenant-Id'])
     expect(await pageOf(fixture)).not.toContain('name="X-Tenant-Id"')
   })
 
-  test('error codes that operations share are listed once, by status', async () => {
+  test('lists error codes that operations share once, by status', async () => {
     const answer = (description: string) => ({ description, content: { 'application/problem+json': {} } })
-    const refused = { responses: { 404: { $ref: '#/components/responses/404' }, 418: answer('of its own') } }
+    const operation = { responses: { 404: { $ref: '#/components/responses/404' }, 418: answer('specific') } }
     const page = await pageOf({
-      ...documentOf({}, { '/one': { get: refused }, '/two': { get: refused } }),
-      components: { responses: { 404: answer('of all') } },
-      'x-errors': [{ code: 'not_found', status: 404, detail: 'of all' }],
+      ...documentOf({}, { '/one': { get: operation }, '/two': { get: operation } }),
+      components: { responses: { 404: answer('shared') } },
+      'x-errors': [{ code: 'not_found', status: 404, detail: 'shared' }],
     })
     expect([countOf(page, 'id="errors-404"'), countOf(page, 'href="#errors-404"')]).toEqual([1, 2])
-    expect([countOf(page, 'of all'), countOf(page, 'of its own')]).toEqual([1, 2])
+    expect([countOf(page, 'shared'), countOf(page, 'specific')]).toEqual([1, 2])
   })
 
-  test('an empty document gives a page', async () => {
+  test('is rendered for an empty document', async () => {
     expect((await get('/docs', { openapi: '3.1.0', info: { title: 'T', version: '1' } })).status).toBe(200)
   })
 })
 
-test('a hostile document is shown as text', async () => {
-  const evil = `"'></script></textarea><img src=x onerror=alert(1)>`
+test('HTML in a document is shown as text', async () => {
+  const html = `"'></script></textarea><img src=x onerror=alert(1)>`
   const schema = {
-    title: evil,
-    description: `\`${evil}\``,
+    title: html,
+    description: `\`${html}\``,
     type: 'object',
-    properties: { [evil]: { type: evil, format: evil, pattern: evil, default: evil, enum: [evil], example: evil } },
-    required: [evil],
+    properties: { [html]: { type: html, format: html, pattern: html, default: html, enum: [html], example: html } },
+    required: [html],
   }
   const operation = {
-    operationId: evil,
-    summary: evil,
-    description: evil,
-    tags: [evil],
-    'x-permission': evil,
+    operationId: html,
+    summary: html,
+    description: html,
+    tags: [html],
+    'x-permission': html,
     parameters: ['path', 'query', 'header'].map(place => ({
-      name: evil,
+      name: html,
       in: place,
-      description: evil,
-      schema: { example: evil },
+      description: html,
+      schema: { example: html },
     })),
-    requestBody: { description: evil, content: { [`json${evil}`]: { schema, example: evil } } },
+    requestBody: { description: html, content: { [`json${html}`]: { schema, example: html } } },
     responses: {
-      [evil]: { description: evil, headers: { [evil]: { description: evil } }, content: { [evil]: { schema } } },
+      [html]: { description: html, headers: { [html]: { description: html } }, content: { [html]: { schema } } },
     },
   }
   const page = await pageOf({
     openapi: '3.1.0',
-    info: { title: evil, version: evil, description: evil },
-    tags: [{ name: evil, description: evil }],
-    paths: { [`/${evil}`]: { get: operation, post: { ...operation, operationId: `${evil}2` } } },
+    info: { title: html, version: html, description: html },
+    tags: [{ name: html, description: html }],
+    paths: { [`/${html}`]: { get: operation, post: { ...operation, operationId: `${html}2` } } },
     components: {
-      schemas: { [evil]: schema },
-      securitySchemes: { [evil]: { type: 'apiKey', in: 'header', name: evil } },
+      schemas: { [html]: schema },
+      securitySchemes: { [html]: { type: 'apiKey', in: 'header', name: html } },
     },
   })
   expect(page).toContain('&lt;img src=x')
@@ -178,19 +178,19 @@ describe('a schema', () => {
       'string or null',
       ['at most 3 characters'],
     ],
-    ['some plain types', { anyOf: [{ type: 'string' }, { type: 'number' }] }, 'string or number', []],
+    ['several plain types', { anyOf: [{ type: 'string' }, { type: 'number' }] }, 'string or number', []],
     ['a range', { type: 'integer', minimum: 1, maximum: 100, default: 20 }, 'integer', ['1 to 100', 'default 20']],
     ['a safe integer', { type: 'integer', minimum: -(2 ** 53 - 1), maximum: 2 ** 53 - 1 }, 'integer', []],
     ['an enum', { type: 'string', enum: ['a', 'b'] }, 'string', ['one of "a", "b"']],
-    ['a format over its pattern', { type: 'string', format: 'uuid', pattern: '^x$' }, 'string · uuid', []],
+    ['a format with a pattern', { type: 'string', format: 'uuid', pattern: '^x$' }, 'string · uuid', []],
     [
       'a list',
       { type: 'array', maxItems: 2, items: { type: 'string', pattern: '^x$' } },
       'array of strings',
       ['at most 2 items', 'each matches ^x$'],
     ],
-    ['anything', {}, 'any', []],
-  ])('%s', (_, schema, type, limits) => {
+    ['any value', {}, 'any', []],
+  ])('of the kind "%s" is described by its type and limits', (_, schema, type, limits) => {
     const field = show(schema)
     expect(field.type + (field.nullable ? ' or null' : '')).toBe(type)
     expect(field.limits).toEqual(limits)
@@ -213,15 +213,15 @@ describe('a schema', () => {
 
   test.each<[string, Record<string, unknown>]>([
     [
-      'inside itself',
+      'a member of itself',
       { A: { type: 'object', properties: { a: { $ref: '#/components/schemas/A' } }, required: ['a'] } },
     ],
     ['a list of itself', { A: { type: 'array', items: { $ref: '#/components/schemas/A' } } }],
     ['a choice of itself', { A: { anyOf: [{ $ref: '#/components/schemas/A' }, { type: 'string' }] } }],
     ['all of itself', { A: { allOf: [{ $ref: '#/components/schemas/A' }] } }],
-    ['a circle', { A: { $ref: '#/components/schemas/B' }, B: { $ref: '#/components/schemas/A' } }],
-    ['nothing', { A: { $ref: '#/components/schemas/constructor' } }],
-  ])('that is %s is described in finite space', async (_, schemas) => {
+    ['a circular reference', { A: { $ref: '#/components/schemas/B' }, B: { $ref: '#/components/schemas/A' } }],
+    ['a missing reference', { A: { $ref: '#/components/schemas/constructor' } }],
+  ])('that is %s gets a finite description and example', async (_, schemas) => {
     const document = documentOf(schemas)
     const schema = { $ref: '#/components/schemas/A' }
     for (const whole of [true, false]) expect(() => JSON.stringify(buildExample(document, schema, whole))).not.toThrow()
@@ -235,13 +235,13 @@ describe('a schema', () => {
   })
 })
 
-test('a curl command passes input to the shell as text', () => {
-  const typed = `it's "$HOME" $(id) \`id\` \\ !\n@x`
+test('a curl command passes user input to the shell as text', () => {
+  const input = `it's "$HOME" $(id) \`id\` \\ !\n@x`
   const request = {
     method: 'POST',
-    url: `http://h/${typed}`,
-    headers: [['X-A', typed] satisfies [string, string]],
-    body: typed,
+    url: `http://h/${input}`,
+    headers: [['X-A', input] satisfies [string, string]],
+    body: input,
     keyHeader: 'X-Api-Key: ',
   }
   const shown = execFileSync('sh', ['-c', `curl() { printf '%s\\0' "$@"; }; ${toCurl(request)}`], {
@@ -249,11 +249,11 @@ test('a curl command passes input to the shell as text', () => {
     encoding: 'utf8',
   })
   expect(shown.split('\0')).toEqual([
-    ...['-X', 'POST', `http://h/${typed}`, '-H', 'X-Api-Key: k', '-H', `X-A: ${typed}`, '--data-raw', typed, ''],
+    ...['-X', 'POST', `http://h/${input}`, '-H', 'X-Api-Key: k', '-H', `X-A: ${input}`, '--data-raw', input, ''],
   ])
 })
 
-test('a request example has the required members, a response example all', () => {
+test('a request example has the required members, and a response example has all members', () => {
   const schema: Schema = {
     type: 'object',
     properties: {

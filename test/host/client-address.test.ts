@@ -1,4 +1,4 @@
-// The client address of a request, and the limit by it before the database is queried.
+// The client address of a request, and the rate limit by it, which applies before the database is queried.
 import { once } from 'node:events'
 import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -8,34 +8,40 @@ import { createAddressReader, isRange } from '../../src/host/client-address.ts'
 import { createHost } from '../../src/host/node.ts'
 import { newApiKey } from '../../src/kernel/crypto.ts'
 
-const NOBODY = undefined
+const NO_HEADER = undefined
 const addressOf = (trusted: string[], remoteAddress: string | undefined, forwarded?: string) =>
   createAddressReader(trusted)({
     req: { header: name => (name === 'X-Forwarded-For' ? forwarded : undefined) },
     env: { incoming: { socket: { remoteAddress } } },
   })
 
-describe('the client’s address', () => {
+describe('the client address', () => {
   it.each<[string, string[], string | undefined, string | undefined, string | undefined]>([
-    ['is the socket’s', [], '192.0.2.1', NOBODY, '192.0.2.1'],
-    ['is the socket’s where it is mapped into IPv6', [], '::ffff:192.0.2.1', NOBODY, '192.0.2.1'],
-    ['is the socket’s without its zone', [], 'fe80::1%eth0', NOBODY, 'fe80::1'],
+    ['is the socket’s', [], '192.0.2.1', NO_HEADER, '192.0.2.1'],
+    ['is the socket’s, if it is mapped into IPv6', [], '::ffff:192.0.2.1', NO_HEADER, '192.0.2.1'],
+    ['is the socket’s without its zone', [], 'fe80::1%eth0', NO_HEADER, 'fe80::1'],
     ['is unknown without a socket', [], undefined, '192.0.2.1', undefined],
-    ['is not what a stranger forwards', [], '192.0.2.1', '198.51.100.1', '192.0.2.1'],
-    ['is not what a stranger forwards beside a proxy', ['10.0.0.1'], '192.0.2.1', '198.51.100.1', '192.0.2.1'],
-    ['is what a trusted proxy forwards', ['10.0.0.1'], '10.0.0.1', '198.51.100.1', '198.51.100.1'],
+    ['is not in X-Forwarded-For without a trusted proxy', [], '192.0.2.1', '198.51.100.1', '192.0.2.1'],
     [
-      'is the last one that no proxy has',
+      'is not in X-Forwarded-For of another address than the trusted proxy’s',
+      ['10.0.0.1'],
+      '192.0.2.1',
+      '198.51.100.1',
+      '192.0.2.1',
+    ],
+    ['is in X-Forwarded-For of a trusted proxy', ['10.0.0.1'], '10.0.0.1', '198.51.100.1', '198.51.100.1'],
+    [
+      'is the last forwarded address that is not a proxy’s',
       ['10.0.0.0/8'],
       '10.0.0.1',
       '203.0.113.7, 198.51.100.1, 10.0.0.2',
       '198.51.100.1',
     ],
-    ['is the proxy’s where it forwards none', ['10.0.0.0/8'], '10.0.0.1', NOBODY, '10.0.0.1'],
-    ['is the proxy’s where it forwards nonsense', ['10.0.0.0/8'], '10.0.0.1', '198.51.100.1, unknown', '10.0.0.1'],
-    ['is the first where all are proxies', ['10.0.0.0/8'], '10.0.0.1', '10.0.0.3, 10.0.0.2', '10.0.0.3'],
-    ['may be of IPv6', ['2001:db8::/32'], '2001:db8::1', '2001:0DB9::1', '2001:db9::1'],
-  ])('%s', (_, trusted, socket, forwarded, wanted) => expect(addressOf(trusted, socket, forwarded)).toBe(wanted))
+    ['is the proxy’s if it forwards none', ['10.0.0.0/8'], '10.0.0.1', NO_HEADER, '10.0.0.1'],
+    ['is the proxy’s if it forwards an invalid one', ['10.0.0.0/8'], '10.0.0.1', '198.51.100.1, unknown', '10.0.0.1'],
+    ['is the first forwarded one if all are proxies’', ['10.0.0.0/8'], '10.0.0.1', '10.0.0.3, 10.0.0.2', '10.0.0.3'],
+    ['is normalized if it is an IPv6 address', ['2001:db8::/32'], '2001:db8::1', '2001:0DB9::1', '2001:db9::1'],
+  ])('%s', (_, trusted, socket, forwarded, expected) => expect(addressOf(trusted, socket, forwarded)).toBe(expected))
 
   it.each([
     ['10.0.0.1', true],
@@ -45,12 +51,12 @@ describe('the client’s address', () => {
     ['10', false],
     ['010.0.0.1', false],
     ['10.0.0.1/', false],
-  ])('%s is a range of proxies: %s', (text, wanted) => expect(isRange(text)).toBe(wanted))
+  ])('%s is a valid range of proxies: %s', (text, expected) => expect(isRange(text)).toBe(expected))
 })
 
-it('limits an address before the database is queried, whatever X-Forwarded-For the client sends', async () => {
+it('requests with unknown keys are limited by address before a query, even with a forged header', async () => {
   const settings = {
-    DATABASE_URL: 'postgres://nobody@127.0.0.1:1/nothing',
+    DATABASE_URL: 'postgres://unused@127.0.0.1:1/unused',
     PUBLIC_URL: 'http://slipway.test',
     SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}`,
     UNKNOWN_KEYS_PER_MINUTE: '3',

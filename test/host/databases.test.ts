@@ -1,4 +1,4 @@
-// The database of a deployment, with the real control plane and agent: requested, provisioned, used and removed.
+// The database of a deployment, with the real control plane and agent: created, used and removed.
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
@@ -19,7 +19,7 @@ require('node:http').createServer(async (_, res) => {
 }).listen(process.env.PORT)
 `
 
-test('a deployment with a database waits for it, and then uses it', async () => {
+test('a deployment starts when its database is ready, uses it, and is deleted with it', async () => {
   const home = makeTempFolder()
   const plane = await startControlPlane()
   const { call, listener_id, listener_key } = await plane.newWorkspace()
@@ -47,11 +47,10 @@ test('a deployment with a database waits for it, and then uses it', async () => 
     })
     expect(status, JSON.stringify(body)).toBe(201)
     expect(body.status).toBe('AWAITING_DATABASE')
-    const look = async () => (await call('GET', `/v2/deployments/${body.id}`)).body
     runAgent(agent)
     const ready = await waitFor(async () => {
-      const one = await look()
-      return one.active_revision_id && one.url ? one : undefined
+      const deployment = (await call('GET', `/v2/deployments/${body.id}`)).body
+      return deployment.active_revision_id && deployment.url ? deployment : undefined
     })
     expect(ready.status).toBe('READY')
     expect((await requestRouter(ready.url)).body).toBe(`app_${body.id.replaceAll('-', '')}`)

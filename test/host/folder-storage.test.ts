@@ -1,4 +1,4 @@
-// Archives in a folder: complete or absent, and removed with their temporary files.
+// Archives in a folder are complete or absent, and are removed with their temporary files.
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -14,9 +14,9 @@ const files = () =>
     .filter(entry => entry.isFile())
     .map(entry => entry.name)
 
-it('an archive whose process was killed does not exist, and its temporary file can be removed', async () => {
+it('an unfinished archive does not exist yet, and its temporary file is removed with it', async () => {
   const storage = createFolderStorage(root)
-  const endless = new ReadableStream<Uint8Array>({ start: out => out.enqueue(new Uint8Array(1000)) })
+  const endless = new ReadableStream<Uint8Array>({ start: controller => controller.enqueue(new Uint8Array(1000)) })
   storage.put('t/1.tar.gz', endless).catch(() => {})
   await waitFor(() => files().length === 1)
   expect(await storage.get('t/1.tar.gz')).toBe(null)
@@ -25,7 +25,7 @@ it('an archive whose process was killed does not exist, and its temporary file c
 })
 
 it('an upload that breaks off leaves no file', async () => {
-  const breaking = new ReadableStream<Uint8Array>({ start: out => out.error(new Error('cut')) })
+  const breaking = new ReadableStream<Uint8Array>({ start: controller => controller.error(new Error('cut')) })
   await expect(createFolderStorage(root).put('t/2.tar.gz', breaking)).rejects.toThrow('cut')
   expect(files()).toEqual([])
 })

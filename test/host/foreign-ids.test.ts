@@ -8,8 +8,8 @@ import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.t
 import { migrate } from '../../src/host/migrate.ts'
 import { connect } from '../support/postgres.ts'
 
-/** Which table a column refers to. A column whose name is not here is named by its table, too. */
-const REFERS: Record<string, string> = {
+/** The table that a column refers to, by the name of the column, or by its table and name. */
+const REFERENCED_TABLES: Record<string, string> = {
   organization_id: 'organizations',
   tenant_id: 'workspaces',
   scope_id: 'workspaces',
@@ -36,47 +36,58 @@ const REFERS: Record<string, string> = {
   approved_by: 'api_keys',
   'preview_policies.id': 'deployments',
 }
-/** Ids that are no reference, and why another tenant's does no harm there. */
+/** Ids that are not references, and why the id of another tenant does no harm there. */
 const NO_REFERENCE: Record<string, string> = {
-  'events.subject_id': 'a word in the journal of whoever writes it: nothing follows it',
-  'api_keys.budget_id': 'set by a trigger, whatever a request writes',
-  'logs.stream': 'made up by an agent for its own numbering',
+  'events.subject_id': 'a text in the journal of the tenant that writes it, which no query follows',
+  'api_keys.budget_id': 'overwritten by a trigger',
+  'logs.stream': 'chosen by an agent for its own numbering',
 }
-/** What a tenant's rows are made of, before those that refer to them. */
-const FIRST = ['organizations', 'workspaces', 'roles', 'members', 'listeners', 'api_keys', 'deployments', 'revisions']
+/** Tables that others refer to. Their rows are inserted first. */
+const BASE_TABLES = [
+  'organizations',
+  'workspaces',
+  'roles',
+  'members',
+  'listeners',
+  'api_keys',
+  'deployments',
+  'revisions',
+]
 const ROLES = ['slipway_app', 'slipway_agent'] as const
 const REFUSED = ['42501', '23503']
 
-type Column = { table: string; name: string; type: string; nullable: boolean; given: boolean; key: boolean }
+type Column = { table: string; name: string; type: string; isGenerated: boolean; isKey: boolean }
+/** The id of one row in each table. */
 type Tenant = Record<string, string>
 
 let folder: string
 let postgres: Postgres
 let admin: pg.Client
 let columns: Column[]
-const mine: Tenant = {}
-const theirs: Tenant = {}
+const tenant: Tenant = {}
+const otherTenant: Tenant = {}
 
 const isId = ({ type, name, table }: Column) =>
-  (type === 'uuid' || type === 'uuid[]') && (name !== 'id' || `${table}.id` in REFERS)
-const referred = ({ table, name }: Column) => REFERS[`${table}.${name}`] ?? REFERS[name]
-const columnsOf = (table: string) => columns.filter(one => one.table === table)
+  (type === 'uuid' || type === 'uuid[]') && (name !== 'id' || `${table}.id` in REFERENCED_TABLES)
+const referencedTable = ({ table, name }: Column) => REFERENCED_TABLES[`${table}.${name}`] ?? REFERENCED_TABLES[name]
+const isReference = (column: Column) => isId(column) && referencedTable(column) !== undefined
+const columnsOf = (table: string) => columns.filter(column => column.table === table)
 
 /** The first column of the primary key. */
-const keyOf = (table: string) => columnsOf(table).find(one => one.key)!.name
+const keyOf = (table: string) => columnsOf(table).find(({ isKey }) => isKey)!.name
 
-let made = 0
-/** A value that fits the column, of this tenant where it is an id. */
-function sampleOf(column: Column, tenant: Tenant): unknown {
-  made++
-  const id = () => tenant[referred(column) ?? ''] ?? null
+let sampleCount = 0
+/** A valid value for the column. For a reference, the id of the owner's row. */
+function makeSample(column: Column, owner: Tenant): unknown {
+  sampleCount++
+  const id = () => owner[referencedTable(column) ?? ''] ?? null
   switch (column.type) {
     case 'uuid':
-      return isId(column) && referred(column) ? id() : crypto.randomUUID()
+      return isReference(column) ? id() : crypto.randomUUID()
     case 'uuid[]':
       return id() === null ? [] : [id()]
     case 'text':
-      return column.name === 'scope' ? 'workspace' : `text-${made}`
+      return column.name === 'scope' ? 'workspace' : `text-${sampleCount}`
     case 'text[]':
       return []
     case 'json':
@@ -85,9 +96,9 @@ function sampleOf(column: Column, tenant: Tenant): unknown {
       return false
     case 'integer':
     case 'bigint':
-      return made
+      return sampleCount
     default:
-      // A revoked key makes no other key.
+      // A revoked key cannot create other keys.
       return column.name === 'revoked_at' ? null : new Date()
   }
 }
@@ -100,8 +111,8 @@ const insertOf = (table: string, row: Record<string, unknown>) => {
   }
 }
 
-const rowOf = (table: string, tenant: Tenant) =>
-  Object.fromEntries(columnsOf(table).map(column => [column.name, sampleOf(column, tenant)]))
+const makeRow = (table: string, owner: Tenant) =>
+  Object.fromEntries(columnsOf(table).map(column => [column.name, makeSample(column, owner)]))
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'slipway-ids-'))
@@ -109,40 +120,43 @@ beforeAll(async () => {
   await migrate(postgres.url, { log: () => {} })
   admin = await connect(postgres.url)
   const { rows } = await admin.query<Column>(`
-    select c.relname as table, a.attname as name, format_type(a.atttypid, null) as type, not a.attnotnull as nullable,
-      a.attgenerated <> '' as given,
-      exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary and a.attnum = any(i.indkey)) as key
+    select c.relname as table, a.attname as name, format_type(a.atttypid, null) as type,
+      a.attgenerated <> '' as "isGenerated",
+      exists (
+        select from pg_index i where i.indrelid = c.oid and i.indisprimary and a.attnum = any(i.indkey)
+      ) as "isKey"
     from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
     where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') order by c.relname, a.attnum`)
-  columns = rows.filter(one => !one.given)
-  const tables = [...new Set(columns.map(one => one.table))]
-  for (const tenant of [mine, theirs]) {
-    // First what others refer to, and what of it refers to later ones is filled in at the end.
-    for (const table of [...FIRST, ...tables.filter(one => !FIRST.includes(one)).sort(referringLast)]) {
-      const row = rowOf(table, tenant)
+  columns = rows.filter(({ isGenerated }) => !isGenerated)
+  const tables = [...new Set(columns.map(({ table }) => table))]
+  const otherTables = tables.filter(table => !BASE_TABLES.includes(table)).sort((a, b) => depthOf(a) - depthOf(b))
+  for (const owner of [tenant, otherTenant]) {
+    for (const table of [...BASE_TABLES, ...otherTables]) {
+      const row = makeRow(table, owner)
       const { text, values } = insertOf(table, row)
-      // A trigger has made some of them already.
+      // Triggers have already inserted some rows.
       await admin.query(`${text} on conflict do nothing`, values)
-      tenant[table] = String(row[keyOf(table)])
+      owner[table] = String(row[keyOf(table)])
     }
-    for (const column of columns.filter(one => isId(one) && FIRST.includes(one.table) && referred(one) && !one.key)) {
-      const value = sampleOf(column, tenant)
-      await admin.query(`update ${column.table} set "${column.name}" = $1 where id = $2`, [value, tenant[column.table]])
+    // References of the base tables to each other.
+    for (const column of columns.filter(column => BASE_TABLES.includes(column.table))) {
+      if (!isReference(column) || column.isKey) continue
+      const value = makeSample(column, owner)
+      await admin.query(`update ${column.table} set "${column.name}" = $1 where id = $2`, [value, owner[column.table]])
     }
   }
 })
 
-/** Tables that refer to another one of the same kind come after it. */
-const referringLast = (a: string, b: string) => depth(a) - depth(b)
-const depth = (table: string): number =>
+/** A table has a greater depth than the tables that it refers to. */
+const depthOf = (table: string): number =>
   1 +
   Math.max(
     0,
     ...columnsOf(table)
       .filter(isId)
-      .map(referred)
-      .filter(to => to !== undefined && to !== table && !FIRST.includes(to))
-      .map(to => depth(to!)),
+      .map(referencedTable)
+      .filter(target => target !== undefined && target !== table && !BASE_TABLES.includes(target))
+      .map(target => depthOf(target!)),
   )
 
 afterAll(async () => {
@@ -151,16 +165,16 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true, maxRetries: 9 })
 })
 
-/** Tries a statement as whoever entered for my tenant, and takes it back. */
-async function as(role: (typeof ROLES)[number], workspace: boolean, statement: pg.QueryConfig, before?: string) {
+/** Runs a statement as a request of `tenant` would, and rolls it back. Returns the row count or the error code. */
+async function runAs(role: (typeof ROLES)[number], hasWorkspace: boolean, statement: pg.QueryConfig, before?: string) {
   await admin.query('begin')
   try {
     if (before) await admin.query(before)
     const settings = {
-      organization_id: mine.organizations!,
-      tenant_id: workspace ? mine.workspaces! : '',
-      actor_id: mine.api_keys!,
-      listener_id: role === 'slipway_agent' ? mine.listeners! : '',
+      organization_id: tenant.organizations!,
+      tenant_id: hasWorkspace ? tenant.workspaces! : '',
+      actor_id: tenant.api_keys!,
+      listener_id: role === 'slipway_agent' ? tenant.listeners! : '',
     }
     for (const [name, value] of Object.entries(settings))
       await admin.query('select set_config($1, $2, true)', [`app.${name}`, value])
@@ -173,54 +187,54 @@ async function as(role: (typeof ROLES)[number], workspace: boolean, statement: p
   }
 }
 
-const may = async (role: string, table: string, right: string): Promise<boolean> =>
-  (await admin.query('select has_any_column_privilege($1, $2, $3) as may', [role, table, right])).rows[0].may
+const hasPrivilege = async (role: string, table: string, privilege: string): Promise<boolean> =>
+  (await admin.query('select has_any_column_privilege($1, $2, $3) as granted', [role, table, privilege])).rows[0]
+    .granted
 
-const whereMine = (table: string) => `"${keyOf(table)}" = '${mine[table]}'`
-/** Where there may be only one row of a kind, a second one would be refused for that alone. */
-const makeRoom = (table: string) =>
-  Object.values(REFERS).includes(table) ? undefined : `delete from ${table} where ${whereMine(table)}`
+const isTenantRow = (table: string) => `"${keyOf(table)}" = '${tenant[table]}'`
+/** A table may allow only one row per parent. Then the second row would be refused for that reason alone. */
+const deleteExisting = (table: string) =>
+  Object.values(REFERENCED_TABLES).includes(table) ? undefined : `delete from ${table} where ${isTenantRow(table)}`
 
-it('every id column has a known target', () => {
+it('for every id column this test knows the table that it refers to', () => {
   const unknown = columns
     .filter(isId)
-    .filter(one => !referred(one) && !(`${one.table}.${one.name}` in NO_REFERENCE))
-    .filter(one => !['sync_items', 'sync_cursors', 'rate_windows'].includes(one.table))
-  expect(unknown.map(one => `${one.table}.${one.name}`)).toEqual([])
+    .filter(column => !isReference(column) && !(`${column.table}.${column.name}` in NO_REFERENCE))
+    .filter(({ table }) => !['sync_items', 'sync_cursors', 'rate_windows'].includes(table))
+  expect(unknown.map(({ table, name }) => `${table}.${name}`)).toEqual([])
 })
 
-describe.each(ROLES)('%s', role => {
+describe.each(ROLES)('the role %s', role => {
   it('cannot insert a row with an id of another tenant', async () => {
-    const kept: string[] = []
-    const writable = new Set(columns.map(one => one.table))
-    for (const table of writable) {
-      if (!(await may(role, table, 'insert'))) continue
+    const inserted: string[] = []
+    for (const table of new Set(columns.map(({ table }) => table))) {
+      if (!(await hasPrivilege(role, table, 'insert'))) continue
       const outcomes = []
-      for (const workspace of [true, false])
-        outcomes.push(await as(role, workspace, insertOf(table, rowOf(table, mine)), makeRoom(table)))
-      expect(outcomes, `${table}: an honest row goes in`).toContain(1)
-      for (const column of columnsOf(table).filter(one => isId(one) && referred(one)))
-        for (const workspace of [true, false]) {
-          const row = { ...rowOf(table, mine), [column.name]: sampleOf(column, theirs) }
-          const outcome = await as(role, workspace, insertOf(table, row), makeRoom(table))
-          if (!REFUSED.includes(String(outcome))) kept.push(`${table}.${column.name}: ${outcome}`)
+      for (const hasWorkspace of [true, false])
+        outcomes.push(await runAs(role, hasWorkspace, insertOf(table, makeRow(table, tenant)), deleteExisting(table)))
+      expect(outcomes, `${table}: a row of the own tenant is inserted`).toContain(1)
+      for (const column of columnsOf(table).filter(isReference))
+        for (const hasWorkspace of [true, false]) {
+          const row = { ...makeRow(table, tenant), [column.name]: makeSample(column, otherTenant) }
+          const outcome = await runAs(role, hasWorkspace, insertOf(table, row), deleteExisting(table))
+          if (!REFUSED.includes(String(outcome))) inserted.push(`${table}.${column.name}: ${outcome}`)
         }
     }
-    expect(kept).toEqual([])
+    expect(inserted).toEqual([])
   })
 
   it('cannot update a row to an id of another tenant', async () => {
-    const kept: string[] = []
-    for (const column of columns.filter(one => isId(one) && referred(one))) {
+    const updated: string[] = []
+    for (const column of columns.filter(isReference)) {
       const { table, name } = column
-      if (!(await may(role, table, 'update'))) continue
-      for (const workspace of [true, false]) {
-        const text = `update ${table} set "${name}" = $1 where ${whereMine(table)}`
-        const outcome = await as(role, workspace, { text, values: [sampleOf(column, theirs)] })
-        const unseen = outcome === 0 && !workspace
-        if (!REFUSED.includes(String(outcome)) && !unseen) kept.push(`${table}.${name}: ${outcome}`)
+      if (!(await hasPrivilege(role, table, 'update'))) continue
+      for (const hasWorkspace of [true, false]) {
+        const text = `update ${table} set "${name}" = $1 where ${isTenantRow(table)}`
+        const outcome = await runAs(role, hasWorkspace, { text, values: [makeSample(column, otherTenant)] })
+        const isHidden = outcome === 0 && !hasWorkspace
+        if (!REFUSED.includes(String(outcome)) && !isHidden) updated.push(`${table}.${name}: ${outcome}`)
       }
     }
-    expect(kept).toEqual([])
+    expect(updated).toEqual([])
   })
 })

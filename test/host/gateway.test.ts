@@ -33,7 +33,7 @@ afterAll(async () => {
   fs.rmSync(root, { recursive: true, force: true, maxRetries: 9 })
 })
 
-describe.each(['over HTTP', 'in process'])('%s', transport => {
+describe.each(['over HTTP', 'in process'])('the gateway %s', transport => {
   const sql = (...args: Parameters<ReturnType<typeof neon>['query']>) => driver().query(...args)
   const driver = () => neon(gateway.connectionString)
   let table: string
@@ -45,12 +45,12 @@ describe.each(['over HTTP', 'in process'])('%s', transport => {
     await sql(`create table ${table} (n int primary key)`)
   })
 
-  test('runs a single query', async () => {
+  test('runs a query', async () => {
     expect(await driver()`select ${'a'}::text as a, ${1}::int + 1 as b`).toEqual([{ a: 'a', b: 2 }])
     expect(await sql('')).toEqual([])
   })
 
-  test('full results contain the command, the row count and the types', async () => {
+  test('returns the command, the row count and the types as full results', async () => {
     const full = neon(gateway.connectionString, { fullResults: true, arrayMode: true })
     const inserted = await full.query(`insert into ${table} values (1), (2) returning n`)
     expect(inserted).toMatchObject({ command: 'INSERT', rowCount: 2, rows: [[1], [2]], rowAsArray: true })
@@ -74,28 +74,28 @@ describe.each(['over HTTP', 'in process'])('%s', transport => {
     ['timestamptz', 'timestamptz', '2026-11-21T09:00:00.123456+02', new Date('2026-11-21T07:00:00.123Z')],
     ['uuid', 'uuid', '01890a5d-ac96-774b-bcce-b302099a8057', '01890a5d-ac96-774b-bcce-b302099a8057'],
     ['bytea', 'bytea', Buffer.from([0, 1, 254, 255]), Buffer.from([0, 1, 254, 255])],
-  ])('%s round-trips', async (_, type, given, expected) => {
+  ])('returns a parameter of %s unchanged', async (_, type, given, expected) => {
     expect(await driver()`select ${given}::${neon(gateway.connectionString).unsafe(type)} as v`).toEqual([
       { v: expected },
     ])
   })
 
-  test('rows are arrays or objects as requested, with the values as Postgres text', async () => {
-    const ask = (arrays: string) =>
+  test('returns rows as arrays or objects, with the values as Postgres text', async () => {
+    const request = (arrayMode: string) =>
       neonConfig.fetchFunction(endpoint, {
         method: 'POST',
-        headers: { 'Neon-Connection-String': gateway.connectionString, 'Neon-Array-Mode': arrays },
+        headers: { 'Neon-Connection-String': gateway.connectionString, 'Neon-Array-Mode': arrayMode },
         body: JSON.stringify({ query: "select '2026-11-21T09:00Z'::timestamptz as a, 1.50 as b, null as c" }),
       })
     const row = ['2026-11-21 09:00:00+00', '1.50', null]
-    expect(await (await ask('true')).json()).toMatchObject({ rows: [row], rowAsArray: true })
-    expect(await (await ask('false')).json()).toMatchObject({
+    expect(await (await request('true')).json()).toMatchObject({ rows: [row], rowAsArray: true })
+    expect(await (await request('false')).json()).toMatchObject({
       rows: [{ a: row[0], b: row[1], c: row[2] }],
       rowAsArray: false,
     })
   })
 
-  test('a batch is one transaction, and each statement sees the ones before', async () => {
+  test('runs a batch as one transaction, in which each statement sees the ones before', async () => {
     const sql = driver()
     const results = await sql.transaction([
       sql`select set_config('app.tenant_id', 'acme', true)`,
@@ -108,7 +108,7 @@ describe.each(['over HTTP', 'in process'])('%s', transport => {
     expect(await sql.transaction([])).toEqual([])
   })
 
-  test('an error rolls back the whole batch, and later statements do not run', async () => {
+  test('rolls back the whole batch after an error, and runs no later statement', async () => {
     const sql = driver()
     await sql.query(`create sequence ${table}_calls`)
     const batch = sql.transaction([
@@ -122,7 +122,7 @@ describe.each(['over HTTP', 'in process'])('%s', transport => {
     expect(await sql.query(`select nextval('${table}_calls') as n`)).toEqual([{ n: '1' }])
   })
 
-  test('an error at commit is returned too', async () => {
+  test('returns an error of the commit', async () => {
     const sql = driver()
     await sql.query(`create table ${table}_child (n int references ${table} deferrable initially deferred)`)
     await expect(sql.transaction([sql.query(`insert into ${table}_child values (7)`)])).rejects.toMatchObject({
@@ -131,10 +131,10 @@ describe.each(['over HTTP', 'in process'])('%s', transport => {
     expect(await sql.query(`select n from ${table}_child`)).toEqual([])
   })
 
-  test('a custom SQLSTATE arrives with its detail and hint', async () => {
+  test('returns a custom SQLSTATE with its detail and hint', async () => {
     const raise = `do $$ begin
-      raise exception 'no' using errcode = 'SW403', detail = 'deployments:update', hint = 'ask' end $$`
-    const error = await sql(raise.replace("'ask' end", "'ask'; end")).catch(error => error)
+      raise exception 'no' using errcode = 'SW403', detail = 'deployments:update', hint = 'ask'; end $$`
+    const error = await sql(raise).catch(error => error)
     expect(error).toBeInstanceOf(NeonDbError)
     expect(error).toMatchObject({
       message: 'no',
@@ -145,83 +145,85 @@ describe.each(['over HTTP', 'in process'])('%s', transport => {
     })
   })
 
-  test('a syntax error contains its position', async () => {
+  test('returns a syntax error with its position, and refuses wrong parameters and several statements', async () => {
     await expect(sql('selec 1')).rejects.toMatchObject({ code: '42601', position: '1' })
     await expect(sql('select $1::int', ['x'])).rejects.toMatchObject({ code: '22P02' })
     await expect(sql('select $1::int')).rejects.toMatchObject({ code: '08P01' })
     await expect(sql('select 1; select 2')).rejects.toMatchObject({ code: '42601' })
   })
 
-  test('a batch can set isolation level, read only and deferrable', async () => {
+  test('applies the isolation level, read only and deferrable to a batch', async () => {
     const sql = driver()
-    const show = ['transaction_isolation', 'transaction_read_only', 'transaction_deferrable']
-    const shown = async (options: object) =>
+    const settings = ['transaction_isolation', 'transaction_read_only', 'transaction_deferrable']
+    const settingsWith = async (options: object) =>
       (
         await sql.transaction(
-          [sql.query(`select ${show.map(name => `current_setting('${name}')`).join(" || ' ' || ")} as v`)],
+          [sql.query(`select ${settings.map(name => `current_setting('${name}')`).join(" || ' ' || ")} as v`)],
           options,
         )
       )[0]
-    expect(await shown({})).toEqual([{ v: 'read committed off off' }])
-    expect(await shown({ isolationLevel: 'RepeatableRead' })).toEqual([{ v: 'repeatable read off off' }])
-    expect(await shown({ isolationLevel: 'Serializable', readOnly: true, deferrable: true })).toEqual([
+    expect(await settingsWith({})).toEqual([{ v: 'read committed off off' }])
+    expect(await settingsWith({ isolationLevel: 'RepeatableRead' })).toEqual([{ v: 'repeatable read off off' }])
+    expect(await settingsWith({ isolationLevel: 'Serializable', readOnly: true, deferrable: true })).toEqual([
       { v: 'serializable on on' },
     ])
-    await expect(shown({ isolationLevel: 'Serializable; drop table x' })).rejects.toMatchObject({ code: '08P01' })
+    await expect(settingsWith({ isolationLevel: 'Serializable; drop table x' })).rejects.toMatchObject({
+      code: '08P01',
+    })
     const write = sql.transaction([sql.query(`insert into ${table} values (1)`)], { readOnly: true })
     await expect(write).rejects.toMatchObject({ code: '25006' })
   })
 
-  test('200 concurrent requests on 10 connections get their own results', async () => {
+  test('returns each of 200 concurrent requests on 10 connections its result', async () => {
     const sql = driver()
-    const asked = Array.from({ length: 200 }, (_, i) => i)
-    const answered = await Promise.all(
-      asked.map(i => (i % 2 ? sql`select ${i}::int as i` : sql.transaction([sql`select ${i}::int as i`]))),
+    const numbers = Array.from({ length: 200 }, (_, i) => i)
+    const results = await Promise.all(
+      numbers.map(i => (i % 2 ? sql`select ${i}::int as i` : sql.transaction([sql`select ${i}::int as i`]))),
     )
-    expect(answered.map((rows, i) => (i % 2 ? rows[0] : (rows[0] as unknown[])[0]))).toEqual(asked.map(i => ({ i })))
+    expect(results.map((rows, i) => (i % 2 ? rows[0] : (rows[0] as unknown[])[0]))).toEqual(numbers.map(i => ({ i })))
   })
 
-  test('sends and returns a large value', async () => {
+  test('accepts and returns a large value', async () => {
     const large = 'ž'.repeat(2_000_000)
     expect(await driver()`select ${large} as large, length(${large}) as n`).toEqual([{ large, n: 2_000_000 }])
   })
 })
 
-describe('authorization', () => {
+describe('a request to the gateway', () => {
   const body = JSON.stringify({ query: 'create table intruded ()' })
-  const wrong = () => gateway.connectionString.replace(/:[^:@]*@/, ':wrong@')
+  const withWrongToken = () => gateway.connectionString.replace(/:[^:@]*@/, ':wrong@')
   const attempts: [string, () => Record<string, string>][] = [
-    ['nobody', () => ({})],
-    ['a wrong token', () => ({ 'Neon-Connection-String': wrong() })],
+    ['no connection string', () => ({})],
+    ['a wrong token', () => ({ 'Neon-Connection-String': withWrongToken() })],
     ['an empty token', () => ({ 'Neon-Connection-String': 'postgresql://gateway@127.0.0.1/slipway' })],
-    ['no URL at all', () => ({ 'Neon-Connection-String': 'x' })],
+    ['an invalid connection string', () => ({ 'Neon-Connection-String': 'x' })],
     ['the database password', () => ({ 'Neon-Connection-String': server.url })],
   ]
 
-  test.each(attempts)('%s is refused, and nothing runs', async (_, headers) => {
-    for (const ask of [fetch, gateway.fetch]) {
-      const response = await ask(endpoint, { method: 'POST', headers: headers(), body })
+  test.each(attempts)('with %s is refused, and no statement runs', async (_, headers) => {
+    for (const send of [fetch, gateway.fetch]) {
+      const response = await send(endpoint, { method: 'POST', headers: headers(), body })
       expect(response.status).toBe(401)
       expect([...response.headers.keys()].filter(name => name.startsWith('access-control'))).toEqual([])
     }
-    expect(await inProcess(gateway)`select to_regclass('intruded') as found`).toEqual([{ found: null }])
+    expect(await inProcess(gateway)`select to_regclass('intruded') as name`).toEqual([{ name: null }])
   })
 
   test.each(['', 'x', 'null', '[]', '{"query":1}', '{"queries":[null]}', '{"query":"select 1","params":{}}'])(
-    'a body of %j is refused',
+    'with the body %j is refused',
     async body => {
-      for (const ask of [fetch, gateway.fetch]) {
+      for (const send of [fetch, gateway.fetch]) {
         const headers = { 'Neon-Connection-String': gateway.connectionString }
-        expect((await ask(endpoint, { method: 'POST', headers, body })).status).toBe(400)
+        expect((await send(endpoint, { method: 'POST', headers, body })).status).toBe(400)
       }
     },
   )
 
-  test('a body over 32 MiB is refused', async () => {
+  test('with a body over 32 MiB is refused', async () => {
     const body = JSON.stringify({ query: 'select 1', padding: 'x'.repeat(33 * 1024 * 1024) })
-    for (const ask of [fetch, gateway.fetch]) {
+    for (const send of [fetch, gateway.fetch]) {
       const headers = { 'Neon-Connection-String': gateway.connectionString }
-      const status = await ask(endpoint, { method: 'POST', headers, body }).then(
+      const status = await send(endpoint, { method: 'POST', headers, body }).then(
         response => response.status,
         // A refusal may also close the connection while the body is still being sent.
         () => 413,
@@ -230,30 +232,31 @@ describe('authorization', () => {
     }
   })
 
-  test('a configured token gives the same connection string', async () => {
-    const make = () => createGateway({ databaseUrl: server.url, token: 'a token/of: ours' })
-    const [one, two] = [make(), make()]
-    expect(one.connectionString).toBe(two.connectionString)
-    neonConfig.fetchFunction = two.fetch
-    expect(await neon(one.connectionString)`select 1 as n`).toEqual([{ n: 1 }])
-    await Promise.all([one.close(), two.close()])
+  test('is accepted with the connection string of another gateway with the same configured token', async () => {
+    const create = () => createGateway({ databaseUrl: server.url, token: 'a token/with: separators' })
+    const [first, second] = [create(), create()]
+    expect(first.connectionString).toBe(second.connectionString)
+    neonConfig.fetchFunction = second.fetch
+    expect(await neon(first.connectionString)`select 1 as n`).toEqual([{ n: 1 }])
+    await Promise.all([first.close(), second.close()])
   })
 })
 
 describe('failures', () => {
-  test('an aborted request in process gets its error at once', async () => {
+  test('an aborted request in process ends at once with an error', async () => {
     neonConfig.fetchFunction = gateway.fetch
     const sql = neon(gateway.connectionString)
     const signal = AbortSignal.timeout(200)
-    const started = performance.now()
+    const start = performance.now()
     await expect(sql.query('select pg_sleep(9)', [], { fetchOptions: { signal } })).rejects.toThrow(NeonDbError)
-    expect(performance.now() - started).toBeLessThan(8000)
+    expect(performance.now() - start).toBeLessThan(8000)
     await expect(sql.query('select 1', [], { fetchOptions: { signal: AbortSignal.abort() } })).rejects.toThrow(
       NeonDbError,
     )
   })
 
-  const one = (databaseUrl: string, options = {}) => createGateway({ databaseUrl, poolSize: 1, ...options })
+  const createSmallGateway = (databaseUrl: string, options = {}) =>
+    createGateway({ databaseUrl, poolSize: 1, ...options })
 
   async function statusOf(gateway: Gateway, query: string): Promise<{ status: number; code: string }> {
     const headers = { 'Neon-Connection-String': gateway.connectionString }
@@ -261,8 +264,8 @@ describe('failures', () => {
     return { status: response.status, code: ((await response.json()) as { code: string }).code }
   }
 
-  test('a killed backend returns an error, and the next request works', async () => {
-    const gateway = one(server.url)
+  test('a request whose backend is killed returns an error, and the next request works', async () => {
+    const gateway = createSmallGateway(server.url)
     expect(await statusOf(gateway, 'select pg_terminate_backend(pg_backend_pid())')).toEqual({
       status: 503,
       code: '57P01',
@@ -275,8 +278,8 @@ describe('failures', () => {
     await gateway.close()
   })
 
-  test('a killed idle backend causes no error', async () => {
-    const gateway = one(server.url)
+  test('a backend that is killed while idle causes no error', async () => {
+    const gateway = createSmallGateway(server.url)
     const sql = inProcess(gateway)
     const [row] = await sql`select pg_backend_pid() as pid`
     await query(server.url, `select pg_terminate_backend(${row?.pid}, 5000)`)
@@ -284,20 +287,20 @@ describe('failures', () => {
     await gateway.close()
   })
 
-  test('the next caller inherits neither an open transaction nor an error', async () => {
-    const gateway = one(server.url)
+  test('a request is affected neither by an open transaction of an earlier request nor by its error', async () => {
+    const gateway = createSmallGateway(server.url)
     for (const query of ['select 1 / 0', 'copy (select 1) to stdout', 'start transaction read only'])
       await statusOf(gateway, query)
     expect(await inProcess(gateway)`select current_setting('transaction_read_only') as v`).toEqual([{ v: 'off' }])
-    for (const query of ['begin', 'create table kept ()']) await statusOf(gateway, query)
+    for (const query of ['begin', 'create table committed ()']) await statusOf(gateway, query)
     await gateway.close()
-    const later = one(server.url)
-    expect(await inProcess(later)`select to_regclass('kept') as found`).toEqual([{ found: 'kept' }])
-    await later.close()
+    const restarted = createSmallGateway(server.url)
+    expect(await inProcess(restarted)`select to_regclass('committed') as name`).toEqual([{ name: 'committed' }])
+    await restarted.close()
   })
 
   test('COPY FROM STDIN fails at once, and the next request works', async () => {
-    const gateway = one(server.url)
+    const gateway = createSmallGateway(server.url)
     const sql = inProcess(gateway)
     const batch = sql.transaction([sql`create temp table w (n int)`, sql`copy w from stdin`, sql`select 1 as n`])
     await expect(batch).rejects.toBeInstanceOf(NeonDbError)
@@ -305,14 +308,14 @@ describe('failures', () => {
     await gateway.close()
   })
 
-  test('a slow statement ends at the timeout, and the pool keeps working', async () => {
-    const gateway = one(server.url, { statementTimeout: 100 })
+  test('a slow statement ends at the statement timeout, and the pool keeps working', async () => {
+    const gateway = createSmallGateway(server.url, { statementTimeout: 100 })
     expect(await statusOf(gateway, 'select pg_sleep(30)')).toEqual({ status: 400, code: '57014' })
     expect(await statusOf(gateway, 'select 1')).toMatchObject({ status: 200 })
     await gateway.close()
   })
 
-  test('an unreachable server, a wrong password and a missing database count as unavailable', async () => {
+  test('an unreachable server, a wrong password and a missing database give 503', async () => {
     const variant = (change: (url: URL) => void) => {
       const url = new URL(server.url)
       change(url)
@@ -324,24 +327,24 @@ describe('failures', () => {
       [variant(url => Object.assign(url, { pathname: '/none' })), '3D000'],
     ]
     for (const [url, code] of cases) {
-      const gateway = one(url)
+      const gateway = createSmallGateway(url)
       expect(await statusOf(gateway, 'select 1')).toEqual({ status: 503, code })
       await gateway.close()
     }
   })
 
-  test('a stopped Postgres is unavailable at once, and works again when it is back', async () => {
+  test('a stopped Postgres gives 503 at once, and requests work again after its restart', async () => {
     const dataDir = fs.mkdtempSync(join(root, 'stopping-'))
     const first = await startPostgres({ dataDir, durable: false })
     onTestFinished(first.stop)
-    const gateway = one(first.url)
+    const gateway = createSmallGateway(first.url)
     onTestFinished(gateway.close)
     expect(await statusOf(gateway, 'select 1')).toMatchObject({ status: 200 })
-    const underway = statusOf(gateway, 'select pg_sleep(30)')
+    const pending = statusOf(gateway, 'select pg_sleep(30)')
     const sleeping = `select from pg_stat_activity where query like 'select pg_sleep%'`
     await waitFor(async () => (await query(first.url, sleeping)).length === 1)
     await first.stop()
-    expect((await underway).status).toBe(503)
+    expect((await pending).status).toBe(503)
     const start = performance.now()
     expect(await statusOf(gateway, 'select 1')).toEqual({ status: 503, code: '08006' })
     expect(performance.now() - start).toBeLessThan(4000)

@@ -25,8 +25,8 @@ let postgres: Postgres
 let host: ReturnType<typeof createHost>
 let seeded: SeedResult
 let admin: pg.Client
-/** What the last request asked of the database, in its one trip. */
-let trip: { query: string; params: unknown[] }[]
+/** The statements of the last request. */
+let statements: { query: string; params: unknown[] }[]
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'slipway-plans-'))
@@ -41,8 +41,8 @@ beforeAll(async () => {
   admin = await connect(postgres.url)
 })
 
-const onTrip = ({ queries }: { queries: typeof trip }) => {
-  trip = queries
+const onTrip = ({ queries }: { queries: typeof statements }) => {
+  statements = queries
 }
 
 afterAll(async () => {
@@ -55,7 +55,7 @@ afterAll(async () => {
 type Node = { 'Node Type': string; 'Relation Name'?: string; 'Index Name'?: string; Plans?: Node[] }
 const nodesOf = (node: Node): Node[] => [node, ...(node.Plans ?? []).flatMap(nodesOf)]
 
-/** What the database does for a query, asked as the app asks. */
+/** The scans of `deployments` in the plan of a list query, run as in a request. */
 async function planOf(query: Record<string, string>, statement = deploymentPageQuery(DeploymentQuery.parse(query))) {
   const caller: Caller = {
     config: host.config,
@@ -77,7 +77,7 @@ async function planOf(query: Record<string, string>, statement = deploymentPageQ
 }
 
 const ID = '8f14e45f-ceea-467f-9b5a-3b1c0a5c9d11'
-const AT = Buffer.from(`2025-01-03 00:00:00+00~${ID}`).toString('base64url')
+const CURSOR = Buffer.from(`2025-01-03 00:00:00+00~${ID}`).toString('base64url')
 const FILTERS = {
   name_contains: ['agent', 'matches nothing', '%'],
   status: ['READY', 'UNKNOWN', 'READY,UNUSED,AWAITING_DELETE'],
@@ -87,65 +87,66 @@ const FILTERS = {
   deployment_type: ['dev', 'prod'],
   deployment_ids: [ID, Array.from({ length: 100 }, () => crypto.randomUUID()).join()],
 }
-const PAGES: Record<string, string>[] = [{}, { offset: '150' }, { offset: '1500', limit: '100' }, { cursor: AT }]
+const PAGES: Record<string, string>[] = [{}, { offset: '150' }, { offset: '1500', limit: '100' }, { cursor: CURSOR }]
 
 const scan = (node: Node) => `${node['Node Type']} of ${node['Index Name'] ?? node['Relation Name']}`
 const SEQUENTIAL = 'Seq Scan of deployments'
-/** A filtered page is found in the index alone; few ids may be looked up instead. */
-function expectFound(scans: string[], filters: Record<string, unknown>) {
-  const carried = 'Index Only Scan of deployments_list'
-  const looked = filters.deployment_ids ? 'Index Scan of deployments_pkey' : carried
+/** A filtered page is read from the covering index alone. Few ids may be looked up instead. */
+function expectIndexScan(scans: string[], filters: Record<string, unknown>) {
+  const allowed = ['Index Only Scan of deployments_list']
+  if (filters.deployment_ids) allowed.push('Index Scan of deployments_pkey')
   expect(
-    [carried, looked].some(one => scans.includes(one)),
+    allowed.some(name => scans.includes(name)),
     scans.join(),
   ).toBe(true)
   expect(scans).not.toContain(SEQUENTIAL)
 }
 
 describe('a list of deployments is read by index', () => {
-  const alone = Object.entries(FILTERS).flatMap(([name, values]) => values.map(value => [name, value] as const))
+  const singleFilters = Object.entries(FILTERS).flatMap(([name, values]) => values.map(value => [name, value] as const))
 
   it.each(PAGES)('without a filter: %o', async page => {
     expect((await planOf(page)).map(scan)).not.toContain(SEQUENTIAL)
   })
 
-  it.each(alone)('%s alone: %s', async (name, value) => {
+  it.each(singleFilters)('with the filter %s=%s', async (name, value) => {
     for (const page of PAGES) {
-      expectFound((await planOf({ ...page, [name]: value })).map(scan), { [name]: value })
+      expectIndexScan((await planOf({ ...page, [name]: value })).map(scan), { [name]: value })
     }
   })
 
-  it('in any combination', async () => {
+  it('with any combination of filters', async () => {
     const filters = Object.fromEntries(
       Object.entries(FILTERS).map(([name, values]) => [name, fc.constantFrom(...values)]),
     )
     await fc.assert(
       fc.asyncProperty(fc.record(filters, { requiredKeys: [] }), fc.constantFrom(...PAGES), async (given, page) => {
         const scans = (await planOf({ ...page, ...(given as Record<string, string>) })).map(scan)
-        if (Object.keys(given).length > 0) expectFound(scans, given)
+        if (Object.keys(given).length > 0) expectIndexScan(scans, given)
         expect(scans).not.toContain(SEQUENTIAL)
       }),
       { numRuns: 200 },
     )
   })
 
-  it('and needs the covering indexes for it', async () => {
+  it('only because of the covering indexes: without them it is read sequentially', async () => {
     const { rows } = await admin.query(
-      `select pg_get_indexdef(name::regclass) as made from unnest(array['deployments_list', 'deployments_page']) name`,
+      `select pg_get_indexdef(name::regclass) as definition
+        from unnest(array['deployments_list', 'deployments_page']) name`,
     )
     await admin.query('drop index deployments_list, deployments_page')
     try {
       expect((await planOf({ name_contains: 'agent', offset: '1500' })).map(scan)).toContain(SEQUENTIAL)
     } finally {
-      for (const { made } of rows) await admin.query(made)
+      for (const { definition } of rows) await admin.query(definition)
       await admin.query('vacuum (analyze) deployments')
     }
   })
 })
 
 type Scan = Node & { 'Heap Fetches'?: number; 'Shared Hit Blocks': number; 'Shared Read Blocks': number }
-/** What it took, behind the walls and as the big tenant. */
-async function taken(query: Record<string, string>) {
+/** The cost of a list query of the largest tenant, with row-level security. */
+async function measure(query: Record<string, string>) {
   const { sql: text, params } = deploymentPageQuery(DeploymentQuery.parse(query))
   await admin.query('begin')
   try {
@@ -163,21 +164,18 @@ async function taken(query: Record<string, string>) {
 describe('the buffers that a list reads are bounded', () => {
   const PAGE = 21
 
-  it('a deep page reads an index entry for each skipped row, and its own rows', async () => {
-    const [deep, deeper] = [await taken({ offset: '1000' }), await taken({ offset: '1900' })]
+  it('for a deep page, by an index entry for each skipped row and the rows of the page', async () => {
+    const [deep, deeper] = [await measure({ offset: '1000' }), await measure({ offset: '1900' })]
     expect(scan(deeper.index)).toBe('Index Only Scan of deployments_page')
     expect(deeper.index['Heap Fetches']).toBe(0)
-    // At 50,000 rows that is well within 1,500. The page's own: down an index of three levels to each row.
+    // A buffer holds 40 index entries. Each row of the page costs up to four buffers: three index levels and the row.
     expect(deeper.buffers - deep.buffers).toBeLessThanOrEqual(900 / 40)
     expect(deep.buffers).toBeLessThanOrEqual(1000 / 40 + PAGE * 4)
   })
 
-  it('a filter without matches reads the covering index, and no row', async () => {
-    for (const worst of [
-      { name_contains: 'nothing is called so' },
-      { image_version: 'none', remote_reconciled: 'true' },
-    ]) {
-      const { index, buffers } = await taken(worst)
+  it('for a filter without matches, by the covering index, and no row is read', async () => {
+    for (const filters of [{ name_contains: 'no such name' }, { image_version: 'none', remote_reconciled: 'true' }]) {
+      const { index, buffers } = await measure(filters)
       expect(scan(index)).toBe('Index Only Scan of deployments_list')
       expect(index['Heap Fetches']).toBe(0)
       expect(buffers).toBeLessThanOrEqual(2000 / 20)
@@ -187,14 +185,15 @@ describe('the buffers that a list reads are bounded', () => {
 
 describe('every other list is read in the order of an index', () => {
   const paged = operations.filter(({ verb, query }) => verb && query && 'cursor' in query.shape)
-  /** An organization's own and everyone's, which no one index has in order: few enough to be sorted. */
+  /** The roles of an organization and the built-in ones: no index has both in order, and they are few. */
   const SORTED = ['/orgs/current/roles']
   const idOf = async (table: string) =>
     (await admin.query(`select id from ${table} where tenant_id = $1 limit 1`, [seeded.tenant_id])).rows[0].id
 
   it.each(paged.map(({ path }) => path).filter(path => !SORTED.includes(path)))('%s', async path => {
-    const wanted = { organization: 'Seed', workspace: 'Seed 1', scope: 'organization' } as const
-    const key = path.startsWith('/orgs') || path === '/workspaces' ? await bootstrap(host.app.database, wanted) : seeded
+    const options = { organization: 'Seed', workspace: 'Seed 1', scope: 'organization' } as const
+    const key =
+      path.startsWith('/orgs') || path === '/workspaces' ? await bootstrap(host.app.database, options) : seeded
     const ids: Record<string, string> = { deployment_id: await idOf('deployments'), tag_key_id: await idOf('tag_keys') }
     const url = `http://x${path.replace(/\{(\w+)\}/g, (_, name) => ids[name]!)}`
     const reply = await host.app.fetch(new Request(url, { headers: { 'X-Api-Key': key.api_key } }))
@@ -202,15 +201,15 @@ describe('every other list is read in the order of an index', () => {
 
     await admin.query('begin')
     try {
-      for (const { query, params } of trip.slice(0, -1)) await admin.query(query, params)
-      // Tables are small here: only what cannot be done otherwise is done by sorting.
-      for (const way of ['sort', 'seqscan', 'bitmapscan']) await admin.query(`set local enable_${way} = off`)
-      const { query, params } = trip.at(-1)!
+      for (const { query, params } of statements.slice(0, -1)) await admin.query(query, params)
+      // The tables are small here. With these settings the plan sorts only if no index has the order.
+      for (const method of ['sort', 'seqscan', 'bitmapscan']) await admin.query(`set local enable_${method} = off`)
+      const { query, params } = statements.at(-1)!
       const { rows } = await admin.query(`explain (format json) ${query}`, params)
       const nodes = nodesOf(rows[0]['QUERY PLAN'][0].Plan)
       // The rows of one page may be sorted.
-      const reading = nodes.filter(node => !nodesOf(node).some(inner => inner['Node Type'] === 'Limit'))
-      expect(reading.map(node => node['Node Type']).filter(type => /Sort|Seq Scan/.test(type))).toEqual([])
+      const readingNodes = nodes.filter(node => !nodesOf(node).some(inner => inner['Node Type'] === 'Limit'))
+      expect(readingNodes.map(node => node['Node Type']).filter(type => /Sort|Seq Scan/.test(type))).toEqual([])
       expect(nodes.map(node => node['Node Type'])).toContain('Limit')
     } finally {
       await admin.query('rollback')
@@ -218,7 +217,7 @@ describe('every other list is read in the order of an index', () => {
   })
 })
 
-it('seeding twice adds only what is missing', async () => {
+it('seeding twice adds only the missing rows', async () => {
   expect(seeded.counts).toMatchObject({ workspaces: 8, deployments: 20_000, revisions: 20_000, largest: 2000 })
   const again = await seed(postgres.url, { tenants: 9, deployments: 20_010 })
   expect(again.tenant_id).toBe(seeded.tenant_id)

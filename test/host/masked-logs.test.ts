@@ -1,4 +1,4 @@
-// Secrets never reach a log or a status message of builds, applications and failures, with the real agent.
+// With the real agent, secrets of builds, applications and failures reach neither logs nor status messages.
 import { randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
@@ -16,10 +16,10 @@ const secrets = [
   { name: 'TOKEN', value: TOKEN },
   { name: 'KEY', value: KEY },
 ]
-/** It says itself how it tells what is in its environment, so that no test has to know how. */
+/** An application that prints its secrets in many encodings, when it starts and when it ends. */
 const APP = `
-const all = JSON.stringify(process.env)
-const tell = () => {
+const environment = JSON.stringify(process.env)
+const printSecrets = () => {
   for (const value of [process.env.TOKEN, process.env.KEY, process.env.DATABASE_URI]) {
     console.log('raw', value)
     console.log('json', JSON.stringify({ value }))
@@ -28,12 +28,12 @@ const tell = () => {
     console.log('form', new URLSearchParams({ value }).toString(), encodeURIComponent(value))
     console.log('x'.repeat(16 * 1024 - 20) + value)
   }
-  console.log('all', all)
+  console.log('all', environment)
   process.stdout.write('unfinished ' + process.env.TOKEN)
 }
-tell()
-process.on('SIGTERM', () => { tell(); process.exit() })
-process.stdout.write('\\nsaid\\n')
+printSecrets()
+process.on('SIGTERM', () => { printSecrets(); process.exit() })
+process.stdout.write('\\nprinted\\n')
 if (process.env.CRASH) { console.error('gave up with ' + process.env.TOKEN); process.exit(1) }
 require('node:http').createServer((_, res) => res.end('ok')).listen(process.env.PORT)
 `
@@ -54,9 +54,9 @@ afterAll(async () => {
   fs.rmSync(home, { recursive: true, force: true })
 })
 
-/** Pieces of a value and of what it is encoded to, which somebody would look for who reads the logs. */
+/** Parts of a value and of its encodings, from which a reader of the logs could reconstruct it. */
 function piecesOf(value: string): string[] {
-  const all = value.split('\n').flatMap(line => {
+  const encodings = value.split('\n').flatMap(line => {
     const bytes = Buffer.from(line)
     const shifted = [0, 1, 2].map(shift =>
       Buffer.concat([Buffer.alloc(shift), bytes])
@@ -66,21 +66,21 @@ function piecesOf(value: string): string[] {
     const encoded = [line, bytes.toString('hex'), encodeURIComponent(line), ...shifted]
     return encoded.flatMap(text => [text, text.replaceAll('+', '-').replaceAll('/', '_')])
   })
-  return all.flatMap(text =>
+  return encodings.flatMap(text =>
     Array.from({ length: Math.ceil(text.length / 8) }, (_, i) => text.slice(i * 8, i * 8 + 12)),
   )
 }
 
-test('a build and an application that print their environment leak no secret, even to a new agent', async () => {
+test('a build and an application that print their environment leak no secret, even if the agent restarts', async () => {
   const { call, listener_id, listener_key } = await plane.newWorkspace()
-  const at = join(home, 'agent')
-  const start = () => {
-    const engine = new ProcessEngine({ home: at, port: 0, limits: FAST_LIMITS })
+  const agentHome = join(home, 'agent')
+  const startAgent = () => {
+    const engine = new ProcessEngine({ home: agentHome, port: 0, limits: FAST_LIMITS })
     const control = createControlPlaneClient({ url: plane.url, key: listener_key })
-    const options = { agent_id: 'one', version: 'test', home: at, wait: 2, logToOperator: () => {} }
+    const options = { agent_id: 'one', version: 'test', home: agentHome, wait: 2, logToOperator: () => {} }
     return runAgent(new Agent({ ...options, engine, control, templates: join(home, 'templates') }))
   }
-  const agent = start()
+  const agent = startAgent()
   const { status, body } = await call('POST', '/v2/deployments', {
     ...{ name: 'leaky', source: 'internal_template', source_revision_config: {}, secrets },
     source_config: { template_id: 'leaky', listener_id, resource_spec: { db_storage_gi: 1 } },
@@ -93,7 +93,7 @@ test('a build and an application that print their environment leak no secret, ev
     const { body: page } = await call('POST', `/v1/projects/${body.id}/${path}`, { limit: 100, order: 'asc' })
     return page.logs.map(({ message }: { message: string }) => message)
   }
-  const said = (lines: string[]) => lines.filter(line => line === 'said').length
+  const countPrints = (lines: string[]) => lines.filter(line => line === 'printed').length
   const build = await waitFor(async () => {
     const lines = await logs(`revisions/${revision}/build_logs`)
     return lines.some(line => line.startsWith('Built in')) ? lines : undefined
@@ -101,25 +101,25 @@ test('a build and an application that print their environment leak no secret, ev
   expect(build).toContain('TOKEN=********')
   const deploy = await waitFor(async () => {
     const lines = await logs('deploy_logs')
-    return said(lines) === 1 ? lines : undefined
+    return countPrints(lines) === 1 ? lines : undefined
   })
   expect(deploy.filter(line => line === 'raw ********')).toHaveLength(3)
 
-  // The next agent finds what runs, and tells what it writes only once it knows the secrets.
+  // The next agent adopts the application, and ships its lines only once it knows the secrets.
   await agent.close({ stop: false })
-  start()
-  const { uri } = JSON.parse(fs.readFileSync(join(at, 'process', body.id, 'database.json'), 'utf8'))
+  startAgent()
+  const { uri } = JSON.parse(fs.readFileSync(join(agentHome, 'process', body.id, 'database.json'), 'utf8'))
   const crash = { secrets: [...secrets, { name: 'CRASH', value: 'yes' }] }
   expect((await call('PATCH', deployment, crash)).status).toBe(200)
   const failed = await waitFor(async () => {
     const { body: page } = await call('GET', `${deployment}/revisions`)
-    return page.resources.find((one: { status: string }) => one.status === 'DEPLOY_FAILED')
+    return page.resources.find(({ status }: { status: string }) => status === 'DEPLOY_FAILED')
   })
   expect(failed.status_message).toContain('gave up with ********')
   await call('DELETE', deployment)
-  const all = [...build, ...deploy, ...(await logs('deploy_logs')), failed.status_message].join('\n')
+  const texts = [...build, ...deploy, ...(await logs('deploy_logs')), failed.status_message].join('\n')
   const leaked = [TOKEN, KEY, new URL(uri).password]
     .flatMap(piecesOf)
-    .filter(one => one.length === 12 && all.includes(one))
+    .filter(piece => piece.length === 12 && texts.includes(piece))
   expect(leaked).toEqual([])
 })

@@ -1,4 +1,4 @@
-// Migrations on a real Postgres: each once, in order, all or none, and from the baseline forward.
+// Migrations on a real Postgres: each is applied once and in order, in one transaction, also to a baseline database.
 import { execFile } from 'node:child_process'
 import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -55,8 +55,8 @@ function folderOf(name: string, statements: string[]): string {
   return path
 }
 
-/** How many rows the migrations inserted, or null without their table. */
-async function ships(): Promise<number | null> {
+/** The number of rows that the migrations inserted, or null without their table. */
+async function countShips(): Promise<number | null> {
   try {
     return (await query(url, 'select count(*)::int as n from ships'))[0]!.n
   } catch (error) {
@@ -68,26 +68,26 @@ async function ships(): Promise<number | null> {
 test('every migration is applied once, in order, and reported by name', async () => {
   expect(await migrate(url, { folder, log })).toMatchObject([{ name: '0000_step' }, { name: '0001_step' }])
   expect(await migrate(url, { folder, log })).toEqual([])
-  expect(await ships()).toBe(1)
+  expect(await countShips()).toBe(1)
 })
 
-test('it can stop after a given migration and continue later', async () => {
+test('migrating can stop after a given migration and continue later', async () => {
   expect(await migrate(url, { folder, log, to: 0 })).toMatchObject([{ name: '0000_step' }])
-  expect(await ships()).toBe(0)
+  expect(await countShips()).toBe(0)
   expect(await migrate(url, { folder, log })).toMatchObject([{ name: '0001_step' }])
-  expect(await ships()).toBe(1)
+  expect(await countShips()).toBe(1)
 })
 
-test('of several starts at the same time exactly one applies each migration', async () => {
+test('each migration is applied exactly once by several processes that start at the same time', async () => {
   const runs = await Promise.all([1, 2, 3, 4].map(() => migrate(url, { folder, log })))
   expect(runs.flat()).toHaveLength(2)
-  expect(await ships()).toBe(1)
+  expect(await countShips()).toBe(1)
 })
 
-test('a failing migration rolls back those before it', async () => {
+test('a failing migration also rolls back those before it', async () => {
   const bad = folderOf('bad', ['create table ships (id int)', 'insert into ships values (1 / 0)'])
   await expect(migrate(url, { folder: bad, log })).rejects.toThrow('0001_step')
-  expect(await ships()).toBe(null)
+  expect(await countShips()).toBe(null)
   expect(await migrate(url, { folder, log })).toHaveLength(2)
 })
 
@@ -104,8 +104,8 @@ describe('a database at the baseline', () => {
     await query(url, rows.replace(`'KEY_HASH'`, `'${sha256Hex(key)}'`))
   })
 
-  /** The repository's migrations and one more. */
-  function folderWithNext(statements: string): string {
+  /** Copies the repository's migrations and adds one. */
+  function copyMigrationsAndAdd(statements: string): string {
     const path = join(root, 'next')
     fs.cpSync(drizzle, path, { recursive: true })
     const journal = JSON.parse(fs.readFileSync(join(drizzle, 'meta/_journal.json'), 'utf8'))
@@ -116,8 +116,8 @@ describe('a database at the baseline', () => {
     return path
   }
 
-  test('is served with all its rows after every later migration', async () => {
-    const next = folderWithNext(`
+  test('serves all its rows after every later migration', async () => {
+    const next = copyMigrationsAndAdd(`
       alter table deployments add column note text;
       --> statement-breakpoint
       grant update (note) on deployments to slipway_app, slipway_agent;
@@ -179,11 +179,14 @@ test.each([
   ['missing', ''],
   ['unreachable', 'postgresql://someone:hunter2@127.0.0.1:1/none'],
   ['malformed', 'postgresql://someone:hunter2@:none:/'],
-])('with a %s database the command fails with one line, without the password', async (_, DATABASE_URL) => {
-  const script = join(import.meta.dirname, '../../src/host/migrate.ts')
-  const run = promisify(execFile)(process.execPath, [script], { env: { DATABASE_URL } })
-  const { code, stderr } = await run.catch(error => error)
-  expect(code).toBe(1)
-  expect(stderr.trim().split('\n')).toHaveLength(1)
-  expect(stderr).not.toContain('hunter2')
-})
+])(
+  'with a %s DATABASE_URL the command fails with one line that does not contain the password',
+  async (_, DATABASE_URL) => {
+    const script = join(import.meta.dirname, '../../src/host/migrate.ts')
+    const run = promisify(execFile)(process.execPath, [script], { env: { DATABASE_URL } })
+    const { code, stderr } = await run.catch(error => error)
+    expect(code).toBe(1)
+    expect(stderr.trim().split('\n')).toHaveLength(1)
+    expect(stderr).not.toContain('hunter2')
+  },
+)

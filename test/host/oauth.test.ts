@@ -19,7 +19,7 @@ import { connect } from '../support/postgres.ts'
 const PUBLIC_URL = 'https://slipway.example.com'
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-oauth-'))
 const servers: Server[] = []
-const clock = { ahead: 0 }
+const clock = { aheadMs: 0 }
 const lines: unknown[] = []
 let postgres: Postgres
 let watch: pg.Client
@@ -27,22 +27,22 @@ let slipway: ReturnType<typeof createHost>
 let key: string
 let provider: Provider
 let mcp: string
-/** What the token endpoint was asked. */
-const asked: string[] = []
+/** The grant types that the token endpoint received. */
+const grantTypes: string[] = []
 
 /** The number of open transactions at each request to a foreign server. */
-const open: number[] = []
-async function countOpen(): Promise<void> {
+const transactionCounts: number[] = []
+async function countTransactions(): Promise<void> {
   const { rows } = await watch.query(`select from pg_stat_activity
     where datname = current_database() and xact_start is not null
       and pid <> pg_backend_pid() and backend_type = 'client backend'`)
-  open.push(rows.length)
+  transactionCounts.push(rows.length)
 }
 
 async function listen(handler: (origin: string) => RequestListener): Promise<string> {
   let answer: RequestListener = () => {}
   const server = createServer((request, response) => {
-    countOpen().then(
+    countTransactions().then(
       () => answer(request, response),
       () => response.destroy(),
     )
@@ -62,7 +62,7 @@ beforeAll(async () => {
     ...{ DATABASE_URL: postgres.url, SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}` },
     ...{ PUBLIC_URL, ALLOW_LOOPBACK: 'true', UPLOADS_DIR: root, RATE_LIMIT_PER_MINUTE: '0' },
   }
-  slipway = createHost(settings, { clockOffset: () => clock.ahead, log: line => void lines.push(line) })
+  slipway = createHost(settings, { clockOffset: () => clock.aheadMs, log: line => void lines.push(line) })
   key = (await bootstrap(slipway.app.database, { organization: 'Acme', emails: ['a@example.com'] })).api_key
   mcp = await listen(origin => (request, response) => {
     const metadata = { resource: `${origin}/mcp`, authorization_servers: [issuer], scopes_supported: ['read'] }
@@ -74,14 +74,14 @@ beforeAll(async () => {
     const serve = provider.callback()
     return (request, response) => {
       if (request.url === '/token') {
-        request.on('data', chunk => asked.push(String(new URLSearchParams(String(chunk)).get('grant_type'))))
+        request.on('data', chunk => grantTypes.push(String(new URLSearchParams(String(chunk)).get('grant_type'))))
       }
       return serve(request, response)
     }
   })
 })
 beforeEach(() => {
-  clock.ahead = 0
+  clock.aheadMs = 0
 })
 afterEach(stopCommands)
 afterAll(async () => {
@@ -112,8 +112,8 @@ const authorizationServer = (issuer: string) =>
     },
   })
 
-async function api(method: string, path: string, body?: unknown, by: Record<string, string> = {}) {
-  const init = { method, headers: { 'X-Api-Key': key, 'Content-Type': 'application/json', ...by } }
+async function api(method: string, path: string, body?: unknown, moreHeaders: Record<string, string> = {}) {
+  const init = { method, headers: { 'X-Api-Key': key, 'Content-Type': 'application/json', ...moreHeaders } }
   const request = new Request(
     `${PUBLIC_URL}${path}`,
     body === undefined ? init : { ...init, body: JSON.stringify(body) },
@@ -123,119 +123,125 @@ async function api(method: string, path: string, body?: unknown, by: Record<stri
   return { status: response.status, text, body: text.startsWith('<') || !text ? undefined : JSON.parse(text) }
 }
 
-async function discovered(provider_id: string) {
-  const wanted = { provider_id, name: 'Real', mcp_server_url: `${mcp}/mcp` }
-  const made = await api('POST', '/v2/auth/providers/mcp-discover', wanted)
-  expect(made.status, made.text).toBe(200)
-  return made
+async function discoverProvider(provider_id: string) {
+  const request = { provider_id, name: 'Real', mcp_server_url: `${mcp}/mcp` }
+  const discovery = await api('POST', '/v2/auth/providers/mcp-discover', request)
+  expect(discovery.status, discovery.text).toBe(200)
+  return discovery
 }
 
-test('a person connects to a discovered server, and disconnects', async () => {
-  const made = await discovered('ours')
-  expect(made.body).toMatchObject({ is_dynamic_client: true, uses_pkce: true })
-  expect(await provider.Client.find(made.body.client_id)).toBeTruthy()
+test('a person connects to a discovered server, gets refreshed tokens, and disconnects', async () => {
+  const discovery = await discoverProvider('ours')
+  expect(discovery.body).toMatchObject({ is_dynamic_client: true, uses_pkce: true })
+  expect(await provider.Client.find(discovery.body.client_id)).toBeTruthy()
 
   const begun = await api('POST', '/v2/auth/authenticate', { provider: 'ours', user_id: 'ada' })
   expect(begun.body.status, begun.text).toBe('pending')
   expect(new URL(begun.body.url).searchParams.get('resource')).toBe(`${mcp}/mcp`)
   const back = new URL(await completeSignIn(begun.body.url, PUBLIC_URL))
-  expect(back.searchParams.get('iss')).toBe(new URL(made.body.auth_url).origin)
+  expect(back.searchParams.get('iss')).toBe(new URL(discovery.body.auth_url).origin)
   const page = await api('GET', back.pathname + back.search)
   expect(page.status, page.text).toBe(200)
-  const waited = await api('GET', `/v2/auth/wait/${begun.body.auth_id}`)
-  expect(waited.body.status).toBe('completed')
-  expect(await provider.AccessToken.find(waited.body.token)).toMatchObject({ aud: `${mcp}/mcp` })
+  const connection = await api('GET', `/v2/auth/wait/${begun.body.auth_id}`)
+  expect(connection.body.status).toBe('completed')
+  expect(await provider.AccessToken.find(connection.body.token)).toMatchObject({ aud: `${mcp}/mcp` })
 
-  // Whoever sends a refresh token twice loses everything: of twenty at once one asks.
+  // The server revokes all tokens if a refresh token is used twice. So of 20 concurrent requests only one refreshes.
   for (const hours of [1, 2]) {
-    clock.ahead = hours * 3_600_000
-    asked.length = 0
-    const ask = () => api('POST', '/v2/auth/authenticate', { provider: 'ours', user_id: 'ada' })
-    const all = await Promise.all(Array.from({ length: 20 }, ask))
-    expect(new Set(all.map(({ body }) => body.token)).size).toBe(1)
-    expect(all[0]!.body.status, all[0]!.text).toBe('completed')
-    expect(asked).toEqual(['refresh_token'])
-    expect(await provider.AccessToken.find(all[0]!.body.token)).toBeTruthy()
+    clock.aheadMs = hours * 3_600_000
+    grantTypes.length = 0
+    const authenticate = () => api('POST', '/v2/auth/authenticate', { provider: 'ours', user_id: 'ada' })
+    const answers = await Promise.all(Array.from({ length: 20 }, authenticate))
+    expect(new Set(answers.map(({ body }) => body.token)).size).toBe(1)
+    expect(answers[0]!.body.status, answers[0]!.text).toBe('completed')
+    expect(grantTypes).toEqual(['refresh_token'])
+    expect(await provider.AccessToken.find(answers[0]!.body.token)).toBeTruthy()
   }
 
   const { token } = (await api('POST', '/v2/auth/authenticate', { provider: 'ours', user_id: 'ada' })).body
-  const ended = await api('DELETE', '/v2/auth/tokens?provider=ours&user_id=ada')
-  expect(ended.body.revocation).toBe('revoked')
+  const disconnection = await api('DELETE', '/v2/auth/tokens?provider=ours&user_id=ada')
+  expect(disconnection.body.revocation).toBe('revoked')
   expect(await provider.AccessToken.find(token)).toBeUndefined()
   expect(JSON.stringify(lines)).not.toContain(token)
 })
 
 test('no transaction is open while a foreign server is called', async () => {
-  open.length = 0
-  await discovered('watched')
+  transactionCounts.length = 0
+  await discoverProvider('watched')
   expect((await api('POST', '/v2/auth/providers/watched/recheck')).body.health).toBe('healthy')
   const begun = await api('POST', '/v2/auth/authenticate', { provider: 'watched', user_id: 'cyd' })
   const back = new URL(await completeSignIn(begun.body.url, PUBLIC_URL))
   await api('GET', back.pathname + back.search)
-  clock.ahead = 3_600_000
+  clock.aheadMs = 3_600_000
   expect((await api('POST', '/v2/auth/authenticate', { provider: 'watched', user_id: 'cyd' })).body.status).toBe(
     'completed',
   )
   await api('DELETE', '/v2/auth/tokens?provider=watched&user_id=cyd')
-  expect(open.length).toBeGreaterThan(8)
-  expect(open.filter(Boolean)).toEqual([])
+  expect(transactionCounts.length).toBeGreaterThan(8)
+  expect(transactionCounts.filter(Boolean)).toEqual([])
 })
 
-test('a provider that is pointed at another server sends it no grants of the first one', async () => {
-  const told: string[] = []
-  const evil = await listen(origin => {
+test('a provider that is changed to another server sends it no secrets or tokens of the first', async () => {
+  const received: string[] = []
+  const attacker = await listen(origin => {
     const serve = authorizationServer(origin).callback()
     return (request, response) => {
-      told.push(`${request.url} ${request.headers.authorization}`)
-      request.on('data', chunk => told.push(decodeURIComponent(String(chunk))))
+      received.push(`${request.url} ${request.headers.authorization}`)
+      request.on('data', chunk => received.push(decodeURIComponent(String(chunk))))
       return serve(request, response)
     }
   })
   const { api_key } = await bootstrap(slipway.app.database, { organization: 'Acme', scope: 'organization' })
   const owner = { 'X-Api-Key': api_key }
   const { id: workspace } = (await api('POST', '/workspaces', { display_name: 'Evil' }, owner)).body
-  const inside = { ...owner, 'X-Tenant-Id': workspace }
+  const workspaceOwner = { ...owner, 'X-Tenant-Id': workspace }
   const role = { description: 'evil', role_id: EDITOR }
-  const editor = { 'X-Api-Key': (await api('POST', '/workspaces/current/api-keys', role, inside)).body.key }
+  const editor = { 'X-Api-Key': (await api('POST', '/workspaces/current/api-keys', role, workspaceOwner)).body.key }
 
-  const issuer = new URL((await discovered('beside')).body.auth_url).origin
-  const wish = {
+  const issuer = new URL((await discoverProvider('beside')).body.auth_url).origin
+  const clientMetadata = {
     redirect_uris: [`${PUBLIC_URL}/v2/auth/callback/hand`],
     grant_types: ['authorization_code', 'refresh_token'],
   }
-  const registration = { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(wish) }
+  const registration = {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
+    body: JSON.stringify(clientMetadata),
+  }
   const client = (await (await fetch(`${issuer}/reg`, registration)).json()) as Record<string, string>
-  const at = (origin: string, client_secret: string) => ({
+  const addressesAt = (origin: string, client_secret: string) => ({
     ...{ auth_url: `${origin}/auth`, token_url: `${origin}/token`, revocation_url: `${origin}/token/revocation` },
     client_secret,
   })
-  const made = {
+  const created = {
     ...{ provider_id: 'hand', name: 'Hand', client_id: client.client_id, scopes: ['openid', 'offline_access'] },
-    ...{ token_endpoint_auth_method: 'client_secret_basic', ...at(issuer, client.client_secret!) },
+    ...{ token_endpoint_auth_method: 'client_secret_basic', ...addressesAt(issuer, client.client_secret!) },
   }
-  expect((await api('POST', '/v2/auth/providers', made, editor)).status).toBe(200)
-  const ask = () => api('POST', '/v2/auth/authenticate', { provider: 'hand', user_id: 'ada' })
-  const back = new URL(await completeSignIn((await ask()).body.url, PUBLIC_URL))
+  expect((await api('POST', '/v2/auth/providers', created, editor)).status).toBe(200)
+  const authenticate = () => api('POST', '/v2/auth/authenticate', { provider: 'hand', user_id: 'ada' })
+  const back = new URL(await completeSignIn((await authenticate()).body.url, PUBLIC_URL))
   const page = await api('GET', back.pathname + back.search)
   expect(page.status, page.text).toBe(200)
-  const { token } = (await ask()).body
+  const { token } = (await authenticate()).body
   expect(await provider.AccessToken.find(token)).toBeTruthy()
 
-  const stolen = await api('PATCH', '/v2/auth/providers/hand', at(evil, 'mine'), editor)
-  expect([stolen.status, stolen.body.code]).toEqual([403, 'provider_not_yours'])
-  expect((await api('PATCH', '/v2/auth/providers/hand', at(evil, 'mine'), inside)).status).toBe(200)
-  clock.ahead = 3_600_000
-  expect((await ask()).body.status).toBe('connection_required')
+  const refusal = await api('PATCH', '/v2/auth/providers/hand', addressesAt(attacker, 'mine'), editor)
+  expect([refusal.status, refusal.body.code]).toEqual([403, 'provider_not_yours'])
+  expect((await api('PATCH', '/v2/auth/providers/hand', addressesAt(attacker, 'mine'), workspaceOwner)).status).toBe(
+    200,
+  )
+  clock.aheadMs = 3_600_000
+  expect((await authenticate()).body.status).toBe('connection_required')
   await api('POST', '/v2/auth/providers/hand/recheck')
   expect((await api('DELETE', '/v2/auth/tokens?provider=hand&user_id=ada')).body.revocation).toBe('unsupported')
-  expect((await api('DELETE', '/v2/auth/providers/hand', undefined, inside)).status).toBe(204)
+  expect((await api('DELETE', '/v2/auth/providers/hand', undefined, workspaceOwner)).status).toBe(204)
   for (const secret of [client.client_secret!, btoa(`${client.client_id}:${client.client_secret}`), token])
-    expect(told.join('\n')).not.toContain(secret)
-  expect(told.filter(line => /refresh_token|Basic|client_secret/.test(line))).toEqual([])
+    expect(received.join('\n')).not.toContain(secret)
+  expect(received.filter(line => /refresh_token|Basic|client_secret/.test(line))).toEqual([])
 })
 
-test('a waiting caller learns that the person refused', async () => {
-  await discovered('refused')
+test('a caller that waits for a connection gets an error when the person denies it', async () => {
+  await discoverProvider('refused')
   const begun = await api('POST', '/v2/auth/authenticate', { provider: 'refused', user_id: 'bob' })
   const { searchParams } = new URL(begun.body.url)
   const issuer = new URL(begun.body.url).origin
@@ -244,8 +250,8 @@ test('a waiting caller learns that the person refused', async () => {
   expect((await api('GET', `/v2/auth/wait/${begun.body.auth_id}`)).body.error).toBe('authorization_denied')
 })
 
-test('deleting a provider revokes its tokens and its client at the server', async () => {
-  await discovered('ended')
+test('deleting a provider revokes its tokens and deletes its client at the server', async () => {
+  await discoverProvider('ended')
   const begun = await api('POST', '/v2/auth/authenticate', { provider: 'ended', user_id: 'eve' })
   const back = new URL(await completeSignIn(begun.body.url, PUBLIC_URL))
   await api('GET', back.pathname + back.search)
@@ -257,25 +263,25 @@ test('deleting a provider revokes its tokens and its client at the server', asyn
   expect(await provider.Client.find(client)).toBeUndefined()
 })
 
-// It has no client management, no refresh tokens and no revocation: its tokens expire after an hour.
+// This server has no client management, refresh tokens or revocation, and its tokens expire after an hour.
 test('the demo server of the MCP SDK accepts the token that it issued', async () => {
   const server = `${(await startDemoServer()).mcp}/mcp`
-  const made = await api('POST', '/v2/auth/providers/mcp-discover', {
+  const discovery = await api('POST', '/v2/auth/providers/mcp-discover', {
     ...{ provider_id: 'demo', name: 'Demo', mcp_server_url: server },
   })
-  expect(made.status, made.text).toBe(200)
-  expect(made.body).toMatchObject({ is_dynamic_client: true, token_endpoint_auth_method: 'client_secret_post' })
+  expect(discovery.status, discovery.text).toBe(200)
+  expect(discovery.body).toMatchObject({ is_dynamic_client: true, token_endpoint_auth_method: 'client_secret_post' })
   const details = (await api('GET', '/v2/auth/providers/demo')).body
   expect(details).toMatchObject({ scopes: ['mcp:tools'], revocation_url: null, warnings: [] })
 
-  const ask = () => api('POST', '/v2/auth/authenticate', { provider: 'demo', user_id: 'ada' })
-  const begun = await ask()
+  const authenticate = () => api('POST', '/v2/auth/authenticate', { provider: 'demo', user_id: 'ada' })
+  const begun = await authenticate()
   const back = new URL(await completeSignIn(begun.body.url, PUBLIC_URL))
   expect((await api('GET', back.pathname + back.search)).status).toBe(200)
   const { token } = (await api('GET', `/v2/auth/wait/${begun.body.auth_id}`)).body
   const initialize = { method: 'initialize', params: { protocolVersion: '2025-11-25', capabilities: {} } }
   const clientInfo = { name: 'ada', version: '1' }
-  const asked = async (headers: Record<string, string>) => {
+  const initializeStatus = async (headers: Record<string, string>) => {
     const answer = await fetch(server, {
       method: 'POST',
       headers: { Accept: 'application/json, text/event-stream', 'Content-Type': 'application/json', ...headers },
@@ -284,23 +290,23 @@ test('the demo server of the MCP SDK accepts the token that it issued', async ()
     await answer.body?.cancel()
     return answer.status
   }
-  expect(await asked({})).toBe(401)
-  expect(await asked({ Authorization: `Bearer ${token}` })).toBe(200)
+  expect(await initializeStatus({})).toBe(401)
+  expect(await initializeStatus({ Authorization: `Bearer ${token}` })).toBe(200)
 
-  clock.ahead = 3_600_000
-  expect((await ask()).body.status).toBe('token_expired')
+  clock.aheadMs = 3_600_000
+  expect((await authenticate()).body.status).toBe('token_expired')
   expect((await api('POST', '/v2/auth/providers/demo/recheck')).body.health).toBe('healthy')
-  const ended = await api('DELETE', '/v2/auth/tokens?provider=demo&user_id=ada')
-  expect(ended.body.revocation).toBe('unsupported')
+  const disconnection = await api('DELETE', '/v2/auth/tokens?provider=demo&user_id=ada')
+  expect(disconnection.body.revocation).toBe('unsupported')
   expect((await api('DELETE', '/v2/auth/providers/demo')).status).toBe(204)
   expect(JSON.stringify(lines)).not.toContain(token)
 })
 
-test('a server without authorization needs no provider', async () => {
+test('discovery refuses an MCP server that needs no authorization, and creates no provider', async () => {
   const mcp_server_url = await startPublicMcpServer()
-  const wish = { provider_id: 'open', name: 'Open', mcp_server_url }
+  const request = { provider_id: 'open', name: 'Open', mcp_server_url }
   for (const path of ['/v2/auth/providers/mcp-discover?dry_run=true', '/v2/auth/providers/mcp-discover']) {
-    const { status, body } = await api('POST', path, wish)
+    const { status, body } = await api('POST', path, request)
     expect([status, body.code]).toEqual([422, 'oauth_not_required'])
     expect(body.detail).toContain(`MCP server: ${new URL(mcp_server_url).host}`)
   }

@@ -3,7 +3,7 @@ import { expect, it } from 'vitest'
 import { operations } from '../../src/app.ts'
 import { buildOpenApi } from '../../src/kernel/openapi.ts'
 
-it('passes the linter without an error or a warning', async () => {
+it('the OpenAPI document passes the linter without errors and warnings', async () => {
   const config = await createConfig({ extends: ['recommended-strict'], rules: { 'no-server-example.com': 'off' } })
   const problems = await lintFromString({
     source: JSON.stringify(buildOpenApi(operations)),

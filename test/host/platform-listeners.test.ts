@@ -1,4 +1,4 @@
-// Platform listeners, in their own database because they take every unserved deployment, and concurrent changes.
+// Platform listeners, in a separate database because they serve every deployment without a listener.
 import { sql } from 'drizzle-orm'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { type ControlPlane, startControlPlane } from '../../protocol-kit/control-plane.ts'
@@ -22,16 +22,16 @@ async function call<T>(key: string, path: string, body: object): Promise<{ statu
   return { status: answer.status, body: (await answer.json()) as T }
 }
 
-async function agentOf(key: string, agent_id: string) {
+async function createAgent(key: string, agent_id: string) {
   const { public_key } = makeEnvelopeOpener()
-  const known = new Map<string, Work>()
+  const workByDeployment = new Map<string, Work>()
   let [fence, cursor]: (number | null)[] = [null, null]
-  const poll = async (over: object = {}): Promise<Changes> => {
-    const asked = { agent_id, public_key, fence, cursor, ...over }
-    const { status, body } = await call<Changes>(key, '/v1/sync/poll', asked)
+  const poll = async (overrides: object = {}): Promise<Changes> => {
+    const request = { agent_id, public_key, fence, cursor, ...overrides }
+    const { status, body } = await call<Changes>(key, '/v1/sync/poll', request)
     expect(status, JSON.stringify(body)).toBe(200)
     ;[fence, cursor] = [body.lease.fence, body.cursor]
-    for (const work of body.changes) known.set(work.deployment_id, work)
+    for (const work of body.changes) workByDeployment.set(work.deployment_id, work)
     return body
   }
   const report = async (reports: object[]): Promise<ReportResult[]> => {
@@ -43,50 +43,51 @@ async function agentOf(key: string, agent_id: string) {
     expect(status, JSON.stringify(body)).toBe(200)
     return body.results
   }
-  return { known, poll, report }
+  return { workByDeployment, poll, report }
 }
 
 it('platform listeners serve deployments without a listener in every workspace, and no others', async () => {
-  const [one, other] = [await plane.newWorkspace(), await plane.newWorkspace()]
+  const workspaces = [await plane.newWorkspace(), await plane.newWorkspace()] as const
+  const [first, second] = workspaces
   const ids: string[] = []
-  for (const { call } of [one, other]) ids.push((await call('POST', '/v2/deployments', makeImageBody())).body.id)
-  const own = await agentOf(one.listener_key, 'own')
-  expect((await own.poll()).changes).toEqual([])
+  for (const { call } of workspaces) ids.push((await call('POST', '/v2/deployments', makeImageBody())).body.id)
+  const workspaceAgent = await createAgent(first.listener_key, 'own')
+  expect((await workspaceAgent.poll()).changes).toEqual([])
 
-  const wanted = { organization_id: one.organization_id, compute_id: 'platform', compute_type: 'local' as const }
-  const { listener_id, listener_key } = await registerPlatformListener(plane.database, wanted)
-  expect((await registerPlatformListener(plane.database, wanted)).listener_id).toBe(listener_id)
-  const platform = await agentOf(listener_key, 'platform')
-  await platform.poll({ wait: 5 })
-  const { changes } = await platform.poll({ wait: 5 })
+  const options = { organization_id: first.organization_id, compute_id: 'platform', compute_type: 'local' as const }
+  const { listener_id, listener_key } = await registerPlatformListener(plane.database, options)
+  expect((await registerPlatformListener(plane.database, options)).listener_id).toBe(listener_id)
+  const platformAgent = await createAgent(listener_key, 'platform')
+  await platformAgent.poll({ wait: 5 })
+  const { changes } = await platformAgent.poll({ wait: 5 })
   expect(changes.map(work => work.deployment_id).sort()).toEqual(ids.sort())
   expect(changes[0]).toMatchObject({
     revision: { image_uri: 'registry.example.com/app:first', git: null },
   })
-  expect((await own.poll()).changes).toEqual([])
-  for (const { call } of [one, other]) expect((await call('GET', '/v2/listeners')).body.resources).toHaveLength(1)
-  expect((await one.call('GET', `/v2/listeners/${listener_id}`)).status).toBe(404)
+  expect((await workspaceAgent.poll()).changes).toEqual([])
+  for (const { call } of workspaces) expect((await call('GET', '/v2/listeners')).body.resources).toHaveLength(1)
+  expect((await first.call('GET', `/v2/listeners/${listener_id}`)).status).toBe(404)
 
-  // A workspace that goes leaves its deployments to be removed.
-  const gone = changes.find(work => work.tenant_id === other.tenant_id)!
-  const removed = sql`delete from workspaces where id = ${gone.tenant_id}::uuid`
-  await runAsSystem(plane.database, removed)
-  const absent = (await platform.poll()).changes.filter(work => work.wanted === 'absent')
-  expect(absent).toMatchObject([{ deployment_id: gone.deployment_id, tenant_id: null }])
-  const said = { deployment_id: gone.deployment_id, generation: absent[0]!.generation, state: 'removed' }
-  expect(await platform.report([said])).toMatchObject([{ outcome: 'accepted', generation: null }])
-  platform.known.delete(gone.deployment_id)
-  const generations = new Map([...platform.known].map(([id, work]) => [id, work.generation]))
-  expect(await platform.poll({ digest: computeDigest(generations) })).toMatchObject({ resync: false, changes: [] })
+  // The deployments of a deleted workspace are removed.
+  const orphaned = changes.find(work => work.tenant_id === second.tenant_id)!
+  await runAsSystem(plane.database, sql`delete from workspaces where id = ${orphaned.tenant_id}::uuid`)
+  const absent = (await platformAgent.poll()).changes.filter(work => work.wanted === 'absent')
+  expect(absent).toMatchObject([{ deployment_id: orphaned.deployment_id, tenant_id: null }])
+  const report = { deployment_id: orphaned.deployment_id, generation: absent[0]!.generation, state: 'removed' }
+  expect(await platformAgent.report([report])).toMatchObject([{ outcome: 'accepted', generation: null }])
+  platformAgent.workByDeployment.delete(orphaned.deployment_id)
+  const generations = new Map([...platformAgent.workByDeployment].map(([id, work]) => [id, work.generation]))
+  expect(await platformAgent.poll({ digest: computeDigest(generations) })).toMatchObject({ resync: false, changes: [] })
 })
 
 it('concurrent polls, reports and patches neither deadlock nor lose a change', async () => {
   const { organization_id } = await plane.newWorkspace()
-  const wanted = { organization_id, compute_id: 'platform', compute_type: 'local' as const }
-  const agent = await agentOf((await registerPlatformListener(plane.database, wanted)).listener_key, 'busy')
+  const options = { organization_id, compute_id: 'platform', compute_type: 'local' as const }
+  const { listener_key } = await registerPlatformListener(plane.database, options)
+  const agent = await createAgent(listener_key, 'busy')
   plane.clock.ahead += 61_000
   const workspaces = [await plane.newWorkspace(), await plane.newWorkspace()]
-  const made = await Promise.all(
+  const deployments = await Promise.all(
     workspaces.flatMap(({ call }) =>
       Array.from({ length: 4 }, async () => ({
         call,
@@ -94,8 +95,8 @@ it('concurrent polls, reports and patches neither deadlock nor lose a change', a
       })),
     ),
   )
-  let busy = true
-  const writers = made.map(async ({ call, id }, writer) => {
+  let isWriting = true
+  const writers = deployments.map(async ({ call, id }, writer) => {
     for (let i = 0; i < 8; i++) {
       const { status, body } = await call('PATCH', `/v2/deployments/${id}`, {
         ...makeImageConfig(`b-${writer}-${i}`),
@@ -103,28 +104,28 @@ it('concurrent polls, reports and patches neither deadlock nor lose a change', a
       expect(status, JSON.stringify(body)).toBe(200)
     }
   })
-  const work = (async () => {
-    for (let quiet = 0; busy || quiet < 3; ) {
+  const polling = (async () => {
+    for (let emptyPolls = 0; isWriting || emptyPolls < 3; ) {
       const { changes } = await agent.poll()
-      quiet = changes.length === 0 ? quiet + 1 : 0
+      emptyPolls = changes.length === 0 ? emptyPolls + 1 : 0
       const reports = changes
-        .filter(one => one.revision)
-        .map(one => ({
-          ...{ deployment_id: one.deployment_id, generation: one.generation, revision_id: one.revision!.id },
+        .filter(({ revision }) => revision)
+        .map(({ deployment_id, generation, revision }) => ({
+          ...{ deployment_id, generation, revision_id: revision!.id },
           ...{ state: 'deployed', healthy: true },
         }))
       if (reports.length > 0) for (const result of await agent.report(reports)) expect(result.outcome).toBe('accepted')
     }
   })()
   const writing = Promise.all(writers).finally(() => {
-    busy = false
+    isWriting = false
   })
-  await Promise.all([writing, work])
-  for (const { call, id } of made) {
+  await Promise.all([writing, polling])
+  for (const { call, id } of deployments) {
     const { body } = await call('GET', `/v2/deployments/${id}`)
     expect(body.active_revision_id).toBe(body.latest_revision_id)
-    expect(agent.known.get(id)).toMatchObject({ revision: null, serving: { id: body.active_revision_id } })
+    expect(agent.workByDeployment.get(id)).toMatchObject({ revision: null, serving: { id: body.active_revision_id } })
   }
-  const generations = new Map([...agent.known].map(([id, one]) => [id, one.generation]))
+  const generations = new Map([...agent.workByDeployment].map(([id, work]) => [id, work.generation]))
   expect((await agent.poll({ digest: computeDigest(generations) })).resync).toBe(false)
 })

@@ -1,4 +1,4 @@
-// Real git pushes over HTTP to a local git host with webhooks: revisions of the pushed commits, and previews.
+// Real git pushes over HTTP to a local git host with webhooks create revisions and previews.
 import { execFile } from 'node:child_process'
 import * as fs from 'node:fs'
 import { createServer, type Server } from 'node:http'
@@ -22,31 +22,32 @@ let server: Server
 let githost: Awaited<ReturnType<typeof startLocalGitea>>
 let headers: Record<string, string>
 let id: string
-let work: string
+let workTree: string
 
-/** The host that it talks to is in this process, so nobody waits in the way. */
+/** Asynchronous, because the git host runs in this process. */
 const run = async (...args: string[]) => (await promisify(execFile)('git', args)).stdout.trim()
-const git = (...args: string[]) => run('-C', work, '-c', 'user.name=Ada', '-c', 'user.email=ada@example.com', ...args)
+const git = (...args: string[]) =>
+  run('-C', workTree, '-c', 'user.name=Ada', '-c', 'user.email=ada@example.com', ...args)
 async function commit(message: string): Promise<string> {
-  fs.writeFileSync(join(work, 'app.txt'), `${message}\n`)
+  fs.writeFileSync(join(workTree, 'app.txt'), `${message}\n`)
   await git('add', '.')
   await git('commit', '-q', '-m', message)
   return git('rev-parse', 'HEAD')
 }
-// biome-ignore lint/suspicious/noExplicitAny: read as the test expects it
+// biome-ignore lint/suspicious/noExplicitAny: each test reads the members that it expects
 async function call(method: string, path: string, body?: unknown): Promise<any> {
   const init = { method, headers, ...(body !== undefined && { body: JSON.stringify(body) }) }
   const response = await slipway.app.fetch(new Request(`http://slipway.test${path}`, init))
   expect(response.status, await response.clone().text()).toBeLessThan(300)
   return response.status === 204 ? undefined : response.json()
 }
-/** Git has its answer before the hooks are told, so this is looked for. */
-const soon = async (wanted: () => Promise<void>) => {
+/** Repeats the assertion until it holds: git gets its answer before the host sends the webhooks. */
+const waitUntil = async (assertion: () => Promise<void>) => {
   await expect
     .poll(
       async () => {
         await finishPendingWork()
-        return wanted().then(
+        return assertion().then(
           () => null,
           error => String(error),
         )
@@ -55,7 +56,8 @@ const soon = async (wanted: () => Promise<void>) => {
     )
     .toBeNull()
 }
-const revisions = async (of = id) => (await call('GET', `/v2/deployments/${of}/revisions`)).resources
+const listRevisions = async (deploymentId = id) =>
+  (await call('GET', `/v2/deployments/${deploymentId}/revisions`)).resources
 
 beforeAll(async () => {
   postgres = await startPostgres({ dataDir: join(root, 'postgres'), durable: false })
@@ -74,22 +76,22 @@ beforeEach(async () => {
   const folder = fs.mkdtempSync(join(root, 'test-'))
   const { api_key } = await bootstrap(slipway.app.database, { organization: folder, emails: ['a@example.com'] })
   headers = { 'X-Api-Key': api_key, 'Content-Type': 'application/json' }
-  work = join(folder, 'work')
+  workTree = join(folder, 'work')
   githost = await startLocalGitea(join(folder, 'git'))
   const clone = githost.create('acme/shop')
-  await run('clone', '-q', clone, work)
-  await commit('Begun')
+  await run('clone', '-q', clone, workTree)
+  await commit('Initial')
   await git('push', '-q', 'origin', 'HEAD:main')
   const secret = 'hush-webhook-secret'
-  const given = { host: 'gitea', base_url: githost.origin, token: 'hush-token', webhook_secret: secret }
-  const { id: integration } = await call('POST', '/v1/integrations/forge/githost', given)
+  const host = { host: 'gitea', base_url: githost.origin, token: 'hush-token', webhook_secret: secret }
+  const { id: integration } = await call('POST', '/v1/integrations/forge/githost', host)
   const [listed] = await call('GET', `/v1/integrations/forge/githost/${integration}/repos`)
   const { port } = server.address() as AddressInfo
   const url = `http://127.0.0.1:${port}/v1/integrations/forge/githost/${integration}/webhook`
   githost.hooks.push({ url, secret })
   const source_config = { integration_id: integration, repo_url: listed.url, build_on_push: true }
-  const made = { repo_ref: listed.default_branch, platform_config_path: 'platform.json' }
-  const body = { name: 'shop', source: 'githost', source_config, source_revision_config: made, secrets: [] }
+  const source_revision_config = { repo_ref: listed.default_branch, platform_config_path: 'platform.json' }
+  const body = { name: 'shop', source: 'githost', source_config, source_revision_config, secrets: [] }
   ;({ id } = await call('POST', '/v2/deployments', body))
 })
 afterEach(() => githost.close())
@@ -101,41 +103,43 @@ afterAll(async () => {
   fs.rmSync(root, { recursive: true, force: true, maxRetries: 9 })
 })
 
-test('a push creates a revision of its commit, and a force-push one of the commit that it resets to', async () => {
+test('a push and a force-push each create a revision of the new commit', async () => {
   const first = await commit('First')
   await git('push', '-q', 'origin', 'HEAD:main')
-  await soon(async () => expect((await revisions())[0].commit).toEqual({ sha: first, message: 'First', author: 'Ada' }))
+  await waitUntil(async () =>
+    expect((await listRevisions())[0].commit).toEqual({ sha: first, message: 'First', author: 'Ada' }),
+  )
   const second = await commit('Second')
   await git('push', '-q', 'origin', 'HEAD:main')
-  await soon(async () => expect((await revisions())[0].commit.sha).toBe(second))
+  await waitUntil(async () => expect((await listRevisions())[0].commit.sha).toBe(second))
   await git('commit', '-q', '--amend', '-m', 'Second, amended')
   const amended = await git('rev-parse', 'HEAD')
   await git('push', '-q', '--force', 'origin', 'HEAD:main')
-  await soon(async () =>
-    expect((await revisions())[0].commit).toMatchObject({ sha: amended, message: 'Second, amended' }),
+  await waitUntil(async () =>
+    expect((await listRevisions())[0].commit).toMatchObject({ sha: amended, message: 'Second, amended' }),
   )
-  expect(await revisions()).toHaveLength(4)
+  expect(await listRevisions()).toHaveLength(4)
   expect(new Set(githost.deliveryStatuses)).toEqual(new Set([202]))
 })
 
-test('tags and other branches create none, a deleted branch is reported, and a recreated one deploys', async () => {
-  const before = (await revisions()).length
+test('pushes of tags and other branches create no revision, and a deleted branch is reported', async () => {
+  const countBefore = (await listRevisions()).length
   await git('tag', 'v1')
   await git('push', '-q', 'origin', 'v1', 'HEAD:other')
-  await soon(async () => expect(githost.deliveryStatuses.length).toBeGreaterThanOrEqual(2))
-  expect(await revisions()).toHaveLength(before)
-  await run('--git-dir', join(work, '../git/acme/shop.git'), 'symbolic-ref', 'HEAD', 'refs/heads/other')
+  await waitUntil(async () => expect(githost.deliveryStatuses.length).toBeGreaterThanOrEqual(2))
+  expect(await listRevisions()).toHaveLength(countBefore)
+  await run('--git-dir', join(workTree, '../git/acme/shop.git'), 'symbolic-ref', 'HEAD', 'refs/heads/other')
   await git('push', '-q', 'origin', ':main')
   const codes = async () =>
-    (await call('GET', `/v2/deployments/${id}/explain`)).resources.map((one: { code: string }) => one.code)
-  await soon(async () => expect(await codes()).toContain('ref_gone'))
+    (await call('GET', `/v2/deployments/${id}/explain`)).resources.map(({ code }: { code: string }) => code)
+  await waitUntil(async () => expect(await codes()).toContain('ref_gone'))
   const sha = await commit('Third')
   await git('push', '-q', 'origin', 'HEAD:main')
-  await soon(async () => expect(await codes()).not.toContain('ref_gone'))
-  expect((await revisions())[0].commit.sha).toBe(sha)
+  await waitUntil(async () => expect(await codes()).not.toContain('ref_gone'))
+  expect((await listRevisions())[0].commit.sha).toBe(sha)
 })
 
-test('a pull request gets a preview with an address, which follows its head and ends with it', async () => {
+test('a pull request gets a preview with a URL, which is updated by pushes and deleted when it is closed', async () => {
   await call('PUT', `/v2/deployments/${id}/preview-policy`, { branches: ['feature/*'] })
   const sha = await commit('A feature')
   await git('push', '-q', 'origin', 'HEAD:feature/cart')
@@ -150,15 +154,15 @@ test('a pull request gets a preview with an address, which follows its head and 
     { name: 'PREVIEW_BRANCH', value: 'feature/cart' },
     { name: 'PREVIEW_URL', value: 'https://shop-pr-7.apps.example.com' },
   ])
-  expect(githost.writes.find(one => one.path === '/issues/7/comments')!.body.body).toContain(
+  expect(githost.writes.find(({ path }) => path === '/issues/7/comments')!.body.body).toContain(
     'https://shop-pr-7.apps.example.com',
   )
   const next = await commit('More of it')
   await git('push', '-q', 'origin', 'HEAD:feature/cart')
   await githost.pull('acme/shop', 7, 'feature/cart', 'synchronized')
-  await soon(async () => expect((await revisions(preview.deployment_id))[0].commit.sha).toBe(next))
+  await waitUntil(async () => expect((await listRevisions(preview.deployment_id))[0].commit.sha).toBe(next))
   await githost.pull('acme/shop', 7, 'feature/cart', 'closed')
-  await soon(async () =>
+  await waitUntil(async () =>
     expect((await call('GET', `/v2/deployments/${preview.deployment_id}`)).status).toBe('AWAITING_DELETE'),
   )
 })

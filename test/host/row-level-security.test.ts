@@ -53,7 +53,7 @@ describe('row-level security', () => {
     await createDatabase('rls')
     await migrate(urlOf('rls'), quiet)
     const { app, close } = createHost({ PUBLIC_URL, SEALING_KEYS, DATABASE_URL: urlOf('rls') }, quiet)
-    await bootstrap(app.database, { organization: 'Somebody', emails: ['a@example.com'] })
+    await bootstrap(app.database, { organization: 'Acme', emails: ['a@example.com'] })
     await close()
   })
 
@@ -64,21 +64,21 @@ describe('row-level security', () => {
     for (const row of rows) expect(['slipway_app', 'slipway_system']).not.toContain(row.owner)
   })
 
-  it('shows only the built-in roles before enter() has been called', async () => {
+  it('hides all rows but the built-in roles before enter() has been called', async () => {
     await withClient(urlOf('rls'), async client => {
       const { rows } = await listTables(client)
       await client.query('set role slipway_app')
       for (const { relname } of rows) {
-        const found = await client.query(`select * from ${relname}`).catch(error => error.code)
+        const outcome = await client.query(`select * from ${relname}`).catch(error => error.code)
         if (relname === 'roles')
-          expect(found.rows.every((row: { organization_id: null }) => row.organization_id === null)).toBe(true)
+          expect(outcome.rows.every((row: { organization_id: null }) => row.organization_id === null)).toBe(true)
         // Either no row, or no permission to select.
-        else expect(found.rows ?? found, relname).toEqual(found.rows ? [] : '42501')
+        else expect(outcome.rows ?? outcome, relname).toEqual(outcome.rows ? [] : '42501')
       }
     })
   })
 
-  it('lets requests append to the journal and never rewrite it', async () => {
+  it('does not let requests change or delete events of the journal', async () => {
     await withClient(urlOf('rls'), async client => {
       await client.query('set role slipway_app')
       for (const statement of [
@@ -92,9 +92,9 @@ describe('row-level security', () => {
     })
   })
 
-  it('keeps enter() from slipway_app, and security definer functions from public', async () => {
+  it('does not let slipway_app call enter(), or every role call a security definer function', async () => {
     await withClient(urlOf('rls'), async client => {
-      expect(await callableByAll(client)).toEqual([])
+      expect(await listPublicFunctions(client)).toEqual([])
       await client.query('set role slipway_app')
       const enter = `select enter('', null, '', true, '', '0', false, null, null)`
       await expect(client.query(enter)).rejects.toMatchObject({ code: '42501' })
@@ -102,47 +102,47 @@ describe('row-level security', () => {
   })
 })
 
-/** Security definer functions that every role may call. */
-const callableByAll = async (client: pg.Client) => {
+/** The security definer functions that every role may call. */
+const listPublicFunctions = async (client: pg.Client) => {
   const { rows } = await client.query(`select oid::regprocedure::text as name from pg_proc
     where pronamespace = 'public'::regnamespace and prosecdef
       and exists (select from aclexplode(coalesce(proacl, acldefault('f', proowner))) where grantee = 0)`)
   return rows
 }
 
-const insertKey = (client: pg.Client, ...[organization, id, maker, listener]: (string | null)[]) =>
+const insertKey = (client: pg.Client, ...[organization, id, creator, listener]: (string | null)[]) =>
   client.query(
     `insert into api_keys (organization_id, id, created_by, listener_id, description, hint, key_hash, role_id)
       values ($1, $2::uuid, $3, $4, 'x', 'x', $2::uuid::text, '00000000-0000-4000-8000-000000000001')`,
-    [organization, id, maker ?? null, listener ?? null],
+    [organization, id, creator ?? null, listener ?? null],
   )
 
 it('revoking a key also revokes a descendant that is being created at the same time', async () => {
   const organization = crypto.randomUUID()
   const [root, child, late] = [crypto.randomUUID(), crypto.randomUUID(), crypto.randomUUID()]
-  await withClient(urlOf('rls'), async making => {
-    await making.query(`insert into organizations (id, display_name) values ($1, 'Racing')`, [organization])
-    await insertKey(making, organization, root)
-    await insertKey(making, organization, child, root)
-    await withClient(urlOf('rls'), async revoking => {
-      await making.query('begin')
-      await insertKey(making, organization, late, child)
-      await revoking.query(
+  await withClient(urlOf('rls'), async creator => {
+    await creator.query(`insert into organizations (id, display_name) values ($1, 'Racing')`, [organization])
+    await insertKey(creator, organization, root)
+    await insertKey(creator, organization, child, root)
+    await withClient(urlOf('rls'), async revoker => {
+      await creator.query('begin')
+      await insertKey(creator, organization, late, child)
+      await revoker.query(
         `select set_config('app.organization_id', $1, false), set_config('app.request_id', 'race', false),
         set_config('app.actor_kind', 'key', false)`,
         [organization],
       )
-      const revoked = revoking.query('select revoke_key_tree($1) as id', [root])
-      const waits = `select from pg_stat_activity
+      const revoked = revoker.query('select revoke_key_tree($1) as id', [root])
+      const waitingRevocations = `select from pg_stat_activity
         where wait_event_type = 'Lock' and query like 'select revoke_key_tree%'`
-      await expect.poll(async () => (await admin.query(waits)).rows.length).toBe(1)
-      await making.query('commit')
+      await expect.poll(async () => (await admin.query(waitingRevocations)).rows.length).toBe(1)
+      await creator.query('commit')
       expect((await revoked).rows.map(row => row.id).toSorted()).toEqual([root, child, late].toSorted())
     })
   })
 })
 
-it('parses the host and the path of a custom URL, even one stored before URLs were normalized', async () => {
+it('the database parses host and path of a custom URL, also if it was stored before normalization', async () => {
   await withClient(urlOf('rls'), async client => {
     for (const [url, host, path] of [
       ['https://App.example.com:8443/pay/', 'app.example.com', '/pay'],
@@ -156,8 +156,8 @@ it('parses the host and the path of a custom URL, even one stored before URLs we
 })
 
 describe('a table that requests insert into', () => {
-  /** What limits a table that has no quota. */
-  const BOUNDED_OTHERWISE: Record<string, string> = {
+  /** The limits of tables without a quota. */
+  const OTHER_LIMITS: Record<string, string> = {
     workspace_members: 'one for each member and workspace',
     projects: 'one for each deployment',
     tag_keys: 'a hundred, checked by the insert',
@@ -181,7 +181,7 @@ describe('a table that requests insert into', () => {
     idempotency_keys: 'kept for a day, and the request rate is limited',
   }
 
-  it('has a limit', async () => {
+  it('has a quota or another limit that this test lists', async () => {
     await createDatabase('quotas')
     await migrate(urlOf('quotas'), quiet)
     const { rows } = await withClient(urlOf('quotas'), client =>
@@ -190,7 +190,7 @@ describe('a table that requests insert into', () => {
           and has_table_privilege('slipway_app', c.oid, 'insert')
           and not exists (select from pg_trigger t where t.tgrelid = c.oid and t.tgname = 'enforce_quota')`),
     )
-    expect(rows.map(row => row.name).sort()).toEqual(Object.keys(BOUNDED_OTHERWISE).sort())
+    expect(rows.map(row => row.name).sort()).toEqual(Object.keys(OTHER_LIMITS).sort())
   })
 })
 
@@ -201,7 +201,7 @@ describe('the database logins', () => {
     await migrate(urlOf('logins'), quiet)
     Object.assign(logins, await createLogins(urlOf('logins')))
     const { app, close } = createHost({ PUBLIC_URL, SEALING_KEYS, ...addresses(logins) }, quiet)
-    await bootstrap(app.database, { organization: 'Somebody' })
+    await bootstrap(app.database, { organization: 'Acme' })
     await close()
   })
 
@@ -215,12 +215,12 @@ describe('the database logins', () => {
         )
       return codes
     })
-  const become = (...roles: string[]) => [
+  const becomeStatements = (...roles: string[]) => [
     ...roles.flatMap(role => [`set role ${role}`, `select set_config('role', '${role}', false)`]),
     ...roles.map(role => `set session authorization ${role}`),
   ]
 
-  it('the app login can become slipway_app and slipway_agent only, and can do nothing as itself', async () => {
+  it('let the app login become only slipway_app and slipway_agent, and do nothing else', async () => {
     const owner = new URL(postgres.url).username
     const names = await withClient(urlOf('logins'), async client => ({
       tables: (await listTables(client)).rows.map(row => row.relname as string),
@@ -229,15 +229,16 @@ describe('the database logins', () => {
           where pronamespace = 'public'::regnamespace and prosecdef and prorettype <> 'trigger'::regtype`)
       ).rows.map(row => row.name as string),
     }))
-    const entries = /^(enter|become_listener|count_requests?)\(/
-    const nulls = (types: string) => (types ? types.split(/, ?/).map(type => `null::${type}`) : '')
-    const called = (name: string) => `select ${name.replace(/\((.*)\)$/, (_, types) => `(${nulls(types)})`)}`
-    expect(names.functions.filter(name => entries.test(name))).toHaveLength(4)
+    const entryFunctions = /^(enter|become_listener|count_requests?)\(/
+    const nullArguments = (types: string) => (types ? types.split(/, ?/).map(type => `null::${type}`) : '')
+    const callStatement = (name: string) =>
+      `select ${name.replace(/\((.*)\)$/, (_, types) => `(${nullArguments(types)})`)}`
+    expect(names.functions.filter(name => entryFunctions.test(name))).toHaveLength(4)
     const statements = [
-      ...become('slipway_system', owner, new URL(logins.system).username),
+      ...becomeStatements('slipway_system', owner, new URL(logins.system).username),
       ...names.tables.map(table => `select from "${table}"`),
       ...names.tables.map(table => `delete from "${table}"`),
-      ...names.functions.filter(name => !entries.test(name)).map(called),
+      ...names.functions.filter(name => !entryFunctions.test(name)).map(callStatement),
       ...[
         'create table mine (id integer)',
         'create role somebody',
@@ -255,34 +256,34 @@ describe('the database logins', () => {
         await client.query(`set role ${role}`)
         await expect(client.query('set role slipway_system')).rejects.toMatchObject({ code: '42501' })
         for (const table of names.tables.filter(name => name !== 'roles')) {
-          const found = await client.query(`select from "${table}"`).catch(error => error.code)
-          expect(found.rowCount ?? found, table).toBe(typeof found === 'string' ? '42501' : 0)
+          const outcome = await client.query(`select from "${table}"`).catch(error => error.code)
+          expect(outcome.rowCount ?? outcome, table).toBe(typeof outcome === 'string' ? '42501' : 0)
         }
       })
   })
 
-  it('the system login can become slipway_system, but neither the owner nor a superuser', async () => {
+  it('let the system login become slipway_system, but neither the owner nor a superuser', async () => {
     const owner = new URL(postgres.url).username
     expect(await errorCodes(logins.system, ['set role slipway_system'])).toEqual({ 'set role slipway_system': 'done' })
-    const statements = [...become(owner), 'drop table events', 'create role somebody', 'select from events']
+    const statements = [...becomeStatements(owner), 'drop table events', 'create role somebody', 'select from events']
     for (const [statement, code] of Object.entries(await errorCodes(logins.system, statements)))
       expect([statement, code]).toEqual([statement, '42501'])
   })
 
-  it('the two logins are enough for the operator’s commands and for the server', async () => {
+  it('are sufficient for the operator’s commands and for the server', async () => {
     for (const url of Object.values(logins)) {
       const { database, via, close } = openDatabase({ url }, { poolSize: 1 })
       await requireReady(connectDatabase({ database }, via)).finally(close)
     }
     const { database, via, close } = openDatabase({ url: logins.system }, { poolSize: 1 })
-    const made = await bootstrap(connectDatabase({ database }, via), { organization: 'Somebody' }).finally(close)
+    const { api_key } = await bootstrap(connectDatabase({ database }, via), { organization: 'Acme' }).finally(close)
     const { app, close: stop } = createHost({ PUBLIC_URL, SEALING_KEYS, ...addresses(logins) }, quiet)
-    const headers = { 'X-Api-Key': made.api_key }
+    const headers = { 'X-Api-Key': api_key }
     expect((await app.request('/orgs/current/info', { headers })).status).toBe(200)
     await stop()
   })
 
-  it('the server refuses to start with swapped or missing logins', async () => {
+  it('are checked by the server, which does not start with swapped or missing ones', async () => {
     const { app, system } = logins
     const startError = async (addresses: { url: string; systemUrl?: string }) => {
       const { database, via, close } = openDatabase(addresses, { poolSize: 1 })
@@ -313,18 +314,18 @@ describe('the database logins', () => {
     )
   })
 
-  it('only the owner creates the logins', async () => {
+  it('can be created only by the owner', async () => {
     await expect(createLogins(logins.system)).rejects.toThrow('Set DATABASE_OWNER_URL')
   })
 
-  it('creating the logins again changes their passwords', async () => {
+  it('get new passwords when they are created again', async () => {
     const renewed = await createLogins(urlOf('logins'))
     await expect(connect(logins.app)).rejects.toMatchObject({ code: '28P01' })
     expect(await errorCodes(renewed.app, ['select 1'])).toEqual({ 'select 1': 'done' })
     Object.assign(logins, renewed)
   })
 
-  it('a login that can become slipway_system gets one warning at the start', async () => {
+  it('cause one warning at the start if the app login can become slipway_system', async () => {
     const notices: string[] = []
     for (const env of [{ DATABASE_URL: urlOf('logins') }, addresses(logins)]) {
       const { close } = createHost(
@@ -339,7 +340,7 @@ describe('the database logins', () => {
 
 describe('a database owner without superuser rights', () => {
   it('migrates and serves, with the same row-level security', async () => {
-    // Roles belong to the server, and here the plain owner creates them: so it needs its own server.
+    // Roles belong to the server, and the plain owner creates them here. So this test has a separate server.
     const server = await startPostgres({ dataDir: await mkdtemp(join(folder, 'plain-')), durable: false })
     onTestFinished(server.stop)
     await withClient(server.url, async client => {
@@ -350,21 +351,20 @@ describe('a database owner without superuser rights', () => {
     await migrate(url, quiet)
     const { app, close } = createHost({ PUBLIC_URL, SEALING_KEYS, ...addresses(await createLogins(url)) }, quiet)
     const { api_key } = await bootstrap(app.database, { organization: 'Plain' })
-    const call = (path: string, method = 'GET') =>
-      app.fetch(new Request(`http://x${path}`, { method, headers: { 'X-Api-Key': api_key } }))
-    const roles = (await (await call('/orgs/current/roles')).json()) as { resources: unknown[] }
+    const get = (path: string) => app.request(path, { headers: { 'X-Api-Key': api_key } })
+    const roles = (await (await get('/orgs/current/roles')).json()) as { resources: unknown[] }
     expect(roles.resources).toHaveLength(5)
-    expect((await call('/readyz')).status).toBe(200)
+    expect((await get('/readyz')).status).toBe(200)
     // Cascading deletes pass row-level security for such an owner too.
     const owner = await bootstrap(app.database, { organization: 'Plain', scope: 'organization' })
     const headers = { 'X-Api-Key': owner.api_key }
     const path = `http://x/workspaces/${owner.tenant_id}`
     expect((await app.fetch(new Request(path, { method: 'DELETE', headers }))).status).toBe(204)
-    expect((await call('/orgs/current/roles')).status).toBe(401)
+    expect((await get('/orgs/current/roles')).status).toBe(401)
     await close()
     const { rows } = await withClient(url, client => client.query('select * from api_keys'))
     expect(rows).toEqual([])
-    expect(await withClient(url, callableByAll)).toEqual([])
+    expect(await withClient(url, listPublicFunctions)).toEqual([])
   })
 })
 

@@ -1,4 +1,4 @@
-// With a platform listener, as under `npm run dev`, its agent gets no seeded deployment.
+// The agent of a platform listener, which `npm run dev` starts, does not get the seeded deployments.
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -16,24 +16,24 @@ beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'slipway-seed-'))
   postgres = await startPostgres({ dataDir: join(folder, 'data'), durable: false })
   await migrate(postgres.url, { log: () => {} })
-}, 60_000)
+})
 afterAll(async () => {
   await stopCommands()
   await postgres?.stop()
   await rm(folder, { recursive: true, force: true })
 })
 
-test('seeded deployments belong to listeners without an agent', async () => {
-  const operator = startCommand('src/host/bootstrap.ts', ['--organization', 'Acme', '--platform-listener', 'here'], {
+test('seeded deployments belong to listeners of their workspaces, which have no agent', async () => {
+  const bootstrap = startCommand('src/host/bootstrap.ts', ['--organization', 'Acme', '--platform-listener', 'here'], {
     PUBLIC_URL: 'http://slipway.test',
     DATABASE_URL: postgres.url,
   })
-  expect(await operator.exited, operator.output.err).toBe(0)
+  expect(await bootstrap.exited, bootstrap.output.err).toBe(0)
   await seed(postgres.url, { tenants: 2, deployments: 20 })
-  const found = await query(
+  const listeners = await query(
     postgres.url,
-    `select l.compute_id, l.tenant_id = d.tenant_id as own, count(*)::integer from deployments d
+    `select l.compute_id, l.tenant_id = d.tenant_id as same_tenant, count(*)::integer from deployments d
       left join listeners l on l.id = d.listener_id group by 1, 2`,
   )
-  expect(found).toEqual([{ compute_id: 'seed', own: true, count: 20 }])
-}, 60_000)
+  expect(listeners).toEqual([{ compute_id: 'seed', same_tenant: true, count: 20 }])
+})

@@ -1,13 +1,13 @@
-// TXT records from a real DNS server on this machine.
+// TXT records of a host, from a real DNS server on this machine.
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { createTxtResolver, lookUpTxtRecords } from '../../src/kernel/txt-records.ts'
 import { startDnsServer } from '../support/dns-server.ts'
 
 let server: Awaited<ReturnType<typeof startDnsServer>>
-const long = `slipway-host=${'a'.repeat(600)}`
+const longRecord = `slipway-host=${'a'.repeat(600)}`
 beforeAll(async () => {
   server = await startDnsServer({
-    '_slipway.app.example.com': ['v=spf1 -all', long],
+    '_slipway.app.example.com': ['v=spf1 -all', longRecord],
     '_slipway.empty.example.com': 'empty',
     '_slipway.silent.example.com': 'silence',
     '_slipway.broken.example.com': 'garbage',
@@ -16,11 +16,11 @@ beforeAll(async () => {
 })
 afterAll(() => server.close())
 
-const ask = (name: string) =>
+const lookUp = (name: string) =>
   lookUpTxtRecords({ resolveTxt: createTxtResolver([server.address]) }, name).catch(error => error.code)
 
-it('are joined from all their strings', async () => {
-  expect((await ask('_slipway.app.example.com')).sort()).toEqual([long, 'v=spf1 -all'])
+it('a record of several strings is joined', async () => {
+  expect((await lookUp('_slipway.app.example.com')).sort()).toEqual([longRecord, 'v=spf1 -all'])
 })
 
 it.each([
@@ -28,16 +28,16 @@ it.each([
   ['empty', []],
   ['refused', 'upstream_error'],
   ['broken', 'upstream_error'],
-])('of a host that is %s are %j', async (host, outcome) => {
-  expect(await ask(`_slipway.${host}.example.com`)).toEqual(outcome)
+])('a host whose answer is %s gives %j', async (host, outcome) => {
+  expect(await lookUp(`_slipway.${host}.example.com`)).toEqual(outcome)
 })
 
-it('are awaited for five seconds when a server or a resolver does not answer', async () => {
-  const before = performance.now()
-  const never = lookUpTxtRecords({ resolveTxt: () => new Promise<never>(() => {}) }, '_slipway.a.b').catch(
+it('a lookup ends after five seconds if the server or the resolver does not answer', async () => {
+  const start = performance.now()
+  const unanswered = lookUpTxtRecords({ resolveTxt: () => new Promise<never>(() => {}) }, '_slipway.a.b').catch(
     ({ code }) => code,
   )
-  const outcomes = await Promise.all([ask('_slipway.silent.example.com'), never])
+  const outcomes = await Promise.all([lookUp('_slipway.silent.example.com'), unanswered])
   expect(outcomes).toEqual(['upstream_timeout', 'upstream_timeout'])
-  expect(performance.now() - before).toBeLessThan(9000)
+  expect(performance.now() - start).toBeLessThan(9000)
 })

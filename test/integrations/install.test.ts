@@ -116,7 +116,10 @@ describe('a person who installs the GitHub App', () => {
     const tenant = await newTenant()
     const [foreign, own] = [createAccount('foreign'), createAccount('own')]
     const member = `code-${unusedId()}`
-    host.people.set(member, { installations: [foreign.installation], visibleRepositories: { [foreign.installation]: 4 } })
+    host.people.set(member, {
+      installations: [foreign.installation],
+      visibleRepositories: { [foreign.installation]: 4 },
+    })
     const queries: Record<string, string | number>[] = [
       { installation_id: foreign.installation },
       { installation_id: foreign.installation, code: 'unknown' },

@@ -151,7 +151,8 @@ function expectSafe(client: DiscoveredClient, served: Record<string, unknown>[])
   if (client_secret_expires_at) expect(client_secret_expires_at).toMatch(/^\d{4}-\d\d-\d\dT/)
 }
 
-it('discovery at a valid server gives a provider', async () => expect(await attemptDiscovery(validServer)).toBe('provider'))
+it('discovery at a valid server gives a provider', async () =>
+  expect(await attemptDiscovery(validServer)).toBe('provider'))
 
 it.each(Object.entries(FAULTS))('a server with one fault is refused: %s', async (code, fault) =>
   expect(await attemptDiscovery({ ...validServer, ...fault })).toBe(code),

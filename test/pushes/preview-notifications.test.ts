@@ -29,7 +29,10 @@ describe('the pull request of a preview', () => {
     expect(filterWrites(repository.requests, /comments/)).toHaveLength(1)
     await advanceRevisionTo(tenant, id, latest_revision_id)
     await sweep()
-    expect(filterWrites(repository.requests, /comments/)[1]).toEqual(['PATCH', { body: expect.stringContaining('ready') }])
+    expect(filterWrites(repository.requests, /comments/)[1]).toEqual([
+      'PATCH',
+      { body: expect.stringContaining('ready') },
+    ])
     expect(filterWrites(repository.requests, /statuses/)[1]![1]).toMatchObject({ state: 'success' })
     await pull('synchronize', 1)
     await advanceRevisionTo(tenant, id, (await listRevisions(tenant, id))[0]!.id, 'BUILD_FAILED', { message: 'hush' })

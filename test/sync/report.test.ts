@@ -168,7 +168,9 @@ describe('a stale report', () => {
     expect(now.revision!.number).toBe(2)
     const subject = { deployment_id: id, generation: now.generation, revision: work.revision }
     expect(await agent.report(subject, { state: 'interrupted' })).toMatchObject({ outcome: 'accepted' })
-    expect(await agent.report({ ...subject, revision: null }, { state: 'serving' })).toMatchObject({ outcome: 'accepted' })
+    expect(await agent.report({ ...subject, revision: null }, { state: 'serving' })).toMatchObject({
+      outcome: 'accepted',
+    })
     expect(await isReconciled(tenant, id)).toBe(false)
   })
 

@@ -1,4 +1,4 @@
-// The agent whole, with the kubernetes engine: from what the control plane says to objects in a cluster, and back.
+// The agent with the kubernetes engine: work becomes objects of a cluster, and their state becomes reports.
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { afterEach, beforeEach, expect, test } from 'vitest'
@@ -39,61 +39,61 @@ const image = (tag: string) => ({
   source: 'external_container' as const,
   image_uri: `registry.example.com/shop:${tag}`,
 })
-const base = () => baseName({ name: `shop-${id.slice(0, 4)}`, deployment_id: id })
+const objectName = () => baseName({ name: `shop-${id.slice(0, 4)}`, deployment_id: id })
 const findReport = (revision: string, state: RegExp) =>
-  waitFor(() => control.reports.find(one => one.revision_id === revision && state.test(one.state)))
-const names = () => api.all().map(({ kind, metadata }) => `${kind} ${metadata.name}`)
+  waitFor(() => control.reports.find(report => report.revision_id === revision && state.test(report.state)))
+const listObjects = () => api.all().map(({ kind, metadata }) => `${kind} ${metadata.name}`)
 
-test('deployed, deployed again, and removed', async () => {
+test('a deployment is deployed, updated and removed', async () => {
   bringUpAutomatically(api)
   start()
   const one = control.want(id, image('1'), { secrets: { TOKEN: 'hush' }, k8s_namespace: 'apps' })
-  expect(await findReport(one, /deployed/)).toMatchObject({ healthy: true, url: `http://${base()}.apps.svc` })
-  expect(api.get('Secret', `${base()}-r1`).data).toEqual({ TOKEN: Buffer.from('hush').toString('base64') })
+  expect(await findReport(one, /deployed/)).toMatchObject({ healthy: true, url: `http://${objectName()}.apps.svc` })
+  expect(api.get('Secret', `${objectName()}-r1`).data).toEqual({ TOKEN: Buffer.from('hush').toString('base64') })
   const two = control.want(id, image('2'))
   await findReport(two, /deployed/)
-  expect(api.get('Service', base()).spec.selector['slipway/revision-id']).toBe(two)
-  await waitFor(() => !api.has('Deployment', `${base()}-r1`))
+  expect(api.get('Service', objectName()).spec.selector['slipway/revision-id']).toBe(two)
+  await waitFor(() => !api.has('Deployment', `${objectName()}-r1`))
   control.wantAbsent(id)
   await waitFor(() => control.reports.find(({ state }) => state === 'removed'))
-  expect(names()).toEqual([])
+  expect(listObjects()).toEqual([])
 })
 
-test('a database first; and the parts that were asked for', async () => {
+test('a revision starts only once its database is ready, together with its queue', async () => {
   start()
   const one = control.want(id, { ...image('1'), parts: ['queue'] }, { needs_database: true })
-  await waitFor(() => api.has('StatefulSet', `${base()}-db`))
+  await waitFor(() => api.has('StatefulSet', `${objectName()}-db`))
   expect(api.all('Deployment')).toEqual([])
   bringUpAutomatically(api)
   api.put({
     apiVersion: 'apps/v1',
     kind: 'StatefulSet',
-    metadata: { name: `${base()}-db`, annotations: { now: 'up' } },
+    metadata: { name: `${objectName()}-db`, annotations: { now: 'up' } },
   })
   await findReport(one, /deployed/)
   expect(control.reports.map(({ state }) => state).filter(state => state === 'database_ready')).toHaveLength(1)
-  expect(names()).toContain(`Deployment ${base()}-r1-queue`)
+  expect(listObjects()).toContain(`Deployment ${objectName()}-r1-queue`)
 })
 
-test('a missing image ends as it should, with the reason, and the old revision serving', async () => {
+test('a revision with an invalid image fails with the reason, and the old one keeps serving', async () => {
   const stop = bringUpAutomatically(api)
   start()
   const one = control.want(id, image('1'))
   await findReport(one, /deployed/)
   stop()
   const two = control.want(id, image('2'))
-  await waitFor(() => api.has('Deployment', `${base()}-r2`))
+  await waitFor(() => api.has('Deployment', `${objectName()}-r2`))
   const waiting = { reason: 'InvalidImageName', message: 'no such image' }
   const app = { name: 'app', image: 'shop:2', ready: false, restartCount: 0, state: { waiting } }
-  setUnavailable(api, `${base()}-r2`, { phase: 'Pending', containerStatuses: [app] })
+  setUnavailable(api, `${objectName()}-r2`, { phase: 'Pending', containerStatuses: [app] })
   expect(await findReport(two, /failed/)).toMatchObject({ message: expect.stringContaining('no such image') })
-  expect(api.get('Service', base()).spec.selector['slipway/revision-id']).toBe(one)
-  await waitFor(() => !names().some(name => name.includes('-r2')))
-  expect(names()).toContain(`Deployment ${base()}-r1`)
+  expect(api.get('Service', objectName()).spec.selector['slipway/revision-id']).toBe(one)
+  await waitFor(() => !listObjects().some(name => name.includes('-r2')))
+  expect(listObjects()).toContain(`Deployment ${objectName()}-r1`)
 })
 
-/** It has waited for almost a minute, and nothing happens in the cluster when that is over. */
-const missing = (name: string) => ({
+/** A container that has waited for its Secret for 58.5 s. The agent gives up after 60 s. */
+const waitForSecret = (name: string) => ({
   ...{ phase: 'Pending', startTime: new Date(Date.now() - 58_500).toISOString() },
   containerStatuses: [
     {
@@ -103,40 +103,41 @@ const missing = (name: string) => ({
   ],
 })
 
-test('a secret that does not come is given up when its time is over, though nothing happens then', async () => {
+test('a revision whose Secret is missing fails after a minute, without an event of the cluster', async () => {
   start()
   const one = control.want(id, image('1'))
-  await waitFor(() => api.has('Deployment', `${base()}-r1`))
-  setUnavailable(api, `${base()}-r1`, missing('app'))
+  await waitFor(() => api.has('Deployment', `${objectName()}-r1`))
+  setUnavailable(api, `${objectName()}-r1`, waitForSecret('app'))
   expect(await findReport(one, /failed/)).toMatchObject({ message: expect.stringContaining('"shared"') })
 })
 
-test('a database that does not come is given up so, too', async () => {
+test('a revision whose database lacks a Secret fails after a minute, without an event of the cluster', async () => {
   start()
   const one = control.want(id, image('1'), { needs_database: true })
   const database = await waitFor(() => api.all('StatefulSet').find(Boolean))
-  putPod(api, database, missing(database.spec.template.spec.containers[0].name))
+  putPod(api, database, waitForSecret(database.spec.template.spec.containers[0].name))
   expect(await findReport(one, /failed/)).toMatchObject({ message: expect.stringContaining('"shared"') })
 })
 
-test('a cluster that does not answer for a while fails nothing', async () => {
+test('no revision fails because the API server is unavailable for a while', async () => {
   bringUpAutomatically(api)
   start()
-  let asked = 0
-  api.refuse = () => (asked++ < 12 ? { code: 503, message: 'later' } : undefined)
+  let requestCount = 0
+  api.refuse = () => (requestCount++ < 12 ? { code: 503, message: 'later' } : undefined)
   const one = control.want(id, image('1'))
   await findReport(one, /deployed|failed/)
   expect(control.reportedStates(one)).toContain('deployed')
 })
 
-test('what the cluster refuses is told', async () => {
+test('a revision that the agent or the cluster refuses fails with the reason', async () => {
   bringUpAutomatically(api)
   start()
-  const elsewhere = control.want(id, image('1'), { k8s_namespace: 'kube-system' })
-  expect(await findReport(elsewhere, /failed/)).toMatchObject({ message: expect.stringContaining('kube-system') })
+  const inForeignNamespace = control.want(id, image('1'), { k8s_namespace: 'kube-system' })
+  expect(await findReport(inForeignNamespace, /failed/)).toMatchObject({
+    message: expect.stringContaining('kube-system'),
+  })
   api.refuse = ({ kind, verb }) =>
     kind === 'Deployment' && verb === 'create' ? { code: 403, message: 'exceeded quota: objects' } : undefined
-  const other = randomUUID()
-  const refused = control.want(other, image('1'))
-  expect(await findReport(refused, /failed/)).toMatchObject({ message: expect.stringContaining('exceeded quota') })
+  const overQuota = control.want(randomUUID(), image('1'))
+  expect(await findReport(overQuota, /failed/)).toMatchObject({ message: expect.stringContaining('exceeded quota') })
 })

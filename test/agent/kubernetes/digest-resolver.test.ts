@@ -1,4 +1,4 @@
-// The digest of a tag, from a small registry that follows the Distribution specification, and from faulty ones.
+// The digest of a tag, from registries that follow the Distribution specification and from faulty ones.
 import { createHash } from 'node:crypto'
 import * as http from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -53,16 +53,17 @@ describe('an image reference', () => {
   })
 
   test('selects its logins, the most specific path first', () => {
-    const servers = (image: string, ...all: string[]) =>
+    const selectServers = (image: string, ...servers: string[]) =>
       loginsFor(
         parseReference(image),
-        all.map(server => login('a', server)),
+        servers.map(server => login('a', server)),
       ).map(({ serveraddress }) => serveraddress)
-    expect(servers('r.example.com/a/b', 'r.example.com', 'r.example.com/a', 'r.example.com/ab', 'other.com')).toEqual([
-      'r.example.com/a',
-      'r.example.com',
+    expect(
+      selectServers('r.example.com/a/b', 'r.example.com', 'r.example.com/a', 'r.example.com/ab', 'other.com'),
+    ).toEqual(['r.example.com/a', 'r.example.com'])
+    expect(selectServers('nginx', 'https://index.docker.io/v1/', 'r.example.com')).toEqual([
+      'https://index.docker.io/v1/',
     ])
-    expect(servers('nginx', 'https://index.docker.io/v1/', 'r.example.com')).toEqual(['https://index.docker.io/v1/'])
   })
 })
 
@@ -95,9 +96,9 @@ describe('a digest is resolved', () => {
   })
 
   test('with the second login if the first one is refused', async () => {
-    const right = `Basic ${Buffer.from('ann:hush').toString('base64')}`
+    const accepted = `Basic ${Buffer.from('ann:hush').toString('base64')}`
     answer = (req, res, url) =>
-      req.headers.authorization === right
+      req.headers.authorization === accepted
         ? manifest(req, res, url)
         : res.writeHead(401, { 'WWW-Authenticate': 'Basic realm="r"' }).end()
     expect(await resolveTag(undefined, [login('bob'), login('ann')])).toBe(DIGEST)
@@ -116,20 +117,20 @@ describe('a digest is resolved', () => {
   })
 
   test('from a redirect target, which does not receive the credentials', async () => {
-    let other: string | undefined
-    const elsewhere = http.createServer((req, res) => {
-      other = req.headers.authorization ?? 'nobody'
+    let redirectedAuthorization: string | undefined
+    const redirectTarget = http.createServer((req, res) => {
+      redirectedAuthorization = req.headers.authorization ?? 'none'
       manifest(req, res, new URL('http://x'))
     })
-    await new Promise<void>(resolve => elsewhere.listen(0, '127.0.0.1', resolve))
-    const Location = `http://127.0.0.1:${(elsewhere.address() as AddressInfo).port}/there`
+    await new Promise<void>(resolve => redirectTarget.listen(0, '127.0.0.1', resolve))
+    const Location = `http://127.0.0.1:${(redirectTarget.address() as AddressInfo).port}/there`
     answer = (req, res) =>
       req.headers.authorization
         ? res.writeHead(307, { Location }).end()
         : res.writeHead(401, { 'WWW-Authenticate': 'Basic' }).end()
     expect(await resolveTag(undefined, [login('ann')])).toBe(DIGEST)
-    expect(other).toBe('nobody')
-    elsewhere.close()
+    expect(redirectedAuthorization).toBe('none')
+    redirectTarget.close()
   })
 })
 
@@ -137,11 +138,11 @@ describe('a digest is unavailable', () => {
   test.each<[string, Answer, RegExp]>([
     ['the tag does not exist', (_, res) => res.writeHead(404).end(), /answers 404/],
     [
-      'the header is no digest',
+      'the header is not a digest',
       (_, res) => res.writeHead(200, { 'Docker-Content-Digest': 'x' }).end(),
       /invalid digest/,
     ],
-    ['the redirects do not end', (_, res) => res.writeHead(302, { Location: '/again' }).end(), /redirects too often/],
+    ['the redirects never end', (_, res) => res.writeHead(302, { Location: '/again' }).end(), /redirects too often/],
     [
       'the redirect has no host',
       (_, res) => res.writeHead(302, { Location: 'http://' }).end(),

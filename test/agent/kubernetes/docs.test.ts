@@ -1,5 +1,4 @@
-// docs/kubernetes.md is complete and correct: its Role is sufficient and minimal, and it lists every setting and member.
-
+// docs/kubernetes.md lists every setting and every member of resource_spec, and its Role is sufficient and minimal.
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { loadYaml } from '@kubernetes/client-node'
@@ -70,6 +69,8 @@ test('the Role on the page is sufficient and grants nothing unused', async () =>
   }
   const used = new Set(api.requests.map(({ kind, verb }) => `${toPlural(kind)} ${verb}`))
   await api.close()
-  const granted = rules.flatMap(({ resources, verbs }) => resources.flatMap(one => verbs.map(verb => `${one} ${verb}`)))
+  const granted = rules.flatMap(({ resources, verbs }) =>
+    resources.flatMap(resource => verbs.map(verb => `${resource} ${verb}`)),
+  )
   expect(granted.map(grant => grant.replace('pods/log', 'pods')).filter(grant => !used.has(grant))).toEqual([])
 })

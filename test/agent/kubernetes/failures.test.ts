@@ -1,4 +1,4 @@
-// Failures in a cluster and their reasons, watches of its objects, and the logs of its pods.
+// Failures in a cluster and their reported reasons, watches of its objects, and the logs of its pods.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { NO_EVENTS, PermanentError, TransientError } from '../../../src/agent/engine.ts'
 import { withLog } from '../../../src/agent/engines/kubernetes/pod-failures.ts'
@@ -25,7 +25,7 @@ const NAME = `${BASE}-r1`
 let api: KubernetesApi
 let now = new Date()
 const engines: KubernetesEngine[] = []
-const engineOf = (more: Record<string, string> = {}, config = api.config) => {
+const createEngine = (more: Record<string, string> = {}, config = api.config) => {
   const engine = new KubernetesEngine({ settings: makeKubernetesSettings(more), config, pause_ms: 2, now: () => now })
   engines.push(engine)
   return engine
@@ -66,13 +66,13 @@ type Case = [
 ]
 const CASES: Case[] = [
   [
-    'an image that may still be pushed',
+    'an image that is missing, but may still be pushed',
     { pod: waiting('ErrImagePull', 'no such host') },
     'starting',
     [/shop:1/, /no such host/, /image_pull_secrets/],
   ],
   [
-    'an image that does not exist',
+    'an image that is missing for more than a minute',
     { pod: waiting('ImagePullBackOff', 'not found'), later: 90 },
     'failing',
     [/shop:1/, /not found/],
@@ -87,7 +87,7 @@ const CASES: Case[] = [
   ['a crash loop', { pod: crashed(5, { exitCode: 3 }) }, 'failing', [/exit code 3/, /its last words/]],
   ['a crash by a signal', { pod: crashed(5, { signal: 11 }) }, 'failing', [/signal 11/]],
   [
-    'a crash for lack of memory',
+    'a crash for exceeding the memory limit',
     { pod: crashed(5, { reason: 'OOMKilled', exitCode: 137 }) },
     'failing',
     [/memory_limit_mb/],
@@ -99,13 +99,13 @@ const CASES: Case[] = [
     [/"nmp": not found/],
   ],
   [
-    'a secret that may still be created',
+    'a Secret that is missing, but may still be created',
     { pod: waiting('CreateContainerConfigError', 'secret "shared" not found') },
     'starting',
     [/"shared" not found/],
   ],
   [
-    'a secret that is missing',
+    'a Secret that is missing for more than a minute',
     { pod: waiting('CreateContainerConfigError', 'secret "shared" not found'), later: 90 },
     'failing',
     [/"shared"/],
@@ -117,7 +117,7 @@ const CASES: Case[] = [
     [/USER/],
   ],
   [
-    'a cluster without room',
+    'a cluster without free resources',
     {
       pod: {
         phase: 'Pending',
@@ -128,7 +128,7 @@ const CASES: Case[] = [
     [/3 Insufficient cpu/, /resource_spec/],
   ],
   [
-    'a cluster without room for too long',
+    'a cluster without free resources until the deadline',
     {
       pod: { phase: 'Pending', ...condition('PodScheduled', 'False', 'Unschedulable', '0/3 nodes are available') },
       deployment: condition('Progressing', 'False', 'ProgressDeadlineExceeded', 'timed out'),
@@ -158,7 +158,7 @@ const CASES: Case[] = [
     [/8000/, /PORT/, /its last words/],
   ],
   [
-    'a health check that fails for too long',
+    'a health check that fails until the deadline',
     {
       pod: makeRunningStatus('app', false),
       event: ['Unhealthy', 'Readiness probe failed: HTTP probe failed with statuscode: 500'],
@@ -181,7 +181,7 @@ const CASES: Case[] = [
     'pods "x" is forbidden: maximum cpu usage per Container is 100m, but limit is 200m',
   ].map(
     (message): Case => [
-      `amounts outside the limits of the namespace: ${message.slice(23, 36)}`,
+      `resources outside the limits of the namespace: ${message.slice(23, 36)}`,
       { deployment: condition('ReplicaFailure', 'True', 'FailedCreate', message) },
       'starting',
       [/requires other amounts/, /limits\.cpu|100m/],
@@ -202,12 +202,12 @@ const CASES: Case[] = [
   ],
   [
     'a missing service account',
-    { deployment: condition('ReplicaFailure', 'True', 'FailedCreate', 'serviceaccount "theirs" not found') },
+    { deployment: condition('ReplicaFailure', 'True', 'FailedCreate', 'serviceaccount "robot" not found') },
     'starting',
-    [/"theirs"/, /service_account_name/],
+    [/"robot"/, /service_account_name/],
   ],
   [
-    'no progress for too long',
+    'no progress until the deadline',
     { deployment: condition('Progressing', 'False', 'ProgressDeadlineExceeded', '') },
     'failing',
     [/in time/],
@@ -215,14 +215,14 @@ const CASES: Case[] = [
 ]
 
 describe('a revision that does not become healthy', () => {
-  test.each(CASES)('names its cause: %s', async (_, { pod, deployment, event, later = 0 }, phase, says) => {
-    const engine = engineOf()
+  test.each(CASES)('is reported with its cause: %s', async (_, { pod, deployment, event, later = 0 }, phase, parts) => {
+    const engine = createEngine()
     await engine.start(makeKubernetesUnit(), makeArtifact())
     api.logs.set(`${NAME}-0`, ['first', 'its last words'])
     api.logs.set(`${NAME}-0/previous`, ['first', 'its last words'])
-    const made = setUnavailable(api, NAME, (pod as never) ?? null, deployment as never)
-    if (event && made) {
-      const involvedObject = { kind: 'Pod', name: made.metadata.name, uid: made.metadata.uid }
+    const failedPod = setUnavailable(api, NAME, (pod as never) ?? null, deployment as never)
+    if (event && failedPod) {
+      const involvedObject = { kind: 'Pod', name: failedPod.metadata.name, uid: failedPod.metadata.uid }
       const [reason, message] = event
       api.put({
         apiVersion: 'v1',
@@ -237,12 +237,12 @@ describe('a revision that does not become healthy', () => {
     now = new Date(now.getTime() + later * 1000)
     const { running } = await engine.observe(DEPLOYMENT_ID)
     expect(running).toMatchObject([{ revision_id: makeRevisionId(1), phase }])
-    for (const part of says) expect(running[0]!.reason).toMatch(part)
+    for (const part of parts) expect(running[0]!.reason).toMatch(part)
     expect(running[0]!.reason!.length).toBeLessThanOrEqual(2000)
   })
 
   test('leaves the previous revision serving, which is reported as unhealthy once it crashes', async () => {
-    const engine = engineOf()
+    const engine = createEngine()
     await engine.start(makeKubernetesUnit(), makeArtifact())
     bringUp(api, api.get('Deployment', NAME))
     await engine.route(makeKubernetesUnit())
@@ -268,14 +268,14 @@ describe('a revision that does not become healthy', () => {
     )
     expect(report.length).toBeLessThanOrEqual(2000)
     expect(report).toMatch(/^Why\.\n.*line 499$/s)
-    // No line is cut at its beginning: the masks would not recognize half of a secret.
-    const [more, ...lines] = report.split('\n').slice(2)
-    expect([more, lines.filter(line => !/^line \d+$/.test(line))]).toEqual(['…', []])
+    // No line loses its beginning: the masks would not recognize half of a secret.
+    const [ellipsis, ...lines] = report.split('\n').slice(2)
+    expect([ellipsis, lines.filter(line => !/^line \d+$/.test(line))]).toEqual(['…', []])
   })
 })
 
 describe('a refusal by the cluster', () => {
-  const start = () => engineOf().start(makeKubernetesUnit(), makeArtifact())
+  const start = () => createEngine().start(makeKubernetesUnit(), makeArtifact())
   test.each<[string, { code: number; message: string }, RegExp]>([
     ['a missing permission', { code: 403, message: 'secrets is forbidden: User "a" cannot patch' }, /cannot patch/],
     [
@@ -302,40 +302,40 @@ describe('a refusal by the cluster', () => {
       { code: 422, message: 'spec.template.spec.containers[1].image: Required value' },
       /containers\[1\]\.image/,
     ],
-  ])('is permanent: %s', async (_, refusal, says) => {
+  ])('fails the revision permanently: %s', async (_, refusal, reason) => {
     api.refuse = ({ verb }) => (verb === 'patch' ? refusal : undefined)
     await expect(start()).rejects.toThrow(PermanentError)
-    await expect(start()).rejects.toThrow(says)
+    await expect(start()).rejects.toThrow(reason)
   })
 
-  test.each([429, 500, 503])('is retried: status %d', async code => {
+  test.each([429, 500, 503])('is temporary with the status %d', async code => {
     api.refuse = () => ({ code, message: 'later' })
     await expect(start()).rejects.toThrow(TransientError)
-    await expect(engineOf().deployments()).rejects.toThrow()
+    await expect(createEngine().deployments()).rejects.toThrow()
   })
 
-  test('is permanent if the Gateway API is missing, instead of reporting no routes', async () => {
+  test('is permanent if the Gateway API is missing: the agent does not continue without routes', async () => {
     api.missingGroups.add('gateway.networking.k8s.io/v1')
-    const engine = engineOf({ K8S_ROUTES: 'gateway', K8S_GATEWAY: 'infra/main', K8S_DOMAIN: 'apps.example.com' })
+    const engine = createEngine({ K8S_ROUTES: 'gateway', K8S_GATEWAY: 'infra/main', K8S_DOMAIN: 'apps.example.com' })
     await expect(engine.route(makeKubernetesUnit())).rejects.toThrow(PermanentError)
     await expect(engine.deployments()).rejects.toThrow(PermanentError)
   })
 
-  test('is permanent if the namespace is missing, which the agent never creates', async () => {
+  test('is permanent if the namespace is missing: the agent does not create it', async () => {
     api.namespaces.delete('apps')
     await expect(start()).rejects.toThrow(PermanentError)
     expect(api.all()).toEqual([])
   })
 
-  test('names the place of a value that does not fit its schema', async () => {
-    const wrong = { name: 'v', emptyDir: { sizeLimit: { not: 'a quantity' } } }
-    const started = engineOf().start(makeKubernetesUnit({ spec: { volumes: [wrong] } }), makeArtifact())
+  test('of an invalid value names the member', async () => {
+    const invalidVolume = { name: 'v', emptyDir: { sizeLimit: { not: 'a quantity' } } }
+    const started = createEngine().start(makeKubernetesUnit({ spec: { volumes: [invalidVolume] } }), makeArtifact())
     await expect(started).rejects.toThrow(PermanentError)
     await expect(started).rejects.toThrow(/volumes/)
   })
 
-  test('of an invalid host comes before anything starts, and leaves the serving routes alone', async () => {
-    const engine = engineOf({ K8S_ROUTES: 'ingress' })
+  test('of an invalid host comes before the application starts, and changes no route', async () => {
+    const engine = createEngine({ K8S_ROUTES: 'ingress' })
     const unit = makeKubernetesUnit({ custom_url: 'http://192.0.2.7/' })
     const message = 'spec.rules[0].host: Invalid value: must be a DNS name, not an IP address'
     api.refuse = ({ kind, verb }) => (kind === 'Ingress' && verb === 'patch' ? { code: 422, message } : undefined)
@@ -347,20 +347,20 @@ describe('a refusal by the cluster', () => {
     expect(api.all('Ingress')).toEqual([])
   })
 
-  test('names the place of a duplicate name', async () => {
+  test('of a duplicate name names the member', async () => {
     const sidecars = [
       { name: 'side', image: 'x', volumeMounts: ['a', 'b'].map(name => ({ name, mountPath: '/data' })) },
     ]
-    const started = engineOf().start(makeKubernetesUnit({ spec: { sidecars } }), makeArtifact())
+    const started = createEngine().start(makeKubernetesUnit({ spec: { sidecars } }), makeArtifact())
     await expect(started).rejects.toThrow(PermanentError)
     await expect(started).rejects.toThrow(/volumeMounts.*data/)
   })
 })
 
 describe('a watch', () => {
-  test('reports changes again after its connection breaks or its resource version expires', async () => {
+  test('continues to report changes after its connection breaks or its resource version expires', async () => {
     const changed: string[] = []
-    const engine = engineOf()
+    const engine = createEngine()
     await engine.open({ ...NO_EVENTS, changed: id => changed.push(id) })
     await expect.poll(() => api.watchCount).toBe(6)
     await engine.start(makeKubernetesUnit(), makeArtifact())
@@ -378,23 +378,23 @@ describe('a watch', () => {
   test('reconnects after a failed login', async () => {
     const config = api.config
     const login = config.applySecurityAuthentication.bind(config)
-    let failing = false
+    let isFailing = false
     config.applySecurityAuthentication = async context => {
-      if (!failing) return login(context)
-      failing = false
+      if (!isFailing) return login(context)
+      isFailing = false
       throw new Error('no login')
     }
-    const watched = () => api.requests.filter(({ verb }) => verb === 'watch').length
-    await engineOf({}, config).open(NO_EVENTS)
+    const watchRequests = () => api.requests.filter(({ verb }) => verb === 'watch').length
+    await createEngine({}, config).open(NO_EVENTS)
     await expect.poll(() => api.watchCount).toBe(6)
-    failing = true
+    isFailing = true
     api.endWatches()
-    await expect.poll(watched).toBe(12)
-    expect(failing).toBe(false)
+    await expect.poll(watchRequests).toBe(12)
+    expect(isFailing).toBe(false)
   })
 
   test('ends if the engine closes while the watch connects', async () => {
-    const engine = engineOf()
+    const engine = createEngine()
     await engine.open(NO_EVENTS)
     await engine.close()
     await expect.poll(() => api.requests.filter(({ verb }) => verb === 'watch').length).toBe(6)
@@ -403,10 +403,10 @@ describe('a watch', () => {
 })
 
 describe('the log of a pod', () => {
-  test('is shipped line by line, each line once, over broken connections too', async () => {
+  test('is shipped line by line and each line once, even if the connection breaks', async () => {
     const lines: string[] = []
-    const engine = engineOf()
-    await engine.open({ ...NO_EVENTS, log: (of, message) => lines.push(`${of.revision_id.slice(-1)} ${message}`) })
+    const engine = createEngine()
+    await engine.open({ ...NO_EVENTS, log: (ref, message) => lines.push(`${ref.revision_id.slice(-1)} ${message}`) })
     await engine.start(makeKubernetesUnit(), makeArtifact())
     const pod = putPod(api, api.get('Deployment', NAME), makeRunningStatus('app'))
     await expect.poll(() => api.followerCount).toBe(1)
@@ -425,17 +425,17 @@ describe('the log of a pod', () => {
   })
 
   test('is followed by an agent that starts after the pod', async () => {
-    await engineOf().start(makeKubernetesUnit(), makeArtifact())
+    await createEngine().start(makeKubernetesUnit(), makeArtifact())
     const pod = putPod(api, api.get('Deployment', NAME), makeRunningStatus('app'))
     const lines: string[] = []
-    await engineOf().open({ ...NO_EVENTS, log: (_, message) => lines.push(message) })
+    await createEngine().open({ ...NO_EVENTS, log: (_, message) => lines.push(message) })
     await expect.poll(() => api.followerCount).toBe(1)
     api.writeLog(pod.metadata.name, 'one')
     await expect.poll(() => lines).toEqual(['one'])
   })
 
-  test('has one connection, also after a reset', async () => {
-    const engine = engineOf()
+  test('is read over one connection, also after a connection reset', async () => {
+    const engine = createEngine()
     await engine.open(NO_EVENTS)
     await engine.start(makeKubernetesUnit(), makeArtifact())
     putPod(api, api.get('Deployment', NAME), makeRunningStatus('app'))
@@ -452,26 +452,26 @@ describe('the log of a pod', () => {
   test.each([
     ['has ended', waiting('', '', { state: { terminated: { exitCode: 1 } } })],
     ['waits for its restart', crashed(1, {})],
-  ])('is shipped for a container that was never seen running: it %s', async (_, status) => {
+  ])('is shipped for a container that the agent never observed running: it %s', async (_, status) => {
     const lines: string[] = []
-    const engine = engineOf()
+    const engine = createEngine()
     await engine.open({ ...NO_EVENTS, log: (_, message) => lines.push(message) })
     await engine.start(makeKubernetesUnit(), makeArtifact())
     putPod(api, api.get('Deployment', NAME), status)
     api.writeLog(`${NAME}-0`, 'its last words')
     await expect.poll(() => lines).toEqual(['its last words'])
   })
+})
 
-  test('a drained revision is observed again once its drain time is over', async () => {
-    bringUpAutomatically(api)
-    const changed: string[] = []
-    const engine = engineOf({ K8S_DRAIN_SECONDS: '1' })
-    await reconcileUntilStable(engine, { target: makeRevisionId(1) }, [makeKubernetesUnit()])
-    await engine.open({ ...NO_EVENTS, changed: id => changed.push(id) })
-    await engine.drain({ deployment_id: DEPLOYMENT_ID, revision_id: makeRevisionId(1) })
-    await expect.poll(() => api.watchCount).toBe(6)
-    api.cutWatches()
-    changed.length = 0
-    await expect.poll(() => changed).toContain(DEPLOYMENT_ID)
-  })
+test('a draining revision is observed again once its drain time is over, even if the watches break', async () => {
+  bringUpAutomatically(api)
+  const changed: string[] = []
+  const engine = createEngine({ K8S_DRAIN_SECONDS: '1' })
+  await reconcileUntilStable(engine, { target: makeRevisionId(1) }, [makeKubernetesUnit()])
+  await engine.open({ ...NO_EVENTS, changed: id => changed.push(id) })
+  await engine.drain({ deployment_id: DEPLOYMENT_ID, revision_id: makeRevisionId(1) })
+  await expect.poll(() => api.watchCount).toBe(6)
+  api.cutWatches()
+  changed.length = 0
+  await expect.poll(() => changed).toContain(DEPLOYMENT_ID)
 })
