@@ -40,6 +40,7 @@ const withResource = (written: unknown) =>
   makeValidSites({ [`${RESOURCE_METADATA_PATH}/mcp`]: makeResourceMetadata(written as string, AUTH_ORIGIN) })
 const redirectTo = (location: string) => respondWithStatus(307, null, { Location: location })
 const expectedDiscovery = { issuer: AUTH_ORIGIN, resource: `${MCP_ORIGIN}/mcp`, warnings: [] }
+const OTHER_ORIGIN = 'https://other.example.net'
 const LONG_TEXT = 'x'.repeat(70_000)
 
 const probeCases: Case[] = [
@@ -99,9 +100,19 @@ const probeCases: Case[] = [
     expectedDiscovery,
   ],
   [
-    'a malformed challenge is ignored',
-    makeValidSites({ 'POST /mcp': respondWithChallenges('Bearer ="') }),
-    expectWarnings('challenge_unreadable'),
+    'a challenge in lower case whose URL is unquoted',
+    makeValidSites({
+      'POST /mcp': respondWithChallenges(`bearer error=invalid_token, resource_metadata=${MCP_ORIGIN}/meta`),
+      ...{ '/meta': makeResourceMetadata(`${MCP_ORIGIN}/mcp`, AUTH_ORIGIN), ...withoutPathMetadata },
+    }),
+    expectedDiscovery,
+  ],
+  [
+    'a malformed challenge is ignored from the fault on',
+    makeValidSites({
+      'POST /mcp': respondWithChallenges(`Bearer scope=read, a"b, resource_metadata="${OTHER_ORIGIN}"`),
+    }),
+    { scopes: ['read'], warnings: ['challenge_unreadable'] },
   ],
   ['a server that fails the probe can still be discovered', makeValidSites({ 'POST /mcp': 500 }), expectedDiscovery],
   [
@@ -322,6 +333,10 @@ const metadataAt = (issuer: string, where: string, more = {}): Sites => ({
   },
 })
 const TENANT = `${AUTH_ORIGIN}/tenant`
+const WITHOUT_PKCE = { code_challenge_methods_supported: undefined }
+/** The RFC 8414 document lists no PKCE methods, and the OpenID document lists S256. */
+const withOpenIdDocument = (more: object) =>
+  makeSitesWithMetadata(WITHOUT_PKCE, {}, { [OIDC_METADATA_PATH]: makeServerMetadata(AUTH_ORIGIN, { ...more }) })
 const serverCases: Case[] = [
   [
     'the first usable server',
@@ -402,6 +417,67 @@ const serverCases: Case[] = [
     { options: { assumeS256: host => host === auth } },
   ],
   [
+    'PKCE methods in the OpenID document only, from which nothing else is taken',
+    withOpenIdDocument({ registration_endpoint: `${AUTH_ORIGIN}/elsewhere`, scopes_supported: ['offline_access'] }),
+    { ...expectedDiscovery, scopes: [], registration_url: `${AUTH_ORIGIN}/register` },
+    {
+      asks: [
+        ...[`POST ${MCP_ORIGIN}/mcp`, `GET ${MCP_ORIGIN}${RESOURCE_METADATA_PATH}/mcp`],
+        ...[`GET ${AUTH_ORIGIN}${SERVER_METADATA_PATH}`, `GET ${AUTH_ORIGIN}${OIDC_METADATA_PATH}`],
+        `POST ${AUTH_ORIGIN}/register`,
+      ],
+    },
+  ],
+  [
+    'PKCE methods in the appended OpenID document only',
+    {
+      ...metadataAt(TENANT, `${SERVER_METADATA_PATH}/tenant`),
+      [AUTH_ORIGIN]: {
+        [`${SERVER_METADATA_PATH}/tenant`]: makeServerMetadata(TENANT, WITHOUT_PKCE),
+        [`${OIDC_METADATA_PATH}/tenant`]: makeServerMetadata(TENANT, WITHOUT_PKCE),
+        [`/tenant${OIDC_METADATA_PATH}`]: makeServerMetadata(TENANT),
+        'POST /tenant/register': respondWithJson(200, { client_id: 'made' }),
+      },
+    },
+    { issuer: TENANT, code_challenge_method: 'S256', warnings: [] },
+  ],
+  ...[
+    ['of another issuer', { issuer: `${AUTH_ORIGIN}/` }],
+    ['with another authorization endpoint', { authorization_endpoint: `${AUTH_ORIGIN}/oidc/authorize` }],
+    ['with another token endpoint', { token_endpoint: `${AUTH_ORIGIN}/oidc/token` }],
+    ['without S256', { code_challenge_methods_supported: ['plain'] }],
+    ['whose methods are no list', { code_challenge_methods_supported: 'S256' }],
+  ].map(
+    ([what, more]): Case => [
+      `an OpenID document ${what}, beside one without PKCE methods`,
+      withOpenIdDocument(more as object),
+      ['pkce_unsupported', SERVER_STAGE, auth],
+    ],
+  ),
+  ...[500, redirectTo(MCP_ORIGIN), respondWithHtml()].map(
+    (answer, i): Case => [
+      `no PKCE methods, and no OpenID document (${i}), and the organization assumes S256`,
+      makeSitesWithMetadata(WITHOUT_PKCE, {}, { [OIDC_METADATA_PATH]: answer }),
+      expectWarnings('pkce_assumed'),
+      { options: { assumeS256: () => true } },
+    ],
+  ),
+  [
+    'an OpenID document without S256, even if S256 is assumed',
+    withOpenIdDocument({ code_challenge_methods_supported: ['plain'] }),
+    ['pkce_unsupported', SERVER_STAGE, auth],
+    { options: { assumeS256: () => true } },
+  ],
+  [
+    'other PKCE methods, whatever the OpenID document lists',
+    makeSitesWithMetadata(
+      { code_challenge_methods_supported: ['plain'] },
+      {},
+      { [OIDC_METADATA_PATH]: makeServerMetadata(AUTH_ORIGIN) },
+    ),
+    ['pkce_unsupported', SERVER_STAGE, auth],
+  ],
+  [
     'other PKCE methods, even if S256 is assumed',
     makeSitesWithMetadata({ code_challenge_methods_supported: ['plain', 's256'] }),
     ['pkce_unsupported', SERVER_STAGE, auth],
@@ -451,9 +527,16 @@ const serverCases: Case[] = [
     makeSitesWithMetadata({ response_types_supported: ['code id_token'] }),
     ['grant_unsupported', SERVER_STAGE, auth],
   ],
+  ...[undefined, null].map(
+    (missing): Case => [
+      `no response types: ${missing}`,
+      makeSitesWithMetadata({ response_types_supported: missing }),
+      expectedDiscovery,
+    ],
+  ),
   [
-    'no response types',
-    makeSitesWithMetadata({ response_types_supported: null }),
+    'response types that are no list',
+    makeSitesWithMetadata({ response_types_supported: 'code' }),
     ['metadata_invalid', SERVER_STAGE, auth],
   ],
   [
