@@ -16,7 +16,7 @@ const pure = [
   'test/protocol/*.test.ts',
   'test/kernel/{rows,segment-router,statement}.test.ts',
   'test/deployments/{lifecycle,query-schemas,resources,schema,source-rules}.test.ts',
-  'test/oauth/{client-registration,real-servers}.test.ts',
+  'test/oauth/{challenges,client-registration,real-servers}.test.ts',
   'test/pushes/worker-pool.test.ts',
   'test/sync/revision-transitions.test.ts',
   'test/agent/{build-slots,credentials,dockerignore-glob,image-build,last-lines,plan,replica-spec}.test.ts',

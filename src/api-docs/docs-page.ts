@@ -1,18 +1,32 @@
-// The API pages: one server-rendered page for any OpenAPI document, with its script and its style.
+// The API pages: an overview of any OpenAPI document and a page for each operation and schema, rendered by the server.
 import type { Env, Hono } from 'hono'
+import { accepts } from 'hono/accepts'
 import { html } from 'hono/html'
 import { serveStaticPage } from '../kernel/static-page.ts'
 import { clientScript, clientStyle } from './client-bundle.ts'
 import {
   documentInfo,
+  type Group,
   groupOperations,
   keyHeader,
   listErrorCodes,
   listSchemas,
   type OpenApiDocument,
+  type Operation,
+  type Schema,
   slug,
 } from './openapi-document.ts'
-import { methodBadge, operationSection, renderProse, schemaSection } from './operation-section.ts'
+import {
+  breakablePath,
+  type Html,
+  methodBadge,
+  operationSection,
+  renderProse,
+  SCHEMAS_PATH,
+  schemaLink,
+  schemaPath,
+  schemaSection,
+} from './operation-section.ts'
 
 export type { OpenApiDocument } from './openapi-document.ts'
 
@@ -31,26 +45,34 @@ const ICON =
   "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath fill='%233b5bdb' " +
   "d='M1 9h14l-2.5 5h-9zM7.2 1.5 7.2 8 2 8zM8.6 3.5 13 8H8.6z'/%3E%3C/svg%3E"
 
-const navigation = (document: OpenApiDocument) => html`<details class="menu" open><summary>Operations</summary>
+const OPERATIONS_PATH = '/docs/operations'
+
+/** The menu names an operation by its id, because summaries are sentences: `listTagKeys` becomes “List tag keys”. */
+const shortTitle = (id: string) => {
+  const words = id.replace(/[A-Z]/g, capital => ` ${capital.toLowerCase()}`)
+  return words.charAt(0).toUpperCase() + words.slice(1)
+}
+
+const navigation = (groups: Group[], current: string) => html`<details class="menu" open><summary>Menu</summary>
 <div class="filter"><label for="filter" class="unseen">Filter operations</label>
 <input id="filter" type="search" placeholder="Filter" autocomplete="off" spellcheck="false">
 <kbd aria-hidden="true">/</kbd></div>
 <p id="found" class="unseen" role="status"></p>
 <nav aria-label="Operations">
 <ul>
-<li><a href="#introduction">Introduction</a></li>
-<li><a href="#authentication">Authentication</a></li>
-<li><a href="#errors">Errors</a></li>
+<li><a href="/docs#introduction">Introduction</a></li>
+<li><a href="/docs#authentication">Authentication</a></li>
+<li><a href="/docs#errors">Errors</a></li>
+<li><a href="/docs#schemas">Schemas</a></li>
 </ul>
-${groupOperations(document).map(
+${groups.map(
   ({ name, operations }) =>
     html`<h2>${name}</h2><ul>${operations.map(
       ({ id, method, path, summary }) =>
-        html`<li data-find="${method} ${path} ${id}">
-<a href="#${id}" title="${method} ${path}"><span>${summary}</span>${methodBadge(method)}</a></li>`,
+        html`<li data-find="${method} ${path} ${summary}"><a href="${OPERATIONS_PATH}/${id}"
+${id === current && html`aria-current="page"`}>${shortTitle(id)}${methodBadge(method)}</a></li>`,
     )}</ul>`,
 )}
-${listSchemas(document).length > 0 && html`<h2>Reference</h2><ul><li><a href="#schemas">Schemas</a></li></ul>`}
 </nav></details>`
 
 const introduction = ({
@@ -62,13 +84,9 @@ const introduction = ({
 ${renderProse(description)}
 </section>`
 
-const authentication = (document: OpenApiDocument) => {
+const keyForm = (document: OpenApiDocument) => {
   const { name, prefix } = keyHeader(document)
-  return html`<section id="authentication"><h2>Authentication</h2>
-<p>Send your key with each request, as <code>X-Api-Key: &lt;key&gt;</code> or
-<code>Authorization: Bearer &lt;key&gt;</code>. A workspace key works in its workspace only. With an organization key,
-name the workspace in <code>X-Tenant-Id</code>.</p>
-<form id="key" class="card" hidden data-header="${name}" data-prefix="${prefix}" aria-label="Your key">
+  return html`<form id="key" class="card" hidden data-header="${name}" data-prefix="${prefix}" aria-label="Your key">
 <div><label for="api-key">API key</label>
 <div class="line">
 <input id="api-key" type="password" autocomplete="off" spellcheck="false" placeholder="Paste it here">
@@ -77,10 +95,16 @@ name the workspace in <code>X-Tenant-Id</code>.</p>
 <input id="tenant" autocomplete="off" spellcheck="false" placeholder="Optional"></div>
 <p class="note">Stored in this tab until you close it.
 <button type="button" data-do="forget">Forget</button></p>
-</form>
-<p>The curl commands on this page read the key from your shell: <code>export API_KEY=…</code></p>
-</section>`
+</form>`
 }
+
+const authentication = (document: OpenApiDocument) => html`<section id="authentication"><h2>Authentication</h2>
+<p>Send your key with each request, as <code>X-Api-Key: &lt;key&gt;</code> or
+<code>Authorization: Bearer &lt;key&gt;</code>. A workspace key works in its workspace only. With an organization key,
+name the workspace in <code>X-Tenant-Id</code>.</p>
+${keyForm(document)}
+<p>The code examples on these pages read the key from the environment: <code>export API_KEY=…</code></p>
+</section>`
 
 const errors = (document: OpenApiDocument) => html`<section id="errors"><h2>Errors</h2>
 <p>Every error has the same body, <code>application/problem+json</code> (RFC 9457): <code>title</code> and
@@ -97,38 +121,54 @@ ${[...Map.groupBy(listErrorCodes(document), ({ status }) => status)]
   )}
 </section>`
 
-const renderPage = (document: OpenApiDocument) => html`<!doctype html>
+const overview = (document: OpenApiDocument, groups: Group[]) => html`${introduction(documentInfo(document))}
+${authentication(document)}${errors(document)}
+${groups.map(
+  ({ name, description, operations }) => html`<section class="group" id="tag-${slug(name)}"><h2>${name}</h2>
+${renderProse(description)}
+<ul class="index">${operations.map(
+    ({ id, method, path, summary }) => html`<li id="${id}"><a href="${OPERATIONS_PATH}/${id}">${summary}</a>
+<p class="route">${methodBadge(method)} <code>${breakablePath(path)}</code></p></li>`,
+  )}</ul></section>`,
+)}
+<section id="schemas"><h2>Schemas</h2><ul class="columns">${listSchemas(document).map(
+  ({ name }) => html`<li id="schema-${slug(name)}">${schemaLink(name)}</li>`,
+)}</ul></section>`
+
+const operationPage = (document: OpenApiDocument, operation: Operation) => html`<p class="crumb">
+<a href="/docs#tag-${slug(operation.tag)}">${operation.tag}</a></p>
+${operationSection(
+  document,
+  operation,
+  html`<details id="authentication" hidden><summary>API key</summary>${keyForm(document)}</details>`,
+)}`
+
+const schemaPage = (document: OpenApiDocument, name: string, schema: Schema) => html`<p class="crumb">
+<a href="/docs#schemas">Schemas</a></p>
+<section><h1>${name}</h1>${renderProse(schema.description ?? '')}${schemaSection(document, schema)}</section>`
+
+const renderPage = (
+  document: OpenApiDocument,
+  groups: Group[],
+  content: Html,
+  title = '',
+  current = '',
+) => html`<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<title>${documentInfo(document).title} API</title>
+<title>${title && `${title} · `}${documentInfo(document).title} API</title>
 <link rel="icon" href="${ICON}">
 <link rel="stylesheet" href="/docs/docs.css">
 <script type="module" src="/docs/docs.js"></script>
 </head>
 <body>
-<a class="skip" href="#introduction">Skip to content</a>
-<header><a class="brand" href="#introduction">${documentInfo(document).title}</a>${navigation(document)}</header>
-<main>
-${introduction(documentInfo(document))}${authentication(document)}${errors(document)}
-${groupOperations(document).map(
-  ({
-    name,
-    description,
-    operations,
-  }) => html`<section class="group" id="tag-${slug(name)}"><h2>${name}</h2>${renderProse(description)}
-${operations.map(operation => operationSection(document, operation))}</section>`,
-)}
-${
-  listSchemas(document).length > 0 &&
-  html`<section id="schemas"><h2>Schemas</h2>${listSchemas(document).map(
-    ({ name, schema }) =>
-      html`<details class="schema" id="schema-${slug(name)}"><summary>${name}</summary>
-${renderProse(schema.description ?? '')}${schemaSection(document, schema)}</details>`,
-  )}</section>`
-}
+<a class="skip" href="#content">Skip to content</a>
+<header><a class="brand" href="/docs">${documentInfo(document).title}</a>${navigation(groups, current)}</header>
+<main id="content">
+${content}
 </main>
 </body>
 </html>`
@@ -139,9 +179,38 @@ const HEADERS = {
   'Referrer-Policy': 'no-referrer',
 }
 
-export function serveDocsPages<E extends Env>(app: Hono<E>, document: () => OpenApiDocument): void {
-  const render = async () => String(await renderPage(document()))
-  app.get('/docs', serveStaticPage('text/html; charset=UTF-8', render, HEADERS))
+type Page = ReturnType<typeof serveStaticPage>
+
+/** By path. Each is rendered at its first request. */
+function listPages(document: OpenApiDocument): Map<string, Page> {
+  const groups = groupOperations(document)
+  const page = (content: () => Html, title?: string, current?: string) =>
+    serveStaticPage(
+      'text/html; charset=UTF-8',
+      async () => String(await renderPage(document, groups, content(), title, current)),
+      HEADERS,
+    )
+  const operations = groups.flatMap(group => group.operations)
+  return new Map([
+    ['/docs', page(() => overview(document, groups))],
+    ...operations.map((operation): [string, Page] => [
+      `${OPERATIONS_PATH}/${operation.id}`,
+      page(() => operationPage(document, operation), shortTitle(operation.id), operation.id),
+    ]),
+    ...listSchemas(document).map(({ name, schema }): [string, Page] => [
+      schemaPath(name),
+      page(() => schemaPage(document, name, schema), name),
+    ]),
+  ])
+}
+
+export function serveDocsPages<E extends Env>(app: Hono<E>, buildDocument: () => OpenApiDocument): void {
+  let pages: Map<string, Page> | undefined
+  for (const path of ['/docs', `${OPERATIONS_PATH}/:name`, `${SCHEMAS_PATH}/:name`])
+    app.get(path, c => {
+      pages ??= listPages(buildDocument())
+      return pages.get(c.req.path)?.(c) ?? c.notFound()
+    })
   app.get(
     '/docs/docs.js',
     serveStaticPage('text/javascript; charset=utf-8', () => clientScript, HEADERS),
@@ -150,4 +219,10 @@ export function serveDocsPages<E extends Env>(app: Hono<E>, document: () => Open
     '/docs/docs.css',
     serveStaticPage('text/css; charset=utf-8', () => clientStyle, HEADERS),
   )
+  // There is no dashboard yet. Clients that do not ask for a page get the problem of any unknown path.
+  app.get('/', c => {
+    const supports = ['application/problem+json', 'application/json', 'text/html']
+    if (accepts(c, { header: 'Accept', supports, default: 'application/json' }) !== 'text/html') return c.notFound()
+    return c.body(null, 302, { Location: '/docs', Vary: 'Accept' })
+  })
 }

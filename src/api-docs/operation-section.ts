@@ -1,4 +1,4 @@
-// Renders one operation: its permission, parameters and responses, and the form that sends it.
+// Renders one operation: its permission, parameters and responses, the form that sends it, and examples.
 import { html } from 'hono/html'
 import type { ApiResponse, OpenApiDocument, Operation, Parameter, Schema } from './openapi-document.ts'
 import { refName, slug } from './openapi-document.ts'
@@ -26,9 +26,11 @@ export const renderProse = (text: string) =>
 export const methodBadge = (method: string) => html`<span class="method ${method.toLowerCase()}">${method}</span>`
 
 // A break opportunity after each slash lets a long path wrap between its segments.
-const breakablePath = (path: string) => path.split(/(?<=\/)/).map(part => html`${part}<wbr>`)
+export const breakablePath = (path: string) => path.split(/(?<=\/)/).map(part => html`${part}<wbr>`)
 
-const schemaLink = (name: string) => html`<a href="#schema-${slug(name)}">${name}</a>`
+export const SCHEMAS_PATH = '/docs/schemas'
+export const schemaPath = (name: string) => `${SCHEMAS_PATH}/${slug(name)}`
+export const schemaLink = (name: string) => html`<a href="${schemaPath(name)}">${name}</a>`
 
 const hasChoices = (field: Field) => field.type.endsWith('these')
 
@@ -69,7 +71,7 @@ const parametersSection = (document: OpenApiDocument, operation: Operation) =>
       const field = describeField(document, schema, name, required)
       return fieldRow({ ...field, description: description || field.description }, false)
     })
-    return rows.length > 0 && html`<h4>${title}</h4><ul class="fields">${rows}</ul>`
+    return rows.length > 0 && html`<h2>${title}</h2><ul class="fields">${rows}</ul>`
   })
 
 const responseRow = (document: OpenApiDocument, response: ApiResponse) => {
@@ -86,7 +88,6 @@ const responseRow = (document: OpenApiDocument, response: ApiResponse) => {
   return html`<li><details><summary class="answer">${head}</summary>
 ${headers.length > 0 && html`<ul class="fields">${headers.map(headerRow)}</ul>`}
 ${media && html`<p class="type">${media.type}</p>${schemaSection(document, media.schema)}`}
-${media?.type.includes('json') && exampleBlock(media.example ?? buildExample(document, media.schema, true))}
 </details>${below}</li>`
 }
 
@@ -98,9 +99,9 @@ const responsesSection = (document: OpenApiDocument, responses: ApiResponse[]) =
   const otherErrors = responses.filter(response => !isSuccess(response) && !response.isListed)
   const codes = otherErrors.map(({ status }) => html` <span class="status s${status[0]}">${status}</span>`)
   const links = listedErrors.map(
-    ({ status }) => html` <a class="status s${status[0]}" href="#errors-${status}">${status}</a>`,
+    ({ status }) => html` <a class="status s${status[0]}" href="/docs#errors-${status}">${status}</a>`,
   )
-  return html`<h4>Responses</h4>${list(successes)}
+  return html`<h2>Responses</h2>${list(successes)}
 ${
   otherErrors.length > 0 &&
   html`<details class="errors"><summary>Errors ${codes}</summary>
@@ -115,9 +116,14 @@ const headerRow = ({ name, description }: ApiResponse['headers'][number]) =>
   html`<li><div class="field"><span class="name">${name}</span> <span class="type">header</span></div>
 ${renderProse(description)}</li>`
 
-const exampleBlock = (value: unknown) =>
-  html`<details><summary>Example</summary>
-<pre tabindex="0"><code>${JSON.stringify(value, null, 2)}</code></pre></details>`
+const responseExamples = (document: OpenApiDocument, responses: ApiResponse[]) =>
+  responses.map(response => {
+    const { status, media } = response
+    if (!media?.type.includes('json') || !isSuccess(response)) return ''
+    const value = JSON.stringify(media.example ?? buildExample(document, media.schema, true), null, 2)
+    return html`<div class="code"><div class="bar">Response <span class="status s${status[0]}">${status}</span></div>
+<pre tabindex="0" aria-label="Example of the response ${status}">${value}</pre></div>`
+  })
 
 // The page has one input for each of these, or generates them.
 const SHARED_HEADERS = ['x-api-key', 'authorization', 'x-tenant-id', 'idempotency-key']
@@ -180,14 +186,15 @@ ${idempotencyKeyInput(operation)}
 <div class="code" hidden data-show="answer"><div class="bar"><output data-show="status"></output></div>
 <details><summary>Headers</summary><pre tabindex="0" data-show="headers"></pre></details>
 <pre tabindex="0" aria-label="Response" data-show="body"></pre></div>
-<div class="code"><div class="bar"><span>curl</span><button type="button" data-do="copy">Copy</button></div>
-<pre tabindex="0" aria-label="curl command" data-show="curl"></pre></div>
+<div class="code"><div class="bar"><label class="unseen" for="language">Language</label>
+<select id="language"></select><button type="button" data-do="copy">Copy</button></div>
+<pre tabindex="0" aria-label="Code example" data-show="code"></pre></div>
 </form>`
 }
 
 const bodySection = (document: OpenApiDocument, body: NonNullable<Operation['body']>) =>
-  html`<h4>Body <span class="type">${body.type}</span>
-${body.required && html`<span class="required">required</span>`}</h4>
+  html`<h2>Body <span class="type">${body.type}</span>
+${body.required && html`<span class="required">required</span>`}</h2>
 ${renderProse(body.description)}${schemaSection(document, body.schema)}`
 
 const accessNote = ({ permission, open }: Operation) => {
@@ -195,12 +202,11 @@ const accessNote = ({ permission, open }: Operation) => {
   return html`<p class="needs">${open ? 'Public: no key needed' : 'Any valid key'}</p>`
 }
 
-export const operationSection = (document: OpenApiDocument, operation: Operation): Html => {
+export const operationSection = (document: OpenApiDocument, operation: Operation, beforeForm: Html): Html => {
   const { id, method, path, summary, description, deprecated, parameters, body, responses } = operation
   return html`<section class="operation" id="${id}" aria-labelledby="${id}-title">
 <div class="about">
-<h3 id="${id}-title"><a href="#${id}">${summary}</a>
-${deprecated && html`<span class="deprecated">deprecated</span>`}</h3>
+<h1 id="${id}-title">${summary} ${deprecated && html`<span class="deprecated">deprecated</span>`}</h1>
 <p class="route">${methodBadge(method)} <code>${breakablePath(path)}</code></p>
 ${accessNote(operation)}
 ${renderProse(description)}
@@ -208,6 +214,6 @@ ${parameters.length > 0 && parametersSection(document, operation)}
 ${body && bodySection(document, body)}
 ${responses.length > 0 && responsesSection(document, responses)}
 </div>
-${tryItForm(document, operation)}
+<div class="side">${beforeForm}${tryItForm(document, operation)}${responseExamples(document, responses)}</div>
 </section>`
 }

@@ -57,11 +57,11 @@ export const NewDeployment = z
     id: 'NewDeployment',
     description: 'A new deployment, with the members that its source requires.',
     example: {
-      name: 'shop-agent',
-      source: 'internal_container',
-      source_config: { resource_spec: { cpu: 1, memory_mb: 1024, min_scale: 1, max_scale: 3 } },
-      source_revision_config: { image_uri: 'registry.example.com/acme/shop-agent:1.4.0' },
-      secrets: [{ name: 'OPENAI_API_KEY', value: 'sk-…' }],
+      name: 'my-service',
+      source: 'internal_template',
+      source_config: { template_id: 'web-service', resource_spec: { min_scale: 1, max_scale: 3 } },
+      source_revision_config: {},
+      secrets: [{ name: 'TOKEN', value: 'hush' }],
     },
   })
 export type NewDeployment = z.output<typeof NewDeployment>
@@ -85,7 +85,7 @@ export const DeploymentPatch = z
   .meta({
     id: 'DeploymentPatch',
     description: 'Members that are absent or null stay as they are.',
-    example: { source_revision_config: { image_uri: 'registry.example.com/acme/shop-agent:1.5.0' } },
+    example: { source_config: { resource_spec: { min_scale: 2 } } },
   })
 export type DeploymentPatch = z.output<typeof DeploymentPatch>
 

@@ -2,7 +2,7 @@
 import { Failure } from '../kernel/errors.ts'
 import type { GuardedClient } from '../kernel/guarded-fetch.ts'
 import type { Warn } from './discovery-warning.ts'
-import { fetchFirstDocument, parseMetadata, ServerMetadata } from './metadata-documents.ts'
+import { fetchFirstDocument, parseMetadata, ServerMetadata, TextList } from './metadata-documents.ts'
 import { failAtStage, quoteText, quoteUrl, STAGES } from './stage-failure.ts'
 
 export type AuthorizationServer = {
@@ -32,7 +32,8 @@ export async function fetchServer(
   warn: Warn,
 ): Promise<AuthorizationServer | null> {
   http.stage(STAGES.server)
-  const fetched = await fetchFirstDocument(http, STAGES.server, metadataUrlsOf(checkIssuerUrl(http, issuerUrl)))
+  const urls = metadataUrlsOf(checkIssuerUrl(http, issuerUrl))
+  const fetched = await fetchFirstDocument(http, STAGES.server, urls)
   if (!fetched) return null
   const metadata = parseMetadata(ServerMetadata, fetched, STAGES.server)
   const comparison = compareIssuers(metadata.issuer, issuerUrl)
@@ -46,7 +47,10 @@ export async function fetchServer(
   const server = requireUsableServer(http, metadata, fetched.address)
   if (comparison === 'slash')
     warn('issuer_slash', `The issuer ${quoteUrl(metadata.issuer)} and its listed URL differ in the trailing slash.`)
-  requirePkce(metadata, fetched.address, options, warn)
+  const methods =
+    metadata.code_challenge_methods_supported ??
+    (await findPkceMethods(http, metadata, urls.slice(urls.indexOf(fetched.address) + 1)))
+  requirePkce(metadata, methods, fetched.address, options, warn)
   return server
 }
 
@@ -96,15 +100,40 @@ function requireUsableServer(http: GuardedClient, metadata: ServerMetadata, addr
     supports_metadata_document: metadata.client_id_metadata_document_supported ?? false,
     supports_offline_access: metadata.scopes_supported?.includes('offline_access') ?? false,
   }
-  if (!metadata.response_types_supported.includes('code')) throw unsupported('`response_types_supported` lacks `code`')
+  // RFC 8414 requires the member, but servers that offer the code flow alone leave it out.
+  if (metadata.response_types_supported && !metadata.response_types_supported.includes('code'))
+    throw unsupported('`response_types_supported` lacks `code`')
   if (metadata.grant_types_supported && !metadata.grant_types_supported.includes('authorization_code'))
     throw unsupported('`grant_types_supported` lacks `authorization_code`')
   return server
 }
 
+/**
+ * Some servers list their PKCE methods only in their OpenID document, which follows the RFC 8414 one. It counts if it
+ * has the same issuer and endpoints. Nothing else is read from it. A document that fails counts as missing.
+ */
+async function findPkceMethods(http: GuardedClient, metadata: ServerMetadata, urls: string[]) {
+  const sameMembers = ['issuer', 'authorization_endpoint', 'token_endpoint'] as const
+  for (const url of urls) {
+    const fetched = await fetchFirstDocument(http, STAGES.server, [url]).catch((error: unknown) => {
+      if (error instanceof Failure) return null
+      throw error
+    })
+    const document = fetched?.document ?? {}
+    const { data } = TextList.safeParse(document.code_challenge_methods_supported)
+    if (data && sameMembers.every(member => document[member] === metadata[member])) return data
+  }
+  return null
+}
+
 /** The server lists S256, or the organization assumes it for this host. */
-function requirePkce(metadata: ServerMetadata, address: string, { assumeS256 }: PkcePolicy, warn: Warn): void {
-  const methods = metadata.code_challenge_methods_supported
+function requirePkce(
+  metadata: ServerMetadata,
+  methods: string[] | null,
+  address: string,
+  { assumeS256 }: PkcePolicy,
+  warn: Warn,
+): void {
   if (methods?.includes('S256')) return
   if (methods)
     throw failAtStage(

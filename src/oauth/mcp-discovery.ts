@@ -38,7 +38,8 @@ export async function discoverServer(
   const warnings: Warning[] = []
   const warn: Warn = (code, detail) => void warnings.push({ code, detail })
   const probe = await probeServer(http, server)
-  if (probe.isUnreadable) warn('challenge_unreadable', `The challenge of ${server.host} is malformed and was ignored.`)
+  if (probe.isMalformed)
+    warn('challenge_unreadable', `The challenge of ${server.host} is malformed. What follows the fault was ignored.`)
   const metadata = await fetchResourceMetadata(http, server, probe)
   const authorizationServer = metadata
     ? await findUsableServer(http, metadata.authorization_servers, options, warn)

@@ -1,5 +1,4 @@
 // Calls an MCP server without a token, and reads the status and the challenges of its response.
-import { customFetch, protectedResourceRequest, WWWAuthenticateChallengeError } from 'oauth4webapi'
 import type { GuardedClient } from '../kernel/guarded-fetch.ts'
 import { STAGES } from './stage-failure.ts'
 
@@ -9,8 +8,7 @@ export type Probe = {
   resource_metadata: string[]
   /** Of the first challenge with scopes. */
   scopes: string[]
-  /** There is a challenge, but the parser rejects it. */
-  isUnreadable: boolean
+  isMalformed: boolean
 }
 
 const INITIALIZE_REQUEST = {
@@ -33,28 +31,30 @@ export async function probeServer(http: GuardedClient, server: URL): Promise<Pro
     response = await http.fetch(server, { headers: { Accept } })
     await response.body?.cancel()
   }
-  const header = response.headers.get('WWW-Authenticate')
-  const challenges = header === null ? [] : await parseChallenges(header)
-  const valuesOf = (name: 'resource_metadata' | 'scope') =>
-    challenges.flatMap(({ parameters }) => parameters[name] || [])
+  const { parameters, isMalformed } = parseChallenges(response.headers.get('WWW-Authenticate') ?? '')
+  const valuesOf = (wanted: string) => parameters.flatMap(([name, value]) => (name === wanted ? value : []))
   return {
     status: response.status,
     resource_metadata: valuesOf('resource_metadata'),
     scopes: valuesOf('scope')[0]?.split(' ').filter(Boolean) ?? [],
-    isUnreadable: header !== null && challenges.length === 0,
+    isMalformed,
   }
 }
 
-/** The library exports no parser of challenges, so this makes it handle a response that carries them. */
-async function parseChallenges(header: string): Promise<WWWAuthenticateChallengeError['cause']> {
-  const respond = async () => new Response(null, { status: 401, headers: { 'WWW-Authenticate': header } })
-  try {
-    await protectedResourceRequest('none', 'GET', new URL('https://resource.invalid'), undefined, null, {
-      [customFetch]: respond,
-    })
-    return []
-  } catch (error) {
-    if (error instanceof WWWAuthenticateChallengeError) return error.cause
-    throw error
+/** A parameter, or else a scheme or a token68. Each match begins where the last one ended. */
+const CHALLENGE_PART = /[\s,]*(?:([^\s,="]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"(?=[\s,]|$)|([^\s,="][^\s,"]*))|[^\s,"]+)/gy
+
+/**
+ * The parameters of all challenges, whatever their schemes (RFC 9728 allows `resource_metadata` with any). Many servers
+ * do not quote URLs. A stray quote ends the parsing: after it, the text of a quoted value could pass for a parameter.
+ */
+export function parseChallenges(header: string) {
+  const parameters: [name: string, value: string][] = []
+  let end = 0
+  for (const [part, name, quoted, unquoted] of header.matchAll(CHALLENGE_PART)) {
+    end += part.length
+    const value = quoted?.replace(/\\(.)/g, '$1') ?? unquoted
+    if (name && value) parameters.push([name.toLowerCase(), value])
   }
+  return { parameters, isMalformed: header.includes('"', end) }
 }

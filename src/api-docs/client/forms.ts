@@ -1,9 +1,10 @@
-// The forms of the API pages: the key, which is kept for the tab, and one form for each operation.
-import { outputOf, selectAll } from './dom.ts'
+// The forms of the API pages: the key, which is kept for the tab, and the form of the operation, if the page has one.
+import { codeExamples } from './code-examples.ts'
+import { outputOf, select, selectAll } from './dom.ts'
 import { keyForm, keyInput, tenantInput } from './request.ts'
 import { refreshForm, renewIdempotencyKey, sendOrStop } from './send.ts'
 
-const storageName = (input: HTMLInputElement) => `slipway.${input.id}`
+const storageName = (input: HTMLElement) => `slipway.${input.id}`
 
 const copyText = async (button: HTMLElement, text: string) => {
   // Undefined outside secure contexts.
@@ -19,50 +20,56 @@ const copyText = async (button: HTMLElement, text: string) => {
 }
 
 export const setUpForms = () => {
-  const forms = selectAll<HTMLFormElement>('form.try')
+  const form = document.querySelector<HTMLFormElement>('form.try')
+  const language = form && select<HTMLSelectElement>('#language', form)
+  language?.append(...Object.keys(codeExamples).map(name => new Option(name)))
+  const [keyField, tenantField] = [keyInput(), tenantInput()]
+  const kept = [keyField, tenantField, ...(language ? [language] : [])]
 
-  const saveKey = () => {
-    for (const input of [keyInput, tenantInput]) {
-      if (input.value) sessionStorage.setItem(storageName(input), input.value)
-      else sessionStorage.removeItem(storageName(input))
-    }
-    forms.forEach(refreshForm)
+  const refresh = () => {
+    for (const input of kept) sessionStorage.setItem(storageName(input), input.value)
+    if (form) refreshForm(form)
   }
 
   /** By the `data-do` of a button. */
   const actions: Record<string, (button: HTMLElement, form: HTMLFormElement) => void> = {
-    copy: (button, form) => void copyText(button, outputOf(form, 'curl').textContent ?? ''),
+    copy: (button, form) => void copyText(button, outputOf(form, 'code').textContent ?? ''),
     fresh: (_, form) => {
       renewIdempotencyKey(form)
       refreshForm(form)
     },
     forget: () => {
-      keyInput.value = ''
-      tenantInput.value = ''
-      saveKey()
+      keyField.value = ''
+      tenantField.value = ''
+      refresh()
     },
     reveal: button => {
-      const reveals = keyInput.type === 'password'
-      keyInput.type = reveals ? 'text' : 'password'
+      const reveals = keyField.type === 'password'
+      keyField.type = reveals ? 'text' : 'password'
       button.textContent = reveals ? 'Hide' : 'Show'
       button.setAttribute('aria-pressed', String(reveals))
     },
   }
 
-  for (const input of [keyInput, tenantInput]) input.value = sessionStorage.getItem(storageName(input)) ?? ''
-  for (const form of forms) {
+  const restore = () => {
+    for (const input of kept) input.value = sessionStorage.getItem(storageName(input)) ?? input.value
+    if (form) refreshForm(form)
+  }
+  restore()
+  // A page that the browser kept for its back button must not bring back a key that was forgotten meanwhile.
+  addEventListener('pageshow', restore)
+  if (form) {
     renewIdempotencyKey(form)
     refreshForm(form)
-    form.hidden = false
-    form.addEventListener('input', () => refreshForm(form))
+    form.addEventListener('input', refresh)
     form.addEventListener('submit', event => {
       event.preventDefault()
       sendOrStop(form)
     })
   }
-  keyForm.hidden = false
-  keyForm.addEventListener('input', saveKey)
-  keyForm.addEventListener('submit', event => event.preventDefault())
+  for (const part of selectAll('#authentication, #key, form.try')) part.hidden = false
+  keyForm().addEventListener('input', refresh)
+  keyForm().addEventListener('submit', event => event.preventDefault())
 
   document.addEventListener('click', event => {
     const button = (event.target as Element).closest<HTMLElement>('[data-do]')

@@ -2,5 +2,5 @@
 import { setUpForms } from './forms.ts'
 import { setUpNavigation } from './navigation.ts'
 
-setUpForms()
 setUpNavigation()
+if (document.querySelector('#key')) setUpForms()

@@ -1,4 +1,4 @@
-// Navigation of the API pages: links into folded sections, the filter, and the menu that follows the reader.
+// Navigation of the API pages: links into folded sections, the menu and its filter.
 import { select, selectAll } from './dom.ts'
 
 const anchorOf = (hash: string) => decodeURIComponent(hash.slice(1))
@@ -44,6 +44,7 @@ const setUpMenu = (filter: HTMLInputElement, wideScreen: MediaQueryList) => {
   }
   wideScreen.addEventListener('change', openOnWideScreens)
   openOnWideScreens()
+  // A link within this page loads no other one.
   select('nav').addEventListener('click', event => {
     if ((event.target as Element).closest('a')) openOnWideScreens()
   })
@@ -56,23 +57,6 @@ const setUpMenu = (filter: HTMLInputElement, wideScreen: MediaQueryList) => {
   })
 }
 
-const setUpCurrentLink = (wideScreen: MediaQueryList) => {
-  const links = new Map(selectAll<HTMLAnchorElement>('nav a').map(link => [anchorOf(link.hash), link]))
-  const markCurrent = (entries: IntersectionObserverEntry[]) => {
-    const visible = entries.find(entry => entry.isIntersecting)
-    if (!visible) return
-    for (const link of links.values()) link.removeAttribute('aria-current')
-    const link = links.get(visible.target.id)
-    link?.setAttribute('aria-current', 'true')
-    if (wideScreen.matches) link?.scrollIntoView({ block: 'nearest' })
-  }
-  const observer = new IntersectionObserver(markCurrent, { rootMargin: '-15% 0px -80% 0px' })
-  for (const id of links.keys()) {
-    const section = document.getElementById(id)
-    if (section) observer.observe(section)
-  }
-}
-
 export const setUpNavigation = () => {
   const filter = select<HTMLInputElement>('#filter')
   const wideScreen = matchMedia('(min-width: 60rem)')
@@ -80,5 +64,5 @@ export const setUpNavigation = () => {
   unfoldTarget()
   setUpFilter(filter)
   setUpMenu(filter, wideScreen)
-  setUpCurrentLink(wideScreen)
+  document.querySelector('nav [aria-current]')?.scrollIntoView({ block: 'nearest' })
 }

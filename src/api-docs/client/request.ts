@@ -1,12 +1,16 @@
-// Builds a request from a form. The curl command and the fetch both use it.
-import type { HttpRequest } from './curl.ts'
+// Builds a request from a form. The code examples and the fetch use it.
+import type { HttpRequest } from './code-examples.ts'
 import { select, selectAll } from './dom.ts'
 
-export const keyForm = select<HTMLFormElement>('#key')
-export const keyInput = select<HTMLInputElement>('#api-key')
-export const tenantInput = select<HTMLInputElement>('#tenant')
+// Looked up at each use, because the page of a schema has none of them.
+export const keyForm = () => select<HTMLFormElement>('#key')
+export const keyInput = () => select<HTMLInputElement>('#api-key')
+export const tenantInput = () => select<HTMLInputElement>('#tenant')
 /** The header that carries the key, and what precedes the key in it. */
-export const keyHeader = { name: keyForm.dataset.header ?? '', prefix: keyForm.dataset.prefix ?? '' }
+export const keyHeader = () => {
+  const { header: name = '', prefix = '' } = keyForm().dataset
+  return { name, prefix }
+}
 
 export const needsKey = (form: HTMLFormElement) => form.dataset.open === undefined
 
@@ -30,13 +34,14 @@ export const buildRequest = (form: HTMLFormElement): HttpRequest => {
     else if (place === 'header') headers.push([name, value])
     else for (const item of 'repeats' in input.dataset ? value.split(',') : [value]) query.append(name, item.trim())
   }
-  if (tenantInput.value && needsKey(form)) headers.push(['X-Tenant-Id', tenantInput.value.trim()])
+  const tenant = tenantInput().value.trim()
+  if (tenant && needsKey(form)) headers.push(['X-Tenant-Id', tenant])
   if (body !== undefined) headers.push(['Content-Type', type])
   return {
     method,
     url: location.origin + path + (query.size > 0 ? `?${query}` : ''),
     headers,
     body,
-    keyHeader: needsKey(form) ? `${keyHeader.name}: ${keyHeader.prefix}` : undefined,
+    keyHeader: needsKey(form) ? keyHeader() : undefined,
   }
 }

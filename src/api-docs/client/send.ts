@@ -1,15 +1,16 @@
 // Sends the request of a form, or stops the one that is running.
-import { toCurl } from './curl.ts'
+import { codeExamples } from './code-examples.ts'
 import { outputOf, select } from './dom.ts'
-import { buildRequest, keyHeader, keyInput, needsKey } from './request.ts'
+import { buildRequest, keyInput, needsKey } from './request.ts'
 import { showBody } from './response.ts'
 
 export const refreshForm = (form: HTMLFormElement) => {
-  outputOf(form, 'curl').textContent = toCurl(buildRequest(form))
+  const { value } = select<HTMLSelectElement>('#language', form)
+  outputOf(form, 'code').textContent = codeExamples[value]!(buildRequest(form))
   const link = document.createElement('a')
   link.href = '#authentication'
   link.textContent = 'No key yet: add yours'
-  const isKeyMissing = !keyInput.value && needsKey(form)
+  const isKeyMissing = !keyInput().value && needsKey(form)
   outputOf(form, 'note').replaceChildren(...(isKeyMissing ? [link] : []))
 }
 
@@ -24,8 +25,9 @@ const running = new WeakMap<HTMLFormElement, AbortController>()
 const fetchInto = async (form: HTMLFormElement, signal: AbortSignal) => {
   const status = outputOf(form, 'status')
   const startedAt = performance.now()
-  const { method, url, headers, body } = buildRequest(form)
-  if (keyInput.value && needsKey(form)) headers.push([keyHeader.name, keyHeader.prefix + keyInput.value.trim()])
+  const { method, url, headers, body, keyHeader } = buildRequest(form)
+  const key = keyInput().value.trim()
+  if (key && keyHeader) headers.push([keyHeader.name, keyHeader.prefix + key])
   const response = await fetch(url, {
     method,
     headers,
