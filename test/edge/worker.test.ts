@@ -2,7 +2,7 @@ import { expect, it } from 'vitest'
 import { newApiKey } from '../../src/kernel/crypto.ts'
 import worker from '../../src/worker.ts'
 import { SEALING_KEYS } from '../support/app.ts'
-import { database } from '../support/file-database.ts'
+import { database } from '../support/worker-database.ts'
 
 it('answers not_configured without settings, and names them only in the log', async () => {
   const context = { waitUntil() {}, passThroughOnException() {}, props: {} }

@@ -12,6 +12,7 @@ import { errorStatuses } from '../../src/kernel/openapi.ts'
 import type { Operation } from '../../src/kernel/routes.ts'
 import { makeFakeFetch } from './fake-fetch.ts'
 import { GITHUB_APP } from './fake-git-hosts.ts'
+import { onFileEnd } from './file-state.ts'
 import { PKCS1 } from './github-app-key.ts'
 import { REGISTRY_SETTINGS } from './registry-settings.ts'
 
@@ -61,6 +62,13 @@ export function startApp({ settings = {}, through = 'gateway', ...options }: App
 
 export type App = ReturnType<typeof startApp>
 let sharedApp: App | undefined
+onFileEnd(() => {
+  sharedApp = undefined
+  logLines.length = 0
+  clock.ahead = 0
+  foreignServers.fetch = makeFakeFetch({})
+  txtRecords.clear()
+})
 export const getApp = (): App => (sharedApp ??= startApp())
 export function getServices({ config, database } = getApp()) {
   return { config, database, sealer: createSealer(config.sealingKeys) }

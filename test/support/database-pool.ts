@@ -1,5 +1,5 @@
-// A database for each file of tests while it runs, so that files run side by side and no schedule sweeps what is another's.
-import { createServer } from 'node:http'
+// A database for each worker, so that files run side by side and no schedule sweeps what is another's.
+import { createServer, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { createLogins, type Logins } from '../../src/host/database-logins.ts'
 import { createGateway, type GatewayOptions } from '../../src/host/gateway.ts'
@@ -18,7 +18,18 @@ export type Database = {
   unwalled: GatewayAddress
 }
 
-/** Whoever POSTs has a database, until it DELETEs its name; then the next file may have it. */
+/** Every table, but of the roles only those that migrations have not made. */
+const DELETE_ROWS = `do $$
+begin
+  execute (
+    select 'truncate ' || string_agg(format('%I', tablename), ', ')
+    from pg_tables
+    where schemaname = 'public' and tablename not in ('organizations', 'roles'));
+  delete from roles where organization_id is not null;
+  delete from organizations;
+end $$`
+
+/** POST makes a database, and DELETE with its name deletes the rows in it. */
 export async function startDatabasePool(server: string, onTrip: NonNullable<GatewayOptions['onTrip']>) {
   const inside = (url: string, name: string) => Object.assign(new URL(url), { pathname: name }).href
   const at = (name: string) => inside(server, name)
@@ -26,7 +37,6 @@ export async function startDatabasePool(server: string, onTrip: NonNullable<Gate
   await migrate(at('template_of_tests'), { log: () => {} })
   const logins = await createLogins(at('template_of_tests'))
 
-  const free: Database[] = []
   const open: { close(): Promise<void> }[] = []
   const way = async (options: GatewayOptions): Promise<GatewayAddress> => {
     const gateway = createGateway(options)
@@ -44,18 +54,18 @@ export async function startDatabasePool(server: string, onTrip: NonNullable<Gate
     const gateway = await way({ ...addresses, onTrip })
     return { name, url, logins: own, gateway, unwalled: await way({ ...addresses, rewrite: stripTenantPredicates }) }
   }
-  const lent = new Map<string, Database>()
-  const lender = createServer(async (request, response) => {
-    // A connection that is kept is closed after a while, perhaps just when a file gives its database back.
+  const answer = async ({ method, url }: IncomingMessage) => {
+    if (method === 'POST') return JSON.stringify(await make())
+    await query(at(url!.slice(1)), DELETE_ROWS)
+    return ''
+  }
+  const lender = createServer((request, response) => {
+    // A connection that is kept is closed after a while, perhaps just when a worker sends its next request.
     response.setHeader('Connection', 'close')
-    if (request.method === 'POST') {
-      const one = free.pop() ?? (await make())
-      lent.set(one.name, one)
-      return response.end(JSON.stringify(one))
-    }
-    const back = lent.get(request.url!.slice(1))
-    if (back && lent.delete(back.name)) free.push(back)
-    response.end()
+    answer(request).then(
+      text => response.end(text),
+      (error: Error) => response.writeHead(500).end(error.message),
+    )
   })
   await new Promise<void>(resolve => lender.listen(0, '127.0.0.1', resolve))
   return {

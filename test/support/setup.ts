@@ -12,7 +12,7 @@ import { makeTripCounter } from './trips.ts'
 
 declare module 'vitest' {
   interface ProvidedContext {
-    /** Lends a database to each file. */
+    /** Makes a database for each worker. */
     databases: string
     trips: string
     /** The settings of a store of archives. */
