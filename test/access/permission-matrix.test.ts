@@ -119,17 +119,21 @@ const BY_A_WORKSPACE: Record<string, string> = {
   addMembership: 'adds members: whoever joins a workspace belongs to the organization, and may do nothing else there',
 }
 
-/**
- * Every row of the organization that is of no workspace, by its table: found in the catalogue, so that a new table is
- * among them.
- */
-async function rowsOfOrganization({ organization_id }: Tenant): Promise<Map<string, string>> {
-  const { database } = getApp()
+/** The tables with rows of organizations: found in the catalogue, so that a new table is among them. */
+async function tablesOfOrganizations(): Promise<[string, string][]> {
   const catalogue = sql`select t.table_name, count(*) filter (where c.column_name = 'tenant_id')
     from information_schema.tables t join information_schema.columns c using (table_schema, table_name)
     where t.table_schema = 'public' and t.table_type = 'BASE TABLE' group by t.table_name
     having bool_or(c.column_name = 'organization_id') and t.table_name <> 'journals'`
-  const [tables] = (await runAsSystem(database, catalogue)) as [[string, string][]]
+  const [tables] = (await runAsSystem(getApp().database, catalogue)) as [[string, string][]]
+  return tables
+}
+
+/** Every row of the organization that is of no workspace, by its table. */
+async function rowsOfOrganization(
+  { organization_id }: Tenant,
+  tables: [string, string][],
+): Promise<Map<string, string>> {
   const each = tables.map(([table, hasTenant]) => {
     const shared = Number(hasTenant) > 0 ? sql`and tenant_id is null` : sql``
     // A stamp of last use is no change that anyone made.
@@ -138,7 +142,7 @@ async function rowsOfOrganization({ organization_id }: Tenant): Promise<Map<stri
   })
   const all = sql`${sql.join(each, sql` union all `)}
     union all select 'organizations', to_jsonb(o)::text from organizations o where id = ${organization_id}::uuid`
-  const [rows] = (await runAsSystem(database, all)) as [[string, string][]]
+  const [rows] = (await runAsSystem(getApp().database, all)) as [[string, string][]]
   return new Map(rows.map(([table, row]) => [row, table]))
 }
 
@@ -149,10 +153,11 @@ describe('a role of another workspace with every possible permission', () => {
     const role = { display_name: 'Everything', permissions: ofWorkspaces }
     const beside = await newSiblingWorkspace(maker, (await maker.owner.post('/orgs/current/roles', role)).body.id)
     const done: Record<string, string[]> = {}
-    let before = await rowsOfOrganization(maker)
+    const tables = await tablesOfOrganizations()
+    let before = await rowsOfOrganization(maker, tables)
     for (const one of writes) {
       await call(one, { 'X-Api-Key': beside.key }, ids)
-      const after = await rowsOfOrganization(maker)
+      const after = await rowsOfOrganization(maker, tables)
       const gone = [...before].filter(([row]) => !after.has(row)).map(([, table]) => `changes ${table}`)
       const came = [...after].filter(([row]) => !before.has(row)).map(([, table]) => `adds ${table}`)
       const effects = [...new Set(gone.length > 0 ? gone : came)]
