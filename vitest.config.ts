@@ -79,11 +79,20 @@ export default defineConfig({
           name: 'edge',
           include: isDeepFuzz ? [...edge, 'test/fuzz.test.ts'] : edge,
           globalSetup: 'test/support/setup.ts',
+          setupFiles: 'test/support/reset-files.ts',
+          isolate: false,
         },
       },
       {
         resolve: { alias: runtime('node') },
-        test: { name: 'node', include: app, exclude: [...architecture, ...pure], globalSetup: 'test/support/setup.ts' },
+        test: {
+          name: 'node',
+          include: app,
+          exclude: [...architecture, ...pure],
+          globalSetup: 'test/support/setup.ts',
+          setupFiles: 'test/support/reset-files.ts',
+          isolate: false,
+        },
       },
       { test: { name: 'pure', include: pure, isolate: false } },
       // Processes, ports and signals, on a machine that may be busy.

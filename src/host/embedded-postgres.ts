@@ -63,7 +63,9 @@ async function runServer(
   const settings = { listen_addresses: '127.0.0.1', unix_socket_directories: '', port, timezone: 'UTC' }
   // The gateway returns statement errors to its callers. The log is for problems of the server.
   const quiet = { log_min_messages: 'log', log_min_error_statement: 'panic' }
-  const fast = durable ? {} : { fsync: 'off', synchronous_commit: 'off', full_page_writes: 'off' }
+  // Not durable means for tests: a worker of them for each processor, each with up to four pools of ten connections.
+  const forTests = { fsync: 'off', synchronous_commit: 'off', full_page_writes: 'off', max_connections: 1000 }
+  const fast = durable ? {} : forTests
   const flags = Object.entries({ ...settings, ...quiet, ...fast }).map(([name, value]) => `--${name}=${value}`)
 
   const logFile = `${folder}.log`

@@ -117,14 +117,21 @@ const ALLOWED_EFFECTS: Record<string, string> = {
   addMembership: 'adds members: a member of a workspace is a member of the organization, with its least role',
 }
 
-/** Maps each row of the organization without a workspace to its table. The catalog lists the tables, also new ones. */
-async function readOrganizationRows({ organization_id }: Tenant): Promise<Map<string, string>> {
-  const { database } = getApp()
-  const catalogue = sql`select t.table_name, count(*) filter (where c.column_name = 'tenant_id')
+/** From the catalog, so that a new table is among them. */
+async function listOrganizationTables(): Promise<[string, string][]> {
+  const catalog = sql`select t.table_name, count(*) filter (where c.column_name = 'tenant_id')
     from information_schema.tables t join information_schema.columns c using (table_schema, table_name)
     where t.table_schema = 'public' and t.table_type = 'BASE TABLE' group by t.table_name
     having bool_or(c.column_name = 'organization_id') and t.table_name <> 'journals'`
-  const [tables] = (await runAsSystem(database, catalogue)) as [[string, string][]]
+  const [tables] = (await runAsSystem(getApp().database, catalog)) as [[string, string][]]
+  return tables
+}
+
+/** Every row of the organization that is of no workspace, by its table. */
+async function readOrganizationRows(
+  { organization_id }: Tenant,
+  tables: [string, string][],
+): Promise<Map<string, string>> {
   const each = tables.map(([table, hasTenant]) => {
     const shared = Number(hasTenant) > 0 ? sql`and tenant_id is null` : sql``
     // Every request updates `last_used_at`.
@@ -133,7 +140,7 @@ async function readOrganizationRows({ organization_id }: Tenant): Promise<Map<st
   })
   const all = sql`${sql.join(each, sql` union all `)}
     union all select 'organizations', to_jsonb(o)::text from organizations o where id = ${organization_id}::uuid`
-  const [rows] = (await runAsSystem(database, all)) as [[string, string][]]
+  const [rows] = (await runAsSystem(getApp().database, all)) as [[string, string][]]
   return new Map(rows.map(([table, row]) => [row, table]))
 }
 
@@ -144,10 +151,11 @@ describe('a key of one workspace with every workspace permission', () => {
     const role = { display_name: 'Everything', permissions: workspacePermissions }
     const sibling = await newSiblingWorkspace(target, (await target.owner.post('/orgs/current/roles', role)).body.id)
     const effectsOf: Record<string, string[]> = {}
-    let before = await readOrganizationRows(target)
+    const tables = await listOrganizationTables()
+    let before = await readOrganizationRows(target, tables)
     for (const one of writes) {
       await call(one, { 'X-Api-Key': sibling.key }, ids)
-      const after = await readOrganizationRows(target)
+      const after = await readOrganizationRows(target, tables)
       const changed = [...before].filter(([row]) => !after.has(row)).map(([, table]) => `changes ${table}`)
       const added = [...after].filter(([row]) => !before.has(row)).map(([, table]) => `adds ${table}`)
       const effects = [...new Set(changed.length > 0 ? changed : added)]

@@ -1,16 +1,14 @@
 import { sql } from 'drizzle-orm'
-import { beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { listObstacles } from '../../src/deployments/explain.ts'
 import { UNUSED_AFTER } from '../../src/deployments/lifecycle.ts'
 import { obstacleCodes } from '../../src/deployments/revisions.schema.ts'
 import { sweepRevisions } from '../../src/deployments/sweep.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { type RevisionStatus, revisionStatuses } from '../../src/protocol/parts.schema.ts'
-import { deleteOrganizations, getApp, newTenant, type Tenant, withClockAhead } from '../support/app.ts'
+import { getApp, newTenant, type Tenant, withClockAhead } from '../support/app.ts'
 import { advanceRevisionTo, getPlatformAgent, imageConfig, minimalBody, newDeployment } from '../support/deployments.ts'
 import { makeRepositoryConfig, newIntegration } from '../support/integrations.ts'
-
-beforeAll(deleteOrganizations)
 
 const hold = { since: '', revision_id: 'r', from_commit: null, until: 'released' as const }
 const facts = { status: 'READY', hold: null, latest_revision_id: 'r', in_flight_revision_id: null, integration: null }

@@ -1,9 +1,9 @@
 import { sql } from 'drizzle-orm'
-import { beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { DEADLINES, UNUSED_AFTER } from '../../src/deployments/lifecycle.ts'
 import { sweepRevisions } from '../../src/deployments/sweep.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { deleteOrganizations, getApp, newTenant, type Tenant, withClockAhead } from '../support/app.ts'
+import { getApp, newTenant, type Tenant, withClockAhead } from '../support/app.ts'
 import {
   advanceRevisionTo,
   expectCompleteJournal,
@@ -14,8 +14,6 @@ import {
   newDeployment,
   readRevisionQueue,
 } from '../support/deployments.ts'
-
-beforeAll(deleteOrganizations)
 
 /** Polls first, because the deployments of a silent listener become UNKNOWN. */
 const sweep = (ahead: number, times = 1) =>

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest'
 import { newApiKey } from '../../src/kernel/crypto.ts'
 import worker from '../../src/worker.ts'
 import { SEALING_KEYS } from '../support/app.ts'
-import { database } from '../support/file-database.ts'
+import { database } from '../support/worker-database.ts'
 
 it('a Worker with missing or invalid settings answers not_configured and does not name them', async () => {
   const context = { waitUntil() {}, passThroughOnException() {}, props: {} }

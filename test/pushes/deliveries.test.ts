@@ -1,8 +1,8 @@
 import { sql } from 'drizzle-orm'
-import { beforeAll, beforeEach, describe, expect, inject, it } from 'vitest'
+import { beforeEach, describe, expect, inject, it } from 'vitest'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { finishPendingWork } from '../../src/kernel/wait-until.ts'
-import { deleteOrganizations, getApp, logLines, newTenant, send, unusedId } from '../support/app.ts'
+import { getApp, logLines, newTenant, send, unusedId } from '../support/app.ts'
 import { expectCompleteJournal, listRevisions } from '../support/deployments.ts'
 import { newIntegration } from '../support/integrations.ts'
 import {
@@ -17,7 +17,6 @@ import {
   sweepDeliveriesAfter,
 } from '../support/pushes.ts'
 
-beforeAll(deleteOrganizations)
 beforeEach(() => serveRepositories())
 
 const readDeliveries = async (id: string) => {

@@ -1,14 +1,13 @@
 import { sql } from 'drizzle-orm'
-import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { signHook, sweepHooks } from '../../src/pushes/preview-hooks.ts'
 import { notifyPullRequests } from '../../src/pushes/pull-request-notifications.ts'
-import { deleteOrganizations, getApp, getServices, logLines, withClockAhead } from '../support/app.ts'
+import { getApp, getServices, logLines, withClockAhead } from '../support/app.ts'
 import { advanceRevisionTo, listRevisions } from '../support/deployments.ts'
 import { setUpPreviews } from '../support/previews.ts'
 import { serveRepositories } from '../support/pushes.ts'
 
-beforeAll(deleteOrganizations)
 beforeEach(() => serveRepositories())
 
 describe('the pull request of a preview', () => {

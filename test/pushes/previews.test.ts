@@ -1,13 +1,12 @@
 import { sql } from 'drizzle-orm'
-import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { NewPreviewPolicy } from '../../src/pushes/previews.schema.ts'
-import { deleteOrganizations, getApp, newTenant, type Tenant, unusedId } from '../support/app.ts'
+import { getApp, newTenant, type Tenant, unusedId } from '../support/app.ts'
 import { advanceRevisionTo, expectCompleteJournal, listRevisions } from '../support/deployments.ts'
 import { getPolicyPath, mapSecretValues, OVERLAY_SECRETS, setUpPreviews } from '../support/previews.ts'
 import { deliverAndSettle, newSha, serveRepositories } from '../support/pushes.ts'
 
-beforeAll(deleteOrganizations)
 beforeEach(() => serveRepositories())
 
 describe('the preview policy', () => {

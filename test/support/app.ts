@@ -1,5 +1,6 @@
 // The basis of every test: the app, a tenant of its own, and requests whose answers are checked against the document.
 
+import { isDeepStrictEqual } from 'node:util'
 import { sql } from 'drizzle-orm'
 import { expect } from 'vitest'
 import { startRuntime } from '#runtime'
@@ -12,6 +13,7 @@ import { errorStatuses } from '../../src/kernel/openapi.ts'
 import type { Operation } from '../../src/kernel/routes.ts'
 import { makeFakeFetch } from './fake-fetch.ts'
 import { GITHUB_APP } from './fake-git-hosts.ts'
+import { onFileEnd } from './file-state.ts'
 import { PKCS1 } from './github-app-key.ts'
 import { REGISTRY_SETTINGS } from './registry-settings.ts'
 
@@ -60,6 +62,13 @@ export function startApp({ settings = {}, through = 'gateway', ...options }: App
 
 export type App = ReturnType<typeof startApp>
 let sharedApp: App | undefined
+onFileEnd(() => {
+  sharedApp = undefined
+  logLines.length = 0
+  clock.ahead = 0
+  foreignServers.fetch = makeFakeFetch({})
+  txtRecords.clear()
+})
 export const getApp = (): App => (sharedApp ??= startApp())
 export function getServices({ config, database } = getApp()) {
   return { config, database, sealer: createSealer(config.sealingKeys) }
@@ -102,14 +111,15 @@ export async function send(
   return reply
 }
 
-export function findOperation(method: string, path: string) {
+// A literal segment wins over a parameter, as in the router.
+const operationPatterns = operations
+  .map(one => ({ one, pattern: new RegExp(`^${one.path.replace(/\{\w+\}/g, '[^/]+')}$`) }))
+  .sort((a, b) => a.one.path.split('{').length - b.one.path.split('{').length)
+
+export function findOperation(method: string, path: string): Operation | undefined {
   const { pathname } = new URL(path, 'http://slipway.test')
-  const matching = operations.filter(
-    one =>
-      one.method === method.toLowerCase() && new RegExp(`^${one.path.replace(/\{\w+\}/g, '[^/]+')}$`).test(pathname),
-  )
-  // A literal segment wins over a parameter, as in the router.
-  return matching.sort((a, b) => a.path.split('{').length - b.path.split('{').length)[0]
+  const name = method.toLowerCase()
+  return operationPatterns.find(({ one, pattern }) => one.method === name && pattern.test(pathname))?.one
 }
 
 export async function readEvents(requestId: string, app: App = getApp()): Promise<Record<string, unknown>[]> {
@@ -151,11 +161,16 @@ function expectDocumented(method: string, path: string, { status, headers, body,
       variant && new URL(path, 'http://slipway.test').searchParams.get(variant.on)?.toLowerCase() === 'true'
     expect(operation.partial ? [success, 207] : [isVariant ? 200 : success]).toContain(status)
     const schema = isVariant ? variant.reply : operation.reply
-    if (schema) expect(schema.parse(body)).toEqual(body)
+    if (schema) expectEqual(schema.parse(body), body)
     else if (!operation.pageMediaType && !operation.streamMediaType) expect(text).toBe('')
   } else if (status !== 304) {
     expect(errorStatuses(operation), `${operation.id} answered ${status}`).toContain(status)
   }
+}
+
+/** `toEqual`, but a quarter of its time where the two are equal: a page of a hundred deployments took it 3 ms. */
+const expectEqual = (found: unknown, wanted: unknown): void => {
+  if (!isDeepStrictEqual(found, wanted)) expect(found).toEqual(wanted)
 }
 
 export type Tenant = Awaited<ReturnType<typeof newTenant>>

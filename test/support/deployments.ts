@@ -9,6 +9,7 @@ import { registerPlatformListener } from '../../src/listeners/platform-listener.
 import type { RevisionStatus } from '../../src/protocol/parts.schema.ts'
 import type { Report, ReportResult } from '../../src/protocol/report.schema.ts'
 import { getApp, newTenant, type Tenant, unusedId } from './app.ts'
+import { onFileEnd } from './file-state.ts'
 import { makeRepositoryBody, makeRepositoryConfig } from './integrations.ts'
 import { makeSyncAgent, type SyncAgent } from './sync-agent.ts'
 
@@ -36,6 +37,7 @@ type RevisionReport = Partial<Omit<Report, 'state'>>
 
 /** Serves every deployment that names no listener. */
 let platformAgent: Promise<SyncAgent> | undefined
+onFileEnd(() => (platformAgent = undefined))
 export function getPlatformAgent(): Promise<SyncAgent> {
   platformAgent ??= (async () => {
     const tenant = await newTenant()

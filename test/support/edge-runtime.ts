@@ -5,7 +5,7 @@ import { createApp } from '../../src/app.ts'
 import type { Config } from '../../src/env.ts'
 import { readConfig } from '../../src/env.ts'
 import { type Bucket, createBucketStorage } from '../../src/kernel/storage.ts'
-import { database } from './file-database.ts'
+import { database } from './worker-database.ts'
 
 export function startRuntime(
   settings: Record<string, unknown>,

@@ -4,7 +4,8 @@ import { nestBrackets } from './hostile-values.ts'
 
 type Definition = Record<string, unknown> & { type: string }
 type Wrapper = (text: string) => string
-export type LargestBody = { name: string; text: string }
+/** Thousands of them may be a megabyte each, so a text is made when it is read. */
+export type LargestBody = { name: string; readonly text: string }
 
 const getDefinition = (schema: z.ZodType) => schema._zod.def as unknown as Definition
 /** Repetitions that are slow for different patterns: of one character, of separators, of both. */
@@ -16,19 +17,25 @@ export function makeLargestBodies(body: z.ZodType, bytes: number): LargestBody[]
   const bodies: LargestBody[] = []
   const seen = new Set<z.ZodType>()
   const fill = makeFiller(bytes)
-  const add = (name: string, inside: Wrapper, text: string) => void bodies.push({ name, text: inside(text) })
+  const add = (name: string, inside: Wrapper, makeText: () => string) =>
+    void bodies.push({
+      name,
+      get text() {
+        return inside(makeText())
+      },
+    })
   const visit = (name: string, schema: z.ZodType, inside: Wrapper): void => {
     if (seen.has(schema)) return
     seen.add(schema)
     const def = getDefinition(schema)
-    if (def.type === 'string') for (const run of RUNS) add(`${name} of ${run}`, inside, `"${fill(run)}!"`)
+    if (def.type === 'string') for (const run of RUNS) add(`${name} of ${run}`, inside, () => `"${fill(run)}!"`)
     if (def.type === 'array') {
-      for (const item of ITEMS) add(`${name} of ${item}`, inside, `[${fill(item, ',')}]`)
+      for (const item of ITEMS) add(`${name} of ${item}`, inside, () => `[${fill(item, ',')}]`)
       visit(`${name}[]`, def.element as z.ZodType, text => inside(`[${text}]`))
     }
-    if (def.type === 'record' || def.type === 'custom') add(`${name}, full`, inside, `{${makeMembers(bytes)}}`)
+    if (def.type === 'record' || def.type === 'custom') add(`${name}, full`, inside, () => `{${makeMembers(bytes)}}`)
     if (def.type === 'record') {
-      add(`${name}, long name`, inside, `{"${fill('a.')}":"a"}`)
+      add(`${name}, long name`, inside, () => `{"${fill('a.')}":"a"}`)
       visit(`${name}{}`, def.valueType as z.ZodType, text => inside(`{"a":${text}}`))
     }
     for (const [member, part] of Object.entries((def.shape ?? {}) as Record<string, z.ZodType>))
@@ -57,8 +64,6 @@ export function makeLargestUnknownBodies(bytes: number): LargestBody[] {
 const makeFiller =
   (bytes: number) =>
   (one: string, separator = ''): string =>
-    Array(Math.max(1, Math.floor(bytes / Buffer.byteLength(one + separator))))
-      .fill(one)
-      .join(separator)
+    one + (separator + one).repeat(Math.max(0, Math.floor(bytes / Buffer.byteLength(one + separator)) - 1))
 
 const makeMembers = (bytes: number) => Array.from({ length: Math.floor(bytes / 10) }, (_, i) => `"m${i}":0`).join(',')

@@ -32,8 +32,16 @@ const rank = ({ moduleId }: TestSpecification) => {
   return index < 0 ? LONGEST.length : index
 }
 
+/** Files of these projects share workers, but a worker ends when the next file is of another project. */
+const SHARING = ['node', 'edge']
+const rankGroup = (file: TestSpecification) => {
+  const index = SHARING.indexOf(file.project.name)
+  if (index >= 0) return 1 + index
+  return rank(file) < LONGEST.length ? 0 : 1 + SHARING.length
+}
+
 export class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]) {
-    return (await super.sort(files)).sort((a, b) => rank(a) - rank(b))
+    return (await super.sort(files)).sort((a, b) => rankGroup(a) - rankGroup(b) || rank(a) - rank(b))
   }
 }

@@ -1,29 +1,58 @@
-// The app as `npm start` runs it on Node, with its gateway in process.
+// The app on Node. Its gateway is in process, as with `npm start`, but one for all apps of this worker: a connection
+// costs more than most requests.
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll } from 'vitest'
-import type { Config } from '../../src/env.ts'
+import { createApp } from '../../src/app.ts'
+import { type Config, readConfig, readTrustedProxies } from '../../src/env.ts'
+import { createAddressReader, isRange } from '../../src/host/client-address.ts'
+import { createFolderStorage } from '../../src/host/folder-storage.ts'
+import { createGateway } from '../../src/host/gateway.ts'
 import { createHost } from '../../src/host/node.ts'
-import { database } from './file-database.ts'
+import { finishPendingWork } from '../../src/kernel/wait-until.ts'
+import { onFileEnd } from './file-state.ts'
 import { stripTenantPredicates } from './tenant-predicates.ts'
 import { makeTripCounter } from './trips.ts'
+import { database } from './worker-database.ts'
 
 const { trips, onTrip } = makeTripCounter()
-const UPLOADS_DIR = mkdtempSync(join(tmpdir(), 'slipway-uploads-'))
-afterAll(() => rmSync(UPLOADS_DIR, { recursive: true, force: true, maxRetries: 9 }))
+const logins = { databaseUrl: database.logins.app, systemUrl: database.logins.system }
+const gateways = {
+  gateway: createGateway({ ...logins, onTrip }),
+  withoutTenantPredicates: createGateway({ ...logins, onTrip, rewrite: stripTenantPredicates }),
+}
+/** Those whose settings name another database, such as one that cannot be reached. */
+const hosts: ReturnType<typeof createHost>[] = []
+onFileEnd(async () => {
+  await finishPendingWork()
+  await Promise.all(hosts.splice(0).map(host => host.close()))
+})
+
+let uploadsFolder: string | undefined
+onFileEnd(() => {
+  if (uploadsFolder) rmSync(uploadsFolder, { recursive: true, force: true, maxRetries: 9 })
+  uploadsFolder = undefined
+})
 
 export function startRuntime(
   settings: Record<string, unknown>,
   overrides: Partial<Config>,
   through: 'gateway' | 'withoutTenantPredicates',
 ) {
-  const { app, system } = database.logins
-  const env = { DATABASE_URL: app, DATABASE_SYSTEM_URL: system, UPLOADS_DIR, ...settings }
-  return createHost(env, overrides, {
-    onTrip,
-    ...(through === 'withoutTenantPredicates' && { rewrite: stripTenantPredicates }),
-  }).app
+  uploadsFolder ??= mkdtempSync(join(tmpdir(), 'slipway-uploads-'))
+  if (settings.DATABASE_URL) {
+    const host = createHost({ UPLOADS_DIR: uploadsFolder, ...settings }, overrides, { onTrip })
+    hosts.push(host)
+    return host.app
+  }
+  const { connectionString, systemConnectionString, fetch } = gateways[through]
+  const env = { DATABASE_URL: connectionString, DATABASE_SYSTEM_URL: systemConnectionString, ...settings }
+  const config = readConfig(env, {
+    uploads: createFolderStorage(uploadsFolder),
+    clientAddress: createAddressReader(readTrustedProxies(env, isRange)),
+    ...overrides,
+  })
+  return createApp(config, fetch as typeof globalThis.fetch)
 }
 
 export const countTrips = async (requestId: string): Promise<number> => trips.get(requestId) ?? 0

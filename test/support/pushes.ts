@@ -3,6 +3,7 @@ import { finishPendingWork } from '../../src/kernel/wait-until.ts'
 import { sweepDeliveries } from '../../src/pushes/deliveries.ts'
 import { type App, foreignServers, getServices, send, type Tenant, withClockAhead } from './app.ts'
 import { makeFakeFetch, type Site } from './fake-fetch.ts'
+import { onFileEnd } from './file-state.ts'
 import { GITEA_URL, newIntegration } from './integrations.ts'
 
 export const WEBHOOK_SECRET = 'hush-webhook'
@@ -118,7 +119,11 @@ export async function newRepository(...tenants: Tenant[]) {
 }
 
 const repositories = new Map<string, (request: Request) => Response | Promise<Response>>()
-const sites: Record<string, Site> = {}
+let sites: Record<string, Site> = {}
+onFileEnd(() => {
+  repositories.clear()
+  sites = {}
+})
 const respondForRepository = (request: Request): Response | Promise<Response> => {
   const { pathname } = new URL(request.url)
   for (const [path, site] of repositories) if (pathname.toLowerCase().startsWith(path)) return site(request)

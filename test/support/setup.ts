@@ -12,7 +12,7 @@ import { makeTripCounter } from './trips.ts'
 
 declare module 'vitest' {
   interface ProvidedContext {
-    /** The URL that lends a database to each file. */
+    /** Makes a database for each worker. */
     databases: string
     /** The URL of the counts of round trips. */
     trips: string
