@@ -100,6 +100,9 @@ export default defineConfig({
           name: 'host',
           include: ['test/{host,agent}/**/*.test.ts'],
           exclude: pure,
+          globalSetup: 'test/support/postgres-template.ts',
+          // For the commands that they start, which load the app or the agent each time.
+          env: { NODE_COMPILE_CACHE: fileURLToPath(new URL('node_modules/.cache/compile', import.meta.url)) },
           server,
           testTimeout: 120_000,
           hookTimeout: 120_000,

@@ -13,6 +13,8 @@ import { createHost } from '../src/host/node.ts'
 
 /** What an agent asked and was answered. */
 export type Exchange = {
+  /** Numbers the requests in the order of their arrival. Exchanges are listed in the order of their answers. */
+  arrival: number
   key: string
   path: string
   // biome-ignore lint/suspicious/noExplicitAny: held against the schemas by the app itself
@@ -23,20 +25,36 @@ export type Exchange = {
 }
 export type ControlPlane = Awaited<ReturnType<typeof startControlPlane>>
 
-export async function startControlPlane() {
+/** A Postgres with all migrations. `createDataDir` creates a migrated data folder, sooner than they do. */
+export async function startDatabase(createDataDir?: (dataDir: string) => Promise<void>) {
   const folder = await mkdtemp(join(tmpdir(), 'slipway-kit-'))
-  const postgres = await startPostgres({ dataDir: join(folder, 'data'), durable: false })
+  const dataDir = join(folder, 'data')
+  await createDataDir?.(dataDir)
+  const postgres = await startPostgres({ dataDir, durable: false })
   await migrate(postgres.url, { log: () => {} })
+  return {
+    url: postgres.url,
+    async stop() {
+      await postgres.stop()
+      await rm(folder, { recursive: true, force: true, maxRetries: 9 })
+    },
+  }
+}
+
+/** Several can share a database: each has its own clock, and its own workspaces. */
+export async function startControlPlane(databaseUrl: string) {
+  const folder = await mkdtemp(join(tmpdir(), 'slipway-kit-'))
   const clock = { ahead: 0 }
   const settings = {
     ALLOW_LOOPBACK: 'true',
-    DATABASE_URL: postgres.url,
+    DATABASE_URL: databaseUrl,
     SEALING_KEYS: `kit:${Buffer.alloc(32, 1).toString('base64url')}`,
     RATE_LIMIT_PER_MINUTE: '0',
     UPLOADS_DIR: join(folder, 'uploads'),
   }
   const { app, close } = createHost(settings, { log: () => {}, clockOffset: () => clock.ahead })
   const exchanges: Exchange[] = []
+  let arrivals = 0
   /** Whose answers are lost on the way, and how many more of them. */
   const cut = { key: '', left: 0, done: 0 }
 
@@ -44,6 +62,7 @@ export async function startControlPlane() {
     const { pathname: path } = new URL(request.url)
     const key = request.headers.get('X-Api-Key') ?? ''
     if (!path.startsWith('/v1/sync/') || request.method !== 'POST') return app.fetch(request)
+    const arrival = ++arrivals
     // Nobody's test waits for the better part of a minute.
     const text = (await request.text()).replace(
       /"wait":\s*\d+/,
@@ -53,7 +72,7 @@ export async function startControlPlane() {
     const answer = await app.fetch(new Request(request.url, { method, headers, body: text, signal }))
     const body = await answer.text()
     const read = (json: string) => JSON.parse(json || 'null')
-    exchanges.push({ key, path, request: read(text), status: answer.status, response: read(body) })
+    exchanges.push({ arrival, key, path, request: read(text), status: answer.status, response: read(body) })
     if (cut.left > 0 && cut.key === key) {
       cut.left--
       cut.done++
@@ -67,7 +86,6 @@ export async function startControlPlane() {
   await once(server.listen(0, '127.0.0.1'), 'listening')
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 
-  /** A workspace of its own for each scenario. */
   async function newWorkspace() {
     const { api_key, organization_id, tenant_id } = await bootstrap(app.database, {
       organization: `kit-${crypto.randomUUID()}`,
@@ -92,7 +110,6 @@ export async function startControlPlane() {
       server.closeAllConnections()
       server.close()
       await close()
-      await postgres.stop()
       await rm(folder, { recursive: true, force: true, maxRetries: 9 })
     },
   }

@@ -37,23 +37,7 @@ async function packApplication(): Promise<Uint8Array<ArrayBuffer>> {
   return Uint8Array.from(gzipSync(await packTar(entries)))
 }
 
-/** How the command ended although nobody had asked it to: nothing more is to be waited for. */
-let earlyExit: string | null = null
-
 export type ScenarioContext = Awaited<ReturnType<typeof createScenarioContext>>
-/** Waits until something is so, and says what was not when it never is. */
-export async function waitFor<T>(
-  what: string,
-  look: () => Promise<T | false | undefined> | T | false | undefined,
-): Promise<T> {
-  for (const end = Date.now() + getTimeoutMs(); ; ) {
-    const found = await look()
-    if (found) return found
-    if (earlyExit) throw new Error(`${earlyExit} Until then it had not come about that ${what}.`)
-    if (Date.now() > end) throw new Error(`Within ${getTimeoutMs() / 1000} s it did not come about that ${what}.`)
-    await delay(LOOK_INTERVAL_MS)
-  }
-}
 
 /** Names under `localhost` are this machine, which not every resolver knows. */
 const isAnswering = (address: string) =>
@@ -75,11 +59,25 @@ export async function createScenarioContext(plane: ControlPlane, command: string
   const folder = await mkdtemp(join(tmpdir(), 'slipway-kit-agent-'))
   const running = new Set<ChildProcess>()
   const dismissed = new Set<ChildProcess>()
-  earlyExit = null
-  const from = plane.exchanges.length
+  /** How the command ended although nobody had asked it to: nothing more is to be waited for. */
+  let earlyExit: string | null = null
 
   // Files of the command are meant where the kit was started.
   const [program, ...args] = command.map(word => (existsSync(word) ? resolve(word) : word))
+
+  /** Waits until something is so, and says what was not when it never is. */
+  async function waitFor<T>(
+    what: string,
+    look: () => Promise<T | false | undefined> | T | false | undefined,
+  ): Promise<T> {
+    for (const end = Date.now() + getTimeoutMs(); ; ) {
+      const found = await look()
+      if (found) return found
+      if (earlyExit) throw new Error(`${earlyExit} Until then it had not come about that ${what}.`)
+      if (Date.now() > end) throw new Error(`Within ${getTimeoutMs() / 1000} s it did not come about that ${what}.`)
+      await delay(LOOK_INTERVAL_MS)
+    }
+  }
 
   /** In a folder that it finds again when it is started again, unless it is to be another agent. */
   async function start(place = 'agent') {
@@ -110,9 +108,7 @@ export async function createScenarioContext(plane: ControlPlane, command: string
   }
 
   const exchanges = (path = ''): Exchange[] =>
-    plane.exchanges
-      .slice(from)
-      .filter(one => one.key === listener_key && one.path.endsWith(path) && one.request.agent_id !== RIVAL_AGENT_ID)
+    plane.exchanges.filter(one => one.path.endsWith(path) && one.request.agent_id !== RIVAL_AGENT_ID)
 
   async function upload(id: string): Promise<string> {
     const { body } = await call('POST', `/v2/deployments/${id}/upload-url`)
@@ -159,7 +155,7 @@ export async function createScenarioContext(plane: ControlPlane, command: string
   }
 
   return {
-    ...{ plane, call, listener_key, start, exchanges, deploy, patch, read, revisions, reconciled, served },
+    ...{ plane, call, listener_key, waitFor, start, exchanges, deploy, patch, read, revisions, reconciled, served },
     async clear() {
       await Promise.all([...running].map(child => ended(child, 'SIGTERM')))
       await rm(folder, { recursive: true, force: true, maxRetries: 9 })

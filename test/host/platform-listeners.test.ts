@@ -1,7 +1,7 @@
 // Platform listeners, in their own database because they take every unserved deployment, and concurrent changes.
 import { sql } from 'drizzle-orm'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { type ControlPlane, startControlPlane } from '../../protocol-kit/control-plane.ts'
+import type { ControlPlane } from '../../protocol-kit/control-plane.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { registerPlatformListener } from '../../src/listeners/platform-listener.ts'
 import type { Changes } from '../../src/protocol/poll.schema.ts'
@@ -9,10 +9,11 @@ import type { ReportResult } from '../../src/protocol/report.schema.ts'
 import type { Work } from '../../src/protocol/work.schema.ts'
 import { makeImageBody, makeImageConfig } from '../support/deployment-bodies.ts'
 import { computeDigest, makeEnvelopeOpener } from '../support/envelope-opener.ts'
+import { startKitControlPlane } from '../support/migrated-postgres.ts'
 
 let plane: ControlPlane
 beforeAll(async () => {
-  plane = await startControlPlane()
+  plane = await startKitControlPlane()
 })
 afterAll(() => plane.stop())
 
@@ -67,7 +68,7 @@ it('platform listeners serve deployments without a listener in every workspace, 
   for (const { call } of [one, other]) expect((await call('GET', '/v2/listeners')).body.resources).toHaveLength(1)
   expect((await one.call('GET', `/v2/listeners/${listener_id}`)).status).toBe(404)
 
-  // A workspace that goes leaves its deployments to be removed.
+  // The deployments of a deleted workspace remain until the agent has removed them.
   const gone = changes.find(work => work.tenant_id === other.tenant_id)!
   const removed = sql`delete from workspaces where id = ${gone.tenant_id}::uuid`
   await runAsSystem(plane.database, removed)

@@ -9,11 +9,11 @@ import { promisify } from 'node:util'
 import { createAdaptorServer } from '@hono/node-server'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { bootstrap } from '../../src/access/bootstrap.ts'
-import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
-import { migrate } from '../../src/host/migrate.ts'
+import type { Postgres } from '../../src/host/embedded-postgres.ts'
 import { createHost } from '../../src/host/node.ts'
 import { finishPendingWork } from '../../src/kernel/wait-until.ts'
 import { startLocalGitea } from '../support/local-gitea.ts'
+import { startMigratedPostgres } from '../support/migrated-postgres.ts'
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-pushes-'))
 let postgres: Postgres
@@ -24,7 +24,7 @@ let headers: Record<string, string>
 let id: string
 let work: string
 
-/** The host that it talks to is in this process, so nobody waits in the way. */
+/** Asynchronous, because the git host runs in this process. */
 const run = async (...args: string[]) => (await promisify(execFile)('git', args)).stdout.trim()
 const git = (...args: string[]) => run('-C', work, '-c', 'user.name=Ada', '-c', 'user.email=ada@example.com', ...args)
 async function commit(message: string): Promise<string> {
@@ -40,8 +40,8 @@ async function call(method: string, path: string, body?: unknown): Promise<any> 
   expect(response.status, await response.clone().text()).toBeLessThan(300)
   return response.status === 204 ? undefined : response.json()
 }
-/** Git has its answer before the hooks are told, so this is looked for. */
-const soon = async (wanted: () => Promise<void>) => {
+/** Git returns before the git host sends its webhooks, so the effects come a little later. */
+const waitUntil = async (wanted: () => Promise<void>) => {
   await expect
     .poll(
       async () => {
@@ -58,8 +58,7 @@ const soon = async (wanted: () => Promise<void>) => {
 const revisions = async (of = id) => (await call('GET', `/v2/deployments/${of}/revisions`)).resources
 
 beforeAll(async () => {
-  postgres = await startPostgres({ dataDir: join(root, 'postgres'), durable: false })
-  await migrate(postgres.url, { log: () => {} })
+  postgres = await startMigratedPostgres(join(root, 'postgres'))
   const settings = {
     ...{ DATABASE_URL: postgres.url, SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}` },
     ...{ PUBLIC_URL: 'https://slipway.example.com', APPS_DOMAIN: 'apps.example.com' },
@@ -104,34 +103,36 @@ afterAll(async () => {
 test('a push creates a revision of its commit, and a force-push one of the commit that it resets to', async () => {
   const first = await commit('First')
   await git('push', '-q', 'origin', 'HEAD:main')
-  await soon(async () => expect((await revisions())[0].commit).toEqual({ sha: first, message: 'First', author: 'Ada' }))
+  await waitUntil(async () =>
+    expect((await revisions())[0].commit).toEqual({ sha: first, message: 'First', author: 'Ada' }),
+  )
   const second = await commit('Second')
   await git('push', '-q', 'origin', 'HEAD:main')
-  await soon(async () => expect((await revisions())[0].commit.sha).toBe(second))
+  await waitUntil(async () => expect((await revisions())[0].commit.sha).toBe(second))
   await git('commit', '-q', '--amend', '-m', 'Second, amended')
   const amended = await git('rev-parse', 'HEAD')
   await git('push', '-q', '--force', 'origin', 'HEAD:main')
-  await soon(async () =>
+  await waitUntil(async () =>
     expect((await revisions())[0].commit).toMatchObject({ sha: amended, message: 'Second, amended' }),
   )
   expect(await revisions()).toHaveLength(4)
   expect(new Set(githost.delivered)).toEqual(new Set([202]))
 })
 
-test('tags and other branches create none, a deleted branch is reported, and a recreated one deploys', async () => {
+test('tags and other branches create no revision, and a branch that was deleted can deploy again', async () => {
   const before = (await revisions()).length
   await git('tag', 'v1')
   await git('push', '-q', 'origin', 'v1', 'HEAD:other')
-  await soon(async () => expect(githost.delivered.length).toBeGreaterThanOrEqual(2))
+  await waitUntil(async () => expect(githost.delivered.length).toBeGreaterThanOrEqual(2))
   expect(await revisions()).toHaveLength(before)
   await run('--git-dir', join(work, '../git/acme/shop.git'), 'symbolic-ref', 'HEAD', 'refs/heads/other')
   await git('push', '-q', 'origin', ':main')
   const codes = async () =>
     (await call('GET', `/v2/deployments/${id}/explain`)).resources.map((one: { code: string }) => one.code)
-  await soon(async () => expect(await codes()).toContain('ref_gone'))
+  await waitUntil(async () => expect(await codes()).toContain('ref_gone'))
   const sha = await commit('Third')
   await git('push', '-q', 'origin', 'HEAD:main')
-  await soon(async () => expect(await codes()).not.toContain('ref_gone'))
+  await waitUntil(async () => expect(await codes()).not.toContain('ref_gone'))
   expect((await revisions())[0].commit.sha).toBe(sha)
 })
 
@@ -156,9 +157,9 @@ test('a pull request gets a preview with an address, which follows its head and 
   const next = await commit('More of it')
   await git('push', '-q', 'origin', 'HEAD:feature/cart')
   await githost.pull('acme/shop', 7, 'feature/cart', 'synchronized')
-  await soon(async () => expect((await revisions(preview.deployment_id))[0].commit.sha).toBe(next))
+  await waitUntil(async () => expect((await revisions(preview.deployment_id))[0].commit.sha).toBe(next))
   await githost.pull('acme/shop', 7, 'feature/cart', 'closed')
-  await soon(async () =>
+  await waitUntil(async () =>
     expect((await call('GET', `/v2/deployments/${preview.deployment_id}`)).status).toBe('AWAITING_DELETE'),
   )
 })

@@ -19,7 +19,7 @@ afterAll(() => server.close())
 const ask = (name: string) =>
   lookUpTxtRecords({ resolveTxt: createTxtResolver([server.address]) }, name).catch(error => error.code)
 
-it('are joined from all their strings', async () => {
+it('the strings of a TXT record are joined', async () => {
   expect((await ask('_slipway.app.example.com')).sort()).toEqual([long, 'v=spf1 -all'])
 })
 
@@ -28,11 +28,11 @@ it.each([
   ['empty', []],
   ['refused', 'upstream_error'],
   ['broken', 'upstream_error'],
-])('of a host that is %s are %j', async (host, outcome) => {
+])('a lookup at a host that is %s results in %j', async (host, outcome) => {
   expect(await ask(`_slipway.${host}.example.com`)).toEqual(outcome)
 })
 
-it('are awaited for five seconds when a server or a resolver does not answer', async () => {
+it('a lookup fails after five seconds if the server or the resolver does not answer', async () => {
   const before = performance.now()
   const never = lookUpTxtRecords({ resolveTxt: () => new Promise<never>(() => {}) }, '_slipway.a.b').catch(
     ({ code }) => code,

@@ -10,10 +10,11 @@ export type Command = ReturnType<typeof startCommand>
 const ROOT = join(import.meta.dirname, '../..')
 const startedCommands: { stop(): Promise<unknown> }[] = []
 
-/** Nothing of our own environment reaches it but what it needs to run at all. */
+/** It gets only those variables of this process that it needs to run. */
 export function startCommand(file: string, args: string[] = [], env: Record<string, string> = {}) {
-  const { PATH = '', HOME = '' } = process.env
-  const child = spawn(process.execPath, [join(ROOT, file), ...args], { cwd: ROOT, env: { PATH, HOME, ...env } })
+  const { PATH = '', HOME = '', NODE_COMPILE_CACHE } = process.env
+  const inherited = { PATH, HOME, ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }) }
+  const child = spawn(process.execPath, [join(ROOT, file), ...args], { cwd: ROOT, env: { ...inherited, ...env } })
   const said = { out: '', err: '' }
   child.stdout.on('data', chunk => (said.out += chunk))
   child.stderr.on('data', chunk => (said.err += chunk))

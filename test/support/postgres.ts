@@ -1,4 +1,5 @@
-// Connections of tests to a Postgres. One that the server ends is told by its next query, never as an error that nobody caught.
+// Connections of tests to a Postgres. A connection that the server closed fails at its next query, not by an unhandled
+// `error` event.
 import pg from 'pg'
 
 export async function connect(url: string): Promise<pg.Client> {
