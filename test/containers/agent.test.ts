@@ -53,7 +53,7 @@ async function installation(mode: 'saas' | 'self_hosted') {
   const operator = startCommand('src/host/bootstrap.ts', [...args, '--platform-listener', mode], settings)
   await operator.exited
   const [own, listener] = operator.said.out.match(/slw_\w+/g)!
-  const node = startCommand('src/host/node.ts', [], settings)
+  const node = startCommand('src/host/start.ts', [], settings)
   await node.until(() => isListening(port))
   const api = async (method: string, path: string, body?: unknown) => {
     const headers = { 'X-Api-Key': own!, 'Content-Type': 'application/json' }

@@ -68,7 +68,7 @@ beforeAll(async () => {
   const operator = startCommand('src/host/bootstrap.ts', people, settings)
   await operator.exited
   const [own, listener] = operator.said.out.match(/slw_\w+/g)!
-  await startCommand('src/host/node.ts', [], settings).until(() => isListening(port))
+  await startCommand('src/host/start.ts', [], settings).until(() => isListening(port))
   await waitFor(() => isListening(host.split(':')[1]!))
   api = async (method, path, body) => {
     const headers = { 'X-Api-Key': own!, 'Content-Type': 'application/json' }

@@ -80,7 +80,7 @@ beforeAll(async () => {
   }
   const [own, listener] = await bootstrapped('acme', ['--platform-listener', 'platform'])
   const [theirs] = await bootstrapped('other')
-  await startCommand('src/host/node.ts', [], settings).until(() => isListening(ourPort))
+  await startCommand('src/host/start.ts', [], settings).until(() => isListening(ourPort))
   await waitFor(() => isListening(host.split(':')[1]!))
   const asking = (key: string) => async (method: string, path: string, body?: unknown) => {
     const headers = { 'X-Api-Key': key, 'Content-Type': 'application/json' }
