@@ -8,7 +8,7 @@ import { Agent } from '../../src/agent/agent.ts'
 import { createControlPlaneClient } from '../../src/agent/control-plane/client.ts'
 import { ProcessEngine } from '../../src/agent/engines/process.ts'
 import { waitFor } from '../support/commands.ts'
-import { startKitControlPlane } from '../support/migrated-postgres.ts'
+import { startKitControlPlane } from '../support/kit-control-plane.ts'
 import { closeAgents, FAST_LIMITS, makeTempFolder, runAgent } from '../support/process-engine.ts'
 
 const TOKEN = `to"ken&${randomBytes(12).toString('base64')}`

@@ -9,7 +9,7 @@ import type { ReportResult } from '../../src/protocol/report.schema.ts'
 import type { Work } from '../../src/protocol/work.schema.ts'
 import { makeImageBody, makeImageConfig } from '../support/deployment-bodies.ts'
 import { computeDigest, makeEnvelopeOpener } from '../support/envelope-opener.ts'
-import { startKitControlPlane } from '../support/migrated-postgres.ts'
+import { startKitControlPlane } from '../support/kit-control-plane.ts'
 
 let plane: ControlPlane
 beforeAll(async () => {

@@ -2,7 +2,6 @@
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { inject } from 'vitest'
-import { startControlPlane, startDatabase } from '../../protocol-kit/control-plane.ts'
 import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
 
 /** The path of a migrated data folder that no server uses. */
@@ -21,15 +20,4 @@ export async function copyPostgresTemplate(dataDir: string): Promise<void> {
 export async function startMigratedPostgres(dataDir: string): Promise<Postgres> {
   await copyPostgresTemplate(dataDir)
   return startPostgres({ dataDir, durable: false })
-}
-
-/** The control plane of the protocol kit, with a database of its own. */
-export async function startKitControlPlane() {
-  const database = await startDatabase(copyPostgresTemplate)
-  const plane = await startControlPlane(database.url)
-  const stop = async () => {
-    await plane.stop()
-    await database.stop()
-  }
-  return { ...plane, stop }
 }
