@@ -5,12 +5,16 @@ import { makeClient, runWorkers } from './support/client.ts'
 import { formatBalance, isBalanced, openLedger } from './support/ledger.ts'
 import { openTestbed, scaleCount, type Trial, type TrialContext } from './support/testbed.ts'
 
-/** The pattern matches the statement of the patch itself. */
+/**
+ * A backend that executes the statement of a patch. Postgres shows only the first 1024 bytes of a statement, so the
+ * pattern has to be at its beginning.
+ */
 const KILL_BACKEND = `
   select pid, pg_terminate_backend(pid) as killed
   from pg_stat_activity
-  where backend_type = 'client backend' and pid <> pg_backend_pid() and state = 'active'
-    and query ~ 'from deployments c'
+  where backend_type = 'client backend' and pid <> pg_backend_pid()
+    and state = 'active'
+    and query ~ '^\\s*with\\s+planned as'
   limit 1`
 
 export default {
@@ -29,16 +33,21 @@ export default {
     const kills = scaleCount(context, 1000)
     // A set, because a backend may be listed once more after it was killed.
     const killed = new Set<number>()
+    let over = false
     const kill = async () => {
-      while (killed.size < kills) {
-        const { rows } = await killer.query(KILL_BACKEND)
-        for (const { pid } of rows.filter(row => row.killed)) killed.add(pid)
-        context.progress(`${killed.size} of ${kills} backends killed`)
-        await delay(5)
+      try {
+        while (killed.size < kills) {
+          const { rows } = await killer.query(KILL_BACKEND)
+          for (const { pid } of rows.filter(row => row.killed)) killed.add(pid)
+          context.progress(`${killed.size} of ${kills} backends killed`)
+          await delay(5)
+        }
+      } finally {
+        over = true
       }
     }
     const write = runWorkers(8, async () => {
-      while (killed.size < kills) await ledger.patch()
+      while (!over) await ledger.patch()
     })
     await Promise.all([kill(), write])
     const balance = await ledger.balance(testbed.url)

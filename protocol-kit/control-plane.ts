@@ -14,6 +14,8 @@ import { createHost } from '../src/host/node.ts'
 
 /** A request of an agent and its answer. */
 export type Exchange = {
+  /** Numbers the requests in the order of their arrival. Exchanges are listed in the order of their answers. */
+  arrival: number
   key: string
   path: string
   // biome-ignore lint/suspicious/noExplicitAny: the app validates it
@@ -24,20 +26,36 @@ export type Exchange = {
 }
 export type ControlPlane = Awaited<ReturnType<typeof startControlPlane>>
 
-export async function startControlPlane() {
+/** A Postgres with all migrations. `createDataDir` creates a migrated data folder, sooner than they do. */
+export async function startDatabase(createDataDir?: (dataDir: string) => Promise<void>) {
   const folder = await mkdtemp(join(tmpdir(), 'slipway-kit-'))
-  const postgres = await startPostgres({ dataDir: join(folder, 'data'), durable: false })
+  const dataDir = join(folder, 'data')
+  await createDataDir?.(dataDir)
+  const postgres = await startPostgres({ dataDir, durable: false })
   await migrate(postgres.url, { log: () => {} })
+  return {
+    url: postgres.url,
+    async stop() {
+      await postgres.stop()
+      await rm(folder, { recursive: true, force: true, maxRetries: 9 })
+    },
+  }
+}
+
+/** Several can share a database: each has its own clock, and its own workspaces. */
+export async function startControlPlane(databaseUrl: string) {
+  const folder = await mkdtemp(join(tmpdir(), 'slipway-kit-'))
   const clock = { ahead: 0 }
   const settings = {
     ALLOW_LOOPBACK: 'true',
-    DATABASE_URL: postgres.url,
+    DATABASE_URL: databaseUrl,
     SEALING_KEYS: `kit:${Buffer.alloc(32, 1).toString('base64url')}`,
     RATE_LIMIT_PER_MINUTE: '0',
     UPLOADS_DIR: join(folder, 'uploads'),
   }
   const { app, close } = createHost(settings, { log: () => {}, clockOffset: () => clock.ahead })
   const exchanges: Exchange[] = []
+  let arrivals = 0
   /** The next answers to this key that do not arrive. */
   const lostAnswers = { key: '', remaining: 0 }
 
@@ -45,6 +63,7 @@ export async function startControlPlane() {
     const { pathname: path } = new URL(request.url)
     const key = request.headers.get('X-Api-Key') ?? ''
     if (!path.startsWith('/v1/sync/') || request.method !== 'POST') return app.fetch(request)
+    const arrival = ++arrivals
     // An agent may wait for most of a minute, which would make the scenarios slow.
     const text = (await request.text()).replace(
       /"wait":\s*\d+/,
@@ -54,7 +73,7 @@ export async function startControlPlane() {
     const answer = await app.fetch(new Request(request.url, { method, headers, body: text, signal }))
     const body = await answer.text()
     const parse = (json: string) => JSON.parse(json || 'null')
-    exchanges.push({ key, path, request: parse(text), status: answer.status, response: parse(body) })
+    exchanges.push({ arrival, key, path, request: parse(text), status: answer.status, response: parse(body) })
     if (lostAnswers.remaining > 0 && lostAnswers.key === key) {
       lostAnswers.remaining--
       incoming.socket.destroy()
@@ -91,7 +110,6 @@ export async function startControlPlane() {
       server.closeAllConnections()
       server.close()
       await close()
-      await postgres.stop()
       await rm(folder, { recursive: true, force: true, maxRetries: 9 })
     },
   }

@@ -1,25 +1,36 @@
 // `npm run protocol-kit -- <command>`: checks any agent against PROTOCOL.md. `--only WORD` runs the scenarios whose
 // name contains the word.
-import { startControlPlane } from './control-plane.ts'
+import { startControlPlane, startDatabase } from './control-plane.ts'
 import { createScenarioContext } from './scenario-context.ts'
-import { scenarios } from './scenarios.ts'
+import { type Scenario, scenarios } from './scenarios.ts'
 
-const USAGE = `npm run protocol-kit -- [--only WORD] <command> [argument]...
+const USAGE = `npm run protocol-kit -- [--only WORD] [--parallel COUNT] <command> [argument]...
 
 Starts a control plane, starts the agent with the command, and runs every scenario of PROTOCOL.md. --only WORD runs
 those whose name contains the word.
 
 The environment of the command has SLIPWAY_URL, SLIPWAY_LISTENER_KEY and SLIPWAY_AGENT_HOME. The last is its working
-folder, which it finds again after a restart. What the command starts has to end with it.`
+folder, which it finds again after a restart. What the command starts has to end with it. --parallel runs that many
+scenarios at the same time, each with a control plane and an agent of its own.`
+
+type KitOptions = {
+  only?: string
+  print?: (line: string) => void
+  output?: 'inherit' | 'ignore'
+  /** How many scenarios run at the same time. */
+  parallel?: number
+  createDataDir?: Parameters<typeof startDatabase>[0]
+}
 
 export async function runKit(
   command: string[],
-  { only = '', print = console.log, output = 'inherit' as 'inherit' | 'ignore' } = {},
+  { only = '', print = console.log, output = 'inherit', parallel = 1, createDataDir }: KitOptions = {},
 ): Promise<string[]> {
-  const plane = await startControlPlane()
+  const database = await startDatabase(createDataDir)
   const failed: string[] = []
-  try {
-    for (const { name, run } of scenarios.filter(one => one.name.includes(only))) {
+  async function runScenario({ name, run }: Scenario) {
+    const plane = await startControlPlane(database.url)
+    try {
       const context = await createScenarioContext(plane, command, output)
       const start = performance.now()
       const error = await run(context).then(
@@ -28,18 +39,33 @@ export async function runKit(
       )
       await context.cleanUp()
       const seconds = ((performance.now() - start) / 1000).toFixed(1)
-      print(`${error ? 'failed' : 'passed'}  ${name}  ${seconds} s${error ? `\n        ${error.message}` : ''}`)
+      print(`${error ? 'not ok' : 'ok    '}  ${name}  ${seconds} s${error ? `\n        ${error.message}` : ''}`)
       if (error) failed.push(`${name}: ${error.message}`)
+    } finally {
+      await plane.stop()
     }
+  }
+  const waiting = scenarios.filter(one => one.name.includes(only))
+  const runWaiting = async () => {
+    for (let next = waiting.shift(); next; next = waiting.shift()) await runScenario(next)
+  }
+  try {
+    await Promise.all(Array.from({ length: parallel }, runWaiting))
   } finally {
-    await plane.stop()
+    await database.stop()
   }
   return failed
 }
 
 if (process.argv[1] === import.meta.filename) {
   const command = process.argv.slice(2)
-  const [, only] = command[0] === '--only' ? command.splice(0, 2) : []
-  if (command.length === 0 || command[0]!.startsWith('-')) console.log(USAGE)
-  else if ((await runKit(command, only ? { only } : {})).length > 0) process.exitCode = 1
+  const options: KitOptions = {}
+  while (command[0] === '--only' || command[0] === '--parallel') {
+    const [name, value = ''] = command.splice(0, 2)
+    if (name === '--only') options.only = value
+    else options.parallel = Number(value)
+  }
+  const isValid = command.length > 0 && !command[0]!.startsWith('-') && (options.parallel ?? 1) >= 1
+  if (!isValid) console.log(USAGE)
+  else if ((await runKit(command, options)).length > 0) process.exitCode = 1
 }

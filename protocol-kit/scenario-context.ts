@@ -36,23 +36,7 @@ async function packApplication(): Promise<Uint8Array<ArrayBuffer>> {
   return Uint8Array.from(gzipSync(await packTar(entries)))
 }
 
-/** How the command ended by itself: waiting on would be useless. */
-let earlyExit: string | null = null
-
 export type ScenarioContext = Awaited<ReturnType<typeof createScenarioContext>>
-/** `what` completes the sentence "waiting until …". */
-export async function waitFor<T>(
-  what: string,
-  check: () => Promise<T | false | undefined> | T | false | undefined,
-): Promise<T> {
-  for (const end = Date.now() + getTimeoutMs(); ; ) {
-    const result = await check()
-    if (result) return result
-    if (earlyExit) throw new Error(`${earlyExit} The kit was waiting until ${what}.`)
-    if (Date.now() > end) throw new Error(`Timed out after ${getTimeoutMs() / 1000} s, waiting until ${what}.`)
-    await delay(CHECK_INTERVAL_MS)
-  }
-}
 
 /** Not every resolver knows that names under `localhost` are this machine. */
 const isAnswering = (address: string) =>
@@ -74,11 +58,24 @@ export async function createScenarioContext(plane: ControlPlane, command: string
   const folder = await mkdtemp(join(tmpdir(), 'slipway-kit-agent-'))
   const running = new Set<ChildProcess>()
   const stopped = new Set<ChildProcess>()
-  earlyExit = null
-  const from = plane.exchanges.length
+  /** How the command ended before it was stopped. */
+  let earlyExit: string | null = null
 
   // The agent runs in another folder, so paths in the command are made absolute.
   const [program, ...args] = command.map(word => (existsSync(word) ? resolve(word) : word))
+
+  async function waitFor<T>(
+    what: string,
+    check: () => Promise<T | false | undefined> | T | false | undefined,
+  ): Promise<T> {
+    for (const end = Date.now() + getTimeoutMs(); ; ) {
+      const result = await check()
+      if (result) return result
+      if (earlyExit) throw new Error(`${earlyExit} The kit was waiting until ${what}.`)
+      if (Date.now() > end) throw new Error(`Timed out after ${getTimeoutMs() / 1000} s, waiting until ${what}.`)
+      await delay(CHECK_INTERVAL_MS)
+    }
+  }
 
   /** An agent that is started again under its name runs in the same folder. */
   async function start(name = 'agent') {
@@ -109,9 +106,7 @@ export async function createScenarioContext(plane: ControlPlane, command: string
   }
 
   const exchanges = (path = ''): Exchange[] =>
-    plane.exchanges
-      .slice(from)
-      .filter(one => one.key === listener_key && one.path.endsWith(path) && one.request.agent_id !== RIVAL_AGENT_ID)
+    plane.exchanges.filter(one => one.path.endsWith(path) && one.request.agent_id !== RIVAL_AGENT_ID)
 
   async function upload(id: string): Promise<string> {
     const { body } = await call('POST', `/v2/deployments/${id}/upload-url`)
@@ -158,7 +153,20 @@ export async function createScenarioContext(plane: ControlPlane, command: string
   }
 
   return {
-    ...{ plane, call, listener_key, start, exchanges, deploy, patch, read, revisions, isReconciled, waitUntilServing },
+    ...{
+      plane,
+      call,
+      listener_key,
+      waitFor,
+      start,
+      exchanges,
+      deploy,
+      patch,
+      read,
+      revisions,
+      isReconciled,
+      waitUntilServing,
+    },
     async cleanUp() {
       await Promise.all([...running].map(child => stop(child, 'SIGTERM')))
       await rm(folder, { recursive: true, force: true, maxRetries: 9 })

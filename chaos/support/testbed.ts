@@ -22,6 +22,8 @@ export type Trial = {
 export type TrialContext = Cleanup & {
   seed: number
   share: number
+  /** Creates a migrated data folder, sooner than Postgres and the migrations do. */
+  createDataDir?: (dataDir: string) => Promise<void>
   progress(text: string): void
 }
 
@@ -52,6 +54,7 @@ export async function openTestbed(
   const dataDir = join(await makeTempFolder(context), 'data')
   let server: Postgres | undefined
   context.defer(() => server?.stop())
+  await context.createDataDir?.(dataDir)
   server = await startPostgres({ dataDir, durable })
   const { url, port } = server
   await migrate(url, SILENT_LOG)

@@ -1,12 +1,8 @@
 // `npm run bootstrap`: creates the first organization, workspace and API key of a database, and prints the key.
 import { parseArgs } from 'node:util'
 import type * as z from 'zod'
-import { bootstrap } from '../access/bootstrap.ts'
 import { Email, Name } from '../access/schema.ts'
 import { readSystemUrl } from '../env.ts'
-import { connect } from '../kernel/db.ts'
-import { registerPlatformListener } from '../listeners/platform-listener.ts'
-import { openDatabase, requireReady, requireRole } from './database-connection.ts'
 import { openHome } from './home-folder.ts'
 
 const USAGE = `npm run bootstrap -- --organization NAME [--workspace NAME] [--email ADDRESS]... [--organization-key]
@@ -41,6 +37,11 @@ async function main() {
     throw new Error('Set DATABASE_SYSTEM_URL, or start `npm run dev` to use its database.')
 
   const url = readSystemUrl({ DATABASE_SYSTEM_URL, DATABASE_URL })
+  // Loaded after the arguments are valid: it takes a second.
+  const { openDatabase, requireReady, requireRole } = await import('./database-connection.ts')
+  const { connect } = await import('../kernel/db.ts')
+  const { bootstrap } = await import('../access/bootstrap.ts')
+  const { registerPlatformListener } = await import('../listeners/platform-listener.ts')
   const { database: address, via, close } = openDatabase({ url }, { poolSize: 1 })
   try {
     const database = connect({ database: address }, via)

@@ -1,7 +1,7 @@
-// `npm start`: serves the app on Node, with an in-process gateway for databases that are not Neon's.
+// Serves the app on Node, with an in-process gateway for databases that are not Neon's.
 import { once } from 'node:events'
 import { createApp } from '../app.ts'
-import { type Config, readConfig, readListenAddress, readTrustedProxies, readUploadsFolder } from '../env.ts'
+import { type Config, readConfig, readTrustedProxies, readUploadsFolder } from '../env.ts'
 import { finishPendingWork } from '../kernel/wait-until.ts'
 import { createAddressReader, isRange } from './client-address.ts'
 import { type GatewaySettings, openDatabase, requireReady, requireRole } from './database-connection.ts'
@@ -30,8 +30,8 @@ export function createHost(
   return { app, config, gateway, close }
 }
 
-async function main() {
-  const { HOST, PORT } = readListenAddress(process.env)
+/** Serves until SIGINT or SIGTERM. */
+export async function serve({ HOST, PORT }: { HOST: string; PORT: number }): Promise<void> {
   const { app, close } = createHost(process.env)
   await requireReady(app.database)
   await requireRole(app.database, 'DATABASE_URL')
@@ -65,11 +65,4 @@ async function main() {
     setTimeout(() => server.closeAllConnections(), DRAIN_MS)
   }
   for (const name of SIGNALS) process.on(name, stop)
-}
-
-if (import.meta.main) {
-  main().catch(error => {
-    console.error(error.message)
-    process.exit(1)
-  })
 }

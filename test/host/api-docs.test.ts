@@ -173,7 +173,7 @@ describe('the pages', () => {
     expect(page).toContain(`aria-label="Example of the response ${status}">${example.replaceAll('"', '&quot;')}</pre>`)
   })
 
-  test('leave out headers shared pages, and apply the parameters of a path to each method', async () => {
+  test('leave out headers that all pages share, and apply the parameters of a path to each method', async () => {
     const patch = operations.find(operation => operation.id === 'patchDeployment')
     expect(patch?.parameters.map(parameter => parameter.name)).toEqual(['deployment_id', 'X-Tenant-Id'])
     const page = await pageOf(fixture, '/docs/operations/patchDeployment')

@@ -1,24 +1,27 @@
-// A short version of each trial of `npm run chaos` that counts: the same code with smaller counts. R13 measures time, and stays there.
+// A short run of each trial of `npm run chaos` that counts something. R13 measures times, so it runs only there.
 import { afterEach, expect, inject, it } from 'vitest'
 import { loadTrials } from '../../chaos/trials.ts'
+import { copyPostgresTemplate } from '../support/migrated-postgres.ts'
 
 const { seed } = inject('fuzz')
-let own = new AsyncDisposableStack()
+/** The fraction of the full number of operations. */
+const DEFAULT_SHARE = 0.04
+const SHARES: Record<string, number> = { R5: 0.2, R7: 0.02 }
+const trials = (await loadTrials()).filter(({ id }) => id !== 'R13')
+
+let cleanup = new AsyncDisposableStack()
 afterEach(async () => {
-  const ending = own
-  own = new AsyncDisposableStack()
-  await ending.disposeAsync()
+  const finished = cleanup
+  cleanup = new AsyncDisposableStack()
+  await finished.disposeAsync()
 })
 
-/** Of the full counts. */
-const shares: Record<string, number> = { R5: 0.2, R7: 0.02 }
-const counting = (await loadTrials()).filter(({ id }) => id !== 'R13')
-
-it.each(counting.map(trial => [trial.id, trial.what, trial] as const))(
+it.each(trials.map(trial => [trial.id, trial.what, trial] as const))(
   `%s: %s (seed ${seed})`,
   async (id, _, { run }) => {
-    const defer = (end: () => unknown) => own.defer(async () => void (await end()))
-    const { met, ...outcome } = await run({ defer, seed, share: shares[id] ?? 0.04, progress: () => {} })
+    const defer = (end: () => unknown) => cleanup.defer(async () => void (await end()))
+    const context = { defer, seed, share: SHARES[id] ?? DEFAULT_SHARE, progress: () => {} }
+    const { met, ...outcome } = await run({ ...context, createDataDir: copyPostgresTemplate })
     expect(met, JSON.stringify(outcome, null, 2)).toBe(true)
   },
   180_000,

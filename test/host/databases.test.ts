@@ -2,11 +2,11 @@
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { startControlPlane } from '../../protocol-kit/control-plane.ts'
 import { Agent } from '../../src/agent/agent.ts'
 import { createControlPlaneClient } from '../../src/agent/control-plane/client.ts'
 import { ProcessEngine } from '../../src/agent/engines/process.ts'
 import { waitFor } from '../support/commands.ts'
+import { startKitControlPlane } from '../support/kit-control-plane.ts'
 import { closeAgents, FAST_LIMITS, makeTempFolder, requestRouter, runAgent } from '../support/process-engine.ts'
 
 const APP = `
@@ -21,7 +21,7 @@ require('node:http').createServer(async (_, res) => {
 
 test('a deployment starts when its database is ready, uses it, and is deleted with it', async () => {
   const home = makeTempFolder()
-  const plane = await startControlPlane()
+  const plane = await startKitControlPlane()
   const { call, listener_id, listener_key } = await plane.newWorkspace()
   const templates = join(home, 'templates')
   fs.mkdirSync(join(templates, 'asking'), { recursive: true })

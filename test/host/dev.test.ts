@@ -5,7 +5,6 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { startPostgres } from '../../src/host/embedded-postgres.ts'
 import type { DevState } from '../../src/host/home-folder.ts'
 import { findFreePort } from '../../src/postgres/free-port.ts'
 import { makeArchive } from '../support/archives.ts'
@@ -18,10 +17,11 @@ import {
   stopCommands,
   waitFor,
 } from '../support/commands.ts'
+import { startMigratedPostgres } from '../support/migrated-postgres.ts'
 import { query } from '../support/postgres.ts'
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-dev-'))
-// As root, applications run as other users, who get to their folders below it.
+// With root, applications run as other users, who have to reach their folders below it.
 fs.chmodSync(root, 0o755)
 let home: string
 let homes = 0
@@ -35,17 +35,17 @@ afterAll(() => fs.rmSync(root, { recursive: true, force: true, maxRetries: 9 }))
 const dev = (args: string[] = [], env: Record<string, string> = {}) =>
   startCommand('src/host/dev.ts', args, { SLIPWAY_HOME: home, ...env })
 const stateFile = () => join(home, 'dev.json')
-const state = (): DevState => JSON.parse(fs.readFileSync(stateFile(), 'utf8'))
+const readState = (): DevState => JSON.parse(fs.readFileSync(stateFile(), 'utf8'))
 
-/** Its state, once it is the one that wrote it. */
-const served = ({ pid, until }: Command) =>
-  until(() => (fs.existsSync(stateFile()) && state().pid === pid ? state() : undefined))
+/** The contents of its state file, as soon as it has written them. */
+const waitForState = ({ pid, until }: Command) =>
+  until(() => (fs.existsSync(stateFile()) && readState().pid === pid ? readState() : undefined))
 
 const get = (url: string, key?: string) => fetch(url, { headers: key ? { 'X-Api-Key': key } : {} })
-const info = (url: string, key: string) => get(`${url}/orgs/current/info`, key)
+const getInfo = (url: string, key: string) => get(`${url}/orgs/current/info`, key)
 
-/** On which ports of the loopback these processes listen. Linux only. */
-function portsOf(pids: number[]): number[] {
+/** The ports of the loopback on which these processes listen. Linux only. */
+function listListeningPorts(pids: number[]): number[] {
   if (process.platform !== 'linux') return []
   const sockets = pids.flatMap(pid =>
     fs.readdirSync(`/proc/${pid}/fd`).flatMap(fd => {
@@ -63,93 +63,25 @@ function portsOf(pids: number[]): number[] {
     .map(fields => Number.parseInt(fields[1]!.split(':')[1]!, 16))
 }
 
-test('it starts, refuses a second start, stops all its processes, and starts again with its data and key', async () => {
-  const port = await findFreePort()
-  const first = dev([`--port=${port}`])
-  const made = await served(first)
-  expect(Object.keys(made).sort()).toEqual(['api_key', 'organization_id', 'pid', 'tenant_id', 'url'])
-  expect(made.url).toBe(`http://127.0.0.1:${port}`)
-  const answer = await info(made.url, made.api_key)
-  expect(answer.status).toBe(200)
-  expect(await answer.json()).toMatchObject({ id: made.organization_id })
-  expect((await get(`${made.url}/docs`)).status).toBe(200)
-  await first.until(() => first.output.out.includes('"path":"/docs"'))
-  expect(first.output.out).not.toContain('\x1b')
-
-  const second = dev()
-  expect(await second.exited).toBe(1)
-  expect(second.output.err).toContain(String(first.pid))
-
-  const operator = startCommand('src/host/bootstrap.ts', ['--organization', 'Acme', '--organization-key'], {
-    SLIPWAY_HOME: home,
+/** Kills the database of a running installation. Resolves when it serves again, with the two pids. */
+async function killDatabase({ until, output }: Command): Promise<{ killed: string; restarted: string }> {
+  const file = join(home, 'postgres/postmaster.pid')
+  const [killed] = fs.readFileSync(file, 'utf8').split('\n') as [string]
+  process.kill(Number(killed), 'SIGKILL')
+  await until(() => output.err.includes('Restarting'))
+  const restarted = await until(() => {
+    const [pid, , , , , , , status] = fs.existsSync(file) ? fs.readFileSync(file, 'utf8').split('\n') : []
+    return status?.trim() === 'ready' && pid !== killed ? pid : undefined
   })
-  expect(await operator.exited).toBe(0)
-  const acme = operator.output.out.match(/slw_\w+/)![0]
-  expect((await info(made.url, acme)).status).toBe(200)
-  expect((await get(`${made.url}/workspaces`, acme)).status).toBe(200)
+  return { killed, restarted }
+}
 
-  for (const name of ['dev.json', 'listener.json', 'secrets.json', 'worker.env', 'database-url'])
-    expect(fs.statSync(join(home, name)).mode & 0o777, name).toBe(0o600)
-  const family = listProcessTree(first.pid)
-  const database = new URL(fs.readFileSync(join(home, 'database-url'), 'utf8'))
-  expect(family.length).toBeGreaterThan(4)
-  // A debugger of the Worker would let every local process read its memory.
-  const debuggers = portsOf(family).map(async port => {
-    const asked = fetch(`http://127.0.0.1:${port}/json/list`, { signal: AbortSignal.timeout(2000) })
-    return await asked.then(answer => answer.text()).catch(() => '')
-  })
-  expect((await Promise.all(debuggers)).join()).not.toContain('webSocketDebuggerUrl')
-  expect(await first.stop('SIGINT')).toBe(0)
-  await waitFor(() => filterRunning(family).length === 0)
-  expect(await Promise.all([port, database.port].map(isListening))).toEqual([false, false])
-  expect(fs.existsSync(join(home, 'worker.env'))).toBe(false)
-
-  // The default port, or one after it, whoever has it here.
-  const squatter = createServer().listen(8787, '127.0.0.1')
-  await once(squatter, 'listening').catch(() => {})
-  const third = dev()
-  const again = await served(third)
-  squatter.close()
-  expect(again).toEqual({ ...made, url: again.url, pid: third.pid })
-  expect(Number(new URL(again.url).port)).toBeGreaterThan(8787)
-  expect((await info(again.url, made.api_key)).status).toBe(200)
-  expect((await info(again.url, acme)).status).toBe(200)
-
-  const orphans = listProcessTree(third.pid)
-  await third.stop('SIGKILL')
-  // Elsewhere than on Linux nothing tells Postgres that its parent was killed.
-  if (process.platform === 'linux') await waitFor(() => filterRunning(orphans).length === 0)
-})
-
-test('it uses the Postgres of DATABASE_URL, passes settings on, and replaces an unknown saved key', async () => {
-  const postgres = await startPostgres({ dataDir: join(root, 'theirs'), durable: false })
-  try {
-    fs.mkdirSync(home)
-    fs.writeFileSync(stateFile(), JSON.stringify({ api_key: 'slw_another', pid: 1 }))
-    const settings = { RATE_LIMIT_PER_MINUTE: '2', CORS_ORIGINS: 'https://$console.example' }
-    const running = dev([`--port=${await findFreePort()}`], { DATABASE_URL: postgres.url, ...settings })
-    const { url, api_key } = await served(running)
-    const answers = [await info(url, api_key), await info(url, api_key), await info(url, api_key)]
-    expect(answers.map(({ status }) => status)).toEqual([200, 200, 429])
-    const { headers } = await fetch(`${url}/healthz`, { headers: { Origin: settings.CORS_ORIGINS } })
-    expect(headers.get('Access-Control-Allow-Origin')).toBe(settings.CORS_ORIGINS)
-    expect(fs.existsSync(join(home, 'postgres'))).toBe(false)
-    const family = listProcessTree(running.pid)
-    expect(await running.stop('SIGTERM')).toBe(0)
-    await waitFor(() => filterRunning(family).length === 0)
-    expect(await isListening(postgres.port)).toBe(true)
-  } finally {
-    await postgres.stop()
-  }
-})
-
-test('its scheduled work reaches the bucket: an unused archive is removed after the next start', async () => {
-  const first = dev([`--port=${await findFreePort()}`])
-  const { url, api_key } = await served(first)
+/** Uploads an archive that no revision uses. */
+async function uploadUnusedArchive({ url, api_key }: DevState): Promise<void> {
   const post = async (path: string, body?: object) => {
     const headers = { 'X-Api-Key': api_key, 'Content-Type': 'application/json' }
-    const answer = await fetch(url + path, { method: 'POST', headers, ...(body && { body: JSON.stringify(body) }) })
-    return (await answer.json()) as Record<string, string>
+    const response = await fetch(url + path, { method: 'POST', headers, ...(body && { body: JSON.stringify(body) }) })
+    return (await response.json()) as Record<string, string>
   }
   const { id } = await post('/v2/deployments', {
     ...{ name: 'shop', source: 'internal_source' },
@@ -157,47 +89,113 @@ test('its scheduled work reaches the bucket: an unused archive is removed after 
   })
   const { upload_url } = await post(`/v2/deployments/${id}/upload-url`)
   expect((await fetch(upload_url!, { method: 'PUT', body: await makeArchive() })).status).toBe(200)
-  const blobs = () =>
-    fs
-      .readdirSync(join(home, 'worker'), { recursive: true, encoding: 'utf8' })
-      .filter(path => /r2\/.*blobs\/./.test(path))
-  expect(blobs().length).toBeGreaterThan(0)
+}
+const listStoredArchives = () =>
+  fs
+    .readdirSync(join(home, 'worker'), { recursive: true, encoding: 'utf8' })
+    .filter(path => /r2\/.*blobs\/./.test(path))
+const queryDatabase = (text: string) => query(fs.readFileSync(join(home, 'database-url'), 'utf8'), text)
 
-  const ask = (text: string) => query(fs.readFileSync(join(home, 'database-url'), 'utf8'), text)
-  // The clock of another process cannot be moved.
-  await ask(`update uploads set expires_at = now() - interval '2 days'`)
-  await first.stop('SIGTERM')
-  const second = dev([`--port=${await findFreePort()}`])
-  await served(second)
-  await second.until(async () => (await ask('select from uploads')).length === 0)
-  expect(blobs()).toEqual([])
-  expect(await ask(`select actor_kind from events where type = 'upload.removed'`)).toEqual([{ actor_kind: 'cron' }])
-})
+// One test, because each start takes seconds: what it does follows the life of one installation.
+test('an installation restarts a killed database, stops all processes and continues after a restart', async () => {
+  const port = await findFreePort()
+  const first = dev([`--port=${port}`])
+  const state = await waitForState(first)
+  const { url, api_key } = state
+  expect(Object.keys(state).sort()).toEqual(['api_key', 'organization_id', 'pid', 'tenant_id', 'url'])
+  expect(url).toBe(`http://127.0.0.1:${port}`)
+  const response = await getInfo(url, api_key)
+  expect(response.status).toBe(200)
+  expect(await response.json()).toMatchObject({ id: state.organization_id })
+  expect((await get(`${url}/docs`)).status).toBe(200)
+  await first.until(() => first.output.out.includes('"path":"/docs"'))
+  expect(first.output.out).not.toContain('\x1b')
 
-test('a killed database is restarted at the same address', async () => {
-  const running = dev([`--port=${await findFreePort()}`])
-  const { url, api_key } = await served(running)
-  const kill = () => {
-    const [pid] = fs.readFileSync(join(home, 'postgres/postmaster.pid'), 'utf8').split('\n')
-    process.kill(Number(pid), 'SIGKILL')
-    return pid
-  }
-  const killed = kill()
-  await running.until(() => running.output.err.includes('Restarting'))
-  await running.until(async () => (await info(url, api_key)).status === 200)
-  const file = join(home, 'postgres/postmaster.pid')
-  const again = await running.until(() => {
-    const [pid, , , , , , , status] = fs.readFileSync(file, 'utf8').split('\n')
-    return status?.trim() === 'ready' && pid !== killed && pid
+  const second = dev()
+  expect(await second.exited, 'a second start is refused').toBe(1)
+  expect(second.output.err).toContain(String(first.pid))
+
+  const operator = startCommand('src/host/bootstrap.ts', ['--organization', 'Acme', '--organization-key'], {
+    SLIPWAY_HOME: home,
   })
-  expect(again).not.toBe(killed)
-  const family = listProcessTree(running.pid)
-  await running.stop('SIGTERM')
-  await waitFor(() => filterRunning(family).length === 0)
+  expect(await operator.exited, 'bootstrap finds the database').toBe(0)
+  const organizationKey = operator.output.out.match(/slw_\w+/)![0]
+  expect((await getInfo(url, organizationKey)).status).toBe(200)
+  expect((await get(`${url}/workspaces`, organizationKey)).status).toBe(200)
+
+  for (const name of ['dev.json', 'listener.json', 'secrets.json', 'worker.env', 'database-url'])
+    expect(fs.statSync(join(home, name)).mode & 0o777, name).toBe(0o600)
+  const database = new URL(fs.readFileSync(join(home, 'database-url'), 'utf8'))
+  const { killed, restarted } = await killDatabase(first)
+  expect(restarted, 'a killed database is restarted').not.toBe(killed)
+  await first.until(async () => (await getInfo(url, api_key)).status === 200)
+
+  await uploadUnusedArchive(state)
+  expect(listStoredArchives().length).toBeGreaterThan(0)
+  // The clock of another process cannot be moved.
+  await queryDatabase(`update uploads set expires_at = now() - interval '2 days'`)
+
+  const processes = listProcessTree(first.pid)
+  expect(processes.length).toBeGreaterThan(4)
+  // A debugger of the Worker would let every local process read its memory.
+  const debuggers = listListeningPorts(processes).map(async port => {
+    const response = fetch(`http://127.0.0.1:${port}/json/list`, { signal: AbortSignal.timeout(2000) })
+    return await response.then(response => response.text()).catch(() => '')
+  })
+  expect((await Promise.all(debuggers)).join()).not.toContain('webSocketDebuggerUrl')
+  expect(await first.stop('SIGINT')).toBe(0)
+  await waitFor(() => filterRunning(processes).length === 0)
+  expect(await Promise.all([port, database.port].map(isListening))).toEqual([false, false])
+  expect(fs.existsSync(join(home, 'worker.env'))).toBe(false)
+
+  // Makes sure that the default port is in use. Another process may already use it.
+  const squatter = createServer().listen(8787, '127.0.0.1')
+  await once(squatter, 'listening').catch(() => {})
+  const third = dev()
+  const restartedState = await waitForState(third)
+  squatter.close()
+  expect(restartedState, 'data and key survive').toEqual({ ...state, url: restartedState.url, pid: third.pid })
+  expect(Number(new URL(restartedState.url).port)).toBeGreaterThan(8787)
+  expect((await getInfo(restartedState.url, api_key)).status).toBe(200)
+  expect((await getInfo(restartedState.url, organizationKey)).status).toBe(200)
+
+  // The scheduled work runs at the start, too.
+  await third.until(async () => (await queryDatabase('select from uploads')).length === 0)
+  expect(listStoredArchives()).toEqual([])
+  expect(await queryDatabase(`select actor_kind from events where type = 'upload.removed'`)).toEqual([
+    { actor_kind: 'cron' },
+  ])
+
+  const children = listProcessTree(third.pid)
+  await third.stop('SIGKILL')
+  // Elsewhere than on Linux, Postgres does not learn that its parent was killed.
+  if (process.platform === 'linux') await waitFor(() => filterRunning(children).length === 0)
 })
 
-describe('refuses in one sentence that names it', () => {
-  test('a port that is given and taken, before anything is started', async () => {
+test('with DATABASE_URL it uses that Postgres and replaces a saved key that is unknown there', async () => {
+  const postgres = await startMigratedPostgres(join(root, 'own-postgres'))
+  try {
+    fs.mkdirSync(home)
+    fs.writeFileSync(stateFile(), JSON.stringify({ api_key: 'slw_another', pid: 1 }))
+    const settings = { RATE_LIMIT_PER_MINUTE: '2', CORS_ORIGINS: 'https://$console.example' }
+    const running = dev([`--port=${await findFreePort()}`], { DATABASE_URL: postgres.url, ...settings })
+    const { url, api_key } = await waitForState(running)
+    const responses = [await getInfo(url, api_key), await getInfo(url, api_key), await getInfo(url, api_key)]
+    expect(responses.map(({ status }) => status)).toEqual([200, 200, 429])
+    const { headers } = await fetch(`${url}/healthz`, { headers: { Origin: settings.CORS_ORIGINS } })
+    expect(headers.get('Access-Control-Allow-Origin')).toBe(settings.CORS_ORIGINS)
+    expect(fs.existsSync(join(home, 'postgres'))).toBe(false)
+    const processes = listProcessTree(running.pid)
+    expect(await running.stop('SIGTERM')).toBe(0)
+    await waitFor(() => filterRunning(processes).length === 0)
+    expect(await isListening(postgres.port)).toBe(true)
+  } finally {
+    await postgres.stop()
+  }
+})
+
+describe('a start is refused with one line that names the cause', () => {
+  test('a port that is in use, before anything is started', async () => {
     const squatter = createServer().listen(0, '127.0.0.1')
     await once(squatter, 'listening')
     const { port } = squatter.address() as { port: number }
@@ -215,7 +213,7 @@ describe('refuses in one sentence that names it', () => {
     ['DATABASE_URL', 'mysql://localhost/app'],
     ['DATABASE_URL', 'postgres://u:hunter2@:::/app'],
     ['DATABASE_URL', 'postgres://u:hunter2@127.0.0.1:1/app'],
-  ])('%s=%s', async (name, value) => {
+  ])('the setting %s=%s', async (name, value) => {
     const { output: said, exited } = dev([], { [name]: value })
     expect(await exited).toBe(1)
     expect(said.err.trim().split('\n')).toEqual([expect.stringContaining(name)])
@@ -223,7 +221,7 @@ describe('refuses in one sentence that names it', () => {
     expect(fs.existsSync(stateFile())).toBe(false)
   })
 
-  test.each([['--port=http'], ['--port=0'], ['--port=65536'], ['--prot=1']])('%s', async option => {
+  test.each([['--port=http'], ['--port=0'], ['--port=65536'], ['--prot=1']])('the option %s', async option => {
     const { output: said, exited } = dev([option])
     expect(await exited).toBe(1)
     expect(said.err.trim().split('\n')).toEqual([expect.stringContaining(option.split('=')[0]!)])

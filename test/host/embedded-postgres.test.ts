@@ -1,4 +1,4 @@
-// The embedded Postgres with the real binaries: first and later starts, stale pid files, and its end.
+// The embedded Postgres with the real binaries: first and later starts, stale pid files, and the ways it stops.
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import * as fs from 'node:fs'
@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { type Postgres, type PostgresOptions, startPostgres } from '../../src/host/embedded-postgres.ts'
+import { copyPostgresTemplate } from '../support/migrated-postgres.ts'
 import { connect } from '../support/postgres.ts'
 
 let root: string
@@ -26,6 +27,9 @@ afterEach(async () => {
   fs.rmSync(root, { recursive: true })
 })
 
+/** The folder as a first start leaves it. Only tests about the first start wait for it. */
+const createDataDir = () => copyPostgresTemplate(dataDir)
+
 async function start(options: Partial<PostgresOptions> = {}): Promise<Postgres> {
   const server = await startPostgres({ dataDir, durable: false, ...options })
   running.push(server)
@@ -38,9 +42,9 @@ async function rows(server: { url: string }, text: string): Promise<unknown[][]>
   return result.rows
 }
 
-function alive(pid: number): boolean {
+function isRunning(pid: number): boolean {
   try {
-    // A killed process that nobody has collected yet still has an entry, without a folder.
+    // A killed process keeps an entry, without a folder, until its parent reads its status.
     return fs.existsSync('/proc/self') ? fs.readlinkSync(`/proc/${pid}/cwd`) !== '' : process.kill(pid, 0)
   } catch {
     return false
@@ -56,12 +60,14 @@ test('the first start serves Postgres 18 in UTF-8 on the loopback address, also 
 })
 
 test('Ctrl-C in the terminal does not reach the server', async () => {
+  await createDataDir()
   const { pid } = await start()
   const groups = execFileSync('ps', ['-o', 'pgid=', '-p', `${pid},${process.pid}`], { encoding: 'utf8' })
   expect(new Set(groups.trim().split(/\s+/)).size).toBe(2)
 })
 
-test('durability is off only when requested', async () => {
+test('Postgres writes durably unless the caller turns that off', async () => {
+  await createDataDir()
   const fsync = "select current_setting('fsync'), current_setting('synchronous_commit')"
   const lasting = await start({ durable: true })
   expect(await rows(lasting, fsync)).toEqual([['on', 'on']])
@@ -69,7 +75,7 @@ test('durability is off only when requested', async () => {
   expect(await rows(await start(), fsync)).toEqual([['off', 'off']])
 })
 
-test('the extensions for indexes exist, and know words beyond ASCII', async () => {
+test('the extensions for indexes work with words beyond ASCII', async () => {
   const server = await start()
   await rows(server, 'create extension pg_trgm; create extension btree_gin')
   const query = "select 'Žluť' ilike 'žLUŤ', cardinality(show_trgm('žluť')) > 0"
@@ -77,23 +83,26 @@ test('the extensions for indexes exist, and know words beyond ASCII', async () =
 })
 
 test('data and password survive a restart', async () => {
+  await createDataDir()
   const first = await start()
   await rows(first, 'create table kept as select 42 as n')
   await first.stop()
-  expect(alive(first.pid)).toBe(false)
+  expect(isRunning(first.pid)).toBe(false)
   const second = await start({ port: first.port })
   expect(second.url).toBe(first.url)
   expect(await rows(second, 'select n from kept')).toEqual([[42]])
 })
 
 test('a wrong password is refused', async () => {
+  await createDataDir()
   const { url } = await start()
   const wrong = new URL(url)
   wrong.password = 'wrong'
   await expect(rows({ url: wrong.href }, 'select 1')).rejects.toMatchObject({ code: '28P01' })
 })
 
-test('it starts again after the server was killed', async () => {
+test('it starts again, with its data, after the server was killed', async () => {
+  await createDataDir()
   const first = await start({ durable: true })
   await rows(first, 'create table kept as select 42 as n')
   process.kill(first.pid, 'SIGKILL')
@@ -103,8 +112,9 @@ test('it starts again after the server was killed', async () => {
 })
 
 test.runIf(process.platform === 'linux')(
-  'it starts although a process has the pid of a stale postmaster.pid',
+  'it starts although another process has the pid of a stale postmaster.pid',
   async () => {
+    await createDataDir()
     const first = await start()
     const file = join(dataDir, 'postmaster.pid')
     const text = fs.readFileSync(file, 'utf8')
@@ -115,18 +125,20 @@ test.runIf(process.platform === 'linux')(
 )
 
 test('a second start for the same folder fails and names the running process', async () => {
+  await createDataDir()
   const server = await start()
   await expect(start()).rejects.toThrow(String(server.pid))
   expect(await rows(server, 'select 1')).toEqual([[1]])
 })
 
-test('of two first starts at the same time one serves, and the other says so', async () => {
+test('of two first starts at the same time, one succeeds and the other is refused', async () => {
   const outcomes = await Promise.allSettled([start(), start()])
   expect(outcomes.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected'])
   expect(await rows(running[0]!, 'select 1')).toEqual([[1]])
 })
 
 test('a start on a port in use fails with the last lines of the log', async () => {
+  await createDataDir()
   const squatter = createServer().listen(0, '127.0.0.1')
   await once(squatter, 'listening')
   const { port } = squatter.address() as { port: number }
@@ -134,7 +146,7 @@ test('a start on a port in use fails with the last lines of the log', async () =
   squatter.close()
 })
 
-test('a folder with other files is not touched', async () => {
+test('a folder with other files is refused and left as it is', async () => {
   fs.mkdirSync(dataDir)
   fs.writeFileSync(join(dataDir, 'letter.txt'), 'mine')
   await expect(start()).rejects.toThrow(dataDir)
@@ -143,7 +155,7 @@ test('a folder with other files is not touched', async () => {
 })
 
 test.runIf(process.getuid?.() === 0)(
-  'root without user namespaces and other users is told to set DATABASE_URL',
+  'root is told to set DATABASE_URL if there are neither user namespaces nor other users',
   async () => {
     const bin = join(root, 'bin')
     fs.mkdirSync(bin)
@@ -154,8 +166,9 @@ test.runIf(process.getuid?.() === 0)(
 )
 
 test.runIf(process.platform === 'linux').each(['SIGKILL', 'SIGTERM', 'exit'] as const)(
-  'it goes when its host goes by %s',
+  'the server stops when the process that started it ends by %s',
   async end => {
+    await createDataDir()
     const module = join(import.meta.dirname, '../../src/host/embedded-postgres.ts')
     const script = `
     const { startPostgres } = await import(${JSON.stringify(module)})
@@ -164,11 +177,11 @@ test.runIf(process.platform === 'linux').each(['SIGKILL', 'SIGTERM', 'exit'] as 
     const host = spawn(process.execPath, ['--input-type=module', '-e', script], { stdio: ['pipe', 'pipe', 'inherit'] })
     const [line] = await once(host.stdout, 'data')
     const pid = Number(line)
-    expect(alive(pid)).toBe(true)
+    expect(isRunning(pid)).toBe(true)
     const left = once(host, 'exit')
     if (end === 'exit') host.stdin.end()
     else host.kill(end)
     await left
-    await vi.waitFor(() => expect(alive(pid)).toBe(false), { timeout: 10_000 })
+    await vi.waitFor(() => expect(isRunning(pid)).toBe(false), { timeout: 10_000 })
   },
 )

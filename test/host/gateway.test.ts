@@ -7,6 +7,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test
 import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
 import { createGateway, type Gateway } from '../../src/host/gateway.ts'
 import { waitFor } from '../support/commands.ts'
+import { startMigratedPostgres } from '../support/migrated-postgres.ts'
 import { query } from '../support/postgres.ts'
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-gateway-'))
@@ -22,7 +23,7 @@ const inProcess = (to: Gateway) => {
 }
 
 beforeAll(async () => {
-  server = await startPostgres({ dataDir: join(root, 'postgres'), durable: false })
+  server = await startMigratedPostgres(join(root, 'postgres'))
   gateway = createGateway({ databaseUrl: server.url })
   endpoint = (await gateway.listen()).url
 })
@@ -335,7 +336,7 @@ describe('failures', () => {
 
   test('a stopped Postgres gives 503 at once, and requests work again after its restart', async () => {
     const dataDir = fs.mkdtempSync(join(root, 'stopping-'))
-    const first = await startPostgres({ dataDir, durable: false })
+    const first = await startMigratedPostgres(dataDir)
     onTestFinished(first.stop)
     const gateway = createSmallGateway(first.url)
     onTestFinished(gateway.close)

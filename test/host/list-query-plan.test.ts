@@ -8,13 +8,13 @@ import { bootstrap } from '../../src/access/bootstrap.ts'
 import { operations } from '../../src/app.ts'
 import { deploymentPageQuery } from '../../src/deployments/list.ts'
 import { DeploymentQuery } from '../../src/deployments/schema.ts'
-import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
-import { migrate } from '../../src/host/migrate.ts'
+import type { Postgres } from '../../src/host/embedded-postgres.ts'
 import { createHost } from '../../src/host/node.ts'
 import { type SeedResult, seed } from '../../src/host/seed-data.ts'
 import type { Caller } from '../../src/kernel/context.ts'
 import { run } from '../../src/kernel/db.ts'
 import { sha256Hex } from '../../src/kernel/digest.ts'
+import { startMigratedPostgres } from '../support/migrated-postgres.ts'
 import { connect } from '../support/postgres.ts'
 import * as fc from '../support/seeded-fast-check.ts'
 
@@ -30,8 +30,7 @@ let statements: { query: string; params: unknown[] }[]
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'slipway-plans-'))
-  postgres = await startPostgres({ dataDir: join(folder, 'data'), durable: false })
-  await migrate(postgres.url, { log: () => {} })
+  postgres = await startMigratedPostgres(join(folder, 'data'))
   seeded = await seed(postgres.url, SIZE)
   host = createHost(
     { PUBLIC_URL: 'http://slipway.test', SEALING_KEYS, DATABASE_URL: postgres.url, RATE_LIMIT_PER_MINUTE: '0' },
@@ -55,7 +54,7 @@ afterAll(async () => {
 type Node = { 'Node Type': string; 'Relation Name'?: string; 'Index Name'?: string; Plans?: Node[] }
 const nodesOf = (node: Node): Node[] => [node, ...(node.Plans ?? []).flatMap(nodesOf)]
 
-/** The scans of `deployments` in the plan of a list query, run as in a request. */
+/** The query plan, behind the same row-level security as a request of the app. */
 async function planOf(query: Record<string, string>, statement = deploymentPageQuery(DeploymentQuery.parse(query))) {
   const caller: Caller = {
     config: host.config,
@@ -185,7 +184,7 @@ describe('the buffers that a list reads are bounded', () => {
 
 describe('every other list is read in the order of an index', () => {
   const paged = operations.filter(({ verb, query }) => verb && query && 'cursor' in query.shape)
-  /** The roles of an organization and the built-in ones: no index has both in order, and they are few. */
+  /** No index orders own and built-in roles together. They are few, so they are sorted. */
   const SORTED = ['/orgs/current/roles']
   const idOf = async (table: string) =>
     (await admin.query(`select id from ${table} where tenant_id = $1 limit 1`, [seeded.tenant_id])).rows[0].id
@@ -202,7 +201,7 @@ describe('every other list is read in the order of an index', () => {
     await admin.query('begin')
     try {
       for (const { query, params } of statements.slice(0, -1)) await admin.query(query, params)
-      // The tables are small here. With these settings the plan sorts only if no index has the order.
+      // The tables are small. With these settings, a plan sorts or scans only if no index serves.
       for (const method of ['sort', 'seqscan', 'bitmapscan']) await admin.query(`set local enable_${method} = off`)
       const { query, params } = statements.at(-1)!
       const { rows } = await admin.query(`explain (format json) ${query}`, params)

@@ -3,11 +3,12 @@ import { randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type ControlPlane, startControlPlane } from '../../protocol-kit/control-plane.ts'
+import type { ControlPlane } from '../../protocol-kit/control-plane.ts'
 import { Agent } from '../../src/agent/agent.ts'
 import { createControlPlaneClient } from '../../src/agent/control-plane/client.ts'
 import { ProcessEngine } from '../../src/agent/engines/process.ts'
 import { waitFor } from '../support/commands.ts'
+import { startKitControlPlane } from '../support/kit-control-plane.ts'
 import { closeAgents, FAST_LIMITS, makeTempFolder, runAgent } from '../support/process-engine.ts'
 
 const TOKEN = `to"ken&${randomBytes(12).toString('base64')}`
@@ -16,7 +17,7 @@ const secrets = [
   { name: 'TOKEN', value: TOKEN },
   { name: 'KEY', value: KEY },
 ]
-/** An application that prints its secrets in many encodings, when it starts and when it ends. */
+/** Prints its environment in every form that must be masked. */
 const APP = `
 const environment = JSON.stringify(process.env)
 const printSecrets = () => {
@@ -41,7 +42,7 @@ require('node:http').createServer((_, res) => res.end('ok')).listen(process.env.
 let plane: ControlPlane
 let home: string
 beforeAll(async () => {
-  plane = await startControlPlane()
+  plane = await startKitControlPlane()
   home = makeTempFolder()
   fs.mkdirSync(join(home, 'templates/leaky'), { recursive: true })
   const configuration = { start_command: 'node main.cjs', build_command: 'env; env | base64; env | base64 -w 0' }
@@ -54,7 +55,7 @@ afterAll(async () => {
   fs.rmSync(home, { recursive: true, force: true })
 })
 
-/** Parts of a value and of its encodings, from which a reader of the logs could reconstruct it. */
+/** Parts of a value and of its encodings. A log must contain none of them. */
 function piecesOf(value: string): string[] {
   const encodings = value.split('\n').flatMap(line => {
     const bytes = Buffer.from(line)

@@ -1,4 +1,4 @@
-// `npm start`: a database that is not ready, serving, and a graceful stop.
+// `npm start` and `npm run bootstrap` as users run them: what they serve, print and refuse, and a graceful stop.
 import { once } from 'node:events'
 import * as fs from 'node:fs'
 import { request } from 'node:http'
@@ -6,12 +6,12 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
-import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
-import { migrate } from '../../src/host/migrate.ts'
+import type { Postgres } from '../../src/host/embedded-postgres.ts'
 import { findFreePort } from '../../src/postgres/free-port.ts'
 import { isListening, startCommand, stopCommands } from '../support/commands.ts'
 import { GITHUB_APP } from '../support/fake-git-hosts.ts'
 import { PKCS1 } from '../support/github-app-key.ts'
+import { startMigratedPostgres } from '../support/migrated-postgres.ts'
 import { query } from '../support/postgres.ts'
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-node-'))
@@ -20,8 +20,7 @@ let postgres: Postgres
 let settings: Record<string, string>
 
 beforeAll(async () => {
-  postgres = await startPostgres({ dataDir: join(root, 'postgres'), durable: false })
-  await migrate(postgres.url, { log: () => {} })
+  postgres = await startMigratedPostgres(join(root, 'postgres'))
 })
 beforeEach(async () => {
   settings = {
@@ -38,20 +37,20 @@ afterAll(async () => {
   fs.rmSync(root, { recursive: true, force: true, maxRetries: 9 })
 })
 
-const start = (env: Record<string, string> = {}) => startCommand('src/host/node.ts', [], { ...settings, ...env })
+const start = (env: Record<string, string> = {}) => startCommand('src/host/start.ts', [], { ...settings, ...env })
 const operator = (...args: string[]) => startCommand('src/host/bootstrap.ts', args, settings)
 
-test('`npm start` and `npm run bootstrap` refuse a database without migrations, and say what to do', async () => {
-  const bare = crypto.randomUUID()
-  await query(postgres.url, `create database "${bare}"`)
-  settings.DATABASE_URL = Object.assign(new URL(postgres.url), { pathname: bare }).href
+test('`npm start` and `npm run bootstrap` refuse a database without migrations and name `db:migrate`', async () => {
+  const empty = crypto.randomUUID()
+  await query(postgres.url, `create database "${empty}"`)
+  settings.DATABASE_URL = Object.assign(new URL(postgres.url), { pathname: empty }).href
   for (const { output: said, exited } of [start(), operator('--organization', 'Acme')]) {
     expect(await exited).toBe(1)
     expect(said.err.trim().split('\n')).toEqual([expect.stringContaining('db:migrate')])
   }
 })
 
-test('it serves, finishes accepted requests on SIGTERM, and stops', async () => {
+test('on SIGTERM the server finishes the requests that it has accepted, and then stops', async () => {
   const first = operator('--organization', 'Acme', '--workspace', 'Main', '--email', 'a@example.com,b@example.com')
   expect(await first.exited).toBe(0)
   const headers = { 'X-Api-Key': first.output.out.match(/slw_\w+/)![0], 'Content-Type': 'application/json' }
@@ -64,7 +63,7 @@ test('it serves, finishes accepted requests on SIGTERM, and stops', async () => 
   const { resources } = (await members.json()) as { resources: { email: string; tenant_id: string }[] }
   expect(resources.map(({ email }) => email).sort()).toEqual(['a@example.com', 'b@example.com'])
 
-  // The server says when it has begun with this one.
+  // With `100 Continue` the server confirms that it has accepted this one.
   const late = request(`${url}/workspaces/${resources[0]!.tenant_id}`, {
     method: 'PATCH',
     headers: { ...headers, Expect: '100-continue' },
@@ -79,7 +78,7 @@ test('it serves, finishes accepted requests on SIGTERM, and stops', async () => 
 })
 
 test.runIf(process.platform === 'linux')(
-  'deliveries that are not signed are not held whole: eight of 25 MiB take less than 128 MiB together',
+  'eight unsigned deliveries of 25 MiB at the same time take less than 128 MiB of memory',
   async () => {
     const names = ['ID', 'SLUG', 'PRIVATE_KEY', 'CLIENT_ID', 'CLIENT_SECRET', 'WEBHOOK_SECRET']
     const values = [
@@ -92,7 +91,7 @@ test.runIf(process.platform === 'linux')(
     ]
     const server = start(Object.fromEntries(names.map((name, i) => [`GITHUB_APP_${name}`, values[i]!])))
     await server.until(() => isListening(settings.PORT!))
-    const mibOf = (what: 'VmRSS' | 'VmHWM') =>
+    const readMemoryMib = (what: 'VmRSS' | 'VmHWM') =>
       Number(new RegExp(`${what}:\\s+(\\d+)`).exec(fs.readFileSync(`/proc/${server.pid}/status`, 'utf8'))![1]) / 1024
     const address = `http://127.0.0.1:${settings.PORT}/v1/integrations/forge/githost`
     const headers = { 'Content-Type': 'application/json', 'X-Hub-Signature-256': `sha256=${'0'.repeat(64)}` }
@@ -101,13 +100,13 @@ test.runIf(process.platform === 'linux')(
       (await fetch(`${address}${path}/webhook`, { method: 'POST', headers, body, signal: AbortSignal.timeout(20_000) }))
         .status
     expect(await send('')).toBe(401)
-    const before = mibOf('VmRSS')
+    const before = readMemoryMib('VmRSS')
     for (const path of ['', `/${crypto.randomUUID()}`]) {
       const answers = await Promise.allSettled(Array.from({ length: 8 }, () => send(path)))
-      // A client that still sends may see a refusal as a connection that was closed.
+      // A client that is still sending may see a closed connection instead of the refusal.
       for (const answer of answers) if (answer.status === 'fulfilled') expect([401, 503]).toContain(answer.value)
     }
-    expect(mibOf('VmHWM') - before).toBeLessThan(128)
+    expect(readMemoryMib('VmHWM') - before).toBeLessThan(128)
     expect((await fetch(`http://127.0.0.1:${settings.PORT}/healthz`)).status).toBe(200)
   },
 )
@@ -118,14 +117,14 @@ test.each([
   ['SEALING_KEYS', 'short'],
   ['PORT', 'http'],
   ['HOST', '192.0.2.1'],
-])('%s=%s is refused in one sentence that names the setting', async (name, value) => {
+])('%s=%s is refused with one line that names the setting', async (name, value) => {
   const { output: said, exited } = start({ [name]: value })
   expect(await exited).toBe(1)
   expect(said.err.trim().split('\n')).toEqual([expect.stringContaining(name)])
   expect(said.err).not.toContain('hunter2')
 })
 
-test('a database that rejects the login is named, without the password', async () => {
+test('a login that the database rejects is reported with the name of the setting, without the password', async () => {
   const wrong = new URL(postgres.url)
   wrong.password = 'hunter2'
   const { output: said, exited } = start({ DATABASE_URL: wrong.href })
@@ -134,7 +133,7 @@ test('a database that rejects the login is named, without the password', async (
   expect(said.err).not.toContain('hunter2')
 })
 
-test('a PORT in use is refused', async () => {
+test('a PORT that is in use is refused', async () => {
   const squatter = createServer().listen(Number(settings.PORT), '127.0.0.1')
   await once(squatter, 'listening')
   const { output: said, exited } = start()

@@ -1,7 +1,7 @@
 // Platform listeners, in a separate database because they serve every deployment without a listener.
 import { sql } from 'drizzle-orm'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { type ControlPlane, startControlPlane } from '../../protocol-kit/control-plane.ts'
+import type { ControlPlane } from '../../protocol-kit/control-plane.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { registerPlatformListener } from '../../src/listeners/platform-listener.ts'
 import type { Changes } from '../../src/protocol/poll.schema.ts'
@@ -9,10 +9,11 @@ import type { ReportResult } from '../../src/protocol/report.schema.ts'
 import type { Work } from '../../src/protocol/work.schema.ts'
 import { makeImageBody, makeImageConfig } from '../support/deployment-bodies.ts'
 import { computeDigest, makeEnvelopeOpener } from '../support/envelope-opener.ts'
+import { startKitControlPlane } from '../support/kit-control-plane.ts'
 
 let plane: ControlPlane
 beforeAll(async () => {
-  plane = await startControlPlane()
+  plane = await startKitControlPlane()
 })
 afterAll(() => plane.stop())
 
@@ -68,7 +69,7 @@ it('platform listeners serve deployments without a listener in every workspace, 
   for (const { call } of workspaces) expect((await call('GET', '/v2/listeners')).body.resources).toHaveLength(1)
   expect((await first.call('GET', `/v2/listeners/${listener_id}`)).status).toBe(404)
 
-  // The deployments of a deleted workspace are removed.
+  // The deployments of a deleted workspace remain until the agent has removed them.
   const orphaned = changes.find(work => work.tenant_id === second.tenant_id)!
   await runAsSystem(plane.database, sql`delete from workspaces where id = ${orphaned.tenant_id}::uuid`)
   const absent = (await platformAgent.poll()).changes.filter(work => work.wanted === 'absent')

@@ -9,11 +9,11 @@ import { promisify } from 'node:util'
 import { createAdaptorServer } from '@hono/node-server'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { bootstrap } from '../../src/access/bootstrap.ts'
-import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
-import { migrate } from '../../src/host/migrate.ts'
+import type { Postgres } from '../../src/host/embedded-postgres.ts'
 import { createHost } from '../../src/host/node.ts'
 import { finishPendingWork } from '../../src/kernel/wait-until.ts'
 import { startLocalGitea } from '../support/local-gitea.ts'
+import { startMigratedPostgres } from '../support/migrated-postgres.ts'
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-pushes-'))
 let postgres: Postgres
@@ -41,7 +41,7 @@ async function call(method: string, path: string, body?: unknown): Promise<any> 
   expect(response.status, await response.clone().text()).toBeLessThan(300)
   return response.status === 204 ? undefined : response.json()
 }
-/** Repeats the assertion until it holds: git gets its answer before the host sends the webhooks. */
+/** The git host sends its webhooks after it has answered, so their effects come a little later. */
 const waitUntil = async (assertion: () => Promise<void>) => {
   await expect
     .poll(
@@ -60,8 +60,7 @@ const listRevisions = async (deploymentId = id) =>
   (await call('GET', `/v2/deployments/${deploymentId}/revisions`)).resources
 
 beforeAll(async () => {
-  postgres = await startPostgres({ dataDir: join(root, 'postgres'), durable: false })
-  await migrate(postgres.url, { log: () => {} })
+  postgres = await startMigratedPostgres(join(root, 'postgres'))
   const settings = {
     ...{ DATABASE_URL: postgres.url, SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}` },
     ...{ PUBLIC_URL: 'https://slipway.example.com', APPS_DOMAIN: 'apps.example.com' },
@@ -122,7 +121,7 @@ test('a push and a force-push each create a revision of the new commit', async (
   expect(new Set(githost.deliveryStatuses)).toEqual(new Set([202]))
 })
 
-test('pushes of tags and other branches create no revision, and a deleted branch is reported', async () => {
+test('pushes of tags and other branches create no revision, and a branch that was deleted can deploy again', async () => {
   const countBefore = (await listRevisions()).length
   await git('tag', 'v1')
   await git('push', '-q', 'origin', 'v1', 'HEAD:other')

@@ -1,4 +1,4 @@
-// Runs the deployment scripts, with fakes on PATH for the programs that need an account.
+// The deployment scripts, with fakes on PATH for the programs that need an account.
 import { spawnSync } from 'node:child_process'
 import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -9,8 +9,8 @@ const root = join(import.meta.dirname, '../..')
 const toml = readFileSync(join(root, 'wrangler.toml'), 'utf8')
 const [worker, bucket] = [/^name = "(.+)"/m, /^bucket_name = "(.+)"/m].map(named => toml.match(named)![1]!)
 
-// One program under three names. It writes down how it was called, and keeps database branches and comments in a file.
-const standIn = `#!/usr/bin/env node
+// One program under several names. It records its calls, and keeps database branches and comments in a file.
+const fakeProgram = `#!/usr/bin/env node
 const fs = require('node:fs')
 const { HERE, FAIL } = process.env
 const argv = [require('node:path').basename(process.argv[1]), ...process.argv.slice(2)]
@@ -97,7 +97,7 @@ let here: string
 beforeEach(() => {
   here = mkdtempSync(join(tmpdir(), 'scripts-'))
   for (const tool of ['npx', 'npm', 'gh', 'wrangler', 'neonctl']) {
-    writeFileSync(join(here, tool), standIn)
+    writeFileSync(join(here, tool), fakeProgram)
     chmodSync(join(here, tool), 0o755)
   }
   remember({ branches: ['main'], buckets: [], comments: [] })
@@ -124,10 +124,11 @@ const argument = (calls: Call[], flag: string) => {
   const call = calls.find(({ argv }) => argv.includes(flag))
   return call?.argv[call.argv.indexOf(flag) + 1]
 }
-const aliasOf = (branch: string) => argument(preview('up', branch).calls, '--preview-alias')!
+/** By a dry run, which starts no programs. */
+const aliasOf = (branch: string) => preview('--dry-run', 'up', branch).stdout.match(/--preview-alias (\S+)/)![1]!
 
-// What each call did, in a word or two, for telling the order.
-const deeds = (calls: Call[]) =>
+/** A word or two for each call. */
+const summarize = (calls: Call[]) =>
   calls.map(({ line }) =>
     line
       .match(
@@ -165,7 +166,7 @@ describe('a branch name becomes an alias', () => {
     expect(`${aliasOf('x'.repeat(250))}-${worker}`.length).toBe(63)
   })
 
-  it('gives different aliases to names that are equal once cut or cleaned', () => {
+  it('differs for branch names that are equal after they are shortened and cleaned', () => {
     const branches = ['feature/a', 'feature-a', 'Feature/a', 'feature/ä', `${'x'.repeat(200)}1`, `${'x'.repeat(200)}2`]
     expect(new Set(branches.map(aliasOf)).size).toBe(branches.length)
   })
@@ -185,13 +186,13 @@ describe('preview.sh up', () => {
   it('creates the database, migrates it, uploads the Worker, and prints the address once', () => {
     const { status, stdout, calls } = preview('up', 'topic', '7')
     expect(status).toBe(0)
-    expect(deeds(calls)).toEqual([...steps, 'gh pr view', 'gh pr comment'])
+    expect(summarize(calls)).toEqual([...steps, 'gh pr view', 'gh pr comment'])
     const url = `https://${argument(calls, '--preview-alias')}-${worker}.acme.workers.dev`
     expect(stdout.split('\n')).toContain(url)
     expect(state().comments).toEqual([expect.stringContaining(url)])
   })
 
-  it('passes the logins of the migrated database in a private file, and removes the file', () => {
+  it('passes the logins of the migrated database to the Worker in a private file, which it removes', () => {
     const { calls } = preview('up', 'topic')
     const migrated = calls.find(({ line }) => line === 'npm run db:migrate')!.databaseUrl
     const { secrets } = calls.find(call => call.secrets)!
@@ -210,7 +211,7 @@ describe('preview.sh up', () => {
     preview('up', 'topic', '7')
     const { status, calls } = preview('up', 'topic', '7')
     expect(status).toBe(0)
-    expect(deeds(calls)).toEqual([...steps.filter(step => step !== 'branches create'), 'gh pr view', 'gh api'])
+    expect(summarize(calls)).toEqual([...steps.filter(step => step !== 'branches create'), 'gh pr view', 'gh api'])
     expect(state().branches).toHaveLength(2)
     expect(state().comments).toHaveLength(1)
   })
@@ -218,7 +219,7 @@ describe('preview.sh up', () => {
   it('needs no pull request', () => {
     const { status, calls } = preview('up', 'topic')
     expect(status).toBe(0)
-    expect(deeds(calls)).toEqual(steps)
+    expect(summarize(calls)).toEqual(steps)
   })
 
   it('uses the parent branch and the role of the settings', () => {
@@ -241,10 +242,10 @@ describe('preview.sh up', () => {
     'db:migrate',
     'db:logins',
     'versions upload',
-  ])('stops where %s fails', step => {
+  ])('stops when %s fails', step => {
     const { status, calls } = run('preview.sh', ['up', 'topic', '7'], { ...settings, FAIL: step })
     expect(status).toBe(1)
-    expect(deeds(calls)).toEqual(steps.slice(0, steps.indexOf(step) + 1))
+    expect(summarize(calls)).toEqual(steps.slice(0, steps.indexOf(step) + 1))
     expect(readdirSync(here).filter(name => name.startsWith('tmp'))).toEqual([])
   })
 
@@ -262,7 +263,7 @@ describe('preview.sh down', () => {
     const [before] = state().comments
     const { status, calls } = preview('down', 'topic', '7')
     expect(status).toBe(0)
-    expect(deeds(calls)).toEqual(['branches get', 'branches delete', 'gh pr view', 'gh api'])
+    expect(summarize(calls)).toEqual(['branches get', 'branches delete', 'gh pr view', 'gh api'])
     expect(state().branches).toEqual(['main'])
     expect(state().comments).toHaveLength(1)
     expect(state().comments[0]).not.toBe(before)
@@ -272,7 +273,7 @@ describe('preview.sh down', () => {
   it('succeeds when everything is gone, and adds no comment', () => {
     const { status, calls } = preview('down', 'topic', '7')
     expect(status).toBe(0)
-    expect(deeds(calls)).toEqual(['branches get', 'gh pr view'])
+    expect(summarize(calls)).toEqual(['branches get', 'gh pr view'])
     expect(state().comments).toEqual([])
   })
 
@@ -281,7 +282,7 @@ describe('preview.sh down', () => {
     preview('up', 'topic')
     const { status, calls } = run('preview.sh', ['down', 'topic'], { NEON_API_KEY, NEON_PROJECT_ID })
     expect(status).toBe(0)
-    expect(deeds(calls)).toEqual(['branches get', 'branches delete'])
+    expect(summarize(calls)).toEqual(['branches get', 'branches delete'])
   })
 
   it('succeeds when another run deletes the database first', () => {
@@ -289,7 +290,7 @@ describe('preview.sh down', () => {
     remember({ ...state(), overtaken: true })
     const { status, calls } = preview('down', 'topic', '7')
     expect(status).toBe(0)
-    expect(deeds(calls)).toEqual(['branches get', 'branches delete', 'branches get', 'gh pr view', 'gh api'])
+    expect(summarize(calls)).toEqual(['branches get', 'branches delete', 'branches get', 'gh pr view', 'gh api'])
   })
 
   it.each(['branches get', 'branches delete'])('does not claim a removal when %s fails', step => {
@@ -307,7 +308,7 @@ describe('deploy.sh', () => {
   it('creates the bucket, migrates, and deploys with production’s secrets', () => {
     const { status, calls } = run('deploy.sh', [], production)
     expect(status).toBe(0)
-    expect(deeds(calls)).toEqual(steps)
+    expect(summarize(calls)).toEqual(steps)
     expect(state().buckets).toEqual([bucket])
     expect(calls[1]!.databaseUrl).toBe(production.DATABASE_OWNER_URL)
     expect(JSON.parse(calls[2]!.secrets!.text)).toEqual({
@@ -322,14 +323,14 @@ describe('deploy.sh', () => {
     run('deploy.sh', [], production)
     const { status, calls, stdout, stderr } = run('deploy.sh', [], production)
     expect([status, stdout + stderr]).toEqual([0, ''])
-    expect(deeds(calls)).toEqual(steps)
+    expect(summarize(calls)).toEqual(steps)
   })
 
   it.each(['bucket create', 'db:migrate'])('does nothing further when %s fails', step => {
     const { status, stderr, calls } = run('deploy.sh', [], { ...production, FAIL: step })
     expect(status).toBe(1)
     expect(stderr).toContain('refused')
-    expect(deeds(calls)).toEqual(steps.slice(0, steps.indexOf(step) + 1))
+    expect(summarize(calls)).toEqual(steps.slice(0, steps.indexOf(step) + 1))
   })
 })
 
@@ -349,7 +350,7 @@ describe('both scripts', () => {
 
   it.each(
     uses.flatMap(([script, args, needed]) => Object.keys(needed).map(name => [name, script, args, needed] as const)),
-  )('name the missing setting %s and do nothing: %s %j', (name, script, args, needed) => {
+  )('refuse to start without the setting %s and name it: %s %j', (name, script, args, needed) => {
     for (const env of [
       { ...needed, [name]: '' },
       Object.fromEntries(Object.entries(needed).filter(([n]) => n !== name)),
@@ -372,7 +373,7 @@ describe('both scripts', () => {
     ['preview.sh', ['up', 'topic', '--dry-run']],
     ['preview.sh', ['up', 'topic', '7', '8']],
     ['deploy.sh', ['production']],
-  ])('refuse a wrong call: %s %j', (script, args) => {
+  ])('refuse invalid arguments: %s %j', (script, args) => {
     const { status, calls } = run(script, args, production)
     expect(status).toBe(2)
     expect(calls).toEqual([])
@@ -411,7 +412,7 @@ describe('both scripts', () => {
     expect(stdout + stderr + calls.map(({ line, stdin }) => line + stdin)).not.toContain('hunter2')
   })
 
-  it('have GitHub mask the new addresses, and show them nowhere else', () => {
+  it('show the new database addresses only in commands that make GitHub mask them', () => {
     const { stdout } = run('preview.sh', ['up', 'topic'], { ...settings, GITHUB_ACTIONS: 'true' })
     expect(stdout.split('\n').filter(line => line.includes('hunter2'))).toEqual(
       ['owner', 'app', 'system'].map(login => expect.stringContaining(`::add-mask::postgresql://${login}:`)),

@@ -19,7 +19,7 @@ afterAll(() => server.close())
 const lookUp = (name: string) =>
   lookUpTxtRecords({ resolveTxt: createTxtResolver([server.address]) }, name).catch(error => error.code)
 
-it('a record of several strings is joined', async () => {
+it('the strings of a TXT record are joined', async () => {
   expect((await lookUp('_slipway.app.example.com')).sort()).toEqual([longRecord, 'v=spf1 -all'])
 })
 
@@ -28,11 +28,11 @@ it.each([
   ['empty', []],
   ['refused', 'upstream_error'],
   ['broken', 'upstream_error'],
-])('a host whose answer is %s gives %j', async (host, outcome) => {
+])('a lookup at a host whose answer is %s results in %j', async (host, outcome) => {
   expect(await lookUp(`_slipway.${host}.example.com`)).toEqual(outcome)
 })
 
-it('a lookup ends after five seconds if the server or the resolver does not answer', async () => {
+it('a lookup fails after five seconds if the server or the resolver does not answer', async () => {
   const start = performance.now()
   const unanswered = lookUpTxtRecords({ resolveTxt: () => new Promise<never>(() => {}) }, '_slipway.a.b').catch(
     ({ code }) => code,

@@ -10,17 +10,18 @@ export type Command = ReturnType<typeof startCommand>
 const ROOT = join(import.meta.dirname, '../..')
 const startedCommands: { stop(): Promise<unknown> }[] = []
 
-/** The environment of the tests is not passed on. */
+/** It gets only those variables of this process that it needs to run. */
 export function startCommand(file: string, args: string[] = [], env: Record<string, string> = {}) {
-  const { PATH = '', HOME = '' } = process.env
-  const child = spawn(process.execPath, [join(ROOT, file), ...args], { cwd: ROOT, env: { PATH, HOME, ...env } })
+  const { PATH = '', HOME = '', NODE_COMPILE_CACHE } = process.env
+  const inherited = { PATH, HOME, ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }) }
+  const child = spawn(process.execPath, [join(ROOT, file), ...args], { cwd: ROOT, env: { ...inherited, ...env } })
   const output = { out: '', err: '' }
   child.stdout.on('data', chunk => (output.out += chunk))
   child.stderr.on('data', chunk => (output.err += chunk))
   const exited = silenceRejection(once(child, 'close').then(([code]) => code as number | null))
   const running = {
     pid: child.pid!,
-    output: output,
+    output,
     exited,
     stop(signal: NodeJS.Signals = 'SIGINT') {
       child.kill(signal)

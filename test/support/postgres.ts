@@ -1,4 +1,5 @@
-// Connections of tests to a Postgres. If the server ends one, its next query fails, instead of an uncaught error.
+// Connections of tests to a Postgres. A connection that the server closed fails at its next query, not by an unhandled
+// `error` event.
 import pg from 'pg'
 
 export async function connect(url: string): Promise<pg.Client> {

@@ -1,21 +1,27 @@
-// Runs the whole protocol kit with an agent of ours.
+// Runs every scenario of the protocol kit with an agent.
 import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, vi } from 'vitest'
 import { runKit } from '../../protocol-kit/run.ts'
 import { scenarios } from '../../protocol-kit/scenarios.ts'
+import { copyPostgresTemplate } from './migrated-postgres.ts'
 
-/** Every scenario passes, and no process is left. */
-export async function expectKitPasses(...command: string[]): Promise<void> {
+/** The arguments of `node` start the agent. Expects that it passes and leaves no process running. */
+export async function expectKitPasses(...args: string[]): Promise<void> {
   const folder = fs.mkdtempSync(join(tmpdir(), 'slipway-'))
   vi.stubEnv('TMPDIR', folder)
-  const printed: string[] = []
+  const lines: string[] = []
   try {
-    const failed = await runKit([process.execPath, ...command], { print: line => printed.push(line), output: 'ignore' })
+    const failed = await runKit([process.execPath, ...args], {
+      print: line => lines.push(line),
+      output: 'ignore',
+      parallel: 4,
+      createDataDir: copyPostgresTemplate,
+    })
     expect(failed.join('\n')).toBe('')
-    expect(printed).toHaveLength(scenarios.length)
-    // A process that has just ended may still be listed.
+    expect(lines).toHaveLength(scenarios.length)
+    // An exited process stays visible until its parent reads its status.
     await expect.poll(() => listProcessesIn(folder)).toEqual([])
   } finally {
     vi.unstubAllEnvs()
@@ -23,6 +29,7 @@ export async function expectKitPasses(...command: string[]): Promise<void> {
   }
 }
 
+/** Linux only. */
 function listProcessesIn(folder: string): string[] {
   if (process.platform !== 'linux') return []
   return fs.readdirSync('/proc').filter(pid => {

@@ -1,5 +1,9 @@
-// Our agent passes the kit with the process engine.
-import { it } from 'vitest'
+// The protocol kit with the project's agent and its process engine.
+import { test } from 'vitest'
 import { expectKitPasses } from '../../support/protocol-kit.ts'
 
-it('passes', () => expectKitPasses('src/agent/main.ts', '--stop'), 600_000)
+test(
+  "the project's agent passes with the process engine",
+  () => expectKitPasses('src/agent/main.ts', '--stop'),
+  600_000,
+)

@@ -1,0 +1,40 @@
+// The protocol kit with agents that run no applications: two that pass, and three that fail.
+import { afterEach, expect, test, vi } from 'vitest'
+import { runKit } from '../../../protocol-kit/run.ts'
+import { copyPostgresTemplate } from '../../support/migrated-postgres.ts'
+import { expectKitPasses } from '../../support/protocol-kit.ts'
+
+afterEach(() => vi.unstubAllEnvs())
+
+/** One scenario is enough to fail. */
+const runOneScenario = (command: string[]) =>
+  runKit(command, { only: 'takes work', print: () => {}, createDataDir: copyPostgresTemplate })
+
+test(
+  'the smallest agent that follows the protocol passes',
+  () => expectKitPasses('protocol-kit/fake-agent.ts'),
+  600_000,
+)
+
+test(
+  "the project's agent passes with an engine that runs nothing",
+  () => expectKitPasses('protocol-kit/our-agent.ts'),
+  600_000,
+)
+
+test('an agent that does nothing fails', async () => {
+  vi.stubEnv('KIT_TIMEOUT_MS', '2000')
+  expect(await runOneScenario([process.execPath, '-e', 'setInterval(() => {}, 1000)'])).toHaveLength(1)
+})
+
+// The test's timeout is shorter than the minute for which a scenario waits.
+test.each([
+  ['exits', [process.execPath, '-e', 'process.exit(3)'], 'code 3'],
+  ['does not exist', ['slipway-no-such-agent'], 'spawn slipway-no-such-agent'],
+])(
+  'a command that %s fails at once, with the reason',
+  async (_, command, reason) => {
+    expect(await runOneScenario(command)).toEqual([expect.stringContaining(reason)])
+  },
+  55_000,
+)
