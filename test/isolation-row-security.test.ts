@@ -12,4 +12,4 @@ it.each([inTenant(apiKeys), inOrganization(apiKeys)])(
   },
 )
 
-describeIsolation('unwalled')
+describeIsolation('withoutTenantPredicates')

@@ -103,15 +103,15 @@ test('a change during a rollout is applied after the rollout', async () => {
   git.push(serving('one'), 'First')
   start()
   let generation = 0
-  control.odd.onReport = report => {
+  control.faults.onReport = report => {
     if (generation) return
     generation = report.generation
-    control.odd.deaf = true
-    control.change(id, { custom_url: 'https://shop.example.com/below' })
+    control.faults.hidesChanges = true
+    control.updateWork(id, { custom_url: 'https://shop.example.com/below' })
   }
   const one = control.want(id, source())
   expect(await ended(one)).toMatchObject({ state: 'deployed', generation })
-  control.odd.deaf = false
+  control.faults.hidesChanges = false
   expect(
     await waitFor(
       async () => (await requestRouter(urlOf(), '/below', { headers: { host: 'shop.example.com' } })).status === 200,
@@ -123,10 +123,10 @@ test('a rejected report does not delay the reports of other deployments', async 
   git.push(serving('one'), 'First')
   start()
   const unread = randomUUID()
-  control.odd.unreadable = unread
+  control.faults.unreadableDeployment = unread
   control.want(unread, source())
   expect(await ended(control.want(id, source()))).toMatchObject({ state: 'deployed' })
-  control.odd.unreadable = ''
+  control.faults.unreadableDeployment = ''
   expect(control.reports.filter(one => one.deployment_id === unread)).toEqual([])
   expect(await ended(control.want(unread, source()))).toMatchObject({ state: 'deployed' })
 })
@@ -146,13 +146,13 @@ test('a repository is deployed, updated and rolled back without one failed reque
   git.push(serving('two'))
   expect(await ended(control.want(id, source()))).toMatchObject({ state: 'deployed' })
   await client.until('200 two')
-  const asked = git.seen.length
+  const asked = git.requests.length
   const back = control.want(id, source({ git: { ...source().git, commit_sha: first } }), { secrets: { TOKEN: '!' } })
   expect(await ended(back)).toMatchObject({ state: 'deployed' })
   await waitFor(async () => (await requestRouter(urlOf())).body === 'one!')
   expect(await client.stop()).toEqual(['200 one!', '200 two'])
   // It was still there.
-  expect(git.seen).toHaveLength(asked)
+  expect(git.requests).toHaveLength(asked)
   await waitFor(() =>
     control.logs.some(({ of, kind, message }) => of === back && kind === 'deploy' && message === 'serving one'),
   )
@@ -193,7 +193,7 @@ test('an archive whose download link has expired is fetched with a new link', as
     asked.push(req.url!)
     if (req.url !== '/old') return void res.end(file)
     // The next time that everything is told, it is by another link.
-    control.works.get(id)!.work.revision!.archive!.url = url('/new')
+    control.workByDeployment.get(id)!.work.revision!.archive!.url = url('/new')
     res.writeHead(403, { 'Content-Type': 'application/problem+json' }).end('{"code":"download_link_expired"}')
   }).listen(0, '127.0.0.1')
   onTestFinished(() => void server.close())
@@ -317,7 +317,7 @@ test('an interrupted build ends with all its processes, and the old revision kee
   await ended(control.want(id, source()))
   const revision = control.want(id, source({ build_command: 'echo begun && sleep 60' }))
   await waitFor(() => control.logs.some(({ of, message }) => of === revision && message === 'begun'))
-  await waitFor(() => control.said(revision).includes('building'))
+  await waitFor(() => control.reportedStates(revision).includes('building'))
   control.interrupt(id)
   await waitFor(() => control.reports.at(-1)?.state === 'serving')
   await waitFor(() => !fs.existsSync(join(home, 'builds', id, revision)))
@@ -329,7 +329,7 @@ test('a deleted deployment is removed and reported as removed', async () => {
   git.push(serving('old'))
   const { said } = start()
   await ended(control.want(id, source()))
-  control.unwant(id)
+  control.wantAbsent(id)
   await waitFor(() => control.reports.some(({ state }) => state === 'removed'))
   expect((await requestRouter(urlOf())).status).toBe(404)
   await waitFor(() => said.some(line => /^deployment removed deployment=shop-/.test(line)))
@@ -342,20 +342,20 @@ test('while the control plane is unavailable applications keep running, and buil
   await ended(control.want(id, source()))
   const client = polling(urlOf())
   git.push(serving('new'))
-  const asked = git.seen.length
+  const asked = git.requests.length
   const revision = control.want(id, source({ build_command: 'sleep 2' }))
   // The build has its credential: without one it would wait for the control plane.
-  await waitFor(() => git.seen.length > asked)
-  control.away(true)
+  await waitFor(() => git.requests.length > asked)
+  control.setOffline(true)
   await client.until('200 new')
-  control.away(false)
+  control.setOffline(false)
   expect(await ended(revision)).toMatchObject({ state: 'deployed' })
   expect(await client.stop()).toEqual(['200 new', '200 old'])
 })
 
 describe('a build whose credential the control plane does not provide', () => {
   const asked = async (refusing: object, ready: () => boolean = () => true) => {
-    Object.assign(control.refusing, refusing)
+    Object.assign(control.credentialRefusals, refusing)
     git.push(serving('one'))
     start()
     const revision = control.want(id, source())
@@ -367,7 +367,7 @@ describe('a build whose credential the control plane does not provide', () => {
   })
 
   test('ends when the revision is interrupted', async () => {
-    const revision = await asked({ left: 1e9 }, () => control.refusing.told > 6)
+    const revision = await asked({ left: 1e9 }, () => control.credentialRefusals.count > 6)
     control.interrupt(id)
     await waitFor(() => control.reports.at(-1)?.state === 'serving')
     await waitFor(() => !fs.existsSync(join(home, 'builds', id, revision)))
@@ -379,7 +379,7 @@ describe('a build whose credential the control plane does not provide', () => {
   ])('%s', async (_, refusing, told) => {
     const report = await ended(await asked(refusing))
     expect(report).toMatchObject({ state: 'failed', message: `It is ${refusing.code}.` })
-    expect(control.refusing.told).toBe(told)
+    expect(control.credentialRefusals.count).toBe(told)
   })
 })
 
@@ -388,14 +388,14 @@ test('an agent that lost its lease reports nothing, and its applications keep se
   start()
   await ended(control.want(id, source()))
   const url = urlOf()
-  control.steal()
+  control.stealLease()
   const count = control.reports.length
   const revision = control.want(id, source())
   const second = start({ at: join(home, 'second'), agent_id: 'agent-2' })
   await waitFor(() => second.said.some(line => line.startsWith('standby ')))
   expect((await requestRouter(url)).body).toBe('one')
   expect(control.reports.length).toBe(count)
-  control.giveBack()
+  control.returnLease()
   expect(await ended(revision)).toMatchObject({ state: 'deployed' })
 })
 

@@ -145,7 +145,7 @@ describe('a repository', () => {
     const credential = async () => ({ username: 'x-access-token', password: 'hunter2hunter2' })
     const moved = tree(git('main', { url: `${url}/app.git`, credential }))
     await expect(moved).rejects.toThrow(/redirects to another URL, which is not followed/)
-    expect(server.seen).toEqual([])
+    expect(server.requests).toEqual([])
   })
 
   test('with endless branches takes bounded memory', async () => {

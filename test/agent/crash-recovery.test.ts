@@ -40,7 +40,8 @@ const source = () => ({
   platform_config_path: 'app.json',
   git: { url: git.url, ref: 'main', commit_sha: null },
 })
-const deployed = (by: Command, revision: string) => by.until(() => control.said(revision).includes('deployed'))
+const deployed = (by: Command, revision: string) =>
+  by.until(() => control.reportedStates(revision).includes('deployed'))
 const urlOf = () => control.reports.findLast(({ url }) => url)!.url!
 
 /** The processes of the deployment: replicas, builds and their descendants. */
@@ -77,11 +78,11 @@ test.runIf(process.platform === 'linux').each(['build', 'half built', 'start', '
 
     git.push(files('new'))
     const revision = control.want(id, source())
-    const mark = first.said.out.length
+    const mark = first.output.out.length
     await first.until(() =>
       step === 'half built'
         ? control.logs.some(({ of, message }) => of === revision && message === 'half')
-        : first.said.out.slice(mark).includes(`step=${step} `),
+        : first.output.out.slice(mark).includes(`step=${step} `),
     )
     await first.stop('SIGKILL')
     const second = agent()
@@ -103,8 +104,8 @@ test.runIf(process.platform === 'linux').each(['build', 'half built', 'start', '
     expect([...seen].filter(answer => !/^200 (old|new) /.test(answer))).toEqual([])
     expect([...seen].filter(answer => answer.startsWith('200 old')).length).toBe(1)
     // Before the agent has installed its signal handlers, SIGTERM would not stop the applications.
-    await second.until(() => second.said.out.includes('lease acquired'))
-    expect(await second.stop('SIGTERM'), second.said.err).toBe(0)
+    await second.until(() => second.output.out.includes('lease acquired'))
+    expect(await second.stop('SIGTERM'), second.output.err).toBe(0)
     await waitFor(() => running().length === 0)
   },
 )

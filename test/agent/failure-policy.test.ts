@@ -93,7 +93,7 @@ test.each([
 test('a short temporary failure does not fail the revision', async () => {
   engine.failures.route = new TransientError('The cluster was not reached.')
   const revision = control.want(id, image)
-  await waitFor(() => control.said(revision).includes('deploying'))
+  await waitFor(() => control.reportedStates(revision).includes('deploying'))
   delete engine.failures.route
   expect(await ended(revision)).toMatchObject({ state: 'deployed' })
 })
@@ -102,10 +102,10 @@ test('a failure of the serving revision goes to its log, and the revision keeps 
   const revision = control.want(id, image)
   await ended(revision)
   engine.failures.route = new PermanentError(SENTENCE)
-  control.change(id, { custom_url: 'https://shop.example.com' })
+  control.updateWork(id, { custom_url: 'https://shop.example.com' })
   await waitFor(() => control.logs.some(({ of, message }) => of === revision && message === SENTENCE))
   expect(await running()).toEqual([revision])
-  expect(control.said(revision)).not.toContain('failed')
+  expect(control.reportedStates(revision)).not.toContain('failed')
 })
 
 test('a revision that recovers while it is reported as unhealthy is reported as healthy', async () => {
@@ -114,7 +114,7 @@ test('a revision that recovers while it is reported as unhealthy is reported as 
   const ref = { deployment_id: id, revision_id: revision }
   const healthy = () => control.reports.filter(({ state }) => state === 'serving').map(one => one.healthy)
   await waitFor(() => healthy().at(-1))
-  control.odd.onReport = report => {
+  control.faults.onReport = report => {
     if (report.healthy === false) engine.setPhase(ref, 'healthy')
   }
   engine.setPhase(ref, 'unhealthy')

@@ -89,5 +89,5 @@ test.each<[string, () => Promise<Partial<RevisionWork>> | Partial<RevisionWork>]
   expect(report.message!.length).toBeGreaterThan(20)
   for (const place of [home, home.slice(1), process.cwd()]) expect(told).not.toContain(place)
   expect(told).not.toMatch(/\bE[A-Z]{3,}\b: /)
-  control.unwant(id)
+  control.wantAbsent(id)
 })

@@ -38,7 +38,7 @@ describe('the agent exits at once and creates no file if it gets', () => {
     ['a port out of range', ['--port', '65536'], undefined],
     ['an unknown engine', ['--engine', 'steam'], undefined],
   ])('%s', async (_, args, address) => {
-    const { exited, said } = agent(args, address)
+    const { exited, output: said } = agent(args, address)
     expect(await exited, said.out).toBe(1)
     expect(said.err).not.toBe('')
     expect(fs.readdirSync(home)).toEqual([])
@@ -46,7 +46,7 @@ describe('the agent exits at once and creates no file if it gets', () => {
 })
 
 test('an agent that is refused by the control plane leaves no router behind', async () => {
-  const { exited, said } = agent([])
+  const { exited, output: said } = agent([])
   expect(await exited, said.err).toBe(1)
   const router = JSON.parse(fs.readFileSync(join(home, 'router.json'), 'utf8'))
   expect(router).toMatchObject({ port: expect.any(Number) })

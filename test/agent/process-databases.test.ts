@@ -273,18 +273,20 @@ describe('the agent whole', () => {
         const agent = () => startCommand('src/agent/main.ts', ['--home', home, '--port', '0', '--stop'], env)
         for (const ms of [50, 400, 900, 1_500, 2_500, 4_000]) {
           const one = agent()
-          await one.until(() => one.said.out.includes('lease acquired'))
+          await one.until(() => one.output.out.includes('lease acquired'))
           await delay(ms)
           await one.stop('SIGKILL')
         }
         const last = agent()
-        await last.until(() => last.said.out.includes('lease acquired') && control.said(revision).includes('deployed'))
+        await last.until(
+          () => last.output.out.includes('lease acquired') && control.reportedStates(revision).includes('deployed'),
+        )
         expect(control.reports.some(({ state }) => state === 'database_ready')).toBe(true)
         const url = control.reports.findLast(({ url }) => url)!.url!
         expect((await requestRouter(url)).body).toMatch(/^\d+$/)
         expect(serversOf(home)).toEqual([server()!.pid])
         expect(fs.readdirSync(home).filter(name => name.startsWith('postgres.new'))).toEqual([])
-        expect(await last.stop('SIGTERM'), last.said.err).toBe(0)
+        expect(await last.stop('SIGTERM'), last.output.err).toBe(0)
         await waitFor(() => serversOf(home).length === 0)
       } finally {
         await Promise.all([control.stop(), git.stop()])

@@ -83,7 +83,7 @@ describe.runIf(isRoot)('as root', () => {
       const revision = control.want(id, {
         ...{ source: 'githost', platform_config_path: null, git: { url: git.url, ref: 'main', commit_sha: null } },
       })
-      await agent.until(() => control.said(revision).includes('deployed'))
+      await agent.until(() => control.reportedStates(revision).includes('deployed'))
       urls.set(id, control.reports.findLast(({ deployment_id, url }) => deployment_id === id && url)!.url!)
     }
   })
@@ -130,7 +130,7 @@ describe.runIf(isRoot)('as root', () => {
 
   test('a deleted deployment leaves no process, no folder and no user', async () => {
     const { pid } = await self(other)
-    control.unwant(other)
+    control.wantAbsent(other)
     await agent.until(() => !fs.existsSync(home.file(`agent/builds/${other}`)))
     expect(filterRunning([pid])).toEqual([])
     for (const kept of [`agent/process/${other}`, `agent/users/${other}.json`])

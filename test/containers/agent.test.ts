@@ -52,7 +52,7 @@ async function installation(mode: 'saas' | 'self_hosted') {
   const args = ['--organization', mode, '--email', `${mode}@example.com`]
   const operator = startCommand('src/host/bootstrap.ts', [...args, '--platform-listener', mode], settings)
   await operator.exited
-  const [own, listener] = operator.said.out.match(/slw_\w+/g)!
+  const [own, listener] = operator.output.out.match(/slw_\w+/g)!
   const node = startCommand('src/host/node.ts', [], settings)
   await node.until(() => isListening(port))
   const api = async (method: string, path: string, body?: unknown) => {

@@ -14,7 +14,7 @@ import { requestRouter } from '../support/process-engine.ts'
 let podman: Podman
 let ref: RevisionRef
 const pods = setUpContainerEngines(() => podman)
-const { unit, task, until } = pods
+const { unit, task, waitForPhase: until } = pods
 const next = (): RevisionRef => ({ ...ref, revision_id: randomUUID() })
 
 beforeAll(async () => {
@@ -69,7 +69,7 @@ async function protectedRegistry() {
     })
     req.pipe(behind)
   })
-  const host = podman.spare
+  const host = podman.spareRegistry
   await new Promise<void>(resolve => server.listen(Number(host.split(':')[1]), '127.0.0.1', resolve))
   const secrets = `${pods.home}/secrets`
   fs.mkdirSync(`${secrets}/registry`, { recursive: true })
@@ -209,7 +209,7 @@ describe('without one, in a base image', () => {
     expect(await serves(engine, ref, first.artifact)).toBe('one')
     expect(await serves(engine, second, again.artifact)).toBe("it's hush\n")
     expect(await podman.podman('inspect', first.artifact.location)).not.toContain('hush')
-    expect((await pods.all(ref)).filter(name => name.includes('build'))).toEqual([])
+    expect((await pods.listContainers(ref)).filter(name => name.includes('build'))).toEqual([])
   })
 
   test('one that fails is told with its last lines, and leaves no container', async () => {
@@ -218,7 +218,7 @@ describe('without one, in a base image', () => {
       buildRevision(engine, ref, pods.tree({}, commands({ build_command: 'echo oh no; exit 4' }))),
     )
     expect(said).toMatch(/^PermanentError: The build ended with code 4\. Its last lines:\n(.*\n)*oh no$/)
-    expect(await pods.all(ref)).toEqual([])
+    expect(await pods.listContainers(ref)).toEqual([])
   })
 
   test('an interruption ends it, and so does the next agent with what a killed one was building', async () => {
@@ -235,10 +235,10 @@ describe('without one, in a base image', () => {
       ),
     )
     await waitFor(() => lines.includes('begun'))
-    const [name] = await pods.all(ref)
+    const [name] = await pods.listContainers(ref)
     expect(name).toContain('build')
     await pods.open({}, { base_image: podman.image })
-    expect(await pods.all(ref)).toEqual([])
+    expect(await pods.listContainers(ref)).toEqual([])
     controller.abort(new Error('interrupted'))
     await building
   })

@@ -96,7 +96,7 @@ test('in the base image, as nobody’s root, and runs from the registry alone', 
   expect(starts).toBe(`["/bin/sh","-c"] ${JSON.stringify([SERVE])}`)
   const name = `run-${randomUUID()}`
   const limits = ['--cap-drop', 'all', '--security-opt', 'no-new-privileges', '--network', 'host']
-  const port = podman.spare.split(':')[1]!
+  const port = podman.spareRegistry.split(':')[1]!
   await podman.podman(
     'run',
     '--detach',
@@ -198,7 +198,7 @@ test('what an earlier agent was building is gone when the next one builds', asyn
 })
 
 test('a registry that is away, or lets nobody in', async () => {
-  const engine = await open({ K8S_BUILD_REGISTRY: podman.spare })
+  const engine = await open({ K8S_BUILD_REGISTRY: podman.spareRegistry })
   const files = () => tree({}, { build_command: 'true', start_command: SERVE })
   expect(await rejectionOf(engine.prepare(unit(), files(), task()))).toMatch(
     /^PermanentError: The registry .* is unreachable/,

@@ -43,7 +43,7 @@ beforeAll(async () => {
   const port = await findFreePort()
   const url = `http://127.0.0.1:${port}`
   // Podman takes that one over plain http.
-  host = podman.spare
+  host = podman.spareRegistry
   const file = (name: string, text: string) => {
     fs.writeFileSync(join(root, name), text)
     return join(root, name)
@@ -67,7 +67,7 @@ beforeAll(async () => {
   const people = ['--organization', 'acme', '--email', 'a@example.com', '--platform-listener', 'platform']
   const operator = startCommand('src/host/bootstrap.ts', people, settings)
   await operator.exited
-  const [own, listener] = operator.said.out.match(/slw_\w+/g)!
+  const [own, listener] = operator.output.out.match(/slw_\w+/g)!
   await startCommand('src/host/node.ts', [], settings).until(() => isListening(port))
   await waitFor(() => isListening(host.split(':')[1]!))
   api = async (method, path, body) => {

@@ -14,11 +14,11 @@ import { requestRouter } from '../support/process-engine.ts'
 let podman: Podman
 let ref: RevisionRef
 const pods = setUpContainerEngines(() => podman)
-const { unit, running, task, until } = pods
+const { unit, artifact: running, task, waitForPhase: until } = pods
 const open = pods.open.bind(pods)
 const next = (): RevisionRef => ({ ...ref, revision_id: randomUUID() })
 const url = (engine: ContainerEngine) => pods.url(engine, ref)
-const containers = () => pods.all(ref)
+const containers = () => pods.listContainers(ref)
 
 beforeAll(async () => {
   podman = await startPodman()

@@ -11,7 +11,7 @@ import { requestRouter } from '../support/process-engine.ts'
 let podman: Podman
 let ref: RevisionRef
 const pods = setUpContainerEngines(() => podman)
-const { unit, running, until } = pods
+const { unit, artifact: running, waitForPhase: until } = pods
 
 beforeAll(async () => {
   podman = await startPodman()
@@ -43,7 +43,7 @@ test('killed at any moment of a start, it leaves what the next one makes whole: 
     const agent = startCommand('test/support/container-engine-program.ts', [
       JSON.stringify({ options: pods.options, unit: wanted, artifact }),
     ])
-    await agent.until(() => agent.said.out.includes('open'))
+    await agent.until(() => agent.output.out.includes('open'))
     await delay(ms)
     await agent.stop('SIGKILL')
   }
@@ -52,14 +52,14 @@ test('killed at any moment of a start, it leaves what the next one makes whole: 
   await engine.route(wanted)
   await until(engine, ref, 'healthy')
   const names = await waitFor(async () => {
-    const all = await pods.all(ref)
+    const all = await pods.listContainers(ref)
     return all.length === 4 && all.every(line => line.includes(' Up')) ? all : undefined
   })
   expect(names.filter(name => name.includes('beside'))).toHaveLength(2)
   expect((await volumes()).split('\n')).toHaveLength(2)
   expect((await requestRouter(await pods.url(engine, ref), '/health')).status).toBe(200)
   await engine.remove(ref.deployment_id)
-  expect([await pods.all(ref), await volumes()]).toEqual([[], ''])
+  expect([await pods.listContainers(ref), await volumes()]).toEqual([[], ''])
 })
 
 test('copies serve on while no agent is there, and the next one takes over the same, with every line once', async () => {
@@ -69,7 +69,7 @@ test('copies serve on while no agent is there, and the next one takes over the s
   await until(first.engine, ref, 'healthy')
   await first.engine.route(unit(ref))
   const at = await pods.url(first.engine, ref)
-  const before = await pods.all(ref)
+  const before = await pods.listContainers(ref)
   await waitFor(() => first.lines.length > 20)
   await first.engine.close({ stop: false })
   expect((await requestRouter(at, '/health')).body).toBe('well\n')
@@ -80,7 +80,7 @@ test('copies serve on while no agent is there, and the next one takes over the s
   await second.engine.start(unit(ref), running(count))
   await waitFor(() => second.lines.length > 20)
   const names = (lines: string[]) => lines.map(line => line.split(' ')[0])
-  expect(names(await pods.all(ref))).toEqual(names(before))
+  expect(names(await pods.listContainers(ref))).toEqual(names(before))
   const told = [...first.lines, ...second.lines].filter(line => line.startsWith('INFO line'))
   expect(told).toEqual(told.map((_, i) => `INFO line ${i + 1}`))
 })
@@ -91,24 +91,28 @@ test('a copy that ended meanwhile is cleared away; one that is killed is started
   await first.engine.start(wanted, running(SERVE_COMMAND))
   await until(first.engine, ref, 'healthy')
   await first.engine.close({ stop: false })
-  const [old] = (await pods.all(ref)).map(line => line.split(' ')[0]!).filter(name => !name.includes('beside'))
+  const [old] = (await pods.listContainers(ref))
+    .map(line => line.split(' ')[0]!)
+    .filter(name => !name.includes('beside'))
   await podman.podman('kill', old!)
   const { engine, lines } = await pods.open()
   expect((await engine.observe(ref.deployment_id)).running).toEqual([])
-  expect([await pods.all(ref), await volumes()]).toEqual([[], ''])
+  expect([await pods.listContainers(ref), await volumes()]).toEqual([[], ''])
 
   await engine.start(wanted, running(SERVE_COMMAND))
   await until(engine, ref, 'healthy')
-  const [app, sidecar] = (await pods.all(ref)).map(line => line.split(' ')[0]!).sort((a, b) => a.length - b.length)
+  const [app, sidecar] = (await pods.listContainers(ref))
+    .map(line => line.split(' ')[0]!)
+    .sort((a, b) => a.length - b.length)
   await podman.podman('kill', sidecar!)
   await waitFor(() => lines.some(line => line.includes('Sidecar `beside` was killed')))
-  await waitFor(async () => (await pods.all(ref)).every(line => line.includes(' Up')))
-  expect((await pods.all(ref)).map(line => line.split(' ')[0])).toContain(app)
+  await waitFor(async () => (await pods.listContainers(ref)).every(line => line.includes(' Up')))
+  expect((await pods.listContainers(ref)).map(line => line.split(' ')[0])).toContain(app)
 
   await podman.podman('kill', app!)
   await until(engine, ref, 'unhealthy')
   await until(engine, ref, 'healthy')
-  expect((await pods.all(ref)).map(line => line.split(' ')[0])).not.toContain(app)
+  expect((await pods.listContainers(ref)).map(line => line.split(' ')[0])).not.toContain(app)
 })
 
 test('what others run on the same engine is left alone', async () => {

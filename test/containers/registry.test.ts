@@ -39,7 +39,7 @@ beforeAll(async () => {
   const [ourPort, agentPort] = [await findFreePort(), await findFreePort()]
   const url = `http://127.0.0.1:${ourPort}`
   // Podman takes that one over plain http.
-  host = podman.spare
+  host = podman.spareRegistry
   const { key, cert } = makeCertificate('slipway')
   fs.writeFileSync(join(root, 'certificate.pem'), cert)
   fs.writeFileSync(
@@ -76,7 +76,7 @@ beforeAll(async () => {
       settings,
     )
     await operator.exited
-    return operator.said.out.match(/slw_\w+/g)!
+    return operator.output.out.match(/slw_\w+/g)!
   }
   const [own, listener] = await bootstrapped('acme', ['--platform-listener', 'platform'])
   const [theirs] = await bootstrapped('other')
@@ -193,5 +193,5 @@ test('what was pushed is run, also when its agent, its copy and its image are lo
     status_message: expect.stringContaining(image_uri),
   })
   const { stdout } = await run('grep', ['-rlE', 'slwr\\.', join(root, 'agent')]).catch(error => error)
-  expect([stdout, agent.said.out.includes('slwr.')]).toEqual(['', false])
+  expect([stdout, agent.output.out.includes('slwr.')]).toEqual(['', false])
 })

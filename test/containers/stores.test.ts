@@ -14,7 +14,7 @@ let podman: Podman
 let stores: Awaited<ReturnType<typeof buildStoreImages>>
 let ref: RevisionRef
 const pods = setUpContainerEngines(() => podman)
-const { running, task, until } = pods
+const { artifact: running, task, waitForPhase: until } = pods
 
 beforeAll(async () => {
   podman = await startPodman()
@@ -117,7 +117,7 @@ test('serves on without an agent, is taken over as it is; with `stop` its data s
     return rows.length === 1
   })
   await second.engine.close({ stop: true })
-  expect(await pods.all(ref)).toEqual([])
+  expect(await pods.listContainers(ref)).toEqual([])
 
   const third = await open()
   await waitUntilReady(third.engine)
@@ -132,7 +132,7 @@ test('killed at any moment, an agent leaves one database with one password to th
     const agent = startCommand('test/support/container-engine-program.ts', [
       JSON.stringify({ options, unit: wanted, artifact }),
     ])
-    await agent.until(() => agent.said.out.includes('open'))
+    await agent.until(() => agent.output.out.includes('open'))
     await delay(ms)
     await agent.stop('SIGKILL')
   }

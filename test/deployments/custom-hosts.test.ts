@@ -61,7 +61,8 @@ async function sharedAgent(tenant: Tenant) {
   /** The custom URLs that the agent was told last, by deployment. */
   return async () => {
     // The first poll only takes up what nobody serves yet.
-    for (const work of [...(await agent.work()), ...(await agent.work())]) told.set(work.deployment_id, work.custom_url)
+    for (const work of [...(await agent.pollAll()), ...(await agent.pollAll())])
+      told.set(work.deployment_id, work.custom_url)
     return told
   }
 }
@@ -267,14 +268,14 @@ describe('an agent', () => {
     const host = newHost()
     const { id } = (await create(tenant, host, { listener_id: listener.id })).body
     const agent = makeSyncAgent(tenant, key)
-    expect(await agent.work()).toMatchObject([{ deployment_id: id, custom_url: host }])
+    expect(await agent.pollAll()).toMatchObject([{ deployment_id: id, custom_url: host }])
     expect(await hostsOf(tenant)).toMatchObject([{ verified_at: null, served: true }])
     expect(await explainCodes(tenant, id)).not.toContain('custom_url_unverified')
     // Somebody else proves it: the agent hears of that.
     const owner = await tenantHere()
     await setProofRecords(host, owner)
     await verify(owner, host)
-    expect(await agent.work()).toMatchObject([{ deployment_id: id, custom_url: null }])
+    expect(await agent.pollAll()).toMatchObject([{ deployment_id: id, custom_url: null }])
   })
 
   it('does not serve an unverified host, which a plan warns of', async () => {

@@ -115,7 +115,7 @@ describe('the journal', () => {
     const asked = []
     // Each time it asks for everything, and each time the secrets that it gets are journaled.
     for (let i = 0; i < 45; i++) {
-      const reply = await agent.ask({ cursor: null })
+      const reply = await agent.sendPoll({ cursor: null })
       agent.fence ??= reply.body.lease.fence
       asked.push(reply)
     }

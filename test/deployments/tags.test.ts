@@ -163,7 +163,7 @@ describe('a deployment', () => {
   })
 
   it('never has a tag of another workspace, even without the tenant predicates', async () => {
-    const app = startApp({ through: 'unwalled' })
+    const app = startApp({ through: 'withoutTenantPredicates' })
     const [tenant, stranger] = [await newTenant({ app }), await newTenant({ app })]
     const id = await createDeployment(tenant)
     const theirs = await makeValue(stranger, await makeKey(stranger, 'team'), 'theirs')

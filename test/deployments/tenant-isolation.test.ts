@@ -6,7 +6,7 @@ import { findTenantPredicate, stripTenantPredicates } from '../support/tenant-pr
 
 const { seed } = inject('fuzz')
 
-it.each(['gateway', 'unwalled'] as const)(
+it.each(['gateway', 'withoutTenantPredicates'] as const)(
   `through the %s nothing foreign is seen or touched (seed ${seed})`,
   async through => {
     const app = through === 'gateway' ? getApp() : startApp({ through })

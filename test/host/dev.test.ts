@@ -73,18 +73,18 @@ test('it starts, refuses a second start, stops all its processes, and starts aga
   expect(answer.status).toBe(200)
   expect(await answer.json()).toMatchObject({ id: made.organization_id })
   expect((await get(`${made.url}/docs`)).status).toBe(200)
-  await first.until(() => first.said.out.includes('"path":"/docs"'))
-  expect(first.said.out).not.toContain('\x1b')
+  await first.until(() => first.output.out.includes('"path":"/docs"'))
+  expect(first.output.out).not.toContain('\x1b')
 
   const second = dev()
   expect(await second.exited).toBe(1)
-  expect(second.said.err).toContain(String(first.pid))
+  expect(second.output.err).toContain(String(first.pid))
 
   const operator = startCommand('src/host/bootstrap.ts', ['--organization', 'Acme', '--organization-key'], {
     SLIPWAY_HOME: home,
   })
   expect(await operator.exited).toBe(0)
-  const acme = operator.said.out.match(/slw_\w+/)![0]
+  const acme = operator.output.out.match(/slw_\w+/)![0]
   expect((await info(made.url, acme)).status).toBe(200)
   expect((await get(`${made.url}/workspaces`, acme)).status).toBe(200)
 
@@ -183,7 +183,7 @@ test('a killed database is restarted at the same address', async () => {
     return pid
   }
   const killed = kill()
-  await running.until(() => running.said.err.includes('Restarting'))
+  await running.until(() => running.output.err.includes('Restarting'))
   await running.until(async () => (await info(url, api_key)).status === 200)
   const file = join(home, 'postgres/postmaster.pid')
   const again = await running.until(() => {
@@ -201,7 +201,7 @@ describe('refuses in one sentence that names it', () => {
     const squatter = createServer().listen(0, '127.0.0.1')
     await once(squatter, 'listening')
     const { port } = squatter.address() as { port: number }
-    const { said, exited } = dev([`--port=${port}`])
+    const { output: said, exited } = dev([`--port=${port}`])
     expect(await exited).toBe(1)
     expect(said.err.trim().split('\n')).toEqual([expect.stringContaining(String(port))])
     expect(said.out).toBe('')
@@ -216,7 +216,7 @@ describe('refuses in one sentence that names it', () => {
     ['DATABASE_URL', 'postgres://u:hunter2@:::/app'],
     ['DATABASE_URL', 'postgres://u:hunter2@127.0.0.1:1/app'],
   ])('%s=%s', async (name, value) => {
-    const { said, exited } = dev([], { [name]: value })
+    const { output: said, exited } = dev([], { [name]: value })
     expect(await exited).toBe(1)
     expect(said.err.trim().split('\n')).toEqual([expect.stringContaining(name)])
     expect(said.out + said.err).not.toContain('hunter2')
@@ -224,7 +224,7 @@ describe('refuses in one sentence that names it', () => {
   })
 
   test.each([['--port=http'], ['--port=0'], ['--port=65536'], ['--prot=1']])('%s', async option => {
-    const { said, exited } = dev([option])
+    const { output: said, exited } = dev([option])
     expect(await exited).toBe(1)
     expect(said.err.trim().split('\n')).toEqual([expect.stringContaining(option.split('=')[0]!)])
   })

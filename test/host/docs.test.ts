@@ -106,7 +106,7 @@ it.each(RUNNING)('%s: its commands answer what it says', async page => {
 })
 
 test('the last line that npm run dev prints deploys an application that answers', async () => {
-  const lastLine = dev.said.out.split('\n').findLast(line => line.startsWith('curl '))!
+  const lastLine = dev.output.out.split('\n').findLast(line => line.startsWith('curl '))!
   expect((await runShell(lastLine)).stdout).toContain('{"service":"hello"')
 })
 

@@ -45,7 +45,7 @@ test('`npm start` and `npm run bootstrap` refuse a database without migrations, 
   const bare = crypto.randomUUID()
   await query(postgres.url, `create database "${bare}"`)
   settings.DATABASE_URL = Object.assign(new URL(postgres.url), { pathname: bare }).href
-  for (const { said, exited } of [start(), operator('--organization', 'Acme')]) {
+  for (const { output: said, exited } of [start(), operator('--organization', 'Acme')]) {
     expect(await exited).toBe(1)
     expect(said.err.trim().split('\n')).toEqual([expect.stringContaining('db:migrate')])
   }
@@ -54,7 +54,7 @@ test('`npm start` and `npm run bootstrap` refuse a database without migrations, 
 test('it serves, finishes accepted requests on SIGTERM, and stops', async () => {
   const first = operator('--organization', 'Acme', '--workspace', 'Main', '--email', 'a@example.com,b@example.com')
   expect(await first.exited).toBe(0)
-  const headers = { 'X-Api-Key': first.said.out.match(/slw_\w+/)![0], 'Content-Type': 'application/json' }
+  const headers = { 'X-Api-Key': first.output.out.match(/slw_\w+/)![0], 'Content-Type': 'application/json' }
 
   const server = start()
   const url = `http://127.0.0.1:${settings.PORT}`
@@ -119,7 +119,7 @@ test.each([
   ['PORT', 'http'],
   ['HOST', '192.0.2.1'],
 ])('%s=%s is refused in one sentence that names the setting', async (name, value) => {
-  const { said, exited } = start({ [name]: value })
+  const { output: said, exited } = start({ [name]: value })
   expect(await exited).toBe(1)
   expect(said.err.trim().split('\n')).toEqual([expect.stringContaining(name)])
   expect(said.err).not.toContain('hunter2')
@@ -128,7 +128,7 @@ test.each([
 test('a database that rejects the login is named, without the password', async () => {
   const wrong = new URL(postgres.url)
   wrong.password = 'hunter2'
-  const { said, exited } = start({ DATABASE_URL: wrong.href })
+  const { output: said, exited } = start({ DATABASE_URL: wrong.href })
   expect(await exited).toBe(1)
   expect(said.err.trim().split('\n')).toEqual([expect.stringContaining('DATABASE_URL')])
   expect(said.err).not.toContain('hunter2')
@@ -137,7 +137,7 @@ test('a database that rejects the login is named, without the password', async (
 test('a PORT in use is refused', async () => {
   const squatter = createServer().listen(Number(settings.PORT), '127.0.0.1')
   await once(squatter, 'listening')
-  const { said, exited } = start()
+  const { output: said, exited } = start()
   expect(await exited).toBe(1)
   expect(said.err.trim().split('\n')).toEqual([expect.stringContaining('PORT')])
   squatter.close()
@@ -146,7 +146,7 @@ test('a PORT in use is refused', async () => {
 test.each([[[]], [['--organization', ' ']], [['--organization', 'A', '--email', 'nobody']], [['--org', 'A']]])(
   '`npm run bootstrap` refuses the arguments %j',
   async args => {
-    const { said, exited } = operator(...args)
+    const { output: said, exited } = operator(...args)
     expect(await exited).toBe(1)
     expect(said.out).toBe('')
   },

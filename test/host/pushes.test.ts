@@ -115,14 +115,14 @@ test('a push creates a revision of its commit, and a force-push one of the commi
     expect((await revisions())[0].commit).toMatchObject({ sha: amended, message: 'Second, amended' }),
   )
   expect(await revisions()).toHaveLength(4)
-  expect(new Set(githost.delivered)).toEqual(new Set([202]))
+  expect(new Set(githost.deliveryStatuses)).toEqual(new Set([202]))
 })
 
 test('tags and other branches create none, a deleted branch is reported, and a recreated one deploys', async () => {
   const before = (await revisions()).length
   await git('tag', 'v1')
   await git('push', '-q', 'origin', 'v1', 'HEAD:other')
-  await soon(async () => expect(githost.delivered.length).toBeGreaterThanOrEqual(2))
+  await soon(async () => expect(githost.deliveryStatuses.length).toBeGreaterThanOrEqual(2))
   expect(await revisions()).toHaveLength(before)
   await run('--git-dir', join(work, '../git/acme/shop.git'), 'symbolic-ref', 'HEAD', 'refs/heads/other')
   await git('push', '-q', 'origin', ':main')
@@ -150,7 +150,7 @@ test('a pull request gets a preview with an address, which follows its head and 
     { name: 'PREVIEW_BRANCH', value: 'feature/cart' },
     { name: 'PREVIEW_URL', value: 'https://shop-pr-7.apps.example.com' },
   ])
-  expect(githost.posted.find(one => one.path === '/issues/7/comments')!.body.body).toContain(
+  expect(githost.writes.find(one => one.path === '/issues/7/comments')!.body.body).toContain(
     'https://shop-pr-7.apps.example.com',
   )
   const next = await commit('More of it')

@@ -15,7 +15,7 @@ let s3: S3
 beforeAll(async () => {
   s3 = await startS3(folder)
 })
-afterEach(() => s3.interfere(() => false))
+afterEach(() => s3.intercept(() => false))
 afterAll(async () => {
   await s3.close()
   rmSync(folder, { recursive: true, force: true, maxRetries: 9 })
@@ -49,13 +49,13 @@ const read = async (path: string) => {
   return body && Buffer.from(await new Response(body).arrayBuffer())
 }
 const during = async (work: () => Promise<unknown>) => {
-  const [before, already] = [s3.heard.length, s3.unfinished()]
+  const [before, already] = [s3.requests.length, s3.unfinished()]
   const outcome = await work().then(
     () => undefined,
     (error: Error) => error,
   )
   const left = s3.unfinished().filter(one => !already.includes(one))
-  return { outcome, heard: s3.heard.slice(before), left }
+  return { outcome, heard: s3.requests.slice(before), left }
 }
 const [BEGIN, PART, END, ABORT] = ['POST uploads', 'PUT partNumber uploadId', 'POST uploadId', 'DELETE uploadId']
 
@@ -102,15 +102,15 @@ describe('an archive', () => {
 
 describe('a store that fails', () => {
   /** Of the requests of a kind the first ones, each as told. */
-  const failing = (kind: string, times: number, how: Parameters<S3['interfere']>[0]) => {
+  const failing = (kind: string, times: number, how: Parameters<S3['intercept']>[0]) => {
     let left = times
-    s3.interfere((request, response) => s3.heard.at(-1) === kind && left-- > 0 && how(request, response))
+    s3.intercept((request, response) => s3.requests.at(-1) === kind && left-- > 0 && how(request, response))
   }
-  const busy: Parameters<S3['interfere']>[0] = (request, response) => {
+  const busy: Parameters<S3['intercept']>[0] = (request, response) => {
     refuseRequest(request, response, 503, 'SlowDown')
     return true
   }
-  const hangUp: Parameters<S3['interfere']>[0] = request => {
+  const hangUp: Parameters<S3['intercept']>[0] = request => {
     request.socket.destroy()
     return true
   }
@@ -173,7 +173,7 @@ describe('a store that fails', () => {
 
   it('with a redirect is not followed', async () => {
     let followed = false
-    s3.interfere((request, response) => {
+    s3.intercept((request, response) => {
       if (request.url === '/elsewhere') followed = true
       else response.writeHead(307, { Location: '/elsewhere' }).end()
       return true

@@ -28,7 +28,7 @@ test('seeded deployments belong to listeners without an agent', async () => {
     PUBLIC_URL: 'http://slipway.test',
     DATABASE_URL: postgres.url,
   })
-  expect(await operator.exited, operator.said.err).toBe(0)
+  expect(await operator.exited, operator.output.err).toBe(0)
   await seed(postgres.url, { tenants: 2, deployments: 20 })
   const found = await query(
     postgres.url,

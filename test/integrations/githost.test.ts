@@ -69,7 +69,7 @@ const codeOf = (work: Promise<unknown>) =>
 describe.each(['cloud', 'enterprise', 'forge'] as const)('%s', kind => {
   let host: Githost
   let repo: string
-  let site: { written: { method: string; path: string; body: Record<string, unknown> }[]; comments: Set<number> }
+  let site: { writes: { method: string; path: string; body: Record<string, unknown> }[]; comments: Set<number> }
   beforeEach(async () => {
     const row = await rowOf(kind)
     host = createGithost(getServices(), ORIGIN, row)
@@ -93,17 +93,17 @@ describe.each(['cloud', 'enterprise', 'forge'] as const)('%s', kind => {
       description: 'd'.repeat(200),
       context: 'slipway',
     })
-    expect(site.written.at(-1)).toEqual({
+    expect(site.writes.at(-1)).toEqual({
       ...{ method: 'POST', path: `/statuses/${SHA}` },
       body: { state: 'pending', target_url: 'https://x.example.com', description: 'd'.repeat(140), context: 'slipway' },
     })
     const id = await host.comment(repo, 7, 'first', null)
     expect(await host.comment(repo, 7, 'second', id)).toBe(id)
-    expect(site.written.at(-1)).toEqual({ method: 'PATCH', path: `/issues/comments/${id}`, body: { body: 'second' } })
+    expect(site.writes.at(-1)).toEqual({ method: 'PATCH', path: `/issues/comments/${id}`, body: { body: 'second' } })
     expect(site.comments.size).toBe(1)
     site.comments.clear()
     await host.comment(repo, 7, 'third', id)
-    expect(site.written.at(-1)).toMatchObject({ method: 'POST', path: '/issues/7/comments' })
+    expect(site.writes.at(-1)).toMatchObject({ method: 'POST', path: '/issues/7/comments' })
   })
 
   it('rejects repositories it does not have, and never sends a request to another host', async () => {
@@ -148,7 +148,7 @@ it('a renamed repository is still found and written to', async () => {
   const before = 'https://github.com/acme/before'
   expect((await host.commit(before, 'main'))?.sha).toBe(SHA)
   await host.setStatus(before, SHA, { state: 'success', url: null, description: '', context: 'slipway' })
-  expect(cloud.written.at(-1)).toMatchObject({ method: 'POST', path: `/statuses/${SHA}` })
+  expect(cloud.writes.at(-1)).toMatchObject({ method: 'POST', path: `/statuses/${SHA}` })
   expect(await host.comment(before, 1, 'x', null)).toMatch(/^\d+$/)
 })
 

@@ -107,7 +107,7 @@ describe('a person who installs the GitHub App', () => {
     const tenant = await newTenant()
     const [theirs, own] = [account('theirs'), account('own')]
     const member = `code-${unusedId()}`
-    host.people.set(member, { installations: [theirs.installation], sees: { [theirs.installation]: 4 } })
+    host.people.set(member, { installations: [theirs.installation], visibleRepositories: { [theirs.installation]: 4 } })
     const tries: Record<string, string | number>[] = [
       { installation_id: theirs.installation },
       { installation_id: theirs.installation, code: 'made-up' },

@@ -84,7 +84,7 @@ describe('listing the repositories of an installation', () => {
     expect(body).toHaveLength(5000)
     expect(new Set(body.map((repository: { id: number }) => repository.id)).size).toBe(5000)
     expect(world.requests).toHaveLength(51)
-    expect(host.state.most).toBe(MAX_CONCURRENT_REQUESTS)
+    expect(host.state.maxInFlight).toBe(MAX_CONCURRENT_REQUESTS)
     expect(await countTrips(requestId)).toBe(2)
   })
 
@@ -99,7 +99,7 @@ describe('listing the repositories of an installation', () => {
     expect((await tenant.get(path)).body).toEqual(first)
     const again = world.requests.slice(4)
     expect(again.map(({ headers }) => headers.has('If-None-Match'))).toEqual([true, true, true])
-    expect([listingRequests(world).length, host.state.minted]).toEqual([6, 1])
+    expect([listingRequests(world).length, host.state.mintedTokens]).toEqual([6, 1])
     host.installations.get(nextInstallation - 1)!.repositories.push({ id: 9, name: 'added', owner: 'acme' })
     clock.ahead = 122_000
     expect((await tenant.get(`${path}?name_contains=added`)).body).toHaveLength(1)
@@ -149,7 +149,7 @@ describe('listing the repositories of an installation', () => {
     await runAsSystem(database, sql`update integrations set installation_id = ${String(moved)} where id = ${id}::uuid`)
     clock.ahead = 61_000
     expect((await tenant.get(path)).status).toBe(200)
-    expect(host.state.minted).toBe(2)
+    expect(host.state.mintedTokens).toBe(2)
   })
 })
 
@@ -161,7 +161,7 @@ describe('a host that fails', () => {
     ['many', 30],
   ] as const)('by its %s rate limit is reported with the time to retry', async (limited, seconds) => {
     const { tenant, path, host } = await installApp()
-    host.state.limited = limited
+    host.state.rateLimit = limited
     const reply = await tenant.get(path)
     expect(statusAndCode(reply)).toEqual([429, 'githost_rate_limited'])
     const wait = Number(reply.headers.get('Retry-After'))

@@ -73,10 +73,10 @@ describe('the key of an agent', () => {
     })
     await makeSyncAgent(tenant, key).poll()
     await tenant.delete(`/workspaces/current/api-keys/${key_id}`)
-    expect((await makeSyncAgent(tenant, key).ask()).body.code).toBe('key_revoked')
+    expect((await makeSyncAgent(tenant, key).sendPoll()).body.code).toBe('key_revoked')
     const other = (await tenant.post(`/v2/listeners/${listener.id}/keys`, {})).body.key
     await tenant.delete(`/v2/listeners/${listener.id}`)
-    expect((await makeSyncAgent(tenant, other).ask()).body.code).toBe('key_unknown')
+    expect((await makeSyncAgent(tenant, other).sendPoll()).body.code).toBe('key_unknown')
   })
 
   it('can be created only by a key with the same permissions', async () => {
@@ -162,7 +162,7 @@ describe('silence of a listener', () => {
 
   it('makes deployments UNKNOWN past the deadline, until the next poll', async () => {
     const { tenant, agent, id, work, read, explained } = await serving()
-    await agent.say(work, { state: 'deployed' })
+    await agent.report(work, { state: 'deployed' })
     await sweep(LISTENER_SILENT_AFTER - 10_000)
     expect(await read()).toBe('READY')
     const [told] = await withClockAhead(4 * 60_000, explained)
@@ -182,7 +182,7 @@ describe('silence of a listener', () => {
   describe('during a deploy makes the revision UNKNOWN', () => {
     const lost = async () => {
       const known = await serving()
-      await known.agent.say(known.work, { state: 'deploying' })
+      await known.agent.report(known.work, { state: 'deploying' })
       await sweep(16 * 60_000)
       const statuses = async () => (await listRevisions(known.tenant, known.id)).map(({ status }) => status)
       expect(await statuses()).toEqual(['UNKNOWN'])
@@ -198,7 +198,7 @@ describe('silence of a listener', () => {
       const message = state === 'failed' ? { message: 'It crashed.' } : {}
       await back(async () => {
         await agent.poll()
-        expect(await agent.say(work, { state, ...message })).toMatchObject({ outcome: 'accepted' })
+        expect(await agent.report(work, { state, ...message })).toMatchObject({ outcome: 'accepted' })
       })
       expect(await statuses()).toEqual([status])
       await expectCompleteJournal(tenant, id)
@@ -210,9 +210,9 @@ describe('silence of a listener', () => {
         agent.cursor = null
         const [again] = (await agent.poll()).changes
         expect(again!.revision).toMatchObject({ id: work.revision!.id, deadline: null })
-        expect(await agent.say(again!, { state: 'deploying' })).toMatchObject({ outcome: 'accepted' })
+        expect(await agent.report(again!, { state: 'deploying' })).toMatchObject({ outcome: 'accepted' })
         expect(await statuses()).toEqual(['UNKNOWN'])
-        await agent.say(again!, { state: 'deployed' })
+        await agent.report(again!, { state: 'deployed' })
         const [now] = (await agent.poll()).changes
         expect(now).toMatchObject({ revision: null, serving: { id: work.revision!.id } })
       })
@@ -228,7 +228,7 @@ describe('silence of a listener', () => {
       await back(async () => {
         const [now] = (await agent.poll()).changes
         expect(now).toMatchObject({ revision: { id: newer.id }, serving: null })
-        await agent.say(now!, { state: 'failed', message: 'It crashed.' })
+        await agent.report(now!, { state: 'failed', message: 'It crashed.' })
         expect((await agent.poll()).changes.map(({ revision }) => revision)).toEqual([null])
       })
       expect(await statuses()).toEqual(['DEPLOY_FAILED', 'UNKNOWN'])
@@ -238,13 +238,13 @@ describe('silence of a listener', () => {
 
   it('of those who use it makes a deployment UNUSED, and a request wakes it', async () => {
     const { agent, work, read } = await serving()
-    await agent.say(work, { state: 'deployed' })
+    await agent.report(work, { state: 'deployed' })
     const [now] = (await agent.poll()).changes
     const serves = { ...now!, revision: now!.serving }
     const used = (ahead: number) =>
       withClockAhead(ahead, async () => {
         await agent.poll()
-        return agent.say(serves, { state: 'serving', last_request_at: new Date(Date.now() + ahead).toISOString() })
+        return agent.report(serves, { state: 'serving', last_request_at: new Date(Date.now() + ahead).toISOString() })
       })
     await used(UNUSED_AFTER - 60_000)
     await sweep(UNUSED_AFTER + 1000)
@@ -258,9 +258,9 @@ describe('silence of a listener', () => {
 
   it('is not what an agent keeps about one that is not well: what it said last is told', async () => {
     const { agent, work, explained } = await serving()
-    await agent.say(work, { state: 'deployed' })
+    await agent.report(work, { state: 'deployed' })
     const [now] = (await agent.poll()).changes
-    await agent.say({ ...now!, revision: now!.serving }, { state: 'serving', healthy: false })
+    await agent.report({ ...now!, revision: now!.serving }, { state: 'serving', healthy: false })
     expect((await explained())[0]).toMatchObject({ code: 'unhealthy' })
     const line = (level: string, message: string) => ({ timestamp: new Date().toISOString(), level, message })
     const { status } = await agent.post('/v1/sync/logs', {
@@ -274,7 +274,7 @@ describe('silence of a listener', () => {
 
   it('of an agent that cannot tell of use makes none UNUSED', async () => {
     const { agent, work, read } = await serving()
-    await agent.say(work, { state: 'deployed' })
+    await agent.report(work, { state: 'deployed' })
     await withClockAhead(UNUSED_AFTER, () => agent.poll())
     await sweep(UNUSED_AFTER + 1000)
     expect(await read()).toBe('READY')

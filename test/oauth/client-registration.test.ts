@@ -28,7 +28,7 @@ const methods = (...token_endpoint_auth_methods_supported: string[]) => ({ token
 const obtainFrom = (server: ServerMembers, wish: Partial<ClientRequest> = {}) =>
   discoverAndRegister(makeSitesWithMetadata(server), { wish })
 const registerWithAnswer = (answer: unknown) => discoverAndRegister(makeValidSites({}, { 'POST /register': answer }))
-const lastRequestBody = async ({ found, world }: ReturnType<typeof discoverAndRegister>) => {
+const lastRequestBody = async ({ result: found, fakeFetch: world }: ReturnType<typeof discoverAndRegister>) => {
   await found
   return JSON.parse(world.requests.at(-1)!.body)
 }
@@ -59,13 +59,13 @@ describe('the choice of a registration', () => {
     ['no authentication listed', methods(), {}, { code: 'registration_unsupported' }],
     ['an empty endpoint is none', { registration_endpoint: '' }, {}, { code: 'registration_unsupported' }],
   ])('%s', async (_, server, wish, out) => {
-    const { found } = obtainFrom(server, wish)
+    const { result: found } = obtainFrom(server, wish)
     if (typeof out === 'string') expect(await found).toMatchObject({ registration: out })
     else await expect(found).rejects.toMatchObject(out)
   })
 
   it('names the endpoints in its failure, so that a person can register by hand', async () => {
-    const { extra } = await obtainFrom(none).found.then(
+    const { extra } = await obtainFrom(none).result.then(
       () => expect.unreachable(),
       error => error,
     )
@@ -115,7 +115,7 @@ describe('a given client', () => {
       { token_endpoint_auth_method: 'none', client_secret: null },
     ],
   ])('%s', async (_, server, wish, out) => {
-    const { found, asked } = obtainFrom(server, { client_id: 'ours', ...wish })
+    const { result: found, listRequests: asked } = obtainFrom(server, { client_id: 'ours', ...wish })
     expect(await found).toMatchObject({ registration: 'given', client_id: 'ours', ...out })
     expect(asked().filter(one => /register/.test(one))).toEqual([])
   })
@@ -290,13 +290,17 @@ describe('a registration response', () => {
       { code: 'upstream_error', about: 'registration: auth.example.com: it answered 307' },
     ],
   ])('%s', async (_, answer, out) => {
-    const { found } = registerWithAnswer(answer)
+    const { result: found } = registerWithAnswer(answer)
     expect(await found.catch(({ code, extra }) => ({ code, about: extra.about }))).toMatchObject(out)
   })
 
   it('with an unusable client unregisters that client', async () => {
     const managed = { registration_client_uri: `${AUTH_ORIGIN}/clients/made`, registration_access_token: 'manage' }
-    const { found, asked, world } = registerWithAnswer(makeRegistrationHandler({ client_secret: 7, ...managed }))
+    const {
+      result: found,
+      listRequests: asked,
+      fakeFetch: world,
+    } = registerWithAnswer(makeRegistrationHandler({ client_secret: 7, ...managed }))
     await expect(found).rejects.toMatchObject(unusable)
     expect(asked().at(-1)).toBe(`DELETE ${AUTH_ORIGIN}/clients/made`)
     expect(world.requests.at(-1)!.headers.get('Authorization')).toBe('Bearer manage')
@@ -317,9 +321,9 @@ describe('a dynamic client', () => {
         },
       ),
     )
-    const found = await made.found
+    const found = await made.result
     const wish = { registration: 'auto', name: 'Ours', redirect_uri: REDIRECT_URI, document_url: null } as const
-    return { ...made, found, renewed: () => renewClient(made.way, { ...found, warnings: [] }, found, wish) }
+    return { ...made, found, renewed: () => renewClient(made.client, { ...found, warnings: [] }, found, wish) }
   }
 
   it('is renewed, and gets a new management token', async () => {
@@ -330,7 +334,7 @@ describe('a dynamic client', () => {
       registration_access_token: 'next',
       registration_client_uri: `${AUTH_ORIGIN}/clients/2`,
     }
-    const { renewed, world, asked } = await registered(managed, respondWithJson(200, next))
+    const { renewed, fakeFetch: world, listRequests: asked } = await registered(managed, respondWithJson(200, next))
     expect(await renewed()).toMatchObject({
       ...next,
       client_secret_expires_at: '2031-10-17T10:40:00.000Z',
@@ -366,7 +370,7 @@ describe('a dynamic client', () => {
   })
 
   it('is unregistered, even if the server refuses', async () => {
-    const { way, found, asked } = await registered(managed, 200)
+    const { client: way, found, listRequests: asked } = await registered(managed, 200)
     await unregisterClient(way, found)
     expect(asked().at(-1)).toBe(`DELETE ${AUTH_ORIGIN}/clients/made`)
     await unregisterClient(way, { ...managed, registration_client_uri: 'https://gone.example.com/' })
@@ -383,7 +387,7 @@ it('no error detail and no trace contains a secret', async () => {
     registration_client_uri: `${AUTH_ORIGIN}/c?token=hush`,
   }
   for (const more of [{ client_id: 7 }, { client_id: 'made' }, { token_endpoint_auth_method: 'x' }]) {
-    const { found, way } = discoverAndRegister({
+    const { result: found, client: way } = discoverAndRegister({
       ...makeValidSites(
         {},
         {

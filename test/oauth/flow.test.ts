@@ -52,7 +52,7 @@ describe('an authorization flow', () => {
     const page = await as.visitCallback(app, first.body, { iss: as.ISSUER })
     expect([page.status, page.headers.get('Cache-Control')]).toEqual([200, 'no-store'])
     expect(page.text).toContain('Example is connected')
-    const { form } = server.asked.at(-1)!
+    const { form } = server.tokenRequests.at(-1)!
     expect(Object.fromEntries(form)).toEqual({
       grant_type: 'authorization_code',
       code: 'the-code-secret',
@@ -80,7 +80,7 @@ describe('an authorization flow', () => {
     const client_secret = token_endpoint_auth_method === 'none' ? undefined : as.CLIENT_SECRET
     const { tenant } = await as.setUpProvider(app, { token_endpoint_auth_method, client_secret })
     await as.completeAuthentication(app, tenant)
-    const { form, headers } = server.asked.at(-1)!
+    const { form, headers } = server.tokenRequests.at(-1)!
     const { client_id, client_secret: secret } = Object.fromEntries(form)
     expect({ ...(client_id && { client_id }), ...(secret && { client_secret: secret }) }).toEqual(told)
     expect(headers.get('Authorization') ?? undefined).toBe(header)
@@ -90,7 +90,7 @@ describe('an authorization flow', () => {
     const { tenant } = await as.setUpProvider(app, { uses_pkce: false })
     const begun = await as.completeAuthentication(app, tenant)
     expect(new URL(begun.url).searchParams.has('code_challenge')).toBe(false)
-    expect(server.asked.at(-1)!.form.has('code_verifier')).toBe(false)
+    expect(server.tokenRequests.at(-1)!.form.has('code_verifier')).toBe(false)
   })
 
   it.each([
@@ -369,9 +369,9 @@ describe('a state', () => {
       const { tenant } = await as.setUpProvider(app)
       const begun = await as.beginAuthentication(tenant)
       await tenant.patch('/v2/auth/providers/example', change)
-      const before = server.asked.length
+      const before = server.tokenRequests.length
       expect((await as.visitCallback(app, begun)).status).toBe(400)
-      expect(server.asked.length).toBe(before)
+      expect(server.tokenRequests.length).toBe(before)
       const { body } = await tenant.get(`/v2/auth/wait/${begun.auth_id}?timeout=0`)
       expect(body).toMatchObject({ status: 'connection_required', error: 'provider_changed' })
     }
@@ -415,9 +415,9 @@ describe('a database that is unavailable during the callback', () => {
   ])('%s', async (_, away) => {
     const { tenant } = await as.setUpProvider(app)
     const begun = await as.beginAuthentication(tenant)
-    const exchanges = server.asked.length
+    const exchanges = server.tokenRequests.length
     expect(await backThrough(begun, away)).toBeNull()
-    expect(server.asked.length).toBe(exchanges + 1)
+    expect(server.tokenRequests.length).toBe(exchanges + 1)
     expect((await tenant.get(`/v2/auth/wait/${begun.auth_id}`)).body.status).toBe('completed')
     expect((await tenant.get('/v2/auth/tokens')).body.resources).toMatchObject([{ connected: true }])
   })
@@ -526,7 +526,7 @@ it('exposes no secret in responses, logs and events', async () => {
   const state = as.readState(begun)
   texts.length = 0
   await seen(as.visitCallback(app, begun))
-  const { form } = server.asked.at(-1)!
+  const { form } = server.tokenRequests.at(-1)!
   const { body } = await tenant.get(`/v2/auth/wait/${begun.auth_id}`)
   await seen(tenant.get('/v2/auth/tokens'))
   await seen(tenant.get('/v2/auth/providers'))

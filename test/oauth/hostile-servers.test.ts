@@ -87,7 +87,11 @@ async function attemptDiscovery({
     }
     return toResponse(sent)
   }
-  const { found, world, way } = discoverAndRegister({
+  const {
+    result: found,
+    fakeFetch: world,
+    client: way,
+  } = discoverAndRegister({
     [MCP_ORIGIN]: site(MCP_ORIGIN),
     [AUTH_ORIGIN]: site(AUTH_ORIGIN),
   })
@@ -114,7 +118,7 @@ async function attemptDiscovery({
   return 'provider'
 }
 
-type DiscoveredClient = Awaited<ReturnType<typeof discoverAndRegister>['found']>
+type DiscoveredClient = Awaited<ReturnType<typeof discoverAndRegister>['result']>
 
 /** The result is no weaker than the published metadata, and all of it can be stored and sent. */
 function expectSafe(found: DiscoveredClient, served: Record<string, unknown>[]) {

@@ -527,7 +527,7 @@ describe.each([
   ['the scopes', scopeCases],
 ])('%s', (_, cases) => {
   it.each(cases)('%s', async (_, sites, out, { asks, ...way } = {}) => {
-    const { found, asked, world } = discoverAndRegister(sites, way)
+    const { result: found, listRequests: asked, fakeFetch: world } = discoverAndRegister(sites, way)
     if (Array.isArray(out)) {
       const failure = await found.then(
         () => expect.unreachable(),
@@ -559,7 +559,7 @@ it('does not read an endless response', async () => {
       }),
       { headers: { 'Content-Type': 'text/event-stream' } },
     )
-  await expect(discoverAndRegister({ [MCP_ORIGIN]: { '/mcp': endless } }).found).rejects.toMatchObject({
+  await expect(discoverAndRegister({ [MCP_ORIGIN]: { '/mcp': endless } }).result).rejects.toMatchObject({
     code: 'oauth_not_required',
   })
   expect(left).toBe(true)
@@ -568,7 +568,7 @@ it('does not read an endless response', async () => {
 it('respects the time limit', async () => {
   vi.useFakeTimers()
   try {
-    const { found } = discoverAndRegister({ [MCP_ORIGIN]: () => new Promise(() => {}) })
+    const { result: found } = discoverAndRegister({ [MCP_ORIGIN]: () => new Promise(() => {}) })
     const refused = expect(found).rejects.toMatchObject({ code: 'upstream_timeout' })
     await vi.advanceTimersByTimeAsync(5_000)
     await refused
@@ -579,7 +579,7 @@ it('respects the time limit', async () => {
 
 it('quotes the text of a server in one escaped line', async () => {
   const issuer = `https://evil.example.com/<script>'${'x'.repeat(300)}`
-  const { found } = discoverAndRegister(makeSitesWithMetadata({ issuer }))
+  const { result: found } = discoverAndRegister(makeSitesWithMetadata({ issuer }))
   const { extra } = await found.then(
     () => expect.unreachable(),
     error => error,
@@ -589,7 +589,7 @@ it('quotes the text of a server in one escaped line', async () => {
 })
 
 it('leaves user info and queries of URLs out of its messages', async () => {
-  const { found } = discoverAndRegister(
+  const { result: found } = discoverAndRegister(
     makeSitesWithMetadata({ issuer: 'https://user:hush@auth.example.com/?token=hush' }),
   )
   const { extra } = await found.then(

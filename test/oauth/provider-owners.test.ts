@@ -13,7 +13,11 @@ import { getProviderPath, newSiblingWorkspace } from '../support/providers.ts'
 const EVIL_ORIGIN = 'https://evil.example.com'
 const HOUR = 3_600_000
 /** An OAuth server like any other: it takes codes, refresh tokens and revocations. */
-const { server, outside, app } = as.makeAuthorizationServer({
+const {
+  server,
+  foreignFetch: outside,
+  app,
+} = as.makeAuthorizationServer({
   [EVIL_ORIGIN]: request => (new URL(request.url).pathname === '/token' ? as.respondWithTokens() : new Response(null)),
 })
 

@@ -83,7 +83,7 @@ describe('a check', () => {
 
   it('updates endpoints that the same issuer moved', async () => {
     const { tenant, provider } = await discoverProvider()
-    world.said.server = { token_endpoint: `${AUTH_ORIGIN}/v2/token` }
+    world.responses.server = { token_endpoint: `${AUTH_ORIGIN}/v2/token` }
     clock.ahead = HOUR
     const { body } = await tenant.post(RECHECK_PATH)
     expect(body).toMatchObject({
@@ -147,7 +147,7 @@ describe('a check', () => {
     )
     foreignServers.fetch = world
     const { tenant, provider } = await discoverProvider()
-    world.said.status = 404
+    world.responses.status = 404
     const { body } = await tenant.post(RECHECK_PATH)
     expect(body).toMatchObject({ ...provider, health: 'degraded' })
   })
@@ -157,7 +157,7 @@ describe('a check', () => {
     [404, 'degraded', 'metadata_invalid'],
   ])('reports a server that answers %i as %s', async (status, health, code) => {
     const { tenant, provider } = await discoverProvider()
-    world.said.status = status
+    world.responses.status = status
     const { body } = await tenant.post(RECHECK_PATH)
     expect(body).toMatchObject({ ...provider, health, health_detail: expect.stringContaining(code) })
   })
@@ -172,15 +172,15 @@ describe('a check', () => {
 
   it('reports a mismatch as degraded', async () => {
     const { tenant } = await discoverProvider()
-    world.said.server = { token_endpoint_auth_methods_supported: ['none'] }
+    world.responses.server = { token_endpoint_auth_methods_supported: ['none'] }
     expect((await tenant.post(RECHECK_PATH)).body.health).toBe('degraded')
-    world.said.server = { code_challenge_methods_supported: [] }
+    world.responses.server = { code_challenge_methods_supported: [] }
     const { body } = await tenant.post(RECHECK_PATH)
     expect([body.health, body.health_detail]).toEqual(['degraded', expect.stringContaining('pkce_unsupported')])
   })
 
   it('reports an expired client secret', async () => {
-    world.said.client = { client_secret_expires_at: secondsInDays(10) }
+    world.responses.client = { client_secret_expires_at: secondsInDays(10) }
     const { tenant } = await discoverProvider()
     expect((await tenant.post(RECHECK_PATH)).body.health).toBe('healthy')
     clock.ahead = 11 * DAY
@@ -268,7 +268,7 @@ describe('endpoints that their issuer moved', () => {
   it('within their origin keep people connected, and the client its secret', async () => {
     const tenant = await connected()
     const begun = await tenant.post('/v2/auth/authenticate', { provider: 'found', user_id: 'bob' })
-    world.said.server = movedTo(AUTH_ORIGIN)
+    world.responses.server = movedTo(AUTH_ORIGIN)
     expect((await tenant.post(RECHECK_PATH)).body).toMatchObject({ health: 'healthy', health_detail: null })
     clock.ahead = 2 * HOUR
     expect((await ask(tenant)).status).toBe('completed')
@@ -282,7 +282,7 @@ describe('endpoints that their issuer moved', () => {
     async member => {
       const tenant = await connected()
       const begun = await tenant.post('/v2/auth/authenticate', { provider: 'found', user_id: 'bob' })
-      world.said.server = { [member]: movedTo(AWAY)[member] }
+      world.responses.server = { [member]: movedTo(AWAY)[member] }
       const { body } = await tenant.post(RECHECK_PATH)
       expect(body.health_detail).toContain('another origin')
       expect(body.health).toBe(member === 'token_endpoint' ? 'degraded' : 'healthy')
@@ -296,11 +296,11 @@ describe('endpoints that their issuer moved', () => {
 
   it('to another origin do not get the secret of a dynamic client: the schedule registers another', async () => {
     // The secret is about to run out, so that renewing it would be due as well.
-    world.said.client = { client_secret_expires_at: secondsInDays(5) }
+    world.responses.client = { client_secret_expires_at: secondsInDays(5) }
     const tenant = await connected()
     const before = (await tenant.get(getProviderPath('found'))).body
-    world.said.server = movedTo(AWAY)
-    world.said.client = { client_secret_expires_at: secondsInDays(90), client_secret: 'fresh-secret-6610' }
+    world.responses.server = movedTo(AWAY)
+    world.responses.client = { client_secret_expires_at: secondsInDays(90), client_secret: 'fresh-secret-6610' }
     const checked = (await tenant.post(RECHECK_PATH)).body
     expect(checked).toMatchObject({ health: 'degraded', client_id: before.client_id, token_url: `${AWAY}/v2/token` })
     const refused = await ask(tenant)
@@ -319,10 +319,10 @@ describe('endpoints that their issuer moved', () => {
   })
 
   it('and a renewal in the same check: another client is registered', async () => {
-    world.said.client = { client_secret_expires_at: secondsInDays(5) }
+    world.responses.client = { client_secret_expires_at: secondsInDays(5) }
     const tenant = await connected()
     const before = (await tenant.get(getProviderPath('found'))).body
-    world.said.server = movedTo(AWAY)
+    world.responses.server = movedTo(AWAY)
     await withClockAhead(25 * HOUR, () => sweepProviders(getServices()))
     const after = (await tenant.get(getProviderPath('found'))).body
     expect(after.health_detail).toContain('another origin')
@@ -333,7 +333,7 @@ describe('endpoints that their issuer moved', () => {
 
   it('to another origin need the secret of a given client again', async () => {
     const tenant = await connected({ client_id: 'mine', client_secret: 'given-secret-4415' })
-    world.said.server = movedTo(AWAY)
+    world.responses.server = movedTo(AWAY)
     const { body } = await tenant.post(RECHECK_PATH)
     expect([body.health, body.health_detail]).toEqual(['degraded', expect.stringContaining('`client_secret`')])
     expect((await tenant.post(RECHECK_PATH)).body.health).toBe('degraded')
@@ -362,7 +362,7 @@ describe('the scheduled check', () => {
 
   it('runs once a day, with its own actor in the journal', async () => {
     const { tenant } = await discoverProvider()
-    world.said.status = 503
+    world.responses.status = 503
     await sweep(23 * HOUR)
     expect(await healthOf(tenant)).toBe('healthy')
     await sweep(25 * HOUR)
@@ -381,7 +381,7 @@ describe('the scheduled check', () => {
       await tenant.post(DISCOVER_PATH, makeDiscoverBody({ provider_id, client_id: 'x' }))
     }
     clock.ahead = 0
-    world.said.status = 503
+    world.responses.status = 503
     world.requests.length = 0
     await sweep(25 * HOUR, 2)
     const probes = world.requests.filter(({ url }) => url === `${MCP_ORIGIN}/mcp`)
@@ -393,10 +393,10 @@ describe('the scheduled check', () => {
   })
 
   it('renews the secret of a client before it expires', async () => {
-    world.said.client = { client_secret_expires_at: secondsInDays(30) }
+    world.responses.client = { client_secret_expires_at: secondsInDays(30) }
     const { tenant, provider } = await discoverProvider()
     const renewed = secondsInDays(60)
-    world.said.client = { client_secret_expires_at: renewed, client_secret: 'renewed-secret-2204' }
+    world.responses.client = { client_secret_expires_at: renewed, client_secret: 'renewed-secret-2204' }
     await sweep(22 * DAY)
     expect((await readProvider(tenant, 'found')).client_secret).toBe(CLIENT_SECRETS.client_secret)
     await sweep(24 * DAY)
@@ -408,9 +408,9 @@ describe('the scheduled check', () => {
   })
 
   it('replaces a client that cannot be renewed, as late as possible', async () => {
-    world.said.client = { client_secret_expires_at: secondsInDays(30), registration_client_uri: undefined }
+    world.responses.client = { client_secret_expires_at: secondsInDays(30), registration_client_uri: undefined }
     const { tenant, provider } = await discoverProvider()
-    world.said.client = { client_secret_expires_at: secondsInDays(90), client_secret: 'replaced-secret-7719' }
+    world.responses.client = { client_secret_expires_at: secondsInDays(90), client_secret: 'replaced-secret-7719' }
     await sweep(25 * DAY)
     expect((await tenant.get(getProviderPath('found'))).body.client_id).toBe(provider.client_id)
     await sweep(29.5 * DAY)
@@ -421,7 +421,7 @@ describe('the scheduled check', () => {
   })
 
   it('renews no client at another authorization server', async () => {
-    world.said.client = { client_secret_expires_at: secondsInDays(2) }
+    world.responses.client = { client_secret_expires_at: secondsInDays(2) }
     const { tenant } = await discoverProvider()
     world = makeMcpServer(otherServer, { [OTHER_ORIGIN]: atOther })
     foreignServers.fetch = world
@@ -474,13 +474,13 @@ describe('deleting a discovered provider', () => {
 it('an installation with an https URL uses its client metadata document', async () => {
   const app = startApp({ settings: { PUBLIC_URL: 'https://slipway.example.com' } })
   const tenant = await newTenant({ app })
-  world.said.server = { client_id_metadata_document_supported: true }
+  world.responses.server = { client_id_metadata_document_supported: true }
   const made = await tenant.post(DISCOVER_PATH, makeDiscoverBody())
   const document = `https://slipway.example.com/.well-known/oauth-client.json/${made.body.id}`
   expect(made.body).toMatchObject({ client_id: document, token_endpoint_auth_method: 'none', is_dynamic_client: false })
   const { body } = await tenant.get(getProviderPath('found'))
   const published = await (await app.fetch(new Request(document))).json()
   expect(published).toMatchObject({ client_id: document, redirect_uris: [body.redirect_uri] })
-  world.said.server = {}
+  world.responses.server = {}
   expect((await tenant.post(RECHECK_PATH)).body.health).toBe('degraded')
 })

@@ -99,7 +99,7 @@ const cases: Case[] = [
 
 describe('real servers', () => {
   it.each(cases)('%s', async (_, { server, sites }, out, way) => {
-    const { found, asked, world } = discoverAndRegister(sites, { server, ...way })
+    const { result: found, listRequests: asked, fakeFetch: world } = discoverAndRegister(sites, { server, ...way })
     const outcome = await found.catch(({ code, extra }) => ({ code, about: extra.about }))
     const { about = '', ...rest } = out as { about?: string }
     expect(outcome).toMatchObject(rest)
@@ -110,7 +110,10 @@ describe('real servers', () => {
   })
 
   it('GitHub gets requests below its path only', async () => {
-    const { found, asked } = discoverAndRegister(github.sites, { server: github.server, ...ownClient })
+    const { result: found, listRequests: asked } = discoverAndRegister(github.sites, {
+      server: github.server,
+      ...ownClient,
+    })
     await found
     expect(asked()).toEqual([
       'POST https://api.githubcopilot.com/mcp/',

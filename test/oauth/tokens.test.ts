@@ -60,7 +60,7 @@ describe('a fresh token', () => {
     await as.completeAuthentication(app, tenant)
     clock.ahead = HOUR
     await requestToken(tenant)
-    expect(Object.fromEntries(server.asked.at(-1)!.form)).toEqual({
+    expect(Object.fromEntries(server.tokenRequests.at(-1)!.form)).toEqual({
       grant_type: 'refresh_token',
       refresh_token: expect.stringMatching(/^refresh-secret/),
       resource: 'https://mcp.example.com/mcp/',
@@ -75,10 +75,10 @@ describe('a fresh token', () => {
     server.token = () => as.respondWithTokens({ refresh_token: undefined })
     clock.ahead = HOUR
     await requestToken(tenant)
-    const first = server.asked.at(-1)!.form.get('refresh_token')
+    const first = server.tokenRequests.at(-1)!.form.get('refresh_token')
     clock.ahead = 2 * HOUR
     expect((await requestToken(tenant)).body.status).toBe('completed')
-    expect(server.asked.at(-1)!.form.get('refresh_token')).toBe(first)
+    expect(server.tokenRequests.at(-1)!.form.get('refresh_token')).toBe(first)
   })
 
   it('is refreshed once for twenty concurrent requests', async () => {
@@ -104,9 +104,9 @@ describe('a fresh token', () => {
     const { body } = await requestToken(tenant, { 'X-Request-Id': id })
     expect(body).toEqual({ status: 'connection_required', url: expect.any(String), auth_id: expect.any(String) })
     expect(await countTrips(id)).toBe(2)
-    const asked = server.asked.length
+    const asked = server.tokenRequests.length
     expect((await requestToken(tenant)).body.status).toBe('connection_required')
-    expect(server.asked.length).toBe(asked)
+    expect(server.tokenRequests.length).toBe(asked)
     expect((await tenant.get('/v2/auth/tokens')).body.resources[0].connected).toBe(false)
     server.token = () => as.respondWithTokens()
     await as.visitCallback(app, body)
@@ -153,11 +153,11 @@ describe('a fresh token', () => {
         set leased_until = now() + interval '1 hour 1 second'
         where tenant_id = ${tenant.tenant_id}::uuid`,
     )
-    const asked = server.asked.length
+    const asked = server.tokenRequests.length
     const asking = requestToken(tenant)
     clock.ahead = HOUR + 2000
     expect((await asking).body.status).toBe('completed')
-    expect(server.asked.length).toBe(asked + 1)
+    expect(server.tokenRequests.length).toBe(asked + 1)
   })
 
   it('is the stored one for a request that lost its lease', async () => {
@@ -206,9 +206,9 @@ describe('a fresh token', () => {
       client_secret: 'other',
     })
     clock.ahead = HOUR
-    const asked = server.asked.length
+    const asked = server.tokenRequests.length
     expect((await requestToken(tenant)).body.status).toBe('connection_required')
-    expect(server.asked.length).toBe(asked)
+    expect(server.tokenRequests.length).toBe(asked)
   })
 })
 

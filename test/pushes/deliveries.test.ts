@@ -30,14 +30,14 @@ const storedDeliveries = async (id: string) => {
 function dyingHost(repository: Repository) {
   const answers: ((answer: Response | undefined) => void)[] = []
   const left: Promise<unknown>[] = []
-  repository.mood.answer = () => new Promise<Response | undefined>(resolve => answers.push(resolve))
+  repository.overrides.answer = () => new Promise<Response | undefined>(resolve => answers.push(resolve))
   return {
     async worker(number: number, sweep: Promise<unknown> = Promise.resolve()) {
       left.push(sweep)
       await expect.poll(() => answers.length).toBe(number)
     },
     async end(late?: Response) {
-      repository.mood.answer = null
+      repository.overrides.answer = null
       for (const answer of answers) answer(late?.clone())
       await Promise.all(left)
       await finishPendingWork()
@@ -118,12 +118,12 @@ describe('a webhook delivery', () => {
     const repository = await newRepository(tenant)
     const { id } = await newRepositoryDeployment(tenant, repository)
     let answer = (_: undefined) => {}
-    repository.mood.answer = () => new Promise<undefined>(resolve => (answer = resolve))
+    repository.overrides.answer = () => new Promise<undefined>(resolve => (answer = resolve))
     const push = repository.push()
     expect((await deliver(repository.integrations[0]!, push)).status).toBe(202)
     expect(await storedDeliveries(push.id!)).toEqual([['waiting', 1, null]])
     expect(await listRevisions(tenant, id)).toHaveLength(1)
-    await expect.poll(() => repository.asked.length).toBe(1)
+    await expect.poll(() => repository.requests.length).toBe(1)
     answer(undefined)
     await finishPendingWork()
     expect(await storedDeliveries(push.id!)).toEqual([['done', 1, null]])
@@ -134,13 +134,13 @@ describe('a webhook delivery', () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
     const { id } = await newRepositoryDeployment(tenant, repository)
-    repository.mood.answer = () => new Response('{}', { status: 500 })
+    repository.overrides.answer = () => new Response('{}', { status: 500 })
     const push = repository.push()
     await deliverAndSettle(repository.integrations[0]!, push)
     expect(await storedDeliveries(push.id!)).toEqual([['waiting', 1, 'upstream_error']])
     await sweepDeliveriesAfter(3_600_000)
     expect(await storedDeliveries(push.id!)).toEqual([['waiting', 2, 'upstream_error']])
-    repository.mood.answer = null
+    repository.overrides.answer = null
     await sweepDeliveriesAfter(3 * 3_600_000)
     expect(await storedDeliveries(push.id!)).toEqual([['done', 3, null]])
     expect(await listRevisions(tenant, id)).toHaveLength(2)
@@ -150,12 +150,12 @@ describe('a webhook delivery', () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
     const { id } = await newRepositoryDeployment(tenant, repository)
-    repository.mood.answer = () => new Response('{}', { status: 500 })
+    repository.overrides.answer = () => new Response('{}', { status: 500 })
     const push = repository.push()
     await deliverAndSettle(repository.integrations[0]!, push)
     for (let i = 2; i <= 12; i++) await sweepDeliveriesAfter(i * 3_700_000)
     expect(await storedDeliveries(push.id!)).toEqual([['failed', 10, 'upstream_error']])
-    repository.mood.answer = null
+    repository.overrides.answer = null
     await deliverAndSettle(repository.integrations[0]!, push)
     expect(await storedDeliveries(push.id!)).toEqual([['done', 1, null]])
     expect(await listRevisions(tenant, id)).toHaveLength(2)
@@ -167,10 +167,10 @@ describe('a webhook delivery', () => {
     const { id } = await newRepositoryDeployment(tenant, repository)
     const push = repository.push()
     const hung = { ...push, id: crypto.randomUUID() }
-    repository.mood.answer = () => new Promise<undefined>(() => {})
+    repository.overrides.answer = () => new Promise<undefined>(() => {})
     await deliver(repository.integrations[0]!, hung)
-    await expect.poll(() => repository.asked.length).toBe(1)
-    repository.mood.answer = null
+    await expect.poll(() => repository.requests.length).toBe(1)
+    repository.overrides.answer = null
     // The lease has not expired yet.
     await sweepDeliveriesAfter(60_000)
     expect(await listRevisions(tenant, id)).toHaveLength(1)
@@ -205,11 +205,11 @@ describe('a webhook delivery', () => {
     await Promise.all([newRepositoryDeployment(tenant, stalling), newRepositoryDeployment(tenant, other)])
     const pushes = [stalling.push(), ...Array.from({ length: 20 }, () => other.push())]
     const refused = () => new Response('{}', { status: 500 })
-    stalling.mood.answer = refused
-    other.mood.answer = refused
+    stalling.overrides.answer = refused
+    other.overrides.answer = refused
     await deliverAndSettle(stalling.integrations[0]!, pushes[0]!)
     for (const push of pushes.slice(1)) await deliverAndSettle(other.integrations[0]!, push)
-    other.mood.answer = null
+    other.overrides.answer = null
     const dying = dyingHost(stalling)
     await dying.worker(1, sweepDeliveriesAfter(3_600_000))
     const states = async () =>
@@ -222,10 +222,10 @@ describe('a webhook delivery', () => {
     const tenant = await newTenant()
     const [one, two, fresh] = [await newRepository(tenant), await newRepository(tenant), await newRepository(tenant)]
     await Promise.all([one, two, fresh].map(repository => newRepositoryDeployment(tenant, repository)))
-    fresh.mood.answer = () => new Response('{}', { status: 500 })
+    fresh.overrides.answer = () => new Response('{}', { status: 500 })
     const push = fresh.push()
     await deliverAndSettle(fresh.integrations[0]!, push)
-    fresh.mood.answer = null
+    fresh.overrides.answer = null
     const dying = [dyingHost(one), dyingHost(two)]
     await deliver(one.integrations[0]!, one.push())
     await deliver(two.integrations[0]!, two.push())
@@ -237,7 +237,7 @@ describe('a webhook delivery', () => {
     const later = fresh.push()
     await deliver(fresh.integrations[0]!, later)
     await expect.poll(() => storedDeliveries(later.id!)).toEqual([['done', 1, null]])
-    expect(two.asked).toHaveLength(1)
+    expect(two.requests).toHaveLength(1)
     await Promise.all(dying.map(host => host.end()))
   })
 

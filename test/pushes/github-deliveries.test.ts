@@ -77,7 +77,7 @@ describe('a GitHub App', () => {
     expect(await all[1]!.shas()).toEqual([undefined])
     // The minted token is reused.
     await deliver('push', push(all[0]!.installation))
-    expect(world.state.minted).toBe(1)
+    expect(world.state.mintedTokens).toBe(1)
   })
 
   it('of a workspace delivers to its own URL with its own secret', async () => {

@@ -20,23 +20,23 @@ describe('the pull request of a preview', () => {
   it('gets one comment, edited on each change, and commit statuses', async () => {
     const { tenant, repository, pull, child, sweep } = await setUpPreviews()
     await pull('opened', 1)
-    expect(writesTo(repository.asked, /comments/)).toEqual([
+    expect(writesTo(repository.requests, /comments/)).toEqual([
       ['POST', { body: expect.stringContaining('being deployed') }],
     ])
-    expect(writesTo(repository.asked, /statuses/)[0]![1]).toMatchObject({ state: 'pending' })
+    expect(writesTo(repository.requests, /statuses/)[0]![1]).toMatchObject({ state: 'pending' })
     const { id, latest_revision_id } = await child()
     await sweep()
-    expect(writesTo(repository.asked, /comments/)).toHaveLength(1)
+    expect(writesTo(repository.requests, /comments/)).toHaveLength(1)
     await advanceRevisionTo(tenant, id, latest_revision_id)
     await sweep()
-    expect(writesTo(repository.asked, /comments/)[1]).toEqual(['PATCH', { body: expect.stringContaining('ready') }])
-    expect(writesTo(repository.asked, /statuses/)[1]![1]).toMatchObject({ state: 'success' })
+    expect(writesTo(repository.requests, /comments/)[1]).toEqual(['PATCH', { body: expect.stringContaining('ready') }])
+    expect(writesTo(repository.requests, /statuses/)[1]![1]).toMatchObject({ state: 'success' })
     await pull('synchronize', 1)
     await advanceRevisionTo(tenant, id, (await listRevisions(tenant, id))[0]!.id, 'BUILD_FAILED', { message: 'hush' })
     await sweep()
-    expect(writesTo(repository.asked, /statuses/).at(-1)![1]).toMatchObject({ state: 'failure' })
+    expect(writesTo(repository.requests, /statuses/).at(-1)![1]).toMatchObject({ state: 'failure' })
     await pull('closed', 1)
-    const comments = writesTo(repository.asked, /comments/)
+    const comments = writesTo(repository.requests, /comments/)
     expect(comments.filter(([method]) => method === 'POST')).toHaveLength(1)
     expect(comments.at(-1)![1].body).toContain('deleted')
     expect(JSON.stringify(comments)).not.toContain('hush')
@@ -44,28 +44,29 @@ describe('the pull request of a preview', () => {
 
   it('gets only one comment even if the answer to its creation was lost', async () => {
     const { repository, pull, sweep } = await setUpPreviews()
-    repository.mood.lose = () => Promise.reject(new TypeError('the line is cut'))
+    repository.overrides.afterComment = () => Promise.reject(new TypeError('the line is cut'))
     await pull('opened', 1)
-    repository.mood.lose = null
+    repository.overrides.afterComment = null
     await sweep(600_000)
-    expect(writesTo(repository.asked, /comments/).map(([method]) => method)).toEqual(['POST', 'PATCH'])
-    expect(writesTo(repository.asked, /statuses/)).toHaveLength(1)
+    expect(writesTo(repository.requests, /comments/).map(([method]) => method)).toEqual(['POST', 'PATCH'])
+    expect(writesTo(repository.requests, /statuses/)).toHaveLength(1)
   })
 
   it('is updated later if the host was unreachable', async () => {
     const { repository, pull, sweep } = await setUpPreviews()
-    repository.mood.answer = request => (request.method === 'GET' ? undefined : new Response('{}', { status: 500 }))
+    repository.overrides.answer = request =>
+      request.method === 'GET' ? undefined : new Response('{}', { status: 500 })
     await pull('opened', 1)
-    repository.mood.answer = null
+    repository.overrides.answer = null
     await sweep(600_000)
-    expect(writesTo(repository.asked, /statuses/)).toHaveLength(1)
+    expect(writesTo(repository.requests, /statuses/)).toHaveLength(1)
   })
 
   it('of a fork gets a comment that the preview waits for approval', async () => {
     const { repository, pull } = await setUpPreviews({ forks: 'approve' })
     await pull('opened', 1, { fork: true })
-    expect(writesTo(repository.asked, /comments/)[0]![1].body).toContain('approves')
-    expect(writesTo(repository.asked, /statuses/)[0]![1]).toMatchObject({ state: 'pending' })
+    expect(writesTo(repository.requests, /comments/)[0]![1].body).toContain('approves')
+    expect(writesTo(repository.requests, /statuses/)[0]![1]).toMatchObject({ state: 'pending' })
   })
 })
 
@@ -149,9 +150,9 @@ describe('attempts are counted before they start', () => {
     const { repository, pull } = await setUpPreviews()
     const answers: ((answer: Response) => void)[] = []
     const refused = () => new Response('{}', { status: 500 })
-    repository.mood.answer = request => (request.method === 'GET' ? undefined : refused())
+    repository.overrides.answer = request => (request.method === 'GET' ? undefined : refused())
     await pull('opened', 1)
-    repository.mood.answer = () => new Promise<Response>(resolve => answers.push(resolve))
+    repository.overrides.answer = () => new Promise<Response>(resolve => answers.push(resolve))
     const died = dying(
       19,
       () => notifyPullRequests(getServices()),

@@ -240,7 +240,7 @@ describe('a pull request of a fork', () => {
     expect((await preview()).state).toBe('denied')
     expect((await approve(sha)).body.code).toBe('preview_moved')
     expect(await live()).toEqual([])
-    expect(repository.asked.filter(one => one.method !== 'GET')).toEqual([])
+    expect(repository.requests.filter(one => one.method !== 'GET')).toEqual([])
   })
 
   it('cannot be approved without the permission, and is not found from another workspace', async () => {

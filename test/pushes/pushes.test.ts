@@ -78,12 +78,12 @@ describe('a push', () => {
     const { id } = await newRepositoryDeployment(tenant, repository)
     const integration = repository.integrations[0]!
     let answer = (_: Response) => {}
-    repository.mood.answer = () => new Promise<Response>(resolve => (answer = resolve))
+    repository.overrides.answer = () => new Promise<Response>(resolve => (answer = resolve))
     const first = repository.push()
     const old = repository.refs.get('refs/heads/main')!
     await deliver(integration, first)
-    await expect.poll(() => repository.asked.length).toBe(1)
-    repository.mood.answer = null
+    await expect.poll(() => repository.requests.length).toBe(1)
+    repository.overrides.answer = null
     await deliver(integration, repository.push())
     const newest = repository.refs.get('refs/heads/main')!
     const shas = async () => (await listRevisions(tenant, id)).map(revision => revision.commit?.sha)

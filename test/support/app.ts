@@ -42,7 +42,7 @@ export const txtRecords = new Map<string, string[]>()
 export type AppOptions = {
   settings?: Record<string, unknown>
   overrides?: Partial<Config>
-  through?: 'gateway' | 'unwalled'
+  through?: 'gateway' | 'withoutTenantPredicates'
 }
 export function startApp({ settings = {}, through = 'gateway', ...options }: AppOptions = {}) {
   const log = (line: Record<string, unknown>) => void logLines.push(line)

@@ -13,9 +13,9 @@ export type TokenRequest = { form: URLSearchParams; headers: Headers }
 type TokenResponder = (asked: TokenRequest) => Response | Promise<Response>
 
 export function makeAuthorizationServer(others: Parameters<typeof makeFakeFetch>[0] = {}) {
-  const asked: TokenRequest[] = []
+  const tokenRequests: TokenRequest[] = []
   const server = {
-    asked,
+    tokenRequests: tokenRequests,
     revoked: [] as URLSearchParams[],
     /** What the token endpoint does. */
     token: (() => respondWithTokens()) as TokenResponder,
@@ -25,11 +25,11 @@ export function makeAuthorizationServer(others: Parameters<typeof makeFakeFetch>
     form: new URLSearchParams(new TextDecoder().decode(await request.arrayBuffer())),
     headers: request.headers,
   })
-  const outside = makeFakeFetch({
+  const foreignFetch = makeFakeFetch({
     [ISSUER]: {
       'POST /token': async (request: Request) => {
         const one = await read(request)
-        asked.push(one)
+        tokenRequests.push(one)
         return server.token(one)
       },
       'POST /revoke': async (request: Request) => {
@@ -40,7 +40,7 @@ export function makeAuthorizationServer(others: Parameters<typeof makeFakeFetch>
     },
     ...others,
   })
-  return { ...server, server, outside, app: startApp({ overrides: { foreignFetch: outside } }) }
+  return { ...server, server, foreignFetch: foreignFetch, app: startApp({ overrides: { foreignFetch } }) }
 }
 
 let tokenCount = 0

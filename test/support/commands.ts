@@ -14,13 +14,13 @@ const startedCommands: { stop(): Promise<unknown> }[] = []
 export function startCommand(file: string, args: string[] = [], env: Record<string, string> = {}) {
   const { PATH = '', HOME = '' } = process.env
   const child = spawn(process.execPath, [join(ROOT, file), ...args], { cwd: ROOT, env: { PATH, HOME, ...env } })
-  const said = { out: '', err: '' }
-  child.stdout.on('data', chunk => (said.out += chunk))
-  child.stderr.on('data', chunk => (said.err += chunk))
+  const output = { out: '', err: '' }
+  child.stdout.on('data', chunk => (output.out += chunk))
+  child.stderr.on('data', chunk => (output.err += chunk))
   const exited = silenceRejection(once(child, 'close').then(([code]) => code as number | null))
   const running = {
     pid: child.pid!,
-    said,
+    output: output,
     exited,
     stop(signal: NodeJS.Signals = 'SIGINT') {
       child.kill(signal)
@@ -31,7 +31,7 @@ export function startCommand(file: string, args: string[] = [], env: Record<stri
       Promise.race([
         waitFor(condition),
         exited.then(code => {
-          throw new Error(`${file} ended with ${code}: ${said.out}${said.err}`)
+          throw new Error(`${file} ended with ${code}: ${output.out}${output.err}`)
         }),
       ]),
   }

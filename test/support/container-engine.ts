@@ -62,7 +62,7 @@ export function setUpContainerEngines(podman: () => Podman) {
         resources: withDefaults({ memory_mb: 64, ...spec }, 'dev'),
       }),
     /** What runs a script instead of the image's own command. */
-    running: (start_command: string, more: Partial<Artifact> = {}): Artifact => ({
+    artifact: (start_command: string, more: Partial<Artifact> = {}): Artifact => ({
       ...{ location: podman().image, start_command, health_path: null, env: {}, commit: null, ...more },
     }),
     task: (log: (message: string, level?: LogLevel) => void = () => {}, signal = new AbortController().signal) => ({
@@ -77,14 +77,14 @@ export function setUpContainerEngines(podman: () => Podman) {
         ...{ install_command: null, build_command: null, ...more },
       }
     },
-    until: (engine: ContainerEngine, one: RevisionRef, phase: string) =>
+    waitForPhase: (engine: ContainerEngine, one: RevisionRef, phase: string) =>
       waitFor(async () => {
         const found = of(await engine.observe(one.deployment_id), one)
         return found?.phase === phase ? found : undefined
       }),
     url: async (engine: ContainerEngine, { deployment_id }: RevisionRef) => (await engine.observe(deployment_id)).url!,
     /** Names and states, of the whole deployment. */
-    async all({ deployment_id }: RevisionRef): Promise<string[]> {
+    async listContainers({ deployment_id }: RevisionRef): Promise<string[]> {
       const filter = `label=slipway.deployment=${deployment_id}`
       const said = await podman().podman('ps', '--all', '--format', '{{.Names}} {{.Status}}', '--filter', filter)
       return said.split('\n').filter(Boolean)

@@ -15,7 +15,7 @@ export type Database = {
   logins: Logins
   gateway: GatewayAddress
   /** The same, but with the tenant predicates taken out of every statement. */
-  unwalled: GatewayAddress
+  withoutTenantPredicates: GatewayAddress
 }
 
 /** Whoever POSTs has a database, until it DELETEs its name; then the next file may have it. */
@@ -42,7 +42,13 @@ export async function startDatabasePool(server: string, onTrip: NonNullable<Gate
     const own = { app: inside(logins.app, name), system: inside(logins.system, name) }
     const addresses = { databaseUrl: own.app, systemUrl: own.system }
     const gateway = await way({ ...addresses, onTrip })
-    return { name, url, logins: own, gateway, unwalled: await way({ ...addresses, rewrite: stripTenantPredicates }) }
+    return {
+      name,
+      url,
+      logins: own,
+      gateway,
+      withoutTenantPredicates: await way({ ...addresses, rewrite: stripTenantPredicates }),
+    }
   }
   const lent = new Map<string, Database>()
   const lender = createServer(async (request, response) => {

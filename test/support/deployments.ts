@@ -56,11 +56,11 @@ export async function reportRevision(
   fields: RevisionReport = {},
 ): Promise<ReportResult> {
   const agent = await getPlatformAgent()
-  do await agent.work()
-  while (!agent.known.has(deployment_id))
+  do await agent.pollAll()
+  while (!agent.generations.has(deployment_id))
   const message = state === 'failed' ? 'why' : null
-  const work = { deployment_id, generation: agent.known.get(deployment_id)! }
-  return agent.say(work, { revision_id, state, message, ...fields })
+  const work = { deployment_id, generation: agent.generations.get(deployment_id)! }
+  return agent.report(work, { revision_id, state, message, ...fields })
 }
 
 const REPORTED_STATES = {

@@ -10,7 +10,7 @@ import { database } from './file-database.ts'
 export function startRuntime(
   settings: Record<string, unknown>,
   overrides: Partial<Config>,
-  through: 'gateway' | 'unwalled',
+  through: 'gateway' | 'withoutTenantPredicates',
 ) {
   const { url, connectionString, systemConnectionString } = database[through]
   const addresses = { DATABASE_URL: connectionString, DATABASE_SYSTEM_URL: systemConnectionString }

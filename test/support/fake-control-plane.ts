@@ -17,7 +17,7 @@ type WantedWork = { work: Work; changedAt: number; secrets: Map<string, object> 
 
 export async function startControlPlane() {
   const listener_id = randomUUID()
-  const works = new Map<string, WantedWork>()
+  const workByDeployment = new Map<string, WantedWork>()
   const reports: Report[] = []
   const logs: { of: string; kind: string; message: string }[] = []
   const streams = new Map<string, number>()
@@ -26,7 +26,7 @@ export async function startControlPlane() {
   let away = false
   let wake: () => void = () => {}
   /** Polls hear of nothing new; what is done about each report before it is judged; a deployment of which no report can be read. */
-  const odd = { deaf: false, onReport: (_: Report) => {}, unreadable: '' }
+  const faults = { hidesChanges: false, onReport: (_: Report) => {}, unreadableDeployment: '' }
 
   const touch = (one: WantedWork) => {
     one.work = { ...one.work, generation: one.work.generation + 1 }
@@ -35,7 +35,7 @@ export async function startControlPlane() {
   }
   const digest = () => {
     let all = 0n
-    for (const [id, { work }] of works)
+    for (const [id, { work }] of workByDeployment)
       all ^= createHash('sha256').update(`${id}:${work.generation}`).digest().readBigUInt64BE()
     return all.toString(16).padStart(16, '0')
   }
@@ -61,9 +61,9 @@ export async function startControlPlane() {
     const { fence } = lease
     const resync = body.cursor == null || (body.cursor === moved && body.digest !== digest())
     const news = () =>
-      odd.deaf
+      faults.hidesChanges
         ? []
-        : [...works.values()]
+        : [...workByDeployment.values()]
             .filter(one => resync || one.changedAt > body.cursor!)
             .sort((a, b) => a.changedAt - b.changedAt)
     const deadline = Date.now() + body.wait * 1000
@@ -100,11 +100,11 @@ export async function startControlPlane() {
 
   function report(body: z.output<typeof Reports>) {
     if (body.fence !== lease.fence) return [409, { code: 'fence_stale', detail: 'Stale.' }]
-    if (body.reports.some(one => one.deployment_id === odd.unreadable))
+    if (body.reports.some(one => one.deployment_id === faults.unreadableDeployment))
       return [422, { code: 'invalid_request', detail: 'It does not fit.' }]
     const results = body.reports.map((one): ReportResult => {
-      odd.onReport(one)
-      const known = works.get(one.deployment_id)
+      faults.onReport(one)
+      const known = workByDeployment.get(one.deployment_id)
       const about = { deployment_id: one.deployment_id, revision_id: one.revision_id ?? null }
       if (!known) return { ...about, outcome: 'refused', code: 'deployment_unknown', generation: null }
       const { work } = known
@@ -116,7 +116,7 @@ export async function startControlPlane() {
         known.work = { ...work, serving: work.revision, revision: null, generation: work.generation + 1 }
       if (one.state === 'failed') known.work = { ...work, revision: null, generation: work.generation + 1 }
       if (one.state === 'removed') {
-        works.delete(one.deployment_id)
+        workByDeployment.delete(one.deployment_id)
         return { ...about, outcome: 'accepted', code: null, generation: null }
       }
       return { ...about, outcome: 'accepted', code: null, generation: known.work.generation }
@@ -127,13 +127,13 @@ export async function startControlPlane() {
   /** Whoever asks for a repository's is given this one. */
   const credential = { username: 'x-access-token', password: 'hush-clone' }
   /** What those are told that ask for a credential, and how many of them. */
-  const refusing = { status: 503, code: 'database_unavailable', left: 0, told: 0 }
+  const credentialRefusals = { status: 503, code: 'database_unavailable', left: 0, count: 0 }
   function give({ fence, public_key, deployment_id, revision_id, ...wish }: z.output<typeof CredentialWish>) {
     if (fence !== lease.fence) return [409, { code: 'fence_stale', detail: 'Stale.' }]
     // It has no registry.
     if (wish.for === 'registry') return [200, { credential: null }]
-    if (refusing.left-- > 0 && ++refusing.told)
-      return [refusing.status, { code: refusing.code, detail: `It is ${refusing.code}.` }]
+    if (credentialRefusals.left-- > 0 && ++credentialRefusals.count)
+      return [credentialRefusals.status, { code: credentialRefusals.code, detail: `It is ${credentialRefusals.code}.` }]
     return [
       200,
       { credential: sealSecrets(credential, public_key, `${listener_id}/${deployment_id}/${revision_id}/git`) },
@@ -170,9 +170,9 @@ export async function startControlPlane() {
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     credential,
-    refusing,
-    odd,
-    works,
+    credentialRefusals: credentialRefusals,
+    faults: faults,
+    workByDeployment: workByDeployment,
     reports,
     logs,
     /** A new deployment, or a new revision of one; its id. */
@@ -181,28 +181,28 @@ export async function startControlPlane() {
       revision: Partial<RevisionWork>,
       { secrets = {}, ...more }: Partial<Work> & { secrets?: object } = {},
     ): string {
-      const before = works.get(id)
+      const before = workByDeployment.get(id)
       const number = (before?.work.serving?.number ?? 0) + 1
       const made = makeRevisionWork({ number, ...revision })
       const work: Work = { ...(before?.work ?? makeWork(id)), revision: made, ...more }
       const wanted = { work, changedAt: 0, secrets: before?.secrets ?? new Map() }
       wanted.secrets.set(made.id, secrets)
-      works.set(id, wanted)
+      workByDeployment.set(id, wanted)
       touch(wanted)
       return made.id
     },
-    change(id: string, more: Partial<Work>): void {
-      const wanted = works.get(id)!
+    updateWork(id: string, more: Partial<Work>): void {
+      const wanted = workByDeployment.get(id)!
       wanted.work = { ...wanted.work, ...more }
       touch(wanted)
     },
     interrupt(id: string): void {
-      const wanted = works.get(id)!
+      const wanted = workByDeployment.get(id)!
       wanted.work = { ...wanted.work, revision: null }
       touch(wanted)
     },
-    unwant(id: string): void {
-      const wanted = works.get(id)!
+    wantAbsent(id: string): void {
+      const wanted = workByDeployment.get(id)!
       const { deployment_id, generation } = wanted.work
       wanted.work = {
         ...makeWork(deployment_id),
@@ -214,17 +214,17 @@ export async function startControlPlane() {
       }
       touch(wanted)
     },
-    said: (revision: string) => reports.filter(one => one.revision_id === revision).map(({ state }) => state),
-    away(is: boolean): void {
+    reportedStates: (revision: string) => reports.filter(one => one.revision_id === revision).map(({ state }) => state),
+    setOffline(is: boolean): void {
       away = is
       wake()
       if (is) server.closeAllConnections()
     },
     /** Another agent has the lease from now on. */
-    steal(): void {
+    stealLease(): void {
       lease = { agent: 'another', fence: lease.fence + 1 }
     },
-    giveBack(): void {
+    returnLease(): void {
       lease = { agent: '', fence: lease.fence }
     },
     async stop(): Promise<void> {

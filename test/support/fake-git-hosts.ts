@@ -48,7 +48,7 @@ type Installation = {
   repositories: FakeRepository[]
   suspended?: boolean
 }
-type Person = { installations: number[]; sees?: Record<number, number> }
+type Person = { installations: number[]; visibleRepositories?: Record<number, number> }
 
 /** As large and as talkative as GitHub's own. */
 const toApiRepository = (
@@ -95,13 +95,13 @@ export function makeGithub(base = 'https://github.com', options: { padding?: num
   const installations = new Map<number, Installation>()
   const people = new Map<string, Person>()
   const state = {
-    limited: null as keyof typeof RATE_LIMIT_RESPONSES | null,
+    rateLimit: null as keyof typeof RATE_LIMIT_RESPONSES | null,
     inFlight: 0,
-    most: 0,
-    minted: 0,
+    maxInFlight: 0,
+    mintedTokens: 0,
     status: null as number | null,
   }
-  const written: RecordedWrite[] = []
+  const writes: RecordedWrite[] = []
   const comments = new Set<number>()
   /** What repositories were called before, and their ids. */
   const renamed = new Map<string, number>()
@@ -146,9 +146,9 @@ export function makeGithub(base = 'https://github.com', options: { padding?: num
       const narrowed = (await request.json().catch(() => ({}))) as { repositories?: string[] }
       if (narrowed.repositories?.some(name => !one.repositories.some(known => known.name === name)))
         return respondWithMessage(422, 'There is at least one repository that does not exist or is not accessible')
-      state.minted++
+      state.mintedTokens++
       const expires_at = new Date(Date.now() + 3_600_000).toISOString().replace(/\.\d+/, '')
-      return Response.json({ token: `${TOKEN_PREFIX}_${id}_${state.minted}`, expires_at }, { status: 201 })
+      return Response.json({ token: `${TOKEN_PREFIX}_${id}_${state.mintedTokens}`, expires_at }, { status: 201 })
     }
     if (path.startsWith('/user/')) {
       const person = people.get(token.replace('ghu_hush_', ''))
@@ -165,13 +165,13 @@ export function makeGithub(base = 'https://github.com', options: { padding?: num
           }),
         )
       const all = installations.get(Number(of))?.repositories ?? []
-      const seen = all.slice(0, person.sees?.[Number(of)] ?? all.length)
+      const seen = all.slice(0, person.visibleRepositories?.[Number(of)] ?? all.length)
       return paged(request, seen, page => ({ total_count: seen.length, repositories: page }))
     }
     const one = installations.get(Number(/^ghs_hush_(\d+)_/.exec(token)?.[1]))
     if (!one) return respondWithMessage(401, 'Bad credentials')
     if (one.suspended) return respondWithMessage(403, 'This installation has been suspended')
-    if (state.limited) return RATE_LIMIT_RESPONSES[state.limited]!()
+    if (state.rateLimit) return RATE_LIMIT_RESPONSES[state.rateLimit]!()
     if (state.status) return new Response('<html>Unicorn!</html>', { status: state.status })
     if (path === '/installation/repositories')
       return paged(request, one.repositories, page => ({
@@ -181,7 +181,7 @@ export function makeGithub(base = 'https://github.com', options: { padding?: num
       }))
     const [, moved, of = ''] = /^\/repositories\/(\d+)(\/.*)$/.exec(path) ?? []
     if (one.repositories.some(each => String(each.id) === moved))
-      return respondForRepository(request, of, commits, comments, written)
+      return respondForRepository(request, of, commits, comments, writes)
     const [, owner, name, rest = ''] = /^\/repos\/([^/]+)\/([^/]+)(\/.*)$/.exec(path) ?? []
     const now = renamed.get(`${owner}/${name}`)
     if (now !== undefined) {
@@ -190,11 +190,11 @@ export function makeGithub(base = 'https://github.com', options: { padding?: num
     }
     if (!one.repositories.some(each => each.owner === owner && each.name === name))
       return respondWithMessage(404, 'Not Found')
-    return respondForRepository(request, rest, commits, comments, written)
+    return respondForRepository(request, rest, commits, comments, writes)
   }
 
   async function counted(request: Request): Promise<Response> {
-    state.most = Math.max(state.most, ++state.inFlight)
+    state.maxInFlight = Math.max(state.maxInFlight, ++state.inFlight)
     // Others come meanwhile.
     await new Promise(resolve => setTimeout(resolve, options.ms ?? 0))
     try {
@@ -222,7 +222,7 @@ export function makeGithub(base = 'https://github.com', options: { padding?: num
     state,
     commits,
     comments,
-    written,
+    writes: writes,
     renamed,
     base,
   }
@@ -234,10 +234,10 @@ async function respondForRepository(
   rest: string,
   commits: Map<string, { sha: string; message: string; author: string }>,
   comments: Set<number>,
-  written: RecordedWrite[],
+  writes: RecordedWrite[],
 ): Promise<Response> {
   const body = request.method === 'GET' ? {} : ((await request.json()) as Record<string, unknown>)
-  if (request.method !== 'GET') written.push({ method: request.method, path: rest, body })
+  if (request.method !== 'GET') writes.push({ method: request.method, path: rest, body })
   const commit = (ref: string) => {
     const one = commits.get(ref.replace(/^(heads|tags)\//, ''))
     return (
@@ -272,7 +272,7 @@ async function respondForRepository(
 /** A Gitea with accounts by their tokens. */
 export function makeGitea(base = 'https://gitea.example.com') {
   const accounts = new Map<string, { id: number; login: string; repositories: FakeRepository[] }>()
-  const written: RecordedWrite[] = []
+  const writes: RecordedWrite[] = []
   const comments = new Set<number>()
   const commits = new Map<string, { sha: string; message: string; author: string }>()
   const site = async (request: Request): Promise<Response> => {
@@ -294,9 +294,9 @@ export function makeGitea(base = 'https://gitea.example.com') {
     const [, owner, name, rest = ''] = /^\/repos\/([^/]+)\/([^/]+)(\/.*)$/.exec(path) ?? []
     if (!one.repositories.some(each => each.owner === owner && each.name === name))
       return respondWithMessage(404, 'Not Found')
-    return respondForRepository(request, rest, commits, comments, written)
+    return respondForRepository(request, rest, commits, comments, writes)
   }
-  return { sites: { [new URL(base).origin]: site }, accounts, commits, comments, written, base }
+  return { sites: { [new URL(base).origin]: site }, accounts, commits, comments, writes: writes, base }
 }
 
 /** All of them at once, as the world that the app reaches. */

@@ -23,10 +23,10 @@ export async function startGitServer(options: { username?: string; password?: st
   git('init', '--quiet', '--initial-branch=main')
   git('init', '--quiet', '--bare', join(root, 'app.git'))
 
-  const seen: string[] = []
+  const requests: string[] = []
   const server = createServer((req, res) => {
     const { authorization } = req.headers
-    seen.push(`${req.method} ${req.url} ${authorization ? 'with' : 'without'} credential`)
+    requests.push(`${req.method} ${req.url} ${authorization ? 'with' : 'without'} credential`)
     const expected = `Basic ${Buffer.from(`${options.username}:${options.password}`).toString('base64')}`
     if (options.password && authorization !== expected)
       return void res.writeHead(401, { 'WWW-Authenticate': 'Basic realm="git"' }).end()
@@ -38,7 +38,7 @@ export async function startGitServer(options: { username?: string; password?: st
 
   return {
     url,
-    seen,
+    requests: requests,
     /** Commits these files, besides what is there already, and pushes. */
     push(files: Record<string, string>, message = 'Change', branch = 'main'): string {
       for (const [name, text] of Object.entries(files)) {

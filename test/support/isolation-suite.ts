@@ -6,7 +6,7 @@ import { newPathParameters } from './path-parameters.ts'
 
 const ROUNDS = 600
 
-export function describeIsolation(through: 'gateway' | 'unwalled') {
+export function describeIsolation(through: 'gateway' | 'withoutTenantPredicates') {
   const tenants: Tenant[] = []
   /** Ids by path parameter, of every tenant. */
   const ids: Record<string, string>[] = []

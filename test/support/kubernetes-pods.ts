@@ -44,7 +44,12 @@ export function bringUp(api: KubernetesApi, { kind, metadata: { name, namespace 
 }
 
 /** It exists, and its one pod fares as it is said; or there is none. */
-export function keepDown(api: KubernetesApi, name: string, pod: Status | null, deployment: Status = {}): Stored | null {
+export function setUnavailable(
+  api: KubernetesApi,
+  name: string,
+  pod: Status | null,
+  deployment: Status = {},
+): Stored | null {
   const workload = api.get('Deployment', name)
   const counts = { replicas: pod ? 1 : 0, availableReplicas: 0, updatedReplicas: pod ? 1 : 0 }
   api.status('Deployment', name, { observedGeneration: workload.metadata.generation, ...counts, ...deployment })

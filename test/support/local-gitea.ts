@@ -18,8 +18,8 @@ const readBody = async (request: IncomingMessage): Promise<Buffer> => {
 
 export async function startLocalGitea(root: string) {
   const hooks: Hook[] = []
-  const posted: RecordedWrite[] = []
-  const delivered: number[] = []
+  const writes: RecordedWrite[] = []
+  const deliveryStatuses: number[] = []
   const sites: { origin: string } = { origin: '' }
   const repositoryOf = (path: string) => join(root, `${path.replace(/\.git$/, '')}.git`)
   const inside = (repository: string, ...args: string[]) =>
@@ -40,7 +40,7 @@ export async function startLocalGitea(root: string) {
         ...{ 'X-Gitea-Event': event, 'X-Gitea-Delivery': randomUUID() },
         'X-Gitea-Signature': createHmac('sha256', secret).update(body).digest('hex'),
       }
-      delivered.push((await fetch(url, { method: 'POST', headers, body })).status)
+      deliveryStatuses.push((await fetch(url, { method: 'POST', headers, body })).status)
     }
   }
   const about = (path: string) => {
@@ -84,7 +84,7 @@ export async function startLocalGitea(root: string) {
     }
     const [, path = '', rest = ''] = /^\/api\/v1\/repos\/([^/]+\/[^/]+)(\/.*)$/.exec(url.pathname) ?? []
     if (request.method !== 'GET') {
-      posted.push({ method: request.method!, path: rest, body: JSON.parse(String(await readBody(request))) })
+      writes.push({ method: request.method!, path: rest, body: JSON.parse(String(await readBody(request))) })
       return void answer(request.method === 'PATCH' ? 200 : 201, { id: 1 })
     }
     try {
@@ -114,7 +114,7 @@ export async function startLocalGitea(root: string) {
   sites.origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 
   return {
-    ...{ origin: sites.origin, hooks, posted, delivered },
+    ...{ origin: sites.origin, hooks, writes: writes, deliveryStatuses: deliveryStatuses },
     create(path: string): string {
       const repository = repositoryOf(path)
       execFileSync('git', ['init', '-q', '--bare', '-b', 'main', repository])

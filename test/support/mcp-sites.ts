@@ -82,11 +82,14 @@ export function discoverAndRegister(
   sites: Sites,
   { server = `${MCP_ORIGIN}/mcp`, options, wish, allowLoopback = false }: DiscoveryScenario = {},
 ) {
-  const world = makeFakeFetch(sites)
-  const way = createGuardedClient({ foreignFetch: world, publicUrl: SLIPWAY_ORIGIN, allowLoopback }, SLIPWAY_ORIGIN)
-  const found = (async () => {
+  const fakeFetch = makeFakeFetch(sites)
+  const client = createGuardedClient(
+    { foreignFetch: fakeFetch, publicUrl: SLIPWAY_ORIGIN, allowLoopback },
+    SLIPWAY_ORIGIN,
+  )
+  const result = (async () => {
     const chosen = { assumeS256: () => false, defaultEndpoints: false, ...options }
-    const { warnings, ...discovered } = await discoverServer(way, checkServerUrl(way, server), chosen)
+    const { warnings, ...discovered } = await discoverServer(client, checkServerUrl(client, server), chosen)
     const wanted: ClientRequest = {
       registration: 'auto',
       name: 'Ours',
@@ -94,9 +97,9 @@ export function discoverAndRegister(
       document_url: null,
       ...wish,
     }
-    const client = await obtainClient(way, { ...discovered, warnings }, wanted)
-    return { ...discovered, ...client, warnings: warnings.map(({ code }) => code) }
+    const registered = await obtainClient(client, { ...discovered, warnings }, wanted)
+    return { ...discovered, ...registered, warnings: warnings.map(({ code }) => code) }
   })()
-  const asked = () => world.requests.map(({ method, url }) => `${method} ${url}`)
-  return { found, asked, world, way }
+  const listRequests = () => fakeFetch.requests.map(({ method, url }) => `${method} ${url}`)
+  return { result: result, listRequests: listRequests, fakeFetch: fakeFetch, client: client }
 }

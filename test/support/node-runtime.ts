@@ -16,11 +16,14 @@ afterAll(() => rmSync(UPLOADS_DIR, { recursive: true, force: true, maxRetries: 9
 export function startRuntime(
   settings: Record<string, unknown>,
   overrides: Partial<Config>,
-  through: 'gateway' | 'unwalled',
+  through: 'gateway' | 'withoutTenantPredicates',
 ) {
   const { app, system } = database.logins
   const env = { DATABASE_URL: app, DATABASE_SYSTEM_URL: system, UPLOADS_DIR, ...settings }
-  return createHost(env, overrides, { onTrip, ...(through === 'unwalled' && { rewrite: stripTenantPredicates }) }).app
+  return createHost(env, overrides, {
+    onTrip,
+    ...(through === 'withoutTenantPredicates' && { rewrite: stripTenantPredicates }),
+  }).app
 }
 
 /** How many trips the gateway saw for a request. */

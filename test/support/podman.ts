@@ -35,7 +35,7 @@ export type Podman = Awaited<ReturnType<typeof startPodman>>
 export async function startPodman(disk_mb?: number) {
   const root = fs.mkdtempSync(join(tmpdir(), 'slipway-pods-'))
   const registry = `127.0.0.1:${await findFreePort()}`
-  const spare = `127.0.0.1:${await findFreePort()}`
+  const spareRegistry = `127.0.0.1:${await findFreePort()}`
   const storage = { filesystem: { rootdirectory: join(root, 'registry') }, delete: { enabled: true } }
   const settings = { version: 0.1, log: { level: 'error' }, storage, http: { addr: registry } }
   fs.writeFileSync(join(root, 'registry.json'), JSON.stringify(settings))
@@ -43,7 +43,7 @@ export async function startPodman(disk_mb?: number) {
   const image = `${registry}/web:1`
   const { socket, podman, push, command, stop } = DOCKER_SOCKET
     ? connectDocker(root, DOCKER_SOCKET, registry)
-    : await startPodmanService(root, [registry, spare], disk_mb)
+    : await startPodmanService(root, [registry, spareRegistry], disk_mb)
   await waitFor(() => isListening(registry.split(':')[1]!))
 
   const context = join(root, 'image')
@@ -62,7 +62,7 @@ export async function startPodman(disk_mb?: number) {
     /** The same as `podman`, for whoever talks to it while it runs. */
     command,
     /** Where a test may have a registry of its own, over plain http. */
-    spare,
+    spareRegistry: spareRegistry,
     async stop() {
       await stop()
       const ended = once(serving, 'exit')

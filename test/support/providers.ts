@@ -23,7 +23,7 @@ export const AUTH_ORIGIN = 'https://auth.example.com'
  * anew for every request, so that a test may have it change its mind.
  */
 export function makeMcpServer(
-  said: { resource?: object; server?: object; client?: object; status?: number } = {},
+  responses: { resource?: object; server?: object; client?: object; status?: number } = {},
   sites: Parameters<typeof makeFakeFetch>[0] = {},
 ) {
   const clients = new Map<string, object>()
@@ -35,7 +35,7 @@ export function makeMcpServer(
   const written = async (request: Request, client_id: string, status: number) => {
     const asked = (await request.json()) as object
     clients.set(client_id, asked)
-    const answer = { ...asked, client_id, client_secret_expires_at: 0, ...managed(client_id), ...said.client }
+    const answer = { ...asked, client_id, client_secret_expires_at: 0, ...managed(client_id), ...responses.client }
     return Response.json(answer, { status })
   }
   const atServer = async (request: Request): Promise<Response> => {
@@ -49,7 +49,7 @@ export function makeMcpServer(
       return new Response(null, { status: 204 })
     if (asked.endsWith('/register/one')) return new Response(null, { status: 401 })
     if (pathname !== '/.well-known/oauth-authorization-server') return new Response(null, { status: 404 })
-    if (said.status) return new Response(null, { status: said.status })
+    if (responses.status) return new Response(null, { status: responses.status })
     return Response.json({
       issuer: AUTH_ORIGIN,
       authorization_endpoint: `${AUTH_ORIGIN}/authorize`,
@@ -59,7 +59,7 @@ export function makeMcpServer(
       response_types_supported: ['code'],
       code_challenge_methods_supported: ['S256'],
       token_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post', 'none'],
-      ...said.server,
+      ...responses.server,
     })
   }
   const resource = () =>
@@ -67,7 +67,7 @@ export function makeMcpServer(
       resource: `${MCP_ORIGIN}/mcp`,
       authorization_servers: [AUTH_ORIGIN],
       scopes_supported: ['issues:read'],
-      ...said.resource,
+      ...responses.resource,
     })
   const world = makeFakeFetch({
     [MCP_ORIGIN]: {
@@ -77,7 +77,7 @@ export function makeMcpServer(
     [AUTH_ORIGIN]: atServer,
     ...sites,
   })
-  return Object.assign(world, { clients, said })
+  return Object.assign(world, { clients, responses: responses })
 }
 
 export const makeDiscoverBody = (over: Record<string, unknown> = {}) => ({

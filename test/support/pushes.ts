@@ -54,19 +54,19 @@ export async function newRepository(...tenants: Tenant[]) {
     tenants.map((_, i) => newIntegration(tenants[i]!, {}, { token: `token-${i}`, webhook_secret: WEBHOOK_SECRET })),
   )
   const refs = new Map<string, string>()
-  const asked: HostRequest[] = []
+  const requests: HostRequest[] = []
   /** What the host answers instead, while a test wants it to. */
-  const mood: {
+  const overrides: {
     answer: ((request: Request) => Response | undefined | Promise<Response | undefined>) | null
     /** What becomes of the answer to a comment that was made. */
-    lose: (() => Promise<Response>) | null
-  } = { answer: null, lose: null }
+    afterComment: (() => Promise<Response>) | null
+  } = { answer: null, afterComment: null }
   const comments: { id: number; body: string }[] = []
   const site: Site = async request => {
     const { pathname, searchParams } = new URL(request.url)
     const body = request.method === 'GET' ? null : JSON.parse(await request.clone().text())
-    asked.push({ method: request.method, path: pathname, body })
-    const instead = await mood.answer?.(request)
+    requests.push({ method: request.method, path: pathname, body })
+    const instead = await overrides.answer?.(request)
     if (instead) return instead
     const path = pathname.slice(`/api/v1/repos/acme/${name}`.length)
     if (request.method === 'GET' && path === '/commits') {
@@ -78,7 +78,7 @@ export async function newRepository(...tenants: Tenant[]) {
     if (request.method === 'GET' && /^\/issues\/\d+\/comments$/.test(path)) return Response.json(comments)
     if (request.method === 'POST' && /^\/issues\/\d+\/comments$/.test(path)) {
       comments.push({ id: comments.length + 1, body: body.body })
-      return (await mood.lose?.()) ?? Response.json({ id: comments.length }, { status: 201 })
+      return (await overrides.afterComment?.()) ?? Response.json({ id: comments.length }, { status: 201 })
     }
     if (request.method === 'PATCH' && path.startsWith('/issues/comments/'))
       return Response.json({ id: Number(path.split('/').at(-1)) })
@@ -114,7 +114,7 @@ export async function newRepository(...tenants: Tenant[]) {
       id: crypto.randomUUID(),
     }
   }
-  return { name, url, integrations, refs, asked, mood, push, pull }
+  return { name, url, integrations, refs, requests: requests, overrides: overrides, push, pull }
 }
 
 const repositories = new Map<string, (request: Request) => Response | Promise<Response>>()

@@ -18,14 +18,14 @@ export async function startS3(directory: string) {
   await store.configureBuckets()
   const handle = store.callback()
   const unfinished = join(directory, BUCKET, '._S3rver_uploads')
-  const heard: string[] = []
-  let interfere: Interceptor = () => false
+  const requests: string[] = []
+  let intercept: Interceptor = () => false
 
   const server = createServer((request, response) => {
     const { method, url = '' } = request
     const { searchParams } = new URL(url, 'http://s3')
-    heard.push([method, ...searchParams.keys()].join(' '))
-    if (interfere(request, response)) return
+    requests.push([method, ...searchParams.keys()].join(' '))
+    if (intercept(request, response)) return
     const upload = searchParams.get('uploadId')
     if (!isSigned(request)) refuseRequest(request, response, 403, 'SignatureDoesNotMatch')
     else if (method === 'DELETE' && upload) {
@@ -44,9 +44,9 @@ export async function startS3(directory: string) {
       UPLOADS_S3_SECRET_ACCESS_KEY: ACCESS_KEY.secret,
     },
     /** What it was asked, in order: the method and the names of the query. */
-    heard,
-    interfere: (by: Interceptor) => {
-      interfere = by
+    requests: requests,
+    intercept: (by: Interceptor) => {
+      intercept = by
     },
     unfinished: () => (existsSync(unfinished) ? readdirSync(unfinished) : []),
     close: () => new Promise(resolve => server.close(resolve).closeAllConnections()),

@@ -27,29 +27,29 @@ type ReportFields = Partial<Report> & Pick<Report, 'state'>
 export function makeSyncAgent(tenant: Tenant, key: string, agent_id = `agent-${unusedId()}`) {
   const caller = tenant.as(key)
   const { public_key, open } = makeEnvelopeOpener()
-  const known = new Map<string, number>()
+  const generations = new Map<string, number>()
   const agent = {
     agent_id,
     public_key,
-    known,
+    generations: generations,
     fence: null as number | null,
     cursor: null as number | null,
-    ask: (over: object = {}, headers: Record<string, string> = {}) =>
+    sendPoll: (over: object = {}, headers: Record<string, string> = {}) =>
       caller.post(
         '/v1/sync/poll',
         { agent_id, public_key, fence: agent.fence, cursor: agent.cursor, ...over },
         headers,
       ),
     async poll(over: object = {}): Promise<Changes> {
-      const { status, body } = await agent.ask(over)
+      const { status, body } = await agent.sendPoll(over)
       expect(status, JSON.stringify(body)).toBe(200)
       agent.fence = body.lease.fence
       agent.cursor = body.cursor
-      for (const work of body.changes as Work[]) known.set(work.deployment_id, work.generation)
+      for (const work of body.changes as Work[]) generations.set(work.deployment_id, work.generation)
       return body
     },
     /** All that changed, over as many pages as it takes. */
-    async work(): Promise<Work[]> {
+    async pollAll(): Promise<Work[]> {
       const changes: Work[] = []
       for (let more = true; more; ) {
         const page = await agent.poll()
@@ -58,21 +58,21 @@ export function makeSyncAgent(tenant: Tenant, key: string, agent_id = `agent-${u
       }
       return changes
     },
-    tell: (reports: object[], over: object = {}, headers: Record<string, string> = {}) =>
+    sendReports: (reports: object[], over: object = {}, headers: Record<string, string> = {}) =>
       caller.post('/v1/sync/report', { agent_id, fence: agent.fence, reports, ...over }, headers),
-    async say(
+    async report(
       work: Pick<Work, 'deployment_id' | 'generation'> & { revision?: Work['revision'] },
       said: ReportFields,
     ): Promise<ReportResult> {
       const { deployment_id, generation, revision } = work
       const healthy = said.state === 'deployed' ? { healthy: true } : {}
-      const { status, body } = await agent.tell([
+      const { status, body } = await agent.sendReports([
         { deployment_id, generation, revision_id: revision?.id ?? null, ...healthy, ...said },
       ])
       expect(status, JSON.stringify(body)).toBe(200)
       const [result] = body.results as ReportResult[]
-      if (result!.outcome === 'accepted' && result!.generation === null) known.delete(deployment_id)
-      else if (result!.outcome === 'accepted') known.set(deployment_id, result!.generation!)
+      if (result!.outcome === 'accepted' && result!.generation === null) generations.delete(deployment_id)
+      else if (result!.outcome === 'accepted') generations.set(deployment_id, result!.generation!)
       return result!
     },
     open: (listener_id: string, work: Work, which: 'revision' | 'serving' = 'revision') =>

@@ -36,10 +36,10 @@ it('numbers at the edge of what can be stored', async () => {
   await agent.poll()
   const most = 2 ** 31 - 1
   const said = { deployment_id: id, revision_id: latest_revision_id, state: 'serving', generation: most }
-  expect((await agent.tell([said])).body.results[0].code).toBe('generation_unknown')
-  expect((await agent.tell([{ ...said, generation: most + 1 }])).status).toBe(422)
-  expect((await agent.tell([said], { fence: Number.MAX_SAFE_INTEGER })).body.code).toBe('fence_stale')
-  expect((await agent.ask({ cursor: Number.MAX_SAFE_INTEGER })).body.resync).toBe(true)
+  expect((await agent.sendReports([said])).body.results[0].code).toBe('generation_unknown')
+  expect((await agent.sendReports([{ ...said, generation: most + 1 }])).status).toBe(422)
+  expect((await agent.sendReports([said], { fence: Number.MAX_SAFE_INTEGER })).body.code).toBe('fence_stale')
+  expect((await agent.sendPoll({ cursor: Number.MAX_SAFE_INTEGER })).body.resync).toBe(true)
   const log = {
     agent_id: agent.agent_id,
     fence: agent.fence,

@@ -54,7 +54,7 @@ describe('work', () => {
   it('journals which listener received secrets', async () => {
     const { tenant, listener, agent } = await createAgent()
     const deployment = await newDeployment(tenant, deploymentOn(listener))
-    const { headers } = await agent.ask()
+    const { headers } = await agent.sendPoll()
     const events = await readEvents(headers.get('X-Request-Id')!)
     expect(events).toMatchObject([
       {
@@ -74,7 +74,7 @@ describe('work', () => {
     expect((await agent.poll()).changes).toEqual([])
     await tenant.patch(`/v2/deployments/${id}`, { secrets: [{ name: 'TOKEN', value: 'other' }] })
     expect((await agent.poll()).changes).toMatchObject([{ deployment_id: id, generation: 2 }])
-    expect((await agent.poll({ digest: computeDigest(agent.known) })).changes).toEqual([])
+    expect((await agent.poll({ digest: computeDigest(agent.generations) })).changes).toEqual([])
   })
 
   it('is sent in pages, each deployment once', async () => {
@@ -86,7 +86,7 @@ describe('work', () => {
     const second = await agent.poll()
     expect([second.changes.length, second.more, second.resync]).toEqual([3, false, false])
     expect([...first.changes, ...second.changes].map(one => one.deployment_id)).toEqual(ids)
-    expect(second.digest).toBe(computeDigest(agent.known))
+    expect(second.digest).toBe(computeDigest(agent.generations))
   })
 
   it('can be waited for', async () => {
@@ -105,7 +105,7 @@ describe('a digest', () => {
     await agent.poll()
     const { resync, changes } = await agent.poll({ digest: computeDigest(new Map([[id, 7]])) })
     expect([resync, changes.length]).toEqual([true, 1])
-    expect((await agent.poll({ digest: computeDigest(agent.known) })).resync).toBe(false)
+    expect((await agent.poll({ digest: computeDigest(agent.generations) })).resync).toBe(false)
   })
 
   it('changes when a deployment is removed', async () => {
@@ -116,9 +116,9 @@ describe('a digest', () => {
     const { changes } = await agent.poll()
     const absent = changes.find(one => one.wanted === 'absent')!
     expect(absent).toMatchObject({ deployment_id: id, revision: null, serving: null })
-    await agent.say(absent, { state: 'removed' })
-    const { digest, resync } = await agent.poll({ digest: computeDigest(agent.known) })
-    expect([digest, resync]).toEqual([computeDigest(agent.known), false])
+    await agent.report(absent, { state: 'removed' })
+    const { digest, resync } = await agent.poll({ digest: computeDigest(agent.generations) })
+    expect([digest, resync]).toEqual([computeDigest(agent.generations), false])
   })
 })
 
@@ -127,12 +127,12 @@ describe('a lease', () => {
     const { tenant, key, agent } = await createAgent()
     const other = makeSyncAgent(tenant, key)
     await agent.poll()
-    const refused = await other.ask()
+    const refused = await other.sendPoll()
     expect([refused.status, refused.body.code]).toEqual([409, 'lease_held'])
     expect(Number(refused.headers.get('Retry-After'))).toBeGreaterThan(50)
     await withClockAhead(61_000, async () => {
       expect((await other.poll()).lease.fence).toBe(2)
-      const { status, body } = await agent.ask()
+      const { status, body } = await agent.sendPoll()
       expect([status, body.code]).toEqual([409, 'fence_stale'])
     })
   })
@@ -143,10 +143,10 @@ describe('a lease', () => {
     await withClockAhead(90_000, async () => expect((await agent.poll()).lease.fence).toBe(1))
     const restarted = makeSyncAgent(tenant, key, agent.agent_id)
     expect((await restarted.poll()).lease.fence).toBe(2)
-    expect((await agent.ask()).body.code).toBe('fence_stale')
-    expect((await agent.tell([{ deployment_id: tenant.tenant_id, generation: 1, state: 'removed' }])).body.code).toBe(
-      'fence_stale',
-    )
+    expect((await agent.sendPoll()).body.code).toBe('fence_stale')
+    expect(
+      (await agent.sendReports([{ deployment_id: tenant.tenant_id, generation: 1, state: 'removed' }])).body.code,
+    ).toBe('fence_stale')
   })
 
   it('is not renewed during the wait of a poll, because the agent may have died', async () => {
@@ -171,16 +171,16 @@ describe('a lease', () => {
     const { tenant, key, agent } = await createAgent()
     await agent.poll()
     const { agent_id, fence } = agent
-    const waiting = agent.ask({ wait: 20 })
+    const waiting = agent.sendPoll({ wait: 20 })
     const gives = () => agent.post('/v1/sync/release', { agent_id, fence })
     // However often it is said.
     for (const _ of [1, 2]) expect((await gives()).status).toBe(204)
     expect((await waiting).body.code).toBe('fence_stale')
-    expect((await agent.ask()).body.code).toBe('fence_stale')
+    expect((await agent.sendPoll()).body.code).toBe('fence_stale')
     const other = makeSyncAgent(tenant, key)
     expect((await other.poll()).lease.fence).toBe(2)
     expect((await gives()).body.code).toBe('fence_stale')
-    expect((await other.ask()).status).toBe(200)
+    expect((await other.sendPoll()).status).toBe(200)
   })
 
   it('is not waited under after the client has disconnected', async () => {
@@ -205,13 +205,13 @@ describe('a lease', () => {
 
   it('goes to one of several concurrent agents', async () => {
     const { tenant, key } = await createAgent()
-    const replies = await Promise.all(Array.from({ length: 6 }, () => makeSyncAgent(tenant, key).ask()))
+    const replies = await Promise.all(Array.from({ length: 6 }, () => makeSyncAgent(tenant, key).sendPoll()))
     expect(replies.map(({ status }) => status).sort()).toEqual([200, 409, 409, 409, 409, 409])
   })
 
   it('requires a public key on the curve', async () => {
     const { agent } = await createAgent()
-    const { status, body } = await agent.ask({ public_key: `B${'A'.repeat(86)}` })
+    const { status, body } = await agent.sendPoll({ public_key: `B${'A'.repeat(86)}` })
     expect([status, body.code]).toEqual([422, 'invalid_request'])
   })
 })
@@ -230,10 +230,10 @@ describe('an agent’s key', () => {
 
   it('is required: another key has no listener', async () => {
     const { tenant } = await createAgent()
-    expect((await makeSyncAgent(tenant, tenant.key).ask()).body.code).toBe('listener_not_found')
+    expect((await makeSyncAgent(tenant, tenant.key).sendPoll()).body.code).toBe('listener_not_found')
   })
 
-  it.each(['gateway', 'unwalled'] as const)(
+  it.each(['gateway', 'withoutTenantPredicates'] as const)(
     'shows nothing of another listener, nor lets it be touched: through the %s',
     async through => {
       const app = through === 'gateway' ? getApp() : startApp({ through })
@@ -247,7 +247,10 @@ describe('an agent’s key', () => {
       expect((await stranger.poll()).changes).toEqual([])
       const claim = { deployment_id: id, generation: 1, revision: { id: latest_revision_id } as never }
       for (const state of ['deployed', 'serving', 'interrupted'] as const)
-        expect(await stranger.say(claim, { state })).toMatchObject({ outcome: 'refused', code: 'deployment_unknown' })
+        expect(await stranger.report(claim, { state })).toMatchObject({
+          outcome: 'refused',
+          code: 'deployment_unknown',
+        })
       expect((await tenant.get(`/v2/deployments/${id}/revisions/${latest_revision_id}`)).body.status).toBe(
         'AWAITING_DEPLOY',
       )
@@ -272,9 +275,9 @@ it('a poll takes one trip, and so does a report', async () => {
     const { status } = await act({ 'X-Request-Id': requestId })
     return [status, await countTrips(requestId)]
   }
-  expect(await trip(headers => agent.ask({}, headers))).toEqual([200, 1])
+  expect(await trip(headers => agent.sendPoll({}, headers))).toEqual([200, 1])
   const { changes, lease } = await agent.poll({ fence: 1 })
   expect([changes.length, lease.fence]).toEqual([1, 1])
   const said = { deployment_id: id, revision_id: latest_revision_id, generation: 1, state: 'deployed', healthy: true }
-  expect(await trip(headers => agent.tell([said], {}, headers))).toEqual([200, 1])
+  expect(await trip(headers => agent.sendReports([said], {}, headers))).toEqual([200, 1])
 })

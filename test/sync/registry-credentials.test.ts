@@ -120,13 +120,13 @@ describe('a registry credential', () => {
     const pinned = `${HOST}/${repository}/web@sha256:${'0'.repeat(64)}`
     const said = [`${HOST}/apps/${tenant.tenant_id}/${unusedId()}/web:1`, pinned]
     const [first] = said
-    await own.agent.say(own.work, { state: 'deploying', image_uri: first! })
+    await own.agent.report(own.work, { state: 'deploying', image_uri: first! })
     expect((await own.ask()).opened.repository).toBe(repository)
     const imageOf = async () =>
       (await tenant.get(`/v2/deployments/${own.deployment_id}/revisions/${own.revision_id}`)).body
         .source_revision_config.image_uri
     expect(await imageOf()).not.toBe(first)
-    await own.agent.say(own.work, { state: 'deployed', image_uri: pinned })
+    await own.agent.report(own.work, { state: 'deployed', image_uri: pinned })
     expect(await imageOf()).toBe(pinned)
   })
 

@@ -30,7 +30,7 @@ describe('a rollout', () => {
     const { tenant, agent, id, work, read, first } = await createWork()
     for (const state of ['deploying', 'deployed'] as const) {
       expect(await isReconciled(tenant, id)).toBe(false)
-      expect(await agent.say(work, { state, url: 'http://app.localhost:8080' })).toMatchObject({
+      expect(await agent.report(work, { state, url: 'http://app.localhost:8080' })).toMatchObject({
         outcome: 'accepted',
         code: null,
       })
@@ -40,7 +40,9 @@ describe('a rollout', () => {
     expect(await readRevisionHistory(first.id)).toEqual(['AWAITING_DEPLOY', 'DEPLOYING', 'DEPLOYED'])
     await expectCompleteJournal(tenant, id)
     const { changes } = await agent.poll()
-    expect(changes).toMatchObject([{ generation: agent.known.get(id), revision: null, serving: { id: first.id } }])
+    expect(changes).toMatchObject([
+      { generation: agent.generations.get(id), revision: null, serving: { id: first.id } },
+    ])
   })
 
   it('can skip steps, which are journaled all the same', async () => {
@@ -55,16 +57,16 @@ describe('a rollout', () => {
       source_config: { template_id: 'hello' },
       source_revision_config: {},
     })
-    await rest.agent.say(other, { state: 'deployed' })
+    await rest.agent.report(other, { state: 'deployed' })
     expect(await readRevisionHistory(rest.first.id)).toEqual(['AWAITING_DEPLOY', 'DEPLOYING', 'DEPLOYED'])
-    expect(await agent.say(work, { state: 'serving' })).toMatchObject({ outcome: 'accepted' })
+    expect(await agent.report(work, { state: 'serving' })).toMatchObject({ outcome: 'accepted' })
     expect(await isReconciled(tenant, id)).toBe(true)
   })
 
   it('is journaled with the listener as its actor', async () => {
     const { listener, agent, work, id } = await createWork()
     const revision_id = work.revision!.id
-    const { headers } = await agent.tell([
+    const { headers } = await agent.sendReports([
       { deployment_id: id, generation: 1, revision_id, state: 'deployed', healthy: true },
     ])
     const events = await readEvents(headers.get('X-Request-Id')!)
@@ -74,12 +76,12 @@ describe('a rollout', () => {
 
   it('that fails has a reason and leaves the old revision serving', async () => {
     const { tenant, agent, id, work, read, first } = await createWork()
-    await agent.say(work, { state: 'deployed' })
+    await agent.report(work, { state: 'deployed' })
     await tenant.post(`/v2/deployments/${id}/revisions`)
     const [next] = (await agent.poll()).changes as [Work]
     expect(next).toMatchObject({ revision: { number: 2 }, serving: { number: 1 } })
     expect(await isReconciled(tenant, id)).toBe(false)
-    await agent.say(next, { state: 'failed', message: 'Nothing listens at PORT.' })
+    await agent.report(next, { state: 'failed', message: 'Nothing listens at PORT.' })
     const [second] = await listRevisions(tenant, id)
     expect(second).toMatchObject({ status: 'DEPLOY_FAILED', status_message: 'Nothing listens at PORT.' })
     expect((await read()).active_revision_id).toBe(first.id)
@@ -95,11 +97,11 @@ describe('a rollout', () => {
     }
     const { tenant, agent, id, work, first } = await createWork(template)
     const commit = { sha: 'a'.repeat(40), message: 'Begin', author: 'Ada' }
-    await agent.say(work, { state: 'deploying', commit, ...imageConfig })
+    await agent.report(work, { state: 'deploying', commit, ...imageConfig })
     const [revision] = await listRevisions(tenant, id)
     expect(revision).toMatchObject({ commit, source_revision_config: { ...imageConfig, repo_commit_sha: commit.sha } })
     expect((await tenant.get(`/v2/deployments/${id}`)).body.source_revision_config.repo_commit_sha).toBe(commit.sha)
-    await agent.say(work, { state: 'deployed' })
+    await agent.report(work, { state: 'deployed' })
     const back = await tenant.post(`/v2/deployments/${id}/revisions/${first.id}/redeploy`, {})
     expect(back.body.source_revision_config).toMatchObject(imageConfig)
   })
@@ -107,7 +109,7 @@ describe('a rollout', () => {
   it('starts the waiting revision under a new generation', async () => {
     const { tenant, agent, id, work } = await createWork()
     await tenant.post(`/v2/deployments/${id}/revisions`)
-    const { generation } = await agent.say(work, { state: 'deployed' })
+    const { generation } = await agent.report(work, { state: 'deployed' })
     expect(await isReconciled(tenant, id)).toBe(false)
     const [next] = (await agent.poll()).changes as [Work]
     expect(next).toMatchObject({
@@ -115,7 +117,7 @@ describe('a rollout', () => {
       revision: { number: 2, status: 'AWAITING_DEPLOY' },
       serving: { number: 1 },
     })
-    await agent.say(next, { state: 'deployed' })
+    await agent.report(next, { state: 'deployed' })
     expect(await isReconciled(tenant, id)).toBe(true)
   })
 })
@@ -123,34 +125,37 @@ describe('a rollout', () => {
 describe('a repeated report', () => {
   it('is accepted again and changes nothing', async () => {
     const { tenant, agent, id, work, read } = await createWork()
-    const once = await agent.say(work, { state: 'deployed' })
+    const once = await agent.report(work, { state: 'deployed' })
     const before = JSON.stringify(await read())
     for (const state of ['deployed', 'deploying', 'building'] as const)
-      expect(await agent.say(work, { state })).toEqual({ ...once, outcome: 'accepted' })
+      expect(await agent.report(work, { state })).toEqual({ ...once, outcome: 'accepted' })
     expect(JSON.stringify(await read())).toBe(before)
-    expect((await agent.tell([{ deployment_id: id, generation: 1, state: 'serving' }])).status).toBe(200)
+    expect((await agent.sendReports([{ deployment_id: id, generation: 1, state: 'serving' }])).status).toBe(200)
     await expectCompleteJournal(tenant, id)
   })
 
   it('is accepted for the same failure and stale for another outcome', async () => {
     const { agent, work } = await createWork()
-    await agent.say(work, { state: 'failed', message: 'no' })
-    expect((await agent.say(work, { state: 'failed', message: 'no' })).outcome).toBe('accepted')
-    expect(await agent.say(work, { state: 'deployed' })).toMatchObject({ outcome: 'stale', code: 'revision_ended' })
+    await agent.report(work, { state: 'failed', message: 'no' })
+    expect((await agent.report(work, { state: 'failed', message: 'no' })).outcome).toBe('accepted')
+    expect(await agent.report(work, { state: 'deployed' })).toMatchObject({ outcome: 'stale', code: 'revision_ended' })
   })
 })
 
 describe('a stale report', () => {
   it('of an interrupted revision moves nothing, but its stop is acknowledged', async () => {
     const { tenant, agent, id, work } = await createWork()
-    expect(await agent.say(work, { state: 'interrupted' })).toMatchObject({ outcome: 'refused', code: 'still_wanted' })
+    expect(await agent.report(work, { state: 'interrupted' })).toMatchObject({
+      outcome: 'refused',
+      code: 'still_wanted',
+    })
     await tenant.post(`/v2/deployments/${id}/revisions/${work.revision!.id}/interruption`)
-    expect(await agent.say(work, { state: 'deployed' })).toMatchObject({ outcome: 'stale', code: 'revision_ended' })
+    expect(await agent.report(work, { state: 'deployed' })).toMatchObject({ outcome: 'stale', code: 'revision_ended' })
     const [now] = (await agent.poll()).changes as [Work]
     expect(now).toMatchObject({ revision: null, generation: 2 })
     expect(await isReconciled(tenant, id)).toBe(false)
     const revision = { id: work.revision!.id } as Work['revision']
-    expect(await agent.say({ ...now, revision }, { state: 'interrupted' })).toMatchObject({ outcome: 'accepted' })
+    expect(await agent.report({ ...now, revision }, { state: 'interrupted' })).toMatchObject({ outcome: 'accepted' })
     expect(await isReconciled(tenant, id)).toBe(true)
     expect(await statusOf(tenant, id)).toBe('INTERRUPTED')
   })
@@ -162,26 +167,26 @@ describe('a stale report', () => {
     const [now] = (await agent.poll()).changes as [Work]
     expect(now.revision!.number).toBe(2)
     const of = { deployment_id: id, generation: now.generation, revision: work.revision }
-    expect(await agent.say(of, { state: 'interrupted' })).toMatchObject({ outcome: 'accepted' })
-    expect(await agent.say({ ...of, revision: null }, { state: 'serving' })).toMatchObject({ outcome: 'accepted' })
+    expect(await agent.report(of, { state: 'interrupted' })).toMatchObject({ outcome: 'accepted' })
+    expect(await agent.report({ ...of, revision: null }, { state: 'serving' })).toMatchObject({ outcome: 'accepted' })
     expect(await isReconciled(tenant, id)).toBe(false)
   })
 
   it('of a former generation differs from one that never existed', async () => {
     const { tenant, agent, id, work } = await createWork()
-    await agent.say(work, { state: 'deployed' })
+    await agent.report(work, { state: 'deployed' })
     await tenant.post(`/v2/deployments/${id}/revisions`)
     const of = { deployment_id: id, revision: null }
-    expect(await agent.say({ ...of, generation: 1 }, { state: 'serving' })).toMatchObject({
+    expect(await agent.report({ ...of, generation: 1 }, { state: 'serving' })).toMatchObject({
       outcome: 'stale',
       code: 'generation_passed',
     })
-    expect(await agent.say({ ...of, generation: 99 }, { state: 'serving' })).toMatchObject({
+    expect(await agent.report({ ...of, generation: 99 }, { state: 'serving' })).toMatchObject({
       outcome: 'refused',
       code: 'generation_unknown',
     })
     const unknown = { id: unusedId() } as Work['revision']
-    expect(await agent.say({ ...of, generation: 1, revision: unknown }, { state: 'deploying' })).toMatchObject({
+    expect(await agent.report({ ...of, generation: 1, revision: unknown }, { state: 'deploying' })).toMatchObject({
       code: 'revision_unknown',
     })
   })
@@ -197,9 +202,9 @@ describe('a stale report', () => {
       state: 'failed',
       message: 'too late',
     }
-    const { status, body } = await agent.tell([said])
+    const { status, body } = await agent.sendReports([said])
     expect([status, body.code]).toEqual([409, 'fence_stale'])
-    await successor.say(work, { state: 'deployed' })
+    await successor.report(work, { state: 'deployed' })
     expect(await statusOf(tenant, id)).toBe('DEPLOYED')
   })
 })
@@ -207,28 +212,30 @@ describe('a stale report', () => {
 describe('deleting', () => {
   it('takes two phases: wanted absent, then removed', async () => {
     const { tenant, agent, id, work, read } = await createWork()
-    expect(await agent.say({ ...work, revision: null }, { state: 'removed' })).toMatchObject({
+    expect(await agent.report({ ...work, revision: null }, { state: 'removed' })).toMatchObject({
       outcome: 'refused',
       code: 'still_wanted',
     })
-    await agent.say(work, { state: 'deployed' })
+    await agent.report(work, { state: 'deployed' })
     expect((await tenant.delete(`/v2/deployments/${id}`)).status).toBe(204)
     expect((await read()).status).toBe('AWAITING_DELETE')
     const [absent] = (await agent.poll()).changes as [Work]
     expect(absent).toMatchObject({ wanted: 'absent', revision: null })
     const gone = { outcome: 'accepted', code: null, generation: null }
-    const { headers, body } = await agent.tell([{ deployment_id: id, generation: absent.generation, state: 'removed' }])
+    const { headers, body } = await agent.sendReports([
+      { deployment_id: id, generation: absent.generation, state: 'removed' },
+    ])
     expect(body.results).toMatchObject([gone])
     expect((await readEvents(headers.get('X-Request-Id')!)).map(one => one.type)).toEqual(['deployment.removed'])
     expect((await tenant.get(`/v2/deployments/${id}`)).status).toBe(404)
-    expect(await agent.say(absent, { state: 'removed' })).toMatchObject(gone)
-    expect((await agent.poll({ digest: computeDigest(agent.known) })).resync).toBe(false)
+    expect(await agent.report(absent, { state: 'removed' })).toMatchObject(gone)
+    expect((await agent.poll({ digest: computeDigest(agent.generations) })).resync).toBe(false)
   })
 
   it('is not reported by an agent that does not know the deployment', async () => {
     const { tenant, agent, id, work } = await createWork()
     await tenant.delete(`/v2/deployments/${id}`)
-    expect(await agent.say({ ...work, revision: null }, { state: 'removed' })).toMatchObject({
+    expect(await agent.report({ ...work, revision: null }, { state: 'removed' })).toMatchObject({
       outcome: 'stale',
       code: 'generation_passed',
     })
@@ -240,22 +247,22 @@ describe('other reports of an agent', () => {
     const { agent, work, read } = await createWork({ source_config: { resource_spec: { db_cpu: 1 } } })
     expect(work.needs_database).toBe(true)
     expect((await read()).status).toBe('AWAITING_DATABASE')
-    await agent.say({ ...work, revision: null }, { state: 'database_ready' })
+    await agent.report({ ...work, revision: null }, { state: 'database_ready' })
     expect((await read()).status).toBe('READY')
   })
 
   it('a new URL is journaled and changes the version', async () => {
     const { agent, work, tenant, id, read } = await createWork()
-    await agent.say(work, { state: 'deployed', url: 'http://one.localhost' })
+    await agent.report(work, { state: 'deployed', url: 'http://one.localhost' })
     const before = (await tenant.get(`/v2/deployments/${id}`)).headers.get('ETag')
     const [now] = (await agent.poll()).changes as [Work]
     const serving = { ...now, revision: now.serving }
-    await agent.say(serving, { state: 'serving', url: 'http://two.localhost', healthy: true })
+    await agent.report(serving, { state: 'serving', url: 'http://two.localhost', healthy: true })
     const { headers, body } = await tenant.get(`/v2/deployments/${id}`)
     expect(body.url).toBe('http://two.localhost')
     expect(headers.get('ETag')).not.toBe(before)
-    await agent.say(serving, { state: 'serving', url: 'http://two.localhost' })
-    await agent.say(serving, { state: 'serving' })
+    await agent.report(serving, { state: 'serving', url: 'http://two.localhost' })
+    await agent.report(serving, { state: 'serving' })
     expect((await tenant.get(`/v2/deployments/${id}`)).headers.get('ETag')).toBe(headers.get('ETag'))
     expect((await read()).updated_at).toBe(body.updated_at)
   })

@@ -10,7 +10,7 @@ import { waitFor } from '../../support/commands.ts'
 import { type ControlPlane, startControlPlane } from '../../support/fake-control-plane.ts'
 import { KubernetesApi } from '../../support/kubernetes-api.ts'
 import { makeKubernetesSettings } from '../../support/kubernetes-fixtures.ts'
-import { bringUpAutomatically, keepDown, putPod } from '../../support/kubernetes-pods.ts'
+import { bringUpAutomatically, putPod, setUnavailable } from '../../support/kubernetes-pods.ts'
 import { closeAgents, makeTempFolder, runAgent } from '../../support/process-engine.ts'
 
 let api: KubernetesApi
@@ -54,7 +54,7 @@ test('deployed, deployed again, and removed', async () => {
   await findReport(two, /deployed/)
   expect(api.get('Service', base()).spec.selector['slipway/revision-id']).toBe(two)
   await waitFor(() => !api.has('Deployment', `${base()}-r1`))
-  control.unwant(id)
+  control.wantAbsent(id)
   await waitFor(() => control.reports.find(({ state }) => state === 'removed'))
   expect(names()).toEqual([])
 })
@@ -85,7 +85,7 @@ test('a missing image ends as it should, with the reason, and the old revision s
   await waitFor(() => api.has('Deployment', `${base()}-r2`))
   const waiting = { reason: 'InvalidImageName', message: 'no such image' }
   const app = { name: 'app', image: 'shop:2', ready: false, restartCount: 0, state: { waiting } }
-  keepDown(api, `${base()}-r2`, { phase: 'Pending', containerStatuses: [app] })
+  setUnavailable(api, `${base()}-r2`, { phase: 'Pending', containerStatuses: [app] })
   expect(await findReport(two, /failed/)).toMatchObject({ message: expect.stringContaining('no such image') })
   expect(api.get('Service', base()).spec.selector['slipway/revision-id']).toBe(one)
   await waitFor(() => !names().some(name => name.includes('-r2')))
@@ -107,7 +107,7 @@ test('a secret that does not come is given up when its time is over, though noth
   start()
   const one = control.want(id, image('1'))
   await waitFor(() => api.has('Deployment', `${base()}-r1`))
-  keepDown(api, `${base()}-r1`, missing('app'))
+  setUnavailable(api, `${base()}-r1`, missing('app'))
   expect(await findReport(one, /failed/)).toMatchObject({ message: expect.stringContaining('"shared"') })
 })
 
@@ -126,7 +126,7 @@ test('a cluster that does not answer for a while fails nothing', async () => {
   api.refuse = () => (asked++ < 12 ? { code: 503, message: 'later' } : undefined)
   const one = control.want(id, image('1'))
   await findReport(one, /deployed|failed/)
-  expect(control.said(one)).toContain('deployed')
+  expect(control.reportedStates(one)).toContain('deployed')
 })
 
 test('what the cluster refuses is told', async () => {

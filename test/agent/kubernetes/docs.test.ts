@@ -17,9 +17,9 @@ import {
 } from '../../support/kubernetes-fixtures.ts'
 import {
   bringUpAutomatically,
-  keepDown,
   makeRunningStatus,
   reconcileUntilStable,
+  setUnavailable,
 } from '../../support/kubernetes-pods.ts'
 
 const page = fs.readFileSync(join(import.meta.dirname, '../../../docs/kubernetes.md'), 'utf8')
@@ -59,7 +59,7 @@ test('the Role on the page is sufficient and grants nothing unused', async () =>
     )
     await reconcileUntilStable(engine, { target: makeRevisionId(1) }, units)
     await reconcileUntilStable(engine, { target: makeRevisionId(2), serving: makeRevisionId(1) }, units)
-    keepDown(api, 'shop-aaaaaaaa00-r2', makeRunningStatus('app', false))
+    setUnavailable(api, 'shop-aaaaaaaa00-r2', makeRunningStatus('app', false))
     await engine.observe(DEPLOYMENT_ID)
     await engine.deployments()
     await reconcileUntilStable(engine, { serving: makeRevisionId(2) }, units)

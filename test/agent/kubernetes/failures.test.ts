@@ -14,10 +14,10 @@ import {
 import {
   bringUp,
   bringUpAutomatically,
-  keepDown,
   makeRunningStatus,
   putPod,
   reconcileUntilStable,
+  setUnavailable,
 } from '../../support/kubernetes-pods.ts'
 
 const BASE = 'shop-aaaaaaaa00'
@@ -220,7 +220,7 @@ describe('a revision that does not become healthy', () => {
     await engine.start(makeKubernetesUnit(), makeArtifact())
     api.logs.set(`${NAME}-0`, ['first', 'its last words'])
     api.logs.set(`${NAME}-0/previous`, ['first', 'its last words'])
-    const made = keepDown(api, NAME, (pod as never) ?? null, deployment as never)
+    const made = setUnavailable(api, NAME, (pod as never) ?? null, deployment as never)
     if (event && made) {
       const involvedObject = { kind: 'Pod', name: made.metadata.name, uid: made.metadata.uid }
       const [reason, message] = event
@@ -248,7 +248,7 @@ describe('a revision that does not become healthy', () => {
     await engine.route(makeKubernetesUnit())
     const next = makeKubernetesUnit({ number: 2 })
     await engine.start(next, makeArtifact())
-    keepDown(api, `${BASE}-r2`, waiting('InvalidImageName', 'no'))
+    setUnavailable(api, `${BASE}-r2`, waiting('InvalidImageName', 'no'))
     const { actions } = await reconcileUntilStable(engine, { target: makeRevisionId(2), serving: makeRevisionId(1) }, [
       makeKubernetesUnit(),
       next,
@@ -256,7 +256,7 @@ describe('a revision that does not become healthy', () => {
     expect(actions).toEqual(['give_up 2'])
     expect(api.get('Service', BASE).spec.selector['slipway/revision-id']).toBe(makeRevisionId(1))
     expect(api.all('Deployment').map(({ metadata }) => metadata.name)).toEqual([NAME])
-    keepDown(api, NAME, crashed(9, { exitCode: 1 }))
+    setUnavailable(api, NAME, crashed(9, { exitCode: 1 }))
     const reason = expect.stringMatching(/exit code 1/)
     expect((await engine.observe(DEPLOYMENT_ID)).running).toMatchObject([{ phase: 'unhealthy', reason }])
   })
