@@ -1,9 +1,10 @@
 // Runs the project's commands as the child processes they are, and waits for what they do without sleeping.
-import { execFileSync, spawn } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createConnection } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
+import { identityOf, listProcesses } from '../../src/agent/system/processes.ts'
 import { findFreePort } from '../../src/postgres/free-port.ts'
 
 export type Command = ReturnType<typeof startCommand>
@@ -78,27 +79,16 @@ export function silenceRejection<T>(work: Promise<T>): Promise<T> {
   return work
 }
 
-/** The process and all below it. */
+/** The process and its descendants. */
 export function listProcessTree(pid: number): number[] {
   const all = listProcesses()
-  const family = [pid]
-  for (const one of family) family.push(...all.filter(({ parent }) => parent === one).map(child => child.pid))
-  return family
+  const tree = [pid]
+  for (const parent of tree) tree.push(...all.filter(child => child.parent === parent).map(child => child.pid))
+  return tree
 }
 
-/** Those that still run; one that nobody has collected yet does not. */
-export const filterRunning = (pids: number[]): number[] =>
-  listProcesses()
-    .filter(({ pid, state }) => pids.includes(pid) && !state.startsWith('Z'))
-    .map(({ pid }) => pid)
-
-function listProcesses() {
-  const lines = execFileSync('ps', ['-eo', 'pid=,ppid=,stat='], { encoding: 'utf8' }).trim().split('\n')
-  return lines.map(line => {
-    const [pid, parent, state = ''] = line.trim().split(/\s+/)
-    return { pid: Number(pid), parent: Number(parent), state }
-  })
-}
+/** The processes that still run. A zombie does not. */
+export const filterRunning = (pids: number[]): number[] => pids.filter(pid => identityOf(pid) !== undefined)
 
 export function isListening(port: number | string): Promise<boolean> {
   const socket = createConnection(Number(port), '127.0.0.1')
