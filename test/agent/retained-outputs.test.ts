@@ -67,7 +67,7 @@ test('a revision of a commit that was built before needs neither git nor a build
   expect(await built(one.sha, {}, {}, one.ref)).toMatchObject({ location: one.location })
   expect(builds.revisions(deployment_id)).toEqual([one.ref.revision_id])
   git = await startGitServer()
-}, 60_000)
+})
 
 test('a branch, changed commands and changed secrets are built again', async () => {
   const sha = push('one')
@@ -79,7 +79,7 @@ test('a branch, changed commands and changed secrets are built again', async () 
     await built(sha, {}, { TOKEN: 'hush' }),
   ])
     expect(other.location).not.toBe(one.location)
-}, 60_000)
+})
 
 test('an output that was modified is built again', async () => {
   const sha = push('one')
@@ -91,7 +91,7 @@ test('an output that was modified is built again', async () => {
   fs.writeFileSync(join(one.location, 'out'), 'later')
   expect((await built(sha)).location).not.toBe(one.location)
   expect(fs.existsSync(one.location)).toBe(false)
-}, 60_000)
+})
 
 test('the output of the serving revision is not reused, that of its predecessor is', async () => {
   const sha = push('one')
@@ -102,7 +102,7 @@ test('the output of the serving revision is not reused, that of its predecessor 
   expect(back.location).toBe(one.location)
   await builds.forget(one.ref)
   expect(fs.existsSync(one.location)).toBe(true)
-}, 60_000)
+})
 
 test('an output that could not be started is not reused', async () => {
   const sha = push('one')
@@ -112,7 +112,7 @@ test('an output that could not be started is not reused', async () => {
   builds.giveUp(again.ref, 'It crashed.')
   await builds.forget(again.ref)
   expect((await built(sha)).location).not.toBe(one.location)
-}, 60_000)
+})
 
 test('the three newest outputs and those in use are retained, until the deployment is deleted', async () => {
   const all = []
@@ -125,4 +125,4 @@ test('the three newest outputs and those in use are retained, until the deployme
   expect(back.location).toBe(all[0]!.location)
   await builds.remove(deployment_id)
   expect(builds.hasFiles(deployment_id)).toBe(false)
-}, 60_000)
+})

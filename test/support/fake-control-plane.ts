@@ -1,4 +1,4 @@
-// A control plane in a few lines, as PROTOCOL.md has it, for the agent to talk to: what is wanted is said by the test, what was reported kept.
+// A control plane that implements PROTOCOL.md for one agent. Tests set what is wanted and read what was reported.
 import { createCipheriv, createECDH, createHash, hkdfSync, randomBytes, randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer } from 'node:http'
@@ -25,7 +25,7 @@ export async function startControlPlane() {
   let moved = 0
   let away = false
   let wake: () => void = () => {}
-  /** Polls hear of nothing new; what is done about each report before it is judged; a deployment of which no report can be read. */
+  /** `onReport` runs before a report is applied. Reports of the unreadable deployment are rejected. */
   const faults = { hidesChanges: false, onReport: (_: Report) => {}, unreadableDeployment: '' }
 
   const touch = (one: WantedWork) => {
@@ -82,7 +82,8 @@ export async function startControlPlane() {
       {
         listener_id,
         lease: { fence, expires_at },
-        cursor: moved,
+        // Otherwise the agent would notice the hidden change by its digest.
+        cursor: faults.hidesChanges ? (body.cursor ?? moved) : moved,
         digest: digest(),
         resync,
         more: false,
