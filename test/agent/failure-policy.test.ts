@@ -1,123 +1,129 @@
 // Failures outside of builds: permanent or lasting ones fail the new revision, and the old revision keeps serving.
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
-import { afterEach, beforeEach, expect, test } from 'vitest'
-import { type EngineMethod, FakeEngine } from '../../protocol-kit/fake-engine.ts'
+import { expect, type TestContext, test } from 'vitest'
+import { FakeEngine } from '../../protocol-kit/fake-engine.ts'
 import { Agent } from '../../src/agent/agent.ts'
 import { createControlPlaneClient } from '../../src/agent/control-plane/client.ts'
 import { PermanentError, TransientError } from '../../src/agent/engine.ts'
-import { waitFor } from '../support/commands.ts'
-import { type ControlPlane, startControlPlane } from '../support/fake-control-plane.ts'
-import { closeAgents, makeTempFolder, runAgent } from '../support/process-engine.ts'
+import { silenceRejection, waitFor } from '../support/commands.ts'
+import { startControlPlane } from '../support/fake-control-plane.ts'
+import { makeTempFolder } from '../support/process-engine.ts'
 
-const SENTENCE = 'The cluster refuses the host shop.example.com: choose another custom_url.'
-let home: string
-let control: ControlPlane
-let engine: FakeEngine
-let id: string
+const REASON = 'The cluster refuses the host shop.example.com: choose another custom_url.'
+const image = { source: 'internal_container' as const, image_uri: `registry.example.com/shop@sha256:${'a'.repeat(64)}` }
+type FailingMethod = keyof FakeEngine['failures']
 
-beforeEach(async () => {
-  home = makeTempFolder()
-  id = randomUUID()
-  control = await startControlPlane()
-  engine = new FakeEngine()
+/** An agent with an engine of its own: the tests mostly wait for retries, so they run at the same time. */
+async function startAgent({ onTestFinished }: TestContext) {
+  const home = makeTempFolder()
+  const id = randomUUID()
+  const control = await startControlPlane()
+  const engine = new FakeEngine()
   const agent = new Agent({
     ...{ agent_id: 'agent-1', version: 'test', home, engine, wait: 5, give_up_ms: 3000 },
     control: createControlPlaneClient({ url: control.url, key: 'key' }),
     logToOperator: () => {},
   })
-  runAgent(agent)
-})
-afterEach(async () => {
-  await closeAgents()
-  await control.stop()
-  fs.rmSync(home, { recursive: true, force: true })
-})
+  const ended = silenceRejection(agent.run())
+  onTestFinished(async () => {
+    await agent.close({ stop: true })
+    await control.stop()
+    fs.rmSync(home, { recursive: true, force: true })
+    await ended
+  })
+  const waitForOutcome = (revision: string) =>
+    waitFor(() => control.reports.find(one => one.revision_id === revision && /deployed|failed/.test(one.state)))
+  const listRunning = async () => (await engine.observe(id)).running.map(({ revision_id }) => revision_id)
+  return { id, control, engine, waitForOutcome, listRunning }
+}
 
-const image = { source: 'internal_container' as const, image_uri: `registry.example.com/shop@sha256:${'a'.repeat(64)}` }
-const ended = (revision: string) =>
-  waitFor(() => control.reports.find(one => one.revision_id === revision && /deployed|failed/.test(one.state)))
-const running = async () => (await engine.observe(id)).running.map(({ revision_id }) => revision_id)
-
-test.each<[EngineMethod, object]>([
+test.concurrent.for<[FailingMethod, object]>([
   ['start', {}],
   ['route', {}],
   ['provide', { needs_database: true }],
-])('a permanent failure of `%s` fails the revision with its reason', async (verb, more) => {
+])('a permanent failure of `%s` fails the revision with its reason', async ([method, more], context) => {
+  const { id, control, engine, waitForOutcome, listRunning } = await startAgent(context)
   const old = control.want(id, image)
-  expect(await ended(old)).toMatchObject({ state: 'deployed' })
-  engine.failures[verb] = new PermanentError(SENTENCE)
+  expect(await waitForOutcome(old)).toMatchObject({ state: 'deployed' })
+  engine.failures[method] = new PermanentError(REASON)
   const revision = control.want(id, image, more)
-  expect(await ended(revision)).toMatchObject({ state: 'failed', message: SENTENCE })
-  await waitFor(async () => (await running()).join() === old)
+  expect(await waitForOutcome(revision)).toMatchObject({ state: 'failed', message: REASON })
+  await waitFor(async () => (await listRunning()).join() === old)
   expect((await engine.observe(id)).routed).toBe(old)
 })
 
-test.each<EngineMethod>(['observe', 'route'])(
+test.concurrent.for<FailingMethod>(['observe', 'route'])(
   'a temporary failure of `%s` that lasts too long fails the revision',
-  async verb => {
+  async (method, context) => {
+    const { id, control, engine, waitForOutcome, listRunning } = await startAgent(context)
     const old = control.want(id, image)
-    await ended(old)
-    engine.failures[verb] = new TransientError('The cluster was not reached.')
+    await waitForOutcome(old)
+    engine.failures[method] = new TransientError('The cluster was not reached.')
     const revision = control.want(id, image)
-    const report = await ended(revision)
+    const report = await waitForOutcome(revision)
     expect(report).toMatchObject({ state: 'failed', message: expect.stringMatching(/not reached\.$/) })
-    delete engine.failures[verb]
-    expect(await ended(control.want(id, image))).toMatchObject({ state: 'deployed' })
-    await waitFor(async () => (await running()).length === 1)
+    delete engine.failures[method]
+    expect(await waitForOutcome(control.want(id, image))).toMatchObject({ state: 'deployed' })
+    await waitFor(async () => (await listRunning()).length === 1)
   },
 )
 
-test('an old revision that cannot be stopped does not prevent new deployments', async () => {
-  await ended(control.want(id, image))
-  engine.failures.stop = new PermanentError(SENTENCE)
-  for (const _ of [1, 2]) expect(await ended(control.want(id, image))).toMatchObject({ state: 'deployed' })
+test.concurrent('an old revision that cannot be stopped does not prevent new deployments', async context => {
+  const { id, control, engine, waitForOutcome } = await startAgent(context)
+  await waitForOutcome(control.want(id, image))
+  engine.failures.stop = new PermanentError(REASON)
+  for (const _ of [1, 2]) expect(await waitForOutcome(control.want(id, image))).toMatchObject({ state: 'deployed' })
 })
 
-test.each([
-  ['permanently', new PermanentError(SENTENCE)],
+test.concurrent.for<[string, Error]>([
+  ['permanently', new PermanentError(REASON)],
   ['temporarily', new TransientError('The cluster was not reached.')],
-])('a serving revision that fails %s does not prevent new deployments', async (_, error) => {
+])('a serving revision that fails %s does not prevent new deployments', async ([, error], context) => {
+  const { id, control, engine, waitForOutcome } = await startAgent(context)
   const old = control.want(id, image)
-  await ended(old)
+  await waitForOutcome(old)
   const { start } = engine
   engine.start = async unit => {
     if (unit.revision_id === old) throw error
     await start.call(engine, unit)
   }
-  expect(await ended(control.want(id, image))).toMatchObject({ state: 'deployed' })
-  const told = () => control.logs.some(({ of, message }) => of === old && message === error.message)
-  if (error instanceof PermanentError) await waitFor(told)
+  expect(await waitForOutcome(control.want(id, image))).toMatchObject({ state: 'deployed' })
+  const isLogged = () => control.logs.some(({ of, message }) => of === old && message === error.message)
+  if (error instanceof PermanentError) await waitFor(isLogged)
 })
 
-test('a short temporary failure does not fail the revision', async () => {
+test.concurrent('a short temporary failure does not fail the revision', async context => {
+  const { id, control, engine, waitForOutcome } = await startAgent(context)
   engine.failures.route = new TransientError('The cluster was not reached.')
   const revision = control.want(id, image)
   await waitFor(() => control.reportedStates(revision).includes('deploying'))
   delete engine.failures.route
-  expect(await ended(revision)).toMatchObject({ state: 'deployed' })
+  expect(await waitForOutcome(revision)).toMatchObject({ state: 'deployed' })
 })
 
-test('a failure of the serving revision goes to its log, and the revision keeps serving', async () => {
+test.concurrent('a failure of the serving revision goes to its log, and the revision keeps serving', async context => {
+  const { id, control, engine, waitForOutcome, listRunning } = await startAgent(context)
   const revision = control.want(id, image)
-  await ended(revision)
-  engine.failures.route = new PermanentError(SENTENCE)
+  await waitForOutcome(revision)
+  engine.failures.route = new PermanentError(REASON)
   control.updateWork(id, { custom_url: 'https://shop.example.com' })
-  await waitFor(() => control.logs.some(({ of, message }) => of === revision && message === SENTENCE))
-  expect(await running()).toEqual([revision])
+  await waitFor(() => control.logs.some(({ of, message }) => of === revision && message === REASON))
+  expect(await listRunning()).toEqual([revision])
   expect(control.reportedStates(revision)).not.toContain('failed')
 })
 
-test('a revision that recovers while it is reported as unhealthy is reported as healthy', async () => {
+test.concurrent('a revision that recovers while it is reported as unhealthy is reported as healthy', async context => {
+  const { id, control, engine, waitForOutcome } = await startAgent(context)
   const revision = control.want(id, image)
-  await ended(revision)
+  await waitForOutcome(revision)
   const ref = { deployment_id: id, revision_id: revision }
-  const healthy = () => control.reports.filter(({ state }) => state === 'serving').map(one => one.healthy)
-  await waitFor(() => healthy().at(-1))
+  const reportedHealth = () => control.reports.filter(({ state }) => state === 'serving').map(one => one.healthy)
+  await waitFor(() => reportedHealth().at(-1))
   control.faults.onReport = report => {
     if (report.healthy === false) engine.setPhase(ref, 'healthy')
   }
   engine.setPhase(ref, 'unhealthy')
-  await waitFor(() => healthy().includes(false))
-  await waitFor(() => healthy().at(-1))
+  await waitFor(() => reportedHealth().includes(false))
+  await waitFor(() => reportedHealth().at(-1))
 })

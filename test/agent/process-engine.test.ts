@@ -1,9 +1,10 @@
-// The process engine with real processes: rollouts, restarts, limits, failures, and what an agent that was killed left.
+// The process engine with real processes: rollouts, restarts, limits, failures, and replicas of an earlier agent.
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
-import type { EngineObservation, RevisionRef } from '../../src/agent/engine.ts'
+import type { RevisionRef } from '../../src/agent/engine.ts'
+import type { Limits } from '../../src/agent/engines/local/limits.ts'
 import { ProcessReplica } from '../../src/agent/engines/process/replica.ts'
 import type { ProcessEngine } from '../../src/agent/engines/process.ts'
 import { writeJson } from '../../src/agent/system/files.ts'
@@ -12,50 +13,48 @@ import { spawnTracked } from '../../src/agent/system/tracked-process.ts'
 import { withDefaults } from '../../src/protocol/resources.schema.ts'
 import { filterRunning, waitFor } from '../support/commands.ts'
 import {
+  closeEngines,
+  makeRevisionRef,
   makeServerCode,
   makeTempFolder,
   makeUnit,
   openEngine,
   requestRouter,
+  startPolling,
   writeApplication,
 } from '../support/process-engine.ts'
 
 let home: string
-let started: ProcessEngine[]
 let ref: RevisionRef
 
 beforeEach(() => {
   home = makeTempFolder()
-  started = []
-  ref = { deployment_id: randomUUID(), revision_id: randomUUID() }
+  ref = makeRevisionRef()
 })
 afterEach(async () => {
-  for (const engine of started) await engine.close({ stop: true })
+  await closeEngines()
   fs.rmSync(home, { recursive: true, force: true })
 })
 
-async function open(limits = {}) {
-  const opened = await openEngine(home, limits)
-  started.push(opened.engine)
-  return opened
-}
-const next = (): RevisionRef => ({ ...ref, revision_id: randomUUID() })
-const of = (seen: EngineObservation, { revision_id }: RevisionRef) =>
-  seen.running.find(one => one.revision_id === revision_id)
-const until = (engine: ProcessEngine, one: RevisionRef, phase: string) =>
+const open = (limits: Partial<Limits> = {}) => openEngine(home, { limits })
+const nextRevision = (): RevisionRef => ({ ...ref, revision_id: randomUUID() })
+const findRunning = async (engine: ProcessEngine, { deployment_id, revision_id }: RevisionRef) =>
+  (await engine.observe(deployment_id)).running.find(one => one.revision_id === revision_id)
+const waitForPhase = (engine: ProcessEngine, revision: RevisionRef, phase: string) =>
   waitFor(async () => {
-    const running = of(await engine.observe(one.deployment_id), one)
+    const running = await findRunning(engine, revision)
     return running?.phase === phase ? running : undefined
   })
-const url = async (engine: ProcessEngine) => (await engine.observe(ref.deployment_id)).url!
+const urlOf = async (engine: ProcessEngine) => (await engine.observe(ref.deployment_id)).url!
 
 describe('a rollout', () => {
-  test('runs beside, switches, drains, stops; a client that polls through it sees not one failure', async () => {
+  test('the old revision serves until the new one is healthy, and no request of a polling client fails', async () => {
     const { engine } = await open()
     const slow = `
 import { createServer } from 'node:http'
 const text = process.env.TEXT
-createServer((req, res) => req.url === '/slow' ? setTimeout(() => res.end(text), 300) : res.end(text)).listen(process.env.PORT)
+const answer = (req, res) => req.url === '/slow' ? setTimeout(() => res.end(text), 300) : res.end(text)
+createServer(answer).listen(process.env.PORT)
 `
     const run = (one: RevisionRef, text: string) => {
       const resources = withDefaults({ min_scale: 2 }, 'dev')
@@ -65,43 +64,32 @@ createServer((req, res) => req.url === '/slow' ? setTimeout(() => res.end(text),
       )
     }
     await run(ref, 'old')
-    await until(engine, ref, 'healthy')
+    await waitForPhase(engine, ref, 'healthy')
     await engine.route(makeUnit(ref))
-    const at = await url(engine)
+    const at = await urlOf(engine)
     expect(at).toMatch(/^http:\/\/shop\.localhost:\d+$/)
 
-    const said = new Map<string, number>()
-    let polling = true
-    onTestFinished(() => {
-      polling = false
-    })
-    const poll = async (path: string) => {
-      while (polling) {
-        const answer = await requestRouter(at, path).then(
-          ({ status, body }) => `${status} ${body}`,
-          error => `failed: ${error.message}`,
-        )
-        said.set(answer, (said.get(answer) ?? 0) + 1)
-      }
-    }
-    const clients = ['/', '/', '/slow', '/slow'].map(poll)
-    const second = next()
+    const clients = ['/', '/slow', '/slow'].map(path => startPolling(at, { path, pause_ms: 5 }))
+    for (const { stop } of clients) onTestFinished(stop)
+    const second = nextRevision()
     await run(second, 'new')
-    await until(engine, second, 'healthy')
+    await waitForPhase(engine, second, 'healthy')
     await engine.route(makeUnit(second))
     expect((await requestRouter(at)).body).toBe('new')
     await engine.drain(ref)
-    await until(engine, ref, 'drained')
+    await waitForPhase(engine, ref, 'drained')
     await engine.stop(ref)
-    const before = said.get('200 new') ?? 0
-    await waitFor(() => (said.get('200 new') ?? 0) > before + 20)
-    polling = false
-    await Promise.all(clients)
-    expect([...said.keys()].sort()).toEqual(['200 new', '200 old'])
+    const count = () => clients.reduce((sum, client) => sum + client.count('200 new'), 0)
+    const before = count()
+    await waitFor(() => count() > before + 20)
+    for (const client of clients) {
+      await client.stop()
+      expect(client.responses().sort()).toEqual(['200 new', '200 old'])
+    }
     expect((await engine.observe(ref.deployment_id)).running.map(one => one.revision_id)).toEqual([second.revision_id])
   })
 
-  test('an application sees its own environment, and nothing of ours', async () => {
+  test('an application gets its own variables and none of the agent’s', async () => {
     const { engine } = await open()
     const code = `
 import { createServer } from 'node:http'
@@ -112,9 +100,9 @@ createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: proce
       makeUnit(ref, { secrets }),
       writeApplication(home, 'env', code, { env: { MODE: 'x', TOKEN: 'no' } }),
     )
-    await until(engine, ref, 'healthy')
+    await waitForPhase(engine, ref, 'healthy')
     await engine.route(makeUnit(ref))
-    const { env, cwd } = JSON.parse((await requestRouter(await url(engine))).body)
+    const { env, cwd } = JSON.parse((await requestRouter(await urlOf(engine))).body)
     const { PORT, PATH, HOME, TMPDIR, PWD: _, ...rest } = env
     expect(rest).toEqual({
       ...{ TOKEN: 'hush', MODE: 'x', LANG: 'C', SLIPWAY_DEPLOYMENT_NAME: 'shop' },
@@ -126,16 +114,15 @@ createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: proce
     expect(cwd).toBe(join(home, 'apps/env'))
   })
 
-  test('is reached at its custom_url too, which may change under it', async () => {
+  test('an application also answers at its custom_url, which may change while it serves', async () => {
     const { engine } = await open()
     await engine.start(makeUnit(ref), writeApplication(home, 'custom', makeServerCode('here')))
-    await until(engine, ref, 'healthy')
+    await waitForPhase(engine, ref, 'healthy')
     await engine.route(makeUnit(ref, { custom_url: 'https://shop.example.com/app' }))
-    const at = await url(engine)
+    const at = await urlOf(engine)
     const status = async (host: string, path: string) => (await requestRouter(at, path, { headers: { host } })).status
     expect(await status('shop.example.com', '/app/x?y')).toBe(200)
     expect(await status('shop.example.com', '/application')).toBe(404)
-    // Nobody gets what is asked of any other name.
     for (const host of ['127.0.0.1:80', 'unknown.example.com', 'localhost'])
       expect(await status(host, '/app')).toBe(404)
     await engine.route(makeUnit(ref, { custom_url: 'other.example.com' }))
@@ -145,35 +132,37 @@ createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: proce
     expect(await status('other.example.com', '/')).toBe(404)
   })
 
-  test('naming another one’s host as its custom_url gets it nothing that is asked of that one', async () => {
+  test('a custom_url with the host of another deployment gets no requests of that deployment', async () => {
     const { engine } = await open()
-    const other = { deployment_id: randomUUID(), revision_id: randomUUID() }
+    const other = makeRevisionRef()
     for (const [one, text] of [[ref, 'own'] as const, [other, 'other'] as const]) {
       await engine.start(makeUnit(one, { name: text }), writeApplication(home, text, makeServerCode(text)))
-      await until(engine, one, 'healthy')
+      await waitForPhase(engine, one, 'healthy')
     }
     await engine.route(makeUnit(ref, { name: 'own' }))
     for (const path of ['/', '/pay']) {
       await engine.route(makeUnit(other, { name: 'other', custom_url: `http://own.localhost${path}` }))
-      expect((await requestRouter(await url(engine), '/pay')).body).toBe('own')
+      expect((await requestRouter(await urlOf(engine), '/pay')).body).toBe('own')
     }
   })
 
-  test('a custom host stays with the workspace that has it first, until that one is gone', async () => {
+  test('a custom host belongs to the workspace that used it first, until that one changes its custom_url', async () => {
     const { engine } = await open()
-    const other = { deployment_id: randomUUID(), revision_id: randomUUID() }
+    const other = makeRevisionRef()
     const of = (one: RevisionRef, path: string) => ({
       name: `app-${one === ref}`,
       tenant_id: one === ref ? 'first' : 'second',
       custom_url: `https://shop.example.com${path}`,
     })
     const at = async () => {
-      const { body, status } = await requestRouter(await url(engine), '/pay', { headers: { host: 'shop.example.com' } })
+      const { body, status } = await requestRouter(await urlOf(engine), '/pay', {
+        headers: { host: 'shop.example.com' },
+      })
       return status === 200 ? body : status
     }
     for (const [one, text, path] of [[ref, 'first', '/'] as const, [other, 'second', '/pay'] as const]) {
       await engine.start(makeUnit(one, of(one, path)), writeApplication(home, text, makeServerCode(text)))
-      await until(engine, one, 'healthy')
+      await waitForPhase(engine, one, 'healthy')
       await engine.route(makeUnit(one, of(one, path)))
     }
     expect(await at()).toBe('first')
@@ -181,12 +170,12 @@ createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: proce
     expect(await at()).toBe('second')
   })
 
-  test('a router that is gone is found out, and there is another one', async () => {
+  test('a router that was killed is replaced', async () => {
     const { engine } = await open({ usage_poll_ms: 50 })
     await engine.start(makeUnit(ref), writeApplication(home, 'found', makeServerCode('x')))
-    await until(engine, ref, 'healthy')
+    await waitForPhase(engine, ref, 'healthy')
     await engine.route(makeUnit(ref))
-    const at = await url(engine)
+    const at = await urlOf(engine)
     process.kill(JSON.parse(fs.readFileSync(join(home, 'router.json'), 'utf8')).identity.pid, 'SIGKILL')
     await waitFor(() =>
       requestRouter(at).then(
@@ -196,9 +185,9 @@ createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: proce
     )
   })
 
-  test('two deployments of one name have two addresses', async () => {
+  test('two deployments with the same name have different hosts', async () => {
     const { engine } = await open()
-    const other = { deployment_id: randomUUID(), revision_id: randomUUID() }
+    const other = makeRevisionRef()
     for (const one of [ref, other])
       await engine.start(makeUnit(one), writeApplication(home, one.revision_id, makeServerCode('x')))
     const urls = await Promise.all([ref, other].map(async one => (await engine.observe(one.deployment_id)).url))
@@ -206,37 +195,40 @@ createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: proce
     expect(urls[1]).toContain(`shop-${other.deployment_id.slice(0, 8)}.localhost`)
   })
 
-  test('when it was last used is known to whoever observes it, coarsely, and after a restart; a health check is no use', async () => {
-    const { engine, changes } = await open({ usage_poll_ms: 25, usage_report_ms: 300 })
+  test('the last request is observed rarely and after a restart, and health checks do not count', async () => {
+    const { engine, changes } = await open({ usage_poll_ms: 100, usage_report_ms: 300 })
     await engine.start(makeUnit(ref), writeApplication(home, 'used', makeServerCode('x'), { health_path: '/' }))
-    const used = async (one = engine) => (await one.observe(ref.deployment_id)).last_request_at
-    await until(engine, ref, 'healthy')
-    expect(await used()).toBeUndefined()
+    const lastRequest = async (of = engine) => (await of.observe(ref.deployment_id)).last_request_at
+    await waitForPhase(engine, ref, 'healthy')
+    expect(await lastRequest()).toBeUndefined()
     await engine.route(makeUnit(ref))
-    const counted = (await used())!
-    await waitFor(() => Date.now() > Date.parse(counted) + 400)
-    expect(await used()).toBe(counted)
+    const routedAt = (await lastRequest())!
+    await waitFor(() => Date.now() > Date.parse(routedAt) + 400)
+    expect(await lastRequest()).toBe(routedAt)
 
     const before = changes.length
-    const at = await url(engine)
-    const asking = Date.now()
-    while (Date.now() < asking + 1000) await requestRouter(at)
+    const at = await urlOf(engine)
+    const since = Date.now()
+    const client = startPolling(at)
+    onTestFinished(client.stop)
+    await waitFor(() => Date.now() > since + 1000)
+    await client.stop()
     await waitFor(() => changes.length - before >= 2)
-    // The first use at once, and then a few in all: not one for each request.
-    expect(changes.length - before).toBeLessThanOrEqual(2 + (Date.now() - asking) / 300)
-    expect(Date.parse((await used())!)).toBeGreaterThanOrEqual(asking)
+    // The first one at once, and then one per interval.
+    expect(changes.length - before).toBeLessThanOrEqual(2 + (Date.now() - since) / 300)
+    expect(Date.parse((await lastRequest())!)).toBeGreaterThanOrEqual(since)
     await engine.close({ stop: true })
-    const last = await used()
+    const last = await lastRequest()
     const second = await open()
-    expect(await used(second.engine)).toBe(last)
+    expect(await lastRequest(second.engine)).toBe(last)
   })
 
-  test('a removed deployment leaves nothing', async () => {
+  test('a removed deployment leaves no route and no files', async () => {
     const { engine } = await open()
     await engine.start(makeUnit(ref), writeApplication(home, 'gone', makeServerCode('x')))
-    await until(engine, ref, 'healthy')
+    await waitForPhase(engine, ref, 'healthy')
     await engine.route(makeUnit(ref))
-    const at = await url(engine)
+    const at = await urlOf(engine)
     await engine.remove(ref.deployment_id)
     expect((await requestRouter(at)).status).toBe(404)
     expect(await engine.observe(ref.deployment_id)).toMatchObject({ running: [], hasRemains: false, routed: null })
@@ -244,26 +236,26 @@ createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: proce
   })
 })
 
-describe('failures', () => {
-  test('a port that is never opened', async () => {
+describe('a revision fails or is restarted', () => {
+  test('if it never opens its port', async () => {
     const { engine } = await open({ ready_ms: 4_000 })
     await engine.start(
       makeUnit(ref),
-      writeApplication(home, 'deaf', `console.log('listening, really'); setInterval(() => {}, 9e9)`),
+      writeApplication(home, 'deaf', `console.log('listening, really'); setInterval(() => {}, 1e9)`),
     )
-    const { reason } = await until(engine, ref, 'failing')
+    const { reason } = await waitForPhase(engine, ref, 'failing')
     expect(reason).toContain('PORT')
     expect(reason).toContain('listening, really')
   })
 
-  test('a crash loop, told apart from a single crash', async () => {
+  test('if it crashes repeatedly, but not after a single crash', async () => {
     const { engine } = await open()
     await engine.start(makeUnit(ref), writeApplication(home, 'loop', `console.error('no such table'); process.exit(3)`))
-    const { reason } = await until(engine, ref, 'failing')
+    const { reason } = await waitForPhase(engine, ref, 'failing')
     expect(reason).toMatch(/^Crash loop.*code 3/)
     expect(reason).toContain('no such table')
 
-    const once = next()
+    const once = nextRevision()
     const code = `
 import { createServer } from 'node:http'
 import { existsSync, writeFileSync } from 'node:fs'
@@ -271,10 +263,10 @@ if (!existsSync('crashed')) { writeFileSync('crashed', ''); process.exit(1) }
 createServer((req, res) => res.end('up')).listen(process.env.PORT)
 `
     await engine.start(makeUnit(once), writeApplication(home, 'once', code))
-    await until(engine, once, 'healthy')
+    await waitForPhase(engine, once, 'healthy')
   })
 
-  test('a health check that fails, at the start and later', async () => {
+  test('if its health check fails, at the start or later', async () => {
     const { engine, lines } = await open({ ready_ms: 4_000 })
     const code = `
 import { createServer } from 'node:http'
@@ -283,37 +275,37 @@ createServer((req, res) => { res.statusCode = existsSync('well') ? 200 : 500; re
 `
     const sick = writeApplication(home, 'sick', code, { health_path: '/healthz' })
     await engine.start(makeUnit(ref), sick)
-    expect((await until(engine, ref, 'failing')).reason).toContain('GET /healthz answers 500')
+    expect((await waitForPhase(engine, ref, 'failing')).reason).toContain('GET /healthz answers 500')
     await engine.stop(ref)
 
     fs.writeFileSync(join(sick.location, 'well'), '')
-    const later = next()
+    const later = nextRevision()
     await engine.start(makeUnit(later), sick)
-    await until(engine, later, 'healthy')
+    await waitForPhase(engine, later, 'healthy')
     fs.rmSync(join(sick.location, 'well'))
-    expect((await until(engine, later, 'unhealthy')).reason).toContain('3 times in a row')
+    expect((await waitForPhase(engine, later, 'unhealthy')).reason).toContain('3 times in a row')
     expect(lines.some(({ level }) => level === 'ERROR')).toBe(true)
     fs.writeFileSync(join(sick.location, 'well'), '')
-    await until(engine, later, 'healthy')
+    await waitForPhase(engine, later, 'healthy')
   })
 
-  test('more memory than it may have', async () => {
+  test('if it exceeds its memory limit', async () => {
     const { engine } = await open()
     const resources = { ...withDefaults({}, 'dev'), memory_limit_mb: 128 }
     const hungry = `const kept = []; setInterval(() => kept.push(Buffer.alloc(16e6, 1)), 5)`
     await engine.start(makeUnit(ref, { resources }), writeApplication(home, 'hungry', hungry))
-    expect((await until(engine, ref, 'failing')).reason).toMatch(/memory_limit_mb of 128/)
+    expect((await waitForPhase(engine, ref, 'failing')).reason).toMatch(/memory_limit_mb of 128/)
   })
 
-  test('more on disk than it may have', async () => {
+  test('if it exceeds its disk limit', async () => {
     const { engine } = await open({ disk_mb: 4 })
     const code = `import { writeFileSync } from 'node:fs'; import { createServer } from 'node:http'
-writeFileSync(process.env.TMPDIR + '/big', Buffer.alloc(8e6, 1)); setInterval(() => {}, 9e9)`
+writeFileSync(process.env.TMPDIR + '/big', Buffer.alloc(8e6, 1)); setInterval(() => {}, 1e9)`
     await engine.start(makeUnit(ref), writeApplication(home, 'wide', code))
-    expect((await until(engine, ref, 'failing')).reason).toContain('disk limit of 4 MB')
+    expect((await waitForPhase(engine, ref, 'failing')).reason).toContain('disk limit of 4 MB')
   })
 
-  test('one that filled its folders is started again with empty ones; one that fills its source is seen, too', async () => {
+  test('after it filled its folders, with empty ones; a full source folder is detected too', async () => {
     const { engine, lines } = await open({ disk_mb: 4 })
     const code = (
       path: string,
@@ -322,30 +314,31 @@ createServer((_, res) => res.end('up')).listen(process.env.PORT)
 if (!existsSync('filled')) setTimeout(() => writeFileSync(${path}, Buffer.alloc(12e6, 1)), 300)
 writeFileSync('filled', '')`
     await engine.start(makeUnit(ref), writeApplication(home, 'once', code("process.env.TMPDIR + '/big'")))
-    await until(engine, ref, 'unhealthy')
-    await until(engine, ref, 'healthy')
+    await waitForPhase(engine, ref, 'unhealthy')
+    await waitForPhase(engine, ref, 'healthy')
     const killed = () => lines.filter(({ message }) => message.startsWith('Killed')).length
     const before = killed()
     const healthy = Date.now()
     await waitFor(() => Date.now() > healthy + 500)
     expect([before, killed()]).toEqual([1, 1])
 
-    const other = next()
+    const other = nextRevision()
     await engine.start(makeUnit(other), writeApplication(home, 'inside', code("'big'")))
     await waitFor(() => lines.some(({ message }) => message.includes('in its source folder')))
   })
 
-  test('one that does not want to end is made to, with all that it started', async () => {
+  test('a process that ignores SIGTERM is killed with its children', async () => {
     const { engine, lines } = await open({ stop_ms: 1_000 })
     const code = `
 import { spawn } from 'node:child_process'
 import { createServer } from 'node:http'
 process.on('SIGTERM', () => console.log('no'))
-spawn(process.execPath, ['-e', 'process.on("SIGTERM", () => {}); setInterval(() => {}, 9e9); console.log("child " + process.pid)'], { stdio: 'inherit' })
+const child = 'process.on("SIGTERM", () => {}); setInterval(() => {}, 1e9); console.log("child " + process.pid)'
+spawn(process.execPath, ['-e', child], { stdio: 'inherit' })
 createServer().listen(process.env.PORT)
 `
     await engine.start(makeUnit(ref), writeApplication(home, 'stubborn', code))
-    await until(engine, ref, 'healthy')
+    await waitForPhase(engine, ref, 'healthy')
     const child = await waitFor(() => lines.map(({ message }) => /^child (\d+)/.exec(message)?.[1]).find(Boolean))
     await engine.stop(ref)
     expect(filterRunning([Number(child)])).toEqual([])
@@ -353,7 +346,7 @@ createServer().listen(process.env.PORT)
     expect((await engine.observe(ref.deployment_id)).running).toEqual([])
   })
 
-  test.each(['node main.mjs', 'true; node main.mjs'])('`%s` may take its time to end', async start_command => {
+  test.each(['node main.mjs', 'true; node main.mjs'])('`%s` gets time to stop gracefully', async start_command => {
     const { engine, lines } = await open()
     const code = `
 import { createServer } from 'node:http'
@@ -361,35 +354,35 @@ const server = createServer().listen(process.env.PORT)
 process.on('SIGTERM', () => setTimeout(() => { console.log('gracefully'); server.close() }, 200))
 `
     await engine.start(makeUnit(ref), writeApplication(home, 'graceful', code, { start_command }))
-    await until(engine, ref, 'healthy')
+    await waitForPhase(engine, ref, 'healthy')
     await engine.stop(ref)
     expect(lines.map(({ message }) => message)).toEqual(['gracefully'])
   })
 
-  test('an image is refused with a reason', async () => {
+  test('a container image is refused with a reason', async () => {
     const { engine } = await open()
     expect(engine.refusalReason(makeUnit(ref, { source: 'internal_container' }))).toContain('container')
     expect(engine.refusalReason(makeUnit(ref))).toBeNull()
   })
 })
 
-async function wrote(lines: number, width: number) {
-  const how = { command: `seq -f %0${width}.0f ${lines}`, cwd: home, env: { PATH: process.env.PATH! }, port: 1 }
-  const copy = ProcessReplica.launch(join(home, 'copies'), how)
-  await new Promise<void>(resolve => (copy.onExit = resolve))
-  return copy
+async function runToEnd(lines: number, width: number) {
+  const options = { command: `seq -f %0${width}.0f ${lines}`, cwd: home, env: { PATH: process.env.PATH! }, port: 1 }
+  const replica = ProcessReplica.launch(join(home, 'copies'), options)
+  await new Promise<void>(resolve => (replica.onExit = resolve))
+  return replica
 }
 
-test('of what a copy wrote faster than it was read nothing is lost, and its log does not grow for ever', async () => {
-  const copy = await wrote(100_000, 150)
-  const told: string[] = []
-  for (let lines = copy.readLines(); lines.length > 0; lines = copy.readLines()) told.push(...lines)
-  expect([told.length, told.findIndex((line, i) => Number(line) !== i + 1)]).toEqual([100_000, -1])
-  expect(fs.statSync(join(copy.folder, 'log')).size).toBe(0)
+test('no line of a fast replica is lost, and its log file is truncated', async () => {
+  const replica = await runToEnd(100_000, 150)
+  const all: string[] = []
+  for (let lines = replica.readLines(); lines.length > 0; lines = replica.readLines()) all.push(...lines)
+  expect([all.length, all.findIndex((line, i) => Number(line) !== i + 1)]).toEqual([100_000, -1])
+  expect(fs.statSync(join(replica.folder, 'log')).size).toBe(0)
 })
 
-test('what a copy wrote before it ended is told to its last line', async () => {
-  const all = (await wrote(7_500, 300)).readLines(true)
+test('the last lines of a replica that ended are read', async () => {
+  const all = (await runToEnd(7_500, 300)).readLines(true)
   expect([all.length, Number(all[0]), Number(all.at(-1))]).toEqual([7_500, 1, 7_500])
 })
 
@@ -397,56 +390,68 @@ test.each([
   [500_000, 1],
   [100_000, 150],
   [10_000, 1_500],
-])('of %i lines of %i characters the last are told, and that others are not', async (most, width) => {
-  const [leftOut, ...last] = (await wrote(most, width)).readLines(true)
-  expect(Number(leftOut)).toBeNaN()
+])('of %i lines of %i characters the last are read, with a note that others were dropped', async (written, width) => {
+  const [note, ...last] = (await runToEnd(written, width)).readLines(true)
+  expect(Number(note)).toBeNaN()
   expect(last.length).toBeGreaterThan(5_000)
-  expect(last.length).toBeLessThan(most)
-  expect(last.findIndex((line, i) => Number(line) !== most - last.length + i + 1)).toBe(-1)
+  expect(last.length).toBeLessThan(written)
+  expect(last.findIndex((line, i) => Number(line) !== written - last.length + i + 1)).toBe(-1)
 })
 
-test('how a copy ended is told by itself, however early somebody looks', async () => {
-  const how = { command: 'sleep 0.1; exit 3', cwd: home, env: { PATH: process.env.PATH! }, port: 1 }
-  const copy = ProcessReplica.launch(join(home, 'copies'), how)
-  const { identity } = copy
-  const told = new Promise<void>(resolve => (copy.onExit = resolve))
-  // Without a turn of the event loop: it has ended, and nobody has been told yet.
+test('the exit code of a replica is known, also if its exit is checked before Node reports it', async () => {
+  const options = { command: 'sleep 0.1; exit 3', cwd: home, env: { PATH: process.env.PATH! }, port: 1 }
+  const replica = ProcessReplica.launch(join(home, 'copies'), options)
+  const { identity } = replica
+  const exited = new Promise<void>(resolve => (replica.onExit = resolve))
+  // Blocks the event loop, so that the process ends before Node reports it.
   while (isAlive(identity!));
-  copy.checkExit()
-  expect(copy.endReason).toBeUndefined()
-  await told
-  expect(copy.endReason).toBe('ended with code 3')
+  replica.checkExit()
+  expect(replica.endReason).toBeUndefined()
+  await exited
+  expect(replica.endReason).toBe('ended with code 3')
 })
 
-describe('after the agent was killed', () => {
-  /** One of the copies that it left, with all that it started. */
-  const killOne = async () => {
-    const copies = join(home, 'process', ref.deployment_id, 'revisions', ref.revision_id, 'copies')
-    const [copy] = fs.readdirSync(copies)
-    const { pid } = JSON.parse(fs.readFileSync(join(copies, copy!, 'identity.json'), 'utf8'))
+describe('after a restart of the agent', () => {
+  const replicasFolder = () => join(home, 'process', ref.deployment_id, 'revisions', ref.revision_id, 'copies')
+  /** A replica that the earlier agent left running. */
+  function findReplica() {
+    const folder = join(replicasFolder(), fs.readdirSync(replicasFolder())[0]!)
+    return { folder, pid: JSON.parse(fs.readFileSync(join(folder, 'identity.json'), 'utf8')).pid as number }
+  }
+  const waitForEnd = (pid: number) => waitFor(() => filterRunning([pid]).length === 0)
+  async function killReplica() {
+    const { pid } = findReplica()
     process.kill(-pid, 'SIGKILL')
-    await waitFor(() => filterRunning([pid]).length === 0)
+    await waitForEnd(pid)
+  }
+  /** Starts a revision, waits until it is healthy, and closes the engine without stopping the revision. */
+  async function leaveRunning(name: string, code = makeServerCode('x'), unit = makeUnit(ref)) {
+    const { engine, lines } = await open()
+    await engine.start(unit, writeApplication(home, name, code))
+    await waitForPhase(engine, ref, 'healthy')
+    return { lines, close: () => engine.close({ stop: false }) }
   }
 
-  test('copies serve on, are taken over without a second one, and started again by the new one', async () => {
+  test('replicas keep serving and are adopted without a second one, and restarted after a crash', async () => {
     const first = await open()
     const code = `
 import { createServer } from 'node:http'
 console.log('I am ' + process.pid)
-createServer((req, res) => { if (req.url === '/die') process.exit(1); res.end(String(process.pid)) }).listen(process.env.PORT)
+const answer = (req, res) => req.url === '/die' ? process.exit(1) : res.end(String(process.pid))
+createServer(answer).listen(process.env.PORT)
 `
     const app = writeApplication(home, 'survivor', code)
     await first.engine.start(makeUnit(ref), app)
-    await until(first.engine, ref, 'healthy')
+    await waitForPhase(first.engine, ref, 'healthy')
     await first.engine.route(makeUnit(ref))
-    const at = await url(first.engine)
+    const at = await urlOf(first.engine)
     const { body: pid } = await requestRouter(at)
     await first.engine.close({ stop: false })
     expect((await requestRouter(at)).body).toBe(pid)
 
     const { engine, lines } = await open()
-    expect(of(await engine.observe(ref.deployment_id), ref)?.phase).toBe('healthy')
-    expect(await url(engine)).toBe(at)
+    expect((await findRunning(engine, ref))?.phase).toBe('healthy')
+    expect(await urlOf(engine)).toBe(at)
     await engine.start(makeUnit(ref), app)
     expect((await requestRouter(at)).body).toBe(pid)
     await requestRouter(at, '/die').catch(() => {})
@@ -455,54 +460,54 @@ createServer((req, res) => { if (req.url === '/die') process.exit(1); res.end(St
       return status === 200 && body !== pid && body
     })
     await waitFor(() => lines.some(({ message }) => message === `I am ${reborn}`))
-    // What the first agent read already is not told again.
+    // Lines that the first agent has read are not logged again.
     expect(lines.some(({ message }) => message === `I am ${pid}`)).toBe(false)
   })
 
   test.each([
     ['serves', true, true, 'healthy'],
-    ['serves since an older agent', true, false, 'healthy'],
+    ['serves, without a stored health policy,', true, false, 'healthy'],
     ['was never healthy', false, true, 'starting'],
-    ['may never have been healthy', false, false, 'starting'],
-  ])('one that %s is taken for no more than that', async (_, routed, known, phase) => {
+    ['was never healthy, without a stored health policy,', false, false, 'starting'],
+  ])('a revision that %s has the same phase', async (_, routed, known, phase) => {
     const first = await open()
     const code = `
 import { createServer } from 'node:http'
-const server = createServer((req, res) => { res.statusCode = req.url === '/healthz' ? ${routed ? 200 : 503} : 200; res.end() })
+const statusOf = req => req.url === '/healthz' ? ${routed ? 200 : 503} : 200
+const server = createServer((req, res) => res.writeHead(statusOf(req)).end())
 server.listen(process.env.PORT, () => console.log('listens'))
 `
     await first.engine.start(makeUnit(ref), writeApplication(home, 'judged', code, { health_path: '/healthz' }))
     await waitFor(() => first.lines.some(({ message }) => message === 'listens'))
-    if (routed) await until(first.engine, ref, 'healthy')
+    if (routed) await waitForPhase(first.engine, ref, 'healthy')
     if (routed) await first.engine.route(makeUnit(ref))
     await first.engine.close({ stop: false })
     if (!known) fs.rmSync(join(home, 'process', ref.deployment_id, 'revisions', ref.revision_id, 'known.json'))
     const { engine } = await open()
-    expect(of(await engine.observe(ref.deployment_id), ref)?.phase).toBe(phase)
+    expect((await findRunning(engine, ref))?.phase).toBe(phase)
   })
 
-  test('one that has lost a copy is not healthy before it has as many as it was wanted with, unless it serves', async () => {
-    const first = await open()
-    const wanted = makeUnit(ref, { resources: withDefaults({ min_scale: 2 }, 'dev') })
-    const app = writeApplication(home, 'two', makeServerCode('x'))
-    await first.engine.start(wanted, app)
-    await until(first.engine, ref, 'healthy')
-    await first.engine.close({ stop: false })
-    await killOne()
+  test('a revision that lost a replica is not healthy until it has all of them, unless it serves', async () => {
+    const unit = makeUnit(ref, { resources: withDefaults({ min_scale: 2 }, 'dev') })
+    await (await leaveRunning('two', makeServerCode('x'), unit)).close()
+    await killReplica()
     const second = await open()
-    expect(of(await second.engine.observe(ref.deployment_id), ref)?.phase).toBe('starting')
-    await second.engine.route(wanted)
+    expect((await findRunning(second.engine, ref))?.phase).toBe('starting')
+    await second.engine.route(unit)
     await second.engine.close({ stop: false })
     const { engine } = await open()
-    expect(of(await engine.observe(ref.deployment_id), ref)?.phase).toBe('healthy')
+    expect((await findRunning(engine, ref))?.phase).toBe('healthy')
   })
 
-  test('one that was taken over and ends takes with it all that it started', async () => {
-    const copy = join(home, 'process', ref.deployment_id, 'revisions', ref.revision_id, 'copies', 'left')
-    writeJson(join(copy, 'copy.json'), { port: 1 })
+  test('the children of an adopted replica end with it', async () => {
+    const folder = join(replicasFolder(), 'left')
+    writeJson(join(folder, 'copy.json'), { port: 1 })
     const env = { PATH: process.env.PATH!, SLIPWAY_REVISION_ID: ref.revision_id, OTHER: join(home, 'other') }
-    // Nobody is told of its end, as nobody is by another agent's.
-    const { child } = spawnTracked(copy, ['sh', '-c', 'sleep 600 & echo $! > "$OTHER"; wait'], { env, stdio: 'ignore' })
+    // Nothing listens to its exit event, as for a child of another process.
+    const { child } = spawnTracked(folder, ['sh', '-c', 'sleep 600 & echo $! > "$OTHER"; wait'], {
+      env,
+      stdio: 'ignore',
+    })
     onTestFinished(() => void signalGroup(child.pid!, 'SIGKILL'))
     const other = Number(await waitFor(() => fs.existsSync(env.OTHER) && fs.readFileSync(env.OTHER, 'utf8')))
     const { lines } = await open()
@@ -512,45 +517,34 @@ server.listen(process.env.PORT, () => console.log('listens'))
     expect(filterRunning([other])).toEqual([])
   })
 
-  test('what it wrote before it ended meanwhile is told, and nothing twice', async () => {
-    const first = await open()
+  test('lines that were written without an agent are logged, and no line twice', async () => {
     const code = `
 import { createServer } from 'node:http'
 console.log('first')
 process.once('SIGTERM', () => { console.log('last'); process.stdout.write('words'); process.exit(1) })
 createServer().listen(process.env.PORT)
 `
-    await first.engine.start(makeUnit(ref), writeApplication(home, 'words', code))
-    await until(first.engine, ref, 'healthy')
+    const first = await leaveRunning('words', code)
     await waitFor(() => first.lines.length > 0)
-    await first.engine.close({ stop: false })
-    const copies = join(home, 'process', ref.deployment_id, 'revisions', ref.revision_id, 'copies')
-    const { pid } = JSON.parse(fs.readFileSync(join(copies, fs.readdirSync(copies)[0]!, 'identity.json'), 'utf8'))
+    await first.close()
+    const { pid } = findReplica()
     process.kill(pid, 'SIGTERM')
-    await waitFor(() => filterRunning([pid]).length === 0)
+    await waitForEnd(pid)
     const { lines } = await open()
     expect([...first.lines, ...lines].map(({ message }) => message)).toEqual(['first', 'last', 'words'])
   })
 
-  test('what ended meanwhile is cleared away', async () => {
-    const first = await open()
-    await first.engine.start(makeUnit(ref), writeApplication(home, 'short', makeServerCode('x')))
-    await until(first.engine, ref, 'healthy')
-    await first.engine.close({ stop: false })
-    await killOne()
+  test('a revision that ended without an agent is removed', async () => {
+    await (await leaveRunning('short')).close()
+    await killReplica()
     const { engine } = await open()
     expect((await engine.observe(ref.deployment_id)).running).toEqual([])
   })
 
-  test('one killed between a launch and the note of it finds the copy and ends it', async () => {
-    const first = await open()
-    await first.engine.start(makeUnit(ref), writeApplication(home, 'window', makeServerCode('x')))
-    await until(first.engine, ref, 'healthy')
-    await first.engine.close({ stop: false })
-    const copies = join(home, 'process', ref.deployment_id, 'revisions', ref.revision_id, 'copies')
-    const copy = join(copies, fs.readdirSync(copies)[0]!)
-    const { pid } = JSON.parse(fs.readFileSync(join(copy, 'identity.json'), 'utf8'))
-    fs.rmSync(join(copy, 'identity.json'))
+  test('a replica that the killed agent had not recorded is found and ended', async () => {
+    await (await leaveRunning('window')).close()
+    const { folder, pid } = findReplica()
+    fs.rmSync(join(folder, 'identity.json'))
     const { engine } = await open()
     expect((await engine.observe(ref.deployment_id)).running).toEqual([])
     expect(filterRunning([pid])).toEqual([])

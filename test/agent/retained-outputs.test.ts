@@ -1,4 +1,4 @@
-// A new revision of a commit that was already built reuses the build output: with real git and the process engine.
+// A revision of a commit that was built before reuses the output: with real git and the process engine.
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -19,8 +19,8 @@ beforeEach(async () => {
   home = makeTempFolder()
   git = await startGitServer()
   const engine = new ProcessEngine({ home, port: 0 })
-  const events = { onChange: () => {}, log: () => {}, onLinkExpired: () => {} }
-  builds = new Builds({ home, engine, networks: LOOPBACK_NETWORKS, ...events })
+  const nothing = { onChange: () => {}, log: () => {}, onLinkExpired: () => {} }
+  builds = new Builds({ home, engine, networks: LOOPBACK_NETWORKS, ...nothing })
 })
 afterEach(async () => {
   await builds.close()
@@ -28,101 +28,101 @@ afterEach(async () => {
   fs.rmSync(home, { recursive: true, force: true })
 })
 
-const newRevision = (): RevisionRef => ({ deployment_id, revision_id: randomUUID() })
+const next = (): RevisionRef => ({ deployment_id, revision_id: randomUUID() })
 const push = (text: string) => git.push({ 'package.json': '{}', 'server.js': '', 'a.txt': text })
-async function build(
+async function built(
   commit_sha: string | null,
   more: Partial<BuildSource> = {},
   secrets = {},
-  ref = newRevision(),
+  ref = next(),
   serving: string | null = null,
 ) {
-  const source = { archive: null, template_id: null, platform_config_path: null, install_command: null }
-  const repository = { url: git.url, ref: 'main', commit_sha, credential: async () => null }
+  const origin = { archive: null, template_id: null, platform_config_path: null, install_command: null }
+  const from = { url: git.url, ref: 'main', commit_sha, credential: async () => null }
   builds.start(
     makeUnit(ref, { secrets }),
-    { ...source, git: repository, build_command: 'echo built > out', ...more },
+    { ...origin, git: from, build_command: 'echo built > out', ...more },
     serving,
   )
-  const record = (await waitFor(() => !builds.isBuilding(ref) && builds.readRecord(ref))) as BuildRecord
-  if (record.state !== 'built') throw new Error(record.reason)
-  const { location, commit } = record.artifact
+  const made = (await waitFor(() => !builds.isBuilding(ref) && builds.readRecord(ref))) as BuildRecord
+  if (made.state !== 'built') throw new Error(made.reason)
+  const { location, commit } = made.artifact
   return { ref, sha: commit!.sha, location, text: fs.readFileSync(join(location, 'a.txt'), 'utf8') }
 }
 
-test('a revision of a commit that was already built needs neither git nor a build', async () => {
+test('a revision of a commit that was built before needs neither git nor a build', async () => {
   push('one')
-  const one = await build(null)
+  const one = await built(null)
   push('two')
-  const two = await build(null)
+  const two = await built(null)
   await builds.forget(one.ref)
   expect(builds.revisions(deployment_id)).toEqual([two.ref.revision_id])
   await git.stop()
-  const rollback = await build(one.sha)
-  expect(rollback).toMatchObject({ location: one.location, text: 'one', sha: one.sha })
+  const back = await built(one.sha)
+  expect(back).toMatchObject({ location: one.location, text: 'one', sha: one.sha })
   await builds.forget(two.ref)
-  await builds.forget(rollback.ref)
-  // A restarted agent, and the revision whose build created the output.
+  await builds.forget(back.ref)
+  // Also by the one that it was made for, and by the next agent.
   await builds.open()
-  expect(await build(one.sha, {}, {}, one.ref)).toMatchObject({ location: one.location })
+  expect(await built(one.sha, {}, {}, one.ref)).toMatchObject({ location: one.location })
   expect(builds.revisions(deployment_id)).toEqual([one.ref.revision_id])
   git = await startGitServer()
 })
 
-test('a revision of a branch, with another command or with other secrets is built again', async () => {
+test('a branch, changed commands and changed secrets are built again', async () => {
   const sha = push('one')
-  const one = await build(null)
+  const one = await built(null)
   await builds.forget(one.ref)
-  for (const rebuilt of [
-    await build(null),
-    await build(sha, { build_command: 'echo other > out' }),
-    await build(sha, {}, { TOKEN: 'hush' }),
+  for (const other of [
+    await built(null),
+    await built(sha, { build_command: 'echo other > out' }),
+    await built(sha, {}, { TOKEN: 'hush' }),
   ])
-    expect(rebuilt.location).not.toBe(one.location)
+    expect(other.location).not.toBe(one.location)
 })
 
-test('a modified build output is deleted instead of reused', async () => {
+test('an output that was modified is built again', async () => {
   const sha = push('one')
-  const one = await build(sha)
+  const one = await built(sha)
   await builds.forget(one.ref)
-  const again = await build(sha)
+  const again = await built(sha)
   expect(again.location).toBe(one.location)
   await builds.forget(again.ref)
   fs.writeFileSync(join(one.location, 'out'), 'later')
-  expect((await build(sha)).location).not.toBe(one.location)
+  expect((await built(sha)).location).not.toBe(one.location)
   expect(fs.existsSync(one.location)).toBe(false)
 })
 
-test('a revision reuses the output of an earlier revision, but not that of the serving one', async () => {
+test('the output of the serving revision is not reused, that of its predecessor is', async () => {
   const sha = push('one')
-  const one = await build(sha)
-  const serving = await build(push('two'))
-  expect((await build(serving.sha, {}, {}, newRevision(), serving.ref.revision_id)).location).not.toBe(serving.location)
-  const rollback = await build(sha, {}, {}, newRevision(), serving.ref.revision_id)
-  expect(rollback.location).toBe(one.location)
+  const one = await built(sha)
+  const serving = await built(push('two'))
+  expect((await built(serving.sha, {}, {}, next(), serving.ref.revision_id)).location).not.toBe(serving.location)
+  const back = await built(sha, {}, {}, next(), serving.ref.revision_id)
+  expect(back.location).toBe(one.location)
   await builds.forget(one.ref)
   expect(fs.existsSync(one.location)).toBe(true)
 })
 
-test('the output of a revision that failed to start is not reused', async () => {
+test('an output that could not be started is not reused', async () => {
   const sha = push('one')
-  const one = await build(sha)
+  const one = await built(sha)
   await builds.forget(one.ref)
-  const again = await build(sha)
+  const again = await built(sha)
   builds.giveUp(again.ref, 'It crashed.')
   await builds.forget(again.ref)
-  expect((await build(sha)).location).not.toBe(one.location)
+  expect((await built(sha)).location).not.toBe(one.location)
 })
 
-test('the three newest build outputs and those in use are retained until the deployment is deleted', async () => {
+test('the three newest outputs and those in use are retained, until the deployment is deleted', async () => {
   const all = []
-  for (const text of ['1', '2', '3', '4', '5']) all.push(await build(push(text)))
+  for (const text of ['1', '2', '3', '4', '5']) all.push(await built(push(text)))
   await builds.forget(all[0]!.ref)
-  const rollback = await build(all[0]!.sha)
+  const back = await built(all[0]!.sha)
   for (const { ref } of all.slice(1)) await builds.forget(ref)
-  const isRetained = all.map(({ location }) => fs.existsSync(dirname(location)))
-  expect(isRetained).toEqual([true, false, true, true, true])
-  expect(rollback.location).toBe(all[0]!.location)
+  const left = all.map(({ location }) => fs.existsSync(dirname(location)))
+  expect(left).toEqual([true, false, true, true, true])
+  expect(back.location).toBe(all[0]!.location)
   await builds.remove(deployment_id)
   expect(builds.hasFiles(deployment_id)).toBe(false)
 })

@@ -1,9 +1,10 @@
 // Runs the project's commands as child processes and waits for them without sleeping.
-import { execFileSync, spawn } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createConnection } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
+import { identityOf, listProcesses } from '../../src/agent/system/processes.ts'
 import { findFreePort } from '../../src/postgres/free-port.ts'
 
 export type Command = ReturnType<typeof startCommand>
@@ -21,7 +22,7 @@ export function startCommand(file: string, args: string[] = [], env: Record<stri
   const exited = silenceRejection(once(child, 'close').then(([code]) => code as number | null))
   const running = {
     pid: child.pid!,
-    output,
+    output: output,
     exited,
     stop(signal: NodeJS.Signals = 'SIGINT') {
       child.kill(signal)
@@ -83,23 +84,12 @@ export function silenceRejection<T>(work: Promise<T>): Promise<T> {
 export function listProcessTree(pid: number): number[] {
   const all = listProcesses()
   const tree = [pid]
-  for (const one of tree) tree.push(...all.filter(({ parent }) => parent === one).map(child => child.pid))
+  for (const parent of tree) tree.push(...all.filter(child => child.parent === parent).map(child => child.pid))
   return tree
 }
 
-/** Without zombies. */
-export const filterRunning = (pids: number[]): number[] =>
-  listProcesses()
-    .filter(({ pid, state }) => pids.includes(pid) && !state.startsWith('Z'))
-    .map(({ pid }) => pid)
-
-function listProcesses() {
-  const lines = execFileSync('ps', ['-eo', 'pid=,ppid=,stat='], { encoding: 'utf8' }).trim().split('\n')
-  return lines.map(line => {
-    const [pid, parent, state = ''] = line.trim().split(/\s+/)
-    return { pid: Number(pid), parent: Number(parent), state }
-  })
-}
+/** The processes that still run. A zombie does not. */
+export const filterRunning = (pids: number[]): number[] => pids.filter(pid => identityOf(pid) !== undefined)
 
 export function isListening(port: number | string): Promise<boolean> {
   const socket = createConnection(Number(port), '127.0.0.1')

@@ -1,4 +1,4 @@
-// A small control plane for agents, as PROTOCOL.md specifies it. A test sets the work and reads the reports.
+// A small control plane that implements PROTOCOL.md for one agent. A test sets the work and reads the reports.
 import { createCipheriv, createECDH, createHash, hkdfSync, randomBytes, randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer } from 'node:http'
@@ -25,7 +25,7 @@ export async function startControlPlane() {
   let lastChange = 0
   let isOffline = false
   let wake: () => void = () => {}
-  /** `onReport` runs before a report is judged. A batch with a report of `unreadableDeployment` is refused. */
+  /** `onReport` runs before a report is applied. Reports of the unreadable deployment are rejected. */
   const faults = { hidesChanges: false, onReport: (_: Report) => {}, unreadableDeployment: '' }
 
   const recordChange = (one: WantedWork) => {
@@ -82,7 +82,8 @@ export async function startControlPlane() {
       {
         listener_id,
         lease: { fence, expires_at },
-        cursor: lastChange,
+        // Otherwise the agent would notice the hidden change by its digest.
+        cursor: faults.hidesChanges ? (body.cursor ?? lastChange) : lastChange,
         digest: digest(),
         resync,
         more: false,

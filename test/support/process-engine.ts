@@ -1,4 +1,5 @@
-// A process engine in a temporary folder, with short limits.
+// A process engine with short intervals in a temporary folder, agents, applications, and clients of the router.
+import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import * as http from 'node:http'
 import { tmpdir } from 'node:os'
@@ -17,7 +18,7 @@ export const FAST_LIMITS: Partial<Limits> = {
   starting_probe_ms: 25,
   probe_ms: 100,
   tick_ms: 25,
-  // Each measurement of memory reads all of /proc.
+  // Without cgroups, each check reads all of /proc.
   memory_ms: 500,
   disk_ms: 500,
   drain_ms: 5_000,
@@ -59,9 +60,10 @@ createServer((req, res) => res.end(${JSON.stringify(text)})).listen(process.env.
 
 const runningAgents: { agent: Agent; ended: Promise<void> }[] = []
 
+/** Where the git and archive servers of tests are. */
 export const LOOPBACK_NETWORKS = parseNetworks('127.0.0.0/8, ::1/128')
 
-/** Runs in the background. If it fails, `closeAgents` throws. */
+/** Runs it in the background. `closeAgents` throws the error that ended it too early. */
 export function runAgent(agent: Agent): Agent {
   const ended = agent.run()
   ended.catch(() => {})
@@ -69,7 +71,7 @@ export function runAgent(agent: Agent): Agent {
   return agent
 }
 
-/** For afterEach, before the servers of the agents stop. */
+/** For afterEach, before the control plane stops. */
 export async function closeAgents(): Promise<void> {
   const closing = runningAgents.splice(0).map(async ({ agent, ended }) => {
     await agent.close({ stop: true })
@@ -78,8 +80,14 @@ export async function closeAgents(): Promise<void> {
   for (const one of await Promise.allSettled(closing)) if (one.status === 'rejected') throw one.reason
 }
 
-export async function openEngine(home: string, limits: Partial<Limits> = {}) {
-  const engine = new ProcessEngine({ home, port: 0, limits: { ...FAST_LIMITS, ...limits } })
+export const makeRevisionRef = (): RevisionRef => ({ deployment_id: randomUUID(), revision_id: randomUUID() })
+
+const openEngines: ProcessEngine[] = []
+
+type EngineOptions = { limits?: Partial<Limits>; database_url?: string | undefined }
+export async function openEngine(home: string, { limits, database_url }: EngineOptions = {}) {
+  const engine = new ProcessEngine({ home, port: 0, limits: { ...FAST_LIMITS, ...limits }, database_url })
+  openEngines.push(engine)
   const lines: { of: RevisionRef; message: string; level: LogLevel }[] = []
   const changes: string[] = []
   await engine.open({
@@ -90,22 +98,43 @@ export async function openEngine(home: string, limits: Partial<Limits> = {}) {
   return { engine, lines, changes }
 }
 
-export async function pollRouter(url: string, isOn: () => boolean, onAnswer: (answer: string) => void): Promise<void> {
-  while (isOn()) {
-    onAnswer(
-      await requestRouter(url).then(
-        ({ status, body }) => `${status} ${body}`,
-        error => `failed: ${error.message}`,
-      ),
-    )
-    await delay(POLL_PAUSE_MS)
-  }
+/** For afterEach. */
+export async function closeEngines(): Promise<void> {
+  for (const engine of openEngines.splice(0)) await engine.close({ stop: true })
 }
-/** Short compared with the switch to a new revision, long compared with the CPU time of a request. */
+
+/** Short beside the time in which a revision takes over, and long beside the CPU time of a request. */
 const POLL_PAUSE_MS = 10
 
+/** A client that sends one request after the other, and counts the responses and errors. Stop it in any case. */
+export function startPolling(url: string, { path = '/', pause_ms = POLL_PAUSE_MS } = {}) {
+  const counts = new Map<string, number>()
+  let isOn = true
+  const poll = async () => {
+    while (isOn) {
+      const response = await requestRouter(url, path).then(
+        ({ status, body }) => `${status} ${body}`,
+        error => `failed: ${error.message}`,
+      )
+      counts.set(response, (counts.get(response) ?? 0) + 1)
+      await delay(pause_ms)
+    }
+  }
+  const stopped = poll()
+  return {
+    count: (response: string) => counts.get(response) ?? 0,
+    /** The different responses so far, in the order of their first occurrence. */
+    responses: () => [...counts.keys()],
+    async stop(): Promise<void> {
+      isOn = false
+      await stopped
+    },
+  }
+}
+export type PollingClient = ReturnType<typeof startPolling>
+
 export type RouterResponse = { status: number; headers: http.IncomingHttpHeaders; body: string }
-/** Names below localhost do not resolve everywhere, so the request goes to the router's address. */
+/** Connects to the router’s address, because names below localhost do not resolve everywhere. */
 export function requestRouter(
   url: string,
   path = '/',

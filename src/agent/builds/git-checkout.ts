@@ -93,7 +93,7 @@ async function checkOutOnce(
 
   fs.mkdirSync(join(task.cache, 'home'), { recursive: true, mode: 0o700 })
   await resetMirror(mirror)
-  if (!fs.existsSync(join(mirror, 'HEAD'))) await git(['init', '--quiet', '--bare'], 'git')
+  if (!fs.existsSync(join(mirror, 'HEAD'))) await git(['init', '--quiet', '--bare', '--template='], 'git')
   // A git that was killed may have left its lock.
   fs.rmSync(join(mirror, 'shallow.lock'), { force: true })
 

@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path'
 import { findFreePort } from '../../postgres/free-port.ts'
 import type { Artifact, BuildTask, EngineEvents, RevisionRef, RevisionSpec, SourceTree } from '../engine.ts'
 import { measureMegabytes, readJson, removeRecursively, stampFolder, writeJson } from '../system/files.ts'
-import { listProcesses, sumResidentMegabytes } from '../system/processes.ts'
+import { listProcesses, type Process, sumResidentMegabytes } from '../system/processes.ts'
 import { searchPath } from '../system/search-path.ts'
 import { endRevisionProcesses } from '../system/tracked-process.ts'
 import {
@@ -245,8 +245,9 @@ export class ProcessEngine extends PooledEngine {
     const replicas: Replica[] = []
     this.forEachPool(pool => replicas.push(...pool.replicas()))
     if (replicas.length === 0) return
-    const all = listProcesses()
-    const used = new Map(replicas.map(replica => [replica, sumResidentMegabytes(replica.pids?.(all) ?? [])]))
+    let processes: Process[] | undefined
+    const list = () => (processes ??= listProcesses())
+    const used = new Map(replicas.map(replica => [replica, sumResidentMegabytes(replica.pids?.(list) ?? [])]))
     this.forEachPool(pool => pool.enforceMemory(used))
   }
 

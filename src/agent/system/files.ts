@@ -69,6 +69,11 @@ const execFileAsync = promisify(execFile)
  * that no other user can redirect it with a link.
  */
 export async function removeRecursively(path: string): Promise<void> {
+  const isMissing = await fs.promises.lstat(path).then(
+    () => false,
+    ({ code }) => MISSING_CODES.has(code),
+  )
+  if (isMissing) return
   if (process.getuid?.() === 0 && process.platform === 'linux') {
     const removeAll = () => execFileAsync('rm', ['-rf', '--', path])
     // Root without CAP_DAC_OVERRIDE needs write permission too.

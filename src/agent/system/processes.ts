@@ -3,6 +3,8 @@ import { execFileSync } from 'node:child_process'
 import * as fs from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
 
+// Files below /proc are read as UTF-8, which costs half as much as latin1: Node reads those without a buffer.
+
 /** A pid is reused over time; together with the start time it identifies one process, also across reboots. */
 export type ProcessIdentity = { pid: number; started: string }
 export type Process = ProcessIdentity & { parent: number; group: number; session: number }
@@ -11,13 +13,19 @@ const LINUX = process.platform === 'linux'
 const bootId = LINUX ? fs.readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim() : ''
 
 export function listProcesses(): Process[] {
-  if (!LINUX) return listWithPs()
-  return fs.readdirSync('/proc').flatMap(name => (/^\d/.test(name) ? (readStat(Number(name)) ?? []) : []))
+  return LINUX ? listPids().flatMap(pid => readStat(pid) ?? []) : listWithPs()
 }
+
+/** On Linux only. Zombies are included. */
+export const listPids = () =>
+  fs
+    .readdirSync('/proc')
+    .filter(name => /^\d/.test(name))
+    .map(Number)
 
 function readStat(pid: number): Process | undefined {
   try {
-    const text = fs.readFileSync(`/proc/${pid}/stat`, 'latin1')
+    const text = fs.readFileSync(`/proc/${pid}/stat`, 'utf8')
     // The process name comes first, in parentheses, and may contain anything.
     const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
     if (fields[0] === 'Z' || fields[0] === 'X') return undefined
@@ -49,7 +57,7 @@ export const sumResidentMegabytes = (pids: number[]) => pids.reduce((sum, pid) =
 function residentMegabytes(pid: number): number {
   try {
     const kilobytes = LINUX
-      ? /^VmRSS:\s+(\d+)/m.exec(fs.readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1]
+      ? /^VmRSS:\s+(\d+)/m.exec(fs.readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]
       : execFileSync('ps', ['-o', 'rss=', '-p', String(pid)], { encoding: 'utf8' })
     return Number(kilobytes ?? 0) / 1024
   } catch {
@@ -66,7 +74,17 @@ export function sendSignal(pid: number, name: NodeJS.Signals | 0): boolean {
 }
 export const signalGroup = (group: number, name: NodeJS.Signals | 0) => sendSignal(-group, name)
 
-export const isGroupAlive = (group: number) => listProcesses().some(candidate => candidate.group === group)
+/** The signal 0 also reaches zombies, but answers without a look at every process that a group is empty. */
+export const isGroupAlive = (group: number) =>
+  hasProcesses(group) && listProcesses().some(candidate => candidate.group === group)
+
+function hasProcesses(group: number): boolean {
+  try {
+    return process.kill(-group, 0)
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code !== 'ESRCH'
+  }
+}
 
 export async function endGroup(group: number, graceMs: number): Promise<void> {
   signalGroup(group, 'SIGTERM')

@@ -13,6 +13,7 @@ import {
   isAlive,
   isGroupAlive,
   isGroupLeader,
+  listPids,
   listProcesses,
   type Process,
   type ProcessIdentity,
@@ -105,8 +106,11 @@ export class TrackedProcess {
   }
 
   /** Without a cgroup, call it often: it finds a process only while the parents of that process run. */
-  pids(processes: Process[] = listProcesses()): number[] {
-    if (this.#mark.cgroup) return pidsIn(this.#mark.cgroup)
+  pids(list: () => Process[] = listProcesses): number[] {
+    return this.#mark.cgroup ? pidsIn(this.#mark.cgroup) : this.#findDescendants(list())
+  }
+
+  #findDescendants(processes: Process[]): number[] {
     const { identity } = this
     const leader = identity && isGroupLeader(identity) ? identity.pid : undefined
     const known = new Set<number>(leader === undefined ? [] : [leader])
@@ -143,7 +147,7 @@ export class TrackedProcess {
     const { environment } = this.#mark
     const marked = environment.length ? processes.filter(({ pid }) => hasEnvironment(pid, environment)) : []
     for (const match of marked) this.#seen.set(match.pid, match)
-    return this.pids(processes)
+    return this.#findDescendants(processes)
   }
 }
 
@@ -189,12 +193,12 @@ const readTracked = (folder: string) =>
 export async function endRevisionProcesses(revision: string): Promise<void> {
   if (process.platform !== 'linux') return
   const environment = [`SLIPWAY_REVISION_ID=${revision}`]
-  await killAll(() => listProcesses().flatMap(({ pid }) => (hasEnvironment(pid, environment) ? pid : [])))
+  await killAll(() => listPids().filter(pid => hasEnvironment(pid, environment)))
 }
 
 function hasEnvironment(pid: number, lines: string[]): boolean {
   try {
-    const text = `\0${fs.readFileSync(`/proc/${pid}/environ`, 'latin1')}`
+    const text = `\0${fs.readFileSync(`/proc/${pid}/environ`, 'utf8')}`
     return lines.every(line => text.includes(`\0${line}\0`))
   } catch {
     return false

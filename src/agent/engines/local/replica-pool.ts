@@ -18,7 +18,7 @@ export interface Replica {
   /** Called once, after it ended by itself or was killed. */
   onExit: () => void
   /** Undefined for an engine that enforces memory limits itself. */
-  pids?(all: Process[]): number[]
+  pids?(list: () => Process[]): number[]
   probe(path: string | null, timeout: number): Promise<Health>
   /** For a replica whose exit is not reported by an event. */
   checkExit?(): void

@@ -119,8 +119,8 @@ export class ProcessReplica implements Replica {
     return this.#tracked?.identity
   }
 
-  pids(all: Process[]): number[] {
-    return this.#tracked?.pids(all) ?? []
+  pids(list: () => Process[]): number[] {
+    return this.#tracked?.pids(list) ?? []
   }
 
   /** An adopted process has no exit code. */
