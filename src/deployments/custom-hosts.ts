@@ -37,9 +37,12 @@ export function refuseReservedUrl(
   if (config?.custom_url != null) refuseReservedHost(ctx, hostOf(config.custom_url)!)
 }
 
-/** Refuses a URL that this workspace may not serve deployment `c` at. The trigger checks the same on the write. */
-export const isCustomUrlFree = (customUrl: string): SQL =>
-  sql`custom_url_free(c.tenant_id, c.id, custom_host(${customUrl}), custom_path(${customUrl}))`
+/**
+ * Refuses a URL that this workspace may not serve the deployment at; its id is null before it is created. The trigger
+ * checks the same on the write.
+ */
+export const isCustomUrlFree = (customUrl: string, deployment: SQL): SQL =>
+  sql`custom_url_free(current_tenant(), ${deployment}::uuid, custom_host(${customUrl}), custom_path(${customUrl}))`
 
 // ---- which hosts are served
 

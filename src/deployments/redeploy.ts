@@ -97,8 +97,9 @@ async function planRestore(ctx: Ctx, ref: RevisionParams, mode: RestoreMode): Pr
   const row = requireRow(rows, 'deployment_not_found')
   const to = requireRow(row.revisions ? [row.revisions] : [], 'revision_not_found')
   const plan = planRestoreChanges(row.deployments as Wanted, to as Omit<Wanted, 'version'>, mode.reason)
-  const warnings = mode.until ? ['The rollback holds automatic deploys until the hold is released.'] : []
-  return { ...plan, warnings, plan_digest: `${row.deployments.version}.${requestDigest(ref, mode)}` }
+  if (mode.until) plan.warnings.push('The rollback holds automatic deploys until the hold is released.')
+  plan.warnings.push(...ctx.warnings)
+  return { ...plan, plan_digest: `${row.deployments.version}.${requestDigest(ref, mode)}` }
 }
 
 async function restoreRevision(ctx: Ctx, ref: RevisionParams, mode: RestoreMode) {

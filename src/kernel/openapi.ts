@@ -58,6 +58,7 @@ const HEADERS = {
   Location: describeHeader('The path of the new resource.'),
   'Idempotency-Replayed': describeHeader('`true` when this is the stored response to an earlier request.'),
   'Retry-After': describeHeader('Seconds to wait.', 'integer'),
+  'Slipway-Warnings': describeHeader('Sentences about members and parameters that are not known and were ignored.'),
   Allow: describeHeader('The methods that the path supports.'),
 }
 
@@ -115,6 +116,15 @@ export function buildOpenApi(operations: Operation[]): OpenApiDocument {
     return toComponentRefs(root) as JsonObject
   }
 
+  /** The body of a route that refuses unknown members is described as such. */
+  const bodySchemaOf = ({ body, toleratesUnknown }: Operation): JsonObject => {
+    const schema = schemaOf(body!, 'input')
+    const component = String(schema.$ref ?? '').replace('#/components/schemas/', '')
+    const described = (component ? schemas[component] : schema) as JsonObject
+    if (!toleratesUnknown && described.type === 'object') described.additionalProperties = false
+    return schema
+  }
+
   const parametersOf = (schema: z.ZodObject | undefined, location: 'path' | 'query') =>
     Object.entries(schema?.shape ?? {}).map(([name, member]) => {
       const { description, ...json } = schemaOf(member as z.ZodType, 'output')
@@ -133,12 +143,13 @@ export function buildOpenApi(operations: Operation[]): OpenApiDocument {
     if (verb) parameters.push(TENANT)
     if (canUseIdempotencyKey(operation)) parameters.push(IDEMPOTENCY)
     if (versioned) parameters.push(reading ? IF_NONE_MATCH : IF_MATCH)
-    if (versioned && operation.variant?.on === 'dry_run') parameters.push(PLAN_DIGEST)
+    if (operation.variant?.on === 'dry_run') parameters.push(PLAN_DIGEST)
     const headers = {
       ...(versioned && { ETag: HEADERS.ETag }),
       ...(operation.query && 'cursor' in operation.query.shape && { Link: HEADERS.Link }),
       ...(operation.location && { Location: HEADERS.Location }),
       ...(canUseIdempotencyKey(operation) && { 'Idempotency-Replayed': HEADERS['Idempotency-Replayed'] }),
+      ...(operation.toleratesUnknown && { 'Slipway-Warnings': HEADERS['Slipway-Warnings'] }),
     }
     const content = (...schemas: z.ZodType[]) => {
       const [schema, ...others] = schemas.map(listed => schemaOf(listed, 'output'))
@@ -158,7 +169,7 @@ export function buildOpenApi(operations: Operation[]): OpenApiDocument {
       ...(operation.body && {
         requestBody: {
           required: !operation.body.safeParse({}).success,
-          content: { 'application/json': { schema: schemaOf(operation.body, 'input') } },
+          content: { 'application/json': { schema: bodySchemaOf(operation) } },
         },
       }),
       ...(operation.bodyMediaType && {

@@ -301,6 +301,7 @@ describe('when the insert fails', () => {
       withoutIfMatch: false,
       idempotency: null,
       planDigest: null,
+      warnings: [],
       requestInfo: {},
     }
     return discoverProvider(caller, { ...makeDiscoverBody(), registration: 'auto', dry_run: false })
