@@ -29,7 +29,7 @@ import {
   lockDeployment,
   type PlannedColumns,
   planChange,
-  supersedeWaiting,
+  supersedeOlder,
   unchangedColumns,
   updateWanted,
 } from './revision-queue.ts'
@@ -76,7 +76,7 @@ export const patchDeployment = verb('deployments:update', async (ctx, input: Pat
     and ${matchesPlan(ctx, input, requestDigest(input))}`,
   })
   const plain = secrets.filter(secret => !isMasked(secret))
-  const also = [supersedeWaiting('changed'), sql`revision as (${insertQueuedRevision(revision, 'changed')})`]
+  const also = [supersedeOlder('changed'), sql`revision as (${insertQueuedRevision(revision, 'changed')})`]
   if (plain.length > 0) also.push(await insertSecrets(ctx, deployment_id, plain, sql`changed.revisions`))
   const data = {
     supplied: listPatchMembers(input, input.clear).map(({ path }) => path.join('.')),

@@ -19,7 +19,7 @@ import {
   lockDeployment,
   planChange,
   revisionCreatedData,
-  supersedeWaiting,
+  supersedeOlder,
   unchangedColumns,
   updateWanted,
 } from './revision-queue.ts'
@@ -48,7 +48,7 @@ export const createRevision = verb('deployments:update', async (ctx, { deploymen
   const options = {
     lock: lockDeployment(deployment_id),
     first: [planned, decideChange, sql`queued as (${updateWanted(id)})`],
-    also: [supersedeWaiting('queued')],
+    also: [supersedeOlder('queued')],
     others: enqueueEvents('queued'),
   }
   const change = insertQueuedRevision(id, 'queued')
@@ -135,7 +135,7 @@ async function restoreRevision(ctx: Ctx, ref: RevisionParams, mode: RestoreMode)
   const options = {
     lock: lockDeployment(deployment_id),
     first: [planned, decideChange],
-    also: [supersedeWaiting('changed'), sql`revision as (${insertQueuedRevision(id, 'changed')})`],
+    also: [supersedeOlder('changed'), sql`revision as (${insertQueuedRevision(id, 'changed')})`],
     others: enqueueEvents('changed'),
   }
   const rows = await commit(ctx, mode.event, updateWanted(id), { revision_id }, options)
