@@ -27,7 +27,7 @@ export default {
       const before = database.trips()
       const path = operation.path.replace(/\{\w+\}/g, () => randomUUID()) + makeQuery(operation)
       const { status } = await fetch(urls.slipway + path, { method, headers, ...makeBody(operation) })
-      counted.push({ route, status, trips: database.trips() - before, most: operation.asksForeignServers ? 2 : 1 })
+      counted.push({ route, status, trips: database.trips() - before, most: operation.callsExternalServers ? 2 : 1 })
     }
     const odd = counted.filter(({ trips, most }) => trips < 1 || trips > most)
     const twice = counted.filter(({ trips }) => trips === 2).length

@@ -27,7 +27,7 @@ begin
 end $$;
 --> statement-breakpoint
 grant usage on schema public to slipway_app, slipway_agent, slipway_system, slipway_login;
--- /readyz reads the applied migrations before it enters as anyone.
+-- /readyz reads the applied migrations, and does so before it authenticates.
 grant usage on schema drizzle to public;
 grant select on drizzle.__drizzle_migrations to public;
 --> statement-breakpoint

@@ -238,7 +238,7 @@ create index deployments_served on deployments (listener_id, tenant_id)
   where listener_id is not null;
 create index deployments_unserved on deployments (id)
   where listener_id is null;
-create index deployments_unheard on deployments (listener_id)
+create index deployments_unknown on deployments (listener_id)
   where status || '' = 'UNKNOWN';
 create index deployments_custom_host on deployments (custom_host)
   where custom_host is not null;
@@ -539,7 +539,7 @@ create table deployment_heads (
   deployment_id uuid primary key not null,
   organization_id uuid not null,
   tenant_id uuid not null,
-  asked_at timestamptz not null,
+  queried_at timestamptz not null,
   gone_ref text
 );
 --> statement-breakpoint
@@ -576,10 +576,10 @@ create table previews (
   approved_by uuid,
   changed_at timestamptz not null,
   expires_at timestamptz not null,
-  told text,
+  notified_state text,
   comment_id text,
-  tell_attempts integer default 0 not null,
-  tell_next_at timestamptz default clock() not null,
+  notify_attempts integer default 0 not null,
+  next_notify_at timestamptz default clock() not null,
   created_at timestamptz default clock() not null,
   updated_at timestamptz default clock() not null,
   constraint previews_one unique (parent_id, number)

@@ -1,5 +1,6 @@
 -- Functions and triggers, one section for each slice. A `security definer` function sees every tenant: the next
--- migration makes slipway_system its owner and grants who may call it.
+-- migration makes slipway_system its owner and grants who may call it. A `require_…` function ends the statement with
+-- an error of the API if its condition does not hold. Otherwise it returns its argument, or true.
 
 -- ------------------------------------------------------------ Keys, requests and rate limits
 -- Every request starts here. Finds the key, refuses it or its missing permission, replays the answer stored under the
@@ -89,11 +90,11 @@ end $$;
 -- The budget of a key that another key created. Agents of a listener poll steadily, so they share a budget of their own
 -- and not their creator's. A key that an organization key creates for a workspace gets a budget of that workspace:
 -- otherwise one workspace could use up what the organization and its other workspaces need.
-create function budget_of_child(p_maker uuid, p_maker_tenant uuid, p_tenant uuid, p_listener uuid) returns uuid
+create function budget_of_child_key(p_creator uuid, p_creator_tenant uuid, p_tenant uuid, p_listener uuid) returns uuid
 language sql immutable
 return coalesce(
   p_listener,
-  case when p_tenant is distinct from p_maker_tenant then md5(p_maker || ' ' || p_tenant)::uuid else p_maker end
+  case when p_tenant is distinct from p_creator_tenant then md5(p_creator || ' ' || p_tenant)::uuid else p_creator end
 );
 --> statement-breakpoint
 -- A trigger, so no way of creating a key can leave the budget out. The creator's row stays locked until the new key
@@ -101,20 +102,20 @@ return coalesce(
 create function inherit_budget() returns trigger
 language plpgsql security definer set search_path = public, pg_temp as $$
 declare
-  v_maker record;
+  v_creator record;
 begin
   if new.created_by is null then
     new.budget_id := coalesce(new.listener_id, new.id);
     return new;
   end if;
   select m.revoked_at, m.budget_id, m.tenant_id
-  into v_maker
+  into v_creator
   from api_keys m
   where m.id = new.created_by
   for share;
   if not found then perform refuse('key_unknown'); end if;
-  if v_maker.revoked_at is not null then perform refuse('key_revoked'); end if;
-  new.budget_id := budget_of_child(v_maker.budget_id, v_maker.tenant_id, new.tenant_id, new.listener_id);
+  if v_creator.revoked_at is not null then perform refuse('key_revoked'); end if;
+  new.budget_id := budget_of_child_key(v_creator.budget_id, v_creator.tenant_id, new.tenant_id, new.listener_id);
   return new;
 end $$;
 --> statement-breakpoint
@@ -270,8 +271,8 @@ language sql stable security definer set search_path = public, pg_temp as $$
   where a.id = current_actor()
 $$;
 --> statement-breakpoint
--- Returns the permissions if the caller has them all. Otherwise refuses and names the missing ones.
-create function grantable(p_permissions text[]) returns text[]
+-- A caller can grant only permissions that it has. The error names the missing ones.
+create function require_grantable_permissions(p_permissions text[]) returns text[]
 language plpgsql stable as $$
 declare
   v_excess text := array_to_string(
@@ -282,9 +283,9 @@ begin
   return p_permissions;
 end $$;
 --> statement-breakpoint
--- Returns the role if the caller may grant it in this scope. `p_only` is the narrowed list of a new key. The role stays
--- locked until the transaction ends, so it cannot be deleted meanwhile. Built-in roles need no lock.
-create function grantable_role(p_role uuid, p_scope text, p_only text[] default null) returns uuid
+-- A caller can grant only a role of this scope whose permissions it has. `p_only` is the narrowed list of a new key.
+-- The role stays locked until the transaction ends, so it cannot be deleted meanwhile. Built-in roles need no lock.
+create function require_grantable_role(p_role uuid, p_scope text, p_only text[] default null) returns uuid
 language plpgsql as $$
 declare
   v_role record;
@@ -302,7 +303,7 @@ begin
       array(select unnest(p_only) except select unnest(v_role.permissions) order by 1), ', '
     ));
   end if;
-  perform grantable(coalesce(p_only, v_role.permissions));
+  perform require_grantable_permissions(coalesce(p_only, v_role.permissions));
   return p_role;
 end $$;
 --> statement-breakpoint
@@ -315,7 +316,7 @@ language sql stable security definer set search_path = public, pg_temp as $$
 $$;
 --> statement-breakpoint
 -- The default role of a new key: the caller's, or Admin where an organization role does not fit.
-create function actor_role(p_scope text) returns uuid
+create function default_key_role(p_scope text) returns uuid
 language sql stable as $$
   select case when p_scope = 'key' or r.scope = 'workspace' then r.id else '00000000-0000-4000-8000-000000000001' end
   from roles r
@@ -323,13 +324,13 @@ language sql stable as $$
 $$;
 --> statement-breakpoint
 -- The expiry of a new key: the requested one, but never later than that of the key that creates it.
-create function grantable_expiry(p_asked timestamptz) returns timestamptz
+create function new_key_expiry(p_requested timestamptz) returns timestamptz
 language plpgsql stable as $$
 declare
   v_own timestamptz := (actor_key()).expires_at;
 begin
-  if p_asked > v_own then perform refuse('key_outlives_creator', v_own::text); end if;
-  return coalesce(p_asked, v_own);
+  if p_requested > v_own then perform refuse('key_outlives_creator', v_own::text); end if;
+  return coalesce(p_requested, v_own);
 end $$;
 --> statement-breakpoint
 
@@ -343,7 +344,7 @@ language sql as $$
   returning id
 $$;
 --> statement-breakpoint
-create function member_of_organization(p_member uuid) returns uuid
+create function require_member(p_member uuid) returns uuid
 language plpgsql stable as $$
 begin
   if not exists (select from members where id = p_member and organization_id = current_organization()) then
@@ -353,7 +354,7 @@ begin
 end $$;
 --> statement-breakpoint
 -- Volatile, so it sees a member whom the calling statement has just added.
-create function person(p_member uuid) returns members
+create function read_member(p_member uuid) returns members
 language sql volatile as $$
   select m
   from members m
@@ -361,7 +362,7 @@ language sql volatile as $$
 $$;
 --> statement-breakpoint
 -- Admin while RBAC is off. With RBAC on, the caller has to name a role.
-create function default_role() returns uuid
+create function default_member_role() returns uuid
 language plpgsql stable as $$
 begin
   if (select rbac_enabled from organizations where id = current_organization()) then
@@ -370,9 +371,9 @@ begin
   return '00000000-0000-4000-8000-000000000001';
 end $$;
 --> statement-breakpoint
--- Locks what keep_an_admin() and keep_an_organization_admin() lock, before the journal is locked. A write that locks
--- the journal first and then waits for these rows would deadlock.
-create function hold_what_keeps_admins(p_member uuid) returns void
+-- Locks the rows that the two triggers below lock, before the journal is locked. A write that locks the journal first
+-- and then waits for these rows would deadlock.
+create function lock_for_admin_checks(p_member uuid) returns void
 language plpgsql as $$
 begin
   perform from organizations where id = current_organization() for no key update;
@@ -383,8 +384,8 @@ begin
   for no key update;
 end $$;
 --> statement-breakpoint
--- A trigger, because a member also leaves workspaces by leaving the organization.
-create function keep_an_admin() returns trigger
+-- A workspace keeps an Admin. A trigger, because a member also leaves workspaces by leaving the organization.
+create function require_workspace_admin() returns trigger
 language plpgsql security definer set search_path = public, pg_temp as $$
 declare
   v_admin constant uuid := '00000000-0000-4000-8000-000000000001';
@@ -398,11 +399,11 @@ begin
   return null;
 end $$;
 --> statement-breakpoint
-create trigger keep_an_admin
+create trigger require_workspace_admin
   after update of role_id or delete on workspace_members
-  for each row execute function keep_an_admin();
+  for each row execute function require_workspace_admin();
 --> statement-breakpoint
-create function keep_an_organization_admin() returns trigger
+create function require_organization_admin() returns trigger
 language plpgsql security definer set search_path = public, pg_temp as $$
 declare
   v_admin constant uuid := '00000000-0000-4000-8000-000000000004';
@@ -415,9 +416,9 @@ begin
   return null;
 end $$;
 --> statement-breakpoint
-create trigger keep_an_organization_admin
+create trigger require_organization_admin
   after update of role_id or delete on members
-  for each row execute function keep_an_organization_admin();
+  for each row execute function require_organization_admin();
 --> statement-breakpoint
 
 -- ------------------------------------------------------------ The journal
@@ -425,11 +426,11 @@ create function journal_day() returns date
 language sql stable
 return (clock() at time zone 'UTC')::date;
 --> statement-breakpoint
--- Passes while the day is within the limit. Null is no limit.
-create function journal_has_room(p_today bigint, p_most bigint) returns boolean
+-- Null is no limit.
+create function require_journal_room(p_today bigint, p_limit bigint) returns boolean
 language plpgsql stable as $$
 begin
-  if p_today > p_most then
+  if p_today > p_limit then
     perform refuse(
       'journal_full',
       ceil(extract(epoch from (journal_day() + 1)::timestamp - (clock() at time zone 'UTC')))::text
@@ -441,7 +442,7 @@ end $$;
 -- Writes events into the caller's journal, numbered in their order, while the day is within the limit. Stored bytes
 -- count too, 4 KiB as one event: otherwise changes of a mebibyte each would fill the disk. A function, because Postgres
 -- caches its plans: inline in every change it was a third of what a patch costs the database.
-create function journal(p_types text[], p_subjects uuid[], p_data json[], p_most bigint, p_bytes bigint) returns bigint
+create function journal(p_types text[], p_subjects uuid[], p_data json[], p_limit bigint, p_bytes bigint) returns bigint
 language plpgsql as $$
 declare
   v_count integer := cardinality(p_subjects);
@@ -455,7 +456,7 @@ begin
     day = excluded.day,
     today = excluded.today + case when journals.day = excluded.day then journals.today else 0 end
   returning seq, today into v_seq, v_today;
-  perform journal_has_room(v_today, p_most);
+  perform require_journal_room(v_today, p_limit);
   insert into events
     (scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, actor_id, request_id, data)
   select
@@ -476,13 +477,13 @@ end $$;
 
 -- ------------------------------------------------------------ Quotas
 -- Arguments: the column whose rows are counted together, the default limit, which rows count, and the limit's name. The
--- database's owner raises a limit with `alter database … set app.most_deployments = '50000'`. Writes of the operator
+-- database's owner raises a limit with `alter database … set app.max_deployments = '50000'`. Writes of the operator
 -- are not limited. What a workspace adds to its organization has a limit per workspace as well, so one workspace cannot
 -- use up what all of them share.
-create function within_quota() returns trigger
+create function enforce_quota() returns trigger
 language plpgsql security definer set search_path = public, pg_temp as $$
 declare
-  v_most bigint := coalesce(setting('most_' || tg_argv[3]), tg_argv[1])::bigint;
+  v_limit bigint := coalesce(setting('max_' || tg_argv[3]), tg_argv[1])::bigint;
   v_owner uuid;
   v_count bigint;
 begin
@@ -491,62 +492,62 @@ begin
     execute format(
       'select count(*) from (select from %I where %I = $1 and %s limit $2 + 1) counted',
       tg_table_name, tg_argv[0], tg_argv[2]
-    ) into v_count using v_owner, v_most;
-    if v_count > v_most then perform refuse('quota_full', v_most || ' ' || replace(tg_argv[3], '_', ' ')); end if;
+    ) into v_count using v_owner, v_limit;
+    if v_count > v_limit then perform refuse('quota_full', v_limit || ' ' || replace(tg_argv[3], '_', ' ')); end if;
   end loop;
   return null;
 end $$;
 --> statement-breakpoint
-create trigger within_quota
+create trigger enforce_quota
   after insert on workspaces
   referencing new table as added
-  for each statement execute function within_quota('organization_id', '1000', 'true', 'workspaces');
-create trigger within_quota
+  for each statement execute function enforce_quota('organization_id', '1000', 'true', 'workspaces');
+create trigger enforce_quota
   after insert on roles
   referencing new table as added
-  for each statement execute function within_quota('organization_id', '200', 'true', 'roles');
-create trigger within_quota
+  for each statement execute function enforce_quota('organization_id', '200', 'true', 'roles');
+create trigger enforce_quota
   after insert on members
   referencing new table as added
-  for each statement execute function within_quota('organization_id', '10000', 'true', 'members');
-create trigger within_quota
+  for each statement execute function enforce_quota('organization_id', '10000', 'true', 'members');
+create trigger enforce_quota
   after insert on oauth_providers
   referencing new table as added
-  for each statement execute function within_quota('organization_id', '1000', 'true', 'oauth_providers');
-create trigger within_workspace_quota
+  for each statement execute function enforce_quota('organization_id', '1000', 'true', 'oauth_providers');
+create trigger enforce_workspace_quota
   after insert on oauth_providers
   referencing new table as added
   for each statement execute function
-    within_quota('made_by_workspace', '200', 'true', 'oauth_providers_of_a_workspace');
-create trigger within_quota
+    enforce_quota('made_by_workspace', '200', 'true', 'oauth_providers_of_a_workspace');
+create trigger enforce_quota
   after insert on api_keys
   referencing new table as added
-  for each statement execute function within_quota(
+  for each statement execute function enforce_quota(
     'organization_id', '10000', 'revoked_at is null and (expires_at is null or expires_at > clock())', 'api_keys'
   );
 -- The organization is part of the condition so that the index can be used.
-create trigger within_workspace_quota
+create trigger enforce_workspace_quota
   after insert on api_keys
   referencing new table as added
-  for each statement execute function within_quota(
+  for each statement execute function enforce_quota(
     'tenant_id',
     '1000',
     'organization_id = (select w.organization_id from workspaces w where w.id = $1)
       and revoked_at is null and (expires_at is null or expires_at > clock())',
     'api_keys_of_a_workspace'
   );
-create trigger within_quota
+create trigger enforce_quota
   after insert on deployments
   referencing new table as added
-  for each statement execute function within_quota('tenant_id', '10000', 'true', 'deployments');
-create trigger within_quota
+  for each statement execute function enforce_quota('tenant_id', '10000', 'true', 'deployments');
+create trigger enforce_quota
   after insert on integrations
   referencing new table as added
-  for each statement execute function within_quota('tenant_id', '200', 'true', 'integrations');
-create trigger within_quota
+  for each statement execute function enforce_quota('tenant_id', '200', 'true', 'integrations');
+create trigger enforce_quota
   after insert on listeners
   referencing new table as added
-  for each statement execute function within_quota('tenant_id', '200', 'true', 'listeners');
+  for each statement execute function enforce_quota('tenant_id', '200', 'true', 'listeners');
 --> statement-breakpoint
 
 -- ------------------------------------------------------------ Deployments and revisions
@@ -568,10 +569,10 @@ begin
   return null;
 end $$;
 --> statement-breakpoint
-create trigger references_made
+create trigger check_references_on_insert
   after insert on deployments
   for each row execute function check_deployment_references();
-create trigger references_changed
+create trigger check_references_on_update
   after update on deployments
   for each row when (
     new.latest_revision_id is distinct from old.latest_revision_id
@@ -599,7 +600,7 @@ begin
   return null;
 end $$;
 --> statement-breakpoint
-create trigger references_made
+create trigger check_references_on_insert
   after insert on revisions
   for each row execute function check_revision_references();
 --> statement-breakpoint
@@ -614,8 +615,8 @@ create function custom_path(p_url text) returns text
 language sql immutable
 return coalesce(nullif(rtrim(substring(regexp_replace(p_url, '^https?://', '') from '/.*$'), '/'), ''), '/');
 --> statement-breakpoint
--- Passes if the workspace may serve the deployment at the host and path. Refuses otherwise.
-create function custom_url_free(p_tenant uuid, p_deployment uuid, p_host text, p_path text) returns boolean
+-- The host belongs to no other workspace, and no other deployment of this one uses it with the path.
+create function require_free_custom_url(p_tenant uuid, p_deployment uuid, p_host text, p_path text) returns boolean
 language plpgsql stable security definer set search_path = public, pg_temp as $$
 begin
   if exists (select from custom_hosts where host = p_host and tenant_id <> p_tenant) then
@@ -633,7 +634,7 @@ end $$;
 -- Claims the host of a deployment's custom_url for its workspace and releases the previous host. A trigger, because
 -- several statements change custom_url and deleting_at. BEFORE, because the lock order everywhere is deployments,
 -- hosts, journals, cursors.
-create function custom_host_claim() returns trigger
+create function claim_custom_host() returns trigger
 language plpgsql security definer set search_path = public, pg_temp as $$
 declare
   v_before text := case when tg_op = 'UPDATE' then old.custom_host end;
@@ -651,7 +652,7 @@ begin
     insert into custom_hosts as h (host, organization_id, tenant_id)
     values (new.custom_host, new.organization_id, new.tenant_id)
     on conflict (host) do update set host = excluded.host;
-    perform custom_url_free(new.tenant_id, new.id, new.custom_host, new.custom_path);
+    perform require_free_custom_url(new.tenant_id, new.id, new.custom_host, new.custom_path);
   end if;
   if v_before is distinct from new.custom_host then
     delete from custom_hosts h
@@ -664,17 +665,17 @@ begin
   return new;
 end $$;
 --> statement-breakpoint
-create trigger custom_host_made
+create trigger claim_custom_host_on_insert
   before insert on deployments
   for each row when ((new.source_config ->> 'custom_url') is not null)
-  execute function custom_host_claim();
-create trigger custom_host_changed
+  execute function claim_custom_host();
+create trigger claim_custom_host_on_update
   before update of source_config, deleting_at on deployments
   for each row when (
     (new.source_config ->> 'custom_url') is distinct from (old.source_config ->> 'custom_url')
     or new.deleting_at is distinct from old.deleting_at
   )
-  execute function custom_host_claim();
+  execute function claim_custom_host();
 --> statement-breakpoint
 -- The workspace that has claimed a host, if any: the control plane looks up its DNS record. Never shown to a caller.
 create function custom_host_owner(p_host text) returns setof custom_hosts
@@ -755,9 +756,8 @@ end $$;
 --> statement-breakpoint
 
 -- ------------------------------------------------------------ Source archives
--- Passes if the archive was uploaded in this workspace. Its row stays locked until the transaction ends, so the sweep
--- skips it.
-create function uploaded(p_path text) returns boolean
+-- The archive was uploaded in this workspace. Its row stays locked until the transaction ends, so the sweep skips it.
+create function require_stored_archive(p_path text) returns boolean
 language plpgsql cost 10000 as $$
 begin
   perform from uploads where tenant_id = current_tenant() and object_path = p_path and state = 'stored' for share;
@@ -765,9 +765,9 @@ begin
   return true;
 end $$;
 --> statement-breakpoint
--- Passes if the workspace has room for `p_more` bytes. Serialized per workspace, so two uploads do not share the last
--- room. An upload that broke off counts for an hour.
-create function upload_room(p_tenant uuid, p_more bigint, p_most bigint) returns boolean
+-- The workspace may store `p_bytes` more bytes. Serialized per workspace, so two uploads do not share the last room. An
+-- upload that broke off counts for an hour.
+create function require_upload_room(p_tenant uuid, p_bytes bigint, p_limit bigint) returns boolean
 language plpgsql volatile cost 20000 as $$
 declare
   v_used bigint;
@@ -778,19 +778,19 @@ begin
   from uploads
   where tenant_id = p_tenant
     and (state in ('stored', 'removing') or state = 'receiving' and used_at > clock() - interval '1 hour');
-  if v_used + p_more > p_most then perform refuse('uploads_full'); end if;
+  if v_used + p_bytes > p_limit then perform refuse('uploads_full'); end if;
   return true;
 end $$;
 --> statement-breakpoint
--- Passes while the workspace has fewer than `p_most` unused upload links.
-create function upload_links_left(p_tenant uuid, p_most integer) returns boolean
+-- The workspace has fewer than `p_limit` unused upload links.
+create function require_upload_link_room(p_tenant uuid, p_limit integer) returns boolean
 language plpgsql volatile cost 10000 as $$
 begin
   if (
     select count(*)
     from uploads
     where tenant_id = p_tenant and state = 'offered' and expires_at > clock()
-  ) >= p_most then
+  ) >= p_limit then
     perform refuse('upload_links_full');
   end if;
   return true;
@@ -862,9 +862,9 @@ begin
 end $$;
 --> statement-breakpoint
 -- Revokes what was granted under another binding than the provider's current one, in every workspace. Grants with the
--- binding `p_follows` move to the current one instead: the provider's own issuer moved its endpoints within their
+-- binding `p_moved_binding` get the current one instead: the provider's own issuer moved its endpoints within their
 -- origins.
-create function settle_grants(p_provider uuid, p_follows text) returns integer
+create function revoke_outdated_grants(p_provider uuid, p_moved_binding text) returns integer
 language plpgsql volatile security definer set search_path = public, pg_temp as $$
 declare
   v_now text := (
@@ -877,10 +877,10 @@ begin
   if v_now is null then return 0; end if;
   update oauth_tokens
   set bound_to = v_now
-  where provider_id = p_provider and revoked_at is null and bound_to = p_follows;
+  where provider_id = p_provider and revoked_at is null and bound_to = p_moved_binding;
   update oauth_flows
   set bound_to = v_now
-  where provider_id = p_provider and status in ('pending', 'answered') and bound_to = p_follows;
+  where provider_id = p_provider and status in ('pending', 'answered') and bound_to = p_moved_binding;
   -- A new generation, so a refresh in flight at the old endpoint writes nothing.
   update oauth_tokens
   set revoked_at = clock(), leased_until = null, generation = generation + 1
@@ -893,7 +893,7 @@ begin
 end $$;
 --> statement-breakpoint
 -- The tokens of a provider that its server can still revoke, in every workspace: those under the current binding.
-create function tokens_of_provider(p_provider_id text, p_most integer) returns setof oauth_tokens
+create function tokens_of_provider(p_provider_id text, p_limit integer) returns setof oauth_tokens
 language sql stable security definer set search_path = public, pg_temp as $$
   select t.*
   from oauth_tokens t
@@ -901,13 +901,13 @@ language sql stable security definer set search_path = public, pg_temp as $$
   where p.organization_id = current_organization() and p.provider_id = p_provider_id
     and t.revoked_at is null and t.bound_to = oauth_binding(p)
   order by t.updated_at desc
-  limit p_most
+  limit p_limit
 $$;
 --> statement-breakpoint
 
 -- ------------------------------------------------------------ Git hosts
--- Passes if the integration belongs to this workspace and is active. One of another workspace counts as unknown.
-create function integrated(p_id uuid) returns boolean
+-- An integration of another workspace counts as unknown.
+create function require_active_integration(p_id uuid) returns boolean
 language plpgsql stable cost 10000 as $$
 declare
   v_state text := (select state from integrations where id = p_id and tenant_id = current_tenant());
@@ -937,15 +937,15 @@ begin
   return v_listener.id;
 end $$;
 --> statement-breakpoint
--- Returns the listener that a new deployment names, or refuses. It stays locked while the deployment is written.
-create function serving_listener(p_listener uuid, p_namespace text, p_needed boolean) returns uuid
+-- The listener that a new deployment names, with its namespace. It stays locked while the deployment is written.
+create function require_listener(p_listener uuid, p_namespace text, p_is_required boolean) returns uuid
 language plpgsql as $$
 declare
   v_namespaces jsonb;
 begin
   if p_listener is null then
-    if p_needed and exists (select from listeners where tenant_id = current_tenant()) then
-      perform refuse('source_rule', 'source_config.listener_id is needed: this workspace has listeners');
+    if p_is_required and exists (select from listeners where tenant_id = current_tenant()) then
+      perform refuse('source_rule', 'source_config.listener_id is required: this workspace has listeners');
     end if;
     return null;
   end if;
@@ -959,7 +959,7 @@ begin
   end if;
   if p_namespace is null and jsonb_array_length(v_namespaces) > 0 then
     perform refuse(
-      'source_rule', 'source_config.listener_config.k8s_namespace is needed: name a namespace of the listener'
+      'source_rule', 'source_config.listener_config.k8s_namespace is required: name a namespace of the listener'
     );
   end if;
   if p_namespace is not null and not v_namespaces ? p_namespace then
@@ -969,7 +969,7 @@ begin
 end $$;
 --> statement-breakpoint
 -- What a deployment at a generation adds to its listener's digest.
-create function sync_hash(p_deployment uuid, p_generation integer) returns bigint
+create function sync_item_hash(p_deployment uuid, p_generation integer) returns bigint
 language sql immutable
 return ('x' || left(
   encode(sha256((p_deployment::text || ':' || p_generation::text)::bytea), 'hex'), 16
@@ -977,15 +977,15 @@ return ('x' || left(
 --> statement-breakpoint
 -- Gives each item the next number of its listener. The counter's row stays locked until the transaction ends, so
 -- numbers become visible in order and a cursor never skips one in flight. Counters are locked in one order, and last.
-create function sync_note(p_items sync_items[]) returns void
+create function record_sync_items(p_items sync_items[]) returns void
 language sql security definer set search_path = public, pg_temp as $$
   with changed as (
     select
       n.deployment_id,
       n.listener_id,
       n.generation,
-      sync_hash(n.deployment_id, n.generation)
-        # coalesce(sync_hash(o.deployment_id, o.generation), 0) as digest_change
+      sync_item_hash(n.deployment_id, n.generation)
+        # coalesce(sync_item_hash(o.deployment_id, o.generation), 0) as digest_change
     from unnest(p_items) n
     left join sync_items o on o.deployment_id = n.deployment_id
   ),
@@ -1014,7 +1014,7 @@ language sql security definer set search_path = public, pg_temp as $$
 $$;
 --> statement-breakpoint
 -- Triggers, because many statements change a generation, and a workspace deletes its deployments with it.
-create function sync_made() returns trigger
+create function sync_after_insert() returns trigger
 language plpgsql security definer set search_path = public, pg_temp as $$
 declare
   v_items sync_items[] := (
@@ -1023,11 +1023,11 @@ declare
     where listener_id is not null
   );
 begin
-  if v_items is not null then perform sync_note(v_items); end if;
+  if v_items is not null then perform record_sync_items(v_items); end if;
   return null;
 end $$;
 --> statement-breakpoint
-create function sync_changed() returns trigger
+create function sync_after_update() returns trigger
 language plpgsql security definer set search_path = public, pg_temp as $$
 declare
   v_items sync_items[] := (
@@ -1038,11 +1038,11 @@ declare
       and (a.generation <> b.generation or a.listener_id is distinct from b.listener_id)
   );
 begin
-  if v_items is not null then perform sync_note(v_items); end if;
+  if v_items is not null then perform record_sync_items(v_items); end if;
   return null;
 end $$;
 --> statement-breakpoint
-create function sync_forget(p_deployments uuid[]) returns void
+create function delete_sync_items(p_deployments uuid[]) returns void
 language sql security definer set search_path = public, pg_temp as $$
   with gone as (
     delete from sync_items
@@ -1052,7 +1052,7 @@ language sql security definer set search_path = public, pg_temp as $$
   update sync_cursors c
   set digest = c.digest # g.digest
   from (
-    select listener_id, bit_xor(sync_hash(deployment_id, generation)) as digest
+    select listener_id, bit_xor(sync_item_hash(deployment_id, generation)) as digest
     from gone
     group by listener_id
   ) g
@@ -1061,36 +1061,36 @@ $$;
 --> statement-breakpoint
 -- A deployment that its own agent removed is forgotten. One deleted otherwise stays as wanted absent, until the agent
 -- reports that it removed it.
-create function sync_gone() returns trigger
+create function sync_after_delete() returns trigger
 language plpgsql security definer set search_path = public, pg_temp as $$
 declare
   v_items sync_items[];
 begin
   if current_listener() is not null then
-    perform sync_forget(array(select id from before));
+    perform delete_sync_items(array(select id from before));
   else
     v_items := (
       select array_agg((i.deployment_id, i.listener_id, 0, i.generation + 1)::sync_items)
       from before b
       join sync_items i on i.deployment_id = b.id
     );
-    if v_items is not null then perform sync_note(v_items); end if;
+    if v_items is not null then perform record_sync_items(v_items); end if;
   end if;
   return null;
 end $$;
 --> statement-breakpoint
-create trigger sync_made
+create trigger sync_after_insert
   after insert on deployments
   referencing new table as after
-  for each statement execute function sync_made();
-create trigger sync_changed
+  for each statement execute function sync_after_insert();
+create trigger sync_after_update
   after update on deployments
   referencing old table as before new table as after
-  for each statement execute function sync_changed();
-create trigger sync_gone
+  for each statement execute function sync_after_update();
+create trigger sync_after_delete
   after delete on deployments
   referencing old table as before
-  for each statement execute function sync_gone();
+  for each statement execute function sync_after_delete();
 --> statement-breakpoint
 
 -- ------------------------------------------------------------ Ids of other tenants

@@ -482,7 +482,7 @@ create policy own on deployment_heads to slipway_app
     and organization_id = current_organization()
     and is_own_deployment(deployment_id)
   );
-grant select, insert, delete, update (asked_at, gone_ref)
+grant select, insert, delete, update (queried_at, gone_ref)
   on deployment_heads to slipway_app;
 --> statement-breakpoint
 create policy own on preview_policies to slipway_app
@@ -507,8 +507,8 @@ create policy own on previews to slipway_app
     and is_own_key(approved_by)
   );
 grant select, insert, delete, update (
-    number, state, deployment_id, branch, head_sha, fork, approved_sha, approved_by, changed_at, expires_at, told,
-    comment_id, tell_attempts, tell_next_at, created_at, updated_at
+    number, state, deployment_id, branch, head_sha, fork, approved_sha, approved_by, changed_at, expires_at,
+    notified_state, comment_id, notify_attempts, next_notify_at, created_at, updated_at
   ) on previews to slipway_app;
 --> statement-breakpoint
 create policy own on preview_hooks to slipway_app
@@ -576,14 +576,14 @@ grant execute on function
   actor_key(),
   actor_permissions(),
   custom_host_owner(text),
-  custom_url_free(uuid, uuid, text, text),
+  require_free_custom_url(uuid, uuid, text, text),
   lock_provider_to_change(text),
   revoke_key_tree(uuid),
-  settle_grants(uuid, text),
+  revoke_outdated_grants(uuid, text),
   tokens_of_provider(text, integer),
   verify_custom_host(text, uuid, boolean)
   to slipway_app;
-grant execute on function sync_forget(uuid[]) to slipway_agent;
+grant execute on function delete_sync_items(uuid[]) to slipway_agent;
 -- Policies call these as the role of the statement.
 grant execute on function
   is_own_deployment(uuid),

@@ -42,7 +42,7 @@ insert into roles (id, scope, display_name, description, permissions) values
     '00000000-0000-4000-8000-000000000004',
     'organization',
     'Organization Admin',
-    'Everything in the organisation and all its workspaces.',
+    'Everything in the organization and all its workspaces.',
     array[
       'organization:read', 'organization:update', 'organization:manage-members', 'organization:manage-roles',
       'organization:manage-keys', 'workspaces:create', 'workspaces:delete', 'workspaces:read',
@@ -58,7 +58,7 @@ insert into roles (id, scope, display_name, description, permissions) values
     '00000000-0000-4000-8000-000000000005',
     'organization',
     'Organization User',
-    'Belongs to the organisation; workspaces give the rest.',
+    'Belongs to the organization. Its workspaces grant the rest.',
     array[
       'organization:read'
     ]

@@ -5,7 +5,7 @@ grant update (templates) on listeners to slipway_agent;
 
 -- Refuses a template that none of the listeners offers which can take the deployment: the named one, or those of the
 -- platform. While one of them has not told its templates, nothing is refused.
-create function template_offered(p_template text, p_listener uuid) returns boolean
+create function require_offered_template(p_template text, p_listener uuid) returns boolean
 language plpgsql stable security definer set search_path = public, pg_temp as $$
 declare
   v_offered text[];
@@ -26,6 +26,6 @@ begin
   return true;
 end $$;
 --> statement-breakpoint
-revoke execute on function template_offered(text, uuid) from public;
+revoke execute on function require_offered_template(text, uuid) from public;
 --> statement-breakpoint
-grant execute on function template_offered(text, uuid) to slipway_app;
+grant execute on function require_offered_template(text, uuid) to slipway_app;

@@ -11,7 +11,7 @@ import type {
   RevisionRef,
   RevisionSpec,
   SourceTree,
-} from '../src/agent/engines/engine.ts'
+} from '../src/agent/engine.ts'
 
 export type EngineVerb = Exclude<keyof Engine, 'name'>
 /** Milliseconds. */
@@ -65,17 +65,17 @@ export class FakeEngine implements Engine {
   }
 
   /** The line is what the kit's application would say first. */
-  async start(unit: RevisionSpec): Promise<void> {
+  async start(spec: RevisionSpec): Promise<void> {
     this.#may('start')
-    const { deployment_id, revision_id, secrets } = unit
+    const { deployment_id, revision_id, secrets } = spec
     const { running } = this.#world(deployment_id)
     if (running.has(revision_id)) return
     running.set(revision_id, 'starting')
     const digest = createHash('sha256')
       .update(secrets.TOKEN ?? '')
       .digest('hex')
-    this.#events.log(unit, `kit-secret ${digest}`, 'INFO')
-    await this.#follows(unit, 'starting', 'healthy', this.#delays.ready)
+    this.#events.log(spec, `kit-secret ${digest}`, 'INFO')
+    await this.#follows(spec, 'starting', 'healthy', this.#delays.ready)
   }
 
   async route({ deployment_id, revision_id }: RevisionSpec): Promise<void> {

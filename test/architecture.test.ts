@@ -36,6 +36,7 @@ const imports = files.flatMap(file =>
   ),
 )
 const internalImports = imports.filter(({ from, to }) => from.startsWith('.') && !to.startsWith('..'))
+const importsBy = (of: string) => internalImports.filter(({ file }) => file === of).map(({ to }) => to)
 const importersOf = (name: RegExp) => [
   ...new Set(imports.filter(({ from }) => name.test(from)).map(({ file }) => file)),
 ]
@@ -76,9 +77,20 @@ describe('the folders of src', () => {
 })
 
 describe('imports', () => {
-  it('have no cycles at run time', () => {
-    const importsOf = new Map(files.map(file => [file, runTimeImportsOf(file)]))
+  it('have no cycles, not even of types', () => {
+    const importsOf = new Map(files.map(file => [file, importsBy(file)]))
     expect(findCycles(importsOf)).toEqual([])
+  })
+
+  it('of the agent never run both ways between two of its folders', () => {
+    const roomOf = (path: string) => path.split('/')[1]!
+    const pairs = internalImports
+      .filter(({ file, to }) => folderOf(file) === 'agent' && folderOf(to) === 'agent' && roomOf(file) !== roomOf(to))
+      .map(({ file, to }) => [roomOf(file), roomOf(to)] as const)
+    const oneWay = new Set(pairs.map(pair => pair.join(' imports ')))
+    expect(oneWay.size).toBeGreaterThan(10)
+    const mutual = pairs.filter(([from, to]) => oneWay.has(`${to} imports ${from}`))
+    expect([...new Set(mutual.map(pair => [...pair].sort().join(', ')))]).toEqual([])
   })
 
   it('with direct and indirect cycles are found', () => {
@@ -86,15 +98,6 @@ describe('imports', () => {
     expect(findCycles(new Map(Object.entries(cyclic))).sort()).toEqual(['a, b, c', 'd, e'])
   })
 })
-
-/** Imports of types alone are gone when the code runs. */
-function runTimeImportsOf(file: string): string[] {
-  const text = readFileSync(join(src, file), 'utf8')
-  const statements = text.matchAll(/^(?:import|export)\s+(?:(?!type\s)([^'";]*?)\s+from\s+)?'(\.[^']+)'/gm)
-  return [...statements]
-    .filter(([, names]) => names === undefined || !/^\{(\s*type\s+[^,}]+,?)+\s*\}$/.test(names))
-    .map(([, , from]) => relative(src, join(src, dirname(file), from!)))
-}
 
 /** Groups of files that reach each other (strongly connected components, by Tarjan), each as one line. */
 function findCycles(importsOf: Map<string, string[]>): string[] {

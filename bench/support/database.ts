@@ -15,7 +15,7 @@ export type BenchDatabase = {
   connectionString: string
   /** The trips that Workers have made to the gateway. */
   trips(): number
-  /** Its key is the organisation's, which may do anything anywhere in it. */
+  /** Its key is the organization's, which may do anything anywhere in it. */
   tenant: BootstrapResult
   /** What a Worker needs to run on it, by way of another address if one is given. */
   bindings(gateway?: string): Record<string, string>

@@ -56,7 +56,8 @@ export async function runRandomOperations({
     if (ids !== self) result.swapped++
     const where = `${operation.id} answered ${response.status}`
     // Whoever asks a foreign server finds none here.
-    if (response.status >= 500 && !(operation.asksForeignServers && response.status === 502)) result.broken.push(where)
+    if (response.status >= 500 && !(operation.callsExternalServers && response.status === 502))
+      result.broken.push(where)
     if (response.status < 300) result.succeeded++
     const asked = `${path}${search}${body ?? ''}`
     for (const [id] of text.matchAll(UUID)) {

@@ -63,9 +63,9 @@ export async function createKey(ctx: Ctx, input: NewKeyInput, tenant: SQL, scope
     description,
     hint: makeKeyHint(key),
     key_hash: sha256Hex(key),
-    role_id: sql`grantable_role(${role_id ?? sql`actor_role(${scope})`}::uuid, ${scope}, ${narrowed})`,
+    role_id: sql`require_grantable_role(${role_id ?? sql`default_key_role(${scope})`}::uuid, ${scope}, ${narrowed})`,
     permissions: narrowed,
-    expires_at: sql`grantable_expiry(${expires_at ?? null}::timestamptz)`,
+    expires_at: sql`new_key_expiry(${expires_at ?? null}::timestamptz)`,
     created_by: sql`current_actor()`,
   }
   // Sealed for the caller, the key is stored with the answer: a replay under the idempotency key returns it again.

@@ -56,7 +56,8 @@ export async function bootstrap(database: Database, input: BootstrapInput): Prom
     sql`
       with new_key as (
         insert into api_keys (organization_id, tenant_id, description, hint, key_hash, role_id)
-        select ${organizationId}, ${tenant}, 'Made at bootstrap', ${makeKeyHint(key)}, ${sha256Hex(key)}, ${role}::uuid
+        select ${organizationId}, ${tenant}, 'Created by npm run bootstrap', ${makeKeyHint(key)}, ${sha256Hex(key)},
+          ${role}::uuid
         returning *),
       numbered as (
         insert into journals (scope_id, organization_id, seq)

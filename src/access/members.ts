@@ -16,11 +16,11 @@ type Ref = z.output<typeof schema.MemberRef>
 type MembershipRef = z.output<typeof schema.MembershipRef>
 
 /** Locked before the journal: the triggers that keep the last Admin lock the same rows, and another order deadlocks. */
-const lockMemberships = (member: string) => sql`select hold_what_keeps_admins(${member}::uuid)`
+const lockMemberships = (member: string) => sql`select lock_for_admin_checks(${member}::uuid)`
 const LOCK_WORKSPACE = sql`select from workspaces where id = current_tenant() for no key update`
 
 const grantableRole = (id: string | SQL, scope: 'workspace' | 'organization') =>
-  sql`grantable_role(${id}::uuid, ${scope})`
+  sql`require_grantable_role(${id}::uuid, ${scope})`
 
 // ---- of the organization
 
@@ -103,7 +103,7 @@ const membershipColumns = (person: SQL) => ({
   full_name: sql<string | null>`(${person}).full_name`.as('full_name'),
 })
 const storedColumns = membershipColumns(sql`select m from members m where m.id = ${workspaceMembers.member_id}`)
-const writtenColumns = membershipColumns(sql`person(${workspaceMembers.member_id})`)
+const writtenColumns = membershipColumns(sql`read_member(${workspaceMembers.member_id})`)
 type MembershipRow = typeof workspaceMembers.$inferSelect & { email: string; full_name: string | null }
 
 const membershipToWire = (row: MembershipRow) => ({
@@ -140,10 +140,8 @@ export const addMembership = verb(
     const values = {
       organization_id: sql`current_organization()`,
       tenant_id: sql`current_tenant()`,
-      member_id: member_id
-        ? sql`member_of_organization(${member_id})`
-        : sql`join_organization(${email}, ${full_name ?? null})`,
-      role_id: grantableRole(role_id ?? sql`default_role()`, 'workspace'),
+      member_id: member_id ? sql`require_member(${member_id})` : sql`join_organization(${email}, ${full_name ?? null})`,
+      role_id: grantableRole(role_id ?? sql`default_member_role()`, 'workspace'),
     }
     const change = db.insert(workspaceMembers).values(values).returning(writtenColumns)
     const data = withoutNulls({ email, member_id, role_id })

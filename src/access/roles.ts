@@ -28,7 +28,7 @@ const toWire = (row: typeof roles.$inferSelect) => ({
 })
 
 const visibleRoles = or(isNull(roles.organization_id), inOrganization(roles))
-const grantablePermissions = (names: string[]) => sql`grantable(${textArray(names)})`
+const grantablePermissions = (names: string[]) => sql`require_grantable_permissions(${textArray(names)})`
 
 export const listPermissions = verb('organization:read', async ctx => {
   await run(ctx, sql`select 1`)

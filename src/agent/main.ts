@@ -6,7 +6,7 @@ import { parseArgs } from 'node:util'
 import { Agent } from './agent.ts'
 import { parseNetworks } from './builds/allowed-address.ts'
 import { createControlPlaneClient, RequestRefused } from './control-plane/client.ts'
-import type { Engine } from './engines/engine.ts'
+import type { Engine } from './engine.ts'
 import { chooseCgroup } from './system/cgroups.ts'
 import { readJson, writeJson } from './system/files.ts'
 import { formatEvent, type LogEvent } from './system/log-event.ts'
@@ -67,7 +67,8 @@ const ENGINE_FACTORIES: Record<string, (settings: EngineSettings) => Promise<Eng
 
 const logEvent: LogEvent = (event, fields) => console.log(formatEvent(event, fields))
 
-async function main() {
+/** Undefined if the help was asked for and printed. */
+function readOptions() {
   const { values } = parseArgs({
     options: {
       home: { type: 'string' },
@@ -77,8 +78,8 @@ async function main() {
       help: { type: 'boolean', short: 'h' },
     },
   })
-  if (values.help) return console.log(USAGE)
-  const { SLIPWAY_URL: url, SLIPWAY_LISTENER_KEY: key, SLIPWAY_AGENT_ID, SLIPWAY_AGENT_HOME } = process.env
+  if (values.help) return void console.log(USAGE)
+  const { SLIPWAY_URL: url, SLIPWAY_LISTENER_KEY: key, SLIPWAY_AGENT_HOME } = process.env
   if (!url || !key)
     throw new Error(
       'SLIPWAY_URL or SLIPWAY_LISTENER_KEY is not set. Set them to the address of the control plane and to a key ' +
@@ -95,14 +96,21 @@ async function main() {
       `--engine ${values.engine} does not exist. Use one of: ${Object.keys(ENGINE_FACTORIES).join(', ')}.`,
     )
   const home = resolve(values.home ?? (SLIPWAY_AGENT_HOME || '.slipway/agent'))
-  const agent_id = claimIdentity(home, SLIPWAY_AGENT_ID)
+  return { url, key, port, home, createEngine, engineName: values.engine, stopsApplications: values.stop }
+}
+
+async function main() {
+  const options = readOptions()
+  if (!options) return
+  const { url, key, port, home, createEngine, engineName, stopsApplications } = options
+  const agent_id = claimIdentity(home, process.env.SLIPWAY_AGENT_ID)
   const { AGENT_RUN_AS: run_as, AGENT_APPS_HOME: apps_home, AGENT_CGROUP } = process.env
   chooseCgroup(AGENT_CGROUP)
   const isolation =
-    values.engine === 'process' ? chooseIsolation({ home, run_as, apps_home }) : { users: undefined, apps: home }
+    engineName === 'process' ? chooseIsolation({ home, run_as, apps_home }) : { users: undefined, apps: home }
   if (isolation.reason) logEvent('applications not isolated', { reason: isolation.reason, help: 'docs/processes.md' })
   const engine = await createEngine({ home, port, agent_id, isolation })
-  logEvent('agent started', { engine: values.engine, home, control_plane: url })
+  logEvent('agent started', { engine: engineName, home, control_plane: url })
   const hidden_values = collectSecrets(process.env)
   // No child process inherits them.
   for (const name of ['SLIPWAY_LISTENER_KEY', 'AGENT_DATABASE_URL']) delete process.env[name]
@@ -124,13 +132,13 @@ async function main() {
   const stop = async () => {
     if (isStopping) return
     isStopping = true
-    await agent.close({ stop: values.stop })
+    await agent.close({ stop: stopsApplications })
     process.exit(0)
   }
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => void stop())
   process.on('disconnect', () => void stop())
   await agent.run().catch(async error => {
-    await agent.close({ stop: values.stop })
+    await agent.close({ stop: stopsApplications })
     if (error instanceof RequestRefused)
       throw new Error(
         `The control plane refuses SLIPWAY_LISTENER_KEY (${error.status} ${error.code}): ${error.message}`,

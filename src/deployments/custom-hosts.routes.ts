@@ -30,6 +30,6 @@ export const customHostRoutes = slice(
       ...(['custom_host_unproven', 'custom_host_reserved', 'custom_host_taken', 'workspace_not_found'] as const),
       ...(['upstream_error', 'upstream_timeout'] as const),
     ],
-    asksForeignServers: true,
+    callsExternalServers: true,
     verb: verifyCustomHost,
   })

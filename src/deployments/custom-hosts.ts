@@ -41,8 +41,9 @@ export function refuseReservedUrl(
  * Refuses a URL that this workspace may not serve the deployment at; its id is null before it is created. The trigger
  * checks the same on the write.
  */
-export const isCustomUrlFree = (customUrl: string, deployment: SQL): SQL =>
-  sql`custom_url_free(current_tenant(), ${deployment}::uuid, custom_host(${customUrl}), custom_path(${customUrl}))`
+export const requireFreeCustomUrl = (customUrl: string, deployment: SQL): SQL =>
+  sql`require_free_custom_url(
+    current_tenant(), ${deployment}::uuid, custom_host(${customUrl}), custom_path(${customUrl}))`
 
 // ---- which hosts are served
 
@@ -127,9 +128,9 @@ export const listCustomHosts = verb('deployments:read', async (ctx, page: Page) 
 export const verifyCustomHost = verb('deployments:update', async (ctx, { host }: { host: string }) => {
   refuseReservedHost(ctx, host)
   const query = sql<[owner: string]>`select tenant_id from custom_host_owner(${host}::text)`
-  const { looked, answer } = await prepareWrite<[string], CustomHostRow & { served: boolean }>(ctx, query)
-  if (answer) return toWire(ctx, requireRow(answer, 'workspace_not_found'))
-  const [owner = null] = looked[0] ?? []
+  const { current, replayed } = await prepareWrite<[string], CustomHostRow & { served: boolean }>(ctx, query)
+  if (replayed) return toWire(ctx, requireRow(replayed, 'workspace_not_found'))
+  const [owner = null] = current[0] ?? []
   const tenant = ctx.requestInfo.tenant!
   const records = await lookUpTxtRecords(ctx.config, recordName(host))
   if (!(await isProved(ctx, records, tenant, host))) {

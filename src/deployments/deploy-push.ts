@@ -28,12 +28,12 @@ export type RefHead = {
   /** The spellings of the ref that a deployment may have stored; a push of another ref does not concern it. */
   refs: string[]
   /** The database's time before the host was asked: an answer that is older than the last one does not count. */
-  asked_at: string
+  queried_at: string
 }
 export type PushedCommit = RefHead & {
   /** The head of the ref. */
   commit: Commit
-  /** Set for previews, which follow their pull request whatever `build_on_push` says. */
+  /** Set for previews, which follow their pull request even without `build_on_push`. */
   ignoresBuildOnPush?: boolean
   /** What else the event records: who pushed what. */
   journalData: Record<string, unknown>
@@ -45,7 +45,7 @@ const PUSHED_REASON = 'pushed'
 const followsRef = (refs: string[]): SQL => sql`c.source_revision_config ->> 'repo_ref' = any(${textArray(refs)})`
 const DEPLOYMENT_WITH_HEAD = sql`deployments c
   left join deployment_heads h on h.deployment_id = c.id and h.tenant_id = current_tenant()`
-const isNewerThanHead = (asked_at: string): SQL => sql`coalesce(h.asked_at < ${asked_at}::timestamptz, true)`
+const isNewerThanHead = (queried_at: string): SQL => sql`coalesce(h.queried_at < ${queried_at}::timestamptz, true)`
 
 // ---- why a push is held back
 
@@ -127,11 +127,11 @@ const RECORDED = sql`recorded as (${insertRevision(
   where ${queued('is_held_back')}`,
 )})`
 
-const updateHead = (asked_at: string): SQL => sql`head as (
-  insert into deployment_heads (deployment_id, organization_id, tenant_id, asked_at)
-  select id, organization_id, tenant_id, ${asked_at}::timestamptz
+const updateHead = (queried_at: string): SQL => sql`head as (
+  insert into deployment_heads (deployment_id, organization_id, tenant_id, queried_at)
+  select id, organization_id, tenant_id, ${queried_at}::timestamptz
   from planned
-  on conflict (deployment_id) do update set asked_at = excluded.asked_at, gone_ref = null)`
+  on conflict (deployment_id) do update set queried_at = excluded.queried_at, gone_ref = null)`
 
 const PUSH_EVENTS: EventRows[] = [
   {
@@ -158,7 +158,7 @@ const PUSH_EVENTS: EventRows[] = [
 
 /** The row stays locked, so that the second of two pushes sees the revision of the first. */
 export const deployPush = verb('deployments:update', async (ctx, input: PushedCommit): Promise<PushOutcome> => {
-  const { deployment_id, refs, asked_at, commit: head, ignoresBuildOnPush = false, journalData } = input
+  const { deployment_id, refs, queried_at, commit: head, ignoresBuildOnPush = false, journalData } = input
   const id = crypto.randomUUID()
   const followsPushes = ignoresBuildOnPush ? sql`true` : sql`(c.source_config ->> 'build_on_push') = 'true'`
   const planCte = planChange({
@@ -169,21 +169,21 @@ export const deployPush = verb('deployments:update', async (ctx, input: PushedCo
     and c.deleting_at is null
     and ${followsPushes}
     and ${followsRef(refs)}
-    and ${isNewerThanHead(asked_at)}`,
+    and ${isNewerThanHead(queried_at)}`,
   })
-  const also = [
+  const ctesAfter = [
     supersedeOlder('changed'),
     sql`revision as (${insertQueuedRevision(id, 'changed')})`,
     RECORDED,
-    updateHead(asked_at),
+    updateHead(queried_at),
   ]
   const event = sql`case when changed.creates_revision or changed.is_held_back then 'deployment.pushed' end`
   const data = { commit: head.sha, ...journalData }
   const rows = await commit(ctx, event, updateWanted(id), data, {
     lock: lockDeployment(deployment_id),
-    first: [planCte, decideChange],
-    also,
-    others: enqueueEvents('changed', ...PUSH_EVENTS),
+    ctesBefore: [planCte, decideChange],
+    ctesAfter,
+    otherEvents: enqueueEvents('changed', ...PUSH_EVENTS),
   })
   const [row] = rows as unknown as Record<keyof QueuedColumns, boolean>[]
   if (!row) return 'stale'
@@ -192,20 +192,23 @@ export const deployPush = verb('deployments:update', async (ctx, input: PushedCo
 })
 
 /** The deployment keeps serving; `explain` shows that its ref is gone. */
-export const recordMissingRef = verb('deployments:update', async (ctx, { deployment_id, refs, asked_at }: RefHead) => {
-  const ref = sql`c.source_revision_config ->> 'repo_ref'`
-  const change = sql<{ id: string }>`
-    insert into deployment_heads as x (deployment_id, organization_id, tenant_id, asked_at, gone_ref)
-    select c.id, c.organization_id, c.tenant_id, ${asked_at}::timestamptz, ${ref}
+export const recordMissingRef = verb(
+  'deployments:update',
+  async (ctx, { deployment_id, refs, queried_at }: RefHead) => {
+    const ref = sql`c.source_revision_config ->> 'repo_ref'`
+    const change = sql<{ id: string }>`
+    insert into deployment_heads as x (deployment_id, organization_id, tenant_id, queried_at, gone_ref)
+    select c.id, c.organization_id, c.tenant_id, ${queried_at}::timestamptz, ${ref}
     from ${DEPLOYMENT_WITH_HEAD}
     where ${isDeploymentInTenant(deployment_id)}
       and c.deleting_at is null
       and ${followsRef(refs)}
-      and ${isNewerThanHead(asked_at)}
+      and ${isNewerThanHead(queried_at)}
       and h.gone_ref is distinct from ${ref}
-    on conflict (deployment_id) do update set asked_at = excluded.asked_at, gone_ref = excluded.gone_ref
+    on conflict (deployment_id) do update set queried_at = excluded.queried_at, gone_ref = excluded.gone_ref
     returning x.deployment_id as id, x.gone_ref`
-  const data = sql`json_build_object('ref', changed.gone_ref)`
-  const rows = await commit(ctx, 'deployment.ref_gone', change, data, { lock: lockDeployment(deployment_id) })
-  return rows.length > 0
-})
+    const data = sql`json_build_object('ref', changed.gone_ref)`
+    const rows = await commit(ctx, 'deployment.ref_gone', change, data, { lock: lockDeployment(deployment_id) })
+    return rows.length > 0
+  },
+)

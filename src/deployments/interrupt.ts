@@ -31,7 +31,7 @@ export async function interrupt(ctx: Ctx, { deployment_id, revision_id }: Revisi
       becomes: sql`'INTERRUPTED'`,
       message: sql`${MESSAGE}::text`,
       resolved: sql`'{}'::jsonb`,
-      made_commit: sql`null::jsonb`,
+      new_commit: sql`null::jsonb`,
     },
     sql`deployments c
   join revisions r on r.deployment_id = c.id and r.tenant_id = current_tenant() and r.id = ${revision_id}::uuid
@@ -48,9 +48,9 @@ export async function interrupt(ctx: Ctx, { deployment_id, revision_id }: Revisi
     { deployment_id, message: MESSAGE },
     {
       lock: lockDeployment(deployment_id),
-      first: [moves, ...promoteWithoutReports],
-      also: applyMovesToDeployments,
-      others: moveEvents,
+      ctesBefore: [moves, ...promoteWithoutReports],
+      ctesAfter: applyMovesToDeployments,
+      otherEvents: moveEvents,
     },
   )
   requireRow(rows, 'revision_not_found')

@@ -22,7 +22,7 @@ const LogOffset = boundedText(160).transform((offset, check) => {
     })
     .safeParse({ at, revision_id, number })
   if (parsed.success && rest.length === 0) return parsed.data
-  check.addIssue({ code: 'custom', message: 'needs to be the `next_offset` of an earlier answer' })
+  check.addIssue({ code: 'custom', message: 'must be the `next_offset` of an earlier answer' })
   return z.NEVER
 })
 

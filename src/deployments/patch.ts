@@ -10,7 +10,12 @@ import { hostOf } from '../protocol/custom-url.schema.ts'
 import { sources } from '../protocol/parts.schema.ts'
 import { deployments } from '../tables/deployments.ts'
 import { canChangeCommands } from './command-permission.ts'
-import { awaitsHostVerification, describeHostVerification, isCustomUrlFree, refuseReservedUrl } from './custom-hosts.ts'
+import {
+  awaitsHostVerification,
+  describeHostVerification,
+  refuseReservedUrl,
+  requireFreeCustomUrl,
+} from './custom-hosts.ts'
 import { digestRequest, isPlanFresh, refuseTagOnPush } from './guards.ts'
 import {
   hasSecrets,
@@ -35,7 +40,7 @@ import {
 } from './revision-queue.ts'
 import { type DeploymentRow, deploymentToWire } from './rows.ts'
 import type * as schema from './schema.ts'
-import { insertSecrets, isArchiveUploaded, sourceRuleError } from './service.ts'
+import { insertSecrets, requireStoredArchive, sourceRuleError } from './service.ts'
 import { findModeFaults, SOURCE_RULES } from './source-rules.ts'
 
 type PatchInput = z.output<typeof schema.DeploymentRef> & schema.DeploymentPatch & z.output<typeof schema.PatchQuery>
@@ -76,17 +81,17 @@ export const patchDeployment = verb('deployments:update', async (ctx, input: Pat
     and ${matchesPlan(ctx, input, requestDigest(input))}`,
   })
   const plain = secrets.filter(secret => !isMasked(secret))
-  const also = [supersedeOlder('changed'), sql`revision as (${insertQueuedRevision(revision, 'changed')})`]
-  if (plain.length > 0) also.push(await insertSecrets(ctx, deployment_id, plain, sql`changed.revisions`))
+  const ctesAfter = [supersedeOlder('changed'), sql`revision as (${insertQueuedRevision(revision, 'changed')})`]
+  if (plain.length > 0) ctesAfter.push(await insertSecrets(ctx, deployment_id, plain, sql`changed.revisions`))
   const data = {
     supplied: listPatchMembers(input, input.clear).map(({ path }) => path.join('.')),
     secrets: secrets.map(({ name }) => name),
   }
   const rows = await commit(ctx, 'deployment.patched', updateWanted(revision), data, {
     lock: lockDeployment(deployment_id),
-    first: [planned, decideChange],
-    also,
-    others: enqueueEvents('changed'),
+    ctesBefore: [planned, decideChange],
+    ctesAfter,
+    otherEvents: enqueueEvents('changed'),
   })
   return deploymentToWire(requireRow(rows, 'deployment_not_found'))
 })
@@ -171,17 +176,17 @@ const nextSecrets = (input: PatchInput): SQL => sql`(
 
 function patchGuards(ctx: Ctx, input: PatchInput): SQL {
   validateInput(ctx, input)
-  const { source_config: config, source_revision_config: madeFrom } = input
+  const { source_config: config, source_revision_config: revisionConfig } = input
   const guards = [
     refuseUnless('deployment_deleting', sql`c.deleting_at is null`),
     versionMatches(ctx, { version: sql`c.version` }),
     checkSourceRules(input),
-    (config || madeFrom) &&
-      refuseTagOnPush(mergeColumn('source_config', config), mergeColumn('source_revision_config', madeFrom)),
+    (config || revisionConfig) &&
+      refuseTagOnPush(mergeColumn('source_config', config), mergeColumn('source_revision_config', revisionConfig)),
     input.secrets?.some(isMasked) && checkMaskedSecrets(input),
     (hasSecrets(input) || input.secret_references) && checkVariableNames(input),
-    isArchiveUploaded(madeFrom),
-    config?.custom_url != null && isCustomUrlFree(config.custom_url, sql`c.id`),
+    requireStoredArchive(revisionConfig),
+    config?.custom_url != null && requireFreeCustomUrl(config.custom_url, sql`c.id`),
     canResolveRef(input),
     (config || input.clear.length > 0) &&
       canChangeCommands(sql`c.source_config`, mergeColumn('source_config', config, input.clear)),
@@ -192,7 +197,7 @@ function patchGuards(ctx: Ctx, input: PatchInput): SQL {
 function canResolveRef({ revision_source, source_revision_config }: PatchInput): SQL | undefined {
   const resolvesRef = revision_source === 'githost' || source_revision_config?.repo_ref != null
   const integration = sql`c.source_config ->> 'integration_id'`
-  return resolvesRef ? sql`(${integration} is null or integrated((${integration})::uuid))` : undefined
+  return resolvesRef ? sql`(${integration} is null or require_active_integration((${integration})::uuid))` : undefined
 }
 
 /** A plan shows changes of immutable members; applying them is refused. */
@@ -245,7 +250,7 @@ function validateInput(ctx: Ctx, input: PatchInput): void {
   const { mode } = ctx.config
   refuseReservedUrl(ctx, input.source_config)
   const both = input.clear.filter(name => input.source_config?.[name] != null)
-  const faults = both.map(name => ({ loc: ['body', 'source_config', name], msg: 'is both supplied and cleared' }))
+  const faults = both.map(name => ({ loc: ['body', 'source_config', name], msg: 'is both set and cleared' }))
   const wrongMode = input.revision_source ? findModeFaults(input.revision_source, mode, 'revision_source') : []
   if (faults.length + wrongMode.length > 0)
     throw sourceRuleError([...wrongMode, ...faults.map(fault => ({ type: 'member_cleared', ...fault }))])

@@ -45,14 +45,12 @@ export const createRevision = verb('deployments:update', async (ctx, { deploymen
     where: sql`${isDeploymentInTenant(deployment_id)}
     and ${notDeleting}`,
   })
-  const options = {
+  const rows = await commit(ctx, 'revision.created', insertQueuedRevision(id, 'queued'), revisionCreatedData, {
     lock: lockDeployment(deployment_id),
-    first: [planned, decideChange, sql`queued as (${updateWanted(id)})`],
-    also: [supersedeOlder('queued')],
-    others: enqueueEvents('queued'),
-  }
-  const change = insertQueuedRevision(id, 'queued')
-  const rows = await commit(ctx, 'revision.created', change, revisionCreatedData, options)
+    ctesBefore: [planned, decideChange, sql`queued as (${updateWanted(id)})`],
+    ctesAfter: [supersedeOlder('queued')],
+    otherEvents: enqueueEvents('queued'),
+  })
   return revisionToWire(requireRow(rows, 'deployment_not_found'))
 })
 
@@ -132,13 +130,13 @@ async function restoreRevision(ctx: Ctx, ref: RevisionParams, mode: RestoreMode)
     where: sql`${isDeploymentInTenant(deployment_id)}
     and ${sql.join(guards, sql`\n    and `)}`,
   })
-  const options = {
+  const data = { revision_id }
+  const rows = await commit(ctx, mode.event, updateWanted(id), data, {
     lock: lockDeployment(deployment_id),
-    first: [planned, decideChange],
-    also: [supersedeOlder('changed'), sql`revision as (${insertQueuedRevision(id, 'changed')})`],
-    others: enqueueEvents('changed'),
-  }
-  const rows = await commit(ctx, mode.event, updateWanted(id), { revision_id }, options)
+    ctesBefore: [planned, decideChange],
+    ctesAfter: [supersedeOlder('changed'), sql`revision as (${insertQueuedRevision(id, 'changed')})`],
+    otherEvents: enqueueEvents('changed'),
+  })
   return deploymentToWire(requireRow(rows, 'deployment_not_found'))
 }
 

@@ -31,7 +31,7 @@ export const issuePushToken = verb(
     if (!registry) throw notConfigured('REGISTRY_URL and REGISTRY_SIGNING_KEY are not set.')
     const takesImages = sql`case
       when ${deployments.source} = 'internal_container' then true
-      else refuse('source_rule', 'source needs to be internal_container for a push')
+      else refuse('source_rule', 'source must be internal_container for a push')
     end`
     const query = sql<PushTokenRow>`
       select id, tenant_id, clock() + interval '1 hour' as expires_at

@@ -19,7 +19,7 @@ export type MoveColumns = {
   /** JSON that is merged into source_revision_config: the commit or the image that a ref or a tag resolved to. */
   resolved: SQL
   /** Null keeps the commit that the revision has. */
-  made_commit: SQL
+  new_commit: SQL
 }
 /** `from` is what follows `from`. */
 export const selectMoves = (columns: MoveColumns, from: SQL): SQL => sql`moves as (
@@ -113,7 +113,7 @@ export const applyMoves: SQL<RevisionRow> = sql`
     status_since = case when r.status = ${move('becomes')} then r.status_since else clock() end,
     updated_at = clock(),
     source_revision_config = r.source_revision_config::jsonb || ${move('resolved')},
-    "commit" = coalesce(${move('made_commit')}, r."commit"::jsonb)
+    "commit" = coalesce(${move('new_commit')}, r."commit"::jsonb)
   from moves m
   left join (select * from turns where starts is not null) t on ${turn('starts')} = m.id
   where r.id = m.id

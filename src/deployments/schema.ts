@@ -28,7 +28,7 @@ const MAX_SECRETS = 500
 const DeploymentName = textMatching(
   63,
   '[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?',
-  'needs to be 1 to 63 lower-case letters, digits and hyphens, without a hyphen at either end',
+  'must be 1 to 63 lower-case letters, digits and hyphens, without a hyphen at either end',
 )
 
 export const DeploymentRef = z.object({ deployment_id: Uuid })
@@ -230,12 +230,9 @@ export const Revision = z
     source: Source,
     source_revision_config: SourceRevisionConfig,
     status: RevisionStatus,
-    status_message: z
-      .string()
-      .nullable()
-      .meta({
-        description: 'Why it failed, was skipped or became UNKNOWN. While it deploys, why it is not healthy yet.',
-      }),
+    status_message: z.string().nullable().meta({
+      description: 'Why it failed, was skipped or became UNKNOWN. While it deploys, why it is not healthy yet.',
+    }),
     actor: z
       .object({
         kind: z.enum(['key', 'session', 'listener', 'push', 'cron']),

@@ -13,7 +13,12 @@ import { hasDatabase } from '../protocol/resources.schema.ts'
 import { deployments, type Preview, type SecretVersion } from '../tables/deployments.ts'
 import { projects } from '../tables/tags.ts'
 import { canAddCommands } from './command-permission.ts'
-import { awaitsHostVerification, describeHostVerification, isCustomUrlFree, refuseReservedUrl } from './custom-hosts.ts'
+import {
+  awaitsHostVerification,
+  describeHostVerification,
+  refuseReservedUrl,
+  requireFreeCustomUrl,
+} from './custom-hosts.ts'
 import { digestRequest, readPlannedVersion } from './guards.ts'
 import { startState } from './lifecycle.ts'
 import { planCreation } from './plan.ts'
@@ -27,13 +32,14 @@ type DeploymentParams = z.output<typeof schema.DeploymentRef>
 type NewDeployment = schema.NewDeployment
 
 /** Refuses an archive that was not uploaded in this workspace. Locks its row, so that the sweep does not remove it. */
-export const isArchiveUploaded = (
+export const requireStoredArchive = (
   config: { source_tarball_path?: string | null | undefined } | null | undefined,
-): SQL => (config?.source_tarball_path != null ? sql`uploaded(${config.source_tarball_path})` : sql`true`)
+): SQL => (config?.source_tarball_path != null ? sql`require_stored_archive(${config.source_tarball_path})` : sql`true`)
 
 /** Refuses an integration of another workspace, and one that is suspended or revoked. */
-export const isIntegrationUsable = (config: { integration_id?: string | null | undefined } | null | undefined): SQL =>
-  config?.integration_id != null ? sql`integrated(${config.integration_id}::uuid)` : sql`true`
+export const requireActiveIntegration = (
+  config: { integration_id?: string | null | undefined } | null | undefined,
+): SQL => (config?.integration_id != null ? sql`require_active_integration(${config.integration_id}::uuid)` : sql`true`)
 
 export const isDeployment = (id: string | Placeholder): SQL => and(eq(deployments.id, id), inTenant(deployments))!
 
@@ -59,11 +65,11 @@ export const planCreate = verb('deployments:create', async (ctx, input: CreateIn
   validateNewDeployment(ctx, input)
   const customUrl = input.source_config.custom_url
   const guards = [
-    isCreationAllowed(input),
-    isArchiveUploaded(input.source_revision_config),
-    isNameFree(deployments, 'deployment_name_taken', input.name),
-    isNameFree(projects, 'project_name_taken', input.name),
-    customUrl != null && isCustomUrlFree(customUrl, sql`null`),
+    requireCreationAllowed(input),
+    requireStoredArchive(input.source_revision_config),
+    requireFreeName(deployments, 'deployment_name_taken', input.name),
+    requireFreeName(projects, 'project_name_taken', input.name),
+    customUrl != null && requireFreeCustomUrl(customUrl, sql`null`),
   ]
   const query = sql<[tenant: string, awaitsVerification: boolean]>`
     select
@@ -91,14 +97,14 @@ function validateNewDeployment(ctx: Ctx, input: NewDeployment): void {
   refuseReservedUrl(ctx, input.source_config)
 }
 
-const isCreationAllowed = ({ source_config }: NewDeployment): SQL =>
-  and(isIntegrationUsable(source_config), canAddCommands(source_config), isTemplateOffered(source_config))!
+const requireCreationAllowed = ({ source_config }: NewDeployment): SQL =>
+  and(requireActiveIntegration(source_config), canAddCommands(source_config), requireOfferedTemplate(source_config))!
 
-const isTemplateOffered = ({ template_id, listener_id }: NewDeployment['source_config']): SQL | undefined =>
-  template_id == null ? undefined : sql`template_offered(${template_id}, ${listener_id ?? null}::uuid)`
+const requireOfferedTemplate = ({ template_id, listener_id }: NewDeployment['source_config']): SQL | undefined =>
+  template_id == null ? undefined : sql`require_offered_template(${template_id}, ${listener_id ?? null}::uuid)`
 
 /** The unique index of the table refuses the same on the write. */
-const isNameFree = (table: typeof deployments | typeof projects, code: Code, name: string): SQL => {
+const requireFreeName = (table: typeof deployments | typeof projects, code: Code, name: string): SQL => {
   const isTaken = and(
     eq(table.name, name),
     inTenant(table),
@@ -114,7 +120,7 @@ export type PreviewCreation = {
   commit: NonNullable<schema.Revision['commit']>
   lock: SQL
   guard: SQL
-  also: SQL[]
+  ctesAfter: SQL[]
 }
 
 export async function insertDeployment(ctx: Ctx, input: NewDeployment, child?: PreviewCreation) {
@@ -123,7 +129,7 @@ export async function insertDeployment(ctx: Ctx, input: NewDeployment, child?: P
   const revision = crypto.randomUUID()
   const ready = hasArtifact(input)
   // The commands of a preview are those of its parent and its policy, which were allowed when they were set.
-  const isAllowed = child ? isIntegrationUsable(input.source_config) : isCreationAllowed(input)
+  const isAllowed = child ? requireActiveIntegration(input.source_config) : requireCreationAllowed(input)
   const change = db
     .insert(deployments)
     .values({
@@ -135,7 +141,7 @@ export async function insertDeployment(ctx: Ctx, input: NewDeployment, child?: P
       deployment_type: deploymentTypeOf(input),
       status: needsDatabase(input) ? 'AWAITING_DATABASE' : 'READY',
       source_config: jsonIf(isAllowed, { ...input.source_config, deployment_type: deploymentTypeOf(input) }),
-      source_revision_config: jsonIf(isArchiveUploaded(input.source_revision_config), input.source_revision_config),
+      source_revision_config: jsonIf(requireStoredArchive(input.source_revision_config), input.source_revision_config),
       image_version: imageVersion(sql`${input.source_revision_config.image_uri ?? null}::text`),
       secrets: input.secrets.map(({ name }): SecretVersion => ({ name, version: 1 })),
       secret_references: input.secret_references ?? null,
@@ -147,18 +153,18 @@ export async function insertDeployment(ctx: Ctx, input: NewDeployment, child?: P
       waiting_revision_id: ready ? null : revision,
     })
     .returning()
-  const also = [
+  const ctesAfter = [
     sql`project as (insert into projects (organization_id, tenant_id, deployment_id, name)
       select organization_id, tenant_id, id, name from changed)`,
     insertFirstRevision(revision, ready ? startState(input.source) : 'CREATING', child?.commit ?? null),
-    ...(child?.also ?? []),
+    ...(child?.ctesAfter ?? []),
     await insertSecrets(ctx, id, input.secrets, sql`1`),
   ]
   const previewOf = child && { parent_deployment_id: child.parent_deployment_id, preview: child.preview }
   const data = { name: input.name, source: input.source, ...previewOf }
   const rows = await commit(ctx, 'deployment.created', change, data, {
-    also,
-    others: selectEvents(revisionCreated),
+    ctesAfter,
+    otherEvents: selectEvents(revisionCreated),
     lock: child?.lock ?? LOCK_WORKSPACE,
   })
   return deploymentToWire(requireRow(rows, 'workspace_not_found'))
@@ -169,7 +175,7 @@ const jsonIf = (condition: SQL, value: object): SQL =>
 
 /** Without a listener_id, the deployment waits until a listener of the platform adopts it (`sync/poll.ts`). */
 const assignListener = ({ source, source_config: { listener_id, listener_config } }: NewDeployment): SQL =>
-  sql`serving_listener(
+  sql`require_listener(
     ${listener_id ?? null}::uuid,
     ${listener_config?.k8s_namespace ?? null},
     ${source === 'external_container'})`
@@ -233,13 +239,13 @@ function markDeleting(ctx: Ctx, condition: SQL, lock?: SQL) {
     })
     .where(and(condition, inTenant(deployments), isNull(deployments.deleting_at), versionMatches(ctx, deployments)))
     .returning()
-  const also = [
+  const ctesAfter = [
     sql`project as (
       delete from projects p
       using changed
       where p.deployment_id = changed.id and p.tenant_id = changed.tenant_id)`,
   ]
-  return commit(ctx, 'deployment.deleted', change, {}, { also, ...(lock && { lock }) })
+  return commit(ctx, 'deployment.deleted', change, {}, { ctesAfter, ...(lock && { lock }) })
 }
 
 export const deleteDeployment = verb('deployments:delete', async (ctx, { deployment_id }: DeploymentParams) => {

@@ -116,7 +116,7 @@ export const findPushFaults = ({ source_config, source_revision_config }: Source
         createFault(
           'build_on_push_of_tag',
           ['source_config', 'build_on_push'],
-          'needs a branch, but `repo_ref` is a tag',
+          'is not allowed: `repo_ref` is a tag, not a branch',
         ),
       ]
     : []

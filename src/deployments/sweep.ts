@@ -49,7 +49,7 @@ const OVERDUE_MOVES = selectMoves(
     becomes: sql`case when ${IS_LOST} then ${LISTENER_LOST.becomes} else l.becomes end`,
     message: sql`case when ${IS_LOST} then ${LISTENER_LOST.message} else l.message end`,
     resolved: sql`'{}'::jsonb`,
-    made_commit: sql`null::jsonb`,
+    new_commit: sql`null::jsonb`,
   },
   sql`revisions r
   join deployments c on c.id = r.deployment_id
@@ -75,30 +75,30 @@ const NEWLY_SILENT = sql`
       from listeners s
       join deployments c on c.listener_id = s.id
       where ${IS_LISTENER_SILENT} and c.status in ('READY', 'UNUSED')`
-const HEARD_AGAIN = sql`
+const POLLING_AGAIN = sql`
       select c.id
       from deployments c
       join listeners s on s.id = c.listener_id
       where ${isUnknownStatus(sql`c.status`)} and not ${IS_LISTENER_SILENT}`
 
-const TURNED = sql`turned as (
+const STATUS_CHANGES = sql`status_changes as (
     select c.id, case when c.status = 'UNKNOWN' then 'READY' else 'UNKNOWN' end as becomes
     from deployments c
     where c.deleting_at is null
       and ${IS_NOT_LOCKED}
       and c.id in (${NEWLY_SILENT}
-      union all${HEARD_AGAIN})
+      union all${POLLING_AGAIN})
     order by c.id
     limit ${MAX_ROWS}
     for update skip locked)`
 
-const HEARD = sql`heard as (
+const APPLIED_STATUS_CHANGES = sql`applied_status_changes as (
     update deployments d set status = t.becomes, version = d.version + 1
-    from turned t
+    from status_changes t
     where d.id = t.id
     returning d.*)`
 
-// ---- deployments that nobody uses
+// ---- unused deployments
 
 /** An agent that cannot observe requests reports none: what it serves may be in use. */
 const HAS_UNKNOWN_USE = sql`c.last_request_at is null
@@ -115,12 +115,12 @@ const IDLE = sql`idle as (
       and c.updated_at <= clock() - ${milliseconds(UNUSED_AFTER)}
       and not (${HAS_UNKNOWN_USE})
       and ${IS_NOT_LOCKED}
-      and c.id not in (select id from turned)
+      and c.id not in (select id from status_changes)
     order by c.id
     limit ${MAX_ROWS}
     for update skip locked)`
 
-/** updated_at stays: it says when somebody last changed the deployment. */
+/** updated_at stays: becoming unused is no change of the deployment. */
 const UNUSED = sql`unused as (
     update deployments d set status = 'UNUSED', version = d.version + 1
     from idle
@@ -150,7 +150,7 @@ const SWEEP_EVENTS: EventRows[] = [
     from: sql`failed`,
   },
   { type: sql`type`, subject: sql`subject_id`, data: sql`data`, from: sql`consequences` },
-  { type: sql`'deployment.' || lower(status)`, subject: sql`id`, from: sql`heard` },
+  { type: sql`'deployment.' || lower(status)`, subject: sql`id`, from: sql`applied_status_changes` },
   { type: sql`'deployment.unused'`, subject: sql`id`, from: sql`unused` },
   { type: sql`'deployment.removed'`, subject: sql`id`, from: sql`removed` },
 ]
@@ -160,8 +160,8 @@ const sweepStatement = sql`
   with ${sql.join(
     [
       ...failOverdueRevisions,
-      TURNED,
-      HEARD,
+      STATUS_CHANGES,
+      APPLIED_STATUS_CHANGES,
       IDLE,
       UNUSED,
       REMOVED,

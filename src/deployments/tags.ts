@@ -78,8 +78,8 @@ export const deleteTagKey = verb('deployments:update', async (ctx, { tag_key_id 
     .delete(tagKeys)
     .where(and(isTagKey(tag_key_id), AFTER_REMOVAL))
     .returning()
-  const first = removeFromDeployments(sql`v.tag_key_id = ${key}`)
-  const rows = await commit(ctx, 'tag_key.deleted', change, {}, { lock: lockTagKeys(key, 'update'), first })
+  const ctesBefore = removeFromDeployments(sql`v.tag_key_id = ${key}`)
+  const rows = await commit(ctx, 'tag_key.deleted', change, {}, { lock: lockTagKeys(key, 'update'), ctesBefore })
   requireRow(rows, 'tag_key_not_found')
 })
 
@@ -150,8 +150,8 @@ export const deleteTagValue = verb('deployments:update', async (ctx, { tag_value
     .where(and(isTagValue(tag_value_id), AFTER_REMOVAL))
     .returning()
   const lock = lockTagKeys(selectKeyIds(sql`v.id = ${value}`), 'update')
-  const first = removeFromDeployments(sql`v.id = ${value}`)
-  const rows = await commit(ctx, 'tag_value.deleted', change, {}, { lock, first })
+  const ctesBefore = removeFromDeployments(sql`v.id = ${value}`)
+  const rows = await commit(ctx, 'tag_value.deleted', change, {}, { lock, ctesBefore })
   requireRow(rows, 'tag_value_not_found')
 })
 

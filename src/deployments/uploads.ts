@@ -31,7 +31,7 @@ export const offerUpload = verb(
     const id = crypto.randomUUID()
     const takesArchives = sql`case
       when ${deployments.source} = 'internal_source' then true
-      else refuse('source_rule', 'source needs to be internal_source for an upload')
+      else refuse('source_rule', 'source must be internal_source for an upload')
     end`
     const change = sql<UploadRow>`
       insert into uploads (id, organization_id, tenant_id, deployment_id, object_path, expires_at, actor_kind, actor_id)
@@ -41,8 +41,8 @@ export const offerUpload = verb(
         setting('actor_kind'), current_actor()
       from ${deployments}
       where ${isDeployment(deployment_id)}
-        and upload_links_left(tenant_id, ${MAX_UNUSED_LINKS})
-        and upload_room(tenant_id, 1, ${ctx.config.uploadBytes})
+        and require_upload_link_room(tenant_id, ${MAX_UNUSED_LINKS})
+        and require_upload_room(tenant_id, 1, ${ctx.config.uploadBytes})
         and ${refuseUnless('deployment_deleting', sql`${deployments.deleting_at} is null`)}
         and ${takesArchives}
       returning *`
@@ -107,7 +107,7 @@ const claimUpload = (link: UploadLink, bytes: number, limit: number): SQL<Row> =
   where ${isUploadOfLink(link)}
     and expires_at > clock()
     and ${refuseUnless('upload_link_used', sql`used_at is null`)}
-    and upload_room(tenant_id, ${bytes}, ${limit})
+    and require_upload_room(tenant_id, ${bytes}, ${limit})
   returning object_path`
 
 const STORED_EVENTS = sql`
@@ -134,10 +134,7 @@ function uploadEventColumns(type: string): SQL {
 
 const MAX_REMOVALS = 100
 
-/**
- * Removes archives that no revision names a day after their link expired, the object first. An archive that a request
- * is naming just now has its row locked (`isArchiveUploaded`) and is skipped.
- */
+/** Removes what no revision names a day after its link expired, except archives locked by `requireStoredArchive`. */
 export async function sweepUploads({ config, database }: Pick<Services, 'config' | 'database'>): Promise<void> {
   const { uploads: storage } = config
   if (!storage) return

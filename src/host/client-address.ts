@@ -19,7 +19,7 @@ const parseRange = (text: string): Range => {
 }
 
 /** Unwraps an IPv4 address mapped into IPv6, and removes the zone. */
-const normaliseAddress = (text: string): string | undefined => {
+const normalizeAddress = (text: string): string | undefined => {
   const [address = ''] = text.trim().split('%')
   return isAddress(address) ? ipaddr.process(address).toString() : undefined
 }
@@ -31,13 +31,13 @@ export function createAddressReader(trusted: string[]): (request: RequestHead) =
     return ranges.some(range => range[0].kind() === address.kind() && address.match(range as [ipaddr.IPv4, number]))
   }
   return ({ req, env }) => {
-    const socket = normaliseAddress((env as NodeRequest)?.incoming?.socket?.remoteAddress ?? '')
+    const socket = normalizeAddress((env as NodeRequest)?.incoming?.socket?.remoteAddress ?? '')
     if (socket === undefined) return undefined
     const forwarded = (req.header('X-Forwarded-For') ?? '').split(',')
     let address = socket
     // Each proxy appends its client. So the list is read from its end, as long as a trusted proxy wrote the entry.
     while (isTrusted(address) && forwarded.length > 0) {
-      const previous = normaliseAddress(forwarded.pop()!)
+      const previous = normalizeAddress(forwarded.pop()!)
       if (previous === undefined) break
       address = previous
     }

@@ -11,8 +11,8 @@ import {
   findBinaries,
   findServer,
   findServerIdentity,
-  initialise,
-  isInitialised,
+  initialize,
+  isInitialized,
   readLastLines,
   replaceStalePid,
   type ServerIdentity,
@@ -36,7 +36,7 @@ export async function startPostgres({ dataDir, port, durable = true }: PostgresO
     wrappers: [DIE_WITH_PARENT, []],
     hint: OWN_DATABASE_HINT,
   })
-  if (!isInitialised(folder)) await initialise(binaries, identity, folder)
+  if (!isInitialized(folder)) await initialize(binaries, identity, folder)
   const running = findServer(folder)
   if (running)
     throw new Error(`Process ${running.pid} already serves ${folder}. Stop that process, or use another folder.`)

@@ -75,7 +75,7 @@ export const integrationRoutes = slice('Git hosts', 'Connections of a workspace 
     reply: s.Integration,
     location: ({ id }) => `${BASE_PATH}/${id}`,
     errors: ['integration_taken', 'integration_claimed', 'workspace_not_found', ...HOST_ERRORS],
-    asksForeignServers: true,
+    callsExternalServers: true,
     verb: integrations.connectIntegration,
   })
   .get(`${BASE_PATH}/{integration_id}`, {
@@ -112,7 +112,7 @@ export const integrationRoutes = slice('Git hosts', 'Connections of a workspace 
       'githost_app_missing',
       ...HOST_ERRORS,
     ],
-    asksForeignServers: true,
+    callsExternalServers: true,
     verb: integrations.recheckIntegration,
   })
   .get(`${BASE_PATH}/{integration_id}/repos`, {
@@ -127,6 +127,6 @@ export const integrationRoutes = slice('Git hosts', 'Connections of a workspace 
       ...(['integration_not_found', 'integration_suspended', 'integration_revoked', 'githost_app_missing'] as const),
       ...HOST_ERRORS,
     ],
-    asksForeignServers: true,
+    callsExternalServers: true,
     verb: listRepositories,
   })

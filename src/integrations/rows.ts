@@ -84,6 +84,6 @@ export async function storeIntegration(
     union all
     select ${WIRE_COLUMNS_SQL} from inserted i`
   const data = { host, base_url, installation_id, name }
-  const rows = await commit(ctx, 'integration.connected', change, data, { first: [reactivated, inserted] })
+  const rows = await commit(ctx, 'integration.connected', change, data, { ctesBefore: [reactivated, inserted] })
   return requireRow(rows, 'workspace_not_found')
 }

@@ -45,8 +45,8 @@ const GITHUB_URL = 'https://github.com'
 
 /** Using the credentials at the host proves them: their holder may act for the installation or the account. */
 export const connectIntegration = verb('integrations:manage', async (ctx, input: schema.NewIntegration) => {
-  const { answer } = await prepareWrite<unknown, PublicIntegration>(ctx, sql`select`)
-  if (answer) return toWire(ctx.origin, requireRow(answer, 'workspace_not_found'))
+  const { replayed } = await prepareWrite<unknown, PublicIntegration>(ctx, sql`select`)
+  if (replayed) return toWire(ctx.origin, requireRow(replayed, 'workspace_not_found'))
   const { host, private_key, token, webhook_secret } = input
   const proven = host === 'github' ? await proveApp(ctx, input) : await proveToken(ctx, input)
   const credentials: Credentials = {
@@ -77,9 +77,9 @@ async function proveToken(ctx: Ctx, { base_url, token }: schema.NewIntegration):
 /** Sets the state to what the host reports now, in case a webhook was lost. */
 export const recheckIntegration = verb('integrations:manage', async (ctx, { integration_id }: Ref) => {
   const query = db.select().from(integrations).where(isIntegration(integration_id))
-  const { looked, answer } = await prepareWrite<Integration, PublicIntegration>(ctx, query)
-  if (answer) return toWire(ctx.origin, requireRow(answer, 'integration_not_found'))
-  const row = requireRow(looked, 'integration_not_found')
+  const { current, replayed } = await prepareWrite<Integration, PublicIntegration>(ctx, query)
+  if (replayed) return toWire(ctx.origin, requireRow(replayed, 'integration_not_found'))
+  const row = requireRow(current, 'integration_not_found')
   const account = await fetchCurrentAccount(ctx, row)
   const state = account?.state ?? 'revoked'
   const change = sql<PublicIntegration>`

@@ -44,7 +44,7 @@ export type Ctx = {
 }
 
 export type RequestInfo = {
-  /** True once the database has looked the key up, whatever it found. */
+  /** True once the database has looked the key up, even if there is none. */
   keyLookedUp?: boolean
   organization?: string
   tenant?: string | null

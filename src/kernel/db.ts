@@ -92,10 +92,7 @@ export async function verifyKey(ctx: Ctx): Promise<void> {
   if (counts.length > 0) recordRate(ctx, results[0] as Row[])
 }
 
-/**
- * Counts the request in a transaction of its own at the start of the trip. A later refusal does not undo the count, and
- * the row of the budget is not locked for the whole request.
- */
+/** A transaction of its own: a later refusal keeps the count, and the budget is not locked for the whole request. */
 function buildCountStatements(ctx: Ctx, { hash }: KeyActor): Query<unknown>[] {
   const { rateLimit } = ctx.config
   return rateLimit === 0

@@ -40,7 +40,7 @@ ${sentences.map(sentence => `<p>${escapeHtml(sentence)}</p>`).join('\n')}
 </html>
 `
 
-/** Ignores a parameter that occurs twice: somebody else may have added the second one. */
+/** Ignores a parameter that occurs twice: the second one may be an attacker's. */
 export const readSingleParameter = (parameters: URLSearchParams, name: string): string | undefined => {
   const [value, ...others] = parameters.getAll(name)
   return others.length > 0 ? undefined : value

@@ -5,16 +5,16 @@ import type { Ctx } from './context.ts'
 import { type Query, Replay, type Row, run } from './db.ts'
 import { Failure } from './errors.ts'
 
-type WriteParts = {
-  /** CTEs that the change reads. */
-  first?: SQL[]
-  /** CTEs that read `changed`. */
-  also?: SQL[]
-  /** Rows of type, subject_id and data: the events of other resources, written after those of the change. */
-  others?: SQL
+export type WriteParts = {
+  /** Of the statement, before the change, which may read them. */
+  ctesBefore?: SQL[]
+  /** After the change; they may read `changed`. */
+  ctesAfter?: SQL[]
+  /** Rows of type, subject_id and data, for other resources. Written after the events of the change. */
+  otherEvents?: SQL
   lock?: SQL
   /** Which changed rows are stored as the answer to a repeated request; by default all. */
-  remember?: SQL
+  answerCondition?: SQL
 }
 
 /**
@@ -27,7 +27,7 @@ export async function commit<T>(
   event: string | SQL,
   change: Query<T>,
   data: Record<string, unknown> | SQL = {},
-  { first = [], also = [], others, lock, remember }: WriteParts = {},
+  { ctesBefore = [], ctesAfter = [], otherEvents, lock, answerCondition }: WriteParts = {},
 ): Promise<T[]> {
   const changed = is(change, SQL) ? sql`(${change})` : (change as unknown as SQL)
   const eventData = is(data, SQL) ? data : sql`${JSON.stringify(data)}::json`
@@ -35,14 +35,14 @@ export async function commit<T>(
   // The final select reads `journaled`: Postgres does not run a CTE without side effects of its own that nothing reads.
   const statement = sql`
     with
-    ${joinCtes(first)}
+    ${joinCtes(ctesBefore)}
     changed as ${changed},
-    ${joinCtes(also)}
+    ${joinCtes(ctesAfter)}
     event_rows as (
       select ${event}::text as type, changed.id as subject_id, ${eventData} as data
       from changed
       ${hasEvent}
-      ${others ? sql`union all ${others}` : sql``}
+      ${otherEvents ? sql`union all ${otherEvents}` : sql``}
     ),
     journaled as (
       select journal(
@@ -55,7 +55,7 @@ export async function commit<T>(
       from event_rows
       having count(*) > 0
     )
-    ${ctx.idempotency ? storeAnswer(ctx.idempotency, remember) : sql``}
+    ${ctx.idempotency ? storeAnswer(ctx.idempotency, answerCondition) : sql``}
     select to_json(changed)
     from changed
     where (select count(seq) from journaled) >= 0` as SQL<Row>
@@ -67,12 +67,12 @@ export async function commit<T>(
   }
 }
 
-const storeAnswer = ({ key, fingerprint }: NonNullable<Ctx['idempotency']>, remember?: SQL): SQL => sql`,
+const storeAnswer = ({ key, fingerprint }: NonNullable<Ctx['idempotency']>, condition?: SQL): SQL => sql`,
     stored_answer as (
       insert into idempotency_keys (actor_id, key, fingerprint, result)
       select current_actor(), ${key}, ${fingerprint}, json_agg(changed)
       from changed
-      ${remember ? sql`where ${remember}` : sql``}
+      ${condition ? sql`where ${condition}` : sql``}
       having count(*) > 0
     )`
 
@@ -127,7 +127,7 @@ export const journalSystemEvents = (
       setting('request_id'),
       t.data
     from event_rows t
-    join numbered n on n.scope_id = t.tenant_id and journal_has_room(n.today, ${dailyLimit})
+    join numbered n on n.scope_id = t.tenant_id and require_journal_room(n.today, ${dailyLimit})
     window same_journal as (partition by t.tenant_id)
   )`
 
@@ -139,15 +139,15 @@ export const setClock = ({ clockOffset }: Pick<Config, 'clockOffset'>): SQL =>
   sql`select set_config('app.clock_offset', ${`${clockOffset()} ms`}, true)`
 
 /** The trip before an external call. A repeated request gets its stored answer here, without the call. */
-export async function prepareWrite<Looked, Answer>(
+export async function prepareWrite<Current, Answer>(
   ctx: Ctx,
-  query: Query<Looked>,
+  query: Query<Current>,
   lock?: SQL,
-): Promise<{ looked: Looked[]; answer?: never } | { looked?: never; answer: Answer[] }> {
+): Promise<{ current: Current[]; replayed?: never } | { current?: never; replayed: Answer[] }> {
   try {
-    return { looked: await run(ctx, query, lock) }
+    return { current: await run(ctx, query, lock) }
   } catch (error) {
-    return { answer: replayRows(ctx, error) }
+    return { replayed: replayRows(ctx, error) }
   }
 }
 

@@ -104,9 +104,13 @@ const IF_NONE_MATCH = describeParameter(
   },
 )
 
+/** Collects the schemas with an id as components, to which the returned schemas refer. */
+type SchemaOf = (schema: z.ZodType, io: 'input' | 'output') => JsonObject
+type Describe = { schemaOf: SchemaOf; describeBody: (body: z.ZodType, isClosed: boolean) => JsonObject }
+
 export function buildOpenApi(operations: Operation[]): OpenApiDocument {
   const schemas: JsonObject = {}
-  const schemaOf = (schema: z.ZodType, io: 'input' | 'output'): JsonObject => {
+  const schemaOf: SchemaOf = (schema, io) => {
     const {
       $defs = {},
       $schema: _,
@@ -116,94 +120,18 @@ export function buildOpenApi(operations: Operation[]): OpenApiDocument {
     return toComponentRefs(root) as JsonObject
   }
 
-  /** The body of a route that refuses unknown members is described as such. */
-  const bodySchemaOf = ({ body, toleratesUnknown }: Operation): JsonObject => {
-    const schema = schemaOf(body!, 'input')
+  const describeBody: Describe['describeBody'] = (body, isClosed) => {
+    const schema = schemaOf(body, 'input')
     const component = String(schema.$ref ?? '').replace('#/components/schemas/', '')
     const described = (component ? schemas[component] : schema) as JsonObject
-    if (!toleratesUnknown && described.type === 'object') described.additionalProperties = false
+    if (isClosed && described.type === 'object') described.additionalProperties = false
     return schema
   }
 
-  const parametersOf = (schema: z.ZodObject | undefined, location: 'path' | 'query') =>
-    Object.entries(schema?.shape ?? {}).map(([name, member]) => {
-      const { description, ...json } = schemaOf(member as z.ZodType, 'output')
-      const required = location === 'path' || !(member as z.ZodType).safeParse(undefined).success
-      return { name, in: location, required, ...(description ? { description } : {}), schema: json }
-    })
-
-  const describe = (operation: Operation): JsonObject => {
-    const { method, verb, versioned } = operation
-    const status =
-      operation.status ?? (operation.reply || operation.pageMediaType || operation.streamMediaType ? 200 : 204)
-    const media = operation.pageMediaType ?? operation.streamMediaType
-    const page = media && { content: { [media]: { schema: { type: 'string' } } } }
-    const reading = method === 'get'
-    const parameters: unknown[] = [...parametersOf(operation.params, 'path'), ...parametersOf(operation.query, 'query')]
-    if (verb) parameters.push(TENANT)
-    if (canUseIdempotencyKey(operation)) parameters.push(IDEMPOTENCY)
-    if (versioned) parameters.push(reading ? IF_NONE_MATCH : IF_MATCH)
-    if (operation.variant?.on === 'dry_run') parameters.push(PLAN_DIGEST)
-    const headers = {
-      ...(versioned && { ETag: HEADERS.ETag }),
-      ...(operation.query && 'cursor' in operation.query.shape && { Link: HEADERS.Link }),
-      ...(operation.location && { Location: HEADERS.Location }),
-      ...(canUseIdempotencyKey(operation) && { 'Idempotency-Replayed': HEADERS['Idempotency-Replayed'] }),
-      ...(operation.toleratesUnknown && { 'Slipway-Warnings': HEADERS['Slipway-Warnings'] }),
-    }
-    const content = (...schemas: z.ZodType[]) => {
-      const [schema, ...others] = schemas.map(listed => schemaOf(listed, 'output'))
-      return {
-        content: { 'application/json': { schema: others.length > 0 ? { oneOf: [schema, ...others] } : schema } },
-      }
-    }
-    const { reply, partial } = operation
-    const variant = operation.variant?.reply === reply ? undefined : operation.variant
-    return {
-      operationId: operation.id,
-      summary: operation.summary,
-      ...(operation.description && { description: operation.description }),
-      tags: [operation.tag.name],
-      ...(verb ? { 'x-permission': verb.permission } : { security: [] }),
-      ...(parameters.length > 0 && { parameters }),
-      ...(operation.body && {
-        requestBody: {
-          required: !operation.body.safeParse({}).success,
-          content: { 'application/json': { schema: bodySchemaOf(operation) } },
-        },
-      }),
-      ...(operation.bodyMediaType && {
-        requestBody: {
-          required: true,
-          content: { [operation.bodyMediaType]: { schema: { type: 'string', format: 'binary' } } },
-        },
-      }),
-      responses: {
-        [status]: {
-          description: 'Success.',
-          ...(Object.keys(headers).length > 0 && { headers }),
-          ...(reply && content(reply, ...(variant && status === 200 ? [variant.reply] : []))),
-          ...page,
-        },
-        ...(variant &&
-          status !== 200 && { 200: { description: `With \`${variant.on}\`.`, ...content(variant.reply) } }),
-        ...(partial && { 207: { description: 'A part of the request failed.', ...content(reply!) } }),
-        ...(versioned && reading && { 304: { description: 'The resource has not changed.' } }),
-        ...Object.fromEntries(
-          errorStatuses(operation).map(failure => [
-            failure,
-            page
-              ? { description: 'A page that describes the error.', content: { ...page.content, ...PROBLEM_CONTENT } }
-              : { $ref: `#/components/responses/${failure}` },
-          ]),
-        ),
-      },
-    }
-  }
-
+  const describe = { schemaOf, describeBody }
   const paths: Record<string, JsonObject> = {}
   for (const operation of operations) {
-    paths[operation.path] = { ...paths[operation.path], [operation.method]: describe(operation) }
+    paths[operation.path] = { ...paths[operation.path], [operation.method]: describeOperation(operation, describe) }
   }
   schemaOf(Problem, 'output')
   const failing = [...new Set(operations.flatMap(errorStatuses))].sort((a, b) => a - b)
@@ -223,6 +151,87 @@ export function buildOpenApi(operations: Operation[]): OpenApiDocument {
         bearer: { type: 'http', scheme: 'bearer' },
       },
     },
+  }
+}
+
+function describeOperation(operation: Operation, { schemaOf, describeBody }: Describe): JsonObject {
+  const { verb } = operation
+  const parameters = describeParameters(operation, schemaOf)
+  return {
+    operationId: operation.id,
+    summary: operation.summary,
+    ...(operation.description && { description: operation.description }),
+    tags: [operation.tag.name],
+    ...(verb ? { 'x-permission': verb.permission } : { security: [] }),
+    ...(parameters.length > 0 && { parameters }),
+    ...(operation.body && {
+      requestBody: {
+        required: !operation.body.safeParse({}).success,
+        content: { 'application/json': { schema: describeBody(operation.body, !operation.toleratesUnknown) } },
+      },
+    }),
+    ...(operation.bodyMediaType && {
+      requestBody: {
+        required: true,
+        content: { [operation.bodyMediaType]: { schema: { type: 'string', format: 'binary' } } },
+      },
+    }),
+    responses: describeResponses(operation, schemaOf),
+  }
+}
+
+function describeParameters(operation: Operation, schemaOf: SchemaOf): unknown[] {
+  const { method, verb, versioned } = operation
+  const parametersOf = (schema: z.ZodObject | undefined, location: 'path' | 'query') =>
+    Object.entries(schema?.shape ?? {}).map(([name, member]) => {
+      const { description, ...json } = schemaOf(member as z.ZodType, 'output')
+      const required = location === 'path' || !(member as z.ZodType).safeParse(undefined).success
+      return { name, in: location, required, ...(description ? { description } : {}), schema: json }
+    })
+
+  const parameters: unknown[] = [...parametersOf(operation.params, 'path'), ...parametersOf(operation.query, 'query')]
+  if (verb) parameters.push(TENANT)
+  if (canUseIdempotencyKey(operation)) parameters.push(IDEMPOTENCY)
+  if (versioned) parameters.push(method === 'get' ? IF_NONE_MATCH : IF_MATCH)
+  if (operation.variant?.on === 'dry_run') parameters.push(PLAN_DIGEST)
+  return parameters
+}
+
+function describeResponses(operation: Operation, schemaOf: SchemaOf): JsonObject {
+  const { method, versioned, reply, partial } = operation
+  const media = operation.pageMediaType ?? operation.streamMediaType
+  const page = media && { content: { [media]: { schema: { type: 'string' } } } }
+  const status = operation.status ?? (reply || media ? 200 : 204)
+  const headers = {
+    ...(versioned && { ETag: HEADERS.ETag }),
+    ...(operation.query && 'cursor' in operation.query.shape && { Link: HEADERS.Link }),
+    ...(operation.location && { Location: HEADERS.Location }),
+    ...(canUseIdempotencyKey(operation) && { 'Idempotency-Replayed': HEADERS['Idempotency-Replayed'] }),
+    ...(operation.toleratesUnknown && { 'Slipway-Warnings': HEADERS['Slipway-Warnings'] }),
+  }
+  const content = (...schemas: z.ZodType[]) => {
+    const [schema, ...others] = schemas.map(listed => schemaOf(listed, 'output'))
+    return { content: { 'application/json': { schema: others.length > 0 ? { oneOf: [schema, ...others] } : schema } } }
+  }
+  const variant = operation.variant?.reply === reply ? undefined : operation.variant
+  return {
+    [status]: {
+      description: 'Success.',
+      ...(Object.keys(headers).length > 0 && { headers }),
+      ...(reply && content(reply, ...(variant && status === 200 ? [variant.reply] : []))),
+      ...page,
+    },
+    ...(variant && status !== 200 && { 200: { description: `With \`${variant.on}\`.`, ...content(variant.reply) } }),
+    ...(partial && { 207: { description: 'A part of the request failed.', ...content(reply!) } }),
+    ...(versioned && method === 'get' && { 304: { description: 'The resource has not changed.' } }),
+    ...Object.fromEntries(
+      errorStatuses(operation).map(failure => [
+        failure,
+        page
+          ? { description: 'A page that describes the error.', content: { ...page.content, ...PROBLEM_CONTENT } }
+          : { $ref: `#/components/responses/${failure}` },
+      ]),
+    ),
   }
 }
 

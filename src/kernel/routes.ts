@@ -45,7 +45,7 @@ export type Operation = {
   versioned?: boolean
   location?: (reply: never) => string
   /** Calls external servers between a first and a second database trip. */
-  asksForeignServers?: boolean
+  callsExternalServers?: boolean
   partial?: (reply: never) => boolean
   /**
    * Published clients of the contract and agents of other versions send members that we do not know. They are ignored

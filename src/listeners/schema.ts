@@ -7,11 +7,11 @@ const Time = z.string().meta({ format: 'date-time' })
 export const ListenerRef = z.object({ listener_id: Uuid })
 
 const Namespace = boundedText(63).regex(/^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/, {
-  error: 'needs to be 1 to 63 lower-case letters, digits and hyphens, without a hyphen at either end',
+  error: 'must be 1 to 63 lower-case letters, digits and hyphens, without a hyphen at either end',
 })
 const ComputeType = z.enum(['k8s', 'local']).meta({ description: 'A cluster, or a machine.' })
 const ComputeId = boundedText(253)
-  .regex(/^[!-~]+$/, { error: 'needs 1 to 253 visible ASCII characters' })
+  .regex(/^[!-~]+$/, { error: 'must be 1 to 253 visible ASCII characters' })
   .meta({ description: 'The name of the cluster or the machine. A workspace has one listener for each.' })
 const ComputeConfig = z
   .object({

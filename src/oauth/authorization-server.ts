@@ -1,7 +1,7 @@
 // Reads the metadata of an authorization server (RFC 8414, OpenID Connect Discovery) and decides if it is usable.
 import { Failure } from '../kernel/errors.ts'
 import type { GuardedClient } from '../kernel/guarded-fetch.ts'
-import type { DiscoveryOptions, Warn } from './mcp-discovery.ts'
+import type { Warn } from './discovery-warning.ts'
 import { fetchFirstDocument, parseMetadata, ServerMetadata } from './metadata-documents.ts'
 import { failAtStage, quoteText, quoteUrl, STAGES } from './stage-failure.ts'
 
@@ -19,11 +19,16 @@ export type AuthorizationServer = {
   supports_offline_access: boolean
 }
 
+export type PkcePolicy = {
+  /** Whether to assume S256 at this host, which includes a port, if the server does not list its PKCE methods. */
+  assumeS256: (host: string) => boolean
+}
+
 /** Null if the server publishes no metadata. */
 export async function fetchServer(
   http: GuardedClient,
   issuerUrl: string,
-  options: Pick<DiscoveryOptions, 'assumeS256'>,
+  options: PkcePolicy,
   warn: Warn,
 ): Promise<AuthorizationServer | null> {
   http.stage(STAGES.server)
@@ -98,12 +103,7 @@ function requireUsableServer(http: GuardedClient, metadata: ServerMetadata, addr
 }
 
 /** The server lists S256, or the organization assumes it for this host. */
-function requirePkce(
-  metadata: ServerMetadata,
-  address: string,
-  { assumeS256 }: Pick<DiscoveryOptions, 'assumeS256'>,
-  warn: Warn,
-): void {
+function requirePkce(metadata: ServerMetadata, address: string, { assumeS256 }: PkcePolicy, warn: Warn): void {
   const methods = metadata.code_challenge_methods_supported
   if (methods?.includes('S256')) return
   if (methods)

@@ -3,8 +3,6 @@ import { Failure } from '../kernel/errors.ts'
 import type { GuardedClient } from '../kernel/guarded-fetch.ts'
 import type { Registration } from '../tables/oauth.ts'
 import {
-  AUTH_METHODS,
-  type AuthMethod,
   type ClientManagement,
   clientMetadataOf,
   parseClient,
@@ -13,27 +11,8 @@ import {
   sendRegistration,
 } from './dynamic-registration.ts'
 import type { DiscoveredServer } from './mcp-discovery.ts'
+import { AUTH_METHODS, type AuthMethod, type Client, type ClientRequest } from './oauth-client.ts'
 import { failAtStage, quoteText, quoteUrl, STAGES } from './stage-failure.ts'
-
-export type ClientRequest = {
-  registration: 'auto' | Registration
-  client_id?: string | undefined
-  client_secret?: string | undefined
-  name: string
-  redirect_uri: string
-  /** The URL of our client metadata document; null without https. */
-  document_url: string | null
-}
-
-export type Client = {
-  registration: Registration
-  client_id: string
-  client_secret: string | null
-  client_secret_expires_at: string | null
-  token_endpoint_auth_method: AuthMethod
-  registration_client_uri: string | null
-  registration_access_token: string | null
-}
 
 /** In order of preference. */
 const REGISTRATION_ORDER = ['given', 'metadata_document', 'dynamic'] as const

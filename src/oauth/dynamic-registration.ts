@@ -2,14 +2,10 @@
 import * as z from 'zod'
 import type { GuardedClient } from '../kernel/guarded-fetch.ts'
 import { arrayOf, boundedText } from '../protocol/wire.ts'
-import type { Client, ClientRequest } from './client-registration.ts'
 import type { DiscoveredServer } from './mcp-discovery.ts'
 import { describeFaults, readBeginning, readJsonObject } from './metadata-documents.ts'
+import { AUTH_METHODS, type Client, type ClientRequest } from './oauth-client.ts'
 import { failAtStage, quoteText, type Stage } from './stage-failure.ts'
-
-/** In order of preference. */
-export const AUTH_METHODS = ['client_secret_post', 'client_secret_basic', 'none'] as const
-export type AuthMethod = (typeof AUTH_METHODS)[number]
 
 const Printable = boundedText(4096).regex(/^[\x20-\x7e]+$/)
 

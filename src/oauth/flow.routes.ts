@@ -92,7 +92,7 @@ export const flowRoutes = slice(
     body: s.AuthenticationWish,
     reply: s.Authentication,
     errors: ['provider_not_found', ...TOKEN_SERVER_ERRORS],
-    asksForeignServers: true,
+    callsExternalServers: true,
     verb: authenticate,
   })
   .get('/v2/auth/wait/{auth_id}', {
@@ -105,7 +105,7 @@ export const flowRoutes = slice(
     query: s.AuthWaitQuery,
     reply: s.Authentication,
     errors: ['flow_not_found', ...TOKEN_SERVER_ERRORS],
-    asksForeignServers: true,
+    callsExternalServers: true,
     verb: waitForConnection,
   })
   .get('/v2/auth/callback/{provider_id}', {
@@ -139,6 +139,6 @@ export const flowRoutes = slice(
     query: s.ConnectionRef,
     reply: s.Disconnection,
     errors: ['token_not_found'],
-    asksForeignServers: true,
+    callsExternalServers: true,
     verb: disconnect,
   })

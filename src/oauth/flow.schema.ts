@@ -95,7 +95,7 @@ export const ConnectionRef = z
     user_id: UserId.optional().meta({ description: USER_ID_DESCRIPTION }),
   })
   .refine(({ token_id, provider }) => (token_id === undefined) !== (provider === undefined), {
-    error: 'needs either `token_id` or `provider`',
+    error: 'is required unless `provider` is given, and not allowed with it',
     path: ['token_id'],
   })
   .meta({ example: { token_id: '5d41402a-bc4b-4a76-b971-9d911017c592' } })

@@ -14,7 +14,7 @@ import { type Row, run, runAsSystem, textArray } from '../kernel/db.ts'
 import { sha256Hex } from '../kernel/digest.ts'
 import { Failure, fail } from '../kernel/errors.ts'
 import { createGuardedClient } from '../kernel/guarded-fetch.ts'
-import { commit, setClock, setSystemSettings } from '../kernel/journal.ts'
+import { commit, setClock, setSystemSettings, type WriteParts } from '../kernel/journal.ts'
 import { logFailureCause } from '../kernel/middleware.ts'
 import type { Services } from '../kernel/routes.ts'
 import { requireRow } from '../kernel/rows.ts'
@@ -131,10 +131,7 @@ const PROVIDER_PATTERN = /^[\w-]{1,63}$/
 
 type ClaimedFlow = { flow: FlowRow; provider: Provider; isUnchanged: boolean }
 
-/**
- * A state works once: of two concurrent callbacks, one finds it pending. A state that is used, expired, made up or of
- * another provider is refused alike.
- */
+/** A state works once. One that is used, expired, unknown or of another provider is refused alike. */
 const claimFlow = (state_hash: string, provider_id: string): SQL<Row> => sql`
   update oauth_flows f
   set status = 'answered'
@@ -223,7 +220,7 @@ async function connectPerson(
     set status = 'completed'
     from changed
     where f.id = ${flow.id}::uuid and f.tenant_id = current_tenant())`
-  const parts = { also: [completed], lock: lockProvider(sql`p.id = ${flow.provider_id}::uuid`) }
+  const parts: WriteParts = { ctesAfter: [completed], lock: lockProvider(sql`p.id = ${flow.provider_id}::uuid`) }
   const ctx = withAuthenticatePermission(caller)
   const rows = await retryWrite(() =>
     commit(ctx, 'oauth_token.connected', change, connectionEventData(flow, provider), parts),

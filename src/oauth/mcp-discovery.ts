@@ -1,22 +1,11 @@
 // Discovers the authorization server of an MCP server. No database; all requests go through the guarded client.
 import { Failure, fail } from '../kernel/errors.ts'
 import type { GuardedClient } from '../kernel/guarded-fetch.ts'
-import { type AuthorizationServer, fetchServer } from './authorization-server.ts'
+import { type AuthorizationServer, fetchServer, type PkcePolicy } from './authorization-server.ts'
+import type { Warn, Warning } from './discovery-warning.ts'
 import { type Probe, probeServer } from './mcp-probe.ts'
 import { fetchFirstDocument, parseMetadata, ResourceMetadata } from './metadata-documents.ts'
 import { failAtStage, quoteUrl, STAGES } from './stage-failure.ts'
-
-/** A finding that does not prevent use, for administrators. */
-export type Warning = { code: WarningCode; detail: string }
-type WarningCode =
-  | 'challenge_unreadable'
-  | 'scope_dropped'
-  | 'legacy_discovery'
-  | 'default_endpoints'
-  | 'server_skipped'
-  | 'issuer_slash'
-  | 'pkce_assumed'
-export type Warn = (code: WarningCode, detail: string) => void
 
 export type DiscoveredServer = Omit<AuthorizationServer, 'supports_offline_access'> & {
   /** Verbatim from the metadata; null if the server publishes none, and then none is sent. */
@@ -27,9 +16,7 @@ export type DiscoveredServer = Omit<AuthorizationServer, 'supports_offline_acces
   warnings: Warning[]
 }
 
-export type DiscoveryOptions = {
-  /** Whether to assume S256 at this host, which includes a port, if the server does not list its PKCE methods. */
-  assumeS256: (host: string) => boolean
+export type DiscoveryOptions = PkcePolicy & {
   /** Whether a server without any metadata gets the default endpoints of the MCP specification of 2025-03-26. */
   defaultEndpoints: boolean
 }

@@ -38,7 +38,7 @@ export const deleteProvider = verb(
       change,
       { provider_id },
       {
-        first: [issuedTokens],
+        ctesBefore: [issuedTokens],
         // Waits for callbacks in progress, so that their tokens are revoked too.
         lock: lockProviderToChange(provider_id),
       },

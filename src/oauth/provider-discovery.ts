@@ -10,16 +10,11 @@ import { commit, concludeWrite, prepareWrite } from '../kernel/journal.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { oauthProviders } from '../tables/oauth.ts'
 import { clientDocumentUrl, redirectUri } from './client-document.ts'
-import {
-  type Client,
-  type ClientRequest,
-  chooseRegistration,
-  obtainClient,
-  unregisterClient,
-} from './client-registration.ts'
+import { chooseRegistration, obtainClient, unregisterClient } from './client-registration.ts'
 import { checkServerUrl, type DiscoveredServer, discoverServer } from './mcp-discovery.ts'
+import type { Client, ClientRequest } from './oauth-client.ts'
 import { isNameUnreserved, lockProviderName, requireFreeName } from './providers.ts'
-import { clientColumns, hopToWire, type ProviderRow, scopesArray, toWire, wireColumns } from './rows.ts'
+import { clientColumns, fetchToWire, type ProviderRow, scopesArray, toWire, wireColumns } from './rows.ts'
 import type * as schema from './schema.ts'
 
 type DiscoveryInput = schema.McpServer & z.output<typeof schema.DiscoverQuery>
@@ -31,13 +26,13 @@ export const discoverProvider = verb('deployments:create', async (ctx, input: Di
   const http = createGuardedClient(ctx.config, ctx.origin)
   const server = checkServerUrl(http, input.mcp_server_url)
   const reservationId = reservationIdOf(ctx)
-  const { looked, answer } = await prepareWrite<Row, ProviderRow>(
+  const { current, replayed } = await prepareWrite<Row, ProviderRow>(
     ctx,
     reserveName(reservationId, input.provider_id),
     lockProviderName(input.provider_id),
   )
-  if (answer) return toWire(requireRow(answer, 'provider_id_conflict'))
-  const s256Hosts = parseHosts(requireRow(looked, 'provider_id_conflict'))
+  if (replayed) return toWire(requireRow(replayed, 'provider_id_conflict'))
+  const s256Hosts = parseHosts(requireRow(current, 'provider_id_conflict'))
 
   const id = crypto.randomUUID()
   let client: Client | undefined
@@ -81,14 +76,14 @@ export const previewProvider = verb(
       registration,
       redirect_uri: client_id == null ? null : redirectUri(ctx.origin, provider_id),
       warnings,
-      trace: http.trace.map(hopToWire),
+      trace: http.trace.map(fetchToWire),
     }
   },
 )
 
 const withTrace = <T>(http: GuardedClient, work: Promise<T>): Promise<T> =>
   work.catch((error: unknown) => {
-    throw error instanceof Failure ? fail(error.code, { ...error.extra, trace: http.trace.map(hopToWire) }) : error
+    throw error instanceof Failure ? fail(error.code, { ...error.extra, trace: http.trace.map(fetchToWire) }) : error
   })
 
 export const ASSUMED_S256_HOSTS = sql`(
@@ -203,7 +198,7 @@ async function insertProvider(ctx: Ctx, provider: DiscoveredProvider, reservatio
     .returning(wireColumns)
   const data = { provider_id, name, registration: client.registration }
   return (await commit(ctx, 'oauth_provider.created', change, data, {
-    first: [reserved],
+    ctesBefore: [reserved],
     lock: lockProviderName(provider_id),
   })) as ProviderRow[]
 }

@@ -3,7 +3,8 @@ import { Failure } from '../kernel/errors.ts'
 import type { GuardedClient } from '../kernel/guarded-fetch.ts'
 import type { oauthProviders } from '../tables/oauth.ts'
 import { isSameOrigin, isSecretFor } from './authorization.ts'
-import { type DiscoveredServer, type DiscoveryOptions, discoverServer, type Warning } from './mcp-discovery.ts'
+import type { Warning } from './discovery-warning.ts'
+import { type DiscoveredServer, type DiscoveryOptions, discoverServer } from './mcp-discovery.ts'
 import type { OAuthProviderDetails } from './schema.ts'
 
 export type Health = OAuthProviderDetails['health']

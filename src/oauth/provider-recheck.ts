@@ -10,8 +10,9 @@ import { requestOrigin } from '../kernel/origin.ts'
 import type { Services } from '../kernel/routes.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { oauthProviders } from '../tables/oauth.ts'
-import { type Client, type ClientRequest, obtainClient, renewClient, unregisterClient } from './client-registration.ts'
+import { obtainClient, renewClient, unregisterClient } from './client-registration.ts'
 import type { DiscoveredServer } from './mcp-discovery.ts'
+import type { Client, ClientRequest } from './oauth-client.ts'
 import { ASSUMED_S256_HOSTS, discoveryOptionsFor, serverColumns } from './provider-discovery.ts'
 import { checkHealth, explainMove, type HealthFinding, isClientUsable, keepsOrigins } from './provider-health.ts'
 import {
@@ -19,9 +20,9 @@ import {
   isProvider,
   openProviderSecrets,
   type ProviderRow,
-  settleGrants,
   toDetails,
   wireColumns,
+  withEndedConnections,
 } from './rows.ts'
 import type * as schema from './schema.ts'
 
@@ -49,9 +50,9 @@ async function checkProvider(ctx: Ctx, { provider_id }: Ref, renew?: RenewClient
     })
     .from(oauthProviders)
     .where(isProvider(provider_id))
-  const { looked, answer } = await prepareWrite<ProviderLookup, ProviderRow>(ctx, query)
-  if (answer) return toDetails(requireRow(answer, 'provider_not_found'))
-  const { s256_hosts, binding, ...row } = requireRow(looked, 'provider_not_found')
+  const { current, replayed } = await prepareWrite<ProviderLookup, ProviderRow>(ctx, query)
+  if (replayed) return toDetails(requireRow(replayed, 'provider_not_found'))
+  const { s256_hosts, binding, ...row } = requireRow(current, 'provider_not_found')
 
   const http = createGuardedClient(ctx.config, ctx.origin)
   const finding = await checkHealth(http, row, discoveryOptionsFor(ctx, JSON.parse(s256_hosts)), nowOf(ctx))
@@ -73,10 +74,7 @@ const nowOf = ({ config }: Ctx): number => Date.now() + config.clockOffset()
 
 type BoundProvider = StoredProvider & { binding: string }
 
-/**
- * Takes over new endpoints from the same issuer only. Connections survive if the endpoints keep their origins, and end
- * otherwise.
- */
+/** Takes over new endpoints of the same issuer only. Connections survive if the endpoints keep their origins. */
 async function updateCheckedProvider(
   ctx: Ctx,
   row: BoundProvider,
@@ -116,7 +114,7 @@ async function updateCheckedProvider(
   }
   // Waits for writes of flows and tokens, as every change of a provider does.
   const lock = sql`select from oauth_providers where ${isProvider(row.provider_id)} for update`
-  const event = settleGrants(data, keepsConnections ? row.binding : null)
+  const event = withEndedConnections(data, keepsConnections ? row.binding : null)
   return (await commit(ctx, 'oauth_provider.checked', change, event, { lock })) as ProviderRow[]
 }
 

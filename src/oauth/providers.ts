@@ -15,10 +15,10 @@ import {
   type ProviderRow,
   scopesArray,
   sealMember,
-  settleGrants,
   toDetails,
   toWire,
   wireColumns,
+  withEndedConnections,
 } from './rows.ts'
 import type * as schema from './schema.ts'
 
@@ -172,7 +172,7 @@ export const changeProvider = verb(
         ),
       )
       .returning(wireColumns)
-    const data = settleGrants(withoutNulls({ ...changes, scopes, client_secret: patch.client_secret && MASK }))
+    const data = withEndedConnections(withoutNulls({ ...changes, scopes, client_secret: patch.client_secret && MASK }))
     const lock = lockProviderToChange(provider_id)
     const rows = (await commit(ctx, 'oauth_provider.updated', change, data, { lock })) as ProviderRow[]
     return toDetails(requireRow(rows, 'provider_not_found'))

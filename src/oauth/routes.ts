@@ -67,7 +67,7 @@ export const providerRoutes = slice(
     body: s.McpServer,
     reply: s.OAuthProvider,
     errors: ['provider_id_conflict', 'blocked_url', ...discoveryErrors],
-    asksForeignServers: true,
+    callsExternalServers: true,
     variant: { on: 'dry_run', reply: s.DiscoveryPreview, verb: previewProvider },
     verb: discoverProvider,
   })
@@ -110,7 +110,7 @@ export const providerRoutes = slice(
     params: s.ProviderRef,
     errors: ['provider_not_found', 'provider_not_yours'],
     versioned: true,
-    asksForeignServers: true,
+    callsExternalServers: true,
     verb: deleteProvider,
   })
   .post('/v2/auth/providers/{provider_id}/recheck', {
@@ -129,6 +129,6 @@ export const providerRoutes = slice(
     params: s.ProviderRef,
     reply: s.OAuthProviderDetails,
     errors: ['provider_not_found'],
-    asksForeignServers: true,
+    callsExternalServers: true,
     verb: recheckProvider,
   })

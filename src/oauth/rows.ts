@@ -7,7 +7,7 @@ import { etagVersion } from '../kernel/routes.ts'
 import { toIsoTime } from '../kernel/rows.ts'
 import type { OAuthFetch } from '../protocol/wire.ts'
 import { oauthProviders } from '../tables/oauth.ts'
-import type { Client } from './client-registration.ts'
+import type { Client } from './oauth-client.ts'
 import type { OAuthProvider, OAuthProviderDetails } from './schema.ts'
 
 const {
@@ -52,9 +52,9 @@ export const lockProviderToChange = (provider_id: string): SQL => sql`select loc
  * The event data for a change of a provider. Evaluating it ends the connections and flows with another binding, in
  * every workspace; those with `keptBinding` get the current binding instead.
  */
-export const settleGrants = (data: Record<string, unknown>, keptBinding: string | null = null): SQL => sql`(
+export const withEndedConnections = (data: Record<string, unknown>, keptBinding: string | null = null): SQL => sql`(
   ${JSON.stringify(data)}::jsonb
-  || jsonb_build_object('connections_ended', settle_grants(changed.id, ${keptBinding}))
+  || jsonb_build_object('connections_ended', revoke_outdated_grants(changed.id, ${keptBinding}))
 )::json`
 
 export const toWire = (row: ProviderRow): OAuthProvider => ({
@@ -88,11 +88,11 @@ export const toDetails = (row: ProviderRow): OAuthProviderDetails & { [etagVersi
   checked_at: toIsoTime(row.checked_at),
   made_by_workspace: row.made_by_workspace,
   warnings: row.warnings as OAuthProviderDetails['warnings'],
-  trace: (row.trace as FetchRecord[] | null)?.map(hopToWire) ?? null,
+  trace: (row.trace as FetchRecord[] | null)?.map(fetchToWire) ?? null,
   [etagVersion]: row.version,
 })
 
-export const hopToWire = (hop: FetchRecord): OAuthFetch => ({
+export const fetchToWire = (hop: FetchRecord): OAuthFetch => ({
   ...hop,
   status: hop.status ?? null,
   outcome: hop.outcome ?? null,

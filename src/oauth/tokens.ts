@@ -93,7 +93,6 @@ async function lookUpToken(
   newFlow: NewFlow | null,
   refusedGeneration: number,
 ): Promise<TokenVerdict> {
-  const scopes = textArray(request.scopes)
   // Locks the provider before the token, even if there is no token: see lockProvider().
   const lock = sql`
     select from (${lockProvider(isProviderNamed(request.provider))}) p
@@ -113,7 +112,7 @@ async function lookUpToken(
     where t.tenant_id = current_tenant() and t.user_id = ${userIdOf(request)})`
   const verdict = sql`verdict as (
     select p.id as provider_id, t.id as token_id, case
-      when ${request.force_new} or t.id is null or not t.scopes @> ${scopes} then 'pending'
+      when ${request.force_new} or t.id is null or not t.scopes @> ${textArray(request.scopes)} then 'pending'
       when t.revoked_at is not null
         or t.generation = ${refusedGeneration}
         or t.bound_to <> oauth_binding(p) then 'connection_required'
@@ -133,18 +132,6 @@ async function lookUpToken(
     set revoked_at = clock(), leased_until = null
     from verdict v
     where t.id = v.token_id and t.generation = ${refusedGeneration} and t.revoked_at is null)`
-  const startedFlow = sql`started_flow as (
-    insert into oauth_flows (
-      id, organization_id, tenant_id, provider_id, user_id, scopes,
-      state_hash, verifier, bound_to, expires_at)
-    select ${newFlow?.id ?? null}::uuid, current_organization(), current_tenant(), p.id, ${userIdOf(request)},
-      ${requestedScopes(scopes)}, ${newFlow?.state_hash ?? null}, ${newFlow?.sealed ?? null}, oauth_binding(p),
-      clock() + interval '10 minutes'
-    from verdict v
-    join provider p on true
-    left join stored t on true
-    where ${newFlow !== null} and v.outcome in ('pending', 'connection_required', 'token_expired')
-    returning *)`
   const change = sql<TokenVerdict>`
     select coalesce(f.id, v.token_id, v.provider_id) as id,
       v.outcome,
@@ -161,12 +148,26 @@ async function lookUpToken(
     left join started_flow f on true`
   const data = { provider: request.provider, user_id: request.user_id ?? null, scopes: request.scopes }
   const rows = await commit(ctx, sql`changed.event`, change, data, {
-    ...{ lock, first: [provider, stored, verdict, leased, revoked, startedFlow] },
+    ...{ lock, ctesBefore: [provider, stored, verdict, leased, revoked, startFlow(request, newFlow)] },
     // A token is not stored for replays under an idempotency key: by then it may have expired.
-    remember: sql`changed.flow is not null`,
+    answerCondition: sql`changed.flow is not null`,
   })
   return requireRow(rows, 'provider_not_found')
 }
+
+/** Unless a token is valid or can be refreshed. */
+const startFlow = (request: TokenRequest, newFlow: NewFlow | null): SQL => sql`started_flow as (
+    insert into oauth_flows (
+      id, organization_id, tenant_id, provider_id, user_id, scopes,
+      state_hash, verifier, bound_to, expires_at)
+    select ${newFlow?.id ?? null}::uuid, current_organization(), current_tenant(), p.id, ${userIdOf(request)},
+      ${requestedScopes(textArray(request.scopes))}, ${newFlow?.state_hash ?? null}, ${newFlow?.sealed ?? null},
+      oauth_binding(p), clock() + interval '10 minutes'
+    from verdict v
+    join provider p on true
+    left join stored t on true
+    where ${newFlow !== null} and v.outcome in ('pending', 'connection_required', 'token_expired')
+    returning *)`
 
 /** The requested scopes, those granted before, and the one that earns a refresh token; each once, in this order. */
 const requestedScopes = (scopes: SQL): SQL => sql`array(

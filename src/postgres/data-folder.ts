@@ -68,10 +68,10 @@ async function* candidateIdentities(folder: string): AsyncGenerator<ServerIdenti
   }
 }
 
-export const isInitialised = (folder: string) => fs.existsSync(join(folder, 'PG_VERSION'))
+export const isInitialized = (folder: string) => fs.existsSync(join(folder, 'PG_VERSION'))
 
 /** Initialized beside the folder and renamed into place, so a folder with a PG_VERSION is always complete. */
-export async function initialise({ initdb }: Binaries, identity: ServerIdentity, folder: string): Promise<void> {
+export async function initialize({ initdb }: Binaries, identity: ServerIdentity, folder: string): Promise<void> {
   const work = fs.mkdtempSync(`${folder}.new-`)
   const data = join(work, 'data')
   const password = join(work, PASSWORD_FILE)
@@ -88,7 +88,7 @@ export async function initialise({ initdb }: Binaries, identity: ServerIdentity,
     fs.renameSync(data, folder)
   } catch (error) {
     // Another start may have won the race for the same folder.
-    if (!isInitialised(folder)) throw new Error(`Cannot initialise ${folder}: ${errorReason(error)}`)
+    if (!isInitialized(folder)) throw new Error(`Cannot initialize ${folder}: ${errorReason(error)}`)
   } finally {
     fs.rmSync(work, { recursive: true, force: true })
   }

@@ -29,7 +29,7 @@ const isCustomUrl = (url: string): boolean => {
 }
 
 /** Lower-case host, no default port, no trailing slash, no `..` in the path. */
-function normaliseCustomUrl(customUrl: string): string {
+function normalizeCustomUrl(customUrl: string): string {
   const isHost = !customUrl.startsWith('https://')
   const url = URL.parse(isHost ? `https://${customUrl}` : customUrl)
   if (!url) return customUrl
@@ -38,7 +38,7 @@ function normaliseCustomUrl(customUrl: string): string {
 }
 
 const CUSTOM_URL_RULE = [
-  'needs to be a host name or an https URL, like `app.example.com` or `https://app.example.com/path`,',
+  'must be a host name or an https URL, like `app.example.com` or `https://app.example.com/path`,',
   'without IP address, wildcard, trailing dot, query or fragment; international names in Punycode',
 ].join(' ')
 
@@ -48,12 +48,12 @@ export const CustomUrl = boundedText(MAX_URL_LENGTH)
     abort: true,
   })
   .refine(isCustomUrl, { error: CUSTOM_URL_RULE, abort: true })
-  .overwrite(normaliseCustomUrl)
+  .overwrite(normalizeCustomUrl)
 
 export const CustomHostRef = z.object({
   host: boundedText(MAX_HOST_LENGTH)
     .toLowerCase()
-    .refine(isHostName, { error: 'needs to be a host name, like `app.example.com`' })
+    .refine(isHostName, { error: 'must be a host name, like `app.example.com`' })
     .meta({ description: 'The host of a `custom_url`.' }),
 })
 

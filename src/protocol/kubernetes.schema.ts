@@ -24,23 +24,23 @@ const MAX_NAME_LENGTH = 253
 export const textMatching = (most: number, pattern: string, error: string) =>
   boundedText(most).regex(new RegExp(`^${pattern}$`), { error })
 
-export const DnsLabel = textMatching(63, DNS_LABEL, 'needs to be 1 to 63 lower-case letters, digits or inner hyphens')
+export const DnsLabel = textMatching(63, DNS_LABEL, 'must be 1 to 63 lower-case letters, digits or inner hyphens')
 export const DnsSubdomain = textMatching(
   253,
   DNS_SUBDOMAIN,
-  'needs to be lower-case letters, digits, hyphens and inner dots',
+  'must be lower-case letters, digits, hyphens and inner dots',
 )
 const IMAGE_TAG = '(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?'
 const IMAGE_DIGEST = '(@sha256:[a-f0-9]{64}|@sha512:[a-f0-9]{128})?'
 export const ImageReference = textMatching(
   512,
   `(${HOST_PATTERN}/)?${IMAGE_PATH_PART}(/${IMAGE_PATH_PART})*${IMAGE_TAG}${IMAGE_DIGEST}`,
-  'needs to be an image: an optional registry, a repository, an optional tag or digest',
+  'must be an image: an optional registry, a repository, an optional tag or digest',
 )
 /** The names that Kubernetes allows for members of a secret. */
-export const SecretKey = textMatching(253, '[-._A-Za-z0-9]+', 'needs to be letters, digits, dots, hyphens, underscores')
+export const SecretKey = textMatching(253, '[-._A-Za-z0-9]+', 'must be letters, digits, dots, hyphens, underscores')
 
-const LABEL_KEY_ERROR = 'needs to be a name of at most 63 characters, after an optional DNS prefix and a slash'
+const LABEL_KEY_ERROR = 'must be a name of at most 63 characters, after an optional DNS prefix and a slash'
 const LabelKey = textMatching(317, `(${DNS_SUBDOMAIN}/)?${QUALIFIED_NAME}`, LABEL_KEY_ERROR).refine(
   key => key.indexOf('/') <= 253,
   { error: LABEL_KEY_ERROR },
@@ -54,11 +54,7 @@ export function rejectPrototypeKey(all: unknown, check: z.RefinementCtx): unknow
 const labelMap = <Value extends z.ZodType<string>>(value: Value, most: number) =>
   z.preprocess(rejectPrototypeKey, recordOf(LabelKey, value, most))
 export const Labels = labelMap(
-  textMatching(
-    63,
-    `(${QUALIFIED_NAME})?`,
-    'needs at most 63 letters, digits, dots, hyphens or underscores, or to be empty',
-  ),
+  textMatching(63, `(${QUALIFIED_NAME})?`, 'must be at most 63 letters, digits, dots, hyphens or underscores'),
   MAX_LABELS,
 )
 const countBytes = (text: string) => new TextEncoder().encode(text).length
@@ -66,7 +62,7 @@ export const Annotations = labelMap(z.string(), MAX_ANNOTATIONS).refine(
   all =>
     Object.entries(all).reduce((sum, [key, value]) => sum + countBytes(key) + countBytes(value), 0) <=
     MAX_ANNOTATION_BYTES,
-  { error: 'needs to stay within 256 KiB in all' },
+  { error: 'must be at most 256 KiB in total' },
 )
 
 export const isObject = (value: unknown): value is Record<string, unknown> =>
@@ -74,7 +70,7 @@ export const isObject = (value: unknown): value is Record<string, unknown> =>
 
 /** Stored as sent, with its nulls. */
 const FreeForm = z
-  .custom<Record<string, unknown>>(isObject, { error: 'needs to be an object' })
+  .custom<Record<string, unknown>>(isObject, { error: 'must be an object' })
   .meta({ type: 'object', additionalProperties: true })
 
 type Sparse<Shape extends z.ZodRawShape> = { [K in keyof Shape]: z.ZodOptional<z.ZodNullable<Shape[K]>> }
@@ -119,7 +115,7 @@ export const Volume = z
 export const VolumeMount = z
   .object({
     name: DnsLabel.meta({ description: 'The volume.' }),
-    mountPath: boundedText(4096).regex(/^[^:]+$/, { error: 'needs to be a path without a colon' }),
+    mountPath: boundedText(4096).regex(/^[^:]+$/, { error: 'must be a path without a colon' }),
     ...nullishMembers({
       subPath: Text,
       mountPropagation: Text,
@@ -135,7 +131,7 @@ const ContainerVariable = z
     name: textMatching(
       253,
       '[-._A-Za-z][-._A-Za-z0-9]*',
-      'needs to be letters, digits, dots, hyphens or underscores, and must not start with a digit',
+      'must be letters, digits, dots, hyphens or underscores, and must not start with a digit',
     ),
     ...nullishMembers({ value: Text, valueFrom: FreeForm }),
   })

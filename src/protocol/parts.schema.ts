@@ -42,18 +42,18 @@ export type RevisionStatus = z.output<typeof RevisionStatus>
 const RepoUrl = textMatching(
   2048,
   `https?://${HOST_PATTERN}/[!"$->@-~]+`,
-  'needs to be the http(s) URL of a repository, without credentials, query or fragment',
+  'must be the http(s) URL of a repository, without credentials, query or fragment',
 )
 /** Roughly as git checks it. A ref must never look like a command line option. */
 const GitRef = textMatching(
   255,
   '(?![-/.])(?!.*(\\.\\.|@\\{|//))[^\\x00-\\x20\\x7f~^:?*[\\\\]+(?<![/.])',
-  'needs to be a git ref',
+  'must be a git ref',
 ).meta({ description: 'A branch, a tag or a commit.' })
 const RelativePath = textMatching(
   1024,
   '(?!/)(?!(.*/)?\\.\\.(/|$))[^\\\\\\x00-\\x1f]+',
-  'needs to be a path inside the repository, without `..`',
+  'must be a path inside the repository, without `..`',
 )
 const Command = textMatching(
   1024,
@@ -61,14 +61,18 @@ const Command = textMatching(
   'must not contain quotes, backslashes, backticks, line breaks, tabs, |, ;, $, <, > or a single &',
 )
 
+/** Set by the platform. */
 const RESERVED_VARIABLES = ['PORT', 'PATH', 'DATABASE_URI', 'REDIS_URI']
 const RESERVED_PREFIX = 'SLIPWAY_'
+export const isReservedVariable = (name: string) =>
+  RESERVED_VARIABLES.includes(name) || name.startsWith(RESERVED_PREFIX)
+
 const VariableName = textMatching(
   253,
   '[A-Za-z_][A-Za-z0-9_]*',
-  'needs to be letters, digits or underscores, and must not start with a digit',
+  'must be letters, digits or underscores, and must not start with a digit',
 ).superRefine((name, check) => {
-  if (!RESERVED_VARIABLES.includes(name) && !name.startsWith(RESERVED_PREFIX)) return
+  if (!isReservedVariable(name)) return
   check.addIssue({ code: 'custom', message: `\`${name}\` is reserved for the platform. Choose another name.` })
 })
 

@@ -33,7 +33,7 @@ export const Report = z
       }),
     commit: z
       .object({
-        sha: boundedText(64).regex(/^([0-9a-f]{40}|[0-9a-f]{64})$/, { error: 'needs to be a full commit id' }),
+        sha: boundedText(64).regex(/^([0-9a-f]{40}|[0-9a-f]{64})$/, { error: 'must be a full commit id' }),
         message: boundedText(2000).nullish(),
         author: boundedText(200).nullish(),
       })
@@ -41,7 +41,7 @@ export const Report = z
       .meta({ description: 'The commit that `ref` resolved to.' }),
     image_uri: ImageReference.nullish().meta({ description: 'The image that was built or pulled, with its digest.' }),
     url: boundedText(2048)
-      .regex(/^https?:\/\/[!-~]+$/, { error: 'needs to be an http(s) URL' })
+      .regex(/^https?:\/\/[!-~]+$/, { error: 'must be an http(s) URL' })
       .nullish()
       .meta({ description: 'The URL of the deployment.' }),
     healthy: z.boolean().nullish().meta({ description: 'Whether its health check passes. `deployed` requires true.' }),

@@ -94,7 +94,7 @@ export const ResourceSpec = z
       for (const [low, high] of REQUEST_LIMIT_PAIRS) {
         const [least, most] = [spec[low], spec[high]]
         if (typeof least !== 'number' || typeof most !== 'number' || least <= most) continue
-        check.addIssue({ code: 'custom', path: [high], message: `needs to be at least \`${low}\`` })
+        check.addIssue({ code: 'custom', path: [high], message: `must be at least \`${low}\`` })
       }
       checkUniqueNames(check, 'volumes', spec.volumes)
       const containers = new Set()

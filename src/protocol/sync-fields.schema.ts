@@ -4,7 +4,7 @@ import { boundedText } from './wire.ts'
 
 export const AgentId = boundedText(64)
   .regex(/^[A-Za-z0-9._:-]+$/, {
-    error: 'needs to be 1 to 64 letters, digits, dots, underscores, colons or hyphens',
+    error: 'must be 1 to 64 letters, digits, dots, underscores, colons or hyphens',
   })
   .meta({
     description:
@@ -19,12 +19,12 @@ export const Generation = z.int().min(1).max(MAX_INT32).meta({
 })
 /** 65 bytes. The first one is 4, for an uncompressed point. */
 export const PublicKey = boundedText(87)
-  .regex(/^B[A-Za-z0-9_-]{86}$/, { error: 'needs to be an uncompressed P-256 point, 65 bytes in base64url' })
+  .regex(/^B[A-Za-z0-9_-]{86}$/, { error: 'must be an uncompressed P-256 point, 65 bytes in base64url' })
   .meta({
     description: 'The agent’s P-256 public key, raw and uncompressed, in base64url. Secrets are sealed to it.',
   })
 export const Digest = boundedText(16)
-  .regex(/^[0-9a-f]{16}$/, { error: 'needs to be 16 lower-case hexadecimal digits' })
+  .regex(/^[0-9a-f]{16}$/, { error: 'must be 16 lower-case hexadecimal digits' })
   .meta({
     description:
       'The exclusive or, over all deployments, of the first 8 bytes of SHA-256 of `<deployment_id>:<generation>`.',

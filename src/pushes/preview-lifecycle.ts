@@ -8,7 +8,7 @@ import { deleteDeployment, insertDeployment, type PreviewCreation } from '../dep
 import type { Caller, Ctx } from '../kernel/context.ts'
 import { type Row, runAsSystem } from '../kernel/db.ts'
 import { Failure } from '../kernel/errors.ts'
-import { commit } from '../kernel/journal.ts'
+import { commit, type WriteParts } from '../kernel/journal.ts'
 import { ResourceSpec } from '../protocol/resources.schema.ts'
 import type { Preview } from '../tables/deployments.ts'
 import type { previews } from '../tables/pushes.ts'
@@ -118,7 +118,7 @@ async function createPreview(caller: Caller, facts: PreviewFacts, commit: Commit
         when ${siblingCount} >= ${policy.max} then refuse('previews_full')
         else true
       end`,
-    also: [created, insertHooks('created', sql`preview_policies`, 'preview.created', appsDomain, name)],
+    ctesAfter: [created, insertHooks('created', sql`preview_policies`, 'preview.created', appsDomain, name)],
   }
   try {
     await insertDeployment(ctx, await previewDeployment(caller, facts), creation)
@@ -211,12 +211,12 @@ async function updatePreview(caller: Caller, facts: PreviewFacts, child_id: stri
       and v.tenant_id = current_tenant()
       and v.head_sha = ${head_sha}
       and v.state <> 'ended')`
-  const parts = { lock: lockDeployment(child_id), also: [extended] }
+  const parts: WriteParts = { lock: lockDeployment(child_id), ctesAfter: [extended] }
   await commit(previewCtx(caller), 'deployment.preview_moved', change, { number, branch, head_sha }, parts)
   await deployPush(previewCtx(caller), {
     deployment_id: child_id,
     refs: [ref],
-    asked_at: now,
+    queried_at: now,
     ignoresBuildOnPush: true,
     journalData: { ref, after: head_sha, preview: number },
     commit: commitInfo,
@@ -238,7 +238,7 @@ export async function endPreview(caller: Caller, { parent_id, number }: PreviewK
       and v.state <> 'ended'
     returning v.*, v.deployment_id is not null as had_deployment`
   const hooks = insertHooks('changed', sql`preview_policies`, 'preview.deleted', caller.config.appsDomain)
-  const parts = { also: [hooks], lock: lockDeployment(parent_id) }
+  const parts: WriteParts = { ctesAfter: [hooks], lock: lockDeployment(parent_id) }
   const [row] = await commit(previewCtx(caller), 'preview.ended', change, { number, reason }, parts)
   if (row?.deployment_id) await deletePreviewDeployment(caller, row.deployment_id)
 }

@@ -6,7 +6,7 @@ import { lockDeployment } from '../deployments/revision-queue.ts'
 import type { DeploymentRef } from '../deployments/schema.ts'
 import { type Ctx, verb } from '../kernel/context.ts'
 import { db, inTenant, refuseUnless, run } from '../kernel/db.ts'
-import { commit } from '../kernel/journal.ts'
+import { commit, type WriteParts } from '../kernel/journal.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import { MASK } from '../protocol/parts.schema.ts'
 import { deployments } from '../tables/deployments.ts'
@@ -139,7 +139,7 @@ export const removePolicy = verb('deployments:update', async (ctx, { deployment_
     from changed
     where v.parent_id = changed.id and v.tenant_id = current_tenant() and v.state <> 'ended'
     returning v.*, v.deployment_id is not null as had_deployment)`
-  const also = [ended, insertHooks('ended', sql`changed`, 'preview.deleted', ctx.config.appsDomain)]
-  const parts = { also, lock: lockDeployment(deployment_id) }
+  const ctesAfter = [ended, insertHooks('ended', sql`changed`, 'preview.deleted', ctx.config.appsDomain)]
+  const parts: WriteParts = { ctesAfter, lock: lockDeployment(deployment_id) }
   requireRow(await commit(ctx, 'preview_policy.removed', change, {}, parts), 'preview_policy_not_found')
 })

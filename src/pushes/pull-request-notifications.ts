@@ -15,7 +15,7 @@ const SHORT_SHA_LENGTH = 7
 
 type Notification = OutboxItem & {
   preview: PreviewRow
-  /** Identifies what the host is told: stored as the preview's `told` once the host has it. */
+  /** Identifies the comment and the status. Stored as `notified_state` once the host has them. */
   state_key: string
   repo_url: string
   parent_name: string
@@ -42,23 +42,23 @@ const claimNotification = (condition: SQL) => sql<Row>`
     select v.id, ${STATE_KEY} as state_key
     from ${PREVIEW_TABLES}
     where ${condition}
-      and v.tell_next_at <= clock()
-      and v.told is distinct from ${STATE_KEY}
+      and v.next_notify_at <= clock()
+      and v.notified_state is distinct from ${STATE_KEY}
       and v.state not in ('denied', 'pending')
       and (v.state <> 'ended' or v.comment_id is not null)
       and exists (select from integrations i where ${IS_PARENTS_INTEGRATION})
-    order by v.tell_next_at
+    order by v.next_notify_at
     limit 1
     for update of v skip locked),
   claimed as (
     update previews v
-    set tell_attempts = v.tell_attempts + 1, tell_next_at = clock() + ${LEASE}
+    set notify_attempts = v.notify_attempts + 1, next_notify_at = clock() + ${LEASE}
     from due
     where v.id = due.id
     returning v.*, due.state_key)
   select json_build_object(
     'id', v.id,
-    'attempts', v.tell_attempts,
+    'attempts', v.notify_attempts,
     'preview', to_json(v),
     'state_key', v.state_key,
     'repo_url', d.source_config ->> 'repo_url',
@@ -73,21 +73,21 @@ const claimNotification = (condition: SQL) => sql<Row>`
   left join revisions r on r.id = c.latest_revision_id
   join integrations i on ${IS_PARENTS_INTEGRATION}`
 
-const isOwnAttempt = ({ id, attempts }: Notification): SQL => sql`id = ${id}::uuid and tell_attempts = ${attempts}`
+const isOwnAttempt = ({ id, attempts }: Notification): SQL => sql`id = ${id}::uuid and notify_attempts = ${attempts}`
 
 const OUTBOX: Outbox<Notification> = {
   maxAttempts: MAX_ATTEMPTS,
   work: notifyPullRequest,
   markDone: notification => sql`
     update previews
-    set told = ${notification.state_key}, tell_attempts = 0, tell_next_at = clock()
+    set notified_state = ${notification.state_key}, notify_attempts = 0, next_notify_at = clock()
     where ${isOwnAttempt(notification)}`,
-  // After the last attempt this state counts as told: the next change starts over with a full set of attempts.
+  // After the last attempt this state counts as notified: the next change starts over with a full set of attempts.
   markFailed: (notification, { isLast, nextAttemptAt }) => sql`
     update previews
-    set told = ${isLast ? sql`${notification.state_key}` : sql`told`},
-      tell_attempts = ${isLast ? sql`0` : sql`tell_attempts`},
-      tell_next_at = ${nextAttemptAt}
+    set notified_state = ${isLast ? sql`${notification.state_key}` : sql`notified_state`},
+      notify_attempts = ${isLast ? sql`0` : sql`notify_attempts`},
+      next_notify_at = ${nextAttemptAt}
     where ${isOwnAttempt(notification)}`,
   logMembers: ({ id }) => ({ preview: id }),
 }

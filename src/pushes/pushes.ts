@@ -14,13 +14,13 @@ const MAX_UNSETTLED_ATTEMPTS = 3
 type PushTarget = { id: string; repo_url: string; builds_on_push: boolean; wanted_sha: string | null }
 
 /**
- * A delivery only says that a ref moved. Its head is asked of the host, so late, early and repeated deliveries have the
- * same result, and no deployment goes back. If answers race, the one to the later question wins.
+ * A delivery only says that a ref moved. The host is asked for the ref's head, so late, early and repeated deliveries
+ * have the same result, and no deployment goes back. Of two concurrent answers, that of the later query wins.
  */
 export async function handlePush(context: DeliveryContext, integration: Integration, push: Push): Promise<void> {
   const { services, requestId, origin, attempts } = context
   const refs = refSpellings(push.ref)
-  const { asked_at, targets } = await findTargets(context, integration, push, refs)
+  const { queried_at, targets } = await findTargets(context, integration, push, refs)
   if (targets.length === 0) return
   const head = await withHost(context, integration, host => host.commit(targets[0]!.repo_url, push.ref))
   // The API of a host can lag behind its own deliveries.
@@ -37,7 +37,7 @@ export async function handlePush(context: DeliveryContext, integration: Integrat
   const lateIds: string[] = []
   for (const { id: deployment_id, builds_on_push } of targets) {
     const caller = createKeylessCaller(services, actor, requestId, origin)
-    const refHead = { deployment_id, refs, asked_at }
+    const refHead = { deployment_id, refs, queried_at }
     if (head === null) await recordMissingRef(caller, refHead)
     else if (builds_on_push) {
       const outcome = await deployPush(caller, { ...refHead, journalData, commit: chooseCommit(push, head) })
@@ -81,6 +81,6 @@ async function findTargets(
     select clock_timestamp()::text, coalesce(json_agg(to_json(targets) order by id), '[]')::text
     from targets`
   const [[row]] = (await runAsSystem(services.database, query)) as [Row[]]
-  const [asked_at, targets] = row as [string, string]
-  return { asked_at, targets: JSON.parse(targets) as PushTarget[] }
+  const [queried_at, targets] = row as [string, string]
+  return { queried_at, targets: JSON.parse(targets) as PushTarget[] }
 }

@@ -72,7 +72,7 @@ export async function receiveDelivery(c: Context, services: Services): Promise<R
   return c.body(null, 202, { 'Cache-Control': 'no-store' })
 }
 
-/** The errors name what is wrong: whoever reads the host's list of deliveries sees them. */
+/** The errors name what is wrong, because the git host shows them in its list of deliveries. */
 function parseBody(c: Context, text: string) {
   if (!/^application\/json\s*(;|$)/i.test(c.req.header('Content-Type') ?? '')) throw fail('not_json')
   if (!DELIVERY_ID_PATTERN.test(readHeader(c, 'delivery')))

@@ -171,7 +171,7 @@ const MOVES = selectMoves(
     resolved: sql`jsonb_strip_nulls(jsonb_build_object(
       'repo_commit_sha', ${judged('commit')} ->> 'sha',
       'image_uri', ${RESOLVED_IMAGE}))`,
-    made_commit: sql`jsonb_build_object('message', null, 'author', null) || ${judged('commit')}`,
+    new_commit: sql`jsonb_build_object('message', null, 'author', null) || ${judged('commit')}`,
   },
   sql`accepted a
   where cardinality(${judged('path')}) > 0
@@ -257,7 +257,7 @@ const REPORT_EVENTS = selectTenantEvents(
   { type: sql`'deployment.removed'`, subject: sql`id`, place: LAST_PLACES[2], from: sql`removed` },
 )
 
-const FORGET_REMOVED = sql`sync_forget(array(
+const FORGET_REMOVED = sql`delete_sync_items(array(
       select a.deployment_id
       from accepted a
       where ${judged('state')} = 'removed' and ${judged('wanted_generation')} is null))`

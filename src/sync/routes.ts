@@ -73,7 +73,7 @@ export const syncRoutes = slice(
     ].join(' '),
     body: CredentialWish,
     reply: GivenCredential,
-    asksForeignServers: true,
+    callsExternalServers: true,
     idempotent: true,
     errors: [
       ...(['listener_not_found', 'revision_not_found', 'fence_stale', 'repository_not_found'] as const),

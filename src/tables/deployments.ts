@@ -84,7 +84,7 @@ export const deployments = pgTable(
     url: text(),
     healthy: boolean(),
     last_request_at: instantColumn(),
-    /** Parsed from custom_url by the trigger function `custom_host_claim()`. Null while the deployment is deleted. */
+    /** Parsed from custom_url by the trigger function `claim_custom_host()`. Null while the deployment is deleted. */
     custom_host: text(),
     custom_path: text(),
     ...versionedColumns(),
@@ -99,7 +99,7 @@ export const deployments = pgTable(
     index('deployments_served').on(t.listener_id, t.tenant_id).where(sql`listener_id is not null`),
     index('deployments_unserved').on(t.id).where(sql`listener_id is null`),
     // For the sweep, when a silent listener is back.
-    index('deployments_unheard').on(t.listener_id).where(isUnknownStatus(sql`status`)),
+    index('deployments_unknown').on(t.listener_id).where(isUnknownStatus(sql`status`)),
     // For the sweep. A BRIN index leaves updates heap-only.
     index('deployments_idle').using('brin', t.updated_at),
     // For pages without a filter. The covering index with the filters is five times as wide. It is written in the
@@ -109,7 +109,7 @@ export const deployments = pgTable(
   ],
 )
 
-/** The workspace that owns a host of custom URLs. Only SQL functions write it, such as `custom_host_claim()`. */
+/** The workspace that owns a host of custom URLs. Only SQL functions write it, such as `claim_custom_host()`. */
 export const customHosts = pgTable(
   'custom_hosts',
   {

@@ -47,7 +47,7 @@ export const deploymentHeads = pgTable('deployment_heads', {
     .primaryKey()
     .references(() => deployments.id, { onDelete: 'cascade' }),
   ...parentTenantColumns(),
-  asked_at: instantColumn().notNull(),
+  queried_at: instantColumn().notNull(),
   gone_ref: text(),
 })
 
@@ -71,7 +71,7 @@ export const previewPolicies = pgTable('preview_policies', {
 
 export const previewStates = ['pending', 'awaiting_approval', 'denied', 'full', 'live', 'ended'] as const
 
-/** A pull request of a deployment with a policy. `told` is the state last sent to the host, `comment_id` its comment. */
+/** A pull request of a deployment with a policy. The host last got `notified_state`, in the comment `comment_id`. */
 export const previews = pgTable(
   'previews',
   {
@@ -91,10 +91,10 @@ export const previews = pgTable(
     /** The host's time of the last accepted change of the pull request. */
     changed_at: instantColumn().notNull(),
     expires_at: instantColumn().notNull(),
-    told: text(),
+    notified_state: text(),
     comment_id: text(),
-    tell_attempts: integer().notNull().default(0),
-    tell_next_at: createdAtColumn(),
+    notify_attempts: integer().notNull().default(0),
+    next_notify_at: createdAtColumn(),
     created_at: createdAtColumn(),
     updated_at: createdAtColumn(),
   },

@@ -112,7 +112,7 @@ describe('a key that creates keys', () => {
       { role_id: ADMIN, permissions: ['deployments:read', 'deployments:update'] },
       'role_exceeds_actor',
     ],
-    ['a role of the organisation', { role_id: ORGANIZATION_ADMIN }, 'role_not_found'],
+    ['a role of the organization', { role_id: ORGANIZATION_ADMIN }, 'role_not_found'],
     ['a role that does not exist', { role_id: '11111111-1111-4111-8111-111111111111' }, 'role_not_found'],
   ])('cannot grant %s', async (_, input, code) => {
     const tenant = await newTenant()

@@ -89,7 +89,7 @@ describe('revoking a key', () => {
       ).toBe(404)
     }
     expect((await tenant.owner.delete(`/orgs/current/api-keys/${theirs!.id}`)).body.code).toBe('key_not_found')
-    // A key of one workspace does not reach the keys of another one of its organisation.
+    // A key of one workspace does not reach the keys of another one of its organization.
     const second = (await other.owner.post('/workspaces', { display_name: 'Second' })).body.id
     const elsewhere = await makeKey(other.owner, { 'X-Tenant-Id': second })
     expect((await other.delete(`/workspaces/current/api-keys/${elsewhere.id}`)).body.code).toBe('key_not_found')

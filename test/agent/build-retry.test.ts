@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { Builds } from '../../src/agent/builds/builds.ts'
-import { type Artifact, type Engine, TransientError } from '../../src/agent/engines/engine.ts'
+import { type Artifact, type Engine, TransientError } from '../../src/agent/engine.ts'
 import { makeTempFolder, makeUnit } from '../support/process-engine.ts'
 
 let home: string

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest'
 import { RequestRefused } from '../../src/agent/control-plane/client.ts'
 import { Credentials } from '../../src/agent/control-plane/credentials.ts'
 import { makeAgentKeys } from '../../src/agent/control-plane/envelope.ts'
-import { PermanentError, TransientError } from '../../src/agent/engines/engine.ts'
+import { PermanentError, TransientError } from '../../src/agent/engine.ts'
 import type { RegistryCredential } from '../../src/protocol/credentials.schema.ts'
 import { createSeal } from '../../src/sync/envelope.ts'
 

@@ -6,7 +6,7 @@ import { gzipSync } from 'node:zlib'
 import { packTar } from 'modern-tar'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { withModuleCache } from '../../src/agent/builds/module-cache.ts'
-import type { BuildTask } from '../../src/agent/engines/engine.ts'
+import type { BuildTask } from '../../src/agent/engine.ts'
 import { prepare } from '../../src/agent/engines/process/prepare.ts'
 import { makeUnit, makeTempFolder as newFolder } from '../support/process-engine.ts'
 

@@ -29,7 +29,7 @@ describe('a folder of the agent', () => {
     ['/srv/my', '/srv/my'],
   ])('%s', (text, told) => expect(shown(text)).toBe(told))
 
-  test('is also recognised through a link', () => {
+  test('is also recognized through a link', () => {
     const at = makeTempFolder()
     fs.mkdirSync(join(at, 'real'))
     fs.symlinkSync('real', join(at, 'link'))

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
-import type { RevisionRef } from '../../src/agent/engines/engine.ts'
+import type { RevisionRef } from '../../src/agent/engine.ts'
 import { startCommand, stopCommands, waitFor } from '../support/commands.ts'
 import { SERVE_COMMAND, SIDECAR_COMMAND, setUpContainerEngines } from '../support/container-engine.ts'
 import { type Podman, startPodman } from '../support/podman.ts'

@@ -188,7 +188,7 @@ describe('the buffers that a list reads are bounded', () => {
 
 describe('every other list is read in the order of an index', () => {
   const paged = operations.filter(({ verb, query }) => verb && query && 'cursor' in query.shape)
-  /** An organisation's own and everyone's, which no one index has in order: few enough to be sorted. */
+  /** An organization's own and everyone's, which no one index has in order: few enough to be sorted. */
   const SORTED = ['/orgs/current/roles']
   const idOf = async (table: string) =>
     (await admin.query(`select id from ${table} where tenant_id = $1 limit 1`, [seeded.tenant_id])).rows[0].id

@@ -188,7 +188,7 @@ describe('a table that requests insert into', () => {
       client.query(`select c.relname as name from pg_class c
         where c.relnamespace = 'public'::regnamespace and c.relkind = 'r'
           and has_table_privilege('slipway_app', c.oid, 'insert')
-          and not exists (select from pg_trigger t where t.tgrelid = c.oid and t.tgname = 'within_quota')`),
+          and not exists (select from pg_trigger t where t.tgrelid = c.oid and t.tgname = 'enforce_quota')`),
     )
     expect(rows.map(row => row.name).sort()).toEqual(Object.keys(BOUNDED_OTHERWISE).sort())
   })

@@ -1,13 +1,8 @@
 // How a client is chosen, registered, renewed and unregistered, and which responses are accepted.
 import { describe, expect, it } from 'vitest'
-import {
-  type Client,
-  type ClientRequest,
-  chooseRegistration,
-  renewClient,
-  unregisterClient,
-} from '../../src/oauth/client-registration.ts'
+import { chooseRegistration, renewClient, unregisterClient } from '../../src/oauth/client-registration.ts'
 import type { DiscoveredServer } from '../../src/oauth/mcp-discovery.ts'
+import type { Client, ClientRequest } from '../../src/oauth/oauth-client.ts'
 import {
   AUTH_ORIGIN,
   discoverAndRegister,

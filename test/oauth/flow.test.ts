@@ -567,7 +567,7 @@ it('finds no flow or connection of another workspace or organization', async () 
   expect((await stranger.post('/v2/auth/authenticate', { provider: 'example', user_id: 'ada' })).body.code).toBe(
     'provider_not_found',
   )
-  // The same organisation has the provider, but not the other workspace's people.
+  // The same organization has the provider, but not the other workspace's people.
   const second = await tenant.owner.post('/workspaces', { display_name: 'Second' })
   const inside = { 'X-Tenant-Id': second.body.id }
   const there = await tenant.owner.post('/v2/auth/authenticate', { provider: 'example', user_id: 'ada' }, inside)

@@ -62,14 +62,14 @@ const cases: Case[] = [
   ],
   ['Entra lists no methods of PKCE', entra, { code: 'pkce_unsupported' }, ownClient],
   [
-    'Entra, where the organisation assumes them',
+    'Entra, where the organization assumes them',
     entra,
     { registration: 'given', scopes: ['offline_access'], uses_pkce: true, warnings: ['pkce_assumed'] },
     assumeS256At('login.microsoftonline.com'),
   ],
   ['Cognito lists no methods of PKCE', cognito, { code: 'pkce_unsupported' }, ownClient],
   [
-    'Cognito, where the organisation assumes them',
+    'Cognito, where the organization assumes them',
     cognito,
     { auth_url: 'https://acme.auth.us-east-1.amazoncognito.com/oauth2/authorize', warnings: ['pkce_assumed'] },
     assumeS256At('cognito-idp.us-east-1.amazonaws.com'),

@@ -161,7 +161,7 @@ function expectDocumented(method: string, path: string, { status, headers, body,
 
 export type Tenant = Awaited<ReturnType<typeof newTenant>>
 
-/** An organisation with one workspace, an Admin key of it and an organisation key, and one person who is Admin of all. */
+/** An organization with one workspace, an Admin key of it and an organization key, and one person who is Admin of all. */
 export async function newTenant(options: { app?: App } = {}) {
   const app = options.app ?? getApp()
   const organization = `org-${crypto.randomUUID()}`
@@ -188,7 +188,7 @@ export async function newTenant(options: { app?: App } = {}) {
     as,
     /** The workspace's Admin. */
     ...as(admin.api_key),
-    /** The organisation's Admin. */
+    /** The organization's Admin. */
     owner: as(owner.api_key),
   }
 }

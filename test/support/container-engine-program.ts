@@ -1,7 +1,7 @@
 // A program that a test kills: opens a container engine, and starts one revision with it.
 
+import { NO_EVENTS } from '../../src/agent/engine.ts'
 import { ContainerEngine } from '../../src/agent/engines/container.ts'
-import { NO_EVENTS } from '../../src/agent/engines/engine.ts'
 
 const { options, unit, artifact } = JSON.parse(process.argv[2]!)
 const engine = new ContainerEngine(options)

@@ -1,7 +1,6 @@
 // A container engine of a test's own, against the Podman of its file, and what tests ask of it.
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
-import { ContainerEngine, type ContainerOptions } from '../../src/agent/engines/container.ts'
 import {
   type Artifact,
   type EngineObservation,
@@ -10,7 +9,8 @@ import {
   type RevisionRef,
   type RevisionSpec,
   type SourceTree,
-} from '../../src/agent/engines/engine.ts'
+} from '../../src/agent/engine.ts'
+import { ContainerEngine, type ContainerOptions } from '../../src/agent/engines/container.ts'
 import type { Limits } from '../../src/agent/engines/local/limits.ts'
 import { type ResourceSpec, withDefaults } from '../../src/protocol/resources.schema.ts'
 import { waitFor } from './commands.ts'

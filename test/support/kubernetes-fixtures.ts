@@ -8,7 +8,7 @@ import { Deployment, StatefulSet } from 'kubernetes-models/apps/v1'
 import { HorizontalPodAutoscaler } from 'kubernetes-models/autoscaling/v2'
 import { Ingress, NetworkPolicy } from 'kubernetes-models/networking.k8s.io/v1'
 import { PersistentVolumeClaim, Pod, Secret, Service, ServiceAccount } from 'kubernetes-models/v1'
-import type { Artifact, RevisionSpec } from '../../src/agent/engines/engine.ts'
+import type { Artifact, RevisionSpec } from '../../src/agent/engine.ts'
 import { KubernetesSettings } from '../../src/agent/engines/kubernetes/settings.ts'
 import { type DeploymentType, partsOf, ResourceSpec, withDefaults } from '../../src/protocol/resources.schema.ts'
 

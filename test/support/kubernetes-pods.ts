@@ -1,5 +1,5 @@
 // What nodes and controllers of a cluster would do, at a test's word: pods come up, or fare as it is said.
-import type { Engine, RevisionSpec } from '../../src/agent/engines/engine.ts'
+import type { Engine, RevisionSpec } from '../../src/agent/engine.ts'
 import { type Observed, plan, type Wanted } from '../../src/agent/reconcile/plan.ts'
 import type { KubernetesApi } from './kubernetes-api.ts'
 import { makeArtifact } from './kubernetes-fixtures.ts'

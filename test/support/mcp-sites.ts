@@ -1,7 +1,8 @@
 // An MCP server and its authorization server as foreign sites, sound until a test says otherwise.
 import { createGuardedClient } from '../../src/kernel/guarded-fetch.ts'
-import { type ClientRequest, obtainClient } from '../../src/oauth/client-registration.ts'
+import { obtainClient } from '../../src/oauth/client-registration.ts'
 import { checkServerUrl, type DiscoveryOptions, discoverServer } from '../../src/oauth/mcp-discovery.ts'
+import type { ClientRequest } from '../../src/oauth/oauth-client.ts'
 import { makeFakeFetch, type Site } from './fake-fetch.ts'
 
 export const MCP_ORIGIN = 'https://mcp.example.com'

@@ -6,13 +6,7 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Agent } from '../../src/agent/agent.ts'
 import { parseNetworks } from '../../src/agent/builds/allowed-address.ts'
-import {
-  type Artifact,
-  type LogLevel,
-  NO_EVENTS,
-  type RevisionRef,
-  type RevisionSpec,
-} from '../../src/agent/engines/engine.ts'
+import { type Artifact, type LogLevel, NO_EVENTS, type RevisionRef, type RevisionSpec } from '../../src/agent/engine.ts'
 import type { Limits } from '../../src/agent/engines/local/limits.ts'
 import { ProcessEngine } from '../../src/agent/engines/process.ts'
 import { withDefaults } from '../../src/protocol/resources.schema.ts'

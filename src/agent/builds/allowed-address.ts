@@ -3,7 +3,7 @@ import { lookup } from 'node:dns/promises'
 import { isIP } from 'node:net'
 import { classifyAddress, isInNetworks, type Network, parseNetwork } from '../../protocol/address-kind.ts'
 import { judgeUrl } from '../../protocol/guarded-address.ts'
-import { PermanentError, TransientError } from '../engines/engine.ts'
+import { PermanentError, TransientError } from '../engine.ts'
 
 export type ResolveHost = (name: string) => Promise<{ address: string }[]>
 /** `addresses`: those of the host name; empty if the URL has an IP address instead. */

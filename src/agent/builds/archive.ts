@@ -6,7 +6,7 @@ import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { createGunzip } from 'node:zlib'
 import { createTarDecoder, type ParsedTarEntry, type TarHeader } from 'modern-tar'
-import { type BuildTask, PermanentError, TransientError } from '../engines/engine.ts'
+import { type BuildTask, PermanentError, TransientError } from '../engine.ts'
 import { describeError } from '../redaction/error-messages.ts'
 
 export type ArchiveSource = { url: string; sha256: string; size: number }

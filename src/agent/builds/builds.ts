@@ -3,12 +3,11 @@ import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Network } from '../../protocol/address-kind.ts'
-import type { Artifact, BuildTask, Engine, LogLevel, RevisionRef, RevisionSpec } from '../engines/engine.ts'
-import { PermanentError, TransientError } from '../engines/engine.ts'
-import { DEFAULT_LIMITS } from '../engines/local/limits.ts'
-import { DEFAULT_PATH } from '../engines/process/environment.ts'
+import type { Artifact, BuildTask, Engine, LogLevel, RevisionRef, RevisionSpec } from '../engine.ts'
+import { PermanentError, TransientError } from '../engine.ts'
 import { describeError } from '../redaction/error-messages.ts'
 import { listFolder, measureMegabytes, readJson, removeRecursively, writeJson } from '../system/files.ts'
+import { DEFAULT_PATH } from '../system/search-path.ts'
 import { endRevisionProcesses, endTracked } from '../system/tracked-process.ts'
 import { killUserProcesses, makeEnterable, makeOwned, makePassable, type Users } from '../system/users.ts'
 import { LinkExpired } from './archive.ts'
@@ -49,15 +48,13 @@ type Options = {
   retry_ms?: number | undefined
 }
 
-/**
- * Shared by the revisions of a deployment. `source` belongs to the agent: a build that could change the settings of the
- * git mirror could run commands as the agent.
- */
+/** Shared by revisions. `source` belongs to the agent: git settings in its mirror could run commands as the agent. */
 const SHARED_FOLDERS = new Set(['cache', 'source'])
 const MAX_CONCURRENT_BUILDS = 2
 const GRACE_MS = 2_000
 const RETRY_MS = 5_000
-const MAX_CACHE_MB = 2048
+const MAX_CACHE_MB = 2_048
+const MAX_SOURCE_MB = 2_048
 const IMAGE_SOURCES = ['internal_container', 'external_container']
 
 export class Builds {
@@ -191,7 +188,7 @@ export class Builds {
       folder: tree,
       task,
       path: DEFAULT_PATH,
-      disk_mb: DEFAULT_LIMITS.disk_mb,
+      disk_mb: MAX_SOURCE_MB,
       networks,
       ...(templates && { templates }),
     }

@@ -3,7 +3,7 @@
 import * as fs from 'node:fs'
 import type { Readable } from 'node:stream'
 import { setTimeout as delay } from 'node:timers/promises'
-import { type BuildTask, PermanentError } from '../engines/engine.ts'
+import { type BuildTask, PermanentError } from '../engine.ts'
 import { describeError } from '../redaction/error-messages.ts'
 import { appendLastLines } from '../redaction/last-lines.ts'
 import { cutLine } from '../redaction/redact-paths.ts'

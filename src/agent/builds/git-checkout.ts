@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import type { Network } from '../../protocol/address-kind.ts'
 import type { GitCredential } from '../control-plane/credentials.ts'
-import { type BuildTask, type Commit, PermanentError } from '../engines/engine.ts'
+import { type BuildTask, type Commit, PermanentError } from '../engine.ts'
 import { truncateText } from '../redaction/last-lines.ts'
 import { measureMegabytes, readText, removeRecursively } from '../system/files.ts'
 import { type AllowedAddress, resolveAllowedAddress } from './allowed-address.ts'
@@ -98,25 +98,8 @@ async function checkOutOnce(
   fs.rmSync(join(mirror, 'shallow.lock'), { force: true })
 
   task.log(`Fetching ${ref} of ${url}`)
-  const { sha, at } = source.commit_sha
-    ? { sha: source.commit_sha, at: source.commit_sha }
-    : resolveRef(
-        ref,
-        url,
-        await git(
-          ['ls-remote', '--', url, ...candidateRefs(ref)],
-          `The repository ${url} cannot be read. Check that it exists and that the integration may read it. Git`,
-        ),
-      )
-  const fetch = ['fetch', '--quiet', '--depth=1', '--no-tags', '--no-recurse-submodules', '--force', '--', url]
   const localRef = `refs/slipway/${revision}`
-  const fetchLabel = `The commit ${sha} cannot be fetched from ${url}: git`
-  await git([...fetch, `${sha}:${localRef}`], fetchLabel).catch(async error => {
-    // Some servers only send commits that a ref points to.
-    if (at === sha || task.signal.aborted) throw error
-    await git([...fetch, `${at}:${localRef}`], fetchLabel)
-  })
-
+  await fetchCommit(git, source, url, localRef, task.signal)
   const [commit = '', author = '', ...message] = await git(['log', '-1', '--format=%H%n%an%n%B', localRef], 'git')
   task.log(`Building commit ${commit}: ${message[0] ?? ''}`)
   fs.mkdirSync(folder, { recursive: true })
@@ -128,19 +111,48 @@ async function checkOutOnce(
     throw new PermanentError(
       `The files of the commit take more than ${disk_mb} MB. Remove large files from the repository.`,
     )
-  if (fs.existsSync(join(folder, '.gitmodules')))
-    task.log(
-      'Submodules are not fetched. Add their files to the repository, or fetch them in `install_command`.',
-      'WARNING',
-    )
-  if (usesLfs(folder))
-    task.log('Files in Git LFS are not fetched. Fetch them in `install_command`, with a token of its own.', 'WARNING')
+  warnOfMissingFiles(folder, task.log)
   if ((await measureMegabytes(mirror, MAX_MIRROR_MB)) >= MAX_MIRROR_MB) await removeRecursively(mirror)
   return {
     sha: commit,
     author: truncateText(author, 200) || null,
     message: truncateText(message.join('\n').trim(), 2000) || null,
   }
+}
+
+type Git = (args: string[], label: string) => Promise<string[]>
+
+async function fetchCommit(
+  git: Git,
+  { ref, commit_sha }: GitSource,
+  url: string,
+  localRef: string,
+  signal: AbortSignal,
+): Promise<void> {
+  const { sha, at } = commit_sha
+    ? { sha: commit_sha, at: commit_sha }
+    : resolveRef(
+        ref,
+        url,
+        await git(
+          ['ls-remote', '--', url, ...candidateRefs(ref)],
+          `The repository ${url} cannot be read. Check that it exists and that the integration may read it. Git`,
+        ),
+      )
+  const fetch = ['fetch', '--quiet', '--depth=1', '--no-tags', '--no-recurse-submodules', '--force', '--', url]
+  const label = `The commit ${sha} cannot be fetched from ${url}: git`
+  await git([...fetch, `${sha}:${localRef}`], label).catch(async error => {
+    // Some servers only send commits that a ref points to.
+    if (at === sha || signal.aborted) throw error
+    await git([...fetch, `${at}:${localRef}`], label)
+  })
+}
+
+function warnOfMissingFiles(folder: string, log: BuildTask['log']): void {
+  if (fs.existsSync(join(folder, '.gitmodules')))
+    log('Submodules are not fetched. Add their files to the repository, or fetch them in `install_command`.', 'WARNING')
+  if (usesLfs(folder))
+    log('Files in Git LFS are not fetched. Fetch them in `install_command`, with a token of its own.', 'WARNING')
 }
 
 async function assertGitVersion(PATH: string): Promise<void> {

@@ -1,7 +1,7 @@
 // The start and install commands of an application that does not name its own, from its package.json.
 import * as fs from 'node:fs'
 import { join } from 'node:path'
-import { PermanentError, type SourceTree } from '../engines/engine.ts'
+import { PermanentError, type SourceTree } from '../engine.ts'
 import { readSourceJson } from './read-json.ts'
 
 export function startCommandOf({ folder, start_command }: SourceTree): string {

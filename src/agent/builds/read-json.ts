@@ -1,5 +1,5 @@
 // Reads a JSON file of a source. The source is untrusted: the file may be missing, a link, or invalid.
-import { PermanentError } from '../engines/engine.ts'
+import { PermanentError } from '../engine.ts'
 import { readInside } from '../system/files.ts'
 
 export function readSourceJson(folder: string, path: string, maxKb: number): unknown {

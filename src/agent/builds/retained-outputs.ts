@@ -1,7 +1,7 @@
 // Retains the build outputs of former revisions, so that a rollback to the same commit or archive needs no build.
 import * as fs from 'node:fs'
 import { join } from 'node:path'
-import type { Artifact, RevisionSpec } from '../engines/engine.ts'
+import type { Artifact, RevisionSpec } from '../engine.ts'
 import { listFolder, measureMegabytes, readJson, removeRecursively } from '../system/files.ts'
 import { fingerprint } from './fingerprint.ts'
 import type { BuildSource } from './source-tree.ts'

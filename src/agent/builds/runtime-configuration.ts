@@ -1,5 +1,5 @@
 // Reads the runtime configuration from the files of a source.
-import { PermanentError } from '../engines/engine.ts'
+import { PermanentError } from '../engine.ts'
 import { readSourceJson } from './read-json.ts'
 import { RuntimeConfiguration } from './runtime.schema.ts'
 

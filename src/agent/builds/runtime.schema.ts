@@ -1,5 +1,6 @@
 // The schema of the runtime configuration, the JSON file of a source at `platform_config_path`.
 import * as z from 'zod'
+import { isReservedVariable } from '../../protocol/parts.schema.ts'
 import { boundedText as bounded, recordOf } from '../../protocol/wire.ts'
 
 const MAX_VARIABLES = 500
@@ -24,7 +25,7 @@ export const RuntimeConfiguration = z
       text,
       MAX_VARIABLES,
     )
-      .refine(env => Object.keys(env).every(name => !/^(PORT|PATH|DATABASE_URI|REDIS_URI)$|^SLIPWAY_/.test(name)), {
+      .refine(env => Object.keys(env).every(name => !isReservedVariable(name)), {
         error: 'must not contain PORT, PATH, DATABASE_URI, REDIS_URI or SLIPWAY_…, which the platform sets',
       })
       .nullish()

@@ -2,7 +2,7 @@
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { type Commit, PermanentError, type SourceTree } from '../engines/engine.ts'
+import { type Commit, PermanentError, type SourceTree } from '../engine.ts'
 import { listFolder } from '../system/files.ts'
 import { ARCHIVE_LIMITS, type ArchiveSource, downloadArchive, unpackArchive } from './archive.ts'
 import { checkOutCommit, type GitSource } from './git-checkout.ts'

@@ -1,7 +1,7 @@
 // Fetches the credentials of repositories and of the registry from the control plane, and keeps them in memory only.
 import { setTimeout as delay } from 'node:timers/promises'
 import type { RegistryCredential } from '../../protocol/credentials.schema.ts'
-import { PermanentError, type RevisionRef, TransientError } from '../engines/engine.ts'
+import { PermanentError, type RevisionRef, TransientError } from '../engine.ts'
 import { type ControlPlaneClient, RequestRefused } from './client.ts'
 import type { AgentKeys } from './envelope.ts'
 
@@ -75,10 +75,7 @@ export class Credentials {
     return credential
   }
 
-  /**
-   * A refusal is permanent, and its message is the control plane's. If the control plane itself is unavailable, the
-   * error is transient.
-   */
+  /** A refusal is permanent, with the message of the control plane. If that is unavailable, the error is transient. */
   async #request<T extends GitCredential>(
     { deployment_id, revision_id }: RevisionRef,
     resource: 'repository' | 'registry',

@@ -1,6 +1,6 @@
 // Opens the envelopes that the control plane seals to this agent's key pair, which is kept in memory only.
 import { createDecipheriv, createECDH, hkdfSync } from 'node:crypto'
-import { PermanentError } from '../engines/engine.ts'
+import { PermanentError } from '../engine.ts'
 
 const CURVE = 'prime256v1'
 const HKDF_INFO = 'slipway sync v1'

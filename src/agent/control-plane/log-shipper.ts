@@ -1,7 +1,7 @@
 // Ships the lines of builds and applications to the control plane, in order, in batches, with retries.
 import { randomUUID } from 'node:crypto'
 import { type LogBatch, MAX_BATCH_LINES } from '../../protocol/logs.schema.ts'
-import type { LogLevel, RevisionRef } from '../engines/engine.ts'
+import type { LogLevel, RevisionRef } from '../engine.ts'
 import { truncateText } from '../redaction/last-lines.ts'
 import { MAX_LINE_LENGTH } from '../system/lines.ts'
 import { type ControlPlaneClient, RequestRefused } from './client.ts'

@@ -2,6 +2,15 @@
 import { createHash, randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
+import {
+  type Artifact,
+  type BuildTask,
+  type EngineEvents,
+  PermanentError,
+  type RevisionRef,
+  type RevisionSpec,
+  type SourceTree,
+} from '../engine.ts'
 import { buildDockerfile, buildInBaseImage, hasDockerfile, readBaseImages } from '../images/build-image.ts'
 import {
   DEPLOYMENT_LABEL,
@@ -26,20 +35,10 @@ import {
 } from './container/store-containers.ts'
 import { STORE_ROLE, type StoreKind, storeRequestsOf } from './container/store-specs.ts'
 import { findUnsupported } from './container/unsupported-features.ts'
-import {
-  type Artifact,
-  type BuildTask,
-  type EngineEvents,
-  PermanentError,
-  type RevisionRef,
-  type RevisionSpec,
-  type SourceTree,
-} from './engine.ts'
 import { PooledEngine, type PooledOptions } from './local/pooled-engine.ts'
 
 export type ContainerOptions = PooledOptions & {
   socket: string
-  /** Distinguishes the containers of agents that share an engine. */
   owner: string
   /** The image in which sources without a Dockerfile are built and run. */
   base_image: string | null
@@ -73,8 +72,8 @@ export class ContainerEngine extends PooledEngine {
     this.#images = new Images(this.#api, this.#owner, this.#secrets, registry, join(options.home, 'images.json'))
   }
 
-  refusalReason(unit: RevisionSpec): string | null {
-    return findUnsupported(unit)
+  refusalReason(spec: RevisionSpec): string | null {
+    return findUnsupported(spec)
   }
 
   override async open(events: EngineEvents): Promise<void> {
@@ -98,8 +97,8 @@ export class ContainerEngine extends PooledEngine {
       if (readStoreRequests(this.path(id)).length > 0) this.provisioner.start(id)
   }
 
-  async provide(unit: RevisionSpec): Promise<void> {
-    this.provisioner.start(unit.deployment_id, saveStoreRequests(this.path(unit.deployment_id), unit))
+  async provide(spec: RevisionSpec): Promise<void> {
+    this.provisioner.start(spec.deployment_id, saveStoreRequests(this.path(spec.deployment_id), spec))
   }
 
   protected async provideStores(deployment_id: string, signal: AbortSignal): Promise<void> {
@@ -113,65 +112,65 @@ export class ContainerEngine extends PooledEngine {
     })
   }
 
-  async prepare(unit: RevisionSpec, tree: SourceTree | null, task: BuildTask): Promise<Artifact> {
-    const images = await this.#pinSidecarImages(unit, task)
-    const image = await this.#makeImage(unit, tree, task)
+  async prepare(spec: RevisionSpec, tree: SourceTree | null, task: BuildTask): Promise<Artifact> {
+    const images = await this.#pinSidecarImages(spec, task)
+    const image = await this.#makeImage(spec, tree, task)
     const artifact: Artifact = {
       ...{ env: {}, health_path: null, commit: null },
       ...(tree && { env: tree.env, health_path: tree.health_path, commit: tree.commit }),
       ...image,
     }
-    return this.#finishPreparation(unit, artifact, images, task)
+    return this.#finishPreparation(spec, artifact, images, task)
   }
 
-  async reuse(unit: RevisionSpec, artifact: Artifact, task: BuildTask): Promise<Artifact | null> {
+  async reuse(spec: RevisionSpec, artifact: Artifact, task: BuildTask): Promise<Artifact | null> {
     if (!(await this.#images.exists(artifact.location))) return null
-    return this.#finishPreparation(unit, artifact, await this.#pinSidecarImages(unit, task), task)
+    return this.#finishPreparation(spec, artifact, await this.#pinSidecarImages(spec, task), task)
   }
 
   /** The images of its sidecars and init containers: from the name to the digest. */
-  async #pinSidecarImages(unit: RevisionSpec, task: BuildTask): Promise<Record<string, string>> {
-    const folder = this.path(unit.deployment_id)
+  async #pinSidecarImages(spec: RevisionSpec, task: BuildTask): Promise<Record<string, string>> {
+    const folder = this.path(spec.deployment_id)
     fs.mkdirSync(folder, { recursive: true, mode: 0o700 })
     const images: Record<string, string> = {}
-    for (const { image, fresh } of sidecarImagesOf(unit.resources))
-      images[image] ??= await this.#images.pin(image, { fresh, own: folder }, unit, task)
+    for (const { image, fresh } of sidecarImagesOf(spec.resources))
+      images[image] ??= await this.#images.pin(image, { fresh, own: folder }, spec, task)
     return images
   }
 
   async #finishPreparation(
-    unit: RevisionSpec,
+    spec: RevisionSpec,
     artifact: Artifact,
     images: Record<string, string>,
     task: BuildTask,
   ): Promise<Artifact> {
-    this.#images.savePinned(this.path(unit.deployment_id), unit.revision_id, { ...images, '': artifact.location })
-    if (unit.parts.includes('redis')) {
-      await this.provide(unit)
-      await this.provisioner.waitUntilReady(unit.deployment_id, task.signal)
+    this.#images.savePinned(this.path(spec.deployment_id), spec.revision_id, { ...images, '': artifact.location })
+    if (spec.parts.includes('redis')) {
+      await this.provide(spec)
+      await this.provisioner.waitUntilReady(spec.deployment_id, task.signal)
     }
     // Throws if a referenced secret is missing, instead of a crash at the start.
-    replicaParts(unit, artifact, { ...this.#placement(unit, images), port: DEFAULT_PORT })
+    replicaParts(spec, artifact, { ...this.#placement(spec, images), port: DEFAULT_PORT })
     return artifact
   }
 
-  async start(unit: RevisionSpec, artifact: Artifact): Promise<void> {
-    this.saveDeployment(unit)
-    if (storeRequestsOf(unit).length > 0) await this.provide(unit)
-    const images = this.#images.readPinned(this.path(unit.deployment_id), unit.revision_id)
-    const home = this.#replicaHome(unit)
+  async start(spec: RevisionSpec, artifact: Artifact): Promise<void> {
+    this.saveDeployment(spec)
+    if (storeRequestsOf(spec).length > 0) await this.provide(spec)
+    const images = this.#images.readPinned(this.path(spec.deployment_id), spec.revision_id)
+    const home = this.#replicaHome(spec)
     fs.mkdirSync(home.folder, { recursive: true, mode: 0o700 })
     const launch = async () => {
-      await this.#images.restore([artifact.location, ...Object.values(images)], unit)
+      await this.#images.restore([artifact.location, ...Object.values(images)], spec)
       const port = (await this.#images.exposedPort(artifact.location).catch(() => undefined)) ?? DEFAULT_PORT
-      const stores = storeAccessFor(unit, this.path(unit.deployment_id))
-      const parts = replicaParts(unit, artifact, { ...this.#placement(unit, images), stores, port })
+      const stores = storeAccessFor(spec, this.path(spec.deployment_id))
+      const parts = replicaParts(spec, artifact, { ...this.#placement(spec, images), stores, port })
       // At each launch, because a cleanup of the engine removes unused networks.
-      return ContainerReplica.launch(home, parts, () => this.#ensureNetwork(unit.deployment_id))
+      return ContainerReplica.launch(home, parts, () => this.#ensureNetwork(spec.deployment_id))
     }
     // Throws if a referenced secret is missing, before anything is created.
-    replicaParts(unit, artifact, { ...this.#placement(unit, images), port: DEFAULT_PORT })
-    this.startPool(unit, artifact, launch)
+    replicaParts(spec, artifact, { ...this.#placement(spec, images), port: DEFAULT_PORT })
+    this.startPool(spec, artifact, launch)
   }
 
   override async stop(ref: RevisionRef): Promise<void> {
@@ -211,24 +210,24 @@ export class ContainerEngine extends PooledEngine {
   }
 
   async #makeImage(
-    unit: RevisionSpec,
+    spec: RevisionSpec,
     tree: SourceTree | null,
     task: BuildTask,
   ): Promise<Pick<Artifact, 'location' | 'start_command'>> {
     if (!tree) {
-      if (!unit.image_uri)
+      if (!spec.image_uri)
         throw new PermanentError('The deployment has no image. Set source_revision_config.image_uri.')
-      const own = this.path(unit.deployment_id)
-      const location = await this.#images.pin(unit.image_uri, { fresh: true, own }, unit, task)
+      const own = this.path(spec.deployment_id)
+      const location = await this.#images.pin(spec.image_uri, { fresh: true, own }, spec, task)
       return { location, start_command: null }
     }
-    this.#buildingRevisions.add(unit.revision_id)
+    this.#buildingRevisions.add(spec.revision_id)
     try {
-      const job = { api: this.#api, owner: this.#owner, unit, tree, task }
+      const job = { api: this.#api, owner: this.#owner, spec, tree, task }
       if (hasDockerfile(tree)) {
-        const own = this.path(unit.deployment_id)
+        const own = this.path(spec.deployment_id)
         for (const base of readBaseImages(tree))
-          await this.#images.pullBaseImage(base, { fresh: false, own }, unit, task)
+          await this.#images.pullBaseImage(base, { fresh: false, own }, spec, task)
         return { location: await buildDockerfile(job), start_command: tree.start_command }
       }
       if (!this.#baseImage)
@@ -236,11 +235,11 @@ export class ContainerEngine extends PooledEngine {
           'The source has no Dockerfile, and this agent has no base image. ' +
             'Add a Dockerfile, or ask the operator to set CONTAINER_BASE_IMAGE.',
         )
-      const base = await this.#images.pin(this.#baseImage, { fresh: false, own: null }, unit, task)
+      const base = await this.#images.pin(this.#baseImage, { fresh: false, own: null }, spec, task)
       const [location, start_command] = await buildInBaseImage(base, job)
       return { location, start_command }
     } finally {
-      this.#buildingRevisions.delete(unit.revision_id)
+      this.#buildingRevisions.delete(spec.revision_id)
     }
   }
 

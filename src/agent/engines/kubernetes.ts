@@ -10,7 +10,7 @@ import {
   type RevisionRef,
   type RevisionSpec,
   type SourceTree,
-} from './engine.ts'
+} from '../engine.ts'
 import { Cluster, deploymentIdOf } from './kubernetes/cluster.ts'
 import { DeploymentObjects } from './kubernetes/deployment-objects.ts'
 import { Images } from './kubernetes/images.ts'
@@ -90,16 +90,16 @@ export class KubernetesEngine implements Engine {
     })
   }
 
-  refusalReason(unit: RevisionSpec): string | null {
-    const imageReason = this.#images.refusalReason(unit)
+  refusalReason(spec: RevisionSpec): string | null {
+    const imageReason = this.#images.refusalReason(spec)
     if (imageReason !== null) return imageReason
-    const namespace = namespaceOf(this.#settings, unit)
+    const namespace = namespaceOf(this.#settings, spec)
     if (!this.#settings.namespaces.includes(namespace))
       return (
         `This agent cannot deploy to the namespace ${namespace}. Set k8s_namespace to one of: ` +
         `${this.#settings.namespaces.join(', ')}.`
       )
-    const { sidecars, init_containers } = unit.resources
+    const { sidecars, init_containers } = spec.resources
     if ([...(sidecars ?? []), ...(init_containers ?? [])].some(({ name }) => name === APP_CONTAINER))
       return (
         `The container name \`${APP_CONTAINER}\` is reserved for the application. ` +
@@ -213,60 +213,60 @@ export class KubernetesEngine implements Engine {
     this.#timers.set(timerKey, setTimeout(observe, Math.max(0, ms) + 50).unref())
   }
 
-  async provide(unit: RevisionSpec): Promise<void> {
-    for (const store of storesFor(this.#settings, unit))
-      if (store.component === 'database') await this.#ensureStore(unit, store)
+  async provide(spec: RevisionSpec): Promise<void> {
+    for (const store of storesFor(this.#settings, spec))
+      if (store.component === 'database') await this.#ensureStore(spec, store)
   }
 
-  prepare(unit: RevisionSpec, tree: SourceTree | null, task: BuildTask): Promise<Artifact> {
-    return this.#images.prepare(unit, tree, task)
+  prepare(spec: RevisionSpec, tree: SourceTree | null, task: BuildTask): Promise<Artifact> {
+    return this.#images.prepare(spec, tree, task)
   }
 
-  async reuse(unit: RevisionSpec, artifact: Artifact, task: BuildTask): Promise<Artifact | null> {
-    return (await this.#images.isInRegistry(unit, artifact, task)) ? artifact : null
+  async reuse(spec: RevisionSpec, artifact: Artifact, task: BuildTask): Promise<Artifact | null> {
+    return (await this.#images.isInRegistry(spec, artifact, task)) ? artifact : null
   }
 
-  async start(unit: RevisionSpec, artifact: Artifact): Promise<void> {
+  async start(spec: RevisionSpec, artifact: Artifact): Promise<void> {
     // First, because pods that an earlier agent started may already log these passwords.
-    for (const store of storesFor(this.#settings, unit)) await this.#hideStoreSecrets(unit, store)
+    for (const store of storesFor(this.#settings, spec)) await this.#hideStoreSecrets(spec, store)
     // An invalid host fails the start, instead of the switch to a healthy revision.
-    const routes = routesOf(this.#settings, unit)
-    await this.#objects.checkHosts(unit, routes)
+    const routes = routesOf(this.#settings, spec)
+    await this.#objects.checkHosts(spec, routes)
     for (const route of routes) await this.#objects.dryRunApply(route)
-    for (const store of storesFor(this.#settings, unit)) await this.#ensureStore(unit, store)
-    const unitWithPullSecret = await this.#images.withPullSecret(unit, artifact)
+    for (const store of storesFor(this.#settings, spec)) await this.#ensureStore(spec, store)
+    const specWithPullSecret = await this.#images.withPullSecret(spec, artifact)
     // The Secret is immutable: an existing one is already correct.
-    for (const object of revisionObjects(this.#settings, unitWithPullSecret, artifact))
-      await this.#apply(unit, object, object.kind === 'Secret' ? () => null : undefined)
+    for (const object of revisionObjects(this.#settings, specWithPullSecret, artifact))
+      await this.#apply(spec, object, object.kind === 'Secret' ? () => null : undefined)
   }
 
-  async #ensureStore(unit: RevisionSpec, store: StoreObjects): Promise<void> {
-    for (const conflict of await this.#objects.ensureStore(unit, store)) this.#logConflict(unit, conflict)
-    await this.#hideStoreSecrets(unit, store)
+  async #ensureStore(spec: RevisionSpec, store: StoreObjects): Promise<void> {
+    for (const conflict of await this.#objects.ensureStore(spec, store)) this.#logConflict(spec, conflict)
+    await this.#hideStoreSecrets(spec, store)
   }
 
-  async #hideStoreSecrets(unit: RevisionSpec, store: StoreObjects): Promise<void> {
-    this.#events.hide(unit.deployment_id, await this.#objects.readStoreSecrets(unit, store))
+  async #hideStoreSecrets(spec: RevisionSpec, store: StoreObjects): Promise<void> {
+    this.#events.hide(spec.deployment_id, await this.#objects.readStoreSecrets(spec, store))
   }
 
-  async #apply(unit: RevisionSpec, object: KubernetesObject, adjust?: () => null): Promise<void> {
-    const conflict = await this.#objects.apply(unit, object, adjust)
-    if (conflict !== null) this.#logConflict(unit, conflict)
+  async #apply(spec: RevisionSpec, object: KubernetesObject, adjust?: () => null): Promise<void> {
+    const conflict = await this.#objects.apply(spec, object, adjust)
+    if (conflict !== null) this.#logConflict(spec, conflict)
   }
 
-  #logConflict(unit: RevisionSpec, conflict: string): void {
-    const { deployment_id, revision_id } = unit
+  #logConflict(spec: RevisionSpec, conflict: string): void {
+    const { deployment_id, revision_id } = spec
     const message = `Reverted a change by another field manager to an object of this agent. ${conflict}`
     this.#events.log({ deployment_id, revision_id }, message, 'WARNING')
   }
 
-  async route(unit: RevisionSpec): Promise<void> {
-    const routes = routesOf(this.#settings, unit)
-    await this.#objects.checkHosts(unit, routes)
+  async route(spec: RevisionSpec): Promise<void> {
+    const routes = routesOf(this.#settings, spec)
+    await this.#objects.checkHosts(spec, routes)
     // The Service is last: its selector switches the requests to this revision.
-    for (const object of [...routes, serviceOf(this.#settings, unit)]) await this.#apply(unit, object)
+    for (const object of [...routes, serviceOf(this.#settings, spec)]) await this.#apply(spec, object)
     const wanted = new Set(routes.map(({ kind, metadata }) => `${kind} ${metadata!.name}`))
-    const existing = await this.#objects.listRoutes(namespaceOf(this.#settings, unit), unit.deployment_id)
+    const existing = await this.#objects.listRoutes(namespaceOf(this.#settings, spec), spec.deployment_id)
     await this.#objects.remove(existing.filter(({ kind, metadata }) => !wanted.has(`${kind} ${metadata!.name}`)))
   }
 

@@ -1,8 +1,10 @@
 // The engine that runs applications as processes of this machine behind the local router.
 import { dirname, join } from 'node:path'
 import { findFreePort } from '../../postgres/free-port.ts'
+import type { Artifact, BuildTask, EngineEvents, RevisionRef, RevisionSpec, SourceTree } from '../engine.ts'
 import { measureMegabytes, readJson, removeRecursively, stampFolder, writeJson } from '../system/files.ts'
 import { listProcesses, sumResidentMegabytes } from '../system/processes.ts'
+import { searchPath } from '../system/search-path.ts'
 import { endRevisionProcesses } from '../system/tracked-process.ts'
 import {
   chownRecursively,
@@ -14,11 +16,10 @@ import {
   type User,
   type Users,
 } from '../system/users.ts'
-import type { Artifact, BuildTask, EngineEvents, RevisionRef, RevisionSpec, SourceTree } from './engine.ts'
 import { PooledEngine, type PooledOptions } from './local/pooled-engine.ts'
 import type { Replica, ReplicaPool } from './local/replica-pool.ts'
 import { type Database, Databases, newDatabase } from './process/databases.ts'
-import { environmentOf, searchPath } from './process/environment.ts'
+import { environmentOf } from './process/environment.ts'
 import { EmbeddedServer, externalServer, type PostgresServer } from './process/postgres-server.ts'
 import { prepare } from './process/prepare.ts'
 import { ProcessReplica } from './process/replica.ts'
@@ -117,9 +118,9 @@ export class ProcessEngine extends PooledEngine {
     await this.#server.stop()
   }
 
-  prepare(unit: RevisionSpec, tree: SourceTree | null, task: BuildTask): Promise<Artifact> {
-    const user = this.#users?.of(unit.deployment_id)
-    return prepare(unit, tree!, task, {
+  prepare(spec: RevisionSpec, tree: SourceTree | null, task: BuildTask): Promise<Artifact> {
+    const user = this.#users?.of(spec.deployment_id)
+    return prepare(spec, tree!, task, {
       disk_mb: this.limits.disk_mb,
       commandEnv: this.#commandEnv,
       user,
@@ -133,33 +134,33 @@ export class ProcessEngine extends PooledEngine {
     return stamp !== undefined && stamp === artifact.stamp ? artifact : null
   }
 
-  async start(unit: RevisionSpec, artifact: Artifact): Promise<void> {
-    const folder = this.path(unit.deployment_id, 'revisions', unit.revision_id)
-    const user = this.#users?.of(unit.deployment_id)
+  async start(spec: RevisionSpec, artifact: Artifact): Promise<void> {
+    const folder = this.path(spec.deployment_id, 'revisions', spec.revision_id)
+    const user = this.#users?.of(spec.deployment_id)
     const writableFolders = ['home', 'tmp'].map(name => join(folder, name))
     const createFolders = () => {
       for (const path of writableFolders) makeOwned(path, user)
     }
-    if (user) await this.#grantAccess(user, unit, artifact.location)
+    if (user) await this.#grantAccess(user, spec, artifact.location)
     createFolders()
-    this.#sourceFolders.set(unit.revision_id, artifact.location)
-    this.saveDeployment(unit)
-    if (unit.needs_database) await this.provide(unit)
+    this.#sourceFolders.set(spec.revision_id, artifact.location)
+    this.saveDeployment(spec)
+    if (spec.needs_database) await this.provide(spec)
     const launch = async () => {
       // Otherwise the folders stay over the limit, and each new replica is killed too.
-      if (this.#overDiskLimit.delete(unit.revision_id)) {
+      if (this.#overDiskLimit.delete(spec.revision_id)) {
         await Promise.all(writableFolders.map(removeRecursively))
         createFolders()
       }
       const port = await findFreePort()
-      const database = this.#readDatabase(unit.deployment_id)?.uri ?? null
-      const env = environmentOf(unit, artifact.env, {
+      const database = this.#readDatabase(spec.deployment_id)?.uri ?? null
+      const env = environmentOf(spec, artifact.env, {
         folder,
         port,
         path: this.#searchPath,
-        database: unit.needs_database ? database : null,
+        database: spec.needs_database ? database : null,
       })
-      return ProcessReplica.launch(this.replicasFolder(unit), {
+      return ProcessReplica.launch(this.replicasFolder(spec), {
         command: artifact.start_command!,
         cwd: artifact.location,
         env,
@@ -167,7 +168,7 @@ export class ProcessEngine extends PooledEngine {
         user,
       })
     }
-    this.startPool(unit, artifact, launch)
+    this.startPool(spec, artifact, launch)
   }
 
   override async stop(ref: RevisionRef): Promise<void> {

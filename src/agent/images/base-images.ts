@@ -1,5 +1,5 @@
 // Finds the images that a Dockerfile uses in FROM, COPY and mounts. Refuses those that depend on the build. Pure.
-import { PermanentError } from '../engines/engine.ts'
+import { PermanentError } from '../engine.ts'
 
 type Variables = Map<string, string | undefined>
 

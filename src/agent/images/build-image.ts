@@ -6,7 +6,7 @@ import { Readable } from 'node:stream'
 import { packTar } from 'modern-tar/fs'
 import { withModuleCache } from '../builds/module-cache.ts'
 import { installCommandOf, startCommandOf } from '../builds/package-commands.ts'
-import { type BuildTask, PermanentError, type RevisionSpec, type SourceTree } from '../engines/engine.ts'
+import { type BuildTask, PermanentError, type RevisionSpec, type SourceTree } from '../engine.ts'
 import { readText } from '../system/files.ts'
 import { findBaseImages } from './base-images.ts'
 import { createBuildLogParser } from './build-lines.ts'
@@ -34,7 +34,7 @@ if [ "$(du -sm ${CACHE_FOLDER} | cut -f 1)" -ge ${CACHE_MB} ]; then rm -rf ${CAC
 type BuildJob = {
   api: DockerApi
   owner: string
-  unit: RevisionSpec
+  spec: RevisionSpec
   tree: SourceTree
   task: BuildTask
   /** The user that runs the application, if it must not be root. It owns the source and a home folder. */
@@ -50,12 +50,12 @@ export function readBaseImages({ folder }: SourceTree): string[] {
 }
 
 /** Returns the id of the image. */
-export async function buildDockerfile({ api, owner, unit, tree, task }: BuildJob): Promise<string> {
+export async function buildDockerfile({ api, owner, spec, tree, task }: BuildJob): Promise<string> {
   const { signal, log, failed } = watchBuild(task)
-  const labels = { ...deploymentLabels(owner, unit.deployment_id), [REVISION_LABEL]: unit.revision_id }
+  const labels = { ...deploymentLabels(owner, spec.deployment_id), [REVISION_LABEL]: spec.revision_id }
   const version = (await api.hasBuildKit()) ? 2 : undefined
   const query = {
-    t: builtImageTag(unit),
+    t: builtImageTag(spec),
     labels,
     version,
     rm: true,
@@ -84,33 +84,33 @@ export async function buildDockerfile({ api, owner, unit, tree, task }: BuildJob
 /** Returns the id of the image and the start command. The cache is a volume that is kept between builds. */
 export async function buildInBaseImage(
   base: string,
-  { api, owner, unit, tree, task, user }: BuildJob,
+  { api, owner, spec, tree, task, user }: BuildJob,
 ): Promise<[string, string]> {
   const start = startCommandOf(tree)
   const { signal, log, failed } = watchBuild(task)
   const install = tree.install_command ?? installCommandOf(tree.folder)
-  const shared = deploymentLabels(owner, unit.deployment_id)
-  const volume = `${resourcePrefix(owner, unit.deployment_id)}-cache`
+  const shared = deploymentLabels(owner, spec.deployment_id)
+  const volume = `${resourcePrefix(owner, spec.deployment_id)}-cache`
   await api.post('/volumes/create', { Name: volume, Driver: 'local', Labels: shared })
   const changeOwner =
     user === undefined
       ? null
       : `mkdir -p ${APP_HOME} /tmp; chmod 1777 /tmp; chown -R ${user}:${user} ${APP_FOLDER} ${APP_HOME}`
-  const otherInputs = { base, env: tree.env, secrets: unit.secrets }
+  const otherInputs = { base, env: tree.env, secrets: spec.secrets }
   const cachedInstall =
     install && (await withModuleCache(install, { folder: tree.folder, cache: CACHE_FOLDER, otherInputs }))
   const commands = [BUILD_PRELUDE, cachedInstall, tree.build_command, changeOwner].filter(Boolean)
   const entry = [`ENTRYPOINT ["/bin/sh", "-c"]`, `CMD ${JSON.stringify([start])}`]
   const changes = [`WORKDIR ${APP_FOLDER}`, `USER ${user}:${user}`, `ENV HOME=${APP_HOME}`, ...entry]
   const create: CreateRequest = {
-    name: `slipway-${unit.name}-build-${randomBytes(6).toString('hex')}`,
+    name: `slipway-${spec.name}-build-${randomBytes(6).toString('hex')}`,
     body: {
       Image: base,
       Entrypoint: ['/bin/sh', '-c'],
       Cmd: [commands.join('\n')],
       WorkingDir: APP_FOLDER,
       User: '0',
-      Labels: { ...shared, [REVISION_LABEL]: unit.revision_id, [ROLE_LABEL]: 'build' },
+      Labels: { ...shared, [REVISION_LABEL]: spec.revision_id, [ROLE_LABEL]: 'build' },
       HostConfig: {
         Memory: BUILD_MEMORY,
         MemorySwap: BUILD_MEMORY,
@@ -124,7 +124,7 @@ export async function buildInBaseImage(
   const container = await api.post<{ Id: string }>('/containers/create', create.body, { name: create.name })
   const at = `/containers/${container.Id}`
   try {
-    await uploadFiles(api, at, tree, unit, signal)
+    await uploadFiles(api, at, tree, spec, signal)
     await api.post(`${at}/start`)
     const state = await followLog(api, container.Id, { ...LOG_START }, signal, log)
     signal.throwIfAborted()
@@ -132,8 +132,8 @@ export async function buildInBaseImage(
     if (state.ExitCode !== 0) throw failed(`The build ${explainExit(state, BUILD_MEMORY)}.`)
     const query = {
       container: container.Id,
-      repo: builtImageName(unit),
-      tag: unit.revision_id,
+      repo: builtImageName(spec),
+      tag: spec.revision_id,
       ...(user !== undefined && { changes: changes.join('\n') }),
     }
     const { Id } = await api.ask<{ Id: string }>('POST', '/commit', {
@@ -154,7 +154,7 @@ async function uploadFiles(
   api: DockerApi,
   at: string,
   tree: SourceTree,
-  unit: RevisionSpec,
+  spec: RevisionSpec,
   signal: AbortSignal,
 ): Promise<void> {
   const files = packTar(tree.folder, {
@@ -165,7 +165,7 @@ async function uploadFiles(
   const upload = (body: Readable) =>
     api.ask('PUT', `${at}/archive`, { query: { path: '/' }, headers, body, signal, timeoutMs: BUILD_TIMEOUT_MS })
   await upload(Readable.from(files))
-  const env = { ...tree.env, ...unit.secrets, XDG_CACHE_HOME: CACHE_FOLDER, npm_config_cache: `${CACHE_FOLDER}/npm` }
+  const env = { ...tree.env, ...spec.secrets, XDG_CACHE_HOME: CACHE_FOLDER, npm_config_cache: `${CACHE_FOLDER}/npm` }
   const content = Object.entries(env).map(([name, value]) => `export ${name}=${shellQuote(value)}\n`)
   await upload(
     Readable.from(packTar([{ type: 'content', content: content.join(''), target: ENV_FILE.slice(1), mode: 0o600 }])),
@@ -201,4 +201,4 @@ function dockerignoreFilter(folder: string): (path: string, stat: fs.Stats) => b
 }
 const shellQuote = (value: string) => `'${value.replaceAll("'", `'\\''`)}'`
 const builtImageName = ({ deployment_id }: RevisionSpec) => `slipway/${deployment_id}`
-const builtImageTag = (unit: RevisionSpec) => `${builtImageName(unit)}:${unit.revision_id}`
+const builtImageTag = (spec: RevisionSpec) => `${builtImageName(spec)}:${spec.revision_id}`

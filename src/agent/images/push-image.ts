@@ -1,6 +1,6 @@
 // Tags a built image for a registry and pushes it there.
 import { setTimeout as delay } from 'node:timers/promises'
-import { type BuildTask, PermanentError } from '../engines/engine.ts'
+import { type BuildTask, PermanentError } from '../engine.ts'
 import { type DockerApi, DockerApiError } from './docker-api.ts'
 import { explainPushFailure } from './image-failures.ts'
 import { encodeLogin, type RegistryLogin } from './registry-logins.ts'

@@ -1,5 +1,5 @@
 // Logins of container registries: read from a Docker configuration, encoded for an engine, matched to an image. Pure.
-import { PermanentError } from '../engines/engine.ts'
+import { PermanentError } from '../engine.ts'
 
 const DOCKER_HUB = 'docker.io'
 /** `serveraddress` is the host of a registry, with an optional path. */

@@ -2,7 +2,7 @@
 import type { Report } from '../../protocol/report.schema.ts'
 import type { Work } from '../../protocol/work.schema.ts'
 import type { Builds } from '../builds/builds.ts'
-import { type LogLevel, PermanentError, type RevisionRef } from '../engines/engine.ts'
+import { type LogLevel, PermanentError, type RevisionRef } from '../engine.ts'
 import { describeError } from '../redaction/error-messages.ts'
 import { RETRY_MS, StopFailed } from './steps.ts'
 
@@ -15,7 +15,7 @@ type FailureStreak = { target: string | null; since: number; lastLogged: string 
 /** `failure`: the report of the revision that was given up. */
 type FailureDecision = { retryMs: number; failure?: Pick<Report, 'revision_id' | 'state' | 'message'> }
 
-/** A serving revision is never given up: its permanent failures are retried too, until somebody fixes the cause. */
+/** A serving revision is never given up: its permanent failures are retried too, until the cause is fixed. */
 const PERMANENT_RETRY_MS = 30_000
 const LOG_AFTER_MS = 30_000
 /** Less than the control plane's own deadline, which would not know the reason. */

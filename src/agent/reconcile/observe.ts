@@ -1,6 +1,6 @@
 // Observes a deployment: what its builds and the engine have, as the plan takes it, with the reasons of failures.
 import type { BuildRecord, Builds } from '../builds/builds.ts'
-import type { EngineObservation } from '../engines/engine.ts'
+import type { EngineObservation } from '../engine.ts'
 import type { Observed, Phase } from './plan.ts'
 
 export type Observation = {

@@ -37,10 +37,7 @@ export type Observed = {
 type Step = 'build' | 'interrupt' | 'start' | 'switch' | 'drain' | 'stop' | 'give_up' | 'forget'
 export type Action = { do: Step; revision: string } | { do: 'provide' } | { do: 'remove' }
 
-/**
- * The actions that can be taken now, in order. Call it again after them and after every change. Without actions the
- * deployment is as wanted, or something has to finish first.
- */
+/** The actions to take now, in order; none if the deployment is as wanted or something has to finish first. */
 export function plan(wanted: Wanted, observed: Observed): Action[] {
   const phase = (id: string | null) => (id === null ? undefined : observed.revisions[id])
   if (!wanted.present) {

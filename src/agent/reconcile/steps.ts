@@ -1,7 +1,7 @@
 // Takes the steps of the plan. Each step calls one verb of the builds or of the engine and can be repeated.
 import type { Work } from '../../protocol/work.schema.ts'
 import type { Builds } from '../builds/builds.ts'
-import { type Engine, type LogLevel, PermanentError, type RevisionRef, TransientError } from '../engines/engine.ts'
+import { type Engine, type LogLevel, PermanentError, type RevisionRef, TransientError } from '../engine.ts'
 import { describeError } from '../redaction/error-messages.ts'
 import type { LogEvent } from '../system/log-event.ts'
 import type { Observation } from './observe.ts'

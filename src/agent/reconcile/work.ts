@@ -6,7 +6,7 @@ import type { RevisionWork, Work } from '../../protocol/work.schema.ts'
 import type { BuildSource } from '../builds/source-tree.ts'
 import type { GitCredential } from '../control-plane/credentials.ts'
 import type { AgentKeys } from '../control-plane/envelope.ts'
-import { PermanentError, type RevisionRef, type RevisionSpec } from '../engines/engine.ts'
+import { PermanentError, type RevisionRef, type RevisionSpec } from '../engine.ts'
 import type { Wanted } from './plan.ts'
 
 export type SecretAccess = {

@@ -24,7 +24,7 @@ export function createPathRedactor(home: string): (text: string) => string {
   return text => rules.reduce((result, [pattern, name]) => result.replace(pattern, name), text)
 }
 
-/** A cut must not split a path: half of one would not be recognised and replaced. */
+/** A cut must not split a path: half of one would not be recognized and replaced. */
 function safeCutLength(text: string): number {
   const from = Math.max(0, text.length - MAX_PATH_LENGTH)
   let word = text.length

@@ -2,7 +2,7 @@
 import { resolve } from 'node:path'
 import type { Report } from '../../protocol/report.schema.ts'
 import type { RevisionWork, Work } from '../../protocol/work.schema.ts'
-import type { RevisionRef } from '../engines/engine.ts'
+import type { RevisionRef } from '../engine.ts'
 import { stripControlCharacters } from './last-lines.ts'
 import { createPathRedactor } from './redact-paths.ts'
 import { SecretMasks } from './secret-masks.ts'
@@ -55,7 +55,7 @@ export class Redaction {
     return this.#pathRedactors.reduce((result, redact) => redact(result), this.#masks.mask(deployment_id, text))
   }
 
-  /** The message is cut after masking: half of a secret would not be recognised. */
+  /** The message is cut after masking: half of a secret would not be recognized. */
   redactReport<R extends Report>(report: R): R {
     const { deployment_id, revision_id, message } = report
     if (!message) return report

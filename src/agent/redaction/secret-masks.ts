@@ -1,5 +1,5 @@
 // Masks the secrets of each deployment in texts.
-import type { RevisionRef } from '../engines/engine.ts'
+import type { RevisionRef } from '../engine.ts'
 import { stripControlCharacters } from './last-lines.ts'
 import { PatternMatcher } from './pattern-matcher.ts'
 import { derivePatterns } from './secret-variants.ts'

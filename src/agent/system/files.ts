@@ -30,10 +30,7 @@ export function readText(folder: string, name: string): string | null {
     : null
 }
 
-/**
- * Reads a file of an untrusted folder; undefined if there is none. Its owner may replace it by a link at any moment, so
- * the opened file is checked and not its path.
- */
+/** Undefined if there is no file. Checks the opened file, because its owner may replace the path by a link. */
 export function readInside(
   folder: string,
   name: string,
@@ -98,10 +95,7 @@ async function makeWritable(folder: string): Promise<void> {
 /** Counted for each entry at least, so that the number of empty files is limited too. */
 const MIN_ENTRY_BYTES = 4096
 
-/**
- * Megabytes below a folder, counting hard links once and stopping at the limit. A folder nested too deeply for a path
- * counts as infinite.
- */
+/** Counts hard links once and stops at the limit. A folder nested too deeply for a path counts as infinite. */
 export async function measureMegabytes(folder: string, limit = Number.POSITIVE_INFINITY): Promise<number> {
   const seen = new Set<number>()
   let bytes = 0

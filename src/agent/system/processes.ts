@@ -77,10 +77,7 @@ export async function endGroup(group: number, graceMs: number): Promise<void> {
   }
 }
 
-/**
- * Whether the group and session with this number are still the ones that this process led. The kernel does not reuse a
- * pid while a group or session has its number.
- */
+/** Whether the group and session are those that this process led: their number is not reused while they exist. */
 export function isGroupLeader({ pid, started }: ProcessIdentity): boolean {
   const now = identityOf(pid)?.started
   return now === undefined ? !LINUX || started.startsWith(bootId) : now === started

@@ -1,4 +1,4 @@
-// Shows the body of a response: coloured JSON, text, or an event stream as it arrives.
+// Shows the body of a response: colored JSON, text, or an event stream as it arrives.
 
 // An unclosed string matches to the end of its line, so that matching stays linear in the text.
 const JSON_TOKEN = /"(?:[^"\\]|\\.)*"?|\b(?:true|false|null)\b|-?\d[\d.eE+-]*/g

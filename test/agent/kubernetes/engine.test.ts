@@ -1,6 +1,6 @@
 // The kubernetes engine against a small API server, through the real client: rollouts, stores, removal, and an agent that is killed.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { NO_EVENTS, PermanentError, TransientError } from '../../../src/agent/engines/engine.ts'
+import { NO_EVENTS, PermanentError, TransientError } from '../../../src/agent/engine.ts'
 import { KubernetesEngine } from '../../../src/agent/engines/kubernetes.ts'
 import { silenceRejection } from '../../support/commands.ts'
 import { KubernetesApi } from '../../support/kubernetes-api.ts'

@@ -1,6 +1,6 @@
 // Failures in a cluster and their reasons, watches of its objects, and the logs of its pods.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { NO_EVENTS, PermanentError, TransientError } from '../../../src/agent/engines/engine.ts'
+import { NO_EVENTS, PermanentError, TransientError } from '../../../src/agent/engine.ts'
 import { withLog } from '../../../src/agent/engines/kubernetes/pod-failures.ts'
 import { KubernetesEngine } from '../../../src/agent/engines/kubernetes.ts'
 import { KubernetesApi } from '../../support/kubernetes-api.ts'

@@ -8,7 +8,7 @@ import {
   PermanentError,
   type RevisionRef,
   TransientError,
-} from '../../../src/agent/engines/engine.ts'
+} from '../../../src/agent/engine.ts'
 import { KubernetesEngine } from '../../../src/agent/engines/kubernetes.ts'
 import type { RegistryCredential } from '../../../src/protocol/credentials.schema.ts'
 import { KubernetesApi } from '../../support/kubernetes-api.ts'

@@ -1,11 +1,11 @@
 // The images of deployments in a container engine: pulls them, pins them to digests and prunes them.
 import { join } from 'node:path'
+import { type BuildTask, type EngineEvents, PermanentError, type RevisionSpec } from '../../engine.ts'
 import { DEPLOYMENT_LABEL, type Labels, OWNER_LABEL } from '../../images/container-labels.ts'
 import { type DockerApi, DockerApiError } from '../../images/docker-api.ts'
 import { explainPullFailure } from '../../images/image-failures.ts'
 import { encodeLogin } from '../../images/registry-logins.ts'
 import { readJson, writeJson } from '../../system/files.ts'
-import { type BuildTask, type EngineEvents, PermanentError, type RevisionSpec } from '../engine.ts'
 import { isPinned } from './replica-spec.ts'
 import type { SecretFolder } from './secret-folder.ts'
 
@@ -53,16 +53,16 @@ export class Images {
   async pin(
     image: string,
     { fresh, own }: PinOptions,
-    unit: RevisionSpec,
+    spec: RevisionSpec,
     { log, signal }: BuildTask,
   ): Promise<string> {
     const here = await this.#inspect(image)
     const known = here && (digestsOf(image, here)[0] ?? here.Id)
-    const others = here !== undefined && own !== null && this.#belongsToOthers(here, image, unit, own)
+    const others = here !== undefined && own !== null && this.#belongsToOthers(here, image, spec, own)
     if (known && !others && (!fresh || isPinned(image))) return known
     log(`Pulling ${image}`)
     try {
-      await this.#pull(image, unit, { log, signal })
+      await this.#pull(image, spec, { log, signal })
     } catch (error) {
       if (!(error instanceof DockerApiError) || error.status === 0) throw error
       if (!known || others) throw new PermanentError(explainPullFailure(image, error.message))
@@ -71,17 +71,17 @@ export class Images {
     }
     const pulled = await this.#inspect(image)
     if (!pulled) throw new PermanentError(`The image ${image} was removed right after the pull. Deploy again.`)
-    const digest = (await this.#findInRegistry(digestsOf(image, pulled), unit, signal)) ?? pulled.Id
+    const digest = (await this.#findInRegistry(digestsOf(image, pulled), spec, signal)) ?? pulled.Id
     if (pulled.Id !== here?.Id) this.#pulledImages(all => [...all, digest])
     log(`Pulled ${digest}`)
     return digest
   }
 
   /** The builder pulls public images itself. Private ones and those of other deployments need a pull with a login. */
-  async pullBaseImage(image: string, wanted: PinOptions, unit: RevisionSpec, task: BuildTask): Promise<void> {
+  async pullBaseImage(image: string, wanted: PinOptions, spec: RevisionSpec, task: BuildTask): Promise<void> {
     const here = await this.#inspect(image)
-    const others = here !== undefined && wanted.own !== null && this.#belongsToOthers(here, image, unit, wanted.own)
-    if (others || (await this.#encodedLogin(image, unit))) await this.pin(image, wanted, unit, task)
+    const others = here !== undefined && wanted.own !== null && this.#belongsToOthers(here, image, spec, wanted.own)
+    if (others || (await this.#encodedLogin(image, spec))) await this.pin(image, wanted, spec, task)
   }
 
   /** Built or pulled for another deployment, so only the registry can decide whether this one may use it. */
@@ -94,11 +94,11 @@ export class Images {
   }
 
   /** An engine may list several digests of an image, but the registry has only one of them. */
-  async #findInRegistry(digests: string[], unit: RevisionSpec, signal: AbortSignal): Promise<string | undefined> {
+  async #findInRegistry(digests: string[], spec: RevisionSpec, signal: AbortSignal): Promise<string | undefined> {
     if (digests.length < 2) return digests[0]
     for (const digest of digests)
       try {
-        await this.#pull(digest, unit, { log: () => {}, signal })
+        await this.#pull(digest, spec, { log: () => {}, signal })
         return digest
       } catch (error) {
         if (!(error instanceof DockerApiError) || error.status === 0) throw error
@@ -106,8 +106,8 @@ export class Images {
     return undefined
   }
 
-  async #pull(image: string, unit: RevisionSpec, { log, signal }: Pick<BuildTask, 'log' | 'signal'>): Promise<void> {
-    const login = await this.#encodedLogin(image, unit)
+  async #pull(image: string, spec: RevisionSpec, { log, signal }: Pick<BuildTask, 'log' | 'signal'>): Promise<void> {
+    const login = await this.#encodedLogin(image, spec)
     const headers = login ? { 'X-Registry-Auth': login } : {}
     const query = { fromImage: imageName(image), tag: imageTag(image) }
     let lastLogAt = Date.now()
@@ -118,10 +118,9 @@ export class Images {
     }
   }
 
-  /** The deployment's credential for the installation's own registry, else the user's pull secret. */
-  async #encodedLogin(image: string, unit: RevisionSpec): Promise<string | undefined> {
-    const credential = await this.#registryCredential(unit, image)
-    if (!credential) return this.#secrets.registryAuth(image, unit.resources.image_pull_secrets ?? [])
+  async #encodedLogin(image: string, spec: RevisionSpec): Promise<string | undefined> {
+    const credential = await this.#registryCredential(spec, image)
+    if (!credential) return this.#secrets.registryAuth(image, spec.resources.image_pull_secrets ?? [])
     const { username, password, registry } = credential
     return encodeLogin({ username, password, serveraddress: registry })
   }
@@ -133,11 +132,11 @@ export class Images {
   exists = async (image: string) => (await this.#inspect(image)) !== undefined
 
   /** Pulls images again that were removed from outside. Images that were built here cannot be restored. */
-  async restore(images: string[], unit: RevisionSpec): Promise<void> {
+  async restore(images: string[], spec: RevisionSpec): Promise<void> {
     const task = { log: () => {}, signal: AbortSignal.timeout(RESTORE_TIMEOUT_MS) }
     for (const image of images) {
       if (!image.includes('@') || (await this.#inspect(image))) continue
-      await this.#pull(image, unit, task).catch(error => {
+      await this.#pull(image, spec, task).catch(error => {
         throw error instanceof DockerApiError && error.status
           ? new PermanentError(explainPullFailure(image, error.message))
           : error

@@ -1,4 +1,6 @@
 // Builds the create requests of a replica's containers and volumes from its revision. Pure.
+
+import type { Artifact, RevisionSpec } from '../../engine.ts'
 import {
   deploymentLabels,
   type Labels,
@@ -10,14 +12,12 @@ import {
   SIDECARS_LABEL,
 } from '../../images/container-labels.ts'
 import { type CreateRequest, MAX_PROCESSES } from '../../images/docker-api.ts'
-import type { Artifact, RevisionSpec } from '../engine.ts'
 import { shellCommand } from '../local/shell-command.ts'
 import { MIB, parseCpu, parseMemory } from '../quantities.ts'
 
 type Resources = RevisionSpec['resources']
 type Container = NonNullable<Resources['sidecars']>[number]
 type Mount = NonNullable<Resources['volume_mounts']>[number]
-/** The create requests of one replica. */
 export type ReplicaParts = {
   copy: string
   volumes: CreateRequest[]
@@ -44,9 +44,9 @@ export type Placement = {
 export const DEFAULT_PORT = 8000
 const LOG_CONFIG = { Type: 'json-file', Config: { 'max-size': '10m' } }
 
-export function replicaParts(unit: RevisionSpec, artifact: Artifact, placement: Placement): ReplicaParts {
+export function replicaParts(spec: RevisionSpec, artifact: Artifact, placement: Placement): ReplicaParts {
   const { owner, copy, port } = placement
-  const { resources, deployment_id, revision_id, name } = unit
+  const { resources, deployment_id, revision_id, name } = spec
   const shared = deploymentLabels(owner, deployment_id)
   const labels = (role: string, part: string): Labels => ({
     ...resources.labels,
@@ -59,7 +59,7 @@ export function replicaParts(unit: RevisionSpec, artifact: Artifact, placement: 
   const network = resourcePrefix(owner, deployment_id)
   const hosts = placement.stores?.hosts.length ? { ExtraHosts: placement.stores.hosts } : {}
   const volumes = Object.fromEntries(
-    (resources.volumes ?? []).map(volume => [volume.name, volumeOf(volume, unit, placement)]),
+    (resources.volumes ?? []).map(volume => [volume.name, volumeOf(volume, spec, placement)]),
   )
   const mounted = (mounts: Mount[] = []) =>
     mounts.map(({ name, mountPath, readOnly }) => ({
@@ -101,21 +101,7 @@ export function replicaParts(unit: RevisionSpec, artifact: Artifact, placement: 
       body: {
         Image: artifact.location,
         ...(artifact.start_command && { Entrypoint: shellCommand(artifact.start_command), Cmd: [] }),
-        Env: envLines({
-          ...artifact.env,
-          ...unit.secrets,
-          ...Object.fromEntries(
-            unit.secret_references.map(({ name, secret_name, secret_key }) => [
-              name,
-              placement.secret(secret_name, secret_key),
-            ]),
-          ),
-          ...placement.stores?.env,
-          PORT: String(port),
-          SLIPWAY_DEPLOYMENT_ID: deployment_id,
-          SLIPWAY_DEPLOYMENT_NAME: name,
-          SLIPWAY_REVISION_ID: revision_id,
-        }),
+        Env: envLines(appEnvironmentOf(spec, artifact, placement)),
         Labels: {
           ...labels('app', ''),
           [SIDECARS_LABEL]: sidecars.map(sidecar => sidecar.name).join(),
@@ -139,6 +125,19 @@ export function replicaParts(unit: RevisionSpec, artifact: Artifact, placement: 
   }
 }
 
+const appEnvironmentOf = (spec: RevisionSpec, artifact: Artifact, { port, stores, secret }: Placement) => ({
+  ...artifact.env,
+  ...spec.secrets,
+  ...Object.fromEntries(
+    spec.secret_references.map(({ name, secret_name, secret_key }) => [name, secret(secret_name, secret_key)]),
+  ),
+  ...stores?.env,
+  PORT: String(port),
+  SLIPWAY_DEPLOYMENT_ID: spec.deployment_id,
+  SLIPWAY_DEPLOYMENT_NAME: spec.name,
+  SLIPWAY_REVISION_ID: spec.revision_id,
+})
+
 /** As in Kubernetes, an init container that always restarts is a sidecar. */
 const isSidecar = ({ restartPolicy }: Container) => restartPolicy === 'Always'
 const initsOf = ({ init_containers }: Resources) => (init_containers ?? []).filter(container => !isSidecar(container))
@@ -161,16 +160,16 @@ const isFloating = (image: string) => !isPinned(image) && (/:latest$/.test(image
 /** An emptyDir lives as long as its replica, a claim as long as its deployment. */
 function volumeOf(
   volume: NonNullable<Resources['volumes']>[number],
-  unit: RevisionSpec,
+  spec: RevisionSpec,
   { owner, copy }: Placement,
 ): CreateRequest {
-  const shared = deploymentLabels(owner, unit.deployment_id)
+  const shared = deploymentLabels(owner, spec.deployment_id)
   const claim = volume.persistentVolumeClaim?.claimName
   const name =
     claim === undefined
-      ? `slipway-${unit.name}-${copy}-${volume.name}`
-      : `${resourcePrefix(owner, unit.deployment_id)}-${claim}`
-  const Labels = claim === undefined ? { ...shared, [REVISION_LABEL]: unit.revision_id, [REPLICA_LABEL]: copy } : shared
+      ? `slipway-${spec.name}-${copy}-${volume.name}`
+      : `${resourcePrefix(owner, spec.deployment_id)}-${claim}`
+  const Labels = claim === undefined ? { ...shared, [REVISION_LABEL]: spec.revision_id, [REPLICA_LABEL]: copy } : shared
   return { name, body: { Name: name, Driver: 'local', Labels } }
 }
 

@@ -1,9 +1,9 @@
 // Reads the secrets that the operator keeps in a folder as `<folder>/<secret>/<key>`, the way a cluster mounts them.
 import * as fs from 'node:fs'
 import { join } from 'node:path'
+import { PermanentError } from '../../engine.ts'
 import { encodeLogin, parseDockerConfig, registryHost, registryOf } from '../../images/registry-logins.ts'
 import { listFolder } from '../../system/files.ts'
-import { PermanentError } from '../engine.ts'
 
 /** The keys under which Kubernetes keeps a pull secret. */
 const DOCKER_CONFIG_KEYS = ['.dockerconfigjson', 'config.json']

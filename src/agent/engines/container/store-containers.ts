@@ -1,12 +1,12 @@
 // Runs the databases and Redis of deployments as containers: finds them by label, recreates them after a change.
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
+import type { RevisionSpec } from '../../engine.ts'
 import { DEPLOYMENT_LABEL, OWNER_LABEL, PART_LABEL, ROLE_LABEL, resourcePrefix } from '../../images/container-labels.ts'
 import type { InspectedContainer } from '../../images/container-log.ts'
 import { type DockerApi, DockerApiError } from '../../images/docker-api.ts'
 import { explainPullFailure } from '../../images/image-failures.ts'
 import { readJson, writeJson } from '../../system/files.ts'
-import type { RevisionSpec } from '../engine.ts'
 import { imageName, imageTag } from './images.ts'
 import type { ListedContainer } from './replica.ts'
 import {
@@ -164,9 +164,9 @@ export const readStoreRequests = (folder: string): StoreRequest[] => readSavedSt
 export const readStoreSecrets = (folder: string): string[] => Object.values(readSavedStores(folder).given?.env ?? {})
 
 /** Keeps the requests of older revisions, which may still serve. True if the revision needs another store. */
-export function saveStoreRequests(folder: string, unit: RevisionSpec): boolean {
+export function saveStoreRequests(folder: string, spec: RevisionSpec): boolean {
   const { wishes, given } = readSavedStores(folder)
-  const wanted = storeRequestsOf(unit)
+  const wanted = storeRequestsOf(spec)
   const others = wishes.filter(({ kind }) => !wanted.some(request => request.kind === kind))
   writeJson(storesFile(folder), { wishes: [...wanted, ...others], given } satisfies SavedStores)
   return wanted.some(({ kind }) => !given?.env[URI_VARIABLES[kind]])
@@ -180,8 +180,8 @@ export function saveStoreAccess(folder: string, access: StoreAccess): boolean {
 }
 
 /** Only the stores that this revision needs. */
-export function storeAccessFor(unit: RevisionSpec, folder: string): StoreAccess {
-  const wanted = storeRequestsOf(unit).map(({ kind }) => URI_VARIABLES[kind])
+export function storeAccessFor(spec: RevisionSpec, folder: string): StoreAccess {
+  const wanted = storeRequestsOf(spec).map(({ kind }) => URI_VARIABLES[kind])
   if (wanted.length === 0) return { env: {}, hosts: [] }
   const { given } = readSavedStores(folder)
   if (!given || wanted.some(name => !given.env[name])) throw new Error('its database or Redis is not ready yet')

@@ -1,13 +1,12 @@
 // Builds the create requests of a deployment's database and Redis. Its revisions share them. Pure.
 import { createHash } from 'node:crypto'
+import type { RevisionSpec } from '../../engine.ts'
 import { deploymentLabels, PART_LABEL, ROLE_LABEL, resourcePrefix } from '../../images/container-labels.ts'
 import type { CreateRequest } from '../../images/docker-api.ts'
-import type { RevisionSpec } from '../engine.ts'
 import { MIB } from '../quantities.ts'
 import { hostConfigOf, resourceLimits } from './replica-spec.ts'
 
 export type StoreKind = 'database' | 'redis'
-/** What a revision requires of a store. */
 export type StoreRequest = {
   kind: StoreKind
   cpu: [request: number, limit: number]

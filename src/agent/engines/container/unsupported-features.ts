@@ -1,5 +1,5 @@
 // Finds what a revision requires that a container engine on one machine does not support. Pure.
-import type { RevisionSpec } from '../engine.ts'
+import type { RevisionSpec } from '../../engine.ts'
 import { parseCpu, parseMemory } from '../quantities.ts'
 
 type Resources = RevisionSpec['resources']

@@ -9,7 +9,7 @@ import {
   PatchStrategy,
   Watch,
 } from '@kubernetes/client-node'
-import { PermanentError, TransientError } from '../engine.ts'
+import { PermanentError, TransientError } from '../../engine.ts'
 import {
   DEPLOYMENT_LABEL,
   MANAGED_BY_LABEL,

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { CoreV1Event, KubernetesObject, V1PersistentVolumeClaim, V1Pod, V1Secret } from '@kubernetes/client-node'
-import { PermanentError, type RevisionSpec, TransientError } from '../engine.ts'
+import { PermanentError, type RevisionSpec, TransientError } from '../../engine.ts'
 import { parseMemory } from '../quantities.ts'
 import { type Cluster, deploymentIdOf, type Kind } from './cluster.ts'
 import { COMPONENT_LABEL, DECIDED_BY_REVISION, namespaceOf, storeName, TENANT_LABEL } from './names.ts'
@@ -85,10 +85,7 @@ export class DeploymentObjects {
     return this.#listOwned(namespace, this.#routeKinds, deployment)
   }
 
-  /**
-   * A second line of defence, as the control plane gives each host to one workspace. The error is transient, because a
-   * host that has just moved to another workspace is free soon.
-   */
+  /** The control plane checks hosts too. The error is transient: a host that moves between workspaces is free soon. */
   async checkHosts({ tenant_id, custom_url }: RevisionSpec, routes: KubernetesObject[]): Promise<void> {
     if (custom_url === null || routes.length === 0) return
     const wanted = new Set(routes.flatMap(hostsOf))
@@ -105,11 +102,11 @@ export class DeploymentObjects {
   }
 
   async apply(
-    unit: RevisionSpec,
+    spec: RevisionSpec,
     object: KubernetesObject,
     adjust?: (existing: KubernetesObject) => KubernetesObject | null,
   ): Promise<string | null> {
-    this.#namespaces.set(unit.deployment_id, namespaceOf(this.#settings, unit))
+    this.#namespaces.set(spec.deployment_id, namespaceOf(this.#settings, spec))
     return this.#cluster.apply(object, adjust)
   }
 
@@ -117,30 +114,30 @@ export class DeploymentObjects {
     return this.#cluster.dryRunApply(object)
   }
 
-  async readStoreSecrets(unit: RevisionSpec, { component }: StoreObjects): Promise<string[]> {
-    const secret = await this.#cluster.read('Secret', namespaceOf(this.#settings, unit), storeName(unit, component))
+  async readStoreSecrets(spec: RevisionSpec, { component }: StoreObjects): Promise<string[]> {
+    const secret = await this.#cluster.read('Secret', namespaceOf(this.#settings, spec), storeName(spec, component))
     const { data = {} } = (secret ?? {}) as V1Secret
     return Object.values(data).map(value => Buffer.from(value, 'base64').toString())
   }
 
   /** Creates a password only if there is none, and no data that was created with another one. */
-  async ensureStore(unit: RevisionSpec, store: StoreObjects): Promise<string[]> {
-    const namespace = namespaceOf(this.#settings, unit)
-    const name = storeName(unit, store.component)
+  async ensureStore(spec: RevisionSpec, store: StoreObjects): Promise<string[]> {
+    const namespace = namespaceOf(this.#settings, spec)
+    const name = storeName(spec, store.component)
     if ((await this.#cluster.read('Secret', namespace, name)) === null) {
       if (store.component === 'database' && (await this.#cluster.read('PersistentVolumeClaim', namespace, name)))
         throw new PermanentError(
           `The database has data, but the Secret ${name} with its password is missing. ` +
             `Restore that Secret with the keys \`password\` and \`uri\`.`,
         )
-      await this.apply(unit, store.secret(randomBytes(24).toString('base64url')), () => null)
+      await this.apply(spec, store.secret(randomBytes(24).toString('base64url')), () => null)
     }
     const conflicts: (string | null)[] = []
     for (const object of store.objects)
       conflicts.push(
-        await this.apply(unit, object, existing => {
+        await this.apply(spec, object, existing => {
           // Revisions share a store. An older revision that still serves must not undo a newer one's changes.
-          if (Number(existing.metadata?.annotations?.[DECIDED_BY_REVISION] ?? 0) > unit.number) return null
+          if (Number(existing.metadata?.annotations?.[DECIDED_BY_REVISION] ?? 0) > spec.number) return null
           return object.kind === 'PersistentVolumeClaim'
             ? withLargerStorage(object as V1PersistentVolumeClaim, existing)
             : object
@@ -149,10 +146,7 @@ export class DeploymentObjects {
     return conflicts.filter(conflict => conflict !== null)
   }
 
-  /**
-   * Returns once the cluster confirms that no object is left. With `waits` false it returns while pods are still
-   * terminating, and the caller repeats it to remove the rest.
-   */
+  /** Returns once no object is left. Without `waits`, pods may still terminate, and the caller repeats it. */
   async removeAll(namespace: string, deployment: string, filter: ObjectFilter, waits = true): Promise<void> {
     const listLeft = async () => (await this.listRemains(namespace, deployment)).filter(filter)
     await this.#repeatUntil(async () => {

@@ -1,13 +1,13 @@
 // Builds images for a cluster with a container engine beside the agent, and pushes them to a registry.
 import { createHash } from 'node:crypto'
 import * as fs from 'node:fs'
+import { type BuildTask, PermanentError, type RevisionSpec, type SourceTree } from '../../engine.ts'
 import { buildDockerfile, buildInBaseImage, hasDockerfile, readBaseImages } from '../../images/build-image.ts'
 import { DEPLOYMENT_LABEL, OWNER_LABEL, REVISION_LABEL } from '../../images/container-labels.ts'
 import { DockerApi, DockerApiError } from '../../images/docker-api.ts'
 import { explainPullFailure } from '../../images/image-failures.ts'
 import { pushImage } from '../../images/push-image.ts'
 import { encodeLogin, parseDockerConfig, type RegistryLogin } from '../../images/registry-logins.ts'
-import { type BuildTask, PermanentError, type RevisionSpec, type SourceTree } from '../engine.ts'
 import { loginsFor, parseReference } from './image-reference.ts'
 import type { KubernetesSettings } from './settings.ts'
 
@@ -42,35 +42,34 @@ export class ImageBuilder {
   }
 
   async build(
-    unit: RevisionSpec,
+    spec: RevisionSpec,
     tree: SourceTree,
     target: PushTarget,
     loginFor: FindLogin,
     task: BuildTask,
   ): Promise<BuiltImage> {
-    this.#buildingRevisions.add(unit.revision_id)
+    this.#buildingRevisions.add(spec.revision_id)
     try {
       const api = await this.#connect()
       if (hasDockerfile(tree))
         for (const image of readBaseImages(tree))
-          await this.#pullBaseImage(api, image, unit, await loginFor(image), task)
-      const { id, start_command } = await this.#buildImage(api, unit, tree, task)
+          await this.#pullBaseImage(api, image, spec, await loginFor(image), task)
+      const { id, start_command } = await this.#buildImage(api, spec, tree, task)
       task.signal.throwIfAborted()
-      const digest = await pushImage({ api, id, ...target, tag: unit.revision_id, task })
+      const digest = await pushImage({ api, id, ...target, tag: spec.revision_id, task })
       task.log(`Pushed ${target.repository}@${digest}`)
       // The newest image stays as a layer cache for the next build.
-      await this.#removeImages(api, unit.deployment_id, id).catch(() => {})
+      await this.#removeImages(api, spec.deployment_id, id).catch(() => {})
       return { location: `${target.repository}@${digest}`, start_command }
     } catch (error) {
       if (error instanceof DockerApiError && !task.signal.aborted)
         throw new PermanentError(`The image cannot be built: ${error.message}`)
       throw error
     } finally {
-      this.#buildingRevisions.delete(unit.revision_id)
+      this.#buildingRevisions.delete(spec.revision_id)
     }
   }
 
-  /** Removes a deployment's build containers, images and cache. */
   async removeDeployment(deployment_id: string): Promise<void> {
     const api = await this.#connect()
     for (const { Id } of await this.#listOwned(api, 'containers', deployment_id)) await api.removeContainer(Id)
@@ -95,12 +94,12 @@ export class ImageBuilder {
 
   async #buildImage(
     api: DockerApi,
-    unit: RevisionSpec,
+    spec: RevisionSpec,
     tree: SourceTree,
     task: BuildTask,
   ): Promise<{ id: string; start_command: string | null }> {
     const { build_base_image: base, run_as_user } = this.#settings
-    const job = { api, owner: this.#owner, unit, tree, task }
+    const job = { api, owner: this.#owner, spec, tree, task }
     if (!hasDockerfile(tree)) {
       if (base === null)
         throw new PermanentError(
@@ -122,19 +121,16 @@ export class ImageBuilder {
     return { id, start_command: tree.start_command }
   }
 
-  /**
-   * Uses the user's login, never the operator's. An image that was built here for another deployment is pulled again,
-   * so that its registry decides on access.
-   */
+  /** Pulls images of other deployments again with the user's login, so that their registry decides on access. */
   async #pullBaseImage(
     api: DockerApi,
     image: string,
-    unit: RevisionSpec,
+    spec: RevisionSpec,
     login: RegistryLogin | null,
     task: BuildTask,
   ): Promise<void> {
     const built = (await api.getIfExists<InspectedImage>(`/images/${image}/json`))?.Config?.Labels?.[DEPLOYMENT_LABEL]
-    if (login || (built && built !== unit.deployment_id)) await this.#pull(api, image, login, task)
+    if (login || (built && built !== spec.deployment_id)) await this.#pull(api, image, login, task)
   }
 
   async #pull(api: DockerApi, image: string, login: RegistryLogin | null, { log, signal }: BuildTask): Promise<void> {

@@ -1,6 +1,5 @@
 // The images of a cluster's pods: pins tags to digests, builds images from files, and finds credentials to pull them.
 import type { V1Secret } from '@kubernetes/client-node'
-import { parseDockerConfig, type RegistryLogin } from '../../images/registry-logins.ts'
 import {
   type Artifact,
   type BuildTask,
@@ -9,7 +8,8 @@ import {
   type RevisionSpec,
   type SourceTree,
   TransientError,
-} from '../engine.ts'
+} from '../../engine.ts'
+import { parseDockerConfig, type RegistryLogin } from '../../images/registry-logins.ts'
 import type { Cluster } from './cluster.ts'
 import { DigestUnavailable, resolveDigest } from './digest-resolver.ts'
 import { ImageBuilder, type PushTarget } from './image-builder.ts'
@@ -61,22 +61,22 @@ export class Images {
         .catch(() => {})
   }
 
-  async prepare(unit: RevisionSpec, tree: SourceTree | null, task: BuildTask): Promise<Artifact> {
+  async prepare(spec: RevisionSpec, tree: SourceTree | null, task: BuildTask): Promise<Artifact> {
     if (tree === null) {
-      if (!unit.image_uri)
+      if (!spec.image_uri)
         throw new PermanentError('The deployment has no image. Set source_revision_config.image_uri.')
-      const location = await this.#pinImage(unit, unit.image_uri, task)
+      const location = await this.#pinImage(spec, spec.image_uri, task)
       return { location, start_command: null, health_path: null, env: {}, commit: null }
     }
     await this.#builderOpened
     const { health_path, env, commit } = tree
-    const loginFor = async (image: string) => (await this.#findLogins(unit, image, task.log))[0] ?? null
-    const built = await this.#builder!.build(unit, tree, await this.#pushTarget(unit), loginFor, task)
+    const loginFor = async (image: string) => (await this.#findLogins(spec, image, task.log))[0] ?? null
+    const built = await this.#builder!.build(spec, tree, await this.#pushTarget(spec), loginFor, task)
     return { ...built, health_path, env, commit }
   }
 
-  async isInRegistry(unit: RevisionSpec, { location }: Artifact, { signal }: BuildTask): Promise<boolean> {
-    const { repository, login } = await this.#pushTarget(unit)
+  async isInRegistry(spec: RevisionSpec, { location }: Artifact, { signal }: BuildTask): Promise<boolean> {
+    const { repository, login } = await this.#pushTarget(spec)
     const reference = parseReference(location)
     if (reference.name !== repository) return false
     const httpRegistries = this.#settings.http_registries
@@ -90,13 +90,13 @@ export class Images {
   }
 
   /** The spec with the Secret that its pods pull images with, if one is needed. */
-  async withPullSecret(unit: RevisionSpec, { location }: Artifact): Promise<RevisionSpec> {
-    const { resources } = unit
+  async withPullSecret(spec: RevisionSpec, { location }: Artifact): Promise<RevisionSpec> {
+    const { resources } = spec
     const extraImages = [...(resources.sidecars ?? []), ...(resources.init_containers ?? [])].map(({ image }) => image)
-    const name = await this.#pullSecrets.ensure(unit, [location, ...extraImages])
-    if (name === null) return unit
+    const name = await this.#pullSecrets.ensure(spec, [location, ...extraImages])
+    if (name === null) return spec
     return {
-      ...unit,
+      ...spec,
       resources: { ...resources, image_pull_secrets: [...(resources.image_pull_secrets ?? []), { name }] },
     }
   }
@@ -106,13 +106,13 @@ export class Images {
     await this.#builder?.removeDeployment(deployment_id).catch(() => {})
   }
 
-  async #pushTarget(unit: RevisionSpec): Promise<PushTarget> {
+  async #pushTarget(spec: RevisionSpec): Promise<PushTarget> {
     const { build_registry } = this.#settings
     if (build_registry !== null) {
-      const repository = `${build_registry}/${unit.deployment_id}`
+      const repository = `${build_registry}/${spec.deployment_id}`
       return { repository, login: this.#builder!.findLogin(repository) }
     }
-    const credential = await this.#requestCredential(unit)
+    const credential = await this.#requestCredential(spec)
     if (credential === null)
       throw new PermanentError(
         'This agent has no registry for built images. ' +
@@ -123,11 +123,11 @@ export class Images {
   }
 
   /** All replicas run the same image after the tag moves. Nodes may reach a registry that the agent cannot. */
-  async #pinImage(unit: RevisionSpec, image: string, { log, signal }: BuildTask): Promise<string> {
+  async #pinImage(spec: RevisionSpec, image: string, { log, signal }: BuildTask): Promise<string> {
     const reference = parseReference(image)
     if (reference.digest !== null) return image
     try {
-      const logins = await this.#findLogins(unit, image, log)
+      const logins = await this.#findLogins(spec, image, log)
       const digest = await resolveDigest(reference, logins, signal, { httpRegistries: this.#settings.http_registries })
       const pinned = `${reference.name}@${digest}`
       log(`Resolved ${image} to ${pinned}`)
@@ -140,16 +140,16 @@ export class Images {
   }
 
   /** Skips unusable credentials, because public images need none. */
-  async #findLogins(unit: RevisionSpec, image: string, log: BuildTask['log']): Promise<RegistryLogin[]> {
+  async #findLogins(spec: RevisionSpec, image: string, log: BuildTask['log']): Promise<RegistryLogin[]> {
     const skip = (error: Error) => {
       if (error instanceof TransientError) throw error
       log(`Skipped a pull credential: ${error.message}`, 'WARNING')
       return null
     }
-    const names = [...(unit.resources.image_pull_secrets ?? []).map(({ name }) => name), ...this.#settings.pull_secrets]
+    const names = [...(spec.resources.image_pull_secrets ?? []).map(({ name }) => name), ...this.#settings.pull_secrets]
     const logins: RegistryLogin[] = []
     for (const name of new Set(names)) {
-      const secret = await this.#cluster.read<V1Secret>('Secret', namespaceOf(this.#settings, unit), name).catch(skip)
+      const secret = await this.#cluster.read<V1Secret>('Secret', namespaceOf(this.#settings, spec), name).catch(skip)
       const data = secret?.type === PULL_SECRET_TYPE ? secret.data?.['.dockerconfigjson'] : undefined
       try {
         if (data) logins.push(...parseDockerConfig(`The Secret ${name}`, Buffer.from(data, 'base64').toString()))
@@ -157,7 +157,7 @@ export class Images {
         skip(error as Error)
       }
     }
-    const credential = await this.#requestCredential(unit, image).catch(skip)
+    const credential = await this.#requestCredential(spec, image).catch(skip)
     if (credential)
       logins.push({
         serveraddress: repositoryOf(credential),

@@ -1,6 +1,6 @@
 // The names, labels and annotations of objects in a cluster. Labels alone are enough to find them again. Pure.
 import type { V1ObjectMeta } from '@kubernetes/client-node'
-import type { RevisionSpec } from '../engine.ts'
+import type { RevisionSpec } from '../../engine.ts'
 import type { KubernetesSettings } from './settings.ts'
 
 export const MANAGER = 'slipway'
@@ -31,12 +31,12 @@ export function baseName({ name, deployment_id }: Pick<NamedDeployment, 'name' |
   while (cut.endsWith('-')) cut = cut.slice(0, -1)
   return `${/^[a-z]/.test(cut) ? cut : `d${cut}`}-${deployment_id.replaceAll('-', '').slice(0, 10)}`
 }
-export const revisionName = (unit: Pick<RevisionSpec, 'name' | 'deployment_id' | 'number'>) =>
-  `${baseName(unit)}-r${unit.number}`
-export const workloadName = (unit: RevisionSpec, component: Component) =>
-  component === 'web' ? revisionName(unit) : `${revisionName(unit)}-${component}`
-export const storeName = (unit: NamedDeployment, component: 'redis' | 'database') =>
-  `${baseName(unit)}-${component === 'database' ? 'db' : 'redis'}`
+export const revisionName = (spec: Pick<RevisionSpec, 'name' | 'deployment_id' | 'number'>) =>
+  `${baseName(spec)}-r${spec.number}`
+export const workloadName = (spec: RevisionSpec, component: Component) =>
+  component === 'web' ? revisionName(spec) : `${revisionName(spec)}-${component}`
+export const storeName = (spec: NamedDeployment, component: 'redis' | 'database') =>
+  `${baseName(spec)}-${component === 'database' ? 'db' : 'redis'}`
 
 /** The agent changes and removes only objects with these labels. */
 export const ownerLabels = ({ owner }: Pick<KubernetesSettings, 'owner'>, deployment?: string) => ({
@@ -50,19 +50,19 @@ export const selectorOf = (labels: Record<string, string>) =>
     .join(',')
 
 /** Labels that a user cannot override. */
-const objectLabels = (settings: KubernetesSettings, unit: RevisionSpec, component?: Component, ofRevision = false) => ({
-  'app.kubernetes.io/name': unit.name,
-  'app.kubernetes.io/instance': baseName(unit),
-  ...ownerLabels(settings, unit.deployment_id),
-  [TENANT_LABEL]: unit.tenant_id,
+const objectLabels = (settings: KubernetesSettings, spec: RevisionSpec, component?: Component, ofRevision = false) => ({
+  'app.kubernetes.io/name': spec.name,
+  'app.kubernetes.io/instance': baseName(spec),
+  ...ownerLabels(settings, spec.deployment_id),
+  [TENANT_LABEL]: spec.tenant_id,
   ...(component && { [COMPONENT_LABEL]: component }),
-  ...(ofRevision && { [REVISION_LABEL]: unit.revision_id }),
+  ...(ofRevision && { [REVISION_LABEL]: spec.revision_id }),
 })
 
-export const selectorLabels = (settings: KubernetesSettings, unit: RevisionSpec, component: Component) => ({
-  ...ownerLabels(settings, unit.deployment_id),
+export const selectorLabels = (settings: KubernetesSettings, spec: RevisionSpec, component: Component) => ({
+  ...ownerLabels(settings, spec.deployment_id),
   [COMPONENT_LABEL]: component,
-  [REVISION_LABEL]: unit.revision_id,
+  [REVISION_LABEL]: spec.revision_id,
 })
 
 /** The agent decides by its own labels and annotations, so users must not set them. */
@@ -72,20 +72,20 @@ const withoutReservedKeys = (metadata: Record<string, string> | null | undefined
 /** The metadata of an object, with the user's labels and annotations unless the agent sets the same key. */
 export function metadataOf(
   settings: KubernetesSettings,
-  unit: RevisionSpec,
+  spec: RevisionSpec,
   name: string,
   { component, ofRevision = false }: { component?: Component; ofRevision?: boolean } = {},
 ): V1ObjectMeta & { name: string; namespace: string; labels: Record<string, string> } {
-  const annotations = withoutReservedKeys(unit.resources.annotations)
+  const annotations = withoutReservedKeys(spec.resources.annotations)
   return {
     name,
-    namespace: namespaceOf(settings, unit),
-    labels: { ...withoutReservedKeys(unit.resources.labels), ...objectLabels(settings, unit, component, ofRevision) },
+    namespace: namespaceOf(settings, spec),
+    labels: { ...withoutReservedKeys(spec.resources.labels), ...objectLabels(settings, spec, component, ofRevision) },
     ...(Object.keys(annotations).length > 0 && { annotations }),
   }
 }
 
 export const namespaceOf = (
   settings: Pick<KubernetesSettings, 'namespaces'>,
-  unit: Pick<RevisionSpec, 'namespace'>,
-): string => unit.namespace ?? settings.namespaces[0]!
+  spec: Pick<RevisionSpec, 'namespace'>,
+): string => spec.namespace ?? settings.namespaces[0]!

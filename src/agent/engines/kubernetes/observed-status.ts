@@ -1,6 +1,6 @@
 // Derives the phase and health of a deployment's revisions from the objects in the cluster. Pure.
 import type { KubernetesObject, V1Deployment, V1Pod, V1Service, V1StatefulSet } from '@kubernetes/client-node'
-import type { RevisionHealth } from '../engine.ts'
+import type { RevisionHealth } from '../../engine.ts'
 import { COMPONENT_LABEL, DRAINING_SINCE, MIN_SCALE, REVISION_LABEL } from './names.ts'
 import { type Finding, worstFinding } from './pod-failures.ts'
 
@@ -16,7 +16,6 @@ export type ObservedObjects = {
 export const labelOf = ({ metadata }: KubernetesObject, name: string) => metadata?.labels?.[name]
 export const isTerminating = ({ metadata }: KubernetesObject) => metadata?.deletionTimestamp !== undefined
 
-/** Its selector decides which revision receives the requests. */
 export const webServiceOf = ({ services }: Pick<ObservedObjects, 'services'>) =>
   services.find(object => labelOf(object, COMPONENT_LABEL) === 'web')
 export const routedRevisionOf = (objects: Pick<ObservedObjects, 'services'>) =>

@@ -2,8 +2,8 @@
 import * as http from 'node:http'
 import * as https from 'node:https'
 import type { KubeConfig, V1Pod } from '@kubernetes/client-node'
+import type { LogLevel, RevisionRef } from '../../engine.ts'
 import { LineSplitter } from '../../system/lines.ts'
-import type { LogLevel, RevisionRef } from '../engine.ts'
 import { DEPLOYMENT_LABEL, REVISION_LABEL } from './names.ts'
 import { APP_CONTAINER } from './pod-template.ts'
 

@@ -2,7 +2,7 @@
 import type { V1Container, V1EnvVar, V1PodTemplateSpec, V1Probe, V1ResourceRequirements } from '@kubernetes/client-node'
 import type * as z from 'zod'
 import type { Container } from '../../../protocol/kubernetes.schema.ts'
-import type { Artifact, RevisionSpec } from '../engine.ts'
+import type { Artifact, RevisionSpec } from '../../engine.ts'
 import { type Component, metadataOf, revisionName, selectorLabels, storeName, workloadName } from './names.ts'
 import type { KubernetesSettings } from './settings.ts'
 
@@ -79,15 +79,15 @@ const envFromSecret = (name: string, secret: string, key: string): V1EnvVar => (
 const escapeDollars = (text: string) => text.replace(/\$(?=[$(])/g, '$$$$')
 
 /** Secrets override the runtime configuration, and the platform's variables override both. */
-function environmentOf(unit: RevisionSpec, artifact: Artifact, component: Component): V1EnvVar[] {
-  const userSecrets = new Set([...Object.keys(unit.secrets), ...unit.secret_references.map(({ name }) => name)])
+function environmentOf(spec: RevisionSpec, artifact: Artifact, component: Component): V1EnvVar[] {
+  const userSecrets = new Set([...Object.keys(spec.secrets), ...spec.secret_references.map(({ name }) => name)])
   const configured = Object.entries(artifact.env).filter(([name]) => !userSecrets.has(name))
   return [
     ...configured.map(([name, value]) => ({ name, value: escapeDollars(value) })),
-    ...Object.keys(unit.secrets).map(name => envFromSecret(name, revisionName(unit), name)),
-    ...unit.secret_references.map(from => envFromSecret(from.name, from.secret_name, from.secret_key)),
-    ...(unit.needs_database ? [envFromSecret('DATABASE_URI', storeName(unit, 'database'), 'uri')] : []),
-    ...(unit.parts.includes('redis') ? [envFromSecret('REDIS_URI', storeName(unit, 'redis'), 'uri')] : []),
+    ...Object.keys(spec.secrets).map(name => envFromSecret(name, revisionName(spec), name)),
+    ...spec.secret_references.map(from => envFromSecret(from.name, from.secret_name, from.secret_key)),
+    ...(spec.needs_database ? [envFromSecret('DATABASE_URI', storeName(spec, 'database'), 'uri')] : []),
+    ...(spec.parts.includes('redis') ? [envFromSecret('REDIS_URI', storeName(spec, 'redis'), 'uri')] : []),
     { name: 'PORT', value: String(APP_PORT) },
     { name: 'SLIPWAY_ROLE', value: component },
   ]
@@ -111,7 +111,7 @@ function probesOf(artifact: Artifact, settings: KubernetesSettings): Partial<V1C
 
 function appContainerOf(
   settings: KubernetesSettings,
-  unit: RevisionSpec,
+  spec: RevisionSpec,
   artifact: Artifact,
   workload: Workload,
 ): V1Container {
@@ -122,12 +122,12 @@ function appContainerOf(
     // A digest never changes; a tag may have moved.
     imagePullPolicy: image.includes('@') ? 'IfNotPresent' : 'Always',
     ...(artifact.start_command !== null && { command: ['/bin/sh', '-c', escapeDollars(artifact.start_command)] }),
-    env: environmentOf(unit, artifact, workload.component),
+    env: environmentOf(spec, artifact, workload.component),
     resources: workload.resources,
     securityContext: RESTRICTED_SECURITY,
     terminationMessagePolicy: 'FallbackToLogsOnError',
-    ...(unit.resources.volume_mounts?.length && {
-      volumeMounts: unit.resources.volume_mounts as V1Container['volumeMounts'] & {},
+    ...(spec.resources.volume_mounts?.length && {
+      volumeMounts: spec.resources.volume_mounts as V1Container['volumeMounts'] & {},
     }),
     ...(workload.component === 'web' && {
       ports: [{ name: 'http', containerPort: APP_PORT, protocol: 'TCP' }],
@@ -146,18 +146,18 @@ const isNativeSidecar = ({ restartPolicy }: z.output<typeof Container>) => resta
 
 export function podTemplateOf(
   settings: KubernetesSettings,
-  unit: RevisionSpec,
+  spec: RevisionSpec,
   artifact: Artifact,
   workload: Workload,
 ): V1PodTemplateSpec {
-  const { resources } = unit
+  const { resources } = spec
   const sidecars = resources.sidecars ?? []
   const initContainers = [...sidecars.filter(isNativeSidecar), ...(resources.init_containers ?? [])].map(containerOf)
   const pullSecrets = new Set([
     ...(resources.image_pull_secrets ?? []).map(({ name }) => name),
     ...settings.pull_secrets,
   ])
-  const { labels, annotations } = metadataOf(settings, unit, workloadName(unit, workload.component), {
+  const { labels, annotations } = metadataOf(settings, spec, workloadName(spec, workload.component), {
     component: workload.component,
     ofRevision: true,
   })
@@ -166,7 +166,7 @@ export function podTemplateOf(
     metadata: { labels, ...(annotations && { annotations }) },
     spec: {
       // A user's account is named for its token. The agent's own account has no permissions.
-      serviceAccountName: accountName ?? revisionName(unit),
+      serviceAccountName: accountName ?? revisionName(spec),
       ...(accountName == null && { automountServiceAccountToken: false }),
       enableServiceLinks: false,
       terminationGracePeriodSeconds: GRACE_SECONDS + PRE_STOP_SECONDS,
@@ -178,14 +178,14 @@ export function podTemplateOf(
       topologySpreadConstraints: [
         {
           ...{ maxSkew: 1, topologyKey: 'kubernetes.io/hostname', whenUnsatisfiable: 'ScheduleAnyway' },
-          labelSelector: { matchLabels: selectorLabels(settings, unit, workload.component) },
+          labelSelector: { matchLabels: selectorLabels(settings, spec, workload.component) },
         },
       ],
       ...(pullSecrets.size > 0 && { imagePullSecrets: [...pullSecrets].map(name => ({ name })) }),
       ...(resources.volumes?.length && { volumes: resources.volumes as never }),
       ...(initContainers.length > 0 && { initContainers }),
       containers: [
-        appContainerOf(settings, unit, artifact, workload),
+        appContainerOf(settings, spec, artifact, workload),
         ...sidecars.filter(sidecar => !isNativeSidecar(sidecar)).map(containerOf),
       ],
     },

@@ -1,7 +1,7 @@
 // Keeps a Secret per revision with which nodes pull from the installation's own registry, and renews it.
 import type { V1Secret } from '@kubernetes/client-node'
 import type { RegistryCredential } from '../../../protocol/credentials.schema.ts'
-import type { EngineEvents, RevisionRef, RevisionSpec } from '../engine.ts'
+import type { EngineEvents, RevisionRef, RevisionSpec } from '../../engine.ts'
 import { type Cluster, deploymentIdOf } from './cluster.ts'
 import {
   COMPONENT_LABEL,
@@ -48,19 +48,19 @@ export class PullSecrets {
   }
 
   /** The name of its Secret; null if none of the images is in the installation's registry. */
-  async ensure(unit: RevisionSpec, images: string[]): Promise<string | null> {
+  async ensure(spec: RevisionSpec, images: string[]): Promise<string | null> {
     const { settings, cluster, now, requestCredential } = this.#options
-    const { name, ...metadata } = metadataOf(settings, unit, `${revisionName(unit)}-pull`, {
+    const { name, ...metadata } = metadataOf(settings, spec, `${revisionName(spec)}-pull`, {
       component: 'pull',
       ofRevision: true,
     })
-    const existing = await cluster.read<V1Secret>('Secret', namespaceOf(settings, unit), name)
+    const existing = await cluster.read<V1Secret>('Secret', namespaceOf(settings, spec), name)
     if (existing && cluster.isOwned(existing) && !existing.metadata?.deletionTimestamp) {
       if (this.#rememberSecret(existing).renew_at <= now().getTime()) await this.renew()
       return name
     }
     for (const image of new Set(images)) {
-      const credential = await requestCredential(unit, image)
+      const credential = await requestCredential(spec, image)
       if (credential === null) continue
       await this.#writeSecret({ apiVersion: 'v1', kind: 'Secret', metadata: { ...metadata, name } }, credential)
       return name

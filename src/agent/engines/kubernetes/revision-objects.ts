@@ -6,7 +6,7 @@ import type {
   V1ServiceAccount,
   V2HorizontalPodAutoscaler,
 } from '@kubernetes/client-node'
-import type { Artifact, RevisionSpec } from '../engine.ts'
+import type { Artifact, RevisionSpec } from '../../engine.ts'
 import { MIN_SCALE, metadataOf, revisionName, selectorLabels, workloadName } from './names.ts'
 import { APP_CONTAINER, podTemplateOf, type Workload, workloadsOf } from './pod-template.ts'
 import type { KubernetesSettings } from './settings.ts'
@@ -18,15 +18,15 @@ const TARGET_CPU_PERCENT = 75
 /** In the order of creation. The application's Deployment is last: it shows that the revision is complete. */
 export function revisionObjects(
   settings: KubernetesSettings,
-  unit: RevisionSpec,
+  spec: RevisionSpec,
   artifact: Artifact,
 ): KubernetesObject[] {
-  const workloads = workloadsOf(unit)
+  const workloads = workloadsOf(spec)
   return [
-    ...(unit.resources.service_account_name == null ? [serviceAccountOf(settings, unit)] : []),
-    ...(Object.keys(unit.secrets).length > 0 ? [secretOf(settings, unit)] : []),
-    ...workloads.filter(isAutoscaled).map(workload => autoscalerOf(settings, unit, workload)),
-    ...workloads.toReversed().map(workload => deploymentObjectOf(settings, unit, artifact, workload)),
+    ...(spec.resources.service_account_name == null ? [serviceAccountOf(settings, spec)] : []),
+    ...(Object.keys(spec.secrets).length > 0 ? [secretOf(settings, spec)] : []),
+    ...workloads.filter(isAutoscaled).map(workload => autoscalerOf(settings, spec, workload)),
+    ...workloads.toReversed().map(workload => deploymentObjectOf(settings, spec, artifact, workload)),
   ]
 }
 
@@ -34,27 +34,27 @@ export function revisionObjects(
 const minScaleOf = ({ scale: [min] }: Workload) => Math.max(1, min)
 const isAutoscaled = ({ scale: [min, max] }: Workload) => min < max
 
-function serviceAccountOf(settings: KubernetesSettings, unit: RevisionSpec): V1ServiceAccount {
-  const metadata = metadataOf(settings, unit, revisionName(unit), { ofRevision: true })
+function serviceAccountOf(settings: KubernetesSettings, spec: RevisionSpec): V1ServiceAccount {
+  const metadata = metadataOf(settings, spec, revisionName(spec), { ofRevision: true })
   return { apiVersion: 'v1', kind: 'ServiceAccount', metadata, automountServiceAccountToken: false }
 }
 
 /** Immutable, because a changed secret is a new revision. */
-function secretOf(settings: KubernetesSettings, unit: RevisionSpec): V1Secret {
-  const metadata = metadataOf(settings, unit, revisionName(unit), { ofRevision: true })
-  const data = Object.fromEntries(Object.entries(unit.secrets).map(([name, value]) => [name, encodeBase64(value)]))
+function secretOf(settings: KubernetesSettings, spec: RevisionSpec): V1Secret {
+  const metadata = metadataOf(settings, spec, revisionName(spec), { ofRevision: true })
+  const data = Object.fromEntries(Object.entries(spec.secrets).map(([name, value]) => [name, encodeBase64(value)]))
   return { apiVersion: 'v1', kind: 'Secret', metadata, type: 'Opaque', immutable: true, data }
 }
 
 /** Each revision has its own Deployments, so that it starts beside the previous one. */
 function deploymentObjectOf(
   settings: KubernetesSettings,
-  unit: RevisionSpec,
+  spec: RevisionSpec,
   artifact: Artifact,
   workload: Workload,
 ): V1Deployment {
   const { component } = workload
-  const metadata = metadataOf(settings, unit, workloadName(unit, component), { component, ofRevision: true })
+  const metadata = metadataOf(settings, spec, workloadName(spec, component), { component, ofRevision: true })
   const annotations = { ...metadata.annotations, [MIN_SCALE]: String(minScaleOf(workload)) }
   return {
     ...{ apiVersion: 'apps/v1', kind: 'Deployment' },
@@ -65,18 +65,18 @@ function deploymentObjectOf(
       revisionHistoryLimit: 1,
       progressDeadlineSeconds: settings.progress_seconds,
       strategy: { type: 'RollingUpdate', rollingUpdate: { maxUnavailable: 0, maxSurge: '25%' } },
-      selector: { matchLabels: selectorLabels(settings, unit, component) },
-      template: podTemplateOf(settings, unit, artifact, workload),
+      selector: { matchLabels: selectorLabels(settings, spec, component) },
+      template: podTemplateOf(settings, spec, artifact, workload),
     },
   }
 }
 
-function autoscalerOf(settings: KubernetesSettings, unit: RevisionSpec, workload: Workload): V2HorizontalPodAutoscaler {
+function autoscalerOf(settings: KubernetesSettings, spec: RevisionSpec, workload: Workload): V2HorizontalPodAutoscaler {
   const { component, scale } = workload
-  const name = workloadName(unit, component)
+  const name = workloadName(spec, component)
   return {
     ...{ apiVersion: 'autoscaling/v2', kind: 'HorizontalPodAutoscaler' },
-    metadata: metadataOf(settings, unit, name, { component, ofRevision: true }),
+    metadata: metadataOf(settings, spec, name, { component, ofRevision: true }),
     spec: {
       scaleTargetRef: { apiVersion: 'apps/v1', kind: 'Deployment', name },
       minReplicas: minScaleOf(workload),

@@ -1,20 +1,20 @@
 // Builds the Service of a deployment and its routes from outside: an Ingress or an HTTPRoute per host. Pure.
 import type { KubernetesObject, V1Ingress, V1Service } from '@kubernetes/client-node'
-import { PermanentError, type RevisionSpec } from '../engine.ts'
+import { PermanentError, type RevisionSpec } from '../../engine.ts'
 import { baseName, metadataOf, namespaceOf, selectorLabels, URL_ANNOTATION } from './names.ts'
 import type { KubernetesSettings } from './settings.ts'
 
 const SERVICE_PORT = 80
 
 /** Its selector decides which revision receives the requests. */
-export function serviceOf(settings: KubernetesSettings, unit: RevisionSpec): V1Service {
-  const metadata = metadataOf(settings, unit, baseName(unit), { component: 'web' })
-  const annotations = { ...metadata.annotations, [URL_ANNOTATION]: urlOf(settings, unit) }
+export function serviceOf(settings: KubernetesSettings, spec: RevisionSpec): V1Service {
+  const metadata = metadataOf(settings, spec, baseName(spec), { component: 'web' })
+  const annotations = { ...metadata.annotations, [URL_ANNOTATION]: urlOf(settings, spec) }
   return {
     ...{ apiVersion: 'v1', kind: 'Service', metadata: { ...metadata, annotations } },
     spec: {
       type: 'ClusterIP',
-      selector: selectorLabels(settings, unit, 'web'),
+      selector: selectorLabels(settings, spec, 'web'),
       ports: [{ name: 'http', port: SERVICE_PORT, targetPort: 'http', protocol: 'TCP' }],
     },
   }
@@ -22,14 +22,14 @@ export function serviceOf(settings: KubernetesSettings, unit: RevisionSpec): V1S
 
 type RouteEntry = { name: string; host: string; path: string; tls: string | true | null }
 
-function routeEntriesOf(settings: KubernetesSettings, unit: RevisionSpec): RouteEntry[] {
+function routeEntriesOf(settings: KubernetesSettings, spec: RevisionSpec): RouteEntry[] {
   const entries: RouteEntry[] = []
-  const base = baseName(unit)
+  const base = baseName(spec)
   if (settings.domain !== null) {
     const tls = settings.tls === 'on' ? true : settings.tls === 'off' ? null : settings.tls.slice('secret:'.length)
     entries.push({ name: base, host: `${base}.${settings.domain}`, path: '/', tls })
   }
-  const custom = customUrlOf(unit)
+  const custom = customUrlOf(spec)
   if (custom) {
     if (isGeneratedHost(custom.hostname, settings) && custom.hostname !== `${base}.${settings.domain}`)
       throw new PermanentError(`The host ${custom.hostname} is reserved for another deployment. Change custom_url.`)
@@ -55,17 +55,17 @@ function customUrlOf({ custom_url }: Pick<RevisionSpec, 'custom_url'>): URL | nu
   return url?.hostname ? url : null
 }
 
-export function routesOf(settings: KubernetesSettings, unit: RevisionSpec): KubernetesObject[] {
+export function routesOf(settings: KubernetesSettings, spec: RevisionSpec): KubernetesObject[] {
   if (settings.routes === 'none') return []
-  return routeEntriesOf(settings, unit).map(entry =>
-    settings.routes === 'ingress' ? ingressOf(settings, unit, entry) : httpRouteOf(settings, unit, entry),
+  return routeEntriesOf(settings, spec).map(entry =>
+    settings.routes === 'ingress' ? ingressOf(settings, spec, entry) : httpRouteOf(settings, spec, entry),
   )
 }
 
-function ingressOf(settings: KubernetesSettings, unit: RevisionSpec, { name, host, path, tls }: RouteEntry): V1Ingress {
+function ingressOf(settings: KubernetesSettings, spec: RevisionSpec, { name, host, path, tls }: RouteEntry): V1Ingress {
   return {
     ...{ apiVersion: 'networking.k8s.io/v1', kind: 'Ingress' },
-    metadata: metadataOf(settings, unit, name, { component: 'web' }),
+    metadata: metadataOf(settings, spec, name, { component: 'web' }),
     spec: {
       ...(settings.ingress_class !== null && { ingressClassName: settings.ingress_class }),
       // Without a secret, the controller uses its own certificate.
@@ -77,7 +77,7 @@ function ingressOf(settings: KubernetesSettings, unit: RevisionSpec, { name, hos
             paths: [
               {
                 ...{ path, pathType: 'Prefix' },
-                backend: { service: { name: baseName(unit), port: { name: 'http' } } },
+                backend: { service: { name: baseName(spec), port: { name: 'http' } } },
               },
             ],
           },
@@ -90,31 +90,36 @@ function ingressOf(settings: KubernetesSettings, unit: RevisionSpec, { name, hos
 /** The client has no types of the Gateway API. TLS is configured on the gateway. */
 function httpRouteOf(
   settings: KubernetesSettings,
-  unit: RevisionSpec,
+  spec: RevisionSpec,
   { name, host, path }: RouteEntry,
 ): KubernetesObject {
   const [namespace, gateway, sectionName] = settings.gateway!
-  const spec = {
+  const routeSpec = {
     parentRefs: [{ namespace, name: gateway, ...(sectionName !== undefined && { sectionName }) }],
     hostnames: [host],
     rules: [
       {
         matches: [{ path: { type: 'PathPrefix', value: path } }],
-        backendRefs: [{ name: baseName(unit), port: SERVICE_PORT }],
+        backendRefs: [{ name: baseName(spec), port: SERVICE_PORT }],
       },
     ],
   }
-  const metadata = metadataOf(settings, unit, name, { component: 'web' })
-  return { apiVersion: 'gateway.networking.k8s.io/v1', kind: 'HTTPRoute', metadata, spec } as KubernetesObject
+  const metadata = metadataOf(settings, spec, name, { component: 'web' })
+  return {
+    apiVersion: 'gateway.networking.k8s.io/v1',
+    kind: 'HTTPRoute',
+    metadata,
+    spec: routeSpec,
+  } as KubernetesObject
 }
 
 /** The custom URL, else the host below the operator's domain, else the address inside the cluster. */
-export function urlOf(settings: KubernetesSettings, unit: RevisionSpec): string {
-  const base = baseName(unit)
+export function urlOf(settings: KubernetesSettings, spec: RevisionSpec): string {
+  const base = baseName(spec)
   if (settings.routes !== 'none') {
-    const custom = customUrlOf(unit)
+    const custom = customUrlOf(spec)
     if (custom) return custom.href.replace(/\/$/, '')
     if (settings.domain !== null) return `${settings.tls === 'off' ? 'http' : 'https'}://${base}.${settings.domain}`
   }
-  return `http://${base}.${namespaceOf(settings, unit)}.svc`
+  return `http://${base}.${namespaceOf(settings, spec)}.svc`
 }

@@ -72,9 +72,7 @@ export const KubernetesSettings = z
     redis_image: all.K8S_REDIS_IMAGE,
     pull_secrets: all.K8S_PULL_SECRETS,
     run_as_user: all.K8S_RUN_AS_USER ?? null,
-    /** Registries without TLS. */
     http_registries: all.K8S_HTTP_REGISTRIES,
-    /** The socket of the container engine that builds images. */
     build_socket: all.K8S_BUILD_SOCKET?.replace(/^unix:\/\//, '') ?? null,
     build_base_image: all.K8S_BUILD_BASE_IMAGE ?? null,
     /** Where built images are pushed to; null for the installation's own registry. */

@@ -8,7 +8,7 @@ import type {
   V1Service,
   V1StatefulSet,
 } from '@kubernetes/client-node'
-import type { RevisionSpec } from '../engine.ts'
+import type { RevisionSpec } from '../../engine.ts'
 import { COMPONENT_LABEL, DECIDED_BY_REVISION, metadataOf, ownerLabels, storeName } from './names.ts'
 import { RESTRICTED_SECURITY, resourcesOf } from './pod-template.ts'
 import type { KubernetesSettings } from './settings.ts'
@@ -25,17 +25,17 @@ export type StoreObjects = {
   objects: KubernetesObject[]
 }
 
-export const storesFor = (settings: KubernetesSettings, unit: RevisionSpec): StoreObjects[] => [
-  ...(unit.needs_database ? [databaseObjects(settings, unit)] : []),
-  ...(unit.parts.includes('redis') ? [redisObjects(settings, unit)] : []),
+export const storesFor = (settings: KubernetesSettings, spec: RevisionSpec): StoreObjects[] => [
+  ...(spec.needs_database ? [databaseObjects(settings, spec)] : []),
+  ...(spec.parts.includes('redis') ? [redisObjects(settings, spec)] : []),
 ]
 
-function databaseObjects(settings: KubernetesSettings, unit: RevisionSpec): StoreObjects {
-  const name = storeName(unit, 'database')
-  const r = unit.resources
+function databaseObjects(settings: KubernetesSettings, spec: RevisionSpec): StoreObjects {
+  const name = storeName(spec, 'database')
+  const r = spec.resources
   const volume: V1PersistentVolumeClaim = {
     ...{ apiVersion: 'v1', kind: 'PersistentVolumeClaim' },
-    metadata: storeMetadata(settings, unit, 'database'),
+    metadata: storeMetadata(settings, spec, 'database'),
     spec: {
       accessModes: ['ReadWriteOnce'],
       resources: { requests: { storage: `${r.db_storage_gi}Gi` } },
@@ -43,7 +43,7 @@ function databaseObjects(settings: KubernetesSettings, unit: RevisionSpec): Stor
     },
   }
   const ready = { exec: { command: ['pg_isready', '-h', '127.0.0.1', '-U', DATABASE, '-d', DATABASE] } }
-  return storeObjectsOf(settings, unit, {
+  return storeObjectsOf(settings, spec, {
     component: 'database',
     port: 5432,
     uri: password => `postgres://${DATABASE}:${password}@${name}:5432/${DATABASE}`,
@@ -76,11 +76,11 @@ function databaseObjects(settings: KubernetesSettings, unit: RevisionSpec): Stor
   })
 }
 
-function redisObjects(settings: KubernetesSettings, unit: RevisionSpec): StoreObjects {
-  const name = storeName(unit, 'redis')
-  const r = unit.resources
+function redisObjects(settings: KubernetesSettings, spec: RevisionSpec): StoreObjects {
+  const name = storeName(spec, 'redis')
+  const r = spec.resources
   const ready = { exec: { command: ['redis-cli', 'ping'] } }
-  return storeObjectsOf(settings, unit, {
+  return storeObjectsOf(settings, spec, {
     component: 'redis',
     port: 6379,
     uri: password => `redis://:${password}@${name}:6379/0`,
@@ -111,11 +111,11 @@ type StoreParts = {
   container: V1Container
 }
 
-function storeObjectsOf(settings: KubernetesSettings, unit: RevisionSpec, parts: StoreParts): StoreObjects {
+function storeObjectsOf(settings: KubernetesSettings, spec: RevisionSpec, parts: StoreParts): StoreObjects {
   const { component, port } = parts
-  const name = storeName(unit, component)
-  const labels = { ...ownerLabels(settings, unit.deployment_id), [COMPONENT_LABEL]: component }
-  const metadata = storeMetadata(settings, unit, component)
+  const name = storeName(spec, component)
+  const labels = { ...ownerLabels(settings, spec.deployment_id), [COMPONENT_LABEL]: component }
+  const metadata = storeMetadata(settings, spec, component)
   const tcp = { port, protocol: 'TCP' }
 
   const service: V1Service = {
@@ -128,7 +128,7 @@ function storeObjectsOf(settings: KubernetesSettings, unit: RevisionSpec, parts:
     spec: {
       podSelector: { matchLabels: labels },
       policyTypes: ['Ingress'],
-      ingress: [{ _from: [{ podSelector: { matchLabels: ownerLabels(settings, unit.deployment_id) } }], ports: [tcp] }],
+      ingress: [{ _from: [{ podSelector: { matchLabels: ownerLabels(settings, spec.deployment_id) } }], ports: [tcp] }],
     },
   }
   const set: V1StatefulSet = {
@@ -173,9 +173,9 @@ function storeObjectsOf(settings: KubernetesSettings, unit: RevisionSpec, parts:
   }
 }
 
-function storeMetadata(settings: KubernetesSettings, unit: RevisionSpec, component: StoreObjects['component']) {
-  const { annotations, ...meta } = metadataOf(settings, unit, storeName(unit, component), { component })
-  return { ...meta, annotations: { ...annotations, [DECIDED_BY_REVISION]: String(unit.number) } }
+function storeMetadata(settings: KubernetesSettings, spec: RevisionSpec, component: StoreObjects['component']) {
+  const { annotations, ...meta } = metadataOf(settings, spec, storeName(spec, component), { component })
+  return { ...meta, annotations: { ...annotations, [DECIDED_BY_REVISION]: String(spec.number) } }
 }
 
 export const encodeBase64 = (text: string) => Buffer.from(text).toString('base64')

@@ -2,10 +2,9 @@
 import type { Route } from './router.ts'
 
 type HostClaim = { custom_url: string | null; tenant_id?: string | undefined; custom_since?: number | undefined }
-/** The workspace of each custom host. */
 export type HostOwners = Map<string, string | undefined>
 
-/** The oldest claim wins. A second line of defence, as the control plane gives each host to one workspace. */
+/** The oldest claim wins. A second check, as the control plane gives each host to one workspace. */
 export function hostOwnersOf(all: HostClaim[]): HostOwners {
   const owners: HostOwners = new Map()
   for (const { custom_url, tenant_id } of all.toSorted((a, b) => (a.custom_since ?? 0) - (b.custom_since ?? 0))) {

@@ -2,7 +2,6 @@
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { listFolder, readJson, removeRecursively, writeJson } from '../../system/files.ts'
 import type {
   Artifact,
   BuildTask,
@@ -13,7 +12,8 @@ import type {
   RevisionRef,
   RevisionSpec,
   SourceTree,
-} from '../engine.ts'
+} from '../../engine.ts'
+import { listFolder, readJson, removeRecursively, writeJson } from '../../system/files.ts'
 import { type HostOwners, hostOwnersOf, parseCustomUrl } from './custom-hosts.ts'
 import { DEFAULT_LIMITS, type Limits } from './limits.ts'
 import { Provisioner } from './provisioning.ts'
@@ -24,7 +24,6 @@ import { RouterClient } from './router-client.ts'
 /** The stored state of a deployment. Its host never changes. */
 type SavedDeployment = {
   host: string
-  /** The revision that receives the requests. */
   routed: string | null
   custom_url: string | null
   tenant_id?: string | undefined
@@ -60,10 +59,10 @@ export abstract class PooledEngine implements Engine {
     })
   }
 
-  abstract refusalReason(unit: RevisionSpec): string | null
-  abstract prepare(unit: RevisionSpec, tree: SourceTree | null, task: BuildTask): Promise<Artifact>
-  abstract start(unit: RevisionSpec, artifact: Artifact): Promise<void>
-  abstract provide(unit: RevisionSpec): Promise<void>
+  abstract refusalReason(spec: RevisionSpec): string | null
+  abstract prepare(spec: RevisionSpec, tree: SourceTree | null, task: BuildTask): Promise<Artifact>
+  abstract start(spec: RevisionSpec, artifact: Artifact): Promise<void>
+  abstract provide(spec: RevisionSpec): Promise<void>
   /** Creates the database or Redis of a deployment, or checks that they still serve. Idempotent. */
   protected abstract provideStores(deployment_id: string, signal: AbortSignal): Promise<void>
   /** The replicas of a revision that an earlier agent left running. */
@@ -116,8 +115,8 @@ export abstract class PooledEngine implements Engine {
     }
   }
 
-  async route(unit: RevisionSpec): Promise<void> {
-    this.saveDeployment(unit, unit.revision_id)
+  async route(spec: RevisionSpec): Promise<void> {
+    this.saveDeployment(spec, spec.revision_id)
     await this.#applyRoutes()
   }
 
@@ -232,11 +231,11 @@ export abstract class PooledEngine implements Engine {
   }
 
   /** Stores the health policy, so that the next agent applies the same one. */
-  protected startPool(unit: RevisionSpec, { health_path }: Artifact, launch: ReplicaTemplate['launch']): void {
-    const { deployment_id, revision_id, resources } = unit
+  protected startPool(spec: RevisionSpec, { health_path }: Artifact, launch: ReplicaTemplate['launch']): void {
+    const { deployment_id, revision_id, resources } = spec
     const policy: HealthPolicy = { health_path, copies: Math.max(1, resources.min_scale) }
     writeJson(this.path(deployment_id, 'revisions', revision_id, 'known.json'), policy)
-    this.pool(unit, true).start({ ...policy, launch, memory_mb: resources.memory_limit_mb })
+    this.pool(spec, true).start({ ...policy, launch, memory_mb: resources.memory_limit_mb })
   }
 
   protected forEachPool(work: (pool: ReplicaPool, ref: RevisionRef) => void): void {

@@ -1,7 +1,7 @@
 // Provides a deployment's database or Redis: retries until it is ready, and reports one that is not ready in time.
 import { setTimeout as delay } from 'node:timers/promises'
+import { type EngineObservation, PermanentError } from '../../engine.ts'
 import { describeError } from '../../redaction/error-messages.ts'
-import { type EngineObservation, PermanentError } from '../engine.ts'
 
 const FIRST_PAUSE_MS = 200
 const LONGEST_PAUSE_MS = 10_000

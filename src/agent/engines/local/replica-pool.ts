@@ -1,8 +1,9 @@
 // The replicas of one revision: keeps their number, probes them, restarts them with backoff, and derives the phase.
+
+import type { LogLevel, RevisionHealth } from '../../engine.ts'
 import { describeError } from '../../redaction/error-messages.ts'
 import { appendLastLines } from '../../redaction/last-lines.ts'
 import type { Process } from '../../system/processes.ts'
-import type { LogLevel, RevisionHealth } from '../engine.ts'
 import type { Limits } from './limits.ts'
 import type { Target } from './router.ts'
 
@@ -223,7 +224,6 @@ export class ReplicaPool {
     this.#slots = []
   }
 
-  /** Leaves the replicas running. */
   release(): void {
     this.#stopping = true
     for (const { replica } of this.#slots) replica?.release()

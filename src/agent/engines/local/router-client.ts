@@ -73,7 +73,6 @@ export class RouterClient {
     return applied
   }
 
-  /** The number of requests that these targets are answering. */
   async inFlight(targets: Target[]): Promise<number> {
     const counts = (await this.#request('GET')) as Record<string, number>
     return targets.reduce((sum, target) => sum + (counts[targetKey(target)] ?? 0), 0)

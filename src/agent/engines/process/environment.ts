@@ -1,10 +1,7 @@
 // The environment of an application: its own variables and the documented ones, nothing of the agent's.
-import { dirname, join } from 'node:path'
-import type { RevisionRef } from '../engine.ts'
-
-/** PATH: the agent's Node and npm, or those in `bin`, before the programs of the system. */
-export const searchPath = (bin = dirname(process.execPath)) => [bin, '/usr/local/bin', '/usr/bin', '/bin'].join(':')
-export const DEFAULT_PATH = searchPath()
+import { join } from 'node:path'
+import type { RevisionRef } from '../../engine.ts'
+import { DEFAULT_PATH } from '../../system/search-path.ts'
 
 export const environmentOf = (
   { deployment_id, revision_id, name, secrets }: RevisionRef & { name: string; secrets: Record<string, string> },

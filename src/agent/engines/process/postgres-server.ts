@@ -41,10 +41,7 @@ const PG_HBA = `host all      slipway 127.0.0.1/32 scram-sha-256
 host sameuser all     127.0.0.1/32 scram-sha-256
 `
 
-/**
- * A process that outlives the agent. The next agent finds it by `postmaster.pid`, which Postgres writes to its folder,
- * and which keeps a second server out.
- */
+/** A process that outlives the agent. The next agent finds it by `postmaster.pid`. */
 export class EmbeddedServer implements PostgresServer {
   readonly #folder: string
   #opening: Promise<string> | undefined
@@ -74,7 +71,7 @@ export class EmbeddedServer implements PostgresServer {
   }
 
   async stop(): Promise<void> {
-    // From here on nothing is started. The next agent removes an unfinished first initialisation.
+    // From here on nothing is started. The next agent removes an unfinished first initialization.
     this.#stopped = true
     await Promise.race([this.#opening?.catch(() => {}), delay(OPEN_TIMEOUT_MS)])
     const pid = pg.findServer(this.#folder)?.pid
@@ -95,11 +92,11 @@ export class EmbeddedServer implements PostgresServer {
     fs.mkdirSync(folder, { recursive: true, mode: 0o700 })
     const binaries = await pg.findBinaries(EXTERNAL_SERVER_HINT)
     const identity = await pg.findServerIdentity(binaries, folder, { wrappers: [[]], hint: EXTERNAL_SERVER_HINT })
-    if (!pg.isInitialised(folder)) {
-      // Left by an agent that was killed during the initialisation.
+    if (!pg.isInitialized(folder)) {
+      // Left by an agent that was killed during the initialization.
       for (const name of listFolder(dirname(folder)))
         if (name.startsWith(`${basename(folder)}.new-`)) await removeRecursively(join(dirname(folder), name))
-      await pg.initialise(binaries, identity, folder)
+      await pg.initialize(binaries, identity, folder)
     }
     for (const deadline = Date.now() + READY_TIMEOUT_MS; ; ) {
       const port = pg.findServer(folder)?.port

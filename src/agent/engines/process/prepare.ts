@@ -3,16 +3,16 @@ import { join } from 'node:path'
 import { runCommand } from '../../builds/command.ts'
 import { withModuleCache } from '../../builds/module-cache.ts'
 import { installCommandOf, startCommandOf } from '../../builds/package-commands.ts'
+import type { Artifact, BuildTask, RevisionSpec, SourceTree } from '../../engine.ts'
 import { removeRecursively, stampFolder } from '../../system/files.ts'
+import { DEFAULT_PATH } from '../../system/search-path.ts'
 import { chownRecursively, makeOwned, type User } from '../../system/users.ts'
-import type { Artifact, BuildTask, RevisionSpec, SourceTree } from '../engine.ts'
-import { DEFAULT_PATH } from './environment.ts'
 
 /** `commandEnv`: the variables of this machine that commands may see. */
 type PrepareOptions = { disk_mb: number; commandEnv?: Record<string, string>; user?: User | undefined; path?: string }
 
 export async function prepare(
-  unit: RevisionSpec,
+  spec: RevisionSpec,
   tree: SourceTree,
   task: BuildTask,
   { disk_mb, commandEnv, user, path = DEFAULT_PATH }: PrepareOptions,
@@ -22,7 +22,7 @@ export async function prepare(
     LANG: 'C.UTF-8',
     ...commandEnv,
     ...tree.env,
-    ...unit.secrets,
+    ...spec.secrets,
     PATH: path,
     HOME: join(task.cache, 'home'),
     TMPDIR: join(task.cache, 'tmp'),
@@ -47,7 +47,7 @@ export async function prepare(
     await runCommand(['/bin/sh', '-c', script], {
       cwd: folder,
       env,
-      revision: unit.revision_id,
+      revision: spec.revision_id,
       task,
       user,
       disk_mb,

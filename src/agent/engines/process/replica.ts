@@ -38,7 +38,6 @@ export class ProcessReplica implements Replica {
   readonly port: number
   readonly lastLines: string[] = []
   readonly #tracked: TrackedProcess | undefined
-  /** Undefined if it runs as the agent's own user. */
   readonly #uid: number | undefined
   exit: Exit | undefined
   hasKillReason = false

@@ -1,9 +1,8 @@
 // The interface between the agent and the engines that run applications: processes, containers or a cluster.
-import type { RegistryCredential } from '../../protocol/credentials.schema.ts'
-import type { Source } from '../../protocol/parts.schema.ts'
-import type { CompleteResourceSpec, Part } from '../../protocol/resources.schema.ts'
+import type { RegistryCredential } from '../protocol/credentials.schema.ts'
+import type { Source } from '../protocol/parts.schema.ts'
+import type { CompleteResourceSpec, Part } from '../protocol/resources.schema.ts'
 
-/** One revision of one deployment. */
 export type RevisionRef = { deployment_id: string; revision_id: string }
 
 /** A revision to run, with everything it needs. Its secrets are in plain text. */
@@ -48,7 +47,6 @@ export type Artifact = {
   health_path: string | null
   env: Record<string, string>
   commit: Commit | null
-  /** The stamp of an unchanged folder. */
   stamp?: string
 }
 
@@ -77,7 +75,6 @@ export type EngineObservation = {
   /** The revision that receives the requests. */
   routed: string | null
   url: string | null
-  /** Whether anything of the deployment still exists here. */
   hasRemains: boolean
   /** Null if it needs no database. Hopeless: it was not ready in time, so revisions waiting for it fail. */
   database: { ready: boolean; reason: string | null; hopeless?: boolean } | null
@@ -111,35 +108,31 @@ export const NO_EVENTS: EngineEvents = {
   registryCredential: async () => null,
 }
 
-/**
- * Every method is idempotent, and a missing object is not an error. An agent may be killed at any point, so a method
- * first writes a label or a file by which `observe` finds what it creates.
- */
+/** Idempotent, and a missing object is no error. First writes a label or a file by which `observe` finds the rest. */
 export interface Engine {
   readonly name: string
   /** Why it cannot run this revision, as a sentence for the user; null if it can. */
-  refusalReason(unit: RevisionSpec): string | null
+  refusalReason(spec: RevisionSpec): string | null
   /** Takes over what an earlier agent left running. Called once, before anything else. */
   open(events: EngineEvents): Promise<void>
-  /** The deployments of which anything exists here. */
   deployments(): Promise<string[]>
   observe(deployment_id: string): Promise<EngineObservation>
   /** Starts to create its database, without waiting for it. */
-  provide(unit: RevisionSpec): Promise<void>
+  provide(spec: RevisionSpec): Promise<void>
   /** Builds the artifact from files (with their install and build commands), or from an image (tree is null). */
-  prepare(unit: RevisionSpec, tree: SourceTree | null, task: BuildTask): Promise<Artifact>
+  prepare(spec: RevisionSpec, tree: SourceTree | null, task: BuildTask): Promise<Artifact>
   /**
    * Reuses the artifact of an earlier revision with the same files, commands and secrets. Null if it is gone or was
    * changed: then it is built again, as by an engine without this method.
    */
-  reuse?(unit: RevisionSpec, artifact: Artifact, task: BuildTask): Promise<Artifact | null>
+  reuse?(spec: RevisionSpec, artifact: Artifact, task: BuildTask): Promise<Artifact | null>
   /**
    * Starts its replicas beside what runs, without waiting for them. Also called once after `open` for a revision that
    * was taken over, and after a change of its resources: running replicas are kept.
    */
-  start(unit: RevisionSpec, artifact: Artifact): Promise<void>
+  start(spec: RevisionSpec, artifact: Artifact): Promise<void>
   /** Once it returns, every new request goes to that revision. Also called when its `custom_url` changes. */
-  route(unit: RevisionSpec): Promise<void>
+  route(spec: RevisionSpec): Promise<void>
   /** Stops new requests. The phase is `drained` once the last one was answered or has timed out. */
   drain(ref: RevisionRef): Promise<void>
   /** Ends its replicas, by force after a grace period. If it returns early, the phase is `draining` until they end. */
