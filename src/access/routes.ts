@@ -13,6 +13,7 @@ export const organizationRoutes = slice(
 )
   .get('/orgs/current/info', {
     id: 'readOrganization',
+    toleratesUnknown: true,
     summary: 'Get the organization of this key',
     reply: s.OrganizationInfo,
     versioned: true,
@@ -162,6 +163,7 @@ export const workspaceRoutes = slice(
 )
   .get('/workspaces', {
     id: 'listWorkspaces',
+    toleratesUnknown: true,
     summary: 'List the workspaces that this key can use',
     query: Page,
     reply: s.WorkspaceList,
@@ -206,6 +208,7 @@ export const workspaceRoutes = slice(
   })
   .get('/workspaces/current/members', {
     id: 'listMemberships',
+    toleratesUnknown: true,
     summary: 'List the members of this workspace',
     query: Page,
     reply: s.MembershipList,
@@ -213,6 +216,7 @@ export const workspaceRoutes = slice(
   })
   .post('/workspaces/current/members', {
     id: 'addMembership',
+    toleratesUnknown: true,
     summary: 'Add a member to this workspace',
     body: s.NewMembership,
     status: 201,

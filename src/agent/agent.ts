@@ -3,6 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { Network } from '../protocol/address-kind.ts'
 import { type Changes, MAX_POLL_SECONDS } from '../protocol/poll.schema.ts'
 import { Builds } from './builds/builds.ts'
+import { listTemplates } from './builds/source-tree.ts'
 import {
   backoffSeconds,
   type ControlPlaneClient,
@@ -157,7 +158,7 @@ export class Agent {
   }
 
   async #poll(): Promise<void> {
-    const { agent_id, version, control, wait = 25 } = this.#options
+    const { agent_id, version, control, templates, wait = 25 } = this.#options
     const sentAt = uptimeMs()
     if (performance.now() > this.#resyncAt) this.#cursor = null
     const isResyncing = this.#cursor === null || this.#resyncedIds !== null
@@ -165,6 +166,7 @@ export class Agent {
       {
         agent_id,
         version,
+        templates: this.#lease.fence === null ? listTemplates(templates) : null,
         public_key: this.#keys.public_key,
         fence: this.#lease.fence,
         cursor: this.#cursor,

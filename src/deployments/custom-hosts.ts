@@ -37,9 +37,13 @@ export function refuseReservedUrl(
   if (config?.custom_url != null) refuseReservedHost(ctx, hostOf(config.custom_url)!)
 }
 
-/** Refuses a URL that this workspace may not serve deployment `c` at. The trigger checks the same on the write. */
-export const requireFreeCustomUrl = (customUrl: string): SQL =>
-  sql`require_free_custom_url(c.tenant_id, c.id, custom_host(${customUrl}), custom_path(${customUrl}))`
+/**
+ * Refuses a URL that this workspace may not serve the deployment at; its id is null before it is created. The trigger
+ * checks the same on the write.
+ */
+export const requireFreeCustomUrl = (customUrl: string, deployment: SQL): SQL =>
+  sql`require_free_custom_url(
+    current_tenant(), ${deployment}::uuid, custom_host(${customUrl}), custom_path(${customUrl}))`
 
 // ---- which hosts are served
 

@@ -15,7 +15,7 @@ import {
   type PlannedColumns,
   planChange,
   type QueuedColumns,
-  supersedeWaiting,
+  supersedeOlder,
   unchangedColumns,
   updateWanted,
 } from './revision-queue.ts'
@@ -172,7 +172,7 @@ export const deployPush = verb('deployments:update', async (ctx, input: PushedCo
     and ${isNewerThanHead(queried_at)}`,
   })
   const ctesAfter = [
-    supersedeWaiting('changed'),
+    supersedeOlder('changed'),
     sql`revision as (${insertQueuedRevision(id, 'changed')})`,
     RECORDED,
     updateHead(queried_at),

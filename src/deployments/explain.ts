@@ -12,6 +12,7 @@ import { logLines } from '../tables/logs.ts'
 import { deploymentHeads } from '../tables/pushes.ts'
 import { describeHostVerification, isHostOfDeployment } from './custom-hosts.ts'
 import type { Explanation } from './revisions.schema.ts'
+import { servingOf } from './rows.ts'
 import type { DeploymentRef } from './schema.ts'
 import { isDeployment } from './service.ts'
 
@@ -130,7 +131,8 @@ function revisionObstacle(
   }
   const endCode = END_CODES[status]
   const note = hasListener ? '' : ', and no listener serves the deployment yet'
-  if (!endCode) return { code: 'in_progress', detail: `${name} is ${status}${note}.` }
+  const inProgress = `${name} is ${status}${note}.`
+  if (!endCode) return { code: 'in_progress', detail: status_message ? `${inProgress} ${status_message}` : inProgress }
   return { code: endCode, detail: `${name} is ${status}${status_message ? `: ${status_message}` : '.'}` }
 }
 
@@ -198,6 +200,7 @@ export const explainDeployment = verb(
     }
     const silentMinutes = row.silentMinutes === null ? null : Number(row.silentMinutes)
     return {
+      serving: servingOf(row.deployments),
       resources: listObstacles(
         facts,
         rows.flatMap(({ revisions }) => revisions ?? []),

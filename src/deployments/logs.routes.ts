@@ -9,6 +9,7 @@ const logOperation = { body: s.LogQuery, reply: s.LogPage, isReadOnly: true } as
 export const logRoutes = slice('Logs', 'Log lines of builds and deployments.')
   .post('/v1/projects/{deployment_id}/revisions/{revision_id}/build_logs', {
     id: 'readBuildLogs',
+    toleratesUnknown: true,
     summary: 'Read the build log of a revision',
     params: RevisionRef,
     ...logOperation,
@@ -17,6 +18,7 @@ export const logRoutes = slice('Logs', 'Log lines of builds and deployments.')
   })
   .post('/v1/projects/{deployment_id}/revisions/{revision_id}/deploy_logs', {
     id: 'readDeployLogs',
+    toleratesUnknown: true,
     summary: 'Read the log of a revision as it is deployed and runs',
     params: RevisionRef,
     ...logOperation,
@@ -25,6 +27,7 @@ export const logRoutes = slice('Logs', 'Log lines of builds and deployments.')
   })
   .post('/v1/projects/{deployment_id}/deploy_logs', {
     id: 'readDeploymentLogs',
+    toleratesUnknown: true,
     summary: 'Read the logs of all revisions of a deployment as they are deployed and run',
     params: DeploymentRef,
     ...logOperation,

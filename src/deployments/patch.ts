@@ -4,7 +4,6 @@ import { alias } from 'drizzle-orm/pg-core'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
 import { db, refuseUnless, run, textArray, versionMatches } from '../kernel/db.ts'
-import { sha256Hex } from '../kernel/digest.ts'
 import { commit } from '../kernel/journal.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { hostOf } from '../protocol/custom-url.schema.ts'
@@ -17,7 +16,7 @@ import {
   refuseReservedUrl,
   requireFreeCustomUrl,
 } from './custom-hosts.ts'
-import { isPlanFresh, refuseTagOnPush } from './guards.ts'
+import { digestRequest, isPlanFresh, refuseTagOnPush } from './guards.ts'
 import {
   hasSecrets,
   isMasked,
@@ -35,7 +34,7 @@ import {
   lockDeployment,
   type PlannedColumns,
   planChange,
-  supersedeWaiting,
+  supersedeOlder,
   unchangedColumns,
   updateWanted,
 } from './revision-queue.ts'
@@ -63,13 +62,11 @@ export const planPatch = verb('deployments:update', async (ctx, input: PatchInpu
   const planned = planPatchChanges(wanted as DeploymentRow & Wanted, input, input.clear)
   if (awaitsVerification && planned.changes.some(({ path }) => path === 'source_config.custom_url'))
     planned.warnings.push(await describeHostVerification(ctx, wanted.tenant_id, hostOf(customUrl!)!))
+  planned.warnings.push(...ctx.warnings)
   return { ...planned, plan_digest: `${wanted.version}.${requestDigest(input)}` }
 })
 
-/** The second half of a plan digest; the first is the version that was planned on. */
-function requestDigest({ deployment_id: _, dry_run: __, ...patch }: PatchInput): string {
-  return sha256Hex(JSON.stringify(patch)).slice(0, 32)
-}
+const requestDigest = ({ deployment_id: _, dry_run: __, ...patch }: PatchInput): string => digestRequest(patch)
 
 // ---- applied
 
@@ -84,7 +81,7 @@ export const patchDeployment = verb('deployments:update', async (ctx, input: Pat
     and ${matchesPlan(ctx, input, requestDigest(input))}`,
   })
   const plain = secrets.filter(secret => !isMasked(secret))
-  const ctesAfter = [supersedeWaiting('changed'), sql`revision as (${insertQueuedRevision(revision, 'changed')})`]
+  const ctesAfter = [supersedeOlder('changed'), sql`revision as (${insertQueuedRevision(revision, 'changed')})`]
   if (plain.length > 0) ctesAfter.push(await insertSecrets(ctx, deployment_id, plain, sql`changed.revisions`))
   const data = {
     supplied: listPatchMembers(input, input.clear).map(({ path }) => path.join('.')),
@@ -189,7 +186,7 @@ function patchGuards(ctx: Ctx, input: PatchInput): SQL {
     input.secrets?.some(isMasked) && checkMaskedSecrets(input),
     (hasSecrets(input) || input.secret_references) && checkVariableNames(input),
     requireStoredArchive(revisionConfig),
-    config?.custom_url != null && requireFreeCustomUrl(config.custom_url),
+    config?.custom_url != null && requireFreeCustomUrl(config.custom_url, sql`c.id`),
     canResolveRef(input),
     (config || input.clear.length > 0) &&
       canChangeCommands(sql`c.source_config`, mergeColumn('source_config', config, input.clear)),

@@ -1,8 +1,10 @@
 // The plan of a patch: which members change, whether that creates a revision, what is immutable. Pure.
 // patch.ts builds its SQL from the same table of rules, so that a plan and its application cannot disagree.
 import { type ClearableMember, MASK } from '../protocol/parts.schema.ts'
-import type { DeploymentPatch, Plan } from './schema.ts'
+import { describeLosses } from './plan-warnings.ts'
+import type { DeploymentPatch, NewDeployment, Plan } from './schema.ts'
 
+export type Change = Plan['changes'][number]
 export type Effect = 'in_place' | 'revision' | 'immutable'
 /** The stored configuration of a deployment; of secrets, only the names. */
 export type Wanted = {
@@ -79,7 +81,7 @@ export function planPatchChanges(
   patch: DeploymentPatch,
   clear: readonly ClearableMember[] = [],
 ): Omit<Plan, 'plan_digest'> {
-  const changes: Plan['changes'] = []
+  const changes: Change[] = []
   for (const { path, value, effect, isAlwaysNew } of listPatchMembers(patch, clear)) {
     const before = readPath(wanted, path)
     const after = isEmptyList(value) ? null : value
@@ -92,11 +94,12 @@ export function planPatchChanges(
   if (reasons.includes(REPO_REF_PATH) && resolvedCommit !== null)
     changes.push({ path: COMMIT_PATH, before: resolvedCommit, after: null, effect: 'revision' })
   const repeated = changes.filter(change => change.effect === 'revision' && isJsonEqual(change.before, change.after))
+  const mayBeNewer = ({ path }: Change) => `\`${path}\` has the same value, but it may point to something newer now.`
   return {
     creates_revision: reasons.length > 0,
     reasons,
     changes,
-    warnings: repeated.map(({ path }) => `\`${path}\` has the same value, but it may point to something newer now.`),
+    warnings: [...describeLosses(changes), ...repeated.map(mayBeNewer)],
   }
 }
 
@@ -107,12 +110,23 @@ const COMMIT_PATH = 'source_revision_config.repo_commit_sha'
 const namesOf = (named: { name: string }[]) => named.map(({ name }) => name)
 
 /** Compared by name: stored values are sealed, so a value that is sent counts as new. */
-function planSecretsChange({ secrets }: Wanted, patch: DeploymentPatch): Plan['changes'][number] | undefined {
+function planSecretsChange({ secrets }: Wanted, patch: DeploymentPatch): Change | undefined {
   if (!hasSecrets(patch)) return undefined
   const before = namesOf(secrets)
   const after = namesOf(patch.secrets!)
   if (patch.secrets!.every(isMasked) && isJsonEqual([...before].sort(), [...after].sort())) return undefined
   return { path: 'secrets', before, after, effect: 'revision' }
+}
+
+/** The plan of a new deployment. Everything in it is new. */
+export function planCreation({ name, source, ...input }: NewDeployment): Omit<Plan, 'plan_digest'> {
+  const added = (path: string, after: unknown, effect: Effect): Change => ({ path, before: null, after, effect })
+  const members = listPatchMembers(input).map(({ path, value, effect }) =>
+    added(path.join('.'), value, effect === 'revision' ? 'revision' : 'in_place'),
+  )
+  const secrets = input.secrets.length > 0 ? [added('secrets', namesOf(input.secrets), 'revision')] : []
+  const changes = [added('name', name, 'in_place'), added('source', source, 'in_place'), ...members, ...secrets]
+  return { creates_revision: true, reasons: ['created'], changes, warnings: [] }
 }
 
 type RevisionContent = Omit<Wanted, 'version'>
@@ -136,7 +150,7 @@ export function planRestoreChanges(
     .filter(({ before, after }) => !isJsonEqual(before, after))
   if (!isJsonEqual(wanted.secrets, to.secrets))
     changes.push({ path: 'secrets', before: namesOf(wanted.secrets), after: namesOf(to.secrets), effect: 'revision' })
-  return { creates_revision: true, reasons: [reason], changes, warnings: [] }
+  return { creates_revision: true, reasons: [reason], changes, warnings: describeLosses(changes) }
 }
 
 const isEmptyList = (value: unknown): boolean => Array.isArray(value) && value.length === 0

@@ -19,7 +19,7 @@ import {
   lockDeployment,
   planChange,
   revisionCreatedData,
-  supersedeWaiting,
+  supersedeOlder,
   unchangedColumns,
   updateWanted,
 } from './revision-queue.ts'
@@ -48,7 +48,7 @@ export const createRevision = verb('deployments:update', async (ctx, { deploymen
   const rows = await commit(ctx, 'revision.created', insertQueuedRevision(id, 'queued'), revisionCreatedData, {
     lock: lockDeployment(deployment_id),
     ctesBefore: [planned, decideChange, sql`queued as (${updateWanted(id)})`],
-    ctesAfter: [supersedeWaiting('queued')],
+    ctesAfter: [supersedeOlder('queued')],
     otherEvents: enqueueEvents('queued'),
   })
   return revisionToWire(requireRow(rows, 'deployment_not_found'))
@@ -95,8 +95,9 @@ async function planRestore(ctx: Ctx, ref: RevisionParams, mode: RestoreMode): Pr
   const row = requireRow(rows, 'deployment_not_found')
   const to = requireRow(row.revisions ? [row.revisions] : [], 'revision_not_found')
   const plan = planRestoreChanges(row.deployments as Wanted, to as Omit<Wanted, 'version'>, mode.reason)
-  const warnings = mode.until ? ['The rollback holds automatic deploys until the hold is released.'] : []
-  return { ...plan, warnings, plan_digest: `${row.deployments.version}.${requestDigest(ref, mode)}` }
+  if (mode.until) plan.warnings.push('The rollback holds automatic deploys until the hold is released.')
+  plan.warnings.push(...ctx.warnings)
+  return { ...plan, plan_digest: `${row.deployments.version}.${requestDigest(ref, mode)}` }
 }
 
 async function restoreRevision(ctx: Ctx, ref: RevisionParams, mode: RestoreMode) {
@@ -133,7 +134,7 @@ async function restoreRevision(ctx: Ctx, ref: RevisionParams, mode: RestoreMode)
   const rows = await commit(ctx, mode.event, updateWanted(id), data, {
     lock: lockDeployment(deployment_id),
     ctesBefore: [planned, decideChange],
-    ctesAfter: [supersedeWaiting('changed'), sql`revision as (${insertQueuedRevision(id, 'changed')})`],
+    ctesAfter: [supersedeOlder('changed'), sql`revision as (${insertQueuedRevision(id, 'changed')})`],
     otherEvents: enqueueEvents('changed'),
   })
   return deploymentToWire(requireRow(rows, 'deployment_not_found'))

@@ -8,6 +8,7 @@ import { DeploymentRef } from './schema.ts'
 export const registryRoutes = slice('Images', 'Container images for deployments of the source `internal_container`.')
   .post('/v2/deployments/{deployment_id}/push-token', {
     id: 'offerPush',
+    toleratesUnknown: true,
     summary: 'Get a token to push images, and the registry to push them to',
     description: [
       'Log in at the registry’s host with `docker login --username slipway --password-stdin`,',

@@ -110,7 +110,7 @@ export const applyMoves: SQL<RevisionRow> = sql`
   update revisions r set
     status = coalesce(${turn('start_as')}, ${move('becomes')}),
     status_message = ${move('message')},
-    status_since = clock(),
+    status_since = case when r.status = ${move('becomes')} then r.status_since else clock() end,
     updated_at = clock(),
     source_revision_config = r.source_revision_config::jsonb || ${move('resolved')},
     "commit" = coalesce(${move('new_commit')}, r."commit"::jsonb)

@@ -1,7 +1,7 @@
 // Queues a revision: one is in flight, at most one waits. docs/design/writes.md shows the statement.
 // The caller locks the deployment's row first (`lockDeployment`), so that concurrent writers take turns.
 import { type SQL, sql } from 'drizzle-orm'
-import { sources } from '../protocol/parts.schema.ts'
+import { type RevisionStatus, sources } from '../protocol/parts.schema.ts'
 import type { SecretVersion } from '../tables/deployments.ts'
 import type { DeploymentRow, RevisionRow } from './rows.ts'
 import { SOURCE_RULES } from './source-rules.ts'
@@ -15,6 +15,7 @@ export const isDeploymentInTenant = (id: string): SQL => sql`c.id = ${id}::uuid 
 export const lockDeployment = (id: string): SQL =>
   sql`select from deployments c where ${isDeploymentInTenant(id)} for update`
 
+const DEPLOYING: RevisionStatus = 'DEPLOYING'
 const BUILT_SOURCES = sources.filter(source => SOURCE_RULES[source].builds)
 /** The first state of a revision of this source when its turn comes. */
 export const startStateOf = (source: SQL): SQL =>
@@ -79,6 +80,8 @@ type DecidedColumns = {
   has_changes: SQL
   /** Whether the image or the archive of the new revision is still missing. */
   lacks_artifact: SQL
+  /** The revision in flight, if the new one takes its place at once: its agent has told why it is not healthy yet. */
+  replaced_revision_id: SQL
 }
 const planned = columnOf<PlannedColumns>('p')
 const decided = columnOf<PlannedColumns & DecidedColumns>('p')
@@ -92,6 +95,15 @@ const LACKS_ARTIFACT = sql`
 const IS_HELD_BACK = sql`${HELD_BACK_REASON}::text = any(${planned('reasons')})`
 const CREATES_REVISION = sql`cardinality(${planned('reasons')}) > 0 and not ${IS_HELD_BACK}`
 
+const REPLACED_REVISION = sql`
+    select r.id
+    from revisions r
+    where r.id = p.in_flight_revision_id
+      and r.status = ${DEPLOYING}
+      and r.status_message is not null
+      and ${CREATES_REVISION}
+      and not (${LACKS_ARTIFACT})`
+
 export const decideChange = sql`decided as (
   select p.*,
     ${selectColumns<DecidedColumns>({
@@ -99,6 +111,7 @@ export const decideChange = sql`decided as (
       creates_revision: CREATES_REVISION,
       has_changes: sql`(${CREATES_REVISION}) or ${planned('changes_in_place')}`,
       lacks_artifact: LACKS_ARTIFACT,
+      replaced_revision_id: sql`(${REPLACED_REVISION})`,
     })}
   from planned p)`
 
@@ -108,7 +121,7 @@ export const decideChange = sql`decided as (
 export type QueuedColumns = Pick<DecidedColumns, 'is_held_back' | 'creates_revision'> &
   Pick<PlannedColumns, 'reasons' | 'revision_source' | 'revision_commit' | 'from_revision_id'> & {
     revision_status: SQL
-    superseded_revision_id: SQL
+    superseded_revision_ids: SQL
     /** An UNUSED deployment becomes READY. */
     is_woken: SQL
   }
@@ -118,21 +131,24 @@ const NEXT_UPDATED_AT = sql`greatest(clock(), p.updated_at + interval '1 microse
 
 const IS_WOKEN = sql`${decided('has_changes')} and p.status = 'UNUSED'`
 
+/** The revision that stays in flight before the new one. */
+const STILL_IN_FLIGHT = sql`nullif(p.in_flight_revision_id, ${decided('replaced_revision_id')})`
+
 const CREATED_STATUS = sql`case
       when ${decided('lacks_artifact')} then 'CREATING'
-      when p.in_flight_revision_id is not null then 'QUEUED'
+      when ${STILL_IN_FLIGHT} is not null then 'QUEUED'
       else ${startStateOf(decided('revision_source'))}
     end`
 
 const nextInFlight = (revision: SQL): SQL => sql`case
       when ${decided('creates_revision')} and not ${decided('lacks_artifact')}
-        then coalesce(p.in_flight_revision_id, ${revision})
+        then coalesce(${STILL_IN_FLIGHT}, ${revision})
       else p.in_flight_revision_id
     end`
 
 const nextWaiting = (revision: SQL): SQL => sql`case
       when not ${decided('creates_revision')} then p.waiting_revision_id
-      when p.in_flight_revision_id is null and not ${decided('lacks_artifact')} then null
+      when ${STILL_IN_FLIGHT} is null and not ${decided('lacks_artifact')} then null
       else ${revision}
     end`
 
@@ -164,7 +180,7 @@ export const updateWanted = (revision_id: string): SQL<DeploymentRow & { secrets
       creates_revision: decided('creates_revision'),
       is_held_back: decided('is_held_back'),
       is_woken: IS_WOKEN,
-      superseded_revision_id: sql`p.waiting_revision_id`,
+      superseded_revision_ids: sql`array[p.waiting_revision_id, ${decided('replaced_revision_id')}]`,
       revision_source: decided('revision_source'),
       revision_commit: decided('revision_commit'),
       from_revision_id: decided('from_revision_id'),
@@ -222,15 +238,16 @@ export const insertQueuedRevision = (id: string, from: DeploymentCte): SQL<Revis
   where ${queued('creates_revision')}`,
   )
 
-/** Only the newest revision waits: the one that waited until now is skipped. */
-export const supersedeWaiting = (from: DeploymentCte): SQL => sql`superseded as (
+/** Only the newest revision waits: the one that waited until now is skipped, one that was deploying interrupted. */
+export const supersedeOlder = (from: DeploymentCte): SQL => sql`superseded as (
   update revisions r set
-    status = 'SKIPPED',
-    status_message = 'Superseded by revision ' || d.revisions,
+    status = case when r.status = ${DEPLOYING} then 'INTERRUPTED' else 'SKIPPED' end,
+    status_message = 'Superseded by revision ' || d.revisions
+      || case when r.status = ${DEPLOYING} then ' before it was healthy. ' || r.status_message else '' end,
     status_since = clock(),
     updated_at = clock()
   from ${sql.identifier(from)} d
-  where ${queued('creates_revision')} and r.id = ${queued('superseded_revision_id')}
+  where ${queued('creates_revision')} and r.id = any(${queued('superseded_revision_ids')})
   returning r.*)`
 
 // ---- events
@@ -249,7 +266,7 @@ export const enqueueEvents = (from: DeploymentCte, ...more: EventRows[]): SQL =>
   selectEvents(
     ...(from === 'changed' ? [revisionCreated] : []),
     {
-      type: sql`'revision.skipped'`,
+      type: sql`'revision.' || lower(status)`,
       subject: sql`id`,
       data: sql`json_build_object('deployment_id', deployment_id, 'message', status_message)`,
       from: sql`superseded`,

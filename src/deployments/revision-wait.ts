@@ -1,8 +1,9 @@
-// Waits for a revision by polling the database: no connection is kept open.
+// Waits for a revision by polling the database: no connection is kept open, and a poll that fails is repeated.
 import { and, eq } from 'drizzle-orm'
 import type * as z from 'zod'
 import { pauseWhileConnected, verb, withoutRateLimit } from '../kernel/context.ts'
 import { db, inTenant, run } from '../kernel/db.ts'
+import { isDatabaseUnavailable } from '../kernel/errors.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { deployments, revisions } from '../tables/deployments.ts'
 import { terminalStates } from './lifecycle.ts'
@@ -12,6 +13,8 @@ import type { RevisionRef } from './schema.ts'
 
 /** The delay grows slowly, so that the answer comes soon after the end, however long that takes. */
 const [MIN_DELAY_MS, MAX_DELAY_MS, DELAY_GROWTH] = [250, 3000, 1.3]
+
+const isEnded = ({ status }: RevisionRow) => (terminalStates as string[]).includes(status)
 
 export const waitForRevision = verb(
   'deployments:read',
@@ -24,16 +27,21 @@ export const waitForRevision = verb(
       .where(and(eq(revisions.id, revision_id), eq(revisions.deployment_id, deployment_id), inTenant(revisions)))
     const end = Date.now() + timeout * 1000
     for (
-      let queryCtx = ctx, delay = MIN_DELAY_MS;
+      let queryCtx = ctx, delay = MIN_DELAY_MS, isConnected = true;
       ;
       queryCtx = withoutRateLimit(ctx), delay = Math.min(delay * DELAY_GROWTH, MAX_DELAY_MS)
     ) {
-      const { revisions: row, deployments: deployment } = requireRow(await run(queryCtx, query), 'revision_not_found')
-      const ended = terminalStates.includes(row.status as (typeof terminalStates)[number])
+      const rows = await run(queryCtx, query).catch((error: unknown) => error as Error)
       const left = end - Date.now()
-      if (ended || (until === 'active' && deployment.active_revision_id === row.id) || left <= 0)
-        return revisionToWire(row as RevisionRow)
-      if (!(await pauseWhileConnected(ctx, Math.min(delay, left)))) return revisionToWire(row as RevisionRow)
+      const isLast = left <= 0 || !isConnected
+      if (rows instanceof Error) {
+        if (isLast || !isDatabaseUnavailable(rows)) throw rows
+      } else {
+        const { revisions: revision, deployments: deployment } = requireRow(rows, 'revision_not_found')
+        const isAwaited = isEnded(revision) || (until === 'active' && deployment.active_revision_id === revision.id)
+        if (isLast || isAwaited) return revisionToWire(revision)
+      }
+      isConnected = await pauseWhileConnected(ctx, Math.min(delay, left))
     }
   },
 )

@@ -2,6 +2,11 @@
 import * as z from 'zod'
 import { parseWholeNumber, Uuid } from '../protocol/wire.ts'
 
+export const Serving = z.enum(['none', 'previous', 'current']).meta({
+  description: 'What receives requests: no revision, one older than the latest, or the latest.',
+})
+export type Serving = z.output<typeof Serving>
+
 export const Hold = z
   .object({
     since: z.string().meta({ format: 'date-time' }),
@@ -62,7 +67,10 @@ export const obstacleCodes = [
   'custom_url_lost',
 ] as const
 export const Explanation = z
-  .object({ resources: z.array(z.object({ code: z.enum(obstacleCodes), detail: z.string() })) })
+  .object({
+    serving: Serving,
+    resources: z.array(z.object({ code: z.enum(obstacleCodes), detail: z.string() })),
+  })
   .meta({
     id: 'Explanation',
     description: 'The reasons a deployment does not serve its latest revision, in order. Empty when it does.',

@@ -19,9 +19,15 @@ const COMMAND_PERMISSION_NOTE = [
   'also requires the permission `deployments:change-commands`.',
 ].join(' ')
 
+const PLAN_NOTE = [
+  'With `dry_run=true`, the answer is the plan and nothing changes.',
+  'Send the plan’s `plan_digest` as `Plan-Digest` to apply that plan and no other.',
+].join(' ')
+
 export const deploymentRoutes = slice('Deployments', 'Hosted applications, and the revisions of each.')
   .get('/v2/deployments', {
     id: 'listDeployments',
+    toleratesUnknown: true,
     summary: 'List the deployments of this workspace',
     query: s.DeploymentQuery,
     reply: s.DeploymentList,
@@ -29,21 +35,31 @@ export const deploymentRoutes = slice('Deployments', 'Hosted applications, and t
   })
   .post('/v2/deployments', {
     id: 'createDeployment',
+    toleratesUnknown: true,
     summary: 'Create a deployment, with its first revision and a tracing project of the same name',
-    description: COMMAND_PERMISSION_NOTE,
+    description: `${PLAN_NOTE} ${COMMAND_PERMISSION_NOTE}`,
+    query: s.DryRun,
     body: s.NewDeployment,
     status: 201,
     reply: s.Deployment,
     errors: [
-      ...(['source_rule', 'archive_unknown', 'deployment_name_taken', 'project_name_taken'] as const),
+      ...([
+        'source_rule',
+        'template_unknown',
+        'archive_unknown',
+        'deployment_name_taken',
+        'project_name_taken',
+      ] as const),
       ...customUrlErrors,
-      ...(['workspace_not_found', ...integrationErrors] as const),
+      ...(['workspace_not_found', ...integrationErrors, 'plan_stale'] as const),
     ],
     location: deployment => `/v2/deployments/${deployment.id}`,
+    variant: { on: 'dry_run', reply: s.Plan, verb: deployments.planCreate },
     verb: deployments.createDeployment,
   })
   .delete('/v2/deployments', {
     id: 'deleteDeployments',
+    toleratesUnknown: true,
     summary: 'Delete several deployments',
     query: s.DeploymentIds,
     reply: s.Deletions,
@@ -52,6 +68,7 @@ export const deploymentRoutes = slice('Deployments', 'Hosted applications, and t
   })
   .get('/v2/deployments/{deployment_id}', {
     id: 'readDeployment',
+    toleratesUnknown: true,
     summary: 'Read a deployment',
     params: s.DeploymentRef,
     query: s.RevealQuery,
@@ -63,12 +80,9 @@ export const deploymentRoutes = slice('Deployments', 'Hosted applications, and t
   })
   .patch('/v2/deployments/{deployment_id}', {
     id: 'patchDeployment',
+    toleratesUnknown: true,
     summary: 'Change the configuration of a deployment, which may create a revision',
-    description: [
-      'With `dry_run=true`, the answer is the plan and nothing changes.',
-      'Send the plan’s `plan_digest` as `Plan-Digest` to apply that plan and no other.',
-      COMMAND_PERMISSION_NOTE,
-    ].join(' '),
+    description: `${PLAN_NOTE} ${COMMAND_PERMISSION_NOTE}`,
     params: s.DeploymentRef,
     query: s.PatchQuery,
     body: s.DeploymentPatch,
@@ -84,6 +98,7 @@ export const deploymentRoutes = slice('Deployments', 'Hosted applications, and t
   })
   .delete('/v2/deployments/{deployment_id}', {
     id: 'deleteDeployment',
+    toleratesUnknown: true,
     summary: 'Delete a deployment',
     description: 'Its status is AWAITING_DELETE until the data plane has removed it. Its name is free at once.',
     params: s.DeploymentRef,
@@ -93,6 +108,7 @@ export const deploymentRoutes = slice('Deployments', 'Hosted applications, and t
   })
   .get('/v2/deployments/{deployment_id}/revisions', {
     id: 'listRevisions',
+    toleratesUnknown: true,
     summary: 'List the revisions of a deployment, newest first',
     params: s.DeploymentRef,
     query: s.RevisionQuery,
@@ -102,6 +118,7 @@ export const deploymentRoutes = slice('Deployments', 'Hosted applications, and t
   })
   .get('/v2/deployments/{deployment_id}/revisions/{revision_id}', {
     id: 'readRevision',
+    toleratesUnknown: true,
     summary: 'Read a revision',
     params: s.RevisionRef,
     reply: s.Revision,
@@ -110,6 +127,7 @@ export const deploymentRoutes = slice('Deployments', 'Hosted applications, and t
   })
   .post('/v2/deployments/{deployment_id}/revisions', {
     id: 'createRevision',
+    toleratesUnknown: true,
     summary: 'Create a revision of the current configuration',
     params: s.DeploymentRef,
     status: 201,
@@ -120,6 +138,7 @@ export const deploymentRoutes = slice('Deployments', 'Hosted applications, and t
   })
   .post('/v2/deployments/{deployment_id}/revisions/{revision_id}/redeploy', {
     id: 'redeployRevision',
+    toleratesUnknown: true,
     summary: 'Deploy an older revision again, as a new one',
     description: [
       'The new revision has the commit or image, configuration, resources and secret versions of the old one.',
@@ -136,6 +155,7 @@ export const deploymentRoutes = slice('Deployments', 'Hosted applications, and t
   })
   .post('/v2/deployments/{deployment_id}/revisions/{revision_id}/interruption', {
     id: 'interruptRevision',
+    toleratesUnknown: true,
     summary: 'Interrupt a revision that has not ended',
     description: 'The revision that waits behind it starts.',
     params: s.RevisionRef,

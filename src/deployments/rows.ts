@@ -3,6 +3,7 @@ import { etagVersion } from '../kernel/routes.ts'
 import { completeMembers, pickColumns, toIsoTime } from '../kernel/rows.ts'
 import { MASK, SourceConfig, SourceRevisionConfig } from '../protocol/parts.schema.ts'
 import { deployments, type revisions, type SecretVersion } from '../tables/deployments.ts'
+import type { Serving } from './revisions.schema.ts'
 import type { Deployment, Revision } from './schema.ts'
 
 export const wireColumns = pickColumns(deployments, [
@@ -29,6 +30,11 @@ export const wireColumns = pickColumns(deployments, [
 export type DeploymentRow = Pick<typeof deployments.$inferSelect, keyof typeof wireColumns>
 export type RevisionRow = typeof revisions.$inferSelect
 
+export const servingOf = (row: Pick<DeploymentRow, 'active_revision_id' | 'latest_revision_id'>): Serving => {
+  if (row.active_revision_id === null) return 'none'
+  return row.active_revision_id === row.latest_revision_id ? 'current' : 'previous'
+}
+
 const memberNames = (schema: { shape: object }) => Object.keys(schema.shape)
 const [CONFIG, REVISION_CONFIG] = [memberNames(SourceConfig), memberNames(SourceRevisionConfig)]
 const LISTENER_CONFIG = ['k8s_namespace']
@@ -49,6 +55,7 @@ export function deploymentToWire(row: DeploymentRow): Deployment & { [etagVersio
     secrets: (row.secrets as SecretVersion[]).map(({ name }) => ({ name, value: MASK })),
     secret_references: row.secret_references as Deployment['secret_references'],
     status: row.status as Deployment['status'],
+    serving: servingOf(row),
     image_version: row.image_version,
     hold: row.hold && { ...row.hold, since: toIsoTime(row.hold.since) },
     latest_revision_id: row.latest_revision_id,

@@ -17,7 +17,7 @@ import {
 } from '../protocol/parts.schema.ts'
 import { DeploymentType } from '../protocol/resources.schema.ts'
 import { arrayOf, boundedText, emptyAsAbsent, listOf, Page, parseBoolean, Uuid } from '../protocol/wire.ts'
-import { Hold } from './revisions.schema.ts'
+import { Hold, Serving } from './revisions.schema.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 const TimeMembers = { created_at: Time, updated_at: Time }
@@ -109,6 +109,7 @@ export const Deployment = z
     secrets: z.array(Secret),
     secret_references: z.array(SecretReference).nullable(),
     status: DeploymentStatus,
+    serving: Serving,
     image_version: z.string().nullable(),
     hold: Hold.nullable(),
     latest_revision_id: Uuid.nullable(),
@@ -229,7 +230,9 @@ export const Revision = z
     source: Source,
     source_revision_config: SourceRevisionConfig,
     status: RevisionStatus,
-    status_message: z.string().nullable().meta({ description: 'Why it failed, was skipped or became UNKNOWN.' }),
+    status_message: z.string().nullable().meta({
+      description: 'Why it failed, was skipped or became UNKNOWN. While it deploys, why it is not healthy yet.',
+    }),
     actor: z
       .object({
         kind: z.enum(['key', 'session', 'listener', 'push', 'cron']),

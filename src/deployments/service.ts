@@ -1,17 +1,27 @@
 // Creates, reads and deletes deployments. patch.ts changes them.
 import { and, eq, inArray, isNull, type Placeholder, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
+import type { Code } from '../kernel/codes.ts'
 import { type Ctx, verb } from '../kernel/context.ts'
-import { bumpVersion, db, inTenant, run, uuidArray, versionMatches } from '../kernel/db.ts'
+import { bumpVersion, db, inTenant, refuseUnless, run, uuidArray, versionMatches } from '../kernel/db.ts'
 import { type Fault, fail } from '../kernel/errors.ts'
 import { commit } from '../kernel/journal.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { prepareStatement } from '../kernel/statement.ts'
+import { hostOf } from '../protocol/custom-url.schema.ts'
 import { hasDatabase } from '../protocol/resources.schema.ts'
 import { deployments, type Preview, type SecretVersion } from '../tables/deployments.ts'
+import { projects } from '../tables/tags.ts'
 import { canAddCommands } from './command-permission.ts'
-import { refuseReservedUrl } from './custom-hosts.ts'
+import {
+  awaitsHostVerification,
+  describeHostVerification,
+  refuseReservedUrl,
+  requireFreeCustomUrl,
+} from './custom-hosts.ts'
+import { digestRequest, readPlannedVersion } from './guards.ts'
 import { startState } from './lifecycle.ts'
+import { planCreation } from './plan.ts'
 import { deploymentRevisionColumns, imageVersion, insertRevision, revisionCreated } from './revision-queue.ts'
 import { type DeploymentRow, deploymentToWire, wireColumns } from './rows.ts'
 import type * as schema from './schema.ts'
@@ -47,7 +57,61 @@ export const readDeployment = verb('deployments:read', async (ctx, ref: Deployme
   deploymentToWire(requireRow(await run(ctx, deploymentStatement(ref)), 'deployment_not_found')),
 )
 
-export const createDeployment = verb('deployments:create', (ctx, input: NewDeployment) => insertDeployment(ctx, input))
+type CreateInput = NewDeployment & z.output<typeof schema.DryRun>
+const requestDigest = ({ dry_run: _, ...body }: CreateInput): string => digestRequest(body)
+
+/** Refuses what creating it would refuse, except for the quota. */
+export const planCreate = verb('deployments:create', async (ctx, input: CreateInput): Promise<schema.Plan> => {
+  validateNewDeployment(ctx, input)
+  const customUrl = input.source_config.custom_url
+  const guards = [
+    requireCreationAllowed(input),
+    requireStoredArchive(input.source_revision_config),
+    requireFreeName(deployments, 'deployment_name_taken', input.name),
+    requireFreeName(projects, 'project_name_taken', input.name),
+    customUrl != null && requireFreeCustomUrl(customUrl, sql`null`),
+  ]
+  const query = sql<[tenant: string, awaitsVerification: boolean]>`
+    select
+      c.tenant_id,
+      ${customUrl != null ? awaitsHostVerification(customUrl) : sql`false`}
+    from (select current_tenant() as tenant_id, ${assignListener(input)} as listener_id) c
+    where ${and(...guards.filter(guard => guard instanceof Object))}`
+  const [tenant, awaitsVerification] = requireRow(await run(ctx, query), 'workspace_not_found')
+  const plan = planCreation(input)
+  if (!hasArtifact(input)) plan.warnings.push('The first revision waits for a patch that brings its archive or image.')
+  if (awaitsVerification) plan.warnings.push(await describeHostVerification(ctx, tenant, hostOf(customUrl!)!))
+  plan.warnings.push(...ctx.warnings)
+  return { ...plan, plan_digest: `0.${requestDigest(input)}` }
+})
+
+export const createDeployment = verb('deployments:create', (ctx, input: CreateInput) => {
+  const version = readPlannedVersion(ctx, requestDigest(input))
+  if (version !== null && version !== 0) throw fail('plan_stale')
+  return insertDeployment(ctx, input)
+})
+
+function validateNewDeployment(ctx: Ctx, input: NewDeployment): void {
+  const faults = findSourceFaults(input, ctx.config)
+  if (faults.length > 0) throw sourceRuleError(faults)
+  refuseReservedUrl(ctx, input.source_config)
+}
+
+const requireCreationAllowed = ({ source_config }: NewDeployment): SQL =>
+  and(requireActiveIntegration(source_config), canAddCommands(source_config), requireOfferedTemplate(source_config))!
+
+const requireOfferedTemplate = ({ template_id, listener_id }: NewDeployment['source_config']): SQL | undefined =>
+  template_id == null ? undefined : sql`require_offered_template(${template_id}, ${listener_id ?? null}::uuid)`
+
+/** The unique index of the table refuses the same on the write. */
+const requireFreeName = (table: typeof deployments | typeof projects, code: Code, name: string): SQL => {
+  const isTaken = and(
+    eq(table.name, name),
+    inTenant(table),
+    table === deployments ? isNull(deployments.deleting_at) : undefined,
+  )
+  return refuseUnless(code, sql`not exists (select from ${table} where ${isTaken})`)
+}
 
 /** What a preview needs besides: its parent, a guard, and the rows that are written with it. */
 export type PreviewCreation = {
@@ -60,17 +124,12 @@ export type PreviewCreation = {
 }
 
 export async function insertDeployment(ctx: Ctx, input: NewDeployment, child?: PreviewCreation) {
-  const faults = findSourceFaults(input, ctx.config)
-  if (faults.length > 0) throw sourceRuleError(faults)
-  refuseReservedUrl(ctx, input.source_config)
+  validateNewDeployment(ctx, input)
   const id = crypto.randomUUID()
   const revision = crypto.randomUUID()
   const ready = hasArtifact(input)
   // The commands of a preview are those of its parent and its policy, which were allowed when they were set.
-  const isAllowed = and(
-    requireActiveIntegration(input.source_config),
-    child ? undefined : canAddCommands(input.source_config),
-  )!
+  const isAllowed = child ? requireActiveIntegration(input.source_config) : requireCreationAllowed(input)
   const change = db
     .insert(deployments)
     .values({

@@ -118,6 +118,7 @@ export const tagRoutes = slice('Tags', 'Keys and values to find deployments by.'
   })
   .get('/sessions', {
     id: 'listProjects',
+    toleratesUnknown: true,
     summary: 'List the tracing projects of this workspace',
     query: s.ProjectQuery,
     reply: s.ProjectList,
@@ -125,6 +126,7 @@ export const tagRoutes = slice('Tags', 'Keys and values to find deployments by.'
   })
   .get('/sessions/{session_id}', {
     id: 'readProject',
+    toleratesUnknown: true,
     summary: 'Read a tracing project',
     params: s.ProjectRef,
     reply: s.Project,

@@ -10,6 +10,7 @@ const linkInput = { params: s.UploadRef, query: s.UploadSignature }
 export const uploadRoutes = slice('Uploads', 'Source archives for deployments of the source `internal_source`.')
   .post('/v2/deployments/{deployment_id}/upload-url', {
     id: 'offerUpload',
+    toleratesUnknown: true,
     summary: 'Get a signed URL to upload a source archive to',
     description: [
       'Pack and send the archive with `tar czf app.tgz .` and `curl -T app.tgz "$upload_url"`.',

@@ -58,6 +58,7 @@ export const integrationRoutes = slice('Git hosts', 'Connections of a workspace 
   })
   .get(`${BASE_PATH}/install`, {
     id: 'listIntegrations',
+    toleratesUnknown: true,
     summary: 'List the git hosts of the workspace, newest first',
     reply: s.Integrations,
     verb: integrations.listIntegrations,
@@ -116,6 +117,7 @@ export const integrationRoutes = slice('Git hosts', 'Connections of a workspace 
   })
   .get(`${BASE_PATH}/{integration_id}/repos`, {
     id: 'listRepositories',
+    toleratesUnknown: true,
     summary: 'List the repositories of an integration, by owner and name',
     description: 'At most a minute old, and at most 10,000. If the host fails, `Retry-After` says when to retry.',
     params: s.IntegrationRef,

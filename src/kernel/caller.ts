@@ -32,6 +32,7 @@ export const createKeyCaller = (
   withoutIfMatch: false,
   idempotency: null,
   planDigest: c.req.header('Plan-Digest') ?? null,
+  warnings: [],
   disconnectSignal: () => c.req.raw.signal,
   waitUntil: work => waitUntil(c, work),
   onKeyAccepted,

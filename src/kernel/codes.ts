@@ -339,6 +339,12 @@ const CODES = {
     'This workspace has no such listener, or the key belongs to none.',
     'GET /v2/listeners lists the listeners.',
   ],
+  template_unknown: [
+    400,
+    'Template unknown',
+    'The listener does not offer this template.',
+    'Correct `source_config.template_id`.',
+  ],
   archive_not_found: [404, 'Archive not found', 'This archive no longer exists.', 'Poll again for the current work.'],
   project_not_found: [
     404,

@@ -34,6 +34,8 @@ export type Ctx = {
   planDigest: string | null
   /** Aborted when the client disconnects, if the host notices. A function, because few verbs read it. */
   disconnectSignal?: () => AbortSignal
+  /** About what the request asks for in vain, such as members that are not known. */
+  warnings: string[]
   waitUntil?: (work: Promise<unknown>) => void
   onKeyAccepted?: () => void
   /** Stored bytes count towards the day's changes. */
@@ -70,6 +72,7 @@ export const createKeylessCaller = (
   withoutIfMatch: false,
   idempotency: null,
   planDigest: null,
+  warnings: [],
   requestInfo: {},
 })
 

@@ -1,7 +1,10 @@
 // Reading and validation of requests: bodies within limits, and all faults of a request at once.
 import type { HonoRequest } from 'hono'
-import type * as z from 'zod'
+import * as z from 'zod'
 import { Failure, type Fault, fail } from './errors.ts'
+import { describeIssue } from './fault-messages.ts'
+import { describeJsonError } from './json-position.ts'
+import { findUnknownMembers, toFault, toWarning } from './unknown-members.ts'
 
 const MAX_BODY_BYTES = 1024 * 1024
 /** From this size on, the key is verified before the whole body is read and validated. */
@@ -76,19 +79,27 @@ export async function readBody(request: HonoRequest, beforeLarge?: BeforeLarge):
   }
 }
 
+/** What happens to a member or a query parameter that the schemas do not have: it is a fault, or a warning. */
+type OnUnknown = 'refuse' | ((warning: string) => void)
+
 /** Throws the faults of path, query and body together with those in `faults`. In the input, path parameters win. */
 export function validateInput(
   request: HonoRequest,
   sources: InputSchemas,
   text: string,
   faults: Fault[],
+  onUnknown: OnUnknown = () => {},
 ): Record<string, unknown> {
   const parsePart = (schema: z.ZodType | undefined, value: unknown, place: string): object => {
     if (!schema || value === undefined) return {}
     const invalidValues = findInvalidValues(value, place)
     faults.push(...invalidValues)
     if (invalidValues.length > 0) return {}
-    const result = schema.safeParse(value)
+    for (const unknown of findUnknownMembers(schema, value, place)) {
+      if (onUnknown === 'refuse' || isAlwaysRefused(unknown.loc)) faults.push(toFault(unknown))
+      else onUnknown(toWarning(unknown))
+    }
+    const result = schema.safeParse(value, { error: describeIssue })
     if (result.success) return result.data as object
     for (const issue of result.error.issues) {
       faults.push({ type: issue.code, loc: [place, ...(issue.path as (string | number)[])], msg: issue.message })
@@ -96,11 +107,17 @@ export function validateInput(
     return {}
   }
   const params = parsePart(sources.params, request.param(), 'path')
-  const query = parsePart(sources.query, request.query(), 'query')
+  const query = parsePart(sources.query ?? EMPTY_QUERY, request.query(), 'query')
   const body = sources.body ? parsePart(sources.body, parseJson(text, faults), 'body') : {}
   if (faults.length > 0) throw invalidRequest(faults)
   return { ...query, ...body, ...params }
 }
+
+const EMPTY_QUERY = z.object({})
+
+/** Without a plan, `dry_run` would write; a misspelled resource would run with its default. */
+const isAlwaysRefused = (loc: (string | number)[]): boolean =>
+  loc.slice(0, -1).includes('resource_spec') || loc.join('.') === 'query.dry_run'
 
 export function invalidRequest(faults: Fault[]): Failure {
   const errors = faults.slice(0, MAX_FAULTS).map(fault => ({ ...fault, loc: fault.loc.map(shortenName) }))
@@ -118,7 +135,7 @@ function parseJson(text: string, faults: Fault[]): unknown {
   try {
     return JSON.parse(text)
   } catch {
-    faults.push({ type: 'json_invalid', loc: ['body'], msg: 'is not valid JSON' })
+    faults.push({ type: 'json_invalid', loc: ['body'], msg: describeJsonError(text) })
     return undefined
   }
 }

@@ -22,7 +22,7 @@ const SECURITY_HEADERS = Object.entries({
 
 const ALLOWED_METHODS = 'GET, HEAD, POST, PUT, PATCH, DELETE'
 const EXPOSED_HEADERS =
-  'ETag, Idempotency-Replayed, Link, Location, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id'
+  'ETag, Idempotency-Replayed, Link, Location, RateLimit, RateLimit-Policy, Retry-After, Slipway-Warnings, X-Request-Id'
 const ONE_DAY_SECONDS = '86400'
 
 export function wrapRequest(config: Config): MiddlewareHandler<AppEnv> {

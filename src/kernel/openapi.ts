@@ -58,6 +58,7 @@ const HEADERS = {
   Location: describeHeader('The path of the new resource.'),
   'Idempotency-Replayed': describeHeader('`true` when this is the stored response to an earlier request.'),
   'Retry-After': describeHeader('Seconds to wait.', 'integer'),
+  'Slipway-Warnings': describeHeader('Sentences about members and parameters that are not known and were ignored.'),
   Allow: describeHeader('The methods that the path supports.'),
 }
 
@@ -105,6 +106,7 @@ const IF_NONE_MATCH = describeParameter(
 
 /** Collects the schemas with an id as components, to which the returned schemas refer. */
 type SchemaOf = (schema: z.ZodType, io: 'input' | 'output') => JsonObject
+type Describe = { schemaOf: SchemaOf; describeBody: (body: z.ZodType, isClosed: boolean) => JsonObject }
 
 export function buildOpenApi(operations: Operation[]): OpenApiDocument {
   const schemas: JsonObject = {}
@@ -118,9 +120,18 @@ export function buildOpenApi(operations: Operation[]): OpenApiDocument {
     return toComponentRefs(root) as JsonObject
   }
 
+  const describeBody: Describe['describeBody'] = (body, isClosed) => {
+    const schema = schemaOf(body, 'input')
+    const component = String(schema.$ref ?? '').replace('#/components/schemas/', '')
+    const described = (component ? schemas[component] : schema) as JsonObject
+    if (isClosed && described.type === 'object') described.additionalProperties = false
+    return schema
+  }
+
+  const describe = { schemaOf, describeBody }
   const paths: Record<string, JsonObject> = {}
   for (const operation of operations) {
-    paths[operation.path] = { ...paths[operation.path], [operation.method]: describeOperation(operation, schemaOf) }
+    paths[operation.path] = { ...paths[operation.path], [operation.method]: describeOperation(operation, describe) }
   }
   schemaOf(Problem, 'output')
   const failing = [...new Set(operations.flatMap(errorStatuses))].sort((a, b) => a - b)
@@ -143,7 +154,7 @@ export function buildOpenApi(operations: Operation[]): OpenApiDocument {
   }
 }
 
-function describeOperation(operation: Operation, schemaOf: SchemaOf): JsonObject {
+function describeOperation(operation: Operation, { schemaOf, describeBody }: Describe): JsonObject {
   const { verb } = operation
   const parameters = describeParameters(operation, schemaOf)
   return {
@@ -156,7 +167,7 @@ function describeOperation(operation: Operation, schemaOf: SchemaOf): JsonObject
     ...(operation.body && {
       requestBody: {
         required: !operation.body.safeParse({}).success,
-        content: { 'application/json': { schema: schemaOf(operation.body, 'input') } },
+        content: { 'application/json': { schema: describeBody(operation.body, !operation.toleratesUnknown) } },
       },
     }),
     ...(operation.bodyMediaType && {
@@ -182,7 +193,7 @@ function describeParameters(operation: Operation, schemaOf: SchemaOf): unknown[]
   if (verb) parameters.push(TENANT)
   if (canUseIdempotencyKey(operation)) parameters.push(IDEMPOTENCY)
   if (versioned) parameters.push(method === 'get' ? IF_NONE_MATCH : IF_MATCH)
-  if (versioned && operation.variant?.on === 'dry_run') parameters.push(PLAN_DIGEST)
+  if (operation.variant?.on === 'dry_run') parameters.push(PLAN_DIGEST)
   return parameters
 }
 
@@ -196,6 +207,7 @@ function describeResponses(operation: Operation, schemaOf: SchemaOf): JsonObject
     ...(operation.query && 'cursor' in operation.query.shape && { Link: HEADERS.Link }),
     ...(operation.location && { Location: HEADERS.Location }),
     ...(canUseIdempotencyKey(operation) && { 'Idempotency-Replayed': HEADERS['Idempotency-Replayed'] }),
+    ...(operation.toleratesUnknown && { 'Slipway-Warnings': HEADERS['Slipway-Warnings'] }),
   }
   const content = (...schemas: z.ZodType[]) => {
     const [schema, ...others] = schemas.map(listed => schemaOf(listed, 'output'))

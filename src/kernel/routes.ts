@@ -47,6 +47,11 @@ export type Operation = {
   /** Calls external servers between a first and a second database trip. */
   callsExternalServers?: boolean
   partial?: (reply: never) => boolean
+  /**
+   * Published clients of the contract and agents of other versions send members that we do not know. They are ignored
+   * and named in `Slipway-Warnings`. Every other route refuses them.
+   */
+  toleratesUnknown?: boolean
   /** When this query parameter is true, another verb answers, under its own permission. */
   variant?: { on: string; reply: z.ZodType; verb: Verb<never, unknown> }
   verb?: Verb<never, unknown>

@@ -76,7 +76,9 @@ async function runOperation(
   const text = operation.method === 'get' ? '' : await readBody(c.req, beforeLarge)
   caller.bodyBytes = Buffer.byteLength(text)
   const faults = readCallerHeaders(c, operation, text, caller)
-  const input = validateInput(c.req, operation, text, faults)
+  const warn = (warning: string) => caller.warnings.push(warning)
+  const input = validateInput(c.req, operation, text, faults, operation.toleratesUnknown ? warn : 'refuse')
+  if (caller.warnings.length > 0) c.header('Slipway-Warnings', formatWarnings(caller.warnings))
   if (variant && input[variant.on] === true) return c.json(await variant.verb(caller, input as never), 200, NO_STORE)
   const reply = (await operation.verb!(caller, input as never)) as Record<string | symbol, unknown> | undefined
   return sendReply(c, operation, reply)
@@ -88,6 +90,23 @@ async function verifyKeyFirst(c: Context<AppEnv>, { verb, variant }: Operation, 
   const { permission } = (isVariant ? variant.verb : verb)!
   await verifyKey({ ...caller, tenant, permission })
   caller.config = withoutRateLimit({ ...caller, permission }).config
+}
+
+const MAX_WARNINGS = 10
+const MAX_WARNING_LENGTH = 200
+
+/** A list of strings by RFC 9651, which allows printable ASCII in them. */
+function formatWarnings(warnings: string[]): string {
+  const more = warnings.length > MAX_WARNINGS ? [`And ${warnings.length - MAX_WARNINGS} more.`] : []
+  return [...warnings.slice(0, MAX_WARNINGS), ...more]
+    .map(warning =>
+      warning
+        .slice(0, MAX_WARNING_LENGTH)
+        .replace(/[^ -~]/g, '?')
+        .replace(/["\\]/g, '\\$&'),
+    )
+    .map(warning => `"${warning}"`)
+    .join(', ')
 }
 
 function sendReply(

@@ -11,6 +11,7 @@ export const listenerRoutes = slice(
 )
   .get('/v2/listeners', {
     id: 'listListeners',
+    toleratesUnknown: true,
     summary: 'List the listeners of this workspace',
     query: Page,
     reply: s.ListenerList,
@@ -18,6 +19,7 @@ export const listenerRoutes = slice(
   })
   .post('/v2/listeners', {
     id: 'createListener',
+    toleratesUnknown: true,
     summary: 'Register a listener',
     body: s.NewListener,
     status: 201,
@@ -28,6 +30,7 @@ export const listenerRoutes = slice(
   })
   .get('/v2/listeners/{listener_id}', {
     id: 'readListener',
+    toleratesUnknown: true,
     summary: 'Read a listener',
     params: s.ListenerRef,
     reply: s.Listener,
@@ -37,6 +40,7 @@ export const listenerRoutes = slice(
   })
   .patch('/v2/listeners/{listener_id}', {
     id: 'changeListener',
+    toleratesUnknown: true,
     summary: 'Change the namespaces of a listener that deployments can use',
     params: s.ListenerRef,
     body: s.ListenerPatch,
@@ -47,6 +51,7 @@ export const listenerRoutes = slice(
   })
   .delete('/v2/listeners/{listener_id}', {
     id: 'deleteListener',
+    toleratesUnknown: true,
     summary: 'Delete a listener that serves no deployments',
     description: 'The keys of its agents are deleted too.',
     params: s.ListenerRef,

@@ -84,6 +84,7 @@ export const flowRoutes = slice(
 )
   .post('/v2/auth/authenticate', {
     id: 'authenticate',
+    toleratesUnknown: true,
     summary: 'Get a fresh token of a person, or a URL where the person connects',
     description:
       'If a server refuses the token with 403 `insufficient_scope`, send the scopes of its challenge in `scopes`. ' +
@@ -96,6 +97,7 @@ export const flowRoutes = slice(
   })
   .get('/v2/auth/wait/{auth_id}', {
     id: 'waitForConnection',
+    toleratesUnknown: true,
     summary: 'Wait until a person has connected, for up to a minute',
     description:
       'If the person has not come back by then, the status is `pending`: wait again. A flow expires after ten minutes.',
@@ -124,6 +126,7 @@ export const flowRoutes = slice(
   })
   .get('/v2/auth/tokens', {
     id: 'listConnections',
+    toleratesUnknown: true,
     summary: 'List connections, without their tokens',
     query: s.ConnectionQuery,
     reply: s.ConnectionList,
@@ -131,6 +134,7 @@ export const flowRoutes = slice(
   })
   .delete('/v2/auth/tokens', {
     id: 'disconnect',
+    toleratesUnknown: true,
     summary: 'Delete a connection, and revoke its tokens at the server',
     query: s.ConnectionRef,
     reply: s.Disconnection,

@@ -33,12 +33,14 @@ export const providerRoutes = slice(
 )
   .get('/v2/auth/providers', {
     id: 'listProviders',
+    toleratesUnknown: true,
     summary: 'List the OAuth providers of the organization, newest first',
     reply: s.OAuthProviders,
     verb: providers.listProviders,
   })
   .post('/v2/auth/providers', {
     id: 'createProvider',
+    toleratesUnknown: true,
     summary: 'Create an OAuth provider for a client that you registered',
     description:
       'First register a client at the server, with `/v2/auth/callback/{provider_id}` of this installation as its ' +
@@ -50,6 +52,7 @@ export const providerRoutes = slice(
   })
   .post('/v2/auth/providers/mcp-discover', {
     id: 'discoverProvider',
+    toleratesUnknown: true,
     summary: 'Create an OAuth provider from the URL of an MCP server',
     description: [
       'Discovers the OAuth metadata of the server, and obtains a client in the first possible way:',
@@ -70,6 +73,7 @@ export const providerRoutes = slice(
   })
   .get('/v2/auth/providers/{provider_id}', {
     id: 'readProvider',
+    toleratesUnknown: true,
     summary: 'Read an OAuth provider, with the metadata and the health of its servers',
     params: s.ProviderRef,
     reply: s.OAuthProviderDetails,
@@ -79,6 +83,7 @@ export const providerRoutes = slice(
   })
   .patch('/v2/auth/providers/{provider_id}', {
     id: 'changeProvider',
+    toleratesUnknown: true,
     summary: 'Change an OAuth provider',
     description: [
       'Only a provider made by hand accepts other endpoints; a discovered provider uses those that its server ' +
@@ -95,6 +100,7 @@ export const providerRoutes = slice(
   })
   .delete('/v2/auth/providers/{provider_id}', {
     id: 'deleteProvider',
+    toleratesUnknown: true,
     summary: 'Delete an OAuth provider and its connections',
     description: [
       'The provider is deleted at once. Then, as a best effort, the newest hundred tokens are revoked at its server, ' +

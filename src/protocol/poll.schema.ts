@@ -1,16 +1,24 @@
 // Schemas of a poll, its answer, and the release of the lease.
 import * as z from 'zod'
 import { AgentId, Cursor, Digest, Fence, PublicKey } from './sync-fields.schema.ts'
-import { Uuid } from './wire.ts'
+import { arrayOf, boundedText, Uuid } from './wire.ts'
 import { Work } from './work.schema.ts'
 
 export const MAX_POLL_SECONDS = 55
 export const POLL_PAGE_SIZE = 50
+const MAX_TEMPLATES = 1000
 
 export const Poll = z
   .object({
     agent_id: AgentId,
     version: z.string().max(64).nullish().meta({ description: 'The version of the agent, which the listener shows.' }),
+    templates: arrayOf(boundedText(128).min(1), MAX_TEMPLATES)
+      .nullish()
+      .meta({
+        description:
+          'The names of the templates that the agent offers. With them, a deployment of another template is refused ' +
+          'at its creation. Leave it out to keep those of the last poll that had them.',
+      }),
     public_key: PublicKey,
     fence: Fence.nullish().meta({
       description: 'The fence of the lease that the agent holds. Leave it out to acquire a lease.',
@@ -30,6 +38,7 @@ export const Poll = z
     example: {
       agent_id: 'agent-1',
       version: '1.0.0',
+      templates: ['web-service'],
       public_key: 'BMWOPPT6fvI84CovNcaIsJEn0aiRnU30Qx4O_QXfkW-XP2qQAyULEqKYACUGYluyNPLiLmjuhjV11bQdp-b2qnk',
       cursor: null,
       digest: null,

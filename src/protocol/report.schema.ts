@@ -23,10 +23,14 @@ export const Report = z
     revision_id: Uuid.nullish().meta({ description: 'Required for the states of a revision.' }),
     generation: Generation.meta({ description: 'The generation of the work that is reported.' }),
     state: ReportState,
-    message: boundedText(2000).nullish().meta({
-      description:
-        'The reason of a failure, so that the user can act on it, with the last log lines if useful. Required then.',
-    }),
+    message: boundedText(2000)
+      .nullish()
+      .meta({
+        description:
+          'The reason of a failure, so that the user can act on it, with the last log lines if useful. ' +
+          'Required then. With `deploying`: why the revision is not healthy yet, and when it is given up. ' +
+          'A newer revision then takes its place at once.',
+      }),
     commit: z
       .object({
         sha: boundedText(64).regex(/^([0-9a-f]{40}|[0-9a-f]{64})$/, { error: 'must be a full commit id' }),

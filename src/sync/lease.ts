@@ -1,11 +1,12 @@
 // The lease of a listener: one agent at a time works for it. The fence refuses agents with an earlier lease.
 import { type SQL, sql } from 'drizzle-orm'
-import { refuseUnless, servedByListener } from '../kernel/db.ts'
+import { refuseUnless, servedByListener, textArray } from '../kernel/db.ts'
+import type { Poll } from '../protocol/poll.schema.ts'
 import { listeners } from '../tables/listeners.ts'
 
 const LEASE_SECONDS = 60
 
-type LeaseRequest = { agent_id: string; fence?: number | null | undefined; version?: string | null | undefined }
+type LeaseRequest = Pick<Poll, 'agent_id' | 'fence' | 'version' | 'templates'>
 
 /** The listener of the request's key. */
 export const isOwnListener: SQL = servedByListener({ listener_id: listeners.id })
@@ -14,7 +15,7 @@ const isCurrentLease = (agent_id: string, fence: number): SQL =>
   refuseUnless('fence_stale', sql`${listeners.fence} = ${fence} and ${listeners.agent_id} = ${agent_id}`)
 
 /** With a fence renews the lease, without one acquires it under the next fence. Not journaled: it is a heartbeat. */
-export function acquireLease({ agent_id, fence, version }: LeaseRequest): SQL {
+export function acquireLease({ agent_id, fence, version, templates }: LeaseRequest): SQL {
   const isFree = sql`${listeners.agent_id} = ${agent_id} or coalesce(${listeners.lease_expires_at} <= clock(), true)`
   const secondsLeft = sql`greatest(1, ceil(extract(epoch from ${listeners.lease_expires_at} - clock())))::integer::text`
   const isAllowed =
@@ -26,6 +27,7 @@ export function acquireLease({ agent_id, fence, version }: LeaseRequest): SQL {
       fence = ${listeners.fence} + ${fence == null ? 1 : 0},
       agent_id = ${agent_id},
       agent_version = coalesce(${version ?? null}, ${listeners.agent_version}),
+      templates = coalesce(${templates ? textArray(templates) : null}, ${listeners.templates}),
       last_seen_at = clock(),
       lease_expires_at = clock() + ${LEASE_SECONDS} * interval '1 second'
     where ${isOwnListener} and ${isAllowed}

@@ -84,6 +84,8 @@ type JudgedColumns = {
   active_revision_id: SQL
   number: SQL
   source: SQL
+  status: SQL
+  status_message: SQL
   requested_image: SQL
   /** The states that follow from the report, in their order. */
   path: SQL
@@ -130,6 +132,8 @@ const JUDGED = sql`judged as (
       active_revision_id: sql`d.active_revision_id`,
       number: sql`r.number`,
       source: sql`r.source`,
+      status: sql`r.status`,
+      status_message: sql`r.status_message`,
       requested_image: sql`r.source_revision_config ->> 'image_uri'`,
       path: sql`s.path`,
       code: REPORT_CODE,
@@ -162,15 +166,18 @@ const MOVES = selectMoves(
     id: judged('revision_id'),
     deployment_id: judged('deployment_id'),
     number: judged('number'),
-    becomes: sql`a.path[cardinality(a.path)]`,
-    message: sql`case when ${judged('state')} = 'failed' then ${judged('message')} end`,
+    becomes: sql`coalesce(a.path[cardinality(a.path)], ${judged('status')})`,
+    message: sql`case when ${judged('state')} in ('deploying', 'failed') then ${judged('message')} end`,
     resolved: sql`jsonb_strip_nulls(jsonb_build_object(
       'repo_commit_sha', ${judged('commit')} ->> 'sha',
       'image_uri', ${RESOLVED_IMAGE}))`,
     new_commit: sql`jsonb_build_object('message', null, 'author', null) || ${judged('commit')}`,
   },
   sql`accepted a
-  where cardinality(${judged('path')}) > 0`,
+  where cardinality(${judged('path')}) > 0
+    or ${judged('state')} = 'deploying'
+      and ${judged('status')} = 'DEPLOYING'
+      and ${judged('message')} is distinct from ${judged('status_message')}`,
 )
 
 /** While a revision is in flight, only its own end reaches the wanted generation. */

@@ -22,6 +22,7 @@ export const syncRoutes = slice(
 )
   .post('/v1/sync/poll', {
     id: 'poll',
+    toleratesUnknown: true,
     summary: 'Acquire or renew the lease, and get the work that changed',
     description: 'With `wait`, the answer comes with the next change, or without changes when the time is over.',
     body: Poll,
@@ -32,6 +33,7 @@ export const syncRoutes = slice(
   })
   .post('/v1/sync/release', {
     id: 'releaseLease',
+    toleratesUnknown: true,
     summary: 'Release the lease',
     description: 'For an agent that ends, so that the next agent need not wait until the lease expires.',
     body: Release,
@@ -41,6 +43,7 @@ export const syncRoutes = slice(
   })
   .post('/v1/sync/report', {
     id: 'report',
+    toleratesUnknown: true,
     summary: 'Report the state of deployments',
     description: 'A repeated report is accepted and changes nothing. Repeat a request that had no answer.',
     body: Reports,
@@ -51,6 +54,7 @@ export const syncRoutes = slice(
   })
   .post('/v1/sync/logs', {
     id: 'sendLogs',
+    toleratesUnknown: true,
     summary: 'Send log lines of a build or a run',
     body: LogBatch,
     reply: LogReceipt,
@@ -60,6 +64,7 @@ export const syncRoutes = slice(
   })
   .post('/v1/sync/credentials', {
     id: 'giveCredential',
+    toleratesUnknown: true,
     summary: 'Get a credential to clone the repository of a revision, or to pull and push its images',
     description: [
       'The credential for a repository comes from its git host, by the integration of the deployment.',

@@ -20,6 +20,8 @@ export const listeners = pgTable(
     compute_config: json().$type<{ k8s_namespaces: string[] }>().notNull(),
     agent_id: text(),
     agent_version: text(),
+    /** The names of the templates that the agent offers; null until an agent has told them. */
+    templates: text().array(),
     /** Fencing token: the number of the current lease. Reports with a lower one are refused. */
     fence: bigint({ mode: 'number' }).notNull().default(0),
     lease_expires_at: instantColumn(),

@@ -36,6 +36,26 @@ test('a slow start logs the reason of the failed health check once', async () =>
   expect(lines).toEqual([expect.stringMatching(/^WARNING .*nothing listens/)])
 })
 
+test('a slow start tells its reason, its last lines and its deadline, and tells a new reason again', async () => {
+  let changes = 0
+  let reason = 'nothing listens'
+  const limits = { ...DEFAULT_LIMITS, ...FAST_LIMITS, starting_probe_ms: 1, slow_ms: 0 }
+  const pool = new ReplicaPool(limits, { changed: () => void changes++, log() {} })
+  const probe: Replica['probe'] = async () => ({ ok: false, reason })
+  const launch = () => ({ ...IDLE, ...NO_OPERATIONS, probe, lastLines: ['cannot reach the queue'] })
+  pool.start({ launch, health_path: null, copies: 1, memory_mb: 64 })
+  expect(pool.reason()).toBeNull()
+  const reasonWith = (text: string) => waitFor(() => pool.tick() ?? pool.reason()?.includes(text))
+  await reasonWith('nothing listens')
+  expect(pool.phase()).toBe('starting')
+  expect(pool.reason()).toMatch(/\d\d:\d\d:\d\d UTC[^]*cannot reach the queue/)
+  for (let i = 0; i < 10; i++) pool.tick()
+  expect(changes).toBe(1)
+  reason = 'GET /health answers 500'
+  await reasonWith('answers 500')
+  expect(changes).toBe(2)
+})
+
 test('the reason for killing a replica is logged once, and does not apply to the next replica', async () => {
   const lines: string[] = []
   const log = (message: string) => void lines.push(message)

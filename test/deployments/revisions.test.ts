@@ -1,5 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import { newTenant, startApp, type Tenant, unusedId } from '../support/app.ts'
+import { waitForRevision } from '../../src/deployments/revision-wait.ts'
+import { createKeylessCaller } from '../../src/kernel/context.ts'
+import { fail } from '../../src/kernel/errors.ts'
+import { getServices, newTenant, startApp, type Tenant, unusedId, wrapTrips } from '../support/app.ts'
 import {
   advanceRevisionTo,
   imageConfig,
@@ -235,6 +238,25 @@ describe('waiting for a revision', () => {
     const waiting = tenant.get(`/v2/deployments/${id}/revisions/${latest_revision_id}/wait?until=active&timeout=20`)
     await advanceRevisionTo(tenant, id, latest_revision_id)
     expect((await waiting).body.status).toBe('DEPLOYED')
+  })
+
+  it('repeats a look that the database does not answer, until the timeout', async () => {
+    const tenant = await newTenant()
+    const { id: deployment_id, latest_revision_id: revision_id } = await newDeployment(tenant)
+    const waitWith = (failingTrips: number[], timeout: number) => {
+      let trip = 0
+      const database = wrapTrips(
+        getServices().database,
+        act => statements =>
+          failingTrips.includes(++trip) ? Promise.reject(fail('database_unavailable')) : act(statements),
+      )
+      const { organization_id: organization, tenant_id } = tenant
+      const actor = { kind: 'cron' as const, id: null, organization, tenant: tenant_id }
+      const caller = createKeylessCaller({ ...getServices(), database }, actor, 'wait', 'http://slipway.test')
+      return waitForRevision(caller, { deployment_id, revision_id, until: 'terminal', timeout })
+    }
+    expect(await waitWith([1, 2], 1)).toMatchObject({ status: 'AWAITING_BUILD' })
+    await expect(waitWith([1], 0)).rejects.toMatchObject({ code: 'database_unavailable' })
   })
 
   it.each(['timeout=61', 'timeout=-1', 'timeout=x', 'until=never'])('refuses %s', async query => {

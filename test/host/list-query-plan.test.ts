@@ -68,6 +68,7 @@ async function planOf(query: Record<string, string>, statement = deploymentPageQ
     withoutIfMatch: false,
     idempotency: null,
     planDigest: null,
+    warnings: [],
     requestInfo: {},
   }
   const explained = { ...statement, sql: `explain (format json) ${statement.sql}`, read: (rows: unknown[]) => rows }

@@ -121,7 +121,7 @@ test('a push and a force-push each create a revision of the new commit', async (
   expect(new Set(githost.deliveryStatuses)).toEqual(new Set([202]))
 })
 
-test('pushes of tags and other branches create no revision, and a branch that was deleted can deploy again', async () => {
+test('pushes of tags and other branches create no revision; a branch deploys again after it was deleted', async () => {
   const countBefore = (await listRevisions()).length
   await git('tag', 'v1')
   await git('push', '-q', 'origin', 'v1', 'HEAD:other')

@@ -2,6 +2,7 @@ import type { HonoRequest } from 'hono'
 import { describe, expect, it } from 'vitest'
 import { readBytes } from '../../src/kernel/input.ts'
 import { newTenant, send } from '../support/app.ts'
+import { makeImageBody } from '../support/deployment-bodies.ts'
 import { nestBrackets } from '../support/hostile-values.ts'
 
 type Expected = [status: number, code: string, ...faults: string[]]
@@ -44,13 +45,14 @@ describe('a body', () => {
     expect(await readRefusal({ raw })).toEqual(expected)
   })
 
-  it('may have unknown members, a byte order mark, __proto__ and nesting up to the limit', async () => {
-    const { owner } = await newTenant()
-    const headers = { 'X-Api-Key': owner.key, 'Content-Type': 'application/json' }
+  it('may have a byte order mark and nesting up to the limit', async () => {
+    const tenant = await newTenant()
+    const headers = { 'X-Api-Key': tenant.key, 'Content-Type': 'application/json' }
     const deep = nestBrackets(60, '[', ']')
-    const raw = `\ufeff{"display_name":"a","permissions":[],"__proto__":{"display_name":"b"},"toString":1,"x":${deep}}`
-    const { status, body } = await send('POST', PATH, { raw, headers })
-    expect([status, body.display_name]).toEqual([201, 'a'])
+    const body = JSON.stringify(makeImageBody()).slice(0, -1)
+    const raw = `\ufeff${body},"__proto__":{"name":"b"},"toString":1,"x":${deep}}`
+    const { status, body: created } = await send('POST', '/v2/deployments', { raw, headers })
+    expect([status, created.name]).toEqual([201, JSON.parse(`${body}}`).name])
   })
 
   it('with many faults and long names gets a response of at most 100 faults', async () => {

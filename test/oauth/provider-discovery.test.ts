@@ -301,6 +301,7 @@ describe('a discovery whose provider cannot be stored', () => {
       withoutIfMatch: false,
       idempotency: null,
       planDigest: null,
+      warnings: [],
       requestInfo: {},
     }
     return discoverProvider(caller, { ...makeDiscoverBody(), registration: 'auto', dry_run: false })

@@ -47,8 +47,13 @@ export async function loadSourceTree(source: BuildSource, options: Options): Pro
   }
 }
 
+export const listTemplates = (folder = TEMPLATES_FOLDER): string[] =>
+  listFolder(folder)
+    .filter(name => !name.includes('.'))
+    .sort()
+
 async function fetchFiles({ git, archive, template_id }: BuildSource, options: Options): Promise<Commit | null> {
-  const { folder, task, disk_mb, templates = TEMPLATES_FOLDER } = options
+  const { folder, task, disk_mb, templates } = options
   if (git) return checkOutCommit(git, options)
   if (archive) {
     const file = `${folder}.tgz`
@@ -58,13 +63,11 @@ async function fetchFiles({ git, archive, template_id }: BuildSource, options: O
     fs.rmSync(file, { force: true })
     return null
   }
-  const gallery = listFolder(templates)
-    .filter(name => !name.includes('.'))
-    .sort()
+  const gallery = listTemplates(templates)
   if (!template_id || !gallery.includes(template_id))
     throw new PermanentError(
       `There is no template \`${template_id}\`. Correct \`template_id\`: choose one of ${gallery.join(', ')}.`,
     )
-  await fs.promises.cp(join(templates, template_id), folder, { recursive: true })
+  await fs.promises.cp(join(templates ?? TEMPLATES_FOLDER, template_id), folder, { recursive: true })
   return null
 }

@@ -54,6 +54,9 @@ type ReplicaSlot = {
 }
 type PoolEvents = { changed: () => void; log: (message: string, level: LogLevel) => void }
 
+/** How often the lines in the reason of a slow start are read again: each change is a report. */
+const START_REASON_MS = 5_000
+
 const emptySlot = (replica?: Replica): ReplicaSlot => ({
   replica,
   launching: undefined,
@@ -77,6 +80,8 @@ export class ReplicaPool {
   #wasFailing = false
   #isSlowLogged = false
   #problem: string | null = null
+  /** Why a slow start is not healthy yet. */
+  #startReason: { text: string; facts: string; at: number } | null = null
   #stopping = false
   #slowTickAt = 0
   #exitedLines: string[] = []
@@ -123,7 +128,8 @@ export class ReplicaPool {
     this.#logSlowStart(now - this.#startedAt)
     // A passed deadline is a change too.
     const isFailing = this.phase() === 'failing'
-    if (isFailing && !this.#wasFailing) this.#events.changed()
+    const isNewReason = this.#updateStartReason(now)
+    if (isNewReason || (isFailing && !this.#wasFailing)) this.#events.changed()
     this.#wasFailing = isFailing
   }
 
@@ -132,6 +138,21 @@ export class ReplicaPool {
     this.#isSlowLogged = true
     const deadline = `The revision fails if it is not healthy within ${Math.round(this.#limits.ready_ms / 1000)} s.`
     this.#events.log(`Not healthy yet: ${this.#problem}. ${deadline}`, 'WARNING')
+  }
+
+  #updateStartReason(now: number): boolean {
+    const crashes = Math.max(0, ...this.#slots.map(slot => slot.crashes))
+    const isSlow = now - this.#startedAt >= this.#limits.slow_ms || crashes > 0
+    if (!isSlow || !this.#problem || this.phase() !== 'starting') return false
+    const facts = `${crashes} ${this.#problem}`
+    const previous = this.#startReason
+    if (previous?.facts === facts && now - previous.at < START_REASON_MS) return false
+    const restarts = crashes > 1 ? ` It ended ${crashes} times.` : ''
+    const deadline = new Date(this.#startedAt + this.#limits.ready_ms).toISOString().slice(11, 19)
+    const outlook = `It fails at ${deadline} UTC unless it is healthy by then.`
+    const text = appendLastLines(`Not healthy yet: ${this.#problem}.${restarts} ${outlook}`, this.#lastLogLines())
+    this.#startReason = { text, facts, at: now }
+    return text !== previous?.text
   }
 
   phase(): RevisionHealth['phase'] {
@@ -145,6 +166,7 @@ export class ReplicaPool {
   reason(): string | null {
     const phase = this.phase()
     if (phase === 'healthy') return null
+    if (phase === 'starting') return this.#startReason?.text ?? null
     const looping = this.#slots.find(slot => slot.crashes >= this.#limits.crashes)
     const seconds = Math.round(this.#limits.ready_ms / 1000)
     const problem = this.#problem ?? 'it is starting'

@@ -1,0 +1,31 @@
+alter table listeners add column templates text[];
+--> statement-breakpoint
+grant update (templates) on listeners to slipway_agent;
+--> statement-breakpoint
+
+-- Refuses a template that none of the listeners offers which can take the deployment: the named one, or those of the
+-- platform. While one of them has not told its templates, nothing is refused.
+create function require_offered_template(p_template text, p_listener uuid) returns boolean
+language plpgsql stable security definer set search_path = public, pg_temp as $$
+declare
+  v_offered text[];
+begin
+  if exists (
+    select from listeners
+    where templates is null and (id = p_listener or (p_listener is null and tenant_id is null))
+  ) then
+    return true;
+  end if;
+  select array_agg(distinct t.name order by t.name)
+  into v_offered
+  from listeners l, unnest(l.templates) t(name)
+  where l.id = p_listener or (p_listener is null and l.tenant_id is null);
+  if v_offered is not null and p_template <> all (v_offered) then
+    perform refuse('template_unknown', format('%s; it offers %s', p_template, array_to_string(v_offered, ', ')));
+  end if;
+  return true;
+end $$;
+--> statement-breakpoint
+revoke execute on function require_offered_template(text, uuid) from public;
+--> statement-breakpoint
+grant execute on function require_offered_template(text, uuid) to slipway_app;

@@ -1,0 +1,98 @@
+// The plan of a new deployment: what it shows, that nothing is written, and that it refuses what creating it refuses.
+import { describe, expect, it } from 'vitest'
+import { newTenant, type Tenant } from '../support/app.ts'
+import { makeImageBody } from '../support/deployment-bodies.ts'
+
+const PATH = '/v2/deployments'
+const planOf = (tenant: Tenant, body: object) => tenant.post(`${PATH}?dry_run=true`, body)
+
+describe('the plan of a new deployment', () => {
+  it('shows its members and the names of its secrets, and creates nothing', async () => {
+    const tenant = await newTenant()
+    const body = makeImageBody({ source_config: { resource_spec: { cpu: 2 }, deployment_type: 'prod' } })
+    const plan = await planOf(tenant, body)
+    expect(plan.status).toBe(200)
+    expect(plan.body).toMatchObject({ creates_revision: true, reasons: ['created'], warnings: [] })
+    expect(plan.body.changes).toEqual([
+      { path: 'name', before: null, after: body.name, effect: 'in_place' },
+      { path: 'source', before: null, after: 'internal_container', effect: 'in_place' },
+      { path: 'source_config.deployment_type', before: null, after: 'prod', effect: 'in_place' },
+      { path: 'source_config.resource_spec', before: null, after: { cpu: 2 }, effect: 'revision' },
+      { path: 'source_revision_config.image_uri', before: null, after: expect.any(String), effect: 'revision' },
+      { path: 'secrets', before: null, after: ['TOKEN'], effect: 'revision' },
+    ])
+    expect((await tenant.get(PATH)).body.resources).toEqual([])
+    expect((await tenant.get('/sessions')).text).not.toContain(body.name)
+  })
+
+  it('is applied with its digest; another body with that digest is a stale plan', async () => {
+    const tenant = await newTenant()
+    const body = makeImageBody()
+    const { plan_digest } = (await planOf(tenant, body)).body
+    const other = await tenant.post(PATH, { ...body, secrets: [] }, { 'Plan-Digest': plan_digest })
+    expect([other.status, other.body.code]).toEqual([409, 'plan_stale'])
+    const later = await tenant.post(PATH, body, { 'Plan-Digest': plan_digest.replace(/^0/, '1') })
+    expect([later.status, later.body.code]).toEqual([409, 'plan_stale'])
+    expect((await tenant.post(PATH, body, { 'Plan-Digest': plan_digest })).status).toBe(201)
+  })
+
+  it('warns of a first revision that waits for its archive', async () => {
+    const tenant = await newTenant()
+    const body = makeImageBody({ source: 'internal_source', source_revision_config: {} })
+    expect((await planOf(tenant, body)).body.warnings).toHaveLength(1)
+  })
+
+  it('refuses what creating the deployment refuses', async () => {
+    const tenant = await newTenant()
+    const taken = makeImageBody()
+    await tenant.post(PATH, taken)
+    const unknownId = crypto.randomUUID()
+    const refused: object[] = [
+      taken,
+      makeImageBody({ source_config: { repo_url: 'https://git.example.com/a/b' } }),
+      makeImageBody({ source_config: { listener_id: unknownId } }),
+      makeImageBody({ source_config: { integration_id: unknownId } }),
+      makeImageBody({ source: 'internal_source', source_revision_config: { source_tarball_path: 'unknown' } }),
+      makeImageBody({ name: 'Not A Name' }),
+    ]
+    for (const body of refused) {
+      const [plan, creation] = [await planOf(tenant, body), await tenant.post(PATH, body)]
+      expect(plan.status).toBeGreaterThanOrEqual(400)
+      expect([plan.status, plan.body.code, plan.body.detail]).toEqual([
+        creation.status,
+        creation.body.code,
+        creation.body.detail,
+      ])
+    }
+  })
+})
+
+describe('a plan warns of what is replaced as a whole', () => {
+  const SPEC = { cpu: 1, min_scale: 2, db_cpu: 1, db_storage_gi: 5, redis_cpu: 1, labels: { a: 'b' } }
+  const secrets = ['GREETING', 'TOKEN'].map(name => ({ name, value: 'hush' }))
+
+  it.each<[string, object, RegExp[]]>([
+    ['the database', { resource_spec: { ...SPEC, db_cpu: null, db_storage_gi: null } }, [/database/]],
+    ['a part', { resource_spec: { ...SPEC, redis_cpu: null } }, [/Redis/]],
+    ['a scale', { resource_spec: { ...SPEC, min_scale: null } }, [/min_scale/]],
+    ['labels', { resource_spec: { ...SPEC, labels: null } }, [/labels/]],
+    ['everything', { resource_spec: {} }, [/database/, /Redis/, /min_scale.*cpu/, /labels/]],
+    ['nothing', { resource_spec: { ...SPEC, cpu: 2, db_cpu: 2 } }, []],
+  ])('%s of resource_spec', async (_, source_config, warnings) => {
+    const tenant = await newTenant()
+    const { id } = (await tenant.post(PATH, makeImageBody({ source_config: { resource_spec: SPEC } }))).body
+    const plan = (await tenant.patch(`${PATH}/${id}?dry_run=true`, { source_config })).body
+    expect(plan.warnings).toEqual(warnings.map(warning => expect.stringMatching(warning)))
+  })
+
+  it('secrets that are not sent again, also in a rollback', async () => {
+    const tenant = await newTenant()
+    const { id, latest_revision_id } = (await tenant.post(PATH, makeImageBody({ secrets: secrets.slice(1) }))).body
+    const path = `${PATH}/${id}`
+    await tenant.patch(path, { secrets })
+    const plan = await tenant.patch(`${path}?dry_run=true`, { secrets: [{ name: 'TOKEN', value: '********' }] })
+    expect(plan.body.warnings).toEqual([expect.stringContaining('GREETING')])
+    const rollback = await tenant.post(`${path}/rollback?dry_run=true`, { revision_id: latest_revision_id })
+    expect(rollback.body.warnings[0]).toContain('GREETING')
+  })
+})
