@@ -14,7 +14,7 @@ const architecture = ['test/architecture.test.ts', 'test/architecture/*.test.ts'
 // Functions of values: no database, no network, no state that one file could leave to the next.
 const pure = [
   'test/protocol/*.test.ts',
-  'test/kernel/{fault-messages,json-position,rows,segment-router,statement}.test.ts',
+  'test/kernel/{json-position,rows,segment-router,statement}.test.ts',
   'test/deployments/{lifecycle,query-schemas,resources,schema,source-rules}.test.ts',
   'test/oauth/{challenges,client-registration,real-servers}.test.ts',
   'test/pushes/worker-pool.test.ts',

@@ -9,18 +9,15 @@ create function require_offered_template(p_template text, p_listener uuid) retur
 language plpgsql stable security definer set search_path = public, pg_temp as $$
 declare
   v_offered text[];
+  v_all_told boolean;
 begin
-  if exists (
-    select from listeners
-    where templates is null and (id = p_listener or (p_listener is null and tenant_id is null))
-  ) then
-    return true;
-  end if;
-  select array_agg(distinct t.name order by t.name)
-  into v_offered
-  from listeners l, unnest(l.templates) t(name)
+  select coalesce(array_agg(distinct t.name order by t.name) filter (where t.name is not null), '{}'),
+    bool_and(l.templates is not null)
+  into v_offered, v_all_told
+  from listeners l
+  left join lateral unnest(l.templates) t(name) on true
   where l.id = p_listener or (p_listener is null and l.tenant_id is null);
-  if v_offered is not null and p_template <> all (v_offered) then
+  if v_all_told and p_template <> all (v_offered) then
     perform refuse('template_unknown', format('%s; it offers %s', p_template, array_to_string(v_offered, ', ')));
   end if;
   return true;

@@ -33,8 +33,8 @@ const variables = (count: number) => {
   return { source_config: { resource_spec: { sidecars } } }
 }
 
-const withBody = guardedOperations.filter(one => one.body && !one.variant)
-const bodies = [...new Map(withBody.map(one => [one.body, one])).values()]
+const withBody = guardedOperations.filter(one => one.body)
+const bodies = [...new Map(withBody.toReversed().map(one => [one.body, one])).values()]
 const pathOf = (path: string) => path.replace(/\{number\}/g, '1').replace(/\{\w+\}/g, crypto.randomUUID())
 
 describe('CPU time stays within its budget', () => {

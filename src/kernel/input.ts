@@ -1,8 +1,8 @@
 // Reading and validation of requests: bodies within limits, and all faults of a request at once.
 import type { HonoRequest } from 'hono'
 import * as z from 'zod'
+import { describeIssue } from '../protocol/fault-messages.ts'
 import { Failure, type Fault, fail } from './errors.ts'
-import { describeIssue } from './fault-messages.ts'
 import { describeJsonError } from './json-position.ts'
 import { findUnknownMembers, toFault, toWarning } from './unknown-members.ts'
 

@@ -76,6 +76,7 @@ describe('a new deployment', () => {
       secrets: [{ name: 'KEY', value: '********' }],
       secret_references: request.secret_references ?? null,
       status: 'READY',
+      serving: 'none',
       image_version: isExternal ? '1.4.2' : null,
       latest_revision_id: expect.any(String),
       active_revision_id: null,

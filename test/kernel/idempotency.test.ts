@@ -3,6 +3,7 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { sweepExpiredRows } from '../../src/kernel/sweep.ts'
 import { clock, getApp, logLines, newTenant } from '../support/app.ts'
+import { makeImageBody } from '../support/deployment-bodies.ts'
 
 const DAY = 86_400_000
 const withKey = (key: string) => ({ 'Idempotency-Key': key })
@@ -46,11 +47,13 @@ describe('an idempotency key', () => {
   })
 
   it('is refused for a request with another body, query, path or workspace', async () => {
-    const { owner, tenant_id } = await newTenant()
+    const { owner, tenant_id, post } = await newTenant()
+    const deployment = makeImageBody()
     await owner.post('/workspaces', { display_name: 'One' }, withKey('a'))
+    await post('/v2/deployments', deployment, withKey('b'))
     for (const refused of [
       await owner.post('/workspaces', { display_name: 'Two' }, withKey('a')),
-      await owner.post('/workspaces?x=1', { display_name: 'One' }, withKey('a')),
+      await post('/v2/deployments?x=1', deployment, withKey('b')),
       await owner.post('/workspaces', { display_name: 'One' }, { ...withKey('a'), 'X-Tenant-Id': tenant_id }),
       await owner.patch('/orgs/current', { display_name: 'One' }, withKey('a')),
     ]) {

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { operations } from '../../src/app.ts'
 import { getApp, logLines, newTenant, send, startApp, unusedId } from '../support/app.ts'
+import { makeImageBody } from '../support/deployment-bodies.ts'
 
 const JSON_TYPE = { 'Content-Type': 'application/json' }
 const makeRequestId = () => `test-${crypto.randomUUID()}`
@@ -31,16 +32,16 @@ describe('the log', () => {
     const id = makeRequestId()
     const secret = crypto.randomUUID()
     const headers = { 'X-Request-Id': id, Authorization: `Bearer ${secret}`, Cookie: secret }
-    const created = await tenant.post(`/workspaces/current/api-keys?token=${secret}`, { description: secret }, headers)
-    expect(created.status).toBe(201)
+    const body = makeImageBody({ secrets: [{ name: 'TOKEN', value: secret }] })
+    expect((await tenant.post(`/v2/deployments?token=${secret}`, body, headers)).status).toBe(201)
     const [line, ...otherLines] = listLogLines(id)
     expect(otherLines).toEqual([])
     expect(line).toEqual({
-      ...{ level: 'info', request_id: id, method: 'POST', path: '/workspaces/current/api-keys', status: 201 },
+      ...{ level: 'info', request_id: id, method: 'POST', path: '/v2/deployments', status: 201 },
       ...{ ms: expect.any(Number), organization_id: tenant.organization_id, tenant_id: tenant.tenant_id },
-      actor_id: created.body.created_by,
+      actor_id: expect.any(String),
     })
-    for (const word of [secret, tenant.key, created.body.key]) expect(JSON.stringify(logLines)).not.toContain(word)
+    for (const word of [secret, tenant.key]) expect(JSON.stringify(logLines)).not.toContain(word)
   })
 
   it('has the error code of a refused request', async () => {

@@ -2,6 +2,7 @@ import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { getApp, newTenant, type Tenant, unusedId } from '../support/app.ts'
+import { makeImageBody } from '../support/deployment-bodies.ts'
 import * as fc from '../support/seeded-fast-check.ts'
 
 const KEYS = '/workspaces/current/api-keys'
@@ -107,14 +108,11 @@ describe('a list', () => {
 describe('a cursor', () => {
   it('wins over the offset, and its link keeps the other parameters', async () => {
     const tenant = await newTenant()
-    await createKeys(tenant, 6)
-    const path = nextPathOf(await tenant.get(`${KEYS}?limit=2&unknown=a%26b`))!
+    for (let i = 0; i < 6; i++) await tenant.post('/v2/deployments', makeImageBody())
+    const path = nextPathOf(await tenant.get('/v2/deployments?limit=2&name_contains=app%2D&unknown=a%26b'))!
     const { searchParams } = new URL(path, 'http://x')
-    expect([searchParams.get('limit'), searchParams.get('offset'), searchParams.get('unknown')]).toEqual([
-      '2',
-      '2',
-      'a&b',
-    ])
+    const parameters = ['limit', 'offset', 'name_contains', 'unknown'].map(name => searchParams.get(name))
+    expect(parameters).toEqual(['2', '2', 'app-', 'a&b'])
     const withOtherOffset = await tenant.get(path.replace('offset=2', 'offset=4'))
     expect(idsOf(withOtherOffset)).toEqual(idsOf(await tenant.get(path)))
   })

@@ -1,5 +1,6 @@
 // The operator's settings of the container engine: its socket, base image, secrets folder and store images.
 import * as z from 'zod'
+import { describeIssue } from '../../../protocol/fault-messages.ts'
 import { ImageReference } from '../../../protocol/kubernetes.schema.ts'
 
 /** An empty variable counts as unset. */
@@ -21,9 +22,8 @@ const ContainerSettings = z
   }))
 
 export function readSettings(env: Record<string, string | undefined>): z.output<typeof ContainerSettings> {
-  const { data, error } = ContainerSettings.safeParse(
-    Object.fromEntries(Object.entries(env).filter(([, value]) => value)),
-  )
+  const variables = Object.fromEntries(Object.entries(env).filter(([, value]) => value))
+  const { data, error } = ContainerSettings.safeParse(variables, { error: describeIssue })
   if (data) return data
   throw new Error(
     `Invalid settings of the container engine: ` +

@@ -1,5 +1,6 @@
 // The operator's settings of the Kubernetes engine: namespaces, routes, stores, image builds and timeouts.
 import * as z from 'zod'
+import { describeIssue } from '../../../protocol/fault-messages.ts'
 import {
   DnsLabel,
   DnsSubdomain,
@@ -90,7 +91,7 @@ export type KubernetesSettings = z.output<typeof KubernetesSettings>
 export function readSettings(env: Record<string, string | undefined>): KubernetesSettings {
   // An empty variable counts as unset.
   const variables = Object.fromEntries(Object.entries(env).filter(([name, value]) => name.startsWith('K8S_') && value))
-  const result = KubernetesSettings.safeParse(variables)
+  const result = KubernetesSettings.safeParse(variables, { error: describeIssue })
   if (result.success) return result.data
   throw new Error(result.error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`).join('\n'))
 }

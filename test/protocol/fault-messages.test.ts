@@ -1,7 +1,7 @@
 // Every fault of a schema has a sentence of ours: none comes from the validator.
 import { describe, expect, it } from 'vitest'
 import * as z from 'zod'
-import { describeIssue } from '../../src/kernel/fault-messages.ts'
+import { describeIssue } from '../../src/protocol/fault-messages.ts'
 
 const schema = z.object({
   text: z.string().min(2).max(4),

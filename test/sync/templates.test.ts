@@ -1,0 +1,51 @@
+// The templates that an agent offers: a deployment of another one is refused at its creation.
+import { describe, expect, it } from 'vitest'
+import { newTenant, type Tenant } from '../support/app.ts'
+import { makeImageBody } from '../support/deployment-bodies.ts'
+import { getPlatformAgent } from '../support/deployments.ts'
+import { makeSyncAgent, newListener } from '../support/sync-agent.ts'
+
+const createFrom = (tenant: Tenant, template_id: string, config: object = {}, query = '') =>
+  tenant.post(
+    `/v2/deployments${query}`,
+    makeImageBody({
+      source: 'internal_template',
+      source_config: { template_id, ...config },
+      source_revision_config: {},
+    }),
+  )
+
+describe('a template', () => {
+  it('is accepted while no agent has told what it offers, and by a listener of an older agent', async () => {
+    const tenant = await newTenant()
+    expect((await createFrom(tenant, 'unknown')).status).toBe(201)
+    const { listener, key } = await newListener(tenant)
+    await makeSyncAgent(tenant, key).poll()
+    expect((await createFrom(tenant, 'unknown', { listener_id: listener.id })).status).toBe(201)
+  })
+
+  it('that the named listener does not offer is refused, with those that it offers, also in a plan', async () => {
+    const tenant = await newTenant()
+    const { listener, key } = await newListener(tenant)
+    const agent = makeSyncAgent(tenant, key)
+    await agent.poll({ templates: ['web-service', 'static-site'] })
+    // A later poll without them keeps them.
+    await agent.poll()
+    for (const query of ['', '?dry_run=true']) {
+      const { status, body } = await createFrom(tenant, 'web-servic', { listener_id: listener.id }, query)
+      expect([status, body.code]).toEqual([400, 'template_unknown'])
+      expect(body.detail).toContain('static-site, web-service')
+    }
+    expect((await createFrom(tenant, 'static-site', { listener_id: listener.id })).status).toBe(201)
+    await agent.poll({ templates: [] })
+    expect((await createFrom(tenant, 'static-site', { listener_id: listener.id })).body.code).toBe('template_unknown')
+  })
+
+  it('that no listener of the platform offers is refused', async () => {
+    const tenant = await newTenant()
+    const platform = await getPlatformAgent()
+    await platform.poll({ templates: ['web-service'] })
+    expect((await createFrom(tenant, 'static-site')).body.code).toBe('template_unknown')
+    expect((await createFrom(tenant, 'web-service')).status).toBe(201)
+  })
+})
