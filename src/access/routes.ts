@@ -8,7 +8,7 @@ import * as s from './schema.ts'
 import * as access from './service.ts'
 
 export const organizationRoutes = slice(
-  'Organisation',
+  'Organization',
   'The organization of the calling key: its members, roles and API keys.',
 )
   .get('/orgs/current/info', {

@@ -7,7 +7,7 @@ import { DeploymentRef } from './schema.ts'
 
 export const registryRoutes = slice('Images', 'Container images for deployments of the source `internal_container`.')
   .post('/v2/deployments/{deployment_id}/push-token', {
-    id: 'offerPush',
+    id: 'createPushToken',
     toleratesUnknown: true,
     summary: 'Get a token to push images, and the registry to push them to',
     description: [
@@ -20,7 +20,7 @@ export const registryRoutes = slice('Images', 'Container images for deployments 
     verb: issuePushToken,
   })
   .get('/v2/registry/token', {
-    id: 'grantRegistryAccess',
+    id: 'createRegistryToken',
     summary: 'Exchange a push token for an access token of the registry',
     description: [
       'The token service of the registry’s protocol. Send a push token as the password of Basic authentication.',

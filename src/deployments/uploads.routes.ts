@@ -9,7 +9,7 @@ const linkInput = { params: s.UploadRef, query: s.UploadSignature }
 
 export const uploadRoutes = slice('Uploads', 'Source archives for deployments of the source `internal_source`.')
   .post('/v2/deployments/{deployment_id}/upload-url', {
-    id: 'offerUpload',
+    id: 'createUploadUrl',
     toleratesUnknown: true,
     summary: 'Get a signed URL to upload a source archive to',
     description: [
@@ -29,7 +29,7 @@ export const uploadRoutes = slice('Uploads', 'Source archives for deployments of
     verb: offerUpload,
   })
   .put('/v2/uploads/{workspace_id}/{upload_id}', {
-    id: 'upload',
+    id: 'uploadArchive',
     summary: 'Upload a source archive, a gzip-compressed tar of at most 200 MiB',
     description: 'The URL is an `upload_url`. Its signature replaces a key and works once.',
     ...linkInput,

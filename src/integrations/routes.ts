@@ -31,7 +31,7 @@ const BASE_PATH = '/v1/integrations/forge/githost'
 
 export const integrationRoutes = slice('Git hosts', 'Connections of a workspace to GitHub, Gitea and Forgejo.')
   .post(`${BASE_PATH}/install`, {
-    id: 'beginInstall',
+    id: 'startInstallation',
     summary: 'Start installing the operator’s GitHub App',
     description:
       'Returns a URL for a person. After they install the App, the installation is an integration of this workspace.',
@@ -41,7 +41,7 @@ export const integrationRoutes = slice('Git hosts', 'Connections of a workspace 
     verb: beginInstall,
   })
   .get(`${BASE_PATH}/setup`, {
-    id: 'setUpInstallation',
+    id: 'finishInstallation',
     summary: 'Finish installing the GitHub App: the page to which GitHub sends people back',
     description: [
       'Set this as the callback URL of the App, and let the App request user authorization during installation.',

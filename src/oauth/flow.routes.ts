@@ -83,7 +83,7 @@ export const flowRoutes = slice(
   'Connections of people to OAuth providers, and their access tokens.',
 )
   .post('/v2/auth/authenticate', {
-    id: 'authenticate',
+    id: 'connectAccount',
     toleratesUnknown: true,
     summary: 'Get a fresh token of a person, or a URL where the person connects',
     description:
@@ -109,7 +109,7 @@ export const flowRoutes = slice(
     verb: waitForConnection,
   })
   .get('/v2/auth/callback/{provider_id}', {
-    id: 'comeBack',
+    id: 'finishAuthorization',
     summary: 'The redirect URI of a provider: answers with a page that shows the result',
     description: 'The `state` parameter replaces an API key, and works once.',
     query: s.CallbackQuery,
@@ -117,7 +117,7 @@ export const flowRoutes = slice(
     open: callbackHandler(async c => new URL(c.req.url).searchParams),
   })
   .post('/v2/auth/callback/{provider_id}', {
-    id: 'comeBackByForm',
+    id: 'finishAuthorizationByForm',
     summary: 'The redirect URI for providers that send a form (`response_mode=form_post`)',
     bodyMediaType: 'application/x-www-form-urlencoded',
     ...callbackOperation,
@@ -133,7 +133,7 @@ export const flowRoutes = slice(
     verb: listConnections,
   })
   .delete('/v2/auth/tokens', {
-    id: 'disconnect',
+    id: 'disconnectAccount',
     toleratesUnknown: true,
     summary: 'Delete a connection, and revoke its tokens at the server',
     query: s.ConnectionRef,

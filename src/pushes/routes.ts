@@ -36,7 +36,7 @@ export const deliveryRoutes = slice('Deliveries', 'Webhooks of git hosts: pushes
     ...deliveryOperation,
   })
   .post('/v1/integrations/forge/githost/{integration_id}/webhook', {
-    id: 'receiveOwnDelivery',
+    id: 'receiveIntegrationDelivery',
     summary: 'Receive a webhook of a workspace’s own GitHub App, or of Gitea',
     params: IntegrationRef,
     description: 'Signed with the integration’s webhook secret, in `X-Hub-Signature-256` or `X-Gitea-Signature`.',

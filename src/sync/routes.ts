@@ -63,7 +63,7 @@ export const syncRoutes = slice(
     verb: receiveLogs,
   })
   .post('/v1/sync/credentials', {
-    id: 'giveCredential',
+    id: 'createCredential',
     toleratesUnknown: true,
     summary: 'Get a credential to clone the repository of a revision, or to pull and push its images',
     description: [
