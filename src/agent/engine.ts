@@ -70,6 +70,10 @@ export type RevisionHealth = {
   reason: string | null
 }
 
+/** Part of the reason of a revision that is starting. */
+export const describeDeadline = (at: number): string =>
+  `It fails at ${new Date(at).toISOString().slice(11, 19)} UTC unless it is healthy by then.`
+
 export type EngineObservation = {
   running: RevisionHealth[]
   /** The revision that receives the requests. */

@@ -3,6 +3,7 @@ import { KubeConfig, type KubernetesObject, type V1Pod } from '@kubernetes/clien
 import {
   type Artifact,
   type BuildTask,
+  describeDeadline,
   type Engine,
   type EngineEvents,
   type EngineObservation,
@@ -164,9 +165,20 @@ export class KubernetesEngine implements Engine {
       objects,
       object => labelOf(object, REVISION_LABEL) === revision_id,
     )
-    const reason = problem && (await this.#objects.describeFinding(namespace, problem))
     const isFailing = phase === 'starting' && this.#isHopeless(problem, revision_id, deployment_id)
+    const isPending = problem !== null && phase === 'starting' && !isFailing
+    const deadline = isPending ? ` ${describeDeadline(this.#deadlineOf(problem, objects, revision_id))}` : ''
+    const finding = problem && { ...problem, reason: problem.reason + deadline }
+    const reason = finding && (await this.#objects.describeFinding(namespace, finding))
     return { revision_id, phase: isFailing ? 'failing' : phase, reason }
+  }
+
+  /** When the cluster gives the rollout up, or the finding is hopeless before. */
+  #deadlineOf({ hopeless_at }: Finding, { deployments }: ObservedObjects, revision_id: string): number {
+    const created = deployments
+      .filter(object => labelOf(object, REVISION_LABEL) === revision_id)
+      .map(({ metadata }) => new Date(metadata?.creationTimestamp ?? this.#now()).getTime())
+    return Math.min(hopeless_at, Math.min(...created) + this.#settings.progress_seconds * 1000)
   }
 
   async #findProblem(

@@ -238,6 +238,7 @@ describe('a revision that does not become healthy', () => {
     const { running } = await engine.observe(DEPLOYMENT_ID)
     expect(running).toMatchObject([{ revision_id: makeRevisionId(1), phase }])
     for (const part of parts) expect(running[0]!.reason).toMatch(part)
+    expect(/\d\d:\d\d:\d\d UTC/.test(running[0]!.reason!)).toBe(phase === 'starting')
     expect(running[0]!.reason!.length).toBeLessThanOrEqual(2000)
   })
 

@@ -1,6 +1,6 @@
 // The replicas of one revision: keeps their number, probes them, restarts them with backoff, and derives the phase.
 
-import type { LogLevel, RevisionHealth } from '../../engine.ts'
+import { describeDeadline, type LogLevel, type RevisionHealth } from '../../engine.ts'
 import { describeError } from '../../redaction/error-messages.ts'
 import { appendLastLines } from '../../redaction/last-lines.ts'
 import type { Process } from '../../system/processes.ts'
@@ -148,9 +148,8 @@ export class ReplicaPool {
     const previous = this.#startReason
     if (previous?.facts === facts && now - previous.at < START_REASON_MS) return false
     const restarts = crashes > 1 ? ` It ended ${crashes} times.` : ''
-    const deadline = new Date(this.#startedAt + this.#limits.ready_ms).toISOString().slice(11, 19)
-    const outlook = `It fails at ${deadline} UTC unless it is healthy by then.`
-    const text = appendLastLines(`Not healthy yet: ${this.#problem}.${restarts} ${outlook}`, this.#lastLogLines())
+    const deadline = describeDeadline(this.#startedAt + this.#limits.ready_ms)
+    const text = appendLastLines(`Not healthy yet: ${this.#problem}.${restarts} ${deadline}`, this.#lastLogLines())
     this.#startReason = { text, facts, at: now }
     return text !== previous?.text
   }
