@@ -2,7 +2,7 @@
 import { relative } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
-import { readConfig, SETTINGS } from '../env.ts'
+import { readConfig, readSharesDatabase, SETTINGS } from '../env.ts'
 import { findFreePort } from '../postgres/free-port.ts'
 import { type Postgres, startPostgres } from './embedded-postgres.ts'
 import { gatewayConnectionString, isNeonUrl } from './gateway.ts'
@@ -16,8 +16,8 @@ import { PortTakenError, startWrangler } from './wrangler.ts'
 const USAGE = `npm run dev [-- --port PORT]
 
 Starts Slipway on this machine, on port 8787 or the next free one. Set DATABASE_URL to use a Postgres of your own
-instead of the embedded one, and SLIPWAY_HOME to use another data folder than .slipway. The settings of README.md
-apply too.`
+instead of the embedded one, and SLIPWAY_HOME to use another data folder than .slipway. The settings of
+docs/settings.md apply too.`
 const FIRST_PORT = 8787
 const READY_TIMEOUT_MS = 60_000
 /** One Ctrl-C arrives twice: from the terminal and from npm. */
@@ -45,6 +45,7 @@ async function main() {
     ALLOW_LOOPBACK: 'true',
     ...environment,
   }
+  const sharesDatabase = readSharesDatabase(process.env)
   readConfig({ ...settings, DATABASE_URL: ownDatabase ?? 'postgresql://embedded' })
   const gatewayPort = await findFreePort()
 
@@ -53,11 +54,10 @@ async function main() {
     home.write('database-url', url)
     // Loading the app takes a while: the child processes are started first.
     const { prepareDatabase } = await import('./dev-database.ts')
-    const prepared = prepareDatabase({ home, ownerUrl: url, settings, gateway: { port: gatewayPort, token } }).catch(
-      ({ message }) => {
-        throw new Error(ownDatabase ? `DATABASE_URL: ${message}` : message)
-      },
-    )
+    const gateway = { port: gatewayPort, token }
+    const prepared = prepareDatabase({ home, ownerUrl: url, sharesDatabase, settings, gateway }).catch(error => {
+      throw new Error(ownDatabase ? `DATABASE_URL: ${error.message}` : error.message)
+    })
     return timeStep('Database', prepared)
   }
 

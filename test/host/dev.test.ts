@@ -121,13 +121,19 @@ test('it starts, refuses a second start, stops all its processes, and starts aga
   if (process.platform === 'linux') await waitFor(() => filterRunning(orphans).length === 0)
 })
 
-test('it uses the Postgres of DATABASE_URL, passes settings on, and replaces an unknown saved key', async () => {
+test('it shares the Postgres of DATABASE_URL if told to, passes settings on, and replaces an unknown saved key', async () => {
   const postgres = await startPostgres({ dataDir: join(root, 'theirs'), durable: false })
   try {
     fs.mkdirSync(home)
     fs.writeFileSync(stateFile(), JSON.stringify({ api_key: 'slw_another', pid: 1 }))
     const settings = { RATE_LIMIT_PER_MINUTE: '2', CORS_ORIGINS: 'https://$console.example' }
-    const running = dev([`--port=${await findFreePort()}`], { DATABASE_URL: postgres.url, ...settings })
+    const env = { DATABASE_URL: postgres.url, ...settings }
+    await query(postgres.url, 'create table orders (id integer)')
+    const refused = dev([], env)
+    expect(await refused.exited).toBe(1)
+    expect(refused.said.err.trim().split('\n')).toEqual([expect.stringMatching(/DATABASE_URL.*SHARE_DATABASE/)])
+    // The user's own folder is read-only too.
+    const running = dev([`--port=${await findFreePort()}`], { ...env, SHARE_DATABASE: 'true', HOME: '/dev/null/home' })
     const { url, api_key } = await served(running)
     const answers = [await info(url, api_key), await info(url, api_key), await info(url, api_key)]
     expect(answers.map(({ status }) => status)).toEqual([200, 200, 429])
@@ -215,6 +221,7 @@ describe('refuses in one sentence that names it', () => {
     ['DATABASE_URL', 'mysql://localhost/app'],
     ['DATABASE_URL', 'postgres://u:hunter2@:::/app'],
     ['DATABASE_URL', 'postgres://u:hunter2@127.0.0.1:1/app'],
+    ['SHARE_DATABASE', 'maybe'],
   ])('%s=%s', async (name, value) => {
     const { said, exited } = dev([], { [name]: value })
     expect(await exited).toBe(1)
