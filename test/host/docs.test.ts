@@ -51,6 +51,25 @@ const readBlocks = (page: string) =>
     .map(([, commands, answer]) => ({ commands: commands!, answer }))
     .filter(({ commands }) => !/^(npm|node) /.test(commands))
 
+/** What a shell reads outside of quotes and here-documents. An exclamation mark in double quotes has its meaning too. */
+function withoutQuoted(commands: string): string {
+  const text = commands.replace(/<<'(\w+)'\n.*?\n\1\n/gs, '')
+  const open: string[] = []
+  let rest = ''
+  for (let at = 0; at < text.length; at++) {
+    const [character, inQuotes] = [text[at]!, open.at(-1) === '"']
+    if (character === '\\') at++
+    else if (character === '"' && inQuotes) open.pop()
+    else if (text.startsWith('$(', at) || (!inQuotes && /["(]/.test(character)))
+      open.push(character === '"' ? '"' : ')')
+    else if (character === ')' && !inQuotes) open.pop()
+    else if (character === "'" && !inQuotes) at = text.indexOf("'", at + 1)
+    else if (!inQuotes || character === '!') rest += character
+    if (text.startsWith('$(', at)) at++
+  }
+  return rest
+}
+
 const SEPARATOR = '\u241e'
 const withoutSpace = (text: string) => text.replace(/\s+/g, '')
 const escapeRegExp = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
@@ -125,6 +144,17 @@ describe('the pages', () => {
     for (const page of pages)
       for (const [, target] of readPage(page).matchAll(/\]\((?!https?:|#)([^)#\s]+)(?:#[^)]*)?\)/g))
         expect(fs.existsSync(join(ROOT, page, '..', target!)), `${page} links to ${target}`).toBe(true)
+  })
+
+  it('have commands that paste into zsh as well as into bash', () => {
+    const designPages = fs.readdirSync(join(ROOT, 'docs/design')).map(name => `docs/design/${name.slice(0, -3)}`)
+    for (const page of ['README', 'CONTRIBUTING', ...listPages(), ...designPages])
+      for (const [, commands] of readPage(page).matchAll(/```(?:sh|bash)\n(.*?)```/gs)) {
+        // A prompt of zsh knows no comments, and fails on an unquoted pattern that matches no file.
+        expect(withoutQuoted(commands!), page).not.toMatch(/(^|\s)#|[*?![\]]/m)
+        // Its `echo` reads backslashes, within quotes and in what variables hold.
+        expect(commands, page).not.toMatch(/\becho (.*\\[^"\n]|"\$\w+" \|)/)
+      }
   })
 
   it('of the front are short', () => {
