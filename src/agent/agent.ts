@@ -19,7 +19,7 @@ import type { Engine, LogLevel, RevisionRef } from './engines/engine.ts'
 import { Reconciler } from './reconcile/reconciler.ts'
 import { openSecrets, type SecretAccess } from './reconcile/work.ts'
 import { Redaction } from './redaction/redaction.ts'
-import { formatEvent, type LogEvent } from './system/log-event.ts'
+import { type FormatEvent, formatEvent, type LogEvent } from './system/log-event.ts'
 import type { Users } from './system/users.ts'
 
 type Options = {
@@ -37,6 +37,8 @@ type Options = {
   /** Secrets of the agent itself, which are masked in the lines of every deployment. */
   hidden_values?: string[]
   logToOperator: (line: string) => void
+  /** By default as text. */
+  formatEvent?: FormatEvent
   wait?: number
   /** Milliseconds before a failed build or request for a credential is repeated. */
   retry?: number
@@ -269,5 +271,8 @@ export class Agent {
     return (ref: RevisionRef, message: string, level: LogLevel) => this.#logShipper.add(ref, kind, message, level)
   }
 
-  readonly #logEvent: LogEvent = (event, fields) => this.#options.logToOperator(formatEvent(event, fields))
+  readonly #logEvent: LogEvent = (event, fields) => {
+    const { logToOperator, formatEvent: format = formatEvent } = this.#options
+    logToOperator(format(event, fields))
+  }
 }

@@ -127,6 +127,10 @@ it.each(RUNNING)('%s: its commands answer what it says', async page => {
 test('the last line that npm run dev prints deploys an application that answers', async () => {
   const lastLine = dev.said.out.split('\n').findLast(line => line.startsWith('curl '))!
   expect((await runShell(lastLine)).stdout).toContain('{"service":"hello"')
+  // Not on a terminal, the lines of the agent are JSON like those of the app.
+  const { until, said } = dev
+  const event = await until(() => said.out.split('\n').find(line => /"event":"revision serving".*"hello"/.test(line)))
+  expect(JSON.parse(event)).toMatchObject({ deployment: 'hello', revision: 1 })
 })
 
 describe('the pages', () => {
