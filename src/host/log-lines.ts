@@ -1,4 +1,4 @@
-// Log lines of `npm run dev` on a terminal: one short line for each request of the app and each event of the agent. Pure.
+// Log lines of `npm run dev` on a terminal: a short line for each request of the app and event of the agent. Pure.
 import { stripVTControlCharacters, styleText } from 'node:util'
 
 /** A line of the app is a request, an error or a notice. A line of the agent is an event with its fields. */

@@ -51,7 +51,7 @@ const readBlocks = (page: string) =>
     .map(([, commands, answer]) => ({ commands: commands!, answer }))
     .filter(({ commands }) => !/^(npm|node) /.test(commands))
 
-/** What a shell reads outside of quotes and here-documents. An exclamation mark in double quotes has its meaning too. */
+/** What a shell reads outside of quotes and here-documents. An exclamation mark counts in double quotes too. */
 function withoutQuoted(commands: string): string {
   const text = commands.replace(/<<'(\w+)'\n.*?\n\1\n/gs, '')
   const open: string[] = []
