@@ -121,7 +121,7 @@ test('it starts, refuses a second start, stops all its processes, and starts aga
   if (process.platform === 'linux') await waitFor(() => filterRunning(orphans).length === 0)
 })
 
-test('it shares the Postgres of DATABASE_URL if allowed, passes settings on, replaces an unknown saved key', async () => {
+test('it shares the Postgres of DATABASE_URL if allowed, passes settings on, replaces an unknown key', async () => {
   const postgres = await startPostgres({ dataDir: join(root, 'theirs'), durable: false })
   try {
     fs.mkdirSync(home)
