@@ -84,7 +84,7 @@ export class Agent {
       control,
       currentLease,
       areSecretsKnown: ref => this.#redaction.areSecretsKnown(ref, this.#isResyncComplete()),
-      redact: ({ deployment_id }, text) => this.#redaction.text(deployment_id, text),
+      redact: ({ deployment_id }, text, from) => this.#redaction.text(deployment_id, text, from),
     })
     this.#credentials = new Credentials({
       control,
@@ -152,6 +152,10 @@ export class Agent {
     await this.#options.engine.open({
       changed: id => this.#reconciler.enqueue(id),
       log: this.#revisionLog('deploy'),
+      settledLength: (ref, text) =>
+        this.#redaction.areSecretsKnown(ref, this.#isResyncComplete())
+          ? this.#redaction.settledLength(ref.deployment_id, text)
+          : 0,
       hide: this.#redaction.hide,
       registryCredential: (ref, image) => this.#credentials.registry(ref, image),
     })
@@ -268,7 +272,8 @@ export class Agent {
   }
 
   #revisionLog(kind: 'build' | 'deploy') {
-    return (ref: RevisionRef, message: string, level: LogLevel) => this.#logShipper.add(ref, kind, message, level)
+    return (ref: RevisionRef, message: string, level: LogLevel, shownLength?: number) =>
+      this.#logShipper.add(ref, kind, message, level, shownLength)
   }
 
   readonly #logEvent: LogEvent = (event, fields) => {

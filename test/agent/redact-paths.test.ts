@@ -13,7 +13,7 @@ const HOME = '/srv/my agent (1)'
 const tree = `${HOME}/builds/${deployment}/${revision}/tree`
 
 describe('a folder of the agent', () => {
-  const shown = createPathRedactor(HOME)
+  const { redact, settledLength } = createPathRedactor(HOME)
   test.each([
     [`${tree}/src/a.ts:3`, '/app/src/a.ts:3'],
     [`at file://${encodeURI(tree)}/main.mjs`, 'at file:///app/main.mjs'],
@@ -27,7 +27,16 @@ describe('a folder of the agent', () => {
     [`${HOME}/postgres/log`, '/agent/postgres/log'],
     [`${HOME}-2/x`, `${HOME}-2/x`],
     ['/srv/my', '/srv/my'],
-  ])('%s', (text, told) => expect(shown(text)).toBe(told))
+  ])('%s', (text, told) => expect(redact(text)).toBe(told))
+
+  test('is not cut when an unfinished line is shown', () => {
+    const line = `at ${tree}/src/a.ts:3 in file://${encodeURI(tree)}/b.ts, and /srv/my other`
+    for (let first = 0; first <= line.length; first++) {
+      const length = settledLength(line.slice(0, first))
+      expect(redact(line.slice(0, length)) + redact(line.slice(length))).toBe(redact(line))
+    }
+    expect(settledLength('Listening on http://localhost:3000')).toBe('Listening on http://localhost:3000'.length)
+  })
 
   test('is also recognised through a link', () => {
     const at = makeTempFolder()
@@ -35,7 +44,7 @@ describe('a folder of the agent', () => {
     fs.symlinkSync('real', join(at, 'link'))
     const through = createPathRedactor(join(at, 'link'))
     for (const way of ['link', 'real'])
-      expect(through(join(fs.realpathSync(at), way, 'builds', deployment, revision, 'tree', 'x'))).toBe('/app/x')
+      expect(through.redact(join(fs.realpathSync(at), way, 'builds', deployment, revision, 'tree', 'x'))).toBe('/app/x')
     fs.rmSync(at, { recursive: true })
   })
 })
@@ -44,7 +53,7 @@ test('a line is never cut within a path', () => {
   const home = '/srv/agent'
   const line = `${'x'.repeat(90)} ${tree.replace(HOME, home)}/src/a.ts`
   for (let longest = 1; longest < line.length; longest++)
-    expect(createPathRedactor(home)(cutLine(line, longest))).not.toContain('/srv')
+    expect(createPathRedactor(home).redact(cutLine(line, longest))).not.toContain('/srv')
   expect(cutLine(`${'x'.repeat(90)} /a/b/c`, 95)).toBe(`${'x'.repeat(90)} …`)
   expect(cutLine('/'.repeat(90), 50)).toBe(`${'/'.repeat(50)}…`)
   expect(cutLine('short', 50)).toBe('short')
