@@ -431,8 +431,8 @@ describe('a command of package.json', () => {
 
   it.each([
     ['20.20.2', false],
-    ['22.17.1', false],
-    ['22.18.0', true],
+    ['22.18.0', false],
+    ['22.19.0', true],
     ['23.11.1', false],
     ['24.1.0', false],
     ['24.2.0', true],
@@ -444,7 +444,7 @@ describe('a command of package.json', () => {
     const sandbox = { console, process: { versions: { node }, exit: (code: number) => codes.push(code) } }
     runInNewContext(readFileSync(join(root, check), 'utf8'), sandbox)
     expect(codes).toEqual(works ? [] : [1])
-    expect(lines).toEqual(works ? [] : [expect.stringMatching(/^[^\n]*22\.18[^\n]*$/)])
+    expect(lines).toEqual(works ? [] : [expect.stringMatching(/^[^\n]*22\.19[^\n]*$/)])
     expect(lines.join()).toContain(works ? '' : node)
   })
 })
