@@ -179,6 +179,8 @@ const ListenAddress = z.object({
   PORT: wholeNumber(65_535, 'must be a port, a whole number from 0 to 65535').default(8787),
 })
 
+const DatabaseSharing = z.object({ SHARE_DATABASE: booleanSetting })
+
 const TrustedProxies = z.object({
   TRUSTED_PROXIES: commaSeparated('').refine(
     proxies => proxies.every(proxy => /^[0-9a-f.:]{2,45}(\/\d{1,3})?$/i.test(proxy)),
@@ -264,6 +266,8 @@ export const readSystemUrl = (env: Record<string, unknown>) => databaseUrl(env, 
 /** The login that owns the tables: it migrates them and creates the other two logins. */
 export const readOwnerUrl = (env: Record<string, unknown>) =>
   databaseUrl(env, 'DATABASE_OWNER_URL', 'DATABASE_SYSTEM_URL')
+/** Whether a database with tables of another application may be migrated. */
+export const readSharesDatabase = (env: Record<string, unknown>) => parseSettings(DatabaseSharing, env).SHARE_DATABASE
 export const readUploadsFolder = (env: Record<string, unknown>) => parseSettings(UploadsFolder, env).UPLOADS_DIR
 export function readTrustedProxies(env: Record<string, unknown>, isRange: (text: string) => boolean): string[] {
   const { TRUSTED_PROXIES } = parseSettings(TrustedProxies, env)

@@ -20,7 +20,7 @@ import type { Engine, LogLevel, RevisionRef } from './engine.ts'
 import { Reconciler } from './reconcile/reconciler.ts'
 import { openSecrets, type SecretAccess } from './reconcile/work.ts'
 import { Redaction } from './redaction/redaction.ts'
-import { formatEvent, type LogEvent } from './system/log-event.ts'
+import { type FormatEvent, formatEvent, type LogEvent } from './system/log-event.ts'
 import type { Users } from './system/users.ts'
 
 type Options = {
@@ -38,6 +38,8 @@ type Options = {
   /** Secrets of the agent itself, which are masked in the lines of every deployment. */
   hidden_values?: string[]
   logToOperator: (line: string) => void
+  /** By default as text. */
+  formatEvent?: FormatEvent
   wait?: number
   /** Milliseconds before a failed build or request for a credential is repeated. */
   retry?: number
@@ -83,7 +85,7 @@ export class Agent {
       control,
       currentLease,
       areSecretsKnown: ref => this.#redaction.areSecretsKnown(ref, this.#isResyncComplete()),
-      redact: ({ deployment_id }, text) => this.#redaction.text(deployment_id, text),
+      redact: ({ deployment_id }, text, from) => this.#redaction.text(deployment_id, text, from),
     })
     this.#credentials = new Credentials({
       control,
@@ -151,6 +153,10 @@ export class Agent {
     await this.#options.engine.open({
       changed: id => this.#reconciler.enqueue(id),
       log: this.#revisionLog('deploy'),
+      settledLength: (ref, text) =>
+        this.#redaction.areSecretsKnown(ref, this.#isResyncComplete())
+          ? this.#redaction.settledLength(ref.deployment_id, text)
+          : 0,
       hide: this.#redaction.hide,
       registryCredential: (ref, image) => this.#credentials.registry(ref, image),
     })
@@ -268,8 +274,12 @@ export class Agent {
   }
 
   #revisionLog(kind: 'build' | 'deploy') {
-    return (ref: RevisionRef, message: string, level: LogLevel) => this.#logShipper.add(ref, kind, message, level)
+    return (ref: RevisionRef, message: string, level: LogLevel, shownLength?: number) =>
+      this.#logShipper.add(ref, kind, message, level, shownLength)
   }
 
-  readonly #logEvent: LogEvent = (event, fields) => this.#options.logToOperator(formatEvent(event, fields))
+  readonly #logEvent: LogEvent = (event, fields) => {
+    const { logToOperator, formatEvent: format = formatEvent } = this.#options
+    logToOperator(format(event, fields))
+  }
 }

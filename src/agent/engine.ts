@@ -92,8 +92,13 @@ export type EngineObservation = {
 export type EngineEvents = {
   /** The agent observes the deployment again. */
   changed(deployment_id: string): void
-  /** A line written by an application, or by the agent about it. */
-  log(of: RevisionRef, message: string, level: LogLevel): void
+  /**
+   * A line written by an application, or by the agent about it. The first `shownLength` characters of the line were
+   * logged before, when it was unfinished; they are needed to mask the rest.
+   */
+  log(of: RevisionRef, message: string, level: LogLevel, shownLength?: number): void
+  /** How much of an unfinished line can be logged now. What is left may be the beginning of a secret. */
+  settledLength(of: RevisionRef, text: string): number
   /** Masks these values in all lines and reasons of the deployment. Called before anything of it receives them. */
   hide(deployment_id: string, values: string[]): void
   /**
@@ -108,6 +113,7 @@ export type EngineEvents = {
 export const NO_EVENTS: EngineEvents = {
   changed: () => {},
   log: () => {},
+  settledLength: () => 0,
   hide: () => {},
   registryCredential: async () => null,
 }

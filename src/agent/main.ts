@@ -9,7 +9,7 @@ import { createControlPlaneClient, RequestRefused } from './control-plane/client
 import type { Engine } from './engine.ts'
 import { chooseCgroup } from './system/cgroups.ts'
 import { readJson, writeJson } from './system/files.ts'
-import { formatEvent, type LogEvent } from './system/log-event.ts'
+import { type FormatEvent, formatEvent, formatEventAsJson, type LogEvent } from './system/log-event.ts'
 import { identityOf, isAlive, type ProcessIdentity } from './system/processes.ts'
 import { chooseIsolation, type Isolation } from './system/run-as.ts'
 
@@ -26,6 +26,7 @@ AGENT_BUILD_ENV         names of the agent's variables that install and build co
 AGENT_ALLOWED_NETWORKS  networks such as 10.1.0.0/16 where repositories may be although they are not public
 AGENT_RUN_AS            users of processes if the agent is root: first-last (a range), user[:group] or root
 AGENT_APPS_HOME         folder for the files of processes, if their users cannot reach --home
+AGENT_LOG_FORMAT        text or json; default: text
 AGENT_CGROUP            parent of the cgroup of each process, or off; default: the agent's own cgroup
 See docs/processes.md.`
 
@@ -65,7 +66,7 @@ const ENGINE_FACTORIES: Record<string, (settings: EngineSettings) => Promise<Eng
   },
 }
 
-const logEvent: LogEvent = (event, fields) => console.log(formatEvent(event, fields))
+const LOG_FORMATS: Record<string, FormatEvent> = { text: formatEvent, json: formatEventAsJson }
 
 /** Undefined if the help was asked for and printed. */
 function readOptions() {
@@ -95,14 +96,18 @@ function readOptions() {
     throw new Error(
       `--engine ${values.engine} does not exist. Use one of: ${Object.keys(ENGINE_FACTORIES).join(', ')}.`,
     )
+  const { AGENT_LOG_FORMAT: logFormat = 'text' } = process.env
+  const formatLine = LOG_FORMATS[logFormat]
+  if (!formatLine) throw new Error(`AGENT_LOG_FORMAT ${logFormat} does not exist. Set it to \`text\` or \`json\`.`)
   const home = resolve(values.home ?? (SLIPWAY_AGENT_HOME || '.slipway/agent'))
-  return { url, key, port, home, createEngine, engineName: values.engine, stopsApplications: values.stop }
+  return { url, key, port, home, createEngine, formatLine, engineName: values.engine, stopsApplications: values.stop }
 }
 
 async function main() {
   const options = readOptions()
   if (!options) return
-  const { url, key, port, home, createEngine, engineName, stopsApplications } = options
+  const { url, key, port, home, createEngine, formatLine, engineName, stopsApplications } = options
+  const logEvent: LogEvent = (event, fields) => console.log(formatLine(event, fields))
   const agent_id = claimIdentity(home, process.env.SLIPWAY_AGENT_ID)
   const { AGENT_RUN_AS: run_as, AGENT_APPS_HOME: apps_home, AGENT_CGROUP } = process.env
   chooseCgroup(AGENT_CGROUP)
@@ -126,6 +131,7 @@ async function main() {
     networks,
     hidden_values,
     logToOperator: line => console.log(line),
+    formatEvent: formatLine,
   })
 
   let isStopping = false

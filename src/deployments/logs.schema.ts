@@ -29,7 +29,10 @@ const LogOffset = boundedText(160).transform((offset, check) => {
 export const LogQuery = z
   .object({
     limit: z.int().min(1).max(1000).nullish().meta({ description: 'Maximum number of lines. Default 100.' }),
-    order: z.enum(['asc', 'desc']).nullish().meta({ description: 'Order by time. Default `asc`.' }),
+    order: z
+      .enum(['asc', 'desc'])
+      .nullish()
+      .meta({ description: 'Order by time: `asc` (default) has the newest line last, `desc` has it first.' }),
     offset: LogOffset.nullish().meta({ type: 'string', description: 'The `next_offset` of the previous answer.' }),
     level: boundedText(16)
       .toUpperCase()

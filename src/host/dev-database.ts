@@ -11,13 +11,16 @@ type PrepareOptions = {
   home: Home
   /** The address of the login that owns the tables. */
   ownerUrl: string
+  sharesDatabase: boolean
   settings: Record<string, string>
   gateway: { port: number; token: string }
 }
 type DevKey = Omit<DevState, 'url' | 'pid'>
 
-export async function prepareDatabase({ home, ownerUrl, settings, gateway: { port, token } }: PrepareOptions) {
-  await migrate(ownerUrl, { log: () => {} })
+export async function prepareDatabase(options: PrepareOptions) {
+  const { home, ownerUrl, sharesDatabase, settings } = options
+  const { port, token } = options.gateway
+  await migrate(ownerUrl, { sharesDatabase, log: () => {} })
   const logins = await createLogins(ownerUrl)
   const addresses = { DATABASE_URL: logins.app, DATABASE_SYSTEM_URL: logins.system }
   const host = createHost({ ...settings, ...addresses }, { log: () => {} }, { token })

@@ -2,22 +2,23 @@
 import { relative } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
-import { readConfig, SETTINGS } from '../env.ts'
+import { readConfig, readSharesDatabase, SETTINGS } from '../env.ts'
 import { findFreePort } from '../postgres/free-port.ts'
 import { type Postgres, startPostgres } from './embedded-postgres.ts'
 import { gatewayConnectionString, isNeonUrl } from './gateway.ts'
 import { type DevState, type Home, openHome } from './home-folder.ts'
 import { startLocalAgent } from './local-agent.ts'
+import type { LogEntry } from './log-lines.ts'
 import { findPortObstacle } from './ports.ts'
 import { scheduleEveryMinute } from './schedule.ts'
-import { bold, dim, print, printError, showAgentLine, showWorkerLine, timeStep } from './terminal.ts'
+import { bold, dim, print, printError, showLogLine, timeStep } from './terminal.ts'
 import { PortTakenError, startWrangler } from './wrangler.ts'
 
 const USAGE = `npm run dev [-- --port PORT]
 
 Starts Slipway on this machine, on port 8787 or the next free one. Set DATABASE_URL to use a Postgres of your own
-instead of the embedded one, and SLIPWAY_HOME to use another data folder than .slipway. The settings of README.md
-apply too.`
+instead of the embedded one, and SLIPWAY_HOME to use another data folder than .slipway. The settings of
+docs/settings.md apply too. Log lines are short on a terminal, without colors if NO_COLOR is set, and JSON elsewhere.`
 const FIRST_PORT = 8787
 const READY_TIMEOUT_MS = 60_000
 /** One Ctrl-C arrives twice: from the terminal and from npm. */
@@ -26,6 +27,10 @@ const DUPLICATE_SIGNAL_MS = 500
 const MIN_UPTIME_MS = 1_000
 /** The request id of dev's own requests, which are not printed. */
 const PROBE_ID = `dev-${process.pid}`
+
+/** Requests of dev itself, and of the agent, which polls all the time. */
+const isPolling = ({ request_id, path, status = 500 }: LogEntry) =>
+  request_id === PROBE_ID || (path?.startsWith('/v1/sync/') === true && status < 400)
 
 const cleanup = new AsyncDisposableStack()
 const crash = Promise.withResolvers<never>()
@@ -45,6 +50,7 @@ async function main() {
     ALLOW_LOOPBACK: 'true',
     ...environment,
   }
+  const sharesDatabase = readSharesDatabase(process.env)
   readConfig({ ...settings, DATABASE_URL: ownDatabase ?? 'postgresql://embedded' })
   const gatewayPort = await findFreePort()
 
@@ -53,11 +59,10 @@ async function main() {
     home.write('database-url', url)
     // Loading the app takes a while: the child processes are started first.
     const { prepareDatabase } = await import('./dev-database.ts')
-    const prepared = prepareDatabase({ home, ownerUrl: url, settings, gateway: { port: gatewayPort, token } }).catch(
-      ({ message }) => {
-        throw new Error(ownDatabase ? `DATABASE_URL: ${message}` : message)
-      },
-    )
+    const gateway = { port: gatewayPort, token }
+    const prepared = prepareDatabase({ home, ownerUrl: url, sharesDatabase, settings, gateway }).catch(error => {
+      throw new Error(ownDatabase ? `DATABASE_URL: ${error.message}` : error.message)
+    })
     return timeStep('Database', prepared)
   }
 
@@ -70,7 +75,7 @@ async function main() {
     }
     const vars = { ...settings, ...(ownDatabase && isNeonUrl(ownDatabase) ? (await database).addresses : gateway) }
     for await (const port of candidatePorts(requestedPort)) {
-      const onLine = (line: string) => showWorkerLine(line, PROBE_ID)
+      const onLine = (line: string) => showLogLine(line, isPolling)
       const worker = startWrangler({ home, port, settings: vars, onLine, onProblem: printError })
       cleanup.defer(worker.stop)
       const error = await Promise.race([worker.listening, worker.broken])
@@ -94,7 +99,7 @@ async function main() {
   // Nothing would stop what is started after the clean-up has begun.
   if (stoppingSince) return
   const { listener_key } = listener
-  const agent = startLocalAgent({ home, url, listener_key, onLine: showAgentLine, onProblem: printError })
+  const agent = startLocalAgent({ home, url, listener_key, onLine: line => showLogLine(line), onProblem: printError })
   cleanup.defer(agent.stop)
   const port = await rejectOnCrash(timeStep('Agent', agent.port()))
 

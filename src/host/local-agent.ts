@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Home, PROJECT_ROOT } from './home-folder.ts'
+import { type LogEntry, parseLogLine } from './log-lines.ts'
 
 type LocalAgentOptions = {
   home: Home
@@ -27,10 +28,10 @@ const NETWORK_VARIABLES =
   /^(https?_proxy|no_proxy|node_extra_ca_certs|npm_config_(registry|cafile|proxy|https_proxy|noproxy))$/i
 /** Allows a git host on this machine, for trials. */
 const LOOPBACK_SETTINGS = { AGENT_ALLOWED_NETWORKS: '127.0.0.0/8, ::1/128' }
-/** Steps of a deployment. Dev shows only the outcome. */
-const NOISE_LINES = /^(lease acquired|agent started|reconcile .*step=(?!build ))/
+/** Of the steps of a deployment, dev shows the build and the outcome. */
+const isNoise = ({ event, step }: LogEntry) =>
+  event === 'lease acquired' || event === 'agent started' || (event === 'reconcile' && step !== 'build')
 
-const NOT_ISOLATED = /^applications not isolated reason="(.*)" help=/
 const isolationWarning = (reason: string) =>
   "Warning: applications run as your own user and can read your files and this installation's keys, " +
   `because ${reason}. ` +
@@ -55,6 +56,7 @@ export function startLocalAgent({ home, url, listener_key, onLine, onProblem }: 
         ...buildVariables,
         ...passedSettings,
         ...LOOPBACK_SETTINGS,
+        AGENT_LOG_FORMAT: 'json',
         SLIPWAY_URL: url,
         SLIPWAY_LISTENER_KEY: listener_key,
       },
@@ -62,9 +64,9 @@ export function startLocalAgent({ home, url, listener_key, onLine, onProblem }: 
       detached: true,
     })
     createInterface({ input: agent.stdout! }).on('line', line => {
-      const reason = NOT_ISOLATED.exec(line)?.[1]
-      if (reason) onProblem(isolationWarning(reason))
-      else if (!NOISE_LINES.test(line)) onLine(line)
+      const entry = parseLogLine(line)
+      if (entry?.event === 'applications not isolated') onProblem(isolationWarning(String(entry.reason)))
+      else if (!entry || !isNoise(entry)) onLine(line)
     })
     createInterface({ input: agent.stderr! }).on('line', line => stopping || onProblem(line))
     agent.once('close', async () => {

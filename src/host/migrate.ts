@@ -3,12 +3,14 @@ import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { type SQL, sql } from 'drizzle-orm'
 import { type MigrationMeta, readMigrationFiles } from 'drizzle-orm/migrator'
-import { drizzle } from 'drizzle-orm/node-postgres'
+import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres'
 import { PgDialect, type PgSession } from 'drizzle-orm/pg-core'
 import pg from 'pg'
-import { readOwnerUrl } from '../env.ts'
+import { readOwnerUrl, readSharesDatabase } from '../env.ts'
 
 export type MigrateOptions = {
+  /** Migrates a database that has tables of another application. */
+  sharesDatabase?: boolean
   /** The idx of the last migration to apply. */
   to?: number
   folder?: string
@@ -24,7 +26,7 @@ const MIGRATION_LOCK = 7_547_929
 /** All in one transaction with an advisory lock, which works behind a transaction pooler too, unlike a session lock. */
 export async function migrate(
   databaseUrl: string,
-  { to = Infinity, folder = MIGRATIONS_FOLDER, log = console.log }: MigrateOptions = {},
+  { sharesDatabase = false, to = Infinity, folder = MIGRATIONS_FOLDER, log = console.log }: MigrateOptions = {},
 ) {
   const journal: Journal = JSON.parse(readFileSync(`${folder}/meta/_journal.json`, 'utf8'))
   const available = readMigrationFiles({ migrationsFolder: folder })
@@ -52,12 +54,14 @@ export async function migrate(
           },
         )
       })
-      const { rows } = await tx.execute(
-        sql`select coalesce(max(created_at), 0) as last from drizzle.__drizzle_migrations`,
-      )
+      const { rows } = await tx.execute(sql`select created_at from drizzle.__drizzle_migrations`)
+      const times = rows.map(row => Number(row.created_at))
+      if (!times.includes(available[0]!.migration.folderMillis))
+        await refuseForeignDatabase(tx, { hasForeignMigrations: times.length > 0, sharesDatabase })
+      const last = Math.max(0, ...times)
       const applied: AppliedMigration[] = []
       for (const { migration, tag } of available) {
-        if (migration.folderMillis <= Number(rows[0]!.last)) continue
+        if (migration.folderMillis <= last) continue
         const start = performance.now()
         await run([migration]).catch(error => {
           const reason = `${innermostMessage(error)}${permissionAdvice(error)}`
@@ -73,6 +77,38 @@ export async function migrate(
   } finally {
     await client.end()
   }
+}
+
+/** Throws if another application uses the database. */
+async function refuseForeignDatabase(
+  tx: Pick<NodePgDatabase, 'execute'>,
+  { hasForeignMigrations, sharesDatabase }: { hasForeignMigrations: boolean; sharesDatabase: boolean },
+): Promise<void> {
+  const { rows } = await tx.execute(sql`select current_database() as name`)
+  const name = `The database "${rows[0]!.name}"`
+  // Migrations are applied by their time, so the two applications would skip each other's.
+  if (hasForeignMigrations)
+    throw new Error(`${name} has the migrations of another application that uses drizzle. Choose an empty database.`)
+  if (sharesDatabase) return
+  // Extensions have tables in a fresh database. So have hosting providers, in schemas where we cannot create any.
+  const { rows: foreign } = await tx.execute(sql`
+    select format('%I.%I', n.nspname, c.relname) as table
+    from pg_class c
+    join pg_namespace n on n.oid = c.relnamespace
+    where c.relkind in ('r', 'p')
+      and n.nspname not in ('pg_catalog', 'information_schema', 'drizzle')
+      and n.nspname !~ '^pg_(toast|temp)'
+      and (n.nspname = 'public' or has_schema_privilege(n.oid, 'create'))
+      and not exists (
+        select from pg_depend d
+        where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.deptype = 'e')
+    order by n.nspname <> 'public', n.nspname, c.relname
+    limit 1`)
+  if (foreign.length > 0)
+    throw new Error(
+      `${name} has tables of another application, such as ${foreign[0]!.table}. ` +
+        'Choose an empty database, or set SHARE_DATABASE=true to add the tables of Slipway to this one.',
+    )
 }
 
 export async function connectClient(databaseUrl: string): Promise<pg.Client> {
@@ -99,7 +135,7 @@ function innermostMessage(error: unknown): string {
 
 if (import.meta.main) {
   try {
-    await migrate(readOwnerUrl(process.env))
+    await migrate(readOwnerUrl(process.env), { sharesDatabase: readSharesDatabase(process.env) })
   } catch (error) {
     console.error(error instanceof Error ? error.message : error)
     process.exitCode = 1

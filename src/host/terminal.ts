@@ -1,5 +1,6 @@
-// Output of `npm run dev`: colored and readable on a terminal, raw log lines elsewhere.
+// Output of `npm run dev`: short and colored on a terminal, JSON log lines elsewhere.
 import { stripVTControlCharacters, styleText } from 'node:util'
+import { formatLogEntry, type LogEntry, parseLogLine } from './log-lines.ts'
 
 const { stdout, stderr } = process
 // A closed terminal or pipe must not prevent an orderly stop.
@@ -18,35 +19,10 @@ export async function timeStep<T>(name: string, work: Promise<T>): Promise<T> {
   return result
 }
 
-type Entry = { method?: string; path?: string; status?: number; ms?: number; code?: string; request_id?: string }
-type LogProblem = { error?: string; message?: string; stack?: string; notice?: string }
-
-/** Prints a request, an error with its stack, or any other line of the Worker. Skips dev's own requests. */
-export function showWorkerLine(line: string, probeId: string): void {
-  const entry = parseLine(line)
-  if (entry.request_id === probeId) return
-  // The agent polls all the time.
-  if (entry.path?.startsWith('/v1/sync/') && (entry.status ?? 500) < 400) return
-  if (!stdout.isTTY || !(entry.method || entry.error || entry.notice)) return void print(line)
-  const { method, path, status = 0, ms, code, error, message, stack, notice } = entry
-  if (notice) print(styleText('yellow', notice))
-  else if (error) print(styleText('red', stack ?? `${error}: ${message}`))
-  else {
-    const text = stripVTControlCharacters(`${method} ${path} ${status} ${ms} ms${code ? ` ${code}` : ''}`)
-    print(status >= 500 ? styleText('red', text) : dim(text))
-  }
-}
-
-/** Highlights the outcome of a revision. */
-export function showAgentLine(line: string): void {
-  if (/^revision (failed|unhealthy) /.test(line)) print(styleText('red', line))
-  else print(line.startsWith('revision serving ') ? line : dim(line))
-}
-
-function parseLine(line: string): Entry & LogProblem {
-  try {
-    return Object(JSON.parse(line))
-  } catch {
-    return {}
-  }
+/** Prints a line of the Worker or of the agent: short on a terminal, as it is elsewhere. */
+export function showLogLine(line: string, isHidden: (entry: LogEntry) => boolean = () => false): void {
+  const entry = parseLogLine(line)
+  if (entry && isHidden(entry)) return
+  const hasColors = stdout.isTTY && stdout.hasColors()
+  print(entry && stdout.isTTY ? formatLogEntry(entry, { time: new Date(), hasColors }) : line)
 }

@@ -33,6 +33,7 @@ const QUIET_ENVIRONMENT = {
   X_LOCAL_EXPLORER: 'false',
   X_LOCAL_OBSERVABILITY: 'false',
 }
+const HOME_VARIABLES = ['HOME', 'XDG_CONFIG_HOME', 'XDG_CACHE_HOME']
 /** Passed in a file: environment variables stay readable by other processes of the user. */
 const OWN_SETTINGS = new Set<string>(SETTINGS)
 const NOISE_PREFIXES = ['⎔', '[wrangler:info]', 'Using secrets', 'Your Worker has access', 'Binding  ']
@@ -44,7 +45,7 @@ const isNoise = (line: string) =>
 
 export function startWrangler({ home, port, settings, onLine, onProblem }: WranglerOptions) {
   // They hold uploads, whose files get default modes.
-  for (const name of ['worker', 'registry', 'cache']) {
+  for (const name of ['worker', 'registry', 'cache', 'wrangler']) {
     mkdirSync(home.file(name), { recursive: true, mode: 0o700 })
     chmodSync(home.file(name), 0o700)
   }
@@ -62,6 +63,8 @@ export function startWrangler({ home, port, settings, onLine, onProblem }: Wrang
       env: {
         ...Object.fromEntries(Object.entries(process.env).filter(([name]) => !OWN_SETTINGS.has(name))),
         ...QUIET_ENVIRONMENT,
+        // The user's own may be read-only.
+        ...Object.fromEntries(HOME_VARIABLES.map(name => [name, home.file('wrangler')])),
         WRANGLER_REGISTRY_PATH: home.file('registry'),
         NODE_COMPILE_CACHE: home.file('cache'),
       },

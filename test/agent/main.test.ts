@@ -24,21 +24,23 @@ afterEach(async () => {
   fs.rmSync(home, { recursive: true, force: true })
 })
 
-const startAgent = (args: string[], SLIPWAY_URL = url) =>
+const startAgent = (args: string[], SLIPWAY_URL = url, env = {}) =>
   startCommand('src/agent/main.ts', ['--home', home, '--port', '0', ...args], {
     SLIPWAY_URL,
     SLIPWAY_LISTENER_KEY: 'key',
+    ...env,
   })
 
 describe('the agent exits at once and creates no files for', () => {
   test.each([
     ['an invalid address', [], 'slipway.example.com'],
     ['an address that is not http', [], 'ftp://slipway.example.com'],
-    ['a port that is not a number', ['--port', 'http'], undefined],
-    ['a port out of range', ['--port', '65536'], undefined],
-    ['an unknown engine', ['--engine', 'steam'], undefined],
-  ])('%s', async (_, args, address) => {
-    const { exited, output: said } = startAgent(args, address)
+    ['a port that is not a number', ['--port', 'http']],
+    ['a port out of range', ['--port', '65536']],
+    ['an unknown engine', ['--engine', 'steam']],
+    ['an unknown log format', [], undefined, { AGENT_LOG_FORMAT: 'xml' }],
+  ] as [string, string[], string?, object?][])('%s', async (_, args, address, env) => {
+    const { exited, output: said } = startAgent(args, address, env)
     expect(await exited, said.out).toBe(1)
     expect(said.err).not.toBe('')
     expect(fs.readdirSync(home)).toEqual([])

@@ -359,7 +359,24 @@ process.on('SIGTERM', () => setTimeout(() => { console.log('gracefully'); server
     expect(lines.map(({ message }) => message)).toEqual(['gracefully'])
   })
 
-  test('a container image is refused with a reason', async () => {
+  test('an unfinished line is logged after a while, and its rest once it is finished', async () => {
+    const { engine, lines } = await open({ unfinished_line_ms: 50 })
+    const code = `
+import { createServer } from 'node:http'
+process.stdout.write('first\\nPassword: ')
+createServer((req, res) => { console.log('given'); res.end() }).listen(process.env.PORT)
+`
+    const messages = () => lines.map(({ message }) => message)
+    await engine.start(makeUnit(ref), writeApplication(home, 'prompt', code))
+    await waitForPhase(engine, ref, 'healthy')
+    await waitFor(() => messages().includes('Password: '))
+    await engine.route(makeUnit(ref))
+    await requestRouter(await urlOf(engine))
+    await waitFor(() => messages().includes('given'))
+    expect(messages()).toEqual(['first', 'Password: ', 'given'])
+  })
+
+  test('an image is refused with a reason', async () => {
     const { engine } = await open()
     expect(engine.refusalReason(makeUnit(ref, { source: 'internal_container' }))).toContain('container')
     expect(engine.refusalReason(makeUnit(ref))).toBeNull()

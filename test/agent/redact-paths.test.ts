@@ -13,7 +13,7 @@ const HOME = '/srv/my agent (1)'
 const TREE = `${HOME}/builds/${deployment}/${revision}/tree`
 
 describe('a folder of the agent in a text', () => {
-  const redact = createPathRedactor(HOME)
+  const { redact, settledLength } = createPathRedactor(HOME)
   test.each([
     [`${TREE}/src/a.ts:3`, '/app/src/a.ts:3'],
     [`at file://${encodeURI(TREE)}/main.mjs`, 'at file:///app/main.mjs'],
@@ -29,15 +29,22 @@ describe('a folder of the agent in a text', () => {
     ['/srv/my', '/srv/my'],
   ])('in `%s` gives `%s`', (text, redacted) => expect(redact(text)).toBe(redacted))
 
+  test('is not cut when an unfinished line is shown', () => {
+    const line = `at ${TREE}/src/a.ts:3 in file://${encodeURI(TREE)}/b.ts, and /srv/my other`
+    for (let first = 0; first <= line.length; first++) {
+      const length = settledLength(line.slice(0, first))
+      expect(redact(line.slice(0, length)) + redact(line.slice(length))).toBe(redact(line))
+    }
+    expect(settledLength('Listening on http://localhost:3000')).toBe('Listening on http://localhost:3000'.length)
+  })
+
   test('is also replaced if the text or the setting names it by a symbolic link', () => {
     const folder = makeTempFolder()
     fs.mkdirSync(join(folder, 'real'))
     fs.symlinkSync('real', join(folder, 'link'))
-    const redactLink = createPathRedactor(join(folder, 'link'))
+    const { redact } = createPathRedactor(join(folder, 'link'))
     for (const name of ['link', 'real'])
-      expect(redactLink(join(fs.realpathSync(folder), name, 'builds', deployment, revision, 'tree', 'x'))).toBe(
-        '/app/x',
-      )
+      expect(redact(join(fs.realpathSync(folder), name, 'builds', deployment, revision, 'tree', 'x'))).toBe('/app/x')
     fs.rmSync(folder, { recursive: true })
   })
 })
@@ -46,7 +53,7 @@ test('a long line is never cut within a path', () => {
   const home = '/srv/agent'
   const line = `${'x'.repeat(90)} ${TREE.replace(HOME, home)}/src/a.ts`
   for (let longest = 1; longest < line.length; longest++)
-    expect(createPathRedactor(home)(cutLine(line, longest))).not.toContain('/srv')
+    expect(createPathRedactor(home).redact(cutLine(line, longest))).not.toContain('/srv')
   expect(cutLine(`${'x'.repeat(90)} /a/b/c`, 95)).toBe(`${'x'.repeat(90)} …`)
   expect(cutLine('/'.repeat(90), 50)).toBe(`${'/'.repeat(50)}…`)
   expect(cutLine('short', 50)).toBe('short')

@@ -1,18 +1,19 @@
 // The replicas of one revision, without an engine.
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import { DEFAULT_LIMITS } from '../../src/agent/engines/local/limits.ts'
 import { type Replica, ReplicaPool } from '../../src/agent/engines/local/replica-pool.ts'
 import { waitFor } from '../support/commands.ts'
 import { FAST_LIMITS } from '../support/process-engine.ts'
 
 const IDLE = { lastLines: [], endReason: undefined, hasKillReason: false, onExit: () => {}, end: async () => {} }
+const settledLength = (text: string) => text.length
 const NO_OPERATIONS = { readLines: () => [], kill() {}, checkExit() {}, forget() {}, release() {} }
 
 test('a revision that starts to fail is reported as changed once', async () => {
   let changes = 0
   const pool = new ReplicaPool(
     { ...DEFAULT_LIMITS, ...FAST_LIMITS, ready_ms: 20 },
-    { changed: () => void changes++, log: () => {} },
+    { changed: () => void changes++, log: () => {}, settledLength },
   )
   await waitFor(() => pool.tick() ?? pool.phase() === 'failing')
   for (let i = 0; i < 10; i++) pool.tick()
@@ -23,7 +24,11 @@ test('a slow start logs the reason of the failed health check once', async () =>
   const lines: string[] = []
   const startPool = (probe: Replica['probe'], slow_ms: number) => {
     const limits = { ...DEFAULT_LIMITS, ...FAST_LIMITS, starting_probe_ms: 1, slow_ms }
-    const pool = new ReplicaPool(limits, { changed() {}, log: (line, level) => lines.push(`${level} ${line}`) })
+    const pool = new ReplicaPool(limits, {
+      changed() {},
+      log: (line, level) => lines.push(`${level} ${line}`),
+      settledLength,
+    })
     pool.start({ launch: () => ({ ...IDLE, ...NO_OPERATIONS, probe }), health_path: null, copies: 1, memory_mb: 64 })
     return pool
   }
@@ -40,7 +45,7 @@ test('a slow start tells its reason, its last lines and its deadline, and tells 
   let changes = 0
   let reason = 'nothing listens'
   const limits = { ...DEFAULT_LIMITS, ...FAST_LIMITS, starting_probe_ms: 1, slow_ms: 0 }
-  const pool = new ReplicaPool(limits, { changed: () => void changes++, log() {} })
+  const pool = new ReplicaPool(limits, { changed: () => void changes++, log() {}, settledLength })
   const probe: Replica['probe'] = async () => ({ ok: false, reason })
   const launch = () => ({ ...IDLE, ...NO_OPERATIONS, probe, lastLines: ['cannot reach the queue'] })
   pool.start({ launch, health_path: null, copies: 1, memory_mb: 64 })
@@ -59,7 +64,7 @@ test('a slow start tells its reason, its last lines and its deadline, and tells 
 test('the reason for killing a replica is logged once, and does not apply to the next replica', async () => {
   const lines: string[] = []
   const log = (message: string) => void lines.push(message)
-  const pool = new ReplicaPool({ ...DEFAULT_LIMITS, ...FAST_LIMITS }, { changed() {}, log })
+  const pool = new ReplicaPool({ ...DEFAULT_LIMITS, ...FAST_LIMITS }, { changed() {}, log, settledLength })
   const probe: Replica['probe'] = async () => ({ ok: true, target: { host: '127.0.0.1', port: 1 } })
   pool.start({ launch: () => ({ ...IDLE, ...NO_OPERATIONS, probe }), health_path: null, copies: 1, memory_mb: 64 })
   const waitForReplica = () => waitFor(() => pool.tick() ?? pool.replicas()[0])
@@ -86,7 +91,7 @@ test('an unhealthy replica receives no requests, even while it has not ended yet
   let changes = 0
   const pool = new ReplicaPool(
     { ...DEFAULT_LIMITS, ...FAST_LIMITS, probe_ms: 1 },
-    { changed: () => void changes++, log: () => {} },
+    { changed: () => void changes++, log: () => {}, settledLength },
   )
   pool.start({ launch: () => replica, health_path: null, copies: 1, memory_mb: 64 })
   const waitForPhase = (phase: string) => waitFor(() => pool.tick() ?? pool.phase() === phase)
@@ -96,4 +101,47 @@ test('an unhealthy replica receives no requests, even while it has not ended yet
   await waitForPhase('unhealthy')
   expect([pool.targets(), kills, changes > changesBefore]).toEqual([[], 1, true])
   expect(pool.reason()).toContain('nothing listens')
+})
+
+test('of an unfinished line, what is settled is logged once a second, and the rest with its end', async () => {
+  vi.useFakeTimers({ toFake: ['Date'] })
+  onTestFinished(() => void vi.useRealTimers())
+  const logged: string[] = []
+  let [lines, unfinished, held] = [[] as string[], '', 0]
+  const pool = new ReplicaPool(DEFAULT_LIMITS, {
+    changed() {},
+    log: (message, _, shownLength = 0) =>
+      void logged.push(`${message.slice(0, shownLength)}|${message.slice(shownLength)}`),
+    settledLength: text => text.length - held,
+  })
+  const replica: Replica = {
+    ...{ ...IDLE, ...NO_OPERATIONS, probe: async () => ({ ok: true, target: { host: '127.0.0.1', port: 1 } }) },
+    ...{ readLines: () => lines.splice(0), unfinishedLine: () => unfinished },
+  }
+  pool.start({ launch: () => replica, health_path: null, copies: 1, memory_mb: 64 })
+  await waitFor(() => pool.tick() ?? pool.replicas()[0])
+  const after = (ms: number, rest: string, ...ended: string[]) => {
+    vi.setSystemTime(Date.now() + ms)
+    unfinished = rest
+    lines = ended
+    pool.tick()
+    return logged.splice(0)
+  }
+
+  expect(after(0, '10 %')).toEqual([])
+  expect(after(999, '10 %')).toEqual([])
+  expect(after(1, '10 % 20 %\r')).toEqual(['|10 % 20 %'])
+  expect(after(5_000, '10 % 20 %\r')).toEqual([])
+  held = 5
+  expect(after(1_000, '10 % 20 %\r 30 % hun')).toEqual(['10 % 20 %|\r 30 '])
+  held = 0
+  expect(after(0, '', '10 % 20 %\r 30 % hunter2')).toEqual(['10 % 20 %\r 30 |% hunter2'])
+  expect(after(0, '')).toEqual([])
+
+  // A line that is complete when it ends, and one whose rest was lost.
+  expect(after(0, 'done')).toEqual([])
+  expect(after(1_000, 'done')).toEqual(['|done'])
+  expect(after(0, 'next', 'done', '')).toEqual(['|'])
+  expect(after(1_000, 'next')).toEqual(['|next'])
+  expect(after(0, '', 'Lines were dropped.', 'last')).toEqual(['|Lines were dropped.', '|last'])
 })

@@ -11,10 +11,46 @@ function createMask(...values: string[]) {
   masks.addRevision(revision, values)
   return (text: string) => masks.mask(revision.deployment_id, text)
 }
+const escapeRegExp = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
 const base64 = (text: string) => Buffer.from(text).toString('base64')
 
 /** Quotes, characters that URLs escape, characters beyond ASCII, and a length that is no multiple of three. */
 const SPECIAL_CHARACTERS = `p"a's\\s w&rd/+=%ü€😀x`
+
+/** Ways in which programs print a value. */
+const ENCODINGS: [string, (text: string) => string][] = [
+  ['unchanged', text => text],
+  ['in JSON', text => JSON.stringify({ text })],
+  ['in JSON in JSON', text => JSON.stringify(JSON.stringify(text))],
+  [
+    'in JSON of ASCII only',
+    text => JSON.stringify(text).replace(/[^ -~]/g, one => `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`),
+  ],
+  ['percent-encoded', encodeURIComponent],
+  ['percent-encoded in lower case', text => encodeURIComponent(text).replace(/%../g, part => part.toLowerCase())],
+  ['form-encoded', text => new URLSearchParams({ text }).toString()],
+  ['quoted for a shell', text => `'${text.replaceAll("'", `'\\''`)}'`],
+  ['in hexadecimal', text => Buffer.from(text).toString('hex')],
+  ['in base64', base64],
+  ['in base64 after one more byte', text => base64(`x${text}\n`)],
+  ['in base64 after two more bytes', text => base64(`xy${text}, and more`)],
+  ['in base64url', text => Buffer.from(`name:${text}`).toString('base64url')],
+  ['with colours within', text => `${text.slice(0, 4)}\u001b[1m${text.slice(4)}`],
+  ...[
+    ['\u001b[38:2::255:0:0m', 'another colour'],
+    ['\u001b[1 q', 'a cursor'],
+    ['\u001b(B\u001b[m', 'what `tput sgr0` writes'],
+    ['\u001b]8;;https://example.com\u001b\\', 'a link'],
+    ['\u001b]0;title\u0007', 'a title'],
+    ['\u009b1m', 'an escape of one character'],
+    ['\u007f', 'a deletion'],
+    ['\u200b', 'a space without a width'],
+    ['\r', 'a carriage return'],
+  ].map(([within, name]): [string, (text: string) => string] => [
+    `with ${name} within`,
+    text => `${text.slice(0, 4)}${within}${text.slice(4)}`,
+  ]),
+]
 
 describe.each([
   ['plain value', 'hunter2-is-secret'],
@@ -22,39 +58,7 @@ describe.each([
   ['long value', randomBytes(300).toString('base64url')],
 ])('a %s is masked', (_, value) => {
   const mask = createMask(value)
-  test.each<[string, (text: string) => string]>([
-    ['unchanged', text => text],
-    ['in JSON', text => JSON.stringify({ text })],
-    ['in JSON in JSON', text => JSON.stringify(JSON.stringify(text))],
-    [
-      'in JSON of ASCII only',
-      text => JSON.stringify(text).replace(/[^ -~]/g, one => `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`),
-    ],
-    ['percent-encoded', encodeURIComponent],
-    ['percent-encoded in lower case', text => encodeURIComponent(text).replace(/%../g, part => part.toLowerCase())],
-    ['form-encoded', text => new URLSearchParams({ text }).toString()],
-    ['quoted for a shell', text => `'${text.replaceAll("'", `'\\''`)}'`],
-    ['in hexadecimal', text => Buffer.from(text).toString('hex')],
-    ['in base64', base64],
-    ['in base64 after one other byte', text => base64(`x${text}\n`)],
-    ['in base64 after two other bytes', text => base64(`xy${text}, and more`)],
-    ['in base64url', text => Buffer.from(`name:${text}`).toString('base64url')],
-    ['with an escape for a color within', text => `${text.slice(0, 4)}\u001b[1m${text.slice(4)}`],
-    ...[
-      ['\u001b[38:2::255:0:0m', 'an escape for a color with colons'],
-      ['\u001b[1 q', 'an escape for the cursor'],
-      ['\u001b(B\u001b[m', 'the output of `tput sgr0`'],
-      ['\u001b]8;;https://example.com\u001b\\', 'an escape for a link'],
-      ['\u001b]0;title\u0007', 'an escape for a window title'],
-      ['\u009b1m', 'a one-character escape'],
-      ['\u007f', 'a delete character'],
-      ['\u200b', 'a zero-width space'],
-      ['\r', 'a carriage return'],
-    ].map(([within, name]): [string, (text: string) => string] => [
-      `with ${name} within`,
-      text => `${text.slice(0, 4)}${within}${text.slice(4)}`,
-    ]),
-  ])('%s', (_, encode) => {
+  test.each(ENCODINGS)('%s', (_, encode) => {
     const encoded = encode(value)
     const masked = mask(`before ${encoded} after`)
     expect(masked).toMatch(/^before .*\*{8}.* after$/)
@@ -64,6 +68,59 @@ describe.each([
       if (!encode('').includes(part)) expect(masked).not.toContain(part)
     }
   })
+})
+
+/** Characters of base64 that stand for what precedes the value. A finished line has them masked too. */
+const SHOWN_BEFORE: Record<string, number> = {
+  'in base64 after one more byte': 2,
+  'in base64 after two more bytes': 3,
+  'in base64url': 7,
+}
+
+/** What is shown of a line that arrives in pieces, of which each is shown as soon as that is safe. */
+function showInPieces(masks: SecretMasks, line: string, cuts: number[]): string[] {
+  let length = 0
+  const pieces = cuts.map(cut => {
+    const from = length
+    length = Math.max(from, masks.settledLength(revision.deployment_id, line.slice(0, cut)))
+    return masks.mask(revision.deployment_id, line.slice(0, length), from)
+  })
+  return [...pieces, masks.mask(revision.deployment_id, line, length)]
+}
+
+describe.each([
+  ['plain', 'hunter2-is-secret'],
+  ['awkward', SPECIAL_CHARACTERS],
+  ['short', 'qwertz'],
+  ['repetitive', 'abcabcabdabcabcabe'],
+  ['line of a', `first line\n${randomBytes(20).toString('base64')}\nlast line`],
+])('of a %s value in an unfinished line, no more than two characters are shown', (_, value) => {
+  const masks = new SecretMasks(['key-of-the-agent'])
+  masks.addRevision(revision, [value, 'hunter2-is', 'secret-too'])
+  test.each(ENCODINGS)('%s', (name, encode) => {
+    const shown = 2 + (SHOWN_BEFORE[name] ?? 0)
+    for (const line of [`before ${encode(value)} after`, `user:${encode(value)}`, `${encode(value)} secret-too`]) {
+      const parts = masks.mask(revision.deployment_id, line).split(MASK)
+      expect(parts.length).toBeGreaterThan(1)
+      const expected = new RegExp(`^${parts.map(escapeRegExp).join(`.{0,${shown}}(\\*{8})+`)}$`, 's')
+      const everyCut = Array.from({ length: line.length + 1 }, (_, cut) => cut)
+      for (const cuts of [everyCut, ...everyCut.map(cut => [cut]), ...everyCut.map(cut => [cut, cut + 5])])
+        expect(showInPieces(masks, line, cuts).join(''), `${cuts}`).toMatch(expected)
+    }
+  })
+})
+
+test('an unfinished line is shown but for what may be the beginning of a value', () => {
+  const masks = new SecretMasks()
+  masks.addRevision(revision, ['correct-horse-battery'])
+  const settled = (text: string) => text.slice(0, masks.settledLength(revision.deployment_id, text))
+  for (const text of ['', 'Password: ', 'Continue? [y/N] ', '42 %', 'Loading', 'disc', 'disco'])
+    expect(settled(text)).toBe(text)
+  expect(settled('disc correct-h')).toBe('disc ')
+  expect(settled('disc \u001b[1mcor\u001b[3')).toBe('disc ')
+  expect(settled('disc \u001b[1')).toBe('disc ')
+  expect(settled('correct-horse-battery')).toBe('')
+  expect(settled('correct-horse-battery staple')).toBe('correct-horse-battery staple')
 })
 
 test('base64 that is wrapped into lines is masked in each of them', () => {

@@ -172,13 +172,19 @@ test('an installation restarts a killed database, stops all processes and contin
   if (process.platform === 'linux') await waitFor(() => filterRunning(children).length === 0)
 })
 
-test('with DATABASE_URL it uses that Postgres and replaces a saved key that is unknown there', async () => {
+test('with DATABASE_URL it shares that Postgres of DATABASE_URL if allowed, replaces a saved replaces is unknown key', async () => {
   const postgres = await startMigratedPostgres(join(root, 'own-postgres'))
   try {
     fs.mkdirSync(home)
     fs.writeFileSync(stateFile(), JSON.stringify({ api_key: 'slw_another', pid: 1 }))
     const settings = { RATE_LIMIT_PER_MINUTE: '2', CORS_ORIGINS: 'https://$console.example' }
-    const running = dev([`--port=${await findFreePort()}`], { DATABASE_URL: postgres.url, ...settings })
+    const env = { DATABASE_URL: postgres.url, ...settings }
+    await query(postgres.url, 'create table orders (id integer)')
+    const refused = dev([], env)
+    expect(await refused.exited).toBe(1)
+    expect(refused.output.err.trim().split('\n')).toEqual([expect.stringMatching(/DATABASE_URL.*SHARE_DATABASE/)])
+    // The user's own folder is read-only too.
+    const running = dev([`--port=${await findFreePort()}`], { ...env, SHARE_DATABASE: 'true', HOME: '/dev/null/home' })
     const { url, api_key } = await waitForState(running)
     const responses = [await getInfo(url, api_key), await getInfo(url, api_key), await getInfo(url, api_key)]
     expect(responses.map(({ status }) => status)).toEqual([200, 200, 429])
@@ -213,6 +219,7 @@ describe('a start is refused with one line that names the cause', () => {
     ['DATABASE_URL', 'mysql://localhost/app'],
     ['DATABASE_URL', 'postgres://u:hunter2@:::/app'],
     ['DATABASE_URL', 'postgres://u:hunter2@127.0.0.1:1/app'],
+    ['SHARE_DATABASE', 'maybe'],
   ])('the setting %s=%s', async (name, value) => {
     const { output: said, exited } = dev([], { [name]: value })
     expect(await exited).toBe(1)

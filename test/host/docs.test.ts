@@ -51,6 +51,25 @@ const readBlocks = (page: string) =>
     .map(([, commands, answer]) => ({ commands: commands!, answer }))
     .filter(({ commands }) => !/^(npm|node) /.test(commands))
 
+/** What a shell reads outside of quotes and here-documents. An exclamation mark counts in double quotes too. */
+function withoutQuoted(commands: string): string {
+  const text = commands.replace(/<<'(\w+)'\n.*?\n\1\n/gs, '')
+  const open: string[] = []
+  let rest = ''
+  for (let at = 0; at < text.length; at++) {
+    const [character, inQuotes] = [text[at]!, open.at(-1) === '"']
+    if (character === '\\') at++
+    else if (character === '"' && inQuotes) open.pop()
+    else if (text.startsWith('$(', at) || (!inQuotes && /["(]/.test(character)))
+      open.push(character === '"' ? '"' : ')')
+    else if (character === ')' && !inQuotes) open.pop()
+    else if (character === "'" && !inQuotes) at = text.indexOf("'", at + 1)
+    else if (!inQuotes || character === '!') rest += character
+    if (text.startsWith('$(', at)) at++
+  }
+  return rest
+}
+
 const SEPARATOR = '\u241e'
 const withoutSpace = (text: string) => text.replace(/\s+/g, '')
 const escapeRegExp = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
@@ -108,6 +127,10 @@ it.each(RUNNING)('%s: its commands answer what it says', async page => {
 test('the last line that npm run dev prints deploys an application that answers', async () => {
   const lastLine = dev.output.out.split('\n').findLast(line => line.startsWith('curl '))!
   expect((await runShell(lastLine)).stdout).toContain('{"service":"hello"')
+  // Not on a terminal, the lines of the agent are JSON like those of the app.
+  const { until, output } = dev
+  const event = await until(() => output.out.split('\n').find(line => /"event":"revision serving".*"hello"/.test(line)))
+  expect(JSON.parse(event)).toMatchObject({ deployment: 'hello', revision: 1 })
 })
 
 test('the examples of the API pages create a deployment that answers, and change it', async () => {
@@ -141,6 +164,17 @@ describe('the pages', () => {
     for (const page of pages)
       for (const [, target] of readPage(page).matchAll(/\]\((?!https?:|#)([^)#\s]+)(?:#[^)]*)?\)/g))
         expect(fs.existsSync(join(ROOT, page, '..', target!)), `${page} links to ${target}`).toBe(true)
+  })
+
+  it('have commands that paste into zsh as well as into bash', () => {
+    const designPages = fs.readdirSync(join(ROOT, 'docs/design')).map(name => `docs/design/${name.slice(0, -3)}`)
+    for (const page of ['README', 'CONTRIBUTING', ...listPages(), ...designPages])
+      for (const [, commands] of readPage(page).matchAll(/```(?:sh|bash)\n(.*?)```/gs)) {
+        // A prompt of zsh knows no comments, and fails on an unquoted pattern that matches no file.
+        expect(withoutQuoted(commands!), page).not.toMatch(/(^|\s)#|[*?![\]]/m)
+        // Its `echo` reads backslashes, within quotes and in what variables hold.
+        expect(commands, page).not.toMatch(/\becho (.*\\[^"\n]|"\$\w+" \|)/)
+      }
   })
 
   it('of the front are short', () => {

@@ -9,7 +9,7 @@ import { createControlPlaneClient } from '../../src/agent/control-plane/client.t
 import { ProcessEngine } from '../../src/agent/engines/process.ts'
 import { waitFor } from '../support/commands.ts'
 import { startKitControlPlane } from '../support/kit-control-plane.ts'
-import { closeAgents, FAST_LIMITS, makeTempFolder, runAgent } from '../support/process-engine.ts'
+import { closeAgents, FAST_LIMITS, makeTempFolder, requestRouter, runAgent } from '../support/process-engine.ts'
 
 const TOKEN = `to"ken&${randomBytes(12).toString('base64')}`
 const KEY = `-----BEGIN KEY-----\n${randomBytes(90).toString('base64')}\n-----END KEY-----`
@@ -36,7 +36,10 @@ printSecrets()
 process.on('SIGTERM', () => { printSecrets(); process.exit() })
 process.stdout.write('\\nprinted\\n')
 if (process.env.CRASH) { console.error('gave up with ' + process.env.TOKEN); process.exit(1) }
-require('node:http').createServer((_, res) => res.end('ok')).listen(process.env.PORT)
+process.stdout.write('half ' + process.env.TOKEN.slice(0, 9))
+const finish = () => console.log(process.env.TOKEN.slice(9) + ' whole')
+const answer = (req, res) => res.end('ok', () => req.url === '/finish' && finish())
+require('node:http').createServer(answer).listen(process.env.PORT)
 `
 
 let plane: ControlPlane
@@ -105,6 +108,12 @@ test('a build and an application that print their environment leak no secret, ev
     return countPrints(lines) === 1 ? lines : undefined
   })
   expect(deploy.filter(line => line === 'raw ********')).toHaveLength(3)
+
+  // A line that is shown before it is finished.
+  await waitFor(async () => (await logs('deploy_logs')).includes('half '))
+  await waitFor(async () => (await requestRouter((await call('GET', deployment)).body.url, '/finish')).status === 200)
+  const finished = await waitFor(async () => (await logs('deploy_logs')).find(line => line.endsWith(' whole')))
+  expect(finished).toBe('******** whole')
 
   // The next agent adopts the application, and ships its lines only once it knows the secrets.
   await agent.close({ stop: false })

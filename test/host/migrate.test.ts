@@ -38,13 +38,13 @@ afterAll(async () => {
   fs.rmSync(root, { recursive: true, force: true, maxRetries: 9 })
 })
 
-function folderOf(name: string, statements: string[]): string {
+function folderOf(name: string, statements: string[], firstTime = 1000): string {
   const path = join(root, name)
   fs.mkdirSync(join(path, 'meta'), { recursive: true })
   const entries = statements.map((_, idx) => ({
     idx,
     version: '7',
-    when: 1000 + idx,
+    when: firstTime + idx,
     tag: `000${idx}_step`,
     breakpoints: true,
   }))
@@ -89,6 +89,55 @@ test('a failing migration also rolls back those before it', async () => {
   await expect(migrate(url, { folder: bad, log })).rejects.toThrow('0001_step')
   expect(await countShips()).toBe(null)
   expect(await migrate(url, { folder, log })).toHaveLength(2)
+})
+
+describe('a database of another application', () => {
+  const tables = async () =>
+    (await query(url, `select relname from pg_class where relkind = 'r' and oid >= 16384 order by 1`)).map(
+      row => row.relname,
+    )
+
+  test.each([
+    ['a table', 'create table orders (id integer)', 'public.orders'],
+    ['a partitioned table', 'create table orders (id integer) partition by list (id)', 'public.orders'],
+    ['a table in another schema', 'create schema "Shop"; create table "Shop".orders (id integer)', '"Shop".orders'],
+  ])('with %s is refused by name and left as it is, unless it is to be shared', async (_, statements, table) => {
+    await query(url, statements)
+    const before = await tables()
+    const { pathname } = new URL(url)
+    const error: Error = await migrate(url, { folder, log }).catch(error => error)
+    expect(error.message).toContain(`"${pathname.slice(1)}"`)
+    expect(error.message).toContain(table)
+    expect(error.message).toContain('SHARE_DATABASE')
+    expect(await tables()).toEqual(before)
+    expect(await migrate(url, { folder, log, sharesDatabase: true })).toHaveLength(2)
+    // From now on it is ours too.
+    expect(await migrate(url, { folder, log })).toEqual([])
+  })
+
+  test('that uses drizzle too is always refused: each would skip the migrations of the other', async () => {
+    await migrate(url, { folder: folderOf('theirs', ['create table orders (id integer)'], 500), log })
+    for (const sharesDatabase of [false, true])
+      await expect(migrate(url, { folder, log, sharesDatabase })).rejects.toThrow('drizzle')
+    expect(await countShips()).toBe(null)
+  })
+
+  test('is not what a fresh database with tables of an extension and of the hosting provider is', async () => {
+    const { pathname } = new URL(url)
+    const owner = `owner_of_${pathname.slice(1)}`
+    await admin.query(`create role ${owner} login password 'pw'`)
+    await admin.query(`alter database ${pathname.slice(1)} owner to ${owner}`)
+    await query(
+      url,
+      `create schema auth;
+      create table auth.users (id integer);
+      create extension cube;
+      create table public.spatial_ref_sys (id integer);
+      alter extension cube add table public.spatial_ref_sys`,
+    )
+    const ownerUrl = Object.assign(new URL(url), { username: owner, password: 'pw' }).href
+    expect(await migrate(ownerUrl, { folder, log })).toHaveLength(2)
+  })
 })
 
 describe('a database at the baseline', () => {

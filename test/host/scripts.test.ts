@@ -3,6 +3,7 @@ import { spawnSync } from 'node:child_process'
 import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
+import { runInNewContext } from 'node:vm'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 
 const root = join(import.meta.dirname, '../..')
@@ -417,6 +418,35 @@ describe('both scripts', () => {
     expect(stdout.split('\n').filter(line => line.includes('hunter2'))).toEqual(
       ['owner', 'app', 'system'].map(login => expect.stringContaining(`::add-mask::postgresql://${login}:`)),
     )
+  })
+})
+
+describe('a command of package.json', () => {
+  const check = 'src/host/require-node.cjs'
+  const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
+  const commands = Object.entries<string>(scripts).filter(([, command]) => / src\/\S+\.ts/.test(command))
+
+  it.each(commands)('%s checks the version of Node before it loads any TypeScript', (_, command) => {
+    expect(command).toMatch(new RegExp(`^(exec )?node -r \\./${check} src/\\S+$`))
+  })
+
+  it.each([
+    ['20.20.2', false],
+    ['22.18.0', false],
+    ['22.19.0', true],
+    ['23.11.1', false],
+    ['24.1.0', false],
+    ['24.2.0', true],
+    ['25.0.0', true],
+    [process.versions.node, true],
+  ])('with Node %s, works: %s', (node, works) => {
+    const [lines, codes] = [[] as string[], [] as number[]]
+    const console = { error: (line: string) => lines.push(line) }
+    const sandbox = { console, process: { versions: { node }, exit: (code: number) => codes.push(code) } }
+    runInNewContext(readFileSync(join(root, check), 'utf8'), sandbox)
+    expect(codes).toEqual(works ? [] : [1])
+    expect(lines).toEqual(works ? [] : [expect.stringMatching(/^[^\n]*22\.19[^\n]*$/)])
+    expect(lines.join()).toContain(works ? '' : node)
   })
 })
 

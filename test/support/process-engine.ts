@@ -93,7 +93,8 @@ export async function openEngine(home: string, { limits, database_url }: EngineO
   await engine.open({
     ...NO_EVENTS,
     changed: id => void changes.push(id),
-    log: (of, message, level) => void lines.push({ of, message, level }),
+    log: (of, message, level, shownLength) => void lines.push({ of, message: message.slice(shownLength), level }),
+    settledLength: (_, text) => text.length,
   })
   return { engine, lines, changes }
 }

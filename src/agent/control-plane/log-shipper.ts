@@ -7,7 +7,7 @@ import { MAX_LINE_LENGTH } from '../system/lines.ts'
 import { type ControlPlaneClient, RequestRefused } from './client.ts'
 
 type Kind = LogBatch['kind']
-type Line = LogBatch['lines'][number] & { isMasked: boolean }
+type Line = LogBatch['lines'][number] & { shownLength: number; isMasked: boolean }
 type LogStream = {
   ref: RevisionRef
   kind: Kind
@@ -24,7 +24,8 @@ type Options = {
   currentLease: () => { agent_id: string; fence: number } | undefined
   /** Lines of a revision are held back until this is true. Null: its secrets will never be known. */
   areSecretsKnown: (ref: RevisionRef) => boolean | null
-  redact: (ref: RevisionRef, text: string) => string
+  /** The text after `from`, redacted. */
+  redact: (ref: RevisionRef, text: string, from: number) => string
 }
 
 const MAX_CONCURRENT_STREAMS = 4
@@ -46,7 +47,13 @@ export class LogShipper {
     this.#options = options
   }
 
-  add({ deployment_id, revision_id }: RevisionRef, kind: Kind, message: string, level: LogLevel): void {
+  add(
+    { deployment_id, revision_id }: RevisionRef,
+    kind: Kind,
+    message: string,
+    level: LogLevel,
+    shownLength = 0,
+  ): void {
     const name = `${revision_id} ${kind}`
     // Callers may pass a whole revision with its secrets: only the ids are kept.
     const stream = this.#streams.get(name) ?? newStream({ deployment_id, revision_id }, kind)
@@ -55,6 +62,7 @@ export class LogShipper {
       timestamp: new Date().toISOString(),
       level,
       message: message.slice(0, 2 * MAX_LINE_LENGTH),
+      shownLength,
       isMasked: false,
     })
     if (stream.lines.length >= MAX_LINES + DROP_LINES) stream.droppedCount += stream.lines.splice(0, DROP_LINES).length
@@ -71,7 +79,7 @@ export class LogShipper {
 
   #mask(ref: RevisionRef, line: Line): void {
     if (line.isMasked) return
-    line.message = truncateText(this.#options.redact(ref, line.message), MAX_LINE_LENGTH)
+    line.message = truncateText(this.#options.redact(ref, line.message, line.shownLength), MAX_LINE_LENGTH)
     line.isMasked = true
   }
 
@@ -94,7 +102,7 @@ export class LogShipper {
         const lines = selectBatch(droppedCount ? [droppedLinesWarning(droppedCount), ...stream.lines] : stream.lines)
         if (lines.length === 0) break
         for (const line of lines) this.#mask(ref, line)
-        const batch = lines.map(({ isMasked: _, ...line }) => line)
+        const batch = lines.map(({ timestamp, level, message }) => ({ timestamp, level, message }))
         try {
           const { next } = await this.#options.control.logs({
             ...lease,
@@ -144,6 +152,7 @@ const warningLine = (message: string): Line => ({
   timestamp: new Date().toISOString(),
   level: 'WARNING',
   message,
+  shownLength: 0,
   isMasked: true,
 })
 

@@ -10,6 +10,8 @@ type Span = { start: number; end: number }
 /** Longer patterns are cut to this length; a hit of this length extends to the end of the line. */
 export const LONGEST_PATTERN = 4096
 
+/** So many characters of a value tell nothing. Words often end with the first ones of some pattern. */
+const MAX_SHOWN_PREFIX = 2
 const ROOT = 0
 const NONE = 0
 const ELLIPSIS = '…'.charCodeAt(0)
@@ -49,18 +51,27 @@ export class PatternMatcher {
     this.#link()
   }
 
-  replace(text: string, replacement: string): string {
-    const spans = this.#findSpans(text)
-    if (spans.length === 0) return text
-    let [result, at] = ['', 0]
-    for (const { start, end } of spans) {
+  /** Returns the text after `from`. A hit that begins before is replaced from there on. */
+  replace(text: string, replacement: string, from = 0): string {
+    let [result, at] = ['', from]
+    for (const { start, end } of this.#findSpans(text).spans) {
+      if (end <= from) continue
       result += text.slice(at, start) + replacement
       at = end
     }
     return result + text.slice(at)
   }
 
-  #findSpans(text: string): Span[] {
+  /** How much of a text can be shown before its rest is known: up to a hit at its end that may not be complete. */
+  settledLength(text: string): number {
+    const { spans, state } = this.#findSpans(text)
+    const depth = this.#depth[state]!
+    const length = text.length - (depth > MAX_SHOWN_PREFIX ? depth : 0)
+    const last = spans.findLast(({ start }) => start < length)
+    return last && last.end >= length ? last.start : length
+  }
+
+  #findSpans(text: string): { spans: Span[]; state: number } {
     const spans: Span[] = []
     let state = ROOT
     for (let at = 0; at < text.length; at++) {
@@ -71,14 +82,14 @@ export class PatternMatcher {
       const length = this.#ends[state]!
       if (length === LONGEST_PATTERN) {
         addSpan(spans, at + 1 - length, text.length)
-        return spans
+        return { spans, state: ROOT }
       }
       if (length !== NONE) addSpan(spans, at + 1 - length, at + 1)
       const inRun = this.#endsInRun[state]!
       if (inRun !== NONE) addRunSpan(spans, text, at + 1 - inRun, at + 1)
     }
     this.#addPartial(spans, state, text.length)
-    return spans
+    return { spans, state }
   }
 
   #addPartial(spans: Span[], state: number, end: number): void {

@@ -17,11 +17,28 @@ const FOLDER_NAMES: [path: string, name: string][] = [
 /** A name that continues is another folder; a full stop may end a sentence. */
 const NAME_END = '(?![\\w-]|\\.\\w)'
 
-export function createPathRedactor(home: string): (text: string) => string {
+export type PathRedactor = {
+  redact(text: string): string
+  /** The length of an unfinished text without the path at its end that may go on. */
+  settledLength(text: string): number
+}
+
+export function createPathRedactor(home: string): PathRedactor {
   const forms = [home, resolveLinks(home)].flatMap(path => [path, encodeURI(path)])
   const any = `(?:${[...new Set(forms)].map(escapeRegExp).join('|')})`
   const rules = FOLDER_NAMES.map(([path, name]) => [new RegExp(`${any}${path}${NAME_END}`, 'g'), name] as const)
-  return text => rules.reduce((result, [pattern, name]) => result.replace(pattern, name), text)
+  return {
+    redact: text => rules.reduce((result, [pattern, name]) => result.replace(pattern, name), text),
+    settledLength: text => Math.min(...forms.map(form => unfinishedPathStart(text, form))),
+  }
+}
+
+function unfinishedPathStart(text: string, folder: string): number {
+  const at = text.lastIndexOf(folder)
+  if (at !== -1 && !PATH_DELIMITERS.test(text.slice(at + folder.length))) return at
+  for (let length = Math.min(folder.length - 1, text.length); length > 0; length--)
+    if (text.endsWith(folder.slice(0, length))) return text.length - length
+  return text.length
 }
 
 /** A cut must not split a path: half of one would not be recognized and replaced. */

@@ -4,7 +4,7 @@ import type { Report } from '../../protocol/report.schema.ts'
 import type { RevisionWork, Work } from '../../protocol/work.schema.ts'
 import type { RevisionRef } from '../engine.ts'
 import { stripControlCharacters } from './last-lines.ts'
-import { createPathRedactor } from './redact-paths.ts'
+import { createPathRedactor, type PathRedactor } from './redact-paths.ts'
 import { SecretMasks } from './secret-masks.ts'
 
 const MAX_MESSAGE_LENGTH = 2000
@@ -13,7 +13,7 @@ const UNKNOWN_SECRETS_MESSAGE =
 
 export class Redaction {
   readonly #masks: SecretMasks
-  readonly #pathRedactors: ((text: string) => string)[]
+  readonly #pathRedactors: PathRedactor[]
   /** Deployments whose engine has registered the secrets that it generated itself, such as database passwords. */
   readonly #confirmed = new Set<string>()
 
@@ -51,8 +51,16 @@ export class Redaction {
     return isResyncComplete ? null : false
   }
 
-  text(deployment_id: string, text: string): string {
-    return this.#pathRedactors.reduce((result, redact) => redact(result), this.#masks.mask(deployment_id, text))
+  /** Returns the text after `from`, which was already shown. */
+  text(deployment_id: string, text: string, from = 0): string {
+    const masked = this.#masks.mask(deployment_id, text, from)
+    return this.#pathRedactors.reduce((result, { redact }) => redact(result), masked)
+  }
+
+  /** How much of an unfinished line can be shown now, so that no secret and no path is cut. */
+  settledLength(deployment_id: string, text: string): number {
+    const length = this.#masks.settledLength(deployment_id, text)
+    return this.#pathRedactors.reduce((least, { settledLength }) => settledLength(text.slice(0, least)), length)
   }
 
   /** The message is cut after masking: half of a secret would not be recognized. */

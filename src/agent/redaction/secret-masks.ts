@@ -11,6 +11,8 @@ const MAX_OTHER_VALUES = 60
 /** A matcher is much larger than its values, so only the most recently used are kept. */
 const MAX_MATCHERS = 64
 
+const strippedLength = (text: string, end: number) => stripControlCharacters(text.slice(0, end)).length
+
 type DeploymentSecrets = { revisions: Map<string, string[]>; others: Set<string> }
 
 export class SecretMasks {
@@ -48,9 +50,26 @@ export class SecretMasks {
     this.#matchers.delete(deployment_id)
   }
 
-  /** Terminal escapes are removed first, because they could split a value. */
-  mask(deployment_id: string, text: string): string {
-    return this.#matcher(deployment_id).replace(stripControlCharacters(text), MASK)
+  /** Returns the text after `from`. Terminal escapes are removed first, because they could split a value. */
+  mask(deployment_id: string, text: string, from = 0): string {
+    return this.#matcher(deployment_id).replace(stripControlCharacters(text), MASK, strippedLength(text, from))
+  }
+
+  /** How much of an unfinished line can be shown now, so that no part of a value is shown before it is recognised. */
+  settledLength(deployment_id: string, unfinished: string): number {
+    // Half of a surrogate pair matches nothing.
+    const text = unfinished.replace(/[\ud800-\udbff]$/, '')
+    const stripped = stripControlCharacters(text)
+    const settled = this.#matcher(deployment_id).settledLength(stripped)
+    if (stripped.length === text.length) return settled
+    // The shortest beginning of the text that has so many characters: it does not end within a terminal escape.
+    let [low, high] = [settled, text.length]
+    while (low < high) {
+      const middle = (low + high) >> 1
+      if (strippedLength(text, middle) < settled) low = middle + 1
+      else high = middle
+    }
+    return low
   }
 
   #secretsOf(deployment_id: string): DeploymentSecrets {

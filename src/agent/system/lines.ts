@@ -22,6 +22,11 @@ export class LineSplitter {
     return this.#skipping
   }
 
+  /** The unfinished line. */
+  get rest(): string {
+    return this.#skipping ? '' : this.#rest
+  }
+
   push(chunk: Buffer): string[] {
     const lines = (this.#rest + this.#decoder.write(chunk)).split('\n')
     this.#rest = lines.pop()!

@@ -20,6 +20,8 @@ export const DEFAULT_LIMITS = {
   /** Consecutive failed probes before a restart. */
   patience: 3,
   tick_ms: 100,
+  /** An unfinished line of an application, like a prompt, is logged after this time. */
+  unfinished_line_ms: 1_000,
   memory_ms: 1_000,
   disk_ms: 30_000,
   disk_mb: 2_048,

@@ -224,8 +224,10 @@ export abstract class PooledEngine implements Engine {
         void this.#applyRoutes().catch(() => {})
         this.events.changed(deployment_id)
       }
-      const log = (message: string, level: LogLevel) => this.events.log(ref, message, level)
-      pools.set(revision_id, new ReplicaPool(this.limits, { changed, log }))
+      const log = (message: string, level: LogLevel, shownLength?: number) =>
+        this.events.log(ref, message, level, shownLength)
+      const settledLength = (text: string) => this.events.settledLength(ref, text)
+      pools.set(revision_id, new ReplicaPool(this.limits, { changed, log, settledLength }))
     }
     return pools.get(revision_id)
   }

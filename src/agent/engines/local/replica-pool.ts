@@ -24,6 +24,8 @@ export interface Replica {
   checkExit?(): void
   /** The whole lines since the last call; with `final`, an unfinished line too. */
   readLines(final?: boolean): string[]
+  /** The beginning of the next line. Undefined for an engine that sees whole lines only. */
+  unfinishedLine?(): string
   kill(): void
   /** Asks it to end, and kills it after the grace period. */
   end(grace: number): Promise<void>
@@ -51,8 +53,15 @@ type ReplicaSlot = {
   healthySince: number
   probedAt: number
   probing: boolean
+  /** What was logged of the line that is still unfinished, and when there was last no more of it to log. */
+  shown: string
+  shownAt: number
 }
-type PoolEvents = { changed: () => void; log: (message: string, level: LogLevel) => void }
+type PoolEvents = {
+  changed: () => void
+  log: (message: string, level: LogLevel, shownLength?: number) => void
+  settledLength: (text: string) => number
+}
 
 /** How often the lines in the reason of a slow start are read again: each change is a report. */
 const START_REASON_MS = 5_000
@@ -67,6 +76,8 @@ const emptySlot = (replica?: Replica): ReplicaSlot => ({
   healthySince: 0,
   probedAt: 0,
   probing: false,
+  shown: '',
+  shownAt: 0,
 })
 
 export class ReplicaPool {
@@ -116,7 +127,8 @@ export class ReplicaPool {
     if (this.#stopping) return
     const now = Date.now()
     for (const slot of this.#slots) {
-      for (const line of slot.replica?.readLines() ?? []) this.#events.log(line, 'INFO')
+      if (slot.replica) this.#logLines(slot, slot.replica.readLines())
+      this.#logUnfinishedLine(slot, now)
       if (slot.replica) {
         if (now - this.#slowTickAt > 500) slot.replica.checkExit?.()
         const pause = slot.healthySince ? this.#limits.probe_ms : this.#limits.starting_probe_ms
@@ -131,6 +143,26 @@ export class ReplicaPool {
     const isNewReason = this.#updateStartReason(now)
     if (isNewReason || (isFailing && !this.#wasFailing)) this.#events.changed()
     this.#wasFailing = isFailing
+  }
+
+  #logLines(slot: ReplicaSlot, lines: string[]): void {
+    for (const line of lines) {
+      // The rest of an unfinished line is lost if the application writes too much.
+      const shownLength = line.startsWith(slot.shown) ? slot.shown.length : 0
+      slot.shown = ''
+      if (shownLength === 0 || line.length > shownLength) this.#events.log(line, 'INFO', shownLength)
+    }
+  }
+
+  #logUnfinishedLine(slot: ReplicaSlot, now: number): void {
+    const line = slot.replica?.unfinishedLine?.() ?? ''
+    if (line.length <= slot.shown.length) slot.shownAt = now
+    if (now - slot.shownAt < this.#limits.unfinished_line_ms) return
+    slot.shownAt = now
+    const settled = line.slice(0, this.#events.settledLength(line)).replace(/\r$/, '')
+    if (settled.length <= slot.shown.length) return
+    this.#events.log(settled, 'INFO', slot.shown.length)
+    slot.shown = settled
   }
 
   #logSlowStart(ms: number): void {
@@ -236,7 +268,7 @@ export class ReplicaPool {
     const launched = await Promise.resolve(template.launch()).catch((error: Error) => error)
     slot.launching = undefined
     if (launched instanceof Error) return this.#recordCrash(slot, `could not be started: ${describeError(launched)}`)
-    Object.assign(slot, { replica: launched, failures: 0, probedAt: 0 } satisfies Partial<ReplicaSlot>)
+    Object.assign(slot, { replica: launched, failures: 0, probedAt: 0, shown: '' } satisfies Partial<ReplicaSlot>)
     // `#stopSlot` waits for the launch and then ends the replica.
     if (this.#stopping || !this.#slots.includes(slot)) return
     launched.onExit = () => this.#handleExit(slot)
@@ -246,7 +278,7 @@ export class ReplicaPool {
   #handleExit(slot: ReplicaSlot): void {
     const { replica } = slot
     if (!replica || this.#stopping) return
-    for (const line of replica.readLines(true)) this.#events.log(line, 'INFO')
+    this.#logLines(slot, replica.readLines(true))
     this.#exitedLines = [...replica.lastLines]
     replica.forget()
     this.#recordCrash(slot, replica.hasKillReason ? undefined : replica.endReason)
@@ -302,7 +334,7 @@ export class ReplicaPool {
     const { replica } = slot
     if (!replica) return
     await replica.end(this.#limits.stop_ms)
-    for (const line of replica.readLines(true)) this.#events.log(line, 'INFO')
+    this.#logLines(slot, replica.readLines(true))
     replica.forget()
   }
 

@@ -188,6 +188,11 @@ export class ProcessReplica implements Replica {
     return cut
   }
 
+  /** A longer line is cut when it ends, perhaps before what could be shown of it now. */
+  unfinishedLine(): string {
+    return this.#splitter.rest.length > MAX_LINE_LENGTH ? '' : this.#splitter.rest
+  }
+
   #readLog(final: boolean): string[] {
     const file = join(this.folder, 'log')
     const { size } = fs.statSync(file)
