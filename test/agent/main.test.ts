@@ -24,21 +24,26 @@ afterEach(async () => {
   fs.rmSync(home, { recursive: true, force: true })
 })
 
-const agent = (args: string[], SLIPWAY_URL = url) =>
+const agent = (args: string[], SLIPWAY_URL = url, settings: Record<string, string> = {}) =>
   startCommand('src/agent/main.ts', ['--home', home, '--port', '0', ...args], {
     SLIPWAY_URL,
     SLIPWAY_LISTENER_KEY: 'key',
+    ...settings,
   })
 
 describe('the agent exits at once and creates no file if it gets', () => {
-  test.each([
+  test.each<[string, string[], string | undefined, Record<string, string>?]>([
     ['an invalid address', [], 'slipway.example.com'],
     ['an address that is not http', [], 'ftp://slipway.example.com'],
     ['a port that is not a number', ['--port', 'http'], undefined],
     ['a port out of range', ['--port', '65536'], undefined],
     ['an unknown engine', ['--engine', 'steam'], undefined],
-  ])('%s', async (_, args, address) => {
-    const { exited, said } = agent(args, address)
+    ['an address of the router that is a name', ['--host', 'localhost'], undefined],
+    ['a domain of applications that is an address', [], undefined, { APPS_DOMAIN: 'https://apps.example.com' }],
+    ['a trusted proxy that is a name', [], undefined, { TRUSTED_PROXIES: '10.0.0.0/8, proxy.example.com' }],
+    ['a network of trusted proxies that is too wide', [], undefined, { TRUSTED_PROXIES: '10.0.0.0/33' }],
+  ])('%s', async (_, args, address, settings = {}) => {
+    const { exited, said } = agent(args, address, settings)
     expect(await exited, said.out).toBe(1)
     expect(said.err).not.toBe('')
     expect(fs.readdirSync(home)).toEqual([])

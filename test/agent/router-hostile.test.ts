@@ -426,6 +426,43 @@ test('a port of which somebody else has the other half is not taken', async () =
   expect(client.port).toBeGreaterThan(taken)
 })
 
+test.runIf(process.platform === 'linux')(
+  'the router listens on loopback alone, or also on the address that the operator names',
+  async () => {
+    for (const [host, wanted] of [
+      [undefined, ['127.0.0.1', '::1']],
+      ['127.0.0.7', ['127.0.0.1', '127.0.0.7', '::1']],
+      ['0.0.0.0', ['0.0.0.0', '::1']],
+    ] as const) {
+      const home = makeTempFolder()
+      const client = new RouterClient(join(home, 'router.json'), 0, { host })
+      onTestFinished(async () => {
+        await client.close()
+        fs.rmSync(home, { recursive: true, force: true })
+      })
+      await client.open()
+      const hasIPv6 = listeningAddresses(client.port).includes('::1')
+      expect(listeningAddresses(client.port)).toEqual(wanted.filter(address => hasIPv6 || address !== '::1'))
+    }
+  },
+)
+
+/** From the kernel's table of sockets, in which an address is hexadecimal, each group of four bytes reversed. */
+function listeningAddresses(port: number): string[] {
+  const hexPort = port.toString(16).toUpperCase().padStart(4, '0')
+  const lines = ['tcp', 'tcp6'].flatMap(name => fs.readFileSync(`/proc/net/${name}`, 'utf8').split('\n'))
+  const LISTEN = '0A'
+  return lines
+    .flatMap(line => {
+      const [, local = '', , state] = line.trim().split(/\s+/)
+      const [address = '', at] = local.split(':')
+      if (at !== hexPort || state !== LISTEN) return []
+      if (address.length > 8) return address === '00000000000000000000000001000000' ? '::1' : address
+      return [...Buffer.from(address, 'hex').reverse()].join('.')
+    })
+    .sort()
+}
+
 describe('nobody holds a connection without doing anything', () => {
   beforeEach(() => routes({ headers_ms: 300, body_ms: 300, answer_ms: 600, check_ms: 50 }))
 

@@ -14,7 +14,7 @@ import {
   type RevisionSpec,
 } from '../../src/agent/engines/engine.ts'
 import type { Limits } from '../../src/agent/engines/local/limits.ts'
-import { ProcessEngine } from '../../src/agent/engines/process.ts'
+import { ProcessEngine, type ProcessOptions } from '../../src/agent/engines/process.ts'
 import { withDefaults } from '../../src/protocol/resources.schema.ts'
 
 export const FAST_LIMITS: Partial<Limits> = {
@@ -86,8 +86,8 @@ export async function closeAgents(): Promise<void> {
   for (const one of await Promise.allSettled(closing)) if (one.status === 'rejected') throw one.reason
 }
 
-export async function openEngine(home: string, limits: Partial<Limits> = {}) {
-  const engine = new ProcessEngine({ home, port: 0, limits: { ...FAST_LIMITS, ...limits } })
+export async function openEngine(home: string, limits: Partial<Limits> = {}, more: Partial<ProcessOptions> = {}) {
+  const engine = new ProcessEngine({ home, port: 0, limits: { ...FAST_LIMITS, ...limits }, ...more })
   const lines: { of: RevisionRef; message: string; level: LogLevel }[] = []
   const changes: string[] = []
   await engine.open({
