@@ -111,6 +111,27 @@ describe('a pull request', () => {
     expect(await preview()).toMatchObject({ number: 1, state: 'live', fork: false, deployment_id: made.id })
   })
 
+  it('leaves the custom_url to its parent, and can have one of its own until it is closed', async () => {
+    const { tenant, parent, pull, preview, child } = await setUpPreviews()
+    const [host, own] = [`${unusedId()}.example.com`, `${unusedId()}.example.com`]
+    const setUrl = (id: string, custom_url: string) =>
+      tenant.patch(`/v2/deployments/${id}`, { source_config: { custom_url } })
+    expect((await setUrl(parent.id, host)).status).toBe(200)
+    await pull('opened', 1)
+    const { id, source_config } = await child()
+    expect([(await preview()).state, source_config.custom_url]).toEqual(['live', null])
+    expect((await tenant.get(`/v2/deployments/${parent.id}`)).body.source_config.custom_url).toBe(host)
+    expect((await setUrl(id, host)).body.code).toBe('custom_url_taken')
+    expect((await setUrl(id, own)).status).toBe(200)
+    await pull('synchronize', 1)
+    expect((await child()).source_config.custom_url).toBe(own)
+    const hosts = async () =>
+      (await tenant.get('/v2/custom-hosts')).body.resources.map(({ host }: { host: string }) => host)
+    expect((await hosts()).sort()).toEqual([host, own].sort())
+    await pull('closed', 1)
+    expect(await hosts()).toEqual([host])
+  })
+
   it('is redeployed on each push, and its deployment is deleted when it is closed', async () => {
     const { tenant, pull, preview, child } = await setUpPreviews()
     await pull('opened', 1)
