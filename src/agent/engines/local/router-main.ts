@@ -2,6 +2,7 @@
 import { timingSafeEqual } from 'node:crypto'
 import { once } from 'node:events'
 import * as http from 'node:http'
+import { flushCompileCache } from 'node:module'
 import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { readJson, writeJson } from '../../system/files.ts'
@@ -88,3 +89,5 @@ writeJson(file, {
   control: (control.address() as AddressInfo).port,
   identity: identityOf(process.pid),
 } satisfies RouterState)
+// So that the next router starts faster.
+flushCompileCache()
