@@ -1,6 +1,7 @@
 import { sql } from 'drizzle-orm'
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../src/kernel/db.ts'
+import { shownUrl } from '../../src/pushes/preview-address.ts'
 import { NewPreviewPolicy } from '../../src/pushes/previews.schema.ts'
 import { deleteOrganizations, getApp, newTenant, type Tenant, unusedId } from '../support/app.ts'
 import { advanceRevisionTo, expectCompleteJournal, listRevisions } from '../support/deployments.ts'
@@ -85,6 +86,18 @@ describe('a pull request', () => {
     expect((await tenant.get(`/v2/deployments/${deployment_id}`)).body.url).toBe('http://preview.localhost')
     await pull('closed', 1)
     expect((await preview()).url).toBe(null)
+  })
+
+  it.each([
+    ['apps.example.com', null, 'https://shop-pr-1.apps.example.com'],
+    ['apps.example.com', 'http://shop-pr-1.localhost:8788', 'https://shop-pr-1.apps.example.com'],
+    // Another workspace has the plain name.
+    ['apps.example.com', 'https://shop-pr-1-1a2b3c4d.apps.example.com', 'https://shop-pr-1-1a2b3c4d.apps.example.com'],
+    ['apps.example.com', 'https://evil-apps.example.com', 'https://shop-pr-1.apps.example.com'],
+    [undefined, 'http://shop-pr-1.localhost:8788', 'http://shop-pr-1.localhost:8788'],
+    [undefined, null, null],
+  ])('below the domain %s, reported at %s, is shown at %s', (domain, reported, shown) => {
+    expect(shownUrl(domain, 'shop-pr-1', reported)).toBe(shown)
   })
 
   it('gets its own deployment of its head, with the secrets of the parent and the policy', async () => {
