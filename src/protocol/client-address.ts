@@ -25,8 +25,8 @@ const normaliseAddress = (text: string): string | undefined => {
 
 /**
  * The addresses that a request came through: the client, the proxies, and last the peer of the socket. Each proxy
- * appends its client to `X-Forwarded-For`. So the list is read from its end, as long as a trusted proxy wrote the entry,
- * and what the client itself wrote is left out. Empty if the peer is unknown.
+ * appends its client to `X-Forwarded-For`. So the list is read from its end, as long as a trusted proxy wrote the
+ * entry, and what the client itself wrote is left out. Empty if the peer is unknown.
  */
 export function findHops(peer: string | undefined, forwardedFor: string | undefined, trusted: ProxyRange[]): string[] {
   const hops = [normaliseAddress(peer ?? '')].filter(hop => hop !== undefined)

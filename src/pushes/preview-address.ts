@@ -9,8 +9,8 @@ export function previewName(parent: string, number: number): string {
 }
 
 /**
- * The address to show. The reported one if it is below the domain: a name that another workspace has gets a suffix there,
- * and the plain name is the other one's.
+ * The address to show. The reported one if it is below the domain: a name that another workspace has gets a suffix
+ * there, and the plain name is the other one's.
  */
 export function shownUrl(domain: string | undefined, name: string, reported: string | null): string | null {
   const host = reported === null ? undefined : URL.parse(reported)?.hostname

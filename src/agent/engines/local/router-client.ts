@@ -37,7 +37,7 @@ export class RouterClient {
   readonly #onExit: () => void
   #state: RouterState = { token: '' }
   #lastApply: Promise<unknown> = Promise.resolve()
-  /** A request that the router never answers: it ends with the router's process, also if an earlier agent started it. */
+  /** A request that the router never answers. It ends with the router, also with one that an earlier agent started. */
   #life: http.ClientRequest | undefined
 
   /** `first` is the port to try first if the router never ran. After `onExit`, `apply` starts another router. */
