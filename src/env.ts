@@ -1,5 +1,6 @@
 // Settings: turns environment variables and bindings into a Config. Nothing else reads the environment.
 import * as z from 'zod'
+import { AppsDomain } from './protocol/custom-url.schema.ts'
 
 type RateLimiter = { limit(options: { key: string }): Promise<{ success: boolean }> }
 
@@ -68,12 +69,7 @@ const Settings = z.object({
     })
     .pipe(SealingKeys),
   PUBLIC_URL: PublicUrl.optional(),
-  APPS_DOMAIN: z
-    .string()
-    .regex(/^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, {
-      error: 'must be a domain such as apps.example.com',
-    })
-    .optional(),
+  APPS_DOMAIN: AppsDomain.optional(),
   ALLOW_LOOPBACK: booleanSetting,
   MCP_DEFAULT_ENDPOINTS: booleanSetting,
   SLIPWAY_MODE: z.enum(['saas', 'self_hosted'], { error: 'must be `saas` or `self_hosted`' }).default('saas'),

@@ -1,26 +1,34 @@
 // The agent's program, `node src/agent/main.ts`: reads its settings, starts the agent, and stops it on a signal.
 import { randomBytes } from 'node:crypto'
+import { isIP } from 'node:net'
 import { hostname } from 'node:os'
 import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
+import { isRange } from '../protocol/client-address.ts'
+import { AppsDomain } from '../protocol/custom-url.schema.ts'
 import { Agent } from './agent.ts'
 import { parseNetworks } from './builds/allowed-address.ts'
 import { createControlPlaneClient, RequestRefused } from './control-plane/client.ts'
 import type { Engine } from './engine.ts'
+import type { PooledOptions } from './engines/local/pooled-engine.ts'
 import { chooseCgroup } from './system/cgroups.ts'
 import { readJson, writeJson } from './system/files.ts'
 import { type FormatEvent, formatEvent, formatEventAsJson, type LogEvent } from './system/log-event.ts'
 import { identityOf, isAlive, type ProcessIdentity } from './system/processes.ts'
 import { chooseIsolation, type Isolation } from './system/run-as.ts'
 
-const USAGE = `npm run agent -- [--home FOLDER] [--engine process|container|kubernetes] [--port PORT] [--stop]
+const USAGE = `npm run agent -- [--home FOLDER] [--engine process|container|kubernetes] [--port PORT]
+                        [--host ADDRESS] [--stop]
 
 Runs the deployments of one listener. Needs SLIPWAY_URL, the address of the control plane, and SLIPWAY_LISTENER_KEY,
 a key of the listener.
   --home    folder for applications, builds and the agent's identity; default: SLIPWAY_AGENT_HOME or .slipway/agent
   --engine  how applications run; default: process
   --port    port of the router in front of processes and containers; default: 8788 or the next free port
+  --host    address where the router listens besides loopback, such as 10.0.0.5, or 0.0.0.0 or :: for all
   --stop    stop all applications when the agent stops; without it they keep running and the next agent takes over
+APPS_DOMAIN             domain such as apps.example.com: processes and containers are at https://<name>.apps.example.com
+TRUSTED_PROXIES         addresses and networks of the reverse proxies whose X-Forwarded-* headers count, comma-separated
 AGENT_DATABASE_URL      Postgres for the databases of processes; default: an embedded Postgres of the agent
 AGENT_BUILD_ENV         names of the agent's variables that install and build commands of processes get, comma-separated
 AGENT_ALLOWED_NETWORKS  networks such as 10.1.0.0/16 where repositories may be although they are not public
@@ -30,7 +38,10 @@ AGENT_LOG_FORMAT        text or json; default: text
 AGENT_CGROUP            parent of the cgroup of each process, or off; default: the agent's own cgroup
 See docs/processes.md.`
 
-type EngineSettings = { home: string; port: number; agent_id: string; isolation: Isolation }
+type EngineSettings = Pick<PooledOptions, 'home' | 'port' | 'host' | 'domain' | 'trusted_proxies'> & {
+  agent_id: string
+  isolation: Isolation
+}
 const ENGINE_FACTORIES: Record<string, (settings: EngineSettings) => Promise<Engine>> = {
   process: async ({ isolation: { users, apps, bin }, ...settings }) => {
     const { ProcessEngine } = await import('./engines/process.ts')
@@ -75,6 +86,7 @@ function readOptions() {
       home: { type: 'string' },
       engine: { type: 'string', default: 'process' },
       port: { type: 'string', default: '8788' },
+      host: { type: 'string' },
       stop: { type: 'boolean', default: false },
       help: { type: 'boolean', short: 'h' },
     },
@@ -91,6 +103,15 @@ function readOptions() {
   const port = Number(values.port)
   if (!/^\d+$/.test(values.port) || port > 65_535)
     throw new Error(`--port ${values.port} is not a port. Use a number from 0 to 65535.`)
+  const { host } = values
+  if (host !== undefined && !isIP(host)) throw new Error(`--host ${host} is not an IP address. Use one like 10.0.0.5.`)
+  const domain = process.env.APPS_DOMAIN || undefined
+  if (domain !== undefined && !AppsDomain.safeParse(domain).success)
+    throw new Error(`APPS_DOMAIN ${domain} is not a domain. Set one like apps.example.com.`)
+  const trusted_proxies = (process.env.TRUSTED_PROXIES ?? '').split(',').flatMap(text => text.trim() || [])
+  const invalidProxy = trusted_proxies.find(text => !isRange(text))
+  if (invalidProxy !== undefined)
+    throw new Error(`${invalidProxy} in TRUSTED_PROXIES is not an address or a network. Set one like 10.0.0.0/8.`)
   const createEngine = ENGINE_FACTORIES[values.engine]
   if (!createEngine)
     throw new Error(
@@ -100,13 +121,14 @@ function readOptions() {
   const formatLine = LOG_FORMATS[logFormat]
   if (!formatLine) throw new Error(`AGENT_LOG_FORMAT ${logFormat} does not exist. Set it to \`text\` or \`json\`.`)
   const home = resolve(values.home ?? (SLIPWAY_AGENT_HOME || '.slipway/agent'))
-  return { url, key, port, home, createEngine, formatLine, engineName: values.engine, stopsApplications: values.stop }
+  const router = { port, host, domain, trusted_proxies }
+  return { url, key, home, router, createEngine, formatLine, engineName: values.engine, stopsApplications: values.stop }
 }
 
 async function main() {
   const options = readOptions()
   if (!options) return
-  const { url, key, port, home, createEngine, formatLine, engineName, stopsApplications } = options
+  const { url, key, home, router, createEngine, formatLine, engineName, stopsApplications } = options
   const logEvent: LogEvent = (event, fields) => console.log(formatLine(event, fields))
   const agent_id = claimIdentity(home, process.env.SLIPWAY_AGENT_ID)
   const { AGENT_RUN_AS: run_as, AGENT_APPS_HOME: apps_home, AGENT_CGROUP } = process.env
@@ -114,7 +136,7 @@ async function main() {
   const isolation =
     engineName === 'process' ? chooseIsolation({ home, run_as, apps_home }) : { users: undefined, apps: home }
   if (isolation.reason) logEvent('applications not isolated', { reason: isolation.reason, help: 'docs/processes.md' })
-  const engine = await createEngine({ home, port, agent_id, isolation })
+  const engine = await createEngine({ home, ...router, agent_id, isolation })
   logEvent('agent started', { engine: engineName, home, control_plane: url })
   const hidden_values = collectSecrets(process.env)
   // No child process inherits them.

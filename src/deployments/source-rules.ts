@@ -20,7 +20,7 @@ export const SOURCE_RULES: Record<Source, SourceRules> = {
       ...revisionConfigPaths('repo_ref', 'platform_config_path'),
     ],
     refuses: [
-      ...configPaths('listener_id', 'listener_config', 'custom_url'),
+      ...configPaths('listener_id', 'listener_config'),
       ...revisionConfigPaths('image_uri', 'source_tarball_path'),
       ...REFERENCE_PATHS,
     ],
@@ -38,24 +38,20 @@ export const SOURCE_RULES: Record<Source, SourceRules> = {
     mode: 'saas',
     builds: false,
     needs: [],
-    refuses: [...configPaths('repo_url', 'custom_url'), ...revisionConfigPaths('repo_ref'), ...REFERENCE_PATHS],
+    refuses: [...configPaths('repo_url'), ...revisionConfigPaths('repo_ref'), ...REFERENCE_PATHS],
   },
   internal_source: {
     mode: 'saas',
     builds: true,
     needs: [],
-    refuses: [
-      ...configPaths('repo_url', 'custom_url'),
-      ...revisionConfigPaths('repo_ref', 'image_uri'),
-      ...REFERENCE_PATHS,
-    ],
+    refuses: [...configPaths('repo_url'), ...revisionConfigPaths('repo_ref', 'image_uri'), ...REFERENCE_PATHS],
   },
   internal_template: {
     mode: 'saas',
     builds: false,
     needs: configPaths('template_id'),
     refuses: [
-      ...configPaths('repo_url', 'custom_url'),
+      ...configPaths('repo_url'),
       ...revisionConfigPaths('repo_ref', 'image_uri', 'source_tarball_path'),
       ...REFERENCE_PATHS,
     ],

@@ -8,6 +8,13 @@ const DNS_LABEL = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/
 /** The URL parser reads a host that ends like this as an IPv4 address. */
 const NUMERIC_LABEL = /^(\d+|0x[0-9a-f]*)$/
 
+/** The setting `APPS_DOMAIN` of the control plane and of agents. */
+export const AppsDomain = z
+  .string()
+  .regex(/^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, {
+    error: 'must be a domain such as apps.example.com',
+  })
+
 /** Not an IP address and not a wildcard: a DNS record cannot prove who owns those. */
 function isHostName(host: string): boolean {
   const labels = host.split('.')

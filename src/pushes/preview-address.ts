@@ -8,6 +8,15 @@ export function previewName(parent: string, number: number): string {
   return `${prefix}${suffix}`
 }
 
+/**
+ * The address to show. The reported one if it is below the domain: a name that another workspace has gets a suffix
+ * there, and the plain name is the other one's.
+ */
+export function shownUrl(domain: string | undefined, name: string, reported: string | null): string | null {
+  const host = reported === null ? undefined : URL.parse(reported)?.hostname
+  return domain && host?.endsWith(`.${domain}`) ? reported : (deploymentUrl(domain, name) ?? reported)
+}
+
 /** Null where `APPS_DOMAIN` is not set. */
 export const deploymentUrl = (domain: string | undefined, name: string): string | null =>
   domain ? `https://${name}.${domain}` : null

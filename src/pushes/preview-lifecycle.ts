@@ -145,7 +145,8 @@ async function previewDeployment(caller: Caller, facts: PreviewFacts): Promise<N
   const { parent, policy, preview } = facts
   const name = previewName(parent.name, preview.number)
   const { platform_config_path } = parent.source_revision_config as { platform_config_path: string }
-  const config = parent.source_config as NewDeployment['source_config']
+  // One deployment serves a URL: the parent keeps its own.
+  const { custom_url: _, ...config } = parent.source_config as NewDeployment['source_config']
   return {
     name,
     source: 'githost',

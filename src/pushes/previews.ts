@@ -12,7 +12,7 @@ import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import type { Page } from '../protocol/wire.ts'
 import { deployments } from '../tables/deployments.ts'
 import { previews } from '../tables/pushes.ts'
-import { deploymentUrl, previewName } from './preview-address.ts'
+import { previewName, shownUrl } from './preview-address.ts'
 import { type PreviewRow, reconcilePreview } from './preview-lifecycle.ts'
 import type { Approval, PreviewRef, PullPreview } from './previews.schema.ts'
 import { notifyPullRequests } from './pull-request-notifications.ts'
@@ -24,7 +24,7 @@ const reportedUrl = (deployment_id: SQL | AnyPgColumn): SQL => sql`(
 
 function previewUrl({ config }: Ctx, row: NamedPreview): string | null {
   if (row.state === 'ended' || !row.deployment_id) return null
-  return deploymentUrl(config.appsDomain, previewName(row.parent_name, row.number)) ?? row.reported_url
+  return shownUrl(config.appsDomain, previewName(row.parent_name, row.number), row.reported_url)
 }
 
 const toWire =

@@ -6,7 +6,7 @@ import { type Row, runAsSystem, uuidArray } from '../kernel/db.ts'
 import { configuredOrigin } from '../kernel/origin.ts'
 import type { Services } from '../kernel/routes.ts'
 import { drainOutbox, LEASE, type Outbox, type OutboxItem } from './outbox.ts'
-import { deploymentUrl } from './preview-address.ts'
+import { shownUrl } from './preview-address.ts'
 import type { PreviewRow } from './preview-lifecycle.ts'
 
 const MAX_ATTEMPTS = 20
@@ -121,9 +121,7 @@ function describePreview({ config }: Services, notification: Notification) {
   const { preview, parent_name, deployment_name, deployment_url, revision } = notification
   const { state, description, comment } = preview.state === 'live' ? describeRevision(revision) : describeState(preview)
   const url =
-    preview.state === 'live' && deployment_name
-      ? (deploymentUrl(config.appsDomain, deployment_name) ?? deployment_url)
-      : null
+    preview.state === 'live' && deployment_name ? shownUrl(config.appsDomain, deployment_name, deployment_url) : null
   const body = [
     `<!-- slipway preview ${preview.id} -->`,
     `**${parent_name}**: ${comment}`,

@@ -24,23 +24,27 @@ afterEach(async () => {
   fs.rmSync(home, { recursive: true, force: true })
 })
 
-const startAgent = (args: string[], SLIPWAY_URL = url, env = {}) =>
+const startAgent = (args: string[], SLIPWAY_URL = url, settings: Record<string, string> = {}) =>
   startCommand('src/agent/main.ts', ['--home', home, '--port', '0', ...args], {
     SLIPWAY_URL,
     SLIPWAY_LISTENER_KEY: 'key',
-    ...env,
+    ...settings,
   })
 
 describe('the agent exits at once and creates no files for', () => {
-  test.each([
+  test.each<[string, string[], (string | undefined)?, Record<string, string>?]>([
     ['an invalid address', [], 'slipway.example.com'],
     ['an address that is not http', [], 'ftp://slipway.example.com'],
     ['a port that is not a number', ['--port', 'http']],
     ['a port out of range', ['--port', '65536']],
     ['an unknown engine', ['--engine', 'steam']],
     ['an unknown log format', [], undefined, { AGENT_LOG_FORMAT: 'xml' }],
-  ] as [string, string[], string?, object?][])('%s', async (_, args, address, env) => {
-    const { exited, output: said } = startAgent(args, address, env)
+    ['an address of the router that is a name', ['--host', 'localhost'], undefined],
+    ['a domain of applications that is an address', [], undefined, { APPS_DOMAIN: 'https://apps.example.com' }],
+    ['a trusted proxy that is a name', [], undefined, { TRUSTED_PROXIES: '10.0.0.0/8, proxy.example.com' }],
+    ['a network of trusted proxies that is too wide', [], undefined, { TRUSTED_PROXIES: '10.0.0.0/33' }],
+  ])('%s', async (_, args, address, settings = {}) => {
+    const { exited, output: said } = startAgent(args, address, settings)
     expect(await exited, said.out).toBe(1)
     expect(said.err).not.toBe('')
     expect(fs.readdirSync(home)).toEqual([])

@@ -3,10 +3,10 @@ import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
-import type { RevisionRef } from '../../src/agent/engine.ts'
+import type { RevisionRef, RevisionSpec } from '../../src/agent/engine.ts'
 import type { Limits } from '../../src/agent/engines/local/limits.ts'
 import { ProcessReplica } from '../../src/agent/engines/process/replica.ts'
-import type { ProcessEngine } from '../../src/agent/engines/process.ts'
+import type { ProcessEngine, ProcessOptions } from '../../src/agent/engines/process.ts'
 import { writeJson } from '../../src/agent/system/files.ts'
 import { isAlive, signalGroup } from '../../src/agent/system/processes.ts'
 import { spawnTracked } from '../../src/agent/system/tracked-process.ts'
@@ -36,7 +36,8 @@ afterEach(async () => {
   fs.rmSync(home, { recursive: true, force: true })
 })
 
-const open = (limits: Partial<Limits> = {}) => openEngine(home, { limits })
+const open = (limits: Partial<Limits> = {}, options: Partial<ProcessOptions> = {}) =>
+  openEngine(home, { ...options, limits })
 const nextRevision = (): RevisionRef => ({ ...ref, revision_id: randomUUID() })
 const findRunning = async (engine: ProcessEngine, { deployment_id, revision_id }: RevisionRef) =>
   (await engine.observe(deployment_id)).running.find(one => one.revision_id === revision_id)
@@ -170,20 +171,157 @@ createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: proce
     expect(await at()).toBe('second')
   })
 
-  test('a router that was killed is replaced', async () => {
-    const { engine } = await open({ usage_poll_ms: 50 })
-    await engine.start(makeUnit(ref), writeApplication(home, 'found', makeServerCode('x')))
+  describe('below the domain of the applications', () => {
+    const domain = 'apps.example.com'
+    const serve = async (engine: ProcessEngine, one: RevisionRef, text: string, more: Partial<RevisionSpec> = {}) => {
+      await engine.start(makeUnit(one, more), writeApplication(home, one.revision_id, makeServerCode(text)))
+      await waitForPhase(engine, one, 'healthy')
+      await engine.route(makeUnit(one, more))
+    }
+    const portOf = () => JSON.parse(fs.readFileSync(join(home, 'router.json'), 'utf8')).port
+    const answerAt = async (host: string, path = '/') => {
+      const { body, status } = await requestRouter(`http://127.0.0.1:${portOf()}`, path, { headers: { host } })
+      return status === 200 ? body : status
+    }
+
+    test('a deployment is served and reported by its name, however the host is spelt', async () => {
+      const { engine } = await open({}, { domain })
+      await serve(engine, ref, 'shop')
+      expect(await urlOf(engine)).toBe('https://shop.apps.example.com')
+      for (const host of [
+        'shop.apps.example.com',
+        'SHOP.Apps.Example.com:443',
+        'shop.apps.example.com.',
+        'shop.localhost',
+      ])
+        expect(await answerAt(host), host).toBe('shop')
+      for (const host of [
+        ...['apps.example.com', 'x.shop.apps.example.com', 'shop.apps.example.com.evil.test', 'shop.apps.example.org'],
+        ...['shopapps.example.com', '.apps.example.com', 'shop', 'shop.apps.example.com..'],
+      ])
+        expect(await answerAt(host), host).toBe(404)
+    })
+
+    test('a name that another workspace has gets the suffix, and two names never share a host', async () => {
+      const { engine } = await open({}, { domain })
+      const other = { deployment_id: randomUUID(), revision_id: randomUUID() }
+      const third = { deployment_id: randomUUID(), revision_id: randomUUID() }
+      const suffixed = `shop-${third.deployment_id.slice(0, 8)}`
+      await serve(engine, ref, 'first')
+      // A name that looks like the suffix of a deployment to come.
+      await serve(engine, other, 'second', { name: suffixed, tenant_id: 'second' })
+      await serve(engine, third, 'third', { tenant_id: 'third' })
+      const urls = await Promise.all(
+        [ref, other, third].map(async one => (await engine.observe(one.deployment_id)).url!),
+      )
+      expect(new Set(urls).size).toBe(3)
+      const answers = await Promise.all(urls.map(one => answerAt(new URL(one).host)))
+      expect(answers).toEqual(['first', 'second', 'third'])
+      expect(new URL(urls[2]!).hostname.split('.')[0]!.length).toBeLessThanOrEqual(63)
+    })
+
+    test('no custom_url takes a host of the domain', async () => {
+      const { engine } = await open({}, { domain })
+      const other = { deployment_id: randomUUID(), revision_id: randomUUID() }
+      await serve(engine, ref, 'own')
+      for (const custom_url of [
+        'shop.apps.example.com',
+        'https://shop.apps.example.com/pay',
+        'free.apps.example.com',
+      ]) {
+        await serve(engine, { ...other, revision_id: randomUUID() }, 'other', { name: 'other', custom_url })
+        expect(await answerAt('shop.apps.example.com', '/pay')).toBe('own')
+        expect(await answerAt('free.apps.example.com')).toBe(404)
+      }
+    })
+
+    test('an agent that is given the domain later serves what it finds there too, at the same port', async () => {
+      const { engine } = await open()
+      await serve(engine, ref, 'shop')
+      const port = portOf()
+      await engine.close({ stop: false })
+      const second = await open({}, { domain })
+      await until(second.engine, ref, 'healthy')
+      expect([await answerAt('shop.apps.example.com'), portOf()]).toEqual(['shop', port])
+    })
+  })
+
+  describe('a router that is killed', () => {
+    const readRouter = () => JSON.parse(fs.readFileSync(join(home, 'router.json'), 'utf8'))
+    /** No timer helps: only the end of the process does. */
+    const withoutPolls = { usage_poll_ms: 3_600_000 }
+    async function killAndWait(engine: ProcessEngine) {
+      const at = await urlOf(engine)
+      const { pid } = readRouter().identity
+      process.kill(pid, 'SIGKILL')
+      const answers = new Set<number | string>()
+      await waitFor(async () => {
+        const answer = await requestRouter(at).then(
+          ({ status }) => status,
+          error => error.code,
+        )
+        answers.add(answer)
+        return answer === 200
+      })
+      expect(readRouter().identity.pid).not.toBe(pid)
+      expect(await urlOf(engine)).toBe(at)
+      return answers
+    }
+
+    test('is started again at once at the same port, also a second time', async () => {
+      const { engine } = await open(withoutPolls)
+      await engine.start(makeUnit(ref), writeApplication(home, 'found', makeServerCode('x')))
+      await waitForPhase(engine, ref, 'healthy')
+      await engine.route(makeUnit(ref))
+      for (let time = 0; time < 2; time++)
+        for (const answer of await killAndWait(engine)) expect([200, 'ECONNREFUSED', 'ECONNRESET']).toContain(answer)
+    })
+
+    test('is started again also if an earlier agent started it', async () => {
+      const { engine } = await open(withoutPolls)
+      await engine.start(makeUnit(ref), writeApplication(home, 'found', makeServerCode('x')))
+      await waitForPhase(engine, ref, 'healthy')
+      await engine.route(makeUnit(ref))
+      const { pid } = readRouter().identity
+      await engine.close({ stop: false })
+      const second = await open(withoutPolls)
+      expect(readRouter().identity.pid).toBe(pid)
+      await until(second.engine, ref, 'healthy')
+      await killAndWait(second.engine)
+    })
+  })
+
+  test('an agent with other proxies or another version replaces the router, which answers what it has first', async () => {
+    const { engine } = await open()
+    const code = `
+import { createServer } from 'node:http'
+createServer((req, res) => {
+  if (req.url === '/slow') process.once('SIGUSR2', () => res.end('slow'))
+  else res.end(req.headers['x-real-ip'] + ' ' + process.pid)
+}).listen(process.env.PORT)
+`
+    await engine.start(makeUnit(ref), writeApplication(home, 'proxied', code))
     await waitForPhase(engine, ref, 'healthy')
     await engine.route(makeUnit(ref))
     const at = await urlOf(engine)
-    process.kill(JSON.parse(fs.readFileSync(join(home, 'router.json'), 'utf8')).identity.pid, 'SIGKILL')
-    await waitFor(() =>
-      requestRouter(at).then(
-        ({ status }) => status === 200,
-        () => false,
-      ),
-    )
+    const ask = async () => (await requestRouter(at, '/', { headers: { 'X-Forwarded-For': '198.51.100.7' } })).body
+    const [address, pid] = (await ask()).split(' ')
+    expect(address).toBe('127.0.0.1')
+    const slow = requestRouter(at, '/slow')
+    await waitFor(async () => Object.values(await inFlight()).includes(1))
+    await engine.close({ stop: false })
+    const second = await open({}, { trusted_proxies: ['127.0.0.1'] })
+    await until(second.engine, ref, 'healthy')
+    expect(await url(second.engine)).toBe(at)
+    expect(await ask()).toBe(`198.51.100.7 ${pid}`)
+    process.kill(Number(pid), 'SIGUSR2')
+    expect((await slow).body).toBe('slow')
   })
+  async function inFlight(): Promise<Record<string, number>> {
+    const { control, token } = JSON.parse(fs.readFileSync(join(home, 'router.json'), 'utf8'))
+    const answer = await fetch(`http://127.0.0.1:${control}/`, { headers: { Authorization: `Bearer ${token}` } })
+    return (await answer.json()) as Record<string, number>
+  }
 
   test('two deployments with the same name have different hosts', async () => {
     const { engine } = await open()

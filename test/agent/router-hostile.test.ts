@@ -55,8 +55,8 @@ async function startRawApplication(answer: string) {
   )
 }
 
-async function startRouter(limits: Parameters<typeof createRouter>[0] = {}) {
-  router = createRouter(limits)
+async function startRouter(limits: Parameters<typeof createRouter>[0] = {}, proxies: string[] = []) {
+  router = createRouter(limits, proxies)
   port = await listen(router.server())
 }
 beforeEach(() => {
@@ -208,6 +208,129 @@ test.each([
   }
 })
 
+describe('behind a proxy that the operator trusts', () => {
+  beforeEach(() => routes({}, ['127.0.0.0/8', '10.0.0.0/8']))
+  const BY_PROXY = {
+    'X-Forwarded-For': '198.51.100.7, 10.0.0.2',
+    'X-Forwarded-Proto': 'https',
+    'X-Forwarded-Host': 'shop.example.com',
+  }
+  const TOLD = {
+    'x-forwarded-for': '198.51.100.7, 10.0.0.2, 127.0.0.1',
+    'x-forwarded-host': 'shop.example.com',
+    'x-forwarded-proto': 'https',
+    'x-forwarded-port': '443',
+    'x-real-ip': '198.51.100.7',
+    forwarded: 'for=198.51.100.7;host="shop.example.com";proto=https',
+  }
+  /** The forwarding headers that the application gets, each name in one spelling and once. */
+  async function told(headers: Record<string, string>, more = 'Connection: close\r\n') {
+    await application()
+    const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`)
+    await converse(request(more + lines.join('')))
+    const { rawHeaders } = heard.at(-1)!
+    const known = new Set(FORWARDED.map(canonical))
+    const pairs = rawHeaders.flatMap((name, i) =>
+      i % 2 === 0 && known.has(canonical(name)) ? [[canonical(name), rawHeaders[i + 1]!] as const] : [],
+    )
+    expect(new Set(pairs.map(([name]) => name)).size).toBe(pairs.length)
+    return Object.fromEntries(pairs)
+  }
+
+  test.each([
+    ['a request', 'Connection: close\r\n'],
+    ['an upgrade', UPGRADE],
+  ])('the application of %s is told the client, host and protocol that the proxy names', async (_, more) => {
+    expect(await told(BY_PROXY, more)).toEqual(TOLD)
+  })
+
+  test.each<[string, Record<string, string>, Partial<typeof TOLD>]>([
+    [
+      'addresses that the client wrote itself are left out',
+      { 'X-Forwarded-For': '6.6.6.6, 10.0.0.9, 198.51.100.7, 10.0.0.2' },
+      TOLD,
+    ],
+    [
+      'an entry that is not an address ends the list',
+      { 'X-Forwarded-For': '198.51.100.7, unknown, 10.0.0.2' },
+      {
+        'x-forwarded-for': '10.0.0.2, 127.0.0.1',
+        'x-real-ip': '10.0.0.2',
+        forwarded: 'for=10.0.0.2;host="shop.example.com";proto=https',
+      },
+    ],
+    [
+      'an address of IPv6 is quoted where that is needed',
+      { 'X-Forwarded-For': '2001:DB8::7' },
+      {
+        'x-forwarded-for': '2001:db8::7, 127.0.0.1',
+        'x-real-ip': '2001:db8::7',
+        forwarded: 'for="[2001:db8::7]";host="shop.example.com";proto=https',
+      },
+    ],
+    [
+      'an invalid protocol counts as none',
+      { 'X-Forwarded-Proto': 'https;x' },
+      { 'x-forwarded-proto': 'http', 'x-forwarded-port': 'own' },
+    ],
+    [
+      'two protocols count as none',
+      { 'X-Forwarded-Proto': 'https, http' },
+      { 'x-forwarded-proto': 'http', 'x-forwarded-port': 'own' },
+    ],
+    ['an invalid host counts as none', { 'X-Forwarded-Host': 'a"; b' }, { 'x-forwarded-host': 'app.localhost' }],
+    [
+      'the port of the host counts',
+      { 'X-Forwarded-Host': 'shop.example.com:8443' },
+      { 'x-forwarded-host': 'shop.example.com:8443', 'x-forwarded-port': '8443' },
+    ],
+    ['a port counts', { 'X-Forwarded-Port': '8443' }, { 'x-forwarded-port': '8443' }],
+    ['an invalid port counts as none', { 'X-Forwarded-Port': '1e3' }, { 'x-forwarded-port': '443' }],
+    [
+      'other spellings and other forwarding headers count for nothing',
+      {
+        ...{ X_Forwarded_For: '6.6.6.6', 'X.Forwarded.Proto': 'ws', 'X-Real-IP': '6.6.6.6', Forwarded: 'for=6.6.6.6' },
+        ...{ 'X-Forwarded-User': 'root', 'X-Forwarded-Prefix': '/x', 'X-Original-URL': '/admin' },
+      },
+      TOLD,
+    ],
+  ])('%s', async (_, headers, expected) => {
+    const own = expected['x-forwarded-port'] === 'own' ? { 'x-forwarded-port': String(port) } : {}
+    expect(await told({ ...BY_PROXY, ...headers })).toMatchObject({ ...expected, ...own })
+  })
+
+  test('a header that repeats is read as one list, so that its first copy does not win', async () => {
+    const twice = 'Connection: close\r\nX-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Proto: http\r\n'
+    expect(await told(BY_PROXY, twice)).toMatchObject({ 'x-real-ip': '198.51.100.7', 'x-forwarded-proto': 'http' })
+  })
+
+  test('a request is routed by its Host, whatever host the proxy names', async () => {
+    await application()
+    const answer = await converse(
+      'GET / HTTP/1.1\r\nHost: nobody.localhost\r\nX-Forwarded-Host: app.localhost\r\nConnection: close\r\n\r\n',
+    )
+    expect(answer).toMatch(/^HTTP\/1\.1 404 /)
+    expect(heard).toEqual([])
+  })
+
+  test('the next request of a connection to the proxy can have another client', async () => {
+    await application(() => OK.replace('Connection: close\r\n', ''))
+    const { client, said } = dial()
+    for (const [i, address] of ['198.51.100.7', '198.51.100.8'].entries()) {
+      client.write(request(`X-Forwarded-For: ${address}\r\n`))
+      await waitFor(() => said().match(/ok/g)?.length === i + 1)
+    }
+    expect(heard.map(({ headers }) => headers['x-real-ip'])).toEqual(['198.51.100.7', '198.51.100.8'])
+  })
+})
+
+test.each([[[]], [['10.0.0.0/8', '::1']]])('a peer that is not one of the proxies %j is the client', async proxies => {
+  await routes({}, proxies)
+  await application()
+  await converse(request('Connection: close\r\nX-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Proto: https\r\n'))
+  expect(heard[0]!.headers).toMatchObject({ 'x-forwarded-for': '127.0.0.1', 'x-forwarded-proto': 'http' })
+})
+
 test('headers named in Connection are removed, except framing headers, Host and X-Forwarded-For', async () => {
   await startApplication()
   const names = 'X-Own, Content-Length, Host, X-Forwarded-For, Transfer-Encoding, Upgrade'
@@ -318,6 +441,43 @@ test('the router does not take a port that another program uses on IPv6', async 
   await client.open()
   expect(client.port).toBeGreaterThan(takenPort)
 })
+
+test.runIf(process.platform === 'linux')(
+  'the router listens on loopback alone, or also on the address that the operator names',
+  async () => {
+    for (const [host, wanted] of [
+      [undefined, ['127.0.0.1', '::1']],
+      ['127.0.0.7', ['127.0.0.1', '127.0.0.7', '::1']],
+      ['0.0.0.0', ['0.0.0.0', '::1']],
+    ] as const) {
+      const home = makeTempFolder()
+      const client = new RouterClient(join(home, 'router.json'), 0, { host })
+      onTestFinished(async () => {
+        await client.close()
+        fs.rmSync(home, { recursive: true, force: true })
+      })
+      await client.open()
+      const hasIPv6 = listeningAddresses(client.port).includes('::1')
+      expect(listeningAddresses(client.port)).toEqual(wanted.filter(address => hasIPv6 || address !== '::1'))
+    }
+  },
+)
+
+/** From the kernel's table of sockets, in which an address is hexadecimal, each group of four bytes reversed. */
+function listeningAddresses(port: number): string[] {
+  const hexPort = port.toString(16).toUpperCase().padStart(4, '0')
+  const lines = ['tcp', 'tcp6'].flatMap(name => fs.readFileSync(`/proc/net/${name}`, 'utf8').split('\n'))
+  const LISTEN = '0A'
+  return lines
+    .flatMap(line => {
+      const [, local = '', , state] = line.trim().split(/\s+/)
+      const [address = '', at] = local.split(':')
+      if (at !== hexPort || state !== LISTEN) return []
+      if (address.length > 8) return address === '00000000000000000000000001000000' ? '::1' : address
+      return [...Buffer.from(address, 'hex').reverse()].join('.')
+    })
+    .sort()
+}
 
 describe('a connection does not stay open while nothing is sent', () => {
   beforeEach(() => startRouter({ headers_ms: 300, body_ms: 300, answer_ms: 600, check_ms: 50 }))

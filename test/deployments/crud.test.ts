@@ -112,12 +112,12 @@ describe('a new deployment', () => {
     const tenant = await newTenant()
     const reply = await tenant.post('/v2/deployments', {
       ...(await makeBodyFor(tenant, 'githost')),
-      source_config: { custom_url: 'https://app.example.com' },
+      source_config: { listener_id: unusedId() },
       source_revision_config: { repo_ref: 'main', image_uri: 'app:1' },
     })
     expect(outcome(reply)).toEqual([400, 'source_rule'])
     expect(reply.body.errors.map((one: { loc: string[] }) => one.loc.at(-1)).sort()).toEqual(
-      ['build_on_push', 'custom_url', 'image_uri', 'integration_id', 'platform_config_path', 'repo_url'].sort(),
+      ['build_on_push', 'image_uri', 'integration_id', 'listener_id', 'platform_config_path', 'repo_url'].sort(),
     )
   })
 

@@ -3,8 +3,10 @@ import { afterAll, describe, expect, it } from 'vitest'
 import { createVerificationRecord } from '../../src/deployments/custom-hosts.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { registerPlatformListener } from '../../src/listeners/platform-listener.ts'
+import { sources } from '../../src/protocol/parts.schema.ts'
 import { newTenant, type Reply, startApp, type Tenant, txtRecords, unusedId } from '../support/app.ts'
 import { imageConfig } from '../support/deployments.ts'
+import { makeRepositoryBody } from '../support/integrations.ts'
 import { makeSyncAgent, newListener } from '../support/sync-agent.ts'
 
 const settings = {
@@ -16,7 +18,9 @@ const app = startApp({ settings })
 // A shared listener serves deployments of other organizations, so those block the deletion of its own.
 afterAll(() => runAsSystem(app.database, sql`delete from deployments`))
 
-const newAppTenant = () => newTenant({ app })
+const saas = startApp({ settings: { ...settings, SLIPWAY_MODE: 'saas' } })
+
+const tenantHere = () => newTenant({ app })
 const newHost = () => `${unusedId()}.example.com`
 const makeBody = (source_config: object) => ({
   name: `app-${unusedId()}`,
@@ -144,6 +148,48 @@ describe('a custom host', () => {
   })
 })
 
+describe.each(sources.filter(source => source !== 'external_container'))('a deployment of source %s', source => {
+  const bodyOf = async (tenant: Tenant) =>
+    source === 'githost'
+      ? makeRepositoryBody(tenant, { secrets: [] })
+      : {
+          name: `app-${unusedId()}`,
+          source,
+          source_config: source === 'internal_template' ? { template_id: 'web-service' } : {},
+          source_revision_config: source === 'internal_container' ? imageConfig : {},
+          secrets: [],
+        }
+  async function createHere(tenant: Tenant, custom_url: string) {
+    const body = await bodyOf(tenant)
+    return tenant.post('/v2/deployments', { ...body, source_config: { ...body.source_config, custom_url } })
+  }
+
+  it('can be created with a custom_url, of which every rule holds', async () => {
+    const [own, other] = await Promise.all([newTenant({ app: saas }), newTenant({ app: saas })])
+    const host = newHost()
+    const { status, body } = await createHere(own, `https://${host}/shop`)
+    expect([status, body.source_config.custom_url]).toEqual([201, `https://${host}/shop`])
+    expect(outcome(await createHere(own, `https://${host}/shop`))).toBe('custom_url_taken')
+    expect(outcome(await createHere(other, host))).toBe('custom_host_taken')
+    expect(outcome(await createHere(other, 'shop.apps.example.net'))).toBe('custom_host_reserved')
+    expect(await explainCodes(own, body.id)).toContain('custom_url_unverified')
+  })
+
+  it('can get another custom_url without a new revision, and lose it', async () => {
+    const tenant = await newTenant({ app: saas })
+    const { id } = (await createHere(tenant, newHost())).body
+    const host = newHost()
+    expect((await patch(tenant, id, host, '?dry_run=true')).body).toMatchObject({
+      creates_revision: false,
+      changes: [{ path: 'source_config.custom_url', after: host, effect: 'in_place' }],
+    })
+    expect((await patch(tenant, id, host)).body.source_config.custom_url).toBe(host)
+    expect(await hostsOf(tenant)).toMatchObject([{ host, served: false }])
+    expect((await tenant.patch(`/v2/deployments/${id}?clear=custom_url`, {})).body.source_config.custom_url).toBeNull()
+    expect(await hostsOf(tenant)).toEqual([])
+  })
+})
+
 describe('the verification of a custom host', () => {
   it('names the missing record, and does not accept the record of another workspace', async () => {
     const [tenant, other] = await Promise.all([newAppTenant(), newAppTenant()])
@@ -266,6 +312,19 @@ describe('an agent', () => {
     await verify(other, host)
     const after = await readCustomUrls()
     expect([after.get(shop.id), after.get(unverified.id)]).toEqual([null, `https://${host}/pay`])
+  })
+
+  it('that serves several workspaces gets the host of a template only after it is verified', async () => {
+    const tenant = await newTenant({ app: saas })
+    const told = await sharedAgent(tenant)
+    const host = newHost()
+    const config = { source_config: { template_id: 'web-service', custom_url: host }, source_revision_config: {} }
+    const body = { name: `app-${unusedId()}`, source: 'internal_template', secrets: [], ...config }
+    const { id } = (await tenant.post('/v2/deployments', body)).body
+    expect((await told()).get(id)).toBeNull()
+    await setProofRecords(host, tenant)
+    await verify(tenant, host)
+    expect((await told()).get(id)).toBe(host)
   })
 
   it('of one workspace gets an unverified host, until another workspace verifies it', async () => {

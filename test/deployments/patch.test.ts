@@ -179,7 +179,7 @@ describe('a patch', () => {
     const path = `/v2/deployments/${id}`
     for (const patch of [
       { source_revision_config: { image_uri: 'nginx' } },
-      { source_config: { custom_url: 'https://app.example.com' } },
+      { secret_references: [{ name: 'A', secret_name: 'a', secret_key: 'a' }] },
       { source_config: { build_on_push: true }, source_revision_config: { repo_ref: 'refs/tags/v1' } },
     ]) {
       const refused = await tenant.patch(path, patch)

@@ -24,7 +24,7 @@ const TABLE: [path: string, columns: string, value: unknown][] = [
   ['source_config.integration_id', 'n - - - -', ID],
   ['source_config.repo_url', 'n x x x x', 'https://git.example/a/b'],
   ['source_config.build_on_push', 'n x - - -', false],
-  ['source_config.custom_url', 'x - x x x', 'app.example.com'],
+  ['source_config.custom_url', '- - - - -', 'app.example.com'],
   ['source_config.resource_spec', '- n - - -', {}],
   ['source_config.listener_id', 'x - - - -', ID],
   ['source_config.listener_config', 'x - - - -', { k8s_namespace: 'apps' }],
@@ -125,9 +125,9 @@ it('build_on_push is refused for a tag, and allowed for a branch', () => {
 })
 
 it('a patch is refused with the members that its source does not allow', () => {
-  const patch = { source_config: { custom_url: 'a.b' }, source_revision_config: { image_uri: 'a' } }
+  const patch = { source_config: { repo_url: 'https://a/b' }, source_revision_config: { image_uri: 'a' } }
   expect(describeFaults(findRefusedMembers('internal_source', patch))).toEqual([
-    'source_member_refused body.source_config.custom_url',
+    'source_member_refused body.source_config.repo_url',
     'source_member_refused body.source_revision_config.image_uri',
   ])
 })

@@ -4,9 +4,10 @@ import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { createAdaptorServer } from '@hono/node-server'
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { createAddressReader, isRange } from '../../src/host/client-address.ts'
+import { createAddressReader } from '../../src/host/client-address.ts'
 import { createHost } from '../../src/host/node.ts'
 import { newApiKey } from '../../src/kernel/crypto.ts'
+import { isRange } from '../../src/protocol/client-address.ts'
 
 const NO_HEADER = undefined
 const addressOf = (trusted: string[], remoteAddress: string | undefined, forwarded?: string) =>

@@ -32,6 +32,7 @@ const NEEDS: Record<string, string> = {
   'docs/custom-domains': 'an installation in mode self_hosted and a DNS record; deployments/custom-hosts.test.ts',
   'docs/database-logins': 'a Postgres of the operator; host/node.test.ts',
   'docs/kubernetes': 'a cluster; agent/kubernetes/docs.test.ts checks its tables',
+  'docs/operating': 'a machine of its own; scripts/operating_trial.sh plays it',
   'docs/previews': 'a git host; pushes/previews.test.ts',
   'docs/processes': 'root; agent/users.test.ts',
   'docs/registry': 'a registry; deployments/registry.test.ts',

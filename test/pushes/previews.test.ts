@@ -1,6 +1,7 @@
 import { sql } from 'drizzle-orm'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../src/kernel/db.ts'
+import { shownUrl } from '../../src/pushes/preview-address.ts'
 import { NewPreviewPolicy } from '../../src/pushes/previews.schema.ts'
 import { getApp, newTenant, type Tenant, unusedId } from '../support/app.ts'
 import { advanceRevisionTo, expectCompleteJournal, listRevisions } from '../support/deployments.ts'
@@ -86,6 +87,18 @@ describe('a pull request', () => {
     expect((await preview()).url).toBe(null)
   })
 
+  it.each([
+    ['apps.example.com', null, 'https://shop-pr-1.apps.example.com'],
+    ['apps.example.com', 'http://shop-pr-1.localhost:8788', 'https://shop-pr-1.apps.example.com'],
+    // Another workspace has the plain name.
+    ['apps.example.com', 'https://shop-pr-1-1a2b3c4d.apps.example.com', 'https://shop-pr-1-1a2b3c4d.apps.example.com'],
+    ['apps.example.com', 'https://evil-apps.example.com', 'https://shop-pr-1.apps.example.com'],
+    [undefined, 'http://shop-pr-1.localhost:8788', 'http://shop-pr-1.localhost:8788'],
+    [undefined, null, null],
+  ])('below the domain %s, reported at %s, is shown at %s', (domain, reported, shown) => {
+    expect(shownUrl(domain, 'shop-pr-1', reported)).toBe(shown)
+  })
+
   it('gets a deployment of its head commit, with the secrets of the parent and the policy', async () => {
     const { tenant, repository, parent, pull, preview, child } = await setUpPreviews({ resource_spec: { cpu: 0.5 } })
     const sha = newSha()
@@ -108,6 +121,27 @@ describe('a pull request', () => {
     const [revision] = await listRevisions(tenant, deployment.id)
     expect(revision).toMatchObject({ actor: { kind: 'push', name: 'ada' }, commit: { sha, author: 'Ada' } })
     expect(await preview()).toMatchObject({ number: 1, state: 'live', fork: false, deployment_id: deployment.id })
+  })
+
+  it('leaves the custom_url to its parent, and can have one of its own until it is closed', async () => {
+    const { tenant, parent, pull, preview, child } = await setUpPreviews()
+    const [host, own] = [`${unusedId()}.example.com`, `${unusedId()}.example.com`]
+    const setUrl = (id: string, custom_url: string) =>
+      tenant.patch(`/v2/deployments/${id}`, { source_config: { custom_url } })
+    expect((await setUrl(parent.id, host)).status).toBe(200)
+    await pull('opened', 1)
+    const { id, source_config } = await child()
+    expect([(await preview()).state, source_config.custom_url]).toEqual(['live', null])
+    expect((await tenant.get(`/v2/deployments/${parent.id}`)).body.source_config.custom_url).toBe(host)
+    expect((await setUrl(id, host)).body.code).toBe('custom_url_taken')
+    expect((await setUrl(id, own)).status).toBe(200)
+    await pull('synchronize', 1)
+    expect((await child()).source_config.custom_url).toBe(own)
+    const hosts = async () =>
+      (await tenant.get('/v2/custom-hosts')).body.resources.map(({ host }: { host: string }) => host)
+    expect((await hosts()).sort()).toEqual([host, own].sort())
+    await pull('closed', 1)
+    expect(await hosts()).toEqual([host])
   })
 
   it('is redeployed on each push, and its deployment is deleted when it is closed', async () => {

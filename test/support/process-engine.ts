@@ -9,7 +9,7 @@ import type { Agent } from '../../src/agent/agent.ts'
 import { parseNetworks } from '../../src/agent/builds/allowed-address.ts'
 import { type Artifact, type LogLevel, NO_EVENTS, type RevisionRef, type RevisionSpec } from '../../src/agent/engine.ts'
 import type { Limits } from '../../src/agent/engines/local/limits.ts'
-import { ProcessEngine } from '../../src/agent/engines/process.ts'
+import { ProcessEngine, type ProcessOptions } from '../../src/agent/engines/process.ts'
 import { withDefaults } from '../../src/protocol/resources.schema.ts'
 
 export const FAST_LIMITS: Partial<Limits> = {
@@ -84,9 +84,8 @@ export const makeRevisionRef = (): RevisionRef => ({ deployment_id: randomUUID()
 
 const openEngines: ProcessEngine[] = []
 
-type EngineOptions = { limits?: Partial<Limits>; database_url?: string | undefined }
-export async function openEngine(home: string, { limits, database_url }: EngineOptions = {}) {
-  const engine = new ProcessEngine({ home, port: 0, limits: { ...FAST_LIMITS, ...limits }, database_url })
+export async function openEngine(home: string, { limits, ...options }: Partial<ProcessOptions> = {}) {
+  const engine = new ProcessEngine({ home, port: 0, limits: { ...FAST_LIMITS, ...limits }, ...options })
   openEngines.push(engine)
   const lines: { of: RevisionRef; message: string; level: LogLevel }[] = []
   const changes: string[] = []

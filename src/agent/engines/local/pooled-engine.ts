@@ -19,10 +19,11 @@ import { DEFAULT_LIMITS, type Limits } from './limits.ts'
 import { Provisioner } from './provisioning.ts'
 import { type HealthPolicy, type Replica, ReplicaPool, type ReplicaTemplate } from './replica-pool.ts'
 import type { Route, Target } from './router.ts'
-import { RouterClient } from './router-client.ts'
+import { RouterClient, type RouterSettings } from './router-client.ts'
 
-/** The stored state of a deployment. Its host never changes. */
+/** The stored state of a deployment. */
 type SavedDeployment = {
+  /** `<label>.localhost`. It never changes. The same label is served below the domain of the applications. */
   host: string
   routed: string | null
   custom_url: string | null
@@ -32,8 +33,14 @@ type SavedDeployment = {
   /** The approximate time of its last request. */
   used?: number | undefined
 }
-/** `apps`: the folder of applications, `home` by default. */
-export type PooledOptions = { home: string; apps?: string | undefined; port: number; limits?: Partial<Limits> }
+/** `apps`: the folder of applications, `home` by default. `domain`: applications are at `https://<name>.<domain>`. */
+export type PooledOptions = RouterSettings & {
+  home: string
+  apps?: string | undefined
+  port: number
+  domain?: string | undefined
+  limits?: Partial<Limits>
+}
 
 export abstract class PooledEngine implements Engine {
   abstract readonly name: string
@@ -41,6 +48,7 @@ export abstract class PooledEngine implements Engine {
   protected events!: EngineEvents
   protected readonly provisioner: Provisioner
   readonly #home: string
+  readonly #domain: string | undefined
   readonly #router: RouterClient
   readonly #pools = new Map<string, Map<string, ReplicaPool>>()
   #drained = new Set<string>()
@@ -48,10 +56,14 @@ export abstract class PooledEngine implements Engine {
   #closed = false
   #timers: NodeJS.Timeout[] = []
 
-  constructor(folder: string, { home, apps = home, port, limits }: PooledOptions) {
+  constructor(folder: string, { home, apps = home, port, domain, limits, ...settings }: PooledOptions) {
     this.#home = join(apps, folder)
     this.limits = { ...DEFAULT_LIMITS, ...limits }
-    this.#router = new RouterClient(join(home, 'router.json'), port)
+    this.#domain = domain
+    const { host, trusted_proxies } = settings
+    this.#router = new RouterClient(join(home, 'router.json'), port, { host, trusted_proxies }, () => {
+      void this.#applyRoutes().catch(() => {})
+    })
     this.provisioner = new Provisioner({
       provision: (id, signal) => this.provideStores(id, signal),
       changed: id => this.events.changed(id),
@@ -87,7 +99,7 @@ export abstract class PooledEngine implements Engine {
     }
     await this.#applyRoutes()
     this.repeatEvery(this.limits.tick_ms, () => this.forEachPool(pool => pool.tick()))
-    // If the router is gone, applying the routes starts another one.
+    // If starting another router failed, applying the routes tries again.
     this.repeatEvery(
       this.limits.usage_poll_ms,
       () => void this.#recordUsage().catch(() => this.#applyRoutes().catch(() => {})),
@@ -108,7 +120,7 @@ export abstract class PooledEngine implements Engine {
     return {
       running,
       routed: saved?.routed ?? null,
-      url: saved ? `http://${saved.host}:${this.#router.port}` : null,
+      url: saved ? this.#urlOf(saved) : null,
       hasRemains: fs.existsSync(this.path(deployment_id)),
       database: this.provisioner.statusOf(deployment_id),
       ...(saved?.used && { last_request_at: new Date(saved.used).toISOString() }),
@@ -165,7 +177,7 @@ export abstract class PooledEngine implements Engine {
     if (!stop) {
       this.forEachPool(pool => pool.release())
       // Without deployments, the router is not needed.
-      if (listFolder(this.#home).length > 0) return
+      if (listFolder(this.#home).length > 0) return this.#router.release()
     }
     const all = [...this.#pools.values()].flatMap(pools => [...pools.values()])
     await Promise.all(all.map(pool => pool.stop()))
@@ -199,8 +211,8 @@ export abstract class PooledEngine implements Engine {
   /** Called before anything of the deployment runs. */
   protected saveDeployment({ deployment_id, name, tenant_id, custom_url }: RevisionSpec, routed?: string): void {
     const previous = this.#readDeployment(deployment_id)
-    const host = parseCustomUrl(custom_url)?.host
-    const isSame = host !== undefined && host === parseCustomUrl(previous?.custom_url)?.host
+    const host = parseCustomUrl(custom_url, this.#domains)?.host
+    const isSame = host !== undefined && host === parseCustomUrl(previous?.custom_url, this.#domains)?.host
     const saved: SavedDeployment = {
       host: previous?.host ?? this.#chooseHost(name, deployment_id),
       routed: routed ?? previous?.routed ?? null,
@@ -260,12 +272,22 @@ export abstract class PooledEngine implements Engine {
     return readJson<SavedDeployment>(this.path(deployment, 'deployment.json'))
   }
 
+  /** The domains below which the agent gives each deployment a name. */
+  get #domains(): string[] {
+    return ['localhost', ...(this.#domain ? [this.#domain] : [])]
+  }
+
+  #urlOf({ host }: SavedDeployment): string {
+    return this.#domain ? `https://${labelOf(host)}.${this.#domain}` : `http://${host}:${this.#router.port}`
+  }
+
   /** Names are unique within a workspace only, so a taken one gets a suffix. */
   #chooseHost(name: string, deployment: string): string {
-    const isTaken = listFolder(this.#home).some(
-      other => other !== deployment && this.#readDeployment(other)?.host === `${name}.localhost`,
-    )
-    return isTaken ? `${name.slice(0, 54)}-${deployment.slice(0, 8)}.localhost` : `${name}.localhost`
+    const others = listFolder(this.#home).filter(other => other !== deployment)
+    const taken = new Set(others.map(other => this.#readDeployment(other)?.host))
+    const suffixed = [8, 36].map(length => `${name.slice(0, 62 - length)}-${deployment.slice(0, length)}`)
+    const label = [name, ...suffixed].find(label => !taken.has(`${label}.localhost`))!
+    return `${label}.localhost`
   }
 
   async #applyRoutes(): Promise<void> {
@@ -275,7 +297,10 @@ export abstract class PooledEngine implements Engine {
         const saved = this.#readDeployment(id)
         return saved ? [{ id, saved }] : []
       })
-      const owners = hostOwnersOf(all.map(({ saved }) => saved))
+      const owners = hostOwnersOf(
+        all.map(({ saved }) => saved),
+        this.#domains,
+      )
       return all.flatMap(({ id, saved }) => this.#routesOf(id, saved, owners))
     })
   }
@@ -283,9 +308,13 @@ export abstract class PooledEngine implements Engine {
   #routesOf(deployment: string, saved: SavedDeployment, owners: HostOwners): Route[] {
     if (!saved.routed) return []
     const targets = this.#pools.get(deployment)?.get(saved.routed)?.targets() ?? []
-    const generated: Route = { host: saved.host, path: '/', targets, of: deployment }
-    const custom = parseCustomUrl(saved.custom_url)
-    if (!custom || owners.get(custom.host) !== saved.tenant_id) return [generated]
-    return [generated, { ...custom, targets, of: deployment }]
+    const generated = this.#domains.map(
+      (domain): Route => ({ host: `${labelOf(saved.host)}.${domain}`, path: '/', targets, of: deployment }),
+    )
+    const custom = parseCustomUrl(saved.custom_url, this.#domains)
+    if (!custom || owners.get(custom.host) !== saved.tenant_id) return generated
+    return [...generated, { ...custom, targets, of: deployment }]
   }
 }
+
+const labelOf = (host: string): string => host.replace(/\.localhost$/, '')

@@ -1,28 +1,51 @@
 // The agent's client of the router process: finds or starts it, sends routes, reads requests in flight and usage.
 import { spawn } from 'node:child_process'
-import { randomBytes } from 'node:crypto'
+import { createHash, randomBytes } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import * as http from 'node:http'
+import { dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { readJson, writeJson } from '../../system/files.ts'
 import { endGroup, isAlive, type ProcessIdentity } from '../../system/processes.ts'
 import { type Route, type Target, targetKey } from './router.ts'
 
-type RouterState = { token: string; port?: number; control?: number; identity?: ProcessIdentity }
+/** `host`: where the router listens besides loopback. */
+export type RouterSettings = { host?: string | undefined; trusted_proxies?: string[] | undefined }
+/** A router with another setup than the agent's is replaced. `code` tells its version. */
+type RouterSetup = RouterSettings & { code: string }
+export type RouterState = {
+  token: string
+  attempt?: string | undefined
+  setup?: RouterSetup | undefined
+  port?: number | undefined
+  control?: number
+  identity?: ProcessIdentity | undefined
+}
 
 const ROUTER_MAIN = fileURLToPath(new URL('./router-main.ts', import.meta.url))
+const ROUTER_CODE = ['./router-main.ts', './router.ts', './router-headers.ts', './router-responses.ts']
 /** Generous, because a router that fails to start exits early. */
 const START_TIMEOUT_MS = 60_000
+/** How long a router that closed its connection may take to exit. */
+const EXIT_TIMEOUT_MS = 500
 
 export class RouterClient {
   readonly #file: string
   readonly #firstPort: number
+  readonly #setup: RouterSetup
+  readonly #onExit: () => void
   #state: RouterState = { token: '' }
   #lastApply: Promise<unknown> = Promise.resolve()
+  /** A request that the router never answers. It ends with the router, also with one that an earlier agent started. */
+  #life: http.ClientRequest | undefined
 
-  /** `first` is the port to try first if the router never ran. */
-  constructor(file: string, first: number) {
+  /** `first` is the port to try first if the router never ran. After `onExit`, `apply` starts another router. */
+  constructor(file: string, first: number, { host, trusted_proxies }: RouterSettings = {}, onExit = () => {}) {
     this.#file = file
     this.#firstPort = first
+    this.#setup = { host, trusted_proxies, code: hashRouterCode() }
+    this.#onExit = onExit
   }
 
   get port(): number {
@@ -33,19 +56,26 @@ export class RouterClient {
     const previous = readJson<RouterState>(this.#file)
     if (previous?.identity && isAlive(previous.identity)) {
       this.#state = previous
-      return
+      if (JSON.stringify(previous.setup) === JSON.stringify(this.#setup)) return this.#watch()
+      // The port is free when it answers.
+      await this.#request('DELETE').catch(() => endGroup(previous.identity!.pid, 0))
     }
+    await this.#start(previous)
+    this.#watch()
+  }
+
+  async #start(previous: RouterState | undefined): Promise<void> {
     const token = previous?.token ?? randomBytes(24).toString('base64url')
     const attempt = randomBytes(6).toString('hex')
-    writeJson(this.#file, { token, attempt, port: previous?.port })
+    writeJson(this.#file, { token, attempt, setup: this.#setup, port: previous?.port } satisfies RouterState)
     const child = spawn(
       process.execPath,
       [ROUTER_MAIN, this.#file, String(previous?.port ?? this.#firstPort), attempt],
       {
         stdio: 'ignore',
         detached: true,
-        // The agent's environment holds its key.
-        env: {},
+        // Nothing of the agent's own environment, which holds its key. The cache halves the time of a start.
+        env: { NODE_COMPILE_CACHE: join(dirname(this.#file), 'compile-cache') },
       },
     )
     child.unref()
@@ -56,7 +86,8 @@ export class RouterClient {
         this.#state = state
         return
       }
-      if (child.exitCode !== null || Date.now() > deadline) throw new Error('The router process does not start.')
+      if (child.exitCode !== null || Date.now() > deadline)
+        throw new Error('The router process does not start. Check --host and --port.')
       await delay(10)
     }
   }
@@ -83,14 +114,39 @@ export class RouterClient {
     return (await this.#request('GET', undefined, 'asked')) as Record<string, number>
   }
 
+  /** Leaves the router to the next agent. */
+  release(): void {
+    const life = this.#life
+    this.#life = undefined
+    life?.destroy()
+  }
+
   async close(): Promise<void> {
     // A pending apply may be starting another router.
     await this.#lastApply.catch(() => {})
+    this.release()
     const { identity } = this.#state
     if (identity && isAlive(identity)) await endGroup(identity.pid, 0)
     // The next router reuses the port.
     const { token, port } = this.#state
     writeJson(this.#file, { token, port })
+  }
+
+  #watch(): void {
+    this.release()
+    const { token, control, identity } = this.#state
+    const headers = { Authorization: `Bearer ${token}` }
+    const life = http.get({ host: '127.0.0.1', port: control, path: '/life', headers, agent: false }, answer =>
+      answer.resume(),
+    )
+    this.#life = life
+    life.on('error', () => {})
+    life.once('close', async () => {
+      for (const deadline = Date.now() + EXIT_TIMEOUT_MS; isAlive(identity!) && Date.now() < deadline; ) await delay(5)
+      if (this.#life !== life) return
+      if (isAlive(identity!)) await endGroup(identity!.pid, 0)
+      this.#onExit()
+    })
   }
 
   async #request(method: string, body?: string, path = ''): Promise<unknown> {
@@ -102,4 +158,10 @@ export class RouterClient {
     if (!answer.ok) throw new Error(`The router answers ${answer.status}.`)
     return answer.json()
   }
+}
+
+function hashRouterCode(): string {
+  const hash = createHash('sha256')
+  for (const file of ROUTER_CODE) hash.update(readFileSync(new URL(file, import.meta.url)))
+  return hash.digest('hex')
 }

@@ -1,5 +1,6 @@
 // Decides which headers of a request and an answer the router forwards, and which it sets itself. Pure.
 import type { IncomingMessage } from 'node:http'
+import { findHops, isTrustedProxy, type ProxyRange } from '../../../protocol/client-address.ts'
 
 /** They belong to one connection and are never forwarded. */
 const HOP_BY_HOP = new Set([
@@ -7,7 +8,7 @@ const HOP_BY_HOP = new Set([
   ...['upgrade', 'expect', 'http2-settings'],
 ])
 const FRAMING_HEADERS = new Set(['content-length', 'transfer-encoding'])
-/** A client must not set them: the router does. `Proxy` becomes HTTP_PROXY in CGI programs. */
+/** Never forwarded: the router sets its own. `Proxy` becomes HTTP_PROXY in CGI programs. */
 const FORWARDING_HEADERS = new Set([
   ...['forwarded', 'x-real-ip', 'client-ip', 'x-client-ip', 'true-client-ip', 'cf-connecting-ip', 'cf-connecting-ipv6'],
   ...['fastly-client-ip', 'x-cluster-client-ip', 'x-originating-ip', 'x-remote-ip', 'x-remote-addr', 'x-rewrite-url'],
@@ -49,7 +50,8 @@ export const isWebSocket = ({ method, headers }: IncomingMessage): boolean =>
   (headers['content-length'] ?? '0') === '0'
 
 /** The headers that the application receives, except for `Connection`. */
-export function requestHeaders({ headers, rawHeaders, socket }: IncomingMessage): string[] {
+export function requestHeaders(req: IncomingMessage, proxies: ProxyRange[]): string[] {
+  const { headers, rawHeaders } = req
   const named = connectionHeaders(headers.connection)
   const kept = headerPairs(rawHeaders).filter(([name]) => {
     const known = canonicalName(name)
@@ -62,14 +64,29 @@ export function requestHeaders({ headers, rawHeaders, socket }: IncomingMessage)
       : headers['content-length'] !== undefined
         ? ['Content-Length', headers['content-length']]
         : []
-  const client = (socket.remoteAddress ?? '').replace(/^::ffff:/, '')
-  const host = headers.host ?? ''
+  return [...framing, ...forwardingHeaders(req, proxies), ...kept.flat()]
+}
+
+/**
+ * Who asked, for which host and by which protocol: as the connection shows it or, where a trusted proxy connects, as
+ * the proxy says. Each value is checked, and the headers are written in one spelling.
+ */
+function forwardingHeaders({ headers, socket }: IncomingMessage, proxies: ProxyRange[]): string[] {
+  const hops = findHops(socket.remoteAddress, headers['x-forwarded-for']?.toString(), proxies)
+  const [client = ''] = hops
+  const peer = hops.at(-1)
+  const isProxied = peer !== undefined && isTrustedProxy(peer, proxies)
+  const fromProxy = (name: string, pattern: RegExp) =>
+    isProxied ? pattern.exec(headers[name]?.toString() ?? '')?.[0] : undefined
+  const proxyProto = fromProxy('x-forwarded-proto', /^(http|ws)s?$/)
+  const proto = proxyProto ?? 'http'
+  const host = fromProxy('x-forwarded-host', HOST_HEADER) ?? headers.host ?? ''
+  const portOfProxy = () => /:(\d+)$/.exec(host)?.[1] ?? (proto.endsWith('s') ? '443' : '80')
+  const port = fromProxy('x-forwarded-port', /^\d{1,5}$/) ?? (proxyProto ? portOfProxy() : String(socket.localPort))
   return [
-    ...framing,
-    ...['X-Forwarded-For', client, 'X-Forwarded-Host', host, 'X-Forwarded-Proto', 'http'],
-    ...['X-Forwarded-Port', String(socket.localPort), 'X-Real-IP', client],
-    ...['Forwarded', `for=${client.includes(':') ? `"[${client}]"` : client};host="${host}";proto=http`],
-    ...kept.flat(),
+    ...['X-Forwarded-For', hops.join(', '), 'X-Forwarded-Host', host, 'X-Forwarded-Proto', proto],
+    ...['X-Forwarded-Port', port, 'X-Real-IP', client],
+    ...['Forwarded', `for=${client.includes(':') ? `"[${client}]"` : client};host="${host}";proto=${proto}`],
   ]
 }
 

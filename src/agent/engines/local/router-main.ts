@@ -2,50 +2,82 @@
 import { timingSafeEqual } from 'node:crypto'
 import { once } from 'node:events'
 import * as http from 'node:http'
-import type { AddressInfo, Server } from 'node:net'
+import { flushCompileCache } from 'node:module'
+import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { readJson, writeJson } from '../../system/files.ts'
 import { identityOf } from '../../system/processes.ts'
 import { createRouter, type Route } from './router.ts'
+import type { RouterState } from './router-client.ts'
 
 const [file = '', firstPort = '0', attempt] = process.argv.slice(2)
-type RouterState = { token: string; attempt: string }
-const { token } = readJson<RouterState>(file)!
-const router = createRouter()
+const { token, setup } = readJson<RouterState>(file)!
+const { host: chosenHost, trusted_proxies } = setup!
+const router = createRouter({}, trusted_proxies)
+/** How long requests in flight may last after another router has taken over. */
+const HANDOVER_MS = 30_000
+
+/** Loopback always. Browsers try ::1 first for names below localhost, so no other program may listen there. */
+const hosts: string[] =
+  chosenHost === '::'
+    ? ['::']
+    : [...new Set([chosenHost === '0.0.0.0' ? chosenHost : '127.0.0.1', '::1', chosenHost ?? '127.0.0.1'])]
+let servers: http.Server[] = []
 
 async function listen(): Promise<number> {
   // The previous port first, so that URLs stay valid, then the next free one.
-  for (let port = Number(firstPort); ; port++) {
-    const server = router.server()
-    const bound = (await bind(server, port, '127.0.0.1')) && (server.address() as AddressInfo).port
-    if (!bound) continue
-    // Browsers try ::1 first for names below localhost, so no other program may listen there.
-    if (await bind(router.server(), bound, '::1')) return bound
-    server.close()
+  for (let first = Number(firstPort); ; first += first ? 1 : 0) {
+    servers = hosts.map(() => router.server())
+    let port: number | undefined = first
+    for (const [at, host] of hosts.entries()) port = port === undefined ? port : await bind(servers[at]!, port, host)
+    if (port !== undefined) return port
+    for (const server of servers) server.close()
   }
 }
 
-/** True also on a machine without IPv6. */
-async function bind(server: Server, port: number, host: string): Promise<boolean> {
+/** The port, or undefined if it is taken. A machine without IPv6 has no ::1 to take. */
+async function bind(server: http.Server, port: number, host: string): Promise<number | undefined> {
   try {
     await once(server.listen(port, host), 'listening')
-    return true
+    return (server.address() as AddressInfo).port
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
-    return host === '::1' && code !== 'EADDRINUSE' && code !== 'EACCES'
+    if (code === 'EADDRINUSE' || code === 'EACCES') return undefined
+    if (host === '::1') return port
+    // The chosen address does not exist on this machine.
+    throw error
   }
 }
+
+// The state file was removed, or another router has replaced this one.
+const replacementCheck = setInterval(() => {
+  if (readJson<RouterState>(file)?.attempt !== attempt) process.exit(0)
+}, 5_000)
 
 const control = http.createServer(async (req, res) => {
   const authorization = Buffer.from(req.headers.authorization ?? '')
   const expected = Buffer.from(`Bearer ${token}`)
   if (authorization.length !== expected.length || !timingSafeEqual(authorization, expected))
     return void res.writeHead(401).end()
+  // Stays open as long as this process lives: its end tells the agent that the router is gone.
+  if (req.url === '/life') return void res.writeHead(200).flushHeaders()
   if (req.method === 'PUT') router.apply(JSON.parse(await text(req)) as Route[])
-  if (req.method === 'DELETE') res.once('finish', () => process.exit(0))
+  if (req.method === 'DELETE') handOver()
   const answer = req.url === '/asked' ? router.lastRequests() : router.inFlight()
   res.setHeader('Connection', 'close').end(JSON.stringify(answer))
 })
+
+/** Frees the port at once, and ends when the requests in flight are answered. */
+function handOver(): void {
+  clearInterval(replacementCheck)
+  const closing = servers.filter(server => server.listening)
+  for (const server of closing) server.close()
+  setInterval(() => {
+    for (const server of closing) server.closeIdleConnections()
+    if (Object.keys(router.inFlight()).length === 0) process.exit(0)
+  }, 100)
+  setTimeout(() => process.exit(0), HANDOVER_MS)
+}
 
 const port = await listen()
 control.listen(0, '127.0.0.1')
@@ -53,13 +85,9 @@ await once(control, 'listening')
 // The agent was killed during the start, and the next agent has started another router.
 if (readJson<RouterState>(file)?.attempt !== attempt) process.exit(0)
 writeJson(file, {
-  token,
-  attempt,
-  port,
+  ...{ token, attempt, setup, port },
   control: (control.address() as AddressInfo).port,
   identity: identityOf(process.pid),
-})
-// The state file was removed, or another router has replaced this one.
-setInterval(() => {
-  if (readJson<RouterState>(file)?.attempt !== attempt) process.exit(0)
-}, 5_000)
+} satisfies RouterState)
+// So that the next router starts faster.
+flushCompileCache()

@@ -1,6 +1,7 @@
 // The local router: routes requests, streams and WebSockets by host and path to the replicas of a revision.
 import * as http from 'node:http'
 import { connect, type Socket } from 'node:net'
+import { parseRange } from '../../../protocol/client-address.ts'
 import {
   headerPairs,
   isWebSocket,
@@ -33,8 +34,10 @@ const LINGER_MS = 2_000
 
 export const targetKey = ({ host, port }: Target) => `${host}:${port}`
 
-export function createRouter(limitOverrides: Partial<RouterLimits> = {}) {
+/** `trustedProxies`: the addresses and networks whose `X-Forwarded-*` headers count. */
+export function createRouter(limitOverrides: Partial<RouterLimits> = {}, trustedProxies: string[] = []) {
   const limits = { ...DEFAULT_ROUTER_LIMITS, ...limitOverrides }
+  const proxies = trustedProxies.map(parseRange)
   /** Undefined before the first `apply`: until then, requests wait. */
   let routes: Route[] | undefined
   const inFlight = new Map<string, number>()
@@ -101,7 +104,7 @@ export function createRouter(limitOverrides: Partial<RouterLimits> = {}) {
     const out = http.request({
       method: req.method!,
       path: req.url!,
-      headers: [...requestHeaders(req), ...connection],
+      headers: [...requestHeaders(req, proxies), ...connection],
       setHost: false,
       createConnection: () => socket,
     })
