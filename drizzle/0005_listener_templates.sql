@@ -16,7 +16,7 @@ begin
   into v_offered, v_all_told
   from listeners l
   left join lateral unnest(l.templates) t(name) on true
-  where l.id = p_listener or (p_listener is null and l.tenant_id is null);
+  where (l.id = p_listener and l.tenant_id = current_tenant()) or (p_listener is null and l.tenant_id is null);
   if v_all_told and p_template <> all (v_offered) then
     perform refuse('template_unknown', format('%s; it offers %s', p_template, array_to_string(v_offered, ', ')));
   end if;

@@ -41,6 +41,21 @@ describe('a template', () => {
     expect((await createFrom(tenant, 'static-site', { listener_id: listener.id })).body.code).toBe('template_unknown')
   })
 
+  it('tells nobody what a listener of another workspace offers', async () => {
+    const [owner, stranger] = [await newTenant(), await newTenant()]
+    const { listener, key } = await newListener(owner)
+    await makeSyncAgent(owner, key).poll({ templates: ['web-service'] })
+    const create = async (listener_id: string, query: string) => {
+      const { status, body } = await createFrom(stranger, 'static-site', { listener_id }, query)
+      return { status, code: body.code, detail: body.detail }
+    }
+    for (const query of ['', '?dry_run=true']) {
+      const unknown = await create(crypto.randomUUID(), query)
+      expect(unknown.code).toBe('source_rule')
+      expect(await create(listener.id, query)).toEqual(unknown)
+    }
+  })
+
   it('that no listener of the platform offers is refused', async () => {
     const tenant = await newTenant()
     const platform = await getPlatformAgent()
