@@ -56,6 +56,16 @@ describe('a template', () => {
     }
   })
 
+  it('is refused with a short list, however many templates there are', async () => {
+    const tenant = await newTenant()
+    const { listener, key } = await newListener(tenant)
+    const templates = Array.from({ length: 1000 }, (_, i) => `${'x'.repeat(120)}${i}`)
+    await makeSyncAgent(tenant, key).poll({ templates })
+    const { body, text } = await createFrom(tenant, 'static-site', { listener_id: listener.id })
+    expect(body.code).toBe('template_unknown')
+    expect(text.length).toBeLessThan(4000)
+  })
+
   it('that no listener of the platform offers is refused', async () => {
     const tenant = await newTenant()
     const platform = await getPlatformAgent()
