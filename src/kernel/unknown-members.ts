@@ -53,8 +53,10 @@ export const toFault = ({ loc, suggestion }: UnknownMember): Fault => ({
   msg: `is not known${suggestion ? `; did you mean \`${suggestion}\`` : ''}`,
 })
 
-export const toWarning = ({ loc, suggestion }: UnknownMember): string =>
-  `\`${loc.map(shortenName).join('.')}\` is not known and was ignored.${suggestion ? ` Did you mean \`${suggestion}\`?` : ''}`
+export const toWarning = ({ loc, suggestion }: UnknownMember): string => {
+  const path = loc.map(shortenName).join('.')
+  return `\`${path}\` is not known and was ignored.${suggestion ? ` Did you mean \`${suggestion}\`?` : ''}`
+}
 
 const MAX_REPEATED_LENGTH = 100
 
