@@ -16,9 +16,14 @@ begin
   into v_offered, v_all_told
   from listeners l
   left join lateral unnest(l.templates) t(name) on true
-  where l.id = p_listener or (p_listener is null and l.tenant_id is null);
+  where (l.id = p_listener and l.tenant_id = current_tenant()) or (p_listener is null and l.tenant_id is null);
   if v_all_told and p_template <> all (v_offered) then
-    perform refuse('template_unknown', format('%s; it offers %s', p_template, array_to_string(v_offered, ', ')));
+    perform refuse('template_unknown', format(
+      '%s; it offers %s%s',
+      p_template,
+      array_to_string(v_offered[:20], ', '),
+      case when cardinality(v_offered) > 20 then format(' and %s more', cardinality(v_offered) - 20) else '' end
+    ));
   end if;
   return true;
 end $$;

@@ -97,11 +97,18 @@ function validateNewDeployment(ctx: Ctx, input: NewDeployment): void {
   refuseReservedUrl(ctx, input.source_config)
 }
 
-const requireCreationAllowed = ({ source_config }: NewDeployment): SQL =>
-  and(requireActiveIntegration(source_config), canAddCommands(source_config), requireOfferedTemplate(source_config))!
+const requireCreationAllowed = (input: NewDeployment): SQL =>
+  and(
+    requireActiveIntegration(input.source_config),
+    canAddCommands(input.source_config),
+    requireOfferedTemplate(input),
+  )!
 
-const requireOfferedTemplate = ({ template_id, listener_id }: NewDeployment['source_config']): SQL | undefined =>
-  template_id == null ? undefined : sql`require_offered_template(${template_id}, ${listener_id ?? null}::uuid)`
+/** Takes the listener from `assignListener`, which refuses one of another workspace before its templates are named. */
+const requireOfferedTemplate = (input: NewDeployment): SQL | undefined => {
+  const { template_id } = input.source_config
+  return template_id == null ? undefined : sql`require_offered_template(${template_id}, ${assignListener(input)})`
+}
 
 /** The unique index of the table refuses the same on the write. */
 const requireFreeName = (table: typeof deployments | typeof projects, code: Code, name: string): SQL => {

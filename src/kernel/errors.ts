@@ -48,6 +48,8 @@ export function problemResponse({ code, extra }: Failure, requestId: string, ori
   }
   const headers = new Headers(extra.headers)
   headers.set('Content-Type', 'application/problem+json')
+  // Caches may store a 404 or 405 without it. Few of them know that an answer depends on X-Api-Key.
+  headers.set('Cache-Control', 'no-store')
   if (status === 401 && !headers.has('WWW-Authenticate')) headers.set('WWW-Authenticate', 'Bearer realm="slipway"')
   return new Response(JSON.stringify(body), { status, headers })
 }

@@ -4,7 +4,7 @@ import * as z from 'zod'
 import { describeIssue } from '../protocol/fault-messages.ts'
 import { Failure, type Fault, fail } from './errors.ts'
 import { describeJsonError } from './json-position.ts'
-import { findUnknownMembers, toFault, toWarning } from './unknown-members.ts'
+import { findUnknownMembers, shortenName, toFault, toWarning } from './unknown-members.ts'
 
 const MAX_BODY_BYTES = 1024 * 1024
 /** From this size on, the key is verified before the whole body is read and validated. */
@@ -13,7 +13,6 @@ const INITIAL_BUFFER_BYTES = 4096
 const MAX_DEPTH = 64
 const MAX_VALUES = 10_000
 const MAX_FAULTS = 100
-const MAX_NAME_LENGTH = 100
 
 export type InputSchemas = {
   params?: z.ZodObject | undefined
@@ -117,7 +116,10 @@ const EMPTY_QUERY = z.object({})
 
 /** Without a plan, `dry_run` would write; a misspelled resource would run with its default. */
 const isAlwaysRefused = (loc: (string | number)[]): boolean =>
-  loc.slice(0, -1).includes('resource_spec') || loc.join('.') === 'query.dry_run'
+  loc.slice(0, -1).includes('resource_spec') || (loc.length === 2 && isDryRun(String(loc[1])))
+
+/** In any spelling, such as `dryRun` and `dry-run`. */
+const isDryRun = (name: string): boolean => name.toLowerCase().replace(/[^a-z]/g, '') === 'dryrun'
 
 export function invalidRequest(faults: Fault[]): Failure {
   const errors = faults.slice(0, MAX_FAULTS).map(fault => ({ ...fault, loc: fault.loc.map(shortenName) }))
@@ -125,10 +127,6 @@ export function invalidRequest(faults: Fault[]): Failure {
   const more = faults.length > 3 ? `; and ${faults.length - 3} more` : ''
   return fail('invalid_request', { detail: `${first.join('; ')}${more}.`, errors })
 }
-
-/** Each fault repeats names that the client chose. They are cut, so that the response stays small. */
-const shortenName = (name: string | number) =>
-  typeof name === 'string' && name.length > MAX_NAME_LENGTH ? `${name.slice(0, MAX_NAME_LENGTH).toWellFormed()}…` : name
 
 function parseJson(text: string, faults: Fault[]): unknown {
   if (text === '') return {}

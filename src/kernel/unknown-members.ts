@@ -53,15 +53,29 @@ export const toFault = ({ loc, suggestion }: UnknownMember): Fault => ({
   msg: `is not known${suggestion ? `; did you mean \`${suggestion}\`` : ''}`,
 })
 
-export const toWarning = ({ loc, suggestion }: UnknownMember): string =>
-  `\`${loc.join('.')}\` is not known and was ignored.${suggestion ? ` Did you mean \`${suggestion}\`?` : ''}`
+export const toWarning = ({ loc, suggestion }: UnknownMember): string => {
+  const path = loc.map(shortenName).join('.')
+  return `\`${path}\` is not known and was ignored.${suggestion ? ` Did you mean \`${suggestion}\`?` : ''}`
+}
+
+const MAX_REPEATED_LENGTH = 100
+
+/** Answers repeat names that the client chose. They are cut, so that the answer stays small. */
+export const shortenName = (name: string | number) =>
+  typeof name === 'string' && name.length > MAX_REPEATED_LENGTH
+    ? `${name.slice(0, MAX_REPEATED_LENGTH).toWellFormed()}…`
+    : name
 
 /** The known name with the fewest edits, if those are few for its length. */
 function nearestName(name: string, known: string[]): string | undefined {
   if (name.length > MAX_NAME_LENGTH) return undefined
-  const candidates = known.map(one => ({ one, edits: editDistance(name.toLowerCase(), one.toLowerCase()) }))
-  const [best] = candidates.sort((a, b) => a.edits - b.edits)
-  return best && best.edits <= Math.max(1, Math.floor(best.one.length / 3)) ? best.one : undefined
+  const maxEdits = (one: string) => Math.max(1, Math.floor(one.length / 3))
+  const [best] = known
+    .filter(one => Math.abs(one.length - name.length) <= maxEdits(one))
+    .map(one => ({ one, edits: editDistance(name.toLowerCase(), one.toLowerCase()) }))
+    .filter(({ one, edits }) => edits <= maxEdits(one))
+    .sort((a, b) => a.edits - b.edits)
+  return best?.one
 }
 
 /** Insertions, deletions and replacements that turn `a` into `b`. */

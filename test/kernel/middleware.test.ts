@@ -108,6 +108,19 @@ describe('URLs in responses', () => {
 })
 
 describe('paths and methods', () => {
+  it('answer no failure that a cache stores: it would give the 404 of one caller to another', async () => {
+    const tenant = await newTenant()
+    for (const [method, path, status] of [
+      ['GET', '/', 404],
+      ['GET', `/v2/deployments/${unusedId()}`, 404],
+      ['PUT', '/v2/deployments', 405],
+      ['GET', '/v2/deployments?limit=x', 422],
+    ] as const) {
+      const reply = await send(method, path, { headers: { 'X-Api-Key': tenant.key } })
+      expect([reply.status, reply.headers.get('Cache-Control')]).toEqual([status, 'no-store'])
+    }
+  })
+
   it('that do not exist are answered with 404', async () => {
     for (const path of ['/nowhere', '/workspaces/', '/Workspaces', '/workspaces/current/keys']) {
       expect((await send('GET', path)).body.code).toBe('route_not_found')

@@ -59,6 +59,14 @@ describe('an unknown member', () => {
     expect(warnings).toMatch(/^("(\\["\\]|[ !#-[\]-~])*"(, |$))+$/)
     expect(warnings.length).toBeLessThan(3000)
   })
+
+  it('is shortened in a plan, and in the header also if its characters are escaped there', async () => {
+    const tenant = await newTenant()
+    const many = Object.fromEntries(Array.from({ length: 50 }, (_, i) => [`${i}${'"'.repeat(5000)}`, i]))
+    const { headers, text } = await tenant.post('/v2/deployments?dry_run=true', makeImageBody(many))
+    expect(text.length).toBeLessThan(20_000)
+    expect(headers.get('Slipway-Warnings')!.length).toBeLessThan(3000)
+  })
 })
 
 describe('an unknown query parameter', () => {
@@ -81,5 +89,15 @@ describe('an unknown query parameter', () => {
       expect([status, body.code], `${method} ${path}`).toEqual([422, 'invalid_request'])
       expect(faultsOf({ body }), path).toContain('unknown_member query.dry_run')
     }
+  })
+
+  it('that is another spelling of `dry_run` is refused on routes of the contract, which would write', async () => {
+    const tenant = await newTenant()
+    for (const name of ['dryRun', 'dry-run', 'DRY_RUN', 'dryrun', 'dry_run[]', ' dry_run']) {
+      const reply = await tenant.post(`/v2/deployments?${encodeURIComponent(name)}=true`, makeImageBody())
+      expect(faultsOf(reply)).toEqual([`unknown_member query.${name}`])
+    }
+    const reply = await tenant.post('/v2/deployments', makeImageBody({ dry_run: true }))
+    expect(faultsOf(reply)).toEqual(['unknown_member body.dry_run'])
   })
 })

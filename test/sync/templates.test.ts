@@ -41,6 +41,31 @@ describe('a template', () => {
     expect((await createFrom(tenant, 'static-site', { listener_id: listener.id })).body.code).toBe('template_unknown')
   })
 
+  it('tells nobody what a listener of another workspace offers', async () => {
+    const [owner, stranger] = [await newTenant(), await newTenant()]
+    const { listener, key } = await newListener(owner)
+    await makeSyncAgent(owner, key).poll({ templates: ['web-service'] })
+    const create = async (listener_id: string, query: string) => {
+      const { status, body } = await createFrom(stranger, 'static-site', { listener_id }, query)
+      return { status, code: body.code, detail: body.detail }
+    }
+    for (const query of ['', '?dry_run=true']) {
+      const unknown = await create(crypto.randomUUID(), query)
+      expect(unknown.code).toBe('source_rule')
+      expect(await create(listener.id, query)).toEqual(unknown)
+    }
+  })
+
+  it('is refused with a short list, however many templates there are', async () => {
+    const tenant = await newTenant()
+    const { listener, key } = await newListener(tenant)
+    const templates = Array.from({ length: 1000 }, (_, i) => `${'x'.repeat(120)}${i}`)
+    await makeSyncAgent(tenant, key).poll({ templates })
+    const { body, text } = await createFrom(tenant, 'static-site', { listener_id: listener.id })
+    expect(body.code).toBe('template_unknown')
+    expect(text.length).toBeLessThan(4000)
+  })
+
   it('that no listener of the platform offers is refused', async () => {
     const tenant = await newTenant()
     const platform = await getPlatformAgent()
