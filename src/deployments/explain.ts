@@ -39,7 +39,7 @@ const SILENT_AFTER_MINUTES = 2
 
 const STATUS_OBSTACLES: Record<string, Obstacle> = {
   AWAITING_DELETE: { code: 'deleting', detail: 'The deployment is being deleted.' },
-  AWAITING_DATABASE: { code: 'awaiting_database', detail: 'The data plane has not created its database yet.' },
+  AWAITING_DATABASE: { code: 'awaiting_database', detail: 'The agent has not created the database yet.' },
   UNKNOWN: {
     code: 'listener_silent',
     detail: 'Its listener has not polled within the deadline. Check that its agent runs.',

@@ -94,7 +94,8 @@ async function planRestore(ctx: Ctx, ref: RevisionParams, mode: RestoreMode): Pr
   )
   const row = requireRow(rows, 'deployment_not_found')
   const to = requireRow(row.revisions ? [row.revisions] : [], 'revision_not_found')
-  const plan = planRestoreChanges(row.deployments as Wanted, to as Omit<Wanted, 'version'>, mode.reason)
+  const plan = planRestoreChanges(row.deployments as Wanted, to as typeof to & Omit<Wanted, 'version'>, mode.reason)
+  if (/_FAILED$/.test(to.status)) plan.warnings.push(`Revision ${to.number} is ${to.status}: it may fail again.`)
   if (mode.until) plan.warnings.push('The rollback holds automatic deploys until the hold is released.')
   plan.warnings.push(...ctx.warnings)
   return { ...plan, plan_digest: `${row.deployments.version}.${requestDigest(ref, mode)}` }

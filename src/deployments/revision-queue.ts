@@ -243,7 +243,7 @@ export const supersedeOlder = (from: DeploymentCte): SQL => sql`superseded as (
   update revisions r set
     status = case when r.status = ${DEPLOYING} then 'INTERRUPTED' else 'SKIPPED' end,
     status_message = 'Superseded by revision ' || d.revisions
-      || case when r.status = ${DEPLOYING} then ' before it was healthy. ' || r.status_message else '' end,
+      || case when r.status = ${DEPLOYING} then ' before it was healthy.' else '' end,
     status_since = clock(),
     updated_at = clock()
   from ${sql.identifier(from)} d

@@ -86,7 +86,7 @@ export function checkUniqueNames(check: z.RefinementCtx, path: string, items: un
   for (const [i, item] of Array.isArray(items) ? items.entries() : []) {
     if (!isObject(item) || typeof item.name !== 'string' || item.name.length > MAX_NAME_LENGTH) continue
     if (taken.has(item.name)) {
-      const message = `\`${item.name}\` is a duplicate. Names must be unique.`
+      const message = `\`${item.name}\` is a duplicate. Names must be unique`
       check.addIssue({ code: 'custom', path: [path, i, 'name'], message })
     }
     taken.add(item.name)

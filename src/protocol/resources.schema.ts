@@ -22,7 +22,8 @@ export type DeploymentType = z.output<typeof DeploymentType>
 const Cpu = z.number().min(0.1).max(8).multipleOf(0.1)
 const CpuLimit = z.number().min(0.1).max(16).multipleOf(0.1)
 const Memory = z.int().min(64)
-const Scale = z.int().min(0)
+/** A typing error must not make an agent start a hundred thousand processes. */
+const Scale = z.int().min(0).max(1000)
 const MAX_CONTAINERS = 20
 
 /** The second of a pair must not be below the first. */

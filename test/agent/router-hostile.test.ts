@@ -209,13 +209,13 @@ test.each([
 })
 
 describe('behind a proxy that the operator trusts', () => {
-  beforeEach(() => routes({}, ['127.0.0.0/8', '10.0.0.0/8']))
+  beforeEach(() => startRouter({}, ['127.0.0.0/8', '10.0.0.0/8']))
   const BY_PROXY = {
     'X-Forwarded-For': '198.51.100.7, 10.0.0.2',
     'X-Forwarded-Proto': 'https',
     'X-Forwarded-Host': 'shop.example.com',
   }
-  const TOLD = {
+  const EXPECTED = {
     'x-forwarded-for': '198.51.100.7, 10.0.0.2, 127.0.0.1',
     'x-forwarded-host': 'shop.example.com',
     'x-forwarded-proto': 'https',
@@ -224,14 +224,14 @@ describe('behind a proxy that the operator trusts', () => {
     forwarded: 'for=198.51.100.7;host="shop.example.com";proto=https',
   }
   /** The forwarding headers that the application gets, each name in one spelling and once. */
-  async function told(headers: Record<string, string>, more = 'Connection: close\r\n') {
-    await application()
+  async function readForwarded(headers: Record<string, string>, more = 'Connection: close\r\n') {
+    await startApplication()
     const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`)
-    await converse(request(more + lines.join('')))
-    const { rawHeaders } = heard.at(-1)!
-    const known = new Set(FORWARDED.map(canonical))
+    await exchange(request(more + lines.join('')))
+    const { rawHeaders } = receivedRequests.at(-1)!
+    const known = new Set(FORWARDING_HEADERS.map(canonicalName))
     const pairs = rawHeaders.flatMap((name, i) =>
-      i % 2 === 0 && known.has(canonical(name)) ? [[canonical(name), rawHeaders[i + 1]!] as const] : [],
+      i % 2 === 0 && known.has(canonicalName(name)) ? [[canonicalName(name), rawHeaders[i + 1]!] as const] : [],
     )
     expect(new Set(pairs.map(([name]) => name)).size).toBe(pairs.length)
     return Object.fromEntries(pairs)
@@ -241,14 +241,14 @@ describe('behind a proxy that the operator trusts', () => {
     ['a request', 'Connection: close\r\n'],
     ['an upgrade', UPGRADE],
   ])('the application of %s is told the client, host and protocol that the proxy names', async (_, more) => {
-    expect(await told(BY_PROXY, more)).toEqual(TOLD)
+    expect(await readForwarded(BY_PROXY, more)).toEqual(EXPECTED)
   })
 
-  test.each<[string, Record<string, string>, Partial<typeof TOLD>]>([
+  test.each<[string, Record<string, string>, Partial<typeof EXPECTED>]>([
     [
       'addresses that the client wrote itself are left out',
       { 'X-Forwarded-For': '6.6.6.6, 10.0.0.9, 198.51.100.7, 10.0.0.2' },
-      TOLD,
+      EXPECTED,
     ],
     [
       'an entry that is not an address ends the list',
@@ -292,43 +292,46 @@ describe('behind a proxy that the operator trusts', () => {
         ...{ X_Forwarded_For: '6.6.6.6', 'X.Forwarded.Proto': 'ws', 'X-Real-IP': '6.6.6.6', Forwarded: 'for=6.6.6.6' },
         ...{ 'X-Forwarded-User': 'root', 'X-Forwarded-Prefix': '/x', 'X-Original-URL': '/admin' },
       },
-      TOLD,
+      EXPECTED,
     ],
   ])('%s', async (_, headers, expected) => {
     const own = expected['x-forwarded-port'] === 'own' ? { 'x-forwarded-port': String(port) } : {}
-    expect(await told({ ...BY_PROXY, ...headers })).toMatchObject({ ...expected, ...own })
+    expect(await readForwarded({ ...BY_PROXY, ...headers })).toMatchObject({ ...expected, ...own })
   })
 
   test('a header that repeats is read as one list, so that its first copy does not win', async () => {
     const twice = 'Connection: close\r\nX-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Proto: http\r\n'
-    expect(await told(BY_PROXY, twice)).toMatchObject({ 'x-real-ip': '198.51.100.7', 'x-forwarded-proto': 'http' })
+    expect(await readForwarded(BY_PROXY, twice)).toMatchObject({
+      'x-real-ip': '198.51.100.7',
+      'x-forwarded-proto': 'http',
+    })
   })
 
-  test('a request is routed by its Host, whatever host the proxy names', async () => {
-    await application()
-    const answer = await converse(
-      'GET / HTTP/1.1\r\nHost: nobody.localhost\r\nX-Forwarded-Host: app.localhost\r\nConnection: close\r\n\r\n',
+  test('a request is routed by its Host, not by the host that the proxy names', async () => {
+    await startApplication()
+    const answer = await exchange(
+      'GET / HTTP/1.1\r\nHost: unknown.localhost\r\nX-Forwarded-Host: app.localhost\r\nConnection: close\r\n\r\n',
     )
     expect(answer).toMatch(/^HTTP\/1\.1 404 /)
-    expect(heard).toEqual([])
+    expect(receivedRequests).toEqual([])
   })
 
   test('the next request of a connection to the proxy can have another client', async () => {
-    await application(() => OK.replace('Connection: close\r\n', ''))
-    const { client, said } = dial()
+    await startApplication(() => OK.replace('Connection: close\r\n', ''))
+    const { client, readAnswer } = openConnection()
     for (const [i, address] of ['198.51.100.7', '198.51.100.8'].entries()) {
       client.write(request(`X-Forwarded-For: ${address}\r\n`))
-      await waitFor(() => said().match(/ok/g)?.length === i + 1)
+      await waitFor(() => readAnswer().match(/ok/g)?.length === i + 1)
     }
-    expect(heard.map(({ headers }) => headers['x-real-ip'])).toEqual(['198.51.100.7', '198.51.100.8'])
+    expect(receivedRequests.map(({ headers }) => headers['x-real-ip'])).toEqual(['198.51.100.7', '198.51.100.8'])
   })
 })
 
 test.each([[[]], [['10.0.0.0/8', '::1']]])('a peer that is not one of the proxies %j is the client', async proxies => {
-  await routes({}, proxies)
-  await application()
-  await converse(request('Connection: close\r\nX-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Proto: https\r\n'))
-  expect(heard[0]!.headers).toMatchObject({ 'x-forwarded-for': '127.0.0.1', 'x-forwarded-proto': 'http' })
+  await startRouter({}, proxies)
+  await startApplication()
+  await exchange(request('Connection: close\r\nX-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Proto: https\r\n'))
+  expect(receivedRequests[0]!.headers).toMatchObject({ 'x-forwarded-for': '127.0.0.1', 'x-forwarded-proto': 'http' })
 })
 
 test('headers named in Connection are removed, except framing headers, Host and X-Forwarded-For', async () => {

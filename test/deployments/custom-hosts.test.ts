@@ -20,7 +20,7 @@ afterAll(() => runAsSystem(app.database, sql`delete from deployments`))
 
 const saas = startApp({ settings: { ...settings, SLIPWAY_MODE: 'saas' } })
 
-const tenantHere = () => newTenant({ app })
+const newAppTenant = () => newTenant({ app })
 const newHost = () => `${unusedId()}.example.com`
 const makeBody = (source_config: object) => ({
   name: `app-${unusedId()}`,
@@ -184,9 +184,9 @@ describe.each(sources.filter(source => source !== 'external_container'))('a depl
       changes: [{ path: 'source_config.custom_url', after: host, effect: 'in_place' }],
     })
     expect((await patch(tenant, id, host)).body.source_config.custom_url).toBe(host)
-    expect(await hostsOf(tenant)).toMatchObject([{ host, served: false }])
+    expect(await listHosts(tenant)).toMatchObject([{ host, served: false }])
     expect((await tenant.patch(`/v2/deployments/${id}?clear=custom_url`, {})).body.source_config.custom_url).toBeNull()
-    expect(await hostsOf(tenant)).toEqual([])
+    expect(await listHosts(tenant)).toEqual([])
   })
 })
 
@@ -316,15 +316,15 @@ describe('an agent', () => {
 
   it('that serves several workspaces gets the host of a template only after it is verified', async () => {
     const tenant = await newTenant({ app: saas })
-    const told = await sharedAgent(tenant)
+    const readCustomUrls = await startSharedAgent(tenant)
     const host = newHost()
     const config = { source_config: { template_id: 'web-service', custom_url: host }, source_revision_config: {} }
     const body = { name: `app-${unusedId()}`, source: 'internal_template', secrets: [], ...config }
     const { id } = (await tenant.post('/v2/deployments', body)).body
-    expect((await told()).get(id)).toBeNull()
+    expect((await readCustomUrls()).get(id)).toBeNull()
     await setProofRecords(host, tenant)
     await verify(tenant, host)
-    expect((await told()).get(id)).toBe(host)
+    expect((await readCustomUrls()).get(id)).toBe(host)
   })
 
   it('of one workspace gets an unverified host, until another workspace verifies it', async () => {
