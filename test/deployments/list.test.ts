@@ -4,7 +4,9 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { deploymentStatuses } from '../../src/protocol/parts.schema.ts'
 import { getApp, newTenant, type Reply, type Tenant, unusedId } from '../support/app.ts'
+import { query } from '../support/postgres.ts'
 import * as fc from '../support/seeded-fast-check.ts'
+import { database } from '../support/worker-database.ts'
 
 const TYPES = ['dev_free', 'dev', 'prod'] as const
 const VERSIONS = [null, '1', '1.0', '1.0.0', 'latest', '%']
@@ -72,6 +74,8 @@ beforeAll(async () => {
         tag_value_ids uuid[], created_at timestamptz
       )`,
   )
+  // Autovacuum has not seen the rows yet. Without statistics, a filter by tags takes fifteen times as long.
+  await query(database.url, 'analyze')
   rows.sort(newestFirst)
 })
 

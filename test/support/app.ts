@@ -4,11 +4,12 @@ import { isDeepStrictEqual } from 'node:util'
 import { sql } from 'drizzle-orm'
 import { expect } from 'vitest'
 import { startRuntime } from '#runtime'
-import { bootstrap } from '../../src/access/bootstrap.ts'
+import { ADMIN, ORGANIZATION_ADMIN } from '../../src/access/built-in-roles.ts'
 import { operations } from '../../src/app.ts'
 import type { Config } from '../../src/env.ts'
-import { createSealer } from '../../src/kernel/crypto.ts'
+import { createSealer, makeKeyHint, newApiKey } from '../../src/kernel/crypto.ts'
 import { type Database, runAsSystem, type Trip } from '../../src/kernel/db.ts'
+import { sha256Hex } from '../../src/kernel/digest.ts'
 import { errorStatuses } from '../../src/kernel/openapi.ts'
 import type { Operation } from '../../src/kernel/routes.ts'
 import { makeFakeFetch } from './fake-fetch.ts'
@@ -175,13 +176,48 @@ const expectEqual = (found: unknown, wanted: unknown): void => {
 
 export type Tenant = Awaited<ReturnType<typeof newTenant>>
 
+/** The rows of two runs of `bootstrap()`, one for each key. */
+async function insertTenant(app: App) {
+  const [organization_id, tenant_id, member_id] = Array.from({ length: 3 }, () => crypto.randomUUID())
+  const keys = { admin: newApiKey(), owner: newApiKey() }
+  const keyRow = (key: string, role: string) => sql`'Key of a test', ${makeKeyHint(key)}, ${sha256Hex(key)}, ${role}`
+  await runAsSystem(
+    app.database,
+    sql`
+      with new_organization as (
+        insert into organizations (id, display_name)
+        values (${organization_id}, ${`org-${organization_id}`})),
+      new_workspace as (
+        insert into workspaces (id, organization_id, display_name)
+        values (${tenant_id}, ${organization_id}, 'Default')),
+      new_member as (
+        insert into members (id, organization_id, email, role_id)
+        values (${member_id}, ${organization_id}, 'owner@example.com', ${ORGANIZATION_ADMIN})),
+      new_workspace_member as (
+        insert into workspace_members (organization_id, tenant_id, member_id, role_id)
+        values (${organization_id}, ${tenant_id}, ${member_id}, ${ADMIN})),
+      new_keys as (
+        insert into api_keys (organization_id, tenant_id, description, hint, key_hash, role_id)
+        values
+          (${organization_id}, ${tenant_id}, ${keyRow(keys.admin, ADMIN)}),
+          (${organization_id}, null, ${keyRow(keys.owner, ORGANIZATION_ADMIN)})
+        returning id, organization_id, tenant_id, coalesce(tenant_id, organization_id) scope_id),
+      new_journals as (
+        insert into journals (scope_id, organization_id, seq)
+        select scope_id, organization_id, 1
+        from new_keys)
+      insert into events
+        (scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, request_id, data)
+      select scope_id, 1, organization_id, tenant_id, 'api_key.created', id, 'operator', 'bootstrap', '{}'
+      from new_keys`,
+  )
+  return { organization_id: organization_id!, tenant_id: tenant_id!, keys }
+}
+
 /** An organization with one workspace, an Admin key of each, and one person who is Admin of both. */
 export async function newTenant(options: { app?: App } = {}) {
   const app = options.app ?? getApp()
-  const organization = `org-${crypto.randomUUID()}`
-  const names = { organization, emails: ['owner@example.com'] }
-  const admin = await bootstrap(app.database, names)
-  const owner = await bootstrap(app.database, { ...names, scope: 'organization' })
+  const { organization_id, tenant_id, keys } = await insertTenant(app)
   const as = (key: string, defaultHeaders: Record<string, string> = {}) => {
     const call =
       (method: string) =>
@@ -197,13 +233,13 @@ export async function newTenant(options: { app?: App } = {}) {
     }
   }
   return {
-    organization_id: admin.organization_id,
-    tenant_id: admin.tenant_id,
+    organization_id,
+    tenant_id,
     as,
     /** The workspace's Admin. */
-    ...as(admin.api_key),
+    ...as(keys.admin),
     /** The organization's Admin. */
-    owner: as(owner.api_key),
+    owner: as(keys.owner),
   }
 }
 
