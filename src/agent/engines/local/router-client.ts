@@ -44,8 +44,8 @@ export class RouterClient {
       {
         stdio: 'ignore',
         detached: true,
-        // The rest of the agent's environment holds its key.
-        env: { NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE },
+        // The agent's environment holds its key.
+        env: {},
       },
     )
     child.unref()

@@ -2,7 +2,6 @@
 import { timingSafeEqual } from 'node:crypto'
 import { once } from 'node:events'
 import * as http from 'node:http'
-import { flushCompileCache } from 'node:module'
 import type { AddressInfo, Server } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { readJson, writeJson } from '../../system/files.ts'
@@ -60,8 +59,6 @@ writeJson(file, {
   control: (control.address() as AddressInfo).port,
   identity: identityOf(process.pid),
 })
-// Node writes the cache only when a process exits by itself, and a router ends by a signal.
-flushCompileCache()
 // The state file was removed, or another router has replaced this one.
 setInterval(() => {
   if (readJson<RouterState>(file)?.attempt !== attempt) process.exit(0)
