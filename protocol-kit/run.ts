@@ -1,6 +1,6 @@
 // `npm run protocol-kit -- <command>`: checks any agent against PROTOCOL.md. `--only WORD` runs the scenarios whose
 // name contains the word.
-import { startControlPlane, startDatabase } from './control-plane.ts'
+import { type ControlPlane, startControlPlane, startDatabase } from './control-plane.ts'
 import { createScenarioContext } from './scenario-context.ts'
 import { type Scenario, scenarios } from './scenarios.ts'
 
@@ -11,7 +11,7 @@ those whose name contains the word.
 
 The environment of the command has SLIPWAY_URL, SLIPWAY_LISTENER_KEY and SLIPWAY_AGENT_HOME. The last is its working
 folder, which it finds again after a restart. What the command starts has to end with it. --parallel runs that many
-scenarios at the same time, each with a control plane and an agent of its own.`
+scenarios at the same time, each with an agent and a control plane that no other uses at that time.`
 
 type KitOptions = {
   only?: string
@@ -28,29 +28,30 @@ export async function runKit(
 ): Promise<string[]> {
   const database = await startDatabase(createDataDir)
   const failed: string[] = []
-  async function runScenario({ name, run }: Scenario) {
+  async function runScenario({ name, run }: Scenario, plane: ControlPlane) {
+    const context = await createScenarioContext(plane, command, output)
+    const start = performance.now()
+    const error = await run(context).then(
+      () => null,
+      (cause: Error) => cause,
+    )
+    await context.cleanUp()
+    const seconds = ((performance.now() - start) / 1000).toFixed(1)
+    print(`${error ? 'not ok' : 'ok    '}  ${name}  ${seconds} s${error ? `\n        ${error.message}` : ''}`)
+    if (error) failed.push(`${name}: ${error.message}`)
+  }
+  const waiting = scenarios.filter(one => one.name.includes(only))
+  // A scenario moves the clock of its control plane, so two at the same time cannot share one.
+  const runWaiting = async () => {
     const plane = await startControlPlane(database.url)
     try {
-      const context = await createScenarioContext(plane, command, output)
-      const start = performance.now()
-      const error = await run(context).then(
-        () => null,
-        (cause: Error) => cause,
-      )
-      await context.cleanUp()
-      const seconds = ((performance.now() - start) / 1000).toFixed(1)
-      print(`${error ? 'not ok' : 'ok    '}  ${name}  ${seconds} s${error ? `\n        ${error.message}` : ''}`)
-      if (error) failed.push(`${name}: ${error.message}`)
+      for (let next = waiting.shift(); next; next = waiting.shift()) await runScenario(next, plane)
     } finally {
       await plane.stop()
     }
   }
-  const waiting = scenarios.filter(one => one.name.includes(only))
-  const runWaiting = async () => {
-    for (let next = waiting.shift(); next; next = waiting.shift()) await runScenario(next)
-  }
   try {
-    await Promise.all(Array.from({ length: parallel }, runWaiting))
+    await Promise.all(Array.from({ length: Math.min(parallel, waiting.length) }, runWaiting))
   } finally {
     await database.stop()
   }

@@ -22,6 +22,8 @@ export const sha256 = (text: string) => createHash('sha256').update(text).digest
 
 const APPLICATION = {
   'package.json': JSON.stringify({ name: 'kit', private: true, scripts: { start: 'node server.js' } }),
+  // npm takes half a second of CPU at each start.
+  'slipway.json': JSON.stringify({ start_command: 'node server.js' }),
   'server.js': `const { createHash } = require('node:crypto')
 console.log('kit-secret ' + createHash('sha256').update(process.env.TOKEN ?? '').digest('hex'))
 require('node:http').createServer((_, response) => response.end('kit')).listen(Number(process.env.PORT))
@@ -106,7 +108,9 @@ export async function createScenarioContext(plane: ControlPlane, command: string
   }
 
   const exchanges = (path = ''): Exchange[] =>
-    plane.exchanges.filter(one => one.path.endsWith(path) && one.request.agent_id !== RIVAL_AGENT_ID)
+    plane.exchanges.filter(
+      one => one.key === listener_key && one.path.endsWith(path) && one.request.agent_id !== RIVAL_AGENT_ID,
+    )
 
   async function upload(id: string): Promise<string> {
     const { body } = await call('POST', `/v2/deployments/${id}/upload-url`)

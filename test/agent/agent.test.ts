@@ -59,8 +59,8 @@ function startAgent({
 
 const makeApplication = (text: string) => ({
   'package.json': '{}',
-  'app.json': JSON.stringify({ start_command: 'node main.mjs' }),
-  'main.mjs': `import { createServer } from 'node:http'
+  'app.json': JSON.stringify({ start_command: 'node main.cjs' }),
+  'main.cjs': `const { createServer } = require('node:http')
 console.log('serving ${text}')
 createServer((req, res) => res.end('${text}' + (process.env.TOKEN ?? ''))).listen(process.env.PORT)`,
 })
@@ -94,7 +94,11 @@ async function deployFailing(id: string, files: Record<string, string>, more = {
   }
 }
 type DeployedFailure = (id: string) => Promise<unknown>
-const makeBroken = (code: string) => ({ ...makeApplication('new'), 'main.mjs': code })
+const makeBroken = (code: string) => ({
+  'package.json': '{}',
+  'app.json': JSON.stringify({ start_command: 'node main.mjs' }),
+  'main.mjs': code,
+})
 
 async function expectFailure(deploy: DeployedFailure, reason: RegExp) {
   expect(await deploy(randomUUID())).toMatchObject({ state: 'failed', message: expect.stringMatching(reason) })
@@ -424,7 +428,7 @@ describe('an agent', () => {
 
   test('the last lines of an application that stops with the agent are shipped', async () => {
     const onSignal = "process.once('SIGTERM', () => { console.log('stopping'); process.exit() })"
-    git.push({ ...makeApplication('one'), 'main.mjs': `${makeApplication('one')['main.mjs']}\n${onSignal}` })
+    git.push({ ...makeApplication('one'), 'main.cjs': `${makeApplication('one')['main.cjs']}\n${onSignal}` })
     const { agent } = startAgent()
     const revision = control.want(id, makeSource())
     await waitForOutcome(revision)

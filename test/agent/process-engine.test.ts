@@ -52,7 +52,7 @@ describe('a rollout', () => {
   test('the old revision serves until the new one is healthy, and no request of a polling client fails', async () => {
     const { engine } = await open()
     const slow = `
-import { createServer } from 'node:http'
+const { createServer } = require('node:http')
 const text = process.env.TEXT
 const answer = (req, res) => req.url === '/slow' ? setTimeout(() => res.end(text), 300) : res.end(text)
 createServer(answer).listen(process.env.PORT)
@@ -93,7 +93,7 @@ createServer(answer).listen(process.env.PORT)
   test('an application gets its own variables and none of the agent’s', async () => {
     const { engine } = await open()
     const code = `
-import { createServer } from 'node:http'
+const { createServer } = require('node:http')
 createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: process.cwd() }))).listen(process.env.PORT)
 `
     const secrets = { TOKEN: 'hush', LANG: 'C' }
@@ -395,8 +395,8 @@ describe('a revision fails or is restarted', () => {
 
     const once = nextRevision()
     const code = `
-import { createServer } from 'node:http'
-import { existsSync, writeFileSync } from 'node:fs'
+const { createServer } = require('node:http')
+const { existsSync, writeFileSync } = require('node:fs')
 if (!existsSync('crashed')) { writeFileSync('crashed', ''); process.exit(1) }
 createServer((req, res) => res.end('up')).listen(process.env.PORT)
 `
@@ -407,8 +407,8 @@ createServer((req, res) => res.end('up')).listen(process.env.PORT)
   test('if its health check fails, at the start or later', async () => {
     const { engine, lines } = await open({ ready_ms: 4_000 })
     const code = `
-import { createServer } from 'node:http'
-import { existsSync } from 'node:fs'
+const { createServer } = require('node:http')
+const { existsSync } = require('node:fs')
 createServer((req, res) => { res.statusCode = existsSync('well') ? 200 : 500; res.end() }).listen(process.env.PORT)
 `
     const sick = writeApplication(home, 'sick', code, { health_path: '/healthz' })
@@ -437,7 +437,7 @@ createServer((req, res) => { res.statusCode = existsSync('well') ? 200 : 500; re
 
   test('if it exceeds its disk limit', async () => {
     const { engine } = await open({ disk_mb: 4 })
-    const code = `import { writeFileSync } from 'node:fs'; import { createServer } from 'node:http'
+    const code = `const { writeFileSync } = require('node:fs'); const { createServer } = require('node:http')
 writeFileSync(process.env.TMPDIR + '/big', Buffer.alloc(8e6, 1)); setInterval(() => {}, 1e9)`
     await engine.start(makeUnit(ref), writeApplication(home, 'wide', code))
     expect((await waitForPhase(engine, ref, 'failing')).reason).toContain('disk limit of 4 MB')
@@ -447,7 +447,7 @@ writeFileSync(process.env.TMPDIR + '/big', Buffer.alloc(8e6, 1)); setInterval(()
     const { engine, lines } = await open({ disk_mb: 4 })
     const code = (
       path: string,
-    ) => `import { existsSync, writeFileSync } from 'node:fs'; import { createServer } from 'node:http'
+    ) => `const { existsSync, writeFileSync } = require('node:fs'); const { createServer } = require('node:http')
 createServer((_, res) => res.end('up')).listen(process.env.PORT)
 if (!existsSync('filled')) setTimeout(() => writeFileSync(${path}, Buffer.alloc(12e6, 1)), 300)
 writeFileSync('filled', '')`
@@ -468,8 +468,8 @@ writeFileSync('filled', '')`
   test('a process that ignores SIGTERM is killed with its children', async () => {
     const { engine, lines } = await open({ stop_ms: 1_000 })
     const code = `
-import { spawn } from 'node:child_process'
-import { createServer } from 'node:http'
+const { spawn } = require('node:child_process')
+const { createServer } = require('node:http')
 process.on('SIGTERM', () => console.log('no'))
 const child = 'process.on("SIGTERM", () => {}); setInterval(() => {}, 1e9); console.log("child " + process.pid)'
 spawn(process.execPath, ['-e', child], { stdio: 'inherit' })
@@ -484,10 +484,10 @@ createServer().listen(process.env.PORT)
     expect((await engine.observe(ref.deployment_id)).running).toEqual([])
   })
 
-  test.each(['node main.mjs', 'true; node main.mjs'])('`%s` gets time to stop gracefully', async start_command => {
+  test.each(['node main.js', 'true; node main.js'])('`%s` gets time to stop gracefully', async start_command => {
     const { engine, lines } = await open()
     const code = `
-import { createServer } from 'node:http'
+const { createServer } = require('node:http')
 const server = createServer().listen(process.env.PORT)
 process.on('SIGTERM', () => setTimeout(() => { console.log('gracefully'); server.close() }, 200))
 `
@@ -590,7 +590,7 @@ describe('after a restart of the agent', () => {
   test('replicas keep serving and are adopted without a second one, and restarted after a crash', async () => {
     const first = await open()
     const code = `
-import { createServer } from 'node:http'
+const { createServer } = require('node:http')
 console.log('I am ' + process.pid)
 const answer = (req, res) => req.url === '/die' ? process.exit(1) : res.end(String(process.pid))
 createServer(answer).listen(process.env.PORT)
@@ -627,7 +627,7 @@ createServer(answer).listen(process.env.PORT)
   ])('a revision that %s has the same phase', async (_, routed, known, phase) => {
     const first = await open()
     const code = `
-import { createServer } from 'node:http'
+const { createServer } = require('node:http')
 const statusOf = req => req.url === '/healthz' ? ${routed ? 200 : 503} : 200
 const server = createServer((req, res) => res.writeHead(statusOf(req)).end())
 server.listen(process.env.PORT, () => console.log('listens'))
@@ -674,7 +674,7 @@ server.listen(process.env.PORT, () => console.log('listens'))
 
   test('lines that were written without an agent are logged, and no line twice', async () => {
     const code = `
-import { createServer } from 'node:http'
+const { createServer } = require('node:http')
 console.log('first')
 process.once('SIGTERM', () => { console.log('last'); process.stdout.write('words'); process.exit(1) })
 createServer().listen(process.env.PORT)

@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
-import { migrate } from '../../src/host/migrate.ts'
+import type { Postgres } from '../../src/host/embedded-postgres.ts'
+import { startMigratedPostgres } from '../support/migrated-postgres.ts'
 import { connect } from '../support/postgres.ts'
 
 /** The table that a column refers to, by the name of the column, or by its table and name. */
@@ -116,8 +116,7 @@ const makeRow = (table: string, owner: Tenant) =>
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'slipway-ids-'))
-  postgres = await startPostgres({ dataDir: join(folder, 'data'), durable: false })
-  await migrate(postgres.url, { log: () => {} })
+  postgres = await startMigratedPostgres(join(folder, 'data'))
   admin = await connect(postgres.url)
   const { rows } = await admin.query<Column>(`
     select c.relname as table, a.attname as name, format_type(a.atttypid, null) as type,

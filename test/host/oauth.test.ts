@@ -9,11 +9,11 @@ import type pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { bootstrap } from '../../src/access/bootstrap.ts'
 import { EDITOR } from '../../src/access/built-in-roles.ts'
-import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
-import { migrate } from '../../src/host/migrate.ts'
+import type { Postgres } from '../../src/host/embedded-postgres.ts'
 import { createHost } from '../../src/host/node.ts'
 import { startDemoServer, startPublicMcpServer, stopCommands } from '../support/commands.ts'
 import { completeSignIn } from '../support/headless-user.ts'
+import { startMigratedPostgres } from '../support/migrated-postgres.ts'
 import { connect } from '../support/postgres.ts'
 
 const PUBLIC_URL = 'https://slipway.example.com'
@@ -55,8 +55,7 @@ async function listen(handler: (origin: string) => RequestListener): Promise<str
 }
 
 beforeAll(async () => {
-  postgres = await startPostgres({ dataDir: join(root, 'postgres'), durable: false })
-  await migrate(postgres.url, { log: () => {} })
+  postgres = await startMigratedPostgres(join(root, 'postgres'))
   watch = await connect(postgres.url)
   const settings = {
     ...{ DATABASE_URL: postgres.url, SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}` },

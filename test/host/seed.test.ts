@@ -3,10 +3,10 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
-import { migrate } from '../../src/host/migrate.ts'
+import type { Postgres } from '../../src/host/embedded-postgres.ts'
 import { seed } from '../../src/host/seed-data.ts'
 import { startCommand, stopCommands } from '../support/commands.ts'
+import { startMigratedPostgres } from '../support/migrated-postgres.ts'
 import { query } from '../support/postgres.ts'
 
 let folder: string
@@ -14,8 +14,7 @@ let postgres: Postgres
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'slipway-seed-'))
-  postgres = await startPostgres({ dataDir: join(folder, 'data'), durable: false })
-  await migrate(postgres.url, { log: () => {} })
+  postgres = await startMigratedPostgres(join(folder, 'data'))
 })
 afterAll(async () => {
   await stopCommands()
