@@ -9,7 +9,7 @@ const notNumbers = ['1', true, {}, []]
 const CPU: Kind = { good: [0.1, 0.3, 1, 7.9, 8], bad: [0, 0.05, 0.15, 8.1, -1, ...notNumbers] }
 const CPU_LIMIT: Kind = { good: [0.1, 8.1, 15.9, 16], bad: [0, 0.09, 1.25, 16.1, ...notNumbers] }
 const MEMORY: Kind = { good: [64, 65, 1_000_000], bad: [63, 0, -64, 64.5, ...notNumbers] }
-const SCALE: Kind = { good: [0, 1, 5000], bad: [-1, 0.5, ...notNumbers] }
+const SCALE: Kind = { good: [0, 1, 1000], bad: [-1, 0.5, 1001, ...notNumbers] }
 const POSITIVE: Kind = { good: [1, 100], bad: [0, -1, 1.5, ...notNumbers] }
 const repeatA = (count: number) => 'a'.repeat(count)
 const SUBDOMAIN: Kind = {

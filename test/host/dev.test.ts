@@ -172,7 +172,7 @@ test('an installation restarts a killed database, stops all processes and contin
   if (process.platform === 'linux') await waitFor(() => filterRunning(children).length === 0)
 })
 
-test('with DATABASE_URL it shares that Postgres of DATABASE_URL if allowed, replaces a saved replaces is unknown key', async () => {
+test('it shares the Postgres of DATABASE_URL if that is allowed, and replaces an unknown saved key', async () => {
   const postgres = await startMigratedPostgres(join(root, 'own-postgres'))
   try {
     fs.mkdirSync(home)
