@@ -48,9 +48,10 @@ function listApplicationProcesses(): number[] {
   return fs.readdirSync('/proc').flatMap(pid => {
     if (!/^\d+$/.test(pid)) return []
     try {
-      // A shell that waits for its child is no replica.
-      const isShell = fs.readFileSync(`/proc/${pid}/comm`, 'utf8').trim() === 'sh'
-      return !isShell && fs.readFileSync(`/proc/${pid}/environ`, 'utf8').includes(home) ? Number(pid) : []
+      // Neither the router nor a shell that waits for its child is a replica.
+      const commandLine = fs.readFileSync(`/proc/${pid}/cmdline`, 'utf8')
+      if (/^(\/bin\/)?sh\0|router-main/.test(commandLine)) return []
+      return fs.readFileSync(`/proc/${pid}/environ`, 'utf8').includes(home) ? Number(pid) : []
     } catch {
       return []
     }

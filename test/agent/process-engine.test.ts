@@ -291,7 +291,7 @@ createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: proce
     })
   })
 
-  test('an agent with other proxies or of another version replaces the router, which first answers its requests', async () => {
+  test('an agent with other proxies or another version replaces the router, which ends its requests first', async () => {
     const { engine } = await open()
     const code = `
 import { createServer } from 'node:http'

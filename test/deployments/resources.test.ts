@@ -241,7 +241,7 @@ it('nulls and unknown members are dropped everywhere else', () => {
 const arbitraryAmount = (field: string) =>
   field.includes('cpu')
     ? fc.integer({ min: 1, max: 80 }).map(tenths => tenths / 10)
-    : fc.integer({ min: field.includes('memory') ? 64 : 1, max: 100_000 })
+    : fc.integer({ min: field.includes('memory') ? 64 : 1, max: field.endsWith('_scale') ? 1000 : 100_000 })
 const amounts = [...PAIRS.flatMap(({ low, high }) => [low, high]), 'db_storage_gi', 'db_max_connections']
 /** Swaps the values of every pair that is in the wrong order. */
 const orderPairs = (spec: Record<string, number>) => {

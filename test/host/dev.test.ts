@@ -178,17 +178,19 @@ test('it shares the Postgres of DATABASE_URL if that is allowed, and replaces an
     fs.mkdirSync(home)
     fs.writeFileSync(stateFile(), JSON.stringify({ api_key: 'slw_another', pid: 1 }))
     const settings = { RATE_LIMIT_PER_MINUTE: '2', CORS_ORIGINS: 'https://$console.example' }
-    const env = { DATABASE_URL: postgres.url, ...settings }
-    await query(postgres.url, 'create table orders (id integer)')
+    await query(postgres.url, 'create database foreign_orders')
+    const url = Object.assign(new URL(postgres.url), { pathname: 'foreign_orders' }).href
+    const env = { DATABASE_URL: url, ...settings }
+    await query(url, 'create table orders (id integer)')
     const refused = dev([], env)
     expect(await refused.exited).toBe(1)
     expect(refused.output.err.trim().split('\n')).toEqual([expect.stringMatching(/DATABASE_URL.*SHARE_DATABASE/)])
     // The user's own folder is read-only too.
     const running = dev([`--port=${await findFreePort()}`], { ...env, SHARE_DATABASE: 'true', HOME: '/dev/null/home' })
-    const { url, api_key } = await waitForState(running)
-    const responses = [await getInfo(url, api_key), await getInfo(url, api_key), await getInfo(url, api_key)]
+    const { url: apiUrl, api_key } = await waitForState(running)
+    const responses = [await getInfo(apiUrl, api_key), await getInfo(apiUrl, api_key), await getInfo(apiUrl, api_key)]
     expect(responses.map(({ status }) => status)).toEqual([200, 200, 429])
-    const { headers } = await fetch(`${url}/healthz`, { headers: { Origin: settings.CORS_ORIGINS } })
+    const { headers } = await fetch(`${apiUrl}/healthz`, { headers: { Origin: settings.CORS_ORIGINS } })
     expect(headers.get('Access-Control-Allow-Origin')).toBe(settings.CORS_ORIGINS)
     expect(fs.existsSync(join(home, 'postgres'))).toBe(false)
     const processes = listProcessTree(running.pid)
