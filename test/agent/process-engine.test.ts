@@ -291,7 +291,7 @@ createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: proce
     })
   })
 
-  test('an agent with other proxies or another version replaces the router, which ends its requests first', async () => {
+  test('an agent with other proxies or another version replaces the router, which finishes its requests', async () => {
     const { engine } = await open()
     const code = `
 import { createServer } from 'node:http'
