@@ -5,6 +5,7 @@ import { type Ctx, verb } from '../kernel/context.ts'
 import { bumpVersion, db, inOrganization, refuseUnless, run, textArray, versionMatches } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
 import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
+import { changedMembers } from '../kernel/recorded-changes.ts'
 import { etagVersion } from '../kernel/routes.ts'
 import { requireRow, toIsoTime, withoutNulls } from '../kernel/rows.ts'
 import type { Page } from '../protocol/wire.ts'
@@ -68,6 +69,8 @@ export const listWorkspaces = verb('workspaces:read', async (ctx, page: Page) =>
   return toListPage(await run(ctx, query), page, workspaceToWire)
 })
 
+const RECORDED_MEMBERS = ['display_name', 'require_if_match']
+
 /** A workspace key sees its own workspace only. Row-level security enforces the same. */
 const reachableWorkspace = (id: string) =>
   and(
@@ -103,7 +106,9 @@ export const changeWorkspace = verb(
       .set({ ...changes, ...bumpVersion(workspaces) })
       .where(and(reachableWorkspace(workspace_id), versionMatches(ctx, workspaces), requireIfMatchHeader(ctx)))
       .returning()
-    return workspaceToWire(requireRow(await commit(ctx, 'workspace.updated', change, changes), 'workspace_not_found'))
+    const lock = sql`select from ${workspaces} where ${reachableWorkspace(workspace_id)} for update`
+    const parts = { lock, changes: changedMembers(workspaces, RECORDED_MEMBERS) }
+    return workspaceToWire(requireRow(await commit(ctx, 'workspace.updated', change, {}, parts), 'workspace_not_found'))
   },
 )
 

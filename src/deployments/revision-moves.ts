@@ -247,4 +247,4 @@ const CONSEQUENCES = sql`consequences as (
 
 export const applyMovesToDeployments = [OUTCOMES, UPDATED_DEPLOYMENTS, STARTED_REVISIONS, CONSEQUENCES]
 /** Events besides those of the moves: a turn that is taken, another revision that serves. */
-export const moveEvents = sql`select type, subject_id, data from consequences`
+export const moveEvents = sql`select type, subject_id, data, changes from consequences`

@@ -24,14 +24,17 @@ export type EventRows = {
   subject: SQL
   /** A JSON object; empty when absent. */
   data?: SQL
+  /** See `kernel/recorded-changes.ts`. */
+  changes?: SQL
   /** What follows `from`. */
   from: SQL
 }
 
-const eventColumns = ({ type, subject, data = sql`'{}'` }: EventRows) => ({
+const eventColumns = ({ type, subject, data = sql`'{}'`, changes = sql`null` }: EventRows) => ({
   type: sql`(${type})::text`,
   subject_id: subject,
   data: sql`(${data})::json`,
+  changes: sql`(${changes})::json`,
 })
 const unionAll = (selects: SQL[]): SQL => sql.join(selects, sql`\n  union all\n  `)
 

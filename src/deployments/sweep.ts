@@ -149,7 +149,7 @@ const SWEEP_EVENTS: EventRows[] = [
     data: sql`json_build_object('deployment_id', deployment_id, 'message', status_message)`,
     from: sql`failed`,
   },
-  { type: sql`type`, subject: sql`subject_id`, data: sql`data`, from: sql`consequences` },
+  { type: sql`type`, subject: sql`subject_id`, data: sql`data`, changes: sql`changes`, from: sql`consequences` },
   { type: sql`'deployment.' || lower(status)`, subject: sql`id`, from: sql`applied_status_changes` },
   { type: sql`'deployment.unused'`, subject: sql`id`, from: sql`unused` },
   { type: sql`'deployment.removed'`, subject: sql`id`, from: sql`removed` },

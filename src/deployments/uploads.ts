@@ -129,7 +129,8 @@ function uploadEventColumns(type: string): SQL {
         'deployment_id', deployment_id,
         'object_path', object_path,
         'size', size,
-        'sha256', sha256) as data`
+        'sha256', sha256) as data,
+      null::json as changes`
 }
 
 const MAX_REMOVALS = 100

@@ -37,7 +37,8 @@ export async function applyInstallationChange(
       organization_id,
       ${type}::text as type,
       id as subject_id,
-      json_build_object('installation_id', installation_id, 'sender', ${sender}::text) as data
+      json_build_object('installation_id', installation_id, 'sender', ${sender}::text) as data,
+      null::json as changes
     from changed`
   const statement = sql`
     with changed as (

@@ -1,7 +1,7 @@
 // The caller of a request, from its headers: key, workspace, If-Match and Idempotency-Key.
 import type { Context } from 'hono'
 import { Uuid } from '../protocol/wire.ts'
-import type { Caller } from './context.ts'
+import type { Caller, RequestRecord } from './context.ts'
 import { looksLikeApiKey } from './crypto.ts'
 import { sha256Hex } from './digest.ts'
 import { type Fault, fail } from './errors.ts'
@@ -28,6 +28,7 @@ export const createKeyCaller = (
   tenant: null,
   origin: requestOrigin(config, c.req.url),
   requestId: c.get('requestId'),
+  request: null,
   ifMatch: null,
   withoutIfMatch: false,
   idempotency: null,
@@ -38,6 +39,17 @@ export const createKeyCaller = (
   onKeyAccepted,
   requestInfo: c.get('requestInfo'),
 })
+
+const MAX_USER_AGENT = 512
+
+export const describeRequest = (c: Context<AppEnv>, { id }: Operation, address: string | undefined): string =>
+  JSON.stringify({
+    operation: id,
+    method: c.req.method,
+    path: c.req.path,
+    client_address: address,
+    user_agent: c.req.header('User-Agent')?.slice(0, MAX_USER_AGENT),
+  } satisfies { [Name in keyof RequestRecord]: RequestRecord[Name] | undefined })
 
 /** Fills in the caller from its other headers. The faults are reported together with those of path, query and body. */
 export function readCallerHeaders(c: Context<AppEnv>, operation: Operation, text: string, caller: Caller): Fault[] {

@@ -25,6 +25,8 @@ export type Ctx = {
   tenant: string | null
   origin: string
   requestId: string
+  /** A `RequestRecord` as JSON, for the journal. Null where no request to the API is the cause. */
+  request: string | null
   permission: Permission
   /** One of these versions must be the current one; null accepts any. */
   ifMatch: number[] | null
@@ -41,6 +43,15 @@ export type Ctx = {
   /** Stored bytes count towards the day's changes. */
   bodyBytes?: number
   requestInfo: RequestInfo
+}
+
+/** What events keep of the request that caused them. The path is without its query, which may hold a secret. */
+export type RequestRecord = {
+  operation: string
+  method: string
+  path: string
+  client_address?: string
+  user_agent?: string
 }
 
 export type RequestInfo = {
@@ -62,12 +73,14 @@ export const createKeylessCaller = (
   actor: KeylessActor,
   requestId: string,
   origin: string,
+  request: string | null = null,
 ): Caller => ({
   ...services,
   actor,
   tenant: actor.tenant,
   origin,
   requestId,
+  request,
   ifMatch: null,
   withoutIfMatch: false,
   idempotency: null,

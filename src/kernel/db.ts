@@ -110,6 +110,7 @@ const keyParameters = (ctx: Ctx, { hash }: KeyActor) => ({
   permission: ctx.permission,
   inWorkspace: isWorkspaceScoped(ctx),
   requestId: ctx.requestId,
+  request: ctx.request,
   clockOffset: clockOffsetText(ctx),
   withoutIfMatch: ctx.withoutIfMatch,
   key: ctx.idempotency?.key ?? null,
@@ -119,7 +120,7 @@ const keyParameters = (ctx: Ctx, { hash }: KeyActor) => ({
 const buildEnterStatement = (setRole: SQL) =>
   prepareStatement(
     (caller: Placeholders<ReturnType<typeof keyParameters>>) => sql<Row>`
-      select e.*, ${setRole}
+      select e.*, set_config('app.request', ${caller.request}, true), ${setRole}
       from enter(
         ${caller.hash},
         ${caller.workspace}::uuid,
@@ -149,6 +150,7 @@ const enterWithoutKey = (ctx: Ctx, { kind, id, name, organization, tenant }: Key
     actor_id: id ?? '',
     actor_name: name ?? '',
     request_id: ctx.requestId,
+    request: ctx.request ?? '',
     clock_offset: clockOffsetText(ctx),
   }
   const setSettings = Object.entries(settings).map(([name, value]) => sql`set_config(${`app.${name}`}, ${value}, true)`)

@@ -10,7 +10,9 @@ export type WriteParts = {
   ctesBefore?: SQL[]
   /** After the change; they may read `changed`. */
   ctesAfter?: SQL[]
-  /** Rows of type, subject_id and data, for other resources. Written after the events of the change. */
+  /** What the event of the change records: see `recorded-changes.ts`. */
+  changes?: SQL
+  /** Rows of type, subject_id, data and changes, for other resources. Written after the events of the change. */
   otherEvents?: SQL
   lock?: SQL
   /** Which changed rows are stored as the answer to a repeated request; by default all. */
@@ -27,7 +29,7 @@ export async function commit<T>(
   event: string | SQL,
   change: Query<T>,
   data: Record<string, unknown> | SQL = {},
-  { ctesBefore = [], ctesAfter = [], otherEvents, lock, answerCondition }: WriteParts = {},
+  { ctesBefore = [], ctesAfter = [], changes = sql`null::json`, otherEvents, lock, answerCondition }: WriteParts = {},
 ): Promise<T[]> {
   const changed = is(change, SQL) ? sql`(${change})` : (change as unknown as SQL)
   const eventData = is(data, SQL) ? data : sql`${JSON.stringify(data)}::json`
@@ -39,7 +41,7 @@ export async function commit<T>(
     changed as ${changed},
     ${joinCtes(ctesAfter)}
     event_rows as (
-      select ${event}::text as type, changed.id as subject_id, ${eventData} as data
+      select ${event}::text as type, changed.id as subject_id, ${eventData} as data, ${changes} as changes
       from changed
       ${hasEvent}
       ${otherEvents ? sql`union all ${otherEvents}` : sql``}
@@ -49,6 +51,7 @@ export async function commit<T>(
         array_agg(type),
         array_agg(subject_id),
         array_agg(data::json),
+        array_agg(changes::json),
         ${dailyEventLimit(ctx)}::bigint,
         greatest(${ctx.bodyBytes ?? 0}::bigint, ${STORED_BYTES})
       ) as seq
@@ -94,8 +97,8 @@ export const agentEventLimit = ({ config }: Pick<Ctx, 'config'>): SQL => sql`(
   )`
 
 /**
- * CTEs for a statement of runAsSystem. Each row of `events` has tenant_id, organization_id, type, subject_id and data,
- * and becomes an event in the journal of its workspace. `actor` and `order` are SQL over such a row, `t`.
+ * CTEs for a statement of runAsSystem. Each row of `events` has tenant_id, organization_id, type, subject_id, data and
+ * changes, and becomes an event in the journal of its workspace. `actor` and `order` are SQL over such a row, `t`.
  */
 export const journalSystemEvents = (
   events: SQL,
@@ -117,15 +120,22 @@ export const journalSystemEvents = (
     returning scope_id, seq, today
   ),
   journaled as (
-    insert into events
-      (scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, actor_id, request_id, data)
+    insert into events (
+      scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, actor_id, request_id, data, changes,
+      part_of
+    )
     select
       t.tenant_id,
       n.seq - count(*) over same_journal + row_number() over (same_journal ${order}),
       t.organization_id, t.tenant_id, t.type, t.subject_id,
       ${actor},
       setting('request_id'),
-      t.data
+      t.data,
+      t.changes,
+      case
+        when setting('request') is not null and row_number() over (same_journal ${order}) > 1
+          then n.seq - count(*) over same_journal + 1
+      end
     from event_rows t
     join numbered n on n.scope_id = t.tenant_id and require_journal_room(n.today, ${dailyLimit})
     window same_journal as (partition by t.tenant_id)

@@ -7,6 +7,7 @@ const organizationOnly = {
   'organization:manage-roles': 'organization',
   'organization:manage-keys': 'organization',
   'organization:manage-providers': 'organization',
+  'audit-logs:read': 'organization',
   'workspaces:create': 'organization',
   'workspaces:delete': 'organization',
 } as const
@@ -34,6 +35,9 @@ export const permissions = {
   // Scope `organization`, because the listener of an agent's key may be the platform's and have no workspace.
   'listeners:sync': 'organization',
   'secrets:read': 'workspace',
+  'events:read': 'workspace',
+  'webhooks:read': 'workspace',
+  'webhooks:manage': 'workspace',
   'integrations:manage': 'workspace',
   'tokens:use': 'workspace',
   'projects:read': 'workspace',

@@ -1,7 +1,7 @@
 // Serving of declared routes: each handler goes from the cheapest check to the database, and from a reply to HTTP.
 import type { Context, Hono } from 'hono'
 import { Uuid } from '../protocol/wire.ts'
-import { createKeyCaller, readApiKey, readCallerHeaders } from './caller.ts'
+import { createKeyCaller, describeRequest, readApiKey, readCallerHeaders } from './caller.ts'
 import { createCallerLimits, type KeyedRequest } from './caller-limits.ts'
 import { type Caller, withoutRateLimit } from './context.ts'
 import { verifyKey } from './db.ts'
@@ -47,6 +47,7 @@ async function serveOperation(c: Context<AppEnv>, operation: Operation, services
   const hash = sha256Hex(key)
   const arrival = await limits.arrive(hash, address)
   const caller = createKeyCaller(c, services, hash, arrival.recordAccepted)
+  caller.request = describeRequest(c, operation, address)
   try {
     return await runOperation(c, operation, caller, arrival)
   } catch (error) {

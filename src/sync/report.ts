@@ -241,6 +241,7 @@ const REPORT_EVENTS = selectTenantEvents(
     type: sql`type`,
     subject: sql`subject_id`,
     data: sql`data`,
+    changes: sql`changes`,
     place: LAST_PLACES[0],
     from: sql`consequences`,
   },

@@ -1,6 +1,7 @@
 // Tables of the journal and of idempotency keys.
+import { sql } from 'drizzle-orm'
 import { bigint, date, index, json, pgTable, primaryKey, text, uuid } from 'drizzle-orm/pg-core'
-import { actorNameColumn, createdAtColumn } from './columns.ts'
+import { createdAtColumn } from './columns.ts'
 
 /** One counter for each scope (a workspace, or the whole organization). It orders the scope's events. */
 export const journals = pgTable('journals', {
@@ -24,9 +25,16 @@ export const events = pgTable(
     subject_id: uuid().notNull(),
     actor_kind: text().notNull(),
     actor_id: uuid(),
-    actor_name: actorNameColumn(),
+    /** The description of a key, the name of a listener, or the name that a git host gives. */
+    actor_name: text().default(sql`event_actor_name()`),
     request_id: text().notNull(),
+    /** A `RequestRecord`. Null for events that no request to the API caused. */
+    request: json().default(sql`setting('request')::json`),
     data: json().notNull(),
+    /** A list of path, before and after. */
+    changes: json(),
+    /** The first event of the same write. Null on that event itself. */
+    part_of: bigint({ mode: 'number' }),
     created_at: createdAtColumn(),
   },
   t => [primaryKey({ columns: [t.scope_id, t.seq] }), index('events_age').using('brin', t.created_at)],

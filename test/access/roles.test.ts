@@ -6,7 +6,7 @@ import { newTenant, unusedId } from '../support/app.ts'
 const listNames = (roles: { display_name: string }[]) => roles.map(role => role.display_name).sort()
 
 describe('roles', () => {
-  it('are the five built-in roles and those of the organization', async () => {
+  it('are the six built-in roles and those of the organization', async () => {
     const tenant = await newTenant()
     const created = await tenant.owner.post('/orgs/current/roles', {
       display_name: 'Operator',
@@ -17,6 +17,7 @@ describe('roles', () => {
     const { resources } = (await tenant.get('/orgs/current/roles')).body
     expect(listNames(resources)).toEqual([
       'Admin',
+      'Auditor',
       'Editor',
       'Operator',
       'Organization Admin',

@@ -64,6 +64,7 @@ async function planOf(query: Record<string, string>, statement = deploymentPageQ
     tenant: null,
     origin: 'http://slipway.test',
     requestId: 'plan',
+    request: null,
     ifMatch: null,
     withoutIfMatch: false,
     idempotency: null,

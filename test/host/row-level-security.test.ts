@@ -353,7 +353,7 @@ describe('a database owner without superuser rights', () => {
     const { api_key } = await bootstrap(app.database, { organization: 'Plain' })
     const get = (path: string) => app.request(path, { headers: { 'X-Api-Key': api_key } })
     const roles = (await (await get('/orgs/current/roles')).json()) as { resources: unknown[] }
-    expect(roles.resources).toHaveLength(5)
+    expect(roles.resources).toHaveLength(6)
     expect((await get('/readyz')).status).toBe(200)
     // Cascading deletes pass row-level security for such an owner too.
     const owner = await bootstrap(app.database, { organization: 'Plain', scope: 'organization' })

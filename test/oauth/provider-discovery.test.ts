@@ -297,6 +297,7 @@ describe('a discovery whose provider cannot be stored', () => {
       tenant: null,
       origin: 'http://slipway.test',
       requestId: `discover-${unusedId()}`,
+      request: null,
       ifMatch: null,
       withoutIfMatch: false,
       idempotency: null,
