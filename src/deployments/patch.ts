@@ -5,6 +5,7 @@ import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
 import { db, refuseUnless, run, textArray, versionMatches } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
+import { changedMembers } from '../kernel/recorded-changes.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { hostOf } from '../protocol/custom-url.schema.ts'
 import { sources } from '../protocol/parts.schema.ts'
@@ -38,7 +39,7 @@ import {
   unchangedColumns,
   updateWanted,
 } from './revision-queue.ts'
-import { type DeploymentRow, deploymentToWire } from './rows.ts'
+import { DEPLOYMENT_RECORD, type DeploymentRow, deploymentToWire } from './rows.ts'
 import type * as schema from './schema.ts'
 import { insertSecrets, requireStoredArchive, sourceRuleError } from './service.ts'
 import { findModeFaults, SOURCE_RULES } from './source-rules.ts'
@@ -83,16 +84,19 @@ export const patchDeployment = verb('deployments:update', async (ctx, input: Pat
   const plain = secrets.filter(secret => !isMasked(secret))
   const ctesAfter = [supersedeOlder('changed'), sql`revision as (${insertQueuedRevision(revision, 'changed')})`]
   if (plain.length > 0) ctesAfter.push(await insertSecrets(ctx, deployment_id, plain, sql`changed.revisions`))
-  const data = {
-    supplied: listPatchMembers(input, input.clear).map(({ path }) => path.join('.')),
-    secrets: secrets.map(({ name }) => name),
-  }
-  const rows = await commit(ctx, 'deployment.patched', updateWanted(revision), data, {
-    lock: lockDeployment(deployment_id),
-    ctesBefore: [planned, decideChange],
-    ctesAfter,
-    otherEvents: enqueueEvents('changed'),
-  })
+  const rows = await commit(
+    ctx,
+    'deployment.patched',
+    updateWanted(revision),
+    {},
+    {
+      lock: lockDeployment(deployment_id),
+      changes: changedMembers(deployments, DEPLOYMENT_RECORD),
+      ctesBefore: [planned, decideChange],
+      ctesAfter,
+      otherEvents: enqueueEvents('changed'),
+    },
+  )
   return deploymentToWire(requireRow(rows, 'deployment_not_found'))
 })
 

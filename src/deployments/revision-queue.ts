@@ -1,9 +1,10 @@
 // Queues a revision: one is in flight, at most one waits. docs/design/writes.md shows the statement.
 // The caller locks the deployment's row first (`lockDeployment`), so that concurrent writers take turns.
 import { type SQL, sql } from 'drizzle-orm'
+import { changedMembers, changesBetween, createdMembers } from '../kernel/recorded-changes.ts'
 import { type RevisionStatus, sources } from '../protocol/parts.schema.ts'
-import type { SecretVersion } from '../tables/deployments.ts'
-import type { DeploymentRow, RevisionRow } from './rows.ts'
+import { revisions, type SecretVersion } from '../tables/deployments.ts'
+import { type DeploymentRow, REVISION_MOVE_RECORD, REVISION_RECORD, type RevisionRow } from './rows.ts'
 import { SOURCE_RULES } from './source-rules.ts'
 import { columnOf, type EventRows, insertColumns, selectColumns, selectEvents } from './sql-columns.ts'
 
@@ -258,6 +259,7 @@ export const revisionCreated: EventRows = {
   type: sql`'revision.created'`,
   subject: sql`id`,
   data: revisionCreatedData,
+  changes: createdMembers(REVISION_RECORD, sql`revision`),
   from: sql`revision`,
 }
 
@@ -269,11 +271,13 @@ export const enqueueEvents = (from: DeploymentCte, ...more: EventRows[]): SQL =>
       type: sql`'revision.' || lower(status)`,
       subject: sql`id`,
       data: sql`json_build_object('deployment_id', deployment_id, 'message', status_message)`,
+      changes: changedMembers(revisions, REVISION_MOVE_RECORD, sql`superseded`),
       from: sql`superseded`,
     },
     {
       type: sql`'deployment.ready'`,
       subject: sql`d.id`,
+      changes: changesBetween({ status: sql`'UNUSED'` }, { status: sql`d.status` }),
       from: sql`${sql.identifier(from)} d where ${queued('is_woken')}`,
     },
     ...more,

@@ -1,8 +1,10 @@
 // Converts rows of deployments and revisions to the wire format, with every member present.
+import { type SQL, sql } from 'drizzle-orm'
+import { recordColumns } from '../kernel/recorded-changes.ts'
 import { etagVersion } from '../kernel/routes.ts'
 import { completeMembers, pickColumns, toIsoTime } from '../kernel/rows.ts'
 import { MASK, SourceConfig, SourceRevisionConfig } from '../protocol/parts.schema.ts'
-import { deployments, type revisions, type SecretVersion } from '../tables/deployments.ts'
+import { deployments, revisions, type SecretVersion } from '../tables/deployments.ts'
 import type { Serving } from './revisions.schema.ts'
 import type { Deployment, Revision } from './schema.ts'
 
@@ -29,6 +31,45 @@ export const wireColumns = pickColumns(deployments, [
 ])
 export type DeploymentRow = Pick<typeof deployments.$inferSelect, keyof typeof wireColumns>
 export type RevisionRow = typeof revisions.$inferSelect
+
+// ---- what events show
+
+export const DEPLOYMENT_RECORD = {
+  ...recordColumns(deployments, [
+    'name',
+    'source',
+    'status',
+    'source_config',
+    'source_revision_config',
+    'secret_references',
+    'hold',
+    'parent_deployment_id',
+    'preview',
+  ]),
+  secrets: (row: SQL) => sql`secret_versions(${row}.secrets)`,
+}
+export const DEPLOYMENT_STATUS_RECORD = recordColumns(deployments, ['status'])
+
+/** The configuration of a revision is that of its deployment when it was created, whose event has it. */
+export const REVISION_RECORD = recordColumns(revisions, [
+  'number',
+  'source',
+  'source_revision_config',
+  'status',
+  'status_message',
+  'reasons',
+  'from_revision_id',
+  'commit',
+])
+/** What a move to another state changes. */
+export const REVISION_MOVE_RECORD = recordColumns(revisions, [
+  'source_revision_config',
+  'status',
+  'status_message',
+  'commit',
+])
+
+// ---- the wire
 
 export const servingOf = (row: Pick<DeploymentRow, 'active_revision_id' | 'latest_revision_id'>): Serving => {
   if (row.active_revision_id === null) return 'none'

@@ -6,6 +6,7 @@ import { type Ctx, verb } from '../kernel/context.ts'
 import { bumpVersion, db, inTenant, refuseUnless, run, uuidArray, versionMatches } from '../kernel/db.ts'
 import { type Fault, fail } from '../kernel/errors.ts'
 import { commit } from '../kernel/journal.ts'
+import { createdMembers, markedMembers } from '../kernel/recorded-changes.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { prepareStatement } from '../kernel/statement.ts'
 import { hostOf } from '../protocol/custom-url.schema.ts'
@@ -22,8 +23,14 @@ import {
 import { digestRequest, readPlannedVersion } from './guards.ts'
 import { startState } from './lifecycle.ts'
 import { planCreation } from './plan.ts'
-import { deploymentRevisionColumns, imageVersion, insertRevision, revisionCreated } from './revision-queue.ts'
-import { type DeploymentRow, deploymentToWire, wireColumns } from './rows.ts'
+import {
+  deploymentRevisionColumns,
+  imageVersion,
+  insertRevision,
+  lockDeployment,
+  revisionCreated,
+} from './revision-queue.ts'
+import { DEPLOYMENT_RECORD, type DeploymentRow, deploymentToWire, wireColumns } from './rows.ts'
 import type * as schema from './schema.ts'
 import { findSourceFaults } from './source-rules.ts'
 import { selectEvents } from './sql-columns.ts'
@@ -167,13 +174,18 @@ export async function insertDeployment(ctx: Ctx, input: NewDeployment, child?: P
     ...(child?.ctesAfter ?? []),
     await insertSecrets(ctx, id, input.secrets, sql`1`),
   ]
-  const previewOf = child && { parent_deployment_id: child.parent_deployment_id, preview: child.preview }
-  const data = { name: input.name, source: input.source, ...previewOf }
-  const rows = await commit(ctx, 'deployment.created', change, data, {
-    ctesAfter,
-    otherEvents: selectEvents(revisionCreated),
-    lock: child?.lock ?? LOCK_WORKSPACE,
-  })
+  const rows = await commit(
+    ctx,
+    'deployment.created',
+    change,
+    {},
+    {
+      ctesAfter,
+      changes: createdMembers(DEPLOYMENT_RECORD),
+      otherEvents: selectEvents(revisionCreated),
+      lock: child?.lock ?? LOCK_WORKSPACE,
+    },
+  )
   return deploymentToWire(requireRow(rows, 'workspace_not_found'))
 }
 
@@ -234,7 +246,7 @@ export async function insertSecrets(
 }
 
 /** The data plane removes the deployment. The names of the deployment and its project are free at once. */
-function markDeleting(ctx: Ctx, condition: SQL, lock?: SQL) {
+function markDeleting(ctx: Ctx, condition: SQL, lock: SQL) {
   const change = db
     .update(deployments)
     .set({
@@ -252,11 +264,13 @@ function markDeleting(ctx: Ctx, condition: SQL, lock?: SQL) {
       using changed
       where p.deployment_id = changed.id and p.tenant_id = changed.tenant_id)`,
   ]
-  return commit(ctx, 'deployment.deleted', change, {}, { ctesAfter, ...(lock && { lock }) })
+  const parts = { ctesAfter, lock, changes: markedMembers(deployments, DEPLOYMENT_RECORD) }
+  return commit(ctx, 'deployment.deleted', change, {}, parts)
 }
 
 export const deleteDeployment = verb('deployments:delete', async (ctx, { deployment_id }: DeploymentParams) => {
-  requireRow(await markDeleting(ctx, eq(deployments.id, deployment_id)), 'deployment_not_found')
+  const rows = await markDeleting(ctx, eq(deployments.id, deployment_id), lockDeployment(deployment_id))
+  requireRow(rows, 'deployment_not_found')
 })
 
 export const deleteDeployments = verb(

@@ -1,7 +1,7 @@
 // The caller of a request, from its headers: key, workspace, If-Match and Idempotency-Key.
 import type { Context } from 'hono'
 import { Uuid } from '../protocol/wire.ts'
-import type { Caller, RequestRecord } from './context.ts'
+import type { Caller, OpenRequest, RequestRecord } from './context.ts'
 import { looksLikeApiKey } from './crypto.ts'
 import { sha256Hex } from './digest.ts'
 import { type Fault, fail } from './errors.ts'
@@ -50,6 +50,12 @@ export const describeRequest = (c: Context<AppEnv>, { id }: Operation, address: 
     client_address: address,
     user_agent: c.req.header('User-Agent')?.slice(0, MAX_USER_AGENT),
   } satisfies { [Name in keyof RequestRecord]: RequestRecord[Name] | undefined })
+
+export const readOpenRequest = (c: Context<AppEnv>, operation: Operation, { config }: Services): OpenRequest => ({
+  requestId: c.get('requestId'),
+  origin: requestOrigin(config, c.req.url),
+  request: describeRequest(c, operation, config.clientAddress(c)),
+})
 
 /** Fills in the caller from its other headers. The faults are reported together with those of path, query and body. */
 export function readCallerHeaders(c: Context<AppEnv>, operation: Operation, text: string, caller: Caller): Fault[] {

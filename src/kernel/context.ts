@@ -54,6 +54,9 @@ export type RequestRecord = {
   user_agent?: string
 }
 
+/** A request to a route that takes no key. `request` is a `RequestRecord` as JSON. */
+export type OpenRequest = { requestId: string; origin: string; request: string | null }
+
 export type RequestInfo = {
   /** True once the database has looked the key up, even if there is none. */
   keyLookedUp?: boolean

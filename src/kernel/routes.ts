@@ -56,7 +56,7 @@ export type Operation = {
   variant?: { on: string; reply: z.ZodType; verb: Verb<never, unknown> }
   verb?: Verb<never, unknown>
   /** Handles a route that takes no API key. */
-  open?: (c: Context<AppEnv>, services: Services) => Response | Promise<Response>
+  open?: (c: Context<AppEnv>, services: Services, operation: Operation) => Response | Promise<Response>
 }
 
 type EmptySchema = z.ZodObject<Record<never, never>>

@@ -24,7 +24,7 @@ export function mountOperations(app: Hono<AppEnv>, operations: Operation[], serv
     for (const operation of operationsOfPath) {
       app.on(operation.method.toUpperCase(), toRouterPath(path), c => {
         c.set('limits', limits)
-        return operation.open ? operation.open(c, services) : serveOperation(c, operation, services)
+        return operation.open ? operation.open(c, services, operation) : serveOperation(c, operation, services)
       })
     }
     const methods = operationsOfPath.map(({ method }) => method.toUpperCase())

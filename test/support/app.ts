@@ -125,19 +125,29 @@ export function findOperation(method: string, path: string): Operation | undefin
 
 export async function readEvents(requestId: string, app: App = getApp()): Promise<Record<string, unknown>[]> {
   // The prefix hides the id from the counter of round trips, which would count this query for the request.
-  const columns = ['type', 'subject_id', 'actor_kind', 'actor_id', 'organization_id', 'tenant_id', 'scope_id', 'data']
-  const query = sql`select ${sql.raw(columns.join(', '))} from events where 'of ' || request_id = ${`of ${requestId}`}`
+  const columns = [
+    ...['type', 'subject_id', 'actor_kind', 'actor_id', 'actor_name', 'organization_id', 'tenant_id', 'scope_id'],
+    ...['seq', 'part_of', 'request_id', 'request', 'data', 'changes'],
+  ]
+  const query = sql`
+    select ${sql.raw(columns.join(', '))}
+    from events
+    where 'of ' || request_id = ${`of ${requestId}`}
+    order by scope_id, seq`
   const [rows] = await runAsSystem(app.database, query)
   return (rows as unknown[][]).map(row => Object.fromEntries(row.map((value, i) => [columns[i], value])))
 }
 
-/** A successful write has an event. */
+/** A successful write has an event that names the actor and the operation. */
 async function expectEvent(method: string, path: string, { status, headers }: Reply, app: App): Promise<void> {
   const hasWritten =
     method !== 'GET' && !/dry_run=true/i.test(path) && status < 207 && !headers.has('Idempotency-Replayed')
   const operation = findOperation(method, path)
   if (!hasWritten || !operation || operation.isReadOnly || operation.idempotent) return
-  expect(await readEvents(headers.get('X-Request-Id')!, app), `${method} ${path}`).not.toEqual([])
+  const event = { request: expect.stringContaining(`"operation":"${operation.id}"`), part_of: null }
+  const actor = operation.verb && { actor_name: expect.any(String) }
+  const events = await readEvents(headers.get('X-Request-Id')!, app)
+  expect(events, `${method} ${path}`).toContainEqual(expect.objectContaining({ ...event, ...actor }))
 }
 
 function expectDocumented(method: string, path: string, { status, headers, body, text }: Reply): void {
