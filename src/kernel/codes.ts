@@ -685,6 +685,12 @@ const CODES = {
     'This key and the keys that share its budget sent too many requests.',
     'Retry after the time in `Retry-After`.',
   ],
+  too_many_streams: [
+    429,
+    'Too many streams',
+    'This key has too many streams and long polls open at the same time.',
+    'Close some, or retry after the time in `Retry-After`.',
+  ],
   address_rate_limited: [
     429,
     'Too many failed requests from this address',
