@@ -1,6 +1,6 @@
 // Schemas of events.
 import * as z from 'zod'
-import { Uuid } from '../protocol/wire.ts'
+import { boundedText, commaSeparated, Instant, optionalFilter, parseWholeNumber, Uuid } from '../protocol/wire.ts'
 
 const Changes = z.array(
   z.object({
@@ -41,3 +41,63 @@ export const Event = z
   })
   .meta({ id: 'Event', description: 'Something that happened in a workspace.' })
 export type Event = z.output<typeof Event>
+
+const MAX_TYPES = 20
+const TypePattern = boundedText(80).regex(/^(\*|[a-z_]+\.\*|\*\.[a-z_]+|[a-z_]+\.[a-z_]+)$/, {
+  error: 'must be a type such as `deployment.created`, `deployment.*` or `*.deleted`',
+})
+
+const after = z.preprocess(parseWholeNumber, z.int().min(0).optional())
+const filters = {
+  type: optionalFilter(commaSeparated(TypePattern, MAX_TYPES)).meta({
+    type: 'string',
+    description: `Types such as \`deployment.created\`, \`deployment.*\` or \`*.deleted\`, separated by commas.`,
+  }),
+  subject_id: optionalFilter(Uuid).meta({ description: 'Events about this resource.' }),
+  actor_id: optionalFilter(Uuid).meta({ description: 'Events that this key, person or listener caused.' }),
+}
+
+export const MAX_WAIT_SECONDS = 30
+
+export const EventQuery = z
+  .object({
+    after: after.meta({
+      description: 'The number of an event. The page begins after it, in the chosen order. By default at the first.',
+    }),
+    limit: z
+      .preprocess(parseWholeNumber, z.int().min(1).max(100).default(20))
+      .meta({ description: 'The maximum number of events to return.' }),
+    order: z.enum(['asc', 'desc']).default('asc').meta({ description: '`desc`: the newest event is the first one.' }),
+    ...filters,
+    start_time: optionalFilter(Instant).meta({ description: 'From this time on.' }),
+    end_time: optionalFilter(Instant).meta({ description: 'Before this time.' }),
+    wait: z.preprocess(parseWholeNumber, z.int().min(0).max(MAX_WAIT_SECONDS).default(0)).meta({
+      description: 'If no event matches, answer when one does, or after these seconds. Only for `order=asc`.',
+    }),
+  })
+  .refine(({ order, wait }) => order === 'asc' || wait === 0, {
+    path: ['wait'],
+    error: 'is not allowed for `order=desc`, which reads back in time',
+  })
+  .meta({ id: 'EventQuery', example: { limit: '20' } })
+export type EventQuery = z.output<typeof EventQuery>
+export type EventFilters = Pick<EventQuery, keyof typeof filters> & Partial<Pick<EventQuery, 'start_time' | 'end_time'>>
+
+export const StreamQuery = z.object({
+  after: after.meta({
+    description: 'The number of an event. The stream begins after it. By default it begins with the next new event.',
+  }),
+  ...filters,
+})
+export type StreamQuery = z.output<typeof StreamQuery>
+
+export const EventPage = z
+  .object({
+    resources: z.array(Event),
+    next_after: z.int().meta({
+      description: 'The `after` of the next page. It moves past events that the filters leave out.',
+    }),
+    has_more: z.boolean().meta({ description: 'Whether the next page may have events now.' }),
+  })
+  .meta({ id: 'EventPage' })
+export type EventPage = z.output<typeof EventPage>
