@@ -1,5 +1,5 @@
--- The order in which the lines of a deployment arrive. A line is numbered under the row lock of the deployment's counter,
--- which is held until commit. So lines become visible in this order, and who has seen one has seen all before it.
+-- The order in which the lines of a deployment arrive. They are numbered under the row lock of a counter, which is held
+-- until commit. So they become visible in this order, and a reader that has seen one has seen all before it.
 create table log_counters (
   organization_id uuid not null,
   tenant_id uuid not null,
