@@ -4,7 +4,7 @@ import { type Failure, problemBody, toFailure } from './errors.ts'
 import { invalidRequest } from './input.ts'
 
 /** `json` is one line. Without `event`, it is an item of the stream. */
-export type StreamMessage = { id?: string; event?: 'reset'; json: string }
+export type StreamMessage = { id?: string; event?: 'reset' | 'dropped'; json: string }
 /** `cursor` is where a client goes on after these messages. It may have moved past items that a filter leaves out. */
 export type StreamBatch = { messages: StreamMessage[]; cursor: string }
 

@@ -122,15 +122,14 @@ export function createWatches({ config, database }: Pick<Services, 'config' | 'd
   function watch<Item extends Numbered>(
     watcher: Watcher,
     source: WatchSource<Item>,
-    start: { after: number; isLast: boolean },
+    start: { after: number; isLast: boolean; trips?: number },
   ): Watch<Item> {
     // The key was accepted just now, whatever an earlier check said.
     feeds.get(source.subject)?.keys.delete(watcher.keyHash)
     let cursor = start.after
     let isCaughtUp = start.isLast
     let checkedAt = Date.now()
-    /** The request that starts to wait has made one. */
-    let trips = 1
+    let trips = start.trips ?? 1
 
     function requireAccess(feed: Feed): void {
       const now = Date.now()

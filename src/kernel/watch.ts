@@ -26,10 +26,10 @@ export type Watch<Item extends Numbered> = {
 export type Watches = {
   /** Refuses a key with too many streams. The result ends the stream. */
   admit(keyHash: string): () => void
-  /** `start.isLast`: nothing after the number existed when it was read. */
+  /** `start.isLast`: nothing after the number existed when it was read. The request made `trips` until then, or one. */
   watch<Item extends Numbered>(
     watcher: Watcher,
     source: WatchSource<Item>,
-    start: { after: number; isLast: boolean },
+    start: { after: number; isLast: boolean; trips?: number },
   ): Watch<Item>
 }
