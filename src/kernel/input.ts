@@ -106,13 +106,24 @@ export function validateInput(
     return {}
   }
   const params = parsePart(sources.params, request.param(), 'path')
-  const query = parsePart(sources.query ?? EMPTY_QUERY, request.query(), 'query')
+  const querySchema = sources.query ?? EMPTY_QUERY
+  faults.push(...findContradictions(request, querySchema))
+  const query = parsePart(querySchema, request.query(), 'query')
   const body = sources.body ? parsePart(sources.body, parseJson(text, faults), 'body') : {}
   if (faults.length > 0) throw invalidRequest(faults)
   return { ...query, ...body, ...params }
 }
 
 const EMPTY_QUERY = z.object({})
+
+/** Only the first value would count, so `dry_run=false&dry_run=true` would write. */
+function findContradictions(request: HonoRequest, { shape }: z.ZodObject): Fault[] {
+  if (!request.url.includes('&')) return []
+  const msg = 'is given several times with different values; send it once'
+  return Object.entries(request.queries())
+    .filter(([name, values]) => new Set(values).size > 1 && Object.hasOwn(shape, name))
+    .map(([name]) => ({ type: 'repeated', loc: ['query', name], msg }))
+}
 
 /** Without a plan, `dry_run` would write; a misspelled resource would run with its default. */
 const isAlwaysRefused = (loc: (string | number)[]): boolean =>
