@@ -222,13 +222,26 @@ export type DeploymentQuery = z.output<typeof DeploymentQuery>
 
 export const RevisionRef = z.object({ deployment_id: Uuid, revision_id: Uuid })
 
+const RevisionState = z
+  .object({
+    status: RevisionStatus,
+    since: Time,
+    seconds: z.number().nullable().meta({ description: 'How long it lasted. Null for the current state.' }),
+  })
+  .meta({ id: 'RevisionState' })
+
 export const Revision = z
   .object({
     id: Uuid,
     deployment_id: Uuid,
     number: z.int().meta({ description: 'Counts up from 1 within the deployment.' }),
     source: Source,
+    source_config: SourceConfig.meta({ description: 'The configuration of the deployment when it was created.' }),
     source_revision_config: SourceRevisionConfig,
+    secrets: z
+      .array(z.object({ name: z.string(), version: z.int() }))
+      .meta({ description: 'The secrets it runs with. The version is the number of the revision that set the value.' }),
+    secret_references: z.array(SecretReference).nullable(),
     status: RevisionStatus,
     status_message: z.string().nullable().meta({
       description: 'Why it failed, was skipped or became UNKNOWN. While it deploys, why it is not healthy yet.',
@@ -251,6 +264,9 @@ export const Revision = z
       .array(z.string())
       .meta({ description: 'Why it was created: the changed members, or for example `requested` or `rolled_back`.' }),
     from_revision_id: Uuid.nullable().meta({ description: 'The revision that this one redeploys or rolls back to.' }),
+    states: z
+      .array(RevisionState)
+      .meta({ description: 'The states it has been in, oldest first. Of an old revision, only the current one.' }),
     ...TimeMembers,
   })
   .meta({ id: 'Revision', description: 'One version of a deployment.' })
