@@ -4,8 +4,9 @@ import { explainDeployment } from './explain.ts'
 import { listDeployments } from './list.ts'
 import { patchDeployment, planPatch } from './patch.ts'
 import * as redeploy from './redeploy.ts'
+import { compareTwoRevisions } from './revision-compare.ts'
 import { waitForRevision } from './revision-wait.ts'
-import { Explanation, Rollback, WaitQuery } from './revisions.schema.ts'
+import { ComparedRevisions, Explanation, RevisionComparison, Rollback, WaitQuery } from './revisions.schema.ts'
 import * as revisions from './revisions.ts'
 import * as s from './schema.ts'
 import { revealDeployment } from './secret-reveal.ts'
@@ -124,6 +125,15 @@ export const deploymentRoutes = slice('Deployments', 'Hosted applications, and t
     reply: s.Revision,
     errors: ['revision_not_found'],
     verb: revisions.readRevision,
+  })
+  .get('/v2/deployments/{deployment_id}/revisions/{revision_id}/compare/{other_revision_id}', {
+    id: 'compareRevisions',
+    summary: 'Compare two revisions',
+    description: 'What differs from the first (`before`) to the second (`after`), in their configurations and results.',
+    params: ComparedRevisions,
+    reply: RevisionComparison,
+    errors: ['revision_not_found'],
+    verb: compareTwoRevisions,
   })
   .post('/v2/deployments/{deployment_id}/revisions', {
     id: 'createRevision',

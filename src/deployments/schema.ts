@@ -160,6 +160,9 @@ export const Plan = z
     creates_revision: z.boolean(),
     reasons: z.array(z.string()).meta({ description: 'The changed members that require a revision.' }),
     changes: z.array(z.object({ path: z.string(), before: z.unknown(), after: z.unknown(), effect: Effect })),
+    secrets: z
+      .array(z.object({ name: z.string(), change: z.enum(['added', 'changed', 'removed']) }))
+      .meta({ description: 'The secrets that change. One that is sent with its stored value does not.' }),
     warnings: z.array(z.string()),
     plan_digest: z
       .string()
