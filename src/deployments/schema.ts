@@ -16,7 +16,17 @@ import {
   SourceRevisionConfigInput,
 } from '../protocol/parts.schema.ts'
 import { DeploymentType } from '../protocol/resources.schema.ts'
-import { arrayOf, boundedText, emptyAsAbsent, listOf, Page, parseBoolean, Uuid } from '../protocol/wire.ts'
+import {
+  arrayOf,
+  boundedText,
+  emptyAsAbsent,
+  exactName,
+  listOf,
+  optionalFilter,
+  Page,
+  parseBoolean,
+  Uuid,
+} from '../protocol/wire.ts'
 import { Hold, Serving } from './revisions.schema.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
@@ -190,9 +200,6 @@ export const PatchQuery = z.object({
     .meta({ type: 'string', description: `Members to clear, separated by commas: ${CLEARABLE_MEMBERS.join(', ')}.` }),
 })
 
-/** An empty value filters nothing. */
-const optionalFilter = <Schema extends z.ZodType>(schema: Schema) => z.preprocess(emptyAsAbsent, schema.optional())
-
 const idsFilter = (kind: string) =>
   optionalFilter(commaSeparated(Uuid, MAX_IDS)).meta({
     type: 'string',
@@ -207,6 +214,7 @@ const booleanFilter = optionalFilter(z.preprocess(parseBoolean, z.boolean()))
 
 export const DeploymentQuery = z.object({
   ...Page.shape,
+  name: exactName('name'),
   name_contains: optionalFilter(z.string()).meta({
     description: 'Part of the name. Case does not matter.',
   }),

@@ -81,6 +81,16 @@ export const Page = z.object({
 })
 export type Page = z.output<typeof Page>
 
+/** An empty value filters nothing. */
+export const optionalFilter = <Schema extends z.ZodType>(schema: Schema) =>
+  z.preprocess(emptyAsAbsent, schema.optional())
+
+export const exactName = (member: string) =>
+  optionalFilter(z.string()).meta({ description: `The exact \`${member}\`.` })
+/** For a list of things that people name. `member` is the one that holds the name. */
+export const namedPage = (member: string) => z.object({ ...Page.shape, name: exactName(member) })
+export type NamedPage = z.output<ReturnType<typeof namedPage>>
+
 export const OAuthFetch = z
   .object({
     stage: z.string(),
