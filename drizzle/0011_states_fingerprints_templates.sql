@@ -26,3 +26,33 @@ create trigger record_next_state
 -- A keyed hash of a sealed value, to find out whether a value that is sent again is the same. The key is not in the
 -- database. Null for a value that was stored before this migration.
 alter table deployment_secrets add column fingerprint text;
+--> statement-breakpoint
+
+alter table listeners add column template_descriptions json;
+grant update (template_descriptions) on listeners to slipway_agent;
+--> statement-breakpoint
+-- What the listeners offer that can take a deployment of this workspace: its own, and those of the platform, which it
+-- cannot read.
+create function offered_templates() returns table (
+  name text, description text, listener_ids uuid[], is_on_platform boolean
+)
+language sql stable security definer set search_path = public, pg_temp as $$
+  select
+    t.name,
+    min(l.template_descriptions ->> t.name),
+    coalesce(array_agg(l.id order by l.id) filter (where l.tenant_id is not null), '{}'),
+    bool_or(l.tenant_id is null)
+  from listeners l
+  cross join lateral unnest(l.templates) t(name)
+  where l.tenant_id = current_tenant() or l.tenant_id is null
+  group by t.name
+$$;
+--> statement-breakpoint
+grant create on schema public to slipway_system;
+alter function offered_templates() owner to slipway_system;
+revoke create on schema public from slipway_system;
+--> statement-breakpoint
+set local role slipway_system;
+revoke execute on function offered_templates() from public;
+grant execute on function offered_templates() to slipway_app;
+reset role;

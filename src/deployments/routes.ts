@@ -11,6 +11,7 @@ import * as revisions from './revisions.ts'
 import * as s from './schema.ts'
 import { revealDeployment } from './secret-reveal.ts'
 import * as deployments from './service.ts'
+import { listTemplates } from './templates.ts'
 
 const customUrlErrors = ['custom_host_taken', 'custom_url_taken', 'custom_host_reserved'] as const
 const integrationErrors = ['integration_unknown', 'integration_suspended', 'integration_revoked'] as const
@@ -66,6 +67,14 @@ export const deploymentRoutes = slice('Deployments', 'Hosted applications, and t
     reply: s.Deletions,
     partial: ({ results }) => results.some(({ code }) => code !== null),
     verb: deployments.deleteDeployments,
+  })
+  .get('/v2/templates', {
+    id: 'listTemplates',
+    summary: 'List the templates that this workspace can deploy',
+    description: 'Those that the agents of its listeners offer, and those of the platform.',
+    query: s.TemplateQuery,
+    reply: s.TemplateList,
+    verb: listTemplates,
   })
   .get('/v2/deployments/{deployment_id}', {
     id: 'readDeployment',

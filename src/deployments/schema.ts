@@ -181,6 +181,19 @@ export const Plan = z
   .meta({ id: 'Plan', description: 'What a request would change. For secrets, only their names.' })
 export type Plan = z.output<typeof Plan>
 
+// ---- templates
+
+export const Template = z
+  .object({
+    name: z.string().meta({ description: 'The `template_id` of a deployment.' }),
+    description: z.string().nullable(),
+    platform: z.boolean().meta({ description: 'Whether a deployment that names no listener can use it.' }),
+    listener_ids: z.array(Uuid).meta({ description: 'The listeners of this workspace that offer it.' }),
+  })
+  .meta({ id: 'Template', description: 'An application to deploy with the source `internal_template`.' })
+export const TemplateList = listOf(Template).meta({ id: 'TemplateList', description: 'A page of templates, by name.' })
+export const TemplateQuery = Page.pick({ limit: true, offset: true })
+
 // ---- queries
 
 export const DryRun = z.object({
