@@ -167,13 +167,12 @@ export function planRestoreChanges(
   const differences = listDifferences([...REVISION_MEMBERS, COMMIT_PATH], wanted, to)
   const changes: Change[] = differences.map(difference => ({ ...difference, effect: 'revision' }))
   const [versions, restored] = [versionsOf(wanted.secrets), versionsOf(to.secrets)]
-  const secrets = listSecretChanges(wanted.secrets, to.secrets, name => versions[name] === restored[name])
+  const secrets = listSecretChanges(wanted.secrets, to.secrets, name => versions.get(name) === restored.get(name))
   if (secrets.length > 0) changes.push(changeOfSecrets(wanted.secrets, to.secrets))
   return { creates_revision: true, reasons: [reason], changes, secrets, warnings: describeLosses(changes) }
 }
 
-const versionsOf = (secrets: SecretVersion[]): Record<string, number> =>
-  Object.fromEntries(secrets.map(({ name, version }) => [name, version]))
+const versionsOf = (secrets: SecretVersion[]) => new Map(secrets.map(({ name, version }) => [name, version]))
 
 type Difference = RevisionComparison['changes'][number]
 const listDifferences = (paths: string[], from: object, to: object): Difference[] =>
@@ -186,10 +185,16 @@ const listDifferences = (paths: string[], from: object, to: object): Difference[
 
 /** Every member of the configuration that differs, and the versions of secrets. */
 export function compareRevisions(from: RevisionContent, to: RevisionContent): Difference[] {
-  const secretPaths = [...new Set([...from.secrets, ...to.secrets].map(({ name }) => `secrets.${name}`))].sort()
-  const withVersions = (content: RevisionContent) => ({ ...content, secrets: versionsOf(content.secrets) })
-  const paths = ['source', ...Object.keys(MEMBER_RULES), COMMIT_PATH, ...secretPaths]
-  return listDifferences(paths, withVersions(from), withVersions(to))
+  const [versionsBefore, versionsAfter] = [versionsOf(from.secrets), versionsOf(to.secrets)]
+  const secrets = [...new Set([...versionsBefore.keys(), ...versionsAfter.keys()])].sort().map(name => ({
+    path: `secrets.${name}`,
+    before: versionsBefore.get(name) ?? null,
+    after: versionsAfter.get(name) ?? null,
+  }))
+  return [
+    ...listDifferences(['source', ...Object.keys(MEMBER_RULES), COMMIT_PATH], from, to),
+    ...secrets.filter(({ before, after }) => before !== after),
+  ]
 }
 
 const isEmptyList = (value: unknown): boolean => Array.isArray(value) && value.length === 0

@@ -15,7 +15,9 @@ import { type RevisionRow, revisionToWire } from './rows.ts'
 const ERROR_LINES = sql<string>`(
   select count(*)
   from ${logLines} l
-  where l.revision_id = ${revisions.id} and l.severity >= ${levels.indexOf('ERROR')} and l.tenant_id = current_tenant())`
+  where l.revision_id = ${revisions.id}
+    and l.severity >= ${levels.indexOf('ERROR')}
+    and l.tenant_id = current_tenant())`
 
 type ComparedRow = { revision: RevisionRow; errorLines: string }
 
@@ -58,11 +60,11 @@ const commitOf = ({ commit, source_revision_config }: RevisionRow): string | nul
   (source_revision_config as { repo_commit_sha?: string }).repo_commit_sha ??
   null
 
-/** GitHub, Gitea and Forgejo have this page. */
+/** Every git host that integrations connect has this page. */
 function commitRange(before: RevisionRow, after: RevisionRow): RevisionComparison['commits'] {
   const [from, to] = [commitOf(before), commitOf(after)]
-  const { repo_url } = after.source_config as { repo_url?: string }
-  if (from === null || to === null || repo_url === undefined) return null
-  const page = repo_url.replace(/(\.git)?\/?$/, '')
-  return { from, to, repo_url, compare_url: from === to ? null : `${page}/compare/${from}...${to}` }
+  const { repo_url, integration_id } = after.source_config as { repo_url?: string; integration_id?: string }
+  if (from === null || to === null || repo_url == null) return null
+  const page = `${repo_url.replace(/(\.git)?\/?$/, '')}/compare/${from}...${to}`
+  return { from, to, repo_url, compare_url: integration_id == null || from === to ? null : page }
 }

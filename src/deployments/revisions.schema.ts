@@ -105,7 +105,10 @@ export const RevisionComparison = z
         from: z.string(),
         to: z.string(),
         repo_url: z.string(),
-        compare_url: z.string().nullable().meta({ description: 'A page of the git host; null for the same commit.' }),
+        compare_url: z
+          .string()
+          .nullable()
+          .meta({ description: 'The page of the git host; null without an integration, and for the same commit.' }),
       })
       .nullable()
       .meta({ description: 'The range of commits; null unless both revisions are built from a known commit.' }),

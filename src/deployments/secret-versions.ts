@@ -12,13 +12,10 @@ export async function fingerprintSecrets(
   deployment: string,
   secrets: Secret[],
 ): Promise<FingerprintedSecret[]> {
-  const fingerprint = await sealer.fingerprinter(deployment)
-  return Promise.all(
-    secrets.map(async secret => ({
-      ...secret,
-      fingerprints: isMasked(secret) ? [] : await fingerprint(secret.value, secret.name),
-    })),
-  )
+  const fingerprint = secrets.every(isMasked) ? undefined : await sealer.fingerprinter(deployment)
+  const fingerprintsOf = async (secret: Secret) =>
+    fingerprint && !isMasked(secret) ? fingerprint(secret.value, secret.name) : []
+  return Promise.all(secrets.map(async secret => ({ ...secret, fingerprints: await fingerprintsOf(secret) })))
 }
 
 /** Without values: the database compares fingerprints. */

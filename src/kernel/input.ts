@@ -106,9 +106,7 @@ export function validateInput(
     return {}
   }
   const params = parsePart(sources.params, request.param(), 'path')
-  const querySchema = sources.query ?? EMPTY_QUERY
-  faults.push(...findContradictions(request, querySchema))
-  const query = parsePart(querySchema, request.query(), 'query')
+  const query = parsePart(sources.query ?? EMPTY_QUERY, request.query(), 'query')
   const body = sources.body ? parsePart(sources.body, parseJson(text, faults), 'body') : {}
   if (faults.length > 0) throw invalidRequest(faults)
   return { ...query, ...body, ...params }
@@ -117,11 +115,11 @@ export function validateInput(
 const EMPTY_QUERY = z.object({})
 
 /** Only the first value would count, so `dry_run=false&dry_run=true` would write. */
-function findContradictions(request: HonoRequest, { shape }: z.ZodObject): Fault[] {
-  if (!request.url.includes('&')) return []
+export function findRepeatedParameters(request: HonoRequest, { query }: InputSchemas): Fault[] {
+  if (!query || !request.url.includes('&')) return []
   const msg = 'is given several times with different values; send it once'
   return Object.entries(request.queries())
-    .filter(([name, values]) => new Set(values).size > 1 && Object.hasOwn(shape, name))
+    .filter(([name, values]) => new Set(values).size > 1 && Object.hasOwn(query.shape, name))
     .map(([name]) => ({ type: 'repeated', loc: ['query', name], msg }))
 }
 

@@ -32,11 +32,15 @@ describe('the comparison of two configurations', () => {
   it('shows secrets by name and version, in the order of their names', () => {
     const withSecrets = (secrets: Record<string, number>) =>
       makeContent({ secrets: Object.entries(secrets).map(([name, version]) => ({ name, version })) })
-    const [before, after] = [withSecrets({ SAME: 1, OLD: 1, B: 1 }), withSecrets({ B: 3, SAME: 1, A: 2 })]
+    const [before, after] = [
+      withSecrets({ SAME: 1, OLD: 1, B: 1 }),
+      withSecrets({ B: 3, SAME: 1, A: 2, constructor: 3 }),
+    ]
     expect(compareRevisions(before, after)).toEqual([
       { path: 'secrets.A', before: null, after: 2 },
       { path: 'secrets.B', before: 1, after: 3 },
       { path: 'secrets.OLD', before: 1, after: null },
+      { path: 'secrets.constructor', before: null, after: 3 },
     ])
   })
 })
