@@ -13,12 +13,12 @@ import {
   versionMatches,
 } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
-import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
+import { afterCursor, hasName, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
 import { organizationPermissions, permissionNames } from '../kernel/permissions.ts'
 import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import { etagVersion } from '../kernel/routes.ts'
 import { requireRow, toIsoTime, withoutNulls } from '../kernel/rows.ts'
-import type { Page } from '../protocol/wire.ts'
+import type { NamedPage } from '../protocol/wire.ts'
 import { roles } from '../tables/access.ts'
 import { isBuiltInRole } from './built-in-roles.ts'
 import type * as schema from './schema.ts'
@@ -49,12 +49,12 @@ export const listPermissions = verb('organization:read', async ctx => {
   return { resources: permissionNames.map(name => ({ name, scope: scopeOf(name) })) }
 })
 
-export const listRoles = verb('organization:read', async (ctx, page: Page) => {
+export const listRoles = verb('organization:read', async (ctx, page: NamedPage) => {
   const { limit, offset } = pageBounds(page)
   const query = db
     .select()
     .from(roles)
-    .where(and(visibleRoles, afterCursor(roles, page)))
+    .where(and(visibleRoles, hasName(roles.display_name, page), afterCursor(roles, page)))
     .orderBy(...newestFirst(roles))
     .limit(limit)
     .offset(offset)

@@ -13,11 +13,11 @@ import {
   versionMatches,
 } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
-import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
+import { afterCursor, hasName, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
 import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import { etagVersion } from '../kernel/routes.ts'
 import { requireRow, toIsoTime, withoutNulls } from '../kernel/rows.ts'
-import type { Page } from '../protocol/wire.ts'
+import type { NamedPage } from '../protocol/wire.ts'
 import { organizations, workspaces } from '../tables/access.ts'
 import type * as schema from './schema.ts'
 
@@ -72,12 +72,12 @@ export const changeOrganization = verb(
   },
 )
 
-export const listWorkspaces = verb('workspaces:read', async (ctx, page: Page) => {
+export const listWorkspaces = verb('workspaces:read', async (ctx, page: NamedPage) => {
   const { limit, offset } = pageBounds(page)
   const query = db
     .select()
     .from(workspaces)
-    .where(and(inOrganization(workspaces), afterCursor(workspaces, page)))
+    .where(and(inOrganization(workspaces), hasName(workspaces.display_name, page), afterCursor(workspaces, page)))
     .orderBy(...newestFirst(workspaces))
     .limit(limit)
     .offset(offset)

@@ -193,7 +193,7 @@ export const updateWanted = (revision_id: string): SQL<DeploymentRow & { secrets
 
 /** Columns that every insert fills alike, or leaves to their default. */
 type CommonColumn = 'organization_id' | 'tenant_id' | 'deployment_id' | 'actor_kind' | 'actor_id' | 'actor_name'
-type RevisionColumns = Record<Exclude<keyof RevisionRow, CommonColumn | 'status_since'>, SQL>
+type RevisionColumns = Record<Exclude<keyof RevisionRow, CommonColumn | 'status_since' | 'states'>, SQL>
 
 /** Inserts a revision of the deployment `d`, which `from` names. */
 export const insertRevision = (columns: RevisionColumns, from: SQL): SQL<RevisionRow> => sql`

@@ -32,6 +32,7 @@ import {
 } from './revision-queue.ts'
 import { DEPLOYMENT_RECORD, type DeploymentRow, deploymentToWire, wireColumns } from './rows.ts'
 import type * as schema from './schema.ts'
+import { fingerprintSecrets, insertSecrets } from './secret-versions.ts'
 import { findSourceFaults } from './source-rules.ts'
 import { selectEvents } from './sql-columns.ts'
 
@@ -172,7 +173,7 @@ export async function insertDeployment(ctx: Ctx, input: NewDeployment, child?: P
       select organization_id, tenant_id, id, name from changed)`,
     insertFirstRevision(revision, ready ? startState(input.source) : 'CREATING', child?.commit ?? null),
     ...(child?.ctesAfter ?? []),
-    await insertSecrets(ctx, id, input.secrets, sql`1`),
+    await insertSecrets(ctx, id, await fingerprintSecrets(ctx, id, input.secrets), sql`1`),
   ]
   const rows = await commit(
     ctx,
@@ -230,20 +231,6 @@ const insertFirstRevision = (id: string, status: string, commit: object | null):
     },
     sql`changed d`,
   )})`
-
-/** Values are sealed here, bound to the deployment and their name, so that the database never sees one. */
-export async function insertSecrets(
-  { sealer }: Ctx,
-  deployment: string,
-  secrets: { name: string; value: string }[],
-  versionOf: SQL,
-): Promise<SQL> {
-  const sealed = secrets.map(async ({ name, value }) => ({ name, sealed: await sealer.seal(value, deployment, name) }))
-  return sql`sealed as (
-    insert into deployment_secrets (organization_id, tenant_id, deployment_id, name, version, sealed)
-    select organization_id, tenant_id, id, s.name, ${versionOf}, s.sealed
-    from changed, jsonb_to_recordset(${JSON.stringify(await Promise.all(sealed))}::jsonb) s(name text, sealed text))`
-}
 
 /** The data plane removes the deployment. The names of the deployment and its project are free at once. */
 function markDeleting(ctx: Ctx, condition: SQL, lock: SQL) {

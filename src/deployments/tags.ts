@@ -5,10 +5,10 @@ import type * as z from 'zod'
 import { verb } from '../kernel/context.ts'
 import { db, inTenant, lockRows, refuseUnless, run, uuidArray } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
-import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
+import { afterCursor, hasName, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
 import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
-import type { Page } from '../protocol/wire.ts'
+import type { NamedPage } from '../protocol/wire.ts'
 import { deployments } from '../tables/deployments.ts'
 import { tagKeys, tagValues } from '../tables/tags.ts'
 import { lockDeployment } from './revision-queue.ts'
@@ -40,12 +40,12 @@ const TAG_VALUE_RECORD = recordColumns(tagValues, ['tag_key_id', 'value'])
 
 // ---- keys
 
-export const listTagKeys = verb('deployments:read', async (ctx, page: Page) => {
+export const listTagKeys = verb('deployments:read', async (ctx, page: NamedPage) => {
   const { limit, offset } = pageBounds(page)
   const rows = db
     .select()
     .from(tagKeys)
-    .where(and(inTenant(tagKeys), afterCursor(tagKeys, page)))
+    .where(and(inTenant(tagKeys), hasName(tagKeys.key, page), afterCursor(tagKeys, page)))
     .orderBy(...newestFirst(tagKeys))
     .limit(limit)
     .offset(offset)
@@ -96,31 +96,41 @@ export const deleteTagKey = verb('deployments:update', async (ctx, { tag_key_id 
 
 // ---- values
 
-export const listTagValues = verb('deployments:read', async (ctx, { tag_key_id, ...query }: TagKeyParams & Page) => {
-  const { limit, offset } = pageBounds(query)
-  const page = db
-    .select()
-    .from(tagValues)
-    .where(and(eq(tagValues.tag_key_id, tag_key_id), inTenant(tagValues), afterCursor(tagValues, query)))
-    .orderBy(...newestFirst(tagValues))
-    .limit(limit)
-    .offset(offset)
-    .as('value')
-  // From the key, to tell an unknown key from one without values.
-  const pageOfKey = db
-    .select()
-    .from(tagKeys)
-    .leftJoinLateral(page, sql`true`)
-    .where(isTagKey(tag_key_id))
-    .orderBy(...newestFirst(page as unknown as Record<'created_at' | 'id', AnyPgColumn>))
-  const rows = await run(ctx, pageOfKey)
-  requireRow(rows, 'tag_key_not_found')
-  return toListPage(
-    rows.flatMap(({ value }) => (value ? [value] : [])),
-    query,
-    valueToWire,
-  )
-})
+export const listTagValues = verb(
+  'deployments:read',
+  async (ctx, { tag_key_id, ...query }: TagKeyParams & NamedPage) => {
+    const { limit, offset } = pageBounds(query)
+    const page = db
+      .select()
+      .from(tagValues)
+      .where(
+        and(
+          eq(tagValues.tag_key_id, tag_key_id),
+          inTenant(tagValues),
+          hasName(tagValues.value, query),
+          afterCursor(tagValues, query),
+        ),
+      )
+      .orderBy(...newestFirst(tagValues))
+      .limit(limit)
+      .offset(offset)
+      .as('value')
+    // From the key, to tell an unknown key from one without values.
+    const pageOfKey = db
+      .select()
+      .from(tagKeys)
+      .leftJoinLateral(page, sql`true`)
+      .where(isTagKey(tag_key_id))
+      .orderBy(...newestFirst(page as unknown as Record<'created_at' | 'id', AnyPgColumn>))
+    const rows = await run(ctx, pageOfKey)
+    requireRow(rows, 'tag_key_not_found')
+    return toListPage(
+      rows.flatMap(({ value }) => (value ? [value] : [])),
+      query,
+      valueToWire,
+    )
+  },
+)
 
 export const readTagValue = verb('deployments:read', async (ctx, { tag_value_id }: TagValueParams) =>
   valueToWire(

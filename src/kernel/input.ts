@@ -114,6 +114,15 @@ export function validateInput(
 
 const EMPTY_QUERY = z.object({})
 
+/** Only the first value would count, so `dry_run=false&dry_run=true` would write. */
+export function findRepeatedParameters(request: HonoRequest, { query }: InputSchemas): Fault[] {
+  if (!query || !request.url.includes('&')) return []
+  const msg = 'is given several times with different values; send it once'
+  return Object.entries(request.queries())
+    .filter(([name, values]) => new Set(values).size > 1 && Object.hasOwn(query.shape, name))
+    .map(([name]) => ({ type: 'repeated', loc: ['query', name], msg }))
+}
+
 /** Without a plan, `dry_run` would write; a misspelled resource would run with its default. */
 const isAlwaysRefused = (loc: (string | number)[]): boolean =>
   loc.slice(0, -1).includes('resource_spec') || (loc.length === 2 && isDryRun(String(loc[1])))

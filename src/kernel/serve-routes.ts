@@ -8,7 +8,7 @@ import { verifyKey } from './db.ts'
 import { sha256Hex } from './digest.ts'
 import { type Failure, fail } from './errors.ts'
 import { matchesEtag } from './etag.ts'
-import { readBody, refuseLargeBody, validateInput } from './input.ts'
+import { findRepeatedParameters, readBody, refuseLargeBody, validateInput } from './input.ts'
 import { type LiveStream, openLiveStream } from './live-stream.ts'
 import { logFailureCause } from './middleware.ts'
 import { nextCursor } from './paging.ts'
@@ -81,7 +81,7 @@ async function runOperation(
   const beforeLarge = () => (arrival.isRecentlyAccepted() ? undefined : verifyKeyFirst(c, operation, caller))
   const text = operation.method === 'get' ? '' : await readBody(c.req, beforeLarge)
   caller.bodyBytes = Buffer.byteLength(text)
-  const faults = readCallerHeaders(c, operation, text, caller)
+  const faults = [...readCallerHeaders(c, operation, text, caller), ...findRepeatedParameters(c.req, operation)]
   const warn = (warning: string) => caller.warnings.push(warning)
   const input = validateInput(c.req, operation, text, faults, operation.toleratesUnknown ? warn : 'refuse')
   if (caller.warnings.length > 0) c.header('Slipway-Warnings', formatWarnings(caller.warnings))

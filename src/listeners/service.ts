@@ -6,11 +6,11 @@ import { ADMIN } from '../access/built-in-roles.ts'
 import { verb } from '../kernel/context.ts'
 import { bumpVersion, db, inTenant, lockRows, refuseUnless, run, versionMatches } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
-import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
+import { afterCursor, hasName, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
 import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import { etagVersion } from '../kernel/routes.ts'
 import { requireRow, toIsoTime, withoutNulls } from '../kernel/rows.ts'
-import type { Page } from '../protocol/wire.ts'
+import type { NamedPage } from '../protocol/wire.ts'
 import { listeners } from '../tables/listeners.ts'
 import type * as schema from './schema.ts'
 
@@ -33,12 +33,12 @@ const LISTENER_RECORD = recordColumns(listeners, ['compute_type', 'compute_id', 
 
 const isListener = ({ listener_id }: ListenerParams): SQL => and(eq(listeners.id, listener_id), inTenant(listeners))!
 
-export const listListeners = verb('listeners:read', async (ctx, page: Page) => {
+export const listListeners = verb('listeners:read', async (ctx, page: NamedPage) => {
   const { limit, offset } = pageBounds(page)
   const query = db
     .select()
     .from(listeners)
-    .where(and(inTenant(listeners), afterCursor(listeners, page)))
+    .where(and(inTenant(listeners), hasName(listeners.compute_id, page), afterCursor(listeners, page)))
     .orderBy(...newestFirst(listeners))
     .limit(limit)
     .offset(offset)

@@ -99,6 +99,12 @@ export const Page = z.object({
 })
 export type Page = z.output<typeof Page>
 
+export const exactName = (member: string) =>
+  optionalFilter(z.string()).meta({ description: `The exact \`${member}\`.` })
+/** For a list of things that people name. `member` is the one that holds the name. */
+export const namedPage = (member: string) => z.object({ ...Page.shape, name: exactName(member) })
+export type NamedPage = z.output<ReturnType<typeof namedPage>>
+
 export const OAuthFetch = z
   .object({
     stage: z.string(),

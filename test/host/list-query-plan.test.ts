@@ -80,6 +80,7 @@ async function planOf(query: Record<string, string>, statement = deploymentPageQ
 const ID = '8f14e45f-ceea-467f-9b5a-3b1c0a5c9d11'
 const CURSOR = Buffer.from(`2025-01-03 00:00:00+00~${ID}`).toString('base64url')
 const FILTERS = {
+  name: ['agent-1', 'none'],
   name_contains: ['agent', 'matches nothing', '%'],
   status: ['READY', 'UNKNOWN', 'READY,UNUSED,AWAITING_DELETE'],
   remote_reconciled: ['true', 'false'],
@@ -191,7 +192,10 @@ describe('every other list is read in the order of an index', () => {
   const idOf = async (table: string) =>
     (await admin.query(`select id from ${table} where tenant_id = $1 limit 1`, [seeded.tenant_id])).rows[0].id
 
-  it.each(paged.map(({ path }) => path).filter(path => !SORTED.includes(path)))('%s', async path => {
+  const queriesOf = ({ path, query }: (typeof paged)[number]) =>
+    'name' in query!.shape ? [path, `${path}?name=none`] : [path]
+
+  it.each(paged.filter(({ path }) => !SORTED.includes(path)).flatMap(queriesOf))('%s', async path => {
     const options = { organization: 'Seed', workspace: 'Seed 1', scope: 'organization' } as const
     const key =
       path.startsWith('/orgs') || path === '/workspaces' ? await bootstrap(host.app.database, options) : seeded
