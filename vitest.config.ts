@@ -8,17 +8,16 @@ import { LongestFirst } from './test/support/longest-first.ts'
 
 const app = [
   'test/*.test.ts',
-  'test/{access,events,kernel,protocol,integrations,listeners,deployments,oauth,pushes,sync}/**/*.test.ts',
+  'test/{access,events,kernel,protocol,integrations,listeners,deployments,oauth,pushes,sync,webhooks}/**/*.test.ts',
 ]
 const architecture = ['test/architecture.test.ts', 'test/architecture/*.test.ts']
 // Functions of values: no database, no network, no state that one file could leave to the next.
 const pure = [
   'test/protocol/*.test.ts',
   'test/events/rows.test.ts',
-  'test/kernel/{json-position,rows,segment-router,statement}.test.ts',
+  'test/kernel/{json-position,rows,segment-router,statement,worker-pool}.test.ts',
   'test/deployments/{lifecycle,query-schemas,resources,schema,source-rules}.test.ts',
   'test/oauth/{challenges,client-registration,real-servers}.test.ts',
-  'test/pushes/worker-pool.test.ts',
   'test/sync/revision-transitions.test.ts',
   'test/agent/{build-slots,credentials,dockerignore-glob,image-build,last-lines,plan,replica-spec}.test.ts',
   'test/agent/{report-outcome,serial-queue,steps}.test.ts',

@@ -2,8 +2,8 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { Integration } from '../integrations/githost.ts'
 import { type Row, runAsSystem } from '../kernel/db.ts'
+import { AttemptError } from '../kernel/outbox.ts'
 import type { Services } from '../kernel/routes.ts'
-import { AttemptError } from './outbox.ts'
 
 export type DeliveryContext = { services: Services; requestId: string; origin: string; attempts: number }
 

@@ -3,8 +3,8 @@ import { type SQL, sql } from 'drizzle-orm'
 import type { Row } from '../kernel/db.ts'
 import { createGuardedClient } from '../kernel/guarded-fetch.ts'
 import { configuredOrigin } from '../kernel/origin.ts'
+import { AttemptError, drainOutbox, LEASE, type Outbox, type OutboxItem } from '../kernel/outbox.ts'
 import type { Services } from '../kernel/routes.ts'
-import { AttemptError, drainOutbox, LEASE, type Outbox, type OutboxItem } from './outbox.ts'
 
 /** Hook secrets are sealed for the parent, in a context that no variable's name can equal. */
 export const HOOK_SEAL_CONTEXT = 'preview hooks'
