@@ -18,9 +18,9 @@ export type FailedAttempt = { code: string; message: string; isLast: boolean; ne
 export type Outbox<Item extends OutboxItem, Result = void> = {
   maxAttempts: number
   work: (services: Services, item: Item) => Promise<Result>
-  /** Both statements change the row only while its attempts are the item's: a later claim owns the outcome. */
+  /** These statements change the row only while its attempts are the item's: a later claim owns the outcome. */
   markDone: (item: Item, result: Result) => SQL
-  markFailed: (item: Item, failure: FailedAttempt) => SQL
+  markFailed: (item: Item, failure: FailedAttempt) => SQL | SQL[]
   logMembers: (item: Item) => Record<string, unknown>
   /** Seconds until the next attempt. By default it doubles, from 30 seconds to an hour. */
   backoff?: (attempts: number, error: unknown) => number
@@ -70,14 +70,14 @@ export async function attemptItem<Item extends OutboxItem, Result>(
   const { config, database } = services
   const outcome = await outcomeOf(services, outbox, item)
   // If this write fails, the lease expires and the row is claimed again.
-  await runAsSystem(database, setClock(config), outcome).catch(() => {})
+  await runAsSystem(database, setClock(config), ...[outcome].flat()).catch(() => {})
 }
 
 async function outcomeOf<Item extends OutboxItem, Result>(
   services: Services,
   outbox: Outbox<Item, Result>,
   item: Item,
-): Promise<SQL> {
+): Promise<SQL | SQL[]> {
   const { attempts } = item
   try {
     // The worker of the last attempt died before it could store that attempt's failure.

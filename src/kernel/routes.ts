@@ -4,12 +4,12 @@ import type * as z from 'zod'
 import type { Config } from '../env.ts'
 import type { CallerLimits } from './caller-limits.ts'
 import type { Code } from './codes.ts'
-import type { RequestInfo, Verb } from './context.ts'
+import type { Ctx, RequestInfo, Verb } from './context.ts'
 import type { Sealer } from './crypto.ts'
 import type { Database } from './db.ts'
 
 export type AppEnv = { Variables: { requestId: string; requestInfo: RequestInfo; limits: CallerLimits } }
-export type Services = { config: Config; database: Database; sealer: Sealer }
+export type Services = { config: Config; database: Database; sealer: Sealer } & Pick<Ctx, 'waitUntil' | 'deliverEvents'>
 type Method = 'get' | 'post' | 'put' | 'patch' | 'delete'
 
 /** The member of a reply that holds the version of a single resource; it becomes the ETag. */

@@ -123,9 +123,16 @@ export function findOperation(method: string, path: string): Operation | undefin
   return operationPatterns.find(({ one, pattern }) => one.method === name && pattern.test(pathname))?.one
 }
 
-export async function readEvents(requestId: string, app: App = getApp()): Promise<Record<string, unknown>[]> {
+export async function readEvents(
+  requestId: string,
+  app: App = getApp(),
+  moreColumns: string[] = [],
+): Promise<Record<string, unknown>[]> {
   // The prefix hides the id from the counter of round trips, which would count this query for the request.
-  const columns = ['type', 'subject_id', 'actor_kind', 'actor_id', 'organization_id', 'tenant_id', 'scope_id', 'data']
+  const columns = [
+    ...['type', 'subject_id', 'actor_kind', 'actor_id', 'organization_id', 'tenant_id', 'scope_id', 'data'],
+    ...moreColumns,
+  ]
   const query = sql`select ${sql.raw(columns.join(', '))} from events where 'of ' || request_id = ${`of ${requestId}`}`
   const [rows] = await runAsSystem(app.database, query)
   return (rows as unknown[][]).map(row => Object.fromEntries(row.map((value, i) => [columns[i], value])))
