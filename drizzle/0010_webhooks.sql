@@ -74,6 +74,10 @@ begin
   return null;
 end $$;
 --> statement-breakpoint
+create trigger check_references
+  after insert or update of deployment_ids, tag_value_ids on webhooks
+  for each row execute function check_webhook_references();
+--> statement-breakpoint
 grant create on schema public to slipway_system;
 alter function check_webhook_references() owner to slipway_system;
 revoke create on schema public from slipway_system;
@@ -82,14 +86,15 @@ set local role slipway_system;
 revoke execute on function check_webhook_references() from public;
 reset role;
 --> statement-breakpoint
-create trigger check_references
-  after insert or update of deployment_ids, tag_value_ids on webhooks
-  for each row execute function check_webhook_references();
---> statement-breakpoint
+-- Only slipway_system may execute this function, which a trigger's creator must.
+grant trigger on webhooks to slipway_system;
+set local role slipway_system;
 create trigger enforce_quota
   after insert on webhooks
   referencing new table as added
   for each statement execute function enforce_quota('tenant_id', '100', 'true', 'webhooks');
+reset role;
+revoke trigger on webhooks from slipway_system;
 --> statement-breakpoint
 
 do $$
