@@ -241,8 +241,10 @@ async function deliverDue(services: Services, condition: SQL, maxItems?: number)
 
 /** For the process that wrote the events, after its response. What it leaves is left to the schedule. */
 export async function deliverEventsOf(services: Services, tenant: string): Promise<void> {
+  const { deliveriesPerRequest } = services.config
+  if (deliveriesPerRequest === 0) return
   try {
-    await deliverDue(services, sql`w.tenant_id = ${tenant}::uuid`, services.config.deliveriesPerRequest)
+    await deliverDue(services, sql`w.tenant_id = ${tenant}::uuid`, deliveriesPerRequest)
   } catch (error) {
     services.config.log({ level: 'warn', tenant, error: 'webhooks not delivered', message: String(error) })
   }
