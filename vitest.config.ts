@@ -22,6 +22,7 @@ const pure = [
   'test/agent/{build-slots,credentials,dockerignore-glob,image-build,last-lines,plan,replica-spec}.test.ts',
   'test/agent/{report-outcome,serial-queue,steps}.test.ts',
   'test/agent/kubernetes/revision-objects.test.ts',
+  'test/webhooks/payload.test.ts',
 ]
 // workerd runs one file of each slice, and everything about streams, cryptography and limits. The rest of the app is
 // the same there as on Node.

@@ -55,7 +55,7 @@ const claimDelivery = (webhook: string): SQL<Row> => sql<Row>`
     select *
     from webhooks
     where id = ${webhook}::uuid and enabled and next_send_at <= clock()
-    for update skip locked
+    for update
   ),
   due as (
     (

@@ -26,8 +26,9 @@ const IS_WANTED = sql`b.type like any(w.patterns)
     or d.tag_value_ids && w.tag_value_ids)`
 
 /**
- * The number of the journal and its events become visible together, so a batch that is not full ends at that number.
- * The position never moves back: this statement may have begun before another one that has moved it.
+ * It waits for another worker at the same webhook, instead of skipping: otherwise an event written meanwhile could be
+ * left to the schedule. The number of the journal and its events become visible together, so a batch that is not full
+ * ends at that number. The position never moves back: this statement may have begun before another one that moved it.
  */
 export const storeDueDeliveries = (webhook: SQL): SQL => sql`
   with w as (
@@ -45,7 +46,7 @@ export const storeDueDeliveries = (webhook: SQL): SQL => sql`
           limit ${MAX_WAITING}
         ) waiting
       ) < ${MAX_WAITING}
-    for update of w skip locked
+    for update of w
   ),
   batch as (
     select e.seq, e.type, ${DEPLOYMENT_ID} as deployment_id

@@ -4,6 +4,7 @@ import { sql } from 'drizzle-orm'
 import { Webhook } from 'standardwebhooks'
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest'
 import { NewDeployment } from '../../src/deployments/schema.ts'
+import type { Config } from '../../src/env.ts'
 import { createPinnedFetch } from '../../src/host/pinned-fetch.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { finishPendingWork } from '../../src/kernel/wait-until.ts'
@@ -18,7 +19,8 @@ import {
   unusedId,
   withClockAhead,
 } from '../support/app.ts'
-import { startReceiver } from '../support/webhook-receiver.ts'
+import { makeListenerDeployment, makeSyncAgent, newListener } from '../support/sync-agent.ts'
+import { type Receiver, startReceiver } from '../support/webhook-receiver.ts'
 
 const MINUTE = 60_000
 const HOUR = 60 * MINUTE
@@ -26,10 +28,12 @@ const DAY = 24 * HOUR
 
 let app: App
 let tenant: Tenant
-let receiver: Awaited<ReturnType<typeof startReceiver>>
+let receiver: Receiver
+const foreignFetch = createPinnedFetch({ allowLoopback: true })
+const startLoopbackApp = (overrides: Partial<Config> = {}) =>
+  startApp({ settings: { ALLOW_LOOPBACK: 'true' }, overrides: { foreignFetch, ...overrides } })
 beforeEach(async () => {
-  const foreignFetch = createPinnedFetch({ allowLoopback: true })
-  app = startApp({ settings: { ALLOW_LOOPBACK: 'true' }, overrides: { foreignFetch } })
+  app = startLoopbackApp()
   tenant = await newTenant({ app })
   receiver = await startReceiver()
   onTestFinished(receiver.close)
@@ -144,11 +148,28 @@ describe('an event', () => {
     expect(JSON.stringify(receiver.messages)).not.toContain(plain.id)
   })
 
-  it('of a write without a prompt delivery is sent by the schedule', async () => {
+  it('that an agent reports is sent after the report', async () => {
+    const { listener, key } = await newListener(tenant)
+    const { id } = (await tenant.post('/v2/deployments', makeListenerDeployment(listener, { name: 'shop' }))).body
+    await subscribe({ event_types: ['revision.deployed'] })
+    const agent = makeSyncAgent(tenant, key)
+    const work = (await agent.pollAll()).find(({ deployment_id }) => deployment_id === id)!
+    await agent.report(work, { state: 'deployed' })
+    await settle()
+    expect(receiver.messages.map(({ json }) => json)).toMatchObject([
+      {
+        type: 'revision.deployed',
+        data: { actor: { kind: 'listener' }, deployment: { id, name: 'shop', status: 'READY' } },
+      },
+    ])
+  })
+
+  it('that the process which wrote it does not send is sent by the schedule', async () => {
+    app = startLoopbackApp({ deliveriesPerRequest: 0 })
+    tenant = await newTenant({ app })
     await subscribe()
-    const other = startApp({ settings: { ALLOW_LOOPBACK: 'true' }, overrides: { deliveriesPerRequest: 1 } })
-    const ids = await addTagKeys(1)
-    expect(other).toBeTruthy()
+    const ids = await addTagKeys(2)
+    expect(subjects()).toEqual([])
     await sweepAfter(0)
     expect(subjects()).toEqual(ids)
   })
@@ -233,6 +254,7 @@ describe('a receiver that fails', () => {
     ])
     receiver.answer = receiver.accept
     await tenant.patch(path, { enabled: true })
+    await settle()
     await sweepAfter(10 * MINUTE)
     expect(new Set(subjects().slice(1))).toEqual(new Set(ids))
     expect((await readHealth(path)).status).toBe('ok')
