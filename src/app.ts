@@ -19,7 +19,7 @@ import { connect } from './kernel/db.ts'
 import { healthRoutes } from './kernel/health.ts'
 import { cors, notFound, respondWithError, wrapRequest } from './kernel/middleware.ts'
 import { buildOpenApi, documentRoutes } from './kernel/openapi.ts'
-import type { AppEnv, Operation } from './kernel/routes.ts'
+import type { AppEnv, Operation, Services } from './kernel/routes.ts'
 import { openS3Bucket } from './kernel/s3.ts'
 import { SegmentRouter } from './kernel/segment-router.ts'
 import { mountOperations } from './kernel/serve-routes.ts'
@@ -35,6 +35,8 @@ import { sweepDeliveries } from './pushes/deliveries.ts'
 import { sweepPreviews } from './pushes/preview-sweep.ts'
 import { deliveryRoutes, previewRoutes } from './pushes/routes.ts'
 import { syncRoutes } from './sync/routes.ts'
+import { deliverEventsOf, sweepWebhooks } from './webhooks/deliverer.ts'
+import { webhookRoutes } from './webhooks/routes.ts'
 
 const slices = [
   deploymentRoutes,
@@ -52,6 +54,7 @@ const slices = [
   previewRoutes,
   deliveryRoutes,
   eventRoutes,
+  webhookRoutes,
   organizationRoutes,
   workspaceRoutes,
   healthRoutes,
@@ -71,7 +74,12 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
   app.onError((error, c) => respondWithError(c, error, config))
   app.notFound(notFound)
   serveDocsPages(app, () => buildOpenApi(operations))
-  const services = { config, database, sealer: createSealer(config.sealingKeys) }
+  const services: Services = {
+    config,
+    database,
+    sealer: createSealer(config.sealingKeys),
+    deliverEvents: tenant => deliverEventsOf(services, tenant),
+  }
   mountOperations(app, operations, services)
   const housekeep = async () => {
     await Promise.all([
@@ -81,6 +89,7 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
       sweepFlows(services),
       sweepInstalls(services),
       sweepProviders(services),
+      sweepWebhooks(services),
       sweepDeliveries(services).then(() => sweepPreviews(services)),
     ])
   }

@@ -242,6 +242,8 @@ export type Config = {
   rateLimit: number
   /** Per workspace; 0 is no limit. */
   eventsPerDay: number
+  /** How many messages to webhooks may follow one request. Workers limit what a request can fetch. */
+  deliveriesPerRequest: number
   uploadBytes: number
   limiter: RateLimiter | undefined
   /** Failed authentications per client address and minute; 0 is no limit. */
@@ -362,6 +364,7 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
     corsOrigins: settings.CORS_ORIGINS,
     rateLimit: settings.RATE_LIMIT_PER_MINUTE,
     eventsPerDay: settings.EVENTS_PER_DAY,
+    deliveriesPerRequest: 200,
     uploadBytes: settings.UPLOADS_MAX_GIB * 1024 ** 3,
     limiter: settings.RATE_LIMIT_PER_MINUTE === 0 ? undefined : (env.RATE_LIMITER as RateLimiter | undefined),
     unknownKeysPerMinute: settings.UNKNOWN_KEYS_PER_MINUTE,

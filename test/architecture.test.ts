@@ -14,7 +14,7 @@ const LAYERS = [
   ['kernel'],
   ['access'],
   ['events'],
-  ['integrations', 'oauth', 'listeners'],
+  ['integrations', 'oauth', 'listeners', 'webhooks'],
   ['deployments'],
   ['sync', 'pushes'],
   ['api-docs'],

@@ -19,7 +19,7 @@ export function readApiKey(c: Context): string {
 
 export const createKeyCaller = (
   c: Context<AppEnv>,
-  { config, database, sealer }: Services,
+  { config, database, sealer, deliverEvents }: Services,
   hash: string,
   onKeyAccepted: () => void,
 ): Caller => ({
@@ -38,6 +38,7 @@ export const createKeyCaller = (
   warnings: [],
   disconnectSignal: () => c.req.raw.signal,
   waitUntil: work => waitUntil(c, work),
+  ...(deliverEvents && { deliverEvents }),
   onKeyAccepted,
   requestInfo: c.get('requestInfo'),
 })

@@ -339,6 +339,18 @@ const CODES = {
     'This workspace has no such listener, or the key belongs to none.',
     'GET /v2/listeners lists the listeners.',
   ],
+  webhook_not_found: [
+    404,
+    'Webhook not found',
+    'This workspace has no such webhook.',
+    'GET /v2/webhooks lists the webhooks.',
+  ],
+  webhook_delivery_not_found: [
+    404,
+    'Delivery not found',
+    'This webhook has no such delivery, or it is no longer kept.',
+    'GET /v2/webhooks/{webhook_id}/deliveries lists the deliveries.',
+  ],
   template_unknown: [
     400,
     'Template unknown',

@@ -43,6 +43,8 @@ export type Ctx = {
   /** About what the request asks for in vain, such as members that are not known. */
   warnings: string[]
   waitUntil?: (work: Promise<unknown>) => void
+  /** Sends the events of a workspace to its webhooks. */
+  deliverEvents?: (tenant: string) => Promise<void>
   onKeyAccepted?: () => void
   /** Stored bytes count towards the day's changes. */
   bodyBytes?: number
@@ -76,7 +78,7 @@ export type RequestInfo = {
 export type Caller = Omit<Ctx, 'permission'>
 
 export const createKeylessCaller = (
-  services: Pick<Ctx, 'config' | 'database' | 'sealer'>,
+  services: Pick<Ctx, 'config' | 'database' | 'sealer' | 'waitUntil' | 'deliverEvents'>,
   actor: KeylessActor,
   requestId: string,
   origin: string,

@@ -59,15 +59,24 @@ export async function commit<T>(
       having count(*) > 0
     )
     ${ctx.idempotency ? storeAnswer(ctx.idempotency, answerCondition) : sql``}
-    select to_json(changed)
+    select to_json(changed), ${HAS_WEBHOOKS}
     from changed
     where (select count(seq) from journaled) >= 0` as SQL<Row>
   try {
     const rows = await run(ctx, statement, lock)
+    if (rows[0]?.[1] === true) announceEvents(ctx)
     return rows.map(([row]) => JSON.parse(row as string) as T)
   } catch (error) {
     return replayRows(ctx, error)
   }
+}
+
+/** Read with the write, so that a workspace without webhooks needs no other look. */
+const HAS_WEBHOOKS = sql`exists (select from webhooks w where w.tenant_id = current_tenant() and w.enabled)`
+
+/** Sends the events to the webhooks of the workspace after the response. The schedule sends what this leaves. */
+export function announceEvents({ requestInfo, waitUntil, deliverEvents }: Ctx, tenant = requestInfo.tenant): void {
+  if (tenant && waitUntil && deliverEvents) waitUntil(deliverEvents(tenant))
 }
 
 const storeAnswer = ({ key, fingerprint }: NonNullable<Ctx['idempotency']>, condition?: SQL): SQL => sql`,

@@ -3,8 +3,8 @@ import { type SQL, sql } from 'drizzle-orm'
 import type { Integration } from '../integrations/githost.ts'
 import type { OpenRequest } from '../kernel/context.ts'
 import { type Row, runAsSystem } from '../kernel/db.ts'
+import { AttemptError } from '../kernel/outbox.ts'
 import type { Services } from '../kernel/routes.ts'
-import { AttemptError } from './outbox.ts'
 
 /** `request` is that of the delivery. */
 export type DeliveryContext = OpenRequest & { services: Services; attempts: number }

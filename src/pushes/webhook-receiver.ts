@@ -67,7 +67,7 @@ export async function receiveDelivery(c: Context, services: Services, operation:
       ...{ receiver: integration_id ?? 'app', delivery_id: readHeader(c, 'delivery') },
       ...{ event, origin, request },
     })
-    if (delivery) waitUntil(c, processDelivery(services, delivery))
+    if (delivery) waitUntil(c, processDelivery({ ...services, waitUntil: work => waitUntil(c, work) }, delivery))
   }
   return c.body(null, 202, { 'Cache-Control': 'no-store' })
 }

@@ -14,7 +14,7 @@ import { DEPLOYMENT_STATUS_RECORD } from '../deployments/rows.ts'
 import { columnOf, selectColumns, selectTenantEvents } from '../deployments/sql-columns.ts'
 import { verb } from '../kernel/context.ts'
 import { type Row, run, textArray, uuidArray } from '../kernel/db.ts'
-import { agentEventLimit, journalSystemEvents, LISTENER_ACTOR } from '../kernel/journal.ts'
+import { agentEventLimit, announceEvents, journalSystemEvents, LISTENER_ACTOR } from '../kernel/journal.ts'
 import { changesBetween, deletedMembers } from '../kernel/recorded-changes.ts'
 import {
   type ReportResult,
@@ -30,7 +30,13 @@ type ReportCode = (typeof reportCodes)[number]
 /** What is wanted has moved on, and the next poll says to what. A report with any other code never becomes valid. */
 const STALE_CODES: ReportCode[] = ['revision_ended', 'generation_passed']
 
-type ResultRow = [deployment_id: string, revision_id: string | null, code: ReportCode | null, generation: string | null]
+type ResultRow = [
+  deployment_id: string,
+  revision_id: string | null,
+  code: ReportCode | null,
+  generation: string | null,
+  hookedTenant: string | null,
+]
 
 export const report = verb('listeners:sync', async (ctx, input: Reports): Promise<ReportResults> => {
   const ids = uuidArray(input.reports.map(({ deployment_id }) => deployment_id))
@@ -41,7 +47,9 @@ export const report = verb('listeners:sync', async (ctx, input: Reports): Promis
     for update`
   // The lease first: what happens under a later lease comes after this.
   const rows = await run(ctx, applyReports(input, agentEventLimit(ctx)), [lockLease(input), lockDeployments])
-  return { results: (rows as ResultRow[]).map(toResult) }
+  const results = rows as ResultRow[]
+  for (const tenant of new Set(results.map(([, , , , tenant]) => tenant))) announceEvents(ctx, tenant)
+  return { results: results.map(toResult) }
 })
 
 function toResult([deployment_id, revision_id, code, generation]: ResultRow): ReportResult {
@@ -295,6 +303,12 @@ const FORGET_REMOVED = sql`delete_sync_items(array(
       from accepted a
       where ${judged('state')} = 'removed' and ${judged('wanted_generation')} is null))`
 
+/** The workspace, if it has webhooks to send the events to. */
+const HOOKED_TENANT = sql`case
+      when exists (select from webhooks w where w.tenant_id = ${judged('tenant_id')} and w.enabled)
+        then ${judged('tenant_id')}
+    end`
+
 function applyReports(input: Reports, eventLimit: SQL): SQL<Row> {
   const ctes = [
     selectReported(input),
@@ -314,6 +328,7 @@ function applyReports(input: Reports, eventLimit: SQL): SQL<Row> {
       when ${judged('state')} = 'removed' and ${judged('code')} is null then null
       else coalesce(o.generation, ${judged('wanted_generation')})
     end,
+    ${HOOKED_TENANT},
     (select ${FORGET_REMOVED})
   from judged a
   left join outcomes o on o.id = ${judged('deployment_id')}

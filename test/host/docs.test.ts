@@ -26,6 +26,7 @@ const RUNNING = [
   'docs/limits',
   'docs/oauth',
   'docs/secrets',
+  'docs/webhooks',
 ]
 const NEEDS: Record<string, string> = {
   'docs/README': 'has no commands',
@@ -84,6 +85,7 @@ let demo: Awaited<ReturnType<typeof startDemoServer>>
 let gitea: Awaited<ReturnType<typeof startLocalGitea>>
 beforeAll(async () => {
   fs.symlinkSync(join(ROOT, 'docs'), join(folder, 'docs'))
+  fs.symlinkSync(join(ROOT, 'node_modules'), join(folder, 'node_modules'))
   dev = startCommand('src/host/dev.ts', [`--port=${await findFreePort()}`], { SLIPWAY_HOME: home })
   await dev.until(() => fs.existsSync(join(home, 'dev.json')))
   demo = await startDemoServer()
@@ -110,8 +112,10 @@ async function pushApplication(remote: string): Promise<void> {
 it.each(RUNNING)('%s: its commands answer what it says', async page => {
   const blocks = readBlocks(page)
   expect(blocks.length).toBeGreaterThan(0)
+  const receiverPort = String(await findFreePort())
   const withLocalServers = (text: string) =>
     text
+      .replaceAll('4100', receiverPort)
       .replaceAll('http://localhost:3000', demo.mcp)
       .replaceAll('http://localhost:3001', demo.auth)
       .replaceAll('https://git.example.com', gitea.origin)

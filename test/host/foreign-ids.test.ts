@@ -20,6 +20,8 @@ const REFERENCED_TABLES: Record<string, string> = {
   tag_key_id: 'tag_keys',
   tag_value_ids: 'tag_values',
   deployment_id: 'deployments',
+  deployment_ids: 'deployments',
+  webhook_id: 'webhooks',
   parent_id: 'deployments',
   parent_deployment_id: 'deployments',
   revision_id: 'revisions',

@@ -192,6 +192,13 @@ describe('every other list is read in the order of an index', () => {
   const idOf = async (table: string) =>
     (await admin.query(`select id from ${table} where tenant_id = $1 limit 1`, [seeded.tenant_id])).rows[0].id
 
+  async function newWebhook(): Promise<string> {
+    const headers = { 'X-Api-Key': seeded.api_key, 'Content-Type': 'application/json' }
+    const body = JSON.stringify({ url: 'https://ci.example.com/', enabled: false })
+    const reply = await host.app.fetch(new Request('http://x/v2/webhooks', { method: 'POST', headers, body }))
+    return ((await reply.json()) as { id: string }).id
+  }
+
   const queriesOf = ({ path, query }: (typeof paged)[number]) =>
     'name' in query!.shape ? [path, `${path}?name=none`] : [path]
 
@@ -199,7 +206,11 @@ describe('every other list is read in the order of an index', () => {
     const options = { organization: 'Seed', workspace: 'Seed 1', scope: 'organization' } as const
     const key =
       path.startsWith('/orgs') || path === '/workspaces' ? await bootstrap(host.app.database, options) : seeded
-    const ids: Record<string, string> = { deployment_id: await idOf('deployments'), tag_key_id: await idOf('tag_keys') }
+    const ids: Record<string, string> = {
+      deployment_id: await idOf('deployments'),
+      tag_key_id: await idOf('tag_keys'),
+      ...(path.includes('{webhook_id}') && { webhook_id: await newWebhook() }),
+    }
     const url = `http://x${path.replace(/\{(\w+)\}/g, (_, name) => ids[name]!)}`
     const reply = await host.app.fetch(new Request(url, { headers: { 'X-Api-Key': key.api_key } }))
     expect(reply.status).toBe(200)

@@ -1,8 +1,11 @@
 // One of each thing that a path can name, for tests of every route. A new path parameter needs one here.
+import { sql } from 'drizzle-orm'
 import { createVerificationRecord } from '../../src/deployments/custom-hosts.ts'
 import { NewDeployment } from '../../src/deployments/schema.ts'
+import { runAsSystem } from '../../src/kernel/db.ts'
 import { NewListener } from '../../src/listeners/schema.ts'
 import { NewProvider } from '../../src/oauth/schema.ts'
+import { NewWebhook } from '../../src/webhooks/schema.ts'
 import { getApp, type Tenant, txtRecords, unusedId } from './app.ts'
 import { newIntegration } from './integrations.ts'
 
@@ -24,7 +27,20 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   await tenant.post(`/v2/custom-hosts/${host}/verification`)
   txtRecords.delete(name)
   const listener = await tenant.post('/v2/listeners', NewListener.meta()!.example)
+  // Paused: nothing is sent while a test calls other routes.
+  const webhook = await tenant.post('/v2/webhooks', { ...NewWebhook.meta()!.example!, enabled: false })
+  const delivery_id = crypto.randomUUID()
+  await runAsSystem(
+    getApp().database,
+    sql`
+      insert into webhook_deliveries (id, organization_id, tenant_id, webhook_id, seq, type, state)
+      select ${delivery_id}::uuid, organization_id, tenant_id, id, 1, 'api_key.created', 'failed'
+      from webhooks
+      where id = ${webhook.body.id}::uuid`,
+  )
   return {
+    webhook_id: webhook.body.id,
+    delivery_id,
     listener_id: listener.body.id,
     host,
     auth_id: flow.body.auth_id,
