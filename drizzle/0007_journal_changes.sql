@@ -1,3 +1,43 @@
+-- In plpgsql, which keeps its plan for the session. The planner parses the body of an SQL function again for every
+-- statement that calls it, to inline it, and before Postgres 18 plans it for every call.
+create or replace function changed_members(p_before jsonb, p_after jsonb) returns json
+language plpgsql immutable as $$
+begin
+  return (
+    with members as (
+      select key, p_before -> key as before, p_after -> key as after
+      from jsonb_object_keys(coalesce(p_before, '{}') || coalesce(p_after, '{}')) key
+      where (p_before -> key) is distinct from (p_after -> key)
+    ),
+    compared as (
+      select m.key || coalesce('.' || n.key, '') as path,
+        nullif(nullif(case when n.key is null then m.before else m.before -> n.key end, 'null'), '{}') as before,
+        nullif(nullif(case when n.key is null then m.after else m.after -> n.key end, 'null'), '{}') as after
+      from members m
+      left join lateral jsonb_object_keys(
+        case
+          when coalesce(jsonb_typeof(m.before), 'null') in ('object', 'null')
+            and coalesce(jsonb_typeof(m.after), 'null') in ('object', 'null')
+            then coalesce(nullif(m.before, 'null'), '{}') || coalesce(nullif(m.after, 'null'), '{}')
+          else '{}'
+        end
+      ) n(key) on true
+    )
+    select json_agg(
+      json_build_object('path', path, 'before', event_value(before), 'after', event_value(after)) order by path
+    )
+    from compared
+    where before is distinct from after
+  );
+end $$;
+--> statement-breakpoint
+create or replace function secret_versions(p_secrets json) returns jsonb
+language plpgsql immutable as $$
+begin
+  return (select jsonb_object_agg(s ->> 'name', s -> 'version') from json_array_elements(p_secrets) s);
+end $$;
+--> statement-breakpoint
+
 -- Functions that write events of their own record what changed, too.
 grant create on schema public to slipway_system;
 --> statement-breakpoint
