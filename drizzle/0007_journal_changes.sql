@@ -116,7 +116,8 @@ begin
   select r.id from revoked r;
 end $$;
 --> statement-breakpoint
-create or replace function verify_custom_host(p_host text, p_owner uuid, p_owner_gone boolean) returns setof custom_hosts
+create or replace function verify_custom_host(p_host text, p_owner uuid, p_owner_gone boolean)
+returns setof custom_hosts
 language plpgsql security definer set search_path = public, pg_temp as $$
 declare
   v_tenant uuid := current_tenant();
@@ -152,7 +153,7 @@ begin
       on conflict (scope_id) do update set seq = journals.seq + 1
       returning seq
     )
-    -- Without the name and the request of the new owner, whom the previous one must not learn of.
+    -- Without the name and the request of the new owner: another workspace must not see them.
     insert into events (
       scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, actor_name, request_id, request, data,
       changes

@@ -231,7 +231,7 @@ describe('the verification of a custom host', () => {
     expect(await explainCodes(squatter, id)).toContain('custom_url_lost')
     expect(await readEventTypes(squatter, host)).toEqual(['custom_host.lost'])
     expect(await readEventTypes(owner, host)).toEqual(['custom_host.verified'])
-    // The new owner is nobody that the previous one may learn of.
+    // The previous owner must not see who took the host over.
     const cause = sql`
       select actor_name, request
       from events
