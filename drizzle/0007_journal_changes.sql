@@ -1,3 +1,43 @@
+-- In plpgsql, which keeps its plan for the session. The planner parses the body of an SQL function again for every
+-- statement that calls it, to inline it, and before Postgres 18 plans it for every call.
+create or replace function changed_members(p_before jsonb, p_after jsonb) returns json
+language plpgsql immutable as $$
+begin
+  return (
+    with members as (
+      select key, p_before -> key as before, p_after -> key as after
+      from jsonb_object_keys(coalesce(p_before, '{}') || coalesce(p_after, '{}')) key
+      where (p_before -> key) is distinct from (p_after -> key)
+    ),
+    compared as (
+      select m.key || coalesce('.' || n.key, '') as path,
+        nullif(nullif(case when n.key is null then m.before else m.before -> n.key end, 'null'), '{}') as before,
+        nullif(nullif(case when n.key is null then m.after else m.after -> n.key end, 'null'), '{}') as after
+      from members m
+      left join lateral jsonb_object_keys(
+        case
+          when coalesce(jsonb_typeof(m.before), 'null') in ('object', 'null')
+            and coalesce(jsonb_typeof(m.after), 'null') in ('object', 'null')
+            then coalesce(nullif(m.before, 'null'), '{}') || coalesce(nullif(m.after, 'null'), '{}')
+          else '{}'
+        end
+      ) n(key) on true
+    )
+    select json_agg(
+      json_build_object('path', path, 'before', event_value(before), 'after', event_value(after)) order by path
+    )
+    from compared
+    where before is distinct from after
+  );
+end $$;
+--> statement-breakpoint
+create or replace function secret_versions(p_secrets json) returns jsonb
+language plpgsql immutable as $$
+begin
+  return (select jsonb_object_agg(s ->> 'name', s -> 'version') from json_array_elements(p_secrets) s);
+end $$;
+--> statement-breakpoint
+
 -- Functions that write events of their own record what changed, too.
 grant create on schema public to slipway_system;
 --> statement-breakpoint
@@ -76,7 +116,8 @@ begin
   select r.id from revoked r;
 end $$;
 --> statement-breakpoint
-create or replace function verify_custom_host(p_host text, p_owner uuid, p_owner_gone boolean) returns setof custom_hosts
+create or replace function verify_custom_host(p_host text, p_owner uuid, p_owner_gone boolean)
+returns setof custom_hosts
 language plpgsql security definer set search_path = public, pg_temp as $$
 declare
   v_tenant uuid := current_tenant();
@@ -112,7 +153,7 @@ begin
       on conflict (scope_id) do update set seq = journals.seq + 1
       returning seq
     )
-    -- Without the name and the request of the new owner, whom the previous one must not learn of.
+    -- Without the name and the request of the new owner: another workspace must not see them.
     insert into events (
       scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, actor_name, request_id, request, data,
       changes

@@ -4,7 +4,6 @@ import { verb } from '../kernel/context.ts'
 import { textArray } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
 import { changedMembers, changesBetween, createdMembers } from '../kernel/recorded-changes.ts'
-import { deployments } from '../tables/deployments.ts'
 import {
   decideChange,
   deploymentRevisionColumns,
@@ -186,7 +185,7 @@ export const deployPush = verb('deployments:update', async (ctx, input: PushedCo
   const data = { commit: head.sha, ...journalData }
   const rows = await commit(ctx, event, updateWanted(id), data, {
     lock: lockDeployment(deployment_id),
-    changes: changedMembers(deployments, DEPLOYMENT_RECORD),
+    changes: changedMembers(sql`planned`, DEPLOYMENT_RECORD),
     ctesBefore: [planCte, decideChange],
     ctesAfter,
     otherEvents: enqueueEvents('changed', ...PUSH_EVENTS),

@@ -110,7 +110,7 @@ export const patchDeployment = verb('deployments:update', async (ctx, input: Pat
     {},
     {
       lock: lockDeployment(deployment_id),
-      changes: changedMembers(deployments, DEPLOYMENT_RECORD),
+      changes: changedMembers(sql`planned`, DEPLOYMENT_RECORD),
       ctesBefore: [planned, decideChange],
       ctesAfter,
       otherEvents: enqueueEvents('changed'),

@@ -136,7 +136,7 @@ async function restoreRevision(ctx: Ctx, ref: RevisionParams, mode: RestoreMode)
   const data = { revision_id }
   const rows = await commit(ctx, mode.event, updateWanted(id), data, {
     lock: lockDeployment(deployment_id),
-    changes: changedMembers(deployments, DEPLOYMENT_RECORD),
+    changes: changedMembers(sql`planned`, DEPLOYMENT_RECORD),
     ctesBefore: [planned, decideChange],
     ctesAfter: [supersedeOlder('changed'), sql`revision as (${insertQueuedRevision(id, 'changed')})`],
     otherEvents: enqueueEvents('changed'),

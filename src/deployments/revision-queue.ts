@@ -1,10 +1,10 @@
 // Queues a revision: one is in flight, at most one waits. docs/design/writes.md shows the statement.
 // The caller locks the deployment's row first (`lockDeployment`), so that concurrent writers take turns.
 import { type SQL, sql } from 'drizzle-orm'
-import { changedMembers, changesBetween, createdMembers } from '../kernel/recorded-changes.ts'
+import { changesBetween, createdMembers } from '../kernel/recorded-changes.ts'
 import { type RevisionStatus, sources } from '../protocol/parts.schema.ts'
-import { revisions, type SecretVersion } from '../tables/deployments.ts'
-import { type DeploymentRow, REVISION_MOVE_RECORD, REVISION_RECORD, type RevisionRow } from './rows.ts'
+import type { SecretVersion } from '../tables/deployments.ts'
+import { type DeploymentRow, REVISION_RECORD, type RevisionRow } from './rows.ts'
 import { SOURCE_RULES } from './source-rules.ts'
 import { columnOf, type EventRows, insertColumns, selectColumns, selectEvents } from './sql-columns.ts'
 
@@ -87,11 +87,10 @@ type DecidedColumns = {
 const planned = columnOf<PlannedColumns>('p')
 const decided = columnOf<PlannedColumns & DecidedColumns>('p')
 
-const LACKS_ARTIFACT = sql`
-    ${planned('revision_source')} = 'internal_container'
-      and ${planned('next_source_revision_config')} -> 'image_uri' is null
-    or ${planned('revision_source')} = 'internal_source'
-      and ${planned('next_source_revision_config')} -> 'source_tarball_path' is null`
+const lacksArtifact = (source: SQL, config: SQL): SQL => sql`
+    ${source} = 'internal_container' and ${config} -> 'image_uri' is null
+    or ${source} = 'internal_source' and ${config} -> 'source_tarball_path' is null`
+const LACKS_ARTIFACT = lacksArtifact(planned('revision_source'), planned('next_source_revision_config'))
 
 const IS_HELD_BACK = sql`${HELD_BACK_REASON}::text = any(${planned('reasons')})`
 const CREATES_REVISION = sql`cardinality(${planned('reasons')}) > 0 and not ${IS_HELD_BACK}`
@@ -263,6 +262,13 @@ export const revisionCreated: EventRows = {
   from: sql`revision`,
 }
 
+/** Concluded from the new row: to read the old one, every patch would have to plan a query of the table. */
+const SUPERSEDED_STATUS = sql`case
+        when status = 'INTERRUPTED' then ${DEPLOYING}
+        when ${lacksArtifact(sql`source`, sql`source_revision_config`)} then 'CREATING'
+        else 'QUEUED'
+      end`
+
 /** What else happens when a revision is queued. With `queued`, `revision.created` is the event of the write itself. */
 export const enqueueEvents = (from: DeploymentCte, ...more: EventRows[]): SQL =>
   selectEvents(
@@ -271,7 +277,7 @@ export const enqueueEvents = (from: DeploymentCte, ...more: EventRows[]): SQL =>
       type: sql`'revision.' || lower(status)`,
       subject: sql`id`,
       data: sql`json_build_object('deployment_id', deployment_id, 'message', status_message)`,
-      changes: changedMembers(revisions, REVISION_MOVE_RECORD, sql`superseded`),
+      changes: changesBetween({ status: SUPERSEDED_STATUS }, { status: sql`status` }),
       from: sql`superseded`,
     },
     {

@@ -1,5 +1,5 @@
 // Which members of a resource an event shows, with their value before and after the write.
-import { type SQL, sql } from 'drizzle-orm'
+import { is, SQL, sql } from 'drizzle-orm'
 import { getTableConfig, type PgColumn, type PgTable } from 'drizzle-orm/pg-core'
 
 /** Members by their name on the wire, as SQL over a row. Never a value that is secret, sealed or hashed. */
@@ -28,18 +28,18 @@ const describeRow = (members: RecordedMembers, row: SQL): SQL =>
 export const changesBetween = (before: Record<string, SQL>, after: Record<string, SQL>): SQL =>
   sql`changed_members(${buildObject(before)}, ${buildObject(after)})`
 
-const storedRow = (table: PgTable, members: RecordedMembers, changed: SQL): SQL => {
-  const name = sql.identifier(getTableConfig(table).name)
+const storedRow = (stored: PgTable | SQL, members: RecordedMembers, changed: SQL): SQL => {
+  const name = is(stored, SQL) ? stored : sql.identifier(getTableConfig(stored).name)
   return sql`(select ${describeRow(members, sql`b`)} from ${name} b where b.id = ${changed}.id)`
 }
 
 /**
  * For an update whose rows are `changed`. A statement sees a table as it was before it began, so the row that it reads
  * here is the old one. The write locks the row by a statement of its own: otherwise it could read an older one. A row
- * that the statement inserted has no old one, so all its members are new.
+ * that the statement inserted has no old one, so all its members are new. `stored` may be a CTE with the old rows.
  */
-export const changedMembers = (table: PgTable, members: RecordedMembers, changed = sql`changed`): SQL =>
-  sql`changed_members(${storedRow(table, members, changed)}, ${describeRow(members, changed)})`
+export const changedMembers = (stored: PgTable | SQL, members: RecordedMembers, changed = sql`changed`): SQL =>
+  sql`changed_members(${storedRow(stored, members, changed)}, ${describeRow(members, changed)})`
 
 export const createdMembers = (members: RecordedMembers, created = sql`changed`): SQL =>
   sql`changed_members(null, ${describeRow(members, created)})`

@@ -358,3 +358,61 @@ it('no event has a secret, a key, a link or a hash', async () => {
   const isSecretIn = (text: string) => [CANARY, ...handedOut].some(secret => text.includes(secret))
   expect(rows.flat().filter(isSecretIn)).toEqual([])
 })
+
+it.each([
+  ['the socket’s', '192.0.2.1', '192.0.2.1'],
+  ['the one that a trusted proxy forwards', '10.0.0.1', '198.51.100.1'],
+])('events record as the address of the client %s', async (_, remoteAddress, expected) => {
+  const behindProxy = startApp({ settings: { TRUSTED_PROXIES: '10.0.0.0/8' } })
+  const { key } = await newTenant({ app: behindProxy })
+  const headers = { 'X-Api-Key': key, 'X-Forwarded-For': '198.51.100.1', 'Content-Type': 'application/json' }
+  const request = new Request('http://slipway.test/v2/tag-keys', { method: 'POST', headers, body: '{"key":"team"}' })
+  const reply = await behindProxy.fetch(request, { incoming: { socket: { remoteAddress } } })
+  const [event] = await readEvents(reply.headers.get('X-Request-Id')!)
+  expect(JSON.parse(event!.request as string)).toMatchObject({ client_address: expected })
+})
+
+it.each<[string, unknown, unknown, unknown]>([
+  ['a changed value', { a: 1, b: 2 }, { a: 1, b: 3 }, [{ path: 'b', before: 2, after: 3 }]],
+  ['nothing for equal values', { a: [1], b: { c: 1 } }, { a: [1], b: { c: 1 } }, null],
+  ['nothing for members that become null or empty', { a: null, b: {} }, { b: null }, null],
+  [
+    'each changed member of an object',
+    { a: { b: 1, c: 1 } },
+    { a: { b: 2, c: 1 } },
+    [{ path: 'a.b', before: 1, after: 2 }],
+  ],
+  [
+    'an object one level down as a whole',
+    { a: { b: { c: 1 } } },
+    { a: {} },
+    [{ path: 'a.b', before: { c: 1 }, after: null }],
+  ],
+  [
+    'an object that became a list as a whole',
+    { a: { b: 1 } },
+    { a: [1] },
+    [{ path: 'a', before: { b: 1 }, after: [1] }],
+  ],
+  [
+    'every member of what is new',
+    null,
+    { a: 1, b: { c: 2 } },
+    [
+      { path: 'a', before: null, after: 1 },
+      { path: 'b.c', before: null, after: 2 },
+    ],
+  ],
+  ['every member of what is gone', { a: false }, null, [{ path: 'a', before: false, after: null }]],
+  [
+    'the size of a large value',
+    {},
+    { a: 'x'.repeat(9000) },
+    [{ path: 'a', before: null, after: { omitted_bytes: 9002 } }],
+  ],
+])('changed_members() returns %s', async (_, before, after, expected) => {
+  const asJson = (value: unknown) => sql`${value === null ? null : JSON.stringify(value)}::jsonb`
+  const query = sql`select changed_members(${asJson(before)}, ${asJson(after)})`
+  const [rows] = (await runAsSystem(app.database, query)) as [[string | null][]]
+  expect(rows[0]![0] && JSON.parse(rows[0]![0])).toEqual(expected)
+})
