@@ -15,7 +15,7 @@ const architecture = ['test/architecture.test.ts', 'test/architecture/*.test.ts'
 const pure = [
   'test/protocol/*.test.ts',
   'test/events/rows.test.ts',
-  'test/kernel/{json-position,rows,segment-router,statement}.test.ts',
+  'test/kernel/{json-position,rows,segment-router,shared-looks,statement}.test.ts',
   'test/deployments/{lifecycle,query-schemas,resources,schema,source-rules}.test.ts',
   'test/oauth/{challenges,client-registration,real-servers}.test.ts',
   'test/pushes/worker-pool.test.ts',
@@ -30,6 +30,7 @@ const edge = [
   'test/edge/**/*.test.ts',
   'test/access/api-keys.test.ts',
   'test/deployments/{crud,registry,secrets,uploads,uploads-s3}.test.ts',
+  'test/events/stream.test.ts',
   'test/integrations/{githost,service}.test.ts',
   'test/kernel/{broken-response,caller-limits,crypto,guarded-fetch,health,input,middleware,rate-limit}.test.ts',
   'test/listeners/listeners.test.ts',

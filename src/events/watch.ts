@@ -8,7 +8,7 @@ import type { Event } from './schema.ts'
 /** An event, and its JSON for all who send it. */
 export type WatchedEvent = Numbered & { event: Event; json: string }
 
-export const LOOK_SIZE = 500
+export const LOOK_SIZE = 200
 
 export function toWatched(row: EventRow): WatchedEvent {
   const event = eventToWire(row)

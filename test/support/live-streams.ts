@@ -23,7 +23,9 @@ export type OpenStream = Awaited<ReturnType<typeof openStream>>
 export async function openStream(app: App, { key }: Pick<Tenant, 'key'>, path: string, headers: object = {}) {
   const request = new Request(`http://slipway.test${path}`, { headers: { 'X-Api-Key': key, ...headers } })
   const response = await app.fetch(request)
-  const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader()
+  // Read directly: a pipe would read ahead.
+  const reader = response.body!.getReader()
+  const decoder = new TextDecoder()
   let rest = ''
   /** The text up to the separator. Undefined at the end of the stream. */
   async function readUpTo(separator: string): Promise<string | undefined> {
@@ -36,7 +38,7 @@ export async function openStream(app: App, { key }: Pick<Tenant, 'key'>, path: s
       }
       const { done, value } = await reader.read()
       if (done) return undefined
-      rest += value
+      rest += decoder.decode(value, { stream: true })
     }
   }
   return {
