@@ -1,20 +1,10 @@
-// R17: followers of logs are cut at random while 20 copies write. They read pages, server-sent events or NDJSON.
+// R17 for logs: followers are cut at random while 20 copies write. They read pages, server-sent events or NDJSON.
 import { setTimeout as delay } from 'node:timers/promises'
-import { createApp } from '../src/app.ts'
-import { readConfig } from '../src/env.ts'
 import { makeImageBody } from '../test/support/deployment-bodies.ts'
 import { makeEnvelopeOpener } from '../test/support/envelope-opener.ts'
 import { type Client, makeClient, runWorkers } from './support/client.ts'
 import { makeRandom } from './support/random.ts'
-import {
-  type Fetch,
-  openTestbed,
-  SETTINGS,
-  SILENT_LOG,
-  scaleCount,
-  type Trial,
-  type TrialContext,
-} from './support/testbed.ts'
+import { type Fetch, openTestbed, scaleCount, type Trial, type TrialContext } from './support/testbed.ts'
 
 const COPIES = 20
 /** Each copy has a log of its own: an agent has one stream for each. */
@@ -30,18 +20,13 @@ type Answer = { lines: Line[]; cursor: number | undefined }
 type Read = (after: number, random: () => number) => Promise<Answer>
 
 export default {
-  id: 'R17',
+  id: 'R17L',
   what: 'log followers cut while 20 copies write',
   target: 'of 1,000 cuts each: every line once, in the order of arrival',
   async run(context: TrialContext) {
-    const testbed = await openTestbed(context)
+    const testbed = await openTestbed(context, { overrides: { liveStreams: STREAMS } })
     const { api_key } = await testbed.tenant()
-    const settings = {
-      ...SETTINGS,
-      DATABASE_URL: testbed.gateway.connectionString,
-      DATABASE_GATEWAY_URL: (await testbed.gateway.listen()).url,
-    }
-    const { fetch } = createApp(readConfig(settings, { ...SILENT_LOG, liveStreams: STREAMS }))
+    const { fetch } = testbed.app
     const { path, send } = await openLogs(fetch, api_key)
     const random = makeRandom(context.seed)
     const cuts = scaleCount(context, 1000)
