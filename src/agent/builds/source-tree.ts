@@ -54,12 +54,13 @@ export const listTemplates = (folder = TEMPLATES_FOLDER): string[] =>
 
 const MAX_DESCRIPTION = 256
 
-/** By name, from `package.json`. A template without one is left out. */
+/** By name, from `package.json`. A template without one is left out. The text is one that the control plane accepts. */
 export function describeTemplates(folder = TEMPLATES_FOLDER): Record<string, string> {
   const describe = (name: string): [string, string][] => {
     try {
       const { description } = JSON.parse(fs.readFileSync(join(folder, name, 'package.json'), 'utf8'))
-      return typeof description === 'string' ? [[name, description.slice(0, MAX_DESCRIPTION)]] : []
+      const text = typeof description === 'string' ? description.replaceAll('\0', '').slice(0, MAX_DESCRIPTION) : ''
+      return text === '' ? [] : [[name, text.toWellFormed()]]
     } catch {
       return []
     }
