@@ -13,7 +13,7 @@ const LAYERS = [
   ['env.ts', 'tables', 'postgres'],
   ['kernel'],
   ['access'],
-  ['integrations', 'oauth', 'listeners'],
+  ['integrations', 'oauth', 'listeners', 'audit'],
   ['deployments'],
   ['sync', 'pushes'],
   ['api-docs'],

@@ -3,19 +3,33 @@ import type { Context, Hono } from 'hono'
 import { Uuid } from '../protocol/wire.ts'
 import { createKeyCaller, describeRequest, readApiKey, readCallerHeaders } from './caller.ts'
 import { createCallerLimits, type KeyedRequest } from './caller-limits.ts'
+import { statusOf } from './codes.ts'
 import { type Caller, withoutRateLimit } from './context.ts'
 import { verifyKey } from './db.ts'
 import { sha256Hex } from './digest.ts'
-import { fail } from './errors.ts'
+import { Failure, fail } from './errors.ts'
 import { matchesEtag } from './etag.ts'
 import { readBody, refuseLargeBody, validateInput } from './input.ts'
 import { nextCursor } from './paging.ts'
-import { type AppEnv, etagVersion, type Operation, type Services } from './routes.ts'
+import {
+  type AppEnv,
+  etagVersion,
+  type Operation,
+  type Outcome,
+  type Services,
+  type StreamReply,
+  successStatus,
+} from './routes.ts'
 
 const toRouterPath = (path: string): string => path.replace(/\{(\w+)\}/g, ':$1')
 
 /** Mounts literal paths before paths with a parameter in the same place. */
-export function mountOperations(app: Hono<AppEnv>, operations: Operation[], services: Services): void {
+export function mountOperations(
+  app: Hono<AppEnv>,
+  operations: Operation[],
+  services: Services,
+  recordOutcome: RecordOutcome = () => {},
+): void {
   const countParameters = (path: string) => path.split('{').length
   const limits = createCallerLimits(services)
   const paths = [...new Set(operations.map(operation => operation.path))]
@@ -24,7 +38,7 @@ export function mountOperations(app: Hono<AppEnv>, operations: Operation[], serv
     for (const operation of operationsOfPath) {
       app.on(operation.method.toUpperCase(), toRouterPath(path), c => {
         c.set('limits', limits)
-        return operation.open ? operation.open(c, services) : serveOperation(c, operation, services)
+        return operation.open ? operation.open(c, services) : serveOperation(c, operation, services, recordOutcome)
       })
     }
     const methods = operationsOfPath.map(({ method }) => method.toUpperCase())
@@ -36,10 +50,17 @@ export function mountOperations(app: Hono<AppEnv>, operations: Operation[], serv
   }
 }
 
+type RecordOutcome = (outcome: Outcome) => void
+
 const NO_STORE = { 'Cache-Control': 'no-store' }
 
 /** Checks in order of cost: the key's shape, the declared size, the budgets, the body, the database. */
-async function serveOperation(c: Context<AppEnv>, operation: Operation, services: Services): Promise<Response> {
+async function serveOperation(
+  c: Context<AppEnv>,
+  operation: Operation,
+  services: Services,
+  recordOutcome: RecordOutcome,
+): Promise<Response> {
   const { limits } = c.var
   const address = services.config.clientAddress(c)
   const key = readKeyCountingFailures(c, address)
@@ -49,9 +70,13 @@ async function serveOperation(c: Context<AppEnv>, operation: Operation, services
   const caller = createKeyCaller(c, services, hash, arrival.recordAccepted)
   caller.request = describeRequest(c, operation, address)
   try {
-    return await runOperation(c, operation, caller, arrival)
+    const response = await runOperation(c, operation, caller, arrival)
+    recordOutcome({ operation, caller, keyHash: hash, status: response.status, code: null })
+    return response
   } catch (error) {
     arrival.recordFailure(error, caller)
+    const code = error instanceof Failure ? error.code : 'internal'
+    recordOutcome({ operation, caller, keyHash: hash, status: statusOf(code), code })
     throw error
   }
 }
@@ -82,8 +107,11 @@ async function runOperation(
   if (caller.warnings.length > 0) c.header('Slipway-Warnings', formatWarnings(caller.warnings))
   if (variant && input[variant.on] === true) return c.json(await variant.verb(caller, input as never), 200, NO_STORE)
   const reply = (await operation.verb!(caller, input as never)) as Record<string | symbol, unknown> | undefined
-  return sendReply(c, operation, reply)
+  return operation.streamMediaType ? sendStream(c, reply as StreamReply) : sendReply(c, operation, reply)
 }
+
+const sendStream = (c: Context<AppEnv>, { stream, headers }: StreamReply): Response =>
+  c.body(stream, 200, { ...NO_STORE, ...headers })
 
 async function verifyKeyFirst(c: Context<AppEnv>, { verb, variant }: Operation, caller: Caller): Promise<void> {
   const { data: tenant = null } = Uuid.safeParse(c.req.header('X-Tenant-Id'))
@@ -126,7 +154,7 @@ function sendReply(
     if (operation.method === 'get' && matchesEtag(c.req.header('If-None-Match'), tag)) return c.body(null, 304)
   }
   const partialStatus = operation.partial?.(reply as never) ? 207 : undefined
-  const status = (partialStatus ?? operation.status ?? (operation.reply ? 200 : 204)) as 200
+  const status = (partialStatus ?? successStatus(operation)) as 200
   return operation.reply ? c.json(reply, status) : c.body(null, status)
 }
 
