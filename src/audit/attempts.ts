@@ -24,7 +24,7 @@ export function createAttemptLog({ config, database }: Pick<Services, 'config' |
     try {
       while (waiting.length > 0) await writeAttempts(waiting.splice(0))
     } catch (error) {
-      config.log({ level: 'error', error: 'attempts not recorded', message: String(error) })
+      config.log({ level: 'error', error: 'attempts not recorded', message: String((error as Error).cause ?? error) })
     } finally {
       isWriting = false
     }
@@ -75,8 +75,8 @@ export function createAttemptLog({ config, database }: Pick<Services, 'config' |
 const REFUSED_KEYS = ['key_revoked', 'key_expired']
 
 /**
- * Standby agents are refused all the time by protocol, and a rate limit bounds requests itself. A key that never existed
- * belongs to nobody, so nobody could read its attempts.
+ * Standby agents are refused all the time by protocol, and a rate limit bounds requests itself. A key that never
+ * existed has no organization that could read its attempts.
  */
 function isRecorded({ operation, status, code }: Outcome): boolean {
   if (status < 400) return operation.isAudited === true

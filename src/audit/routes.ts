@@ -34,7 +34,7 @@ export function auditRoutes(operations: Operation[]) {
       id: 'exportAuditLogs',
       summary: 'Download a part of the audit log, oldest first',
       description:
-        'A stream that is as long as the window. It is not a page: a connection that ends early has not sent all of it.',
+        'A stream of the whole window, up to the time of the request. It is incomplete if the connection ends early.',
       query: exportQuery(names),
       repeatable: ['operations'],
       streamMediaType: 'application/x-ndjson',

@@ -123,8 +123,8 @@ export async function verifyJournal(
       if (head && head.hash !== row.hash)
         addFault(
           'signature',
-          `Event ${row.seq} has another hash than the one signed on ${head.signed_at}: this event or an earlier one was ` +
-            'changed, and the hashes computed again.',
+          `Event ${row.seq} has another hash than the one signed on ${head.signed_at}: ` +
+            'this event or an earlier one was changed, and the hashes computed again.',
         )
       const isOld = Date.parse(toIsoTime(row.created_at)) < now - UNSIGNED_MS
       if (row.hash !== null && row.seq > lastSigned && isOld) firstUnsigned ??= row
@@ -145,8 +145,8 @@ export async function verifyJournal(
   if (firstUnsigned)
     addFault(
       'signature',
-      `No signature covers event ${firstUnsigned.seq} of ${toIsoTime(firstUnsigned.created_at)}: it was deleted, or the ` +
-        'scheduled work does not run.',
+      `No signature covers event ${firstUnsigned.seq} of ${toIsoTime(firstUnsigned.created_at)}: ` +
+        'the signature was deleted, or the scheduled work does not run.',
     )
   if (checkpoint) {
     const { seq, hash, signature } = checkpoint

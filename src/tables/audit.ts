@@ -6,7 +6,7 @@ import { createdAtColumn, instantColumn } from './columns.ts'
 export const auditAttempts = pgTable(
   'audit_attempts',
   {
-    id: bigint({ mode: 'number' }).primaryKey().generatedAlwaysAsIdentity(),
+    id: bigint({ mode: 'number' }).primaryKey().generatedByDefaultAsIdentity(),
     organization_id: uuid().notNull(),
     tenant_id: uuid(),
     operation: text().notNull(),

@@ -74,6 +74,9 @@ export const events = pgTable(
         t.created_at.desc().nullsFirst(),
         t.scope_id.desc().nullsFirst(),
         t.seq.desc().nullsFirst(),
+        t.type,
+        t.actor_id,
+        t.tenant_id,
       )
       .where(sql`part_of is null`),
     index('events_parts').on(t.scope_id, t.part_of).where(sql`part_of is not null`),

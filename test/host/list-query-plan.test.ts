@@ -42,7 +42,8 @@ beforeAll(async () => {
 })
 
 const onTrip = ({ queries }: { queries: typeof statements }) => {
-  statements = queries
+  // A read of the audit log is recorded after its answer.
+  if (!queries.some(({ query }) => query.includes('record_attempts('))) statements = queries
 }
 
 afterAll(async () => {
