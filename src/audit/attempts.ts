@@ -11,13 +11,36 @@ const MINUTE_MS = 60_000
 const MAX_WAITING = 1000
 
 type Attempt = Outcome & { more: number }
+/** What this instance knows of a key in the current minute. */
+type KeyState = {
+  count: number
+  /** Counted, and neither sent nor added to an attempt that waits. */
+  unsent: number
+  /** Over the limit, the count is sent in ever longer steps, so that a flood costs few trips. */
+  sendAfter: number
+  /** Waits to be sent. */
+  last: Attempt | undefined
+}
+const newKeyState = (): KeyState => ({ count: 0, unsent: 0, sendAfter: MAX_PER_MINUTE, last: undefined })
 
 export function createAttemptLog({ config, database }: Pick<Services, 'config' | 'database'>) {
   const waiting: Attempt[] = []
-  /** By the hash of the key: how many were sent in this minute, and the last one that waits. */
-  let sent = new Map<string, { count: number; last: Attempt | undefined }>()
+  let keys = new Map<string, KeyState>()
   let minute = 0
   let isWriting = false
+
+  /** Attempts of the minute before that were counted and not sent go with the key's next one. */
+  function stateOf(keyHash: string): KeyState {
+    const now = Math.floor((Date.now() + config.clockOffset()) / MINUTE_MS)
+    if (now !== minute) {
+      const unsent = [...keys].filter(([, state]) => state.unsent > 0)
+      keys = new Map(unsent.map(([hash, { unsent }]) => [hash, { ...newKeyState(), unsent }]))
+      minute = now
+    }
+    const state = keys.get(keyHash) ?? newKeyState()
+    keys.set(keyHash, state)
+    return state
+  }
 
   async function writeAll(): Promise<void> {
     isWriting = true
@@ -31,7 +54,7 @@ export function createAttemptLog({ config, database }: Pick<Services, 'config' |
   }
 
   async function writeAttempts(attempts: Attempt[]): Promise<void> {
-    for (const entry of sent.values()) entry.last = undefined
+    for (const state of keys.values()) state.last = undefined
     const texts = (read: (attempt: Attempt) => string | null) => sql`${sql.param(attempts.map(read))}::text[]`
     const numbers = (read: (attempt: Attempt) => number) => sql`${sql.param(attempts.map(read))}::integer[]`
     await database([
@@ -53,21 +76,21 @@ export function createAttemptLog({ config, database }: Pick<Services, 'config' |
 
   return (outcome: Outcome): void => {
     if (!config.auditLogs || !isRecorded(outcome)) return
-    const now = Math.floor(Date.now() / MINUTE_MS)
-    if (now !== minute) {
-      sent = new Map()
-      minute = now
-    }
-    const ofKey = sent.get(outcome.keyHash) ?? { count: 0, last: undefined }
-    sent.set(outcome.keyHash, ofKey)
-    ofKey.count++
-    if (ofKey.last && (ofKey.count > MAX_PER_MINUTE || waiting.length >= MAX_WAITING)) {
-      ofKey.last.more++
+    const state = stateOf(outcome.keyHash)
+    state.count++
+    const isOver = state.count > MAX_PER_MINUTE
+    if (state.last && (isOver || waiting.length >= MAX_WAITING)) {
+      state.last.more++
       return
     }
-    if (waiting.length >= MAX_WAITING) return
-    ofKey.last = { ...outcome, more: 0 }
-    waiting.push(ofKey.last)
+    if ((isOver && state.unsent + 1 < state.sendAfter) || waiting.length >= MAX_WAITING) {
+      state.unsent++
+      return
+    }
+    if (isOver) state.sendAfter *= 2
+    state.last = { ...outcome, more: state.unsent }
+    state.unsent = 0
+    waiting.push(state.last)
     if (!isWriting) outcome.caller.waitUntil?.(writeAll())
   }
 }
