@@ -8,12 +8,13 @@ import { LongestFirst } from './test/support/longest-first.ts'
 
 const app = [
   'test/*.test.ts',
-  'test/{access,events,kernel,protocol,integrations,listeners,deployments,oauth,pushes,sync,webhooks}/**/*.test.ts',
+  'test/{access,audit,events,kernel,protocol,integrations,listeners,deployments,oauth,pushes,sync,webhooks}/**/*.test.ts',
 ]
 const architecture = ['test/architecture.test.ts', 'test/architecture/*.test.ts']
 // Functions of values: no database, no network, no state that one file could leave to the next.
 const pure = [
   'test/protocol/*.test.ts',
+  'test/audit/operation-names.test.ts',
   'test/events/rows.test.ts',
   'test/kernel/{json-position,rows,segment-router,shared-looks,statement,worker-pool}.test.ts',
   'test/deployments/{lifecycle,query-schemas,resources,schema,source-rules}.test.ts',

@@ -1,5 +1,5 @@
 -- The events about one resource, in their order. The primary key serves every other filter by passing over events.
-create index events_of_subject on events (scope_id, subject_id, seq);
+create index events_of_subject on events (subject_id, scope_id, seq);
 --> statement-breakpoint
 -- The number of the first event of a workspace at or after a time, or the next number. A search by halves: times grow
 -- with numbers, but for the seconds that a transaction waits for the journal.

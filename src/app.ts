@@ -2,6 +2,9 @@
 import { HonoBase } from 'hono/hono-base'
 import { organizationRoutes, workspaceRoutes } from './access/routes.ts'
 import { serveDocsPages } from './api-docs/docs-page.ts'
+import { createAttemptLog } from './audit/attempts.ts'
+import { sweepAuditLog } from './audit/retention.ts'
+import { auditRoutes } from './audit/routes.ts'
 import { customHostRoutes } from './deployments/custom-hosts.routes.ts'
 import { logRoutes } from './deployments/logs.routes.ts'
 import { registryRoutes } from './deployments/registry.routes.ts'
@@ -59,7 +62,8 @@ const slices = [
   workspaceRoutes,
   healthRoutes,
 ]
-const sliceOperations = slices.flatMap(slice => slice.operations)
+const audit = auditRoutes(slices.flatMap(slice => slice.operations))
+const sliceOperations = [...slices, audit].flatMap(slice => slice.operations)
 
 export const operations: Operation[] = [...sliceOperations, ...documentRoutes(sliceOperations).operations]
 
@@ -80,10 +84,11 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
     sealer: createSealer(config.sealingKeys),
     deliverEvents: tenant => deliverEventsOf(services, tenant),
   }
-  mountOperations(app, operations, services)
+  mountOperations(app, operations, services, createAttemptLog(services))
   const housekeep = async () => {
     await Promise.all([
       sweepExpiredRows(database),
+      sweepAuditLog(services),
       sweepRevisions(services),
       sweepUploads(services),
       sweepFlows(services),

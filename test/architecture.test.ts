@@ -14,7 +14,7 @@ const LAYERS = [
   ['kernel'],
   ['access'],
   ['events'],
-  ['integrations', 'oauth', 'listeners', 'webhooks'],
+  ['integrations', 'oauth', 'listeners', 'webhooks', 'audit'],
   ['deployments'],
   ['sync', 'pushes'],
   ['api-docs'],

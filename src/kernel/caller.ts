@@ -6,7 +6,7 @@ import { looksLikeApiKey } from './crypto.ts'
 import { sha256Hex } from './digest.ts'
 import { type Fault, fail } from './errors.ts'
 import { requestOrigin } from './origin.ts'
-import { type AppEnv, canUseIdempotencyKey, type Operation, type Services } from './routes.ts'
+import { type AppEnv, canUseIdempotencyKey, type Operation, type Services, successStatus } from './routes.ts'
 import { waitUntil } from './wait-until.ts'
 
 export function readApiKey(c: Context): string {
@@ -45,11 +45,12 @@ export const createKeyCaller = (
 
 const MAX_USER_AGENT = 512
 
-export const describeRequest = (c: Context<AppEnv>, { id }: Operation, address: string | undefined): string =>
+export const describeRequest = (c: Context<AppEnv>, operation: Operation, address: string | undefined): string =>
   JSON.stringify({
-    operation: id,
+    operation: operation.id,
     method: c.req.method,
     path: c.req.path,
+    status: successStatus(operation),
     client_address: address,
     user_agent: c.req.header('User-Agent')?.slice(0, MAX_USER_AGENT),
   } satisfies { [Name in keyof RequestRecord]: RequestRecord[Name] | undefined })

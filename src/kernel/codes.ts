@@ -239,6 +239,12 @@ const CODES = {
     'The signature of this link does not match.',
     'Use the whole address from the poll, unchanged.',
   ],
+  audit_logs_off: [
+    404,
+    'Audit log off',
+    'The operator of this installation switched the audit log off.',
+    'Ask the operator to set `AUDIT_LOGS=on`. Changes are recorded in the journal in any case.',
+  ],
   route_not_found: [404, 'Path not found', 'This path does not exist.', '/openapi.json and /docs list all paths.'],
   organization_not_found: [
     404,

@@ -56,6 +56,8 @@ export type RequestRecord = {
   operation: string
   method: string
   path: string
+  /** The status of the answer where the request succeeds. */
+  status?: number
   client_address?: string
   user_agent?: string
 }

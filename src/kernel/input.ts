@@ -18,6 +18,7 @@ export type InputSchemas = {
   params?: z.ZodObject | undefined
   query?: z.ZodObject | undefined
   body?: z.ZodType | undefined
+  repeatable?: string[] | undefined
 }
 export type RawBody = { text: string; json: unknown }
 
@@ -106,10 +107,17 @@ export function validateInput(
     return {}
   }
   const params = parsePart(sources.params, request.param(), 'path')
-  const query = parsePart(sources.query ?? EMPTY_QUERY, request.query(), 'query')
+  const query = parsePart(sources.query ?? EMPTY_QUERY, readQuery(request, sources.repeatable), 'query')
   const body = sources.body ? parsePart(sources.body, parseJson(text, faults), 'body') : {}
   if (faults.length > 0) throw invalidRequest(faults)
   return { ...query, ...body, ...params }
+}
+
+/** Of a parameter that is repeated, the first value counts, unless the route takes all of them. */
+function readQuery(request: HonoRequest, repeatable: string[] = []): Record<string, string> {
+  const query = request.query()
+  for (const name of repeatable) if (name in query) query[name] = request.queries(name)!.join(',')
+  return query
 }
 
 const EMPTY_QUERY = z.object({})

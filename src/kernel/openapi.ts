@@ -213,7 +213,7 @@ function describeResponses(operation: Operation, schemaOf: SchemaOf): JsonObject
   const status = operation.status ?? (reply || medias.length > 0 ? 200 : 204)
   const headers = {
     ...(versioned && { ETag: HEADERS.ETag }),
-    ...(operation.query && 'cursor' in operation.query.shape && { Link: HEADERS.Link }),
+    ...(operation.query && 'offset' in operation.query.shape && { Link: HEADERS.Link }),
     ...(operation.location && { Location: HEADERS.Location }),
     ...(canUseIdempotencyKey(operation) && { 'Idempotency-Replayed': HEADERS['Idempotency-Replayed'] }),
     ...(operation.toleratesUnknown && { 'Slipway-Warnings': HEADERS['Slipway-Warnings'] }),

@@ -4,7 +4,7 @@ import type * as z from 'zod'
 import type { Config } from '../env.ts'
 import type { CallerLimits } from './caller-limits.ts'
 import type { Code } from './codes.ts'
-import type { Ctx, RequestInfo, Verb } from './context.ts'
+import type { Caller, Ctx, RequestInfo, Verb } from './context.ts'
 import type { Sealer } from './crypto.ts'
 import type { Database } from './db.ts'
 import type { LiveStream } from './live-stream.ts'
@@ -50,6 +50,10 @@ export type Operation = {
   errors?: Code[]
   versioned?: boolean
   location?: (reply: never) => string
+  /** A read that the audit log records. */
+  isAudited?: boolean
+  /** Query parameters that may be repeated. The schema gets their values joined by commas. */
+  repeatable?: string[]
   /** Calls external servers between a first and a second database trip. */
   callsExternalServers?: boolean
   partial?: (reply: never) => boolean
@@ -80,7 +84,7 @@ type RouteDeclaration<
   query?: Q
   body?: B
   reply?: R
-  verb?: Verb<z.output<Q> & z.output<B> & z.output<P>, z.output<R> | LiveStream>
+  verb?: Verb<z.output<Q> & z.output<B> & z.output<P>, z.output<R> | StreamReply | LiveStream>
   location?: (reply: z.output<R>) => string
   partial?: (reply: z.output<R>) => boolean
   variant?: {
@@ -121,3 +125,12 @@ export function slice(name: string, description: string) {
 
 export const canUseIdempotencyKey = ({ method, verb, isReadOnly, idempotent }: Operation): boolean =>
   verb !== undefined && !isReadOnly && !idempotent && (method === 'post' || method === 'patch')
+
+export const successStatus = ({ status, reply, streamMediaType }: Operation): number =>
+  status ?? (reply || streamMediaType ? 200 : 204)
+
+/** What the verb of a route with `streamMediaType` returns. */
+export type StreamReply = { stream: ReadableStream<Uint8Array>; headers: Record<string, string> }
+
+/** How a request with a key of the right format ended. */
+export type Outcome = { operation: Operation; caller: Caller; keyHash: string; status: number; code: Code | null }

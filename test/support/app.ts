@@ -6,6 +6,7 @@ import { expect } from 'vitest'
 import { startRuntime } from '#runtime'
 import { ADMIN, ORGANIZATION_ADMIN } from '../../src/access/built-in-roles.ts'
 import { operations } from '../../src/app.ts'
+import { EVENT_OPERATIONS } from '../../src/audit/operation-names.ts'
 import type { Config } from '../../src/env.ts'
 import { createSealer, makeKeyHint, newApiKey } from '../../src/kernel/crypto.ts'
 import { type Database, runAsSystem, type Trip } from '../../src/kernel/db.ts'
@@ -107,7 +108,7 @@ export async function send(
   if (body !== undefined || raw !== undefined) init.body = raw ?? JSON.stringify(body)
   const response = await app.fetch(new Request(`http://slipway.test${path}`, init))
   const text = await response.text()
-  const json = text && response.headers.get('Content-Type')?.includes('json') ? JSON.parse(text) : undefined
+  const json = text && /[/+]json/.test(response.headers.get('Content-Type') ?? '') ? JSON.parse(text) : undefined
   const reply = { status: response.status, headers: response.headers, body: json, text }
   expectDocumented(method, path, reply)
   await expectEvent(method, path, reply, app)
@@ -150,6 +151,7 @@ async function expectEvent(method: string, path: string, { status, headers }: Re
   const actor = operation.verb && { actor_name: expect.any(String) }
   const events = await readEvents(headers.get('X-Request-Id')!, app)
   expect(events, `${method} ${path}`).toContainEqual(expect.objectContaining({ ...event, ...actor }))
+  for (const { type } of events) expect(EVENT_OPERATIONS, 'its name in the audit log').toHaveProperty([String(type)])
 }
 
 function expectDocumented(method: string, path: string, { status, headers, body, text }: Reply): void {
