@@ -53,6 +53,7 @@ function selectPage({ deployment_id, kind, revision_id, after, tail, limit, leve
     select l.arrival
     from log_lines l
     where l.revision_id = ${revision_id}::uuid
+      and l.tenant_id = current_tenant()
       and l.kind = k.kind
       and l.arrival is not null
     order by l.number ${direction}
@@ -121,7 +122,7 @@ function selectPage({ deployment_id, kind, revision_id, after, tail, limit, leve
       cross join lateral (
         select f.number
         from log_lines f
-        where f.revision_id = n.revision_id and f.kind = n.kind and f.number > 0
+        where f.revision_id = n.revision_id and f.tenant_id = r.tenant_id and f.kind = n.kind and f.number > 0
         order by f.number
         limit 1) first_kept
       where ${REACH} > (select count(*) from tested l where l.number > 0 and l.arrival <= (select arrival from reached))
@@ -137,6 +138,7 @@ function selectPage({ deployment_id, kind, revision_id, after, tail, limit, leve
           select count(*)
           from log_lines l
           where l.deployment_id = ${deployment_id}::uuid
+            and l.tenant_id = current_tenant()
             and l.kind = any(${textArray(logKinds)})
             and l.arrival > start.after
             and l.arrival <= reached.arrival
