@@ -37,8 +37,9 @@ function requireAuditLogs({ config }: Pick<Ctx, 'config'>): void {
   if (!config.auditLogs) throw fail('audit_logs_off')
 }
 
-/** With a filter that few events match, Postgres would read the whole table rather than the narrow index in its order. */
-const PREFER_INDEXES = sql`select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)`
+/** With a filter that few events match, Postgres would read the whole table rather than the narrow index in order. */
+const PREFER_INDEXES = sql`
+  select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)`
 
 export async function readAuditRows(ctx: Ctx, page: PageRequest): Promise<AuditRow[]> {
   requireAuditLogs(ctx)
