@@ -55,7 +55,7 @@ export default {
         const blocks = text.split('\n\n')
         text = blocks.pop()!
         for (const block of blocks) {
-          const id = /^id: (\d+)\nevent: message\n/.exec(block)?.[1]
+          const id = /^id: (\d+)\nevent: message$/m.exec(block)?.[1]
           if (id) seen.push(Number(id))
         }
         if (bytes <= 0 || seen.at(-1)! >= last) break

@@ -34,6 +34,8 @@ export function resumeAfter(ctx: Ctx, after: number | undefined): number | undef
 }
 
 type Format = Record<'ping' | 'end', (cursor: string) => string> & {
+  /** Precedes the first message, ping or end. */
+  start(): string
   message(message: StreamMessage): string
   error(problem: object): string
 }
@@ -43,6 +45,7 @@ const idLine = (id: string | undefined) => (id ? `id: ${id}\n` : '')
 
 /** An `id` without data moves the cursor of `EventSource` and dispatches nothing. */
 const SSE: Format = {
+  start: () => `retry: ${retryMs()}\n`,
   message: ({ id, event = 'message', json }) => `${idLine(id)}event: ${event}\ndata: ${json}\n\n`,
   ping: cursor => `: ping\n${idLine(cursor)}\n`,
   end: cursor => `${idLine(cursor)}retry: ${retryMs()}\n\n`,
@@ -50,6 +53,7 @@ const SSE: Format = {
 }
 
 const NDJSON: Format = {
+  start: () => '',
   message: ({ event, json }) => (event ? `{"${event}":${json}}\n` : `${json}\n`),
   ping: cursor => `${JSON.stringify({ cursor })}\n`,
   end: cursor => `${JSON.stringify({ end: { cursor, retry_ms: retryMs() } })}\n`,
@@ -80,6 +84,7 @@ function createBody({ follow, onEnd }: LiveStream, format: Format, { requestId, 
   const batches = follow(aborter.signal)
   let next: Promise<IteratorResult<StreamBatch>> | undefined
   let cursor = ''
+  let prefix = format.start()
   let stallTimer: ReturnType<typeof setTimeout> | undefined
   const finish = () => {
     clearTimeout(stallTimer)
@@ -112,7 +117,8 @@ function createBody({ follow, onEnd }: LiveStream, format: Format, { requestId, 
           return { text: format.error(problemBody(failure, requestId, origin)), isLast: true }
         })
         if (aborter.signal.aborted) return
-        controller.enqueue(encoder.encode(text))
+        controller.enqueue(encoder.encode(prefix + text))
+        prefix = ''
         if (isLast) {
           controller.close()
           return finish()
