@@ -13,7 +13,8 @@ const TARGET = 1.3
 
 /** Every subject has its events throughout the journal. One type in 5,000 is rare. */
 const INSERT_EVENTS = `
-  insert into events (scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, request_id, data, changes)
+  insert into events
+    (scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, request_id, data, changes)
   select $1, n, $2, $1,
     case when n % 5000 = 0 then 'deployment.deleted' else 'deployment.patched' end,
     md5((n % $4)::text)::uuid, 'key', md5(n::text), '{"generation": 7}',

@@ -101,6 +101,7 @@ for (let i = 0; i < WRITES; i++)
 const timer = setTimeout(() => seen.reject(new Error('The browser did not see the last event in time.')), TIMEOUT_MS)
 const numbers = await seen.promise.finally(() => clearTimeout(timer))
 const isComplete = numbers.length === WRITES + 2 && numbers.every((number, i) => number === i + 1)
-const outcome = `EventSource of ${browser}: ${numbers.length} events, ${cuts} cuts, resumed ${resumed} times by Last-Event-ID`
+const resumptions = `${cuts} cuts, resumed ${resumed} times by Last-Event-ID`
+const outcome = `EventSource of ${browser}: ${numbers.length} events, ${resumptions}`
 console.log(`${isComplete && resumed >= CUTS ? 'passed ' : 'FAILED '} ${outcome}`)
 process.exitCode = isComplete && resumed >= CUTS ? 0 : 1
