@@ -189,7 +189,6 @@ describe('a receiver that fails', () => {
     receiver.answer = answer
     const ids = await addTagKeys(3)
     const waiting = await listDeliveries(path)
-    expect(waiting).toHaveLength(3)
     for (const delivery of waiting) expect(delivery.state).toBe('waiting')
     const oldest = waiting.find(({ number }: { number: number }) => number === receiver.messages[0]!.json.data.number)
     expect(oldest.error).toBe(error)
