@@ -123,11 +123,13 @@ function readQuery(request: HonoRequest, repeatable: string[] = []): Record<stri
 const EMPTY_QUERY = z.object({})
 
 /** Only the first value would count, so `dry_run=false&dry_run=true` would write. */
-export function findRepeatedParameters(request: HonoRequest, { query }: InputSchemas): Fault[] {
+export function findRepeatedParameters(request: HonoRequest, { query, repeatable = [] }: InputSchemas): Fault[] {
   if (!query || !request.url.includes('&')) return []
   const msg = 'is given several times with different values; send it once'
   return Object.entries(request.queries())
-    .filter(([name, values]) => new Set(values).size > 1 && Object.hasOwn(query.shape, name))
+    .filter(
+      ([name, values]) => new Set(values).size > 1 && Object.hasOwn(query.shape, name) && !repeatable.includes(name),
+    )
     .map(([name]) => ({ type: 'repeated', loc: ['query', name], msg }))
 }
 

@@ -6,7 +6,7 @@ import { createVerificationRecord } from '../../src/deployments/custom-hosts.ts'
 import { NewDeployment } from '../../src/deployments/schema.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { sha256Hex } from '../../src/kernel/digest.ts'
-import type { Operation } from '../../src/kernel/routes.ts'
+import { type Operation, successStatus } from '../../src/kernel/routes.ts'
 import { finishPendingWork } from '../../src/kernel/wait-until.ts'
 import { getExampleBody, newTenant, readEvents, send, startApp, txtRecords, unusedId } from '../support/app.ts'
 import { makeArchive } from '../support/archives.ts'
@@ -31,7 +31,10 @@ const WITHOUT_CHANGES: Record<string, string> = {
   connectAccount: 'starts the flow of a person, or uses a token',
   createPushToken: 'stores nothing',
   createCredential: 'stores nothing',
+  pingWebhook: 'sends a message',
   poll: 'hands out secrets',
+  recoverWebhook: 'repeats deliveries',
+  redeliverWebhookDelivery: 'repeats a delivery',
   startInstallation: 'stores the state of a link',
 }
 /** Operations without an event, and why. */
@@ -268,6 +271,9 @@ async function prepareCalls() {
         headers: { 'X-Api-Key': owner.key, 'X-Tenant-Id': owner.tenant_id },
       }
     },
+    deleteWebhook: async () => ({
+      params: { webhook_id: await create('/v2/webhooks', { url: 'https://ci.example.com/', enabled: false }) },
+    }),
     changeOrganization: () => ({ body: { display_name: named() } }),
     addMember: () => ({ body: { email: `${unusedId()}@example.com` } }),
     changeMember: async () => ({ params: { member_id: await newMember() }, body: { full_name: 'Ada' } }),
@@ -332,6 +338,7 @@ describe('the events of', () => {
         operation: id,
         method: one.method.toUpperCase(),
         path: path.split('?')[0],
+        status: successStatus(one),
         client_address: HEADERS['X-Test-Address'],
         user_agent: HEADERS['User-Agent'],
       })

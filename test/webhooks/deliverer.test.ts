@@ -76,7 +76,7 @@ describe('an event', () => {
         workspace_id: tenant.tenant_id,
         subject: { type: 'tag_key', id: key.id },
         actor: { kind: 'key', name: 'Key of a test' },
-        data: { key: 'team' },
+        changes: [{ path: 'key', before: null, after: 'team' }],
         deployment: null,
       },
     })
