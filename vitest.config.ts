@@ -8,11 +8,12 @@ import { LongestFirst } from './test/support/longest-first.ts'
 
 const app = [
   'test/*.test.ts',
-  'test/{access,kernel,protocol,integrations,listeners,deployments,oauth,pushes,sync}/**/*.test.ts',
+  'test/{access,client,kernel,protocol,integrations,listeners,deployments,oauth,pushes,sync}/**/*.test.ts',
 ]
 const architecture = ['test/architecture.test.ts', 'test/architecture/*.test.ts']
 // Functions of values: no database, no network, no state that one file could leave to the next.
 const pure = [
+  'test/client/event-stream.test.ts',
   'test/protocol/*.test.ts',
   'test/kernel/{json-position,rows,segment-router,statement}.test.ts',
   'test/deployments/{lifecycle,query-schemas,resources,schema,source-rules}.test.ts',
@@ -28,6 +29,7 @@ const pure = [
 const edge = [
   'test/edge/**/*.test.ts',
   'test/access/api-keys.test.ts',
+  'test/client/client.test.ts',
   'test/deployments/{crud,registry,secrets,uploads,uploads-s3}.test.ts',
   'test/integrations/{githost,service}.test.ts',
   'test/kernel/{broken-response,caller-limits,crypto,guarded-fetch,health,input,middleware,rate-limit}.test.ts',

@@ -13,6 +13,7 @@ import { sweepUploads } from './deployments/uploads.ts'
 import type { Config } from './env.ts'
 import { sweepInstalls } from './integrations/install.ts'
 import { integrationRoutes } from './integrations/routes.ts'
+import type { ApiOf } from './kernel/api-types.ts'
 import { createSealer } from './kernel/crypto.ts'
 import { connect } from './kernel/db.ts'
 import { healthRoutes } from './kernel/health.ts'
@@ -53,8 +54,11 @@ const slices = [
   organizationRoutes,
   workspaceRoutes,
   healthRoutes,
-]
+] as const
 const sliceOperations = slices.flatMap(slice => slice.operations)
+
+/** Every route that takes a key, as clients call it. */
+export type Api = ApiOf<(typeof slices)[number]>
 
 export const operations: Operation[] = [...sliceOperations, ...documentRoutes(sliceOperations).operations]
 

@@ -18,7 +18,7 @@ const LAYERS = [
   ['sync', 'pushes'],
   ['api-docs'],
   ['app.ts'],
-  ['worker.ts', 'host'],
+  ['worker.ts', 'host', 'client'],
 ]
 /** Programs that are deployed without the control plane. */
 const PROGRAMS = ['agent']
@@ -36,6 +36,8 @@ const imports = files.flatMap(file =>
   ),
 )
 const internalImports = imports.filter(({ from, to }) => from.startsWith('.') && !to.startsWith('..'))
+const importsTypesOnly = (file: string, from: string) =>
+  new RegExp(`^import type [^'"]*?from '${from}'`, 'ms').test(readFileSync(join(src, file), 'utf8'))
 const importsBy = (of: string) => internalImports.filter(({ file }) => file === of).map(({ to }) => to)
 const importersOf = (name: RegExp) => [
   ...new Set(imports.filter(({ from }) => name.test(from)).map(({ file }) => file)),
@@ -59,6 +61,14 @@ describe('the folders of src', () => {
     )) {
       expect(to, file).toMatch(/^(protocol|postgres)\//)
     }
+  })
+
+  it('have a client that brings nothing of the control plane along: it imports the types of the API only', () => {
+    for (const { file, from } of imports.filter(
+      ({ file, to }) => folderOf(file) === 'client' && folderOf(to) !== 'client',
+    ))
+      expect([file, from, importsTypesOnly(file, from)]).toEqual(['client/client.ts', '../app.ts', true])
+    expect(importersOf(/\/client\/\w+\.ts$/).filter(file => !/^(client|cli)\//.test(file))).toEqual([])
   })
 
   it('have schemas that import only zod and other schemas', () => {
@@ -172,8 +182,9 @@ describe('the boundaries between files', () => {
   })
 
   it('only guarded-fetch.ts fetches addresses that users chose, and every library fetches through it', () => {
-    // The operator chooses the database and the S3 store; a page's script fetches from the app that served it.
-    const owners = /^kernel\/(guarded-fetch|db|s3)\.ts$|^(host|agent)\/|^api-docs\/client/
+    // The operator chooses the database and the S3 store. A page's script fetches from the app that served it, and
+    // the client runs on the machine of its user.
+    const owners = /^kernel\/(guarded-fetch|db|s3)\.ts$|^(host|agent|client)\/|^api-docs\/client/
     // Calls, not declarations. `env.ts` binds the platform's fetch for the guard.
     const fetchCalls =
       /(?<![\w.])fetch\((?!\w+:)|\bglobalThis\.fetch\b(?!\.bind\()|\.foreignFetch\(|\bnew (?:WebSocket|EventSource)\b/
