@@ -8,13 +8,14 @@ import { LongestFirst } from './test/support/longest-first.ts'
 
 const app = [
   'test/*.test.ts',
-  'test/{access,client,kernel,protocol,integrations,listeners,deployments,oauth,pushes,sync}/**/*.test.ts',
+  'test/{access,client,events,kernel,protocol,integrations,listeners,deployments,oauth,pushes,sync}/**/*.test.ts',
 ]
 const architecture = ['test/architecture.test.ts', 'test/architecture/*.test.ts']
 // Functions of values: no database, no network, no state that one file could leave to the next.
 const pure = [
   'test/client/event-stream.test.ts',
   'test/protocol/*.test.ts',
+  'test/events/rows.test.ts',
   'test/kernel/{json-position,rows,segment-router,statement}.test.ts',
   'test/deployments/{lifecycle,query-schemas,resources,schema,source-rules}.test.ts',
   'test/oauth/{challenges,client-registration,real-servers}.test.ts',

@@ -11,6 +11,7 @@ import { tagRoutes } from './deployments/tags.routes.ts'
 import { uploadRoutes } from './deployments/uploads.routes.ts'
 import { sweepUploads } from './deployments/uploads.ts'
 import type { Config } from './env.ts'
+import { eventRoutes } from './events/routes.ts'
 import { sweepInstalls } from './integrations/install.ts'
 import { integrationRoutes } from './integrations/routes.ts'
 import type { ApiOf } from './kernel/api-types.ts'
@@ -51,6 +52,7 @@ const slices = [
   identityRoutes,
   previewRoutes,
   deliveryRoutes,
+  eventRoutes,
   organizationRoutes,
   workspaceRoutes,
   healthRoutes,

@@ -210,6 +210,21 @@ export type GitHubApp = {
   webhookSecret: string
 }
 
+/** Limits of streams and long polls. */
+export type StreamLimits = {
+  seconds: number
+  /** Round trips to the database within one request. */
+  trips: number
+  /** Streams and long polls of one key at a time, in one process. */
+  perKey: number
+  /** The delay between two looks at the database: the least while things move, the most while they do not. */
+  lookMs: [min: number, max: number]
+  /** How often the keys of waiting clients are checked. */
+  keyCheckMs: number
+}
+/** A Worker may make 50 requests of its own for each that it answers. A key is checked with every look. */
+const WORKER_STREAMS: StreamLimits = { seconds: 900, trips: 45, perKey: 100, lookMs: [1000, 5000], keyCheckMs: 15_000 }
+
 export type RequestHead = { req: { header(name: string): string | undefined }; env?: unknown }
 
 /** `url` is the app's login, for one workspace at a time; `systemUrl` is the login for work on all workspaces. */
@@ -246,6 +261,7 @@ export type Config = {
   registry: RegistrySettings | undefined
   /** Without it, workspaces connect git hosts with their own credentials only. */
   github: GitHubApp | undefined
+  liveStreams: StreamLimits
   instanceAdmins: string[]
   notices: string[]
   log: (line: Record<string, unknown>) => void
@@ -358,6 +374,7 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
     s3: toS3Settings(settings),
     registry: toRegistrySettings(settings),
     github: toGitHubApp(settings),
+    liveStreams: WORKER_STREAMS,
     instanceAdmins: [...settings.INSTANCE_ADMIN_EMAILS, ...settings.USAGE_EXPORT_ADMIN_EMAILS].map(email =>
       email.toLowerCase(),
     ),

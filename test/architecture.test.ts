@@ -13,6 +13,7 @@ const LAYERS = [
   ['env.ts', 'tables', 'postgres'],
   ['kernel'],
   ['access'],
+  ['events'],
   ['integrations', 'oauth', 'listeners'],
   ['deployments'],
   ['sync', 'pushes'],

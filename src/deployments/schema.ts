@@ -16,7 +16,16 @@ import {
   SourceRevisionConfigInput,
 } from '../protocol/parts.schema.ts'
 import { DeploymentType } from '../protocol/resources.schema.ts'
-import { arrayOf, boundedText, emptyAsAbsent, listOf, Page, parseBoolean, Uuid } from '../protocol/wire.ts'
+import {
+  arrayOf,
+  commaSeparated,
+  emptyAsAbsent,
+  listOf,
+  optionalFilter,
+  Page,
+  parseBoolean,
+  Uuid,
+} from '../protocol/wire.ts'
 import { Hold, Serving } from './revisions.schema.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
@@ -126,18 +135,6 @@ export const DeploymentList = listOf(Deployment).meta({
   description: 'A page of deployments, newest first.',
 })
 
-const MAX_ITEM_LENGTH = 40
-const commaSeparated = <Item extends z.ZodType>(itemSchema: Item, maximum: number) =>
-  boundedText(maximum * (MAX_ITEM_LENGTH + 1)).transform((joined, check): z.output<Item>[] => {
-    const items = joined.split(',')
-    if (items.length > maximum) check.addIssue({ code: 'too_big', origin: 'array', maximum, input: items })
-    return items.slice(0, maximum).map((item, i) => {
-      const parsed = itemSchema.safeParse(item)
-      if (parsed.success) return parsed.data
-      for (const { message } of parsed.error.issues) check.addIssue({ code: 'custom', path: [i], message })
-      return z.NEVER
-    })
-  })
 const MAX_IDS = 100
 /** Required, unlike the filter of the same name. */
 export const DeploymentIds = z
@@ -186,9 +183,6 @@ export const PatchQuery = z.object({
     .preprocess(emptyAsAbsent, commaSeparated(z.enum(CLEARABLE_MEMBERS), CLEARABLE_MEMBERS.length).default([]))
     .meta({ type: 'string', description: `Members to clear, separated by commas: ${CLEARABLE_MEMBERS.join(', ')}.` }),
 })
-
-/** An empty value filters nothing. */
-const optionalFilter = <Schema extends z.ZodType>(schema: Schema) => z.preprocess(emptyAsAbsent, schema.optional())
 
 const idsFilter = (kind: string) =>
   optionalFilter(commaSeparated(Uuid, MAX_IDS)).meta({

@@ -33,6 +33,8 @@ export const createKeyCaller = (
   withoutIfMatch: false,
   idempotency: null,
   planDigest: c.req.header('Plan-Digest') ?? null,
+  lastEventId: c.req.header('Last-Event-ID'),
+  watches: c.get('watches'),
   warnings: [],
   disconnectSignal: () => c.req.raw.signal,
   waitUntil: work => waitUntil(c, work),

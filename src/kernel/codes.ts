@@ -685,6 +685,18 @@ const CODES = {
     'This key and the keys that share its budget sent too many requests.',
     'Retry after the time in `Retry-After`.',
   ],
+  events_expired: [
+    410,
+    'Events no longer kept',
+    'Events after this number were deleted, because they are older than 400 days.',
+    'Go on after the number that is named, and read what you missed from the resources themselves.',
+  ],
+  too_many_streams: [
+    429,
+    'Too many streams',
+    'This key has too many streams and long polls open at the same time.',
+    'Close some, or retry after the time in `Retry-After`.',
+  ],
   address_rate_limited: [
     429,
     'Too many failed requests from this address',

@@ -3,6 +3,7 @@ import type { Config } from '../env.ts'
 import type { Sealer } from './crypto.ts'
 import { type Permission, permissions } from './permissions.ts'
 import type { Database } from './statement.ts'
+import type { Watcher, Watches } from './watch.ts'
 
 /** Until enter() has looked the key up, only its hash is known. */
 export type KeyActor = { kind: 'key'; hash: string }
@@ -36,6 +37,9 @@ export type Ctx = {
   planDigest: string | null
   /** Aborted when the client disconnects, if the host notices. A function, because few verbs read it. */
   disconnectSignal?: () => AbortSignal
+  /** Of a client that resumes a stream. */
+  lastEventId?: string | undefined
+  watches?: Watches
   /** About what the request asks for in vain, such as members that are not known. */
   warnings: string[]
   waitUntil?: (work: Promise<unknown>) => void
@@ -91,7 +95,11 @@ export const createKeylessCaller = (
 
 /** Waits between two polls of a long request. Returns false once the client has disconnected. */
 export async function pauseWhileConnected(ctx: Ctx, ms: number): Promise<boolean> {
-  const signal = ctx.disconnectSignal?.()
+  return pauseUntilAborted(ms, ctx.disconnectSignal?.())
+}
+
+/** Returns false once the signal has aborted. */
+export async function pauseUntilAborted(ms: number, signal?: AbortSignal): Promise<boolean> {
   if (signal?.aborted) return false
   await new Promise<void>(resolve => {
     const finish = () => {
@@ -104,6 +112,14 @@ export async function pauseWhileConnected(ctx: Ctx, ms: number): Promise<boolean
   })
   return !signal?.aborted
 }
+
+/** Waiting needs a key, which is checked again meanwhile. The first trip has told the workspace. */
+export const toWatcher = (ctx: Ctx): Watcher => ({
+  keyHash: keyHashOf(ctx),
+  workspace: ctx.requestInfo.tenant!,
+  permission: ctx.permission,
+})
+export const keyHashOf = ({ actor }: Pick<Ctx, 'actor'>): string => (actor as KeyActor).hash
 
 /** For the later trips of a request, which counts once towards the rate limit. */
 export const withoutRateLimit = (ctx: Ctx): Ctx => ({ ...ctx, config: { ...ctx.config, rateLimit: 0 } })

@@ -7,8 +7,12 @@ import type { Code } from './codes.ts'
 import type { RequestInfo, Verb } from './context.ts'
 import type { Sealer } from './crypto.ts'
 import type { Database } from './db.ts'
+import type { LiveStream } from './live-stream.ts'
+import type { Watches } from './watch.ts'
 
-export type AppEnv = { Variables: { requestId: string; requestInfo: RequestInfo; limits: CallerLimits } }
+export type AppEnv = {
+  Variables: { requestId: string; requestInfo: RequestInfo; limits: CallerLimits; watches: Watches }
+}
 export type Services = { config: Config; database: Database; sealer: Sealer }
 type Method = 'get' | 'post' | 'put' | 'patch' | 'delete'
 
@@ -39,6 +43,8 @@ export type Operation = {
   pageMediaType?: string
   /** Set for a route that answers with bytes. Failures are still problems in JSON. */
   streamMediaType?: string
+  /** The verb returns a stream, which goes on until the client disconnects or has to come back. */
+  liveStream?: boolean
   status?: number
   reply?: z.ZodType
   errors?: Code[]
@@ -87,7 +93,7 @@ type RouteDeclaration<
   query?: Q
   body?: B
   reply?: R
-  verb?: Verb<z.output<Q> & z.output<B> & z.output<P>, z.output<R>>
+  verb?: Verb<z.output<Q> & z.output<B> & z.output<P>, z.output<R> | LiveStream>
   location?: (reply: z.output<R>) => string
   partial?: (reply: z.output<R>) => boolean
   variant?: {

@@ -6,11 +6,14 @@ import { createCallerLimits, type KeyedRequest } from './caller-limits.ts'
 import { type Caller, withoutRateLimit } from './context.ts'
 import { verifyKey } from './db.ts'
 import { sha256Hex } from './digest.ts'
-import { fail } from './errors.ts'
+import { type Failure, fail } from './errors.ts'
 import { matchesEtag } from './etag.ts'
 import { readBody, refuseLargeBody, validateInput } from './input.ts'
+import { type LiveStream, openLiveStream } from './live-stream.ts'
+import { logFailureCause } from './middleware.ts'
 import { nextCursor } from './paging.ts'
 import { type AppEnv, etagVersion, type Operation, type Services } from './routes.ts'
+import { createWatches } from './shared-looks.ts'
 
 const toRouterPath = (path: string): string => path.replace(/\{(\w+)\}/g, ':$1')
 
@@ -18,12 +21,14 @@ const toRouterPath = (path: string): string => path.replace(/\{(\w+)\}/g, ':$1')
 export function mountOperations(app: Hono<AppEnv>, operations: Operation[], services: Services): void {
   const countParameters = (path: string) => path.split('{').length
   const limits = createCallerLimits(services)
+  const watches = createWatches(services)
   const paths = [...new Set(operations.map(operation => operation.path))]
   for (const path of paths.toSorted((a, b) => countParameters(a) - countParameters(b))) {
     const operationsOfPath = operations.filter(operation => operation.path === path)
     for (const operation of operationsOfPath) {
       app.on(operation.method.toUpperCase(), toRouterPath(path), c => {
         c.set('limits', limits)
+        c.set('watches', watches)
         return operation.open ? operation.open(c, services) : serveOperation(c, operation, services)
       })
     }
@@ -82,7 +87,16 @@ async function runOperation(
   if (caller.warnings.length > 0) c.header('Slipway-Warnings', formatWarnings(caller.warnings))
   if (variant && input[variant.on] === true) return c.json(await variant.verb(caller, input as never), 200, NO_STORE)
   const reply = (await operation.verb!(caller, input as never)) as Record<string | symbol, unknown> | undefined
+  if (operation.liveStream) return sendStream(c, reply as unknown as LiveStream, caller)
   return sendReply(c, operation, reply)
+}
+
+function sendStream(c: Context<AppEnv>, live: LiveStream, { config, requestId, origin }: Caller): Response {
+  const onFailure = (failure: Failure) => logFailureCause(failure, requestId, config)
+  const { headers, body } = openLiveStream(live, { accept: c.req.header('Accept'), requestId, origin, onFailure })
+  if (c.req.method !== 'HEAD') return c.body(body, 200, headers)
+  live.onEnd()
+  return c.body(null, 200, headers)
 }
 
 async function verifyKeyFirst(c: Context<AppEnv>, { verb, variant }: Operation, caller: Caller): Promise<void> {

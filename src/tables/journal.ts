@@ -37,7 +37,11 @@ export const events = pgTable(
     part_of: bigint({ mode: 'number' }),
     created_at: createdAtColumn(),
   },
-  t => [primaryKey({ columns: [t.scope_id, t.seq] }), index('events_age').using('brin', t.created_at)],
+  t => [
+    primaryKey({ columns: [t.scope_id, t.seq] }),
+    index('events_of_subject').on(t.scope_id, t.subject_id, t.seq),
+    index('events_age').using('brin', t.created_at),
+  ],
 )
 
 export const idempotencyKeys = pgTable(
