@@ -19,6 +19,15 @@ export type ListRoute = {
 }[Route]
 export type Item<R extends ListRoute> = Reply<R>['resources'][number]
 
+export type StreamRoute = Extract<Route, `GET ${string}/stream`>
+/** A stream has the items of the list beside it. */
+export type StreamItem<R extends StreamRoute> = R extends `${infer Listed extends Route}/stream`
+  ? Reply<Listed> extends { resources: (infer Item)[] } | { logs: (infer Item)[] }
+    ? Item
+    : never
+  : never
+export type StreamControls = { onState?: (state: StreamState) => void; silenceMs?: number }
+
 type OptionalWhereEmpty<Parts> = {
   [Name in keyof Parts as object extends Parts[Name]
     ? never
@@ -183,23 +192,20 @@ export function createClient(options: ClientOptions) {
   }
 
   /** Follows a stream. A cut one goes on after the last event that was received. */
-  function stream(
-    given: Omit<RawRequest, 'method' | 'body'> & {
-      after?: string | number
-      silenceMs?: number
-      onState?: (state: StreamState) => void
-    },
-  ): AsyncGenerator<StreamEvent> {
-    const url = base + given.path + queryText(given.query)
+  function stream<R extends StreamRoute>(
+    route: R,
+    given: CallOptions<R> & StreamControls,
+  ): AsyncGenerator<StreamEvent<StreamItem<R>>> {
+    const { silenceMs = SILENCE_MS, onState, ...call } = given as CallOptions<Route> & StreamControls
+    const { path, query, headers: own, signal } = request(route as Route, [call] as never)
+    const url = base + path + queryText(query)
     const open = async (lastId: string | undefined, signal: AbortSignal) => {
-      const headers = headersOf({ ...given.headers, Accept: 'text/event-stream', 'Last-Event-ID': lastId })
+      const headers = headersOf({ ...own, Accept: 'text/event-stream', 'Last-Event-ID': lastId })
       const response = await connect(url, { headers, signal })
       if (response.ok && response.headers.get('Content-Type')?.startsWith('text/event-stream')) return response
       throw toApiError(response, await readJson(response).catch(() => NOT_JSON))
     }
-    const { after, silenceMs = SILENCE_MS, signal, onState } = given
-    const lastId = after === undefined ? undefined : String(after)
-    return readStream({ open, lastId, retry, silenceMs, signal, onState })
+    return readStream({ open, retry, silenceMs, signal, onState })
   }
 
   /**

@@ -2,13 +2,12 @@
 import { ApiError, ConnectionError, isProblem } from './errors.ts'
 import { backoffDelay, pause, type RetryPolicy, retryDelay } from './retry.ts'
 
-export type StreamEvent = {
-  /** Where the stream goes on after this event. */
-  id: string | undefined
-  /** `message` is an item. After `reset`, items are missing: read again what they are about. */
-  event: string
-  data: unknown
-}
+/** The stream goes on after `id`. */
+export type StreamEvent<Item> = { id: string | undefined } & (
+  | { event: 'message'; data: Item }
+  /** Items are missing. After `reset`, read again what they are about. */
+  | { event: 'reset' | 'dropped'; data: unknown }
+)
 export type StreamState = { state: 'live' } | { state: 'reconnecting'; delayMs: number; error: unknown }
 
 type Parsed = { event: string; data: string }
@@ -58,7 +57,6 @@ export class EventStreamParser {
 export type StreamOptions = {
   /** Opens the stream after this id. Throws `ApiError` or `ConnectionError`. */
   open(lastId: string | undefined, signal: AbortSignal): Promise<Response>
-  lastId: string | undefined
   retry: RetryPolicy
   /** A stream that is silent for this long is cut: the server sends a comment every 15 s. */
   silenceMs: number
@@ -67,10 +65,10 @@ export type StreamOptions = {
 }
 
 /** Ends only when the signal aborts or the server refuses: a person who watches waits longer than a call does. */
-export async function* readStream(options: StreamOptions): AsyncGenerator<StreamEvent> {
+export async function* readStream<Item>(options: StreamOptions): AsyncGenerator<StreamEvent<Item>> {
   const { open, signal, onState } = options
   const retry = { ...options.retry, attempts: Number.POSITIVE_INFINITY }
-  let lastId = options.lastId
+  let lastId: string | undefined
   for (let failures = 0; ; ) {
     let delayMs = retry.firstDelayMs
     let error: unknown
@@ -79,7 +77,7 @@ export async function* readStream(options: StreamOptions): AsyncGenerator<Stream
       for await (const item of readOnce(response => open(lastId, response), parser, options)) {
         failures = 0
         if (item === 'open') onState?.({ state: 'live' })
-        else yield item
+        else yield item as StreamEvent<Item>
       }
     } catch (caught) {
       signal?.throwIfAborted()
@@ -99,7 +97,7 @@ async function* readOnce(
   open: (signal: AbortSignal) => Promise<Response>,
   parser: EventStreamParser,
   { silenceMs, signal }: StreamOptions,
-): AsyncGenerator<StreamEvent | 'open'> {
+): AsyncGenerator<StreamEvent<unknown> | 'open'> {
   const cut = new AbortController()
   const abort = () => cut.abort(signal?.reason)
   signal?.throwIfAborted()
@@ -132,9 +130,9 @@ async function* readOnce(
   }
 }
 
-function toItem(response: Response, event: string, data: string, id: string | undefined): StreamEvent {
+function toItem(response: Response, event: string, data: string, id: string | undefined): StreamEvent<unknown> {
   const value: unknown = JSON.parse(data)
-  if (event !== 'error') return { id, event, data: value }
+  if (event !== 'error') return { id, event: event as 'message', data: value }
   if (!isProblem(value)) throw new ConnectionError('The stream ended with an error.')
   const { status = response.status } = value as { status?: number }
   throw new ApiError({ status, headers: response.headers }, value)

@@ -44,6 +44,8 @@ it('types routes, members, values and replies by the declarations of the app', (
     await client.call('GET /v2/deployments', { query: { limit: 5, status: ['READY'], remote_reconciled: true } })
     const plan = await client.plan(DEPLOYMENT, { params: { deployment_id: id }, body: {} })
     plan.changes[0]?.effect satisfies 'immutable' | 'in_place' | 'revision' | undefined
+    for await (const { event, data } of client.stream('GET /v2/events/stream', { query: { after: 1 } }))
+      if (event === 'message') data.actor.kind satisfies string
     for await (const { name } of client.list('GET /v2/deployments')) name satisfies string
     // @ts-expect-error: no such route
     await client.call('GET /v2/deployment')
@@ -251,3 +253,31 @@ it('uploads an archive, by a new link if the first upload was cut', async () => 
   const changed = await client.call(DEPLOYMENT, { params, body })
   expect(changed.source_revision_config.source_tarball_path).toBe(object_path)
 })
+
+it('follows the events of a workspace over cut connections, each once and in order', async () => {
+  const { client, tenant, sent } = await intercepted(async (pass, attempt) => {
+    const response = await pass()
+    return attempt % 2 === 1 ? cutAfter(response, 700) : response
+  })
+  for (const key of ['a', 'b', 'c', 'd', 'e']) await tenant.post('/v2/tag-keys', { key })
+  const numbers: number[] = []
+  for await (const item of client.stream('GET /v2/events/stream', { query: { after: 1 } })) {
+    if (item.event === 'message') numbers.push(item.data.number)
+    if (numbers.length === 5) break
+  }
+  expect(numbers).toEqual([2, 3, 4, 5, 6])
+  expect(sent.length).toBeGreaterThan(1)
+})
+
+/** The first bytes of an answer, and then a cut. */
+function cutAfter(response: Response, bytes: number): Response {
+  let left = bytes
+  const cutting = new TransformStream<Uint8Array, Uint8Array>({
+    transform(chunk, controller) {
+      controller.enqueue(chunk.subarray(0, left))
+      left -= chunk.length
+      if (left <= 0) controller.error(new TypeError('terminated'))
+    },
+  })
+  return new Response(response.body!.pipeThrough(cutting), response)
+}

@@ -64,7 +64,11 @@ function serve(bodies: (string | Response | 'cut' | 'silent')[], retry = { first
   }
   const client = createClient({ url: 'http://slipway.test', fetch: server, retry })
   const stream = (options: { signal?: AbortSignal; silenceMs?: number } = {}) =>
-    client.stream({ path: '/v2/stream', after: 4, onState: ({ state }) => states.push(state), ...options })
+    client.stream('GET /v2/events/stream', {
+      query: { after: 4 },
+      onState: ({ state }) => states.push(state),
+      ...options,
+    })
   return { stream, resumedAfter, states }
 }
 
@@ -86,7 +90,7 @@ it('goes on after the last event or cursor when the stream is cut, and tells its
     { id: '6', event: 'message', data: { n: 6 } },
     { id: '10', event: 'reset', data: {} },
   ])
-  expect(resumedAfter).toEqual(['4', '5', '5', '9'])
+  expect(resumedAfter).toEqual([null, '5', '5', '9'])
   expect(states).toEqual(['live', 'reconnecting', 'reconnecting', 'live', 'reconnecting', 'live'])
 })
 
