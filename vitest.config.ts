@@ -8,11 +8,12 @@ import { LongestFirst } from './test/support/longest-first.ts'
 
 const app = [
   'test/*.test.ts',
-  'test/{access,client,events,kernel,protocol,integrations,listeners,deployments,oauth,pushes,sync}/**/*.test.ts',
+  'test/{access,cli,client,events,kernel,protocol,integrations,listeners,deployments,oauth,pushes,sync}/**/*.test.ts',
 ]
 const architecture = ['test/architecture.test.ts', 'test/architecture/*.test.ts']
 // Functions of values: no database, no network, no state that one file could leave to the next.
 const pure = [
+  'test/cli/archive.test.ts',
   'test/client/event-stream.test.ts',
   'test/protocol/*.test.ts',
   'test/events/rows.test.ts',

@@ -22,7 +22,9 @@ const LAYERS = [
   ['worker.ts', 'host', 'client'],
 ]
 /** Programs that are deployed without the control plane. */
-const PROGRAMS = ['agent']
+const PROGRAMS = ['agent', 'cli']
+/** What each may import of the rest. */
+const SHARED: Record<string, RegExp> = { agent: /^(protocol|postgres)\//, cli: /^client\// }
 
 const files = readdirSync(src, { recursive: true, encoding: 'utf8' }).filter(path => path.endsWith('.ts'))
 const folderOf = (path: string) => path.split('/')[0]!
@@ -56,11 +58,11 @@ describe('the folders of src', () => {
     }
   })
 
-  it('that are separate programs import only the protocol and the Postgres host', () => {
+  it('that are separate programs import only the protocol and the Postgres host, or the client', () => {
     for (const { file, to } of internalImports.filter(
       ({ file, to }) => PROGRAMS.includes(folderOf(file)) && folderOf(to) !== folderOf(file),
     )) {
-      expect(to, file).toMatch(/^(protocol|postgres)\//)
+      expect(to, file).toMatch(SHARED[folderOf(file)]!)
     }
   })
 
@@ -148,7 +150,7 @@ describe('the boundaries between files', () => {
     [
       'a module of Node',
       /^node:|^pg$|^@hono\/node-server$/,
-      [/^host\//, /^agent\//, /^postgres\//, /^kernel\/(digest|txt-records)\.ts$/, /^integrations\/app-jwt\.ts$/],
+      [/^(host|agent|cli|postgres)\//, /^kernel\/(digest|txt-records)\.ts$/, /^integrations\/app-jwt\.ts$/],
     ],
   ])('%s is imported only by its owners', (_, name, owners) => {
     for (const file of importersOf(name))
@@ -172,7 +174,7 @@ describe('the boundaries between files', () => {
 
   it('only hosts read the environment, and env.ts parses it', () => {
     // The agent is a separate program, and main.ts is its host.
-    const hosts = ['host', 'postgres']
+    const hosts = ['host', 'postgres', 'cli']
     // The code examples of the API pages contain it as text.
     const examples = /^api-docs\/client/
     for (const file of files.filter(

@@ -250,8 +250,8 @@ async function readJson(response: Response): Promise<unknown> {
 function toApiError(response: Response, body: unknown): ApiError {
   if (isProblem(body)) return new ApiError(response, body)
   const type = response.headers.get('Content-Type') ?? 'nothing'
-  const detail = `The server answered ${response.status} with ${type}, which is no answer of Slipway. Check its address.`
-  return new ApiError(response, { detail })
+  const what = `The server answered ${response.status} with ${type}`
+  return new ApiError(response, { detail: `${what}, which is no answer of Slipway. Check its address.` })
 }
 
 function toConnectionError(url: string, cause: unknown): unknown {

@@ -1,0 +1,29 @@
+// Reads secrets: from standard input, or from a terminal without showing them.
+import { text } from 'node:stream/consumers'
+
+export const readStdin = (): Promise<string> => text(process.stdin)
+
+export async function readHidden(question: string, signal: AbortSignal): Promise<string> {
+  const { stdin, stderr } = process
+  stderr.write(question)
+  stdin.setRawMode(true)
+  stdin.setEncoding('utf8')
+  try {
+    let typed = ''
+    for await (const chunk of stdin.iterator({ destroyOnReturn: false })) {
+      for (const character of String(chunk)) {
+        // In raw mode Ctrl-C is a character.
+        if (character === '\x03') process.kill(process.pid, 'SIGINT')
+        signal.throwIfAborted()
+        if (character === '\r' || character === '\n' || character === '\x04') return typed
+        if (character === '\x7f' || character === '\b') typed = typed.slice(0, -1)
+        else if (character >= ' ') typed += character
+      }
+    }
+    return typed
+  } finally {
+    stdin.setRawMode(false)
+    stdin.pause()
+    stderr.write('\n')
+  }
+}
