@@ -5,9 +5,10 @@ export const readStdin = (): Promise<string> => text(process.stdin)
 
 export async function readHidden(question: string, signal: AbortSignal): Promise<string> {
   const { stdin, stderr } = process
-  stderr.write(question)
+  // Before the question, because the terminal shows what is typed until then.
   stdin.setRawMode(true)
   stdin.setEncoding('utf8')
+  stderr.write(question)
   try {
     let typed = ''
     for await (const chunk of stdin.iterator({ destroyOnReturn: false })) {

@@ -87,6 +87,8 @@ export async function confirm({ out, options, signal }: Session, question: strin
   if (!out.isInteractive)
     throw new CommandFailure(EXIT.usage, 'confirmation_required', `${question} Confirm with --yes.`, next)
   const lines = createInterface({ input: process.stdin, output: process.stderr })
+  // Readline takes Ctrl-C for itself.
+  lines.on('SIGINT', () => process.kill(process.pid, 'SIGINT'))
   const answer = await lines.question(`${question} [y/N] `, { signal }).finally(() => lines.close())
   if (!/^y(es)?$/i.test(answer.trim())) throw new CommandFailure(EXIT.failed, 'declined', 'Nothing was changed.')
 }

@@ -71,6 +71,18 @@ export function startCli(args: string[], { cwd = makeFolder(), input = '', env =
   return { exited, kill: (signal: NodeJS.Signals) => child.kill(signal), seen: () => parseLines(out) }
 }
 
+/** On a pseudo-terminal of util-linux's `script`. */
+export function startCliOnTerminal(args: string[], { cwd, env }: { cwd: string; env: Record<string, string> }) {
+  const { PATH = '' } = process.env
+  const command = [process.execPath, MAIN, ...args].map(word => `'${word}'`).join(' ')
+  const settings = { SLIPWAY_CONFIG_HOME: join(cwd, '.config'), HOME: cwd, TERM: 'xterm-256color' }
+  const child = spawn('script', ['-qec', command, '/dev/null'], { cwd, env: { PATH, ...settings, ...env } })
+  let screen = ''
+  child.stdout.on('data', chunk => (screen += chunk))
+  const exited = once(child, 'close').then(([code]) => ({ code: code as number | null, screen }))
+  return { exited, type: (text: string) => child.stdin.write(text), screen: () => screen }
+}
+
 const parseLines = (text: string): Record<string, unknown>[] =>
   text
     .split('\n')
