@@ -17,6 +17,7 @@ const home = join(folder, '.slipway')
 const RUNNING = [
   'README',
   'docs/operate-a-deployment',
+  'docs/cli',
   'docs/deploy-from-source',
   'docs/deploy-from-git',
   'docs/runtime',
@@ -82,7 +83,8 @@ let dev: Command
 let demo: Awaited<ReturnType<typeof startDemoServer>>
 let gitea: Awaited<ReturnType<typeof startLocalGitea>>
 beforeAll(async () => {
-  fs.symlinkSync(join(ROOT, 'docs'), join(folder, 'docs'))
+  for (const name of ['docs', 'src', 'node_modules', 'package.json'])
+    fs.symlinkSync(join(ROOT, name), join(folder, name))
   dev = startCommand('src/host/dev.ts', [`--port=${await findFreePort()}`], { SLIPWAY_HOME: home })
   await dev.until(() => fs.existsSync(join(home, 'dev.json')))
   demo = await startDemoServer()

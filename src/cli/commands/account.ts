@@ -13,7 +13,7 @@ export async function logIn(options: LoginOptions, signal: AbortSignal): Promise
   if (!url || !URL.canParse(url)) throw usageError('Give the address of the installation.', 'slipway login --url URL')
   const isHidden = !options.keyStdin && process.stdin.isTTY === true
   if (!isHidden && !options.keyStdin) throw usageError('Without a terminal, send the key to --key-stdin.')
-  const key = (isHidden ? await readHidden('API key: ', signal) : await readStdin()).trim()
+  const key = (isHidden ? await readHidden('API key: ') : await readStdin()).trim()
   const login = { url: url.replace(/\/$/, ''), key, ...(options.workspace && { workspace: options.workspace }) }
   const session = openSession(options, signal, { ...login, from: 'login' })
   const { display_name } = await session.client.call('GET /orgs/current/info', { signal })

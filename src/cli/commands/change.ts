@@ -61,7 +61,7 @@ export async function setVariable(session: Session, name: string, variable: stri
   if (variable.includes('='))
     throw usageError('Give the name only. The value is read from standard input or a hidden prompt.')
   const value = session.out.isInteractive
-    ? await readHidden(`Value of ${variable}: `, session.signal)
+    ? await readHidden(`Value of ${variable}: `)
     : (await readStdin()).replace(/\r?\n$/, '')
   await changeVariables(session, name, { [variable]: value }, [], flags)
 }
