@@ -110,6 +110,23 @@ command<import('./commands/logs.ts').LogOptions>(
   .option('--query <text>', 'only lines with this text')
   .option('--tail <lines>', 'how many of the newest lines to begin with', '100')
 
+command<import('./commands/events.ts').EventOptions>(
+  program,
+  'events',
+  'show what happened in the workspace',
+  async (session, options) => (await import('./commands/events.ts')).showEvents(session, options),
+)
+  .option('-f, --follow', 'go on with events as they happen')
+  .option('--type <types>', 'only these types, such as deployment.*, separated by commas')
+  .option('--limit <number>', 'how many of the newest events to begin with', '20')
+const previews = program.command('previews').description('the previews of pull requests')
+command(previews, 'list [deployment]', 'list them', async (session, _, [name]) =>
+  (await import('./commands/previews.ts')).listPreviews(session, name),
+)
+command(previews, 'approve <deployment> <number>', 'approve the commit of a fork', async (session, _, [name, number]) =>
+  (await import('./commands/previews.ts')).approvePreview(session, name!, number!),
+)
+
 type Follow = import('./commands/change.ts').ChangeFlags
 withFollow(
   command<Follow & { releaseOnNewerCommit?: boolean }>(

@@ -4,8 +4,10 @@ import { join } from 'node:path'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { newTenant, type Tenant } from '../support/app.ts'
 import { type CliResult, keyEnv, makeFolder, serveApp, startCli } from '../support/cli.ts'
+import { waitFor } from '../support/commands.ts'
 import { makeImageBody } from '../support/deployment-bodies.ts'
 import { advanceRevisionTo, listRevisions } from '../support/deployments.ts'
+import { type LoggedDeployment, newLoggedDeployment } from '../support/logged-deployment.ts'
 
 let url: string
 beforeAll(async () => {
@@ -84,6 +86,29 @@ it('rolls back by number after its plan, releases the hold, and interrupts', asy
   expect((await listRevisions(tenant, id))[0]).toMatchObject({ number: 3, reasons: ['rolled_back'] })
   expect(outcome(await run(['release', 'shop']))).toEqual([0, 'released'])
   expect((await tenant.get(`/v2/deployments/${id}`)).body.hold).toBeNull()
+})
+
+it.each([
+  ['events', ['events', '-f', '--type', 'tag_key.*'], (tenant: Tenant) => tenant.post('/v2/tag-keys', { key: 'team' })],
+  ['log lines', ['logs', 'shop', '-f'], (_: Tenant, log: LoggedDeployment) => log.openLog()([{ message: 'second' }])],
+])('follows %s until Ctrl-C', async (_, args, happen) => {
+  const tenant = await newTenant()
+  const log = await newLoggedDeployment({ tenant, name: 'shop' })
+  await tenant.post('/v2/tag-keys', { key: 'first' })
+  await log.openLog()([{ message: 'first' }])
+  const { exited, kill, seen } = startCli(args, { env: keyEnv(url, tenant) })
+  await waitFor(() => seen().length === 1)
+  await happen(tenant, log)
+  await waitFor(() => seen().length === 2)
+  kill('SIGINT')
+  expect((await exited).code).toBe(130)
+})
+
+it('finds the preview to approve by its number', async () => {
+  const { run } = await newShop()
+  expect((await run(['previews', 'list', 'shop'])).code).toBe(0)
+  const { code, error } = await run(['previews', 'approve', 'shop', '7', '--yes'])
+  expect([code, error?.code]).toEqual([1, 'preview_not_found'])
 })
 
 it('sends any request, with a body from standard input', async () => {

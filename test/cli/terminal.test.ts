@@ -53,6 +53,13 @@ describe.runIf(hasScript)('on a terminal', () => {
     expect((await tenant.get('/v2/deployments')).body.resources).toEqual([])
   })
 
+  it('Ctrl-C at a hidden prompt ends the command', async () => {
+    const { exited, type, screen } = startCliOnTerminal(['login', '--url', url], (await newShop()).options)
+    await waitFor(() => screen().includes('API key'))
+    type('hush\x03')
+    expect((await exited).code).toBe(130)
+  })
+
   it('a secret that is typed is not shown', async () => {
     const { tenant, options } = await newShop()
     const body = { name: 'shop', source: 'internal_template', source_config: { template_id: 'web-service' } }
