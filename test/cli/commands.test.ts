@@ -1,5 +1,6 @@
 // The other commands of `slipway`, as processes with a pipe.
-import { statSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { newTenant, type Tenant } from '../support/app.ts'
@@ -133,6 +134,18 @@ it('stores a key that the installation accepts, readable by its owner only, and 
   expect((await startCli(['list'], { cwd }).exited).code).toBe(0)
   expect((await startCli(['logout'], { cwd }).exited).code).toBe(0)
   expect((await startCli(['list'], { cwd }).exited).code).toBe(4)
+})
+
+it('its package is one file that runs without the repository', async () => {
+  const folder = makeFolder()
+  execFileSync(process.execPath, [join(import.meta.dirname, '../../scripts/cli-package.ts'), folder])
+  expect(readdirSync(folder).sort()).toEqual(['package.json', 'slipway.mjs'])
+  const main = join(folder, 'slipway.mjs')
+  const { tenant } = await newShop()
+  const { code, objects } = await startCli(['list'], { main, env: keyEnv(url, tenant) }).exited
+  expect([code, objects[0]?.name]).toEqual([0, 'shop'])
+  const packed = await startCli(['deploy', '--dry-run'], { main, cwd: makeFolder({ 'a.js': '' }) }).exited
+  expect([packed.code, packed.objects[0]?.files]).toEqual([0, 1])
 })
 
 describe('a wrong command exits with', () => {

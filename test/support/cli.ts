@@ -43,7 +43,7 @@ export function makeFolder(files: Record<string, string> = {}): string {
   return folder
 }
 
-type CliOptions = { cwd?: string; input?: string; env?: Record<string, string> }
+type CliOptions = { cwd?: string; input?: string; env?: Record<string, string>; main?: string }
 export type CliResult = {
   code: number | null
   /** The objects of standard output. */
@@ -54,10 +54,10 @@ export type CliResult = {
   error?: { code: string; message: string; next?: string; request_id?: string }
 }
 
-export function startCli(args: string[], { cwd = makeFolder(), input = '', env = {} }: CliOptions = {}) {
+export function startCli(args: string[], { cwd = makeFolder(), input = '', env = {}, main = MAIN }: CliOptions = {}) {
   const { PATH = '' } = process.env
   const config = { SLIPWAY_CONFIG_HOME: join(cwd, '.config'), HOME: cwd }
-  const child = spawn(process.execPath, [MAIN, ...args], { cwd, env: { PATH, ...config, ...env } })
+  const child = spawn(process.execPath, [main, ...args], { cwd, env: { PATH, ...config, ...env } })
   let out = ''
   let err = ''
   child.stdout.on('data', chunk => (out += chunk))
