@@ -9,6 +9,8 @@ import { waitFor } from '../support/commands.ts'
 import { makeImageBody } from '../support/deployment-bodies.ts'
 import { advanceRevisionTo, listRevisions } from '../support/deployments.ts'
 import { type LoggedDeployment, newLoggedDeployment } from '../support/logged-deployment.ts'
+import { setUpPreviews } from '../support/previews.ts'
+import { serveRepositories } from '../support/pushes.ts'
 
 let url: string
 beforeAll(async () => {
@@ -105,10 +107,19 @@ it.each([
   expect((await exited).code).toBe(130)
 })
 
-it('finds the preview to approve by its number', async () => {
-  const { run } = await newShop()
-  expect((await run(['previews', 'list', 'shop'])).code).toBe(0)
-  const { code, error } = await run(['previews', 'approve', 'shop', '7', '--yes'])
+it('lists previews, and approves the commit of a fork that waits', async () => {
+  serveRepositories()
+  const { tenant, parent, pull, preview } = await setUpPreviews({ forks: 'approve' })
+  const sha = 'a'.repeat(40)
+  await pull('opened', 1, { fork: true, sha })
+  const run = makeRunner(tenant)
+  const { objects } = await run(['previews', 'list', parent.id])
+  expect(objects).toEqual([expect.objectContaining({ number: 1, state: 'awaiting_approval' })])
+  const unconfirmed = await run(['previews', 'approve', parent.id, '1'])
+  expect(unconfirmed.error).toMatchObject({ code: 'confirmation_required', message: expect.stringContaining(sha) })
+  expect(outcome(await run(['previews', 'approve', parent.id, '1', '--yes']))).toEqual([0, 'approved'])
+  expect(await preview()).toMatchObject({ approved_sha: sha })
+  const { code, error } = await run(['previews', 'approve', parent.id, '7', '--yes'])
   expect([code, error?.code]).toEqual([1, 'preview_not_found'])
 })
 
