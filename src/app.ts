@@ -17,6 +17,7 @@ import type { Config } from './env.ts'
 import { eventRoutes } from './events/routes.ts'
 import { sweepInstalls } from './integrations/install.ts'
 import { integrationRoutes } from './integrations/routes.ts'
+import type { ApiOf } from './kernel/api-types.ts'
 import { createSealer } from './kernel/crypto.ts'
 import { connect } from './kernel/db.ts'
 import { healthRoutes } from './kernel/health.ts'
@@ -61,9 +62,12 @@ const slices = [
   organizationRoutes,
   workspaceRoutes,
   healthRoutes,
-]
+] as const
 const audit = auditRoutes(slices.flatMap(slice => slice.operations))
 const sliceOperations = [...slices, audit].flatMap(slice => slice.operations)
+
+/** Every route that takes a key, as clients call it. */
+export type Api = ApiOf<(typeof slices)[number] | typeof audit>
 
 export const operations: Operation[] = [...sliceOperations, ...documentRoutes(sliceOperations).operations]
 

@@ -6,8 +6,13 @@ export const boundedText = (maxLength: number, error?: string) =>
   z.string(error === undefined ? {} : { error }).max(maxLength, { abort: true, ...(error !== undefined && { error }) })
 
 /** Counts elements before zod parses them: zod itself checks the count only after it has parsed all of them. */
-const limitCount = (origin: 'array' | 'record', max: number, countOf: (value: unknown) => number, empty: unknown) =>
-  z.transform((value, check) => {
+const limitCount = <Value>(
+  origin: 'array' | 'record',
+  max: number,
+  countOf: (value: unknown) => number,
+  empty: unknown,
+) =>
+  z.transform<Value, unknown>((value, check) => {
     if (countOf(value) <= max) return value
     check.issues.push({ code: 'too_big', origin, maximum: max, inclusive: true, input: value })
     return empty
@@ -16,7 +21,7 @@ const limitCount = (origin: 'array' | 'record', max: number, countOf: (value: un
 export const arrayOf = <Item extends z.ZodType>(item: Item, max: number, min = 0) => {
   const array = z.array(item).max(max)
   const lengthOf = (value: unknown) => (Array.isArray(value) ? value.length : 0)
-  return z.pipe(limitCount('array', max, lengthOf, []), min === 0 ? array : array.min(min))
+  return z.pipe(limitCount<z.input<Item>[]>('array', max, lengthOf, []), min === 0 ? array : array.min(min))
 }
 
 export const recordOf = <Key extends z.core.$ZodRecordKey, Value extends z.ZodType>(
@@ -25,7 +30,8 @@ export const recordOf = <Key extends z.core.$ZodRecordKey, Value extends z.ZodTy
   max: number,
 ) => {
   const sizeOf = (input: unknown) => (typeof input === 'object' && input !== null ? Object.keys(input).length : 0)
-  return z.pipe(limitCount('record', max, sizeOf, {}), z.record(key, value)).meta({ maxProperties: max })
+  const record = z.record(key, value)
+  return z.pipe(limitCount<z.input<typeof record>>('record', max, sizeOf, {}), record).meta({ maxProperties: max })
 }
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i

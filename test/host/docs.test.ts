@@ -17,6 +17,7 @@ const home = join(folder, '.slipway')
 const RUNNING = [
   'README',
   'docs/operate-a-deployment',
+  'docs/cli',
   'docs/deploy-from-source',
   'docs/deploy-from-git',
   'docs/runtime',
@@ -86,8 +87,8 @@ let demo: Awaited<ReturnType<typeof startDemoServer>>
 let organizationKey: string
 let gitea: Awaited<ReturnType<typeof startLocalGitea>>
 beforeAll(async () => {
-  fs.symlinkSync(join(ROOT, 'docs'), join(folder, 'docs'))
-  fs.symlinkSync(join(ROOT, 'node_modules'), join(folder, 'node_modules'))
+  for (const name of ['docs', 'src', 'node_modules', 'package.json'])
+    fs.symlinkSync(join(ROOT, name), join(folder, name))
   dev = startCommand('src/host/dev.ts', [`--port=${await findFreePort()}`], { SLIPWAY_HOME: home })
   await dev.until(() => fs.existsSync(join(home, 'dev.json')))
   const key = ['--organization', 'Local', '--organization-key']
