@@ -327,6 +327,14 @@ function parseCsv(text: string): string[][] {
   return rows.slice(0, -1)
 }
 
+it('keeps only the start of a long path and user agent of a refused request', async () => {
+  const tenant = await newTenant()
+  const headers = { 'User-Agent': 'u'.repeat(6000) }
+  const refused = await tenant.delete(`/v2/deployments/${'p'.repeat(6000)}`, undefined, headers)
+  const [item] = await findByRequest(tenant, requestIdOf(refused))
+  expect([item!.http_request.url.path.length, item!.unmapped.user_agent!.length]).toEqual([1024, 512])
+})
+
 describe('an export', () => {
   it('counts as a stream of its key until it is read, cancelled or refused', async () => {
     const tenant = await newTenant()
