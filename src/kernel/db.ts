@@ -134,7 +134,7 @@ const buildEnterStatement = (setRole: SQL) =>
       ) e`,
   )
 const enterAsKey = buildEnterStatement(sql`set_config('role', 'slipway_app', true)`)
-/** Agents of the platform write into the journals of other organizations, which must not see the operator's addresses. */
+/** Agents of the platform write into journals of other organizations, which must not see the operator's addresses. */
 const HIDE_PLATFORM_ADDRESS = sql`
   case when setting('platform') = 'true' then set_config(
     'app.request', (setting('request')::jsonb - '{client_address, user_agent}'::text[])::text, true
