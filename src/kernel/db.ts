@@ -134,7 +134,14 @@ const buildEnterStatement = (setRole: SQL) =>
       ) e`,
   )
 const enterAsKey = buildEnterStatement(sql`set_config('role', 'slipway_app', true)`)
-const enterAsAgent = buildEnterStatement(sql`become_listener(e.actor_id), set_config('role', 'slipway_agent', true)`)
+/** Agents of the platform write into journals of other organizations, which must not see the operator's addresses. */
+const HIDE_PLATFORM_ADDRESS = sql`
+  case when setting('platform') = 'true' then set_config(
+    'app.request', (setting('request')::jsonb - '{client_address, user_agent}'::text[])::text, true
+  ) end`
+const enterAsAgent = buildEnterStatement(
+  sql`become_listener(e.actor_id), ${HIDE_PLATFORM_ADDRESS}, set_config('role', 'slipway_agent', true)`,
+)
 const countRequest = prepareStatement(
   ({ hash, clockOffset, limit }: Placeholders<{ hash: string; clockOffset: string; limit: number }>) =>
     sql<Row>`select * from count_request(${hash}, ${clockOffset}, ${limit}::integer)`,
