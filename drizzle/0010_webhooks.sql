@@ -62,6 +62,13 @@ create index webhook_deliveries_page on webhook_deliveries
 create index webhook_deliveries_age on webhook_deliveries using brin (created_at);
 --> statement-breakpoint
 
+-- In plpgsql, which caches the plan: inline, with the policy to plan, it took three times the CPU.
+create function has_webhooks(p_tenant uuid) returns boolean
+language plpgsql stable as $$
+begin
+  return exists (select from webhooks w where w.tenant_id = p_tenant and w.enabled);
+end $$;
+--> statement-breakpoint
 -- Compared with the row's own workspace, whoever writes. Without foreign keys: a filter may outlive what it names.
 create function check_webhook_references() returns trigger
 language plpgsql security definer set search_path = public, pg_temp as $$

@@ -59,7 +59,7 @@ export async function commit<T>(
       having count(*) > 0
     )
     ${ctx.idempotency ? storeAnswer(ctx.idempotency, answerCondition) : sql``}
-    select to_json(changed), ${HAS_WEBHOOKS}
+    select to_json(changed), has_webhooks(current_tenant())
     from changed
     where (select count(seq) from journaled) >= 0` as SQL<Row>
   try {
@@ -70,9 +70,6 @@ export async function commit<T>(
     return replayRows(ctx, error)
   }
 }
-
-/** Read with the write, so that a workspace without webhooks needs no other look. */
-const HAS_WEBHOOKS = sql`exists (select from webhooks w where w.tenant_id = current_tenant() and w.enabled)`
 
 /** Sends the events to the webhooks of the workspace after the response. The schedule sends what this leaves. */
 export function announceEvents({ requestInfo, waitUntil, deliverEvents }: Ctx, tenant = requestInfo.tenant): void {

@@ -304,10 +304,7 @@ const FORGET_REMOVED = sql`delete_sync_items(array(
       where ${judged('state')} = 'removed' and ${judged('wanted_generation')} is null))`
 
 /** The workspace, if it has webhooks to send the events to. */
-const HOOKED_TENANT = sql`case
-      when exists (select from webhooks w where w.tenant_id = ${judged('tenant_id')} and w.enabled)
-        then ${judged('tenant_id')}
-    end`
+const HOOKED_TENANT = sql`case when has_webhooks(${judged('tenant_id')}) then ${judged('tenant_id')} end`
 
 function applyReports(input: Reports, eventLimit: SQL): SQL<Row> {
   const ctes = [
