@@ -62,7 +62,7 @@ export const WebhookPatch = z
   .meta({
     id: 'WebhookPatch',
     description: 'Members that are absent or null stay as they are.',
-    example: { event_types: ['revision.failed'] },
+    example: { event_types: ['revision.*_failed'] },
   })
 export type WebhookPatch = z.output<typeof WebhookPatch>
 
