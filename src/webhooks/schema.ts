@@ -57,7 +57,9 @@ export const WebhookPatch = z
     enabled: z.boolean().nullish().meta({
       description: 'False pauses it. True resumes it after the last event that it got, also if it was disabled.',
     }),
-    after: After.nullish().meta({ description: 'Continues after this event: earlier to repeat, later to skip.' }),
+    after: After.nullish().meta({
+      description: 'Continues after this event: an earlier one repeats, a later one skips what waits.',
+    }),
   })
   .meta({
     id: 'WebhookPatch',
