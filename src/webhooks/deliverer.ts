@@ -2,7 +2,9 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { EventRow } from '../events/rows.ts'
 import { eventId } from '../events/rows.ts'
+import { pauseUntilAborted } from '../kernel/context.ts'
 import { type Row, runAsSystem } from '../kernel/db.ts'
+import { createExpiringMap } from '../kernel/expiring-map.ts'
 import { journalSystemEvents, setClock } from '../kernel/journal.ts'
 import { configuredOrigin } from '../kernel/origin.ts'
 import { AttemptError, drainOutbox, LEASE, type Outbox, type OutboxItem } from '../kernel/outbox.ts'
@@ -243,14 +245,26 @@ async function deliverDue(services: Services, condition: SQL, maxItems?: number)
   })
 }
 
+/** Writes of a workspace within this time share a look, so that many writes do not use up the database connections. */
+const GATHER_MS = 20
+/** A host may drop the request that gathers. */
+const GATHER_EXPIRY_MS = 1000
+const MAX_GATHERING = 10_000
+
 /** For the process that wrote the events, after its response. What it leaves is left to the schedule. */
-export async function deliverEventsOf(services: Services, tenant: string): Promise<void> {
-  const { deliveriesPerRequest } = services.config
-  if (deliveriesPerRequest === 0) return
-  try {
-    await deliverDue(services, sql`w.tenant_id = ${tenant}::uuid`, deliveriesPerRequest)
-  } catch (error) {
-    services.config.log({ level: 'warn', tenant, error: 'webhooks not delivered', message: String(error) })
+export function createEventDeliverer(services: Services): (tenant: string) => Promise<void> {
+  const { config } = services
+  const gathering = createExpiringMap<true>(MAX_GATHERING, Date.now)
+  return async tenant => {
+    if (config.deliveriesPerRequest === 0 || gathering.get(tenant)) return
+    gathering.set(tenant, true, GATHER_EXPIRY_MS)
+    await pauseUntilAborted(GATHER_MS)
+    gathering.delete(tenant)
+    try {
+      await deliverDue(services, sql`w.tenant_id = ${tenant}::uuid`, config.deliveriesPerRequest)
+    } catch (error) {
+      config.log({ level: 'warn', tenant, error: 'webhooks not delivered', message: String(error) })
+    }
   }
 }
 
