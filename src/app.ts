@@ -39,7 +39,7 @@ import { sweepDeliveries } from './pushes/deliveries.ts'
 import { sweepPreviews } from './pushes/preview-sweep.ts'
 import { deliveryRoutes, previewRoutes } from './pushes/routes.ts'
 import { syncRoutes } from './sync/routes.ts'
-import { deliverEventsOf, sweepWebhooks } from './webhooks/deliverer.ts'
+import { createEventDeliverer, sweepWebhooks } from './webhooks/deliverer.ts'
 import { webhookRoutes } from './webhooks/routes.ts'
 
 const slices = [
@@ -86,8 +86,8 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
     config,
     database,
     sealer: createSealer(config.sealingKeys),
-    deliverEvents: tenant => deliverEventsOf(services, tenant),
   }
+  services.deliverEvents = createEventDeliverer(services)
   mountOperations(app, operations, services, createAttemptLog(services))
   const housekeep = async () => {
     await Promise.all([

@@ -7,6 +7,7 @@ import type { Config } from '../env.ts'
 import { type Code, isCode } from './codes.ts'
 import { type Ctx, isWorkspaceScoped, type KeyActor, type KeylessActor } from './context.ts'
 import { type Failure, fail } from './errors.ts'
+import type { Permission } from './permissions.ts'
 import {
   compileQuery,
   type Database,
@@ -214,6 +215,12 @@ export const lockRows = (table: PgTable, condition: SQL | undefined): SQL =>
 /** For a where clause: fails the statement with the code unless the condition holds. */
 export const refuseUnless = (code: string, condition: SQL): SQL =>
   sql`case when ${condition} then true else refuse(${code}) end`
+
+/** For a where clause: a permission that a key needs besides that of the verb. */
+export const requirePermission = (permission: Permission): SQL => sql`case
+  when ${permission} = any(actor_permissions()) then true
+  else refuse('permission_missing', ${permission})
+end`
 
 /** For a where clause: fails the statement when the caller's If-Match names another version. */
 export const versionMatches = (ctx: Ctx, table: { version: AnyPgColumn | SQL }): SQL | undefined =>

@@ -57,12 +57,14 @@ export const WebhookPatch = z
     enabled: z.boolean().nullish().meta({
       description: 'False pauses it. True resumes it after the last event that it got, also if it was disabled.',
     }),
-    after: After.nullish().meta({ description: 'Continues after this event: earlier to repeat, later to skip.' }),
+    after: After.nullish().meta({
+      description: 'Continues after this event: an earlier one repeats, a later one skips what waits.',
+    }),
   })
   .meta({
     id: 'WebhookPatch',
     description: 'Members that are absent or null stay as they are.',
-    example: { event_types: ['revision.build_failed', 'revision.deploy_failed'] },
+    example: { event_types: ['revision.*_failed'] },
   })
 export type WebhookPatch = z.output<typeof WebhookPatch>
 
