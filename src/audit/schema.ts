@@ -44,7 +44,12 @@ const filters = (names: readonly string[]) => ({
     .transform((joined, check): string[] => {
       const operations = joined.split(',').filter(Boolean)
       for (const [i, name] of operations.entries())
-        if (!names.includes(name)) check.addIssue({ code: 'custom', path: [i], message: 'is not an operation' })
+        if (!names.includes(name))
+          check.addIssue({
+            code: 'custom',
+            path: [i],
+            message: 'is not an operation that GET /v1/audit-logs/operations lists',
+          })
       return operations.slice(0, MAX_OPERATIONS)
     })
     .optional()
