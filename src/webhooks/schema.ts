@@ -135,12 +135,9 @@ const deliveryShape = {
   attempts: z.int(),
   next_attempt_at: Time.nullable(),
   attempted_at: Time.nullable().meta({ description: 'The time of the last attempt.' }),
-  error: z
-    .string()
-    .nullable()
-    .meta({
-      description: 'Why the last attempt failed: `refused` is an answer other than 2xx, others are codes of errors.',
-    }),
+  error: z.string().nullable().meta({
+    description: 'Why the last attempt failed: `refused` is an answer other than 2xx, others are codes of errors.',
+  }),
   answer_status: z.int().nullable(),
   duration_ms: z.int().nullable(),
   created_at: Time,
