@@ -40,9 +40,10 @@ export const Uuid = boundedText(36, 'must be a UUID')
   .regex(UUID, { error: 'must be a UUID' })
   .toLowerCase()
   .meta({ format: 'uuid' })
+const NOT_AN_INSTANT = 'must be an ISO 8601 date-time with a time zone, such as 2026-11-22T12:00:00Z'
 /** Limited to years that Postgres and JavaScript both write with four digits. Normalized to UTC and milliseconds. */
-export const Instant = boundedText(512, 'must be an ISO 8601 date-time')
-  .check(z.iso.datetime({ offset: true, error: 'must be an ISO 8601 date-time', abort: true }))
+export const Instant = boundedText(512, NOT_AN_INSTANT)
+  .check(z.iso.datetime({ offset: true, error: NOT_AN_INSTANT, abort: true }))
   .refine(text => Date.parse(text) >= 0 && Date.parse(text) < Date.UTC(10_000), {
     error: 'must be between the years 1970 and 9999',
     abort: true,

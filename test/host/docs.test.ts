@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it, test } from 'vitest'
+import { EVENT_OPERATIONS } from '../../src/audit/operation-names.ts'
 import { findFreePort } from '../../src/postgres/free-port.ts'
 import { type Command, startCommand, startDemoServer, stopCommands } from '../support/commands.ts'
 import { startLocalGitea } from '../support/local-gitea.ts'
@@ -191,6 +192,12 @@ describe('the pages', () => {
         // Its `echo` reads backslashes, within quotes and in what variables hold.
         expect(commands, page).not.toMatch(/\becho (.*\\[^"\n]|"\$\w+" \|)/)
       }
+  })
+
+  it('list every type of events', () => {
+    const page = readPage('docs/events')
+    for (const [resource, what] of Object.keys(EVENT_OPERATIONS).map(type => type.split('.')))
+      expect(page, `${resource}.${what}`).toMatch(new RegExp(`^\\| \`${resource}\` \\|.* \`${what}\``, 'm'))
   })
 
   it('of the front are short', () => {
