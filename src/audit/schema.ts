@@ -158,7 +158,9 @@ export const ApiActivity = z
       attempts_left_out: z.int().meta({
         description: 'Further refused requests of the same key within the minute that were not recorded.',
       }),
-      events: z.array(AuditEvent).meta({ description: 'What the write changed. Empty for a refused request or a read.' }),
+      events: z
+        .array(AuditEvent)
+        .meta({ description: 'What the write changed. Empty for a refused request or a read.' }),
     }),
   })
   .meta({ id: 'AuditLogItem', description: 'One write, refused request or audited read, as OCSF 1.7.0 API Activity.' })
