@@ -41,10 +41,14 @@ export async function openStream(app: App, { key }: Pick<Tenant, 'key'>, path: s
       rest += decoder.decode(value, { stream: true })
     }
   }
+  let isFirst = true
   return {
     response,
+    /** Without the cursor that comes first where there is nothing to send yet. */
     async next(): Promise<StreamItem | undefined> {
-      const block = await readUpTo('\n\n')
+      let block = await readUpTo('\n\n')
+      if (isFirst && block && !/^(data|event|:)/m.test(block)) block = await readUpTo('\n\n')
+      isFirst = false
       return block === undefined ? undefined : parseItem(block)
     },
     nextLine: () => readUpTo('\n'),
