@@ -41,7 +41,7 @@ async function countVisibleRows(url: string): Promise<number> {
   try {
     const { rows } = await client.query(`select table_name from information_schema.columns
       where table_schema = 'public' and column_name in ('tenant_id', 'scope_id')
-        and has_table_privilege('slipway_app', quote_ident(table_name), 'select')
+        and has_table_privilege('slipway_app', format('%I.%I', table_schema, table_name), 'select')
       group by 1`)
     await client.query('set role slipway_app')
     let visible = 0
