@@ -8,7 +8,7 @@ import { LongestFirst } from './test/support/longest-first.ts'
 
 const app = [
   'test/*.test.ts',
-  'test/{access,kernel,protocol,integrations,listeners,deployments,oauth,pushes,sync}/**/*.test.ts',
+  'test/{access,kernel,protocol,integrations,listeners,sign-in,deployments,oauth,pushes,sync}/**/*.test.ts',
 ]
 const architecture = ['test/architecture.test.ts', 'test/architecture/*.test.ts']
 // Functions of values: no database, no network, no state that one file could leave to the next.

@@ -33,6 +33,9 @@ import { providerRoutes } from './oauth/routes.ts'
 import { sweepDeliveries } from './pushes/deliveries.ts'
 import { sweepPreviews } from './pushes/preview-sweep.ts'
 import { deliveryRoutes, previewRoutes } from './pushes/routes.ts'
+import { serveSignInPage } from './sign-in/pages.ts'
+import { signInRoutes } from './sign-in/routes.ts'
+import { sweepSessions } from './sign-in/sessions.ts'
 import { syncRoutes } from './sync/routes.ts'
 
 const slices = [
@@ -52,6 +55,7 @@ const slices = [
   deliveryRoutes,
   organizationRoutes,
   workspaceRoutes,
+  signInRoutes,
   healthRoutes,
 ]
 const sliceOperations = slices.flatMap(slice => slice.operations)
@@ -69,11 +73,13 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
   app.onError((error, c) => respondWithError(c, error, config))
   app.notFound(notFound)
   serveDocsPages(app, () => buildOpenApi(operations))
+  serveSignInPage(app)
   const services = { config, database, sealer: createSealer(config.sealingKeys) }
   mountOperations(app, operations, services)
   const housekeep = async () => {
     await Promise.all([
       sweepExpiredRows(database),
+      sweepSessions(services),
       sweepRevisions(services),
       sweepUploads(services),
       sweepFlows(services),

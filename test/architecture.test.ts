@@ -13,7 +13,7 @@ const LAYERS = [
   ['env.ts', 'tables', 'postgres'],
   ['kernel'],
   ['access'],
-  ['integrations', 'oauth', 'listeners'],
+  ['integrations', 'oauth', 'listeners', 'sign-in'],
   ['deployments'],
   ['sync', 'pushes'],
   ['api-docs'],
@@ -130,8 +130,8 @@ describe('the boundaries between files', () => {
       /^hono/,
       [
         /^app\.ts$/,
-        /^kernel\/(caller|input|middleware|routes|segment-router|serve-routes|static-page|wait-until)\.ts$/,
-        /^api-docs\//,
+        /^kernel\/(caller|input|middleware|routes|segment-router|serve-routes|session-cookie|static-page|wait-until)\.ts$/,
+        /^(api-docs|sign-in)\//,
       ],
     ],
     [
@@ -173,7 +173,7 @@ describe('the boundaries between files', () => {
 
   it('only guarded-fetch.ts fetches addresses that users chose, and every library fetches through it', () => {
     // The operator chooses the database and the S3 store; a page's script fetches from the app that served it.
-    const owners = /^kernel\/(guarded-fetch|db|s3)\.ts$|^(host|agent)\/|^api-docs\/client/
+    const owners = /^kernel\/(guarded-fetch|db|s3)\.ts$|^(host|agent)\/|^api-docs\/client|^sign-in\/page-script/
     // Calls, not declarations. `env.ts` binds the platform's fetch for the guard.
     const fetchCalls =
       /(?<![\w.])fetch\((?!\w+:)|\bglobalThis\.fetch\b(?!\.bind\()|\.foreignFetch\(|\bnew (?:WebSocket|EventSource)\b/

@@ -21,7 +21,7 @@ it('the OpenAPI document has each operation once, with its permission', async ()
   expect(new Set(ids).size).toBe(ids.length)
   const { paths } = await document()
   for (const { method, path, verb } of operations) {
-    expect(paths[path][method]['x-permission']).toBe(verb?.permission)
+    expect(paths[path][method]['x-permission']).toBe(verb?.permission ?? undefined)
     expect(paths[path][method].security).toEqual(verb ? undefined : [])
   }
 })

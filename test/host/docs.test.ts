@@ -22,6 +22,7 @@ const RUNNING = [
   'docs/runtime',
   'docs/databases',
   'docs/api-keys',
+  'docs/sign-in',
   'docs/limits',
   'docs/oauth',
   'docs/secrets',

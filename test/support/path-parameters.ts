@@ -23,6 +23,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   txtRecords.set(name, [value])
   await tenant.post(`/v2/custom-hosts/${host}/verification`)
   txtRecords.delete(name)
+  const ownSession = await tenant.post('/v2/me/sessions')
   const listener = await tenant.post('/v2/listeners', NewListener.meta()!.example)
   return {
     listener_id: listener.body.id,
@@ -40,5 +41,6 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
     member_id: membership.member_id,
     membership_id: membership.id,
     key_id: key.id,
+    own_session_id: ownSession.body.id,
   }
 }

@@ -1,0 +1,446 @@
+-- Sessions of people, entered in the same trip as keys.
+create table sessions (
+  id uuid primary key default gen_random_uuid() not null,
+  organization_id uuid not null,
+  member_id uuid,
+  key_id uuid,
+  owner_id uuid generated always as (coalesce(key_id, member_id)) stored not null,
+  token_hash text not null,
+  method text not null,
+  client_address text,
+  user_agent text,
+  created_at timestamptz default clock() not null,
+  last_seen_at timestamptz default clock() not null,
+  expires_at timestamptz default clock() + interval '30 days' not null,
+  revoked_at timestamptz,
+  constraint sessions_token_hash unique (token_hash),
+  constraint sessions_organization_id_organizations_id_fk
+    foreign key (organization_id) references organizations(id) on delete cascade,
+  constraint sessions_member_id_members_id_fk foreign key (member_id) references members(id) on delete cascade,
+  constraint sessions_key_id_api_keys_id_fk foreign key (key_id) references api_keys(id) on delete cascade
+);
+create index sessions_page on sessions (owner_id, created_at desc, id desc);
+create index sessions_member on sessions (member_id);
+create index sessions_key on sessions (key_id);
+create index sessions_organization on sessions (organization_id);
+create index sessions_age on sessions (expires_at);
+--> statement-breakpoint
+-- A session that is idle for seven days has ended, and every session ends with its `expires_at`.
+create function is_alive(p_session sessions) returns boolean
+language sql stable
+return p_session.revoked_at is null
+  and p_session.expires_at > clock()
+  and p_session.last_seen_at > clock() - interval '7 days';
+--> statement-breakpoint
+alter table sessions enable row level security, force row level security;
+create policy everything on sessions to slipway_system using (true) with check (true);
+create policy own on sessions to slipway_app
+  using (
+    organization_id = current_organization()
+    and owner_id = current_actor()
+  )
+  with check (
+    organization_id = current_organization()
+    and owner_id = current_actor()
+    and is_own_member(member_id)
+    and is_own_key(key_id)
+  );
+grant select, insert, update, delete on sessions to slipway_system;
+grant select, insert, update (revoked_at) on sessions to slipway_app;
+--> statement-breakpoint
+
+-- enter() for the token of a session. A session of a key enters as that key. A member acts with the role in the
+-- organization where that role has the permission, and otherwise with the role in the workspace and inside it only.
+create function enter_session(
+  p_token_hash text,
+  p_workspace uuid,
+  p_permission text,
+  p_in_workspace boolean,
+  p_request_id text,
+  p_clock_offset text,
+  p_without_if_match boolean,
+  p_idempotency_key text,
+  p_fingerprint text
+) returns table (organization_id uuid, tenant_id uuid, actor_id uuid)
+language plpgsql security definer set search_path = public, pg_temp as $$
+declare
+  v_session record;
+  v_tenant uuid;
+  v_stored record;
+begin
+  perform set_config('app.clock_offset', p_clock_offset, true);
+  select
+    s.id, s.organization_id, s.member_id, s.last_seen_at, is_alive(s) as is_alive, a.key_hash,
+    coalesce(m.full_name, m.email) as name,
+    p_permission is null or p_permission = any(o.permissions) as is_permitted,
+    coalesce(p_permission = any(w.permissions), false) as is_permitted_inside,
+    wm.id is not null as is_inside
+  into v_session
+  from sessions s
+  left join api_keys a on a.id = s.key_id
+  left join members m on m.id = s.member_id
+  left join roles o on o.id = m.role_id
+  left join workspace_members wm on wm.member_id = s.member_id and wm.tenant_id = p_workspace
+  left join roles w on w.id = wm.role_id
+  where s.token_hash = p_token_hash;
+  if not found or not v_session.is_alive then perform refuse('session_ended'); end if;
+
+  -- As for keys: at most once a minute, without waiting, and not journaled.
+  if v_session.last_seen_at < clock() - interval '1 minute' then
+    update sessions s
+    set last_seen_at = clock()
+    where s.id = (select b.id from sessions b where b.id = v_session.id for update skip locked);
+  end if;
+  perform set_config('app.session_id', v_session.id::text, true);
+  if v_session.key_hash is not null then
+    return query
+    select e.organization_id, e.tenant_id, e.actor_id
+    from enter(
+      v_session.key_hash, p_workspace, p_permission, p_in_workspace, p_request_id, p_clock_offset,
+      p_without_if_match, p_idempotency_key, p_fingerprint
+    ) e;
+    return;
+  end if;
+
+  if p_workspace is null and p_in_workspace then perform refuse('workspace_required'); end if;
+  if p_workspace is not null and not v_session.is_inside and not exists (
+    select from workspaces w where w.id = p_workspace and w.organization_id = v_session.organization_id
+  ) then
+    perform refuse('workspace_forbidden');
+  end if;
+  if v_session.is_permitted then
+    v_tenant := case when p_in_workspace then p_workspace end;
+  elsif v_session.is_permitted_inside then
+    v_tenant := p_workspace;
+  else
+    if p_workspace is null and exists (
+      select from workspace_members wm
+      join roles r on r.id = wm.role_id
+      where wm.member_id = v_session.member_id and p_permission = any(r.permissions)
+    ) then
+      perform refuse('workspace_required');
+    end if;
+    perform refuse('permission_missing', p_permission);
+  end if;
+  if p_without_if_match and exists (select from workspaces w where w.id = v_tenant and w.require_if_match) then
+    perform refuse('if_match_required');
+  end if;
+
+  perform
+    set_config('app.organization_id', v_session.organization_id::text, true),
+    set_config('app.tenant_id', coalesce(v_tenant::text, ''), true),
+    set_config('app.actor_kind', 'session', true),
+    set_config('app.actor_id', v_session.member_id::text, true),
+    set_config('app.actor_name', v_session.name, true),
+    set_config('app.request_id', p_request_id, true);
+
+  if p_idempotency_key is not null then
+    if not pg_try_advisory_xact_lock(hashtextextended(v_session.member_id || ':' || p_idempotency_key, 0)) then
+      perform refuse('idempotency_in_flight');
+    end if;
+    select i.fingerprint, i.result, i.created_at
+    into v_stored
+    from idempotency_keys i
+    where i.actor_id = v_session.member_id and i.key = p_idempotency_key;
+    if found and v_stored.created_at < clock() - interval '24 hours' then
+      delete from idempotency_keys i
+      where i.actor_id = v_session.member_id and i.key = p_idempotency_key;
+    elsif found and v_stored.fingerprint <> p_fingerprint then
+      perform refuse('idempotency_key_reused');
+    elsif found then
+      raise exception using errcode = 'SW001', message = 'replay', detail = v_stored.result::text;
+    end if;
+  end if;
+  return query select v_session.organization_id, v_tenant, v_session.member_id;
+end $$;
+--> statement-breakpoint
+-- The budgets that valid keys and sessions spend. A member has one for all sessions.
+create function budgets_of(p_hashes text[]) returns table (hash text, budget_id uuid)
+language sql stable as $$
+  select a.key_hash, a.budget_id
+  from api_keys a
+  where a.key_hash = any(p_hashes) and a.revoked_at is null and (a.expires_at is null or a.expires_at > clock())
+  union all
+  select s.token_hash, coalesce(a.budget_id, s.member_id)
+  from sessions s
+  left join api_keys a on a.id = s.key_id
+  where s.token_hash = any(p_hashes) and is_alive(s)
+$$;
+--> statement-breakpoint
+-- A member's rights: those of its role in the organization, with those of its role in the workspace, if one is given.
+create function member_permissions(p_member uuid, p_tenant uuid) returns text[]
+language sql stable security definer set search_path = public, pg_temp as $$
+  select array_agg(distinct permission)
+  from (
+    select unnest(r.permissions) as permission
+    from members m
+    join roles r on r.id = m.role_id
+    where m.id = p_member
+    union all
+    select unnest(r.permissions)
+    from workspace_members m
+    join roles r on r.id = m.role_id
+    where m.member_id = p_member and m.tenant_id = p_tenant
+  ) granted
+$$;
+--> statement-breakpoint
+grant create on schema public to slipway_system;
+alter function enter_session(text, uuid, text, boolean, text, text, boolean, text, text) owner to slipway_system;
+alter function member_permissions(uuid, uuid) owner to slipway_system;
+--> statement-breakpoint
+set local role slipway_system;
+--> statement-breakpoint
+revoke execute on function
+  enter_session(text, uuid, text, boolean, text, text, boolean, text, text),
+  member_permissions(uuid, uuid)
+  from public;
+do $$
+begin
+  execute format(
+    'grant execute on function enter_session(text, uuid, text, boolean, text, text, boolean, text, text)
+      to slipway_login, %I',
+    session_user
+  );
+end $$;
+--> statement-breakpoint
+-- The next functions replace those of the same name, for callers that may be sessions too.
+create or replace function count_requests(
+  p_key_hashes text[],
+  p_requests integer[],
+  p_clock_offset text,
+  p_limit integer
+) returns table (key_hash text, requests integer, reset integer)
+language plpgsql security definer set search_path = public, pg_temp as $$
+begin
+  perform set_config('app.clock_offset', p_clock_offset, true);
+  return query
+  with alive as (
+    select g.key_hash, b.budget_id, g.requests
+    from unnest(p_key_hashes, p_requests) as g(key_hash, requests)
+    join budgets_of(p_key_hashes) b on b.hash = g.key_hash
+  ),
+  counted as (
+    insert into rate_windows as w (key_id, started_at, requests)
+    select a.budget_id, clock(), sum(a.requests)::integer
+    from alive a
+    where p_limit is not null
+    group by a.budget_id
+    order by a.budget_id
+    on conflict (key_id) do update set
+      requests = excluded.requests
+        + case when w.started_at > clock() - interval '60 seconds' then w.requests else 0 end,
+      started_at =
+        case when w.started_at > clock() - interval '60 seconds' then w.started_at else excluded.started_at end
+    returning w.key_id, w.requests, ceil(60 - extract(epoch from clock() - w.started_at))::integer as reset
+  )
+  select a.key_hash, c.requests, c.reset
+  from alive a
+  left join counted c on c.key_id = a.budget_id;
+end $$;
+--> statement-breakpoint
+create or replace function count_request(p_key_hash text, p_clock_offset text, p_limit integer)
+returns table (remaining integer, reset integer)
+language plpgsql security definer set search_path = public, pg_temp as $$
+declare
+  v_window record;
+begin
+  perform set_config('app.clock_offset', p_clock_offset, true);
+  -- Without a row lock, so a flood of refused requests does not queue for it.
+  select ceil(60 - extract(epoch from clock() - w.started_at))::integer as reset
+  into v_window
+  from budgets_of(array[p_key_hash]) b
+  join rate_windows w on w.key_id = b.budget_id
+  where w.started_at > clock() - interval '60 seconds' and w.requests >= p_limit;
+  if found then perform refuse('rate_limited', v_window.reset::text); end if;
+
+  select c.requests, c.reset
+  into v_window
+  from count_requests(array[p_key_hash], array[1], p_clock_offset, p_limit) c;
+  if not found then return; end if;
+  if v_window.requests > p_limit then perform refuse('rate_limited', v_window.reset::text); end if;
+  return query select p_limit - v_window.requests, v_window.reset;
+end $$;
+--> statement-breakpoint
+create or replace function actor_permissions() returns text[]
+language sql stable security definer set search_path = public, pg_temp as $$
+  select
+    case
+      when setting('actor_kind') = 'session' then member_permissions(current_actor(), current_tenant())
+      else (
+        select
+          case
+            when a.permissions is null then r.permissions
+            else array(select unnest(r.permissions) intersect select unnest(a.permissions))
+          end
+        from api_keys a
+        join roles r on r.id = a.role_id
+        where a.id = current_actor()
+      )
+    end
+$$;
+--> statement-breakpoint
+-- Columns that name an actor hold the id of a key or of a member.
+create or replace function is_own_key(p_id uuid) returns boolean
+language plpgsql stable security definer set search_path = public, pg_temp as $$
+begin
+  return p_id is null
+    or not exists (
+      select from api_keys
+      where id = p_id and organization_id is distinct from current_organization()
+    )
+    and not exists (
+      select from members
+      where id = p_id and organization_id is distinct from current_organization()
+    );
+end $$;
+--> statement-breakpoint
+-- The keys that a member creates share one budget in each workspace, as those of an organization key do.
+create or replace function inherit_budget() returns trigger
+language plpgsql security definer set search_path = public, pg_temp as $$
+declare
+  v_creator record;
+begin
+  if new.created_by is null then
+    new.budget_id := case
+      when setting('actor_kind') = 'session' and current_actor() is not null
+        then budget_of_child_key(current_actor(), null, new.tenant_id, new.listener_id)
+      else coalesce(new.listener_id, new.id)
+    end;
+    return new;
+  end if;
+  select m.revoked_at, m.budget_id, m.tenant_id
+  into v_creator
+  from api_keys m
+  where m.id = new.created_by
+  for share;
+  if not found then perform refuse('key_unknown'); end if;
+  if v_creator.revoked_at is not null then perform refuse('key_revoked'); end if;
+  new.budget_id := budget_of_child_key(v_creator.budget_id, v_creator.tenant_id, new.tenant_id, new.listener_id);
+  return new;
+end $$;
+--> statement-breakpoint
+reset role;
+--> statement-breakpoint
+revoke create on schema public from slipway_system;
+--> statement-breakpoint
+-- For a member, the role in the current workspace, or else the role in the organization.
+create or replace function default_key_role(p_scope text) returns uuid
+language sql stable as $$
+  select case when p_scope = 'key' or r.scope = 'workspace' then r.id else '00000000-0000-4000-8000-000000000001' end
+  from roles r
+  where r.id = case
+    when setting('actor_kind') <> 'session' then (actor_key()).role_id
+    else coalesce(
+      (
+        select m.role_id
+        from workspace_members m
+        where p_scope = 'workspace' and m.member_id = current_actor() and m.tenant_id = current_tenant()
+      ),
+      (select m.role_id from members m where m.id = current_actor())
+    )
+  end
+$$;
+--> statement-breakpoint
+
+-- Links that sign a member in once, within fifteen minutes.
+create table sign_in_links (
+  id uuid primary key default gen_random_uuid() not null,
+  organization_id uuid not null,
+  member_id uuid not null,
+  token_hash text not null,
+  expires_at timestamptz default clock() + interval '15 minutes' not null,
+  used_at timestamptz,
+  created_at timestamptz default clock() not null,
+  constraint sign_in_links_token_hash unique (token_hash),
+  constraint sign_in_links_organization_id_organizations_id_fk
+    foreign key (organization_id) references organizations(id) on delete cascade,
+  constraint sign_in_links_member_id_members_id_fk foreign key (member_id) references members(id) on delete cascade
+);
+create index sign_in_links_organization on sign_in_links (organization_id);
+create index sign_in_links_member on sign_in_links (member_id);
+create index sign_in_links_age on sign_in_links (expires_at);
+--> statement-breakpoint
+alter table sign_in_links enable row level security, force row level security;
+create policy everything on sign_in_links to slipway_system using (true) with check (true);
+create policy own on sign_in_links to slipway_app
+  using (organization_id = current_organization())
+  with check (
+    organization_id = current_organization()
+    and is_own_member(member_id)
+  );
+grant select, insert, update, delete on sign_in_links to slipway_system;
+grant select, insert on sign_in_links to slipway_app;
+--> statement-breakpoint
+-- Whoever makes a link for a member can act as that member, so it needs every permission that the member has.
+create function require_signable_member(p_member uuid) returns uuid
+language plpgsql stable as $$
+begin
+  perform require_member(p_member);
+  perform require_grantable_permissions(array(
+    select unnest(r.permissions)
+    from members m
+    join roles r on r.id = m.role_id
+    where m.id = p_member
+    union
+    select unnest(r.permissions)
+    from workspace_members m
+    join roles r on r.id = m.role_id
+    where m.member_id = p_member
+  ));
+  return p_member;
+end $$;
+--> statement-breakpoint
+-- For scheduled and sign-in work: the rest of the transaction acts as the member.
+create function act_as_member(p_member uuid) returns void
+language sql as $$
+  select
+    set_config('app.organization_id', m.organization_id::text, true),
+    set_config('app.tenant_id', '', true),
+    set_config('app.actor_kind', 'session', true),
+    set_config('app.actor_id', m.id::text, true),
+    set_config('app.actor_name', coalesce(m.full_name, m.email), true)
+  from members m
+  where m.id = p_member
+$$;
+--> statement-breakpoint
+create function open_session(p_member uuid, p_token_hash text, p_method text, p_limit bigint) returns sessions
+language plpgsql as $$
+declare
+  v_session sessions;
+begin
+  perform act_as_member(p_member);
+  insert into sessions (organization_id, member_id, token_hash, method, client_address, user_agent)
+  values (
+    current_organization(), p_member, p_token_hash, p_method,
+    setting('request')::json ->> 'client_address', setting('request')::json ->> 'user_agent'
+  )
+  returning * into v_session;
+  perform journal(
+    array['session.opened'], array[v_session.id], array[json_build_object('method', p_method)], array[null::json],
+    p_limit, 0
+  );
+  return v_session;
+end $$;
+--> statement-breakpoint
+-- Null if there is no such link, if it was used, or if it has expired.
+create function use_sign_in_link(p_link_hash text, p_token_hash text, p_limit bigint) returns sessions
+language plpgsql as $$
+declare
+  v_link sign_in_links;
+begin
+  select * into v_link from sign_in_links where token_hash = p_link_hash for update;
+  if not found then return null; end if;
+  if v_link.used_at is not null or v_link.expires_at <= clock() then
+    perform act_as_member(v_link.member_id);
+    perform journal(
+      array['session.refused'], array[v_link.member_id],
+      array[json_build_object(
+        'method', 'link', 'reason', case when v_link.used_at is null then 'expired' else 'used' end
+      )],
+      array[null::json], p_limit, 0
+    );
+    return null;
+  end if;
+  update sign_in_links set used_at = clock() where id = v_link.id;
+  return open_session(v_link.member_id, p_token_hash, 'link', p_limit);
+end $$;

@@ -1,0 +1,44 @@
+// The script of the sign-in page, as text: neither Node nor the Worker's bundler imports files as text.
+export const pageScript = `const find = id => document.getElementById(id)
+const call = (method, path, { headers, body } = {}) =>
+  fetch(path, { method, headers: { 'Content-Type': 'application/json', ...headers }, body: body && JSON.stringify(body) })
+const say = text => { find('status').textContent = text }
+
+const next = new URLSearchParams(location.search).get('next') ?? ''
+const secret = location.hash.slice(1)
+history.replaceState(null, '', location.pathname + location.search)
+
+async function show() {
+  const reply = await call('GET', '/v2/me')
+  const me = reply.ok ? await reply.json() : null
+  // Only pages of this installation that need a person.
+  if (me && /^\\/device(\\?user_code=[A-Z-]+)?$/.test(next)) return location.replace(next)
+  find('ways').hidden = me !== null
+  find('signed-in').hidden = me === null
+  if (!me) return
+  find('who').textContent = me.member ? me.member.full_name ?? me.member.email : 'API key ' + me.api_key.description
+  find('organization').textContent = me.organization.display_name
+}
+
+async function open(reply) {
+  if (!reply.ok) {
+    const { title, detail } = await reply.json()
+    return say(title + '. ' + detail)
+  }
+  say('')
+  await show()
+}
+
+find('key-form').addEventListener('submit', async event => {
+  event.preventDefault()
+  const headers = { 'X-Api-Key': find('key').value.trim() }
+  find('key').value = ''
+  await open(await call('POST', '/v2/me/sessions', { headers }))
+})
+find('sign-out').addEventListener('click', async () => {
+  await call('DELETE', '/v2/me/sessions/current')
+  await show()
+})
+if (secret) await open(await call('POST', '/sign-in/link', { body: { token: secret } }))
+await show()
+`
