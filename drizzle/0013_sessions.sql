@@ -444,3 +444,130 @@ begin
   update sign_in_links set used_at = clock() where id = v_link.id;
   return open_session(v_link.member_id, p_token_hash, 'link', p_limit);
 end $$;
+--> statement-breakpoint
+
+-- Who a member is at an identity provider. Bound when the member first signs in there, and never changed.
+create table identities (
+  id uuid primary key default gen_random_uuid() not null,
+  organization_id uuid not null,
+  member_id uuid not null,
+  issuer text not null,
+  subject text not null,
+  created_at timestamptz default clock() not null,
+  constraint identities_subject unique (issuer, subject, organization_id),
+  constraint identities_member unique (member_id, issuer),
+  constraint identities_organization_id_organizations_id_fk
+    foreign key (organization_id) references organizations(id) on delete cascade,
+  constraint identities_member_id_members_id_fk foreign key (member_id) references members(id) on delete cascade
+);
+create index identities_organization on identities (organization_id);
+--> statement-breakpoint
+alter table identities enable row level security, force row level security;
+create policy everything on identities to slipway_system using (true) with check (true);
+grant select, insert, update, delete on identities to slipway_system;
+--> statement-breakpoint
+create function journal_of_member(p_member uuid, p_type text, p_subject uuid, p_data json, p_limit bigint) returns void
+language plpgsql as $$
+begin
+  perform act_as_member(p_member);
+  perform journal(array[p_type], array[p_subject], array[p_data], array[null::json], p_limit, 0);
+end $$;
+--> statement-breakpoint
+-- Signs in the person that an identity provider vouches for. A bound subject is enough. Otherwise the verified address
+-- has to be a member's, or of a domain whose people may join `p_join`. With the first of `p_roles` that the
+-- organization has, the member gets that role. Returns the session, or why there is none.
+create function sign_in_by_identity(
+  p_issuer text,
+  p_subject text,
+  p_email text,
+  p_is_verified boolean,
+  p_name text,
+  p_join uuid,
+  p_roles uuid[],
+  p_token_hash text,
+  p_limit bigint
+) returns json
+language plpgsql as $$
+declare
+  v_found record;
+  v_member uuid;
+  v_role uuid;
+begin
+  for v_found in
+    select m.id, m.organization_id
+    from members m
+    where p_is_verified and m.email = p_email
+      and not exists (select from identities i where i.member_id = m.id and i.issuer = p_issuer)
+    order by m.id
+    for no key update
+  loop
+    insert into identities (organization_id, member_id, issuer, subject)
+    values (v_found.organization_id, v_found.id, p_issuer, p_subject)
+    on conflict do nothing;
+    if found then
+      perform journal_of_member(
+        v_found.id, 'identity.bound', v_found.id, json_build_object('issuer', p_issuer, 'subject', p_subject), p_limit
+      );
+    end if;
+  end loop;
+
+  -- Of several organizations, the one where the person was last signed in.
+  select i.member_id
+  into v_member
+  from identities i
+  join members m on m.id = i.member_id
+  where i.issuer = p_issuer and i.subject = p_subject
+  order by (select max(s.created_at) from sessions s where s.member_id = m.id) desc nulls last, m.created_at, m.id
+  limit 1;
+
+  if not found then
+    select m.id into v_member from members m where m.email = p_email order by m.created_at limit 1;
+    if found then
+      perform journal_of_member(
+        v_member, 'session.refused', v_member,
+        json_build_object(
+          'method', 'oidc', 'reason', case when p_is_verified then 'other_subject' else 'email_unverified' end,
+          'issuer', p_issuer, 'subject', p_subject
+        ),
+        p_limit
+      );
+      return json_build_object('refusal', case when p_is_verified then 'identity_unknown' else 'email_unverified' end);
+    end if;
+    if not p_is_verified then return json_build_object('refusal', 'email_unverified'); end if;
+    if p_join is null or not exists (select from organizations where id = p_join) then
+      return json_build_object('refusal', 'identity_unknown');
+    end if;
+    insert into members (organization_id, email, full_name, role_id)
+    values (p_join, p_email, p_name, '00000000-0000-4000-8000-000000000005')
+    on conflict (organization_id, email) do update set email = excluded.email
+    returning id into v_member;
+    insert into identities (organization_id, member_id, issuer, subject)
+    values (p_join, v_member, p_issuer, p_subject)
+    on conflict do nothing;
+    perform journal_of_member(v_member, 'member.added', v_member, json_build_object('email', p_email), p_limit);
+    perform journal_of_member(
+      v_member, 'identity.bound', v_member, json_build_object('issuer', p_issuer, 'subject', p_subject), p_limit
+    );
+  end if;
+
+  select r.id
+  into v_role
+  from unnest(p_roles) with ordinality as given(id, place)
+  join members m on m.id = v_member
+  join roles r on r.id = given.id and r.scope = 'organization'
+    and (r.organization_id is null or r.organization_id = m.organization_id)
+  order by given.place
+  limit 1;
+  if exists (select from members where id = v_member and role_id <> v_role) then
+    begin
+      update members
+      set role_id = v_role, version = version + 1, updated_at = clock()
+      where id = v_member;
+      perform journal_of_member(v_member, 'member.updated', v_member, json_build_object('role_id', v_role), p_limit);
+    exception when sqlstate 'SW000' then
+      -- The last Admin of the organization keeps the role, whatever the groups are.
+      null;
+    end;
+  end if;
+  return json_build_object('session', open_session(v_member, p_token_hash, 'oidc', p_limit));
+end $$;

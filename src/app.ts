@@ -73,7 +73,7 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
   app.onError((error, c) => respondWithError(c, error, config))
   app.notFound(notFound)
   serveDocsPages(app, () => buildOpenApi(operations))
-  serveSignInPage(app)
+  serveSignInPage(app, config)
   const services = { config, database, sealer: createSealer(config.sealingKeys) }
   mountOperations(app, operations, services)
   const housekeep = async () => {

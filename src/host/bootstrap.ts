@@ -10,8 +10,9 @@ const USAGE = `npm run bootstrap -- --organization NAME [--workspace NAME] [--em
 
 Finds or creates the organization and the workspace in the database of DATABASE_SYSTEM_URL or DATABASE_URL, or of the
 running npm run dev. Adds the people of --email as Admins, with a link for each that signs in once within 15 minutes,
-and prints a new Admin key for the workspace, or for the whole organization with --organization-key. With --platform-listener it also finds or creates a listener that serves
-every workspace of the installation, and prints a key for its agent.`
+and prints a new Admin key for the workspace, or for the whole organization with --organization-key. With
+--platform-listener it also finds or creates a listener that serves every workspace of the installation, and prints a
+key for its agent.`
 
 async function main() {
   const { values } = parseArgs({

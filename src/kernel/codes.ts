@@ -197,6 +197,18 @@ const CODES = {
     'This key or member lacks a permission that the operation needs.',
     'Use a key that has it, or ask an Admin for a role that has it.',
   ],
+  identity_unknown: [
+    403,
+    'Not a member',
+    'You are signed in at the identity provider, but no member of this installation has your address.',
+    'Ask an Admin of your organization to add you.',
+  ],
+  email_unverified: [
+    403,
+    'E-mail address not verified',
+    'The identity provider has not verified your e-mail address.',
+    'Verify it there and sign in again.',
+  ],
   cross_site_request: [
     403,
     'Request from another site',
@@ -267,6 +279,18 @@ const CODES = {
   member_not_found: [404, 'Member not found', 'This member does not exist.', 'List the members to find the id.'],
   role_not_found: [404, 'Role not found', 'This role does not exist here.', 'GET /orgs/current/roles lists the roles.'],
   key_not_found: [404, 'API key not found', 'This API key does not exist.', 'List the keys to find the id.'],
+  sign_in_expired: [
+    401,
+    'Sign-in expired',
+    'This sign-in was begun in another browser or more than ten minutes ago.',
+    'Open `/sign-in` and begin again.',
+  ],
+  sign_in_refused: [
+    502,
+    'Sign-in failed',
+    'The answer of the identity provider was not accepted.',
+    'Open `/sign-in` and begin again. The operator finds the reason in the log.',
+  ],
   sign_in_link_invalid: [
     401,
     'Sign-in link no longer valid',

@@ -6,7 +6,7 @@ import { fail } from './errors.ts'
 
 const MAX_AGE_SECONDS = 30 * 24 * 60 * 60
 
-/** `__Host-` keeps other hosts of the domain from setting it. Cookies ignore ports, so a name without it has the port. */
+/** `__Host-` keeps other hosts of the domain from setting it. Cookies ignore ports, so the other name has the port. */
 export function sessionCookieName(origin: string): string {
   const { protocol, port } = new URL(origin)
   return protocol === 'https:' ? '__Host-slipway' : `slipway-${port || '80'}`
@@ -19,6 +19,14 @@ export function formatSessionCookie(origin: string, token: string | null): strin
   const attributes = `Path=/; Max-Age=${maxAge}; HttpOnly; SameSite=Strict${secure}`
   return `${sessionCookieName(origin)}=${token ?? ''}; ${attributes}`
 }
+
+/** Lax: it has to come back from the identity provider, which is another site. */
+export function formatFlowCookie(origin: string, sealed: string | null, seconds: number): string {
+  const secure = origin.startsWith('https:') ? '; Secure' : ''
+  const maxAge = sealed === null ? 0 : seconds
+  return `${flowCookieName(origin)}=${sealed ?? ''}; Path=/; Max-Age=${maxAge}; HttpOnly; SameSite=Lax${secure}`
+}
+export const flowCookieName = (origin: string): string => `${sessionCookieName(origin)}-sign-in`
 
 /** A name that occurs twice counts as missing: one of the values may be an attacker's. */
 export function readCookie(c: Context, name: string): string | undefined {

@@ -1,7 +1,9 @@
 // The script of the sign-in page, as text: neither Node nor the Worker's bundler imports files as text.
 export const pageScript = `const find = id => document.getElementById(id)
-const call = (method, path, { headers, body } = {}) =>
-  fetch(path, { method, headers: { 'Content-Type': 'application/json', ...headers }, body: body && JSON.stringify(body) })
+const call = (method, path, { headers, body } = {}) => {
+  const allHeaders = { 'Content-Type': 'application/json', ...headers }
+  return fetch(path, { method, headers: allHeaders, body: body && JSON.stringify(body) })
+}
 const say = text => { find('status').textContent = text }
 
 const next = new URLSearchParams(location.search).get('next') ?? ''
@@ -13,6 +15,8 @@ async function show() {
   const me = reply.ok ? await reply.json() : null
   // Only pages of this installation that need a person.
   if (me && /^\\/device(\\?user_code=[A-Z-]+)?$/.test(next)) return location.replace(next)
+  const oidc = find('oidc')
+  if (oidc && next) oidc.href = '/sign-in/oidc?next=' + encodeURIComponent(next)
   find('ways').hidden = me !== null
   find('signed-in').hidden = me === null
   if (!me) return

@@ -1,6 +1,6 @@
 // Schemas of the caller and its sessions.
 import * as z from 'zod'
-import { listOf, Uuid } from '../protocol/wire.ts'
+import { boundedText, listOf, Uuid } from '../protocol/wire.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 
@@ -19,6 +19,20 @@ export const SignInSession = z
   })
   .meta({ id: 'SignInSession' })
 export const SignInSessionList = listOf(SignInSession).meta({ id: 'SignInSessionList' })
+
+export const SignInQuery = z.object({
+  next: boundedText(100)
+    .regex(/^\/device(\?user_code=[A-Z-]+)?$/)
+    .optional()
+    .meta({ description: 'The page of this installation that needs the sign-in.' }),
+})
+/** As the identity provider sends it. The route reads it itself. */
+export const SignInAnswer = z.looseObject({
+  code: boundedText(4096).optional(),
+  state: boundedText(512).optional(),
+  iss: boundedText(2048).optional(),
+  error: boundedText(512).optional(),
+})
 
 export const LinkToken = z
   .object({ token: z.string().max(128) })

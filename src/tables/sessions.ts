@@ -1,6 +1,6 @@
-// Tables of sessions, and of the links that open one.
+// Tables of sessions, of the links that open one, and of identities at the operator's identity provider.
 import { sql } from 'drizzle-orm'
-import { index, pgTable, text, uuid } from 'drizzle-orm/pg-core'
+import { index, pgTable, text, unique, uuid } from 'drizzle-orm/pg-core'
 import { members, organizations } from './access.ts'
 import { apiKeys } from './api-keys.ts'
 import { createdAtColumn, idColumn, instantColumn, newestFirstColumns } from './columns.ts'
@@ -54,5 +54,27 @@ export const signInLinks = pgTable(
     index('sign_in_links_organization').on(t.organization_id),
     index('sign_in_links_member').on(t.member_id),
     index('sign_in_links_age').on(t.expires_at),
+  ],
+)
+
+/** Written by sign_in_by_identity() only. */
+export const identities = pgTable(
+  'identities',
+  {
+    id: idColumn(),
+    organization_id: uuid()
+      .notNull()
+      .references(() => organizations.id, { onDelete: 'cascade' }),
+    member_id: uuid()
+      .notNull()
+      .references(() => members.id, { onDelete: 'cascade' }),
+    issuer: text().notNull(),
+    subject: text().notNull(),
+    created_at: createdAtColumn(),
+  },
+  t => [
+    unique('identities_subject').on(t.issuer, t.subject, t.organization_id),
+    unique('identities_member').on(t.member_id, t.issuer),
+    index('identities_organization').on(t.organization_id),
   ],
 )
