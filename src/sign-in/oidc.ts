@@ -21,7 +21,6 @@ const Flow = z.object({
   state: z.string(),
   nonce: z.string(),
   verifier: z.string(),
-  next: z.string(),
   until: z.number(),
 })
 type Flow = z.output<typeof Flow>
@@ -59,7 +58,7 @@ async function asFailure<T>(work: () => Promise<T>): Promise<T> {
 }
 
 /** The URL to send the browser to, and the sealed flow to keep in a cookie meanwhile. */
-export async function beginSignIn({ config, sealer }: Services, origin: string, next: string) {
+export async function beginSignIn({ config, sealer }: Services, origin: string) {
   const { scopes } = requireOidc(config)
   const { server, client, redirectUri } = await asFailure(() => openProvider(config, origin))
   if (!server.authorization_endpoint) throw fail('sign_in_refused', { cause: new Error('no authorization endpoint') })
@@ -67,7 +66,6 @@ export async function beginSignIn({ config, sealer }: Services, origin: string, 
     state: oauth.generateRandomState(),
     nonce: oauth.generateRandomNonce(),
     verifier: oauth.generateRandomCodeVerifier(),
-    next,
     until: Date.now() + config.clockOffset() + FLOW_SECONDS * 1000,
   }
   const url = new URL(server.authorization_endpoint)
@@ -158,5 +156,5 @@ export async function completeSignIn(
   )) as [unknown, unknown, Row[]]
   const { refusal } = JSON.parse(row![0] as string) as { refusal?: 'identity_unknown' | 'email_unverified' }
   if (refusal) throw fail(refusal)
-  return { token, next: flow.next }
+  return token
 }

@@ -6,17 +6,9 @@ const call = (method, path, { headers, body } = {}) => {
 }
 const say = text => { find('status').textContent = text }
 
-const next = new URLSearchParams(location.search).get('next') ?? ''
-const secret = location.hash.slice(1)
-history.replaceState(null, '', location.pathname + location.search)
-
 async function show() {
   const reply = await call('GET', '/v2/me')
   const me = reply.ok ? await reply.json() : null
-  // Only pages of this installation that need a person.
-  if (me && /^\\/device(\\?user_code=[A-Z-]+)?$/.test(next)) return location.replace(next)
-  const oidc = find('oidc')
-  if (oidc && next) oidc.href = '/sign-in/oidc?next=' + encodeURIComponent(next)
   find('ways').hidden = me !== null
   find('signed-in').hidden = me === null
   if (!me) return
@@ -43,6 +35,15 @@ find('sign-out').addEventListener('click', async () => {
   await call('DELETE', '/v2/me/sessions/current')
   await show()
 })
-if (secret) await open(await call('POST', '/sign-in/link', { body: { token: secret } }))
-await show()
+async function useLink() {
+  const token = location.hash.slice(1)
+  if (!token) return show()
+  // Neither the history nor a bookmark keeps the token.
+  history.replaceState(null, '', location.pathname + location.search)
+  await open(await call('POST', '/sign-in/link', { body: { token } }))
+  await show()
+}
+// A link that is pasted while the page is open only changes the fragment.
+addEventListener('hashchange', useLink)
+await useLink()
 `

@@ -112,15 +112,13 @@ export const signInRoutes = slice('Sign-in', 'Who the caller is, and the session
     id: 'beginSignIn',
     summary: 'Redirect to the identity provider',
     description: 'Exists if `OIDC_ISSUER` is set.',
-    query: s.SignInQuery,
     pageMediaType: 'text/html',
     status: 302,
     errors: [...PROVIDER_ERRORS],
     open: (c, services) =>
       answerWithPage(c, services, async origin => {
-        const { next = '' } = validateInput(c.req, { query: s.SignInQuery }, '', []) as { next?: string }
         const proof = { route: 'sign-in', refusal: 'sign_in_expired' } as const
-        const { url, sealed } = await c.var.limits.prove(c, proof, () => beginSignIn(services, origin, next))
+        const { url, sealed } = await c.var.limits.prove(c, proof, () => beginSignIn(services, origin))
         c.header('Set-Cookie', formatFlowCookie(origin, sealed, FLOW_SECONDS))
         return redirect(c, url)
       }),
@@ -140,9 +138,9 @@ export const signInRoutes = slice('Sign-in', 'Who the caller is, and the session
         // A code works once. Without the cookie, nothing of the flow can be repeated.
         c.header('Set-Cookie', formatFlowCookie(origin, null, 0))
         const url = new URL(c.req.url)
-        const opened = await c.var.limits.prove(c, proof, () => completeSignIn(services, visit, origin, url, sealed))
-        c.header('Set-Cookie', formatSessionCookie(origin, opened.token), { append: true })
-        return redirect(c, `${origin}/sign-in${opened.next && `?next=${encodeURIComponent(opened.next)}`}`)
+        const token = await c.var.limits.prove(c, proof, () => completeSignIn(services, visit, origin, url, sealed))
+        c.header('Set-Cookie', formatSessionCookie(origin, token), { append: true })
+        return redirect(c, `${origin}/sign-in`)
       }),
   })
   .post('/sign-in/link', {

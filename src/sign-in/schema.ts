@@ -20,12 +20,6 @@ export const SignInSession = z
   .meta({ id: 'SignInSession' })
 export const SignInSessionList = listOf(SignInSession).meta({ id: 'SignInSessionList' })
 
-export const SignInQuery = z.object({
-  next: boundedText(100)
-    .regex(/^\/device(\?user_code=[A-Z-]+)?$/)
-    .optional()
-    .meta({ description: 'The page of this installation that needs the sign-in.' }),
-})
 /** As the identity provider sends it. The route reads it itself. */
 export const SignInAnswer = z.looseObject({
   code: boundedText(4096).optional(),

@@ -112,8 +112,8 @@ const newPerson = (claims: Record<string, unknown> = {}) => {
 }
 const invite = (email: unknown) => api('POST', '/orgs/current/members', { email })
 
-async function begin(path = '/sign-in/oidc') {
-  const response = await get(path)
+async function begin() {
+  const response = await get('/sign-in/oidc')
   expect(response.status).toBe(302)
   return { url: response.headers.get('Location')!, cookie: cookieOf(response, FLOW_COOKIE)! }
 }
@@ -140,7 +140,7 @@ const eventsOf = async (subject: string) => {
   return rows as [type: string, data: string, operation: string][]
 }
 const expectRefusal = async (response: Response, status: number, code: string) => {
-  expect(response.status, JSON.stringify(lines)).toBe(status)
+  expect(response.status).toBe(status)
   expect(response.headers.get('Content-Type')).toBe('text/html; charset=utf-8')
   expect(cookieOf(response, '__Host-slipway')).toBeUndefined()
   expect(lines.find(line => line.path === new URL(CALLBACK).pathname)).toMatchObject({ code })
@@ -293,16 +293,6 @@ it('a provider whose tokens are signed with a foreign key is refused', async () 
     slipway = own
     await other.close()
   }
-})
-
-it('comes back to the page that needs it, and to no other site', async () => {
-  person = newPerson()
-  await invite(person.email)
-  const { url, cookie } = await begin('/sign-in/oidc?next=/device?user_code=BCDF-GHJK')
-  const opened = await finish(await visitProvider(url), cookie)
-  expect(opened.headers.get('Location')).toBe(`${PUBLIC_URL}/sign-in?next=%2Fdevice%3Fuser_code%3DBCDF-GHJK`)
-  for (const next of ['https://evil.example.com', '//evil.example.com', '/device/../x'])
-    expect((await get(`/sign-in/oidc?next=${encodeURIComponent(next)}`)).status).toBe(422)
 })
 
 it('without the settings there is no such way to sign in', async () => {
