@@ -98,11 +98,11 @@ export async function verifyKey(ctx: Ctx): Promise<void> {
 }
 
 /** A transaction of its own: a later refusal keeps the count, and the budget is not locked for the whole request. */
-function buildCountStatements(ctx: Ctx, { hash }: CredentialActor): Query<unknown>[] {
+function buildCountStatements(ctx: Ctx, { kind, hash }: CredentialActor): Query<unknown>[] {
   const { rateLimit } = ctx.config
   return rateLimit === 0
     ? []
-    : [countRequest({ hash, clockOffset: clockOffsetText(ctx), limit: rateLimit }), NEXT_TRANSACTION]
+    : [countBy[kind]({ hash, clockOffset: clockOffsetText(ctx), limit: rateLimit }), NEXT_TRANSACTION]
 }
 
 function recordRate({ requestInfo }: Ctx, [count]: Row[]): void {
@@ -143,10 +143,15 @@ const buildEnterStatements = (entry: SQL) => ({
   agent: buildEnterStatement(entry, sql`become_listener(e.actor_id), set_config('role', 'slipway_agent', true)`),
 })
 const enterBy = { key: buildEnterStatements(sql`enter`), session: buildEnterStatements(sql`enter_session`) }
-const countRequest = prepareStatement(
-  ({ hash, clockOffset, limit }: Placeholders<{ hash: string; clockOffset: string; limit: number }>) =>
-    sql<Row>`select * from count_request(${hash}, ${clockOffset}, ${limit}::integer)`,
-)
+const buildCountStatement = (count: SQL) =>
+  prepareStatement(
+    ({ hash, clockOffset, limit }: Placeholders<{ hash: string; clockOffset: string; limit: number }>) =>
+      sql<Row>`select * from ${count}(${hash}, ${clockOffset}, ${limit}::integer)`,
+  )
+const countBy = {
+  key: buildCountStatement(sql`count_request`),
+  session: buildCountStatement(sql`count_session_request`),
+}
 /** Ends the transaction that the driver opened for the batch, and opens the one that it commits. */
 const NEXT_TRANSACTION = sql`commit and chain`
 
@@ -191,7 +196,7 @@ export async function countRefusedRequests(
   const [rows] = await database([
     sql<Row>`
       select key_hash, coalesce(requests, 0), coalesce(reset, 0)
-      from count_requests(
+      from count_requests_of_callers(
         ${textArray(hashes)},
         ${sql.param(counts)}::integer[],
         ${clockOffsetText({ config })},
