@@ -34,6 +34,7 @@ const edge = [
   'test/listeners/listeners.test.ts',
   'test/oauth/{hostile-servers,tokens}.test.ts',
   'test/pushes/{github-deliveries,signed-body}.test.ts',
+  'test/sign-in/sessions.test.ts',
   'test/sync/{archive-download,credentials,hostile-requests,poll,registry-credentials}.test.ts',
 ]
 // The seed is fixed unless FUZZ_SEED sets it, so that a run can be repeated. FUZZ_REQUESTS is the number of hostile
