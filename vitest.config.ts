@@ -8,20 +8,22 @@ import { LongestFirst } from './test/support/longest-first.ts'
 
 const app = [
   'test/*.test.ts',
-  'test/{access,kernel,protocol,integrations,listeners,sign-in,deployments,oauth,pushes,sync}/**/*.test.ts',
+  'test/{access,audit,events,kernel,protocol,integrations,listeners,deployments,oauth,pushes,sign-in,sync,webhooks}/**/*.test.ts',
 ]
 const architecture = ['test/architecture.test.ts', 'test/architecture/*.test.ts']
 // Functions of values: no database, no network, no state that one file could leave to the next.
 const pure = [
   'test/protocol/*.test.ts',
-  'test/kernel/{json-position,rows,segment-router,statement}.test.ts',
+  'test/audit/operation-names.test.ts',
+  'test/events/rows.test.ts',
+  'test/kernel/{json-position,rows,segment-router,shared-looks,statement,worker-pool}.test.ts',
   'test/deployments/{lifecycle,query-schemas,resources,schema,source-rules}.test.ts',
   'test/oauth/{challenges,client-registration,real-servers}.test.ts',
-  'test/pushes/worker-pool.test.ts',
   'test/sync/revision-transitions.test.ts',
   'test/agent/{build-slots,credentials,dockerignore-glob,image-build,last-lines,plan,replica-spec}.test.ts',
   'test/agent/{report-outcome,serial-queue,steps}.test.ts',
   'test/agent/kubernetes/revision-objects.test.ts',
+  'test/webhooks/payload.test.ts',
 ]
 // workerd runs one file of each slice, and everything about streams, cryptography and limits. The rest of the app is
 // the same there as on Node.
@@ -29,12 +31,14 @@ const edge = [
   'test/edge/**/*.test.ts',
   'test/access/api-keys.test.ts',
   'test/deployments/{crud,registry,secrets,uploads,uploads-s3}.test.ts',
+  'test/events/stream.test.ts',
   'test/integrations/{githost,service}.test.ts',
   'test/kernel/{broken-response,caller-limits,crypto,guarded-fetch,health,input,middleware,rate-limit}.test.ts',
   'test/listeners/listeners.test.ts',
   'test/oauth/{hostile-servers,tokens}.test.ts',
   'test/pushes/{github-deliveries,signed-body}.test.ts',
   'test/sign-in/sessions.test.ts',
+  'test/webhooks/signing.test.ts',
   'test/sync/{archive-download,credentials,hostile-requests,poll,registry-credentials}.test.ts',
 ]
 // The seed is fixed unless FUZZ_SEED sets it, so that a run can be repeated. FUZZ_REQUESTS is the number of hostile

@@ -58,7 +58,9 @@ language sql immutable as $$
     from members
     group by path
   )
-  select json_agg(json_build_object('path', path, 'before', event_value(before), 'after', event_value(after)) order by path)
+  select json_agg(
+    json_build_object('path', path, 'before', event_value(before), 'after', event_value(after)) order by path
+  )
   from compared
   where before is distinct from after
 $$;
@@ -93,7 +95,8 @@ begin
   returning seq, today into v_seq, v_today;
   perform require_journal_room(v_today, p_limit);
   insert into events (
-    scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, actor_id, request_id, data, changes, part_of
+    scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, actor_id, request_id, data, changes,
+    part_of
   )
   select
     current_scope(),

@@ -49,6 +49,9 @@ grant select, insert, update, delete on sessions to slipway_system;
 grant select, insert, update (revoked_at) on sessions to slipway_app;
 --> statement-breakpoint
 
+-- Who was refused: a key, or a member with a session.
+alter table audit_attempts add column actor_kind text default 'key' not null;
+--> statement-breakpoint
 -- enter() for the token of a session. A session of a key enters as that key. A member acts with the role in the
 -- organization where that role has the permission, and otherwise with the role in the workspace and inside it only.
 create function enter_session(
@@ -299,6 +302,112 @@ language sql stable security definer set search_path = public, pg_temp as $$
     end
 $$;
 --> statement-breakpoint
+-- A session of a key counts as that key, and a member has one count for all sessions.
+create or replace function record_attempts(
+  p_key_hashes text[],
+  p_workspaces text[],
+  p_operations text[],
+  p_statuses integer[],
+  p_codes text[],
+  p_request_ids text[],
+  p_requests text[],
+  p_more integer[],
+  p_clock_offset text,
+  p_limit integer
+) returns void
+language plpgsql security definer set search_path = public, pg_temp as $$
+begin
+  perform set_config('app.clock_offset', p_clock_offset, true);
+  with given as (
+    select
+      c.id as key_id,
+      c.kind,
+      c.name,
+      c.organization_id,
+      coalesce(
+        c.tenant_id,
+        (select w.id from workspaces w where w.id = g.workspace::uuid and w.organization_id = c.organization_id)
+      ) as tenant_id,
+      g.*,
+      row_number() over (partition by c.id order by g.place) as nth,
+      count(*) over (partition by c.id) as of_key
+    from unnest(p_key_hashes, p_workspaces, p_operations, p_statuses, p_codes, p_request_ids, p_requests, p_more)
+      with ordinality as g(key_hash, workspace, operation, status, code, request_id, request, more, place)
+    join lateral (
+      select 'key' as kind, a.id, a.organization_id, a.tenant_id, a.description as name
+      from api_keys a
+      where a.key_hash = g.key_hash
+      union all
+      select
+        case when a.id is null then 'session' else 'key' end,
+        s.owner_id,
+        s.organization_id,
+        a.tenant_id,
+        coalesce(a.description, m.full_name, m.email)
+      from sessions s
+      left join api_keys a on a.id = s.key_id
+      left join members m on m.id = s.member_id
+      where s.token_hash = g.key_hash
+    ) c on true
+  ),
+  counted as (
+    insert into attempt_windows as w (key_id, started_at, attempts)
+    select key_id, clock(), count(*)
+    from given
+    group by key_id
+    order by key_id
+    on conflict (key_id) do update set
+      attempts = excluded.attempts
+        + case when w.started_at > clock() - interval '60 seconds' then w.attempts else 0 end,
+      started_at =
+        case when w.started_at > clock() - interval '60 seconds' then w.started_at else excluded.started_at end
+    returning w.key_id, w.attempts
+  ),
+  judged as (
+    select g.*, c.attempts - g.of_key + g.nth <= p_limit as is_kept
+    from given g
+    join counted c using (key_id)
+  ),
+  left_out as (
+    select key_id, sum(case when is_kept then more else more + 1 end) as attempts
+    from judged
+    group by key_id
+  ),
+  added_to_earlier as (
+    update audit_attempts t
+    set left_out = t.left_out + l.attempts
+    from left_out l
+    where not exists (select from judged j where j.key_id = l.key_id and j.is_kept)
+      and t.id = (
+        select b.id
+        from audit_attempts b
+        where b.actor_id = l.key_id
+        order by b.created_at desc, b.id desc
+        limit 1
+      )
+  )
+  insert into audit_attempts (
+    organization_id, tenant_id, operation, status, code, actor_kind, actor_id, actor_name, request_id, request,
+    left_out
+  )
+  select
+    j.organization_id,
+    j.tenant_id,
+    j.operation,
+    j.status,
+    j.code,
+    j.kind,
+    j.key_id,
+    j.name,
+    j.request_id,
+    j.request::json,
+    case when j.nth = max(j.nth) over (partition by j.key_id) then l.attempts else 0 end
+  from judged j
+  join left_out l using (key_id)
+  where j.is_kept
+  order by j.place;
+end $$;
+--> statement-breakpoint
 -- Columns that name an actor hold the id of a key or of a member.
 create or replace function is_own_key(p_id uuid) returns boolean
 language plpgsql stable security definer set search_path = public, pg_temp as $$
@@ -436,7 +545,8 @@ begin
   )
   returning * into v_session;
   perform journal(
-    array['session.opened'], array[v_session.id], array[json_build_object('method', p_method)], array[null::json],
+    array['session.opened'], array[v_session.id], array[json_build_object('method', p_method)],
+    array[changed_members(null, jsonb_build_object('method', p_method, 'expires_at', v_session.expires_at))],
     p_limit, 0
   );
   return v_session;
@@ -486,12 +596,20 @@ alter table identities enable row level security, force row level security;
 create policy everything on identities to slipway_system using (true) with check (true);
 grant select, insert, update, delete on identities to slipway_system;
 --> statement-breakpoint
-create function journal_of_member(p_member uuid, p_type text, p_subject uuid, p_data json, p_limit bigint) returns void
+create function journal_of_member(p_member uuid, p_type text, p_data json, p_changes json, p_limit bigint) returns void
 language plpgsql as $$
 begin
   perform act_as_member(p_member);
-  perform journal(array[p_type], array[p_subject], array[p_data], array[null::json], p_limit, 0);
+  perform journal(array[p_type], array[p_member], array[p_data], array[p_changes], p_limit, 0);
 end $$;
+--> statement-breakpoint
+create function journal_of_identity(p_member uuid, p_issuer text, p_subject text, p_limit bigint) returns void
+language sql as $$
+  select journal_of_member(
+    p_member, 'identity.bound', json_build_object('issuer', p_issuer, 'subject', p_subject),
+    changed_members(null, jsonb_build_object('issuer', p_issuer, 'subject', p_subject)), p_limit
+  )
+$$;
 --> statement-breakpoint
 -- Signs in the person that an identity provider vouches for. A bound subject is enough. Otherwise the verified address
 -- has to be a member's, or of a domain whose people may join `p_join`. With the first of `p_roles` that the
@@ -512,6 +630,7 @@ declare
   v_found record;
   v_member uuid;
   v_role uuid;
+  v_changes json;
 begin
   for v_found in
     select m.id, m.organization_id
@@ -525,9 +644,7 @@ begin
     values (v_found.organization_id, v_found.id, p_issuer, p_subject)
     on conflict do nothing;
     if found then
-      perform journal_of_member(
-        v_found.id, 'identity.bound', v_found.id, json_build_object('issuer', p_issuer, 'subject', p_subject), p_limit
-      );
+      perform journal_of_identity(v_found.id, p_issuer, p_subject, p_limit);
     end if;
   end loop;
 
@@ -544,12 +661,12 @@ begin
     select m.id into v_member from members m where m.email = p_email order by m.created_at limit 1;
     if found then
       perform journal_of_member(
-        v_member, 'session.refused', v_member,
+        v_member, 'session.refused',
         json_build_object(
           'method', 'oidc', 'reason', case when p_is_verified then 'other_subject' else 'email_unverified' end,
           'issuer', p_issuer, 'subject', p_subject
         ),
-        p_limit
+        null, p_limit
       );
       return json_build_object('refusal', case when p_is_verified then 'identity_unknown' else 'email_unverified' end);
     end if;
@@ -560,14 +677,13 @@ begin
     insert into members (organization_id, email, full_name, role_id)
     values (p_join, p_email, p_name, '00000000-0000-4000-8000-000000000005')
     on conflict (organization_id, email) do update set email = excluded.email
-    returning id into v_member;
+    returning id, changed_members(null, jsonb_build_object('email', email, 'full_name', full_name, 'role_id', role_id))
+    into v_member, v_changes;
     insert into identities (organization_id, member_id, issuer, subject)
     values (p_join, v_member, p_issuer, p_subject)
     on conflict do nothing;
-    perform journal_of_member(v_member, 'member.added', v_member, json_build_object('email', p_email), p_limit);
-    perform journal_of_member(
-      v_member, 'identity.bound', v_member, json_build_object('issuer', p_issuer, 'subject', p_subject), p_limit
-    );
+    perform journal_of_member(v_member, 'member.added', json_build_object('email', p_email), v_changes, p_limit);
+    perform journal_of_identity(v_member, p_issuer, p_subject, p_limit);
   end if;
 
   select r.id
@@ -578,12 +694,17 @@ begin
     and (r.organization_id is null or r.organization_id = m.organization_id)
   order by given.place
   limit 1;
-  if exists (select from members where id = v_member and role_id <> v_role) then
+  select changed_members(jsonb_build_object('role_id', role_id), jsonb_build_object('role_id', v_role))
+  into v_changes
+  from members
+  where id = v_member and role_id <> v_role
+  for no key update;
+  if found then
     begin
       update members
       set role_id = v_role, version = version + 1, updated_at = clock()
       where id = v_member;
-      perform journal_of_member(v_member, 'member.updated', v_member, json_build_object('role_id', v_role), p_limit);
+      perform journal_of_member(v_member, 'member.updated', json_build_object('role_id', v_role), v_changes, p_limit);
     exception when sqlstate 'SW000' then
       -- The last Admin of the organization keeps the role, whatever the groups are.
       null;

@@ -2,6 +2,9 @@
 import { HonoBase } from 'hono/hono-base'
 import { organizationRoutes, workspaceRoutes } from './access/routes.ts'
 import { serveDocsPages } from './api-docs/docs-page.ts'
+import { createAttemptLog } from './audit/attempts.ts'
+import { sweepAuditLog } from './audit/retention.ts'
+import { auditRoutes } from './audit/routes.ts'
 import { customHostRoutes } from './deployments/custom-hosts.routes.ts'
 import { logRoutes } from './deployments/logs.routes.ts'
 import { registryRoutes } from './deployments/registry.routes.ts'
@@ -11,6 +14,7 @@ import { tagRoutes } from './deployments/tags.routes.ts'
 import { uploadRoutes } from './deployments/uploads.routes.ts'
 import { sweepUploads } from './deployments/uploads.ts'
 import type { Config } from './env.ts'
+import { eventRoutes } from './events/routes.ts'
 import { sweepInstalls } from './integrations/install.ts'
 import { integrationRoutes } from './integrations/routes.ts'
 import { createSealer } from './kernel/crypto.ts'
@@ -18,7 +22,7 @@ import { connect } from './kernel/db.ts'
 import { healthRoutes } from './kernel/health.ts'
 import { cors, notFound, respondWithError, wrapRequest } from './kernel/middleware.ts'
 import { buildOpenApi, documentRoutes } from './kernel/openapi.ts'
-import type { AppEnv, Operation } from './kernel/routes.ts'
+import type { AppEnv, Operation, Services } from './kernel/routes.ts'
 import { openS3Bucket } from './kernel/s3.ts'
 import { SegmentRouter } from './kernel/segment-router.ts'
 import { mountOperations } from './kernel/serve-routes.ts'
@@ -37,6 +41,8 @@ import { serveSignInPage } from './sign-in/pages.ts'
 import { signInRoutes } from './sign-in/routes.ts'
 import { sweepSessions } from './sign-in/sessions.ts'
 import { syncRoutes } from './sync/routes.ts'
+import { deliverEventsOf, sweepWebhooks } from './webhooks/deliverer.ts'
+import { webhookRoutes } from './webhooks/routes.ts'
 
 const slices = [
   deploymentRoutes,
@@ -53,12 +59,15 @@ const slices = [
   identityRoutes,
   previewRoutes,
   deliveryRoutes,
+  eventRoutes,
+  webhookRoutes,
   organizationRoutes,
   workspaceRoutes,
   signInRoutes,
   healthRoutes,
 ]
-const sliceOperations = slices.flatMap(slice => slice.operations)
+const audit = auditRoutes(slices.flatMap(slice => slice.operations))
+const sliceOperations = [...slices, audit].flatMap(slice => slice.operations)
 
 export const operations: Operation[] = [...sliceOperations, ...documentRoutes(sliceOperations).operations]
 
@@ -74,17 +83,24 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
   app.notFound(notFound)
   serveDocsPages(app, () => buildOpenApi(operations))
   serveSignInPage(app, config)
-  const services = { config, database, sealer: createSealer(config.sealingKeys) }
-  mountOperations(app, operations, services)
+  const services: Services = {
+    config,
+    database,
+    sealer: createSealer(config.sealingKeys),
+    deliverEvents: tenant => deliverEventsOf(services, tenant),
+  }
+  mountOperations(app, operations, services, createAttemptLog(services))
   const housekeep = async () => {
     await Promise.all([
       sweepExpiredRows(database),
       sweepSessions(services),
+      sweepAuditLog(services),
       sweepRevisions(services),
       sweepUploads(services),
       sweepFlows(services),
       sweepInstalls(services),
       sweepProviders(services),
+      sweepWebhooks(services),
       sweepDeliveries(services).then(() => sweepPreviews(services)),
     ])
   }

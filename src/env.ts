@@ -59,15 +59,21 @@ const postgresUrl = () =>
     .string({ error: POSTGRES_ERROR })
     .refine(text => /^postgres(ql)?:\/\/./.test(text) && URL.canParse(text), { error: POSTGRES_ERROR })
 
-const Settings = z.object({
-  DATABASE_URL: postgresUrl(),
-  DATABASE_SYSTEM_URL: postgresUrl().optional(),
-  DATABASE_GATEWAY_URL: z.url({ error: 'must be the http:// address of the gateway' }).optional(),
+const RETENTION_ERROR = 'must be a whole number of days from 30 to 36500'
+
+const Sealing = z.object({
   SEALING_KEYS: z
     .string({
       error: 'must be a `kid:key`, such as the output of `echo "k1:$(openssl rand -base64 32 | tr +/ -_ | tr -d =)"`',
     })
     .pipe(SealingKeys),
+})
+
+const Settings = z.object({
+  DATABASE_URL: postgresUrl(),
+  DATABASE_SYSTEM_URL: postgresUrl().optional(),
+  DATABASE_GATEWAY_URL: z.url({ error: 'must be the http:// address of the gateway' }).optional(),
+  ...Sealing.shape,
   PUBLIC_URL: PublicUrl.optional(),
   APPS_DOMAIN: AppsDomain.optional(),
   ALLOW_LOOPBACK: booleanSetting,
@@ -82,6 +88,13 @@ const Settings = z.object({
   ),
 
   EVENTS_PER_DAY: wholeNumber(1_000_000_000, 'must be a whole number; 0 disables the limit').default(200_000),
+  AUDIT_LOGS: z.enum(['on', 'off'], { error: 'must be `on` or `off`' }).default('on'),
+  AUDIT_RETENTION_DAYS: z.coerce
+    .number({ error: RETENTION_ERROR })
+    .int({ error: RETENTION_ERROR })
+    .min(30, { error: RETENTION_ERROR })
+    .max(36_500, { error: RETENTION_ERROR })
+    .default(400),
   UPLOADS_MAX_GIB: wholeNumber(1_000_000, 'must be a whole number of GiB').default(20),
   INSTANCE_ADMIN_EMAILS: commaSeparated(''),
   USAGE_EXPORT_ADMIN_EMAILS: commaSeparated(''),
@@ -250,6 +263,21 @@ export type OidcSettings = {
   groupRoles: [group: string, role: string][]
 }
 
+/** Limits of streams and long polls. */
+export type StreamLimits = {
+  seconds: number
+  /** Round trips to the database within one request. */
+  trips: number
+  /** Streams and long polls of one key at a time, in one process. */
+  perKey: number
+  /** The delay between two looks at the database: the least while things move, the most while they do not. */
+  lookMs: [min: number, max: number]
+  /** How often the keys of waiting clients are checked. */
+  keyCheckMs: number
+}
+/** A Worker may make 50 requests of its own for each that it answers. A key is checked with every look. */
+const WORKER_STREAMS: StreamLimits = { seconds: 900, trips: 45, perKey: 100, lookMs: [1000, 5000], keyCheckMs: 15_000 }
+
 export type RequestHead = { req: { header(name: string): string | undefined }; env?: unknown }
 
 /** `url` is the app's login, for one workspace at a time; `systemUrl` is the login for work on all workspaces. */
@@ -267,6 +295,12 @@ export type Config = {
   rateLimit: number
   /** Per workspace; 0 is no limit. */
   eventsPerDay: number
+  /** How many messages to webhooks may follow one request. Workers limit what a request can fetch. */
+  deliveriesPerRequest: number
+  /** Whether the audit log can be read, and refused requests are recorded. The journal is written in any case. */
+  auditLogs: boolean
+  /** How long events and refused requests are kept. */
+  auditRetentionDays: number
   uploadBytes: number
   limiter: RateLimiter | undefined
   /** Failed authentications per client address and minute; 0 is no limit. */
@@ -288,6 +322,7 @@ export type Config = {
   github: GitHubApp | undefined
   /** Without it, people sign in with links and keys only. */
   oidc: OidcSettings | undefined
+  liveStreams: StreamLimits
   instanceAdmins: string[]
   notices: string[]
   log: (line: Record<string, unknown>) => void
@@ -306,6 +341,7 @@ export const readOwnerUrl = (env: Record<string, unknown>) =>
   databaseUrl(env, 'DATABASE_OWNER_URL', 'DATABASE_SYSTEM_URL')
 /** Whether a database with tables of another application may be migrated. */
 export const readSharesDatabase = (env: Record<string, unknown>) => parseSettings(DatabaseSharing, env).SHARE_DATABASE
+export const readSealingKeys = (env: Record<string, unknown>) => parseSettings(Sealing, env).SEALING_KEYS
 export const readUploadsFolder = (env: Record<string, unknown>) => parseSettings(UploadsFolder, env).UPLOADS_DIR
 export function readTrustedProxies(env: Record<string, unknown>, isRange: (text: string) => boolean): string[] {
   const { TRUSTED_PROXIES } = parseSettings(TrustedProxies, env)
@@ -403,6 +439,9 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
     corsOrigins: settings.CORS_ORIGINS,
     rateLimit: settings.RATE_LIMIT_PER_MINUTE,
     eventsPerDay: settings.EVENTS_PER_DAY,
+    deliveriesPerRequest: 200,
+    auditLogs: settings.AUDIT_LOGS === 'on',
+    auditRetentionDays: settings.AUDIT_RETENTION_DAYS,
     uploadBytes: settings.UPLOADS_MAX_GIB * 1024 ** 3,
     limiter: settings.RATE_LIMIT_PER_MINUTE === 0 ? undefined : (env.RATE_LIMITER as RateLimiter | undefined),
     unknownKeysPerMinute: settings.UNKNOWN_KEYS_PER_MINUTE,
@@ -416,6 +455,7 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
     registry: toRegistrySettings(settings),
     github: toGitHubApp(settings),
     oidc: toOidcSettings(settings),
+    liveStreams: WORKER_STREAMS,
     instanceAdmins: [...settings.INSTANCE_ADMIN_EMAILS, ...settings.USAGE_EXPORT_ADMIN_EMAILS].map(email =>
       email.toLowerCase(),
     ),

@@ -12,6 +12,8 @@ const appFor = (env: Env) => {
   app ??= createApp(
     readConfig(env, {
       uploads: env.UPLOADS ? createBucketStorage(env.UPLOADS as Bucket) : undefined,
+      // Each takes three fetches, of the 50 that every plan allows.
+      deliveriesPerRequest: 12,
       // Cloudflare overwrites this header, so a client cannot forge it.
       clientAddress: c => c.req.header('CF-Connecting-IP'),
     }),

@@ -4,6 +4,7 @@ import type { Measurement } from '../../bench/support/bench-context.ts'
 import type { Cleanup } from '../../bench/support/processes.ts'
 import { makeTempFolder } from '../../bench/support/workerd.ts'
 import { type BootstrapResult, bootstrap } from '../../src/access/bootstrap.ts'
+import type { Config } from '../../src/env.ts'
 import { createLogins } from '../../src/host/database-logins.ts'
 import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
 import type { GatewayOptions } from '../../src/host/gateway.ts'
@@ -47,9 +48,11 @@ export const SETTINGS = {
 }
 export const SILENT_LOG = { log: () => {} }
 
+type TestbedOptions = { durable?: boolean; overrides?: Partial<Config> } & Omit<GatewayOptions, 'databaseUrl'>
+
 export async function openTestbed(
   context: TrialContext,
-  { durable = false, ...options }: { durable?: boolean } & Omit<GatewayOptions, 'databaseUrl'> = {},
+  { durable = false, overrides, ...options }: TestbedOptions = {},
 ): Promise<Testbed> {
   const dataDir = join(await makeTempFolder(context), 'data')
   let server: Postgres | undefined
@@ -59,7 +62,11 @@ export async function openTestbed(
   const { url, port } = server
   await migrate(url, SILENT_LOG)
   const { app, system } = await createLogins(url)
-  const host = createHost({ ...SETTINGS, DATABASE_URL: app, DATABASE_SYSTEM_URL: system }, SILENT_LOG, options)
+  const host = createHost(
+    { ...SETTINGS, DATABASE_URL: app, DATABASE_SYSTEM_URL: system },
+    { ...SILENT_LOG, ...overrides },
+    options,
+  )
   context.defer(() => host.close())
   return {
     app: host.app,

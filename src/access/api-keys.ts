@@ -7,7 +7,8 @@ import { db, inOrganization, inTenant, type Row, run, textArray } from '../kerne
 import { sha256Hex } from '../kernel/digest.ts'
 import { commit } from '../kernel/journal.ts'
 import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
-import { requireRow, toIsoTime, withoutNulls } from '../kernel/rows.ts'
+import { createdMembers, recordColumns } from '../kernel/recorded-changes.ts'
+import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import { apiKeys } from '../tables/api-keys.ts'
 import type * as schema from './schema.ts'
 
@@ -33,6 +34,15 @@ const toWire = (row: KeyRow) => ({
   created_by: row.created_by,
   created_at: toIsoTime(row.created_at),
 })
+
+export const KEY_RECORD = recordColumns(apiKeys, [
+  'description',
+  'listener_id',
+  'role_id',
+  'permissions',
+  'expires_at',
+  'created_by',
+])
 
 const workspaceKeys = inTenant(apiKeys)
 const organizationKeys = inOrganization(apiKeys)
@@ -75,8 +85,8 @@ export async function createKey(ctx: Ctx, input: NewKeyInput, tenant: SQL, scope
     .insert(apiKeys)
     .values(values)
     .returning({ ...visibleColumns, sealed_key: sql<string>`${sealed}::text`.as('sealed_key') })
-  const data = withoutNulls({ description, role_id, permissions, expires_at })
-  const row = requireRow(await commit(ctx, 'api_key.created', change, data), 'role_not_found')
+  const rows = await commit(ctx, 'api_key.created', change, {}, { changes: createdMembers(KEY_RECORD) })
+  const row = requireRow(rows, 'role_not_found')
   return { ...toWire(row), key: await ctx.sealer.open(row.sealed_key, caller, 'api_key') }
 }
 

@@ -3,6 +3,8 @@ import { sql } from 'drizzle-orm'
 import { makeKeyHint, newApiKey } from '../kernel/crypto.ts'
 import { type Database, runAsSystem } from '../kernel/db.ts'
 import { sha256Hex } from '../kernel/digest.ts'
+import { createdMembers } from '../kernel/recorded-changes.ts'
+import { KEY_RECORD } from './api-keys.ts'
 import { ADMIN, ORGANIZATION_ADMIN } from './built-in-roles.ts'
 
 type BootstrapInput = {
@@ -67,9 +69,10 @@ export async function bootstrap(database: Database, input: BootstrapInput): Prom
         returning *),
       journaled as (
         insert into events
-          (scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, request_id, data)
+          (scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, request_id, data, changes)
         select
-          n.scope_id, n.seq, k.organization_id, k.tenant_id, 'api_key.created', k.id, 'operator', 'bootstrap', '{}'
+          n.scope_id, n.seq, k.organization_id, k.tenant_id, 'api_key.created', k.id, 'operator', 'bootstrap', '{}',
+          ${createdMembers(KEY_RECORD, sql`k`)}
         from new_key k, numbered n)
       select organization_id, ${workspaceId}
       from new_key`,

@@ -5,6 +5,7 @@ import { type Ctx, verb } from '../kernel/context.ts'
 import { bumpVersion, db, inOrganization, inTenant, run, versionMatches } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
 import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
+import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import { etagVersion } from '../kernel/routes.ts'
 import { requireRow, toIsoTime, withoutNulls } from '../kernel/rows.ts'
 import type { Page } from '../protocol/wire.ts'
@@ -36,6 +37,8 @@ const memberToWire = (ctx: Ctx) => (row: typeof members.$inferSelect) => ({
   [etagVersion]: row.version,
 })
 
+const MEMBER_RECORD = recordColumns(members, ['email', 'full_name', 'role_id'])
+
 export const listMembers = verb('organization:read', async (ctx, page: Page) => {
   const { limit, offset } = pageBounds(page)
   const query = db
@@ -66,7 +69,8 @@ export const addMember = verb('organization:manage-members', async (ctx, input: 
     .insert(members)
     .values({ organization_id: sql`current_organization()`, email, full_name, role_id })
     .returning()
-  return memberToWire(ctx)(requireRow(await commit(ctx, 'member.added', change, { email }), 'organization_not_found'))
+  const rows = await commit(ctx, 'member.added', change, {}, { changes: createdMembers(MEMBER_RECORD) })
+  return memberToWire(ctx)(requireRow(rows, 'organization_not_found'))
 })
 
 export const changeMember = verb(
@@ -78,12 +82,8 @@ export const changeMember = verb(
       .set({ ...changes, ...(role_id && { role_id: grantableRole(role_id, 'organization') }), ...bumpVersion(members) })
       .where(and(eq(members.id, member_id), inOrganization(members), versionMatches(ctx, members)))
       .returning()
-    return memberToWire(ctx)(
-      requireRow(
-        await commit(ctx, 'member.updated', change, changes, { lock: lockMemberships(member_id) }),
-        'member_not_found',
-      ),
-    )
+    const parts = { lock: lockMemberships(member_id), changes: changedMembers(members, MEMBER_RECORD) }
+    return memberToWire(ctx)(requireRow(await commit(ctx, 'member.updated', change, {}, parts), 'member_not_found'))
   },
 )
 
@@ -92,7 +92,8 @@ export const removeMember = verb('organization:manage-members', async (ctx, { me
     .delete(members)
     .where(and(eq(members.id, member_id), inOrganization(members), versionMatches(ctx, members)))
     .returning()
-  requireRow(await commit(ctx, 'member.removed', change, {}, { lock: lockMemberships(member_id) }), 'member_not_found')
+  const parts = { lock: lockMemberships(member_id), changes: deletedMembers(MEMBER_RECORD) }
+  requireRow(await commit(ctx, 'member.removed', change, {}, parts), 'member_not_found')
 })
 
 // ---- of a workspace
@@ -119,6 +120,11 @@ const membershipToWire = (row: MembershipRow) => ({
   [etagVersion]: row.version,
 })
 
+const MEMBERSHIP_RECORD = {
+  ...recordColumns(workspaceMembers, ['member_id', 'role_id']),
+  email: (row: SQL) => sql`(read_member(${row}.member_id)).email`,
+}
+
 const membershipById = (id: string) => and(eq(workspaceMembers.id, id), inTenant(workspaceMembers))
 
 export const listMemberships = verb('workspaces:read-members', async (ctx, page: Page) => {
@@ -144,10 +150,8 @@ export const addMembership = verb(
       role_id: grantableRole(role_id ?? sql`default_member_role()`, 'workspace'),
     }
     const change = db.insert(workspaceMembers).values(values).returning(writtenColumns)
-    const data = withoutNulls({ email, member_id, role_id })
-    return membershipToWire(
-      requireRow(await commit(ctx, 'workspace_member.added', change, data), 'workspace_not_found'),
-    )
+    const rows = await commit(ctx, 'workspace_member.added', change, {}, { changes: createdMembers(MEMBERSHIP_RECORD) })
+    return membershipToWire(requireRow(rows, 'workspace_not_found'))
   },
 )
 
@@ -159,11 +163,9 @@ export const changeMembership = verb(
       .set({ role_id: grantableRole(role_id, 'workspace'), ...bumpVersion(workspaceMembers) })
       .where(and(membershipById(membership_id), versionMatches(ctx, workspaceMembers)))
       .returning(writtenColumns)
+    const parts = { lock: LOCK_WORKSPACE, changes: changedMembers(workspaceMembers, MEMBERSHIP_RECORD) }
     return membershipToWire(
-      requireRow(
-        await commit(ctx, 'workspace_member.updated', change, { role_id }, { lock: LOCK_WORKSPACE }),
-        'member_not_found',
-      ),
+      requireRow(await commit(ctx, 'workspace_member.updated', change, {}, parts), 'member_not_found'),
     )
   },
 )
@@ -173,5 +175,6 @@ export const removeMembership = verb('workspaces:manage-members', async (ctx, { 
     .delete(workspaceMembers)
     .where(and(membershipById(membership_id), versionMatches(ctx, workspaceMembers)))
     .returning()
-  requireRow(await commit(ctx, 'workspace_member.removed', change, {}, { lock: LOCK_WORKSPACE }), 'member_not_found')
+  const parts = { lock: LOCK_WORKSPACE, changes: deletedMembers(MEMBERSHIP_RECORD) }
+  requireRow(await commit(ctx, 'workspace_member.removed', change, {}, parts), 'member_not_found')
 })

@@ -2,13 +2,23 @@
 import { and, eq, isNull, or, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { verb } from '../kernel/context.ts'
-import { bumpVersion, db, inOrganization, refuseUnless, run, textArray, versionMatches } from '../kernel/db.ts'
+import {
+  bumpVersion,
+  db,
+  inOrganization,
+  lockRows,
+  refuseUnless,
+  run,
+  textArray,
+  versionMatches,
+} from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
-import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
+import { afterCursor, hasName, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
 import { organizationPermissions, permissionNames } from '../kernel/permissions.ts'
+import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import { etagVersion } from '../kernel/routes.ts'
 import { requireRow, toIsoTime, withoutNulls } from '../kernel/rows.ts'
-import type { Page } from '../protocol/wire.ts'
+import type { NamedPage } from '../protocol/wire.ts'
 import { roles } from '../tables/access.ts'
 import { isBuiltInRole } from './built-in-roles.ts'
 import type * as schema from './schema.ts'
@@ -27,6 +37,8 @@ const toWire = (row: typeof roles.$inferSelect) => ({
   [etagVersion]: row.version,
 })
 
+const ROLE_RECORD = recordColumns(roles, ['scope', 'display_name', 'description', 'permissions'])
+
 const visibleRoles = or(isNull(roles.organization_id), inOrganization(roles))
 const grantablePermissions = (names: string[]) => sql`require_grantable_permissions(${textArray(names)})`
 
@@ -37,12 +49,12 @@ export const listPermissions = verb('organization:read', async ctx => {
   return { resources: permissionNames.map(name => ({ name, scope: scopeOf(name) })) }
 })
 
-export const listRoles = verb('organization:read', async (ctx, page: Page) => {
+export const listRoles = verb('organization:read', async (ctx, page: NamedPage) => {
   const { limit, offset } = pageBounds(page)
   const query = db
     .select()
     .from(roles)
-    .where(and(visibleRoles, afterCursor(roles, page)))
+    .where(and(visibleRoles, hasName(roles.display_name, page), afterCursor(roles, page)))
     .orderBy(...newestFirst(roles))
     .limit(limit)
     .offset(offset)
@@ -70,7 +82,8 @@ export const createRole = verb('organization:manage-roles', async (ctx, input: z
     permissions: grantablePermissions(permissions),
   }
   const change = db.insert(roles).values(values).returning()
-  return toWire(requireRow(await commit(ctx, 'role.created', change, { display_name, permissions }), 'role_not_found'))
+  const parts = { changes: createdMembers(ROLE_RECORD) }
+  return toWire(requireRow(await commit(ctx, 'role.created', change, {}, parts), 'role_not_found'))
 })
 
 /** A role with more permissions gives them to everyone who has it, so the caller must have them already. */
@@ -92,7 +105,8 @@ export const changeRole = verb(
         and(customRole(role_id), refuseUnless('permission_beyond_scope', isWithinScope), versionMatches(ctx, roles)),
       )
       .returning()
-    return toWire(requireRow(await commit(ctx, 'role.updated', change, changes), missingRoleCode(role_id)))
+    const parts = { lock: lockRows(roles, customRole(role_id)), changes: changedMembers(roles, ROLE_RECORD) }
+    return toWire(requireRow(await commit(ctx, 'role.updated', change, {}, parts), missingRoleCode(role_id)))
   },
 )
 
@@ -101,7 +115,8 @@ export const deleteRole = verb('organization:manage-roles', async (ctx, { role_i
     .delete(roles)
     .where(and(customRole(role_id), versionMatches(ctx, roles)))
     .returning()
-  requireRow(await commit(ctx, 'role.deleted', change), missingRoleCode(role_id))
+  const parts = { changes: deletedMembers(ROLE_RECORD) }
+  requireRow(await commit(ctx, 'role.deleted', change, {}, parts), missingRoleCode(role_id))
 })
 
 /** Row-level security shows built-in roles and does not let anyone change them. */

@@ -1,6 +1,6 @@
 // Routes of organizations, workspaces, members, roles and API keys.
 import { slice } from '../kernel/routes.ts'
-import { Page } from '../protocol/wire.ts'
+import { namedPage, Page } from '../protocol/wire.ts'
 import * as keys from './api-keys.ts'
 import * as members from './members.ts'
 import * as roles from './roles.ts'
@@ -80,7 +80,7 @@ export const organizationRoutes = slice(
   .get('/orgs/current/roles', {
     id: 'listRoles',
     summary: 'List the built-in and custom roles',
-    query: Page,
+    query: namedPage('display_name'),
     reply: s.RoleList,
     verb: roles.listRoles,
   })
@@ -165,7 +165,7 @@ export const workspaceRoutes = slice(
     id: 'listWorkspaces',
     toleratesUnknown: true,
     summary: 'List the workspaces that this key can use',
-    query: Page,
+    query: namedPage('display_name'),
     reply: s.WorkspaceList,
     verb: access.listWorkspaces,
   })

@@ -2,13 +2,22 @@
 import { and, eq, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
-import { bumpVersion, db, inOrganization, refuseUnless, run, textArray, versionMatches } from '../kernel/db.ts'
+import {
+  bumpVersion,
+  db,
+  inOrganization,
+  lockRows,
+  refuseUnless,
+  run,
+  textArray,
+  versionMatches,
+} from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
-import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
-import { changedMembers } from '../kernel/recorded-changes.ts'
+import { afterCursor, hasName, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
+import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import { etagVersion } from '../kernel/routes.ts'
 import { requireRow, toIsoTime, withoutNulls } from '../kernel/rows.ts'
-import type { Page } from '../protocol/wire.ts'
+import type { NamedPage } from '../protocol/wire.ts'
 import { organizations, workspaces } from '../tables/access.ts'
 import type * as schema from './schema.ts'
 
@@ -34,6 +43,9 @@ const workspaceToWire = (row: typeof workspaces.$inferSelect) => ({
   [etagVersion]: row.version,
 })
 
+const ORGANIZATION_RECORD = recordColumns(organizations, ['display_name', 'rbac_enabled', 'assume_s256'])
+const WORKSPACE_RECORD = recordColumns(workspaces, ['display_name', 'require_if_match'])
+
 const currentOrganization = eq(organizations.id, sql`current_organization()`)
 
 export const readOrganization = verb('organization:read', async ctx => {
@@ -51,25 +63,26 @@ export const changeOrganization = verb(
       .set({ ...changes, ...(assume_s256 && { assume_s256: textArray(assume_s256) }), ...bumpVersion(organizations) })
       .where(and(currentOrganization, versionMatches(ctx, organizations)))
       .returning()
-    return organizationToWire(
-      requireRow(await commit(ctx, 'organization.updated', change, changes), 'organization_not_found'),
-    )
+    const parts = {
+      lock: lockRows(organizations, currentOrganization),
+      changes: changedMembers(organizations, ORGANIZATION_RECORD),
+    }
+    const rows = await commit(ctx, 'organization.updated', change, {}, parts)
+    return organizationToWire(requireRow(rows, 'organization_not_found'))
   },
 )
 
-export const listWorkspaces = verb('workspaces:read', async (ctx, page: Page) => {
+export const listWorkspaces = verb('workspaces:read', async (ctx, page: NamedPage) => {
   const { limit, offset } = pageBounds(page)
   const query = db
     .select()
     .from(workspaces)
-    .where(and(inOrganization(workspaces), afterCursor(workspaces, page)))
+    .where(and(inOrganization(workspaces), hasName(workspaces.display_name, page), afterCursor(workspaces, page)))
     .orderBy(...newestFirst(workspaces))
     .limit(limit)
     .offset(offset)
   return toListPage(await run(ctx, query), page, workspaceToWire)
 })
-
-const RECORDED_MEMBERS = ['display_name', 'require_if_match']
 
 /** A workspace key sees its own workspace only. Row-level security enforces the same. */
 const reachableWorkspace = (id: string) =>
@@ -92,8 +105,9 @@ export const createWorkspace = verb('workspaces:create', async (ctx, input: z.ou
   const { display_name, require_if_match } = input
   const values = { organization_id: sql`current_organization()`, display_name, require_if_match }
   const change = db.insert(workspaces).values(values).returning()
+  const parts = { changes: createdMembers(WORKSPACE_RECORD) }
   return workspaceToWire(
-    requireRow(await commit(ctx, 'workspace.created', change, { display_name }), 'organization_not_found'),
+    requireRow(await commit(ctx, 'workspace.created', change, {}, parts), 'organization_not_found'),
   )
 })
 
@@ -106,8 +120,10 @@ export const changeWorkspace = verb(
       .set({ ...changes, ...bumpVersion(workspaces) })
       .where(and(reachableWorkspace(workspace_id), versionMatches(ctx, workspaces), requireIfMatchHeader(ctx)))
       .returning()
-    const lock = sql`select from ${workspaces} where ${reachableWorkspace(workspace_id)} for update`
-    const parts = { lock, changes: changedMembers(workspaces, RECORDED_MEMBERS) }
+    const parts = {
+      lock: lockRows(workspaces, reachableWorkspace(workspace_id)),
+      changes: changedMembers(workspaces, WORKSPACE_RECORD),
+    }
     return workspaceToWire(requireRow(await commit(ctx, 'workspace.updated', change, {}, parts), 'workspace_not_found'))
   },
 )
@@ -117,5 +133,6 @@ export const deleteWorkspace = verb('workspaces:delete', async (ctx, { workspace
     .delete(workspaces)
     .where(and(reachableWorkspace(workspace_id), versionMatches(ctx, workspaces), requireIfMatchHeader(ctx)))
     .returning()
-  requireRow(await commit(ctx, 'workspace.deleted', change), 'workspace_not_found')
+  const parts = { changes: deletedMembers(WORKSPACE_RECORD) }
+  requireRow(await commit(ctx, 'workspace.deleted', change, {}, parts), 'workspace_not_found')
 })

@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { Network } from '../protocol/address-kind.ts'
 import { type Changes, MAX_POLL_SECONDS } from '../protocol/poll.schema.ts'
 import { Builds } from './builds/builds.ts'
-import { listTemplates } from './builds/source-tree.ts'
+import { describeTemplates, listTemplates } from './builds/source-tree.ts'
 import {
   backoffSeconds,
   type ControlPlaneClient,
@@ -172,7 +172,10 @@ export class Agent {
       {
         agent_id,
         version,
-        templates: this.#lease.fence === null ? listTemplates(templates) : null,
+        ...(this.#lease.fence === null && {
+          templates: listTemplates(templates),
+          template_descriptions: describeTemplates(templates),
+        }),
         public_key: this.#keys.public_key,
         fence: this.#lease.fence,
         cursor: this.#cursor,

@@ -6,6 +6,7 @@ import { db, inTenant, run } from '../kernel/db.ts'
 import { fail } from '../kernel/errors.ts'
 import { commit, concludeWrite, prepareWrite } from '../kernel/journal.ts'
 import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
+import { changedMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import { lookUpTxtRecords } from '../kernel/txt-records.ts'
 import { type CustomHost, hostOf } from '../protocol/custom-url.schema.ts'
@@ -101,6 +102,8 @@ async function isProved(ctx: Ctx, records: string[], tenant: string, host: strin
   return proofs.includes(true)
 }
 
+const HOST_RECORD = recordColumns(customHosts, ['host', 'verified_at'])
+
 // ---- verbs
 
 const toWire = async (ctx: Ctx, row: CustomHostRow & { served: boolean }): Promise<CustomHost> => ({
@@ -141,6 +144,7 @@ export const verifyCustomHost = verb('deployments:update', async (ctx, { host }:
   const change = sql<CustomHostRow & { served: boolean }>`
     select ${customHosts}.*, ${IS_SERVED} as served
     from verify_custom_host(${host}::text, ${owner}::uuid, ${isOwnerGone}) as ${customHosts}`
-  const rows = await concludeWrite(() => commit(withoutRateLimit(ctx), 'custom_host.verified', change, { host }))
+  const parts = { changes: changedMembers(customHosts, HOST_RECORD) }
+  const rows = await concludeWrite(() => commit(withoutRateLimit(ctx), 'custom_host.verified', change, { host }, parts))
   return toWire(ctx, requireRow(rows, 'workspace_not_found'))
 })

@@ -3,6 +3,7 @@ import { type SQL, sql } from 'drizzle-orm'
 import { verb } from '../kernel/context.ts'
 import { textArray } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
+import { changedMembers, changesBetween, createdMembers } from '../kernel/recorded-changes.ts'
 import {
   decideChange,
   deploymentRevisionColumns,
@@ -19,6 +20,7 @@ import {
   unchangedColumns,
   updateWanted,
 } from './revision-queue.ts'
+import { DEPLOYMENT_RECORD, REVISION_RECORD } from './rows.ts'
 import type { Revision } from './schema.ts'
 import { columnOf, type EventRows } from './sql-columns.ts'
 
@@ -138,11 +140,13 @@ const PUSH_EVENTS: EventRows[] = [
     type: sql`'revision.created'`,
     subject: sql`id`,
     data: sql`json_build_object('deployment_id', deployment_id, 'status', status, 'message', status_message)`,
+    changes: createdMembers(REVISION_RECORD, sql`recorded`),
     from: sql`recorded`,
   },
   {
     type: sql`'deployment.hold_released'`,
     subject: sql`p.id`,
+    changes: changesBetween({ hold: sql`p.hold` }, { hold: sql`d.hold` }),
     from: sql`planned p
   join changed d on d.id = p.id
   where ${queued('creates_revision')} and p.hold is not null`,
@@ -181,6 +185,7 @@ export const deployPush = verb('deployments:update', async (ctx, input: PushedCo
   const data = { commit: head.sha, ...journalData }
   const rows = await commit(ctx, event, updateWanted(id), data, {
     lock: lockDeployment(deployment_id),
+    changes: changedMembers(sql`planned`, DEPLOYMENT_RECORD),
     ctesBefore: [planCte, decideChange],
     ctesAfter,
     otherEvents: enqueueEvents('changed', ...PUSH_EVENTS),

@@ -3,8 +3,10 @@ import { sql } from 'drizzle-orm'
 import type { Ctx } from '../kernel/context.ts'
 import { textArray } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
+import { changedMembers } from '../kernel/recorded-changes.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { revisionStatuses, sources } from '../protocol/parts.schema.ts'
+import { revisions } from '../tables/deployments.ts'
 import { canFollow } from './lifecycle.ts'
 import {
   applyMoves,
@@ -14,6 +16,7 @@ import {
   selectMoves,
 } from './revision-moves.ts'
 import { isDeploymentInTenant, lockDeployment } from './revision-queue.ts'
+import { REVISION_MOVE_RECORD } from './rows.ts'
 
 const MESSAGE = 'Interrupted on request.'
 const INTERRUPTIBLE = sources.flatMap(source =>
@@ -48,6 +51,7 @@ export async function interrupt(ctx: Ctx, { deployment_id, revision_id }: Revisi
     { deployment_id, message: MESSAGE },
     {
       lock: lockDeployment(deployment_id),
+      changes: changedMembers(revisions, REVISION_MOVE_RECORD),
       ctesBefore: [moves, ...promoteWithoutReports],
       ctesAfter: applyMovesToDeployments,
       otherEvents: moveEvents,

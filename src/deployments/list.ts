@@ -9,10 +9,12 @@ import { type DeploymentRow, deploymentToWire, wireColumns } from './rows.ts'
 import type { DeploymentQuery } from './schema.ts'
 
 export function listFilters(query: Placeholders<DeploymentQuery>): SQL[] {
-  const { name_contains, status, remote_reconciled, tag_value_ids, image_version, deployment_type, deployment_ids } =
-    query
+  const { name, name_contains, status, remote_reconciled, tag_value_ids } = query
+  const { image_version, deployment_type, deployment_ids } = query
   const t = deployments
   return [
+    // Names are lower-case, and the index has this column.
+    name && eq(t.name_fold, name),
     name_contains && sql`strpos(${t.name_fold}, lower(${name_contains})) > 0`,
     status && sql`${t.status} = any(${status}::text[])`,
     remote_reconciled && eq(t.remote_reconciled, remote_reconciled),

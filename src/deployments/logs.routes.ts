@@ -1,5 +1,6 @@
 // Routes of logs. Reads by POST: existing clients query logs this way.
 import { slice } from '../kernel/routes.ts'
+import { followLogs, streamLogs } from './log-follow.ts'
 import * as s from './logs.schema.ts'
 import * as logs from './logs.ts'
 import { DeploymentRef, RevisionRef } from './schema.ts'
@@ -33,4 +34,32 @@ export const logRoutes = slice('Logs', 'Log lines of builds and deployments.')
     ...logOperation,
     errors: ['deployment_not_found'],
     verb: logs.readDeploymentLogs,
+  })
+  .get('/v2/deployments/{deployment_id}/logs', {
+    id: 'followLogs',
+    summary: 'Read the logs of a deployment in the order of arrival',
+    description: [
+      'Lines are numbered in the order in which they become visible.',
+      'To follow them, send the `next_after` of each answer as the `after` of the next request, with `wait`.',
+    ].join(' '),
+    params: DeploymentRef,
+    query: s.FollowQuery,
+    reply: s.ArrivedPage,
+    errors: ['deployment_not_found', 'revision_not_found'],
+    verb: followLogs,
+  })
+  .get('/v2/deployments/{deployment_id}/logs/stream', {
+    id: 'streamLogs',
+    summary: 'Stream the logs of a deployment in the order of arrival',
+    description: [
+      'Server-sent events, or one JSON object per line with `Accept: application/x-ndjson`.',
+      'The `id` of each is its `arrival`. The stream ends after some minutes: resume it after the last `id`.',
+      'An event `dropped` has the number of `lines` that are no longer kept.',
+      'If the deployment has no line with that number, the stream begins with a `reset` event.',
+    ].join(' '),
+    params: DeploymentRef,
+    query: s.StreamQuery,
+    liveStream: true,
+    errors: ['deployment_not_found', 'revision_not_found'],
+    verb: streamLogs,
   })

@@ -1,7 +1,7 @@
 // Schemas of reading logs.
 import * as z from 'zod'
 import { levels } from '../protocol/logs.schema.ts'
-import { boundedText, Instant } from '../protocol/wire.ts'
+import { boundedText, Instant, parseWholeNumber, Uuid } from '../protocol/wire.ts'
 
 /** From the least to the most severe. */
 const Level = z.enum(levels)
@@ -26,6 +26,11 @@ const LogOffset = boundedText(160).transform((offset, check) => {
   return z.NEVER
 })
 
+const LevelFilter = boundedText(16).toUpperCase().pipe(Level)
+const LEVEL_FILTER = 'Lines of this level or above. Case does not matter.'
+const TextFilter = boundedText(1000)
+const TEXT_FILTER = 'Literal text that the message contains. Case does not matter.'
+
 export const LogQuery = z
   .object({
     limit: z.int().min(1).max(1000).nullish().meta({ description: 'Maximum number of lines. Default 100.' }),
@@ -34,14 +39,8 @@ export const LogQuery = z
       .nullish()
       .meta({ description: 'Order by time: `asc` (default) has the newest line last, `desc` has it first.' }),
     offset: LogOffset.nullish().meta({ type: 'string', description: 'The `next_offset` of the previous answer.' }),
-    level: boundedText(16)
-      .toUpperCase()
-      .pipe(Level)
-      .nullish()
-      .meta({ description: 'Lines of this level or above. Case does not matter.' }),
-    query: boundedText(1000)
-      .nullish()
-      .meta({ description: 'Literal text that the message contains. Case does not matter.' }),
+    level: LevelFilter.nullish().meta({ description: LEVEL_FILTER }),
+    query: TextFilter.nullish().meta({ description: TEXT_FILTER }),
     start_time: Instant.nullish().meta({ description: 'From this time on.' }),
     end_time: Instant.nullish().meta({ description: 'Before this time.' }),
   })
@@ -53,7 +52,10 @@ const LogLine = z
     id: z.string().meta({ description: 'Unique among all lines, and stable.' }),
     timestamp: z.iso.datetime(),
     level: Level,
-    message: z.string(),
+    message: z.string().meta({
+      description:
+        'Cut at 16 KiB. A control character is shown by its symbol: ESC, which begins a color, is U+241B (`␛`).',
+    }),
   })
   .meta({ id: 'LogLine' })
 export type LogLine = z.output<typeof LogLine>
@@ -65,3 +67,68 @@ export const LogPage = z
   })
   .meta({ id: 'LogPage' })
 export type LogPage = z.output<typeof LogPage>
+
+export const logKinds = ['build', 'deploy'] as const
+
+const wholeNumber = (min: number, max = Number.MAX_SAFE_INTEGER) =>
+  z.preprocess(parseWholeNumber, z.int().min(min).max(max))
+
+export const MAX_WAIT_SECONDS = 30
+
+const filters = {
+  kind: z.enum(logKinds).optional().meta({
+    description: 'Lines of builds, or of revisions as they are deployed and run. Both by default.',
+  }),
+  revision_id: Uuid.optional().meta({ description: 'Lines of this revision.' }),
+  level: LevelFilter.optional().meta({ type: 'string', description: LEVEL_FILTER }),
+  query: TextFilter.optional().meta({ description: TEXT_FILTER }),
+}
+const start = {
+  after: wholeNumber(0).optional().meta({
+    description:
+      'The `arrival` of a line, or the `next_after` of a page: begin after it. By default at the oldest line.',
+  }),
+  tail: wholeNumber(0, 1000).optional().meta({
+    description: 'Begin with this many of the newest lines. Ignored with `after`.',
+  }),
+}
+
+export const FollowQuery = z
+  .object({
+    ...start,
+    limit: wholeNumber(1, 1000).default(100).meta({ description: 'The maximum number of lines to return.' }),
+    ...filters,
+    wait: wholeNumber(0, MAX_WAIT_SECONDS).default(0).meta({
+      description: 'If no line matches, answer when one does, or after these seconds.',
+    }),
+  })
+  .meta({ id: 'LogFollowQuery', example: { tail: '10' } })
+export type FollowQuery = z.output<typeof FollowQuery>
+export type LogFilters = Pick<FollowQuery, keyof typeof filters>
+
+export const StreamQuery = z.object({ ...start, ...filters })
+export type StreamQuery = z.output<typeof StreamQuery>
+
+const ArrivedLine = LogLine.extend({
+  arrival: z.int().meta({
+    description: 'Counts up in the order in which the lines of the deployment arrived. `timestamp` may go back.',
+  }),
+  revision_id: Uuid,
+  kind: z.enum(logKinds),
+}).meta({ id: 'ArrivedLogLine' })
+export type ArrivedLine = z.output<typeof ArrivedLine>
+
+export const ArrivedPage = z
+  .object({
+    logs: z.array(ArrivedLine),
+    next_after: z.int().meta({
+      description: 'The `after` of the next page. It moves past lines that the filters leave out.',
+    }),
+    has_more: z.boolean().meta({ description: 'Whether the next page may have lines now.' }),
+    dropped: z.int().meta({
+      description:
+        'How many lines up to `next_after` are no longer kept. Lines that the filters leave out may be among them.',
+    }),
+  })
+  .meta({ id: 'ArrivedLogPage' })
+export type ArrivedPage = z.output<typeof ArrivedPage>

@@ -77,15 +77,25 @@ export function appendLogs({ revision, kind, stream, from }: LogStream, lines: N
         stream = excluded.stream,
         next_line = greatest(excluded.next_line, case when logs.stream = excluded.stream then logs.next_line end)
       returning *),
+    counter as (
+      insert into log_counters as c (organization_id, tenant_id, deployment_id, revision_id, arrival)
+      select r.organization_id, r.tenant_id, r.deployment_id, r.id, counted.lines
+      from revision r, counted
+      where counted.lines > 0
+      on conflict (deployment_id) do update set arrival = c.arrival + excluded.arrival
+      returning arrival),
     numbered as (
       select log.organization_id, log.tenant_id, r.deployment_id, log.revision_id, log.kind,
         log.lines - counted.lines + nth as number,
         g.timestamp, g.severity, g.message,
-        log.bytes - counted.bytes + g.before as bytes_before
+        log.bytes - counted.bytes + g.before as bytes_before,
+        counter.arrival - counted.lines + nth as arrival
       from log
-      join revision r on r.id = log.revision_id, received g, counted),
+      join revision r on r.id = log.revision_id, received g, counted, counter),
     inserted as (
-      insert into log_lines
+      insert into log_lines (
+        organization_id, tenant_id, deployment_id, revision_id, kind,
+        number, timestamp, severity, message, bytes_before, arrival)
       select *
       from numbered
       where number > (select lines from log) - ${MAX_LOG_LINES}
@@ -97,28 +107,29 @@ export function appendLogs({ revision, kind, stream, from }: LogStream, lines: N
         and l.kind = log.kind
         and l.number > 0
         and (l.number <= log.lines - ${MAX_LOG_LINES} or l.bytes_before < log.bytes - ${MAX_LOG_BYTES})
-      returning l.number, l.timestamp),
+      returning l.number, l.timestamp, l.arrival),
     dropped as (
-      select number, timestamp
+      select number, timestamp, arrival
       from deleted
       union all
-      select number, timestamp
+      select number, timestamp, arrival
       from numbered
       where number <= (select lines from log) - ${MAX_LOG_LINES}
         or bytes_before < (select bytes from log) - ${MAX_LOG_BYTES}),
     dropped_notice as (
       insert into log_lines (
         organization_id, tenant_id, deployment_id, revision_id, kind,
-        number, timestamp, severity, message, bytes_before)
+        number, timestamp, severity, message, bytes_before, arrival)
       select r.organization_id, r.tenant_id, r.deployment_id, r.id, ${kind}, 0, max(dropped.timestamp),
         ${levels.indexOf('WARNING')},
         max(dropped.number) || ' older lines were dropped: a log keeps its newest 10,000 lines and 4 MiB.',
-        0
+        0, max(dropped.arrival)
       from dropped, revision r
       group by r.id, r.organization_id, r.tenant_id, r.deployment_id
       on conflict (revision_id, kind, number) do update set
         timestamp = excluded.timestamp,
-        message = excluded.message)
+        message = excluded.message,
+        arrival = excluded.arrival)
     select next_line, lines
     from log`
 }

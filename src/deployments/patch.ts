@@ -5,6 +5,7 @@ import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
 import { db, refuseUnless, run, textArray, versionMatches } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
+import { changedMembers } from '../kernel/recorded-changes.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { hostOf } from '../protocol/custom-url.schema.ts'
 import { sources } from '../protocol/parts.schema.ts'
@@ -38,9 +39,16 @@ import {
   unchangedColumns,
   updateWanted,
 } from './revision-queue.ts'
-import { type DeploymentRow, deploymentToWire } from './rows.ts'
+import { DEPLOYMENT_RECORD, type DeploymentRow, deploymentToWire } from './rows.ts'
 import type * as schema from './schema.ts'
-import { insertSecrets, requireStoredArchive, sourceRuleError } from './service.ts'
+import {
+  compareSecrets,
+  type FingerprintedSecret,
+  fingerprintSecrets,
+  insertSecrets,
+  unknownMasks,
+} from './secret-versions.ts'
+import { requireStoredArchive, sourceRuleError } from './service.ts'
 import { findModeFaults, SOURCE_RULES } from './source-rules.ts'
 
 type PatchInput = z.output<typeof schema.DeploymentRef> & schema.DeploymentPatch & z.output<typeof schema.PatchQuery>
@@ -51,15 +59,19 @@ const c = alias(deployments, 'c')
 
 export const planPatch = verb('deployments:update', async (ctx, input: PatchInput): Promise<schema.Plan> => {
   const customUrl = input.source_config?.custom_url
+  const secrets = await fingerprintSecrets(ctx, input.deployment_id, input.secrets ?? [])
+  const kept = sql<string>`(select s.kept from (${compareSecrets(secrets)}) s)`
   const query = db
     .select({
       wanted: c,
       awaitsVerification: customUrl != null ? awaitsHostVerification(customUrl) : sql<boolean>`false`,
+      kept: secrets.length > 0 ? kept : sql<string>`'[]'`,
     })
     .from(c)
-    .where(sql`${isDeploymentInTenant(input.deployment_id)} and ${patchGuards(ctx, input)}`)
-  const { wanted, awaitsVerification } = requireRow(await run(ctx, query), 'deployment_not_found')
-  const planned = planPatchChanges(wanted as DeploymentRow & Wanted, input, input.clear)
+    .where(sql`${isDeploymentInTenant(input.deployment_id)} and ${patchGuards(ctx, input, secrets)}`)
+  const { wanted, awaitsVerification, ...row } = requireRow(await run(ctx, query), 'deployment_not_found')
+  const keptSecrets = JSON.parse(row.kept) as string[]
+  const planned = planPatchChanges(wanted as DeploymentRow & Wanted, input, { clear: input.clear, keptSecrets })
   if (awaitsVerification && planned.changes.some(({ path }) => path === 'source_config.custom_url'))
     planned.warnings.push(await describeHostVerification(ctx, wanted.tenant_id, hostOf(customUrl!)!))
   planned.warnings.push(...ctx.warnings)
@@ -73,26 +85,37 @@ const requestDigest = ({ deployment_id: _, dry_run: __, ...patch }: PatchInput):
 export const patchDeployment = verb('deployments:update', async (ctx, input: PatchInput) => {
   const { deployment_id } = input
   const revision = crypto.randomUUID()
-  const secrets = input.secrets ?? []
+  const secrets = await fingerprintSecrets(ctx, deployment_id, input.secrets ?? [])
   const planned = planChange({
     columns: plannedColumns(input),
+    from: hasSecrets(input)
+      ? sql`deployments c
+  cross join lateral (${compareSecrets(secrets)}) s`
+      : sql`deployments c`,
     where: sql`${isDeploymentInTenant(deployment_id)}
-    and ${patchGuards(ctx, input)}
+    and ${patchGuards(ctx, input, secrets)}
     and ${matchesPlan(ctx, input, requestDigest(input))}`,
   })
-  const plain = secrets.filter(secret => !isMasked(secret))
   const ctesAfter = [supersedeOlder('changed'), sql`revision as (${insertQueuedRevision(revision, 'changed')})`]
-  if (plain.length > 0) ctesAfter.push(await insertSecrets(ctx, deployment_id, plain, sql`changed.revisions`))
-  const data = {
-    supplied: listPatchMembers(input, input.clear).map(({ path }) => path.join('.')),
-    secrets: secrets.map(({ name }) => name),
+  const sentValues = secrets.filter(secret => !isMasked(secret))
+  if (sentValues.length > 0) {
+    // Without a change of secrets, the number of the revision may be that of a stored version.
+    const isNew = sql`'secrets' = any(changed.reasons)`
+    ctesAfter.push(await insertSecrets(ctx, deployment_id, sentValues, sql`changed.revisions`, isNew))
   }
-  const rows = await commit(ctx, 'deployment.patched', updateWanted(revision), data, {
-    lock: lockDeployment(deployment_id),
-    ctesBefore: [planned, decideChange],
-    ctesAfter,
-    otherEvents: enqueueEvents('changed'),
-  })
+  const rows = await commit(
+    ctx,
+    'deployment.patched',
+    updateWanted(revision),
+    {},
+    {
+      lock: lockDeployment(deployment_id),
+      changes: changedMembers(sql`planned`, DEPLOYMENT_RECORD),
+      ctesBefore: [planned, decideChange],
+      ctesAfter,
+      otherEvents: enqueueEvents('changed'),
+    },
+  )
   return deploymentToWire(requireRow(rows, 'deployment_not_found'))
 })
 
@@ -116,7 +139,7 @@ const changedPaths = (members: PatchMember[], ...more: SQL[]): SQL => {
 function plannedColumns(input: PatchInput): PlannedColumns {
   const members = listPatchMembers(input, input.clear)
   const membersWith = (effect: PatchMember['effect']) => members.filter(member => member.effect === effect)
-  const secrets = hasSecrets(input) ? [sql`case when ${haveSecretsChanged(input)} then 'secrets' end`] : []
+  const secrets = hasSecrets(input) ? [sql`case when s.has_changes then 'secrets' end`] : []
   const { next_secrets, next_secret_references } = unchangedColumns
   const references = input.secret_references
   const revisionConfig = mergeColumn('source_revision_config', input.source_revision_config)
@@ -126,7 +149,7 @@ function plannedColumns(input: PatchInput): PlannedColumns {
     changes_in_place: sql`cardinality(${changedPaths(membersWith('in_place'))}) > 0`,
     next_source_config: mergeColumn('source_config', input.source_config, input.clear),
     next_source_revision_config: sql`${revisionConfig} - ${staleCommitKey(members)}`,
-    next_secrets: hasSecrets(input) ? nextSecrets(input) : next_secrets,
+    next_secrets: hasSecrets(input) ? sql`case when s.has_changes then s.next else ${next_secrets} end` : next_secrets,
     next_secret_references: references ? toJsonb(emptyListAsNull(references)) : next_secret_references,
     revision_source: sql`coalesce(${input.revision_source ?? null}, c.source)`,
   }
@@ -152,29 +175,9 @@ const mergeColumn = (column: string, patch: object | null | undefined, cleared: 
   return sql`((${stored} || ${toJsonb(patch ?? {})}) - ${sql.param([...cleared])}::text[])`
 }
 
-const requestedSecrets = (input: PatchInput): SQL => {
-  const items = input.secrets!.map(secret => ({ name: secret.name, masked: isMasked(secret) }))
-  return sql`jsonb_to_recordset(${JSON.stringify(items)}::jsonb) i(name text, masked boolean)`
-}
-const STORED_SECRETS = sql`jsonb_to_recordset(c.secrets::jsonb) k(name text, version integer)`
-
-const haveSecretsChanged = (input: PatchInput): SQL =>
-  input.secrets!.every(isMasked)
-    ? sql`(select array_agg(i.name order by i.name) from ${requestedSecrets(input)})
-        is distinct from (select array_agg(k.name order by k.name) from ${STORED_SECRETS})`
-    : sql`true`
-
-/** The version of a new value is the number of the revision that brings it; a masked value keeps its version. */
-const nextSecrets = (input: PatchInput): SQL => sql`(
-      select jsonb_agg(jsonb_build_object(
-        'name', i.name,
-        'version', case when i.masked then k.version else c.revisions + 1 end))
-      from ${requestedSecrets(input)}
-      left join ${STORED_SECRETS} on k.name = i.name)`
-
 // ---- guards: what a patch is refused for once the row is known, planned or applied
 
-function patchGuards(ctx: Ctx, input: PatchInput): SQL {
+function patchGuards(ctx: Ctx, input: PatchInput, secrets: FingerprintedSecret[]): SQL {
   validateInput(ctx, input)
   const { source_config: config, source_revision_config: revisionConfig } = input
   const guards = [
@@ -183,7 +186,7 @@ function patchGuards(ctx: Ctx, input: PatchInput): SQL {
     checkSourceRules(input),
     (config || revisionConfig) &&
       refuseTagOnPush(mergeColumn('source_config', config), mergeColumn('source_revision_config', revisionConfig)),
-    input.secrets?.some(isMasked) && checkMaskedSecrets(input),
+    secrets.some(isMasked) && checkMaskedSecrets(secrets),
     (hasSecrets(input) || input.secret_references) && checkVariableNames(input),
     requireStoredArchive(revisionConfig),
     config?.custom_url != null && requireFreeCustomUrl(config.custom_url, sql`c.id`),
@@ -255,12 +258,8 @@ function validateInput(ctx: Ctx, input: PatchInput): void {
   if (faults.length + wrongMode.length > 0)
     throw sourceRuleError([...wrongMode, ...faults.map(fault => ({ type: 'member_cleared', ...fault }))])
 }
-const checkMaskedSecrets = (input: PatchInput): SQL => {
-  const unknown = sql`(
-    select string_agg(i.name, ', ')
-    from ${requestedSecrets(input)}
-    left join ${STORED_SECRETS} on k.name = i.name
-    where i.masked and k.name is null)`
+const checkMaskedSecrets = (secrets: FingerprintedSecret[]): SQL => {
+  const unknown = unknownMasks(secrets)
   return sql`case when ${unknown} is null then true else refuse('secret_unknown', ${unknown}) end`
 }
 /** No name is both a secret and a reference. What the patch does not send is compared as stored. */

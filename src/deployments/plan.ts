@@ -1,18 +1,21 @@
 // The plan of a patch: which members change, whether that creates a revision, what is immutable. Pure.
 // patch.ts builds its SQL from the same table of rules, so that a plan and its application cannot disagree.
 import { type ClearableMember, MASK } from '../protocol/parts.schema.ts'
+import type { SecretVersion } from '../tables/deployments.ts'
 import { describeLosses } from './plan-warnings.ts'
+import type { RevisionComparison } from './revisions.schema.ts'
 import type { DeploymentPatch, NewDeployment, Plan } from './schema.ts'
 
 export type Change = Plan['changes'][number]
+type SecretChange = Plan['secrets'][number]
 export type Effect = 'in_place' | 'revision' | 'immutable'
-/** The stored configuration of a deployment; of secrets, only the names. */
+/** The stored configuration of a deployment; of secrets, their names and versions. */
 export type Wanted = {
   version: number
   source_config: Record<string, unknown>
   source_revision_config: Record<string, unknown>
   secret_references: unknown[] | null
-  secrets: { name: string }[]
+  secrets: SecretVersion[]
 }
 
 type MemberRule = { effect: Effect; isMovable?: (value: string) => boolean }
@@ -76,10 +79,16 @@ export const isMasked = ({ value }: { value: string }): boolean => value === MAS
 /** An empty list keeps the secrets as they are. */
 export const hasSecrets = (patch: DeploymentPatch): boolean => (patch.secrets?.length ?? 0) > 0
 
+type PatchOptions = {
+  clear?: readonly ClearableMember[]
+  /** The names of secrets that are sent with the value that is stored. */
+  keptSecrets?: readonly string[]
+}
+
 export function planPatchChanges(
   wanted: Wanted,
   patch: DeploymentPatch,
-  clear: readonly ClearableMember[] = [],
+  { clear = [], keptSecrets = [] }: PatchOptions = {},
 ): Omit<Plan, 'plan_digest'> {
   const changes: Change[] = []
   for (const { path, value, effect, isAlwaysNew } of listPatchMembers(patch, clear)) {
@@ -87,8 +96,11 @@ export function planPatchChanges(
     const after = isEmptyList(value) ? null : value
     if (isAlwaysNew || !isJsonEqual(before, after)) changes.push({ path: path.join('.'), before, after, effect })
   }
-  const secrets = planSecretsChange(wanted, patch)
-  if (secrets) changes.push(secrets)
+  const sent = patch.secrets ?? []
+  const isKept = (name: string) =>
+    keptSecrets.includes(name) || sent.some(secret => secret.name === name && isMasked(secret))
+  const secrets = hasSecrets(patch) ? listSecretChanges(wanted.secrets, sent, isKept) : []
+  if (secrets.length > 0) changes.push(changeOfSecrets(wanted.secrets, sent))
   const reasons = changes.filter(change => change.effect === 'revision').map(change => change.path)
   const resolvedCommit = wanted.source_revision_config.repo_commit_sha ?? null
   if (reasons.includes(REPO_REF_PATH) && resolvedCommit !== null)
@@ -99,6 +111,7 @@ export function planPatchChanges(
     creates_revision: reasons.length > 0,
     reasons,
     changes,
+    secrets,
     warnings: [...describeLosses(changes), ...repeated.map(mayBeNewer)],
   }
 }
@@ -107,15 +120,23 @@ export function planPatchChanges(
 export const REPO_REF_PATH = 'source_revision_config.repo_ref'
 const COMMIT_PATH = 'source_revision_config.repo_commit_sha'
 
-const namesOf = (named: { name: string }[]) => named.map(({ name }) => name)
+type Named = { name: string }
+const namesOf = (named: Named[]) => named.map(({ name }) => name)
+const changeOfSecrets = (before: Named[], after: Named[]): Change => ({
+  path: 'secrets',
+  before: namesOf(before),
+  after: namesOf(after),
+  effect: 'revision',
+})
 
-/** Compared by name: stored values are sealed, so a value that is sent counts as new. */
-function planSecretsChange({ secrets }: Wanted, patch: DeploymentPatch): Change | undefined {
-  if (!hasSecrets(patch)) return undefined
-  const before = namesOf(secrets)
-  const after = namesOf(patch.secrets!)
-  if (patch.secrets!.every(isMasked) && isJsonEqual([...before].sort(), [...after].sort())) return undefined
-  return { path: 'secrets', before, after, effect: 'revision' }
+function listSecretChanges(before: Named[], after: Named[], isKept: (name: string) => boolean): SecretChange[] {
+  const [stored, sent] = [new Set(namesOf(before)), new Set(namesOf(after))]
+  return [
+    ...[...sent]
+      .filter(name => !stored.has(name) || !isKept(name))
+      .map(name => ({ name, change: stored.has(name) ? ('changed' as const) : ('added' as const) })),
+    ...[...stored].filter(name => !sent.has(name)).map(name => ({ name, change: 'removed' as const })),
+  ]
 }
 
 /** The plan of a new deployment. Everything in it is new. */
@@ -126,10 +147,11 @@ export function planCreation({ name, source, ...input }: NewDeployment): Omit<Pl
   )
   const secrets = input.secrets.length > 0 ? [added('secrets', namesOf(input.secrets), 'revision')] : []
   const changes = [added('name', name, 'in_place'), added('source', source, 'in_place'), ...members, ...secrets]
-  return { creates_revision: true, reasons: ['created'], changes, warnings: [] }
+  const secretChanges = listSecretChanges([], input.secrets, () => false)
+  return { creates_revision: true, reasons: ['created'], changes, secrets: secretChanges, warnings: [] }
 }
 
-type RevisionContent = Omit<Wanted, 'version'>
+export type RevisionContent = Omit<Wanted, 'version'>
 const REVISION_MEMBERS = Object.keys(MEMBER_RULES).filter(path => MEMBER_RULES[path]!.effect === 'revision')
 /** Members of the deployment, not of a revision: a rollback keeps them. */
 export const IN_PLACE_MEMBERS = Object.keys(MEMBER_RULES)
@@ -142,15 +164,37 @@ export function planRestoreChanges(
   to: RevisionContent,
   reason: string,
 ): Omit<Plan, 'plan_digest'> {
-  const changes = [...REVISION_MEMBERS, COMMIT_PATH]
+  const differences = listDifferences([...REVISION_MEMBERS, COMMIT_PATH], wanted, to)
+  const changes: Change[] = differences.map(difference => ({ ...difference, effect: 'revision' }))
+  const [versions, restored] = [versionsOf(wanted.secrets), versionsOf(to.secrets)]
+  const secrets = listSecretChanges(wanted.secrets, to.secrets, name => versions.get(name) === restored.get(name))
+  if (secrets.length > 0) changes.push(changeOfSecrets(wanted.secrets, to.secrets))
+  return { creates_revision: true, reasons: [reason], changes, secrets, warnings: describeLosses(changes) }
+}
+
+const versionsOf = (secrets: SecretVersion[]) => new Map(secrets.map(({ name, version }) => [name, version]))
+
+type Difference = RevisionComparison['changes'][number]
+const listDifferences = (paths: string[], from: object, to: object): Difference[] =>
+  paths
     .map(path => {
-      const [before, after] = [wanted, to].map(content => readPath(content, path.split('.')))
-      return { path, before, after, effect: 'revision' as const }
+      const [before, after] = [from, to].map(content => readPath(content, path.split('.')))
+      return { path, before, after }
     })
     .filter(({ before, after }) => !isJsonEqual(before, after))
-  if (!isJsonEqual(wanted.secrets, to.secrets))
-    changes.push({ path: 'secrets', before: namesOf(wanted.secrets), after: namesOf(to.secrets), effect: 'revision' })
-  return { creates_revision: true, reasons: [reason], changes, warnings: describeLosses(changes) }
+
+/** Every member of the configuration that differs, and the versions of secrets. */
+export function compareRevisions(from: RevisionContent, to: RevisionContent): Difference[] {
+  const [versionsBefore, versionsAfter] = [versionsOf(from.secrets), versionsOf(to.secrets)]
+  const secrets = [...new Set([...versionsBefore.keys(), ...versionsAfter.keys()])].sort().map(name => ({
+    path: `secrets.${name}`,
+    before: versionsBefore.get(name) ?? null,
+    after: versionsAfter.get(name) ?? null,
+  }))
+  return [
+    ...listDifferences(['source', ...Object.keys(MEMBER_RULES), COMMIT_PATH], from, to),
+    ...secrets.filter(({ before, after }) => before !== after),
+  ]
 }
 
 const isEmptyList = (value: unknown): boolean => Array.isArray(value) && value.length === 0

@@ -3,7 +3,7 @@ import { and, eq, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { verb } from '../kernel/context.ts'
 import { db, inTenant, run } from '../kernel/db.ts'
-import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
+import { afterCursor, hasName, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import { projects } from '../tables/tags.ts'
 import type * as schema from './tags.schema.ts'
@@ -26,6 +26,7 @@ export const listProjects = verb('projects:read', async (ctx, query: z.output<ty
       and(
         inTenant(projects),
         sql`strpos(lower(${projects.name}), lower(${name_contains})) > 0`,
+        hasName(projects.name, query),
         afterCursor(projects, query),
       ),
     )

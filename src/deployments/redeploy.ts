@@ -5,6 +5,7 @@ import { type Ctx, verb } from '../kernel/context.ts'
 import { bumpVersion, db, inTenant, refuseUnless, run, textArray, versionMatches } from '../kernel/db.ts'
 import { sha256Hex } from '../kernel/digest.ts'
 import { commit } from '../kernel/journal.ts'
+import { changedMembers, createdMembers } from '../kernel/recorded-changes.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { deployments, revisions } from '../tables/deployments.ts'
 import { canChangeCommands } from './command-permission.ts'
@@ -24,7 +25,7 @@ import {
   updateWanted,
 } from './revision-queue.ts'
 import type { Rollback } from './revisions.schema.ts'
-import { deploymentToWire, revisionToWire } from './rows.ts'
+import { DEPLOYMENT_RECORD, deploymentToWire, REVISION_RECORD, revisionToWire } from './rows.ts'
 import type * as schema from './schema.ts'
 import { isDeployment } from './service.ts'
 
@@ -47,6 +48,7 @@ export const createRevision = verb('deployments:update', async (ctx, { deploymen
   })
   const rows = await commit(ctx, 'revision.created', insertQueuedRevision(id, 'queued'), revisionCreatedData, {
     lock: lockDeployment(deployment_id),
+    changes: createdMembers(REVISION_RECORD),
     ctesBefore: [planned, decideChange, sql`queued as (${updateWanted(id)})`],
     ctesAfter: [supersedeOlder('queued')],
     otherEvents: enqueueEvents('queued'),
@@ -134,6 +136,7 @@ async function restoreRevision(ctx: Ctx, ref: RevisionParams, mode: RestoreMode)
   const data = { revision_id }
   const rows = await commit(ctx, mode.event, updateWanted(id), data, {
     lock: lockDeployment(deployment_id),
+    changes: changedMembers(sql`planned`, DEPLOYMENT_RECORD),
     ctesBefore: [planned, decideChange],
     ctesAfter: [supersedeOlder('changed'), sql`revision as (${insertQueuedRevision(id, 'changed')})`],
     otherEvents: enqueueEvents('changed'),
@@ -182,7 +185,8 @@ export const releaseHold = verb('deployments:update', async (ctx, { deployment_i
       ),
     )
     .returning()
-  requireRow(await commit(ctx, 'deployment.hold_released', change), 'deployment_not_found')
+  const parts = { lock: lockDeployment(deployment_id), changes: changedMembers(deployments, DEPLOYMENT_RECORD) }
+  requireRow(await commit(ctx, 'deployment.hold_released', change, {}, parts), 'deployment_not_found')
 })
 
 // ---- interruption

@@ -1,6 +1,7 @@
 // Moves revisions to another state: which leave the queue, which is next, which serves. See docs/design/writes.md.
 // The caller locks the deployments' rows first.
 import { type SQL, sql } from 'drizzle-orm'
+import { changesBetween } from '../kernel/recorded-changes.ts'
 import { inFlightStates, LISTENER_LOST, waitingStates } from './lifecycle.ts'
 import { startStateOf } from './revision-queue.ts'
 import type { RevisionRow } from './rows.ts'
@@ -122,6 +123,8 @@ export const applyMoves: SQL<RevisionRow> = sql`
 // ---- outcomes: what the moves mean for their deployments
 
 type OutcomeColumns = {
+  previous_status: SQL
+  previous_active_revision_id: SQL
   /** The revision that serves from now on, if another one does. */
   activated: SQL
   /** The commit that the ref of the latest revision resolved to. */
@@ -171,6 +174,8 @@ const ACKNOWLEDGED = sql`case
 const OUTCOMES = sql`outcomes as (
   select t.*,
     ${selectColumns<OutcomeColumns>({
+      previous_status: sql`c.status`,
+      previous_active_revision_id: sql`c.active_revision_id`,
       activated: sql`a.id`,
       resolved_commit: sql`l.sha`,
       url: report('url'),
@@ -230,17 +235,23 @@ const CONSEQUENCES = sql`consequences as (
       type: sql`'revision.' || lower(${turn('start_as')})`,
       subject: turn('starts'),
       data: sql`json_build_object('deployment_id', t.id)`,
+      changes: changesBetween({ status: sql`'QUEUED'` }, { status: turn('start_as') }),
       from: sql`turns t where ${turn('starts')} is not null`,
     },
     {
       type: sql`'deployment.activated'`,
       subject: sql`t.id`,
       data: sql`json_build_object('revision_id', ${outcome('activated')})`,
+      changes: changesBetween(
+        { active_revision_id: outcome('previous_active_revision_id') },
+        { active_revision_id: outcome('activated') },
+      ),
       from: sql`outcomes t where ${outcome('activated')} is not null`,
     },
     {
       type: sql`'deployment.' || lower(${outcome('becomes')})`,
       subject: sql`t.id`,
+      changes: changesBetween({ status: outcome('previous_status') }, { status: outcome('becomes') }),
       from: sql`outcomes t where ${outcome('becomes')} is not null`,
     },
   )})`

@@ -1,9 +1,10 @@
 // Queues a revision: one is in flight, at most one waits. docs/design/writes.md shows the statement.
 // The caller locks the deployment's row first (`lockDeployment`), so that concurrent writers take turns.
 import { type SQL, sql } from 'drizzle-orm'
+import { changesBetween, createdMembers } from '../kernel/recorded-changes.ts'
 import { type RevisionStatus, sources } from '../protocol/parts.schema.ts'
 import type { SecretVersion } from '../tables/deployments.ts'
-import type { DeploymentRow, RevisionRow } from './rows.ts'
+import { type DeploymentRow, REVISION_RECORD, type RevisionRow } from './rows.ts'
 import { SOURCE_RULES } from './source-rules.ts'
 import { columnOf, type EventRows, insertColumns, selectColumns, selectEvents } from './sql-columns.ts'
 
@@ -86,11 +87,10 @@ type DecidedColumns = {
 const planned = columnOf<PlannedColumns>('p')
 const decided = columnOf<PlannedColumns & DecidedColumns>('p')
 
-const LACKS_ARTIFACT = sql`
-    ${planned('revision_source')} = 'internal_container'
-      and ${planned('next_source_revision_config')} -> 'image_uri' is null
-    or ${planned('revision_source')} = 'internal_source'
-      and ${planned('next_source_revision_config')} -> 'source_tarball_path' is null`
+const lacksArtifact = (source: SQL, config: SQL): SQL => sql`
+    ${source} = 'internal_container' and ${config} -> 'image_uri' is null
+    or ${source} = 'internal_source' and ${config} -> 'source_tarball_path' is null`
+const LACKS_ARTIFACT = lacksArtifact(planned('revision_source'), planned('next_source_revision_config'))
 
 const IS_HELD_BACK = sql`${HELD_BACK_REASON}::text = any(${planned('reasons')})`
 const CREATES_REVISION = sql`cardinality(${planned('reasons')}) > 0 and not ${IS_HELD_BACK}`
@@ -192,7 +192,7 @@ export const updateWanted = (revision_id: string): SQL<DeploymentRow & { secrets
 
 /** Columns that every insert fills alike, or leaves to their default. */
 type CommonColumn = 'organization_id' | 'tenant_id' | 'deployment_id' | 'actor_kind' | 'actor_id' | 'actor_name'
-type RevisionColumns = Record<Exclude<keyof RevisionRow, CommonColumn | 'status_since'>, SQL>
+type RevisionColumns = Record<Exclude<keyof RevisionRow, CommonColumn | 'status_since' | 'states'>, SQL>
 
 /** Inserts a revision of the deployment `d`, which `from` names. */
 export const insertRevision = (columns: RevisionColumns, from: SQL): SQL<RevisionRow> => sql`
@@ -258,8 +258,16 @@ export const revisionCreated: EventRows = {
   type: sql`'revision.created'`,
   subject: sql`id`,
   data: revisionCreatedData,
+  changes: createdMembers(REVISION_RECORD, sql`revision`),
   from: sql`revision`,
 }
+
+/** Concluded from the new row: to read the old one, every patch would have to plan a query of the table. */
+const SUPERSEDED_STATUS = sql`case
+        when status = 'INTERRUPTED' then ${DEPLOYING}
+        when ${lacksArtifact(sql`source`, sql`source_revision_config`)} then 'CREATING'
+        else 'QUEUED'
+      end`
 
 /** What else happens when a revision is queued. With `queued`, `revision.created` is the event of the write itself. */
 export const enqueueEvents = (from: DeploymentCte, ...more: EventRows[]): SQL =>
@@ -269,11 +277,13 @@ export const enqueueEvents = (from: DeploymentCte, ...more: EventRows[]): SQL =>
       type: sql`'revision.' || lower(status)`,
       subject: sql`id`,
       data: sql`json_build_object('deployment_id', deployment_id, 'message', status_message)`,
+      changes: changesBetween({ status: SUPERSEDED_STATUS }, { status: sql`status` }),
       from: sql`superseded`,
     },
     {
       type: sql`'deployment.ready'`,
       subject: sql`d.id`,
+      changes: changesBetween({ status: sql`'UNUSED'` }, { status: sql`d.status` }),
       from: sql`${sql.identifier(from)} d where ${queued('is_woken')}`,
     },
     ...more,

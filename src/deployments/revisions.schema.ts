@@ -1,5 +1,6 @@
 // Schemas of rollbacks and their hold, of waiting for a revision, and of explanations.
 import * as z from 'zod'
+import { RevisionStatus } from '../protocol/parts.schema.ts'
 import { parseWholeNumber, Uuid } from '../protocol/wire.ts'
 
 export const Serving = z.enum(['none', 'previous', 'current']).meta({
@@ -76,3 +77,47 @@ export const Explanation = z
     description: 'The reasons a deployment does not serve its latest revision, in order. Empty when it does.',
   })
 export type Explanation = z.output<typeof Explanation>
+
+export const ComparedRevisions = z.object({ deployment_id: Uuid, revision_id: Uuid, other_revision_id: Uuid })
+
+const ComparedRevision = z
+  .object({
+    id: Uuid,
+    number: z.int(),
+    status: RevisionStatus,
+    created_at: z.string().meta({ format: 'date-time' }),
+    commit: z.string().nullable().meta({ description: 'The id of the commit it is built from.' }),
+    image_digest: z
+      .string()
+      .nullable()
+      .meta({ description: 'The digest of the image it runs; null unless `image_uri` names or resolved to one.' }),
+    build_seconds: z.number().nullable().meta({ description: 'How long it was BUILDING; null if it has not built.' }),
+    error_lines: z.int().meta({ description: 'The stored log lines of level ERROR or CRITICAL.' }),
+  })
+  .meta({ id: 'ComparedRevision' })
+
+export const RevisionComparison = z
+  .object({
+    before: ComparedRevision,
+    after: ComparedRevision,
+    commits: z
+      .object({
+        from: z.string(),
+        to: z.string(),
+        repo_url: z.string(),
+        compare_url: z
+          .string()
+          .nullable()
+          .meta({ description: 'The page of the git host; null without an integration, and for the same commit.' }),
+      })
+      .nullable()
+      .meta({ description: 'The range of commits; null unless both revisions are built from a known commit.' }),
+    changes: z
+      .array(z.object({ path: z.string(), before: z.unknown(), after: z.unknown() }))
+      .meta({ description: 'The members that differ. `secrets.NAME` has versions, never values.' }),
+  })
+  .meta({
+    id: 'RevisionComparison',
+    description: 'What differs from one revision (`before`) to another (`after`).',
+  })
+export type RevisionComparison = z.output<typeof RevisionComparison>

@@ -17,7 +17,7 @@ type RevisionParams = z.output<typeof schema.RevisionRef>
 /** UNKNOWN is not settled: the listener may still report. */
 const IS_SETTLED = inArray(revisions.status, terminalStates)
 
-const isInDeployment = (id: string) => and(eq(revisions.deployment_id, id), inTenant(revisions))
+export const isInDeployment = (id: string) => and(eq(revisions.deployment_id, id), inTenant(revisions))
 
 export const listRevisions = verb(
   'deployments:read',

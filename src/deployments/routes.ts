@@ -4,12 +4,14 @@ import { explainDeployment } from './explain.ts'
 import { listDeployments } from './list.ts'
 import { patchDeployment, planPatch } from './patch.ts'
 import * as redeploy from './redeploy.ts'
+import { compareTwoRevisions } from './revision-compare.ts'
 import { waitForRevision } from './revision-wait.ts'
-import { Explanation, Rollback, WaitQuery } from './revisions.schema.ts'
+import { ComparedRevisions, Explanation, RevisionComparison, Rollback, WaitQuery } from './revisions.schema.ts'
 import * as revisions from './revisions.ts'
 import * as s from './schema.ts'
 import { revealDeployment } from './secret-reveal.ts'
 import * as deployments from './service.ts'
+import { listTemplates } from './templates.ts'
 
 const customUrlErrors = ['custom_host_taken', 'custom_url_taken', 'custom_host_reserved'] as const
 const integrationErrors = ['integration_unknown', 'integration_suspended', 'integration_revoked'] as const
@@ -65,6 +67,14 @@ export const deploymentRoutes = slice('Deployments', 'Hosted applications, and t
     reply: s.Deletions,
     partial: ({ results }) => results.some(({ code }) => code !== null),
     verb: deployments.deleteDeployments,
+  })
+  .get('/v2/templates', {
+    id: 'listTemplates',
+    summary: 'List the templates that this workspace can deploy',
+    description: 'Those that the agents of its listeners offer, and those of the platform.',
+    query: s.TemplateQuery,
+    reply: s.TemplateList,
+    verb: listTemplates,
   })
   .get('/v2/deployments/{deployment_id}', {
     id: 'readDeployment',
@@ -124,6 +134,15 @@ export const deploymentRoutes = slice('Deployments', 'Hosted applications, and t
     reply: s.Revision,
     errors: ['revision_not_found'],
     verb: revisions.readRevision,
+  })
+  .get('/v2/deployments/{deployment_id}/revisions/{revision_id}/compare/{other_revision_id}', {
+    id: 'compareRevisions',
+    summary: 'Compare two revisions',
+    description: 'What differs from the first (`before`) to the second (`after`), in their configurations and results.',
+    params: ComparedRevisions,
+    reply: RevisionComparison,
+    errors: ['revision_not_found'],
+    verb: compareTwoRevisions,
   })
   .post('/v2/deployments/{deployment_id}/revisions', {
     id: 'createRevision',

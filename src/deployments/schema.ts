@@ -16,7 +16,17 @@ import {
   SourceRevisionConfigInput,
 } from '../protocol/parts.schema.ts'
 import { DeploymentType } from '../protocol/resources.schema.ts'
-import { arrayOf, boundedText, emptyAsAbsent, listOf, Page, parseBoolean, Uuid } from '../protocol/wire.ts'
+import {
+  arrayOf,
+  commaSeparated,
+  emptyAsAbsent,
+  exactName,
+  listOf,
+  optionalFilter,
+  Page,
+  parseBoolean,
+  Uuid,
+} from '../protocol/wire.ts'
 import { Hold, Serving } from './revisions.schema.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
@@ -126,18 +136,6 @@ export const DeploymentList = listOf(Deployment).meta({
   description: 'A page of deployments, newest first.',
 })
 
-const MAX_ITEM_LENGTH = 40
-const commaSeparated = <Item extends z.ZodType>(itemSchema: Item, maximum: number) =>
-  boundedText(maximum * (MAX_ITEM_LENGTH + 1)).transform((joined, check): z.output<Item>[] => {
-    const items = joined.split(',')
-    if (items.length > maximum) check.addIssue({ code: 'too_big', origin: 'array', maximum, input: items })
-    return items.slice(0, maximum).map((item, i) => {
-      const parsed = itemSchema.safeParse(item)
-      if (parsed.success) return parsed.data
-      for (const { message } of parsed.error.issues) check.addIssue({ code: 'custom', path: [i], message })
-      return z.NEVER
-    })
-  })
 const MAX_IDS = 100
 /** Required, unlike the filter of the same name. */
 export const DeploymentIds = z
@@ -160,6 +158,9 @@ export const Plan = z
     creates_revision: z.boolean(),
     reasons: z.array(z.string()).meta({ description: 'The changed members that require a revision.' }),
     changes: z.array(z.object({ path: z.string(), before: z.unknown(), after: z.unknown(), effect: Effect })),
+    secrets: z
+      .array(z.object({ name: z.string(), change: z.enum(['added', 'changed', 'removed']) }))
+      .meta({ description: 'The secrets that change. One that is sent with its stored value does not.' }),
     warnings: z.array(z.string()),
     plan_digest: z
       .string()
@@ -167,6 +168,19 @@ export const Plan = z
   })
   .meta({ id: 'Plan', description: 'What a request would change. For secrets, only their names.' })
 export type Plan = z.output<typeof Plan>
+
+// ---- templates
+
+export const Template = z
+  .object({
+    name: z.string().meta({ description: 'The `template_id` of a deployment.' }),
+    description: z.string().nullable(),
+    platform: z.boolean().meta({ description: 'Whether a deployment that names no listener can use it.' }),
+    listener_ids: z.array(Uuid).meta({ description: 'The listeners of this workspace that offer it.' }),
+  })
+  .meta({ id: 'Template', description: 'An application to deploy with the source `internal_template`.' })
+export const TemplateList = listOf(Template).meta({ id: 'TemplateList', description: 'A page of templates, by name.' })
+export const TemplateQuery = Page.pick({ limit: true, offset: true })
 
 // ---- queries
 
@@ -187,9 +201,6 @@ export const PatchQuery = z.object({
     .meta({ type: 'string', description: `Members to clear, separated by commas: ${CLEARABLE_MEMBERS.join(', ')}.` }),
 })
 
-/** An empty value filters nothing. */
-const optionalFilter = <Schema extends z.ZodType>(schema: Schema) => z.preprocess(emptyAsAbsent, schema.optional())
-
 const idsFilter = (kind: string) =>
   optionalFilter(commaSeparated(Uuid, MAX_IDS)).meta({
     type: 'string',
@@ -204,6 +215,7 @@ const booleanFilter = optionalFilter(z.preprocess(parseBoolean, z.boolean()))
 
 export const DeploymentQuery = z.object({
   ...Page.shape,
+  name: exactName('name'),
   name_contains: optionalFilter(z.string()).meta({
     description: 'Part of the name. Case does not matter.',
   }),
@@ -222,13 +234,26 @@ export type DeploymentQuery = z.output<typeof DeploymentQuery>
 
 export const RevisionRef = z.object({ deployment_id: Uuid, revision_id: Uuid })
 
+const RevisionState = z
+  .object({
+    status: RevisionStatus,
+    since: Time,
+    seconds: z.number().nullable().meta({ description: 'How long it lasted. Null for the current state.' }),
+  })
+  .meta({ id: 'RevisionState' })
+
 export const Revision = z
   .object({
     id: Uuid,
     deployment_id: Uuid,
     number: z.int().meta({ description: 'Counts up from 1 within the deployment.' }),
     source: Source,
+    source_config: SourceConfig.meta({ description: 'The configuration of the deployment when it was created.' }),
     source_revision_config: SourceRevisionConfig,
+    secrets: z
+      .array(z.object({ name: z.string(), version: z.int() }))
+      .meta({ description: 'The secrets it runs with. The version is the number of the revision that set the value.' }),
+    secret_references: z.array(SecretReference).nullable(),
     status: RevisionStatus,
     status_message: z.string().nullable().meta({
       description: 'Why it failed, was skipped or became UNKNOWN. While it deploys, why it is not healthy yet.',
@@ -251,6 +276,9 @@ export const Revision = z
       .array(z.string())
       .meta({ description: 'Why it was created: the changed members, or for example `requested` or `rolled_back`.' }),
     from_revision_id: Uuid.nullable().meta({ description: 'The revision that this one redeploys or rolls back to.' }),
+    states: z
+      .array(RevisionState)
+      .meta({ description: 'The states it has been in, oldest first. Of an old revision, only the current one.' }),
     ...TimeMembers,
   })
   .meta({ id: 'Revision', description: 'One version of a deployment.' })

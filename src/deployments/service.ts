@@ -6,6 +6,7 @@ import { type Ctx, verb } from '../kernel/context.ts'
 import { bumpVersion, db, inTenant, refuseUnless, run, uuidArray, versionMatches } from '../kernel/db.ts'
 import { type Fault, fail } from '../kernel/errors.ts'
 import { commit } from '../kernel/journal.ts'
+import { createdMembers, markedMembers } from '../kernel/recorded-changes.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { prepareStatement } from '../kernel/statement.ts'
 import { hostOf } from '../protocol/custom-url.schema.ts'
@@ -22,9 +23,16 @@ import {
 import { digestRequest, readPlannedVersion } from './guards.ts'
 import { startState } from './lifecycle.ts'
 import { planCreation } from './plan.ts'
-import { deploymentRevisionColumns, imageVersion, insertRevision, revisionCreated } from './revision-queue.ts'
-import { type DeploymentRow, deploymentToWire, wireColumns } from './rows.ts'
+import {
+  deploymentRevisionColumns,
+  imageVersion,
+  insertRevision,
+  lockDeployment,
+  revisionCreated,
+} from './revision-queue.ts'
+import { DEPLOYMENT_RECORD, type DeploymentRow, deploymentToWire, wireColumns } from './rows.ts'
 import type * as schema from './schema.ts'
+import { fingerprintSecrets, insertSecrets } from './secret-versions.ts'
 import { findSourceFaults } from './source-rules.ts'
 import { selectEvents } from './sql-columns.ts'
 
@@ -165,15 +173,20 @@ export async function insertDeployment(ctx: Ctx, input: NewDeployment, child?: P
       select organization_id, tenant_id, id, name from changed)`,
     insertFirstRevision(revision, ready ? startState(input.source) : 'CREATING', child?.commit ?? null),
     ...(child?.ctesAfter ?? []),
-    await insertSecrets(ctx, id, input.secrets, sql`1`),
+    await insertSecrets(ctx, id, await fingerprintSecrets(ctx, id, input.secrets), sql`1`),
   ]
-  const previewOf = child && { parent_deployment_id: child.parent_deployment_id, preview: child.preview }
-  const data = { name: input.name, source: input.source, ...previewOf }
-  const rows = await commit(ctx, 'deployment.created', change, data, {
-    ctesAfter,
-    otherEvents: selectEvents(revisionCreated),
-    lock: child?.lock ?? LOCK_WORKSPACE,
-  })
+  const rows = await commit(
+    ctx,
+    'deployment.created',
+    change,
+    {},
+    {
+      ctesAfter,
+      changes: createdMembers(DEPLOYMENT_RECORD),
+      otherEvents: selectEvents(revisionCreated),
+      lock: child?.lock ?? LOCK_WORKSPACE,
+    },
+  )
   return deploymentToWire(requireRow(rows, 'workspace_not_found'))
 }
 
@@ -219,22 +232,8 @@ const insertFirstRevision = (id: string, status: string, commit: object | null):
     sql`changed d`,
   )})`
 
-/** Values are sealed here, bound to the deployment and their name, so that the database never sees one. */
-export async function insertSecrets(
-  { sealer }: Ctx,
-  deployment: string,
-  secrets: { name: string; value: string }[],
-  versionOf: SQL,
-): Promise<SQL> {
-  const sealed = secrets.map(async ({ name, value }) => ({ name, sealed: await sealer.seal(value, deployment, name) }))
-  return sql`sealed as (
-    insert into deployment_secrets (organization_id, tenant_id, deployment_id, name, version, sealed)
-    select organization_id, tenant_id, id, s.name, ${versionOf}, s.sealed
-    from changed, jsonb_to_recordset(${JSON.stringify(await Promise.all(sealed))}::jsonb) s(name text, sealed text))`
-}
-
 /** The data plane removes the deployment. The names of the deployment and its project are free at once. */
-function markDeleting(ctx: Ctx, condition: SQL, lock?: SQL) {
+function markDeleting(ctx: Ctx, condition: SQL, lock: SQL) {
   const change = db
     .update(deployments)
     .set({
@@ -252,11 +251,13 @@ function markDeleting(ctx: Ctx, condition: SQL, lock?: SQL) {
       using changed
       where p.deployment_id = changed.id and p.tenant_id = changed.tenant_id)`,
   ]
-  return commit(ctx, 'deployment.deleted', change, {}, { ctesAfter, ...(lock && { lock }) })
+  const parts = { ctesAfter, lock, changes: markedMembers(deployments, DEPLOYMENT_RECORD) }
+  return commit(ctx, 'deployment.deleted', change, {}, parts)
 }
 
 export const deleteDeployment = verb('deployments:delete', async (ctx, { deployment_id }: DeploymentParams) => {
-  requireRow(await markDeleting(ctx, eq(deployments.id, deployment_id)), 'deployment_not_found')
+  const rows = await markDeleting(ctx, eq(deployments.id, deployment_id), lockDeployment(deployment_id))
+  requireRow(rows, 'deployment_not_found')
 })
 
 export const deleteDeployments = verb(

@@ -2,10 +2,12 @@
 import { sql } from 'drizzle-orm'
 import { runAsSystem } from '../kernel/db.ts'
 import { journalSystemEvents, setSystemSettings } from '../kernel/journal.ts'
+import { changedMembers, changesBetween, deletedMembers } from '../kernel/recorded-changes.ts'
 import type { Services } from '../kernel/routes.ts'
-import { isPendingStatus, isUnknownStatus } from '../tables/deployments.ts'
+import { isPendingStatus, isUnknownStatus, revisions } from '../tables/deployments.ts'
 import { DEADLINES, LISTENER_LOST, LISTENER_SILENT_AFTER, UNUSED_AFTER } from './lifecycle.ts'
 import { applyMoves, applyMovesToDeployments, promoteWithoutReports, selectMoves } from './revision-moves.ts'
+import { DEPLOYMENT_STATUS_RECORD, REVISION_MOVE_RECORD } from './rows.ts'
 import { type EventRows, selectTenantEvents } from './sql-columns.ts'
 
 const MAX_ROWS = 1000
@@ -82,7 +84,7 @@ const POLLING_AGAIN = sql`
       where ${isUnknownStatus(sql`c.status`)} and not ${IS_LISTENER_SILENT}`
 
 const STATUS_CHANGES = sql`status_changes as (
-    select c.id, case when c.status = 'UNKNOWN' then 'READY' else 'UNKNOWN' end as becomes
+    select c.id, c.status as previous_status, case when c.status = 'UNKNOWN' then 'READY' else 'UNKNOWN' end as becomes
     from deployments c
     where c.deleting_at is null
       and ${IS_NOT_LOCKED}
@@ -96,7 +98,7 @@ const APPLIED_STATUS_CHANGES = sql`applied_status_changes as (
     update deployments d set status = t.becomes, version = d.version + 1
     from status_changes t
     where d.id = t.id
-    returning d.*)`
+    returning d.*, t.previous_status)`
 
 // ---- unused deployments
 
@@ -147,12 +149,28 @@ const SWEEP_EVENTS: EventRows[] = [
     type: sql`'revision.' || lower(status)`,
     subject: sql`id`,
     data: sql`json_build_object('deployment_id', deployment_id, 'message', status_message)`,
+    changes: changedMembers(revisions, REVISION_MOVE_RECORD, sql`failed`),
     from: sql`failed`,
   },
   { type: sql`type`, subject: sql`subject_id`, data: sql`data`, changes: sql`changes`, from: sql`consequences` },
-  { type: sql`'deployment.' || lower(status)`, subject: sql`id`, from: sql`applied_status_changes` },
-  { type: sql`'deployment.unused'`, subject: sql`id`, from: sql`unused` },
-  { type: sql`'deployment.removed'`, subject: sql`id`, from: sql`removed` },
+  {
+    type: sql`'deployment.' || lower(status)`,
+    subject: sql`id`,
+    changes: changesBetween({ status: sql`previous_status` }, { status: sql`status` }),
+    from: sql`applied_status_changes`,
+  },
+  {
+    type: sql`'deployment.unused'`,
+    subject: sql`id`,
+    changes: changesBetween({ status: sql`'READY'` }, { status: sql`status` }),
+    from: sql`unused`,
+  },
+  {
+    type: sql`'deployment.removed'`,
+    subject: sql`id`,
+    changes: deletedMembers(DEPLOYMENT_STATUS_RECORD, sql`removed`),
+    from: sql`removed`,
+  },
 ]
 
 /** One statement, so that it locks the journals of all workspaces in one order: two sweeps would otherwise deadlock. */

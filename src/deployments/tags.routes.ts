@@ -1,6 +1,6 @@
 // Routes of tags, and of the tracing projects of deployments.
 import { slice } from '../kernel/routes.ts'
-import { Page } from '../protocol/wire.ts'
+import { namedPage } from '../protocol/wire.ts'
 import { listProjects, readProject } from './projects.ts'
 import { DeploymentRef } from './schema.ts'
 import * as s from './tags.schema.ts'
@@ -10,7 +10,7 @@ export const tagRoutes = slice('Tags', 'Keys and values to find deployments by.'
   .get('/v2/tag-keys', {
     id: 'listTagKeys',
     summary: 'List the tag keys of this workspace',
-    query: Page,
+    query: namedPage('key'),
     reply: s.TagKeyList,
     verb: tags.listTagKeys,
   })
@@ -52,7 +52,7 @@ export const tagRoutes = slice('Tags', 'Keys and values to find deployments by.'
     id: 'listTagValues',
     summary: 'List the values of a tag key',
     params: s.TagKeyRef,
-    query: Page,
+    query: namedPage('value'),
     reply: s.TagValueList,
     errors: ['tag_key_not_found'],
     verb: tags.listTagValues,

@@ -1,7 +1,7 @@
 // Schemas of tags and of tracing projects.
 import * as z from 'zod'
 import { label } from '../access/schema.ts'
-import { arrayOf, listOf, Page, Uuid } from '../protocol/wire.ts'
+import { arrayOf, exactName, listOf, Page, Uuid } from '../protocol/wire.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 export const MAX_TAGS = 50
@@ -52,5 +52,6 @@ export const ProjectList = listOf(Project).meta({ id: 'ProjectList' })
 export const ProjectRef = z.object({ session_id: Uuid })
 export const ProjectQuery = z.object({
   ...Page.shape,
+  name: exactName('name'),
   name_contains: z.string().optional().meta({ description: 'Part of the name. Case does not matter.' }),
 })

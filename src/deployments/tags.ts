@@ -3,13 +3,15 @@ import { and, eq, type SQL, sql } from 'drizzle-orm'
 import type { AnyPgColumn } from 'drizzle-orm/pg-core'
 import type * as z from 'zod'
 import { verb } from '../kernel/context.ts'
-import { db, inTenant, refuseUnless, run, uuidArray } from '../kernel/db.ts'
+import { db, inTenant, lockRows, refuseUnless, run, uuidArray } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
-import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
+import { afterCursor, hasName, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
+import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
-import type { Page } from '../protocol/wire.ts'
+import type { NamedPage } from '../protocol/wire.ts'
 import { deployments } from '../tables/deployments.ts'
 import { tagKeys, tagValues } from '../tables/tags.ts'
+import { lockDeployment } from './revision-queue.ts'
 import type { DeploymentRef } from './schema.ts'
 import { isDeployment } from './service.ts'
 import * as schema from './tags.schema.ts'
@@ -33,14 +35,17 @@ const valueToWire = (row: typeof tagValues.$inferSelect) => ({
 const isTagKey = (id: string): SQL => and(eq(tagKeys.id, id), inTenant(tagKeys))!
 const isTagValue = (id: string): SQL => and(eq(tagValues.id, id), inTenant(tagValues))!
 
+const TAG_KEY_RECORD = recordColumns(tagKeys, ['key'])
+const TAG_VALUE_RECORD = recordColumns(tagValues, ['tag_key_id', 'value'])
+
 // ---- keys
 
-export const listTagKeys = verb('deployments:read', async (ctx, page: Page) => {
+export const listTagKeys = verb('deployments:read', async (ctx, page: NamedPage) => {
   const { limit, offset } = pageBounds(page)
   const rows = db
     .select()
     .from(tagKeys)
-    .where(and(inTenant(tagKeys), afterCursor(tagKeys, page)))
+    .where(and(inTenant(tagKeys), hasName(tagKeys.key, page), afterCursor(tagKeys, page)))
     .orderBy(...newestFirst(tagKeys))
     .limit(limit)
     .offset(offset)
@@ -61,14 +66,19 @@ export const createTagKey = verb('deployments:update', async (ctx, { key }: z.ou
     returning *`
   // So that two concurrent requests do not both take the last place.
   const lock = sql`select from workspaces where id = current_tenant() for no key update`
-  return keyToWire(requireRow(await commit(ctx, 'tag_key.created', change, { key }, { lock }), 'workspace_not_found'))
+  const parts = { lock, changes: createdMembers(TAG_KEY_RECORD) }
+  return keyToWire(requireRow(await commit(ctx, 'tag_key.created', change, {}, parts), 'workspace_not_found'))
 })
 
 export const renameTagKey = verb(
   'deployments:update',
   async (ctx, { tag_key_id, key }: TagKeyParams & z.output<typeof schema.TagKeyName>) => {
     const change = db.update(tagKeys).set({ key }).where(isTagKey(tag_key_id)).returning()
-    return keyToWire(requireRow(await commit(ctx, 'tag_key.renamed', change, { key }), 'tag_key_not_found'))
+    const parts = {
+      lock: lockTagKeys(sql`${tag_key_id}::uuid`, 'update'),
+      changes: changedMembers(tagKeys, TAG_KEY_RECORD),
+    }
+    return keyToWire(requireRow(await commit(ctx, 'tag_key.renamed', change, {}, parts), 'tag_key_not_found'))
   },
 )
 
@@ -79,37 +89,48 @@ export const deleteTagKey = verb('deployments:update', async (ctx, { tag_key_id 
     .where(and(isTagKey(tag_key_id), AFTER_REMOVAL))
     .returning()
   const ctesBefore = removeFromDeployments(sql`v.tag_key_id = ${key}`)
-  const rows = await commit(ctx, 'tag_key.deleted', change, {}, { lock: lockTagKeys(key, 'update'), ctesBefore })
+  const parts = { lock: lockTagKeys(key, 'update'), ctesBefore, changes: deletedMembers(TAG_KEY_RECORD) }
+  const rows = await commit(ctx, 'tag_key.deleted', change, {}, parts)
   requireRow(rows, 'tag_key_not_found')
 })
 
 // ---- values
 
-export const listTagValues = verb('deployments:read', async (ctx, { tag_key_id, ...query }: TagKeyParams & Page) => {
-  const { limit, offset } = pageBounds(query)
-  const page = db
-    .select()
-    .from(tagValues)
-    .where(and(eq(tagValues.tag_key_id, tag_key_id), inTenant(tagValues), afterCursor(tagValues, query)))
-    .orderBy(...newestFirst(tagValues))
-    .limit(limit)
-    .offset(offset)
-    .as('value')
-  // From the key, to tell an unknown key from one without values.
-  const pageOfKey = db
-    .select()
-    .from(tagKeys)
-    .leftJoinLateral(page, sql`true`)
-    .where(isTagKey(tag_key_id))
-    .orderBy(...newestFirst(page as unknown as Record<'created_at' | 'id', AnyPgColumn>))
-  const rows = await run(ctx, pageOfKey)
-  requireRow(rows, 'tag_key_not_found')
-  return toListPage(
-    rows.flatMap(({ value }) => (value ? [value] : [])),
-    query,
-    valueToWire,
-  )
-})
+export const listTagValues = verb(
+  'deployments:read',
+  async (ctx, { tag_key_id, ...query }: TagKeyParams & NamedPage) => {
+    const { limit, offset } = pageBounds(query)
+    const page = db
+      .select()
+      .from(tagValues)
+      .where(
+        and(
+          eq(tagValues.tag_key_id, tag_key_id),
+          inTenant(tagValues),
+          hasName(tagValues.value, query),
+          afterCursor(tagValues, query),
+        ),
+      )
+      .orderBy(...newestFirst(tagValues))
+      .limit(limit)
+      .offset(offset)
+      .as('value')
+    // From the key, to tell an unknown key from one without values.
+    const pageOfKey = db
+      .select()
+      .from(tagKeys)
+      .leftJoinLateral(page, sql`true`)
+      .where(isTagKey(tag_key_id))
+      .orderBy(...newestFirst(page as unknown as Record<'created_at' | 'id', AnyPgColumn>))
+    const rows = await run(ctx, pageOfKey)
+    requireRow(rows, 'tag_key_not_found')
+    return toListPage(
+      rows.flatMap(({ value }) => (value ? [value] : [])),
+      query,
+      valueToWire,
+    )
+  },
+)
 
 export const readTagValue = verb('deployments:read', async (ctx, { tag_value_id }: TagValueParams) =>
   valueToWire(
@@ -130,8 +151,8 @@ export const createTagValue = verb(
         and tenant_id = current_tenant()
         and ${refuseUnless('tag_values_full', hasRoom)}
       returning *`
-    const data = { tag_key_id, value }
-    return valueToWire(requireRow(await commit(ctx, 'tag_value.created', change, data, { lock }), 'tag_key_not_found'))
+    const parts = { lock, changes: createdMembers(TAG_VALUE_RECORD) }
+    return valueToWire(requireRow(await commit(ctx, 'tag_value.created', change, {}, parts), 'tag_key_not_found'))
   },
 )
 
@@ -139,7 +160,11 @@ export const renameTagValue = verb(
   'deployments:update',
   async (ctx, { tag_value_id, value }: TagValueParams & z.output<typeof schema.TagValueName>) => {
     const change = db.update(tagValues).set({ value }).where(isTagValue(tag_value_id)).returning()
-    return valueToWire(requireRow(await commit(ctx, 'tag_value.renamed', change, { value }), 'tag_value_not_found'))
+    const parts = {
+      lock: lockRows(tagValues, isTagValue(tag_value_id)),
+      changes: changedMembers(tagValues, TAG_VALUE_RECORD),
+    }
+    return valueToWire(requireRow(await commit(ctx, 'tag_value.renamed', change, {}, parts), 'tag_value_not_found'))
   },
 )
 
@@ -151,7 +176,8 @@ export const deleteTagValue = verb('deployments:update', async (ctx, { tag_value
     .returning()
   const lock = lockTagKeys(selectKeyIds(sql`v.id = ${value}`), 'update')
   const ctesBefore = removeFromDeployments(sql`v.id = ${value}`)
-  const rows = await commit(ctx, 'tag_value.deleted', change, {}, { lock, ctesBefore })
+  const parts = { lock, ctesBefore, changes: deletedMembers(TAG_VALUE_RECORD) }
+  const rows = await commit(ctx, 'tag_value.deleted', change, {}, parts)
   requireRow(rows, 'tag_value_not_found')
 })
 
@@ -200,6 +226,15 @@ const TAGS_JSON = sql`(
   join tag_keys k on k.id = v.tag_key_id
   where v.id = any(d.tag_value_ids) and v.tenant_id = d.tenant_id)`
 
+/** As text, because a tag that is deleted later cannot be looked up by its id. */
+const TAGS_RECORD = {
+  tags: (row: SQL) => sql`(
+    select jsonb_agg(k.key || '=' || v.value order by k.key, v.value)
+    from tag_values v
+    join tag_keys k on k.id = v.tag_key_id
+    where v.id = any(${row}.tag_value_ids) and v.tenant_id = current_tenant())`,
+}
+
 const isDeploymentInTenant = (id: string): SQL => sql`d.id = ${id}::uuid and d.tenant_id = current_tenant()`
 
 export const listTags = verb('deployments:read', async (ctx, { deployment_id }: DeploymentParams): Promise<Tags> => {
@@ -214,7 +249,7 @@ export const addTags = verb(
   'deployments:update',
   async (ctx, { deployment_id, tag_value_ids }: DeploymentParams & z.output<typeof schema.NewTags>): Promise<Tags> => {
     const added = uuidArray([...new Set(tag_value_ids)])
-    const lock = lockTagKeys(selectKeyIds(sql`v.id = any(${added})`), 'key share')
+    const lock = [lockTagKeys(selectKeyIds(sql`v.id = any(${added})`), 'key share'), lockDeployment(deployment_id)]
     const unknown = sql`(
       select string_agg(added.id::text, ', ')
       from unnest(${added}) added(id)
@@ -230,8 +265,9 @@ export const addTags = verb(
         and ${refuseUnless('deployment_deleting', sql`d.deleting_at is null`)}
         and case when ${unknown} is null then true else refuse('tag_value_not_found', ${unknown}) end
         and ${refuseUnless('tags_full', sql`cardinality(${union}) <= ${schema.MAX_TAGS}`)}
-      returning d.id, ${TAGS_JSON} as tags`
-    const rows = await commit(ctx, 'deployment.tagged', change, { tag_value_ids }, { lock })
+      returning d.id, d.tag_value_ids, ${TAGS_JSON} as tags`
+    const parts = { lock, changes: changedMembers(deployments, TAGS_RECORD) }
+    const rows = await commit(ctx, 'deployment.tagged', change, { tag_value_ids }, parts)
     return { resources: requireRow(rows, 'deployment_not_found').tags }
   },
 )
@@ -248,7 +284,8 @@ export const removeTag = verb(
           refuseUnless('tag_value_not_found', sql`${tag_value_id}::uuid = any(${deployments.tag_value_ids})`),
         ),
       )
-      .returning({ id: deployments.id })
-    requireRow(await commit(ctx, 'deployment.untagged', change, { tag_value_id }), 'deployment_not_found')
+      .returning({ id: deployments.id, tag_value_ids: deployments.tag_value_ids })
+    const parts = { lock: lockDeployment(deployment_id), changes: changedMembers(deployments, TAGS_RECORD) }
+    requireRow(await commit(ctx, 'deployment.untagged', change, { tag_value_id }, parts), 'deployment_not_found')
   },
 )

@@ -1,4 +1,5 @@
 // Routes of uploads.
+import { readOpenRequest } from '../kernel/caller.ts'
 import { validateInput } from '../kernel/input.ts'
 import { slice } from '../kernel/routes.ts'
 import { DeploymentRef } from './schema.ts'
@@ -49,14 +50,14 @@ export const uploadRoutes = slice('Uploads', 'Source archives for deployments of
       'database_unavailable',
       'storage_unavailable',
     ],
-    open: async (c, services) => {
+    open: async (c, services, operation) => {
       const input = validateInput(c.req, linkInput, '', []) as Parameters<typeof receiveUpload>[1]
       const length = c.req.header('Content-Length')
       const upload = await receiveUpload(services, input, {
         stream: c.req.raw.body as ReadableStream<Uint8Array> | null,
         length: length === undefined ? null : Number(length),
         type: c.req.header('Content-Type'),
-        requestId: c.get('requestId'),
+        ...readOpenRequest(c, operation, services),
       })
       return c.json(upload, 200, { 'Cache-Control': 'no-store' })
     },

@@ -1,16 +1,17 @@
 // Uploads of source archives: by a signed link that works once. Archives that no revision needs are removed.
 import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
-import { verb } from '../kernel/context.ts'
+import { type OpenRequest, verb } from '../kernel/context.ts'
 import { createSigner } from '../kernel/crypto.ts'
 import { type Row, refuseUnless, runAsSystem, uuidArray } from '../kernel/db.ts'
 import { Failure, fail, notConfigured } from '../kernel/errors.ts'
 import { commit, journalSystemEvents, setSystemSettings } from '../kernel/journal.ts'
+import { createdMembers, deletedMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import type { Services } from '../kernel/routes.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { MISSING_STORAGE } from '../kernel/storage.ts'
 import { deployments } from '../tables/deployments.ts'
-import type { uploads } from '../tables/uploads.ts'
+import { uploads } from '../tables/uploads.ts'
 import { inspectArchive, MAX_ARCHIVE_BYTES } from './archive-inspection.ts'
 import type * as shared from './schema.ts'
 import { isDeployment } from './service.ts'
@@ -19,6 +20,10 @@ import type * as schema from './uploads.schema.ts'
 type UploadLink = z.output<typeof schema.UploadRef> & z.output<typeof schema.UploadSignature>
 type UploadRow = typeof uploads.$inferSelect
 type SigningKeys = { sealingKeys: [kid: string, key: string][] }
+
+const UPLOAD_RECORD = recordColumns(uploads, ['object_path', 'size', 'sha256'])
+/** Null until the archive is stored. */
+const ARCHIVE_RECORD = recordColumns(uploads, ['size', 'sha256'])
 
 const linkSigner = ({ sealingKeys }: SigningKeys) => createSigner(sealingKeys, 'upload links')
 const signedText = ({ workspace_id, upload_id, expires }: Omit<UploadLink, 'signature'>) =>
@@ -46,7 +51,9 @@ export const offerUpload = verb(
         and ${refuseUnless('deployment_deleting', sql`${deployments.deleting_at} is null`)}
         and ${takesArchives}
       returning *`
-    const row = requireRow(await commit(ctx, 'upload.offered', change, { deployment_id }), 'deployment_not_found')
+    const parts = { changes: createdMembers(UPLOAD_RECORD) }
+    const rows = await commit(ctx, 'upload.offered', change, { deployment_id }, parts)
+    const row = requireRow(rows, 'deployment_not_found')
     const expires = Date.parse(row.expires_at)
     const link = { workspace_id: row.tenant_id, upload_id: row.id, expires }
     const signature = await linkSigner(ctx.config).sign(signedText(link))
@@ -58,11 +65,10 @@ export const offerUpload = verb(
   },
 )
 
-type UploadBody = {
+type UploadBody = Pick<OpenRequest, 'requestId' | 'request'> & {
   stream: ReadableStream<Uint8Array> | null
   length: number | null
   type: string | undefined
-  requestId: string
 }
 /** Per workspace. */
 const MAX_UNUSED_LINKS = 100
@@ -82,7 +88,7 @@ export async function receiveUpload(
   if (!storage) throw notConfigured(MISSING_STORAGE)
   if (!body.stream) throw fail('archive_invalid')
 
-  const settings = setSystemSettings(config, body.requestId)
+  const settings = setSystemSettings(config, body.requestId, body.request)
   const [, claimed] = await runAsSystem(
     database,
     settings,
@@ -111,8 +117,12 @@ const claimUpload = (link: UploadLink, bytes: number, limit: number): SQL<Row> =
   returning object_path`
 
 const STORED_EVENTS = sql`
-    select ${uploadEventColumns('upload.stored')}, actor_kind, actor_id
+    select ${uploadEventColumns('upload.stored', createdMembers(ARCHIVE_RECORD))}, actor_kind, actor_id
     from changed`
+const LINK_ACTOR = sql`t.actor_kind, t.actor_id, coalesce(
+      (select k.description from api_keys k where k.id = t.actor_id),
+      (select coalesce(m.full_name, m.email) from members m where m.id = t.actor_id)
+    )`
 
 /** The actor of the event is the one who requested the link. */
 const markStored = (link: UploadLink, { size, sha256 }: { size: number; sha256: string }): SQL<Row> => sql`
@@ -120,17 +130,13 @@ const markStored = (link: UploadLink, { size, sha256 }: { size: number; sha256: 
     update uploads set state = 'stored', size = ${size}, sha256 = ${sha256}
     where ${isUploadOfLink(link)} and state = 'receiving'
     returning *),
-  ${journalSystemEvents(STORED_EVENTS, sql`t.actor_kind, t.actor_id`)}
+  ${journalSystemEvents(STORED_EVENTS, LINK_ACTOR)}
   select id from changed`
 
-function uploadEventColumns(type: string): SQL {
+function uploadEventColumns(type: string, changes: SQL): SQL {
   return sql`tenant_id, organization_id, ${type}::text as type, id as subject_id,
-      json_build_object(
-        'deployment_id', deployment_id,
-        'object_path', object_path,
-        'size', size,
-        'sha256', sha256) as data,
-      null::json as changes`
+      json_build_object('deployment_id', deployment_id, 'object_path', object_path) as data,
+      ${changes} as changes`
 }
 
 const MAX_REMOVALS = 100
@@ -163,7 +169,7 @@ export async function sweepUploads({ config, database }: Pick<Services, 'config'
 }
 
 const REMOVED_EVENTS = sql`
-    select ${uploadEventColumns('upload.removed')}
+    select ${uploadEventColumns('upload.removed', deletedMembers(UPLOAD_RECORD))}
     from changed`
 
 /** A link that was never used has no event; a removed archive has one. */

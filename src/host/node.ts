@@ -1,7 +1,7 @@
 // Serves the app on Node, with an in-process gateway for databases that are not Neon's.
 import { once } from 'node:events'
 import { createApp } from '../app.ts'
-import { type Config, readConfig, readTrustedProxies, readUploadsFolder } from '../env.ts'
+import { type Config, readConfig, readTrustedProxies, readUploadsFolder, type StreamLimits } from '../env.ts'
 import { finishPendingWork } from '../kernel/wait-until.ts'
 import { isRange } from '../protocol/client-address.ts'
 import { createAddressReader } from './client-address.ts'
@@ -12,6 +12,13 @@ import { createPinnedFetch } from './pinned-fetch.ts'
 import { scheduleEveryMinute } from './schedule.ts'
 
 const DRAIN_MS = 10_000
+const STREAMS: StreamLimits = {
+  seconds: 900,
+  trips: Number.POSITIVE_INFINITY,
+  perKey: 100,
+  lookMs: [600, 1000],
+  keyCheckMs: 15_000,
+}
 const SIGNALS = ['SIGINT', 'SIGTERM'] as const
 
 export function createHost(
@@ -22,6 +29,7 @@ export function createHost(
   const config = readConfig(env, {
     uploads: createFolderStorage(readUploadsFolder(env)),
     clientAddress: createAddressReader(readTrustedProxies(env, isRange)),
+    liveStreams: STREAMS,
     ...overrides,
   })
   const { database, via, gateway, close } = openDatabase(config.database, options)

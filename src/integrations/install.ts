@@ -2,7 +2,7 @@
 import { sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import type { Code } from '../kernel/codes.ts'
-import { type Ctx, createKeylessCaller, verb } from '../kernel/context.ts'
+import { type Ctx, createKeylessCaller, type OpenRequest, verb } from '../kernel/context.ts'
 import { createSigner } from '../kernel/crypto.ts'
 import { type Row, refuseUnless, runAsSystem } from '../kernel/db.ts'
 import { Failure, fail } from '../kernel/errors.ts'
@@ -64,8 +64,7 @@ const claimInstall = (id: string) => sql<Row>`
 
 export async function completeInstall(
   services: Services,
-  requestId: string,
-  origin: string,
+  { requestId, origin, request }: OpenRequest,
   parameters: SetupParameters,
 ): Promise<SetupResult> {
   const { config, database } = services
@@ -76,11 +75,17 @@ export async function completeInstall(
   if (!config.github || !verified) return { name: null, failure: 'state_invalid' }
   if (setup_action === 'request') return { name: null, failure: 'installation_requested' }
   const claim = claimInstall(verified.id)
-  const [, [row]] = (await runAsSystem(database, setSystemSettings(config, requestId), claim)) as [unknown, Row[]]
+  const [, [row]] = (await runAsSystem(database, setSystemSettings(config, requestId, request), claim)) as [
+    unknown,
+    Row[],
+  ]
   if (!row) return { name: null, failure: 'state_invalid' }
   const [organization, tenant] = row as [string, string]
   const actor = { kind: 'session', id: null, organization, tenant } as const
-  const ctx: Ctx = { ...createKeylessCaller(services, actor, requestId, origin), permission: beginInstall.permission }
+  const ctx: Ctx = {
+    ...createKeylessCaller(services, actor, requestId, origin, request),
+    permission: beginInstall.permission,
+  }
   try {
     const installation_id = chooseInstallation(verified.installation_id, parameters.installation_id)
     if (!installation_id || !code) throw fail('installation_unproven')

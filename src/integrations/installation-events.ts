@@ -2,8 +2,11 @@
 import { type SQL, sql } from 'drizzle-orm'
 import { runAsSystem, textArray } from '../kernel/db.ts'
 import { journalSystemEvents, setSystemSettings } from '../kernel/journal.ts'
+import { changedMembers } from '../kernel/recorded-changes.ts'
 import type { Services } from '../kernel/routes.ts'
+import { integrations } from '../tables/integrations.ts'
 import type { Integration } from './githost.ts'
+import { INTEGRATION_RECORD } from './rows.ts'
 
 type State = Integration['state']
 /** A revoked installation never becomes active again: GitHub gives a new one a new id. */
@@ -27,7 +30,7 @@ export type InstallationChange = {
 /** Also marks the stored repository listing as stale. Changes one integration at most. */
 export async function applyInstallationChange(
   { config, database }: Pick<Services, 'config' | 'database'>,
-  requestId: string,
+  { requestId, request }: { requestId: string; request: string | null },
   { base_url, app_id, installation_id, action, sender }: InstallationChange,
 ): Promise<{ id: string; tenant_id: string }[]> {
   const { from, to, type } = STATE_CHANGES[action]
@@ -38,16 +41,18 @@ export async function applyInstallationChange(
       ${type}::text as type,
       id as subject_id,
       json_build_object('installation_id', installation_id, 'sender', ${sender}::text) as data,
-      null::json as changes
+      ${changedMembers(integrations, INTEGRATION_RECORD)} as changes
     from changed`
+  const isInstallation = sql`i.host = 'github'
+        and i.base_url = ${base_url}
+        and i.installation_id = ${installation_id}
+        and i.app_id is not distinct from ${app_id}`
+  const lock = sql`select from integrations i where ${isInstallation} for update`
   const statement = sql`
     with changed as (
       update integrations i
       set ${setState(to)}
-      where i.host = 'github'
-        and i.base_url = ${base_url}
-        and i.installation_id = ${installation_id}
-        and i.app_id is not distinct from ${app_id}
+      where ${isInstallation}
         and i.state = any(${textArray(from)})
       returning i.*),
     stale as (
@@ -55,10 +60,11 @@ export async function applyInstallationChange(
       set fetched_at = 'epoch'
       from changed
       where l.integration_id = changed.id),
-    ${journalSystemEvents(events, sql`'push', null::uuid`)}
+    ${journalSystemEvents(events, sql`'push', null::uuid, ${sender}`)}
     select id, tenant_id
     from changed`
-  const [, rows] = await runAsSystem(database, setSystemSettings(config, requestId), statement)
+  const settings = setSystemSettings(config, requestId, request)
+  const [, , rows] = await runAsSystem(database, settings, lock, statement)
   return (rows as [string, string][]).map(([id, tenant_id]) => ({ id, tenant_id }))
 }
 

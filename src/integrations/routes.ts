@@ -1,7 +1,7 @@
 // Routes of git host integrations.
+import { readOpenRequest } from '../kernel/caller.ts'
 import { statusOf } from '../kernel/codes.ts'
 import { pageHeaders, readSingleParameter } from '../kernel/html-page.ts'
-import { requestOrigin } from '../kernel/origin.ts'
 import { type Operation, slice } from '../kernel/routes.ts'
 import { beginInstall, completeInstall, type SetupParameters } from './install.ts'
 import { setupPage } from './install-page.ts'
@@ -10,7 +10,7 @@ import { HOST_ERRORS } from './request.ts'
 import * as s from './schema.ts'
 import * as integrations from './service.ts'
 
-const handleSetup: Operation['open'] = async (c, services) => {
+const handleSetup: Operation['open'] = async (c, services, operation) => {
   const headers = await pageHeaders()
   // A link preview sends HEAD. It must not use up the state.
   if (c.req.method === 'HEAD') return c.body(null, 200, headers)
@@ -20,8 +20,7 @@ const handleSetup: Operation['open'] = async (c, services) => {
     const value = readSingleParameter(url.searchParams, name)
     if (value !== undefined) answer[name] = value
   }
-  const origin = requestOrigin(services.config, c.req.url)
-  const arrival = await completeInstall(services, c.get('requestId'), origin, answer)
+  const arrival = await completeInstall(services, readOpenRequest(c, operation, services), answer)
   if (arrival.failure) c.get('requestInfo').code = arrival.failure
   const status = arrival.failure === null ? 200 : statusOf(arrival.failure)
   return c.body(setupPage(arrival), status as 200, headers)

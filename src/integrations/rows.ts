@@ -3,6 +3,7 @@ import { and, eq, getTableColumns, type SQL, sql } from 'drizzle-orm'
 import type { Ctx } from '../kernel/context.ts'
 import { inTenant } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
+import { changedMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import { etagVersion } from '../kernel/routes.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import { integrations } from '../tables/integrations.ts'
@@ -19,6 +20,8 @@ export const WIRE_COLUMNS_SQL = sql.raw(
     .join(', '),
 )
 export type PublicIntegration = Omit<Integration, 'credentials' | 'token' | 'token_expires_at'>
+
+export const INTEGRATION_RECORD = recordColumns(integrations, ['host', 'base_url', 'installation_id', 'name', 'state'])
 
 export const isIntegration = (id: string): SQL => and(eq(integrations.id, id), inTenant(integrations))!
 
@@ -48,6 +51,11 @@ export async function storeIntegration(
   sealed: string | null,
 ): Promise<PublicIntegration> {
   const { host, base_url, app_id, installation_id, account_id, name, state } = proven
+  const isRevoked = sql`o.tenant_id = current_tenant()
+          and o.host = ${host}
+          and o.base_url = ${base_url}
+          and o.account_id = ${account_id}
+          and o.state = 'revoked'`
   const reactivated = sql`reactivated as (
     update integrations i
     set app_id = ${app_id},
@@ -63,11 +71,7 @@ export async function storeIntegration(
       and i.id = (
         select o.id
         from integrations o
-        where o.tenant_id = current_tenant()
-          and o.host = ${host}
-          and o.base_url = ${base_url}
-          and o.account_id = ${account_id}
-          and o.state = 'revoked'
+        where ${isRevoked}
         order by o.updated_at desc
         limit 1)
     returning i.*)`
@@ -83,7 +87,16 @@ export async function storeIntegration(
     select ${WIRE_COLUMNS_SQL} from reactivated i
     union all
     select ${WIRE_COLUMNS_SQL} from inserted i`
-  const data = { host, base_url, installation_id, name }
-  const rows = await commit(ctx, 'integration.connected', change, data, { ctesBefore: [reactivated, inserted] })
+  const rows = await commit(
+    ctx,
+    'integration.connected',
+    change,
+    {},
+    {
+      lock: sql`select from integrations o where ${isRevoked} for update`,
+      changes: changedMembers(integrations, INTEGRATION_RECORD),
+      ctesBefore: [reactivated, inserted],
+    },
+  )
   return requireRow(rows, 'workspace_not_found')
 }

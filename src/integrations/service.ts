@@ -2,10 +2,11 @@
 import { and, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb, withoutRateLimit } from '../kernel/context.ts'
-import { db, inTenant, run, versionMatches } from '../kernel/db.ts'
+import { db, inTenant, lockRows, run, versionMatches } from '../kernel/db.ts'
 import { Failure, fail } from '../kernel/errors.ts'
 import { commit, prepareWrite } from '../kernel/journal.ts'
 import { newestFirst } from '../kernel/paging.ts'
+import { changedMembers, deletedMembers } from '../kernel/recorded-changes.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { integrations } from '../tables/integrations.ts'
 import { type Credentials, openCredentials, sealCredentials } from './credentials.ts'
@@ -14,6 +15,7 @@ import { setState } from './installation-events.ts'
 import { fetchAccount, fetchInstallation, type ProvenAccount } from './ownership.ts'
 import { createGuardedHostClient } from './request.ts'
 import {
+  INTEGRATION_RECORD,
   isIntegration,
   type PublicIntegration,
   storeIntegration,
@@ -87,7 +89,11 @@ export const recheckIntegration = verb('integrations:manage', async (ctx, { inte
     set ${setState(state)}, name = ${account?.name ?? row.name}
     where i.id = ${row.id}::uuid and i.tenant_id = current_tenant()
     returning ${WIRE_COLUMNS_SQL}`
-  const rows = await commit(withoutRateLimit(ctx), 'integration.rechecked', change, { before: row.state, state })
+  const parts = {
+    lock: lockRows(integrations, isIntegration(row.id)),
+    changes: changedMembers(integrations, INTEGRATION_RECORD),
+  }
+  const rows = await commit(withoutRateLimit(ctx), 'integration.rechecked', change, { state }, parts)
   return toWire(ctx.origin, requireRow(rows, 'integration_not_found'))
 })
 
@@ -121,6 +127,6 @@ export const deleteIntegration = verb('integrations:manage', async (ctx, { integ
     .delete(integrations)
     .where(and(isIntegration(integration_id), versionMatches(ctx, integrations)))
     .returning(wireColumns)
-  const data = sql`json_build_object('host', changed.host, 'base_url', changed.base_url, 'name', changed.name)`
-  requireRow(await commit(ctx, 'integration.deleted', change, data), 'integration_not_found')
+  const parts = { changes: deletedMembers(INTEGRATION_RECORD) }
+  requireRow(await commit(ctx, 'integration.deleted', change, {}, parts), 'integration_not_found')
 })

@@ -1,12 +1,12 @@
 // The caller of a request, from its headers: key or session, workspace, If-Match and Idempotency-Key.
 import type { Context } from 'hono'
 import { Uuid } from '../protocol/wire.ts'
-import { type Caller, type CredentialActor, hasCredential, type RequestRecord } from './context.ts'
+import { type Caller, type CredentialActor, hasCredential, type OpenRequest, type RequestRecord } from './context.ts'
 import { looksLikeApiKey } from './crypto.ts'
 import { sha256Hex } from './digest.ts'
 import { type Fault, fail } from './errors.ts'
 import { requestOrigin } from './origin.ts'
-import { type AppEnv, canUseIdempotencyKey, type Operation, type Services } from './routes.ts'
+import { type AppEnv, canUseIdempotencyKey, type Operation, type Services, successStatus } from './routes.ts'
 import { isCrossSite, readSessionToken } from './session-cookie.ts'
 import { waitUntil } from './wait-until.ts'
 
@@ -25,7 +25,7 @@ export function readCredential(c: Context, { config }: Services, { bodyMediaType
 
 export const createCaller = (
   c: Context<AppEnv>,
-  { config, database, sealer }: Services,
+  { config, database, sealer, deliverEvents }: Services,
   actor: CredentialActor,
   onKeyAccepted: () => void,
 ): Caller => ({
@@ -39,9 +39,12 @@ export const createCaller = (
   withoutIfMatch: false,
   idempotency: null,
   planDigest: c.req.header('Plan-Digest') ?? null,
+  lastEventId: c.req.header('Last-Event-ID'),
+  watches: c.get('watches'),
   warnings: [],
   disconnectSignal: () => c.req.raw.signal,
   waitUntil: work => waitUntil(c, work),
+  ...(deliverEvents && { deliverEvents }),
   onKeyAccepted,
   setCookie: cookie => c.header('Set-Cookie', cookie, { append: true }),
   isCrossSite: isCrossSite(c),
@@ -50,18 +53,21 @@ export const createCaller = (
 
 const MAX_USER_AGENT = 512
 
-export const describeRequest = (
-  c: Context<AppEnv>,
-  { id }: Pick<Operation, 'id'>,
-  address: string | undefined,
-): string =>
+export const describeRequest = (c: Context<AppEnv>, operation: Operation, address: string | undefined): string =>
   JSON.stringify({
-    operation: id,
+    operation: operation.id,
     method: c.req.method,
     path: c.req.path,
+    status: successStatus(operation),
     client_address: address,
     user_agent: c.req.header('User-Agent')?.slice(0, MAX_USER_AGENT),
   } satisfies { [Name in keyof RequestRecord]: RequestRecord[Name] | undefined })
+
+export const readOpenRequest = (c: Context<AppEnv>, operation: Operation, { config }: Services): OpenRequest => ({
+  requestId: c.get('requestId'),
+  origin: requestOrigin(config, c.req.url),
+  request: describeRequest(c, operation, config.clientAddress(c)),
+})
 
 /** Fills in the caller from its other headers. The faults are reported together with those of path, query and body. */
 export function readCallerHeaders(c: Context<AppEnv>, operation: Operation, text: string, caller: Caller): Fault[] {

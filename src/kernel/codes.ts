@@ -263,6 +263,12 @@ const CODES = {
     'The signature of this link does not match.',
     'Use the whole address from the poll, unchanged.',
   ],
+  audit_logs_off: [
+    404,
+    'Audit log off',
+    'The operator of this installation switched the audit log off.',
+    'Ask the operator to set `AUDIT_LOGS=on`. Changes are recorded in the journal in any case.',
+  ],
   route_not_found: [404, 'Path not found', 'This path does not exist.', '/openapi.json and /docs list all paths.'],
   organization_not_found: [
     404,
@@ -386,6 +392,18 @@ const CODES = {
     'Listener not found',
     'This workspace has no such listener, or the key belongs to none.',
     'GET /v2/listeners lists the listeners.',
+  ],
+  webhook_not_found: [
+    404,
+    'Webhook not found',
+    'This workspace has no such webhook.',
+    'GET /v2/webhooks lists the webhooks.',
+  ],
+  webhook_delivery_not_found: [
+    404,
+    'Delivery not found',
+    'This webhook has no such delivery, or it is no longer kept.',
+    'GET /v2/webhooks/{webhook_id}/deliveries lists the deliveries.',
   ],
   template_unknown: [
     400,
@@ -732,6 +750,18 @@ const CODES = {
     'Too many requests',
     'This key and the keys that share its budget sent too many requests.',
     'Retry after the time in `Retry-After`.',
+  ],
+  events_expired: [
+    410,
+    'Events no longer kept',
+    'Events after this number were deleted, because they are older than 400 days.',
+    'Go on after the number that is named, and read what you missed from the resources themselves.',
+  ],
+  too_many_streams: [
+    429,
+    'Too many streams',
+    'This key has too many streams and long polls open at the same time.',
+    'Close some, or retry after the time in `Retry-After`.',
   ],
   address_rate_limited: [
     429,

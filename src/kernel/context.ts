@@ -3,6 +3,7 @@ import type { Config } from '../env.ts'
 import type { Sealer } from './crypto.ts'
 import { type Permission, permissions } from './permissions.ts'
 import type { Database } from './statement.ts'
+import type { Watcher, Watches } from './watch.ts'
 
 /** Until enter() or enter_session() has looked it up, only the hash of the key or of the session's token is known. */
 export type CredentialActor = { kind: 'key' | 'session'; hash: string }
@@ -38,9 +39,14 @@ export type Ctx = {
   planDigest: string | null
   /** Aborted when the client disconnects, if the host notices. A function, because few verbs read it. */
   disconnectSignal?: () => AbortSignal
+  /** Of a client that resumes a stream. */
+  lastEventId?: string | undefined
+  watches?: Watches
   /** About what the request asks for in vain, such as members that are not known. */
   warnings: string[]
   waitUntil?: (work: Promise<unknown>) => void
+  /** Sends the events of a workspace to its webhooks. */
+  deliverEvents?: (tenant: string) => Promise<void>
   onKeyAccepted?: () => void
   setCookie?: (cookie: string) => void
   /** A page of another site sent the request. */
@@ -55,9 +61,14 @@ export type RequestRecord = {
   operation: string
   method: string
   path: string
+  /** The status of the answer where the request succeeds. */
+  status?: number
   client_address?: string
   user_agent?: string
 }
+
+/** A request to a route that takes no key. `request` is a `RequestRecord` as JSON. */
+export type OpenRequest = { requestId: string; origin: string; request: string | null }
 
 export type RequestInfo = {
   /** True once the database has looked the key up, even if there is none. */
@@ -74,7 +85,7 @@ export type RequestInfo = {
 export type Caller = Omit<Ctx, 'permission'>
 
 export const createKeylessCaller = (
-  services: Pick<Ctx, 'config' | 'database' | 'sealer'>,
+  services: Pick<Ctx, 'config' | 'database' | 'sealer' | 'waitUntil' | 'deliverEvents'>,
   actor: KeylessActor,
   requestId: string,
   origin: string,
@@ -96,7 +107,11 @@ export const createKeylessCaller = (
 
 /** Waits between two polls of a long request. Returns false once the client has disconnected. */
 export async function pauseWhileConnected(ctx: Ctx, ms: number): Promise<boolean> {
-  const signal = ctx.disconnectSignal?.()
+  return pauseUntilAborted(ms, ctx.disconnectSignal?.())
+}
+
+/** Returns false once the signal has aborted. */
+export async function pauseUntilAborted(ms: number, signal?: AbortSignal): Promise<boolean> {
   if (signal?.aborted) return false
   await new Promise<void>(resolve => {
     const finish = () => {
@@ -109,6 +124,14 @@ export async function pauseWhileConnected(ctx: Ctx, ms: number): Promise<boolean
   })
   return !signal?.aborted
 }
+
+/** Waiting needs a key or session, which is checked again meanwhile. The first trip has told the workspace. */
+export const toWatcher = (ctx: Ctx): Watcher => ({
+  ...credentialOf(ctx),
+  workspace: ctx.requestInfo.tenant!,
+  permission: ctx.permission!,
+})
+export const credentialOf = ({ actor }: Pick<Ctx, 'actor'>): CredentialActor => actor as CredentialActor
 
 /** For the later trips of a request, which counts once towards the rate limit. */
 export const withoutRateLimit = (ctx: Ctx): Ctx => ({ ...ctx, config: { ...ctx.config, rateLimit: 0 } })

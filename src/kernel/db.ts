@@ -2,7 +2,7 @@
 import { type FullQueryResults, NeonDbError, neon, neonConfig } from '@neondatabase/serverless'
 import { type SQL, sql } from 'drizzle-orm'
 import { drizzle } from 'drizzle-orm/neon-http'
-import type { AnyPgColumn } from 'drizzle-orm/pg-core'
+import type { AnyPgColumn, PgTable } from 'drizzle-orm/pg-core'
 import type { Config } from '../env.ts'
 import { type Code, isCode } from './codes.ts'
 import { type CredentialActor, type Ctx, hasCredential, isWorkspaceScoped, type KeylessActor } from './context.ts'
@@ -212,6 +212,10 @@ export async function countRefusedRequests(
 export const textArray = (items: readonly string[]): SQL => sql`${sql.param(items)}::text[]`
 
 export const uuidArray = (ids: readonly string[]): SQL => sql`${sql.param(ids)}::uuid[]`
+
+/** As the `lock` of a write that decides on these rows, or shows what they were before. */
+export const lockRows = (table: PgTable, condition: SQL | undefined): SQL =>
+  sql`select from ${table} where ${condition} for update`
 
 /** For a where clause: fails the statement with the code unless the condition holds. */
 export const refuseUnless = (code: string, condition: SQL): SQL =>

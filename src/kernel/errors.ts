@@ -34,19 +34,26 @@ export const notConfigured = (why: string | Error): Failure => {
   return fail('not_configured', { headers: { 'Retry-After': '60' }, cause })
 }
 
-export function problemResponse({ code, extra }: Failure, requestId: string, origin = ''): Response {
-  const status = statusOf(code)
-  const body = {
+export const toFailure = (error: unknown): Failure =>
+  error instanceof Failure ? error : fail('internal', { cause: error })
+
+export function problemBody({ code, extra }: Failure, requestId: string, origin: string) {
+  return {
     type: `${origin}/docs#error-${code}`,
     title: titleOf(code),
-    status,
+    status: statusOf(code),
     detail: extra.detail ?? detailOf(code, extra.about || undefined),
     code,
     request_id: requestId,
     ...(extra.errors && { errors: extra.errors }),
     ...(extra.trace && { trace: extra.trace }),
   }
-  const headers = new Headers(extra.headers)
+}
+
+export function problemResponse(failure: Failure, requestId: string, origin = ''): Response {
+  const body = problemBody(failure, requestId, origin)
+  const { status } = body
+  const headers = new Headers(failure.extra.headers)
   headers.set('Content-Type', 'application/problem+json')
   // Caches may store a 404 or 405 without it. Few of them know that an answer depends on X-Api-Key.
   headers.set('Cache-Control', 'no-store')

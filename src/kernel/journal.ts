@@ -14,7 +14,7 @@ export type WriteParts = {
   changes?: SQL
   /** Rows of type, subject_id, data and changes, for other resources. Written after the events of the change. */
   otherEvents?: SQL
-  lock?: SQL
+  lock?: SQL | SQL[]
   /** Which changed rows are stored as the answer to a repeated request; by default all. */
   answerCondition?: SQL
 }
@@ -59,15 +59,21 @@ export async function commit<T>(
       having count(*) > 0
     )
     ${ctx.idempotency ? storeAnswer(ctx.idempotency, answerCondition) : sql``}
-    select to_json(changed)
+    select to_json(changed), has_webhooks(current_tenant())
     from changed
     where (select count(seq) from journaled) >= 0` as SQL<Row>
   try {
     const rows = await run(ctx, statement, lock)
+    if (rows[0]?.[1] === true) announceEvents(ctx)
     return rows.map(([row]) => JSON.parse(row as string) as T)
   } catch (error) {
     return replayRows(ctx, error)
   }
+}
+
+/** Sends the events to the webhooks of the workspace after the response. The schedule sends what this leaves. */
+export function announceEvents({ requestInfo, waitUntil, deliverEvents }: Ctx, tenant = requestInfo.tenant): void {
+  if (tenant && waitUntil && deliverEvents) waitUntil(deliverEvents(tenant))
 }
 
 const storeAnswer = ({ key, fingerprint }: NonNullable<Ctx['idempotency']>, condition?: SQL): SQL => sql`,
@@ -98,11 +104,12 @@ export const agentEventLimit = ({ config }: Pick<Ctx, 'config'>): SQL => sql`(
 
 /**
  * CTEs for a statement of runAsSystem. Each row of `events` has tenant_id, organization_id, type, subject_id, data and
- * changes, and becomes an event in the journal of its workspace. `actor` and `order` are SQL over such a row, `t`.
+ * changes, and becomes an event in the journal of its workspace. `actor` (its kind, id and name) and `order` are SQL
+ * over such a row, `t`.
  */
 export const journalSystemEvents = (
   events: SQL,
-  actor: SQL = sql`'cron', null::uuid`,
+  actor: SQL = sql`'cron', null::uuid, null`,
   order: SQL = sql``,
   dailyLimit: SQL = sql`null::bigint`,
 ): SQL => sql`
@@ -121,8 +128,8 @@ export const journalSystemEvents = (
   ),
   journaled as (
     insert into events (
-      scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, actor_id, request_id, data, changes,
-      part_of
+      scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, actor_id, actor_name, request_id, data,
+      changes, part_of
     )
     select
       t.tenant_id,
@@ -141,8 +148,18 @@ export const journalSystemEvents = (
     window same_journal as (partition by t.tenant_id)
   )`
 
-export const setSystemSettings = (config: Pick<Config, 'clockOffset'>, requestId: string): SQL =>
-  sql`${setClock(config)}, set_config('app.request_id', ${requestId}, true)`
+/** `request`: a `RequestRecord` as JSON, where a request to the API is the cause. */
+export const setSystemSettings = (
+  config: Pick<Config, 'clockOffset'>,
+  requestId: string,
+  request: string | null = null,
+): SQL => sql`
+  ${setClock(config)},
+    set_config('app.request_id', ${requestId}, true),
+    set_config('app.request', ${request ?? ''}, true)`
+
+/** The listener whose agent sends the request, for `journalSystemEvents`. */
+export const LISTENER_ACTOR = sql`'listener', current_listener(), event_actor_name()`
 
 /** Enough for a statement that writes no events. */
 export const setClock = ({ clockOffset }: Pick<Config, 'clockOffset'>): SQL =>

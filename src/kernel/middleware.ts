@@ -3,7 +3,7 @@ import type { Context, MiddlewareHandler, NotFoundHandler } from 'hono'
 import type { Config } from '../env.ts'
 import type { Code } from './codes.ts'
 import type { RequestInfo } from './context.ts'
-import { Failure, fail, problemResponse } from './errors.ts'
+import { type Failure, fail, problemResponse, toFailure } from './errors.ts'
 import { isOurHost, requestOrigin } from './origin.ts'
 import type { AppEnv } from './routes.ts'
 
@@ -115,7 +115,7 @@ export function logFailureCause(failure: Failure, requestId: string, config: Con
 }
 
 export function respondWithError(c: Context<AppEnv>, error: unknown, config: Config): Response {
-  const failure = error instanceof Failure ? error : fail('internal', { cause: error })
+  const failure = toFailure(error)
   const { code } = failure
   c.var.requestInfo.code = code
   logFailureCause(failure, c.var.requestId, config)

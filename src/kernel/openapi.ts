@@ -2,6 +2,7 @@
 import * as z from 'zod'
 import { OAuthFetch } from '../protocol/wire.ts'
 import { codesWithStatus, listCodes, statusOf } from './codes.ts'
+import { STREAM_MEDIA_TYPES } from './live-stream.ts'
 import { canUseIdempotencyKey, type Operation, slice } from './routes.ts'
 import { serveStaticPage } from './static-page.ts'
 
@@ -83,6 +84,12 @@ const IDEMPOTENCY = describeParameter(
   'header',
   'For 24 hours, a repeated request with the same key has no second effect and returns the stored response.',
   { type: 'string', maxLength: 255 },
+)
+const LAST_EVENT_ID = describeParameter(
+  'Last-Event-ID',
+  'header',
+  'Goes on after the item with this id. Replaces `after`. `EventSource` sends it when it reconnects.',
+  { type: 'string' },
 )
 const IF_MATCH = describeParameter('If-Match', 'header', 'The `ETag` that the resource must still have.', {
   type: 'string',
@@ -192,6 +199,7 @@ function describeParameters(operation: Operation, schemaOf: SchemaOf): unknown[]
   const parameters: unknown[] = [...parametersOf(operation.params, 'path'), ...parametersOf(operation.query, 'query')]
   if (verb) parameters.push(TENANT)
   if (canUseIdempotencyKey(operation)) parameters.push(IDEMPOTENCY)
+  if (operation.liveStream) parameters.push(LAST_EVENT_ID)
   if (versioned) parameters.push(method === 'get' ? IF_NONE_MATCH : IF_MATCH)
   if (operation.variant?.on === 'dry_run') parameters.push(PLAN_DIGEST)
   return parameters
@@ -199,12 +207,13 @@ function describeParameters(operation: Operation, schemaOf: SchemaOf): unknown[]
 
 function describeResponses(operation: Operation, schemaOf: SchemaOf): JsonObject {
   const { method, versioned, reply, partial } = operation
-  const media = operation.pageMediaType ?? operation.streamMediaType
-  const page = media && { content: { [media]: { schema: { type: 'string' } } } }
-  const status = operation.status ?? (reply || media ? 200 : 204)
+  const { pageMediaType, streamMediaType, liveStream } = operation
+  const medias = liveStream ? Object.values(STREAM_MEDIA_TYPES) : [pageMediaType ?? streamMediaType ?? []].flat()
+  const text = { content: Object.fromEntries(medias.map(media => [media, { schema: { type: 'string' } }])) }
+  const status = operation.status ?? (reply || medias.length > 0 ? 200 : 204)
   const headers = {
     ...(versioned && { ETag: HEADERS.ETag }),
-    ...(operation.query && 'cursor' in operation.query.shape && { Link: HEADERS.Link }),
+    ...(operation.query && 'offset' in operation.query.shape && { Link: HEADERS.Link }),
     ...(operation.location && { Location: HEADERS.Location }),
     ...(canUseIdempotencyKey(operation) && { 'Idempotency-Replayed': HEADERS['Idempotency-Replayed'] }),
     ...(operation.toleratesUnknown && { 'Slipway-Warnings': HEADERS['Slipway-Warnings'] }),
@@ -219,7 +228,7 @@ function describeResponses(operation: Operation, schemaOf: SchemaOf): JsonObject
       description: 'Success.',
       ...(Object.keys(headers).length > 0 && { headers }),
       ...(reply && content(reply, ...(variant && status === 200 ? [variant.reply] : []))),
-      ...page,
+      ...(medias.length > 0 && text),
     },
     ...(variant && status !== 200 && { 200: { description: `With \`${variant.on}\`.`, ...content(variant.reply) } }),
     ...(partial && { 207: { description: 'A part of the request failed.', ...content(reply!) } }),
@@ -227,8 +236,8 @@ function describeResponses(operation: Operation, schemaOf: SchemaOf): JsonObject
     ...Object.fromEntries(
       errorStatuses(operation).map(failure => [
         failure,
-        page
-          ? { description: 'A page that describes the error.', content: { ...page.content, ...PROBLEM_CONTENT } }
+        pageMediaType
+          ? { description: 'A page that describes the error.', content: { ...text.content, ...PROBLEM_CONTENT } }
           : { $ref: `#/components/responses/${failure}` },
       ]),
     ),

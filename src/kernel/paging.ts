@@ -1,7 +1,7 @@
 // Pages of lists, newest first: by offset, or by cursor, which makes a deep page as cheap as the first.
-import { type SQL, sql } from 'drizzle-orm'
+import { eq, type SQL, sql } from 'drizzle-orm'
 import type { AnyPgColumn } from 'drizzle-orm/pg-core'
-import type { Page } from '../protocol/wire.ts'
+import type { NamedPage, Page } from '../protocol/wire.ts'
 import type { Placeholders } from './statement.ts'
 
 type Pageable = { created_at: AnyPgColumn; id: AnyPgColumn }
@@ -10,6 +10,9 @@ export const afterCursor = (table: Pageable, { cursor }: Pick<Page | Placeholder
   cursor && sql`(${table.created_at}, ${table.id}) < (${cursor.at}::timestamptz, ${cursor.id}::uuid)`
 
 export const newestFirst = (table: Pageable): [SQL, SQL] => [sql`${table.created_at} desc`, sql`${table.id} desc`]
+
+export const hasName = (column: AnyPgColumn, { name }: Pick<NamedPage, 'name'>): SQL | undefined =>
+  name === undefined ? undefined : eq(column, name)
 
 /** One extra row shows whether there is a next page, without counting. */
 export const pageBounds = (page: Page): { limit: number; offset: number } => ({

@@ -1,29 +1,52 @@
 // Which members of a resource an event shows, with their value before and after the write.
-import { type SQL, sql } from 'drizzle-orm'
-import { getTableConfig, type PgTable } from 'drizzle-orm/pg-core'
+import { is, SQL, sql } from 'drizzle-orm'
+import { getTableConfig, type PgColumn, type PgTable } from 'drizzle-orm/pg-core'
 
-/** A column of a row by its name, or an expression over the row. Never one that holds a secret, sealed or hashed. */
-export type RecordedMembers = readonly string[] | Record<string, (row: SQL) => SQL>
+/** Members by their name on the wire, as SQL over a row. Never a value that is secret, sealed or hashed. */
+export type RecordedMembers = Record<string, (row: SQL) => SQL>
 
-const describeRow = (members: RecordedMembers, row: SQL): SQL => {
-  const expressions = Array.isArray(members)
-    ? members.map(name => [name, sql`${row}.${sql.identifier(name)}`] as const)
-    : Object.entries(members as Record<string, (row: SQL) => SQL>).map(([name, of]) => [name, of(row)] as const)
-  const pairs = expressions.map(([name, value]) => sql`${sql.raw(`'${name}'`)}, ${value}`)
+/** Members whose name and value are those of a column. */
+export const recordColumns = <Table extends PgTable>(
+  table: Table,
+  names: (keyof Table['_']['columns'] & string)[],
+): RecordedMembers =>
+  Object.fromEntries(
+    names.map(name => {
+      const column = (table as unknown as Record<string, PgColumn>)[name]!.name
+      return [name, (row: SQL) => sql`${row}.${sql.identifier(column)}`]
+    }),
+  )
+
+const buildObject = (values: Record<string, SQL>): SQL => {
+  const pairs = Object.entries(values).map(([name, value]) => sql`${sql.raw(`'${name}'`)}, ${value}`)
   return sql`jsonb_build_object(${sql.join(pairs, sql`, `)})`
+}
+const describeRow = (members: RecordedMembers, row: SQL): SQL =>
+  buildObject(Object.fromEntries(Object.entries(members).map(([name, of]) => [name, of(row)])))
+
+/** For an event whose CTEs have both values. */
+export const changesBetween = (before: Record<string, SQL>, after: Record<string, SQL>): SQL =>
+  sql`changed_members(${buildObject(before)}, ${buildObject(after)})`
+
+const storedRow = (stored: PgTable | SQL, members: RecordedMembers, changed: SQL): SQL => {
+  const name = is(stored, SQL) ? stored : sql.identifier(getTableConfig(stored).name)
+  return sql`(select ${describeRow(members, sql`b`)} from ${name} b where b.id = ${changed}.id)`
 }
 
 /**
  * For an update whose rows are `changed`. A statement sees a table as it was before it began, so the row that it reads
- * here is the old one. The write locks the row by a statement of its own: otherwise it could read an older one.
+ * here is the old one. The write locks the row by a statement of its own: otherwise it could read an older one. A row
+ * that the statement inserted has no old one, so all its members are new. `stored` may be a CTE with the old rows.
  */
-export const changedMembers = (table: PgTable, members: RecordedMembers, changed = sql`changed`): SQL => {
-  const before = sql`select ${describeRow(members, sql`b`)} from ${sql.identifier(getTableConfig(table).name)} b where b.id = ${changed}.id`
-  return sql`changed_members((${before}), ${describeRow(members, changed)})`
-}
+export const changedMembers = (stored: PgTable | SQL, members: RecordedMembers, changed = sql`changed`): SQL =>
+  sql`changed_members(${storedRow(stored, members, changed)}, ${describeRow(members, changed)})`
 
 export const createdMembers = (members: RecordedMembers, created = sql`changed`): SQL =>
   sql`changed_members(null, ${describeRow(members, created)})`
 
 export const deletedMembers = (members: RecordedMembers, deleted = sql`changed`): SQL =>
   sql`changed_members(${describeRow(members, deleted)}, null)`
+
+/** For a row that is only marked as deleted: `changed` already has other values than those that were deleted. */
+export const markedMembers = (table: PgTable, members: RecordedMembers): SQL =>
+  sql`changed_members(${storedRow(table, members, sql`changed`)}, null)`

@@ -4,12 +4,16 @@ import type * as z from 'zod'
 import type { Config } from '../env.ts'
 import type { CallerLimits } from './caller-limits.ts'
 import type { Code } from './codes.ts'
-import type { RequestInfo, Verb } from './context.ts'
+import type { Caller, Ctx, RequestInfo, Verb } from './context.ts'
 import type { Sealer } from './crypto.ts'
 import type { Database } from './db.ts'
+import type { LiveStream } from './live-stream.ts'
+import type { Watches } from './watch.ts'
 
-export type AppEnv = { Variables: { requestId: string; requestInfo: RequestInfo; limits: CallerLimits } }
-export type Services = { config: Config; database: Database; sealer: Sealer }
+export type AppEnv = {
+  Variables: { requestId: string; requestInfo: RequestInfo; limits: CallerLimits; watches: Watches }
+}
+export type Services = { config: Config; database: Database; sealer: Sealer } & Pick<Ctx, 'waitUntil' | 'deliverEvents'>
 type Method = 'get' | 'post' | 'put' | 'patch' | 'delete'
 
 /** The member of a reply that holds the version of a single resource; it becomes the ETag. */
@@ -39,11 +43,17 @@ export type Operation = {
   pageMediaType?: string
   /** Set for a route that answers with bytes. Failures are still problems in JSON. */
   streamMediaType?: string
+  /** The verb returns a stream, which goes on until the client disconnects or has to come back. */
+  liveStream?: boolean
   status?: number
   reply?: z.ZodType
   errors?: Code[]
   versioned?: boolean
   location?: (reply: never) => string
+  /** A read that the audit log records. */
+  isAudited?: boolean
+  /** Query parameters that may be repeated. The schema gets their values joined by commas. */
+  repeatable?: string[]
   /** Calls external servers between a first and a second database trip. */
   callsExternalServers?: boolean
   partial?: (reply: never) => boolean
@@ -56,7 +66,7 @@ export type Operation = {
   variant?: { on: string; reply: z.ZodType; verb: Verb<never, unknown> }
   verb?: Verb<never, unknown>
   /** Handles a route that takes no API key. */
-  open?: (c: Context<AppEnv>, services: Services) => Response | Promise<Response>
+  open?: (c: Context<AppEnv>, services: Services, operation: Operation) => Response | Promise<Response>
 }
 
 type EmptySchema = z.ZodObject<Record<never, never>>
@@ -74,7 +84,7 @@ type RouteDeclaration<
   query?: Q
   body?: B
   reply?: R
-  verb?: Verb<z.output<Q> & z.output<B> & z.output<P>, z.output<R>>
+  verb?: Verb<z.output<Q> & z.output<B> & z.output<P>, z.output<R> | StreamReply | LiveStream>
   location?: (reply: z.output<R>) => string
   partial?: (reply: z.output<R>) => boolean
   variant?: {
@@ -115,3 +125,18 @@ export function slice(name: string, description: string) {
 
 export const canUseIdempotencyKey = ({ method, verb, isReadOnly, idempotent }: Operation): boolean =>
   verb !== undefined && !isReadOnly && !idempotent && (method === 'post' || method === 'patch')
+
+export const successStatus = ({ status, reply, streamMediaType }: Operation): number =>
+  status ?? (reply || streamMediaType ? 200 : 204)
+
+/** What the verb of a route with `streamMediaType` returns. */
+export type StreamReply = { stream: ReadableStream<Uint8Array>; headers: Record<string, string> }
+
+/** How a request with a key or session token of the right format ended. */
+export type Outcome = {
+  operation: Operation
+  caller: Caller
+  credentialHash: string
+  status: number
+  code: Code | null
+}

@@ -3,27 +3,48 @@ import type { Context, Hono } from 'hono'
 import { Uuid } from '../protocol/wire.ts'
 import { createCaller, describeRequest, readCallerHeaders, readCredential } from './caller.ts'
 import { createCallerLimits, type KeyedRequest } from './caller-limits.ts'
+import { statusOf } from './codes.ts'
 import { type Caller, type CredentialActor, withoutRateLimit } from './context.ts'
 import { verifyKey } from './db.ts'
-import { fail } from './errors.ts'
+import { Failure, fail } from './errors.ts'
 import { matchesEtag } from './etag.ts'
-import { readBody, refuseLargeBody, validateInput } from './input.ts'
+import { findRepeatedParameters, readBody, refuseLargeBody, validateInput } from './input.ts'
+import { type LiveStream, openLiveStream } from './live-stream.ts'
+import { logFailureCause } from './middleware.ts'
 import { nextCursor } from './paging.ts'
-import { type AppEnv, etagVersion, type Operation, type Services } from './routes.ts'
+import {
+  type AppEnv,
+  etagVersion,
+  type Operation,
+  type Outcome,
+  type Services,
+  type StreamReply,
+  successStatus,
+} from './routes.ts'
+import { createWatches } from './shared-looks.ts'
 
 const toRouterPath = (path: string): string => path.replace(/\{(\w+)\}/g, ':$1')
 
 /** Mounts literal paths before paths with a parameter in the same place. */
-export function mountOperations(app: Hono<AppEnv>, operations: Operation[], services: Services): void {
+export function mountOperations(
+  app: Hono<AppEnv>,
+  operations: Operation[],
+  services: Services,
+  recordOutcome: RecordOutcome = () => {},
+): void {
   const countParameters = (path: string) => path.split('{').length
   const limits = createCallerLimits(services)
+  const watches = createWatches(services)
   const paths = [...new Set(operations.map(operation => operation.path))]
   for (const path of paths.toSorted((a, b) => countParameters(a) - countParameters(b))) {
     const operationsOfPath = operations.filter(operation => operation.path === path)
     for (const operation of operationsOfPath) {
       app.on(operation.method.toUpperCase(), toRouterPath(path), c => {
         c.set('limits', limits)
-        return operation.open ? operation.open(c, services) : serveOperation(c, operation, services)
+        c.set('watches', watches)
+        return operation.open
+          ? operation.open(c, services, operation)
+          : serveOperation(c, operation, services, recordOutcome)
       })
     }
     const methods = operationsOfPath.map(({ method }) => method.toUpperCase())
@@ -35,10 +56,17 @@ export function mountOperations(app: Hono<AppEnv>, operations: Operation[], serv
   }
 }
 
+type RecordOutcome = (outcome: Outcome) => void
+
 const NO_STORE = { 'Cache-Control': 'no-store' }
 
 /** Checks in order of cost: the key's shape, the declared size, the budgets, the body, the database. */
-async function serveOperation(c: Context<AppEnv>, operation: Operation, services: Services): Promise<Response> {
+async function serveOperation(
+  c: Context<AppEnv>,
+  operation: Operation,
+  services: Services,
+  recordOutcome: RecordOutcome,
+): Promise<Response> {
   const { limits } = c.var
   const address = services.config.clientAddress(c)
   const actor = readCredentialCountingFailures(c, services, operation, address)
@@ -47,9 +75,13 @@ async function serveOperation(c: Context<AppEnv>, operation: Operation, services
   const caller = createCaller(c, services, actor, arrival.recordAccepted)
   caller.request = describeRequest(c, operation, address)
   try {
-    return await runOperation(c, operation, caller, arrival)
+    const response = await runOperation(c, operation, caller, arrival)
+    recordOutcome({ operation, caller, credentialHash: actor.hash, status: response.status, code: null })
+    return response
   } catch (error) {
     arrival.recordFailure(error, caller)
+    const code = error instanceof Failure ? error.code : 'internal'
+    recordOutcome({ operation, caller, credentialHash: actor.hash, status: statusOf(code), code })
     throw error
   }
 }
@@ -79,13 +111,25 @@ async function runOperation(
   const beforeLarge = () => (arrival.isRecentlyAccepted() ? undefined : verifyKeyFirst(c, operation, caller))
   const text = operation.method === 'get' ? '' : await readBody(c.req, beforeLarge)
   caller.bodyBytes = Buffer.byteLength(text)
-  const faults = readCallerHeaders(c, operation, text, caller)
+  const faults = [...readCallerHeaders(c, operation, text, caller), ...findRepeatedParameters(c.req, operation)]
   const warn = (warning: string) => caller.warnings.push(warning)
   const input = validateInput(c.req, operation, text, faults, operation.toleratesUnknown ? warn : 'refuse')
   if (caller.warnings.length > 0) c.header('Slipway-Warnings', formatWarnings(caller.warnings))
   if (variant && input[variant.on] === true) return c.json(await variant.verb(caller, input as never), 200, NO_STORE)
   const reply = (await operation.verb!(caller, input as never)) as Record<string | symbol, unknown> | undefined
-  return sendReply(c, operation, reply)
+  if (operation.liveStream) return sendLiveStream(c, reply as unknown as LiveStream, caller)
+  return operation.streamMediaType ? sendStream(c, reply as StreamReply) : sendReply(c, operation, reply)
+}
+
+const sendStream = (c: Context<AppEnv>, { stream, headers }: StreamReply): Response =>
+  c.body(stream, 200, { ...NO_STORE, ...headers })
+
+function sendLiveStream(c: Context<AppEnv>, live: LiveStream, { config, requestId, origin }: Caller): Response {
+  const onFailure = (failure: Failure) => logFailureCause(failure, requestId, config)
+  const { headers, body } = openLiveStream(live, { accept: c.req.header('Accept'), requestId, origin, onFailure })
+  if (c.req.method !== 'HEAD') return c.body(body, 200, headers)
+  live.onEnd()
+  return c.body(null, 200, headers)
 }
 
 async function verifyKeyFirst(c: Context<AppEnv>, { verb, variant }: Operation, caller: Caller): Promise<void> {
@@ -129,7 +173,7 @@ function sendReply(
     if (operation.method === 'get' && matchesEtag(c.req.header('If-None-Match'), tag)) return c.body(null, 304)
   }
   const partialStatus = operation.partial?.(reply as never) ? 207 : undefined
-  const status = (partialStatus ?? operation.status ?? (operation.reply ? 200 : 204)) as 200
+  const status = (partialStatus ?? successStatus(operation)) as 200
   return operation.reply ? c.json(reply, status) : c.body(null, status)
 }
 

@@ -1,9 +1,11 @@
 // Registers listeners of the platform, which serve deployments without a listener_id. For the operator only.
 import { sql } from 'drizzle-orm'
+import { KEY_RECORD } from '../access/api-keys.ts'
 import { ORGANIZATION_ADMIN } from '../access/built-in-roles.ts'
 import { makeKeyHint, newApiKey } from '../kernel/crypto.ts'
 import { type Database, runAsSystem } from '../kernel/db.ts'
 import { sha256Hex } from '../kernel/digest.ts'
+import { createdMembers } from '../kernel/recorded-changes.ts'
 
 type PlatformListenerInput = { organization_id: string; compute_id: string; compute_type: 'k8s' | 'local' }
 type PlatformListener = { listener_id: string; listener_key: string }
@@ -34,9 +36,10 @@ export async function registerPlatformListener(
       on conflict (scope_id) do update set seq = journals.seq + 1
       returning *),
     journaled as (
-      insert into events (scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, request_id, data)
-      select n.scope_id, n.seq, i.organization_id, null, 'api_key.created', i.id, 'operator', 'bootstrap',
-        json_build_object('listener_id', i.listener_id)
+      insert into events
+        (scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, request_id, data, changes)
+      select n.scope_id, n.seq, i.organization_id, null, 'api_key.created', i.id, 'operator', 'bootstrap', '{}',
+        ${createdMembers(KEY_RECORD, sql`i`)}
       from inserted i, numbered n)
     select listener_id
     from inserted`

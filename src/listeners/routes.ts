@@ -1,7 +1,7 @@
 // Routes of listeners.
 import { NewlyMadeApiKey } from '../access/schema.ts'
 import { slice } from '../kernel/routes.ts'
-import { Page } from '../protocol/wire.ts'
+import { namedPage } from '../protocol/wire.ts'
 import * as s from './schema.ts'
 import * as listeners from './service.ts'
 
@@ -13,7 +13,7 @@ export const listenerRoutes = slice(
     id: 'listListeners',
     toleratesUnknown: true,
     summary: 'List the listeners of this workspace',
-    query: Page,
+    query: namedPage('compute_id'),
     reply: s.ListenerList,
     verb: listeners.listListeners,
   })

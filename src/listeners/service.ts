@@ -4,12 +4,13 @@ import type * as z from 'zod'
 import { createKey } from '../access/api-keys.ts'
 import { ADMIN } from '../access/built-in-roles.ts'
 import { verb } from '../kernel/context.ts'
-import { bumpVersion, db, inTenant, refuseUnless, run, versionMatches } from '../kernel/db.ts'
+import { bumpVersion, db, inTenant, lockRows, refuseUnless, run, versionMatches } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
-import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
+import { afterCursor, hasName, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
+import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import { etagVersion } from '../kernel/routes.ts'
 import { requireRow, toIsoTime, withoutNulls } from '../kernel/rows.ts'
-import type { Page } from '../protocol/wire.ts'
+import type { NamedPage } from '../protocol/wire.ts'
 import { listeners } from '../tables/listeners.ts'
 import type * as schema from './schema.ts'
 
@@ -28,14 +29,16 @@ const listenerToWire = (row: ListenerRow): schema.Listener & { [etagVersion]: nu
   [etagVersion]: row.version,
 })
 
+const LISTENER_RECORD = recordColumns(listeners, ['compute_type', 'compute_id', 'compute_config'])
+
 const isListener = ({ listener_id }: ListenerParams): SQL => and(eq(listeners.id, listener_id), inTenant(listeners))!
 
-export const listListeners = verb('listeners:read', async (ctx, page: Page) => {
+export const listListeners = verb('listeners:read', async (ctx, page: NamedPage) => {
   const { limit, offset } = pageBounds(page)
   const query = db
     .select()
     .from(listeners)
-    .where(and(inTenant(listeners), afterCursor(listeners, page)))
+    .where(and(inTenant(listeners), hasName(listeners.compute_id, page), afterCursor(listeners, page)))
     .orderBy(...newestFirst(listeners))
     .limit(limit)
     .offset(offset)
@@ -55,8 +58,8 @@ export const createListener = verb('listeners:create', async (ctx, input: schema
       tenant_id: sql`current_tenant()`,
     })
     .returning()
-  const { compute_type, compute_id } = input
-  const rows = await commit(ctx, 'listener.created', change, { compute_type, compute_id }, { lock: LOCK_WORKSPACE })
+  const parts = { lock: LOCK_WORKSPACE, changes: createdMembers(LISTENER_RECORD) }
+  const rows = await commit(ctx, 'listener.created', change, {}, parts)
   return listenerToWire(requireRow(rows, 'workspace_not_found'))
 })
 
@@ -80,7 +83,7 @@ export const changeListener = verb(
     const changes = withoutNulls(input)
     const namespaces = changes.compute_config?.k8s_namespaces
     // Creating a deployment locks the listener too.
-    const lock = sql`select from ${listeners} where ${isListener({ listener_id })} for update`
+    const lock = lockRows(listeners, isListener({ listener_id }))
     const change = db
       .update(listeners)
       .set({ ...changes, ...bumpVersion(listeners) })
@@ -88,9 +91,8 @@ export const changeListener = verb(
         and(isListener({ listener_id }), versionMatches(ctx, listeners), namespaces && keepsUsedNamespaces(namespaces)),
       )
       .returning()
-    return listenerToWire(
-      requireRow(await commit(ctx, 'listener.updated', change, changes, { lock }), 'listener_not_found'),
-    )
+    const parts = { lock, changes: changedMembers(listeners, LISTENER_RECORD) }
+    return listenerToWire(requireRow(await commit(ctx, 'listener.updated', change, {}, parts), 'listener_not_found'))
   },
 )
 
@@ -99,7 +101,8 @@ export const deleteListener = verb('listeners:delete', async (ctx, ref: Listener
     .delete(listeners)
     .where(and(isListener(ref), versionMatches(ctx, listeners)))
     .returning()
-  requireRow(await commit(ctx, 'listener.deleted', change), 'listener_not_found')
+  const parts = { changes: deletedMembers(LISTENER_RECORD) }
+  requireRow(await commit(ctx, 'listener.deleted', change, {}, parts), 'listener_not_found')
 })
 
 export const createListenerKey = verb(

@@ -6,12 +6,13 @@ import { db, inTenant, run } from '../kernel/db.ts'
 import { createGuardedClient } from '../kernel/guarded-fetch.ts'
 import { commit } from '../kernel/journal.ts'
 import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
+import { deletedMembers } from '../kernel/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import { oauthProviders, oauthTokens } from '../tables/oauth.ts'
 import { type Provider, providerJson, revokeTokens } from './authorization.ts'
 import type * as schema from './flow.schema.ts'
 import { lockProvider, openProviderSecrets } from './rows.ts'
-import { openToken } from './tokens.ts'
+import { openToken, TOKEN_RECORD } from './tokens.ts'
 
 type TokenRow = typeof oauthTokens.$inferSelect
 
@@ -84,7 +85,8 @@ export const disconnect = verb('tokens:use', async (ctx, ref: z.output<typeof sc
   const lock = lockProvider(sql`exists (
     select from oauth_tokens t
     where p.id = t.provider_id and t.tenant_id = current_tenant() and ${isSelected})`)
-  const row = requireRow(await commit(ctx, 'oauth_token.deleted', change, ref, { lock }), 'token_not_found')
+  const parts = { lock, changes: deletedMembers(TOKEN_RECORD) }
+  const row = requireRow(await commit(ctx, 'oauth_token.deleted', change, ref, parts), 'token_not_found')
   // The provider has another server by now. Tokens are sent only to the server that issued them.
   if (!row.is_bound) return { id: row.id, revocation: 'unsupported' as const }
   return { id: row.id, revocation: await revokeAtServer(ctx, row.provider, row) }

@@ -1,10 +1,10 @@
 // Routes of OAuth connections: token requests, the callback of a provider, and the list of connections.
+import { readOpenRequest } from '../kernel/caller.ts'
 import { statusOf } from '../kernel/codes.ts'
 import { Failure } from '../kernel/errors.ts'
 import { pageHeaders, readSingleParameter } from '../kernel/html-page.ts'
 import { readForm } from '../kernel/input.ts'
 import { logFailureCause } from '../kernel/middleware.ts'
-import { requestOrigin } from '../kernel/origin.ts'
 import { type Operation, slice } from '../kernel/routes.ts'
 import { callbackPage } from './callback-page.ts'
 import { disconnect, listConnections } from './connections.ts'
@@ -30,7 +30,7 @@ const TOKEN_SERVER_ERRORS = [
 
 const callbackHandler =
   (read: (c: Parameters<OpenHandler>[0]) => Promise<URLSearchParams>): OpenHandler =>
-  async (c, services) => {
+  async (c, services, operation) => {
     const headers = await pageHeaders()
     // A HEAD request comes from a link preview and must not use up the state.
     if (c.req.method === 'HEAD') return c.body(null, 200, headers)
@@ -40,12 +40,11 @@ const callbackHandler =
       const value = readSingleParameter(received, name)
       if (value !== undefined) parameters[name] = value
     }
-    const origin = requestOrigin(services.config, c.req.url)
-    const requestId = c.get('requestId')
+    const request = readOpenRequest(c, operation, services)
     // A failure is shown as a page too, even when the provider is unknown.
     const asFailedResult = (error: unknown): CallbackResult => {
       if (!(error instanceof Failure)) throw error
-      logFailureCause(error, requestId, services.config)
+      logFailureCause(error, request.requestId, services.config)
       return { provider: null, failure: error.code }
     }
     const proof = { route: 'callback', refusal: 'state_invalid' } as const
@@ -53,7 +52,7 @@ const callbackHandler =
       .prove(
         c,
         proof,
-        () => completeCallback(services, requestId, origin, parameters),
+        () => completeCallback(services, request, parameters),
         ({ failure }) => failure,
       )
       .catch(asFailedResult)

@@ -6,6 +6,7 @@ import {
   type Caller,
   type Ctx,
   createKeylessCaller,
+  type OpenRequest,
   pauseWhileConnected,
   verb,
   withoutRateLimit,
@@ -16,9 +17,10 @@ import { Failure, fail } from '../kernel/errors.ts'
 import { createGuardedClient } from '../kernel/guarded-fetch.ts'
 import { commit, setClock, setSystemSettings, type WriteParts } from '../kernel/journal.ts'
 import { logFailureCause } from '../kernel/middleware.ts'
+import { changedMembers } from '../kernel/recorded-changes.ts'
 import type { Services } from '../kernel/routes.ts'
 import { requireRow } from '../kernel/rows.ts'
-import type { oauthFlows } from '../tables/oauth.ts'
+import { type oauthFlows, oauthTokens } from '../tables/oauth.ts'
 import {
   authorizationUrl,
   createFlowSecrets,
@@ -31,10 +33,12 @@ import type * as schema from './flow.schema.ts'
 import { lockProvider, openProviderSecrets } from './rows.ts'
 import {
   getFreshToken,
+  lockToken,
   type NewFlow,
   openToken,
   retryWrite,
   sealToken,
+  TOKEN_RECORD,
   type TokenRequest,
   type TokenVerdict,
 } from './tokens.ts'
@@ -149,20 +153,23 @@ const claimFlow = (state_hash: string, provider_id: string): SQL<Row> => sql`
 /** One round trip claims the state, another stores the outcome. The token request runs between them. */
 export async function completeCallback(
   services: Services,
-  requestId: string,
-  origin: string,
+  { requestId, origin, request }: OpenRequest,
   parameters: CallbackParameters,
 ): Promise<CallbackResult> {
   const { config, database } = services
   if (!STATE_PATTERN.test(parameters.state ?? '') || !PROVIDER_PATTERN.test(parameters.provider_id))
     return { provider: null, failure: 'state_invalid' }
   const claim = claimFlow(sha256Hex(parameters.state!), parameters.provider_id)
-  const [, [row]] = (await runAsSystem(database, setSystemSettings(config, requestId), claim)) as [unknown, Row[]]
+  const [, [row]] = (await runAsSystem(database, setSystemSettings(config, requestId, request), claim)) as [
+    unknown,
+    Row[],
+  ]
   if (!row) return { provider: null, failure: 'state_invalid' }
   const claimed = JSON.parse(row[0] as string) as ClaimedFlow
   const { flow, provider } = claimed
-  const actor = { kind: 'session', id: null, organization: flow.organization_id, tenant: flow.tenant_id } as const
-  const caller = createKeylessCaller(services, actor, requestId, origin)
+  const { organization_id: organization, tenant_id: tenant, user_id: name } = flow
+  const actor = { kind: 'session', id: null, name, organization, tenant } as const
+  const caller = createKeylessCaller(services, actor, requestId, origin, request)
   try {
     await connectPerson(caller, claimed, parameters)
     return { provider: provider.name, failure: null }
@@ -214,13 +221,17 @@ async function connectPerson(
       leased_until = null,
       revoked_at = null,
       updated_at = clock()
-    returning t.id`
+    returning t.id, t.provider_id, t.user_id, t.scopes, t.expires_at, t.revoked_at`
   const completed = sql`completed as (
     update oauth_flows f
     set status = 'completed'
     from changed
     where f.id = ${flow.id}::uuid and f.tenant_id = current_tenant())`
-  const parts: WriteParts = { ctesAfter: [completed], lock: lockProvider(sql`p.id = ${flow.provider_id}::uuid`) }
+  const parts: WriteParts = {
+    ctesAfter: [completed],
+    lock: lockToken(flow),
+    changes: changedMembers(oauthTokens, TOKEN_RECORD),
+  }
   const ctx = withAuthenticatePermission(caller)
   const rows = await retryWrite(() =>
     commit(ctx, 'oauth_token.connected', change, connectionEventData(flow, provider), parts),

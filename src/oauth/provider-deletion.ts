@@ -5,11 +5,12 @@ import { type Ctx, verb } from '../kernel/context.ts'
 import { db, versionMatches } from '../kernel/db.ts'
 import { createGuardedClient } from '../kernel/guarded-fetch.ts'
 import { commit } from '../kernel/journal.ts'
+import { deletedMembers } from '../kernel/recorded-changes.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { oauthProviders, type oauthTokens } from '../tables/oauth.ts'
 import { unregisterClient } from './client-registration.ts'
 import { revokeAtServer } from './connections.ts'
-import { isProvider, lockProviderToChange, openProviderSecrets } from './rows.ts'
+import { isProvider, lockProviderToChange, openProviderSecrets, PROVIDER_RECORD } from './rows.ts'
 import type * as schema from './schema.ts'
 
 /** More tokens are not revoked: they expire. */
@@ -36,8 +37,9 @@ export const deleteProvider = verb(
       ctx,
       'oauth_provider.deleted',
       change,
-      { provider_id },
+      {},
       {
+        changes: deletedMembers(PROVIDER_RECORD),
         ctesBefore: [issuedTokens],
         // Waits for callbacks in progress, so that their tokens are revoked too.
         lock: lockProviderToChange(provider_id),

@@ -7,6 +7,7 @@ import { sha256Hex } from '../kernel/digest.ts'
 import { Failure, fail } from '../kernel/errors.ts'
 import { createGuardedClient, type GuardedClient } from '../kernel/guarded-fetch.ts'
 import { commit, concludeWrite, prepareWrite } from '../kernel/journal.ts'
+import { createdMembers } from '../kernel/recorded-changes.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { oauthProviders } from '../tables/oauth.ts'
 import { clientDocumentUrl, redirectUri } from './client-document.ts'
@@ -14,7 +15,15 @@ import { chooseRegistration, obtainClient, unregisterClient } from './client-reg
 import { checkServerUrl, type DiscoveredServer, discoverServer } from './mcp-discovery.ts'
 import type { Client, ClientRequest } from './oauth-client.ts'
 import { isNameUnreserved, lockProviderName, requireFreeName } from './providers.ts'
-import { clientColumns, fetchToWire, type ProviderRow, scopesArray, toWire, wireColumns } from './rows.ts'
+import {
+  clientColumns,
+  fetchToWire,
+  PROVIDER_RECORD,
+  type ProviderRow,
+  scopesArray,
+  toWire,
+  wireColumns,
+} from './rows.ts'
 import type * as schema from './schema.ts'
 
 type DiscoveryInput = schema.McpServer & z.output<typeof schema.DiscoverQuery>
@@ -196,9 +205,15 @@ async function insertProvider(ctx: Ctx, provider: DiscoveredProvider, reservatio
       trace: http.trace,
     })
     .returning(wireColumns)
-  const data = { provider_id, name, registration: client.registration }
-  return (await commit(ctx, 'oauth_provider.created', change, data, {
-    ctesBefore: [reserved],
-    lock: lockProviderName(provider_id),
-  })) as ProviderRow[]
+  return (await commit(
+    ctx,
+    'oauth_provider.created',
+    change,
+    {},
+    {
+      changes: createdMembers(PROVIDER_RECORD),
+      ctesBefore: [reserved],
+      lock: lockProviderName(provider_id),
+    },
+  )) as ProviderRow[]
 }

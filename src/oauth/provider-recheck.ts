@@ -7,6 +7,7 @@ import { Failure } from '../kernel/errors.ts'
 import { createGuardedClient } from '../kernel/guarded-fetch.ts'
 import { commit, concludeWrite, prepareWrite, setClock } from '../kernel/journal.ts'
 import { requestOrigin } from '../kernel/origin.ts'
+import { changedMembers } from '../kernel/recorded-changes.ts'
 import type { Services } from '../kernel/routes.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { oauthProviders } from '../tables/oauth.ts'
@@ -19,6 +20,7 @@ import {
   clientColumns,
   isProvider,
   openProviderSecrets,
+  PROVIDER_RECORD,
   type ProviderRow,
   toDetails,
   wireColumns,
@@ -109,13 +111,13 @@ async function updateCheckedProvider(
     .returning(wireColumns)
   const data = {
     health,
-    changed,
     ...(client && { client: client.client_id === row.client_id ? 'renewed' : 'replaced' }),
   }
   // Waits for writes of flows and tokens, as every change of a provider does.
   const lock = sql`select from oauth_providers where ${isProvider(row.provider_id)} for update`
   const event = withEndedConnections(data, keepsConnections ? row.binding : null)
-  return (await commit(ctx, 'oauth_provider.checked', change, event, { lock })) as ProviderRow[]
+  const parts = { lock, changes: changedMembers(oauthProviders, PROVIDER_RECORD) }
+  return (await commit(ctx, 'oauth_provider.checked', change, event, parts)) as ProviderRow[]
 }
 
 const SERVER_MEMBERS = ['auth_url', 'token_url', 'revocation_url', 'resource', 'issuer_in_answers'] as const

@@ -6,12 +6,14 @@ import { bumpVersion, db, inOrganization, run, versionMatches } from '../kernel/
 import { requireAllowedUrl } from '../kernel/guarded-fetch.ts'
 import { commit } from '../kernel/journal.ts'
 import { newestFirst } from '../kernel/paging.ts'
+import { changedMembers, createdMembers } from '../kernel/recorded-changes.ts'
 import { requireRow, withoutNulls } from '../kernel/rows.ts'
 import { oauthProviders } from '../tables/oauth.ts'
 import { redirectUri } from './client-document.ts'
 import {
   isProvider,
   lockProviderToChange,
+  PROVIDER_RECORD,
   type ProviderRow,
   scopesArray,
   sealMember,
@@ -81,10 +83,8 @@ export const createProvider = verb('deployments:create', async (ctx, input: sche
       scopes: scopesArray(input.scopes),
     })
     .returning(wireColumns)
-  const data = { provider_id, name, registration: 'given' }
-  const rows = (await commit(ctx, 'oauth_provider.created', change, data, {
-    lock: lockProviderName(provider_id),
-  })) as ProviderRow[]
+  const parts = { lock: lockProviderName(provider_id), changes: createdMembers(PROVIDER_RECORD) }
+  const rows = (await commit(ctx, 'oauth_provider.created', change, {}, parts)) as ProviderRow[]
   return toWire(requireRow(rows, 'organization_not_found'))
 })
 
@@ -172,9 +172,12 @@ export const changeProvider = verb(
         ),
       )
       .returning(wireColumns)
-    const data = withEndedConnections(withoutNulls({ ...changes, scopes, client_secret: patch.client_secret && MASK }))
-    const lock = lockProviderToChange(provider_id)
-    const rows = (await commit(ctx, 'oauth_provider.updated', change, data, { lock })) as ProviderRow[]
+    const data = withEndedConnections(patch.client_secret ? { client_secret: MASK } : {})
+    const parts = {
+      lock: lockProviderToChange(provider_id),
+      changes: changedMembers(oauthProviders, PROVIDER_RECORD),
+    }
+    const rows = (await commit(ctx, 'oauth_provider.updated', change, data, parts)) as ProviderRow[]
     return toDetails(requireRow(rows, 'provider_not_found'))
   },
 )

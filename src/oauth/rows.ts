@@ -3,6 +3,7 @@ import { getTableColumns, type SQL, sql } from 'drizzle-orm'
 import type { Sealer } from '../kernel/crypto.ts'
 import { inOrganization, textArray } from '../kernel/db.ts'
 import type { FetchRecord } from '../kernel/guarded-fetch.ts'
+import { recordColumns } from '../kernel/recorded-changes.ts'
 import { etagVersion } from '../kernel/routes.ts'
 import { toIsoTime } from '../kernel/rows.ts'
 import type { OAuthFetch } from '../protocol/wire.ts'
@@ -18,6 +19,27 @@ const {
 } = getTableColumns(oauthProviders)
 type StoredProvider = typeof oauthProviders.$inferSelect
 export type ProviderRow = Omit<StoredProvider, 'client_secret' | 'registration_access_token' | 'client_secret_urls'>
+
+export const PROVIDER_RECORD = recordColumns(oauthProviders, [
+  'provider_id',
+  'name',
+  'client_id',
+  'client_secret_expires_at',
+  'auth_url',
+  'token_url',
+  'revocation_url',
+  'uses_pkce',
+  'provider_type',
+  'mcp_server_url',
+  'token_endpoint_auth_method',
+  'registration',
+  'redirect_uri',
+  'issuer',
+  'resource',
+  'scopes',
+  'health',
+  'health_detail',
+])
 
 /** Null for callers that may not change providers. */
 const forAdministrators = (column: typeof oauthProviders.warnings | typeof oauthProviders.trace): SQL =>

@@ -7,8 +7,9 @@ import { run, textArray } from '../kernel/db.ts'
 import { Failure, fail } from '../kernel/errors.ts'
 import { createGuardedClient } from '../kernel/guarded-fetch.ts'
 import { commit } from '../kernel/journal.ts'
+import { changedMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import { requireRow } from '../kernel/rows.ts'
-import type { oauthTokens } from '../tables/oauth.ts'
+import { oauthTokens } from '../tables/oauth.ts'
 import * as authorization from './authorization.ts'
 import type * as schema from './flow.schema.ts'
 import { lockProvider, openProviderSecrets } from './rows.ts'
@@ -32,6 +33,17 @@ export type TokenVerdict = {
   token: TokenRow | null
   flow: StartedFlow | null
 }
+
+export const TOKEN_RECORD = recordColumns(oauthTokens, ['provider_id', 'user_id', 'scopes', 'expires_at', 'revoked_at'])
+
+/** Locks the provider first: see lockProvider(). */
+export const lockToken = ({ tenant_id, provider_id, user_id }: TokenOwner): SQL[] => [
+  lockProvider(sql`p.id = ${provider_id}::uuid`),
+  sql`
+    select from oauth_tokens t
+    where t.tenant_id = ${tenant_id}::uuid and t.provider_id = ${provider_id}::uuid and t.user_id = ${user_id}
+    for update`,
+]
 
 // ---- sealed values
 
@@ -242,24 +254,23 @@ async function storeRefreshedToken(
       updated_at = clock()
     where t.id = ${token.id}::uuid and t.generation = ${token.generation} and t.tenant_id = current_tenant()
     returning t.*`
-  const lock = lockProvider(sql`p.id = ${token.provider_id}::uuid`)
+  const data = { provider, user_id }
+  const parts = { lock: lockToken(token), changes: changedMembers(oauthTokens, TOKEN_RECORD) }
   const write = (writer: Ctx) =>
-    retryWrite(() =>
-      commit({ ...writer, idempotency: null }, 'oauth_token.refreshed', change, { provider, user_id }, { lock }),
-    )
+    retryWrite(() => commit({ ...writer, idempotency: null }, 'oauth_token.refreshed', change, data, parts))
   try {
     const [stored] = await write(ctx)
     return stored ? { token: stored } : {}
   } catch (error) {
     if (!(error instanceof Failure) || ![401, 403].includes(statusOf(error.code))) throw error
-    const { requestInfo, permission, requestId, origin } = ctx
+    const { requestInfo, permission, requestId, origin, request } = ctx
     const actor = {
       kind: 'cron',
       id: null,
       organization: requestInfo.organization!,
       tenant: requestInfo.tenant!,
     } as const
-    await write({ ...createKeylessCaller(ctx, actor, requestId, origin), permission })
+    await write({ ...createKeylessCaller(ctx, actor, requestId, origin, request), permission })
     throw error
   }
 }

@@ -1,7 +1,7 @@
 // Schemas of a poll, its answer, and the release of the lease.
 import * as z from 'zod'
 import { AgentId, Cursor, Digest, Fence, PublicKey } from './sync-fields.schema.ts'
-import { arrayOf, boundedText, Uuid } from './wire.ts'
+import { arrayOf, boundedText, recordOf, Uuid } from './wire.ts'
 import { Work } from './work.schema.ts'
 
 export const MAX_POLL_SECONDS = 55
@@ -19,6 +19,9 @@ export const Poll = z
           'The names of the templates that the agent offers. With them, a deployment of another template is refused ' +
           'at its creation. Leave it out to keep those of the last poll that had them.',
       }),
+    template_descriptions: recordOf(boundedText(128).min(1), boundedText(256), MAX_TEMPLATES)
+      .nullish()
+      .meta({ description: 'What the templates are, by name: a sentence each.' }),
     public_key: PublicKey,
     fence: Fence.nullish().meta({
       description: 'The fence of the lease that the agent holds. Leave it out to acquire a lease.',
@@ -39,6 +42,7 @@ export const Poll = z
       agent_id: 'agent-1',
       version: '1.0.0',
       templates: ['web-service'],
+      template_descriptions: { 'web-service': 'A JSON API with a health check.' },
       public_key: 'BMWOPPT6fvI84CovNcaIsJEn0aiRnU30Qx4O_QXfkW-XP2qQAyULEqKYACUGYluyNPLiLmjuhjV11bQdp-b2qnk',
       cursor: null,
       digest: null,

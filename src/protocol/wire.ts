@@ -51,6 +51,24 @@ export const parseBoolean = (text: unknown): unknown =>
 
 export const emptyAsAbsent = (text: unknown): unknown => (text === '' ? undefined : text)
 
+const MAX_ITEM_LENGTH = 40
+/** A query parameter with several values. */
+export const commaSeparated = <Item extends z.ZodType>(itemSchema: Item, maximum: number) =>
+  boundedText(maximum * (MAX_ITEM_LENGTH + 1)).transform((joined, check): z.output<Item>[] => {
+    const items = joined.split(',')
+    if (items.length > maximum) check.addIssue({ code: 'too_big', origin: 'array', maximum, input: items })
+    return items.slice(0, maximum).map((item, i) => {
+      const parsed = itemSchema.safeParse(item)
+      if (parsed.success) return parsed.data
+      for (const { message } of parsed.error.issues) check.addIssue({ code: 'custom', path: [i], message })
+      return z.NEVER
+    })
+  })
+
+/** An empty value filters nothing. */
+export const optionalFilter = <Schema extends z.ZodType>(schema: Schema) =>
+  z.preprocess(emptyAsAbsent, schema.optional())
+
 /** The time and id of the last row of a page. Opaque to clients. */
 type Cursor = { at: string; id: string }
 
@@ -80,6 +98,12 @@ export const Page = z.object({
   }),
 })
 export type Page = z.output<typeof Page>
+
+export const exactName = (member: string) =>
+  optionalFilter(z.string()).meta({ description: `The exact \`${member}\`.` })
+/** For a list of things that people name. `member` is the one that holds the name. */
+export const namedPage = (member: string) => z.object({ ...Page.shape, name: exactName(member) })
+export type NamedPage = z.output<ReturnType<typeof namedPage>>
 
 export const OAuthFetch = z
   .object({

@@ -2,16 +2,16 @@
 import { type SQL, sql } from 'drizzle-orm'
 import { type Row, runAsSystem } from '../kernel/db.ts'
 import { setClock } from '../kernel/journal.ts'
+import { attemptItem, drainOutbox, LEASE, type Outbox, type OutboxItem } from '../kernel/outbox.ts'
 import type { Services } from '../kernel/routes.ts'
 import { findIntegration } from './find-integration.ts'
 import { handleInstallation } from './installation-deliveries.ts'
-import { attemptItem, drainOutbox, LEASE, type Outbox, type OutboxItem } from './outbox.ts'
 import { handlePullRequest } from './pull-requests.ts'
 import { handlePush } from './pushes.ts'
 import type { HostEvent } from './webhook-payloads.ts'
 
-/** The column `event`: `origin` is the origin at which the host reached this installation. */
-type StoredEvent = { event: HostEvent; origin: string }
+/** The column `event`: `origin` is the origin at which the host reached this installation, `request` is for events. */
+type StoredEvent = { event: HostEvent; origin: string; request?: string | null }
 type NewDelivery = StoredEvent & { receiver: string; delivery_id: string }
 export type Delivery = OutboxItem & { receiver: string; stored: StoredEvent }
 
@@ -23,8 +23,7 @@ const MAX_CONCURRENT = 8
 const MAX_UNFINISHED = 3
 
 /** Null where the delivery is stored already. A failed one is accepted again when the host redelivers it. */
-export async function storeDelivery(services: Services, { receiver, delivery_id, event, origin }: NewDelivery) {
-  const stored: StoredEvent = { event, origin }
+export async function storeDelivery(services: Services, { receiver, delivery_id, ...stored }: NewDelivery) {
   const statement = sql<Row>`
     insert into githost_deliveries as d (receiver, delivery_id, event, unfinished_attempts, next_attempt_at)
     values (${receiver}, ${delivery_id}, ${JSON.stringify(stored)}::json, 1, clock() + ${LEASE})
@@ -64,8 +63,8 @@ export const processDelivery = (services: Services, delivery: Delivery): Promise
   attemptItem(services, OUTBOX, delivery)
 
 async function handleEvent(services: Services, { id, receiver, attempts, stored }: Delivery): Promise<void> {
-  const { event, origin } = stored
-  const context = { services, requestId: requestIdOf(id), origin, attempts }
+  const { event, origin, request = null } = stored
+  const context = { services, requestId: requestIdOf(id), origin, request, attempts }
   if (event.kind === 'installation') return handleInstallation(context, receiver, event)
   const integration = await findIntegration(services, receiver, event.installation)
   if (!integration) return

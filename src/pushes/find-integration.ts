@@ -1,11 +1,13 @@
 // Finds the integration that a webhook delivery belongs to.
 import { type SQL, sql } from 'drizzle-orm'
 import type { Integration } from '../integrations/githost.ts'
+import type { OpenRequest } from '../kernel/context.ts'
 import { type Row, runAsSystem } from '../kernel/db.ts'
+import { AttemptError } from '../kernel/outbox.ts'
 import type { Services } from '../kernel/routes.ts'
-import { AttemptError } from './outbox.ts'
 
-export type DeliveryContext = { services: Services; requestId: string; origin: string; attempts: number }
+/** `request` is that of the delivery. */
+export type DeliveryContext = OpenRequest & { services: Services; attempts: number }
 
 /** The host does not yet answer consistently about a ref. Ask again later. */
 export class UnsettledRefError extends AttemptError {

@@ -6,14 +6,14 @@ import type { DeliveryContext } from './find-integration.ts'
 import type { InstallationDelivery } from './webhook-payloads.ts'
 
 export async function handleInstallation(
-  { services, requestId }: DeliveryContext,
+  { services, requestId, request }: DeliveryContext,
   receiver: string,
   event: InstallationDelivery,
 ): Promise<void> {
   const app = await findApp(services, receiver)
   if (!app) return
   const { action, installation: installation_id, sender } = event
-  await applyInstallationChange(services, requestId, { ...app, installation_id, action, sender })
+  await applyInstallationChange(services, { requestId, request }, { ...app, installation_id, action, sender })
 }
 
 /** The App whose secret signed the delivery. */

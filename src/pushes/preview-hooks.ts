@@ -3,8 +3,9 @@ import { type SQL, sql } from 'drizzle-orm'
 import type { Row } from '../kernel/db.ts'
 import { createGuardedClient } from '../kernel/guarded-fetch.ts'
 import { configuredOrigin } from '../kernel/origin.ts'
+import { AttemptError, drainOutbox, LEASE, type Outbox, type OutboxItem } from '../kernel/outbox.ts'
 import type { Services } from '../kernel/routes.ts'
-import { AttemptError, drainOutbox, LEASE, type Outbox, type OutboxItem } from './outbox.ts'
+import { messageHeaders, signBySecret } from '../webhooks/signing.ts'
 
 /** Hook secrets are sealed for the parent, in a context that no variable's name can equal. */
 export const HOOK_SEAL_CONTEXT = 'preview hooks'
@@ -52,15 +53,6 @@ export const insertHooks = (
     where ${url} is not null and h.hook_secret is not null and v.had_deployment)`
 }
 
-/** Signs as Standard Webhooks specify: id, timestamp and body. After `whsec_` the secret is base64. */
-export async function signHook(secret: string, id: string, timestamp: number, body: string): Promise<string> {
-  const bytes = secret.startsWith('whsec_') ? Buffer.from(secret.slice(6), 'base64') : new TextEncoder().encode(secret)
-  const hmac = { name: 'HMAC', hash: 'SHA-256' }
-  const key = await crypto.subtle.importKey('raw', bytes, hmac, false, ['sign'])
-  const mac = await crypto.subtle.sign('HMAC', key, new TextEncoder().encode(`${id}.${timestamp}.${body}`))
-  return `v1,${Buffer.from(mac).toString('base64')}`
-}
-
 // ---- sent
 
 type Hook = OutboxItem & { url: string; parent_id: string; secret: string; body: unknown }
@@ -101,16 +93,11 @@ export const sweepHooks = (services: Services): Promise<void> =>
 /** Every attempt has the same `webhook-id`, by which a receiver can ignore repeats. */
 async function sendHook({ config, sealer }: Services, { id, url, parent_id, secret, body }: Hook): Promise<void> {
   const text = JSON.stringify(body)
-  const timestamp = Math.floor(Date.now() / 1000)
-  const signature = await signHook(await sealer.open(secret, parent_id, HOOK_SEAL_CONTEXT), id, timestamp, text)
+  const message = { id, timestamp: Math.floor(Date.now() / 1000), body: text }
+  const signature = await signBySecret(await sealer.open(secret, parent_id, HOOK_SEAL_CONTEXT), message)
   const client = createGuardedClient(config, configuredOrigin(config))
   client.stage('preview hook')
-  const headers = {
-    'Content-Type': 'application/json',
-    'webhook-id': id,
-    'webhook-timestamp': String(timestamp),
-    'webhook-signature': signature,
-  }
+  const headers = messageHeaders(message, [signature])
   const response = await client.fetch(url, { method: 'POST', headers, body: text })
   await response.body?.cancel()
   if (!response.ok) throw new AttemptError('hook_refused', `the receiver answered ${response.status}`)

@@ -2,22 +2,33 @@
 import { sql } from 'drizzle-orm'
 import { deployPush } from '../deployments/deploy-push.ts'
 import { isDeploymentInTenant, lockDeployment } from '../deployments/revision-queue.ts'
-import type { DeploymentRow } from '../deployments/rows.ts'
+import { DEPLOYMENT_RECORD, type DeploymentRow } from '../deployments/rows.ts'
 import type { NewDeployment } from '../deployments/schema.ts'
 import { deleteDeployment, insertDeployment, type PreviewCreation } from '../deployments/service.ts'
 import type { Caller, Ctx } from '../kernel/context.ts'
 import { type Row, runAsSystem } from '../kernel/db.ts'
 import { Failure } from '../kernel/errors.ts'
 import { commit, type WriteParts } from '../kernel/journal.ts'
+import { changedMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import { ResourceSpec } from '../protocol/resources.schema.ts'
-import type { Preview } from '../tables/deployments.ts'
-import type { previews } from '../tables/pushes.ts'
+import { deployments, type Preview } from '../tables/deployments.ts'
+import { previews } from '../tables/pushes.ts'
 import { deploymentUrl, previewName } from './preview-address.ts'
 import { insertHooks } from './preview-hooks.ts'
 import { overlaySealContext, type PolicyRow } from './preview-policy.ts'
 import type { Commit } from './webhook-payloads.ts'
 
 export type PreviewRow = typeof previews.$inferSelect
+export const PREVIEW_RECORD = recordColumns(previews, [
+  'number',
+  'state',
+  'deployment_id',
+  'branch',
+  'head_sha',
+  'fork',
+  'approved_sha',
+  'expires_at',
+])
 /** Identifies a preview by its parent deployment and the number of the pull request. */
 export type PreviewKey = { parent_id: string; number: number }
 type SealedSecret = { name: string; sealed: string }
@@ -132,13 +143,14 @@ async function createPreview(caller: Caller, facts: PreviewFacts, commit: Commit
 }
 
 /** Existing previews keep their place. The sweep creates this one when another one ends. */
-async function markFull(ctx: Ctx, { id, number }: PreviewRow): Promise<void> {
+async function markFull(ctx: Ctx, { id, parent_id, number }: PreviewRow): Promise<void> {
   const change = sql<PreviewRow>`
     update previews v
     set state = 'full', updated_at = clock()
     where v.id = ${id}::uuid and v.tenant_id = current_tenant() and v.state not in ('full', 'ended')
     returning v.*`
-  await commit(ctx, 'preview.refused', change, { number, reason: 'previews_full' })
+  const parts = { lock: lockDeployment(parent_id), changes: changedMembers(previews, PREVIEW_RECORD) }
+  await commit(ctx, 'preview.refused', change, { number, reason: 'previews_full' }, parts)
 }
 
 async function previewDeployment(caller: Caller, facts: PreviewFacts): Promise<NewDeployment> {
@@ -194,7 +206,7 @@ async function previewSecrets(
 async function updatePreview(caller: Caller, facts: PreviewFacts, child_id: string, commitInfo: Commit): Promise<void> {
   const { preview, now } = facts
   const column = previewColumn(facts)
-  const { number, branch, head_sha } = preview
+  const { number, head_sha } = preview
   const ref = pullRef(number)
   const change = sql<DeploymentRow>`
     update deployments c
@@ -212,8 +224,12 @@ async function updatePreview(caller: Caller, facts: PreviewFacts, child_id: stri
       and v.tenant_id = current_tenant()
       and v.head_sha = ${head_sha}
       and v.state <> 'ended')`
-  const parts: WriteParts = { lock: lockDeployment(child_id), ctesAfter: [extended] }
-  await commit(previewCtx(caller), 'deployment.preview_moved', change, { number, branch, head_sha }, parts)
+  const parts: WriteParts = {
+    lock: lockDeployment(child_id),
+    changes: changedMembers(deployments, DEPLOYMENT_RECORD),
+    ctesAfter: [extended],
+  }
+  await commit(previewCtx(caller), 'deployment.preview_moved', change, { number }, parts)
   await deployPush(previewCtx(caller), {
     deployment_id: child_id,
     refs: [ref],
@@ -239,7 +255,11 @@ export async function endPreview(caller: Caller, { parent_id, number }: PreviewK
       and v.state <> 'ended'
     returning v.*, v.deployment_id is not null as had_deployment`
   const hooks = insertHooks('changed', sql`preview_policies`, 'preview.deleted', caller.config.appsDomain)
-  const parts: WriteParts = { ctesAfter: [hooks], lock: lockDeployment(parent_id) }
+  const parts: WriteParts = {
+    ctesAfter: [hooks],
+    lock: lockDeployment(parent_id),
+    changes: changedMembers(previews, PREVIEW_RECORD),
+  }
   const [row] = await commit(previewCtx(caller), 'preview.ended', change, { number, reason }, parts)
   if (row?.deployment_id) await deletePreviewDeployment(caller, row.deployment_id)
 }

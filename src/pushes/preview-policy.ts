@@ -7,6 +7,7 @@ import type { DeploymentRef } from '../deployments/schema.ts'
 import { type Ctx, verb } from '../kernel/context.ts'
 import { db, inTenant, refuseUnless, run } from '../kernel/db.ts'
 import { commit, type WriteParts } from '../kernel/journal.ts'
+import { changedMembers, deletedMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import { MASK } from '../protocol/parts.schema.ts'
 import { deployments } from '../tables/deployments.ts'
@@ -16,6 +17,13 @@ import type { NewPreviewPolicy, PreviewPolicy } from './previews.schema.ts'
 
 export type PolicyRow = typeof previewPolicies.$inferSelect
 type Ref = z.output<typeof DeploymentRef>
+
+const POLICY_RECORD = {
+  ...recordColumns(previewPolicies, ['branches', 'max', 'forks', 'resource_spec']),
+  ttl: (row: SQL) => sql`${row}.ttl_seconds`,
+  secrets: (row: SQL) => sql`(select jsonb_agg(s ->> 'name') from json_array_elements(${row}.secrets) s)`,
+  hooks: (row: SQL) => sql`jsonb_build_object('on_create', ${row}.on_create, 'on_delete', ${row}.on_delete)`,
+}
 
 /** An overlay secret is sealed for the parent, in a context of its own name. */
 export const overlaySealContext = (name: string): string => `preview ${name}`
@@ -80,11 +88,18 @@ export const setPolicy = verb(
           version = p.version + 1,
           updated_at = clock()
       returning p.*`
-    const data = { branches, ttl, max, forks, secrets: policy.secrets.map(({ name }) => name) }
-    const rows = await commit(ctx, 'preview_policy.set', change, data, { lock: lockDeployment(deployment_id) })
+    const data = { new_values: listNewValues(policy) }
+    const parts = { lock: lockDeployment(deployment_id), changes: changedMembers(previewPolicies, POLICY_RECORD) }
+    const rows = await commit(ctx, 'preview_policy.set', change, data, parts)
     return toWire(requireRow(rows, 'deployment_not_found'))
   },
 )
+/** The secrets whose value was sent. Their names alone do not tell whether one changed. */
+const listNewValues = ({ secrets, hooks }: NewPreviewPolicy): string[] =>
+  [...secrets, ...(hooks ? [{ name: 'hooks.secret', value: hooks.secret }] : [])]
+    .filter(({ value }) => value !== MASK)
+    .map(({ name }) => name)
+
 const UNSUPPORTED_PARENT = 'previews need a deployment of source githost that is not a preview itself'
 
 /** SQL over the stored policy `o`. A masked value keeps the stored secret of that name, which must exist. */
@@ -140,6 +155,6 @@ export const removePolicy = verb('deployments:update', async (ctx, { deployment_
     where v.parent_id = changed.id and v.tenant_id = current_tenant() and v.state <> 'ended'
     returning v.*, v.deployment_id is not null as had_deployment)`
   const ctesAfter = [ended, insertHooks('ended', sql`changed`, 'preview.deleted', ctx.config.appsDomain)]
-  const parts: WriteParts = { ctesAfter, lock: lockDeployment(deployment_id) }
+  const parts: WriteParts = { ctesAfter, lock: lockDeployment(deployment_id), changes: deletedMembers(POLICY_RECORD) }
   requireRow(await commit(ctx, 'preview_policy.removed', change, {}, parts), 'preview_policy_not_found')
 })

@@ -8,12 +8,13 @@ import { type Ctx, verb } from '../kernel/context.ts'
 import { db, inTenant, refuseUnless, run } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
 import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
+import { changedMembers } from '../kernel/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import type { Page } from '../protocol/wire.ts'
 import { deployments } from '../tables/deployments.ts'
 import { previews } from '../tables/pushes.ts'
 import { previewName, shownUrl } from './preview-address.ts'
-import { type PreviewRow, reconcilePreview } from './preview-lifecycle.ts'
+import { PREVIEW_RECORD, type PreviewRow, reconcilePreview } from './preview-lifecycle.ts'
 import type { Approval, PreviewRef, PullPreview } from './previews.schema.ts'
 import { notifyPullRequests } from './pull-request-notifications.ts'
 
@@ -85,8 +86,8 @@ export const approvePreview = verb(
         and d.tenant_id = current_tenant()
         and ${refuseUnless('preview_moved', canApprove)}
       returning v.*, d.name as parent_name, ${reportedUrl(sql`v.deployment_id`)} as reported_url`
-    const lock = lockDeployment(deployment_id)
-    const rows = await commit(ctx, 'preview.approved', change, { number, head_sha }, { lock })
+    const parts = { lock: lockDeployment(deployment_id), changes: changedMembers(previews, PREVIEW_RECORD) }
+    const rows = await commit(ctx, 'preview.approved', change, { number }, parts)
     const row = requireRow(rows, 'preview_not_found')
     if (!ctx.requestInfo.replayed) ctx.waitUntil?.(reconcileApprovedPreview(ctx, deployment_id, number))
     return toWire(ctx)(row)

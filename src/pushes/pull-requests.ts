@@ -6,9 +6,18 @@ import { withHost } from '../integrations/with-host.ts'
 import { type Caller, createKeylessCaller } from '../kernel/context.ts'
 import { type Row, runAsSystem, textArray } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
+import { changedMembers } from '../kernel/recorded-changes.ts'
+import { previews } from '../tables/pushes.ts'
 import { matchesBranch } from './branch-globs.ts'
 import { type DeliveryContext, UnsettledRefError } from './find-integration.ts'
-import { endPreview, type PreviewKey, type PreviewRow, pullRef, reconcilePreview } from './preview-lifecycle.ts'
+import {
+  endPreview,
+  PREVIEW_RECORD,
+  type PreviewKey,
+  type PreviewRow,
+  pullRef,
+  reconcilePreview,
+} from './preview-lifecycle.ts'
 import type { PolicyRow } from './preview-policy.ts'
 import { notifyPullRequests } from './pull-request-notifications.ts'
 import { type Commit, type PullRequest, repoKey } from './webhook-payloads.ts'
@@ -24,14 +33,14 @@ export async function handlePullRequest(
   integration: Integration,
   event: PullRequest,
 ): Promise<void> {
-  const { services, requestId, origin } = context
+  const { services, requestId, origin, request } = context
   const parents = (await findParents(context, integration, event)).filter(
     ({ policy, preview_sha }) => preview_sha !== null || matchesBranch(policy.branches, event.branch),
   )
   if (parents.length === 0) return
   const { organization_id: organization, tenant_id: tenant } = integration
   const actor = { kind: 'push', id: null, name: event.sender, organization, tenant } as const
-  const caller = createKeylessCaller(services, actor, requestId, origin)
+  const caller = createKeylessCaller(services, actor, requestId, origin, request)
   const head = event.action === 'closed' ? null : await fetchHead(context, integration, event, parents)
   for (const { id: parent_id, policy } of parents) {
     const key = { parent_id, number: event.number }
@@ -136,7 +145,7 @@ async function upsertPreview(
         or v.changed_at = excluded.changed_at and (v.state <> 'ended' or ${isClosed || action === 'reopened'})
     returning v.*`
   const ctx = { ...caller, permission: 'deployments:update' as const }
-  const data = { number, branch, head_sha, fork }
-  const rows = await commit(ctx, `preview.${action}`, change, data, { lock: lockDeployment(parent_id) })
+  const parts = { lock: lockDeployment(parent_id), changes: changedMembers(previews, PREVIEW_RECORD) }
+  const rows = await commit(ctx, `preview.${action}`, change, { number }, parts)
   return rows.length > 0
 }

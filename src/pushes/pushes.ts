@@ -18,7 +18,7 @@ type PushTarget = { id: string; repo_url: string; builds_on_push: boolean; wante
  * have the same result, and no deployment goes back. Of two concurrent answers, that of the later query wins.
  */
 export async function handlePush(context: DeliveryContext, integration: Integration, push: Push): Promise<void> {
-  const { services, requestId, origin, attempts } = context
+  const { services, requestId, origin, request, attempts } = context
   const refs = refSpellings(push.ref)
   const { queried_at, targets } = await findTargets(context, integration, push, refs)
   if (targets.length === 0) return
@@ -36,7 +36,7 @@ export async function handlePush(context: DeliveryContext, integration: Integrat
   const journalData = { ref: push.ref, before: push.before, after: push.after, forced: push.forced }
   const lateIds: string[] = []
   for (const { id: deployment_id, builds_on_push } of targets) {
-    const caller = createKeylessCaller(services, actor, requestId, origin)
+    const caller = createKeylessCaller(services, actor, requestId, origin, request)
     const refHead = { deployment_id, refs, queried_at }
     if (head === null) await recordMissingRef(caller, refHead)
     else if (builds_on_push) {

@@ -43,10 +43,10 @@ export const deliveryRoutes = slice('Deliveries', 'Webhooks of git hosts: pushes
     ...deliveryOperation,
     errors: [...deliveryOperation.errors, 'address_rate_limited'],
     // An unauthenticated lookup of the integration precedes the check of the signature, so addresses are limited.
-    open: (c, services) => {
+    open: (c, services, operation) => {
       const name = c.req.param('integration_id')?.toLowerCase()
       return c.var.limits.prove(c, { route: 'delivery', name, refusal: 'delivery_unsigned' }, () =>
-        receiveDelivery(c, services),
+        receiveDelivery(c, services, operation),
       )
     },
   })

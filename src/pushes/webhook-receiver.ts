@@ -2,10 +2,10 @@
 import { sql } from 'drizzle-orm'
 import { openWebhookSecret } from '../integrations/credentials.ts'
 import type { Integration } from '../integrations/githost.ts'
+import { readOpenRequest } from '../kernel/caller.ts'
 import { type Row, runAsSystem } from '../kernel/db.ts'
 import { fail } from '../kernel/errors.ts'
 import { invalidRequest } from '../kernel/input.ts'
-import { requestOrigin } from '../kernel/origin.ts'
 import type { Operation, Services } from '../kernel/routes.ts'
 import { waitUntil } from '../kernel/wait-until.ts'
 import { processDelivery, storeDelivery } from './deliveries.ts'
@@ -53,7 +53,7 @@ async function findWebhookSecret(
   return secret
 }
 
-export async function receiveDelivery(c: Context, services: Services): Promise<Response> {
+export async function receiveDelivery(c: Context, services: Services, operation: Operation): Promise<Response> {
   const [, signature] = SIGNATURE_PATTERN.exec(readHeader(c, 'signature')) ?? []
   if (signature === undefined) throw fail('delivery_unsigned')
   const integration_id = c.req.param('integration_id')?.toLowerCase()
@@ -62,12 +62,12 @@ export async function receiveDelivery(c: Context, services: Services): Promise<R
   const body = { stream: c.req.raw.body, length: length === undefined ? null : Number(length) }
   const event = await withSignedBody({ ...body, secret, signature }, text => parseBody(c, text))
   if (event) {
-    const origin = requestOrigin(services.config, c.req.url)
+    const { origin, request } = readOpenRequest(c, operation, services)
     const delivery = await storeDelivery(services, {
       ...{ receiver: integration_id ?? 'app', delivery_id: readHeader(c, 'delivery') },
-      ...{ event, origin },
+      ...{ event, origin, request },
     })
-    if (delivery) waitUntil(c, processDelivery(services, delivery))
+    if (delivery) waitUntil(c, processDelivery({ ...services, waitUntil: work => waitUntil(c, work) }, delivery))
   }
   return c.body(null, 202, { 'Cache-Control': 'no-store' })
 }

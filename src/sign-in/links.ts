@@ -8,10 +8,13 @@ import { type Database, db, type Row, runAsSystem } from '../kernel/db.ts'
 import { sha256Hex } from '../kernel/digest.ts'
 import { fail } from '../kernel/errors.ts'
 import { commit, setSystemSettings } from '../kernel/journal.ts'
+import { createdMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import type { Services } from '../kernel/routes.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import { signInLinks } from '../tables/sessions.ts'
 import { type SessionRow, toWire } from './sessions.ts'
+
+const LINK_RECORD = recordColumns(signInLinks, ['member_id', 'expires_at'])
 
 export const linkUrl = (origin: string, token: string): string => `${origin}/sign-in#${token}`
 
@@ -36,7 +39,9 @@ export const createLink = verb(
         member_id: signInLinks.member_id,
         sealed: sql<string>`${sealed}::text`.as('sealed'),
       })
-    const row = requireRow(await commit(ctx, 'sign_in_link.created', change, { member_id }), 'member_not_found')
+    const changes = { changes: createdMembers(LINK_RECORD) }
+    const rows = await commit(ctx, 'sign_in_link.created', change, { member_id }, changes)
+    const row = requireRow(rows, 'member_not_found')
     return {
       id: row.id,
       member_id: row.member_id,
@@ -71,15 +76,14 @@ export async function useLink({ config, database }: Services, { requestId, reque
   if (!looksLikeLinkToken(token)) throw fail('sign_in_link_invalid')
   const sessionToken = newSessionToken()
   const limit = config.eventsPerDay || null
-  const [, , [row]] = (await runAsSystem(
+  const [, [row]] = (await runAsSystem(
     database,
-    setSystemSettings(config, requestId),
-    sql`select set_config('app.request', ${request}, true)`,
+    setSystemSettings(config, requestId, request),
     sql<Row>`
       select to_json(s)
       from use_sign_in_link(${sha256Hex(token)}, ${sha256Hex(sessionToken)}, ${limit}::bigint) s
       where s.id is not null`,
-  )) as [unknown, unknown, Row[]]
+  )) as [unknown, Row[]]
   if (!row) throw fail('sign_in_link_invalid')
   const session = toWire({ ...(JSON.parse(row[0] as string) as SessionRow), is_current: true })
   return { session, token: sessionToken }

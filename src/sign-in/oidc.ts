@@ -144,16 +144,15 @@ export async function completeSignIn(
   const groups = z.array(z.string()).safeParse(claims[groupsClaim]).data ?? []
   const roles = groupRoles.filter(([group]) => groups.includes(group)).map(([, role]) => role)
   const token = newSessionToken()
-  const [, , [row]] = (await runAsSystem(
+  const [, [row]] = (await runAsSystem(
     database,
-    setSystemSettings(config, requestId),
-    sql`select set_config('app.request', ${request}, true)`,
+    setSystemSettings(config, requestId, request),
     sql<Row>`
       select sign_in_by_identity(
         ${issuer}, ${claims.sub}, ${email}, ${isVerified}, ${claims.name?.trim().slice(0, 128) || null},
         ${join}::uuid, ${uuidArray(roles)}, ${sha256Hex(token)}, ${config.eventsPerDay || null}::bigint
       )`,
-  )) as [unknown, unknown, Row[]]
+  )) as [unknown, Row[]]
   const { refusal } = JSON.parse(row![0] as string) as { refusal?: 'identity_unknown' | 'email_unverified' }
   if (refusal) throw fail(refusal)
   return token

@@ -36,9 +36,9 @@ const PROVIDER_ERRORS = [
 
 const linkInput = { body: s.LinkToken }
 
-const visitOf = (c: Visitor, { config }: Services, id: string): Visit => ({
+const visitOf = (c: Visitor, { config }: Services, operation: Operation): Visit => ({
   requestId: c.get('requestId'),
-  request: describeRequest(c, { id }, config.clientAddress(c)),
+  request: describeRequest(c, operation, config.clientAddress(c)),
 })
 
 const redirect = (c: Visitor, location: string): Response =>
@@ -130,10 +130,10 @@ export const signInRoutes = slice('Sign-in', 'Who the caller is, and the session
     pageMediaType: 'text/html',
     status: 302,
     errors: ['sign_in_expired', 'identity_unknown', 'email_unverified', ...PROVIDER_ERRORS],
-    open: (c, services) =>
+    open: (c, services, operation) =>
       answerWithPage(c, services, async origin => {
         const sealed = readCookie(c, flowCookieName(origin))
-        const visit = visitOf(c, services, 'finishSignIn')
+        const visit = visitOf(c, services, operation)
         const proof = { route: 'sign-in', refusal: 'sign_in_expired' } as const
         // A code works once. Without the cookie, nothing of the flow can be repeated.
         c.header('Set-Cookie', formatFlowCookie(origin, null, 0))
@@ -159,10 +159,10 @@ export const signInRoutes = slice('Sign-in', 'Who the caller is, and the session
       'address_rate_limited',
       'database_unavailable',
     ],
-    async open(c, services) {
+    async open(c, services, operation) {
       if (isCrossSite(c)) throw fail('cross_site_request')
       const { token } = validateInput(c.req, linkInput, await readBody(c.req), [], 'refuse') as { token: string }
-      const visit = visitOf(c, services, 'useSignInLink')
+      const visit = visitOf(c, services, operation)
       const proof = { route: 'sign-in', refusal: 'sign_in_link_invalid' } as const
       const opened = await c.var.limits.prove(c, proof, () => useLink(services, visit, token))
       c.header('Set-Cookie', formatSessionCookie(requestOrigin(services.config, c.req.url), opened.token))

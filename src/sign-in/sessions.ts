@@ -9,6 +9,7 @@ import { sha256Hex } from '../kernel/digest.ts'
 import { fail } from '../kernel/errors.ts'
 import { commit, setClock } from '../kernel/journal.ts'
 import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
+import { changedMembers, createdMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import { formatSessionCookie } from '../kernel/session-cookie.ts'
 import type { Page } from '../protocol/wire.ts'
@@ -41,6 +42,8 @@ const ownSessions = sql`
   and ${sessions.owner_id} = current_actor()
   and is_alive(${sessions})`
 
+const SESSION_RECORD = recordColumns(sessions, ['method', 'expires_at', 'revoked_at'])
+
 /** Where the request that runs this statement came from. */
 const requestedFrom = {
   client_address: sql`setting('request')::json ->> 'client_address'`,
@@ -65,7 +68,8 @@ export const openSession = verb(null, async ctx => {
       ...requestedFrom,
     })
     .returning({ ...visibleColumns, sealed: sql<string>`${sealed}::text`.as('sealed') })
-  const row = requireRow(await commit(ctx, 'session.opened', change, { method: 'key' }), 'key_unknown')
+  const changes = { changes: createdMembers(SESSION_RECORD) }
+  const row = requireRow(await commit(ctx, 'session.opened', change, { method: 'key' }, changes), 'key_unknown')
   const opened = await ctx.sealer.open(row.sealed, actor.hash, 'session')
   ctx.setCookie?.(formatSessionCookie(ctx.origin, opened))
   return toWire({ ...row, is_current: true })
@@ -89,7 +93,11 @@ async function endSession(ctx: Ctx, which: SQL): Promise<void> {
     .set({ revoked_at: sql`clock()` })
     .where(and(ownSessions, which))
     .returning(sessionColumns)
-  const { is_current } = requireRow(await commit(ctx, 'session.ended', change), 'session_not_found')
+  const parts = {
+    lock: sql`select from ${sessions} where ${ownSessions} and ${which} for update`,
+    changes: changedMembers(sessions, SESSION_RECORD),
+  }
+  const { is_current } = requireRow(await commit(ctx, 'session.ended', change, {}, parts), 'session_not_found')
   if (is_current) ctx.setCookie?.(formatSessionCookie(ctx.origin, null))
 }
 

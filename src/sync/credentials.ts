@@ -8,7 +8,7 @@ import { withHost } from '../integrations/with-host.ts'
 import { type Ctx, verb } from '../kernel/context.ts'
 import { run } from '../kernel/db.ts'
 import { fail } from '../kernel/errors.ts'
-import { agentEventLimit, journalSystemEvents } from '../kernel/journal.ts'
+import { agentEventLimit, journalSystemEvents, LISTENER_ACTOR } from '../kernel/journal.ts'
 import { requireRow } from '../kernel/rows.ts'
 import type { CredentialWish, GivenCredential, RegistryCredential } from '../protocol/credentials.schema.ts'
 import type { Source } from '../protocol/parts.schema.ts'
@@ -61,7 +61,7 @@ function selectCredentialSubject(ctx: Ctx, wish: CredentialInput) {
       and d.id = ${wish.deployment_id}::uuid
       and d.listener_id = current_listener()
       and d.deleting_at is null),
-  ${journalSystemEvents(events, sql`'listener', current_listener()`, sql``, agentEventLimit(ctx))}
+  ${journalSystemEvents(events, LISTENER_ACTOR, sql``, agentEventLimit(ctx))}
   select current_listener(), current_actor(), tenant_id, source, image_uri, repo_url, integration
   from wanted`
 }

@@ -6,7 +6,7 @@ import { listeners } from '../tables/listeners.ts'
 
 const LEASE_SECONDS = 60
 
-type LeaseRequest = Pick<Poll, 'agent_id' | 'fence' | 'version' | 'templates'>
+type LeaseRequest = Pick<Poll, 'agent_id' | 'fence' | 'version' | 'templates' | 'template_descriptions'>
 
 /** The listener of the request's key. */
 export const isOwnListener: SQL = servedByListener({ listener_id: listeners.id })
@@ -15,19 +15,21 @@ const isCurrentLease = (agent_id: string, fence: number): SQL =>
   refuseUnless('fence_stale', sql`${listeners.fence} = ${fence} and ${listeners.agent_id} = ${agent_id}`)
 
 /** With a fence renews the lease, without one acquires it under the next fence. Not journaled: it is a heartbeat. */
-export function acquireLease({ agent_id, fence, version, templates }: LeaseRequest): SQL {
+export function acquireLease({ agent_id, fence, version, templates, ...request }: LeaseRequest): SQL {
   const isFree = sql`${listeners.agent_id} = ${agent_id} or coalesce(${listeners.lease_expires_at} <= clock(), true)`
   const secondsLeft = sql`greatest(1, ceil(extract(epoch from ${listeners.lease_expires_at} - clock())))::integer::text`
   const isAllowed =
     fence == null
       ? sql`case when ${isFree} then true else refuse('lease_held', ${secondsLeft}) end`
       : isCurrentLease(agent_id, fence)
+  const descriptions = request.template_descriptions ? JSON.stringify(request.template_descriptions) : null
   return sql`
     update ${listeners} set
       fence = ${listeners.fence} + ${fence == null ? 1 : 0},
       agent_id = ${agent_id},
       agent_version = coalesce(${version ?? null}, ${listeners.agent_version}),
       templates = coalesce(${templates ? textArray(templates) : null}, ${listeners.templates}),
+      template_descriptions = coalesce(${descriptions}::json, ${listeners.template_descriptions}),
       last_seen_at = clock(),
       lease_expires_at = clock() + ${LEASE_SECONDS} * interval '1 second'
     where ${isOwnListener} and ${isAllowed}

@@ -4,7 +4,7 @@ import { LISTENER_LOST } from '../deployments/lifecycle.ts'
 import { columnOf, selectColumns, selectTenantEvents } from '../deployments/sql-columns.ts'
 import { type Ctx, pauseWhileConnected, verb, withoutRateLimit } from '../kernel/context.ts'
 import { type Row, run } from '../kernel/db.ts'
-import { agentEventLimit, journalSystemEvents } from '../kernel/journal.ts'
+import { agentEventLimit, journalSystemEvents, LISTENER_ACTOR } from '../kernel/journal.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import { type Changes, POLL_PAGE_SIZE, type Poll } from '../protocol/poll.schema.ts'
 import { listeners } from '../tables/listeners.ts'
@@ -188,7 +188,7 @@ function selectChanges({ cursor = null, digest = null }: Poll, lease: SQL, event
     selectStart(cursor, digest),
     selectPage(cursor),
     WORK,
-    journalSystemEvents(REVEALED_EVENTS, sql`'listener', current_listener()`, sql``, eventLimit),
+    journalSystemEvents(REVEALED_EVENTS, LISTENER_ACTOR, sql``, eventLimit),
   ]
   return sql`
   with ${sql.join(ctes, sql`,\n  `)}

@@ -5,14 +5,17 @@ import { IMAGE_SOURCES } from '../deployments/registry-credentials.ts'
 import {
   applyMoves,
   applyMovesToDeployments,
+  type MoveColumns,
   promoteWaiting,
   selectMoves,
   selectReports,
 } from '../deployments/revision-moves.ts'
+import { DEPLOYMENT_STATUS_RECORD } from '../deployments/rows.ts'
 import { columnOf, selectColumns, selectTenantEvents } from '../deployments/sql-columns.ts'
 import { verb } from '../kernel/context.ts'
 import { type Row, run, textArray, uuidArray } from '../kernel/db.ts'
-import { agentEventLimit, journalSystemEvents } from '../kernel/journal.ts'
+import { agentEventLimit, announceEvents, journalSystemEvents, LISTENER_ACTOR } from '../kernel/journal.ts'
+import { changesBetween, deletedMembers } from '../kernel/recorded-changes.ts'
 import {
   type ReportResult,
   type ReportResults,
@@ -27,7 +30,13 @@ type ReportCode = (typeof reportCodes)[number]
 /** What is wanted has moved on, and the next poll says to what. A report with any other code never becomes valid. */
 const STALE_CODES: ReportCode[] = ['revision_ended', 'generation_passed']
 
-type ResultRow = [deployment_id: string, revision_id: string | null, code: ReportCode | null, generation: string | null]
+type ResultRow = [
+  deployment_id: string,
+  revision_id: string | null,
+  code: ReportCode | null,
+  generation: string | null,
+  hookedTenant: string | null,
+]
 
 export const report = verb('listeners:sync', async (ctx, input: Reports): Promise<ReportResults> => {
   const ids = uuidArray(input.reports.map(({ deployment_id }) => deployment_id))
@@ -38,7 +47,9 @@ export const report = verb('listeners:sync', async (ctx, input: Reports): Promis
     for update`
   // The lease first: what happens under a later lease comes after this.
   const rows = await run(ctx, applyReports(input, agentEventLimit(ctx)), [lockLease(input), lockDeployments])
-  return { results: (rows as ResultRow[]).map(toResult) }
+  const results = rows as ResultRow[]
+  for (const tenant of new Set(results.map(([, , , , tenant]) => tenant))) announceEvents(ctx, tenant)
+  return { results: results.map(toResult) }
 })
 
 function toResult([deployment_id, revision_id, code, generation]: ResultRow): ReportResult {
@@ -86,7 +97,8 @@ type JudgedColumns = {
   source: SQL
   status: SQL
   status_message: SQL
-  requested_image: SQL
+  stored_config: SQL
+  stored_commit: SQL
   /** The states that follow from the report, in their order. */
   path: SQL
   /** Null for a valid report; otherwise why it is not. */
@@ -134,7 +146,8 @@ const JUDGED = sql`judged as (
       source: sql`r.source`,
       status: sql`r.status`,
       status_message: sql`r.status_message`,
-      requested_image: sql`r.source_revision_config ->> 'image_uri'`,
+      stored_config: sql`r.source_revision_config::jsonb`,
+      stored_commit: sql`r."commit"::jsonb`,
       path: sql`s.path`,
       code: REPORT_CODE,
     })}
@@ -157,7 +170,7 @@ const imageNameOf = (image: SQL): SQL => sql`
 /** An agent resolves the tag of the image that a user named. Naming another image would allow it to pull that one. */
 const RESOLVED_IMAGE = sql`case
       when ${judged('source')} <> all(${textArray(IMAGE_SOURCES)})
-        or ${imageNameOf(judged('image_uri'))} = ${imageNameOf(judged('requested_image'))}
+        or ${imageNameOf(judged('image_uri'))} = ${imageNameOf(sql`${judged('stored_config')} ->> 'image_uri'`)}
         then ${judged('image_uri')}
     end`
 
@@ -224,6 +237,25 @@ const REMOVED = sql`removed as (
 /** After those of the revisions, whose place is below. */
 const LAST_PLACES = [sql`1000000`, sql`1000001`, sql`1000002`] as const
 
+const move = columnOf<MoveColumns>('m')
+const atLastStep = (value: SQL): SQL => sql`case when p.nth = cardinality(${judged('path')}) then ${value} end`
+
+/** What the report tells of the revision comes with its last step, and its former message goes with the first one. */
+const STEP_CHANGES = changesBetween(
+  {
+    status: sql`coalesce(a.path[p.nth - 1], ${judged('status')})`,
+    status_message: sql`case when p.nth = 1 then ${judged('status_message')} end`,
+    source_revision_config: atLastStep(judged('stored_config')),
+    commit: atLastStep(judged('stored_commit')),
+  },
+  {
+    status: sql`p.step`,
+    status_message: atLastStep(move('message')),
+    source_revision_config: atLastStep(sql`${judged('stored_config')} || ${move('resolved')}`),
+    commit: atLastStep(sql`coalesce(${move('new_commit')}, ${judged('stored_commit')})`),
+  },
+)
+
 /** Every step of every revision in its order, then what follows. */
 const REPORT_EVENTS = selectTenantEvents(
   {
@@ -233,8 +265,10 @@ const REPORT_EVENTS = selectTenantEvents(
       'deployment_id', ${judged('deployment_id')},
       'message', case when ${judged('state')} = 'failed' then ${judged('message')} end,
       'commit', case when p.nth = cardinality(${judged('path')}) then ${judged('commit')} ->> 'sha' end)`,
+    changes: STEP_CHANGES,
     place: sql`row_number() over (order by ${judged('place')}, p.nth)`,
     from: sql`accepted a
+  join moves m on m.id = ${judged('revision_id')}
   cross join lateral unnest(${judged('path')}) with ordinality p(step, nth)`,
   },
   {
@@ -248,20 +282,29 @@ const REPORT_EVENTS = selectTenantEvents(
   {
     type: sql`'deployment.located'`,
     subject: judged('deployment_id'),
-    data: sql`json_build_object('url', ${judged('url')})`,
+    changes: changesBetween({ url: judged('known_url') }, { url: judged('url') }),
     place: LAST_PLACES[1],
     from: sql`accepted a
   where ${judged('url')} is not null
     and ${judged('url')} is distinct from ${judged('known_url')}
     and ${judged('state')} <> 'removed'`,
   },
-  { type: sql`'deployment.removed'`, subject: sql`id`, place: LAST_PLACES[2], from: sql`removed` },
+  {
+    type: sql`'deployment.removed'`,
+    subject: sql`id`,
+    changes: deletedMembers(DEPLOYMENT_STATUS_RECORD, sql`removed`),
+    place: LAST_PLACES[2],
+    from: sql`removed`,
+  },
 )
 
 const FORGET_REMOVED = sql`delete_sync_items(array(
       select a.deployment_id
       from accepted a
       where ${judged('state')} = 'removed' and ${judged('wanted_generation')} is null))`
+
+/** The workspace, if it has webhooks to send the events to. */
+const HOOKED_TENANT = sql`case when has_webhooks(${judged('tenant_id')}) then ${judged('tenant_id')} end`
 
 function applyReports(input: Reports, eventLimit: SQL): SQL<Row> {
   const ctes = [
@@ -273,7 +316,7 @@ function applyReports(input: Reports, eventLimit: SQL): SQL<Row> {
     CHANGED,
     ...applyMovesToDeployments,
     REMOVED,
-    journalSystemEvents(REPORT_EVENTS, sql`'listener', current_listener()`, sql`order by t.place`, eventLimit),
+    journalSystemEvents(REPORT_EVENTS, LISTENER_ACTOR, sql`order by t.place`, eventLimit),
   ]
   return sql`
   with ${sql.join(ctes, sql`,\n  `)}
@@ -282,6 +325,7 @@ function applyReports(input: Reports, eventLimit: SQL): SQL<Row> {
       when ${judged('state')} = 'removed' and ${judged('code')} is null then null
       else coalesce(o.generation, ${judged('wanted_generation')})
     end,
+    ${HOOKED_TENANT},
     (select ${FORGET_REMOVED})
   from judged a
   left join outcomes o on o.id = ${judged('deployment_id')}

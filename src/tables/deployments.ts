@@ -29,6 +29,9 @@ import { listeners } from './listeners.ts'
 /** Names the sealed version of a secret. */
 export type SecretVersion = { name: string; version: number }
 
+/** A state that a revision has been in. */
+export type RevisionState = { status: string; since: string }
+
 /** A rollback's hold on automatic deploys: when and by which revision it began, from which commit, and what ends it. */
 export type Hold = {
   since: string
@@ -148,6 +151,8 @@ export const revisions = pgTable(
     status_message: text(),
     /** Silence past the deadline of a state is a failure. */
     status_since: createdAtColumn(),
+    /** Written by triggers alone. Null if the revision last moved before it was recorded. */
+    states: json().$type<RevisionState[]>(),
     reasons: text().array().notNull(),
     from_revision_id: uuid(),
     commit: json(),
@@ -175,6 +180,8 @@ export const deploymentSecrets = pgTable(
     name: text().notNull(),
     version: integer().notNull(),
     sealed: text().notNull(),
+    /** Of the value, by `Sealer.fingerprints`. Null if it was stored before there were fingerprints. */
+    fingerprint: text(),
     created_at: createdAtColumn(),
   },
   t => [primaryKey({ columns: [t.deployment_id, t.name, t.version] })],

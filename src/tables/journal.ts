@@ -1,7 +1,7 @@
 // Tables of the journal and of idempotency keys.
 import { sql } from 'drizzle-orm'
 import { bigint, date, index, json, pgTable, primaryKey, text, uuid } from 'drizzle-orm/pg-core'
-import { createdAtColumn } from './columns.ts'
+import { createdAtColumn, instantColumn } from './columns.ts'
 
 /** One counter for each scope (a workspace, or the whole organization). It orders the scope's events. */
 export const journals = pgTable('journals', {
@@ -11,6 +11,32 @@ export const journals = pgTable('journals', {
   /** What counts towards the daily limit: each event, and each 4 KiB stored. */
   day: date(),
   today: bigint({ mode: 'number' }).notNull().default(0),
+  /** The newest of its `journalHeads`. */
+  signed_seq: bigint({ mode: 'number' }).notNull().default(0),
+  signed_at: instantColumn(),
+})
+
+/** The hash of a journal's newest event at a time, signed with a key that the database does not have. */
+export const journalHeads = pgTable(
+  'journal_heads',
+  {
+    scope_id: uuid().notNull(),
+    seq: bigint({ mode: 'number' }).notNull(),
+    hash: text().notNull(),
+    signed_at: instantColumn().notNull(),
+    signature: text().notNull(),
+  },
+  t => [primaryKey({ columns: [t.scope_id, t.seq] })],
+)
+
+/** The newest event of each journal that was deleted because of its age. The hash chain goes on after it. */
+export const journalCheckpoints = pgTable('journal_checkpoints', {
+  scope_id: uuid().primaryKey(),
+  seq: bigint({ mode: 'number' }).notNull(),
+  hash: text(),
+  /** Everything up to this event was written before that time. */
+  expired_before: instantColumn().notNull(),
+  signature: text().notNull(),
 })
 
 /** Append-only: slipway_app may insert and select, nothing else. */
@@ -36,8 +62,26 @@ export const events = pgTable(
     /** The first event of the same write. Null on that event itself. */
     part_of: bigint({ mode: 'number' }),
     created_at: createdAtColumn(),
+    /** Of this row and the hash of the one before. The trigger `chain_event` sets it. Null on rows from before it. */
+    hash: text(),
   },
-  t => [primaryKey({ columns: [t.scope_id, t.seq] }), index('events_age').using('brin', t.created_at)],
+  t => [
+    primaryKey({ columns: [t.scope_id, t.seq] }),
+    index('events_of_subject').on(t.subject_id, t.scope_id, t.seq),
+    index('events_age').using('brin', t.created_at),
+    index('events_audit')
+      .on(
+        t.organization_id,
+        t.created_at.desc().nullsFirst(),
+        t.scope_id.desc().nullsFirst(),
+        t.seq.desc().nullsFirst(),
+        t.type,
+        t.actor_id,
+        t.tenant_id,
+      )
+      .where(sql`part_of is null`),
+    index('events_parts').on(t.scope_id, t.part_of).where(sql`part_of is not null`),
+  ],
 )
 
 export const idempotencyKeys = pgTable(

@@ -22,6 +22,8 @@ export const listeners = pgTable(
     agent_version: text(),
     /** The names of the templates that the agent offers; null until an agent has told them. */
     templates: text().array(),
+    /** What they are, by name, as far as the agent has told it. */
+    template_descriptions: json().$type<Record<string, string>>(),
     /** Fencing token: the number of the current lease. Reports with a lower one are refused. */
     fence: bigint({ mode: 'number' }).notNull().default(0),
     lease_expires_at: instantColumn(),

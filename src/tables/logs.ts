@@ -36,10 +36,23 @@ export const logLines = pgTable(
     severity: integer().notNull(),
     message: text().notNull(),
     bytes_before: bigint({ mode: 'number' }).notNull(),
+    /** On line 0, that of the newest dropped line. Null on lines that are older than the column. */
+    arrival: bigint({ mode: 'number' }),
   },
   t => [
     primaryKey({ columns: [t.revision_id, t.kind, t.number] }),
     index('log_lines_of_revision').on(t.revision_id, t.kind, t.timestamp, t.number),
     index('log_lines_of_deployment').on(t.deployment_id, t.kind, t.timestamp, t.revision_id, t.number),
+    index('log_lines_arrival').on(t.deployment_id, t.kind, t.arrival),
   ],
 )
+
+/** The number of the last line that arrived, of all revisions and kinds. It is deleted with the revisions. */
+export const logCounters = pgTable('log_counters', {
+  ...parentTenantColumns(),
+  deployment_id: uuid().primaryKey(),
+  revision_id: uuid()
+    .notNull()
+    .references(() => revisions.id, { onDelete: 'cascade' }),
+  arrival: bigint({ mode: 'number' }).notNull(),
+})

@@ -56,6 +56,9 @@ const NEW = 'belongs to a resource that this request creates, with the credentia
 const IMAGE = 'agents pull it; the only credential they have is for this workspace in the registry of this installation'
 const VISITED = 'only visitors open it; the app sends nothing to it'
 
+const SIGNED =
+  'the secret is made for this webhook alone and is never sent; what it signs are events of the same workspace'
+
 const { app } = as.makeAuthorizationServer()
 const EVIL = 'https://evil.example.com/x'
 
@@ -95,6 +98,8 @@ const DECISIONS: Record<string, string | (() => Promise<void>)> = {
   },
   'setPreviewPolicy hooks.on_create': () => expectSecretRequired('on_create'),
   'setPreviewPolicy hooks.on_delete': () => expectSecretRequired('on_delete'),
+  'createWebhook url': NEW,
+  'changeWebhook url': SIGNED,
   'createDeployment source_config.repo_url': NEW,
   'patchDeployment source_config.repo_url': async () => {
     serveRepositories()

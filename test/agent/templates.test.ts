@@ -5,9 +5,10 @@ import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { TEMPLATES_FOLDER } from '../../src/agent/builds/source-tree.ts'
+import { describeTemplates, listTemplates, TEMPLATES_FOLDER } from '../../src/agent/builds/source-tree.ts'
 import { signalGroup } from '../../src/agent/system/processes.ts'
 import { findFreePort } from '../../src/postgres/free-port.ts'
+import { Poll } from '../../src/protocol/poll.schema.ts'
 import { isListening, waitFor } from '../support/commands.ts'
 import { makeTempFolder } from '../support/process-engine.ts'
 
@@ -41,6 +42,23 @@ const send = (path: string, method = 'GET', body?: unknown) =>
     method,
     ...(body !== undefined && { body: typeof body === 'string' ? body : JSON.stringify(body) }),
   })
+
+test('every template says what it is; one that does not, or cannot be read, is left out', () => {
+  expect(Object.keys(describeTemplates())).toEqual(listTemplates())
+  const packages = {
+    good: '{"description": "Good."}',
+    hostile: JSON.stringify({ description: `\0${'x'.repeat(255)}𝄞 and more` }),
+    ...{ absent: '{}', broken: '{', number: '{"description": 1}', nothing: 'null' },
+  }
+  for (const [name, text] of Object.entries(packages)) {
+    fs.mkdirSync(join(home, name))
+    fs.writeFileSync(join(home, name, 'package.json'), text)
+  }
+  fs.mkdirSync(join(home, 'empty'))
+  const descriptions = describeTemplates(home)
+  expect(descriptions).toEqual({ good: 'Good.', hostile: `${'x'.repeat(255)}\ufffd` })
+  expect(Poll.shape.template_descriptions.parse(descriptions)).toEqual(descriptions)
+})
 
 test('web-service stores notes, and refuses invalid ones', async () => {
   await start('web-service')

@@ -1,6 +1,6 @@
 // The plan of a new deployment: what it shows, that nothing is written, and that it refuses what creating it refuses.
 import { describe, expect, it } from 'vitest'
-import { newTenant, type Tenant } from '../support/app.ts'
+import { newTenant, readEvents, type Tenant } from '../support/app.ts'
 import { makeImageBody } from '../support/deployment-bodies.ts'
 
 const PATH = '/v2/deployments'
@@ -34,6 +34,51 @@ describe('the plan of a new deployment', () => {
     const later = await tenant.post(PATH, body, { 'Plan-Digest': plan_digest.replace(/^0/, '1') })
     expect([later.status, later.body.code]).toEqual([409, 'plan_stale'])
     expect((await tenant.post(PATH, body, { 'Plan-Digest': plan_digest })).status).toBe(201)
+  })
+
+  it('needs the permission to create, writes no event, and does not use up an idempotency key', async () => {
+    const tenant = await newTenant()
+    const body = makeImageBody()
+    const keyWith = async (permission: string) => {
+      const { key } = (
+        await tenant.post('/workspaces/current/api-keys', { description: permission, permissions: [permission] })
+      ).body
+      return tenant.as(key)
+    }
+    const refused = await (await keyWith('deployments:read')).post(`${PATH}?dry_run=true`, body)
+    expect([refused.status, refused.body.code]).toEqual([403, 'permission_missing'])
+    const headers = { 'Idempotency-Key': 'once' }
+    const creator = await keyWith('deployments:create')
+    const plans = [
+      await creator.post(`${PATH}?dry_run=true`, body, headers),
+      await creator.post(`${PATH}?dry_run=true`, body, headers),
+    ]
+    expect(plans[1]!.body).toEqual(plans[0]!.body)
+    expect(await readEvents(plans[0]!.headers.get('X-Request-Id')!)).toEqual([])
+    expect((await creator.post(PATH, body, headers)).status).toBe(201)
+    const afterwards = await creator.post(`${PATH}?dry_run=true`, body, headers)
+    expect(afterwards.body.code).toBe('idempotency_key_reused')
+  })
+
+  it('reports every fault of the request at once', async () => {
+    const tenant = await newTenant()
+    const source_config = { resource_spec: { cpu: -1, cpus: 2 }, custom_url: 'ftp://x' }
+    const body = makeImageBody({ name: 'Not A Name', source_config, secrets: [{ name: '1' }] })
+    const faultsOf = async (query: string) => {
+      const reply = await tenant.post(`${PATH}${query}`, body)
+      return [reply.status, reply.body.errors.map((fault: { loc: string[] }) => fault.loc.join('.')).sort()]
+    }
+    const [status, faults] = await faultsOf('?dry_run=true')
+    expect(status).toBe(422)
+    expect(faults).toEqual([
+      'body.name',
+      'body.secrets.0.name',
+      'body.secrets.0.value',
+      'body.source_config.custom_url',
+      'body.source_config.resource_spec.cpu',
+      'body.source_config.resource_spec.cpus',
+    ])
+    expect(await faultsOf('')).toEqual([status, faults])
   })
 
   it('warns of a first revision that waits for its archive', async () => {

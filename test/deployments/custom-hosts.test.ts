@@ -4,7 +4,7 @@ import { createVerificationRecord } from '../../src/deployments/custom-hosts.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { registerPlatformListener } from '../../src/listeners/platform-listener.ts'
 import { sources } from '../../src/protocol/parts.schema.ts'
-import { newTenant, type Reply, startApp, type Tenant, txtRecords, unusedId } from '../support/app.ts'
+import { getApp, newTenant, type Reply, startApp, type Tenant, txtRecords, unusedId } from '../support/app.ts'
 import { imageConfig } from '../support/deployments.ts'
 import { makeRepositoryBody } from '../support/integrations.ts'
 import { makeSyncAgent, newListener } from '../support/sync-agent.ts'
@@ -231,6 +231,12 @@ describe('the verification of a custom host', () => {
     expect(await explainCodes(squatter, id)).toContain('custom_url_lost')
     expect(await readEventTypes(squatter, host)).toEqual(['custom_host.lost'])
     expect(await readEventTypes(owner, host)).toEqual(['custom_host.verified'])
+    // The previous owner must not see who took the host over.
+    const cause = sql`
+      select actor_name, request
+      from events
+      where tenant_id = ${squatter.tenant_id}::uuid and type = 'custom_host.lost'`
+    expect(await runAsSystem(getApp().database, cause)).toEqual([[[null, null]]])
     expect(outcome(await create(owner, host))).toBe(201)
     // The deployment that lost the host can still be changed, but does not get it back.
     expect(

@@ -12,6 +12,7 @@ describe('the query of the list of deployments', () => {
   it.each([
     ['limit', { '1': 1, '100': 100 }, ['0', '101', 'x', '1.5', '']],
     ['offset', { '0': 0, '999': 999 }, ['-1', 'x', '']],
+    ['name', { a: 'a', '': undefined }, []],
     ['name_contains', { a: 'a', '%_\\': '%_\\', '': undefined }, []],
     [
       'status',

@@ -206,6 +206,8 @@ describe('the queue of revisions', () => {
       ['revision.created', third.body.latest_revision_id],
       ['revision.skipped', second.body.id],
     ])
+    const [, , skipped] = await readEvents(third.headers.get('X-Request-Id')!)
+    expect(JSON.parse(skipped!.changes as string)).toEqual([{ path: 'status', before: 'QUEUED', after: 'SKIPPED' }])
     const fourth = await tenant.post(`${path}/rollback`, { revision_id })
     expect((await readReplyEvents(fourth)).map(([type]) => type)).toEqual([
       'deployment.rolled_back',

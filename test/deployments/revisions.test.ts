@@ -1,8 +1,19 @@
+import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
 import { waitForRevision } from '../../src/deployments/revision-wait.ts'
 import { createKeylessCaller } from '../../src/kernel/context.ts'
+import { runAsSystem } from '../../src/kernel/db.ts'
 import { fail } from '../../src/kernel/errors.ts'
-import { getServices, newTenant, startApp, type Tenant, unusedId, wrapTrips } from '../support/app.ts'
+import {
+  getApp,
+  getServices,
+  newTenant,
+  startApp,
+  type Tenant,
+  unusedId,
+  withClockAhead,
+  wrapTrips,
+} from '../support/app.ts'
 import {
   advanceRevisionTo,
   imageConfig,
@@ -29,6 +40,82 @@ async function createTwoRevisions(tenant: Tenant) {
   const second = changed.body.latest_revision_id
   return { id, path, first, second, before }
 }
+
+describe('a revision', () => {
+  it('has the whole configuration of its time, and the versions of its secrets but not their values', async () => {
+    const tenant = await newTenant()
+    const { path, id, first, second, before } = await createTwoRevisions(tenant)
+    const after = (await tenant.get(path)).body
+    const { body } = await tenant.get(`${path}/revisions/${first}`)
+    expect(body).toMatchObject({
+      source_config: before.source_config,
+      source_revision_config: { repo_ref: 'main' },
+      secrets: [{ name: 'TOKEN', version: 1 }],
+      secret_references: null,
+    })
+    expect((await tenant.get(`${path}/revisions/${second}`)).body).toMatchObject({
+      source_config: after.source_config,
+      source_revision_config: after.source_revision_config,
+      secrets: [{ name: 'OTHER', version: 2 }],
+    })
+    expect((await listRevisions(tenant, id))[1]).toEqual(body)
+  })
+
+  it('tells each state that it was in and how long, whoever moved it', async () => {
+    const tenant = await newTenant()
+    const { id, latest_revision_id } = await newDeployment(tenant)
+    const path = `/v2/deployments/${id}`
+    const move = (ahead: number, status: 'BUILDING' | 'AWAITING_DEPLOY' | 'DEPLOYING') =>
+      withClockAhead(ahead, () => advanceRevisionTo(tenant, id, latest_revision_id, status))
+    await move(600_000, 'BUILDING')
+    await move(900_000, 'AWAITING_DEPLOY')
+    await move(1_000_000, 'DEPLOYING')
+    const { id: waiting } = (await tenant.post(`${path}/revisions`)).body
+    const { id: last } = (await withClockAhead(1_200_000, () => tenant.post(`${path}/revisions`))).body
+    await withClockAhead(1_300_000, () => tenant.post(`${path}/revisions/${latest_revision_id}/interruption`))
+    const statesOf = async (revision: string) => {
+      const { body } = await tenant.get(`${path}/revisions/${revision}`)
+      const states = body.states as { status: string; since: string; seconds: number | null }[]
+      expect(states[0]!.since).toBe(body.created_at)
+      for (const [i, { since, seconds }] of states.entries())
+        if (seconds !== null)
+          expect(Date.parse(states[i + 1]!.since) - Date.parse(since)).toBeCloseTo(seconds * 1000, 3)
+      // The test itself takes a few seconds.
+      return states.map(({ status, seconds }) => [status, seconds === null ? null : 100 * Math.floor(seconds / 100)])
+    }
+    expect(await statesOf(latest_revision_id)).toEqual([
+      ['AWAITING_BUILD', 600],
+      ['BUILDING', 300],
+      ['AWAITING_DEPLOY', 100],
+      ['DEPLOYING', 300],
+      ['INTERRUPTED', null],
+    ])
+    expect(await statesOf(waiting)).toEqual([
+      ['QUEUED', 1200],
+      ['SKIPPED', null],
+    ])
+    expect(await statesOf(last)).toEqual([
+      ['QUEUED', 100],
+      ['AWAITING_BUILD', null],
+    ])
+  })
+
+  it('whose states were not recorded yet tells the current one, and from then on each next one', async () => {
+    const tenant = await newTenant()
+    const { id, latest_revision_id } = await newDeployment(tenant)
+    await runAsSystem(getApp().database, sql`update revisions set states = null where id = ${latest_revision_id}::uuid`)
+    const readStates = async () =>
+      (await tenant.get(`/v2/deployments/${id}/revisions/${latest_revision_id}`)).body.states.map(
+        (state: { status: string; seconds: number | null }) => [state.status, state.seconds !== null],
+      )
+    expect(await readStates()).toEqual([['AWAITING_BUILD', false]])
+    await advanceRevisionTo(tenant, id, latest_revision_id, 'BUILDING')
+    expect(await readStates()).toEqual([
+      ['AWAITING_BUILD', true],
+      ['BUILDING', false],
+    ])
+  })
+})
 
 describe('a requested revision', () => {
   it('is created from the current configuration', async () => {

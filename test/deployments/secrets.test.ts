@@ -1,7 +1,7 @@
 import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { getApp, logLines, newTenant, readEvents, type Tenant, unusedId } from '../support/app.ts'
+import { getApp, logLines, newTenant, readEvents, send, startApp, type Tenant, unusedId } from '../support/app.ts'
 
 const MASK = '********'
 type Secrets = Record<string, string>
@@ -115,6 +115,129 @@ describe('secrets', () => {
     await tenant.patch(path, { secrets: toSecretList({ OTHER: MASK, TOKEN: 'new', FOURTH: 'four' }) })
     expect(await reveal(tenant, body.id)).toEqual(toSecretList({ OTHER: 'two', TOKEN: 'new', FOURTH: 'four' }))
     expect(await readVersions(body.id)).toEqual(['FOURTH 2', 'OTHER 1', 'THIRD 1', 'TOKEN 1', 'TOKEN 2'])
+  })
+
+  it('that are sent with the value they have change nothing, and the plan says so', async () => {
+    const tenant = await newTenant()
+    const secrets = { TOKEN: 'one', OTHER: 'two', EMPTY: '', UNICODE: 'hush-ü-𝄞', LONG: 'x'.repeat(20_000) }
+    const before = await createWithSecrets(tenant, secrets)
+    const path = `/v2/deployments/${before.body.id}`
+    const reversed = Object.fromEntries(Object.entries(secrets).reverse())
+    for (const sent of [secrets, reversed, { ...secrets, TOKEN: MASK }]) {
+      const patch = { secrets: toSecretList(sent) }
+      const plan = await tenant.patch(`${path}?dry_run=true`, patch)
+      expect(plan.body).toMatchObject({ creates_revision: false, reasons: [], changes: [], secrets: [] })
+      const patched = await tenant.patch(path, patch)
+      expect(patched.body).toEqual(before.body)
+      expect(patched.headers.get('ETag')).toBe('"1"')
+    }
+    expect(await readVersions(before.body.id)).toEqual(
+      Object.keys(secrets)
+        .sort()
+        .map(name => `${name} 1`),
+    )
+  })
+
+  it.each<[string, Secrets, object[]]>([
+    ['one value is another', { A: 'one', B: 'new' }, [{ name: 'B', change: 'changed' }]],
+    [
+      'two values are swapped',
+      { A: 'two', B: 'one' },
+      [
+        { name: 'A', change: 'changed' },
+        { name: 'B', change: 'changed' },
+      ],
+    ],
+    ['one is added', { A: 'one', B: 'two', C: 'one' }, [{ name: 'C', change: 'added' }]],
+    ['one is removed', { A: 'one' }, [{ name: 'B', change: 'removed' }]],
+    [
+      'one is renamed',
+      { A: MASK, C: 'two' },
+      [
+        { name: 'C', change: 'added' },
+        { name: 'B', change: 'removed' },
+      ],
+    ],
+  ])('get a new version only where they change, if %s', async (_, sent, changes) => {
+    const tenant = await newTenant()
+    const { id } = (await createWithSecrets(tenant, { A: 'one', B: 'two' })).body
+    const path = `/v2/deployments/${id}`
+    const patch = { secrets: toSecretList(sent) }
+    const { body: plan } = await tenant.patch(`${path}?dry_run=true`, patch)
+    expect(plan).toMatchObject({ reasons: ['secrets'], secrets: changes })
+    expect(plan.changes).toEqual([
+      { path: 'secrets', before: ['A', 'B'], after: Object.keys(sent), effect: 'revision' },
+    ])
+    expect((await tenant.patch(path, patch, { 'Plan-Digest': plan.plan_digest })).status).toBe(200)
+    const [revision] = (await tenant.get(`${path}/revisions`)).body.resources
+    const isChanged = (name: string) => changes.some(one => (one as { name: string }).name === name)
+    expect(revision.secrets).toEqual(Object.keys(sent).map(name => ({ name, version: isChanged(name) ? 2 : 1 })))
+    const expected = Object.entries(sent).map(([name, value]) => [name, value === MASK ? 'one' : value])
+    expect(await reveal(tenant, id)).toEqual(toSecretList(Object.fromEntries(expected)))
+  })
+
+  it('keep their version in a revision that has another reason, and after a rollback', async () => {
+    const tenant = await newTenant()
+    const { id, latest_revision_id } = (await createWithSecrets(tenant, { TOKEN: 'one' })).body
+    const path = `/v2/deployments/${id}`
+    const patch = async (value: string, more = {}) => {
+      await tenant.patch(path, { secrets: toSecretList({ TOKEN: value }), ...more })
+      const [{ number, reasons, secrets }] = (await tenant.get(`${path}/revisions`)).body.resources
+      return [number, reasons, secrets[0].version]
+    }
+    const build = { source_config: { build_command: 'make' } }
+    expect(await patch('one', build)).toEqual([2, ['source_config.build_command'], 1])
+    expect(await patch('two')).toEqual([3, ['secrets'], 3])
+    await tenant.post(`${path}/rollback`, { revision_id: latest_revision_id })
+    expect(await patch('one')).toEqual([4, ['rolled_back'], 1])
+    expect(await patch('two')).toEqual([5, ['secrets'], 5])
+    expect(await patch('one')).toEqual([6, ['secrets'], 6])
+    expect(await reveal(tenant, id)).toEqual(toSecretList({ TOKEN: 'one' }))
+  })
+
+  it('are recognized after a rotation of the sealing keys; without their key or fingerprint they are new', async () => {
+    const [oldKey, newKey] = [1, 2].map(byte => `key${byte}:${Buffer.alloc(32, byte).toString('base64url')}`)
+    const apps = [oldKey!, `${newKey},${oldKey}`, newKey!].map(SEALING_KEYS => startApp({ settings: { SEALING_KEYS } }))
+    const [before, rotating, after] = apps as [(typeof apps)[0], (typeof apps)[0], (typeof apps)[0]]
+    const tenant = await newTenant({ app: before })
+    const { id } = (await createWithSecrets(tenant, { TOKEN: 'one' })).body
+    const path = `/v2/deployments/${id}`
+    const sendAgain = async (app = before) => {
+      const headers = { 'X-Api-Key': tenant.key }
+      await send('PATCH', path, { app, headers, body: { secrets: toSecretList({ TOKEN: 'one' }) } })
+      return (await readVersions(id)).at(-1)
+    }
+    expect(await sendAgain()).toBe('TOKEN 1')
+    expect(await sendAgain(rotating)).toBe('TOKEN 1')
+    expect(await sendAgain(after)).toBe('TOKEN 2')
+    expect(await sendAgain(rotating)).toBe('TOKEN 2')
+    await runAsSystem(
+      getApp().database,
+      sql`update deployment_secrets set fingerprint = null where deployment_id = ${id}::uuid`,
+    )
+    expect(await sendAgain(rotating)).toBe('TOKEN 3')
+    expect(await sendAgain(rotating)).toBe('TOKEN 3')
+  })
+
+  it('do not show by their fingerprints that two names or two deployments have the same value', async () => {
+    const tenant = await newTenant()
+    const value = `same-${unusedId()}`
+    const ids = [
+      (await createWithSecrets(tenant, { A: value, B: value })).body.id,
+      (await createWithSecrets(tenant, { A: value })).body.id,
+    ]
+    const [rows] = await runAsSystem(
+      getApp().database,
+      sql`select fingerprint from deployment_secrets where deployment_id::text in ${ids}`,
+    )
+    const fingerprints = (rows as string[][]).map(([fingerprint]) => fingerprint!)
+    expect(new Set(fingerprints).size).toBe(3)
+    const answers = [await tenant.get('/v2/deployments'), await tenant.get(`/v2/deployments/${ids[0]}?reveal=true`)]
+    for (const fingerprint of fingerprints) {
+      expect(await findTablesWith(fingerprint)).toEqual(['deployment_secrets'])
+      for (const text of [...answers.map(answer => answer.text), JSON.stringify(logLines)])
+        expect(text).not.toContain(fingerprint)
+    }
   })
 
   it('keep their values if a client reads a deployment, changes one member and sends everything back', async () => {

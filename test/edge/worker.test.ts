@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { newApiKey } from '../../src/kernel/crypto.ts'
 import worker from '../../src/worker.ts'
-import { SEALING_KEYS } from '../support/app.ts'
+import { newTenant, readEvents, SEALING_KEYS } from '../support/app.ts'
 import { database } from '../support/worker-database.ts'
 
 it('a Worker with missing or invalid settings answers not_configured and does not name them', async () => {
@@ -17,11 +17,12 @@ it('a Worker with missing or invalid settings answers not_configured and does no
   expect(JSON.stringify(body)).not.toMatch(/DATABASE_URL|mysql/)
 })
 
+const { url, connectionString } = database.gateway
+const settings = { PUBLIC_URL: 'http://slipway.test', SEALING_KEYS, UNKNOWN_KEYS_PER_MINUTE: '3' }
+const env = { DATABASE_URL: connectionString, DATABASE_GATEWAY_URL: url, ...settings }
+const context = { waitUntil() {}, passThroughOnException() {}, props: {} }
+
 it('the Worker limits by CF-Connecting-IP and ignores X-Forwarded-For', async () => {
-  const { url, connectionString } = database.gateway
-  const settings = { PUBLIC_URL: 'http://slipway.test', SEALING_KEYS, UNKNOWN_KEYS_PER_MINUTE: '3' }
-  const env = { DATABASE_URL: connectionString, DATABASE_GATEWAY_URL: url, ...settings }
-  const context = { waitUntil() {}, passThroughOnException() {}, props: {} }
   const statusOf = async (address: string, forwarded: string, key?: string) => {
     const headers = { 'CF-Connecting-IP': address, 'X-Forwarded-For': forwarded, ...(key && { 'X-Api-Key': key }) }
     return (await worker.fetch(new Request('http://slipway.test/workspaces', { headers }), env, context)).status
@@ -29,4 +30,15 @@ it('the Worker limits by CF-Connecting-IP and ignores X-Forwarded-For', async ()
   for (let i = 0; i < 3; i++) expect(await statusOf('192.0.2.1', `198.51.100.${i}`)).toBe(401)
   expect(await statusOf('192.0.2.1', '198.51.100.9', newApiKey())).toBe(429)
   expect(await statusOf('192.0.2.2', '192.0.2.1', newApiKey())).toBe(401)
+})
+
+it('events record CF-Connecting-IP as the address of the client', async () => {
+  const { key } = await newTenant()
+  const headers = { 'X-Api-Key': key, 'CF-Connecting-IP': '203.0.113.4', 'X-Forwarded-For': '198.51.100.4' }
+  const request = new Request('http://slipway.test/v2/tag-keys', { method: 'POST', headers, body: '{"key":"team"}' })
+  request.headers.set('Content-Type', 'application/json')
+  const reply = await worker.fetch(request, env, context)
+  expect(reply.status).toBe(201)
+  const [event] = await readEvents(reply.headers.get('X-Request-Id')!)
+  expect(JSON.parse(event!.request as string)).toMatchObject({ client_address: '203.0.113.4' })
 })

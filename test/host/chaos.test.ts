@@ -6,7 +6,7 @@ import { copyPostgresTemplate } from '../support/migrated-postgres.ts'
 const { seed } = inject('fuzz')
 /** The fraction of the full number of operations. */
 const DEFAULT_SHARE = 0.04
-const SHARES: Record<string, number> = { R5: 0.2, R7: 0.02 }
+const SHARES: Record<string, number> = { R5: 0.2, R7: 0.02, R17: 0.1 }
 const trials = (await loadTrials()).filter(({ id }) => id !== 'R13')
 
 let cleanup = new AsyncDisposableStack()

@@ -22,10 +22,13 @@ const RUNNING = [
   'docs/runtime',
   'docs/databases',
   'docs/api-keys',
+  'docs/events',
   'docs/sign-in',
   'docs/limits',
   'docs/oauth',
   'docs/secrets',
+  'docs/webhooks',
+  'docs/audit',
 ]
 const NEEDS: Record<string, string> = {
   'docs/README': 'has no commands',
@@ -81,11 +84,17 @@ const toPattern = (answer: string) =>
 
 let dev: Command
 let demo: Awaited<ReturnType<typeof startDemoServer>>
+let organizationKey: string
 let gitea: Awaited<ReturnType<typeof startLocalGitea>>
 beforeAll(async () => {
   fs.symlinkSync(join(ROOT, 'docs'), join(folder, 'docs'))
+  fs.symlinkSync(join(ROOT, 'node_modules'), join(folder, 'node_modules'))
   dev = startCommand('src/host/dev.ts', [`--port=${await findFreePort()}`], { SLIPWAY_HOME: home })
   await dev.until(() => fs.existsSync(join(home, 'dev.json')))
+  const key = ['--organization', 'Local', '--organization-key']
+  const bootstrapped = startCommand('src/host/bootstrap.ts', key, { SLIPWAY_HOME: home })
+  expect(await bootstrapped.exited, bootstrapped.output.err).toBe(0)
+  organizationKey = /^API key +(\S+)/m.exec(bootstrapped.output.out)![1]!
   demo = await startDemoServer()
   gitea = await startLocalGitea(join(folder, 'git'))
   await pushApplication(gitea.create('acme/shop'))
@@ -96,7 +105,10 @@ afterAll(async () => {
   fs.rmSync(folder, { recursive: true, force: true, maxRetries: 9 })
 })
 
-const runShell = (script: string) => promisify(execFile)('bash', ['-c', script], { cwd: folder })
+const runShell = (script: string) => {
+  const env = { ...process.env, ORGANIZATION_KEY: organizationKey }
+  return promisify(execFile)('bash', ['-c', script], { cwd: folder, env })
+}
 /** The smallest application that builds from git. */
 async function pushApplication(remote: string): Promise<void> {
   const server = "require('http').createServer((_, res) => res.end('shop')).listen(process.env.PORT)"
@@ -110,8 +122,10 @@ async function pushApplication(remote: string): Promise<void> {
 it.each(RUNNING)('%s: its commands answer what it says', async page => {
   const blocks = readBlocks(page)
   expect(blocks.length).toBeGreaterThan(0)
+  const receiverPort = String(await findFreePort())
   const withLocalServers = (text: string) =>
     text
+      .replaceAll('4100', receiverPort)
       .replaceAll('http://localhost:3000', demo.mcp)
       .replaceAll('http://localhost:3001', demo.auth)
       .replaceAll('https://git.example.com', gitea.origin)

@@ -200,7 +200,7 @@ describe('rechecking an integration', () => {
 describe('a change of an installation that its host reports', () => {
   const applyChange = async (change: Omit<InstallationChange, 'sender'>) => {
     const requestId = `change-${unusedId()}`
-    const changed = await applyInstallationChange(getApp(), requestId, { ...change, sender: 'ada' })
+    const changed = await applyInstallationChange(getApp(), { requestId, request: null }, { ...change, sender: 'ada' })
     return { changed, events: await readEvents(requestId) }
   }
 
@@ -224,6 +224,7 @@ describe('a change of an installation that its host reports', () => {
           subject_id: id,
           actor_kind: 'push',
           actor_id: null,
+          actor_name: 'ada',
           tenant_id: tenant.tenant_id,
         }),
       ])

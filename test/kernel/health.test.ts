@@ -11,14 +11,14 @@ it('/readyz answers ready if the database has the newest migration', async () =>
 })
 
 it('/readyz caches a positive result, and checks again after a negative one', async () => {
-  const { open } = healthRoutes.operations.find(one => one.id === 'readiness')!
+  const operation = healthRoutes.operations.find(one => one.id === 'readiness')!
   let [trips, isReady] = [0, false]
   const database = async () => {
     trips++
     return [[[isReady ? String(Number.MAX_SAFE_INTEGER) : '0']]]
   }
   const context = { json: (body: unknown) => Response.json(body) }
-  const checkReadiness = async () => open!(context as never, { database } as never)
+  const checkReadiness = async () => operation.open!(context as never, { database } as never, operation)
   await expect(checkReadiness()).rejects.toMatchObject({ code: 'not_ready' })
   await expect(checkReadiness()).rejects.toMatchObject({ code: 'not_ready' })
   isReady = true

@@ -135,6 +135,34 @@ describe('text', () => {
   })
 })
 
+describe('a query parameter that is repeated', () => {
+  it.each([
+    ['limit=1&limit=2', ['query.limit repeated']],
+    ['limit=1&%6cimit=2&offset=-1', ['query.limit repeated', 'query.offset too_small']],
+    ['limit=x&limit=1', ['query.limit invalid_type', 'query.limit repeated']],
+  ])('with another value is refused, with all other faults: %s', async (query, faults) => {
+    expect(await readRefusal({}, `${PATH}?${query}`, 'GET')).toEqual(invalid(...faults))
+  })
+
+  it('with the same value is accepted, and so is an unknown one on a route of the contract', async () => {
+    const tenant = await newTenant()
+    for (const query of ['limit=2&limit=2', 'limit=2&x=1&x=2'])
+      expect((await tenant.get(`/v2/deployments?${query}`)).status).toBe(200)
+  })
+
+  it('never makes a plan a write', async () => {
+    const tenant = await newTenant()
+    for (const query of ['dry_run=false&dry_run=true', 'dry_run=true&dry_run=false', 'dry_run&dry_run=true']) {
+      const { status, body } = await tenant.post(`/v2/deployments?${query}`, makeImageBody())
+      expect([status, body.errors.map(({ type }: { type: string }) => type)]).toEqual([
+        422,
+        expect.arrayContaining(['repeated']),
+      ])
+    }
+    expect((await tenant.get('/v2/deployments')).body.resources).toEqual([])
+  })
+})
+
 describe('URLs and headers', () => {
   it.each<[string, Expected]>([
     ['/workspaces/current', invalid('path.workspace_id invalid_format')],

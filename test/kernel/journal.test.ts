@@ -29,7 +29,7 @@ describe('the journal', () => {
       tenant_id,
       scope_id: tenant_id,
     })
-    expect(JSON.parse(event!.data as string)).toEqual({ description: 'CI' })
+    expect(JSON.parse(event!.changes as string)).toContainEqual({ path: 'description', before: null, after: 'CI' })
     expect(JSON.stringify(event)).not.toContain(created.body.key.slice(4, 20))
   })
 

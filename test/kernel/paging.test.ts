@@ -1,5 +1,6 @@
 import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
+import { operations } from '../../src/app.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { getApp, newTenant, type Tenant, unusedId } from '../support/app.ts'
 import { makeImageBody } from '../support/deployment-bodies.ts'
@@ -22,6 +23,48 @@ const cursorOf = (path: string) => new URL(path, 'http://x').searchParams.get('c
 const withLimit = (path: string, limit: number) => path.replace(/limit=\d+/, `limit=${limit}`)
 const sizes = fc.array(fc.integer({ min: 1, max: 12 }), { minLength: 1, maxLength: 8 })
 const fewRuns = { numRuns: 12, endOnFailure: true }
+
+describe('a list of things that have a name', () => {
+  type Creation = { post: Tenant['post']; path: string; member: string; more?: object }
+  /** How to create one in each such list, and the member that holds its name. */
+  const CREATIONS: Record<string, (tenant: Tenant) => Creation | Promise<Creation>> = {
+    '/v2/deployments': ({ post }) => ({ post, path: '/v2/deployments', member: 'name', more: makeImageBody() }),
+    '/sessions': ({ post }) => ({ post, path: '/v2/deployments', member: 'name', more: makeImageBody() }),
+    '/v2/listeners': ({ post }) => ({
+      ...{ post, path: '/v2/listeners', member: 'compute_id' },
+      more: { compute_type: 'local' },
+    }),
+    '/v2/tag-keys': ({ post }) => ({ post, path: '/v2/tag-keys', member: 'key' }),
+    '/v2/tag-keys/{tag_key_id}/values': async ({ post }) => {
+      const { id } = (await post('/v2/tag-keys', { key: 'team' })).body
+      return { post, path: `/v2/tag-keys/${id}/values`, member: 'value' }
+    },
+    '/workspaces': ({ owner }) => ({ post: owner.post, path: '/workspaces', member: 'display_name' }),
+    '/orgs/current/roles': ({ owner }) => ({
+      ...{ post: owner.post, path: '/orgs/current/roles', member: 'display_name' },
+      more: { permissions: [] },
+    }),
+  }
+  const named = operations.filter(({ verb, query }) => verb && query && 'name' in query.shape)
+
+  it.each(named.map(({ path }) => path))('%s finds the one with exactly that name', async list => {
+    const tenant = await newTenant()
+    const { post, path, member, more } = await CREATIONS[list]!(tenant)
+    for (const name of ['shop', 'shop-2', 'a-shop'])
+      expect((await post(path, { ...more, [member]: name })).status).toBe(201)
+    const { get } = list.startsWith('/orgs') || list === '/workspaces' ? tenant.owner : tenant
+    const namesOf = async (name: string) => {
+      const { status, body } = await get(`${list === '/sessions' ? list : path}?name=${name}`)
+      expect(status).toBe(200)
+      return body.resources.map((one: Record<string, string>) => one[member])
+    }
+    expect(await namesOf('shop')).toEqual(['shop'])
+    expect(await namesOf('sho')).toEqual([])
+    expect(await namesOf('%25')).toEqual([])
+    expect(await namesOf('SHOP')).toEqual([])
+    expect((await namesOf('')).length).toBeGreaterThanOrEqual(3)
+  })
+})
 
 describe('a list', () => {
   it('is sorted by time, newest first, then by id', async () => {

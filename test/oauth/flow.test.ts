@@ -497,8 +497,7 @@ describe('a callback during a failure of the database', () => {
     const answer = { provider_id: 'example', state: as.readState(begun), code: 'x' }
     const arrival = await completeCallback(
       { ...getServices(app), database },
-      `back-${unusedId()}`,
-      'http://slipway.test',
+      { requestId: `back-${unusedId()}`, origin: 'http://slipway.test', request: null },
       answer,
     )
     return arrival.failure

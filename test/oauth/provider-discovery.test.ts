@@ -378,8 +378,8 @@ it('a discovery writes one event, and no response, event, trace or log line has 
   ]
   const events = await Promise.all(replies.map(reply => readEvents(reply.headers.get('X-Request-Id')!)))
   expect(events.flat()).toMatchObject([
-    { type: 'oauth_provider.created', data: expect.stringContaining('"dynamic"') },
-    { type: 'oauth_provider.created', data: expect.stringContaining('"given"') },
+    { type: 'oauth_provider.created', changes: expect.stringContaining('"dynamic"') },
+    { type: 'oauth_provider.created', changes: expect.stringContaining('"given"') },
   ])
   const trace = JSON.stringify(replies[0]!.body.trace)
   const everything = [JSON.stringify(events), JSON.stringify(logLines), ...replies.map(reply => reply.text)].join()

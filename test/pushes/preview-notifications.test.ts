@@ -1,8 +1,9 @@
 import { sql } from 'drizzle-orm'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { signHook, sweepHooks } from '../../src/pushes/preview-hooks.ts'
+import { sweepHooks } from '../../src/pushes/preview-hooks.ts'
 import { notifyPullRequests } from '../../src/pushes/pull-request-notifications.ts'
+import { signBySecret } from '../../src/webhooks/signing.ts'
 import { getApp, getServices, logLines, withClockAhead } from '../support/app.ts'
 import { advanceRevisionTo, listRevisions } from '../support/deployments.ts'
 import { setUpPreviews } from '../support/previews.ts'
@@ -84,7 +85,7 @@ describe('the hooks of a preview policy', () => {
         await request.text(),
       ]
       expect(request.headers.get('webhook-signature')).toBe(
-        await signHook('whsec_c2xpcHdheQ==', id, Number(timestamp), body),
+        await signBySecret('whsec_c2xpcHdheQ==', { id, timestamp: Number(timestamp), body }),
       )
       received.push({ id, body: JSON.parse(body) })
       return new Response(null, { status: 204 })

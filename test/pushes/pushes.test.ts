@@ -266,12 +266,13 @@ it('a push is journaled with the person, the ref, and the commits before and aft
   const { id } = await newRepositoryDeployment(tenant, repository)
   await deliverAndSettle(repository.integrations[0]!, repository.push())
   const query = sql`
-    select data, actor_kind, actor_id, actor_name
+    select data, changes, actor_kind, actor_id, actor_name, request ->> 'operation'
     from events
     where subject_id = ${id}::uuid and type = 'deployment.pushed'`
   const [rows] = await runAsSystem(getApp().database, query)
   const commit = repository.refs.get('refs/heads/main')
-  const [data, ...actor] = rows![0] as [string, ...unknown[]]
+  const [data, changes, ...cause] = rows![0] as [string, string, ...unknown[]]
   expect(JSON.parse(data)).toEqual({ commit, ref: 'refs/heads/main', before: null, after: commit, forced: false })
-  expect(actor).toEqual(['push', null, 'ada'])
+  expect(JSON.parse(changes)).toEqual([{ path: 'source_revision_config.repo_commit_sha', before: null, after: commit }])
+  expect(cause).toEqual(['push', null, 'ada', 'receiveIntegrationDelivery'])
 })

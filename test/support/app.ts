@@ -6,6 +6,7 @@ import { expect } from 'vitest'
 import { startRuntime } from '#runtime'
 import { ADMIN, ORGANIZATION_ADMIN } from '../../src/access/built-in-roles.ts'
 import { operations } from '../../src/app.ts'
+import { EVENT_OPERATIONS } from '../../src/audit/operation-names.ts'
 import type { Config } from '../../src/env.ts'
 import { createSealer, makeKeyHint, newApiKey } from '../../src/kernel/crypto.ts'
 import { type Database, runAsSystem, type Trip } from '../../src/kernel/db.ts'
@@ -55,6 +56,8 @@ export function startApp({ settings = {}, through = 'gateway', ...options }: App
     clockOffset: () => clock.ahead,
     foreignFetch,
     resolveTxt,
+    // Streams end after their first page. A test of more starts an app of its own.
+    liveStreams: { seconds: 0, trips: 45, perKey: 100, lookMs: [10, 20], keyCheckMs: 15_000 },
     ...options.overrides,
   }
   const common = { PUBLIC_URL: 'http://slipway.test', SEALING_KEYS, RATE_LIMIT_PER_MINUTE: '0' }
@@ -105,7 +108,7 @@ export async function send(
   if (body !== undefined || raw !== undefined) init.body = raw ?? JSON.stringify(body)
   const response = await app.fetch(new Request(`http://slipway.test${path}`, init))
   const text = await response.text()
-  const json = text && response.headers.get('Content-Type')?.includes('json') ? JSON.parse(text) : undefined
+  const json = text && /[/+]json/.test(response.headers.get('Content-Type') ?? '') ? JSON.parse(text) : undefined
   const reply = { status: response.status, headers: response.headers, body: json, text }
   expectDocumented(method, path, reply)
   await expectEvent(method, path, reply, app)
@@ -125,19 +128,30 @@ export function findOperation(method: string, path: string): Operation | undefin
 
 export async function readEvents(requestId: string, app: App = getApp()): Promise<Record<string, unknown>[]> {
   // The prefix hides the id from the counter of round trips, which would count this query for the request.
-  const columns = ['type', 'subject_id', 'actor_kind', 'actor_id', 'organization_id', 'tenant_id', 'scope_id', 'data']
-  const query = sql`select ${sql.raw(columns.join(', '))} from events where 'of ' || request_id = ${`of ${requestId}`}`
+  const columns = [
+    ...['type', 'subject_id', 'actor_kind', 'actor_id', 'actor_name', 'organization_id', 'tenant_id', 'scope_id'],
+    ...['seq', 'part_of', 'request_id', 'request', 'data', 'changes'],
+  ]
+  const query = sql`
+    select ${sql.raw(columns.join(', '))}
+    from events
+    where 'of ' || request_id = ${`of ${requestId}`}
+    order by scope_id, seq`
   const [rows] = await runAsSystem(app.database, query)
   return (rows as unknown[][]).map(row => Object.fromEntries(row.map((value, i) => [columns[i], value])))
 }
 
-/** A successful write has an event. */
+/** A successful write has an event that names the actor and the operation. */
 async function expectEvent(method: string, path: string, { status, headers }: Reply, app: App): Promise<void> {
   const hasWritten =
     method !== 'GET' && !/dry_run=true/i.test(path) && status < 207 && !headers.has('Idempotency-Replayed')
   const operation = findOperation(method, path)
   if (!hasWritten || !operation || operation.isReadOnly || operation.idempotent) return
-  expect(await readEvents(headers.get('X-Request-Id')!, app), `${method} ${path}`).not.toEqual([])
+  const event = { request: expect.stringContaining(`"operation":"${operation.id}"`), part_of: null }
+  const actor = operation.verb && { actor_name: expect.any(String) }
+  const events = await readEvents(headers.get('X-Request-Id')!, app)
+  expect(events, `${method} ${path}`).toContainEqual(expect.objectContaining({ ...event, ...actor }))
+  for (const { type } of events) expect(EVENT_OPERATIONS, 'its name in the audit log').toHaveProperty([String(type)])
 }
 
 function expectDocumented(method: string, path: string, { status, headers, body, text }: Reply): void {
@@ -154,8 +168,7 @@ function expectDocumented(method: string, path: string, { status, headers, body,
     if (status === 422 && body?.code === 'invalid_request') expect(body.errors.length).toBeGreaterThan(0)
   }
   if (!operation) return
-  const success =
-    operation.status ?? (operation.reply || operation.pageMediaType || operation.streamMediaType ? 200 : 204)
+  const success = operation.status ?? (operation.reply || hasTextReply(operation) ? 200 : 204)
   if (status < 300 || status === operation.status) {
     const { variant } = operation
     const isVariant =
@@ -163,11 +176,14 @@ function expectDocumented(method: string, path: string, { status, headers, body,
     expect(operation.partial ? [success, 207] : [isVariant ? 200 : success]).toContain(status)
     const schema = isVariant ? variant.reply : operation.reply
     if (schema) expectEqual(schema.parse(body), body)
-    else if (!operation.pageMediaType && !operation.streamMediaType) expect(text).toBe('')
+    else if (!hasTextReply(operation)) expect(text).toBe('')
   } else if (status !== 304) {
     expect(errorStatuses(operation), `${operation.id} answered ${status}`).toContain(status)
   }
 }
+
+const hasTextReply = ({ pageMediaType, streamMediaType, liveStream }: Operation) =>
+  pageMediaType !== undefined || streamMediaType !== undefined || liveStream === true
 
 /** `toEqual`, but a quarter of its time where the two are equal: a page of a hundred deployments took it 3 ms. */
 const expectEqual = (found: unknown, wanted: unknown): void => {

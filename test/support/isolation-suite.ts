@@ -40,6 +40,8 @@ export function describeIsolation(through: 'gateway' | 'withoutTenantPredicates'
       '/v1/integrations/forge/githost/install',
       '/v2/listeners',
       '/v2/custom-hosts',
+      '/v2/events',
+      '/v2/webhooks',
     ]
     const bodies = await Promise.all(lists.map(async path => (await owner.get(`${path}?limit=100`, inside)).body))
     return JSON.stringify(bodies, (name, value) => (name === 'last_used_at' ? undefined : value))

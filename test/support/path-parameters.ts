@@ -1,8 +1,11 @@
 // One of each thing that a path can name, for tests of every route. A new path parameter needs one here.
+import { sql } from 'drizzle-orm'
 import { createVerificationRecord } from '../../src/deployments/custom-hosts.ts'
 import { NewDeployment } from '../../src/deployments/schema.ts'
+import { runAsSystem } from '../../src/kernel/db.ts'
 import { NewListener } from '../../src/listeners/schema.ts'
 import { NewProvider } from '../../src/oauth/schema.ts'
+import { NewWebhook } from '../../src/webhooks/schema.ts'
 import { getApp, type Tenant, txtRecords, unusedId } from './app.ts'
 import { newIntegration } from './integrations.ts'
 
@@ -25,7 +28,20 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   txtRecords.delete(name)
   const ownSession = await tenant.post('/v2/me/sessions')
   const listener = await tenant.post('/v2/listeners', NewListener.meta()!.example)
+  // Paused: nothing is sent while a test calls other routes.
+  const webhook = await tenant.post('/v2/webhooks', { ...NewWebhook.meta()!.example!, enabled: false })
+  const delivery_id = crypto.randomUUID()
+  await runAsSystem(
+    getApp().database,
+    sql`
+      insert into webhook_deliveries (id, organization_id, tenant_id, webhook_id, seq, type, state)
+      select ${delivery_id}::uuid, organization_id, tenant_id, id, 1, 'api_key.created', 'failed'
+      from webhooks
+      where id = ${webhook.body.id}::uuid`,
+  )
   return {
+    webhook_id: webhook.body.id,
+    delivery_id,
     listener_id: listener.body.id,
     host,
     auth_id: flow.body.auth_id,
@@ -36,6 +52,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
     session_id: session.id,
     deployment_id: deployment.body.id,
     revision_id: deployment.body.latest_revision_id,
+    other_revision_id: deployment.body.latest_revision_id,
     workspace_id: tenant.tenant_id,
     role_id: role.body.id,
     member_id: membership.member_id,

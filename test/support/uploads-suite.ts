@@ -113,10 +113,14 @@ export function describeUploads(settings: Record<string, string> = {}) {
       const stored = { object_path: offered.body.object_path, size: raw.byteLength, sha256 }
       expect(body).toEqual(stored)
       const events = await readEvents(headers.get('X-Request-Id')!, getSharedApp())
-      const { actor_kind, actor_id, subject_id } = offer!
+      const { actor_kind, actor_id, actor_name, subject_id } = offer!
       expect(actor_id).toEqual(expect.any(String))
-      expect(events).toMatchObject([{ type: 'upload.stored', actor_kind, actor_id, subject_id }])
-      expect(JSON.parse(events[0]!.data as string)).toEqual({ deployment_id, ...stored })
+      expect(events).toMatchObject([{ type: 'upload.stored', actor_kind, actor_id, actor_name, subject_id }])
+      expect(JSON.parse(events[0]!.data as string)).toEqual({ deployment_id, object_path: stored.object_path })
+      expect(JSON.parse(events[0]!.changes as string)).toEqual([
+        { path: 'sha256', before: null, after: sha256 },
+        { path: 'size', before: null, after: raw.byteLength },
+      ])
     })
 
     it('has the same link when the request is repeated with the same idempotency key', async () => {

@@ -41,6 +41,37 @@ describe('a template', () => {
     expect((await createFrom(tenant, 'static-site', { listener_id: listener.id })).body.code).toBe('template_unknown')
   })
 
+  it('is listed with its description and the listeners of the workspace that offer it', async () => {
+    const [tenant, foreign] = [await newTenant(), await newTenant()]
+    const listeners = await Promise.all([newListener(tenant), newListener(tenant)])
+    const [first, second] = listeners.map(({ listener }) => listener.id as string)
+    const offers = [
+      { templates: ['own-b', 'own-a'], template_descriptions: { 'own-b': 'The second one.' } },
+      { templates: ['own-b'] },
+    ]
+    for (const [i, offer] of offers.entries()) {
+      const agent = makeSyncAgent(tenant, listeners[i]!.key)
+      await agent.poll(offer)
+      // A later poll without them keeps them.
+      await agent.poll()
+    }
+    await (await getPlatformAgent()).poll({ templates: ['own-a', 'shared'] })
+    const listOwn = async (of: Tenant) => {
+      // Other tests have listeners of the platform too.
+      const { resources } = (await of.get('/v2/templates?limit=100')).body
+      return resources.filter((one: { name: string }) => /^own|^shared/.test(one.name))
+    }
+    const shared = { name: 'shared', description: null, platform: true, listener_ids: [] }
+    expect(await listOwn(tenant)).toEqual([
+      { name: 'own-a', description: null, platform: true, listener_ids: [first] },
+      { name: 'own-b', description: 'The second one.', platform: false, listener_ids: [first, second].sort() },
+      shared,
+    ])
+    expect(await listOwn(foreign)).toEqual([{ ...shared, name: 'own-a' }, shared])
+    const all = (await tenant.get('/v2/templates?limit=100')).body.resources
+    expect((await tenant.get('/v2/templates?limit=1&offset=1')).body).toEqual({ resources: all.slice(1, 2), offset: 2 })
+  })
+
   it('tells nobody what a listener of another workspace offers', async () => {
     const [owner, stranger] = [await newTenant(), await newTenant()]
     const { listener, key } = await newListener(owner)

@@ -52,6 +52,22 @@ export const listTemplates = (folder = TEMPLATES_FOLDER): string[] =>
     .filter(name => !name.includes('.'))
     .sort()
 
+const MAX_DESCRIPTION = 256
+
+/** By name, from `package.json`. A template without one is left out. The text is one that the control plane accepts. */
+export function describeTemplates(folder = TEMPLATES_FOLDER): Record<string, string> {
+  const describe = (name: string): [string, string][] => {
+    try {
+      const { description } = JSON.parse(fs.readFileSync(join(folder, name, 'package.json'), 'utf8'))
+      const text = typeof description === 'string' ? description.replaceAll('\0', '').slice(0, MAX_DESCRIPTION) : ''
+      return text === '' ? [] : [[name, text.toWellFormed()]]
+    } catch {
+      return []
+    }
+  }
+  return Object.fromEntries(listTemplates(folder).flatMap(describe))
+}
+
 async function fetchFiles({ git, archive, template_id }: BuildSource, options: Options): Promise<Commit | null> {
   const { folder, task, disk_mb, templates } = options
   if (git) return checkOutCommit(git, options)

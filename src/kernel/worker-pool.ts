@@ -6,15 +6,21 @@ const CLAIM_PERIOD_MS = 25_000
 
 type PoolOptions<T> = {
   maxConcurrent: number
+  maxItems?: number
   claim: () => Promise<T | null>
   /** A worker whose work throws ends. The others continue. */
   work: (item: T) => Promise<void>
 }
 
 /** Starts with one worker. Each worker that claims an item starts the next one. */
-export async function runWorkerPool<T>({ maxConcurrent, claim, work }: PoolOptions<T>): Promise<void> {
+export async function runWorkerPool<T>({
+  maxConcurrent,
+  maxItems = MAX_ITEMS,
+  claim,
+  work,
+}: PoolOptions<T>): Promise<void> {
   const deadline = Date.now() + CLAIM_PERIOD_MS
-  let claimsLeft = MAX_ITEMS
+  let claimsLeft = maxItems
   const failures: unknown[] = []
   const workers: Promise<unknown>[] = []
   const startWorker = () => workers.push(runWorker().catch(error => failures.push(error)))

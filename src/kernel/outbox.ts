@@ -1,9 +1,9 @@
 // The outbox: work stored in rows, claimed under a lease, retried with backoff, given up after a number of attempts.
 import { type SQL, sql } from 'drizzle-orm'
-import { type Row, runAsSystem } from '../kernel/db.ts'
-import { Failure } from '../kernel/errors.ts'
-import { setClock } from '../kernel/journal.ts'
-import type { Services } from '../kernel/routes.ts'
+import { type Row, runAsSystem } from './db.ts'
+import { Failure } from './errors.ts'
+import { setClock } from './journal.ts'
+import type { Services } from './routes.ts'
 import { runWorkerPool } from './worker-pool.ts'
 
 /** A worker that stores no outcome within the lease counts as dead, and another one may claim the row. */
@@ -13,15 +13,17 @@ const MAX_BACKOFF_S = 3600
 
 /** `attempts` counts the current attempt too: it is counted when the row is claimed. */
 export type OutboxItem = { id: string; attempts: number }
-export type FailedAttempt = { code: string; message: string; isLast: boolean; nextAttemptAt: SQL }
+export type FailedAttempt = { code: string; message: string; isLast: boolean; nextAttemptAt: SQL; error: unknown }
 
-export type Outbox<Item extends OutboxItem> = {
+export type Outbox<Item extends OutboxItem, Result = void> = {
   maxAttempts: number
-  work: (services: Services, item: Item) => Promise<void>
-  /** Both statements change the row only while its attempts are the item's: a later claim owns the outcome. */
-  markDone: (item: Item) => SQL
-  markFailed: (item: Item, failure: FailedAttempt) => SQL
+  work: (services: Services, item: Item) => Promise<Result>
+  /** These statements change the row only while its attempts are the item's: a later claim owns the outcome. */
+  markDone: (item: Item, result: Result) => SQL
+  markFailed: (item: Item, failure: FailedAttempt) => SQL | SQL[]
   logMembers: (item: Item) => Record<string, unknown>
+  /** Seconds until the next attempt. By default it doubles, from 30 seconds to an hour. */
+  backoff?: (attempts: number, error: unknown) => number
 }
 
 /** An expected failure. Any other error that is not a `Failure` is logged as `internal`. */
@@ -36,19 +38,23 @@ export class AttemptError extends Error {
 type ClaimOptions = {
   /** Claims one due row and returns the item as JSON text. */
   claim: SQL<Row>
+  /** Runs before each claim, in the same trip. */
+  beforeClaim?: SQL[]
   maxConcurrent: number
+  maxItems?: number
 }
 
-export async function drainOutbox<Item extends OutboxItem>(
+export async function drainOutbox<Item extends OutboxItem, Result>(
   services: Services,
-  outbox: Outbox<Item>,
-  { claim, maxConcurrent }: ClaimOptions,
+  outbox: Outbox<Item, Result>,
+  { claim, beforeClaim = [], ...limits }: ClaimOptions,
 ): Promise<void> {
   const { config, database } = services
   await runWorkerPool({
-    maxConcurrent,
+    ...limits,
     claim: async () => {
-      const [, [row]] = (await runAsSystem(database, setClock(config), claim)) as [unknown, Row[]]
+      const results = await runAsSystem(database, setClock(config), ...beforeClaim, claim)
+      const [row] = results.at(-1) as Row[]
       return row ? (JSON.parse(row[0] as string) as Item) : null
     },
     work: item => attemptItem(services, outbox, item),
@@ -56,32 +62,36 @@ export async function drainOutbox<Item extends OutboxItem>(
 }
 
 /** Never throws: the outcome is stored in the row. */
-export async function attemptItem<Item extends OutboxItem>(
+export async function attemptItem<Item extends OutboxItem, Result>(
   services: Services,
-  outbox: Outbox<Item>,
+  outbox: Outbox<Item, Result>,
   item: Item,
 ): Promise<void> {
   const { config, database } = services
   const outcome = await outcomeOf(services, outbox, item)
   // If this write fails, the lease expires and the row is claimed again.
-  await runAsSystem(database, setClock(config), outcome).catch(() => {})
+  await runAsSystem(database, setClock(config), ...[outcome].flat()).catch(() => {})
 }
 
-async function outcomeOf<Item extends OutboxItem>(services: Services, outbox: Outbox<Item>, item: Item): Promise<SQL> {
+async function outcomeOf<Item extends OutboxItem, Result>(
+  services: Services,
+  outbox: Outbox<Item, Result>,
+  item: Item,
+): Promise<SQL | SQL[]> {
   const { attempts } = item
   try {
     // The worker of the last attempt died before it could store that attempt's failure.
     if (attempts > outbox.maxAttempts) throw new AttemptError('worker_died')
-    await outbox.work(services, item)
-    return outbox.markDone(item)
+    return outbox.markDone(item, await outbox.work(services, item))
   } catch (error) {
     const code = error instanceof Failure || error instanceof AttemptError ? error.code : 'internal'
     const message = error instanceof Error ? error.message : String(error)
     const isLast = attempts >= outbox.maxAttempts
     const level = isLast || code === 'internal' ? 'error' : 'warn'
     services.config.log({ level, ...outbox.logMembers(item), attempts, error: code, message })
-    const nextAttemptAt = sql`clock() + ${backoffSeconds(attempts, error)} * interval '1 second'`
-    return outbox.markFailed(item, { code, message, isLast, nextAttemptAt })
+    const seconds = (outbox.backoff ?? backoffSeconds)(attempts, error)
+    const nextAttemptAt = sql`clock() + ${seconds} * interval '1 second'`
+    return outbox.markFailed(item, { code, message, isLast, nextAttemptAt, error })
   }
 }
 

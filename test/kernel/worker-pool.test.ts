@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { runWorkerPool } from '../../src/pushes/worker-pool.ts'
+import { runWorkerPool } from '../../src/kernel/worker-pool.ts'
 
 it.each([1, 4])('a pool of %i claims and works on at most that many items at once', async maxConcurrent => {
   const queue = Array.from({ length: 20 }, (_, i) => i)

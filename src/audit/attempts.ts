@@ -1,0 +1,110 @@
+// Attempts: refused requests of known keys and sessions, and audited reads. Written after the answer, many in one trip.
+import { sql } from 'drizzle-orm'
+import { textArray } from '../kernel/db.ts'
+import type { Outcome, Services } from '../kernel/routes.ts'
+import { Uuid } from '../protocol/wire.ts'
+import { nameRouteOperation } from './operation-names.ts'
+
+/** Of each key and minute. The database counts exactly; an instance stops sending more. */
+const MAX_PER_MINUTE = 30
+const MINUTE_MS = 60_000
+const MAX_WAITING = 1000
+
+type Attempt = Outcome & { more: number }
+/** What this instance knows of a key in the current minute. */
+type KeyState = {
+  count: number
+  /** Counted, and neither sent nor added to an attempt that waits. */
+  unsent: number
+  /** Over the limit, the count is sent in ever longer steps, so that a flood costs few trips. */
+  sendAfter: number
+  /** Waits to be sent. */
+  last: Attempt | undefined
+}
+const newKeyState = (): KeyState => ({ count: 0, unsent: 0, sendAfter: MAX_PER_MINUTE, last: undefined })
+
+export function createAttemptLog({ config, database }: Pick<Services, 'config' | 'database'>) {
+  const waiting: Attempt[] = []
+  let keys = new Map<string, KeyState>()
+  let minute = 0
+  let isWriting = false
+
+  /** Attempts of the minute before that were counted and not sent go with the key's next one. */
+  function stateOf(hash: string): KeyState {
+    const now = Math.floor((Date.now() + config.clockOffset()) / MINUTE_MS)
+    if (now !== minute) {
+      const unsent = [...keys].filter(([, state]) => state.unsent > 0)
+      keys = new Map(unsent.map(([of, { unsent }]) => [of, { ...newKeyState(), unsent }]))
+      minute = now
+    }
+    const state = keys.get(hash) ?? newKeyState()
+    keys.set(hash, state)
+    return state
+  }
+
+  async function writeAll(): Promise<void> {
+    isWriting = true
+    try {
+      while (waiting.length > 0) await writeAttempts(waiting.splice(0))
+    } catch (error) {
+      config.log({ level: 'error', error: 'attempts not recorded', message: String((error as Error).cause ?? error) })
+    } finally {
+      isWriting = false
+    }
+  }
+
+  async function writeAttempts(attempts: Attempt[]): Promise<void> {
+    for (const state of keys.values()) state.last = undefined
+    const texts = (read: (attempt: Attempt) => string | null) => sql`${sql.param(attempts.map(read))}::text[]`
+    const numbers = (read: (attempt: Attempt) => number) => sql`${sql.param(attempts.map(read))}::integer[]`
+    await database([
+      sql`
+        select from record_attempts(
+          ${textArray(attempts.map(({ credentialHash }) => credentialHash))},
+          ${texts(({ caller }) => Uuid.safeParse(caller.tenant).data ?? null)},
+          ${texts(({ operation }) => nameRouteOperation(operation.id))},
+          ${numbers(({ status }) => status)},
+          ${texts(({ code }) => code)},
+          ${texts(({ caller }) => caller.requestId)},
+          ${texts(({ caller }) => caller.request)},
+          ${numbers(({ more }) => more)},
+          ${`${config.clockOffset()} ms`},
+          ${MAX_PER_MINUTE}
+        )`,
+    ])
+  }
+
+  return (outcome: Outcome): void => {
+    if (!config.auditLogs || !isRecorded(outcome)) return
+    const state = stateOf(outcome.credentialHash)
+    state.count++
+    const isOver = state.count > MAX_PER_MINUTE
+    if (state.last && (isOver || waiting.length >= MAX_WAITING)) {
+      state.last.more++
+      return
+    }
+    if ((isOver && state.unsent + 1 < state.sendAfter) || waiting.length >= MAX_WAITING) {
+      state.unsent++
+      return
+    }
+    if (isOver) state.sendAfter *= 2
+    state.last = { ...outcome, more: state.unsent }
+    state.unsent = 0
+    waiting.push(state.last)
+    if (!isWriting) outcome.caller.waitUntil?.(writeAll())
+  }
+}
+
+const ENDED_CREDENTIALS = ['key_revoked', 'key_expired', 'session_ended']
+
+/**
+ * Standby agents are refused all the time by protocol, and a rate limit bounds requests itself. A key that never
+ * existed has no organization that could read its attempts.
+ */
+function isRecorded({ operation, status, code }: Outcome): boolean {
+  if (status < 400) return operation.isAudited === true
+  if (status === 401) return ENDED_CREDENTIALS.includes(code!)
+  if (status === 403) return true
+  const isWrite = operation.method !== 'get' && !operation.isReadOnly
+  return isWrite && status < 500 && status !== 429 && operation.verb?.permission !== 'listeners:sync'
+}
