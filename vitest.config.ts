@@ -8,11 +8,14 @@ import { LongestFirst } from './test/support/longest-first.ts'
 
 const app = [
   'test/*.test.ts',
-  'test/{access,audit,events,kernel,protocol,integrations,listeners,deployments,oauth,pushes,sign-in,sync,webhooks}/**/*.test.ts',
+  'test/{access,audit,cli,client,events,kernel,protocol,integrations}/**/*.test.ts',
+  'test/{listeners,deployments,oauth,pushes,sign-in,sync,webhooks}/**/*.test.ts',
 ]
 const architecture = ['test/architecture.test.ts', 'test/architecture/*.test.ts']
 // Functions of values: no database, no network, no state that one file could leave to the next.
 const pure = [
+  'test/cli/archive.test.ts',
+  'test/client/event-stream.test.ts',
   'test/protocol/*.test.ts',
   'test/audit/operation-names.test.ts',
   'test/events/rows.test.ts',
@@ -30,6 +33,7 @@ const pure = [
 const edge = [
   'test/edge/**/*.test.ts',
   'test/access/api-keys.test.ts',
+  'test/client/client.test.ts',
   'test/deployments/{crud,registry,secrets,uploads,uploads-s3}.test.ts',
   'test/events/stream.test.ts',
   'test/integrations/{githost,service}.test.ts',

@@ -2,7 +2,7 @@
 // statement sees without a tenant.
 import pg from 'pg'
 import { findTenantPredicate, stripTenantPredicates } from '../test/support/tenant-predicates.ts'
-import { measureSwappedIds } from './r08-swapped-ids.ts'
+import { BRIEF_STREAMS, measureSwappedIds } from './r08-swapped-ids.ts'
 import { openTestbed, type Trial, type TrialContext } from './support/testbed.ts'
 
 export default {
@@ -18,7 +18,7 @@ export default {
       if (findTenantPredicate(stripped)) remaining.add(stripped)
       return stripped
     }
-    const testbed = await openTestbed(context, { rewrite })
+    const testbed = await openTestbed(context, { rewrite, overrides: { liveStreams: BRIEF_STREAMS } })
     const outcome = await measureSwappedIds(context, testbed)
     const visible = await countVisibleRows(testbed.url)
     return {

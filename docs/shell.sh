@@ -18,3 +18,6 @@ field() {
 wait_until_served() {
   api GET "/v2/deployments/$1/revisions/$(api GET "/v2/deployments/$1" | field latest_revision_id)/wait?until=active"
 }
+
+# slipway COMMAND: the command line.
+slipway() { npm run --silent cli -- "$@"; }

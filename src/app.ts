@@ -17,6 +17,7 @@ import type { Config } from './env.ts'
 import { eventRoutes } from './events/routes.ts'
 import { sweepInstalls } from './integrations/install.ts'
 import { integrationRoutes } from './integrations/routes.ts'
+import type { ApiOf } from './kernel/api-types.ts'
 import { createSealer } from './kernel/crypto.ts'
 import { connect } from './kernel/db.ts'
 import { healthRoutes } from './kernel/health.ts'
@@ -41,7 +42,7 @@ import { serveSignInPage } from './sign-in/pages.ts'
 import { signInRoutes } from './sign-in/routes.ts'
 import { sweepSessions } from './sign-in/sessions.ts'
 import { syncRoutes } from './sync/routes.ts'
-import { deliverEventsOf, sweepWebhooks } from './webhooks/deliverer.ts'
+import { createEventDeliverer, sweepWebhooks } from './webhooks/deliverer.ts'
 import { webhookRoutes } from './webhooks/routes.ts'
 
 const slices = [
@@ -65,9 +66,12 @@ const slices = [
   workspaceRoutes,
   signInRoutes,
   healthRoutes,
-]
+] as const
 const audit = auditRoutes(slices.flatMap(slice => slice.operations))
 const sliceOperations = [...slices, audit].flatMap(slice => slice.operations)
+
+/** Every route that takes a key, as clients call it. */
+export type Api = ApiOf<(typeof slices)[number] | typeof audit>
 
 export const operations: Operation[] = [...sliceOperations, ...documentRoutes(sliceOperations).operations]
 
@@ -87,8 +91,8 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
     config,
     database,
     sealer: createSealer(config.sealingKeys),
-    deliverEvents: tenant => deliverEventsOf(services, tenant),
   }
+  services.deliverEvents = createEventDeliverer(services)
   mountOperations(app, operations, services, createAttemptLog(services))
   const housekeep = async () => {
     await Promise.all([

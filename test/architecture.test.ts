@@ -19,10 +19,12 @@ const LAYERS = [
   ['sync', 'pushes'],
   ['api-docs'],
   ['app.ts'],
-  ['worker.ts', 'host'],
+  ['worker.ts', 'host', 'client'],
 ]
 /** Programs that are deployed without the control plane. */
-const PROGRAMS = ['agent']
+const PROGRAMS = ['agent', 'cli']
+/** What each may import of the rest. */
+const SHARED: Record<string, RegExp> = { agent: /^(protocol|postgres)\//, cli: /^client\// }
 
 const files = readdirSync(src, { recursive: true, encoding: 'utf8' }).filter(path => path.endsWith('.ts'))
 const folderOf = (path: string) => path.split('/')[0]!
@@ -37,6 +39,8 @@ const imports = files.flatMap(file =>
   ),
 )
 const internalImports = imports.filter(({ from, to }) => from.startsWith('.') && !to.startsWith('..'))
+const importsTypesOnly = (file: string, from: string) =>
+  new RegExp(`^import type [^'"]*?from '${from}'`, 'ms').test(readFileSync(join(src, file), 'utf8'))
 const importsBy = (of: string) => internalImports.filter(({ file }) => file === of).map(({ to }) => to)
 const importersOf = (name: RegExp) => [
   ...new Set(imports.filter(({ from }) => name.test(from)).map(({ file }) => file)),
@@ -54,12 +58,20 @@ describe('the folders of src', () => {
     }
   })
 
-  it('that are separate programs import only the protocol and the Postgres host', () => {
+  it('that are separate programs import only the protocol and the Postgres host, or the client', () => {
     for (const { file, to } of internalImports.filter(
       ({ file, to }) => PROGRAMS.includes(folderOf(file)) && folderOf(to) !== folderOf(file),
     )) {
-      expect(to, file).toMatch(/^(protocol|postgres)\//)
+      expect(to, file).toMatch(SHARED[folderOf(file)]!)
     }
+  })
+
+  it('have a client that brings nothing of the control plane along: it imports the types of the API only', () => {
+    for (const { file, from } of imports.filter(
+      ({ file, to }) => folderOf(file) === 'client' && folderOf(to) !== 'client',
+    ))
+      expect([file, from, importsTypesOnly(file, from)]).toEqual(['client/client.ts', '../app.ts', true])
+    expect(importersOf(/\/client\/\w+\.ts$/).filter(file => !/^(client|cli)\//.test(file))).toEqual([])
   })
 
   it('have schemas that import only zod and other schemas', () => {
@@ -138,7 +150,7 @@ describe('the boundaries between files', () => {
     [
       'a module of Node',
       /^node:|^pg$|^@hono\/node-server$/,
-      [/^host\//, /^agent\//, /^postgres\//, /^kernel\/(digest|txt-records)\.ts$/, /^integrations\/app-jwt\.ts$/],
+      [/^(host|agent|cli|postgres)\//, /^kernel\/(digest|txt-records)\.ts$/, /^integrations\/app-jwt\.ts$/],
     ],
   ])('%s is imported only by its owners', (_, name, owners) => {
     for (const file of importersOf(name))
@@ -162,7 +174,7 @@ describe('the boundaries between files', () => {
 
   it('only hosts read the environment, and env.ts parses it', () => {
     // The agent is a separate program, and main.ts is its host.
-    const hosts = ['host', 'postgres']
+    const hosts = ['host', 'postgres', 'cli']
     // The code examples of the API pages contain it as text.
     const examples = /^api-docs\/client/
     for (const file of files.filter(
@@ -173,8 +185,9 @@ describe('the boundaries between files', () => {
   })
 
   it('only guarded-fetch.ts fetches addresses that users chose, and every library fetches through it', () => {
-    // The operator chooses the database and the S3 store; a page's script fetches from the app that served it.
-    const owners = /^kernel\/(guarded-fetch|db|s3)\.ts$|^(host|agent)\/|^api-docs\/client|^sign-in\/page-script/
+    // The operator chooses the database and the S3 store. A page's script fetches from the app that served it, and
+    // the client runs on the machine of its user.
+    const owners = /^kernel\/(guarded-fetch|db|s3)\.ts$|^(host|agent|client)\/|^api-docs\/client|^sign-in\/page-script/
     // Calls, not declarations. `env.ts` binds the platform's fetch for the guard.
     const fetchCalls =
       /(?<![\w.])fetch\((?!\w+:)|\bglobalThis\.fetch\b(?!\.bind\()|\.foreignFetch\(|\bnew (?:WebSocket|EventSource)\b/

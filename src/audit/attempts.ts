@@ -18,7 +18,7 @@ type KeyState = {
   unsent: number
   /** Over the limit, the count is sent in ever longer steps, so that a flood costs few trips. */
   sendAfter: number
-  /** Waits to be sent. */
+  /** The newest attempt that waits to be sent. */
   last: Attempt | undefined
 }
 const newKeyState = (): KeyState => ({ count: 0, unsent: 0, sendAfter: MAX_PER_MINUTE, last: undefined })

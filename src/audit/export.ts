@@ -1,5 +1,5 @@
 // Exports of the audit log, oldest first: a stream that reads one page for each trip, as fast as the client takes it.
-import { verb, withoutRateLimit } from '../kernel/context.ts'
+import { credentialOf, verb, withoutRateLimit } from '../kernel/context.ts'
 import type { StreamReply } from '../kernel/routes.ts'
 import { toIsoTime } from '../kernel/rows.ts'
 import { toCsvLine } from './csv.ts'
@@ -85,18 +85,32 @@ export const exportAuditLogs = verb(
     const readPage = (after?: AuditCursor) =>
       readAuditRows(after ? withoutRateLimit(ctx) : ctx, { filter: past, after, limit: PAGE_ROWS, order: 'oldest' })
     const utf8 = new TextEncoder()
+    const release = ctx.watches!.admit(credentialOf(ctx).hash)
+    const releaseAndThrow = (error: unknown) => {
+      release()
+      throw error
+    }
     // Read before the answer begins, so that a refused request is answered with a problem.
-    let rows = await readPage()
-    let text = header
-    const stream = new ReadableStream<Uint8Array>({
-      async pull(controller) {
-        text += rows.map(write).join('')
-        if (text) controller.enqueue(utf8.encode(text))
-        text = ''
-        if (rows.length < PAGE_ROWS) controller.close()
-        else rows = await readPage(cursorOf(rows.at(-1)!))
+    let rows = await readPage().catch(releaseAndThrow)
+    let after: AuditCursor | undefined
+    // Reads nothing ahead: a client that stops reading holds no page.
+    const stream = new ReadableStream<Uint8Array>(
+      {
+        async pull(controller) {
+          if (after) rows = await readPage(after).catch(releaseAndThrow)
+          const text = (after ? '' : header) + rows.map(write).join('')
+          const isLast = rows.length < PAGE_ROWS
+          if (!isLast) after = cursorOf(rows.at(-1)!)
+          rows = []
+          if (text) controller.enqueue(utf8.encode(text))
+          if (!isLast) return
+          controller.close()
+          release()
+        },
+        cancel: release,
       },
-    })
+      { highWaterMark: 0 },
+    )
     const name = `audit-log-${toDay(filter.start_time)}-${toDay(filter.end_time)}.${extension}`
     const headers = { 'Content-Type': mediaType, 'Content-Disposition': `attachment; filename="${name}"` }
     return { stream, headers }

@@ -35,8 +35,8 @@ const EXAMPLE = { start_time: '2026-01-01T00:00:00Z', end_time: '2027-01-01T00:0
 
 /** The filters of a window of time. `names` are the operations that exist. */
 const filters = (names: readonly string[]) => ({
-  start_time: Instant.meta({ description: 'The first time, inclusive.' }),
-  end_time: Instant.meta({ description: 'The last time, inclusive to the millisecond.' }),
+  start_time: Instant.meta({ description: 'The beginning of the window, inclusive.' }),
+  end_time: Instant.meta({ description: 'The end of the window, inclusive to the millisecond.' }),
   workspace_id: Uuid.optional().meta({ description: 'Without it, all workspaces and the organization itself.' }),
   actor_id: Uuid.optional().meta({ description: 'The API key, member or listener that acted.' }),
   subject_id: Uuid.optional().meta({ description: 'A resource that was changed.' }),
@@ -44,7 +44,12 @@ const filters = (names: readonly string[]) => ({
     .transform((joined, check): string[] => {
       const operations = joined.split(',').filter(Boolean)
       for (const [i, name] of operations.entries())
-        if (!names.includes(name)) check.addIssue({ code: 'custom', path: [i], message: 'is not an operation' })
+        if (!names.includes(name))
+          check.addIssue({
+            code: 'custom',
+            path: [i],
+            message: 'is not an operation that GET /v1/audit-logs/operations lists',
+          })
       return operations.slice(0, MAX_OPERATIONS)
     })
     .optional()
@@ -80,14 +85,16 @@ export const exportQuery = (names: readonly string[]) =>
 export type ExportQuery = z.output<ReturnType<typeof exportQuery>>
 
 const Text = z.string()
-const Json = z.json()
 
 const AuditEvent = z.strictObject({
   number: z.int().meta({ description: 'The place of the event in its journal.' }),
   type: Text,
   subject_id: Uuid,
-  data: Json,
-  changes: Json.meta({ description: 'The members that changed, each with `path`, `before` and `after`, or null.' }),
+  data: z.looseObject({}).meta({ description: 'Details that depend on `type`.' }),
+  changes: z
+    .array(z.strictObject({ path: Text, before: z.unknown(), after: z.unknown() }))
+    .nullable()
+    .meta({ description: 'The members that changed. Null for events from before this was recorded.' }),
 })
 export type AuditEvent = z.output<typeof AuditEvent>
 
@@ -129,7 +136,7 @@ export const ApiActivity = z
     api: z.strictObject({ operation: Text }),
     http_request: z
       .strictObject({ http_method: Text, url: z.strictObject({ path: Text }) })
-      .meta({ description: 'Empty texts where no request to the API is the cause, such as for the schedule.' }),
+      .meta({ description: 'Empty strings if no request to the API is the cause, such as for the schedule.' }),
     http_response: z.strictObject({ code: z.int() }).meta({ description: '0 where there is none.' }),
     actor: z.strictObject({
       user: z.strictObject({
@@ -151,7 +158,9 @@ export const ApiActivity = z
       attempts_left_out: z.int().meta({
         description: 'Further refused requests of the same key within the minute that were not recorded.',
       }),
-      events: z.array(AuditEvent).meta({ description: 'What the write changed. Empty for an attempt.' }),
+      events: z
+        .array(AuditEvent)
+        .meta({ description: 'What the write changed. Empty for a refused request or a read.' }),
     }),
   })
   .meta({ id: 'AuditLogItem', description: 'One write, refused request or audited read, as OCSF 1.7.0 API Activity.' })

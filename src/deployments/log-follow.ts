@@ -107,7 +107,7 @@ export const streamLogs = verb('deployments:read', async (ctx, input: StreamInpu
 })
 
 const toMessage = ({ arrival }: s.ArrivedLine, json: string): StreamMessage => ({ id: String(arrival), json })
-/** Without an id, so that a client that is cut off here is told again. */
+/** Without an id, so that a client that is cut off here gets it again. */
 const droppedMessages = (lines: number): StreamMessage[] =>
   lines > 0 ? [{ event: 'dropped', json: JSON.stringify({ lines }) }] : []
 

@@ -92,7 +92,7 @@ const ComparedRevision = z
       .nullable()
       .meta({ description: 'The digest of the image it runs; null unless `image_uri` names or resolved to one.' }),
     build_seconds: z.number().nullable().meta({ description: 'How long it was BUILDING; null if it has not built.' }),
-    error_lines: z.int().meta({ description: 'The stored log lines of level ERROR or CRITICAL.' }),
+    error_lines: z.int().meta({ description: 'The number of stored log lines of level ERROR or CRITICAL.' }),
   })
   .meta({ id: 'ComparedRevision' })
 

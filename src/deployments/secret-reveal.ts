@@ -2,6 +2,7 @@
 import { sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { verb } from '../kernel/context.ts'
+import { requirePermission } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
 import { etagVersion } from '../kernel/routes.ts'
 import { requireRow } from '../kernel/rows.ts'
@@ -24,7 +25,7 @@ export const revealDeployment = verb(
       from deployments d
       where d.id = ${deployment_id}::uuid
         and d.tenant_id = current_tenant()
-        and ${CAN_READ_DEPLOYMENTS}`
+        and ${requirePermission('deployments:read')}`
     const row = requireRow(await commit(ctx, 'deployment.secrets_revealed', query), 'deployment_not_found')
     const secrets = row.sealed_secrets.map(async ({ name, sealed }) => ({
       name,
@@ -35,6 +36,3 @@ export const revealDeployment = verb(
     return { ...masked, secrets: await Promise.all(secrets) }
   },
 )
-
-const CAN_READ_DEPLOYMENTS = sql`case when 'deployments:read' = any(actor_permissions()) then true
-  else refuse('permission_missing', 'deployments:read') end`

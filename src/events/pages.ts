@@ -10,7 +10,7 @@ import type { EventFilters } from './schema.ts'
 /** How many events a page passes over at most where no index serves its filters. */
 const MAX_PASSED = 10_000
 const BOUND_COUNT = 4
-/** An event is numbered after its transaction began, so times do not quite grow with numbers. */
+/** An event is numbered after its transaction began, so a later number can have a slightly earlier time. */
 const CLOCK_SKEW = '1 minute'
 
 export type PageRequest = {

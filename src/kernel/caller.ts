@@ -51,13 +51,15 @@ export const createCaller = (
   requestInfo: c.get('requestInfo'),
 })
 
+/** Longer than the path of any route that exists: refused requests are recorded, too. */
+const MAX_PATH = 1024
 const MAX_USER_AGENT = 512
 
 export const describeRequest = (c: Context<AppEnv>, operation: Operation, address: string | undefined): string =>
   JSON.stringify({
     operation: operation.id,
     method: c.req.method,
-    path: c.req.path,
+    path: c.req.path.slice(0, MAX_PATH),
     status: successStatus(operation),
     client_address: address,
     user_agent: c.req.header('User-Agent')?.slice(0, MAX_USER_AGENT),

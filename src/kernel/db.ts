@@ -7,6 +7,7 @@ import type { Config } from '../env.ts'
 import { type Code, isCode } from './codes.ts'
 import { type CredentialActor, type Ctx, hasCredential, isWorkspaceScoped, type KeylessActor } from './context.ts'
 import { type Failure, fail } from './errors.ts'
+import type { Permission } from './permissions.ts'
 import {
   compileQuery,
   type Database,
@@ -138,9 +139,17 @@ const buildEnterStatement = (entry: SQL, setRole: SQL) =>
         ${caller.fingerprint}
       ) e`,
   )
+/** Agents of the platform write into journals of other organizations, which must not see the operator's addresses. */
+const HIDE_PLATFORM_ADDRESS = sql`
+  case when setting('platform') = 'true' then set_config(
+    'app.request', (setting('request')::jsonb - '{client_address, user_agent}'::text[])::text, true
+  ) end`
 const buildEnterStatements = (entry: SQL) => ({
   app: buildEnterStatement(entry, sql`set_config('role', 'slipway_app', true)`),
-  agent: buildEnterStatement(entry, sql`become_listener(e.actor_id), set_config('role', 'slipway_agent', true)`),
+  agent: buildEnterStatement(
+    entry,
+    sql`become_listener(e.actor_id), ${HIDE_PLATFORM_ADDRESS}, set_config('role', 'slipway_agent', true)`,
+  ),
 })
 const enterBy = { key: buildEnterStatements(sql`enter`), session: buildEnterStatements(sql`enter_session`) }
 const buildCountStatement = (count: SQL) =>
@@ -220,6 +229,12 @@ export const lockRows = (table: PgTable, condition: SQL | undefined): SQL =>
 /** For a where clause: fails the statement with the code unless the condition holds. */
 export const refuseUnless = (code: string, condition: SQL): SQL =>
   sql`case when ${condition} then true else refuse(${code}) end`
+
+/** For a where clause: a permission that a key needs besides that of the verb. */
+export const requirePermission = (permission: Permission): SQL => sql`case
+  when ${permission} = any(actor_permissions()) then true
+  else refuse('permission_missing', ${permission})
+end`
 
 /** For a where clause: fails the statement when the caller's If-Match names another version. */
 export const versionMatches = (ctx: Ctx, table: { version: AnyPgColumn | SQL }): SQL | undefined =>

@@ -59,7 +59,7 @@ export async function commit<T>(
       having count(*) > 0
     )
     ${ctx.idempotency ? storeAnswer(ctx.idempotency, answerCondition) : sql``}
-    select to_json(changed), has_webhooks(current_tenant())
+    select to_json(changed), (select has_webhooks(current_tenant()))
     from changed
     where (select count(seq) from journaled) >= 0` as SQL<Row>
   try {

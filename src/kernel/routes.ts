@@ -69,7 +69,9 @@ export type Operation = {
   open?: (c: Context<AppEnv>, services: Services, operation: Operation) => Response | Promise<Response>
 }
 
-type EmptySchema = z.ZodObject<Record<never, never>>
+type OpenRouteDeclaration = Omit<Operation, 'method' | 'path' | 'tag' | 'verb'> & Required<Pick<Operation, 'open'>>
+
+export type EmptySchema = z.ZodObject<Record<never, never>>
 type RouteDeclaration<
   P extends z.ZodObject,
   Q extends z.ZodObject,
@@ -78,7 +80,18 @@ type RouteDeclaration<
   D extends z.ZodType,
 > = Omit<
   Operation,
-  'method' | 'path' | 'tag' | 'params' | 'query' | 'body' | 'reply' | 'verb' | 'location' | 'partial' | 'variant'
+  | 'method'
+  | 'path'
+  | 'tag'
+  | 'params'
+  | 'query'
+  | 'body'
+  | 'reply'
+  | 'verb'
+  | 'location'
+  | 'partial'
+  | 'variant'
+  | 'open'
 > & {
   params?: P
   query?: Q
@@ -94,24 +107,42 @@ type RouteDeclaration<
   }
 }
 
-export function slice(name: string, description: string) {
+export type RouteSchemas<P, Q, B, R, D> = { params: P; query: Q; body: B; reply: R; variant: D }
+declare const declaredRoutes: unique symbol
+/** `Routes` holds the schemas of each route that takes a key, by method and path. It exists in types only. */
+type Slice<Routes> = {
+  readonly [declaredRoutes]?: Routes
+  operations: Operation[]
+  get: Declare<'GET', Routes>
+  post: Declare<'POST', Routes>
+  put: Declare<'PUT', Routes>
+  patch: Declare<'PATCH', Routes>
+  delete: Declare<'DELETE', Routes>
+}
+type Declare<M extends string, Routes> = {
+  (path: string, declared: OpenRouteDeclaration): Slice<Routes>
+  <
+    const Path extends string,
+    P extends z.ZodObject = EmptySchema,
+    Q extends z.ZodObject = EmptySchema,
+    B extends z.ZodType = EmptySchema,
+    R extends z.ZodType = z.ZodVoid,
+    D extends z.ZodType = z.ZodVoid,
+  >(
+    path: Path,
+    declared: RouteDeclaration<P, Q, B, R, D>,
+  ): Slice<Routes & Record<`${M} ${Path}`, RouteSchemas<P, Q, B, R, D>>>
+}
+
+export type RoutesOf<S> = S extends { readonly [declaredRoutes]?: infer Routes } ? NonNullable<Routes> : never
+
+export function slice(name: string, description: string): Slice<unknown> {
   const tag = { name, description }
   const operations: Operation[] = []
-  const declare =
-    (method: Method) =>
-    <
-      P extends z.ZodObject = EmptySchema,
-      Q extends z.ZodObject = EmptySchema,
-      B extends z.ZodType = EmptySchema,
-      R extends z.ZodType = z.ZodVoid,
-      D extends z.ZodType = z.ZodVoid,
-    >(
-      path: string,
-      declared: RouteDeclaration<P, Q, B, R, D>,
-    ) => {
-      operations.push({ ...(declared as unknown as Operation), method, path, tag })
-      return routes
-    }
+  const declare = (method: Method) => (path: string, declared: object) => {
+    operations.push({ ...(declared as Operation), method, path, tag })
+    return routes
+  }
   const routes = {
     operations,
     get: declare('get'),
@@ -119,7 +150,7 @@ export function slice(name: string, description: string) {
     put: declare('put'),
     patch: declare('patch'),
     delete: declare('delete'),
-  }
+  } as unknown as Slice<unknown>
   return routes
 }
 

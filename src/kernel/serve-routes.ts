@@ -121,8 +121,12 @@ async function runOperation(
   return operation.streamMediaType ? sendStream(c, reply as StreamReply) : sendReply(c, operation, reply)
 }
 
-const sendStream = (c: Context<AppEnv>, { stream, headers }: StreamReply): Response =>
-  c.body(stream, 200, { ...NO_STORE, ...headers })
+async function sendStream(c: Context<AppEnv>, { stream, headers }: StreamReply): Promise<Response> {
+  const allHeaders = { ...NO_STORE, ...headers }
+  if (c.req.method !== 'HEAD') return c.body(stream, 200, allHeaders)
+  await stream.cancel()
+  return c.body(null, 200, allHeaders)
+}
 
 function sendLiveStream(c: Context<AppEnv>, live: LiveStream, { config, requestId, origin }: Caller): Response {
   const onFailure = (failure: Failure) => logFailureCause(failure, requestId, config)

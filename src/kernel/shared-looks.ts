@@ -126,16 +126,18 @@ export function createWatches({ config, database }: Pick<Services, 'config' | 'd
   ): Watch<Item> {
     const { hash } = watcher
     // It was accepted just now, whatever an earlier check said.
-    feeds.get(source.subject)?.keys.delete(hash)
+    let checkedAt = Date.now()
+    feeds.get(source.subject)?.keys.set(hash, { watcher, seenAt: checkedAt, checkedAt })
     let cursor = start.after
     let isCaughtUp = start.isLast
-    let checkedAt = Date.now()
     let trips = start.trips ?? 1
+
+    /** The key of a slow reader, and that it was refused: only a trip of its own can tell. */
+    const isForgotten = (feed: Feed) => !feed.keys.has(hash) && Date.now() - checkedAt > GONE_MS
 
     function requireAccess(feed: Feed): void {
       const now = Date.now()
-      // The key of a slow reader was forgotten meanwhile: the next look checks it.
-      const known: KeyState = { watcher, seenAt: now, checkedAt: Math.max(checkedAt, now - keyCheckMs) }
+      const known: KeyState = { watcher, seenAt: now, checkedAt }
       const state = feed.keys.get(hash) ?? known
       feed.keys.set(hash, state)
       state.seenAt = now
@@ -181,7 +183,7 @@ export function createWatches({ config, database }: Pick<Services, 'config' | 'd
     async function next(until: number, signal?: AbortSignal): Promise<Item[]> {
       while (!signal?.aborted && trips < maxTrips && Date.now() < until) {
         const feed = isCaughtUp ? openFeed(source.subject, cursor) : undefined
-        if (!feed || cursor < feed.from) {
+        if (!feed || cursor < feed.from || isForgotten(feed)) {
           const items = await readOwn(until, signal)
           if (items.length > 0) return items
           continue

@@ -46,13 +46,13 @@ const LabelKey = textMatching(317, `(${DNS_SUBDOMAIN}/)?${QUALIFIED_NAME}`, LABE
   { error: LABEL_KEY_ERROR },
 )
 /** zod's record silently drops a member `__proto__`; this reports it instead. */
-export function rejectPrototypeKey(all: unknown, check: z.RefinementCtx): unknown {
+export function rejectPrototypeKey<All>(all: All, check: z.RefinementCtx): All {
   if (isObject(all) && Object.hasOwn(all, '__proto__'))
     check.addIssue({ code: 'custom', path: ['__proto__'], message: 'is not allowed as a name' })
   return all
 }
 const labelMap = <Value extends z.ZodType<string>>(value: Value, most: number) =>
-  z.preprocess(rejectPrototypeKey, recordOf(LabelKey, value, most))
+  z.preprocess(rejectPrototypeKey<Record<string, string>>, recordOf(LabelKey, value, most))
 export const Labels = labelMap(
   textMatching(63, `(${QUALIFIED_NAME})?`, 'must be at most 63 letters, digits, dots, hyphens or underscores'),
   MAX_LABELS,

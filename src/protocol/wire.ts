@@ -6,8 +6,13 @@ export const boundedText = (maxLength: number, error?: string) =>
   z.string(error === undefined ? {} : { error }).max(maxLength, { abort: true, ...(error !== undefined && { error }) })
 
 /** Counts elements before zod parses them: zod itself checks the count only after it has parsed all of them. */
-const limitCount = (origin: 'array' | 'record', max: number, countOf: (value: unknown) => number, empty: unknown) =>
-  z.transform((value, check) => {
+const limitCount = <Value>(
+  origin: 'array' | 'record',
+  max: number,
+  countOf: (value: unknown) => number,
+  empty: unknown,
+) =>
+  z.transform<Value, unknown>((value, check) => {
     if (countOf(value) <= max) return value
     check.issues.push({ code: 'too_big', origin, maximum: max, inclusive: true, input: value })
     return empty
@@ -16,7 +21,7 @@ const limitCount = (origin: 'array' | 'record', max: number, countOf: (value: un
 export const arrayOf = <Item extends z.ZodType>(item: Item, max: number, min = 0) => {
   const array = z.array(item).max(max)
   const lengthOf = (value: unknown) => (Array.isArray(value) ? value.length : 0)
-  return z.pipe(limitCount('array', max, lengthOf, []), min === 0 ? array : array.min(min))
+  return z.pipe(limitCount<z.input<Item>[]>('array', max, lengthOf, []), min === 0 ? array : array.min(min))
 }
 
 export const recordOf = <Key extends z.core.$ZodRecordKey, Value extends z.ZodType>(
@@ -25,7 +30,8 @@ export const recordOf = <Key extends z.core.$ZodRecordKey, Value extends z.ZodTy
   max: number,
 ) => {
   const sizeOf = (input: unknown) => (typeof input === 'object' && input !== null ? Object.keys(input).length : 0)
-  return z.pipe(limitCount('record', max, sizeOf, {}), z.record(key, value)).meta({ maxProperties: max })
+  const record = z.record(key, value)
+  return z.pipe(limitCount<z.input<typeof record>>('record', max, sizeOf, {}), record).meta({ maxProperties: max })
 }
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
@@ -34,9 +40,10 @@ export const Uuid = boundedText(36, 'must be a UUID')
   .regex(UUID, { error: 'must be a UUID' })
   .toLowerCase()
   .meta({ format: 'uuid' })
+const NOT_AN_INSTANT = 'must be an ISO 8601 date-time with a time zone, such as 2026-11-22T12:00:00Z'
 /** Limited to years that Postgres and JavaScript both write with four digits. Normalized to UTC and milliseconds. */
-export const Instant = boundedText(512, 'must be an ISO 8601 date-time')
-  .check(z.iso.datetime({ offset: true, error: 'must be an ISO 8601 date-time', abort: true }))
+export const Instant = boundedText(512, NOT_AN_INSTANT)
+  .check(z.iso.datetime({ offset: true, error: NOT_AN_INSTANT, abort: true }))
   .refine(text => Date.parse(text) >= 0 && Date.parse(text) < Date.UTC(10_000), {
     error: 'must be between the years 1970 and 9999',
     abort: true,

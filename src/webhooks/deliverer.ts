@@ -2,7 +2,9 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { EventRow } from '../events/rows.ts'
 import { eventId } from '../events/rows.ts'
+import { pauseUntilAborted } from '../kernel/context.ts'
 import { type Row, runAsSystem } from '../kernel/db.ts'
+import { createExpiringMap } from '../kernel/expiring-map.ts'
 import { journalSystemEvents, setClock } from '../kernel/journal.ts'
 import { configuredOrigin } from '../kernel/origin.ts'
 import { AttemptError, drainOutbox, LEASE, type Outbox, type OutboxItem } from '../kernel/outbox.ts'
@@ -24,6 +26,8 @@ const GONE = 410
 const BUSY_STATUSES = [429, 502, 503, 504]
 const BUSY_ERRORS = ['upstream_timeout', 'upstream_error']
 const MAX_PAUSE_S = 300
+/** The event is no longer kept: no attempt can succeed, which says nothing of the receiver. */
+const EVENT_EXPIRED = 'event_expired'
 
 type Item = OutboxItem & {
   receiver: Receiver
@@ -117,7 +121,7 @@ const isOwnAttempt = ({ id, attempts }: Item): SQL =>
   sql`id = ${id}::uuid and attempts = ${attempts} and state = 'waiting'`
 
 async function attemptDelivery(services: Services, { receiver, event, deployment }: Item): Promise<Attempt> {
-  if (!event) throw new AttemptError('event_expired')
+  if (!event) throw new AttemptError(EVENT_EXPIRED)
   const body = buildPayload(configuredOrigin(services.config), event, deployment)
   const attempt = await sendMessage(services, receiver, eventId(event), body)
   if (attempt.error !== null) throw new UnansweredError(attempt)
@@ -141,12 +145,14 @@ const OUTBOX: Outbox<Item, Attempt> = {
   work: attemptDelivery,
   markDone: markDelivered,
   markFailed: (item, { code, isLast, nextAttemptAt, error }) => {
+    const isExpired = code === EVENT_EXPIRED
+    const isOver = isLast || isExpired
     const attempt = error instanceof UnansweredError ? error.attempt : undefined
     const isBusy =
       BUSY_ERRORS.includes(code) || (attempt?.answer != null && BUSY_STATUSES.includes(attempt.answer.status))
     const endsReason = sql`case
         when ${attempt?.answer?.status === GONE} then 'gone'
-        when w.failing_since < clock() - ${DISABLED_AFTER} then 'failing'
+        when ${!isExpired} and w.failing_since < clock() - ${DISABLED_AFTER} then 'failing'
       end`
     const backoff = sql`least(${MAX_PAUSE_S}, power(2, least(w.throttled, 9)))`
     const pause = isBusy ? sql`greatest(${attempt?.retryAfter ?? 0}, ${backoff})` : sql`0`
@@ -154,8 +160,8 @@ const OUTBOX: Outbox<Item, Attempt> = {
       with ${ownAttempt(item)},
       failed as (
         update webhook_deliveries
-        set state = ${isLast ? 'failed' : 'waiting'},
-          next_attempt_at = ${isLast ? sql`null` : nextAttemptAt},
+        set state = ${isOver ? 'failed' : 'waiting'},
+          next_attempt_at = ${isOver ? sql`null` : nextAttemptAt},
           ${attempt ? setAttempt(attempt) : sql`attempted_at = clock(), error = ${code}`}
         where ${isOwnAttempt(item)}
       ),
@@ -169,7 +175,7 @@ const OUTBOX: Outbox<Item, Attempt> = {
         update webhooks w
         set next_send_at = clock() + ${pause} * interval '1 second',
           throttled = ${isBusy ? sql`w.throttled + 1` : sql`0`},
-          failing_since = coalesce(w.failing_since, clock()),
+          failing_since = ${isExpired ? sql`w.failing_since` : sql`coalesce(w.failing_since, clock())`},
           enabled = w.enabled and h.reason is null,
           disabled_reason = case when w.enabled then h.reason else w.disabled_reason end,
           disabled_at = case when w.enabled and h.reason is not null then clock() else w.disabled_at end,
@@ -202,7 +208,7 @@ const setRequestId = (id: string): SQL => sql`select set_config('app.request_id'
 const MAX_WEBHOOKS = 500
 const MAX_CONCURRENT = 8
 
-/** The webhooks with something to send, the one that waits longest first. */
+/** The webhooks with something to send: of each workspace the one that waits longest, then the second of each. */
 const listDue = (condition: SQL): SQL<Row> => sql<Row>`
   select w.id
   from webhooks w
@@ -217,7 +223,7 @@ const listDue = (condition: SQL): SQL<Row> => sql<Row>`
         where d.webhook_id = w.id and d.state = 'waiting' and d.next_attempt_at <= clock()
       )
     )
-  order by w.next_send_at
+  order by row_number() over (partition by w.tenant_id order by w.next_send_at), w.next_send_at
   limit ${MAX_WEBHOOKS}`
 
 async function deliverDue(services: Services, condition: SQL, maxItems?: number): Promise<void> {
@@ -239,14 +245,26 @@ async function deliverDue(services: Services, condition: SQL, maxItems?: number)
   })
 }
 
+/** Writes of a workspace within this time share a look, so that many writes do not use up the database connections. */
+const GATHER_MS = 20
+/** A host may drop the request that gathers. */
+const GATHER_EXPIRY_MS = 1000
+const MAX_GATHERING = 10_000
+
 /** For the process that wrote the events, after its response. What it leaves is left to the schedule. */
-export async function deliverEventsOf(services: Services, tenant: string): Promise<void> {
-  const { deliveriesPerRequest } = services.config
-  if (deliveriesPerRequest === 0) return
-  try {
-    await deliverDue(services, sql`w.tenant_id = ${tenant}::uuid`, deliveriesPerRequest)
-  } catch (error) {
-    services.config.log({ level: 'warn', tenant, error: 'webhooks not delivered', message: String(error) })
+export function createEventDeliverer(services: Services): (tenant: string) => Promise<void> {
+  const { config } = services
+  const gathering = createExpiringMap<true>(MAX_GATHERING, Date.now)
+  return async tenant => {
+    if (config.deliveriesPerRequest === 0 || gathering.get(tenant)) return
+    gathering.set(tenant, true, GATHER_EXPIRY_MS)
+    await pauseUntilAborted(GATHER_MS)
+    gathering.delete(tenant)
+    try {
+      await deliverDue(services, sql`w.tenant_id = ${tenant}::uuid`, config.deliveriesPerRequest)
+    } catch (error) {
+      config.log({ level: 'warn', tenant, error: 'webhooks not delivered', message: String(error) })
+    }
   }
 }
 

@@ -4,7 +4,7 @@ import type { AnyPgColumn } from 'drizzle-orm/pg-core'
 import type * as z from 'zod'
 import { type EventRow, eventId } from '../events/rows.ts'
 import { type Ctx, verb, withoutRateLimit } from '../kernel/context.ts'
-import { db, inTenant, type Row, run } from '../kernel/db.ts'
+import { db, inTenant, type Row, requirePermission, run } from '../kernel/db.ts'
 import { commit, concludeWrite, prepareWrite } from '../kernel/journal.ts'
 import { configuredOrigin } from '../kernel/origin.ts'
 import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
@@ -80,7 +80,8 @@ const selectDelivery = ({ webhook_id, delivery_id }: DeliveryParams): SQL<Row> =
   from webhook_deliveries d
   join webhooks w on w.id = d.webhook_id and w.tenant_id = d.tenant_id
   left join events e on e.scope_id = d.tenant_id and e.seq = d.seq
-  where d.id = ${delivery_id}::uuid and d.webhook_id = ${webhook_id}::uuid and d.tenant_id = current_tenant()`
+  where d.id = ${delivery_id}::uuid and d.webhook_id = ${webhook_id}::uuid and d.tenant_id = current_tenant()
+    and ${requirePermission('events:read')}`
 
 const parseDelivery = (rows: Row[]): SentDelivery =>
   JSON.parse(requireRow(rows, 'webhook_delivery_not_found')[0] as string)

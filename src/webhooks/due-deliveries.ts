@@ -28,7 +28,8 @@ const IS_WANTED = sql`b.type like any(w.patterns)
 /**
  * It waits for another worker at the same webhook, instead of skipping: otherwise an event written meanwhile could be
  * left to the schedule. The number of the journal and its events become visible together, so a batch that is not full
- * ends at that number. The position never moves back: this statement may have begun before another one that moved it.
+ * ends at that number. This statement never moves the position back, for it may have begun before another one that
+ * moved it. A request may move it back: then deliveries that are over begin again.
  */
 export const storeDueDeliveries = (webhook: SQL): SQL => sql`
   with w as (
@@ -78,4 +79,6 @@ export const storeDueDeliveries = (webhook: SQL): SQL => sql`
   cross join w
   left join deployments d on d.id = b.deployment_id and d.tenant_id = w.tenant_id
   where ${IS_WANTED}
-  on conflict on constraint webhook_deliveries_one do nothing`
+  on conflict on constraint webhook_deliveries_one do update set
+    state = 'waiting', attempts = 0, next_attempt_at = excluded.next_attempt_at
+  where webhook_deliveries.state <> 'waiting'`

@@ -3,7 +3,7 @@ import { and, eq, type SQL, sql } from 'drizzle-orm'
 import type { AnyPgColumn } from 'drizzle-orm/pg-core'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
-import { bumpVersion, db, inTenant, run, uuidArray, versionMatches } from '../kernel/db.ts'
+import { bumpVersion, db, inTenant, requirePermission, run, uuidArray, versionMatches } from '../kernel/db.ts'
 import { requireAllowedUrl } from '../kernel/guarded-fetch.ts'
 import { announceEvents, commit } from '../kernel/journal.ts'
 import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
@@ -72,6 +72,9 @@ const hasKnownFilters = ({ deployment_ids = [], tag_value_ids = [] }: Partial<sc
   sql`${hasOnlyKnownIds('deployment_not_found', sql`deployments`, deployment_ids)}
     and ${hasOnlyKnownIds('tag_value_not_found', sql`tag_values`, tag_value_ids)}`
 
+/** What is sent to a webhook is what a key with `events:read` sees. */
+const CAN_READ_EVENTS = requirePermission('events:read')
+
 /** Not beyond the journal: otherwise later events would be left out. */
 const positionAfter = (after: number | null | undefined): SQL => sql`coalesce((
     select least(${after ?? null}::bigint, j.seq)
@@ -102,7 +105,7 @@ export const createWebhook = verb('webhooks:manage', async (ctx, { after, ...inp
     ...input,
     id,
     organization_id: sql`current_organization()`,
-    tenant_id: sql`case when ${hasKnownFilters(input)} then current_tenant() end`,
+    tenant_id: sql`case when ${CAN_READ_EVENTS} and ${hasKnownFilters(input)} then current_tenant() end`,
     secret: await ctx.sealer.seal(newSecret(), id, SECRET_PLACE),
     signing_key: await ctx.sealer.seal(privateKey, id, SIGNING_KEY_PLACE),
     public_key: publicKey,
@@ -130,6 +133,15 @@ const RESUMED = {
   next_send_at: sql`clock()`,
 }
 
+/** What waits from before the new position is not sent any more. */
+const SKIPPED = sql`skipped as (
+    update webhook_deliveries d
+    set state = 'failed', next_attempt_at = null, error = 'skipped'
+    from changed
+    where d.webhook_id = changed.id and d.tenant_id = current_tenant() and d.state = 'waiting'
+      and d.seq <= changed.position
+  )`
+
 export const changeWebhook = verb(
   'webhooks:manage',
   async (ctx, { webhook_id, after, ...input }: WebhookParams & schema.WebhookPatch) => {
@@ -143,10 +155,14 @@ export const changeWebhook = verb(
         ...(after != null && { position: positionAfter(after) }),
         ...bumpVersion(webhooks),
       })
-      .where(and(isWebhook({ webhook_id }), versionMatches(ctx, webhooks), hasKnownFilters(changed)))
+      .where(and(isWebhook({ webhook_id }), versionMatches(ctx, webhooks), CAN_READ_EVENTS, hasKnownFilters(changed)))
       .returning()
     const data = { supplied: Object.keys(withoutNulls({ ...input, after })), ...(after != null && { after }) }
-    const parts = { lock: lockWebhook({ webhook_id }), changes: changedMembers(webhooks, RECORDED) }
+    const parts = {
+      lock: lockWebhook({ webhook_id }),
+      changes: changedMembers(webhooks, RECORDED),
+      ...(after != null && { ctesAfter: [SKIPPED] }),
+    }
     const rows = await commit(ctx, 'webhook.updated', change, data, parts)
     announceEvents(ctx)
     return toWire(requireRow(rows, 'webhook_not_found'))

@@ -11,7 +11,7 @@ const keysInput = { params: s.WebhookRef }
 
 export const webhookRoutes = slice(
   'Webhooks',
-  'Addresses that the events of a workspace are sent to, signed as in Standard Webhooks.',
+  'URLs to which the events of a workspace are sent, signed as in Standard Webhooks.',
 )
   .get('/v2/webhooks', {
     id: 'listWebhooks',
@@ -22,7 +22,7 @@ export const webhookRoutes = slice(
   })
   .post('/v2/webhooks', {
     id: 'createWebhook',
-    summary: 'Register an address for events',
+    summary: 'Register a URL for events',
     description: 'The answer has the secret that verifies the signatures. It is shown only once.',
     body: s.NewWebhook,
     status: 201,
@@ -61,7 +61,7 @@ export const webhookRoutes = slice(
   .post('/v2/webhooks/{webhook_id}/rotate_secret', {
     id: 'rotateWebhookSecret',
     summary: 'Replace the secret of a webhook',
-    description: 'For a day, or as long as you say, each message has a signature with either secret.',
+    description: 'For a day, or for `overlap_seconds`, each message is signed with both secrets.',
     params: s.WebhookRef,
     body: s.Rotation,
     reply: s.WebhookWithSecret,
@@ -80,7 +80,7 @@ export const webhookRoutes = slice(
   })
   .get('/v2/webhooks/{webhook_id}/deliveries', {
     id: 'listWebhookDeliveries',
-    summary: 'List what was sent to a webhook, or is to be sent',
+    summary: 'List the deliveries to a webhook, sent and to be sent',
     description: 'Kept for 30 days, within the last 50,000 events of the workspace.',
     params: s.WebhookRef,
     query: s.DeliveryQuery,
@@ -101,7 +101,7 @@ export const webhookRoutes = slice(
     summary: 'Send a delivery again, now',
     description: [
       'One attempt with the same `webhook-id`, signed with the current secret, also for a disabled webhook.',
-      'It changes neither the retries nor the health, unless it succeeds: then the delivery is delivered.',
+      'A success makes the delivery `delivered`; a failure leaves its retries as they are. The health does not change.',
     ].join(' '),
     params: s.DeliveryRef,
     reply: s.DeliveryDetails,
@@ -111,7 +111,7 @@ export const webhookRoutes = slice(
   })
   .post('/v2/webhooks/{webhook_id}/recover', {
     id: 'recoverWebhook',
-    summary: 'Attempt all failed deliveries since a time again',
+    summary: 'Retry the failed deliveries since a time',
     params: s.WebhookRef,
     body: s.RecoveryWindow,
     reply: s.Recovered,

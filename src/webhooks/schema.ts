@@ -11,7 +11,7 @@ const EventTypePattern = boundedText(100)
   .regex(/^[a-z_*]+(\.[a-z_*]+)*$/, {
     error: 'must be a type of events such as `deployment.created`, or `deployment.*`',
   })
-  .meta({ description: 'The type of an event. `*` stands for any text: `deployment.*` or `*`.' })
+  .meta({ description: 'A type of events. `*` stands for any text: `deployment.*`, `*_failed` or `*`.' })
 
 const Url = boundedText(2048).meta({
   description: '`https` with a public name. Redirects are not followed.',
@@ -21,10 +21,9 @@ const Description = z.string().trim().max(1000)
 const EventTypes = arrayOf(EventTypePattern, 50, 1)
 const DeploymentIds = arrayOf(Uuid, 100)
 const TagValueIds = arrayOf(Uuid, 50)
-const After = z
-  .int()
-  .min(0)
-  .meta({ description: 'The number of an event. Later ones are sent. By default those from now on.' })
+const After = z.int().min(0).meta({
+  description: 'The number of an event. Later ones are sent. By default its own `webhook.created` and later ones.',
+})
 
 export const NewWebhook = z
   .object({
@@ -32,7 +31,7 @@ export const NewWebhook = z
     description: Description.default(''),
     event_types: EventTypes.default(['*']).meta({ description: 'Which events are sent. By default all.' }),
     deployment_ids: DeploymentIds.default([]).meta({
-      description: 'If there are any, only events about these deployments are sent, or about those with the tags.',
+      description: 'If there are any, only events about these deployments, or about those with the tags, are sent.',
     }),
     tag_value_ids: TagValueIds.default([]).meta({
       description: 'If there are any, only events about deployments with one of these tags are sent.',
@@ -55,14 +54,16 @@ export const WebhookPatch = z
     deployment_ids: DeploymentIds.nullish(),
     tag_value_ids: TagValueIds.nullish(),
     enabled: z.boolean().nullish().meta({
-      description: 'False pauses it. True resumes it after the last event that it got, also if it was disabled.',
+      description: 'False pauses the webhook. True resumes it where it stopped, also if it was disabled.',
     }),
-    after: After.nullish().meta({ description: 'Continues after this event: earlier to repeat, later to skip.' }),
+    after: After.nullish().meta({
+      description: 'The number of an event: sending continues after it. Earlier to repeat events, later to skip some.',
+    }),
   })
   .meta({
     id: 'WebhookPatch',
     description: 'Members that are absent or null stay as they are.',
-    example: { event_types: ['revision.build_failed', 'revision.deploy_failed'] },
+    example: { event_types: ['revision.*_failed'] },
   })
 export type WebhookPatch = z.output<typeof WebhookPatch>
 
@@ -85,7 +86,7 @@ const webhookShape = {
   after: z.int().meta({ description: 'The number of the last event for which deliveries are stored.' }),
   public_key: z.string().meta({ description: 'Verifies the signatures `v1a`.' }),
   previous_secret_until: Time.nullable().meta({
-    description: 'Until then the secret before the last rotation signs, too.',
+    description: 'Until this time, messages are also signed with the secret from before the last rotation.',
   }),
   created_at: Time,
   updated_at: Time,
@@ -111,9 +112,9 @@ export const Rotation = z
       .min(0)
       .max(7 * DAY_S)
       .default(DAY_S)
-      .meta({ description: 'How long the previous secret signs, too. 0 ends it at once.' }),
+      .meta({ description: 'How long messages are also signed with the previous secret. 0 ends that at once.' }),
   })
-  .meta({ id: 'WebhookSecretRotation', description: 'A new secret.', example: { overlap_seconds: DAY_S } })
+  .meta({ id: 'WebhookSecretRotation', description: 'Replaces the secret.', example: { overlap_seconds: DAY_S } })
 export type Rotation = z.output<typeof Rotation>
 
 // ---- deliveries
@@ -130,11 +131,13 @@ const deliveryShape = {
   message_id: z.string().meta({ description: 'The `webhook-id` of each attempt: the id of the event.' }),
   type: z.string(),
   number: z.int().meta({ description: 'The number of the event.' }),
-  state: States.meta({ description: '`failed`: all attempts failed.' }),
+  state: States.meta({ description: '`waiting`: the next attempt is to come. `failed`: all attempts failed.' }),
   attempts: z.int(),
   next_attempt_at: Time.nullable(),
   attempted_at: Time.nullable().meta({ description: 'The time of the last attempt.' }),
-  error: z.string().nullable().meta({ description: 'Why the last attempt failed.' }),
+  error: z.string().nullable().meta({
+    description: 'Why the last attempt failed: `refused` is an answer other than 2xx, others are codes of errors.',
+  }),
   answer_status: z.int().nullable(),
   duration_ms: z.int().nullable(),
   created_at: Time,
@@ -181,7 +184,7 @@ export const RecoveryWindow = z
     example: { since: '2026-11-01T00:00:00Z' },
   })
 export const Recovered = z
-  .object({ recovered: z.int().meta({ description: 'How many. At 1000 there may be more: repeat the request.' }) })
+  .object({ recovered: z.int().meta({ description: 'If it is 1000, there may be more: repeat the request.' }) })
   .meta({ id: 'WebhookRecovered', description: 'How many deliveries are attempted again.' })
 
 // ---- public keys
@@ -196,7 +199,7 @@ export const PublicKeys = z
         alg: z.literal('EdDSA'),
         kid: z.string(),
         x: z.string().meta({ description: 'The key in base64url.' }),
-        whpk: z.string().meta({ description: 'The same key as Standard Webhooks write it.' }),
+        whpk: z.string().meta({ description: 'The same key in the format of Standard Webhooks.' }),
       }),
     ),
   })

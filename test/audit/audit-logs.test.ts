@@ -17,9 +17,11 @@ import {
   unusedId,
   withClockAhead,
 } from '../support/app.ts'
+import { startStreamingApp } from '../support/live-streams.ts'
 import { asSession, newSession, tokenOf } from '../support/sessions.ts'
 import { makeListenerDeployment, makeSyncAgent, newListener } from '../support/sync-agent.ts'
 
+const keyOf = ({ owner }: Tenant) => ({ 'X-Api-Key': owner.key })
 const AUDITOR = '00000000-0000-4000-8000-000000000006'
 const WINDOW = 'start_time=2020-01-01T00:00:00Z&end_time=2099-01-01T00:00:00Z'
 type Item = ApiActivity
@@ -255,7 +257,7 @@ describe('an attempt', () => {
     expect(await listItems(tenant, '&operations=delete_deployment')).toHaveLength(1)
   })
 
-  it('of a session names its person, also when the session has ended, and counts all sessions of the person', async () => {
+  it('of a session names its person, also when the session has ended', async () => {
     const tenant = await newTenant()
     const session = await newSession(tenant, { workspaceRole: VIEWER })
     const inside = { 'X-Tenant-Id': tenant.tenant_id }
@@ -379,7 +381,33 @@ function parseCsv(text: string): string[][] {
   return rows.slice(0, -1)
 }
 
+it('keeps only the start of a long path and user agent of a refused request', async () => {
+  const tenant = await newTenant()
+  const headers = { 'User-Agent': 'u'.repeat(6000) }
+  const refused = await tenant.delete(`/v2/deployments/${'p'.repeat(6000)}`, undefined, headers)
+  const [item] = await findByRequest(tenant, requestIdOf(refused))
+  expect([item!.http_request.url.path.length, item!.unmapped.user_agent!.length]).toEqual([1024, 512])
+})
+
 describe('an export', () => {
+  it('counts as a stream of its key until it is read, cancelled or refused', async () => {
+    const tenant = await newTenant()
+    const app = startStreamingApp({ perKey: 1 })
+    const path = `/v1/audit-logs/export?${WINDOW}`
+    const request = (method = 'GET') => new Request(`http://slipway.test${path}`, { method, headers: keyOf(tenant) })
+    const open = async (method?: string) => app.fetch(request(method))
+    const unread = await open()
+    expect([unread.status, (await open()).status]).toEqual([200, 429])
+    await unread.body!.cancel()
+    expect((await open('HEAD')).status).toBe(200)
+    const read = await open()
+    expect(read.status).toBe(200)
+    await read.text()
+    const asWorkspace = { headers: { 'X-Api-Key': tenant.key } }
+    expect((await app.fetch(new Request(`http://slipway.test${path}`, asWorkspace))).status).toBe(403)
+    expect((await app.fetch(new Request(`http://slipway.test${path}`, asWorkspace))).status).toBe(403)
+  })
+
   const exportAs = async (tenant: Tenant, format: string, query = '') => {
     await finishPendingWork()
     const reply = await tenant.owner.get(`/v1/audit-logs/export?${WINDOW}&format=${format}${query}`)

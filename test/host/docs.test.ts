@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it, test } from 'vitest'
+import { EVENT_OPERATIONS } from '../../src/audit/operation-names.ts'
 import { findFreePort } from '../../src/postgres/free-port.ts'
 import { type Command, startCommand, startDemoServer, stopCommands } from '../support/commands.ts'
 import { startLocalGitea } from '../support/local-gitea.ts'
@@ -17,6 +18,7 @@ const home = join(folder, '.slipway')
 const RUNNING = [
   'README',
   'docs/operate-a-deployment',
+  'docs/cli',
   'docs/deploy-from-source',
   'docs/deploy-from-git',
   'docs/runtime',
@@ -87,8 +89,8 @@ let demo: Awaited<ReturnType<typeof startDemoServer>>
 let organizationKey: string
 let gitea: Awaited<ReturnType<typeof startLocalGitea>>
 beforeAll(async () => {
-  fs.symlinkSync(join(ROOT, 'docs'), join(folder, 'docs'))
-  fs.symlinkSync(join(ROOT, 'node_modules'), join(folder, 'node_modules'))
+  for (const name of ['docs', 'src', 'node_modules', 'package.json'])
+    fs.symlinkSync(join(ROOT, name), join(folder, name))
   dev = startCommand('src/host/dev.ts', [`--port=${await findFreePort()}`], { SLIPWAY_HOME: home })
   await dev.until(() => fs.existsSync(join(home, 'dev.json')))
   const key = ['--organization', 'Local', '--organization-key']
@@ -191,6 +193,12 @@ describe('the pages', () => {
         // Its `echo` reads backslashes, within quotes and in what variables hold.
         expect(commands, page).not.toMatch(/\becho (.*\\[^"\n]|"\$\w+" \|)/)
       }
+  })
+
+  it('list every type of events', () => {
+    const page = readPage('docs/events')
+    for (const [resource, what] of Object.keys(EVENT_OPERATIONS).map(type => type.split('.')))
+      expect(page, `${resource}.${what}`).toMatch(new RegExp(`^\\| \`${resource}\` \\|.* \`${what}\``, 'm'))
   })
 
   it('of the front are short', () => {

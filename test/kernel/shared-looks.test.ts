@@ -1,6 +1,8 @@
 // Watchers that share looks, with a journal in memory and a clock that the tests move.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest'
 import type { Config } from '../../src/env.ts'
+import type { Database, Trip } from '../../src/kernel/db.ts'
+import { fail } from '../../src/kernel/errors.ts'
 import { createWatches } from '../../src/kernel/shared-looks.ts'
 import type { Numbered, WatchSource } from '../../src/kernel/watch.ts'
 
@@ -14,8 +16,11 @@ const liveStreams = {
   lookMs: [100, 200] as [number, number],
   keyCheckMs: 1e9,
 }
-const newWatches = (limits: Partial<typeof liveStreams> = {}) =>
-  createWatches({ config: { liveStreams: { ...liveStreams, ...limits } } as Config, database: undefined as never })
+const newWatches = (limits: Partial<typeof liveStreams> = {}, database?: Database) =>
+  createWatches({
+    config: { liveStreams: { ...liveStreams, ...limits }, clockOffset: () => 0 } as Config,
+    database: database as Database,
+  })
 
 const PAGE = 10
 function makeJournal() {
@@ -79,6 +84,24 @@ it('a watcher that falls behind what the others share reads for itself, and miss
   expect(await late).toEqual(oneTo(3005).slice(5))
   expect(await seen).toEqual(oneTo(3005))
   expect(reads.own).toBeGreaterThan(100)
+})
+
+it('a revoked key that reads only now and then gets nothing of what other keys look at', async () => {
+  const { source, add } = makeJournal()
+  const refuseAll: Trip = async () => [[], [], [['slow', 'key_revoked']]]
+  const { watch } = newWatches({ keyCheckMs: 15_000 }, Object.assign(refuseAll, { asSystem: refuseAll }) as Database)
+  const revoked = { ...source, read: () => Promise.reject(fail('key_revoked')) }
+  const slow = watch({ ...watcher, hash: 'slow' }, revoked, { after: 0, isLast: true })
+  const seen = collect(watch(watcher, source, { after: 0, isLast: true }).next, 60_000)
+  add(1)
+  await vi.advanceTimersByTimeAsync(1000)
+  expect(await slow.next(Date.now() + 1)).toHaveLength(1)
+  await vi.advanceTimersByTimeAsync(40_000)
+  add(1)
+  await vi.advanceTimersByTimeAsync(1000)
+  await expect(slow.next(Date.now() + 1)).rejects.toThrow('key_revoked')
+  await vi.advanceTimersByTimeAsync(60_000)
+  expect(await seen).toEqual([1, 2])
 })
 
 it('another watcher looks when the request that was looking is dropped by its host', async () => {

@@ -8,11 +8,13 @@ export type LoggedDeployment = Awaited<ReturnType<typeof newLoggedDeployment>>
 type SentLine = { timestamp?: string; level?: string; message: string }
 type Log = { revision_id?: string; kind?: 'build' | 'deploy' }
 
-export async function newLoggedDeployment({ tenant, revisions = 1 }: { tenant?: Tenant; revisions?: number } = {}) {
+type Options = { tenant?: Tenant; revisions?: number; name?: string }
+
+export async function newLoggedDeployment({ tenant, revisions = 1, name }: Options = {}) {
   const owner = tenant ?? (await newTenant())
   const { listener, key } = await newListener(owner)
   const agent = makeSyncAgent(owner, key)
-  const { id } = await newDeployment(owner, makeListenerDeployment(listener))
+  const { id } = await newDeployment(owner, { ...makeListenerDeployment(listener), ...(name && { name }) })
   for (let number = 2; number <= revisions; number++)
     await owner.patch(`/v2/deployments/${id}`, { source_config: { resource_spec: { max_scale: number } } })
   const revisionIds = (await listRevisions(owner, id)).map(revision => revision.id as string).reverse()

@@ -1,15 +1,17 @@
 import { describe, expect, it } from 'vitest'
+import { registerPlatformListener } from '../../src/listeners/platform-listener.ts'
 import type { Work } from '../../src/protocol/work.schema.ts'
-import { clock, newTenant, readEvents, type Tenant, unusedId } from '../support/app.ts'
+import { clock, newTenant, readEvents, startApp, type Tenant, unusedId } from '../support/app.ts'
 import {
   expectCompleteJournal,
   imageConfig,
   listRevisions,
+  minimalBody,
   newDeployment,
   readRevisionHistory,
 } from '../support/deployments.ts'
 import { computeDigest } from '../support/envelope-opener.ts'
-import { makeListenerDeployment, makeSyncAgent, newListener } from '../support/sync-agent.ts'
+import { makeListenerDeployment, makeSyncAgent, newListener, type SyncAgent } from '../support/sync-agent.ts'
 
 async function createWork(over: Record<string, unknown> = {}) {
   const tenant = await newTenant()
@@ -72,6 +74,35 @@ describe('a rollout', () => {
     const events = await readEvents(headers.get('X-Request-Id')!)
     expect(events.map(one => one.type)).toEqual(['revision.deploying', 'revision.deployed', 'deployment.activated'])
     for (const event of events) expect(event).toMatchObject({ actor_kind: 'listener', actor_id: listener.id })
+  })
+
+  it('is journaled with the address of the agent, except where the operator runs it', async () => {
+    const app = startApp({ overrides: { clientAddress: () => '203.0.113.9' } })
+    const [tenant, other, operator] = [await newTenant({ app }), await newTenant({ app }), await newTenant({ app })]
+    const { listener, key } = await newListener(tenant)
+    const { listener_key } = await registerPlatformListener(app.database, {
+      organization_id: operator.organization_id,
+      compute_id: `platform-${unusedId()}`,
+      compute_type: 'local',
+    })
+    const requestOf = async (owner: Tenant, agent: SyncAgent, body: object) => {
+      const { id } = (await owner.post('/v2/deployments', { ...body, name: `app-${unusedId()}` })).body
+      do await agent.pollAll()
+      while (!agent.generations.has(id))
+      const [revision] = await listRevisions(owner, id)
+      const report = { deployment_id: id, generation: 1, revision_id: revision!.id, state: 'deploying' }
+      const { headers } = await agent.sendReports([report], {}, { 'User-Agent': 'agent/1' })
+      const [event] = await readEvents(headers.get('X-Request-Id')!)
+      return JSON.parse(event!.request as string)
+    }
+    const request = { operation: 'report', method: 'POST', path: '/v1/sync/report', status: 200 }
+    const client = { client_address: '203.0.113.9', user_agent: 'agent/1' }
+    expect(await requestOf(tenant, makeSyncAgent(tenant, key), makeListenerDeployment(listener))).toEqual({
+      ...request,
+      ...client,
+    })
+    const onPlatform = { ...minimalBody, source_revision_config: imageConfig }
+    expect(await requestOf(other, makeSyncAgent(operator, listener_key), onPlatform)).toEqual(request)
   })
 
   it('that fails records the reason and leaves the old revision serving', async () => {

@@ -8,16 +8,19 @@ import type { Config } from '../../src/env.ts'
 import { createPinnedFetch } from '../../src/host/pinned-fetch.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { finishPendingWork } from '../../src/kernel/wait-until.ts'
-import { sweepWebhooks } from '../../src/webhooks/deliverer.ts'
+import { createEventDeliverer, sweepWebhooks } from '../../src/webhooks/deliverer.ts'
+import { storeDueDeliveries } from '../../src/webhooks/due-deliveries.ts'
 import {
   type App,
   getServices,
   logLines,
   newTenant,
+  send,
   startApp,
   type Tenant,
   unusedId,
   withClockAhead,
+  wrapTrips,
 } from '../support/app.ts'
 import { makeListenerDeployment, makeSyncAgent, newListener } from '../support/sync-agent.ts'
 import { type Receiver, startReceiver } from '../support/webhook-receiver.ts'
@@ -127,9 +130,42 @@ describe('an event', () => {
     await subscribe({ after: 0 })
     expect(subjects()).toEqual(ids)
     const { path } = await subscribe()
-    await tenant.patch(path, { after: 0 })
-    await settle()
+    const goBack = async () => {
+      await tenant.patch(path, { after: 0 })
+      await settle()
+    }
+    await goBack()
     expect(subjects()).toEqual([...ids, ...ids])
+    // Now it has delivered them before.
+    await goBack()
+    expect(subjects()).toEqual([...ids, ...ids, ...ids])
+    expect(await listDeliveries(path, '&state=delivered')).toMatchObject([{ attempts: 1 }, { attempts: 1 }])
+  })
+
+  it('that waits is not sent any more once the webhook continues after a later one', async () => {
+    const { path } = await subscribe()
+    receiver.answer = response => response.writeHead(429, { 'Retry-After': '600' }).end()
+    await addTagKeys(1)
+    receiver.answer = receiver.accept
+    await tenant.patch(path, { after: 1_000_000, enabled: true })
+    const [id] = await addTagKeys(1)
+    await sweepAfter(HOUR)
+    expect(subjects().slice(1)).toEqual([id])
+    const skipped = { error: 'skipped', next_attempt_at: null }
+    expect(await listDeliveries(path, '&state=failed')).toMatchObject([skipped])
+  })
+
+  it('that is no longer kept fails at once, without harm to the health', async () => {
+    app = startLoopbackApp({ deliveriesPerRequest: 0 })
+    tenant = await newTenant({ app })
+    const { path, id } = await subscribe()
+    await addTagKeys(2)
+    await runAsSystem(app.database, storeDueDeliveries(sql`${id}::uuid`))
+    await runAsSystem(app.database, sql`delete from events where scope_id = ${tenant.tenant_id}::uuid`)
+    await sweepAfter(0)
+    const expired = { state: 'failed', error: 'event_expired', attempts: 1, next_attempt_at: null }
+    expect(await listDeliveries(path)).toMatchObject([expired, expired])
+    expect((await readHealth(path)).status).toBe('ok')
   })
 
   it('is sent only about the deployments of the filter, with their name and state', async () => {
@@ -162,6 +198,18 @@ describe('an event', () => {
         data: { actor: { kind: 'listener' }, deployment: { id, name: 'shop', status: 'READY' } },
       },
     ])
+  })
+
+  it('of many writes at once costs one look for webhooks', async () => {
+    let trips = 0
+    const services = getServices(app)
+    const database = wrapTrips(services.database, trip => statements => {
+      trips++
+      return trip(statements)
+    })
+    const deliver = createEventDeliverer({ ...services, database })
+    await Promise.all(Array.from({ length: 50 }, () => deliver(tenant.tenant_id)))
+    expect(trips).toBe(1)
   })
 
   it('that the process which wrote it does not send is sent by the schedule', async () => {
@@ -211,12 +259,13 @@ describe('a receiver that fails', () => {
   })
 
   it('for one event still gets the others', async () => {
-    await subscribe()
+    const { path } = await subscribe()
     const [first] = await addTagKeys(1)
-    receiver.answer = (response, { json }) => response.writeHead(json.data.data.key === 'bad' ? 500 : 204).end()
+    receiver.answer = (response, { json }) => response.writeHead(json.data.changes[0].after === 'bad' ? 500 : 204).end()
     const bad = await addTagKey('bad')
     const rest = await addTagKeys(2)
     expect(subjects()).toContain(bad.id)
+    expect(await listDeliveries(path, '&state=waiting')).toMatchObject([{ error: 'refused' }])
     expect(subjects().filter(id => id !== bad.id)).toEqual([first, ...rest])
   })
 
@@ -279,8 +328,9 @@ describe('a receiver that fails', () => {
     receiver.answer = () => hung.resolve()
     const { id } = await addTagKey()
     await hung.promise
-    await addTagKey()
-    await addTagKey()
+    const other = startLoopbackApp({ deliveriesPerRequest: 0 })
+    const headers = { 'X-Api-Key': tenant.key }
+    for (const key of ['one', 'two']) await send('POST', '/v2/tag-keys', { body: { key }, headers, app: other })
     receiver.answer = receiver.accept
     // The worker that waits holds the webhook.
     await sweepAfter(0)
@@ -293,6 +343,33 @@ describe('a receiver that fails', () => {
     await receiver.close()
     await settle()
     expect(await listDeliveries(path, '&state=delivered')).toHaveLength(3)
+  })
+
+  it('because all of its workspace hang does not delay another workspace', async () => {
+    app = startLoopbackApp({ deliveriesPerRequest: 0 })
+    const busy = await newTenant({ app })
+    const hanging = await startReceiver()
+    const hung: Parameters<Receiver['answer']>[0][] = []
+    hanging.answer = response => hung.push(response)
+    const body = { url: hanging.url, event_types: ['tag_key.*'] }
+    for (let i = 0; i < 10; i++) await busy.post('/v2/webhooks', body)
+    await busy.post('/v2/tag-keys', { key: 'team' })
+    tenant = await newTenant({ app })
+    const arrived = Promise.withResolvers<void>()
+    receiver.answer = (...exchange) => {
+      arrived.resolve()
+      receiver.accept(...exchange)
+    }
+    await subscribe()
+    await addTagKey()
+    const sweep = sweepAfter(0)
+    await arrived.promise
+    // The sweep has eight workers.
+    expect(hung.length).toBeLessThan(8)
+    hanging.answer = hanging.accept
+    for (const response of hung) response.writeHead(204).end()
+    await sweep
+    await hanging.close()
   })
 
   it('to stop sending is cut after 2 KiB', async () => {
@@ -324,7 +401,8 @@ describe('a delivery', () => {
     receiver.answer = response => response.writeHead(500).end('out of\0 order')
     await addTagKeys(1)
     const [delivery] = await listDeliveries(path, '&type=tag_key.created')
-    const { body, text } = await tenant.get(`${path}/deliveries/${delivery.id}`)
+    const deliveryPath = `${path}/deliveries/${delivery.id}`
+    const { body, text } = await tenant.get(deliveryPath)
     const [{ headers, body: sentBody }] = receiver.messages as [(typeof receiver.messages)[0]]
     expect(body).toMatchObject({ ...delivery, answer: { status: 500, body: 'out of\ufffd order' } })
     expect(body.request).toMatchObject({ url: receiver.url, body: sentBody })
@@ -337,6 +415,18 @@ describe('a delivery', () => {
     )) as [[string][]]
     expect(rows[0]![0]).not.toContain(secret.slice(6))
     expect(JSON.stringify(logLines)).not.toContain(secret.slice(6))
+  })
+
+  it('is shown and sent again only with the permission to read events', async () => {
+    const { path } = await subscribe()
+    await addTagKeys(1)
+    const [{ id }] = await listDeliveries(path)
+    const key = { description: 'narrow', permissions: ['webhooks:read', 'webhooks:manage'] }
+    const narrow = tenant.as((await tenant.post('/workspaces/current/api-keys', key)).body.key)
+    const refusal = { code: 'permission_missing', detail: expect.stringContaining('events:read') }
+    expect((await narrow.get(`${path}/deliveries/${id}`)).body).toMatchObject(refusal)
+    expect((await narrow.post(`${path}/deliveries/${id}/redeliver`)).body).toMatchObject(refusal)
+    expect(receiver.messages).toHaveLength(1)
   })
 
   it('is sent again at once on request, also to a disabled webhook, without a change of its health', async () => {

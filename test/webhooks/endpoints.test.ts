@@ -95,6 +95,20 @@ describe('a webhook', () => {
     }
   })
 
+  it('is created and changed only by a key that may read events', async () => {
+    const tenant = await newTenant()
+    const { id } = (await tenant.post('/v2/webhooks', { url: URL, enabled: false })).body
+    const path = `/v2/webhooks/${id}`
+    const key = { description: 'narrow', permissions: ['webhooks:read', 'webhooks:manage'] }
+    const narrow = tenant.as((await tenant.post('/workspaces/current/api-keys', key)).body.key)
+    expect((await narrow.get(path)).status).toBe(200)
+    for (const { body } of [
+      await narrow.post('/v2/webhooks', { url: URL }),
+      await narrow.patch(path, { url: `${URL}/elsewhere` }),
+    ])
+      expect(body).toMatchObject({ code: 'permission_missing', detail: expect.stringContaining('events:read') })
+  })
+
   it.each([[[]], [['Deployment']], [['deployment.%']], [['x'.repeat(101)]]])(
     'is refused with event types %j',
     async event_types => {

@@ -1,0 +1,27 @@
+// `slipway api`: any request, with the stored key. The answer is printed as it is.
+import { readFileSync } from 'node:fs'
+import { usageError } from '../failure.ts'
+import { readStdin } from '../secret-input.ts'
+import type { Session } from '../session.ts'
+
+const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE']
+
+/** The body comes from a file or standard input, because it may hold secrets. */
+export async function sendRequest(session: Session, given: string, path: string, options: { input?: string }) {
+  const { client, out, signal } = session
+  const method = given.toUpperCase()
+  if (!METHODS.includes(method)) throw usageError(`${given} is no method. Use one of ${METHODS.join(', ')}.`)
+  if (!path.startsWith('/')) throw usageError(`${path} is no path. It begins with a slash, as in /v2/deployments.`)
+  const { reply } = await client.send({ method, path, body: await readBody(options.input), signal })
+  if (reply !== undefined) out.raw(JSON.stringify(reply, null, out.isMachine ? undefined : 2))
+}
+
+async function readBody(input: string | undefined): Promise<unknown> {
+  if (input === undefined) return undefined
+  const text = input === '-' ? await readStdin() : readFileSync(input, 'utf8')
+  try {
+    return JSON.parse(text)
+  } catch (error) {
+    throw usageError(`${input === '-' ? 'Standard input' : input} is not JSON: ${(error as Error).message}`)
+  }
+}

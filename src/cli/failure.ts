@@ -1,0 +1,59 @@
+// Failures of a command: what is wrong, the next command, and the exit code.
+import { ApiError, ConnectionError } from '../client/errors.ts'
+
+export const EXIT = {
+  done: 0,
+  failed: 1,
+  usage: 2,
+  timedOut: 3,
+  notSignedIn: 4,
+  stalePlan: 5,
+  interrupted: 130,
+} as const
+type ExitCode = (typeof EXIT)[keyof typeof EXIT]
+
+export type FailureReport = {
+  code: string
+  message: string
+  request_id?: string | undefined
+  errors?: { loc: (string | number)[]; msg: string }[]
+  next?: string | undefined
+}
+
+export class CommandFailure extends Error {
+  readonly exitCode: ExitCode
+  readonly code: string
+  readonly next: string | undefined
+  constructor(exitCode: ExitCode, code: string, message: string, next?: string) {
+    super(message)
+    this.exitCode = exitCode
+    this.code = code
+    this.next = next
+  }
+}
+
+export const usageError = (message: string, next?: string) => new CommandFailure(EXIT.usage, 'usage', message, next)
+
+const NEXT: Record<string, string> = {
+  deployment_name_taken: 'slipway list',
+  archive_too_large: 'slipway deploy --dry-run',
+  plan_stale: 'Run the command again to see the new plan.',
+}
+
+export function toReport(error: unknown): { report: FailureReport; exitCode: ExitCode } {
+  if (error instanceof CommandFailure) {
+    const { exitCode, code, message, next } = error
+    return { exitCode, report: { code, message, next } }
+  }
+  if (error instanceof ApiError) {
+    const { code, message, requestId: request_id, errors } = error
+    const isSignIn = error.status === 401
+    const exitCode = isSignIn ? EXIT.notSignedIn : code === 'plan_stale' ? EXIT.stalePlan : EXIT.failed
+    const next = isSignIn ? 'slipway login --key-stdin' : NEXT[code]
+    return { exitCode, report: { code, message, request_id, ...(errors.length > 0 && { errors }), next } }
+  }
+  if (error instanceof ConnectionError)
+    return { exitCode: EXIT.failed, report: { code: 'no_connection', message: error.message, next: 'slipway whoami' } }
+  const { message, code } = error as NodeJS.ErrnoException
+  return { exitCode: EXIT.failed, report: { code: code ?? 'unexpected', message } }
+}

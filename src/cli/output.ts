@@ -1,0 +1,92 @@
+// What a command prints: tables and colors on a terminal, and one JSON object a line elsewhere.
+import { styleText } from 'node:util'
+import type { FailureReport } from './failure.ts'
+
+type Style = Parameters<typeof styleText>[0]
+export type Cell = string | number | null | undefined
+
+export type Output = ReturnType<typeof createOutput>
+
+/** Text of a server must not move the cursor or color the rest of the terminal. */
+const printable = (text: string) => text.replace(/[\p{Cc}]/gu, character => (character === '\n' ? '\n' : '�'))
+
+export function createOutput({ json }: { json: boolean }) {
+  const { stdout, stderr } = process
+  // The reader of a pipe may leave early, as `head` does.
+  for (const stream of [stdout, stderr]) stream.on('error', () => process.exit(0))
+  const isMachine = json || !stdout.isTTY
+  const paint = (style: Style, text: string) => styleText(style, text, { stream: stdout })
+  const line = (text = '') => void stdout.write(`${text}\n`)
+
+  return {
+    isMachine,
+    isInteractive: !isMachine && process.stdin.isTTY === true,
+    paint,
+    /** An object for programs, text for people. */
+    emit(object: Record<string, unknown>, text?: () => string): void {
+      if (isMachine) line(JSON.stringify(object))
+      else if (text) line(text())
+    },
+    /** For people only, beside the result. */
+    note(text: string): void {
+      if (!isMachine) stderr.write(`${styleText('dim', printable(text), { stream: stderr })}\n`)
+    },
+    /** Replaces the last line of the terminal. */
+    progress(text: string): void {
+      if (!isMachine && stderr.isTTY) stderr.write(`\r\x1b[2K${text}`)
+    },
+    table<Item extends object>(items: Item[], columns: Record<string, (item: Item) => Cell>, empty: string): void {
+      if (isMachine) {
+        for (const item of items) line(JSON.stringify(item))
+        return
+      }
+      if (items.length === 0) {
+        line(empty)
+        return
+      }
+      const names = Object.keys(columns)
+      const rows = items.map(item => names.map(name => printable(String(columns[name]!(item) ?? '–'))))
+      const widths = names.map((name, i) => Math.max(name.length, ...rows.map(row => row[i]!.length)))
+      const pad = (row: string[]) =>
+        row
+          .map((cell, i) => cell.padEnd(widths[i]!))
+          .join('  ')
+          .trimEnd()
+      line(paint('bold', pad(names.map(name => name.toUpperCase()))))
+      for (const row of rows) line(pad(row))
+    },
+    text: (text: string) => line(printable(text)),
+    raw: (text: string) => line(text),
+    fail({ code, message, request_id, errors = [], next }: FailureReport): void {
+      if (isMachine) {
+        stderr.write(`${JSON.stringify({ type: 'error', code, message, request_id, errors, next })}\n`)
+        return
+      }
+      const red = (text: string) => styleText('red', text, { stream: stderr })
+      const faults = errors.map(({ loc, msg }) => `  ${loc.join('.')}: ${msg}`)
+      const about = [code, request_id && `request ${request_id}`].filter(Boolean).join(', ')
+      const lines = [`${message} (${about})`, ...faults, ...(next ? [`Next: ${next}`] : [])]
+      stderr.write(`${red('Error')} ${lines.map(printable).join('\n')}\n`)
+    },
+  }
+}
+
+export const age = (time: string): string => {
+  const seconds = Math.max(0, (Date.now() - Date.parse(time)) / 1000)
+  const [size, unit] = (
+    [
+      [86_400, 'd'],
+      [3600, 'h'],
+      [60, 'm'],
+      [1, 's'],
+    ] as const
+  ).find(([size]) => seconds >= size) ?? [1, 's']
+  return `${Math.floor(seconds / size)}${unit} ago`
+}
+
+export const formatBytes = (bytes: number): string =>
+  bytes < 1024
+    ? `${bytes} B`
+    : bytes < 1024 ** 2
+      ? `${(bytes / 1024).toFixed(1)} KB`
+      : `${(bytes / 1024 ** 2).toFixed(1)} MB`

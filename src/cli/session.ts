@@ -1,0 +1,94 @@
+// What every command needs: the client, the output, and deployments and revisions by name or number.
+import { createInterface } from 'node:readline/promises'
+import { type Client, createClient, type Reply } from '../client/client.ts'
+import { CommandFailure, EXIT, usageError } from './failure.ts'
+import { createOutput, type Output } from './output.ts'
+import { type Login, readLink, readLogin } from './settings.ts'
+
+export type Deployment = Reply<'GET /v2/deployments/{deployment_id}'>
+export type Revision = Reply<'GET /v2/deployments/{deployment_id}/revisions/{revision_id}'>
+export type GlobalOptions = { json?: boolean; yes?: boolean }
+export type Session = { login: Login; client: Client; out: Output; signal: AbortSignal; options: GlobalOptions }
+
+/** The login is read on first use: `deploy --dry-run` needs none. */
+export function openSession(options: GlobalOptions, signal: AbortSignal, given?: Login): Session {
+  const out = createOutput({ json: options.json === true })
+  let opened: { login: Login; client: Client } | undefined
+  const open = () => (opened ??= openClient(given ?? readLogin(), out))
+  return {
+    ...{ out, signal, options },
+    get login() {
+      return open().login
+    },
+    get client() {
+      return open().client
+    },
+  }
+}
+
+function openClient(login: Login, out: Output) {
+  const { url, key, workspace } = login
+  const client = createClient({
+    ...{ url, key, workspace },
+    headers: { 'User-Agent': `slipway-cli node/${process.versions.node}` },
+    onRetry: ({ delayMs, error }) =>
+      out.note(`${(error as Error).message} Trying again in ${Math.ceil(delayMs / 1000)} s.`),
+  })
+  return { login, client }
+}
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+
+export async function findByName({ client, signal }: Session, name: string): Promise<Deployment | undefined> {
+  for await (const deployment of client.list('GET /v2/deployments', {
+    query: { name_contains: name, limit: 100 },
+    signal,
+  }))
+    if (deployment.name === name && deployment.status !== 'AWAITING_DELETE') return deployment
+  return undefined
+}
+
+/** By name, by id, or the one that this folder is linked to. */
+export async function findDeployment(session: Session, wanted: string | undefined): Promise<Deployment> {
+  const link = wanted === undefined ? readLink(process.cwd()) : undefined
+  const reference = wanted ?? (link?.url === session.client.url ? link.deployment_id : undefined)
+  if (reference === undefined)
+    throw usageError('This folder is linked to no deployment. Name one, or link the folder.', 'slipway link NAME')
+  if (UUID.test(reference)) {
+    const params = { deployment_id: reference }
+    return session.client.call('GET /v2/deployments/{deployment_id}', { params, signal: session.signal })
+  }
+  const found = await findByName(session, reference)
+  if (found) return found
+  const message = `This workspace has no deployment named ${reference}.`
+  throw new CommandFailure(EXIT.failed, 'deployment_not_found', message, 'slipway list')
+}
+
+/** By number or id. Without one, the latest. */
+export async function findRevision(session: Session, { id, name }: Deployment, wanted?: string): Promise<Revision> {
+  const { client, signal } = session
+  const params = { deployment_id: id }
+  if (wanted !== undefined && UUID.test(wanted))
+    return client.call('GET /v2/deployments/{deployment_id}/revisions/{revision_id}', {
+      params: { ...params, revision_id: wanted },
+      signal,
+    })
+  if (wanted !== undefined && !/^[1-9]\d{0,8}$/.test(wanted))
+    throw usageError(`${wanted} is not the number or id of a revision.`, `slipway revisions ${name}`)
+  for await (const revision of client.list('GET /v2/deployments/{deployment_id}/revisions', { params, signal }))
+    if (wanted === undefined || revision.number === Number(wanted)) return revision
+  const message = `${name} has no revision ${wanted ?? 'yet'}.`
+  throw new CommandFailure(EXIT.failed, 'revision_not_found', message, `slipway revisions ${name}`)
+}
+
+/** Without a terminal, only `--yes` confirms. */
+export async function confirm({ out, options, signal }: Session, question: string, next: string): Promise<void> {
+  if (options.yes) return
+  if (!out.isInteractive)
+    throw new CommandFailure(EXIT.usage, 'confirmation_required', `${question} Confirm with --yes.`, next)
+  const lines = createInterface({ input: process.stdin, output: process.stderr })
+  // Readline takes Ctrl-C for itself.
+  lines.on('SIGINT', () => process.kill(process.pid, 'SIGINT'))
+  const answer = await lines.question(`${question} [y/N] `, { signal }).finally(() => lines.close())
+  if (!/^y(es)?$/i.test(answer.trim())) throw new CommandFailure(EXIT.failed, 'declined', 'Nothing was changed.')
+}

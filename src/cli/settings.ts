@@ -1,0 +1,83 @@
+// The installation and key to use, and which deployment a folder belongs to.
+import { chmodSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { homedir } from 'node:os'
+import { dirname, join, resolve } from 'node:path'
+import { CommandFailure, EXIT, usageError } from './failure.ts'
+
+export type Login = { url: string; key: string; workspace?: string | undefined; from: string }
+type StoredLogin = { url: string; key: string; workspace?: string }
+export type Link = { url: string; deployment_id: string; name: string; archive_sha256?: string | undefined }
+
+const { env } = process
+const configFile = () => {
+  const folder =
+    env.SLIPWAY_CONFIG_HOME ?? join(env.XDG_CONFIG_HOME ?? (env.APPDATA || join(homedir(), '.config')), 'slipway')
+  return join(folder, 'login.json')
+}
+
+function readJson<T>(file: string): T | undefined {
+  if (!existsSync(file)) return undefined
+  try {
+    return JSON.parse(readFileSync(file, 'utf8')) as T
+  } catch {
+    throw usageError(`${file} is not JSON. Correct or delete it.`)
+  }
+}
+
+/** The state of `npm run dev`, from a folder in its checkout. Only the loopback is believed. */
+function readDevLogin(from: string): Login | undefined {
+  for (let folder = resolve(from); ; folder = dirname(folder)) {
+    const file = join(folder, '.slipway', 'dev.json')
+    const state = readJson<{ url?: string; api_key?: string }>(file)
+    if (state?.api_key && /^http:\/\/127\.0\.0\.1:\d+$/.test(state.url ?? ''))
+      return { url: state.url!, key: state.api_key, from: file }
+    if (folder === dirname(folder)) return undefined
+  }
+}
+
+export function readLogin(): Login {
+  const { SLIPWAY_URL: url, SLIPWAY_API_KEY: key, SLIPWAY_WORKSPACE: workspace } = env
+  if (url && !URL.canParse(url)) throw usageError(`SLIPWAY_URL is not a URL: ${url}`)
+  if (url && key) return { url, key, workspace, from: 'SLIPWAY_URL and SLIPWAY_API_KEY' }
+  const stored = readJson<StoredLogin>(configFile())
+  if (stored && (!url || url === stored.url)) return { workspace, ...stored, ...(key && { key }), from: configFile() }
+  const dev = url ? undefined : readDevLogin(process.cwd())
+  if (dev) return { ...dev, ...(key && { key }) }
+  throw new CommandFailure(
+    EXIT.notSignedIn,
+    'not_signed_in',
+    url
+      ? `There is no key for ${url}. Set SLIPWAY_API_KEY, or sign in.`
+      : 'There is no installation to talk to. Sign in.',
+    'slipway login --url URL --key-stdin',
+  )
+}
+
+/** Written under another name first, so that the key is never readable by others. */
+export function storeLogin(login: StoredLogin): string {
+  const file = configFile()
+  mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
+  const temporary = `${file}.${process.pid}`
+  writeFileSync(temporary, `${JSON.stringify(login, null, 2)}\n`, { mode: 0o600 })
+  chmodSync(temporary, 0o600)
+  renameSync(temporary, file)
+  return file
+}
+
+export function removeLogin(): boolean {
+  const isStored = existsSync(configFile())
+  rmSync(configFile(), { force: true })
+  return isStored
+}
+
+const linkFile = (folder: string) => join(folder, '.slipway', 'link.json')
+export const readLink = (folder: string): Link | undefined => readJson<Link>(linkFile(folder))
+
+export function writeLink(folder: string, link: Link): void {
+  mkdirSync(join(folder, '.slipway'), { recursive: true })
+  const ignored = join(folder, '.slipway', '.gitignore')
+  if (!existsSync(ignored)) writeFileSync(ignored, '*\n')
+  writeFileSync(linkFile(folder), `${JSON.stringify(link, null, 2)}\n`)
+}
+
+export const removeLink = (folder: string): void => rmSync(linkFile(folder), { force: true })

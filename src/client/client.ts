@@ -1,0 +1,284 @@
+// The client of the API. Its calls are typed by the declarations of the routes, and it runs wherever `fetch` does.
+import type { Api } from '../app.ts'
+import { ApiError, ConnectionError, isProblem } from './errors.ts'
+import { readStream, type StreamEvent, type StreamState } from './event-stream.ts'
+import { DEFAULT_RETRY, pause, type RetryPolicy, retryDelay } from './retry.ts'
+
+export type Route = keyof Api & string
+export type Reply<R extends Route> = Api[R]['reply']
+export type Plan<R extends Route> = Api[R]['plan']
+/** Routes that can answer with a plan of what they would change. */
+export type PlannedRoute = { [R in Route]: [Plan<R>] extends [never] ? never : R }[Route]
+/** Routes that answer with a page of a list. */
+export type ListRoute = {
+  [R in Route]: R extends `GET ${string}`
+    ? Reply<R> extends { resources: unknown[]; offset: number }
+      ? R
+      : never
+    : never
+}[Route]
+export type Item<R extends ListRoute> = Reply<R>['resources'][number]
+
+export type StreamRoute = Extract<Route, `GET ${string}/stream`>
+/** A stream has the items of the list beside it. */
+export type StreamItem<R extends StreamRoute> = R extends `${infer Listed extends Route}/stream`
+  ? Reply<Listed> extends { resources: (infer Item)[] } | { logs: (infer Item)[] }
+    ? Item
+    : never
+  : never
+export type StreamControls = { onState?: (state: StreamState) => void; silenceMs?: number }
+
+type OptionalWhereEmpty<Parts> = {
+  [Name in keyof Parts as object extends Parts[Name]
+    ? never
+    : Parts[Name] extends undefined
+      ? never
+      : Name]: Parts[Name]
+} & { [Name in keyof Parts as object extends Parts[Name] ? Name : never]?: Parts[Name] }
+
+export type CallHeaders = {
+  /** The `etag` of an earlier answer: the write fails with `precondition_failed` if it is no longer the current one. */
+  'If-Match'?: string | undefined
+  /** The `plan_digest` of a plan: the write fails with `plan_stale` if it would do something else. */
+  'Plan-Digest'?: string | undefined
+  'Idempotency-Key'?: string | undefined
+  [name: string]: string | undefined
+}
+type CommonOptions = { headers?: CallHeaders | undefined; signal?: AbortSignal | undefined }
+export type CallOptions<R extends Route> = OptionalWhereEmpty<Pick<Api[R], 'params' | 'query' | 'body'>> & CommonOptions
+type Arguments<R extends Route> = object extends CallOptions<R> ? [options?: CallOptions<R>] : [options: CallOptions<R>]
+
+export type Answer<R extends Route> = {
+  reply: Reply<R>
+  status: number
+  headers: Headers
+  etag: string | undefined
+  requestId: string | undefined
+}
+
+export type ClientOptions = {
+  /** The address of the installation. */
+  url: string
+  /** Without a key, the platform authenticates, such as by the cookie of a page. */
+  key?: string | undefined
+  /** The workspace to act in, for a key of the organization. */
+  workspace?: string | undefined
+  fetch?: typeof fetch
+  headers?: Record<string, string>
+  /** A request that takes longer counts as cut. */
+  timeoutMs?: number
+  retry?: Partial<RetryPolicy>
+  onRetry?: (retry: { request: string; attempt: number; delayMs: number; error: unknown }) => void
+}
+
+/** A request whose types nothing checks: `slipway api` sends what a person wrote. */
+export type RawRequest = {
+  method: string
+  path: string
+  query?: object | undefined
+  body?: unknown
+  headers?: CallHeaders | undefined
+  signal?: AbortSignal | undefined
+}
+
+export type Client = ReturnType<typeof createClient>
+
+/** Long requests, such as a wait for a revision, take up to a minute. */
+const DEFAULT_TIMEOUT_MS = 90_000
+const SILENCE_MS = 45_000
+const REDIRECTS = [301, 302, 303, 307, 308]
+
+export function createClient(options: ClientOptions) {
+  const { key, workspace, timeoutMs = DEFAULT_TIMEOUT_MS, onRetry } = options
+  const base = options.url.replace(/\/$/, '')
+  const retry = { ...DEFAULT_RETRY, ...options.retry }
+  const fetchOnce = options.fetch ?? ((input, init) => fetch(input, init))
+
+  const headersOf = (own: CallHeaders = {}, body?: unknown): Headers => {
+    const headers = new Headers(options.headers)
+    if (key) headers.set('X-Api-Key', key)
+    if (workspace) headers.set('X-Tenant-Id', workspace)
+    if (body !== undefined) headers.set('Content-Type', 'application/json')
+    for (const [name, value] of Object.entries(own)) if (value !== undefined) headers.set(name, value)
+    return headers
+  }
+
+  async function connect(url: string, init: RequestInit): Promise<Response> {
+    const response = await fetchOnce(url, { ...init, redirect: 'manual' }).catch(cause => {
+      throw toConnectionError(url, cause)
+    })
+    if (response.type !== 'opaqueredirect' && !REDIRECTS.includes(response.status)) return response
+    // A key must not follow a redirect to another server, and a POST would become a GET.
+    const target = response.headers.get('Location')
+    const detail = `${new URL(url).origin} redirects${target ? ` to ${target}` : ''}. Use the address it redirects to.`
+    throw new ApiError(response, { detail })
+  }
+
+  async function exchange(request: RawRequest, init: RequestInit): Promise<Answer<Route>> {
+    const timeout = AbortSignal.timeout(timeoutMs)
+    const signal = request.signal ? AbortSignal.any([request.signal, timeout]) : timeout
+    const url = base + request.path + queryText(request.query)
+    const response = await connect(url, { ...init, signal })
+    const body = await readJson(response).catch(cause => {
+      throw toConnectionError(url, cause)
+    })
+    if (!response.ok) throw toApiError(response, body)
+    if (body === NOT_JSON) throw toApiError(response, body)
+    const { status, headers } = response
+    const [etag, requestId] = ['ETag', 'X-Request-Id'].map(name => headers.get(name) ?? undefined)
+    return { reply: body as never, status, headers, etag, requestId }
+  }
+
+  async function repeat<T>(name: string, canRepeat: boolean, act: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await act()
+      } catch (error) {
+        signal?.throwIfAborted()
+        const delayMs = canRepeat ? retryDelay(error, attempt, retry) : undefined
+        if (delayMs === undefined) throw error
+        onRetry?.({ request: name, attempt, delayMs, error })
+        await pause(delayMs, signal)
+      }
+    }
+  }
+
+  async function sendOnce(request: RawRequest, idempotencyKey?: string): Promise<Answer<Route>> {
+    const { method, body } = request
+    const headers = headersOf({ 'Idempotency-Key': idempotencyKey, ...request.headers }, body)
+    return exchange(request, { method, headers, ...(body !== undefined && { body: JSON.stringify(body) }) })
+  }
+
+  /** Sends a request as it is. A GET is repeated, and a POST or PATCH too: all attempts have one Idempotency-Key. */
+  async function send(request: RawRequest): Promise<Answer<Route>> {
+    const { method, path, signal } = request
+    signal?.throwIfAborted()
+    const idempotencyKey = method === 'POST' || method === 'PATCH' ? crypto.randomUUID() : undefined
+    const canRepeat = method === 'GET' || idempotencyKey !== undefined
+    return repeat(`${method} ${path}`, canRepeat, () => sendOnce(request, idempotencyKey), signal)
+  }
+
+  const request = <R extends Route>(route: R, [given]: Arguments<R>): RawRequest => {
+    const { params, ...rest } = (given ?? {}) as CommonOptions & { params?: object; query?: object; body?: unknown }
+    const [method, path] = route.split(' ') as [string, string]
+    return { method, path: fillPath(path, params), ...rest }
+  }
+
+  async function answer<R extends Route>(route: R, ...args: Arguments<R>): Promise<Answer<R>> {
+    return (await send(request(route, args))) as Answer<R>
+  }
+
+  async function call<R extends Route>(route: R, ...args: Arguments<R>): Promise<Reply<R>> {
+    return (await answer(route, ...args)).reply
+  }
+
+  async function plan<R extends PlannedRoute>(route: R, ...args: Arguments<R>): Promise<Plan<R>> {
+    const one = request(route, args)
+    return (await send({ ...one, query: { ...one.query, dry_run: true } })).reply as unknown as Plan<R>
+  }
+
+  async function* pages<R extends ListRoute>(route: R, ...args: Arguments<R>): AsyncGenerator<Reply<R>> {
+    const first = request(route, args)
+    for (let cursor: string | undefined; ; ) {
+      const { reply, headers } = await send({ ...first, query: { ...first.query, ...(cursor && { cursor }) } })
+      yield reply as Reply<R>
+      cursor = nextCursor(headers.get('Link'))
+      if (!cursor) return
+    }
+  }
+
+  async function* list<R extends ListRoute>(route: R, ...args: Arguments<R>): AsyncGenerator<Item<R>> {
+    for await (const { resources } of pages(route, ...args)) yield* resources as Item<R>[]
+  }
+
+  /** Follows a stream. A cut one goes on after the last event that was received. */
+  function stream<R extends StreamRoute>(
+    route: R,
+    given: CallOptions<R> & StreamControls,
+  ): AsyncGenerator<StreamEvent<StreamItem<R>>> {
+    const { silenceMs = SILENCE_MS, onState, ...call } = given as CallOptions<Route> & StreamControls
+    const { path, query, headers: own, signal } = request(route as Route, [call] as never)
+    const url = base + path + queryText(query)
+    const open = async (lastId: string | undefined, signal: AbortSignal) => {
+      const headers = headersOf({ ...own, Accept: 'text/event-stream', 'Last-Event-ID': lastId })
+      const response = await connect(url, { headers, signal })
+      if (response.ok && response.headers.get('Content-Type')?.startsWith('text/event-stream')) return response
+      throw toApiError(response, await readJson(response).catch(() => NOT_JSON))
+    }
+    return readStream({ open, retry, silenceMs, signal, onState })
+  }
+
+  /**
+   * Uploads a source archive. A link works once, so a failed attempt asks for another one, and `archive` is called for
+   * each attempt.
+   */
+  async function upload(
+    deployment_id: string,
+    archive: () => Blob | ReadableStream<Uint8Array>,
+    { signal }: { signal?: AbortSignal } = {},
+  ): Promise<{ object_path: string; size: number; sha256: string }> {
+    const attempt = async () => {
+      const link = request('POST /v2/deployments/{deployment_id}/upload-url', [{ params: { deployment_id }, signal }])
+      const { upload_url } = (await sendOnce(link)).reply as Reply<'POST /v2/deployments/{deployment_id}/upload-url'>
+      const headers = { 'Content-Type': 'application/gzip' }
+      const streamed = { method: 'PUT', headers, body: archive(), duplex: 'half' as const, ...(signal && { signal }) }
+      const response = await connect(upload_url, streamed)
+      const body = await readJson(response).catch(cause => {
+        throw toConnectionError(upload_url, cause)
+      })
+      if (!response.ok || body === NOT_JSON) throw toApiError(response, body)
+      return body as { object_path: string; size: number; sha256: string }
+    }
+    return repeat('PUT archive', true, attempt, signal)
+  }
+
+  return { url: base, call, answer, plan, pages, list, stream, upload, send }
+}
+
+const NOT_JSON = Symbol('not JSON')
+
+async function readJson(response: Response): Promise<unknown> {
+  const text = await response.text()
+  if (text === '' && response.status === 204) return undefined
+  try {
+    return JSON.parse(text)
+  } catch {
+    return NOT_JSON
+  }
+}
+
+function toApiError(response: Response, body: unknown): ApiError {
+  if (isProblem(body)) return new ApiError(response, body)
+  const type = response.headers.get('Content-Type') ?? 'nothing'
+  const what = `The server answered ${response.status} with ${type}`
+  return new ApiError(response, { detail: `${what}, which is no answer of Slipway. Check its address.` })
+}
+
+function toConnectionError(url: string, cause: unknown): unknown {
+  const { origin } = new URL(url)
+  const { name, message, cause: inner } = cause as Error & { cause?: { code?: string; message?: string } }
+  if (name === 'AbortError') return cause
+  const reason = name === 'TimeoutError' ? 'timed out' : (inner?.code ?? inner?.message ?? message)
+  return new ConnectionError(`No answer from ${origin}: ${reason}. Check the address and the network.`, { cause })
+}
+
+function fillPath(path: string, params: object = {}): string {
+  const values = new Map(Object.entries(params))
+  return path.replace(/\{(\w+)\}/g, (_, name: string) => {
+    const value = String(values.get(name) ?? '')
+    // URLs drop the segments `.` and `..`, which would lead to another route.
+    if (/^\.{0,2}$/.test(value)) throw new TypeError(`${name} of ${path} is ${value ? `"${value}"` : 'missing'}.`)
+    return encodeURIComponent(value)
+  })
+}
+
+function queryText(query: object | undefined): string {
+  const given = Object.entries(query ?? {}).filter(([, value]) => value !== undefined && value !== null)
+  const text = new URLSearchParams(given.map(([name, value]): [string, string] => [name, String(value)])).toString()
+  return text && `?${text}`
+}
+
+function nextCursor(link: string | null): string | undefined {
+  const [, target] = /^<([^>]+)>; rel="next"$/.exec(link ?? '') ?? []
+  return target === undefined ? undefined : (new URL(target, 'http://page').searchParams.get('cursor') ?? undefined)
+}

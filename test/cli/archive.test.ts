@@ -1,0 +1,98 @@
+// How `slipway deploy` packs a folder.
+import * as fs from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { gunzipSync } from 'node:zlib'
+import { unpackTar } from 'modern-tar'
+import { afterAll, describe, expect, it } from 'vitest'
+import { packFolder } from '../../src/cli/archive.ts'
+
+const root = fs.mkdtempSync(join(tmpdir(), 'slipway-pack-'))
+afterAll(() => fs.rmSync(root, { recursive: true, force: true }))
+
+let folders = 0
+function makeFolder(files: Record<string, string>): string {
+  const folder = join(root, `folder-${++folders}`)
+  for (const [name, content] of Object.entries(files)) {
+    fs.mkdirSync(join(folder, name, '..'), { recursive: true })
+    fs.writeFileSync(join(folder, name), content)
+  }
+  return folder
+}
+const unpack = async (bytes: Uint8Array) => unpackTar(gunzipSync(bytes))
+
+it('packs the same bytes for the same files, whatever their times and the order of their creation', async () => {
+  const first = makeFolder({ 'a.js': 'a', 'lib/b.js': 'b', 'run.sh': '#!' })
+  const second = makeFolder({ 'run.sh': '#!', 'lib/b.js': 'b', 'a.js': 'a' })
+  fs.utimesSync(join(second, 'a.js'), 1, 1)
+  for (const folder of [first, second]) fs.chmodSync(join(folder, 'run.sh'), 0o755)
+  const [one, two] = [await packFolder(first), await packFolder(second)]
+  expect(one.sha256).toBe(two.sha256)
+  expect(one).toMatchObject({ files: ['a.js', 'lib/b.js', 'run.sh'], unpackedBytes: 4 })
+  const entries = await unpack(one.bytes)
+  expect(entries.map(({ header, data }) => [header.name, header.mode, Buffer.from(data!).toString()])).toEqual([
+    ['a.js', 0o644, 'a'],
+    ['lib/b.js', 0o644, 'b'],
+    ['run.sh', 0o755, '#!'],
+  ])
+  fs.writeFileSync(join(second, 'a.js'), 'c')
+  expect((await packFolder(second)).sha256).not.toBe(one.sha256)
+})
+
+it.each([
+  [
+    'what .gitignore names',
+    { '.gitignore': '*.log\n/dist/\n', 'a.log': '', 'dist/a.js': '', 'lib/dist/b.js': '' },
+    ['lib/dist/b.js'],
+  ],
+  [
+    'what .slipwayignore names, which decides over .gitignore',
+    { '.gitignore': 'dist\n', '.slipwayignore': '!dist\nsrc\n', 'dist/a.js': '', 'src/b.ts': '' },
+    ['dist/a.js'],
+  ],
+  [
+    'what the .gitignore of a deeper folder names',
+    { 'lib/.gitignore': 'tmp\n!keep.log\n', '.gitignore': '*.log\n', 'lib/tmp/x': '', 'lib/keep.log': '', 'tmp/y': '' },
+    ['lib/keep.log', 'tmp/y'],
+  ],
+  [
+    'git, modules and the link of the folder',
+    { '.git/HEAD': '', 'node_modules/a/b.js': '', '.slipway/link.json': '', 'lib/node_modules/c.js': '', 'd.js': '' },
+    ['d.js'],
+  ],
+])('leaves out %s', async (_, files, packed) => {
+  const { files: names } = await packFolder(makeFolder(files as Record<string, string>))
+  expect(names.filter(name => !/ignore$/.test(name))).toEqual(packed)
+})
+
+describe('a symbolic link', () => {
+  const linkTo = (target: string, files: Record<string, string> = {}) => {
+    const folder = makeFolder({ 'a.js': 'a', ...files })
+    fs.symlinkSync(target, join(folder, 'link'))
+    return packFolder(folder)
+  }
+
+  it('within the folder stays a link', async () => {
+    const entries = await unpack((await linkTo('a.js')).bytes)
+    expect(entries.map(({ header }) => [header.name, header.type, header.linkname])).toContainEqual([
+      'link',
+      'symlink',
+      'a.js',
+    ])
+  })
+
+  it.each(['missing.js', '/etc', '..'])('to %s is refused by its name', async target => {
+    await expect(linkTo(target)).rejects.toMatchObject({ exitCode: 2, message: expect.stringContaining('link') })
+  })
+
+  it('that is ignored may lead anywhere', async () => {
+    expect((await linkTo('missing.js', { '.slipwayignore': 'link' })).files).toEqual(['.slipwayignore', 'a.js'])
+  })
+})
+
+it('packs ten thousand files', async () => {
+  const files = Array.from({ length: 10_000 }, (_, i) => [`folder-${i % 100}/file-${i}.js`, `${i}`])
+  const { files: names, bytes } = await packFolder(makeFolder(Object.fromEntries(files)))
+  expect(names.length).toBe(10_000)
+  expect((await unpack(bytes)).length).toBe(10_000)
+})

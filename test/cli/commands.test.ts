@@ -1,0 +1,176 @@
+// The other commands of `slipway`, as processes with a pipe.
+import { execFileSync } from 'node:child_process'
+import { readdirSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { newTenant, type Tenant } from '../support/app.ts'
+import { type CliResult, keyEnv, makeFolder, serveApp, startCli } from '../support/cli.ts'
+import { waitFor } from '../support/commands.ts'
+import { makeImageBody } from '../support/deployment-bodies.ts'
+import { advanceRevisionTo, listRevisions } from '../support/deployments.ts'
+import { type LoggedDeployment, newLoggedDeployment } from '../support/logged-deployment.ts'
+import { setUpPreviews } from '../support/previews.ts'
+import { serveRepositories } from '../support/pushes.ts'
+
+let url: string
+beforeAll(async () => {
+  url = (await serveApp()).url
+})
+
+const makeRunner =
+  (tenant: Tenant) =>
+  (args: string[], options: { input?: string; cwd?: string } = {}) =>
+    startCli(args, { env: keyEnv(url, tenant), ...options }).exited
+
+async function newShop() {
+  const tenant = await newTenant()
+  const { body } = await tenant.post('/v2/deployments', makeImageBody({ name: 'shop' }))
+  const [revision] = await listRevisions(tenant, body.id)
+  await advanceRevisionTo(tenant, body.id, revision!.id, 'DEPLOYED', { url: 'http://shop.localhost:9000' })
+  return { tenant, id: body.id as string, run: makeRunner(tenant) }
+}
+const readSecret = async (tenant: Tenant, id: string, name: string) =>
+  (await tenant.get(`/v2/deployments/${id}?reveal=true`)).body.secrets.find(
+    (secret: { name: string }) => secret.name === name,
+  )?.value
+const outcome = ({ code, objects }: CliResult) => [code, objects.at(-1)?.outcome]
+
+it('reads deployments, revisions and reasons, one JSON object a line', async () => {
+  const { run, id, tenant } = await newShop()
+  const serving = { name: 'shop', serving: 'current', url: 'http://shop.localhost:9000' }
+  const [list, status, explain, revisions, open, whoami, api] = await Promise.all(
+    [['list'], ['status', 'shop'], ['explain', id], ['revisions', 'shop'], ['open', 'shop'], ['whoami']]
+      .concat([['api', 'get', `/v2/deployments/${id}`]])
+      .map(args => run(args)),
+  )
+  expect(list!.objects).toEqual([expect.objectContaining({ id, ...serving })])
+  expect(status!.objects).toEqual([expect.objectContaining({ id, ...serving, obstacles: [] })])
+  expect(explain!.objects).toEqual([{ name: 'shop', serving: 'current', reasons: [] }])
+  expect(revisions!.objects).toEqual([expect.objectContaining({ number: 1, status: 'DEPLOYED' })])
+  expect(open!.objects).toEqual([{ name: 'shop', url: serving.url }])
+  expect(whoami!.objects[0]).toMatchObject({ url, organization: { id: tenant.organization_id } })
+  expect(api!.objects).toEqual([(await tenant.get(`/v2/deployments/${id}`)).body])
+})
+
+it('sets, imports, lists and unsets variables, and never prints a value', async () => {
+  const { run, id, tenant } = await newShop()
+  const secret = 'hush-hush-value'
+  const set = await run(['env', 'set', 'shop', 'PASSWORD', '--yes', '--detach'], { input: `${secret}\n` })
+  expect(outcome(set)).toEqual([0, 'detached'])
+  expect(await readSecret(tenant, id, 'PASSWORD')).toBe(secret)
+  expect(await readSecret(tenant, id, 'TOKEN'), 'the others stay').toBe('hush')
+  const cwd = makeFolder({ '.env': `# comment\nTOKEN="${secret}-2"\nMORE=${secret}-3\n` })
+  const imported = await run(['env', 'import', 'shop', '.env', '--yes', '--detach'], { cwd })
+  expect(outcome(imported)).toEqual([0, 'detached'])
+  expect(await Promise.all(['TOKEN', 'MORE', 'PASSWORD'].map(name => readSecret(tenant, id, name)))).toEqual([
+    `${secret}-2`,
+    `${secret}-3`,
+    secret,
+  ])
+  const unset = await run(['env', 'unset', 'shop', 'MORE', 'TOKEN', '--yes', '--detach'])
+  expect(outcome(unset)).toEqual([0, 'detached'])
+  const listed = await run(['env', 'list', 'shop'])
+  expect(listed.objects).toEqual([{ name: 'PASSWORD' }])
+  for (const { out, err } of [set, imported, unset, listed]) expect(out + err).not.toContain(secret)
+})
+
+it('rolls back by number after its plan, releases the hold, and interrupts', async () => {
+  const { run, id, tenant } = await newShop()
+  const patch = { source_revision_config: { image_uri: 'registry.example.com/app:second' } }
+  await tenant.patch(`/v2/deployments/${id}`, patch)
+  const interrupted = await run(['interrupt', 'shop', '2', '--yes'])
+  expect(outcome(interrupted)).toEqual([0, 'interrupted'])
+  expect((await listRevisions(tenant, id))[0]!.status).toBe('INTERRUPTED')
+  const unconfirmed = await run(['rollback', 'shop', '1'])
+  expect([unconfirmed.code, unconfirmed.error?.next]).toEqual([2, 'slipway rollback shop 1 --yes'])
+  const back = await run(['rollback', 'shop', '1', '--yes', '--detach'])
+  expect(outcome(back)).toEqual([0, 'detached'])
+  expect(back.objects[0]).toMatchObject({ type: 'plan', changes: expect.any(Array) })
+  expect((await listRevisions(tenant, id))[0]).toMatchObject({ number: 3, reasons: ['rolled_back'] })
+  expect(outcome(await run(['release', 'shop']))).toEqual([0, 'released'])
+  expect((await tenant.get(`/v2/deployments/${id}`)).body.hold).toBeNull()
+})
+
+it.each([
+  ['events', ['events', '-f', '--type', 'tag_key.*'], (tenant: Tenant) => tenant.post('/v2/tag-keys', { key: 'team' })],
+  ['log lines', ['logs', 'shop', '-f'], (_: Tenant, log: LoggedDeployment) => log.openLog()([{ message: 'second' }])],
+])('follows %s until Ctrl-C', async (_, args, happen) => {
+  const tenant = await newTenant()
+  const log = await newLoggedDeployment({ tenant, name: 'shop' })
+  await tenant.post('/v2/tag-keys', { key: 'first' })
+  await log.openLog()([{ message: 'first' }])
+  const { exited, kill, seen } = startCli(args, { env: keyEnv(url, tenant) })
+  await waitFor(() => seen().length === 1)
+  await happen(tenant, log)
+  await waitFor(() => seen().length === 2)
+  kill('SIGINT')
+  expect((await exited).code).toBe(130)
+})
+
+it('lists previews, and approves the commit of a fork that waits', async () => {
+  serveRepositories()
+  const { tenant, parent, pull, preview } = await setUpPreviews({ forks: 'approve' })
+  const sha = 'a'.repeat(40)
+  await pull('opened', 1, { fork: true, sha })
+  const run = makeRunner(tenant)
+  const { objects } = await run(['previews', 'list', parent.id])
+  expect(objects).toEqual([expect.objectContaining({ number: 1, state: 'awaiting_approval' })])
+  const unconfirmed = await run(['previews', 'approve', parent.id, '1'])
+  expect(unconfirmed.error).toMatchObject({ code: 'confirmation_required', message: expect.stringContaining(sha) })
+  expect(outcome(await run(['previews', 'approve', parent.id, '1', '--yes']))).toEqual([0, 'approved'])
+  expect(await preview()).toMatchObject({ approved_sha: sha })
+  const { code, error } = await run(['previews', 'approve', parent.id, '7', '--yes'])
+  expect([code, error?.code]).toEqual([1, 'preview_not_found'])
+})
+
+it('sends any request, with a body from standard input', async () => {
+  const tenant = await newTenant()
+  const { code, objects } = await makeRunner(tenant)(['api', 'POST', '/v2/tag-keys', '--input', '-'], {
+    input: '{"key": "team"}',
+  })
+  expect([code, objects[0]?.key]).toEqual([0, 'team'])
+})
+
+it('stores a key that the installation accepts, readable by its owner only, and removes it', async () => {
+  const { key } = await newTenant()
+  const cwd = makeFolder()
+  const file = join(cwd, '.config/login.json')
+  const login = (input: string) => startCli(['login', '--url', url, '--key-stdin'], { cwd, input }).exited
+  expect((await login(`slw_${'a'.repeat(40)}`)).code).toBe(4)
+  expect(() => statSync(file), 'a refused key is not stored').toThrow()
+  const { code, out, err } = await login(`${key}\n`)
+  expect([code, err]).toEqual([0, ''])
+  expect(out).not.toContain(key)
+  expect(statSync(file).mode & 0o777).toBe(0o600)
+  expect((await startCli(['list'], { cwd }).exited).code).toBe(0)
+  expect((await startCli(['logout'], { cwd }).exited).code).toBe(0)
+  expect((await startCli(['list'], { cwd }).exited).code).toBe(4)
+})
+
+it('its package is one file that runs without the repository', async () => {
+  const folder = makeFolder()
+  execFileSync(process.execPath, [join(import.meta.dirname, '../../scripts/cli-package.ts'), folder])
+  expect(readdirSync(folder).sort()).toEqual(['package.json', 'slipway.mjs'])
+  const main = join(folder, 'slipway.mjs')
+  const { tenant } = await newShop()
+  const { code, objects } = await startCli(['list'], { main, env: keyEnv(url, tenant) }).exited
+  expect([code, objects[0]?.name]).toEqual([0, 'shop'])
+  const packed = await startCli(['deploy', '--dry-run'], { main, cwd: makeFolder({ 'a.js': '' }) }).exited
+  expect([packed.code, packed.objects[0]?.files]).toEqual([0, 1])
+})
+
+describe('a wrong command exits with', () => {
+  it.each([
+    ['2, and suggests the right one', ['staus'], 2, 'usage', /status/],
+    ['2 for a missing argument', ['rollback', 'shop'], 2, 'usage', /revision/],
+    ['2 for an option that does not exist', ['list', '--nmae'], 2, 'usage', /--nmae/],
+    ['2 for a secret in an argument', ['env', 'set', 'shop', 'TOKEN=hush'], 2, 'usage', /standard input/],
+    ['2 for a folder that is not linked', ['status'], 2, 'usage', /linked/],
+    ['1 for a deployment that does not exist', ['status', 'nope'], 1, 'deployment_not_found', /nope/],
+    ['1 for an operation that does not exist', ['api', 'GET', '/v2/nope'], 1, 'route_not_found', /./],
+  ])('%s', async (_, args, exitCode, errorCode, message) => {
+    const { code, error, out } = await makeRunner(await newTenant())(args)
+    expect([code, error?.code, out]).toEqual([exitCode, errorCode, ''])
+    expect(error?.message).toMatch(message)
+  })
+})

@@ -1,0 +1,173 @@
+// `slipway deploy` as a process with a pipe: from a folder to a URL, and everything that can come between.
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { beforeAll, expect, it } from 'vitest'
+import { newTenant, type Tenant } from '../support/app.ts'
+import { keyEnv, makeFolder, serveApp, startCli } from '../support/cli.ts'
+import { waitFor } from '../support/commands.ts'
+import { getPlatformAgent, listRevisions, reportRevision } from '../support/deployments.ts'
+
+let url: string
+/** The path of requests that are cut, and what runs before a patch. */
+const faults = { cut: undefined as RegExp | undefined, beforePatch: undefined as (() => Promise<unknown>) | undefined }
+
+beforeAll(async () => {
+  const served = await serveApp(async (request, pass) => {
+    if (faults.cut?.test(request.url)) throw new Error('cut')
+    if (request.method === 'PATCH' && request.headers.has('Plan-Digest')) await faults.beforePatch?.()
+    return pass()
+  })
+  url = served.url
+  return () => {
+    faults.cut = faults.beforePatch = undefined
+  }
+})
+
+const makeApplication = () => makeFolder({ 'package.json': '{"name": "@acme/Web Shop"}', 'server.js': 'serve()' })
+const readLinkOf = (folder: string) => JSON.parse(readFileSync(join(folder, '.slipway/link.json'), 'utf8'))
+
+function startDeploy(tenant: Tenant, args: string[], cwd = makeApplication()) {
+  const deploy = startCli(['deploy', ...args, '--yes'], { cwd, env: keyEnv(url, tenant) })
+  return { ...deploy, cwd }
+}
+
+/** The revision that the command follows. */
+async function waitForRevision(tenant: Tenant, number = 2) {
+  const revision = await waitFor(async () => {
+    const { resources } = (await tenant.get('/v2/deployments')).body
+    const revisions = resources[0] ? await listRevisions(tenant, resources[0].id) : []
+    return revisions.find(one => one.number === number)
+  })
+  return { deployment_id: revision.deployment_id, revision_id: revision.id }
+}
+
+async function sendBuildLine(ref: { deployment_id: string; revision_id: string }, message: string) {
+  const agent = await getPlatformAgent()
+  const line = { timestamp: new Date().toISOString(), level: 'INFO', message }
+  const { agent_id, fence } = agent
+  const stream = crypto.randomUUID()
+  const batch = { agent_id, fence, ...ref, kind: 'build', stream, from: 0, lines: [line] }
+  expect((await agent.post('/v1/sync/logs', batch)).status).toBe(200)
+}
+
+it('creates a deployment for a folder, follows its build and ends with the URL; the next deploy finds it', async () => {
+  const tenant = await newTenant()
+  const { exited, cwd } = startDeploy(tenant, ['--create'])
+  const ref = await waitForRevision(tenant)
+  await reportRevision(ref, 'building')
+  await sendBuildLine(ref, 'npm ci')
+  await reportRevision(ref, 'deployed', { url: 'http://web-shop.localhost:9000' })
+  const { code, objects, err } = await exited
+  expect([code, err]).toEqual([0, ''])
+  expect(objects.map(({ type }) => type)).toEqual(
+    expect.arrayContaining(['archive', 'plan', 'upload', 'revision', 'log']),
+  )
+  expect(objects.find(({ type }) => type === 'log')).toMatchObject({ message: 'npm ci', kind: 'build' })
+  const result = { type: 'result', outcome: 'deployed', name: 'web-shop', url: 'http://web-shop.localhost:9000' }
+  expect(objects.at(-1)).toMatchObject({ ...result, serving: 'current', revision_id: ref.revision_id })
+  expect(readLinkOf(cwd)).toMatchObject({ url, deployment_id: ref.deployment_id, name: 'web-shop' })
+
+  const again = startDeploy(tenant, ['--detach'], cwd)
+  expect((await again.exited).objects.at(-1)).toMatchObject({ outcome: 'detached', name: 'web-shop' })
+  expect((await listRevisions(tenant, ref.deployment_id)).map(({ number }) => number)).toEqual([3, 2, 1])
+})
+
+it('exits with 1 and the reason when the build fails', async () => {
+  const tenant = await newTenant()
+  const { exited } = startDeploy(tenant, ['--create'])
+  const ref = await waitForRevision(tenant)
+  await reportRevision(ref, 'building')
+  await reportRevision(ref, 'failed', { message: 'npm ci exited with 1: no such package' })
+  const { code, error } = await exited
+  expect(code).toBe(1)
+  expect(error).toMatchObject({ code: 'build_failed', next: 'slipway explain web-shop' })
+  expect(error!.message).toContain('no such package')
+})
+
+it('exits with 0 when the revision serves, although the stream of its log is cut all the time', async () => {
+  const tenant = await newTenant()
+  faults.cut = /\/logs/
+  const { exited } = startDeploy(tenant, ['--create'])
+  await reportRevision(await waitForRevision(tenant), 'deployed')
+  expect((await exited).code).toBe(0)
+  faults.cut = undefined
+})
+
+it('exits with 3 when the revision takes longer than --timeout, and the revision goes on', async () => {
+  const tenant = await newTenant()
+  const { code, error } = await startDeploy(tenant, ['--create', '--timeout', '1']).exited
+  expect([code, error?.code, error?.next]).toEqual([3, 'timed_out', 'slipway status web-shop'])
+  const { deployment_id } = await waitForRevision(tenant)
+  expect((await listRevisions(tenant, deployment_id))[0]!.status).toBe('AWAITING_BUILD')
+})
+
+it('detaches on Ctrl-C, says how to come back, and the revision goes on', async () => {
+  const tenant = await newTenant()
+  const { exited, kill, seen } = startDeploy(tenant, ['--create'])
+  await waitFor(() => seen().some(({ type }) => type === 'revision'))
+  kill('SIGINT')
+  const { code, error } = await exited
+  expect([code, error?.code, error?.next]).toEqual([130, 'detached', 'slipway status web-shop'])
+  const { deployment_id } = await waitForRevision(tenant)
+  expect((await listRevisions(tenant, deployment_id))[0]!.status).toBe('AWAITING_BUILD')
+})
+
+it('exits with 5 when the deployment changes after its plan was made, and applies nothing', async () => {
+  const tenant = await newTenant()
+  faults.beforePatch = async () => {
+    faults.beforePatch = undefined
+    const { deployment_id } = await waitForRevision(tenant, 1)
+    await tenant.patch(`/v2/deployments/${deployment_id}`, { source_config: { resource_spec: { min_scale: 1 } } })
+  }
+  const { code, error } = await startDeploy(tenant, ['--create']).exited
+  expect([code, error?.code]).toEqual([5, 'plan_stale'])
+})
+
+it('creates nothing without a terminal unless --create says so, and names the command that does', async () => {
+  const tenant = await newTenant()
+  const { code, error } = await startDeploy(tenant, []).exited
+  expect([code, error?.code, error?.next]).toEqual([2, 'usage', 'slipway deploy --name web-shop --create --yes'])
+  expect((await tenant.get('/v2/deployments')).body.resources).toEqual([])
+})
+
+it('changes nothing without a terminal unless --yes confirms the plan', async () => {
+  const tenant = await newTenant()
+  const env = keyEnv(url, tenant)
+  const { code, error } = await startCli(['deploy', '--create'], { cwd: makeApplication(), env }).exited
+  expect([code, error?.code]).toEqual([2, 'confirmation_required'])
+  expect((await tenant.get('/v2/deployments')).body.resources).toEqual([])
+})
+
+it('refuses to deploy a folder to a deployment that has another source', async () => {
+  const tenant = await newTenant()
+  const body = { name: 'web-shop', source: 'internal_template', source_config: { template_id: 'web-service' } }
+  await tenant.post('/v2/deployments', { ...body, source_revision_config: {}, secrets: [] })
+  const { code, error } = await startDeploy(tenant, ['--name', 'web-shop']).exited
+  expect([code, error?.code]).toEqual([2, 'usage'])
+})
+
+it.each([
+  ['a server that does not answer', { SLIPWAY_URL: 'http://127.0.0.1:1' }, [1, 'no_connection']],
+  ['a key that is not known', { SLIPWAY_API_KEY: `slw_${'a'.repeat(40)}` }, [4, expect.stringMatching(/^key_/)]],
+  ['no key at all', { SLIPWAY_URL: '', SLIPWAY_API_KEY: '' }, [4, 'not_signed_in']],
+])('with %s, the exit code says so', async (_, env, outcome) => {
+  const tenant = await newTenant()
+  const { exited } = startCli(['deploy', '--yes'], { cwd: makeApplication(), env: { ...keyEnv(url, tenant), ...env } })
+  const { code, error } = await exited
+  expect([code, error?.code]).toEqual(outcome)
+})
+
+it('lists the files of a dry run without a key, and writes nothing', async () => {
+  const cwd = makeApplication()
+  const { code, objects } = await startCli(['deploy', '--dry-run'], { cwd }).exited
+  expect([code, objects.length, objects[0]!.names]).toEqual([0, 1, ['package.json', 'server.js']])
+  expect(existsSync(join(cwd, '.slipway'))).toBe(false)
+})
+
+it('plans a deploy, and with --exit-code says by 10 that there are changes', async () => {
+  const tenant = await newTenant()
+  const { exited } = startCli(['plan', '--exit-code'], { cwd: makeApplication(), env: keyEnv(url, tenant) })
+  const { code, objects } = await exited
+  expect([code, objects.at(-1)!.type]).toEqual([10, 'plan'])
+  expect((await tenant.get('/v2/deployments')).body.resources).toEqual([])
+})
