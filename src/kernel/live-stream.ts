@@ -33,7 +33,7 @@ export function resumeAfter(ctx: Ctx, after: number | undefined): number | undef
   ])
 }
 
-type Format = Record<'ping' | 'end', (cursor: string) => string> & {
+type Format = Record<'cursor' | 'ping' | 'end', (cursor: string) => string> & {
   /** Precedes the first message, ping or end. */
   start(): string
   message(message: StreamMessage): string
@@ -47,6 +47,7 @@ const idLine = (id: string | undefined) => (id ? `id: ${id}\n` : '')
 const SSE: Format = {
   start: () => `retry: ${retryMs()}\n`,
   message: ({ id, event = 'message', json }) => `${idLine(id)}event: ${event}\ndata: ${json}\n\n`,
+  cursor: cursor => `${idLine(cursor)}\n`,
   ping: cursor => `: ping\n${idLine(cursor)}\n`,
   end: cursor => `${idLine(cursor)}retry: ${retryMs()}\n\n`,
   error: problem => `event: error\ndata: ${JSON.stringify(problem)}\n\n`,
@@ -55,6 +56,7 @@ const SSE: Format = {
 const NDJSON: Format = {
   start: () => '',
   message: ({ event, json }) => (event ? `{"${event}":${json}}\n` : `${json}\n`),
+  cursor: cursor => `${JSON.stringify({ cursor })}\n`,
   ping: cursor => `${JSON.stringify({ cursor })}\n`,
   end: cursor => `${JSON.stringify({ end: { cursor, retry_ms: retryMs() } })}\n`,
   error: problem => `${JSON.stringify({ error: problem })}\n`,
@@ -101,9 +103,12 @@ function createBody({ follow, onEnd }: LiveStream, format: Format, { requestId, 
       if (!result) return { text: format.ping(cursor), isLast: false }
       next = undefined
       if (result.done) return { text: format.end(cursor), isLast: true }
+      const isFirst = cursor === ''
       cursor = result.value.cursor
       if (result.value.messages.length > 0)
         return { text: result.value.messages.map(format.message).join(''), isLast: false }
+      // A client that is cut off before the first item must know where it began.
+      if (isFirst) return { text: format.cursor(cursor), isLast: false }
     }
   }
 

@@ -118,6 +118,7 @@ describe('a stream', () => {
     expect(await stream.next()).toEqual({ id: '1', retry: expect.stringMatching(/^\d+$/) })
     expect(await stream.next()).toBeUndefined()
     const lines = await openStream(getApp(), tenant, '/v2/events/stream', { Accept: 'application/x-ndjson' })
+    expect(JSON.parse((await lines.nextLine())!)).toEqual({ cursor: '1' })
     expect(JSON.parse((await lines.nextLine())!)).toEqual({ end: { cursor: '1', retry_ms: expect.any(Number) } })
   })
 

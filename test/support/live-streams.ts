@@ -44,10 +44,14 @@ export async function openStream(app: App, { key }: Partial<Pick<Tenant, 'key'>>
       rest += decoder.decode(value, { stream: true })
     }
   }
+  let isFirst = true
   return {
     response,
+    /** Without the cursor that comes first where there is nothing to send yet. */
     async next(): Promise<StreamItem | undefined> {
-      const block = await readUpTo('\n\n')
+      let block = await readUpTo('\n\n')
+      if (isFirst && block && !/^(data|event|:)/m.test(block)) block = await readUpTo('\n\n')
+      isFirst = false
       return block === undefined ? undefined : parseItem(block)
     },
     nextLine: () => readUpTo('\n'),
