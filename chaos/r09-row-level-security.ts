@@ -40,7 +40,9 @@ async function countVisibleRows(url: string): Promise<number> {
   await client.connect()
   try {
     const { rows } = await client.query(`select table_name from information_schema.columns
-      where table_schema = 'public' and column_name in ('tenant_id', 'scope_id') group by 1`)
+      where table_schema = 'public' and column_name in ('tenant_id', 'scope_id')
+        and has_table_privilege('slipway_app', quote_ident(table_name), 'select')
+      group by 1`)
     await client.query('set role slipway_app')
     let visible = 0
     for (const { table_name } of rows) {
