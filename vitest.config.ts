@@ -9,7 +9,7 @@ import { LongestFirst } from './test/support/longest-first.ts'
 const app = [
   'test/*.test.ts',
   'test/{access,audit,cli,client,events,kernel,protocol,integrations}/**/*.test.ts',
-  'test/{listeners,deployments,oauth,pushes,sync,webhooks}/**/*.test.ts',
+  'test/{listeners,deployments,oauth,pushes,sign-in,sync,webhooks}/**/*.test.ts',
 ]
 const architecture = ['test/architecture.test.ts', 'test/architecture/*.test.ts']
 // Functions of values: no database, no network, no state that one file could leave to the next.
@@ -41,6 +41,7 @@ const edge = [
   'test/listeners/listeners.test.ts',
   'test/oauth/{hostile-servers,tokens}.test.ts',
   'test/pushes/{github-deliveries,signed-body}.test.ts',
+  'test/sign-in/sessions.test.ts',
   'test/webhooks/signing.test.ts',
   'test/sync/{archive-download,credentials,hostile-requests,poll,registry-credentials}.test.ts',
 ]

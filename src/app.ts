@@ -38,6 +38,9 @@ import { providerRoutes } from './oauth/routes.ts'
 import { sweepDeliveries } from './pushes/deliveries.ts'
 import { sweepPreviews } from './pushes/preview-sweep.ts'
 import { deliveryRoutes, previewRoutes } from './pushes/routes.ts'
+import { serveSignInPage } from './sign-in/pages.ts'
+import { signInRoutes } from './sign-in/routes.ts'
+import { sweepSessions } from './sign-in/sessions.ts'
 import { syncRoutes } from './sync/routes.ts'
 import { createEventDeliverer, sweepWebhooks } from './webhooks/deliverer.ts'
 import { webhookRoutes } from './webhooks/routes.ts'
@@ -61,6 +64,7 @@ const slices = [
   webhookRoutes,
   organizationRoutes,
   workspaceRoutes,
+  signInRoutes,
   healthRoutes,
 ] as const
 const audit = auditRoutes(slices.flatMap(slice => slice.operations))
@@ -82,6 +86,7 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
   app.onError((error, c) => respondWithError(c, error, config))
   app.notFound(notFound)
   serveDocsPages(app, () => buildOpenApi(operations))
+  serveSignInPage(app, config)
   const services: Services = {
     config,
     database,
@@ -92,6 +97,7 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
   const housekeep = async () => {
     await Promise.all([
       sweepExpiredRows(database),
+      sweepSessions(services),
       sweepAuditLog(services),
       sweepRevisions(services),
       sweepUploads(services),

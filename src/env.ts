@@ -178,8 +178,37 @@ const GitHub = z.object({
     .transform(text => new URL(text).origin),
 })
 
+const ISSUER_ERROR = 'must be the issuer of the identity provider, such as https://login.example.com'
+const pairs = (pattern: RegExp, error: string) =>
+  commaSeparated('')
+    .refine(items => items.every(item => pattern.test(item)), { error })
+    .transform(items => items.map(item => item.split('=') as [string, string]))
+
+const Oidc = z.object({
+  OIDC_ISSUER: z
+    .string({ error: ISSUER_ERROR })
+    .refine(text => /^https?:\/\/[^?#\s@]+$/.test(text) && URL.canParse(text), { error: ISSUER_ERROR }),
+  OIDC_CLIENT_ID: visibleText('the client ID at the identity provider'),
+  OIDC_CLIENT_SECRET: visibleText('the client secret at the identity provider'),
+  OIDC_SCOPES: z
+    .string()
+    .default('openid email profile')
+    .refine(text => /^openid( [\x21-\x7e]{1,100}){0,20}$/.test(text), {
+      error: 'must be scopes separated by spaces, and begin with openid',
+    }),
+  OIDC_ALLOWED_DOMAINS: pairs(
+    /^[a-z0-9-]+(\.[a-z0-9-]+)+=[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/,
+    'must be `domain=organization id`, comma-separated, such as example.com=8f14e45f-ceea-467f-9b5a-3b1c0a5c9d11',
+  ),
+  OIDC_GROUPS_CLAIM: visibleText('the name of the claim that lists groups').default('groups'),
+  OIDC_GROUP_ROLES: pairs(
+    /^[^=]{1,200}=[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/,
+    'must be `group=role id`, comma-separated',
+  ),
+})
+
 /** Either all required settings of a group are set, or none. */
-const SETTING_GROUPS = [S3, Registry, GitHub]
+const SETTING_GROUPS = [S3, Registry, GitHub, Oidc]
 
 export const SETTINGS = [Settings, ...SETTING_GROUPS].flatMap(({ shape }) => Object.keys(shape))
 
@@ -221,6 +250,17 @@ export type GitHubApp = {
   clientId: string
   clientSecret: string
   webhookSecret: string
+}
+
+/** `domains` are of people who may join an organization; `groupRoles` are in the order of precedence. */
+export type OidcSettings = {
+  issuer: string
+  clientId: string
+  clientSecret: string
+  scopes: string
+  domains: [domain: string, organization: string][]
+  groupsClaim: string
+  groupRoles: [group: string, role: string][]
 }
 
 /** Limits of streams and long polls. */
@@ -280,6 +320,8 @@ export type Config = {
   registry: RegistrySettings | undefined
   /** Without it, workspaces connect git hosts with their own credentials only. */
   github: GitHubApp | undefined
+  /** Without it, people sign in with links and keys only. */
+  oidc: OidcSettings | undefined
   liveStreams: StreamLimits
   instanceAdmins: string[]
   notices: string[]
@@ -317,7 +359,9 @@ function parseSettings<S extends z.ZodType>(schema: S, env: Record<string, unkno
   throw new SettingsError(parsed.error.issues.map(issue => `${issue.path.join('.')} ${issue.message}.`).join(' '))
 }
 
-type GroupSettings = Partial<z.output<typeof S3> & z.output<typeof Registry> & z.output<typeof GitHub>>
+type GroupSettings = Partial<
+  z.output<typeof S3> & z.output<typeof Registry> & z.output<typeof GitHub> & z.output<typeof Oidc>
+>
 
 /** Parses all groups together, so that one error names every invalid setting. */
 function readSettings(env: Record<string, unknown>): z.output<typeof Settings> & GroupSettings {
@@ -355,6 +399,19 @@ const toGitHubApp = (settings: GroupSettings): GitHubApp | undefined =>
         clientId: settings.GITHUB_APP_CLIENT_ID!,
         clientSecret: settings.GITHUB_APP_CLIENT_SECRET!,
         webhookSecret: settings.GITHUB_APP_WEBHOOK_SECRET!,
+      }
+
+const toOidcSettings = (settings: GroupSettings): OidcSettings | undefined =>
+  settings.OIDC_ISSUER === undefined
+    ? undefined
+    : {
+        issuer: settings.OIDC_ISSUER,
+        clientId: settings.OIDC_CLIENT_ID!,
+        clientSecret: settings.OIDC_CLIENT_SECRET!,
+        scopes: settings.OIDC_SCOPES!,
+        domains: settings.OIDC_ALLOWED_DOMAINS!,
+        groupsClaim: settings.OIDC_GROUPS_CLAIM!,
+        groupRoles: settings.OIDC_GROUP_ROLES!,
       }
 
 const SINGLE_LOGIN_NOTICE =
@@ -397,6 +454,7 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
     s3: toS3Settings(settings),
     registry: toRegistrySettings(settings),
     github: toGitHubApp(settings),
+    oidc: toOidcSettings(settings),
     liveStreams: WORKER_STREAMS,
     instanceAdmins: [...settings.INSTANCE_ADMIN_EMAILS, ...settings.USAGE_EXPORT_ADMIN_EMAILS].map(email =>
       email.toLowerCase(),

@@ -14,7 +14,7 @@ const LAYERS = [
   ['kernel'],
   ['access'],
   ['events'],
-  ['integrations', 'oauth', 'listeners', 'webhooks', 'audit'],
+  ['integrations', 'oauth', 'listeners', 'sign-in', 'webhooks', 'audit'],
   ['deployments'],
   ['sync', 'pushes'],
   ['api-docs'],
@@ -143,8 +143,8 @@ describe('the boundaries between files', () => {
       /^hono/,
       [
         /^app\.ts$/,
-        /^kernel\/(caller|input|middleware|routes|segment-router|serve-routes|static-page|wait-until)\.ts$/,
-        /^api-docs\//,
+        /^kernel\/(caller|input|middleware|routes|segment-router|serve-routes|session-cookie|static-page|wait-until)\.ts$/,
+        /^(api-docs|sign-in)\//,
       ],
     ],
     [
@@ -187,7 +187,7 @@ describe('the boundaries between files', () => {
   it('only guarded-fetch.ts fetches addresses that users chose, and every library fetches through it', () => {
     // The operator chooses the database and the S3 store. A page's script fetches from the app that served it, and
     // the client runs on the machine of its user.
-    const owners = /^kernel\/(guarded-fetch|db|s3)\.ts$|^(host|agent|client)\/|^api-docs\/client/
+    const owners = /^kernel\/(guarded-fetch|db|s3)\.ts$|^(host|agent|client)\/|^api-docs\/client|^sign-in\/page-script/
     // Calls, not declarations. `env.ts` binds the platform's fetch for the guard.
     const fetchCalls =
       /(?<![\w.])fetch\((?!\w+:)|\bglobalThis\.fetch\b(?!\.bind\()|\.foreignFetch\(|\bnew (?:WebSocket|EventSource)\b/

@@ -1,7 +1,7 @@
 // API keys of workspaces and organizations: shown once, and never with more permissions than the key that created them.
 import { and, eq, getTableColumns, isNull, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
-import { type Ctx, verb } from '../kernel/context.ts'
+import { type Ctx, hasCredential, verb } from '../kernel/context.ts'
 import { makeKeyHint, newApiKey } from '../kernel/crypto.ts'
 import { db, inOrganization, inTenant, type Row, run, textArray } from '../kernel/db.ts'
 import { sha256Hex } from '../kernel/digest.ts'
@@ -76,10 +76,10 @@ export async function createKey(ctx: Ctx, input: NewKeyInput, tenant: SQL, scope
     role_id: sql`require_grantable_role(${role_id ?? sql`default_key_role(${scope})`}::uuid, ${scope}, ${narrowed})`,
     permissions: narrowed,
     expires_at: sql`new_key_expiry(${expires_at ?? null}::timestamptz)`,
-    created_by: sql`current_actor()`,
+    created_by: sql`case when setting('actor_kind') = 'key' then current_actor() end`,
   }
   // Sealed for the caller, the key is stored with the answer: a replay under the idempotency key returns it again.
-  const caller = ctx.actor.kind === 'key' ? ctx.actor.hash : ctx.requestId
+  const caller = hasCredential(ctx.actor) ? ctx.actor.hash : ctx.requestId
   const sealed = await ctx.sealer.seal(key, caller, 'api_key')
   const change = db
     .insert(apiKeys)

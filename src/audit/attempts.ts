@@ -1,4 +1,4 @@
-// Attempts: refused requests of known keys, and audited reads. Written after the answer, many in one trip.
+// Attempts: refused requests of known keys and sessions, and audited reads. Written after the answer, many in one trip.
 import { sql } from 'drizzle-orm'
 import { textArray } from '../kernel/db.ts'
 import type { Outcome, Services } from '../kernel/routes.ts'
@@ -30,15 +30,15 @@ export function createAttemptLog({ config, database }: Pick<Services, 'config' |
   let isWriting = false
 
   /** Attempts of the minute before that were counted and not sent go with the key's next one. */
-  function stateOf(keyHash: string): KeyState {
+  function stateOf(hash: string): KeyState {
     const now = Math.floor((Date.now() + config.clockOffset()) / MINUTE_MS)
     if (now !== minute) {
       const unsent = [...keys].filter(([, state]) => state.unsent > 0)
-      keys = new Map(unsent.map(([hash, { unsent }]) => [hash, { ...newKeyState(), unsent }]))
+      keys = new Map(unsent.map(([of, { unsent }]) => [of, { ...newKeyState(), unsent }]))
       minute = now
     }
-    const state = keys.get(keyHash) ?? newKeyState()
-    keys.set(keyHash, state)
+    const state = keys.get(hash) ?? newKeyState()
+    keys.set(hash, state)
     return state
   }
 
@@ -60,7 +60,7 @@ export function createAttemptLog({ config, database }: Pick<Services, 'config' |
     await database([
       sql`
         select from record_attempts(
-          ${textArray(attempts.map(({ keyHash }) => keyHash))},
+          ${textArray(attempts.map(({ credentialHash }) => credentialHash))},
           ${texts(({ caller }) => Uuid.safeParse(caller.tenant).data ?? null)},
           ${texts(({ operation }) => nameRouteOperation(operation.id))},
           ${numbers(({ status }) => status)},
@@ -76,7 +76,7 @@ export function createAttemptLog({ config, database }: Pick<Services, 'config' |
 
   return (outcome: Outcome): void => {
     if (!config.auditLogs || !isRecorded(outcome)) return
-    const state = stateOf(outcome.keyHash)
+    const state = stateOf(outcome.credentialHash)
     state.count++
     const isOver = state.count > MAX_PER_MINUTE
     if (state.last && (isOver || waiting.length >= MAX_WAITING)) {
@@ -95,7 +95,7 @@ export function createAttemptLog({ config, database }: Pick<Services, 'config' |
   }
 }
 
-const REFUSED_KEYS = ['key_revoked', 'key_expired']
+const ENDED_CREDENTIALS = ['key_revoked', 'key_expired', 'session_ended']
 
 /**
  * Standby agents are refused all the time by protocol, and a rate limit bounds requests itself. A key that never
@@ -103,7 +103,7 @@ const REFUSED_KEYS = ['key_revoked', 'key_expired']
  */
 function isRecorded({ operation, status, code }: Outcome): boolean {
   if (status < 400) return operation.isAudited === true
-  if (status === 401) return REFUSED_KEYS.includes(code!)
+  if (status === 401) return ENDED_CREDENTIALS.includes(code!)
   if (status === 403) return true
   const isWrite = operation.method !== 'get' && !operation.isReadOnly
   return isWrite && status < 500 && status !== 429 && operation.verb?.permission !== 'listeners:sync'

@@ -1,5 +1,5 @@
 // Exports of the audit log, oldest first: a stream that reads one page for each trip, as fast as the client takes it.
-import { keyHashOf, verb, withoutRateLimit } from '../kernel/context.ts'
+import { credentialOf, verb, withoutRateLimit } from '../kernel/context.ts'
 import type { StreamReply } from '../kernel/routes.ts'
 import { toIsoTime } from '../kernel/rows.ts'
 import { toCsvLine } from './csv.ts'
@@ -85,7 +85,7 @@ export const exportAuditLogs = verb(
     const readPage = (after?: AuditCursor) =>
       readAuditRows(after ? withoutRateLimit(ctx) : ctx, { filter: past, after, limit: PAGE_ROWS, order: 'oldest' })
     const utf8 = new TextEncoder()
-    const release = ctx.watches!.admit(keyHashOf(ctx))
+    const release = ctx.watches!.admit(credentialOf(ctx).hash)
     const releaseAndThrow = (error: unknown) => {
       release()
       throw error

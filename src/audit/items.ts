@@ -81,7 +81,7 @@ export function toApiActivity(row: AuditRow): ApiActivity {
         operation_succeeded: succeeded,
         request_time: time,
         api_key_id: keyId,
-        user_id: null,
+        user_id: actor_kind === 'session' ? actor_id : null,
         ls_user_id: null,
         organization_id: row.organization_id,
         workspace_id: row.tenant_id,

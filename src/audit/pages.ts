@@ -94,7 +94,7 @@ export function auditPageQuery({ filter, after, limit, order }: PageRequest): SQ
     attempts as (
       select
         created_at, ${scopeOfAttempts} as scope_id, id as number, organization_id, tenant_id, null::text as type,
-        operation, status, code, left_out, 'key' as actor_kind, actor_id, actor_name, request_id,
+        operation, status, code, left_out, actor_kind, actor_id, actor_name, request_id,
         request, null::uuid as subject_id, null::json as data, null::json as changes
       from audit_attempts
       where ${within([

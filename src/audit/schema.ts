@@ -38,7 +38,7 @@ const filters = (names: readonly string[]) => ({
   start_time: Instant.meta({ description: 'The beginning of the window, inclusive.' }),
   end_time: Instant.meta({ description: 'The end of the window, inclusive to the millisecond.' }),
   workspace_id: Uuid.optional().meta({ description: 'Without it, all workspaces and the organization itself.' }),
-  actor_id: Uuid.optional().meta({ description: 'The API key or listener that acted.' }),
+  actor_id: Uuid.optional().meta({ description: 'The API key, member or listener that acted.' }),
   subject_id: Uuid.optional().meta({ description: 'A resource that was changed.' }),
   operations: boundedText(MAX_OPERATIONS * (MAX_NAME + 1))
     .transform((joined, check): string[] => {
@@ -140,7 +140,7 @@ export const ApiActivity = z
     http_response: z.strictObject({ code: z.int() }).meta({ description: '0 where there is none.' }),
     actor: z.strictObject({
       user: z.strictObject({
-        uid: Text.meta({ description: 'The id of the key or listener, or the kind of actor, such as `cron`.' }),
+        uid: Text.meta({ description: 'The id of the key, member or listener, or the kind of actor, such as `cron`.' }),
         credential_uid: Text.meta({ description: 'The id of the API key, or an empty text.' }),
       }),
     }),

@@ -11,9 +11,9 @@ type ConfigWithCommands = { [name in (typeof CONFIG_COMMANDS)[number]]?: unknown
   resource_spec?: SpecWithCommands | null | undefined
 }
 
-/** Pushes and schedules pass: they repeat what a key decided. */
+/** Pushes and schedules pass: they repeat what a key or a person decided. */
 const hasCommandPermission = sql`case
-  when setting('actor_kind') <> 'key' or ${REQUIRED_PERMISSION} = any(actor_permissions()) then true
+  when setting('actor_kind') not in ('key', 'session') or ${REQUIRED_PERMISSION} = any(actor_permissions()) then true
   else refuse('permission_missing', ${REQUIRED_PERMISSION})
 end`
 

@@ -1,6 +1,6 @@
 // Follows the logs of a deployment: pages that wait for the next line, and a stream.
 import type * as z from 'zod'
-import { type Ctx, keyHashOf, verb, withoutRateLimit } from '../kernel/context.ts'
+import { type Ctx, credentialOf, toWatcher, verb, withoutRateLimit } from '../kernel/context.ts'
 import { invalidRequest } from '../kernel/input.ts'
 import { type LiveStream, resumeAfter, type StreamBatch, type StreamMessage } from '../kernel/live-stream.ts'
 import type { Numbered, Watch } from '../kernel/watch.ts'
@@ -28,8 +28,7 @@ function watchLines(ctx: Ctx, deployment_id: string, start: { after: number; tri
     })
     return { items, isLast: !page.hasMore }
   }
-  const watcher = { keyHash: keyHashOf(ctx), workspace: ctx.requestInfo.tenant!, permission: ctx.permission }
-  return ctx.watches!.watch(watcher, { subject: `logs ${deployment_id}`, read }, { ...start, isLast: true })
+  return ctx.watches!.watch(toWatcher(ctx), { subject: `logs ${deployment_id}`, read }, { ...start, isLast: true })
 }
 
 const sumDropped = (items: WatchedLine[]) => items.reduce((sum, { dropped }) => sum + dropped, 0)
@@ -39,7 +38,7 @@ type FollowInput = z.output<typeof DeploymentRef> & s.FollowQuery
 export const followLogs = verb(
   'deployments:read',
   async (ctx, { wait, ...request }: FollowInput): Promise<s.ArrivedPage> => {
-    const release = wait > 0 ? ctx.watches!.admit(keyHashOf(ctx)) : undefined
+    const release = wait > 0 ? ctx.watches!.admit(credentialOf(ctx).hash) : undefined
     try {
       const page = await readArrivedLines(ctx, request)
       const { after = 0 } = request
@@ -96,7 +95,7 @@ const canGoOn = ({ config }: Ctx, { until, signal, trips }: Progress) =>
 type StreamInput = z.output<typeof DeploymentRef> & s.StreamQuery
 
 export const streamLogs = verb('deployments:read', async (ctx, input: StreamInput): Promise<LiveStream> => {
-  const release = ctx.watches!.admit(keyHashOf(ctx))
+  const release = ctx.watches!.admit(credentialOf(ctx).hash)
   try {
     const request = { ...input, after: resumeAfter(ctx, input.after), limit: LOOK_SIZE }
     const page = await readArrivedLines(ctx, request)

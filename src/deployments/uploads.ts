@@ -119,7 +119,10 @@ const claimUpload = (link: UploadLink, bytes: number, limit: number): SQL<Row> =
 const STORED_EVENTS = sql`
     select ${uploadEventColumns('upload.stored', createdMembers(ARCHIVE_RECORD))}, actor_kind, actor_id
     from changed`
-const LINK_ACTOR = sql`t.actor_kind, t.actor_id, (select k.description from api_keys k where k.id = t.actor_id)`
+const LINK_ACTOR = sql`t.actor_kind, t.actor_id, coalesce(
+      (select k.description from api_keys k where k.id = t.actor_id),
+      (select coalesce(m.full_name, m.email) from members m where m.id = t.actor_id)
+    )`
 
 /** The actor of the event is the one who requested the link. */
 const markStored = (link: UploadLink, { size, sha256 }: { size: number; sha256: string }): SQL<Row> => sql`

@@ -1,5 +1,5 @@
 // Lists events. A page that would be empty can wait for the next event.
-import { type Ctx, keyHashOf, verb } from '../kernel/context.ts'
+import { type Ctx, credentialOf, verb } from '../kernel/context.ts'
 import { fail } from '../kernel/errors.ts'
 import { invalidRequest } from '../kernel/input.ts'
 import { matchesFilters } from './filters.ts'
@@ -10,7 +10,7 @@ import { watchEvents } from './watch.ts'
 
 export const listEvents = verb('events:read', async (ctx, query: EventQuery): Promise<EventPage> => {
   const { after, limit, order, wait, ...filters } = query
-  const release = wait > 0 ? ctx.watches!.admit(keyHashOf(ctx)) : undefined
+  const release = wait > 0 ? ctx.watches!.admit(credentialOf(ctx).hash) : undefined
   try {
     const page = await readPage(ctx, { after, limit, descending: order === 'desc', filters })
     if (order === 'asc') requireKept(page, after)

@@ -1,5 +1,5 @@
 // Streams events as they happen, from a number on.
-import { type Ctx, keyHashOf, verb } from '../kernel/context.ts'
+import { type Ctx, credentialOf, verb } from '../kernel/context.ts'
 import { type LiveStream, resumeAfter, type StreamBatch, type StreamMessage } from '../kernel/live-stream.ts'
 import { matchesFilters } from './filters.ts'
 import { type JournalPage, readPage } from './pages.ts'
@@ -9,7 +9,7 @@ import { LOOK_SIZE, toWatched, type WatchedEvent, watchEvents } from './watch.ts
 export const streamEvents = verb(
   'events:read',
   async (ctx, { after, ...filters }: StreamQuery): Promise<LiveStream> => {
-    const release = ctx.watches!.admit(keyHashOf(ctx))
+    const release = ctx.watches!.admit(credentialOf(ctx).hash)
     try {
       const wanted = resumeAfter(ctx, after)
       const request = { after: wanted ?? Number.MAX_SAFE_INTEGER, limit: LOOK_SIZE, descending: false, filters: {} }

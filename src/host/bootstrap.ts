@@ -9,9 +9,10 @@ const USAGE = `npm run bootstrap -- --organization NAME [--workspace NAME] [--em
                       [--platform-listener NAME]
 
 Finds or creates the organization and the workspace in the database of DATABASE_SYSTEM_URL or DATABASE_URL, or of the
-running npm run dev. Adds the people of --email as Admins, and prints a new Admin key for the workspace, or for the
-whole organization with --organization-key. With --platform-listener it also finds or creates a listener that serves
-every workspace of the installation, and prints a key for its agent.`
+running npm run dev. Adds the people of --email as Admins, with a link for each that signs in once within 15 minutes,
+and prints a new Admin key for the workspace, or for the whole organization with --organization-key. With
+--platform-listener it also finds or creates a listener that serves every workspace of the installation, and prints a
+key for its agent.`
 
 async function main() {
   const { values } = parseArgs({
@@ -41,6 +42,7 @@ async function main() {
   const { openDatabase, requireReady, requireRole } = await import('./database-connection.ts')
   const { connect } = await import('../kernel/db.ts')
   const { bootstrap } = await import('../access/bootstrap.ts')
+  const { createOperatorLink, linkUrl } = await import('../sign-in/links.ts')
   const { registerPlatformListener } = await import('../listeners/platform-listener.ts')
   const { database: address, via, close } = openDatabase({ url }, { poolSize: 1 })
   try {
@@ -56,6 +58,11 @@ API key       ${api_key}
 Store the key now: it is shown only once. Send it in X-Api-Key with every request${
       input.scope === 'organization' ? ',\nand name the workspace in X-Tenant-Id where a request needs one' : ''
     }. Try GET /orgs/current/info.`)
+    const origin = process.env.PUBLIC_URL?.replace(/\/$/, '') ?? openHome().readState()?.url ?? ''
+    for (const email of input.emails) {
+      const token = await createOperatorLink(database, { organization_id, email })
+      if (token) console.log(`Sign-in link  ${linkUrl(origin, token)}  ${email}`)
+    }
     const compute_id = values['platform-listener']
     if (!compute_id) return
     const platform = { organization_id, compute_id, compute_type: 'local' as const }

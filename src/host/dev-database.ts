@@ -1,6 +1,7 @@
 // Prepares the database of `npm run dev`: migrates it, starts its gateway, provides keys for the user and the agent.
 import { bootstrap } from '../access/bootstrap.ts'
 import { registerPlatformListener } from '../listeners/platform-listener.ts'
+import { createOperatorLink } from '../sign-in/links.ts'
 import { createLogins } from './database-logins.ts'
 import type { DevListener, DevState, Home } from './home-folder.ts'
 import { migrate } from './migrate.ts'
@@ -28,7 +29,9 @@ export async function prepareDatabase(options: PrepareOptions) {
   host.config.notices.forEach(printError)
   const key = await ensureKey(host, home)
   const listener = await ensureListener(host, home, key.organization_id)
-  return { key, listener, addresses, close: host.close }
+  const [email = ''] = host.config.instanceAdmins
+  const linkToken = await createOperatorLink(host.app.database, { organization_id: key.organization_id, email })
+  return { key, listener, linkToken, addresses, close: host.close }
 }
 
 type Host = ReturnType<typeof createHost>

@@ -94,7 +94,9 @@ async function main() {
   postgres?.catch(crash.reject)
   const database = openDatabase()
   cleanup.defer(async () => (await database.catch(() => {}))?.close())
-  const [{ key, listener }, { url, follow, housekeep }] = await rejectOnCrash(Promise.all([database, startWorker()]))
+  const [{ key, listener, linkToken }, { url, follow, housekeep }] = await rejectOnCrash(
+    Promise.all([database, startWorker()]),
+  )
   await rejectOnCrash(timeStep('Worker', waitUntilReady(url)))
   // Nothing would stop what is started after the clean-up has begun.
   if (stoppingSince) return
@@ -105,7 +107,7 @@ async function main() {
 
   const state = { url, ...key, pid: process.pid }
   home.writeState(state)
-  printSummary(state, home, performance.now(), ownDatabase !== undefined, port)
+  printSummary(state, home, performance.now(), { linkToken, ownDatabase: ownDatabase !== undefined, port })
   follow()
   const sweep = () => housekeep().catch(({ message }) => printError(message))
   const timer = scheduleEveryMinute(sweep)
@@ -199,7 +201,10 @@ async function waitUntilReady(url: string): Promise<void> {
   }
 }
 
-function printSummary({ url, api_key }: DevState, { path }: Home, ms: number, ownDatabase: boolean, port?: number) {
+type Summary = { linkToken: string | null; ownDatabase: boolean; port: number | undefined }
+
+function printSummary({ url, api_key }: DevState, { path }: Home, ms: number, summary: Summary) {
+  const { linkToken, ownDatabase, port } = summary
   const folder = relative(process.cwd(), path) || '.'
   const home = folder.startsWith('..') ? path : folder
   print(`
@@ -208,6 +213,7 @@ ${bold('Slipway is ready')} ${dim(`in ${(ms / 1000).toFixed(1)} s`)}
   URL        ${bold(url)}
   API pages  ${url}/docs
   API key    ${bold(api_key)}
+  Sign in    ${url}/sign-in${linkToken ? `#${linkToken} ${dim('once, within 15 minutes')}` : ''}
   Data       ${ownDatabase ? 'in the database of DATABASE_URL' : home}
   Details    ${home}/dev.json has these values for scripts
 

@@ -15,7 +15,7 @@ const VERIFIED_NAME_MS = 7 * 24 * 60 * 60_000
 /** A host may drop the trip that counts, with the request that started it. After this time another one may start. */
 const COUNT_TIMEOUT_MS = 10_000
 
-const KEY_REFUSALS: Code[] = ['key_unknown', 'key_revoked', 'key_expired']
+const KEY_REFUSALS: Code[] = ['key_unknown', 'key_revoked', 'key_expired', 'session_ended']
 const codeOf = (error: unknown): Code | undefined => (error instanceof Failure ? error.code : undefined)
 const rateLimited = (seconds: number) => fail('rate_limited', { headers: { 'Retry-After': String(seconds) } })
 

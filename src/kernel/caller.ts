@@ -1,30 +1,36 @@
-// The caller of a request, from its headers: key, workspace, If-Match and Idempotency-Key.
+// The caller of a request, from its headers: key or session, workspace, If-Match and Idempotency-Key.
 import type { Context } from 'hono'
 import { Uuid } from '../protocol/wire.ts'
-import type { Caller, OpenRequest, RequestRecord } from './context.ts'
+import { type Caller, type CredentialActor, hasCredential, type OpenRequest, type RequestRecord } from './context.ts'
 import { looksLikeApiKey } from './crypto.ts'
 import { sha256Hex } from './digest.ts'
 import { type Fault, fail } from './errors.ts'
 import { requestOrigin } from './origin.ts'
 import { type AppEnv, canUseIdempotencyKey, type Operation, type Services, successStatus } from './routes.ts'
+import { isCrossSite, readSessionToken } from './session-cookie.ts'
 import { waitUntil } from './wait-until.ts'
 
-export function readApiKey(c: Context): string {
+/** A key in a header wins over the cookie of a session. */
+export function readCredential(c: Context, { config }: Services, { bodyMediaType }: Operation): CredentialActor {
   const bearer = /^Bearer +(\S+) *$/i.exec(c.req.header('Authorization') ?? '')?.[1]
   const key = c.req.header('X-Api-Key') ?? bearer
-  if (!key) throw fail('key_missing')
-  if (!looksLikeApiKey(key)) throw fail('key_malformed')
-  return key
+  if (key) {
+    if (!looksLikeApiKey(key)) throw fail('key_malformed')
+    return { kind: 'key', hash: sha256Hex(key) }
+  }
+  const token = c.req.header('Cookie') && readSessionToken(c, requestOrigin(config, c.req.url), bodyMediaType)
+  if (!token) throw fail('key_missing')
+  return { kind: 'session', hash: sha256Hex(token) }
 }
 
-export const createKeyCaller = (
+export const createCaller = (
   c: Context<AppEnv>,
   { config, database, sealer, deliverEvents }: Services,
-  hash: string,
+  actor: CredentialActor,
   onKeyAccepted: () => void,
 ): Caller => ({
   ...{ config, database, sealer },
-  actor: { kind: 'key', hash },
+  actor,
   tenant: null,
   origin: requestOrigin(config, c.req.url),
   requestId: c.get('requestId'),
@@ -40,6 +46,8 @@ export const createKeyCaller = (
   waitUntil: work => waitUntil(c, work),
   ...(deliverEvents && { deliverEvents }),
   onKeyAccepted,
+  setCookie: cookie => c.header('Set-Cookie', cookie, { append: true }),
+  isCrossSite: isCrossSite(c),
   requestInfo: c.get('requestInfo'),
 })
 
@@ -83,10 +91,14 @@ export function readCallerHeaders(c: Context<AppEnv>, operation: Operation, text
     if (!/^[\x21-\x7e]{1,255}$/.test(key)) addFault('Idempotency-Key', 'must be 1 to 255 visible ASCII characters')
     const { pathname, search } = new URL(c.req.url)
     const request = [c.req.method, pathname + search, tenant ?? '', text].join('\n')
-    caller.idempotency = { key, fingerprint: sha256Hex(request) }
+    caller.idempotency = { key: scopeToSession(caller, key), fingerprint: sha256Hex(request) }
   }
   return faults
 }
+
+/** Answers are stored for the member, but what they hold may be sealed for the session. */
+const scopeToSession = ({ actor }: Caller, key: string): string =>
+  hasCredential(actor) && actor.kind === 'session' ? `${actor.hash} ${key}` : key
 
 /** `"3", "4"` are versions 3 and 4. A weak or unknown tag is no version, so it never matches. */
 const parseIfMatch = (ifMatch: string): number[] =>

@@ -150,7 +150,7 @@ const CODES = {
     401,
     'API key missing',
     'The request has no API key.',
-    'Send one in `X-Api-Key` or `Authorization: Bearer`.',
+    'Send one in `X-Api-Key` or `Authorization: Bearer`. On a page, sign in.',
   ],
   key_malformed: [
     401,
@@ -167,6 +167,12 @@ const CODES = {
   key_unknown: [401, 'Unknown API key', 'This API key does not exist here.', 'Use a key of this installation.'],
   key_revoked: [401, 'Revoked API key', 'This API key was revoked.', 'Use another one.'],
   key_expired: [401, 'Expired API key', 'This API key has expired.', 'Create a new one.'],
+  session_ended: [
+    401,
+    'Session ended',
+    'The session has expired or was ended, or its member was removed.',
+    'Sign in again.',
+  ],
   push_token_invalid: [
     401,
     'Invalid push token',
@@ -188,20 +194,38 @@ const CODES = {
   permission_missing: [
     403,
     'Permission missing',
-    'This key lacks a permission that the operation needs.',
-    'Use a key that has it.',
+    'This key or member lacks a permission that the operation needs.',
+    'Use a key that has it, or ask an Admin for a role that has it.',
+  ],
+  identity_unknown: [
+    403,
+    'Not a member',
+    'You are signed in at the identity provider, but no member of this installation has your address.',
+    'Ask an Admin of your organization to add you.',
+  ],
+  email_unverified: [
+    403,
+    'E-mail address not verified',
+    'The identity provider has not verified your e-mail address.',
+    'Verify it there and sign in again.',
+  ],
+  cross_site_request: [
+    403,
+    'Request from another site',
+    'A page of another site sent this request, so it cannot sign anyone in.',
+    'Sign in on the page `/sign-in` of this installation.',
   ],
   workspace_required: [
     403,
     'Workspace required',
-    'An organization key requires workspace specification.',
+    'An organization key or a session requires workspace specification.',
     'Send the workspace id in `X-Tenant-Id`.',
   ],
   workspace_forbidden: [
     403,
     'Workspace forbidden',
-    'This key has no access to the workspace in `X-Tenant-Id`.',
-    'Use a key of that workspace, or remove the header.',
+    'This key or member has no access to the workspace in `X-Tenant-Id`.',
+    'Use a key of that workspace, ask for a role there, or remove the header.',
   ],
   provider_not_yours: [
     403,
@@ -261,6 +285,30 @@ const CODES = {
   member_not_found: [404, 'Member not found', 'This member does not exist.', 'List the members to find the id.'],
   role_not_found: [404, 'Role not found', 'This role does not exist here.', 'GET /orgs/current/roles lists the roles.'],
   key_not_found: [404, 'API key not found', 'This API key does not exist.', 'List the keys to find the id.'],
+  sign_in_expired: [
+    401,
+    'Sign-in expired',
+    'This sign-in was begun in another browser or more than ten minutes ago.',
+    'Open `/sign-in` and begin again.',
+  ],
+  sign_in_refused: [
+    502,
+    'Sign-in failed',
+    'The answer of the identity provider was not accepted.',
+    'Open `/sign-in` and begin again. The operator finds the reason in the log.',
+  ],
+  sign_in_link_invalid: [
+    401,
+    'Sign-in link no longer valid',
+    'This sign-in link was already used, is older than 15 minutes, or was never created.',
+    'Ask an Admin for another one.',
+  ],
+  session_not_found: [
+    404,
+    'Session not found',
+    'The caller has no such session.',
+    'GET /v2/me/sessions lists the sessions.',
+  ],
   deployment_not_found: [
     404,
     'Deployment not found',

@@ -5,8 +5,8 @@ import { type Permission, permissions } from './permissions.ts'
 import type { Database } from './statement.ts'
 import type { Watcher, Watches } from './watch.ts'
 
-/** Until enter() has looked the key up, only its hash is known. */
-export type KeyActor = { kind: 'key'; hash: string }
+/** Until enter() or enter_session() has looked it up, only the hash of the key or of the session's token is known. */
+export type CredentialActor = { kind: 'key' | 'session'; hash: string }
 /** Acts without a key, after an earlier trip authorized it: a person on a page, the schedule, a git host. */
 export type KeylessActor = {
   kind: 'session' | 'cron' | 'push'
@@ -15,7 +15,9 @@ export type KeylessActor = {
   organization: string
   tenant: string | null
 }
-type Actor = KeyActor | KeylessActor
+type Actor = CredentialActor | KeylessActor
+
+export const hasCredential = (actor: Actor): actor is CredentialActor => 'hash' in actor
 
 export type Ctx = {
   config: Config
@@ -28,7 +30,7 @@ export type Ctx = {
   requestId: string
   /** A `RequestRecord` as JSON, for the journal. Null where no request to the API is the cause. */
   request: string | null
-  permission: Permission
+  permission: Permission | null
   /** One of these versions must be the current one; null accepts any. */
   ifMatch: number[] | null
   withoutIfMatch: boolean
@@ -46,6 +48,9 @@ export type Ctx = {
   /** Sends the events of a workspace to its webhooks. */
   deliverEvents?: (tenant: string) => Promise<void>
   onKeyAccepted?: () => void
+  setCookie?: (cookie: string) => void
+  /** A page of another site sent the request. */
+  isCrossSite?: boolean
   /** Stored bytes count towards the day's changes. */
   bodyBytes?: number
   requestInfo: RequestInfo
@@ -120,26 +125,31 @@ export async function pauseUntilAborted(ms: number, signal?: AbortSignal): Promi
   return !signal?.aborted
 }
 
-/** Waiting needs a key, which is checked again meanwhile. The first trip has told the workspace. */
+/** Waiting needs a key or session, which is checked again meanwhile. The first trip has told the workspace. */
 export const toWatcher = (ctx: Ctx): Watcher => ({
-  keyHash: keyHashOf(ctx),
+  ...credentialOf(ctx),
   workspace: ctx.requestInfo.tenant!,
-  permission: ctx.permission,
+  permission: ctx.permission!,
 })
-export const keyHashOf = ({ actor }: Pick<Ctx, 'actor'>): string => (actor as KeyActor).hash
+export const credentialOf = ({ actor }: Pick<Ctx, 'actor'>): CredentialActor => actor as CredentialActor
 
 /** For the later trips of a request, which counts once towards the rate limit. */
 export const withoutRateLimit = (ctx: Ctx): Ctx => ({ ...ctx, config: { ...ctx.config, rateLimit: 0 } })
 
-export type Verb<Input, Output> = ((caller: Caller, input: Input) => Promise<Output>) & { permission: Permission }
+export type Verb<Input, Output> = ((caller: Caller, input: Input) => Promise<Output>) & {
+  permission: Permission | null
+}
 
-/** One operation of the API. It cannot exist without its permission. */
+/**
+ * One operation of the API. It cannot exist without its permission. A null permission is for what every caller may do
+ * to its own sessions.
+ */
 export function verb<Input, Output>(
-  permission: Permission,
+  permission: Permission | null,
   act: (ctx: Ctx, input: Input) => Promise<Output>,
 ): Verb<Input, Output> {
   return Object.assign((caller: Caller, input: Input) => act({ ...caller, permission }, input), { permission })
 }
 
-export const isWorkspaceScoped = ({ permission }: { permission: Permission }): boolean =>
-  permissions[permission] === 'workspace'
+export const isWorkspaceScoped = ({ permission }: { permission: Permission | null }): boolean =>
+  permission !== null && permissions[permission] === 'workspace'

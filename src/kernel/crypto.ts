@@ -1,8 +1,6 @@
 // API keys, sealing and signing. WebCrypto alone, so that it runs the same on Workers and on Node.
 const utf8 = new TextEncoder()
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
-const API_KEY = /^slw_([0-9A-Za-z]{36})([0-9A-Za-z]{6})$/
-
 const CRC_TABLE = Int32Array.from({ length: 256 }, (_, crc) => {
   for (let bit = 0; bit < 8; bit++) crc = crc & 1 ? (crc >>> 1) ^ 0xedb88320 : crc >>> 1
   return crc
@@ -17,22 +15,42 @@ function checksum(text: string): string {
   return digits
 }
 
-/** `slw_`, 36 random characters and a checksum of 6: scanners find leaked keys, the edge refuses mistyped ones. */
-export function newApiKey(): string {
-  let secret = ''
-  while (secret.length < 36) {
-    for (const byte of crypto.getRandomValues(new Uint8Array(48))) {
-      // Bytes from 248 on would make some of the 62 characters more likely than others.
-      if (byte < 248 && secret.length < 36) secret += ALPHABET[byte % 62]
-    }
+/** A prefix, random characters and a checksum of 6: scanners find leaked tokens, the edge refuses mistyped ones. */
+function createTokenKind(prefix: string, length: number, pattern: RegExp) {
+  return {
+    create(): string {
+      let secret = ''
+      while (secret.length < length) {
+        for (const byte of crypto.getRandomValues(new Uint8Array(48))) {
+          // Bytes from 248 on would make some of the 62 characters more likely than others.
+          if (byte < 248 && secret.length < length) secret += ALPHABET[byte % 62]
+        }
+      }
+      return `${prefix}_${secret}${checksum(secret)}`
+    },
+    looksValid(text: string): boolean {
+      const [, secret, sum] = pattern.exec(text) ?? []
+      return secret !== undefined && checksum(secret) === sum
+    },
   }
-  return `slw_${secret}${checksum(secret)}`
 }
 
-export function looksLikeApiKey(text: string): boolean {
-  const [, secret, sum] = API_KEY.exec(text) ?? []
-  return secret !== undefined && checksum(secret) === sum
-}
+export const { create: newApiKey, looksValid: looksLikeApiKey } = createTokenKind(
+  'slw',
+  36,
+  /^slw_([0-9A-Za-z]{36})([0-9A-Za-z]{6})$/,
+)
+export const { create: newLinkToken, looksValid: looksLikeLinkToken } = createTokenKind(
+  'sll',
+  43,
+  /^sll_([0-9A-Za-z]{43})([0-9A-Za-z]{6})$/,
+)
+/** Of a session, with the entropy of 32 random bytes. */
+export const { create: newSessionToken, looksValid: looksLikeSessionToken } = createTokenKind(
+  'sls',
+  43,
+  /^sls_([0-9A-Za-z]{43})([0-9A-Za-z]{6})$/,
+)
 
 export const makeKeyHint = (key: string): string => `${key.slice(0, 8)}…${key.slice(-4)}`
 

@@ -5,7 +5,7 @@ import { drizzle } from 'drizzle-orm/neon-http'
 import type { AnyPgColumn, PgTable } from 'drizzle-orm/pg-core'
 import type { Config } from '../env.ts'
 import { type Code, isCode } from './codes.ts'
-import { type Ctx, isWorkspaceScoped, type KeyActor, type KeylessActor } from './context.ts'
+import { type CredentialActor, type Ctx, hasCredential, isWorkspaceScoped, type KeylessActor } from './context.ts'
 import { type Failure, fail } from './errors.ts'
 import type { Permission } from './permissions.ts'
 import {
@@ -69,9 +69,11 @@ function createTrip(url: string, route: TripRoute): Trip {
  */
 export async function run<T>(ctx: Ctx, query: Query<T>, lock: SQL | SQL[] = []): Promise<T[]> {
   const { actor } = ctx
-  const enterByKey = ctx.permission === 'listeners:sync' ? enterAsAgent : enterAsKey
-  const enter = actor.kind === 'key' ? enterByKey(keyParameters(ctx, actor)) : enterWithoutKey(ctx, actor)
-  const counts = actor.kind === 'key' ? buildCountStatements(ctx, actor) : []
+  const role = ctx.permission === 'listeners:sync' ? 'agent' : 'app'
+  const enter = hasCredential(actor)
+    ? enterBy[actor.kind][role](callerParameters(ctx, actor))
+    : enterWithoutKey(ctx, actor)
+  const counts = hasCredential(actor) ? buildCountStatements(ctx, actor) : []
   ctx.requestInfo.keyLookedUp = true
   const results = await ctx.database([...counts, enter, ...[lock].flat(), query])
   ctx.onKeyAccepted?.()
@@ -81,12 +83,15 @@ export async function run<T>(ctx: Ctx, query: Query<T>, lock: SQL | SQL[] = []):
   return results.at(-1) as T[]
 }
 
-/** Refuses a key that does not exist or lacks the permission. The workspace is not checked. */
+/** Refuses a key or session that does not exist or lacks the permission. A key's workspace is not checked. */
 export async function verifyKey(ctx: Ctx): Promise<void> {
   const { actor } = ctx
-  if (actor.kind !== 'key') return
+  if (!hasCredential(actor)) return
   const counts = buildCountStatements(ctx, actor)
-  const enter = enterAsKey({ ...keyParameters(ctx, actor), inWorkspace: false, key: null, fingerprint: null })
+  const parameters = callerParameters(ctx, actor)
+  // The rights of a session depend on the workspace, so only the rights of a key can be checked without one.
+  const inWorkspace = actor.kind === 'session' && parameters.inWorkspace
+  const enter = enterBy[actor.kind].app({ ...parameters, inWorkspace, key: null, fingerprint: null })
   ctx.requestInfo.keyLookedUp = true
   const results = await ctx.database([...counts, enter])
   ctx.onKeyAccepted?.()
@@ -94,18 +99,18 @@ export async function verifyKey(ctx: Ctx): Promise<void> {
 }
 
 /** A transaction of its own: a later refusal keeps the count, and the budget is not locked for the whole request. */
-function buildCountStatements(ctx: Ctx, { hash }: KeyActor): Query<unknown>[] {
+function buildCountStatements(ctx: Ctx, { kind, hash }: CredentialActor): Query<unknown>[] {
   const { rateLimit } = ctx.config
   return rateLimit === 0
     ? []
-    : [countRequest({ hash, clockOffset: clockOffsetText(ctx), limit: rateLimit }), NEXT_TRANSACTION]
+    : [countBy[kind]({ hash, clockOffset: clockOffsetText(ctx), limit: rateLimit }), NEXT_TRANSACTION]
 }
 
 function recordRate({ requestInfo }: Ctx, [count]: Row[]): void {
   if (count) requestInfo.rate = { remaining: Number(count[0]), reset: Number(count[1]) }
 }
 
-const keyParameters = (ctx: Ctx, { hash }: KeyActor) => ({
+const callerParameters = (ctx: Ctx, { hash }: CredentialActor) => ({
   hash,
   workspace: ctx.tenant,
   permission: ctx.permission,
@@ -118,11 +123,11 @@ const keyParameters = (ctx: Ctx, { hash }: KeyActor) => ({
   fingerprint: ctx.idempotency?.fingerprint ?? null,
 })
 
-const buildEnterStatement = (setRole: SQL) =>
+const buildEnterStatement = (entry: SQL, setRole: SQL) =>
   prepareStatement(
-    (caller: Placeholders<ReturnType<typeof keyParameters>>) => sql<Row>`
+    (caller: Placeholders<ReturnType<typeof callerParameters>>) => sql<Row>`
       select e.*, set_config('app.request', ${caller.request}, true), ${setRole}
-      from enter(
+      from ${entry}(
         ${caller.hash},
         ${caller.workspace}::uuid,
         ${caller.permission},
@@ -134,19 +139,28 @@ const buildEnterStatement = (setRole: SQL) =>
         ${caller.fingerprint}
       ) e`,
   )
-const enterAsKey = buildEnterStatement(sql`set_config('role', 'slipway_app', true)`)
 /** Agents of the platform write into journals of other organizations, which must not see the operator's addresses. */
 const HIDE_PLATFORM_ADDRESS = sql`
   case when setting('platform') = 'true' then set_config(
     'app.request', (setting('request')::jsonb - '{client_address, user_agent}'::text[])::text, true
   ) end`
-const enterAsAgent = buildEnterStatement(
-  sql`become_listener(e.actor_id), ${HIDE_PLATFORM_ADDRESS}, set_config('role', 'slipway_agent', true)`,
-)
-const countRequest = prepareStatement(
-  ({ hash, clockOffset, limit }: Placeholders<{ hash: string; clockOffset: string; limit: number }>) =>
-    sql<Row>`select * from count_request(${hash}, ${clockOffset}, ${limit}::integer)`,
-)
+const buildEnterStatements = (entry: SQL) => ({
+  app: buildEnterStatement(entry, sql`set_config('role', 'slipway_app', true)`),
+  agent: buildEnterStatement(
+    entry,
+    sql`become_listener(e.actor_id), ${HIDE_PLATFORM_ADDRESS}, set_config('role', 'slipway_agent', true)`,
+  ),
+})
+const enterBy = { key: buildEnterStatements(sql`enter`), session: buildEnterStatements(sql`enter_session`) }
+const buildCountStatement = (count: SQL) =>
+  prepareStatement(
+    ({ hash, clockOffset, limit }: Placeholders<{ hash: string; clockOffset: string; limit: number }>) =>
+      sql<Row>`select * from ${count}(${hash}, ${clockOffset}, ${limit}::integer)`,
+  )
+const countBy = {
+  key: buildCountStatement(sql`count_request`),
+  session: buildCountStatement(sql`count_session_request`),
+}
 /** Ends the transaction that the driver opened for the batch, and opens the one that it commits. */
 const NEXT_TRANSACTION = sql`commit and chain`
 
@@ -191,7 +205,7 @@ export async function countRefusedRequests(
   const [rows] = await database([
     sql<Row>`
       select key_hash, coalesce(requests, 0), coalesce(reset, 0)
-      from count_requests(
+      from count_requests_of_callers(
         ${textArray(hashes)},
         ${sql.param(counts)}::integer[],
         ${clockOffsetText({ config })},

@@ -1,23 +1,25 @@
-// The page that a person sees after returning from another site. It has no script.
+// Pages for a person: the one after returning from another site has no script, others have one of this installation.
 const STYLE = `
 :root { color-scheme: light dark }
 body { font: 1rem/1.5 system-ui, sans-serif; max-width: 32rem; margin: 15vh auto; padding: 0 1.5rem }
 h1 { font-size: 1.4rem }
 `
 
+const SCRIPT_POLICY = ["script-src 'self'", "connect-src 'self'"]
+
+const createPolicy = async (more: string[] = []): Promise<string> => {
+  const hash = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(STYLE))
+  return [
+    "default-src 'none'",
+    ...more,
+    `style-src 'sha256-${Buffer.from(hash).toString('base64')}'`,
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+  ].join('; ')
+}
 let cachedPolicy: Promise<string> | undefined
-const pagePolicy = (): Promise<string> =>
-  (cachedPolicy ??= crypto.subtle
-    .digest('SHA-256', new TextEncoder().encode(STYLE))
-    .then(hash =>
-      [
-        "default-src 'none'",
-        `style-src 'sha256-${Buffer.from(hash).toString('base64')}'`,
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-      ].join('; '),
-    ))
+const pagePolicy = (): Promise<string> => (cachedPolicy ??= createPolicy())
 
 const ENTITIES: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' }
 const escapeHtml = (text: string) => text.replace(/[&<>"']/g, character => ENTITIES[character]!)
@@ -28,17 +30,28 @@ export const pageHeaders = async (): Promise<Record<string, string>> => ({
   'Content-Security-Policy': await pagePolicy(),
 })
 
-export const renderPage = (title: string, sentences: string[]): string => `<!doctype html>
+const renderHtml = (title: string, content: string, head = ''): string => `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
 <meta name="robots" content="noindex">
 <title>${escapeHtml(title)}</title>
-<style>${STYLE}</style>
+<style>${STYLE}</style>${head}
 <h1>${escapeHtml(title)}</h1>
-${sentences.map(sentence => `<p>${escapeHtml(sentence)}</p>`).join('\n')}
+${content}
 </html>
 `
+
+export const renderPage = (title: string, sentences: string[]): string =>
+  renderHtml(title, sentences.map(sentence => `<p>${escapeHtml(sentence)}</p>`).join('\n'))
+
+/** `content` is HTML, and `script` the path of a module. */
+export const renderScriptPage = (title: string, content: string, script: string): string =>
+  renderHtml(title, content, `\n<script type="module" src="${script}"></script>`)
+
+export const scriptPageHeaders = async (): Promise<Record<string, string>> => ({
+  'Content-Security-Policy': await createPolicy(SCRIPT_POLICY),
+})
 
 /** Ignores a parameter that occurs twice: the second one may be an attacker's. */
 export const readSingleParameter = (parameters: URLSearchParams, name: string): string | undefined => {

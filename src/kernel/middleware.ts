@@ -99,7 +99,13 @@ function answerPreflight(requestedHeaders: string | undefined): Response {
 }
 
 /** The causes of these go to the log and never into a response. */
-const OPERATOR_FAULTS: Code[] = ['internal', 'not_configured', 'database_unavailable', 'storage_unavailable']
+const OPERATOR_FAULTS: Code[] = [
+  'internal',
+  'not_configured',
+  'database_unavailable',
+  'storage_unavailable',
+  'sign_in_refused',
+]
 
 /** Exported for routes that answer a failure with a page. */
 export function logFailureCause(failure: Failure, requestId: string, config: Config): void {

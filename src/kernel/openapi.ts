@@ -169,7 +169,7 @@ function describeOperation(operation: Operation, { schemaOf, describeBody }: Des
     summary: operation.summary,
     ...(operation.description && { description: operation.description }),
     tags: [operation.tag.name],
-    ...(verb ? { 'x-permission': verb.permission } : { security: [] }),
+    ...(verb ? verb.permission && { 'x-permission': verb.permission } : { security: [] }),
     ...(parameters.length > 0 && { parameters }),
     ...(operation.body && {
       requestBody: {

@@ -163,5 +163,11 @@ export const successStatus = ({ status, reply, streamMediaType }: Operation): nu
 /** What the verb of a route with `streamMediaType` returns. */
 export type StreamReply = { stream: ReadableStream<Uint8Array>; headers: Record<string, string> }
 
-/** How a request with a key of the right format ended. */
-export type Outcome = { operation: Operation; caller: Caller; keyHash: string; status: number; code: Code | null }
+/** How a request with a key or session token of the right format ended. */
+export type Outcome = {
+  operation: Operation
+  caller: Caller
+  credentialHash: string
+  status: number
+  code: Code | null
+}

@@ -1,12 +1,11 @@
 // Serving of declared routes: each handler goes from the cheapest check to the database, and from a reply to HTTP.
 import type { Context, Hono } from 'hono'
 import { Uuid } from '../protocol/wire.ts'
-import { createKeyCaller, describeRequest, readApiKey, readCallerHeaders } from './caller.ts'
+import { createCaller, describeRequest, readCallerHeaders, readCredential } from './caller.ts'
 import { createCallerLimits, type KeyedRequest } from './caller-limits.ts'
 import { statusOf } from './codes.ts'
-import { type Caller, withoutRateLimit } from './context.ts'
+import { type Caller, type CredentialActor, withoutRateLimit } from './context.ts'
 import { verifyKey } from './db.ts'
-import { sha256Hex } from './digest.ts'
 import { Failure, fail } from './errors.ts'
 import { matchesEtag } from './etag.ts'
 import { findRepeatedParameters, readBody, refuseLargeBody, validateInput } from './input.ts'
@@ -70,27 +69,31 @@ async function serveOperation(
 ): Promise<Response> {
   const { limits } = c.var
   const address = services.config.clientAddress(c)
-  const key = readKeyCountingFailures(c, address)
+  const actor = readCredentialCountingFailures(c, services, operation, address)
   if (operation.method !== 'get') refuseLargeBody(c.req)
-  const hash = sha256Hex(key)
-  const arrival = await limits.arrive(hash, address)
-  const caller = createKeyCaller(c, services, hash, arrival.recordAccepted)
+  const arrival = await limits.arrive(actor.hash, address)
+  const caller = createCaller(c, services, actor, arrival.recordAccepted)
   caller.request = describeRequest(c, operation, address)
   try {
     const response = await runOperation(c, operation, caller, arrival)
-    recordOutcome({ operation, caller, keyHash: hash, status: response.status, code: null })
+    recordOutcome({ operation, caller, credentialHash: actor.hash, status: response.status, code: null })
     return response
   } catch (error) {
     arrival.recordFailure(error, caller)
     const code = error instanceof Failure ? error.code : 'internal'
-    recordOutcome({ operation, caller, keyHash: hash, status: statusOf(code), code })
+    recordOutcome({ operation, caller, credentialHash: actor.hash, status: statusOf(code), code })
     throw error
   }
 }
 
-function readKeyCountingFailures(c: Context<AppEnv>, address: string | undefined): string {
+function readCredentialCountingFailures(
+  c: Context<AppEnv>,
+  services: Services,
+  operation: Operation,
+  address: string | undefined,
+): CredentialActor {
   try {
-    return readApiKey(c)
+    return readCredential(c, services, operation)
   } catch (error) {
     c.var.limits.failedWithoutKey(address)
     throw error

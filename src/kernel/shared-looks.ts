@@ -23,7 +23,7 @@ const JITTER = 0.2
 const CLAIMED_RETRY_MS = 50
 const MAX_KEYS_PER_CHECK = 1000
 const MAX_KEYS = 10_000
-/** While the database cannot be reached, a stream goes on for this long without a check of its key. */
+/** While the database cannot be reached, a stream goes on for this long without a check of its key or session. */
 const MAX_UNCHECKED_MS = 60_000
 
 type KeyState = { watcher: Watcher; seenAt: number; checkedAt: number; refusal?: Code | undefined }
@@ -45,22 +45,22 @@ export function createWatches({ config, database }: Pick<Services, 'config' | 'd
   const { lookMs, perKey, seconds, trips: maxTrips, keyCheckMs } = config.liveStreams
   const [minDelay, maxDelay] = lookMs
   const feeds = new Map<string, Feed>()
-  /** By key, when each of its streams ends at the latest: Workers may drop a request without a word. */
+  /** By key or session, when each of its streams ends at the latest: Workers may drop a request without a word. */
   const streamEnds = new Map<string, number[]>()
 
-  function admit(keyHash: string): () => void {
+  function admit(hash: string): () => void {
     const now = Date.now()
     if (streamEnds.size >= MAX_KEYS)
-      for (const [hash, ends] of streamEnds) if (ends.every(end => end <= now)) streamEnds.delete(hash)
-    const open = (streamEnds.get(keyHash) ?? []).filter(end => end > now)
+      for (const [old, ends] of streamEnds) if (ends.every(end => end <= now)) streamEnds.delete(old)
+    const open = (streamEnds.get(hash) ?? []).filter(end => end > now)
     if (open.length >= perKey) throw fail('too_many_streams', { headers: { 'Retry-After': '10' } })
     const end = now + seconds * 1000 + GONE_MS
-    streamEnds.set(keyHash, [...open, end])
+    streamEnds.set(hash, [...open, end])
     return () => {
-      const rest = streamEnds.get(keyHash) ?? []
+      const rest = streamEnds.get(hash) ?? []
       const at = rest.indexOf(end)
       if (at >= 0) rest.splice(at, 1)
-      if (rest.length === 0) streamEnds.delete(keyHash)
+      if (rest.length === 0) streamEnds.delete(hash)
     }
   }
 
@@ -99,7 +99,7 @@ export function createWatches({ config, database }: Pick<Services, 'config' | 'd
     feed.items.splice(0, dropped)
   }
 
-  /** Checks keys that no look has checked lately, by the rules of `enter()`. Returns the trips that it made. */
+  /** Checks callers that no look has checked lately, as `enter()` and `enter_session()` do. Returns its trips. */
   async function checkKeys(feed: Feed): Promise<number> {
     const now = Date.now()
     for (const [hash, { seenAt }] of feed.keys) if (now - seenAt > GONE_MS) feed.keys.delete(hash)
@@ -108,8 +108,8 @@ export function createWatches({ config, database }: Pick<Services, 'config' | 'd
       .slice(0, MAX_KEYS_PER_CHECK)
     if (stale.length === 0) return 0
     const { workspace, permission } = stale[0]![1].watcher
-    const hashes = textArray(stale.map(([hash]) => hash))
-    const [, rows] = await runAsSystem(database, setClock(config), selectRefusals(hashes, workspace, permission))
+    const callers = stale.map(([, { watcher }]) => watcher)
+    const [, rows] = await runAsSystem(database, setClock(config), selectRefusals(callers, workspace, permission))
     const refusals = new Map(rows as [string, string][])
     for (const [hash, state] of stale) {
       const refusal = refusals.get(hash)
@@ -124,21 +124,22 @@ export function createWatches({ config, database }: Pick<Services, 'config' | 'd
     source: WatchSource<Item>,
     start: { after: number; isLast: boolean; trips?: number },
   ): Watch<Item> {
-    // The key was accepted just now, whatever an earlier check said.
+    const { hash } = watcher
+    // It was accepted just now, whatever an earlier check said.
     let checkedAt = Date.now()
-    feeds.get(source.subject)?.keys.set(watcher.keyHash, { watcher, seenAt: checkedAt, checkedAt })
+    feeds.get(source.subject)?.keys.set(hash, { watcher, seenAt: checkedAt, checkedAt })
     let cursor = start.after
     let isCaughtUp = start.isLast
     let trips = start.trips ?? 1
 
     /** The key of a slow reader, and that it was refused: only a trip of its own can tell. */
-    const isForgotten = (feed: Feed) => !feed.keys.has(watcher.keyHash) && Date.now() - checkedAt > GONE_MS
+    const isForgotten = (feed: Feed) => !feed.keys.has(hash) && Date.now() - checkedAt > GONE_MS
 
     function requireAccess(feed: Feed): void {
       const now = Date.now()
       const known: KeyState = { watcher, seenAt: now, checkedAt }
-      const state = feed.keys.get(watcher.keyHash) ?? known
-      feed.keys.set(watcher.keyHash, state)
+      const state = feed.keys.get(hash) ?? known
+      feed.keys.set(hash, state)
       state.seenAt = now
       if (state.refusal) throw refusalOf(state.refusal, watcher)
       if (now - state.checkedAt > MAX_UNCHECKED_MS) throw fail('database_unavailable')
@@ -169,7 +170,7 @@ export function createWatches({ config, database }: Pick<Services, 'config' | 'd
         const { items, isLast } = await source.read(to, true)
         // Another watcher took the claim over, and was faster.
         if (feed.to === to) addItems(feed, items, isLast)
-        feed.keys.get(watcher.keyHash)!.checkedAt = Date.now()
+        feed.keys.get(hash)!.checkedAt = Date.now()
         if (feed.claim === claim) trips += await checkKeys(feed)
       } catch (error) {
         if (!isDatabaseUnavailable(error)) throw error
@@ -226,21 +227,32 @@ function retryAfterMs(error: unknown): number | undefined {
 const refusalOf = (code: Code, { permission }: Watcher): Failure =>
   fail(code, code === 'permission_missing' ? { about: permission } : {})
 
-const selectRefusals = (hashes: ReturnType<typeof textArray>, workspace: string, permission: string) => sql<Row>`
+const selectRefusals = (callers: Watcher[], workspace: string, permission: string) => sql<Row>`
   select *
   from (
     select
-      given.key_hash,
+      given.hash,
       case
+        when s.id is null and given.kind = 'session' or not is_alive(s) then 'session_ended'
+        when m.id is not null then case
+          when w.id is null then 'workspace_forbidden'
+          when ${permission} = any(member_permissions(m.id, w.id)) then null
+          else 'permission_missing'
+        end
         when a.id is null then 'key_unknown'
         when a.revoked_at is not null then 'key_revoked'
         when a.expires_at <= clock() then 'key_expired'
         when w.id is null or a.tenant_id <> w.id then 'workspace_forbidden'
         when not ${permission} = any(r.permissions) or not ${permission} = any(a.permissions) then 'permission_missing'
       end as refusal
-    from unnest(${hashes}) given(key_hash)
-    left join api_keys a on a.key_hash = given.key_hash
+    from unnest(${textArray(callers.map(({ kind }) => kind))}, ${textArray(callers.map(({ hash }) => hash))})
+      given(kind, hash)
+    left join sessions s on given.kind = 'session' and s.token_hash = given.hash
+    left join members m on m.id = s.member_id
+    left join api_keys k on given.kind = 'key' and k.key_hash = given.hash
+    left join api_keys a on a.id = coalesce(s.key_id, k.id)
     left join roles r on r.id = a.role_id
-    left join workspaces w on w.id = ${workspace}::uuid and w.organization_id = a.organization_id
+    left join workspaces w
+      on w.id = ${workspace}::uuid and w.organization_id = coalesce(m.organization_id, a.organization_id)
   ) checked
   where refusal is not null`

@@ -4,7 +4,8 @@ import type { Permission } from './permissions.ts'
 /** `number` grows with the time at which items become visible, without gaps that are filled later. */
 export type Numbered = { number: number; bytes: number }
 
-export type Watcher = { keyHash: string; workspace: string; permission: Permission }
+/** `hash` is of the key, or of the token of the session. */
+export type Watcher = { kind: 'key' | 'session'; hash: string; workspace: string; permission: Permission }
 
 export type WatchSource<Item extends Numbered> = {
   /** Those who watch the same subject see the same items. It names the kind of item and the workspace. */
@@ -24,8 +25,8 @@ export type Watch<Item extends Numbered> = {
 }
 
 export type Watches = {
-  /** Refuses a key with too many streams. The result ends the stream. */
-  admit(keyHash: string): () => void
+  /** Refuses a key or session with too many streams. The result ends the stream. */
+  admit(hash: string): () => void
   /** `start.isLast`: nothing after the number existed when it was read. The request made `trips` until then, or one. */
   watch<Item extends Numbered>(
     watcher: Watcher,

@@ -1,7 +1,7 @@
 // Creates a provider from an MCP server: reserves its name, discovers its servers, registers a client, inserts it.
 import { sql } from 'drizzle-orm'
 import type * as z from 'zod'
-import { type Ctx, verb, withoutRateLimit } from '../kernel/context.ts'
+import { type Ctx, hasCredential, verb, withoutRateLimit } from '../kernel/context.ts'
 import { db, type Row, run, runAsSystem } from '../kernel/db.ts'
 import { sha256Hex } from '../kernel/digest.ts'
 import { Failure, fail } from '../kernel/errors.ts'
@@ -119,7 +119,7 @@ const clientRequestFor = ({ origin }: Ctx, input: DiscoveryInput, id: string): C
 /** The same id for every retry under an idempotency key, so that a concurrent retry is refused as in flight. */
 function reservationIdOf({ actor, idempotency }: Ctx): string {
   if (!idempotency) return crypto.randomUUID()
-  const caller = actor.kind === 'key' ? actor.hash : actor.id
+  const caller = hasCredential(actor) ? actor.hash : actor.id
   const hash = sha256Hex([caller, idempotency.key, idempotency.fingerprint].join('\n'))
   return hash.slice(0, 32).replace(/(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-')
 }

@@ -2,7 +2,7 @@
 import { bigint, index, integer, json, pgTable, text, uuid } from 'drizzle-orm/pg-core'
 import { createdAtColumn, instantColumn } from './columns.ts'
 
-/** Requests that left no event: refused ones of a known key, and reads of the audit log. */
+/** Requests that left no event: refused ones of a known key or session, and reads of the audit log. */
 export const auditAttempts = pgTable(
   'audit_attempts',
   {
@@ -12,12 +12,13 @@ export const auditAttempts = pgTable(
     operation: text().notNull(),
     status: integer().notNull(),
     code: text(),
+    actor_kind: text().notNull().default('key'),
     actor_id: uuid().notNull(),
     actor_name: text().notNull(),
     request_id: text().notNull(),
     /** A `RequestRecord`. */
     request: json().notNull(),
-    /** How many further attempts of the key were not kept. */
+    /** How many further attempts of the actor were not kept. */
     left_out: integer().notNull().default(0),
     created_at: createdAtColumn(),
   },
@@ -28,7 +29,7 @@ export const auditAttempts = pgTable(
   ],
 )
 
-/** Counts the attempts of a key in the current minute. */
+/** Counts the attempts of a key, or of a member with all its sessions, in the current minute. */
 export const attemptWindows = pgTable('attempt_windows', {
   key_id: uuid().primaryKey(),
   started_at: instantColumn().notNull(),

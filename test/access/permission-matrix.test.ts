@@ -2,7 +2,14 @@
 // for each operation: one with only its permission, and one with all others.
 import { sql } from 'drizzle-orm'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { ADMIN, EDITOR, ORGANIZATION_ADMIN, ORGANIZATION_USER, VIEWER } from '../../src/access/built-in-roles.ts'
+import {
+  ADMIN,
+  AUDITOR,
+  EDITOR,
+  ORGANIZATION_ADMIN,
+  ORGANIZATION_USER,
+  VIEWER,
+} from '../../src/access/built-in-roles.ts'
 import { isWorkspaceScoped } from '../../src/kernel/context.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { organizationPermissions, type Permission, permissionNames } from '../../src/kernel/permissions.ts'
@@ -19,9 +26,12 @@ import {
 } from '../support/app.ts'
 import { newPathParameters } from '../support/path-parameters.ts'
 import { newSiblingWorkspace } from '../support/providers.ts'
+import { cookieHeaders, newSession } from '../support/sessions.ts'
 
 const workspacePermissions = permissionNames.filter(name => !organizationPermissions.includes(name))
-const writes = guardedOperations.filter(one => one.method !== 'get' && !one.isReadOnly)
+/** What every caller may do has no permission. */
+const permittedOperations = guardedOperations.filter(one => one.verb!.permission !== null)
+const writes = permittedOperations.filter(one => one.method !== 'get' && !one.isReadOnly)
 
 const call = (operation: Operation, headers: Record<string, string>, ids: Record<string, string> = {}) => {
   const path = operation.path.replace(/\{(\w+)\}/g, (_, name) => ids[name] ?? (name === 'number' ? '1' : unusedId()))
@@ -53,7 +63,7 @@ async function createRoleKey(permissions: readonly string[]): Promise<string> {
 
 beforeAll(async () => {
   tenant = await newTenant()
-  const used = new Set(guardedOperations.map(({ verb }) => verb!.permission))
+  const used = new Set(permittedOperations.map(({ verb }) => verb!.permission!))
   for (const name of used) {
     const without = (names: Permission[]) => names.filter(one => one !== name)
     const createOrganizationKey = async (permissions: Permission[]) =>
@@ -74,10 +84,10 @@ beforeAll(async () => {
 const SECOND_PERMISSIONS: Record<string, Permission> = { createWebhook: 'events:read' }
 
 describe('the permission check of each route', () => {
-  it.each(guardedOperations.map(one => [one.id, one] as const))(
+  it.each(permittedOperations.map(one => [one.id, one] as const))(
     '%s requires its permission and no other',
     async (id, one) => {
-      const { permission } = one.verb!
+      const permission = one.verb!.permission!
       const { workspace, organization } = onlyWith.get(permission)!
       const inside = { 'X-Tenant-Id': tenant.tenant_id }
       const others = allWithout.get(permission)!
@@ -98,13 +108,56 @@ describe('the permission check of each route', () => {
       const { permissions } = (await tenant.get(`/orgs/current/roles/${role_id}`)).body
       const { key } = (await tenant.owner.post('/orgs/current/api-keys', { description: 'role', role_id })).body
       for (const one of writes) {
-        const expected = permissions.includes(one.verb!.permission) ? 'passes' : 'permission_missing'
+        const expected = permissions.includes(one.verb!.permission!) ? 'passes' : 'permission_missing'
         const verdict = await readVerdict(one, { 'X-Api-Key': key, ...inside })
         if (verdict !== expected) unexpected.push(`${role_id} ${one.id}: ${verdict}`)
       }
     }
     expect(unexpected).toEqual([])
   }, 90_000)
+})
+
+describe('a session of a member', () => {
+  const sendAs = async (one: Operation, token: string, headers: Record<string, string> = {}) => {
+    const type: Record<string, string> = one.method === 'delete' ? {} : { 'Content-Type': 'application/json' }
+    return readVerdict(one, { ...cookieHeaders(token), ...type, ...headers })
+  }
+
+  it.each([
+    ['Admin', ADMIN],
+    ['Editor', EDITOR],
+    ['Viewer', VIEWER],
+    ['Organization Admin', ORGANIZATION_ADMIN],
+    ['Organization User', ORGANIZATION_USER],
+    ['Auditor', AUDITOR],
+  ])(
+    'with the role %s may do on each route what its permissions allow',
+    async (_, role_id) => {
+      const role = (await tenant.get(`/orgs/current/roles/${role_id}`)).body
+      const isOfOrganization = role.scope === 'organization'
+      const inside = { 'X-Tenant-Id': tenant.tenant_id }
+      const unexpected: string[] = []
+      for (const one of permittedOperations) {
+        const permission = one.verb!.permission!
+        const token = await newSession(
+          tenant,
+          isOfOrganization ? { organizationRole: role_id } : { workspaceRole: role_id },
+        )
+        const isGranted = permission === 'organization:read' || role.permissions.includes(permission)
+        // A body with a media type of its own is refused before the database is asked.
+        const headers: Record<string, string> = one.bodyMediaType ? { 'Content-Type': one.bodyMediaType } : {}
+        const verdict = await sendAs(one, token.token, { ...inside, ...headers })
+        if (verdict !== (isGranted ? 'passes' : 'permission_missing')) unexpected.push(`${one.id}: ${verdict}`)
+        const isGrantedWithout = permission === 'organization:read' || (isOfOrganization && isGranted)
+        const refusal = isWorkspaceScoped(one.verb!) || isGranted ? 'workspace_required' : 'permission_missing'
+        const expected = isGrantedWithout && !isWorkspaceScoped(one.verb!) ? 'passes' : refusal
+        const without = await sendAs(one, token.token, headers)
+        if (without !== expected) unexpected.push(`${one.id} without a workspace: ${without}`)
+      }
+      expect(unexpected).toEqual([])
+    },
+    90_000,
+  )
 })
 
 it('a workspace role cannot have an organization permission', async () => {

@@ -1,7 +1,10 @@
 import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
+import { VIEWER } from '../../src/access/built-in-roles.ts'
 import { ApiActivity } from '../../src/audit/schema.ts'
+import { newSessionToken } from '../../src/kernel/crypto.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
+import { sha256Hex } from '../../src/kernel/digest.ts'
 import { finishPendingWork } from '../../src/kernel/wait-until.ts'
 import {
   type App,
@@ -15,6 +18,7 @@ import {
   withClockAhead,
 } from '../support/app.ts'
 import { startStreamingApp } from '../support/live-streams.ts'
+import { asSession, newSession, tokenOf } from '../support/sessions.ts'
 import { makeListenerDeployment, makeSyncAgent, newListener } from '../support/sync-agent.ts'
 
 const keyOf = ({ owner }: Tenant) => ({ 'X-Api-Key': owner.key })
@@ -251,6 +255,56 @@ describe('an attempt', () => {
       resources: [],
     })
     expect(await listItems(tenant, '&operations=delete_deployment')).toHaveLength(1)
+  })
+
+  it('of a session names its person, also when the session has ended', async () => {
+    const tenant = await newTenant()
+    const session = await newSession(tenant, { workspaceRole: VIEWER })
+    const inside = { 'X-Tenant-Id': tenant.tenant_id }
+    const written = await session.post('/v2/deployments', body('shop'), inside)
+    expect(written.status).toBe(403)
+    await session.delete('/v2/me/sessions/current')
+    await session.get('/v2/deployments', inside)
+    await asSession(newSessionToken()).get('/v2/deployments', inside)
+    expect(await attempts(tenant)).toEqual([
+      ['create_deployment', 403, 'permission_missing', tenant.tenant_id, 0],
+      ['list_deployments', 401, 'session_ended', tenant.tenant_id, 0],
+    ])
+    const items = await listItems(tenant, `&actor_id=${session.member_id}`)
+    expect(items.map(item => item.api.operation).sort()).toEqual([
+      'create_deployment',
+      'delete_session',
+      'list_deployments',
+    ])
+    for (const item of items)
+      expect(item).toMatchObject({
+        actor: { user: { uid: session.member_id, credential_uid: '' } },
+        unmapped: {
+          actor_kind: 'session',
+          actor_name: `${session.member_id}@example.com`,
+          original_audit_log: { user_id: session.member_id, api_key_id: null },
+        },
+      })
+    const all = JSON.stringify([await listItems(tenant), logLines])
+    for (const value of [session.token, sha256Hex(session.token)]) expect(all).not.toContain(value)
+  })
+
+  it('of a session that a key opened names the key', async () => {
+    const tenant = await newTenant()
+    const { id, key } = (await tenant.post('/workspaces/current/api-keys', { description: 'opener' })).body
+    const token = tokenOf(await send('POST', '/v2/me/sessions', { headers: { 'X-Api-Key': key } }))!
+    await asSession(token).post('/v2/tag-keys', {})
+    await tenant.delete(`/workspaces/current/api-keys/${id}`)
+    await asSession(token).get('/v2/deployments')
+    expect(await attempts(tenant)).toEqual([
+      ['create_tag_key', 422, 'invalid_request', tenant.tenant_id, 0],
+      ['list_deployments', 401, 'key_revoked', tenant.tenant_id, 0],
+    ])
+    const [item] = await listItems(tenant, '&operations=list_deployments')
+    expect(item).toMatchObject({
+      actor: { user: { uid: id, credential_uid: id } },
+      unmapped: { actor_kind: 'key', actor_name: 'opener' },
+    })
   })
 
   it('is not recorded for a failed read, a key that never existed, or a malformed workspace', async () => {

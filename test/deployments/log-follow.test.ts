@@ -1,11 +1,13 @@
 // Reading the logs of a deployment in the order of arrival. Trial R17 cuts followers while copies write.
 import { sql } from 'drizzle-orm'
 import { beforeAll, describe, expect, it } from 'vitest'
+import { EDITOR } from '../../src/access/built-in-roles.ts'
 import { MAX_LINE_BYTES, MAX_LOG_BYTES } from '../../src/deployments/logs.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { type App, getApp, newTenant, send, unusedId } from '../support/app.ts'
 import { type OpenStream, openStream, startStreamingApp } from '../support/live-streams.ts'
 import { type LoggedDeployment, newLoggedDeployment } from '../support/logged-deployment.ts'
+import { cookieHeaders, newSession } from '../support/sessions.ts'
 
 type Line = { id: string; arrival: number; message: string; kind: string; revision_id: string; level: string }
 type Page = { logs: Line[]; next_after: number; has_more: boolean; dropped: number }
@@ -246,5 +248,16 @@ describe('a stream of logs', () => {
     await deployment.tenant.delete(`/workspaces/current/api-keys/${id}`)
     const [[, event, problem]] = (await readItems(stream, 1)) as [[string, string, string]]
     expect([event, JSON.parse(problem).code]).toEqual(['error', 'key_revoked'])
+  })
+
+  it('is open to a session, and ends with an error when its person signs out', async () => {
+    const deployment = await newLoggedDeployment()
+    const session = await newSession(deployment.tenant, { workspaceRole: EDITOR })
+    const headers = { ...cookieHeaders(session.token), 'X-Tenant-Id': deployment.tenant.tenant_id }
+    const stream = await openStream(app, {}, `${deployment.path}/stream`, headers)
+    expect(stream.response.status).toBe(200)
+    await session.delete('/v2/me/sessions/current')
+    const [[, event, problem]] = (await readItems(stream, 1)) as [[string, string, string]]
+    expect([event, JSON.parse(problem).code]).toEqual(['error', 'session_ended'])
   })
 })

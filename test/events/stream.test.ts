@@ -1,8 +1,10 @@
 import { sql } from 'drizzle-orm'
 import { beforeAll, describe, expect, it } from 'vitest'
+import { EDITOR } from '../../src/access/built-in-roles.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { type App, getApp, newTenant, send, type Tenant, withClockAhead } from '../support/app.ts'
 import { type OpenStream, openStream, startStreamingApp } from '../support/live-streams.ts'
+import { asSession, cookieHeaders, newSession, tokenOf } from '../support/sessions.ts'
 
 let app: App
 beforeAll(() => {
@@ -127,12 +129,12 @@ describe('a stream', () => {
   })
 })
 
-describe('a stream ends with an error', () => {
-  const readError = async (stream: OpenStream) => {
-    for (let item = await stream.next(); item; item = await stream.next())
-      if (item.event === 'error') return JSON.parse(item.data!).code
-  }
+const readError = async (stream: OpenStream) => {
+  for (let item = await stream.next(); item; item = await stream.next())
+    if (item.event === 'error') return JSON.parse(item.data!).code
+}
 
+describe('a stream ends with an error', () => {
   it('when its key is revoked, expires or loses the permission', async () => {
     const tenant = await newTenant()
     const role = await tenant.owner.post('/orgs/current/roles', {
@@ -168,6 +170,101 @@ describe('a stream ends with an error', () => {
     const error = readError(stream)
     await tenant.delete(`/workspaces/current/api-keys/${key.id}`)
     expect(await error).toBe('key_revoked')
+  })
+})
+
+describe('a session', () => {
+  const membershipOf = async (tenant: Tenant, member_id: string | undefined) => {
+    const { body } = await tenant.get('/workspaces/current/members?limit=100')
+    return body.resources.find((one: { member_id: string }) => one.member_id === member_id).id
+  }
+  type Session = ReturnType<typeof asSession> & { member_id?: string; key_id?: string }
+  const endings: [string, string, (tenant: Tenant, session: Session) => Promise<unknown>][] = [
+    ['its person signs out', 'session_ended', (_, session) => session.delete('/v2/me/sessions/current')],
+    [
+      'its person is removed from the organization',
+      'session_ended',
+      ({ owner }, { member_id }) => owner.delete(`/orgs/current/members/${member_id}`),
+    ],
+    [
+      'its person is removed from the workspace',
+      'permission_missing',
+      async (tenant, { member_id }) =>
+        tenant.delete(`/workspaces/current/members/${await membershipOf(tenant, member_id)}`),
+    ],
+    [
+      'its person gets a role without the permission',
+      'permission_missing',
+      async (tenant, { member_id }) => {
+        const role = { display_name: 'Blind', permissions: ['deployments:read'] }
+        const role_id = (await tenant.owner.post('/orgs/current/roles', role)).body.id
+        return tenant.patch(`/workspaces/current/members/${await membershipOf(tenant, member_id)}`, { role_id })
+      },
+    ],
+    [
+      'its key is revoked',
+      'key_revoked',
+      async (tenant, { key_id }) => tenant.delete(`/workspaces/current/api-keys/${key_id}`),
+    ],
+  ]
+  const newKeySession = async (tenant: Tenant) => {
+    const { id, key } = await newKey(tenant)
+    const token = tokenOf(await send('POST', '/v2/me/sessions', { headers: { 'X-Api-Key': key } }))!
+    return { key_id: id, ...asSession(token) }
+  }
+  const openAs = (tenant: Tenant, token: string) =>
+    openStream(app, {}, '/v2/events/stream', { ...cookieHeaders(token), 'X-Tenant-Id': tenant.tenant_id })
+
+  it.each(endings)('that follows events is told when %s', async (_, code, end) => {
+    const tenant = await newTenant()
+    const session: Session =
+      code === 'key_revoked' ? await newKeySession(tenant) : await newSession(tenant, { workspaceRole: EDITOR })
+    const witness = await openStream(app, tenant, '/v2/events/stream')
+    // The first to wait makes the look: one session is refused by its own look, the other by the check of all.
+    const streams = [await openAs(tenant, session.token), await openAs(tenant, session.token)]
+    const errors = Promise.all(streams.map(readError))
+    const next = witness.next()
+    const ended = await end(tenant, session)
+    expect((ended as { status: number }).status).toBeLessThan(300)
+    expect(await errors).toEqual([code, code])
+    await write(tenant)
+    expect((await next)!.event).toBe('message')
+    await witness.close()
+  })
+
+  it('that follows events is told when its time is over', async () => {
+    const tenant = await newTenant()
+    const { token } = await newSession(tenant, { workspaceRole: EDITOR })
+    const error = readError(await openAs(tenant, token))
+    await withClockAhead(31 * 24 * 3_600_000, async () => expect(await error).toBe('session_ended'))
+  })
+
+  it('is read from the cookie of a page of this installation only', async () => {
+    const tenant = await newTenant()
+    const { token } = await newSession(tenant, { workspaceRole: EDITOR })
+    const { Cookie = '' } = cookieHeaders(token)
+    for (const site of ['cross-site', 'same-site', 'none', undefined])
+      for (const path of [
+        '/v2/events/stream',
+        '/v2/events?after=0&wait=1',
+        `/v2/deployments/${tenant.tenant_id}/logs/stream`,
+      ]) {
+        const headers = { Cookie, 'X-Tenant-Id': tenant.tenant_id, ...(site && { 'Sec-Fetch-Site': site }) }
+        expect((await send('GET', path, { headers, app })).body.code, `${path} ${site}`).toBe('key_missing')
+      }
+  })
+
+  it('names its person in the events that others follow', async () => {
+    const tenant = await newTenant()
+    const session = await newSession(tenant, { workspaceRole: EDITOR })
+    const stream = await openStream(app, tenant, '/v2/events/stream')
+    await session.post('/v2/tag-keys', { key: 'team' }, { 'X-Tenant-Id': tenant.tenant_id })
+    expect(JSON.parse((await stream.next())!.data!).actor).toEqual({
+      kind: 'session',
+      id: session.member_id,
+      name: `${session.member_id}@example.com`,
+    })
+    await stream.close()
   })
 })
 

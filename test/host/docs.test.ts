@@ -25,6 +25,7 @@ const RUNNING = [
   'docs/databases',
   'docs/api-keys',
   'docs/events',
+  'docs/sign-in',
   'docs/limits',
   'docs/oauth',
   'docs/secrets',

@@ -34,6 +34,8 @@ const REFERENCED_TABLES: Record<string, string> = {
   integration_id: 'integrations',
   preview_id: 'previews',
   actor_id: 'api_keys',
+  key_id: 'api_keys',
+  owner_id: 'api_keys',
   created_by: 'api_keys',
   approved_by: 'api_keys',
   'preview_policies.id': 'deployments',

@@ -10,5 +10,7 @@ it('the OpenAPI document passes the linter without errors and warnings', async (
     absoluteRef: 'openapi.json',
     config,
   })
-  expect(problems.map(problem => `${problem.ruleId} ${problem.message} ${problem.location[0]?.pointer}`)).toEqual([])
+  const found = problems.map(problem => `${problem.ruleId} ${problem.message} ${problem.location[0]?.pointer}`)
+  // Browsers navigate to these routes, which succeed with a redirect.
+  expect(found.filter(line => !/^operation-2xx-response .*\/~1sign-in~1oidc/.test(line))).toEqual([])
 })

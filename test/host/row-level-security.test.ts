@@ -177,6 +177,8 @@ describe('a table that requests insert into', () => {
     integration_listings: 'one for each integration',
     integration_installs: 'they expire, and the request rate is limited',
     journals: 'one for each workspace',
+    sessions: 'they expire, and EVENTS_PER_DAY',
+    sign_in_links: 'they expire, and EVENTS_PER_DAY',
     events: 'EVENTS_PER_DAY, for 400 days',
     idempotency_keys: 'kept for a day, and the request rate is limited',
   }
@@ -229,11 +231,11 @@ describe('the database logins', () => {
           where pronamespace = 'public'::regnamespace and prosecdef and prorettype <> 'trigger'::regtype`)
       ).rows.map(row => row.name as string),
     }))
-    const entryFunctions = /^(enter|become_listener|count_requests?|record_attempts)\(/
+    const entryFunctions = /^(enter|enter_session|become_listener|count_\w+|record_attempts)\(/
     const nullArguments = (types: string) => (types ? types.split(/, ?/).map(type => `null::${type}`) : '')
     const callStatement = (name: string) =>
       `select ${name.replace(/\((.*)\)$/, (_, types) => `(${nullArguments(types)})`)}`
-    expect(names.functions.filter(name => entryFunctions.test(name))).toHaveLength(5)
+    expect(names.functions.filter(name => entryFunctions.test(name))).toHaveLength(8)
     const statements = [
       ...becomeStatements('slipway_system', owner, new URL(logins.system).username),
       ...names.tables.map(table => `select from "${table}"`),

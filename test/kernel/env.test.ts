@@ -215,6 +215,42 @@ CCCC
     expect(readError({ ...registry, [name]: value })).not.toMatch(/hunter2|AAAA/)
   })
 
+  const oidc = {
+    OIDC_ISSUER: 'https://login.example.com',
+    OIDC_CLIENT_ID: 'slipway',
+    OIDC_CLIENT_SECRET: 'hunter2',
+  }
+
+  it('describe an identity provider, whose three settings belong together', () => {
+    const id = '8f14e45f-ceea-467f-9b5a-3b1c0a5c9d11'
+    const more = { OIDC_ALLOWED_DOMAINS: `example.com=${id}`, OIDC_GROUP_ROLES: `the admins=${id}, all=${id}` }
+    expect(readConfig({ ...required, ...oidc, ...more }).oidc).toMatchObject({
+      issuer: 'https://login.example.com',
+      domains: [['example.com', id]],
+      groupRoles: [
+        ['the admins', id],
+        ['all', id],
+      ],
+      groupsClaim: 'groups',
+      scopes: 'openid email profile',
+    })
+    expect(readConfig(required).oidc).toBeUndefined()
+    for (const name of Object.keys(oidc)) expect(readError({ ...oidc, [name]: undefined })).toContain(name)
+  })
+
+  it.each([
+    ['OIDC_ISSUER', 'login.example.com'],
+    ['OIDC_ISSUER', 'https://ada:hunter2@login.example.com'],
+    ['OIDC_CLIENT_ID', 'two words'],
+    ['OIDC_SCOPES', 'email'],
+    ['OIDC_ALLOWED_DOMAINS', 'example.com'],
+    ['OIDC_ALLOWED_DOMAINS', 'example.com=Acme'],
+    ['OIDC_GROUP_ROLES', 'admins=Admin'],
+  ])('refuse %s with the value %j, with an error that begins with the name', (name, value) => {
+    expect(readError({ ...oidc, [name]: value })).toMatch(new RegExp(`^${name} [^.]`))
+    expect(readError({ ...oidc, [name]: value })).not.toContain('hunter2')
+  })
+
   it('keep the order of several sealing keys', () => {
     const second = SEALING_KEYS.replace('first', 'second')
     expect(

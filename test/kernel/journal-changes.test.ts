@@ -17,6 +17,7 @@ import { newPathParameters } from '../support/path-parameters.ts'
 import { getPolicyPath, setUpPreviews } from '../support/previews.ts'
 import { AUTH_ORIGIN, MCP_ORIGIN, makeDiscoverBody, makeMcpServer, PROVIDERS_PATH } from '../support/providers.ts'
 import { newSha, serveRepositories } from '../support/pushes.ts'
+import { cookieHeaders, newSession, tokenOf } from '../support/sessions.ts'
 import { makeListenerDeployment, makeSyncAgent, newListener } from '../support/sync-agent.ts'
 import { makeSourceBody } from '../support/uploads-suite.ts'
 
@@ -294,6 +295,18 @@ async function prepareCalls() {
     revokeWorkspaceKey: async () => ({
       params: { key_id: await create('/workspaces/current/api-keys', { description: 'old' }) },
     }),
+    signOut: async () => {
+      const { token } = await newSession(tenant)
+      handedOut.push(token, sha256Hex(token))
+      return { headers: cookieHeaders(token) }
+    },
+    endSession: async () => ({ params: { own_session_id: await create('/v2/me/sessions') } }),
+    useSignInLink: async () => {
+      const { body } = await tenant.owner.post(`/orgs/current/members/${await newMember()}/sign-in-links`)
+      const token = new URL(body.url).hash.slice(1)
+      handedOut.push(token, sha256Hex(token))
+      return { body: { token } }
+    },
   }
   return { calls, params, headers: { 'X-Api-Key': tenant.owner.key, ...inside } }
 }
@@ -314,11 +327,16 @@ beforeAll(async () => {
     const path = call.path ?? operation.path.replace(/\{(\w+)\}/g, (_, name) => ids[name] ?? unusedId())
     const reply = await send(method.toUpperCase(), path, {
       ...(call.raw ? { raw: call.raw } : { body: call.body ?? getExampleBody(operation) }),
-      headers: { ...(operation.verb && headers), ...call.headers, ...HEADERS, 'X-Request-Id': `${REQUEST_ID}-${id}` },
+      headers: {
+        ...(operation.verb && !call.headers?.Cookie && headers),
+        ...{ ...call.headers, ...HEADERS, 'X-Request-Id': `${REQUEST_ID}-${id}` },
+      },
       app,
     })
     await finishPendingWork()
     noteKey(reply.body?.key)
+    const opened = tokenOf(reply)
+    if (opened) handedOut.push(opened, sha256Hex(opened))
     const events = (await readEvents(`${REQUEST_ID}-${id}`, app)).map(event => ({
       ...event,
       request: JSON.parse(event.request as string),

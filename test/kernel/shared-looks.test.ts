@@ -40,7 +40,7 @@ function makeJournal() {
   }
   return { source, reads, add }
 }
-const watcher = { keyHash: 'a', workspace: 'w', permission: 'events:read' } as const
+const watcher = { kind: 'key', hash: 'a', workspace: 'w', permission: 'events:read' } as const
 const numberOf = ({ number }: Numbered) => number
 const oneTo = (last: number) => Array.from({ length: last }, (_, i) => i + 1)
 
@@ -91,7 +91,7 @@ it('a revoked key that reads only now and then gets nothing of what other keys l
   const refuseAll: Trip = async () => [[], [], [['slow', 'key_revoked']]]
   const { watch } = newWatches({ keyCheckMs: 15_000 }, Object.assign(refuseAll, { asSystem: refuseAll }) as Database)
   const revoked = { ...source, read: () => Promise.reject(fail('key_revoked')) }
-  const slow = watch({ ...watcher, keyHash: 'slow' }, revoked, { after: 0, isLast: true })
+  const slow = watch({ ...watcher, hash: 'slow' }, revoked, { after: 0, isLast: true })
   const seen = collect(watch(watcher, source, { after: 0, isLast: true }).next, 60_000)
   add(1)
   await vi.advanceTimersByTimeAsync(1000)

@@ -1,7 +1,7 @@
 // A person who signs in without a screen and agrees to everything.
 
 /** Follows redirects and submits forms until it gets to an address that starts with `home`. */
-export async function completeSignIn(address: string, home: string): Promise<string> {
+export async function completeSignIn(address: string, home: string, login = 'ada'): Promise<string> {
   const jar = new Map<string, string>()
   let next: { url: string; form?: URLSearchParams } = { url: address }
   for (let steps = 0; steps < 20; steps++) {
@@ -22,7 +22,7 @@ export async function completeSignIn(address: string, home: string): Promise<str
       const action = /action="([^"]+)"/.exec(text)?.[1]
       const prompt = /name="prompt" value="([^"]+)"/.exec(text)?.[1]
       if (!action || !prompt) throw new Error(`No way on from ${next.url}: ${response.status} ${text.slice(0, 2000)}`)
-      next = { url: new URL(action, next.url).href, form: new URLSearchParams({ prompt, login: 'ada', password: 'x' }) }
+      next = { url: new URL(action, next.url).href, form: new URLSearchParams({ prompt, login, password: 'x' }) }
     }
   }
   throw new Error('More than 20 steps without getting home')

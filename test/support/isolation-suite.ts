@@ -83,8 +83,9 @@ export function describeIsolation(through: 'gateway' | 'withoutTenantPredicates'
         const method = operation.method as 'get' | 'post' | 'put' | 'patch' | 'delete'
         const reply = await (method === 'get' ? caller.get(path, headers) : caller[method](path, body, headers))
         expect([403, 404, 422], `${operation.id} answered ${reply.status}`).toContain(reply.status)
-        // The answer may repeat what the caller sent: the path, or the host to verify.
-        const ownWords = operation.path.includes('{host}') ? [path, ids[target]!.host!] : [path]
+        // The answer may repeat what the caller sent: the path and its parameters.
+        const parameters = Object.entries(ids[target]!).filter(([name]) => operation.path.includes(`{${name}}`))
+        const ownWords = [path, ...parameters.map(([, value]) => value)]
         const rest = ownWords.reduce((text, one) => text.replaceAll(one, ''), reply.text)
         for (const id of foreignTo(self)) expect(rest).not.toContain(id)
       }

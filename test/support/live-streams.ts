@@ -20,8 +20,11 @@ function parseItem(block: string): StreamItem {
 
 export type OpenStream = Awaited<ReturnType<typeof openStream>>
 
-export async function openStream(app: App, { key }: Pick<Tenant, 'key'>, path: string, headers: object = {}) {
-  const request = new Request(`http://slipway.test${path}`, { headers: { 'X-Api-Key': key, ...headers } })
+/** With a key, or with headers of a session. */
+export async function openStream(app: App, { key }: Partial<Pick<Tenant, 'key'>>, path: string, headers: object = {}) {
+  const request = new Request(`http://slipway.test${path}`, {
+    headers: { ...(key && { 'X-Api-Key': key }), ...headers },
+  })
   const response = await app.fetch(request)
   // Read directly: a pipe would read ahead.
   const reader = response.body!.getReader()

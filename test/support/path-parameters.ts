@@ -26,6 +26,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   txtRecords.set(name, [value])
   await tenant.post(`/v2/custom-hosts/${host}/verification`)
   txtRecords.delete(name)
+  const ownSession = await tenant.post('/v2/me/sessions')
   const listener = await tenant.post('/v2/listeners', NewListener.meta()!.example)
   // Paused: nothing is sent while a test calls other routes.
   const webhook = await tenant.post('/v2/webhooks', { ...NewWebhook.meta()!.example!, enabled: false })
@@ -57,5 +58,6 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
     member_id: membership.member_id,
     membership_id: membership.id,
     key_id: key.id,
+    own_session_id: ownSession.body.id,
   }
 }

@@ -1,0 +1,171 @@
+// Routes of the caller and its sessions.
+import { MemberRef } from '../access/schema.ts'
+import { describeRequest } from '../kernel/caller.ts'
+import { detailOf, statusOf, titleOf } from '../kernel/codes.ts'
+import { Failure, fail } from '../kernel/errors.ts'
+import { pageHeaders, renderPage } from '../kernel/html-page.ts'
+import { readBody, validateInput } from '../kernel/input.ts'
+import { logFailureCause } from '../kernel/middleware.ts'
+import { requestOrigin } from '../kernel/origin.ts'
+import { type Operation, type Services, slice } from '../kernel/routes.ts'
+import {
+  flowCookieName,
+  formatFlowCookie,
+  formatSessionCookie,
+  isCrossSite,
+  readCookie,
+} from '../kernel/session-cookie.ts'
+import { Page } from '../protocol/wire.ts'
+import { createLink, useLink, type Visit } from './links.ts'
+import { beginSignIn, CALLBACK_PATH, completeSignIn, FLOW_SECONDS } from './oidc.ts'
+import * as s from './schema.ts'
+import * as sessions from './sessions.ts'
+
+type OpenHandler = NonNullable<Operation['open']>
+type Visitor = Parameters<OpenHandler>[0]
+
+const PROVIDER_ERRORS = [
+  'route_not_found',
+  'sign_in_refused',
+  'blocked_url',
+  'upstream_error',
+  'upstream_timeout',
+  'address_rate_limited',
+  'database_unavailable',
+] as const
+
+const linkInput = { body: s.LinkToken }
+
+const visitOf = (c: Visitor, { config }: Services, operation: Operation): Visit => ({
+  requestId: c.get('requestId'),
+  request: describeRequest(c, operation, config.clientAddress(c)),
+})
+
+const redirect = (c: Visitor, location: string): Response =>
+  c.body(null, 302, { Location: location, 'Cache-Control': 'no-store' })
+
+/** A browser comes here by itself, so a failure is shown as a page. */
+async function answerWithPage(
+  c: Visitor,
+  { config }: Services,
+  answer: (origin: string) => Promise<Response>,
+): Promise<Response> {
+  try {
+    return await answer(requestOrigin(config, c.req.url))
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error
+    logFailureCause(error, c.get('requestId'), config)
+    c.get('requestInfo').code = error.code
+    const page = renderPage(titleOf(error.code), [detailOf(error.code)])
+    return c.body(page, statusOf(error.code) as 200, await pageHeaders())
+  }
+}
+
+export const signInRoutes = slice('Sign-in', 'Who the caller is, and the sessions of people in browsers.')
+  .get('/v2/me', {
+    id: 'readMe',
+    summary: 'Get the caller, its organization and workspaces, and what it may do there',
+    reply: s.Me,
+    verb: sessions.readMe,
+  })
+  .get('/v2/me/sessions', {
+    id: 'listMySessions',
+    summary: 'List the sessions of the calling member or key',
+    query: Page,
+    reply: s.SignInSessionList,
+    verb: sessions.listSessions,
+  })
+  .post('/v2/me/sessions', {
+    id: 'openSession',
+    summary: 'Exchange an API key for a session',
+    description:
+      'Sets a cookie that browsers send instead of the key. The session has the rights of the key, and ends with it.',
+    status: 201,
+    reply: s.SignInSession,
+    errors: ['cross_site_request'],
+    verb: sessions.openSession,
+  })
+  .delete('/v2/me/sessions/current', {
+    id: 'signOut',
+    summary: 'End the session of this request',
+    errors: ['session_not_found'],
+    verb: sessions.signOut,
+  })
+  .delete('/v2/me/sessions/{own_session_id}', {
+    id: 'endSession',
+    summary: 'End one of the caller’s sessions',
+    params: s.SessionRef,
+    errors: ['session_not_found'],
+    verb: sessions.endOwnSession,
+  })
+  .post('/orgs/current/members/{member_id}/sign-in-links', {
+    id: 'createSignInLink',
+    summary: 'Create a link that signs a member in once',
+    description: 'The caller needs every permission that the member has. The link works for 15 minutes.',
+    params: MemberRef,
+    status: 201,
+    reply: s.SignInLink,
+    errors: ['member_not_found'],
+    verb: createLink,
+  })
+  .get('/sign-in/oidc', {
+    id: 'beginSignIn',
+    summary: 'Redirect to the identity provider',
+    description: 'Exists if `OIDC_ISSUER` is set.',
+    pageMediaType: 'text/html',
+    status: 302,
+    errors: [...PROVIDER_ERRORS],
+    open: (c, services) =>
+      answerWithPage(c, services, async origin => {
+        const proof = { route: 'sign-in', refusal: 'sign_in_expired' } as const
+        const { url, sealed } = await c.var.limits.prove(c, proof, () => beginSignIn(services, origin))
+        c.header('Set-Cookie', formatFlowCookie(origin, sealed, FLOW_SECONDS))
+        return redirect(c, url)
+      }),
+  })
+  .get(CALLBACK_PATH, {
+    id: 'finishSignIn',
+    summary: 'The redirect URI at the identity provider: opens a session',
+    query: s.SignInAnswer,
+    pageMediaType: 'text/html',
+    status: 302,
+    errors: ['sign_in_expired', 'identity_unknown', 'email_unverified', ...PROVIDER_ERRORS],
+    open: (c, services, operation) =>
+      answerWithPage(c, services, async origin => {
+        const sealed = readCookie(c, flowCookieName(origin))
+        const visit = visitOf(c, services, operation)
+        const proof = { route: 'sign-in', refusal: 'sign_in_expired' } as const
+        // A code works once. Without the cookie, nothing of the flow can be repeated.
+        c.header('Set-Cookie', formatFlowCookie(origin, null, 0))
+        const url = new URL(c.req.url)
+        const token = await c.var.limits.prove(c, proof, () => completeSignIn(services, visit, origin, url, sealed))
+        c.header('Set-Cookie', formatSessionCookie(origin, token), { append: true })
+        return redirect(c, `${origin}/sign-in`)
+      }),
+  })
+  .post('/sign-in/link', {
+    id: 'useSignInLink',
+    summary: 'Exchange the token of a sign-in link for a session',
+    description: 'The token replaces an API key, and works once. Sets a cookie, as `POST /v2/me/sessions` does.',
+    body: s.LinkToken,
+    status: 201,
+    reply: s.SignInSession,
+    errors: [
+      'sign_in_link_invalid',
+      'cross_site_request',
+      'not_json',
+      'body_cut',
+      'body_too_large',
+      'address_rate_limited',
+      'database_unavailable',
+    ],
+    async open(c, services, operation) {
+      if (isCrossSite(c)) throw fail('cross_site_request')
+      const { token } = validateInput(c.req, linkInput, await readBody(c.req), [], 'refuse') as { token: string }
+      const visit = visitOf(c, services, operation)
+      const proof = { route: 'sign-in', refusal: 'sign_in_link_invalid' } as const
+      const opened = await c.var.limits.prove(c, proof, () => useLink(services, visit, token))
+      c.header('Set-Cookie', formatSessionCookie(requestOrigin(services.config, c.req.url), opened.token))
+      return c.json(opened.session, 201, { 'Cache-Control': 'no-store' })
+    },
+  })

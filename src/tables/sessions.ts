@@ -1,0 +1,80 @@
+// Tables of sessions, of the links that open one, and of identities at the operator's identity provider.
+import { sql } from 'drizzle-orm'
+import { index, pgTable, text, unique, uuid } from 'drizzle-orm/pg-core'
+import { members, organizations } from './access.ts'
+import { apiKeys } from './api-keys.ts'
+import { createdAtColumn, idColumn, instantColumn, newestFirstColumns } from './columns.ts'
+
+/** A session has the rights of its member, or those of the key that it was exchanged for. */
+export const sessions = pgTable(
+  'sessions',
+  {
+    id: idColumn(),
+    organization_id: uuid()
+      .notNull()
+      .references(() => organizations.id, { onDelete: 'cascade' }),
+    member_id: uuid().references(() => members.id, { onDelete: 'cascade' }),
+    key_id: uuid().references(() => apiKeys.id, { onDelete: 'cascade' }),
+    owner_id: uuid().notNull().generatedAlwaysAs(sql`coalesce(key_id, member_id)`),
+    token_hash: text().notNull().unique('sessions_token_hash'),
+    method: text().notNull(),
+    client_address: text(),
+    user_agent: text(),
+    created_at: createdAtColumn(),
+    /** Accurate to the minute. */
+    last_seen_at: instantColumn().notNull().default(sql`clock()`),
+    expires_at: instantColumn().notNull().default(sql`clock() + interval '30 days'`),
+    revoked_at: instantColumn(),
+  },
+  t => [
+    index('sessions_page').on(t.owner_id, ...newestFirstColumns(t)),
+    index('sessions_member').on(t.member_id),
+    index('sessions_key').on(t.key_id),
+    index('sessions_organization').on(t.organization_id),
+    index('sessions_age').on(t.expires_at),
+  ],
+)
+
+export const signInLinks = pgTable(
+  'sign_in_links',
+  {
+    id: idColumn(),
+    organization_id: uuid()
+      .notNull()
+      .references(() => organizations.id, { onDelete: 'cascade' }),
+    member_id: uuid()
+      .notNull()
+      .references(() => members.id, { onDelete: 'cascade' }),
+    token_hash: text().notNull().unique('sign_in_links_token_hash'),
+    expires_at: instantColumn().notNull().default(sql`clock() + interval '15 minutes'`),
+    used_at: instantColumn(),
+    created_at: createdAtColumn(),
+  },
+  t => [
+    index('sign_in_links_organization').on(t.organization_id),
+    index('sign_in_links_member').on(t.member_id),
+    index('sign_in_links_age').on(t.expires_at),
+  ],
+)
+
+/** Written by sign_in_by_identity() only. */
+export const identities = pgTable(
+  'identities',
+  {
+    id: idColumn(),
+    organization_id: uuid()
+      .notNull()
+      .references(() => organizations.id, { onDelete: 'cascade' }),
+    member_id: uuid()
+      .notNull()
+      .references(() => members.id, { onDelete: 'cascade' }),
+    issuer: text().notNull(),
+    subject: text().notNull(),
+    created_at: createdAtColumn(),
+  },
+  t => [
+    unique('identities_subject').on(t.issuer, t.subject, t.organization_id),
+    unique('identities_member').on(t.member_id, t.issuer),
+    index('identities_organization').on(t.organization_id),
+  ],
+)
