@@ -8,6 +8,8 @@ type FollowOptions = { timeoutMs: number }
 
 const FAILED = ['CREATE_FAILED', 'BUILD_FAILED', 'DEPLOY_FAILED', 'SKIPPED', 'INTERRUPTED', 'UNKNOWN']
 const LOOK_SECONDS = 2
+/** Longer than a cut stream takes to come back. */
+const LAST_LINES_MS = 5000
 
 export const parseTimeout = (seconds: string): number => {
   if (/^[1-9]\d{0,5}$/.test(seconds)) return Number(seconds) * 1000
@@ -45,7 +47,7 @@ export async function followRevision(
     }
   } finally {
     // The last lines of a build may arrive with the report that ends it.
-    await Promise.race([logs.caughtUp(), pause(1000)]).catch(() => {})
+    await Promise.race([logs.caughtUp(), pause(LAST_LINES_MS)]).catch(() => {})
     stopLogs.abort()
     await logs.ended
   }
