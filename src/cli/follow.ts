@@ -47,7 +47,7 @@ export async function followRevision(
     }
   } finally {
     // The last lines of a build may arrive with the report that ends it.
-    await Promise.race([logs.caughtUp(), pause(LAST_LINES_MS)]).catch(() => {})
+    await Promise.race([logs.caughtUp(), pause(LAST_LINES_MS, stopLogs.signal)]).catch(() => {})
     stopLogs.abort()
     await logs.ended
   }
