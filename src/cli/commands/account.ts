@@ -1,9 +1,9 @@
-// `login`, `logout`, `link` and `unlink`: what is kept on this machine.
+// `login` and `logout`: the key that is kept on this machine.
 import { usageError } from '../failure.ts'
 import { createOutput } from '../output.ts'
 import { readHidden, readStdin } from '../secret-input.ts'
-import { findDeployment, type GlobalOptions, openSession, type Session } from '../session.ts'
-import { readLink, removeLink, removeLogin, storeLogin, writeLink } from '../settings.ts'
+import { type GlobalOptions, openSession } from '../session.ts'
+import { removeLogin, storeLogin } from '../settings.ts'
 
 type LoginOptions = GlobalOptions & { url?: string; workspace?: string; keyStdin?: boolean }
 
@@ -29,19 +29,5 @@ export function logOut(options: GlobalOptions): void {
   createOutput({ json: options.json === true }).emit(
     { type: 'result', outcome: 'signed_out', was_stored: wasStored },
     () => (wasStored ? 'Removed the key from this machine. It stays valid until it is revoked.' : 'No key was stored.'),
-  )
-}
-
-export async function linkFolder(session: Session, name: string): Promise<void> {
-  const deployment = await findDeployment(session, name)
-  writeLink(process.cwd(), { url: session.client.url, deployment_id: deployment.id, name: deployment.name })
-  session.out.emit({ type: 'result', outcome: 'linked', name }, () => `This folder is linked to ${deployment.name}.`)
-}
-
-export function unlinkFolder(options: GlobalOptions): void {
-  const link = readLink(process.cwd())
-  removeLink(process.cwd())
-  createOutput({ json: options.json === true }).emit({ type: 'result', outcome: 'unlinked', name: link?.name }, () =>
-    link ? `This folder is no longer linked to ${link.name}.` : 'This folder was not linked.',
   )
 }

@@ -1,0 +1,63 @@
+// Commands that change a deployment.
+import type { ChangeFlags } from '../commands/change.ts'
+import { type Declare, withFollow } from '../declaration.ts'
+
+const load = () => import('../commands/change.ts')
+const loadPreviews = () => import('../commands/previews.ts')
+
+export function declareChange({ program, command, group, section }: Declare): void {
+  section('Change:')
+  withFollow(
+    command<ChangeFlags & { releaseOnNewerCommit?: boolean }>(
+      program,
+      'rollback <deployment> <revision>',
+      'roll back to a revision, by number or id',
+      async (session, options, [name, revision]) => (await load()).rollBack(session, name!, revision!, options),
+    ).option('--release-on-newer-commit', 'let a newer commit end the hold'),
+  )
+  command(program, 'interrupt <deployment> [revision]', 'interrupt a revision', async (session, _, [name, revision]) =>
+    (await load()).interrupt(session, name!, revision),
+  )
+  command(program, 'release <deployment>', 'release the hold of a rollback', async (session, _, [name]) =>
+    (await load()).releaseHold(session, name!),
+  )
+  const env = group('env', 'the variables of a deployment')
+  command(env, 'list [deployment]', 'list their names', async (session, _, [name]) =>
+    (await load()).listVariables(session, name),
+  )
+  withFollow(
+    command<ChangeFlags>(
+      env,
+      'set <deployment> <name>',
+      'set one, read from stdin or a hidden prompt',
+      async (session, options, [name, variable]) => (await load()).setVariable(session, name!, variable!, options),
+    ),
+  )
+  withFollow(
+    command<ChangeFlags>(
+      env,
+      'unset <deployment> <names...>',
+      'remove some',
+      async (session, options, [name, ...variables]) =>
+        (await load()).unsetVariables(session, name!, variables, options),
+    ),
+  )
+  withFollow(
+    command<ChangeFlags>(
+      env,
+      'import <deployment> <file>',
+      'add or replace those of a .env file, or - for stdin',
+      async (session, options, [name, file]) => (await load()).importVariables(session, name!, file!, options),
+    ),
+  )
+  const previews = group('previews', 'the previews of pull requests')
+  command(previews, 'list [deployment]', 'list them', async (session, _, [name]) =>
+    (await loadPreviews()).listPreviews(session, name),
+  )
+  command(
+    previews,
+    'approve <deployment> <number>',
+    'approve the commit of a fork',
+    async (session, _, [name, number]) => (await loadPreviews()).approvePreview(session, name!, number!),
+  )
+}
