@@ -51,6 +51,8 @@ const fuzz = { seed: Number(process.env.FUZZ_SEED ?? 1), requests: Number(proces
 const isDeepFuzz = fuzz.requests >= 10_000
 // Node parses drizzle-orm's package.json of 175 kB again for each of its files: 0.8 s of CPU for each file of tests.
 const server = { deps: { inline: ['drizzle-orm'] } }
+// For the commands that tests start: they load the app, the agent or the command line each time.
+const env = { NODE_COMPILE_CACHE: fileURLToPath(new URL('node_modules/.cache/compile', import.meta.url)) }
 const runtime = (name: string) => ({
   '#runtime': fileURLToPath(new URL(`test/support/${name}-runtime.ts`, import.meta.url)),
 })
@@ -103,6 +105,7 @@ export default defineConfig({
           globalSetup: 'test/support/setup.ts',
           setupFiles: 'test/support/reset-files.ts',
           isolate: false,
+          env,
           server,
         },
       },
@@ -114,8 +117,7 @@ export default defineConfig({
           include: ['test/{host,agent}/**/*.test.ts'],
           exclude: pure,
           globalSetup: 'test/support/postgres-template.ts',
-          // For the commands that they start, which load the app or the agent each time.
-          env: { NODE_COMPILE_CACHE: fileURLToPath(new URL('node_modules/.cache/compile', import.meta.url)) },
+          env,
           server,
           testTimeout: 120_000,
           hookTimeout: 120_000,

@@ -11,6 +11,9 @@ import { type App, startApp, type Tenant } from './app.ts'
 import { onFileEnd } from './file-state.ts'
 
 const MAIN = join(import.meta.dirname, '../../src/cli/main.ts')
+/** With the compile cache a start takes 0.1 s of CPU instead of 0.24 s. */
+const { PATH = '', NODE_COMPILE_CACHE } = process.env
+const INHERITED = { PATH, ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }) }
 const cleanups: (() => void)[] = []
 onFileEnd(() => {
   for (const clean of cleanups.splice(0)) clean()
@@ -55,9 +58,8 @@ export type CliResult = {
 }
 
 export function startCli(args: string[], { cwd = makeFolder(), input = '', env = {}, main = MAIN }: CliOptions = {}) {
-  const { PATH = '' } = process.env
   const config = { SLIPWAY_CONFIG_HOME: join(cwd, '.config'), HOME: cwd }
-  const child = spawn(process.execPath, [main, ...args], { cwd, env: { PATH, ...config, ...env } })
+  const child = spawn(process.execPath, [main, ...args], { cwd, env: { ...INHERITED, ...config, ...env } })
   let out = ''
   let err = ''
   child.stdout.on('data', chunk => (out += chunk))
@@ -73,10 +75,9 @@ export function startCli(args: string[], { cwd = makeFolder(), input = '', env =
 
 /** On a pseudo-terminal of util-linux's `script`. */
 export function startCliOnTerminal(args: string[], { cwd, env }: { cwd: string; env: Record<string, string> }) {
-  const { PATH = '' } = process.env
   const command = [process.execPath, MAIN, ...args].map(word => `'${word}'`).join(' ')
   const settings = { SLIPWAY_CONFIG_HOME: join(cwd, '.config'), HOME: cwd, TERM: 'xterm-256color' }
-  const child = spawn('script', ['-qec', command, '/dev/null'], { cwd, env: { PATH, ...settings, ...env } })
+  const child = spawn('script', ['-qec', command, '/dev/null'], { cwd, env: { ...INHERITED, ...settings, ...env } })
   let screen = ''
   child.stdout.on('data', chunk => (screen += chunk))
   const exited = once(child, 'close').then(([code]) => ({ code: code as number | null, screen }))
