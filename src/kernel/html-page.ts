@@ -84,8 +84,13 @@ ${content}
 </html>
 `
 
-export const renderPage = (title: string, sentences: string[]): string =>
-  renderHtml(title, sentences.map(sentence => `<p>${escapeHtml(sentence)}</p>`).join('\n'))
+type PageLink = { href: string; text: string }
+
+export function renderPage(title: string, sentences: string[], link?: PageLink): string {
+  const paragraphs = sentences.map(sentence => `<p>${escapeHtml(sentence)}</p>`)
+  if (link) paragraphs.push(`<p><a href="${escapeHtml(link.href)}">${escapeHtml(link.text)}</a></p>`)
+  return renderHtml(title, paragraphs.join('\n'))
+}
 
 /** `content` is HTML, and `script` the path of a module. */
 export const renderScriptPage = (title: string, content: string, script: string): string =>
