@@ -87,7 +87,7 @@ export const DeploymentPatch = z
     secrets: arrayOf(Secret, MAX_SECRETS)
       .nullish()
       .meta({
-        description: `Replaces all secrets. The value \`${MASK}\` keeps one. \`[]\` keeps all; \`?clear=secrets\` removes all.`,
+        description: `Replaces all. \`${MASK}\` keeps one value, \`[]\` keeps all; \`?clear=secrets\` removes all.`,
       }),
     secret_references: arrayOf(SecretReference, MAX_SECRETS)
       .nullish()
