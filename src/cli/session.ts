@@ -88,7 +88,8 @@ export async function findRevision(session: Session, { id, name }: Deployment, w
     })
   if (wanted !== undefined && !/^[1-9]\d{0,8}$/.test(wanted))
     throw usageError(`${wanted} is not the number or id of a revision.`, `slipway revisions ${name}`)
-  for await (const revision of client.list('GET /v2/deployments/{deployment_id}/revisions', { params, signal }))
+  const query = { limit: wanted === undefined ? 1 : 100 }
+  for await (const revision of client.list('GET /v2/deployments/{deployment_id}/revisions', { params, query, signal }))
     if (wanted === undefined || revision.number === Number(wanted)) return revision
   const message = `${name} has no revision ${wanted ?? 'yet'}.`
   throw new CommandFailure(EXIT.failed, 'revision_not_found', message, `slipway revisions ${name}`)
