@@ -8,6 +8,7 @@ export const EXIT = {
   timedOut: 3,
   notSignedIn: 4,
   stalePlan: 5,
+  hasChanges: 10,
   interrupted: 130,
 } as const
 type ExitCode = (typeof EXIT)[keyof typeof EXIT]

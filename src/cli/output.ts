@@ -45,12 +45,14 @@ export function createOutput({ json }: { json: boolean }) {
         return
       }
       const names = Object.keys(columns)
-      const rows = items.map(item => names.map(name => printable(String(columns[name]!(item) ?? '–'))))
-      const widths = names.map((name, i) => Math.max(name.length, ...rows.map(row => row[i]!.length)))
+      const rows = items.map(item => names.map(name => inline(String(columns[name]!(item) ?? '–'))))
+      const longest = names.map((name, i) => Math.max(name.length, ...rows.map(row => row[i]!.length)))
+      // The size of some pseudo-terminals is 0 by 0.
+      const widths = fitWidths(longest, (stdout.columns || Number.POSITIVE_INFINITY) - GAP.length * (names.length - 1))
       const pad = (row: string[]) =>
         row
-          .map((cell, i) => cell.padEnd(widths[i]!))
-          .join('  ')
+          .map((cell, i) => cut(cell, widths[i]!).padEnd(widths[i]!))
+          .join(GAP)
           .trimEnd()
       line(paint('bold', pad(names.map(name => name.toUpperCase()))))
       for (const row of rows) line(pad(row))
@@ -69,6 +71,30 @@ export function createOutput({ json }: { json: boolean }) {
       stderr.write(`${red('Error')} ${lines.map(printable).join('\n')}\n`)
     },
   }
+}
+
+const GAP = '  '
+const MIN_WIDTH = 4
+
+/** The widest columns are cut first. */
+function fitWidths(longest: number[], room: number): number[] {
+  const widths = [...longest]
+  for (let excess = widths.reduce((sum, width) => sum + width, 0) - room; excess > 0; excess--) {
+    const widest = widths.indexOf(Math.max(...widths))
+    if (widths[widest]! <= MIN_WIDTH) break
+    widths[widest]!--
+  }
+  return widths
+}
+
+const cut = (text: string, width: number) => (text.length > width ? `${text.slice(0, width - 1)}…` : text)
+const inline = (text: string) => printable(text).replaceAll('\n', ' ')
+
+const MAX_VALUE = 60
+/** A value of a configuration, for people. */
+export function formatValue(value: unknown): string {
+  if (value === null || value === undefined) return '–'
+  return cut(inline(typeof value === 'string' ? value : JSON.stringify(value)), MAX_VALUE)
 }
 
 export const age = (time: string): string => {

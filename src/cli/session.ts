@@ -40,12 +40,25 @@ function openClient(login: Login, out: Output) {
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
 export async function findByName({ client, signal }: Session, name: string): Promise<Deployment | undefined> {
-  for await (const deployment of client.list('GET /v2/deployments', {
-    query: { name_contains: name, limit: 100 },
-    signal,
-  }))
-    if (deployment.name === name && deployment.status !== 'AWAITING_DELETE') return deployment
+  for await (const deployment of client.list('GET /v2/deployments', { query: { name }, signal }))
+    if (deployment.status !== 'AWAITING_DELETE') return deployment
   return undefined
+}
+
+/** The first items of a list, and whether there are more. */
+export async function takeItems<Item>(list: AsyncIterable<Item>, limit: number): Promise<[Item[], boolean]> {
+  const items: Item[] = []
+  for await (const item of list) {
+    if (items.length === limit) return [items, true]
+    items.push(item)
+  }
+  return [items, false]
+}
+
+/** A page of a list has up to 100 items. */
+export const parseLimit = (limit: string): { limit: number; page: number } => {
+  if (!/^[1-9]\d{0,5}$/.test(limit)) throw usageError(`--limit ${limit} is not a number from 1 to 999999.`)
+  return { limit: Number(limit), page: Math.min(100, Number(limit) + 1) }
 }
 
 /** By name, by id, or the one that this folder is linked to. */
@@ -75,7 +88,8 @@ export async function findRevision(session: Session, { id, name }: Deployment, w
     })
   if (wanted !== undefined && !/^[1-9]\d{0,8}$/.test(wanted))
     throw usageError(`${wanted} is not the number or id of a revision.`, `slipway revisions ${name}`)
-  for await (const revision of client.list('GET /v2/deployments/{deployment_id}/revisions', { params, signal }))
+  const query = { limit: wanted === undefined ? 1 : 100 }
+  for await (const revision of client.list('GET /v2/deployments/{deployment_id}/revisions', { params, query, signal }))
     if (wanted === undefined || revision.number === Number(wanted)) return revision
   const message = `${name} has no revision ${wanted ?? 'yet'}.`
   throw new CommandFailure(EXIT.failed, 'revision_not_found', message, `slipway revisions ${name}`)

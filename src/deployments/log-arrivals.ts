@@ -35,15 +35,17 @@ const REACH = sql`((select arrival from reached) - (select after from start))`
  * counter is the cursor once all lines are tested. Numbers that no kept line has are those of dropped lines. They count
  * if one of the logs that are read has dropped lines after the cursor: its line 0 has the newest one's number.
  */
-function selectPage({ deployment_id, kind, revision_id, after, tail, limit, level, query }: ArrivalRequest): SQL<Row> {
+function selectPage({ deployment_id, kind, revision_id, after, tail, limit, ...filters }: ArrivalRequest): SQL<Row> {
+  const { level, query, start_time } = filters
   const kinds = textArray(kind ? [kind] : logKinds)
-  const hasFilter = level !== undefined || query !== undefined
+  const hasFilter = level !== undefined || query !== undefined || start_time !== undefined
   const tested = hasFilter ? MAX_TESTED_LINES : limit
   const matches = sql.join(
     [
       sql`l.number > 0`,
       ...(level ? [sql`l.severity >= ${levels.indexOf(level)}`] : []),
       ...(query ? [sql`strpos(lower(l.message), lower(${query})) > 0`] : []),
+      ...(start_time ? [sql`l.timestamp >= ${start_time}::timestamptz`] : []),
     ],
     sql` and `,
   )
@@ -192,11 +194,13 @@ const toWire = ([, , , , , arrival, revision_id, kind, number, timestamp, severi
 })
 
 /** What `matches` of the page's statement says. */
-export function matchesFilters(line: ArrivedLine, { kind, revision_id, level, query }: LogFilters): boolean {
+export function matchesFilters(line: ArrivedLine, filters: LogFilters): boolean {
+  const { kind, revision_id, level, query, start_time } = filters
   return (
     (kind === undefined || line.kind === kind) &&
     (revision_id === undefined || line.revision_id === revision_id) &&
     (level === undefined || levels.indexOf(line.level) >= levels.indexOf(level)) &&
-    (query === undefined || line.message.toLowerCase().includes(query.toLowerCase()))
+    (query === undefined || line.message.toLowerCase().includes(query.toLowerCase())) &&
+    (start_time === undefined || Date.parse(line.timestamp) >= Date.parse(start_time))
   )
 }

@@ -82,6 +82,7 @@ const filters = {
   revision_id: Uuid.optional().meta({ description: 'Lines of this revision.' }),
   level: LevelFilter.optional().meta({ type: 'string', description: LEVEL_FILTER }),
   query: TextFilter.optional().meta({ description: TEXT_FILTER }),
+  start_time: Instant.optional().meta({ description: 'Lines from this time on.' }),
 }
 const start = {
   after: wholeNumber(0).optional().meta({

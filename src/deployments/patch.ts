@@ -21,10 +21,12 @@ import { digestRequest, isPlanFresh, refuseTagOnPush } from './guards.ts'
 import {
   hasSecrets,
   isMasked,
+  isSetting,
   listPatchMembers,
   type PatchMember,
   planPatchChanges,
   REPO_REF_PATH,
+  replacesSecrets,
   type Wanted,
 } from './plan.ts'
 import {
@@ -88,7 +90,7 @@ export const patchDeployment = verb('deployments:update', async (ctx, input: Pat
   const secrets = await fingerprintSecrets(ctx, deployment_id, input.secrets ?? [])
   const planned = planChange({
     columns: plannedColumns(input),
-    from: hasSecrets(input)
+    from: replacesSecrets(input, input.clear)
       ? sql`deployments c
   cross join lateral (${compareSecrets(secrets)}) s`
       : sql`deployments c`,
@@ -139,7 +141,8 @@ const changedPaths = (members: PatchMember[], ...more: SQL[]): SQL => {
 function plannedColumns(input: PatchInput): PlannedColumns {
   const members = listPatchMembers(input, input.clear)
   const membersWith = (effect: PatchMember['effect']) => members.filter(member => member.effect === effect)
-  const secrets = hasSecrets(input) ? [sql`case when s.has_changes then 'secrets' end`] : []
+  const hasNewSecrets = replacesSecrets(input, input.clear)
+  const secrets = hasNewSecrets ? [sql`case when s.has_changes then 'secrets' end`] : []
   const { next_secrets, next_secret_references } = unchangedColumns
   const references = input.secret_references
   const revisionConfig = mergeColumn('source_revision_config', input.source_revision_config)
@@ -149,7 +152,7 @@ function plannedColumns(input: PatchInput): PlannedColumns {
     changes_in_place: sql`cardinality(${changedPaths(membersWith('in_place'))}) > 0`,
     next_source_config: mergeColumn('source_config', input.source_config, input.clear),
     next_source_revision_config: sql`${revisionConfig} - ${staleCommitKey(members)}`,
-    next_secrets: hasSecrets(input) ? sql`case when s.has_changes then s.next else ${next_secrets} end` : next_secrets,
+    next_secrets: hasNewSecrets ? sql`case when s.has_changes then s.next else ${next_secrets} end` : next_secrets,
     next_secret_references: references ? toJsonb(emptyListAsNull(references)) : next_secret_references,
     revision_source: sql`coalesce(${input.revision_source ?? null}, c.source)`,
   }
@@ -187,7 +190,7 @@ function patchGuards(ctx: Ctx, input: PatchInput, secrets: FingerprintedSecret[]
     (config || revisionConfig) &&
       refuseTagOnPush(mergeColumn('source_config', config), mergeColumn('source_revision_config', revisionConfig)),
     secrets.some(isMasked) && checkMaskedSecrets(secrets),
-    (hasSecrets(input) || input.secret_references) && checkVariableNames(input),
+    (replacesSecrets(input, input.clear) || input.secret_references) && checkVariableNames(input),
     requireStoredArchive(revisionConfig),
     config?.custom_url != null && requireFreeCustomUrl(config.custom_url, sql`c.id`),
     canResolveRef(input),
@@ -252,8 +255,10 @@ const requiredMessage = (path: string[]) => sql`${`${path.join('.')} is required
 function validateInput(ctx: Ctx, input: PatchInput): void {
   const { mode } = ctx.config
   refuseReservedUrl(ctx, input.source_config)
-  const both = input.clear.filter(name => input.source_config?.[name] != null)
-  const faults = both.map(name => ({ loc: ['body', 'source_config', name], msg: 'is both set and cleared' }))
+  const both = input.clear.filter(isSetting).filter(name => input.source_config?.[name] != null)
+  const paths = both.map(name => ['source_config', name])
+  if (input.clear.includes('secrets') && hasSecrets(input)) paths.push(['secrets'])
+  const faults = paths.map(path => ({ loc: ['body', ...path], msg: 'is both set and cleared' }))
   const wrongMode = input.revision_source ? findModeFaults(input.revision_source, mode, 'revision_source') : []
   if (faults.length + wrongMode.length > 0)
     throw sourceRuleError([...wrongMode, ...faults.map(fault => ({ type: 'member_cleared', ...fault }))])
@@ -265,7 +270,7 @@ const checkMaskedSecrets = (secrets: FingerprintedSecret[]): SQL => {
 /** No name is both a secret and a reference. What the patch does not send is compared as stored. */
 const checkVariableNames = (input: PatchInput): SQL => {
   const sent = (items: { name: string }[]) => sql`${JSON.stringify(items.map(({ name }) => ({ name })))}::jsonb`
-  const secrets = hasSecrets(input) ? sent(input.secrets!) : sql`c.secrets::jsonb`
+  const secrets = replacesSecrets(input, input.clear) ? sent(input.secrets ?? []) : sql`c.secrets::jsonb`
   const references = input.secret_references
     ? sent(input.secret_references)
     : sql`coalesce(c.secret_references::jsonb, '[]')`

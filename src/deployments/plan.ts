@@ -54,6 +54,8 @@ export type PatchMember = {
   isAlwaysNew: boolean
 }
 
+export const isSetting = (member: ClearableMember) => member !== 'secrets'
+
 /** Without secrets, which are compared by name. */
 export function listPatchMembers(patch: DeploymentPatch, clear: readonly ClearableMember[] = []): PatchMember[] {
   const members: PatchMember[] = []
@@ -62,7 +64,7 @@ export function listPatchMembers(patch: DeploymentPatch, clear: readonly Clearab
     const value = readPath(patch, path)
     if (value != null) members.push({ path, value, effect, isAlwaysNew: isMovable?.(value as string) ?? false })
   }
-  for (const name of clear) {
+  for (const name of clear.filter(isSetting)) {
     const path = ['source_config', name]
     members.push({ path, value: null, effect: MEMBER_RULES[path.join('.')]!.effect, isAlwaysNew: false })
   }
@@ -78,6 +80,8 @@ const readPath = (from: object, path: string[]): unknown =>
 export const isMasked = ({ value }: { value: string }): boolean => value === MASK
 /** An empty list keeps the secrets as they are. */
 export const hasSecrets = (patch: DeploymentPatch): boolean => (patch.secrets?.length ?? 0) > 0
+export const replacesSecrets = (patch: DeploymentPatch, clear: readonly ClearableMember[]): boolean =>
+  hasSecrets(patch) || clear.includes('secrets')
 
 type PatchOptions = {
   clear?: readonly ClearableMember[]
@@ -99,7 +103,7 @@ export function planPatchChanges(
   const sent = patch.secrets ?? []
   const isKept = (name: string) =>
     keptSecrets.includes(name) || sent.some(secret => secret.name === name && isMasked(secret))
-  const secrets = hasSecrets(patch) ? listSecretChanges(wanted.secrets, sent, isKept) : []
+  const secrets = replacesSecrets(patch, clear) ? listSecretChanges(wanted.secrets, sent, isKept) : []
   if (secrets.length > 0) changes.push(changeOfSecrets(wanted.secrets, sent))
   const reasons = changes.filter(change => change.effect === 'revision').map(change => change.path)
   const resolvedCommit = wanted.source_revision_config.repo_commit_sha ?? null

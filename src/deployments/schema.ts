@@ -86,7 +86,9 @@ export const DeploymentPatch = z
     source_revision_config: SourceRevisionConfigInput.nullish(),
     secrets: arrayOf(Secret, MAX_SECRETS)
       .nullish()
-      .meta({ description: `Replaces all secrets. \`[]\` keeps all; the value \`${MASK}\` keeps one.` }),
+      .meta({
+        description: `Replaces all. \`${MASK}\` keeps one value, \`[]\` keeps all; \`?clear=secrets\` removes all.`,
+      }),
     secret_references: arrayOf(SecretReference, MAX_SECRETS)
       .nullish()
       .meta({ description: 'Only for `external_container`. `[]` removes all.' }),

@@ -48,10 +48,13 @@ const IS_KEPT = sql`k.name is not null
 export const compareSecrets = (secrets: FingerprintedSecret[]): SQL => sql`
   select
     coalesce(jsonb_agg(name) filter (where is_kept), '[]') as kept,
-    not bool_and(is_kept) or count(*) <> json_array_length(c.secrets) as has_changes,
-    jsonb_agg(
-      jsonb_build_object('name', name, 'version', case when is_kept then version else c.revisions + 1 end)
-      order by place
+    not coalesce(bool_and(is_kept), true) or count(*) <> json_array_length(c.secrets) as has_changes,
+    coalesce(
+      jsonb_agg(
+        jsonb_build_object('name', name, 'version', case when is_kept then version else c.revisions + 1 end)
+        order by place
+      ),
+      '[]'
     ) as next
   from (
     select i.name, i.place, k.version, ${IS_KEPT} as is_kept

@@ -143,5 +143,7 @@ export const SourceRevisionConfigInput = z.object(nullishMembers(sourceRevisionC
 })
 
 /** Members that the query can clear. Null in the body means absent. */
-export const CLEARABLE_MEMBERS = ['custom_url', 'install_command', 'build_command', 'resource_spec'] as const
+const CLEARABLE_SETTINGS = ['custom_url', 'install_command', 'build_command', 'resource_spec'] as const
+/** Settings are members of `source_config`. */
+export const CLEARABLE_MEMBERS = [...CLEARABLE_SETTINGS, 'secrets'] as const
 export type ClearableMember = (typeof CLEARABLE_MEMBERS)[number]

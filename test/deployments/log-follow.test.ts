@@ -26,6 +26,9 @@ beforeAll(() => {
   app = startStreamingApp()
 })
 
+/** Other lines are a second older. */
+const later = { timestamp: '2026-01-01T00:00:01.000Z' }
+
 describe('the logs of a deployment in the order of arrival', () => {
   it('have a cursor on every page, also on an empty one, and late lines with an older time come last', async () => {
     const deployment = await newLoggedDeployment({ revisions: 2 })
@@ -47,13 +50,16 @@ describe('the logs of a deployment in the order of arrival', () => {
     expect(await read(deployment, { after: 4 })).toEqual({ logs: [], next_after: 4, has_more: false, dropped: 0 })
   })
 
-  it('are filtered by kind, revision, level and text, and the cursor passes the lines that do not match', async () => {
+  it('are filtered by kind, revision, level, text and time, and the cursor passes lines that do not match', async () => {
     const deployment = await newLoggedDeployment({ revisions: 2 })
     const { openLog, revisionIds } = deployment
     const [first, second] = revisionIds
     await openLog({ kind: 'build' })(linesOf('built', '100% Done'))
     await openLog()([{ message: 'up' }, { message: 'broken', level: 'ERROR' }])
-    await openLog({ revision_id: second! })([{ message: 'up again', level: 'WARNING' }, { message: 'quiet' }])
+    await openLog({ revision_id: second! })([
+      { message: 'up again', level: 'WARNING' },
+      { message: 'quiet', ...later },
+    ])
     const table: [Record<string, unknown>, string[]][] = [
       [{ kind: 'build' }, ['built', '100% Done']],
       [{ kind: 'deploy' }, ['up', 'broken', 'up again', 'quiet']],
@@ -61,6 +67,7 @@ describe('the logs of a deployment in the order of arrival', () => {
       [{ revision_id: second, kind: 'build' }, []],
       [{ level: 'warning' }, ['broken', 'up again']],
       [{ query: '% done' }, ['100% Done']],
+      [{ start_time: '2026-01-01T01:00:01+01:00' }, ['quiet']],
       [{ query: 'UP', kind: 'deploy', after: 3 }, ['up again']],
     ]
     for (const [filter, expected] of table) {
@@ -74,6 +81,7 @@ describe('the logs of a deployment in the order of arrival', () => {
       [{ tail: 1, kind: 'build' }, ['100% Done']],
       [{ tail: 1, revision_id: first, level: 'error' }, ['broken']],
       [{ tail: 1, query: 'nothing' }, []],
+      [{ tail: 2, start_time: later.timestamp }, ['quiet']],
       [{ tail: 1, after: 4 }, ['up again', 'quiet']],
     ]
     for (const [start, expected] of tails)
@@ -209,13 +217,19 @@ describe('a stream of logs', () => {
       open(deployment, 'after=0&tail=1', { 'Last-Event-ID': '2' }),
       open(deployment, 'tail=1&query=O'),
       open(deployment, 'kind=build'),
+      open(deployment, `start_time=${later.timestamp}`),
     ])
     expect(streams[0]!.response.headers.get('Content-Type')).toBe('text/event-stream')
-    const found = streams.map((stream, i) => readItems(stream, [5, 3, 2, 1][i]!))
+    const found = streams.map((stream, i) => readItems(stream, [5, 3, 2, 1, 1][i]!))
     await write(linesOf('four'))
-    await deployment.openLog({ kind: 'build' })(linesOf('five: on'))
+    await deployment.openLog({ kind: 'build' })([{ message: 'five: on', ...later }])
     const messages = ['one', 'two', 'three', 'four', 'five: on'].map((name, i) => [String(i + 1), 'message', name])
-    expect(await Promise.all(found)).toEqual([messages, messages.slice(2), [messages[1], messages[3]], [messages[4]]])
+    expect(await Promise.all(found)).toEqual([
+      messages,
+      messages.slice(2),
+      [messages[1], messages[3]],
+      ...Array(2).fill([messages[4]]),
+    ])
   })
 
   it('after a line that the deployment does not have begins with a reset', async () => {

@@ -176,6 +176,33 @@ describe('secrets', () => {
     expect(await reveal(tenant, id)).toEqual(toSecretList(Object.fromEntries(expected)))
   })
 
+  it('are all removed by clear=secrets, as planned and journaled, and come back with a rollback', async () => {
+    const tenant = await newTenant()
+    const { id, latest_revision_id: revision_id } = (await createWithSecrets(tenant, { A: 'one', B: 'two' })).body
+    const path = `/v2/deployments/${id}`
+    const both = await tenant.patch(`${path}?clear=secrets`, { secrets: toSecretList({ A: MASK }) })
+    expect([both.status, both.body.code]).toEqual([400, 'source_rule'])
+    expect(both.body.errors).toMatchObject([{ loc: ['body', 'secrets'] }])
+    const { body: plan } = await tenant.patch(`${path}?clear=secrets&dry_run=true`, { secrets: [] })
+    expect(plan).toMatchObject({
+      reasons: ['secrets'],
+      secrets: ['A', 'B'].map(name => ({ name, change: 'removed' })),
+      changes: [{ path: 'secrets', before: ['A', 'B'], after: [], effect: 'revision' }],
+    })
+    const digest = { 'Plan-Digest': plan.plan_digest }
+    expect((await tenant.patch(path, { secrets: [] }, digest)).body.code).toBe('plan_stale')
+    const cleared = await tenant.patch(`${path}?clear=secrets`, { secrets: [] }, digest)
+    expect(cleared.body.secrets).toEqual([])
+    const [event] = await readEvents(cleared.headers.get('X-Request-Id')!)
+    expect(JSON.parse(event!.changes as string)).toEqual(
+      ['A', 'B'].map(name => ({ path: `secrets.${name}`, before: 1, after: null })),
+    )
+    const again = await tenant.patch(`${path}?clear=secrets`, {})
+    expect(again.body.latest_revision_id, 'no secrets, no revision').toBe(cleared.body.latest_revision_id)
+    expect((await tenant.post(`${path}/rollback`, { revision_id })).status).toBe(200)
+    expect(await reveal(tenant, id)).toEqual(toSecretList({ A: 'one', B: 'two' }))
+  })
+
   it('keep their version in a revision that has another reason, and after a rollback', async () => {
     const tenant = await newTenant()
     const { id, latest_revision_id } = (await createWithSecrets(tenant, { TOKEN: 'one' })).body

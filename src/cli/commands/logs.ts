@@ -1,4 +1,5 @@
 // `slipway logs`: the newest lines, and with --follow those that arrive.
+import type { Reply } from '../../client/client.ts'
 import { usageError } from '../failure.ts'
 import { formatLogLine } from '../log-lines.ts'
 import { findDeployment, findRevision, type Session } from '../session.ts'
@@ -9,12 +10,17 @@ export type LogOptions = {
   revision?: string
   level?: string
   query?: string
-  tail: string
+  since?: string
+  tail?: string
 }
+type Line = Reply<'GET /v2/deployments/{deployment_id}/logs'>['logs'][number]
+
+const DEFAULT_TAIL = 100
+const PAGE_LINES = 1000
 
 export async function showLogs(session: Session, name: string | undefined, options: LogOptions): Promise<void> {
   const { client, out, signal } = session
-  if (!/^\d{1,4}$/.test(options.tail)) throw usageError(`--tail ${options.tail} is not a number of lines up to 1000.`)
+  const start = parseStart(options)
   const deployment = await findDeployment(session, name)
   const revision = options.revision && (await findRevision(session, deployment, options.revision)).id
   const filters = {
@@ -24,17 +30,19 @@ export async function showLogs(session: Session, name: string | undefined, optio
     ...(options.query && { query: options.query }),
   }
   const params = { deployment_id: deployment.id }
-  const query = { ...filters, tail: Number(options.tail) }
-  type Line = Parameters<typeof formatLogLine>[1]
+  const query = { ...filters, ...start }
   const show = (line: Line) => out.emit({ type: 'log', ...line }, () => formatLogLine(out, line))
   if (!options.follow) {
-    const limit = Math.max(1, query.tail)
-    const { logs } = await client.call('GET /v2/deployments/{deployment_id}/logs', {
-      params,
-      query: { ...query, limit },
-      signal,
-    })
-    return logs.forEach(show)
+    for (let after: number | undefined; ; ) {
+      const page = await client.call('GET /v2/deployments/{deployment_id}/logs', {
+        params,
+        query: { ...query, limit: PAGE_LINES, ...(after !== undefined && { after }) },
+        signal,
+      })
+      page.logs.forEach(show)
+      if (!page.has_more) return
+      after = page.next_after
+    }
   }
   const onState = ({ state }: { state: string }) => {
     if (state === 'reconnecting') out.note('The log stream was cut. Reconnecting.')
@@ -44,4 +52,23 @@ export async function showLogs(session: Session, name: string | undefined, optio
     if (event === 'message') show(data)
     else out.note('Some lines are no longer kept.')
   }
+}
+
+/** With only a time, all lines from then on. */
+function parseStart({ since, tail }: LogOptions) {
+  if (tail !== undefined && !(/^\d{1,4}$/.test(tail) && Number(tail) <= 1000))
+    throw usageError(`--tail ${tail} is not a number of lines up to 1000.`)
+  const start_time = since === undefined ? undefined : parseTime(since)
+  if (start_time === undefined) return { tail: Number(tail ?? DEFAULT_TAIL) }
+  return { start_time, ...(tail === undefined ? { after: 0 } : { tail: Number(tail) }) }
+}
+
+const UNIT_SECONDS: Record<string, number> = { s: 1, m: 60, h: 3600, d: 86_400 }
+
+function parseTime(since: string): string {
+  const [, amount, unit] = /^(\d{1,6})([smhd])$/.exec(since) ?? []
+  if (unit) return new Date(Date.now() - Number(amount) * UNIT_SECONDS[unit]! * 1000).toISOString()
+  if (/^\d{4}-\d\d-\d\dT.*(Z|[+-]\d\d:\d\d)$/i.test(since) && !Number.isNaN(Date.parse(since)))
+    return new Date(since).toISOString()
+  throw usageError(`--since ${since} is no time. Give how long ago, such as 10m or 2h, or 2026-11-22T12:00:00Z.`)
 }

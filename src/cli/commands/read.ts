@@ -1,8 +1,8 @@
 // Commands that read: whoami, list, status, explain, revisions, open.
 import { spawn } from 'node:child_process'
-import { CommandFailure, EXIT } from '../failure.ts'
+import { CommandFailure, EXIT, usageError } from '../failure.ts'
 import { age } from '../output.ts'
-import { type Deployment, findDeployment, findRevision, type Session } from '../session.ts'
+import { type Deployment, findDeployment, findRevision, parseLimit, type Session, takeItems } from '../session.ts'
 
 export async function showWhoami({ client, out, login, signal }: Session): Promise<void> {
   const organization = await client.call('GET /orgs/current/info', { signal })
@@ -12,10 +12,20 @@ export async function showWhoami({ client, out, login, signal }: Session): Promi
   )
 }
 
-export async function listDeployments({ client, out, signal }: Session, options: { status?: string }): Promise<void> {
-  const query = { limit: 100, ...(options.status !== undefined && { status: [options.status as 'READY'] }) }
-  const all: Deployment[] = []
-  for await (const deployment of client.list('GET /v2/deployments', { query, signal })) all.push(deployment)
+export type ListOptions = { name?: string; status?: string; tag?: string[]; limit?: string }
+const TERMINAL_LIMIT = '100'
+
+export async function listDeployments(session: Session, options: ListOptions): Promise<void> {
+  const { client, out, signal } = session
+  const { limit, page } = parseLimit(options.limit ?? (out.isMachine ? '999999' : TERMINAL_LIMIT))
+  const tags = await Promise.all((options.tag ?? []).map(tag => findTagValue(session, tag)))
+  const query = {
+    limit: page,
+    ...(options.name && { name_contains: options.name }),
+    ...(options.status && { status: options.status.toUpperCase().split(',') as 'READY'[] }),
+    ...(tags.length > 0 && { tag_value_ids: tags }),
+  }
+  const [found, hasMore] = await takeItems(client.list('GET /v2/deployments', { query, signal }), limit)
   const columns = {
     name: (one: Deployment) => one.name,
     status: (one: Deployment) => one.status,
@@ -24,7 +34,30 @@ export async function listDeployments({ client, out, signal }: Session, options:
     updated: (one: Deployment) => age(one.updated_at),
     url: (one: Deployment) => one.url,
   }
-  out.table(all, columns, 'No deployments yet. Create the first one with: slipway deploy')
+  const isFiltered = Object.keys(query).length > 1
+  out.table(found, columns, isFiltered ? 'No deployment matches.' : 'No deployments yet. Create one: slipway deploy')
+  if (hasMore) out.note(`There are more. Narrow the list, or show more with --limit.`)
+}
+
+/** The id of the value of `key=value`. */
+async function findTagValue({ client, signal }: Session, tag: string): Promise<string> {
+  const [key, value] = splitOnce(tag, '=')
+  if (!key || !value) throw usageError(`--tag ${tag} is not of the form key=value.`)
+  for await (const { id } of client.list('GET /v2/tag-keys', { query: { name: key }, signal })) {
+    const values = { params: { tag_key_id: id }, query: { name: value }, signal }
+    for await (const one of client.list('GET /v2/tag-keys/{tag_key_id}/values', values)) return one.id
+  }
+  throw new CommandFailure(
+    EXIT.failed,
+    'tag_not_found',
+    `This workspace has no tag ${tag}.`,
+    'slipway api GET /v2/tag-keys',
+  )
+}
+
+function splitOnce(text: string, separator: string): [string, string | undefined] {
+  const at = text.indexOf(separator)
+  return at < 0 ? [text, undefined] : [text.slice(0, at), text.slice(at + 1)]
 }
 
 export async function showStatus(session: Session, name: string | undefined): Promise<void> {
@@ -59,14 +92,16 @@ export async function explain(session: Session, name: string | undefined): Promi
   )
 }
 
-export async function listRevisions(session: Session, name: string | undefined, limit: string): Promise<void> {
+export async function listRevisions(session: Session, name: string | undefined, given: string): Promise<void> {
   const { client, out, signal } = session
+  const { limit, page } = parseLimit(given)
   const deployment = await findDeployment(session, name)
-  const { resources } = await client.call('GET /v2/deployments/{deployment_id}/revisions', {
+  const revisions = client.list('GET /v2/deployments/{deployment_id}/revisions', {
     params: { deployment_id: deployment.id },
-    query: { limit: Number(limit) },
+    query: { limit: page },
     signal,
   })
+  const [resources, hasMore] = await takeItems(revisions, limit)
   const columns = {
     number: (one: (typeof resources)[number]) => one.number,
     status: (one: (typeof resources)[number]) =>
@@ -77,6 +112,7 @@ export async function listRevisions(session: Session, name: string | undefined, 
     reasons: (one: (typeof resources)[number]) => one.reasons.join(', '),
   }
   out.table(resources, columns, `${deployment.name} has no revisions.`)
+  if (hasMore) out.note('There are more. Show them with --limit.')
 }
 
 export async function openUrl(session: Session, name: string | undefined): Promise<void> {

@@ -3,6 +3,7 @@ import type { ChangeFlags } from '../commands/change.ts'
 import { type Declare, withFollow } from '../declaration.ts'
 
 const load = () => import('../commands/change.ts')
+const loadEnv = () => import('../commands/env.ts')
 const loadPreviews = () => import('../commands/previews.ts')
 
 export function declareChange({ program, command, group, section }: Declare): void {
@@ -23,14 +24,14 @@ export function declareChange({ program, command, group, section }: Declare): vo
   )
   const env = group('env', 'the variables of a deployment')
   command(env, 'list [deployment]', 'list their names', async (session, _, [name]) =>
-    (await load()).listVariables(session, name),
+    (await loadEnv()).listVariables(session, name),
   )
   withFollow(
     command<ChangeFlags>(
       env,
       'set <deployment> <name>',
       'set one, read from stdin or a hidden prompt',
-      async (session, options, [name, variable]) => (await load()).setVariable(session, name!, variable!, options),
+      async (session, options, [name, variable]) => (await loadEnv()).setVariable(session, name!, variable!, options),
     ),
   )
   withFollow(
@@ -39,7 +40,7 @@ export function declareChange({ program, command, group, section }: Declare): vo
       'unset <deployment> <names...>',
       'remove some',
       async (session, options, [name, ...variables]) =>
-        (await load()).unsetVariables(session, name!, variables, options),
+        (await loadEnv()).unsetVariables(session, name!, variables, options),
     ),
   )
   withFollow(
@@ -47,9 +48,17 @@ export function declareChange({ program, command, group, section }: Declare): vo
       env,
       'import <deployment> <file>',
       'add or replace those of a .env file, or - for stdin',
-      async (session, options, [name, file]) => (await load()).importVariables(session, name!, file!, options),
+      async (session, options, [name, file]) => (await loadEnv()).importVariables(session, name!, file!, options),
     ),
   )
+  withFollow(
+    command<ChangeFlags & { reveal?: boolean }>(
+      env,
+      'edit <deployment>',
+      'edit them in $VISUAL or $EDITOR',
+      async (session, options, [name]) => (await loadEnv()).editVariables(session, name!, options),
+    ),
+  ).option('--reveal', 'with their values; requires secrets:read, and is journaled')
   const previews = group('previews', 'the previews of pull requests')
   command(previews, 'list [deployment]', 'list them', async (session, _, [name]) =>
     (await loadPreviews()).listPreviews(session, name),

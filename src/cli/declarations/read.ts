@@ -1,14 +1,20 @@
 // Commands that read deployments.
+import type { DiffOptions } from '../commands/diff.ts'
 import type { LogOptions } from '../commands/logs.ts'
+import type { ListOptions } from '../commands/read.ts'
 import type { Declare } from '../declaration.ts'
 
 const load = () => import('../commands/read.ts')
 
 export function declareRead({ program, command, section }: Declare): void {
   section('Look:')
-  command<{ status?: string }>(program, 'list', 'list deployments', async (session, options) =>
+  command<ListOptions>(program, 'list', 'list deployments', async (session, options) =>
     (await load()).listDeployments(session, options),
-  ).option('--status <status>', 'only those with this status')
+  )
+    .option('--name <text>', 'only those with this text in their name')
+    .option('--status <status>', 'only those with this status')
+    .option('--tag <key=value...>', 'only those with this tag; all of several keys, one of several values of a key')
+    .option('--limit <number>', 'how many. Default: 100 on a terminal, otherwise all')
   command(program, 'status [deployment]', 'show what serves and what is on its way', async (session, _, [name]) =>
     (await load()).showStatus(session, name),
   )
@@ -21,6 +27,12 @@ export function declareRead({ program, command, section }: Declare): void {
   command<{ limit: string }>(program, 'revisions [deployment]', 'list revisions', async (session, { limit }, [name]) =>
     (await load()).listRevisions(session, name, limit),
   ).option('--limit <number>', 'how many', '20')
+  command<DiffOptions>(
+    program,
+    'diff [deployment] [before] [after]',
+    'show what differs between revisions, by number or id. Default: from the one that serves to the latest',
+    async (session, options, words) => (await import('../commands/diff.ts')).showDifference(session, words, options),
+  ).option('--exit-code', 'exit with 10 if there are differences')
   command<LogOptions>(program, 'logs [deployment]', 'show log lines', async (session, options, [name]) =>
     (await import('../commands/logs.ts')).showLogs(session, name, options),
   )
@@ -29,5 +41,6 @@ export function declareRead({ program, command, section }: Declare): void {
     .option('--revision <revision>', 'only lines of this revision, by number or id')
     .option('--level <level>', 'only lines of this level or above')
     .option('--query <text>', 'only lines with this text')
-    .option('--tail <lines>', 'how many of the newest lines to begin with', '100')
+    .option('--since <time>', 'only lines from this time on, such as 10m or 2h ago, or 2026-11-22T12:00:00Z')
+    .option('--tail <lines>', 'how many of the newest lines to begin with. Default: 100, or all with --since')
 }

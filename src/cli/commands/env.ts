@@ -1,0 +1,149 @@
+// `slipway env`: the variables of a deployment.
+import { readFileSync } from 'node:fs'
+import { parseEnv } from 'node:util'
+import { ApiError } from '../../client/errors.ts'
+import { planAndApply } from '../change.ts'
+import { editText } from '../editor.ts'
+import { readTemplate, writeTemplate } from '../env-template.ts'
+import { usageError } from '../failure.ts'
+import { parseTimeout } from '../follow.ts'
+import { readHidden, readStdin } from '../secret-input.ts'
+import { type Deployment, findDeployment, type Session } from '../session.ts'
+import type { ChangeFlags } from './change.ts'
+
+type Variables = Record<string, string>
+
+const isSecret = ({ secrets }: Deployment, name: string) => secrets.some(secret => secret.name === name)
+
+export async function listVariables(session: Session, name: string | undefined): Promise<void> {
+  const { secrets, secret_references } = await findDeployment(session, name)
+  type Listed = { name: string; secret_name?: string; secret_key?: string }
+  const listed: Listed[] = [...secrets.map(({ name }) => ({ name })), ...(secret_references ?? [])]
+  const columns = {
+    name: (one: Listed) => one.name,
+    ...(secret_references?.length && {
+      from: ({ secret_name, secret_key }: Listed) => secret_name && `cluster secret ${secret_name}, key ${secret_key}`,
+    }),
+  }
+  session.out.table(listed, columns, 'No variables. Set one with: slipway env set DEPLOYMENT NAME')
+}
+
+/** The value comes from standard input or a hidden prompt: an argument would be in the shell's history. */
+export async function setVariable(session: Session, name: string, variable: string, flags: ChangeFlags) {
+  if (variable.includes('='))
+    throw usageError('Give the name only. The value is read from standard input or a hidden prompt.')
+  const value = session.out.isInteractive
+    ? await readHidden(`Value of ${variable}: `)
+    : (await readStdin()).replace(/\r?\n$/, '')
+  await changeVariables(session, name, await readDeployment(session, name), { [variable]: value }, [], flags)
+}
+
+export async function unsetVariables(session: Session, name: string, variables: string[], flags: ChangeFlags) {
+  await changeVariables(session, name, await readDeployment(session, name), {}, variables, flags)
+}
+
+/** Adds and replaces. Variables that the file does not name stay. */
+export async function importVariables(session: Session, name: string, file: string, flags: ChangeFlags): Promise<void> {
+  const text = file === '-' ? await readStdin() : readFileSync(file, 'utf8')
+  const values = parseEnv(text) as Variables
+  if (Object.keys(values).length === 0) throw usageError(`${file} has no lines of the form NAME=value.`)
+  await changeVariables(session, name, await readDeployment(session, name), values, [], flags)
+}
+
+export async function editVariables(session: Session, name: string, flags: ChangeFlags & { reveal?: boolean }) {
+  const { client, out, options, signal } = session
+  const next = `slipway env edit ${name} --yes`
+  if (!out.isInteractive && !options.yes) throw usageError('Without a terminal, confirm with --yes.', next)
+  // The ETag is that of the masked answer, read before the values.
+  const read = await readDeployment(session, name)
+  const { id, secrets: masked } = read.deployment
+  const secrets = flags.reveal
+    ? (
+        await client.call('GET /v2/deployments/{deployment_id}', {
+          params: { deployment_id: id },
+          query: { reveal: true },
+          signal,
+        })
+      ).secrets
+    : masked.map(({ name }) => ({ name, value: '' }))
+  const template = writeTemplate(name, secrets, flags.reveal === true)
+  const edited = await editText('variables.env', template, signal)
+  const { set, unset, missing } = readTemplate(template, edited)
+  for (const variable of missing) out.note(`${variable} has no line, so it stays. To remove it, write -${variable}=`)
+  await changeVariables(session, name, read, set, unset, flags)
+}
+
+type ReadDeployment = { deployment: Deployment; etag: string | undefined }
+
+async function readDeployment(session: Session, name: string): Promise<ReadDeployment> {
+  const { id } = await findDeployment(session, name)
+  const call = { params: { deployment_id: id }, signal: session.signal }
+  const { reply: deployment, etag } = await session.client.answer('GET /v2/deployments/{deployment_id}', call)
+  return { deployment, etag }
+}
+
+async function changeVariables(
+  session: Session,
+  name: string,
+  { deployment, etag }: ReadDeployment,
+  set: Variables,
+  unset: string[],
+  flags: ChangeFlags,
+): Promise<void> {
+  const { client, signal } = session
+  const references = deployment.secret_references ?? []
+  const isReference = (variable: string) => references.some(one => one.name === variable)
+  const missing = unset.filter(variable => !isSecret(deployment, variable) && !isReference(variable))
+  if (missing.length > 0) throw usageError(`${name} has no variable ${missing.join(', ')}.`, `slipway env list ${name}`)
+  const kept = deployment.secrets.filter(secret => !(secret.name in set) && !unset.includes(secret.name))
+  const secrets = [...kept, ...Object.entries(set).map(([name, value]) => ({ name, value }))]
+  const patch = {
+    params: { deployment_id: deployment.id },
+    // An empty list would keep all.
+    query: deployment.secrets.length > 0 && secrets.length === 0 ? { clear: ['secrets' as const] } : {},
+    body: {
+      secrets,
+      ...(unset.some(isReference) && { secret_references: references.filter(({ name }) => !unset.includes(name)) }),
+    },
+    signal,
+  }
+  const plan = await client.plan('PATCH /v2/deployments/{deployment_id}', patch).catch(error => {
+    throw nameFaults(error, secrets)
+  })
+  const changed = new Map(plan.secrets.map(({ name, change }) => [name, change]))
+  for (const variable of unset.filter(isReference)) changed.set(variable, 'removed')
+  showVariables(session, Object.keys(set), changed)
+  // `If-Match` too: the variables that stay are those that were read.
+  const apply = (digest: string) =>
+    client.call('PATCH /v2/deployments/{deployment_id}', {
+      ...patch,
+      headers: { 'Plan-Digest': digest, 'If-Match': etag },
+    })
+  const next = 'Repeat the command with --yes.'
+  await planAndApply(session, deployment, { plan, apply }, { ...flags, timeoutMs: parseTimeout(flags.timeout), next })
+}
+
+/** Faults name the variable, whose place in the request the person cannot know. */
+function nameFaults(error: unknown, secrets: { name: string }[]): unknown {
+  if (!(error instanceof ApiError)) return error
+  for (const fault of error.errors) {
+    const [, member, index] = fault.loc
+    if (member === 'secrets' && typeof index === 'number') fault.loc = [secrets[index]?.name ?? index]
+  }
+  return error
+}
+
+const MARKS = { added: ['green', '+'], changed: ['yellow', '~'], removed: ['red', '-'] } as const
+
+function showVariables({ out }: Session, sent: string[], changed: Map<string, keyof typeof MARKS>): void {
+  const namesWith = (change: string) => [...changed].filter(([, one]) => one === change).map(([name]) => name)
+  const unchanged = sent.filter(name => !changed.has(name))
+  const [added, replaced, removed] = ['added', 'changed', 'removed'].map(namesWith)
+  out.emit({ type: 'variables', added, changed: replaced, removed, unchanged })
+  if (out.isMachine) return
+  for (const [name, change] of changed) {
+    const [style, mark] = MARKS[change]
+    out.raw(out.paint(style, `${mark} ${name}`))
+  }
+  for (const name of unchanged) out.raw(out.paint('dim', `= ${name} unchanged`))
+}

@@ -1,0 +1,62 @@
+// What differs between two revisions, as a terminal shows it.
+import type { Reply } from '../client/client.ts'
+import { age, formatValue } from './output.ts'
+import type { Deployment, Session } from './session.ts'
+
+export type Comparison =
+  Reply<'GET /v2/deployments/{deployment_id}/revisions/{revision_id}/compare/{other_revision_id}'>
+type Change = Comparison['changes'][number]
+type Compared = Comparison['before']
+
+export const compareRevisions = (
+  { client, signal }: Session,
+  deployment_id: string,
+  [revision_id, other_revision_id]: [before: string, after: string],
+): Promise<Comparison> =>
+  client.call('GET /v2/deployments/{deployment_id}/revisions/{revision_id}/compare/{other_revision_id}', {
+    params: { deployment_id, revision_id, other_revision_id },
+    signal,
+  })
+
+/** The first lines: which revisions, and what is not part of their configuration. */
+export function describeRevisions({ out }: Session, { name }: Deployment, comparison: Comparison): string[] {
+  const { before, after, commits } = comparison
+  const describe = ({ number, status, created_at, commit }: Compared) =>
+    `${out.paint('bold', `revision ${number}`)} ${status}, ${age(created_at)}${commit ? `, ${commit.slice(0, 8)}` : ''}`
+  const [seconds, errors] = (['build_seconds', 'error_lines'] as const).map(member => [before[member], after[member]])
+  return [
+    `${name}: ${describe(before)} → ${describe(after)}`,
+    ...(commits?.compare_url ? [`Commits      ${commits.compare_url}`] : []),
+    ...(seconds!.every(value => value !== null) ? [`Build        ${seconds!.map(formatSeconds).join(' → ')}`] : []),
+    ...(errors!.some(value => value !== 0) ? [`Error lines  ${errors!.join(' → ')}`] : []),
+  ]
+}
+
+const formatSeconds = (seconds: number | null) => `${Math.round(seconds!)} s`
+
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+/** One change for each member of an object that differs. */
+export function flattenChanges(changes: Change[]): Change[] {
+  return changes.flatMap(change => {
+    const { path, before, after } = change
+    if (!isObject(before) || !isObject(after)) return [change]
+    const members = [...new Set([...Object.keys(before), ...Object.keys(after)])]
+    const differing = members.filter(name => JSON.stringify(before[name]) !== JSON.stringify(after[name]))
+    return flattenChanges(
+      differing.map(name => ({ path: `${path}.${name}`, before: before[name], after: after[name] })),
+    )
+  })
+}
+
+export function showChanges({ out }: Session, changes: Change[], empty: string): void {
+  const format = (path: string, value: unknown) =>
+    path.startsWith('secrets.') && typeof value === 'number' ? `version ${value}` : formatValue(value)
+  const columns = {
+    change: ({ path }: Change) => path,
+    before: ({ path, before }: Change) => format(path, before),
+    after: ({ path, after }: Change) => format(path, after),
+  }
+  out.table(flattenChanges(changes), columns, empty)
+}
