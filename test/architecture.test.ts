@@ -24,7 +24,7 @@ const LAYERS = [
 /** Programs that are deployed without the control plane. */
 const PROGRAMS = ['agent', 'cli']
 /** What each may import of the rest. */
-const SHARED: Record<string, RegExp> = { agent: /^(protocol|postgres)\//, cli: /^client\// }
+const SHARED: Record<string, RegExp> = { agent: /^(protocol|postgres)\//, cli: /^client\/|^protocol\/webhook-/ }
 
 const files = readdirSync(src, { recursive: true, encoding: 'utf8' }).filter(path => path.endsWith('.ts'))
 const folderOf = (path: string) => path.split('/')[0]!
@@ -58,7 +58,7 @@ describe('the folders of src', () => {
     }
   })
 
-  it('that are separate programs import only the protocol and the Postgres host, or the client', () => {
+  it('that are separate programs import only the protocol and the Postgres host, or the client and webhooks', () => {
     for (const { file, to } of internalImports.filter(
       ({ file, to }) => PROGRAMS.includes(folderOf(file)) && folderOf(to) !== folderOf(file),
     )) {
@@ -186,8 +186,9 @@ describe('the boundaries between files', () => {
 
   it('only guarded-fetch.ts fetches addresses that users chose, and every library fetches through it', () => {
     // The operator chooses the database and the S3 store. A page's script fetches from the app that served it, and
-    // the client runs on the machine of its user.
-    const owners = /^kernel\/(guarded-fetch|db|s3)\.ts$|^(host|agent|client)\/|^api-docs\/client|^sign-in\/page-script/
+    // the client and the command line run on the machine of their user.
+    const owners =
+      /^kernel\/(guarded-fetch|db|s3)\.ts$|^(host|agent|client|cli)\/|^api-docs\/client|^sign-in\/page-script/
     // Calls, not declarations. `env.ts` binds the platform's fetch for the guard.
     const fetchCalls =
       /(?<![\w.])fetch\((?!\w+:)|\bglobalThis\.fetch\b(?!\.bind\()|\.foreignFetch\(|\bnew (?:WebSocket|EventSource)\b/

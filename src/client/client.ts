@@ -208,6 +208,47 @@ export function createClient(options: ClientOptions) {
     return readStream({ open, retry, silenceMs, signal, onState })
   }
 
+  /** A body of bytes, read as it arrives. Only its opening is repeated, and one that is cut throws. */
+  async function* download<R extends Route>(
+    route: R,
+    given: CallOptions<R> & { silenceMs?: number },
+  ): AsyncGenerator<Uint8Array> {
+    const { silenceMs = timeoutMs, ...call } = given as CallOptions<Route> & { silenceMs?: number }
+    const { path, query, headers: own, signal } = request(route as Route, [call] as never)
+    const url = base + path + queryText(query)
+    let silence = new AbortController()
+    let timer: ReturnType<typeof setTimeout> | undefined
+    const expectBytes = () => {
+      clearTimeout(timer)
+      timer = setTimeout(() => silence.abort(new DOMException('silent', 'TimeoutError')), silenceMs)
+    }
+    const open = async () => {
+      silence = new AbortController()
+      expectBytes()
+      const ends = signal ? AbortSignal.any([signal, silence.signal]) : silence.signal
+      const response = await connect(url, { headers: headersOf(own), signal: ends })
+      if (response.ok) return response
+      throw toApiError(response, await readJson(response).catch(() => NOT_JSON))
+    }
+    let reader: ReadableStreamDefaultReader<Uint8Array> | undefined
+    try {
+      reader = (await repeat(`GET ${path}`, true, open, signal)).body?.getReader()
+      while (reader) {
+        expectBytes()
+        const { done, value } = await reader.read().catch(cause => {
+          signal?.throwIfAborted()
+          throw new ConnectionError('The download was cut, so it is not complete.', { cause })
+        })
+        if (done) return
+        clearTimeout(timer)
+        yield value
+      }
+    } finally {
+      clearTimeout(timer)
+      await reader?.cancel().catch(() => {})
+    }
+  }
+
   /**
    * Uploads a source archive. A link works once, so a failed attempt asks for another one, and `archive` is called for
    * each attempt.
@@ -232,7 +273,7 @@ export function createClient(options: ClientOptions) {
     return repeat('PUT archive', true, attempt, signal)
   }
 
-  return { url: base, call, answer, plan, pages, list, stream, upload, send }
+  return { url: base, call, answer, plan, pages, list, stream, download, upload, send }
 }
 
 const NOT_JSON = Symbol('not JSON')

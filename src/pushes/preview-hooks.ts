@@ -5,7 +5,7 @@ import { createGuardedClient } from '../kernel/guarded-fetch.ts'
 import { configuredOrigin } from '../kernel/origin.ts'
 import { AttemptError, drainOutbox, LEASE, type Outbox, type OutboxItem } from '../kernel/outbox.ts'
 import type { Services } from '../kernel/routes.ts'
-import { messageHeaders, signBySecret } from '../webhooks/signing.ts'
+import { messageHeaders, signBySecret } from '../protocol/webhook-signing.ts'
 
 /** Hook secrets are sealed for the parent, in a context that no variable's name can equal. */
 export const HOOK_SEAL_CONTEXT = 'preview hooks'

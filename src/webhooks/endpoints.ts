@@ -10,11 +10,11 @@ import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/pagi
 import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import { etagVersion } from '../kernel/routes.ts'
 import { requireRow, toIsoTime, withoutNulls } from '../kernel/rows.ts'
+import { newKeyPair, newSecret } from '../protocol/webhook-signing.ts'
 import type { Page } from '../protocol/wire.ts'
 import { webhooks } from '../tables/webhooks.ts'
 import type * as schema from './schema.ts'
 import { SECRET_PLACE, SIGNING_KEY_PLACE } from './send.ts'
-import { newKeyPair, newSecret } from './signing.ts'
 
 type WebhookParams = z.output<typeof schema.WebhookRef>
 type WebhookRow = typeof webhooks.$inferSelect

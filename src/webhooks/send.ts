@@ -3,7 +3,7 @@ import { Failure } from '../kernel/errors.ts'
 import { createGuardedClient } from '../kernel/guarded-fetch.ts'
 import { configuredOrigin } from '../kernel/origin.ts'
 import type { Services } from '../kernel/routes.ts'
-import { type Message, messageHeaders, signByKey, signBySecret } from './signing.ts'
+import { type Message, messageHeaders, signByKey, signBySecret } from '../protocol/webhook-signing.ts'
 
 /** Sealed keys. The previous secret is null once it no longer signs. */
 export type Receiver = { id: string; url: string; secret: string; previous_secret: string | null; signing_key: string }

@@ -186,6 +186,34 @@ it.each([
   expect(sent.length).toBe(1)
 })
 
+it('downloads bytes as they arrive, repeats only the opening, and throws when it is cut', async () => {
+  let cutAfter = Number.POSITIVE_INFINITY
+  const { tenant, client, sent } = await intercepted(async (pass, attempt) => {
+    if (attempt === 1) return cut()
+    const bytes = new Uint8Array(await (await pass()).arrayBuffer())
+    const part = new ReadableStream({
+      start(controller) {
+        controller.enqueue(bytes.subarray(0, cutAfter))
+        if (cutAfter < bytes.length) controller.error(new TypeError('terminated'))
+        else controller.close()
+      },
+    })
+    return new Response(part)
+  })
+  const query = { start_time: '2020-01-01T00:00:00Z', end_time: '2099-01-01T00:00:00Z' }
+  const headers = { 'X-Api-Key': tenant.owner.key }
+  const download = async () => {
+    const chunks: Uint8Array[] = []
+    for await (const chunk of client.download('GET /v1/audit-logs/export', { query, headers })) chunks.push(chunk)
+    return Buffer.concat(chunks).toString()
+  }
+  const first = JSON.parse((await download()).split('\n')[0]!)
+  expect([first.operation, sent.length]).toEqual(['create_api_key', 2])
+  cutAfter = 10
+  await expect(download()).rejects.toThrow(ConnectionError)
+  expect(sent.length).toBe(3)
+})
+
 it('gives up after five attempts, and waits about twice as long each time', async () => {
   const { client, sent, delays } = await intercepted(cut)
   const error = await client.call('GET /v2/deployments').catch(error => error)

@@ -1,8 +1,8 @@
 import { createPublicKey, verify } from 'node:crypto'
 import { Webhook } from 'standardwebhooks'
 import { expect, it } from 'vitest'
+import { messageHeaders, newKeyPair, newSecret, signByKey, signBySecret } from '../../src/protocol/webhook-signing.ts'
 import { parseRetryAfter } from '../../src/webhooks/send.ts'
-import { messageHeaders, newKeyPair, newSecret, signByKey, signBySecret } from '../../src/webhooks/signing.ts'
 
 const newMessage = () => ({ id: 'evt_1', timestamp: Math.floor(Date.now() / 1000), body: '{"type":"ö"}' })
 
