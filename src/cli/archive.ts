@@ -2,17 +2,22 @@
 import { createHash } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
-import { gzipSync } from 'node:zlib'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import type { ReadableStream } from 'node:stream/web'
+import { createGzip } from 'node:zlib'
 import ignore, { type Ignore } from 'ignore'
-import { packTar, type TarEntry } from 'modern-tar'
+import { createTarPacker, type TarHeader } from 'modern-tar'
 import { usageError } from './failure.ts'
 
-export type Archive = { bytes: Uint8Array<ArrayBuffer>; sha256: string; files: string[]; unpackedBytes: number }
+export type Archive = { content: Blob; sha256: string; files: string[]; unpackedBytes: number }
 
 const ALWAYS_IGNORED = ['.git', 'node_modules', '.slipway', '.DS_Store']
 /** The second decides over the first, as those of a folder do over its parent's. */
 const IGNORE_FILES = ['.gitignore', '.slipwayignore']
 const MAX_UNPACKED_BYTES = 2 * 1024 ** 3
+const LARGE_FILE_BYTES = 1024 ** 2
+const CHUNK_BYTES = 256 * 1024
 
 type Rules = { folder: string; rules: Ignore }[]
 type FoundFile = { path: string; stats: fs.Stats }
@@ -57,24 +62,67 @@ function readLinkTarget(root: string, path: string): string {
   return target
 }
 
-export async function packFolder(root: string): Promise<Archive> {
-  const entries: TarEntry[] = []
-  let unpackedBytes = 0
-  for (const { path, stats } of walk(root, '', [])) {
-    const common = { name: path, mtime: new Date(0), uid: 0, gid: 0, uname: '', gname: '' }
-    if (stats.isSymbolicLink()) {
-      const linkname = readLinkTarget(root, path)
-      entries.push({ header: { ...common, type: 'symlink', linkname, size: 0, mode: 0o777 } })
-      continue
+/** Calls `onFile` with the count of files so far. Holds the packed archive and one file at a time. */
+export async function packFolder(root: string, onFile: (count: number) => void = () => {}): Promise<Archive> {
+  const found = [...walk(root, '', [])]
+  const unpackedBytes = found.reduce((sum, { stats }) => sum + (stats.isFile() ? stats.size : 0), 0)
+  if (unpackedBytes > MAX_UNPACKED_BYTES)
+    throw usageError(`The files of ${root} have more than 2 GB. List what the build does not need in .slipwayignore.`)
+  const headers = found.map(file => describeFile(root, file))
+
+  const { readable, controller } = createTarPacker()
+  const hash = createHash('sha256')
+  const chunks: Uint8Array<ArrayBuffer>[] = []
+  async function collect(packed: AsyncIterable<Buffer<ArrayBuffer>>) {
+    for await (const chunk of packed) {
+      chunks.push(chunk)
+      hash.update(chunk)
     }
-    unpackedBytes += stats.size
-    if (unpackedBytes > MAX_UNPACKED_BYTES)
-      throw usageError(`The files of ${root} have more than 2 GB. List what the build does not need in .slipwayignore.`)
-    const body = new Uint8Array(fs.readFileSync(join(root, path)))
-    const mode = stats.mode & 0o111 ? 0o755 : 0o644
-    entries.push({ header: { ...common, type: 'file', size: body.length, mode }, body })
   }
-  const bytes = new Uint8Array(gzipSync(await packTar(entries)))
-  const sha256 = createHash('sha256').update(bytes).digest('hex')
-  return { bytes, sha256, files: entries.map(({ header }) => header.name), unpackedBytes }
+  async function addFiles() {
+    for (const [i, header] of headers.entries()) {
+      const entry = controller.add(header)
+      if (header.type === 'symlink') await entry.close()
+      else await pipeFile(join(root, header.name), header.size, entry)
+      onFile(i + 1)
+    }
+    controller.finalize()
+  }
+  await Promise.all([pipeline(inLargeChunks(readable), createGzip(), collect), addFiles()])
+  const files = headers.map(({ name }) => name)
+  return { content: new Blob(chunks), sha256: hash.digest('hex'), files, unpackedBytes }
+}
+
+/** Each chunk costs the compression a switch of threads. */
+async function* inLargeChunks(small: AsyncIterable<Uint8Array>): AsyncGenerator<Buffer> {
+  let [pending, size]: [Uint8Array[], number] = [[], 0]
+  for await (const chunk of small) {
+    pending.push(chunk)
+    size += chunk.length
+    if (size < CHUNK_BYTES) continue
+    yield Buffer.concat(pending)
+    ;[pending, size] = [[], 0]
+  }
+  yield Buffer.concat(pending)
+}
+
+function describeFile(root: string, { path, stats }: FoundFile): TarHeader {
+  const common = { name: path, mtime: new Date(0), uid: 0, gid: 0, uname: '', gname: '' }
+  if (stats.isSymbolicLink())
+    return { ...common, type: 'symlink', linkname: readLinkTarget(root, path), size: 0, mode: 0o777 }
+  return { ...common, type: 'file', size: stats.size, mode: stats.mode & 0o111 ? 0o755 : 0o644 }
+}
+
+/** A file that is written to meanwhile has another size than its header says. */
+async function pipeFile(file: string, size: number, entry: WritableStream<Uint8Array>): Promise<void> {
+  try {
+    if (size > LARGE_FILE_BYTES)
+      return await (Readable.toWeb(fs.createReadStream(file)) as ReadableStream).pipeTo(entry)
+    const writer = entry.getWriter()
+    await writer.write(new Uint8Array(fs.readFileSync(file)))
+    await writer.close()
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code) throw error
+    throw usageError(`${file} changed while it was read. Run the command again.`)
+  }
 }

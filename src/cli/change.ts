@@ -5,27 +5,31 @@ import { followRevision } from './follow.ts'
 import { confirm, type Deployment, type Session } from './session.ts'
 
 export type DeploymentPlan = Plan<'PATCH /v2/deployments/{deployment_id}'>
-export type ChangeOptions = { detach?: boolean; timeoutMs: number; next: string }
+type FollowOptions = { detach?: boolean; timeoutMs: number }
+/** `isExpected`: the command itself asks for what the plan shows, so that Enter confirms it. */
+export type ChangeOptions = FollowOptions & { next: string; isExpected?: boolean }
+
+const MARKS = { added: ['green', '+'], removed: ['red', '-'], changed: ['yellow', '~'] } as const
 
 export function showPlan({ out }: Session, plan: DeploymentPlan): void {
   const { changes, warnings, reasons, creates_revision, plan_digest } = plan
   out.emit({ type: 'plan', changes, warnings, reasons, creates_revision, plan_digest })
   if (out.isMachine) return
-  const columns = {
-    change: ({ path }: (typeof changes)[number]) => path,
-    before: ({ before }: (typeof changes)[number]) => shorten(before),
-    after: ({ after }: (typeof changes)[number]) => shorten(after),
-    effect: ({ effect }: (typeof changes)[number]) => effect,
+  if (changes.length === 0) out.text('The plan changes nothing.')
+  const width = Math.max(...changes.map(({ path }) => path.length))
+  for (const { path, before, after } of changes) {
+    const isAbsent = (value: unknown) => value === null || value === undefined
+    const [style, mark] = MARKS[isAbsent(before) ? 'added' : isAbsent(after) ? 'removed' : 'changed']
+    const values = [before, after].filter(value => !isAbsent(value)).map(shorten)
+    out.raw(`  ${out.paint(style, mark)} ${path.padEnd(width)}  ${values.join(out.paint('dim', ' → '))}`)
   }
-  out.table(changes, columns, 'The plan changes nothing.')
   for (const warning of warnings) out.text(`Warning: ${warning}`)
 }
 
-const MAX_CELL = 60
+const MAX_VALUE = 60
 function shorten(value: unknown): string {
-  if (value === null || value === undefined) return '–'
-  const text = typeof value === 'string' ? value : JSON.stringify(value)
-  return text.length > MAX_CELL ? `${text.slice(0, MAX_CELL - 1)}…` : text
+  const text = (typeof value === 'string' ? value : JSON.stringify(value)).replace(/\p{Cc}/gu, ' ')
+  return text.length > MAX_VALUE ? `${text.slice(0, MAX_VALUE - 1)}…` : text
 }
 
 /** `apply` gets the digest of the plan that was confirmed. */
@@ -33,20 +37,25 @@ export async function planAndApply(
   session: Session,
   deployment: Deployment,
   { plan, apply }: { plan: DeploymentPlan; apply: (digest: string) => Promise<Deployment> },
-  { detach, timeoutMs, next }: ChangeOptions,
+  { next, isExpected = false, ...follow }: ChangeOptions,
 ): Promise<void> {
   showPlan(session, plan)
-  const { out } = session
   if (plan.changes.length === 0 && !plan.creates_revision) return finish(session, deployment, 'unchanged')
-  await confirm(session, `Apply this plan to ${deployment.name}?`, next)
-  const changed = await apply(plan.plan_digest)
-  if (!plan.creates_revision || !changed.latest_revision_id) return finish(session, changed, 'changed')
-  const revision_id = changed.latest_revision_id
-  if (detach) {
-    out.note(`Revision ${revision_id} goes on. Follow it with: slipway logs ${changed.name} -f`)
-    return finish(session, changed, 'detached')
-  }
-  finish(session, await followUntilServed(session, changed, revision_id, timeoutMs), 'deployed')
+  await confirm(session, `Apply this plan to ${deployment.name}?`, next, { byDefault: isExpected })
+  if (plan.creates_revision) return applyAndFollow(session, () => apply(plan.plan_digest), follow)
+  finish(session, await apply(plan.plan_digest), 'changed')
+}
+
+export async function applyAndFollow(
+  session: Session,
+  apply: () => Promise<Deployment>,
+  { detach, timeoutMs }: FollowOptions,
+): Promise<void> {
+  const deployment = await apply()
+  const revision_id = deployment.latest_revision_id
+  if (!revision_id) return finish(session, deployment, 'changed')
+  if (detach) return finish(session, deployment, 'detached')
+  finish(session, await followUntilServed(session, deployment, revision_id, timeoutMs), 'deployed')
 }
 
 /** Ctrl-C leaves the revision alone and says how to come back. */
@@ -65,9 +74,13 @@ export async function followUntilServed(
 
 export function finish({ out }: Session, deployment: Deployment, outcome: string): void {
   const { id, name, url, serving, latest_revision_id } = deployment
-  out.emit({ type: 'result', outcome, deployment_id: id, name, url, serving, revision_id: latest_revision_id }, () =>
-    outcome === 'deployed' && url
-      ? `${out.paint('green', '✓')} ${name} serves at ${out.paint('bold', url)}`
-      : `${name}: ${outcome}`,
+  const next = outcome === 'detached' ? `slipway status ${name}` : undefined
+  out.emit(
+    { type: 'result', outcome, deployment_id: id, name, url, serving, revision_id: latest_revision_id, next },
+    () =>
+      outcome === 'deployed' && url
+        ? `${out.paint('green', '✓')} ${name} serves at ${out.paint('bold', url)}`
+        : `${name}: ${outcome}`,
   )
+  if (next) out.note(`The deployment goes on. See how far it is: ${next}`)
 }

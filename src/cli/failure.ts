@@ -18,6 +18,8 @@ export type FailureReport = {
   message: string
   request_id?: string | undefined
   errors?: { loc: (string | number)[]; msg: string }[]
+  /** Of the log of a revision that failed. */
+  last_lines?: string[] | undefined
   next?: string | undefined
 }
 
@@ -25,8 +27,10 @@ export class CommandFailure extends Error {
   readonly exitCode: ExitCode
   readonly code: string
   readonly next: string | undefined
-  constructor(exitCode: ExitCode, code: string, message: string, next?: string) {
+  readonly lastLines: string[] | undefined
+  constructor(exitCode: ExitCode, code: string, message: string, next?: string, lastLines?: string[]) {
     super(message)
+    this.lastLines = lastLines
     this.exitCode = exitCode
     this.code = code
     this.next = next
@@ -36,15 +40,15 @@ export class CommandFailure extends Error {
 export const usageError = (message: string, next?: string) => new CommandFailure(EXIT.usage, 'usage', message, next)
 
 const NEXT: Record<string, string> = {
-  deployment_name_taken: 'slipway list',
+  deployment_name_taken: 'slipway deploy --name NAME',
   archive_too_large: 'slipway deploy --dry-run',
   plan_stale: 'Run the command again to see the new plan.',
 }
 
 export function toReport(error: unknown): { report: FailureReport; exitCode: ExitCode } {
   if (error instanceof CommandFailure) {
-    const { exitCode, code, message, next } = error
-    return { exitCode, report: { code, message, next } }
+    const { exitCode, code, message, next, lastLines } = error
+    return { exitCode, report: { code, message, next, ...(lastLines && { last_lines: lastLines }) } }
   }
   if (error instanceof ApiError) {
     const { code, message, requestId: request_id, errors } = error

@@ -1,15 +1,19 @@
 // Follows a revision until it serves or has ended. Its state decides the result; its log lines are an extra.
 import { pause } from '../client/retry.ts'
 import { CommandFailure, EXIT } from './failure.ts'
-import { formatLogMessage } from './log-lines.ts'
+import { formatLogMessage, plainLogMessage } from './log-lines.ts'
 import type { Deployment, Revision, Session } from './session.ts'
 
 type FollowOptions = { timeoutMs: number }
+type RevisionParams = { deployment_id: string; revision_id: string }
+type LogFollower = ReturnType<typeof followLogs>
 
 const FAILED = ['CREATE_FAILED', 'BUILD_FAILED', 'DEPLOY_FAILED', 'SKIPPED', 'INTERRUPTED', 'UNKNOWN']
 const LOOK_SECONDS = 2
 /** Longer than a cut stream takes to come back. */
 const LAST_LINES_MS = 5000
+const MAX_LAST_LINES = 12
+const SHORTEST_STAGE_S = 0.1
 
 export const parseTimeout = (seconds: string): number => {
   if (/^[1-9]\d{0,5}$/.test(seconds)) return Number(seconds) * 1000
@@ -27,6 +31,8 @@ export async function followRevision(
   const deadline = Date.now() + timeoutMs
   const stopLogs = new AbortController()
   const logs = followLogs(session, params, AbortSignal.any([signal, stopLogs.signal]))
+  const catchUp = () => Promise.race([logs.caughtUp(), pause(LAST_LINES_MS, stopLogs.signal)]).catch(() => {})
+  const waiting = showWaiting(session)
   let shown = ''
   try {
     for (;;) {
@@ -37,32 +43,71 @@ export async function followRevision(
         signal,
       })
       const { number, status, status_message } = revision
+      const hasEnded = status === 'DEPLOYED' || FAILED.includes(status)
+      // The last lines of a build may arrive with the report that ends it.
+      if (hasEnded) await catchUp()
       if (status !== shown) {
         out.emit({ type: 'revision', number, revision_id, status, status_message }, () => describe(session, revision))
         shown = status
+        waiting.status = status
       }
       if (status === 'DEPLOYED') return await readDeployment(session, deployment.id)
-      if (FAILED.includes(status)) throw ended(deployment, revision)
+      if (hasEnded) throw await ended(session, deployment, revision, logs)
       if (Date.now() >= deadline) throw timedOut(deployment, revision, timeoutMs)
     }
   } finally {
-    // The last lines of a build may arrive with the report that ends it.
-    await Promise.race([logs.caughtUp(), pause(LAST_LINES_MS, stopLogs.signal)]).catch(() => {})
+    waiting.stop()
     stopLogs.abort()
     await logs.ended
   }
 }
 
-const describe = ({ out }: Session, { number, status }: Revision) =>
-  `${out.paint('dim', `revision ${number}`)} ${out.paint(FAILED.includes(status) ? 'red' : 'cyan', status)}`
+const FRAMES = '⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏'
+const FRAME_MS = 120
+function showWaiting({ out }: Session) {
+  const began = Date.now()
+  const waiting = { status: '', stop }
+  let frame = 0
+  const timer = setInterval(() => {
+    const seconds = Math.floor((Date.now() - began) / 1000)
+    const sign = FRAMES[frame++ % FRAMES.length]!
+    out.progress(`${out.paint('cyan', sign)} ${out.paint('dim', `${waiting.status || 'WAITING'} ${seconds} s`)}`)
+  }, FRAME_MS)
+  function stop() {
+    clearInterval(timer)
+    out.progress('')
+  }
+  return waiting
+}
+
+function describe({ out }: Session, { number, status, states }: Revision): string {
+  const stages = states.filter(({ seconds }) => (seconds ?? 0) >= SHORTEST_STAGE_S)
+  const times = stages.map(
+    ({ status, seconds }) => `${status.toLowerCase().replace('_', ' ')} ${seconds!.toFixed(1)} s`,
+  )
+  const summary = status === 'DEPLOYED' && times.length > 0 ? out.paint('dim', `  ${times.join(', ')}`) : ''
+  return `${out.paint('dim', `revision ${number}`)} ${out.paint(FAILED.includes(status) ? 'red' : 'cyan', status)}${summary}`
+}
 
 const readDeployment = ({ client, signal }: Session, deployment_id: string) =>
   client.call('GET /v2/deployments/{deployment_id}', { params: { deployment_id }, signal })
 
-function ended({ name }: Deployment, { number, status, status_message }: Revision): CommandFailure {
-  const why = status_message ? ` ${status_message}` : ''
-  const message = `Revision ${number} of ${name} ended as ${status}.${why}`
-  return new CommandFailure(EXIT.failed, status.toLowerCase(), message, `slipway explain ${name}`)
+/** Agents add the last lines to the reason. Those of the log are newer, and on a terminal they may be there already. */
+async function ended(
+  { client, out, signal }: Session,
+  { name }: Deployment,
+  { id: revision_id, deployment_id, number, status, status_message }: Revision,
+  logs: LogFollower,
+): Promise<CommandFailure> {
+  const [reason = '', reported] = status_message?.split(' Its last lines:\n') ?? []
+  const params = { deployment_id }
+  const query = { revision_id, tail: MAX_LAST_LINES }
+  const read = client.call('GET /v2/deployments/{deployment_id}/logs', { params, query, signal })
+  const stored = await read.then(({ logs }) => logs.map(plainLogMessage)).catch(() => [])
+  const lines = stored.length > 0 ? stored : (reported?.split('\n') ?? [])
+  const lastLines = out.isMachine || !logs.isComplete() ? lines : []
+  const message = `Revision ${number} of ${name} ended as ${status}.${reason && ` ${reason}`}`
+  return new CommandFailure(EXIT.failed, status.toLowerCase(), message, `slipway explain ${name}`, lastLines)
 }
 
 const timedOut = ({ name }: Deployment, { number, status }: Revision, timeoutMs: number) =>
@@ -73,13 +118,11 @@ const timedOut = ({ name }: Deployment, { number, status }: Revision, timeoutMs:
     `slipway status ${name}`,
   )
 
-function followLogs(
-  { client, out }: Session,
-  { deployment_id, revision_id }: { deployment_id: string; revision_id: string },
-  signal: AbortSignal,
-) {
+/** A failure of the log is reported and changes nothing else. */
+function followLogs({ client, out }: Session, { deployment_id, revision_id }: RevisionParams, signal: AbortSignal) {
   const params = { deployment_id }
   let arrival = 0
+  let isComplete = false
   async function follow(): Promise<void> {
     const query = { revision_id, after: 0 }
     for await (const { event, data } of client.stream('GET /v2/deployments/{deployment_id}/logs/stream', {
@@ -98,14 +141,13 @@ function followLogs(
   })
   return {
     ended,
+    isComplete: () => isComplete,
     async caughtUp(): Promise<void> {
-      const last = await client.call('GET /v2/deployments/{deployment_id}/logs', {
-        params,
-        query: { revision_id, tail: 1 },
-        signal,
-      })
-      const newest = last.logs.at(-1)?.arrival ?? 0
-      while (arrival < newest) await pause(20, signal)
+      const query = { revision_id, tail: 1 }
+      const last = await client.call('GET /v2/deployments/{deployment_id}/logs', { params, query, signal })
+      const newest = last.logs.at(-1)?.arrival
+      while (arrival < (newest ?? 0)) await pause(20, signal)
+      isComplete = newest !== undefined
     },
   }
 }

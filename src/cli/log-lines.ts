@@ -10,6 +10,9 @@ const STYLE = '(?:0?[0-479]|2[1-479]|[349][0-7]|[34]9|10[0-7]|[34]8;5;\\d{1,3}|[
 const STYLES = new RegExp(`␛\\[((?:${STYLE}(?:;${STYLE})*)?)m`, 'g')
 const LEVEL_STYLES = { DEBUG: 'dim', INFO: undefined, WARNING: 'yellow', ERROR: 'red', CRITICAL: 'red' } as const
 
+export const plainLogMessage = ({ message }: Pick<LogLine, 'message'>): string =>
+  message.replace(/\p{Cc}/gu, ' ').replace(COLOR, '')
+
 export function formatLogMessage({ paint }: Output, { level, message }: Pick<LogLine, 'level' | 'message'>): string {
   const hasColors = paint('red', 'x') !== 'x'
   const text = message.replace(/\p{Cc}/gu, ' ')

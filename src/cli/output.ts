@@ -16,7 +16,16 @@ export function createOutput({ json }: { json: boolean }) {
   for (const stream of [stdout, stderr]) stream.on('error', () => process.exit(0))
   const isMachine = json || !stdout.isTTY
   const paint = (style: Style, text: string) => styleText(style, text, { stream: stdout })
-  const line = (text = '') => void stdout.write(`${text}\n`)
+  let hasProgress = false
+  const showProgress = (text: string) => {
+    if (isMachine || !stderr.isTTY || (text === '' && !hasProgress)) return
+    stderr.write(`\r\x1b[2K${text}`)
+    hasProgress = text !== ''
+  }
+  const line = (text = '') => {
+    showProgress('')
+    stdout.write(`${text}\n`)
+  }
 
   return {
     isMachine,
@@ -29,12 +38,12 @@ export function createOutput({ json }: { json: boolean }) {
     },
     /** For people only, beside the result. */
     note(text: string): void {
-      if (!isMachine) stderr.write(`${styleText('dim', printable(text), { stream: stderr })}\n`)
+      if (isMachine) return
+      showProgress('')
+      stderr.write(`${styleText('dim', printable(text), { stream: stderr })}\n`)
     },
-    /** Replaces the last line of the terminal. */
-    progress(text: string): void {
-      if (!isMachine && stderr.isTTY) stderr.write(`\r\x1b[2K${text}`)
-    },
+    /** The last line of the terminal, until there is another one. */
+    progress: showProgress,
     table<Item extends object>(items: Item[], columns: Record<string, (item: Item) => Cell>, empty: string): void {
       if (isMachine) {
         for (const item of items) line(JSON.stringify(item))
@@ -59,15 +68,16 @@ export function createOutput({ json }: { json: boolean }) {
     },
     text: (text: string) => line(printable(text)),
     raw: (text: string) => line(text),
-    fail({ code, message, request_id, errors = [], next }: FailureReport): void {
+    fail({ code, message, request_id, errors = [], last_lines, next }: FailureReport): void {
       if (isMachine) {
-        stderr.write(`${JSON.stringify({ type: 'error', code, message, request_id, errors, next })}\n`)
+        stderr.write(`${JSON.stringify({ type: 'error', code, message, request_id, errors, last_lines, next })}\n`)
         return
       }
       const red = (text: string) => styleText('red', text, { stream: stderr })
       const faults = errors.map(({ loc, msg }) => `  ${loc.join('.')}: ${msg}`)
       const about = [code, request_id && `request ${request_id}`].filter(Boolean).join(', ')
-      const lines = [`${message} (${about})`, ...faults, ...(next ? [`Next: ${next}`] : [])]
+      const shown = last_lines?.map(one => `  ${one}`) ?? []
+      const lines = [`${message} (${about})`, ...shown, ...faults, ...(next ? [`Next: ${next}`] : [])]
       stderr.write(`${red('Error')} ${lines.map(printable).join('\n')}\n`)
     },
   }

@@ -96,13 +96,20 @@ export async function findRevision(session: Session, { id, name }: Deployment, w
 }
 
 /** Without a terminal, only `--yes` confirms. */
-export async function confirm({ out, options, signal }: Session, question: string, next: string): Promise<void> {
+export async function confirm(
+  { out, options, signal }: Session,
+  question: string,
+  next: string,
+  { byDefault = false } = {},
+): Promise<void> {
   if (options.yes) return
   if (!out.isInteractive)
     throw new CommandFailure(EXIT.usage, 'confirmation_required', `${question} Confirm with --yes.`, next)
   const lines = createInterface({ input: process.stdin, output: process.stderr })
   // Readline takes Ctrl-C for itself.
   lines.on('SIGINT', () => process.kill(process.pid, 'SIGINT'))
-  const answer = await lines.question(`${question} [y/N] `, { signal }).finally(() => lines.close())
-  if (!/^y(es)?$/i.test(answer.trim())) throw new CommandFailure(EXIT.failed, 'declined', 'Nothing was changed.')
+  const choices = byDefault ? '[Y/n]' : '[y/N]'
+  const answer = (await lines.question(`${question} ${choices} `, { signal }).finally(() => lines.close())).trim()
+  if (answer === '' ? !byDefault : !/^y(es)?$/i.test(answer))
+    throw new CommandFailure(EXIT.failed, 'declined', 'Nothing was changed.')
 }

@@ -9,10 +9,11 @@ type StoredLogin = { url: string; key: string; workspace?: string }
 export type Link = { url: string; deployment_id: string; name: string; archive_sha256?: string | undefined }
 
 const { env } = process
-const configFile = () => {
+/** `npm run dev` knows this folder too: `pointerFile()` in src/host/dev-pointer.ts. */
+const configFile = (name = 'login.json') => {
   const folder =
     env.SLIPWAY_CONFIG_HOME ?? join(env.XDG_CONFIG_HOME ?? (env.APPDATA || join(homedir(), '.config')), 'slipway')
-  return join(folder, 'login.json')
+  return join(folder, name)
 }
 
 function readJson<T>(file: string): T | undefined {
@@ -24,14 +25,27 @@ function readJson<T>(file: string): T | undefined {
   }
 }
 
-/** The state of `npm run dev`, from a folder in its checkout. Only the loopback is believed. */
+/** The running `npm run dev`: that of the checkout that the folder is in, or else the user's. Only on the loopback. */
 function readDevLogin(from: string): Login | undefined {
-  for (let folder = resolve(from); ; folder = dirname(folder)) {
-    const file = join(folder, '.slipway', 'dev.json')
-    const state = readJson<{ url?: string; api_key?: string }>(file)
-    if (state?.api_key && /^http:\/\/127\.0\.0\.1:\d+$/.test(state.url ?? ''))
-      return { url: state.url!, key: state.api_key, from: file }
-    if (folder === dirname(folder)) return undefined
+  for (let folder = resolve(from); folder !== dirname(folder); folder = dirname(folder)) {
+    const login = readDevState(join(folder, '.slipway', 'dev.json'))
+    if (login) return login
+  }
+  return readDevState(configFile('dev.json'))
+}
+
+function readDevState(file: string): Login | undefined {
+  const { url = '', api_key, pid } = readJson<{ url?: string; api_key?: string; pid?: number }>(file) ?? {}
+  const isRunning = pid !== undefined && isAlive(pid)
+  return api_key && isRunning && /^http:\/\/127\.0\.0\.1:\d+$/.test(url) ? { url, key: api_key, from: file } : undefined
+}
+
+/** False for a process of another user, which got the number after the one that wrote the file. */
+function isAlive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0)
+  } catch {
+    return false
   }
 }
 
@@ -41,8 +55,8 @@ export function readLogin(): Login {
   if (url && key) return { url, key, workspace, from: 'SLIPWAY_URL and SLIPWAY_API_KEY' }
   const stored = readJson<StoredLogin>(configFile())
   if (stored && (!url || url === stored.url)) return { workspace, ...stored, ...(key && { key }), from: configFile() }
-  const dev = url ? undefined : readDevLogin(process.cwd())
-  if (dev) return { ...dev, ...(key && { key }) }
+  const dev = readDevLogin(process.cwd())
+  if (dev && (!url || url === dev.url)) return { ...dev, ...(key && { key }) }
   throw new CommandFailure(
     EXIT.notSignedIn,
     'not_signed_in',

@@ -4,9 +4,10 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { readConfig, readSharesDatabase, SETTINGS } from '../env.ts'
 import { findFreePort } from '../postgres/free-port.ts'
+import { hasStoredLogin, removeDevPointer, writeDevPointer } from './dev-pointer.ts'
 import { type Postgres, startPostgres } from './embedded-postgres.ts'
 import { gatewayConnectionString, isNeonUrl } from './gateway.ts'
-import { type DevState, type Home, openHome } from './home-folder.ts'
+import { type DevState, type Home, openHome, PROJECT_ROOT } from './home-folder.ts'
 import { startLocalAgent } from './local-agent.ts'
 import type { LogEntry } from './log-lines.ts'
 import { findPortObstacle } from './ports.ts'
@@ -107,7 +108,9 @@ async function main() {
 
   const state = { url, ...key, pid: process.pid }
   home.writeState(state)
-  printSummary(state, home, performance.now(), { linkToken, ownDatabase: ownDatabase !== undefined, port })
+  cleanup.defer(() => removeDevPointer(process.pid))
+  const isFound = writeDevPointer(state) && !hasStoredLogin()
+  printSummary(state, home, performance.now(), { linkToken, ownDatabase: ownDatabase !== undefined, port, isFound })
   follow()
   const sweep = () => housekeep().catch(({ message }) => printError(message))
   const timer = scheduleEveryMinute(sweep)
@@ -201,10 +204,16 @@ async function waitUntilReady(url: string): Promise<void> {
   }
 }
 
-type Summary = { linkToken: string | null; ownDatabase: boolean; port: number | undefined }
+type Summary = {
+  linkToken: string | null
+  ownDatabase: boolean
+  port: number | undefined
+  /** Whether the command line uses this installation without being told. */
+  isFound: boolean
+}
 
 function printSummary({ url, api_key }: DevState, { path }: Home, ms: number, summary: Summary) {
-  const { linkToken, ownDatabase, port } = summary
+  const { linkToken, ownDatabase, port, isFound } = summary
   const folder = relative(process.cwd(), path) || '.'
   const home = folder.startsWith('..') ? path : folder
   print(`
@@ -221,7 +230,15 @@ ${bold('Slipway is ready')} ${dim(`in ${(ms / 1000).toFixed(1)} s`)}
 
 ${dim('Changes to the source take effect at once. Ctrl-C stops everything.')}
 `)
-  if (port) print(firstDeployment(url, api_key, port))
+  if (port) print(`${dim('An application to try:')}\n${firstDeployment(url, api_key, port)}\n`)
+  const settings = isFound ? '' : `SLIPWAY_URL=${url} SLIPWAY_API_KEY=${api_key} `
+  print(`${dim('Deploy a folder of yours, from there:')}\n${settings}npx --yes ${quote(PROJECT_ROOT)} deploy`)
+}
+
+/** For a shell. */
+const quote = (path: string) => {
+  const plain = path.replace(/\/$/, '')
+  return /^[\w./-]+$/.test(plain) ? plain : `'${plain.replaceAll("'", "'\\''")}'`
 }
 
 /** Commands that create a deployment and call it as soon as it answers. */

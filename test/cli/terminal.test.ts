@@ -23,9 +23,9 @@ describe.runIf(hasScript)('on a terminal', () => {
   it('a first deploy shows its plan, asks one question, and ends with the URL', async () => {
     const { tenant, options } = await newShop()
     const { exited, type, screen } = startCliOnTerminal(['deploy'], options)
-    await waitFor(() => screen().includes('[y/N]'))
+    await waitFor(() => screen().includes('[Y/n]'))
     expect((await tenant.get('/v2/deployments')).body.resources).toEqual([])
-    type('y\r')
+    type('\r')
     const revision = await waitFor(async () => {
       const { resources } = (await tenant.get('/v2/deployments')).body
       return resources[0] && (await listRevisions(tenant, resources[0].id)).find(({ number }) => number === 2)
@@ -36,7 +36,7 @@ describe.runIf(hasScript)('on a terminal', () => {
     expect(code).toBe(0)
     expect(shown).toContain('\x1b[')
     const lines = stripVTControlCharacters(shown).split(/\r?\n/)
-    expect(lines.filter(line => line.includes('[y/N]')).length).toBe(1)
+    expect(lines.filter(line => line.includes('[Y/n]')).length).toBe(1)
     expect(lines.filter(line => line.startsWith('{'))).toEqual([])
     expect(lines.findLast(line => line.trim() !== '')).toContain('http://shop.localhost:9000')
   })
@@ -47,7 +47,7 @@ describe.runIf(hasScript)('on a terminal', () => {
   ])('the answer %j to the question of a first deploy leaves everything as it was', async (answer, exitCode) => {
     const { tenant, options } = await newShop()
     const { exited, type, screen } = startCliOnTerminal(['deploy'], options)
-    await waitFor(() => screen().includes('[y/N]'))
+    await waitFor(() => screen().includes('[Y/n]'))
     type(answer)
     expect((await exited).code).toBe(exitCode)
     expect((await tenant.get('/v2/deployments')).body.resources).toEqual([])

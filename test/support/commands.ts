@@ -15,7 +15,10 @@ const startedCommands: { stop(): Promise<unknown> }[] = []
 export function startCommand(file: string, args: string[] = [], env: Record<string, string> = {}) {
   const { PATH = '', HOME = '', NODE_COMPILE_CACHE } = process.env
   const inherited = { PATH, HOME, ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }) }
-  const child = spawn(process.execPath, [join(ROOT, file), ...args], { cwd: ROOT, env: { ...inherited, ...env } })
+  // Otherwise the command line of the user would find the installation of a test.
+  const config = env.SLIPWAY_HOME && { SLIPWAY_CONFIG_HOME: join(env.SLIPWAY_HOME, 'config') }
+  const settings = { ...inherited, ...config, ...env }
+  const child = spawn(process.execPath, [join(ROOT, file), ...args], { cwd: ROOT, env: settings })
   const output = { out: '', err: '' }
   child.stdout.on('data', chunk => (output.out += chunk))
   child.stderr.on('data', chunk => (output.err += chunk))

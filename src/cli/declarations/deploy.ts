@@ -1,31 +1,41 @@
 // Commands that deploy, and that link a folder to a deployment.
+import type { Command } from 'commander'
 import type { DeployOptions } from '../commands/deploy.ts'
 import { type Declare, withFollow } from '../declaration.ts'
 
 const load = () => import('../commands/deploy.ts')
 const loadLinks = () => import('../commands/links.ts')
 
+const withSource = (one: Command): Command =>
+  one
+    .option('--image <uri>', 'deploy this image')
+    .option('--repo <repository>', 'deploy this repository of a connected git host, by URL or name')
+    .option('--branch <branch>', 'its branch. Default: the one that is deployed, or the default branch')
+    .option('--template <id>', 'deploy this template')
+    .option('--name <name>', 'the deployment. Default: the linked one, or a name after the source')
+
 export function declareDeploy({ program, command, globals, section }: Declare): void {
   section('Deploy:')
   withFollow(
-    command<DeployOptions>(
-      program,
-      'deploy [folder]',
-      'deploy a folder, and follow it to its URL',
-      async (session, options, [folder]) => (await load()).deployFolder(session, folder ?? '.', options),
+    withSource(
+      command<DeployOptions>(
+        program,
+        'deploy [folder]',
+        'deploy a folder, or another source, and follow it to its URL',
+        async (session, options, [folder]) => (await load()).deploy(session, folder, options),
+      ),
     ),
   )
-    .option('--name <name>', 'the deployment. Default: the linked one, or the name in package.json or of the folder')
     .option('--create', 'create the deployment if there is none, without a terminal too')
-    .option('--dry-run', 'list the files and their size, and send nothing')
-  command<DeployOptions>(
-    program,
-    'plan [folder]',
-    'show what a deploy would change',
-    async (session, options, [folder]) => (await load()).planFolder(session, folder ?? '.', options),
-  )
-    .option('--name <name>', 'the deployment')
-    .option('--exit-code', 'exit with 10 if there are changes')
+    .option('--dry-run', 'list the files of the folder and their size, and send nothing')
+  withSource(
+    command<DeployOptions>(
+      program,
+      'plan [folder]',
+      'show what a deploy would change',
+      async (session, options, args) => (await load()).planDeploy(session, args[0], options),
+    ),
+  ).option('--exit-code', 'exit with 10 if there are changes')
   command(program, 'link <deployment>', 'link this folder to a deployment', async (session, _, [name]) =>
     (await loadLinks()).linkFolder(session, name!),
   )

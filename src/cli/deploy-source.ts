@@ -1,0 +1,51 @@
+// What a deploy is made from: a folder, an image, a repository of a git host, or a template.
+import type { CallOptions, Plan } from '../client/client.ts'
+import { usageError } from './failure.ts'
+import type { Deployment, Session } from './session.ts'
+
+export type NewDeployment = CallOptions<'POST /v2/deployments'>['body']
+export type DeploymentPatch = NonNullable<CallOptions<'PATCH /v2/deployments/{deployment_id}'>['body']>
+
+export type DeploySource = {
+  /** As a question names it. */
+  label: string
+  /** As the command line names it, with a space before it. */
+  argument: string
+  suggestedName: string
+  /** A folder, and the digest of its files. A new deployment runs only after they are uploaded. */
+  files?: { folder: string; sha256: string }
+  /** Whether a deployment is made from the same. */
+  accepts: (deployment: Deployment) => boolean
+  planCreation: (name: string) => Promise<{ body: NewDeployment; plan: Plan<'POST /v2/deployments'> }>
+  patch: (deployment: Deployment) => Promise<DeploymentPatch> | DeploymentPatch
+}
+
+export const CONFIGURATION = 'slipway.json'
+
+export async function planNew({ client, signal }: Session, body: NewDeployment) {
+  return { body, plan: await client.plan('POST /v2/deployments', { body, signal }) }
+}
+
+export function requireSource(deployment: Deployment, { accepts, argument }: DeploySource): Deployment {
+  if (accepts(deployment)) return deployment
+  const { name, source_config, source_revision_config } = deployment
+  const [what, command] = {
+    internal_source: ['a folder', 'slipway deploy FOLDER'],
+    githost: [`the repository ${source_config.repo_url}`, `slipway deploy --repo ${source_config.repo_url}`],
+    internal_template: [
+      `the template ${source_config.template_id}`,
+      `slipway deploy --template ${source_config.template_id}`,
+    ],
+    internal_container: [`the image ${source_revision_config.image_uri}`, 'slipway deploy --image URI'],
+    external_container: [`the image ${source_revision_config.image_uri}`, 'slipway deploy --image URI'],
+  }[deployment.source]
+  const message = `${name} is deployed from ${what}, and a deployment keeps its source.`
+  throw usageError(
+    `${message} Update it with \`${command}\`, or choose another name.`,
+    `slipway deploy${argument} --name NAME`,
+  )
+}
+
+const MAX_NAME_LENGTH = 63
+export const toName = (text: string): string =>
+  (text.toLowerCase().match(/[a-z0-9]+/g) ?? ['app']).join('-').slice(0, MAX_NAME_LENGTH).replace(/-$/, '')

@@ -1,0 +1,85 @@
+// A folder as the source of a deploy: packed, shown and uploaded.
+import { existsSync, readFileSync, statSync } from 'node:fs'
+import { basename, join, resolve } from 'node:path'
+import { type Archive, packFolder } from './archive.ts'
+import { CONFIGURATION, type DeploymentPatch, type DeploySource, planNew, toName } from './deploy-source.ts'
+import { usageError } from './failure.ts'
+import { formatBytes } from './output.ts'
+import type { Deployment, Session } from './session.ts'
+
+const LONG_MS = 1000
+
+/** Packs the folder and shows its size. */
+export async function openFolder(session: Session, given: string, listFiles: boolean): Promise<DeploySource> {
+  const folder = resolve(given)
+  if (!existsSync(folder)) throw usageError(`There is no folder ${folder}.`)
+  if (!statSync(folder).isDirectory()) throw usageError(`${folder} is not a folder. Give the folder to deploy.`)
+  const source_revision_config = existsSync(join(folder, CONFIGURATION)) ? { platform_config_path: CONFIGURATION } : {}
+  const archive = await packAndShow(session, folder, listFiles)
+  return {
+    files: { folder, sha256: archive.sha256 },
+    label: 'this folder',
+    argument: given === '.' ? '' : ` ${given}`,
+    suggestedName: toName(readPackageName(folder) ?? basename(folder)),
+    accepts: ({ source }) => source === 'internal_source',
+    async planCreation(name) {
+      const body = { name, source: 'internal_source' as const, source_config: {}, source_revision_config, secrets: [] }
+      return planNew(session, body)
+    },
+    patch: deployment => upload(session, deployment, archive),
+  }
+}
+
+async function packAndShow({ out }: Session, folder: string, listFiles: boolean): Promise<Archive> {
+  const began = Date.now()
+  const showLongWork = (count: number) => {
+    if (Date.now() - began > LONG_MS) out.progress(`Packing ${folder}: ${count} files`)
+  }
+  const archive = await packFolder(folder, showLongWork)
+  out.progress('')
+  const { files, content, sha256, unpackedBytes } = archive
+  if (files.length === 0) throw usageError(`${folder} has no files to deploy.`)
+  const size = { files: files.length, bytes: content.size, unpacked_bytes: unpackedBytes, sha256 }
+  out.emit({ type: 'archive', ...size, ...(listFiles && { names: files }) })
+  if (listFiles && !out.isMachine) for (const file of files) out.text(file)
+  const count = files.length === 1 ? '1 file' : `${files.length} files`
+  out.note(`${count}, ${formatBytes(unpackedBytes)}, packed ${formatBytes(content.size)}`)
+  return archive
+}
+
+async function upload(session: Session, { id }: Deployment, { content }: Archive): Promise<DeploymentPatch> {
+  const { client, out, signal } = session
+  const uploaded = await client.upload(id, () => streamWithProgress(session, content), { signal })
+  out.progress('')
+  out.emit({ type: 'upload', size: uploaded.size, sha256: uploaded.sha256 })
+  return { source_revision_config: { source_tarball_path: uploaded.object_path } }
+}
+
+const CHUNK_BYTES = 65_536
+const BAR_CELLS = 24
+/** Counts what the connection has taken. */
+function streamWithProgress({ out }: Session, content: Blob): ReadableStream<Uint8Array> {
+  let sent = 0
+  return new ReadableStream({
+    async pull(controller) {
+      const cells = Math.floor((BAR_CELLS * sent) / content.size)
+      const bar = '█'.repeat(cells) + '░'.repeat(BAR_CELLS - cells)
+      out.progress(`Uploading ${bar} ${formatBytes(sent)} of ${formatBytes(content.size)}`)
+      if (sent >= content.size) return controller.close()
+      const chunk = content.slice(sent, sent + CHUNK_BYTES)
+      controller.enqueue(new Uint8Array(await chunk.arrayBuffer()))
+      sent += chunk.size
+    },
+  })
+}
+
+function readPackageName(folder: string): string | undefined {
+  const file = join(folder, 'package.json')
+  if (!existsSync(file)) return undefined
+  try {
+    const { name } = JSON.parse(readFileSync(file, 'utf8')) as { name?: unknown }
+    return typeof name === 'string' && /[a-z0-9]/i.test(name) ? name.replace(/^@[^/]*\//, '') : undefined
+  } catch (error) {
+    throw usageError(`${file} is not JSON: ${(error as Error).message}.`)
+  }
+}

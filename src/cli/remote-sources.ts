@@ -1,0 +1,90 @@
+// The sources of a deploy that are not on this machine: an image, a repository, a template.
+import { ApiError } from '../client/errors.ts'
+import { CONFIGURATION, type DeploySource, planNew, toName } from './deploy-source.ts'
+import { CommandFailure, EXIT } from './failure.ts'
+import { findRepository } from './repositories.ts'
+import type { Session } from './session.ts'
+
+export function openImage(session: Session, image_uri: string): DeploySource {
+  const source_revision_config = { image_uri }
+  return {
+    label: `the image ${image_uri}`,
+    argument: ` --image ${image_uri}`,
+    suggestedName: toName(image_uri.replace(/@.*$/, '').split('/').at(-1)!.replace(/:.*$/, '')),
+    accepts: ({ source }) => source === 'internal_container' || source === 'external_container',
+    patch: () => ({ source_revision_config }),
+    async planCreation(name) {
+      const common = { name, source_revision_config, secrets: [] }
+      const hosted = { ...common, source: 'internal_container' as const, source_config: {} }
+      // The mode of the installation decides between the two sources of images, and only its answer tells the mode.
+      const planned = await planNew(session, hosted).catch(error => {
+        if (!(error instanceof ApiError) || !error.errors.some(({ type }) => type === 'source_mode')) throw error
+      })
+      if (planned) return planned
+      const body = { ...common, source: 'external_container' as const, source_config: { resource_spec: {} } }
+      return planNew(session, body)
+    },
+  }
+}
+
+export async function openRepository(
+  session: Session,
+  wanted: string,
+  branch: string | undefined,
+): Promise<DeploySource> {
+  const {
+    url: repo_url,
+    name,
+    host_integration_id: integration_id,
+    default_branch,
+  } = await findRepository(session, wanted)
+  return {
+    label: `the repository ${repo_url}`,
+    argument: ` --repo ${wanted}${branch === undefined ? '' : ` --branch ${branch}`}`,
+    suggestedName: toName(name),
+    accepts: ({ source, source_config }) => source === 'githost' && source_config.repo_url === repo_url,
+    // The newest commit of the branch, also if it is the branch that serves.
+    patch: ({ source_revision_config }) => ({
+      source_revision_config: { repo_ref: branch ?? source_revision_config.repo_ref },
+    }),
+    async planCreation(name) {
+      const body = {
+        ...{ name, source: 'githost' as const, secrets: [] },
+        source_config: { integration_id, repo_url, build_on_push: true },
+        source_revision_config: { repo_ref: branch ?? default_branch, platform_config_path: CONFIGURATION },
+      }
+      return planNew(session, body)
+    },
+  }
+}
+
+export function openTemplate(session: Session, template_id: string): DeploySource {
+  return {
+    label: `the template ${template_id}`,
+    argument: ` --template ${template_id}`,
+    suggestedName: toName(template_id),
+    accepts: ({ source, source_config }) => source === 'internal_template' && source_config.template_id === template_id,
+    patch: () => ({ source_config: { template_id } }),
+    async planCreation(name) {
+      await requireTemplate(session, template_id)
+      const source = 'internal_template' as const
+      const body = { name, source, source_config: { template_id }, source_revision_config: {}, secrets: [] }
+      return planNew(session, body)
+    },
+  }
+}
+
+/** A deployment of an unknown template would be created, and fail later. */
+async function requireTemplate({ client, signal }: Session, wanted: string): Promise<void> {
+  const { resources } = await client.call('GET /v2/templates', { query: { limit: 100 }, signal })
+  const names = resources.map(({ name }) => name)
+  if (names.includes(wanted)) return
+  const offered = names.length > 0 ? `It offers ${names.join(', ')}.` : 'It offers none: no agent reported templates.'
+  const message = `This installation has no template ${wanted}. ${offered}`
+  throw new CommandFailure(
+    EXIT.failed,
+    'template_not_found',
+    message,
+    names[0] && `slipway deploy --template ${names[0]}`,
+  )
+}
