@@ -187,7 +187,8 @@ describe('the boundaries between files', () => {
   it('only guarded-fetch.ts fetches addresses that users chose, and every library fetches through it', () => {
     // The operator chooses the database and the S3 store. A page's script fetches from the app that served it, and
     // the client runs on the machine of its user.
-    const owners = /^kernel\/(guarded-fetch|db|s3)\.ts$|^(host|agent|client)\/|^api-docs\/client|^sign-in\/page-script/
+    const owners =
+      /^kernel\/(guarded-fetch|db|s3)\.ts$|^(host|agent|client)\/|^api-docs\/client|^sign-in\/.*page-script/
     // Calls, not declarations. `env.ts` binds the platform's fetch for the guard.
     const fetchCalls =
       /(?<![\w.])fetch\((?!\w+:)|\bglobalThis\.fetch\b(?!\.bind\()|\.foreignFetch\(|\bnew (?:WebSocket|EventSource)\b/
