@@ -38,6 +38,7 @@ import { providerRoutes } from './oauth/routes.ts'
 import { sweepDeliveries } from './pushes/deliveries.ts'
 import { sweepPreviews } from './pushes/preview-sweep.ts'
 import { deliveryRoutes, previewRoutes } from './pushes/routes.ts'
+import { deviceRoutes } from './sign-in/device.routes.ts'
 import { serveSignInPage } from './sign-in/pages.ts'
 import { signInRoutes } from './sign-in/routes.ts'
 import { sweepSessions } from './sign-in/sessions.ts'
@@ -65,6 +66,7 @@ const slices = [
   organizationRoutes,
   workspaceRoutes,
   signInRoutes,
+  deviceRoutes,
   healthRoutes,
 ] as const
 const audit = auditRoutes(slices.flatMap(slice => slice.operations))

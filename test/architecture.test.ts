@@ -188,7 +188,7 @@ describe('the boundaries between files', () => {
     // The operator chooses the database and the S3 store. A page's script fetches from the app that served it, and
     // the client and the command line run on the machine of their user.
     const owners =
-      /^kernel\/(guarded-fetch|db|s3)\.ts$|^(host|agent|client|cli)\/|^api-docs\/client|^sign-in\/page-script/
+      /^kernel\/(guarded-fetch|db|s3)\.ts$|^(host|agent|client|cli)\/|^api-docs\/client|^sign-in\/.*page-script/
     // Calls, not declarations. `env.ts` binds the platform's fetch for the guard.
     const fetchCalls =
       /(?<![\w.])fetch\((?!\w+:)|\bglobalThis\.fetch\b(?!\.bind\()|\.foreignFetch\(|\bnew (?:WebSocket|EventSource)\b/

@@ -17,8 +17,21 @@ type NewKeyInput = z.output<typeof schema.NewApiKey>
 
 type KeyPage = z.output<typeof schema.KeyQuery>
 
-const { key_hash: _, budget_id: __, ...visibleColumns } = getTableColumns(apiKeys)
-type KeyRow = Omit<typeof apiKeys.$inferSelect, 'key_hash' | 'budget_id'>
+const { key_hash: _, budget_id: __, ...ownColumns } = getTableColumns(apiKeys)
+type BoundMember = { id: string; email: string }
+const visibleColumns = {
+  ...ownColumns,
+  member: sql<BoundMember | null>`(
+      select json_build_object('id', m.id, 'email', m.email)
+      from members m
+      where m.id = ${apiKeys.member_id}
+    )`
+    .mapWith((text: string) => JSON.parse(text) as BoundMember)
+    .as('member'),
+}
+type KeyRow = Omit<typeof apiKeys.$inferSelect, 'key_hash' | 'budget_id'> & {
+  member: BoundMember | null
+}
 
 const toWire = (row: KeyRow) => ({
   id: row.id,
@@ -32,6 +45,7 @@ const toWire = (row: KeyRow) => ({
   expires_at: toIsoTime(row.expires_at),
   last_used_at: toIsoTime(row.last_used_at),
   created_by: row.created_by,
+  member: row.member,
   created_at: toIsoTime(row.created_at),
 })
 
@@ -42,6 +56,7 @@ export const KEY_RECORD = recordColumns(apiKeys, [
   'permissions',
   'expires_at',
   'created_by',
+  'member_id',
 ])
 
 const workspaceKeys = inTenant(apiKeys)
@@ -60,12 +75,18 @@ async function listKeys(ctx: Ctx, page: KeyPage, within: SQL) {
   return toListPage(await run(ctx, query), page, toWire)
 }
 
+/** The permissions that the caller's key lists. Its member may have lost some of them. */
+const OWN_PERMISSIONS = sql`case
+  when (actor_key()).member_id is null then (actor_key()).permissions
+  else actor_permissions()
+end`
+
 /** With `listener`, the key is for that listener's agent. */
 export async function createKey(ctx: Ctx, input: NewKeyInput, tenant: SQL, scope: 'workspace' | 'key', listener?: SQL) {
   const key = newApiKey()
   const { description, role_id, permissions, expires_at } = input
   // Without a role the new key gets the caller's role and permissions.
-  const narrowed = permissions ? textArray(permissions) : role_id ? sql`null::text[]` : sql`(actor_key()).permissions`
+  const narrowed = permissions ? textArray(permissions) : role_id ? sql`null::text[]` : OWN_PERMISSIONS
   const values = {
     organization_id: sql`current_organization()`,
     tenant_id: tenant,

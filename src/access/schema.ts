@@ -224,6 +224,14 @@ const apiKeyShape = {
   created_by: Uuid.nullable().meta({
     description: 'The key that created this one. Revoking that key revokes this one.',
   }),
+  member: z
+    .object({ id: Uuid, email: z.string() })
+    .nullable()
+    .meta({
+      description:
+        'The member whose permissions in the workspace limit those of the key, at any time. The key ends with the ' +
+        'membership. Null for a key of the workspace or organization.',
+    }),
   created_at: Time,
 }
 const ApiKey = z.object(apiKeyShape).meta({ id: 'ApiKey' })

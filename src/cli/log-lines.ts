@@ -4,19 +4,26 @@ import type { Output } from './output.ts'
 
 type LogLine = StreamItem<'GET /v2/deployments/{deployment_id}/logs/stream'>
 
-/** Colors and styles of text, without the ones that hide or animate it. */
-const STYLE = '(?:0?[0-479]|2[1-479]|[349][0-7]|[34]9|10[0-7]|[34]8;5;\\d{1,3}|[34]8;2(?:;\\d{1,3}){3})'
 /** Stored lines have ␛ for the control character. Only styles become control sequences again. */
-const STYLES = new RegExp(`␛\\[((?:${STYLE}(?:;${STYLE})*)?)m`, 'g')
+const STYLES = /␛\[([\d;]{0,40})m/g
+const PALETTE_COLORS = /[34]8;(?:5;\d{1,3}|2;\d{1,3};\d{1,3};\d{1,3})/g
+/** Blinking, and text that cannot be seen. */
+const REFUSED_CODES = [5, 6, 8]
+
+function toTerminalStyle(_: string, codes: string): string {
+  const rest = codes.replace(PALETTE_COLORS, '').split(';').map(Number)
+  return rest.some(code => REFUSED_CODES.includes(code)) ? '' : `\x1b[${codes}m`
+}
+
 const LEVEL_STYLES = { DEBUG: 'dim', INFO: undefined, WARNING: 'yellow', ERROR: 'red', CRITICAL: 'red' } as const
 
 export const plainLogMessage = ({ message }: Pick<LogLine, 'message'>): string =>
-  message.replace(/\p{Cc}/gu, ' ').replace(COLOR, '')
+  message.replace(/\p{Cc}/gu, ' ').replace(STYLES, '')
 
 export function formatLogMessage({ paint }: Output, { level, message }: Pick<LogLine, 'level' | 'message'>): string {
   const hasColors = paint('red', 'x') !== 'x'
   const text = message.replace(/\p{Cc}/gu, ' ')
-  const styled = text.replace(STYLES, hasColors ? '\x1b[$1m' : '')
+  const styled = hasColors ? text.replace(STYLES, toTerminalStyle) : text.replace(STYLES, '')
   const whole = hasColors && styled !== text ? `${styled}\x1b[0m` : styled
   const style = LEVEL_STYLES[level]
   return style ? paint(style, whole) : whole

@@ -81,6 +81,7 @@ async function isStillServed(
     where k.id = ${key_id}::uuid
       and k.revoked_at is null
       and coalesce(k.expires_at > clock(), true)
+      and (k.member_id is null or bound_key_permissions(k.id) is not null)
       and d.id = ${deployment_id}::uuid
       and d.deleting_at is null`
   const [, rows] = await runAsSystem(database, setSystemSettings(config, requestId), served)

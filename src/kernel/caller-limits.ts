@@ -126,6 +126,10 @@ export function createCallerLimits({ config, database }: { config: Config; datab
         // The address is already over its limit. The request fails with the code of its key, not with that limit.
       }
     },
+    /** For a route without a key, each request of which stores a row. */
+    countRequest(request: RequestHead, route: string): void {
+      addresses.begin(route, config.clientAddress(request)).fail()
+    },
     /**
      * For a route without a key, which looks something up before it has any proof of the caller. A `name` that had a
      * valid proof in the last week has a limit of its own, so it keeps working while made-up names fail. `refusal` is

@@ -24,6 +24,44 @@ const CODES = {
     'The authorization server returned an error.',
     'Check that the provider’s client, scopes and redirect URI match the server’s registration.',
   ],
+  authorization_pending: [
+    400,
+    'Not decided yet',
+    'Nobody has approved or denied this device yet.',
+    'Poll again after the interval.',
+  ],
+  slow_down: [
+    400,
+    'Polling too often',
+    'This device polls more often than its interval allows.',
+    'Add five seconds to the interval, and poll again after it.',
+  ],
+  expired_token: [400, 'Code expired', 'The device code is older than ten minutes.', 'Start again.'],
+  access_denied: [
+    400,
+    'Denied',
+    'The person denied this device, or has lost the workspace.',
+    'Start again, if that was a mistake.',
+  ],
+  invalid_grant: [
+    400,
+    'Unknown device code',
+    'This device code was never issued, or was already used.',
+    'Start again.',
+  ],
+  invalid_client: [400, 'Unknown client', '`client_id` is not a client of this installation.', 'Send `slipway-cli`.'],
+  invalid_scope: [
+    400,
+    'Unknown scope',
+    '`scope` has a name that is no permission.',
+    'GET /orgs/current/permissions lists the permissions.',
+  ],
+  unsupported_grant_type: [
+    400,
+    'Unsupported grant type',
+    '`grant_type` is not that of a device.',
+    'Send `urn:ietf:params:oauth:grant-type:device_code`.',
+  ],
   body_too_slow: [
     408,
     'Body too slow',
@@ -209,6 +247,12 @@ const CODES = {
     'The identity provider has not verified your e-mail address.',
     'Verify it there and sign in again.',
   ],
+  member_required: [
+    403,
+    'Member required',
+    'A key cannot let a device in, nor can a session that was opened with a key.',
+    'Sign in as a member, with a sign-in link or at the identity provider.',
+  ],
   cross_site_request: [
     403,
     'Request from another site',
@@ -302,6 +346,12 @@ const CODES = {
     'Sign-in link no longer valid',
     'This sign-in link was already used, is older than 15 minutes, or was never created.',
     'Ask an Admin for another one.',
+  ],
+  device_request_not_found: [
+    404,
+    'Code not found',
+    'No device waits with this code: it was decided on, is older than ten minutes, or is mistyped.',
+    'Compare it with the code that the device shows, or start again there.',
   ],
   session_not_found: [
     404,
@@ -756,6 +806,12 @@ const CODES = {
     'Events no longer kept',
     'Events after this number were deleted, because they are older than 400 days.',
     'Go on after the number that is named, and read what you missed from the resources themselves.',
+  ],
+  too_many_device_requests: [
+    503,
+    'Too many device sign-ins',
+    'Too many devices wait for a decision.',
+    'Retry after the time in `Retry-After`.',
   ],
   too_many_streams: [
     429,

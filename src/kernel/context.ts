@@ -79,6 +79,8 @@ export type RequestInfo = {
   replayed?: boolean
   rate?: { remaining: number; reset: number }
   code?: string
+  /** The route answers failures as OAuth does. */
+  oauthErrors?: boolean
 }
 
 /** A context before the verb adds its permission. */

@@ -51,6 +51,25 @@ export const { create: newSessionToken, looksValid: looksLikeSessionToken } = cr
   43,
   /^sls_([0-9A-Za-z]{43})([0-9A-Za-z]{6})$/,
 )
+/** Of a device that asks for a key, with the entropy of 32 random bytes. */
+export const { create: newDeviceCode, looksValid: looksLikeDeviceCode } = createTokenKind(
+  'sld',
+  43,
+  /^sld_([0-9A-Za-z]{43})([0-9A-Za-z]{6})$/,
+)
+
+/** Without vowels, so that a code is never a word (RFC 8628, section 6.1). */
+export const USER_CODE_LETTERS = 'BCDFGHJKLMNPQRSTVWXZ'
+export function newUserCode(): string {
+  let code = ''
+  while (code.length < 8) {
+    for (const byte of crypto.getRandomValues(new Uint8Array(16))) {
+      // Bytes from 240 on would make some of the 20 letters more likely than others.
+      if (byte < 240 && code.length < 8) code += USER_CODE_LETTERS[byte % 20]
+    }
+  }
+  return code
+}
 
 export const makeKeyHint = (key: string): string => `${key.slice(0, 8)}…${key.slice(-4)}`
 

@@ -61,6 +61,37 @@ export function problemResponse(failure: Failure, requestId: string, origin = ''
   return new Response(JSON.stringify(body), { status, headers })
 }
 
+const OAUTH_CODES: Code[] = [
+  'access_denied',
+  'authorization_pending',
+  'expired_token',
+  'invalid_client',
+  'invalid_grant',
+  'invalid_scope',
+  'slow_down',
+  'unsupported_grant_type',
+]
+const OAUTH_ERRORS: Record<number, string> = {
+  429: 'slow_down',
+  500: 'server_error',
+  503: 'temporarily_unavailable',
+}
+
+/** OAuth has one status for what a client did wrong. */
+export const oauthStatusOf = (status: number): number => (status < 500 && status !== 429 ? 400 : status)
+
+/** By RFC 6749, section 5.2, as clients of other makers read it. */
+export function oauthErrorResponse({ code, extra }: Failure, requestId: string): Response {
+  const status = oauthStatusOf(statusOf(code))
+  const body = {
+    error: OAUTH_CODES.includes(code) ? code : (OAUTH_ERRORS[status] ?? 'invalid_request'),
+    error_description: extra.detail ?? detailOf(code, extra.about || undefined),
+    request_id: requestId,
+  }
+  const headers = { ...extra.headers, 'Cache-Control': 'no-store' }
+  return Response.json(body, { status, headers })
+}
+
 export function settingsErrorResponse(error: unknown): Response {
   const requestId = crypto.randomUUID()
   console.error(JSON.stringify({ level: 'error', request_id: requestId, error: String(error) }))

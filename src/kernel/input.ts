@@ -68,6 +68,26 @@ export async function readBytes(
 export const readForm = async (request: HonoRequest): Promise<URLSearchParams> =>
   new URLSearchParams(new TextDecoder().decode(await readBytes(request, LARGE_BYTES)))
 
+/** A form by the rules of OAuth: a parameter without a value is missing, an unknown one is ignored. */
+export async function readFormInput<Schema extends z.ZodType>(
+  request: HonoRequest,
+  schema: Schema,
+): Promise<z.output<Schema>> {
+  const faults: Fault[] = []
+  if (!/^application\/x-www-form-urlencoded\s*(;|$)/i.test(request.header('content-type') ?? ''))
+    faults.push({
+      type: 'invalid_format',
+      loc: ['header', 'Content-Type'],
+      msg: 'must be application/x-www-form-urlencoded',
+    })
+  const form = [...(await readForm(request))].filter(([, value]) => value !== '')
+  const parameters = new Map(form)
+  if (parameters.size < form.length)
+    faults.push({ type: 'repeated', loc: ['body'], msg: 'has a parameter several times; send it once' })
+  const text = JSON.stringify(Object.fromEntries(parameters))
+  return validateInput(request, { body: schema }, text, faults) as z.output<Schema>
+}
+
 export async function readBody(request: HonoRequest, beforeLarge?: BeforeLarge): Promise<string> {
   const bytes = await readBytes(request, MAX_BODY_BYTES, beforeLarge)
   if (bytes.byteLength === 0) return ''

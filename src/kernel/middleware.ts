@@ -3,7 +3,7 @@ import type { Context, MiddlewareHandler, NotFoundHandler } from 'hono'
 import type { Config } from '../env.ts'
 import type { Code } from './codes.ts'
 import type { RequestInfo } from './context.ts'
-import { type Failure, fail, problemResponse, toFailure } from './errors.ts'
+import { type Failure, fail, oauthErrorResponse, problemResponse, toFailure } from './errors.ts'
 import { isOurHost, requestOrigin } from './origin.ts'
 import type { AppEnv } from './routes.ts'
 
@@ -117,9 +117,11 @@ export function logFailureCause(failure: Failure, requestId: string, config: Con
 export function respondWithError(c: Context<AppEnv>, error: unknown, config: Config): Response {
   const failure = toFailure(error)
   const { code } = failure
-  c.var.requestInfo.code = code
-  logFailureCause(failure, c.var.requestId, config)
-  return problemResponse(failure, c.var.requestId, requestOrigin(config, c.req.url))
+  const { requestInfo, requestId } = c.var
+  requestInfo.code = code
+  logFailureCause(failure, requestId, config)
+  if (requestInfo.oauthErrors) return oauthErrorResponse(failure, requestId)
+  return problemResponse(failure, requestId, requestOrigin(config, c.req.url))
 }
 
 export const notFound: NotFoundHandler<AppEnv> = () => {

@@ -1,7 +1,8 @@
 // The OpenAPI 3.1 document, built from the schemas that validate requests.
 import * as z from 'zod'
 import { OAuthFetch } from '../protocol/wire.ts'
-import { codesWithStatus, listCodes, statusOf } from './codes.ts'
+import { codesWithStatus, detailOf, listCodes, statusOf } from './codes.ts'
+import { oauthStatusOf } from './errors.ts'
 import { STREAM_MEDIA_TYPES } from './live-stream.ts'
 import { canUseIdempotencyKey, type Operation, slice } from './routes.ts'
 import { serveStaticPage } from './static-page.ts'
@@ -174,15 +175,20 @@ function describeOperation(operation: Operation, { schemaOf, describeBody }: Des
     ...(operation.body && {
       requestBody: {
         required: !operation.body.safeParse({}).success,
-        content: { 'application/json': { schema: describeBody(operation.body, !operation.toleratesUnknown) } },
+        content: {
+          [operation.bodyMediaType ?? 'application/json']: {
+            schema: describeBody(operation.body, !operation.toleratesUnknown && !operation.bodyMediaType),
+          },
+        },
       },
     }),
-    ...(operation.bodyMediaType && {
-      requestBody: {
-        required: true,
-        content: { [operation.bodyMediaType]: { schema: { type: 'string', format: 'binary' } } },
-      },
-    }),
+    ...(operation.bodyMediaType &&
+      !operation.body && {
+        requestBody: {
+          required: true,
+          content: { [operation.bodyMediaType]: { schema: { type: 'string', format: 'binary' } } },
+        },
+      }),
     responses: describeResponses(operation, schemaOf),
   }
 }
@@ -238,14 +244,16 @@ function describeResponses(operation: Operation, schemaOf: SchemaOf): JsonObject
         failure,
         pageMediaType
           ? { description: 'A page that describes the error.', content: { ...text.content, ...PROBLEM_CONTENT } }
-          : { $ref: `#/components/responses/${failure}` },
+          : operation.oauthErrors
+            ? describeOAuthError(operation, failure, schemaOf)
+            : { $ref: `#/components/responses/${failure}` },
       ]),
     ),
   }
 }
 
 export function errorStatuses(operation: Operation): number[] {
-  const { method, verb, query, params, body, versioned, errors = [] } = operation
+  const { method, verb, query, params, body, versioned, oauthErrors, errors = [] } = operation
   const statuses = [431, 500, ...errors.map(statusOf)]
   if (verb) statuses.push(401, 403, 422, 429, 503)
   if (query || params) statuses.push(422)
@@ -253,7 +261,24 @@ export function errorStatuses(operation: Operation): number[] {
   if (body) statuses.push(422)
   if (canUseIdempotencyKey(operation)) statuses.push(409)
   if (versioned && method !== 'get') statuses.push(412, 428)
-  return [...new Set(statuses)].sort((a, b) => a - b)
+  // A request that is refused before its route is known gets a problem, so 431 stays.
+  const answered = oauthErrors ? statuses.map(status => (status === 431 ? status : oauthStatusOf(status))) : statuses
+  return [...new Set(answered)].sort((a, b) => a - b)
+}
+
+const OAuthError = z
+  .object({ error: z.string(), error_description: z.string(), request_id: z.string() })
+  .meta({ id: 'OAuthError' })
+
+function describeOAuthError({ errors = [] }: Operation, status: number, schemaOf: SchemaOf): JsonObject {
+  if (status === 431) return { $ref: '#/components/responses/431' }
+  const list = errors
+    .filter(code => oauthStatusOf(statusOf(code)) === status)
+    .map(code => `- \`${code}\`: ${detailOf(code)}`)
+  return {
+    description: list.join('\n') || 'A fault of the server.',
+    content: { 'application/json': { schema: schemaOf(OAuthError, 'output') } },
+  }
 }
 
 function describeErrorStatus(status: number): JsonObject {

@@ -31,16 +31,18 @@ export type Operation = {
   params?: z.ZodObject
   query?: z.ZodObject
   body?: z.ZodType
-  /** Set for a body that is not JSON. The route reads it itself. */
+  /** Set for a body that is not JSON. The route reads it itself, a form by the schema in `body`. */
   bodyMediaType?: string
   /** The body may take minutes to arrive, so the host limits its pauses and not its duration. */
   longBody?: boolean
-  /** A POST that only reads: it writes no event and takes no idempotency key. */
+  /** A POST that changes nothing of an organization: it writes no event and takes no idempotency key. */
   isReadOnly?: boolean
   /** A repeat has no further effect, so it takes no idempotency key. */
   idempotent?: boolean
   /** Set for a route that answers with a page, on success and on failure. */
   pageMediaType?: string
+  /** Failures are JSON by RFC 6749, section 5.2, and not problems. */
+  oauthErrors?: boolean
   /** Set for a route that answers with bytes. Failures are still problems in JSON. */
   streamMediaType?: string
   /** The verb returns a stream, which goes on until the client disconnects or has to come back. */

@@ -42,6 +42,7 @@ export function mountOperations(
       app.on(operation.method.toUpperCase(), toRouterPath(path), c => {
         c.set('limits', limits)
         c.set('watches', watches)
+        if (operation.oauthErrors) c.get('requestInfo').oauthErrors = true
         return operation.open
           ? operation.open(c, services, operation)
           : serveOperation(c, operation, services, recordOutcome)

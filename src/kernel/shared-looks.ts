@@ -242,7 +242,9 @@ const selectRefusals = (callers: Watcher[], workspace: string, permission: strin
         when a.id is null then 'key_unknown'
         when a.revoked_at is not null then 'key_revoked'
         when a.expires_at <= clock() then 'key_expired'
+        when a.member_id is not null and b.permissions is null then 'key_revoked'
         when w.id is null or a.tenant_id <> w.id then 'workspace_forbidden'
+        when not ${permission} = any(b.permissions) then 'permission_missing'
         when not ${permission} = any(r.permissions) or not ${permission} = any(a.permissions) then 'permission_missing'
       end as refusal
     from unnest(${textArray(callers.map(({ kind }) => kind))}, ${textArray(callers.map(({ hash }) => hash))})
@@ -252,6 +254,10 @@ const selectRefusals = (callers: Watcher[], workspace: string, permission: strin
     left join api_keys k on given.kind = 'key' and k.key_hash = given.hash
     left join api_keys a on a.id = coalesce(s.key_id, k.id)
     left join roles r on r.id = a.role_id
+    left join lateral (
+      select bound_key_permissions(a.id) as permissions
+      where a.member_id is not null
+    ) b on true
     left join workspaces w
       on w.id = ${workspace}::uuid and w.organization_id = coalesce(m.organization_id, a.organization_id)
   ) checked

@@ -13,6 +13,7 @@ import type { Services } from '../kernel/routes.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import { signInLinks } from '../tables/sessions.ts'
 import { type SessionRow, toWire } from './sessions.ts'
+import type { Visit } from './visit.ts'
 
 const LINK_RECORD = recordColumns(signInLinks, ['member_id', 'expires_at'])
 
@@ -68,8 +69,6 @@ export async function createOperatorLink(
   )) as [Row[]]
   return row ? token : null
 }
-
-export type Visit = { requestId: string; request: string }
 
 /** Returns the new session and its token. */
 export async function useLink({ config, database }: Services, { requestId, request }: Visit, token: string) {

@@ -11,7 +11,7 @@ import { Failure, fail } from '../kernel/errors.ts'
 import { createGuardedClient } from '../kernel/guarded-fetch.ts'
 import { setSystemSettings } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
-import type { Visit } from './links.ts'
+import type { Visit } from './visit.ts'
 
 /** The redirect URI that the operator registers is this path. */
 export const CALLBACK_PATH = '/sign-in/oidc/callback'

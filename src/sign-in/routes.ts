@@ -1,13 +1,12 @@
 // Routes of the caller and its sessions.
 import { MemberRef } from '../access/schema.ts'
-import { describeRequest } from '../kernel/caller.ts'
 import { detailOf, statusOf, titleOf } from '../kernel/codes.ts'
 import { Failure, fail } from '../kernel/errors.ts'
 import { pageHeaders, renderPage } from '../kernel/html-page.ts'
 import { readBody, validateInput } from '../kernel/input.ts'
 import { logFailureCause } from '../kernel/middleware.ts'
 import { requestOrigin } from '../kernel/origin.ts'
-import { type Operation, type Services, slice } from '../kernel/routes.ts'
+import { type Services, slice } from '../kernel/routes.ts'
 import {
   flowCookieName,
   formatFlowCookie,
@@ -16,13 +15,11 @@ import {
   readCookie,
 } from '../kernel/session-cookie.ts'
 import { Page } from '../protocol/wire.ts'
-import { createLink, useLink, type Visit } from './links.ts'
+import { createLink, useLink } from './links.ts'
 import { beginSignIn, CALLBACK_PATH, completeSignIn, FLOW_SECONDS } from './oidc.ts'
 import * as s from './schema.ts'
 import * as sessions from './sessions.ts'
-
-type OpenHandler = NonNullable<Operation['open']>
-type Visitor = Parameters<OpenHandler>[0]
+import { type Visitor, visitOf } from './visit.ts'
 
 const PROVIDER_ERRORS = [
   'route_not_found',
@@ -36,11 +33,6 @@ const PROVIDER_ERRORS = [
 
 const BACK = { href: '/sign-in', text: 'Back to the sign-in page' }
 const linkInput = { body: s.LinkToken }
-
-const visitOf = (c: Visitor, { config }: Services, operation: Operation): Visit => ({
-  requestId: c.get('requestId'),
-  request: describeRequest(c, operation, config.clientAddress(c)),
-})
 
 const redirect = (c: Visitor, location: string): Response =>
   c.body(null, 302, { Location: location, 'Cache-Control': 'no-store' })

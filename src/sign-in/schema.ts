@@ -57,6 +57,10 @@ export const Me = z
         role_id: Uuid,
         tenant_id: Uuid.nullable(),
         expires_at: Time.nullable(),
+        member: z
+          .object({ id: Uuid, email: z.string() })
+          .nullable()
+          .meta({ description: 'The member that the key belongs to.' }),
       })
       .nullable(),
     session: SignInSession.nullable(),

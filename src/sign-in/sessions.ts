@@ -119,7 +119,9 @@ const readCaller = sql<Row>`
     where m.id = current_actor() and setting('actor_kind') = 'session'
   ),
   key as (
-    select a.id, a.description, a.hint, a.role_id, a.tenant_id, a.expires_at
+    select
+      a.id, a.description, a.hint, a.role_id, a.tenant_id, a.expires_at,
+      (select json_build_object('id', m.id, 'email', m.email) from members m where m.id = a.member_id) as member
     from api_keys a
     where a.id = current_actor() and setting('actor_kind') = 'key'
   ),
@@ -187,5 +189,7 @@ export async function sweepSessions({ config, database }: { config: Config; data
     setClock(config),
     sql`delete from sessions where expires_at < clock()`,
     sql`delete from sign_in_links where expires_at < clock() - interval '1 day'`,
+    // Until then a device learns that its code has expired.
+    sql`delete from device_requests where expires_at < clock() - interval '10 minutes'`,
   )
 }

@@ -1,6 +1,6 @@
 // The table of API keys.
 import { foreignKey, index, pgTable, text, uuid } from 'drizzle-orm/pg-core'
-import { organizations, roles, workspaces } from './access.ts'
+import { members, organizations, roles, workspaces } from './access.ts'
 import { createdAtColumn, idColumn, instantColumn, newestFirstColumns } from './columns.ts'
 import { listeners } from './listeners.ts'
 
@@ -23,6 +23,8 @@ export const apiKeys = pgTable(
     revoked_at: instantColumn(),
     last_used_at: instantColumn(),
     created_by: uuid(),
+    /** The person whose rights bound those of the key, in each request: see `bound_key_permissions()`. */
+    member_id: uuid().references(() => members.id, { onDelete: 'cascade' }),
     /** Keys with the same budget share one rate limit. The trigger `inherit_budget` sets it. */
     budget_id: uuid(),
     created_at: createdAtColumn(),
@@ -33,5 +35,6 @@ export const apiKeys = pgTable(
     index('api_keys_page').on(t.organization_id, ...newestFirstColumns(t)),
     index('api_keys_page_of_workspace').on(t.tenant_id, ...newestFirstColumns(t)),
     index('api_keys_role').on(t.role_id),
+    index('api_keys_member').on(t.member_id),
   ],
 )

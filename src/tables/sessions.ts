@@ -1,7 +1,8 @@
-// Tables of sessions, of the links that open one, and of identities at the operator's identity provider.
+// Tables of sessions, of the links that open one, of identities at the operator's identity provider, and of devices
+// that ask for a key.
 import { sql } from 'drizzle-orm'
-import { index, pgTable, text, unique, uuid } from 'drizzle-orm/pg-core'
-import { members, organizations } from './access.ts'
+import { index, integer, pgTable, text, unique, uuid } from 'drizzle-orm/pg-core'
+import { members, organizations, workspaces } from './access.ts'
 import { apiKeys } from './api-keys.ts'
 import { createdAtColumn, idColumn, instantColumn, newestFirstColumns } from './columns.ts'
 
@@ -76,5 +77,35 @@ export const identities = pgTable(
     unique('identities_subject').on(t.issuer, t.subject, t.organization_id),
     unique('identities_member').on(t.member_id, t.issuer),
     index('identities_organization').on(t.organization_id),
+  ],
+)
+
+/** A device that asks for a key. Members reach it through functions of the database only. */
+export const deviceRequests = pgTable(
+  'device_requests',
+  {
+    id: idColumn(),
+    device_code_hash: text().notNull().unique('device_requests_device_code'),
+    user_code: text().notNull().unique('device_requests_user_code'),
+    device_name: text(),
+    /** First those that the device asks for (null: any), then those that the member has granted. */
+    permissions: text().array(),
+    client_address: text(),
+    user_agent: text(),
+    interval_seconds: integer().notNull().default(5),
+    polled_at: instantColumn(),
+    organization_id: uuid().references(() => organizations.id, { onDelete: 'cascade' }),
+    member_id: uuid().references(() => members.id, { onDelete: 'cascade' }),
+    tenant_id: uuid().references(() => workspaces.id, { onDelete: 'cascade' }),
+    role_id: uuid(),
+    decided_at: instantColumn(),
+    created_at: createdAtColumn(),
+    expires_at: instantColumn().notNull().default(sql`clock() + interval '10 minutes'`),
+  },
+  t => [
+    index('device_requests_organization').on(t.organization_id),
+    index('device_requests_member').on(t.member_id),
+    index('device_requests_tenant').on(t.tenant_id),
+    index('device_requests_age').on(t.expires_at),
   ],
 )

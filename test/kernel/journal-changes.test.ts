@@ -1,6 +1,7 @@
 // What the events of every operation record: the request, the actor, and the members that changed.
 import { sql } from 'drizzle-orm'
 import { beforeAll, describe, expect, it } from 'vitest'
+import { ADMIN } from '../../src/access/built-in-roles.ts'
 import { operations } from '../../src/app.ts'
 import { createVerificationRecord } from '../../src/deployments/custom-hosts.ts'
 import { NewDeployment } from '../../src/deployments/schema.ts'
@@ -8,6 +9,7 @@ import { runAsSystem } from '../../src/kernel/db.ts'
 import { sha256Hex } from '../../src/kernel/digest.ts'
 import { type Operation, successStatus } from '../../src/kernel/routes.ts'
 import { finishPendingWork } from '../../src/kernel/wait-until.ts'
+import { GRANT_TYPE } from '../../src/sign-in/device.ts'
 import { getExampleBody, newTenant, readEvents, send, startApp, txtRecords, unusedId } from '../support/app.ts'
 import { makeArchive } from '../support/archives.ts'
 import { ISSUER, newProvider, readState } from '../support/authorization-server.ts'
@@ -29,9 +31,11 @@ const makeSecret = (name: string) => `${CANARY}-${name}-${unusedId()}`
 
 /** Operations whose events name no changed member, and why. */
 const WITHOUT_CHANGES: Record<string, string> = {
+  approveDevice: 'the key is created when the device asks for it',
   connectAccount: 'starts the flow of a person, or uses a token',
   createPushToken: 'stores nothing',
   createCredential: 'stores nothing',
+  denyDevice: 'no key is created',
   pingWebhook: 'sends a message',
   poll: 'hands out secrets',
   recoverWebhook: 'repeats deliveries',
@@ -143,6 +147,23 @@ async function prepareCalls() {
   }
   const previewParent = async () => ({ deployment_id: (await newDeployment(tenant, { secrets })).id })
 
+  const { token } = await newSession(tenant, { workspaceRole: ADMIN })
+  const asPerson = { ...cookieHeaders(token), 'Content-Type': 'application/json' }
+  const form = { 'Content-Type': 'application/x-www-form-urlencoded' }
+  const approval = { workspace_id: tenant.tenant_id, access: 'all' }
+  const client_id = 'slipway-cli'
+  const requestDevice = async () => {
+    const raw = String(new URLSearchParams({ client_id }))
+    const { body } = await send('POST', '/device/code', { raw, headers: form, app })
+    handedOut.push(body.device_code, sha256Hex(body.device_code))
+    return body
+  }
+  const redeemBody = async () => {
+    const { device_code, user_code } = await requestDevice()
+    const path = `/v2/me/device-requests/${user_code}/approval`
+    await send('POST', path, { body: approval, headers: asPerson, app })
+    return String(new URLSearchParams({ grant_type: GRANT_TYPE, client_id, device_code }))
+  }
   const calls: Record<string, () => Promise<Call> | Call> = {
     createDeployment: () => ({ body: deploymentBody() }),
     deleteDeployments: async () => ({
@@ -296,9 +317,9 @@ async function prepareCalls() {
       params: { key_id: await create('/workspaces/current/api-keys', { description: 'old' }) },
     }),
     signOut: async () => {
-      const { token } = await newSession(tenant)
-      handedOut.push(token, sha256Hex(token))
-      return { headers: cookieHeaders(token) }
+      const session = await newSession(tenant)
+      handedOut.push(session.token, sha256Hex(session.token))
+      return { headers: cookieHeaders(session.token) }
     },
     endSession: async () => ({ params: { own_session_id: await create('/v2/me/sessions') } }),
     useSignInLink: async () => {
@@ -306,6 +327,18 @@ async function prepareCalls() {
       const token = new URL(body.url).hash.slice(1)
       handedOut.push(token, sha256Hex(token))
       return { body: { token } }
+    },
+    approveDevice: async () => ({
+      params: { user_code: (await requestDevice()).user_code },
+      body: approval,
+      headers: asPerson,
+    }),
+    denyDevice: async () => ({ params: { user_code: (await requestDevice()).user_code }, headers: asPerson }),
+    redeemDevice: async () => ({ raw: await redeemBody(), headers: form }),
+    revokeOwnKey: async () => {
+      const { body } = await send('POST', '/device/token', { raw: await redeemBody(), headers: form, app })
+      noteKey(body.access_token)
+      return { headers: { 'X-Api-Key': body.access_token } }
     },
   }
   return { calls, params, headers: { 'X-Api-Key': tenant.owner.key, ...inside } }
@@ -334,7 +367,7 @@ beforeAll(async () => {
       app,
     })
     await finishPendingWork()
-    noteKey(reply.body?.key)
+    noteKey(reply.body?.key ?? reply.body?.access_token)
     const opened = tokenOf(reply)
     if (opened) handedOut.push(opened, sha256Hex(opened))
     const events = (await readEvents(`${REQUEST_ID}-${id}`, app)).map(event => ({

@@ -160,6 +160,9 @@ function expectDocumented(method: string, path: string, { status, headers, body,
   if (operation?.pageMediaType && status !== 302) {
     expect(headers.get('Content-Type')).toBe(`${operation.pageMediaType}; charset=utf-8`)
     expect(headers.get('Content-Security-Policy')).not.toMatch(/script|unsafe/)
+  } else if (operation?.oauthErrors && status >= 400) {
+    expect(headers.get('Content-Type')).toBe('application/json')
+    expect(body).toMatchObject({ error: expect.any(String), error_description: expect.any(String) })
   } else if (status >= 400) {
     expect(headers.get('Content-Type')).toBe('application/problem+json')
     const members = ['type', 'title', 'status', 'detail', 'code', 'request_id']

@@ -2,6 +2,7 @@
 import { sql } from 'drizzle-orm'
 import { createVerificationRecord } from '../../src/deployments/custom-hosts.ts'
 import { NewDeployment } from '../../src/deployments/schema.ts'
+import { newUserCode } from '../../src/kernel/crypto.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { NewListener } from '../../src/listeners/schema.ts'
 import { NewProvider } from '../../src/oauth/schema.ts'
@@ -31,6 +32,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   // Paused: nothing is sent while a test calls other routes.
   const webhook = await tenant.post('/v2/webhooks', { ...NewWebhook.meta()!.example!, enabled: false })
   const delivery_id = crypto.randomUUID()
+  const user_code = newUserCode()
   await runAsSystem(
     getApp().database,
     sql`
@@ -38,6 +40,12 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
       select ${delivery_id}::uuid, organization_id, tenant_id, id, 1, 'api_key.created', 'failed'
       from webhooks
       where id = ${webhook.body.id}::uuid`,
+    // Decided on by somebody of this organization, and so none that another one could still find.
+    sql`
+      insert into device_requests (device_code_hash, user_code, organization_id, member_id, decided_at)
+      select ${user_code}, ${user_code}, organization_id, id, clock()
+      from members
+      where id = ${membership.member_id}::uuid`,
   )
   return {
     webhook_id: webhook.body.id,
@@ -59,5 +67,6 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
     membership_id: membership.id,
     key_id: key.id,
     own_session_id: ownSession.body.id,
+    user_code,
   }
 }
