@@ -17,6 +17,11 @@ export type GatewayOptions = {
   token?: string
   onTrip?: (trip: { queries: Statement[] }) => void
   rewrite?: (sql: string) => string
+  /**
+   * Postgres keeps the plans of statements on each connection. Not for a pooler that changes connections between
+   * transactions, nor for a schema that changes: `select *` fails after that.
+   */
+  prepares?: boolean
 }
 
 export type Gateway = {
@@ -79,13 +84,14 @@ export function createGateway({
     const request = parseRequest(body)
     const begin = beginCommand(header)
     if (!request || begin === undefined) return MALFORMED
-    const { rewrite, onTrip } = options
+    const { rewrite, onTrip, prepares = false } = options
     const queries = rewrite ? request.queries.map(q => ({ ...q, query: rewrite(q.query) })) : request.queries
     onTrip?.({ queries })
     try {
       const results = await runStatements(
         poolOf(header),
         request.batch ? [plainStatement(begin), ...queries, plainStatement('COMMIT')] : queries,
+        prepares,
       )
       const bodies = results.map(result => toNeonResult(result, header('neon-array-mode') === 'true'))
       return { status: 200, body: request.batch ? { results: bodies.slice(1, -1) } : (bodies[0] ?? {}) }
@@ -152,12 +158,12 @@ function openPool(connectionString: string, max: number, statementTimeout: numbe
   return pool
 }
 
-async function runStatements(pool: pg.Pool, statements: Statement[]): Promise<Result[]> {
+async function runStatements(pool: pg.Pool, statements: Statement[], prepares: boolean): Promise<Result[]> {
   const client = await pool.connect().catch(error => {
     throw new DatabaseUnavailableError(error)
   })
   try {
-    const results = await runPipeline(client, statements)
+    const results = await runPipeline(client, statements, prepares)
     // The next caller must not inherit a transaction that was left open.
     if (client.getTransactionStatus() !== 'I') await client.query('ROLLBACK')
     client.release()

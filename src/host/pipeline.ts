@@ -1,4 +1,5 @@
 // Runs all statements of a gateway request in one round trip to Postgres.
+import { hash } from 'node:crypto'
 import type { Duplex } from 'node:stream'
 import type pg from 'pg'
 
@@ -13,18 +14,22 @@ export type Result = {
 /** The methods of node-postgres' connection that `Pipeline` uses. */
 type PgConnection = {
   stream: Duplex
-  parse(message: { text: string }): void
-  bind(message: { values: (string | null)[] }): void
+  close(message: { type: 'S'; name: string }): void
+  parse(message: { name: string; text: string }): void
+  bind(message: { statement: string; values: (string | null)[] }): void
   describe(message: { type: 'P' }): void
   execute(): void
   sync(): void
 }
 
+/** The names of the statements that a connection has prepared. */
+const preparedNames = new WeakMap<PgConnection, Set<string>>()
+
 /** Runs the statements in order. Throws the error of the first that fails, and skips the rest. */
-export function runPipeline(client: pg.ClientBase, statements: Statement[]): Promise<Result[]> {
+export function runPipeline(client: pg.ClientBase, statements: Statement[], prepares: boolean): Promise<Result[]> {
   return new Promise((resolve, reject) => {
     const done = (error: Error | null, results: Result[] = []) => (error ? reject(error) : resolve(results))
-    client.query(new Pipeline(statements, done))
+    client.query(new Pipeline(statements, prepares, done))
   })
 }
 
@@ -35,21 +40,31 @@ export function runPipeline(client: pg.ClientBase, statements: Statement[]): Pro
 class Pipeline {
   callback: (error: Error | null, results?: Result[]) => void
   readonly #statements: Statement[]
+  readonly #names: string[]
+  #prepared = new Set<string>()
   readonly #results: Result[] = []
   #fields: Result['fields'] = []
   #rows: Result['rows'] = []
 
-  constructor(statements: Statement[], callback: Pipeline['callback']) {
+  constructor(statements: Statement[], prepares: boolean, callback: Pipeline['callback']) {
     this.#statements = statements
+    this.#names = statements.map(({ query }) => (prepares ? hash('sha1', query) : ''))
     this.callback = callback
   }
 
   submit(connection: pg.Connection) {
     const wire = connection as unknown as PgConnection
+    this.#prepared = preparedNames.get(wire) ?? this.#prepared
+    preparedNames.set(wire, this.#prepared)
     wire.stream.cork()
-    for (const { query, params } of this.#statements) {
-      wire.parse({ text: query })
-      wire.bind({ values: params.map(toText) })
+    for (const [i, { query, params }] of this.#statements.entries()) {
+      const name = this.#names[i]!
+      if (!this.#prepared.has(name)) {
+        // A pipeline that failed may have prepared it.
+        if (name) wire.close({ type: 'S', name })
+        wire.parse({ name, text: query })
+      }
+      wire.bind({ statement: name, values: params.map(toText) })
       wire.describe({ type: 'P' })
       wire.execute()
     }
@@ -89,7 +104,9 @@ class Pipeline {
     this.callback(error)
   }
 
+  // Not called after an error.
   handleReadyForQuery() {
+    for (const name of this.#names) if (name) this.#prepared.add(name)
     this.callback(null, this.#results)
   }
 }

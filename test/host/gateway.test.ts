@@ -374,3 +374,20 @@ test('onTrip is called once for each request, and rewrite can change statements'
   ])
   await gateway.close()
 })
+
+test('a gateway that prepares statements does so once on each connection, also after one has failed', async () => {
+  const gateway = createGateway({ databaseUrl: server.url, poolSize: 1, prepares: true })
+  onTestFinished(gateway.close)
+  const sql = inProcess(gateway)
+  const text = 'select 12 / $1::int as n'
+  const run = (divisor: number) => sql.query(text, [divisor]).catch(error => error.code)
+  const transaction = (divisor: number) =>
+    sql.transaction([sql.query(text, [divisor]), sql`select 1`]).catch(error => error.code)
+  const results = []
+  for (const divisor of [0, 3, 0, 4]) results.push(await run(divisor), await transaction(divisor))
+  const [division, rows] = ['22012', (n: number) => [{ n }]]
+  const one = [{ '?column?': 1 }]
+  expect(results).toEqual([division, division, rows(4), [rows(4), one], division, division, rows(3), [rows(3), one]])
+  const [count] = await sql.query('select count(*)::int as n from pg_prepared_statements where statement = $1', [text])
+  expect(count).toEqual({ n: 1 })
+})

@@ -18,9 +18,11 @@ import { database } from './worker-database.ts'
 
 const { trips, onTrip } = makeTripCounter()
 const logins = { databaseUrl: database.logins.app, systemUrl: database.logins.system }
+// To plan statements again for each request takes a quarter of the CPU time of most files. Tests of `host` do that.
+const options = { ...logins, onTrip, prepares: true }
 const gateways = {
-  gateway: createGateway({ ...logins, onTrip }),
-  withoutTenantPredicates: createGateway({ ...logins, onTrip, rewrite: stripTenantPredicates }),
+  gateway: createGateway(options),
+  withoutTenantPredicates: createGateway({ ...options, rewrite: stripTenantPredicates }),
 }
 /** Those whose settings name another database, such as one that cannot be reached. */
 const hosts: ReturnType<typeof createHost>[] = []
