@@ -28,6 +28,12 @@ it('the OpenAPI document has each operation once, with its permission', async ()
   }
 })
 
+it('the OpenAPI document declares each way to authenticate, as alternatives', async () => {
+  const { security, components } = await document()
+  expect(security).toEqual([{ apiKey: [] }, { bearer: [] }, { session: [] }])
+  expect(components.securitySchemes.session).toMatchObject({ in: 'cookie', name: '__Host-slipway' })
+})
+
 it('the OpenAPI document has no broken references', async () => {
   const all = await document()
   for (const [, reference] of JSON.stringify(all).matchAll(/"\$ref":"#\/([^"]+)"/g)) {

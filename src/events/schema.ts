@@ -22,7 +22,7 @@ export const Event = z
       id: Uuid,
     }),
     actor: z.object({
-      kind: z.string().meta({ description: '`key`, `session`, `listener`, `push`, `cron` or `operator`.' }),
+      kind: z.string().meta({ description: '`key`, `session`, `listener`, `push`, `cron`, `operator` or `visitor`.' }),
       id: Uuid.nullable(),
       name: z
         .string()

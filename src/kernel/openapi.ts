@@ -5,6 +5,7 @@ import { codesWithStatus, detailOf, listCodes, statusOf } from './codes.ts'
 import { oauthStatusOf } from './errors.ts'
 import { STREAM_MEDIA_TYPES } from './live-stream.ts'
 import { canUseIdempotencyKey, type Operation, slice } from './routes.ts'
+import { SESSION_COOKIE } from './session-cookie.ts'
 import { serveStaticPage } from './static-page.ts'
 
 export type OpenApiDocument = {
@@ -19,6 +20,19 @@ const INFO = {
   version: '0.1.0',
   description: 'An open control plane for hosting applications, at the edge.',
   license: { name: 'MIT', identifier: 'MIT' },
+}
+
+const SECURITY_SCHEMES = {
+  apiKey: { type: 'apiKey', in: 'header', name: 'X-Api-Key' },
+  bearer: { type: 'http', scheme: 'bearer' },
+  session: {
+    type: 'apiKey',
+    in: 'cookie',
+    name: SESSION_COOKIE,
+    description:
+      'The session of a person in a browser. It counts only for requests that the browser calls same-origin, and ' +
+      'opens no other session. On plain http its name is `slipway-` and the port.',
+  },
 }
 
 export function documentRoutes(operations: Operation[]) {
@@ -147,17 +161,14 @@ export function buildOpenApi(operations: Operation[]): OpenApiDocument {
     openapi: '3.1.0',
     info: INFO,
     servers: [{ url: '/' }],
-    security: [{ apiKey: [] }, { bearer: [] }],
+    security: Object.keys(SECURITY_SCHEMES).map(name => ({ [name]: [] })),
     tags: [...new Set(operations.map(operation => operation.tag))],
     paths,
     'x-errors': listCodes(),
     components: {
       schemas,
       responses: Object.fromEntries(failing.map(status => [status, describeErrorStatus(status)])),
-      securitySchemes: {
-        apiKey: { type: 'apiKey', in: 'header', name: 'X-Api-Key' },
-        bearer: { type: 'http', scheme: 'bearer' },
-      },
+      securitySchemes: SECURITY_SCHEMES,
     },
   }
 }

@@ -4,12 +4,14 @@ import type { Context } from 'hono'
 import { looksLikeSessionToken } from './crypto.ts'
 import { fail } from './errors.ts'
 
+/** On https. `__Host-` keeps other hosts of the domain from setting it. */
+export const SESSION_COOKIE = '__Host-slipway'
 const MAX_AGE_SECONDS = 30 * 24 * 60 * 60
 
-/** `__Host-` keeps other hosts of the domain from setting it. Cookies ignore ports, so the other name has the port. */
+/** Cookies ignore ports, so on http the name has the port. */
 export function sessionCookieName(origin: string): string {
   const { protocol, port } = new URL(origin)
-  return protocol === 'https:' ? '__Host-slipway' : `slipway-${port || '80'}`
+  return protocol === 'https:' ? SESSION_COOKIE : `slipway-${port || '80'}`
 }
 
 /** Without a token, the browser deletes the cookie. */

@@ -1,7 +1,7 @@
 // Routes of the caller and its sessions.
 import { MemberRef } from '../access/schema.ts'
 import { detailOf, statusOf, titleOf } from '../kernel/codes.ts'
-import { Failure, fail } from '../kernel/errors.ts'
+import { Failure, fail, toFailure } from '../kernel/errors.ts'
 import { pageHeaders, renderPage } from '../kernel/html-page.ts'
 import { readBody, validateInput } from '../kernel/input.ts'
 import { logFailureCause } from '../kernel/middleware.ts'
@@ -34,19 +34,28 @@ const PROVIDER_ERRORS = [
 const BACK = { href: '/sign-in', text: 'Back to the sign-in page' }
 const linkInput = { body: s.LinkToken }
 
+/** Where no member or organization is known, no journal can have the refusal. */
+const logRefusal = (c: Visitor, { config }: Services, error: unknown): void =>
+  config.log({
+    ...{ level: 'warn', request_id: c.get('requestId'), event: 'session.refused' },
+    ...{ code: toFailure(error).code, client_address: config.clientAddress(c) ?? null },
+  })
+
 const redirect = (c: Visitor, location: string): Response =>
   c.body(null, 302, { Location: location, 'Cache-Control': 'no-store' })
 
 /** A browser comes here by itself, so a failure is shown as a page. */
 async function answerWithPage(
   c: Visitor,
-  { config }: Services,
+  services: Services,
   answer: (origin: string) => Promise<Response>,
 ): Promise<Response> {
+  const { config } = services
   try {
     return await answer(requestOrigin(config, c.req.url))
   } catch (error) {
     if (!(error instanceof Failure)) throw error
+    logRefusal(c, services, error)
     logFailureCause(error, c.get('requestId'), config)
     c.get('requestInfo').code = error.code
     const page = renderPage(titleOf(error.code), [detailOf(error.code)], BACK)
@@ -157,7 +166,12 @@ export const signInRoutes = slice('Sign-in', 'Who the caller is, and the session
       const { token } = validateInput(c.req, linkInput, await readBody(c.req), [], 'refuse') as { token: string }
       const visit = visitOf(c, services, operation)
       const proof = { route: 'sign-in', refusal: 'sign_in_link_invalid' } as const
-      const opened = await c.var.limits.prove(c, proof, () => useLink(services, visit, token))
+      const opened = await c.var.limits
+        .prove(c, proof, () => useLink(services, visit, token))
+        .catch(error => {
+          logRefusal(c, services, error)
+          throw error
+        })
       c.header('Set-Cookie', formatSessionCookie(requestOrigin(services.config, c.req.url), opened.token))
       return c.json(opened.session, 201, { 'Cache-Control': 'no-store' })
     },

@@ -165,6 +165,10 @@ describe('the pages', () => {
     }
   })
 
+  test('send the key in its header, where a cookie is another way to authenticate', async () => {
+    expect(await pageOf(fixture)).toContain('data-header="X-Api-Key" data-prefix=""')
+  })
+
   test('show an example of each successful response', async () => {
     const page = await pageOf(fixture, '/docs/operations/createDeployment')
     const { responses } = operations.find(({ id }) => id === 'createDeployment')!

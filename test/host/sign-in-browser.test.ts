@@ -116,7 +116,7 @@ async function signInByLink(visitor: Visitor): Promise<Member> {
 }
 
 /** Ends where the provider sends the browser back to. */
-async function visitProvider({ page, problems }: Visitor, who: Person, begin?: () => Promise<unknown>): Promise<void> {
+async function visitProvider({ page, problems }: Visitor, who: Person, begin?: () => Promise<unknown>) {
   person = who
   const before = [...problems]
   await (begin?.() ?? page.goto(`${origin}/sign-in/oidc`))

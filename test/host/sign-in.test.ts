@@ -134,6 +134,7 @@ const expectRefusal = async (response: Response, status: number, code: string) =
   expect(response.headers.get('Content-Type')).toBe('text/html; charset=utf-8')
   expect(cookieOf(response, '__Host-slipway')).toBeUndefined()
   expect(lines.find(line => line.path === new URL(CALLBACK).pathname)).toMatchObject({ code })
+  expect(lines.find(line => line.event === 'session.refused')).toMatchObject({ code, client_address: null })
 }
 
 describe('signing in at the identity provider', () => {
@@ -165,7 +166,7 @@ describe('signing in at the identity provider', () => {
     await expectRefusal(await signIn(newPerson({ email: 'x@notjoining.example' })), 403, 'identity_unknown')
   })
 
-  it('is refused if the address is not verified, which the journal of the member shows', async () => {
+  it('is refused if the address is not verified, which the journal of the organization shows', async () => {
     for (const email_verified of [false, undefined, 'true']) {
       const who = newPerson({ email_verified })
       const member = await invite(who.email)
@@ -174,11 +175,11 @@ describe('signing in at the identity provider', () => {
       expect((await eventsOf(member.id)).at(-1)![0]).toBe('session.refused')
     }
     lines.length = 0
-    await expectRefusal(
-      await signIn(newPerson({ email: 'y@joining.example', email_verified: false })),
-      403,
-      'email_unverified',
-    )
+    const who = newPerson({ email: 'y@joining.example', email_verified: false })
+    await expectRefusal(await signIn(who), 403, 'email_unverified')
+    const [type, data] = (await eventsOf(organization)).at(-1)!
+    expect(type).toBe('session.refused')
+    expect(JSON.parse(data)).toMatchObject({ reason: 'email_unverified', subject: who.sub, email: who.email })
   })
 
   it('is refused to another subject with the address of a bound member', async () => {
@@ -257,32 +258,51 @@ describe('a sign-in is refused', () => {
   })
 })
 
-it('a provider whose tokens are signed with a foreign key is refused', async () => {
-  const impostor = await listen(origin => {
-    const real = identityProvider(origin)
-    return (request, response) => {
-      if (request.url !== '/jwks') return real(request, response)
-      // The same ids, so that only the signature can tell.
-      const { n } = generateKeyPairSync('rsa', { modulusLength: 2048 }).publicKey.export({ format: 'jwk' })
-      fetch(new URL('/jwks', issuer)).then(async answer => {
-        const { keys } = (await answer.json()) as { keys: object[] }
-        response.setHeader('Content-Type', 'application/json')
-        response.end(JSON.stringify({ keys: keys.map(key => ({ ...key, n })) }))
-      })
+describe('a provider is refused', () => {
+  async function expectRefused(impostor: string, changeAnswer: (back: URL) => void = () => {}): Promise<void> {
+    const own = slipway
+    slipway = start(oidcSettings(impostor))
+    try {
+      person = newPerson()
+      await invite(person.email)
+      const { url, cookie } = await begin()
+      const back = new URL(await visitProvider(url))
+      changeAnswer(back)
+      await expectRefusal(await finish(back.href, cookie), 502, 'sign_in_refused')
+    } finally {
+      await slipway.close()
+      slipway = own
     }
-  })
-  const other = start(oidcSettings(impostor))
-  const [own] = [slipway]
-  slipway = other
-  try {
-    person = newPerson()
-    await invite(person.email)
-    const { url, cookie } = await begin()
-    await expectRefusal(await finish(await visitProvider(url), cookie), 502, 'sign_in_refused')
-  } finally {
-    slipway = own
-    await other.close()
   }
+
+  it('whose tokens are signed with a foreign key', async () => {
+    const impostor = await listen(origin => {
+      const real = identityProvider(origin)
+      return (request, response) => {
+        if (request.url !== '/jwks') return real(request, response)
+        // The same ids, so that only the signature can tell.
+        const { n } = generateKeyPairSync('rsa', { modulusLength: 2048 }).publicKey.export({ format: 'jwk' })
+        fetch(new URL('/jwks', issuer)).then(async answer => {
+          const { keys } = (await answer.json()) as { keys: object[] }
+          response.setHeader('Content-Type', 'application/json')
+          response.end(JSON.stringify({ keys: keys.map(key => ({ ...key, n })) }))
+        })
+      }
+    })
+    await expectRefused(impostor)
+  })
+
+  it('whose tokens name another issuer, also with a valid signature', async () => {
+    // Only the discovery document is its own: it leads to the endpoints of the real provider.
+    const impostor = await listen(at => async (request, response) => {
+      const real = (await (await fetch(issuer + request.url)).json()) as object
+      response.setHeader('Content-Type', 'application/json')
+      const own = { issuer: at, authorization_response_iss_parameter_supported: false }
+      response.end(JSON.stringify({ ...real, ...own }))
+    })
+    await expectRefused(impostor, back => back.searchParams.delete('iss'))
+    expect(lines.find(line => line.level === 'error')?.message).toContain('"iss"')
+  })
 })
 
 it('without the settings there is no such way to sign in', async () => {

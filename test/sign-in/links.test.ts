@@ -38,7 +38,25 @@ describe('a sign-in link', () => {
     expect([again.status, again.body.code]).toEqual([401, 'sign_in_link_invalid'])
     expect(again.headers.get('Set-Cookie')).toBeNull()
     const [refusal] = await readEvents(again.headers.get('X-Request-Id')!)
-    expect(refusal).toMatchObject({ type: 'session.refused', subject_id: member.id })
+    expect(refusal).toMatchObject({
+      ...{ type: 'session.refused', subject_id: member.id, actor_kind: 'visitor', actor_id: null },
+      data: expect.stringContaining('"used"'),
+      request: expect.stringContaining('"user_agent":"Browser"'),
+    })
+  })
+
+  it('adds at most 60 refusals an hour to the journal of an organization', async () => {
+    const { owner } = await newTenant()
+    const useAgain = async () => {
+      const refused = await useLink(token)
+      return readEvents(refused.headers.get('X-Request-Id')!)
+    }
+    const { body: member } = await owner.post('/orgs/current/members', { email: 'ada@example.com' })
+    const { body: link } = await owner.post(`/orgs/current/members/${member.id}/sign-in-links`)
+    const token = linkTokenOf(link.url)
+    await useLink(token)
+    expect((await Promise.all(Array.from({ length: 65 }, useAgain))).flat()).toHaveLength(60)
+    expect(await withClockAhead(61 * MINUTE_MS, useAgain)).toHaveLength(1)
   })
 
   it('signs in one of two requests at the same time', async () => {
