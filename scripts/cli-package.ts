@@ -16,6 +16,7 @@ buildSync({
   outfile: join(folder, 'slipway.mjs'),
   ...{ bundle: true, minify: true, platform: 'node', format: 'esm', target: 'node20.12' },
   banner: { js: REQUIRE },
+  define: { 'process.env.SLIPWAY_CLI_VERSION': JSON.stringify(version) },
 })
 const manifest = {
   ...{ name: 'slipway', version, license, description: 'Deploys folders and operates deployments on Slipway.' },

@@ -10,7 +10,7 @@ import { getRequestListener } from '@hono/node-server'
 import { type App, startApp, type Tenant } from './app.ts'
 import { onFileEnd } from './file-state.ts'
 
-const MAIN = join(import.meta.dirname, '../../src/cli/main.ts')
+export const MAIN = join(import.meta.dirname, '../../src/cli/main.ts')
 const cleanups: (() => void)[] = []
 onFileEnd(() => {
   for (const clean of cleanups.splice(0)) clean()
@@ -51,13 +51,19 @@ export type CliResult = {
   out: string
   err: string
   /** The report of a failure. */
-  error?: { code: string; message: string; next?: string; request_id?: string }
+  error?: { code: string; message: string; next?: string; request_id?: string; errors?: { loc: string[] }[] }
 }
 
-export function startCli(args: string[], { cwd = makeFolder(), input = '', env = {}, main = MAIN }: CliOptions = {}) {
+export const startCli = (args: string[], { main = MAIN, ...options }: CliOptions = {}) =>
+  runProgram([process.execPath, main, ...args], options)
+
+export function runProgram(
+  [program, ...args]: string[],
+  { cwd = makeFolder(), input = '', env = {} }: Omit<CliOptions, 'main'> = {},
+) {
   const { PATH = '' } = process.env
   const config = { SLIPWAY_CONFIG_HOME: join(cwd, '.config'), HOME: cwd }
-  const child = spawn(process.execPath, [main, ...args], { cwd, env: { PATH, ...config, ...env } })
+  const child = spawn(program!, args, { cwd, env: { PATH, ...config, ...env } })
   let out = ''
   let err = ''
   child.stdout.on('data', chunk => (out += chunk))

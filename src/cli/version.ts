@@ -1,0 +1,2 @@
+/** The package sets it. */
+export const VERSION = process.env.SLIPWAY_CLI_VERSION ?? '0.0.0-source'
