@@ -171,18 +171,23 @@ it('rolls back by number after its plan, releases the hold, and interrupts', asy
 
 it.each([
   ['events', ['events', '-f', '--type', 'tag_key.*'], (tenant: Tenant) => tenant.post('/v2/tag-keys', { key: 'team' })],
-  ['log lines', ['logs', 'shop', '-f'], (_: Tenant, log: LoggedDeployment) => log.openLog()([{ message: 'second' }])],
+  [
+    'log lines',
+    ['logs', 'shop', '-f', '--since', '2025-06-01T00:00:00Z'],
+    (_: Tenant, log: LoggedDeployment) => log.openLog()([{ message: 'second' }]),
+  ],
 ])('follows %s until Ctrl-C', async (_, args, happen) => {
   const tenant = await newTenant()
   const log = await newLoggedDeployment({ tenant, name: 'shop' })
   await tenant.post('/v2/tag-keys', { key: 'first' })
-  await log.openLog()([{ message: 'first' }])
+  await log.openLog()([{ message: 'older', timestamp: '2025-01-01T00:00:00.000Z' }, { message: 'first' }])
   const { exited, kill, seen } = startCli(args, { env: keyEnv(url, tenant) })
   await waitFor(() => seen().length === 1)
   await happen(tenant, log)
   await waitFor(() => seen().length === 2)
   kill('SIGINT')
-  expect((await exited).code).toBe(130)
+  const { code, out } = await exited
+  expect([code, out.includes('older')]).toEqual([130, false])
 })
 
 it('lists previews, and approves the commit of a fork that waits', async () => {
@@ -243,6 +248,7 @@ describe('a wrong command exits with', () => {
     ['2, and suggests the right one of a group', ['env', 'lst'], 2, 'usage', /list/],
     ['2 for a missing argument', ['rollback', 'shop'], 2, 'usage', /revision/],
     ['2 for an option that does not exist', ['list', '--nmae'], 2, 'usage', /--nmae.*--name/],
+    ['2 for a time that is none', ['logs', '--since', 'yesterday'], 2, 'usage', /10m/],
     ['2 for a secret in an argument', ['env', 'set', 'shop', 'TOKEN=hush'], 2, 'usage', /standard input/],
     ['2 for a folder that is not linked', ['status'], 2, 'usage', /linked/],
     ['1 for a deployment that does not exist', ['status', 'nope'], 1, 'deployment_not_found', /nope/],

@@ -7,7 +7,8 @@ export function declareCompletion({ program, section }: Declare): void {
   section('Shell:')
   program
     .command('completion <shell>')
-    .description('print the completion script of bash, zsh or fish, such as for: source <(slipway completion bash)')
+    .summary('print the completion script of a shell')
+    .description('print the completion script of bash, zsh or fish. Use it with: source <(slipway completion bash)')
     .action(async shell => (await load()).printCompletion(shell))
   program
     .command('__complete [words...]', { hidden: true })
