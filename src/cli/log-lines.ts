@@ -4,10 +4,12 @@ import type { Output } from './output.ts'
 
 type LogLine = StreamItem<'GET /v2/deployments/{deployment_id}/logs/stream'>
 
-/** Colors and styles of text, without the ones that hide or animate it. */
-const STYLE = '(?:0?[0-479]|2[1-479]|[349][0-7]|[34]9|10[0-7]|[34]8;5;\\d{1,3}|[34]8;2(?:;\\d{1,3}){3})'
-/** Stored lines have ␛ for the control character. Only styles become control sequences again. */
-const STYLES = new RegExp(`␛\\[((?:${STYLE}(?:;${STYLE})*)?)m`, 'g')
+/**
+ * Stored lines have ␛ for the control character. Only colors and styles become control sequences again, and of these none
+ * that hides or animates text.
+ */
+const STYLES =
+  /␛\[((?:(?:[34]8;(?:5;\d{1,3}|2(?:;\d{1,3}){3})|0?[0-479]|2[1-479]|[349][0-7]|[34]9|10[0-7])(?:;(?=\d)|(?=m))){0,9})m/g
 const LEVEL_STYLES = { DEBUG: 'dim', INFO: undefined, WARNING: 'yellow', ERROR: 'red', CRITICAL: 'red' } as const
 
 export function formatLogMessage({ paint }: Output, { level, message }: Pick<LogLine, 'level' | 'message'>): string {

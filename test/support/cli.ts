@@ -82,7 +82,8 @@ export function startCliOnTerminal(args: string[], { cwd, env }: { cwd: string; 
   const { PATH = '' } = process.env
   const command = [process.execPath, MAIN, ...args].map(word => `'${word}'`).join(' ')
   const settings = { SLIPWAY_CONFIG_HOME: join(cwd, '.config'), HOME: cwd, TERM: 'xterm-256color' }
-  const child = spawn('script', ['-qec', `stty cols 80; ${command}`, '/dev/null'], { cwd, env: { PATH, ...settings, ...env } })
+  const inTerminal = ['-qec', `stty cols 80; ${command}`, '/dev/null']
+  const child = spawn('script', inTerminal, { cwd, env: { PATH, ...settings, ...env } })
   let screen = ''
   child.stdout.on('data', chunk => (screen += chunk))
   const exited = once(child, 'close').then(([code]) => ({ code: code as number | null, screen }))
