@@ -50,13 +50,19 @@ export function flattenChanges(changes: Change[]): Change[] {
   })
 }
 
-export function showChanges({ out }: Session, changes: Change[], empty: string): void {
-  const format = (path: string, value: unknown) =>
-    path.startsWith('secrets.') && typeof value === 'number' ? `version ${value}` : formatValue(value)
-  const columns = {
-    change: ({ path }: Change) => path,
-    before: ({ path, before }: Change) => format(path, before),
-    after: ({ path, after }: Change) => format(path, after),
+const MARKS = { added: ['green', '+'], removed: ['red', '-'], changed: ['yellow', '~'] } as const
+const isAbsent = (value: unknown) => value === null || value === undefined
+
+/** On one line where it fits, because paths and values such as images are long. */
+export function showChanges({ out }: Session, changes: Change[]): void {
+  for (const { path, before, after } of flattenChanges(changes)) {
+    const [style, mark] = MARKS[isAbsent(before) ? 'added' : isAbsent(after) ? 'removed' : 'changed']
+    const values = [before, after].filter(value => !isAbsent(value)).map(value => formatMember(path, value))
+    const fits = path.length + values.join(' → ').length + 4 <= out.width
+    out.raw(`${out.paint(style, mark)} ${path}${fits ? `  ${values.join(' → ')}` : ''}`)
+    if (!fits) out.raw(values.map((value, i) => `${i === 0 ? '    ' : '  → '}${value}`).join('\n'))
   }
-  out.table(flattenChanges(changes), columns, empty)
 }
+
+const formatMember = (path: string, value: unknown) =>
+  path.startsWith('secrets.') && typeof value === 'number' ? `version ${value}` : formatValue(value)

@@ -10,8 +10,9 @@ const QUOTES = ['', "'", '"', '`']
 /** Undefined if a .env file cannot have the value, such as one with all three quotes. */
 function quote(value: string): string | undefined {
   return QUOTES.map(mark => mark + value + mark).find(text => {
-    const parsed = parseEnv(`A=${text}\nB=1`)
-    return parsed.A === value && parsed.B === '1'
+    // A quote that is not closed would reach into the lines after it.
+    const parsed = parseEnv([`VALUE=${text}`, ...QUOTES.map((mark, i) => `LATER_${i}=${mark}x${mark}`)].join('\n'))
+    return parsed.VALUE === value && QUOTES.every((_, i) => parsed[`LATER_${i}`] === 'x')
   })
 }
 

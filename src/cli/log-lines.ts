@@ -4,26 +4,30 @@ import type { Output } from './output.ts'
 
 type LogLine = StreamItem<'GET /v2/deployments/{deployment_id}/logs/stream'>
 
-/** Stored lines have ␛ for the control character. Only styles become control sequences again. */
-const STYLES = /␛\[([\d;]{0,40})m/g
-const PALETTE_COLORS = /[34]8;(?:5;\d{1,3}|2;\d{1,3};\d{1,3};\d{1,3})/g
-/** Blinking, and text that cannot be seen. */
-const REFUSED_CODES = [5, 6, 8]
+/** Stored lines have ␛ for the control character. */
+const SEQUENCE = /␛\[([\d;]{0,40})m/g
+const STYLE = /^(?:0?[0-479]|2[1-479]|[349][0-7]|[34]9|10[0-7]|)$/
 
-function toTerminalStyle(_: string, codes: string): string {
-  const rest = codes.replace(PALETTE_COLORS, '').split(';').map(Number)
-  return rest.some(code => REFUSED_CODES.includes(code)) ? '' : `\x1b[${codes}m`
+/** Colors and styles, without those that hide or animate text. */
+function areStyles([first, ...rest]: string[]): boolean {
+  if (first === undefined) return true
+  if (first !== '38' && first !== '48') return STYLE.test(first) && areStyles(rest)
+  const values = rest[0] === '5' ? 1 : rest[0] === '2' ? 3 : undefined
+  return values !== undefined && rest.length > values && areStyles(rest.slice(values + 1))
 }
 
 const LEVEL_STYLES = { DEBUG: 'dim', INFO: undefined, WARNING: 'yellow', ERROR: 'red', CRITICAL: 'red' } as const
 
 export const plainLogMessage = ({ message }: Pick<LogLine, 'message'>): string =>
-  message.replace(/\p{Cc}/gu, ' ').replace(STYLES, '')
+  message.replace(/\p{Cc}/gu, ' ').replace(SEQUENCE, '')
 
 export function formatLogMessage({ paint }: Output, { level, message }: Pick<LogLine, 'level' | 'message'>): string {
   const hasColors = paint('red', 'x') !== 'x'
   const text = message.replace(/\p{Cc}/gu, ' ')
-  const styled = hasColors ? text.replace(STYLES, toTerminalStyle) : text.replace(STYLES, '')
+  const styled = text.replace(SEQUENCE, (sequence, parameters: string) => {
+    if (!areStyles(parameters.split(';'))) return sequence
+    return hasColors ? `\x1b[${parameters}m` : ''
+  })
   const whole = hasColors && styled !== text ? `${styled}\x1b[0m` : styled
   const style = LEVEL_STYLES[level]
   return style ? paint(style, whole) : whole

@@ -4,11 +4,13 @@ import { Command, CommanderError } from 'commander'
 import { createDeclare } from './declaration.ts'
 import { declareAccount } from './declarations/account.ts'
 import { declareChange } from './declarations/change.ts'
+import { declareCompletion } from './declarations/completion.ts'
 import { declareDeploy } from './declarations/deploy.ts'
 import { declareRead } from './declarations/read.ts'
 import { declareWorkspace } from './declarations/workspace.ts'
 import { CommandFailure, EXIT, toReport, usageError } from './failure.ts'
 import { createOutput } from './output.ts'
+import { VERSION } from './version.ts'
 
 const interruption = new AbortController()
 const { signal } = interruption
@@ -22,16 +24,28 @@ const program = new Command('slipway')
   .description('Deploys folders and operates deployments. Pages about each task are in docs/.')
   .option('--json', 'print one JSON object a line, also on a terminal')
   .option('-y, --yes', 'apply without asking')
+  .version(VERSION)
+  .addHelpText(
+    'after',
+    '\nExit codes: 0 done, 1 failed, 2 wrong command, 3 timed out, 4 not signed in, 5 plan is stale, 130 Ctrl-C.',
+  )
   .showHelpAfterError(false)
   .exitOverride()
 const declare = createDeclare(program, signal)
 // In the order of the help.
-for (const group of [declareDeploy, declareRead, declareChange, declareWorkspace, declareAccount]) group(declare)
+for (const group of [declareDeploy, declareRead, declareChange, declareWorkspace, declareAccount, declareCompletion])
+  group(declare)
 
 /** Usage errors are reported as others are. */
 let complaint = ''
+let misused = program
 const collectComplaints = (one: Command) => {
-  one.exitOverride().configureOutput({ writeErr: text => (complaint += text) })
+  one.exitOverride().configureOutput({
+    writeErr: text => {
+      complaint += text
+      misused = one
+    },
+  })
   one.commands.forEach(collectComplaints)
 }
 collectComplaints(program)
@@ -49,15 +63,13 @@ try {
 }
 
 function toUsageError({ code, message }: CommanderError): CommandFailure {
-  if (code === 'commander.help') return usageError('Name a command.', 'slipway --help')
+  const path = misused === program ? 'slipway' : `slipway ${misused.name()}`
+  if (code === 'commander.help') return usageError('Name a command.', `${path} --help`)
   const lines = (complaint || message).split('\n').map(line => line.trim())
-  return usageError(
-    lines
-      .filter(Boolean)
-      .join(' ')
-      .replace(/^error: /, ''),
-    'slipway --help',
-  )
+  const sentence = lines.filter(Boolean).join(' ')
+  const [, suggested] = /Did you mean ([a-z-]+)\?/.exec(sentence) ?? []
+  const isCommand = suggested !== undefined && !suggested.startsWith('-')
+  return usageError(sentence.replace(/^error: /, ''), isCommand ? `${path} ${suggested}` : `${path} --help`)
 }
 
 function asFailure(caught: unknown): unknown {

@@ -27,8 +27,12 @@ export function createOutput({ json }: { json: boolean }) {
     stdout.write(`${text}\n`)
   }
 
+  // The size of some pseudo-terminals is 0 by 0.
+  const width = stdout.columns || Number.POSITIVE_INFINITY
+
   return {
     isMachine,
+    width,
     isInteractive: !isMachine && process.stdin.isTTY === true,
     paint,
     /** An object for programs, text for people. */
@@ -56,8 +60,7 @@ export function createOutput({ json }: { json: boolean }) {
       const names = Object.keys(columns)
       const rows = items.map(item => names.map(name => inline(String(columns[name]!(item) ?? '–'))))
       const longest = names.map((name, i) => Math.max(name.length, ...rows.map(row => row[i]!.length)))
-      // The size of some pseudo-terminals is 0 by 0.
-      const widths = fitWidths(longest, (stdout.columns || Number.POSITIVE_INFINITY) - GAP.length * (names.length - 1))
+      const widths = fitWidths(longest, width - GAP.length * (names.length - 1))
       const pad = (row: string[]) =>
         row
           .map((cell, i) => cut(cell, widths[i]!).padEnd(widths[i]!))
@@ -77,7 +80,13 @@ export function createOutput({ json }: { json: boolean }) {
       const faults = errors.map(({ loc, msg }) => `  ${loc.join('.')}: ${msg}`)
       const about = [code, request_id && `request ${request_id}`].filter(Boolean).join(', ')
       const shown = last_lines?.map(one => `  ${one}`) ?? []
-      const lines = [`${message} (${about})`, ...shown, ...faults, ...(next ? [`Next: ${next}`] : [])]
+      const isListed = errors.length > 0 && message.includes(errors[0]!.msg)
+      const lines = [
+        `${isListed ? 'The request has faults.' : message} (${about})`,
+        ...shown,
+        ...faults,
+        ...(next ? [`Next: ${next}`] : []),
+      ]
       stderr.write(`${red('Error')} ${lines.map(printable).join('\n')}\n`)
     },
   }
@@ -100,12 +109,8 @@ function fitWidths(longest: number[], room: number): number[] {
 const cut = (text: string, width: number) => (text.length > width ? `${text.slice(0, width - 1)}…` : text)
 const inline = (text: string) => printable(text).replaceAll('\n', ' ')
 
-const MAX_VALUE = 60
 /** A value of a configuration, for people. */
-export function formatValue(value: unknown): string {
-  if (value === null || value === undefined) return '–'
-  return cut(inline(typeof value === 'string' ? value : JSON.stringify(value)), MAX_VALUE)
-}
+export const formatValue = (value: unknown): string => inline(typeof value === 'string' ? value : JSON.stringify(value))
 
 export const age = (time: string): string => {
   const seconds = Math.max(0, (Date.now() - Date.parse(time)) / 1000)

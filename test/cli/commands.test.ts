@@ -1,7 +1,7 @@
 // The other commands of `slipway`, as processes with a pipe.
 import { execFileSync } from 'node:child_process'
-import { readdirSync, statSync } from 'node:fs'
-import { join } from 'node:path'
+import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { newTenant, type Tenant } from '../support/app.ts'
 import { type CliResult, keyEnv, makeFolder, serveApp, startCli } from '../support/cli.ts'
@@ -33,13 +33,25 @@ const readSecret = async (tenant: Tenant, id: string, name: string) =>
   (await tenant.get(`/v2/deployments/${id}?reveal=true`)).body.secrets.find(
     (secret: { name: string }) => secret.name === name,
   )?.value
+const variablesOf = ({ objects }: CliResult) => objects.find(({ type }) => type === 'variables')
 const outcome = ({ code, objects }: CliResult) => [code, objects.at(-1)?.outcome]
 
 it('reads deployments, revisions and reasons, one JSON object a line', async () => {
   const { run, id, tenant } = await newShop()
+  await tenant.post('/v2/deployments', makeImageBody({ name: 'shopless' }))
+  const { body: key } = await tenant.post('/v2/tag-keys', { key: 'team' })
+  const { body: value } = await tenant.post(`/v2/tag-keys/${key.id}/values`, { value: 'web' })
+  await tenant.post(`/v2/deployments/${id}/tags`, { tag_value_ids: [value.id] })
   const serving = { name: 'shop', serving: 'current', url: 'http://shop.localhost:9000' }
   const [list, status, explain, revisions, open, whoami, api] = await Promise.all(
-    [['list'], ['status', 'shop'], ['explain', id], ['revisions', 'shop'], ['open', 'shop'], ['whoami']]
+    [
+      ['list', '--tag', 'team=web', '--name', 'HO'],
+      ['status', 'shop'],
+      ['explain', id],
+      ['revisions', 'shop'],
+      ['open', 'shop'],
+      ['whoami'],
+    ]
       .concat([['api', 'get', `/v2/deployments/${id}`]])
       .map(args => run(args)),
   )
@@ -67,11 +79,72 @@ it('sets, imports, lists and unsets variables, and never prints a value', async 
     `${secret}-3`,
     secret,
   ])
+  expect(variablesOf(imported)).toMatchObject({ added: ['MORE'], changed: ['TOKEN'], unchanged: [] })
+  const again = await run(['env', 'import', 'shop', '.env'], { cwd })
+  expect(outcome(again)).toEqual([0, 'unchanged'])
+  expect(variablesOf(again)).toMatchObject({ added: [], changed: [], unchanged: ['MORE', 'TOKEN'] })
   const unset = await run(['env', 'unset', 'shop', 'MORE', 'TOKEN', '--yes', '--detach'])
   expect(outcome(unset)).toEqual([0, 'detached'])
   const listed = await run(['env', 'list', 'shop'])
   expect(listed.objects).toEqual([{ name: 'PASSWORD' }])
-  for (const { out, err } of [set, imported, unset, listed]) expect(out + err).not.toContain(secret)
+  for (const { out, err } of [set, imported, again, unset, listed]) expect(out + err).not.toContain(secret)
+  const last = await run(['env', 'unset', 'shop', 'PASSWORD', '--yes', '--detach'])
+  expect([outcome(last), variablesOf(last)?.removed]).toEqual([[0, 'detached'], ['PASSWORD']])
+  expect((await tenant.get(`/v2/deployments/${id}`)).body.secrets).toEqual([])
+  const refused = await run(['env', 'import', 'shop', '-'], { input: 'PORT=1\nA-B=2\nFINE=3\n' })
+  expect(refused.error?.errors?.map(({ loc }) => loc.join('.')).sort()).toEqual(['A-B', 'PORT'])
+})
+
+describe('env edit', () => {
+  /** Edits by the script, which has the path of the file in $1. */
+  async function startEdit(script: string, ...flags: string[]) {
+    const { tenant, id } = await newShop()
+    const cwd = makeFolder({ 'edit.sh': `echo "$1 $(stat -c %a "$1" "$(dirname "$1")" | xargs)" > edited\n${script}` })
+    const env = { ...keyEnv(url, tenant), EDITOR: 'sh ./edit.sh' }
+    const command = startCli(['env', 'edit', 'shop', '--yes', '--detach', ...flags], { cwd, env })
+    const readEdited = () => readFileSync(join(cwd, 'edited'), 'utf8').trim().split(' ')
+    return { ...command, cwd, tenant, id, readEdited }
+  }
+
+  it('sets, adds and removes variables in a file of its own, which it deletes', async () => {
+    const { exited, readEdited, tenant, id } = await startEdit('echo "NEW=1\n-TOKEN=" >> $1')
+    const result = await exited
+    expect(outcome(result)).toEqual([0, 'detached'])
+    expect(variablesOf(result)).toMatchObject({ added: ['NEW'], removed: ['TOKEN'] })
+    expect((await tenant.get(`/v2/deployments/${id}?reveal=true`)).body.secrets).toEqual([{ name: 'NEW', value: '1' }])
+    const [file, ...modes] = readEdited()
+    expect([modes, existsSync(file!), existsSync(dirname(file!))]).toEqual([['600', '700'], false, false])
+  })
+
+  it('changes nothing when lines are deleted, and shows values only with --reveal', async () => {
+    const { exited, cwd, tenant, id } = await startEdit('cp $1 seen; echo > $1', '--reveal')
+    expect(outcome(await exited)).toEqual([0, 'unchanged'])
+    expect(readFileSync(join(cwd, 'seen'), 'utf8')).toMatch(/^TOKEN=hush$/m)
+    const hidden = await startCli(['env', 'edit', 'shop', '--yes'], {
+      cwd,
+      env: { ...keyEnv(url, tenant), VISUAL: 'sh ./edit.sh' },
+    }).exited
+    expect(outcome(hidden)).toEqual([0, 'unchanged'])
+    expect(readFileSync(join(cwd, 'seen'), 'utf8')).toMatch(/^TOKEN=$/m)
+    expect(await listRevisions(tenant, id)).toHaveLength(1)
+  })
+
+  it('changes nothing when the editor fails', async () => {
+    const { exited, readEdited, tenant, id } = await startEdit('echo NEW=1 >> $1; exit 3')
+    const { code, error } = await exited
+    expect([code, error?.code]).toEqual([1, 'editor_failed'])
+    expect([existsSync(readEdited()[0]!), (await listRevisions(tenant, id)).length]).toEqual([false, 1])
+  })
+
+  it('deletes its file when it is told to end', async () => {
+    const { exited, kill, cwd, readEdited } = await startEdit('until [ -e done ]; do sleep 0.05; done')
+    await waitFor(() => existsSync(join(cwd, 'edited')) && readEdited().length === 3)
+    const file = readEdited()[0]!
+    kill('SIGTERM')
+    await waitFor(() => !existsSync(dirname(file)))
+    writeFileSync(join(cwd, 'done'), '')
+    expect((await exited).code).toBe(143)
+  })
 })
 
 it('rolls back by number after its plan, releases the hold, and interrupts', async () => {
@@ -83,9 +156,14 @@ it('rolls back by number after its plan, releases the hold, and interrupts', asy
   expect((await listRevisions(tenant, id))[0]!.status).toBe('INTERRUPTED')
   const unconfirmed = await run(['rollback', 'shop', '1'])
   expect([unconfirmed.code, unconfirmed.error?.next]).toEqual([2, 'slipway rollback shop 1 --yes'])
+  const image = { path: 'source_revision_config.image_uri', after: 'registry.example.com/app:second' }
+  const comparison = { type: 'comparison', before: { number: 1 }, after: { number: 2 }, changes: [image] }
+  const differences = await Promise.all([run(['diff', 'shop', '--exit-code']), run(['diff', 'shop', '1', '2'])])
+  for (const { objects } of differences) expect(objects).toMatchObject([comparison])
+  expect(differences.map(({ code }) => code)).toEqual([10, 0])
   const back = await run(['rollback', 'shop', '1', '--yes', '--detach'])
   expect(outcome(back)).toEqual([0, 'detached'])
-  expect(back.objects[0]).toMatchObject({ type: 'plan', changes: expect.any(Array) })
+  expect(back.objects).toMatchObject([{ type: 'comparison' }, { type: 'plan', changes: expect.any(Array) }, {}])
   expect((await listRevisions(tenant, id))[0]).toMatchObject({ number: 3, reasons: ['rolled_back'] })
   expect(outcome(await run(['release', 'shop']))).toEqual([0, 'released'])
   expect((await tenant.get(`/v2/deployments/${id}`)).body.hold).toBeNull()
@@ -93,18 +171,23 @@ it('rolls back by number after its plan, releases the hold, and interrupts', asy
 
 it.each([
   ['events', ['events', '-f', '--type', 'tag_key.*'], (tenant: Tenant) => tenant.post('/v2/tag-keys', { key: 'team' })],
-  ['log lines', ['logs', 'shop', '-f'], (_: Tenant, log: LoggedDeployment) => log.openLog()([{ message: 'second' }])],
+  [
+    'log lines',
+    ['logs', 'shop', '-f', '--since', '2025-06-01T00:00:00Z'],
+    (_: Tenant, log: LoggedDeployment) => log.openLog()([{ message: 'second' }]),
+  ],
 ])('follows %s until Ctrl-C', async (_, args, happen) => {
   const tenant = await newTenant()
   const log = await newLoggedDeployment({ tenant, name: 'shop' })
   await tenant.post('/v2/tag-keys', { key: 'first' })
-  await log.openLog()([{ message: 'first' }])
+  await log.openLog()([{ message: 'older', timestamp: '2025-01-01T00:00:00.000Z' }, { message: 'first' }])
   const { exited, kill, seen } = startCli(args, { env: keyEnv(url, tenant) })
   await waitFor(() => seen().length === 1)
   await happen(tenant, log)
   await waitFor(() => seen().length === 2)
   kill('SIGINT')
-  expect((await exited).code).toBe(130)
+  const { code, out } = await exited
+  expect([code, out.includes('older')]).toEqual([130, false])
 })
 
 it('lists previews, and approves the commit of a fork that waits', async () => {
@@ -162,8 +245,10 @@ it('its package is one file that runs without the repository', async () => {
 describe('a wrong command exits with', () => {
   it.each([
     ['2, and suggests the right one', ['staus'], 2, 'usage', /status/],
+    ['2, and suggests the right one of a group', ['env', 'lst'], 2, 'usage', /list/],
     ['2 for a missing argument', ['rollback', 'shop'], 2, 'usage', /revision/],
-    ['2 for an option that does not exist', ['list', '--nmae'], 2, 'usage', /--nmae/],
+    ['2 for an option that does not exist', ['list', '--nmae'], 2, 'usage', /--nmae.*--name/],
+    ['2 for a time that is none', ['logs', '--since', 'yesterday'], 2, 'usage', /10m/],
     ['2 for a secret in an argument', ['env', 'set', 'shop', 'TOKEN=hush'], 2, 'usage', /standard input/],
     ['2 for a folder that is not linked', ['status'], 2, 'usage', /linked/],
     ['1 for a deployment that does not exist', ['status', 'nope'], 1, 'deployment_not_found', /nope/],

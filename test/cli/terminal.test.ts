@@ -5,6 +5,7 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { newTenant } from '../support/app.ts'
 import { keyEnv, makeFolder, serveApp, startCliOnTerminal } from '../support/cli.ts'
 import { waitFor } from '../support/commands.ts'
+import { makeImageBody } from '../support/deployment-bodies.ts'
 import { listRevisions, reportRevision } from '../support/deployments.ts'
 
 const hasScript = spawnSync('script', ['--version'], { encoding: 'utf8' }).stdout?.includes('util-linux') === true
@@ -51,6 +52,39 @@ describe.runIf(hasScript)('on a terminal', () => {
     type(answer)
     expect((await exited).code).toBe(exitCode)
     expect((await tenant.get('/v2/deployments')).body.resources).toEqual([])
+  })
+
+  it('a rollback shows the changes, the secrets by name and the hold before it asks, within 80 columns', async () => {
+    const { tenant, options } = await newShop()
+    const { id } = (await tenant.post('/v2/deployments', makeImageBody({ name: 'shop' }))).body
+    const image_uri = `registry.example.com/${'team/'.repeat(12)}app:second`
+    const secrets = [{ name: 'TOKEN', value: 'second' }]
+    await tenant.patch(`/v2/deployments/${id}`, { source_revision_config: { image_uri }, secrets })
+    const { exited, type, screen } = startCliOnTerminal(['rollback', 'shop', '1'], options)
+    await waitFor(() => screen().includes('[y/N]'))
+    type('n\r')
+    expect((await exited).code).toBe(1)
+    const lines = stripVTControlCharacters(screen()).split(/\r?\n/)
+    const question = lines.findIndex(line => line.includes('[y/N]'))
+    for (const shown of [
+      /revision 2.*→ revision 1/,
+      /TOKEN.*2 → 1/,
+      /slipway release shop/,
+      /image_uri|source_revis/,
+    ]) {
+      const place = lines.findIndex(line => shown.test(line))
+      expect([place >= 0, place < question], `${shown}`).toEqual([true, true])
+    }
+    expect((await listRevisions(tenant, id)).length).toBe(2)
+  })
+
+  it('tables fit the width of the terminal', async () => {
+    const { tenant, options } = await newShop()
+    await tenant.post('/v2/deployments', makeImageBody({ name: 'a'.repeat(63) }))
+    const { code, screen } = await startCliOnTerminal(['list'], options).exited
+    const lines = stripVTControlCharacters(screen).split(/\r?\n/)
+    expect([code, lines.filter(line => line.length > 80)]).toEqual([0, []])
+    expect(lines[1]).toMatch(/^a+… /)
   })
 
   it('Ctrl-C at a hidden prompt ends the command', async () => {

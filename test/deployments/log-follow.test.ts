@@ -50,7 +50,7 @@ describe('the logs of a deployment in the order of arrival', () => {
     expect(await read(deployment, { after: 4 })).toEqual({ logs: [], next_after: 4, has_more: false, dropped: 0 })
   })
 
-  it('are filtered by kind, revision, level, text and time; the cursor passes lines that do not match', async () => {
+  it('are filtered by kind, revision, level, text and time, and the cursor passes the other lines', async () => {
     const deployment = await newLoggedDeployment({ revisions: 2 })
     const { openLog, revisionIds } = deployment
     const [first, second] = revisionIds

@@ -34,18 +34,15 @@ export async function rollBack(
 /** What the plan does not have: the commits, the versions of secrets, and the hold that follows. */
 async function showRollback(session: Session, deployment: Deployment, revision_id: string, untilNewer: boolean) {
   const { out } = session
-  const { name, active_revision_id, latest_revision_id } = deployment
-  const comparison = await compareRevisions(session, deployment.id, [
-    active_revision_id ?? latest_revision_id ?? revision_id,
-    revision_id,
-  ])
+  const { name, latest_revision_id } = deployment
+  const comparison = await compareRevisions(session, deployment.id, [latest_revision_id ?? revision_id, revision_id])
   out.emit({ type: 'comparison', ...comparison })
   if (out.isMachine) return
   out.raw(describeRevisions(session, deployment, comparison).join('\n'))
   const secrets = comparison.changes.filter(({ path }) => path.startsWith('secrets.'))
   for (const { path, before, after } of secrets) out.text(describeSecret(path.slice('secrets.'.length), before, after))
-  const end = untilNewer ? `until a newer commit, or: slipway release ${name}` : `until: slipway release ${name}`
-  out.text(`Automatic deploys of ${name} stop ${end}`)
+  const end = `${untilNewer ? 'a newer commit, or ' : ''}slipway release ${name}`
+  out.text(`Hold         automatic deploys wait for: ${end}`)
 }
 
 function describeSecret(name: string, before: unknown, after: unknown): string {

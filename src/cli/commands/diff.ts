@@ -16,8 +16,11 @@ export async function showDifference(session: Session, words: string[], options:
   )
   out.emit({ type: 'comparison', ...comparison })
   if (!out.isMachine) {
+    const { before, after, changes } = comparison
     out.raw(describeRevisions(session, deployment, comparison).join('\n'))
-    showChanges(session, comparison.changes, 'Their configurations and secrets are the same.')
+    showChanges(session, changes)
+    if (before.id === after.id) out.text('These are the same revision.')
+    else if (changes.length === 0) out.text('Their configurations and secrets are the same.')
   }
   if (options.exitCode && comparison.changes.length > 0) process.exitCode = EXIT.hasChanges
 }

@@ -136,8 +136,8 @@ function nameFaults(error: unknown, secrets: { name: string }[]): unknown {
 const MARKS = { added: ['green', '+'], changed: ['yellow', '~'], removed: ['red', '-'] } as const
 
 function showVariables({ out }: Session, sent: string[], changed: Map<string, keyof typeof MARKS>): void {
-  const namesWith = (change: string) => [...changed].filter(([, one]) => one === change).map(([name]) => name)
-  const unchanged = sent.filter(name => !changed.has(name))
+  const namesWith = (change: string) => [...changed].flatMap(([name, one]) => (one === change ? [name] : [])).sort()
+  const unchanged = sent.filter(name => !changed.has(name)).sort()
   const [added, replaced, removed] = ['added', 'changed', 'removed'].map(namesWith)
   out.emit({ type: 'variables', added, changed: replaced, removed, unchanged })
   if (out.isMachine) return

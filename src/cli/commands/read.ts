@@ -14,6 +14,7 @@ export async function showWhoami({ client, out, login, signal }: Session): Promi
 
 export type ListOptions = { name?: string; status?: string; tag?: string[]; limit?: string }
 const TERMINAL_LIMIT = '100'
+const WIDE = 100
 
 export async function listDeployments(session: Session, options: ListOptions): Promise<void> {
   const { client, out, signal } = session
@@ -30,13 +31,13 @@ export async function listDeployments(session: Session, options: ListOptions): P
     name: (one: Deployment) => one.name,
     status: (one: Deployment) => one.status,
     serving: (one: Deployment) => one.serving,
-    source: (one: Deployment) => one.source,
     updated: (one: Deployment) => age(one.updated_at),
+    ...(out.width >= WIDE && { source: (one: Deployment) => one.source }),
     url: (one: Deployment) => one.url,
   }
   const isFiltered = Object.keys(query).length > 1
   out.table(found, columns, isFiltered ? 'No deployment matches.' : 'No deployments yet. Create one: slipway deploy')
-  if (hasMore) out.note(`There are more. Narrow the list, or show more with --limit.`)
+  if (hasMore) out.note('There are more. Narrow the list, or show more with --limit.')
 }
 
 /** The id of the value of `key=value`. */

@@ -30,9 +30,11 @@ export function declareRead({ program, command, section }: Declare): void {
   command<DiffOptions>(
     program,
     'diff [deployment] [before] [after]',
-    'show what differs between revisions, by number or id. Default: from the one that serves to the latest',
+    'show what differs between two revisions, by number or id: by default, from the one that serves to the latest',
     async (session, options, words) => (await import('../commands/diff.ts')).showDifference(session, words, options),
-  ).option('--exit-code', 'exit with 10 if there are differences')
+  )
+    .summary('show what differs between two revisions')
+    .option('--exit-code', 'exit with 10 if there are differences')
   command<LogOptions>(program, 'logs [deployment]', 'show log lines', async (session, options, [name]) =>
     (await import('../commands/logs.ts')).showLogs(session, name, options),
   )
