@@ -4,11 +4,13 @@ import { Command, CommanderError } from 'commander'
 import { createDeclare } from './declaration.ts'
 import { declareAccount } from './declarations/account.ts'
 import { declareChange } from './declarations/change.ts'
+import { declareConnections } from './declarations/connections.ts'
 import { declareDeploy } from './declarations/deploy.ts'
 import { declareRead } from './declarations/read.ts'
 import { declareWorkspace } from './declarations/workspace.ts'
 import { CommandFailure, EXIT, toReport, usageError } from './failure.ts'
 import { createOutput } from './output.ts'
+import { readVersion } from './version.ts'
 
 const interruption = new AbortController()
 const { signal } = interruption
@@ -20,13 +22,15 @@ process.on('SIGINT', () => {
 
 const program = new Command('slipway')
   .description('Deploys folders and operates deployments. Pages about each task are in docs/.')
+  .version(readVersion(), '--version')
   .option('--json', 'print one JSON object a line, also on a terminal')
   .option('-y, --yes', 'apply without asking')
   .showHelpAfterError(false)
   .exitOverride()
 const declare = createDeclare(program, signal)
 // In the order of the help.
-for (const group of [declareDeploy, declareRead, declareChange, declareWorkspace, declareAccount]) group(declare)
+for (const group of [declareDeploy, declareRead, declareChange, declareConnections, declareWorkspace, declareAccount])
+  group(declare)
 
 /** Usage errors are reported as others are. */
 let complaint = ''

@@ -9,7 +9,7 @@ type StoredLogin = { url: string; key: string; workspace?: string }
 export type Link = { url: string; deployment_id: string; name: string; archive_sha256?: string | undefined }
 
 const { env } = process
-const configFile = () => {
+export const configFile = () => {
   const folder =
     env.SLIPWAY_CONFIG_HOME ?? join(env.XDG_CONFIG_HOME ?? (env.APPDATA || join(homedir(), '.config')), 'slipway')
   return join(folder, 'login.json')
