@@ -18,7 +18,6 @@ const { outputFiles } = buildSync({
   entryPoints: [join(ROOT, 'src/cli/main.ts')],
   ...{ bundle: true, minify: true, platform: 'node', format: 'esm', target: 'node20.12', write: false },
   banner: { js: REQUIRE },
-  define: { 'process.env.SLIPWAY_CLI_VERSION': JSON.stringify(version) },
 })
 const manifest = {
   ...{ name: 'slipway', version, license, description: 'Deploys folders and operates deployments on Slipway.' },

@@ -32,3 +32,6 @@ export const withFollow = (command: Command): Command =>
   command
     .option('--detach', 'do not follow the revision')
     .option('--timeout <seconds>', 'how long to follow the revision', '900')
+
+/** For an option that can be repeated. */
+export const collect = (value: string, before: string[] = []): string[] => [...before, value]

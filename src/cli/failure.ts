@@ -42,6 +42,12 @@ export const usageError = (message: string, next?: string) => new CommandFailure
 const NEXT: Record<string, string> = {
   deployment_name_taken: 'slipway deploy --name NAME',
   archive_too_large: 'slipway deploy --dry-run',
+  provider_id_conflict: 'slipway providers list',
+  registration_unsupported: 'slipway providers discover URL --client-id ID --client-secret',
+  listener_exists: 'slipway listeners list',
+  listener_in_use: 'slipway list',
+  role_not_found: 'slipway api GET /orgs/current/roles',
+  audit_logs_off: 'slipway events',
   plan_stale: 'Run the command again to see the new plan.',
 }
 

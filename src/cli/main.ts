@@ -5,12 +5,13 @@ import { createDeclare } from './declaration.ts'
 import { declareAccount } from './declarations/account.ts'
 import { declareChange } from './declarations/change.ts'
 import { declareCompletion } from './declarations/completion.ts'
+import { declareConnections } from './declarations/connections.ts'
 import { declareDeploy } from './declarations/deploy.ts'
 import { declareRead } from './declarations/read.ts'
 import { declareWorkspace } from './declarations/workspace.ts'
 import { CommandFailure, EXIT, toReport, usageError } from './failure.ts'
 import { createOutput } from './output.ts'
-import { VERSION } from './version.ts'
+import { readVersion } from './version.ts'
 
 const interruption = new AbortController()
 const { signal } = interruption
@@ -22,9 +23,9 @@ process.on('SIGINT', () => {
 
 const program = new Command('slipway')
   .description('Deploys folders and operates deployments. Pages about each task are in docs/.')
+  .version(readVersion(), '--version')
   .option('--json', 'print one JSON object a line, also on a terminal')
   .option('-y, --yes', 'apply without asking')
-  .version(VERSION)
   .addHelpText(
     'after',
     '\nExit codes: 0 done, 1 failed, 2 wrong command, 3 timed out, 4 not signed in, 5 plan is stale, 130 Ctrl-C.',
@@ -33,8 +34,16 @@ const program = new Command('slipway')
   .exitOverride()
 const declare = createDeclare(program, signal)
 // In the order of the help.
-for (const group of [declareDeploy, declareRead, declareChange, declareWorkspace, declareAccount, declareCompletion])
-  group(declare)
+const groups = [
+  declareDeploy,
+  declareRead,
+  declareChange,
+  declareConnections,
+  declareWorkspace,
+  declareAccount,
+  declareCompletion,
+]
+for (const group of groups) group(declare)
 
 /** Usage errors are reported as others are. */
 let complaint = ''

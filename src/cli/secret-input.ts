@@ -1,8 +1,24 @@
 // Reads secrets: from standard input, or from a terminal without showing them.
+import { readFileSync } from 'node:fs'
 import { text } from 'node:stream/consumers'
-import { CommandFailure, EXIT } from './failure.ts'
+import { CommandFailure, EXIT, usageError } from './failure.ts'
 
 export const readStdin = (): Promise<string> => text(process.stdin)
+
+export type SecretSource = { ask?: boolean | undefined; file?: string | undefined; isInteractive: boolean }
+
+/** From a file, `-` for standard input, or with `ask` a hidden prompt. Never from an argument, which shells keep. */
+export async function readSecret(
+  name: string,
+  { ask, file, isInteractive }: SecretSource,
+): Promise<string | undefined> {
+  if (file === undefined && !ask) return undefined
+  if (file === undefined && isInteractive) return readHidden(`${name}: `)
+  const content = file === undefined || file === '-' ? await readStdin() : readFileSync(file, 'utf8')
+  const secret = content.replace(/\r?\n$/, '')
+  if (secret === '') throw usageError(`${name} is empty.`)
+  return secret
+}
 
 export async function readHidden(question: string): Promise<string> {
   const { stdin, stderr } = process

@@ -4,7 +4,7 @@ import { type Client, createClient, type Reply } from '../client/client.ts'
 import { CommandFailure, EXIT, usageError } from './failure.ts'
 import { createOutput, type Output } from './output.ts'
 import { type Login, readLink, readLogin } from './settings.ts'
-import { VERSION } from './version.ts'
+import { readVersion } from './version.ts'
 
 export type Deployment = Reply<'GET /v2/deployments/{deployment_id}'>
 export type Revision = Reply<'GET /v2/deployments/{deployment_id}/revisions/{revision_id}'>
@@ -31,7 +31,7 @@ function openClient(login: Login, out: Output) {
   const { url, key, workspace } = login
   const client = createClient({
     ...{ url, key, workspace },
-    headers: { 'User-Agent': `slipway-cli/${VERSION} node/${process.versions.node}` },
+    headers: { 'User-Agent': `slipway-cli/${readVersion()} node/${process.versions.node}` },
     onRetry: ({ delayMs, error }) =>
       out.note(`${(error as Error).message} Trying again in ${Math.ceil(delayMs / 1000)} s.`),
   })

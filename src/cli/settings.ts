@@ -10,7 +10,7 @@ export type Link = { url: string; deployment_id: string; name: string; archive_s
 
 const { env } = process
 /** `npm run dev` knows this folder too: `pointerFile()` in src/host/dev-pointer.ts. */
-const configFile = (name = 'login.json') => {
+export const configFile = (name = 'login.json') => {
   const folder =
     env.SLIPWAY_CONFIG_HOME ?? join(env.XDG_CONFIG_HOME ?? (env.APPDATA || join(homedir(), '.config')), 'slipway')
   return join(folder, name)

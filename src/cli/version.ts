@@ -1,3 +1,13 @@
-// The version of the command line. `npm run cli:package` sets it.
+// The version of this command line.
+import { existsSync, readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 
-export const VERSION = process.env.SLIPWAY_CLI_VERSION ?? '0.0.0-source'
+/** From the package.json beside the bundle, or from that of the repository. */
+export function readVersion(): string {
+  for (let folder = dirname(fileURLToPath(import.meta.url)); ; folder = dirname(folder)) {
+    const file = join(folder, 'package.json')
+    if (existsSync(file)) return (JSON.parse(readFileSync(file, 'utf8')) as { version: string }).version
+    if (folder === dirname(folder)) return 'unknown'
+  }
+}

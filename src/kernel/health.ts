@@ -5,8 +5,9 @@ import journal from '../../drizzle/meta/_journal.json' with { type: 'json' }
 import type { Database } from './db.ts'
 import { fail } from './errors.ts'
 import { slice } from './routes.ts'
+import { VERSION } from './version.ts'
 
-const Health = z.object({ status: z.literal('ok') }).meta({ id: 'Health' })
+const Health = z.object({ status: z.literal('ok'), version: z.string() }).meta({ id: 'Health' })
 const Readiness = z.object({ status: z.literal('ready'), migration: z.string() }).meta({ id: 'Readiness' })
 const newestMigration = journal.entries.at(-1)!
 
@@ -39,7 +40,7 @@ export const healthRoutes = slice('Health', 'Liveness and readiness checks for l
     id: 'health',
     summary: 'Check that the process is alive, without the database',
     reply: Health,
-    open: c => c.json({ status: 'ok' }),
+    open: c => c.json({ status: 'ok', version: VERSION }),
   })
   .get('/readyz', {
     id: 'readiness',

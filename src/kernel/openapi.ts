@@ -7,6 +7,7 @@ import { STREAM_MEDIA_TYPES } from './live-stream.ts'
 import { canUseIdempotencyKey, type Operation, slice } from './routes.ts'
 import { SESSION_COOKIE } from './session-cookie.ts'
 import { serveStaticPage } from './static-page.ts'
+import { VERSION } from './version.ts'
 
 export type OpenApiDocument = {
   openapi: string
@@ -17,7 +18,7 @@ type JsonObject = Record<string, unknown>
 
 const INFO = {
   title: 'Slipway',
-  version: '0.1.0',
+  version: VERSION,
   description: 'An open control plane for hosting applications, at the edge.',
   license: { name: 'MIT', identifier: 'MIT' },
 }

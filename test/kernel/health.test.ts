@@ -1,9 +1,10 @@
 import { expect, it } from 'vitest'
+import manifest from '../../package.json' with { type: 'json' }
 import { healthRoutes } from '../../src/kernel/health.ts'
 import { send } from '../support/app.ts'
 
-it('/healthz answers ok without the database', async () => {
-  expect((await send('GET', '/healthz')).body).toEqual({ status: 'ok' })
+it('/healthz answers ok and the version of package.json, without the database', async () => {
+  expect((await send('GET', '/healthz')).body).toEqual({ status: 'ok', version: manifest.version })
 })
 
 it('/readyz answers ready if the database has the newest migration', async () => {

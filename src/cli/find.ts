@@ -1,0 +1,29 @@
+// Finds one of a list by what people call it.
+import { CommandFailure, EXIT, usageError } from './failure.ts'
+
+export type Wanted<Item> = {
+  /** What the items are, such as `listener`. */
+  kind: string
+  /** The code of the API for one that does not exist. */
+  code: string
+  names: (item: Item) => (string | null | undefined)[]
+  /** The command that lists them. */
+  list: string
+}
+
+export async function findOne<Item extends { id: string }>(
+  items: AsyncIterable<Item> | Iterable<Item>,
+  wanted: string,
+  { kind, code, names, list }: Wanted<Item>,
+): Promise<Item> {
+  const found: Item[] = []
+  for await (const item of items) {
+    if (item.id === wanted.toLowerCase()) return item
+    if (names(item).includes(wanted)) found.push(item)
+  }
+  const [one, ...others] = found
+  if (one && others.length === 0) return one
+  if (one)
+    throw usageError(`Several have the name ${wanted}: ${found.map(({ id }) => id).join(', ')}. Give an id.`, list)
+  throw new CommandFailure(EXIT.failed, code, `There is no ${kind} ${wanted}.`, list)
+}

@@ -1,0 +1,58 @@
+// Commands of `slipway` in this process, which costs a hundredth of a process of their own. Not on a terminal.
+import { Command } from 'commander'
+import { vi } from 'vitest'
+import { createDeclare } from '../../src/cli/declaration.ts'
+import { declareConnections } from '../../src/cli/declarations/connections.ts'
+import { declareWorkspace } from '../../src/cli/declarations/workspace.ts'
+import { type FailureReport, toReport } from '../../src/cli/failure.ts'
+import type { Tenant } from './app.ts'
+
+export type HereResult = { code: number; objects: Record<string, unknown>[]; out: string; error?: FailureReport }
+
+type Login = { url: string; key: string; workspace?: string }
+type Running = { seen: () => Record<string, unknown>[]; stop: () => void; ended: Promise<HereResult> }
+
+/** One at a time: what it prints is taken from this process. */
+export function startHere({ url, key, workspace }: Login, args: string[]): Running {
+  const interruption = new AbortController()
+  const program = new Command('slipway').option('--json').option('-y, --yes').exitOverride()
+  const declare = createDeclare(program, interruption.signal)
+  declareConnections(declare)
+  declareWorkspace(declare)
+  let out = ''
+  const decoder = new TextDecoder()
+  const write = (chunk: string | Uint8Array): boolean => {
+    out += typeof chunk === 'string' ? chunk : decoder.decode(chunk, { stream: true })
+    return true
+  }
+  const spies = [
+    vi.spyOn(process.stdout, 'write').mockImplementation(write),
+    vi.spyOn(process.stdout, 'on').mockReturnValue(process.stdout),
+    vi.spyOn(process.stderr, 'on').mockReturnValue(process.stderr),
+  ]
+  vi.stubEnv('SLIPWAY_URL', url).stubEnv('SLIPWAY_API_KEY', key).stubEnv('SLIPWAY_WORKSPACE', workspace)
+  const seen = () =>
+    out
+      .split('\n')
+      .filter(line => line.startsWith('{') && line.endsWith('}'))
+      .map(line => JSON.parse(line))
+  const run = async (): Promise<HereResult> => {
+    try {
+      await program.parseAsync(args, { from: 'user' })
+      return { code: 0, objects: seen(), out }
+    } catch (caught) {
+      const { report, exitCode } = toReport(caught)
+      return { code: exitCode, objects: seen(), out, error: report }
+    } finally {
+      for (const spy of spies) spy.mockRestore()
+      vi.unstubAllEnvs()
+    }
+  }
+  return { seen, stop: () => interruption.abort(), ended: run() }
+}
+
+/** Runs commands as a tenant, one after another. */
+export const makeHereRunner =
+  (url: string, { key }: Pick<Tenant, 'key'>, workspace?: string) =>
+  (...args: string[]): Promise<HereResult> =>
+    startHere({ url, key, ...(workspace && { workspace }) }, args).ended
