@@ -7,9 +7,6 @@ type LogLine = StreamItem<'GET /v2/deployments/{deployment_id}/logs/stream'>
 /** Stored lines have ␛ for the control character. Only colors become control sequences again. */
 const COLOR = /␛\[([\d;]{0,20})m/g
 
-export const plainLogMessage = ({ message }: Pick<LogLine, 'message'>): string =>
-  message.replace(/\p{Cc}/gu, ' ').replace(COLOR, '')
-
 export function formatLogMessage({ paint }: Output, { level, message }: Pick<LogLine, 'level' | 'message'>): string {
   const hasColors = paint('red', 'x') !== 'x'
   const text = message.replace(/\p{Cc}/gu, ' ')
