@@ -171,3 +171,41 @@ it('plans a deploy, and with --exit-code says by 10 that there are changes', asy
   expect([code, objects.at(-1)!.type]).toEqual([10, 'plan'])
   expect((await tenant.get('/v2/deployments')).body.resources).toEqual([])
 })
+
+it('deploys an image to a new deployment and to the same again, and a deployment keeps its source', async () => {
+  const tenant = await newTenant()
+  const env = keyEnv(url, tenant)
+  const image = (tag: string) => ['deploy', '--image', `registry.example.com/acme/web_app:${tag}`]
+  const first = startCli([...image('one'), '--create', '--yes'], { env })
+  const ref = await waitForRevision(tenant, 1)
+  await reportRevision(ref, 'deployed', { url: 'http://web-app.localhost:9000' })
+  expect([(await first.exited).code, (await first.exited).objects.at(-1)?.name]).toEqual([0, 'web-app'])
+  const [second, folder] = await Promise.all([
+    startCli([...image('two'), '--name', 'web-app', '--yes', '--detach'], { env }).exited,
+    startCli(['deploy', '--name', 'web-app', '--yes'], { env, cwd: makeApplication() }).exited,
+  ])
+  expect(second.objects.at(-1)).toMatchObject({ outcome: 'detached', next: 'slipway status web-app' })
+  const [newest] = await listRevisions(tenant, ref.deployment_id)
+  expect(newest!.source_revision_config).toMatchObject({ image_uri: 'registry.example.com/acme/web_app:two' })
+  expect([folder.code, folder.error?.next]).toEqual([2, 'slipway deploy --name NAME'])
+})
+
+it.each([
+  ['two sources', ['.', '--image', 'a']],
+  ['a dry run of what is not a folder', ['--template', 'web-service', '--dry-run']],
+])('refuses %s before it sends anything', async (_, args) => {
+  const { code, error } = await startCli(['deploy', ...args]).exited
+  expect([code, error?.code]).toEqual([2, 'usage'])
+})
+
+it('init writes what the folder lacks, and overwrites nothing', async () => {
+  const cwd = makeFolder({ 'main.py': 'serve()', '.env': 'A=1', 'logs/a.log': '', '.gitignore': 'logs' })
+  const undecided = await startCli(['init'], { cwd }).exited
+  expect([undecided.code, undecided.error?.next]).toEqual([2, "slipway init --start 'node server.js'"])
+  const { code, objects } = await startCli(['init', '--start', 'python3 main.py'], { cwd }).exited
+  expect([code, objects]).toEqual([0, [expect.objectContaining({ written: ['slipway.json', '.slipwayignore'] })]])
+  expect(JSON.parse(readFileSync(join(cwd, 'slipway.json'), 'utf8'))).toEqual({ start_command: 'python3 main.py' })
+  expect(readFileSync(join(cwd, '.slipwayignore'), 'utf8')).toBe('.env\n')
+  expect((await startCli(['init', '--start', 'other'], { cwd }).exited).code).toBe(2)
+  expect((await startCli(['init'], { cwd }).exited).objects).toEqual([expect.objectContaining({ written: [] })])
+})
