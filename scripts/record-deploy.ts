@@ -1,4 +1,4 @@
-// Records `slipway deploy` in a terminal as an animated SVG: docs/images/deploy.svg. Run `node scripts/record-deploy.ts`.
+// Records `slipway deploy` in a terminal as an animated SVG, docs/images/deploy.svg: `node scripts/record-deploy.ts`.
 // It starts `npm run dev` in a folder of its own and types what a person would.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'

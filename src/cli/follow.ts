@@ -90,7 +90,8 @@ function describe({ out }: Session, { number, status, states }: Revision): strin
     ({ status, seconds }) => `${status.toLowerCase().replace('_', ' ')} ${seconds!.toFixed(1)} s`,
   )
   const summary = status === 'DEPLOYED' && times.length > 0 ? out.paint('dim', `  ${times.join(', ')}`) : ''
-  return `${out.paint('dim', `revision ${number}`)} ${out.paint(FAILED.includes(status) ? 'red' : 'cyan', status)}${summary}`
+  const state = out.paint(FAILED.includes(status) ? 'red' : 'cyan', status)
+  return `${out.paint('dim', `revision ${number}`)} ${state}${summary}`
 }
 
 const readDeployment = ({ client, signal }: Session, deployment_id: string) =>

@@ -10,7 +10,7 @@ export function openImage(session: Session, image_uri: string): DeploySource {
   return {
     label: `the image ${image_uri}`,
     argument: ` --image ${image_uri}`,
-    suggestedName: toName(image_uri.replace(/@.*$/, '').split('/').at(-1)!.replace(/:.*$/, '')),
+    suggestedName: toName(image_uri.split('@')[0]!.split('/').at(-1)!.split(':')[0]!),
     accepts: ({ source }) => source === 'internal_container' || source === 'external_container',
     patch: () => ({ source_revision_config }),
     async planCreation(name) {

@@ -2,7 +2,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { beforeAll, expect, it } from 'vitest'
-import { newTenant, type Tenant } from '../support/app.ts'
+import { newTenant, type Tenant, withClockAhead } from '../support/app.ts'
 import { keyEnv, makeFolder, serveApp, startCli } from '../support/cli.ts'
 import { waitFor } from '../support/commands.ts'
 import { getPlatformAgent, listRevisions, reportRevision } from '../support/deployments.ts'
@@ -148,13 +148,21 @@ it('refuses to deploy a folder to a deployment that has another source', async (
 
 it.each([
   ['a server that does not answer', { SLIPWAY_URL: 'http://127.0.0.1:1' }, [1, 'no_connection']],
-  ['a key that is not known', { SLIPWAY_API_KEY: `slw_${'a'.repeat(40)}` }, [4, expect.stringMatching(/^key_/)]],
   ['no key at all', { SLIPWAY_URL: '', SLIPWAY_API_KEY: '' }, [4, 'not_signed_in']],
 ])('with %s, the exit code says so', async (_, env, outcome) => {
   const tenant = await newTenant()
   const { exited } = startCli(['deploy', '--yes'], { cwd: makeApplication(), env: { ...keyEnv(url, tenant), ...env } })
   const { code, error } = await exited
   expect([code, error?.code]).toEqual(outcome)
+})
+
+it('exits with 4 when the key has expired', async () => {
+  const tenant = await newTenant()
+  const expires_at = new Date(Date.now() + 3_600_000).toISOString()
+  const { key } = (await tenant.post('/workspaces/current/api-keys', { expires_at })).body
+  const options = { cwd: makeApplication(), env: keyEnv(url, { key }) }
+  const { code, error } = await withClockAhead(7_200_000, () => startCli(['deploy', '--yes'], options).exited)
+  expect([code, error?.code]).toEqual([4, 'key_expired'])
 })
 
 it('lists the files of a dry run without a key, and writes nothing', async () => {

@@ -1,4 +1,4 @@
-// `slipway` against one real `npm run dev`, through a pipe and on a pseudo-terminal: from a folder to a URL that answers.
+// `slipway` against one real `npm run dev`, through a pipe and on a terminal: from a folder to a URL that answers.
 import { execFile } from 'node:child_process'
 import { once } from 'node:events'
 import * as fs from 'node:fs'

@@ -12,15 +12,17 @@ export type InitOptions = { start?: string; name?: string }
 
 const IGNORE_FILE = '.slipwayignore'
 /** What folders often hold, and no build needs. */
-const CANDIDATES: [pattern: string, path: RegExp][] = [
-  ['.env', /(^|\/)\.env$/],
-  ['.env.*', /(^|\/)\.env\.[^/]+$/],
-  ['*.log', /\.log$/],
-  ...['coverage', '.idea', '.vscode', '.venv', '__pycache__'].map((name): [string, RegExp] => [
-    `${name}/`,
-    new RegExp(`(^|/)${name.replace('.', '\\.')}/`),
+const CANDIDATES: [pattern: string, isMatch: (name: string) => boolean][] = [
+  ['.env', name => name === '.env'],
+  ['.env.*', name => name.startsWith('.env.')],
+  ['*.log', name => name.endsWith('.log')],
+  ...['coverage', '.idea', '.vscode', '.venv', '__pycache__'].map((folder): [string, (name: string) => boolean] => [
+    `${folder}/`,
+    name => name === `${folder}/`,
   ]),
 ]
+/** Of the file and of the folders it is in, these with a slash. */
+const namesOf = (path: string): string[] => path.split(/(?<=\/)/)
 
 export async function prepareFolder(session: Session, given: string | undefined, options: InitOptions): Promise<void> {
   const { out } = session
@@ -40,7 +42,9 @@ export async function prepareFolder(session: Session, given: string | undefined,
   const start = await findStartCommand(session, folder, options)
   const linked = await findLink(session, folder, options)
   if (start) write(CONFIGURATION, `${JSON.stringify({ start_command: start }, null, 2)}\n`)
-  const ignored = CANDIDATES.filter(([, path]) => files.some(file => path.test(file))).map(([pattern]) => pattern)
+  const ignored = CANDIDATES.filter(([, isMatch]) => files.some(file => namesOf(file).some(isMatch))).map(
+    ([pattern]) => pattern,
+  )
   if (ignored.length > 0 && !files.includes(IGNORE_FILE)) write(IGNORE_FILE, `${ignored.join('\n')}\n`)
   if (linked) writeLink(folder, linked)
   const next = `slipway deploy${given === undefined ? '' : ` ${given}`}`
