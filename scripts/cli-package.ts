@@ -41,4 +41,4 @@ for (const [name, content] of Object.entries({ [tarball]: gzipSync(await packTar
 const shown = relative('', folder) || '.'
 console.log(`Install it anywhere, also offline:
   npm install -g ${shown.startsWith('..') ? folder : `./${shown}`}
-  npx --yes ${join(folder, tarball)} deploy`)
+  npx --yes file:${join(folder, tarball)} deploy`)

@@ -51,6 +51,9 @@ function* walk(root: string, folder: string, inherited: Rules): Generator<FoundF
   }
 }
 
+/** The files that a deploy would pack. */
+export const listFiles = (root: string): string[] => [...walk(root, '', [])].map(({ path }) => path)
+
 /** Links stay links, so they have to lead to something that is in the archive too. */
 function readLinkTarget(root: string, path: string): string {
   const target = fs.readlinkSync(join(root, path))

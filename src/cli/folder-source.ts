@@ -9,18 +9,25 @@ import type { Deployment, Session } from './session.ts'
 
 const LONG_MS = 1000
 
-/** Packs the folder and shows its size. */
-export async function openFolder(session: Session, given: string, listFiles: boolean): Promise<DeploySource> {
+export function requireFolder(given: string): string {
   const folder = resolve(given)
   if (!existsSync(folder)) throw usageError(`There is no folder ${folder}.`)
   if (!statSync(folder).isDirectory()) throw usageError(`${folder} is not a folder. Give the folder to deploy.`)
+  return folder
+}
+
+export const suggestName = (folder: string): string => toName(readPackage(folder).name ?? basename(folder))
+
+/** Packs the folder and shows its size. */
+export async function openFolder(session: Session, given: string, listFiles: boolean): Promise<DeploySource> {
+  const folder = requireFolder(given)
   const source_revision_config = existsSync(join(folder, CONFIGURATION)) ? { platform_config_path: CONFIGURATION } : {}
   const archive = await packAndShow(session, folder, listFiles)
   return {
     files: { folder, sha256: archive.sha256 },
     label: 'this folder',
     argument: given === '.' ? '' : ` ${given}`,
-    suggestedName: toName(readPackageName(folder) ?? basename(folder)),
+    suggestedName: suggestName(folder),
     accepts: ({ source }) => source === 'internal_source',
     async planCreation(name) {
       const body = { name, source: 'internal_source' as const, source_config: {}, source_revision_config, secrets: [] }
@@ -73,12 +80,17 @@ function streamWithProgress({ out }: Session, content: Blob): ReadableStream<Uin
   })
 }
 
-function readPackageName(folder: string): string | undefined {
+/** The name without its scope. */
+export function readPackage(folder: string): { name?: string; startScript?: string } {
   const file = join(folder, 'package.json')
-  if (!existsSync(file)) return undefined
+  if (!existsSync(file)) return {}
   try {
-    const { name } = JSON.parse(readFileSync(file, 'utf8')) as { name?: unknown }
-    return typeof name === 'string' && /[a-z0-9]/i.test(name) ? name.replace(/^@[^/]*\//, '') : undefined
+    const { name, scripts } = JSON.parse(readFileSync(file, 'utf8')) as { name?: unknown; scripts?: { start?: string } }
+    const hasName = typeof name === 'string' && /[a-z0-9]/i.test(name)
+    return {
+      ...(hasName && { name: name.replace(/^@[^/]*\//, '') }),
+      ...(typeof scripts?.start === 'string' && { startScript: scripts.start }),
+    }
   } catch (error) {
     throw usageError(`${file} is not JSON: ${(error as Error).message}.`)
   }

@@ -1,7 +1,7 @@
 // Follows a revision until it serves or has ended. Its state decides the result; its log lines are an extra.
 import { pause } from '../client/retry.ts'
 import { CommandFailure, EXIT } from './failure.ts'
-import { formatLogMessage, plainLogMessage } from './log-lines.ts'
+import { formatLogMessage } from './log-lines.ts'
 import type { Deployment, Revision, Session } from './session.ts'
 
 type FollowOptions = { timeoutMs: number }
@@ -14,6 +14,8 @@ const LOOK_SECONDS = 2
 const LAST_LINES_MS = 5000
 const MAX_LAST_LINES = 12
 const SHORTEST_STAGE_S = 0.1
+/** Stored lines have ␛ for the control character. */
+const STORED_COLOR = /␛\[[\d;]{0,20}m/g
 
 export const parseTimeout = (seconds: string): number => {
   if (/^[1-9]\d{0,5}$/.test(seconds)) return Number(seconds) * 1000
@@ -36,7 +38,9 @@ export async function followRevision(
   let shown = ''
   try {
     for (;;) {
-      const timeout = Math.max(0, Math.min(LOOK_SECONDS, Math.ceil((deadline - Date.now()) / 1000)))
+      const secondsLeft = Math.max(0, Math.ceil((deadline - Date.now()) / 1000))
+      // The first look shows at once where the revision stands.
+      const timeout = shown === '' ? 0 : Math.min(LOOK_SECONDS, secondsLeft)
       const revision = await client.call('GET /v2/deployments/{deployment_id}/revisions/{revision_id}/wait', {
         params,
         query: { until: 'active', timeout },
@@ -63,7 +67,7 @@ export async function followRevision(
 }
 
 const FRAMES = '⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏'
-const FRAME_MS = 120
+const FRAME_MS = 200
 function showWaiting({ out }: Session) {
   const began = Date.now()
   const waiting = { status: '', stop }
@@ -104,7 +108,9 @@ async function ended(
   const params = { deployment_id }
   const query = { revision_id, tail: MAX_LAST_LINES }
   const read = client.call('GET /v2/deployments/{deployment_id}/logs', { params, query, signal })
-  const stored = await read.then(({ logs }) => logs.map(plainLogMessage)).catch(() => [])
+  const stored = await read
+    .then(({ logs }) => logs.map(({ message }) => message.replace(STORED_COLOR, '')))
+    .catch(() => [])
   const lines = stored.length > 0 ? stored : (reported?.split('\n') ?? [])
   const lastLines = out.isMachine || !logs.isComplete() ? lines : []
   const message = `Revision ${number} of ${name} ended as ${status}.${reason && ` ${reason}`}`

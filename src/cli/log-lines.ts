@@ -18,9 +18,6 @@ function areStyles([first, ...rest]: string[]): boolean {
 
 const LEVEL_STYLES = { DEBUG: 'dim', INFO: undefined, WARNING: 'yellow', ERROR: 'red', CRITICAL: 'red' } as const
 
-export const plainLogMessage = ({ message }: Pick<LogLine, 'message'>): string =>
-  message.replace(/\p{Cc}/gu, ' ').replace(SEQUENCE, '')
-
 export function formatLogMessage({ paint }: Output, { level, message }: Pick<LogLine, 'level' | 'message'>): string {
   const hasColors = paint('red', 'x') !== 'x'
   const text = message.replace(/\p{Cc}/gu, ' ')

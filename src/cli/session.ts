@@ -96,6 +96,14 @@ export async function findRevision(session: Session, { id, name }: Deployment, w
   throw new CommandFailure(EXIT.failed, 'revision_not_found', message, `slipway revisions ${name}`)
 }
 
+/** On a terminal only. */
+export async function ask(question: string, signal: AbortSignal): Promise<string> {
+  const lines = createInterface({ input: process.stdin, output: process.stderr })
+  // Readline takes Ctrl-C for itself.
+  lines.on('SIGINT', () => process.kill(process.pid, 'SIGINT'))
+  return (await lines.question(question, { signal }).finally(() => lines.close())).trim()
+}
+
 /** Without a terminal, only `--yes` confirms. */
 export async function confirm(
   { out, options, signal }: Session,
@@ -106,11 +114,7 @@ export async function confirm(
   if (options.yes) return
   if (!out.isInteractive)
     throw new CommandFailure(EXIT.usage, 'confirmation_required', `${question} Confirm with --yes.`, next)
-  const lines = createInterface({ input: process.stdin, output: process.stderr })
-  // Readline takes Ctrl-C for itself.
-  lines.on('SIGINT', () => process.kill(process.pid, 'SIGINT'))
-  const choices = byDefault ? '[Y/n]' : '[y/N]'
-  const answer = (await lines.question(`${question} ${choices} `, { signal }).finally(() => lines.close())).trim()
+  const answer = await ask(`${question} ${byDefault ? '[Y/n]' : '[y/N]'} `, signal)
   if (answer === '' ? !byDefault : !/^y(es)?$/i.test(answer))
     throw new CommandFailure(EXIT.failed, 'declined', 'Nothing was changed.')
 }

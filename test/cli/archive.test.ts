@@ -89,10 +89,3 @@ describe('a symbolic link', () => {
     expect((await linkTo('missing.js', { '.slipwayignore': 'link' })).files).toEqual(['.slipwayignore', 'a.js'])
   })
 })
-
-it('packs ten thousand files', async () => {
-  const files = Array.from({ length: 10_000 }, (_, i) => [`folder-${i % 100}/file-${i}.js`, `${i}`])
-  const { files: names, content } = await packFolder(makeFolder(Object.fromEntries(files)))
-  expect(names.length).toBe(10_000)
-  expect((await unpack(content)).length).toBe(10_000)
-})

@@ -2,7 +2,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { beforeAll, expect, it } from 'vitest'
-import { newTenant, type Tenant } from '../support/app.ts'
+import { newTenant, type Tenant, withClockAhead } from '../support/app.ts'
 import { keyEnv, makeFolder, serveApp, startCli } from '../support/cli.ts'
 import { waitFor } from '../support/commands.ts'
 import { getPlatformAgent, listRevisions, reportRevision } from '../support/deployments.ts'
@@ -148,13 +148,21 @@ it('refuses to deploy a folder to a deployment that has another source', async (
 
 it.each([
   ['a server that does not answer', { SLIPWAY_URL: 'http://127.0.0.1:1' }, [1, 'no_connection']],
-  ['a key that is not known', { SLIPWAY_API_KEY: `slw_${'a'.repeat(40)}` }, [4, expect.stringMatching(/^key_/)]],
   ['no key at all', { SLIPWAY_URL: '', SLIPWAY_API_KEY: '' }, [4, 'not_signed_in']],
 ])('with %s, the exit code says so', async (_, env, outcome) => {
   const tenant = await newTenant()
   const { exited } = startCli(['deploy', '--yes'], { cwd: makeApplication(), env: { ...keyEnv(url, tenant), ...env } })
   const { code, error } = await exited
   expect([code, error?.code]).toEqual(outcome)
+})
+
+it('exits with 4 when the key has expired', async () => {
+  const tenant = await newTenant()
+  const expires_at = new Date(Date.now() + 3_600_000).toISOString()
+  const { key } = (await tenant.post('/workspaces/current/api-keys', { expires_at })).body
+  const options = { cwd: makeApplication(), env: keyEnv(url, { key }) }
+  const { code, error } = await withClockAhead(7_200_000, () => startCli(['deploy', '--yes'], options).exited)
+  expect([code, error?.code]).toEqual([4, 'key_expired'])
 })
 
 it('lists the files of a dry run without a key, and writes nothing', async () => {
@@ -170,4 +178,42 @@ it('plans a deploy, and with --exit-code says by 10 that there are changes', asy
   const { code, objects } = await exited
   expect([code, objects.at(-1)!.type]).toEqual([10, 'plan'])
   expect((await tenant.get('/v2/deployments')).body.resources).toEqual([])
+})
+
+it('deploys an image to a new deployment and to the same again, and a deployment keeps its source', async () => {
+  const tenant = await newTenant()
+  const env = keyEnv(url, tenant)
+  const image = (tag: string) => ['deploy', '--image', `registry.example.com/acme/web_app:${tag}`]
+  const first = startCli([...image('one'), '--create', '--yes'], { env })
+  const ref = await waitForRevision(tenant, 1)
+  await reportRevision(ref, 'deployed', { url: 'http://web-app.localhost:9000' })
+  expect([(await first.exited).code, (await first.exited).objects.at(-1)?.name]).toEqual([0, 'web-app'])
+  const [second, folder] = await Promise.all([
+    startCli([...image('two'), '--name', 'web-app', '--yes', '--detach'], { env }).exited,
+    startCli(['deploy', '--name', 'web-app', '--yes'], { env, cwd: makeApplication() }).exited,
+  ])
+  expect(second.objects.at(-1)).toMatchObject({ outcome: 'detached', next: 'slipway status web-app' })
+  const [newest] = await listRevisions(tenant, ref.deployment_id)
+  expect(newest!.source_revision_config).toMatchObject({ image_uri: 'registry.example.com/acme/web_app:two' })
+  expect([folder.code, folder.error?.next]).toEqual([2, 'slipway deploy --name NAME'])
+})
+
+it.each([
+  ['two sources', ['.', '--image', 'a']],
+  ['a dry run of what is not a folder', ['--template', 'web-service', '--dry-run']],
+])('refuses %s before it sends anything', async (_, args) => {
+  const { code, error } = await startCli(['deploy', ...args]).exited
+  expect([code, error?.code]).toEqual([2, 'usage'])
+})
+
+it('init writes what the folder lacks, and overwrites nothing', async () => {
+  const cwd = makeFolder({ 'main.py': 'serve()', '.env': 'A=1', 'logs/a.log': '', '.gitignore': 'logs' })
+  const undecided = await startCli(['init'], { cwd }).exited
+  expect([undecided.code, undecided.error?.next]).toEqual([2, "slipway init --start 'node server.js'"])
+  const { code, objects } = await startCli(['init', '--start', 'python3 main.py'], { cwd }).exited
+  expect([code, objects]).toEqual([0, [expect.objectContaining({ written: ['slipway.json', '.slipwayignore'] })]])
+  expect(JSON.parse(readFileSync(join(cwd, 'slipway.json'), 'utf8'))).toEqual({ start_command: 'python3 main.py' })
+  expect(readFileSync(join(cwd, '.slipwayignore'), 'utf8')).toBe('.env\n')
+  expect((await startCli(['init', '--start', 'other'], { cwd }).exited).code).toBe(2)
+  expect((await startCli(['init'], { cwd }).exited).objects).toEqual([expect.objectContaining({ written: [] })])
 })

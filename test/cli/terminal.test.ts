@@ -1,16 +1,14 @@
 // `slipway` on a terminal: tables, colors, and questions. The pseudo-terminal is util-linux's `script`.
-import { spawnSync } from 'node:child_process'
 import { stripVTControlCharacters } from 'node:util'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { newTenant } from '../support/app.ts'
 import { keyEnv, makeFolder, serveApp, startCliOnTerminal } from '../support/cli.ts'
+import { hasTerminal } from '../support/cli-process.ts'
 import { waitFor } from '../support/commands.ts'
 import { makeImageBody } from '../support/deployment-bodies.ts'
 import { listRevisions, reportRevision } from '../support/deployments.ts'
 
-const hasScript = spawnSync('script', ['--version'], { encoding: 'utf8' }).stdout?.includes('util-linux') === true
-
-describe.runIf(hasScript)('on a terminal', () => {
+describe.runIf(hasTerminal)('on a terminal', () => {
   let url: string
   beforeAll(async () => {
     url = (await serveApp()).url

@@ -1,5 +1,4 @@
-// The command line as a process with a pipe, against an app that this process serves.
-import { spawn } from 'node:child_process'
+// The command line against an app that this process serves.
 import { once } from 'node:events'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
@@ -8,12 +7,9 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { getRequestListener } from '@hono/node-server'
 import { type App, startApp, type Tenant } from './app.ts'
+import { type CliOptions, runProgramIn, startCliIn } from './cli-process.ts'
 import { onFileEnd } from './file-state.ts'
 
-export const MAIN = join(import.meta.dirname, '../../src/cli/main.ts')
-/** With the compile cache a start takes 0.1 s of CPU instead of 0.24 s. */
-const { PATH = '', NODE_COMPILE_CACHE } = process.env
-const INHERITED = { PATH, ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }) }
 const cleanups: (() => void)[] = []
 onFileEnd(() => {
   for (const clean of cleanups.splice(0)) clean()
@@ -46,55 +42,13 @@ export function makeFolder(files: Record<string, string> = {}): string {
   return folder
 }
 
-type CliOptions = { cwd?: string; input?: string; env?: Record<string, string>; main?: string }
-export type CliResult = {
-  code: number | null
-  /** The objects of standard output. */
-  objects: Record<string, unknown>[]
-  out: string
-  err: string
-  /** The report of a failure. */
-  error?: { code: string; message: string; next?: string; request_id?: string; errors?: { loc: string[] }[] }
-}
+export { type CliResult, MAIN, startCliOnTerminal } from './cli-process.ts'
 
-export const startCli = (args: string[], { main = MAIN, ...options }: CliOptions = {}) =>
-  runProgram([process.execPath, main, ...args], options)
+export const runProgram = (command: string[], options: Partial<CliOptions> = {}) =>
+  runProgramIn({ ...options, cwd: options.cwd ?? makeFolder() }, command)
 
-export function runProgram(
-  [program, ...args]: string[],
-  { cwd = makeFolder(), input = '', env = {} }: Omit<CliOptions, 'main'> = {},
-) {
-  const config = { SLIPWAY_CONFIG_HOME: join(cwd, '.config'), HOME: cwd }
-  const child = spawn(program!, args, { cwd, env: { ...INHERITED, ...config, ...env } })
-  let out = ''
-  let err = ''
-  child.stdout.on('data', chunk => (out += chunk))
-  child.stderr.on('data', chunk => (err += chunk))
-  child.stdin.end(input)
-  const exited = once(child, 'close').then(([code]): CliResult => {
-    const objects = parseLines(out)
-    const error = parseLines(err).at(-1) as CliResult['error']
-    return { code: code as number | null, objects, out, err, ...(error && { error }) }
-  })
-  return { exited, kill: (signal: NodeJS.Signals) => child.kill(signal), seen: () => parseLines(out) }
-}
-
-/** On a pseudo-terminal of util-linux's `script`. */
-export function startCliOnTerminal(args: string[], { cwd, env }: { cwd: string; env: Record<string, string> }) {
-  const command = [process.execPath, MAIN, ...args].map(word => `'${word}'`).join(' ')
-  const settings = { SLIPWAY_CONFIG_HOME: join(cwd, '.config'), HOME: cwd, TERM: 'xterm-256color' }
-  const inTerminal = ['-qec', `stty cols 80; ${command}`, '/dev/null']
-  const child = spawn('script', inTerminal, { cwd, env: { ...INHERITED, ...settings, ...env } })
-  let screen = ''
-  child.stdout.on('data', chunk => (screen += chunk))
-  const exited = once(child, 'close').then(([code]) => ({ code: code as number | null, screen }))
-  return { exited, type: (text: string) => child.stdin.write(text), screen: () => screen }
-}
-
-const parseLines = (text: string): Record<string, unknown>[] =>
-  text
-    .split('\n')
-    .filter(line => line.startsWith('{') && line.endsWith('}'))
-    .map(line => JSON.parse(line))
+/** In a new folder, if none is given. */
+export const startCli = (args: string[], options: Partial<CliOptions> = {}) =>
+  startCliIn({ ...options, cwd: options.cwd ?? makeFolder() }, args)
 
 export const keyEnv = (url: string, { key }: Pick<Tenant, 'key'>) => ({ SLIPWAY_URL: url, SLIPWAY_API_KEY: key })

@@ -44,7 +44,8 @@ async function deployNew(
 ): Promise<void> {
   const { client, signal } = session
   const { body, plan } = await source.planCreation(name)
-  showPlan(session, plan)
+  // Its warning is that there is no archive yet, which this command brings.
+  showPlan(session, source.files ? { ...plan, warnings: [] } : plan)
   await confirm(session, `Create ${name} and deploy ${source.label}?`, next, { byDefault: true })
   const headers = { 'Plan-Digest': plan.plan_digest }
   const create = () => client.call('POST /v2/deployments', { body, headers, signal })

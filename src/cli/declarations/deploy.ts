@@ -1,6 +1,7 @@
 // Commands that deploy, and that link a folder to a deployment.
 import type { Command } from 'commander'
 import type { DeployOptions } from '../commands/deploy.ts'
+import type { InitOptions } from '../commands/init.ts'
 import { type Declare, withFollow } from '../declaration.ts'
 
 const load = () => import('../commands/deploy.ts')
@@ -36,6 +37,14 @@ export function declareDeploy({ program, command, globals, section }: Declare): 
       async (session, options, args) => (await load()).planDeploy(session, args[0], options),
     ),
   ).option('--exit-code', 'exit with 10 if there are changes')
+  command<InitOptions>(
+    program,
+    'init [folder]',
+    'prepare a folder for its first deploy, and create nothing elsewhere',
+    async (session, options, [folder]) => (await import('../commands/init.ts')).prepareFolder(session, folder, options),
+  )
+    .option('--start <command>', 'what starts the application, for a folder that does not say so')
+    .option('--name <name>', 'link the folder to this deployment')
   command(program, 'link <deployment>', 'link this folder to a deployment', async (session, _, [name]) =>
     (await loadLinks()).linkFolder(session, name!),
   )

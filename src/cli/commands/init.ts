@@ -1,0 +1,99 @@
+// `slipway init`: prepares a folder for its first deploy. Writes files that are missing, and creates nothing remote.
+import { existsSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { listFiles } from '../archive.ts'
+import { CONFIGURATION } from '../deploy-source.ts'
+import { usageError } from '../failure.ts'
+import { readPackage, requireFolder, suggestName } from '../folder-source.ts'
+import { ask, type Deployment, findByName, findDeployment, type Session } from '../session.ts'
+import { type Link, readLink, writeLink } from '../settings.ts'
+
+export type InitOptions = { start?: string; name?: string }
+
+const IGNORE_FILE = '.slipwayignore'
+/** What folders often hold, and no build needs. */
+const CANDIDATES: [pattern: string, isMatch: (name: string) => boolean][] = [
+  ['.env', name => name === '.env'],
+  ['.env.*', name => name.startsWith('.env.')],
+  ['*.log', name => name.endsWith('.log')],
+  ...['coverage', '.idea', '.vscode', '.venv', '__pycache__'].map((folder): [string, (name: string) => boolean] => [
+    `${folder}/`,
+    name => name === `${folder}/`,
+  ]),
+]
+/** Of the file and of the folders it is in, these with a slash. */
+const namesOf = (path: string): string[] => path.split(/(?<=\/)/)
+
+export async function prepareFolder(session: Session, given: string | undefined, options: InitOptions): Promise<void> {
+  const { out } = session
+  const folder = requireFolder(given ?? '.')
+  const files = listFiles(folder)
+  if (files.length === 0)
+    throw usageError(
+      `${folder} is empty. To begin with an application, deploy a template.`,
+      'slipway deploy --template ID',
+    )
+  const written: string[] = []
+  const write = (name: string, content: string) => {
+    writeFileSync(join(folder, name), content, { flag: 'wx' })
+    written.push(name)
+    out.note(`Wrote ${name}`)
+  }
+  const start = await findStartCommand(session, folder, options)
+  const linked = await findLink(session, folder, options)
+  if (start) write(CONFIGURATION, `${JSON.stringify({ start_command: start }, null, 2)}\n`)
+  const ignored = CANDIDATES.filter(([, isMatch]) => files.some(file => namesOf(file).some(isMatch))).map(
+    ([pattern]) => pattern,
+  )
+  if (ignored.length > 0 && !files.includes(IGNORE_FILE)) write(IGNORE_FILE, `${ignored.join('\n')}\n`)
+  if (linked) writeLink(folder, linked)
+  const next = `slipway deploy${given === undefined ? '' : ` ${given}`}`
+  out.emit(
+    { type: 'result', outcome: 'prepared', folder, written, deployment: linked?.name ?? null, next },
+    () => `${linked ? `Linked to ${linked.name}. ` : ''}Ready. Deploy it with: ${next}`,
+  )
+}
+
+/** Undefined if the folder says itself how it starts. */
+async function findStartCommand({ out, signal }: Session, folder: string, { start }: InitOptions) {
+  const hasConfiguration = existsSync(join(folder, CONFIGURATION))
+  if (start !== undefined && hasConfiguration)
+    throw usageError(`${CONFIGURATION} is there already, and is not overwritten. Set start_command in it.`)
+  if (start !== undefined || hasConfiguration || startsItself(folder)) return start
+  const answer = out.isInteractive ? await ask('What starts the application? For example node server.js: ', signal) : ''
+  if (answer) return answer
+  const message = 'Nothing says how the application starts: there is no start script in a package.json.'
+  throw usageError(message, "slipway init --start 'node server.js'")
+}
+
+/** `npm start` runs a start script, or else server.js. */
+const startsItself = (folder: string): boolean =>
+  readPackage(folder).startScript !== undefined ||
+  (existsSync(join(folder, 'package.json')) && existsSync(join(folder, 'server.js')))
+
+/** The deployment to link to: the one that is named, or on a terminal one that has the name of the folder. */
+async function findLink(session: Session, folder: string, { name }: InitOptions): Promise<Link | undefined> {
+  const { out, signal } = session
+  const present = readLink(folder)
+  if (present && name !== undefined && name !== present.name)
+    throw usageError(`This folder is linked to ${present.name}.`, 'slipway unlink')
+  if (present || (name === undefined && !out.isInteractive)) return undefined
+  const deployment = name === undefined ? await findNamesake(session, folder) : await findDeployment(session, name)
+  if (deployment && deployment.source !== 'internal_source') {
+    if (name === undefined) return undefined
+    throw usageError(`${name} is deployed from ${deployment.source}, not from a folder.`, 'slipway list')
+  }
+  if (!deployment) return undefined
+  const question = `The deployment ${deployment.name} exists. Link this folder to it? [y/N] `
+  if (name === undefined && !/^y(es)?$/i.test(await ask(question, signal))) return undefined
+  return { url: session.client.url, deployment_id: deployment.id, name: deployment.name }
+}
+
+/** A folder can be prepared before its owner signs in, and without a network. */
+const findNamesake = (session: Session, folder: string): Promise<Deployment | undefined> =>
+  Promise.resolve()
+    .then(() => findByName(session, suggestName(folder)))
+    .catch(() => {
+      session.signal.throwIfAborted()
+      return undefined
+    })
