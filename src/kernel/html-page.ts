@@ -3,6 +3,14 @@ const STYLE = `
 :root { color-scheme: light dark }
 body { font: 1rem/1.5 system-ui, sans-serif; max-width: 32rem; margin: 15vh auto; padding: 0 1.5rem }
 h1 { font-size: 1.4rem }
+button, input, select { font: inherit; max-width: 100% }
+button { padding: 0.3rem 1rem }
+label, legend { display: block }
+fieldset { border: 0; margin: 0; padding: 0 }
+dl { display: grid; grid-template-columns: auto 1fr; gap: 0.2rem 1rem }
+dd { margin: 0; overflow-wrap: anywhere }
+.code { font: 1.6rem ui-monospace, monospace; letter-spacing: 0.1em }
+.warning { border-left: 0.3rem solid #d97706; padding-left: 0.8rem }
 `
 
 const SCRIPT_POLICY = ["script-src 'self'", "connect-src 'self'"]
