@@ -1,11 +1,11 @@
 // Pages for a person: the one after returning from another site has no script, others have one of this installation.
 const STYLE = `
 :root { color-scheme: light dark }
-body { font: 1rem/1.5 system-ui, sans-serif; max-width: 32rem; margin: 15vh auto; padding: 0 1.5rem }
+body { font: 1rem/1.5 system-ui, sans-serif; max-width: 32rem; margin: min(15vh, 6rem) auto 3rem; padding: 0 1.5rem }
 h1 { font-size: 1.4rem }
-button, input, select { font: inherit; max-width: 100% }
+button, input, select { font: inherit; max-width: 100%; box-sizing: border-box }
 button { padding: 0.3rem 1rem }
-label, legend { display: block }
+label, legend { display: block; padding: 0 }
 fieldset { border: 0; margin: 0; padding: 0 }
 dl { display: grid; grid-template-columns: auto 1fr; gap: 0.2rem 1rem }
 dd { margin: 0; overflow-wrap: anywhere }

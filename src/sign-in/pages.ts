@@ -1,5 +1,5 @@
-// The pages to sign in and to let a device in. They are the same for everyone, because a browser that comes from another
-// site sends no cookie.
+// The pages to sign in and to let a device in. They are the same for everyone, because a browser that comes from
+// another site sends no cookie.
 import type { Env, Hono } from 'hono'
 import { html } from 'hono/html'
 import type { Config } from '../env.ts'
@@ -25,7 +25,8 @@ ${hasOidc ? html`<p><a id="oidc" href="/sign-in/oidc">Sign in with your organiza
 <noscript><p>This page needs JavaScript.</p></noscript>`
 
 const DEVICE_CONTENT = `<p id="status" role="status"></p>
-<p id="as" hidden>You are signed in to <b id="organization"></b> as <b id="who"></b>. <a href="/sign-in">Not you?</a></p>
+<p id="as" hidden>You are signed in to <b id="organization"></b> as <b id="who"></b>.
+<a href="/sign-in">Not you?</a></p>
 <section id="no-member" hidden>
 <p>You are signed in with an API key, which cannot let a device in. <a href="/sign-in">Sign out</a>, and sign in as a
 member: with a sign-in link or with your organization’s account.</p>
@@ -53,12 +54,13 @@ has a reason to send you such a code.</p>
 <p><label for="workspace">It may act as you in the workspace</label>
 <select id="workspace"></select></p>
 <fieldset>
-<legend>with</legend>
-<label><input type="radio" name="access" value="all" checked> every permission that you have there</label>
-<label><input type="radio" name="access" value="read"> permission to read only</label>
+<legend>It may</legend>
+<label><input type="radio" name="access" value="all" checked> do everything that you may do there</label>
+<label><input type="radio" name="access" value="read"> only read</label>
 </fieldset>
 <ul id="permissions"></ul>
-<p>for 90 days. It never has more permissions than you, and none once you have left the workspace.</p>
+<p>This ends after 90 days. The device never has more permissions than you, and none once you have left the
+workspace.</p>
 </div>
 <p><button id="approve" type="button">Approve</button> <button id="deny" type="button">Deny</button></p>
 </section>
