@@ -1,11 +1,16 @@
 // The program's half of the device authorization grant (RFC 8628): a code for a person, and then the key.
-import type * as z from 'zod'
-import type * as schema from '../sign-in/device.schema.ts'
 import { ApiError, ConnectionError, isProblem, toConnectionError } from './errors.ts'
 import { pause } from './retry.ts'
 
-export type DeviceCode = z.output<typeof schema.DeviceCode>
-export type DeviceToken = z.output<typeof schema.DeviceToken>
+export type DeviceCode = {
+  device_code: string
+  user_code: string
+  verification_uri: string
+  verification_uri_complete: string
+  expires_in: number
+  interval: number
+}
+export type DeviceToken = { access_token: string; workspace_id: string }
 type GrantOptions = { url: string; headers?: Record<string, string>; signal?: AbortSignal | undefined }
 
 const CLIENT_ID = 'slipway-cli'
