@@ -230,6 +230,9 @@ begin
   if not found then perform refuse('key_unknown'); end if;
   if v_creator.revoked_at is not null then perform refuse('key_revoked'); end if;
   new.budget_id := budget_of_child_key(v_creator.budget_id, v_creator.tenant_id, new.tenant_id, new.listener_id);
+  if v_creator.member_id <> new.member_id then
+    raise exception using errcode = '42501', message = 'a key of one member creates a key of another one';
+  end if;
   new.member_id := coalesce(v_creator.member_id, new.member_id);
   return new;
 end $$;

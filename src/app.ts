@@ -39,7 +39,7 @@ import { sweepDeliveries } from './pushes/deliveries.ts'
 import { sweepPreviews } from './pushes/preview-sweep.ts'
 import { deliveryRoutes, previewRoutes } from './pushes/routes.ts'
 import { deviceRoutes } from './sign-in/device.routes.ts'
-import { serveSignInPage } from './sign-in/pages.ts'
+import { serveSignInPages } from './sign-in/pages.ts'
 import { signInRoutes } from './sign-in/routes.ts'
 import { sweepSessions } from './sign-in/sessions.ts'
 import { syncRoutes } from './sync/routes.ts'
@@ -88,7 +88,7 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
   app.onError((error, c) => respondWithError(c, error, config))
   app.notFound(notFound)
   serveDocsPages(app, () => buildOpenApi(operations))
-  serveSignInPage(app, config)
+  serveSignInPages(app, config)
   const services: Services = {
     config,
     database,

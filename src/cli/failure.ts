@@ -60,7 +60,7 @@ export function toReport(error: unknown): { report: FailureReport; exitCode: Exi
     const { code, message, requestId: request_id, errors } = error
     const isSignIn = error.status === 401
     const exitCode = isSignIn ? EXIT.notSignedIn : code === 'plan_stale' ? EXIT.stalePlan : EXIT.failed
-    const next = isSignIn ? 'slipway login --key-stdin' : NEXT[code]
+    const next = isSignIn ? 'slipway login' : NEXT[code]
     return { exitCode, report: { code, message, request_id, ...(errors.length > 0 && { errors }), next } }
   }
   if (error instanceof ConnectionError)

@@ -5,7 +5,8 @@ import { dirname, join, resolve } from 'node:path'
 import { CommandFailure, EXIT, usageError } from './failure.ts'
 
 export type Login = { url: string; key: string; workspace?: string | undefined; from: string }
-type StoredLogin = { url: string; key: string; workspace?: string }
+/** `is_own`: the key was made for this machine, so a logout revokes it. */
+export type StoredLogin = { url: string; key: string; workspace?: string; is_own?: boolean }
 export type Link = { url: string; deployment_id: string; name: string; archive_sha256?: string | undefined }
 
 const { env } = process
@@ -53,7 +54,7 @@ export function readLogin(): Login {
   const { SLIPWAY_URL: url, SLIPWAY_API_KEY: key, SLIPWAY_WORKSPACE: workspace } = env
   if (url && !URL.canParse(url)) throw usageError(`SLIPWAY_URL is not a URL: ${url}`)
   if (url && key) return { url, key, workspace, from: 'SLIPWAY_URL and SLIPWAY_API_KEY' }
-  const stored = readJson<StoredLogin>(configFile())
+  const stored = readStoredLogin()
   if (stored && (!url || url === stored.url)) return { workspace, ...stored, ...(key && { key }), from: configFile() }
   const dev = readDevLogin(process.cwd())
   if (dev && (!url || url === dev.url)) return { ...dev, ...(key && { key }) }
@@ -63,9 +64,15 @@ export function readLogin(): Login {
     url
       ? `There is no key for ${url}. Set SLIPWAY_API_KEY, or sign in.`
       : 'There is no installation to talk to. Sign in.',
-    'slipway login --url URL --key-stdin',
+    url ? 'slipway login' : 'slipway login --url URL',
   )
 }
+
+export const readStoredLogin = (): StoredLogin | undefined => readJson<StoredLogin>(configFile())
+
+/** The installation to sign in at, unless the command names one. */
+export const findUrl = (): string | undefined =>
+  env.SLIPWAY_URL || readStoredLogin()?.url || readDevLogin(process.cwd())?.url
 
 /** Written under another name first, so that the key is never readable by others. */
 export function storeLogin(login: StoredLogin): string {

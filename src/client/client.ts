@@ -1,6 +1,6 @@
 // The client of the API. Its calls are typed by the declarations of the routes, and it runs wherever `fetch` does.
 import type { Api } from '../app.ts'
-import { ApiError, ConnectionError, isProblem } from './errors.ts'
+import { ApiError, ConnectionError, isProblem, toConnectionError } from './errors.ts'
 import { readStream, type StreamEvent, type StreamState } from './event-stream.ts'
 import { DEFAULT_RETRY, pause, type RetryPolicy, retryDelay } from './retry.ts'
 
@@ -293,14 +293,6 @@ function toApiError(response: Response, body: unknown): ApiError {
   const type = response.headers.get('Content-Type') ?? 'nothing'
   const what = `The server answered ${response.status} with ${type}`
   return new ApiError(response, { detail: `${what}, which is no answer of Slipway. Check its address.` })
-}
-
-function toConnectionError(url: string, cause: unknown): unknown {
-  const { origin } = new URL(url)
-  const { name, message, cause: inner } = cause as Error & { cause?: { code?: string; message?: string } }
-  if (name === 'AbortError') return cause
-  const reason = name === 'TimeoutError' ? 'timed out' : (inner?.code ?? inner?.message ?? message)
-  return new ConnectionError(`No answer from ${origin}: ${reason}. Check the address and the network.`, { cause })
 }
 
 function fillPath(path: string, params: object = {}): string {

@@ -34,6 +34,14 @@ export class ConnectionError extends Error {
   override readonly name = 'ConnectionError'
 }
 
+export function toConnectionError(url: string, cause: unknown): unknown {
+  const { origin } = new URL(url)
+  const { name, message, cause: inner } = cause as Error & { cause?: { code?: string; message?: string } }
+  if (name === 'AbortError') return cause
+  const reason = name === 'TimeoutError' ? 'timed out' : (inner?.code ?? inner?.message ?? message)
+  return new ConnectionError(`No answer from ${origin}: ${reason}. Check the address and the network.`, { cause })
+}
+
 export const isProblem = (body: unknown): body is Problem =>
   typeof body === 'object' && body !== null && 'code' in body && 'detail' in body && typeof body.detail === 'string'
 

@@ -8,6 +8,7 @@ const STYLE = `
   --edge: light-dark(#8a94a3, #5d6878);
   --link: light-dark(#2f4bc4, #9db0ff);
   --red: light-dark(#b3261e, #ff9d95);
+  --amber: light-dark(#b45309, #f5b44c);
 }
 body {
   font: 1rem/1.5 system-ui, sans-serif;
@@ -21,7 +22,7 @@ body {
 h1 { font-size: 1.4rem }
 a { color: var(--link) }
 label { display: block; font-weight: 600 }
-input, button, .button {
+input:not([type=radio]), select, button, .button {
   box-sizing: border-box;
   width: 100%;
   margin: 0.25rem 0 0.5rem;
@@ -30,7 +31,7 @@ input, button, .button {
   border: 1px solid var(--edge);
   border-radius: 0.375rem;
 }
-input { color: inherit; background: var(--field) }
+input, select { color: inherit; background: var(--field) }
 button, .button {
   display: block;
   font-weight: 600;
@@ -43,6 +44,15 @@ button, .button {
 }
 :focus-visible { outline: 3px solid var(--link); outline-offset: 2px }
 [role='status']:not(:empty) { padding-left: 0.75rem; border-left: 4px solid var(--red) }
+fieldset { margin: 0; padding: 0; border: 0 }
+fieldset label { font-weight: normal }
+legend { padding: 0; font-weight: 600 }
+dl { display: grid; grid-template-columns: auto 1fr; gap: 0.25rem 1rem }
+dt { font-weight: 600 }
+dd { margin: 0 }
+.code { font: 1.5rem ui-monospace, monospace; letter-spacing: 0.1em }
+.warning { padding-left: 0.75rem; border-left: 4px solid var(--amber) }
+.second { color: inherit; background: var(--field); border-color: var(--edge) }
 `
 
 const SCRIPT_POLICY = ["script-src 'self'", "connect-src 'self'"]

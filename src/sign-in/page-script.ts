@@ -6,12 +6,22 @@ const call = (method, path, { headers, body } = {}) => {
 }
 const say = text => { find('status').textContent = text }
 
+/** Where to go after the sign-in. A URL of another origin is ignored. */
+const NEXT = 'sign-in-next'
+const given = new URLSearchParams(location.search).get('next') ?? sessionStorage.getItem(NEXT)
+sessionStorage.removeItem(NEXT)
+const next = given?.startsWith('/') && URL.canParse(given, location.origin) ? new URL(given, location.origin) : null
+const goOn = () => next?.origin === location.origin && location.replace(next.href)
+// The identity provider comes back without it.
+find('oidc')?.addEventListener('click', () => given && sessionStorage.setItem(NEXT, given))
+
 async function show() {
   const reply = await call('GET', '/v2/me')
   const me = reply.ok ? await reply.json() : null
   find('ways').hidden = me !== null
   find('signed-in').hidden = me === null
   if (!me) return
+  goOn()
   find('who').textContent = me.member ? me.member.full_name ?? me.member.email : 'API key ' + me.api_key.description
   find('organization').textContent = me.organization.display_name
 }

@@ -1,14 +1,18 @@
-// The sign-in page. It is the same for everyone, because a browser that comes from another site sends no cookie.
+// The pages to sign in and to let a device in. They are the same for everyone, because a browser that comes from
+// another site sends no cookie.
 import type { Env, Hono } from 'hono'
 import { html } from 'hono/html'
 import type { Config } from '../env.ts'
 import { renderScriptPage, scriptPageHeaders } from '../kernel/html-page.ts'
 import { serveStaticPage } from '../kernel/static-page.ts'
+import { devicePageScript } from './device-page-script.ts'
 import { pageScript } from './page-script.ts'
 
-const oidcLink = html`<p><a class="button" href="/sign-in/oidc">Sign in with your organization’s account</a></p>`
+const oidcLink = html`<p>
+<a id="oidc" class="button" href="/sign-in/oidc">Sign in with your organization’s account</a>
+</p>`
 
-const createContent = (hasOidc: boolean) => html`<p id="status" role="status"></p>
+const createSignInContent = (hasOidc: boolean) => html`<p id="status" role="status"></p>
 <section id="ways" hidden>
 ${hasOidc ? oidcLink : ''}
 <form id="key-form">
@@ -24,20 +28,70 @@ ${hasOidc ? oidcLink : ''}
 </section>
 <noscript><p>This page needs JavaScript.</p></noscript>`
 
-export function serveSignInPage<E extends Env>(app: Hono<E>, { oidc }: Pick<Config, 'oidc'>): void {
+const DEVICE_CONTENT = `<p id="status" role="status"></p>
+<p id="as" hidden>You are signed in to <b id="organization"></b> as <b id="who"></b>.
+<a href="/sign-in">Not you?</a></p>
+<section id="no-member" hidden>
+<p>You are signed in with an API key, which cannot let a device in. <a href="/sign-in">Sign out</a>, and sign in as a
+member: with a sign-in link or with your organization’s account.</p>
+</section>
+<section id="ask" hidden>
+<form id="code-form">
+<label for="code">The code that the device shows</label>
+<input id="code" class="code" autocomplete="off" autocapitalize="characters" spellcheck="false" maxlength="20" required>
+<p><button>Continue</button></p>
+</form>
+</section>
+<section id="request" hidden>
+<p class="warning">Approve only if you have started this yourself just now, and the device shows the code below. Nobody
+has a reason to send you such a code.</p>
+<p id="shown-code" class="code"></p>
+<dl>
+<dt>Program</dt><dd>Slipway command line</dd>
+<dt>Calls itself</dt><dd id="device"></dd>
+<dt>Address</dt><dd id="address"></dd>
+<dt>User agent</dt><dd id="agent"></dd>
+<dt>Asked</dt><dd id="time"></dd>
+</dl>
+<p id="no-workspace" hidden>You have no workspace that you could let it into.</p>
+<div id="grant">
+<p><label for="workspace">It may act as you in the workspace</label>
+<select id="workspace"></select></p>
+<fieldset>
+<legend>It may</legend>
+<label><input type="radio" name="access" value="all" checked> do everything that you may do there</label>
+<label><input type="radio" name="access" value="read"> only read</label>
+</fieldset>
+<ul id="permissions"></ul>
+<p>This ends after 90 days. The device never has more permissions than you, and none once you have left the
+workspace.</p>
+</div>
+<p><button id="approve" type="button">Approve</button>
+<button id="deny" class="second" type="button">Deny</button></p>
+</section>
+<noscript><p>This page needs JavaScript.</p></noscript>`
+
+/** A page whose script is beside it. */
+function serveScriptPage<E extends Env>(app: Hono<E>, path: string, title: string, content: string, script: string) {
+  const scriptPath = `${path}/page.js`
   const createPage = async () =>
     serveStaticPage(
       'text/html; charset=utf-8',
-      () => renderScriptPage('Sign in', String(createContent(oidc !== undefined)), '/sign-in/page.js'),
+      () => renderScriptPage(title, content, scriptPath),
       await scriptPageHeaders(),
     )
   let page: ReturnType<typeof createPage> | undefined
-  app.get('/sign-in', async c => {
+  app.get(path, async c => {
     page ??= createPage()
     return (await page)(c)
   })
   app.get(
-    '/sign-in/page.js',
-    serveStaticPage('text/javascript; charset=utf-8', () => pageScript),
+    scriptPath,
+    serveStaticPage('text/javascript; charset=utf-8', () => script),
   )
+}
+
+export function serveSignInPages<E extends Env>(app: Hono<E>, { oidc }: Pick<Config, 'oidc'>): void {
+  serveScriptPage(app, '/sign-in', 'Sign in', String(createSignInContent(oidc !== undefined)), pageScript)
+  serveScriptPage(app, '/device', 'Let a device in', DEVICE_CONTENT, devicePageScript)
 }

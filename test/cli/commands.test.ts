@@ -3,6 +3,7 @@ import { execFileSync } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { beforeAll, describe, expect, it } from 'vitest'
+import { EDITOR } from '../../src/access/built-in-roles.ts'
 import { newTenant, type Tenant } from '../support/app.ts'
 import { type CliResult, keyEnv, makeFolder, serveApp, startCli } from '../support/cli.ts'
 import { waitFor } from '../support/commands.ts'
@@ -11,6 +12,7 @@ import { advanceRevisionTo, listRevisions } from '../support/deployments.ts'
 import { type LoggedDeployment, newLoggedDeployment } from '../support/logged-deployment.ts'
 import { setUpPreviews } from '../support/previews.ts'
 import { serveRepositories } from '../support/pushes.ts'
+import { newSession } from '../support/sessions.ts'
 
 let url: string
 beforeAll(async () => {
@@ -228,6 +230,41 @@ it('stores a key that the installation accepts, readable by its owner only, and 
   expect((await startCli(['list'], { cwd }).exited).code).toBe(0)
   expect((await startCli(['logout'], { cwd }).exited).code).toBe(0)
   expect((await startCli(['list'], { cwd }).exited).code).toBe(4)
+})
+
+it('gets a key that a person approves, and revokes it at the logout', async () => {
+  const tenant = await newTenant()
+  const person = await newSession(tenant, { workspaceRole: EDITOR })
+  const decisions: [string, object?][] = [['denial'], ['approval', { workspace_id: tenant.tenant_id, access: 'all' }]]
+  let user_code: string
+  const server = await serveApp(async ({ url, method }, pass) => {
+    const { pathname } = new URL(url)
+    // The person is faster than the first poll.
+    const [decision, body] = (pathname === '/device/token' && decisions.shift()) || []
+    if (decision) await person.post(`/v2/me/device-requests/${user_code}/${decision}`, body)
+    const response = await pass()
+    if (pathname !== '/device/code' || method !== 'POST') return response
+    const code = (await response.json()) as { user_code: string }
+    user_code = code.user_code
+    return Response.json({ ...code, interval: 0 })
+  })
+  const cwd = makeFolder()
+  const run = (...args: string[]) => startCli(args, { cwd }).exited
+  const denied = await run('login', '--url', server.url)
+  expect([denied.code, denied.error?.code, denied.error?.next]).toEqual([4, 'access_denied', 'slipway login'])
+
+  const { code, out, objects } = await run('login', '--url', server.url)
+  const [asked, result] = objects
+  expect(asked).toMatchObject({ type: 'device_code', verification_uri: `${server.url}/device` })
+  const member = { id: person.member_id, email: `${person.member_id}@example.com` }
+  expect([code, result]).toMatchObject([0, { outcome: 'signed_in', member, workspace: { id: tenant.tenant_id } }])
+  const file = join(cwd, '.config/login.json')
+  const { key } = JSON.parse(readFileSync(file, 'utf8'))
+  expect([statSync(file).mode & 0o777, out.includes(key)]).toEqual([0o600, false])
+  expect((await run('whoami')).objects).toMatchObject([{ member, expires_at: expect.any(String) }])
+
+  expect((await run('logout')).objects).toMatchObject([{ outcome: 'signed_out', revoked: true }])
+  expect((await tenant.as(key).get('/v2/me')).body.code).toBe('key_revoked')
 })
 
 it('its package is one file that runs without the repository', async () => {

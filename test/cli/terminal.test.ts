@@ -86,7 +86,10 @@ describe.runIf(hasTerminal)('on a terminal', () => {
   })
 
   it('Ctrl-C at a hidden prompt ends the command', async () => {
-    const { exited, type, screen } = startCliOnTerminal(['login', '--url', url], (await newShop()).options)
+    const { exited, type, screen } = startCliOnTerminal(
+      ['login', '--url', url, '--with-key'],
+      (await newShop()).options,
+    )
     await waitFor(() => screen().includes('API key'))
     type('hush\x03')
     expect((await exited).code).toBe(130)

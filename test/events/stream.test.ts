@@ -2,7 +2,7 @@ import { sql } from 'drizzle-orm'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { EDITOR } from '../../src/access/built-in-roles.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { type App, getApp, newTenant, send, type Tenant, withClockAhead } from '../support/app.ts'
+import { type App, getApp, newTenant, send, type Tenant, unusedId, withClockAhead } from '../support/app.ts'
 import { type OpenStream, openStream, startStreamingApp } from '../support/live-streams.ts'
 import { asSession, cookieHeaders, newSession, tokenOf } from '../support/sessions.ts'
 
@@ -230,6 +230,25 @@ describe('a session', () => {
     await write(tenant)
     expect((await next)!.event).toBe('message')
     await witness.close()
+  })
+
+  it.each([
+    ['gets a role without the permission', 'permission_missing'],
+    ['is removed from the workspace', 'key_revoked'],
+  ])('of a key that belongs to a person is told, like the key, when the person %s', async (_, code) => {
+    const tenant = await newTenant()
+    const { member_id } = await newSession(tenant, { workspaceRole: EDITOR })
+    const key = await newKey(tenant)
+    const binding = sql`update api_keys set member_id = ${member_id}::uuid where id = ${key.id}::uuid`
+    await runAsSystem(app.database, binding)
+    const token = tokenOf(await send('POST', '/v2/me/sessions', { headers: { 'X-Api-Key': key.key } }))!
+    const streams = [await openStream(app, key, '/v2/events/stream'), await openAs(tenant, token)]
+    const errors = Promise.all(streams.map(readError))
+    const path = `/workspaces/current/members/${await membershipOf(tenant, member_id)}`
+    const role = { display_name: unusedId(), permissions: ['deployments:read'] }
+    if (code === 'key_revoked') await tenant.delete(path)
+    else await tenant.patch(path, { role_id: (await tenant.owner.post('/orgs/current/roles', role)).body.id })
+    expect(await errors).toEqual([code, code])
   })
 
   it('that follows events is told when its time is over', async () => {

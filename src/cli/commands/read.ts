@@ -1,16 +1,8 @@
-// Commands that read: whoami, list, status, explain, revisions, open.
-import { spawn } from 'node:child_process'
+// Commands that read: list, status, explain, revisions, open.
+import { openInBrowser } from '../browser.ts'
 import { CommandFailure, EXIT, usageError } from '../failure.ts'
 import { age } from '../output.ts'
 import { type Deployment, findDeployment, findRevision, parseLimit, type Session, takeItems } from '../session.ts'
-
-export async function showWhoami({ client, out, login, signal }: Session): Promise<void> {
-  const organization = await client.call('GET /orgs/current/info', { signal })
-  const { display_name, id } = organization
-  out.emit({ url: login.url, organization: { id, display_name }, workspace: login.workspace, from: login.from }, () =>
-    [`${out.paint('bold', display_name)} at ${login.url}`, out.paint('dim', `from ${login.from}`)].join('\n'),
-  )
-}
 
 export type ListOptions = { name?: string; status?: string; tag?: string[]; limit?: string }
 const TERMINAL_LIMIT = '100'
@@ -124,15 +116,5 @@ export async function openUrl(session: Session, name: string | undefined): Promi
     throw new CommandFailure(EXIT.failed, 'no_url', message, `slipway explain ${found}`)
   }
   out.emit({ name: found, url }, () => url)
-  if (!out.isInteractive || !/^https?:\/\//.test(url)) return
-  const [program, args] =
-    process.platform === 'darwin'
-      ? ['open', [url]]
-      : process.platform === 'win32'
-        ? ['rundll32', ['url.dll,FileProtocolHandler', url]]
-        : ['xdg-open', [url]]
-  const opener = spawn(program as string, args as string[], { detached: true, stdio: 'ignore' })
-  // The URL is printed, so a machine without a browser needs nothing else.
-  opener.on('error', () => {})
-  opener.unref()
+  if (out.isInteractive) openInBrowser(url)
 }

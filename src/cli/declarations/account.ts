@@ -7,16 +7,18 @@ export function declareAccount({ program, command, globals, section, signal }: D
   section('Sign in:')
   program
     .command('login')
-    .description('store an API key for this machine, after a check')
+    .description('get a key for this machine, which you approve in a browser')
     .option('--url <url>', 'the address of the installation')
+    .option('--with-key', 'store an API key that you type instead')
+    .option('--key-stdin', 'store an API key from standard input instead')
     .option('--workspace <id>', 'the workspace to act in, for a key of the organization')
-    .option('--key-stdin', 'read the key from standard input')
+    .option('--no-browser', 'print the address only')
     .action(async options => (await load()).logIn({ ...globals(), ...options }, signal))
   program
     .command('logout')
-    .description('remove the stored API key from this machine')
-    .action(async () => (await load()).logOut(globals()))
-  command(program, 'whoami', 'show the installation and organization of the key', async session =>
-    (await import('../commands/read.ts')).showWhoami(session),
+    .description('remove the stored key from this machine, and revoke it if a login made it')
+    .action(async () => (await load()).logOut(globals(), signal))
+  command(program, 'whoami', 'show whose key this is, where it acts, and what it may do', async session =>
+    (await load()).showWhoami(session),
   )
 }

@@ -1,0 +1,68 @@
+// The program's half of the device authorization grant (RFC 8628): a code for a person, and then the key.
+import { ApiError, ConnectionError, isProblem, toConnectionError } from './errors.ts'
+import { pause } from './retry.ts'
+
+export type DeviceCode = {
+  device_code: string
+  user_code: string
+  verification_uri: string
+  verification_uri_complete: string
+  expires_in: number
+  interval: number
+}
+export type DeviceToken = { access_token: string; workspace_id: string }
+type GrantOptions = { url: string; headers?: Record<string, string>; signal?: AbortSignal | undefined }
+
+const CLIENT_ID = 'slipway-cli'
+const GRANT_TYPE = 'urn:ietf:params:oauth:grant-type:device_code'
+const TIMEOUT_MS = 30_000
+
+async function postForm<Answer>(
+  { url, headers, signal }: GrantOptions,
+  path: string,
+  fields: Record<string, string>,
+): Promise<Answer> {
+  const timeout = AbortSignal.timeout(TIMEOUT_MS)
+  const target = url.replace(/\/$/, '') + path
+  try {
+    const response = await fetch(target, {
+      method: 'POST',
+      redirect: 'error',
+      headers: { ...headers, 'Content-Type': 'application/x-www-form-urlencoded' },
+      body: String(new URLSearchParams(fields)),
+      signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
+    })
+    const body: unknown = await response.json().catch(() => undefined)
+    if (response.ok && body !== undefined) return body as Answer
+    if (isProblem(body)) throw new ApiError(response, body)
+    const { error: code, error_description, request_id } = (body ?? {}) as Partial<Record<string, string>>
+    const detail = error_description ?? `The server answered ${response.status}, which is no answer of Slipway.`
+    throw new ApiError(response, { detail, ...(code && { code }), ...(request_id && { request_id }) })
+  } catch (error) {
+    signal?.throwIfAborted()
+    throw error instanceof ApiError ? error : toConnectionError(target, error)
+  }
+}
+
+export const requestDeviceCode = (options: GrantOptions, deviceName: string): Promise<DeviceCode> =>
+  postForm(options, '/device/code', { client_id: CLIENT_ID, device_name: deviceName })
+
+/** Polls until the person has decided. Throws an ApiError with the code `access_denied` or `expired_token`. */
+export async function waitForDeviceToken(options: GrantOptions, code: DeviceCode): Promise<DeviceToken> {
+  let seconds = code.interval
+  const end = Date.now() + code.expires_in * 1000
+  for (;;) {
+    await pause(seconds * 1000, options.signal)
+    try {
+      const fields = { grant_type: GRANT_TYPE, client_id: CLIENT_ID, device_code: code.device_code }
+      return await postForm<DeviceToken>(options, '/device/token', fields)
+    } catch (error) {
+      const isPending = error instanceof ApiError && error.code === 'authorization_pending'
+      const isTooFast =
+        error instanceof ConnectionError ||
+        (error instanceof ApiError && (error.code === 'slow_down' || error.status === 503))
+      if ((!isPending && !isTooFast) || Date.now() > end) throw error
+      if (isTooFast) seconds += 5
+    }
+  }
+}
