@@ -61,7 +61,7 @@ describe('the folders of src', () => {
     }
   })
 
-  it('that are separate programs import only the protocol and the Postgres host, or the client and webhook rules', () => {
+  it('that are separate programs import only the protocol and the Postgres host, or the client', () => {
     for (const { file, to } of internalImports.filter(
       ({ file, to }) => PROGRAMS.includes(folderOf(file)) && folderOf(to) !== folderOf(file),
     )) {
