@@ -61,7 +61,7 @@ describe('the folders of src', () => {
     }
   })
 
-  it('that are separate programs import only the protocol and the Postgres host, or the client', () => {
+  it('that are separate programs import only what they may share with the control plane', () => {
     for (const { file, to } of internalImports.filter(
       ({ file, to }) => PROGRAMS.includes(folderOf(file)) && folderOf(to) !== folderOf(file),
     )) {

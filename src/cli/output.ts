@@ -10,6 +10,9 @@ export type Output = ReturnType<typeof createOutput>
 /** Text of a server must not move the cursor or color the rest of the terminal. */
 const printable = (text: string) => text.replace(/[\p{Cc}]/gu, character => (character === '\n' ? '\n' : '�'))
 
+/** For text of a server within a line of colors. */
+export const oneLine = (text: string) => text.replace(/\p{Cc}/gu, '�')
+
 export function createOutput({ json }: { json: boolean }) {
   const { stdout, stderr } = process
   // The reader of a pipe may leave early, as `head` does.

@@ -2,12 +2,18 @@
 import { Command } from 'commander'
 import { vi } from 'vitest'
 import { createDeclare } from '../../src/cli/declaration.ts'
+import { declareAccount } from '../../src/cli/declarations/account.ts'
+import { declareChange } from '../../src/cli/declarations/change.ts'
 import { declareConnections } from '../../src/cli/declarations/connections.ts'
+import { declareDeploy } from '../../src/cli/declarations/deploy.ts'
+import { declareRead } from '../../src/cli/declarations/read.ts'
 import { declareWorkspace } from '../../src/cli/declarations/workspace.ts'
 import { type FailureReport, toReport } from '../../src/cli/failure.ts'
 import type { Tenant } from './app.ts'
 
 export type HereResult = { code: number; objects: Record<string, unknown>[]; out: string; error?: FailureReport }
+
+const GROUPS = [declareDeploy, declareRead, declareChange, declareConnections, declareWorkspace, declareAccount]
 
 type Login = { url: string; key: string; workspace?: string }
 type Running = { seen: () => Record<string, unknown>[]; stop: () => void; ended: Promise<HereResult> }
@@ -17,8 +23,7 @@ export function startHere({ url, key, workspace }: Login, args: string[]): Runni
   const interruption = new AbortController()
   const program = new Command('slipway').option('--json').option('-y, --yes').exitOverride()
   const declare = createDeclare(program, interruption.signal)
-  declareConnections(declare)
-  declareWorkspace(declare)
+  for (const group of GROUPS) group(declare)
   let out = ''
   const decoder = new TextDecoder()
   const write = (chunk: string | Uint8Array): boolean => {

@@ -1,12 +1,12 @@
 // `slipway doctor`: checks this machine, the connection, the key and the agents, and says what to do.
 import { lookup } from 'node:dns/promises'
 import { existsSync, statSync } from 'node:fs'
-import { join, resolve } from 'node:path'
+import { basename, join, resolve } from 'node:path'
 import { createClient } from '../../client/client.ts'
 import { ApiError, ConnectionError } from '../../client/errors.ts'
 import { packFolder } from '../archive.ts'
 import { CommandFailure, EXIT } from '../failure.ts'
-import { age, formatBytes } from '../output.ts'
+import { age, formatBytes, oneLine } from '../output.ts'
 import type { Session } from '../session.ts'
 import { configFile, type Login, readLink } from '../settings.ts'
 import { readVersion } from '../version.ts'
@@ -27,7 +27,7 @@ export async function checkAll(session: Session, folder: string | undefined): Pr
     counts[one.status]++
     out.emit({ type: 'check', ...one }, () => {
       const [color, mark] = MARKS[one.status]
-      const line = `${out.paint(color, mark)} ${one.check.padEnd(10)} ${one.message.replace(/\p{Cc}/gu, '�')}`
+      const line = `${out.paint(color, mark)} ${one.check.padEnd(10)} ${oneLine(one.message)}`
       return one.next === undefined ? line : `${line}\n  ${''.padEnd(10)} ${out.paint('dim', `Next: ${one.next}`)}`
     })
   }
@@ -195,7 +195,7 @@ async function checkKey({ client, login, signal }: Session): Promise<Check[]> {
     if (!workspace)
       return wanted
         ? failed('workspace', `The key cannot use the workspace ${wanted}.`, 'slipway api GET /workspaces')
-        : failed('workspace', 'A key of the organization acts in a workspace.', 'Set SLIPWAY_WORKSPACE to its id.')
+        : warning('workspace', 'The key of the organization has no workspace.', 'Set SLIPWAY_WORKSPACE to an id.')
     const missing = USED_PERMISSIONS.filter(permission => !workspace.permissions.includes(permission))
     if (missing.length === 0)
       return ok('workspace', `${workspace.display_name}, with ${workspace.permissions.length} permissions`)
@@ -234,7 +234,8 @@ async function checkListeners(session: Session): Promise<Check[]> {
 // ---- the folder
 
 const APPLICATION_FILES = ['package.json', 'slipway.json', 'Dockerfile', '.slipway/link.json']
-const SECRET_FILE = /(^|\/)\.env(\.(?!example$|sample$|template$)[^/]+)?$/
+const EXAMPLES = ['.env.example', '.env.sample', '.env.template']
+const mayHoldSecrets = (name: string) => (name === '.env' || name.startsWith('.env.')) && !EXAMPLES.includes(name)
 
 /** Without a name, only a folder that looks like an application is packed: it could be a home folder. */
 async function checkFolder(given: string | undefined): Promise<Check[]> {
@@ -246,7 +247,7 @@ async function checkFolder(given: string | undefined): Promise<Check[]> {
     const link = readLink(folder)
     const linked = link ? `, linked to ${link.name}` : ''
     const packed = ok('folder', `${folder}: ${files.length} files, ${formatBytes(unpackedBytes)}${linked}`)
-    const secrets = files.filter(name => SECRET_FILE.test(name))
+    const secrets = files.filter(file => mayHoldSecrets(basename(file)))
     if (secrets.length === 0) return [packed]
     const message = `${secrets.join(', ')} would be packed, and may hold secrets.`
     return [packed, warning('ignore', message, `List it in ${join(folder, '.gitignore')} or .slipwayignore.`)]

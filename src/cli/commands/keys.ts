@@ -1,7 +1,7 @@
 // `slipway keys`: the API keys of the workspace, or with --organization those of the organization.
 import type { Item } from '../../client/client.ts'
 import { findOne } from '../find.ts'
-import { age } from '../output.ts'
+import { age, oneLine } from '../output.ts'
 import { confirm, type Session } from '../session.ts'
 import { parseDuration } from '../times.ts'
 
@@ -66,7 +66,7 @@ export async function revokeKey(session: Session, wanted: string, scope: KeyScop
   const { hint, description, descendants } = await client.call(`GET ${one}`, { params: { key_id: id }, signal })
   const others = descendants === 0 ? '' : ` and ${descendants} more, which were created with it`
   const next = `slipway keys revoke ${id}${scope.organization ? ' --organization' : ''} --yes`
-  await confirm(session, `Revoke the API key ${hint} (${description})${others}?`, next)
+  await confirm(session, `Revoke the API key ${hint} (${oneLine(description)})${others}?`, next)
   await client.call(`DELETE ${one}`, { params: { key_id: id }, signal })
   const result = { type: 'result', outcome: 'revoked', id, hint, description, descendants }
   out.emit(result, () => `Revoked the API key ${hint}${others}.`)

@@ -5,7 +5,7 @@ import { matchesGlob, matchMany, matchOne } from '../../protocol/glob.ts'
 import { buildBody } from '../../protocol/webhook-body.ts'
 import { messageHeaders, newSecret, signBySecret } from '../../protocol/webhook-signing.ts'
 import { describeSubject, type Event } from '../event-lines.ts'
-import { usageError } from '../failure.ts'
+import { CommandFailure, EXIT, usageError } from '../failure.ts'
 import { readSecret } from '../secret-input.ts'
 import type { Session } from '../session.ts'
 import { parseCount } from '../times.ts'
@@ -43,9 +43,18 @@ export async function listen(session: Session, options: ListenOptions): Promise<
     if (state === 'reconnecting') out.note('The stream was cut. Reconnecting.')
   }
   const query = { after: start }
-  for await (const item of client.stream('GET /v2/events/stream', { query, signal, onState })) {
-    if (item.event !== 'message') out.note('Some events are no longer kept.')
-    else if (isWanted(item.data.type)) await deliver(session, { url, secret }, item.data)
+  let last = start
+  try {
+    for await (const item of client.stream('GET /v2/events/stream', { query, signal, onState })) {
+      if (item.event !== 'message') out.note('Some events are no longer kept.')
+      else if (isWanted(item.data.type)) await deliver(session, { url, secret }, item.data)
+      if (item.event === 'message') last = item.data.number
+    }
+  } catch (error) {
+    if (!signal.aborted) throw error
+    const onlyTypes = options.type === undefined ? '' : ` --type '${options.type}'`
+    const next = `slipway webhooks listen --forward ${options.forward}${onlyTypes} --after ${last}`
+    throw new CommandFailure(EXIT.interrupted, 'interrupted', `Stopped after event ${last}.`, next)
   }
 }
 

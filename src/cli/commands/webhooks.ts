@@ -55,7 +55,7 @@ export async function pingWebhook(session: Session, wanted: string): Promise<voi
     signal,
   })
   const status = answer?.status
-  const said = status === undefined ? error : `answered ${status}`
+  const said = status === undefined ? `gave no answer (${error})` : `answered ${status}`
   out.emit({ type: 'result', outcome: delivered ? 'delivered' : 'refused', id, url, error, status, duration_ms }, () =>
     out.paint(delivered ? 'green' : 'red', `${delivered ? '✓' : '✗'} ${url} ${said} after ${duration_ms} ms`),
   )
