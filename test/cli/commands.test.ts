@@ -270,8 +270,12 @@ it('gets a key that a person approves, and revokes it at the logout', async () =
 it('its package is one file that runs without the repository', async () => {
   const folder = makeFolder()
   execFileSync(process.execPath, [join(import.meta.dirname, '../../scripts/cli-package.ts'), folder])
-  expect(readdirSync(folder).sort()).toEqual(['package.json', 'slipway.mjs'])
-  const main = join(folder, 'slipway.mjs')
+  const tarball = readdirSync(folder).find(name => name.endsWith('.tgz'))!
+  expect(readdirSync(folder).sort()).toEqual(['package.json', tarball, 'slipway.mjs'])
+  // As npm does, which leaves the first folder out.
+  execFileSync('tar', ['xzf', join(folder, tarball), '-C', folder])
+  expect(readdirSync(join(folder, 'package')).sort()).toEqual(['package.json', 'slipway.mjs'])
+  const main = join(folder, 'package', 'slipway.mjs')
   const { tenant } = await newShop()
   const { code, objects } = await startCli(['list'], { main, env: keyEnv(url, tenant) }).exited
   expect([code, objects[0]?.name]).toEqual([0, 'shop'])

@@ -159,7 +159,7 @@ it.each([
 it('exits with 4 when the key has expired', async () => {
   const tenant = await newTenant()
   const expires_at = new Date(Date.now() + 3_600_000).toISOString()
-  const { key } = (await tenant.post('/workspaces/current/api-keys', { expires_at })).body
+  const { key } = (await tenant.post('/workspaces/current/api-keys', { description: 'short', expires_at })).body
   const options = { cwd: makeApplication(), env: keyEnv(url, { key }) }
   const { code, error } = await withClockAhead(7_200_000, () => startCli(['deploy', '--yes'], options).exited)
   expect([code, error?.code]).toEqual([4, 'key_expired'])

@@ -94,7 +94,7 @@ async function findTarget(session: Session, source: DeploySource, { name, create
   if (!found && (create || out.isInteractive)) return { name: wanted }
   const next = `slipway deploy${source.argument} --name ${wanted} ${found ? '' : '--create '}--yes`
   const message = found
-    ? `A deployment ${wanted} exists, and nothing links this folder to it. Name it to deploy to it.`
+    ? `A deployment ${wanted} exists, and this command does not name it. Name it to deploy to it.`
     : `There is no deployment ${wanted}. Without a terminal, --create creates it.`
   throw usageError(message, next)
 }
