@@ -77,24 +77,28 @@ begin
   );
 end $$;
 --> statement-breakpoint
--- What a key of a member may do now. Null if the member has lost the workspace, or every permission of the key.
+-- What a key of a member may do now. Null if the member has lost the workspace, or every permission of the key. One
+-- query, because enter() asks it for each request of such a key: with reachable_permissions() it takes twice as long.
 create function bound_key_permissions(p_key uuid) returns text[]
 language plpgsql stable security definer set search_path = public, pg_temp as $$
 begin
   return (
     select nullif(
       array(
-        select unnest(r.permissions)
-        intersect
-        select unnest(coalesce(a.permissions, r.permissions))
-        intersect
-        select unnest(reachable_permissions(a.member_id, a.tenant_id))
+        select permission
+        from unnest(r.permissions) permission
+        where (a.permissions is null or permission = any(a.permissions))
+          and (permission = any(o.permissions) or permission = any(w.permissions))
       ),
       '{}'
     )
     from api_keys a
     join roles r on r.id = a.role_id
-    where a.id = p_key
+    join members m on m.id = a.member_id
+    join roles o on o.id = m.role_id
+    left join workspace_members wm on wm.member_id = m.id and wm.tenant_id = a.tenant_id
+    left join roles w on w.id = wm.role_id
+    where a.id = p_key and (wm.id is not null or o.permissions && '{workspaces:read, deployments:read}')
   );
 end $$;
 --> statement-breakpoint

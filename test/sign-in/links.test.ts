@@ -134,10 +134,10 @@ describe('a sign-in link', () => {
   })
 })
 
-it('the sign-in page runs no script but its own', async () => {
-  const page = await send('GET', '/sign-in')
+it.each(['/sign-in', '/device'])('the page %s runs no script but its own', async path => {
+  const page = await send('GET', path)
   expect(page.headers.get('Content-Security-Policy')).toMatch(/^default-src 'none'; script-src 'self'; /)
-  expect(page.text).toContain('<script type="module" src="/sign-in/page.js"></script>')
-  const script = await send('GET', '/sign-in/page.js')
+  expect(page.text).toContain(`<script type="module" src="${path}/page.js"></script>`)
+  const script = await send('GET', `${path}/page.js`)
   expect(script.headers.get('Content-Type')).toBe('text/javascript; charset=utf-8')
 })
