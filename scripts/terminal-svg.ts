@@ -109,8 +109,7 @@ svg{--back:#fff;--edge:#d0d7de;--bar:#f6f8fa;--text:#1f2328;--dim:#656d76;--r:#c
 text{font:${FONT_SIZE}px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:var(--text);
 white-space:pre}
 .b{font-weight:700}.d{fill:var(--dim)}.r{fill:var(--r)}.g{fill:var(--g)}.y{fill:var(--y)}.c{fill:var(--c)}
-g{animation:${seconds.toFixed(1)}s step-end infinite}.t{opacity:0}
-@media(prefers-reduced-motion:reduce){g{animation:none!important}}
+@media(prefers-reduced-motion:no-preference){g{animation:${seconds.toFixed(1)}s step-end infinite}}.t{opacity:0}
 ${keyframes.join('\n')}
 </style>
 <rect x=".5" y=".5" width="${width - 1}" height="${height - 1}" rx="10" fill="var(--back)" stroke="var(--edge)"/>
