@@ -1,4 +1,4 @@
--- Whoever is refused may be anyone, and must not fill the journal's day: of an organization, at most 60 refusals an hour
+-- Whoever is refused may be anyone, and must not fill the journal's day: at most 60 refusals an hour of an organization
 -- are journaled. The subject is the member as whom the visitor tried to sign in, or else the organization.
 create function journal_refused_sign_in(p_organization uuid, p_member uuid, p_data json, p_limit bigint) returns void
 language plpgsql as $$
