@@ -50,8 +50,15 @@ async function useLink() {
   if (!token) return show()
   // Neither the history nor a bookmark keeps the token.
   history.replaceState(null, '', location.pathname + location.search)
-  await open(await call('POST', '/sign-in/link', { body: { token } }))
+  const exchange = async () => {
+    find('switch').hidden = true
+    await open(await call('POST', '/sign-in/link', { body: { token } }))
+  }
   await show()
+  if (find('signed-in').hidden) return exchange()
+  // The link may be somebody else's, who wants this person to work in another account.
+  find('use-link').onclick = exchange
+  find('switch').hidden = false
 }
 // A link that is pasted while the page is open only changes the fragment.
 addEventListener('hashchange', useLink)

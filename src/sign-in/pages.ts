@@ -24,6 +24,7 @@ ${hasOidc ? oidcLink : ''}
 </section>
 <section id="signed-in" hidden>
 <p>You are signed in to <b id="organization"></b> as <b id="who"></b>.</p>
+<p id="switch" hidden><button id="use-link" type="button">Sign in with the link instead</button></p>
 <p><button id="sign-out" type="button">Sign out</button></p>
 </section>
 <noscript><p>This page needs JavaScript.</p></noscript>`

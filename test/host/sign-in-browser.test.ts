@@ -233,6 +233,20 @@ describe('a browser that comes from another site', () => {
   })
 })
 
+it('the link of another person replaces a session only if the person agrees', async () => {
+  const visitor = await newVisitor()
+  const [own, other] = [await signInByLink(visitor), await newMember()]
+  attack.page = `<a href="${await newLink(other)}">You have won</a>`
+  await visitor.page.goto(hosts.originOf(STRANGER))
+  await visitor.page.getByRole('link').click()
+  await showsPerson(visitor.page, own)
+  expect((await readMe(visitor.page))!.member!.id).toBe(own.id)
+  await takePicture(visitor.page, 'sign-in-other-link')
+  await expectAccessible(visitor.page)
+  await visitor.page.getByRole('button', { name: 'Sign in with the link instead' }).click()
+  await showsPerson(visitor.page, other)
+})
+
 describe('a sign-in is refused', () => {
   it('when the browser comes back with a code that it has used', async () => {
     const { who } = await newMember()

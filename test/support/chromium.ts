@@ -1,7 +1,7 @@
 // Finds a Chromium for tests. On Linux it comes with `npm ci`, packed and with the libraries it needs; elsewhere an
 // installed one is used. It reaches this machine only.
 import { createReadStream, createWriteStream, existsSync } from 'node:fs'
-import { mkdir, mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { fileURLToPath } from 'node:url'
@@ -24,8 +24,8 @@ async function unpackChromium(): Promise<string> {
   const { version } = JSON.parse(await readFile(join(packageFolder, 'package.json'), 'utf8'))
   const unpacked = join(CACHE, `chromium-${version}`)
   if (existsSync(unpacked)) return unpacked
-  await mkdir(CACHE, { recursive: true })
-  const folder = await mkdtemp(`${unpacked}-`)
+  const folder = `${unpacked}-${process.pid}`
+  await mkdir(folder, { recursive: true })
   const packed = (name: string) => decompress(join(packageFolder, 'bin', name))
   try {
     await Promise.all([

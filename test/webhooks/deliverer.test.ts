@@ -3,6 +3,7 @@ import { createPublicKey, verify } from 'node:crypto'
 import { sql } from 'drizzle-orm'
 import { Webhook } from 'standardwebhooks'
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest'
+import { ADMIN } from '../../src/access/built-in-roles.ts'
 import { NewDeployment } from '../../src/deployments/schema.ts'
 import type { Config } from '../../src/env.ts'
 import { createPinnedFetch } from '../../src/host/pinned-fetch.ts'
@@ -22,6 +23,7 @@ import {
   withClockAhead,
   wrapTrips,
 } from '../support/app.ts'
+import { asSession, newSession } from '../support/sessions.ts'
 import { makeListenerDeployment, makeSyncAgent, newListener } from '../support/sync-agent.ts'
 import { type Receiver, startReceiver } from '../support/webhook-receiver.ts'
 
@@ -97,6 +99,11 @@ describe('an event', () => {
     expect(await listDeliveries(path)).toMatchObject([
       { message_id: json.data.id, type: 'tag_key.created', state: 'delivered', attempts: 1, next_attempt_at: null },
     ])
+
+    const member = await newSession(tenant, { workspaceRole: ADMIN })
+    await asSession(member.token, app).post('/v2/tag-keys', { key: 'unit' }, { 'X-Tenant-Id': tenant.tenant_id })
+    await settle()
+    expect(receiver.messages[1]!.json.data.actor).toMatchObject({ kind: 'session', id: member.member_id })
   })
 
   it('is signed with both secrets after a rotation, and with the new one alone after the overlap', async () => {
