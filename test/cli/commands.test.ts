@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { newTenant, type Tenant } from '../support/app.ts'
+import { newTenant, startApp, type Tenant } from '../support/app.ts'
 import { type CliResult, keyEnv, makeFolder, serveApp, startCli } from '../support/cli.ts'
 import { waitFor } from '../support/commands.ts'
 import { makeImageBody } from '../support/deployment-bodies.ts'
@@ -93,6 +93,20 @@ it('sets, imports, lists and unsets variables, and never prints a value', async 
   expect((await tenant.get(`/v2/deployments/${id}`)).body.secrets).toEqual([])
   const refused = await run(['env', 'import', 'shop', '-'], { input: 'PORT=1\nA-B=2\nFINE=3\n' })
   expect(refused.error?.errors?.map(({ loc }) => loc.join('.')).sort()).toEqual(['A-B', 'PORT'])
+})
+
+it('removes a reference to a cluster secret, and keeps the other variables whatever their names', async () => {
+  const tenant = await newTenant({ app: startApp({ settings: { SLIPWAY_MODE: 'self_hosted' } }) })
+  const { body } = await tenant.post('/v2/deployments', {
+    ...{ name: 'shop', source: 'external_container', source_config: { resource_spec: {} } },
+    source_revision_config: { image_uri: 'nginx' },
+    secrets: [{ name: 'constructor', value: 'kept' }],
+    secret_references: [{ name: 'REFERRED', secret_name: 'app', secret_key: 'key' }],
+  })
+  const unset = await makeRunner(tenant)(['env', 'unset', 'shop', 'REFERRED', '--yes', '--detach'])
+  expect([outcome(unset), variablesOf(unset)?.removed]).toEqual([[0, 'detached'], ['REFERRED']])
+  const { secrets, secret_references } = (await tenant.get(`/v2/deployments/${body.id}?reveal=true`)).body
+  expect([secrets, secret_references]).toEqual([[{ name: 'constructor', value: 'kept' }], null])
 })
 
 describe('env edit', () => {
