@@ -151,7 +151,9 @@ describe('env edit', () => {
   })
 
   it('deletes its file when it is told to end', async () => {
-    const { exited, kill, cwd, readEdited } = await startEdit('until [ -e done ]; do sleep 0.05; done')
+    const { exited, kill, cwd, readEdited } = await startEdit(
+      'for wait in $(seq 400); do [ -e done ] && exit; sleep 0.05; done',
+    )
     await waitFor(() => existsSync(join(cwd, 'edited')) && readEdited().length === 3)
     const file = readEdited()[0]!
     kill('SIGTERM')
