@@ -34,5 +34,6 @@ export function findPlace(program: Command, words: string[]): Place {
 
 const visible = (command: Command) => command.createHelp().visibleCommands(command)
 const optionsOf = (command: Command): Option[] => [...command.options, ...(command.parent?.options ?? [])]
-const pathOf = (command: Command): string =>
+/** The words of a command after `slipway`. */
+export const pathOf = (command: Command): string =>
   command.parent ? `${pathOf(command.parent)} ${command.name()}`.trim() : ''

@@ -20,8 +20,7 @@ export async function editText(name: string, text: string, signal: AbortSignal):
   try {
     const file = join(folder, name)
     writeFileSync(file, text, { mode: 0o600 })
-    await runEditor(editor, file)
-    signal.throwIfAborted()
+    await runEditor(editor, file, signal)
     return readFileSync(file, 'utf8')
   } finally {
     for (const [one, end] of handlers) process.off(one, end)
@@ -31,7 +30,7 @@ export async function editText(name: string, text: string, signal: AbortSignal):
 }
 
 /** The shell splits the words of `code --wait`. */
-async function runEditor(editor: string, file: string): Promise<void> {
+async function runEditor(editor: string, file: string, interrupted: AbortSignal): Promise<void> {
   const { platform, stdout } = process
   const stdio = ['inherit', stdout.isTTY ? 'inherit' : 2, 'inherit'] as ['inherit', 'inherit', 'inherit']
   const child =
@@ -39,6 +38,7 @@ async function runEditor(editor: string, file: string): Promise<void> {
       ? spawn(`${editor} "${file}"`, { stdio, shell: true })
       : spawn('/bin/sh', ['-c', `${editor} "$1"`, 'sh', file], { stdio })
   const [code, signal] = (await once(child, 'exit')) as [number | null, string | null]
+  interrupted.throwIfAborted()
   if (code === 0) return
   const message = `The editor ended with ${signal ?? `exit code ${code}`}: ${editor}. Nothing was changed.`
   throw new CommandFailure(EXIT.failed, 'editor_failed', message, 'Set EDITOR to the editor of your choice.')

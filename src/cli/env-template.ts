@@ -37,6 +37,6 @@ export function readTemplate(template: string, edited: string): Edits {
   return {
     set: Object.fromEntries(set.filter(([name]) => !unset.includes(name))),
     unset,
-    missing: Object.keys(before).filter(name => !(name in after) && !unset.includes(name)),
+    missing: Object.keys(before).filter(name => !Object.hasOwn(after, name) && !unset.includes(name)),
   }
 }

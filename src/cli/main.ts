@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 // The command line `slipway`. Each command is loaded when it runs.
 import { Command, CommanderError } from 'commander'
+import { pathOf } from './completion.ts'
 import { createDeclare } from './declaration.ts'
 import { declareAccount } from './declarations/account.ts'
 import { declareChange } from './declarations/change.ts'
@@ -72,7 +73,7 @@ try {
 }
 
 function toUsageError({ code, message }: CommanderError): CommandFailure {
-  const path = misused === program ? 'slipway' : `slipway ${misused.name()}`
+  const path = `slipway ${pathOf(misused)}`.trim()
   if (code === 'commander.help') return usageError('Name a command.', `${path} --help`)
   const lines = (complaint || message).split('\n').map(line => line.trim())
   const sentence = lines.filter(Boolean).join(' ')

@@ -4,7 +4,7 @@ import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from '
 import { dirname, join } from 'node:path'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { EDITOR } from '../../src/access/built-in-roles.ts'
-import { newTenant, type Tenant } from '../support/app.ts'
+import { newTenant, startApp, type Tenant } from '../support/app.ts'
 import { type CliResult, keyEnv, makeFolder, serveApp, startCli } from '../support/cli.ts'
 import { waitFor } from '../support/commands.ts'
 import { makeImageBody } from '../support/deployment-bodies.ts'
@@ -97,6 +97,20 @@ it('sets, imports, lists and unsets variables, and never prints a value', async 
   expect(refused.error?.errors?.map(({ loc }) => loc.join('.')).sort()).toEqual(['A-B', 'PORT'])
 })
 
+it('removes a reference to a cluster secret, and keeps the other variables whatever their names', async () => {
+  const tenant = await newTenant({ app: startApp({ settings: { SLIPWAY_MODE: 'self_hosted' } }) })
+  const { body } = await tenant.post('/v2/deployments', {
+    ...{ name: 'shop', source: 'external_container', source_config: { resource_spec: {} } },
+    source_revision_config: { image_uri: 'nginx' },
+    secrets: [{ name: 'constructor', value: 'kept' }],
+    secret_references: [{ name: 'REFERRED', secret_name: 'app', secret_key: 'key' }],
+  })
+  const unset = await makeRunner(tenant)(['env', 'unset', 'shop', 'REFERRED', '--yes', '--detach'])
+  expect([outcome(unset), variablesOf(unset)?.removed]).toEqual([[0, 'detached'], ['REFERRED']])
+  const { secrets, secret_references } = (await tenant.get(`/v2/deployments/${body.id}?reveal=true`)).body
+  expect([secrets, secret_references]).toEqual([[{ name: 'constructor', value: 'kept' }], null])
+})
+
 describe('env edit', () => {
   /** Edits by the script, which has the path of the file in $1. */
   async function startEdit(script: string, ...flags: string[]) {
@@ -139,7 +153,9 @@ describe('env edit', () => {
   })
 
   it('deletes its file when it is told to end', async () => {
-    const { exited, kill, cwd, readEdited } = await startEdit('until [ -e done ]; do sleep 0.05; done')
+    const { exited, kill, cwd, readEdited } = await startEdit(
+      'for wait in $(seq 400); do [ -e done ] && exit; sleep 0.05; done',
+    )
     await waitFor(() => existsSync(join(cwd, 'edited')) && readEdited().length === 3)
     const file = readEdited()[0]!
     kill('SIGTERM')

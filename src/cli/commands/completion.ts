@@ -59,10 +59,11 @@ async function findCandidates(session: Session, place: Place, typed: string): Pr
   const { kind, given, command } = place
   const of = given[0]
   if (command.startsWith('env ') && (kind === 'name' || kind === 'names')) return listVariables(session, of)
-  if (kind === 'deployment' || (kind === 'name' && command !== 'list')) return listDeployments(session, typed)
+  if (kind === 'deployment' || (kind === 'name' && ['deploy', 'plan'].includes(command)))
+    return listDeployments(session, typed)
   if (['revision', 'before', 'after'].includes(kind)) return listRevisions(session, of)
-  if (kind === 'status') return STATUSES
-  if (kind === 'level') return LEVELS
+  if (command === 'list' && kind === 'status') return STATUSES
+  if (command === 'logs' && kind === 'level') return LEVELS
   return kind === 'shell' ? Object.keys(SCRIPTS) : []
 }
 

@@ -13,8 +13,6 @@ import type { ChangeFlags } from './change.ts'
 
 type Variables = Record<string, string>
 
-const isSecret = ({ secrets }: Deployment, name: string) => secrets.some(secret => secret.name === name)
-
 export async function listVariables(session: Session, name: string | undefined): Promise<void> {
   const { secrets, secret_references } = await findDeployment(session, name)
   type Listed = { name: string; secret_name?: string; secret_key?: string }
@@ -93,9 +91,10 @@ async function changeVariables(
   const { client, signal } = session
   const references = deployment.secret_references ?? []
   const isReference = (variable: string) => references.some(one => one.name === variable)
-  const missing = unset.filter(variable => !isSecret(deployment, variable) && !isReference(variable))
+  const isSecret = (variable: string) => deployment.secrets.some(one => one.name === variable)
+  const missing = unset.filter(variable => !isSecret(variable) && !isReference(variable))
   if (missing.length > 0) throw usageError(`${name} has no variable ${missing.join(', ')}.`, `slipway env list ${name}`)
-  const kept = deployment.secrets.filter(secret => !(secret.name in set) && !unset.includes(secret.name))
+  const kept = deployment.secrets.filter(secret => !Object.hasOwn(set, secret.name) && !unset.includes(secret.name))
   const secrets = [...kept, ...Object.entries(set).map(([name, value]) => ({ name, value }))]
   const patch = {
     params: { deployment_id: deployment.id },
