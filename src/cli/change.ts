@@ -1,5 +1,6 @@
 // A change of a deployment: its plan is shown and confirmed, that plan is applied, and its revision is followed.
 import type { Plan } from '../client/client.ts'
+import { paintMark, showChanges } from './comparison.ts'
 import { CommandFailure, EXIT } from './failure.ts'
 import { followRevision } from './follow.ts'
 import { confirm, type Deployment, type Session } from './session.ts'
@@ -9,27 +10,18 @@ type FollowOptions = { detach?: boolean; timeoutMs: number }
 /** `isExpected`: the command itself asks for what the plan shows, so that Enter confirms it. */
 export type ChangeOptions = FollowOptions & { next: string; isExpected?: boolean }
 
-const MARKS = { added: ['green', '+'], removed: ['red', '-'], changed: ['yellow', '~'] } as const
-
-export function showPlan({ out }: Session, plan: DeploymentPlan): void {
-  const { changes, warnings, reasons, creates_revision, plan_digest } = plan
-  out.emit({ type: 'plan', changes, warnings, reasons, creates_revision, plan_digest })
+export function showPlan(session: Session, plan: DeploymentPlan): void {
+  const { out } = session
+  const { changes, secrets, warnings, reasons, creates_revision, plan_digest } = plan
+  out.emit({ type: 'plan', changes, secrets, warnings, reasons, creates_revision, plan_digest })
   if (out.isMachine) return
   if (changes.length === 0) out.text('The plan changes nothing.')
-  const width = Math.max(...changes.map(({ path }) => path.length))
-  for (const { path, before, after } of changes) {
-    const isAbsent = (value: unknown) => value === null || value === undefined
-    const [style, mark] = MARKS[isAbsent(before) ? 'added' : isAbsent(after) ? 'removed' : 'changed']
-    const values = [before, after].filter(value => !isAbsent(value)).map(shorten)
-    out.raw(`  ${out.paint(style, mark)} ${path.padEnd(width)}  ${values.join(out.paint('dim', ' → '))}`)
-  }
+  showChanges(
+    session,
+    changes.filter(({ path }) => path !== 'secrets'),
+  )
+  for (const { name, change } of secrets) out.raw(`${paintMark(out, change)} secrets.${name}`)
   for (const warning of warnings) out.text(`Warning: ${warning}`)
-}
-
-const MAX_VALUE = 60
-function shorten(value: unknown): string {
-  const text = (typeof value === 'string' ? value : JSON.stringify(value)).replace(/\p{Cc}/gu, ' ')
-  return text.length > MAX_VALUE ? `${text.slice(0, MAX_VALUE - 1)}…` : text
 }
 
 /** `apply` gets the digest of the plan that was confirmed. */

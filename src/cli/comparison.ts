@@ -1,6 +1,6 @@
 // What differs between two revisions, as a terminal shows it.
 import type { Reply } from '../client/client.ts'
-import { age, formatValue } from './output.ts'
+import { age, formatValue, type Output } from './output.ts'
 import type { Deployment, Session } from './session.ts'
 
 export type Comparison =
@@ -51,15 +51,21 @@ export function flattenChanges(changes: Change[]): Change[] {
 }
 
 const MARKS = { added: ['green', '+'], removed: ['red', '-'], changed: ['yellow', '~'] } as const
+
+export function paintMark({ paint }: Output, change: keyof typeof MARKS): string {
+  const [style, mark] = MARKS[change]
+  return paint(style, mark)
+}
+
 const isAbsent = (value: unknown) => value === null || value === undefined
 
 /** On one line where it fits, because paths and values such as images are long. */
 export function showChanges({ out }: Session, changes: Change[]): void {
   for (const { path, before, after } of flattenChanges(changes)) {
-    const [style, mark] = MARKS[isAbsent(before) ? 'added' : isAbsent(after) ? 'removed' : 'changed']
+    const mark = paintMark(out, isAbsent(before) ? 'added' : isAbsent(after) ? 'removed' : 'changed')
     const values = [before, after].filter(value => !isAbsent(value)).map(value => formatMember(path, value))
     const fits = path.length + values.join(' → ').length + 4 <= out.width
-    out.raw(`${out.paint(style, mark)} ${path}${fits ? `  ${values.join(' → ')}` : ''}`)
+    out.raw(`${mark} ${path}${fits ? `  ${values.join(' → ')}` : ''}`)
     if (!fits) out.raw(values.map((value, i) => `${i === 0 ? '    ' : '  → '}${value}`).join('\n'))
   }
 }

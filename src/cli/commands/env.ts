@@ -132,17 +132,12 @@ function nameFaults(error: unknown, secrets: { name: string }[]): unknown {
   return error
 }
 
-const MARKS = { added: ['green', '+'], changed: ['yellow', '~'], removed: ['red', '-'] } as const
-
-function showVariables({ out }: Session, sent: string[], changed: Map<string, keyof typeof MARKS>): void {
+/** For people, the plan lists the variables that change. */
+function showVariables({ out }: Session, sent: string[], changed: Map<string, string>): void {
   const namesWith = (change: string) => [...changed].flatMap(([name, one]) => (one === change ? [name] : [])).sort()
   const unchanged = sent.filter(name => !changed.has(name)).sort()
   const [added, replaced, removed] = ['added', 'changed', 'removed'].map(namesWith)
   out.emit({ type: 'variables', added, changed: replaced, removed, unchanged })
   if (out.isMachine) return
-  for (const [name, change] of changed) {
-    const [style, mark] = MARKS[change]
-    out.raw(out.paint(style, `${mark} ${name}`))
-  }
   for (const name of unchanged) out.raw(out.paint('dim', `= ${name} unchanged`))
 }
