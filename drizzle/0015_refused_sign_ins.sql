@@ -36,6 +36,10 @@ language plpgsql as $$
 declare
   v_link sign_in_links;
 begin
+  -- First the member, as its deletion does.
+  perform from members m
+  where m.id = (select l.member_id from sign_in_links l where l.token_hash = p_link_hash)
+  for key share;
   select * into v_link from sign_in_links where token_hash = p_link_hash for update;
   if not found then return null; end if;
   if v_link.used_at is not null or v_link.expires_at <= clock() then

@@ -351,6 +351,32 @@ describe('a key that belongs to a member', () => {
     expect(errorOf(await poll(device_code))).toEqual([400, 'invalid_grant'])
   })
 
+  it('is gone once a person is removed who signs in and lets devices in meanwhile, without a deadlock', async () => {
+    const rounds = await Promise.all(
+      Array.from({ length: 15 }, async () => {
+        const session = await newSession(tenant, { workspaceRole: ADMIN })
+        const path = `/orgs/current/members/${session.member_id}`
+        const token = (await tenant.owner.post(`${path}/sign-in-links`)).body.url.split('#')[1]
+        const [key, approved, waiting] = [await newBoundKey(session), await requestDevice(), await requestDevice()]
+        await approve(session, approved.user_code)
+        return () =>
+          Promise.all([
+            tenant.owner.delete(path),
+            send('POST', '/sign-in/link', { body: { token } }),
+            key.post('/workspaces/current/api-keys', { description: 'child' }),
+            approve(session, waiting.user_code),
+            poll(approved.device_code),
+          ])
+      }),
+    )
+    // Each session and key is then marked as used, which locks it.
+    const replies = await withClockAhead(2 * MINUTE_MS, () => Promise.all(rounds.map(race => race())))
+    for (const [removed, ...others] of replies) {
+      expect(removed.status).toBe(204)
+      for (const { status } of others) expect([200, 201, 204, 400, 401, 404]).toContain(status)
+    }
+  })
+
   it('is not made for a person who has left the workspace since the approval', async () => {
     const session = await newEditor()
     const { device_code, user_code } = await requestDevice()
