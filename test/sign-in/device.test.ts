@@ -220,16 +220,23 @@ describe('a device that asks for a key', () => {
     const overrides = { clientAddress: () => '192.0.2.1' }
     const app = startApp({ settings: { UNKNOWN_KEYS_PER_MINUTE: '2' }, overrides })
     const ask = () => sendForm('/device/code', { client_id: 'slipway-cli' }, { app })
-    const guess = () =>
-      sendForm(
-        '/device/token',
-        { grant_type: GRANT_TYPE, client_id: 'slipway-cli', device_code: newDeviceCode() },
-        { app },
-      )
+    const { device_code } = (await ask()).body
+    const token = { grant_type: GRANT_TYPE, client_id: 'slipway-cli', device_code: newDeviceCode() }
+    const guess = () => sendForm('/device/token', token, { app })
     for (const act of [ask, guess]) {
       const statuses = [await act(), await act(), await act()].map(({ status }) => status)
-      expect(statuses).toEqual(act === ask ? [200, 200, 429] : [400, 400, 429])
+      expect(statuses).toEqual(act === ask ? [200, 429, 429] : [400, 400, 429])
     }
+    const pollOften = () => sendForm('/device/token', { ...token, device_code }, { app })
+    const answers: unknown[] = []
+    await withClockAhead(2 * MINUTE_MS, async () => {
+      for (let i = 0; i < 5; i++) answers.push(errorOf(await pollOften()))
+    })
+    expect(answers).toEqual([
+      [400, 'authorization_pending'],
+      ...Array.from({ length: 2 }, () => [400, 'slow_down']),
+      ...Array.from({ length: 2 }, () => [429, 'slow_down']),
+    ])
   })
 })
 
