@@ -1,13 +1,15 @@
 // Where the command line finds the running `npm run dev` from any folder: a file in the user's configuration folder.
 import * as fs from 'node:fs'
-import { homedir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { homedir, userInfo } from 'node:os'
+import { dirname, isAbsolute, join } from 'node:path'
 import type { DevState } from './home-folder.ts'
 
 /** The folder of `configFile()` in src/cli/settings.ts. */
 function pointerFile(env = process.env): string {
-  const base = env.XDG_CONFIG_HOME ?? (env.APPDATA || join(homedir(), '.config'))
-  return join(env.SLIPWAY_CONFIG_HOME ?? join(base, 'slipway'), 'dev.json')
+  const [own, base] = [env.SLIPWAY_CONFIG_HOME, env.XDG_CONFIG_HOME || env.APPDATA].map(path =>
+    path && isAbsolute(path) ? path : undefined,
+  )
+  return join(own ?? join(base ?? join(homedir() || userInfo().homedir, '.config'), 'slipway'), 'dev.json')
 }
 
 /** The last start wins. False if the folder cannot be written. */
