@@ -4,6 +4,7 @@ import { type Client, createClient, type Reply } from '../client/client.ts'
 import { CommandFailure, EXIT, usageError } from './failure.ts'
 import { createOutput, type Output } from './output.ts'
 import { type Login, readLink, readLogin, UUID } from './settings.ts'
+import { oneLine } from './terminal-text.ts'
 import { readVersion } from './version.ts'
 
 export type Deployment = Reply<'GET /v2/deployments/{deployment_id}'>
@@ -103,7 +104,7 @@ export async function ask(question: string, signal: AbortSignal): Promise<string
   const lines = createInterface({ input: process.stdin, output: process.stderr })
   // Readline takes Ctrl-C for itself.
   lines.on('SIGINT', () => process.kill(process.pid, 'SIGINT'))
-  return (await lines.question(question, { signal }).finally(() => lines.close())).trim()
+  return (await lines.question(oneLine(question), { signal }).finally(() => lines.close())).trim()
 }
 
 /** Without a terminal, only `--yes` confirms. */
