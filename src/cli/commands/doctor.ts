@@ -158,7 +158,7 @@ function checkVersion(version: string | undefined): Check {
   const own = readVersion()
   if (version === own) return ok('version', `The installation has version ${version} too.`)
   const message = `The installation has version ${version ?? 'unknown'}, and this command line has ${own}.`
-  return warning('version', message, version && `npx slipway@${version}`)
+  return warning('version', message, 'Install the one of the installation, as docs/cli.md says.')
 }
 
 /** Signatures of webhooks and expiry times depend on the clock. */
