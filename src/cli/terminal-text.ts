@@ -2,7 +2,8 @@
 
 /** Control characters, and those that reorder the text after them. */
 const UNSAFE = /[\p{Cc}\u2028-\u202e\u2066-\u2069]/gu
-const SEQUENCE_OR_UNSAFE = new RegExp(`\\x1b\\[([\\d;]{0,40})m|${UNSAFE.source}`, 'gu')
+// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+const SEQUENCE_OR_UNSAFE = /\x1b\[([\d;]{0,40})m|[\p{Cc}\u2028-\u202e\u2066-\u2069]/gu
 const STYLE = /^(?:0?[0-479]|2[1-479]|[349][0-7]|[34]9|10[0-7]|)$/
 
 /** Colors and styles, without those that hide or animate text. */

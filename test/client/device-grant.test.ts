@@ -20,13 +20,10 @@ it.each([
   [1e12, 1e12],
   ['x', null],
   [undefined, undefined],
-])(
-  'a server that asks for a wait of %j s, and for an end after %j s, is asked after a pause',
-  async (...given) => {
-    answer({ ...code, interval: given[0], expires_in: given[1] })
-    expect(await requestDeviceCode(options, 'laptop')).toEqual(code)
-  },
-)
+])('a server that asks for a wait of %j s, and for an end after %j s, is asked after a pause', async (...given) => {
+  answer({ ...code, interval: given[0], expires_in: given[1] })
+  expect(await requestDeviceCode(options, 'laptop')).toEqual(code)
+})
 
 it.each([null, [], 'x', { ...code, verification_uri_complete: undefined }])('refuses %j as a code', async body => {
   answer(body)
