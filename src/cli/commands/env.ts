@@ -25,7 +25,7 @@ export async function listVariables(session: Session, name: Name): Promise<void>
       from: ({ secret_name, secret_key }: Listed) => secret_name && `cluster secret ${secret_name}, key ${secret_key}`,
     }),
   }
-  session.out.table(listed, columns, 'No variables. Set one with: slipway env set DEPLOYMENT NAME')
+  session.out.table(listed, columns, 'No variables. Set one with: slipway env set NAME VARIABLE')
 }
 
 /** The value comes from standard input or a hidden prompt: an argument would be in the shell's history. */
@@ -35,6 +35,7 @@ export async function setVariable(session: Session, name: Name, variable: string
   const value = session.out.isInteractive
     ? await readHidden(`Value of ${variable}: `)
     : (await readStdin()).replace(/\r?\n$/, '')
+  if (value === '') throw usageError(`The value of ${variable} is empty. To store an empty value, import a .env file.`)
   await changeVariables(
     session,
     `set ${variable}`,

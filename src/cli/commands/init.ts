@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { listFiles } from '../archive.ts'
 import { CONFIGURATION } from '../deploy-source.ts'
 import { usageError } from '../failure.ts'
-import { readPackage, requireFolder, suggestName } from '../folder-source.ts'
+import { requireFolder, startsItself, suggestName } from '../folder-source.ts'
 import { ask, type Deployment, findByName, findDeployment, type Session } from '../session.ts'
 import { type Link, readLink, writeLink } from '../settings.ts'
 
@@ -62,11 +62,6 @@ async function findStartCommand({ out, signal }: Session, folder: string, { star
   const message = 'Nothing says how the application starts: there is no start script in a package.json.'
   throw usageError(message, "slipway init --start 'node server.js'")
 }
-
-/** `npm start` runs a start script, or else server.js. */
-const startsItself = (folder: string): boolean =>
-  readPackage(folder).startScript !== undefined ||
-  (existsSync(join(folder, 'package.json')) && existsSync(join(folder, 'server.js')))
 
 /** The deployment to link to: the one that is named, or on a terminal one that has the name of the folder. */
 async function findLink(session: Session, folder: string, { name }: InitOptions): Promise<Link | undefined> {
