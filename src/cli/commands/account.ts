@@ -49,6 +49,7 @@ async function readKey(url: string, options: LoginOptions): Promise<StoredLogin>
 const deviceName = (): string =>
   hostname()
     .replace(/[^\p{L}\p{N}\p{P}\p{S}\p{M} ]/gu, '')
+    .replace(/\p{DI}/gu, '')
     .slice(0, 64)
 
 const canOpenBrowser = ({ env, platform }: NodeJS.Process): boolean =>
