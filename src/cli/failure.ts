@@ -37,6 +37,10 @@ export class CommandFailure extends Error {
   }
 }
 
+/** A word of a next command, as a shell reads it: people and programs run that command as it is. */
+export const shellWord = (text: string): string =>
+  /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`
+
 export const usageError = (message: string, next?: string) => new CommandFailure(EXIT.usage, 'usage', message, next)
 
 const NEXT: Record<string, string> = {
@@ -66,5 +70,9 @@ export function toReport(error: unknown): { report: FailureReport; exitCode: Exi
   if (error instanceof ConnectionError)
     return { exitCode: EXIT.failed, report: { code: 'no_connection', message: error.message, next: 'slipway whoami' } }
   const { message, code } = error as NodeJS.ErrnoException
+  if (error instanceof TypeError && code === undefined) {
+    const meant = `The server answered with something that this version of slipway does not understand: ${message}.`
+    return { exitCode: EXIT.failed, report: { code: 'unexpected', message: meant, next: 'slipway doctor' } }
+  }
   return { exitCode: EXIT.failed, report: { code: code ?? 'unexpected', message } }
 }
