@@ -37,6 +37,10 @@ export class CommandFailure extends Error {
   }
 }
 
+/** A word of a next command, as a shell reads it: people and programs run that command as it is. */
+export const shellWord = (text: string): string =>
+  /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`
+
 export const usageError = (message: string, next?: string) => new CommandFailure(EXIT.usage, 'usage', message, next)
 
 const NEXT: Record<string, string> = {
@@ -75,5 +79,9 @@ export function toReport(error: unknown): { report: FailureReport; exitCode: Exi
   const { message, code, path } = error as NodeJS.ErrnoException
   if (code === 'ENOENT' && path)
     return { exitCode: EXIT.usage, report: { code: 'usage', message: `There is no file ${path}.` } }
+  if (error instanceof TypeError && code === undefined) {
+    const meant = `The server answered with something that this version of slipway does not understand: ${message}.`
+    return { exitCode: EXIT.failed, report: { code: 'unexpected', message: meant, next: 'slipway doctor' } }
+  }
   return { exitCode: EXIT.failed, report: { code: code ?? 'unexpected', message } }
 }

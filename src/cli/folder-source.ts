@@ -3,7 +3,7 @@ import { existsSync, readFileSync, statSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
 import { type Archive, mayHoldSecrets, packFolder } from './archive.ts'
 import { CONFIGURATION, type DeploymentPatch, type DeploySource, planNew, toName } from './deploy-source.ts'
-import { usageError } from './failure.ts'
+import { shellWord, usageError } from './failure.ts'
 import { formatBytes } from './output.ts'
 import type { Deployment, Session } from './session.ts'
 
@@ -31,7 +31,7 @@ export async function openFolder(session: Session, given: string, listFiles: boo
   return {
     files: { folder, sha256: archive.sha256 },
     label: 'this folder',
-    argument: given === '.' ? '' : ` ${given}`,
+    argument: given === '.' ? '' : ` ${shellWord(given)}`,
     suggestedName: suggestName(folder),
     accepts: ({ source }) => source === 'internal_source',
     async planCreation(name) {

@@ -3,7 +3,7 @@ import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { listFiles } from '../archive.ts'
 import { CONFIGURATION } from '../deploy-source.ts'
-import { usageError } from '../failure.ts'
+import { shellWord, usageError } from '../failure.ts'
 import { requireFolder, startsItself, suggestName } from '../folder-source.ts'
 import { ask, type Deployment, findByName, findDeployment, type Session } from '../session.ts'
 import { type Link, readLink, writeLink } from '../settings.ts'
@@ -44,7 +44,7 @@ export async function prepareFolder(session: Session, given: string | undefined,
   )
   if (ignored.length > 0 && !files.includes(IGNORE_FILE)) write(IGNORE_FILE, `${ignored.join('\n')}\n`)
   if (linked) writeLink(folder, linked)
-  const next = `slipway deploy${given === undefined ? '' : ` ${given}`}`
+  const next = `slipway deploy${given === undefined ? '' : ` ${shellWord(given)}`}`
   out.emit(
     { type: 'result', outcome: 'prepared', folder, written, deployment: linked?.name ?? null, next },
     () => `${linked ? `Linked to ${linked.name}. ` : ''}Ready. Deploy it with: ${next}`,
