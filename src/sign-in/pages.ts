@@ -33,7 +33,7 @@ const DEVICE_CONTENT = `<p id="status" role="status"></p>
 <p id="as" hidden>You are signed in to <b id="organization"></b> as <b id="who"></b>.
 <a href="/sign-in">Not you?</a></p>
 <section id="no-member" hidden>
-<p>You are signed in with an API key, which cannot let a device in. <a href="/sign-in">Sign out</a>, and sign in as a
+<p>You are signed in with an API key, which cannot approve a device. <a href="/sign-in">Sign out</a>, and sign in as a
 member: with a sign-in link or with your organization’s account.</p>
 </section>
 <section id="ask" hidden>
@@ -44,17 +44,17 @@ member: with a sign-in link or with your organization’s account.</p>
 </form>
 </section>
 <section id="request" hidden>
-<p class="warning">Approve only if you have started this yourself just now, and the device shows the code below. Nobody
-has a reason to send you such a code.</p>
+<p class="warning">Approve only if you have started this yourself just now, and the device shows the code below. If
+somebody has sent you the code, deny it.</p>
 <p id="shown-code" class="code"></p>
 <dl>
 <dt>Program</dt><dd>Slipway command line</dd>
-<dt>Calls itself</dt><dd id="device"></dd>
+<dt>Device name</dt><dd id="device"></dd>
 <dt>Address</dt><dd id="address"></dd>
 <dt>User agent</dt><dd id="agent"></dd>
 <dt>Asked</dt><dd id="time"></dd>
 </dl>
-<p id="no-workspace" hidden>You have no workspace that you could let it into.</p>
+<p id="no-workspace" hidden>You have no workspace in which you could approve it.</p>
 <div id="grant">
 <p><label for="workspace">It may act as you in the workspace</label>
 <select id="workspace"></select></p>
@@ -94,5 +94,5 @@ function serveScriptPage<E extends Env>(app: Hono<E>, path: string, title: strin
 
 export function serveSignInPages<E extends Env>(app: Hono<E>, { oidc }: Pick<Config, 'oidc'>): void {
   serveScriptPage(app, '/sign-in', 'Sign in', String(createSignInContent(oidc !== undefined)), pageScript)
-  serveScriptPage(app, '/device', 'Let a device in', DEVICE_CONTENT, devicePageScript)
+  serveScriptPage(app, '/device', 'Approve a device', DEVICE_CONTENT, devicePageScript)
 }

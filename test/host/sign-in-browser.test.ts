@@ -233,6 +233,43 @@ describe('a browser that comes from another site', () => {
   })
 })
 
+const sendForm = async (path: string, form: Record<string, string>) => {
+  const response = await slipway.app.fetch(
+    new Request(origin + path, { method: 'POST', body: new URLSearchParams(form) }),
+  )
+  return (await response.json()) as Record<string, string>
+}
+
+it('a member who first has to sign in lets a device in for one workspace, to read only', async () => {
+  const { page, problems } = await newVisitor({ colorScheme: 'dark', viewport: { width: 360, height: 740 } })
+  const client = { client_id: 'slipway-cli' }
+  const code = await sendForm('/device/code', { ...client, device_name: 'laptop of Ada' })
+  await page.goto(code.verification_uri_complete!)
+  await showsWays(page)
+  const { resources } = (await api('GET', '/orgs/current/members')).body as {
+    resources: { id: string; email: string }[]
+  }
+  const admin = resources.find(({ email }) => email === 'boss@example.com')!
+  const link = (await api('POST', `/orgs/current/members/${admin.id}/sign-in-links`)).body.url as string
+  await page.evaluate(`location.hash = '${new URL(link).hash}'`)
+  await page.getByText(code.user_code!).waitFor()
+  await page.getByText('laptop of Ada').waitFor()
+  await expectAccessible(page)
+  await takePicture(page, 'device')
+  await page.getByLabel('only read').check()
+  await page.getByRole('button', { name: 'Approve' }).click()
+  await expect.poll(() => page.getByRole('status').textContent()).toMatch(/Approved/)
+  const grant_type = 'urn:ietf:params:oauth:grant-type:device_code'
+  const { access_token } = await sendForm('/device/token', { ...client, grant_type, device_code: code.device_code! })
+  const me = await slipway.app.fetch(new Request(`${origin}/v2/me`, { headers: { 'X-Api-Key': access_token! } }))
+  const { api_key, permissions } = (await me.json()) as { api_key: unknown; permissions: string[] }
+  expect(api_key).toMatchObject({ member: { email: admin.email } })
+  expect(permissions.length).toBeGreaterThan(0)
+  expect(permissions.filter(permission => !/:read(-members)?$/.test(permission))).toEqual([])
+  // The first visit of /v2/me, before the sign-in.
+  expect(problems.filter(problem => !problem.includes('401'))).toEqual([])
+})
+
 it('the link of another person replaces a session only if the person agrees', async () => {
   const visitor = await newVisitor()
   const [own, other] = [await signInByLink(visitor), await newMember()]
