@@ -7,6 +7,8 @@ import { sweepAuditLog } from './audit/retention.ts'
 import { auditRoutes } from './audit/routes.ts'
 import { customHostRoutes } from './deployments/custom-hosts.routes.ts'
 import { logRoutes } from './deployments/logs.routes.ts'
+import { sweepMetrics } from './deployments/metric-points.ts'
+import { metricRoutes } from './deployments/metrics.routes.ts'
 import { registryRoutes } from './deployments/registry.routes.ts'
 import { deploymentRoutes } from './deployments/routes.ts'
 import { sweepRevisions } from './deployments/sweep.ts'
@@ -52,6 +54,7 @@ const slices = [
   uploadRoutes,
   registryRoutes,
   logRoutes,
+  metricRoutes,
   integrationRoutes,
   listenerRoutes,
   syncRoutes,
@@ -101,6 +104,7 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
       sweepAuditLog(services),
       sweepRevisions(services),
       sweepUploads(services),
+      sweepMetrics(services),
       sweepFlows(services),
       sweepInstalls(services),
       sweepProviders(services),
