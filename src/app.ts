@@ -32,6 +32,8 @@ import { mountOperations } from './kernel/serve-routes.ts'
 import { createBucketStorage } from './kernel/storage.ts'
 import { sweepExpiredRows } from './kernel/sweep.ts'
 import { listenerRoutes } from './listeners/routes.ts'
+import { serveMetricsPage } from './metrics/metrics-page.ts'
+import { createProcessCounters } from './metrics/process-counters.ts'
 import { identityRoutes } from './oauth/client-document.routes.ts'
 import { flowRoutes } from './oauth/flow.routes.ts'
 import { sweepFlows } from './oauth/flow.ts'
@@ -81,10 +83,11 @@ export const operations: Operation[] = [...sliceOperations, ...documentRoutes(sl
 export function createApp(settings: Config, inProcess?: typeof fetch) {
   const uploads = settings.s3 ? createBucketStorage(openS3Bucket(settings.s3)) : settings.uploads
   const config = { ...settings, uploads }
-  const database = connect(config, inProcess)
+  const counters = createProcessCounters()
+  const database = connect(config, inProcess, counters.countTrip)
   for (const notice of config.notices) config.log({ level: 'warn', notice })
   const app = new HonoBase<AppEnv>({ router: new SegmentRouter() })
-  app.use(wrapRequest(config))
+  app.use(wrapRequest(config, counters.countRequest))
   app.use(cors(config.corsOrigins))
   app.onError((error, c) => respondWithError(c, error, config))
   app.notFound(notFound)
@@ -95,6 +98,7 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
     database,
     sealer: createSealer(config.sealingKeys),
   }
+  serveMetricsPage(app, services, counters)
   services.deliverEvents = createEventDeliverer(services)
   mountOperations(app, operations, services, createAttemptLog(services))
   const housekeep = async () => {

@@ -16,7 +16,7 @@ const LAYERS = [
   ['events'],
   ['integrations', 'oauth', 'listeners', 'sign-in', 'webhooks', 'audit'],
   ['deployments'],
-  ['sync', 'pushes'],
+  ['sync', 'pushes', 'metrics'],
   ['api-docs'],
   ['app.ts'],
   ['worker.ts', 'host', 'client'],

@@ -3,7 +3,8 @@ import { type SQL, sql } from 'drizzle-orm'
 import { type Row, runAsSystem, uuidArray } from '../kernel/db.ts'
 import { setClock } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
-import { type CopyMetrics, type MetricPoint, statusClasses } from '../protocol/metrics.schema.ts'
+import type { CopyMetrics, MetricPoint } from '../protocol/metrics.schema.ts'
+import { statusClasses } from '../protocol/request-buckets.ts'
 import { COUNTERS } from '../tables/metrics.ts'
 
 export const MINUTE_SECONDS = 60

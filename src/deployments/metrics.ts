@@ -5,7 +5,7 @@ import { type Ctx, verb } from '../kernel/context.ts'
 import { type Row, run } from '../kernel/db.ts'
 import { fail } from '../kernel/errors.ts'
 import { requireRow } from '../kernel/rows.ts'
-import { LATENCY_BOUNDS_MS } from '../protocol/metrics.schema.ts'
+import { LATENCY_BOUNDS_MS } from '../protocol/request-buckets.ts'
 import { counterNames, HOUR_SECONDS, latencyColumns, MINUTE_SECONDS, statusColumns } from './metric-points.ts'
 import {
   DEFAULT_RANGE_MS,

@@ -13,9 +13,11 @@ export type OpenApiDocument = {
 } & Record<string, unknown>
 type JsonObject = Record<string, unknown>
 
+export const VERSION = '0.1.0'
+
 const INFO = {
   title: 'Slipway',
-  version: '0.1.0',
+  version: VERSION,
   description: 'An open control plane for hosting applications, at the edge.',
   license: { name: 'MIT', identifier: 'MIT' },
 }

@@ -1,12 +1,8 @@
 // Schemas of the metrics that an agent sends: what the copies of a revision used and answered in a minute.
 import * as z from 'zod'
+import { LATENCY_BOUNDS_MS, LATENCY_BUCKETS, statusClasses } from './request-buckets.ts'
 import { AgentId, Fence } from './sync-fields.schema.ts'
 import { arrayOf, boundedText, Instant, Uuid } from './wire.ts'
-
-/** Upper bounds of the buckets of response times, in milliseconds. One more bucket has no bound. */
-export const LATENCY_BOUNDS_MS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 60_000] as const
-export const LATENCY_BUCKETS = LATENCY_BOUNDS_MS.length + 1
-export const statusClasses = ['1xx', '2xx', '3xx', '4xx', '5xx'] as const
 
 export const MINUTE_MS = 60_000
 export const MAX_POINTS = 500

@@ -72,7 +72,7 @@ export const syncRoutes = slice(
     body: Metrics,
     reply: MetricReceipt,
     idempotent: true,
-    errors: ['fence_stale'],
+    errors: ['listener_not_found', 'fence_stale'],
     verb: receiveMetrics,
   })
   .post('/v1/sync/credentials', {
