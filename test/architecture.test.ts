@@ -144,7 +144,7 @@ describe('the boundaries between files', () => {
       [
         /^app\.ts$/,
         /^kernel\/(caller|input|middleware|routes|segment-router|serve-routes|session-cookie|static-page|wait-until)\.ts$/,
-        /^(api-docs|sign-in)\//,
+        /^(api-docs|sign-in|metrics)\//,
       ],
     ],
     [

@@ -148,7 +148,8 @@ export function appendPoints(points: MetricPoint[]): SQL<Row> {
     rolled_up as (
       insert into metric_points as p (${KEY_COLUMNS}, ${POINT_COLUMNS})
       select organization_id, tenant_id, deployment_id, revision_id, ${HOUR_SECONDS},
-        date_bin('1 hour', at, 'epoch'), bit_or(cpu_minutes), bit_or(memory_minutes), max(copies), max(memory_peak_bytes), ${SUMS}
+        date_bin('1 hour', at, 'epoch'), bit_or(cpu_minutes), bit_or(memory_minutes), max(copies),
+        max(memory_peak_bytes), ${SUMS}
       from minutes
       group by organization_id, tenant_id, deployment_id, revision_id, date_bin('1 hour', at, 'epoch')
       order by deployment_id, revision_id, date_bin('1 hour', at, 'epoch')

@@ -260,8 +260,9 @@ test('the time of the last request is recorded for each deployment until its rou
 
 test('answers are counted once, by copy, status and the time until they begin', async () => {
   const release = Promise.withResolvers<void>()
+  const hanging = Promise.withResolvers<void>()
   const application = http.createServer(async (req, res) => {
-    if (req.url === '/hang') return
+    if (req.url === '/hang') return hanging.resolve()
     if (req.url === '/cut') return void req.socket.destroy()
     res.writeHead(Number(req.url!.slice(1))).write('first')
     await release.promise
@@ -285,7 +286,7 @@ test('answers are counted once, by copy, status and the time until they begin', 
   socket.destroy()
   const gone = send({ path: '/hang' })
   silenceRejection(once(gone, 'response'))
-  await waitFor(() => router.inFlight()[`127.0.0.1:${copy.port}`])
+  await hanging.promise
   gone.destroy()
   await waitFor(() => countedStatuses()![3] === 2)
   const { copies, unreached } = router.requestCounts()
@@ -300,14 +301,14 @@ test('requests that no copy accepted are counted by revision, and counts end som
   servers.pop()!.close()
   const route = { host: 'app.localhost', path: '/', of: 'deployment', revision: 'revision' }
   router.apply([{ ...route, targets: [{ ...target(closed), copy: '1' }] }])
-  const waiting = send()
-  waiting.on('error', () => {})
+  vi.useFakeTimers({ toFake: ['Date'] })
+  onTestFinished(() => void vi.useRealTimers())
+  const answer = fetchAnswer()
   await waitFor(() => Object.keys(router.lastRequests()).length > 0)
-  waiting.destroy()
-  await waitFor(() => router.requestCounts().unreached['deployment/revision'] === 1)
+  vi.setSystemTime(Date.now() + 11_000)
+  expect((await answer).status).toBe(503)
   router.apply([])
   expect(router.requestCounts().unreached).toEqual({ 'deployment/revision': 1 })
-  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 301_000 })
-  onTestFinished(() => void vi.useRealTimers())
+  vi.setSystemTime(Date.now() + 301_000)
   expect(router.requestCounts()).toEqual({ copies: {}, unreached: {} })
 })

@@ -23,7 +23,8 @@ export type UsageTotals = RequestCounts & { cpu_ms: number; restarts: number; un
 /** What the copies of this agent used last. */
 export type UsageNow = { copies: number; memory_bytes: number }
 
-type LastRead = { at: number; copies: Map<string, CopyUsage>; unreached: Map<string, number> }
+/** What was last read of a revision, and the last minute that was reported. */
+type LastRead = { minute: number; copies: Map<string, CopyUsage>; unreached: number | null }
 
 export const METRICS_PERIOD_MS = 60_000
 const MINUTE_MS = 60_000
@@ -42,11 +43,11 @@ export class MetricsReporter {
   readonly #options: Options
   readonly #periodMs: number
   readonly #now: () => number
-  /** What was last read of each copy and revision. Undefined before the first time. */
-  #previous: LastRead | undefined
-  #lastMinute = 0
+  /** Undefined before the first time. */
+  #previous: { at: number; revisions: Map<string, LastRead> } | undefined
   #waiting: Point[][] = []
   #timer: NodeJS.Timeout | undefined
+  #sendTimer: NodeJS.Timeout | undefined
   /** The control plane is of an earlier version, without metrics. */
   #unknownUntil = 0
   totals: UsageTotals = { ...zeroCounts(), cpu_ms: 0, restarts: 0, unreached: 0 }
@@ -64,29 +65,17 @@ export class MetricsReporter {
 
   start(): void {
     this.#schedule()
-    this.#options.signal.addEventListener('abort', () => clearTimeout(this.#timer))
+    this.#options.signal.addEventListener('abort', () => {
+      clearTimeout(this.#timer)
+      clearTimeout(this.#sendTimer)
+    })
   }
 
   /** Under a new lease: what is used from now on counts. */
   async begin(): Promise<void> {
     const revisions = this.#previous ? undefined : await this.#options.engine.readUsage?.().catch(() => undefined)
-    if (revisions && !this.#previous) this.#record(revisions)
-  }
-
-  #record(revisions: RevisionUsage[]): void {
-    const known = revisions.filter(({ unreached }) => unreached !== null)
-    this.#previous = {
-      at: this.#now(),
-      copies: new Map(
-        revisions.flatMap(({ revision_id, copies }) => copies.map(one => [`${revision_id} ${one.copy}`, one])),
-      ),
-      unreached: new Map(known.map(({ revision_id, unreached }) => [revision_id, unreached!])),
-    }
-    const copies = revisions.flatMap(revision => revision.copies)
-    this.usageNow = {
-      copies: copies.filter(({ running }) => running).length,
-      memory_bytes: copies.reduce((sum, { memory_bytes }) => sum + (memory_bytes ?? 0), 0),
-    }
+    if (revisions && !this.#previous)
+      this.#previous = { at: this.#now(), revisions: new Map(revisions.map(toLastRead)) }
   }
 
   #schedule(): void {
@@ -102,8 +91,8 @@ export class MetricsReporter {
 
   #sendLater(): void {
     const delayMs = Math.random() * Math.min(MAX_DELAY_MS, this.#periodMs / 6)
-    const timer = setTimeout(() => void this.send(), delayMs)
-    this.#options.signal.addEventListener('abort', () => clearTimeout(timer))
+    clearTimeout(this.#sendTimer)
+    this.#sendTimer = setTimeout(() => void this.send(), delayMs)
   }
 
   /** Measures the minute that ends now. Returns whether there is something to send. */
@@ -118,29 +107,42 @@ export class MetricsReporter {
     const revisions = await engine.readUsage().catch(() => undefined)
     if (!revisions) return false
     const at = this.#now()
-    // With a shorter period, a minute that was reported goes on in the next one.
     const minute = Math.floor((at - this.#periodMs / 2) / MINUTE_MS) * MINUTE_MS
     const previous = this.#previous
     // After a pause, such as sleep, what was used does not belong to this minute: a gap is right.
     const isContinuous = previous !== undefined && at - previous.at < 2 * Math.max(this.#periodMs, MINUTE_MS)
-    if (isContinuous && minute <= this.#lastMinute) return false
-    this.#record(revisions)
+    this.#previous = { at, revisions: new Map(revisions.map(toLastRead)) }
+    this.#noteUsage(revisions)
     if (!isContinuous) return false
-    this.#lastMinute = minute
-    const time = new Date(minute).toISOString()
-    const points = revisions.map(revision => this.#toPoint(revision, time, previous))
+    const points: Point[] = []
+    for (const revision of revisions) {
+      const before = previous.revisions.get(revision.revision_id)
+      // With a period under a minute: the rest of a minute that was reported counts in the next one.
+      if (before && before.minute >= minute) this.#previous.revisions.set(revision.revision_id, before)
+      else points.push(this.#toPoint(revision, minute, before))
+    }
     this.#waiting.push(...splitPoints(points.filter(point => point.unreached || point.copies.some(hasContent))))
     this.#waiting.splice(0, Math.max(0, this.#waiting.length - MAX_WAITING))
     return this.#waiting.length > 0
   }
 
-  #toPoint({ deployment_id, revision_id, unreached, copies }: RevisionUsage, at: string, previous: LastRead): Point {
-    const newlyUnreached = unreached === null ? null : increase(unreached, previous.unreached.get(revision_id) ?? 0)
+  #noteUsage(revisions: RevisionUsage[]): void {
+    const copies = revisions.flatMap(revision => revision.copies)
+    this.usageNow = {
+      copies: copies.filter(({ running }) => running).length,
+      memory_bytes: copies.reduce((sum, { memory_bytes }) => sum + (memory_bytes ?? 0), 0),
+    }
+  }
+
+  #toPoint(revision: RevisionUsage, minute: number, before: LastRead | undefined): Point {
+    const { deployment_id, revision_id, unreached, copies } = revision
+    const newlyUnreached = unreached === null ? null : increase(unreached, before?.unreached ?? 0)
     this.totals.unreached += newlyUnreached ?? 0
-    const measured = copies.map(usage => toCopy(usage, previous.copies.get(`${revision_id} ${usage.copy}`)))
+    const measured = copies.map(usage => toCopy(usage, before?.copies.get(usage.copy)))
     for (const copy of measured) this.#addToTotals(copy)
+    this.#previous!.revisions.get(revision_id)!.minute = minute
     return {
-      ...{ deployment_id, revision_id, at },
+      ...{ deployment_id, revision_id, at: new Date(minute).toISOString() },
       ...(newlyUnreached !== null && { unreached: newlyUnreached }),
       copies: measured.map(({ metrics }) => metrics),
     }
@@ -182,6 +184,11 @@ type MeasuredCopy = { metrics: Copy; requests: RequestCounts | undefined }
 /** The router remembers copies for a while after their end. */
 const hasContent = ({ running, restarts, statuses }: Copy): boolean =>
   running || restarts > 0 || /[1-9]/.test(statuses ?? '')
+
+const toLastRead = ({ revision_id, copies, unreached }: RevisionUsage): [string, LastRead] => [
+  revision_id,
+  { minute: 0, copies: new Map(copies.map(usage => [usage.copy, usage])), unreached },
+]
 
 /** What a total grew by. A lower one than before began again. */
 const increase = (now: number, before: number): number => (now >= before ? now - before : now)

@@ -109,7 +109,8 @@ export function createRouter(limitOverrides: Partial<RouterLimits> = {}, trusted
         taken.release()
         socket?.destroy()
       }
-      if (isClientGone() || Date.now() > deadline) {
+      if (isClientGone()) return 'unavailable'
+      if (Date.now() > deadline) {
         if (route) recordUnreached(route)
         return 'unavailable'
       }
