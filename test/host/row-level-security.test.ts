@@ -167,7 +167,6 @@ describe('a table that requests insert into', () => {
     uploads: 'a hundred unused links, and UPLOADS_MAX_GIB',
     logs: 'two for each revision',
     log_lines: 'a limit of bytes for each log',
-    metric_points: 'twelve revisions of a deployment in each hour, for 30 days',
     oauth_reservations: 'they expire, and the request rate is limited',
     oauth_flows: 'they expire, and the request rate is limited',
     oauth_tokens: 'each takes the consent of a person',

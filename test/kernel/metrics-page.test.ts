@@ -14,7 +14,7 @@ const read = async (app: TestApp, headers: Record<string, string> = bearer) => {
   const response = await app.fetch(new Request(`${ORIGIN}/metrics`, { headers }))
   return { status: response.status, type: response.headers.get('Content-Type'), text: await response.text() }
 }
-const valueOf = (text: string, sample: string) =>
+const readSample = (text: string, sample: string) =>
   text
     .split('\n')
     .find(line => line.startsWith(`${sample} `))
@@ -43,12 +43,12 @@ describe('the metrics of the control plane', () => {
     await app.fetch(new Request(`${ORIGIN}/no-such-${tenant.tenant_id}`))
     const { status, type, text } = await read(app)
     expect([status, type]).toEqual([200, 'application/openmetrics-text; version=1.0.0; charset=utf-8'])
-    expect(valueOf(text, 'slipway_requests_total{operation="listWorkspaces",status="2xx"}')).toBe('1')
-    expect(valueOf(text, 'slipway_request_duration_seconds_count{operation="listWorkspaces"}')).toBe('1')
-    expect(valueOf(text, 'slipway_requests_total{operation="none",status="4xx"}')).toBe('1')
-    expect(Number(valueOf(text, 'slipway_database_trip_duration_seconds_count'))).toBeGreaterThan(0)
-    expect(valueOf(text, 'slipway_database_up')).toBe('1')
-    expect(Number(valueOf(text, 'slipway_webhook_deliveries_waiting'))).toBeGreaterThanOrEqual(0)
+    expect(readSample(text, 'slipway_requests_total{operation="listWorkspaces",status="2xx"}')).toBe('1')
+    expect(readSample(text, 'slipway_request_duration_seconds_count{operation="listWorkspaces"}')).toBe('1')
+    expect(readSample(text, 'slipway_requests_total{operation="none",status="4xx"}')).toBe('1')
+    expect(Number(readSample(text, 'slipway_database_trip_duration_seconds_count'))).toBeGreaterThan(0)
+    expect(readSample(text, 'slipway_database_up')).toBe('1')
+    expect(Number(readSample(text, 'slipway_webhook_deliveries_waiting'))).toBeGreaterThanOrEqual(0)
     expect(text).not.toContain(tenant.tenant_id)
     expect(text).not.toContain(tenant.organization_id)
   })
@@ -56,7 +56,7 @@ describe('the metrics of the control plane', () => {
   it('have no counts of requests on a host without a lasting process', async () => {
     const { text } = await read(startApp({ settings: { METRICS_TOKEN: token }, overrides: { hostMetrics: undefined } }))
     expect(text).not.toContain('slipway_requests')
-    expect(valueOf(text, 'slipway_database_up')).toBe('1')
+    expect(readSample(text, 'slipway_database_up')).toBe('1')
   })
 })
 
@@ -78,8 +78,8 @@ it('the metrics of an agent are served to callers with the token', async () => {
   expect((await fetch(`${url}/metrics`)).status).toBe(401)
   expect((await fetch(url, { headers: bearer })).status).toBe(404)
   const text = await (await fetch(`${url}/metrics`, { headers: bearer })).text()
-  expect(valueOf(text, 'slipway_copies_cpu_seconds_total')).toBe('1.5')
-  expect(valueOf(text, 'slipway_answers_total{status="5xx"}')).toBe('1')
+  expect(readSample(text, 'slipway_copies_cpu_seconds_total')).toBe('1.5')
+  expect(readSample(text, 'slipway_answers_total{status="5xx"}')).toBe('1')
   expect(text.endsWith('# EOF\n')).toBe(true)
 })
 
