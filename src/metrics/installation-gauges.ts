@@ -23,7 +23,9 @@ const NAMES = Object.keys(GAUGES) as (keyof typeof GAUGES)[]
 const SELECT_GAUGES = sql`
   select
     (select count(*) from listeners),
-    (select count(*) from listeners where coalesce(last_seen_at, created_at) <= clock() - ${LISTENER_SILENT_AFTER} * interval '1 millisecond'),
+    (select count(*)
+      from listeners
+      where coalesce(last_seen_at, created_at) <= clock() - ${LISTENER_SILENT_AFTER} * interval '1 millisecond'),
     (select greatest(reltuples, 0)::bigint from pg_class where oid = 'deployments'::regclass),
     (select count(*)
       from revisions

@@ -85,10 +85,8 @@ export const Metrics = z.object({ agent_id: AgentId, fence: Fence, points: array
             restarts: 0,
             cpu_ms: 1200,
             memory_bytes: 52_428_800,
-            requests: {
-              statuses: [0, 118, 0, 2, 0],
-              latencies: [0, 0, 4, 60, 40, 10, 4, 2, 0, 0, 0, 0, 0, 0, 0, 0],
-            },
+            statuses: '0,118,0,2,0',
+            latencies: '0,0,4,60,40,10,4,2,0,0,0,0,0,0,0,0',
           },
         ],
       },

@@ -192,7 +192,7 @@ describe('the reporter', () => {
     expect(minutes).toEqual([0, 61, 64])
   })
 
-  test('sends a minute again while the control plane does not answer, the newest first, and forgets old ones', async () => {
+  test('repeats minutes while the control plane does not answer, the newest first, and forgets old ones', async () => {
     const { state, reporter, use, pass } = startReporter()
     use([makeCopy()])
     await pass(0)
@@ -222,7 +222,7 @@ describe('the reporter', () => {
     expect(state.sent).toHaveLength(1)
   })
 
-  test('sends no copies that ended without a request, and splits a report before a body has too many values', async () => {
+  test('sends no copies that ended without a request, and splits what is too much for a body', async () => {
     const { state, use, pass } = startReporter()
     use([])
     await pass(0)
