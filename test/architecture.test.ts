@@ -16,7 +16,7 @@ const LAYERS = [
   ['events'],
   ['integrations', 'oauth', 'listeners', 'sign-in', 'webhooks', 'audit'],
   ['deployments'],
-  ['sync', 'pushes'],
+  ['sync', 'pushes', 'metrics'],
   ['api-docs'],
   ['app.ts'],
   ['worker.ts', 'host', 'client'],
@@ -147,7 +147,7 @@ describe('the boundaries between files', () => {
       [
         /^app\.ts$/,
         /^kernel\/(caller|input|middleware|routes|segment-router|serve-routes|session-cookie|static-page|wait-until)\.ts$/,
-        /^(api-docs|sign-in)\//,
+        /^(api-docs|sign-in|metrics)\//,
       ],
     ],
     [

@@ -9,6 +9,7 @@ import { type GatewaySettings, openDatabase, requireReady, requireRole } from '.
 import { createFolderStorage } from './folder-storage.ts'
 import { createHttpServer } from './http-server.ts'
 import { createPinnedFetch } from './pinned-fetch.ts'
+import { readProcessMetrics } from './process-metrics.ts'
 import { scheduleEveryMinute } from './schedule.ts'
 
 const DRAIN_MS = 10_000
@@ -34,6 +35,7 @@ export function createHost(
   })
   const { database, via, gateway, close } = openDatabase(config.database, options)
   config.database = database
+  config.hostMetrics = () => readProcessMetrics(gateway)
   config.foreignFetch = overrides.foreignFetch ?? createPinnedFetch(config)
   const app = createApp(config, via)
   return { app, config, gateway, close }

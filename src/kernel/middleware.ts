@@ -25,7 +25,9 @@ const EXPOSED_HEADERS =
   'ETag, Idempotency-Replayed, Link, Location, RateLimit, RateLimit-Policy, Retry-After, Slipway-Warnings, X-Request-Id'
 const ONE_DAY_SECONDS = '86400'
 
-export function wrapRequest(config: Config): MiddlewareHandler<AppEnv> {
+type CountRequest = (operation: string | undefined, status: number, ms: number) => void
+
+export function wrapRequest(config: Config, countRequest: CountRequest = () => {}): MiddlewareHandler<AppEnv> {
   return async (c, proceed) => {
     const started = Date.now()
     const sentId = c.req.header('X-Request-Id')
@@ -41,7 +43,8 @@ export function wrapRequest(config: Config): MiddlewareHandler<AppEnv> {
     if (!headers.has('Content-Security-Policy')) headers.set('Content-Security-Policy', CONTENT_SECURITY_POLICY)
     for (const [name, value] of SECURITY_HEADERS) headers.set(name, value)
     setRateHeaders(headers, requestInfo, config)
-    const { code, organization, tenant, actor } = requestInfo
+    const { code, organization, tenant, actor, operation } = requestInfo
+    countRequest(operation, status, Date.now() - started)
     config.log({
       level: status >= 500 ? 'error' : 'info',
       request_id: requestId,
