@@ -5,6 +5,7 @@ import { serveDocsPages } from './api-docs/docs-page.ts'
 import { createAttemptLog } from './audit/attempts.ts'
 import { sweepAuditLog } from './audit/retention.ts'
 import { auditRoutes } from './audit/routes.ts'
+import { serveDashboard } from './dashboard/shell.ts'
 import { customHostRoutes } from './deployments/custom-hosts.routes.ts'
 import { logRoutes } from './deployments/logs.routes.ts'
 import { registryRoutes } from './deployments/registry.routes.ts'
@@ -87,6 +88,7 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
   app.notFound(notFound)
   serveDocsPages(app, () => buildOpenApi(operations))
   serveSignInPage(app, config)
+  serveDashboard(app, config)
   const services: Services = {
     config,
     database,

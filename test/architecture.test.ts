@@ -17,7 +17,7 @@ const LAYERS = [
   ['integrations', 'oauth', 'listeners', 'sign-in', 'webhooks', 'audit'],
   ['deployments'],
   ['sync', 'pushes'],
-  ['api-docs'],
+  ['api-docs', 'dashboard'],
   ['app.ts'],
   ['worker.ts', 'host', 'client'],
 ]
@@ -144,7 +144,7 @@ describe('the boundaries between files', () => {
       [
         /^app\.ts$/,
         /^kernel\/(caller|input|middleware|routes|segment-router|serve-routes|session-cookie|static-page|wait-until)\.ts$/,
-        /^(api-docs|sign-in)\//,
+        /^(api-docs|dashboard|sign-in)\//,
       ],
     ],
     [

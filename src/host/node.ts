@@ -5,6 +5,7 @@ import { type Config, readConfig, readTrustedProxies, readUploadsFolder, type St
 import { finishPendingWork } from '../kernel/wait-until.ts'
 import { isRange } from '../protocol/client-address.ts'
 import { createAddressReader } from './client-address.ts'
+import { createFolderFiles, DASHBOARD_FOLDER } from './dashboard-folder.ts'
 import { type GatewaySettings, openDatabase, requireReady, requireRole } from './database-connection.ts'
 import { createFolderStorage } from './folder-storage.ts'
 import { createHttpServer } from './http-server.ts'
@@ -28,6 +29,7 @@ export function createHost(
 ) {
   const config = readConfig(env, {
     uploads: createFolderStorage(readUploadsFolder(env)),
+    dashboard: createFolderFiles(DASHBOARD_FOLDER),
     clientAddress: createAddressReader(readTrustedProxies(env, isRange)),
     liveStreams: STREAMS,
     ...overrides,
