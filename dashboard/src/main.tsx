@@ -1,7 +1,10 @@
-// The dashboard: a client of the public API.
+// Starts the dashboard: a client of the public API, in the page that `src/dashboard/shell.ts` serves.
 import { render } from 'preact'
-import type { Me } from './api/client.ts'
+import './styles/tokens.css'
+import './styles/base.css'
+import { App } from './app.tsx'
 
-render(<p>Hello</p>, document.body)
+// The files of an older build are gone after a deploy.
+addEventListener('vite:preloadError', () => location.reload())
 
-export type { Me }
+render(<App />, document.getElementById('app')!)
