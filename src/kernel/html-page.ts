@@ -1,8 +1,48 @@
 // Pages for a person: the one after returning from another site has no script, others have one of this installation.
 const STYLE = `
-:root { color-scheme: light dark }
-body { font: 1rem/1.5 system-ui, sans-serif; max-width: 32rem; margin: 15vh auto; padding: 0 1.5rem }
+:root {
+  color-scheme: light dark;
+  --paper: light-dark(#ffffff, #101318);
+  --ink: light-dark(#1a2029, #e4e8ee);
+  --field: light-dark(#ffffff, #0d1014);
+  --edge: light-dark(#8a94a3, #5d6878);
+  --link: light-dark(#2f4bc4, #9db0ff);
+  --red: light-dark(#b3261e, #ff9d95);
+}
+body {
+  font: 1rem/1.5 system-ui, sans-serif;
+  max-width: 26rem;
+  margin: 12vh auto;
+  padding: 0 1.5rem;
+  color: var(--ink);
+  background: var(--paper);
+  overflow-wrap: anywhere;
+}
 h1 { font-size: 1.4rem }
+a { color: var(--link) }
+label { display: block; font-weight: 600 }
+input, button, .button {
+  box-sizing: border-box;
+  width: 100%;
+  margin: 0.25rem 0 0.5rem;
+  padding: 0.6rem 0.75rem;
+  font: inherit;
+  border: 1px solid var(--edge);
+  border-radius: 0.375rem;
+}
+input { color: inherit; background: var(--field) }
+button, .button {
+  display: block;
+  font-weight: 600;
+  text-align: center;
+  text-decoration: none;
+  color: var(--paper);
+  background: var(--link);
+  border-color: var(--link);
+  cursor: pointer;
+}
+:focus-visible { outline: 3px solid var(--link); outline-offset: 2px }
+[role='status']:not(:empty) { padding-left: 0.75rem; border-left: 4px solid var(--red) }
 `
 
 const SCRIPT_POLICY = ["script-src 'self'", "connect-src 'self'"]
@@ -37,13 +77,20 @@ const renderHtml = (title: string, content: string, head = ''): string => `<!doc
 <meta name="robots" content="noindex">
 <title>${escapeHtml(title)}</title>
 <style>${STYLE}</style>${head}
+<main>
 <h1>${escapeHtml(title)}</h1>
 ${content}
+</main>
 </html>
 `
 
-export const renderPage = (title: string, sentences: string[]): string =>
-  renderHtml(title, sentences.map(sentence => `<p>${escapeHtml(sentence)}</p>`).join('\n'))
+type PageLink = { href: string; text: string }
+
+export function renderPage(title: string, sentences: string[], link?: PageLink): string {
+  const paragraphs = sentences.map(sentence => `<p>${escapeHtml(sentence)}</p>`)
+  if (link) paragraphs.push(`<p><a href="${escapeHtml(link.href)}">${escapeHtml(link.text)}</a></p>`)
+  return renderHtml(title, paragraphs.join('\n'))
+}
 
 /** `content` is HTML, and `script` the path of a module. */
 export const renderScriptPage = (title: string, content: string, script: string): string =>

@@ -28,11 +28,14 @@ export function formatFlowCookie(origin: string, sealed: string | null, seconds:
 }
 export const flowCookieName = (origin: string): string => `${sessionCookieName(origin)}-sign-in`
 
-/** A name that occurs twice counts as missing: one of the values may be an attacker's. */
+/**
+ * A name that occurs twice counts as missing: one of the values may be an attacker's. Spaces of Unicode belong to the
+ * name, as they do for browsers, which let any host of the domain set such a cookie.
+ */
 export function readCookie(c: Context, name: string): string | undefined {
   const values = (c.req.header('Cookie') ?? '')
     .split(';')
-    .map(pair => pair.trim())
+    .map(pair => pair.replace(/^[ \t]+/, ''))
     .filter(pair => pair.startsWith(`${name}=`))
     .map(pair => pair.slice(name.length + 1))
   return values.length === 1 ? values[0] : undefined

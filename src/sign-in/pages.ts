@@ -6,9 +6,11 @@ import { renderScriptPage, scriptPageHeaders } from '../kernel/html-page.ts'
 import { serveStaticPage } from '../kernel/static-page.ts'
 import { pageScript } from './page-script.ts'
 
+const oidcLink = html`<p><a class="button" href="/sign-in/oidc">Sign in with your organization’s account</a></p>`
+
 const createContent = (hasOidc: boolean) => html`<p id="status" role="status"></p>
 <section id="ways" hidden>
-${hasOidc ? html`<p><a id="oidc" href="/sign-in/oidc">Sign in with your organization’s account</a></p>` : ''}
+${hasOidc ? oidcLink : ''}
 <form id="key-form">
 <label for="key">API key</label>
 <input id="key" type="password" autocomplete="off" spellcheck="false" required>

@@ -34,6 +34,7 @@ const PROVIDER_ERRORS = [
   'database_unavailable',
 ] as const
 
+const BACK = { href: '/sign-in', text: 'Back to the sign-in page' }
 const linkInput = { body: s.LinkToken }
 
 const visitOf = (c: Visitor, { config }: Services, operation: Operation): Visit => ({
@@ -56,7 +57,7 @@ async function answerWithPage(
     if (!(error instanceof Failure)) throw error
     logFailureCause(error, c.get('requestId'), config)
     c.get('requestInfo').code = error.code
-    const page = renderPage(titleOf(error.code), [detailOf(error.code)])
+    const page = renderPage(titleOf(error.code), [detailOf(error.code)], BACK)
     return c.body(page, statusOf(error.code) as 200, await pageHeaders())
   }
 }

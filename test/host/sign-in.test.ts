@@ -1,12 +1,9 @@
 // Signing in at a real OpenID Connect provider on this machine, walked by HTTP.
 import { generateKeyPairSync } from 'node:crypto'
 import * as fs from 'node:fs'
-import { createServer, type RequestListener, type Server } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { sql } from 'drizzle-orm'
-import { Provider } from 'oidc-provider'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { bootstrap } from '../../src/access/bootstrap.ts'
 import { AUDITOR, ORGANIZATION_ADMIN, ORGANIZATION_USER } from '../../src/access/built-in-roles.ts'
@@ -14,13 +11,20 @@ import type { Postgres } from '../../src/host/embedded-postgres.ts'
 import { createHost } from '../../src/host/node.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { completeSignIn } from '../support/headless-user.ts'
+import {
+  CLIENT_SECRET,
+  createIdentityProvider,
+  listenLocally,
+  oidcSettings,
+  type Person,
+} from '../support/identity-provider.ts'
 import { startMigratedPostgres } from '../support/migrated-postgres.ts'
 
 const PUBLIC_URL = 'https://slipway.example.com'
 const FLOW_COOKIE = '__Host-slipway-sign-in'
 const CALLBACK = `${PUBLIC_URL}/sign-in/oidc/callback`
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-sign-in-'))
-const servers: Server[] = []
+const closers: (() => void)[] = []
 const clock = { aheadMs: 0 }
 const lines: Record<string, unknown>[] = []
 let postgres: Postgres
@@ -28,27 +32,16 @@ let slipway: ReturnType<typeof createHost>
 let owner: string
 let organization: string
 let issuer: string
-/** What the provider says about the person who signs in. */
-let person: Record<string, unknown> & { sub: string }
+/** Who signs in. */
+let person: Person
 
-async function listen(handler: (origin: string) => RequestListener): Promise<string> {
-  let answer: RequestListener = () => {}
-  const server = createServer((request, response) => answer(request, response))
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-  servers.push(server)
-  const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
-  answer = handler(origin)
+const identityProvider = (origin: string) => createIdentityProvider(origin, CALLBACK, () => person)
+
+async function listen(createHandler: Parameters<typeof listenLocally>[0]): Promise<string> {
+  const { origin, close } = await listenLocally(createHandler)
+  closers.push(close)
   return origin
 }
-
-const identityProvider = (origin: string) =>
-  new Provider(origin, {
-    clients: [{ client_id: 'slipway', client_secret: 'hush-client-secret', redirect_uris: [CALLBACK] }],
-    claims: { openid: ['sub', 'groups'], email: ['email', 'email_verified'], profile: ['name'] },
-    cookies: { keys: ['a key'] },
-    features: { devInteractions: { enabled: true } },
-    findAccount: (_: unknown, id: string) => ({ accountId: id, claims: () => ({ ...person, sub: id }) }),
-  }).callback()
 
 const start = (settings: Record<string, string>) =>
   createHost(
@@ -70,7 +63,7 @@ beforeAll(async () => {
   owner = made.api_key
   organization = made.organization_id
   slipway = start({
-    ...{ OIDC_ISSUER: issuer, OIDC_CLIENT_ID: 'slipway', OIDC_CLIENT_SECRET: 'hush-client-secret' },
+    ...oidcSettings(issuer),
     OIDC_ALLOWED_DOMAINS: `joining.example=${organization}`,
     OIDC_GROUP_ROLES: `auditors=${AUDITOR},everyone=${ORGANIZATION_USER}`,
   })
@@ -80,10 +73,7 @@ beforeEach(() => {
   lines.length = 0
 })
 afterAll(async () => {
-  for (const server of servers) {
-    server.close()
-    server.closeAllConnections()
-  }
+  for (const close of closers) close()
   await slipway?.close()
   await postgres?.stop()
   fs.rmSync(root, { recursive: true, force: true, maxRetries: 9 })
@@ -161,7 +151,7 @@ describe('signing in at the identity provider', () => {
 
     const again = await signIn({ ...who, email: 'renamed@example.com', email_verified: false })
     expect((await readMe(again)).member!.id).toBe(member.id)
-    expect(JSON.stringify(lines)).not.toContain('hush-client-secret')
+    expect(JSON.stringify(lines)).not.toContain(CLIENT_SECRET)
   })
 
   it('is refused to a stranger, and lets people of an allowed domain join', async () => {
@@ -281,7 +271,7 @@ it('a provider whose tokens are signed with a foreign key is refused', async () 
       })
     }
   })
-  const other = start({ OIDC_ISSUER: impostor, OIDC_CLIENT_ID: 'slipway', OIDC_CLIENT_SECRET: 'hush-client-secret' })
+  const other = start(oidcSettings(impostor))
   const [own] = [slipway]
   slipway = other
   try {

@@ -603,7 +603,7 @@ describe.each(HOSTILE_TEXTS)('a page that receives %s', hostile => {
     const { tenant } = await as.setUpProvider(app, { name: `Name ${hostile}` })
     const { text } = await as.visitCallback(app, await as.beginAuthentication(tenant))
     expect(text).toContain('is connected')
-    expect(text.replaceAll(/<\/?(html|meta|title|style|h1|p|!doctype)[^<>]*>/g, '')).not.toMatch(/[<>]/)
+    expect(text.replaceAll(/<\/?(html|meta|title|style|main|h1|p|!doctype)[^<>]*>/g, '')).not.toMatch(/[<>]/)
   })
 })
 

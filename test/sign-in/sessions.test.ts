@@ -130,6 +130,12 @@ describe('the cookie of a session', () => {
     }
   })
 
+  it('counts as missing if a space of Unicode is in front of its name, which every host of the domain can set', async () => {
+    const { token } = await openSession()
+    const headers = { Cookie: `\u00a0${COOKIE}=${token}`, 'Sec-Fetch-Site': 'same-origin' }
+    expect((await send('GET', '/v2/me', { headers })).body.code).toBe('key_missing')
+  })
+
   it('counts less than a key in a header', async () => {
     const { token } = await openSession()
     const headers = { ...cookieHeaders(token), 'X-Api-Key': tenant.owner.key }

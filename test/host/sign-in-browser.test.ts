@@ -1,0 +1,393 @@
+// Signing in, in a real browser at a real OpenID Connect server. The app, the applications that it hosts and strangers
+// have host names of their own, so that the browser decides what belongs to the same site.
+import * as fs from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { sql } from 'drizzle-orm'
+import type { Page } from 'playwright-core'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { bootstrap } from '../../src/access/bootstrap.ts'
+import type { Postgres } from '../../src/host/embedded-postgres.ts'
+import { createHost } from '../../src/host/node.ts'
+import { runAsSystem } from '../../src/kernel/db.ts'
+import { expectAccessible, serveHosts, takePicture, useBrowser, type Visitor } from '../support/browser.ts'
+import { completeSignIn } from '../support/headless-user.ts'
+import { createIdentityProvider, listenLocally, oidcSettings, type Person } from '../support/identity-provider.ts'
+import { startMigratedPostgres } from '../support/migrated-postgres.ts'
+
+const SLIPWAY = 'slipway.example.test'
+/** An application that this installation hosts: on the same site. */
+const SHOP = 'shop.apps.example.test'
+const STRANGER = 'stranger.test'
+const COOKIE = '__Host-slipway'
+const root = fs.mkdtempSync(join(tmpdir(), 'slipway-sign-in-browser-'))
+const lines: Record<string, unknown>[] = []
+/** What browsers sent to the app. */
+const requests: { method: string; path: string; site: string | null; cookies: string }[] = []
+/** What the hosts of others answer. */
+let attack: { page: string; cookies?: string[] }
+const { newVisitor } = useBrowser()
+const handlers: Parameters<typeof serveHosts>[0] = {}
+let hosts: Awaited<ReturnType<typeof serveHosts>>
+let provider: Awaited<ReturnType<typeof listenLocally>>
+let postgres: Postgres
+let slipway: ReturnType<typeof createHost>
+let origin: string
+let callback: string
+let owner: string
+/** Who signs in at the provider. */
+let person: Person = { sub: 'ada' }
+
+beforeAll(async () => {
+  postgres = await startMigratedPostgres(join(root, 'postgres'))
+  hosts = await serveHosts(handlers)
+  origin = hosts.originOf(SLIPWAY)
+  callback = `${origin}/sign-in/oidc/callback`
+  provider = await listenLocally(at => createIdentityProvider(at, callback, () => person))
+  slipway = createHost(
+    {
+      ...{ DATABASE_URL: postgres.url, SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}` },
+      ...{ PUBLIC_URL: origin, APPS_DOMAIN: 'apps.example.test', ALLOW_LOOPBACK: 'true', UPLOADS_DIR: root },
+      ...{ RATE_LIMIT_PER_MINUTE: '0', ...oidcSettings(provider.origin) },
+    },
+    { log: line => void lines.push(line) },
+  )
+  handlers[SLIPWAY] = (request, env) => {
+    const { pathname } = new URL(request.url)
+    const site = request.headers.get('Sec-Fetch-Site')
+    requests.push({ method: request.method, path: pathname, site, cookies: request.headers.get('Cookie') ?? '' })
+    return slipway.app.fetch(request, env)
+  }
+  for (const host of [SHOP, STRANGER])
+    handlers[host] = () => {
+      const headers = new Headers({ 'Content-Type': 'text/html' })
+      for (const cookie of attack.cookies ?? []) headers.append('Set-Cookie', cookie)
+      return new Response(attack.page, { headers })
+    }
+  const input = { organization: 'Acme', emails: ['boss@example.com'], scope: 'organization' as const }
+  owner = (await bootstrap(slipway.app.database, input)).api_key
+})
+beforeEach(() => {
+  requests.length = 0
+  lines.length = 0
+  attack = { page: '<!doctype html><title>Shop</title><body>' }
+})
+afterAll(async () => {
+  hosts?.close()
+  provider?.close()
+  await slipway?.close()
+  await postgres?.stop()
+  fs.rmSync(root, { recursive: true, force: true, maxRetries: 9 })
+})
+
+async function api(method: string, path: string, body?: unknown) {
+  const headers = { 'X-Api-Key': owner, 'Content-Type': 'application/json' }
+  const init = { method, headers, ...(body !== undefined && { body: JSON.stringify(body) }) }
+  const response = await slipway.app.fetch(new Request(origin + path, init))
+  return { response, body: (await response.json()) as Record<string, unknown> }
+}
+
+let people = 0
+/** A member and what the provider says about it. */
+async function newMember(claims: Record<string, unknown> = {}) {
+  const sub = `person-${++people}`
+  const who: Person = { sub, email: `${sub}@example.com`, email_verified: true, ...claims }
+  const { body } = await api('POST', '/orgs/current/members', { email: who.email, full_name: `Person ${people}` })
+  return { who, id: body.id as string, name: body.full_name as string }
+}
+type Member = Awaited<ReturnType<typeof newMember>>
+const newLink = async ({ id }: Member) =>
+  (await api('POST', `/orgs/current/members/${id}/sign-in-links`)).body.url as string
+
+const sessionCookie = async ({ context }: Visitor) => (await context.cookies()).find(({ name }) => name === COOKIE)
+/** As the page of the app asks. Null: nobody is signed in. */
+const readMe = (page: Page) =>
+  page.evaluate<Record<string, Record<string, unknown>> | null>(
+    `fetch('${origin}/v2/me').then(reply => (reply.ok ? reply.json() : null))`,
+  )
+const showsWays = (page: Page) => page.getByLabel('API key').waitFor()
+const showsPerson = (page: Page, { name }: Member) => page.getByText(`You are signed in to Acme as ${name}.`).waitFor()
+
+async function signInByLink(visitor: Visitor): Promise<Member> {
+  const member = await newMember()
+  await visitor.page.goto(await newLink(member))
+  await showsPerson(visitor.page, member)
+  return member
+}
+
+/** Ends where the provider sends the browser back to. */
+async function visitProvider({ page, problems }: Visitor, who: Person, begin?: () => Promise<unknown>): Promise<void> {
+  person = who
+  const before = [...problems]
+  await (begin?.() ?? page.goto(`${origin}/sign-in/oidc`))
+  await page.locator('[name=login]').fill(who.sub)
+  await page.locator('[name=password]').fill('any')
+  await page.getByRole('button', { name: 'Sign-in' }).click()
+  await page.getByRole('button', { name: 'Continue' }).click()
+  await page.waitForURL(`${origin}/**`)
+  // Those of the provider's pages.
+  problems.splice(0, problems.length, ...before)
+}
+
+/** The address to which the provider would send the browser of an attacker, who does not go there. */
+async function takeCallback(who: Person): Promise<string> {
+  person = who
+  const begun = await slipway.app.fetch(new Request(`${origin}/sign-in/oidc`))
+  return completeSignIn(begun.headers.get('Location')!, callback, who.sub)
+}
+
+describe('the page', () => {
+  const looks = [
+    { colorScheme: 'light', viewport: { width: 1280, height: 800 } },
+    { colorScheme: 'dark', viewport: { width: 360, height: 740 } },
+  ] as const
+  it.each(looks)('is accessible in $colorScheme, $viewport.width pixels wide', async look => {
+    const { page, problems } = await newVisitor(look)
+    const name = `sign-in-${look.colorScheme}-${look.viewport.width}`
+    await page.goto(`${origin}/sign-in`)
+    await page.getByLabel('API key').fill('slw_mistyped')
+    await page.getByRole('button', { name: 'Sign in' }).click()
+    await expect.poll(() => page.getByRole('status').textContent()).toBeTruthy()
+    await page.getByLabel('API key').fill(owner)
+    await takePicture(page, name)
+    await expectAccessible(page)
+    await page.getByRole('button', { name: 'Sign in' }).click()
+    await page.getByText('You are signed in to Acme').waitFor()
+    await takePicture(page, `${name}-signed-in`)
+    await expectAccessible(page)
+    expect(problems).toEqual([])
+  })
+})
+
+describe('a person', () => {
+  it('signs in at the identity provider, is known there by the subject alone, and signs out', async () => {
+    const member = await newMember()
+    const visitor = await newVisitor()
+    const { page, problems } = visitor
+    await page.goto(`${origin}/sign-in`)
+    await visitProvider(visitor, member.who, () => page.getByRole('link').click())
+    await showsPerson(page, member)
+    const first = await readMe(page)
+    expect(first).toMatchObject({ member: { id: member.id }, session: { method: 'oidc', is_current: true } })
+    expect(await sessionCookie(visitor)).toMatchObject({
+      ...{ domain: SLIPWAY, path: '/', httpOnly: true, secure: true, sameSite: 'Strict' },
+    })
+    expect(await page.evaluate('cookieStore.getAll().then(all => [document.cookie, all.length])')).toEqual(['', 0])
+    await page.getByRole('button', { name: 'Sign out' }).click()
+    await showsWays(page)
+    expect([await readMe(page), await sessionCookie(visitor)]).toEqual([null, undefined])
+    expect(problems).toEqual([])
+
+    const elsewhere = await newVisitor()
+    await visitProvider(elsewhere, { ...member.who, email: 'renamed@example.com', email_verified: false })
+    await showsPerson(elsewhere.page, member)
+    const second = await readMe(elsewhere.page)
+    expect(second!.member).toEqual(first!.member)
+    expect(second!.session!.id).not.toBe(first!.session!.id)
+  })
+
+  it('is told why the sign-in was refused', async () => {
+    const { who } = await newMember({ email_verified: false })
+    const visitor = await newVisitor({ colorScheme: 'dark' })
+    await visitProvider(visitor, who)
+    expect(lines.at(-1)).toMatchObject({ status: 403, code: 'email_unverified' })
+    await takePicture(visitor.page, 'sign-in-refused')
+    await expectAccessible(visitor.page)
+    await visitor.page.getByRole('link').click()
+    await showsWays(visitor.page)
+    expect(await readMe(visitor.page)).toBeNull()
+  })
+
+  it('signs in with a link once, also when it is pasted while the page is open', async () => {
+    const visitor = await newVisitor()
+    const { page, problems } = visitor
+    const member = await newMember()
+    const link = await newLink(member)
+    await page.goto(link)
+    await showsPerson(page, member)
+    expect(page.url()).toBe(`${origin}/sign-in`)
+    await page.getByRole('button', { name: 'Sign out' }).click()
+    await showsWays(page)
+    for (const again of [link, await newLink(member)]) {
+      const answered = page.waitForResponse(`${origin}/sign-in/link`)
+      await page.goto(again)
+      expect((await answered).status()).toBe(again === link ? 401 : 201)
+    }
+    await showsPerson(page, member)
+    expect(problems).toEqual([])
+  })
+})
+
+describe('a browser that comes from another site', () => {
+  it('is signed in by the requests of the page itself', async () => {
+    const visitor = await newVisitor()
+    const member = await signInByLink(visitor)
+    requests.length = 0
+    attack.page = `<a href="${origin}/sign-in">Slipway</a>`
+    await visitor.page.goto(hosts.originOf(STRANGER))
+    await visitor.page.getByRole('link').click()
+    await showsPerson(visitor.page, member)
+    const sent = requests.map(({ path, site, cookies }) => [path, site, cookies.includes(COOKIE)])
+    expect(sent[0]).toEqual(['/sign-in', 'cross-site', false])
+    expect(sent).toContainEqual(['/v2/me', 'same-origin', true])
+  })
+})
+
+describe('a sign-in is refused', () => {
+  it('when the browser comes back with a code that it has used', async () => {
+    const { who } = await newMember()
+    const visitor = await newVisitor()
+    let back = ''
+    visitor.page.on('request', request => {
+      if (request.url().startsWith(callback)) back = request.url()
+    })
+    await visitProvider(visitor, who)
+    await visitor.page.getByRole('button', { name: 'Sign out' }).click()
+    await showsWays(visitor.page)
+    expect((await visitor.page.goto(back))!.status()).toBe(401)
+    expect(await sessionCookie(visitor)).toBeUndefined()
+  })
+
+  it('when another browser began it, whether this one is signed in, has begun its own, or neither', async () => {
+    const foreign = await takeCallback((await newMember()).who)
+    attack.page = `<a href="${foreign.replaceAll('&', '&amp;')}">You have won</a>`
+    const follow = async ({ page }: Visitor) => {
+      await page.goto(hosts.originOf(STRANGER))
+      const answered = page.waitForResponse(foreign)
+      await page.getByRole('link').click()
+      return (await answered).status()
+    }
+    const visitor = await newVisitor()
+    expect([await follow(visitor), await sessionCookie(visitor)]).toEqual([401, undefined])
+    await visitor.page.goto(`${origin}/sign-in/oidc`)
+    expect([await follow(visitor), await sessionCookie(visitor)]).toEqual([502, undefined])
+    await signInByLink(visitor)
+    const own = await sessionCookie(visitor)
+    expect([await follow(visitor), await sessionCookie(visitor)]).toEqual([401, own])
+  })
+})
+
+/** The token of a session that an attacker has opened in the same organization. */
+async function openOtherSession(): Promise<string> {
+  const { response } = await api('POST', '/v2/me/sessions')
+  return new RegExp(`^${COOKIE}=(\\w+);`).exec(response.headers.get('Set-Cookie')!)![1]!
+}
+
+it('a sign-in replaces a session that somebody else has left in the browser', async () => {
+  const visitor = await newVisitor()
+  const value = await openOtherSession()
+  await visitor.context.addCookies([{ name: COOKIE, value, url: origin, secure: true, sameSite: 'Strict' }])
+  await visitor.page.goto(`${origin}/sign-in`)
+  const planted = await readMe(visitor.page)
+  expect(planted!.session).toMatchObject({ method: 'key' })
+  const member = await newMember()
+  await visitProvider(visitor, member.who)
+  await showsPerson(visitor.page, member)
+  expect((await sessionCookie(visitor))!.value).not.toBe(value)
+  expect((await readMe(visitor.page))!.session!.id).not.toBe(planted!.session!.id)
+  const asAttacker = await newVisitor()
+  await asAttacker.context.addCookies([{ name: COOKIE, value, url: origin, secure: true, sameSite: 'Strict' }])
+  await asAttacker.page.goto(`${origin}/sign-in`)
+  expect((await readMe(asAttacker.page))!.member).toBeNull()
+})
+
+describe.each([
+  ['an application on the same site', SHOP, 'same-site'],
+  ['another site', STRANGER, 'cross-site'],
+])('a page of %s', (_, host, site) => {
+  const countEvents = async () => {
+    const [[row]] = (await runAsSystem(slipway.app.database, sql`select count(*) from events`)) as [unknown[][]]
+    return row![0]
+  }
+
+  it('does nothing with the session of its visitor', async () => {
+    const visitor = await newVisitor()
+    const { page } = visitor
+    const member = await signInByLink(visitor)
+    const link = await newLink(member)
+    const before = await countEvents()
+    requests.length = lines.length = 0
+    const forms = [
+      ['/v2/tag-keys', { key: 'x' }],
+      ['/v2/me/sessions', {}],
+      ['/sign-in/link', { token: link.split('#')[1] }],
+    ] as const
+    for (const [path, body] of forms) {
+      // As text/plain, a form can send JSON: the name and the value of its field are joined by "=".
+      const [name, value] = JSON.stringify({ ...body, padding: '=' }).split('=')
+      attack.page = `<form method="post" enctype="text/plain" action="${origin}${path}">
+        <input name='${name}' value='${value}'><button>Play</button></form>`
+      await page.goto(hosts.originOf(host))
+      const answered = page.waitForResponse(origin + path)
+      await page.getByRole('button').click()
+      expect([401, 403], path).toContain((await answered).status())
+    }
+    attack.page = ''
+    await page.goto(hosts.originOf(host))
+    const calls = [
+      { method: 'GET' },
+      { method: 'POST', mode: 'no-cors', body: '{"key":"x"}' },
+      { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: '{"key":"x"}' },
+      { method: 'DELETE' },
+    ]
+    for (const call of calls)
+      for (const path of ['/v2/me', '/v2/tag-keys', '/v2/me/sessions/current'])
+        expect(
+          await page.evaluate(
+            `fetch('${origin}${path}', ${JSON.stringify({ ...call, credentials: 'include' })})
+              .then(reply => reply.type, () => 'failed')`,
+          ),
+        ).toBe(call.mode ? 'opaque' : 'failed')
+    expect(requests.filter(request => request.site !== site)).toEqual([])
+    // The browser sends a strict cookie within a site, so only the app can refuse these requests.
+    expect(requests.some(({ cookies }) => cookies.includes(COOKIE))).toBe(site === 'same-site')
+    const accepted = lines.filter(({ method, status }) => method !== 'OPTIONS' && Number(status) < 400)
+    expect(accepted).toEqual([])
+    expect(await countEvents()).toBe(before)
+    await page.goto(`${origin}/sign-in`)
+    await showsPerson(page, member)
+  })
+
+  it('cannot show a page of this installation in a frame', async () => {
+    const { page } = await newVisitor()
+    attack.page = ['/sign-in', '/docs', '/v2/me'].map(path => `<iframe src="${origin}${path}"></iframe>`).join('')
+    await page.goto(hosts.originOf(host))
+    const [, ...frames] = page.frames()
+    expect(frames.map(frame => frame.url())).toEqual(Array(3).fill('chrome-error://chromewebdata/'))
+  })
+})
+
+it('an application on the same site cannot set a cookie that counts', async () => {
+  const token = await openOtherSession()
+  const wide = 'Domain=example.test; Path=/; Secure'
+  const cookies = [
+    `${COOKIE}=${token}; ${wide}`,
+    `${COOKIE}=${token}; Domain=example.test; Path=/v2/me; Secure`,
+    `${COOKIE}=${token}; Path=/; Secure`,
+    `${COOKIE.toLowerCase()}=${token}; ${wide}`,
+    `=${COOKIE}=${token}; ${wide}`,
+    ` ${COOKIE}=${token}; ${wide}`,
+    `\u00a0${COOKIE}=${token}; ${wide}`,
+    `shop="; ${COOKIE}=${token}; ${wide}`,
+    `shop=1,${COOKIE}=${token}; ${wide}`,
+    `${COOKIE}-sign-in=${token}; ${wide}`,
+  ]
+  const visitor = await newVisitor()
+  const { page } = visitor
+  const toss = async () => {
+    attack.cookies = cookies
+    await page.goto(hosts.originOf(SHOP))
+    for (const cookie of cookies) await page.evaluate(`document.cookie = ${JSON.stringify(cookie)}`)
+  }
+  await toss()
+  await page.goto(`${origin}/sign-in`)
+  await showsWays(page)
+  expect(requests.at(-1)).toMatchObject({ path: '/v2/me', site: 'same-origin' })
+  expect(requests.at(-1)!.cookies).toContain(token)
+  const member = await newMember()
+  await visitProvider(visitor, member.who)
+  await showsPerson(page, member)
+  await toss()
+  await page.goto(`${origin}/sign-in`)
+  await showsPerson(page, member)
+})
