@@ -113,7 +113,7 @@ export default defineConfig({
           name: 'host',
           include: ['test/{host,agent}/**/*.test.ts'],
           exclude: pure,
-          globalSetup: 'test/support/postgres-template.ts',
+          globalSetup: ['test/support/postgres-template.ts', 'test/support/built-dashboard.ts'],
           // For the commands that they start, which load the app or the agent each time.
           env: { NODE_COMPILE_CACHE: fileURLToPath(new URL('node_modules/.cache/compile', import.meta.url)) },
           server,

@@ -20,8 +20,10 @@ async function fetchWithSession(input: RequestInfo | URL, init?: RequestInit): P
   return response
 }
 
+/** A session is accepted only with this type, also where there is no body: a form of another site cannot send it. */
+const HEADERS = { 'Content-Type': 'application/json' }
 const client = computed(() =>
-  createClient({ url: location.origin, workspace: workspaceId.value, fetch: fetchWithSession }),
+  createClient({ url: location.origin, workspace: workspaceId.value, fetch: fetchWithSession, headers: HEADERS }),
 )
 export const getClient = (): Client => client.value
 

@@ -13,7 +13,8 @@ export type Command = {
 }
 
 const groups = signal<Command[][]>([])
-export const allCommands = (): Command[] => groups.value.flat()
+/** Those of the open screen come first. */
+export const allCommands = (): Command[] => groups.value.toReversed().flat()
 
 export function useCommands(commands: Command[]): void {
   const key = commands.map(({ id, label }) => id + label).join()
@@ -51,7 +52,7 @@ export function handleKey(event: KeyboardEvent): void {
   if (!shortcutsOn.value || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return
   if (isTyping(event.target) || document.querySelector('dialog[open]')) return
   const before = first && event.timeStamp - first.at < SEQUENCE_MS ? `${first.key} ` : ''
-  const find = (keys: string) => allCommands().findLast(command => command.keys === keys)
+  const find = (keys: string) => allCommands().find(command => command.keys === keys)
   const found = find(before + event.key.toLowerCase()) ?? find(event.key)
   first = found ? undefined : { key: event.key.toLowerCase(), at: event.timeStamp }
   if (!found) return

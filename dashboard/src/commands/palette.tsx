@@ -33,7 +33,10 @@ export function Palette({ workspace }: { workspace: string }) {
     kind: 'deployment',
     run: () => navigate(toAddress(`/deployments/${id}`)),
   }))
-  const found = findCommands([...allCommands(), ...deployments], text)
+  const commands = allCommands()
+  const isSetting = ({ kind }: Command) => ['setting', 'page'].includes(kind)
+  const ordered = [...commands.filter(one => !isSetting(one)), ...deployments, ...commands.filter(isSetting)]
+  const found = findCommands(ordered, text)
   useEffect(() => dialog.current?.showModal(), [])
   const close = () => {
     isPaletteOpen.value = false

@@ -75,7 +75,7 @@ export function Shell({ me, workspace, children }: ShellProps) {
             <span key={label}>{to ? <Link to={to}>{label}</Link> : <b aria-current="page">{label}</b>}</span>
           ))}
         </nav>
-        <button type="button" class={styles.find} onClick={() => (isPaletteOpen.value = true)}>
+        <button type="button" class={styles.find} aria-label="Find or run" onClick={() => (isPaletteOpen.value = true)}>
           <Icon name="search" />
           <span>Find or run</span>
           <kbd>Ctrl K</kbd>
@@ -86,8 +86,8 @@ export function Shell({ me, workspace, children }: ShellProps) {
         {children}
       </main>
       <div id="phone-menu" popover="auto" class={styles.phoneMenu}>
-        <WorkspaceMenu me={me} workspace={workspace} onShowList={() => setListOpen(true)} isOpen />
         <Menu />
+        <WorkspaceMenu me={me} workspace={workspace} onShowList={() => setListOpen(true)} isOpen />
       </div>
       <Toasts />
       {isPaletteOpen.value && <Palette workspace={workspace.id} />}

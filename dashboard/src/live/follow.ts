@@ -1,6 +1,6 @@
 // One event stream for all tabs of a browser: the tab that holds the lock reads it and passes it on. A hidden tab lets
 // go of both, and continues after its last event when it is shown again.
-import { ApiError, getClient } from '../api/client.ts'
+import { ApiError, getClient, sessionEnded } from '../api/client.ts'
 import type { LiveEvent } from './affected.ts'
 import { type LiveState, setLive } from './state.ts'
 
@@ -29,7 +29,7 @@ export function followEvents(workspace: string, { onEvent, onGap }: Callbacks): 
   const name = `slipway-events-${workspace}`
   const channel = new BroadcastChannel(name)
   let cursor: number | undefined
-  let state: LiveState['state'] = 'reconnecting'
+  let state: LiveState['state'] = 'connecting'
   let isReader = false
   let running: AbortController | undefined
   let hideTimer: ReturnType<typeof setTimeout> | undefined
@@ -97,8 +97,10 @@ export function followEvents(workspace: string, { onEvent, onGap }: Callbacks): 
       try {
         await read(signal)
       } catch (error) {
-        if (signal.aborted || (error instanceof ApiError && error.status === 401)) return
-        await poll(signal)
+        if (signal.aborted) return
+        // The server ends the stream of a session that has ended.
+        if (error instanceof ApiError && error.status === 401) sessionEnded.value = true
+        else await poll(signal)
       } finally {
         isReader = false
       }

@@ -21,6 +21,7 @@ export function LiveBadge() {
 
 function describe(state: string, since: number, age: number): [kind: 'live' | 'wait' | 'stale', text: string] {
   if (state === 'live' || (state === 'reconnecting' && age < QUIET_MS)) return ['live', 'Live']
+  if (state === 'connecting' && age < STALE_MS) return ['wait', 'Connecting']
   if (state === 'polling') return ['wait', 'Every 15 s']
   if (state === 'offline') return ['stale', `Offline since ${formatClock(since)}`]
   if (age < STALE_MS) return ['wait', `Reconnecting for ${formatSeconds(Math.floor(age / 1000))}`]

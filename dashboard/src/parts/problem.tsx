@@ -4,6 +4,7 @@ import { Button } from './button.tsx'
 import { CopyButton } from './copy.tsx'
 import { Glyph } from './icon.tsx'
 import styles from './problem.module.css'
+import { Prose } from './prose.tsx'
 
 type ProblemProps = { error: Error; onRetry?: (() => void) | undefined }
 export function Problem({ error, onRetry }: ProblemProps) {
@@ -14,7 +15,9 @@ export function Problem({ error, onRetry }: ProblemProps) {
       <Glyph shape="octagon" tone="bad" />
       <div class={styles.text}>
         <h2>{title}</h2>
-        <p>{error.message}</p>
+        <p>
+          <Prose text={error.message} />
+        </p>
         {errors.length > 0 && (
           <ul>
             {errors.map(({ loc, msg }) => (

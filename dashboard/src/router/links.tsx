@@ -1,6 +1,7 @@
 // Addresses: `/ui/<workspace>/<screen>`. A link that names no workspace leads to the last one that was open.
 import type { ComponentChildren, JSX } from 'preact'
-import { Link as RouterLink, useSearchParams } from 'wouter-preact'
+import { Link as RouterLink, useSearch } from 'wouter-preact'
+import { navigate } from 'wouter-preact/use-browser-location'
 import { workspaceId } from '../api/client.ts'
 
 const WORKSPACE_KEY = 'slipway-workspace'
@@ -24,16 +25,17 @@ export const Link = ({ to, children, ...rest }: LinkProps) => (
 
 /** A filter in the address. It replaces the entry of the history, so that Back leaves the screen. */
 export function useFilter(name: string): [value: string, set: (value: string) => void] {
-  const [params, setParams] = useSearchParams()
-  const set = (value: string) =>
-    setParams(
-      before => {
-        const after = new URLSearchParams(before)
-        if (value) after.set(name, value)
-        else after.delete(name)
-        return after
-      },
-      { replace: true },
-    )
-  return [params.get(name) ?? '', set]
+  const value = new URLSearchParams(useSearch()).get(name) ?? ''
+  return [value, next => setFilters({ [name]: next })]
+}
+
+/** An empty value removes the filter. */
+export function setFilters(values: Record<string, string>): void {
+  const params = new URLSearchParams(location.search)
+  for (const [name, value] of Object.entries(values)) {
+    if (value) params.set(name, value)
+    else params.delete(name)
+  }
+  const search = params.toString()
+  navigate(location.pathname + (search && `?${search}`), { replace: true })
 }

@@ -38,7 +38,7 @@ export const releaseHold = (deployment: Deployment): Action => ({
 })
 
 export const deleteDeployment = (deployment: Deployment): Action => ({
-  label: `Delete ${deployment.name}`,
+  label: 'Delete deployment',
   request: request('DELETE /v2/deployments/{deployment_id}', { params: refOf(deployment) }),
   confirm: {
     title: `Delete ${deployment.name}?`,

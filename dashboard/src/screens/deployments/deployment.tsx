@@ -10,6 +10,7 @@ import { ButtonLink } from '../../parts/button.tsx'
 import { Glyph, Icon } from '../../parts/icon.tsx'
 import { Card, CommandLine, Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
+import { Prose } from '../../parts/prose.tsx'
 import { Badge, StateLabel } from '../../parts/state.tsx'
 import { Ago, now } from '../../parts/time.tsx'
 import { toAddress } from '../../router/links.tsx'
@@ -210,7 +211,12 @@ function FlightCard({ deployment, revisions }: CardProps) {
       <div class={styles.flight}>
         <div class={styles.now}>
           <StateLabel state={stateOfRevision(shown)} />
-          {shown.status_message && <p>{shown.status_message}</p>}
+          {/* Of one that has ended, the reasons below have the message. */}
+          {inFlight?.status_message && (
+            <p>
+              <Prose text={inFlight.status_message} />
+            </p>
+          )}
         </div>
         <Stages stages={listStages(shown, earlier)} />
         <p class={styles.facts}>
@@ -274,9 +280,11 @@ function Reasons({ reasons, deployment }: { reasons: Reason[]; deployment: Deplo
       tone={tone}
       title={
         <>
-          <Glyph shape={tone === 'bad' ? 'octagon' : tone === 'warn' ? 'triangle' : 'queued'} tone={tone ?? 'busy'} />
-          {deployment.serving === 'current' ? 'What needs attention' : 'Why the latest revision does not serve'}
-          <span class={styles.content}>{describeServing(deployment)}</span>
+          <span class={styles.reasonsTitle}>
+            <Glyph shape={tone === 'bad' ? 'octagon' : tone === 'warn' ? 'triangle' : 'queued'} tone={tone ?? 'busy'} />
+            {deployment.serving === 'current' ? 'What needs attention' : 'Why the latest revision does not serve'}
+          </span>
+          {deployment.serving !== 'current' && <span class={styles.content}>{describeServing(deployment)}</span>}
         </>
       }
     >
@@ -285,7 +293,9 @@ function Reasons({ reasons, deployment }: { reasons: Reason[]; deployment: Deplo
           <li key={code}>
             <div>
               <h3>{title}</h3>
-              <p>{detail}</p>
+              <p>
+                <Prose text={detail} />
+              </p>
             </div>
             <div class={styles.remedies}>
               {remedies.map(action => (
@@ -300,7 +310,7 @@ function Reasons({ reasons, deployment }: { reasons: Reason[]; deployment: Deplo
 }
 
 const describeServing = ({ serving }: Deployment): string =>
-  ({ none: 'Nothing serves', previous: 'The one before keeps serving', current: 'The latest revision serves' })[serving]
+  serving === 'none' ? 'Nothing serves' : 'The one before keeps serving'
 
 function RevisionsCard({ deployment, revisions }: CardProps) {
   return (

@@ -35,13 +35,13 @@ export function listReasons(
   deployment: Deployment,
   inFlight: Pick<Revision, 'id' | 'number' | 'status'> | undefined,
 ): Reason[] {
-  return resources.map(({ code, detail }) => {
+  // What is on its way is shown with its stages.
+  const shown = resources.filter(({ code }) => code !== 'in_progress')
+  return shown.map(({ code, detail }) => {
     const [title, tone] = TITLES[code]
     const remedies = [
       ...(REDEPLOYED.includes(code) ? [deployAgain(deployment)] : []),
-      ...(['waiting_behind', 'in_progress'].includes(code) && inFlight && isInFlight(inFlight)
-        ? [interrupt(deployment, inFlight)]
-        : []),
+      ...(code === 'waiting_behind' && inFlight && isInFlight(inFlight) ? [interrupt(deployment, inFlight)] : []),
       ...(code === 'held_by_rollback' ? [releaseHold(deployment)] : []),
     ]
     return { code, title, detail, tone, remedies }

@@ -21,7 +21,7 @@ import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { StateLabel } from '../../parts/state.tsx'
 import { Ago } from '../../parts/time.tsx'
-import { Link, useFilter } from '../../router/links.tsx'
+import { Link, setFilters, useFilter } from '../../router/links.tsx'
 import type { ScreenProps } from '../screens.ts'
 import styles from './list.module.css'
 
@@ -83,7 +83,7 @@ export default function DeploymentList({ workspace }: ScreenProps) {
       {error && !items && <Problem error={error} onRetry={() => void refetch()} />}
       <div class={`${styles.card} ${isPlaceholderData ? styles.old : ''}`}>
         {!items && !error && <Skeleton lines={8} />}
-        {items?.length === 0 && (isFiltered ? <NoMatch onClear={() => clearAll(setName, setView)} /> : <First />)}
+        {items?.length === 0 && (isFiltered ? <NoMatch /> : <First />)}
         {rows.length > 0 && (
           <table class={styles.table} ref={table}>
             <caption class={styles.unseen}>Deployments, those that need attention first</caption>
@@ -112,10 +112,6 @@ export default function DeploymentList({ workspace }: ScreenProps) {
       {hasNextPage && <More isBusy={isFetchingNextPage} onMore={() => void fetchNextPage()} />}
     </>
   )
-}
-
-function clearAll(...setters: ((value: string) => void)[]): void {
-  for (const set of setters) set('')
 }
 
 /** The latest revision is read for those where it does not serve. */
@@ -215,8 +211,11 @@ const First = () => (
   </Empty>
 )
 
-const NoMatch = ({ onClear }: { onClear: () => void }) => (
-  <Empty title="No deployment matches" action={<Button onClick={onClear}>Show all deployments</Button>}>
+const NoMatch = () => (
+  <Empty
+    title="No deployment matches"
+    action={<Button onClick={() => setFilters({ name: '', view: '' })}>Show all deployments</Button>}
+  >
     The filter is in the address, so a link to it shows the same.
   </Empty>
 )
