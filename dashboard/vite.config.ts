@@ -12,9 +12,10 @@ export default {
   publicDir: false,
   clearScreen: false,
   oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
-  css: { modules: { generateScopedName: '[name]-[local]-[hash:base64:4]' } },
+  css: { modules: { generateScopedName: '[local]-[hash:base64:4]' } },
   build: {
-    target: 'es2023',
+    // The first with light-dark(), which would be 40 % of the styles if it were rewritten.
+    target: ['chrome123', 'firefox120', 'safari17.5'],
     outDir: OUTPUT,
     emptyOutDir: true,
     manifest: 'manifest.json',

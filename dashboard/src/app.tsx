@@ -4,14 +4,15 @@ import { useEffect, useState } from 'preact/hooks'
 import { Redirect, Route, Switch, useLocation, useSearch } from 'wouter-preact'
 import { currentPath, type Me, readMe, sessionEnded, signInAddress, workspaceId } from './api/client.ts'
 import { queryClient } from './api/queries.ts'
-import { SessionEnded } from './layout/session-ended.tsx'
 import { Shell } from './layout/shell.tsx'
 import { ButtonLink } from './parts/button.tsx'
+import { lazily } from './parts/lazily.tsx'
 import { Empty } from './parts/panel.tsx'
 import { Problem } from './parts/problem.tsx'
 import { readLastWorkspace, storeLastWorkspace, toAddress } from './router/links.tsx'
-import { LazyScreen } from './screens/lazy.tsx'
-import { HOME, screens } from './screens/screens.ts'
+import { HOME, type ScreenProps, screens } from './screens/screens.tsx'
+
+const SessionEnded = lazily(() => import('./layout/session-ended.tsx'))
 
 export function App() {
   const [me, setMe] = useState<Me>()
@@ -68,10 +69,10 @@ function Workspaces({ me }: { me: Me }) {
   return (
     <Shell me={me} workspace={workspace} key={workspace.id}>
       <Switch>
-        {screens.map(screen => (
-          <Route key={screen.path} path={`/ui/:workspace${screen.path}`}>
+        {screens.map(({ path, Content }) => (
+          <Route key={path} path={`/ui/:workspace${path}`}>
             {(params: Record<string, string>) => (
-              <LazyScreen screen={screen} workspace={workspace.id} params={params} me={me} />
+              <Content {...({ workspace: workspace.id, params, me } as unknown as ScreenProps<never>)} />
             )}
           </Route>
         ))}

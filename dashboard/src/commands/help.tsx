@@ -4,7 +4,7 @@ import { allCommands, isHelpOpen, setShortcuts, shortcutsOn } from './commands.t
 import styles from './help.module.css'
 import { Keys } from './palette.tsx'
 
-export function Help() {
+export default function Help() {
   const close = () => {
     isHelpOpen.value = false
   }

@@ -12,7 +12,7 @@ async function checkSession(): Promise<void> {
   await queryClient.invalidateQueries()
 }
 
-export function SessionEnded() {
+export default function SessionEnded() {
   useEffect(() => {
     const check = () => void checkSession()
     addEventListener('focus', check)

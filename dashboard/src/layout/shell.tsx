@@ -4,19 +4,21 @@ import { useEffect, useState } from 'preact/hooks'
 import { useLocation } from 'wouter-preact'
 import { getClient, type Me, type Workspace } from '../api/client.ts'
 import { handleKey, isHelpOpen, isPaletteOpen, useCommands } from '../commands/commands.ts'
-import { Help } from '../commands/help.tsx'
 import { Palette } from '../commands/palette.tsx'
 import { useLive } from '../live/use-live.ts'
 import { Button } from '../parts/button.tsx'
 import { Dialog } from '../parts/dialog.tsx'
 import { Icon } from '../parts/icon.tsx'
+import { lazily } from '../parts/lazily.tsx'
 import { LiveBadge } from '../parts/live-badge.tsx'
 import { ToastList, Toasts } from '../parts/toasts.tsx'
 import { Link, toAddress } from '../router/links.tsx'
-import { HOME, screens } from '../screens/screens.ts'
+import { HOME, screens } from '../screens/screens.tsx'
 import { crumbs } from './crumbs.ts'
 import styles from './shell.module.css'
 import { setTheme, THEMES, type Theme, theme } from './theme.ts'
+
+const Help = lazily(() => import('../commands/help.tsx'))
 
 type ShellProps = { me: Me; workspace: Workspace; children: ComponentChildren }
 

@@ -1,8 +1,7 @@
 // The deployments of the workspace: those that need a person first.
-import { useQueries } from '@tanstack/preact-query'
 import { useEffect, useRef } from 'preact/hooks'
-import { type CallOptions, getClient } from '../../api/client.ts'
-import { usePages } from '../../api/queries.ts'
+import type { CallOptions } from '../../api/client.ts'
+import { usePages, useReadEach } from '../../api/queries.ts'
 import { useCommands } from '../../commands/commands.ts'
 import { describeSource, hostOf } from '../../format/source.ts'
 import {
@@ -22,7 +21,7 @@ import { Problem } from '../../parts/problem.tsx'
 import { StateLabel } from '../../parts/state.tsx'
 import { Ago } from '../../parts/time.tsx'
 import { Link, setFilters, useFilter } from '../../router/links.tsx'
-import type { ScreenProps } from '../screens.ts'
+import type { ScreenProps } from '../screens.tsx'
 import styles from './list.module.css'
 
 const PAGE_SIZE = 100
@@ -117,17 +116,14 @@ export default function DeploymentList({ workspace }: ScreenProps) {
 /** The latest revision is read for those where it does not serve. */
 function useRows(workspace: string, items: Deployment[]): Row[] {
   const unsettled = items.filter(({ serving, latest_revision_id }) => serving !== 'current' && latest_revision_id)
-  const latest = useQueries({
-    queries: unsettled.map(({ id, latest_revision_id }) => {
-      const params = { deployment_id: id, revision_id: latest_revision_id! }
-      const route = 'GET /v2/deployments/{deployment_id}/revisions/{revision_id}' as const
-      return {
-        queryKey: [workspace, route, { params }],
-        queryFn: ({ signal }: { signal: AbortSignal }) => getClient().call(route, { params, signal }),
-      }
-    }),
-  })
-  const revisions = new Map(latest.flatMap(({ data }) => (data ? [[data.deployment_id, data] as const] : [])))
+  const { data: latest = [] } = useReadEach(
+    workspace,
+    'GET /v2/deployments/{deployment_id}/revisions/{revision_id}',
+    unsettled.map(({ id, latest_revision_id }) => ({
+      params: { deployment_id: id, revision_id: latest_revision_id! },
+    })),
+  )
+  const revisions = new Map(latest.map(revision => [revision.deployment_id, revision]))
   return items.map(deployment => {
     const revision = deployment.serving === 'current' ? undefined : revisions.get(deployment.id)
     return { deployment, latest: revision, state: stateOfDeployment(deployment, revision) }

@@ -2,21 +2,24 @@
 import type { ComponentType } from 'preact'
 import type { Me } from '../api/client.ts'
 import type { IconName } from '../parts/icon.tsx'
+import { lazily } from '../parts/lazily.tsx'
+import { Skeleton } from '../parts/panel.tsx'
 
 export type ScreenProps<Params = Record<string, string>> = { workspace: string; params: Params; me: Me }
 export type Screen = {
   path: string
   menu?: { label: string; icon: IconName; keys: string }
-  load: () => Promise<{ default: ComponentType<ScreenProps<never>> }>
+  Content: ComponentType<ScreenProps<never>>
 }
 
+const LOADING = <Skeleton lines={8} />
 export const HOME = '/deployments'
 
 export const screens: Screen[] = [
   {
     path: '/deployments',
     menu: { label: 'Deployments', icon: 'cube', keys: 'g d' },
-    load: () => import('./deployments/list.tsx'),
+    Content: lazily(() => import('./deployments/list.tsx'), LOADING),
   },
-  { path: '/deployments/:deployment', load: () => import('./deployments/deployment.tsx') },
+  { path: '/deployments/:deployment', Content: lazily(() => import('./deployments/deployment.tsx'), LOADING) },
 ]
