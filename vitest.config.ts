@@ -16,6 +16,7 @@ const architecture = ['test/architecture.test.ts', 'test/architecture/*.test.ts'
 const pure = [
   'test/cli/archive.test.ts',
   'test/client/event-stream.test.ts',
+  'test/dashboard/*.test.ts',
   'test/protocol/*.test.ts',
   'test/audit/operation-names.test.ts',
   'test/events/rows.test.ts',

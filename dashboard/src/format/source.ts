@@ -21,7 +21,7 @@ export function describeSource({ source, source_config, source_revision_config }
   if (source === 'internal_template')
     return { kind: 'grid', kindWord: 'Template', name: source_config.template_id ?? 'template', version: undefined }
   if (source === 'internal_source')
-    return { kind: 'archive', kindWord: 'Uploaded archive', name: 'Uploaded archive', version: undefined }
+    return { kind: 'archive', kindWord: 'Archive', name: 'Uploaded archive', version: undefined }
   return { kind: 'box', kindWord: 'Image', name: image_uri ? shortImage(image_uri) : 'Image', version: undefined }
 }
 

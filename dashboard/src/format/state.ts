@@ -1,5 +1,5 @@
 // States in words, with the shape and tone that go with them (pure).
-import type { Reply } from '../api/client.ts'
+import type { Reply } from '../../../src/client/client.ts'
 
 export type Deployment = Reply<'GET /v2/deployments/{deployment_id}'>
 export type Revision = Reply<'GET /v2/deployments/{deployment_id}/revisions/{revision_id}'>

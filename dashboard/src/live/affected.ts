@@ -1,5 +1,7 @@
 // Which reads an event makes old (pure).
-import type { ReadKey } from '../api/queries.ts'
+
+/** Under what a read is cached. */
+export type ReadKey = [workspace: string, route: string, options: { params?: object; query?: object }]
 
 export type LiveEvent = {
   number: number

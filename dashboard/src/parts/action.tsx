@@ -2,7 +2,9 @@
 // command. What the server has then comes back as an event: nothing is assumed.
 import type { VNode } from 'preact'
 import { useId, useState } from 'preact/hooks'
-import { type Action, perform, toCommand, toCurl } from '../api/actions.ts'
+import { toCommand, toCurl } from '../api/action-command.ts'
+import { type Action, perform } from '../api/actions.ts'
+import { workspaceId } from '../api/client.ts'
 import styles from './action.module.css'
 import { Button } from './button.tsx'
 import { CopyButton } from './copy.tsx'
@@ -58,8 +60,8 @@ export function useAction() {
 export const CopyAs = ({ action }: { action: Action }) => (
   <div class={styles.copy}>
     <span>The same as</span>
-    <CopyButton text={() => toCommand(action)}>command</CopyButton>
-    <CopyButton text={() => toCurl(action.request)}>curl</CopyButton>
+    <CopyButton text={() => action.command ?? toCommand(action.request)}>command</CopyButton>
+    <CopyButton text={() => toCurl(action.request, location.origin, workspaceId.value)}>curl</CopyButton>
   </div>
 )
 
