@@ -59,7 +59,7 @@ export async function serve({ HOST, PORT }: { HOST: string; PORT: number }): Pro
   })
   const { address, port, family } = server.address() as { address: string; port: number; family: string }
   const host = family === 'IPv6' ? `[${address}]` : address
-  console.log(`Slipway serves http://${host}:${port}. Its API pages are at /docs.`)
+  console.log(`Slipway serves http://${host}:${port}. Its dashboard is at /ui, and its API pages at /docs.`)
 
   const timer = scheduleEveryMinute(app.housekeep)
   const stop = () => {

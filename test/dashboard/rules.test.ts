@@ -2,9 +2,9 @@
 import { spawnSync } from 'node:child_process'
 import { describe, expect, it } from 'vitest'
 import { toCommand, toCurl } from '../../dashboard/src/api/action-command.ts'
+import { isAffected, type ReadKey } from '../../dashboard/src/api/affected.ts'
 import { groupOf, stateOfDeployment } from '../../dashboard/src/format/state.ts'
 import { formatAge, formatSeconds } from '../../dashboard/src/format/time.ts'
-import { isAffected, type ReadKey } from '../../dashboard/src/live/affected.ts'
 import { listStages } from '../../dashboard/src/screens/deployments/pipeline.ts'
 
 const event = (type: string, id: string, data = {}) => {

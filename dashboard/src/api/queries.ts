@@ -1,6 +1,6 @@
 // Reading: what is shown is cached by route and parameters, and read again when an event says that it has changed.
 import { QueryClient, useInfiniteQuery, useQuery } from '@tanstack/preact-query'
-import type { ReadKey } from '../live/affected.ts'
+import type { ReadKey } from './affected.ts'
 import type { Route } from './client.ts'
 import { ApiError, type CallOptions, getClient, type Item, type ListRoute, nextCursor, type Reply } from './client.ts'
 

@@ -1,7 +1,8 @@
 // One event stream for all tabs of a browser: the tab that holds the lock reads it and passes it on. A hidden tab lets
 // go of both, and continues after its last event when it is shown again.
+
+import type { LiveEvent } from '../api/affected.ts'
 import { ApiError, getClient, sessionEnded } from '../api/client.ts'
-import type { LiveEvent } from './affected.ts'
 import { type LiveState, setLive } from './state.ts'
 
 type Message =

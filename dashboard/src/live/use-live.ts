@@ -1,7 +1,7 @@
 // Reads again what events have made old.
 import { useEffect } from 'preact/hooks'
+import { isAffected, type LiveEvent, type ReadKey } from '../api/affected.ts'
 import { queryClient } from '../api/queries.ts'
-import { isAffected, type LiveEvent, type ReadKey } from './affected.ts'
 import { followEvents } from './follow.ts'
 
 /** A deploy has several events at once, which need one read. */

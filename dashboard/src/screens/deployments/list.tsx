@@ -12,7 +12,6 @@ import {
   type State,
   stateOfDeployment,
 } from '../../format/state.ts'
-import { useCrumbs } from '../../layout/crumbs.ts'
 import { Button } from '../../parts/button.tsx'
 import { Chip, FilterField } from '../../parts/field.tsx'
 import { Icon } from '../../parts/icon.tsx'
@@ -20,6 +19,7 @@ import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { StateLabel } from '../../parts/state.tsx'
 import { Ago } from '../../parts/time.tsx'
+import { useCrumbs } from '../../router/crumbs.ts'
 import { Link, setFilters, useFilter } from '../../router/links.tsx'
 import type { ScreenProps } from '../screens.tsx'
 import styles from './list.module.css'
