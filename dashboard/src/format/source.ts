@@ -43,5 +43,6 @@ const REASONS: Record<string, string> = {
   rolled_back: 'Rolled back',
   pushed: 'Push',
 }
+/** A reason that is no word is the path of a member that was changed. */
 export const describeReasons = (reasons: string[]): string =>
-  reasons.map(reason => REASONS[reason] ?? reason).join(', ')
+  reasons.map(reason => REASONS[reason] ?? `${reason.split('.').at(-1)} changed`).join(', ')

@@ -149,7 +149,7 @@ function ServingCard({ workspace, deployment, revisions }: CardProps & { workspa
               <time dateTime={since} title={formatExact(since!)}>
                 {formatShort(since!)}
               </time>{' '}
-              (<Ago time={since!} />)
+              (<Ago time={since!} suffix=" ago" />)
             </dd>
             <dt>By</dt>
             <dd>{describeActor(serving.actor)}</dd>
@@ -348,7 +348,9 @@ function RevisionRow({ revision, isServing }: RevisionRowProps) {
           {revision.status_message && `: ${revision.status_message}`}
         </p>
       </div>
-      <span class={styles.took}>{states.length > 1 && `Took ${formatSeconds(tookSeconds(revision))}`}</span>
+      <span class={styles.took}>
+        {states.length > 1 && !isInFlight(revision) && `Took ${formatSeconds(tookSeconds(revision))}`}
+      </span>
       <div class={styles.when}>
         <Ago time={created_at} />
         <span>{describeActor(actor)}</span>
