@@ -130,7 +130,7 @@ describe('the cookie of a session', () => {
     }
   })
 
-  it('counts as missing if a space of Unicode is in front of its name, which every host of the domain can set', async () => {
+  it('counts as missing with a Unicode space before its name, which any host of the domain can set', async () => {
     const { token } = await openSession()
     const headers = { Cookie: `\u00a0${COOKIE}=${token}`, 'Sec-Fetch-Site': 'same-origin' }
     expect((await send('GET', '/v2/me', { headers })).body.code).toBe('key_missing')
