@@ -11,7 +11,9 @@ export default {
   base: '/ui/',
   publicDir: false,
   clearScreen: false,
-  oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
+  // The same files whatever NODE_ENV is, such as in tests.
+  define: { 'process.env.NODE_ENV': '"production"' },
+  oxc: { jsx: { runtime: 'automatic', importSource: 'preact', development: false } },
   css: { modules: { generateScopedName: '[local]-[hash:base64:4]' } },
   build: {
     // The first with light-dark(), which would be 40 % of the styles if it were rewritten.

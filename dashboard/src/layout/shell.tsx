@@ -1,6 +1,6 @@
 // What surrounds every screen: menu, path, search and state of the connection.
 import type { ComponentChildren } from 'preact'
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { useLocation } from 'wouter-preact'
 import { getClient, type Me, type Workspace } from '../api/client.ts'
 import { handleKey, isHelpOpen, isPaletteOpen, useCommands } from '../commands/commands.ts'
@@ -26,9 +26,19 @@ export function Shell({ me, workspace, children }: ShellProps) {
   const [, navigate] = useLocation()
   const [isListOpen, setListOpen] = useState(false)
   useLive(workspace.id)
+  const main = useRef<HTMLElement>(null)
   useEffect(() => {
+    // A screen that was opened begins at its top, for readers too. Back returns to where one was.
+    const begin = () => {
+      scrollTo(0, 0)
+      main.current?.focus({ preventScroll: true })
+    }
     addEventListener('keydown', handleKey)
-    return () => removeEventListener('keydown', handleKey)
+    addEventListener('pushState', begin)
+    return () => {
+      removeEventListener('keydown', handleKey)
+      removeEventListener('pushState', begin)
+    }
   }, [])
   useCommands([
     ...screens.flatMap(({ path, menu }) =>
@@ -84,7 +94,7 @@ export function Shell({ me, workspace, children }: ShellProps) {
         </button>
         <LiveBadge />
       </header>
-      <main class={styles.main} id="content">
+      <main class={styles.main} id="content" ref={main} tabIndex={-1}>
         {children}
       </main>
       <div id="phone-menu" popover="auto" class={styles.phoneMenu}>
