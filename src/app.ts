@@ -5,6 +5,7 @@ import { serveDocsPages } from './api-docs/docs-page.ts'
 import { createAttemptLog } from './audit/attempts.ts'
 import { sweepAuditLog } from './audit/retention.ts'
 import { auditRoutes } from './audit/routes.ts'
+import { serveDashboard } from './dashboard/shell.ts'
 import { customHostRoutes } from './deployments/custom-hosts.routes.ts'
 import { logRoutes } from './deployments/logs.routes.ts'
 import { sweepMetrics } from './deployments/metric-points.ts'
@@ -95,6 +96,7 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
   app.notFound(notFound)
   serveDocsPages(app, () => buildOpenApi(operations))
   serveSignInPages(app, config)
+  serveDashboard(app, config)
   const services: Services = {
     config,
     database,

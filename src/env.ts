@@ -12,6 +12,9 @@ export type Storage = {
   remove(paths: string[]): Promise<void>
 }
 
+/** The built dashboard. `get` answers null for a file that does not exist. */
+export type BuiltFiles = { get(path: string, acceptEncoding?: string): Promise<Response | null> }
+
 const commaSeparated = (defaultText: string) =>
   z
     .string()
@@ -322,6 +325,8 @@ export type Config = {
   /** The host's own storage. `s3` wins over it; without both there are no uploads. */
   uploads: Storage | undefined
   s3: S3Settings | undefined
+  /** Without it, /ui says how to build the dashboard. */
+  dashboard: BuiltFiles | undefined
   registry: RegistrySettings | undefined
   /** Without it, workspaces connect git hosts with their own credentials only. */
   github: GitHubApp | undefined
@@ -461,6 +466,7 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
     defaultEndpoints: settings.MCP_DEFAULT_ENDPOINTS,
     uploads: undefined,
     s3: toS3Settings(settings),
+    dashboard: undefined,
     registry: toRegistrySettings(settings),
     github: toGitHubApp(settings),
     oidc: toOidcSettings(settings),

@@ -10,8 +10,9 @@ import type { AppEnv } from './routes.ts'
 const REQUEST_ID = /^[\w.:-]{1,128}$/
 const MAX_HEAD_LENGTH = 16 * 1024
 
-const CONTENT_SECURITY_POLICY = "default-src 'none'; frame-ancestors 'none'"
+/** A page may set its own. */
 const SECURITY_HEADERS = Object.entries({
+  'Content-Security-Policy': "default-src 'none'; frame-ancestors 'none'",
   'Cross-Origin-Resource-Policy': 'cross-origin',
   'Permissions-Policy': 'interest-cohort=()',
   'Referrer-Policy': 'no-referrer',
@@ -40,8 +41,7 @@ export function wrapRequest(config: Config, countRequest: CountRequest = () => {
     else await proceed()
     const { headers, status } = c.res
     headers.set('X-Request-Id', requestId)
-    if (!headers.has('Content-Security-Policy')) headers.set('Content-Security-Policy', CONTENT_SECURITY_POLICY)
-    for (const [name, value] of SECURITY_HEADERS) headers.set(name, value)
+    for (const [name, value] of SECURITY_HEADERS) if (!headers.has(name)) headers.set(name, value)
     setRateHeaders(headers, requestInfo, config)
     const { code, organization, tenant, actor, operation } = requestInfo
     countRequest(operation, status, Date.now() - started)
