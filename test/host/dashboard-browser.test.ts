@@ -15,7 +15,10 @@ import { startMigratedPostgres } from '../support/migrated-postgres.ts'
 
 const SLIPWAY = 'slipway.example.test'
 const WIDE = { width: 1280, height: 800 }
-const PHONE = { width: 360, height: 740 }
+const LOOKS = [
+  { colorScheme: 'light', viewport: WIDE },
+  { colorScheme: 'dark', viewport: { width: 360, height: 740 } },
+] as const
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-dashboard-browser-'))
 const { newVisitor } = useBrowser()
 const handlers: Parameters<typeof serveHosts>[0] = {}
@@ -66,18 +69,18 @@ const createDeployment = (name: string) =>
 const interrupt = ({ id, latest_revision_id }: Deployment) =>
   api('POST', `/v2/deployments/${id}/revisions/${latest_revision_id}/interruption`)
 
-async function signIn({ page }: Pick<Visitor, 'page'>): Promise<void> {
+/** With a link like that of `npm run dev`, which leads on to `next`. */
+async function signIn({ page }: Pick<Visitor, 'page'>, next = ''): Promise<void> {
   const { organization_id } = workspace
   const token = await createOperatorLink(slipway.app.database, { organization_id, email: 'boss@example.com' })
   const opened = page.waitForResponse(response => response.url().endsWith('/sign-in/link'))
-  await page.goto(`${origin}/sign-in#${token}`)
+  await page.goto(`${origin}/sign-in?next=${encodeURIComponent(next)}#${token}`)
   expect((await opened).status()).toBe(201)
 }
 
 async function openDashboard(path = '/ui/', options: Parameters<typeof newVisitor>[0] = { viewport: WIDE }) {
   const visitor = await newVisitor(options)
-  await signIn(visitor)
-  await visitor.page.goto(origin + path)
+  await signIn(visitor, path)
   await isLive(visitor.page)
   return visitor
 }
@@ -89,11 +92,14 @@ const isLive = (page: Page) =>
 const rowOf = (page: Page, name: string) => page.getByRole('row').filter({ hasText: name })
 
 describe('the dashboard', () => {
-  it('leads a person without a session to the sign-in page, with the way back', async () => {
-    const { page } = await newVisitor()
+  it('leads a person without a session to the sign-in page, and back to the same view', async () => {
+    const { page, problems } = await newVisitor()
     await page.goto(`${origin}/ui/deployments?name=shop`)
-    await page.waitForURL(url => url.pathname === '/sign-in')
-    expect(new URL(page.url()).searchParams.get('next')).toBe('/ui/deployments?name=shop')
+    await page.getByLabel('API key').fill(workspace.api_key)
+    await page.getByRole('button', { name: 'Sign in' }).click()
+    await isLive(page)
+    expect(page.url()).toBe(`${origin}/ui/${workspace.tenant_id}/deployments?name=shop`)
+    expect(problems).toEqual([])
   })
 
   it('shows what others do as it happens, and is operated with keys', async () => {
@@ -166,19 +172,18 @@ describe('the dashboard', () => {
     await page.getByRole('heading', { name: 'No deployment matches' }).waitFor()
   })
 
-  it('has no fault of accessibility and fits the screen, light and dark, wide and on a phone', async () => {
+  it('has no fault of accessibility and fits the screen, light and wide, dark and on a phone', async () => {
     const deployment = await createDeployment('a-name-as-long-as-names-of-deployments-are-allowed-to-be-here')
     const { page, problems } = await openDashboard('/ui/deployments')
     const check = async (name: string) => {
-      for (const colorScheme of ['light', 'dark'] as const)
-        for (const viewport of [WIDE, PHONE]) {
-          await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' })
-          await page.setViewportSize(viewport)
-          await expectAccessible(page)
-          const overflow = await page.evaluate('document.documentElement.scrollWidth - innerWidth')
-          expect(overflow, `${name} at ${viewport.width}`).toBe(0)
-          await takePicture(page, `${name}-${colorScheme}-${viewport.width}`)
-        }
+      for (const { colorScheme, viewport } of LOOKS) {
+        await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' })
+        await page.setViewportSize(viewport)
+        await expectAccessible(page)
+        const overflow = await page.evaluate('document.documentElement.scrollWidth - innerWidth')
+        expect(overflow, `${name} at ${viewport.width}`).toBe(0)
+        await takePicture(page, `${name}-${colorScheme}-${viewport.width}`)
+      }
     }
     await rowOf(page, deployment.name).waitFor()
     await check('list')
