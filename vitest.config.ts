@@ -14,7 +14,7 @@ const app = [
 const architecture = ['test/architecture.test.ts', 'test/architecture/*.test.ts']
 // Functions of values: no database, no network, no state that one file could leave to the next.
 const pure = [
-  'test/cli/{archive,env-template,log-lines}.test.ts',
+  'test/cli/{archive,env-template,log-lines,settings}.test.ts',
   'test/client/event-stream.test.ts',
   'test/dashboard/*.test.ts',
   'test/protocol/*.test.ts',

@@ -20,4 +20,4 @@ wait_until_served() {
 }
 
 # slipway COMMAND: the command line.
-slipway() { npm run --silent cli -- "$@"; }
+slipway() { node scripts/slipway.mjs "$@"; }

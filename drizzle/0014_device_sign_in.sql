@@ -104,6 +104,25 @@ end $$;
 --> statement-breakpoint
 revoke execute on function reachable_permissions(uuid, uuid), bound_key_permissions(uuid) from public;
 --> statement-breakpoint
+-- Before a member is deleted. A request that is running has locked its session or key already, and may lock the member
+-- next, so the deletion has to take them in the same order.
+create function lock_credentials(p_member uuid) returns void
+language plpgsql security definer set search_path = public, pg_temp as $$
+declare
+  v_keys uuid[] := array(
+    select a.id from api_keys a where a.member_id = p_member and a.organization_id = current_organization()
+  );
+begin
+  perform from sessions s
+  where s.organization_id = current_organization() and (s.member_id = p_member or s.key_id = any(v_keys))
+  order by s.id
+  for update;
+  perform from api_keys a where a.id = any(v_keys) order by a.id for update;
+end $$;
+--> statement-breakpoint
+revoke execute on function lock_credentials(uuid) from public;
+grant execute on function lock_credentials(uuid) to slipway_app;
+--> statement-breakpoint
 -- The next functions replace those of the same name, for keys that belong to a member.
 create or replace function enter(
   p_key_hash text,
@@ -362,6 +381,13 @@ declare
   v_polled device_requests;
   v_key api_keys;
 begin
+  -- First what the deletion of a member or a workspace locks before the request, in the order of the former.
+  perform from members m
+  where m.id = (select d.member_id from device_requests d where d.device_code_hash = p_device_code_hash)
+  for key share;
+  perform from workspaces w
+  where w.id = (select d.tenant_id from device_requests d where d.device_code_hash = p_device_code_hash)
+  for key share;
   select * into v_request from device_requests where device_code_hash = p_device_code_hash for update;
   if not found then return json_build_object('error', 'invalid_grant'); end if;
   if v_request.expires_at <= clock() then return json_build_object('error', 'expired_token'); end if;

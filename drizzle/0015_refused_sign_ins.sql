@@ -25,9 +25,14 @@ begin
     set_config('app.actor_kind', 'visitor', true),
     set_config('app.actor_id', '', true),
     set_config('app.actor_name', '', true);
-  perform journal(
-    array['session.refused'], array[coalesce(p_member, p_organization)], array[p_data], array[null::json], p_limit, 0
-  );
+  begin
+    perform journal(
+      array['session.refused'], array[coalesce(p_member, p_organization)], array[p_data], array[null::json], p_limit, 0
+    );
+  exception when sqlstate 'SW000' then
+    -- The journal's day is full. The visitor must not learn from the answer that the address is a member's.
+    null;
+  end;
 end $$;
 --> statement-breakpoint
 -- Null if there is no such link, if it was used, or if it has expired.
@@ -36,6 +41,10 @@ language plpgsql as $$
 declare
   v_link sign_in_links;
 begin
+  -- First the member, as its deletion does.
+  perform from members m
+  where m.id = (select l.member_id from sign_in_links l where l.token_hash = p_link_hash)
+  for key share;
   select * into v_link from sign_in_links where token_hash = p_link_hash for update;
   if not found then return null; end if;
   if v_link.used_at is not null or v_link.expires_at <= clock() then
@@ -69,6 +78,7 @@ declare
   v_found record;
   v_member uuid;
   v_refusal json;
+  v_wait text;
   v_role uuid;
   v_changes json;
 begin
@@ -80,12 +90,17 @@ begin
     order by m.id
     for no key update
   loop
-    insert into identities (organization_id, member_id, issuer, subject)
-    values (v_found.organization_id, v_found.id, p_issuer, p_subject)
-    on conflict do nothing;
-    if found then
-      perform journal_of_identity(v_found.id, p_issuer, p_subject, p_limit);
-    end if;
+    begin
+      insert into identities (organization_id, member_id, issuer, subject)
+      values (v_found.organization_id, v_found.id, p_issuer, p_subject)
+      on conflict do nothing;
+      if found then
+        perform journal_of_identity(v_found.id, p_issuer, p_subject, p_limit);
+      end if;
+    exception when sqlstate 'SW000' then
+      -- A full journal keeps the person out of its own organization only.
+      get stacked diagnostics v_wait = pg_exception_detail;
+    end;
   end loop;
 
   -- Of several organizations, the one where the person was last signed in.
@@ -98,6 +113,7 @@ begin
   limit 1;
 
   if not found then
+    if v_wait is not null then perform refuse('journal_full', v_wait); end if;
     v_refusal := json_build_object(
       'method', 'oidc', 'reason', case when p_is_verified then 'other_subject' else 'email_unverified' end,
       'issuer', p_issuer, 'subject', p_subject, 'email', p_email

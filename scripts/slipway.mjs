@@ -28,4 +28,7 @@ if (newest > modifiedAt(BUNDLE)) {
     process.exit(1)
   }
 }
+// For the next command that an error names.
+if (process.env.npm_command === 'exec')
+  process.env.SLIPWAY_COMMAND = process.cwd().startsWith(ROOT) ? 'npx slipway' : `npx --yes ${ROOT}`
 await import(pathToFileURL(BUNDLE).href)

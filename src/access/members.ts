@@ -92,7 +92,8 @@ export const removeMember = verb('organization:manage-members', async (ctx, { me
     .delete(members)
     .where(and(eq(members.id, member_id), inOrganization(members), versionMatches(ctx, members)))
     .returning()
-  const parts = { lock: lockMemberships(member_id), changes: deletedMembers(MEMBER_RECORD) }
+  const lock = [sql`select lock_credentials(${member_id}::uuid)`, lockMemberships(member_id)]
+  const parts = { lock, changes: deletedMembers(MEMBER_RECORD) }
   requireRow(await commit(ctx, 'member.removed', change, {}, parts), 'member_not_found')
 })
 

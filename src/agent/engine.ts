@@ -34,7 +34,7 @@ export type SourceTree = {
   start_command: string | null
   health_path: string | null
   env: Record<string, string>
-  /** The revision's command if it has one, else the configuration's. */
+  /** The revision's command if it has one, else the configuration's. Null: the default. Empty: none. */
   install_command: string | null
   build_command: string | null
 }

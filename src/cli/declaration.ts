@@ -1,13 +1,54 @@
 // How a command is declared: its words and options, and the module that is loaded when it runs.
 import type { Command } from 'commander'
+import { pathOf } from './completion.ts'
+import { usageError } from './failure.ts'
 import { type GlobalOptions, openSession, type Session } from './session.ts'
 
 type Run<Options> = (session: Session, options: Options, args: string[]) => Promise<unknown> | unknown
+type RunNamed<Options> = (
+  session: Session,
+  options: Options,
+  deployment: string | undefined,
+  args: string[],
+) => Promise<unknown> | unknown
 
 export type Declare = ReturnType<typeof createDeclare>
 
 export function createDeclare(program: Command, signal: AbortSignal) {
   const globals = () => program.opts<GlobalOptions>()
+  /** A command that talks to the installation. */
+  function command<Options>(parent: Command, usage: string, description: string, run: Run<Options>): Command {
+    return parent
+      .command(usage)
+      .description(description)
+      .action(async (...given) => {
+        const command = given.at(-1) as Command
+        await run(openSession(globals(), signal), command.opts() as Options, command.args)
+      })
+  }
+  /** A command about the deployment that is named first, or else about the one that the folder is linked to. */
+  function commandOfDeployment<Options>(
+    parent: Command,
+    usage: string,
+    description: string,
+    run: RunNamed<Options>,
+  ): Command {
+    const [name, ...words] = usage.split(' ') as [string, ...string[]]
+    // Commander takes no required argument after an optional one, so all are declared as optional.
+    const optional = words.map(word => word.replace('<', '[').replace('>', ']'))
+    const declared = [name, '[deployment]', ...optional].join(' ')
+    const one = command<Options>(parent, declared, description, (session, options, args) => {
+      const missing = words[args.length]
+      if (missing !== undefined)
+        throw usageError(
+          `missing required argument '${missing.replace(/[<>.]/g, '')}'`,
+          `slipway ${pathOf(one)} --help`,
+        )
+      const isNamed = args.length > words.length
+      return run(session, options, isNamed ? args[0] : undefined, isNamed ? args.slice(1) : args)
+    })
+    return one.usage(['[options]', '[deployment]', ...words].join(' '))
+  }
   return {
     program,
     globals,
@@ -15,16 +56,8 @@ export function createDeclare(program: Command, signal: AbortSignal) {
     /** A heading in the help, for the commands that are declared next. */
     section: (heading: string) => void program.commandsGroup(heading),
     group: (name: string, description: string) => program.command(name).description(description),
-    /** A command that talks to the installation. */
-    command<Options>(parent: Command, usage: string, description: string, run: Run<Options>): Command {
-      return parent
-        .command(usage)
-        .description(description)
-        .action(async (...given) => {
-          const command = given.at(-1) as Command
-          await run(openSession(globals(), signal), command.opts() as Options, command.args)
-        })
-    },
+    command,
+    commandOfDeployment,
   }
 }
 

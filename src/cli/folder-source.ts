@@ -45,7 +45,7 @@ async function packAndShow({ out }: Session, folder: string, listFiles: boolean)
   const archive = await packFolder(folder, showLongWork)
   out.progress('')
   const { files, content, sha256, unpackedBytes } = archive
-  if (files.length === 0) throw usageError(`${folder} has no files to deploy.`)
+  if (files.length === 0) throw usageError(`${folder} has no files to deploy.`, 'slipway templates')
   const size = { files: files.length, bytes: content.size, unpacked_bytes: unpackedBytes, sha256 }
   out.emit({ type: 'archive', ...size, ...(listFiles && { names: files }) })
   if (listFiles && !out.isMachine) for (const file of files) out.text(file)

@@ -74,7 +74,8 @@ export function createOutput({ json }: { json: boolean }) {
     },
     text: (text: string) => line(printable(text)),
     raw: (text: string) => line(text),
-    fail({ code, message, request_id, errors = [], last_lines, next }: FailureReport): void {
+    fail({ code, message, request_id, errors = [], last_lines, ...report }: FailureReport): void {
+      const next = report.next?.replace(/^slipway(?= )/, COMMAND)
       if (isMachine) {
         stderr.write(`${JSON.stringify({ type: 'error', code, message, request_id, errors, last_lines, next })}\n`)
         return
@@ -95,6 +96,8 @@ export function createOutput({ json }: { json: boolean }) {
   }
 }
 
+/** As the person types it: `scripts/slipway.mjs` knows when npx runs it. */
+const COMMAND = process.env.SLIPWAY_COMMAND ?? 'slipway'
 const GAP = '  '
 const MIN_WIDTH = 4
 

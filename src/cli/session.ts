@@ -9,15 +9,23 @@ import { readVersion } from './version.ts'
 export type Deployment = Reply<'GET /v2/deployments/{deployment_id}'>
 export type Revision = Reply<'GET /v2/deployments/{deployment_id}/revisions/{revision_id}'>
 export type GlobalOptions = { json?: boolean; yes?: boolean }
-export type Session = { login: Login; client: Client; out: Output; signal: AbortSignal; options: GlobalOptions }
+/** `folder` decides, by its link, which deployment and which running `npm run dev` is meant. */
+export type Session = {
+  login: Login
+  client: Client
+  out: Output
+  signal: AbortSignal
+  options: GlobalOptions
+  folder: string
+}
 
 /** The login is read on first use: `deploy --dry-run` needs none. */
 export function openSession(options: GlobalOptions, signal: AbortSignal, given?: Login): Session {
   const out = createOutput({ json: options.json === true })
   let opened: { login: Login; client: Client } | undefined
-  const open = () => (opened ??= openClient(given ?? readLogin(), out))
-  return {
-    ...{ out, signal, options },
+  const open = () => (opened ??= openClient(given ?? readLogin(session.folder), out))
+  const session: Session = {
+    ...{ out, signal, options, folder: process.cwd() },
     get login() {
       return open().login
     },
@@ -25,6 +33,7 @@ export function openSession(options: GlobalOptions, signal: AbortSignal, given?:
       return open().client
     },
   }
+  return session
 }
 
 function openClient(login: Login, out: Output) {
@@ -64,10 +73,7 @@ export const parseLimit = (limit: string): { limit: number; page: number } => {
 
 /** By name, by id, or the one that this folder is linked to. */
 export async function findDeployment(session: Session, wanted: string | undefined): Promise<Deployment> {
-  const link = wanted === undefined ? readLink(process.cwd()) : undefined
-  const reference = wanted ?? (link?.url === session.client.url ? link.deployment_id : undefined)
-  if (reference === undefined)
-    throw usageError('This folder is linked to no deployment. Name one, or link the folder.', 'slipway link NAME')
+  const reference = wanted ?? readLinkedId(session)
   if (UUID.test(reference)) {
     const params = { deployment_id: reference }
     return session.client.call('GET /v2/deployments/{deployment_id}', { params, signal: session.signal })
@@ -76,6 +82,17 @@ export async function findDeployment(session: Session, wanted: string | undefine
   if (found) return found
   const message = `This workspace has no deployment named ${reference}.`
   throw new CommandFailure(EXIT.failed, 'deployment_not_found', message, 'slipway list')
+}
+
+function readLinkedId({ folder, client }: Session): string {
+  const link = readLink(folder)
+  if (!link)
+    throw usageError('This folder is linked to no deployment. Name one, or link the folder.', 'slipway link NAME')
+  if (link.url === client.url) return link.deployment_id
+  throw usageError(
+    `This folder is linked to ${link.name} at ${link.url}, and the command talks to ${client.url}. Name a deployment.`,
+    'slipway list',
+  )
 }
 
 /** By number or id. Without one, the latest. */

@@ -1,5 +1,15 @@
 // The installation and key to use, and which deployment a folder belongs to.
-import { chmodSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import { homedir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { CommandFailure, EXIT, usageError } from './failure.ts'
@@ -10,7 +20,7 @@ export type StoredLogin = { url: string; key: string; workspace?: string; is_own
 export type Link = { url: string; deployment_id: string; name: string; archive_sha256?: string | undefined }
 
 const { env } = process
-/** `npm run dev` knows this folder too: `pointerFile()` in src/host/dev-pointer.ts. */
+/** `npm run dev` knows this folder too: `configFolder()` in src/host/dev-pointer.ts. */
 export const configFile = (name = 'login.json') => {
   const folder =
     env.SLIPWAY_CONFIG_HOME ?? join(env.XDG_CONFIG_HOME ?? (env.APPDATA || join(homedir(), '.config')), 'slipway')
@@ -26,13 +36,27 @@ function readJson<T>(file: string): T | undefined {
   }
 }
 
-/** The running `npm run dev`: that of the checkout that the folder is in, or else the user's. Only on the loopback. */
-function readDevLogin(from: string): Login | undefined {
-  for (let folder = resolve(from); folder !== dirname(folder); folder = dirname(folder)) {
-    const login = readDevState(join(folder, '.slipway', 'dev.json'))
-    if (login) return login
-  }
-  return readDevState(configFile('dev.json'))
+/**
+ * A running `npm run dev`: the one that the folder is linked to, or else that of the checkout that the folder is in, or
+ * else the one that was started last. Only on the loopback.
+ */
+function readDevLogin(from: string, wanted = readLink(from)?.url): Login | undefined {
+  const logins: (Login | undefined)[] = []
+  for (let folder = resolve(from); folder !== dirname(folder); folder = dirname(folder))
+    logins.push(readDevState(join(folder, '.slipway', 'dev.json')))
+  const running = [...logins, ...listPointers().map(readDevState)].filter(login => login !== undefined)
+  return running.find(({ url }) => url === wanted) ?? running[0]
+}
+
+/** The newest first. */
+function listPointers(): string[] {
+  const folder = configFile('dev')
+  if (!existsSync(folder)) return []
+  return readdirSync(folder)
+    .filter(name => name.endsWith('.json'))
+    .map(name => ({ file: join(folder, name), time: statSync(join(folder, name), { throwIfNoEntry: false })?.mtimeMs }))
+    .sort((a, b) => (b.time ?? 0) - (a.time ?? 0))
+    .map(({ file }) => file)
 }
 
 function readDevState(file: string): Login | undefined {
@@ -50,13 +74,13 @@ function isAlive(pid: number): boolean {
   }
 }
 
-export function readLogin(): Login {
+export function readLogin(folder: string): Login {
   const { SLIPWAY_URL: url, SLIPWAY_API_KEY: key, SLIPWAY_WORKSPACE: workspace } = env
   if (url && !URL.canParse(url)) throw usageError(`SLIPWAY_URL is not a URL: ${url}`)
   if (url && key) return { url, key, workspace, from: 'SLIPWAY_URL and SLIPWAY_API_KEY' }
   const stored = readStoredLogin()
   if (stored && (!url || url === stored.url)) return { workspace, ...stored, ...(key && { key }), from: configFile() }
-  const dev = readDevLogin(process.cwd())
+  const dev = readDevLogin(folder, url || undefined)
   if (dev && (!url || url === dev.url)) return { ...dev, ...(key && { key }) }
   throw new CommandFailure(
     EXIT.notSignedIn,

@@ -1,37 +1,39 @@
-// Where the command line finds the running `npm run dev` from any folder: a file in the user's configuration folder.
+// Where the command line finds a running `npm run dev` from any folder: a file in the user's configuration folder.
 import * as fs from 'node:fs'
 import { homedir } from 'node:os'
-import { dirname, join } from 'node:path'
-import type { DevState } from './home-folder.ts'
+import { join } from 'node:path'
+import { type DevState, isAlive } from './home-folder.ts'
 
 /** The folder of `configFile()` in src/cli/settings.ts. */
-function pointerFile(env = process.env): string {
+function configFolder(env = process.env): string {
   const base = env.XDG_CONFIG_HOME ?? (env.APPDATA || join(homedir(), '.config'))
-  return join(env.SLIPWAY_CONFIG_HOME ?? join(base, 'slipway'), 'dev.json')
+  return env.SLIPWAY_CONFIG_HOME ?? join(base, 'slipway')
 }
 
-/** The last start wins. False if the folder cannot be written. */
+const pointerFolder = () => join(configFolder(), 'dev')
+const pointerFile = (pid: number) => join(pointerFolder(), `${pid}.json`)
+
+/** One file for each process, because several may run. False if the folder cannot be written. */
 export function writeDevPointer({ url, api_key, pid }: DevState): boolean {
-  const file = pointerFile()
-  const temporary = `${file}.${pid}`
+  const temporary = `${pointerFile(pid)}.new`
   try {
-    fs.mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
+    fs.mkdirSync(pointerFolder(), { recursive: true, mode: 0o700 })
+    removeStalePointers()
     fs.writeFileSync(temporary, `${JSON.stringify({ url, api_key, pid }, null, 2)}\n`, { mode: 0o600 })
-    fs.renameSync(temporary, file)
+    fs.renameSync(temporary, pointerFile(pid))
     return true
   } catch {
     return false
   }
 }
 
-/** Leaves the file of another process. */
-export function removeDevPointer(pid: number): void {
-  try {
-    if (JSON.parse(fs.readFileSync(pointerFile(), 'utf8')).pid === pid) fs.rmSync(pointerFile())
-  } catch {
-    // It is gone, or cannot be read: then it is not ours.
-  }
+/** Those of processes that were killed. */
+function removeStalePointers(): void {
+  for (const name of fs.readdirSync(pointerFolder()))
+    if (!isAlive(Number.parseInt(name, 10))) fs.rmSync(join(pointerFolder(), name), { force: true })
 }
 
+export const removeDevPointer = (pid: number): void => fs.rmSync(pointerFile(pid), { force: true })
+
 /** A login that the user has stored is used instead. */
-export const hasStoredLogin = (): boolean => fs.existsSync(join(dirname(pointerFile()), 'login.json'))
+export const hasStoredLogin = (): boolean => fs.existsSync(join(configFolder(), 'login.json'))

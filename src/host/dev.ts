@@ -8,7 +8,7 @@ import { buildStaleDashboard } from './dashboard-build.ts'
 import { hasStoredLogin, removeDevPointer, writeDevPointer } from './dev-pointer.ts'
 import { type Postgres, startPostgres } from './embedded-postgres.ts'
 import { gatewayConnectionString, isNeonUrl } from './gateway.ts'
-import { type DevState, type Home, openHome, PROJECT_ROOT } from './home-folder.ts'
+import { type DevState, type Home, isAlive, openHome, PROJECT_ROOT } from './home-folder.ts'
 import { startLocalAgent } from './local-agent.ts'
 import type { LogEntry } from './log-lines.ts'
 import { findPortObstacle } from './ports.ts'
@@ -168,14 +168,6 @@ async function refuseSecondStart(home: Home): Promise<void> {
   const response = await probe(`${url}/healthz`).catch(() => undefined)
   if (response?.ok)
     throw new Error(`Slipway already runs from ${home.path}: process ${pid} serves ${url}. Stop it first.`)
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    return process.kill(pid, 0)
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM'
-  }
 }
 
 async function requireFreePort(port: number): Promise<void> {

@@ -13,6 +13,15 @@ type Secrets = { sealing_keys: string; gateway_token: string }
 
 export const PROJECT_ROOT = fileURLToPath(new URL('../../', import.meta.url))
 
+/** Of any user. */
+export function isAlive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0)
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM'
+  }
+}
+
 export function openHome(folder = process.env.SLIPWAY_HOME || join(PROJECT_ROOT, '.slipway')) {
   const path = resolve(folder)
   const file = (name: string) => join(path, name)

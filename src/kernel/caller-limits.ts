@@ -133,11 +133,11 @@ export function createCallerLimits({ config, database }: { config: Config; datab
     /**
      * For a route without a key, which looks something up before it has any proof of the caller. A `name` that had a
      * valid proof in the last week has a limit of its own, so it keeps working while made-up names fail. `refusal` is
-     * the code of a missing or wrong proof.
+     * the code of a missing or wrong proof. A route that costs much before its proof counts other codes, too.
      */
     async prove<T>(
       request: RequestHead,
-      { route, name, refusal }: { route: string; name?: string | undefined; refusal: Code },
+      { route, name, refusal }: { route: string; name?: string | undefined; refusal: Code | readonly Code[] },
       lookUp: () => Promise<T>,
       codeOfOutcome: (outcome: T) => Code | null = () => null,
     ): Promise<T> {
@@ -145,7 +145,7 @@ export function createCallerLimits({ config, database }: { config: Config; datab
       const kind = caller && provenNames.get(caller) ? caller : route
       const attempt = addresses.begin(kind, config.clientAddress(request))
       const settle = (code: Code | null | undefined) => {
-        if (code === refusal) return attempt.fail()
+        if (code && [refusal].flat().includes(code)) return attempt.fail()
         attempt.succeed()
         if (caller && code === null) provenNames.set(caller, true, VERIFIED_NAME_MS)
       }

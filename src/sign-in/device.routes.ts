@@ -16,6 +16,17 @@ const OAUTH_ERRORS = [
   'address_rate_limited',
   'database_unavailable',
 ] as const satisfies Code[]
+/** Every answer but a key and `authorization_pending`, with which programs poll at their interval. */
+const POLL_REFUSALS = [
+  'invalid_grant',
+  'slow_down',
+  'access_denied',
+  'expired_token',
+  'unsupported_grant_type',
+  'invalid_client',
+  'invalid_request',
+  'body_too_large',
+] as const satisfies Code[]
 const NO_STORE = { 'Cache-Control': 'no-store' }
 
 export const deviceRoutes = slice('Device sign-in', 'Keys of people for programs without a browser, by RFC 8628.')
@@ -56,7 +67,7 @@ export const deviceRoutes = slice('Device sign-in', 'Keys of people for programs
       ...OAUTH_ERRORS,
     ],
     async open(c, services, operation) {
-      const proof = { route: 'device token', refusal: 'invalid_grant' } as const
+      const proof = { route: 'device token', refusal: POLL_REFUSALS }
       const key = await c.var.limits.prove(c, proof, async () => {
         const input = await readFormInput(c.req, s.DeviceTokenRequest)
         return device.redeemDeviceCode(services, visitOf(c, services, operation), input)

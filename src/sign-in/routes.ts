@@ -33,6 +33,8 @@ const PROVIDER_ERRORS = [
 
 const BACK = { href: '/sign-in', text: 'Back to the sign-in page' }
 const linkInput = { body: s.LinkToken }
+/** Reading a large body costs more than looking up a token. */
+const LINK_REFUSALS = ['sign_in_link_invalid', 'invalid_request', 'body_too_large'] as const
 
 /** Where no member or organization is known, no journal can have the refusal. */
 const logRefusal = (c: Visitor, { config }: Services, error: unknown): void =>
@@ -119,8 +121,9 @@ export const signInRoutes = slice('Sign-in', 'Who the caller is, and the session
     errors: [...PROVIDER_ERRORS],
     open: (c, services) =>
       answerWithPage(c, services, async origin => {
-        const proof = { route: 'sign-in', refusal: 'sign_in_expired' } as const
-        const { url, sealed } = await c.var.limits.prove(c, proof, () => beginSignIn(services, origin))
+        // Each of them asks the provider.
+        c.var.limits.countRequest(c, 'identity provider')
+        const { url, sealed } = await beginSignIn(services, origin)
         c.header('Set-Cookie', formatFlowCookie(origin, sealed, FLOW_SECONDS))
         return redirect(c, url)
       }),
@@ -131,7 +134,7 @@ export const signInRoutes = slice('Sign-in', 'Who the caller is, and the session
     query: s.SignInAnswer,
     pageMediaType: 'text/html',
     status: 302,
-    errors: ['sign_in_expired', 'identity_unknown', 'email_unverified', ...PROVIDER_ERRORS],
+    errors: ['sign_in_expired', 'identity_unknown', 'email_unverified', 'journal_full', ...PROVIDER_ERRORS],
     open: (c, services, operation) =>
       answerWithPage(c, services, async origin => {
         const sealed = readCookie(c, flowCookieName(origin))
@@ -158,16 +161,19 @@ export const signInRoutes = slice('Sign-in', 'Who the caller is, and the session
       'not_json',
       'body_cut',
       'body_too_large',
+      'journal_full',
       'address_rate_limited',
       'database_unavailable',
     ],
     async open(c, services, operation) {
       if (isCrossSite(c)) throw fail('cross_site_request')
-      const { token } = validateInput(c.req, linkInput, await readBody(c.req), [], 'refuse') as { token: string }
       const visit = visitOf(c, services, operation)
-      const proof = { route: 'sign-in', refusal: 'sign_in_link_invalid' } as const
+      const proof = { route: 'sign-in', refusal: LINK_REFUSALS }
       const opened = await c.var.limits
-        .prove(c, proof, () => useLink(services, visit, token))
+        .prove(c, proof, async () => {
+          const { token } = validateInput(c.req, linkInput, await readBody(c.req), [], 'refuse') as { token: string }
+          return useLink(services, visit, token)
+        })
         .catch(error => {
           logRefusal(c, services, error)
           throw error

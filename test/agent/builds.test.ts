@@ -400,6 +400,10 @@ describe('the runtime configuration', () => {
       env: { A: 'b' },
       build_command: null,
     })
+    expect(written('{"install_command": "", "build_command": " "}')()).toEqual({
+      install_command: '',
+      build_command: '',
+    })
     expect(readRuntimeConfiguration(home, 'none.json')).toBeUndefined()
   })
 
@@ -407,6 +411,7 @@ describe('the runtime configuration', () => {
     ['{', /not valid JSON/],
     ['[]', /not a valid runtime configuration/],
     ['{"start_command": 1, "env": {"A": 1}}', /start_command.*env\.A/],
+    ['{"start_command": ""}', /start_command/],
     ['{"env": {"PORT": "1"}}', /PORT/],
     ['{"health_path": "ok"}', /health_path/],
   ])('is refused if it is %s', (text, reason) => expect(written(text)).toThrow(reason))

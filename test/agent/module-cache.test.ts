@@ -1,4 +1,4 @@
-// A second build with the same lock file reuses node_modules of the first: with the real npm, without a network.
+// Packages are installed, reused by a second build with the same lock file, and built: with npm, without a network.
 import { createHash, randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
@@ -6,6 +6,7 @@ import { gzipSync } from 'node:zlib'
 import { packTar } from 'modern-tar'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { withModuleCache } from '../../src/agent/builds/module-cache.ts'
+import { buildStepsOf } from '../../src/agent/builds/package-commands.ts'
 import type { BuildTask } from '../../src/agent/engine.ts'
 import { prepare } from '../../src/agent/engines/process/prepare.ts'
 import { makeUnit, makeTempFolder as newFolder } from '../support/process-engine.ts'
@@ -34,20 +35,22 @@ async function writeSource(code: string, more: { package?: object; lock?: object
     await packTar([file('package/package.json', dependencyManifest), file('package/index.js', code)]),
   )
   const integrity = `sha512-${createHash('sha512').update(packed).digest('base64')}`
-  const manifest = { name: 'shop', version: '1.0.0', dependencies: { dep: 'file:dep.tgz' } }
+  const manifest = { name: 'shop', version: '1.0.0', dependencies: { dep: 'file:dep.tgz' }, ...more.package }
   const dep = { version: '1.0.0', resolved: 'file:dep.tgz', integrity, ...more.lock }
   const lock = { ...manifest, lockfileVersion: 3, requires: true, packages: { '': manifest, 'node_modules/dep': dep } }
   fs.writeFileSync(join(folder, 'dep.tgz'), packed)
-  fs.writeFileSync(join(folder, 'package.json'), JSON.stringify({ ...manifest, ...more.package }))
+  fs.writeFileSync(join(folder, 'package.json'), JSON.stringify(manifest))
   fs.writeFileSync(join(folder, 'package-lock.json'), JSON.stringify(lock))
   return folder
 }
 
+const treeOf = (folder: string, build_command: string | null, env = {}) => ({
+  ...{ folder, env, build_command, install_command: null, start_command: 'node .', commit: null, health_path: null },
+})
 async function build(folder: string, build_command: string | null = null, env = {}) {
   lines.length = 0
   const unit = makeUnit({ deployment_id: randomUUID(), revision_id: randomUUID() })
-  const tree = { ...{ folder, env, build_command, start_command: 'node .' }, commit: null, health_path: null }
-  await prepare(unit, { ...tree, install_command: null }, task, { disk_mb: 64 })
+  await prepare(unit, treeOf(folder, build_command, env), task, { disk_mb: 64 })
   const code = fs.readFileSync(join(folder, 'node_modules/dep/index.js'), 'utf8').trim()
   return { code, isReused: lines.some(line => line.startsWith('Reusing node_modules')) }
 }
@@ -66,6 +69,17 @@ test('node_modules of an earlier build are reused unless the lock file or the en
   expect(fs.readdirSync(join(task.cache, 'modules'))).toHaveLength(1)
 })
 
+test('a build script has the development dependencies, also in production, unless it is switched off', async () => {
+  const scripts = { build: 'echo built > node_modules/dep/index.js' }
+  const manifest = { dependencies: {}, devDependencies: { dep: 'file:dep.tgz' }, scripts }
+  const folder = await writeSource('one', { package: manifest, lock: { dev: true } })
+  const switchedOff = buildStepsOf(treeOf(folder, ''))
+  expect(switchedOff).toEqual({ install: 'npm ci', build: '' })
+  expect(await build(folder, null, { NODE_ENV: 'production' })).toEqual({ code: 'built', isReused: false })
+  const steps = lines.filter(line => /^(Install|Build)ing/.test(line))
+  expect(steps).toEqual(['Installing: npm ci --include=dev', 'Building: npm run build'])
+})
+
 test('a missing or incomplete module cache is ignored', async () => {
   await build(await writeSource('one'))
   const modules = join(task.cache, 'modules')
@@ -74,6 +88,17 @@ test('a missing or incomplete module cache is ignored', async () => {
   expect(await build(await writeSource('one'))).toEqual({ code: 'one', isReused: false })
   fs.rmSync(join(modules, cacheKey, 'node_modules'), { recursive: true })
   expect(await build(await writeSource('one'))).toEqual({ code: 'one', isReused: false })
+})
+
+test('development dependencies that are included are cached apart', async () => {
+  const folder = await writeSource('one')
+  const [all, some] = await Promise.all(
+    ['npm ci --include=dev', 'npm ci'].map(install =>
+      withModuleCache(install, { folder, cache: '/c', otherInputs: {} }),
+    ),
+  )
+  expect(all).toContain('\n  npm ci --include=dev ||')
+  expect(all!.split('\n')[0]).not.toBe(some!.split('\n')[0])
 })
 
 describe('the module cache is not used with', () => {
@@ -90,6 +115,7 @@ describe('the module cache is not used with', () => {
     const folder = await writeSource('one')
     expect(await command(folder, 'npm install')).toBe('npm install')
     expect(await command(folder)).not.toContain('npm rebuild')
+    expect(await command(folder, 'npm ci --omit=dev')).toBe('npm ci --omit=dev')
     expect(await command(await writeSource('one', { lock: { hasInstallScript: true } }))).toContain('&& npm rebuild')
     fs.writeFileSync(join(folder, 'npm-shrinkwrap.json'), '{}')
     expect(await command(folder)).toBe('npm ci')

@@ -203,7 +203,16 @@ describe('a source without a Dockerfile', () => {
 
   test('is built in the base image, with a persistent cache, and without secrets in the image', async () => {
     const engine = await openWithBaseImage()
-    const first = await buildRevision(engine, ref, pods.tree({ page: 'one' }, commands()), { TOKEN: "it's hush" })
+    // The image has no npm, so the installation brings one.
+    const npm = `echo 'test "$*" = "run build" && cp page /www/index.html' > /bin/npm; chmod +x /bin/npm`
+    const install_command = `${commands().install_command}; ${npm}`
+    const files = { page: 'one', 'package.json': '{"scripts": {"build": "webpack"}}' }
+    const first = await buildRevision(
+      engine,
+      ref,
+      pods.tree(files, commands({ install_command, build_command: null })),
+      { TOKEN: "it's hush" },
+    )
     const second = newRevision()
     const rebuilt = await buildRevision(
       engine,

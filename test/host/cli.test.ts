@@ -21,12 +21,16 @@ fs.chmodSync(root, 0o755)
 const home = join(root, 'home')
 /** Where the command line looks for `npm run dev`. Nothing else tells it the address or the key. */
 const env = { SLIPWAY_CONFIG_HOME: join(home, 'config') }
-const pointer = join(env.SLIPWAY_CONFIG_HOME, 'dev.json')
+/** Where `npm run dev` leaves its address and key. */
+const pointers = join(env.SLIPWAY_CONFIG_HOME, 'dev')
+const findPointer = () => (fs.existsSync(pointers) ? fs.globSync('*.json', { cwd: pointers })[0] : undefined)
+let pointer: string
 
 let dev: Command
 beforeAll(async () => {
   dev = startCommand('src/host/dev.ts', [`--port=${await findFreePort()}`], { SLIPWAY_HOME: home })
-  await dev.until(() => fs.existsSync(pointer))
+  await dev.until(() => findPointer() !== undefined)
+  pointer = join(pointers, findPointer()!)
 })
 afterAll(async () => {
   await stopCommands()

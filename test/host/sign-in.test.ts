@@ -191,6 +191,24 @@ describe('signing in at the identity provider', () => {
     expect((await eventsOf(member.id)).at(-1)![0]).toBe('session.refused')
   })
 
+  it('does not depend on the journals of other organizations that have the address', async () => {
+    const who = newPerson()
+    const { organization_id } = await bootstrap(slipway.app.database, {
+      ...{ organization: 'Full', emails: [who.email], scope: 'organization' },
+    })
+    await runAsSystem(
+      slipway.app.database,
+      sql`
+        update journals set today = 1000000000, day = journal_day()
+        where scope_id = ${organization_id}::uuid`,
+    )
+    await expectRefusal(await signIn({ ...who, email_verified: false }), 403, 'email_unverified')
+    lines.length = 0
+    await expectRefusal(await signIn(who), 429, 'journal_full')
+    const member = await invite(who.email)
+    expect((await readMe(await signIn(who))).member!.id).toBe(member.id)
+  })
+
   it('gives the role of the first matching group, but never takes the last Admin away', async () => {
     const who = newPerson()
     await invite(who.email)

@@ -220,16 +220,23 @@ describe('a device that asks for a key', () => {
     const overrides = { clientAddress: () => '192.0.2.1' }
     const app = startApp({ settings: { UNKNOWN_KEYS_PER_MINUTE: '2' }, overrides })
     const ask = () => sendForm('/device/code', { client_id: 'slipway-cli' }, { app })
-    const guess = () =>
-      sendForm(
-        '/device/token',
-        { grant_type: GRANT_TYPE, client_id: 'slipway-cli', device_code: newDeviceCode() },
-        { app },
-      )
+    const { device_code } = (await ask()).body
+    const token = { grant_type: GRANT_TYPE, client_id: 'slipway-cli', device_code: newDeviceCode() }
+    const guess = () => sendForm('/device/token', token, { app })
     for (const act of [ask, guess]) {
       const statuses = [await act(), await act(), await act()].map(({ status }) => status)
-      expect(statuses).toEqual(act === ask ? [200, 200, 429] : [400, 400, 429])
+      expect(statuses).toEqual(act === ask ? [200, 429, 429] : [400, 400, 429])
     }
+    const pollOften = () => sendForm('/device/token', { ...token, device_code }, { app })
+    const answers: unknown[] = []
+    await withClockAhead(2 * MINUTE_MS, async () => {
+      for (let i = 0; i < 5; i++) answers.push(errorOf(await pollOften()))
+    })
+    expect(answers).toEqual([
+      [400, 'authorization_pending'],
+      ...Array.from({ length: 2 }, () => [400, 'slow_down']),
+      ...Array.from({ length: 2 }, () => [429, 'slow_down']),
+    ])
   })
 })
 
@@ -349,6 +356,32 @@ describe('a key that belongs to a member', () => {
     await tenant.owner.delete(`/orgs/current/members/${session.member_id}`)
     expect((await key.get('/v2/deployments')).status).toBe(401)
     expect(errorOf(await poll(device_code))).toEqual([400, 'invalid_grant'])
+  })
+
+  it('is gone once a person is removed who signs in and lets devices in meanwhile, without a deadlock', async () => {
+    const rounds = await Promise.all(
+      Array.from({ length: 15 }, async () => {
+        const session = await newSession(tenant, { workspaceRole: ADMIN })
+        const path = `/orgs/current/members/${session.member_id}`
+        const token = (await tenant.owner.post(`${path}/sign-in-links`)).body.url.split('#')[1]
+        const [key, approved, waiting] = [await newBoundKey(session), await requestDevice(), await requestDevice()]
+        await approve(session, approved.user_code)
+        return () =>
+          Promise.all([
+            tenant.owner.delete(path),
+            send('POST', '/sign-in/link', { body: { token } }),
+            key.post('/workspaces/current/api-keys', { description: 'child' }),
+            approve(session, waiting.user_code),
+            poll(approved.device_code),
+          ])
+      }),
+    )
+    // Each session and key is then marked as used, which locks it.
+    const replies = await withClockAhead(2 * MINUTE_MS, () => Promise.all(rounds.map(race => race())))
+    for (const [removed, ...others] of replies) {
+      expect(removed.status).toBe(204)
+      for (const { status } of others) expect([200, 201, 204, 400, 401, 404]).toContain(status)
+    }
   })
 
   it('is not made for a person who has left the workspace since the approval', async () => {

@@ -20,6 +20,12 @@ const linkTokenOf = (url: string) => url.split('#')[1]!
 const useLink = (token: string, headers: Record<string, string> = {}) =>
   send('POST', '/sign-in/link', { body: { token }, headers: { 'User-Agent': 'Browser', ...headers } })
 
+const startLimitedApp = (settings: Record<string, string> = {}) =>
+  startApp({
+    settings: { UNKNOWN_KEYS_PER_MINUTE: '2', ...settings },
+    overrides: { clientAddress: () => '192.0.2.1' },
+  })
+
 describe('a sign-in link', () => {
   it('has its token in the fragment, and signs the member in once', async () => {
     const member = await addMember({ full_name: 'Ada Lovelace' })
@@ -111,17 +117,17 @@ describe('a sign-in link', () => {
     }
   })
 
-  it('cannot be guessed without limit', async () => {
-    const app = startApp({
-      settings: { UNKNOWN_KEYS_PER_MINUTE: '2' },
-      overrides: { clientAddress: () => '192.0.2.1' },
-    })
+  it.each([
+    ['guessed', 'sign_in_link_invalid', () => newLinkToken()],
+    ['sent malformed', 'invalid_request', () => 1],
+  ])('cannot be %s without limit', async (_, code, newToken) => {
+    const app = startLimitedApp()
     const codes = []
     for (let i = 0; i < 3; i++) {
-      const reply = await send('POST', '/sign-in/link', { body: { token: newLinkToken() }, app })
+      const reply = await send('POST', '/sign-in/link', { body: { token: newToken() }, app })
       codes.push(reply.body.code)
     }
-    expect(codes).toEqual(['sign_in_link_invalid', 'sign_in_link_invalid', 'address_rate_limited'])
+    expect(codes).toEqual([code, code, 'address_rate_limited'])
   })
 
   it('can be created by the operator, for members only', async () => {
@@ -132,6 +138,16 @@ describe('a sign-in link', () => {
     const stranger = { organization_id, email: 'stranger@example.com' }
     expect(await createOperatorLink(getApp().database, stranger)).toBeNull()
   })
+})
+
+it('one address cannot have the identity provider asked without limit', async () => {
+  const app = startLimitedApp({
+    OIDC_ISSUER: 'https://idp.example.com',
+    ...{ OIDC_CLIENT_ID: 'slipway', OIDC_CLIENT_SECRET: 'hush-oidc-secret' },
+  })
+  const statuses = []
+  for (let i = 0; i < 3; i++) statuses.push((await send('GET', '/sign-in/oidc', { app })).status)
+  expect(statuses).toEqual([502, 502, 429])
 })
 
 it.each(['/sign-in', '/device'])('the page %s runs no script but its own', async path => {

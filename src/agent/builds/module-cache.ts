@@ -14,6 +14,7 @@ type PackageLock = {
 }
 type PackageJson = { scripts?: Record<string, string>; workspaces?: unknown }
 
+const NPM_CI = /^npm ci( --include=dev)?$/
 const INSTALL_SCRIPTS = /^(preinstall|install|postinstall|prepublish|(pre|post)?prepare)$/
 /** npm reads the first instead of the lock file, and builds the second. */
 const UNSUPPORTED_FILES = ['npm-shrinkwrap.json', 'binding.gyp']
@@ -26,7 +27,8 @@ export async function withModuleCache(
   command: string,
   { folder, cache, otherInputs }: ModuleCacheOptions,
 ): Promise<string> {
-  const lock = command.trim() === 'npm ci' ? readText(folder, 'package-lock.json') : null
+  const [install, option = ''] = NPM_CI.exec(command.trim()) ?? []
+  const lock = install ? readText(folder, 'package-lock.json') : null
   const manifest = readText(folder, 'package.json')
   if (lock === null || manifest === null || UNSUPPORTED_FILES.some(name => fs.existsSync(join(folder, name))))
     return command
@@ -37,7 +39,8 @@ export async function withModuleCache(
   const arePinned = modules.every(module => !module.link && (module.integrity || module.inBundle))
   if (!packages || !arePinned || workspaces || Object.keys(scripts).some(name => INSTALL_SCRIPTS.test(name)))
     return command
-  const key = await fingerprint([lock, manifest, readText(folder, '.npmrc'), otherInputs], cache)
+  const inputs = [lock, manifest, readText(folder, '.npmrc'), otherInputs, ...(option ? [option] : [])]
+  const key = await fingerprint(inputs, cache)
   const cached = `'${cache.replaceAll("'", `'\\''`)}'/modules`
   // Install scripts of modules may read the source, so they run each time.
   const rebuild = modules.some(module => module.hasInstallScript) ? ' && npm rebuild' : ''
@@ -47,7 +50,7 @@ if [ -e "$cached" ] && cp -a "$cached/node_modules" node_modules${rebuild}; then
   echo 'Reusing node_modules of an earlier build: package.json and the lock file did not change'
 else
   rm -rf node_modules
-  npm ci || exit $?
+  ${install} || exit $?
   rm -rf ${cached}
   mkdir -p ${cached}/$$ && cp -a node_modules ${cached}/$$ && mv ${cached}/$$ "$cached" || rm -rf ${cached}
 fi`

@@ -1,4 +1,4 @@
-// The start and install commands of an application that does not name its own, from its package.json.
+// The commands of an application that does not name its own, from its package.json.
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { PermanentError, type SourceTree } from '../engine.ts'
@@ -15,17 +15,27 @@ export function startCommandOf({ folder, start_command }: SourceTree): string {
   )
 }
 
-type Package = { scripts?: { start?: string }; dependencies?: object; devDependencies?: object }
+type Package = { scripts?: { start?: string; build?: string }; dependencies?: object; devDependencies?: object }
 function readPackage(folder: string): Package | null {
   const value = readSourceJson(folder, 'package.json', 1000)
   return value === undefined ? null : Object(value)
 }
 
-/** The install command for a package with dependencies; null if there is nothing to install. */
-export function installCommandOf(folder: string): string | null {
+const RUN_BUILD_SCRIPT = 'npm run build'
+
+/** The commands before the start. A step without a command, or with an empty one, is left out. */
+export function buildStepsOf({ folder, install_command, build_command }: SourceTree) {
+  const build = build_command ?? (readPackage(folder)?.scripts?.build ? RUN_BUILD_SCRIPT : null)
+  // Under NODE_ENV=production npm would leave out the development dependencies, such as a compiler.
+  const options = build === RUN_BUILD_SCRIPT ? ' --include=dev' : ''
+  return { install: install_command ?? installCommandOf(folder, options), build }
+}
+
+/** For a package with dependencies; null if there is nothing to install. */
+function installCommandOf(folder: string, options: string): string | null {
   if (fs.existsSync(join(folder, 'node_modules'))) return null
   const { dependencies, devDependencies } = readPackage(folder) ?? {}
   const all = { ...dependencies, ...devDependencies }
   if (Object.keys(all).length === 0) return null
-  return fs.existsSync(join(folder, 'package-lock.json')) ? 'npm ci' : 'npm install'
+  return `npm ${fs.existsSync(join(folder, 'package-lock.json')) ? 'ci' : 'install'}${options}`
 }

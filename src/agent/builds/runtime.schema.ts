@@ -5,11 +5,11 @@ import { boundedText as bounded, recordOf } from '../../protocol/wire.ts'
 
 const MAX_VARIABLES = 500
 const text = z.string({ error: 'must be a string' })
-const commandLine = text.trim().min(1, { error: 'must not be empty' }).max(4096).nullish()
+const commandLine = text.trim().max(4096)
 
 export const RuntimeConfiguration = z
   .object({
-    start_command: commandLine.meta({
+    start_command: commandLine.min(1, { error: 'must not be empty' }).nullish().meta({
       description: 'Run by a shell in the folder of the source. Default: `npm start`, if there is a package.json.',
     }),
     health_path: bounded(1024, 'must be a path of at most 1024 characters')
@@ -32,11 +32,13 @@ export const RuntimeConfiguration = z
       .meta({
         description: 'Environment variables that are not secret. A secret with the same name takes precedence.',
       }),
-    install_command: commandLine.meta({
-      description: 'Run before the build. The command of the deployment takes precedence.',
+    install_command: commandLine.nullish().meta({
+      description: 'Run before the build. The command of the deployment takes precedence. Empty: nothing is installed.',
     }),
-    build_command: commandLine.meta({
-      description: 'Builds the application. The command of the deployment takes precedence.',
+    build_command: commandLine.nullish().meta({
+      description:
+        'Builds the application. The command of the deployment takes precedence. Empty: nothing is built. ' +
+        'Default: `npm run build`, if package.json has that script.',
     }),
   })
   .meta({

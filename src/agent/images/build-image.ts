@@ -5,7 +5,7 @@ import { join, relative } from 'node:path'
 import { Readable } from 'node:stream'
 import { packTar } from 'modern-tar/fs'
 import { withModuleCache } from '../builds/module-cache.ts'
-import { installCommandOf, startCommandOf } from '../builds/package-commands.ts'
+import { buildStepsOf, startCommandOf } from '../builds/package-commands.ts'
 import { type BuildTask, PermanentError, type RevisionSpec, type SourceTree } from '../engine.ts'
 import { readText } from '../system/files.ts'
 import { findBaseImages } from './base-images.ts'
@@ -88,7 +88,7 @@ export async function buildInBaseImage(
 ): Promise<[string, string]> {
   const start = startCommandOf(tree)
   const { signal, log, failed } = watchBuild(task)
-  const install = tree.install_command ?? installCommandOf(tree.folder)
+  const { install, build } = buildStepsOf(tree)
   const shared = deploymentLabels(owner, spec.deployment_id)
   const volume = `${resourcePrefix(owner, spec.deployment_id)}-cache`
   await api.post('/volumes/create', { Name: volume, Driver: 'local', Labels: shared })
@@ -99,7 +99,7 @@ export async function buildInBaseImage(
   const otherInputs = { base, env: tree.env, secrets: spec.secrets }
   const cachedInstall =
     install && (await withModuleCache(install, { folder: tree.folder, cache: CACHE_FOLDER, otherInputs }))
-  const commands = [BUILD_PRELUDE, cachedInstall, tree.build_command, changeOwner].filter(Boolean)
+  const commands = [BUILD_PRELUDE, cachedInstall, build, changeOwner].filter(Boolean)
   const entry = [`ENTRYPOINT ["/bin/sh", "-c"]`, `CMD ${JSON.stringify([start])}`]
   const changes = [`WORKDIR ${APP_FOLDER}`, `USER ${user}:${user}`, `ENV HOME=${APP_HOME}`, ...entry]
   const create: CreateRequest = {
@@ -120,7 +120,7 @@ export async function buildInBaseImage(
       },
     },
   }
-  for (const command of [install, tree.build_command]) if (command) task.log(`Running in ${base}: ${command}`)
+  for (const command of [install, build]) if (command) task.log(`Running in ${base}: ${command}`)
   const container = await api.post<{ Id: string }>('/containers/create', create.body, { name: create.name })
   const at = `/containers/${container.Id}`
   try {

@@ -8,7 +8,7 @@ export type ChangeFlags = { detach?: boolean; timeout: string }
 
 export async function rollBack(
   session: Session,
-  name: string,
+  name: string | undefined,
   wanted: string,
   flags: ChangeFlags & { releaseOnNewerCommit?: boolean },
 ): Promise<void> {
@@ -27,7 +27,7 @@ export async function rollBack(
       headers: { 'Plan-Digest': digest },
       signal,
     })
-  const next = `slipway rollback ${name} ${wanted} --yes`
+  const next = `slipway rollback ${deployment.name} ${wanted} --yes`
   await planAndApply(session, deployment, { plan, apply }, { ...flags, timeoutMs: parseTimeout(flags.timeout), next })
 }
 
@@ -61,7 +61,7 @@ export async function interrupt(session: Session, name: string, wanted: string |
   finish(session, deployment, 'interrupted')
 }
 
-export async function releaseHold(session: Session, name: string): Promise<void> {
+export async function releaseHold(session: Session, name: string | undefined): Promise<void> {
   const deployment = await findDeployment(session, name)
   const params = { deployment_id: deployment.id }
   await session.client.call('DELETE /v2/deployments/{deployment_id}/hold', { params, signal: session.signal })

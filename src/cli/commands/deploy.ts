@@ -2,7 +2,7 @@
 import { applyAndFollow, type DeploymentPlan, planAndApply, showPlan } from '../change.ts'
 import { type DeploySource, requireSource } from '../deploy-source.ts'
 import { CommandFailure, EXIT, usageError } from '../failure.ts'
-import { openFolder } from '../folder-source.ts'
+import { openFolder, requireFolder } from '../folder-source.ts'
 import { parseTimeout } from '../follow.ts'
 import { openImage, openRepository, openTemplate } from '../remote-sources.ts'
 import { confirm, type Deployment, findByName, type Session } from '../session.ts'
@@ -75,17 +75,20 @@ async function openSource(session: Session, folder: string | undefined, options:
   if (image !== undefined) return openImage(session, image)
   if (repo !== undefined) return openRepository(session, repo, branch)
   if (template !== undefined) return openTemplate(session, template)
+  session.folder = requireFolder(folder ?? '.')
   return openFolder(session, folder ?? '.', dryRun)
 }
 
 /** The deployment that is named, or linked, or has the name that the source suggests. */
 async function findTarget(session: Session, source: DeploySource, { name, create }: DeployOptions): Promise<Target> {
   const { client, out } = session
-  const stored = readLink(source.files?.folder ?? process.cwd())
+  const stored = readLink(session.folder)
   if (name === undefined && stored?.url === client.url) {
     const deployment = await readLinked(session, stored.deployment_id, stored.name)
     return { name: deployment.name, deployment: requireSource(deployment, source), lastSha256: stored.archive_sha256 }
   }
+  if (stored && stored.url !== client.url)
+    out.note(`This folder is linked to ${stored.name} at ${stored.url}. This deploy goes to ${client.url}.`)
   const wanted = name ?? source.suggestedName
   const found = await findByName(session, wanted)
   const isGuessed = name === undefined

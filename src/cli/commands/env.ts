@@ -12,8 +12,10 @@ import { type Deployment, findDeployment, type Session } from '../session.ts'
 import type { ChangeFlags } from './change.ts'
 
 type Variables = Record<string, string>
+/** Without one, the deployment that the folder is linked to. */
+type Name = string | undefined
 
-export async function listVariables(session: Session, name: string | undefined): Promise<void> {
+export async function listVariables(session: Session, name: Name): Promise<void> {
   const { secrets, secret_references } = await findDeployment(session, name)
   type Listed = { name: string; secret_name?: string; secret_key?: string }
   const listed: Listed[] = [...secrets.map(({ name }) => ({ name })), ...(secret_references ?? [])]
@@ -27,31 +29,45 @@ export async function listVariables(session: Session, name: string | undefined):
 }
 
 /** The value comes from standard input or a hidden prompt: an argument would be in the shell's history. */
-export async function setVariable(session: Session, name: string, variable: string, flags: ChangeFlags) {
+export async function setVariable(session: Session, name: Name, variable: string, flags: ChangeFlags) {
   if (variable.includes('='))
     throw usageError('Give the name only. The value is read from standard input or a hidden prompt.')
   const value = session.out.isInteractive
     ? await readHidden(`Value of ${variable}: `)
     : (await readStdin()).replace(/\r?\n$/, '')
-  await changeVariables(session, name, await readDeployment(session, name), { [variable]: value }, [], flags)
+  await changeVariables(
+    session,
+    `set ${variable}`,
+    await readDeployment(session, name),
+    { [variable]: value },
+    [],
+    flags,
+  )
 }
 
-export async function unsetVariables(session: Session, name: string, variables: string[], flags: ChangeFlags) {
-  await changeVariables(session, name, await readDeployment(session, name), {}, variables, flags)
+export async function unsetVariables(session: Session, name: Name, variables: string[], flags: ChangeFlags) {
+  await changeVariables(
+    session,
+    `unset ${variables.join(' ')}`,
+    await readDeployment(session, name),
+    {},
+    variables,
+    flags,
+  )
 }
 
 /** Adds and replaces. Variables that the file does not name stay. */
-export async function importVariables(session: Session, name: string, file: string, flags: ChangeFlags): Promise<void> {
+export async function importVariables(session: Session, name: Name, file: string, flags: ChangeFlags): Promise<void> {
   const text = file === '-' ? await readStdin() : readFileSync(file, 'utf8')
   const values = parseEnv(text) as Variables
   if (Object.keys(values).length === 0) throw usageError(`${file} has no lines of the form NAME=value.`)
-  await changeVariables(session, name, await readDeployment(session, name), values, [], flags)
+  await changeVariables(session, `import ${file}`, await readDeployment(session, name), values, [], flags)
 }
 
-export async function editVariables(session: Session, name: string, flags: ChangeFlags & { reveal?: boolean }) {
+export async function editVariables(session: Session, name: Name, flags: ChangeFlags & { reveal?: boolean }) {
   const { client, out, options, signal } = session
-  const next = `slipway env edit ${name} --yes`
-  if (!out.isInteractive && !options.yes) throw usageError('Without a terminal, confirm with --yes.', next)
+  if (!out.isInteractive && !options.yes)
+    throw usageError('Without a terminal, confirm with --yes.', `slipway env edit ${name ?? ''} --yes`)
   // The ETag is that of the masked answer, read before the values.
   const read = await readDeployment(session, name)
   const { id, secrets: masked } = read.deployment
@@ -64,16 +80,16 @@ export async function editVariables(session: Session, name: string, flags: Chang
         })
       ).secrets
     : masked.map(({ name }) => ({ name, value: '' }))
-  const template = writeTemplate(name, secrets, flags.reveal === true)
+  const template = writeTemplate(read.deployment.name, secrets, flags.reveal === true)
   const edited = await editText('variables.env', template, signal)
   const { set, unset, missing } = readTemplate(template, edited)
   for (const variable of missing) out.note(`${variable} has no line, so it stays. To remove it, write -${variable}=`)
-  await changeVariables(session, name, read, set, unset, flags)
+  await changeVariables(session, 'edit', read, set, unset, flags)
 }
 
 type ReadDeployment = { deployment: Deployment; etag: string | undefined }
 
-async function readDeployment(session: Session, name: string): Promise<ReadDeployment> {
+async function readDeployment(session: Session, name: Name): Promise<ReadDeployment> {
   const { id } = await findDeployment(session, name)
   const call = { params: { deployment_id: id }, signal: session.signal }
   const { reply: deployment, etag } = await session.client.answer('GET /v2/deployments/{deployment_id}', call)
@@ -82,13 +98,14 @@ async function readDeployment(session: Session, name: string): Promise<ReadDeplo
 
 async function changeVariables(
   session: Session,
-  name: string,
+  command: string,
   { deployment, etag }: ReadDeployment,
   set: Variables,
   unset: string[],
   flags: ChangeFlags,
 ): Promise<void> {
   const { client, signal } = session
+  const { name } = deployment
   const references = deployment.secret_references ?? []
   const isReference = (variable: string) => references.some(one => one.name === variable)
   const isSecret = (variable: string) => deployment.secrets.some(one => one.name === variable)
@@ -118,8 +135,10 @@ async function changeVariables(
       ...patch,
       headers: { 'Plan-Digest': digest, 'If-Match': etag },
     })
-  const next = 'Repeat the command with --yes.'
-  await planAndApply(session, deployment, { plan, apply }, { ...flags, timeoutMs: parseTimeout(flags.timeout), next })
+  const [verb, ...words] = command.split(' ')
+  const next = ['slipway env', verb, name, ...words, '--yes'].join(' ')
+  const options = { ...flags, timeoutMs: parseTimeout(flags.timeout), next, isExpected: true }
+  await planAndApply(session, deployment, { plan, apply }, options)
 }
 
 /** Faults name the variable, whose place in the request the person cannot know. */

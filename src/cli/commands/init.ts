@@ -29,10 +29,7 @@ export async function prepareFolder(session: Session, given: string | undefined,
   const folder = requireFolder(given ?? '.')
   const files = listFiles(folder)
   if (files.length === 0)
-    throw usageError(
-      `${folder} is empty. To begin with an application, deploy a template.`,
-      'slipway deploy --template ID',
-    )
+    throw usageError(`${folder} is empty. To begin with an application, deploy a template.`, 'slipway templates')
   const written: string[] = []
   const write = (name: string, content: string) => {
     writeFileSync(join(folder, name), content, { flag: 'wx' })

@@ -18,11 +18,11 @@ export async function listPreviews(session: Session, name: string | undefined): 
 }
 
 /** Approves the commit that is shown in the question, and fails if the pull request has moved on. */
-export async function approvePreview(session: Session, name: string, number: string): Promise<void> {
+export async function approvePreview(session: Session, name: string | undefined, number: string): Promise<void> {
   const deployment = await findDeployment(session, name)
   const preview = await findPreview(session, deployment, number)
   const { head_sha } = preview
-  const next = `slipway previews approve ${name} ${number} --yes`
+  const next = `slipway previews approve ${deployment.name} ${number} --yes`
   await confirm(session, `Give the commit ${head_sha} of pull request ${number} the secrets of previews?`, next)
   const params = { deployment_id: deployment.id, number }
   const approved = await session.client.call('POST /v2/deployments/{deployment_id}/previews/{number}/approval', {

@@ -1,9 +1,11 @@
-// Commands that read: list, status, explain, revisions, open.
+// Commands that read: list, templates, status, explain, revisions, open.
+import type { Item } from '../../client/client.ts'
 import { openInBrowser } from '../browser.ts'
 import { CommandFailure, EXIT, usageError } from '../failure.ts'
 import { age } from '../output.ts'
 import { type Deployment, findDeployment, findRevision, parseLimit, type Session, takeItems } from '../session.ts'
 
+type Template = Item<'GET /v2/templates'>
 export type ListOptions = { name?: string; status?: string; tag?: string[]; limit?: string }
 const TERMINAL_LIMIT = '100'
 const WIDE = 100
@@ -117,4 +119,12 @@ export async function openUrl(session: Session, name: string | undefined): Promi
   }
   out.emit({ name: found, url }, () => url)
   if (out.isInteractive) openInBrowser(url)
+}
+
+export async function listTemplates({ client, out, signal }: Session): Promise<void> {
+  const templates: Template[] = []
+  for await (const template of client.list('GET /v2/templates', { query: { limit: 100 }, signal }))
+    templates.push(template)
+  const columns = { id: (one: Template) => one.name, description: (one: Template) => one.description }
+  out.table(templates, columns, 'There are no templates.')
 }

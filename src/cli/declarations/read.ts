@@ -15,6 +15,9 @@ export function declareRead({ program, command, section }: Declare): void {
     .option('--status <status>', 'only those with this status')
     .option('--tag <key=value...>', 'only those with this tag; all of several keys, one of several values of a key')
     .option('--limit <number>', 'how many. Default: 100 on a terminal, otherwise all')
+  command(program, 'templates', 'list the templates that can be deployed', async session =>
+    (await load()).listTemplates(session),
+  )
   command(program, 'status [deployment]', 'show what serves and what is on its way', async (session, _, [name]) =>
     (await load()).showStatus(session, name),
   )

@@ -2,7 +2,7 @@
 import { join } from 'node:path'
 import { runCommand } from '../../builds/command.ts'
 import { withModuleCache } from '../../builds/module-cache.ts'
-import { installCommandOf, startCommandOf } from '../../builds/package-commands.ts'
+import { buildStepsOf, startCommandOf } from '../../builds/package-commands.ts'
 import type { Artifact, BuildTask, RevisionSpec, SourceTree } from '../../engine.ts'
 import { removeRecursively, stampFolder } from '../../system/files.ts'
 import { DEFAULT_PATH } from '../../system/search-path.ts'
@@ -35,11 +35,7 @@ export async function prepare(
   await removeRecursively(env.TMPDIR)
   for (const path of [env.HOME, env.TMPDIR]) makeOwned(path, user)
   if (user) await chownRecursively(folder, user)
-  const commands = [
-    ['install', tree.install_command ?? installCommandOf(folder)],
-    ['build', tree.build_command],
-  ] as const
-  for (const [step, command] of commands) {
+  for (const [step, command] of Object.entries(buildStepsOf(tree))) {
     if (!command) continue
     task.log(`${step === 'install' ? 'Installing' : 'Building'}: ${command}`)
     const script =
