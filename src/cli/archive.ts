@@ -34,7 +34,8 @@ function isIgnored(path: string, all: Rules): boolean {
 }
 
 function readRules(root: string, folder: string): Rules {
-  const present = IGNORE_FILES.map(name => join(root, folder, name)).filter(fs.existsSync)
+  // As git does, which follows no links to them: another kind of file could have no end.
+  const present = IGNORE_FILES.map(name => join(root, folder, name)).filter(isRegularFile)
   if (present.length === 0) return []
   return [{ folder, rules: ignore().add(present.map(file => fs.readFileSync(file, 'utf8')).join('\n')) }]
 }
@@ -44,12 +45,23 @@ function* walk(root: string, folder: string, inherited: Rules): Generator<FoundF
   for (const name of fs.readdirSync(join(root, folder)).sort()) {
     if (ALWAYS_IGNORED.includes(name)) continue
     const path = folder + name
-    const stats = fs.lstatSync(join(root, path))
+    const stats = statEntry(join(root, path), name)
     if (isIgnored(stats.isDirectory() ? `${path}/` : path, all)) continue
     if (stats.isDirectory()) yield* walk(root, `${path}/`, all)
     else if (stats.isFile() || stats.isSymbolicLink()) yield { path, stats }
   }
 }
+
+const isRegularFile = (file: string): boolean => fs.lstatSync(file, { throwIfNoEntry: false })?.isFile() === true
+
+function statEntry(file: string, name: string): fs.Stats {
+  const stats = fs.lstatSync(file, { throwIfNoEntry: false })
+  if (stats) return stats
+  if (name.includes('\ufffd')) throw usageError(`${file} has a name that is not UTF-8. Rename it.`)
+  throw changedError(file)
+}
+
+const changedError = (file: string) => usageError(`${file} changed while it was read. Run the command again.`)
 
 /** The files that a deploy would pack. */
 export const listFiles = (root: string): string[] => [...walk(root, '', [])].map(({ path }) => path)
@@ -116,16 +128,23 @@ function describeFile(root: string, { path, stats }: FoundFile): TarHeader {
   return { ...common, type: 'file', size: stats.size, mode: stats.mode & 0o111 ? 0o755 : 0o644 }
 }
 
+/** A file may have become a link or a pipe since it was found. Windows has neither of these. */
+const { O_RDONLY, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = fs.constants
+const READ_FLAGS = O_RDONLY | O_NOFOLLOW | O_NONBLOCK
+
 /** A file that is written to meanwhile has another size than its header says. */
 async function pipeFile(file: string, size: number, entry: WritableStream<Uint8Array>): Promise<void> {
   try {
     if (size > LARGE_FILE_BYTES)
-      return await (Readable.toWeb(fs.createReadStream(file)) as ReadableStream).pipeTo(entry)
+      return await (Readable.toWeb(fs.createReadStream(file, { flags: READ_FLAGS as never })) as ReadableStream).pipeTo(
+        entry,
+      )
     const writer = entry.getWriter()
-    await writer.write(new Uint8Array(fs.readFileSync(file)))
+    await writer.write(new Uint8Array(fs.readFileSync(file, { flag: READ_FLAGS as never })))
     await writer.close()
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code) throw error
-    throw usageError(`${file} changed while it was read. Run the command again.`)
+    const { code } = error as NodeJS.ErrnoException
+    if (code && !['ENOENT', 'ELOOP'].includes(code)) throw error
+    throw changedError(file)
   }
 }

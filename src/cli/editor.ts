@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { CommandFailure, EXIT } from './failure.ts'
 
-/** Signals that end a process without its exit handlers. Ctrl-C belongs to the editor. */
+/** Signals that end a process without its exit handlers. */
 const ENDING_SIGNALS = { SIGTERM: 143, SIGHUP: 129 } as const
 
 export async function editText(name: string, text: string, signal: AbortSignal): Promise<string> {
@@ -17,12 +17,18 @@ export async function editText(name: string, text: string, signal: AbortSignal):
   process.on('exit', remove)
   const handlers = Object.entries(ENDING_SIGNALS).map(([one, code]) => [one, () => process.exit(code)] as const)
   for (const [one, end] of handlers) process.on(one, end)
+  // Ctrl-C belongs to the editor, such as in `vi`, but a terminal sends it to this process too.
+  const interrupts = process.listeners('SIGINT')
+  const ignore = () => {}
+  process.removeAllListeners('SIGINT').on('SIGINT', ignore)
   try {
     const file = join(folder, name)
     writeFileSync(file, text, { mode: 0o600 })
     await runEditor(editor, file, signal)
     return readFileSync(file, 'utf8')
   } finally {
+    process.off('SIGINT', ignore)
+    for (const one of interrupts) process.on('SIGINT', one)
     for (const [one, end] of handlers) process.off(one, end)
     process.off('exit', remove)
     remove()

@@ -1,6 +1,7 @@
 // Events as a terminal shows them: one sentence each.
 import type { StreamItem } from '../client/client.ts'
-import { type Output, oneLine } from './output.ts'
+import type { Output } from './output.ts'
+import { oneLine } from './terminal-text.ts'
 
 export type Event = StreamItem<'GET /v2/events/stream'>
 

@@ -83,7 +83,7 @@ function streamWithProgress({ out }: Session, content: Blob): ReadableStream<Uin
 /** The name without its scope. */
 export function readPackage(folder: string): { name?: string; startScript?: string } {
   const file = join(folder, 'package.json')
-  if (!existsSync(file)) return {}
+  if (!statSync(file, { throwIfNoEntry: false })?.isFile()) return {}
   try {
     const { name, scripts } = JSON.parse(readFileSync(file, 'utf8')) as { name?: unknown; scripts?: { start?: string } }
     const hasName = typeof name === 'string' && /[a-z0-9]/i.test(name)

@@ -1,21 +1,12 @@
 // Log lines as a terminal shows them.
 import type { StreamItem } from '../client/client.ts'
 import type { Output } from './output.ts'
+import { areStyles } from './terminal-text.ts'
 
 type LogLine = StreamItem<'GET /v2/deployments/{deployment_id}/logs/stream'>
 
 /** Stored lines have ␛ for the control character. */
 const SEQUENCE = /␛\[([\d;]{0,40})m/g
-const STYLE = /^(?:0?[0-479]|2[1-479]|[349][0-7]|[34]9|10[0-7]|)$/
-
-/** Colors and styles, without those that hide or animate text. */
-function areStyles([first, ...rest]: string[]): boolean {
-  if (first === undefined) return true
-  if (first !== '38' && first !== '48') return STYLE.test(first) && areStyles(rest)
-  const values = rest[0] === '5' ? 1 : rest[0] === '2' ? 3 : undefined
-  return values !== undefined && rest.length > values && areStyles(rest.slice(values + 1))
-}
-
 const LEVEL_STYLES = { DEBUG: 'dim', INFO: undefined, WARNING: 'yellow', ERROR: 'red', CRITICAL: 'red' } as const
 
 export function formatLogMessage({ paint }: Output, { level, message }: Pick<LogLine, 'level' | 'message'>): string {

@@ -1,33 +1,40 @@
 // What a command prints: tables and colors on a terminal, and one JSON object a line elsewhere.
 import { styleText } from 'node:util'
-import type { FailureReport } from './failure.ts'
+import { EXIT, type FailureReport } from './failure.ts'
+import { printable, printableWithStyles, toJson } from './terminal-text.ts'
 
 type Style = Parameters<typeof styleText>[0]
 export type Cell = string | number | null | undefined
 
 export type Output = ReturnType<typeof createOutput>
 
-/** Text of a server must not move the cursor or color the rest of the terminal. */
-const printable = (text: string) => text.replace(/[\p{Cc}]/gu, character => (character === '\n' ? '\n' : '�'))
+/** As of a process that SIGPIPE ends. */
+const SIGPIPE_CODE = 141
 
-/** For text of a server within a line of colors. */
-export const oneLine = (text: string) => text.replace(/\p{Cc}/gu, '�')
+/** A result that could not be written is no success, and only `head` and the like leave early on purpose. */
+function endWithoutReader({ code, message }: NodeJS.ErrnoException): void {
+  if (code === 'EPIPE') process.exit(SIGPIPE_CODE)
+  const report = { type: 'error', code, message: `Standard output cannot be written: ${message}.`, errors: [] }
+  process.stderr.write(`${toJson(report)}\n`)
+  process.exit(EXIT.failed)
+}
 
 export function createOutput({ json }: { json: boolean }) {
   const { stdout, stderr } = process
-  // The reader of a pipe may leave early, as `head` does.
-  for (const stream of [stdout, stderr]) stream.on('error', () => process.exit(0))
+  stdout.on('error', endWithoutReader)
+  // Notes that nobody reads are no reason to leave a deploy half done.
+  stderr.on('error', () => {})
   const isMachine = json || !stdout.isTTY
   const paint = (style: Style, text: string) => styleText(style, text, { stream: stdout })
   let hasProgress = false
   const showProgress = (text: string) => {
     if (isMachine || !stderr.isTTY || (text === '' && !hasProgress)) return
-    stderr.write(`\r\x1b[2K${text}`)
+    stderr.write(`\r\x1b[2K${printableWithStyles(text)}`)
     hasProgress = text !== ''
   }
   const line = (text = '') => {
     showProgress('')
-    stdout.write(`${text}\n`)
+    stdout.write(`${isMachine ? text : printableWithStyles(text)}\n`)
   }
 
   // The size of some pseudo-terminals is 0 by 0.
@@ -40,7 +47,7 @@ export function createOutput({ json }: { json: boolean }) {
     paint,
     /** An object for programs, text for people. */
     emit(object: Record<string, unknown>, text?: () => string): void {
-      if (isMachine) line(JSON.stringify(object))
+      if (isMachine) line(toJson(object))
       else if (text) line(text())
     },
     /** For people only, beside the result. */
@@ -53,7 +60,7 @@ export function createOutput({ json }: { json: boolean }) {
     progress: showProgress,
     table<Item extends object>(items: Item[], columns: Record<string, (item: Item) => Cell>, empty: string): void {
       if (isMachine) {
-        for (const item of items) line(JSON.stringify(item))
+        for (const item of items) line(toJson(item))
         return
       }
       if (items.length === 0) {
@@ -77,7 +84,7 @@ export function createOutput({ json }: { json: boolean }) {
     fail({ code, message, request_id, errors = [], last_lines, ...report }: FailureReport): void {
       const next = report.next?.replace(/^slipway(?= )/, COMMAND)
       if (isMachine) {
-        stderr.write(`${JSON.stringify({ type: 'error', code, message, request_id, errors, last_lines, next })}\n`)
+        stderr.write(`${toJson({ type: 'error', code, message, request_id, errors, last_lines, next })}\n`)
         return
       }
       const red = (text: string) => styleText('red', text, { stream: stderr })
@@ -113,7 +120,7 @@ function fitWidths(longest: number[], room: number): number[] {
 }
 
 const cut = (text: string, width: number) => (text.length > width ? `${text.slice(0, width - 1)}…` : text)
-const inline = (text: string) => printable(text).replaceAll('\n', ' ')
+const inline = (text: string) => printable(text).replace(/[\n\t]/g, ' ')
 
 /** A value of a configuration, for people. */
 export const formatValue = (value: unknown): string => inline(typeof value === 'string' ? value : JSON.stringify(value))

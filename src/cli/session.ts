@@ -3,7 +3,8 @@ import { createInterface } from 'node:readline/promises'
 import { type Client, createClient, type Reply } from '../client/client.ts'
 import { CommandFailure, EXIT, usageError } from './failure.ts'
 import { createOutput, type Output } from './output.ts'
-import { type Login, readLink, readLogin } from './settings.ts'
+import { type Login, readLink, readLogin, UUID } from './settings.ts'
+import { oneLine } from './terminal-text.ts'
 import { readVersion } from './version.ts'
 
 export type Deployment = Reply<'GET /v2/deployments/{deployment_id}'>
@@ -37,7 +38,11 @@ export function openSession(options: GlobalOptions, signal: AbortSignal, given?:
 }
 
 function openClient(login: Login, out: Output) {
-  const { url, key, workspace } = login
+  const { url, workspace } = login
+  const key = login.key.trim()
+  // `fetch` would repeat it in its message.
+  if (!/^[\x21-\x7e]+$/.test(key))
+    throw usageError(`The API key of ${login.from} is empty, or has spaces, line breaks or letters that no key has.`)
   const client = createClient({
     ...{ url, key, workspace },
     headers: { 'User-Agent': `slipway-cli/${readVersion()} node/${process.versions.node}` },
@@ -46,8 +51,6 @@ function openClient(login: Login, out: Output) {
   })
   return { login, client }
 }
-
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
 export async function findByName({ client, signal }: Session, name: string): Promise<Deployment | undefined> {
   for await (const deployment of client.list('GET /v2/deployments', { query: { name }, signal }))
@@ -118,7 +121,7 @@ export async function ask(question: string, signal: AbortSignal): Promise<string
   const lines = createInterface({ input: process.stdin, output: process.stderr })
   // Readline takes Ctrl-C for itself.
   lines.on('SIGINT', () => process.kill(process.pid, 'SIGINT'))
-  return (await lines.question(question, { signal }).finally(() => lines.close())).trim()
+  return (await lines.question(oneLine(question), { signal }).finally(() => lines.close())).trim()
 }
 
 /** Without a terminal, only `--yes` confirms. */

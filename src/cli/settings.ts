@@ -1,7 +1,7 @@
 // The installation and key to use, and which deployment a folder belongs to.
 import {
-  chmodSync,
   existsSync,
+  lstatSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -10,8 +10,8 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs'
-import { homedir } from 'node:os'
-import { dirname, join, resolve } from 'node:path'
+import { homedir, userInfo } from 'node:os'
+import { dirname, isAbsolute, join, resolve } from 'node:path'
 import { CommandFailure, EXIT, usageError } from './failure.ts'
 
 export type Login = { url: string; key: string; workspace?: string | undefined; from: string }
@@ -20,11 +20,15 @@ export type StoredLogin = { url: string; key: string; workspace?: string; is_own
 export type Link = { url: string; deployment_id: string; name: string; archive_sha256?: string | undefined }
 
 const { env } = process
-/** `npm run dev` knows this folder too: `configFolder()` in src/host/dev-pointer.ts. */
+/**
+ * `npm run dev` knows this folder too: `configFolder()` in src/host/dev-pointer.ts. A relative path would put the key
+ * into the folder of a project, and the XDG specification ignores one too.
+ */
 export const configFile = (name = 'login.json') => {
-  const folder =
-    env.SLIPWAY_CONFIG_HOME ?? join(env.XDG_CONFIG_HOME ?? (env.APPDATA || join(homedir(), '.config')), 'slipway')
-  return join(folder, name)
+  const [own, base] = [env.SLIPWAY_CONFIG_HOME, env.XDG_CONFIG_HOME || env.APPDATA].map(path =>
+    path && isAbsolute(path) ? path : undefined,
+  )
+  return join(own ?? join(base ?? join(homedir() || userInfo().homedir, '.config'), 'slipway'), name)
 }
 
 function readJson<T>(file: string): T | undefined {
@@ -60,6 +64,8 @@ function listPointers(): string[] {
 }
 
 function readDevState(file: string): Login | undefined {
+  // Another user could leave one in a folder above, such as /tmp, with the address of a server of their own.
+  if (!existsSync(file) || (process.getuid && statSync(file).uid !== process.getuid())) return undefined
   const { url = '', api_key, pid } = readJson<{ url?: string; api_key?: string; pid?: number }>(file) ?? {}
   const isRunning = pid !== undefined && isAlive(pid)
   return api_key && isRunning && /^http:\/\/127\.0\.0\.1:\d+$/.test(url) ? { url, key: api_key, from: file } : undefined
@@ -68,45 +74,67 @@ function readDevState(file: string): Login | undefined {
 /** False for a process of another user, which got the number after the one that wrote the file. */
 function isAlive(pid: number): boolean {
   try {
-    return process.kill(pid, 0)
+    // 0 and negative numbers are groups of processes.
+    return pid > 0 && process.kill(pid, 0)
   } catch {
     return false
   }
 }
 
-export function readLogin(folder: string): Login {
+export function readLogin(folder = process.cwd()): Login {
   const { SLIPWAY_URL: url, SLIPWAY_API_KEY: key, SLIPWAY_WORKSPACE: workspace } = env
-  if (url && !URL.canParse(url)) throw usageError(`SLIPWAY_URL is not a URL: ${url}`)
+  if (url) requireUrl(url, 'SLIPWAY_URL')
   if (url && key) return { url, key, workspace, from: 'SLIPWAY_URL and SLIPWAY_API_KEY' }
   const stored = readStoredLogin()
-  if (stored && (!url || url === stored.url)) return { workspace, ...stored, ...(key && { key }), from: configFile() }
-  const dev = readDevLogin(folder, url || undefined)
-  if (dev && (!url || url === dev.url)) return { ...dev, ...(key && { key }) }
+  if (stored && (!url || url === stored.url)) {
+    if (key) return { url: stored.url, key, workspace, from: `SLIPWAY_API_KEY, and the address of ${configFile()}` }
+    return { ...stored, workspace: workspace || stored.workspace, from: configFile() }
+  }
+  // A key that is set goes only where the person says: a repository can hold a file like that of `npm run dev`.
+  const dev = key ? undefined : readDevLogin(folder, url || undefined)
+  if (dev && (!url || url === dev.url)) return dev
   throw new CommandFailure(
     EXIT.notSignedIn,
     'not_signed_in',
     url
       ? `There is no key for ${url}. Set SLIPWAY_API_KEY, or sign in.`
-      : 'There is no installation to talk to. Sign in.',
+      : `There is no installation to talk to. ${key ? 'Set SLIPWAY_URL beside SLIPWAY_API_KEY, or sign' : 'Sign'} in.`,
     url ? 'slipway login' : 'slipway login --url URL',
   )
 }
 
-export const readStoredLogin = (): StoredLogin | undefined => readJson<StoredLogin>(configFile())
+/** The message does not repeat one with a password. */
+export function requireUrl(text: string, name: string): void {
+  const url = URL.canParse(text) ? new URL(text) : undefined
+  if (url?.username || url?.password)
+    throw usageError(`${name} has a user name or password in it. Slipway signs in with a key instead.`)
+  if (!url || !/^https?:$/.test(url.protocol) || /[?#]/.test(text))
+    throw usageError(`${name} is not the address of an installation, such as https://slipway.example.com: ${text}`)
+}
+
+export function readStoredLogin(): StoredLogin | undefined {
+  const stored = readJson<StoredLogin>(configFile())
+  if (stored === undefined || (typeof stored?.url === 'string' && typeof stored.key === 'string')) return stored
+  throw usageError(`${configFile()} has no address and key. Delete it, and sign in again.`)
+}
 
 /** The installation to sign in at, unless the command names one. */
 export const findUrl = (): string | undefined =>
   env.SLIPWAY_URL || readStoredLogin()?.url || readDevLogin(process.cwd())?.url
 
-/** Written under another name first, so that the key is never readable by others. */
 export function storeLogin(login: StoredLogin): string {
   const file = configFile()
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
-  const temporary = `${file}.${process.pid}`
-  writeFileSync(temporary, `${JSON.stringify(login, null, 2)}\n`, { mode: 0o600 })
-  chmodSync(temporary, 0o600)
-  renameSync(temporary, file)
+  replaceFile(file, login, 0o600)
   return file
+}
+
+/** Written under another name first: a key is never readable by others, and a link is replaced, not followed. */
+function replaceFile(file: string, content: object, mode: number): void {
+  const temporary = `${file}.${process.pid}`
+  rmSync(temporary, { force: true })
+  writeFileSync(temporary, `${JSON.stringify(content, null, 2)}\n`, { mode, flag: 'wx' })
+  renameSync(temporary, file)
 }
 
 export function removeLogin(): boolean {
@@ -116,13 +144,25 @@ export function removeLogin(): boolean {
 }
 
 const linkFile = (folder: string) => join(folder, '.slipway', 'link.json')
-export const readLink = (folder: string): Link | undefined => readJson<Link>(linkFile(folder))
+export const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
+export function readLink(folder: string): Link | undefined {
+  const link = readJson<Link>(linkFile(folder))
+  if (link === undefined) return undefined
+  const { url, deployment_id, name } = link ?? {}
+  if (typeof url === 'string' && UUID.test(deployment_id) && typeof name === 'string') return link
+  throw usageError(`${linkFile(folder)} does not name a deployment. Delete it, and link the folder again.`)
+}
+
+/** A cloned repository can hold `.slipway` or a file in it as a link to any file of the person. */
 export function writeLink(folder: string, link: Link): void {
-  mkdirSync(join(folder, '.slipway'), { recursive: true })
-  const ignored = join(folder, '.slipway', '.gitignore')
-  if (!existsSync(ignored)) writeFileSync(ignored, '*\n')
-  writeFileSync(linkFile(folder), `${JSON.stringify(link, null, 2)}\n`)
+  const own = join(folder, '.slipway')
+  if (lstatSync(own, { throwIfNoEntry: false })?.isSymbolicLink())
+    throw usageError(`${own} is a link to another place. Remove it, and run the command again.`)
+  mkdirSync(own, { recursive: true })
+  const ignored = join(own, '.gitignore')
+  if (!lstatSync(ignored, { throwIfNoEntry: false })) writeFileSync(ignored, '*\n', { flag: 'wx' })
+  replaceFile(linkFile(folder), link, 0o644)
 }
 
 export const removeLink = (folder: string): void => rmSync(linkFile(folder), { force: true })

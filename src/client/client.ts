@@ -109,8 +109,11 @@ export function createClient(options: ClientOptions) {
     })
     if (response.type !== 'opaqueredirect' && !REDIRECTS.includes(response.status)) return response
     // A key must not follow a redirect to another server, and a POST would become a GET.
-    const target = response.headers.get('Location')
-    const detail = `${new URL(url).origin} redirects${target ? ` to ${target}` : ''}. Use the address it redirects to.`
+    const location = response.headers.get('Location')
+    const target = location !== null && URL.canParse(location, url) ? new URL(location, url) : undefined
+    // Without the query, which may be the signature of an upload.
+    const where = target && ` to ${target.protocol}//${target.host}${target.pathname}`
+    const detail = `${new URL(url).origin} redirects${where ?? ''}. Use the address it redirects to.`
     throw new ApiError(response, { detail })
   }
 

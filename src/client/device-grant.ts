@@ -44,8 +44,28 @@ async function postForm<Answer>(
   }
 }
 
-export const requestDeviceCode = (options: GrantOptions, deviceName: string): Promise<DeviceCode> =>
-  postForm(options, '/device/code', { client_id: CLIENT_ID, device_name: deviceName })
+const DEFAULT_INTERVAL_S = 5
+const DEFAULT_EXPIRY_S = 900
+const MAX_SECONDS = 3600
+const isSeconds = (value: unknown): value is number => typeof value === 'number' && value > 0 && value <= MAX_SECONDS
+
+export async function requestDeviceCode(options: GrantOptions, deviceName: string): Promise<DeviceCode> {
+  const fields = { client_id: CLIENT_ID, device_name: deviceName }
+  const code = await postForm<DeviceCode | null>(options, '/device/code', fields)
+  const texts = [code?.device_code, code?.user_code, code?.verification_uri, code?.verification_uri_complete]
+  if (code === null || texts.some(text => typeof text !== 'string')) throw strangeAnswer(options)
+  const { interval, expires_in } = code
+  return {
+    ...code,
+    interval: isSeconds(interval) ? interval : DEFAULT_INTERVAL_S,
+    expires_in: isSeconds(expires_in) ? expires_in : DEFAULT_EXPIRY_S,
+  }
+}
+
+const strangeAnswer = ({ url }: GrantOptions) =>
+  new ConnectionError(
+    `${url} answered without what it was asked for, which is no answer of Slipway. Check its address.`,
+  )
 
 /** Polls until the person has decided. Throws an ApiError with the code `access_denied` or `expired_token`. */
 export async function waitForDeviceToken(options: GrantOptions, code: DeviceCode): Promise<DeviceToken> {
@@ -55,7 +75,8 @@ export async function waitForDeviceToken(options: GrantOptions, code: DeviceCode
     await pause(seconds * 1000, options.signal)
     try {
       const fields = { grant_type: GRANT_TYPE, client_id: CLIENT_ID, device_code: code.device_code }
-      return await postForm<DeviceToken>(options, '/device/token', fields)
+      const token = await postForm<DeviceToken | null>(options, '/device/token', fields)
+      if (typeof token?.access_token === 'string' && typeof token.workspace_id === 'string') return token
     } catch (error) {
       const isPending = error instanceof ApiError && error.code === 'authorization_pending'
       const isTooFast =
@@ -63,6 +84,8 @@ export async function waitForDeviceToken(options: GrantOptions, code: DeviceCode
         (error instanceof ApiError && (error.code === 'slow_down' || error.status === 503))
       if ((!isPending && !isTooFast) || Date.now() > end) throw error
       if (isTooFast) seconds += 5
+      continue
     }
+    throw strangeAnswer(options)
   }
 }

@@ -87,7 +87,7 @@ export async function* readStream<Item>(options: StreamOptions): AsyncGenerator<
       delayMs = wait
     }
     lastId = parser.lastId
-    if (error === undefined) delayMs = parser.retryMs ?? backoffDelay(1, retry)
+    if (error === undefined) delayMs = Math.max(parser.retryMs ?? 0, backoffDelay(1, retry))
     onState?.({ state: 'reconnecting', delayMs, error })
     await pause(delayMs, signal)
   }

@@ -1,13 +1,15 @@
 // Where the command line finds a running `npm run dev` from any folder: a file in the user's configuration folder.
 import * as fs from 'node:fs'
-import { homedir } from 'node:os'
-import { join } from 'node:path'
+import { homedir, userInfo } from 'node:os'
+import { isAbsolute, join } from 'node:path'
 import { type DevState, isAlive } from './home-folder.ts'
 
 /** The folder of `configFile()` in src/cli/settings.ts. */
 function configFolder(env = process.env): string {
-  const base = env.XDG_CONFIG_HOME ?? (env.APPDATA || join(homedir(), '.config'))
-  return env.SLIPWAY_CONFIG_HOME ?? join(base, 'slipway')
+  const [own, base] = [env.SLIPWAY_CONFIG_HOME, env.XDG_CONFIG_HOME || env.APPDATA].map(path =>
+    path && isAbsolute(path) ? path : undefined,
+  )
+  return own ?? join(base ?? join(homedir() || userInfo().homedir, '.config'), 'slipway')
 }
 
 const pointerFolder = () => join(configFolder(), 'dev')

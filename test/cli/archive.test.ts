@@ -1,4 +1,5 @@
 // How `slipway deploy` packs a folder.
+import { spawnSync } from 'node:child_process'
 import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -88,4 +89,55 @@ describe('a symbolic link', () => {
   it('that is ignored may lead anywhere', async () => {
     expect((await linkTo('missing.js', { '.slipwayignore': 'link' })).files).toEqual(['.slipwayignore', 'a.js'])
   })
+})
+
+it.each(['.gitignore', '.slipwayignore'])('packs a folder whose %s is a pipe, a folder or a link', async name => {
+  const make = [
+    (file: string) => spawnSync('mkfifo', [file]),
+    (file: string) => fs.mkdirSync(file),
+    (file: string) => fs.symlinkSync('a.js', file),
+  ]
+  for (const place of make) {
+    const folder = makeFolder({ 'a.js': 'a.js' })
+    place(join(folder, name))
+    expect((await packFolder(folder)).files).toContain('a.js')
+  }
+})
+
+it('refuses a file whose name is not UTF-8, and says which', async () => {
+  const folder = makeFolder({ 'a.js': 'a' })
+  fs.writeFileSync(Buffer.concat([Buffer.from(`${folder}/`), Buffer.from([0x62, 0xff])]), '')
+  await expect(packFolder(folder)).rejects.toMatchObject({ exitCode: 2, message: expect.stringContaining('b\ufffd') })
+})
+
+const LARGE = 'b'.repeat(2 * 1024 ** 2)
+it.each([
+  ['grows', 'b', (file: string) => fs.writeFileSync(file, 'longer')],
+  ['shrinks', 'b', (file: string) => fs.writeFileSync(file, '')],
+  ['vanishes', 'b', (file: string) => fs.rmSync(file)],
+  ['grows', LARGE, (file: string) => fs.appendFileSync(file, 'longer')],
+  ['shrinks', LARGE, (file: string) => fs.writeFileSync(file, '')],
+  ['vanishes', LARGE, (file: string) => fs.rmSync(file)],
+  [
+    'becomes a link',
+    'b',
+    (file: string) => {
+      fs.rmSync(file)
+      fs.symlinkSync('a.js', file)
+    },
+  ],
+  [
+    'becomes a pipe',
+    'b',
+    (file: string) => {
+      fs.rmSync(file)
+      spawnSync('mkfifo', [file])
+    },
+  ],
+])('refuses a file that %s while the folder is packed', async (_, content, change) => {
+  const folder = makeFolder({ 'a.js': 'a', 'b.js': content })
+  const packed = packFolder(folder, count => {
+    if (count === 1) change(join(folder, 'b.js'))
+  })
+  await expect(packed).rejects.toMatchObject({ exitCode: 2 })
 })

@@ -152,6 +152,16 @@ describe('env edit', () => {
     expect([existsSync(readEdited()[0]!), (await listRevisions(tenant, id)).length]).toEqual([false, 1])
   })
 
+  it('leaves Ctrl-C to the editor', async () => {
+    const { exited, kill, cwd } = await startEdit('until [ -e done ]; do sleep 0.05; done; echo NEW=1 >> $1')
+    await waitFor(() => existsSync(join(cwd, 'edited')))
+    for (const _ of [1, 2]) kill('SIGINT')
+    writeFileSync(join(cwd, 'done'), '')
+    const result = await exited
+    expect(outcome(result)).toEqual([0, 'detached'])
+    expect(variablesOf(result)).toMatchObject({ added: ['NEW'] })
+  })
+
   it('deletes its file when it is told to end', async () => {
     const { exited, kill, cwd, readEdited } = await startEdit(
       'for wait in $(seq 400); do [ -e done ] && exit; sleep 0.05; done',
@@ -262,7 +272,7 @@ it('gets a key that a person approves, and revokes it at the logout', async () =
     if (pathname !== '/device/code' || method !== 'POST') return response
     const code = (await response.json()) as { user_code: string }
     user_code = code.user_code
-    return Response.json({ ...code, interval: 0 })
+    return Response.json({ ...code, interval: 0.01 })
   })
   const cwd = makeFolder()
   const run = (...args: string[]) => startCli(args, { cwd }).exited

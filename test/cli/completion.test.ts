@@ -61,6 +61,13 @@ describe('completion', () => {
     expect(shown.map(line => line.split(' '))).toEqual(lines.map(([, found]) => found))
   })
 
+  it('offers no name of a server that a shell would run', async () => {
+    const names = ['$(id)', '`id`', 'a;id', '*', 'a b', '\x1b[2J', 'shop'].map(name => ({ name }))
+    const hostile = await serveApp(async () => Response.json({ resources: names, offset: 0 }))
+    const { out } = await startCli(['__complete', '--', 'status', ''], { env: keyEnv(hostile.url, tenant) }).exited
+    expect(out).toBe('shop\n')
+  })
+
   it('gives up silently when the installation does not answer', async () => {
     const silent = await serveApp(() => new Promise(() => {}))
     const env = keyEnv(silent.url, tenant)

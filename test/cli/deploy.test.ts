@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { beforeAll, expect, it } from 'vitest'
 import { newTenant, type Tenant, withClockAhead } from '../support/app.ts'
-import { keyEnv, makeFolder, serveApp, startCli } from '../support/cli.ts'
+import { keyEnv, MAIN, makeFolder, runProgram, serveApp, startCli } from '../support/cli.ts'
 import { waitFor } from '../support/commands.ts'
 import { getPlatformAgent, listRevisions, reportRevision } from '../support/deployments.ts'
 
@@ -216,4 +216,13 @@ it('init writes what the folder lacks, and overwrites nothing', async () => {
   expect(readFileSync(join(cwd, '.slipwayignore'), 'utf8')).toBe('.env\n')
   expect((await startCli(['init', '--start', 'other'], { cwd }).exited).code).toBe(2)
   expect((await startCli(['init'], { cwd }).exited).objects).toEqual([expect.objectContaining({ written: [] })])
+})
+
+it.each([
+  ['> /dev/full', 1],
+  ['| true; exit $PIPESTATUS', 141],
+])('does not exit with 0 when its result cannot be written, as with %j', async (redirection, exitCode) => {
+  const script = `"$0" "$1" deploy --dry-run ${redirection}`
+  const command = ['bash', '-c', script, process.execPath, MAIN]
+  expect((await runProgram(command, { cwd: makeApplication() }).exited).code).toBe(exitCode)
 })

@@ -1,6 +1,17 @@
 // `slipway events`, `audit`, `webhooks` and `doctor`.
-import { chmodSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { spawn, spawnSync } from 'node:child_process'
+import {
+  chmodSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
+import { text as consumeText } from 'node:stream/consumers'
 import { Webhook } from 'standardwebhooks'
 import { beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest'
 import { finishPendingWork } from '../../src/kernel/wait-until.ts'
@@ -87,6 +98,18 @@ it('lists the audit log, and exports it to a file of its own that appears when i
   expect(text.split('\r\n').map(line => line.split(',')[1])).toEqual(['operation', 'create_tag_key', undefined])
   expect([statSync(file).mode & 0o777, readdirSync(folder)]).toEqual([0o600, ['audit.csv']])
 
+  const [link, pipe] = [join(folder, 'link'), join(folder, 'pipe')]
+  symlinkSync(file, link)
+  writeFileSync(file, '')
+  expect((await runAsOwner(...toFile.with(-1, link))).code).toBe(0)
+  expect([lstatSync(link).isSymbolicLink(), readFileSync(file, 'utf8')]).toEqual([true, text])
+  spawnSync('mkfifo', [pipe])
+  const reader = spawn('cat', [pipe])
+  const piped = consumeText(reader.stdout)
+  expect((await runAsOwner(...toFile.with(-1, pipe))).code).toBe(0)
+  expect([lstatSync(pipe).isFIFO(), await piped]).toEqual([true, text])
+  expect(failure(await runAsOwner(...toFile.with(-1, folder)))).toEqual([2, 'usage'])
+
   expect(failure(await run('audit', 'list')), 'a key of the workspace').toEqual([1, 'permission_missing'])
   expect(failure(await runAsOwner('audit', 'export', '--format', 'xml'))).toEqual([2, 'usage'])
 })
@@ -168,6 +191,7 @@ it('forwards nothing to another machine unless it is allowed to, and signs with 
   expect(failure(await listen('--forward', 'https://ci.example.com'))).toEqual([2, 'usage'])
   expect(failure(await listen('--forward', 'http://127.0.0.1.example.com/'))).toEqual([2, 'usage'])
   expect(failure(await listen('--forward', 'ftp://localhost'))).toEqual([2, 'usage'])
+  expect(failure(await listen('--forward', 'http://me:secret@localhost'))).toEqual([2, 'usage'])
   expect(failure(await listen('--forward', '3000', '--type', 'Deployment'))).toEqual([2, 'usage'])
   const secretFile = join(makeFolder({ secret: 'whsec_aHVzaC1odXNoLWh1c2gtaHVzaA==\n' }), 'secret')
   const options = ['--forward', 'https://ci.example.com', '--allow-remote', '--secret-file', secretFile]

@@ -236,11 +236,12 @@ it('counts a request without an answer as cut', async () => {
 
 it('follows no redirect, which could take the key to another server', async () => {
   const { client, sent } = await intercepted(async () =>
-    Response.redirect('https://elsewhere.example/v2/deployments', 301),
+    Response.redirect('https://elsewhere.example/v2/deployments?signature=hush', 301),
   )
   const error = await client.call('GET /v2/deployments').catch(error => error)
   expect(error).toBeInstanceOf(ApiError)
-  expect(error.message).toContain('https://elsewhere.example')
+  expect(error.message).toContain('https://elsewhere.example/v2/deployments')
+  expect(error.message).not.toContain('hush')
   expect(sent.map(({ redirect }) => redirect)).toEqual(['manual'])
 })
 

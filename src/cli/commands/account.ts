@@ -8,7 +8,7 @@ import { CommandFailure, EXIT, usageError } from '../failure.ts'
 import { createOutput, type Output } from '../output.ts'
 import { readHidden, readStdin } from '../secret-input.ts'
 import { type GlobalOptions, openSession, type Session } from '../session.ts'
-import { findUrl, readStoredLogin, removeLogin, type StoredLogin, storeLogin } from '../settings.ts'
+import { findUrl, readStoredLogin, removeLogin, requireUrl, type StoredLogin, storeLogin } from '../settings.ts'
 
 type LoginOptions = GlobalOptions & {
   url?: string
@@ -23,7 +23,8 @@ type Place = { url: string; workspace?: string | undefined }
 /** Stores a key only after the installation has accepted it. */
 export async function logIn(options: LoginOptions, signal: AbortSignal): Promise<void> {
   const url = (options.url ?? findUrl())?.replace(/\/$/, '')
-  if (!url || !URL.canParse(url)) throw usageError('Give the address of the installation.', 'slipway login --url URL')
+  if (!url) throw usageError('Give the address of the installation.', 'slipway login --url URL')
+  requireUrl(url, 'The address')
   const out = createOutput({ json: options.json === true })
   const isGiven = options.withKey || options.keyStdin
   const login = isGiven ? await readKey(url, options) : await askPerson(url, options, out, signal)

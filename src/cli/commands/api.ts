@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs'
 import { usageError } from '../failure.ts'
 import { readStdin } from '../secret-input.ts'
 import type { Session } from '../session.ts'
+import { toJson } from '../terminal-text.ts'
 
 const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE']
 
@@ -13,7 +14,7 @@ export async function sendRequest(session: Session, given: string, path: string,
   if (!METHODS.includes(method)) throw usageError(`${given} is no method. Use one of ${METHODS.join(', ')}.`)
   if (!path.startsWith('/')) throw usageError(`${path} is no path. It begins with a slash, as in /v2/deployments.`)
   const { reply } = await client.send({ method, path, body: await readBody(options.input), signal })
-  if (reply !== undefined) out.raw(JSON.stringify(reply, null, out.isMachine ? undefined : 2))
+  if (reply !== undefined) out.raw(toJson(reply, out.isMachine ? undefined : 2))
 }
 
 async function readBody(input: string | undefined): Promise<unknown> {

@@ -1,6 +1,6 @@
 // `slipway audit`: who changed what, and which requests were refused, as a list or as a file.
 import { once } from 'node:events'
-import { closeSync, fsyncSync, openSync, renameSync, rmSync, writeSync } from 'node:fs'
+import { closeSync, fsyncSync, openSync, realpathSync, renameSync, rmSync, statSync, writeSync } from 'node:fs'
 import type { CallOptions, Reply } from '../../client/client.ts'
 import { usageError } from '../failure.ts'
 import { formatBytes } from '../output.ts'
@@ -80,8 +80,13 @@ async function writeFile(
   chunks: AsyncIterable<Uint8Array>,
   onProgress: (bytes: number) => void,
 ): Promise<number> {
-  const temporary = `${file}.${process.pid}.part`
-  const opened = openSync(temporary, 'wx', 0o600)
+  const present = statSync(file, { throwIfNoEntry: false })
+  if (present?.isDirectory()) throw usageError(`${file} is a folder. Give the name of a file.`)
+  // A pipe or a device gets the bytes themselves, because a file in its place would replace it.
+  const isStream = present !== undefined && !present.isFile()
+  const target = present?.isFile() ? realpathSync(file) : file
+  const temporary = `${target}.${process.pid}.part`
+  const opened = isStream ? openSync(file, 'w') : openSync(temporary, 'wx', 0o600)
   let bytes = 0
   try {
     for await (const chunk of chunks) {
@@ -89,11 +94,12 @@ async function writeFile(
       bytes += chunk.length
       onProgress(bytes)
     }
+    if (isStream) return bytes
     fsyncSync(opened)
-    renameSync(temporary, file)
+    renameSync(temporary, target)
   } finally {
     closeSync(opened)
-    rmSync(temporary, { force: true })
+    if (!isStream) rmSync(temporary, { force: true })
   }
   return bytes
 }

@@ -40,13 +40,15 @@ export function printCompletion(shell: string): void {
 /** Slow networks need more. */
 const DEADLINE_MS = Number(process.env.SLIPWAY_COMPLETION_MS) || 1000
 const MAX_CANDIDATES = 100
+/** Bash types a candidate as it is, so one with `$(` of a server would run when the person presses Enter. */
+const IS_PLAIN = /^[\w@%+:,./-]+$/
 
 /** A shell waits for the answer, so there is none rather than a late one or an error. */
 export async function complete(program: Command, words: string[]): Promise<void> {
   const deadline = AbortSignal.timeout(DEADLINE_MS)
   const typed = words.at(-1) ?? ''
   const candidates = await findCandidates(openSession({}, deadline), findPlace(program, words), typed).catch(() => [])
-  const matching = candidates.filter(one => one.startsWith(typed))
+  const matching = candidates.filter(one => one.startsWith(typed) && IS_PLAIN.test(one))
   if (matching.length > 0) process.stdout.write(`${matching.join('\n')}\n`)
   process.exitCode = 0
 }

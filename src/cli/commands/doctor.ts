@@ -6,9 +6,10 @@ import { createClient } from '../../client/client.ts'
 import { ApiError, ConnectionError } from '../../client/errors.ts'
 import { packFolder } from '../archive.ts'
 import { CommandFailure, EXIT } from '../failure.ts'
-import { age, formatBytes, oneLine } from '../output.ts'
+import { age, formatBytes } from '../output.ts'
 import type { Session } from '../session.ts'
 import { configFile, type Login, readLink } from '../settings.ts'
+import { oneLine } from '../terminal-text.ts'
 import { readVersion } from '../version.ts'
 import { readListeners } from './listeners.ts'
 
@@ -157,7 +158,7 @@ function checkVersion(version: string | undefined): Check {
   const own = readVersion()
   if (version === own) return ok('version', `The installation has version ${version} too.`)
   const message = `The installation has version ${version ?? 'unknown'}, and this command line has ${own}.`
-  return warning('version', message, version && `npx slipway@${version}`)
+  return warning('version', message, 'Install the one of the installation, as docs/cli.md says.')
 }
 
 /** Signatures of webhooks and expiry times depend on the clock. */

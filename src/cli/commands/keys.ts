@@ -1,8 +1,9 @@
 // `slipway keys`: the API keys of the workspace, or with --organization those of the organization.
 import type { Item } from '../../client/client.ts'
 import { findOne } from '../find.ts'
-import { age, oneLine } from '../output.ts'
+import { age } from '../output.ts'
 import { confirm, type Session } from '../session.ts'
+import { oneLine } from '../terminal-text.ts'
 import { parseDuration } from '../times.ts'
 
 export type KeyScope = { organization?: boolean }

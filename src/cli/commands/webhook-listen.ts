@@ -64,6 +64,7 @@ function parseTarget({ forward, allowRemote }: ListenOptions): string {
   const url = URL.canParse(text) ? new URL(text) : undefined
   if (!url || !/^https?:$/.test(url.protocol))
     throw usageError(`--forward ${forward} is not a port or a URL, such as http://localhost:3000/hooks.`)
+  if (url.username || url.password) throw usageError('--forward has a user name or password in it, which is not sent.')
   if (allowRemote || LOOPBACK.test(url.hostname)) return url.href
   throw usageError(`${url.hostname} is not this machine. To send events there, add --allow-remote.`)
 }
