@@ -28,6 +28,7 @@ create table device_requests (
   device_name text,
   permissions text[],
   client_address text,
+  client_network text,
   user_agent text,
   interval_seconds integer default 5 not null,
   polled_at timestamptz,
@@ -49,6 +50,7 @@ create table device_requests (
 create index device_requests_organization on device_requests (organization_id);
 create index device_requests_member on device_requests (member_id);
 create index device_requests_tenant on device_requests (tenant_id);
+create index device_requests_network on device_requests (client_network);
 create index device_requests_age on device_requests (expires_at);
 --> statement-breakpoint
 -- Members reach it through the functions below only.
@@ -122,6 +124,22 @@ end $$;
 --> statement-breakpoint
 revoke execute on function lock_credentials(uuid) from public;
 grant execute on function lock_credentials(uuid) to slipway_app;
+--> statement-breakpoint
+-- Replaces that of the same name, with a weaker lock, as in lock_for_admin_checks(): the approval of a device holds the
+-- foreign key's lock of the workspace when it waits for the journal of the organization.
+create or replace function require_workspace_admin() returns trigger
+language plpgsql security definer set search_path = public, pg_temp as $$
+declare
+  v_admin constant uuid := '00000000-0000-4000-8000-000000000001';
+begin
+  if old.role_id <> v_admin or (tg_op = 'UPDATE' and new.role_id = v_admin) then return null; end if;
+  -- The lock serializes two removals. A workspace that is itself being deleted is not found.
+  perform from workspaces where id = old.tenant_id for no key update;
+  if found and not exists (select from workspace_members where tenant_id = old.tenant_id and role_id = v_admin) then
+    perform refuse('last_admin');
+  end if;
+  return null;
+end $$;
 --> statement-breakpoint
 -- The next functions replace those of the same name, for keys that belong to a member.
 create or replace function enter(
@@ -350,6 +368,15 @@ begin
   if p_tenant is not null then
     v_permissions := device_permissions(v_request, p_tenant, p_role);
     if v_permissions is null then perform refuse('workspace_forbidden'); end if;
+    -- Approving takes no permission to create keys, so it must not use up the limit of the workspace.
+    if 100 <= (
+      select count(*)
+      from api_keys a
+      where a.member_id = current_actor() and a.tenant_id = p_tenant
+        and a.created_by is null and a.revoked_at is null and a.expires_at > clock()
+    ) then
+      perform refuse('quota_full', '100 api keys of a member');
+    end if;
   end if;
   return query
   update device_requests d

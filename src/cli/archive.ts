@@ -1,7 +1,7 @@
 // Packs a folder as an archive that is the same, byte for byte, whenever its files are the same.
 import { createHash } from 'node:crypto'
 import * as fs from 'node:fs'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import type { ReadableStream } from 'node:stream/web'
@@ -15,6 +15,12 @@ export type Archive = { content: Blob; sha256: string; files: string[]; unpacked
 const ALWAYS_IGNORED = ['.git', 'node_modules', '.slipway', '.DS_Store']
 /** The second decides over the first, as those of a folder do over its parent's. */
 const IGNORE_FILES = ['.gitignore', '.slipwayignore']
+const EXAMPLES = ['.env.example', '.env.sample', '.env.template']
+export function mayHoldSecrets(file: string): boolean {
+  const name = basename(file)
+  return (name === '.env' || name.startsWith('.env.')) && !EXAMPLES.includes(name)
+}
+
 const MAX_UNPACKED_BYTES = 2 * 1024 ** 3
 const LARGE_FILE_BYTES = 1024 ** 2
 const CHUNK_BYTES = 256 * 1024

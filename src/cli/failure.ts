@@ -37,6 +37,10 @@ export class CommandFailure extends Error {
   }
 }
 
+/** A word of a next command, as a shell reads it: people and programs run that command as it is. */
+export const shellWord = (text: string): string =>
+  /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`
+
 export const usageError = (message: string, next?: string) => new CommandFailure(EXIT.usage, 'usage', message, next)
 
 const NEXT: Record<string, string> = {
@@ -48,7 +52,13 @@ const NEXT: Record<string, string> = {
   listener_in_use: 'slipway list',
   role_not_found: 'slipway api GET /orgs/current/roles',
   audit_logs_off: 'slipway events',
+  workspace_required: 'slipway whoami',
   plan_stale: 'Run the command again to see the new plan.',
+}
+
+/** Where the API speaks of headers, which the command line sends. */
+const MESSAGES: Record<string, string> = {
+  workspace_required: 'This key belongs to the organization. Set SLIPWAY_WORKSPACE to the id of a workspace.',
 }
 
 export function toReport(error: unknown): { report: FailureReport; exitCode: ExitCode } {
@@ -57,7 +67,8 @@ export function toReport(error: unknown): { report: FailureReport; exitCode: Exi
     return { exitCode, report: { code, message, next, ...(lastLines && { last_lines: lastLines }) } }
   }
   if (error instanceof ApiError) {
-    const { code, message, requestId: request_id, errors } = error
+    const { code, requestId: request_id, errors } = error
+    const message = MESSAGES[code] ?? error.message
     const isSignIn = error.status === 401
     const exitCode = isSignIn ? EXIT.notSignedIn : code === 'plan_stale' ? EXIT.stalePlan : EXIT.failed
     const next = isSignIn ? 'slipway login' : NEXT[code]
@@ -65,6 +76,12 @@ export function toReport(error: unknown): { report: FailureReport; exitCode: Exi
   }
   if (error instanceof ConnectionError)
     return { exitCode: EXIT.failed, report: { code: 'no_connection', message: error.message, next: 'slipway whoami' } }
-  const { message, code } = error as NodeJS.ErrnoException
+  const { message, code, path } = error as NodeJS.ErrnoException
+  if (code === 'ENOENT' && path)
+    return { exitCode: EXIT.usage, report: { code: 'usage', message: `There is no file ${path}.` } }
+  if (error instanceof TypeError && code === undefined) {
+    const meant = `The server answered with something that this version of slipway does not understand: ${message}.`
+    return { exitCode: EXIT.failed, report: { code: 'unexpected', message: meant, next: 'slipway doctor' } }
+  }
   return { exitCode: EXIT.failed, report: { code: code ?? 'unexpected', message } }
 }

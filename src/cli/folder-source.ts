@@ -1,9 +1,9 @@
 // A folder as the source of a deploy: packed, shown and uploaded.
 import { existsSync, readFileSync, statSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
-import { type Archive, packFolder } from './archive.ts'
+import { type Archive, mayHoldSecrets, packFolder } from './archive.ts'
 import { CONFIGURATION, type DeploymentPatch, type DeploySource, planNew, toName } from './deploy-source.ts'
-import { usageError } from './failure.ts'
+import { shellWord, usageError } from './failure.ts'
 import { formatBytes } from './output.ts'
 import type { Deployment, Session } from './session.ts'
 
@@ -18,6 +18,11 @@ export function requireFolder(given: string): string {
 
 export const suggestName = (folder: string): string => toName(readPackage(folder).name ?? basename(folder))
 
+/** `npm start` runs a start script, or else server.js. */
+export const startsItself = (folder: string): boolean =>
+  readPackage(folder).startScript !== undefined ||
+  (existsSync(join(folder, 'package.json')) && existsSync(join(folder, 'server.js')))
+
 /** Packs the folder and shows its size. */
 export async function openFolder(session: Session, given: string, listFiles: boolean): Promise<DeploySource> {
   const folder = requireFolder(given)
@@ -26,7 +31,7 @@ export async function openFolder(session: Session, given: string, listFiles: boo
   return {
     files: { folder, sha256: archive.sha256 },
     label: 'this folder',
-    argument: given === '.' ? '' : ` ${given}`,
+    argument: given === '.' ? '' : ` ${shellWord(given)}`,
     suggestedName: suggestName(folder),
     accepts: ({ source }) => source === 'internal_source',
     async planCreation(name) {
@@ -51,6 +56,10 @@ async function packAndShow({ out }: Session, folder: string, listFiles: boolean)
   if (listFiles && !out.isMachine) for (const file of files) out.text(file)
   const count = files.length === 1 ? '1 file' : `${files.length} files`
   out.note(`${count}, ${formatBytes(unpackedBytes)}, packed ${formatBytes(content.size)}`)
+  const secrets = files.filter(mayHoldSecrets)
+  if (secrets.length > 0) out.note(`${secrets.join(', ')} may hold secrets. List it in .slipwayignore to leave it out.`)
+  if (!startsItself(folder) && !['Dockerfile', CONFIGURATION].some(name => files.includes(name)))
+    out.note('Nothing here says how the application starts. `slipway init` asks, and writes it down.')
   return archive
 }
 

@@ -98,7 +98,9 @@ export function createOutput({ json }: { json: boolean }) {
         ...faults,
         ...(next ? [`Next: ${next}`] : []),
       ]
-      stderr.write(`${red('Error')} ${lines.map(printable).join('\n')}\n`)
+      // What the person has chosen is no error.
+      const isChosen = ['declined', 'detached', 'interrupted'].includes(code)
+      stderr.write(`${isChosen ? '' : `${red('Error')} `}${lines.map(printable).join('\n')}\n`)
     },
   }
 }

@@ -1,7 +1,7 @@
 // The sources of a deploy that are not on this machine: an image, a repository, a template.
 import { ApiError } from '../client/errors.ts'
 import { CONFIGURATION, type DeploySource, planNew, toName } from './deploy-source.ts'
-import { CommandFailure, EXIT } from './failure.ts'
+import { CommandFailure, EXIT, shellWord } from './failure.ts'
 import { findRepository } from './repositories.ts'
 import type { Session } from './session.ts'
 
@@ -9,7 +9,7 @@ export function openImage(session: Session, image_uri: string): DeploySource {
   const source_revision_config = { image_uri }
   return {
     label: `the image ${image_uri}`,
-    argument: ` --image ${image_uri}`,
+    argument: ` --image ${shellWord(image_uri)}`,
     suggestedName: toName(image_uri.split('@')[0]!.split('/').at(-1)!.split(':')[0]!),
     accepts: ({ source }) => source === 'internal_container' || source === 'external_container',
     patch: () => ({ source_revision_config }),
@@ -40,7 +40,7 @@ export async function openRepository(
   } = await findRepository(session, wanted)
   return {
     label: `the repository ${repo_url}`,
-    argument: ` --repo ${wanted}${branch === undefined ? '' : ` --branch ${branch}`}`,
+    argument: ` --repo ${shellWord(wanted)}${branch === undefined ? '' : ` --branch ${shellWord(branch)}`}`,
     suggestedName: toName(name),
     accepts: ({ source, source_config }) => source === 'githost' && source_config.repo_url === repo_url,
     // The newest commit of the branch, also if it is the branch that serves.
@@ -61,7 +61,7 @@ export async function openRepository(
 export function openTemplate(session: Session, template_id: string): DeploySource {
   return {
     label: `the template ${template_id}`,
-    argument: ` --template ${template_id}`,
+    argument: ` --template ${shellWord(template_id)}`,
     suggestedName: toName(template_id),
     accepts: ({ source, source_config }) => source === 'internal_template' && source_config.template_id === template_id,
     patch: () => ({ source_config: { template_id } }),
@@ -85,6 +85,6 @@ async function requireTemplate({ client, signal }: Session, wanted: string): Pro
     EXIT.failed,
     'template_not_found',
     message,
-    names[0] && `slipway deploy --template ${names[0]}`,
+    names[0] && `slipway deploy --template ${shellWord(names[0])}`,
   )
 }

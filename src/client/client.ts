@@ -280,9 +280,27 @@ export function createClient(options: ClientOptions) {
 }
 
 const NOT_JSON = Symbol('not JSON')
+/** Several times the largest answer of an installation. */
+const MAX_ANSWER_BYTES = 128 * 1024 ** 2
+
+async function readText(response: Response): Promise<string> {
+  const decoder = new TextDecoder()
+  const reader = response.body?.getReader()
+  let text = ''
+  for (let size = 0; reader; ) {
+    const { done, value } = await reader.read()
+    if (done) break
+    size += value.length
+    text += decoder.decode(value, { stream: true })
+    if (size <= MAX_ANSWER_BYTES) continue
+    await reader.cancel().catch(() => {})
+    throw new ApiError(response, { detail: 'The answer has more than 128 MB, which is no answer of Slipway.' })
+  }
+  return text + decoder.decode()
+}
 
 async function readJson(response: Response): Promise<unknown> {
-  const text = await response.text()
+  const text = await readText(response)
   if (text === '' && response.status === 204) return undefined
   try {
     return JSON.parse(text)

@@ -4,6 +4,13 @@ export type Fault = { type: string; loc: (string | number)[]; msg: string }
 
 type Problem = { code: string; title: string; detail: string; request_id: string; errors?: Fault[]; trace?: unknown[] }
 
+const asText = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined)
+const asList = (value: unknown): unknown[] => (Array.isArray(value) ? value : [])
+const isFault = (value: unknown): value is Fault => {
+  const { loc, msg } = (value ?? {}) as Partial<Fault>
+  return Array.isArray(loc) && typeof msg === 'string'
+}
+
 /** The server refused or failed. `message` says what is wrong and what to do. */
 export class ApiError extends Error {
   override readonly name = 'ApiError'
@@ -20,11 +27,12 @@ export class ApiError extends Error {
   constructor(response: { status: number; headers: Headers }, problem: Partial<Problem> & Pick<Problem, 'detail'>) {
     super(problem.detail)
     this.status = response.status
-    this.code = problem.code ?? 'unexpected_response'
-    this.title = problem.title ?? 'Unexpected response'
-    this.requestId = problem.request_id ?? response.headers.get('X-Request-Id') ?? undefined
-    this.errors = problem.errors ?? []
-    this.trace = problem.trace ?? []
+    // A problem of another server may have other members by these names.
+    this.code = asText(problem.code) ?? 'unexpected_response'
+    this.title = asText(problem.title) ?? 'Unexpected response'
+    this.requestId = asText(problem.request_id) ?? response.headers.get('X-Request-Id') ?? undefined
+    this.errors = asList(problem.errors).filter(isFault)
+    this.trace = asList(problem.trace)
     this.retryAfterMs = parseRetryAfter(response.headers.get('Retry-After'))
   }
 }
@@ -37,7 +45,7 @@ export class ConnectionError extends Error {
 export function toConnectionError(url: string, cause: unknown): unknown {
   const { origin } = new URL(url)
   const { name, message, cause: inner } = cause as Error & { cause?: { code?: string; message?: string } }
-  if (name === 'AbortError') return cause
+  if (name === 'AbortError' || cause instanceof ApiError) return cause
   const reason = name === 'TimeoutError' ? 'timed out' : (inner?.code ?? inner?.message ?? message)
   return new ConnectionError(`No answer from ${origin}: ${reason}. Check the address and the network.`, { cause })
 }

@@ -46,6 +46,7 @@ async function main() {
 
   const { DATABASE_URL: ownDatabase, ...environment } = readEnvironmentSettings()
   const { sealing_keys, gateway_token: token } = home.secrets()
+  home.markModuleBoundary()
   const settings = {
     SEALING_KEYS: sealing_keys,
     INSTANCE_ADMIN_EMAILS: 'dev@localhost.example',

@@ -50,6 +50,8 @@ export function openHome(folder = process.env.SLIPWAY_HOME || join(PROJECT_ROOT,
     file,
     read,
     write,
+    /** Without it, Node would take applications below this folder for parts of this project, and so for ES modules. */
+    markModuleBoundary: () => fs.writeFileSync(file('package.json'), '{}\n', { mode: 0o644 }),
     remove: (...names: string[]) => {
       for (const name of names) fs.rmSync(file(name), { force: true })
     },

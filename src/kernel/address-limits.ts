@@ -39,7 +39,7 @@ export function createAddressLimits(limit: number, now: () => number) {
 }
 
 /** A client with one IPv6 address usually has its whole /64. */
-export function toNetworkPrefix(address: string): string {
+export function toNetworkPrefix(address: string, groupCount = 4): string {
   if (!address.includes(':')) return address
   const [head = '', tail] = address.split('::')
   const groups = (text = '') => text.split(':').filter(group => group !== '')
@@ -47,7 +47,7 @@ export function toNetworkPrefix(address: string): string {
   const zeros = tail === undefined ? 0 : Math.max(0, 8 - left.length - right.length)
   const all = [...left, ...Array<string>(zeros).fill('0'), ...right]
   return `${all
-    .slice(0, 4)
+    .slice(0, groupCount)
     .map(group => Number.parseInt(group, 16).toString(16))
-    .join(':')}::/64`
+    .join(':')}::/${groupCount * 16}`
 }

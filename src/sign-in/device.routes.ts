@@ -44,7 +44,8 @@ export const deviceRoutes = slice('Device sign-in', 'Keys of people for programs
       const input = await readFormInput(c.req, s.DeviceCodeRequest)
       const origin = requestOrigin(services.config, c.req.url)
       const { request } = visitOf(c, services, operation)
-      return c.json(await device.requestDevice(services, request, origin, input), 200, NO_STORE)
+      const visit = { request, address: services.config.clientAddress(c) }
+      return c.json(await device.requestDevice(services, visit, origin, input), 200, NO_STORE)
     },
   })
   .post('/device/token', {
@@ -89,7 +90,7 @@ export const deviceRoutes = slice('Device sign-in', 'Keys of people for programs
     summary: 'Let the device have a key of the caller for one workspace, for 90 days',
     params: s.DeviceRequestRef,
     body: s.DeviceApproval,
-    errors: ['device_request_not_found', 'member_required'],
+    errors: ['device_request_not_found', 'member_required', 'quota_full'],
     verb: device.approveDevice,
   })
   .post('/v2/me/device-requests/{user_code}/denial', {

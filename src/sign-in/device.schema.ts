@@ -4,10 +4,10 @@ import { boundedText, Uuid } from '../protocol/wire.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 
-/** Shown to the person who decides, so no character hides or reorders others. */
-const DeviceName = boundedText(64).regex(/^[\p{L}\p{N}\p{P}\p{S}\p{M} ]*$/u, {
-  error: 'may have letters, digits, punctuation and spaces only',
-})
+/** Shown to the person who decides, so no character hides or reorders others. Some invisible ones are letters. */
+const DeviceName = boundedText(64)
+  .regex(/^[\p{L}\p{N}\p{P}\p{S}\p{M} ]*$/u, { error: 'may have letters, digits, punctuation and spaces only' })
+  .regex(/^\P{DI}*$/u, { error: 'may not have invisible characters' })
 
 export const DeviceCodeRequest = z
   .object({

@@ -2,6 +2,7 @@
 import { sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { ADMIN, VIEWER } from '../access/built-in-roles.ts'
+import { toNetworkPrefix } from '../kernel/address-limits.ts'
 import type { Code } from '../kernel/codes.ts'
 import { type Ctx, verb } from '../kernel/context.ts'
 import {
@@ -24,8 +25,12 @@ import type { Visit } from './visit.ts'
 
 export const GRANT_TYPE = 'urn:ietf:params:oauth:grant-type:device_code'
 const CLIENT_ID = 'slipway-cli'
-/** Of all organizations. An open request is deleted twenty minutes after it was made. */
+/** Of all organizations, and of those that one network made. */
 const MAX_REQUESTS = 10_000
+const MAX_REQUESTS_OF_NETWORK = 100
+/** A site with IPv6 usually has a /48. */
+const networkOf = (address: string | undefined): string | null =>
+  address === undefined ? null : toNetworkPrefix(address, 3)
 
 const formatUserCode = (code: string): string => `${code.slice(0, 4)}-${code.slice(4)}`
 /** People type it in lower case, with other separators or none. */
@@ -46,29 +51,36 @@ function parseScope(scope: string | undefined): string[] | null {
 
 export async function requestDevice(
   { config, database }: Services,
-  request: string,
+  { request, address }: { request: string; address: string | undefined },
   origin: string,
   { client_id, scope, device_name }: z.output<typeof schema.DeviceCodeRequest>,
 ): Promise<z.output<typeof schema.DeviceCode>> {
   requireClient(client_id)
   const permissions = parseScope(scope)
   const [deviceCode, userCode] = [newDeviceCode(), newUserCode()]
+  const network = networkOf(address)
   const [, [row]] = (await runAsSystem(
     database,
     setClock(config),
     sql<Row>`
       insert into device_requests (
-        device_code_hash, user_code, device_name, permissions, client_address, user_agent
+        device_code_hash, user_code, device_name, permissions, client_network, client_address, user_agent
       )
       select
         ${sha256Hex(deviceCode)},
         ${userCode},
         ${device_name ?? null},
         ${permissions ? textArray(permissions) : sql`null::text[]`},
+        ${network},
         from_request ->> 'client_address',
         from_request ->> 'user_agent'
       from (select ${request}::json as from_request) given
-      where (select count(*) from device_requests) < ${MAX_REQUESTS}
+      where (select count(*) from device_requests where expires_at > clock()) < ${MAX_REQUESTS}
+        and (
+          select count(*)
+          from device_requests
+          where client_network = ${network} and expires_at > clock()
+        ) < ${MAX_REQUESTS_OF_NETWORK}
       on conflict (user_code) do nothing
       returning extract(epoch from expires_at - created_at)::integer, interval_seconds`,
   )) as [unknown, Row[]]

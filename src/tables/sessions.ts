@@ -91,6 +91,7 @@ export const deviceRequests = pgTable(
     /** First those that the device asks for (null: any), then those that the member has granted. */
     permissions: text().array(),
     client_address: text(),
+    client_network: text(),
     user_agent: text(),
     interval_seconds: integer().notNull().default(5),
     polled_at: instantColumn(),
@@ -106,6 +107,7 @@ export const deviceRequests = pgTable(
     index('device_requests_organization').on(t.organization_id),
     index('device_requests_member').on(t.member_id),
     index('device_requests_tenant').on(t.tenant_id),
+    index('device_requests_network').on(t.client_network),
     index('device_requests_age').on(t.expires_at),
   ],
 )

@@ -1,5 +1,7 @@
 // What a terminal is given of the text of a server.
+import { execFileSync } from 'node:child_process'
 import { expect, it } from 'vitest'
+import { shellWord } from '../../src/cli/failure.ts'
 import { printableWithStyles, toJson } from '../../src/cli/terminal-text.ts'
 
 it.each([
@@ -18,4 +20,10 @@ it.each([
 it('colors, line ends and tabs stay', () => {
   const text = '\x1b[1mshop\x1b[22m\n\t\x1b[38;5;208mready\x1b[39m'
   expect(printableWithStyles(text)).toBe(text)
+})
+
+it('a shell reads a word of a next command as the text it was', () => {
+  const words = ['shop', 'my folder', '$(id)', "it's", '`id`; x', 'a\nb', '-n', '*']
+  const script = `printf '%s\\0' ${words.map(shellWord).join(' ')}`
+  expect(execFileSync('sh', ['-c', script], { encoding: 'utf8' }).split('\0')).toEqual([...words, ''])
 })

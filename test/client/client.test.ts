@@ -310,3 +310,27 @@ function cutAfter(response: Response, bytes: number): Response {
   })
   return new Response(response.body!.pipeThrough(cutting), response)
 }
+
+it('keeps only what it understands of the problem of another server', async () => {
+  const fault = { type: 'x', loc: ['body'], msg: 'is wrong' }
+  const problem = {
+    code: 7,
+    title: null,
+    detail: 'refused',
+    request_id: {},
+    errors: [null, { loc: 'x' }, fault],
+    trace: 1,
+  }
+  const { client } = await intercepted(async () => Response.json(problem, { status: 422 }))
+  await expect(client.call('GET /v2/deployments')).rejects.toMatchObject({
+    ...{ code: 'unexpected_response', message: 'refused', requestId: undefined, errors: [fault], trace: [] },
+  })
+})
+
+it('reads no answer without an end, and asks only once', async () => {
+  const chunk = new Uint8Array(16 * 1024 ** 2).fill(32)
+  const endless = () => new ReadableStream({ pull: controller => controller.enqueue(chunk) })
+  const { client, sent } = await intercepted(async () => new Response(endless()))
+  await expect(client.call('GET /v2/deployments')).rejects.toMatchObject({ code: 'unexpected_response' })
+  expect(sent).toHaveLength(1)
+})

@@ -175,6 +175,12 @@ describe('a device that asks for a key', () => {
       { client_id: 'slipway-cli', device_name: 'a\u202eb' },
       'invalid_request',
     ],
+    [
+      'a name that cannot be seen',
+      '/device/code',
+      { client_id: 'slipway-cli', device_name: '\u3164' },
+      'invalid_request',
+    ],
     ['a name with NUL', '/device/code', { client_id: 'slipway-cli', device_name: 'a\0' }, 'invalid_request'],
     [
       'a client given twice',
@@ -238,6 +244,25 @@ describe('a device that asks for a key', () => {
       ...Array.from({ length: 2 }, () => [429, 'slow_down']),
     ])
   })
+})
+
+it('one network cannot use up the sign-ins of devices of all others', async () => {
+  let clientAddress = '2001:db8:7::1'
+  const app = startApp({ overrides: { clientAddress: () => clientAddress } })
+  const ask = async () => (await sendForm('/device/code', { client_id: 'slipway-cli' }, { app })).status
+  expect(await ask()).toBe(200)
+  await runAsSystem(
+    app.database,
+    sql`
+      insert into device_requests (device_code_hash, user_code, client_network)
+      select 'hash ' || n, 'code ' || n, (select max(client_network) from device_requests)
+      from generate_series(1, 99) n`,
+  )
+  clientAddress = '2001:db8:7:ffff::1'
+  expect(await ask()).toBe(503)
+  await withClockAhead(11 * MINUTE_MS, async () => expect(await ask()).toBe(200))
+  clientAddress = '2001:db8:8::1'
+  expect(await ask()).toBe(200)
 })
 
 describe('the decision about a device', () => {
@@ -390,6 +415,22 @@ describe('a key that belongs to a member', () => {
     await approve(session, user_code)
     await tenant.delete(`/workspaces/current/members/${await changeRole(session, VIEWER)}`)
     expect(errorOf(await poll(device_code))).toEqual([400, 'access_denied'])
+  })
+
+  it('is one of at most 100 that a person has in the workspace', async () => {
+    const session = await newSession(tenant, { workspaceRole: VIEWER })
+    const { token } = await newBoundKey(session)
+    await runAsSystem(
+      getApp().database,
+      sql`
+        insert into api_keys
+          (organization_id, tenant_id, member_id, description, hint, key_hash, role_id, expires_at)
+        select organization_id, tenant_id, member_id, description, hint, key_hash || n, role_id, expires_at
+        from api_keys, generate_series(1, 99) n
+        where id = ${token.api_key_id}::uuid`,
+    )
+    const { user_code } = await requestDevice()
+    expect(codeOf(await approve(session, user_code))).toEqual([409, 'quota_full'])
   })
 
   it('expires after 90 days', async () => {

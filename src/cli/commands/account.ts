@@ -49,6 +49,7 @@ async function readKey(url: string, options: LoginOptions): Promise<StoredLogin>
 const deviceName = (): string =>
   hostname()
     .replace(/[^\p{L}\p{N}\p{P}\p{S}\p{M} ]/gu, '')
+    .replace(/\p{DI}/gu, '')
     .slice(0, 64)
 
 const canOpenBrowser = ({ env, platform }: NodeJS.Process): boolean =>
@@ -144,7 +145,8 @@ function summarize(me: Me, login: Place): string[] {
     ['Installation', login.url],
     ['Organization', organization.display_name],
     ['Workspace', workspace?.display_name],
-    ['As', member?.email ?? `API key ${api_key?.description} (${api_key?.hint})`],
+    ['Workspaces', workspace ? undefined : me.workspaces.map(one => `${one.display_name} (${one.id})`).join(', ')],
+    ['As', member?.email ?? `the API key “${api_key?.description}” (${api_key?.hint})`],
     ['Until', expires_at?.slice(0, 10)],
     ['Permissions', permissions.join(', ')],
   ]
@@ -154,6 +156,6 @@ function summarize(me: Me, login: Place): string[] {
 export async function showWhoami({ client, out, login, signal }: Session): Promise<void> {
   const me = await client.call('GET /v2/me', { signal })
   out.emit({ url: login.url, from: login.from, ...describe(me, login) }, () =>
-    [...summarize(me, login), out.paint('dim', `from ${login.from}`)].join('\n'),
+    [...summarize(me, login), out.paint('dim', `${'From'.padEnd(13)}${login.from}`)].join('\n'),
   )
 }

@@ -11,8 +11,8 @@ const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE']
 export async function sendRequest(session: Session, given: string, path: string, options: { input?: string }) {
   const { client, out, signal } = session
   const method = given.toUpperCase()
-  if (!METHODS.includes(method)) throw usageError(`${given} is no method. Use one of ${METHODS.join(', ')}.`)
-  if (!path.startsWith('/')) throw usageError(`${path} is no path. It begins with a slash, as in /v2/deployments.`)
+  if (!METHODS.includes(method)) throw usageError(`${given} is not a method. Use one of ${METHODS.join(', ')}.`)
+  if (!path.startsWith('/')) throw usageError(`${path} is not a path. It begins with a slash, as in /v2/deployments.`)
   const { reply } = await client.send({ method, path, body: await readBody(options.input), signal })
   if (reply !== undefined) out.raw(toJson(reply, out.isMachine ? undefined : 2))
 }

@@ -1,8 +1,9 @@
 // Commands that change a deployment: rollback, interrupt, release.
 import { finish, planAndApply } from '../change.ts'
 import { compareRevisions, describeRevisions } from '../comparison.ts'
+import { usageError } from '../failure.ts'
 import { parseTimeout } from '../follow.ts'
-import { confirm, type Deployment, findDeployment, findRevision, type Session } from '../session.ts'
+import { confirm, type Deployment, findDeployment, findRevision, type Revision, type Session } from '../session.ts'
 
 export type ChangeFlags = { detach?: boolean; timeout: string }
 
@@ -53,12 +54,34 @@ function describeSecret(name: string, before: unknown, after: unknown): string {
 export async function interrupt(session: Session, name: string, wanted: string | undefined): Promise<void> {
   const { client, signal } = session
   const deployment = await findDeployment(session, name)
-  const revision = await findRevision(session, deployment, wanted)
+  const revision =
+    wanted === undefined ? await findInFlight(session, deployment) : await findRevision(session, deployment, wanted)
   const question = `Interrupt revision ${revision.number} of ${name} (${revision.status})?`
   await confirm(session, question, `slipway interrupt ${name} ${revision.number} --yes`)
   const params = { deployment_id: deployment.id, revision_id: revision.id }
   await client.call('POST /v2/deployments/{deployment_id}/revisions/{revision_id}/interruption', { params, signal })
   finish(session, deployment, 'interrupted')
+}
+
+/** The one that can still be interrupted: an older one than the latest, if that waits for it. */
+async function findInFlight({ client, signal }: Session, { id, name }: Deployment): Promise<Revision> {
+  const { resources } = await client.call('GET /v2/deployments/{deployment_id}/revisions', {
+    params: { deployment_id: id },
+    query: { status: ['CREATING', 'QUEUED', 'AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING'] },
+    signal,
+  })
+  const found = resources.find(({ status }) => status !== 'QUEUED') ?? resources[0]
+  if (found) return found
+  throw usageError(`No revision of ${name} is in flight.`, `slipway revisions ${name}`)
+}
+
+export async function deleteDeployment(session: Session, name: string): Promise<void> {
+  const { client, signal } = session
+  const deployment = await findDeployment(session, name)
+  const question = `Delete ${deployment.name}, its revisions, variables and logs? This cannot be undone.`
+  await confirm(session, question, `slipway delete ${deployment.name} --yes`)
+  await client.call('DELETE /v2/deployments/{deployment_id}', { params: { deployment_id: deployment.id }, signal })
+  finish(session, deployment, 'deleted')
 }
 
 export async function releaseHold(session: Session, name: string | undefined): Promise<void> {

@@ -1,7 +1,7 @@
 // `slipway deploy` and `slipway plan`: from a source to a URL.
 import { applyAndFollow, type DeploymentPlan, planAndApply, showPlan } from '../change.ts'
 import { type DeploySource, requireSource } from '../deploy-source.ts'
-import { CommandFailure, EXIT, usageError } from '../failure.ts'
+import { CommandFailure, EXIT, shellWord, usageError } from '../failure.ts'
 import { openFolder, requireFolder } from '../folder-source.ts'
 import { parseTimeout } from '../follow.ts'
 import { openImage, openRepository, openTemplate } from '../remote-sources.ts'
@@ -28,7 +28,7 @@ export async function deploy(session: Session, folder: string | undefined, optio
   const source = await openSource(session, folder, options)
   if (options.dryRun) return
   const target = await findTarget(session, source, options)
-  const next = `slipway deploy${source.argument} --name ${target.name} --yes`
+  const next = `slipway deploy${source.argument} --name ${shellWord(target.name)} --yes`
   if (!target.deployment) return deployNew(session, source, target.name, { ...follow, next: `${next} --create` })
   await confirmTarget(session, source, target, next)
   const planned = await planPatch(session, source, target.deployment)
@@ -95,7 +95,7 @@ async function findTarget(session: Session, source: DeploySource, { name, create
   if (found && (!isGuessed || out.isInteractive))
     return { name: wanted, deployment: requireSource(found, source), isGuessed }
   if (!found && (create || out.isInteractive)) return { name: wanted }
-  const next = `slipway deploy${source.argument} --name ${wanted} ${found ? '' : '--create '}--yes`
+  const next = `slipway deploy${source.argument} --name ${shellWord(wanted)} ${found ? '' : '--create '}--yes`
   const message = found
     ? `A deployment ${wanted} exists, and this command does not name it. Name it to deploy to it.`
     : `There is no deployment ${wanted}. Without a terminal, --create creates it.`

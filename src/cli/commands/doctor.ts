@@ -1,10 +1,10 @@
 // `slipway doctor`: checks this machine, the connection, the key and the agents, and says what to do.
 import { lookup } from 'node:dns/promises'
 import { existsSync, statSync } from 'node:fs'
-import { basename, join, resolve } from 'node:path'
+import { join, resolve } from 'node:path'
 import { createClient } from '../../client/client.ts'
 import { ApiError, ConnectionError } from '../../client/errors.ts'
-import { packFolder } from '../archive.ts'
+import { mayHoldSecrets, packFolder } from '../archive.ts'
 import { CommandFailure, EXIT } from '../failure.ts'
 import { age, formatBytes } from '../output.ts'
 import type { Session } from '../session.ts'
@@ -235,8 +235,6 @@ async function checkListeners(session: Session): Promise<Check[]> {
 // ---- the folder
 
 const APPLICATION_FILES = ['package.json', 'slipway.json', 'Dockerfile', '.slipway/link.json']
-const EXAMPLES = ['.env.example', '.env.sample', '.env.template']
-const mayHoldSecrets = (name: string) => (name === '.env' || name.startsWith('.env.')) && !EXAMPLES.includes(name)
 
 /** Without a name, only a folder that looks like an application is packed: it could be a home folder. */
 async function checkFolder(given: string | undefined): Promise<Check[]> {
@@ -248,7 +246,7 @@ async function checkFolder(given: string | undefined): Promise<Check[]> {
     const link = readLink(folder)
     const linked = link ? `, linked to ${link.name}` : ''
     const packed = ok('folder', `${folder}: ${files.length} files, ${formatBytes(unpackedBytes)}${linked}`)
-    const secrets = files.filter(file => mayHoldSecrets(basename(file)))
+    const secrets = files.filter(mayHoldSecrets)
     if (secrets.length === 0) return [packed]
     const message = `${secrets.join(', ')} would be packed, and may hold secrets.`
     return [packed, warning('ignore', message, `List it in ${join(folder, '.gitignore')} or .slipwayignore.`)]

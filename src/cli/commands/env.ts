@@ -5,7 +5,7 @@ import { ApiError } from '../../client/errors.ts'
 import { planAndApply } from '../change.ts'
 import { editText } from '../editor.ts'
 import { readTemplate, writeTemplate } from '../env-template.ts'
-import { usageError } from '../failure.ts'
+import { shellWord, usageError } from '../failure.ts'
 import { parseTimeout } from '../follow.ts'
 import { readHidden, readStdin } from '../secret-input.ts'
 import { type Deployment, findDeployment, type Session } from '../session.ts'
@@ -25,7 +25,7 @@ export async function listVariables(session: Session, name: Name): Promise<void>
       from: ({ secret_name, secret_key }: Listed) => secret_name && `cluster secret ${secret_name}, key ${secret_key}`,
     }),
   }
-  session.out.table(listed, columns, 'No variables. Set one with: slipway env set DEPLOYMENT NAME')
+  session.out.table(listed, columns, 'No variables. Set one with: slipway env set NAME VARIABLE')
 }
 
 /** The value comes from standard input or a hidden prompt: an argument would be in the shell's history. */
@@ -35,9 +35,10 @@ export async function setVariable(session: Session, name: Name, variable: string
   const value = session.out.isInteractive
     ? await readHidden(`Value of ${variable}: `)
     : (await readStdin()).replace(/\r?\n$/, '')
+  if (value === '') throw usageError(`The value of ${variable} is empty. To store an empty value, import a .env file.`)
   await changeVariables(
     session,
-    `set ${variable}`,
+    ['set', variable],
     await readDeployment(session, name),
     { [variable]: value },
     [],
@@ -46,14 +47,7 @@ export async function setVariable(session: Session, name: Name, variable: string
 }
 
 export async function unsetVariables(session: Session, name: Name, variables: string[], flags: ChangeFlags) {
-  await changeVariables(
-    session,
-    `unset ${variables.join(' ')}`,
-    await readDeployment(session, name),
-    {},
-    variables,
-    flags,
-  )
+  await changeVariables(session, ['unset', ...variables], await readDeployment(session, name), {}, variables, flags)
 }
 
 /** Adds and replaces. Variables that the file does not name stay. */
@@ -61,7 +55,7 @@ export async function importVariables(session: Session, name: Name, file: string
   const text = file === '-' ? await readStdin() : readFileSync(file, 'utf8')
   const values = parseEnv(text) as Variables
   if (Object.keys(values).length === 0) throw usageError(`${file} has no lines of the form NAME=value.`)
-  await changeVariables(session, `import ${file}`, await readDeployment(session, name), values, [], flags)
+  await changeVariables(session, ['import', file], await readDeployment(session, name), values, [], flags)
 }
 
 export async function editVariables(session: Session, name: Name, flags: ChangeFlags & { reveal?: boolean }) {
@@ -84,7 +78,7 @@ export async function editVariables(session: Session, name: Name, flags: ChangeF
   const edited = await editText('variables.env', template, signal)
   const { set, unset, missing } = readTemplate(template, edited)
   for (const variable of missing) out.note(`${variable} has no line, so it stays. To remove it, write -${variable}=`)
-  await changeVariables(session, 'edit', read, set, unset, flags)
+  await changeVariables(session, ['edit'], read, set, unset, flags)
 }
 
 type ReadDeployment = { deployment: Deployment; etag: string | undefined }
@@ -98,7 +92,7 @@ async function readDeployment(session: Session, name: Name): Promise<ReadDeploym
 
 async function changeVariables(
   session: Session,
-  command: string,
+  [verb, ...words]: string[],
   { deployment, etag }: ReadDeployment,
   set: Variables,
   unset: string[],
@@ -135,8 +129,7 @@ async function changeVariables(
       ...patch,
       headers: { 'Plan-Digest': digest, 'If-Match': etag },
     })
-  const [verb, ...words] = command.split(' ')
-  const next = ['slipway env', verb, name, ...words, '--yes'].join(' ')
+  const next = ['slipway env', verb, name, ...words.map(shellWord), '--yes'].join(' ')
   const options = { ...flags, timeoutMs: parseTimeout(flags.timeout), next, isExpected: true }
   await planAndApply(session, deployment, { plan, apply }, options)
 }

@@ -3,8 +3,8 @@ import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { listFiles } from '../archive.ts'
 import { CONFIGURATION } from '../deploy-source.ts'
-import { usageError } from '../failure.ts'
-import { readPackage, requireFolder, suggestName } from '../folder-source.ts'
+import { shellWord, usageError } from '../failure.ts'
+import { requireFolder, startsItself, suggestName } from '../folder-source.ts'
 import { ask, type Deployment, findByName, findDeployment, type Session } from '../session.ts'
 import { type Link, readLink, writeLink } from '../settings.ts'
 
@@ -44,7 +44,7 @@ export async function prepareFolder(session: Session, given: string | undefined,
   )
   if (ignored.length > 0 && !files.includes(IGNORE_FILE)) write(IGNORE_FILE, `${ignored.join('\n')}\n`)
   if (linked) writeLink(folder, linked)
-  const next = `slipway deploy${given === undefined ? '' : ` ${given}`}`
+  const next = `slipway deploy${given === undefined ? '' : ` ${shellWord(given)}`}`
   out.emit(
     { type: 'result', outcome: 'prepared', folder, written, deployment: linked?.name ?? null, next },
     () => `${linked ? `Linked to ${linked.name}. ` : ''}Ready. Deploy it with: ${next}`,
@@ -62,11 +62,6 @@ async function findStartCommand({ out, signal }: Session, folder: string, { star
   const message = 'Nothing says how the application starts: there is no start script in a package.json.'
   throw usageError(message, "slipway init --start 'node server.js'")
 }
-
-/** `npm start` runs a start script, or else server.js. */
-const startsItself = (folder: string): boolean =>
-  readPackage(folder).startScript !== undefined ||
-  (existsSync(join(folder, 'package.json')) && existsSync(join(folder, 'server.js')))
 
 /** The deployment to link to: the one that is named, or on a terminal one that has the name of the folder. */
 async function findLink(session: Session, folder: string, { name }: InitOptions): Promise<Link | undefined> {

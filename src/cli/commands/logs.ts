@@ -70,5 +70,5 @@ function parseTime(since: string): string {
   if (unit) return new Date(Date.now() - Number(amount) * UNIT_SECONDS[unit]! * 1000).toISOString()
   if (/^\d{4}-\d\d-\d\dT.*(Z|[+-]\d\d:\d\d)$/i.test(since) && !Number.isNaN(Date.parse(since)))
     return new Date(since).toISOString()
-  throw usageError(`--since ${since} is no time. Give how long ago, such as 10m or 2h, or 2026-11-22T12:00:00Z.`)
+  throw usageError(`--since ${since} is not a time. Give how long ago, such as 10m or 2h, or 2026-11-22T12:00:00Z.`)
 }

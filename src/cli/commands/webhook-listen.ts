@@ -5,7 +5,7 @@ import { matchesGlob, matchMany, matchOne } from '../../protocol/glob.ts'
 import { buildBody } from '../../protocol/webhook-body.ts'
 import { messageHeaders, newSecret, signBySecret } from '../../protocol/webhook-signing.ts'
 import { describeSubject, type Event } from '../event-lines.ts'
-import { CommandFailure, EXIT, usageError } from '../failure.ts'
+import { CommandFailure, EXIT, shellWord, usageError } from '../failure.ts'
 import { readSecret } from '../secret-input.ts'
 import type { Session } from '../session.ts'
 import { parseCount } from '../times.ts'
@@ -53,7 +53,7 @@ export async function listen(session: Session, options: ListenOptions): Promise<
   } catch (error) {
     if (!signal.aborted) throw error
     const onlyTypes = options.type === undefined ? '' : ` --type '${options.type}'`
-    const next = `slipway webhooks listen --forward ${options.forward}${onlyTypes} --after ${last}`
+    const next = `slipway webhooks listen --forward ${shellWord(options.forward)}${onlyTypes} --after ${last}`
     throw new CommandFailure(EXIT.interrupted, 'interrupted', `Stopped after event ${last}.`, next)
   }
 }

@@ -22,6 +22,9 @@ export function declareChange({ program, command, commandOfDeployment, group, se
   command(program, 'release [deployment]', 'release the hold of a rollback', async (session, _, [name]) =>
     (await load()).releaseHold(session, name),
   )
+  command(program, 'delete <deployment>', 'delete a deployment', async (session, _, [name]) =>
+    (await load()).deleteDeployment(session, name!),
+  )
   const env = group('env', 'the variables of a deployment')
   command(env, 'list [deployment]', 'list their names', async (session, _, [name]) =>
     (await loadEnv()).listVariables(session, name),
