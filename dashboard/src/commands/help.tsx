@@ -2,7 +2,7 @@
 import { Dialog } from '../parts/dialog.tsx'
 import { allCommands, isHelpOpen, setShortcuts, shortcutsOn } from './commands.ts'
 import styles from './help.module.css'
-import { Keys } from './palette.tsx'
+import { Keys } from './keys.tsx'
 
 export default function Help() {
   const close = () => {

@@ -5,6 +5,7 @@ import { usePages } from '../api/queries.ts'
 import { Icon } from '../parts/icon.tsx'
 import { toAddress } from '../router/links.tsx'
 import { allCommands, type Command, isPaletteOpen } from './commands.ts'
+import { Keys } from './keys.tsx'
 import styles from './palette.module.css'
 
 const MAX_SHOWN = 12
@@ -20,7 +21,7 @@ function findCommands(commands: Command[], text: string): Command[] {
   return [...matches.filter(begins), ...matches.filter(match => !begins(match))].slice(0, MAX_SHOWN)
 }
 
-export function Palette({ workspace }: { workspace: string }) {
+export default function Palette({ workspace }: { workspace: string }) {
   const dialog = useRef<HTMLDialogElement>(null)
   const listId = useId()
   const [text, setText] = useState('')
@@ -102,11 +103,3 @@ export function Palette({ workspace }: { workspace: string }) {
     </dialog>
   )
 }
-
-export const Keys = ({ keys }: { keys: string }) => (
-  <span class={styles.keys}>
-    {keys.split(' ').map(key => (
-      <kbd key={key}>{key.length === 1 ? key.toUpperCase() : key}</kbd>
-    ))}
-  </span>
-)

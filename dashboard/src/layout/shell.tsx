@@ -4,7 +4,6 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import { useLocation } from 'wouter-preact'
 import { getClient, type Me, type Workspace } from '../api/client.ts'
 import { handleKey, isHelpOpen, isPaletteOpen, useCommands } from '../commands/commands.ts'
-import { Palette } from '../commands/palette.tsx'
 import { useLive } from '../live/use-live.ts'
 import { Button } from '../parts/button.tsx'
 import { Dialog } from '../parts/dialog.tsx'
@@ -19,6 +18,7 @@ import styles from './shell.module.css'
 import { setTheme, THEMES, type Theme, theme } from './theme.ts'
 
 const Help = lazily(() => import('../commands/help.tsx'))
+const Palette = lazily(() => import('../commands/palette.tsx'))
 
 type ShellProps = { me: Me; workspace: Workspace; children: ComponentChildren }
 
@@ -35,6 +35,8 @@ export function Shell({ me, workspace, children }: ShellProps) {
     }
     addEventListener('keydown', handleKey)
     addEventListener('pushState', begin)
+    // Keys typed at once after Ctrl+K reach its field only if it is there. If this fails, opening it says why.
+    Palette.preload().catch(() => {})
     return () => {
       removeEventListener('keydown', handleKey)
       removeEventListener('pushState', begin)
