@@ -90,7 +90,7 @@ let demo: Awaited<ReturnType<typeof startDemoServer>>
 let organizationKey: string
 let gitea: Awaited<ReturnType<typeof startLocalGitea>>
 beforeAll(async () => {
-  for (const name of ['docs', 'src', 'node_modules', 'package.json'])
+  for (const name of ['docs', 'src', 'scripts', 'node_modules', 'package.json'])
     fs.symlinkSync(join(ROOT, name), join(folder, name))
   // The first point of metrics would take a minute.
   const settings = { SLIPWAY_HOME: home, AGENT_METRICS_SECONDS: '1' }
