@@ -16,6 +16,7 @@ const architecture = ['test/architecture.test.ts', 'test/architecture/*.test.ts'
 const pure = [
   'test/cli/{archive,env-template,log-lines,settings,terminal-text}.test.ts',
   'test/client/{device-grant,event-stream}.test.ts',
+  'test/dashboard/*.test.ts',
   'test/protocol/*.test.ts',
   'test/audit/operation-names.test.ts',
   'test/events/rows.test.ts',
@@ -116,7 +117,7 @@ export default defineConfig({
           name: 'host',
           include: ['test/{host,agent}/**/*.test.ts'],
           exclude: pure,
-          globalSetup: 'test/support/postgres-template.ts',
+          globalSetup: ['test/support/postgres-template.ts', 'test/support/built-dashboard.ts'],
           env,
           server,
           testTimeout: 120_000,

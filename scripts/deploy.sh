@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Deploys to production: creates the bucket if needed, migrates the database as its owner, then deploys the Worker.
+# Deploys to production: builds the dashboard, creates the bucket if needed, migrates the database as its owner, then
+# deploys the Worker.
 # `npm run db:logins` creates the values of DATABASE_URL and DATABASE_SYSTEM_URL, once.
 #   scripts/deploy.sh [--dry-run]
 # shellcheck source=scripts/lib.sh
@@ -11,6 +12,7 @@ for name in DATABASE_OWNER_URL "${worker_secrets[@]}"; do
 done
 need_cloudflare
 
+run npm run build:dashboard
 make_bucket
 run npm run db:migrate
 ship deploy

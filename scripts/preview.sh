@@ -74,6 +74,7 @@ up() {
   # The Worker needs its address as a setting, before the version exists.
   export PUBLIC_URL=https://$alias-$worker.$WORKERS_SUBDOMAIN.workers.dev
 
+  run npm run build:dashboard
   make_bucket
   has_database || neon branches create --name "$database" --no-secrets ${NEON_PARENT:+--parent "$NEON_PARENT"}
   DATABASE_OWNER_URL=$(neon connection-string "$database" ${NEON_ROLE:+--role-name "$NEON_ROLE"} \

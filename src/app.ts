@@ -5,8 +5,11 @@ import { serveDocsPages } from './api-docs/docs-page.ts'
 import { createAttemptLog } from './audit/attempts.ts'
 import { sweepAuditLog } from './audit/retention.ts'
 import { auditRoutes } from './audit/routes.ts'
+import { serveDashboard } from './dashboard/shell.ts'
 import { customHostRoutes } from './deployments/custom-hosts.routes.ts'
 import { logRoutes } from './deployments/logs.routes.ts'
+import { sweepMetrics } from './deployments/metric-points.ts'
+import { metricRoutes } from './deployments/metrics.routes.ts'
 import { registryRoutes } from './deployments/registry.routes.ts'
 import { deploymentRoutes } from './deployments/routes.ts'
 import { sweepRevisions } from './deployments/sweep.ts'
@@ -30,6 +33,8 @@ import { mountOperations } from './kernel/serve-routes.ts'
 import { createBucketStorage } from './kernel/storage.ts'
 import { sweepExpiredRows } from './kernel/sweep.ts'
 import { listenerRoutes } from './listeners/routes.ts'
+import { serveMetricsPage } from './metrics/metrics-page.ts'
+import { createProcessCounters } from './metrics/process-counters.ts'
 import { identityRoutes } from './oauth/client-document.routes.ts'
 import { flowRoutes } from './oauth/flow.routes.ts'
 import { sweepFlows } from './oauth/flow.ts'
@@ -53,6 +58,7 @@ const slices = [
   uploadRoutes,
   registryRoutes,
   logRoutes,
+  metricRoutes,
   integrationRoutes,
   listenerRoutes,
   syncRoutes,
@@ -80,20 +86,23 @@ export const operations: Operation[] = [...sliceOperations, ...documentRoutes(sl
 export function createApp(settings: Config, inProcess?: typeof fetch) {
   const uploads = settings.s3 ? createBucketStorage(openS3Bucket(settings.s3)) : settings.uploads
   const config = { ...settings, uploads }
-  const database = connect(config, inProcess)
+  const counters = createProcessCounters()
+  const database = connect(config, inProcess, counters.countTrip)
   for (const notice of config.notices) config.log({ level: 'warn', notice })
   const app = new HonoBase<AppEnv>({ router: new SegmentRouter() })
-  app.use(wrapRequest(config))
+  app.use(wrapRequest(config, counters.countRequest))
   app.use(cors(config.corsOrigins))
   app.onError((error, c) => respondWithError(c, error, config))
   app.notFound(notFound)
   serveDocsPages(app, () => buildOpenApi(operations))
   serveSignInPages(app, config)
+  serveDashboard(app, config)
   const services: Services = {
     config,
     database,
     sealer: createSealer(config.sealingKeys),
   }
+  serveMetricsPage(app, services, counters)
   services.deliverEvents = createEventDeliverer(services)
   mountOperations(app, operations, services, createAttemptLog(services))
   const housekeep = async () => {
@@ -103,6 +112,7 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
       sweepAuditLog(services),
       sweepRevisions(services),
       sweepUploads(services),
+      sweepMetrics(services),
       sweepFlows(services),
       sweepInstalls(services),
       sweepProviders(services),

@@ -1,6 +1,7 @@
 // Settings: turns environment variables and bindings into a Config. Nothing else reads the environment.
 import * as z from 'zod'
 import { AppsDomain } from './protocol/custom-url.schema.ts'
+import type { MetricFamily } from './protocol/open-metrics.ts'
 
 type RateLimiter = { limit(options: { key: string }): Promise<{ success: boolean }> }
 
@@ -10,6 +11,9 @@ export type Storage = {
   get(path: string): Promise<ReadableStream<Uint8Array> | null>
   remove(paths: string[]): Promise<void>
 }
+
+/** The built dashboard. `get` answers null for a file that does not exist. */
+export type BuiltFiles = { get(path: string, acceptEncoding?: string): Promise<Response | null> }
 
 const commaSeparated = (defaultText: string) =>
   z
@@ -59,6 +63,9 @@ const postgresUrl = () =>
     .string({ error: POSTGRES_ERROR })
     .refine(text => /^postgres(ql)?:\/\/./.test(text) && URL.canParse(text), { error: POSTGRES_ERROR })
 
+const METRICS_TOKEN = /^[!-~]{16,255}$/
+const METRICS_TOKEN_ERROR = 'must be 16 to 255 visible characters, such as the output of `openssl rand -hex 24`'
+
 const RETENTION_ERROR = 'must be a whole number of days from 30 to 36500'
 
 const Sealing = z.object({
@@ -95,6 +102,7 @@ const Settings = z.object({
     .min(30, { error: RETENTION_ERROR })
     .max(36_500, { error: RETENTION_ERROR })
     .default(400),
+  METRICS_TOKEN: z.string().regex(METRICS_TOKEN, { error: METRICS_TOKEN_ERROR }).optional(),
   UPLOADS_MAX_GIB: wholeNumber(1_000_000, 'must be a whole number of GiB').default(20),
   INSTANCE_ADMIN_EMAILS: commaSeparated(''),
   USAGE_EXPORT_ADMIN_EMAILS: commaSeparated(''),
@@ -317,12 +325,18 @@ export type Config = {
   /** The host's own storage. `s3` wins over it; without both there are no uploads. */
   uploads: Storage | undefined
   s3: S3Settings | undefined
+  /** Without it, /ui says how to build the dashboard. */
+  dashboard: BuiltFiles | undefined
   registry: RegistrySettings | undefined
   /** Without it, workspaces connect git hosts with their own credentials only. */
   github: GitHubApp | undefined
   /** Without it, people sign in with links and keys only. */
   oidc: OidcSettings | undefined
   liveStreams: StreamLimits
+  /** Required to read /metrics. Without it the path does not exist. */
+  metricsToken: string | undefined
+  /** Metrics of the process. Undefined on a host without a lasting process, where counts in memory say nothing. */
+  hostMetrics: (() => MetricFamily[]) | undefined
   instanceAdmins: string[]
   notices: string[]
   log: (line: Record<string, unknown>) => void
@@ -452,10 +466,13 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
     defaultEndpoints: settings.MCP_DEFAULT_ENDPOINTS,
     uploads: undefined,
     s3: toS3Settings(settings),
+    dashboard: undefined,
     registry: toRegistrySettings(settings),
     github: toGitHubApp(settings),
     oidc: toOidcSettings(settings),
     liveStreams: WORKER_STREAMS,
+    metricsToken: settings.METRICS_TOKEN,
+    hostMetrics: undefined,
     instanceAdmins: [...settings.INSTANCE_ADMIN_EMAILS, ...settings.USAGE_EXPORT_ADMIN_EMAILS].map(email =>
       email.toLowerCase(),
     ),

@@ -1,5 +1,6 @@
 // Entry point on Cloudflare Workers: one app per isolate, and the scheduled work.
 import { createApp } from './app.ts'
+import { type AssetBinding, createBoundFiles } from './dashboard/asset-binding.ts'
 import { readConfig } from './env.ts'
 import { settingsErrorResponse } from './kernel/errors.ts'
 import { type Bucket, createBucketStorage } from './kernel/storage.ts'
@@ -12,6 +13,7 @@ const appFor = (env: Env) => {
   app ??= createApp(
     readConfig(env, {
       uploads: env.UPLOADS ? createBucketStorage(env.UPLOADS as Bucket) : undefined,
+      dashboard: env.ASSETS ? createBoundFiles(env.ASSETS as AssetBinding) : undefined,
       // Each takes three fetches, of the 50 that every plan allows.
       deliveriesPerRequest: 12,
       // Cloudflare overwrites this header, so a client cannot forge it.

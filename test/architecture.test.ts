@@ -16,8 +16,8 @@ const LAYERS = [
   ['events'],
   ['integrations', 'oauth', 'listeners', 'sign-in', 'webhooks', 'audit'],
   ['deployments'],
-  ['sync', 'pushes'],
-  ['api-docs'],
+  ['sync', 'pushes', 'metrics'],
+  ['api-docs', 'dashboard'],
   ['app.ts'],
   ['worker.ts', 'host', 'client'],
 ]
@@ -147,7 +147,7 @@ describe('the boundaries between files', () => {
       [
         /^app\.ts$/,
         /^kernel\/(caller|input|middleware|routes|segment-router|serve-routes|session-cookie|static-page|wait-until)\.ts$/,
-        /^(api-docs|sign-in)\//,
+        /^(api-docs|dashboard|sign-in|metrics)\//,
       ],
     ],
     [
@@ -221,6 +221,45 @@ describe('the boundaries between files', () => {
 
   it('every file begins with a comment that says what it owns', () => {
     for (const file of files) expect(readFileSync(join(src, file), 'utf8'), file).toMatch(/^(#!.*\n)?\/\/ \S/)
+  })
+})
+
+describe('the dashboard', () => {
+  const folder = join(root, 'dashboard/src')
+  const sources = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter(path => /\.tsx?$/.test(path))
+  const texts = sources.map(file => [file, readFileSync(join(folder, file), 'utf8')] as const)
+
+  it('calls the API only through its client, which brings nothing of the control plane along', () => {
+    for (const [file, text] of texts) {
+      if (!file.startsWith('api/')) expect(text, file).not.toMatch(/\bfetch\(|EventSource|XMLHttpRequest|sendBeacon/)
+      for (const [, from] of text.matchAll(/from '(?:\.\.\/)+src\/([^']+)'/g)) expect(from, file).toMatch(/^client\//)
+    }
+  })
+
+  it('has nothing inline, which its policy would refuse', () => {
+    for (const [file, text] of texts) expect(text, file).not.toMatch(/innerHTML|outerHTML|insertAdjacentHTML|\sstyle=/)
+  })
+
+  it('has rooms that import only those before them', () => {
+    const rooms = ['format', 'api', 'live', 'parts', 'router', 'commands', 'screens', 'layout', 'app.tsx', 'main.tsx']
+    for (const [file, text] of texts.filter(([file]) => file !== 'theme.ts')) {
+      const room = rooms.indexOf(folderOf(file))
+      expect(room, file).not.toBe(-1)
+      for (const [, from] of text.matchAll(/(?:from|import\() ?'(\.[^']+\.tsx?)'/g)) {
+        const to = relative(folder, join(folder, dirname(file), from!))
+        if (!to.startsWith('..')) expect(rooms.indexOf(folderOf(to)), `${file} imports ${to}`).toBeLessThanOrEqual(room)
+      }
+    }
+  })
+
+  it('begins every file with a comment that says what it owns', () => {
+    for (const [file, text] of texts) expect(text, file).toMatch(/^\/\/ \S/)
+  })
+
+  it('names colors in its tokens only', () => {
+    const styles = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter(path => path.endsWith('.css'))
+    for (const file of styles.filter(file => !file.endsWith('tokens.css')))
+      expect(readFileSync(join(folder, file), 'utf8'), file).not.toMatch(/#[0-9a-f]{3,8}\b|rgba?\(|hsla?\(|oklch\(/)
   })
 })
 

@@ -15,8 +15,10 @@ import { Credentials } from './control-plane/credentials.ts'
 import { makeAgentKeys } from './control-plane/envelope.ts'
 import { Lease, uptimeMs } from './control-plane/lease.ts'
 import { LogShipper } from './control-plane/log-shipper.ts'
+import { MetricsReporter } from './control-plane/metrics-reporter.ts'
 import { ReportSender } from './control-plane/report-sender.ts'
 import type { Engine, LogLevel, RevisionRef } from './engine.ts'
+import type { AgentState } from './metrics-server.ts'
 import { Reconciler } from './reconcile/reconciler.ts'
 import { openSecrets, type SecretAccess } from './reconcile/work.ts'
 import { Redaction } from './redaction/redaction.ts'
@@ -41,6 +43,8 @@ type Options = {
   /** By default as text. */
   formatEvent?: FormatEvent
   wait?: number
+  /** Milliseconds that are measured for a point of metrics. */
+  metrics_ms?: number
   /** Milliseconds before a failed build or request for a credential is repeated. */
   retry?: number
   /** Milliseconds after which a revision that keeps failing is given up. */
@@ -65,6 +69,7 @@ export class Agent {
   readonly #credentials: Credentials
   readonly #builds: Builds
   readonly #reports: ReportSender
+  readonly #metrics: MetricsReporter
   readonly #reconciler: Reconciler
   #opened: Promise<void> = Promise.resolve()
   #listener = ''
@@ -72,6 +77,7 @@ export class Agent {
   /** The deployments that a resync has named so far; null when none is in progress. */
   #resyncedIds: Set<string> | null = null
   #resyncAt = 0
+  #pollFailures = 0
 
   constructor(options: Options) {
     this.#options = options
@@ -117,6 +123,14 @@ export class Agent {
       onRejected: (report, error) => this.#reconciler.handleRejectedReport(report, error),
       onFenced: () => this.#loseLease(),
     })
+    this.#metrics = new MetricsReporter({
+      engine,
+      control,
+      currentLease,
+      signal,
+      logEvent: this.#logEvent,
+      period_ms: options.metrics_ms,
+    })
     this.#reconciler = new Reconciler({
       ...options,
       engine,
@@ -138,6 +152,7 @@ export class Agent {
       void this.#reports.flush()
       void this.#logShipper.flush()
     }, FLUSH_INTERVAL_MS)
+    this.#metrics.start()
     try {
       for (let failures = 0; !this.#shutdown.signal.aborted; )
         failures = await this.#poll().then(
@@ -185,8 +200,10 @@ export class Agent {
       this.#shutdown.signal,
     )
     const { fence } = answer.lease
-    if (this.#lease.fence !== fence) this.#logEvent('lease acquired', { listener: answer.listener_id, lease: fence })
+    const isNewLease = this.#lease.fence !== fence
+    if (isNewLease) this.#logEvent('lease acquired', { listener: answer.listener_id, lease: fence })
     this.#lease.renew(fence, sentAt)
+    if (isNewLease) void this.#metrics.begin()
     this.#listener = answer.listener_id
     await this.#applyChanges(answer)
   }
@@ -219,6 +236,7 @@ export class Agent {
   /** Waits before the next poll, and returns the number of failures in a row. Throws if no retry can succeed. */
   async #backOff(error: unknown, failures: number): Promise<number> {
     if (this.#shutdown.signal.aborted) return 0
+    this.#pollFailures++
     const { status, code } = error instanceof RequestRefused ? error : {}
     if (status && FATAL_STATUSES.has(status)) throw error
     if (status === 409) this.#loseLease()
@@ -258,6 +276,17 @@ export class Agent {
     const { fence } = this.#lease
     if (fence !== null) await control.release({ agent_id, fence }).catch(() => {})
     this.#lease.lose()
+  }
+
+  /** For the operator's tools. */
+  state(): AgentState {
+    const { version, engine } = this.#options
+    return {
+      ...{ version, engine: engine.name, hasLease: this.#lease.isActive(), pollFailures: this.#pollFailures },
+      waiting: { reports: this.#reports.waiting, metrics: this.#metrics.waitingRequests },
+      totals: this.#metrics.totals,
+      now: this.#metrics.usageNow,
+    }
   }
 
   #canAct(): boolean {

@@ -109,6 +109,27 @@ export type EngineEvents = {
    */
   registryCredential(of: RevisionRef, image?: string): Promise<RegistryCredential | null>
 }
+/** Totals since the router started: answers by status and by the time until they began. */
+export type RequestCounts = { statuses: number[]; latencies: number[] }
+/** What one copy of a revision used. Null or absent: the engine cannot see it. */
+export type CopyUsage = {
+  /** Names the copy within its revision, also after a restart. */
+  copy: string
+  running: boolean
+  /** Totals. Also a total: `cpu_ms`, of an engine that sees the time, and not `cpu_cores`, the current rate. */
+  restarts: number
+  cpu_ms?: number | null
+  cpu_cores?: number | null
+  /** The most since the last call. */
+  memory_bytes: number | null
+  requests: RequestCounts | null
+}
+export type RevisionUsage = RevisionRef & {
+  copies: CopyUsage[]
+  /** In total, requests that no copy accepted. */
+  unreached: number | null
+}
+
 /** For an engine that is not open yet. */
 export const NO_EVENTS: EngineEvents = {
   changed: () => {},
@@ -147,6 +168,8 @@ export interface Engine {
   drain(ref: RevisionRef): Promise<void>
   /** Ends its replicas, by force after a grace period. If it returns early, the phase is `draining` until they end. */
   stop(ref: RevisionRef): Promise<void>
+  /** What every copy used until now. Called about once a minute. Absent: the engine measures nothing. */
+  readUsage?(): Promise<RevisionUsage[]>
   /** Removes everything that was created for a deployment: routes, files, database. */
   remove(deployment_id: string): Promise<void>
   /** Without `stop`, what it runs keeps running, and the next agent takes it over. */

@@ -11,6 +11,7 @@ import { parseNetworks } from './builds/allowed-address.ts'
 import { createControlPlaneClient, RequestRefused } from './control-plane/client.ts'
 import type { Engine } from './engine.ts'
 import type { PooledOptions } from './engines/local/pooled-engine.ts'
+import { startMetricsServer } from './metrics-server.ts'
 import { chooseCgroup } from './system/cgroups.ts'
 import { readJson, writeJson } from './system/files.ts'
 import { type FormatEvent, formatEvent, formatEventAsJson, type LogEvent } from './system/log-event.ts'
@@ -35,6 +36,10 @@ AGENT_ALLOWED_NETWORKS  networks such as 10.1.0.0/16 where repositories may be a
 AGENT_RUN_AS            users of processes if the agent is root: first-last (a range), user[:group] or root
 AGENT_APPS_HOME         folder for the files of processes, if their users cannot reach --home
 AGENT_LOG_FORMAT        text or json; default: text
+AGENT_METRICS_SECONDS   how long is measured for a point of metrics, up to 60; default: 60
+AGENT_METRICS_PORT      serves the agent's own metrics for Prometheus at /metrics of this port; needs METRICS_TOKEN
+AGENT_METRICS_HOST      address of that port; default: 127.0.0.1
+METRICS_TOKEN           what callers of /metrics send as a bearer token
 AGENT_CGROUP            parent of the cgroup of each process, or off; default: the agent's own cgroup
 See docs/processes.md.`
 
@@ -120,15 +125,44 @@ function readOptions() {
   const { AGENT_LOG_FORMAT: logFormat = 'text' } = process.env
   const formatLine = LOG_FORMATS[logFormat]
   if (!formatLine) throw new Error(`AGENT_LOG_FORMAT ${logFormat} does not exist. Set it to \`text\` or \`json\`.`)
+  const metrics = readMetricsSettings(process.env)
   const home = resolve(values.home ?? (SLIPWAY_AGENT_HOME || '.slipway/agent'))
   const router = { port, host, domain, trusted_proxies }
-  return { url, key, home, router, createEngine, formatLine, engineName: values.engine, stopsApplications: values.stop }
+  return {
+    url,
+    key,
+    home,
+    router,
+    createEngine,
+    formatLine,
+    engineName: values.engine,
+    stopsApplications: values.stop,
+    metrics,
+  }
+}
+
+function readMetricsSettings({
+  AGENT_METRICS_SECONDS: seconds = '60',
+  AGENT_METRICS_PORT: port,
+  AGENT_METRICS_HOST: host = '127.0.0.1',
+  METRICS_TOKEN: token,
+}: NodeJS.ProcessEnv) {
+  if (!/^([1-9]|[1-5]\d|60)$/.test(seconds))
+    throw new Error(`AGENT_METRICS_SECONDS ${seconds} is not valid. Set a whole number from 1 to 60.`)
+  const period_ms = Number(seconds) * 1000
+  if (!port) return { period_ms }
+  if (!/^\d{1,5}$/.test(port) || Number(port) > 65_535)
+    throw new Error(`AGENT_METRICS_PORT ${port} is not a port. Use a number from 0 to 65535.`)
+  if (!isIP(host)) throw new Error(`AGENT_METRICS_HOST ${host} is not an IP address. Use one like 10.0.0.5.`)
+  if (!token || !/^[!-~]{16,255}$/.test(token))
+    throw new Error('METRICS_TOKEN is not set, or not 16 to 255 visible characters. AGENT_METRICS_PORT needs it.')
+  return { period_ms, server: { host, port: Number(port), token } }
 }
 
 async function main() {
   const options = readOptions()
   if (!options) return
-  const { url, key, home, router, createEngine, formatLine, engineName, stopsApplications } = options
+  const { url, key, home, router, createEngine, formatLine, engineName, stopsApplications, metrics } = options
   const logEvent: LogEvent = (event, fields) => console.log(formatLine(event, fields))
   const agent_id = claimIdentity(home, process.env.SLIPWAY_AGENT_ID)
   const { AGENT_RUN_AS: run_as, AGENT_APPS_HOME: apps_home, AGENT_CGROUP } = process.env
@@ -140,7 +174,7 @@ async function main() {
   logEvent('agent started', { engine: engineName, home, control_plane: url })
   const hidden_values = collectSecrets(process.env)
   // No child process inherits them.
-  for (const name of ['SLIPWAY_LISTENER_KEY', 'AGENT_DATABASE_URL']) delete process.env[name]
+  for (const name of ['SLIPWAY_LISTENER_KEY', 'AGENT_DATABASE_URL', 'METRICS_TOKEN']) delete process.env[name]
   const control = createControlPlaneClient({ url: url.replace(/\/$/, ''), key })
   const networks = parseNetworks(process.env.AGENT_ALLOWED_NETWORKS ?? '')
   const agent = new Agent({
@@ -154,7 +188,9 @@ async function main() {
     hidden_values,
     logToOperator: line => console.log(line),
     formatEvent: formatLine,
+    metrics_ms: metrics.period_ms,
   })
+  if (metrics.server) await startMetricsServer(metrics.server, () => agent.state())
 
   let isStopping = false
   const stop = async () => {
@@ -176,10 +212,16 @@ async function main() {
 }
 
 /** Secrets in the agent's own settings, some of which builds get: they are masked in every line. */
-function collectSecrets({ SLIPWAY_LISTENER_KEY, AGENT_DATABASE_URL, AGENT_BUILD_ENV = '', ...env }: NodeJS.ProcessEnv) {
+function collectSecrets({
+  SLIPWAY_LISTENER_KEY,
+  METRICS_TOKEN,
+  AGENT_DATABASE_URL,
+  AGENT_BUILD_ENV = '',
+  ...env
+}: NodeJS.ProcessEnv) {
   const buildValues = AGENT_BUILD_ENV.split(',').map(name => env[name.trim()] ?? '')
   const urls = [AGENT_DATABASE_URL ?? '', ...buildValues].filter(value => URL.parse(value)?.password)
-  return [SLIPWAY_LISTENER_KEY!, ...urls]
+  return [SLIPWAY_LISTENER_KEY!, ...(METRICS_TOKEN ? [METRICS_TOKEN] : []), ...urls]
 }
 
 /** The agent's id, which survives restarts. Throws if another agent works in the same folder. */

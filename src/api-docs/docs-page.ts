@@ -1,6 +1,5 @@
 // The API pages: an overview of any OpenAPI document and a page for each operation and schema, rendered by the server.
 import type { Env, Hono } from 'hono'
-import { accepts } from 'hono/accepts'
 import { html } from 'hono/html'
 import { serveStaticPage } from '../kernel/static-page.ts'
 import { clientScript, clientStyle } from './client-bundle.ts'
@@ -219,10 +218,4 @@ export function serveDocsPages<E extends Env>(app: Hono<E>, buildDocument: () =>
     '/docs/docs.css',
     serveStaticPage('text/css; charset=utf-8', () => clientStyle, HEADERS),
   )
-  // There is no dashboard yet. Clients that do not ask for a page get the problem of any unknown path.
-  app.get('/', c => {
-    const supports = ['application/problem+json', 'application/json', 'text/html']
-    if (accepts(c, { header: 'Accept', supports, default: 'application/json' }) !== 'text/html') return c.notFound()
-    return c.body(null, 302, { Location: '/docs', Vary: 'Accept' })
-  })
 }

@@ -4,6 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { readConfig, readSharesDatabase, SETTINGS } from '../env.ts'
 import { findFreePort } from '../postgres/free-port.ts'
+import { buildStaleDashboard } from './dashboard-build.ts'
 import { hasStoredLogin, removeDevPointer, writeDevPointer } from './dev-pointer.ts'
 import { type Postgres, startPostgres } from './embedded-postgres.ts'
 import { gatewayConnectionString, isNeonUrl } from './gateway.ts'
@@ -94,6 +95,8 @@ async function main() {
   const postgres = ownDatabase ? undefined : timeStep('Postgres', supervisePostgres(home.file('postgres')))
   cleanup.defer(async () => (await postgres?.catch(() => {}))?.stop())
   postgres?.catch(crash.reject)
+  const dashboard = buildStaleDashboard(printError)
+  cleanup.defer(dashboard.stop)
   const database = openDatabase()
   cleanup.defer(async () => (await database.catch(() => {}))?.close())
   const [{ key, listener, linkToken }, { url, follow, housekeep }] = await rejectOnCrash(
@@ -213,9 +216,9 @@ function printSummary({ url, api_key }: DevState, { path }: Home, ms: number, su
 ${bold('Slipway is ready')} ${dim(`in ${(ms / 1000).toFixed(1)} s`)}
 
   URL        ${bold(url)}
+  Dashboard  ${url}/sign-in?next=/ui/${linkToken ? `#${linkToken} ${dim('signs in once, within 15 minutes')}` : ''}
   API pages  ${url}/docs
   API key    ${bold(api_key)}
-  Sign in    ${url}/sign-in${linkToken ? `#${linkToken} ${dim('once, within 15 minutes')}` : ''}
   Data       ${ownDatabase ? 'in the database of DATABASE_URL' : home}
   Details    ${home}/dev.json has these values for scripts
 

@@ -31,6 +31,8 @@ export type Gateway = {
   fetch(input: Request | string | URL, init?: RequestInit): Promise<Response>
   /** Serves the driver's `fetchEndpoint` over HTTP, on the loopback address only. */
   listen(port?: number): Promise<{ url: string }>
+  /** Connections of the pools, and trips that wait for one. */
+  poolState(): { open: number; idle: number; waiting: number }
   close(): Promise<void>
 }
 
@@ -135,6 +137,15 @@ export function createGateway({
     async listen(port = 0) {
       await once(server.listen(port, '127.0.0.1'), 'listening')
       return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` }
+    },
+    poolState() {
+      const pools = [...new Set([pool, systemPool])]
+      const total = (count: (one: pg.Pool) => number) => pools.reduce((sum, one) => sum + count(one), 0)
+      return {
+        open: total(one => one.totalCount),
+        idle: total(one => one.idleCount),
+        waiting: total(one => one.waitingCount),
+      }
     },
     async close() {
       server.close()

@@ -18,7 +18,14 @@ type LocalAgentOptions = {
 
 const AGENT_MAIN = join(PROJECT_ROOT, 'src/agent/main.ts')
 /** Settings of the agent that dev passes on. */
-const PASSED_SETTINGS = ['AGENT_RUN_AS', 'AGENT_APPS_HOME', 'AGENT_CGROUP', 'APPS_DOMAIN', 'TRUSTED_PROXIES']
+const PASSED_SETTINGS = [
+  'AGENT_RUN_AS',
+  'AGENT_APPS_HOME',
+  'AGENT_CGROUP',
+  'AGENT_METRICS_SECONDS',
+  'APPS_DOMAIN',
+  'TRUSTED_PROXIES',
+]
 const ROUTER_TIMEOUT_MS = 10_000
 /** Longer than the agent waits for its applications to stop. */
 const STOP_TIMEOUT_MS = 15_000

@@ -5,10 +5,12 @@ import { type Config, readConfig, readTrustedProxies, readUploadsFolder, type St
 import { finishPendingWork } from '../kernel/wait-until.ts'
 import { isRange } from '../protocol/client-address.ts'
 import { createAddressReader } from './client-address.ts'
+import { createFolderFiles, DASHBOARD_FOLDER } from './dashboard-folder.ts'
 import { type GatewaySettings, openDatabase, requireReady, requireRole } from './database-connection.ts'
 import { createFolderStorage } from './folder-storage.ts'
 import { createHttpServer } from './http-server.ts'
 import { createPinnedFetch } from './pinned-fetch.ts'
+import { readProcessMetrics } from './process-metrics.ts'
 import { scheduleEveryMinute } from './schedule.ts'
 
 const DRAIN_MS = 10_000
@@ -28,12 +30,14 @@ export function createHost(
 ) {
   const config = readConfig(env, {
     uploads: createFolderStorage(readUploadsFolder(env)),
+    dashboard: createFolderFiles(DASHBOARD_FOLDER),
     clientAddress: createAddressReader(readTrustedProxies(env, isRange)),
     liveStreams: STREAMS,
     ...overrides,
   })
   const { database, via, gateway, close } = openDatabase(config.database, options)
   config.database = database
+  config.hostMetrics = () => readProcessMetrics(gateway)
   config.foreignFetch = overrides.foreignFetch ?? createPinnedFetch(config)
   const app = createApp(config, via)
   return { app, config, gateway, close }
@@ -57,7 +61,7 @@ export async function serve({ HOST, PORT }: { HOST: string; PORT: number }): Pro
   })
   const { address, port, family } = server.address() as { address: string; port: number; family: string }
   const host = family === 'IPv6' ? `[${address}]` : address
-  console.log(`Slipway serves http://${host}:${port}. Its API pages are at /docs.`)
+  console.log(`Slipway serves http://${host}:${port}. Its dashboard is at /ui, and its API pages at /docs.`)
 
   const timer = scheduleEveryMinute(app.housekeep)
   const stop = () => {

@@ -139,6 +139,7 @@ function chooseConfig(home: Home, { RATE_LIMIT_PER_MINUTE: limit }: Record<strin
     'wrangler.toml',
     text
       .replace(/^main = "(.*)"/m, (_, main) => `main = ${JSON.stringify(join(PROJECT_ROOT, main))}`)
+      .replace(/^directory = "(.*)"/m, (_, folder) => `directory = ${JSON.stringify(join(PROJECT_ROOT, folder))}`)
       .replace(/limit = \d+/, `limit = ${Number(limit)}`),
   )
 }

@@ -313,6 +313,12 @@ const CODES = {
     'The operator of this installation switched the audit log off.',
     'Ask the operator to set `AUDIT_LOGS=on`. Changes are recorded in the journal in any case.',
   ],
+  metrics_token_wrong: [
+    401,
+    'Token missing or wrong',
+    'This path needs the token of METRICS_TOKEN.',
+    'Send it in `Authorization: Bearer`.',
+  ],
   route_not_found: [404, 'Path not found', 'This path does not exist.', '/openapi.json and /docs list all paths.'],
   organization_not_found: [
     404,

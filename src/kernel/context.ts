@@ -71,6 +71,8 @@ export type RequestRecord = {
 export type OpenRequest = { requestId: string; origin: string; request: string | null }
 
 export type RequestInfo = {
+  /** The id of the operation that the path names. */
+  operation?: string
   /** True once the database has looked the key up, even if there is none. */
   keyLookedUp?: boolean
   organization?: string

@@ -45,20 +45,32 @@ type TripRoute = { endpoint?: string | undefined; via?: typeof fetch | undefined
 neonConfig.fetchFunction = (url: string, { endpoint = url, via = fetch, ...init }: RequestInit & TripRoute) =>
   via(endpoint, init)
 
-export function connect({ database }: Pick<Config, 'database'>, inProcess?: typeof fetch): Database {
+/** An error of the statements is an answer of the database too. */
+type CountTrip = (ms: number, isAnswered: boolean) => void
+
+export function connect(
+  { database }: Pick<Config, 'database'>,
+  inProcess?: typeof fetch,
+  countTrip: CountTrip = () => {},
+): Database {
   const route: TripRoute = { endpoint: database.gateway, via: inProcess }
-  return Object.assign(createTrip(database.url, route), { asSystem: createTrip(database.systemUrl, route) })
+  const tripTo = (url: string) => createTrip(url, route, countTrip)
+  return Object.assign(tripTo(database.url), { asSystem: tripTo(database.systemUrl) })
 }
 
-function createTrip(url: string, route: TripRoute): Trip {
+function createTrip(url: string, route: TripRoute, countTrip: CountTrip): Trip {
   const client = neon(url, { fullResults: true, arrayMode: true })
   return async statements => {
     const compiled = statements.map(compileQuery)
     const queries = compiled.map(({ sql, params }) => client.query(sql, params, { types: TEXT_PARSERS }))
     const fetchOptions = { ...route, signal: AbortSignal.timeout(TRIP_TIMEOUT_MS) }
+    const started = Date.now()
     const results = await client.transaction(queries, { fetchOptions }).catch((error: unknown) => {
-      throw translateError(error)
+      const translated = translateError(error)
+      countTrip(Date.now() - started, (translated as Failure).code !== 'database_unavailable')
+      throw translated
     })
+    countTrip(Date.now() - started, true)
     return compiled.map((statement, i) => statement.read((results[i] as FullQueryResults<true>).rows))
   }
 }

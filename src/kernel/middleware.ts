@@ -10,8 +10,9 @@ import type { AppEnv } from './routes.ts'
 const REQUEST_ID = /^[\w.:-]{1,128}$/
 const MAX_HEAD_LENGTH = 16 * 1024
 
-const CONTENT_SECURITY_POLICY = "default-src 'none'; frame-ancestors 'none'"
+/** A page may set its own. */
 const SECURITY_HEADERS = Object.entries({
+  'Content-Security-Policy': "default-src 'none'; frame-ancestors 'none'",
   'Cross-Origin-Resource-Policy': 'cross-origin',
   'Permissions-Policy': 'interest-cohort=()',
   'Referrer-Policy': 'no-referrer',
@@ -25,7 +26,9 @@ const EXPOSED_HEADERS =
   'ETag, Idempotency-Replayed, Link, Location, RateLimit, RateLimit-Policy, Retry-After, Slipway-Warnings, X-Request-Id'
 const ONE_DAY_SECONDS = '86400'
 
-export function wrapRequest(config: Config): MiddlewareHandler<AppEnv> {
+type CountRequest = (operation: string | undefined, status: number, ms: number) => void
+
+export function wrapRequest(config: Config, countRequest: CountRequest = () => {}): MiddlewareHandler<AppEnv> {
   return async (c, proceed) => {
     const started = Date.now()
     const sentId = c.req.header('X-Request-Id')
@@ -38,10 +41,10 @@ export function wrapRequest(config: Config): MiddlewareHandler<AppEnv> {
     else await proceed()
     const { headers, status } = c.res
     headers.set('X-Request-Id', requestId)
-    if (!headers.has('Content-Security-Policy')) headers.set('Content-Security-Policy', CONTENT_SECURITY_POLICY)
-    for (const [name, value] of SECURITY_HEADERS) headers.set(name, value)
+    for (const [name, value] of SECURITY_HEADERS) if (!headers.has(name)) headers.set(name, value)
     setRateHeaders(headers, requestInfo, config)
-    const { code, organization, tenant, actor } = requestInfo
+    const { code, organization, tenant, actor, operation } = requestInfo
+    countRequest(operation, status, Date.now() - started)
     config.log({
       level: status >= 500 ? 'error' : 'info',
       request_id: requestId,

@@ -1,4 +1,4 @@
-// Router for Hono: a tree of path segments, in which a literal segment wins over a parameter.
+// Router for Hono: a tree of path segments, in which a literal segment wins over a parameter, and both over `/*`.
 import { type Params, type Result, type Router, UnsupportedPathError } from 'hono/router'
 
 type RouteEntry<T> = { method: string; handler: T; names: string[] }
@@ -6,6 +6,8 @@ class SegmentNode<T> {
   readonly literals = new Map<string, SegmentNode<T>>()
   readonly entries: RouteEntry<T>[] = []
   parameter: SegmentNode<T> | undefined
+  /** Of a path that ends in `/*`, which every longer path matches. */
+  rest: SegmentNode<T> | undefined
 }
 
 /** Hono's fast router does not allow a literal beside a parameter; its other one searches anew for each request. */
@@ -16,7 +18,7 @@ export class SegmentRouter<T> implements Router<T> {
 
   add(method: string, path: string, handler: T): void {
     if (path === '*' || path === '/*') return void this.#onEveryPath.push([handler, {}])
-    if (path.includes('*')) throw new UnsupportedPathError(path)
+    if (path.replace(/\/\*$/, '').includes('*')) throw new UnsupportedPathError(path)
     const names: string[] = []
     let node = this.#root
     for (const segment of path.split('/')) {
@@ -24,6 +26,9 @@ export class SegmentRouter<T> implements Router<T> {
         names.push(segment.slice(1))
         node.parameter ??= new SegmentNode()
         node = node.parameter
+      } else if (segment === '*') {
+        node.rest ??= new SegmentNode()
+        node = node.rest
       } else {
         const literal = node.literals.get(segment) ?? new SegmentNode()
         node.literals.set(segment, literal)
@@ -47,7 +52,7 @@ export class SegmentRouter<T> implements Router<T> {
   }
 }
 
-/** Tries the literal first, then the parameter. An empty segment is no value of a parameter. */
+/** Tries the literal, then the parameter, then the rest. An empty segment is no value of a parameter. */
 function findNode<T>(
   node: SegmentNode<T>,
   segments: string[],
@@ -58,10 +63,11 @@ function findNode<T>(
   const segment = segments[at]!
   const literal = node.literals.get(segment)
   const found = literal && findNode(literal, segments, at + 1, values)
-  if (found || segment === '' || !node.parameter) return found
+  if (found) return found
+  if (segment === '' || !node.parameter) return node.rest
   const valueCount = values.length
   values.push(segment)
   const foundByParameter = findNode(node.parameter, segments, at + 1, values)
   if (!foundByParameter) values.length = valueCount
-  return foundByParameter
+  return foundByParameter ?? node.rest
 }

@@ -40,6 +40,7 @@ export function mountOperations(
     const operationsOfPath = operations.filter(operation => operation.path === path)
     for (const operation of operationsOfPath) {
       app.on(operation.method.toUpperCase(), toRouterPath(path), c => {
+        c.var.requestInfo.operation = operation.id
         c.set('limits', limits)
         c.set('watches', watches)
         if (operation.oauthErrors) c.get('requestInfo').oauthErrors = true

@@ -25,7 +25,8 @@ ${hasOidc ? oidcLink : ''}
 <section id="signed-in" hidden>
 <p>You are signed in to <b id="organization"></b> as <b id="who"></b>.</p>
 <p id="switch" hidden><button id="use-link" type="button">Sign in with the link instead</button></p>
-<p><button id="sign-out" type="button">Sign out</button></p>
+<p><a class="button" href="/ui/">Open the dashboard</a></p>
+<p><button id="sign-out" class="second" type="button">Sign out</button></p>
 </section>
 <noscript><p>This page needs JavaScript.</p></noscript>`
 

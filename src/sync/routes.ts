@@ -4,6 +4,7 @@ import { validateInput } from '../kernel/input.ts'
 import { slice } from '../kernel/routes.ts'
 import { CredentialWish, GivenCredential } from '../protocol/credentials.schema.ts'
 import { LogBatch, LogReceipt } from '../protocol/logs.schema.ts'
+import { MetricReceipt, Metrics } from '../protocol/metrics.schema.ts'
 import { Changes, Poll, Release } from '../protocol/poll.schema.ts'
 import { ReportResults, Reports } from '../protocol/report.schema.ts'
 import { ArchiveRef, ArchiveSignature } from '../protocol/work.schema.ts'
@@ -11,6 +12,7 @@ import { openArchive } from './archive-download.ts'
 import { issueCredential } from './credentials.ts'
 import { releaseLease } from './lease-release.ts'
 import { receiveLogs } from './logs.ts'
+import { receiveMetrics } from './metrics.ts'
 import { poll } from './poll.ts'
 import { report } from './report.ts'
 
@@ -61,6 +63,17 @@ export const syncRoutes = slice(
     idempotent: true,
     errors: ['listener_not_found', 'revision_not_found', 'fence_stale'],
     verb: receiveLogs,
+  })
+  .post('/v1/sync/metrics', {
+    id: 'sendMetrics',
+    toleratesUnknown: true,
+    summary: 'Send what the copies used and answered in the last minute',
+    description: 'Optional for agents. A point that was received before changes nothing.',
+    body: Metrics,
+    reply: MetricReceipt,
+    idempotent: true,
+    errors: ['listener_not_found', 'fence_stale'],
+    verb: receiveMetrics,
   })
   .post('/v1/sync/credentials', {
     id: 'createCredential',

@@ -7,7 +7,8 @@ import { FAST_LIMITS } from '../support/process-engine.ts'
 
 const IDLE = { lastLines: [], endReason: undefined, hasKillReason: false, onExit: () => {}, end: async () => {} }
 const settledLength = (text: string) => text.length
-const NO_OPERATIONS = { readLines: () => [], kill() {}, checkExit() {}, forget() {}, release() {} }
+const usage = async () => ({ cpu_ms: null, memory_bytes: null })
+const NO_OPERATIONS = { usage, readLines: () => [], kill() {}, checkExit() {}, forget() {}, release() {} }
 
 test('a revision that starts to fail is reported as changed once', async () => {
   let changes = 0

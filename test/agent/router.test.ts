@@ -257,3 +257,58 @@ test('the time of the last request is recorded for each deployment until its rou
   router.apply([route('other.localhost', 'two')])
   expect(router.lastRequests()).toEqual({})
 })
+
+test('answers are counted once, by copy, status and the time until they begin', async () => {
+  const release = Promise.withResolvers<void>()
+  const hanging = Promise.withResolvers<void>()
+  const application = http.createServer(async (req, res) => {
+    if (req.url === '/hang') return hanging.resolve()
+    if (req.url === '/cut') return void req.socket.destroy()
+    res.writeHead(Number(req.url!.slice(1))).write('first')
+    await release.promise
+    res.end()
+  })
+  application.on('upgrade', (_, socket) => {
+    socket.write('HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n')
+  })
+  const copy = { ...target(await listen(application)), copy: '1' }
+  const route = { host: 'app.localhost', path: '/', of: 'deployment', revision: 'revision' }
+  router.apply([{ ...route, targets: [copy] }])
+  const countedStatuses = () => router.requestCounts().copies['deployment/revision/1']?.statuses
+  // Its answer has begun and goes on.
+  const stream = send({ path: '/200' })
+  await once(stream, 'response')
+  expect(countedStatuses()).toEqual([0, 1, 0, 0, 0])
+  release.resolve()
+  for (const path of ['/302', '/404', '/cut']) await fetchAnswer({ path })
+  const upgrade = send({ headers: { Connection: 'Upgrade', Upgrade: 'websocket' } })
+  const [, socket] = (await once(upgrade, 'upgrade')) as [unknown, Socket]
+  socket.destroy()
+  const gone = send({ path: '/hang' })
+  silenceRejection(once(gone, 'response'))
+  await hanging.promise
+  gone.destroy()
+  await waitFor(() => countedStatuses()![3] === 2)
+  const { copies, unreached } = router.requestCounts()
+  const { statuses, latencies } = copies['deployment/revision/1']!
+  // 101, 200, 302, 404, 502 of the router for the connection that was cut, and a client that did not wait.
+  expect([statuses, unreached]).toEqual([[1, 1, 1, 2, 1], {}])
+  expect(latencies.reduce((sum, count) => sum + count, 0)).toBe(6)
+})
+
+test('requests that no copy accepted are counted by revision, and counts end some time after the route', async () => {
+  const closed = await listen(createServer())
+  servers.pop()!.close()
+  const route = { host: 'app.localhost', path: '/', of: 'deployment', revision: 'revision' }
+  router.apply([{ ...route, targets: [{ ...target(closed), copy: '1' }] }])
+  vi.useFakeTimers({ toFake: ['Date'] })
+  onTestFinished(() => void vi.useRealTimers())
+  const answer = fetchAnswer()
+  await waitFor(() => Object.keys(router.lastRequests()).length > 0)
+  vi.setSystemTime(Date.now() + 11_000)
+  expect((await answer).status).toBe(503)
+  router.apply([])
+  expect(router.requestCounts().unreached).toEqual({ 'deployment/revision': 1 })
+  vi.setSystemTime(Date.now() + 301_000)
+  expect(router.requestCounts()).toEqual({ copies: {}, unreached: {} })
+})

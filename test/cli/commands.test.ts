@@ -313,7 +313,7 @@ describe('a wrong command exits with', () => {
   it.each([
     ['2, and suggests the right one', ['staus'], 2, 'usage', /status/],
     ['2, and suggests the right one of a group', ['env', 'lst'], 2, 'usage', /list/],
-    ['2 for a missing argument', ['rollback', 'shop'], 2, 'usage', /revision/],
+    ['2 for a missing argument', ['rollback'], 2, 'usage', /revision/],
     ['2 for an option that does not exist', ['list', '--nmae'], 2, 'usage', /--nmae.*--name/],
     ['2 for a time that is none', ['logs', '--since', 'yesterday'], 2, 'usage', /10m/],
     ['2 for a secret in an argument', ['env', 'set', 'shop', 'TOKEN=hush'], 2, 'usage', /standard input/],

@@ -148,6 +148,14 @@ describe('a replica', () => {
     expect((await requestRouter(url, '/order')).body).toBe('1\n2 env\n')
     expect((await requestRouter(url, '/ref')).body).toBe('hush\n')
     await waitFor(async () => (await requestRouter(url, '/token')).body === 'hush\n')
+    // Of the application and its sidecar.
+    const usage = await waitFor(async () => {
+      const [copy] = (await engine.readUsage())[0]!.copies
+      return copy?.cpu_ms && copy.memory_bytes ? copy : undefined
+    })
+    expect(usage).toMatchObject({ copy: '1', running: true, restarts: 0 })
+    expect(usage.memory_bytes).toBeLessThan(512 * 1024 * 1024)
+    expect(usage.requests!.statuses[1]).toBeGreaterThanOrEqual(3)
     expect(lines).toContain('INFO [first] first was here')
     expect(lines).toContain('INFO [beside] 2 env')
     expect(await listContainers()).toHaveLength(2)

@@ -109,21 +109,6 @@ describe('the files of the API pages', () => {
   )
 })
 
-describe('the root', () => {
-  const CHROMIUM = 'text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8'
-  test.each([CHROMIUM, 'text/html', 'text/html, application/json;q=0.9'])('sends %s to the pages', async Accept => {
-    const { status, headers } = await get('/', fixture, { Accept })
-    expect([status, headers.get('location'), headers.get('vary')]).toEqual([302, '/docs', 'Accept'])
-  })
-
-  test.each([undefined, '*/*', 'application/json', 'application/json, text/html;q=0.9', 'text/plain', 'text/html;q=0'])(
-    'is an unknown path for %s',
-    async Accept => {
-      expect((await get('/', fixture, Accept ? { Accept } : {})).status).toBe(404)
-    },
-  )
-})
-
 describe('the pages', () => {
   const operations = groupOperations(fixture).flatMap(group => group.operations)
 

@@ -108,6 +108,9 @@ test('an installation restarts a killed database, stops all processes and contin
   expect(response.status).toBe(200)
   expect(await response.json()).toMatchObject({ id: state.organization_id })
   expect((await get(`${url}/docs`)).status).toBe(200)
+  // Outside the Worker, as Cloudflare does it.
+  const [, script] = (await (await get(`${url}/ui`)).text()).match(/type="module" src="([^"]+)"/)!
+  expect((await get(url + script)).headers.get('Cache-Control')).toContain('immutable')
   await first.until(() => first.output.out.includes('"path":"/docs"'))
   expect(first.output.out).not.toContain('\x1b')
 

@@ -25,6 +25,7 @@ const RUNNING = [
   'docs/databases',
   'docs/api-keys',
   'docs/events',
+  'docs/metrics',
   'docs/sign-in',
   'docs/limits',
   'docs/oauth',
@@ -89,9 +90,11 @@ let demo: Awaited<ReturnType<typeof startDemoServer>>
 let organizationKey: string
 let gitea: Awaited<ReturnType<typeof startLocalGitea>>
 beforeAll(async () => {
-  for (const name of ['docs', 'src', 'node_modules', 'package.json'])
+  for (const name of ['docs', 'src', 'scripts', 'node_modules', 'package.json'])
     fs.symlinkSync(join(ROOT, name), join(folder, name))
-  dev = startCommand('src/host/dev.ts', [`--port=${await findFreePort()}`], { SLIPWAY_HOME: home })
+  // The first point of metrics would take a minute.
+  const settings = { SLIPWAY_HOME: home, AGENT_METRICS_SECONDS: '1' }
+  dev = startCommand('src/host/dev.ts', [`--port=${await findFreePort()}`], settings)
   await dev.until(() => fs.existsSync(join(home, 'dev.json')))
   const key = ['--organization', 'Local', '--organization-key']
   const bootstrapped = startCommand('src/host/bootstrap.ts', key, { SLIPWAY_HOME: home })

@@ -128,15 +128,11 @@ const argument = (calls: Call[], flag: string) => {
 /** By a dry run, which starts no programs. */
 const aliasOf = (branch: string) => preview('--dry-run', 'up', branch).stdout.match(/--preview-alias (\S+)/)![1]!
 
+const STEPS =
+  'build:dashboard|bucket create|branches \\w+|connection-string|db:migrate|db:logins|versions upload|deploy'
 /** A word or two for each call. */
 const summarize = (calls: Call[]) =>
-  calls.map(({ line }) =>
-    line
-      .match(
-        /bucket create|branches \w+|connection-string|db:migrate|db:logins|versions upload|deploy|gh \w+ ?[a-z]*/,
-      )![0]
-      .trim(),
-  )
+  calls.map(({ line }) => line.match(new RegExp(`${STEPS}|gh \\w+ ?[a-z]*`))![0].trim())
 
 describe('a branch name becomes an alias', () => {
   it.each([
@@ -175,6 +171,7 @@ describe('a branch name becomes an alias', () => {
 
 describe('preview.sh up', () => {
   const steps = [
+    'build:dashboard',
     'bucket create',
     'branches get',
     'branches create',
@@ -236,6 +233,7 @@ describe('preview.sh up', () => {
   })
 
   it.each([
+    'build:dashboard',
     'bucket create',
     'branches get',
     'branches create',
@@ -304,15 +302,15 @@ describe('preview.sh down', () => {
 })
 
 describe('deploy.sh', () => {
-  const steps = ['bucket create', 'db:migrate', 'deploy']
+  const steps = ['build:dashboard', 'bucket create', 'db:migrate', 'deploy']
 
-  it('creates the bucket, migrates, and deploys with production’s secrets', () => {
+  it('builds the dashboard, creates the bucket, migrates, and deploys with production’s secrets', () => {
     const { status, calls } = run('deploy.sh', [], production)
     expect(status).toBe(0)
     expect(summarize(calls)).toEqual(steps)
     expect(state().buckets).toEqual([bucket])
-    expect(calls[1]!.databaseUrl).toBe(production.DATABASE_OWNER_URL)
-    expect(JSON.parse(calls[2]!.secrets!.text)).toEqual({
+    expect(calls[2]!.databaseUrl).toBe(production.DATABASE_OWNER_URL)
+    expect(JSON.parse(calls[3]!.secrets!.text)).toEqual({
       DATABASE_URL: production.DATABASE_URL,
       DATABASE_SYSTEM_URL: production.DATABASE_SYSTEM_URL,
       SEALING_KEYS: production.SEALING_KEYS,
@@ -327,7 +325,7 @@ describe('deploy.sh', () => {
     expect(summarize(calls)).toEqual(steps)
   })
 
-  it.each(['bucket create', 'db:migrate'])('does nothing further when %s fails', step => {
+  it.each(['build:dashboard', 'bucket create', 'db:migrate'])('does nothing further when %s fails', step => {
     const { status, stderr, calls } = run('deploy.sh', [], { ...production, FAIL: step })
     expect(status).toBe(1)
     expect(stderr).toContain('refused')

@@ -46,6 +46,7 @@ const WITHOUT_CHANGES: Record<string, string> = {
 const WITHOUT_EVENTS: Record<string, string> = {
   releaseLease: 'the lease of an agent is no resource',
   sendLogs: 'logs are kept beside the journal',
+  sendMetrics: 'metrics are kept beside the journal',
 }
 /** Operations that write more than once. */
 const WRITES: Record<string, number> = { approvePreview: 2 }

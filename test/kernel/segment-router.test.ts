@@ -4,7 +4,16 @@ import { SegmentRouter } from '../../src/kernel/segment-router.ts'
 
 const router = new SegmentRouter<string>()
 router.add('ALL', '*', 'middleware')
-for (const path of ['/', '/a', '/a/:id', '/a/current/b', '/a/current/b/:other', '/a/:id/c/:other']) {
+for (const path of [
+  '/',
+  '/a',
+  '/a/:id',
+  '/a/current/b',
+  '/a/current/b/:other',
+  '/a/:id/c/:other',
+  '/u/x/:id',
+  '/u/*',
+]) {
   router.add('GET', path, `GET ${path}`)
   router.add('ALL', path, `ALL ${path}`)
 }
@@ -19,6 +28,11 @@ describe('a path', () => {
     ['/a/current', '/a/:id', { id: 'current' }],
     ['/a/current/b', '/a/current/b', {}],
     ['/a/current/b/2', '/a/current/b/:other', { other: '2' }],
+    ['/u/', '/u/*', {}],
+    ['/u/y/z', '/u/*', {}],
+    ['/u/x/1', '/u/x/:id', { id: '1' }],
+    ['/u/x/1/2', '/u/*', {}],
+    ['/u/x/', '/u/*', {}],
     ['/a/current/c/2', '/a/:id/c/:other', { id: 'current', other: '2' }],
   ])('%s is routed to %s', (path, route, params) => {
     expect(listMatches('GET', path)).toEqual([
@@ -32,14 +46,14 @@ describe('a path', () => {
     ])
   })
 
-  it.each(['', '/b', '/a/', '/a/1/', '/a/1/b', '/a//c/2', '/a/current/b/', '/a/1/c/2/3', 'a', '//'])(
+  it.each(['', '/b', '/a/', '/a/1/', '/a/1/b', '/a//c/2', '/a/current/b/', '/a/1/c/2/3', 'a', '//', '/u'])(
     '%j matches no route',
     path => {
       expect(listMatches('GET', path)).toEqual([['middleware', {}]])
     },
   )
 
-  it.each(['/a/*', '/*/b', '*/b'])(
+  it.each(['/a/*/b', '/*/b', '*/b', '/a*'])(
     '%s cannot be added, because the router would match its wildcard literally',
     path => {
       expect(() => router.add('GET', path, 'never')).toThrow()

@@ -7,7 +7,8 @@ import { arbitraryRequest, streamBytes, toBytes } from '../support/hostile-reque
 import * as fc from '../support/seeded-fast-check.ts'
 import { makeListenerDeployment, makeSyncAgent, newListener } from '../support/sync-agent.ts'
 
-const ROUTES = ['poll', 'report', 'sendLogs', 'releaseLease'].map(id => operations.find(one => one.id === id)!)
+const OPERATIONS = ['poll', 'report', 'sendLogs', 'sendMetrics', 'releaseLease']
+const ROUTES = OPERATIONS.map(id => operations.find(one => one.id === id)!)
 
 it.each(ROUTES.map((one, i) => [one.id, one, fc.seed + i] as const))(
   'invalid requests to %s cause no 5xx and leave a complete journal',

@@ -30,6 +30,10 @@ export class ReportSender {
     this.#queued.set(report.deployment_id, report)
   }
 
+  get waiting(): number {
+    return this.#queued.size
+  }
+
   drop(deployment_id: string): void {
     this.#queued.delete(deployment_id)
   }

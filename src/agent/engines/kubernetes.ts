@@ -10,6 +10,7 @@ import {
   NO_EVENTS,
   type RevisionRef,
   type RevisionSpec,
+  type RevisionUsage,
   type SourceTree,
 } from '../engine.ts'
 import { Cluster, deploymentIdOf } from './kubernetes/cluster.ts'
@@ -30,6 +31,7 @@ import {
 import type { Finding } from './kubernetes/pod-failures.ts'
 import { PodLogs } from './kubernetes/pod-logs.ts'
 import { APP_CONTAINER } from './kubernetes/pod-template.ts'
+import { readPodUsage } from './kubernetes/pod-usage.ts'
 import { PullSecrets } from './kubernetes/pull-secrets.ts'
 import { revisionObjects } from './kubernetes/revision-objects.ts'
 import { routesOf, serviceOf } from './kubernetes/routing.ts'
@@ -320,6 +322,10 @@ export class KubernetesEngine implements Engine {
     await this.#objects.remove(await this.#objects.listRoutes(namespace, deployment_id))
     await this.#objects.removeAll(namespace, deployment_id, () => true)
     this.#objects.forget(deployment_id)
+  }
+
+  readUsage(): Promise<RevisionUsage[]> {
+    return readPodUsage(this.#cluster, this.#settings.namespaces)
   }
 
   /** The pods keep running. */

@@ -23,6 +23,14 @@ export function parseCpu(quantity: unknown): number {
   return amount === undefined ? Number.NaN : Number(amount) / (milli ? 1000 : 1)
 }
 
+const CPU_FACTORS: Record<string, number> = { n: 1e9, u: 1e6, m: 1e3, '': 1 }
+
+/** In CPUs, as measured: `"12345678n"`; NaN if it is not a quantity. */
+export function parseMeasuredCpu(quantity: unknown): number {
+  const [, amount, unit = ''] = /^(\d+(?:\.\d+)?)([num]?)$/.exec(String(quantity)) ?? []
+  return amount === undefined ? Number.NaN : Number(amount) / CPU_FACTORS[unit]!
+}
+
 /** In bytes: `1048576`, `"64Mi"`, `"1.5G"`; NaN if it is not a quantity. */
 export function parseMemory(quantity: unknown): number {
   const [, amount, unit = ''] = /^(\d+(?:\.\d+)?)([A-Za-z]*)$/.exec(String(quantity)) ?? []

@@ -46,6 +46,12 @@ export function pidsIn(cgroup: string): number[] {
   return [...own, ...nestedCgroups(cgroup).flatMap(pidsIn)]
 }
 
+/** The CPU time of all processes that are or were in it. Undefined if it is gone. */
+export function cpuMsIn(cgroup: string): number | undefined {
+  const microseconds = /^usage_usec (\d+)$/m.exec(readOrEmpty(join(cgroup, 'cpu.stat')))?.[1]
+  return microseconds === undefined ? undefined : Number(microseconds) / 1000
+}
+
 /** Kills all processes at once, so that none can fork in between. */
 export function killCgroup(cgroup: string): void {
   try {

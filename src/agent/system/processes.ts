@@ -65,6 +65,24 @@ function residentMegabytes(pid: number): number {
   }
 }
 
+/** Linux reports times to programs in hundredths of a second. */
+const TICK_MS = 10
+
+/** The CPU time of the processes, and of their children that have ended. Undefined where it cannot be read. */
+export function sumCpuMs(pids: number[]): number | undefined {
+  return LINUX ? pids.reduce((sum, pid) => sum + cpuMs(pid), 0) : undefined
+}
+
+function cpuMs(pid: number): number {
+  try {
+    const text = fs.readFileSync(`/proc/${pid}/stat`, 'utf8')
+    const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
+    return fields.slice(11, 15).reduce((sum, ticks) => sum + Number(ticks), 0) * TICK_MS
+  } catch {
+    return 0
+  }
+}
+
 export function sendSignal(pid: number, name: NodeJS.Signals | 0): boolean {
   try {
     return process.kill(pid, name)

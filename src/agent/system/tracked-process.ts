@@ -5,7 +5,7 @@ import * as fs from 'node:fs'
 import type { Socket } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { enterCgroup, killCgroup, newCgroupPath, pidsIn, removeCgroup } from './cgroups.ts'
+import { cpuMsIn, enterCgroup, killCgroup, newCgroupPath, pidsIn, removeCgroup } from './cgroups.ts'
 import { readJson, writeJson } from './files.ts'
 import {
   endGroup,
@@ -18,6 +18,7 @@ import {
   type Process,
   type ProcessIdentity,
   sendSignal,
+  sumCpuMs,
 } from './processes.ts'
 import type { User } from './users.ts'
 
@@ -108,6 +109,11 @@ export class TrackedProcess {
   /** Without a cgroup, call it often: it finds a process only while the parents of that process run. */
   pids(list: () => Process[] = listProcesses): number[] {
     return this.#mark.cgroup ? pidsIn(this.#mark.cgroup) : this.#findDescendants(list())
+  }
+
+  /** The CPU time of all its processes. Without a cgroup, that of descendants that have ended is missing. */
+  cpuMs(list?: () => Process[]): number | undefined {
+    return this.#mark.cgroup ? cpuMsIn(this.#mark.cgroup) : sumCpuMs(this.pids(list))
   }
 
   #findDescendants(processes: Process[]): number[] {

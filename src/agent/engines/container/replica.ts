@@ -8,7 +8,7 @@ import { followLog, type InspectedContainer, LOG_START, type LogPosition } from 
 import { type CreateRequest, type DockerApi, DockerApiError } from '../../images/docker-api.ts'
 import { describeError } from '../../redaction/error-messages.ts'
 import { readJson, writeJson } from '../../system/files.ts'
-import type { Health, Replica } from '../local/replica-pool.ts'
+import type { Health, Replica, ReplicaUsage } from '../local/replica-pool.ts'
 import { probe } from './health.ts'
 import type { ReplicaParts } from './replica-spec.ts'
 
@@ -20,6 +20,11 @@ export type ListedContainer = {
   Ports?: { PrivatePort: number; PublicPort?: number; IP?: string }[]
   SizeRw?: number
   NetworkSettings?: { Networks?: Record<string, { IPAddress: string }> | null }
+}
+
+type ContainerStats = {
+  cpu_stats?: { cpu_usage?: { total_usage?: number } }
+  memory_stats?: { usage?: number; stats?: Record<string, number> }
 }
 
 /** `liveReplicas`: ids whose containers must not be swept. `folder`: the log positions of replicas. */
@@ -49,6 +54,8 @@ export class ContainerReplica implements Replica {
   #port: number | undefined
   readonly #sidecars = new Map<string, { since: number; problem: string | null }>()
   #sidecarsSettled = false
+  /** Of the application and its sidecars: the CPU time that was last seen. */
+  readonly #cpuMs = new Map<string, number | null>()
   #pendingLines: string[] = []
   #unsaved = false
   #removal: Promise<void> | undefined
@@ -104,6 +111,26 @@ export class ContainerReplica implements Replica {
     }
     this.#sidecarsSettled = true
     return health
+  }
+
+  async usage(): Promise<ReplicaUsage> {
+    let memory_bytes: number | null = null
+    for (const id of this.#cpuMs.keys()) {
+      if (this.endReason) break
+      const stats = await this.#api
+        .get<ContainerStats>(`/containers/${id}/stats`, { stream: false, 'one-shot': true })
+        .catch(() => undefined)
+      const { usage, stats: parts } = stats?.memory_stats ?? {}
+      // A container that does not run has no memory, and no CPU time either.
+      if (!stats || !usage) continue
+      // As `docker stats` does: without the cache of files, which the kernel frees on demand.
+      const cache = parts?.inactive_file ?? parts?.total_inactive_file ?? 0
+      memory_bytes = (memory_bytes ?? 0) + Math.max(0, usage - cache)
+      const nanoseconds = stats.cpu_stats?.cpu_usage?.total_usage
+      if (nanoseconds !== undefined) this.#cpuMs.set(id, nanoseconds / 1e6)
+    }
+    const known = [...this.#cpuMs.values()].filter(ms => ms !== null)
+    return { cpu_ms: known.length > 0 ? known.reduce((sum, ms) => sum + ms, 0) : null, memory_bytes }
   }
 
   readLines(): string[] {
@@ -194,6 +221,7 @@ export class ContainerReplica implements Replica {
 
   async #watchApp(app: string): Promise<void> {
     this.#appId = app
+    this.#cpuMs.set(app, null)
     const state = await followLog(this.#api, app, this.#position(app), this.#released.signal, this.#lineLogger())
     if (state) this.#recordEnd(explainExit(state, state.memory))
     else if (!this.#released.signal.aborted) this.#recordEnd('is gone: its container was removed from outside')
@@ -202,6 +230,7 @@ export class ContainerReplica implements Replica {
   /** Restarts a sidecar that ends. A crash loop of a sidecar ends the replica. */
   async #watchSidecar(id: string, name: string): Promise<void> {
     const { signal } = this.#released
+    this.#cpuMs.set(id, null)
     for (let crashes = 1; ; crashes++) {
       const since = Date.now()
       this.#sidecars.set(name, { since, problem: null })

@@ -2,6 +2,7 @@
 import {
   ApiException,
   CoreV1Api,
+  CustomObjectsApi,
   type KubeConfig,
   type KubernetesObject,
   KubernetesObjectApi,
@@ -39,6 +40,8 @@ export type Kind = keyof typeof API_VERSIONS
 const PAGE_SIZE = 500
 const RETRY_MS = 2000
 
+type PodMetrics = { metadata: { name: string }; containers: { usage?: { cpu?: unknown; memory?: unknown } }[] }
+
 /** For unused positional parameters of the client. */
 const UNUSED = undefined
 
@@ -46,12 +49,14 @@ export class Cluster {
   readonly config: KubeConfig
   readonly #objects: KubernetesObjectApi
   readonly #core: CoreV1Api
+  readonly #custom: CustomObjectsApi
   readonly #owner: string
 
   constructor(config: KubeConfig, owner: string) {
     this.config = config
     this.#objects = KubernetesObjectApi.makeApiClient(config)
     this.#core = config.makeApiClient(CoreV1Api)
+    this.#custom = config.makeApiClient(CustomObjectsApi)
     this.#owner = owner
   }
 
@@ -175,6 +180,16 @@ export class Cluster {
     } catch {
       return []
     }
+  }
+
+  /** What the pods of this agent use, by their names. Null without a metrics API, or without permission to read it. */
+  async podMetrics(namespace: string): Promise<Map<string, PodMetrics['containers']> | null> {
+    const labelSelector = selectorOf(ownerLabels({ owner: this.#owner }))
+    const kind = { group: 'metrics.k8s.io', version: 'v1beta1', namespace, plural: 'pods' }
+    const list = (await this.#custom.listNamespacedCustomObject({ ...kind, labelSelector }).catch(() => null)) as {
+      items?: PodMetrics[]
+    } | null
+    return list?.items ? new Map(list.items.map(({ metadata, containers }) => [metadata.name, containers])) : null
   }
 
   /** Reports each change, and reconnects after an error. Returns the function that stops it. */

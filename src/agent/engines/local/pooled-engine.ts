@@ -11,13 +11,16 @@ import type {
   LogLevel,
   RevisionRef,
   RevisionSpec,
+  RevisionUsage,
   SourceTree,
 } from '../../engine.ts'
 import { listFolder, readJson, removeRecursively, writeJson } from '../../system/files.ts'
+import { listProcesses, type Process } from '../../system/processes.ts'
 import { type HostOwners, hostOwnersOf, parseCustomUrl } from './custom-hosts.ts'
 import { DEFAULT_LIMITS, type Limits } from './limits.ts'
 import { Provisioner } from './provisioning.ts'
 import { type HealthPolicy, type Replica, ReplicaPool, type ReplicaTemplate } from './replica-pool.ts'
+import { countsKey, zeroCounts } from './request-counts.ts'
 import type { Route, Target } from './router.ts'
 import { RouterClient, type RouterSettings } from './router-client.ts'
 
@@ -125,6 +128,35 @@ export abstract class PooledEngine implements Engine {
       database: this.provisioner.statusOf(deployment_id),
       ...(saved?.used && { last_request_at: new Date(saved.used).toISOString() }),
     }
+  }
+
+  async readUsage(): Promise<RevisionUsage[]> {
+    const counted = await this.#router.requestCounts().catch(() => undefined)
+    const revisions = new Map<string, RevisionUsage>()
+    const pools: [ReplicaPool, RevisionRef][] = []
+    this.forEachPool((pool, ref) => pools.push([pool, ref]))
+    let processes: Process[] | undefined
+    const list = () => (processes ??= listProcesses())
+    for (const [pool, ref] of pools) {
+      const key = countsKey(ref.deployment_id, ref.revision_id)
+      const copies = (await pool.usage(list)).map(usage => {
+        // Before its first request the router has no counts of it.
+        const requests = counted ? (counted.copies[countsKey(key, usage.copy)] ?? zeroCounts()) : null
+        return { ...usage, requests }
+      })
+      revisions.set(key, { ...ref, copies, unreached: counted ? (counted.unreached[key] ?? 0) : null })
+    }
+    // Copies that have ended still have answers of this minute.
+    for (const [name, requests] of Object.entries(counted?.copies ?? {})) {
+      const [deployment_id = '', revision_id = '', copy = ''] = name.split('/')
+      const key = countsKey(deployment_id, revision_id)
+      const ended = { copy, running: false, restarts: 0, cpu_ms: null, memory_bytes: null, requests }
+      const revision = revisions.get(key)
+      const unreached = counted!.unreached[key] ?? 0
+      if (!revision) revisions.set(key, { deployment_id, revision_id, copies: [ended], unreached })
+      else if (!revision.copies.some(known => known.copy === copy)) revision.copies.push(ended)
+    }
+    return [...revisions.values()]
   }
 
   async route(spec: RevisionSpec): Promise<void> {
@@ -308,12 +340,13 @@ export abstract class PooledEngine implements Engine {
   #routesOf(deployment: string, saved: SavedDeployment, owners: HostOwners): Route[] {
     if (!saved.routed) return []
     const targets = this.#pools.get(deployment)?.get(saved.routed)?.targets() ?? []
+    const shared = { targets, of: deployment, revision: saved.routed }
     const generated = this.#domains.map(
-      (domain): Route => ({ host: `${labelOf(saved.host)}.${domain}`, path: '/', targets, of: deployment }),
+      (domain): Route => ({ host: `${labelOf(saved.host)}.${domain}`, path: '/', ...shared }),
     )
     const custom = parseCustomUrl(saved.custom_url, this.#domains)
     if (!custom || owners.get(custom.host) !== saved.tenant_id) return generated
-    return [...generated, { ...custom, targets, of: deployment }]
+    return [...generated, { ...custom, ...shared }]
   }
 }
 

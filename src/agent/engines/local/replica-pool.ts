@@ -1,6 +1,6 @@
 // The replicas of one revision: keeps their number, probes them, restarts them with backoff, and derives the phase.
 
-import { describeDeadline, type LogLevel, type RevisionHealth } from '../../engine.ts'
+import { type CopyUsage, describeDeadline, type LogLevel, type RevisionHealth } from '../../engine.ts'
 import { describeError } from '../../redaction/error-messages.ts'
 import { appendLastLines } from '../../redaction/last-lines.ts'
 import type { Process } from '../../system/processes.ts'
@@ -8,6 +8,9 @@ import type { Limits } from './limits.ts'
 import type { Target } from './router.ts'
 
 export type Health = { ok: true; target: Target } | { ok: false; reason: string }
+
+/** CPU time since its start, and memory now. Null: not visible. After its end, the last that was seen. */
+export type ReplicaUsage = { cpu_ms: number | null; memory_bytes: number | null }
 
 export interface Replica {
   readonly lastLines: string[]
@@ -19,6 +22,7 @@ export interface Replica {
   onExit: () => void
   /** Undefined for an engine that enforces memory limits itself. */
   pids?(list: () => Process[]): number[]
+  usage(list: () => Process[]): Promise<ReplicaUsage>
   probe(path: string | null, timeout: number): Promise<Health>
   /** For a replica whose exit is not reported by an event. */
   checkExit?(): void
@@ -52,6 +56,10 @@ type ReplicaSlot = {
   restartAt: number
   healthySince: number
   probedAt: number
+  launches: number
+  /** The CPU time of its former replicas. */
+  pastCpuMs: number
+  memory: { now: number; most: number } | undefined
   probing: boolean
   /** What was logged of the line that is still unfinished, and when there was last no more of it to log. */
   shown: string
@@ -66,6 +74,11 @@ type PoolEvents = {
 /** How often the lines in the reason of a slow start are read again: each change is a report. */
 const START_REASON_MS = 5_000
 
+const MIB = 1024 * 1024
+
+/** Its place, which stays when it is started again. */
+const copyName = (place: number): string => String(place + 1)
+
 const emptySlot = (replica?: Replica): ReplicaSlot => ({
   replica,
   launching: undefined,
@@ -75,6 +88,9 @@ const emptySlot = (replica?: Replica): ReplicaSlot => ({
   restartAt: 0,
   healthySince: 0,
   probedAt: 0,
+  launches: replica ? 1 : 0,
+  pastCpuMs: 0,
+  memory: undefined,
   probing: false,
   shown: '',
   shownAt: 0,
@@ -212,7 +228,26 @@ export class ReplicaPool {
   }
 
   targets(): Target[] {
-    return this.#slots.flatMap(slot => slot.target ?? [])
+    return this.#slots.flatMap(({ target }, i) => (target ? { ...target, copy: copyName(i) } : []))
+  }
+
+  /** Of every place for a copy, with the replicas that ran there before. */
+  usage(list: () => Process[]): Promise<Omit<CopyUsage, 'requests'>[]> {
+    return Promise.all(
+      this.#slots.map(async (slot, i) => {
+        const { replica, memory, pastCpuMs } = slot
+        const usage = await replica?.usage(list).catch(() => undefined)
+        const cpuMs = replica ? usage?.cpu_ms : 0
+        if (memory) slot.memory = { now: memory.now, most: memory.now }
+        return {
+          copy: copyName(i),
+          running: replica !== undefined && replica.endReason === undefined,
+          restarts: Math.max(0, slot.launches - 1),
+          cpu_ms: cpuMs == null ? null : pastCpuMs + cpuMs,
+          memory_bytes: usage?.memory_bytes ?? memory?.most ?? null,
+        }
+      }),
+    )
   }
 
   replicas(): Replica[] {
@@ -221,8 +256,11 @@ export class ReplicaPool {
 
   /** Kills each replica that uses more memory than its limit. `used` is in megabytes. */
   enforceMemory(used: Map<Replica, number>): void {
-    for (const { replica } of this.#slots) {
+    for (const slot of this.#slots) {
+      const { replica } = slot
       const megabytes = (replica && used.get(replica)) ?? 0
+      const bytes = Math.round(megabytes * MIB)
+      slot.memory = { now: bytes, most: Math.max(bytes, slot.memory?.most ?? 0) }
       if (!this.#template || megabytes <= this.#template.memory_mb) continue
       const limit = this.#template.memory_mb
       this.killForReason(
@@ -268,6 +306,7 @@ export class ReplicaPool {
     const launched = await Promise.resolve(template.launch()).catch((error: Error) => error)
     slot.launching = undefined
     if (launched instanceof Error) return this.#recordCrash(slot, `could not be started: ${describeError(launched)}`)
+    slot.launches++
     Object.assign(slot, { replica: launched, failures: 0, probedAt: 0, shown: '' } satisfies Partial<ReplicaSlot>)
     // `#stopSlot` waits for the launch and then ends the replica.
     if (this.#stopping || !this.#slots.includes(slot)) return
@@ -280,6 +319,14 @@ export class ReplicaPool {
     if (!replica || this.#stopping) return
     this.#logLines(slot, replica.readLines(true))
     this.#exitedLines = [...replica.lastLines]
+    void replica
+      .usage(() => [])
+      .then(
+        ({ cpu_ms }) => {
+          slot.pastCpuMs += cpu_ms ?? 0
+        },
+        () => {},
+      )
     replica.forget()
     this.#recordCrash(slot, replica.hasKillReason ? undefined : replica.endReason)
   }

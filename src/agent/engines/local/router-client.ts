@@ -8,6 +8,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { readJson, writeJson } from '../../system/files.ts'
 import { endGroup, isAlive, type ProcessIdentity } from '../../system/processes.ts'
+import type { CountedRequests } from './request-counts.ts'
 import { type Route, type Target, targetKey } from './router.ts'
 
 /** `host`: where the router listens besides loopback. */
@@ -24,7 +25,10 @@ export type RouterState = {
 }
 
 const ROUTER_MAIN = fileURLToPath(new URL('./router-main.ts', import.meta.url))
-const ROUTER_CODE = ['./router-main.ts', './router.ts', './router-headers.ts', './router-responses.ts']
+const ROUTER_CODE = [
+  ...['./router-main.ts', './router.ts', './router-headers.ts', './router-responses.ts', './request-counts.ts'],
+  '../../../protocol/request-buckets.ts',
+]
 /** Generous, because a router that fails to start exits early. */
 const START_TIMEOUT_MS = 60_000
 /** How long a router that closed its connection may take to exit. */
@@ -112,6 +116,11 @@ export class RouterClient {
   /** When each deployment last had a request, since this router started. */
   async lastRequests(): Promise<Record<string, number>> {
     return (await this.#request('GET', undefined, 'asked')) as Record<string, number>
+  }
+
+  /** Totals since this router started. */
+  async requestCounts(): Promise<CountedRequests> {
+    return (await this.#request('GET', undefined, 'counts')) as CountedRequests
   }
 
   /** Leaves the router to the next agent. */

@@ -63,7 +63,8 @@ const control = http.createServer(async (req, res) => {
   if (req.url === '/life') return void res.writeHead(200).flushHeaders()
   if (req.method === 'PUT') router.apply(JSON.parse(await text(req)) as Route[])
   if (req.method === 'DELETE') handOver()
-  const answer = req.url === '/asked' ? router.lastRequests() : router.inFlight()
+  const answers: Record<string, () => object> = { '/asked': router.lastRequests, '/counts': router.requestCounts }
+  const answer = (answers[req.url!] ?? router.inFlight)()
   res.setHeader('Connection', 'close').end(JSON.stringify(answer))
 })
 

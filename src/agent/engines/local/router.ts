@@ -2,6 +2,8 @@
 import * as http from 'node:http'
 import { connect, type Socket } from 'node:net'
 import { parseRange } from '../../../protocol/client-address.ts'
+import type { RequestCounts } from '../../engine.ts'
+import { CLIENT_GONE, type CountedRequests, countAnswer, countsKey, zeroCounts } from './request-counts.ts'
 import {
   headerPairs,
   isWebSocket,
@@ -12,9 +14,12 @@ import {
 } from './router-headers.ts'
 import { forwardResponse, isWritten, respondAndClose, respondProblem, respondUnrouted } from './router-responses.ts'
 
-export type Target = { host: string; port: number }
-/** Requests to the host at or below the path go to the targets. `of` is the deployment, for its last request. */
-export type Route = { host: string; path: string; targets: Target[]; of?: string }
+export type Target = { host: string; port: number; copy?: string }
+/**
+ * Requests to the host at or below the path go to the targets. `of` is the deployment and `revision` its revision, for
+ * the counts and the last request.
+ */
+export type Route = { host: string; path: string; targets: Target[]; of?: string; revision?: string }
 
 /** How long a request waits for a replica that is being restarted. */
 const CONNECT_WAIT_MS = 10_000
@@ -31,6 +36,8 @@ const DEFAULT_ROUTER_LIMITS: RouterLimits = {
 const MAX_EARLY_HINTS = 16
 /** How long input is discarded before the connection closes: closing at once may lose the answer. */
 const LINGER_MS = 2_000
+/** How long the counts of a revision without a route are kept for the agent, and for requests that it still answers. */
+const COUNTS_KEPT_MS = 300_000
 
 export const targetKey = ({ host, port }: Target) => `${host}:${port}`
 
@@ -44,8 +51,26 @@ export function createRouter(limitOverrides: Partial<RouterLimits> = {}, trusted
   /** When each deployment last began or ended a request. */
   const lastRequests = new Map<string, number>()
   let turn = 0
+  const counts = new Map<string, RequestCounts>()
+  const unreached = new Map<string, number>()
+  /** When each revision with counts last had a route. */
+  const routedAt = new Map<string, number>()
 
   const recordRequest = ({ of }: Route) => of !== undefined && lastRequests.set(of, Date.now())
+  const revisionKey = ({ of, revision }: Route) => of && revision && countsKey(of, revision)
+  /** Undefined for a route without a revision. */
+  function countsOf(route: Route, { copy }: Target): RequestCounts | undefined {
+    const key = copy && revisionKey(route)
+    if (!key) return undefined
+    const name = countsKey(key, copy)
+    const known = counts.get(name) ?? zeroCounts()
+    counts.set(name, known)
+    return known
+  }
+  function recordUnreached(route: Route): void {
+    const key = revisionKey(route)
+    if (key) unreached.set(key, (unreached.get(key) ?? 0) + 1)
+  }
   const find = (host: string, path: string) => routes?.find(route => route.host === host && isBelow(path, route.path))
 
   /** Counts the request from the choice of its target, so that the target is not drained before it arrives. */
@@ -68,6 +93,7 @@ export function createRouter(limitOverrides: Partial<RouterLimits> = {}, trusted
   /** Connects to any target that accepts. Retries are safe, because nothing was sent yet. */
   async function reach(host: string, path: string, isClientGone: () => boolean) {
     const deadline = Date.now() + CONNECT_WAIT_MS
+    const since = performance.now()
     for (;;) {
       const route = find(host, path)
       if (!route && routes) return 'unrouted'
@@ -79,11 +105,15 @@ export function createRouter(limitOverrides: Partial<RouterLimits> = {}, trusted
           recordRequest(route)
           taken.release()
         }
-        if (socket && !isClientGone()) return { socket, release }
+        if (socket && !isClientGone()) return { socket, release, since, counted: countsOf(route, taken.target) }
         taken.release()
         socket?.destroy()
       }
-      if (isClientGone() || Date.now() > deadline) return 'unavailable'
+      if (isClientGone()) return 'unavailable'
+      if (Date.now() > deadline) {
+        if (route) recordUnreached(route)
+        return 'unavailable'
+      }
       await new Promise(resolve => setTimeout(resolve, CONNECT_RETRY_MS))
     }
   }
@@ -100,7 +130,12 @@ export function createRouter(limitOverrides: Partial<RouterLimits> = {}, trusted
     const host = hostOf(req)
     const reached = await reach(host, pathOf(req), () => res.destroyed || res.socket!.destroyed)
     if (typeof reached === 'string') return void respondUnrouted(res, reached, host)
-    const { socket, release } = reached
+    const { socket, release, since } = reached
+    let { counted } = reached
+    const recordAnswer = (status: number) => {
+      if (counted) countAnswer(counted, status, performance.now() - since)
+      counted = undefined
+    }
     const out = http.request({
       method: req.method!,
       path: req.url!,
@@ -112,6 +147,7 @@ export function createRouter(limitOverrides: Partial<RouterLimits> = {}, trusted
     res.once('close', () => {
       clearInterval(late)
       release()
+      recordAnswer(res.headersSent ? res.statusCode : CLIENT_GONE)
       // Close only after the whole answer: closing earlier may cut off an answer sent before the request was read.
       socket.destroy()
     })
@@ -121,8 +157,11 @@ export function createRouter(limitOverrides: Partial<RouterLimits> = {}, trusted
       if (!res.headersSent)
         respondProblem(res, 502, 'The application closed the connection without an answer. Check its log.')
     })
-    out.once('response', from => forwardResponse(res, out, from))
-    return { out, socket, release, late }
+    out.once('response', from => {
+      forwardResponse(res, out, from)
+      if (res.headersSent) recordAnswer(res.statusCode)
+    })
+    return { out, socket, release, late, recordAnswer }
   }
 
   /** Ends a request whose body stalls, or whose answer does not begin in time. */
@@ -174,11 +213,12 @@ export function createRouter(limitOverrides: Partial<RouterLimits> = {}, trusted
     })
     const passed = await pass(req, res, ['Connection', 'Upgrade', 'Upgrade', 'websocket'])
     if (!passed) return
-    const { out, socket, late } = passed
+    const { out, socket, late, recordAnswer } = passed
     out.once('upgrade', (from, upstream, early) => {
       if (from.headers.upgrade?.toLowerCase() !== 'websocket')
         return void respondProblem(res, 502, 'The application switched to a protocol other than WebSocket.')
       clearInterval(late)
+      recordAnswer(101)
       res.detachSocket(client)
       const headerLines = headerPairs(responseHeaders(from)).map(([name, value]) => `${name}: ${value}\r\n`)
       const status = 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n'
@@ -224,6 +264,20 @@ export function createRouter(limitOverrides: Partial<RouterLimits> = {}, trusted
       routes = wanted.toSorted((a, b) => b.path.length - a.path.length)
       const served = new Set(routes.map(({ of }) => of))
       for (const of of lastRequests.keys()) if (!served.has(of)) lastRequests.delete(of)
+      for (const route of routes) {
+        const key = revisionKey(route)
+        if (key) routedAt.set(key, Number.POSITIVE_INFINITY)
+      }
+      const now = Date.now()
+      const routed = new Set(routes.map(revisionKey))
+      for (const [key, at] of routedAt) if (at === Number.POSITIVE_INFINITY && !routed.has(key)) routedAt.set(key, now)
+    },
+    requestCounts(): CountedRequests {
+      const isForgotten = (key: string) => (routedAt.get(key) ?? 0) < Date.now() - COUNTS_KEPT_MS
+      for (const name of counts.keys()) if (isForgotten(name.slice(0, name.lastIndexOf('/')))) counts.delete(name)
+      for (const key of unreached.keys()) if (isForgotten(key)) unreached.delete(key)
+      for (const key of routedAt.keys()) if (isForgotten(key)) routedAt.delete(key)
+      return { copies: Object.fromEntries(counts), unreached: Object.fromEntries(unreached) }
     },
     lastRequests: () => Object.fromEntries(lastRequests),
     inFlight: () => Object.fromEntries(inFlight),

@@ -11,7 +11,7 @@ import { isAlive, type Process, type ProcessIdentity } from '../../system/proces
 import { findTracked, spawnTracked, type TrackedProcess } from '../../system/tracked-process.ts'
 import type { User } from '../../system/users.ts'
 import { probe } from '../local/health.ts'
-import type { Health, Replica } from '../local/replica-pool.ts'
+import type { Health, Replica, ReplicaUsage } from '../local/replica-pool.ts'
 import { shellCommand } from '../local/shell-command.ts'
 
 const MIB = 1024 * 1024
@@ -47,6 +47,8 @@ export class ProcessReplica implements Replica {
   #cleanup: Promise<void> | undefined
   /** A child reports its exit by an event; an adopted process has to be checked. */
   #isChild = false
+  /** The CPU time so far. */
+  #cpuMs: number | null = null
   #readOffset: number
   /** Where the unfinished last line begins. */
   #lineStart: number
@@ -123,6 +125,17 @@ export class ProcessReplica implements Replica {
     return this.#tracked?.pids(list) ?? []
   }
 
+  async usage(list: () => Process[]): Promise<ReplicaUsage> {
+    if (!this.exit) this.#measureCpu(list)
+    return { cpu_ms: this.#cpuMs, memory_bytes: null }
+  }
+
+  /** Never goes back when a process ends. */
+  #measureCpu(list?: () => Process[]): void {
+    const cpuMs = this.#tracked?.cpuMs(list)
+    if (cpuMs !== undefined) this.#cpuMs = Math.max(this.#cpuMs ?? 0, cpuMs)
+  }
+
   /** An adopted process has no exit code. */
   get endReason(): string | undefined {
     if (!this.exit) return undefined
@@ -163,6 +176,8 @@ export class ProcessReplica implements Replica {
   }
 
   async #endRemaining(): Promise<void> {
+    // Before its cgroup is removed.
+    this.#measureCpu()
     this.#tracked?.kill()
     this.#cleanup = this.#tracked?.end(0)
     await this.#cleanup

@@ -1,0 +1,32 @@
+// Writes the request of an action as a command for a shell (pure).
+import type { Route } from '../../../src/client/client.ts'
+
+export type WriteRoute = Exclude<Route, `GET ${string}`>
+export type ActionRequest = { route: WriteRoute; options: { params?: object; query?: object; body?: unknown } }
+
+const quote = (text: string) => `'${text.replaceAll("'", "'\\''")}'`
+
+function toPath({ route, options }: ActionRequest): { method: string; path: string } {
+  const [method, template] = route.split(' ') as [string, string]
+  const params = (options.params ?? {}) as Record<string, string>
+  const path = template.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(params[name]!))
+  const query = new URLSearchParams((options.query ?? {}) as Record<string, string>).toString()
+  return { method, path: path + (query && `?${query}`) }
+}
+
+/** The key stays out of the command, and so out of shell histories. */
+export function toCurl(action: ActionRequest, origin: string, workspace: string | undefined): string {
+  const { method, path } = toPath(action)
+  const { body } = action.options
+  const parts = [`curl -X ${method} ${quote(origin + path)}`, '-H "X-Api-Key: $SLIPWAY_API_KEY"']
+  if (workspace) parts.push(`-H 'X-Tenant-Id: ${workspace}'`)
+  if (body !== undefined) parts.push(`-H 'Content-Type: application/json'`, `-d ${quote(JSON.stringify(body))}`)
+  return parts.join(' \\\n  ')
+}
+
+export function toCommand(request: ActionRequest): string {
+  const { method, path } = toPath(request)
+  const { body } = request.options
+  const send = `slipway api ${method} ${quote(path)}`
+  return body === undefined ? send : `echo ${quote(JSON.stringify(body))} | ${send} --input -`
+}

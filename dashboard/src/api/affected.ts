@@ -1,0 +1,34 @@
+// Which reads an event makes old (pure).
+
+/** Under what a read is cached. */
+export type ReadKey = [workspace: string, route: string, options: { params?: object; query?: object }]
+
+export type LiveEvent = {
+  number: number
+  type: string
+  subject: { type: string; id: string }
+  data: Record<string, unknown>
+}
+
+/** Resources whose lists and pages show others too, by the first segments of their paths. */
+const SHOWN_ON: Record<string, string[]> = {
+  deployment: ['/v2/deployments', '/v2/previews'],
+  revision: ['/v2/deployments'],
+  preview: ['/v2/deployments', '/v2/previews'],
+  custom_host: ['/v2/deployments', '/v2/custom-hosts'],
+  listener: ['/v2/listeners', '/v2/deployments'],
+  integration: ['/v2/integrations', '/v2/deployments'],
+  webhook: ['/v2/webhooks'],
+  tag_key: ['/v2/tag-keys', '/v2/deployments'],
+  tag_value: ['/v2/tag-keys', '/v2/deployments'],
+}
+
+export function isAffected(event: LiveEvent, [, route, { params }]: ReadKey): boolean {
+  const [, path = ''] = route.split(' ')
+  const paths = SHOWN_ON[event.subject.type]
+  // An unknown kind may be shown anywhere.
+  if (paths && !paths.some(start => path.startsWith(start))) return false
+  const deployment = event.subject.type === 'deployment' ? event.subject.id : event.data.deployment_id
+  const shown = (params as { deployment_id?: string } | undefined)?.deployment_id
+  return typeof deployment !== 'string' || shown === undefined || shown === deployment
+}

@@ -1,0 +1,41 @@
+// The client of the API in a page. The session's cookie authenticates it; the workspace is the one in the address.
+import { computed, signal } from '@preact/signals'
+import { type Client, createClient, type Reply } from '../../../src/client/client.ts'
+import { ApiError } from '../../../src/client/errors.ts'
+
+export type { CallOptions, Item, ListRoute, Reply, Route } from '../../../src/client/client.ts'
+export { nextCursor } from '../../../src/client/client.ts'
+export { ApiError, ConnectionError } from '../../../src/client/errors.ts'
+
+export type Me = Reply<'GET /v2/me'>
+export type Workspace = Me['workspaces'][number]
+
+export const workspaceId = signal<string | undefined>(undefined)
+/** Set when a request found that the session has ended. The page stays, so that no draft is lost. */
+export const sessionEnded = signal(false)
+
+async function fetchWithSession(input: RequestInfo | URL, init?: RequestInit): Promise<Response> {
+  const response = await fetch(input, init)
+  if (response.status === 401) sessionEnded.value = true
+  return response
+}
+
+/** A session is accepted only with this type, also where there is no body: a form of another site cannot send it. */
+const HEADERS = { 'Content-Type': 'application/json' }
+const client = computed(() =>
+  createClient({ url: location.origin, workspace: workspaceId.value, fetch: fetchWithSession, headers: HEADERS }),
+)
+export const getClient = (): Client => client.value
+
+/** The caller, or undefined without a session. */
+export async function readMe(): Promise<Me | undefined> {
+  try {
+    return await createClient({ url: location.origin }).call('GET /v2/me')
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 401) return undefined
+    throw error
+  }
+}
+
+export const signInAddress = (next: string): string => `/sign-in?next=${encodeURIComponent(next)}`
+export const currentPath = (): string => location.pathname + location.search + location.hash

@@ -1,0 +1,77 @@
+// Reading: what is shown is cached by route and parameters, and read again when an event says that it has changed.
+import { QueryClient, useInfiniteQuery, useQuery } from '@tanstack/preact-query'
+import type { ReadKey } from './affected.ts'
+import type { Route } from './client.ts'
+import { ApiError, type CallOptions, getClient, type Item, type ListRoute, nextCursor, type Reply } from './client.ts'
+
+export const queryClient = new QueryClient({
+  defaultOptions: {
+    queries: {
+      // Events say when something changes. Until the stream is live, pages that are opened read again.
+      staleTime: 5_000,
+      gcTime: 10 * 60_000,
+      // The client repeats what can succeed later.
+      retry: false,
+      refetchOnWindowFocus: false,
+      refetchOnReconnect: false,
+    },
+  },
+})
+
+type GetRoute = Extract<Route, `GET ${string}`>
+type ReadOptions<R extends Route> = Pick<CallOptions<R>, Extract<keyof CallOptions<R>, 'params' | 'query'>>
+
+const keyOf = (workspace: string, route: string, options: object): ReadKey => [workspace, route, options]
+
+/** Reads a resource of the workspace, and keeps it current. */
+export function useRead<R extends GetRoute>(
+  workspace: string,
+  route: R,
+  options: ReadOptions<R>,
+  { enabled = true }: { enabled?: boolean } = {},
+) {
+  return useQuery<Reply<R>, Error>({
+    queryKey: keyOf(workspace, route, options),
+    queryFn: ({ signal }) => getClient().call(route, { ...options, signal } as never),
+    enabled,
+    // Keep what was there while the parameters change.
+    placeholderData: (previous, query) => (query?.queryKey[1] === route && !hasParams(options) ? previous : undefined),
+  })
+}
+const hasParams = (options: object) => 'params' in options
+
+/** Reads several resources at once. Those that are known, and that no event has made old, are not read again. */
+export function useReadEach<R extends GetRoute>(workspace: string, route: R, all: ReadOptions<R>[]) {
+  return useQuery<Reply<R>[], Error>({
+    queryKey: keyOf(workspace, route, { query: { each: all } }),
+    queryFn: () =>
+      Promise.all(
+        all.map(options =>
+          queryClient.fetchQuery<Reply<R>>({
+            queryKey: keyOf(workspace, route, options),
+            queryFn: ({ signal }) => getClient().call(route, { ...options, signal } as never),
+            staleTime: Number.POSITIVE_INFINITY,
+          }),
+        ),
+      ),
+    placeholderData: previous => previous,
+  })
+}
+
+/** Reads a list page by page. */
+export function usePages<R extends ListRoute & GetRoute>(workspace: string, route: R, options: ReadOptions<R>) {
+  const { data, ...query } = useInfiniteQuery({
+    queryKey: keyOf(workspace, route, options),
+    queryFn: async ({ signal, pageParam }) => {
+      const query = { ...(options as { query?: object }).query, ...(pageParam && { cursor: pageParam }) }
+      const { reply, headers } = await getClient().answer(route, { ...options, query, signal } as never)
+      return { items: (reply as { resources: Item<R>[] }).resources, next: nextCursor(headers.get('Link')) }
+    },
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: page => page.next,
+    placeholderData: previous => previous,
+  })
+  return { ...query, items: data?.pages.flatMap(page => page.items) }
+}
+
+export const isMissing = (error: unknown): boolean => error instanceof ApiError && error.status === 404

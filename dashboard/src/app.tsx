@@ -1,0 +1,90 @@
+// Finds out who is here and in which workspace, then shows the screen of the address.
+import { QueryClientProvider } from '@tanstack/preact-query'
+import { useEffect, useState } from 'preact/hooks'
+import { Redirect, Route, Switch, useLocation, useSearch } from 'wouter-preact'
+import { currentPath, type Me, readMe, sessionEnded, signInAddress, workspaceId } from './api/client.ts'
+import { queryClient } from './api/queries.ts'
+import { Shell } from './layout/shell.tsx'
+import { ButtonLink } from './parts/button.tsx'
+import { lazily } from './parts/lazily.tsx'
+import { Empty } from './parts/panel.tsx'
+import { Problem } from './parts/problem.tsx'
+import { readLastWorkspace, storeLastWorkspace, toAddress } from './router/links.tsx'
+import { HOME, type ScreenProps, screens } from './screens/screens.tsx'
+
+const SessionEnded = lazily(() => import('./layout/session-ended.tsx'))
+
+export function App() {
+  const [me, setMe] = useState<Me>()
+  const [error, setError] = useState<Error>()
+  useEffect(() => {
+    readMe().then(found => {
+      if (found) setMe(found)
+      else location.replace(signInAddress(currentPath()))
+    }, setError)
+  }, [])
+  if (error) return <Problem error={error} onRetry={() => location.reload()} />
+  return me ? (
+    <QueryClientProvider client={queryClient}>
+      <Workspaces me={me} />
+      {sessionEnded.value && <SessionEnded />}
+    </QueryClientProvider>
+  ) : null
+}
+
+const WORKSPACE_PATH = /^\/ui\/([0-9a-f]{8}-[0-9a-f-]{27})(?=\/|$)/
+
+/** A path without a workspace leads to the same screen in the last one. */
+function Workspaces({ me }: { me: Me }) {
+  const [path] = useLocation()
+  const search = useSearch()
+  const [prefix, id] = WORKSPACE_PATH.exec(path) ?? []
+  const workspace = me.workspaces.find(one => one.id === id)
+  if (workspace && workspace.id !== workspaceId.peek()) workspaceId.value = workspace.id
+  useEffect(() => {
+    if (workspace) storeLastWorkspace(workspace.id)
+  }, [workspace?.id])
+  const last = readLastWorkspace()
+  const home = me.workspaces.find(one => one.id === last) ?? me.workspaces[0]
+  if (!home)
+    return (
+      <Empty title="You are in no workspace">
+        Ask an Admin of {me.organization.display_name} to add you to one, then reload this page.
+      </Empty>
+    )
+  if (!workspace && id)
+    return (
+      <Empty
+        title="You are not in this workspace"
+        action={<ButtonLink href={toAddress(HOME, home.id)}>Open {home.display_name}</ButtonLink>}
+      >
+        Ask one of its Admins to add you, or open one of yours.
+      </Empty>
+    )
+  const rest = path.slice((prefix ?? '/ui').length)
+  if (!workspace || rest === '' || rest === '/') {
+    const target = rest === '' || rest === '/' ? HOME : rest
+    return <Redirect to={toAddress(target, (workspace ?? home).id) + (search && `?${search}`)} replace />
+  }
+  return (
+    <Shell me={me} workspace={workspace} key={workspace.id}>
+      <Switch>
+        {screens.map(({ path, Content }) => (
+          <Route key={path} path={`/ui/:workspace${path}`}>
+            {(params: Record<string, string>) => (
+              <Content {...({ workspace: workspace.id, params, me } as unknown as ScreenProps<never>)} />
+            )}
+          </Route>
+        ))}
+        <Route>
+          <Empty
+            title="There is no such page"
+            action={<ButtonLink href={toAddress(HOME)}>Open the deployments</ButtonLink>}
+          >
+            The address may be mistyped, or of another version.
+          </Empty>
+        </Route>
+      </Switch>
+    </Shell>
+  )
+}

@@ -1,0 +1,61 @@
+// Commands: what the palette finds and what keys do. A screen adds its own while it is open.
+import { signal } from '@preact/signals'
+import { useEffect } from 'preact/hooks'
+
+export type Command = {
+  id: string
+  label: string
+  /** Where it leads or what kind it is, in one word. */
+  kind: string
+  /** One key, or two after each other: `/`, `g d`. */
+  keys?: string
+  run: () => void
+}
+
+const groups = signal<Command[][]>([])
+/** Those of the open screen come first. */
+export const allCommands = (): Command[] => groups.value.toReversed().flat()
+
+export function useCommands(commands: Command[]): void {
+  const key = commands.map(({ id, label }) => id + label).join()
+  useEffect(() => {
+    groups.value = [...groups.value, commands]
+    return () => {
+      groups.value = groups.value.filter(group => group !== commands)
+    }
+  }, [key])
+}
+
+const SWITCH_KEY = 'slipway-shortcuts'
+/** Keys without Ctrl can be switched off, for those who speak to their computer (WCAG 2.1.4). */
+export const shortcutsOn = signal(localStorage.getItem(SWITCH_KEY) !== 'off')
+export function setShortcuts(on: boolean): void {
+  shortcutsOn.value = on
+  localStorage.setItem(SWITCH_KEY, on ? 'on' : 'off')
+}
+
+export const isPaletteOpen = signal(false)
+export const isHelpOpen = signal(false)
+
+const SEQUENCE_MS = 1_000
+const isTyping = (target: EventTarget | null) =>
+  target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName))
+
+let first: { key: string; at: number } | undefined
+
+export function handleKey(event: KeyboardEvent): void {
+  if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === 'k' && !event.shiftKey && !event.altKey) {
+    event.preventDefault()
+    isPaletteOpen.value = !isPaletteOpen.value
+    return
+  }
+  if (!shortcutsOn.value || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return
+  if (isTyping(event.target) || document.querySelector('dialog[open]')) return
+  const before = first && event.timeStamp - first.at < SEQUENCE_MS ? `${first.key} ` : ''
+  const find = (keys: string) => allCommands().find(command => command.keys === keys)
+  const found = find(before + event.key.toLowerCase()) ?? find(event.key)
+  first = found ? undefined : { key: event.key.toLowerCase(), at: event.timeStamp }
+  if (!found) return
+  event.preventDefault()
+  found.run()
+}

@@ -1,0 +1,15 @@
+// How current the page is.
+import { signal } from '@preact/signals'
+
+export type LiveState = {
+  /** `polling`: the stream is refused, so the page reads again every few seconds. */
+  state: 'connecting' | 'live' | 'reconnecting' | 'offline' | 'polling'
+  /** When it entered this state. */
+  since: number
+}
+
+export const live = signal<LiveState>({ state: 'connecting', since: Date.now() })
+
+export function setLive(state: LiveState['state']): void {
+  if (live.value.state !== state) live.value = { state, since: Date.now() }
+}

@@ -1,0 +1,35 @@
+// Reads again what events have made old.
+import { useEffect } from 'preact/hooks'
+import { isAffected, type LiveEvent, type ReadKey } from '../api/affected.ts'
+import { queryClient } from '../api/queries.ts'
+import { followEvents } from './follow.ts'
+
+/** A deploy has several events at once, which need one read. */
+const GATHER_MS = 120
+
+export function useLive(workspace: string): void {
+  useEffect(() => {
+    let gathered: LiveEvent[] = []
+    let timer: ReturnType<typeof setTimeout> | undefined
+    const refresh = () => {
+      const events = gathered
+      gathered = []
+      timer = undefined
+      queryClient.invalidateQueries({
+        predicate: ({ queryKey }) =>
+          queryKey[0] === workspace && events.some(event => isAffected(event, queryKey as unknown as ReadKey)),
+      })
+    }
+    const stop = followEvents(workspace, {
+      onEvent: event => {
+        gathered.push(event)
+        timer ??= setTimeout(refresh, GATHER_MS)
+      },
+      onGap: () => void queryClient.invalidateQueries({ predicate: ({ queryKey }) => queryKey[0] === workspace }),
+    })
+    return () => {
+      clearTimeout(timer)
+      stop()
+    }
+  }, [workspace])
+}

@@ -1,0 +1,10 @@
+// Starts the dashboard: a client of the public API, in the page that `src/dashboard/shell.ts` serves.
+import { render } from 'preact'
+import './styles/tokens.css'
+import './styles/base.css'
+import { App } from './app.tsx'
+
+// The files of an older build are gone after a deploy.
+addEventListener('vite:preloadError', () => location.reload())
+
+render(<App />, document.getElementById('app')!)

@@ -1,0 +1,112 @@
+// Icons are outlines of 16 px; glyphs are the shapes of states.
+import type { ComponentChildren } from 'preact'
+import type { Shape, Tone } from '../format/state.ts'
+import styles from './icon.module.css'
+
+const ICONS = {
+  cube: <path d="M8 1.8 13.5 5v6L8 14.2 2.5 11V5zM2.7 5.1 8 8.2l5.3-3.1M8 8.2v5.8" />,
+  branch: (
+    <path d="M4.5 5.2v5.6M11.5 6.7c0 2.6-3.6 2-6.6 4.2M2.8 3.5a1.7 1.7 0 1 0 3.4 0 1.7 1.7 0 1 0-3.4 0M2.8 12.5a1.7 1.7 0 1 0 3.4 0 1.7 1.7 0 1 0-3.4 0M9.8 5a1.7 1.7 0 1 0 3.4 0 1.7 1.7 0 1 0-3.4 0" />
+  ),
+  box: (
+    <path d="M3.7 4h8.6c.7 0 1.2.5 1.2 1.2v6.1c0 .7-.5 1.2-1.2 1.2H3.7c-.7 0-1.2-.5-1.2-1.2V5.2C2.5 4.5 3 4 3.7 4zM5.5 6.5V10M8 6.5V10M10.5 6.5V10" />
+  ),
+  archive: <path d="M3 5.5h10v7.2a.8.8 0 0 1-.8.8H3.8a.8.8 0 0 1-.8-.8zM2.3 2.5h11.4v3H2.3zM6.5 8h3" />,
+  grid: <path d="M2.5 2.5h4.6v4.6H2.5zM8.9 2.5h4.6v4.6H8.9zM2.5 8.9h4.6v4.6H2.5zM11.2 9.2v4M9.2 11.2h4" />,
+  search: <path d="M2.7 7a4.3 4.3 0 1 0 8.6 0 4.3 4.3 0 1 0-8.6 0M10.3 10.3l3.2 3.2" />,
+  out: <path d="M6.5 3.5h-3v9h9v-3M9.5 2.5h4v4M13.2 2.8 7.5 8.5" />,
+  copy: (
+    <path d="M6.8 5.5h5.4c.7 0 1.3.6 1.3 1.3v5.4c0 .7-.6 1.3-1.3 1.3H6.8c-.7 0-1.3-.6-1.3-1.3V6.8c0-.7.6-1.3 1.3-1.3zM3.2 10.5h-.4a.8.8 0 0 1-.8-.8V3a1 1 0 0 1 1-1h6.7a.8.8 0 0 1 .8.8v.4" />
+  ),
+  down: <path d="m3.5 6 4.5 4.5L12.5 6" />,
+  right: <path d="m6 3.5 4.5 4.5L6 12.5" />,
+  cross: <path d="m4.5 4.5 7 7M11.5 4.5l-7 7" />,
+  plus: <path d="M8 3v10M3 8h10" />,
+  menu: <path d="M2.5 4.5h11M2.5 8h11M2.5 11.5h11" />,
+  stop: (
+    <path d="M5.2 4h5.6c.7 0 1.2.5 1.2 1.2v5.6c0 .7-.5 1.2-1.2 1.2H5.2c-.7 0-1.2-.5-1.2-1.2V5.2C4 4.5 4.5 4 5.2 4z" />
+  ),
+  again: <path d="M3 3v4h4M3.3 7A5.3 5.3 0 1 1 3.5 10.5" />,
+  book: (
+    <path d="M8 3.5c-1.4-1-3.2-1.2-5.5-1v9.8c2.3-.2 4.1 0 5.5 1 1.4-1 3.2-1.2 5.5-1V2.5c-2.3-.2-4.1 0-5.5 1zM8 3.5v9.8" />
+  ),
+  bell: <path d="M4 6.8a4 4 0 0 1 8 0c0 3 .7 3.8 1.5 4.7h-11C3.3 10.6 4 9.8 4 6.8zM6.7 13.5h2.6" />,
+  half: <path d="M2.5 8a5.5 5.5 0 1 0 11 0 5.5 5.5 0 1 0-11 0M8 2.5v11M8 5.3l4-1M8 8h5.4M8 10.7l4 1" />,
+} as const
+export type IconName = keyof typeof ICONS
+
+type IconProps = { name: IconName; label?: string | undefined }
+export const Icon = ({ name, label }: IconProps) => (
+  <svg
+    class={styles.icon}
+    viewBox="0 0 16 16"
+    role={label ? 'img' : undefined}
+    aria-label={label}
+    aria-hidden={label ? undefined : true}
+  >
+    {ICONS[name]}
+  </svg>
+)
+
+const line = { fill: 'none', stroke: 'currentColor', 'stroke-width': 1.6 } as const
+const mark = { class: styles.mark, fill: 'none', 'stroke-width': 1.7, 'stroke-linecap': 'round' } as const
+const GLYPHS: Record<Shape, ComponentChildren> = {
+  check: (
+    <>
+      <circle cx="8" cy="8" r="6.5" fill="currentColor" />
+      <path d="m5.2 8.2 2 2 3.6-4" {...mark} stroke-linejoin="round" />
+    </>
+  ),
+  arc: (
+    <>
+      <circle cx="8" cy="8" r="5.6" {...line} stroke-width="1.8" opacity=".28" />
+      <path class={styles.spin} d="M8 2.4a5.6 5.6 0 0 1 5.6 5.6" {...line} stroke-width="1.8" stroke-linecap="round" />
+    </>
+  ),
+  queued: (
+    <circle cx="8" cy="8" r="5.6" {...line} stroke-width="1.8" stroke-dasharray="2.1 2.3" stroke-linecap="round" />
+  ),
+  octagon: (
+    <>
+      <path d="M5.3 1.5h5.4l3.8 3.8v5.4l-3.8 3.8H5.3l-3.8-3.8V5.3z" fill="currentColor" />
+      <path d="m5.8 5.8 4.4 4.4m0-4.4-4.4 4.4" {...mark} />
+    </>
+  ),
+  triangle: (
+    <>
+      <path d="M8 1.6 15 13.9H1z" fill="currentColor" stroke="currentColor" stroke-linejoin="round" />
+      <path d="M8 6v3.6M8 11.8v.1" {...mark} />
+    </>
+  ),
+  held: (
+    <>
+      <rect x="1.8" y="1.8" width="12.4" height="12.4" rx="3" fill="currentColor" />
+      <path d="M6.2 5.3v5.4M9.8 5.3v5.4" {...mark} />
+    </>
+  ),
+  diamond: (
+    <>
+      <rect x="3.2" y="3.2" width="9.6" height="9.6" rx="1" transform="rotate(45 8 8)" {...line} />
+      <path d="M8 5.2v3.6M8 10.9v.1" {...line} stroke-linecap="round" />
+    </>
+  ),
+  minus: (
+    <>
+      <circle cx="8" cy="8" r="5.6" {...line} />
+      <path d="M5.4 8h5.2" {...line} stroke-linecap="round" />
+    </>
+  ),
+  struck: (
+    <>
+      <circle cx="8" cy="8" r="5.6" {...line} />
+      <path d="m4.2 11.8 7.6-7.6" {...line} />
+    </>
+  ),
+  ring: <circle cx="8" cy="8" r="5.2" {...line} />,
+}
+
+export const Glyph = ({ shape, tone }: { shape: Shape; tone: Tone }) => (
+  <svg class={`${styles.glyph} ${styles[tone]}`} viewBox="0 0 16 16" aria-hidden="true">
+    {GLYPHS[shape]}
+  </svg>
+)

@@ -1,0 +1,51 @@
+// What can be done with a deployment, each as one request.
+import { type Action, request } from '../../api/actions.ts'
+import type { Deployment, Revision } from '../../format/state.ts'
+
+const refOf = ({ id }: Pick<Deployment, 'id'>) => ({ deployment_id: id })
+
+export const deployAgain = (deployment: Deployment): Action => ({
+  label: 'Deploy again',
+  request: request('POST /v2/deployments/{deployment_id}/revisions', { params: refOf(deployment) }),
+  done: `${deployment.name}: a new revision of the current configuration is queued.`,
+})
+
+export const interrupt = (deployment: Deployment, { id, number }: Pick<Revision, 'id' | 'number'>): Action => ({
+  label: `Interrupt r${number}`,
+  request: request('POST /v2/deployments/{deployment_id}/revisions/{revision_id}/interruption', {
+    params: { ...refOf(deployment), revision_id: id },
+  }),
+  command: `slipway interrupt ${deployment.name} ${number}`,
+  confirm: {
+    title: `Interrupt r${number} of ${deployment.name}?`,
+    body:
+      deployment.active_revision_id === null
+        ? 'It stops where it is. Nothing serves yet, and the revision that waits behind it starts.'
+        : 'It stops where it is. What serves now keeps serving, and the revision that waits behind it starts.',
+  },
+  done: `${deployment.name}: r${number} is interrupted.`,
+})
+
+export const releaseHold = (deployment: Deployment): Action => ({
+  label: 'Release the hold',
+  request: request('DELETE /v2/deployments/{deployment_id}/hold', { params: refOf(deployment) }),
+  command: `slipway release ${deployment.name}`,
+  confirm: {
+    title: `Release the hold of ${deployment.name}?`,
+    body: 'The next push deploys again. What serves now keeps serving until then.',
+  },
+  done: `${deployment.name}: pushes deploy again.`,
+})
+
+export const deleteDeployment = (deployment: Deployment): Action => ({
+  label: 'Delete deployment',
+  request: request('DELETE /v2/deployments/{deployment_id}', { params: refOf(deployment) }),
+  confirm: {
+    title: `Delete ${deployment.name}?`,
+    body:
+      'It stops serving at once. Its revisions, logs and secrets are deleted, and nobody can read them back. ' +
+      'Its tracing project and its name in the audit log stay.',
+    isDestructive: true,
+  },
+  done: `${deployment.name} is being deleted.`,
+})

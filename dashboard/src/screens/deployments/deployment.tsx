@@ -1,0 +1,360 @@
+// A deployment: what serves, what is on its way, why not, and its last revisions.
+import { isMissing, useRead } from '../../api/queries.ts'
+import { useCommands } from '../../commands/commands.ts'
+import { describeActor, describeReasons, describeSource, hostOf, shortCommit, shortImage } from '../../format/source.ts'
+import { type Deployment, isInFlight, type Revision, stateOfDeployment, stateOfRevision } from '../../format/state.ts'
+import { formatExact, formatSeconds, formatShort } from '../../format/time.ts'
+import { ActionButton, useAction } from '../../parts/action.tsx'
+import { ButtonLink } from '../../parts/button.tsx'
+import { Glyph, Icon } from '../../parts/icon.tsx'
+import { Card, CommandLine, Empty, Skeleton } from '../../parts/panel.tsx'
+import { Problem } from '../../parts/problem.tsx'
+import { Prose } from '../../parts/prose.tsx'
+import { Badge, StateLabel } from '../../parts/state.tsx'
+import { Ago, now } from '../../parts/time.tsx'
+import { useCrumbs } from '../../router/crumbs.ts'
+import { toAddress } from '../../router/links.tsx'
+import type { ScreenProps } from '../screens.tsx'
+import { deleteDeployment, deployAgain, interrupt } from './actions.ts'
+import styles from './deployment.module.css'
+import { listReasons, type Reason, toneOf } from './explain.ts'
+import { isSlow, listStages, type Stage } from './pipeline.ts'
+
+const SHOWN_REVISIONS = 10
+
+export default function DeploymentPage({ workspace, params }: ScreenProps<{ deployment: string }>) {
+  const ref = { params: { deployment_id: params.deployment } }
+  const { data: deployment, error, refetch } = useRead(workspace, 'GET /v2/deployments/{deployment_id}', ref)
+  const list = { ...ref, query: { limit: SHOWN_REVISIONS } }
+  const revisions = useRead(workspace, 'GET /v2/deployments/{deployment_id}/revisions', list)
+  const explanation = useRead(workspace, 'GET /v2/deployments/{deployment_id}/explain', ref)
+  useCrumbs({ label: 'Deployments', to: '/deployments' }, { label: deployment?.name ?? '…' })
+
+  if (isMissing(error))
+    return (
+      <Empty
+        title="This deployment is gone"
+        action={<ButtonLink href={toAddress('/deployments')}>Open the deployments</ButtonLink>}
+      >
+        It was deleted, or it is in another workspace.
+      </Empty>
+    )
+  if (error && !deployment) return <Problem error={error} onRetry={() => void refetch()} />
+  if (!deployment || !revisions.data) return <Skeleton lines={9} />
+  const all = revisions.data.resources
+  return (
+    <>
+      <Header deployment={deployment} latest={all[0]} />
+      <div class={styles.pair}>
+        <ServingCard workspace={workspace} deployment={deployment} revisions={all} />
+        <FlightCard deployment={deployment} revisions={all} />
+      </div>
+      {explanation.data && (
+        <Reasons reasons={listReasons(explanation.data, deployment, all.find(isInFlight))} deployment={deployment} />
+      )}
+      <RevisionsCard deployment={deployment} revisions={all} />
+      <footer class={styles.foot}>
+        <p>
+          Created <Ago time={deployment.created_at} suffix=" ago" />. Id <code>{deployment.id}</code>
+        </p>
+        <ActionButton small look="bare" action={deleteDeployment(deployment)} />
+      </footer>
+    </>
+  )
+}
+
+function Header({ deployment, latest }: { deployment: Deployment; latest: Revision | undefined }) {
+  const source = describeSource(deployment)
+  const { url, name, preview } = deployment
+  const { start, question } = useAction()
+  const action = deployAgain(deployment)
+  useCommands([
+    ...(url ? [{ id: 'visit', label: `Open ${hostOf(url)}`, kind: 'page', keys: 'o', run: () => open(url) }] : []),
+    { id: 'deploy-again', label: action.label, kind: 'action', run: () => start(action) },
+  ])
+  return (
+    <header class={styles.head}>
+      <div class={styles.heading}>
+        <h1>{name}</h1>
+        <StateLabel state={stateOfDeployment(deployment, latest)} large />
+      </div>
+      <div class={styles.actions}>
+        <ActionButton action={action} icon="again" />
+        {url && (
+          <ButtonLink href={url} look="primary" icon="out" hint="O" target="_blank" rel="noreferrer">
+            Visit
+          </ButtonLink>
+        )}
+      </div>
+      <ul class={styles.meta}>
+        <li>{url ? <a href={url}>{hostOf(url)}</a> : <span>No URL yet</span>}</li>
+        <li>
+          <Icon name={source.kind} label={source.kindWord} />
+          {source.name}
+          {source.version && <code>{source.version}</code>}
+        </li>
+        {preview && (
+          <li>
+            Preview of pull request {preview.number}, {preview.branch}
+          </li>
+        )}
+      </ul>
+      {question}
+    </header>
+  )
+}
+
+const RevisionName = ({ revision }: { revision: Revision }) => {
+  const { number, commit, source_revision_config } = revision
+  const image = source_revision_config.image_uri
+  return (
+    <p class={styles.revision}>
+      <strong>r{number}</strong>
+      {commit && <code>{shortCommit(commit.sha)}</code>}
+      {!commit && image && <code>{shortImage(image)}</code>}
+    </p>
+  )
+}
+
+/** Until it was deployed or ended. */
+const tookSeconds = ({ states }: Revision): number => states.reduce((sum, { seconds }) => sum + (seconds ?? 0), 0)
+
+const describeContent = ({ commit, reasons }: Revision): string =>
+  commit?.message?.split('\n', 1)[0] || describeReasons(reasons)
+
+type CardProps = { deployment: Deployment; revisions: Revision[] }
+
+function ServingCard({ workspace, deployment, revisions }: CardProps & { workspace: string }) {
+  const { id, active_revision_id: active } = deployment
+  const listed = revisions.find(revision => revision.id === active)
+  const read = useRead(
+    workspace,
+    'GET /v2/deployments/{deployment_id}/revisions/{revision_id}',
+    { params: { deployment_id: id, revision_id: active ?? '' } },
+    { enabled: active !== null && !listed },
+  )
+  const serving = listed ?? read.data
+  const since = serving?.states.findLast(({ status }) => status === 'DEPLOYED')?.since ?? serving?.updated_at
+  return (
+    <Card title={<span class={styles.label}>Serving</span>} aside={serving && <ServingBadge deployment={deployment} />}>
+      {active === null ? (
+        <p class={styles.nothing}>Nothing serves. Requests to it are refused until a revision is deployed.</p>
+      ) : serving ? (
+        <div class={styles.serving}>
+          <RevisionName revision={serving} />
+          <p class={styles.content}>{describeContent(serving)}</p>
+          <dl>
+            <dt>Since</dt>
+            <dd>
+              <time dateTime={since} title={formatExact(since!)}>
+                {formatShort(since!)}
+              </time>{' '}
+              (<Ago time={since!} suffix=" ago" />)
+            </dd>
+            <dt>By</dt>
+            <dd>{describeActor(serving.actor)}</dd>
+            {deployment.image_version && (
+              <>
+                <dt>Image</dt>
+                <dd>
+                  <code>{shortImage(deployment.image_version)}</code>
+                </dd>
+              </>
+            )}
+          </dl>
+        </div>
+      ) : (
+        <Skeleton lines={3} height={20} />
+      )}
+    </Card>
+  )
+}
+
+const ServingBadge = ({ deployment: { serving, hold } }: { deployment: Deployment }) => {
+  if (hold) return <Badge tone="warn">Held</Badge>
+  return serving === 'current' ? <Badge tone="ok">The latest</Badge> : <Badge tone="idle">Not the latest</Badge>
+}
+
+function FlightCard({ deployment, revisions }: CardProps) {
+  const inFlight = revisions.findLast(isInFlight)
+  const waiting = revisions.filter(revision => isInFlight(revision) && revision !== inFlight)
+  const [latest] = revisions
+  const shown = inFlight ?? (latest && latest.status !== 'DEPLOYED' ? latest : undefined)
+  if (!shown) {
+    const deployed = latest && listStages(latest, revisions.slice(1))
+    return (
+      <Card title={<span class={styles.label}>On its way</span>}>
+        <div class={styles.calm}>
+          <p>
+            {latest
+              ? `Nothing. r${latest.number} is the latest revision. It took ${formatSeconds(tookSeconds(latest))}:`
+              : 'Nothing. There is no revision yet.'}
+          </p>
+          {deployed && deployed.length > 0 && <Stages stages={deployed} />}
+          <CommandLine command={`slipway deploy --name ${deployment.name}`} />
+        </div>
+      </Card>
+    )
+  }
+  const earlier = revisions.filter(({ number }) => number < shown.number)
+  return (
+    <Card
+      title={
+        <>
+          <span class={styles.label}>{inFlight ? 'On its way' : 'Last attempt'}</span>
+          <RevisionName revision={shown} />
+          <span class={styles.content}>{describeContent(shown)}</span>
+        </>
+      }
+      aside={inFlight && <ActionButton small icon="stop" action={interrupt(deployment, inFlight)} />}
+    >
+      <div class={styles.flight}>
+        <div class={styles.now}>
+          <StateLabel state={stateOfRevision(shown)} />
+          {/* Of one that has ended, the reasons below have the message. */}
+          {inFlight?.status_message && (
+            <p>
+              <Prose text={inFlight.status_message} />
+            </p>
+          )}
+        </div>
+        <Stages stages={listStages(shown, earlier)} />
+        <p class={styles.facts}>
+          <span>
+            By {describeActor(shown.actor)}, <Ago time={shown.created_at} suffix=" ago" />
+          </span>
+          {waiting.length > 0 && <span>{waiting.map(({ number }) => `r${number}`).join(', ')} waits behind it</span>}
+        </p>
+      </div>
+    </Card>
+  )
+}
+
+const Stages = ({ stages }: { stages: Stage[] }) => (
+  <ol class={styles.stages}>
+    {stages.map(stage => (
+      <StageView key={stage.name} stage={stage} />
+    ))}
+  </ol>
+)
+
+const TONES = { done: 'ok', running: 'busy', failed: 'bad', ahead: 'idle' } as const
+const SHAPES = { done: 'check', running: 'arc', failed: 'octagon', ahead: 'ring' } as const
+const WORDS = { done: 'done', running: 'running', failed: 'failed', ahead: 'ahead' } as const
+
+function StageView({ stage: { name, state, seconds: whole, since, median } }: { stage: Stage }) {
+  const running = since ? Math.max(0, (now.value - Date.parse(since)) / 1000) : 0
+  const seconds = whole + (since ? Math.floor(running) : 0)
+  const slow = state !== 'failed' && isSlow(seconds, median)
+  const full = Math.max(seconds, (median ?? seconds) * 1.6, 0.001)
+  const tone = slow ? 'warn' : TONES[state]
+  return (
+    <li class={styles.stage}>
+      <svg class={styles.track} viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true">
+        <rect class={styles.bed} width="100" height="6" rx="1" />
+        <rect class={styles[tone]} width={(seconds / full) * 100} height="6" rx="1" />
+        {median !== undefined && <rect class={styles.tick} x={(median / full) * 100} y="-3" width="0.8" height="12" />}
+      </svg>
+      <span class={styles.stageName}>
+        <Glyph shape={SHAPES[state]} tone={TONES[state]} />
+        {name}
+        <span class={styles.unseen}>, {WORDS[state]}</span>
+      </span>
+      <strong>{state === 'ahead' ? '–' : formatSeconds(seconds)}</strong>
+      <span class={slow ? styles.slow : styles.median}>{compareToMedian(seconds, median, slow)}</span>
+    </li>
+  )
+}
+
+function compareToMedian(seconds: number, median: number | undefined, slow: boolean): string {
+  if (median === undefined) return 'No median yet'
+  return slow ? `${formatSeconds(seconds - median)} slower than median` : `Median ${formatSeconds(median)}`
+}
+
+function Reasons({ reasons, deployment }: { reasons: Reason[]; deployment: Deployment }) {
+  if (reasons.length === 0) return null
+  const tone = toneOf(reasons)
+  return (
+    <Card
+      class={styles.reasonsCard}
+      tone={tone}
+      title={
+        <>
+          <span class={styles.reasonsTitle}>
+            <Glyph shape={tone === 'bad' ? 'octagon' : tone === 'warn' ? 'triangle' : 'queued'} tone={tone ?? 'busy'} />
+            {deployment.serving === 'current' ? 'What needs attention' : 'Why the latest revision does not serve'}
+          </span>
+          {deployment.serving !== 'current' && <span class={styles.content}>{describeServing(deployment)}</span>}
+        </>
+      }
+    >
+      <ol class={styles.reasons}>
+        {reasons.map(({ code, title, detail, remedies }) => (
+          <li key={code}>
+            <div>
+              <h3>{title}</h3>
+              <p>
+                <Prose text={detail} />
+              </p>
+            </div>
+            <div class={styles.remedies}>
+              {remedies.map(action => (
+                <ActionButton key={action.label} small action={action} />
+              ))}
+            </div>
+          </li>
+        ))}
+      </ol>
+    </Card>
+  )
+}
+
+const describeServing = ({ serving }: Deployment): string =>
+  serving === 'none' ? 'Nothing serves' : 'The one before keeps serving'
+
+function RevisionsCard({ deployment, revisions }: CardProps) {
+  return (
+    <Card title="Revisions" aside={revisions.length === SHOWN_REVISIONS ? `The last ${SHOWN_REVISIONS}` : undefined}>
+      {revisions.length === 0 && <p class={styles.nothing}>There is none yet. The first deploy creates one.</p>}
+      <ol class={styles.revisions}>
+        {revisions.map(revision => (
+          <RevisionRow
+            key={revision.id}
+            deployment={deployment}
+            revision={revision}
+            isServing={revision.id === deployment.active_revision_id}
+          />
+        ))}
+      </ol>
+    </Card>
+  )
+}
+
+type RevisionRowProps = { deployment: Deployment; revision: Revision; isServing: boolean }
+function RevisionRow({ revision, isServing }: RevisionRowProps) {
+  const state = stateOfRevision(revision)
+  const { number, commit, created_at, actor, states, status } = revision
+  return (
+    <li class={isServing ? styles.current : undefined}>
+      <Glyph {...(status === 'DEPLOYED' && !isServing ? { shape: 'ring', tone: 'idle' } : state)} />
+      <strong>r{number}</strong>
+      <div class={styles.what}>
+        <p>
+          {commit && <code>{shortCommit(commit.sha)}</code>} {describeContent(revision)}{' '}
+          {isServing && <Badge tone="ok">Serving</Badge>}
+        </p>
+        <p class={styles.detail}>
+          {status === 'DEPLOYED' && commit ? describeReasons(revision.reasons) : state.word}
+          {revision.status_message && `: ${revision.status_message}`}
+        </p>
+      </div>
+      <span class={styles.took}>
+        {states.length > 1 && !isInFlight(revision) && `Took ${formatSeconds(tookSeconds(revision))}`}
+      </span>
+      <div class={styles.when}>
+        <Ago time={created_at} />
+        <span>{describeActor(actor)}</span>
+      </div>
+    </li>
+  )
+}

@@ -1,0 +1,25 @@
+// Every screen: its address below the workspace, its place in the menu, and its code, which loads when it is opened.
+import type { ComponentType } from 'preact'
+import type { Me } from '../api/client.ts'
+import type { IconName } from '../parts/icon.tsx'
+import { lazily } from '../parts/lazily.tsx'
+import { Skeleton } from '../parts/panel.tsx'
+
+export type ScreenProps<Params = Record<string, string>> = { workspace: string; params: Params; me: Me }
+export type Screen = {
+  path: string
+  menu?: { label: string; icon: IconName; keys: string }
+  Content: ComponentType<ScreenProps<never>>
+}
+
+const LOADING = <Skeleton lines={8} />
+export const HOME = '/deployments'
+
+export const screens: Screen[] = [
+  {
+    path: '/deployments',
+    menu: { label: 'Deployments', icon: 'cube', keys: 'g d' },
+    Content: lazily(() => import('./deployments/list.tsx'), LOADING),
+  },
+  { path: '/deployments/:deployment', Content: lazily(() => import('./deployments/deployment.tsx'), LOADING) },
+]

@@ -1,0 +1,30 @@
+// How the dashboard is built: hashed files below /ui/assets, and a manifest that names them for the shell page.
+import { fileURLToPath } from 'node:url'
+import type { UserConfig } from 'vite'
+
+const path = (name: string) => fileURLToPath(new URL(name, import.meta.url))
+
+export const OUTPUT = path('../dist/dashboard/ui')
+
+export default {
+  root: path('.'),
+  base: '/ui/',
+  publicDir: false,
+  clearScreen: false,
+  // The same files whatever NODE_ENV is, such as in tests.
+  define: { 'process.env.NODE_ENV': '"production"' },
+  oxc: { jsx: { runtime: 'automatic', importSource: 'preact', development: false } },
+  css: { modules: { generateScopedName: '[local]-[hash:base64:4]' } },
+  build: {
+    // The first with light-dark(), which would be 40 % of the styles if it were rewritten.
+    target: ['chrome123', 'firefox120', 'safari17.5'],
+    outDir: OUTPUT,
+    emptyOutDir: true,
+    manifest: 'manifest.json',
+    // The preload polyfill and inlined files would need a looser policy.
+    modulePreload: { polyfill: false },
+    assetsInlineLimit: 0,
+    reportCompressedSize: false,
+    rolldownOptions: { input: [path('src/main.tsx'), path('src/theme.ts')] },
+  },
+} satisfies UserConfig

@@ -1,0 +1,240 @@
+// Reports once a minute what every copy used and answered in it, all deployments in one request.
+import type * as z from 'zod'
+import type { CopyMetrics, MetricPoint, Metrics } from '../../protocol/metrics.schema.ts'
+import { LATENCY_BUCKETS, statusClasses } from '../../protocol/request-buckets.ts'
+import type { CopyUsage, Engine, RequestCounts, RevisionUsage } from '../engine.ts'
+import type { LogEvent } from '../system/log-event.ts'
+import { type ControlPlaneClient, RequestRefused } from './client.ts'
+
+type Point = z.input<typeof MetricPoint>
+type Copy = z.input<typeof CopyMetrics>
+type Options = {
+  engine: Pick<Engine, 'readUsage'>
+  control: Pick<ControlPlaneClient, 'metrics'>
+  currentLease: () => { agent_id: string; fence: number } | undefined
+  signal: AbortSignal
+  logEvent: LogEvent
+  /** How long is measured for a point. A minute has one point in any case. */
+  period_ms?: number | undefined
+  now?: () => number
+}
+/** Totals over all copies since the agent began to report. */
+export type UsageTotals = RequestCounts & { cpu_ms: number; restarts: number; unreached: number }
+/** What the copies of this agent used last. */
+export type UsageNow = { copies: number; memory_bytes: number }
+
+/** What was last read of a revision, and the last minute that was reported. */
+type LastRead = { minute: number; copies: Map<string, CopyUsage>; unreached: number | null }
+
+export const METRICS_PERIOD_MS = 60_000
+const MINUTE_MS = 60_000
+/** So that agents everywhere do not send in the same moment. */
+const MAX_DELAY_MS = 10_000
+/** Of one request. With more of both, a body has too many values. */
+const MAX_POINTS = 300
+const MAX_COPIES = 800
+/** The requests that wait while the control plane does not answer. A minute may be sent for an hour. */
+const MAX_WAITING = 30
+const UNKNOWN_MS = 3600_000
+/** Refusals that say nothing about the points. */
+const RETRYABLE_STATUSES = new Set([401, 403, 408, 429])
+
+export class MetricsReporter {
+  readonly #options: Options
+  readonly #periodMs: number
+  readonly #now: () => number
+  /** Undefined before the first time. */
+  #previous: { at: number; revisions: Map<string, LastRead> } | undefined
+  #waiting: Point[][] = []
+  #timer: NodeJS.Timeout | undefined
+  #sendTimer: NodeJS.Timeout | undefined
+  /** The control plane is of an earlier version, without metrics. */
+  #unknownUntil = 0
+  totals: UsageTotals = { ...zeroCounts(), cpu_ms: 0, restarts: 0, unreached: 0 }
+  usageNow: UsageNow = { copies: 0, memory_bytes: 0 }
+
+  constructor(options: Options) {
+    this.#options = options
+    this.#periodMs = options.period_ms ?? METRICS_PERIOD_MS
+    this.#now = options.now ?? Date.now
+  }
+
+  get waitingRequests(): number {
+    return this.#waiting.length
+  }
+
+  start(): void {
+    this.#schedule()
+    this.#options.signal.addEventListener('abort', () => {
+      clearTimeout(this.#timer)
+      clearTimeout(this.#sendTimer)
+    })
+  }
+
+  /** Under a new lease: what is used from now on counts. */
+  async begin(): Promise<void> {
+    const revisions = this.#previous ? undefined : await this.#options.engine.readUsage?.().catch(() => undefined)
+    if (revisions && !this.#previous)
+      this.#previous = { at: this.#now(), revisions: new Map(revisions.map(toLastRead)) }
+  }
+
+  #schedule(): void {
+    if (this.#options.signal.aborted) return
+    const untilNext = this.#periodMs - (this.#now() % this.#periodMs)
+    this.#timer = setTimeout(() => {
+      void this.tick().then(hasPoints => {
+        if (hasPoints) this.#sendLater()
+      })
+      this.#schedule()
+    }, untilNext)
+  }
+
+  #sendLater(): void {
+    const delayMs = Math.random() * Math.min(MAX_DELAY_MS, this.#periodMs / 6)
+    clearTimeout(this.#sendTimer)
+    this.#sendTimer = setTimeout(() => void this.send(), delayMs)
+  }
+
+  /** Measures the minute that ends now. Returns whether there is something to send. */
+  async tick(): Promise<boolean> {
+    const { engine, currentLease } = this.#options
+    if (!engine.readUsage || this.#now() < this.#unknownUntil) return false
+    // Another agent reports these copies. Under a later lease everything is measured from its beginning.
+    if (!currentLease()) {
+      this.#previous = undefined
+      return false
+    }
+    const revisions = await engine.readUsage().catch(() => undefined)
+    if (!revisions) return false
+    const at = this.#now()
+    const minute = Math.floor((at - this.#periodMs / 2) / MINUTE_MS) * MINUTE_MS
+    const previous = this.#previous
+    // After a pause, such as sleep, what was used does not belong to this minute: a gap is right.
+    const isContinuous = previous !== undefined && at - previous.at < 2 * Math.max(this.#periodMs, MINUTE_MS)
+    this.#previous = { at, revisions: new Map(revisions.map(toLastRead)) }
+    this.#noteUsage(revisions)
+    if (!isContinuous) return false
+    const points: Point[] = []
+    for (const revision of revisions) {
+      const before = previous.revisions.get(revision.revision_id)
+      // With a period under a minute: the rest of a minute that was reported counts in the next one.
+      if (before && before.minute >= minute) this.#previous.revisions.set(revision.revision_id, before)
+      else points.push(this.#toPoint(revision, minute, before))
+    }
+    this.#waiting.push(...splitPoints(points.filter(point => point.unreached || point.copies.some(hasContent))))
+    this.#waiting.splice(0, Math.max(0, this.#waiting.length - MAX_WAITING))
+    return this.#waiting.length > 0
+  }
+
+  #noteUsage(revisions: RevisionUsage[]): void {
+    const copies = revisions.flatMap(revision => revision.copies)
+    this.usageNow = {
+      copies: copies.filter(({ running }) => running).length,
+      memory_bytes: copies.reduce((sum, { memory_bytes }) => sum + (memory_bytes ?? 0), 0),
+    }
+  }
+
+  #toPoint(revision: RevisionUsage, minute: number, before: LastRead | undefined): Point {
+    const { deployment_id, revision_id, unreached, copies } = revision
+    const newlyUnreached = unreached === null ? null : increase(unreached, before?.unreached ?? 0)
+    this.totals.unreached += newlyUnreached ?? 0
+    const measured = copies.map(usage => toCopy(usage, before?.copies.get(usage.copy)))
+    for (const copy of measured) this.#addToTotals(copy)
+    this.#previous!.revisions.get(revision_id)!.minute = minute
+    return {
+      ...{ deployment_id, revision_id, at: new Date(minute).toISOString() },
+      ...(newlyUnreached !== null && { unreached: newlyUnreached }),
+      copies: measured.map(({ metrics }) => metrics),
+    }
+  }
+
+  #addToTotals({ metrics, requests }: MeasuredCopy): void {
+    const { totals } = this
+    totals.cpu_ms += metrics.cpu_ms ?? 0
+    totals.restarts += metrics.restarts
+    for (const [i, count] of (requests?.statuses ?? []).entries()) totals.statuses[i]! += count
+    for (const [i, count] of (requests?.latencies ?? []).entries()) totals.latencies[i]! += count
+  }
+
+  /** The newest first: the control plane refuses minutes that are too old. */
+  async send(): Promise<void> {
+    const { control, currentLease, signal, logEvent } = this.#options
+    const lease = currentLease()
+    const points = this.#waiting.pop()
+    if (!lease || !points) return
+    try {
+      const { refused } = await control.metrics({ ...lease, points } satisfies z.input<typeof Metrics>, signal)
+      const ofTime = refused.find(({ code }) => code.startsWith('time_'))
+      if (ofTime) logEvent('metrics refused', { reason: ofTime.code, help: 'Set the clock of this machine.' })
+    } catch (error) {
+      const { status = 0 } = error instanceof RequestRefused ? error : {}
+      if (signal.aborted) return
+      if (status === 404) this.#unknownUntil = this.#now() + UNKNOWN_MS
+      else if (status >= 400 && status < 500 && !RETRYABLE_STATUSES.has(status)) {
+        if (status !== 409) logEvent('metrics refused', { reason: (error as RequestRefused).code })
+      } else this.#waiting.push(points)
+      return
+    }
+    await this.send()
+  }
+}
+
+type MeasuredCopy = { metrics: Copy; requests: RequestCounts | undefined }
+
+/** The router remembers copies for a while after their end. */
+const hasContent = ({ running, restarts, statuses }: Copy): boolean =>
+  running || restarts > 0 || /[1-9]/.test(statuses ?? '')
+
+const toLastRead = ({ revision_id, copies, unreached }: RevisionUsage): [string, LastRead] => [
+  revision_id,
+  { minute: 0, copies: new Map(copies.map(usage => [usage.copy, usage])), unreached },
+]
+
+/** What a total grew by. A lower one than before began again. */
+const increase = (now: number, before: number): number => (now >= before ? now - before : now)
+const increases = (now: number[], before: number[]): number[] => now.map((count, i) => increase(count, before[i] ?? 0))
+
+/** What was used since `before`. A copy without one is new: its totals began since then. */
+function toCopy(usage: CopyUsage, before: CopyUsage | undefined): MeasuredCopy {
+  const { copy, running, memory_bytes } = usage
+  const cpuMs =
+    usage.cpu_cores != null
+      ? usage.cpu_cores * METRICS_PERIOD_MS
+      : usage.cpu_ms != null && before?.cpu_ms !== null
+        ? increase(usage.cpu_ms, before?.cpu_ms ?? 0)
+        : null
+  const requests =
+    usage.requests && before?.requests !== null
+      ? {
+          statuses: increases(usage.requests.statuses, before?.requests.statuses ?? []),
+          latencies: increases(usage.requests.latencies, before?.requests.latencies ?? []),
+        }
+      : undefined
+  const metrics = {
+    ...{ copy, running, restarts: increase(usage.restarts, before?.restarts ?? 0) },
+    ...(cpuMs !== null && { cpu_ms: Math.round(cpuMs) }),
+    ...(memory_bytes !== null && { memory_bytes: Math.round(memory_bytes) }),
+    ...(requests && { statuses: requests.statuses.join(), latencies: requests.latencies.join() }),
+  }
+  return { metrics, requests }
+}
+
+function zeroCounts(): RequestCounts {
+  return { statuses: Array(statusClasses.length).fill(0), latencies: Array(LATENCY_BUCKETS).fill(0) }
+}
+
+/** A revision is never split: a second point of its minute would be ignored. */
+function splitPoints(points: Point[]): Point[][] {
+  const requests: Point[][] = []
+  let copies = 0
+  for (const point of points) {
+    const last = requests.at(-1)
+    copies += point.copies.length
+    if (last && last.length < MAX_POINTS && copies <= MAX_COPIES) last.push(point)
+    else {
+      requests.push([point])
+      copies = point.copies.length
+    }
+  }
+  return requests
+}

@@ -1,0 +1,29 @@
+// Metrics of the Node process that hosts the app: its CPU time, memory and database connections.
+import type { MetricFamily } from '../protocol/open-metrics.ts'
+import type { Gateway } from './gateway.ts'
+
+const startedAt = Date.now() / 1000 - process.uptime()
+
+export function readProcessMetrics(gateway: Gateway | undefined): MetricFamily[] {
+  const { user, system } = process.cpuUsage()
+  const value = (name: string, type: 'counter' | 'gauge', help: string, value: number): MetricFamily => ({
+    ...{ name, type, help },
+    samples: [{ value }],
+  })
+  const connections = Object.entries(gateway?.poolState() ?? {})
+  return [
+    value('process_cpu_seconds', 'counter', 'CPU time of this process.', (user + system) / 1e6),
+    value('process_resident_memory_bytes', 'gauge', 'Memory of this process.', process.memoryUsage.rss()),
+    value('process_start_time_seconds', 'gauge', 'When this process started.', startedAt),
+    ...(connections.length > 0
+      ? [
+          {
+            name: 'slipway_database_connections',
+            type: 'gauge' as const,
+            help: 'Connections to the database that are open and idle, and trips that wait for one.',
+            samples: connections.map(([state, value]) => ({ labels: { state }, value })),
+          },
+        ]
+      : []),
+  ]
+}

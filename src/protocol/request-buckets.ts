@@ -1,0 +1,6 @@
+// How requests are counted: by status, and in fixed buckets of time. The router starts with it, so it imports nothing.
+
+/** Upper bounds of the buckets of response times, in milliseconds. One more bucket has no bound. */
+export const LATENCY_BOUNDS_MS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 60_000] as const
+export const LATENCY_BUCKETS = LATENCY_BOUNDS_MS.length + 1
+export const statusClasses = ['1xx', '2xx', '3xx', '4xx', '5xx'] as const

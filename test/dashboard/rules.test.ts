@@ -1,0 +1,104 @@
+// The pure rules of the dashboard: what an event makes old, the words of states, stages and times, copied commands.
+import { spawnSync } from 'node:child_process'
+import { describe, expect, it } from 'vitest'
+import { toCommand, toCurl } from '../../dashboard/src/api/action-command.ts'
+import { isAffected, type ReadKey } from '../../dashboard/src/api/affected.ts'
+import { groupOf, stateOfDeployment } from '../../dashboard/src/format/state.ts'
+import { formatAge, formatSeconds } from '../../dashboard/src/format/time.ts'
+import { listStages } from '../../dashboard/src/screens/deployments/pipeline.ts'
+
+const event = (type: string, id: string, data = {}) => {
+  const subject = { type: type.split('.')[0]!, id }
+  return { number: 1, type, subject, data }
+}
+const key = (route: string, params?: object): ReadKey => ['workspace', route, params ? { params } : {}]
+const LIST = key('GET /v2/deployments')
+const SHOP = key('GET /v2/deployments/{deployment_id}/explain', { deployment_id: 'shop' })
+const HOOKS = key('GET /v2/webhooks')
+
+describe('an event', () => {
+  it.each([
+    ['deployment.ready', 'shop', {}, [true, true, false]],
+    ['deployment.ready', 'blog', {}, [true, false, false]],
+    ['revision.deployed', 'r1', { deployment_id: 'blog' }, [true, false, false]],
+    ['revision.deployed', 'r1', {}, [true, true, false]],
+    ['webhook.updated', 'w1', {}, [false, false, true]],
+    ['something.new', 's1', {}, [true, true, true]],
+  ])('%s of %s with %j makes old what shows it', (type, id, data, affected) => {
+    expect([LIST, SHOP, HOOKS].map(read => isAffected(event(type, id, data), read))).toEqual(affected)
+  })
+})
+
+describe('the state of a deployment', () => {
+  const hold = { since: '', revision_id: '', from_commit: null, until: 'released' } as const
+  it.each([
+    [{ status: 'READY', serving: 'current', hold: null }, undefined, 'Serving', 'serving'],
+    [{ status: 'READY', serving: 'current', hold }, undefined, 'Serving, held', 'serving'],
+    [{ status: 'READY', serving: 'previous', hold: null }, 'BUILD_FAILED', 'Build failed', 'attention'],
+    [{ status: 'READY', serving: 'none', hold: null }, 'BUILDING', 'Building', 'in flight'],
+    [{ status: 'READY', serving: 'none', hold: null }, undefined, 'Not serving', 'idle'],
+    [{ status: 'UNKNOWN', serving: 'current', hold: null }, undefined, 'State unknown', 'attention'],
+    [{ status: 'AWAITING_DELETE', serving: 'current', hold: null }, 'BUILDING', 'Being deleted', 'idle'],
+  ] as const)('of %j with the latest revision %s is “%s”', (deployment, latest, word, group) => {
+    const state = stateOfDeployment(deployment, latest && { status: latest })
+    expect([state.word, groupOf(state)]).toEqual([word, group])
+  })
+})
+
+describe('the stages of a revision', () => {
+  type Status = Parameters<typeof listStages>[0]['status']
+  const revision = (...states: [status: Status, seconds: number | null][]) => ({
+    status: states.at(-1)![0],
+    states: states.map(([status, seconds]) => ({ status, since: '2026-11-23T02:00:00Z', seconds })),
+  })
+  const earlier = [2, 4, 9].map(seconds =>
+    revision(['QUEUED', 1], ['BUILDING', seconds], ['DEPLOYING', 1], ['DEPLOYED', null]),
+  )
+
+  it('are those so far, the one that runs, and those that its earlier revisions had', () => {
+    const stages = listStages(revision(['QUEUED', 1], ['AWAITING_BUILD', 2], ['BUILDING', null]), earlier)
+    expect(stages.map(({ name, state, seconds, median }) => [name, state, seconds, median])).toEqual([
+      ['Waiting', 'done', 3, 1],
+      ['Building', 'running', 0, 4],
+      ['Deploying', 'ahead', 0, 1],
+    ])
+  })
+
+  it('end with the one that failed', () => {
+    const stages = listStages(revision(['QUEUED', 1], ['BUILDING', 5], ['BUILD_FAILED', null]), [])
+    expect(stages.map(({ name, state }) => [name, state])).toEqual([
+      ['Waiting', 'done'],
+      ['Building', 'failed'],
+    ])
+  })
+})
+
+it.each([
+  [0, '0 s', 'now'],
+  [4.04, '4.0 s', 'now'],
+  [59.6, '1 m', '59 s'],
+  [72, '1 m 12 s', '1 m'],
+  [3_725, '1 h 2 m', '1 h'],
+  [200_000, '2 d', '2 d'],
+])('%d seconds are %s, and the age %s', (seconds, duration, age) => {
+  expect([formatSeconds(seconds), formatAge(seconds)]).toEqual([duration, age])
+})
+
+it('a copied command is what a shell sends, whatever the body contains', () => {
+  const body = { release_on_newer_commit: true, revision_id: `it's $HOME \`id\` "` }
+  const action = {
+    route: 'POST /v2/deployments/{deployment_id}/rollback' as const,
+    options: { params: { deployment_id: 'a b' }, body },
+  }
+  const run = (command: string) => {
+    const show = `f() { for word in "$@"; do printf '%s\\n' "$word"; done; }; SLIPWAY_API_KEY=k; `
+    const script = show + command.replace(/^curl/, 'f').replace('slipway', 'f')
+    return spawnSync('sh', ['-c', script], { encoding: 'utf8' }).stdout.trimEnd().split('\n')
+  }
+  const url = 'https://x.test/v2/deployments/a%20b/rollback'
+  expect(run(toCurl(action, 'https://x.test', 'w1'))).toEqual([
+    ...['-X', 'POST', url, '-H', 'X-Api-Key: k', '-H', 'X-Tenant-Id: w1', '-H', 'Content-Type: application/json'],
+    ...['-d', JSON.stringify(body)],
+  ])
+  expect(run(toCommand(action))).toEqual(['api', 'POST', '/v2/deployments/a%20b/rollback', '--input', '-'])
+})
