@@ -1,4 +1,4 @@
-// R12: whatever sends webhooks dies, again and again, at any of its steps: before it asks the database or the receiver,
+// R12: the deliverer of webhooks is killed again and again, at any step: before it asks the database or the receiver,
 // or before it has the answer. From then on, none of its requests arrives.
 import pg from 'pg'
 import { createApp } from '../src/app.ts'
@@ -37,7 +37,7 @@ function makeLife(lastStep: number, losesAnswer: boolean) {
 
 export default {
   id: 'R12',
-  what: 'whatever sends webhooks is killed at any step',
+  what: 'the deliverer of webhooks is killed at any step',
   target: '0 events missing with 100 killed; a repeat carries the same id and body',
   async run(context: TrialContext) {
     const testbed = await openTestbed(context)

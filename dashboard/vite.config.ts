@@ -11,7 +11,7 @@ export default {
   base: '/ui/',
   publicDir: false,
   clearScreen: false,
-  // The same files whatever NODE_ENV is, such as in tests.
+  // The files must not depend on NODE_ENV, which tests set.
   define: { 'process.env.NODE_ENV': '"production"' },
   oxc: { jsx: { runtime: 'automatic', importSource: 'preact', development: false } },
   css: { modules: { generateScopedName: '[local]-[hash:base64:4]' } },

@@ -1,6 +1,7 @@
 // The API pages: an overview of any OpenAPI document and a page for each operation and schema, rendered by the server.
 import type { Env, Hono } from 'hono'
 import { html } from 'hono/html'
+import { FILES_POLICY, ICON } from '../kernel/html-page.ts'
 import { serveStaticPage } from '../kernel/static-page.ts'
 import { clientScript, clientStyle } from './client-bundle.ts'
 import {
@@ -29,20 +30,7 @@ import {
 
 export type { OpenApiDocument } from './openapi-document.ts'
 
-const CONTENT_SECURITY_POLICY = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "style-src 'self'",
-  "connect-src 'self'",
-  "img-src 'self' data:",
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'",
-].join('; ')
-
-const ICON =
-  "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath fill='%233b5bdb' " +
-  "d='M1 9h14l-2.5 5h-9zM7.2 1.5 7.2 8 2 8zM8.6 3.5 13 8H8.6z'/%3E%3C/svg%3E"
+const CONTENT_SECURITY_POLICY = FILES_POLICY.join('; ')
 
 const OPERATIONS_PATH = '/docs/operations'
 

@@ -1,6 +1,6 @@
 // The hash chain of a journal: each event has a hash over its content and the hash of the event before. The trigger
-// `chain_event` writes it, and this computes the same. Heads and checkpoints are signed, because whoever can write to
-// the database could compute a whole chain again.
+// `chain_event` writes it, and this computes the same. Heads and checkpoints are signed, because write access to the
+// database is enough to compute a whole chain again.
 import { sql } from 'drizzle-orm'
 import { createSigner } from '../kernel/crypto.ts'
 import { sha256Hex } from '../kernel/digest.ts'

@@ -23,9 +23,10 @@ export const startsItself = (folder: string): boolean =>
   readPackage(folder).startScript !== undefined ||
   (existsSync(join(folder, 'package.json')) && existsSync(join(folder, 'server.js')))
 
-/** Packs the folder and shows its size. */
+/** Packs the folder and shows its size. From then on the session is about this folder. */
 export async function openFolder(session: Session, given: string, listFiles: boolean): Promise<DeploySource> {
   const folder = requireFolder(given)
+  session.folder = folder
   const source_revision_config = existsSync(join(folder, CONFIGURATION)) ? { platform_config_path: CONFIGURATION } : {}
   const archive = await packAndShow(session, folder, listFiles)
   return {

@@ -3,16 +3,10 @@
 import { Command, CommanderError } from 'commander'
 import { pathOf } from './completion.ts'
 import { createDeclare } from './declaration.ts'
-import { declareAccount } from './declarations/account.ts'
-import { declareChange } from './declarations/change.ts'
-import { declareCompletion } from './declarations/completion.ts'
-import { declareConnections } from './declarations/connections.ts'
-import { declareDeploy } from './declarations/deploy.ts'
-import { declareRead } from './declarations/read.ts'
-import { declareWorkspace } from './declarations/workspace.ts'
+import { declareCommands } from './declarations/all.ts'
 import { CommandFailure, EXIT, toReport, usageError } from './failure.ts'
 import { createOutput } from './output.ts'
-import { readVersion } from './version.ts'
+import { VERSION } from './version.ts'
 
 const interruption = new AbortController()
 const { signal } = interruption
@@ -24,7 +18,7 @@ process.on('SIGINT', () => {
 
 const program = new Command('slipway')
   .description('Deploys folders and operates deployments. Pages about each task are in docs/.')
-  .version(readVersion(), '--version')
+  .version(VERSION, '--version')
   .option('--json', 'print one JSON object a line, also on a terminal')
   .option('-y, --yes', 'apply without asking')
   .addHelpText(
@@ -34,17 +28,7 @@ const program = new Command('slipway')
   .showHelpAfterError(false)
   .exitOverride()
 const declare = createDeclare(program, signal)
-// In the order of the help.
-const groups = [
-  declareDeploy,
-  declareRead,
-  declareChange,
-  declareConnections,
-  declareWorkspace,
-  declareAccount,
-  declareCompletion,
-]
-for (const group of groups) group(declare)
+declareCommands(declare)
 
 /** Usage errors are reported as others are. */
 let complaint = ''

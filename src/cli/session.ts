@@ -5,7 +5,7 @@ import { CommandFailure, EXIT, usageError } from './failure.ts'
 import { createOutput, type Output } from './output.ts'
 import { type Login, readLink, readLogin, UUID } from './settings.ts'
 import { oneLine } from './terminal-text.ts'
-import { readVersion } from './version.ts'
+import { USER_AGENT } from './version.ts'
 
 export type Deployment = Reply<'GET /v2/deployments/{deployment_id}'>
 export type Revision = Reply<'GET /v2/deployments/{deployment_id}/revisions/{revision_id}'>
@@ -45,7 +45,7 @@ function openClient(login: Login, out: Output) {
     throw usageError(`The API key of ${login.from} is empty, or has spaces, line breaks or letters that no key has.`)
   const client = createClient({
     ...{ url, key, workspace },
-    headers: { 'User-Agent': `slipway-cli/${readVersion()} node/${process.versions.node}` },
+    headers: { 'User-Agent': USER_AGENT },
     onRetry: ({ delayMs, error }) =>
       out.note(`${(error as Error).message} Trying again in ${Math.ceil(delayMs / 1000)} s.`),
   })

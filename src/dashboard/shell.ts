@@ -5,19 +5,11 @@ import type { BuiltFiles, Config } from '../env.ts'
 import { sha256 } from '../kernel/digest.ts'
 import { fail } from '../kernel/errors.ts'
 import { matchesEtag } from '../kernel/etag.ts'
+import { FILES_POLICY, ICON } from '../kernel/html-page.ts'
 
-const CONTENT_SECURITY_POLICY = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "style-src 'self'",
-  "connect-src 'self'",
-  "img-src 'self' data:",
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'",
-  "require-trusted-types-for 'script'",
-  "trusted-types 'none'",
-].join('; ')
+const CONTENT_SECURITY_POLICY = [...FILES_POLICY, "require-trusted-types-for 'script'", "trusted-types 'none'"].join(
+  '; ',
+)
 
 const PAGE_HEADERS = {
   'Content-Type': 'text/html; charset=utf-8',
@@ -25,10 +17,6 @@ const PAGE_HEADERS = {
   'Cross-Origin-Opener-Policy': 'same-origin',
   'Cross-Origin-Resource-Policy': 'same-origin',
 }
-
-const ICON =
-  "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath fill='%233b5bdb' " +
-  "d='M1 9h14l-2.5 5h-9zM7.2 1.5 7.2 8 2 8zM8.6 3.5 13 8H8.6z'/%3E%3C/svg%3E"
 
 /** Names of files by the path of their source, as Vite writes it. */
 export type Manifest = Record<

@@ -25,16 +25,12 @@ async function main() {
   const url = readSystemUrl({ DATABASE_SYSTEM_URL, DATABASE_URL })
 
   // Loaded after the settings are valid: it takes a second.
-  const { openDatabase, requireReady, requireRole } = await import('./database-connection.ts')
-  const { connect } = await import('../kernel/db.ts')
+  const { openSystemDatabase } = await import('./database-connection.ts')
   const { createJournalSigner } = await import('../audit/hash-chain.ts')
   const { listJournals, verifyJournal } = await import('../audit/verify.ts')
-  const { database: address, via, close } = openDatabase({ url }, { poolSize: 1 })
+  const name = DATABASE_SYSTEM_URL ? 'DATABASE_SYSTEM_URL' : 'DATABASE_URL'
+  const { database, close } = await openSystemDatabase(url, name)
   try {
-    const database = connect({ database: address }, via)
-    const name = DATABASE_SYSTEM_URL ? 'DATABASE_SYSTEM_URL' : 'DATABASE_URL'
-    await requireReady(database, name)
-    await requireRole(database, 'DATABASE_SYSTEM_URL', name)
     const signer = createJournalSigner(keys)
     const journals = await listJournals(database)
     const wanted = workspace === undefined ? journals : journals.filter(scope => scope === workspace)

@@ -39,17 +39,13 @@ async function main() {
 
   const url = readSystemUrl({ DATABASE_SYSTEM_URL, DATABASE_URL })
   // Loaded after the arguments are valid: it takes a second.
-  const { openDatabase, requireReady, requireRole } = await import('./database-connection.ts')
-  const { connect } = await import('../kernel/db.ts')
+  const { openSystemDatabase } = await import('./database-connection.ts')
   const { bootstrap } = await import('../access/bootstrap.ts')
   const { createOperatorLink, linkUrl } = await import('../sign-in/links.ts')
   const { registerPlatformListener } = await import('../listeners/platform-listener.ts')
-  const { database: address, via, close } = openDatabase({ url }, { poolSize: 1 })
+  const name = DATABASE_SYSTEM_URL ? 'DATABASE_SYSTEM_URL' : 'DATABASE_URL'
+  const { database, close } = await openSystemDatabase(url, name)
   try {
-    const database = connect({ database: address }, via)
-    const name = DATABASE_SYSTEM_URL ? 'DATABASE_SYSTEM_URL' : 'DATABASE_URL'
-    await requireReady(database, name)
-    await requireRole(database, 'DATABASE_SYSTEM_URL', name)
     const { api_key, organization_id, tenant_id } = await bootstrap(database, input)
     console.log(`Organization  ${organization_id}  ${input.organization}
 Workspace     ${tenant_id}  ${input.workspace}

@@ -1,7 +1,7 @@
 // Connects a Node process to Postgres: directly to Neon, through an in-process gateway to any other.
 import { sql } from 'drizzle-orm'
 import { SettingsError } from '../env.ts'
-import type { Database } from '../kernel/db.ts'
+import { connect, type Database } from '../kernel/db.ts'
 import type { Failure } from '../kernel/errors.ts'
 import { checkReadiness } from '../kernel/health.ts'
 import { createGateway, type GatewayOptions, isNeonUrl } from './gateway.ts'
@@ -53,6 +53,20 @@ export async function requireRole(
         )
       : noAnswerError(name, error)
   })
+}
+
+/** For a command of the operator. Throws if the database is not ready, or the login cannot become slipway_system. */
+export async function openSystemDatabase(url: string, name: DatabaseSetting) {
+  const { database: address, via, close } = openDatabase({ url }, { poolSize: 1 })
+  try {
+    const database = connect({ database: address }, via)
+    await requireReady(database, name)
+    await requireRole(database, 'DATABASE_SYSTEM_URL', name)
+    return { database, close }
+  } catch (error) {
+    await close()
+    throw error
+  }
 }
 
 const noAnswerError = (name: DatabaseSetting, error: unknown): SettingsError =>

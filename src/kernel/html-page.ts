@@ -55,6 +55,22 @@ dd { margin: 0 }
 .second { color: inherit; background: var(--field); border-color: var(--edge) }
 `
 
+/** For pages whose styles and scripts are files of this installation. */
+export const FILES_POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "connect-src 'self'",
+  "img-src 'self' data:",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+]
+
+export const ICON =
+  "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath fill='%233b5bdb' " +
+  "d='M1 9h14l-2.5 5h-9zM7.2 1.5 7.2 8 2 8zM8.6 3.5 13 8H8.6z'/%3E%3C/svg%3E"
+
 const SCRIPT_POLICY = ["script-src 'self'", "connect-src 'self'"]
 
 const createPolicy = async (more: string[] = []): Promise<string> => {

@@ -2,18 +2,11 @@
 import { Command } from 'commander'
 import { vi } from 'vitest'
 import { createDeclare } from '../../src/cli/declaration.ts'
-import { declareAccount } from '../../src/cli/declarations/account.ts'
-import { declareChange } from '../../src/cli/declarations/change.ts'
-import { declareConnections } from '../../src/cli/declarations/connections.ts'
-import { declareDeploy } from '../../src/cli/declarations/deploy.ts'
-import { declareRead } from '../../src/cli/declarations/read.ts'
-import { declareWorkspace } from '../../src/cli/declarations/workspace.ts'
+import { declareCommands } from '../../src/cli/declarations/all.ts'
 import { type FailureReport, toReport } from '../../src/cli/failure.ts'
 import type { Tenant } from './app.ts'
 
 export type HereResult = { code: number; objects: Record<string, unknown>[]; out: string; error?: FailureReport }
-
-const GROUPS = [declareDeploy, declareRead, declareChange, declareConnections, declareWorkspace, declareAccount]
 
 type Login = { url: string; key: string; workspace?: string }
 type Running = { seen: () => Record<string, unknown>[]; stop: () => void; ended: Promise<HereResult> }
@@ -23,7 +16,7 @@ export function startHere({ url, key, workspace }: Login, args: string[]): Runni
   const interruption = new AbortController()
   const program = new Command('slipway').option('--json').option('-y, --yes').exitOverride()
   const declare = createDeclare(program, interruption.signal)
-  for (const group of GROUPS) group(declare)
+  declareCommands(declare)
   let out = ''
   const decoder = new TextDecoder()
   const write = (chunk: string | Uint8Array): boolean => {

@@ -1,4 +1,4 @@
-// Writing: an action is a request with a label, so that whatever can be pressed can also be copied as a command.
+// Writing: an action is a request with a label, so that each button can also be copied as a command.
 import type { ActionRequest, WriteRoute } from './action-command.ts'
 import { type CallOptions, getClient, type Reply } from './client.ts'
 

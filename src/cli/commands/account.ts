@@ -9,6 +9,7 @@ import { createOutput, type Output } from '../output.ts'
 import { readHidden, readStdin } from '../secret-input.ts'
 import { type GlobalOptions, openSession, type Session } from '../session.ts'
 import { findUrl, readStoredLogin, removeLogin, requireUrl, type StoredLogin, storeLogin } from '../settings.ts'
+import { USER_AGENT } from '../version.ts'
 
 type LoginOptions = GlobalOptions & {
   url?: string
@@ -63,7 +64,7 @@ async function askPerson(
   out: Output,
   signal: AbortSignal,
 ): Promise<StoredLogin> {
-  const headers = { 'User-Agent': `slipway-cli node/${process.versions.node}` }
+  const headers = { 'User-Agent': USER_AGENT }
   const code = await requestDeviceCode({ url, headers, signal }, deviceName())
   const { verification_uri, verification_uri_complete, user_code, expires_in } = code
   out.emit({ type: 'device_code', verification_uri, verification_uri_complete, user_code, expires_in }, () =>

@@ -2,7 +2,7 @@
 import { applyAndFollow, type DeploymentPlan, planAndApply, showPlan } from '../change.ts'
 import { type DeploySource, requireSource } from '../deploy-source.ts'
 import { CommandFailure, EXIT, shellWord, usageError } from '../failure.ts'
-import { openFolder, requireFolder } from '../folder-source.ts'
+import { openFolder } from '../folder-source.ts'
 import { parseTimeout } from '../follow.ts'
 import { openImage, openRepository, openTemplate } from '../remote-sources.ts'
 import { confirm, type Deployment, findByName, type Session } from '../session.ts'
@@ -21,7 +21,6 @@ export type DeployOptions = SourceOptions & {
 type Target = { name: string; deployment?: Deployment; isGuessed?: boolean; lastSha256?: string | undefined }
 
 const PATCH = 'PATCH /v2/deployments/{deployment_id}'
-const CHANGES_EXIT_CODE = 10
 
 export async function deploy(session: Session, folder: string | undefined, options: DeployOptions): Promise<void> {
   const follow = { detach: options.detach === true, timeoutMs: parseTimeout(options.timeout) }
@@ -62,7 +61,7 @@ export async function planDeploy(session: Session, folder: string | undefined, o
   const { name, deployment } = await findTarget(session, source, { ...options, create: true })
   const { plan } = deployment ? await planPatch(session, source, deployment) : await source.planCreation(name)
   showPlan(session, plan)
-  if (options.exitCode && (plan.changes.length > 0 || plan.creates_revision)) process.exitCode = CHANGES_EXIT_CODE
+  if (options.exitCode && (plan.changes.length > 0 || plan.creates_revision)) process.exitCode = EXIT.hasChanges
 }
 
 async function openSource(session: Session, folder: string | undefined, options: SourceOptions): Promise<DeploySource> {
@@ -75,7 +74,6 @@ async function openSource(session: Session, folder: string | undefined, options:
   if (image !== undefined) return openImage(session, image)
   if (repo !== undefined) return openRepository(session, repo, branch)
   if (template !== undefined) return openTemplate(session, template)
-  session.folder = requireFolder(folder ?? '.')
   return openFolder(session, folder ?? '.', dryRun)
 }
 

@@ -10,7 +10,7 @@ import { age, formatBytes } from '../output.ts'
 import type { Session } from '../session.ts'
 import { configFile, type Login, readLink } from '../settings.ts'
 import { oneLine } from '../terminal-text.ts'
-import { readVersion } from '../version.ts'
+import { VERSION } from '../version.ts'
 import { readListeners } from './listeners.ts'
 
 type Check = { check: string; status: 'ok' | 'warning' | 'failed'; message: string; next?: string | undefined }
@@ -61,7 +61,7 @@ function checkNode(): Check {
   const { node } = process.versions
   const [major = 0, minor = 0] = node.split('.').map(Number)
   const isEnough = major > MIN_NODE[0] || (major === MIN_NODE[0] && minor >= MIN_NODE[1])
-  if (isEnough) return ok('node', `Node ${node}, slipway ${readVersion()}`)
+  if (isEnough) return ok('node', `Node ${node}, slipway ${VERSION}`)
   return failed('node', `Node ${node} is too old.`, `Install Node ${MIN_NODE.join('.')} or newer.`)
 }
 
@@ -155,9 +155,8 @@ function checkEncryption(url: string, ms: number): Check {
 }
 
 function checkVersion(version: string | undefined): Check {
-  const own = readVersion()
-  if (version === own) return ok('version', `The installation has version ${version} too.`)
-  const message = `The installation has version ${version ?? 'unknown'}, and this command line has ${own}.`
+  if (version === VERSION) return ok('version', `The installation has version ${version} too.`)
+  const message = `The installation has version ${version ?? 'unknown'}, and this command line has ${VERSION}.`
   return warning('version', message, 'Install the one of the installation, as docs/cli.md says.')
 }
 

@@ -43,7 +43,7 @@ export const deleteDeployment = (deployment: Deployment): Action => ({
   confirm: {
     title: `Delete ${deployment.name}?`,
     body:
-      'It stops serving at once. Its revisions, logs and secrets are deleted, and nobody can read them back. ' +
+      'It stops serving at once. Its revisions, logs and secrets are deleted, and cannot be restored. ' +
       'Its tracing project and its name in the audit log stay.',
     isDestructive: true,
   },
