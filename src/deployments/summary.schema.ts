@@ -19,7 +19,9 @@ export const RevisionActor = z
     name: z
       .string()
       .nullable()
-      .meta({ description: 'For a push, the login of the person who pushed at the git host.' }),
+      .meta({
+        description: 'For a push, the login of the person who pushed at the git host. For a key, its description.',
+      }),
   })
   .meta({ description: 'Who created the revision.' })
 
