@@ -28,12 +28,20 @@ export function useRead<R extends GetRoute>(
   workspace: string,
   route: R,
   options: ReadOptions<R>,
-  { enabled = true }: { enabled?: boolean } = {},
+  {
+    enabled = true,
+    everyMs,
+  }: {
+    enabled?: boolean
+    /** For what no event announces. */
+    everyMs?: (last: Reply<R> | undefined) => number | false
+  } = {},
 ) {
   return useQuery<Reply<R>, Error>({
     queryKey: keyOf(workspace, route, options),
     queryFn: ({ signal }) => getClient().call(route, { ...options, signal } as never),
     enabled,
+    ...(everyMs && { refetchInterval: ({ state }) => everyMs(state.data) }),
     // Keep what was there while the parameters change.
     placeholderData: (previous, query) => (query?.queryKey[1] === route && !hasParams(options) ? previous : undefined),
   })
