@@ -17,8 +17,12 @@ const SHOWN_ON: Record<string, string[]> = {
   preview: ['/v2/deployments', '/v2/previews'],
   custom_host: ['/v2/deployments', '/v2/custom-hosts'],
   listener: ['/v2/listeners', '/v2/deployments'],
-  integration: ['/v2/integrations', '/v2/deployments'],
+  integration: ['/v1/integrations', '/v2/deployments'],
   webhook: ['/v2/webhooks'],
+  oauth_provider: ['/v2/auth'],
+  oauth_token: ['/v2/auth/tokens'],
+  oauth_flow: [],
+  api_key: ['/workspaces/current/api-keys'],
   tag_key: ['/v2/tag-keys', '/v2/deployments'],
   tag_value: ['/v2/tag-keys', '/v2/deployments'],
 }
