@@ -27,8 +27,12 @@ const SHOWN_ON: Record<string, string[]> = {
   tag_value: ['/v2/tag-keys', '/v2/deployments'],
 }
 
+/** Lists of events show every new one. */
+const SHOWS_ALL = ['/v2/events']
+
 export function isAffected(event: LiveEvent, [, route, { params }]: ReadKey): boolean {
   const [, path = ''] = route.split(' ')
+  if (SHOWS_ALL.includes(path)) return true
   const paths = SHOWN_ON[event.subject.type]
   // An unknown kind may be shown anywhere.
   if (paths && !paths.some(start => path.startsWith(start))) return false

@@ -1,5 +1,6 @@
 // The deployments of the workspace that a listener runs, or that build from a git host.
 import { useEffect } from 'preact/hooks'
+import type { CallOptions } from '../api/client.ts'
 import { usePages } from '../api/queries.ts'
 import { describeSource } from '../format/source.ts'
 import { type Deployment, stateOfDeployment } from '../format/state.ts'
@@ -14,12 +15,17 @@ import { Link } from '../router/links.tsx'
 const PAGE_SIZE = 100
 const MAX_READ = 1000
 
+type Query = NonNullable<CallOptions<'GET /v2/deployments'>['query']>
 type Found = { deployments: Deployment[] | undefined; isComplete: boolean }
 
-/** The API has no such filter: the newest thousand deployments are read and chosen from. */
-export function useDeploymentsWhere(workspace: string, isWanted: (deployment: Deployment) => boolean): Found {
+/** All that match, up to a thousand. `isWanted` chooses by what the API has no filter for. */
+export function useDeploymentsWhere(
+  workspace: string,
+  query: Query,
+  isWanted: (deployment: Deployment) => boolean = () => true,
+): Found {
   const { items, hasNextPage, isFetchingNextPage, fetchNextPage } = usePages(workspace, 'GET /v2/deployments', {
-    query: { limit: PAGE_SIZE },
+    query: { ...query, include: ['summary'], limit: PAGE_SIZE },
   })
   const isComplete = items !== undefined && !hasNextPage
   const goesOn = hasNextPage && !isFetchingNextPage && (items?.length ?? 0) < MAX_READ
@@ -49,7 +55,7 @@ export const DeploymentsCard = ({ title, none, deployments, isComplete }: Props)
         ]}
       >
         {deployments.map(deployment => {
-          const { id, name, updated_at } = deployment
+          const { id, name, updated_at, summary } = deployment
           const source = describeSource(deployment)
           return (
             <Row key={id}>
@@ -59,7 +65,7 @@ export const DeploymentsCard = ({ title, none, deployments, isComplete }: Props)
                 </Link>
               </Cell>
               <Cell>
-                <StateLabel state={stateOfDeployment(deployment)} />
+                <StateLabel state={stateOfDeployment(deployment, summary?.latest_revision ?? undefined)} />
               </Cell>
               <Cell isWideOnly>{source.name}</Cell>
               <Cell isEnd>

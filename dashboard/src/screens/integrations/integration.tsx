@@ -36,7 +36,11 @@ export default function IntegrationPage({ workspace, params, me }: ScreenProps<{
   const ref = { params: { integration_id: params.integration } }
   const route = 'GET /v1/integrations/forge/githost/{integration_id}'
   const { data: integration, error, refetch } = useRead(workspace, route, ref)
-  const found = useDeploymentsWhere(workspace, one => one.source_config.integration_id === params.integration)
+  const found = useDeploymentsWhere(
+    workspace,
+    { source: 'githost' },
+    one => one.source_config.integration_id === params.integration,
+  )
   const [, navigate] = useLocation()
   useCrumbs({ label: 'Git hosts', to: '/integrations' }, { label: integration?.name ?? '…' })
   if (isMissing(error))

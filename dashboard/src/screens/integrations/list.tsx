@@ -29,7 +29,7 @@ export default function IntegrationList({ workspace, me }: ScreenProps) {
   const [view, setView] = useFilter('view')
   const [, navigate] = useLocation()
   const { data: all, error, refetch } = useRead(workspace, 'GET /v1/integrations/forge/githost/install', {})
-  const { deployments } = useDeploymentsWhere(workspace, one => one.source === 'githost')
+  const { deployments } = useDeploymentsWhere(workspace, { source: 'githost' })
   const table = useRef<HTMLTableElement>(null)
   useRowKeys(table, 'git host')
   const missing = explainMissing(me, workspace, 'integrations:manage')

@@ -13,13 +13,13 @@ import { Choices, Form, SecretField } from '../../parts/form-frame.tsx'
 import { Glyph } from '../../parts/icon.tsx'
 import { Body, Note, PageHead, Stack } from '../../parts/page.tsx'
 import { Card } from '../../parts/panel.tsx'
-import { Problem } from '../../parts/problem.tsx'
 import { ShownOnce } from '../../parts/shown-once.tsx'
 import { Ago } from '../../parts/time.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { toAddress, useFilter } from '../../router/links.tsx'
 import type { ScreenProps } from '../screens.tsx'
 import { type ConnectBody, connect, startInstall } from './actions.ts'
+import styles from './integration.module.css'
 import type { Integration } from './integration-state.ts'
 import { WebhookSetup } from './webhook-setup.tsx'
 
@@ -84,6 +84,7 @@ function InstallCard({ workspace, missing }: { workspace: string; missing: strin
   return (
     <Card title="Install the App">
       <Form
+        error={error}
         label="Install the App"
         onSubmit={() => start(action)}
         footer={
@@ -104,9 +105,8 @@ function InstallCard({ workspace, missing }: { workspace: string; missing: strin
           hint="Only if the App is already installed: the number at the end of its address at GitHub. Otherwise empty."
           fault={faultAt(listFaults(error), 'installation_id')}
         />
-        {error && <Problem error={error} />}
         {install && !arrived && (
-          <div role="status">
+          <div role="status" class={styles.status}>
             <p>
               <ButtonLink href={install.url} target="_blank" rel="noreferrer" look="primary" icon="out">
                 Continue at GitHub
@@ -125,7 +125,7 @@ function InstallCard({ workspace, missing }: { workspace: string; missing: strin
 }
 
 const Arrived = ({ integration: { id, name, updated_at } }: { integration: Integration }) => (
-  <div role="status">
+  <div role="status" class={styles.status}>
     <Note>
       <Glyph shape="check" tone="ok" /> {name} is connected, <Ago time={updated_at} suffix=" ago" />.
     </Note>
@@ -179,6 +179,7 @@ function CredentialsCard({ host, missing }: { host: 'gitea' | 'github'; missing:
   return (
     <Card title={host === 'gitea' ? 'An account of Gitea or Forgejo' : 'Your GitHub App'}>
       <Form
+        error={error}
         label="Credentials"
         onSubmit={() => start(action)}
         footer={
@@ -244,7 +245,6 @@ function CredentialsCard({ host, missing }: { host: 'gitea' | 'github'; missing:
           A secret for its webhook was created here. It is shown after the host is connected.{' '}
           <CopyButton text={() => secret}>Copy it now</CopyButton>
         </Note>
-        {error && <Problem error={error} />}
       </Form>
     </Card>
   )

@@ -2,7 +2,7 @@
 import { useRef } from 'preact/hooks'
 import { useLocation } from 'wouter-preact'
 import { explainMissing } from '../../api/permissions.ts'
-import { usePages } from '../../api/queries.ts'
+import { usePages, useRead, useReadEach } from '../../api/queries.ts'
 import { useCommands, useRowKeys } from '../../commands/commands.ts'
 import { Button, ButtonLink } from '../../parts/button.tsx'
 import { Chip, FilterField } from '../../parts/field.tsx'
@@ -15,7 +15,6 @@ import { Cell, More, Row, rowLink, Table } from '../../parts/table.tsx'
 import { Ago, now } from '../../parts/time.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { Link, setFilters, toAddress, useFilter } from '../../router/links.tsx'
-import { useDeploymentsWhere } from '../deployments-where.tsx'
 import type { ScreenProps } from '../screens.tsx'
 import { describeType, type Listener, stateOfListener } from './listener-state.ts'
 
@@ -39,7 +38,13 @@ export default function ListenerList({ workspace, me }: ScreenProps) {
     { query: { limit: 100 } },
     { everyMs: READ_EVERY_MS },
   )
-  const { deployments } = useDeploymentsWhere(workspace, () => true)
+  const COUNTS = 'GET /v2/deployment-counts'
+  const { data: total } = useRead(workspace, COUNTS, {})
+  const { data: counts } = useReadEach(
+    workspace,
+    COUNTS,
+    (items ?? []).map(({ id }) => ({ query: { listener_id: id } })),
+  )
   const table = useRef<HTMLTableElement>(null)
   useRowKeys(table, 'listener')
   const missing = explainMissing(me, workspace, 'listeners:create')
@@ -54,8 +59,9 @@ export default function ListenerList({ workspace, me }: ScreenProps) {
       (view === '' || (view === 'waiting') === (listener.last_seen_at === null)) &&
       (view !== 'silent' || stateOfListener(listener, now.value).word === 'Silent'),
   )
-  const countOn = ({ id }: Listener) => deployments?.filter(one => one.source_config.listener_id === id).length
-  const onPlatform = deployments?.filter(one => !one.source_config.listener_id).length
+  const countOn = (listener: Listener) => counts?.[items?.indexOf(listener) ?? -1]
+  const onOwn = counts?.reduce((sum, { total }) => sum + total, 0)
+  const onPlatform = total && onOwn !== undefined && !hasNextPage ? total.total - onOwn : undefined
   return (
     <>
       <PageHead
@@ -133,7 +139,7 @@ export default function ListenerList({ workspace, me }: ScreenProps) {
                     <Cell detail={listener.version ? `Version ${listener.version}` : 'Never heard'}>
                       <StateLabel state={stateOfListener(listener, now.value)} />
                     </Cell>
-                    <Cell isWideOnly>{count === undefined ? '…' : describeCount(count)}</Cell>
+                    <Cell isWideOnly>{count ? describeCount(count.total, count.has_more) : '…'}</Cell>
                     <Cell isEnd>{listener.last_seen_at ? <Ago time={listener.last_seen_at} /> : 'never'}</Cell>
                   </Row>
                 )
@@ -142,7 +148,10 @@ export default function ListenerList({ workspace, me }: ScreenProps) {
           )}
         </ListCard>
         {hasNextPage && <More isBusy={isFetchingNextPage} onMore={() => void fetchNextPage()} />}
-        <Card title="The listeners of the platform" aside={onPlatform !== undefined && describeCount(onPlatform)}>
+        <Card
+          title="The listeners of the platform"
+          aside={onPlatform !== undefined && describeCount(onPlatform, total?.has_more)}
+        >
           <Body>
             <Note>
               Deployments that name no listener run there. The operator of this installation registers them for all
@@ -156,5 +165,5 @@ export default function ListenerList({ workspace, me }: ScreenProps) {
   )
 }
 
-const describeCount = (count: number): string =>
-  count === 0 ? 'No deployments' : count === 1 ? '1 deployment' : `${count} deployments`
+const describeCount = (count: number, hasMore = false): string =>
+  count === 0 ? 'No deployments' : count === 1 ? '1 deployment' : `${count}${hasMore ? '+' : ''} deployments`

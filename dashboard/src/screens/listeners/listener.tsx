@@ -49,7 +49,7 @@ export default function ListenerPage({ workspace, params, me }: ScreenProps<{ li
     error,
     refetch,
   } = useRead(workspace, 'GET /v2/listeners/{listener_id}', ref, { everyMs: isNew ? WAIT_EVERY_MS : READ_EVERY_MS })
-  const found = useDeploymentsWhere(workspace, one => one.source_config.listener_id === params.listener)
+  const found = useDeploymentsWhere(workspace, { listener_id: params.listener })
   useCrumbs({ label: 'Listeners', to: '/listeners' }, { label: listener?.compute_id ?? '…' })
   const [, navigate] = useLocation()
   const isWaiting = listener?.last_seen_at === null
@@ -220,6 +220,7 @@ function NamespacesCard({ listener }: { listener: Listener }) {
   return (
     <Card title="Namespaces">
       <Form
+        error={error}
         label="Namespaces"
         onSubmit={() => start(action)}
         footer={
@@ -237,7 +238,6 @@ function NamespacesCard({ listener }: { listener: Listener }) {
           hint="One that deployments use cannot be removed. They have to exist: the agent creates none."
           fault={faultAt(listFaults(error), 'compute_config')}
         />
-        {error && <Problem error={error} />}
       </Form>
     </Card>
   )
@@ -262,7 +262,7 @@ function KeysCard({ listener, workspace, me }: CardProps) {
         </Body>
       )}
       {keys && keys.length > 0 && (
-        <Table caption="Keys of its agents" columns={[{ label: 'Key' }, { label: 'Used', width: '116', isEnd: true }]}>
+        <Table caption="Keys of its agents" columns={[{ label: 'Key' }, { label: 'Used', width: '152', isEnd: true }]}>
           {keys.map(key => (
             <KeyRow key={key.id} agentKey={key} cannotRevoke={cannotRevoke} />
           ))}

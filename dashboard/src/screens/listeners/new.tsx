@@ -9,7 +9,6 @@ import { TextField } from '../../parts/form.tsx'
 import { Choices, Form } from '../../parts/form-frame.tsx'
 import { PageHead } from '../../parts/page.tsx'
 import { Card } from '../../parts/panel.tsx'
-import { Problem } from '../../parts/problem.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { toAddress } from '../../router/links.tsx'
 import { createListener } from './actions.ts'
@@ -38,6 +37,7 @@ export default function NewListener() {
       <PageHead title="Register a listener" />
       <Card title="Where deployments will run">
         <Form
+          error={error}
           label="Register a listener"
           onSubmit={() => start(action)}
           footer={
@@ -87,7 +87,6 @@ export default function NewListener() {
               fault={faultAt(faults, 'compute_config')}
             />
           )}
-          {error && <Problem error={error} />}
         </Form>
       </Card>
     </>

@@ -9,7 +9,6 @@ import { CheckField, SelectField, TextField } from '../../parts/form.tsx'
 import { Form, SecretField } from '../../parts/form-frame.tsx'
 import { PageHead } from '../../parts/page.tsx'
 import { Card } from '../../parts/panel.tsx'
-import { Problem } from '../../parts/problem.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { toAddress } from '../../router/links.tsx'
 import { createByHand, type HandBody } from './actions.ts'
@@ -68,6 +67,7 @@ export default function ProviderByHand() {
       />
       <Card title="A client that you registered">
         <Form
+          error={error}
           label="A client that you registered"
           onSubmit={() => start(action)}
           footer={
@@ -161,7 +161,6 @@ export default function ProviderByHand() {
             onChange={usesPkce => set({ usesPkce })}
             hint="Switch it off only if the server refuses it."
           />
-          {error && <Problem error={error} />}
         </Form>
       </Card>
     </>

@@ -16,12 +16,25 @@ import { useCrumbs } from '../../router/crumbs.ts'
 import { toAddress } from '../../router/links.tsx'
 import { createDiscovered, type DiscoveryBody } from './actions.ts'
 import styles from './discover.module.css'
-import { type Fetched, NEEDS_CLIENT, REGISTRATIONS, REMEDIES, suggestId, suggestName } from './discovery-steps.ts'
+import {
+  type Fetched,
+  HELPED_BY_HAND,
+  NEEDS_CLIENT,
+  REGISTRATIONS,
+  REMEDIES,
+  suggestId,
+  suggestName,
+} from './discovery-steps.ts'
 import { NEW_BY_HAND } from './list.tsx'
 import { Trace, Warnings } from './trace.tsx'
 
 const DISCOVER = 'POST /v2/auth/providers/mcp-discover'
 const previewProvider = (body: DiscoveryBody) => getClient().plan(DISCOVER, { body })
+const NEXT = {
+  given: 'By the client that you registered there.',
+  metadata_document: 'By a document of its own, which the server reads. Nothing is registered.',
+  dynamic: 'It will be registered when you create the provider. Not before.',
+}
 type Preview = Awaited<ReturnType<typeof previewProvider>>
 /** What was found for which request. A form that has changed since needs another discovery. */
 type Result = { body: DiscoveryBody; preview?: Preview; error?: Error }
@@ -191,7 +204,7 @@ function Outcome({ result: { body, preview, error }, isCurrent }: { result: Resu
           tone={error ? 'bad' : undefined}
           aside={`${trace.length} ${trace.length === 1 ? 'request' : 'requests'}`}
         >
-          <Trace trace={trace} hasFailed={error !== undefined} />
+          <Trace trace={trace} hasFailed={error !== undefined} {...(preview && { next: NEXT[preview.registration] })} />
         </Card>
       )}
       {error && (
@@ -201,9 +214,11 @@ function Outcome({ result: { body, preview, error }, isCurrent }: { result: Resu
             <Card title="What to do">
               <Body>
                 <Note>{remedy}</Note>
-                <p>
-                  <ButtonLink href={toAddress(NEW_BY_HAND)}>Create the provider by hand</ButtonLink>
-                </p>
+                {HELPED_BY_HAND.includes((error as ApiError).code) && (
+                  <p>
+                    <ButtonLink href={toAddress(NEW_BY_HAND)}>Create the provider by hand</ButtonLink>
+                  </p>
+                )}
               </Body>
             </Card>
           )}

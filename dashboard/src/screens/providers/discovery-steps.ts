@@ -31,7 +31,7 @@ const RULES: Record<string, Rule> = {
       if (status !== null && status < 300) return 'It answers without authorization.'
       return 'It gave no usable answer.'
     },
-    summary: { done: 'It was asked without a token.', none: 'It could not be asked.' },
+    summary: { done: '', none: '' },
   },
   'protected resource metadata': {
     title: 'Find who protects it',
@@ -39,7 +39,7 @@ const RULES: Record<string, Rule> = {
     conclude: fetched => (isFound(fetched) ? 'The metadata is here.' : 'It is not here.'),
     summary: {
       done: 'It names its authorization server.',
-      none: 'It publishes none, so its own origin is asked next.',
+      none: 'It names none, so its own origin is asked next.',
     },
   },
   'authorization server metadata': {
@@ -52,7 +52,7 @@ const RULES: Record<string, Rule> = {
     title: 'Register a client',
     question: 'Does it accept a client of this installation?',
     conclude: fetched => (isFound(fetched) ? 'It registered the client.' : 'It refused the client.'),
-    summary: { done: 'The client is registered.', none: 'No client was registered.' },
+    summary: { done: '', none: 'No client was registered.' },
   },
   'client configuration': {
     title: 'Check the client',
@@ -115,13 +115,17 @@ export const REMEDIES: Record<string, string> = {
   metadata_invalid: 'The operator of the server has to correct its metadata. Until then, create the provider by hand.',
   unsafe_endpoint: 'The endpoints are not public https addresses. Ask the operator of the server.',
   grant_unsupported: 'The server does not let people sign in with a browser. Use a key of the server instead.',
-  registration_unsupported: 'Register a client at the server yourself, and enter its id below.',
-  registration_rejected: 'Register a client at the server yourself, and enter its id below.',
-  registration_invalid_response: 'Register a client at the server yourself, and enter its id below.',
+  registration_unsupported:
+    'Register a client at the server yourself, and enter its id above, under Client and scopes.',
+  registration_rejected: 'Register a client at the server yourself, and enter its id above, under Client and scopes.',
+  registration_invalid_response:
+    'Register a client at the server yourself, and enter its id above, under Client and scopes.',
   upstream_error: 'The server fails. Try again later, or look at its status page.',
   upstream_timeout: 'The server does not answer in time. Try again later.',
   provider_id_conflict: 'Another provider has this id. Choose another one.',
 }
+/** Where a person who knows the endpoints gets on without the discovery. */
+export const HELPED_BY_HAND = ['issuer_mismatch', 'pkce_unsupported', 'metadata_invalid']
 export const NEEDS_CLIENT = ['registration_unsupported', 'registration_rejected', 'registration_invalid_response']
 
 const HEALTH: Record<Provider['health'], State> = {

@@ -318,6 +318,7 @@ function EditCard({ provider, onClose }: { provider: Provider; onClose: () => vo
   return (
     <Card title={`Edit ${provider.name}`}>
       <Form
+        error={error}
         label={`Edit ${provider.name}`}
         onSubmit={() => isChanged && start(action)}
         footer={
@@ -411,7 +412,6 @@ function EditCard({ provider, onClose }: { provider: Provider; onClose: () => vo
             />
           </>
         )}
-        {error && <Problem error={error} />}
       </Form>
       {question}
     </Card>

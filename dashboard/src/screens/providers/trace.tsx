@@ -4,8 +4,13 @@ import { Prose } from '../../parts/prose.tsx'
 import { type Fetched, listSteps, type Provider } from './discovery-steps.ts'
 import styles from './trace.module.css'
 
-type TraceProps = { trace: Fetched[]; hasFailed?: boolean }
-export const Trace = ({ trace, hasFailed = false }: TraceProps) => (
+type TraceProps = {
+  trace: Fetched[]
+  hasFailed?: boolean
+  /** What a discovery that registers nothing leaves for later. */
+  next?: string
+}
+export const Trace = ({ trace, hasFailed = false, next }: TraceProps) => (
   <ol class={styles.steps} aria-label="Steps of the discovery">
     {listSteps(trace, hasFailed).map(({ title, question, state, requests, conclusion }) => (
       <li key={title}>
@@ -31,6 +36,17 @@ export const Trace = ({ trace, hasFailed = false }: TraceProps) => (
         </div>
       </li>
     ))}
+    {next && (
+      <li>
+        <Glyph shape="queued" tone="busy" />
+        <div class={styles.step}>
+          <h3>
+            Obtain a client <span>How does this installation identify itself?</span>
+          </h3>
+          <p>{next}</p>
+        </div>
+      </li>
+    )}
   </ol>
 )
 

@@ -2,7 +2,7 @@
 import { useRef } from 'preact/hooks'
 import { usePages, useRead } from '../../api/queries.ts'
 import { useRowKeys } from '../../commands/commands.ts'
-import { formatExact, formatSeconds } from '../../format/time.ts'
+import { formatAge, formatExact, formatSeconds } from '../../format/time.ts'
 import { ActionButton } from '../../parts/action.tsx'
 import { Button } from '../../parts/button.tsx'
 import { Dialog } from '../../parts/dialog.tsx'
@@ -51,7 +51,7 @@ export function Deliveries({ workspace, webhook, missing }: Props) {
   const age = Math.max(0, (now.value - dataUpdatedAt) / 1000)
   const isFiltered = view !== '' || type !== ''
   return (
-    <Card title="Deliveries" aside={items && `Read ${formatSeconds(Math.floor(age))} ago, every 5 s`}>
+    <Card title="Deliveries" aside={items && `Read ${age < 5 ? 'just now' : `${formatAge(age)} ago`}, every 5 s`}>
       <div class={styles.views}>
         {VIEWS.map(one => (
           <Chip key={one.name} pressed={one.name === view} onPress={() => setView(one.name)}>
@@ -130,7 +130,7 @@ const Next = ({ delivery: { state, attempts, next_attempt_at } }: { delivery: De
     return (
       <span title={formatExact(next_attempt_at)}>
         {seconds > 1
-          ? `Attempt ${attempts + 1} in ${formatSeconds(Math.round(seconds))}`
+          ? `Attempt ${attempts + 1} in ${seconds < 60 ? `${Math.round(seconds)} s` : formatSeconds(seconds)}`
           : `Attempt ${attempts + 1} is due`}
       </span>
     )
@@ -180,7 +180,7 @@ function DeliveryDialog({ workspace, webhook, missing, selected, onClose, onType
 }
 
 const Attempts = ({ delivery }: { delivery: Delivery }) => (
-  <>
+  <span>
     {delivery.attempts} of 10
     {delivery.attempted_at && (
       <span>
@@ -189,8 +189,8 @@ const Attempts = ({ delivery }: { delivery: Delivery }) => (
     )}
     {delivery.state === 'waiting' && delivery.attempts > 0 && (
       <span>
-        , <Next delivery={delivery} />
+        . <Next delivery={delivery} />
       </span>
     )}
-  </>
+  </span>
 )

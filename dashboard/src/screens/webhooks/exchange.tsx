@@ -16,6 +16,13 @@ type ExchangeProps = Pick<DeliveryDetails, 'request' | 'answer'>
 export const Exchange = ({ request: { url, headers, body }, answer }: ExchangeProps) => (
   <>
     <section class={styles.part}>
+      <h3>
+        Answer {answer && <code>{answer.status}</code>} <span>the first 2 KiB</span>
+      </h3>
+      {!answer && <Note>There was none.</Note>}
+      {answer && (answer.body ? <Text label="Body of the answer" text={pretty(answer.body)} /> : <Note>Empty.</Note>)}
+    </section>
+    <section class={styles.part}>
       <h3>Request</h3>
       {headers ? (
         <Text
@@ -30,13 +37,6 @@ export const Exchange = ({ request: { url, headers, body }, answer }: ExchangePr
       ) : (
         <Text label="Body of the request" text={pretty(body)} />
       )}
-    </section>
-    <section class={styles.part}>
-      <h3>
-        Answer {answer && <code>{answer.status}</code>} <span>the first 2 KiB</span>
-      </h3>
-      {!answer && <Note>There was none.</Note>}
-      {answer && (answer.body ? <Text label="Body of the answer" text={pretty(answer.body)} /> : <Note>Empty.</Note>)}
     </section>
   </>
 )

@@ -4,6 +4,7 @@ import { useLocation } from 'wouter-preact'
 import { explainMissing } from '../../api/permissions.ts'
 import { usePages } from '../../api/queries.ts'
 import { useCommands, useRowKeys } from '../../commands/commands.ts'
+import { formatExact, formatShort } from '../../format/time.ts'
 import { Button, ButtonLink } from '../../parts/button.tsx'
 import { Chip, FilterField } from '../../parts/field.tsx'
 import { Icon } from '../../parts/icon.tsx'
@@ -150,7 +151,10 @@ const Since = ({ webhook: { health } }: { webhook: Webhook }) => {
   const since = health.disabled_at ?? health.failing_since
   return since ? (
     <>
-      For <Ago time={since} />
+      Since{' '}
+      <time dateTime={since} title={formatExact(since)}>
+        {formatShort(since)}
+      </time>
     </>
   ) : null
 }

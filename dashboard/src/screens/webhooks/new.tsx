@@ -8,7 +8,6 @@ import { Button, ButtonLink } from '../../parts/button.tsx'
 import { Form } from '../../parts/form-frame.tsx'
 import { Body, PageHead } from '../../parts/page.tsx'
 import { Card } from '../../parts/panel.tsx'
-import { Problem } from '../../parts/problem.tsx'
 import { ShownOnce } from '../../parts/shown-once.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { toAddress } from '../../router/links.tsx'
@@ -50,6 +49,7 @@ export default function NewWebhook({ workspace, me }: ScreenProps) {
       <PageHead title="Create a webhook" />
       <Card title="Where events are sent">
         <Form
+          error={error}
           label="Create a webhook"
           onSubmit={() => start(action)}
           footer={
@@ -68,7 +68,6 @@ export default function NewWebhook({ workspace, me }: ScreenProps) {
             onChange={part => setDraft(current => ({ ...current, ...part }))}
             faults={listFaults(error)}
           />
-          {error && <Problem error={error} />}
         </Form>
       </Card>
     </>

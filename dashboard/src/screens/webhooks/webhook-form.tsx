@@ -133,7 +133,11 @@ function Types({ draft: { types }, onChange, fault }: TypesProps) {
           value={text}
           onChange={setText}
           placeholder="*.deleted"
-          hint="`*` stands for any text."
+          hint={
+            <>
+              <code>*</code> stands for any text.
+            </>
+          }
           fault={fault}
         />
         <Button onClick={add}>Add pattern</Button>

@@ -6,12 +6,13 @@ import { listFaults } from '../../api/faults.ts'
 import { explainMissing } from '../../api/permissions.ts'
 import { isMissing, useRead } from '../../api/queries.ts'
 import { useCommands } from '../../commands/commands.ts'
+import { formatExact, formatShort } from '../../format/time.ts'
 import { ActionButton, CopyAs, useAction } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
 import { SelectField } from '../../parts/form.tsx'
 import { Form } from '../../parts/form-frame.tsx'
 import { Glyph, Icon } from '../../parts/icon.tsx'
-import { Body, Facts, Foot, Note, PageHead, Stack } from '../../parts/page.tsx'
+import { Body, Foot, Note, PageHead, Stack } from '../../parts/page.tsx'
 import { Card, Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { ShownOnce } from '../../parts/shown-once.tsx'
@@ -98,7 +99,10 @@ export default function WebhookPage({ workspace, params, me }: ScreenProps<{ web
           <code>{webhook.event_types.join(', ')}</code>,
           since && (
             <span>
-              {state.word} for <Ago time={since} />
+              {state.word} since{' '}
+              <time dateTime={since} title={formatExact(since)}>
+                {formatShort(since)}
+              </time>
             </span>
           ),
         ]}
@@ -107,7 +111,7 @@ export default function WebhookPage({ workspace, params, me }: ScreenProps<{ web
       <Stack>
         {why && (
           <Card
-            tone={state.tone === 'bad' ? 'bad' : 'warn'}
+            tone={state.tone === 'bad' || state.tone === 'warn' ? state.tone : undefined}
             title={
               <>
                 <Glyph {...state} /> {state.word}
@@ -167,8 +171,15 @@ const PingResult = ({ pinged, onClose }: { pinged: Ping; onClose: () => void }) 
   >
     <Body>
       <div />
-      {pinged.error && <Note>{describeError(pinged.error)}. A test event is not sent again by itself.</Note>}
-      <Exchange request={pinged.request} answer={pinged.answer} />
+      <Note>
+        {pinged.error
+          ? `${describeError(pinged.error)}. A test event is not sent again by itself.`
+          : `It answered ${pinged.answer?.status}.`}
+      </Note>
+      <details class={styles.exchange} open={pinged.error !== null}>
+        <summary>Answer and request</summary>
+        <Exchange request={pinged.request} answer={pinged.answer} />
+      </details>
     </Body>
   </Card>
 )
@@ -181,6 +192,7 @@ function EditCard({ workspace, webhook, onClose }: EditProps) {
   return (
     <Card title="Edit the webhook">
       <Form
+        error={error}
         label="Edit the webhook"
         onSubmit={() => start(action)}
         footer={
@@ -199,7 +211,6 @@ function EditCard({ workspace, webhook, onClose }: EditProps) {
           onChange={part => setDraft(current => ({ ...current, ...part }))}
           faults={listFaults(error)}
         />
-        {error && <Problem error={error} />}
       </Form>
     </Card>
   )
@@ -256,18 +267,17 @@ function Secret({ webhook, missing }: CardProps) {
   const [overlap, setOverlap] = useState('24')
   const [secret, setSecret] = useState<string>()
   return (
-    <Card
-      title="Secret"
-      aside={
-        webhook.previous_secret_until && (
-          <>
-            The previous one signs too, until <Until time={webhook.previous_secret_until} />
-          </>
-        )
-      }
-    >
+    <Card title="Secret">
       <Body>
-        <Facts facts={[['Signs with', 'A secret that was shown when it was created, and cannot be read back']]} />
+        <Note>
+          It was shown when it was created, and cannot be read back.
+          {webhook.previous_secret_until && (
+            <>
+              {' '}
+              The previous one signs too, until <Until time={webhook.previous_secret_until} />.
+            </>
+          )}
+        </Note>
         {secret ? (
           <ShownOnce title="The new secret is shown only now" secret={secret}>
             Give it to the receiver before the previous one ends.
@@ -286,4 +296,8 @@ function Secret({ webhook, missing }: CardProps) {
   )
 }
 
-const Until = ({ time }: { time: string }) => <time dateTime={time}>{new Date(time).toLocaleString()}</time>
+const Until = ({ time }: { time: string }) => (
+  <time dateTime={time} title={formatExact(time)}>
+    {formatShort(time)}
+  </time>
+)
