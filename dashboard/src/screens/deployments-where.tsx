@@ -67,7 +67,9 @@ export const DeploymentsCard = ({ title, none, deployments, isComplete }: Props)
               <Cell>
                 <StateLabel state={stateOfDeployment(deployment, summary?.latest_revision ?? undefined)} />
               </Cell>
-              <Cell isWideOnly>{source.name}</Cell>
+              <Cell isWideOnly>
+                <span title={source.name}>{source.name}</span>
+              </Cell>
               <Cell isEnd>
                 <Ago time={updated_at} />
               </Cell>

@@ -162,7 +162,11 @@ function Repositories({ integration, workspace }: CardProps) {
   return (
     <Card
       title="Repositories"
-      aside={data && `${data.length === SHOWN_REPOSITORIES ? 'The first ' : ''}${data.length}, a minute old at most`}
+      aside={
+        isActive &&
+        data &&
+        `${data.length === SHOWN_REPOSITORIES ? 'The first ' : ''}${data.length}, a minute old at most`
+      }
     >
       {isActive ? (
         <>

@@ -77,7 +77,7 @@ export default function IntegrationList({ workspace, me }: ScreenProps) {
           placeholder="Filter by account or address"
           value={name}
           onChange={setName}
-          aside={all && shown && `${shown.length} of ${all.length}`}
+          aside={all && all.length > 0 && shown && `${shown.length} of ${all.length}`}
           hint="/"
         />
       </Toolbar>

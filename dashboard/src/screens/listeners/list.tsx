@@ -90,7 +90,7 @@ export default function ListenerList({ workspace, me }: ScreenProps) {
           placeholder="Filter by name"
           value={name}
           onChange={setName}
-          aside={items && shown && `${shown.length} of ${items.length}`}
+          aside={items && items.length > 0 && shown && `${shown.length} of ${items.length}`}
           hint="/"
         />
       </Toolbar>

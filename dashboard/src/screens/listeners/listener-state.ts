@@ -31,11 +31,10 @@ export const enginesOf = ({ compute_type }: Pick<Listener, 'compute_type'>): Eng
   compute_type === 'k8s' ? ['kubernetes'] : ['process', 'container']
 
 type AgentCommand = { engine: Engine; origin: string; namespaces: string[]; key: string | undefined }
-/** Without a key that was just created, the shell asks for one, so that it does not get into its history. */
 export function agentCommand({ engine, origin, namespaces, key }: AgentCommand): string {
   const settings = [
     `SLIPWAY_URL=${origin}`,
-    `SLIPWAY_LISTENER_KEY=${key ?? '"$SLIPWAY_LISTENER_KEY"'}`,
+    `SLIPWAY_LISTENER_KEY=${key ?? 'YOUR-KEY'}`,
     ...(engine === 'kubernetes' ? [`K8S_NAMESPACES=${namespaces.join(',') || 'apps'}`] : []),
   ]
   const options = engine === 'process' ? '' : ` -- --engine ${engine}`

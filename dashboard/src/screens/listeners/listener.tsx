@@ -43,20 +43,23 @@ const WAIT_EVERY_MS = 2_000
 
 export default function ListenerPage({ workspace, params, me }: ScreenProps<{ listener: string }>) {
   const ref = { params: { listener_id: params.listener } }
-  const [isNew, setNew] = useState(false)
+  /** Set if nobody had heard the agent when the page was opened. */
+  const [first, setFirst] = useState<'awaited' | 'heard'>()
   const {
     data: listener,
     error,
     refetch,
-  } = useRead(workspace, 'GET /v2/listeners/{listener_id}', ref, { everyMs: isNew ? WAIT_EVERY_MS : READ_EVERY_MS })
+  } = useRead(workspace, 'GET /v2/listeners/{listener_id}', ref, {
+    everyMs: first === 'awaited' ? WAIT_EVERY_MS : READ_EVERY_MS,
+  })
   const found = useDeploymentsWhere(workspace, { listener_id: params.listener })
   useCrumbs({ label: 'Listeners', to: '/listeners' }, { label: listener?.compute_id ?? '…' })
   const [, navigate] = useLocation()
   const isWaiting = listener?.last_seen_at === null
   useEffect(() => {
-    if (isWaiting) setNew(true)
-    else if (listener && isNew) {
-      setNew(false)
+    if (isWaiting) setFirst('awaited')
+    else if (listener && first === 'awaited') {
+      setFirst('heard')
       toast('ok', `The agent of ${listener.compute_id} was heard for the first time.`)
     }
   }, [isWaiting])
@@ -99,12 +102,14 @@ export default function ListenerPage({ workspace, params, me }: ScreenProps<{ li
       />
       <Columns>
         <Stack>
-          <AgentCard {...{ listener, workspace, me }} />
+          {/* A new listener first needs an agent; later, what runs there is looked for. */}
+          {first && <AgentCard {...{ listener, workspace, me }} />}
           <DeploymentsCard
             title="Deployments that run here"
             none="None. A deployment runs here if its source_config names this listener."
             {...found}
           />
+          {!first && <AgentCard {...{ listener, workspace, me }} />}
         </Stack>
         <Stack>
           <Card title="What it can do">
@@ -138,6 +143,13 @@ const ENGINES: Record<Engine, string> = {
   container: 'As containers',
   kubernetes: 'On Kubernetes',
 }
+const NEEDS: Record<Engine, string> = {
+  process:
+    'As root it gives each application a system user of its own. As another user, applications can read what ' +
+    'that user can: see docs/processes.md.',
+  container: 'It needs the socket of Docker or Podman, by default /var/run/docker.sock: see docs/containers.md.',
+  kubernetes: 'It finds the cluster like kubectl, and needs the Role of docs/kubernetes.md in each namespace.',
+}
 
 /** The key, the command, and the first sign of the agent, in the order in which a person needs them. */
 function AgentCard({ listener, workspace, me }: CardProps) {
@@ -150,7 +162,7 @@ function AgentCard({ listener, workspace, me }: CardProps) {
   const missing = explainMissing(me, workspace, 'api-keys:create')
   return (
     <Card
-      title={isHeard ? 'Start another agent, or this one again' : 'Start its agent'}
+      title={listener.last_seen_at ? 'Start its agent again' : 'Start its agent'}
       tone={state.tone === 'warn' ? 'warn' : undefined}
       aside={<StateLabel state={state} />}
     >
@@ -190,6 +202,7 @@ function AgentCard({ listener, workspace, me }: CardProps) {
               namespaces: listener.compute_config.k8s_namespaces,
             })}
           />
+          <p>{NEEDS[engine]}</p>
         </li>
         <li>
           <h3>Wait until it is heard</h3>

@@ -95,7 +95,7 @@ export default function ProviderList({ workspace, me }: ScreenProps) {
           placeholder="Filter by name or address"
           value={name}
           onChange={setName}
-          aside={all && shown && `${shown.length} of ${all.length}`}
+          aside={all && all.length > 0 && shown && `${shown.length} of ${all.length}`}
           hint="/"
         />
       </Toolbar>

@@ -86,7 +86,7 @@ export default function WebhookList({ workspace, me }: ScreenProps) {
           placeholder="Filter by URL, description or type"
           value={name}
           onChange={setName}
-          aside={items && shown && `${shown.length} of ${items.length}`}
+          aside={items && items.length > 0 && shown && `${shown.length} of ${items.length}`}
           hint="/"
         />
       </Toolbar>
