@@ -41,6 +41,11 @@ export const recheck = (integration: Integration, unavailable: Unavailable): Act
   done: `The state of ${integration.name} is the one of the host now.`,
 })
 
+const describeUse = (deployments: number | undefined): string => {
+  if (!deployments) return ''
+  return `${deployments} ${deployments === 1 ? 'deployment builds' : 'deployments build'} from it. `
+}
+
 export const disconnect = (
   integration: Integration,
   deployments: number | undefined,
@@ -52,7 +57,7 @@ export const disconnect = (
   confirm: {
     title: `Disconnect ${integration.name}?`,
     body:
-      `${deployments ? `${deployments} ${deployments === 1 ? 'deployment builds' : 'deployments build'} from it. ` : ''}` +
+      describeUse(deployments) +
       'What serves keeps serving, but pushes and pull requests deploy nothing any more, and its stored credentials ' +
       'are deleted. They cannot be read back. ' +
       (integration.host === 'github'

@@ -89,8 +89,8 @@ export const deleteWebhook = (webhook: Webhook, unavailable: Unavailable): Actio
   confirm: {
     title: `Delete the webhook to ${webhook.url}?`,
     body:
-      'Its receiver gets nothing more, also what still waits to be sent. The record of its deliveries, its secret and ' +
-      'its key pair are deleted. Events themselves stay. To stop for a while, pause it.',
+      'Its receiver gets nothing more, also what still waits to be sent. The record of its deliveries, its secret ' +
+      'and its key pair are deleted. Events themselves stay. To stop for a while, pause it.',
     isDestructive: true,
   },
   done: `The webhook to ${webhook.url} is deleted.`,

@@ -18,11 +18,14 @@ export function explainHealth({ enabled, health }: Pick<Webhook, 'enabled' | 'he
   if (health.status === 'disabled')
     return health.disabled_reason === 'gone'
       ? 'The receiver answered 410, which says that it wants nothing more. Resume it to go on where it stopped.'
-      : 'No attempt succeeded for five days. Repair the receiver, send a test event, then resume: it goes on where it ' +
-          'stopped, so nothing is lost.'
+      : 'No attempt succeeded for five days. Repair the receiver, send a test event, then resume: it goes on ' +
+          'where it stopped, so nothing is lost.'
   if (!enabled) return 'It sends nothing. The events of the pause are sent when it is resumed.'
   if (health.status === 'failing')
-    return 'Failed deliveries are attempted again, ten times within four days. After five days without a success it is disabled.'
+    return (
+      'Failed deliveries are attempted again, ten times within four days. ' +
+      'After five days without a success it is disabled.'
+    )
   return undefined
 }
 
