@@ -26,4 +26,14 @@ export const screens: Screen[] = [
     Content: lazily(() => import('./deployments/list.tsx'), LOADING),
   },
   { path: '/deployments/:deployment', Content: lazily(() => import('./deployments/deployment.tsx'), LOADING) },
+  {
+    path: '/deployments/:deployment/environment',
+    Content: lazily(() => import('./deployments/environment.tsx'), LOADING),
+  },
+  { path: '/deployments/:deployment/settings', Content: lazily(() => import('./deployments/settings.tsx'), LOADING) },
+  { path: '/deployments/:deployment/compare', Content: lazily(() => import('./deployments/compare.tsx'), LOADING) },
+  {
+    path: '/deployments/:deployment/revisions/:number',
+    Content: lazily(() => import('./deployments/revision.tsx'), LOADING),
+  },
 ]

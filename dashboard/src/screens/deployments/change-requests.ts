@@ -1,6 +1,6 @@
-// Changes of a deployment that are planned before they are made: each as the request that is planned, then applied.
-import type { ActionRequest } from '../../api/action-command.ts'
-import { request } from '../../api/actions.ts'
+// Changes of a deployment that are planned before they are made: each as the request that is planned, then applied
+// (pure).
+import { type ActionRequest, request } from '../../api/action-command.ts'
 import type { Deployment, Revision } from '../../format/state.ts'
 import { type Draft, MASK, toPatch } from './draft.ts'
 

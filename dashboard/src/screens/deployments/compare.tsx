@@ -4,7 +4,7 @@
 import { flattenChanges } from '../../../../src/client/changes.ts'
 import type { Item, Reply } from '../../../../src/client/client.ts'
 import { useRead } from '../../api/queries.ts'
-import { shortCommit } from '../../format/source.ts'
+import { describeReasons, shortCommit } from '../../format/source.ts'
 import { type Deployment, stateOfRevision } from '../../format/state.ts'
 import { formatSeconds } from '../../format/time.ts'
 import { Button } from '../../parts/button.tsx'
@@ -15,7 +15,10 @@ import { Problem } from '../../parts/problem.tsx'
 import { StateLabel } from '../../parts/state.tsx'
 import { Ago } from '../../parts/time.tsx'
 import { Link, setFilters, useFilter } from '../../router/links.tsx'
+import type { ScreenProps } from '../screens.tsx'
 import styles from './compare.module.css'
+import { DeploymentFrame } from './frame.tsx'
+import { useRevision } from './revision-number.ts'
 
 type Revision = Item<'GET /v2/deployments/{deployment_id}/revisions'>
 type Comparison = Reply<'GET /v2/deployments/{deployment_id}/revisions/{revision_id}/compare/{other_revision_id}'>
@@ -23,7 +26,15 @@ type Compared = Comparison['before']
 
 const SHOWN = 100
 
-export function Compare({ workspace, deployment }: { workspace: string; deployment: Deployment }) {
+export default function ComparePage({ workspace, params }: ScreenProps<{ deployment: string }>) {
+  return (
+    <DeploymentFrame workspace={workspace} id={params.deployment} tab="" page="Compare revisions">
+      {deployment => <Compare workspace={workspace} deployment={deployment} />}
+    </DeploymentFrame>
+  )
+}
+
+function Compare({ workspace, deployment }: { workspace: string; deployment: Deployment }) {
   const [from] = useFilter('from')
   const [to] = useFilter('to')
   const ref = { deployment_id: deployment.id }
@@ -88,22 +99,7 @@ export function Compare({ workspace, deployment }: { workspace: string; deployme
 }
 
 const describe = ({ status, commit, reasons }: Revision): string =>
-  commit?.message?.split('\n', 1)[0]?.slice(0, 60) ?? `${stateOfRevision({ status }).word}, ${reasons.join(', ')}`
-
-/** The id of a revision by its number: numbers count up without gaps, so an older one is found by its place. */
-export function useRevision(workspace: string, deployment: Deployment, listed: Revision[], number: number) {
-  const found = listed.find(one => one.number === number)
-  const offset = (listed[0]?.number ?? 0) - number
-  const older = useRead(
-    workspace,
-    'GET /v2/deployments/{deployment_id}/revisions',
-    { params: { deployment_id: deployment.id }, query: { limit: 1, offset: Math.max(0, offset) } },
-    { enabled: !found && offset > 0 },
-  )
-  const read = older.data?.resources.find(one => one.number === number)
-  const isMissing = !found && (offset <= 0 || older.error !== null || (older.data !== undefined && !read))
-  return { revision: found ?? read, isMissing }
-}
+  commit?.message?.split('\n', 1)[0]?.slice(0, 60) ?? `${stateOfRevision({ status }).word}, ${describeReasons(reasons)}`
 
 type DifferenceProps = {
   workspace: string
@@ -114,7 +110,7 @@ type DifferenceProps = {
 }
 
 function Difference({ workspace, deployment, revisions, before, after }: DifferenceProps) {
-  const [first, second] = [before, after].map(number => useRevision(workspace, deployment, revisions, number))
+  const [first, second] = [before, after].map(number => useRevision(workspace, deployment.id, revisions, number))
   const ids = [first!, second!].map(({ revision }) => revision?.id)
   const { data, error, refetch } = useRead(
     workspace,
@@ -223,7 +219,15 @@ function Results({
               ),
             )}
           {row('Build', ({ build_seconds }) => (build_seconds === null ? 'Not built' : formatSeconds(build_seconds)))}
-          {row('Error lines', ({ error_lines }) => error_lines)}
+          {row('Error lines', ({ id, error_lines }) =>
+            error_lines === 0 ? (
+              'None'
+            ) : (
+              <Link class={styles.link} to={`/deployments/${deployment.id}/logs?revision=${id}&level=error`}>
+                {error_lines}
+              </Link>
+            ),
+          )}
         </tbody>
       </table>
     </Card>

@@ -11,7 +11,6 @@ export type Draft = {
   variables: readonly VariableEdit[]
 }
 
-export const EMPTY_DRAFT: Draft = { settings: new Map(), variables: [] }
 /** What the API shows instead of a value, and takes for a value that stays. */
 export const MASK = '********'
 

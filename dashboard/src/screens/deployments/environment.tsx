@@ -29,23 +29,31 @@ import {
   withImported,
   withStoredEdit,
 } from './draft.ts'
-import { DraftBar } from './draft-bar.tsx'
-import { draftOf, type Preview, setDraft, usePreview } from './drafts.ts'
+import { draftOf, type Preview, previewOf, setDraft } from './draft-store.ts'
 import styles from './environment.module.css'
+import { DeploymentFrame } from './frame.tsx'
 
 const MAX_FILE_BYTES = 256 * 1024
 const MAX_VARIABLES = 500
 
-export type EnvironmentProps = Pick<ScreenProps, 'workspace' | 'me'> & { deployment: Deployment }
+export default function EnvironmentPage({ workspace, params, me }: ScreenProps<{ deployment: string }>) {
+  return (
+    <DeploymentFrame workspace={workspace} id={params.deployment} tab="/environment">
+      {deployment => <Environment workspace={workspace} me={me} deployment={deployment} />}
+    </DeploymentFrame>
+  )
+}
 
-export function Environment({ workspace, me, deployment }: EnvironmentProps) {
+type EnvironmentProps = Pick<ScreenProps, 'workspace' | 'me'> & { deployment: Deployment }
+
+function Environment({ workspace, me, deployment }: EnvironmentProps) {
   const [view, setView] = useFilter('view')
   const [revealed, setRevealed] = useState<ReadonlyMap<string, string>>()
   const [isAsking, setAsking] = useState(false)
   const [notice, setNotice] = useState<{ tone: 'ok' | 'bad'; text: string }>()
   const file = useRef<HTMLInputElement>(null)
   const draft = draftOf(deployment)
-  const preview = usePreview(deployment, draft)
+  const preview = previewOf(deployment)
   const faults = nameFaults(listFaults(preview.error), deployment, draft)
   const change = (variables: readonly VariableEdit[]) => setDraft(deployment, { ...draft, variables })
   const locked = refusalOf(me, workspace, 'deployments:update')
@@ -150,7 +158,6 @@ export function Environment({ workspace, me, deployment }: EnvironmentProps) {
       <References deployment={deployment} />
       <p class={styles.command}>The same from a terminal, with a file:</p>
       <CommandLine command={`slipway env import .env --name ${deployment.name}`} />
-      <DraftBar workspace={workspace} deployment={deployment} draft={draft} preview={preview} />
       {isAsking && <Reveal deployment={deployment} onReveal={setRevealed} onClose={() => setAsking(false)} />}
     </div>
   )
@@ -394,18 +401,16 @@ const ValueField = ({ label, value, placeholder, shown, locked, fault, onChange 
 type TextProps = Pick<TableProps, 'deployment' | 'draft' | 'revealed' | 'locked' | 'onChange'>
 
 function TextView({ deployment, draft, revealed, locked, onChange }: TextProps) {
-  // Variables that another person adds while this text is edited are not in it, and stay.
-  const [base] = useState(() => deployment.secrets.map(({ name }) => name))
-  const [text, setText] = useState(() =>
-    listVariables(deployment, draft.variables)
-      .map(({ name, value }) => writeVariable(name, value === MASK ? (revealed?.get(name) ?? MASK) : value))
-      .filter(line => line !== undefined)
-      .join('\n'),
-  )
+  // Variables that another person adds while this text is edited are not in it, and stay: `base` is what it was made of.
+  const [written, setWritten] = useState<{ base: string[]; text: string; edits: readonly VariableEdit[] }>()
+  // The draft was applied, discarded or imported since.
+  const isOld = written?.edits !== draft.variables && (written?.edits.length || draft.variables.length) !== 0
+  const { base, text } = written && !isOld ? written : writeText(deployment, draft, revealed)
   const change = (next: string) => {
-    setText(next)
     const isSame = ({ name, value }: VariableEdit) => value !== undefined && revealed?.get(name) === value
-    onChange(editsOfText(base, parseEnvFile(next)).filter(edit => edit.isNew || !isSame(edit)))
+    const edits = editsOfText(base, parseEnvFile(next)).filter(edit => edit.isNew || !isSame(edit))
+    setWritten({ base, text: next, edits })
+    onChange(edits)
   }
   return (
     <div class={styles.text}>
@@ -425,6 +430,13 @@ function TextView({ deployment, draft, revealed, locked, onChange }: TextProps) 
       </p>
     </div>
   )
+}
+
+function writeText(deployment: Deployment, draft: Draft, revealed: TableProps['revealed']) {
+  const lines = listVariables(deployment, draft.variables).map(({ name, value }) =>
+    writeVariable(name, value === MASK ? (revealed?.get(name) ?? MASK) : value),
+  )
+  return { base: deployment.secrets.map(({ name }) => name), text: lines.filter(Boolean).join('\n') }
 }
 
 // ---- what the draft changes

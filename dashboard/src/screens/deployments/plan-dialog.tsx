@@ -2,6 +2,7 @@
 // no other. When somebody else was faster, it says who changed what, and the draft stays.
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
+import { flattenChanges } from '../../../../src/client/changes.ts'
 import type { Item } from '../../../../src/client/client.ts'
 import { toCommand, toCurl } from '../../api/action-command.ts'
 import { perform } from '../../api/actions.ts'
@@ -85,7 +86,7 @@ export default function PlanDialog({
     else if (canApply) apply()
   }
   const lead = isStale
-    ? 'Nothing was applied. Your draft is kept.'
+    ? `Nothing was applied.${onDiscard ? ' Your draft is kept.' : ''}`
     : plan && `${describeEffect(plan, revisions, deployment.active_revision_id)} Nothing has happened yet.`
   return (
     // biome-ignore lint/a11y/noStaticElementInteractions: a shortcut of the whole dialog
@@ -110,15 +111,15 @@ export default function PlanDialog({
                 </Button>
               )}
               <Button hint="Esc" onClick={onClose}>
-                {canApply || isStale ? 'Apply nothing' : 'Close the plan'}
+                {onDiscard ? 'Close, keep the draft' : canApply ? 'Apply nothing' : 'Close the plan'}
               </Button>
               {(isStale || error) && (
-                <Button look="primary" icon="again" hint="Ctrl ↵" busy={isPlanning} onClick={planAgain}>
+                <Button look="primary" icon="again" hint="Ctrl Enter" busy={isPlanning} onClick={planAgain}>
                   Plan again
                 </Button>
               )}
               {canApply && !error && (
-                <Button look="primary" hint="Ctrl ↵" busy={isApplying || isPlanning} onClick={apply}>
+                <Button look="primary" hint="Ctrl Enter" busy={isApplying || isPlanning} onClick={apply}>
                   {describeApply(change.verb, plan, revisions)}
                 </Button>
               )}
@@ -207,7 +208,7 @@ async function readChanges(subject_id: string, after: number | undefined): Promi
   const page = await getClient()
     .call('GET /v2/events', { query })
     .catch(() => undefined)
-  return page?.resources.toReversed() ?? []
+  return page?.resources.toReversed().map(event => ({ ...event, changes: flattenChanges(event.changes) })) ?? []
 }
 
 /** Faults of secrets name the variable, whose place in the request the person cannot know. */
@@ -252,7 +253,7 @@ function Changes({ plan, meanwhile, isOld }: { plan: Plan; meanwhile: Event[]; i
       aside: <Badge tone={tone}>{word}</Badge>,
       note: newer && (
         <>
-          {describeMade(newer)}, {newer.event.actor.name ?? newer.event.actor.kind},{' '}
+          {describeMade(newer)} by {newer.event.actor.name ?? newer.event.actor.kind},{' '}
           <Ago time={newer.event.created_at} suffix=" ago" />
         </>
       ),
@@ -266,7 +267,7 @@ function Changes({ plan, meanwhile, isOld }: { plan: Plan; meanwhile: Event[]; i
 }
 
 const describeMade = ({ path, after }: { path: string; after: unknown }): string =>
-  path.startsWith('secrets') ? '→ another value' : after === null ? '→ removed' : `→ ${formatValue(after)}`
+  path.startsWith('secrets') ? 'Set anew' : after === null ? 'Removed' : `Now ${formatValue(after)}`
 
 function describeValues({ path, before, after, secret }: PlanRow): Pick<Difference, 'before' | 'after'> {
   if (secret)

@@ -1,6 +1,6 @@
 // The settings of a deployment: one form, validated by its own plan while it is written. Tags and the verification of
 // hosts are not part of the configuration, and take effect at once.
-import type { ComponentChildren } from 'preact'
+import type { ComponentChildren, VNode } from 'preact'
 import { useState } from 'preact/hooks'
 import { ApiError, type Me } from '../../api/client.ts'
 import { type Faults, faultAt, listFaults } from '../../api/faults.ts'
@@ -14,19 +14,28 @@ import { CheckField, Fields, SelectField, TextField } from '../../parts/form.tsx
 import { Card } from '../../parts/panel.tsx'
 import { Badge } from '../../parts/state.tsx'
 import { Ago } from '../../parts/time.tsx'
+import type { ScreenProps } from '../screens.tsx'
 import { deleteDeployment } from './actions.ts'
 import { type Draft, settingOf, withSetting } from './draft.ts'
-import { DraftBar } from './draft-bar.tsx'
-import { draftOf, setDraft, usePreview } from './drafts.ts'
+import { draftOf, previewOf, setDraft } from './draft-store.ts'
+import { DeploymentFrame } from './frame.tsx'
 import { addTag, createTagKey, createTagValue, removeTag, verifyHost } from './setting-actions.ts'
 import { listGroups, readValue, type SettingField, type SettingGroup } from './setting-fields.ts'
 import styles from './settings.module.css'
 
-export type SettingsProps = { workspace: string; me: Me; deployment: Deployment }
+export default function SettingsPage({ workspace, params, me }: ScreenProps<{ deployment: string }>) {
+  return (
+    <DeploymentFrame workspace={workspace} id={params.deployment} tab="/settings">
+      {deployment => <Settings workspace={workspace} me={me} deployment={deployment} />}
+    </DeploymentFrame>
+  )
+}
 
-export function Settings({ workspace, me, deployment }: SettingsProps) {
+type SettingsProps = { workspace: string; me: Me; deployment: Deployment }
+
+function Settings({ workspace, me, deployment }: SettingsProps) {
   const draft = draftOf(deployment)
-  const preview = usePreview(deployment, draft)
+  const preview = previewOf(deployment)
   const faults = addHostFault(listFaults(preview.error), preview.error)
   const groups = listGroups(deployment.source)
   const render = (field: SettingField) => (
@@ -43,7 +52,6 @@ export function Settings({ workspace, me, deployment }: SettingsProps) {
       <Tags workspace={workspace} me={me} deployment={deployment} />
       <Fixed deployment={deployment} />
       <Danger workspace={workspace} me={me} deployment={deployment} />
-      <DraftBar workspace={workspace} deployment={deployment} draft={draft} preview={preview} />
     </div>
   )
 }
@@ -166,13 +174,9 @@ function Host({ workspace, me, deployment }: SettingsProps) {
 }
 
 /** What the role does not allow is said, not offered. */
-function Locked({
-  me,
-  workspace,
-  children,
-}: Pick<SettingsProps, 'me' | 'workspace'> & { children: ComponentChildren }) {
+function Locked({ me, workspace, children }: Pick<SettingsProps, 'me' | 'workspace'> & { children: VNode }) {
   const refusal = refusalOf(me, workspace, 'deployments:update')
-  return refusal ? <p class={styles.locked}>{refusal}</p> : <>{children}</>
+  return refusal ? <p class={styles.locked}>{refusal}</p> : children
 }
 
 // ---- tags
