@@ -28,38 +28,33 @@ export function useRead<R extends GetRoute>(
   workspace: string,
   route: R,
   options: ReadOptions<R>,
-  { enabled = true }: { enabled?: boolean } = {},
+  {
+    enabled = true,
+    everyMs,
+  }: {
+    enabled?: boolean
+    /** For what no event announces. */
+    everyMs?: (last: Reply<R> | undefined) => number | false
+  } = {},
 ) {
   return useQuery<Reply<R>, Error>({
     queryKey: keyOf(workspace, route, options),
     queryFn: ({ signal }) => getClient().call(route, { ...options, signal } as never),
     enabled,
+    ...(everyMs && { refetchInterval: ({ state }) => everyMs(state.data) }),
     // Keep what was there while the parameters change.
     placeholderData: (previous, query) => (query?.queryKey[1] === route && !hasParams(options) ? previous : undefined),
   })
 }
 const hasParams = (options: object) => 'params' in options
 
-/** Reads several resources at once. Those that are known, and that no event has made old, are not read again. */
-export function useReadEach<R extends GetRoute>(workspace: string, route: R, all: ReadOptions<R>[]) {
-  return useQuery<Reply<R>[], Error>({
-    queryKey: keyOf(workspace, route, { query: { each: all } }),
-    queryFn: () =>
-      Promise.all(
-        all.map(options =>
-          queryClient.fetchQuery<Reply<R>>({
-            queryKey: keyOf(workspace, route, options),
-            queryFn: ({ signal }) => getClient().call(route, { ...options, signal } as never),
-            staleTime: Number.POSITIVE_INFINITY,
-          }),
-        ),
-      ),
-    placeholderData: previous => previous,
-  })
-}
-
 /** Reads a list page by page. */
-export function usePages<R extends ListRoute & GetRoute>(workspace: string, route: R, options: ReadOptions<R>) {
+export function usePages<R extends ListRoute & GetRoute>(
+  workspace: string,
+  route: R,
+  options: ReadOptions<R>,
+  { enabled = true }: { enabled?: boolean } = {},
+) {
   const { data, ...query } = useInfiniteQuery({
     queryKey: keyOf(workspace, route, options),
     queryFn: async ({ signal, pageParam }) => {
@@ -69,6 +64,7 @@ export function usePages<R extends ListRoute & GetRoute>(workspace: string, rout
     },
     initialPageParam: undefined as string | undefined,
     getNextPageParam: page => page.next,
+    enabled,
     placeholderData: previous => previous,
   })
   return { ...query, items: data?.pages.flatMap(page => page.items) }

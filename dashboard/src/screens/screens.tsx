@@ -25,6 +25,11 @@ export const screens: Screen[] = [
     menu: { label: 'Deployments', icon: 'cube', keys: 'g d', group: '' },
     Content: lazily(() => import('./deployments/list.tsx'), LOADING),
   },
+  {
+    path: '/queue',
+    menu: { label: 'Queue', icon: 'queue', keys: 'g q', group: '' },
+    Content: lazily(() => import('./queue/queue.tsx'), LOADING),
+  },
   { path: '/deployments/:deployment', Content: lazily(() => import('./deployments/deployment.tsx'), LOADING) },
   {
     path: '/deployments/:deployment/environment',
