@@ -32,6 +32,16 @@ export const screens: Screen[] = [
   },
   { path: '/deployments/:deployment', Content: lazily(() => import('./deployments/deployment.tsx'), LOADING) },
   {
+    path: '/deployments/:deployment/environment',
+    Content: lazily(() => import('./deployments/environment.tsx'), LOADING),
+  },
+  { path: '/deployments/:deployment/settings', Content: lazily(() => import('./deployments/settings.tsx'), LOADING) },
+  { path: '/deployments/:deployment/compare', Content: lazily(() => import('./deployments/compare.tsx'), LOADING) },
+  {
+    path: '/deployments/:deployment/revisions/:number',
+    Content: lazily(() => import('./deployments/revision.tsx'), LOADING),
+  },
+  {
     path: '/listeners',
     menu: { label: 'Listeners', icon: 'listener', keys: 'g l', group: 'Connected' },
     Content: lazily(() => import('./listeners/list.tsx'), LOADING),

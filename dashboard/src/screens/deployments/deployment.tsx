@@ -10,9 +10,10 @@ import { Card, CommandLine, Skeleton } from '../../parts/panel.tsx'
 import { Prose } from '../../parts/prose.tsx'
 import { Badge, StateLabel } from '../../parts/state.tsx'
 import { Ago, now } from '../../parts/time.tsx'
-import { toAddress } from '../../router/links.tsx'
+import { Link, toAddress } from '../../router/links.tsx'
 import type { ScreenProps } from '../screens.tsx'
 import { deleteDeployment, interrupt } from './actions.ts'
+import { RevisionButtons } from './change-buttons.tsx'
 import styles from './deployment.module.css'
 import { listReasons, type Reason, toneOf } from './explain.ts'
 import { DeploymentFrame, SHOWN_REVISIONS } from './frame.tsx'
@@ -38,7 +39,7 @@ function Content({ workspace, deployment, revisions }: CardProps & { workspace: 
       {explanation.data && (
         <Reasons reasons={listReasons(explanation.data, deployment, revisions)} deployment={deployment} />
       )}
-      <RevisionsCard deployment={deployment} revisions={revisions} />
+      <RevisionsCard workspace={workspace} deployment={deployment} revisions={revisions} />
       <footer class={styles.foot}>
         <p>
           Created <Ago time={deployment.created_at} suffix=" ago" />. Id <code>{deployment.id}</code>
@@ -292,14 +293,27 @@ function Reasons({ reasons, deployment }: { reasons: Reason[]; deployment: Deplo
 const describeServing = ({ serving }: Deployment): string =>
   serving === 'none' ? 'Nothing serves' : 'The one before keeps serving'
 
-function RevisionsCard({ deployment, revisions }: CardProps) {
+function RevisionsCard({ workspace, deployment, revisions }: CardProps & { workspace: string }) {
   return (
-    <Card title="Revisions" aside={revisions.length === SHOWN_REVISIONS ? `The last ${SHOWN_REVISIONS}` : undefined}>
+    <Card
+      title="Revisions"
+      aside={
+        <>
+          {revisions.length === SHOWN_REVISIONS && `The last ${SHOWN_REVISIONS}`}
+          {revisions.length > 1 && (
+            <ButtonLink small href={toAddress(`/deployments/${deployment.id}/compare`)}>
+              Compare two
+            </ButtonLink>
+          )}
+        </>
+      }
+    >
       {revisions.length === 0 && <p class={styles.nothing}>There is none yet. The first deploy creates one.</p>}
       <ol class={styles.revisions}>
         {revisions.map(revision => (
           <RevisionRow
             key={revision.id}
+            workspace={workspace}
             deployment={deployment}
             revision={revision}
             isServing={revision.id === deployment.active_revision_id}
@@ -310,14 +324,16 @@ function RevisionsCard({ deployment, revisions }: CardProps) {
   )
 }
 
-type RevisionRowProps = { deployment: Deployment; revision: Revision; isServing: boolean }
-function RevisionRow({ revision, isServing }: RevisionRowProps) {
+type RevisionRowProps = { workspace: string; deployment: Deployment; revision: Revision; isServing: boolean }
+function RevisionRow({ workspace, deployment, revision, isServing }: RevisionRowProps) {
   const state = stateOfRevision(revision)
   const { number, commit, created_at, actor, states, status } = revision
   return (
     <li class={isServing ? styles.current : undefined}>
       <Glyph {...(status === 'DEPLOYED' && !isServing ? { shape: 'ring', tone: 'idle' } : state)} />
-      <strong>r{number}</strong>
+      <Link class={styles.number} to={`/deployments/${deployment.id}/revisions/${number}`}>
+        r{number}
+      </Link>
       <div class={styles.what}>
         <p>
           {commit && <code>{shortCommit(commit.sha)}</code>} {describeContent(revision)}{' '}
@@ -335,6 +351,9 @@ function RevisionRow({ revision, isServing }: RevisionRowProps) {
         <Ago time={created_at} />
         <span>{describeActor(actor)}</span>
       </div>
+      <span class={styles.rowActions}>
+        <RevisionButtons workspace={workspace} deployment={deployment} revision={revision} small />
+      </span>
     </li>
   )
 }
