@@ -25,5 +25,6 @@ export const screens: Screen[] = [
     menu: { label: 'Deployments', icon: 'cube', keys: 'g d', group: '' },
     Content: lazily(() => import('./deployments/list.tsx'), LOADING),
   },
+  { path: '/deployments/:deployment/logs', Content: lazily(() => import('./logs/page.tsx'), LOADING) },
   { path: '/deployments/:deployment', Content: lazily(() => import('./deployments/deployment.tsx'), LOADING) },
 ]

@@ -21,7 +21,10 @@ export const SHOWN_REVISIONS = 10
 
 /** The part of the address after the deployment. */
 type TabPath = (typeof TABS)[number]['path']
-const TABS = [{ path: '', label: 'Overview', keys: 'g e' }] as const
+const TABS = [
+  { path: '', label: 'Overview', keys: 'u' },
+  { path: '/logs', label: 'Logs', keys: 'l' },
+] as const
 
 type FrameProps = {
   workspace: string
