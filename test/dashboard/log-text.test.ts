@@ -13,6 +13,7 @@ import {
   toHistogram,
   toLine,
 } from '../../dashboard/src/screens/logs/blocks.ts'
+import { findExcerpt, findStep } from '../../dashboard/src/screens/logs/build-failure.ts'
 
 /** `text` of `red`, or `red+bold`, or a plain text. */
 const show = (line: string) =>
@@ -121,5 +122,30 @@ describe('the blocks of a log', () => {
     ])
     expect(bars.map(({ first }) => first)).toEqual([0, 5, undefined, 19])
     expect(toHistogram([], 4)).toEqual([])
+  })
+})
+
+describe('what made a build fail', () => {
+  const linesWith = (...messages: string[]) => messages.map((message, i) => line(i + 1, message))
+  it('is the first line of the last step that tells of an error, and not that the command ended', () => {
+    const lines = linesWith(
+      ...['Installing: npm ci', 'npm error: optional package not found', 'added 2 packages', 'Building: npm run build'],
+      ...[
+        'transforming',
+        'x "a" is not exported: error during build',
+        'at line 4',
+        'The command ended with exit code 1.',
+      ],
+    )
+    expect(findStep(lines)).toEqual({ name: 'Build command', command: 'npm run build' })
+    const { cause, lines: shown } = findExcerpt(lines)
+    expect([cause?.arrival, shown.at(-1)?.arrival]).toEqual([6, 8])
+  })
+
+  it('is unknown in a log that tells of none, and its last lines are shown', () => {
+    const { cause, lines } = findExcerpt(linesOf(1, 101))
+    expect([cause, lines.length, lines.at(-1)?.arrival]).toEqual([undefined, 12, 100])
+    expect(findExcerpt([])).toEqual({ lines: [], cause: undefined })
+    expect(findStep(linesOf(1, 3))).toBeUndefined()
   })
 })

@@ -13,6 +13,7 @@ import { toast } from '../../parts/toasts.tsx'
 import { setFilters } from '../../router/links.tsx'
 import { type Block, countLevels, countLines, findMatches } from './blocks.ts'
 import { readLogText, saveFile } from './download.ts'
+import { FailedBuild, hasFailed } from './failed-build.tsx'
 import { hasFilters, type ShownLog, selectLine, useShownLog } from './filters.ts'
 import type { Names } from './log-lines.tsx'
 import { LogView } from './log-view.tsx'
@@ -34,6 +35,8 @@ export function Logs({ workspace, deployment }: { workspace: string; deployment:
   const names = useNames(revisions)
   const reader = useReader(deployment.id, shown)
   const { blocks, phase, error, hasNewer } = reader.state.value
+  const [isExplained, setExplained] = useState(shown.line === undefined)
+  const failed = findFailed(revisions, shown)
   const [isFollowing, setFollowing] = useState(shown.line === undefined)
   reader.isAtEnd = isFollowing
   const unseen = useUnseen(blocks, isFollowing)
@@ -67,6 +70,15 @@ export function Logs({ workspace, deployment }: { workspace: string; deployment:
   const count = countLines(blocks)
   return (
     <section class={styles.page} aria-label="Logs">
+      {failed && isExplained && (
+        <FailedBuild
+          workspace={workspace}
+          deployment={deployment}
+          revision={failed}
+          revisions={revisions ?? []}
+          onHide={() => setExplained(false)}
+        />
+      )}
       <div class={styles.bar}>
         <Search
           find={shown.find}
@@ -169,6 +181,12 @@ const isError = ({ level }: Block[number]): boolean => level === 'ERROR' || leve
 function nextOf(arrivals: number[], from: number | undefined, step: 1 | -1): number | undefined {
   if (step === 1) return arrivals.find(one => one > (from ?? Number.POSITIVE_INFINITY)) ?? arrivals[0]
   return arrivals.findLast(one => one < (from ?? Number.POSITIVE_INFINITY)) ?? arrivals.at(-1)
+}
+
+/** The revision that is shown, or else the latest. */
+function findFailed(revisions: Revision[] | undefined, { revision, kind }: ShownLog): Revision | undefined {
+  const found = revision ? revisions?.find(({ id }) => id === revision) : revisions?.[0]
+  return found && hasFailed(found) && (revision || kind !== 'deploy') ? found : undefined
 }
 
 function useNames(revisions: Revision[] | undefined): Names {
