@@ -26,5 +26,6 @@ export const screens: Screen[] = [
     Content: lazily(() => import('./deployments/list.tsx'), LOADING),
   },
   { path: '/deployments/:deployment/logs', Content: lazily(() => import('./logs/page.tsx'), LOADING) },
+  { path: '/deployments/:deployment/metrics', Content: lazily(() => import('./deployments/metrics.tsx'), LOADING) },
   { path: '/deployments/:deployment', Content: lazily(() => import('./deployments/deployment.tsx'), LOADING) },
 ]

@@ -24,6 +24,7 @@ type TabPath = (typeof TABS)[number]['path']
 const TABS = [
   { path: '', label: 'Overview', keys: 'u' },
   { path: '/logs', label: 'Logs', keys: 'l' },
+  { path: '/metrics', label: 'Metrics', keys: 'm' },
 ] as const
 
 type FrameProps = {
