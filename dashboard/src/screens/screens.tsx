@@ -30,6 +30,8 @@ export const screens: Screen[] = [
     menu: { label: 'Queue', icon: 'queue', keys: 'g q', group: '' },
     Content: lazily(() => import('./queue/queue.tsx'), LOADING),
   },
+  { path: '/deployments/:deployment/logs', Content: lazily(() => import('./logs/page.tsx'), LOADING) },
+  { path: '/deployments/:deployment/metrics', Content: lazily(() => import('./deployments/metrics.tsx'), LOADING) },
   { path: '/deployments/:deployment', Content: lazily(() => import('./deployments/deployment.tsx'), LOADING) },
   {
     path: '/deployments/:deployment/environment',

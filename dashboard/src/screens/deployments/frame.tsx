@@ -28,6 +28,8 @@ export const SHOWN_REVISIONS = 10
 type TabPath = (typeof TABS)[number]['path']
 const TABS = [
   { path: '', label: 'Overview', keys: 'u' },
+  { path: '/logs', label: 'Logs', keys: 'l' },
+  { path: '/metrics', label: 'Metrics', keys: 'm' },
   { path: '/environment', label: 'Environment', keys: 'e' },
   { path: '/settings', label: 'Settings', keys: 's' },
 ] as const
