@@ -21,5 +21,7 @@ export const screens: Screen[] = [
     menu: { label: 'Deployments', icon: 'cube', keys: 'g d' },
     Content: lazily(() => import('./deployments/list.tsx'), LOADING),
   },
+  { path: '/new', Content: lazily(() => import('./new/new.tsx'), LOADING) },
+  { path: '/new/:deployment', Content: lazily(() => import('./new/first.tsx'), LOADING) },
   { path: '/deployments/:deployment', Content: lazily(() => import('./deployments/deployment.tsx'), LOADING) },
 ]

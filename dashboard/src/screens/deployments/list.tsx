@@ -15,6 +15,7 @@ import {
 import { Button } from '../../parts/button.tsx'
 import { Chip, FilterField } from '../../parts/field.tsx'
 import { Icon } from '../../parts/icon.tsx'
+import { lazily } from '../../parts/lazily.tsx'
 import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { StateLabel } from '../../parts/state.tsx'
@@ -23,6 +24,8 @@ import { useCrumbs } from '../../router/crumbs.ts'
 import { Link, setFilters, useFilter } from '../../router/links.tsx'
 import type { ScreenProps } from '../screens.tsx'
 import styles from './list.module.css'
+
+const EmptyWorkspace = lazily(() => import('../new/empty-workspace.tsx'))
 
 const PAGE_SIZE = 100
 type Query = Pick<NonNullable<CallOptions<'GET /v2/deployments'>['query']>, 'remote_reconciled' | 'status'>
@@ -82,7 +85,7 @@ export default function DeploymentList({ workspace }: ScreenProps) {
       {error && !items && <Problem error={error} onRetry={() => void refetch()} />}
       <div class={`${styles.card} ${isPlaceholderData ? styles.old : ''}`}>
         {!items && !error && <Skeleton lines={8} />}
-        {items?.length === 0 && (isFiltered ? <NoMatch /> : <First />)}
+        {items?.length === 0 && (isFiltered ? <NoMatch /> : <EmptyWorkspace workspace={workspace} />)}
         {rows.length > 0 && (
           <table class={styles.table} ref={table}>
             <caption class={styles.unseen}>Deployments, those that need attention first</caption>
@@ -199,13 +202,6 @@ function describeDetail({ serving, hold }: Deployment, latest: Revision | undefi
   if (serving === 'current') return 'The latest revision'
   return serving === 'previous' ? 'The revision before the latest' : 'No revision'
 }
-
-const First = () => (
-  <Empty title="No deployments yet" command="npx slipway deploy">
-    A deployment is an application with a URL. Run this in the folder of one, or deploy a template with one request of
-    the API.
-  </Empty>
-)
 
 const NoMatch = () => (
   <Empty

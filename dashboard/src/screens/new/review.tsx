@@ -1,0 +1,119 @@
+// The plan of a new deployment, and the button that creates it.
+import { useState } from 'preact/hooks'
+import { type Action, request } from '../../api/actions.ts'
+import { getClient } from '../../api/client.ts'
+import { formatBytes } from '../../format/size.ts'
+import { CopyAs } from '../../parts/action.tsx'
+import { Button } from '../../parts/button.tsx'
+import { Dialog } from '../../parts/dialog.tsx'
+import { Glyph } from '../../parts/icon.tsx'
+import { Problem } from '../../parts/problem.tsx'
+import { Prose } from '../../parts/prose.tsx'
+import { toast } from '../../parts/toasts.tsx'
+import { type Draft, type NewDeployment, toCommands, withoutValues } from './draft.ts'
+import type { PackedSource } from './folder-source.tsx'
+import styles from './new.module.css'
+import type { CreationPlan } from './use-plan.ts'
+
+const LABELS: Record<string, string> = {
+  source: 'Source',
+  'source_config.template_id': 'Template',
+  'source_config.repo_url': 'Repository',
+  'source_config.build_on_push': 'Deploys every push',
+  'source_config.install_command': 'Install command',
+  'source_config.build_command': 'Build command',
+  'source_revision_config.repo_ref': 'Branch',
+  'source_revision_config.image_uri': 'Image',
+  'source_revision_config.platform_config_path': 'Runtime configuration',
+  secrets: 'Variables',
+}
+/** Named elsewhere in the dialog, or by an id that says nothing. */
+const UNSHOWN = ['name', 'source_config.integration_id', 'source_config.resource_spec']
+
+type ReviewProps = {
+  draft: Draft
+  body: NewDeployment
+  plan: CreationPlan
+  /** What is uploaded once the deployment is there. */
+  files: PackedSource | undefined
+  onClose: () => void
+  onCreated: (id: string) => void
+}
+export function Review({ draft, body, plan, files, onClose, onCreated }: ReviewProps) {
+  const [busy, setBusy] = useState(false)
+  const [error, setError] = useState<Error>()
+  const { name } = body
+  const action: Action = {
+    label: `Create ${name}`,
+    request: request('POST /v2/deployments', { body: withoutValues(body) }),
+    command: toCommands(draft),
+    done: `${name} is created.`,
+  }
+  async function create(): Promise<void> {
+    setBusy(true)
+    setError(undefined)
+    try {
+      const headers = { 'Plan-Digest': plan.plan_digest }
+      const { id } = await getClient().call('POST /v2/deployments', { body, headers })
+      toast('ok', action.done)
+      onCreated(id)
+    } catch (caught) {
+      setError(caught as Error)
+      setBusy(false)
+    }
+  }
+  // The one of a folder is that it has no files yet, which are sent next.
+  const warnings = files ? [] : plan.warnings
+  return (
+    <Dialog
+      title={`Create ${name}?`}
+      onClose={onClose}
+      footer={
+        <>
+          <Button onClick={onClose}>Change it</Button>
+          <Button look="primary" busy={busy} onClick={() => void create()}>
+            {action.label}
+          </Button>
+        </>
+      }
+    >
+      <p>
+        {files
+          ? 'A deployment is created, its files are uploaded, and its first revision is built from them.'
+          : 'A deployment is created, and its first revision starts at once.'}
+      </p>
+      <dl class={styles.plan}>
+        {plan.changes
+          .filter(({ path }) => !UNSHOWN.includes(path))
+          .map(({ path, after }) => (
+            <div key={path}>
+              <dt>{LABELS[path] ?? path.split('.').at(-1)}</dt>
+              <dd>
+                <code>{describeValue(after)}</code>
+              </dd>
+            </div>
+          ))}
+        {files?.archive && (
+          <div>
+            <dt>Upload</dt>
+            <dd>{formatBytes(files.archive.size)}</dd>
+          </div>
+        )}
+      </dl>
+      {warnings.map(warning => (
+        <p key={warning} class={styles.warning}>
+          <Glyph shape="triangle" tone="warn" />
+          <Prose text={warning} />
+        </p>
+      ))}
+      {error && <Problem error={error} />}
+      <CopyAs action={action} />
+    </Dialog>
+  )
+}
+
+const describeValue = (value: unknown): string => {
+  if (typeof value === 'boolean') return value ? 'yes' : 'no'
+  if (Array.isArray(value)) return value.join(', ')
+  return typeof value === 'string' ? value : JSON.stringify(value)
+}
