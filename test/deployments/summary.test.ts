@@ -9,7 +9,7 @@ let tenant: Tenant
 const names = new Map<string, string>()
 const idOf = (name: string) => names.get(name)!
 
-/** One of each state: a failure, an unhealthy one, one on its way, one that waits behind it, two that serve, two idle. */
+/** One of each state: failed, unhealthy, on its way, one that waits behind it, two that serve, two idle. */
 beforeAll(async () => {
   tenant = await newTenant()
   const create = async (name: string) => {
