@@ -12,7 +12,7 @@ import {
   type State,
   stateOfDeployment,
 } from '../../format/state.ts'
-import { Button } from '../../parts/button.tsx'
+import { Button, ButtonLink } from '../../parts/button.tsx'
 import { Chip, FilterField } from '../../parts/field.tsx'
 import { Icon } from '../../parts/icon.tsx'
 import { lazily } from '../../parts/lazily.tsx'
@@ -21,7 +21,7 @@ import { Problem } from '../../parts/problem.tsx'
 import { StateLabel } from '../../parts/state.tsx'
 import { Ago } from '../../parts/time.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
-import { Link, setFilters, useFilter } from '../../router/links.tsx'
+import { Link, setFilters, toAddress, useFilter } from '../../router/links.tsx'
 import type { ScreenProps } from '../screens.tsx'
 import styles from './list.module.css'
 
@@ -64,7 +64,12 @@ export default function DeploymentList({ workspace }: ScreenProps) {
   const count = items && `${items.length}${hasNextPage ? '+' : ''} ${items.length === 1 ? 'deployment' : 'deployments'}`
   return (
     <>
-      <h1 class={styles.title}>Deployments</h1>
+      <header class={styles.title}>
+        <h1>Deployments</h1>
+        <ButtonLink href={toAddress('/new')} look="primary" icon="plus" hint="C">
+          New deployment
+        </ButtonLink>
+      </header>
       <div class={styles.filters}>
         <FilterField
           label="Filter deployments by name"

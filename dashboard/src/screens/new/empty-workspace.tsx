@@ -8,9 +8,10 @@ export default function EmptyWorkspace({ workspace }: { workspace: string }) {
   return (
     <section class={styles.empty}>
       <h2>No deployments yet</h2>
-      <p>A deployment is an application with a URL. Begin with one of these, or in the folder of an application:</p>
-      <CommandLine command="npx slipway deploy" />
+      <p>A deployment is an application with a URL. Begin with one of these:</p>
       <WayLinks />
+      <p>Or in a terminal, in the folder of an application:</p>
+      <CommandLine command="npx slipway deploy" />
       <NoAgent workspace={workspace} />
     </section>
   )

@@ -17,6 +17,7 @@ import { Running } from '../../parts/time.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { toAddress } from '../../router/links.tsx'
 import { listReasons } from '../deployments/explain.ts'
+import { SHOWN_REVISIONS } from '../deployments/frame.tsx'
 import type { ScreenProps } from '../screens.tsx'
 import { FolderSource, type PackedSource } from './folder-source.tsx'
 import { LastLines } from './last-lines.tsx'
@@ -30,7 +31,7 @@ import { startUpload, type UploadJob, uploadJobs } from './upload-job.ts'
 export default function FirstDeployment({ workspace, params, me }: ScreenProps<{ deployment: string }>) {
   const ref = { params: { deployment_id: params.deployment } }
   const { data: deployment, error, refetch } = useRead(workspace, 'GET /v2/deployments/{deployment_id}', ref)
-  const list = { ...ref, query: { limit: 5 } }
+  const list = { ...ref, query: { limit: SHOWN_REVISIONS } }
   const { data: revisions } = useRead(workspace, 'GET /v2/deployments/{deployment_id}/revisions', list)
   useCrumbs({ label: 'Deployments', to: '/deployments' }, { label: deployment?.name ?? '…' })
   if (isMissing(error))
@@ -81,7 +82,7 @@ function Follow({ workspace, me, deployment, latest }: FollowProps) {
           </ButtonLink>
         </section>
       )}
-      <Card title={`Revision ${latest.number}`} aside={<Total steps={steps} />}>
+      <Card title={`Revision ${latest.number}`} aside={describeTotal(steps)}>
         <ol class={styles.steps} aria-live="polite">
           {steps.map(step => (
             <StepRow key={step.name} step={step}>
@@ -134,9 +135,9 @@ const RUNNING_TEXTS: Partial<Record<Step['name'], string>> = {
   Deploying: 'The application starts, and is checked until it is healthy.',
 }
 
-const Total = ({ steps }: { steps: Step[] }) => {
+function describeTotal(steps: Step[]): string | undefined {
   const seconds = steps.reduce((sum, step) => sum + step.seconds, 0)
-  return steps.at(-1)!.state === 'done' ? <>{`Took ${formatSeconds(seconds)}`}</> : null
+  return steps.at(-1)!.state === 'done' ? `Took ${formatSeconds(seconds)}` : undefined
 }
 
 /** After a cancelled upload, a reload, or a failed build: the files are chosen again. */

@@ -158,7 +158,7 @@ export function FolderSource({ packed, onChange, onVariables }: FolderProps) {
             </div>
             <p class={styles.small}>
               At most 200 MB packed. Left out: <code>.git</code>, <code>node_modules</code>, <code>.env</code>, and what{' '}
-              <code>.gitignore</code> and <code>.slipwayignore</code> name. Nothing is sent before you confirm the plan.
+              <code>.gitignore</code> and <code>.slipwayignore</code> name. Nothing is sent yet.
             </p>
           </>
         )}
@@ -210,6 +210,7 @@ type AboutProps = {
 const MAX_LISTED = 200
 function About({ folder, keepsSecrets, onKeep, onVariables }: AboutProps) {
   const { files, leftOut, secretFiles, startsItself } = folder
+  const unpacked = [...leftOut, ...(keepsSecrets ? [] : secretFiles.map(({ path }) => path))]
   const [isAdded, setAdded] = useState(false)
   const root = secretFiles.find(({ path }) => path === '.env')
   const add = async () => {
@@ -244,17 +245,14 @@ function About({ folder, keepsSecrets, onKeep, onVariables }: AboutProps) {
       )}
       <details class={styles.details}>
         <summary>
-          What is packed <span>{leftOut.length > 0 ? `${leftOut.length} left out` : 'Everything'}</span>
+          What is packed <span>{unpacked.length > 0 ? `${unpacked.length} left out` : 'Everything'}</span>
         </summary>
         <div class={styles.lists}>
           <FileList
             title="Packed"
             paths={files.filter(file => keepsSecrets || !secretFiles.includes(file)).map(({ path }) => path)}
           />
-          <FileList
-            title="Left out"
-            paths={[...leftOut, ...(keepsSecrets ? [] : secretFiles.map(({ path }) => path))]}
-          />
+          <FileList title="Left out" paths={unpacked} />
         </div>
       </details>
     </>

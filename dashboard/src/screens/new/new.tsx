@@ -1,5 +1,6 @@
 // A new deployment: from a template, a repository, an image or a folder to a plan, and from the plan to a URL.
 import { useEffect, useRef, useState } from 'preact/hooks'
+import { useSearch } from 'wouter-preact'
 import { navigate } from 'wouter-preact/use-browser-location'
 import { explainMissing } from '../../api/permissions.ts'
 import { useCommands } from '../../commands/commands.ts'
@@ -32,7 +33,7 @@ const CHOICES = [
 
 /** The choices in the address, so that a link opens the same view. */
 function useChoice(): [way: Way, choice: Choice, set: (values: Partial<Choice>) => void] {
-  const params = new URLSearchParams(location.search)
+  const params = new URLSearchParams(useSearch())
   const from = params.get('from') as Way
   const choice = Object.fromEntries(CHOICES.map(name => [name, params.get(name) ?? ''])) as Choice
   return [WAYS.includes(from) ? from : 'template', choice, setFilters]
@@ -84,63 +85,71 @@ export default function NewDeploymentScreen({ workspace, me }: ScreenProps) {
   }
   const isReady = isChosen({ ...choice, way }, hasFiles)
   return (
-    <form
-      ref={form}
-      class={styles.form}
-      onSubmit={event => {
-        event.preventDefault()
-        review()
-      }}
-      onKeyDown={event => {
-        if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey)) return
-        event.preventDefault()
-        review()
-      }}
-    >
-      <h1 class={styles.title}>New deployment</h1>
-      <WayLinks chosen={way} />
-      {way === 'template' && (
-        <TemplateSource workspace={workspace} chosen={choice.template} onChoose={template => setChoice({ template })} />
-      )}
-      {way === 'repository' && (
-        <RepositorySource
-          {...{ workspace, choice, faults }}
-          configuration={typed.configuration}
-          deploysPushes={typed.deploysPushes}
-          onChoose={setChoice}
-          onChange={type}
-        />
-      )}
-      {way === 'image' && <ImageSource {...{ faults }} image={choice.image} onChoose={image => setChoice({ image })} />}
-      {way === 'folder' && (
-        <FolderSource
-          packed={packed}
-          onChange={setPacked}
-          onVariables={text => type({ variables: [typed.variables.trim(), text.trim()].filter(Boolean).join('\n') })}
-        />
-      )}
-      {isReady && <Settings {...{ workspace, draft, suggested, faults }} onChoose={setChoice} onChange={type} />}
-      {isReady && error && <Problem error={error} />}
-      {isReady && isTried && <Faults faults={faults} variables={listVariables(typed.variables)} />}
-      {missing && <p class={styles.missing}>{missing}</p>}
-      {isReady && (
-        <div class={styles.submit}>
-          <p role="status">{describeCheck(checked)}</p>
-          <Button type="submit" look="primary" hint="Ctrl Enter" disabled={missing !== undefined} busy={!isCurrent}>
-            Review the plan
-          </Button>
-        </div>
-      )}
+    <>
+      <form
+        ref={form}
+        class={styles.form}
+        onSubmit={event => {
+          event.preventDefault()
+          review()
+        }}
+        onKeyDown={event => {
+          if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey)) return
+          event.preventDefault()
+          review()
+        }}
+      >
+        <h1 class={styles.title}>New deployment</h1>
+        <WayLinks chosen={way} />
+        {way === 'template' && (
+          <TemplateSource
+            workspace={workspace}
+            chosen={choice.template}
+            onChoose={template => setChoice({ template })}
+          />
+        )}
+        {way === 'repository' && (
+          <RepositorySource
+            {...{ workspace, choice, faults }}
+            configuration={typed.configuration}
+            deploysPushes={typed.deploysPushes}
+            onChoose={setChoice}
+            onChange={type}
+          />
+        )}
+        {way === 'image' && (
+          <ImageSource {...{ faults }} image={choice.image} onChoose={image => setChoice({ image })} />
+        )}
+        {way === 'folder' && (
+          <FolderSource
+            packed={packed}
+            onChange={setPacked}
+            onVariables={text => type({ variables: [typed.variables.trim(), text.trim()].filter(Boolean).join('\n') })}
+          />
+        )}
+        {isReady && <Settings {...{ workspace, draft, suggested, faults }} onChoose={setChoice} onChange={type} />}
+        {isReady && error && <Problem error={error} />}
+        {isReady && isTried && <Faults faults={faults} variables={listVariables(typed.variables)} />}
+        {missing && <p class={styles.missing}>{missing}</p>}
+        {isReady && (
+          <div class={styles.submit}>
+            <p role="status">{describeCheck(checked)}</p>
+            <Button type="submit" look="primary" hint="Ctrl Enter" disabled={missing !== undefined} busy={!isCurrent}>
+              Review the plan
+            </Button>
+          </div>
+        )}
+      </form>
       {isReviewed && checked.body && plan && (
         <Review
-          {...{ draft, plan }}
+          {...{ workspace, draft, plan }}
           body={checked.body}
           files={way === 'folder' ? packed : undefined}
           onClose={() => setReviewed(false)}
           onCreated={created}
         />
       )}
-    </form>
+    </>
   )
 }
 

@@ -1,12 +1,12 @@
 // Says that nothing would run a deployment, where that is known.
-import { useRead } from '../../api/queries.ts'
 import { ButtonLink } from '../../parts/button.tsx'
 import { toAddress } from '../../router/links.tsx'
+import { useListeners, useTemplates } from './agents.ts'
 import styles from './new.module.css'
 
 export function NoAgent({ workspace }: { workspace: string }) {
-  const templates = useRead(workspace, 'GET /v2/templates', { query: { limit: 100 } }).data
-  const listeners = useRead(workspace, 'GET /v2/listeners', { query: { limit: 100 } }).data
+  const templates = useTemplates(workspace).data
+  const listeners = useListeners(workspace).data
   if (!templates || !listeners) return null
   if (templates.resources.length > 0 || listeners.resources.some(({ last_seen_at }) => last_seen_at)) return null
   const has = listeners.resources.length > 0

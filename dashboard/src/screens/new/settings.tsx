@@ -1,11 +1,11 @@
 // What every source needs: a name, where it runs, its variables, and the commands that build it.
 import { useEffect } from 'preact/hooks'
 import { faultAt } from '../../api/faults.ts'
-import { useRead } from '../../api/queries.ts'
 import { formatAge } from '../../format/time.ts'
 import { Fields, SelectField, TextField } from '../../parts/form.tsx'
 import { Card } from '../../parts/panel.tsx'
 import { now } from '../../parts/time.tsx'
+import { useListeners, useTemplates } from './agents.ts'
 import { type Choice, type Draft, isBuilt, listVariables, nameVariable, PLATFORM } from './draft.ts'
 import styles from './new.module.css'
 import { NoAgent } from './no-agent.tsx'
@@ -101,8 +101,8 @@ function describeVariables(listed: { name: string }[]): string {
 type ListenerProps = Omit<SettingsProps, 'suggested'>
 /** Shown only where there is a choice. */
 function ListenerField({ workspace, draft, faults, onChoose, onChange }: ListenerProps) {
-  const listeners = useRead(workspace, 'GET /v2/listeners', { query: { limit: 100 } }).data?.resources ?? []
-  const { data: templates } = useRead(workspace, 'GET /v2/templates', { query: { limit: 100 } })
+  const listeners = useListeners(workspace).data?.resources ?? []
+  const { data: templates } = useTemplates(workspace)
   const chosen = listeners.find(({ id }) => id === draft.listener)
   const fault = faultAt(faults, 'source_config.listener_id')
   const offered = templates?.resources.find(({ name }) => name === draft.template)

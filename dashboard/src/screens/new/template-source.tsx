@@ -1,14 +1,14 @@
 // The templates that agents offer to this workspace, and what to do if there are none.
 import { useEffect } from 'preact/hooks'
-import { useRead } from '../../api/queries.ts'
 import { Card, Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
+import { useTemplates } from './agents.ts'
 import { NoAgent } from './no-agent.tsx'
 import { Options } from './options.tsx'
 
 type TemplateProps = { workspace: string; chosen: string; onChoose: (template: string) => void }
 export function TemplateSource({ workspace, chosen, onChoose }: TemplateProps) {
-  const { data, error, refetch } = useRead(workspace, 'GET /v2/templates', { query: { limit: 100 } })
+  const { data, error, refetch } = useTemplates(workspace)
   const templates = data?.resources ?? []
   const only = templates.length === 1 ? templates[0]!.name : undefined
   useEffect(() => {

@@ -18,6 +18,9 @@ export const uploadJobs = signal<ReadonlyMap<string, UploadJob>>(new Map())
 
 const PATCH = 'PATCH /v2/deployments/{deployment_id}'
 
+/** The browser asks before it closes the tab. */
+const keepOpen = (event: Event) => event.preventDefault()
+
 export function startUpload(deployment_id: string, archive: Blob): void {
   const controller = new AbortController()
   const { signal: aborted } = controller
@@ -39,5 +42,8 @@ export function startUpload(deployment_id: string, archive: Blob): void {
     await getClient().call(PATCH, { ...change, headers: { 'Plan-Digest': plan_digest } })
     show({ state: 'done', sent: archive.size })
   }
-  run().catch(error => show({ state: 'failed', error }))
+  addEventListener('beforeunload', keepOpen)
+  run()
+    .catch(error => show({ state: 'failed', error }))
+    .finally(() => removeEventListener('beforeunload', keepOpen))
 }
