@@ -12,15 +12,15 @@ export type LiveEvent = {
 
 /** Resources whose lists and pages show others too, by the first segments of their paths. */
 const SHOWN_ON: Record<string, string[]> = {
-  deployment: ['/v2/deployments', '/v2/previews'],
-  revision: ['/v2/deployments'],
+  deployment: ['/v2/deployment', '/v2/previews'],
+  revision: ['/v2/deployment'],
   preview: ['/v2/deployments', '/v2/previews'],
-  custom_host: ['/v2/deployments', '/v2/custom-hosts'],
-  listener: ['/v2/listeners', '/v2/deployments'],
+  custom_host: ['/v2/deployment', '/v2/custom-hosts'],
+  listener: ['/v2/listeners', '/v2/deployment'],
   integration: ['/v2/integrations', '/v2/deployments'],
   webhook: ['/v2/webhooks'],
-  tag_key: ['/v2/tag-keys', '/v2/deployments'],
-  tag_value: ['/v2/tag-keys', '/v2/deployments'],
+  tag_key: ['/v2/tag-keys', '/v2/deployment'],
+  tag_value: ['/v2/tag-keys', '/v2/deployment'],
 }
 
 export function isAffected(event: LiveEvent, [, route, { params }]: ReadKey): boolean {
