@@ -9,8 +9,10 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { Agent } from '../../../src/agent/agent.ts'
 import { createControlPlaneClient } from '../../../src/agent/control-plane/client.ts'
 import { ProcessEngine } from '../../../src/agent/engines/process.ts'
-import { newTenant, type Tenant } from '../../support/app.ts'
+import { foreignServers, newTenant, type Tenant } from '../../support/app.ts'
 import { check, useDashboard } from '../../support/dashboard.ts'
+import { combineHosts, makeGitea, makeRepositories } from '../../support/fake-git-hosts.ts'
+import { newIntegration } from '../../support/integrations.ts'
 import { closeAgents, FAST_LIMITS, makeTempFolder, runAgent } from '../../support/process-engine.ts'
 
 const dashboard = useDashboard()
@@ -166,6 +168,33 @@ describe('a new deployment', () => {
     await page.goto(url!)
     expect(await page.locator('body').textContent()).toBe('wrong,false,false')
     expect(problems).toEqual([])
+  })
+
+  it('of a repository is planned with the branch, once a git host is connected', async () => {
+    const page = await openNew('repository')
+    expect(await page.getByRole('link', { name: 'Connect a git host' }).getAttribute('href')).toMatch(/\/integrations$/)
+    const host = makeGitea()
+    const repositories = makeRepositories(40)
+    host.accounts.set('hush-token', { id: 7, login: 'acme', repositories })
+    foreignServers.fetch = combineHosts(host)
+    await newIntegration(tenant, { base_url: host.base })
+    await page.reload()
+    await page.getByRole('button', { name: 'Show more' }).click()
+    await page.getByRole('radio', { name: 'acme/repo-00030' }).waitFor()
+    await page.getByLabel('Filter repositories by name').fill('00007')
+    await page.getByRole('radio', { name: 'acme/repo-00007' }).click()
+    await page.getByLabel('Branch', { exact: true }).fill('not a branch')
+    await page.getByText('must be a git ref').waitFor()
+    await page.getByLabel('Branch', { exact: true }).fill('release')
+    await isChecked(page)
+    await check(page, 'new-repository')
+    await page.getByRole('button', { name: 'Review the plan' }).click()
+    const dialog = page.getByRole('dialog', { name: 'Create repo-00007?' })
+    await dialog.getByText('release', { exact: true }).waitFor()
+    await page.keyboard.press('Escape')
+    // The address opens the same view for everyone in the workspace.
+    await page.reload()
+    expect(await page.getByLabel('Branch', { exact: true }).inputValue()).toBe('release')
   })
 
   it('is refused at its field before anything is created', async () => {

@@ -1,7 +1,7 @@
 // A deployment that is not created yet: what was chosen, as a request and as a command (pure).
 import { toName } from '../../../../src/client/archive-rules.ts'
+import type { CallOptions } from '../../../../src/client/client.ts'
 import { parseEnvFile } from '../../../../src/client/env-file.ts'
-import type { CallOptions } from '../../api/client.ts'
 
 export const WAYS = ['template', 'repository', 'image', 'folder'] as const
 export type Way = (typeof WAYS)[number]
