@@ -1,58 +1,38 @@
 // Packs a folder as an archive that is the same, byte for byte, whenever its files are the same.
 import { createHash } from 'node:crypto'
 import * as fs from 'node:fs'
-import { basename, join } from 'node:path'
+import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import type { ReadableStream } from 'node:stream/web'
 import { createGzip } from 'node:zlib'
-import ignore, { type Ignore } from 'ignore'
 import { createTarPacker, type TarHeader } from 'modern-tar'
+import * as rules from '../client/archive-rules.ts'
 import { usageError } from './failure.ts'
 
 export type Archive = { content: Blob; sha256: string; files: string[]; unpackedBytes: number }
 
-const ALWAYS_IGNORED = ['.git', 'node_modules', '.slipway', '.DS_Store']
-/** The second decides over the first, as those of a folder do over its parent's. */
-const IGNORE_FILES = ['.gitignore', '.slipwayignore']
-const EXAMPLES = ['.env.example', '.env.sample', '.env.template']
-export function mayHoldSecrets(file: string): boolean {
-  const name = basename(file)
-  return (name === '.env' || name.startsWith('.env.')) && !EXAMPLES.includes(name)
-}
-
-const MAX_UNPACKED_BYTES = 2 * 1024 ** 3
 const LARGE_FILE_BYTES = 1024 ** 2
 const CHUNK_BYTES = 256 * 1024
 
-type Rules = { folder: string; rules: Ignore }[]
 type FoundFile = { path: string; stats: fs.Stats }
 
-/** `path` is relative to the root, with a slash at the end of a folder's. */
-function isIgnored(path: string, all: Rules): boolean {
-  let ignored = false
-  for (const { folder, rules } of all) {
-    const result = rules.test(path.slice(folder.length))
-    if (result.ignored) ignored = true
-    else if (result.unignored) ignored = false
-  }
-  return ignored
-}
-
-function readRules(root: string, folder: string): Rules {
+function readRules(root: string, folder: string): rules.IgnoreRules[] {
   // As git does, which follows no links to them: another kind of file could have no end.
-  const present = IGNORE_FILES.map(name => join(root, folder, name)).filter(isRegularFile)
-  if (present.length === 0) return []
-  return [{ folder, rules: ignore().add(present.map(file => fs.readFileSync(file, 'utf8')).join('\n')) }]
+  const present = rules.IGNORE_FILES.map(name => join(root, folder, name)).filter(isRegularFile)
+  return rules.readRules(
+    folder,
+    present.map(file => fs.readFileSync(file, 'utf8')),
+  )
 }
 
-function* walk(root: string, folder: string, inherited: Rules): Generator<FoundFile> {
+function* walk(root: string, folder: string, inherited: rules.IgnoreRules[]): Generator<FoundFile> {
   const all = [...inherited, ...readRules(root, folder)]
   for (const name of fs.readdirSync(join(root, folder)).sort()) {
-    if (ALWAYS_IGNORED.includes(name)) continue
+    if (rules.ALWAYS_IGNORED.includes(name)) continue
     const path = folder + name
     const stats = statEntry(join(root, path), name)
-    if (isIgnored(stats.isDirectory() ? `${path}/` : path, all)) continue
+    if (rules.isIgnored(stats.isDirectory() ? `${path}/` : path, all)) continue
     if (stats.isDirectory()) yield* walk(root, `${path}/`, all)
     else if (stats.isFile() || stats.isSymbolicLink()) yield { path, stats }
   }
@@ -87,7 +67,7 @@ function readLinkTarget(root: string, path: string): string {
 export async function packFolder(root: string, onFile: (count: number) => void = () => {}): Promise<Archive> {
   const found = [...walk(root, '', [])]
   const unpackedBytes = found.reduce((sum, { stats }) => sum + (stats.isFile() ? stats.size : 0), 0)
-  if (unpackedBytes > MAX_UNPACKED_BYTES)
+  if (unpackedBytes > rules.MAX_UNPACKED_BYTES)
     throw usageError(`The files of ${root} have more than 2 GB. List what the build does not need in .slipwayignore.`)
   const headers = found.map(file => describeFile(root, file))
 
@@ -127,12 +107,10 @@ async function* inLargeChunks(small: AsyncIterable<Uint8Array>): AsyncGenerator<
   yield Buffer.concat(pending)
 }
 
-function describeFile(root: string, { path, stats }: FoundFile): TarHeader {
-  const common = { name: path, mtime: new Date(0), uid: 0, gid: 0, uname: '', gname: '' }
-  if (stats.isSymbolicLink())
-    return { ...common, type: 'symlink', linkname: readLinkTarget(root, path), size: 0, mode: 0o777 }
-  return { ...common, type: 'file', size: stats.size, mode: stats.mode & 0o111 ? 0o755 : 0o644 }
-}
+const describeFile = (root: string, { path, stats }: FoundFile): TarHeader =>
+  stats.isSymbolicLink()
+    ? rules.describeLink(path, readLinkTarget(root, path))
+    : rules.describeFile(path, stats.size, (stats.mode & 0o111) !== 0)
 
 /** A file may have become a link or a pipe since it was found. Windows has neither of these. */
 const { O_RDONLY, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = fs.constants

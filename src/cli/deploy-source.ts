@@ -20,8 +20,6 @@ export type DeploySource = {
   patch: (deployment: Deployment) => Promise<DeploymentPatch> | DeploymentPatch
 }
 
-export const CONFIGURATION = 'slipway.json'
-
 export async function planNew({ client, signal }: Session, body: NewDeployment) {
   return { body, plan: await client.plan('POST /v2/deployments', { body, signal }) }
 }
@@ -45,7 +43,3 @@ export function requireSource(deployment: Deployment, { accepts, argument }: Dep
     `slipway deploy${argument} --name NAME`,
   )
 }
-
-const MAX_NAME_LENGTH = 63
-export const toName = (text: string): string =>
-  (text.toLowerCase().match(/[a-z0-9]+/g) ?? ['app']).join('-').slice(0, MAX_NAME_LENGTH).replace(/-$/, '')

@@ -1,5 +1,5 @@
 // The file that `slipway env edit` opens: written from variables, and read back as changes of them. Pure.
-import { parseEnv } from 'node:util'
+import { parseEnvFile } from '../client/env-file.ts'
 
 type Variables = Record<string, string>
 /** `missing` are variables whose lines were deleted. They stay: only a line with a minus removes. */
@@ -11,7 +11,7 @@ const QUOTES = ['', "'", '"', '`']
 function quote(value: string): string | undefined {
   return QUOTES.map(mark => mark + value + mark).find(text => {
     // A quote that is not closed would reach into the lines after it.
-    const parsed = parseEnv([`VALUE=${text}`, ...QUOTES.map((mark, i) => `LATER_${i}=${mark}x${mark}`)].join('\n'))
+    const parsed = parseEnvFile([`VALUE=${text}`, ...QUOTES.map((mark, i) => `LATER_${i}=${mark}x${mark}`)].join('\n'))
     return parsed.VALUE === value && QUOTES.every((_, i) => parsed[`LATER_${i}`] === 'x')
   })
 }
@@ -28,7 +28,7 @@ export function writeTemplate(deployment: string, secrets: { name: string; value
 }
 
 export function readTemplate(template: string, edited: string): Edits {
-  const [before, after] = [template, edited].map(text => parseEnv(text) as Variables) as [Variables, Variables]
+  const [before, after] = [template, edited].map(parseEnvFile) as [Variables, Variables]
   const isRemoval = (name: string) => name.startsWith('-')
   const unset = Object.keys(after)
     .filter(isRemoval)

@@ -1,8 +1,9 @@
 // A folder as the source of a deploy: packed, shown and uploaded.
 import { existsSync, readFileSync, statSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
-import { type Archive, mayHoldSecrets, packFolder } from './archive.ts'
-import { CONFIGURATION, type DeploymentPatch, type DeploySource, planNew, toName } from './deploy-source.ts'
+import { CONFIGURATION, mayHoldSecrets, readPackageFile, toName } from '../client/archive-rules.ts'
+import { type Archive, packFolder } from './archive.ts'
+import { type DeploymentPatch, type DeploySource, planNew } from './deploy-source.ts'
 import { shellWord, usageError } from './failure.ts'
 import { formatBytes } from './output.ts'
 import type { Deployment, Session } from './session.ts'
@@ -90,17 +91,11 @@ function streamWithProgress({ out }: Session, content: Blob): ReadableStream<Uin
   })
 }
 
-/** The name without its scope. */
-export function readPackage(folder: string): { name?: string; startScript?: string } {
+function readPackage(folder: string): ReturnType<typeof readPackageFile> {
   const file = join(folder, 'package.json')
   if (!statSync(file, { throwIfNoEntry: false })?.isFile()) return {}
   try {
-    const { name, scripts } = JSON.parse(readFileSync(file, 'utf8')) as { name?: unknown; scripts?: { start?: string } }
-    const hasName = typeof name === 'string' && /[a-z0-9]/i.test(name)
-    return {
-      ...(hasName && { name: name.replace(/^@[^/]*\//, '') }),
-      ...(typeof scripts?.start === 'string' && { startScript: scripts.start }),
-    }
+    return readPackageFile(readFileSync(file, 'utf8'))
   } catch (error) {
     throw usageError(`${file} is not JSON: ${(error as Error).message}.`)
   }

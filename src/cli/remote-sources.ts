@@ -1,6 +1,7 @@
 // The sources of a deploy that are not on this machine: an image, a repository, a template.
+import { CONFIGURATION, toName } from '../client/archive-rules.ts'
 import { ApiError } from '../client/errors.ts'
-import { CONFIGURATION, type DeploySource, planNew, toName } from './deploy-source.ts'
+import { type DeploySource, planNew } from './deploy-source.ts'
 import { CommandFailure, EXIT, shellWord } from './failure.ts'
 import { findRepository } from './repositories.ts'
 import type { Session } from './session.ts'

@@ -43,9 +43,9 @@ export function Shell({ me, workspace, children }: ShellProps) {
     }
   }, [])
   useCommands([
-    ...screens.flatMap(({ path, menu }) =>
-      menu
-        ? [{ id: path, label: menu.label, kind: 'screen', keys: menu.keys, run: () => navigate(toAddress(path)) }]
+    ...screens.flatMap(({ path, menu, command = menu }) =>
+      command
+        ? [{ id: path, label: command.label, kind: 'screen', keys: command.keys, run: () => navigate(toAddress(path)) }]
         : [],
     ),
     ...me.workspaces

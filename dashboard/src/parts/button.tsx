@@ -1,5 +1,6 @@
 // Buttons and links that look like one. A busy button keeps its width.
 import type { ComponentChildren, JSX } from 'preact'
+import { Link as RouterLink } from 'wouter-preact'
 import styles from './button.module.css'
 import { Icon, type IconName } from './icon.tsx'
 
@@ -46,10 +47,14 @@ export function Button({ look, small = false, icon, hint, busy = false, unavaila
 }
 
 type LinkProps = Shared & JSX.AnchorHTMLAttributes<HTMLAnchorElement>
-export const ButtonLink = ({ look, small = false, icon, hint, children, ...rest }: LinkProps) => (
-  <a {...rest} class={classOf({ look, small, children })}>
-    <Content icon={icon} hint={hint}>
-      {children}
-    </Content>
-  </a>
-)
+/** One to another screen does not load the page again. */
+export function ButtonLink({ look, small = false, icon, hint, children, ...rest }: LinkProps) {
+  const Anchor = String(rest.href).startsWith('/ui/') ? RouterLink : 'a'
+  return (
+    <Anchor {...(rest as { href: string })} class={classOf({ look, small, children })}>
+      <Content icon={icon} hint={hint}>
+        {children}
+      </Content>
+    </Anchor>
+  )
+}

@@ -9,6 +9,8 @@ export type ScreenProps<Params = Record<string, string>> = { workspace: string; 
 export type Screen = {
   path: string
   menu?: { label: string; icon: IconName; keys: string; group: Group }
+  /** For a screen that is opened from everywhere, and is not in the menu. */
+  command?: { label: string; keys: string }
   Content: ComponentType<ScreenProps<never>>
 }
 
@@ -25,6 +27,12 @@ export const screens: Screen[] = [
     menu: { label: 'Deployments', icon: 'cube', keys: 'g d', group: '' },
     Content: lazily(() => import('./deployments/list.tsx'), LOADING),
   },
+  {
+    path: '/new',
+    command: { label: 'New deployment', keys: 'c' },
+    Content: lazily(() => import('./new/new.tsx'), LOADING),
+  },
+  { path: '/new/:deployment', Content: lazily(() => import('./new/first.tsx'), LOADING) },
   {
     path: '/queue',
     menu: { label: 'Queue', icon: 'queue', keys: 'g q', group: '' },

@@ -1,6 +1,6 @@
 // `slipway env`: the variables of a deployment.
 import { readFileSync } from 'node:fs'
-import { parseEnv } from 'node:util'
+import { parseEnvFile } from '../../client/env-file.ts'
 import { ApiError } from '../../client/errors.ts'
 import { planAndApply } from '../change.ts'
 import { editText } from '../editor.ts'
@@ -53,7 +53,7 @@ export async function unsetVariables(session: Session, name: Name, variables: st
 /** Adds and replaces. Variables that the file does not name stay. */
 export async function importVariables(session: Session, name: Name, file: string, flags: ChangeFlags): Promise<void> {
   const text = file === '-' ? await readStdin() : readFileSync(file, 'utf8')
-  const values = parseEnv(text) as Variables
+  const values = parseEnvFile(text)
   if (Object.keys(values).length === 0) throw usageError(`${file} has no lines of the form NAME=value.`)
   await changeVariables(session, ['import', file], await readDeployment(session, name), values, [], flags)
 }

@@ -1,8 +1,8 @@
 // `slipway init`: prepares a folder for its first deploy. Writes files that are missing, and creates nothing remote.
 import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { CONFIGURATION } from '../../client/archive-rules.ts'
 import { listFiles } from '../archive.ts'
-import { CONFIGURATION } from '../deploy-source.ts'
 import { shellWord, usageError } from '../failure.ts'
 import { requireFolder, startsItself, suggestName } from '../folder-source.ts'
 import { ask, type Deployment, findByName, findDeployment, type Session } from '../session.ts'

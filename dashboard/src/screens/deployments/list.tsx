@@ -5,7 +5,7 @@ import { usePages, useRead } from '../../api/queries.ts'
 import { useRowKeys } from '../../commands/commands.ts'
 import { describeActor, describeSource, hostOf, shortCommit } from '../../format/source.ts'
 import { type Deployment, type Shape, type Summary, stateOfDeployment, type Tone } from '../../format/state.ts'
-import { Button } from '../../parts/button.tsx'
+import { Button, ButtonLink } from '../../parts/button.tsx'
 import { Chip, FilterField } from '../../parts/field.tsx'
 import { Glyph, Icon } from '../../parts/icon.tsx'
 import { lazily } from '../../parts/lazily.tsx'
@@ -14,12 +14,13 @@ import { Problem } from '../../parts/problem.tsx'
 import { StateLabel } from '../../parts/state.tsx'
 import { Ago } from '../../parts/time.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
-import { Link, setFilters, useFilter } from '../../router/links.tsx'
+import { Link, setFilters, toAddress, useFilter } from '../../router/links.tsx'
 import type { ScreenProps } from '../screens.tsx'
 import styles from './list.module.css'
 import { CONDITIONS, type ListQuery, parseFilter } from './list-filter.ts'
 import { Outcomes } from './outcomes.tsx'
 
+const EmptyWorkspace = lazily(() => import('../new/empty-workspace.tsx'))
 const RowActions = lazily(() => import('./row-actions.tsx'))
 
 const PAGE_SIZE = 100
@@ -73,7 +74,12 @@ export default function DeploymentList({ workspace }: ScreenProps) {
   const shown = counts && (state ? counts[state] : counts.total)
   return (
     <>
-      <h1 class={styles.title}>Deployments</h1>
+      <header class={styles.title}>
+        <h1>Deployments</h1>
+        <ButtonLink href={toAddress('/new')} look="primary" icon="plus" hint="C">
+          New deployment
+        </ButtonLink>
+      </header>
       <div class={styles.filters}>
         <FilterField
           label="Filter deployments"
@@ -100,7 +106,12 @@ export default function DeploymentList({ workspace }: ScreenProps) {
       {error && !items && <Problem error={error} onRetry={() => void refetch()} />}
       <div class={`${styles.card} ${isPlaceholderData ? styles.old : ''}`}>
         {!items && !error && !unknown && <Skeleton lines={8} />}
-        {hasNoMatch && (text || state ? <NoMatch unknown={unknown} others={all.data?.total} /> : <First />)}
+        {hasNoMatch &&
+          (text || state ? (
+            <NoMatch unknown={unknown} others={all.data?.total} />
+          ) : (
+            <EmptyWorkspace workspace={workspace} />
+          ))}
         {rows.length > 0 && !unknown && (
           <table class={styles.table} ref={table} {...ROLES.table}>
             <caption class={styles.unseen}>Deployments, those that need attention first</caption>
@@ -300,13 +311,6 @@ function describeDetail({ hold, preview }: Deployment, { latest_revision: latest
   if (hold) return 'Rolled back, pushes wait'
   return preview ? `Preview of #${preview.number}, ${preview.branch}` : 'The latest revision'
 }
-
-const First = () => (
-  <Empty title="No deployments yet" command="npx slipway deploy">
-    A deployment is an application with a URL. Run this in the folder of one, or deploy a template with one request of
-    the API.
-  </Empty>
-)
 
 function NoMatch({ unknown, others }: { unknown: string | undefined; others: number | undefined }) {
   const [condition, value] = unknown?.split(/:(.*)/s) ?? []

@@ -1,0 +1,18 @@
+// What a workspace without deployments shows: the ways to the first one.
+import { CommandLine } from '../../parts/panel.tsx'
+import styles from './new.module.css'
+import { NoAgent } from './no-agent.tsx'
+import { WayLinks } from './ways.tsx'
+
+export default function EmptyWorkspace({ workspace }: { workspace: string }) {
+  return (
+    <section class={styles.empty}>
+      <h2>No deployments yet</h2>
+      <p>A deployment is an application with a URL. Begin with one of these:</p>
+      <WayLinks />
+      <p>Or in a terminal, in the folder of an application:</p>
+      <CommandLine command="npx slipway deploy" />
+      <NoAgent workspace={workspace} />
+    </section>
+  )
+}

@@ -1,0 +1,218 @@
+// Follows the first revision of a deployment until its URL answers, or says why it does not.
+import type { ComponentChildren } from 'preact'
+import { useState } from 'preact/hooks'
+import { isMissing, useRead } from '../../api/queries.ts'
+import { useCommands } from '../../commands/commands.ts'
+import { hostOf } from '../../format/source.ts'
+import { type Deployment, isInFlight, type Revision, stateOfDeployment } from '../../format/state.ts'
+import { formatSeconds } from '../../format/time.ts'
+import { ActionButton } from '../../parts/action.tsx'
+import { Button, ButtonLink } from '../../parts/button.tsx'
+import { Glyph } from '../../parts/icon.tsx'
+import { Card, Empty, Skeleton } from '../../parts/panel.tsx'
+import { Problem } from '../../parts/problem.tsx'
+import { Prose } from '../../parts/prose.tsx'
+import { StateLabel } from '../../parts/state.tsx'
+import { Running } from '../../parts/time.tsx'
+import { useCrumbs } from '../../router/crumbs.ts'
+import { toAddress } from '../../router/links.tsx'
+import { listReasons } from '../deployments/explain.ts'
+import { SHOWN_REVISIONS } from '../deployments/frame.tsx'
+import type { ScreenProps } from '../screens.tsx'
+import { FolderSource, type PackedSource } from './folder-source.tsx'
+import { LastLines } from './last-lines.tsx'
+import styles from './new.module.css'
+import { NextSteps } from './next-steps.tsx'
+import { NoAgent } from './no-agent.tsx'
+import { ProgressBar } from './progress.tsx'
+import { awaitsFiles, hasFailed, listSteps, type Step } from './steps.ts'
+import { startUpload, type UploadJob, uploadJobs } from './upload-job.ts'
+
+export default function FirstDeployment({ workspace, params, me }: ScreenProps<{ deployment: string }>) {
+  const ref = { params: { deployment_id: params.deployment } }
+  const { data: deployment, error, refetch } = useRead(workspace, 'GET /v2/deployments/{deployment_id}', ref)
+  const list = { ...ref, query: { limit: SHOWN_REVISIONS } }
+  const { data: revisions } = useRead(workspace, 'GET /v2/deployments/{deployment_id}/revisions', list)
+  useCrumbs({ label: 'Deployments', to: '/deployments' }, { label: deployment?.name ?? '…' })
+  if (isMissing(error))
+    return (
+      <Empty
+        title="This deployment is gone"
+        action={<ButtonLink href={toAddress('/deployments')}>Open the deployments</ButtonLink>}
+      >
+        It was deleted, or it is in another workspace.
+      </Empty>
+    )
+  if (error && !deployment) return <Problem error={error} onRetry={() => void refetch()} />
+  const latest = revisions?.resources[0]
+  if (!deployment || !latest) return <Skeleton lines={8} />
+  return <Follow {...{ workspace, me, deployment, latest }} />
+}
+
+type FollowProps = Pick<ScreenProps, 'workspace' | 'me'> & { deployment: Deployment; latest: Revision }
+function Follow({ workspace, me, deployment, latest }: FollowProps) {
+  const { id, name, url } = deployment
+  const job = uploadJobs.value.get(id)
+  const steps = listSteps(deployment, latest)
+  const isServing = steps.at(-1)!.state === 'done'
+  const needsFiles = awaitsFiles(deployment, latest) && (!job || job.state === 'failed')
+  useCommands(
+    url && isServing
+      ? [{ id: 'visit', label: `Open ${hostOf(url)}`, kind: 'page', keys: 'o', run: () => open(url) }]
+      : [],
+  )
+  return (
+    <div class={styles.form}>
+      <header class={styles.head}>
+        <h1>{name}</h1>
+        <StateLabel state={stateOfDeployment(deployment, latest)} large />
+        <ButtonLink href={toAddress(`/deployments/${id}`)}>Open the deployment</ButtonLink>
+      </header>
+      {isServing && url && (
+        <section class={styles.answers} aria-label="Its URL">
+          <Glyph shape="check" tone="ok" />
+          <div>
+            <h2>It answers at</h2>
+            <a href={url} target="_blank" rel="noreferrer">
+              {url}
+            </a>
+          </div>
+          <ButtonLink href={url} look="primary" icon="out" hint="O" target="_blank" rel="noreferrer">
+            Visit
+          </ButtonLink>
+        </section>
+      )}
+      <Card title={`Revision ${latest.number}`} aside={describeTotal(steps)}>
+        <ol class={styles.steps} aria-live="polite">
+          {steps.map(step => (
+            <StepRow key={step.name} step={step}>
+              {step.state === 'running' && <StepDetail step={step} latest={latest} job={job} />}
+            </StepRow>
+          ))}
+        </ol>
+        {isInFlight(latest) && !awaitsFiles(deployment, latest) && <NoAgent workspace={workspace} />}
+      </Card>
+      {needsFiles && <Files deployment={deployment} job={job} />}
+      {hasFailed(latest) && <Failure {...{ workspace, deployment, latest }} />}
+      <LastLines deployment={id} revision={latest.id} isEnded={!isInFlight(latest)} />
+      {isServing && <NextSteps workspace={workspace} me={me} />}
+    </div>
+  )
+}
+
+const TONES = { done: 'ok', running: 'busy', failed: 'bad', ahead: 'idle' } as const
+const SHAPES = { done: 'check', running: 'arc', failed: 'octagon', ahead: 'ring' } as const
+
+const StepRow = ({ step, children }: { step: Step; children: ComponentChildren }) => (
+  <li class={step.state === 'ahead' ? styles.ahead : undefined}>
+    <Glyph shape={SHAPES[step.state]} tone={TONES[step.state]} />
+    <b>{step.name}</b>
+    <span class={styles.unseen}>, {step.state}</span>
+    <span class={styles.seconds}>
+      {step.since ? <Running since={step.since} /> : step.seconds > 0 && formatSeconds(step.seconds)}
+    </span>
+    {children && <div class={styles.stepDetail}>{children}</div>}
+  </li>
+)
+
+function StepDetail({ step, latest, job }: { step: Step; latest: Revision; job: UploadJob | undefined }) {
+  if (step.name === 'Upload') {
+    if (job?.state === 'uploading')
+      return <ProgressBar text="Uploading the files" done={job.sent} total={job.size} onCancel={job.cancel} />
+    return <p>{job?.state === 'applying' ? 'The files are stored.' : 'Its files are missing.'}</p>
+  }
+  if (latest.status_message)
+    return (
+      <p>
+        <Prose text={latest.status_message} />
+      </p>
+    )
+  return <p>{RUNNING_TEXTS[step.name]}</p>
+}
+const RUNNING_TEXTS: Partial<Record<Step['name'], string>> = {
+  Waiting: 'An agent picks it up within seconds.',
+  Building: 'Its commands run. The log below shows their output.',
+  Deploying: 'The application starts, and is checked until it is healthy.',
+}
+
+function describeTotal(steps: Step[]): string | undefined {
+  const seconds = steps.reduce((sum, step) => sum + step.seconds, 0)
+  return steps.at(-1)!.state === 'done' ? `Took ${formatSeconds(seconds)}` : undefined
+}
+
+/** After a cancelled upload, a reload, or a failed build: the files are chosen again. */
+function Files({ deployment, job }: { deployment: Deployment; job?: UploadJob | undefined }) {
+  const [packed, setPacked] = useState<PackedSource>()
+  const archive = packed?.archive
+  return (
+    <>
+      {job?.error && <Problem error={job.error} onRetry={job.retry} />}
+      <FolderSource packed={packed} onChange={setPacked} />
+      {archive && (
+        <div class={styles.submit}>
+          <p>It becomes the next revision of {deployment.name}.</p>
+          <Button look="primary" onClick={() => startUpload(deployment.id, archive)}>
+            Upload and deploy
+          </Button>
+        </div>
+      )}
+    </>
+  )
+}
+
+function Failure({ workspace, deployment, latest }: { workspace: string; deployment: Deployment; latest: Revision }) {
+  const ref = { params: { deployment_id: deployment.id } }
+  const { data } = useRead(workspace, 'GET /v2/deployments/{deployment_id}/explain', ref)
+  const job = uploadJobs.value.get(deployment.id)
+  const isUploading = job?.state === 'uploading' || job?.state === 'applying'
+  const reasons = data ? listReasons(data, deployment, latest) : []
+  return (
+    <>
+      <Card
+        tone="bad"
+        title={
+          <>
+            <Glyph shape="octagon" tone="bad" />
+            It does not serve
+          </>
+        }
+      >
+        <ul class={styles.reasons}>
+          {reasons.map(({ code, title, detail, remedies }) => (
+            <li key={code}>
+              <h3>{title}</h3>
+              <p>
+                <Prose text={detail} />
+              </p>
+              <p class={styles.small}>{adviseAfter(deployment, latest)}</p>
+              <span class={styles.noteActions}>
+                {remedies.map(action => (
+                  <ActionButton key={action.label} small action={action} />
+                ))}
+              </span>
+            </li>
+          ))}
+        </ul>
+      </Card>
+      {deployment.source === 'internal_source' &&
+        (isUploading ? (
+          <ProgressBar text="Uploading the files" done={job.sent} total={job.size} onCancel={job.cancel} />
+        ) : (
+          <Files deployment={deployment} job={job?.state === 'failed' ? job : undefined} />
+        ))}
+    </>
+  )
+}
+
+function adviseAfter({ source }: Deployment, { status }: Revision): string {
+  const correct = {
+    githost: 'Push a correction: it deploys by itself if pushes do.',
+    internal_source: 'Correct the files, and choose the folder again.',
+    internal_template: 'Deploy it again, or try it with the command line in your own folder.',
+    internal_container: 'Push a corrected image, and deploy it again.',
+    external_container: 'Push a corrected image, and deploy it again.',
+  }[source]
+  if (status === 'BUILD_FAILED') return `The log below ends with the reason. ${correct}`
+  if (status === 'DEPLOY_FAILED') return `It has to listen on the port in PORT. ${correct}`
+  return correct
+}

@@ -1,0 +1,176 @@
+// A new deployment: from a template, a repository, an image or a folder to a plan, and from the plan to a URL.
+import { useEffect, useRef, useState } from 'preact/hooks'
+import { useSearch } from 'wouter-preact'
+import { navigate } from 'wouter-preact/use-browser-location'
+import { explainMissing } from '../../api/permissions.ts'
+import { useCommands } from '../../commands/commands.ts'
+import { Button } from '../../parts/button.tsx'
+import { Problem } from '../../parts/problem.tsx'
+import { Prose } from '../../parts/prose.tsx'
+import { useCrumbs } from '../../router/crumbs.ts'
+import { setFilters, toAddress } from '../../router/links.tsx'
+import type { ScreenProps } from '../screens.tsx'
+import { type Choice, type Draft, isChosen, listVariables, nameVariable, suggestName, WAYS, type Way } from './draft.ts'
+import { FolderSource, type PackedSource } from './folder-source.tsx'
+import { ImageSource } from './image-source.tsx'
+import styles from './new.module.css'
+import { RepositorySource } from './repository-source.tsx'
+import { Review } from './review.tsx'
+import { Settings } from './settings.tsx'
+import { TemplateSource } from './template-source.tsx'
+import { startUpload } from './upload-job.ts'
+import { usePlan } from './use-plan.ts'
+import { WayLinks } from './ways.tsx'
+
+const CHOICES = [
+  'template',
+  'integration',
+  'repository',
+  'branch',
+  'image',
+  'listener',
+] as const satisfies (keyof Choice)[]
+
+/** The choices in the address, so that a link opens the same view. */
+function useChoice(): [way: Way, choice: Choice, set: (values: Partial<Choice>) => void] {
+  const params = new URLSearchParams(useSearch())
+  const from = params.get('from') as Way
+  const choice = Object.fromEntries(CHOICES.map(name => [name, params.get(name) ?? ''])) as Choice
+  return [WAYS.includes(from) ? from : 'template', choice, setFilters]
+}
+
+type Typed = Omit<Draft, keyof Choice | 'way' | 'name'> & { name: string | undefined }
+const UNTYPED: Typed = {
+  ...{ name: undefined, namespace: '', configuration: 'slipway.json', deploysPushes: true },
+  ...{ variables: '', installCommand: '', buildCommand: '' },
+}
+
+export default function NewDeploymentScreen({ workspace, me }: ScreenProps) {
+  useCrumbs({ label: 'Deployments', to: '/deployments' }, { label: 'New deployment' })
+  const [way, choice, setChoice] = useChoice()
+  const [typed, setTyped] = useState(UNTYPED)
+  const [packed, setPacked] = useState<PackedSource>()
+  const [isReviewed, setReviewed] = useState(false)
+  const [isTried, setTried] = useState(false)
+  const form = useRef<HTMLFormElement>(null)
+
+  const suggested = suggestName({ ...choice, way }, packed?.name ?? '')
+  const configuration = way === 'folder' ? (packed?.configuration ?? '') : typed.configuration
+  const draft: Draft = { ...typed, ...choice, way, name: typed.name ?? suggested, configuration }
+  const hasFiles = packed?.archive !== undefined
+  const checked = usePlan(draft, hasFiles)
+  const { faults, error, plan, isCurrent } = checked
+  const missing = explainMissing(me, workspace, 'deployments:create')
+  const type = (values: Partial<Typed>) => setTyped(before => ({ ...before, ...values }))
+
+  const review = () => {
+    setTried(true)
+    if (plan && isCurrent) setReviewed(true)
+    else form.current?.querySelector<HTMLElement>('[aria-invalid="true"]')?.focus()
+  }
+  useCommands(
+    WAYS.map(one => ({
+      id: `from-${one}`,
+      label: `New deployment from ${one === 'image' ? 'an' : 'a'} ${one}`,
+      kind: 'action',
+      run: () => setFilters({ from: one }),
+    })),
+  )
+  // The name suggested for another source is no longer the one that was meant.
+  useEffect(() => setTried(false), [way])
+
+  const created = (id: string) => {
+    if (way === 'folder' && packed?.archive) startUpload(id, packed.archive)
+    navigate(toAddress(`/new/${id}`))
+  }
+  const isReady = isChosen({ ...choice, way }, hasFiles)
+  return (
+    <>
+      <form
+        ref={form}
+        class={styles.form}
+        onSubmit={event => {
+          event.preventDefault()
+          review()
+        }}
+        onKeyDown={event => {
+          if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey)) return
+          event.preventDefault()
+          review()
+        }}
+      >
+        <h1 class={styles.title}>New deployment</h1>
+        <WayLinks chosen={way} />
+        {way === 'template' && (
+          <TemplateSource
+            workspace={workspace}
+            chosen={choice.template}
+            onChoose={template => setChoice({ template })}
+          />
+        )}
+        {way === 'repository' && (
+          <RepositorySource
+            {...{ workspace, choice, faults }}
+            configuration={typed.configuration}
+            deploysPushes={typed.deploysPushes}
+            onChoose={setChoice}
+            onChange={type}
+          />
+        )}
+        {way === 'image' && (
+          <ImageSource {...{ faults }} image={choice.image} onChoose={image => setChoice({ image })} />
+        )}
+        {way === 'folder' && (
+          <FolderSource
+            packed={packed}
+            onChange={setPacked}
+            onVariables={text => type({ variables: [typed.variables.trim(), text.trim()].filter(Boolean).join('\n') })}
+          />
+        )}
+        {isReady && <Settings {...{ workspace, draft, suggested, faults }} onChoose={setChoice} onChange={type} />}
+        {isReady && error && <Problem error={error} />}
+        {isReady && isTried && <Faults faults={faults} variables={listVariables(typed.variables)} />}
+        {missing && <p class={styles.missing}>{missing}</p>}
+        {isReady && (
+          <div class={styles.submit}>
+            <p role="status">{describeCheck(checked)}</p>
+            <Button type="submit" look="primary" hint="Ctrl Enter" disabled={missing !== undefined} busy={!isCurrent}>
+              Review the plan
+            </Button>
+          </div>
+        )}
+      </form>
+      {isReviewed && checked.body && plan && (
+        <Review
+          {...{ workspace, draft, plan }}
+          body={checked.body}
+          files={way === 'folder' ? packed : undefined}
+          onClose={() => setReviewed(false)}
+          onCreated={created}
+        />
+      )}
+    </>
+  )
+}
+
+function describeCheck({ isCurrent, faults, error, plan }: ReturnType<typeof usePlan>): string {
+  if (!isCurrent) return 'Checking'
+  if (faults.size > 0) return faults.size === 1 ? 'One field needs a change.' : `${faults.size} fields need a change.`
+  if (error) return 'It cannot be created like this.'
+  return plan ? 'Nothing is created before you confirm its plan.' : ''
+}
+
+/** Those at fields that are not on this page, such as a variable by its number. */
+function Faults({ faults, variables }: { faults: Map<string, string>; variables: { name: string }[] }) {
+  const others = [...faults].filter(([path]) => !path.startsWith('name') && !path.startsWith('source'))
+  if (others.length === 0) return null
+  return (
+    <ul class={styles.faults}>
+      {others.map(([path, text]) => (
+        <li key={path}>
+          <code>{nameVariable(path, variables) ?? path}</code> <Prose text={text} />
+        </li>
+      ))}
+    </ul>
+  )
+}

@@ -1,0 +1,135 @@
+// The plan of a new deployment, and the button that creates it.
+import { useState } from 'preact/hooks'
+import { type Action, request } from '../../api/actions.ts'
+import { getClient } from '../../api/client.ts'
+import { formatBytes } from '../../format/size.ts'
+import { CopyAs } from '../../parts/action.tsx'
+import { Button } from '../../parts/button.tsx'
+import { Dialog } from '../../parts/dialog.tsx'
+import { Glyph } from '../../parts/icon.tsx'
+import { Problem } from '../../parts/problem.tsx'
+import { Prose } from '../../parts/prose.tsx'
+import { toast } from '../../parts/toasts.tsx'
+import { useListeners } from './agents.ts'
+import { type Draft, type NewDeployment, toCommands, withoutValues } from './draft.ts'
+import type { PackedSource } from './folder-source.tsx'
+import styles from './new.module.css'
+import type { CreationPlan } from './use-plan.ts'
+
+const LABELS: Record<string, string> = {
+  'source_config.template_id': 'Template',
+  'source_config.listener_id': 'Runs on',
+  'source_config.listener_config': 'Namespace',
+  'source_config.repo_url': 'Repository',
+  'source_config.build_on_push': 'Deploys every push',
+  'source_config.install_command': 'Install command',
+  'source_config.build_command': 'Build command',
+  'source_revision_config.repo_ref': 'Branch',
+  'source_revision_config.image_uri': 'Image',
+  'source_revision_config.platform_config_path': 'Runtime configuration',
+  secrets: 'Variables',
+}
+/** Named elsewhere in the dialog, or by an id that says nothing. */
+const UNSHOWN = ['name', 'source', 'source_config.integration_id', 'source_config.resource_spec']
+
+type ReviewProps = {
+  workspace: string
+  draft: Draft
+  body: NewDeployment
+  plan: CreationPlan
+  /** What is uploaded once the deployment is there. */
+  files: PackedSource | undefined
+  onClose: () => void
+  onCreated: (id: string) => void
+}
+export function Review({ workspace, draft, body, plan, files, onClose, onCreated }: ReviewProps) {
+  const [busy, setBusy] = useState(false)
+  const [error, setError] = useState<Error>()
+  const { name } = body
+  const listeners = useListeners(workspace).data?.resources ?? []
+  const listener = listeners.find(({ id }) => id === body.source_config.listener_id)
+  const action: Action = {
+    label: `Create ${name}`,
+    request: request('POST /v2/deployments', { body: withoutValues(body) }),
+    command: toCommands(draft),
+    done: `${name} is created.`,
+  }
+  async function create(): Promise<void> {
+    setBusy(true)
+    setError(undefined)
+    try {
+      const headers = { 'Plan-Digest': plan.plan_digest }
+      const { id } = await getClient().call('POST /v2/deployments', { body, headers })
+      toast('ok', action.done)
+      onCreated(id)
+    } catch (caught) {
+      setError(caught as Error)
+      setBusy(false)
+    }
+  }
+  // The one of a folder is that it has no files yet, which are sent next.
+  const warnings = files ? [] : plan.warnings
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey) || busy) return
+    event.preventDefault()
+    void create()
+  }
+  return (
+    // biome-ignore lint/a11y/noStaticElementInteractions: a shortcut of the whole dialog
+    <div onKeyDown={onKeyDown}>
+      <Dialog
+        title={`Create ${name}?`}
+        onClose={onClose}
+        footer={
+          <>
+            <Button onClick={onClose}>Change it</Button>
+            <Button look="primary" hint="Ctrl Enter" busy={busy} onClick={() => void create()}>
+              {action.label}
+            </Button>
+          </>
+        }
+      >
+        <p>
+          {files
+            ? 'A deployment is created, its files are uploaded, and its first revision is built from them.'
+            : 'A deployment is created, and its first revision starts at once.'}
+        </p>
+        <dl class={styles.plan}>
+          {files?.archive && (
+            <div>
+              <dt>Files</dt>
+              <dd>
+                {files.name || 'Dropped files'}, {formatBytes(files.archive.size)} to upload
+              </dd>
+            </div>
+          )}
+          {plan.changes
+            .filter(({ path }) => !UNSHOWN.includes(path))
+            .map(({ path, after }) => (
+              <div key={path}>
+                <dt>{LABELS[path] ?? path.split('.').at(-1)}</dt>
+                <dd>
+                  <code>{listener && after === listener.id ? listener.compute_id : describeValue(after)}</code>
+                </dd>
+              </div>
+            ))}
+        </dl>
+        {warnings.map(warning => (
+          <p key={warning} class={styles.warning}>
+            <Glyph shape="triangle" tone="warn" />
+            <Prose text={warning} />
+          </p>
+        ))}
+        {error && <Problem error={error} />}
+        <CopyAs action={action} />
+      </Dialog>
+    </div>
+  )
+}
+
+const describeValue = (value: unknown): string => {
+  if (typeof value === 'boolean') return value ? 'yes' : 'no'
+  if (Array.isArray(value)) return value.join(', ')
+  if (typeof value === 'string') return value
+  return value && typeof value === 'object' ? Object.values(value).join(', ') : String(value)
+}

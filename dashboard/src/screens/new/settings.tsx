@@ -1,0 +1,157 @@
+// What every source needs: a name, where it runs, its variables, and the commands that build it.
+import { useEffect } from 'preact/hooks'
+import { faultAt } from '../../api/faults.ts'
+import { formatAge } from '../../format/time.ts'
+import { Fields, SelectField, TextField } from '../../parts/form.tsx'
+import { Card } from '../../parts/panel.tsx'
+import { now } from '../../parts/time.tsx'
+import { useListeners, useTemplates } from './agents.ts'
+import { type Choice, type Draft, isBuilt, listVariables, nameVariable, PLATFORM } from './draft.ts'
+import styles from './new.module.css'
+import { NoAgent } from './no-agent.tsx'
+
+type SettingsProps = {
+  workspace: string
+  draft: Draft
+  suggested: string
+  faults: Map<string, string>
+  onChoose: (values: Partial<Choice>) => void
+  onChange: (values: Partial<Draft>) => void
+}
+export function Settings({ workspace, draft, suggested, faults, onChoose, onChange }: SettingsProps) {
+  const { way, name, variables, installCommand, buildCommand } = draft
+  const listed = listVariables(variables)
+  const inVariables = [...faults].flatMap(([path, text]) => {
+    const variable = nameVariable(path, listed)
+    return variable === undefined ? [] : [`\`${variable}\` ${text}`]
+  })
+  return (
+    <Card title="Settings">
+      <Fields>
+        <TextField
+          label="Name"
+          value={name}
+          placeholder={suggested}
+          onChange={value => onChange({ name: value })}
+          fault={faultAt(faults, 'name')}
+          hint="Part of its URL. It cannot be changed later."
+        />
+        {way !== 'repository' && <ListenerField {...{ workspace, draft, faults, onChoose, onChange }} />}
+      </Fields>
+      <NoAgent workspace={workspace} />
+      <details class={styles.details} open={inVariables.length > 0 || undefined}>
+        <summary>
+          Environment variables <span>{describeVariables(listed)}</span>
+        </summary>
+        <Fields>
+          <TextField
+            mono
+            rows={5}
+            label="Variables, as in a .env file"
+            placeholder={'API_TOKEN=…\nMODE=production'}
+            value={variables}
+            onChange={value => onChange({ variables: value })}
+            fault={inVariables.length > 0 ? inVariables.join('; ') : undefined}
+            hint="Paste the text of a .env file. Values are stored encrypted, and shown to nobody without the permission."
+          />
+        </Fields>
+      </details>
+      {isBuilt(way) && (
+        <details class={styles.details}>
+          <summary>
+            Build and start{' '}
+            <span>{installCommand || buildCommand ? 'Own commands' : 'By package.json, or a Dockerfile'}</span>
+          </summary>
+          <Fields>
+            <TextField
+              mono
+              label="Install command"
+              placeholder="npm ci"
+              value={installCommand}
+              onChange={value => onChange({ installCommand: value })}
+              fault={faultAt(faults, 'source_config.install_command')}
+              hint="By default npm ci, or npm install without a lock file."
+            />
+            <TextField
+              mono
+              label="Build command"
+              placeholder="npm run build"
+              value={buildCommand}
+              onChange={value => onChange({ buildCommand: value })}
+              fault={faultAt(faults, 'source_config.build_command')}
+              hint="By default npm run build, if package.json has that script."
+            />
+          </Fields>
+          <p class={styles.aside}>
+            It is started by <code>start_command</code> of <code>slipway.json</code>, or else by <code>npm start</code>,
+            and listens on the port in <code>PORT</code>.
+          </p>
+        </details>
+      )}
+    </Card>
+  )
+}
+
+function describeVariables(listed: { name: string }[]): string {
+  if (listed.length === 0) return 'None'
+  const names = listed.slice(0, 3).map(({ name }) => name)
+  return names.join(', ') + (listed.length > 3 ? ` and ${listed.length - 3} more` : '')
+}
+
+type ListenerProps = Omit<SettingsProps, 'suggested'>
+/** Shown only where there is a choice. */
+function ListenerField({ workspace, draft, faults, onChoose, onChange }: ListenerProps) {
+  const listeners = useListeners(workspace).data?.resources ?? []
+  const { data: templates } = useTemplates(workspace)
+  const chosen = listeners.find(({ id }) => id === draft.listener)
+  const fault = faultAt(faults, 'source_config.listener_id')
+  const offered = templates?.resources.find(({ name }) => name === draft.template)
+  const canRun = (id: string) => draft.way !== 'template' || !offered || offered.listener_ids.includes(id)
+  // A platform that offers a template has an agent.
+  const hasPlatform = offered ? offered.platform : (templates?.resources.some(({ platform }) => platform) ?? true)
+  const heard = listeners.filter(({ id, last_seen_at }) => canRun(id) && last_seen_at)
+  const preferred = hasPlatform ? undefined : heard[0]
+  const choose = (id: string) => {
+    const [first = ''] = listeners.find(one => one.id === id)?.compute_config.k8s_namespaces ?? []
+    onChoose({ listener: id })
+    onChange({ namespace: first })
+  }
+  useEffect(() => {
+    if (preferred && draft.listener === '') choose(preferred.id)
+  }, [preferred?.id])
+  if (listeners.length === 0) return null
+  const describe = (seen: string | null) =>
+    seen === null
+      ? 'never heard'
+      : `heard ${formatAge((now.value - Date.parse(seen)) / 1000)} ago`.replace('now ago', 'now')
+  const namespaces = chosen?.compute_config.k8s_namespaces ?? []
+  return (
+    <>
+      <SelectField
+        label="Runs on"
+        value={chosen?.id ?? PLATFORM}
+        options={[
+          { value: PLATFORM, label: 'The platform' },
+          ...listeners
+            .filter(({ id }) => canRun(id))
+            .map(({ id, compute_id, last_seen_at }) => ({
+              value: id,
+              label: `${compute_id} (${describe(last_seen_at)})`,
+            })),
+        ]}
+        onChange={choose}
+        fault={fault}
+        hint="It cannot be changed later."
+      />
+      {namespaces.length > 0 && (
+        <SelectField
+          label="Namespace"
+          value={draft.namespace}
+          options={namespaces.map(one => ({ value: one, label: one }))}
+          onChange={namespace => onChange({ namespace })}
+          fault={faultAt(faults, 'source_config.listener_config')}
+        />
+      )}
+    </>
+  )
+}

@@ -1,0 +1,59 @@
+// What a deploy packs of a folder, for the command line and for pages. Pure.
+import ignore, { type Ignore } from 'ignore'
+import type { TarHeader } from 'modern-tar'
+
+export const ALWAYS_IGNORED = ['.git', 'node_modules', '.slipway', '.DS_Store']
+/** The second decides over the first, as those of a folder do over its parent's. */
+export const IGNORE_FILES = ['.gitignore', '.slipwayignore']
+export const MAX_UNPACKED_BYTES = 2 * 1024 ** 3
+/** The runtime configuration in the root of a source. */
+export const CONFIGURATION = 'slipway.json'
+
+/** The rules of a folder, whose path ends with a slash, or is empty for the root. */
+export type IgnoreRules = { folder: string; rules: Ignore }
+export const readRules = (folder: string, texts: string[]): IgnoreRules[] =>
+  texts.length === 0 ? [] : [{ folder, rules: ignore().add(texts.join('\n')) }]
+
+/** `path` is relative to the root, with a slash at the end of a folder's. */
+export function isIgnored(path: string, all: IgnoreRules[]): boolean {
+  let ignored = false
+  for (const { folder, rules } of all) {
+    const result = rules.test(path.slice(folder.length))
+    if (result.ignored) ignored = true
+    else if (result.unignored) ignored = false
+  }
+  return ignored
+}
+
+const EXAMPLES = ['.env.example', '.env.sample', '.env.template']
+export function mayHoldSecrets(path: string): boolean {
+  const name = path.slice(path.lastIndexOf('/') + 1)
+  return (name === '.env' || name.startsWith('.env.')) && !EXAMPLES.includes(name)
+}
+
+/** The same for the same file, whenever and by whomever it was written. */
+export const describeFile = (name: string, size: number, isExecutable: boolean): TarHeader => ({
+  ...describeEntry(name),
+  ...{ type: 'file', size, mode: isExecutable ? 0o755 : 0o644 },
+})
+export const describeLink = (name: string, linkname: string): TarHeader => ({
+  ...describeEntry(name),
+  ...{ type: 'symlink', linkname, size: 0, mode: 0o777 },
+})
+const describeEntry = (name: string) => ({ name, mtime: new Date(0), uid: 0, gid: 0, uname: '', gname: '' })
+
+type PackageFile = { name?: string; startScript?: string }
+/** What a package.json says: the name without its scope, and the script that starts it. */
+export function readPackageFile(text: string): PackageFile {
+  const { name, scripts } = JSON.parse(text) as { name?: unknown; scripts?: { start?: string } }
+  const hasName = typeof name === 'string' && /[a-z0-9]/i.test(name)
+  return {
+    ...(hasName && { name: name.replace(/^@[^/]*\//, '') }),
+    ...(typeof scripts?.start === 'string' && { startScript: scripts.start }),
+  }
+}
+
+const MAX_NAME_LENGTH = 63
+/** A name that a deployment can have. */
+export const toName = (text: string): string =>
+  (text.toLowerCase().match(/[a-z0-9]+/g) ?? ['app']).join('-').slice(0, MAX_NAME_LENGTH).replace(/-$/, '')

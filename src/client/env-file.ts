@@ -1,0 +1,44 @@
+// Reads the text of a .env file, for the command line and for pages. Pure.
+
+const QUOTES = ['"', "'", '`']
+
+/**
+ * The last value of each name, as `parseEnv` of Node.js reads it, which browsers do not have. Unlike it, an empty value
+ * never takes the line below.
+ */
+export function parseEnvFile(text: string): Record<string, string> {
+  const values = new Map<string, string>()
+  const content = text.replaceAll('\r', '')
+  const lineEnd = (from: number) => {
+    const end = content.indexOf('\n', from)
+    return end === -1 ? content.length : end
+  }
+  for (let at = 0; at < content.length; ) {
+    const end = lineEnd(at)
+    const equals = content.indexOf('=', at)
+    const line = content.slice(at, end).trimStart()
+    if (line === '' || line.startsWith('#') || equals === -1 || equals > end) {
+      at = end + 1
+      continue
+    }
+    const name = content
+      .slice(at, equals)
+      .trim()
+      .replace(/^export /, '')
+      .trimStart()
+    const start = equals + 1 + /^[ \t]*/.exec(content.slice(equals + 1, end))![0].length
+    const quote = content[start]!
+    const closing = start < end && QUOTES.includes(quote) ? content.indexOf(quote, start + 1) : -1
+    const value =
+      closing === -1 ? unquotedValue(content.slice(start, end)) : quotedValue(quote, content.slice(start + 1, closing))
+    if (name) values.set(name, value)
+    at = (closing === -1 ? end : lineEnd(closing + 1)) + 1
+  }
+  return Object.fromEntries(values)
+}
+
+const quotedValue = (quote: string, text: string) => (quote === '"' ? text.replaceAll('\\n', '\n') : text)
+
+/** One with a quote that is not closed is the whole line. */
+const unquotedValue = (line: string) =>
+  QUOTES.some(quote => line.startsWith(quote)) ? line.trimEnd() : line.replace(/#.*/, '').trim()

@@ -1,0 +1,22 @@
+// How the text of a .env file is read.
+import { parseEnv } from 'node:util'
+import { expect, it } from 'vitest'
+import { parseEnvFile } from '../../src/client/env-file.ts'
+
+it.each([
+  ['a value up to its comment', 'A= b c # d\nB=1', { A: 'b c', B: '1' }],
+  ['quoted values, with line breaks and comment signs', 'A="a\nb#c" # d\nB=\'x\ny\'\nC=`"\'`', null],
+  ['an escaped line break in double quotes only', 'A="a\\nb"\nB=\'a\\nb\'\nC=a\\nb', null],
+  ['the last of several values', 'A=1\nB=2\nA=3', { A: '3', B: '2' }],
+  ['lines that export, and those of Windows', '\r\nexport A=1\r\n  B = 2  \r\n', { A: '1', B: '2' }],
+  ['nothing of comments and of lines without a name', '# A=1\nword\n\n', {}],
+  ['a quote that is not closed as part of the value', 'A="b\nB=it\'s', { A: '"b', B: "it's" }],
+  ['a value that has an equals sign', 'A=b=c==\n', { A: 'b=c==' }],
+])('reads %s, as Node.js does', (_, text, expected) => {
+  if (expected) expect(parseEnvFile(text)).toEqual(expected)
+  expect(parseEnvFile(text)).toEqual({ ...parseEnv(text) })
+})
+
+it('reads an empty value as empty, and not the line below it', () => {
+  expect(parseEnvFile('A= \nB=2\nexport C=\n')).toEqual({ A: '', B: '2', C: '' })
+})
