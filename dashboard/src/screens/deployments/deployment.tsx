@@ -19,6 +19,8 @@ import { listReasons, type Reason, toneOf } from './explain.ts'
 import { DeploymentFrame, SHOWN_REVISIONS } from './frame.tsx'
 import { isSlow, listStages, type Stage } from './pipeline.ts'
 
+const SILENT_MS = 10_000
+
 export default function Overview({ workspace, params }: ScreenProps<{ deployment: string }>) {
   return (
     <DeploymentFrame workspace={workspace} id={params.deployment} tab="">
@@ -29,7 +31,10 @@ export default function Overview({ workspace, params }: ScreenProps<{ deployment
 
 function Content({ workspace, deployment, revisions }: CardProps & { workspace: string }) {
   const ref = { params: { deployment_id: deployment.id } }
-  const explanation = useRead(workspace, 'GET /v2/deployments/{deployment_id}/explain', ref)
+  const explanation = useRead(workspace, 'GET /v2/deployments/{deployment_id}/explain', ref, {
+    // No event says that a listener polls again.
+    everyMs: reply => (reply?.resources.some(({ code }) => code === 'listener_silent') ? SILENT_MS : false),
+  })
   return (
     <>
       <div class={styles.pair}>

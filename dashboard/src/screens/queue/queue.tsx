@@ -84,7 +84,9 @@ function QueueRow({ deployment, revision, behind }: Entry) {
       <div class={styles.name}>
         <Link to={`/deployments/${deployment.id}`}>{deployment.name}</Link> <b>r{number}</b>{' '}
         {commit && <code>{shortCommit(commit.sha)}</code>}
-        <p class={styles.detail}>{commit?.title ?? `By ${describeActor(actor)}`}</p>
+        <p class={styles.detail}>
+          {commit?.title && `${commit.title}, `}by {describeActor(actor)}
+        </p>
       </div>
       <div class={styles.state}>
         <StateLabel state={stateOfRevision(revision)} />
@@ -103,7 +105,7 @@ function describeWait({ status, summary }: Deployment, revision: RevisionSummary
   if (revision.status_message) return revision.status_message
   if (status === 'AWAITING_DATABASE') return 'Waits for its database.'
   if (revision.status === 'CREATING') return 'Waits for an archive or an image.'
-  if (isRunning(revision)) return `By ${describeActor(revision.actor)}`
+  if (isRunning(revision)) return ''
   return summary?.listener_id ? 'Waits for its listener to take it.' : 'No listener serves it yet.'
 }
 
