@@ -16,10 +16,9 @@ export const RevisionActor = z
   .object({
     kind: z.enum(['key', 'session', 'listener', 'push', 'cron']),
     id: Uuid.nullable(),
-    name: z
-      .string()
-      .nullable()
-      .meta({ description: 'For a push, the login of the person who pushed at the git host.' }),
+    name: z.string().nullable().meta({
+      description: 'For a push, the login of the person who pushed at the git host. For a key, its description.',
+    }),
   })
   .meta({ description: 'Who created the revision.' })
 
