@@ -41,6 +41,11 @@ export const DeploymentSummary = z
   .object({
     state: DeploymentState,
     healthy: z.boolean().nullable().meta({ description: 'Whether what serves is healthy; null before a report.' }),
+    remote_reconciled: z
+      .boolean()
+      .meta({
+        description: 'Whether the data plane has reached the current configuration, and stopped what was interrupted.',
+      }),
     listener_id: Uuid.nullable(),
     latest_revision: RevisionSummary.nullable(),
     in_flight_revision: RevisionSummary.nullable().meta({ description: 'The one that the latest may wait behind.' }),

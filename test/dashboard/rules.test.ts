@@ -116,4 +116,7 @@ it('a copied command is what a shell sends, whatever the body contains', () => {
     ...['-d', JSON.stringify(body)],
   ])
   expect(run(toCommand(action))).toEqual(['api', 'POST', '/v2/deployments/a%20b/rollback', '--input', '-'])
+  const planned = { ...action, planDigest: '7.0f' }
+  expect(run(toCurl(planned, 'https://x.test', undefined))).toContain('Plan-Digest: 7.0f')
+  expect(run(toCommand(planned)).join(' ')).toContain('--plan-digest 7.0f --input -')
 })

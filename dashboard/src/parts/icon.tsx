@@ -23,6 +23,7 @@ const ICONS = {
   cross: <path d="m4.5 4.5 7 7M11.5 4.5l-7 7" />,
   plus: <path d="M8 3v10M3 8h10" />,
   menu: <path d="M2.5 4.5h11M2.5 8h11M2.5 11.5h11" />,
+  queue: <path d="M2.5 3.5h11v3h-11zM2.5 9.5h4.5M2.5 12.5h4.5M10 9.2v4l3.5-2z" />,
   lines: <path d="M3 4h10M3 8h7M3 12h9" />,
   stop: (
     <path d="M5.2 4h5.6c.7 0 1.2.5 1.2 1.2v5.6c0 .7-.5 1.2-1.2 1.2H5.2c-.7 0-1.2-.5-1.2-1.2V5.2C4 4.5 4.5 4 5.2 4z" />

@@ -25,7 +25,22 @@ export const screens: Screen[] = [
     menu: { label: 'Deployments', icon: 'cube', keys: 'g d', group: '' },
     Content: lazily(() => import('./deployments/list.tsx'), LOADING),
   },
+  {
+    path: '/queue',
+    menu: { label: 'Queue', icon: 'queue', keys: 'g q', group: '' },
+    Content: lazily(() => import('./queue/queue.tsx'), LOADING),
+  },
   { path: '/deployments/:deployment', Content: lazily(() => import('./deployments/deployment.tsx'), LOADING) },
+  {
+    path: '/deployments/:deployment/environment',
+    Content: lazily(() => import('./deployments/environment.tsx'), LOADING),
+  },
+  { path: '/deployments/:deployment/settings', Content: lazily(() => import('./deployments/settings.tsx'), LOADING) },
+  { path: '/deployments/:deployment/compare', Content: lazily(() => import('./deployments/compare.tsx'), LOADING) },
+  {
+    path: '/deployments/:deployment/revisions/:number',
+    Content: lazily(() => import('./deployments/revision.tsx'), LOADING),
+  },
   {
     path: '/listeners',
     menu: { label: 'Listeners', icon: 'listener', keys: 'g l', group: 'Connected' },

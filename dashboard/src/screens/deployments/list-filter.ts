@@ -1,4 +1,4 @@
-// What is typed into the filter of the list: words are part of the name, `source:image` and the like are conditions (pure).
+// What is typed into the filter of the list: words are part of the name, `source:image` is a condition (pure).
 import type { CallOptions } from '../../../../src/client/client.ts'
 
 export type ListQuery = NonNullable<CallOptions<'GET /v2/deployment-counts'>['query']>
