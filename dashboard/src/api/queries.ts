@@ -21,7 +21,7 @@ export const queryClient = new QueryClient({
 type GetRoute = Extract<Route, `GET ${string}`>
 type ReadOptions<R extends Route> = Pick<CallOptions<R>, Extract<keyof CallOptions<R>, 'params' | 'query'>>
 
-const keyOf = (workspace: string, route: string, options: object): ReadKey => [workspace, route, options]
+export const keyOf = (workspace: string, route: string, options: object): ReadKey => [workspace, route, options]
 
 type Freshness = {
   enabled?: boolean

@@ -1,6 +1,10 @@
 // The head of a screen: what it shows, its state, and what can be done here.
 import type { ComponentChildren } from 'preact'
+import type { Shape, Tone } from '../format/state.ts'
+import { Button, ButtonLink } from './button.tsx'
+import { Glyph } from './icon.tsx'
 import styles from './page.module.css'
+import { toast } from './toasts.tsx'
 
 type PageHeadProps = {
   title: string
@@ -24,6 +28,37 @@ export const PageHead = ({ title, state, actions, meta = [] }: PageHeadProps) =>
       </ul>
     )}
   </header>
+)
+
+type CreateLinkProps = {
+  href: string
+  /** Why the caller cannot create one. */
+  missing: string | undefined
+  children: string
+}
+/** Leads from a list to where another one is created. */
+export const CreateLink = ({ href, missing, children }: CreateLinkProps) =>
+  missing === undefined ? (
+    <ButtonLink href={href} look="primary" icon="plus" hint="N">
+      {children}
+    </ButtonLink>
+  ) : (
+    <Button
+      icon="plus"
+      unavailable
+      title={missing}
+      onClick={() => toast('bad', `${children} is not possible`, missing)}
+    >
+      {children}
+    </Button>
+  )
+
+/** A title of a card with the glyph of its state. */
+export const Marked = ({ shape, tone, children }: { shape: Shape; tone: Tone; children: ComponentChildren }) => (
+  <span class={styles.marked}>
+    <Glyph shape={shape} tone={tone} />
+    <span>{children}</span>
+  </span>
 )
 
 /** The filter of a list, and the views beside it. */

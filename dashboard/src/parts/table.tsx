@@ -2,6 +2,7 @@
 import type { ComponentChildren, Ref } from 'preact'
 import { Button } from './button.tsx'
 import styles from './table.module.css'
+import { ROLES } from './table-roles.ts'
 
 export type Column = {
   label: string
@@ -19,7 +20,7 @@ type TableProps = {
   tableRef?: Ref<HTMLTableElement> | undefined
 }
 export const Table = ({ caption, columns, children, isOld = false, tableRef }: TableProps) => (
-  <table class={`${styles.table} ${isOld ? styles.old : ''}`} {...(tableRef && { ref: tableRef })}>
+  <table {...ROLES.table} class={`${styles.table} ${isOld ? styles.old : ''}`} {...(tableRef && { ref: tableRef })}>
     <caption class={styles.unseen}>{caption}</caption>
     <colgroup>
       {columns.map(({ label, width }) => (
@@ -35,12 +36,16 @@ export const Table = ({ caption, columns, children, isOld = false, tableRef }: T
         ))}
       </tr>
     </thead>
-    <tbody>{children}</tbody>
+    <tbody {...ROLES.group}>{children}</tbody>
   </table>
 )
 
 /** Its link or button with `data-row` covers the whole row. */
-export const Row = ({ children }: { children: ComponentChildren }) => <tr class={styles.row}>{children}</tr>
+export const Row = ({ children }: { children: ComponentChildren }) => (
+  <tr class={styles.row} {...ROLES.row}>
+    {children}
+  </tr>
+)
 
 type CellProps = {
   children?: ComponentChildren
@@ -52,7 +57,7 @@ type CellProps = {
   isWideOnly?: boolean
 }
 export const Cell = ({ children, detail, icon, isEnd = false, isWideOnly = false }: CellProps) => (
-  <td class={[isEnd ? styles.end : '', isWideOnly ? styles.wideOnly : ''].join(' ')}>
+  <td {...ROLES.cell} class={[isEnd ? styles.end : '', isWideOnly ? styles.wideOnly : ''].join(' ')}>
     <div class={icon ? styles.marked : undefined}>
       {icon}
       <div class={styles.line}>{children}</div>

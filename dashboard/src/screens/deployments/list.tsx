@@ -12,6 +12,7 @@ import { lazily } from '../../parts/lazily.tsx'
 import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { StateLabel } from '../../parts/state.tsx'
+import { ROLES } from '../../parts/table-roles.ts'
 import { Ago } from '../../parts/time.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { Link, setFilters, toAddress, useFilter } from '../../router/links.tsx'
@@ -201,15 +202,6 @@ function countText(shown: number, all: Counts, isFiltered: boolean): string {
 }
 
 const activeRow = signal<string | undefined>(undefined)
-
-/** Rows of a phone are grids, which would be no table without these. */
-const ROLES = {
-  table: { role: 'table' },
-  group: { role: 'rowgroup' },
-  row: { role: 'row' },
-  header: { role: 'rowheader' },
-  cell: { role: 'cell' },
-} as const
 
 type GroupProps = { label: string; count: number | undefined; rows: Deployment[] }
 const GroupRows = ({ label, count, rows }: GroupProps) =>

@@ -6,8 +6,8 @@ import { describeActor, hostOf } from '../../format/source.ts'
 import { ActionButton } from '../../parts/action.tsx'
 import { ButtonLink } from '../../parts/button.tsx'
 import { FilterField } from '../../parts/field.tsx'
-import { Glyph, Icon } from '../../parts/icon.tsx'
-import { Body, Columns, Facts, Foot, Note, PageHead, Stack } from '../../parts/page.tsx'
+import { Icon } from '../../parts/icon.tsx'
+import { Body, Columns, Facts, Foot, Marked, Note, PageHead, Stack } from '../../parts/page.tsx'
 import { Card, Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { StateLabel } from '../../parts/state.tsx'
@@ -84,11 +84,7 @@ export default function IntegrationPage({ workspace, params, me }: ScreenProps<{
         <div class={styles.remedy}>
           <Card
             tone={state.tone === 'bad' ? 'bad' : 'warn'}
-            title={
-              <>
-                <Glyph {...state} /> It is {state.word.toLowerCase()}
-              </>
-            }
+            title={<Marked {...state}>It is {state.word.toLowerCase()}</Marked>}
           >
             <Body>
               <div />

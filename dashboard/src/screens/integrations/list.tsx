@@ -8,7 +8,7 @@ import { hostOf } from '../../format/source.ts'
 import { Button, ButtonLink } from '../../parts/button.tsx'
 import { Chip, FilterField } from '../../parts/field.tsx'
 import { Icon } from '../../parts/icon.tsx'
-import { ListCard, PageHead, Toolbar } from '../../parts/page.tsx'
+import { CreateLink, ListCard, PageHead, Toolbar } from '../../parts/page.tsx'
 import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { StateLabel } from '../../parts/state.tsx'
@@ -49,15 +49,9 @@ export default function IntegrationList({ workspace, me }: ScreenProps) {
       <PageHead
         title="Git hosts"
         actions={
-          missing ? (
-            <Button icon="plus" aria-disabled title={missing}>
-              Connect git host
-            </Button>
-          ) : (
-            <ButtonLink href={toAddress(NEW)} look="primary" icon="plus" hint="N">
-              Connect git host
-            </ButtonLink>
-          )
+          <CreateLink href={toAddress(NEW)} missing={missing}>
+            Connect git host
+          </CreateLink>
         }
       />
       <Toolbar

@@ -2,12 +2,13 @@
 import { useRef } from 'preact/hooks'
 import { useLocation } from 'wouter-preact'
 import { explainMissing } from '../../api/permissions.ts'
-import { usePages, useRead, useReadEach } from '../../api/queries.ts'
+import { usePages, useRead } from '../../api/queries.ts'
+import { useReadEach } from '../../api/read-each.ts'
 import { useCommands, useRowKeys } from '../../commands/commands.ts'
 import { Button, ButtonLink } from '../../parts/button.tsx'
 import { Chip, FilterField } from '../../parts/field.tsx'
 import { Icon } from '../../parts/icon.tsx'
-import { Body, ListCard, Note, PageHead, Stack, Toolbar } from '../../parts/page.tsx'
+import { Body, CreateLink, ListCard, Note, PageHead, Stack, Toolbar } from '../../parts/page.tsx'
 import { Card, CommandLine, Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { StateLabel } from '../../parts/state.tsx'
@@ -67,15 +68,9 @@ export default function ListenerList({ workspace, me }: ScreenProps) {
       <PageHead
         title="Listeners"
         actions={
-          missing ? (
-            <Button icon="plus" aria-disabled title={missing}>
-              Register listener
-            </Button>
-          ) : (
-            <ButtonLink href={toAddress(NEW)} look="primary" icon="plus" hint="N">
-              Register listener
-            </ButtonLink>
-          )
+          <CreateLink href={toAddress(NEW)} missing={missing}>
+            Register listener
+          </CreateLink>
         }
       />
       <Toolbar

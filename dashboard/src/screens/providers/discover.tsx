@@ -8,8 +8,7 @@ import { Button, ButtonLink } from '../../parts/button.tsx'
 import { CopyButton } from '../../parts/copy.tsx'
 import { SelectField, TextField } from '../../parts/form.tsx'
 import { Form, SecretField } from '../../parts/form-frame.tsx'
-import { Glyph } from '../../parts/icon.tsx'
-import { Body, Facts, Note, PageHead, Stack } from '../../parts/page.tsx'
+import { Body, Facts, Marked, Note, PageHead, Stack } from '../../parts/page.tsx'
 import { Card } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
@@ -196,10 +195,9 @@ function Outcome({ result: { body, preview, error }, isCurrent }: { result: Resu
       {trace.length > 0 && (
         <Card
           title={
-            <>
-              <Glyph shape={error ? 'octagon' : 'check'} tone={error ? 'bad' : 'ok'} />
+            <Marked shape={error ? 'octagon' : 'check'} tone={error ? 'bad' : 'ok'}>
               {error ? 'The discovery stopped' : 'The discovery is complete'}
-            </>
+            </Marked>
           }
           tone={error ? 'bad' : undefined}
           aside={`${trace.length} ${trace.length === 1 ? 'request' : 'requests'}`}

@@ -2,13 +2,14 @@
 import { useRef } from 'preact/hooks'
 import { useLocation } from 'wouter-preact'
 import { explainMissing } from '../../api/permissions.ts'
-import { useRead, useReadEach } from '../../api/queries.ts'
+import { useRead } from '../../api/queries.ts'
+import { useReadEach } from '../../api/read-each.ts'
 import { useCommands, useRowKeys } from '../../commands/commands.ts'
 import { hostOf } from '../../format/source.ts'
 import { Button, ButtonLink } from '../../parts/button.tsx'
 import { Chip, FilterField } from '../../parts/field.tsx'
 import { Icon } from '../../parts/icon.tsx'
-import { ListCard, PageHead, Toolbar } from '../../parts/page.tsx'
+import { CreateLink, ListCard, PageHead, Toolbar } from '../../parts/page.tsx'
 import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { StateLabel } from '../../parts/state.tsx'
@@ -64,18 +65,12 @@ export default function ProviderList({ workspace, me }: ScreenProps) {
       <PageHead
         title="Providers"
         actions={
-          missing ? (
-            <Button icon="plus" aria-disabled title={missing}>
+          <>
+            {!missing && <ButtonLink href={toAddress(NEW_BY_HAND)}>Create by hand</ButtonLink>}
+            <CreateLink href={toAddress(NEW_BY_DISCOVERY)} missing={missing}>
               Discover provider
-            </Button>
-          ) : (
-            <>
-              <ButtonLink href={toAddress(NEW_BY_HAND)}>Create by hand</ButtonLink>
-              <ButtonLink href={toAddress(NEW_BY_DISCOVERY)} look="primary" icon="plus" hint="N">
-                Discover provider
-              </ButtonLink>
-            </>
-          )
+            </CreateLink>
+          </>
         }
       />
       <Toolbar

@@ -11,8 +11,7 @@ import { Button, ButtonLink } from '../../parts/button.tsx'
 import { CopyButton } from '../../parts/copy.tsx'
 import { CheckField, SelectField, TextField } from '../../parts/form.tsx'
 import { Form, SecretField } from '../../parts/form-frame.tsx'
-import { Glyph } from '../../parts/icon.tsx'
-import { Body, Facts, Foot, Note, PageHead, Stack } from '../../parts/page.tsx'
+import { Body, Facts, Foot, Marked, Note, PageHead, Stack } from '../../parts/page.tsx'
 import { Card, CommandLine, Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { Prose } from '../../parts/prose.tsx'
@@ -94,14 +93,7 @@ export default function ProviderPage({ workspace, params, me }: ScreenProps<{ pr
       />
       <Stack>
         {health !== 'healthy' && (
-          <Card
-            tone={state.tone === 'bad' ? 'bad' : 'warn'}
-            title={
-              <>
-                <Glyph {...state} /> {state.word}
-              </>
-            }
-          >
+          <Card tone={state.tone === 'bad' ? 'bad' : 'warn'} title={<Marked {...state}>{state.word}</Marked>}>
             <Body>
               <div />
               {health_detail && (

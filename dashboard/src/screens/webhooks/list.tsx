@@ -8,7 +8,7 @@ import { formatExact, formatShort } from '../../format/time.ts'
 import { Button, ButtonLink } from '../../parts/button.tsx'
 import { Chip, FilterField } from '../../parts/field.tsx'
 import { Icon } from '../../parts/icon.tsx'
-import { ListCard, PageHead, Toolbar } from '../../parts/page.tsx'
+import { CreateLink, ListCard, PageHead, Toolbar } from '../../parts/page.tsx'
 import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { StateLabel } from '../../parts/state.tsx'
@@ -63,15 +63,9 @@ export default function WebhookList({ workspace, me }: ScreenProps) {
       <PageHead
         title="Webhooks"
         actions={
-          missing ? (
-            <Button icon="plus" aria-disabled title={missing}>
-              Create webhook
-            </Button>
-          ) : (
-            <ButtonLink href={toAddress(NEW)} look="primary" icon="plus" hint="N">
-              Create webhook
-            </ButtonLink>
-          )
+          <CreateLink href={toAddress(NEW)} missing={missing}>
+            Create webhook
+          </CreateLink>
         }
       />
       <Toolbar

@@ -11,8 +11,8 @@ import { ActionButton, CopyAs, useAction } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
 import { SelectField } from '../../parts/form.tsx'
 import { Form } from '../../parts/form-frame.tsx'
-import { Glyph, Icon } from '../../parts/icon.tsx'
-import { Body, Foot, Note, PageHead, Stack } from '../../parts/page.tsx'
+import { Icon } from '../../parts/icon.tsx'
+import { Body, Foot, Marked, Note, PageHead, Stack } from '../../parts/page.tsx'
 import { Card, Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { ShownOnce } from '../../parts/shown-once.tsx'
@@ -112,11 +112,7 @@ export default function WebhookPage({ workspace, params, me }: ScreenProps<{ web
         {why && (
           <Card
             tone={state.tone === 'bad' || state.tone === 'warn' ? state.tone : undefined}
-            title={
-              <>
-                <Glyph {...state} /> {state.word}
-              </>
-            }
+            title={<Marked {...state}>{state.word}</Marked>}
           >
             <Body>
               <div />
@@ -157,10 +153,9 @@ const PingResult = ({ pinged, onClose }: { pinged: Ping; onClose: () => void }) 
   <Card
     tone={pinged.delivered ? undefined : 'bad'}
     title={
-      <>
-        <Glyph shape={pinged.delivered ? 'check' : 'octagon'} tone={pinged.delivered ? 'ok' : 'bad'} />
+      <Marked shape={pinged.delivered ? 'check' : 'octagon'} tone={pinged.delivered ? 'ok' : 'bad'}>
         {pinged.delivered ? 'The test event was received' : 'The test event was not received'}
-      </>
+      </Marked>
     }
     aside={
       <>

@@ -1,0 +1,25 @@
+// Reads several resources at once, for a list whose items lack a member.
+import { useQuery } from '@tanstack/preact-query'
+import { type CallOptions, getClient, type Reply, type Route } from './client.ts'
+import { keyOf, queryClient } from './queries.ts'
+
+type GetRoute = Extract<Route, `GET ${string}`>
+type ReadOptions<R extends Route> = Pick<CallOptions<R>, Extract<keyof CallOptions<R>, 'params' | 'query'>>
+
+/** Those that are known, and that no event has made old, are not read again. */
+export function useReadEach<R extends GetRoute>(workspace: string, route: R, all: ReadOptions<R>[]) {
+  return useQuery<Reply<R>[], Error>({
+    queryKey: keyOf(workspace, route, { query: { each: all } }),
+    queryFn: () =>
+      Promise.all(
+        all.map(options =>
+          queryClient.fetchQuery<Reply<R>>({
+            queryKey: keyOf(workspace, route, options),
+            queryFn: ({ signal }) => getClient().call(route, { ...options, signal } as never),
+            staleTime: Number.POSITIVE_INFINITY,
+          }),
+        ),
+      ),
+    placeholderData: previous => previous,
+  })
+}
