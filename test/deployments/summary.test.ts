@@ -79,7 +79,7 @@ describe('include=summary', () => {
     const path = `/v2/deployments/${idOf('waiting')}?include=summary`
     const { summary } = (await tenant.get(path)).body
     expect(summary).toMatchObject({
-      latest_revision: { number: 2, status: 'QUEUED', actor: { kind: 'key', id: expect.any(String) } },
+      latest_revision: { number: 2, status: 'QUEUED', actor: { kind: 'key', name: expect.any(String) } },
       ...{ in_flight_revision: { number: 1 }, serving_revision: null },
     })
     expect(summary.recent_revisions.map(({ number }: { number: number }) => number)).toEqual([2, 1])
