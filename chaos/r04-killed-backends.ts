@@ -12,7 +12,7 @@ import { openTestbed, scaleCount, type Trial, type TrialContext } from './suppor
 const KILL_BACKEND = `
   select pid, pg_terminate_backend(pid) as killed
   from pg_stat_activity
-  where backend_type = 'client backend' and pid <> pg_backend_pid()
+  where backend_type = 'client backend' and pid <> pg_backend_pid() and datname = current_database()
     and state = 'active'
     and query ~ '^\\s*with\\s+planned as'
   limit 1`

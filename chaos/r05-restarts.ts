@@ -2,14 +2,14 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { makeClient, runWorkers } from './support/client.ts'
 import { formatBalance, isBalanced, openLedger } from './support/ledger.ts'
-import { openTestbed, scaleCount, type Trial, type TrialContext } from './support/testbed.ts'
+import { openServerTestbed, scaleCount, type Trial, type TrialContext } from './support/testbed.ts'
 
 export default {
   id: 'R5',
   what: 'Postgres crashes and restarts under load',
   target: '0 acknowledged writes lost in 10 restarts; only 2xx or 503 with Retry-After',
   async run(context: TrialContext) {
-    const testbed = await openTestbed(context, { durable: true })
+    const testbed = await openServerTestbed(context, { durable: true })
     const client = makeClient(testbed.app.fetch, (await testbed.tenant()).api_key)
     const ledger = await openLedger(client)
     const restarts = scaleCount(context, 10)

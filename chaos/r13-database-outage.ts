@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
 import { makeImageConfig } from '../test/support/deployment-bodies.ts'
 import { createDeployments, makeClient, runWorkers, Tally } from './support/client.ts'
-import { openTestbed, scaleCount, type Testbed, type Trial, type TrialContext } from './support/testbed.ts'
+import { openServerTestbed, type ServerTestbed, scaleCount, type Trial, type TrialContext } from './support/testbed.ts'
 
 const WORKERS = 12
 const OUTAGE_MS = 10_000
@@ -13,7 +13,7 @@ const MAX_RECOVERY_MS = 2000
 
 type Outage = { begin(): Promise<unknown>; end(): Promise<unknown> }
 
-const makeOutages = (testbed: Testbed): Record<string, Outage> => {
+const makeOutages = (testbed: ServerTestbed): Record<string, Outage> => {
   const signal = async (name: 'SIGSTOP' | 'SIGCONT') => {
     for (const pid of [testbed.pid(), ...listChildProcesses(testbed.pid())]) process.kill(pid, name)
   }
@@ -31,7 +31,7 @@ export default {
   what: 'the database is away for 10 s, crashed or silent',
   target: 'only 503 with Retry-After, none after 5 s, recovered within 2 s',
   async run(context: TrialContext) {
-    const testbed = await openTestbed(context)
+    const testbed = await openServerTestbed(context)
     const { api_key } = await testbed.tenant()
     const ids = await createDeployments(makeClient(testbed.app.fetch, api_key), 4)
     const figures: Record<string, { answers: string; slowest: number; recovery: number; met: boolean }> = {}

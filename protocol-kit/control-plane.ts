@@ -26,12 +26,10 @@ export type Exchange = {
 }
 export type ControlPlane = Awaited<ReturnType<typeof startControlPlane>>
 
-/** A Postgres with all migrations. `createDataDir` creates a migrated data folder, sooner than they do. */
-export async function startDatabase(createDataDir?: (dataDir: string) => Promise<void>) {
+/** A Postgres with all migrations. */
+export async function startDatabase() {
   const folder = await mkdtemp(join(tmpdir(), 'slipway-kit-'))
-  const dataDir = join(folder, 'data')
-  await createDataDir?.(dataDir)
-  const postgres = await startPostgres({ dataDir, durable: false })
+  const postgres = await startPostgres({ dataDir: join(folder, 'data'), durable: false })
   await migrate(postgres.url, { log: () => {} })
   return {
     url: postgres.url,

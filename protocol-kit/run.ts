@@ -19,14 +19,15 @@ type KitOptions = {
   output?: 'inherit' | 'ignore'
   /** How many scenarios run at the same time. */
   parallel?: number
-  createDataDir?: Parameters<typeof startDatabase>[0]
+  /** Of a Postgres with all migrations. Without it, the kit starts one. */
+  databaseUrl?: string
 }
 
 export async function runKit(
   command: string[],
-  { only = '', print = console.log, output = 'inherit', parallel = 1, createDataDir }: KitOptions = {},
+  { only = '', print = console.log, output = 'inherit', parallel = 1, databaseUrl }: KitOptions = {},
 ): Promise<string[]> {
-  const database = await startDatabase(createDataDir)
+  const database = databaseUrl ? { url: databaseUrl, stop: () => {} } : await startDatabase()
   const failed: string[] = []
   async function runScenario({ name, run }: Scenario, plane: ControlPlane) {
     const context = await createScenarioContext(plane, command, output)

@@ -115,7 +115,8 @@ export async function createScenarioContext(plane: ControlPlane, command: string
   async function upload(id: string): Promise<string> {
     const { body } = await call('POST', `/v2/deployments/${id}/upload-url`)
     const headers = { 'Content-Type': 'application/gzip' }
-    await fetch(body.upload_url, { method: 'PUT', headers, body: await packApplication() })
+    const { ok, status } = await fetch(body.upload_url, { method: 'PUT', headers, body: await packApplication() })
+    if (!ok) throw new Error(`The upload was refused with ${status}.`)
     return body.object_path
   }
 

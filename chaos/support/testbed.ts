@@ -1,4 +1,4 @@
-// What a trial is, and what it runs on: a Postgres of its own with the app and tenants.
+// What a trial is, and what it runs on: a database of its own with the app and tenants.
 import { join } from 'node:path'
 import type { Measurement } from '../../bench/support/bench-context.ts'
 import type { Cleanup } from '../../bench/support/processes.ts'
@@ -23,6 +23,8 @@ export type Trial = {
 export type TrialContext = Cleanup & {
   seed: number
   share: number
+  /** Creates a database with all migrations, sooner than a server starts. */
+  createDatabase?: () => Promise<string>
   /** Creates a migrated data folder, sooner than Postgres and the migrations do. */
   createDataDir?: (dataDir: string) => Promise<void>
   progress(text: string): void
@@ -35,6 +37,10 @@ export type Testbed = {
   gateway: NonNullable<ReturnType<typeof createHost>['gateway']>
   url: string
   tenant(): Promise<BootstrapResult>
+}
+
+/** With a server of its own. */
+export type ServerTestbed = Testbed & {
   /** After a crash the server restarts on the same folder and port. */
   crash(signal: 'SIGQUIT' | 'SIGKILL'): Promise<void>
   restart(): Promise<void>
@@ -48,18 +54,38 @@ export const SETTINGS = {
 }
 export const SILENT_LOG = { log: () => {} }
 
-type TestbedOptions = { durable?: boolean; overrides?: Partial<Config> } & Omit<GatewayOptions, 'databaseUrl'>
+type TestbedOptions = { overrides?: Partial<Config> } & Omit<GatewayOptions, 'databaseUrl'>
 
-export async function openTestbed(
-  context: TrialContext,
-  { durable = false, overrides, ...options }: TestbedOptions = {},
-): Promise<Testbed> {
+export async function openTestbed(context: TrialContext, options: TestbedOptions = {}): Promise<Testbed> {
+  return openApp(context, (await context.createDatabase?.()) ?? (await startServer(context, false)).url, options)
+}
+
+export async function openServerTestbed(context: TrialContext, { durable = false } = {}): Promise<ServerTestbed> {
+  const server = await startServer(context, durable)
+  return { ...server, ...(await openApp(context, server.url, {})) }
+}
+
+async function startServer(context: TrialContext, durable: boolean) {
   const dataDir = join(await makeTempFolder(context), 'data')
   let server: Postgres | undefined
   context.defer(() => server?.stop())
   await context.createDataDir?.(dataDir)
   server = await startPostgres({ dataDir, durable })
   const { url, port } = server
+  return {
+    url,
+    async crash(signal: 'SIGQUIT' | 'SIGKILL') {
+      process.kill(server!.pid, signal)
+      await server!.exited
+    },
+    async restart() {
+      server = await startPostgres({ dataDir, port, durable })
+    },
+    pid: () => server!.pid,
+  }
+}
+
+async function openApp(context: TrialContext, url: string, { overrides, ...options }: TestbedOptions) {
   await migrate(url, SILENT_LOG)
   const { app, system } = await createLogins(url)
   const host = createHost(
@@ -73,14 +99,6 @@ export async function openTestbed(
     gateway: host.gateway!,
     url,
     tenant: () => bootstrap(host.app.database, { organization: `org-${crypto.randomUUID()}` }),
-    async crash(signal) {
-      process.kill(server!.pid, signal)
-      await server!.exited
-    },
-    async restart() {
-      server = await startPostgres({ dataDir, port, durable })
-    },
-    pid: () => server!.pid,
   }
 }
 

@@ -4,21 +4,20 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { bootstrap } from '../../src/access/bootstrap.ts'
-import type { Postgres } from '../../src/host/embedded-postgres.ts'
 import { createHost } from '../../src/host/node.ts'
 import { startCommand, stopCommands } from '../support/commands.ts'
-import { startMigratedPostgres } from '../support/migrated-postgres.ts'
+import { createMigratedDatabase } from '../support/migrated-postgres.ts'
 import { query } from '../support/postgres.ts'
 
 const SEALING_KEYS = `first:${Buffer.alloc(32, 7).toString('base64url')}`
 let folder: string
-let postgres: Postgres
+let databaseUrl: string
 let tenant: Awaited<ReturnType<typeof bootstrap>>
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'slipway-audit-'))
-  postgres = await startMigratedPostgres(join(folder, 'data'))
-  const env = { PUBLIC_URL: 'http://slipway.test', SEALING_KEYS, DATABASE_URL: postgres.url }
+  databaseUrl = await createMigratedDatabase()
+  const env = { PUBLIC_URL: 'http://slipway.test', SEALING_KEYS, DATABASE_URL: databaseUrl }
   const { app, close } = createHost(env, { log: () => {} })
   tenant = await bootstrap(app.database, { organization: 'Acme' })
   for (const key of ['a', 'b', 'c']) {
@@ -31,12 +30,11 @@ beforeAll(async () => {
 })
 afterEach(stopCommands)
 afterAll(async () => {
-  await postgres?.stop()
   await rm(folder, { recursive: true, force: true, maxRetries: 9 })
 })
 
 async function verify(args: string[] = [], env: Record<string, string> = {}) {
-  const settings = { DATABASE_SYSTEM_URL: postgres.url, SEALING_KEYS, SLIPWAY_HOME: folder, ...env }
+  const settings = { DATABASE_SYSTEM_URL: databaseUrl, SEALING_KEYS, SLIPWAY_HOME: folder, ...env }
   const { exited, output } = startCommand('src/host/audit-verify.ts', args, settings)
   return { code: await exited, ...output }
 }
@@ -46,7 +44,7 @@ test('it ends with 0 on a journal that nobody changed, and with 1 on a fault, wh
   expect(await verify()).toEqual({ code: 0, out: `${counts}No fault found.\n`, err: '' })
   expect(await verify([`--workspace=${tenant.tenant_id}`])).toMatchObject({ code: 0 })
 
-  await query(postgres.url, `update events set actor_name = 'somebody else' where seq = 3`)
+  await query(databaseUrl, `update events set actor_name = 'somebody else' where seq = 3`)
   const { code, out } = await verify([`--workspace=${tenant.tenant_id}`])
   expect(code).toBe(1)
   expect(out).toContain(`journal ${tenant.tenant_id}: Event 3 was changed`)

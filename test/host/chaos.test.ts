@@ -1,12 +1,13 @@
 // A short run of each trial of `npm run chaos` that counts something. R13 measures times, so it runs only there.
 import { afterEach, expect, inject, it } from 'vitest'
 import { loadTrials } from '../../chaos/trials.ts'
-import { copyPostgresTemplate } from '../support/migrated-postgres.ts'
+import { copyPostgresTemplate, createMigratedDatabase } from '../support/migrated-postgres.ts'
 
 const { seed } = inject('fuzz')
 /** The fraction of the full number of operations. */
 const DEFAULT_SHARE = 0.04
-const SHARES: Record<string, number> = { R5: 0.2, R7: 0.02, R17: 0.1 }
+// What R8 and R9 try at random, the tests of isolation try for every route.
+const SHARES: Record<string, number> = { R5: 0.2, R7: 0.02, R8: 0.02, R9: 0.02, R17: 0.1 }
 const trials = (await loadTrials()).filter(({ id }) => id !== 'R13')
 
 let cleanup = new AsyncDisposableStack()
@@ -21,7 +22,8 @@ it.each(trials.map(trial => [trial.id, trial.what, trial] as const))(
   async (id, _, { run }) => {
     const defer = (end: () => unknown) => cleanup.defer(async () => void (await end()))
     const context = { defer, seed, share: SHARES[id] ?? DEFAULT_SHARE, progress: () => {} }
-    const { met, ...outcome } = await run({ ...context, createDataDir: copyPostgresTemplate })
+    const databases = { createDatabase: createMigratedDatabase, createDataDir: copyPostgresTemplate }
+    const { met, ...outcome } = await run({ ...context, ...databases })
     expect(met, JSON.stringify(outcome, null, 2)).toBe(true)
   },
   180_000,

@@ -1,11 +1,7 @@
 // No row of one workspace may contain an id of another. The cases come from the catalog, so new columns are covered.
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Postgres } from '../../src/host/embedded-postgres.ts'
-import { startMigratedPostgres } from '../support/migrated-postgres.ts'
+import { createMigratedDatabase } from '../support/migrated-postgres.ts'
 import { connect } from '../support/postgres.ts'
 
 /** The table that a column refers to, by the name of the column, or by its table and name. */
@@ -64,8 +60,7 @@ type Column = { table: string; name: string; type: string; isGenerated: boolean;
 /** The id of one row in each table. */
 type Tenant = Record<string, string>
 
-let folder: string
-let postgres: Postgres
+let databaseUrl: string
 let admin: pg.Client
 let columns: Column[]
 const tenant: Tenant = {}
@@ -119,9 +114,8 @@ const makeRow = (table: string, owner: Tenant) =>
   Object.fromEntries(columnsOf(table).map(column => [column.name, makeSample(column, owner)]))
 
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'slipway-ids-'))
-  postgres = await startMigratedPostgres(join(folder, 'data'))
-  admin = await connect(postgres.url)
+  databaseUrl = await createMigratedDatabase()
+  admin = await connect(databaseUrl)
   const { rows } = await admin.query<Column>(`
     select c.relname as table, a.attname as name, format_type(a.atttypid, null) as type,
       a.attgenerated <> '' as "isGenerated",
@@ -164,8 +158,6 @@ const depthOf = (table: string): number =>
 
 afterAll(async () => {
   await admin.end()
-  await postgres.stop()
-  await rm(folder, { recursive: true, force: true, maxRetries: 9 })
 })
 
 /** Runs a statement as a request of `tenant` would, and rolls it back. Returns the row count or the error code. */

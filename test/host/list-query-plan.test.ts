@@ -1,14 +1,10 @@
 // Query plans of lists behind row-level security: no sequential scan, and the covering index for filters.
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { bootstrap } from '../../src/access/bootstrap.ts'
 import { operations } from '../../src/app.ts'
 import { deploymentPageQuery } from '../../src/deployments/list.ts'
 import { DeploymentQuery } from '../../src/deployments/schema.ts'
-import type { Postgres } from '../../src/host/embedded-postgres.ts'
 import { createHost } from '../../src/host/node.ts'
 import { type SeedResult, seed } from '../../src/host/seed-data.ts'
 import type { Caller } from '../../src/kernel/context.ts'
@@ -16,14 +12,13 @@ import { run } from '../../src/kernel/db.ts'
 import { sha256Hex } from '../../src/kernel/digest.ts'
 import { organizationPermissions } from '../../src/kernel/permissions.ts'
 import { finishPendingWork } from '../../src/kernel/wait-until.ts'
-import { startMigratedPostgres } from '../support/migrated-postgres.ts'
+import { createMigratedDatabase } from '../support/migrated-postgres.ts'
 import { connect } from '../support/postgres.ts'
 import * as fc from '../support/seeded-fast-check.ts'
 
 const SEALING_KEYS = `first:${Buffer.alloc(32, 7).toString('base64url')}`
 const SIZE = { tenants: 8, deployments: 20_000 }
-let folder: string
-let postgres: Postgres
+let databaseUrl: string
 let host: ReturnType<typeof createHost>
 let seeded: SeedResult
 let admin: pg.Client
@@ -31,15 +26,14 @@ let admin: pg.Client
 let statements: { query: string; params: unknown[] }[]
 
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'slipway-plans-'))
-  postgres = await startMigratedPostgres(join(folder, 'data'))
-  seeded = await seed(postgres.url, SIZE)
+  databaseUrl = await createMigratedDatabase()
+  seeded = await seed(databaseUrl, SIZE)
   host = createHost(
-    { PUBLIC_URL: 'http://slipway.test', SEALING_KEYS, DATABASE_URL: postgres.url, RATE_LIMIT_PER_MINUTE: '0' },
+    { PUBLIC_URL: 'http://slipway.test', SEALING_KEYS, DATABASE_URL: databaseUrl, RATE_LIMIT_PER_MINUTE: '0' },
     { log: () => {} },
     { onTrip },
   )
-  admin = await connect(postgres.url)
+  admin = await connect(databaseUrl)
 })
 
 const onTrip = ({ queries }: { queries: typeof statements }) => {
@@ -50,8 +44,6 @@ const onTrip = ({ queries }: { queries: typeof statements }) => {
 afterAll(async () => {
   await admin?.end()
   await host?.close()
-  await postgres?.stop()
-  await rm(folder, { recursive: true, force: true, maxRetries: 9 })
 })
 
 type Node = { 'Node Type': string; 'Relation Name'?: string; 'Index Name'?: string; Plans?: Node[] }
@@ -263,7 +255,7 @@ describe('every other list is read in the order of an index', () => {
 
 it('seeding twice adds only the missing rows', async () => {
   expect(seeded.counts).toMatchObject({ workspaces: 8, deployments: 20_000, revisions: 20_000, largest: 2000 })
-  const again = await seed(postgres.url, { tenants: 9, deployments: 20_010 })
+  const again = await seed(databaseUrl, { tenants: 9, deployments: 20_010 })
   expect(again.tenant_id).toBe(seeded.tenant_id)
   expect(again.counts).toMatchObject({ workspaces: 9, deployments: 20_010, revisions: 20_010, largest: 2001 })
   const headers = { 'X-Api-Key': again.api_key }

@@ -6,26 +6,25 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
-import type { Postgres } from '../../src/host/embedded-postgres.ts'
 import { findFreePort } from '../../src/postgres/free-port.ts'
 import { isListening, startCommand, stopCommands } from '../support/commands.ts'
 import { GITHUB_APP } from '../support/fake-git-hosts.ts'
 import { PKCS1 } from '../support/github-app-key.ts'
-import { startMigratedPostgres } from '../support/migrated-postgres.ts'
+import { createMigratedDatabase } from '../support/migrated-postgres.ts'
 import { query } from '../support/postgres.ts'
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-node-'))
 const SEALING_KEYS = `first:${Buffer.alloc(32, 7).toString('base64url')}`
-let postgres: Postgres
+let databaseUrl: string
 let settings: Record<string, string>
 
 beforeAll(async () => {
-  postgres = await startMigratedPostgres(join(root, 'postgres'))
+  databaseUrl = await createMigratedDatabase()
 })
 beforeEach(async () => {
   settings = {
     PUBLIC_URL: 'http://slipway.test',
-    DATABASE_URL: postgres.url,
+    DATABASE_URL: databaseUrl,
     SEALING_KEYS,
     PORT: String(await findFreePort()),
     SLIPWAY_HOME: root,
@@ -33,7 +32,6 @@ beforeEach(async () => {
 })
 afterEach(stopCommands)
 afterAll(async () => {
-  await postgres.stop()
   fs.rmSync(root, { recursive: true, force: true, maxRetries: 9 })
 })
 
@@ -42,8 +40,8 @@ const operator = (...args: string[]) => startCommand('src/host/bootstrap.ts', ar
 
 test('`npm start` and `npm run bootstrap` refuse a database without migrations and name `db:migrate`', async () => {
   const empty = crypto.randomUUID()
-  await query(postgres.url, `create database "${empty}"`)
-  settings.DATABASE_URL = Object.assign(new URL(postgres.url), { pathname: empty }).href
+  await query(databaseUrl, `create database "${empty}"`)
+  settings.DATABASE_URL = Object.assign(new URL(databaseUrl), { pathname: empty }).href
   for (const { output: said, exited } of [start(), operator('--organization', 'Acme')]) {
     expect(await exited).toBe(1)
     expect(said.err.trim().split('\n')).toEqual([expect.stringContaining('db:migrate')])
@@ -125,7 +123,7 @@ test.each([
 })
 
 test('a login that the database rejects is reported with the name of the setting, without the password', async () => {
-  const wrong = new URL(postgres.url)
+  const wrong = new URL(databaseUrl)
   wrong.password = 'hunter2'
   const { output: said, exited } = start({ DATABASE_URL: wrong.href })
   expect(await exited).toBe(1)

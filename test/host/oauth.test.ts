@@ -9,11 +9,10 @@ import type pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { bootstrap } from '../../src/access/bootstrap.ts'
 import { EDITOR } from '../../src/access/built-in-roles.ts'
-import type { Postgres } from '../../src/host/embedded-postgres.ts'
 import { createHost } from '../../src/host/node.ts'
 import { startDemoServer, startPublicMcpServer, stopCommands } from '../support/commands.ts'
 import { completeSignIn } from '../support/headless-user.ts'
-import { startMigratedPostgres } from '../support/migrated-postgres.ts'
+import { createMigratedDatabase } from '../support/migrated-postgres.ts'
 import { connect } from '../support/postgres.ts'
 
 const PUBLIC_URL = 'https://slipway.example.com'
@@ -21,7 +20,7 @@ const root = fs.mkdtempSync(join(tmpdir(), 'slipway-oauth-'))
 const servers: Server[] = []
 const clock = { aheadMs: 0 }
 const lines: unknown[] = []
-let postgres: Postgres
+let databaseUrl: string
 let watch: pg.Client
 let slipway: ReturnType<typeof createHost>
 let key: string
@@ -55,10 +54,10 @@ async function listen(handler: (origin: string) => RequestListener): Promise<str
 }
 
 beforeAll(async () => {
-  postgres = await startMigratedPostgres(join(root, 'postgres'))
-  watch = await connect(postgres.url)
+  databaseUrl = await createMigratedDatabase()
+  watch = await connect(databaseUrl)
   const settings = {
-    ...{ DATABASE_URL: postgres.url, SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}` },
+    ...{ DATABASE_URL: databaseUrl, SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}` },
     ...{ PUBLIC_URL, ALLOW_LOOPBACK: 'true', UPLOADS_DIR: root, RATE_LIMIT_PER_MINUTE: '0' },
   }
   slipway = createHost(settings, { clockOffset: () => clock.aheadMs, log: line => void lines.push(line) })
@@ -90,7 +89,6 @@ afterAll(async () => {
   }
   await slipway.close()
   await watch.end()
-  await postgres.stop()
   fs.rmSync(root, { recursive: true, force: true, maxRetries: 9 })
 })
 

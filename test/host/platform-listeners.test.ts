@@ -1,6 +1,6 @@
-// Platform listeners, in a separate database because they serve every deployment without a listener.
+// Platform listeners, each test in a database of its own because they serve every deployment without a listener.
 import { sql } from 'drizzle-orm'
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { afterEach, beforeEach, expect, it } from 'vitest'
 import type { ControlPlane } from '../../protocol-kit/control-plane.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { registerPlatformListener } from '../../src/listeners/platform-listener.ts'
@@ -12,10 +12,10 @@ import { computeDigest, makeEnvelopeOpener } from '../support/envelope-opener.ts
 import { startKitControlPlane } from '../support/kit-control-plane.ts'
 
 let plane: ControlPlane
-beforeAll(async () => {
+beforeEach(async () => {
   plane = await startKitControlPlane()
 })
-afterAll(() => plane.stop())
+afterEach(() => plane.stop())
 
 async function call<T>(key: string, path: string, body: object): Promise<{ status: number; body: T }> {
   const headers = { 'X-Api-Key': key, 'Content-Type': 'application/json' }
@@ -86,7 +86,6 @@ it('concurrent polls, reports and patches neither deadlock nor lose a change', a
   const options = { organization_id, compute_id: 'platform', compute_type: 'local' as const }
   const { listener_key } = await registerPlatformListener(plane.database, options)
   const agent = await createAgent(listener_key, 'busy')
-  plane.clock.ahead += 61_000
   const workspaces = [await plane.newWorkspace(), await plane.newWorkspace()]
   const deployments = await Promise.all(
     workspaces.flatMap(({ call }) =>

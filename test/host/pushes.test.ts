@@ -9,14 +9,13 @@ import { promisify } from 'node:util'
 import { createAdaptorServer } from '@hono/node-server'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { bootstrap } from '../../src/access/bootstrap.ts'
-import type { Postgres } from '../../src/host/embedded-postgres.ts'
 import { createHost } from '../../src/host/node.ts'
 import { finishPendingWork } from '../../src/kernel/wait-until.ts'
 import { startLocalGitea } from '../support/local-gitea.ts'
-import { startMigratedPostgres } from '../support/migrated-postgres.ts'
+import { createMigratedDatabase } from '../support/migrated-postgres.ts'
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-pushes-'))
-let postgres: Postgres
+let databaseUrl: string
 let slipway: ReturnType<typeof createHost>
 let server: Server
 let githost: Awaited<ReturnType<typeof startLocalGitea>>
@@ -60,9 +59,9 @@ const listRevisions = async (deploymentId = id) =>
   (await call('GET', `/v2/deployments/${deploymentId}/revisions`)).resources
 
 beforeAll(async () => {
-  postgres = await startMigratedPostgres(join(root, 'postgres'))
+  databaseUrl = await createMigratedDatabase()
   const settings = {
-    ...{ DATABASE_URL: postgres.url, SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}` },
+    ...{ DATABASE_URL: databaseUrl, SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}` },
     ...{ PUBLIC_URL: 'https://slipway.example.com', APPS_DOMAIN: 'apps.example.com' },
     ...{ ALLOW_LOOPBACK: 'true', UPLOADS_DIR: root, RATE_LIMIT_PER_MINUTE: '0' },
   }
@@ -98,7 +97,6 @@ afterAll(async () => {
   server.close()
   server.closeAllConnections()
   await slipway.close()
-  await postgres.stop()
   fs.rmSync(root, { recursive: true, force: true, maxRetries: 9 })
 })
 

@@ -1,36 +1,26 @@
 // The agent of a platform listener, which `npm run dev` starts, does not get the seeded deployments.
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import type { Postgres } from '../../src/host/embedded-postgres.ts'
 import { seed } from '../../src/host/seed-data.ts'
 import { startCommand, stopCommands } from '../support/commands.ts'
-import { startMigratedPostgres } from '../support/migrated-postgres.ts'
+import { createMigratedDatabase } from '../support/migrated-postgres.ts'
 import { query } from '../support/postgres.ts'
 
-let folder: string
-let postgres: Postgres
+let databaseUrl: string
 
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'slipway-seed-'))
-  postgres = await startMigratedPostgres(join(folder, 'data'))
+  databaseUrl = await createMigratedDatabase()
 })
-afterAll(async () => {
-  await stopCommands()
-  await postgres?.stop()
-  await rm(folder, { recursive: true, force: true })
-})
+afterAll(stopCommands)
 
 test('seeded deployments belong to listeners of their workspaces, which have no agent', async () => {
   const bootstrap = startCommand('src/host/bootstrap.ts', ['--organization', 'Acme', '--platform-listener', 'here'], {
     PUBLIC_URL: 'http://slipway.test',
-    DATABASE_URL: postgres.url,
+    DATABASE_URL: databaseUrl,
   })
   expect(await bootstrap.exited, bootstrap.output.err).toBe(0)
-  await seed(postgres.url, { tenants: 2, deployments: 20 })
+  await seed(databaseUrl, { tenants: 2, deployments: 20 })
   const listeners = await query(
-    postgres.url,
+    databaseUrl,
     `select l.compute_id, l.tenant_id = d.tenant_id as same_tenant, count(*)::integer from deployments d
       left join listeners l on l.id = d.listener_id group by 1, 2`,
   )

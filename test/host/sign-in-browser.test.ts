@@ -7,13 +7,12 @@ import { sql } from 'drizzle-orm'
 import type { Page } from 'playwright-core'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { bootstrap } from '../../src/access/bootstrap.ts'
-import type { Postgres } from '../../src/host/embedded-postgres.ts'
 import { createHost } from '../../src/host/node.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { expectAccessible, serveHosts, takePicture, useBrowser, type Visitor } from '../support/browser.ts'
 import { completeSignIn } from '../support/headless-user.ts'
 import { createIdentityProvider, listenLocally, oidcSettings, type Person } from '../support/identity-provider.ts'
-import { startMigratedPostgres } from '../support/migrated-postgres.ts'
+import { createMigratedDatabase } from '../support/migrated-postgres.ts'
 
 const SLIPWAY = 'slipway.example.test'
 /** An application that this installation hosts: on the same site. */
@@ -30,7 +29,7 @@ const { newVisitor } = useBrowser()
 const handlers: Parameters<typeof serveHosts>[0] = {}
 let hosts: Awaited<ReturnType<typeof serveHosts>>
 let provider: Awaited<ReturnType<typeof listenLocally>>
-let postgres: Postgres
+let databaseUrl: string
 let slipway: ReturnType<typeof createHost>
 let origin: string
 let callback: string
@@ -39,14 +38,14 @@ let owner: string
 let person: Person = { sub: 'ada' }
 
 beforeAll(async () => {
-  postgres = await startMigratedPostgres(join(root, 'postgres'))
+  databaseUrl = await createMigratedDatabase()
   hosts = await serveHosts(handlers)
   origin = hosts.originOf(SLIPWAY)
   callback = `${origin}/sign-in/oidc/callback`
   provider = await listenLocally(at => createIdentityProvider(at, callback, () => person))
   slipway = createHost(
     {
-      ...{ DATABASE_URL: postgres.url, SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}` },
+      ...{ DATABASE_URL: databaseUrl, SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}` },
       ...{ PUBLIC_URL: origin, APPS_DOMAIN: 'apps.example.test', ALLOW_LOOPBACK: 'true', UPLOADS_DIR: root },
       ...{ RATE_LIMIT_PER_MINUTE: '0', ...oidcSettings(provider.origin) },
     },
@@ -76,7 +75,6 @@ afterAll(async () => {
   hosts?.close()
   provider?.close()
   await slipway?.close()
-  await postgres?.stop()
   fs.rmSync(root, { recursive: true, force: true, maxRetries: 9 })
 })
 

@@ -7,7 +7,6 @@ import { sql } from 'drizzle-orm'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { bootstrap } from '../../src/access/bootstrap.ts'
 import { AUDITOR, ORGANIZATION_ADMIN, ORGANIZATION_USER } from '../../src/access/built-in-roles.ts'
-import type { Postgres } from '../../src/host/embedded-postgres.ts'
 import { createHost } from '../../src/host/node.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { completeSignIn } from '../support/headless-user.ts'
@@ -18,7 +17,7 @@ import {
   oidcSettings,
   type Person,
 } from '../support/identity-provider.ts'
-import { startMigratedPostgres } from '../support/migrated-postgres.ts'
+import { createMigratedDatabase } from '../support/migrated-postgres.ts'
 
 const PUBLIC_URL = 'https://slipway.example.com'
 const FLOW_COOKIE = '__Host-slipway-sign-in'
@@ -27,7 +26,7 @@ const root = fs.mkdtempSync(join(tmpdir(), 'slipway-sign-in-'))
 const closers: (() => void)[] = []
 const clock = { aheadMs: 0 }
 const lines: Record<string, unknown>[] = []
-let postgres: Postgres
+let databaseUrl: string
 let slipway: ReturnType<typeof createHost>
 let owner: string
 let organization: string
@@ -46,7 +45,7 @@ async function listen(createHandler: Parameters<typeof listenLocally>[0]): Promi
 const start = (settings: Record<string, string>) =>
   createHost(
     {
-      ...{ DATABASE_URL: postgres.url, SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}` },
+      ...{ DATABASE_URL: databaseUrl, SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}` },
       ...{ PUBLIC_URL, ALLOW_LOOPBACK: 'true', UPLOADS_DIR: root, RATE_LIMIT_PER_MINUTE: '0' },
       ...settings,
     },
@@ -54,7 +53,7 @@ const start = (settings: Record<string, string>) =>
   )
 
 beforeAll(async () => {
-  postgres = await startMigratedPostgres(join(root, 'postgres'))
+  databaseUrl = await createMigratedDatabase()
   issuer = await listen(identityProvider)
   const first = start({})
   const input = { organization: 'Acme', emails: ['boss@example.com'], scope: 'organization' as const }
@@ -75,7 +74,6 @@ beforeEach(() => {
 afterAll(async () => {
   for (const close of closers) close()
   await slipway?.close()
-  await postgres?.stop()
   fs.rmSync(root, { recursive: true, force: true, maxRetries: 9 })
 })
 

@@ -1,22 +1,23 @@
-// A Postgres server with all migrations, for one file of tests. It starts from a copy of the run's template.
-import { execFile } from 'node:child_process'
-import { promisify } from 'node:util'
+// Postgres with all migrations, for one file of tests: a database of the run's shared server, or a server of its own.
 import { inject } from 'vitest'
 import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
+import { copyDataFolder } from './postgres.ts'
 
-/** The path of a migrated data folder that no server uses. */
-async function getPostgresTemplate(): Promise<string> {
-  const response = await fetch(inject('postgresTemplate'))
+async function askSetup(method: 'GET' | 'POST'): Promise<string> {
+  const response = await fetch(inject('postgresTemplate'), { method })
   const text = await response.text()
   if (!response.ok) throw new Error(text)
   return text
 }
 
-/** For a thousand files, this command takes a fifth of the CPU time of `fs.cp()`. */
+/** Returns its URL, with the login of the owner. It is removed at the end of the run. */
+export const createMigratedDatabase = (): Promise<string> => askSetup('POST')
+
 export async function copyPostgresTemplate(dataDir: string): Promise<void> {
-  await promisify(execFile)('cp', ['-Rp', `${await getPostgresTemplate()}/.`, dataDir])
+  await copyDataFolder(await askSetup('GET'), dataDir)
 }
 
+/** For tests that stop it or restart it. */
 export async function startMigratedPostgres(dataDir: string): Promise<Postgres> {
   await copyPostgresTemplate(dataDir)
   return startPostgres({ dataDir, durable: false })

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { expect, vi } from 'vitest'
 import { runKit } from '../../protocol-kit/run.ts'
 import { scenarios } from '../../protocol-kit/scenarios.ts'
-import { copyPostgresTemplate } from './migrated-postgres.ts'
+import { createMigratedDatabase } from './migrated-postgres.ts'
 
 /** The arguments of `node` start the agent. Expects that it passes and leaves no process running. */
 export async function expectKitPasses(...args: string[]): Promise<void> {
@@ -17,7 +17,7 @@ export async function expectKitPasses(...args: string[]): Promise<void> {
       print: line => lines.push(line),
       output: 'ignore',
       parallel: 4,
-      createDataDir: copyPostgresTemplate,
+      databaseUrl: await createMigratedDatabase(),
     })
     expect(failed.join('\n')).toBe('')
     expect(lines).toHaveLength(scenarios.length)

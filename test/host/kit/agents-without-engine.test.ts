@@ -1,14 +1,14 @@
 // The protocol kit with agents that run no applications: one that passes, and three that fail.
 import { afterEach, expect, test, vi } from 'vitest'
 import { runKit } from '../../../protocol-kit/run.ts'
-import { copyPostgresTemplate } from '../../support/migrated-postgres.ts'
+import { createMigratedDatabase } from '../../support/migrated-postgres.ts'
 import { expectKitPasses } from '../../support/protocol-kit.ts'
 
 afterEach(() => vi.unstubAllEnvs())
 
 /** One scenario is enough to fail. */
-const runOneScenario = (command: string[]) =>
-  runKit(command, { only: 'takes work', print: () => {}, createDataDir: copyPostgresTemplate })
+const runOneScenario = async (command: string[]) =>
+  runKit(command, { only: 'takes work', print: () => {}, databaseUrl: await createMigratedDatabase() })
 
 test(
   'the smallest agent that follows the protocol passes',
