@@ -18,6 +18,7 @@ import styles from './deployment.module.css'
 import { listReasons, type Reason, toneOf } from './explain.ts'
 import { DeploymentFrame, SHOWN_REVISIONS } from './frame.tsx'
 import { isSlow, listStages, type Stage } from './pipeline.ts'
+import { Remedies } from './remedies.tsx'
 
 const SILENT_MS = 10_000
 
@@ -278,15 +279,7 @@ function Reasons({ reasons, deployment }: { reasons: Reason[]; deployment: Deplo
               </p>
             </div>
             <div class={styles.remedies}>
-              {remedies.map(remedy =>
-                'action' in remedy ? (
-                  <ActionButton key={remedy.action.label} small action={remedy.action} />
-                ) : (
-                  <ButtonLink key={remedy.to} small href={toAddress(remedy.to)}>
-                    {remedy.label}
-                  </ButtonLink>
-                ),
-              )}
+              <Remedies remedies={remedies} />
             </div>
           </li>
         ))}

@@ -6,7 +6,6 @@ import { useCommands } from '../../commands/commands.ts'
 import { hostOf } from '../../format/source.ts'
 import { type Deployment, isInFlight, type Revision, stateOfDeployment } from '../../format/state.ts'
 import { formatSeconds } from '../../format/time.ts'
-import { ActionButton } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
 import { Glyph } from '../../parts/icon.tsx'
 import { Card, Empty, Skeleton } from '../../parts/panel.tsx'
@@ -18,6 +17,7 @@ import { useCrumbs } from '../../router/crumbs.ts'
 import { toAddress } from '../../router/links.tsx'
 import { listReasons } from '../deployments/explain.ts'
 import { SHOWN_REVISIONS } from '../deployments/frame.tsx'
+import { Remedies } from '../deployments/remedies.tsx'
 import type { ScreenProps } from '../screens.tsx'
 import { FolderSource, type PackedSource } from './folder-source.tsx'
 import { LastLines } from './last-lines.tsx'
@@ -165,7 +165,7 @@ function Failure({ workspace, deployment, latest }: { workspace: string; deploym
   const { data } = useRead(workspace, 'GET /v2/deployments/{deployment_id}/explain', ref)
   const job = uploadJobs.value.get(deployment.id)
   const isUploading = job?.state === 'uploading' || job?.state === 'applying'
-  const reasons = data ? listReasons(data, deployment, latest) : []
+  const reasons = data ? listReasons(data, deployment, [latest]) : []
   return (
     <>
       <Card
@@ -186,9 +186,7 @@ function Failure({ workspace, deployment, latest }: { workspace: string; deploym
               </p>
               <p class={styles.small}>{adviseAfter(deployment, latest)}</p>
               <span class={styles.noteActions}>
-                {remedies.map(action => (
-                  <ActionButton key={action.label} small action={action} />
-                ))}
+                <Remedies remedies={remedies} />
               </span>
             </li>
           ))}
