@@ -23,37 +23,57 @@ type ReadOptions<R extends Route> = Pick<CallOptions<R>, Extract<keyof CallOptio
 
 const keyOf = (workspace: string, route: string, options: object): ReadKey => [workspace, route, options]
 
+type Freshness = {
+  enabled?: boolean
+  /** For what changes without an event: read again after this time, while the tab is shown. */
+  everyMs?: number | false
+}
+type ReadFreshness<T> = Omit<Freshness, 'everyMs'> & {
+  everyMs?: Freshness['everyMs'] | ((last: T | undefined) => number | false)
+}
+
 /** Reads a resource of the workspace, and keeps it current. */
 export function useRead<R extends GetRoute>(
   workspace: string,
   route: R,
   options: ReadOptions<R>,
-  {
-    enabled = true,
-    everyMs,
-  }: {
-    enabled?: boolean
-    /** For what no event announces. */
-    everyMs?: (last: Reply<R> | undefined) => number | false
-  } = {},
+  { enabled = true, everyMs = false }: ReadFreshness<Reply<R>> = {},
 ) {
   return useQuery<Reply<R>, Error>({
     queryKey: keyOf(workspace, route, options),
     queryFn: ({ signal }) => getClient().call(route, { ...options, signal } as never),
     enabled,
-    ...(everyMs && { refetchInterval: ({ state }) => everyMs(state.data) }),
+    refetchInterval: typeof everyMs === 'function' ? ({ state }) => everyMs(state.data) : everyMs,
     // Keep what was there while the parameters change.
     placeholderData: (previous, query) => (query?.queryKey[1] === route && !hasParams(options) ? previous : undefined),
   })
 }
 const hasParams = (options: object) => 'params' in options
 
+/** Reads several resources at once. Those that are known, and that no event has made old, are not read again. */
+export function useReadEach<R extends GetRoute>(workspace: string, route: R, all: ReadOptions<R>[]) {
+  return useQuery<Reply<R>[], Error>({
+    queryKey: keyOf(workspace, route, { query: { each: all } }),
+    queryFn: () =>
+      Promise.all(
+        all.map(options =>
+          queryClient.fetchQuery<Reply<R>>({
+            queryKey: keyOf(workspace, route, options),
+            queryFn: ({ signal }) => getClient().call(route, { ...options, signal } as never),
+            staleTime: Number.POSITIVE_INFINITY,
+          }),
+        ),
+      ),
+    placeholderData: previous => previous,
+  })
+}
+
 /** Reads a list page by page. */
 export function usePages<R extends ListRoute & GetRoute>(
   workspace: string,
   route: R,
   options: ReadOptions<R>,
-  { enabled = true }: { enabled?: boolean } = {},
+  { enabled = true, everyMs = false }: Freshness = {},
 ) {
   const { data, ...query } = useInfiniteQuery({
     queryKey: keyOf(workspace, route, options),
@@ -65,6 +85,7 @@ export function usePages<R extends ListRoute & GetRoute>(
     initialPageParam: undefined as string | undefined,
     getNextPageParam: page => page.next,
     enabled,
+    refetchInterval: everyMs,
     placeholderData: previous => previous,
   })
   return { ...query, items: data?.pages.flatMap(page => page.items) }

@@ -3,7 +3,7 @@
 import { useRef, useState } from 'preact/hooks'
 import { getClient } from '../../api/client.ts'
 import { type Faults, faultAt, listFaults } from '../../api/faults.ts'
-import { refusalOf } from '../../api/permissions.ts'
+import { explainMissing } from '../../api/permissions.ts'
 import { useRead } from '../../api/queries.ts'
 import { parseEnvFile, writeVariable } from '../../format/env-file.ts'
 import type { Deployment, Revision } from '../../format/state.ts'
@@ -56,8 +56,8 @@ function Environment({ workspace, me, deployment }: EnvironmentProps) {
   const preview = previewOf(deployment)
   const faults = nameFaults(listFaults(preview.error), deployment, draft)
   const change = (variables: readonly VariableEdit[]) => setDraft(deployment, { ...draft, variables })
-  const locked = refusalOf(me, workspace, 'deployments:update')
-  const cannotReveal = refusalOf(me, workspace, 'secrets:read')
+  const locked = explainMissing(me, workspace, 'deployments:update')
+  const cannotReveal = explainMissing(me, workspace, 'secrets:read')
   const cannotWrite = draft.variables.some(({ name, value }) => value !== undefined && !writeVariable(name, value))
   const isText = view === 'text'
 

@@ -2,7 +2,7 @@
 import { signal } from '@preact/signals'
 import { useEffect, useMemo, useRef } from 'preact/hooks'
 import { usePages, useRead } from '../../api/queries.ts'
-import { useCommands } from '../../commands/commands.ts'
+import { useRowKeys } from '../../commands/commands.ts'
 import { describeActor, describeSource, hostOf, shortCommit } from '../../format/source.ts'
 import { type Deployment, type Shape, type Summary, stateOfDeployment, type Tone } from '../../format/state.ts'
 import { Button } from '../../parts/button.tsx'
@@ -67,7 +67,7 @@ export default function DeploymentList({ workspace }: ScreenProps) {
     hasNextPage && state === undefined ? firsts.flatMap(first => first?.resources ?? []) : [],
   )
   const table = useRef<HTMLTableElement>(null)
-  useRowKeys(table)
+  useRowKeys(table, 'deployment')
 
   const hasNoMatch = unknown !== undefined || items?.length === 0
   const shown = counts && (state ? counts[state] : counts.total)
@@ -190,19 +190,6 @@ function countText(shown: number, all: Counts, isFiltered: boolean): string {
 }
 
 const activeRow = signal<string | undefined>(undefined)
-
-/** J and K move the focus from row to row; Enter opens, as for every link. */
-function useRowKeys(table: { current: HTMLTableElement | null }): void {
-  const move = (step: number) => {
-    const links = [...(table.current?.querySelectorAll<HTMLAnchorElement>('a[data-row]') ?? [])]
-    const at = links.indexOf(document.activeElement as HTMLAnchorElement)
-    links[at === -1 ? 0 : Math.max(0, Math.min(links.length - 1, at + step))]?.focus()
-  }
-  useCommands([
-    { id: 'next-row', label: 'Next deployment', kind: 'action', keys: 'j', run: () => move(1) },
-    { id: 'previous-row', label: 'Previous deployment', kind: 'action', keys: 'k', run: () => move(-1) },
-  ])
-}
 
 /** Rows of a phone are grids, which would be no table without these. */
 const ROLES = {

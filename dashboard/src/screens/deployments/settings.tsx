@@ -4,7 +4,7 @@ import type { ComponentChildren, VNode } from 'preact'
 import { useState } from 'preact/hooks'
 import { ApiError, type Me } from '../../api/client.ts'
 import { type Faults, faultAt, listFaults } from '../../api/faults.ts'
-import { refusalOf } from '../../api/permissions.ts'
+import { explainMissing } from '../../api/permissions.ts'
 import { usePages, useRead } from '../../api/queries.ts'
 import { hostOf } from '../../format/source.ts'
 import type { Deployment } from '../../format/state.ts'
@@ -102,7 +102,8 @@ function Setting({ workspace, me, deployment, draft, faults, field }: SettingPro
     hint: isChanged && kind !== 'check' ? describeStored(readValue(deployment, path)) : hint,
     fault: faultAt(faults, path),
     isChanged,
-    locked: refusalOf(me, workspace, 'deployments:update') ?? (permission && refusalOf(me, workspace, permission)),
+    locked:
+      explainMissing(me, workspace, 'deployments:update') ?? (permission && explainMissing(me, workspace, permission)),
   }
   if (kind === 'check')
     return (
@@ -175,7 +176,7 @@ function Host({ workspace, me, deployment }: SettingsProps) {
 
 /** What the role does not allow is said, not offered. */
 function Locked({ me, workspace, children }: Pick<SettingsProps, 'me' | 'workspace'> & { children: VNode }) {
-  const refusal = refusalOf(me, workspace, 'deployments:update')
+  const refusal = explainMissing(me, workspace, 'deployments:update')
   return refusal ? <p class={styles.locked}>{refusal}</p> : children
 }
 
@@ -314,7 +315,7 @@ function Fixed({ deployment: { name, source, source_config } }: { deployment: De
 
 function Danger({ workspace, me, deployment }: SettingsProps) {
   const { name, url, secrets, source_config } = deployment
-  const refusal = refusalOf(me, workspace, 'deployments:delete')
+  const refusal = explainMissing(me, workspace, 'deployments:delete')
   return (
     <Card title="Delete" tone="bad">
       <div class={styles.danger}>
