@@ -43,7 +43,8 @@ const paste = (page: Page, text: string) =>
   page.evaluate(`{
     const clipboardData = new DataTransfer()
     clipboardData.setData('text', ${JSON.stringify(text)})
-    document.activeElement.dispatchEvent(new ClipboardEvent('paste', { clipboardData, bubbles: true, cancelable: true }))
+    const pasted = new ClipboardEvent('paste', { clipboardData, bubbles: true, cancelable: true })
+    document.activeElement.dispatchEvent(pasted)
   }`)
 
 it('rolls back after its difference was shown, and says what holds then', async () => {
@@ -135,9 +136,9 @@ it('takes a pasted .env file, compares it by name, and keeps the draft when the 
   expect(await compared.allTextContents()).toEqual(expect.arrayContaining(['CACHE_URL', 'STRIPE_KEY', 'OLD', 'MODE']))
   await check(page, 'environment')
 
+  await page.getByLabel('Value of CACHE_URL').fill('redis://cache:6379')
   const { organization_id } = shop.tenant
   await runAsSystem(getApp().database, sql`delete from sessions where organization_id = ${organization_id}::uuid`)
-  await page.getByLabel('Value of CACHE_URL').fill('redis://cache:6379')
   const ended = dialogOf(page, 'Your session has ended')
   await ended.waitFor()
   await dashboard.signIn({ page: await context.newPage() }, shop.tenant)
