@@ -1,13 +1,17 @@
 // Reads again what events have made old.
 import { useEffect } from 'preact/hooks'
 import { isAffected, type LiveEvent, type ReadKey } from '../api/affected.ts'
+import { sessionEnded } from '../api/client.ts'
 import { queryClient } from '../api/queries.ts'
 
 /** A deploy has several events at once, which need one read. */
 const GATHER_MS = 120
 
 export function useLive(workspace: string): void {
+  const isEnded = sessionEnded.value
   useEffect(() => {
+    // The stream of a session that has ended does not come back. The next session has one of its own.
+    if (isEnded) return
     let gathered: LiveEvent[] = []
     let timer: ReturnType<typeof setTimeout> | undefined
     const refresh = () => {
@@ -37,5 +41,5 @@ export function useLive(workspace: string): void {
       clearTimeout(timer)
       stop?.()
     }
-  }, [workspace])
+  }, [workspace, isEnded])
 }

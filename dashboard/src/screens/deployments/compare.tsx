@@ -53,8 +53,10 @@ function Compare({ workspace, deployment }: { workspace: string; deployment: Dep
       </Empty>
     )
   const serving = revisions.find(({ id }) => id === deployment.active_revision_id)
-  const after = Number(to) || latest!.number
-  const before = Number(from) || (serving && serving.number !== after ? serving.number : after - 1)
+  // By its number, or by its id: explanations of the API have ids.
+  const numberOf = (text: string) => revisions.find(({ id }) => id === text)?.number ?? Number(text)
+  const after = numberOf(to) || latest!.number
+  const before = numberOf(from) || (serving && serving.number !== after ? serving.number : after - 1)
   const set = (next: { from: number; to: number }) => setFilters({ from: String(next.from), to: String(next.to) })
   const options = (chosen: number) => {
     const listed = revisions.map(one => ({
@@ -132,10 +134,7 @@ function Difference({ workspace, deployment, revisions, before, after }: Differe
   return (
     <>
       <Results deployment={deployment} comparison={data} />
-      <Card
-        title="Configuration and secrets"
-        aside={data.changes.length > 0 ? 'Of secrets, the version is compared' : undefined}
-      >
+      <Card title="Configuration and secrets" aside={data.changes.length > 0 ? 'Secrets by version' : undefined}>
         {data.changes.length === 0 ? (
           <p class={styles.same}>
             {before === after ? 'This is the same revision twice.' : 'Their configurations and secrets are the same.'}

@@ -138,7 +138,7 @@ function Configuration({ revision }: { revision: Revision }) {
     { path: 'secret_references', before: null, after: secret_references },
   ]).filter(({ after }) => after !== null && typeof after !== 'undefined')
   return (
-    <Card title="What it runs with" aside="Of secrets, only names">
+    <Card title="What it runs with" aside="Secrets by name">
       <dl class={styles.configuration}>
         {members.map(({ path, after }) => (
           <Fact key={path} label={path}>
