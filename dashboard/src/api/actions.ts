@@ -6,6 +6,10 @@ export type Action = {
   /** The verb and its object: “Interrupt r42”. */
   label: string
   request: ActionRequest
+  /** Why the caller cannot do it. It is then offered, but not performed. */
+  unavailable?: string | undefined
+  /** The request as it is copied, if its body has secrets. */
+  copied?: ActionRequest
   /** The command of the command line, if there is a shorter one than `slipway api`. */
   command?: string
   /** What will be gone and what stays. Without it, the action runs at once. */

@@ -2,7 +2,7 @@
 import { useEffect, useRef } from 'preact/hooks'
 import type { CallOptions } from '../../api/client.ts'
 import { usePages, useReadEach } from '../../api/queries.ts'
-import { useCommands } from '../../commands/commands.ts'
+import { useRowKeys } from '../../commands/commands.ts'
 import { describeSource, hostOf } from '../../format/source.ts'
 import {
   type Deployment,
@@ -55,7 +55,7 @@ export default function DeploymentList({ workspace }: ScreenProps) {
   )
   const rows = useRows(workspace, items ?? [])
   const table = useRef<HTMLTableElement>(null)
-  useRowKeys(table)
+  useRowKeys(table, 'deployment')
 
   const isFiltered = name !== '' || view !== ''
   const count = items && `${items.length}${hasNextPage ? '+' : ''} ${items.length === 1 ? 'deployment' : 'deployments'}`
@@ -128,19 +128,6 @@ function useRows(workspace: string, items: Deployment[]): Row[] {
     const revision = deployment.serving === 'current' ? undefined : revisions.get(deployment.id)
     return { deployment, latest: revision, state: stateOfDeployment(deployment, revision) }
   })
-}
-
-/** J and K move the focus from row to row; Enter opens, as for every link. */
-function useRowKeys(table: { current: HTMLTableElement | null }): void {
-  const move = (step: number) => {
-    const links = [...(table.current?.querySelectorAll<HTMLAnchorElement>('a[data-row]') ?? [])]
-    const at = links.indexOf(document.activeElement as HTMLAnchorElement)
-    links[at === -1 ? 0 : Math.max(0, Math.min(links.length - 1, at + step))]?.focus()
-  }
-  useCommands([
-    { id: 'next-row', label: 'Next deployment', kind: 'action', keys: 'j', run: () => move(1) },
-    { id: 'previous-row', label: 'Previous deployment', kind: 'action', keys: 'k', run: () => move(-1) },
-  ])
 }
 
 const GroupRows = ({ label, rows }: { label: string; rows: Row[] }) =>
