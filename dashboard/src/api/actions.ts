@@ -13,7 +13,13 @@ export type Action = {
   /** The command of the command line, if there is a shorter one than `slipway api`. */
   command?: string
   /** What will be gone and what stays. Without it, the action runs at once. */
-  confirm?: { title: string; body: string; isDestructive?: boolean }
+  confirm?: {
+    title: string
+    body: string
+    isDestructive?: boolean
+    /** What a person has to type first, because much is lost: the name of the thing. */
+    typed?: string
+  }
   /** Says what has happened. */
   done: string
 }
@@ -24,5 +30,8 @@ export const request = <R extends WriteRoute>(
   options: Pick<CallOptions<R>, Extract<keyof CallOptions<R>, 'params' | 'query' | 'body'>>,
 ): ActionRequest => ({ route, options: options as ActionRequest['options'] })
 
+/** Of what is there now: a workspace can require that a change names a version. Plans are bound by their digest. */
+const OF_ANY_VERSION = { 'If-Match': '*' }
+
 export const perform = ({ route, options }: ActionRequest): Promise<Reply<WriteRoute>> =>
-  getClient().call(route, options as never)
+  getClient().call(route, { headers: OF_ANY_VERSION, ...options } as never)

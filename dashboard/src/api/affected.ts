@@ -19,6 +19,8 @@ const SHOWN_ON: Record<string, string[]> = {
   listener: ['/v2/listeners', '/v2/deployments'],
   integration: ['/v2/integrations', '/v2/deployments'],
   webhook: ['/v2/webhooks'],
+  api_key: ['/workspaces/current/api-keys', '/orgs/current/api-keys'],
+  workspace_member: ['/workspaces/current/members', '/orgs/current/members'],
   tag_key: ['/v2/tag-keys', '/v2/deployments'],
   tag_value: ['/v2/tag-keys', '/v2/deployments'],
 }
