@@ -1,6 +1,8 @@
 // Writing: an action is a request with a label, so that each button can also be copied as a command.
 import type { ActionRequest, WriteRoute } from './action-command.ts'
-import { type CallOptions, getClient, type Reply } from './client.ts'
+import { getClient, type Reply } from './client.ts'
+
+export { request } from './action-command.ts'
 
 export type Action = {
   /** The verb and its object: “Interrupt r42”. */
@@ -24,14 +26,8 @@ export type Action = {
   done: string
 }
 
-/** Only for types: an action whose request fits its route. */
-export const request = <R extends WriteRoute>(
-  route: R,
-  options: Pick<CallOptions<R>, Extract<keyof CallOptions<R>, 'params' | 'query' | 'body'>>,
-): ActionRequest => ({ route, options: options as ActionRequest['options'] })
-
-/** Of what is there now: a workspace can require that a change names a version. Plans are bound by their digest. */
+/** Of what is there now: a workspace can require that a change names a version. */
 const OF_ANY_VERSION = { 'If-Match': '*' }
 
-export const perform = ({ route, options }: ActionRequest): Promise<Reply<WriteRoute>> =>
-  getClient().call(route, { headers: OF_ANY_VERSION, ...options } as never)
+export const perform = ({ route, options, planDigest }: ActionRequest): Promise<Reply<WriteRoute>> =>
+  getClient().call(route, { ...options, headers: { ...OF_ANY_VERSION, 'Plan-Digest': planDigest } } as never)

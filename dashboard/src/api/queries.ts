@@ -28,19 +28,22 @@ type Freshness = {
   /** For what changes without an event: read again after this time, while the tab is shown. */
   everyMs?: number | false
 }
+type ReadFreshness<T> = Omit<Freshness, 'everyMs'> & {
+  everyMs?: Freshness['everyMs'] | ((last: T | undefined) => number | false)
+}
 
 /** Reads a resource of the workspace, and keeps it current. */
 export function useRead<R extends GetRoute>(
   workspace: string,
   route: R,
   options: ReadOptions<R>,
-  { enabled = true, everyMs = false }: Freshness = {},
+  { enabled = true, everyMs = false }: ReadFreshness<Reply<R>> = {},
 ) {
   return useQuery<Reply<R>, Error>({
     queryKey: keyOf(workspace, route, options),
     queryFn: ({ signal }) => getClient().call(route, { ...options, signal } as never),
     enabled,
-    refetchInterval: everyMs,
+    refetchInterval: typeof everyMs === 'function' ? ({ state }) => everyMs(state.data) : everyMs,
     // Keep what was there while the parameters change.
     placeholderData: (previous, query) => (query?.queryKey[1] === route && !hasParams(options) ? previous : undefined),
   })

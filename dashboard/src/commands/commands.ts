@@ -66,8 +66,9 @@ export function handleKey(event: KeyboardEvent): void {
   if (isTyping(event.target) || document.querySelector('dialog[open]')) return
   const before = first && event.timeStamp - first.at < SEQUENCE_MS ? `${first.key} ` : ''
   const find = (keys: string) => allCommands().find(command => command.keys === keys)
-  const found = find(before + event.key.toLowerCase()) ?? find(event.key)
-  first = found ? undefined : { key: event.key.toLowerCase(), at: event.timeStamp }
+  const lower = event.key.toLowerCase()
+  const found = (before && find(before + lower)) || (find(event.key) ?? find(lower))
+  first = found ? undefined : { key: lower, at: event.timeStamp }
   if (!found) return
   event.preventDefault()
   found.run()

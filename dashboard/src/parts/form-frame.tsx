@@ -1,28 +1,61 @@
 // What surrounds the fields of a form, a choice with explanations, and a secret that is only written.
 import type { ComponentChildren } from 'preact'
-import { useId } from 'preact/hooks'
+import { useEffect, useId, useRef } from 'preact/hooks'
+import { ApiError } from '../api/client.ts'
 import styles from './form-frame.module.css'
+import { Glyph } from './icon.tsx'
+import { Problem } from './problem.tsx'
 import { Prose } from './prose.tsx'
 
-type FormProps = { label: string; onSubmit: () => void; children: ComponentChildren; footer: ComponentChildren }
+type FormProps = {
+  label: string
+  onSubmit: () => void
+  /** What was wrong with the last request. The first field with a fault gets the focus. */
+  error?: Error | undefined
+  children: ComponentChildren
+  footer: ComponentChildren
+}
 /** Ctrl+Enter submits from every field, as Enter does from those of one line. */
-export const Form = ({ label, onSubmit, children, footer }: FormProps) => (
-  <form
-    aria-label={label}
-    onSubmit={event => {
-      event.preventDefault()
-      onSubmit()
-    }}
-    onKeyDown={event => {
-      if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey)) return
-      event.preventDefault()
-      onSubmit()
-    }}
-  >
-    <div class={styles.fields}>{children}</div>
-    <div class={styles.footer}>{footer}</div>
-  </form>
-)
+export function Form({ label, onSubmit, error, children, footer }: FormProps) {
+  const form = useRef<HTMLFormElement>(null)
+  useEffect(() => {
+    if (error) form.current?.querySelector<HTMLElement>('[aria-invalid="true"]')?.focus()
+  }, [error])
+  return (
+    <form
+      ref={form}
+      aria-label={label}
+      onSubmit={event => {
+        event.preventDefault()
+        onSubmit()
+      }}
+      onKeyDown={event => {
+        if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey)) return
+        event.preventDefault()
+        onSubmit()
+      }}
+    >
+      <div class={styles.fields}>
+        {children}
+        {error && <FormProblem error={error} />}
+      </div>
+      <div class={styles.footer}>{footer}</div>
+    </form>
+  )
+}
+
+/** Faults that are shown at their fields are not repeated. */
+const FormProblem = ({ error }: { error: Error }) =>
+  error instanceof ApiError && error.errors.length > 0 ? (
+    <p class={styles.summary} role="alert">
+      <Glyph shape="octagon" tone="bad" />
+      {error.errors.length === 1
+        ? 'One field needs another value.'
+        : `${error.errors.length} fields need other values.`}
+    </p>
+  ) : (
+    <Problem error={error} />
+  )
 
 type SecretProps = {
   label: string

@@ -152,7 +152,7 @@ export const Fields = ({ children }: { children: ComponentChildren }) => <div cl
 type BarProps = { children: ComponentChildren; actions: ComponentChildren }
 /** Stays in sight while something is not applied yet. */
 export const UnsavedBar = ({ children, actions }: BarProps) => (
-  <section class={styles.bar} aria-label="Changes that are not applied">
+  <section class={styles.bar} data-bar aria-label="Changes that are not applied">
     <div class={styles.barText} role="status">
       {children}
     </div>

@@ -16,10 +16,10 @@ type TableProps = {
   children: ComponentChildren
   /** What is shown belongs to an earlier filter. */
   isOld?: boolean
-  tableRef: Ref<HTMLTableElement>
+  tableRef?: Ref<HTMLTableElement> | undefined
 }
 export const Table = ({ caption, columns, children, isOld = false, tableRef }: TableProps) => (
-  <table class={`${styles.table} ${isOld ? styles.old : ''}`} ref={tableRef}>
+  <table class={`${styles.table} ${isOld ? styles.old : ''}`} {...(tableRef && { ref: tableRef })}>
     <caption class={styles.unseen}>{caption}</caption>
     <colgroup>
       {columns.map(({ label, width }) => (
