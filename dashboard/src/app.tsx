@@ -2,7 +2,7 @@
 import { QueryClientProvider } from '@tanstack/preact-query'
 import { useEffect, useState } from 'preact/hooks'
 import { Redirect, Route, Switch, useLocation, useSearch } from 'wouter-preact'
-import { currentPath, type Me, readMe, sessionEnded, signInAddress, workspaceId } from './api/client.ts'
+import { currentPath, type Me, meVersion, readMe, sessionEnded, signInAddress, workspaceId } from './api/client.ts'
 import { queryClient } from './api/queries.ts'
 import { Shell } from './layout/shell.tsx'
 import { ButtonLink } from './parts/button.tsx'
@@ -22,7 +22,7 @@ export function App() {
       if (found) setMe(found)
       else location.replace(signInAddress(currentPath()))
     }, setError)
-  }, [])
+  }, [meVersion.value])
   if (error) return <Problem error={error} onRetry={() => location.reload()} />
   return me ? (
     <QueryClientProvider client={queryClient}>

@@ -25,13 +25,19 @@ const grantableRole = (id: string | SQL, scope: 'workspace' | 'organization') =>
 
 // ---- of the organization
 
-const memberToWire = (ctx: Ctx) => (row: typeof members.$inferSelect) => ({
+const lastSeen = (member: SQL | typeof members.id) => sql<string | null>`member_last_seen(${member})`.as('last_seen_at')
+
+const memberColumns = { ...getTableColumns(members), last_seen_at: lastSeen(members.id) }
+type MemberRow = typeof members.$inferSelect & { last_seen_at: string | null }
+
+const memberToWire = (ctx: Ctx) => (row: MemberRow) => ({
   id: row.id,
   organization_id: row.organization_id,
   email: row.email,
   full_name: row.full_name,
   role_id: row.role_id,
   is_instance_admin: ctx.config.instanceAdmins.includes(row.email),
+  last_seen_at: toIsoTime(row.last_seen_at),
   created_at: toIsoTime(row.created_at),
   updated_at: toIsoTime(row.updated_at),
   [etagVersion]: row.version,
@@ -42,7 +48,7 @@ const MEMBER_RECORD = recordColumns(members, ['email', 'full_name', 'role_id'])
 export const listMembers = verb('organization:read', async (ctx, page: Page) => {
   const { limit, offset } = pageBounds(page)
   const query = db
-    .select()
+    .select(memberColumns)
     .from(members)
     .where(and(inOrganization(members), afterCursor(members, page)))
     .orderBy(...newestFirst(members))
@@ -55,7 +61,7 @@ export const readMember = verb('organization:read', async (ctx, { member_id }: R
   const rows = await run(
     ctx,
     db
-      .select()
+      .select(memberColumns)
       .from(members)
       .where(and(eq(members.id, member_id), inOrganization(members))),
   )
@@ -68,7 +74,7 @@ export const addMember = verb('organization:manage-members', async (ctx, input: 
   const change = db
     .insert(members)
     .values({ organization_id: sql`current_organization()`, email, full_name, role_id })
-    .returning()
+    .returning(memberColumns)
   const rows = await commit(ctx, 'member.added', change, {}, { changes: createdMembers(MEMBER_RECORD) })
   return memberToWire(ctx)(requireRow(rows, 'organization_not_found'))
 })
@@ -81,7 +87,7 @@ export const changeMember = verb(
       .update(members)
       .set({ ...changes, ...(role_id && { role_id: grantableRole(role_id, 'organization') }), ...bumpVersion(members) })
       .where(and(eq(members.id, member_id), inOrganization(members), versionMatches(ctx, members)))
-      .returning()
+      .returning(memberColumns)
     const parts = { lock: lockMemberships(member_id), changes: changedMembers(members, MEMBER_RECORD) }
     return memberToWire(ctx)(requireRow(await commit(ctx, 'member.updated', change, {}, parts), 'member_not_found'))
   },
@@ -103,10 +109,15 @@ const membershipColumns = (person: SQL) => ({
   ...getTableColumns(workspaceMembers),
   email: sql<string>`(${person}).email`.as('email'),
   full_name: sql<string | null>`(${person}).full_name`.as('full_name'),
+  last_seen_at: lastSeen(sql`${workspaceMembers.member_id}`),
 })
 const storedColumns = membershipColumns(sql`select m from members m where m.id = ${workspaceMembers.member_id}`)
 const writtenColumns = membershipColumns(sql`read_member(${workspaceMembers.member_id})`)
-type MembershipRow = typeof workspaceMembers.$inferSelect & { email: string; full_name: string | null }
+type MembershipRow = typeof workspaceMembers.$inferSelect & {
+  email: string
+  full_name: string | null
+  last_seen_at: string | null
+}
 
 const membershipToWire = (row: MembershipRow) => ({
   id: row.id,
@@ -116,6 +127,7 @@ const membershipToWire = (row: MembershipRow) => ({
   email: row.email,
   full_name: row.full_name,
   role_id: row.role_id,
+  last_seen_at: toIsoTime(row.last_seen_at),
   created_at: toIsoTime(row.created_at),
   updated_at: toIsoTime(row.updated_at),
   [etagVersion]: row.version,

@@ -136,6 +136,11 @@ export const PermissionList = z
 
 // ---- members
 
+const LastSeen = Time.nullable().meta({
+  description:
+    'When a session of the member was last used, accurate to the minute. Null if there was none in the last 30 days.',
+})
+
 export const MemberRef = z.object({ member_id: Uuid })
 
 export const Member = z
@@ -146,6 +151,7 @@ export const Member = z
     full_name: z.string().nullable(),
     role_id: Uuid,
     is_instance_admin: z.boolean().meta({ description: 'The setting INSTANCE_ADMIN_EMAILS contains the address.' }),
+    last_seen_at: LastSeen,
     ...Times,
   })
   .meta({ id: 'Member' })
@@ -175,6 +181,7 @@ export const Membership = z
     email: z.string(),
     full_name: z.string().nullable(),
     role_id: Uuid,
+    last_seen_at: LastSeen,
     ...Times,
   })
   .meta({ id: 'Membership' })

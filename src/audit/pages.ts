@@ -48,7 +48,7 @@ export async function readAuditRows(ctx: Ctx, page: PageRequest): Promise<AuditR
 }
 
 export function auditPageQuery({ filter, after, limit, order }: PageRequest): SQL<Row> {
-  const { start_time, end_time, workspace_id, actor_id, subject_id, operations } = filter
+  const { start_time, end_time, workspace_id, actor_id, subject_id, operations, succeeded } = filter
   const direction = order === 'newest' ? sql`desc` : sql`asc`
   const beyond = order === 'newest' ? sql`<` : sql`>`
   const within = (conditions: (SQL | undefined | false)[]) =>
@@ -78,6 +78,8 @@ export function auditPageQuery({ filter, after, limit, order }: PageRequest): SQ
         workspace_id !== undefined && sql`scope_id = ${workspace_id}::uuid`,
         operations && sql`type = any(${textArray(eventTypesOf(operations))})`,
         subject_id !== undefined && changedSubject(subject_id),
+        // A write that is in a journal has succeeded.
+        succeeded === false && sql`false`,
         afterCursor(sql`scope_id`, sql`seq`),
       ])}
       order by created_at ${direction}, scope_id ${direction}, seq ${direction}
@@ -102,6 +104,7 @@ export function auditPageQuery({ filter, after, limit, order }: PageRequest): SQ
         operations && sql`operation = any(${textArray(operations)})`,
         // An attempt changed no resource.
         subject_id !== undefined && sql`false`,
+        succeeded !== undefined && (succeeded ? sql`status < 400` : sql`status >= 400`),
         afterCursor(scopeOfAttempts, sql`id`),
       ])}
       order by created_at ${direction}, id ${direction}

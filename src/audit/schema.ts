@@ -1,6 +1,6 @@
 // The wire format of the audit log: OCSF API Activity.
 import * as z from 'zod'
-import { boundedText, Instant, parseWholeNumber, Uuid } from '../protocol/wire.ts'
+import { boundedText, Instant, optionalFilter, parseBoolean, parseWholeNumber, Uuid } from '../protocol/wire.ts'
 
 const MAX_OPERATIONS = 50
 const MAX_NAME = 64
@@ -40,6 +40,9 @@ const filters = (names: readonly string[]) => ({
   workspace_id: Uuid.optional().meta({ description: 'Without it, all workspaces and the organization itself.' }),
   actor_id: Uuid.optional().meta({ description: 'The API key, member or listener that acted.' }),
   subject_id: Uuid.optional().meta({ description: 'A resource that was changed.' }),
+  succeeded: optionalFilter(z.preprocess(parseBoolean, z.boolean())).meta({
+    description: 'True: what was done. False: what was refused.',
+  }),
   operations: boundedText(MAX_OPERATIONS * (MAX_NAME + 1))
     .transform((joined, check): string[] => {
       const operations = joined.split(',').filter(Boolean)

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { ADMIN, EDITOR, ORGANIZATION_ADMIN, ORGANIZATION_USER } from '../../src/access/built-in-roles.ts'
+import { ADMIN, EDITOR, ORGANIZATION_ADMIN, ORGANIZATION_USER, VIEWER } from '../../src/access/built-in-roles.ts'
 import { newTenant, startApp, unusedId } from '../support/app.ts'
+import { newSession } from '../support/sessions.ts'
 
 describe('members of the organization', () => {
   it('can be added, read, listed, changed and removed', async () => {
@@ -24,6 +25,19 @@ describe('members of the organization', () => {
     ).toEqual(['ada@example.com', 'owner@example.com'])
     expect((await owner.delete(path)).status).toBe(204)
     expect((await owner.get(path)).body.code).toBe('member_not_found')
+  })
+
+  it('say when their last session was used, in the organization and in a workspace', async () => {
+    const tenant = await newTenant()
+    const { member_id } = await newSession(tenant, { workspaceRole: VIEWER })
+    type Seen = { email: string; last_seen_at: string | null }
+    const seen = async (path: string): Promise<(string | null)[]> =>
+      (await tenant.owner.get(path, { 'X-Tenant-Id': tenant.tenant_id })).body.resources
+        .toSorted((a: Seen, b: Seen) => (a.email < b.email ? -1 : 1))
+        .map((one: Seen) => one.last_seen_at)
+    for (const path of ['/orgs/current/members', '/workspaces/current/members'])
+      expect(await seen(path)).toEqual([expect.stringMatching(/^20\d\d-.*Z$/), null])
+    expect((await tenant.owner.get(`/orgs/current/members/${member_id}`)).body.last_seen_at).not.toBeNull()
   })
 
   it('cannot be added twice', async () => {

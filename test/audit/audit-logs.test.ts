@@ -189,6 +189,19 @@ describe('the audit log', () => {
     expect((await auditor.post('/workspaces', { display_name: 'x' })).status).toBe(403)
   })
 
+  it('is filtered by whether a request was done or refused', async () => {
+    const tenant = await newTenant()
+    await tenant.post('/v2/tag-keys', { key: 'team' })
+    await tenant.post('/v2/tag-keys', { key: 'team' })
+    const operations = async (succeeded: boolean) =>
+      (await listItems(tenant, `&succeeded=${succeeded}`)).map(({ api, status }) => [api.operation, status])
+    expect(await operations(false)).toEqual([['create_tag_key', 'Failure']])
+    const done = await operations(true)
+    expect(done).toContainEqual(['create_tag_key', 'Success'])
+    expect(done).toContainEqual(['list_audit_logs', 'Success'])
+    expect(done.every(([, status]) => status === 'Success')).toBe(true)
+  })
+
   it('answers 404 and records no attempts where the operator switched it off', async () => {
     const app = startApp({ settings: { AUDIT_LOGS: 'off' } })
     const tenant = await newTenant({ app })

@@ -93,6 +93,21 @@ it('shows the newest events, those of some types, and those from a number or a t
     expect(failure(await run('events', ...wrong)), wrong.join(' ')).toEqual([2, 'usage'])
 })
 
+it('exports the workspace to standard output or to a file, as YAML or JSON', async () => {
+  const { tenant, run, runAsOwner } = await setUp()
+  await addTagKeys(tenant, 'team')
+  const printed = await run('export', '--format', 'json')
+  expect(JSON.parse(printed.out)).toMatchObject([{ kind: 'Workspace' }, { kind: 'TagKey', spec: { key: 'team' } }])
+  const file = join(makeFolder(), 'workspace.yaml')
+  const { objects } = await run('export', '-o', file)
+  const text = readFileSync(file, 'utf8')
+  expect(objects).toMatchObject([{ outcome: 'exported', file, format: 'yaml', bytes: Buffer.byteLength(text) }])
+  expect([text, statSync(file).mode & 0o777]).toEqual([expect.stringContaining('kind: TagKey'), 0o600])
+  expect(failure(await run('export', '--format', 'xml'))).toEqual([2, 'usage'])
+  await tenant.owner.post('/workspaces', { display_name: 'Second' })
+  expect(failure(await runAsOwner('export')), 'a key of two workspaces').toEqual([2, 'usage'])
+})
+
 it('lists the audit log, and exports it to a file of its own that appears when it is complete', async () => {
   const { tenant, runAsOwner, run } = await setUp()
   await addTagKeys(tenant, 'audited')

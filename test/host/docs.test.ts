@@ -32,6 +32,7 @@ const RUNNING = [
   'docs/secrets',
   'docs/webhooks',
   'docs/audit',
+  'docs/export',
 ]
 const NEEDS: Record<string, string> = {
   'docs/README': 'has no commands',

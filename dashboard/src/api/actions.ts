@@ -15,10 +15,19 @@ export type Action = {
   /** The command of the command line, if there is a shorter one than `slipway api`. */
   command?: string
   /** What will be gone and what stays. Without it, the action runs at once. */
-  confirm?: { title: string; body: string; isDestructive?: boolean }
+  confirm?: {
+    title: string
+    body: string
+    isDestructive?: boolean
+    /** What a person has to type first, because much is lost: the name of the thing. */
+    typed?: string
+  }
   /** Says what has happened. */
   done: string
 }
 
+/** Of what is there now: a workspace can require that a change names a version. */
+const OF_ANY_VERSION = { 'If-Match': '*' }
+
 export const perform = ({ route, options, planDigest }: ActionRequest): Promise<Reply<WriteRoute>> =>
-  getClient().call(route, { ...options, headers: { 'Plan-Digest': planDigest } } as never)
+  getClient().call(route, { ...options, headers: { ...OF_ANY_VERSION, 'Plan-Digest': planDigest } } as never)

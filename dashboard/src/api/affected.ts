@@ -22,7 +22,8 @@ const SHOWN_ON: Record<string, string[]> = {
   oauth_provider: ['/v2/auth'],
   oauth_token: ['/v2/auth/tokens'],
   oauth_flow: [],
-  api_key: ['/workspaces/current/api-keys'],
+  api_key: ['/workspaces/current/api-keys', '/orgs/current/api-keys'],
+  workspace_member: ['/workspaces/current/members', '/orgs/current/members'],
   tag_key: ['/v2/tag-keys', '/v2/deployment'],
   tag_value: ['/v2/tag-keys', '/v2/deployment'],
 }

@@ -92,3 +92,7 @@ export function usePages<R extends ListRoute & GetRoute>(
 }
 
 export const isMissing = (error: unknown): boolean => error instanceof ApiError && error.status === 404
+
+/** For what no event of the workspace tells: things of the organization. */
+export const readAgain = (path: string): Promise<void> =>
+  queryClient.invalidateQueries({ predicate: ({ queryKey }) => String(queryKey[1]).includes(path) })

@@ -26,18 +26,23 @@ export function formatAge(seconds: number): string {
   return `${Math.floor(seconds / (365 * DAY))} y`
 }
 
-const exact = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'long' })
-const clock = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit' })
-const short = new Intl.DateTimeFormat(undefined, {
-  day: 'numeric',
-  month: 'short',
-  hour: '2-digit',
-  minute: '2-digit',
+const createFormats = (timeZone?: 'UTC') => ({
+  exact: new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'long', timeZone }),
+  clock: new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', timeZone }),
+  short: new Intl.DateTimeFormat(undefined, {
+    ...{ day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' },
+    timeZone,
+  }),
 })
+let formats = createFormats()
+/** Without one, the zone of the viewer. */
+export function setTimeZone(timeZone?: 'UTC'): void {
+  formats = createFormats(timeZone)
+}
 
-export const formatExact = (time: string | number): string => exact.format(new Date(time))
-export const formatClock = (time: string | number): string => clock.format(new Date(time))
-export const formatShort = (time: string | number): string => short.format(new Date(time))
+export const formatExact = (time: string | number): string => formats.exact.format(new Date(time))
+export const formatClock = (time: string | number): string => formats.clock.format(new Date(time))
+export const formatShort = (time: string | number): string => formats.short.format(new Date(time))
 
 export function medianOf(values: number[]): number | undefined {
   const sorted = values.toSorted((a, b) => a - b)

@@ -10,12 +10,13 @@ import { Dialog } from '../parts/dialog.tsx'
 import { Icon } from '../parts/icon.tsx'
 import { lazily } from '../parts/lazily.tsx'
 import { LiveBadge } from '../parts/live-badge.tsx'
+import { setTheme, THEMES, type Theme, theme } from '../parts/preferences.ts'
 import { ToastList, Toasts } from '../parts/toasts.tsx'
 import { crumbs } from '../router/crumbs.ts'
 import { Link, toAddress } from '../router/links.tsx'
 import { GROUPS, HOME, screens } from '../screens/screens.tsx'
+import { LinkNotice } from './link-notice.tsx'
 import styles from './shell.module.css'
-import { setTheme, THEMES, type Theme, theme } from './theme.ts'
 
 const Help = lazily(() => import('../commands/help.tsx'))
 const Palette = lazily(() => import('../commands/palette.tsx'))
@@ -65,6 +66,7 @@ export function Shell({ me, workspace, children }: ShellProps) {
       kind: 'setting',
       run: () => setTheme(name),
     })),
+    { id: 'account', label: 'Your account and sessions', kind: 'screen', run: () => navigate(toAddress('/account')) },
     { id: 'docs', label: 'API pages', kind: 'page', run: () => location.assign('/docs') },
     { id: 'sign-out', label: 'Sign out', kind: 'action', run: () => void signOut() },
   ])
@@ -97,6 +99,7 @@ export function Shell({ me, workspace, children }: ShellProps) {
         <LiveBadge />
       </header>
       <main class={styles.main} id="content" ref={main} tabIndex={-1}>
+        <LinkNotice me={me} onSignOut={() => void signOut()} />
         {children}
       </main>
       <div id="phone-menu" popover="auto" class={styles.phoneMenu}>
@@ -124,7 +127,9 @@ async function signOut(): Promise<void> {
   location.assign('/sign-in?next=/ui/')
 }
 
-const closeMenu = () => document.getElementById('phone-menu')?.hidePopover()
+function closeMenu(): void {
+  for (const menu of document.querySelectorAll<HTMLElement>('#phone-menu, #workspaces')) menu.hidePopover()
+}
 
 function Menu() {
   const [path] = useLocation()
@@ -201,6 +206,9 @@ function WorkspaceMenu({ me, workspace, onShowList, isOpen = false }: WorkspaceM
           </label>
         ))}
       </fieldset>
+      <Link to="/account" onClick={closeMenu}>
+        Your account and sessions
+      </Link>
       <button type="button" onClick={onShowList}>
         What was done in this tab
       </button>

@@ -23,9 +23,11 @@ export function useAction({ onDone, showsError = false }: ActionOptions = {}) {
   const [asked, setAsked] = useState<Action>()
   const [busy, setBusy] = useState(false)
   const [error, setError] = useState<Error>()
+  const [typed, setTyped] = useState('')
   const close = () => {
     setAsked(undefined)
     setError(undefined)
+    setTyped('')
   }
   async function run(action: Action): Promise<void> {
     setBusy(true)
@@ -53,13 +55,32 @@ export function useAction({ onDone, showsError = false }: ActionOptions = {}) {
       footer={
         <>
           <Button onClick={close}>Keep it</Button>
-          <Button look={asked.confirm.isDestructive ? 'danger' : 'primary'} busy={busy} onClick={() => void run(asked)}>
+          <Button
+            look={asked.confirm.isDestructive ? 'danger' : 'primary'}
+            busy={busy}
+            disabled={asked.confirm.typed !== undefined && asked.confirm.typed !== typed.trim()}
+            onClick={() => void run(asked)}
+          >
             {asked.label}
           </Button>
         </>
       }
     >
       <p>{asked.confirm.body}</p>
+      {asked.confirm.typed !== undefined && (
+        <label class={styles.typed}>
+          <span>
+            Type <b>{asked.confirm.typed}</b> to go on
+          </span>
+          <input
+            type="text"
+            autocomplete="off"
+            spellcheck={false}
+            value={typed}
+            onInput={({ currentTarget }) => setTyped(currentTarget.value)}
+          />
+        </label>
+      )}
       <CopyAs action={asked} />
       {error && <Problem error={error} />}
     </Dialog>

@@ -17,7 +17,15 @@ export function Dialog({ title, children, footer, onClose, persistent = false, w
   const dialog = useRef<HTMLDialogElement>(null)
   const titleId = useId()
   // Before the next key, which belongs to it.
-  useLayoutEffect(() => dialog.current?.showModal(), [])
+  useLayoutEffect(() => {
+    const { current } = dialog
+    current?.showModal()
+    // Closing gives the focus back to where it was; a dialog that is only removed does not.
+    return () => {
+      current?.close()
+      if (document.activeElement === document.body) document.getElementById('content')?.focus({ preventScroll: true })
+    }
+  }, [])
   const closeOutside = ({ target }: MouseEvent) => !persistent && target === dialog.current && onClose()
   return (
     // biome-ignore lint/a11y/useKeyWithClickEvents: Escape closes it too

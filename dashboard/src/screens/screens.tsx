@@ -80,4 +80,37 @@ export const screens: Screen[] = [
   },
   { path: '/webhooks/new', Content: lazily(() => import('./webhooks/new.tsx'), LOADING) },
   { path: '/webhooks/:webhook', Content: lazily(() => import('./webhooks/webhook.tsx'), LOADING) },
+  {
+    path: '/audit',
+    menu: { label: 'Audit', icon: 'audit', keys: 'g a', group: '' },
+    Content: lazily(() => import('./audit/list.tsx'), LOADING),
+  },
+  {
+    path: '/members',
+    menu: { label: 'Members', icon: 'person', keys: 'g m', group: 'Settings' },
+    Content: lazily(() => import('./members/list.tsx'), LOADING),
+  },
+  { path: '/members/new', Content: lazily(() => import('./members/new.tsx'), LOADING) },
+  { path: '/members/:member', Content: lazily(() => import('./members/member.tsx'), LOADING) },
+  {
+    path: '/roles',
+    menu: { label: 'Roles', icon: 'role', keys: 'g r', group: 'Settings' },
+    Content: lazily(() => import('./roles/list.tsx'), LOADING),
+  },
+  { path: '/roles/new', Content: lazily(() => import('./roles/new.tsx'), LOADING) },
+  { path: '/roles/:role', Content: lazily(() => import('./roles/role.tsx'), LOADING) },
+  {
+    path: '/keys',
+    menu: { label: 'Keys', icon: 'key', keys: 'g k', group: 'Settings' },
+    Content: lazily(() => import('./keys/list.tsx'), LOADING),
+  },
+  { path: '/keys/new', Content: lazily(() => import('./keys/new.tsx'), LOADING) },
+  { path: '/keys/:key', Content: lazily(() => import('./keys/key.tsx'), LOADING) },
+  {
+    path: '/settings',
+    menu: { label: 'Workspace', icon: 'gear', keys: 'g s', group: 'Settings' },
+    Content: lazily(() => import('./settings/workspace.tsx'), LOADING),
+  },
+  { path: '/settings/new-workspace', Content: lazily(() => import('./settings/new-workspace.tsx'), LOADING) },
+  { path: '/account', Content: lazily(() => import('./settings/account.tsx'), LOADING) },
 ]

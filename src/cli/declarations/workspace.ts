@@ -1,6 +1,7 @@
 // Commands about the workspace as a whole, and any request of the API.
 import type { AuditFilters, ExportOptions, ListOptions } from '../commands/audit.ts'
 import type { EventOptions } from '../commands/events.ts'
+import type { ExportOptions as WorkspaceExportOptions } from '../commands/export.ts'
 import type { ListenOptions } from '../commands/webhook-listen.ts'
 import type { CreateOptions } from '../commands/webhooks.ts'
 import { collect, type Declare } from '../declaration.ts'
@@ -40,6 +41,12 @@ export function declareWorkspace({ program, command, group, section }: Declare):
   )
     .option('--format <format>', 'ndjson, csv or ocsf', 'ndjson')
     .option('--output <file>', 'a file that is readable by you only')
+
+  command<WorkspaceExportOptions>(program, 'export', 'write the workspace as one file', async (session, options) =>
+    (await import('../commands/export.ts')).exportToFile(session, options),
+  )
+    .option('-o, --output <file>', 'a file that is readable by you only. Default: standard output')
+    .option('--format <format>', 'yaml or json', 'yaml')
 
   const webhooks = group('webhooks', 'URLs that events are sent to')
   command(webhooks, 'list', 'list them', async session => (await loadWebhooks()).listWebhooks(session))

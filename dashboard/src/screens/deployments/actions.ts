@@ -46,6 +46,7 @@ export const deleteDeployment = (deployment: Deployment): Action => ({
       'It stops serving at once. Its revisions, logs and secrets are deleted, and cannot be restored. ' +
       'Its tracing project and its name in the audit log stay.',
     isDestructive: true,
+    ...(deployment.active_revision_id !== null && { typed: deployment.name }),
   },
   done: `${deployment.name} is being deleted.`,
 })

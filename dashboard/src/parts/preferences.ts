@@ -1,5 +1,7 @@
-// Light, dark, or as the system. `src/theme.ts` applies it before the page is painted.
+// What a person has chosen for this browser: the theme, which `src/theme.ts` applies before the page is painted, and
+// the zone of times.
 import { signal } from '@preact/signals'
+import { setTimeZone } from '../format/time.ts'
 
 const KEY = 'slipway-theme'
 export const THEMES = ['system', 'light', 'dark'] as const
@@ -17,4 +19,16 @@ export function setTheme(next: Theme): void {
     localStorage.setItem(KEY, next)
     document.documentElement.dataset.theme = next
   }
+}
+
+const ZONE_KEY = 'slipway-zone'
+/** Times are shown in UTC instead of the zone of the viewer. */
+export const isUtc = signal(localStorage.getItem(ZONE_KEY) === 'UTC')
+if (isUtc.value) setTimeZone('UTC')
+
+export function setUtc(on: boolean): void {
+  isUtc.value = on
+  setTimeZone(on ? 'UTC' : undefined)
+  if (on) localStorage.setItem(ZONE_KEY, 'UTC')
+  else localStorage.removeItem(ZONE_KEY)
 }

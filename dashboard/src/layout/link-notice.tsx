@@ -1,0 +1,27 @@
+// Whose account a sign-in link has led to. Somebody may have sent it to have a person work in another account.
+import { useState } from 'preact/hooks'
+import type { Me } from '../api/client.ts'
+import { Button } from '../parts/button.tsx'
+import styles from './shell.module.css'
+
+const KEY = 'slipway-link-noticed'
+
+export function LinkNotice({ me: { session, member, organization }, onSignOut }: { me: Me; onSignOut: () => void }) {
+  const [noticed, setNoticed] = useState(() => localStorage.getItem(KEY))
+  if (session?.method !== 'link' || noticed === session.id) return null
+  const hide = () => {
+    localStorage.setItem(KEY, session.id)
+    setNoticed(session.id)
+  }
+  return (
+    <aside class={styles.notice} aria-label="Signed in by a link">
+      <p>
+        Signed in as <b>{member?.full_name ?? member?.email}</b> of <b>{organization.display_name}</b>, by a link.
+      </p>
+      <Button small onClick={onSignOut}>
+        Not you? Sign out
+      </Button>
+      <Button small look="bare" icon="cross" aria-label="Hide whose account this is" onClick={hide} />
+    </aside>
+  )
+}

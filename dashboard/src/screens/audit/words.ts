@@ -1,0 +1,48 @@
+// Items of the audit log in words (pure).
+import type { AuditItem } from '../../api/audit-pages.ts'
+
+/** `create_tag_key` → `Create tag key`. */
+export function describeOperation(name: string): string {
+  const text = name.replaceAll('_', ' ').replace(/\b(api|oauth|url)\b/g, word => word.toUpperCase())
+  return text.charAt(0).toUpperCase() + text.slice(1)
+}
+
+const ACTORS: Record<string, string> = {
+  ...{ key: 'An API key', session: 'A person', listener: 'A listener', push: 'A push', cron: 'The schedule' },
+  operator: 'The operator',
+}
+export const describeActorOf = ({ unmapped: { actor_name, actor_kind } }: AuditItem): string =>
+  actor_name ?? ACTORS[actor_kind] ?? actor_kind
+
+const NAMES = ['name', 'display_name', 'email', 'description', 'key', 'value', 'host', 'url', 'compute_id']
+/** What was changed, by the name that the change itself tells. */
+export function nameSubject({ unmapped: { events } }: AuditItem): string | undefined {
+  const changes = events.flatMap(event => event.changes ?? [])
+  for (const name of NAMES) {
+    const found = changes.find(({ path }) => path === name)
+    const value = found?.after ?? found?.before
+    if (typeof value === 'string' && value) return value
+  }
+  return undefined
+}
+
+export const PERIODS = [
+  { value: '24h', label: 'Last 24 hours', hours: 24 },
+  { value: '7d', label: 'Last 7 days', hours: 7 * 24 },
+  { value: '30d', label: 'Last 30 days', hours: 30 * 24 },
+  { value: '90d', label: 'Last 90 days', hours: 90 * 24 },
+  { value: 'all', label: 'All that is kept', hours: undefined },
+]
+const DEFAULT_PERIOD = PERIODS[2]!
+export const findPeriod = (value: string) => PERIODS.find(period => period.value === value) ?? DEFAULT_PERIOD
+
+const HOUR_MS = 3_600_000
+/** To the hour, so that the same view is the same request. */
+export const startOfPeriod = (value: string, now: number): string => {
+  const { hours } = findPeriod(value)
+  return hours
+    ? new Date(Math.floor(now / HOUR_MS) * HOUR_MS - hours * HOUR_MS).toISOString()
+    : '2000-01-01T00:00:00.000Z'
+}
+/** What comes while the page is open belongs to it. */
+export const END = '2099-12-31T23:59:59Z'

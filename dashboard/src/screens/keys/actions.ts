@@ -1,0 +1,76 @@
+// What can be done with API keys, each as one request. A key of the organization is of no workspace.
+import { type Action, request } from '../../api/actions.ts'
+import type { Item, Me, Reply } from '../../api/client.ts'
+import { explainMissing } from '../../api/permissions.ts'
+import { explainMissingInOrganization } from '../members/actions.ts'
+
+export type Key = Item<'GET /workspaces/current/api-keys'>
+export type NewKey = Reply<'POST /workspaces/current/api-keys'>
+type Caller = { me: Me; workspace: string }
+
+export type KeyDraft = {
+  description: string
+  role_id: string
+  /** Null: all of the role. */
+  permissions: string[] | null
+  expires_at: string | null
+}
+
+export const mayManageOrganizationKeys = (me: Me): boolean => me.permissions.includes('organization:manage-keys')
+
+export function createKey(
+  { me, workspace }: Caller,
+  { isOrganization, ...draft }: KeyDraft & { isOrganization: boolean },
+): Action {
+  const { description, role_id, permissions, expires_at } = draft
+  const body = { description, role_id, ...(permissions && { permissions }), ...(expires_at && { expires_at }) }
+  return {
+    label: 'Create key',
+    unavailable: isOrganization
+      ? explainMissingInOrganization(me, 'organization:manage-keys')
+      : explainMissing(me, workspace, 'api-keys:create'),
+    request: request(isOrganization ? 'POST /orgs/current/api-keys' : 'POST /workspaces/current/api-keys', {
+      body: body as never,
+    }),
+    done: `The key “${description}” works from now on.`,
+  }
+}
+
+export function revokeKey({ me, workspace }: Caller, key: Key, descendants: number): Action {
+  const { id, tenant_id, description, hint, listener_id } = key
+  const isHere = tenant_id === workspace && !explainMissing(me, workspace, 'api-keys:delete')
+  const made = descendants === 1 ? 'The key that was' : `The ${descendants} keys that were`
+  const others = descendants > 0 ? ` ${made} made with it ${descendants === 1 ? 'is' : 'are'} revoked too.` : ''
+  const agent = listener_id ? ' The agent of a listener uses it: the agent stops, and nothing is deployed there.' : ''
+  return {
+    label: 'Revoke key',
+    unavailable:
+      isHere || mayManageOrganizationKeys(me)
+        ? undefined
+        : (explainMissing(me, workspace, 'api-keys:delete') ??
+          explainMissingInOrganization(me, 'organization:manage-keys')),
+    request: isHere
+      ? request('DELETE /workspaces/current/api-keys/{key_id}', { params: { key_id: id } })
+      : request('DELETE /orgs/current/api-keys/{key_id}', { params: { key_id: id } }),
+    command: `slipway keys revoke ${id}${isHere ? '' : ' --organization'}`,
+    confirm: {
+      title: `Revoke “${description}”, ${hint}?`,
+      body:
+        `Every request with it is refused at once, and sessions that were opened with it end.${others}${agent} ` +
+        'It cannot be made valid again. What was done with it stays in the audit log.',
+      isDestructive: true,
+    },
+    done: `The key “${description}” is revoked.`,
+  }
+}
+
+/** Whose a key is, in words. */
+export const describeOwner = ({ member, listener_id, tenant_id }: Key): string => {
+  if (member) return `Belongs to ${member.email}`
+  if (listener_id) return 'The agent of a listener'
+  return tenant_id ? 'Of a workspace' : 'Of the organization'
+}
+
+const DAY_MS = 86_400_000
+export const isSoon = (expires_at: string | null, now: number): boolean =>
+  expires_at !== null && Date.parse(expires_at) - now < 7 * DAY_MS

@@ -1,0 +1,12 @@
+// A link that signs a member in once, shown until the page is left.
+
+import { formatClock } from '../../format/time.ts'
+import { ShownOnce } from '../../parts/shown-once.tsx'
+import type { SignInLink } from './actions.ts'
+
+export const SignInLinkBox = ({ link, name }: { link: SignInLink; name: string }) => (
+  <ShownOnce title="Sign-in link. It is shown only now" secret={link.url}>
+    Give it to {name} over a channel that nobody else reads: whoever opens it first is signed in as {name}. It works
+    once, until {formatClock(link.expires_at)}.
+  </ShownOnce>
+)

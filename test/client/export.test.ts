@@ -1,0 +1,178 @@
+// A workspace as one file: what is in it, what is not, and that its parts can be created again from it.
+import { loadAll } from 'js-yaml'
+import { expect, it } from 'vitest'
+import { createClient } from '../../src/client/client.ts'
+import { type ExportedDocument, type ExportFormat, findWorkspace, writeExport } from '../../src/client/export.ts'
+import { toYaml } from '../../src/client/yaml.ts'
+import { getApp, newTenant, type Tenant } from '../support/app.ts'
+import { getPolicyPath, setUpPreviews } from '../support/previews.ts'
+import { serveRepositories } from '../support/pushes.ts'
+
+const requestApp: typeof fetch = async (input, init) => getApp().fetch(new Request(input, init))
+
+async function exportText({ key }: Pick<Tenant, 'key'>, format: ExportFormat, workspace?: string): Promise<string> {
+  const client = createClient({ url: 'http://slipway.test', key, workspace, fetch: requestApp })
+  const parts = writeExport(client, (await findWorkspace(client, { workspace }))!, format)
+  let text = ''
+  for await (const part of parts) text += part
+  return text
+}
+const exportDocuments = async (tenant: Pick<Tenant, 'key'>): Promise<ExportedDocument[]> =>
+  JSON.parse(await exportText(tenant, 'json'))
+const create = async (tenant: { post: Tenant['post'] }, path: string, body: object) => {
+  const { status, body: created } = await tenant.post(path, body)
+  expect([201, 200], JSON.stringify(created)).toContain(status)
+  return created
+}
+const templateBody = (name: string) => ({
+  ...{
+    name,
+    source: 'internal_template',
+    secrets: [
+      { name: 'ZETA', value: 'hush-1' },
+      { name: 'ALPHA', value: 'hush-2' },
+    ],
+  },
+  source_config: { template_id: 'web-service', resource_spec: { min_scale: 1, max_scale: 3, cpu: 0.5 } },
+  source_revision_config: {},
+})
+
+/** A repository with a preview policy and an open preview, a tagged template, and one of everything else. */
+async function setUpWorkspace() {
+  serveRepositories()
+  const { tenant, parent, pull, live } = await setUpPreviews()
+  const hooks = { on_create: 'https://ci.example.com/create', secret: 'hush-of-hooks' }
+  expect((await tenant.put(getPolicyPath(parent.id), { branches: ['a/*'], hooks })).status).toBe(200)
+  const web = await create(tenant, '/v2/deployments', templateBody('web'))
+  const listener = await create(tenant, '/v2/listeners', { compute_type: 'local', compute_id: 'machine-1' })
+  const team = await create(tenant, '/v2/tag-keys', { key: 'team' })
+  const payments = await create(tenant, `/v2/tag-keys/${team.id}/values`, { value: 'payments: "eu"' })
+  await create(tenant, `/v2/deployments/${web.id}/tags`, { tag_value_ids: [payments.id] })
+  const role = { display_name: 'Operator', description: 'yes', permissions: ['deployments:read'] }
+  await create(tenant.owner, '/orgs/current/roles', role)
+  const webhook = { url: 'https://ci.example.com/slipway', deployment_ids: [web.id], tag_value_ids: [payments.id] }
+  await create(tenant, '/v2/webhooks', webhook)
+  return { tenant, parent, web, pull, live, listener }
+}
+
+it('has a document for everything that can be created again, with names of secrets and never their values', async () => {
+  const { tenant, parent, web, pull, live } = await setUpWorkspace()
+  await pull('opened', 1, { branch: 'a/b' })
+  expect(await live()).toHaveLength(1)
+  const documents = await exportDocuments(tenant)
+  const find = (kind: string, name?: string) =>
+    documents.find(one => one.kind === kind && (name === undefined || one.name === name))
+  expect(documents.map(({ kind, name }) => [kind, name])).toEqual([
+    ['Workspace', 'Default'],
+    ['Role', 'Operator'],
+    ['Listener', 'local/machine-1'],
+    ['TagKey', 'team'],
+    ['TagValue', 'team=payments: "eu"'],
+    ['Deployment', parent.name],
+    ['PreviewPolicy', parent.name],
+    ['Deployment', 'web'],
+    ['Webhook', 'https://ci.example.com/slipway'],
+  ])
+  expect(find('Deployment', 'web')).toEqual({
+    ...{ kind: 'Deployment', name: 'web', secrets: ['ALPHA', 'ZETA'], tags: ['team=payments: "eu"'] },
+    spec: {
+      ...templateBody('web'),
+      secrets: [],
+      source_config: { ...templateBody('web').source_config, deployment_type: 'dev' },
+    },
+  })
+  expect(find('PreviewPolicy')).toMatchObject({ hooks: { on_create: 'https://ci.example.com/create' } })
+  expect(find('Webhook')).toMatchObject({ deployments: ['web'], spec: { deployment_ids: [web.id] } })
+  expect(JSON.stringify(documents)).not.toMatch(/hush|\*{8}/)
+  // YAML has the same documents.
+  expect(loadAll(await exportText(tenant, 'yaml'))).toEqual(documents)
+})
+
+it('makes bodies from which another workspace gets the same things, and then exports the same', async () => {
+  const { tenant } = await setUpWorkspace()
+  const documents = await exportDocuments(tenant)
+  const other = await newTenant()
+  const find = (kind: string, name?: string) =>
+    documents.find(one => one.kind === kind && (name === undefined || one.name === name))!
+  await create(other.owner, '/orgs/current/roles', find('Role').spec)
+  await create(other, '/v2/listeners', find('Listener').spec)
+  const { id: key } = await create(other, '/v2/tag-keys', find('TagKey').spec)
+  const value = await create(other, `/v2/tag-keys/${key}/values`, find('TagValue').spec)
+  const { spec, secrets } = find('Deployment', 'web')
+  const values = secrets!.map(name => ({ name, value: 'from a vault' }))
+  const web = await create(other, '/v2/deployments', { ...spec, secrets: values })
+  await create(other, `/v2/deployments/${web.id}/tags`, { tag_value_ids: [value.id] })
+  const { spec: webhook } = find('Webhook')
+  await create(other, '/v2/webhooks', { ...webhook, deployment_ids: [web.id], tag_value_ids: [value.id] })
+  const { spec: workspace } = find('Workspace')
+  expect((await other.patch(`/workspaces/${other.tenant_id}`, workspace)).status).toBe(200)
+
+  const again = await exportDocuments(other)
+  const withoutIds = (one: ExportedDocument) =>
+    one.kind === 'Webhook' ? { ...one, spec: { ...one.spec, deployment_ids: [], tag_value_ids: [] } } : one
+  const ofGitHost = ({ kind, spec }: ExportedDocument) =>
+    kind === 'PreviewPolicy' || (spec as { source?: string }).source === 'githost'
+  expect(again.map(withoutIds)).toEqual(documents.filter(one => !ofGitHost(one)).map(withoutIds))
+})
+
+it('makes bodies that change nothing where they come from', async () => {
+  const { tenant, web } = await setUpWorkspace()
+  const { spec } = (await exportDocuments(tenant)).find(({ name }) => name === 'web')!
+  const { name: _, source: __, ...body } = spec as Record<string, unknown>
+  const { body: plan } = await tenant.patch(`/v2/deployments/${web.id}?dry_run=true`, body)
+  expect(plan).toMatchObject({ changes: [], secrets: [], creates_revision: false })
+})
+
+it('says what a key may not read, and exports the workspace that a key of the organization names', async () => {
+  const tenant = await newTenant()
+  const permissions = ['workspaces:read', 'deployments:read']
+  const { body } = await tenant.post('/workspaces/current/api-keys', { description: 'reader', permissions })
+  const text = await exportText(body, 'yaml')
+  expect(text).toMatch(/^# - webhooks, which take the permission webhooks:read$/m)
+  expect(text).toMatch(/^kind: Workspace$/m)
+  const { tenant_id, owner } = tenant
+  await create(owner, '/workspaces', { display_name: 'Second' })
+  expect(JSON.parse(await exportText(owner, 'json', tenant_id))[0]).toMatchObject({ name: 'Default' })
+})
+
+it('writes YAML that a parser reads as the same data', () => {
+  const tricky = [
+    'yes',
+    'No',
+    'null',
+    '1',
+    '1e3',
+    '0x1f',
+    '~',
+    '',
+    ' a',
+    'a: b',
+    '# a',
+    '- a',
+    '*',
+    '\u0085\u2028\ufeff',
+  ]
+  const values = [
+    ...tricky,
+    'line\nline',
+    '"',
+    "'",
+    '{',
+    '[]',
+    '2026-01-01',
+    'a/b-c.d_e',
+    'true',
+    true,
+    null,
+    0,
+    -1.5,
+    '😀',
+  ]
+  const data = {
+    values,
+    'a key: ': { nested: [[1, [2]], {}, [], { a: 1, b: { c: [{ d: 'e' }] } }] },
+    yes: {},
+    none: [],
+  }
+  expect(loadAll(toYaml(data))).toEqual([data])
+})
