@@ -1,4 +1,4 @@
-// The pure rules of a new deployment: its request and commands from what was chosen, and the steps of its first revision.
+// The pure rules of a new deployment: its request and commands, and the steps of its first revision.
 import { describe, expect, it } from 'vitest'
 import { formatBytes } from '../../dashboard/src/format/size.ts'
 import {

@@ -60,7 +60,8 @@ const sources: (() => LaunchOptions | Promise<LaunchOptions>)[] = [
 const ARGUMENTS = [
   '--disable-gpu',
   '--disable-software-rasterizer',
-  '--host-resolver-rules=MAP *.test 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost, EXCLUDE *.localhost',
+  '--host-resolver-rules=MAP *.test 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost, ' +
+    'EXCLUDE *.localhost',
 ]
 
 /** Or why this machine can run none. */

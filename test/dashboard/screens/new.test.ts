@@ -16,6 +16,8 @@ import { newIntegration } from '../../support/integrations.ts'
 import { closeAgents, FAST_LIMITS, makeTempFolder, runAgent } from '../../support/process-engine.ts'
 
 const dashboard = useDashboard()
+/** A walk waits for an agent, a build and a start. */
+const WALK_MS = 60_000
 const root = makeTempFolder()
 let server: Server
 let tenant: Tenant
@@ -94,81 +96,90 @@ async function drop(page: Page, target: Locator, path: string): Promise<void> {
 }
 
 describe('a new deployment', () => {
-  it('of a template is created with keys only, up to the URL that answers', async () => {
-    const { page, context, problems } = await dashboard.open(tenant, '/')
-    await page.getByRole('heading', { name: 'No deployments yet' }).waitFor()
-    await check(page, 'empty-workspace')
-    await page.keyboard.press('c')
-    await tabTo(page, page.getByRole('radio', { name: 'greeter' }))
-    await page.keyboard.press('Space')
-    await tabTo(page, nameField(page))
-    await page.keyboard.press('Control+a')
-    await page.keyboard.type('Hello There')
-    await page.getByText('One field needs a change.').waitFor()
-    await page.getByText('must be 1 to 63 lower-case letters').waitFor()
-    await check(page, 'new-bad-name')
-    await page.keyboard.press('Control+a')
-    await page.keyboard.type('hello-there')
-    await isChecked(page)
-    await page.keyboard.press('Control+Enter')
-    await page.getByRole('dialog', { name: 'Create hello-there?' }).waitFor()
-    await check(page, 'new-plan')
-    await page.keyboard.press('Control+Enter')
-    const url = await page
-      .getByRole('region', { name: 'Its URL' })
-      .getByRole('link', { name: /localhost/ })
-      .textContent()
-    await check(page, 'new-answers')
-    const visited = context.waitForEvent('page')
-    await page.keyboard.press('o')
-    const site = await visited
-    await site.waitForLoadState()
-    expect([site.url(), await site.locator('body').textContent()]).toEqual([`${url}/`, 'Hello'])
-    expect(problems).toEqual([])
-  })
+  it(
+    'of a template is created with keys only, up to the URL that answers',
+    async () => {
+      const { page, context, problems } = await dashboard.open(tenant, '/')
+      await page.getByRole('heading', { name: 'No deployments yet' }).waitFor()
+      await check(page, 'empty-workspace')
+      await page.keyboard.press('c')
+      await tabTo(page, page.getByRole('radio', { name: 'greeter' }))
+      await page.keyboard.press('Space')
+      await tabTo(page, nameField(page))
+      await page.keyboard.press('Control+a')
+      await page.keyboard.type('Hello There')
+      await page.getByText('One field needs a change.').waitFor()
+      await page.getByText('must be 1 to 63 lower-case letters').waitFor()
+      await page.keyboard.press('Control+a')
+      await page.keyboard.type('hello-there')
+      await isChecked(page)
+      await page.keyboard.press('Control+Enter')
+      await page.getByRole('dialog', { name: 'Create hello-there?' }).waitFor()
+      await check(page, 'new-plan')
+      await page.keyboard.press('Control+Enter')
+      const url = await page
+        .getByRole('region', { name: 'Its URL' })
+        .getByRole('link', { name: /localhost/ })
+        .textContent()
+      await check(page, 'new-answers')
+      const visited = context.waitForEvent('page')
+      await page.keyboard.press('o')
+      const site = await visited
+      await site.waitForLoadState()
+      expect([site.url(), await site.locator('body').textContent()]).toEqual([`${url}/`, 'Hello'])
+      expect(problems).toEqual([])
+    },
+    WALK_MS,
+  )
 
-  it('of a dropped folder is packed by its ignore files, uploaded, built, and answers', async () => {
-    const folder = writeFiles(join(root, 'diary'), {
-      'package.json': JSON.stringify({ name: 'diary', scripts: { start: 'node server.cjs', build: 'node build.cjs' } }),
-      'server.cjs': `require('http').createServer((_, res) => res.end(
+  it(
+    'of a dropped folder is packed by its ignore files, uploaded, built, and answers',
+    async () => {
+      const folder = writeFiles(join(root, 'diary'), {
+        'package.json': JSON.stringify({
+          name: 'diary',
+          scripts: { start: 'node server.cjs', build: 'node build.cjs' },
+        }),
+        'server.cjs': `require('http').createServer((_, res) => res.end(
         [process.env.TOKEN, require('fs').existsSync('.env'), require('fs').existsSync('dist')].join())
       ).listen(process.env.PORT)`,
-      'build.cjs': `console.log('\\u001b[32mNothing to build'); if (process.env.TOKEN !== 'hush') process.exit(7)`,
-      'dist/old.js': '',
-      'node_modules/left-pad/index.js': '',
-      '.gitignore': 'dist\n',
-      '.env': 'TOKEN=wrong\n',
-    })
-    const page = await openNew('folder')
-    const problems: string[] = []
-    page.on('pageerror', error => problems.push(String(error)))
-    const place = page.getByRole('region', { name: 'Files' })
-    await check(page, 'new-folder')
-    await drop(page, place, folder)
-    await page.getByText('.env may hold secrets, and is left out.').waitFor()
-    await page.getByRole('button', { name: 'Add .env as variables' }).click()
-    await page.getByText('What is packed').click()
-    const leftOut = page.getByRole('list', { name: 'Left out' }).getByRole('listitem')
-    expect(await leftOut.allTextContents()).toEqual(['dist/', 'node_modules/', '.env'])
-    await page.getByLabel('Runs on').selectOption({ index: 1 })
-    await isChecked(page)
-    await check(page, 'new-folder-packed')
-    await page.getByRole('button', { name: 'Review the plan' }).click()
-    await page.getByRole('button', { name: 'Create diary' }).click()
-    await page.getByText('It does not serve').waitFor()
-    await page.getByText('Nothing to build', { exact: true }).waitFor()
-    await check(page, 'new-build-failed')
-    writeFiles(folder, { 'build.cjs': '' })
-    await choose(page, 'folder', folder)
-    await page.getByRole('button', { name: 'Upload and deploy' }).click()
-    const url = await page
-      .getByRole('region', { name: 'Its URL' })
-      .getByRole('link', { name: /localhost/ })
-      .textContent()
-    await page.goto(url!)
-    expect(await page.locator('body').textContent()).toBe('wrong,false,false')
-    expect(problems).toEqual([])
-  })
+        'build.cjs': `console.log('\\u001b[32mNothing to build'); if (process.env.TOKEN !== 'hush') process.exit(7)`,
+        'dist/old.js': '',
+        'node_modules/left-pad/index.js': '',
+        '.gitignore': 'dist\n',
+        '.env': 'TOKEN=wrong\n',
+      })
+      const page = await openNew('folder')
+      const problems: string[] = []
+      page.on('pageerror', error => problems.push(String(error)))
+      const place = page.getByRole('region', { name: 'Files' })
+      await drop(page, place, folder)
+      await page.getByText('.env may hold secrets, and is left out.').waitFor()
+      await page.getByRole('button', { name: 'Add .env as variables' }).click()
+      await page.getByText('What is packed').click()
+      const leftOut = page.getByRole('list', { name: 'Left out' }).getByRole('listitem')
+      expect(await leftOut.allTextContents()).toEqual(['dist/', 'node_modules/', '.env'])
+      await page.getByLabel('Runs on').selectOption({ index: 1 })
+      await isChecked(page)
+      await check(page, 'new-folder-packed')
+      await page.getByRole('button', { name: 'Review the plan' }).click()
+      await page.getByRole('button', { name: 'Create diary' }).click()
+      await page.getByText('It does not serve').waitFor()
+      await page.getByText('Nothing to build', { exact: true }).waitFor()
+      await check(page, 'new-build-failed')
+      writeFiles(folder, { 'build.cjs': '' })
+      await choose(page, 'folder', folder)
+      await page.getByRole('button', { name: 'Upload and deploy' }).click()
+      const url = await page
+        .getByRole('region', { name: 'Its URL' })
+        .getByRole('link', { name: /localhost/ })
+        .textContent()
+      await page.goto(url!)
+      expect(await page.locator('body').textContent()).toBe('wrong,false,false')
+      expect(problems).toEqual([])
+    },
+    WALK_MS,
+  )
 
   it('of a repository is planned with the branch, once a git host is connected', async () => {
     const page = await openNew('repository')

@@ -1,5 +1,5 @@
 // A new deployment: from a template, a repository, an image or a folder to a plan, and from the plan to a URL.
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useRef, useState } from 'preact/hooks'
 import { useSearch } from 'wouter-preact'
 import { navigate } from 'wouter-preact/use-browser-location'
 import { explainMissing } from '../../api/permissions.ts'
@@ -10,7 +10,7 @@ import { Prose } from '../../parts/prose.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { setFilters, toAddress } from '../../router/links.tsx'
 import type { ScreenProps } from '../screens.tsx'
-import { type Choice, type Draft, isChosen, listVariables, nameVariable, suggestName, WAYS, type Way } from './draft.ts'
+import { type Choice, type Draft, isChosen, suggestName, WAYS, type Way } from './draft.ts'
 import { FolderSource, type PackedSource } from './folder-source.tsx'
 import { ImageSource } from './image-source.tsx'
 import styles from './new.module.css'
@@ -51,7 +51,6 @@ export default function NewDeploymentScreen({ workspace, me }: ScreenProps) {
   const [typed, setTyped] = useState(UNTYPED)
   const [packed, setPacked] = useState<PackedSource>()
   const [isReviewed, setReviewed] = useState(false)
-  const [isTried, setTried] = useState(false)
   const form = useRef<HTMLFormElement>(null)
 
   const suggested = suggestName({ ...choice, way }, packed?.name ?? '')
@@ -64,7 +63,6 @@ export default function NewDeploymentScreen({ workspace, me }: ScreenProps) {
   const type = (values: Partial<Typed>) => setTyped(before => ({ ...before, ...values }))
 
   const review = () => {
-    setTried(true)
     if (plan && isCurrent) setReviewed(true)
     else form.current?.querySelector<HTMLElement>('[aria-invalid="true"]')?.focus()
   }
@@ -76,8 +74,6 @@ export default function NewDeploymentScreen({ workspace, me }: ScreenProps) {
       run: () => setFilters({ from: one }),
     })),
   )
-  // The name suggested for another source is no longer the one that was meant.
-  useEffect(() => setTried(false), [way])
 
   const created = (id: string) => {
     if (way === 'folder' && packed?.archive) startUpload(id, packed.archive)
@@ -129,7 +125,7 @@ export default function NewDeploymentScreen({ workspace, me }: ScreenProps) {
         )}
         {isReady && <Settings {...{ workspace, draft, suggested, faults }} onChoose={setChoice} onChange={type} />}
         {isReady && error && <Problem error={error} />}
-        {isReady && isTried && <Faults faults={faults} variables={listVariables(typed.variables)} />}
+        {isReady && <Faults faults={faults} way={way} />}
         {missing && <p class={styles.missing}>{missing}</p>}
         {isReady && (
           <div class={styles.submit}>
@@ -160,17 +156,20 @@ function describeCheck({ isCurrent, faults, error, plan }: ReturnType<typeof use
   return plan ? 'Nothing is created before you confirm its plan.' : ''
 }
 
-/** Those at fields that are not on this page, such as a variable by its number. */
-function Faults({ faults, variables }: { faults: Map<string, string>; variables: { name: string }[] }) {
-  const others = [...faults].filter(([path]) => !path.startsWith('name') && !path.startsWith('source'))
+/** Those that no field above shows. */
+function Faults({ faults, way }: { faults: Map<string, string>; way: Way }) {
+  const others = [...faults].filter(([path]) => !isAtField(path, way))
   if (others.length === 0) return null
   return (
-    <ul class={styles.faults}>
+    <ul class={styles.faults} role="alert">
       {others.map(([path, text]) => (
         <li key={path}>
-          <code>{nameVariable(path, variables) ?? path}</code> <Prose text={text} />
+          <code>{path}</code> <Prose text={text} />
         </li>
       ))}
     </ul>
   )
 }
+
+const FIELDS = /^(name|secrets\.\d+\..*|source_config\.(?!template_id).*|source_revision_config\..*)$/
+const isAtField = (path: string, way: Way) => FIELDS.test(path) || (path === 'source' && way === 'image')

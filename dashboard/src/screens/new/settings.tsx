@@ -52,7 +52,7 @@ export function Settings({ workspace, draft, suggested, faults, onChoose, onChan
             value={variables}
             onChange={value => onChange({ variables: value })}
             fault={inVariables.length > 0 ? inVariables.join('; ') : undefined}
-            hint="Paste the text of a .env file. Values are stored encrypted, and shown to nobody without the permission."
+            hint="Paste the text of a .env file. Values are stored encrypted, and shown only to those who may."
           />
         </Fields>
       </details>
