@@ -1,4 +1,4 @@
-/** Rows of a phone are grids, which would be no table without these. */
+// The roles of the parts of a table. Rows of a phone are grids, which would be no table without these.
 export const ROLES = {
   table: { role: 'table' },
   group: { role: 'rowgroup' },
