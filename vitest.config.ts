@@ -9,6 +9,7 @@ import { LongestFirst } from './test/support/longest-first.ts'
 const app = [
   'test/*.test.ts',
   'test/{access,audit,cli,client,events,kernel,protocol,integrations}/**/*.test.ts',
+  'test/dashboard/screens/*.test.ts',
   'test/{listeners,deployments,oauth,pushes,sign-in,sync,webhooks}/**/*.test.ts',
 ]
 const architecture = ['test/architecture.test.ts', 'test/architecture/*.test.ts']
@@ -103,7 +104,7 @@ export default defineConfig({
           name: 'node',
           include: app,
           exclude: [...architecture, ...pure],
-          globalSetup: 'test/support/setup.ts',
+          globalSetup: ['test/support/setup.ts', 'test/support/built-dashboard.ts'],
           setupFiles: 'test/support/reset-files.ts',
           isolate: false,
           env,

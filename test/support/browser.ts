@@ -37,6 +37,8 @@ export function useBrowser() {
   async function newVisitor(options: BrowserContextOptions = {}): Promise<Visitor> {
     const context = await (browser as Browser).newContext({ ignoreHTTPSErrors: true, ...options })
     contexts.push(context)
+    // Shorter than a test, so that what was waited for is named.
+    context.setDefaultTimeout(15_000)
     const page = await context.newPage()
     return { context, page, problems: collectProblems(page) }
   }

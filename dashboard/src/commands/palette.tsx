@@ -1,5 +1,5 @@
 // Finds and runs every command, and every deployment by name.
-import { useEffect, useId, useRef, useState } from 'preact/hooks'
+import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { navigate } from 'wouter-preact/use-browser-location'
 import { usePages } from '../api/queries.ts'
 import { Icon } from '../parts/icon.tsx'
@@ -38,7 +38,8 @@ export default function Palette({ workspace }: { workspace: string }) {
   const isSetting = ({ kind }: Command) => ['setting', 'page'].includes(kind)
   const ordered = [...commands.filter(one => !isSetting(one)), ...deployments, ...commands.filter(isSetting)]
   const found = findCommands(ordered, text)
-  useEffect(() => dialog.current?.showModal(), [])
+  // Before the next key, which belongs to it.
+  useLayoutEffect(() => dialog.current?.showModal(), [])
   const close = () => {
     isPaletteOpen.value = false
   }

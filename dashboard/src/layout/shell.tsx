@@ -13,7 +13,7 @@ import { LiveBadge } from '../parts/live-badge.tsx'
 import { ToastList, Toasts } from '../parts/toasts.tsx'
 import { crumbs } from '../router/crumbs.ts'
 import { Link, toAddress } from '../router/links.tsx'
-import { HOME, screens } from '../screens/screens.tsx'
+import { GROUPS, HOME, screens } from '../screens/screens.tsx'
 import styles from './shell.module.css'
 import { setTheme, THEMES, type Theme, theme } from './theme.ts'
 
@@ -131,21 +131,28 @@ function Menu() {
   return (
     <>
       <nav class={styles.menu} aria-label="Workspace">
-        {screens.flatMap(({ path: screen, menu }) =>
-          menu
-            ? [
-                <Link
-                  key={screen}
-                  to={screen}
-                  aria-current={path.startsWith(toAddress(screen)) ? 'page' : undefined}
-                  onClick={closeMenu}
-                >
-                  <Icon name={menu.icon} />
-                  <span>{menu.label}</span>
-                </Link>,
-              ]
-            : [],
-        )}
+        {GROUPS.map(group => {
+          const shown = screens.filter(({ menu }) => menu?.group === group)
+          return (
+            shown.length > 0 && (
+              <div key={group}>
+                {group && <p>{group}</p>}
+                {shown.map(({ path: screen, menu }) => (
+                  <Link
+                    key={screen}
+                    to={screen}
+                    title={menu!.label}
+                    aria-current={path.startsWith(toAddress(screen)) ? 'page' : undefined}
+                    onClick={closeMenu}
+                  >
+                    <Icon name={menu!.icon} />
+                    <span>{menu!.label}</span>
+                  </Link>
+                ))}
+              </div>
+            )
+          )
+        })}
         <a href="/docs">
           <Icon name="book" />
           <span>API pages</span>

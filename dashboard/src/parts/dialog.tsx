@@ -1,6 +1,6 @@
 // A modal dialog: the browser's own, which keeps the focus and closes with Escape.
 import type { ComponentChildren } from 'preact'
-import { useEffect, useId, useRef } from 'preact/hooks'
+import { useId, useLayoutEffect, useRef } from 'preact/hooks'
 import { Button } from './button.tsx'
 import styles from './dialog.module.css'
 
@@ -15,7 +15,8 @@ type DialogProps = {
 export function Dialog({ title, children, footer, onClose, persistent = false }: DialogProps) {
   const dialog = useRef<HTMLDialogElement>(null)
   const titleId = useId()
-  useEffect(() => dialog.current?.showModal(), [])
+  // Before the next key, which belongs to it.
+  useLayoutEffect(() => dialog.current?.showModal(), [])
   const closeOutside = ({ target }: MouseEvent) => !persistent && target === dialog.current && onClose()
   return (
     // biome-ignore lint/a11y/useKeyWithClickEvents: Escape closes it too

@@ -8,9 +8,13 @@ import { Skeleton } from '../parts/panel.tsx'
 export type ScreenProps<Params = Record<string, string>> = { workspace: string; params: Params; me: Me }
 export type Screen = {
   path: string
-  menu?: { label: string; icon: IconName; keys: string }
+  menu?: { label: string; icon: IconName; keys: string; group: Group }
   Content: ComponentType<ScreenProps<never>>
 }
+
+/** In the order of the menu. The first has no heading. */
+export const GROUPS = ['', 'Connected', 'Settings'] as const
+type Group = (typeof GROUPS)[number]
 
 const LOADING = <Skeleton lines={8} />
 export const HOME = '/deployments'
@@ -18,7 +22,7 @@ export const HOME = '/deployments'
 export const screens: Screen[] = [
   {
     path: '/deployments',
-    menu: { label: 'Deployments', icon: 'cube', keys: 'g d' },
+    menu: { label: 'Deployments', icon: 'cube', keys: 'g d', group: '' },
     Content: lazily(() => import('./deployments/list.tsx'), LOADING),
   },
   { path: '/deployments/:deployment', Content: lazily(() => import('./deployments/deployment.tsx'), LOADING) },

@@ -1,58 +1,45 @@
 // A deployment: what serves, what is on its way, why not, and its last revisions.
-import { isMissing, useRead } from '../../api/queries.ts'
-import { useCommands } from '../../commands/commands.ts'
-import { describeActor, describeReasons, describeSource, hostOf, shortCommit, shortImage } from '../../format/source.ts'
-import { type Deployment, isInFlight, type Revision, stateOfDeployment, stateOfRevision } from '../../format/state.ts'
+import { useRead } from '../../api/queries.ts'
+import { describeActor, describeReasons, shortCommit, shortImage } from '../../format/source.ts'
+import { type Deployment, isInFlight, type Revision, stateOfRevision } from '../../format/state.ts'
 import { formatExact, formatSeconds, formatShort } from '../../format/time.ts'
-import { ActionButton, useAction } from '../../parts/action.tsx'
-import { ButtonLink } from '../../parts/button.tsx'
-import { Glyph, Icon } from '../../parts/icon.tsx'
-import { Card, CommandLine, Empty, Skeleton } from '../../parts/panel.tsx'
-import { Problem } from '../../parts/problem.tsx'
+import { ActionButton } from '../../parts/action.tsx'
+import { Glyph } from '../../parts/icon.tsx'
+import { Card, CommandLine, Skeleton } from '../../parts/panel.tsx'
 import { Prose } from '../../parts/prose.tsx'
 import { Badge, StateLabel } from '../../parts/state.tsx'
 import { Ago, now } from '../../parts/time.tsx'
-import { useCrumbs } from '../../router/crumbs.ts'
-import { toAddress } from '../../router/links.tsx'
 import type { ScreenProps } from '../screens.tsx'
-import { deleteDeployment, deployAgain, interrupt } from './actions.ts'
+import { deleteDeployment, interrupt } from './actions.ts'
 import styles from './deployment.module.css'
 import { listReasons, type Reason, toneOf } from './explain.ts'
+import { DeploymentFrame, SHOWN_REVISIONS } from './frame.tsx'
 import { isSlow, listStages, type Stage } from './pipeline.ts'
 
-const SHOWN_REVISIONS = 10
+export default function Overview({ workspace, params }: ScreenProps<{ deployment: string }>) {
+  return (
+    <DeploymentFrame workspace={workspace} id={params.deployment} tab="">
+      {(deployment, revisions) => <Content workspace={workspace} deployment={deployment} revisions={revisions} />}
+    </DeploymentFrame>
+  )
+}
 
-export default function DeploymentPage({ workspace, params }: ScreenProps<{ deployment: string }>) {
-  const ref = { params: { deployment_id: params.deployment } }
-  const { data: deployment, error, refetch } = useRead(workspace, 'GET /v2/deployments/{deployment_id}', ref)
-  const list = { ...ref, query: { limit: SHOWN_REVISIONS } }
-  const revisions = useRead(workspace, 'GET /v2/deployments/{deployment_id}/revisions', list)
+function Content({ workspace, deployment, revisions }: CardProps & { workspace: string }) {
+  const ref = { params: { deployment_id: deployment.id } }
   const explanation = useRead(workspace, 'GET /v2/deployments/{deployment_id}/explain', ref)
-  useCrumbs({ label: 'Deployments', to: '/deployments' }, { label: deployment?.name ?? '…' })
-
-  if (isMissing(error))
-    return (
-      <Empty
-        title="This deployment is gone"
-        action={<ButtonLink href={toAddress('/deployments')}>Open the deployments</ButtonLink>}
-      >
-        It was deleted, or it is in another workspace.
-      </Empty>
-    )
-  if (error && !deployment) return <Problem error={error} onRetry={() => void refetch()} />
-  if (!deployment || !revisions.data) return <Skeleton lines={9} />
-  const all = revisions.data.resources
   return (
     <>
-      <Header deployment={deployment} latest={all[0]} />
       <div class={styles.pair}>
-        <ServingCard workspace={workspace} deployment={deployment} revisions={all} />
-        <FlightCard deployment={deployment} revisions={all} />
+        <ServingCard workspace={workspace} deployment={deployment} revisions={revisions} />
+        <FlightCard deployment={deployment} revisions={revisions} />
       </div>
       {explanation.data && (
-        <Reasons reasons={listReasons(explanation.data, deployment, all.find(isInFlight))} deployment={deployment} />
+        <Reasons
+          reasons={listReasons(explanation.data, deployment, revisions.find(isInFlight))}
+          deployment={deployment}
+        />
       )}
-      <RevisionsCard deployment={deployment} revisions={all} />
+      <RevisionsCard deployment={deployment} revisions={revisions} />
       <footer class={styles.foot}>
         <p>
           Created <Ago time={deployment.created_at} suffix=" ago" />. Id <code>{deployment.id}</code>
@@ -60,47 +47,6 @@ export default function DeploymentPage({ workspace, params }: ScreenProps<{ depl
         <ActionButton small look="bare" action={deleteDeployment(deployment)} />
       </footer>
     </>
-  )
-}
-
-function Header({ deployment, latest }: { deployment: Deployment; latest: Revision | undefined }) {
-  const source = describeSource(deployment)
-  const { url, name, preview } = deployment
-  const { start, question } = useAction()
-  const action = deployAgain(deployment)
-  useCommands([
-    ...(url ? [{ id: 'visit', label: `Open ${hostOf(url)}`, kind: 'page', keys: 'o', run: () => open(url) }] : []),
-    { id: 'deploy-again', label: action.label, kind: 'action', run: () => start(action) },
-  ])
-  return (
-    <header class={styles.head}>
-      <div class={styles.heading}>
-        <h1>{name}</h1>
-        <StateLabel state={stateOfDeployment(deployment, latest)} large />
-      </div>
-      <div class={styles.actions}>
-        <ActionButton action={action} icon="again" />
-        {url && (
-          <ButtonLink href={url} look="primary" icon="out" hint="O" target="_blank" rel="noreferrer">
-            Visit
-          </ButtonLink>
-        )}
-      </div>
-      <ul class={styles.meta}>
-        <li>{url ? <a href={url}>{hostOf(url)}</a> : <span>No URL yet</span>}</li>
-        <li>
-          <Icon name={source.kind} label={source.kindWord} />
-          {source.name}
-          {source.version && <code>{source.version}</code>}
-        </li>
-        {preview && (
-          <li>
-            Preview of pull request {preview.number}, {preview.branch}
-          </li>
-        )}
-      </ul>
-      {question}
-    </header>
   )
 }
 

@@ -1,0 +1,130 @@
+// What all pages of a deployment share: its heading, what can be done with it, and its tabs.
+import type { ComponentChildren } from 'preact'
+import { useLocation } from 'wouter-preact'
+import { isMissing, useRead } from '../../api/queries.ts'
+import { useCommands } from '../../commands/commands.ts'
+import { describeSource, hostOf } from '../../format/source.ts'
+import { type Deployment, type Revision, stateOfDeployment } from '../../format/state.ts'
+import { ActionButton, useAction } from '../../parts/action.tsx'
+import { ButtonLink } from '../../parts/button.tsx'
+import { Icon } from '../../parts/icon.tsx'
+import { Empty, Skeleton } from '../../parts/panel.tsx'
+import { Problem } from '../../parts/problem.tsx'
+import { StateLabel } from '../../parts/state.tsx'
+import { useCrumbs } from '../../router/crumbs.ts'
+import { Link, toAddress } from '../../router/links.tsx'
+import { deployAgain } from './actions.ts'
+import styles from './frame.module.css'
+
+/** How many of the newest revisions the pages have. */
+export const SHOWN_REVISIONS = 10
+
+/** The part of the address after the deployment. */
+type TabPath = (typeof TABS)[number]['path']
+const TABS = [{ path: '', label: 'Overview', keys: 'g e' }] as const
+
+type FrameProps = {
+  workspace: string
+  id: string
+  /** A page that is in no tab names the one it is reached from. */
+  tab: TabPath
+  /** Follows the name of the deployment in the path at the top. */
+  page?: string
+  children: (deployment: Deployment, revisions: Revision[]) => ComponentChildren
+}
+
+export function DeploymentFrame({ workspace, id, tab, page, children }: FrameProps) {
+  const ref = { params: { deployment_id: id } }
+  const { data: deployment, error, refetch } = useRead(workspace, 'GET /v2/deployments/{deployment_id}', ref)
+  const list = { ...ref, query: { limit: SHOWN_REVISIONS } }
+  const revisions = useRead(workspace, 'GET /v2/deployments/{deployment_id}/revisions', list)
+  const to = `/deployments/${id}`
+  const label = page ?? TABS.find(({ path }) => path === tab && path !== '')?.label
+  useCrumbs(
+    { label: 'Deployments', to: '/deployments' },
+    { label: deployment?.name ?? '…', ...(label && { to }) },
+    ...(label ? [{ label }] : []),
+  )
+
+  if (isMissing(error))
+    return (
+      <Empty
+        title="This deployment is gone"
+        action={<ButtonLink href={toAddress('/deployments')}>Open the deployments</ButtonLink>}
+      >
+        It was deleted, or it is in another workspace.
+      </Empty>
+    )
+  const failed = error ?? revisions.error
+  if (failed && !(deployment && revisions.data))
+    return <Problem error={failed} onRetry={() => void Promise.all([refetch(), revisions.refetch()])} />
+  if (!deployment || !revisions.data) return <Skeleton lines={9} />
+  const all = revisions.data.resources
+  return (
+    <>
+      <Header deployment={deployment} latest={all[0]} />
+      <Tabs to={to} tab={tab} />
+      {children(deployment, all)}
+    </>
+  )
+}
+
+function Header({ deployment, latest }: { deployment: Deployment; latest: Revision | undefined }) {
+  const source = describeSource(deployment)
+  const { url, name, preview } = deployment
+  const { start, question } = useAction()
+  const action = deployAgain(deployment)
+  useCommands([
+    ...(url ? [{ id: 'visit', label: `Open ${hostOf(url)}`, kind: 'page', keys: 'o', run: () => open(url) }] : []),
+    { id: 'deploy-again', label: action.label, kind: 'action', run: () => start(action) },
+  ])
+  return (
+    <header class={styles.head}>
+      <div class={styles.heading}>
+        <h1>{name}</h1>
+        <StateLabel state={stateOfDeployment(deployment, latest)} large />
+      </div>
+      <div class={styles.actions}>
+        <ActionButton action={action} icon="again" />
+        {url && (
+          <ButtonLink href={url} look="primary" icon="out" hint="O" target="_blank" rel="noreferrer">
+            Visit
+          </ButtonLink>
+        )}
+      </div>
+      <ul class={styles.meta}>
+        <li>{url ? <a href={url}>{hostOf(url)}</a> : <span>No URL yet</span>}</li>
+        <li>
+          <Icon name={source.kind} label={source.kindWord} />
+          {source.name}
+          {source.version && <code>{source.version}</code>}
+        </li>
+        {preview && (
+          <li>
+            Preview of pull request {preview.number}, {preview.branch}
+          </li>
+        )}
+      </ul>
+      {question}
+    </header>
+  )
+}
+
+function Tabs({ to, tab }: { to: string; tab: TabPath }) {
+  const [, navigate] = useLocation()
+  useCommands(
+    TABS.map(({ path, label, keys }) => ({
+      ...{ id: `tab-${path}`, label: `${label} of this deployment`, kind: 'page', keys },
+      run: () => navigate(toAddress(to + path)),
+    })),
+  )
+  return (
+    <nav class={styles.tabs} aria-label="Deployment">
+      {TABS.map(({ path, label }) => (
+        <Link key={path} to={to + path} aria-current={path === tab ? 'page' : undefined}>
+          {label}
+        </Link>
+      ))}
+    </nav>
+  )
+}

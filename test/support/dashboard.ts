@@ -1,0 +1,91 @@
+// The dashboard in a real Chromium. Its app serves https for the browser, on the database of `getApp()`: what tests do
+// through a tenant's requests, or through an agent, its pages show.
+import type { Page } from 'playwright-core'
+import { afterAll, beforeAll, expect } from 'vitest'
+import type { StreamLimits } from '../../src/env.ts'
+import { createFolderFiles, DASHBOARD_FOLDER } from '../../src/host/dashboard-folder.ts'
+import { createOperatorLink } from '../../src/sign-in/links.ts'
+import { type App, type AppOptions, startApp, type Tenant } from './app.ts'
+import { expectAccessible, serveHosts, takePicture, useBrowser, type Visitor } from './browser.ts'
+
+const SLIPWAY = 'slipway.example.test'
+export const WIDE = { width: 1280, height: 800 }
+export const PHONE = { width: 360, height: 740 }
+const LOOKS = [
+  { colorScheme: 'light', viewport: WIDE },
+  { colorScheme: 'dark', viewport: PHONE },
+] as const
+/** It looks often, so that tests need not wait. */
+const liveStreams: StreamLimits = { seconds: 900, trips: 1_000_000, perKey: 1_000, lookMs: [50, 100], keyCheckMs: 200 }
+
+type SignedInTenant = Pick<Tenant, 'organization_id' | 'tenant_id'>
+type VisitOptions = Parameters<ReturnType<typeof useBrowser>['newVisitor']>[0] & { email?: string }
+
+/** Call it at the top of a file. Its tests are skipped where no Chromium can run. */
+export function useDashboard({ settings = {}, overrides = {} }: Pick<AppOptions, 'settings' | 'overrides'> = {}) {
+  const { newVisitor } = useBrowser()
+  const handlers: Parameters<typeof serveHosts>[0] = {}
+  let hosts: Awaited<ReturnType<typeof serveHosts>>
+  const dashboard = {
+    origin: '',
+    app: undefined as unknown as App,
+    /** The paths of all requests to the app. */
+    paths: [] as string[],
+    newVisitor,
+    signIn,
+    open,
+  }
+  beforeAll(async () => {
+    hosts = await serveHosts(handlers)
+    dashboard.origin = hosts.originOf(SLIPWAY)
+    dashboard.app = startApp({
+      settings: { PUBLIC_URL: dashboard.origin, ...settings },
+      overrides: { dashboard: createFolderFiles(DASHBOARD_FOLDER), liveStreams, ...overrides },
+    })
+    handlers[SLIPWAY] = (request, env) => {
+      dashboard.paths.push(new URL(request.url).pathname)
+      return dashboard.app.fetch(request, env)
+    }
+  })
+  afterAll(() => hosts?.close())
+
+  /** With a link like that of `npm run dev`, which leads on to `next`. */
+  async function signIn(
+    { page }: Pick<Visitor, 'page'>,
+    { organization_id }: SignedInTenant,
+    { next = '', email = 'owner@example.com' } = {},
+  ): Promise<void> {
+    const token = await createOperatorLink(dashboard.app.database, { organization_id, email })
+    const opened = page.waitForResponse(response => response.url().endsWith('/sign-in/link'))
+    await page.goto(`${dashboard.origin}/sign-in?next=${encodeURIComponent(next)}#${token}`)
+    expect((await opened).status()).toBe(201)
+  }
+
+  /** A new person at the page of this path, such as `/deployments`, once it is live. */
+  async function open(tenant: SignedInTenant, path: string, { email, ...options }: VisitOptions = {}) {
+    const visitor = await newVisitor({ viewport: WIDE, ...options })
+    await signIn(visitor, tenant, { next: `/ui/${tenant.tenant_id}${path}`, ...(email && { email }) })
+    await isLive(visitor.page)
+    return visitor
+  }
+  return dashboard
+}
+
+export const isLive = (page: Page): Promise<void> =>
+  page
+    .getByRole('status')
+    .filter({ hasText: /^Live$/ })
+    .waitFor()
+
+/** Without a fault of accessibility, and without scrolling sideways: light and wide, dark and on a phone. */
+export async function check(page: Page, name: string): Promise<void> {
+  for (const { colorScheme, viewport } of LOOKS) {
+    await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' })
+    await page.setViewportSize(viewport)
+    await expectAccessible(page)
+    const overflow = await page.evaluate('document.documentElement.scrollWidth - innerWidth')
+    expect(overflow, `${name} at ${viewport.width}`).toBe(0)
+    await takePicture(page, `${name}-${colorScheme}-${viewport.width}`)
+  }
+  await page.setViewportSize(WIDE)
+}
