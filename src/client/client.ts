@@ -1,7 +1,7 @@
 // The client of the API. Its calls are typed by the declarations of the routes, and it runs wherever `fetch` does.
 import type { Api } from '../app.ts'
 import { ApiError, ConnectionError, isProblem, toConnectionError } from './errors.ts'
-import { readStream, type StreamEvent, type StreamState } from './event-stream.ts'
+import type { StreamEvent, StreamState } from './event-stream.ts'
 import { DEFAULT_RETRY, pause, type RetryPolicy, retryDelay } from './retry.ts'
 
 export type Route = keyof Api & string
@@ -195,7 +195,7 @@ export function createClient(options: ClientOptions) {
   }
 
   /** Follows a stream. A cut one goes on after the last event that was received. */
-  function stream<R extends StreamRoute>(
+  async function* stream<R extends StreamRoute>(
     route: R,
     given: CallOptions<R> & StreamControls,
   ): AsyncGenerator<StreamEvent<StreamItem<R>>> {
@@ -208,7 +208,9 @@ export function createClient(options: ClientOptions) {
       if (response.ok && response.headers.get('Content-Type')?.startsWith('text/event-stream')) return response
       throw toApiError(response, await readJson(response).catch(() => NOT_JSON))
     }
-    return readStream({ open, retry, silenceMs, signal, onState })
+    // A page loads it after what it shows first.
+    const { readStream } = await import('./event-stream.ts')
+    yield* readStream<StreamItem<R>>({ open, retry, silenceMs, signal, onState })
   }
 
   /** A body of bytes, read as it arrives. Only its opening is repeated, and one that is cut throws. */

@@ -11,18 +11,22 @@ import { listeners } from '../tables/listeners.ts'
 import { logLines } from '../tables/logs.ts'
 import { deploymentHeads } from '../tables/pushes.ts'
 import { describeHostVerification, isHostOfDeployment } from './custom-hosts.ts'
-import type { Explanation } from './revisions.schema.ts'
+import type { Explanation, Obstacle } from './revisions.schema.ts'
 import { servingOf } from './rows.ts'
 import type { DeploymentRef } from './schema.ts'
 import { isDeployment } from './service.ts'
 
-type Obstacle = Explanation['resources'][number]
+/** What is wrong, before `addRemedies` says what it is about and what to do. */
+type Reason = Pick<Obstacle, 'code' | 'detail'>
 type RevisionFacts = { id: string; number: number; status: string; status_message: string | null }
 type DeploymentFacts = {
   status: string
   hold: Hold | null
   latest_revision_id: string | null
   in_flight_revision_id: string | null
+  active_revision_id: string | null
+  listener_id: string | null
+  integrationId: string | null
   /** The state of its integration; null without one. */
   integration: keyof typeof INTEGRATION_OBSTACLES | 'active' | null
   /** Its ref, if that is gone from the repository. */
@@ -37,7 +41,7 @@ type ListenerContact = { silentMinutes: number | null }
 /** An agent polls at least once a minute. */
 const SILENT_AFTER_MINUTES = 2
 
-const STATUS_OBSTACLES: Record<string, Obstacle> = {
+const STATUS_OBSTACLES: Record<string, Reason> = {
   AWAITING_DELETE: { code: 'deleting', detail: 'The deployment is being deleted.' },
   AWAITING_DATABASE: { code: 'awaiting_database', detail: 'The agent has not created the database yet.' },
   UNKNOWN: {
@@ -53,10 +57,10 @@ const INTEGRATION_OBSTACLES = {
     code: 'integration_revoked',
     detail: `The git host revoked the integration. ${STILL_SERVES} until you connect it again.`,
   },
-} as const satisfies Record<string, Obstacle>
+} as const satisfies Record<string, Reason>
 const ARTIFACT_HINT =
   'Patch `source_revision_config` with the `source_tarball_path` of an upload or the `image_uri` of a pushed image'
-const END_CODES: Record<string, Obstacle['code']> = {
+const END_CODES: Record<string, Reason['code']> = {
   CREATE_FAILED: 'revision_failed',
   BUILD_FAILED: 'revision_failed',
   DEPLOY_FAILED: 'revision_failed',
@@ -65,11 +69,88 @@ const END_CODES: Record<string, Obstacle['code']> = {
   UNKNOWN: 'revision_unknown',
 }
 
-export function listObstacles(
+type Target = 'latest' | 'in_flight' | 'active' | null
+type Advice = {
+  about?: 'latest' | 'active' | 'listener' | 'integration'
+  remedies: [action: Obstacle['remedies'][number]['action'], on: Target][]
+}
+const ADVICE: Record<Reason['code'], Advice> = {
+  deleting: { remedies: [] },
+  awaiting_database: { about: 'listener', remedies: [['open_listener', null]] },
+  listener_silent: { about: 'listener', remedies: [['open_listener', null]] },
+  awaiting_artifact: { about: 'latest', remedies: [['upload_source', 'latest']] },
+  waiting_behind: { about: 'latest', remedies: [['interrupt', 'in_flight']] },
+  in_progress: {
+    about: 'latest',
+    remedies: [
+      ['view_logs', 'latest'],
+      ['interrupt', 'latest'],
+    ],
+  },
+  revision_failed: {
+    about: 'latest',
+    remedies: [
+      ['view_logs', 'latest'],
+      ['compare', 'latest'],
+      ['edit_environment', null],
+      ['redeploy', null],
+    ],
+  },
+  revision_skipped: { about: 'latest', remedies: [['redeploy', null]] },
+  revision_interrupted: { about: 'latest', remedies: [['redeploy', null]] },
+  revision_unknown: {
+    about: 'latest',
+    remedies: [
+      ['open_listener', null],
+      ['redeploy', null],
+    ],
+  },
+  unhealthy: {
+    about: 'active',
+    remedies: [
+      ['view_logs', 'active'],
+      ['edit_environment', null],
+    ],
+  },
+  unused: { remedies: [['redeploy', null]] },
+  held_by_rollback: { remedies: [['release_hold', null]] },
+  ref_gone: { remedies: [['set_ref', null]] },
+  integration_gone: { about: 'integration', remedies: [] },
+  integration_suspended: { about: 'integration', remedies: [['open_integration', null]] },
+  integration_revoked: { about: 'integration', remedies: [['open_integration', null]] },
+  custom_url_unverified: { remedies: [['verify_host', null]] },
+  custom_url_lost: { remedies: [['verify_host', null]] },
+}
+
+/** Leaves out a remedy whose object is missing, such as a listener that is not assigned yet. */
+function addRemedies(reason: Reason, facts: DeploymentFacts): Obstacle {
+  const { about, remedies } = ADVICE[reason.code]
+  const revisionIds = {
+    latest: facts.latest_revision_id,
+    in_flight: facts.in_flight_revision_id,
+    active: facts.active_revision_id,
+  }
+  const hasObject = ([action, on]: Advice['remedies'][number]) => {
+    if (action === 'open_listener') return facts.listener_id !== null
+    if (action === 'compare') return facts.active_revision_id !== null
+    return on === null || revisionIds[on] !== null
+  }
+  return {
+    ...reason,
+    revision_id: about === 'latest' || about === 'active' ? revisionIds[about] : null,
+    listener_id: about === 'listener' || reason.code === 'revision_unknown' ? facts.listener_id : null,
+    integration_id: about === 'integration' ? facts.integrationId : null,
+    remedies: remedies.filter(hasObject).map(([action, on]) => ({ action, revision_id: on && revisionIds[on] })),
+  }
+}
+
+export const listObstacles = (
   facts: DeploymentFacts,
   revisions: RevisionFacts[],
-  { silentMinutes }: ListenerContact = { silentMinutes: 0 },
-): Obstacle[] {
+  contact: ListenerContact = { silentMinutes: 0 },
+): Obstacle[] => listReasons(facts, revisions, contact).map(reason => addRemedies(reason, facts))
+
+function listReasons(facts: DeploymentFacts, revisions: RevisionFacts[], { silentMinutes }: ListenerContact): Reason[] {
   const silent = silentMinutes !== null &&
     silentMinutes >= SILENT_AFTER_MINUTES && {
       code: 'listener_silent' as const,
@@ -102,13 +183,13 @@ export function listObstacles(
   ].filter(obstacle => obstacle instanceof Object)
 }
 
-function holdObstacle({ until }: Hold): Obstacle {
+function holdObstacle({ until }: Hold): Reason {
   const end = until === 'newer_commit' ? 'a newer commit is pushed or the hold is released' : 'the hold is released'
   return { code: 'held_by_rollback', detail: `A rollback holds automatic deploys until ${end}.` }
 }
 
 type CustomHostFacts = NonNullable<DeploymentFacts['customHost']>
-function customHostObstacle({ host, isOwn, verificationHint }: CustomHostFacts): Obstacle | false {
+function customHostObstacle({ host, isOwn, verificationHint }: CustomHostFacts): Reason | false {
   if (verificationHint === null) return false
   if (isOwn) return { code: 'custom_url_unverified', detail: verificationHint }
   const detail = `Another workspace owns the host ${host} of custom_url. ${verificationHint}`
@@ -119,7 +200,7 @@ function revisionObstacle(
   latest: RevisionFacts,
   inFlight: RevisionFacts | undefined,
   hasListener: boolean,
-): Obstacle | undefined {
+): Reason | undefined {
   const { number, status, status_message } = latest
   const name = `Revision ${number}`
   if (status === 'DEPLOYED') return undefined
@@ -171,6 +252,7 @@ export const explainDeployment = verb(
         deployments,
         revisions,
         integration,
+        integrationId,
         goneRef: deploymentHeads.gone_ref,
         silentMinutes: SILENT_MINUTES,
         isHostOwn: sql<boolean>`${customHosts.id} is not null`,
@@ -194,6 +276,7 @@ export const explainDeployment = verb(
       ...row.deployments,
       customHost: host === null ? null : { host, isOwn: row.isHostOwn, verificationHint },
       integration: row.integration,
+      integrationId: row.integrationId,
       // The deployment may follow another ref since.
       goneRef: row.goneRef === repo_ref ? row.goneRef : null,
       lastError: row.lastError,

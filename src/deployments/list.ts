@@ -1,4 +1,4 @@
-// Lists deployments. Every filter reads columns of the one index that serves the list.
+// Lists and counts deployments. All filters but the last three read columns of the one index that serves the list.
 import { and, eq, inArray, type Placeholder, type SQL, sql } from 'drizzle-orm'
 import { verb } from '../kernel/context.ts'
 import { db, inTenant, run } from '../kernel/db.ts'
@@ -6,11 +6,13 @@ import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/pagi
 import { type Placeholders, prepareStatement } from '../kernel/statement.ts'
 import { deployments } from '../tables/deployments.ts'
 import { type DeploymentRow, deploymentToWire, wireColumns } from './rows.ts'
-import type { DeploymentQuery } from './schema.ts'
+import type { CountQuery, DeploymentQuery } from './schema.ts'
+import { type DeploymentCounts, DeploymentState, type DeploymentSummary, MAX_COUNTED } from './summary.schema.ts'
+import { DEPLOYMENT_STATE, SUMMARY_COLUMN } from './summary.ts'
 
-export function listFilters(query: Placeholders<DeploymentQuery>): SQL[] {
+function listFilters(query: Placeholders<CountQuery & Pick<DeploymentQuery, 'state'>>): SQL[] {
   const { name, name_contains, status, remote_reconciled, tag_value_ids } = query
-  const { image_version, deployment_type, deployment_ids } = query
+  const { image_version, deployment_type, deployment_ids, source, listener_id, state } = query
   const t = deployments
   return [
     // Names are lower-case, and the index has this column.
@@ -22,6 +24,9 @@ export function listFilters(query: Placeholders<DeploymentQuery>): SQL[] {
     image_version && eq(t.image_version, image_version),
     deployment_type && eq(t.deployment_type, deployment_type),
     deployment_ids && sql`${t.id} = any(${deployment_ids}::uuid[])`,
+    source && eq(t.source, source),
+    listener_id && eq(t.listener_id, listener_id),
+    state && sql`${DEPLOYMENT_STATE} = ${state}`,
   ].filter(condition => condition !== undefined)
 }
 
@@ -38,15 +43,16 @@ const hasTagValues = (ids: Placeholder): SQL => sql`not exists (
 /** Up to this offset, reading the rows before the page costs less than finding the page in the index first. */
 const MAX_SHALLOW_OFFSET = 200
 
-/** Finds the page in the index, then reads its rows. A shallow page without filters is read at once. */
+/** Finds the page in the index, then reads its rows. A shallow page of rows alone, without filters, is read at once. */
 const pageStatement = prepareStatement<DeploymentQuery & { deep?: true }, DeploymentRow>(query => {
   const filters = listFilters(query)
   const condition = and(inTenant(deployments), afterCursor(deployments, query), ...filters)
   const order = newestFirst(deployments)
   const { limit, offset } = query
-  const rows = db.select(wireColumns).from(deployments)
-  if (filters.length === 0 && !query.deep) {
-    return rows
+  if (filters.length === 0 && !query.deep && !query.include) {
+    return db
+      .select(wireColumns)
+      .from(deployments)
       .where(condition)
       .orderBy(...order)
       .limit(limit)
@@ -59,7 +65,12 @@ const pageStatement = prepareStatement<DeploymentQuery & { deep?: true }, Deploy
     .orderBy(...order)
     .limit(limit)
     .offset(offset)
-  return rows.where(and(inTenant(deployments), inArray(deployments.id, ids))).orderBy(...order)
+  const columns = query.include ? { ...wireColumns, summary: SUMMARY_COLUMN } : wireColumns
+  return db
+    .select(columns)
+    .from(deployments)
+    .where(and(inTenant(deployments), inArray(deployments.id, ids)))
+    .orderBy(...order)
 })
 
 export function deploymentPageQuery(query: DeploymentQuery) {
@@ -70,3 +81,26 @@ export function deploymentPageQuery(query: DeploymentQuery) {
 export const listDeployments = verb('deployments:read', async (ctx, query: DeploymentQuery) =>
   toListPage(await run(ctx, deploymentPageQuery(query)), query, deploymentToWire),
 )
+
+/** One more than is counted shows whether there are more. */
+const countStatement = prepareStatement<CountQuery, [state: DeploymentSummary['state'], count: string]>(query => {
+  const states = db
+    .select({ state: sql`${DEPLOYMENT_STATE}`.as('state') })
+    .from(deployments)
+    .where(and(inTenant(deployments), ...listFilters(query)))
+    .orderBy(...newestFirst(deployments))
+    .limit(MAX_COUNTED + 1)
+  return sql`select state, count(*) from ${states.as('counted')} group by state`
+})
+
+export const countDeployments = verb('deployments:read', async (ctx, query: CountQuery): Promise<DeploymentCounts> => {
+  const counts = new Map((await run(ctx, countStatement(query))).map(([state, count]) => [state, Number(count)]))
+  const [attention, in_flight, serving, idle] = DeploymentState.options.map(state => counts.get(state) ?? 0) as [
+    number,
+    number,
+    number,
+    number,
+  ]
+  const total = attention + in_flight + serving + idle
+  return { total: Math.min(total, MAX_COUNTED), attention, in_flight, serving, idle, has_more: total > MAX_COUNTED }
+})

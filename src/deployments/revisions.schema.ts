@@ -67,15 +67,43 @@ export const obstacleCodes = [
   'custom_url_unverified',
   'custom_url_lost',
 ] as const
-export const Explanation = z
+
+export const remedyActions = [
+  'redeploy',
+  'interrupt',
+  'release_hold',
+  'view_logs',
+  'compare',
+  'edit_environment',
+  'upload_source',
+  'set_ref',
+  'open_listener',
+  'open_integration',
+  'verify_host',
+] as const
+const Remedy = z
   .object({
-    serving: Serving,
-    resources: z.array(z.object({ code: z.enum(obstacleCodes), detail: z.string() })),
+    action: z.enum(remedyActions),
+    revision_id: Uuid.nullable().meta({ description: 'The revision to act on, such as the one to interrupt.' }),
   })
-  .meta({
-    id: 'Explanation',
-    description: 'The reasons a deployment does not serve its latest revision, in order. Empty when it does.',
+  .meta({ id: 'Remedy', description: 'What can be done about an obstacle.' })
+
+const Obstacle = z
+  .object({
+    code: z.enum(obstacleCodes),
+    detail: z.string(),
+    revision_id: Uuid.nullable().meta({ description: 'The revision that the obstacle is about.' }),
+    listener_id: Uuid.nullable().meta({ description: 'The listener that the obstacle is about.' }),
+    integration_id: Uuid.nullable().meta({ description: 'The integration that the obstacle is about.' }),
+    remedies: z.array(Remedy).meta({ description: 'The most useful one first. Empty if it resolves by itself.' }),
   })
+  .meta({ id: 'Obstacle', description: 'A reason why a deployment does not serve its latest revision.' })
+export type Obstacle = z.output<typeof Obstacle>
+
+export const Explanation = z.object({ serving: Serving, resources: z.array(Obstacle) }).meta({
+  id: 'Explanation',
+  description: 'The reasons a deployment does not serve its latest revision, in order. Empty when it does.',
+})
 export type Explanation = z.output<typeof Explanation>
 
 export const ComparedRevisions = z.object({ deployment_id: Uuid, revision_id: Uuid, other_revision_id: Uuid })

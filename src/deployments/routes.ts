@@ -3,7 +3,7 @@ import { slice } from '../kernel/routes.ts'
 import { explainDeployment } from './explain.ts'
 import { DeploymentMoment, MomentList, MomentListQuery, MomentQuery } from './history.schema.ts'
 import { listMoments, readMoment } from './history.ts'
-import { listDeployments } from './list.ts'
+import { countDeployments, listDeployments } from './list.ts'
 import { patchDeployment, planPatch } from './patch.ts'
 import * as redeploy from './redeploy.ts'
 import { compareTwoRevisions } from './revision-compare.ts'
@@ -13,6 +13,7 @@ import * as revisions from './revisions.ts'
 import * as s from './schema.ts'
 import { revealDeployment } from './secret-reveal.ts'
 import * as deployments from './service.ts'
+import { DeploymentCounts } from './summary.schema.ts'
 import { listTemplates } from './templates.ts'
 
 const customUrlErrors = ['custom_host_taken', 'custom_url_taken', 'custom_host_reserved'] as const
@@ -36,6 +37,13 @@ export const deploymentRoutes = slice('Deployments', 'Hosted applications, and t
     query: s.DeploymentQuery,
     reply: s.DeploymentList,
     verb: listDeployments,
+  })
+  .get('/v2/deployment-counts', {
+    id: 'countDeployments',
+    summary: 'Count the deployments of this workspace that match, by their state',
+    query: s.CountQuery,
+    reply: DeploymentCounts,
+    verb: countDeployments,
   })
   .post('/v2/deployments', {
     id: 'createDeployment',

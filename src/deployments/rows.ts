@@ -7,6 +7,8 @@ import { MASK, SourceConfig, SourceRevisionConfig } from '../protocol/parts.sche
 import { deployments, revisions, type SecretVersion } from '../tables/deployments.ts'
 import type { Serving } from './revisions.schema.ts'
 import type { Deployment, Revision } from './schema.ts'
+import type { DeploymentSummary } from './summary.schema.ts'
+import { summaryToWire } from './summary.ts'
 
 export const wireColumns = pickColumns(deployments, [
   'id',
@@ -29,7 +31,9 @@ export const wireColumns = pickColumns(deployments, [
   'updated_at',
   'version',
 ])
-export type DeploymentRow = Pick<typeof deployments.$inferSelect, keyof typeof wireColumns>
+export type DeploymentRow = Pick<typeof deployments.$inferSelect, keyof typeof wireColumns> & {
+  summary?: DeploymentSummary
+}
 export type RevisionRow = typeof revisions.$inferSelect
 
 // ---- what events show
@@ -109,6 +113,7 @@ export function deploymentToWire(row: DeploymentRow): Deployment & { [etagVersio
     url: row.url,
     created_at: toIsoTime(row.created_at),
     updated_at: toIsoTime(row.updated_at),
+    ...(row.summary && { summary: summaryToWire(row.summary) }),
     [etagVersion]: row.version,
   }
 }

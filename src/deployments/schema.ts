@@ -28,6 +28,7 @@ import {
   Uuid,
 } from '../protocol/wire.ts'
 import { Hold, Serving } from './revisions.schema.ts'
+import { DeploymentState, DeploymentSummary, Include, RevisionActor } from './summary.schema.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 const TimeMembers = { created_at: Time, updated_at: Time }
@@ -130,6 +131,7 @@ export const Deployment = z
     preview: Preview.nullable(),
     url: z.string().nullable().meta({ description: 'The URL that its listener reported; null before that.' }),
     ...TimeMembers,
+    summary: DeploymentSummary.optional(),
   })
   .meta({ id: 'Deployment', description: 'A hosted application.' })
 export type Deployment = z.output<typeof Deployment>
@@ -192,6 +194,7 @@ export const DryRun = z.object({
     .meta({ description: 'Answer with the plan and change nothing.' }),
 })
 export const RevealQuery = z.object({
+  ...Include.shape,
   reveal: z.preprocess(parseBoolean, z.boolean().default(false)).meta({
     description: 'Show the values of secrets. Also requires the permission `secrets:read`, and is journaled.',
   }),
@@ -215,8 +218,7 @@ const statusFilter = <Status extends z.ZodEnum>(status: Status) =>
   })
 const booleanFilter = optionalFilter(z.preprocess(parseBoolean, z.boolean()))
 
-export const DeploymentQuery = z.object({
-  ...Page.shape,
+const DeploymentFilters = z.object({
   name: exactName('name'),
   name_contains: optionalFilter(z.string()).meta({
     description: 'Part of the name. Case does not matter.',
@@ -229,6 +231,16 @@ export const DeploymentQuery = z.object({
   image_version: optionalFilter(z.string()).meta({ description: 'The exact image version.' }),
   deployment_type: optionalFilter(DeploymentType).meta({ description: 'The type it was created with.' }),
   deployment_ids: idsFilter('deployments'),
+  source: optionalFilter(Source).meta({ description: 'The source it was created with.' }),
+  listener_id: optionalFilter(Uuid).meta({ description: 'The listener that serves it.' }),
+})
+export const CountQuery = DeploymentFilters
+export type CountQuery = z.output<typeof CountQuery>
+export const DeploymentQuery = z.object({
+  ...Page.shape,
+  ...DeploymentFilters.shape,
+  state: optionalFilter(DeploymentState),
+  ...Include.shape,
 })
 export type DeploymentQuery = z.output<typeof DeploymentQuery>
 
@@ -260,16 +272,7 @@ export const Revision = z
     status_message: z.string().nullable().meta({
       description: 'Why it failed, was skipped or became UNKNOWN. While it deploys, why it is not healthy yet.',
     }),
-    actor: z
-      .object({
-        kind: z.enum(['key', 'session', 'listener', 'push', 'cron']),
-        id: Uuid.nullable(),
-        name: z
-          .string()
-          .nullable()
-          .meta({ description: 'For a push, the login of the person who pushed at the git host.' }),
-      })
-      .meta({ description: 'Who created the revision.' }),
+    actor: RevisionActor,
     commit: z
       .object({ sha: z.string(), message: z.string().nullable(), author: z.string().nullable() })
       .nullable()

@@ -35,6 +35,7 @@ import type * as schema from './schema.ts'
 import { fingerprintSecrets, insertSecrets } from './secret-versions.ts'
 import { findSourceFaults } from './source-rules.ts'
 import { selectEvents } from './sql-columns.ts'
+import { SUMMARY_COLUMN } from './summary.ts'
 
 type DeploymentParams = z.output<typeof schema.DeploymentRef>
 type NewDeployment = schema.NewDeployment
@@ -57,12 +58,16 @@ export const sourceRuleError = (faults: Fault[]) =>
     errors: faults,
   })
 
-const deploymentStatement = prepareStatement<DeploymentParams, DeploymentRow>(({ deployment_id }) =>
-  db.select(wireColumns).from(deployments).where(isDeployment(deployment_id)),
+type ReadInput = DeploymentParams & Pick<z.output<typeof schema.RevealQuery>, 'include'>
+const deploymentStatement = prepareStatement<ReadInput, DeploymentRow>(({ deployment_id, include }) =>
+  db
+    .select(include ? { ...wireColumns, summary: SUMMARY_COLUMN } : wireColumns)
+    .from(deployments)
+    .where(isDeployment(deployment_id)),
 )
 
-export const readDeployment = verb('deployments:read', async (ctx, ref: DeploymentParams) =>
-  deploymentToWire(requireRow(await run(ctx, deploymentStatement(ref)), 'deployment_not_found')),
+export const readDeployment = verb('deployments:read', async (ctx, { deployment_id, include }: ReadInput) =>
+  deploymentToWire(requireRow(await run(ctx, deploymentStatement({ deployment_id, include })), 'deployment_not_found')),
 )
 
 type CreateInput = NewDeployment & z.output<typeof schema.DryRun>

@@ -11,7 +11,10 @@ import { advanceRevisionTo, getPlatformAgent, imageConfig, minimalBody, newDeplo
 import { makeRepositoryConfig, newIntegration } from '../support/integrations.ts'
 
 const hold = { since: '', revision_id: 'r', from_commit: null, until: 'released' as const }
-const facts = { status: 'READY', hold: null, latest_revision_id: 'r', in_flight_revision_id: null, integration: null }
+const facts = {
+  ...{ status: 'READY', hold: null, latest_revision_id: 'r', in_flight_revision_id: null, active_revision_id: null },
+  ...{ listener_id: null, integrationId: null, integration: null },
+}
 const listCodes = (over: Partial<Parameters<typeof listObstacles>[0]>, status: RevisionStatus = 'DEPLOYED') =>
   listObstacles({ ...facts, ...over }, [{ id: 'r', number: 1, status, status_message: null }]).map(one => one.code)
 
@@ -48,6 +51,38 @@ describe('the obstacles of a deployment', () => {
     expect(listCodes({ hold, integration: 'suspended' })).toEqual(['held_by_rollback', 'integration_suspended'])
     expect(listCodes({ integration: 'active' })).toEqual([])
     expect(new Set(obstacleCodes).size).toBe(obstacleCodes.length)
+  })
+})
+
+describe('the remedies of an obstacle', () => {
+  const remediesOf = (over: Partial<Parameters<typeof listObstacles>[0]>, status: RevisionStatus) =>
+    listObstacles({ ...facts, ...over }, [
+      { id: 'r', number: 2, status, status_message: null },
+      { id: 'q', number: 1, status: 'BUILDING', status_message: null },
+    ])[0]
+
+  it('name the revision to act on, which is another one where the latest waits', () => {
+    expect(remediesOf({ in_flight_revision_id: 'q' }, 'QUEUED')).toMatchObject({
+      ...{ code: 'waiting_behind', revision_id: 'r', listener_id: null },
+      remedies: [{ action: 'interrupt', revision_id: 'q' }],
+    })
+  })
+
+  it('leave out what has no object: a comparison before anything served, a listener that is not assigned', () => {
+    const actions = (over: Partial<Parameters<typeof listObstacles>[0]>, status: RevisionStatus) =>
+      remediesOf(over, status)!.remedies.map(({ action }) => action)
+    expect(actions({}, 'BUILD_FAILED')).toEqual(['view_logs', 'edit_environment', 'redeploy'])
+    expect(actions({ active_revision_id: 'q' }, 'BUILD_FAILED')).toContain('compare')
+    expect(actions({}, 'UNKNOWN')).toEqual(['redeploy'])
+    expect(actions({ listener_id: 'l' }, 'UNKNOWN')).toEqual(['open_listener', 'redeploy'])
+  })
+
+  it('lead to the listener and to the integration that are in the way', () => {
+    expect(remediesOf({ status: 'UNKNOWN', listener_id: 'l' }, 'DEPLOYED')).toMatchObject({ listener_id: 'l' })
+    expect(remediesOf({ integration: 'revoked', integrationId: 'i' }, 'DEPLOYED')).toMatchObject({
+      integration_id: 'i',
+      remedies: [{ action: 'open_integration', revision_id: null }],
+    })
   })
 })
 

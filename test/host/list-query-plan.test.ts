@@ -134,6 +134,16 @@ describe('a list of deployments is read by index', () => {
     )
   })
 
+  it('with filters that no index has, in the order of the list, and each summary by keys', async () => {
+    const { listener_id } = (await admin.query('select listener_id from deployments limit 1')).rows[0]
+    for (const filter of [{ state: 'attention' }, { source: 'githost' }, { listener_id: listener_id ?? ID }, {}]) {
+      for (const page of PAGES) {
+        const scans = (await planOf({ ...page, ...filter, include: 'summary' } as Record<string, string>)).map(scan)
+        expect(scans, JSON.stringify({ ...page, ...filter })).not.toContain(SEQUENTIAL)
+      }
+    }
+  })
+
   it('only because of the covering indexes: without them it is read sequentially', async () => {
     const { rows } = await admin.query(
       `select pg_get_indexdef(name::regclass) as definition
@@ -176,6 +186,11 @@ describe('the buffers that a list reads are bounded', () => {
     // A buffer holds 40 index entries. Each row of the page costs up to four buffers: three index levels and the row.
     expect(deeper.buffers - deep.buffers).toBeLessThanOrEqual(900 / 40)
     expect(deep.buffers).toBeLessThanOrEqual(1000 / 40 + PAGE * 4)
+  })
+
+  it('for summaries, by a few rows of each deployment of the page', async () => {
+    const [plain, summaries] = [await measure({ limit: '100' }), await measure({ limit: '100', include: 'summary' })]
+    expect(summaries.buffers - plain.buffers).toBeLessThanOrEqual(100 * 30)
   })
 
   it('for a filter without matches, by the covering index, and no row is read', async () => {

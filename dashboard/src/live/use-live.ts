@@ -2,7 +2,6 @@
 import { useEffect } from 'preact/hooks'
 import { isAffected, type LiveEvent, type ReadKey } from '../api/affected.ts'
 import { queryClient } from '../api/queries.ts'
-import { followEvents } from './follow.ts'
 
 /** A deploy has several events at once, which need one read. */
 const GATHER_MS = 120
@@ -20,16 +19,23 @@ export function useLive(workspace: string): void {
           queryKey[0] === workspace && events.some(event => isAffected(event, queryKey as unknown as ReadKey)),
       })
     }
-    const stop = followEvents(workspace, {
-      onEvent: event => {
-        gathered.push(event)
-        timer ??= setTimeout(refresh, GATHER_MS)
-      },
-      onGap: () => void queryClient.invalidateQueries({ predicate: ({ queryKey }) => queryKey[0] === workspace }),
+    let stop: (() => void) | undefined
+    let isLeft = false
+    // After what is shown first.
+    void import('./follow.ts').then(({ followEvents }) => {
+      if (isLeft) return
+      stop = followEvents(workspace, {
+        onEvent: event => {
+          gathered.push(event)
+          timer ??= setTimeout(refresh, GATHER_MS)
+        },
+        onGap: () => void queryClient.invalidateQueries({ predicate: ({ queryKey }) => queryKey[0] === workspace }),
+      })
     })
     return () => {
+      isLeft = true
       clearTimeout(timer)
-      stop()
+      stop?.()
     }
   }, [workspace])
 }

@@ -1,5 +1,5 @@
 // Commands that read: list, templates, status, explain, revisions, open.
-import type { Item } from '../../client/client.ts'
+import type { Item, Reply } from '../../client/client.ts'
 import { openInBrowser } from '../browser.ts'
 import { CommandFailure, EXIT, usageError } from '../failure.ts'
 import { age } from '../output.ts'
@@ -83,8 +83,27 @@ export async function explain(session: Session, name: string | undefined): Promi
   out.emit({ name: deployment.name, serving, reasons: resources }, () =>
     resources.length === 0
       ? `${deployment.name} serves its latest revision.`
-      : resources.map(({ code, detail }, i) => `${i + 1}. ${out.paint('bold', code)}  ${detail}`).join('\n'),
+      : resources
+          .flatMap(({ code, detail, remedies }, i) => [
+            `${i + 1}. ${out.paint('bold', code)}  ${detail}`,
+            ...remedies.flatMap(({ action }) => {
+              const next = REMEDY_COMMANDS[action]?.(deployment)
+              return next ? [`   ${out.paint('dim', next)}`] : []
+            }),
+          ])
+          .join('\n'),
   )
+}
+
+type Remedy = Reply<'GET /v2/deployments/{deployment_id}/explain'>['resources'][number]['remedies'][number]
+/** The others are done elsewhere, such as at the git host. */
+const REMEDY_COMMANDS: Partial<Record<Remedy['action'], (deployment: Deployment) => string>> = {
+  redeploy: ({ id }) => `slipway api POST /v2/deployments/${id}/revisions`,
+  interrupt: ({ name }) => `slipway interrupt ${name}`,
+  release_hold: ({ name }) => `slipway release ${name}`,
+  view_logs: ({ name }) => `slipway logs ${name}`,
+  edit_environment: ({ name }) => `slipway env list ${name}`,
+  upload_source: ({ name }) => `slipway deploy --name ${name}`,
 }
 
 export async function listRevisions(session: Session, name: string | undefined, given: string): Promise<void> {
