@@ -2,7 +2,12 @@
 import type { Route } from '../../../src/client/client.ts'
 
 export type WriteRoute = Exclude<Route, `GET ${string}`>
-export type ActionRequest = { route: WriteRoute; options: { params?: object; query?: object; body?: unknown } }
+export type ActionRequest = {
+  route: WriteRoute
+  options: { params?: object; query?: object; body?: unknown }
+  /** The plan that was shown: the request is refused if it would do something else. */
+  planDigest?: string
+}
 
 const quote = (text: string) => `'${text.replaceAll("'", "'\\''")}'`
 
@@ -20,6 +25,7 @@ export function toCurl(action: ActionRequest, origin: string, workspace: string 
   const { body } = action.options
   const parts = [`curl -X ${method} ${quote(origin + path)}`, '-H "X-Api-Key: $SLIPWAY_API_KEY"']
   if (workspace) parts.push(`-H 'X-Tenant-Id: ${workspace}'`)
+  if (action.planDigest) parts.push(`-H 'Plan-Digest: ${action.planDigest}'`)
   if (body !== undefined) parts.push(`-H 'Content-Type: application/json'`, `-d ${quote(JSON.stringify(body))}`)
   return parts.join(' \\\n  ')
 }
@@ -27,6 +33,7 @@ export function toCurl(action: ActionRequest, origin: string, workspace: string 
 export function toCommand(request: ActionRequest): string {
   const { method, path } = toPath(request)
   const { body } = request.options
-  const send = `slipway api ${method} ${quote(path)}`
+  const digest = request.planDigest ? ` --plan-digest ${request.planDigest}` : ''
+  const send = `slipway api ${method} ${quote(path)}${digest}`
   return body === undefined ? send : `echo ${quote(JSON.stringify(body))} | ${send} --input -`
 }

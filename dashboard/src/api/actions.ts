@@ -20,5 +20,5 @@ export const request = <R extends WriteRoute>(
   options: Pick<CallOptions<R>, Extract<keyof CallOptions<R>, 'params' | 'query' | 'body'>>,
 ): ActionRequest => ({ route, options: options as ActionRequest['options'] })
 
-export const perform = ({ route, options }: ActionRequest): Promise<Reply<WriteRoute>> =>
-  getClient().call(route, options as never)
+export const perform = ({ route, options, planDigest }: ActionRequest): Promise<Reply<WriteRoute>> =>
+  getClient().call(route, { ...options, headers: { 'Plan-Digest': planDigest } } as never)

@@ -21,7 +21,11 @@ export const SHOWN_REVISIONS = 10
 
 /** The part of the address after the deployment. */
 type TabPath = (typeof TABS)[number]['path']
-const TABS = [{ path: '', label: 'Overview', keys: 'g e' }] as const
+const TABS = [
+  { path: '', label: 'Overview', keys: 'g e' },
+  { path: '/previews', label: 'Previews', keys: 'v' },
+  { path: '/history', label: 'History', keys: 'h' },
+] as const
 
 type FrameProps = {
   workspace: string
