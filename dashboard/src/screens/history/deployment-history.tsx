@@ -320,7 +320,7 @@ export const MarkList = ({ marks, at }: { marks: Mark[]; at: number }) => (
           <time dateTime={toMoment(mark.at)} title={formatExact(mark.at)}>
             {formatShort(mark.at)}
           </time>
-          <span>{mark.by}</span>
+          <span title={mark.by}>{mark.by}</span>
         </div>
       </li>
     ))}

@@ -32,7 +32,7 @@ export function TimeSlider({ marks, first, children }: SliderProps) {
   const newest = Math.max(opened.current, marks.at(-1)?.at ?? 0)
   const moment = Math.min(at ?? newest, newest)
   const { start, end } = windowOf(range, { first, at: moment, now: newest })
-  const toStep = (time: number) => Math.round(((time - start) / (end - start)) * STEPS)
+  const toStep = (time: number) => Math.round(Math.min(1, (time - start) / (end - start)) * STEPS)
   const [dragged, setDragged] = useState<number>()
   useEffect(() => setDragged(undefined), [at, range])
   const shown = dragged ?? toStep(moment)
@@ -40,7 +40,9 @@ export function TimeSlider({ marks, first, children }: SliderProps) {
 
   const step = useRef((_: 1 | -1) => {})
   step.current = direction => {
-    const mark = findMark(marks, moment, direction)
+    // From the address: two keys can come before this is drawn again.
+    const from = parseMoment(new URLSearchParams(location.search).get('at') ?? '') ?? newest
+    const mark = findMark(marks, from, direction)
     if (mark) goTo(mark.at)
     else if (direction === 1) goTo(undefined)
   }
@@ -93,8 +95,8 @@ export function TimeSlider({ marks, first, children }: SliderProps) {
       </div>
       <div class={styles.track}>
         <svg viewBox={`0 0 ${STEPS} ${HEIGHT}`} preserveAspectRatio="none" aria-hidden="true">
-          <rect class={styles.past} width={Math.max(0, Math.min(STEPS, shown))} y={HEIGHT - 3} height="3" />
-          <rect class={styles.future} x={Math.max(0, shown)} width={STEPS} y={HEIGHT - 3} height="3" />
+          <rect class={styles.past} width={shown} y={HEIGHT - 3} height="3" />
+          <rect class={styles.future} x={shown} width={Math.max(0, STEPS - shown)} y={HEIGHT - 3} height="3" />
           {visible.map(({ key, at, state }) => (
             <line
               key={key}

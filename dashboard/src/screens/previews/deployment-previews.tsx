@@ -13,7 +13,7 @@ import type { ScreenProps } from '../screens.tsx'
 import { type Policy, PolicyDialog } from './policy.tsx'
 import { PreviewList } from './preview-list.tsx'
 import styles from './previews.module.css'
-import { describeTtl } from './words.ts'
+import { describeTtl, policyCommand } from './words.ts'
 
 export default function DeploymentPreviews({ workspace, params }: ScreenProps<{ deployment: string }>) {
   return (
@@ -62,11 +62,7 @@ function OfDeployment({ workspace, deployment }: { workspace: string; deployment
     <>
       {hasNone ? (
         <Card class={styles.block} title="Policy">
-          <Empty
-            title="No previews yet"
-            command={`slipway api PUT /v2/deployments/${deployment.id}/preview-policy --input policy.json`}
-            action={edit}
-          >
+          <Empty title="No previews yet" command={policyCommand(deployment.id)} action={edit}>
             A policy says which branches get a preview, how long it stays, and what happens with forks. Then each pull
             request of the repository gets a deployment of its own.
           </Empty>

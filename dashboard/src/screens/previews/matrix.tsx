@@ -55,12 +55,17 @@ export function PreviewMatrix({ workspace, previews }: { workspace: string; prev
 }
 
 function Cell({ preview, onApprove }: { preview: Preview; onApprove: () => void }) {
-  const { number, head_sha, url, created_at, expires_at, last_request_at, state } = preview
+  const { number, deployment_id, head_sha, url, created_at, expires_at, last_request_at, state } = preview
   return (
     <div class={styles.cell}>
       <StateLabel state={stateOfPreview(preview)} />
       <p class={styles.detail}>
-        #{number} <code title={head_sha}>{shortCommit(head_sha)}</code>, <Ago time={created_at} suffix=" old" />
+        {deployment_id && state !== 'ended' ? (
+          <Link to={`/deployments/${deployment_id}`}>#{number}</Link>
+        ) : (
+          <span>#{number}</span>
+        )}{' '}
+        <code title={head_sha}>{shortCommit(head_sha)}</code>, <Ago time={created_at} suffix=" old" />
       </p>
       {url && (
         <p class={styles.detail}>

@@ -11,7 +11,7 @@ import type { ScreenProps } from '../screens.tsx'
 import { PreviewMatrix } from './matrix.tsx'
 import { PreviewList } from './preview-list.tsx'
 import styles from './previews.module.css'
-import type { Preview } from './words.ts'
+import { type Preview, policyCommand } from './words.ts'
 
 const PAGE_SIZE = 100
 const OPEN: Preview['state'][] = ['pending', 'awaiting_approval', 'denied', 'full', 'live']
@@ -21,7 +21,6 @@ const VIEWS: { name: string; label: string; states: Preview['state'][] }[] = [
   { name: 'live', label: 'Live', states: ['live'] },
   { name: 'ended', label: 'Ended', states: ['ended'] },
 ]
-const FIRST_POLICY = 'slipway api PUT /v2/deployments/DEPLOYMENT_ID/preview-policy --input policy.json'
 
 export default function Previews({ workspace }: ScreenProps) {
   useCrumbs({ label: 'Previews' })
@@ -85,8 +84,8 @@ export default function Previews({ workspace }: ScreenProps) {
 
 const First = () => (
   <Empty
-    title="No previews yet"
-    command={FIRST_POLICY}
+    title="No open previews"
+    command={policyCommand('DEPLOYMENT_ID')}
     action={<ButtonLink href={toAddress('/deployments')}>Choose a deployment</ButtonLink>}
   >
     A preview is a deployment of its own for each pull request. Open a deployment that comes from a Git repository, set

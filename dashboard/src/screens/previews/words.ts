@@ -58,3 +58,7 @@ export function toMatrix(previews: Preview[]): Matrix {
     at,
   }
 }
+
+/** The simplest policy. */
+export const policyCommand = (deployment: string): string =>
+  `echo '{"branches": ["**"]}' | slipway api PUT /v2/deployments/${deployment}/preview-policy --input -`
