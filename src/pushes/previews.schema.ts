@@ -174,11 +174,12 @@ export const PullPreviewList = listOf(PullPreview).meta({
   description: 'A page of previews, newest first.',
 })
 
+const stateNames = PreviewState.options.map(state => `\`${state}\``).join(', ')
 export const WorkspacePreviewQuery = z.object({
   ...Page.shape,
   state: optionalFilter(commaSeparated(PreviewState, PreviewState.options.length)).meta({
     type: 'string',
-    description: `One or several, separated by commas: ${PreviewState.options.map(state => `\`${state}\``).join(', ')}.`,
+    description: `One or several, separated by commas: ${stateNames}.`,
   }),
   branch_contains: optionalFilter(boundedText(255)).meta({ description: 'Part of the branch. Case does not matter.' }),
 })

@@ -131,9 +131,11 @@ async function upsertPreview(
   const isClosed = action === 'closed'
   const change = sql<PreviewRow>`
     insert into previews as v
-      (organization_id, tenant_id, parent_id, number, state, branch, head_sha, commit, fork, changed_at, expires_at)
+      (organization_id, tenant_id, parent_id, number, state, branch, head_sha, commit, fork, changed_at,
+        expires_at)
     select current_organization(), current_tenant(), d.id, ${number}, ${initialState(event, policy)}, ${branch},
-      ${head_sha}, ${head && JSON.stringify(head)}::json, ${fork}, ${at}::timestamptz, clock() + ${policy.ttl_seconds} * interval '1 second'
+      ${head_sha}, ${head && JSON.stringify(head)}::json, ${fork}, ${at}::timestamptz,
+      clock() + ${policy.ttl_seconds} * interval '1 second'
     from deployments d
     where d.id = ${parent_id}::uuid and d.tenant_id = current_tenant() and d.deleting_at is null
     on conflict (parent_id, number) do update

@@ -295,7 +295,7 @@ describe('a pull request from a fork', () => {
 })
 
 describe('the previews of a workspace', () => {
-  it('are listed with their parent, commit and pages at the git host, by state and branch', async () => {
+  it('are listed with their parent and commit, by state and branch', async () => {
     const { tenant, parent, repository, pull } = await setUpPreviews({ forks: 'approve' })
     const [own, fork] = [newSha(), newSha()]
     await pull('opened', 1, { branch: 'feature/cart', sha: own })
@@ -316,7 +316,7 @@ describe('the previews of a workspace', () => {
     expect((await (await newTenant()).get('/v2/previews')).body.resources).toEqual([])
   })
 
-  it('can be removed: its deployment goes, a waiting commit is declined, and a later push creates it again', async () => {
+  it('can be removed, which declines a waiting commit, and come back with a later push', async () => {
     const { tenant, parent, pull, preview, live } = await setUpPreviews({ forks: 'approve' })
     await pull('opened', 1)
     await pull('opened', 2, { fork: true })

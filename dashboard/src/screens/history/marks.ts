@@ -101,7 +101,7 @@ export function findMark(marks: Mark[], at: number, direction: 1 | -1): Mark | u
 // ---- of all deployments
 
 const WORKSPACE_EVENTS: Record<string, Omit<State, 'word'> & { verb: string }> = {
-  'revision.deployed': { verb: 'serves another revision', tone: 'ok', shape: 'check' },
+  'revision.deployed': { verb: 'serves a new revision', tone: 'ok', shape: 'check' },
   'revision.build_failed': { verb: 'failed to build', tone: 'bad', shape: 'octagon' },
   'revision.deploy_failed': { verb: 'failed to deploy', tone: 'bad', shape: 'octagon' },
   'revision.create_failed': { verb: 'got no source', tone: 'bad', shape: 'octagon' },
