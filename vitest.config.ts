@@ -119,6 +119,8 @@ export default defineConfig({
           include: ['test/{host,agent}/**/*.test.ts'],
           exclude: pure,
           globalSetup: ['test/support/postgres-template.ts', 'test/support/built-dashboard.ts'],
+          setupFiles: 'test/support/reset-files.ts',
+          isolate: false,
           env,
           server,
           testTimeout: 120_000,

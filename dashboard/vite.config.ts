@@ -6,7 +6,7 @@ const path = (name: string) => fileURLToPath(new URL(name, import.meta.url))
 
 const HOME_SCREEN = path('src/screens/deployments/list.tsx')
 
-/** Modules that the first screen needs, apart from its own: one file of them is smaller than many. */
+/** Modules of the start and the first screen: one file of them is smaller than many, and needs one request. */
 function listFirstModules(context: Rolldown.ChunkingContext): Set<string> {
   const found = new Set<string>()
   const pending = [path('src/main.tsx'), HOME_SCREEN]
@@ -15,7 +15,6 @@ function listFirstModules(context: Rolldown.ChunkingContext): Set<string> {
     found.add(id)
     pending.push(...(context.getModuleInfo(id)?.importedIds ?? []))
   }
-  for (const id of [HOME_SCREEN, HOME_SCREEN.replace(/tsx$/, 'module.css')]) found.delete(id)
   return found
 }
 
@@ -46,6 +45,7 @@ export default {
         codeSplitting: {
           groups: [
             {
+              debugName: 'main',
               name: (id, context) => (listFirstModules(context).has(id) ? 'main' : null),
             },
           ],

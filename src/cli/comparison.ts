@@ -1,4 +1,5 @@
 // What differs between two revisions, as a terminal shows it.
+import { flattenChanges } from '../client/changes.ts'
 import type { Reply } from '../client/client.ts'
 import { age, formatValue, type Output } from './output.ts'
 import type { Deployment, Session } from './session.ts'
@@ -33,22 +34,6 @@ export function describeRevisions({ out }: Session, { name }: Deployment, compar
 }
 
 const formatSeconds = (seconds: number | null) => `${Math.round(seconds!)} s`
-
-const isObject = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
-
-/** One change for each member of an object that differs. */
-export function flattenChanges(changes: Change[]): Change[] {
-  return changes.flatMap(change => {
-    const { path, before, after } = change
-    if (!isObject(before) || !isObject(after)) return [change]
-    const members = [...new Set([...Object.keys(before), ...Object.keys(after)])]
-    const differing = members.filter(name => JSON.stringify(before[name]) !== JSON.stringify(after[name]))
-    return flattenChanges(
-      differing.map(name => ({ path: `${path}.${name}`, before: before[name], after: after[name] })),
-    )
-  })
-}
 
 const MARKS = { added: ['green', '+'], removed: ['red', '-'], changed: ['yellow', '~'] } as const
 

@@ -16,10 +16,9 @@ export const RevisionActor = z
   .object({
     kind: z.enum(['key', 'session', 'listener', 'push', 'cron']),
     id: Uuid.nullable(),
-    name: z
-      .string()
-      .nullable()
-      .meta({ description: 'For a push, the login of the person who pushed at the git host.' }),
+    name: z.string().nullable().meta({
+      description: 'For a push, the login of the person who pushed at the git host. For a key, its description.',
+    }),
   })
   .meta({ description: 'Who created the revision.' })
 
@@ -42,6 +41,9 @@ export const DeploymentSummary = z
   .object({
     state: DeploymentState,
     healthy: z.boolean().nullable().meta({ description: 'Whether what serves is healthy; null before a report.' }),
+    remote_reconciled: z.boolean().meta({
+      description: 'Whether the data plane has reached the current configuration, and stopped what was interrupted.',
+    }),
     listener_id: Uuid.nullable(),
     latest_revision: RevisionSummary.nullable(),
     in_flight_revision: RevisionSummary.nullable().meta({ description: 'The one that the latest may wait behind.' }),

@@ -67,6 +67,7 @@ const RECENT = sql`(
 export const SUMMARY_COLUMN = sql<DeploymentSummary>`json_build_object(
   'state', ${DEPLOYMENT_STATE},
   'healthy', ${t.healthy},
+  'remote_reconciled', ${t.remote_reconciled},
   'listener_id', ${t.listener_id},
   'latest_revision', ${revisionJson(sql`${t.latest_revision_id}`)},
   'in_flight_revision', ${revisionJson(sql`${t.in_flight_revision_id}`)},

@@ -5,9 +5,10 @@ import type { SetupResult } from './install.ts'
 
 export function setupPage({ name, changed, failure }: SetupResult): string {
   const close = 'You can close this window.'
+  const back = { href: '/ui/integrations', text: 'Open the git hosts' }
   if (changed)
-    return renderPage('The installation was changed', ['Its repositories are updated within a minute.', close])
+    return renderPage('The installation was changed', ['Its repositories are updated within a minute.', close], back)
   return failure === null
-    ? renderPage(`${name} is connected`, [close])
+    ? renderPage(`${name} is connected`, [close], back)
     : renderPage('The installation is not connected', [`${titleOf(failure)}.`, detailOf(failure)])
 }

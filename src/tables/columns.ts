@@ -13,8 +13,8 @@ export const createdAtColumn = () => instantColumn().notNull().default(sql`clock
 export const newestFirstColumns = (t: Record<'created_at' | 'id', ExtraConfigColumn>) =>
   [t.created_at.desc().nullsFirst(), t.id.desc().nullsFirst()] as const
 
-/** A person of another system, such as a git host, whom only a name identifies. */
-export const actorNameColumn = () => text().default(sql`setting('actor_name')`)
+/** The person that another system names, the listener of an agent, or the description of a key. */
+export const actorNameColumn = () => text().default(sql`event_actor_name()`)
 
 /** A resource that is changed in place. Its version is its ETag. */
 export const versionedColumns = () => ({

@@ -244,6 +244,16 @@ it('sends any request, with a body from standard input', async () => {
   expect([code, objects[0]?.key]).toEqual([0, 'team'])
 })
 
+it('sends any request only while its plan is current', async () => {
+  const { run, id, tenant } = await newShop()
+  const [path, input] = [`/v2/deployments/${id}`, '{"source_config": {"resource_spec": {"min_scale": 1}}}']
+  const plan = await run(['api', 'PATCH', `${path}?dry_run=true`, '--input', '-'], { input })
+  const digest = plan.objects[0]?.plan_digest as string
+  await tenant.patch(path, { source_config: { resource_spec: { max_scale: 2 } } })
+  const { code, error } = await run(['api', 'PATCH', path, '--plan-digest', digest, '--input', '-'], { input })
+  expect([code, error?.code]).toEqual([5, 'plan_stale'])
+})
+
 it('stores a key that the installation accepts, readable by its owner only, and removes it', async () => {
   const { key } = await newTenant()
   const cwd = makeFolder()

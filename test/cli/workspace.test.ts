@@ -20,7 +20,9 @@ import { keyEnv, makeFolder, serveApp, startCli } from '../support/cli.ts'
 import { type HereResult, makeHereRunner, startHere } from '../support/cli-here.ts'
 import { waitFor } from '../support/commands.ts'
 import { makeImageBody } from '../support/deployment-bodies.ts'
+import { newDeployment } from '../support/deployments.ts'
 import { makeFakeFetch } from '../support/fake-fetch.ts'
+import { makeListenerDeployment, makeSyncAgent, newListener } from '../support/sync-agent.ts'
 import { startReceiver } from '../support/webhook-receiver.ts'
 
 let url: string
@@ -52,6 +54,24 @@ const failure = ({ code, error }: HereResult) => [code, error?.code]
 const addTagKeys = async (tenant: Tenant, ...keys: string[]) => {
   for (const key of keys) await tenant.post('/v2/tag-keys', { key })
 }
+
+it('shows the newest value of each metric, of all revisions and of each by its number', async () => {
+  const { tenant, run } = await setUp()
+  const { listener, key } = await newListener(tenant)
+  const agent = makeSyncAgent(tenant, key)
+  const { id, latest_revision_id } = await newDeployment(tenant, { ...makeListenerDeployment(listener), name: 'shop' })
+  await agent.poll()
+  const minute = new Date(Math.floor(Date.now() / 60_000) * 60_000 - 60_000).toISOString()
+  const copies = [{ copy: '1', running: true, restarts: 0, memory_bytes: 3_145_728 }]
+  const points = [{ deployment_id: id, revision_id: latest_revision_id, at: minute, copies }]
+  const sent = await agent.post('/v1/sync/metrics', { agent_id: agent.agent_id, fence: agent.fence, points })
+  expect([sent.status, sent.body]).toEqual([200, { refused: [] }])
+  const { objects } = await run('metrics', 'shop')
+  const memory = { metric: 'memory', unit: 'bytes', at: minute, value: 3_145_728 }
+  expect(objects).toContainEqual({ ...memory, revision: null })
+  expect(objects).toContainEqual({ ...memory, revision: 1 })
+  expect(objects).toContainEqual({ metric: 'cpu', unit: 'cores', revision: 1, at: null, value: null })
+})
 
 it('shows the newest events, those of some types, and those from a number or a time on', async () => {
   const { tenant, run } = await setUp()

@@ -3,8 +3,9 @@ import { spawnSync } from 'node:child_process'
 import { describe, expect, it } from 'vitest'
 import { toCommand, toCurl } from '../../dashboard/src/api/action-command.ts'
 import { isAffected, type ReadKey } from '../../dashboard/src/api/affected.ts'
-import { groupOf, stateOfDeployment } from '../../dashboard/src/format/state.ts'
+import { stateOfDeployment } from '../../dashboard/src/format/state.ts'
 import { formatAge, formatSeconds } from '../../dashboard/src/format/time.ts'
+import { parseFilter } from '../../dashboard/src/screens/deployments/list-filter.ts'
 import { listStages } from '../../dashboard/src/screens/deployments/pipeline.ts'
 
 const event = (type: string, id: string, data = {}) => {
@@ -32,16 +33,30 @@ describe('an event', () => {
 describe('the state of a deployment', () => {
   const hold = { since: '', revision_id: '', from_commit: null, until: 'released' } as const
   it.each([
-    [{ status: 'READY', serving: 'current', hold: null }, undefined, 'Serving', 'serving'],
-    [{ status: 'READY', serving: 'current', hold }, undefined, 'Serving, held', 'serving'],
-    [{ status: 'READY', serving: 'previous', hold: null }, 'BUILD_FAILED', 'Build failed', 'attention'],
-    [{ status: 'READY', serving: 'none', hold: null }, 'BUILDING', 'Building', 'in flight'],
-    [{ status: 'READY', serving: 'none', hold: null }, undefined, 'Not serving', 'idle'],
-    [{ status: 'UNKNOWN', serving: 'current', hold: null }, undefined, 'State unknown', 'attention'],
-    [{ status: 'AWAITING_DELETE', serving: 'current', hold: null }, 'BUILDING', 'Being deleted', 'idle'],
-  ] as const)('of %j with the latest revision %s is “%s”', (deployment, latest, word, group) => {
-    const state = stateOfDeployment(deployment, latest && { status: latest })
-    expect([state.word, groupOf(state)]).toEqual([word, group])
+    [{ status: 'READY', serving: 'current', hold: null }, undefined, 'Serving'],
+    [{ status: 'READY', serving: 'current', hold }, undefined, 'Serving, held'],
+    [{ status: 'READY', serving: 'previous', hold: null }, 'BUILD_FAILED', 'Build failed'],
+    [{ status: 'READY', serving: 'none', hold: null }, 'BUILDING', 'Building'],
+    [{ status: 'READY', serving: 'none', hold: null }, undefined, 'Not serving'],
+    [{ status: 'UNKNOWN', serving: 'current', hold: null }, undefined, 'State unknown'],
+    [{ status: 'AWAITING_DELETE', serving: 'current', hold: null }, 'BUILDING', 'Being deleted'],
+  ] as const)('of %j with the latest revision %s is “%s”', (deployment, latest, word) => {
+    expect(stateOfDeployment(deployment, latest && { status: latest }).word).toBe(word)
+  })
+})
+
+describe('the filter of the list', () => {
+  it('takes words for the name, and conditions for what they are', () => {
+    expect(parseFilter('shop source:git status:unknown eu tag:team=web listener:fra')).toEqual({
+      query: { name_contains: 'shop-eu', source: 'githost', status: ['UNKNOWN'] },
+      ...{ tag: 'team=web', listener: 'fra', unknown: undefined },
+    })
+  })
+
+  it('names a condition without such a value, and ignores one that is being typed', () => {
+    expect(parseFilter('source:git status:').unknown).toBeUndefined()
+    expect(parseFilter('status:broken').unknown).toBe('status:broken')
+    expect(parseFilter('http://x').query).toEqual({ name_contains: 'http://x' })
   })
 })
 
@@ -101,4 +116,7 @@ it('a copied command is what a shell sends, whatever the body contains', () => {
     ...['-d', JSON.stringify(body)],
   ])
   expect(run(toCommand(action))).toEqual(['api', 'POST', '/v2/deployments/a%20b/rollback', '--input', '-'])
+  const planned = { ...action, planDigest: '7.0f' }
+  expect(run(toCurl(planned, 'https://x.test', undefined))).toContain('Plan-Digest: 7.0f')
+  expect(run(toCommand(planned)).join(' ')).toContain('--plan-digest 7.0f --input -')
 })

@@ -9,7 +9,7 @@ let tenant: Tenant
 const names = new Map<string, string>()
 const idOf = (name: string) => names.get(name)!
 
-/** One of each state: a failure, an unhealthy one, one on its way, one that waits behind it, two that serve, two idle. */
+/** One of each state: failed, unhealthy, on its way, one that waits behind it, two that serve, two idle. */
 beforeAll(async () => {
   tenant = await newTenant()
   const create = async (name: string) => {
@@ -79,7 +79,7 @@ describe('include=summary', () => {
     const path = `/v2/deployments/${idOf('waiting')}?include=summary`
     const { summary } = (await tenant.get(path)).body
     expect(summary).toMatchObject({
-      latest_revision: { number: 2, status: 'QUEUED', actor: { kind: 'key', id: expect.any(String) } },
+      latest_revision: { number: 2, status: 'QUEUED', actor: { kind: 'key', name: expect.any(String) } },
       ...{ in_flight_revision: { number: 1 }, serving_revision: null },
     })
     expect(summary.recent_revisions.map(({ number }: { number: number }) => number)).toEqual([2, 1])

@@ -9,6 +9,7 @@ import { findFreePort } from '../../src/postgres/free-port.ts'
 
 export type Command = ReturnType<typeof startCommand>
 const ROOT = join(import.meta.dirname, '../..')
+const PRELOAD = ['--import', join(import.meta.dirname, 'resolve-drizzle-once.ts')]
 const startedCommands: { stop(): Promise<unknown> }[] = []
 
 /** It gets only those variables of this process that it needs to run. */
@@ -18,7 +19,7 @@ export function startCommand(file: string, args: string[] = [], env: Record<stri
   // Otherwise the command line of the user would find the installation of a test.
   const config = env.SLIPWAY_HOME && { SLIPWAY_CONFIG_HOME: join(env.SLIPWAY_HOME, 'config') }
   const settings = { ...inherited, ...config, ...env }
-  const child = spawn(process.execPath, [join(ROOT, file), ...args], { cwd: ROOT, env: settings })
+  const child = spawn(process.execPath, [...PRELOAD, join(ROOT, file), ...args], { cwd: ROOT, env: settings })
   const output = { out: '', err: '' }
   child.stdout.on('data', chunk => (output.out += chunk))
   child.stderr.on('data', chunk => (output.err += chunk))

@@ -1,7 +1,7 @@
 // The dashboard in a real Chromium. Its app serves https for the browser, on the database of `getApp()`: what tests do
 // through a tenant's requests, or through an agent, its pages show.
 import type { Page } from 'playwright-core'
-import { afterAll, beforeAll, expect } from 'vitest'
+import { afterAll, beforeAll, expect, vi } from 'vitest'
 import type { StreamLimits } from '../../src/env.ts'
 import { createFolderFiles, DASHBOARD_FOLDER } from '../../src/host/dashboard-folder.ts'
 import { createOperatorLink } from '../../src/sign-in/links.ts'
@@ -35,6 +35,9 @@ export function useDashboard({ settings = {}, overrides = {} }: Pick<AppOptions,
     signIn,
     open,
   }
+  // A walk is long, and shares its processor with the other tests.
+  vi.setConfig({ testTimeout: 120_000 })
+  afterAll(() => vi.resetConfig())
   beforeAll(async () => {
     hosts = await serveHosts(handlers)
     dashboard.origin = hosts.originOf(SLIPWAY)

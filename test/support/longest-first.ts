@@ -42,12 +42,12 @@ const rank = ({ moduleId }: TestSpecification) => {
   return index < 0 ? LONGEST.length : index
 }
 
-/** Files of these projects share workers, but a worker ends when the next file is of another project. */
-const SHARING = ['node', 'edge']
+/** Files of a project share workers, but a worker ends when the next file is of another project. */
+const PROJECTS = ['node', 'edge', 'host', 'pure']
 const rankGroup = (file: TestSpecification) => {
-  const index = SHARING.indexOf(file.project.name)
-  if (index >= 0) return 1 + index
-  return rank(file) < LONGEST.length ? 0 : 1 + SHARING.length
+  const { name } = file.project
+  if (name === 'host' && rank(file) < LONGEST.length) return 0
+  return 1 + (PROJECTS.indexOf(name) + 1 || 1 + PROJECTS.length)
 }
 
 export class LongestFirst extends BaseSequencer {

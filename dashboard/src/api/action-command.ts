@@ -1,5 +1,5 @@
 // Writes the request of an action as a command for a shell (pure).
-import type { Route } from '../../../src/client/client.ts'
+import type { CallOptions, Route } from '../../../src/client/client.ts'
 
 export type WriteRoute = Exclude<Route, `GET ${string}`>
 export type ActionRequest = {
@@ -8,6 +8,12 @@ export type ActionRequest = {
   /** The plan that was shown: the request is refused if it would do something else. */
   planDigest?: string
 }
+
+/** Only for types: an action whose request fits its route. */
+export const request = <R extends WriteRoute>(
+  route: R,
+  options: Pick<CallOptions<R>, Extract<keyof CallOptions<R>, 'params' | 'query' | 'body'>>,
+): ActionRequest => ({ route, options: options as ActionRequest['options'] })
 
 const quote = (text: string) => `'${text.replaceAll("'", "'\\''")}'`
 

@@ -12,19 +12,27 @@ export type LiveEvent = {
 
 /** Resources whose lists and pages show others too, by the first segments of their paths. */
 const SHOWN_ON: Record<string, string[]> = {
-  deployment: ['/v2/deployment', '/v2/previews', '/v2/events'],
-  revision: ['/v2/deployment', '/v2/previews', '/v2/events'],
+  deployment: ['/v2/deployment', '/v2/previews'],
+  revision: ['/v2/deployment', '/v2/previews'],
   preview: ['/v2/deployments', '/v2/previews'],
-  custom_host: ['/v2/deployments', '/v2/custom-hosts'],
-  listener: ['/v2/listeners', '/v2/deployments'],
-  integration: ['/v2/integrations', '/v2/deployments'],
+  custom_host: ['/v2/deployment', '/v2/custom-hosts'],
+  listener: ['/v2/listeners', '/v2/deployment'],
+  integration: ['/v1/integrations', '/v2/deployments'],
   webhook: ['/v2/webhooks'],
-  tag_key: ['/v2/tag-keys', '/v2/deployments'],
-  tag_value: ['/v2/tag-keys', '/v2/deployments'],
+  oauth_provider: ['/v2/auth'],
+  oauth_token: ['/v2/auth/tokens'],
+  oauth_flow: [],
+  api_key: ['/workspaces/current/api-keys'],
+  tag_key: ['/v2/tag-keys', '/v2/deployment'],
+  tag_value: ['/v2/tag-keys', '/v2/deployment'],
 }
+
+/** Lists of events show every new one. */
+const SHOWS_ALL = ['/v2/events']
 
 export function isAffected(event: LiveEvent, [, route, { params }]: ReadKey): boolean {
   const [, path = ''] = route.split(' ')
+  if (SHOWS_ALL.includes(path)) return true
   const paths = SHOWN_ON[event.subject.type]
   // An unknown kind may be shown anywhere.
   if (paths && !paths.some(start => path.startsWith(start))) return false

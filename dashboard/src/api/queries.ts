@@ -23,17 +23,27 @@ type ReadOptions<R extends Route> = Pick<CallOptions<R>, Extract<keyof CallOptio
 
 const keyOf = (workspace: string, route: string, options: object): ReadKey => [workspace, route, options]
 
+type Freshness = {
+  enabled?: boolean
+  /** For what changes without an event: read again after this time, while the tab is shown. */
+  everyMs?: number | false
+}
+type ReadFreshness<T> = Omit<Freshness, 'everyMs'> & {
+  everyMs?: Freshness['everyMs'] | ((last: T | undefined) => number | false)
+}
+
 /** Reads a resource of the workspace, and keeps it current. */
 export function useRead<R extends GetRoute>(
   workspace: string,
   route: R,
   options: ReadOptions<R>,
-  { enabled = true }: { enabled?: boolean } = {},
+  { enabled = true, everyMs = false }: ReadFreshness<Reply<R>> = {},
 ) {
   return useQuery<Reply<R>, Error>({
     queryKey: keyOf(workspace, route, options),
     queryFn: ({ signal }) => getClient().call(route, { ...options, signal } as never),
     enabled,
+    refetchInterval: typeof everyMs === 'function' ? ({ state }) => everyMs(state.data) : everyMs,
     // Keep what was there while the parameters change.
     placeholderData: (previous, query) =>
       query?.queryKey[1] === route && paramsOf(query.queryKey[2] as object) === paramsOf(options)
@@ -62,7 +72,12 @@ export function useReadEach<R extends GetRoute>(workspace: string, route: R, all
 }
 
 /** Reads a list page by page. */
-export function usePages<R extends ListRoute & GetRoute>(workspace: string, route: R, options: ReadOptions<R>) {
+export function usePages<R extends ListRoute & GetRoute>(
+  workspace: string,
+  route: R,
+  options: ReadOptions<R>,
+  { enabled = true, everyMs = false }: Freshness = {},
+) {
   const { data, ...query } = useInfiniteQuery({
     queryKey: keyOf(workspace, route, options),
     queryFn: async ({ signal, pageParam }) => {
@@ -72,6 +87,8 @@ export function usePages<R extends ListRoute & GetRoute>(workspace: string, rout
     },
     initialPageParam: undefined as string | undefined,
     getNextPageParam: page => page.next,
+    enabled,
+    refetchInterval: everyMs,
     placeholderData: previous => previous,
   })
   return { ...query, items: data?.pages.flatMap(page => page.items) }

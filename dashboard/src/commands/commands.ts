@@ -26,6 +26,19 @@ export function useCommands(commands: Command[]): void {
   }, [key])
 }
 
+/** J and K move the focus through the links marked `data-row`. Enter opens, as for every link. */
+export function useRowKeys(table: { current: HTMLElement | null }, thing: string): void {
+  const move = (step: number) => {
+    const links = [...(table.current?.querySelectorAll<HTMLElement>('[data-row]') ?? [])]
+    const at = links.indexOf(document.activeElement as HTMLElement)
+    links[at === -1 ? 0 : Math.max(0, Math.min(links.length - 1, at + step))]?.focus()
+  }
+  useCommands([
+    { id: 'next-row', label: `Next ${thing}`, kind: 'action', keys: 'j', run: () => move(1) },
+    { id: 'previous-row', label: `Previous ${thing}`, kind: 'action', keys: 'k', run: () => move(-1) },
+  ])
+}
+
 const SWITCH_KEY = 'slipway-shortcuts'
 /** Keys without Ctrl can be switched off, for those who speak to their computer (WCAG 2.1.4). */
 export const shortcutsOn = signal(localStorage.getItem(SWITCH_KEY) !== 'off')
@@ -53,8 +66,9 @@ export function handleKey(event: KeyboardEvent): void {
   if (isTyping(event.target) || document.querySelector('dialog[open]')) return
   const before = first && event.timeStamp - first.at < SEQUENCE_MS ? `${first.key} ` : ''
   const find = (keys: string) => allCommands().find(command => command.keys === keys)
-  const found = find(before + event.key.toLowerCase()) ?? find(event.key)
-  first = found ? undefined : { key: event.key.toLowerCase(), at: event.timeStamp }
+  const lower = event.key.toLowerCase()
+  const found = (before && find(before + lower)) || (find(event.key) ?? find(lower))
+  first = found ? undefined : { key: lower, at: event.timeStamp }
   if (!found) return
   event.preventDefault()
   found.run()

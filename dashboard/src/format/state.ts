@@ -3,6 +3,7 @@ import type { Reply } from '../../../src/client/client.ts'
 
 export type Deployment = Reply<'GET /v2/deployments/{deployment_id}'>
 export type Revision = Reply<'GET /v2/deployments/{deployment_id}/revisions/{revision_id}'>
+export type Summary = NonNullable<Deployment['summary']>
 export type Explanation = Reply<'GET /v2/deployments/{deployment_id}/explain'>
 
 export type Tone = 'ok' | 'busy' | 'warn' | 'bad' | 'idle'
@@ -42,22 +43,16 @@ export const isInFlight = ({ status }: Pick<Revision, 'status'>): boolean => REV
 
 /** `latest` is needed only where the latest revision does not serve. */
 export function stateOfDeployment(
-  { status, serving, hold }: Pick<Deployment, 'status' | 'serving' | 'hold'>,
+  { status, serving, hold, summary }: Pick<Deployment, 'status' | 'serving' | 'hold' | 'summary'>,
   latest?: Pick<Revision, 'status'>,
 ): State {
   if (status === 'AWAITING_DELETE') return { word: 'Being deleted', tone: 'idle', shape: 'minus' }
   if (status === 'UNKNOWN') return { word: 'State unknown', tone: 'warn', shape: 'diamond' }
   if (status === 'AWAITING_DATABASE') return { word: 'Creating its database', tone: 'busy', shape: 'queued' }
   if (latest && latest.status !== 'DEPLOYED') return stateOfRevision(latest)
+  if (serving !== 'none' && summary?.healthy === false) return { word: 'Unhealthy', tone: 'bad', shape: 'triangle' }
   if (serving === 'none') return { word: 'Not serving', tone: 'idle', shape: 'minus' }
   if (hold) return { word: 'Serving, held', tone: 'warn', shape: 'held' }
   if (status === 'UNUSED') return { word: 'Serving, unused', tone: 'idle', shape: 'ring' }
   return { word: 'Serving', tone: 'ok', shape: 'check' }
-}
-
-export type Group = 'attention' | 'in flight' | 'serving' | 'idle'
-export const groupOf = ({ tone, shape }: State): Group => {
-  if (tone === 'bad' || tone === 'warn') return shape === 'held' ? 'serving' : 'attention'
-  if (tone === 'busy') return 'in flight'
-  return shape === 'minus' || shape === 'struck' ? 'idle' : 'serving'
 }

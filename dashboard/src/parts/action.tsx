@@ -2,9 +2,9 @@
 // command. What the server has then comes back as an event: nothing is assumed.
 import type { VNode } from 'preact'
 import { useId, useState } from 'preact/hooks'
-import { toCommand, toCurl } from '../api/action-command.ts'
+import { toCommand, toCurl, type WriteRoute } from '../api/action-command.ts'
 import { type Action, perform } from '../api/actions.ts'
-import { workspaceId } from '../api/client.ts'
+import { type Reply, workspaceId } from '../api/client.ts'
 import styles from './action.module.css'
 import { Button } from './button.tsx'
 import { CopyButton } from './copy.tsx'
@@ -13,7 +13,13 @@ import type { IconName } from './icon.tsx'
 import { Problem } from './problem.tsx'
 import { toast } from './toasts.tsx'
 
-export function useAction() {
+type ActionOptions = {
+  onDone?: ((reply: Reply<WriteRoute>) => void) | undefined
+  /** The caller shows `error` beside its form. Without it, a failure is a toast. */
+  showsError?: boolean
+}
+
+export function useAction({ onDone, showsError = false }: ActionOptions = {}) {
   const [asked, setAsked] = useState<Action>()
   const [busy, setBusy] = useState(false)
   const [error, setError] = useState<Error>()
@@ -25,16 +31,21 @@ export function useAction() {
     setBusy(true)
     setError(undefined)
     try {
-      await perform(action.request)
+      const reply = await perform(action.request)
       toast('ok', action.done)
       close()
+      onDone?.(reply)
     } catch (caught) {
-      if (asked) setError(caught as Error)
+      if (asked || showsError) setError(caught as Error)
       else toast('bad', `${action.label}: failed`, (caught as Error).message)
     }
     setBusy(false)
   }
-  const start = (action: Action) => (action.confirm ? setAsked(action) : void run(action))
+  function start(action: Action): void {
+    if (action.unavailable) toast('bad', `${action.label} is not possible`, action.unavailable)
+    else if (action.confirm) setAsked(action)
+    else void run(action)
+  }
   const question: VNode | undefined = asked?.confirm && (
     <Dialog
       title={asked.confirm.title}
@@ -53,25 +64,34 @@ export function useAction() {
       {error && <Problem error={error} />}
     </Dialog>
   )
-  return { start, busy, question }
+  return { start, busy, question, error }
 }
 
 /** The request of an action, as commands. */
-export const CopyAs = ({ action }: { action: Action }) => (
+export const CopyAs = ({ action: { request, copied = request, command } }: { action: Action }) => (
   <div class={styles.copy}>
     <span>The same as</span>
-    <CopyButton text={() => action.command ?? toCommand(action.request)}>command</CopyButton>
-    <CopyButton text={() => toCurl(action.request, location.origin, workspaceId.value)}>curl</CopyButton>
+    <CopyButton text={() => command ?? toCommand(copied)}>command</CopyButton>
+    <CopyButton text={() => toCurl(copied, location.origin, workspaceId.value)}>curl</CopyButton>
   </div>
 )
 
-type ActionButtonProps = { action: Action; icon?: IconName; small?: boolean; look?: 'default' | 'primary' | 'bare' }
-export function ActionButton({ action, icon, small = false, look = 'default' }: ActionButtonProps) {
-  const { start, busy, question } = useAction()
+type ActionButtonProps = {
+  action: Action
+  icon?: IconName
+  small?: boolean
+  look?: 'default' | 'primary' | 'bare'
+  onDone?: (reply: Reply<WriteRoute>) => void
+}
+export function ActionButton({ action, icon, small = false, look = 'default', onDone }: ActionButtonProps) {
+  const { start, busy, question } = useAction({ onDone })
   const menu = useId()
   return (
     <span class={styles.pair}>
-      <Button small={small} look={look} icon={icon} busy={busy} onClick={() => start(action)}>
+      <Button
+        {...{ small, look, icon, busy, title: action.unavailable, unavailable: action.unavailable !== undefined }}
+        onClick={() => start(action)}
+      >
         {action.label}
       </Button>
       <Button small={small} look={look} icon="copy" popovertarget={menu} aria-label={`Copy “${action.label}” as`} />

@@ -12,7 +12,11 @@ type Shared = {
   hint?: string | undefined
   children?: ComponentChildren
 }
-type ButtonProps = Shared & { busy?: boolean } & Omit<JSX.ButtonHTMLAttributes<HTMLButtonElement>, 'icon'>
+type ButtonProps = Shared & {
+  busy?: boolean
+  /** It looks disabled, but a press says why. */
+  unavailable?: boolean
+} & Omit<JSX.ButtonHTMLAttributes<HTMLButtonElement>, 'icon'>
 
 const classOf = ({ look = 'default', small, children }: Shared) =>
   [styles.button, styles[look], small ? styles.small : '', children === undefined ? styles.square : ''].join(' ')
@@ -25,13 +29,13 @@ const Content = ({ icon, hint, children }: Shared) => (
   </>
 )
 
-export function Button({ look, small = false, icon, hint, busy = false, children, ...rest }: ButtonProps) {
+export function Button({ look, small = false, icon, hint, busy = false, unavailable, children, ...rest }: ButtonProps) {
   return (
     <button
       type="button"
-      aria-disabled={busy || undefined}
+      aria-disabled={busy || unavailable || undefined}
       {...rest}
-      class={`${classOf({ look, small, children })} ${busy ? styles.busy : ''}`}
+      class={`${classOf({ look, small, children })} ${busy || unavailable ? styles.busy : ''}`}
       onClick={busy ? undefined : rest.onClick}
     >
       <Content icon={icon} hint={hint}>

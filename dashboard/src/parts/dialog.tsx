@@ -11,8 +11,9 @@ type DialogProps = {
   onClose: () => void
   /** For one that a person must answer. */
   persistent?: boolean
+  wide?: boolean
 }
-export function Dialog({ title, children, footer, onClose, persistent = false }: DialogProps) {
+export function Dialog({ title, children, footer, onClose, persistent = false, wide = false }: DialogProps) {
   const dialog = useRef<HTMLDialogElement>(null)
   const titleId = useId()
   // Before the next key, which belongs to it.
@@ -22,7 +23,7 @@ export function Dialog({ title, children, footer, onClose, persistent = false }:
     // biome-ignore lint/a11y/useKeyWithClickEvents: Escape closes it too
     <dialog
       ref={dialog}
-      class={styles.dialog}
+      class={`${styles.dialog} ${wide ? styles.wide : ''}`}
       aria-labelledby={titleId}
       onClose={onClose}
       onCancel={event => persistent && event.preventDefault()}

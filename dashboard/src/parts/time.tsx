@@ -1,5 +1,5 @@
 // Times: relative where people compare, with the exact one on hover. One clock ticks for all of them.
-import { signal } from '@preact/signals'
+import { signal, useComputed } from '@preact/signals'
 import { formatAge, formatExact, formatSeconds } from '../format/time.ts'
 
 export const now = signal(Date.now())
@@ -9,11 +9,15 @@ setInterval(() => {
 
 const secondsSince = (time: string | number) => Math.max(0, (now.value - new Date(time).getTime()) / 1000)
 
-export const Ago = ({ time, suffix = '' }: { time: string; suffix?: string }) => {
-  const age = formatAge(secondsSince(time))
+/** Only the text changes with the clock: a list has a thousand of these. */
+export function Ago({ time, suffix = '' }: { time: string; suffix?: string }) {
+  const text = useComputed(() => {
+    const age = formatAge(secondsSince(time))
+    return age === 'now' ? 'just now' : age + suffix
+  })
   return (
     <time dateTime={time} title={formatExact(time)}>
-      {age === 'now' ? 'just now' : age + suffix}
+      {text}
     </time>
   )
 }

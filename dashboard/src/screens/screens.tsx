@@ -25,10 +25,17 @@ export const screens: Screen[] = [
     menu: { label: 'Deployments', icon: 'cube', keys: 'g d', group: '' },
     Content: lazily(() => import('./deployments/list.tsx'), LOADING),
   },
+  {
+    path: '/queue',
+    menu: { label: 'Queue', icon: 'queue', keys: 'g q', group: '' },
+    Content: lazily(() => import('./queue/queue.tsx'), LOADING),
+  },
+  { path: '/deployments/:deployment/logs', Content: lazily(() => import('./logs/page.tsx'), LOADING) },
+  { path: '/deployments/:deployment/metrics', Content: lazily(() => import('./deployments/metrics.tsx'), LOADING) },
   { path: '/deployments/:deployment', Content: lazily(() => import('./deployments/deployment.tsx'), LOADING) },
   {
     path: '/previews',
-    menu: { label: 'Previews', icon: 'branch', keys: 'g v', group: '' },
+    menu: { label: 'Previews', icon: 'pull', keys: 'g v', group: '' },
     Content: lazily(() => import('./previews/previews.tsx'), LOADING),
   },
   {
@@ -44,4 +51,43 @@ export const screens: Screen[] = [
     path: '/deployments/:deployment/history',
     Content: lazily(() => import('./history/deployment-history.tsx'), LOADING),
   },
+  {
+    path: '/deployments/:deployment/environment',
+    Content: lazily(() => import('./deployments/environment.tsx'), LOADING),
+  },
+  { path: '/deployments/:deployment/settings', Content: lazily(() => import('./deployments/settings.tsx'), LOADING) },
+  { path: '/deployments/:deployment/compare', Content: lazily(() => import('./deployments/compare.tsx'), LOADING) },
+  {
+    path: '/deployments/:deployment/revisions/:number',
+    Content: lazily(() => import('./deployments/revision.tsx'), LOADING),
+  },
+  {
+    path: '/listeners',
+    menu: { label: 'Listeners', icon: 'listener', keys: 'g l', group: 'Connected' },
+    Content: lazily(() => import('./listeners/list.tsx'), LOADING),
+  },
+  { path: '/listeners/new', Content: lazily(() => import('./listeners/new.tsx'), LOADING) },
+  { path: '/listeners/:listener', Content: lazily(() => import('./listeners/listener.tsx'), LOADING) },
+  {
+    path: '/providers',
+    menu: { label: 'Providers', icon: 'plug', keys: 'g o', group: 'Connected' },
+    Content: lazily(() => import('./providers/list.tsx'), LOADING),
+  },
+  { path: '/providers/new/discovery', Content: lazily(() => import('./providers/discover.tsx'), LOADING) },
+  { path: '/providers/new/by-hand', Content: lazily(() => import('./providers/by-hand.tsx'), LOADING) },
+  { path: '/providers/:provider', Content: lazily(() => import('./providers/provider.tsx'), LOADING) },
+  {
+    path: '/integrations',
+    menu: { label: 'Git hosts', icon: 'branch', keys: 'g g', group: 'Connected' },
+    Content: lazily(() => import('./integrations/list.tsx'), LOADING),
+  },
+  { path: '/integrations/new', Content: lazily(() => import('./integrations/new.tsx'), LOADING) },
+  { path: '/integrations/:integration', Content: lazily(() => import('./integrations/integration.tsx'), LOADING) },
+  {
+    path: '/webhooks',
+    menu: { label: 'Webhooks', icon: 'hook', keys: 'g w', group: 'Connected' },
+    Content: lazily(() => import('./webhooks/list.tsx'), LOADING),
+  },
+  { path: '/webhooks/new', Content: lazily(() => import('./webhooks/new.tsx'), LOADING) },
+  { path: '/webhooks/:webhook', Content: lazily(() => import('./webhooks/webhook.tsx'), LOADING) },
 ]

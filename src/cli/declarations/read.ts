@@ -42,6 +42,9 @@ export function declareRead({ program, command, section }: Declare): void {
   )
     .summary('show what differs between two revisions')
     .option('--exit-code', 'exit with 10 if there are differences')
+  command(program, 'metrics [deployment]', 'show what the copies used and answered', async (session, _, [name]) =>
+    (await import('../commands/metrics.ts')).showMetrics(session, name),
+  )
   command<LogOptions>(program, 'logs [deployment]', 'show log lines', async (session, options, [name]) =>
     (await import('../commands/logs.ts')).showLogs(session, name, options),
   )

@@ -64,13 +64,15 @@ export function declareWorkspace({ program, command, group, section }: Declare):
     .option('--secret-file <file>', 'sign with the secret in this file, or - for stdin. Default: a new one')
     .option('--allow-remote', 'allow an address that is not on this machine')
 
-  command<{ input?: string }>(
+  command<{ input?: string; planDigest?: string }>(
     program,
     'api <method> <path>',
     'send any request of the API',
     async (session, options, [method, path]) =>
       (await import('../commands/api.ts')).sendRequest(session, method!, path!, options),
-  ).option('--input <file>', 'the JSON body, or - for stdin')
+  )
+    .option('--input <file>', 'the JSON body, or - for stdin')
+    .option('--plan-digest <digest>', 'apply only the plan with this `plan_digest`')
   command(program, 'doctor [folder]', 'check this machine, the connection and the key', async (session, _, [folder]) =>
     (await import('../commands/doctor.ts')).checkAll(session, folder),
   )

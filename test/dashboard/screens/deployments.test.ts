@@ -23,11 +23,11 @@ describe('the dashboard', () => {
   it('leads a person without a session to the sign-in page, and back to the same view', async () => {
     const tenant = await newTenant()
     const { page, problems } = await dashboard.newVisitor()
-    await page.goto(`${dashboard.origin}/ui/deployments?name=shop`)
+    await page.goto(`${dashboard.origin}/ui/deployments?q=shop`)
     await page.getByLabel('API key').fill(tenant.key)
     await page.getByRole('button', { name: 'Sign in' }).click()
     await isLive(page)
-    expect(page.url()).toBe(`${dashboard.origin}/ui/${tenant.tenant_id}/deployments?name=shop`)
+    expect(page.url()).toBe(`${dashboard.origin}/ui/${tenant.tenant_id}/deployments?q=shop`)
     expect(problems).toEqual([])
   })
 
@@ -57,12 +57,12 @@ describe('the dashboard', () => {
   it('keeps the filter in the address, and offers to remove one that matches nothing', async () => {
     const tenant = await newTenant()
     for (const name of ['search', 'shop']) await createDeployment(tenant, name)
-    const { page, problems } = await dashboard.open(tenant, '/deployments?name=sea')
+    const { page, problems } = await dashboard.open(tenant, '/deployments?q=sea')
     await rowOf(page, 'search').waitFor()
     expect(await rowOf(page, 'shop').count()).toBe(0)
     await page.keyboard.press('/')
     await page.keyboard.type('-of-nothing')
-    await page.getByRole('button', { name: 'Show all deployments' }).click()
+    await page.getByRole('button', { name: 'Show all 2 deployments' }).click()
     await rowOf(page, 'shop').waitFor()
     expect(new URL(page.url()).search).toBe('')
     expect(problems).toEqual([])
@@ -92,14 +92,14 @@ describe('the dashboard', () => {
 
   it('stays open when the session ends, and goes on after a new one', async () => {
     const tenant = await newTenant()
-    const { context, page } = await dashboard.open(tenant, '/deployments?view=unused')
+    const { context, page } = await dashboard.open(tenant, '/deployments?view=idle')
     const { organization_id } = tenant
     await runAsSystem(getApp().database, sql`delete from sessions where organization_id = ${organization_id}::uuid`)
     await createDeployment(tenant, 'news')
     const dialog = page.getByRole('dialog', { name: 'Your session has ended' })
     await dialog.waitFor()
     expect(await dialog.getByRole('link', { name: 'Sign in', exact: true }).getAttribute('href')).toContain(
-      'view%3Dunused',
+      'view%3Didle',
     )
     await dashboard.signIn({ page: await context.newPage() }, tenant)
     await dialog.getByRole('button', { name: 'I have signed in elsewhere' }).click()

@@ -4,13 +4,16 @@ import { describeActor, describeReasons, shortCommit, shortImage } from '../../f
 import { type Deployment, isInFlight, type Revision, stateOfRevision } from '../../format/state.ts'
 import { formatExact, formatSeconds, formatShort } from '../../format/time.ts'
 import { ActionButton } from '../../parts/action.tsx'
+import { ButtonLink } from '../../parts/button.tsx'
 import { Glyph } from '../../parts/icon.tsx'
 import { Card, CommandLine, Skeleton } from '../../parts/panel.tsx'
 import { Prose } from '../../parts/prose.tsx'
 import { Badge, StateLabel } from '../../parts/state.tsx'
 import { Ago, now } from '../../parts/time.tsx'
+import { Link, toAddress } from '../../router/links.tsx'
 import type { ScreenProps } from '../screens.tsx'
 import { deleteDeployment, interrupt } from './actions.ts'
+import { RevisionButtons } from './change-buttons.tsx'
 import styles from './deployment.module.css'
 import { listReasons, type Reason, toneOf } from './explain.ts'
 import { DeploymentFrame, SHOWN_REVISIONS } from './frame.tsx'
@@ -31,15 +34,12 @@ function Content({ workspace, deployment, revisions }: CardProps & { workspace: 
     <>
       <div class={styles.pair}>
         <ServingCard workspace={workspace} deployment={deployment} revisions={revisions} />
-        <FlightCard deployment={deployment} revisions={revisions} />
+        <FlightCard workspace={workspace} deployment={deployment} revisions={revisions} />
       </div>
       {explanation.data && (
-        <Reasons
-          reasons={listReasons(explanation.data, deployment, revisions.find(isInFlight))}
-          deployment={deployment}
-        />
+        <Reasons reasons={listReasons(explanation.data, deployment, revisions)} deployment={deployment} />
       )}
-      <RevisionsCard deployment={deployment} revisions={revisions} />
+      <RevisionsCard workspace={workspace} deployment={deployment} revisions={revisions} />
       <footer class={styles.foot}>
         <p>
           Created <Ago time={deployment.created_at} suffix=" ago" />. Id <code>{deployment.id}</code>
@@ -121,7 +121,7 @@ const ServingBadge = ({ deployment: { serving, hold } }: { deployment: Deploymen
   return serving === 'current' ? <Badge tone="ok">The latest</Badge> : <Badge tone="idle">Not the latest</Badge>
 }
 
-function FlightCard({ deployment, revisions }: CardProps) {
+function FlightCard({ workspace, deployment, revisions }: CardProps & { workspace: string }) {
   const inFlight = revisions.findLast(isInFlight)
   const waiting = revisions.filter(revision => isInFlight(revision) && revision !== inFlight)
   const [latest] = revisions
@@ -157,6 +157,7 @@ function FlightCard({ deployment, revisions }: CardProps) {
       <div class={styles.flight}>
         <div class={styles.now}>
           <StateLabel state={stateOfRevision(shown)} />
+          {shown.status === 'INTERRUPTED' && <InterruptionEnd workspace={workspace} deployment={deployment} />}
           {/* Of one that has ended, the reasons below have the message. */}
           {inFlight?.status_message && (
             <p>
@@ -169,10 +170,36 @@ function FlightCard({ deployment, revisions }: CardProps) {
           <span>
             By {describeActor(shown.actor)}, <Ago time={shown.created_at} suffix=" ago" />
           </span>
-          {waiting.length > 0 && <span>{waiting.map(({ number }) => `r${number}`).join(', ')} waits behind it</span>}
+          {waiting.map(revision => (
+            <span key={revision.id} class={styles.waiting}>
+              r{revision.number} waits behind it{' '}
+              <ActionButton small look="bare" action={interrupt(deployment, revision)} />
+            </span>
+          ))}
         </p>
       </div>
     </Card>
+  )
+}
+
+const CONFIRM_MS = 3_000
+
+/** An interruption is recorded at once. Its data plane stops the work later, which no event says. */
+function InterruptionEnd({ workspace, deployment }: { workspace: string; deployment: Deployment }) {
+  const include: ['summary'] = ['summary']
+  const { data } = useRead(
+    workspace,
+    'GET /v2/deployments/{deployment_id}',
+    { params: { deployment_id: deployment.id }, query: { include } },
+    { everyMs: reply => (reply?.summary?.remote_reconciled === false ? CONFIRM_MS : false) },
+  )
+  if (!data?.summary) return null
+  return (
+    <p role="status">
+      {data.summary.remote_reconciled
+        ? 'It has stopped: its data plane has confirmed it.'
+        : 'It is stopping: its data plane has not confirmed it yet.'}
+    </p>
   )
 }
 
@@ -235,18 +262,26 @@ function Reasons({ reasons, deployment }: { reasons: Reason[]; deployment: Deplo
       }
     >
       <ol class={styles.reasons}>
-        {reasons.map(({ code, title, detail, remedies }) => (
+        {reasons.map(({ code, about, title, detail, remedies }) => (
           <li key={code}>
             <div>
-              <h3>{title}</h3>
+              <h3>
+                {title} <span class={styles.about}>{about}</span>
+              </h3>
               <p>
                 <Prose text={detail} />
               </p>
             </div>
             <div class={styles.remedies}>
-              {remedies.map(action => (
-                <ActionButton key={action.label} small action={action} />
-              ))}
+              {remedies.map(remedy =>
+                'action' in remedy ? (
+                  <ActionButton key={remedy.action.label} small action={remedy.action} />
+                ) : (
+                  <ButtonLink key={remedy.to} small href={toAddress(remedy.to)}>
+                    {remedy.label}
+                  </ButtonLink>
+                ),
+              )}
             </div>
           </li>
         ))}
@@ -258,14 +293,27 @@ function Reasons({ reasons, deployment }: { reasons: Reason[]; deployment: Deplo
 const describeServing = ({ serving }: Deployment): string =>
   serving === 'none' ? 'Nothing serves' : 'The one before keeps serving'
 
-function RevisionsCard({ deployment, revisions }: CardProps) {
+function RevisionsCard({ workspace, deployment, revisions }: CardProps & { workspace: string }) {
   return (
-    <Card title="Revisions" aside={revisions.length === SHOWN_REVISIONS ? `The last ${SHOWN_REVISIONS}` : undefined}>
+    <Card
+      title="Revisions"
+      aside={
+        <>
+          {revisions.length === SHOWN_REVISIONS && `The last ${SHOWN_REVISIONS}`}
+          {revisions.length > 1 && (
+            <ButtonLink small href={toAddress(`/deployments/${deployment.id}/compare`)}>
+              Compare two
+            </ButtonLink>
+          )}
+        </>
+      }
+    >
       {revisions.length === 0 && <p class={styles.nothing}>There is none yet. The first deploy creates one.</p>}
       <ol class={styles.revisions}>
         {revisions.map(revision => (
           <RevisionRow
             key={revision.id}
+            workspace={workspace}
             deployment={deployment}
             revision={revision}
             isServing={revision.id === deployment.active_revision_id}
@@ -276,14 +324,16 @@ function RevisionsCard({ deployment, revisions }: CardProps) {
   )
 }
 
-type RevisionRowProps = { deployment: Deployment; revision: Revision; isServing: boolean }
-function RevisionRow({ revision, isServing }: RevisionRowProps) {
+type RevisionRowProps = { workspace: string; deployment: Deployment; revision: Revision; isServing: boolean }
+function RevisionRow({ workspace, deployment, revision, isServing }: RevisionRowProps) {
   const state = stateOfRevision(revision)
   const { number, commit, created_at, actor, states, status } = revision
   return (
     <li class={isServing ? styles.current : undefined}>
       <Glyph {...(status === 'DEPLOYED' && !isServing ? { shape: 'ring', tone: 'idle' } : state)} />
-      <strong>r{number}</strong>
+      <Link class={styles.number} to={`/deployments/${deployment.id}/revisions/${number}`}>
+        r{number}
+      </Link>
       <div class={styles.what}>
         <p>
           {commit && <code>{shortCommit(commit.sha)}</code>} {describeContent(revision)}{' '}
@@ -301,6 +351,9 @@ function RevisionRow({ revision, isServing }: RevisionRowProps) {
         <Ago time={created_at} />
         <span>{describeActor(actor)}</span>
       </div>
+      <span class={styles.rowActions}>
+        <RevisionButtons workspace={workspace} deployment={deployment} revision={revision} small />
+      </span>
     </li>
   )
 }

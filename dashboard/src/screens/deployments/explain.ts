@@ -1,10 +1,20 @@
 // The reasons a deployment does not serve its latest revision, each with what a person can do (pure).
 import type { Action } from '../../api/actions.ts'
-import { type Deployment, type Explanation, isInFlight, type Revision, type Tone } from '../../format/state.ts'
+import type { Deployment, Explanation, Revision, Tone } from '../../format/state.ts'
 import { deployAgain, interrupt, releaseHold } from './actions.ts'
 
-export type Reason = { code: string; title: string; detail: string; tone: Tone; remedies: Action[] }
 type Obstacle = Explanation['resources'][number]
+/** Done at once, or in another screen. */
+export type Remedy = { action: Action } | { label: string; to: string }
+export type Reason = {
+  code: Obstacle['code']
+  /** What it is about, such as `Listener`. */
+  about: string
+  title: string
+  detail: string
+  tone: Tone
+  remedies: Remedy[]
+}
 
 const TITLES: Record<Obstacle['code'], [title: string, tone: Tone]> = {
   deleting: ['It is being deleted', 'idle'],
@@ -28,23 +38,53 @@ const TITLES: Record<Obstacle['code'], [title: string, tone: Tone]> = {
   custom_url_lost: ['Another workspace owns its host', 'warn'],
 }
 
-const REDEPLOYED = ['revision_failed', 'revision_skipped', 'revision_interrupted', 'revision_unknown', 'unused']
+function aboutOf({ code, revision_id, listener_id, integration_id }: Obstacle, revisions: NumberedRevision[]): string {
+  const number = revisions.find(({ id }) => id === revision_id)?.number
+  if (number !== undefined) return `Revision r${number}`
+  if (listener_id) return 'Listener'
+  if (integration_id || code === 'ref_gone') return 'Git host'
+  if (code.startsWith('custom_url')) return 'Host'
+  return 'Deployment'
+}
+
+type NumberedRevision = Pick<Revision, 'id' | 'number' | 'status'>
+
+function toRemedies(obstacle: Obstacle, deployment: Deployment, revisions: NumberedRevision[]): Remedy[] {
+  const page = `/deployments/${deployment.id}`
+  const { listener_id, integration_id } = obstacle
+  return obstacle.remedies.flatMap(({ action, revision_id }): Remedy[] => {
+    const revision = revisions.find(({ id }) => id === revision_id)
+    if (action === 'redeploy') return [{ action: deployAgain(deployment) }]
+    if (action === 'release_hold') return [{ action: releaseHold(deployment) }]
+    if (action === 'interrupt') return revision ? [{ action: interrupt(deployment, revision) }] : []
+    if (action === 'view_logs') return [{ label: 'Read its log', to: `${page}/logs?revision=${revision_id}` }]
+    if (action === 'compare') {
+      const to = `${page}/compare?from=${deployment.active_revision_id}&to=${revision_id}`
+      return [{ label: 'Compare with what serves', to }]
+    }
+    if (action === 'edit_environment') return [{ label: 'Edit the environment', to: `${page}/environment` }]
+    if (action === 'set_ref' || action === 'verify_host')
+      return [{ label: 'Open its settings', to: `${page}/settings` }]
+    if (action === 'open_listener' && listener_id)
+      return [{ label: 'Open the listener', to: `/listeners/${listener_id}` }]
+    if (action === 'open_integration' && integration_id)
+      return [{ label: 'Open the git host', to: `/integrations/${integration_id}` }]
+    return []
+  })
+}
 
 export function listReasons(
   { resources }: Explanation,
   deployment: Deployment,
-  inFlight: Pick<Revision, 'id' | 'number' | 'status'> | undefined,
+  revisions: NumberedRevision[],
 ): Reason[] {
   // What is on its way is shown with its stages.
   const shown = resources.filter(({ code }) => code !== 'in_progress')
-  return shown.map(({ code, detail }) => {
+  return shown.map(obstacle => {
+    const { code, detail } = obstacle
     const [title, tone] = TITLES[code]
-    const remedies = [
-      ...(REDEPLOYED.includes(code) ? [deployAgain(deployment)] : []),
-      ...(code === 'waiting_behind' && inFlight && isInFlight(inFlight) ? [interrupt(deployment, inFlight)] : []),
-      ...(code === 'held_by_rollback' ? [releaseHold(deployment)] : []),
-    ]
-    return { code, title, detail, tone, remedies }
+    const remedies = toRemedies(obstacle, deployment, revisions)
+    return { code, about: aboutOf(obstacle, revisions), title, detail, tone, remedies }
   })
 }
 

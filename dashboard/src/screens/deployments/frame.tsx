@@ -8,13 +8,18 @@ import { type Deployment, type Revision, stateOfDeployment } from '../../format/
 import { ActionButton, useAction } from '../../parts/action.tsx'
 import { ButtonLink } from '../../parts/button.tsx'
 import { Icon } from '../../parts/icon.tsx'
+import { lazily } from '../../parts/lazily.tsx'
 import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { StateLabel } from '../../parts/state.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { Link, toAddress } from '../../router/links.tsx'
 import { deployAgain } from './actions.ts'
+import { ChangeButtons } from './change-buttons.tsx'
+import { hasDraft } from './draft-store.ts'
 import styles from './frame.module.css'
+
+const DraftBar = lazily(() => import('./draft-bar.tsx'))
 
 /** How many of the newest revisions the pages have. */
 export const SHOWN_REVISIONS = 10
@@ -22,7 +27,11 @@ export const SHOWN_REVISIONS = 10
 /** The part of the address after the deployment. */
 type TabPath = (typeof TABS)[number]['path']
 const TABS = [
-  { path: '', label: 'Overview', keys: 'g e' },
+  { path: '', label: 'Overview', keys: 'u' },
+  { path: '/logs', label: 'Logs', keys: 'l' },
+  { path: '/metrics', label: 'Metrics', keys: 'm' },
+  { path: '/environment', label: 'Environment', keys: 'e' },
+  { path: '/settings', label: 'Settings', keys: 's' },
   { path: '/previews', label: 'Previews', keys: 'v' },
   { path: '/history', label: 'History', keys: 'h' },
 ] as const
@@ -66,14 +75,18 @@ export function DeploymentFrame({ workspace, id, tab, page, children }: FramePro
   const all = revisions.data.resources
   return (
     <>
-      <Header deployment={deployment} latest={all[0]} />
+      <Header workspace={workspace} deployment={deployment} revisions={all} />
       <Tabs to={to} tab={tab} />
       {children(deployment, all)}
+      {hasDraft(deployment) && <DraftBar workspace={workspace} deployment={deployment} />}
     </>
   )
 }
 
-function Header({ deployment, latest }: { deployment: Deployment; latest: Revision | undefined }) {
+type HeaderProps = { workspace: string; deployment: Deployment; revisions: Revision[] }
+
+function Header({ workspace, deployment, revisions }: HeaderProps) {
+  const [latest] = revisions
   const source = describeSource(deployment)
   const { url, name, preview } = deployment
   const { start, question } = useAction()
@@ -89,6 +102,7 @@ function Header({ deployment, latest }: { deployment: Deployment; latest: Revisi
         <StateLabel state={stateOfDeployment(deployment, latest)} large />
       </div>
       <div class={styles.actions}>
+        <ChangeButtons workspace={workspace} deployment={deployment} revisions={revisions} />
         <ActionButton action={action} icon="again" />
         {url && (
           <ButtonLink href={url} look="primary" icon="out" hint="O" target="_blank" rel="noreferrer">

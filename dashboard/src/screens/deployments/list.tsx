@@ -1,20 +1,14 @@
 // The deployments of the workspace: those that need a person first.
-import { useEffect, useRef } from 'preact/hooks'
-import type { CallOptions } from '../../api/client.ts'
-import { usePages, useReadEach } from '../../api/queries.ts'
-import { useCommands } from '../../commands/commands.ts'
-import { describeSource, hostOf } from '../../format/source.ts'
-import {
-  type Deployment,
-  type Group,
-  groupOf,
-  type Revision,
-  type State,
-  stateOfDeployment,
-} from '../../format/state.ts'
+import { signal } from '@preact/signals'
+import { useEffect, useMemo, useRef } from 'preact/hooks'
+import { usePages, useRead } from '../../api/queries.ts'
+import { useRowKeys } from '../../commands/commands.ts'
+import { describeActor, describeSource, hostOf, shortCommit } from '../../format/source.ts'
+import { type Deployment, type Shape, type Summary, stateOfDeployment, type Tone } from '../../format/state.ts'
 import { Button } from '../../parts/button.tsx'
 import { Chip, FilterField } from '../../parts/field.tsx'
-import { Icon } from '../../parts/icon.tsx'
+import { Glyph, Icon } from '../../parts/icon.tsx'
+import { lazily } from '../../parts/lazily.tsx'
 import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { StateLabel } from '../../parts/state.tsx'
@@ -23,87 +17,118 @@ import { useCrumbs } from '../../router/crumbs.ts'
 import { Link, setFilters, useFilter } from '../../router/links.tsx'
 import type { ScreenProps } from '../screens.tsx'
 import styles from './list.module.css'
+import { CONDITIONS, type ListQuery, parseFilter } from './list-filter.ts'
+import { Outcomes } from './outcomes.tsx'
+
+const RowActions = lazily(() => import('./row-actions.tsx'))
 
 const PAGE_SIZE = 100
-type Query = Pick<NonNullable<CallOptions<'GET /v2/deployments'>['query']>, 'remote_reconciled' | 'status'>
-type View = { name: string; label: string; query: Query }
-const VIEWS: View[] = [
-  { name: '', label: 'All', query: {} },
-  { name: 'changing', label: 'Changing', query: { remote_reconciled: false } },
-  { name: 'unused', label: 'Unused', query: { status: ['UNUSED'] } },
-  { name: 'unknown', label: 'State unknown', query: { status: ['UNKNOWN'] } },
+type State = Summary['state']
+/** In the order of the groups. */
+const STATES: [State, label: string, shape: Shape, tone: Tone][] = [
+  ['attention', 'Needs attention', 'triangle', 'warn'],
+  ['in_flight', 'On its way', 'queued', 'busy'],
+  ['serving', 'Serving', 'check', 'ok'],
+  ['idle', 'Not serving', 'minus', 'idle'],
 ]
-const GROUPS: [Group, string][] = [
-  ['attention', 'Needs attention'],
-  ['in flight', 'On its way'],
-  ['serving', 'Serving'],
-  ['idle', 'Not serving'],
-]
+/** They are first also where the list has more pages. */
+const FIRST: State[] = ['attention', 'in_flight']
 
-type Row = { deployment: Deployment; latest: Revision | undefined; state: State }
+const SUMMARY: ['summary'] = ['summary']
+const LIST = 'GET /v2/deployments'
+const COUNTS = 'GET /v2/deployment-counts'
 
 export default function DeploymentList({ workspace }: ScreenProps) {
   useCrumbs({ label: 'Deployments' })
-  const [name, setName] = useFilter('name')
+  const [text, setText] = useFilter('q')
   const [view, setView] = useFilter('view')
-  const { query } = VIEWS.find(one => one.name === view) ?? VIEWS[0]!
-  const filters = { limit: PAGE_SIZE, ...(name && { name_contains: name }), ...query }
+  const state = STATES.find(([name]) => name === view)?.[0]
+  const { query, isReady, unknown } = useQuery(workspace, text)
+  const page = { query: { ...query, ...(state && { state }), include: SUMMARY, limit: PAGE_SIZE } }
   const { items, error, hasNextPage, isFetchingNextPage, isPlaceholderData, fetchNextPage, refetch } = usePages(
     workspace,
-    'GET /v2/deployments',
-    { query: filters },
+    LIST,
+    page,
+    { enabled: isReady },
   )
-  const rows = useRows(workspace, items ?? [])
+  const firsts = FIRST.map(
+    name =>
+      useRead(
+        workspace,
+        LIST,
+        { query: { ...page.query, state: name } },
+        { enabled: isReady && hasNextPage && state === undefined },
+      ).data,
+  )
+  const all = useRead(workspace, COUNTS, { query: {} })
+  const { data: counts } = useRead(workspace, COUNTS, { query }, { enabled: isReady })
+  const rows = mergeRows(
+    items ?? [],
+    hasNextPage && state === undefined ? firsts.flatMap(first => first?.resources ?? []) : [],
+  )
   const table = useRef<HTMLTableElement>(null)
-  useRowKeys(table)
+  useRowKeys(table, 'deployment')
 
-  const isFiltered = name !== '' || view !== ''
-  const count = items && `${items.length}${hasNextPage ? '+' : ''} ${items.length === 1 ? 'deployment' : 'deployments'}`
+  const hasNoMatch = unknown !== undefined || items?.length === 0
+  const shown = counts && (state ? counts[state] : counts.total)
   return (
     <>
       <h1 class={styles.title}>Deployments</h1>
       <div class={styles.filters}>
         <FilterField
-          label="Filter deployments by name"
-          placeholder="Filter by name"
-          value={name}
-          onChange={setName}
-          aside={count}
+          label="Filter deployments"
+          placeholder={`Name, or ${Object.keys(CONDITIONS)
+            .map(name => `${name}:`)
+            .join(' ')}`}
+          value={text}
+          onChange={setText}
+          aside={shown !== undefined && all.data && countText(shown, all.data, text !== '' || state !== undefined)}
           hint="/"
         />
         <div class={styles.views}>
-          {VIEWS.map(one => (
-            <Chip key={one.name} pressed={one.name === view} onPress={() => setView(one.name)}>
-              {one.label}
+          <Chip pressed={state === undefined} onPress={() => setView('')}>
+            All {counts && <b>{counts.total}</b>}
+          </Chip>
+          {STATES.map(([name, label, shape, tone]) => (
+            <Chip key={name} pressed={name === state} onPress={() => setView(name === state ? '' : name)}>
+              <Glyph shape={shape} tone={counts?.[name] ? tone : 'idle'} />
+              {label} {counts && <b>{counts[name]}</b>}
             </Chip>
           ))}
         </div>
       </div>
       {error && !items && <Problem error={error} onRetry={() => void refetch()} />}
       <div class={`${styles.card} ${isPlaceholderData ? styles.old : ''}`}>
-        {!items && !error && <Skeleton lines={8} />}
-        {items?.length === 0 && (isFiltered ? <NoMatch /> : <First />)}
-        {rows.length > 0 && (
-          <table class={styles.table} ref={table}>
+        {!items && !error && !unknown && <Skeleton lines={8} />}
+        {hasNoMatch && (text || state ? <NoMatch unknown={unknown} others={all.data?.total} /> : <First />)}
+        {rows.length > 0 && !unknown && (
+          <table class={styles.table} ref={table} {...ROLES.table}>
             <caption class={styles.unseen}>Deployments, those that need attention first</caption>
             <colgroup>
               <col class={styles.nameColumn} />
               <col class={styles.stateColumn} />
               <col />
+              <col class={styles.outcomesColumn} />
               <col class={styles.ageColumn} />
             </colgroup>
             <thead>
               <tr>
                 <th scope="col">Deployment</th>
                 <th scope="col">State</th>
-                <th scope="col">Source</th>
+                <th scope="col">Serving</th>
+                <th scope="col">Last deploys</th>
                 <th scope="col" class={styles.age}>
                   Changed
                 </th>
               </tr>
             </thead>
-            {GROUPS.map(([group, label]) => (
-              <GroupRows key={group} label={label} rows={rows.filter(({ state }) => groupOf(state) === group)} />
+            {STATES.map(([name, label]) => (
+              <GroupRows
+                key={name}
+                label={label}
+                count={counts?.[name]}
+                rows={rows.filter(({ summary }) => summary?.state === name)}
+              />
             ))}
           </table>
         )}
@@ -113,91 +138,167 @@ export default function DeploymentList({ workspace }: ScreenProps) {
   )
 }
 
-/** The latest revision is read for those where it does not serve. */
-function useRows(workspace: string, items: Deployment[]): Row[] {
-  const unsettled = items.filter(({ serving, latest_revision_id }) => serving !== 'current' && latest_revision_id)
-  const { data: latest = [] } = useReadEach(
+/** The ids of the tag and the listener that the filter names are read first. */
+function useQuery(
+  workspace: string,
+  text: string,
+): { query: ListQuery; isReady: boolean; unknown: string | undefined } {
+  const parsed = useMemo(() => parseFilter(text), [text])
+  const { tag, listener } = parsed
+  const [key = '', value = ''] = tag?.split(/=(.*)/s) ?? []
+  const byName = (name: string) => ({ query: { name } })
+  const listeners = useRead(workspace, 'GET /v2/listeners', byName(listener ?? ''), { enabled: listener !== undefined })
+  const keys = useRead(workspace, 'GET /v2/tag-keys', byName(key), { enabled: value !== '' })
+  const keyId = keys.data?.resources.find(one => one.key === key)?.id
+  const values = useRead(
     workspace,
-    'GET /v2/deployments/{deployment_id}/revisions/{revision_id}',
-    unsettled.map(({ id, latest_revision_id }) => ({
-      params: { deployment_id: id, revision_id: latest_revision_id! },
-    })),
+    'GET /v2/tag-keys/{tag_key_id}/values',
+    { params: { tag_key_id: keyId ?? '' }, ...byName(value) },
+    { enabled: keyId !== undefined && value !== '' },
   )
-  const revisions = new Map(latest.map(revision => [revision.deployment_id, revision]))
-  return items.map(deployment => {
-    const revision = deployment.serving === 'current' ? undefined : revisions.get(deployment.id)
-    return { deployment, latest: revision, state: stateOfDeployment(deployment, revision) }
-  })
-}
-
-/** J and K move the focus from row to row; Enter opens, as for every link. */
-function useRowKeys(table: { current: HTMLTableElement | null }): void {
-  const move = (step: number) => {
-    const links = [...(table.current?.querySelectorAll<HTMLAnchorElement>('a[data-row]') ?? [])]
-    const at = links.indexOf(document.activeElement as HTMLAnchorElement)
-    links[at === -1 ? 0 : Math.max(0, Math.min(links.length - 1, at + step))]?.focus()
+  const listenerId = listeners.data?.resources.find(one => one.compute_id === listener)?.id
+  const valueId = values.data?.resources.find(one => one.value === value)?.id
+  const isListenerKnown = !listener || listenerId !== undefined
+  const isTagKnown = !value || valueId !== undefined
+  const isTagMissing = !isTagKnown && ((keys.isSuccess && !keyId) || values.isSuccess)
+  const unknown =
+    parsed.unknown ??
+    (!isListenerKnown && listeners.isSuccess ? `listener:${listener}` : isTagMissing ? `tag:${tag}` : undefined)
+  return {
+    query: {
+      ...parsed.query,
+      ...(listener && listenerId && { listener_id: listenerId }),
+      ...(value && valueId && { tag_value_ids: [valueId] }),
+    },
+    isReady: isListenerKnown && isTagKnown && unknown === undefined,
+    unknown,
   }
-  useCommands([
-    { id: 'next-row', label: 'Next deployment', kind: 'action', keys: 'j', run: () => move(1) },
-    { id: 'previous-row', label: 'Previous deployment', kind: 'action', keys: 'k', run: () => move(-1) },
-  ])
 }
 
-const GroupRows = ({ label, rows }: { label: string; rows: Row[] }) =>
+/** Each once, newest first. */
+function mergeRows(items: Deployment[], firsts: Deployment[]): Deployment[] {
+  if (firsts.length === 0) return items
+  const known = new Set(items.map(({ id }) => id))
+  return [...items, ...firsts.filter(({ id }) => !known.has(id))]
+}
+
+type Counts = { total: number; has_more: boolean }
+function countText(shown: number, all: Counts, isFiltered: boolean): string {
+  const total = `${all.has_more ? 'more than ' : ''}${all.total.toLocaleString('en')}`
+  if (isFiltered) return `${shown.toLocaleString('en')} of ${total}`
+  return `${total} ${all.total === 1 ? 'deployment' : 'deployments'}`
+}
+
+const activeRow = signal<string | undefined>(undefined)
+
+/** Rows of a phone are grids, which would be no table without these. */
+const ROLES = {
+  table: { role: 'table' },
+  group: { role: 'rowgroup' },
+  row: { role: 'row' },
+  header: { role: 'rowheader' },
+  cell: { role: 'cell' },
+} as const
+
+type GroupProps = { label: string; count: number | undefined; rows: Deployment[] }
+const GroupRows = ({ label, count, rows }: GroupProps) =>
   rows.length === 0 ? null : (
-    <tbody>
-      <tr class={styles.group}>
-        <th colSpan={4} scope="colgroup">
-          {label} <b>{rows.length}</b>
+    <tbody {...ROLES.group}>
+      <tr class={styles.group} {...ROLES.row}>
+        <th colSpan={5} scope="colgroup" {...ROLES.header}>
+          {label} <b>{count ?? rows.length}</b>
         </th>
       </tr>
-      {rows.map(row => (
-        <DeploymentRow key={row.deployment.id} {...row} />
+      {rows.map(deployment => (
+        <DeploymentRow key={deployment.id} deployment={deployment} />
       ))}
     </tbody>
   )
 
-function DeploymentRow({ deployment, latest, state }: Row) {
-  const { id, name, url, preview, updated_at } = deployment
+/** Drawn again only if its deployment has changed. */
+const DeploymentRow = ({ deployment }: { deployment: Deployment }) =>
+  useMemo(() => <RowContent deployment={deployment} summary={deployment.summary!} />, [deployment])
+
+function RowContent({ deployment, summary }: { deployment: Deployment; summary: Summary }) {
+  const { id, name, url, updated_at } = deployment
   const source = describeSource(deployment)
+  const state = stateOfDeployment(deployment, summary.latest_revision ?? undefined)
+  const detail = describeDetail(deployment, summary)
+  const activate = () => {
+    activeRow.value = id
+  }
   return (
-    <tr class={styles.row}>
-      <td>
+    <tr class={styles.row} onMouseEnter={activate} onFocusCapture={activate} {...ROLES.row}>
+      <td {...ROLES.cell}>
         <div class={styles.name}>
           <Icon name={source.kind} label={source.kindWord} />
-          <Link to={`/deployments/${id}`} data-row class={styles.link}>
+          <Link to={`/deployments/${id}`} data-row class={styles.link} title={name}>
             {name}
           </Link>
-          <span class={styles.detail}>{url ? <a href={url}>{hostOf(url)}</a> : 'No URL yet'}</span>
+          <span class={styles.detail}>{url ? hostOf(url) : 'No URL yet'}</span>
         </div>
       </td>
-      <td>
+      <td {...ROLES.cell}>
         <StateLabel state={state} />
-        <p class={`${styles.detail} ${styles.why}`}>{describeDetail(deployment, latest)}</p>
-      </td>
-      <td>
-        <p class={styles.cut}>{source.name}</p>
-        <p class={styles.detail}>
-          {preview
-            ? `Preview of pull request ${preview.number}, ${preview.branch}`
-            : (source.version ?? source.kindWord)}
+        <p class={`${styles.detail} ${styles.why}`} title={detail}>
+          {detail}
         </p>
       </td>
-      <td class={styles.age}>
+      <td {...ROLES.cell}>
+        <ServingRevision deployment={deployment} summary={summary} />
+      </td>
+      <td {...ROLES.cell}>
+        <Outcomes revisions={summary.recent_revisions} />
+      </td>
+      <td class={styles.age} {...ROLES.cell}>
         <Ago time={updated_at} />
+        <ActiveActions deployment={deployment} />
       </td>
     </tr>
   )
 }
 
-function describeDetail({ serving, hold }: Deployment, latest: Revision | undefined): string {
-  if (latest) {
-    const keeps = serving === 'previous' ? 'the one before serves' : 'nothing serves'
-    return `r${latest.number}: ${latest.status_message ?? keeps}`
-  }
+const ActiveActions = ({ deployment }: { deployment: Deployment }) =>
+  activeRow.value === deployment.id ? (
+    <div class={styles.actions}>
+      <RowActions deployment={deployment} />
+    </div>
+  ) : null
+
+function ServingRevision({ deployment, summary }: { deployment: Deployment; summary: Summary }) {
+  const { serving_revision: serving } = summary
+  const source = describeSource(deployment)
+  if (!serving)
+    return (
+      <>
+        <p class={styles.none}>Nothing serves</p>
+        <p class={styles.detail}>
+          Created <Ago time={deployment.created_at} suffix=" ago" />
+        </p>
+      </>
+    )
+  const title = serving.commit?.title ?? source.version ?? source.name
+  return (
+    <>
+      <p class={styles.cut} title={title}>
+        <b>r{serving.number}</b> {serving.commit && <code>{shortCommit(serving.commit.sha)}</code>} {title}
+      </p>
+      <p class={styles.detail}>
+        <Ago time={serving.since} suffix=" ago" /> by {describeActor(serving.actor)}
+      </p>
+    </>
+  )
+}
+
+function describeDetail({ hold, preview }: Deployment, { latest_revision: latest, ...summary }: Summary): string {
+  if (!latest) return 'No revision yet'
+  const before = summary.in_flight_revision
+  if (before && before.id !== latest.id) return `r${latest.number} waits behind r${before.number}`
+  if (latest.status_message && latest.status !== 'DEPLOYED') return `r${latest.number}: ${latest.status_message}`
+  if (latest.status !== 'DEPLOYED') return `r${latest.number} by ${describeActor(latest.actor)}`
+  if (summary.healthy === false) return 'Its health check fails'
   if (hold) return 'Rolled back, pushes wait'
-  if (serving === 'current') return 'The latest revision'
-  return serving === 'previous' ? 'The revision before the latest' : 'No revision'
+  return preview ? `Preview of #${preview.number}, ${preview.branch}` : 'The latest revision'
 }
 
 const First = () => (
@@ -207,14 +308,24 @@ const First = () => (
   </Empty>
 )
 
-const NoMatch = () => (
-  <Empty
-    title="No deployment matches"
-    action={<Button onClick={() => setFilters({ name: '', view: '' })}>Show all deployments</Button>}
-  >
-    The filter is in the address, so a link to it shows the same.
-  </Empty>
-)
+function NoMatch({ unknown, others }: { unknown: string | undefined; others: number | undefined }) {
+  const [condition, value] = unknown?.split(/:(.*)/s) ?? []
+  const values = condition && CONDITIONS[condition as keyof typeof CONDITIONS]
+  return (
+    <Empty
+      title={unknown ? `There is no ${condition} “${value}”` : 'No deployment matches'}
+      action={
+        <Button onClick={() => setFilters({ q: '', view: '' })}>
+          {others === undefined ? 'Show all deployments' : `Show all ${others} deployments`}
+        </Button>
+      }
+    >
+      {values && values.length > 0
+        ? `It can be ${values.join(', ')}.`
+        : 'The filter is in the address, so a link to it shows the same.'}
+    </Empty>
+  )
+}
 
 /** Reads the next page when its place comes into view. */
 function More({ isBusy, onMore }: { isBusy: boolean; onMore: () => void }) {

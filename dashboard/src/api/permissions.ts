@@ -1,0 +1,12 @@
+// What the caller may do in the open workspace.
+import type { Me } from './client.ts'
+
+export type Permission = Me['permissions'][number]
+
+/** Why an action is unavailable, or undefined if the role of the caller allows it. */
+export function explainMissing(me: Me, workspace: string, permission: Permission): string | undefined {
+  const here = me.workspaces.find(({ id }) => id === workspace)
+  return here?.permissions.includes(permission)
+    ? undefined
+    : `Your role here does not have the permission ${permission}. Ask an Admin of the workspace.`
+}

@@ -1,0 +1,149 @@
+// Charts drawn by hand in SVG: stacked bars, and bars with the median. What they show is in a table behind them too.
+import type { ComponentChildren } from 'preact'
+import { useState } from 'preact/hooks'
+import styles from './chart.module.css'
+
+export type Tone = 'ok' | 'bad' | 'warn' | 'idle' | 'accent'
+export type ChartRow = { label: string; cells: string[] }
+
+type FigureProps = {
+  title: string
+  /** The newest or the most telling value. */
+  value?: ComponentChildren
+  aside?: ComponentChildren
+  children: ComponentChildren
+  columns: string[]
+  rows: () => ChartRow[]
+}
+/** A chart and its table, which is made when it is opened. */
+export function ChartFigure({ title, value, aside, children, columns, rows }: FigureProps) {
+  const [isOpen, setOpen] = useState(false)
+  return (
+    <figure class={styles.figure}>
+      <figcaption class={styles.caption}>
+        <h2>{title}</h2>
+        {aside && <span class={styles.aside}>{aside}</span>}
+        {value && <strong class={styles.value}>{value}</strong>}
+      </figcaption>
+      {children}
+      <details class={styles.details} onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
+        <summary>
+          Table<span class={styles.unseen}> of {title}</span>
+        </summary>
+        {isOpen && (
+          // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls with keys
+          <section class={styles.scroll} aria-label={`Table of ${title}`} tabIndex={0}>
+            <table>
+              <thead>
+                <tr>
+                  {columns.map(column => (
+                    <th key={column} scope="col">
+                      {column}
+                    </th>
+                  ))}
+                </tr>
+              </thead>
+              <tbody>
+                {rows().map(({ label, cells }) => (
+                  <tr key={label}>
+                    <th scope="row">{label}</th>
+                    {cells.map((cell, i) => (
+                      <td key={columns[i + 1]}>{cell}</td>
+                    ))}
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </section>
+        )}
+      </details>
+    </figure>
+  )
+}
+
+export const NoData = ({ children }: { children: ComponentChildren }) => <p class={styles.nothing}>{children}</p>
+
+const HEIGHT = 72
+
+export type StackedBar = { label: string; parts: [tone: Tone, count: number][] }
+
+/** `label` is the sentence that says the same. */
+export function StackedBars({ bars, label }: { bars: StackedBar[]; label: string }) {
+  const sums = bars.map(({ parts }) => parts.reduce((sum, [, count]) => sum + count, 0))
+  const most = Math.max(...sums, 1)
+  return (
+    <svg class={styles.bars} viewBox={`0 0 ${bars.length * 10} ${HEIGHT}`} preserveAspectRatio="none" role="img">
+      <title>{label}</title>
+      {bars.map(({ label, parts }, place) => {
+        let top = HEIGHT
+        return (
+          <g key={label}>
+            <title>{label}</title>
+            <rect class={styles.bed} x={place * 10 + 1} y={HEIGHT - 1} width="8" height="1" />
+            {parts.map(([tone, count]) => {
+              const height = (count / most) * HEIGHT
+              top -= height
+              return (
+                count > 0 && (
+                  <rect key={tone} class={styles[tone]} x={place * 10 + 1} y={top} width="8" height={height - 0.5} />
+                )
+              )
+            })}
+          </g>
+        )
+      })}
+    </svg>
+  )
+}
+
+export type MedianBar = { label: string; value: number; tone: Tone }
+
+export function MedianBars({ bars, median, label }: { bars: MedianBar[]; median: number | undefined; label: string }) {
+  const most = Math.max(...bars.map(({ value }) => value), median ?? 0, 0.001)
+  const line = median === undefined ? undefined : HEIGHT - (median / most) * (HEIGHT - 2)
+  return (
+    <svg class={styles.bars} viewBox={`0 0 ${bars.length * 10} ${HEIGHT}`} preserveAspectRatio="none" role="img">
+      <title>{label}</title>
+      {bars.map(({ label, value, tone }, place) => {
+        const height = Math.max(1, (value / most) * (HEIGHT - 2))
+        return (
+          <rect key={label} class={styles[tone]} x={place * 10 + 1} y={HEIGHT - height} width="8" height={height}>
+            <title>{label}</title>
+          </rect>
+        )
+      })}
+      {line !== undefined && <path class={styles.median} d={`M0 ${line}H${bars.length * 10}`} />}
+    </svg>
+  )
+}
+
+export type StripCell = { label: string; tone: Tone; share: number }
+
+/** Told apart without colors. */
+const STRIP_HEIGHTS: Record<Tone, number> = { ok: 16, accent: 16, warn: 20, bad: 24, idle: 5 }
+
+/** What was true for how long, from left to right. */
+export function Strip({ cells, label }: { cells: StripCell[]; label: string }) {
+  let at = 0
+  return (
+    <svg class={styles.strip} viewBox="0 0 1000 24" preserveAspectRatio="none" role="img">
+      <title>{label}</title>
+      {cells.map(({ label, tone, share }) => {
+        const x = at * 1000
+        at += share
+        return (
+          <rect
+            key={label}
+            class={styles[tone]}
+            x={x}
+            y={24 - STRIP_HEIGHTS[tone]}
+            width={Math.max(1, share * 1000 - 1)}
+            height={STRIP_HEIGHTS[tone]}
+          >
+            <title>{label}</title>
+          </rect>
+        )
+      })}
+    </svg>
+  )
+}

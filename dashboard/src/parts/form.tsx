@@ -1,0 +1,161 @@
+// Fields of a form: a label, a control, what belongs there, and what is wrong with it.
+import type { ComponentChildren } from 'preact'
+import { useId } from 'preact/hooks'
+import styles from './form.module.css'
+import { Glyph } from './icon.tsx'
+import { Prose } from './prose.tsx'
+
+type FieldProps = {
+  label: string
+  hint?: ComponentChildren
+  /** What is wrong with the value. */
+  fault?: string | undefined
+  /** Differs from what is stored. */
+  isChanged?: boolean | undefined
+  /** Why it cannot be changed. The control is disabled. */
+  locked?: string | undefined
+}
+type ControlProps = { id: string; disabled: boolean; 'aria-describedby': string; 'aria-invalid': boolean }
+
+const About = ({ id, fault, text }: { id: string; fault: string | undefined; text: ComponentChildren }) => (
+  <div id={id} class={styles.about}>
+    {fault && (
+      <p class={styles.fault}>
+        <Glyph shape="octagon" tone="bad" />
+        <Prose text={fault} />
+      </p>
+    )}
+    {text && <p>{text}</p>}
+  </div>
+)
+
+function Field({
+  label,
+  hint,
+  fault,
+  isChanged,
+  locked,
+  wide = false,
+  children,
+}: FieldProps & { wide?: boolean; children: (control: ControlProps) => ComponentChildren }) {
+  const id = useId()
+  const control = {
+    id,
+    disabled: locked !== undefined,
+    'aria-describedby': `${id}-about`,
+    'aria-invalid': fault !== undefined,
+  }
+  return (
+    <div class={`${styles.field} ${wide ? styles.wide : ''}`}>
+      <label for={id}>
+        {label}
+        {isChanged && <span class={styles.changed}>changed</span>}
+      </label>
+      {children(control)}
+      <About id={`${id}-about`} fault={fault} text={locked ?? hint} />
+    </div>
+  )
+}
+
+type TextProps = FieldProps & {
+  value: string
+  onChange: (value: string) => void
+  placeholder?: string
+  /** For what a person could paste into a terminal. */
+  mono?: boolean
+  /** The number of lines; more than one makes it a text area. */
+  rows?: number
+  /** The keyboard of a phone. */
+  inputMode?: 'text' | 'numeric' | 'decimal' | 'url' | 'email'
+  unit?: string
+  wide?: boolean
+}
+export function TextField({
+  value,
+  onChange,
+  placeholder,
+  mono = false,
+  rows = 1,
+  inputMode,
+  unit,
+  wide,
+  ...field
+}: TextProps) {
+  const shared = { value, placeholder, autocomplete: 'off', spellcheck: false, class: mono ? styles.mono : undefined }
+  return (
+    <Field wide={wide ?? rows > 1} {...field}>
+      {control =>
+        rows > 1 ? (
+          <textarea
+            {...control}
+            {...shared}
+            rows={rows}
+            onInput={({ currentTarget }) => onChange(currentTarget.value)}
+          />
+        ) : (
+          <span class={styles.box}>
+            <input
+              {...control}
+              {...shared}
+              type="text"
+              inputMode={inputMode}
+              onInput={({ currentTarget }) => onChange(currentTarget.value)}
+            />
+            {unit && <span class={styles.unit}>{unit}</span>}
+          </span>
+        )
+      }
+    </Field>
+  )
+}
+
+type Option = { value: string; label: string }
+type SelectProps = FieldProps & { value: string; options: Option[]; onChange: (value: string) => void }
+export const SelectField = ({ value, options, onChange, ...field }: SelectProps) => (
+  <Field {...field}>
+    {control => (
+      <select {...control} value={value} onChange={({ currentTarget }) => onChange(currentTarget.value)}>
+        {options.map(option => (
+          <option key={option.value} value={option.value}>
+            {option.label}
+          </option>
+        ))}
+      </select>
+    )}
+  </Field>
+)
+
+type CheckProps = FieldProps & { checked: boolean; onChange: (checked: boolean) => void }
+export function CheckField({ label, hint, fault, isChanged, locked, checked, onChange }: CheckProps) {
+  const id = useId()
+  return (
+    <div class={styles.field}>
+      <label class={styles.check}>
+        <input
+          type="checkbox"
+          checked={checked}
+          disabled={locked !== undefined}
+          aria-describedby={id}
+          onChange={({ currentTarget }) => onChange(currentTarget.checked)}
+        />
+        {label}
+        {isChanged && <span class={styles.changed}>changed</span>}
+      </label>
+      <About id={id} fault={fault} text={locked ?? hint} />
+    </div>
+  )
+}
+
+/** Fields beside each other where there is room. */
+export const Fields = ({ children }: { children: ComponentChildren }) => <div class={styles.fields}>{children}</div>
+
+type BarProps = { children: ComponentChildren; actions: ComponentChildren }
+/** Stays in sight while something is not applied yet. */
+export const UnsavedBar = ({ children, actions }: BarProps) => (
+  <section class={styles.bar} data-bar aria-label="Changes that are not applied">
+    <div class={styles.barText} role="status">
+      {children}
+    </div>
+    <div class={styles.barActions}>{actions}</div>
+  </section>
+)

@@ -1,0 +1,83 @@
+// Changes of a deployment that are planned before they are made: each as the request that is planned, then applied
+// (pure).
+import { type ActionRequest, request } from '../../api/action-command.ts'
+import type { Deployment, Revision } from '../../format/state.ts'
+import { type Draft, MASK, toPatch } from './draft.ts'
+
+export type PlannedRequest = ActionRequest & {
+  route:
+    | 'PATCH /v2/deployments/{deployment_id}'
+    | 'POST /v2/deployments/{deployment_id}/rollback'
+    | 'POST /v2/deployments/{deployment_id}/revisions/{revision_id}/redeploy'
+}
+export type PlannedChange = {
+  /** Changes are the same if their keys are. */
+  key: string
+  title: string
+  /** What applying it is called. */
+  verb: string
+  /** Made from the deployment as it is when the plan is made, so that a draft keeps what others have changed. */
+  request: (deployment: Deployment) => PlannedRequest
+  done: string
+}
+
+const planned = (made: ActionRequest) => made as PlannedRequest
+const refOf = ({ id }: Pick<Deployment, 'id'>) => ({ deployment_id: id })
+type RevisionRef = Pick<Revision, 'id' | 'number'>
+
+export const applyDraft = ({ id, name }: Deployment, draft: Draft): PlannedChange => ({
+  key: `draft ${id}`,
+  title: `Plan for ${name}`,
+  verb: 'Apply',
+  request: deployment =>
+    planned(
+      request('PATCH /v2/deployments/{deployment_id}', { params: refOf(deployment), ...toPatch(deployment, draft) }),
+    ),
+  done: `${name} has changed.`,
+})
+
+export const rollBackTo = (
+  { name }: Deployment,
+  { id, number }: RevisionRef,
+  releaseOnNewerCommit: boolean,
+): PlannedChange => ({
+  key: `rollback ${id} ${releaseOnNewerCommit}`,
+  title: `Roll back ${name} to r${number}`,
+  verb: 'Roll back',
+  request: deployment =>
+    planned(
+      request('POST /v2/deployments/{deployment_id}/rollback', {
+        params: refOf(deployment),
+        body: { revision_id: id, release_on_newer_commit: releaseOnNewerCommit },
+      }),
+    ),
+  done: `${name} is rolled back to r${number}. Pushes wait until the hold is released.`,
+})
+
+export const redeploy = ({ name }: Deployment, { id, number }: RevisionRef): PlannedChange => ({
+  key: `redeploy ${id}`,
+  title: `Deploy r${number} of ${name} again`,
+  verb: 'Deploy',
+  request: deployment =>
+    planned(
+      request('POST /v2/deployments/{deployment_id}/revisions/{revision_id}/redeploy', {
+        params: { ...refOf(deployment), revision_id: id },
+      }),
+    ),
+  done: `${name}: r${number} is queued again, as a new revision.`,
+})
+
+/** For a command that is copied: the values of secrets stay out of clipboards and shell histories. */
+export function leaveOutSecrets(made: ActionRequest): { request: ActionRequest; names: string[] } {
+  const body = made.options.body as { secrets?: { name: string; value: string }[] } | undefined
+  const sent = body?.secrets?.filter(({ value }) => value !== MASK) ?? []
+  if (sent.length === 0) return { request: made, names: [] }
+  const secrets = body!.secrets!.map(({ name, value }) => ({
+    name,
+    value: value === MASK ? value : `<value of ${name}>`,
+  }))
+  return {
+    request: { ...made, options: { ...made.options, body: { ...body, secrets } } },
+    names: sent.map(({ name }) => name),
+  }
+}

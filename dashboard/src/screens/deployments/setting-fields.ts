@@ -1,0 +1,190 @@
+// The settings that a patch can change: their names, groups and values as text (pure).
+import type { Deployment } from '../../format/state.ts'
+
+/** `json` is written as JSON: what has no field of its own. */
+export type SettingField = {
+  path: string
+  label: string
+  kind: 'text' | 'number' | 'check' | 'json'
+  hint?: string
+  unit?: string
+  placeholder?: string
+  permission?: 'deployments:change-commands'
+}
+export type SettingGroup = {
+  title: string
+  about: string
+  fields: SettingField[]
+  /** Shown only when something in it is set, or when it is opened. */
+  isRare?: boolean
+}
+
+export const SPEC = 'source_config.resource_spec'
+
+const text = (path: string, label: string, more: Partial<SettingField> = {}): SettingField => ({
+  path,
+  label,
+  kind: 'text',
+  ...more,
+})
+const command = (name: string, label: string) =>
+  text(`source_config.${name}`, label, {
+    placeholder: 'Found by itself',
+    permission: 'deployments:change-commands',
+  })
+const amount = (name: string, label: string, more: Partial<SettingField> = {}): SettingField => ({
+  path: `${SPEC}.${name}`,
+  label,
+  kind: 'number',
+  placeholder: 'Default',
+  ...more,
+})
+const json = (name: string, label: string, permission?: SettingField['permission']): SettingField => ({
+  path: `${SPEC}.${name}`,
+  label,
+  kind: 'json',
+  ...(permission && { permission }),
+})
+
+const pair = (prefix: string, name: 'cpu' | 'memory_mb') => {
+  const [label, unit] = name === 'cpu' ? ['CPU', 'cores'] : ['Memory', 'MB']
+  const limit = name === 'cpu' ? `${prefix}cpu_limit` : `${prefix}memory_limit_mb`
+  return [amount(prefix + name, label, { unit }), amount(limit, `${label} limit`, { unit })]
+}
+const scale = (prefix: string) => [
+  amount(`${prefix}min_scale`, 'Least replicas'),
+  amount(`${prefix}max_scale`, 'Most replicas'),
+]
+const size = (prefix: string) => [...pair(prefix, 'cpu'), ...pair(prefix, 'memory_mb')]
+
+const BUILD = [
+  text('source_revision_config.platform_config_path', 'Configuration file', {
+    hint: 'The path of the runtime configuration in the source.',
+  }),
+  command('install_command', 'Install command'),
+  command('build_command', 'Build command'),
+]
+const IMAGE = text('source_revision_config.image_uri', 'Image', { hint: 'A tag is resolved anew by each plan.' })
+
+const SOURCE_FIELDS: Record<Deployment['source'], SettingField[]> = {
+  githost: [
+    text('source_revision_config.repo_ref', 'Branch, tag or commit'),
+    {
+      path: 'source_config.build_on_push',
+      label: 'Deploy on push',
+      kind: 'check',
+      hint: 'A push to the branch creates a revision.',
+    },
+    ...BUILD,
+  ],
+  internal_source: [
+    text('source_revision_config.source_tarball_path', 'Archive', {
+      hint: 'The `object_path` of an upload. `slipway deploy` uploads a folder and sets it.',
+    }),
+    ...BUILD,
+  ],
+  external_container: [IMAGE],
+  internal_container: [IMAGE],
+  internal_template: [],
+}
+
+const REFERENCES: SettingField = {
+  path: 'secret_references',
+  label: 'Variables from cluster secrets',
+  kind: 'json',
+  hint: 'A list of objects with `name`, `secret_name` and `secret_key`.',
+}
+
+export function listGroups(source: Deployment['source']): SettingGroup[] {
+  const sourceFields = SOURCE_FIELDS[source]
+  return [
+    ...(sourceFields.length > 0
+      ? [{ title: 'Source and build', about: 'What the next revision is made from.', fields: sourceFields }]
+      : []),
+    {
+      title: 'Address',
+      about: 'A host or URL of your own, besides the one that the listener gives.',
+      fields: [text('source_config.custom_url', 'Custom URL', { placeholder: 'shop.example.com' })],
+    },
+    {
+      title: 'Scale',
+      about: 'How many replicas run, and what each may use. An absent limit is twice its request.',
+      fields: [...scale(''), ...size('')],
+    },
+    {
+      title: 'Database',
+      about: 'Any value here asks for a Postgres database of its own. Without one, it is detached; its data stay.',
+      fields: [
+        ...size('db_'),
+        amount('db_storage_gi', 'Storage', { unit: 'GiB' }),
+        amount('db_max_connections', 'Most connections'),
+      ],
+      isRare: true,
+    },
+    { title: 'Redis', about: 'Any value here asks for a Redis.', fields: size('redis_'), isRare: true },
+    {
+      title: 'Queue workers',
+      about: 'Any value here asks for workers. What is absent is that of the application.',
+      fields: [...scale('queue_'), ...size('queue_')],
+      isRare: true,
+    },
+    {
+      title: 'Orchestrator and executor',
+      about: 'Any value here asks for that process beside the application.',
+      fields: [...scale('orchestrator_'), ...size('orchestrator_')]
+        .map(named('Orchestrator: '))
+        .concat(size('executor_').map(named('Executor: '))),
+      isRare: true,
+    },
+    {
+      title: 'Cluster',
+      about: 'For listeners on Kubernetes. Each is JSON, as in a manifest.',
+      fields: [
+        text(`${SPEC}.service_account_name`, 'Service account'),
+        json('image_pull_secrets', 'Image pull secrets'),
+        json('labels', 'Labels'),
+        json('annotations', 'Annotations'),
+        json('volumes', 'Volumes'),
+        json('volume_mounts', 'Volume mounts'),
+        json('init_containers', 'Init containers', 'deployments:change-commands'),
+        json('sidecars', 'Sidecars', 'deployments:change-commands'),
+        ...(source === 'external_container' ? [REFERENCES] : []),
+      ],
+      isRare: true,
+    },
+  ]
+}
+const named =
+  (prefix: string) =>
+  (field: SettingField): SettingField => ({ ...field, label: prefix + field.label })
+
+const SOURCES = Object.keys(SOURCE_FIELDS) as Deployment['source'][]
+const FIELDS = new Map(
+  SOURCES.flatMap(source => listGroups(source).flatMap(({ fields }) => fields)).map(field => [field.path, field]),
+)
+export const fieldAt = (path: string): SettingField => FIELDS.get(path)!
+export const labelOf = (path: string): string | undefined => FIELDS.get(path)?.label
+
+/** The stored value as it is written in its field. */
+export function readValue(deployment: Deployment, path: string): string {
+  const value = path
+    .split('.')
+    .reduce<unknown>((parent, name) => (parent as Record<string, unknown> | null | undefined)?.[name], deployment)
+  const { kind } = fieldAt(path)
+  if (kind === 'check') return value ? 'true' : 'false'
+  if (value === null || value === undefined) return ''
+  return kind === 'json' ? JSON.stringify(value, null, 2) : String(value)
+}
+
+/** Undefined is absent. What cannot be read is sent as it was written: the API says what is wrong with it. */
+export function parseValue({ kind }: Pick<SettingField, 'kind'>, text: string): unknown {
+  if (kind === 'check') return text === 'true'
+  if (text.trim() === '') return undefined
+  if (kind === 'number') return Number.isFinite(Number(text)) ? Number(text) : text
+  if (kind === 'text') return text
+  try {
+    return JSON.parse(text)
+  } catch {
+    return text
+  }
+}

@@ -1,0 +1,341 @@
+// The settings of a deployment: one form, validated by its own plan while it is written. Tags and the verification of
+// hosts are not part of the configuration, and take effect at once.
+import type { ComponentChildren, VNode } from 'preact'
+import { useState } from 'preact/hooks'
+import { ApiError, type Me } from '../../api/client.ts'
+import { type Faults, faultAt, listFaults } from '../../api/faults.ts'
+import { explainMissing } from '../../api/permissions.ts'
+import { usePages, useRead } from '../../api/queries.ts'
+import { hostOf } from '../../format/source.ts'
+import type { Deployment } from '../../format/state.ts'
+import { ActionButton } from '../../parts/action.tsx'
+import { CopyButton } from '../../parts/copy.tsx'
+import { CheckField, Fields, SelectField, TextField } from '../../parts/form.tsx'
+import { Card } from '../../parts/panel.tsx'
+import { Badge } from '../../parts/state.tsx'
+import { Ago } from '../../parts/time.tsx'
+import type { ScreenProps } from '../screens.tsx'
+import { deleteDeployment } from './actions.ts'
+import { type Draft, settingOf, withSetting } from './draft.ts'
+import { draftOf, previewOf, setDraft } from './draft-store.ts'
+import { DeploymentFrame } from './frame.tsx'
+import { addTag, createTagKey, createTagValue, removeTag, verifyHost } from './setting-actions.ts'
+import { listGroups, readValue, type SettingField, type SettingGroup } from './setting-fields.ts'
+import styles from './settings.module.css'
+
+export default function SettingsPage({ workspace, params, me }: ScreenProps<{ deployment: string }>) {
+  return (
+    <DeploymentFrame workspace={workspace} id={params.deployment} tab="/settings">
+      {deployment => <Settings workspace={workspace} me={me} deployment={deployment} />}
+    </DeploymentFrame>
+  )
+}
+
+type SettingsProps = { workspace: string; me: Me; deployment: Deployment }
+
+function Settings({ workspace, me, deployment }: SettingsProps) {
+  const draft = draftOf(deployment)
+  const preview = previewOf(deployment)
+  const faults = addHostFault(listFaults(preview.error), preview.error)
+  const groups = listGroups(deployment.source)
+  const render = (field: SettingField) => (
+    <Setting key={field.path} {...{ workspace, me, deployment, draft, faults, field }} />
+  )
+  return (
+    <div class={styles.page}>
+      {groups.map(group => (
+        <Group key={group.title} group={group} isOpen={isSet(deployment, draft, group)}>
+          <Fields>{group.fields.map(render)}</Fields>
+          {group.title === 'Address' && <Host workspace={workspace} me={me} deployment={deployment} />}
+        </Group>
+      ))}
+      <Tags workspace={workspace} me={me} deployment={deployment} />
+      <Fixed deployment={deployment} />
+      <Danger workspace={workspace} me={me} deployment={deployment} />
+    </div>
+  )
+}
+
+const HOST_CODES = ['custom_host_taken', 'custom_url_taken', 'custom_host_reserved']
+/** A host is refused by a code, without a list of faults. */
+const addHostFault = (faults: Faults, error: Error | undefined): Faults =>
+  error instanceof ApiError && HOST_CODES.includes(error.code)
+    ? new Map([...faults, ['source_config.custom_url', error.message]])
+    : faults
+
+const isSet = (deployment: Deployment, draft: Draft, { fields }: SettingGroup) =>
+  fields.some(({ path }) => settingOf(draft, deployment, path) !== '' || draft.settings.has(path))
+
+type GroupProps = { group: SettingGroup; isOpen: boolean; children: ComponentChildren }
+/** Groups that few need are closed until something in them is set. */
+function Group({ group: { title, about, isRare }, isOpen, children }: GroupProps) {
+  const [wasOpen] = useState(isOpen)
+  const text = <p class={styles.about}>{about}</p>
+  if (!isRare)
+    return (
+      <Card title={title}>
+        {text}
+        {children}
+      </Card>
+    )
+  return (
+    <details class={styles.rare} open={wasOpen || isOpen}>
+      <summary>
+        <h2>{title}</h2>
+        {!wasOpen && !isOpen && <span>Not set</span>}
+      </summary>
+      {text}
+      {children}
+    </details>
+  )
+}
+
+type SettingProps = SettingsProps & { draft: Draft; faults: Faults; field: SettingField }
+
+function Setting({ workspace, me, deployment, draft, faults, field }: SettingProps) {
+  const { path, label, hint, kind, unit, placeholder, permission } = field
+  const value = settingOf(draft, deployment, path)
+  const isChanged = draft.settings.has(path)
+  const change = (text: string) => setDraft(deployment, withSetting(draft, deployment, path, text))
+  const shared = {
+    label,
+    hint: isChanged && kind !== 'check' ? describeStored(readValue(deployment, path)) : hint,
+    fault: faultAt(faults, path),
+    isChanged,
+    locked:
+      explainMissing(me, workspace, 'deployments:update') ?? (permission && explainMissing(me, workspace, permission)),
+  }
+  if (kind === 'check')
+    return (
+      <CheckField {...shared} checked={value === 'true'} onChange={checked => change(checked ? 'true' : 'false')} />
+    )
+  return (
+    <TextField
+      {...shared}
+      value={value}
+      onChange={change}
+      mono={kind !== 'number'}
+      rows={kind === 'json' ? Math.min(14, Math.max(3, value.split('\n').length)) : 1}
+      {...(placeholder !== undefined && { placeholder })}
+      {...(unit !== undefined && { unit })}
+      {...(kind === 'number' && { inputMode: 'decimal' as const })}
+    />
+  )
+}
+
+const describeStored = (stored: string) =>
+  stored === '' ? 'Not set now' : stored.length > 60 ? 'Another value now' : `Now ${stored}`
+
+// ---- the custom host
+
+function Host({ workspace, me, deployment }: SettingsProps) {
+  const url = deployment.source_config.custom_url
+  const { data } = useRead(workspace, 'GET /v2/custom-hosts', { query: { limit: 100 } }, { enabled: url !== null })
+  if (url === null) return null
+  const host = hostOf(url.startsWith('https://') ? url : `https://${url}`).replace(/:\d+$/, '')
+  const found = data?.resources.find(one => one.host === host)
+  if (!found) return null
+  const { verified_at, served, record } = found
+  return (
+    <div class={styles.host}>
+      <p>
+        <code>{host}</code> {verified_at ? <Badge tone="ok">Verified</Badge> : <Badge tone="warn">Not verified</Badge>}{' '}
+        {served ? 'It is served.' : 'It is not served yet: its owner is not proved.'}
+        {verified_at && (
+          <>
+            {' '}
+            Verified <Ago time={verified_at} suffix=" ago" />.
+          </>
+        )}
+      </p>
+      {!verified_at && (
+        <>
+          <p>Create this TXT record at the DNS of the host, then verify it:</p>
+          <dl class={styles.record}>
+            {[
+              ['Name', record.name],
+              ['Value', record.value],
+            ].map(([what, text]) => (
+              <div key={what}>
+                <dt>{what}</dt>
+                <dd>
+                  <code>{text}</code>
+                  <CopyButton text={() => text!} label={`Copy the ${what!.toLowerCase()} of the record`} />
+                </dd>
+              </div>
+            ))}
+          </dl>
+          <Locked me={me} workspace={workspace}>
+            <ActionButton small action={verifyHost(host)} />
+          </Locked>
+        </>
+      )}
+    </div>
+  )
+}
+
+/** What the role does not allow is said, not offered. */
+function Locked({ me, workspace, children }: Pick<SettingsProps, 'me' | 'workspace'> & { children: VNode }) {
+  const refusal = explainMissing(me, workspace, 'deployments:update')
+  return refusal ? <p class={styles.locked}>{refusal}</p> : children
+}
+
+// ---- tags
+
+function Tags({ workspace, me, deployment }: SettingsProps) {
+  const ref = { params: { deployment_id: deployment.id } }
+  const { data } = useRead(workspace, 'GET /v2/deployments/{deployment_id}/tags', ref)
+  return (
+    <Card title="Tags">
+      <p class={styles.about}>To find deployments by, such as by team. They take effect at once, without a revision.</p>
+      {data && data.resources.length === 0 && <p class={styles.about}>It has no tags.</p>}
+      <ul class={styles.tags}>
+        {data?.resources.map(tag => (
+          <li key={tag.tag_value_id}>
+            <span>
+              {tag.key}: <b>{tag.value}</b>
+            </span>
+            <Locked me={me} workspace={workspace}>
+              <ActionButton small look="bare" action={removeTag(deployment, tag)} />
+            </Locked>
+          </li>
+        ))}
+      </ul>
+      <Locked me={me} workspace={workspace}>
+        <NewTag workspace={workspace} deployment={deployment} />
+      </Locked>
+    </Card>
+  )
+}
+
+const NEW = 'new'
+
+/** Keys and values that do not exist yet are created first: each step is one request. */
+function NewTag({ workspace, deployment }: Pick<SettingsProps, 'workspace' | 'deployment'>) {
+  const [key, setKey] = useState('')
+  const [value, setValue] = useState('')
+  const [name, setName] = useState('')
+  const keys = usePages(workspace, 'GET /v2/tag-keys', { query: { limit: 100 } }).items ?? []
+  const hasKey = keys.some(({ id }) => id === key)
+  const { data } = useRead(
+    workspace,
+    'GET /v2/tag-keys/{tag_key_id}/values',
+    { params: { tag_key_id: key }, query: { limit: 100 } },
+    { enabled: hasKey },
+  )
+  const values = hasKey ? (data?.resources ?? []) : []
+  const chosenKey = keys.find(({ id }) => id === key)
+  const chosenValue = values.find(({ id }) => id === value)
+  const isNamed = key === NEW || value === NEW
+  const action =
+    key === NEW
+      ? createTagKey(name)
+      : chosenKey && value === NEW
+        ? createTagValue(chosenKey, name)
+        : chosenKey && chosenValue && addTag(deployment, chosenKey.key, chosenValue)
+  return (
+    <>
+      <Fields>
+        <SelectField
+          label="Key"
+          value={key}
+          options={[
+            { value: '', label: 'Choose a key' },
+            ...keys.map(one => ({ value: one.id, label: one.key })),
+            { value: NEW, label: 'A new key …' },
+          ]}
+          onChange={next => {
+            setKey(next)
+            setValue('')
+          }}
+        />
+        {chosenKey && (
+          <SelectField
+            label="Value"
+            value={value}
+            options={[
+              { value: '', label: 'Choose a value' },
+              ...values.map(one => ({ value: one.id, label: one.value })),
+              { value: NEW, label: 'A new value …' },
+            ]}
+            onChange={setValue}
+          />
+        )}
+        {isNamed && (
+          <TextField label={key === NEW ? 'Name of the key' : 'Name of the value'} value={name} onChange={setName} />
+        )}
+      </Fields>
+      {action && (!isNamed || name.trim()) && (
+        <p class={styles.tagAction}>
+          <ActionButton small action={action} />
+        </p>
+      )}
+    </>
+  )
+}
+
+// ---- what stays
+
+const SOURCE_WORDS: Record<Deployment['source'], string> = {
+  githost: 'Git repository',
+  external_container: 'Container image',
+  internal_container: 'Pushed container image',
+  internal_source: 'Uploaded archive',
+  internal_template: 'Template',
+}
+
+function Fixed({ deployment: { name, source, source_config } }: { deployment: Deployment }) {
+  const { repo_url, template_id, deployment_type, listener_config, listener_id, integration_id } = source_config
+  const facts: [string, string | null | undefined][] = [
+    ['Name', name],
+    ['Source', SOURCE_WORDS[source]],
+    ['Repository', repo_url],
+    ['Integration', integration_id],
+    ['Template', template_id],
+    ['Type', deployment_type],
+    ['Listener', listener_id],
+    ['Namespace', listener_config?.k8s_namespace],
+  ]
+  return (
+    <Card title="What cannot change">
+      <p class={styles.about}>Chosen when it was created. For other values, create a second deployment.</p>
+      <dl class={styles.fixed}>
+        {facts.map(([label, value]) =>
+          value ? (
+            <div key={label}>
+              <dt>{label}</dt>
+              <dd>{label === 'Source' ? value : <code>{value}</code>}</dd>
+            </div>
+          ) : null,
+        )}
+      </dl>
+    </Card>
+  )
+}
+
+function Danger({ workspace, me, deployment }: SettingsProps) {
+  const { name, url, secrets, source_config } = deployment
+  const refusal = explainMissing(me, workspace, 'deployments:delete')
+  return (
+    <Card title="Delete" tone="bad">
+      <div class={styles.danger}>
+        <div>
+          <p>Deleting {name} cannot be undone. What is lost:</p>
+          <ul>
+            {url && <li>{hostOf(url)} stops answering at once.</li>}
+            <li>Its revisions and logs, so nothing can be rolled back to.</li>
+            {secrets.length > 0 && (
+              <li>
+                {secrets.length === 1 ? 'Its secret' : `Its ${secrets.length} secrets`}, which nobody can read back.
+              </li>
+            )}
+            {Object.keys(source_config.resource_spec ?? {}).some(member => member.startsWith('db_')) && (
+              <li>Its database with all data.</li>
+            )}
+          </ul>
+        </div>
+        {refusal ? <p class={styles.locked}>{refusal}</p> : <ActionButton action={deleteDeployment(deployment)} />}
+      </div>
+    </Card>
+  )
+}

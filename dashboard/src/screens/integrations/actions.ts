@@ -1,0 +1,69 @@
+// What can be done with a git host, each as one request.
+import { type Action, request } from '../../api/actions.ts'
+import type { CallOptions } from '../../api/client.ts'
+import type { Integration } from './integration-state.ts'
+
+export type ConnectBody = CallOptions<'POST /v1/integrations/forge/githost'>['body']
+type Unavailable = string | undefined
+
+const refOf = ({ id }: Integration) => ({ params: { integration_id: id } })
+
+export const startInstall = (installation_id: string, unavailable: Unavailable): Action => ({
+  label: 'Get an address at GitHub',
+  request: request('POST /v1/integrations/forge/githost/install', {
+    body: installation_id ? { installation_id } : {},
+  }),
+  unavailable,
+  done: 'The address is ready. It works once, within an hour.',
+})
+
+export const connect = (body: ConnectBody, unavailable: Unavailable): Action => {
+  const route = 'POST /v1/integrations/forge/githost'
+  const hidden = {
+    ...body,
+    webhook_secret: 'YOUR-WEBHOOK-SECRET',
+    ...(body.token && { token: 'YOUR-TOKEN' }),
+    ...(body.private_key && { private_key: 'YOUR-PRIVATE-KEY' }),
+  }
+  return {
+    label: 'Connect git host',
+    request: request(route, { body }),
+    copied: request(route, { body: hidden }),
+    unavailable,
+    done: 'The git host is connected. Register the webhook there.',
+  }
+}
+
+export const recheck = (integration: Integration, unavailable: Unavailable): Action => ({
+  label: 'Check again',
+  request: request('POST /v1/integrations/forge/githost/{integration_id}/recheck', refOf(integration)),
+  unavailable,
+  done: `The state of ${integration.name} is the one of the host now.`,
+})
+
+const describeUse = (deployments: number | undefined): string => {
+  if (!deployments) return ''
+  return `${deployments} ${deployments === 1 ? 'deployment builds' : 'deployments build'} from it. `
+}
+
+export const disconnect = (
+  integration: Integration,
+  deployments: number | undefined,
+  unavailable: Unavailable,
+): Action => ({
+  label: 'Disconnect git host',
+  request: request('DELETE /v1/integrations/forge/githost/{integration_id}', refOf(integration)),
+  unavailable,
+  confirm: {
+    title: `Disconnect ${integration.name}?`,
+    body:
+      describeUse(deployments) +
+      'What serves keeps serving, but pushes and pull requests deploy nothing any more, and its stored credentials ' +
+      'are deleted. They cannot be read back. ' +
+      (integration.host === 'github'
+        ? 'The App stays installed at GitHub until you remove it there.'
+        : 'The token stays valid at the host until you revoke it there.'),
+    isDestructive: true,
+  },
+  done: `${integration.name} is disconnected.`,
+})

@@ -1,0 +1,253 @@
+// A git host: its state with the remedy, its repositories, what builds from it, and what has happened to it.
+import { useLocation } from 'wouter-preact'
+import { explainMissing } from '../../api/permissions.ts'
+import { isMissing, useRead } from '../../api/queries.ts'
+import { describeActor, hostOf } from '../../format/source.ts'
+import { ActionButton } from '../../parts/action.tsx'
+import { ButtonLink } from '../../parts/button.tsx'
+import { FilterField } from '../../parts/field.tsx'
+import { Glyph, Icon } from '../../parts/icon.tsx'
+import { Body, Columns, Facts, Foot, Note, PageHead, Stack } from '../../parts/page.tsx'
+import { Card, Empty, Skeleton } from '../../parts/panel.tsx'
+import { Problem } from '../../parts/problem.tsx'
+import { StateLabel } from '../../parts/state.tsx'
+import { Cell, Row, Table } from '../../parts/table.tsx'
+import { Ago } from '../../parts/time.tsx'
+import { useCrumbs } from '../../router/crumbs.ts'
+import { toAddress, useFilter } from '../../router/links.tsx'
+import { DeploymentsCard, useDeploymentsWhere } from '../deployments-where.tsx'
+import type { ScreenProps } from '../screens.tsx'
+import { disconnect, recheck } from './actions.ts'
+import styles from './integration.module.css'
+import {
+  accountUrl,
+  describeDeliveries,
+  explainState,
+  HOST_NAMES,
+  type Integration,
+  stateOfIntegration,
+} from './integration-state.ts'
+import { WebhookSetup } from './webhook-setup.tsx'
+
+const SHOWN_REPOSITORIES = 50
+const SHOWN_EVENTS = 8
+
+export default function IntegrationPage({ workspace, params, me }: ScreenProps<{ integration: string }>) {
+  const ref = { params: { integration_id: params.integration } }
+  const route = 'GET /v1/integrations/forge/githost/{integration_id}'
+  const { data: integration, error, refetch } = useRead(workspace, route, ref)
+  const found = useDeploymentsWhere(
+    workspace,
+    { source: 'githost' },
+    one => one.source_config.integration_id === params.integration,
+  )
+  const [, navigate] = useLocation()
+  useCrumbs({ label: 'Git hosts', to: '/integrations' }, { label: integration?.name ?? '…' })
+  if (isMissing(error))
+    return (
+      <Empty
+        title="This git host is gone"
+        action={<ButtonLink href={toAddress('/integrations')}>Open the git hosts</ButtonLink>}
+      >
+        It was disconnected, or it is in another workspace.
+      </Empty>
+    )
+  if (error && !integration) return <Problem error={error} onRetry={() => void refetch()} />
+  if (!integration) return <Skeleton lines={8} />
+  const { name, host, base_url, installation_id, created_at } = integration
+  const state = stateOfIntegration(integration)
+  const missing = explainMissing(me, workspace, 'integrations:manage')
+  const remedy = explainState(integration)
+  const check = recheck(integration, missing)
+  return (
+    <>
+      <PageHead
+        title={name}
+        state={<StateLabel state={state} large />}
+        actions={
+          <>
+            <ActionButton action={check} icon="again" />
+            <ButtonLink href={accountUrl(integration)} icon="out" target="_blank" rel="noreferrer">
+              Open at the host
+            </ButtonLink>
+          </>
+        }
+        meta={[
+          <>
+            <Icon name="branch" />
+            {HOST_NAMES[host]}
+          </>,
+          hostOf(base_url),
+        ]}
+      />
+      {remedy && (
+        <div class={styles.remedy}>
+          <Card
+            tone={state.tone === 'bad' ? 'bad' : 'warn'}
+            title={
+              <>
+                <Glyph {...state} /> It is {state.word.toLowerCase()}
+              </>
+            }
+          >
+            <Body>
+              <div />
+              <Note>{remedy}</Note>
+              <p>
+                <ButtonLink href={toAddress(`/integrations/new?by=${host}`)}>Connect it again</ButtonLink>
+              </p>
+            </Body>
+          </Card>
+        </div>
+      )}
+      <Columns>
+        <Stack>
+          <Repositories integration={integration} workspace={workspace} />
+          <DeploymentsCard
+            title="Deployments that build from it"
+            none="None. Deploy one of its repositories."
+            {...found}
+          />
+        </Stack>
+        <Stack>
+          <Card title="Connection">
+            <Body>
+              <Facts
+                facts={[
+                  ['Address', base_url],
+                  [host === 'github' ? 'Installation' : 'Account id', <code>{installation_id}</code>],
+                  ['Connected', <Ago time={created_at} suffix=" ago" />],
+                ]}
+              />
+            </Body>
+          </Card>
+          <Card title="Pushes">
+            <Body>
+              <WebhookSetup integration={integration} />
+              <Note>{describeDeliveries(integration)}</Note>
+            </Body>
+          </Card>
+          <History integration={integration} workspace={workspace} />
+        </Stack>
+      </Columns>
+      <Foot>
+        <p>
+          Id <code>{integration.id}</code>
+        </p>
+        <ActionButton
+          small
+          look="bare"
+          action={disconnect(integration, found.deployments?.length, missing)}
+          onDone={() => navigate(toAddress('/integrations'))}
+        />
+      </Foot>
+    </>
+  )
+}
+
+type CardProps = { integration: Integration; workspace: string }
+
+function Repositories({ integration, workspace }: CardProps) {
+  const [name, setName] = useFilter('repository')
+  const isActive = integration.state === 'active'
+  const { data, error, isFetching, refetch } = useRead(
+    workspace,
+    'GET /v1/integrations/forge/githost/{integration_id}/repos',
+    {
+      params: { integration_id: integration.id },
+      query: { limit: SHOWN_REPOSITORIES, ...(name && { name_contains: name }) },
+    },
+    { enabled: isActive },
+  )
+  return (
+    <Card
+      title="Repositories"
+      aside={
+        isActive &&
+        data &&
+        `${data.length === SHOWN_REPOSITORIES ? 'The first ' : ''}${data.length}, a minute old at most`
+      }
+    >
+      {isActive ? (
+        <>
+          <div class={styles.search}>
+            <FilterField
+              label="Find a repository by name"
+              placeholder="Find by name"
+              value={name}
+              onChange={setName}
+              aside={isFetching && 'Asking the host'}
+              hint="/"
+            />
+          </div>
+          {error && <Problem error={error} onRetry={() => void refetch()} />}
+          {!data && !error && <Skeleton lines={3} />}
+          {data?.length === 0 && (
+            <Body>
+              <div />
+              <Note>
+                {name
+                  ? `No repository has “${name}” in its name.`
+                  : 'The account lets this installation see no repository. Change that at the host, then check again.'}
+              </Note>
+            </Body>
+          )}
+          {data && data.length > 0 && (
+            <Table
+              caption="Repositories, by owner and name"
+              columns={[{ label: 'Repository' }, { label: 'Default branch', width: '150', isEnd: true }]}
+            >
+              {data.map(({ id, owner, name, url, default_branch }) => (
+                <Row key={id}>
+                  <Cell icon={<Icon name="branch" />}>
+                    <a href={url} target="_blank" rel="noreferrer">
+                      {owner}/{name}
+                    </a>
+                  </Cell>
+                  <Cell isEnd>
+                    <code>{default_branch}</code>
+                  </Cell>
+                </Row>
+              ))}
+            </Table>
+          )}
+        </>
+      ) : (
+        <Body>
+          <Note>The host does not show them to this integration any more.</Note>
+        </Body>
+      )}
+    </Card>
+  )
+}
+
+const HAPPENED: Record<string, string> = {
+  connected: 'Connected',
+  suspended: 'Suspended at the host',
+  resumed: 'Resumed at the host',
+  revoked: 'Revoked at the host',
+  rechecked: 'Checked',
+  repositories_changed: 'Its repositories changed',
+}
+
+/** What the host has said about it, and who has changed it. */
+function History({ integration, workspace }: CardProps) {
+  const { data } = useRead(workspace, 'GET /v2/events', {
+    query: { subject_id: integration.id, order: 'desc', limit: SHOWN_EVENTS },
+  })
+  if (!data || data.resources.length === 0) return null
+  return (
+    <Card title="What has happened">
+      <ol class={styles.history}>
+        {data.resources.map(({ id, type, created_at, actor }) => (
+          <li key={id}>
+            <span>{HAPPENED[type.split('.')[1]!] ?? type}</span>
+            <span>
+              <Ago time={created_at} suffix=" ago" /> by {describeActor(actor as Parameters<typeof describeActor>[0])}
+            </span>
+          </li>
+        ))}
+      </ol>
+    </Card>
+  )
+}

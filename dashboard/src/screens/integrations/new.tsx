@@ -1,0 +1,251 @@
+// Connects a git host: by the operator's GitHub App, at GitHub and back, or by credentials of the workspace.
+import { useState } from 'preact/hooks'
+import { useLocation } from 'wouter-preact'
+import type { Reply } from '../../api/client.ts'
+import { faultAt, listFaults } from '../../api/faults.ts'
+import { explainMissing } from '../../api/permissions.ts'
+import { useRead } from '../../api/queries.ts'
+import { CopyAs, useAction } from '../../parts/action.tsx'
+import { Button, ButtonLink } from '../../parts/button.tsx'
+import { CopyButton } from '../../parts/copy.tsx'
+import { TextField } from '../../parts/form.tsx'
+import { Choices, Form, SecretField } from '../../parts/form-frame.tsx'
+import { Glyph } from '../../parts/icon.tsx'
+import { Body, Note, PageHead, Stack } from '../../parts/page.tsx'
+import { Card } from '../../parts/panel.tsx'
+import { ShownOnce } from '../../parts/shown-once.tsx'
+import { Ago } from '../../parts/time.tsx'
+import { useCrumbs } from '../../router/crumbs.ts'
+import { toAddress, useFilter } from '../../router/links.tsx'
+import type { ScreenProps } from '../screens.tsx'
+import { type ConnectBody, connect, startInstall } from './actions.ts'
+import styles from './integration.module.css'
+import type { Integration } from './integration-state.ts'
+import { WebhookSetup } from './webhook-setup.tsx'
+
+type Way = 'app' | 'gitea' | 'github'
+const WAYS: { value: Way; label: string; detail: string }[] = [
+  {
+    value: 'app',
+    label: 'GitHub, by the App of this installation',
+    detail: 'You choose the repositories at GitHub and come back. No credentials to copy.',
+  },
+  {
+    value: 'gitea',
+    label: 'Gitea or Forgejo, by an access token',
+    detail: 'The token reads repositories and writes commit statuses and comments.',
+  },
+  {
+    value: 'github',
+    label: 'GitHub, by an App of your own',
+    detail: 'Also on an Enterprise Server. You enter its id, private key and installation.',
+  },
+]
+
+export default function ConnectGitHost({ workspace, me }: ScreenProps) {
+  useCrumbs({ label: 'Git hosts', to: '/integrations' }, { label: 'Connect' })
+  const [chosen, setWay] = useFilter('by')
+  const way = WAYS.find(({ value }) => value === chosen)?.value ?? 'app'
+  const missing = explainMissing(me, workspace, 'integrations:manage')
+  return (
+    <>
+      <PageHead title="Connect a git host" />
+      <Stack>
+        <Card title="How">
+          <Body>
+            <Choices legend="Where your repositories are" value={way} onChange={setWay} options={WAYS} />
+          </Body>
+        </Card>
+        {way === 'app' ? (
+          <InstallCard workspace={workspace} missing={missing} />
+        ) : (
+          <CredentialsCard key={way} host={way} missing={missing} />
+        )}
+      </Stack>
+    </>
+  )
+}
+
+/** The person leaves for GitHub in another tab. This one shows when the integration is there. */
+function InstallCard({ workspace, missing }: { workspace: string; missing: string | undefined }) {
+  const [installation, setInstallation] = useState('')
+  const [install, setInstall] = useState<Reply<'POST /v1/integrations/forge/githost/install'>>()
+  const { data: all } = useRead(workspace, 'GET /v1/integrations/forge/githost/install', {})
+  const [before, setBefore] = useState<string[]>([])
+  const { start, busy, error } = useAction({
+    onDone: reply => {
+      setBefore((all ?? []).map(({ id, updated_at }) => id + updated_at))
+      setInstall(reply as Reply<'POST /v1/integrations/forge/githost/install'>)
+    },
+    showsError: true,
+  })
+  const arrived = install && all?.find(({ id, updated_at }) => !before.includes(id + updated_at))
+  const action = startInstall(installation.trim(), missing)
+  return (
+    <Card title="Install the App">
+      <Form
+        error={error}
+        label="Install the App"
+        onSubmit={() => start(action)}
+        footer={
+          <>
+            <Button type="submit" look={install ? 'default' : 'primary'} busy={busy} title={missing}>
+              {action.label}
+            </Button>
+            <CopyAs action={action} />
+          </>
+        }
+      >
+        <TextField
+          label="Installation id"
+          mono
+          inputMode="numeric"
+          value={installation}
+          onChange={setInstallation}
+          hint="Only if the App is already installed: the number at the end of its address at GitHub. Otherwise empty."
+          fault={faultAt(listFaults(error), 'installation_id')}
+        />
+        {install && !arrived && (
+          <div role="status" class={styles.status}>
+            <p>
+              <ButtonLink href={install.url} target="_blank" rel="noreferrer" look="primary" icon="out">
+                Continue at GitHub
+              </ButtonLink>
+            </p>
+            <Note>
+              It opens in another tab. This page shows the account when you are done there. The address works once,
+              until the hour is over.
+            </Note>
+          </div>
+        )}
+        {arrived && <Arrived integration={arrived} />}
+      </Form>
+    </Card>
+  )
+}
+
+const Arrived = ({ integration: { id, name, updated_at } }: { integration: Integration }) => (
+  <div role="status" class={styles.status}>
+    <Note>
+      <Glyph shape="check" tone="ok" /> {name} is connected, <Ago time={updated_at} suffix=" ago" />.
+    </Note>
+    <p>
+      <ButtonLink href={toAddress(`/integrations/${id}`)} look="primary">
+        Open {name}
+      </ButtonLink>
+    </p>
+  </div>
+)
+
+const newSecret = (): string => crypto.randomUUID().replaceAll('-', '')
+
+function CredentialsCard({ host, missing }: { host: 'gitea' | 'github'; missing: string | undefined }) {
+  const [, navigate] = useLocation()
+  const [secret] = useState(newSecret)
+  const [connected, setConnected] = useState<Integration>()
+  const [draft, setDraft] = useState({ baseUrl: '', token: '', appId: '', installation: '', privateKey: '' })
+  const set = (part: Partial<typeof draft>) => setDraft(current => ({ ...current, ...part }))
+  const { start, busy, error } = useAction({
+    onDone: reply => setConnected(reply as Integration),
+    showsError: true,
+  })
+  const base = draft.baseUrl.trim()
+  const body: ConnectBody =
+    host === 'gitea'
+      ? { host, base_url: base, token: draft.token.trim(), webhook_secret: secret }
+      : {
+          ...{ host, app_id: draft.appId.trim(), installation_id: draft.installation.trim() },
+          ...{ private_key: draft.privateKey, webhook_secret: secret },
+          ...(base && { base_url: base }),
+        }
+  const action = connect(body, missing)
+  const faults = listFaults(error)
+  if (connected)
+    return (
+      <Card title={`${connected.name} is connected. One step is left at the host`}>
+        <Body>
+          <WebhookSetup integration={connected} />
+          <ShownOnce title="The secret of the webhook is shown only now" secret={secret}>
+            Enter it as the secret of the webhook at the host. Without it, its deliveries are refused.
+          </ShownOnce>
+          <p>
+            <Button look="primary" onClick={() => navigate(toAddress(`/integrations/${connected.id}`))}>
+              Open {connected.name}
+            </Button>
+          </p>
+        </Body>
+      </Card>
+    )
+  return (
+    <Card title={host === 'gitea' ? 'An account of Gitea or Forgejo' : 'Your GitHub App'}>
+      <Form
+        error={error}
+        label="Credentials"
+        onSubmit={() => start(action)}
+        footer={
+          <>
+            <Button type="submit" look="primary" busy={busy} title={missing}>
+              {action.label}
+            </Button>
+            <ButtonLink href={toAddress('/integrations')}>Cancel</ButtonLink>
+            <CopyAs action={action} />
+          </>
+        }
+      >
+        <TextField
+          label="Address of the host"
+          mono
+          inputMode="url"
+          value={draft.baseUrl}
+          onChange={baseUrl => set({ baseUrl })}
+          placeholder={host === 'gitea' ? 'https://git.example.com' : 'https://github.com'}
+          hint={host === 'gitea' ? 'As people open it.' : 'Leave it empty for github.com.'}
+          fault={faultAt(faults, 'base_url')}
+        />
+        {host === 'gitea' ? (
+          <SecretField
+            label="Access token"
+            value={draft.token}
+            onChange={token => set({ token })}
+            hint="May read the user and the repositories, and write commit statuses and comments. Stored encrypted."
+            fault={faultAt(faults, 'token')}
+          />
+        ) : (
+          <>
+            <TextField
+              label="App id"
+              mono
+              inputMode="numeric"
+              value={draft.appId}
+              onChange={appId => set({ appId })}
+              fault={faultAt(faults, 'app_id')}
+            />
+            <TextField
+              label="Installation id"
+              mono
+              inputMode="numeric"
+              value={draft.installation}
+              onChange={installation => set({ installation })}
+              hint="The number at the end of the address of the installation at GitHub."
+              fault={faultAt(faults, 'installation_id')}
+            />
+            <TextField
+              label="Private key"
+              mono
+              rows={6}
+              value={draft.privateKey}
+              onChange={privateKey => set({ privateKey })}
+              placeholder="-----BEGIN RSA PRIVATE KEY-----"
+              hint="The whole file from GitHub. Stored encrypted, and never shown again."
+              fault={faultAt(faults, 'private_key')}
+            />
+          </>
+        )}
+        <Note>
+          A secret for its webhook was created here. It is shown after the host is connected.{' '}
+          <CopyButton text={() => secret}>Copy it now</CopyButton>
+        </Note>
+      </Form>
+    </Card>
+  )
+}

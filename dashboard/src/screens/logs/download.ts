@@ -1,0 +1,42 @@
+// Downloads a log as text: all of its lines that the filters show, not only those that the page has.
+import { getClient } from '../../api/client.ts'
+import { toPlainText } from '../../format/ansi.ts'
+import type { Names } from './log-lines.tsx'
+import type { LogFilters } from './reader.ts'
+
+const PAGE_LINES = 1000
+
+type Download = {
+  deployment_id: string
+  filters: LogFilters
+  names: Names
+  onProgress: (lines: number) => void
+}
+export async function readLogText({ deployment_id, filters, names, onProgress }: Download): Promise<Blob> {
+  const texts: string[] = []
+  let count = 0
+  for (let after = 0, hasMore = true; hasMore; ) {
+    const page = await getClient().call('GET /v2/deployments/{deployment_id}/logs', {
+      params: { deployment_id },
+      query: { limit: PAGE_LINES, ...filters, after },
+    })
+    const lines = page.logs.map(({ timestamp, level, revision_id, kind, message }) => {
+      const name = names.get(revision_id)?.number
+      return `${timestamp} ${level} ${name === undefined ? revision_id : `r${name}`} ${kind} ${toPlainText(message)}\n`
+    })
+    texts.push(lines.join(''))
+    count += lines.length
+    onProgress(count)
+    after = page.next_after
+    hasMore = page.has_more
+  }
+  return new Blob(texts, { type: 'text/plain' })
+}
+
+export function saveFile(name: string, content: Blob): void {
+  const link = document.createElement('a')
+  link.href = URL.createObjectURL(content)
+  link.download = name
+  link.click()
+  URL.revokeObjectURL(link.href)
+}

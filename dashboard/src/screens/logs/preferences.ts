@@ -1,0 +1,11 @@
+// How a person likes logs: kept in the browser, because it is no part of what a link shows.
+import { type Signal, signal } from '@preact/signals'
+
+const stored = (name: string, initial: boolean): Signal<boolean> => {
+  const value = signal((localStorage.getItem(name) ?? String(initial)) === 'true')
+  value.subscribe(next => localStorage.setItem(name, String(next)))
+  return value
+}
+
+export const wraps = stored('slipway-logs-wrap', true)
+export const isUtc = stored('slipway-utc', false)

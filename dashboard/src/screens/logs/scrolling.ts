@@ -1,0 +1,65 @@
+// Keeps a log at its end while a person follows it, and in place while older lines are added above.
+import type { RefObject } from 'preact'
+import { useEffect, useLayoutEffect, useRef } from 'preact/hooks'
+
+const AT_END = 12
+
+type Options = {
+  /** What scrolls, and what grows in it. */
+  frame: RefObject<HTMLElement>
+  content: RefObject<HTMLElement>
+  isFollowing: boolean
+  /** A person has scrolled up, or back to the end. */
+  onFollow: (follow: boolean) => void
+  /** Changes when lines are added above. */
+  firstLine: number | undefined
+}
+export function useFollowScroll({ frame, content, isFollowing, onFollow, firstLine }: Options): void {
+  const following = useRef(isFollowing)
+  following.current = isFollowing
+  const top = useRef(0)
+  /** The first row in view, and where it was. */
+  const anchor = useRef<{ row: Element; top: number } | undefined>(undefined)
+
+  const toEnd = () => {
+    const element = frame.current!
+    element.scrollTop = element.scrollHeight
+    top.current = element.scrollTop
+  }
+  useLayoutEffect(() => {
+    if (isFollowing) toEnd()
+  }, [isFollowing])
+
+  // Rows above have been added since the last time that something was scrolled.
+  useLayoutEffect(() => {
+    const { row, top: before } = anchor.current ?? {}
+    if (isFollowing || !row?.isConnected) return
+    const moved = row.getBoundingClientRect().top - before!
+    if (moved !== 0) frame.current!.scrollTop += moved
+    top.current = frame.current!.scrollTop
+  }, [firstLine])
+
+  useEffect(() => {
+    const element = frame.current!
+    const keepAnchor = () => {
+      const { left, top, width } = element.getBoundingClientRect()
+      const row = document.elementFromPoint(left + width / 2, top + 8)?.closest('[id^="line-"]')
+      anchor.current = row ? { row, top: row.getBoundingClientRect().top } : undefined
+    }
+    const onScroll = () => {
+      const isAtEnd = element.scrollHeight - element.scrollTop - element.clientHeight < AT_END
+      if (isAtEnd && !following.current) onFollow(true)
+      else if (!isAtEnd && following.current && element.scrollTop < top.current - 1) onFollow(false)
+      top.current = element.scrollTop
+      keepAnchor()
+    }
+    const observer = new ResizeObserver(() => following.current && toEnd())
+    observer.observe(content.current!)
+    observer.observe(element)
+    element.addEventListener('scroll', onScroll, { passive: true })
+    return () => {
+      observer.disconnect()
+      element.removeEventListener('scroll', onScroll)
+    }
+  }, [])
+}

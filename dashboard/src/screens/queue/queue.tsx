@@ -1,0 +1,122 @@
+// What is on its way in the workspace, what waits for it, and why.
+import { usePages } from '../../api/queries.ts'
+import { describeActor, shortCommit } from '../../format/source.ts'
+import { type Deployment, type Summary, stateOfRevision } from '../../format/state.ts'
+import { formatSeconds, medianOf } from '../../format/time.ts'
+import { ActionButton } from '../../parts/action.tsx'
+import { Button } from '../../parts/button.tsx'
+import { Card, Empty, Skeleton } from '../../parts/panel.tsx'
+import { Problem } from '../../parts/problem.tsx'
+import { Prose } from '../../parts/prose.tsx'
+import { StateLabel } from '../../parts/state.tsx'
+import { Ago, now } from '../../parts/time.tsx'
+import { useCrumbs } from '../../router/crumbs.ts'
+import { Link } from '../../router/links.tsx'
+import { interrupt } from '../deployments/actions.ts'
+import { isSlow } from '../deployments/pipeline.ts'
+import type { ScreenProps } from '../screens.tsx'
+import styles from './queue.module.css'
+
+type RevisionSummary = NonNullable<Summary['latest_revision']>
+type Entry = { deployment: Deployment; revision: RevisionSummary; behind: RevisionSummary | undefined }
+
+export default function Queue({ workspace }: ScreenProps) {
+  useCrumbs({ label: 'Queue' })
+  const include: ['summary'] = ['summary']
+  const query = { state: 'in_flight' as const, include, limit: 100 }
+  const { items, error, hasNextPage, isFetchingNextPage, fetchNextPage, refetch } = usePages(
+    workspace,
+    'GET /v2/deployments',
+    { query },
+  )
+  const entries = (items ?? []).flatMap(listEntries)
+  const running = entries.filter(({ revision }) => isRunning(revision))
+  const waiting = entries.filter(({ revision }) => !isRunning(revision))
+  return (
+    <>
+      <h1 class={styles.title}>Queue</h1>
+      {error && !items && <Problem error={error} onRetry={() => void refetch()} />}
+      {!items && !error && <Skeleton lines={4} />}
+      {items && entries.length === 0 && (
+        <Empty title="Nothing is on its way" command="slipway deploy">
+          Revisions appear here from the moment they are created until they serve or end. Each deployment has one in
+          flight, and at most one that waits behind it.
+        </Empty>
+      )}
+      <Entries title="In flight" entries={running} />
+      <Entries title="Waiting" entries={waiting} />
+      {hasNextPage && (
+        <Button busy={isFetchingNextPage} onClick={() => void fetchNextPage()}>
+          Show more
+        </Button>
+      )}
+    </>
+  )
+}
+
+const isRunning = ({ status }: RevisionSummary) => status === 'BUILDING' || status === 'DEPLOYING'
+
+function listEntries(deployment: Deployment): Entry[] {
+  const { latest_revision: latest, in_flight_revision: inFlight } = deployment.summary!
+  const first = inFlight ?? latest
+  if (!first) return []
+  const own = { deployment, revision: first, behind: undefined }
+  return latest && latest.id !== first.id ? [own, { deployment, revision: latest, behind: first }] : [own]
+}
+
+function Entries({ title, entries }: { title: string; entries: Entry[] }) {
+  if (entries.length === 0) return null
+  return (
+    <Card class={styles.card} title={title} aside={entries.length}>
+      <ol class={styles.list}>
+        {entries.map(entry => (
+          <QueueRow key={entry.revision.id} {...entry} />
+        ))}
+      </ol>
+    </Card>
+  )
+}
+
+function QueueRow({ deployment, revision, behind }: Entry) {
+  const { number, commit, actor, created_at } = revision
+  return (
+    <li>
+      <div class={styles.name}>
+        <Link to={`/deployments/${deployment.id}`}>{deployment.name}</Link> <b>r{number}</b>{' '}
+        {commit && <code>{shortCommit(commit.sha)}</code>}
+        <p class={styles.detail}>{commit?.title ?? `By ${describeActor(actor)}`}</p>
+      </div>
+      <div class={styles.state}>
+        <StateLabel state={stateOfRevision(revision)} />
+        <p class={styles.detail}>
+          <Prose text={describeWait(deployment, revision, behind)} />
+        </p>
+      </div>
+      <Elapsed deployment={deployment} since={created_at} />
+      <ActionButton small icon="stop" action={interrupt(deployment, revision)} />
+    </li>
+  )
+}
+
+function describeWait({ status, summary }: Deployment, revision: RevisionSummary, behind?: RevisionSummary): string {
+  if (behind) return `Waits behind r${behind.number}. It starts when that one has ended.`
+  if (revision.status_message) return revision.status_message
+  if (status === 'AWAITING_DATABASE') return 'Waits for its database.'
+  if (revision.status === 'CREATING') return 'Waits for an archive or an image.'
+  if (isRunning(revision)) return `By ${describeActor(revision.actor)}`
+  return summary?.listener_id ? 'Waits for its listener to take it.' : 'No listener serves it yet.'
+}
+
+function Elapsed({ deployment, since }: { deployment: Deployment; since: string }) {
+  const earlier = deployment.summary!.recent_revisions.filter(({ status }) => status === 'DEPLOYED')
+  const median = medianOf(earlier.flatMap(({ seconds }) => seconds ?? []))
+  const seconds = Math.max(0, Math.floor((now.value - Date.parse(since)) / 1000))
+  return (
+    <div class={styles.elapsed}>
+      <strong>{formatSeconds(seconds)}</strong>
+      <p class={isSlow(seconds, median) ? styles.slow : styles.detail}>
+        {median === undefined ? <Ago time={since} suffix=" ago" /> : `Median ${formatSeconds(median)}`}
+      </p>
+    </div>
+  )
+}

@@ -1,0 +1,75 @@
+// Creates a webhook, and shows its secret once.
+import { useState } from 'preact/hooks'
+import type { Reply } from '../../api/client.ts'
+import { listFaults } from '../../api/faults.ts'
+import { explainMissing } from '../../api/permissions.ts'
+import { CopyAs, useAction } from '../../parts/action.tsx'
+import { Button, ButtonLink } from '../../parts/button.tsx'
+import { Form } from '../../parts/form-frame.tsx'
+import { Body, PageHead } from '../../parts/page.tsx'
+import { Card } from '../../parts/panel.tsx'
+import { ShownOnce } from '../../parts/shown-once.tsx'
+import { useCrumbs } from '../../router/crumbs.ts'
+import { toAddress } from '../../router/links.tsx'
+import type { ScreenProps } from '../screens.tsx'
+import { createWebhook } from './actions.ts'
+import { Verify } from './verify.tsx'
+import { EMPTY_DRAFT, toBody, WebhookFields } from './webhook-form.tsx'
+
+export default function NewWebhook({ workspace, me }: ScreenProps) {
+  useCrumbs({ label: 'Webhooks', to: '/webhooks' }, { label: 'Create' })
+  const [draft, setDraft] = useState(EMPTY_DRAFT)
+  const [created, setCreated] = useState<Reply<'POST /v2/webhooks'>>()
+  const { start, busy, error } = useAction({
+    onDone: reply => setCreated(reply as Reply<'POST /v2/webhooks'>),
+    showsError: true,
+  })
+  const action = createWebhook(toBody(draft), explainMissing(me, workspace, 'webhooks:manage'))
+  if (created)
+    return (
+      <>
+        <PageHead title="The webhook is created" />
+        <Card title={created.url}>
+          <Body>
+            <ShownOnce title="The secret is shown only now" secret={created.secret}>
+              The receiver verifies each message with it. If it is lost, rotate it.
+            </ShownOnce>
+            <Verify webhook={created} />
+            <p>
+              <ButtonLink href={toAddress(`/webhooks/${created.id}`)} look="primary">
+                Open the webhook and send a test event
+              </ButtonLink>
+            </p>
+          </Body>
+        </Card>
+      </>
+    )
+  return (
+    <>
+      <PageHead title="Create a webhook" />
+      <Card title="Where events are sent">
+        <Form
+          error={error}
+          label="Create a webhook"
+          onSubmit={() => start(action)}
+          footer={
+            <>
+              <Button type="submit" look="primary" busy={busy} title={action.unavailable}>
+                {action.label}
+              </Button>
+              <ButtonLink href={toAddress('/webhooks')}>Cancel</ButtonLink>
+              <CopyAs action={action} />
+            </>
+          }
+        >
+          <WebhookFields
+            workspace={workspace}
+            draft={draft}
+            onChange={part => setDraft(current => ({ ...current, ...part }))}
+            faults={listFaults(error)}
+          />
+        </Form>
+      </Card>
+    </>
+  )
+}

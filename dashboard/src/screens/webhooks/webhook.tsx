@@ -1,0 +1,303 @@
+// A webhook: its health, what can be done with it, and its deliveries.
+import { useState } from 'preact/hooks'
+import { useLocation } from 'wouter-preact'
+import type { Reply } from '../../api/client.ts'
+import { listFaults } from '../../api/faults.ts'
+import { explainMissing } from '../../api/permissions.ts'
+import { isMissing, useRead } from '../../api/queries.ts'
+import { useCommands } from '../../commands/commands.ts'
+import { formatExact, formatShort } from '../../format/time.ts'
+import { ActionButton, CopyAs, useAction } from '../../parts/action.tsx'
+import { Button, ButtonLink } from '../../parts/button.tsx'
+import { SelectField } from '../../parts/form.tsx'
+import { Form } from '../../parts/form-frame.tsx'
+import { Glyph, Icon } from '../../parts/icon.tsx'
+import { Body, Foot, Note, PageHead, Stack } from '../../parts/page.tsx'
+import { Card, Empty, Skeleton } from '../../parts/panel.tsx'
+import { Problem } from '../../parts/problem.tsx'
+import { ShownOnce } from '../../parts/shown-once.tsx'
+import { StateLabel } from '../../parts/state.tsx'
+import { Ago } from '../../parts/time.tsx'
+import { useCrumbs } from '../../router/crumbs.ts'
+import { toAddress, useFilter } from '../../router/links.tsx'
+import type { ScreenProps } from '../screens.tsx'
+import { changeWebhook, deleteWebhook, pause, ping, recoverSince, resume, rotateSecret } from './actions.ts'
+import { Deliveries } from './deliveries.tsx'
+import { Exchange } from './exchange.tsx'
+import { Verify } from './verify.tsx'
+import styles from './webhook.module.css'
+import { toBody, toDraft, WebhookFields } from './webhook-form.tsx'
+import { describeError, explainHealth, stateOfWebhook, type Webhook } from './webhook-state.ts'
+
+/** The first failure has no event. */
+const READ_EVERY_MS = 10_000
+
+export default function WebhookPage({ workspace, params, me }: ScreenProps<{ webhook: string }>) {
+  const ref = { params: { webhook_id: params.webhook } }
+  const {
+    data: webhook,
+    error,
+    refetch,
+  } = useRead(workspace, 'GET /v2/webhooks/{webhook_id}', ref, { everyMs: READ_EVERY_MS })
+  const [open, setOpen] = useFilter('open')
+  const [pinged, setPinged] = useState<Reply<'POST /v2/webhooks/{webhook_id}/ping'>>()
+  const [, navigate] = useLocation()
+  const missing = explainMissing(me, workspace, 'webhooks:manage')
+  const { start, question } = useAction({ onDone: reply => setPinged(reply as typeof pinged) })
+  useCrumbs({ label: 'Webhooks', to: '/webhooks' }, { label: webhook?.url ?? '…' })
+  useCommands(
+    webhook
+      ? [{ id: 'ping', label: 'Send test event', kind: 'action', keys: 't', run: () => start(ping(webhook, missing)) }]
+      : [],
+  )
+  if (isMissing(error))
+    return (
+      <Empty
+        title="This webhook is gone"
+        action={<ButtonLink href={toAddress('/webhooks')}>Open the webhooks</ButtonLink>}
+      >
+        It was deleted, or it is in another workspace.
+      </Empty>
+    )
+  if (error && !webhook) return <Problem error={error} onRetry={() => void refetch()} />
+  if (!webhook) return <Skeleton lines={9} />
+  const state = stateOfWebhook(webhook)
+  const isOff = !webhook.enabled || webhook.health.status === 'disabled'
+  const why = explainHealth(webhook)
+  const since = webhook.health.disabled_at ?? webhook.health.failing_since
+  return (
+    <>
+      <PageHead
+        title={webhook.url}
+        state={<StateLabel state={state} large />}
+        actions={
+          <>
+            <ActionButton
+              action={ping(webhook, missing)}
+              look={isOff ? 'default' : 'primary'}
+              onDone={reply => setPinged(reply as typeof pinged)}
+            />
+            <ActionButton
+              action={isOff ? resume(webhook, missing) : pause(webhook, missing)}
+              look={isOff ? 'primary' : 'default'}
+            />
+            <Button
+              aria-expanded={open === 'edit'}
+              title={missing}
+              unavailable={missing !== undefined}
+              onClick={() => !missing && setOpen(open === 'edit' ? '' : 'edit')}
+            >
+              Edit
+            </Button>
+          </>
+        }
+        meta={[
+          <>
+            <Icon name="hook" />
+            {webhook.description || 'No description'}
+          </>,
+          <code>{webhook.event_types.join(', ')}</code>,
+          since && (
+            <span>
+              {state.word} since{' '}
+              <time dateTime={since} title={formatExact(since)}>
+                {formatShort(since)}
+              </time>
+            </span>
+          ),
+        ]}
+      />
+      {question}
+      <Stack>
+        {why && (
+          <Card
+            tone={state.tone === 'bad' || state.tone === 'warn' ? state.tone : undefined}
+            title={
+              <>
+                <Glyph {...state} /> {state.word}
+              </>
+            }
+          >
+            <Body>
+              <div />
+              <Note>{why}</Note>
+            </Body>
+          </Card>
+        )}
+        {pinged && <PingResult pinged={pinged} onClose={() => setPinged(undefined)} />}
+        {open === 'edit' && !missing && (
+          <EditCard workspace={workspace} webhook={webhook} key={webhook.updated_at} onClose={() => setOpen('')} />
+        )}
+        <Deliveries workspace={workspace} webhook={webhook} missing={missing} />
+        <Recover webhook={webhook} missing={missing} />
+        <Secret webhook={webhook} missing={missing} />
+        <Card title="Verify the signature">
+          <Body>
+            <Verify webhook={webhook} />
+          </Body>
+        </Card>
+      </Stack>
+      <Foot>
+        <p>
+          Created <Ago time={webhook.created_at} suffix=" ago" />. Id <code>{webhook.id}</code>
+        </p>
+        <ActionButton
+          small
+          look="bare"
+          action={deleteWebhook(webhook, missing)}
+          onDone={() => navigate(toAddress('/webhooks'))}
+        />
+      </Foot>
+    </>
+  )
+}
+
+type Ping = Reply<'POST /v2/webhooks/{webhook_id}/ping'>
+const PingResult = ({ pinged, onClose }: { pinged: Ping; onClose: () => void }) => (
+  <Card
+    tone={pinged.delivered ? undefined : 'bad'}
+    title={
+      <>
+        <Glyph shape={pinged.delivered ? 'check' : 'octagon'} tone={pinged.delivered ? 'ok' : 'bad'} />
+        {pinged.delivered ? 'The test event was received' : 'The test event was not received'}
+      </>
+    }
+    aside={
+      <>
+        {pinged.duration_ms} ms
+        <Button small look="bare" icon="cross" aria-label="Hide the test event" onClick={onClose} />
+      </>
+    }
+  >
+    <Body>
+      <div />
+      <Note>
+        {pinged.error
+          ? `${describeError(pinged.error)}. A test event is not sent again by itself.`
+          : `It answered ${pinged.answer?.status}.`}
+      </Note>
+      <details class={styles.exchange} open={pinged.error !== null}>
+        <summary>Answer and request</summary>
+        <Exchange request={pinged.request} answer={pinged.answer} />
+      </details>
+    </Body>
+  </Card>
+)
+
+type EditProps = { workspace: string; webhook: Webhook; onClose: () => void }
+function EditCard({ workspace, webhook, onClose }: EditProps) {
+  const [draft, setDraft] = useState(() => toDraft(webhook))
+  const { start, busy, error } = useAction({ onDone: onClose, showsError: true })
+  const action = changeWebhook(webhook, toBody(draft))
+  return (
+    <Card title="Edit the webhook">
+      <Form
+        error={error}
+        label="Edit the webhook"
+        onSubmit={() => start(action)}
+        footer={
+          <>
+            <Button type="submit" look="primary" busy={busy}>
+              {action.label}
+            </Button>
+            <Button onClick={onClose}>Discard changes</Button>
+            <CopyAs action={action} />
+          </>
+        }
+      >
+        <WebhookFields
+          workspace={workspace}
+          draft={draft}
+          onChange={part => setDraft(current => ({ ...current, ...part }))}
+          faults={listFaults(error)}
+        />
+      </Form>
+    </Card>
+  )
+}
+
+type CardProps = { webhook: Webhook; missing: string | undefined }
+
+const HOUR_MS = 3_600_000
+const toLocalInput = (time: number): string =>
+  new Date(time - new Date(time).getTimezoneOffset() * 60_000).toISOString().slice(0, 16)
+
+/** Deliveries whose attempts are used up start again from a time. */
+function Recover({ webhook, missing }: CardProps) {
+  const [since, setSince] = useState(() => toLocalInput(Date.now() - 24 * HOUR_MS))
+  const [recovered, setRecovered] = useState<number>()
+  const time = new Date(since)
+  const isTime = !Number.isNaN(time.getTime())
+  return (
+    <Card title="Retry what failed">
+      <Body>
+        <Note>
+          After an outage, all deliveries since a time whose attempts are used up get their ten attempts again.
+        </Note>
+        <div class={styles.recover}>
+          <label>
+            <span>Failed since</span>
+            <input type="datetime-local" value={since} onInput={({ currentTarget }) => setSince(currentTarget.value)} />
+          </label>
+          {isTime && (
+            <ActionButton
+              action={recoverSince(webhook, time.toISOString(), missing)}
+              onDone={reply => setRecovered((reply as Reply<'POST /v2/webhooks/{webhook_id}/recover'>).recovered)}
+            />
+          )}
+          {recovered !== undefined && (
+            <span role="status">
+              {recovered === 0 ? 'None had failed since then.' : `${recovered} are attempted again.`}
+              {recovered === 1000 && ' There may be more: retry once again.'}
+            </span>
+          )}
+        </div>
+      </Body>
+    </Card>
+  )
+}
+
+const OVERLAPS = [
+  { value: '24', label: 'For a day, both secrets sign' },
+  { value: '168', label: 'For a week, both secrets sign' },
+  { value: '0', label: 'At once, because it has leaked' },
+]
+
+function Secret({ webhook, missing }: CardProps) {
+  const [overlap, setOverlap] = useState('24')
+  const [secret, setSecret] = useState<string>()
+  return (
+    <Card title="Secret">
+      <Body>
+        <Note>
+          It was shown when it was created, and cannot be read back.
+          {webhook.previous_secret_until && (
+            <>
+              {' '}
+              The previous one signs too, until <Until time={webhook.previous_secret_until} />.
+            </>
+          )}
+        </Note>
+        {secret ? (
+          <ShownOnce title="The new secret is shown only now" secret={secret}>
+            Give it to the receiver before the previous one ends.
+          </ShownOnce>
+        ) : (
+          <div class={styles.rotate}>
+            <SelectField label="When the current one ends" value={overlap} onChange={setOverlap} options={OVERLAPS} />
+            <ActionButton
+              action={rotateSecret(webhook, Number(overlap), missing)}
+              onDone={reply => setSecret((reply as Reply<'POST /v2/webhooks/{webhook_id}/rotate_secret'>).secret)}
+            />
+          </div>
+        )}
+      </Body>
+    </Card>
+  )
+}
+
+const Until = ({ time }: { time: string }) => (
+  <time dateTime={time} title={formatExact(time)}>
+    {formatShort(time)}
+  </time>
+)

@@ -1,0 +1,176 @@
+// Takes the pictures of the dashboard that the README shows: `node scripts/screenshots.ts`. With a folder as its
+// argument it takes one of every screen there, wide and as a phone. `npm run dev` runs the applications they show.
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import * as fs from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { type Client, createClient } from '../src/client/client.ts'
+import { launchChromium } from '../test/support/chromium.ts'
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url))
+const IMAGES = join(ROOT, 'docs/images')
+const PORT = 8787
+const WAIT_MS = 120_000
+const SIZES = { wide: { width: 1280, height: 800 }, phone: { width: 390, height: 844 } }
+const THEMES = ['light', 'dark'] as const
+
+const allFolder = process.argv[2]
+const root = fs.mkdtempSync(join(tmpdir(), 'slipway-screenshots-'))
+// With root, applications run as other users, who have to reach their folders below it.
+fs.chmodSync(root, 0o755)
+const environment = {
+  ...{ PATH: process.env.PATH ?? '', HOME: root, SLIPWAY_CONFIG_HOME: join(root, 'config') },
+  SLIPWAY_HOME: join(root, 'home'),
+}
+
+let printed = ''
+const dev = spawn(process.execPath, [join(ROOT, 'src/host/dev.ts'), `--port=${PORT}`], { env: environment })
+dev.stdout.on('data', chunk => (printed += chunk))
+dev.stderr.pipe(process.stderr)
+try {
+  const link = await waitFor('the sign-in link', () => /\S+\/sign-in\?next=\/ui\/#\S+/.exec(printed)?.[0])
+  const { url, api_key } = JSON.parse(fs.readFileSync(join(root, 'home/dev.json'), 'utf8'))
+  const client = createClient({ url, key: api_key })
+  await fillWorkspace(client)
+  await takePictures(client, link)
+} finally {
+  dev.kill('SIGINT')
+  await once(dev, 'exit')
+  fs.rmSync(root, { recursive: true, force: true, maxRetries: 9 })
+}
+
+async function waitFor<T>(what: string, look: () => T | undefined | Promise<T | undefined>): Promise<T> {
+  for (const deadline = Date.now() + WAIT_MS; Date.now() < deadline; await delay(200)) {
+    const found = await look()
+    if (found !== undefined) return found
+  }
+  throw new Error(`Waited for ${what} in vain.`)
+}
+
+async function findId(client: Client, name: string): Promise<string> {
+  const { resources } = await client.call('GET /v2/deployments', { query: { name } })
+  return resources[0]!.id
+}
+
+/** Waits until the latest revision has ended. */
+async function settle(client: Client, deployment_id: string): Promise<void> {
+  await waitFor('a revision to end', async () => {
+    const { latest_revision_id: revision_id } = await client.call('GET /v2/deployments/{deployment_id}', {
+      params: { deployment_id },
+    })
+    const { status } = await client.call('GET /v2/deployments/{deployment_id}/revisions/{revision_id}', {
+      params: { deployment_id, revision_id: revision_id! },
+    })
+    return /^(DEPLOYED|.*FAILED|INTERRUPTED|SKIPPED)$/.test(status) || undefined
+  })
+}
+
+async function deployTemplate(client: Client, name: string, template_id: string): Promise<string> {
+  const { id } = await client.call('POST /v2/deployments', {
+    body: {
+      ...{ name, source: 'internal_template', source_config: { template_id }, source_revision_config: {} },
+      secrets: [{ name: 'GREETING', value: 'hush' }],
+    },
+  })
+  await settle(client, id)
+  return id
+}
+
+async function fillWorkspace(client: Client): Promise<void> {
+  const shop = await deployTemplate(client, 'shop', 'web-service')
+  const docs = await deployTemplate(client, 'docs', 'static-site')
+  await deployTemplate(client, 'search-tools', 'mcp-server')
+  const params = { deployment_id: shop }
+  for (const value of ['one', 'two', 'three']) {
+    await client.call('PATCH /v2/deployments/{deployment_id}', {
+      params,
+      body: { secrets: [{ name: 'GREETING', value }] },
+    })
+    await settle(client, shop)
+  }
+  await client.call('POST /v2/deployments/{deployment_id}/revisions', { params: { deployment_id: docs } })
+  await settle(client, docs)
+  await deployFolder(client, 'billing', 'exit 0')
+  await deployFolder(client, 'billing', 'echo "src/invoice.ts:41 Cannot find name total"; exit 2')
+  await client.call('POST /v2/deployments/{deployment_id}/revisions', { params })
+}
+
+/** As a person does, with the command line. */
+async function deployFolder(client: Client, name: string, build: string): Promise<void> {
+  const folder = join(root, name)
+  fs.mkdirSync(folder, { recursive: true })
+  const scripts = { build, start: 'node server.js' }
+  fs.writeFileSync(join(folder, 'package.json'), JSON.stringify({ name, scripts }))
+  fs.writeFileSync(
+    join(folder, 'server.js'),
+    `require('http').createServer((_, res) => res.end('Hello\\n')).listen(process.env.PORT)`,
+  )
+  const deploy = promisify(execFile)(join(ROOT, 'scripts/slipway.mjs'), ['deploy', '--create', '--yes'], {
+    ...{ cwd: folder, env: environment },
+  })
+  const failure = await deploy.then(
+    () => undefined,
+    ({ stderr }) => String(stderr),
+  )
+  const [deployment] = (await client.call('GET /v2/deployments', { query: { name } })).resources
+  // A build that fails ends the command too.
+  if (!deployment) throw new Error(failure)
+  await settle(client, deployment.id)
+}
+
+async function takePictures(client: Client, link: string): Promise<void> {
+  const browser = await launchChromium()
+  if (typeof browser === 'string') throw new Error(browser)
+  try {
+    const page = await browser.newPage({ viewport: SIZES.wide, deviceScaleFactor: 1.5, reducedMotion: 'reduce' })
+    await page.goto(link)
+    await page.getByRole('heading', { level: 1 }).waitFor()
+    const [shop, billing] = [await findId(client, 'shop'), await findId(client, 'billing')]
+    const screens: Record<string, string> = {
+      'dashboard-list': '/deployments',
+      'dashboard-deployment': `/deployments/${shop}`,
+      ...(allFolder && {
+        failed: `/deployments/${billing}`,
+        ...Object.fromEntries(
+          ['logs', 'metrics', 'environment', 'settings', 'previews', 'history'].map(tab => [
+            `deployment-${tab}`,
+            `/deployments/${shop}/${tab}`,
+          ]),
+        ),
+        'failed-logs': `/deployments/${billing}/logs`,
+        compare: `/deployments/${shop}/compare?from=1&to=2`,
+        ...Object.fromEntries(
+          [
+            ...['queue', 'previews', 'history', 'audit', 'listeners', 'providers', 'integrations', 'webhooks'],
+            ...['members', 'roles', 'keys', 'settings', 'account', 'new'],
+          ].map(screen => [screen, `/${screen}`]),
+        ),
+      }),
+    }
+    const folder = allFolder ?? IMAGES
+    fs.mkdirSync(folder, { recursive: true })
+    for (const [name, path] of Object.entries(screens)) {
+      await page.goto(`${new URL(link).origin}/ui${path}`)
+      await page
+        .getByRole('status')
+        .filter({ hasText: /^Live$/ })
+        .waitFor()
+      await page.getByRole('heading', { level: 1 }).waitFor()
+      for (const [size, viewport] of Object.entries(allFolder ? SIZES : { wide: SIZES.wide })) {
+        await page.setViewportSize(viewport)
+        for (const colorScheme of THEMES) {
+          await page.emulateMedia({ colorScheme })
+          const file = join(folder, `${name}-${colorScheme}${allFolder ? `-${size}` : ''}.png`)
+          await page.screenshot({ path: file, fullPage: allFolder !== undefined })
+          console.log(file)
+        }
+      }
+    }
+  } finally {
+    await browser.close()
+  }
+}

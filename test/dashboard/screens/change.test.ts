@@ -1,0 +1,173 @@
+// Changing a deployment in the dashboard: every change shows its plan first, and a draft is not lost.
+import { sql } from 'drizzle-orm'
+import type { Page } from 'playwright-core'
+import { expect, it } from 'vitest'
+import { runAsSystem } from '../../../src/kernel/db.ts'
+import { getApp, newTenant, type Tenant } from '../../support/app.ts'
+import { check, useDashboard } from '../../support/dashboard.ts'
+import { advanceRevisionTo, listRevisions } from '../../support/deployments.ts'
+
+const dashboard = useDashboard()
+
+type Shop = { tenant: Tenant; id: string; path: string; read: () => Promise<Wanted> }
+type Wanted = {
+  source_config: { resource_spec: Record<string, number> | null; build_command: string | null }
+  secrets: { name: string }[]
+  hold: unknown
+}
+
+/** With a revision that serves. */
+async function newShop(secrets: { name: string; value: string }[] = []): Promise<Shop> {
+  const tenant = await newTenant()
+  const { body } = await tenant.post('/v2/deployments', {
+    ...{ name: 'shop', source: 'internal_template', source_config: { template_id: 'web-service' } },
+    ...{ source_revision_config: {}, secrets },
+  })
+  await deploy(tenant, body.id)
+  const path = `/v2/deployments/${body.id}`
+  return { tenant, id: body.id, path, read: async () => (await tenant.get(path)).body }
+}
+
+async function deploy(tenant: Tenant, id: string): Promise<void> {
+  const [latest] = await listRevisions(tenant, id)
+  await advanceRevisionTo(tenant, id, latest!.id, 'DEPLOYED', { url: 'https://shop.apps.example.com' })
+}
+const setScale = ({ tenant, path }: Shop, min_scale: number) =>
+  tenant.patch(path, { source_config: { resource_spec: { min_scale, max_scale: 4 } } })
+
+const dialogOf = (page: Page, name: string) => page.getByRole('dialog', { name })
+const button = (page: Page, name: string) => page.getByRole('button', { name, exact: true })
+
+/** Into the field that has the focus. */
+const paste = (page: Page, text: string) =>
+  page.evaluate(`{
+    const clipboardData = new DataTransfer()
+    clipboardData.setData('text', ${JSON.stringify(text)})
+    document.activeElement.dispatchEvent(new ClipboardEvent('paste', { clipboardData, bubbles: true, cancelable: true }))
+  }`)
+
+it('rolls back after its difference was shown, and says what holds then', async () => {
+  const shop = await newShop([{ name: 'GREETING', value: 'hello' }])
+  await setScale(shop, 2)
+  await deploy(shop.tenant, shop.id)
+  const { page, problems } = await dashboard.open(shop.tenant, `/deployments/${shop.id}`)
+  await page.getByRole('button', { name: 'Roll back' }).first().waitFor()
+  await page.keyboard.press('r')
+  const dialog = dialogOf(page, 'Roll back shop to r1')
+  await dialog.getByText('Creates r3. r2 serves until it is healthy.').waitFor()
+  await dialog.getByRole('row', { name: 'resource_spec.min_scale 2' }).waitFor()
+  await dialog.getByText('Pushes do not deploy until you release the hold').waitFor()
+  await check(page, 'rollback')
+  expect((await shop.read()).hold, 'planning changes nothing').toBe(null)
+  await page.keyboard.press('Control+Enter')
+  await dialog.waitFor({ state: 'detached' })
+  await page.getByRole('button', { name: 'Release the hold', exact: true }).waitFor()
+  expect((await shop.read()).source_config.resource_spec).toBe(null)
+
+  await page.getByRole('link', { name: 'r1', exact: true }).click()
+  await page.getByText('What it runs with').waitFor()
+  await check(page, 'revision')
+  await page.getByRole('link', { name: 'Compare', exact: true }).click()
+  await page.getByLabel('To', { exact: true }).selectOption('2')
+  await page.getByRole('row', { name: 'source_config.resource_spec.max_scale' }).waitFor()
+  expect(new URL(page.url()).search).toBe('?from=1&to=2')
+  await check(page, 'compare')
+  expect(problems).toEqual([])
+})
+
+it('keeps the draft when another person was faster, and shows what they have changed', async () => {
+  const shop = await newShop()
+  const { page, problems } = await dashboard.open(shop.tenant, `/deployments/${shop.id}`)
+  // With keys only.
+  await page.getByRole('heading', { name: 'shop' }).waitFor()
+  await page.keyboard.press('s')
+  await page.getByLabel('Least replicas').first().focus()
+  await page.keyboard.type('2')
+  await page.getByText('would create a revision').waitFor()
+  await page.keyboard.press('Escape')
+  await page.getByLabel('Least replicas').first().blur()
+  await page.keyboard.press('p')
+  const dialog = dialogOf(page, 'Plan for shop')
+  await dialog.getByRole('button', { name: 'Apply: create r2' }).waitFor()
+  await check(page, 'plan')
+  await setScale(shop, 3)
+  await page.keyboard.press('Control+Enter')
+  await dialog.getByRole('alert').getByText('The deployment changed after this plan was made').waitFor()
+  await dialog.getByRole('row', { name: 'min_scale' }).getByText('Now 3 by').waitFor()
+  await check(page, 'plan-stale')
+  expect((await shop.read()).source_config.resource_spec).toEqual({ min_scale: 3, max_scale: 4 })
+  await page.keyboard.press('Control+Enter')
+  await dialog.getByRole('button', { name: 'Apply: create r3' }).waitFor()
+  await page.keyboard.press('Escape')
+  expect(await page.getByLabel('Least replicas').first().inputValue()).toBe('2')
+  await page.keyboard.press('p')
+  await dialog.getByRole('button', { name: 'Apply: create r3' }).waitFor()
+  await page.keyboard.press('Control+Enter')
+  await dialog.waitFor({ state: 'detached' })
+  expect((await shop.read()).source_config.resource_spec).toEqual({ min_scale: 2, max_scale: 4 })
+  await page.getByRole('region', { name: 'Changes that are not applied' }).waitFor({ state: 'detached' })
+
+  await page.getByLabel('Build command').waitFor({ state: 'detached' })
+  await page.getByLabel('CPU', { exact: true }).first().fill('99')
+  await page.getByLabel('Custom URL').fill('/not a host')
+  await page.getByText('2 faults, shown at their fields').waitFor()
+  const faults = page.locator('main [aria-invalid="true"]')
+  expect(await faults.evaluateAll(fields => fields.map(field => 'value' in field && field.value))).toEqual([
+    '/not a host',
+    '99',
+  ])
+  await check(page, 'settings')
+  expect(problems).toEqual([])
+})
+
+it('takes a pasted .env file, compares it by name, and keeps the draft when the session ends', async () => {
+  const shop = await newShop([
+    { name: 'STRIPE_KEY', value: 'sk_live_1' },
+    { name: 'MODE', value: 'live' },
+    { name: 'OLD', value: '1' },
+  ])
+  const { context, page, problems } = await dashboard.open(shop.tenant, `/deployments/${shop.id}/environment`)
+  await button(page, 'Add variable').click()
+  await page.getByLabel('Name of the new variable').focus()
+  await paste(page, 'STRIPE_KEY=sk_live_2\nMODE="live"\nexport CACHE_URL=redis://cache # new\n')
+  await button(page, 'Remove OLD').click()
+  const compared = page.getByRole('definition')
+  await compared.filter({ hasText: /^MODE$/ }).waitFor()
+  expect(await compared.allTextContents()).toEqual(expect.arrayContaining(['CACHE_URL', 'STRIPE_KEY', 'OLD', 'MODE']))
+  await check(page, 'environment')
+
+  const { organization_id } = shop.tenant
+  await runAsSystem(getApp().database, sql`delete from sessions where organization_id = ${organization_id}::uuid`)
+  await page.getByLabel('Value of CACHE_URL').fill('redis://cache:6379')
+  const ended = dialogOf(page, 'Your session has ended')
+  await ended.waitFor()
+  await dashboard.signIn({ page: await context.newPage() }, shop.tenant)
+  await ended.getByRole('button', { name: 'I have signed in elsewhere' }).click()
+  await ended.waitFor({ state: 'detached' })
+  await page.getByRole('button', { name: 'Text', exact: true }).click()
+  expect(await page.getByLabel('Variables as text').inputValue()).toBe(
+    'STRIPE_KEY=sk_live_2\nMODE=live\nCACHE_URL=redis://cache:6379',
+  )
+  await check(page, 'environment-text')
+  await page.getByRole('button', { name: 'Plan the change' }).click()
+  const dialog = dialogOf(page, 'Plan for shop')
+  await dialog.getByRole('row', { name: 'secrets.OLD' }).getByText('removed').waitFor()
+  expect(await dialog.textContent()).not.toMatch(/sk_live|redis:/)
+  await dialog.getByRole('button', { name: 'Apply: create r2' }).click()
+  await dialog.waitFor({ state: 'detached' })
+  expect((await shop.read()).secrets.map(({ name }) => name)).toEqual(['STRIPE_KEY', 'MODE', 'CACHE_URL'])
+  const { body } = await shop.tenant.get(`${shop.path}?reveal=true`)
+  expect(body.secrets.at(-1).value).toBe('redis://cache:6379')
+
+  await button(page, 'Table').click()
+  await page.getByText('Set by r2. r1 serves without it').waitFor()
+  await button(page, 'Text').click()
+  await page.getByLabel('Variables as text').fill('')
+  await page.getByText('3 removed').waitFor()
+  await page.getByLabel('Variables as text').blur()
+  await page.keyboard.press('p')
+  await dialog.getByRole('button', { name: 'Apply: create r3' }).click()
+  await dialog.waitFor({ state: 'detached' })
+  expect((await shop.read()).secrets).toEqual([])
+  expect(problems).toEqual([])
+})

@@ -1,0 +1,203 @@
+// What is connected to a workspace, in a real browser: listeners, OAuth providers, git hosts and webhooks.
+import type { Page } from 'playwright-core'
+import { describe, expect, it, onTestFinished } from 'vitest'
+import { createPinnedFetch } from '../../../src/host/pinned-fetch.ts'
+import { finishPendingWork } from '../../../src/kernel/wait-until.ts'
+import { foreignServers, newTenant } from '../../support/app.ts'
+import { takePicture } from '../../support/browser.ts'
+import { check, useDashboard } from '../../support/dashboard.ts'
+import { makeFakeFetch } from '../../support/fake-fetch.ts'
+import { makeGitea, makeRepositories } from '../../support/fake-git-hosts.ts'
+import { realServers } from '../../support/real-servers.ts'
+import { makeListenerDeployment, makeSyncAgent } from '../../support/sync-agent.ts'
+import { startReceiver } from '../../support/webhook-receiver.ts'
+
+/** Receivers of webhooks are real, on this machine. Everything else has its real name, and is in the test. */
+const fetchLocally = createPinnedFetch({ allowLoopback: true })
+const foreignFetch: typeof fetch = (input, init) =>
+  (new URL(new Request(input, init).url).hostname === '127.0.0.1' ? fetchLocally : foreignServers.fetch)(input, init)
+const dashboard = useDashboard({ settings: { ALLOW_LOOPBACK: 'true' }, overrides: { foreignFetch } })
+
+const openAt = async (path: string) => {
+  const tenant = await newTenant({ app: dashboard.app })
+  return { tenant, ...(await dashboard.open(tenant, path)) }
+}
+const look = async (page: Page, name: string) => {
+  for (const [colorScheme, width] of [
+    ['light', 1280],
+    ['dark', 360],
+  ] as const) {
+    await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' })
+    await page.setViewportSize({ width, height: 800 })
+    await takePicture(page, `${name}-${colorScheme}-${width}`)
+  }
+}
+const press = (page: Page, name: string) => page.getByRole('button', { name, exact: true }).click()
+const seeHeading = (page: Page, name: string | RegExp) => page.getByRole('heading', { name }).first().waitFor()
+const rowOf = (page: Page, text: string) => page.getByRole('row').filter({ hasText: text })
+
+describe('the dashboard', () => {
+  it('registers a listener, shows the key of its agent once, and says when the agent is first heard', async () => {
+    const { page, problems, tenant } = await openAt('/listeners')
+    await seeHeading(page, 'No listeners of your own')
+    await look(page, 'listeners-empty')
+    await page.keyboard.press('n')
+    await page.getByLabel('Name', { exact: true }).fill('build-server-1')
+    await check(page, 'listener-new')
+    await page.keyboard.press('Control+Enter')
+    await seeHeading(page, 'build-server-1')
+    await page.getByText('Looking every 2 seconds').waitFor()
+    await press(page, 'Create a key for its agent')
+    const key = await page.getByLabel('This key is shown only now').getByText(/^slw_/).innerText()
+    await page.getByText(`SLIPWAY_LISTENER_KEY=${key} npm run agent`).waitFor()
+    await look(page, 'listener-waiting')
+
+    await makeSyncAgent(tenant, key).poll({ version: '1.4.0' })
+    await page.getByText('It is heard').waitFor()
+    const listener = { id: new URL(page.url()).pathname.split('/').at(-1)! }
+    await tenant.post('/v2/deployments', makeListenerDeployment(listener, { name: 'shop' }))
+    await rowOf(page, 'shop').waitFor()
+    await page.reload()
+    await rowOf(page, 'shop').waitFor()
+    expect(await page.getByText(key).count()).toBe(0)
+    await check(page, 'listener')
+
+    await page.getByRole('button', { name: 'Delete listener', exact: true }).press('Enter')
+    await page.getByText('It serves 1 deployment. Delete them first.').first().waitFor()
+    await page.goto(`${dashboard.origin}/ui/${tenant.tenant_id}/listeners?name=build`)
+    await rowOf(page, 'build-server-1').getByText('1 deployment', { exact: true }).waitFor()
+    await check(page, 'listeners')
+    expect(problems).toEqual([])
+  })
+
+  it('discovers an OAuth provider step by step before it creates it, and explains a discovery that fails', async () => {
+    const { sentry, open } = realServers
+    foreignServers.fetch = makeFakeFetch({ ...sentry.sites, ...open.sites })
+    const { page, problems, tenant } = await openAt('/providers')
+    await seeHeading(page, 'No OAuth providers yet')
+    await page.keyboard.press('n')
+    const address = page.getByLabel('Address of the MCP server')
+    await address.fill(open.server)
+    await press(page, 'Discover')
+    await seeHeading(page, 'The discovery stopped')
+    await page.getByText('It answers without authorization.').waitFor()
+    await seeHeading(page, 'What to do')
+    await check(page, 'discovery-failed')
+
+    await address.fill(sentry.server)
+    await page.keyboard.press('Enter')
+    await seeHeading(page, 'The discovery is complete')
+    const steps = page.getByRole('list', { name: 'Steps of the discovery' })
+    await steps.getByRole('listitem').filter({ hasText: '404' }).getByText('It is not here.').first().waitFor()
+    expect(await steps.getByRole('heading').allInnerTexts()).toEqual([
+      expect.stringContaining('Ask the MCP server'),
+      expect.stringContaining('Find who protects it'),
+      expect.stringContaining('Ask the authorization server'),
+      expect.stringContaining('Obtain a client'),
+    ])
+    expect((await tenant.get('/v2/auth/providers')).body).toEqual([])
+    await check(page, 'discovery')
+    await press(page, 'Create Sentry')
+    await seeHeading(page, 'Sentry')
+    await seeHeading(page, 'The last check, step by step')
+    expect(new URL(page.url()).pathname).toBe(`/ui/${tenant.tenant_id}/providers/sentry`)
+    await look(page, 'provider')
+
+    foreignServers.fetch = makeFakeFetch({})
+    await press(page, 'Check again')
+    await page.getByText('Unreachable', { exact: true }).first().waitFor()
+    await press(page, 'Edit')
+    await check(page, 'provider-unreachable')
+    await page.goto(`${dashboard.origin}/ui/${tenant.tenant_id}/providers?view=attention`)
+    await rowOf(page, 'Sentry').getByText('Unreachable', { exact: true }).waitFor()
+    await check(page, 'providers')
+    await page.goto(`${dashboard.origin}/ui/${tenant.tenant_id}/providers/new/by-hand`)
+    await press(page, 'Create provider')
+    await page.getByRole('alert').waitFor()
+    await check(page, 'provider-by-hand')
+    expect(problems).toEqual([])
+  })
+
+  it('connects a git host, finds its repositories, and says what to do when it is revoked', async () => {
+    const gitea = makeGitea()
+    gitea.accounts.set('token-of-acme', { id: 7, login: 'acme', repositories: makeRepositories(60) })
+    foreignServers.fetch = makeFakeFetch(gitea.sites)
+    const { page, problems, tenant } = await openAt('/integrations')
+    await seeHeading(page, 'No git host is connected')
+    await page.keyboard.press('n')
+    await press(page, 'Get an address at GitHub')
+    const install = page.getByRole('link', { name: 'Continue at GitHub' })
+    expect(await install.getAttribute('href')).toMatch(/^https:\/\/github\.com\/apps\//)
+    await look(page, 'git-host-install')
+    await page.getByRole('radio', { name: /Gitea or Forgejo/ }).check()
+    await page.getByLabel('Address of the host').fill(gitea.base)
+    await page.getByLabel('Access token', { exact: true }).fill('token-of-acme')
+    await check(page, 'git-host-new')
+    await page.keyboard.press('Control+Enter')
+    await page.getByLabel('The secret of the webhook is shown only now').waitFor()
+    await press(page, 'Open acme')
+    await page.getByText('The first 50').waitFor()
+    await page.keyboard.press('/')
+    await page.keyboard.type(makeRepositories(60)[41]!.name)
+    await page.getByText('The first 50').waitFor({ state: 'detached' })
+    await check(page, 'git-host')
+
+    gitea.accounts.clear()
+    await press(page, 'Check again')
+    await seeHeading(page, 'It is revoked')
+    await page.getByText('Revoked at the host').or(page.getByText('Checked')).first().waitFor()
+    await look(page, 'git-host-revoked')
+    await page.goto(`${dashboard.origin}/ui/${tenant.tenant_id}/integrations`)
+    await rowOf(page, 'acme').getByText('Revoked', { exact: true }).waitFor()
+    await check(page, 'git-hosts')
+    expect(problems).toEqual([])
+  })
+
+  it('sends a test event by a webhook, and delivers again what its receiver refused', async () => {
+    const receiver = await startReceiver()
+    onTestFinished(receiver.close)
+    const { page, problems, tenant } = await openAt('/webhooks')
+    await seeHeading(page, 'No webhooks yet')
+    await page.keyboard.press('n')
+    await page.getByLabel('URL').fill(receiver.url)
+    await page.getByRole('radio', { name: /Some types/ }).check()
+    await page.getByRole('checkbox', { name: /tag_key/ }).check()
+    await check(page, 'webhook-new')
+    await page.keyboard.press('Control+Enter')
+    await page.getByLabel('The secret is shown only now').waitFor()
+    await look(page, 'webhook-created')
+    await page.getByRole('link', { name: /send a test event/ }).click()
+    await press(page, 'Send test event')
+    await seeHeading(page, 'The test event was received')
+    expect(receiver.messages.map(({ json }) => json.type)).toEqual(['webhook.ping'])
+
+    receiver.answer = response => response.writeHead(500, { 'Content-Type': 'text/plain' }).end('No room here')
+    await tenant.post('/v2/tag-keys', { key: 'team' })
+    await finishPendingWork()
+    await rowOf(page, 'tag_key.created').getByText('To be retried').waitFor()
+    await page.getByText('Failing', { exact: true }).first().waitFor()
+    await check(page, 'webhook-failing')
+    await page.keyboard.press('j')
+    await page.keyboard.press('Enter')
+    const dialog = page.getByRole('dialog')
+    await dialog.getByText('No room here').waitFor()
+    expect(new URL(page.url()).searchParams.get('delivery')).toMatch(/^[0-9a-f-]{36}$/)
+    await check(page, 'delivery')
+    receiver.answer = receiver.accept
+    await dialog.getByRole('button', { name: 'Deliver again', exact: true }).click()
+    await dialog.getByText('Delivered', { exact: true }).waitFor()
+    await page.keyboard.press('Escape')
+    await rowOf(page, 'tag_key.created').getByText('Delivered', { exact: true }).waitFor()
+
+    await press(page, 'Rotate secret')
+    await page.getByRole('dialog').getByRole('button', { name: 'Rotate secret', exact: true }).click()
+    await page.getByLabel('The new secret is shown only now').waitFor()
+    await press(page, 'Pause')
+    await page.getByText('Paused', { exact: true }).first().waitFor()
+    await look(page, 'webhook')
+    await page.goto(`${dashboard.origin}/ui/${tenant.tenant_id}/webhooks`)
+    await rowOf(page, receiver.url).getByText('Paused', { exact: true }).waitFor()
+    await check(page, 'webhooks')
+    expect(problems).toEqual([])
+  })
+})
