@@ -1,6 +1,8 @@
 // Routes of deployments and their revisions.
 import { slice } from '../kernel/routes.ts'
 import { explainDeployment } from './explain.ts'
+import { DeploymentMoment, MomentList, MomentListQuery, MomentQuery } from './history.schema.ts'
+import { listMoments, readMoment } from './history.ts'
 import { countDeployments, listDeployments } from './list.ts'
 import { patchDeployment, planPatch } from './patch.ts'
 import * as redeploy from './redeploy.ts'
@@ -227,4 +229,25 @@ export const deploymentRoutes = slice('Deployments', 'Hosted applications, and t
     reply: Explanation,
     errors: ['deployment_not_found'],
     verb: explainDeployment,
+  })
+  .get('/v2/deployments/{deployment_id}/state', {
+    id: 'readDeploymentState',
+    summary: 'Read what was wanted, served and true at a moment, and what differs now',
+    description: [
+      'Reconstructed from the revisions and from the journal.',
+      'What the journal does not tell, because its events are no longer kept, is listed in `unknown`.',
+    ].join(' '),
+    params: s.DeploymentRef,
+    query: MomentQuery,
+    reply: DeploymentMoment,
+    errors: ['deployment_not_found'],
+    verb: readMoment,
+  })
+  .get('/v2/deployment-states', {
+    id: 'listDeploymentStates',
+    summary: 'List the deployments of this workspace as they were at a moment, and as they are now',
+    description: 'Deployments that were deleted since then are not listed. Their events tell their names.',
+    query: MomentListQuery,
+    reply: MomentList,
+    verb: listMoments,
   })

@@ -84,12 +84,12 @@ const memberNames = (schema: { shape: object }) => Object.keys(schema.shape)
 const [CONFIG, REVISION_CONFIG] = [memberNames(SourceConfig), memberNames(SourceRevisionConfig)]
 const LISTENER_CONFIG = ['k8s_namespace']
 
-function configToWire(stored: unknown): Deployment['source_config'] {
+export function configToWire(stored: unknown): Deployment['source_config'] {
   const config = completeMembers(CONFIG, stored)
   if (config.listener_config) config.listener_config = completeMembers(LISTENER_CONFIG, config.listener_config)
   return config as Deployment['source_config']
 }
-const revisionConfigToWire = (stored: unknown) =>
+export const revisionConfigToWire = (stored: unknown) =>
   completeMembers(REVISION_CONFIG, stored) as Deployment['source_revision_config']
 
 export function deploymentToWire(row: DeploymentRow): Deployment & { [etagVersion]: number } {

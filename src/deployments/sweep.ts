@@ -1,10 +1,11 @@
-// Fails overdue revisions, marks idle deployments UNUSED and those of a silent listener UNKNOWN.
+// Fails overdue revisions, marks idle deployments UNUSED and those of a silent listener UNKNOWN, and records changes of
+// health.
 import { sql } from 'drizzle-orm'
 import { runAsSystem } from '../kernel/db.ts'
 import { journalSystemEvents, setSystemSettings } from '../kernel/journal.ts'
 import { changedMembers, changesBetween, deletedMembers } from '../kernel/recorded-changes.ts'
 import type { Services } from '../kernel/routes.ts'
-import { isPendingStatus, isUnknownStatus, revisions } from '../tables/deployments.ts'
+import { isHealthUnrecorded, isPendingStatus, isUnknownStatus, revisions } from '../tables/deployments.ts'
 import { DEADLINES, LISTENER_LOST, LISTENER_SILENT_AFTER, UNUSED_AFTER } from './lifecycle.ts'
 import { applyMoves, applyMovesToDeployments, promoteWithoutReports, selectMoves } from './revision-moves.ts'
 import { DEPLOYMENT_STATUS_RECORD, REVISION_MOVE_RECORD } from './rows.ts'
@@ -100,6 +101,26 @@ const APPLIED_STATUS_CHANGES = sql`applied_status_changes as (
     where d.id = t.id
     returning d.*, t.previous_status)`
 
+// ---- deployments whose health has changed
+
+const HEALTH_CHANGES = sql`health_changes as (
+    select c.id, c.recorded_healthy as previous_healthy
+    from deployments c
+    where ${isHealthUnrecorded(sql`c.healthy`, sql`c.recorded_healthy`)}
+      and c.deleting_at is null
+      and ${IS_NOT_LOCKED}
+      and c.id not in (select id from status_changes)
+    order by c.id
+    limit ${MAX_ROWS}
+    for update skip locked)`
+
+/** It is no member of the resource, so its version stays. */
+const RECORDED_HEALTH = sql`recorded_health as (
+    update deployments d set recorded_healthy = d.healthy
+    from health_changes t
+    where d.id = t.id
+    returning d.*, t.previous_healthy)`
+
 // ---- unused deployments
 
 /** An agent that cannot observe requests reports none: what it serves may be in use. */
@@ -117,7 +138,7 @@ const IDLE = sql`idle as (
       and c.updated_at <= clock() - ${milliseconds(UNUSED_AFTER)}
       and not (${HAS_UNKNOWN_USE})
       and ${IS_NOT_LOCKED}
-      and c.id not in (select id from status_changes)
+      and c.id not in (select id from status_changes union all select id from health_changes)
     order by c.id
     limit ${MAX_ROWS}
     for update skip locked)`
@@ -160,6 +181,12 @@ const SWEEP_EVENTS: EventRows[] = [
     from: sql`applied_status_changes`,
   },
   {
+    type: sql`case when healthy then 'deployment.healthy' else 'deployment.unhealthy' end`,
+    subject: sql`id`,
+    changes: changesBetween({ healthy: sql`coalesce(previous_healthy, true)` }, { healthy: sql`healthy` }),
+    from: sql`recorded_health`,
+  },
+  {
     type: sql`'deployment.unused'`,
     subject: sql`id`,
     changes: changesBetween({ status: sql`'READY'` }, { status: sql`status` }),
@@ -180,6 +207,8 @@ const sweepStatement = sql`
       ...failOverdueRevisions,
       STATUS_CHANGES,
       APPLIED_STATUS_CHANGES,
+      HEALTH_CHANGES,
+      RECORDED_HEALTH,
       IDLE,
       UNUSED,
       REMOVED,

@@ -77,7 +77,8 @@ export async function reconcilePreview(caller: Caller, key: PreviewKey, head?: C
   const { preview, policy, child_id } = facts
   const isApproved = policy.forks === 'approve' && preview.approved_sha === preview.head_sha
   if (preview.state === 'ended' || preview.state === 'denied' || (preview.fork && !isApproved)) return
-  const commit = head?.sha === preview.head_sha ? head : { sha: preview.head_sha, message: null, author: null }
+  const stored = head ?? preview.commit
+  const commit = stored?.sha === preview.head_sha ? stored : { sha: preview.head_sha, message: null, author: null }
   if (child_id) await updatePreview(caller, facts, child_id, commit)
   else await createPreview(caller, facts, commit)
 }
@@ -242,10 +243,16 @@ async function updatePreview(caller: Caller, facts: PreviewFacts, child_id: stri
 
 // ---- ended
 
-export type EndReason = 'closed' | 'expired' | 'parent_deleted' | 'deleted'
+/** `removed`: by a request. `deleted`: its deployment was deleted. */
+export type EndReason = 'closed' | 'expired' | 'parent_deleted' | 'deleted' | 'removed'
 
 /** Ends the preview and queues its hook, then deletes its deployment. The sweep deletes what a crash leaves behind. */
-export async function endPreview(caller: Caller, { parent_id, number }: PreviewKey, reason: EndReason): Promise<void> {
+export async function endPreview(caller: Caller, key: PreviewKey, reason: EndReason): Promise<void> {
+  const [row] = await commitEnd(previewCtx(caller), key, reason)
+  if (row?.deployment_id) await deletePreviewDeployment(caller, row.deployment_id)
+}
+
+export function commitEnd(ctx: Ctx, { parent_id, number }: PreviewKey, reason: EndReason): Promise<PreviewRow[]> {
   const change = sql<PreviewRow & { had_deployment: boolean }>`
     update previews v
     set state = 'ended', updated_at = clock()
@@ -254,14 +261,13 @@ export async function endPreview(caller: Caller, { parent_id, number }: PreviewK
       and v.tenant_id = current_tenant()
       and v.state <> 'ended'
     returning v.*, v.deployment_id is not null as had_deployment`
-  const hooks = insertHooks('changed', sql`preview_policies`, 'preview.deleted', caller.config.appsDomain)
+  const hooks = insertHooks('changed', sql`preview_policies`, 'preview.deleted', ctx.config.appsDomain)
   const parts: WriteParts = {
     ctesAfter: [hooks],
     lock: lockDeployment(parent_id),
     changes: changedMembers(previews, PREVIEW_RECORD),
   }
-  const [row] = await commit(previewCtx(caller), 'preview.ended', change, { number, reason }, parts)
-  if (row?.deployment_id) await deletePreviewDeployment(caller, row.deployment_id)
+  return commit(ctx, 'preview.ended', change, { number, reason }, parts)
 }
 
 export async function deletePreviewDeployment(caller: Caller, deployment_id: string): Promise<void> {

@@ -2,18 +2,21 @@
 import { and, eq, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { canChangeSpecCommands } from '../deployments/command-permission.ts'
+import { digestRequest, readPlannedVersion } from '../deployments/guards.ts'
+import { isJsonEqual } from '../deployments/plan.ts'
 import { lockDeployment } from '../deployments/revision-queue.ts'
-import type { DeploymentRef } from '../deployments/schema.ts'
+import type { DeploymentRef, DryRun } from '../deployments/schema.ts'
 import { type Ctx, verb } from '../kernel/context.ts'
-import { db, inTenant, refuseUnless, run } from '../kernel/db.ts'
+import { db, inTenant, type Row, refuseUnless, run } from '../kernel/db.ts'
 import { commit, type WriteParts } from '../kernel/journal.ts'
 import { changedMembers, deletedMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import { MASK } from '../protocol/parts.schema.ts'
 import { deployments } from '../tables/deployments.ts'
 import { previewPolicies } from '../tables/pushes.ts'
+import { matchesBranch } from './branch-globs.ts'
 import { HOOK_SEAL_CONTEXT, insertHooks } from './preview-hooks.ts'
-import type { NewPreviewPolicy, PreviewPolicy } from './previews.schema.ts'
+import type { NewPreviewPolicy, PreviewPolicy, PreviewPolicyPlan } from './previews.schema.ts'
 
 export type PolicyRow = typeof previewPolicies.$inferSelect
 type Ref = z.output<typeof DeploymentRef>
@@ -52,29 +55,93 @@ export const readPolicy = verb('deployments:read', async (ctx, { deployment_id }
   return toWire(requireRow(policy ? [policy] : [], 'preview_policy_not_found'))
 })
 
-export const setPolicy = verb(
-  'deployments:update',
-  async (ctx, { deployment_id, ...policy }: Ref & NewPreviewPolicy) => {
-    const { branches, ttl, max, forks, hooks } = policy
-    const spec = policy.resource_spec ? JSON.stringify(policy.resource_spec) : null
-    const secrets = await sealOverlays(ctx, deployment_id, policy)
-    const hookSecret = await sealHookSecret(ctx, deployment_id, policy)
-    const change = sql<PolicyRow>`
-      insert into preview_policies as p
-        (id, organization_id, tenant_id, branches, ttl_seconds, max, forks, secrets, resource_spec,
-          on_create, on_delete, hook_secret)
-      select d.id, d.organization_id, d.tenant_id, ${sql.param(branches)}::text[], ${ttl}, ${max}, ${forks},
-        ${secrets}, ${spec}::json, ${hooks?.on_create ?? null}, ${hooks?.on_delete ?? null}, ${hookSecret}
-      from deployments d
+// ---- planned, set
+
+type PolicyInput = Ref & NewPreviewPolicy & z.output<typeof DryRun>
+const requestDigest = ({ deployment_id: _, dry_run: __, ...policy }: PolicyInput): string => digestRequest(policy)
+
+const UNSUPPORTED_PARENT = 'previews need a deployment of source githost that is not a preview itself'
+/** The parent `d` with its stored policy `o`, if it can have this one. */
+const selectParent = ({ deployment_id, resource_spec }: PolicyInput): SQL => sql`deployments d
       left join preview_policies o on o.id = d.id and o.tenant_id = current_tenant()
       where d.id = ${deployment_id}::uuid
         and d.tenant_id = current_tenant()
         and ${refuseUnless('deployment_deleting', sql`d.deleting_at is null`)}
-        and ${canChangeSpecCommands(sql`o.resource_spec`, sql`${spec}::jsonb`)}
+        and ${canChangeSpecCommands(sql`o.resource_spec`, sql`${specJson(resource_spec)}::jsonb`)}
         and case
           when d.source = 'githost' and d.parent_deployment_id is null then true
           else refuse('source_rule', ${UNSUPPORTED_PARENT})
-        end
+        end`
+const specJson = (spec: NewPreviewPolicy['resource_spec']) => (spec ? JSON.stringify(spec) : null)
+
+/** Refuses what setting it would refuse. */
+export const planPolicy = verb('deployments:update', async (ctx, input: PolicyInput): Promise<PreviewPolicyPlan> => {
+  // The sealed values are not used. Building them refuses a mask that keeps nothing.
+  const secrets = await sealOverlays(ctx, input.deployment_id, input)
+  const hookSecret = await sealHookSecret(ctx, input.deployment_id, input)
+  const query = sql<Row>`
+    select
+      case when o.id is not null then to_json(o)::text end,
+      (
+        select coalesce(json_agg(json_build_object('number', v.number, 'branch', v.branch) order by v.number), '[]')
+        from previews v
+        where v.parent_id = d.id and v.tenant_id = current_tenant() and v.state <> 'ended')::text,
+      (${secrets})::text || coalesce(${hookSecret}, '')
+    from ${selectParent(input)}`
+  const [stored, found] = requireRow(await run(ctx, query), 'deployment_not_found')
+  const row = stored === null ? null : (JSON.parse(stored as string) as PolicyRow)
+  const previews = (JSON.parse(found as string) as { number: number; branch: string }[]).map(preview => ({
+    ...preview,
+    matches: matchesBranch(input.branches, preview.branch),
+  }))
+  const left = previews.filter(({ matches }) => !matches).length
+  return {
+    changes: listPolicyChanges(row && toWire(row), input),
+    new_values: listNewValues(input),
+    previews,
+    warnings: [
+      ...(left > 0
+        ? ['Previews whose branch no longer matches stay until they expire or their pull request closes.']
+        : []),
+      ...ctx.warnings,
+    ],
+    plan_digest: `${row?.version ?? 0}.${requestDigest(input)}`,
+  }
+})
+
+function listPolicyChanges(stored: PreviewPolicy | null, wanted: NewPreviewPolicy): PreviewPolicyPlan['changes'] {
+  const describe = (policy: PreviewPolicy | NewPreviewPolicy) => ({
+    branches: policy.branches,
+    ttl: policy.ttl,
+    max: policy.max,
+    forks: policy.forks,
+    secrets: policy.secrets.length > 0 ? policy.secrets.map(({ name }) => name) : null,
+    resource_spec: policy.resource_spec ?? null,
+    'hooks.on_create': policy.hooks?.on_create ?? null,
+    'hooks.on_delete': policy.hooks?.on_delete ?? null,
+  })
+  const before = stored && describe(stored)
+  return Object.entries(describe(wanted)).flatMap(([path, after]) => {
+    const previous = before?.[path as keyof typeof before] ?? null
+    return isJsonEqual(previous, after) ? [] : [{ path, before: previous, after }]
+  })
+}
+
+export const setPolicy = verb('deployments:update', async (ctx, input: PolicyInput) => {
+  const { deployment_id, branches, ttl, max, forks, hooks } = input
+  const version = readPlannedVersion(ctx, requestDigest(input))
+  const isFresh = version === null ? sql`true` : refuseUnless('plan_stale', sql`coalesce(o.version, 0) = ${version}`)
+  const secrets = await sealOverlays(ctx, deployment_id, input)
+  const hookSecret = await sealHookSecret(ctx, deployment_id, input)
+  const change = sql<PolicyRow>`
+      insert into preview_policies as p
+        (id, organization_id, tenant_id, branches, ttl_seconds, max, forks, secrets, resource_spec,
+          on_create, on_delete, hook_secret)
+      select d.id, d.organization_id, d.tenant_id, ${sql.param(branches)}::text[], ${ttl}, ${max}, ${forks},
+        ${secrets}, ${specJson(input.resource_spec)}::json, ${hooks?.on_create ?? null}, ${hooks?.on_delete ?? null},
+        ${hookSecret}
+      from ${selectParent(input)}
+        and ${isFresh}
       on conflict (id) do update
         set branches = excluded.branches,
           ttl_seconds = excluded.ttl_seconds,
@@ -88,19 +155,17 @@ export const setPolicy = verb(
           version = p.version + 1,
           updated_at = clock()
       returning p.*`
-    const data = { new_values: listNewValues(policy) }
-    const parts = { lock: lockDeployment(deployment_id), changes: changedMembers(previewPolicies, POLICY_RECORD) }
-    const rows = await commit(ctx, 'preview_policy.set', change, data, parts)
-    return toWire(requireRow(rows, 'deployment_not_found'))
-  },
-)
+  const data = { new_values: listNewValues(input) }
+  const parts = { lock: lockDeployment(deployment_id), changes: changedMembers(previewPolicies, POLICY_RECORD) }
+  const rows = await commit(ctx, 'preview_policy.set', change, data, parts)
+  return toWire(requireRow(rows, 'deployment_not_found'))
+})
+
 /** The secrets whose value was sent. Their names alone do not tell whether one changed. */
 const listNewValues = ({ secrets, hooks }: NewPreviewPolicy): string[] =>
   [...secrets, ...(hooks ? [{ name: 'hooks.secret', value: hooks.secret }] : [])]
     .filter(({ value }) => value !== MASK)
     .map(({ name }) => name)
-
-const UNSUPPORTED_PARENT = 'previews need a deployment of source githost that is not a preview itself'
 
 /** SQL over the stored policy `o`. A masked value keeps the stored secret of that name, which must exist. */
 async function sealOverlays({ sealer }: Ctx, id: string, { secrets }: NewPreviewPolicy): Promise<SQL> {

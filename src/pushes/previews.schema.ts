@@ -2,9 +2,9 @@
 import * as z from 'zod'
 import { DeploymentRef } from '../deployments/schema.ts'
 import { checkUniqueNames } from '../protocol/kubernetes.schema.ts'
-import { MASK, Secret } from '../protocol/parts.schema.ts'
+import { MASK, RevisionStatus, Secret } from '../protocol/parts.schema.ts'
 import { ResourceSpec } from '../protocol/resources.schema.ts'
-import { arrayOf, boundedText, listOf, Page, Uuid } from '../protocol/wire.ts'
+import { arrayOf, boundedText, commaSeparated, listOf, optionalFilter, Page, Uuid } from '../protocol/wire.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 const DAY = 86_400
@@ -128,11 +128,15 @@ export const Approval = z
     example: { head_sha: '6113728f27ae82c7b1a177c8d03f9e96e0adf246' },
   })
 
+const PreviewState = z.enum(['pending', 'awaiting_approval', 'denied', 'full', 'live', 'ended'])
+
 export const PullPreview = z
   .object({
     id: Uuid,
+    parent_deployment_id: Uuid,
+    parent_name: z.string(),
     number: z.int(),
-    state: z.enum(['pending', 'awaiting_approval', 'denied', 'full', 'live', 'ended']).meta({
+    state: PreviewState.meta({
       description: [
         '`pending`: will be created.',
         '`awaiting_approval`: the head is a commit of a fork that is not approved.',
@@ -146,8 +150,19 @@ export const PullPreview = z
     url: z.string().nullable(),
     branch: z.string(),
     head_sha: z.string(),
+    commit: z
+      .object({ sha: z.string(), message: z.string().nullable(), author: z.string().nullable() })
+      .meta({ description: 'The commit at the head, as its git host described it.' }),
+    commit_url: z.string().nullable().meta({ description: 'Its page at the git host.' }),
+    pull_request_url: z.string().nullable(),
     fork: z.boolean(),
     approved_sha: z.string().nullable(),
+    revision_status: RevisionStatus.nullable().meta({
+      description: 'Of the latest revision of its deployment. Null without a deployment.',
+    }),
+    last_request_at: Time.nullable().meta({
+      description: 'When its deployment last got a request. Null if its listener has reported none.',
+    }),
     expires_at: Time,
     created_at: Time,
     updated_at: Time,
@@ -158,3 +173,31 @@ export const PullPreviewList = listOf(PullPreview).meta({
   id: 'PullPreviewList',
   description: 'A page of previews, newest first.',
 })
+
+const stateNames = PreviewState.options.map(state => `\`${state}\``).join(', ')
+export const WorkspacePreviewQuery = z.object({
+  ...Page.shape,
+  state: optionalFilter(commaSeparated(PreviewState, PreviewState.options.length)).meta({
+    type: 'string',
+    description: `One or several, separated by commas: ${stateNames}.`,
+  }),
+  branch_contains: optionalFilter(boundedText(255)).meta({ description: 'Part of the branch. Case does not matter.' }),
+})
+export type WorkspacePreviewQuery = z.output<typeof WorkspacePreviewQuery>
+
+export const PreviewPolicyPlan = z
+  .object({
+    changes: z
+      .array(z.object({ path: z.string(), before: z.unknown(), after: z.unknown() }))
+      .meta({ description: 'The members that change. Of secrets, their names.' }),
+    new_values: z.array(z.string()).meta({ description: 'The secrets whose value is sent.' }),
+    previews: z
+      .array(z.object({ number: z.int(), branch: z.string(), matches: z.boolean() }))
+      .meta({ description: 'The previews that exist, and whether the new globs match their branch.' }),
+    warnings: z.array(z.string()),
+    plan_digest: z
+      .string()
+      .meta({ description: 'Send it as `Plan-Digest` with the same request to apply this plan and no other.' }),
+  })
+  .meta({ id: 'PreviewPolicyPlan', description: 'What a policy would change.' })
+export type PreviewPolicyPlan = z.output<typeof PreviewPolicyPlan>

@@ -44,7 +44,13 @@ export async function handlePullRequest(
   const head = event.action === 'closed' ? null : await fetchHead(context, integration, event, parents)
   for (const { id: parent_id, policy } of parents) {
     const key = { parent_id, number: event.number }
-    const isCurrent = await upsertPreview(caller, key, policy, { ...event, head_sha: head?.sha ?? event.head_sha })
+    const isCurrent = await upsertPreview(
+      caller,
+      key,
+      policy,
+      { ...event, head_sha: head?.sha ?? event.head_sha },
+      head,
+    )
     if (!isCurrent) continue
     if (event.action === 'closed') await endPreview(caller, key, 'closed')
     else await reconcilePreview(caller, key, head ?? undefined)
@@ -119,20 +125,24 @@ async function upsertPreview(
   { parent_id, number }: PreviewKey,
   policy: PolicyRow,
   event: PullRequest,
+  head: Commit | null,
 ): Promise<boolean> {
   const { action, branch, head_sha, fork, at } = event
   const isClosed = action === 'closed'
   const change = sql<PreviewRow>`
     insert into previews as v
-      (organization_id, tenant_id, parent_id, number, state, branch, head_sha, fork, changed_at, expires_at)
+      (organization_id, tenant_id, parent_id, number, state, branch, head_sha, commit, fork, changed_at,
+        expires_at)
     select current_organization(), current_tenant(), d.id, ${number}, ${initialState(event, policy)}, ${branch},
-      ${head_sha}, ${fork}, ${at}::timestamptz, clock() + ${policy.ttl_seconds} * interval '1 second'
+      ${head_sha}, ${head && JSON.stringify(head)}::json, ${fork}, ${at}::timestamptz,
+      clock() + ${policy.ttl_seconds} * interval '1 second'
     from deployments d
     where d.id = ${parent_id}::uuid and d.tenant_id = current_tenant() and d.deleting_at is null
     on conflict (parent_id, number) do update
       set state = ${nextState(event)},
         branch = excluded.branch,
         head_sha = ${isClosed ? sql`v.head_sha` : sql`excluded.head_sha`},
+        commit = ${isClosed ? sql`v.commit` : sql`excluded.commit`},
         fork = v.fork or excluded.fork,
         deployment_id = case when v.state = 'ended' and not ${isClosed} then null else v.deployment_id end,
         expires_at = case

@@ -1,10 +1,10 @@
 // Routes of webhook deliveries, preview policies and previews.
-import { DeploymentRef } from '../deployments/schema.ts'
+import { DeploymentRef, DryRun } from '../deployments/schema.ts'
 import { IntegrationRef } from '../integrations/schema.ts'
 import { type Operation, slice } from '../kernel/routes.ts'
-import { readPolicy, removePolicy, setPolicy } from './preview-policy.ts'
+import { planPolicy, readPolicy, removePolicy, setPolicy } from './preview-policy.ts'
 import * as s from './previews.schema.ts'
-import { approvePreview, listPreviews } from './previews.ts'
+import { approvePreview, listPreviews, listWorkspacePreviews, removePreview } from './previews.ts'
 import { receiveDelivery } from './webhook-receiver.ts'
 
 const deliveryOperation = {
@@ -63,11 +63,20 @@ export const previewRoutes = slice('Previews', 'A separate deployment for each p
   .put('/v2/deployments/{deployment_id}/preview-policy', {
     id: 'setPreviewPolicy',
     summary: 'Set the preview policy of a deployment',
-    description: 'Replaces the stored policy. The new one applies to previews that are created from then on.',
+    description: [
+      'Replaces the stored policy. The new one applies to previews that are created from then on.',
+      'With `dry_run=true`, the answer is the plan and nothing changes.',
+      'Send the plan’s `plan_digest` as `Plan-Digest` to apply that plan and no other.',
+    ].join(' '),
     params: DeploymentRef,
+    query: DryRun,
     body: s.NewPreviewPolicy,
     reply: s.PreviewPolicy,
-    errors: ['deployment_not_found', 'deployment_deleting', 'source_rule', 'secret_unknown', 'secret_required'],
+    errors: [
+      ...(['deployment_not_found', 'deployment_deleting', 'source_rule'] as const),
+      ...(['secret_unknown', 'secret_required', 'plan_stale'] as const),
+    ],
+    variant: { on: 'dry_run', reply: s.PreviewPolicyPlan, verb: planPolicy },
     verb: setPolicy,
   })
   .delete('/v2/deployments/{deployment_id}/preview-policy', {
@@ -85,6 +94,22 @@ export const previewRoutes = slice('Previews', 'A separate deployment for each p
     reply: s.PullPreviewList,
     errors: ['deployment_not_found'],
     verb: listPreviews,
+  })
+  .get('/v2/previews', {
+    id: 'listWorkspacePreviews',
+    summary: 'List the previews of a workspace, newest first',
+    query: s.WorkspacePreviewQuery,
+    reply: s.PullPreviewList,
+    verb: listWorkspacePreviews,
+  })
+  .delete('/v2/deployments/{deployment_id}/previews/{number}', {
+    id: 'removePreview',
+    summary: 'Remove a preview',
+    description:
+      'Deletes its deployment, and declines a commit that waits for approval. A later push creates it again.',
+    params: s.PreviewRef,
+    errors: ['preview_not_found'],
+    verb: removePreview,
   })
   .post('/v2/deployments/{deployment_id}/previews/{number}/approval', {
     id: 'approvePreview',

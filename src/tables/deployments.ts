@@ -86,6 +86,8 @@ export const deployments = pgTable(
     /** Reported by the agent. */
     url: text(),
     healthy: boolean(),
+    /** The health that the journal has. The sweep follows `healthy`. */
+    recorded_healthy: boolean(),
     last_request_at: instantColumn(),
     /** Parsed from custom_url by the trigger function `claim_custom_host()`. Null while the deployment is deleted. */
     custom_host: text(),
@@ -103,6 +105,7 @@ export const deployments = pgTable(
     index('deployments_unserved').on(t.id).where(sql`listener_id is null`),
     // For the sweep, when a silent listener is back.
     index('deployments_unknown').on(t.listener_id).where(isUnknownStatus(sql`status`)),
+    index('deployments_health_unrecorded').on(t.id).where(isHealthUnrecorded(sql`healthy`, sql`recorded_healthy`)),
     // For the sweep. A BRIN index leaves updates heap-only.
     index('deployments_idle').using('brin', t.updated_at),
     // For pages without a filter. The covering index with the filters is five times as wide. It is written in the
@@ -129,6 +132,9 @@ export const customHosts = pgTable(
 /** Revision states with a deadline. The sweep and its index use the same condition. */
 export const isPendingStatus = (status: SQL): SQL =>
   sql`${status} in ('CREATING', 'AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING')`
+
+/** The sweep and its index use the same condition. Nothing recorded counts as healthy. */
+export const isHealthUnrecorded = (healthy: SQL, recorded: SQL): SQL => sql`${healthy} <> coalesce(${recorded}, true)`
 
 /** For the sweep only. With a plain comparison the planner would use this index for lists filtered by status. */
 export const isUnknownStatus = (status: SQL) => sql`${status} || '' = 'UNKNOWN'`

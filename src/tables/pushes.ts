@@ -85,6 +85,8 @@ export const previews = pgTable(
     deployment_id: uuid(),
     branch: text().notNull(),
     head_sha: text().notNull(),
+    /** The commit `head_sha`. Null for a pull request that last changed before it was stored. */
+    commit: json().$type<{ sha: string; message: string | null; author: string | null }>(),
     fork: boolean().notNull(),
     approved_sha: text(),
     approved_by: uuid(),
@@ -101,6 +103,7 @@ export const previews = pgTable(
   t => [
     unique('previews_one').on(t.parent_id, t.number),
     index('previews_child').on(t.deployment_id),
+    index('previews_of_workspace').on(t.tenant_id, ...newestFirstColumns(t)),
     index('previews_page').on(t.parent_id, ...newestFirstColumns(t)),
     index('previews_expiry').on(t.expires_at).where(sql`state <> 'ended'`),
   ],

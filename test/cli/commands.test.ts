@@ -60,6 +60,8 @@ it('reads deployments, revisions and reasons, one JSON object a line', async () 
   expect(list!.objects).toEqual([expect.objectContaining({ id, ...serving })])
   expect(status!.objects).toEqual([expect.objectContaining({ id, ...serving, obstacles: [] })])
   expect(explain!.objects).toEqual([{ name: 'shop', serving: 'current', reasons: [] }])
+  const [past] = (await run(['status', 'shop', '--at', '2020-01-01'])).objects
+  expect(past).toMatchObject({ deployment_id: id, past: null, present: { served: { number: 1 } } })
   expect(revisions!.objects).toEqual([expect.objectContaining({ number: 1, status: 'DEPLOYED' })])
   expect(open!.objects).toEqual([{ name: 'shop', url: serving.url }])
   expect(whoami!.objects[0]).toMatchObject({ url, organization: { id: tenant.organization_id } })

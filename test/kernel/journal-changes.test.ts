@@ -294,6 +294,15 @@ async function prepareCalls() {
         headers: { 'X-Api-Key': owner.key, 'X-Tenant-Id': owner.tenant_id },
       }
     },
+    removePreview: async () => {
+      const { tenant: owner, parent, pull } = await setUpPreviews(policy)
+      organizations.push(owner.organization_id)
+      await pull('opened', 1, { fork: true })
+      return {
+        params: { deployment_id: parent.id },
+        headers: { 'X-Api-Key': owner.key, 'X-Tenant-Id': owner.tenant_id },
+      }
+    },
     deleteWebhook: async () => ({
       params: { webhook_id: await create('/v2/webhooks', { url: 'https://ci.example.com/', enabled: false }) },
     }),

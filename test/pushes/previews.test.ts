@@ -1,6 +1,7 @@
 import { sql } from 'drizzle-orm'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../src/kernel/db.ts'
+import { finishPendingWork } from '../../src/kernel/wait-until.ts'
 import { shownUrl } from '../../src/pushes/preview-address.ts'
 import { NewPreviewPolicy } from '../../src/pushes/previews.schema.ts'
 import { getApp, newTenant, type Tenant, unusedId } from '../support/app.ts'
@@ -290,5 +291,72 @@ describe('a pull request from a fork', () => {
     expect((await other.get(`/v2/deployments/${parent.id}/previews`)).status).toBe(404)
     expect((await other.get(getPolicyPath(parent.id))).status).toBe(404)
     expect((await approve(sha, 7)).body.code).toBe('preview_not_found')
+  })
+})
+
+describe('the previews of a workspace', () => {
+  it('are listed with their parent and commit, by state and branch', async () => {
+    const { tenant, parent, repository, pull } = await setUpPreviews({ forks: 'approve' })
+    const [own, fork] = [newSha(), newSha()]
+    await pull('opened', 1, { branch: 'feature/cart', sha: own })
+    await pull('opened', 2, { branch: 'patch', sha: fork, fork: true })
+    const list = async (query = '') => (await tenant.get(`/v2/previews${query}`)).body.resources
+    expect(await list()).toMatchObject([
+      {
+        ...{ parent_deployment_id: parent.id, parent_name: parent.name, number: 2, state: 'awaiting_approval' },
+        commit: { sha: fork, message: `Commit ${fork}`, author: 'Ada' },
+        commit_url: `${repository.url}/commit/${fork}`,
+        pull_request_url: `${repository.url}/pulls/2`,
+        revision_status: null,
+      },
+      { number: 1, state: 'live', commit: { sha: own }, revision_status: 'AWAITING_BUILD', last_request_at: null },
+    ])
+    expect((await list('?state=live,full')).map((one: { number: number }) => one.number)).toEqual([1])
+    expect((await list('?branch_contains=PATCH')).map((one: { number: number }) => one.number)).toEqual([2])
+    expect((await (await newTenant()).get('/v2/previews')).body.resources).toEqual([])
+  })
+
+  it('can be removed, which declines a waiting commit, and come back with a later push', async () => {
+    const { tenant, parent, pull, preview, live } = await setUpPreviews({ forks: 'approve' })
+    await pull('opened', 1)
+    await pull('opened', 2, { fork: true })
+    const remove = async (number: number) => {
+      const { status } = await tenant.delete(`/v2/deployments/${parent.id}/previews/${number}`)
+      await finishPendingWork()
+      return status
+    }
+    expect([await remove(1), await remove(2), await remove(2)]).toEqual([204, 204, 404])
+    expect(await live()).toEqual([])
+    expect([(await preview(1)).state, (await preview(2)).state]).toEqual(['ended', 'ended'])
+    await pull('synchronize', 1)
+    await pull('synchronize', 2, { fork: true })
+    expect([(await preview(1)).state, (await preview(2)).state]).toEqual(['live', 'awaiting_approval'])
+  })
+})
+
+describe('the plan of a policy', () => {
+  it('shows what changes and which previews match, and is the only one that its digest applies', async () => {
+    const { tenant, parent, pull } = await setUpPreviews()
+    await pull('opened', 1, { branch: 'feature/cart' })
+    const path = getPolicyPath(parent.id)
+    const policy = { branches: ['release/*'], ttl: 3600, secrets: [{ name: 'OVERLAY', value: '********' }] }
+    const { body: plan } = await tenant.put(`${path}?dry_run=true`, policy)
+    expect(plan).toMatchObject({
+      changes: [
+        { path: 'branches', before: ['**'], after: ['release/*'] },
+        { path: 'ttl', before: 604_800, after: 3600 },
+      ],
+      new_values: [],
+      previews: [{ number: 1, branch: 'feature/cart', matches: false }],
+    })
+    expect(plan.warnings).toHaveLength(1)
+    expect((await tenant.get(path)).body.branches).toEqual(['**'])
+    const unknown = { ...policy, secrets: [{ name: 'NONE', value: '********' }] }
+    expect((await tenant.put(`${path}?dry_run=true`, unknown)).body.code).toBe('secret_unknown')
+    await tenant.put(path, { branches: ['other'] })
+    const apply = (digest: string) => tenant.put(path, policy, { 'Plan-Digest': digest })
+    expect((await apply(plan.plan_digest)).body.code).toBe('plan_stale')
+    const again = (await tenant.put(`${path}?dry_run=true`, { ...policy, secrets: [] })).body
+    expect((await tenant.put(path, { ...policy, secrets: [] }, { 'Plan-Digest': again.plan_digest })).status).toBe(200)
   })
 })

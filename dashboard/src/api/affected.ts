@@ -13,7 +13,7 @@ export type LiveEvent = {
 /** Resources whose lists and pages show others too, by the first segments of their paths. */
 const SHOWN_ON: Record<string, string[]> = {
   deployment: ['/v2/deployment', '/v2/previews'],
-  revision: ['/v2/deployment'],
+  revision: ['/v2/deployment', '/v2/previews'],
   preview: ['/v2/deployments', '/v2/previews'],
   custom_host: ['/v2/deployment', '/v2/custom-hosts'],
   listener: ['/v2/listeners', '/v2/deployment'],

@@ -45,10 +45,13 @@ export function useRead<R extends GetRoute>(
     enabled,
     refetchInterval: typeof everyMs === 'function' ? ({ state }) => everyMs(state.data) : everyMs,
     // Keep what was there while the parameters change.
-    placeholderData: (previous, query) => (query?.queryKey[1] === route && !hasParams(options) ? previous : undefined),
+    placeholderData: (previous, query) =>
+      query?.queryKey[1] === route && paramsOf(query.queryKey[2] as object) === paramsOf(options)
+        ? previous
+        : undefined,
   })
 }
-const hasParams = (options: object) => 'params' in options
+const paramsOf = ({ params }: { params?: object }) => JSON.stringify(params)
 
 /** Reads several resources at once. Those that are known, and that no event has made old, are not read again. */
 export function useReadEach<R extends GetRoute>(workspace: string, route: R, all: ReadOptions<R>[]) {

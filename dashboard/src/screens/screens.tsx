@@ -42,6 +42,24 @@ export const screens: Screen[] = [
   { path: '/deployments/:deployment/metrics', Content: lazily(() => import('./deployments/metrics.tsx'), LOADING) },
   { path: '/deployments/:deployment', Content: lazily(() => import('./deployments/deployment.tsx'), LOADING) },
   {
+    path: '/previews',
+    menu: { label: 'Previews', icon: 'pull', keys: 'g v', group: '' },
+    Content: lazily(() => import('./previews/previews.tsx'), LOADING),
+  },
+  {
+    path: '/deployments/:deployment/previews',
+    Content: lazily(() => import('./previews/deployment-previews.tsx'), LOADING),
+  },
+  {
+    path: '/history',
+    menu: { label: 'History', icon: 'clock', keys: 'g h', group: '' },
+    Content: lazily(() => import('./history/history.tsx'), LOADING),
+  },
+  {
+    path: '/deployments/:deployment/history',
+    Content: lazily(() => import('./history/deployment-history.tsx'), LOADING),
+  },
+  {
     path: '/deployments/:deployment/environment',
     Content: lazily(() => import('./deployments/environment.tsx'), LOADING),
   },

@@ -4,6 +4,7 @@ import { openInBrowser } from '../browser.ts'
 import { CommandFailure, EXIT, usageError } from '../failure.ts'
 import { age } from '../output.ts'
 import { type Deployment, findDeployment, findRevision, parseLimit, type Session, takeItems } from '../session.ts'
+import { parseTime } from '../times.ts'
 
 type Template = Item<'GET /v2/templates'>
 export type ListOptions = { name?: string; status?: string; tag?: string[]; limit?: string }
@@ -74,6 +75,39 @@ export async function showStatus(session: Session, name: string | undefined): Pr
     ].join('\n'),
   )
 }
+
+/** What was wanted, served and true, and what differs now. */
+export async function showPastStatus(session: Session, name: string | undefined, given: string): Promise<void> {
+  const { client, out, signal } = session
+  const at = parseTime(given, '--at')
+  const deployment = await findDeployment(session, name)
+  const params = { deployment_id: deployment.id }
+  const moment = await client.call('GET /v2/deployments/{deployment_id}/state', { params, query: { at }, signal })
+  out.emit(moment, () => describeMoment(moment, out.paint('bold', moment.name)))
+}
+
+type Moment = Reply<'GET /v2/deployments/{deployment_id}/state'>
+type RevisionThen = NonNullable<Moment['past']>['latest']
+const nameRevision = (revision: RevisionThen): string =>
+  revision ? `${revision.number} ${revision.status ?? 'in an unknown state'}, since ${revision.since}` : '–'
+
+function describeMoment({ at, created_at, past, present, changes }: Moment, name: string): string {
+  if (!past) return `${name} did not exist at ${at}. It was created at ${created_at}.`
+  const { status, latest, served, in_flight, waiting, hold, healthy, unknown } = past
+  const isOther = served?.id !== present.served?.id
+  return [
+    `${name} at ${at}  ${status ?? 'status unknown'}`,
+    `Served    ${nameRevision(served)}${served && healthy === false ? ', unhealthy' : ''}`,
+    `Wanted    ${nameRevision(latest)}`,
+    ...(in_flight ? [`Flying    ${nameRevision(in_flight)}`] : []),
+    ...(waiting ? [`Waiting   ${nameRevision(waiting)}`] : []),
+    ...(hold ? [`Hold      since ${hold.since}`] : []),
+    ...(isOther ? [`Now       ${nameRevision(present.served)} serves`] : []),
+    ...changes.map(({ path, before, after }) => `Changed   ${path}: ${show(before)} → ${show(after)}`),
+    ...(unknown.length > 0 ? [`Unknown   ${unknown.join(', ')}: the journal no longer has these events.`] : []),
+  ].join('\n')
+}
+const show = (value: unknown): string => (value === null ? 'not set' : JSON.stringify(value))
 
 export async function explain(session: Session, name: string | undefined): Promise<void> {
   const { client, out, signal } = session

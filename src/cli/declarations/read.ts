@@ -18,9 +18,13 @@ export function declareRead({ program, command, section }: Declare): void {
   command(program, 'templates', 'list the templates that can be deployed', async session =>
     (await load()).listTemplates(session),
   )
-  command(program, 'status [deployment]', 'show what serves and what is on its way', async (session, _, [name]) =>
-    (await load()).showStatus(session, name),
-  )
+  command<{ at?: string }>(
+    program,
+    'status [deployment]',
+    'show what serves and what is on its way, now or at a moment',
+    async (session, { at }, [name]) =>
+      at === undefined ? (await load()).showStatus(session, name) : (await load()).showPastStatus(session, name, at),
+  ).option('--at <time>', 'how it was then, such as 2h, 2026-11-22 or 2026-11-22T14:02:00Z')
   command(program, 'explain [deployment]', 'say why the latest revision does not serve', async (session, _, [name]) =>
     (await load()).explain(session, name),
   )

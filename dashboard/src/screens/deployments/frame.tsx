@@ -32,6 +32,8 @@ const TABS = [
   { path: '/metrics', label: 'Metrics', keys: 'm' },
   { path: '/environment', label: 'Environment', keys: 'e' },
   { path: '/settings', label: 'Settings', keys: 's' },
+  { path: '/previews', label: 'Previews', keys: 'v' },
+  { path: '/history', label: 'History', keys: 'h' },
 ] as const
 
 type FrameProps = {

@@ -1,0 +1,171 @@
+// The previews of a deployment, and the policy that they follow.
+import { useState } from 'preact/hooks'
+import { type Action, request } from '../../api/actions.ts'
+import { isMissing, usePages, useRead } from '../../api/queries.ts'
+import type { Deployment } from '../../format/state.ts'
+import { ActionButton } from '../../parts/action.tsx'
+import { Button, ButtonLink } from '../../parts/button.tsx'
+import { Card, Empty, Skeleton } from '../../parts/panel.tsx'
+import { Problem } from '../../parts/problem.tsx'
+import { toAddress } from '../../router/links.tsx'
+import { DeploymentFrame } from '../deployments/frame.tsx'
+import type { ScreenProps } from '../screens.tsx'
+import { type Policy, PolicyDialog } from './policy.tsx'
+import { PreviewList } from './preview-list.tsx'
+import styles from './previews.module.css'
+import { describeTtl, policyCommand } from './words.ts'
+
+export default function DeploymentPreviews({ workspace, params }: ScreenProps<{ deployment: string }>) {
+  return (
+    <DeploymentFrame workspace={workspace} id={params.deployment} tab="/previews">
+      {deployment =>
+        deployment.parent_deployment_id ? (
+          <Empty
+            title="This deployment is a preview"
+            action={
+              <ButtonLink href={toAddress(`/deployments/${deployment.parent_deployment_id}/previews`)}>
+                Open the previews beside it
+              </ButtonLink>
+            }
+          >
+            It belongs to a pull request of another deployment and has no previews of its own.
+          </Empty>
+        ) : deployment.source === 'githost' ? (
+          <OfDeployment workspace={workspace} deployment={deployment} />
+        ) : (
+          <Empty title="Previews need a Git repository">
+            A preview is made for each pull request. This deployment comes from another source, so there are none.
+          </Empty>
+        )
+      }
+    </DeploymentFrame>
+  )
+}
+
+function OfDeployment({ workspace, deployment }: { workspace: string; deployment: Deployment }) {
+  const ref = { params: { deployment_id: deployment.id } }
+  const policy = useRead(workspace, 'GET /v2/deployments/{deployment_id}/preview-policy', ref)
+  const { items, error, hasNextPage, isFetchingNextPage, fetchNextPage, refetch } = usePages(
+    workspace,
+    'GET /v2/deployments/{deployment_id}/previews',
+    { ...ref, query: { limit: 50 } },
+  )
+  const [isEditing, setEditing] = useState(false)
+  const hasNone = isMissing(policy.error)
+  const stored = hasNone ? undefined : policy.data
+  const edit = (
+    <Button small={!hasNone} look={hasNone ? 'primary' : 'default'} onClick={() => setEditing(true)}>
+      {hasNone ? 'Set up previews' : 'Change policy'}
+    </Button>
+  )
+  return (
+    <>
+      {hasNone ? (
+        <Card class={styles.block} title="Policy">
+          <Empty title="No previews yet" command={policyCommand(deployment.id)} action={edit}>
+            A policy says which branches get a preview, how long it stays, and what happens with forks. Then each pull
+            request of the repository gets a deployment of its own.
+          </Empty>
+        </Card>
+      ) : stored ? (
+        <PolicyCard deployment={deployment} policy={stored} edit={edit} />
+      ) : policy.error ? (
+        <Problem error={policy.error} onRetry={() => void policy.refetch()} />
+      ) : (
+        <Skeleton lines={3} />
+      )}
+      {error && !items && <Problem error={error} onRetry={() => void refetch()} />}
+      {items && (items.length > 0 || stored) && (
+        <Card class={styles.block} title="Previews">
+          {items.length === 0 ? (
+            <p class={styles.nothing}>
+              There is none yet. Open a pull request from a branch that the policy matches, or push to one.
+            </p>
+          ) : (
+            <PreviewList
+              workspace={workspace}
+              previews={items}
+              caption={`Previews of ${deployment.name}, newest first`}
+            />
+          )}
+        </Card>
+      )}
+      {hasNextPage && (
+        <div class={styles.more}>
+          <Button busy={isFetchingNextPage} onClick={() => void fetchNextPage()}>
+            Show more previews
+          </Button>
+        </div>
+      )}
+      {isEditing && <PolicyDialog deployment={deployment} stored={stored} onClose={() => setEditing(false)} />}
+    </>
+  )
+}
+
+const removePolicy = (deployment: Deployment): Action => ({
+  label: 'Remove policy',
+  request: request('DELETE /v2/deployments/{deployment_id}/preview-policy', {
+    params: { deployment_id: deployment.id },
+  }),
+  confirm: {
+    title: `Remove the preview policy of ${deployment.name}?`,
+    body:
+      'All its previews end: their deployments, URLs and logs are deleted, and so are the secrets of the policy. ' +
+      `${deployment.name} itself stays as it is.`,
+    isDestructive: true,
+  },
+  done: `${deployment.name}: the preview policy is removed and its previews end.`,
+})
+
+type PolicyCardProps = { deployment: Deployment; policy: Policy; edit: preact.ComponentChildren }
+function PolicyCard({ deployment, policy, edit }: PolicyCardProps) {
+  const { branches, ttl, max, forks, secrets, resource_spec, hooks } = policy
+  const facts: [string, preact.ComponentChildren][] = [
+    ['Branches', <Codes key="branches" values={branches} />],
+    ['Kept for', `${describeTtl(ttl)} after the last push`],
+    ['At most', `${max} at once`],
+    ['Forks', forks === 'approve' ? 'after somebody approves the commit' : 'never'],
+    [
+      'Secrets',
+      secrets.length > 0 ? <Codes key="secrets" values={secrets.map(({ name }) => name)} /> : 'those of the deployment',
+    ],
+    ...(resource_spec ? [['Resources', <code key="spec">{JSON.stringify(resource_spec)}</code>] as const] : []),
+    ...(hooks
+      ? [
+          [
+            'Hooks',
+            <Codes key="hooks" values={[hooks.on_create, hooks.on_delete].filter(url => url !== null)} />,
+          ] as const,
+        ]
+      : []),
+  ] as [string, preact.ComponentChildren][]
+  return (
+    <Card
+      class={styles.block}
+      title="Policy"
+      aside={
+        <>
+          {edit}
+          <ActionButton small look="bare" action={removePolicy(deployment)} />
+        </>
+      }
+    >
+      <dl class={styles.policy}>
+        {facts.map(([name, value]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </div>
+        ))}
+      </dl>
+    </Card>
+  )
+}
+
+const Codes = ({ values }: { values: string[] }) => (
+  <span class={styles.codes}>
+    {values.map(value => (
+      <code key={value}>{value}</code>
+    ))}
+  </span>
+)

@@ -1,0 +1,273 @@
+// The preview policy as a form. Its plan is shown first, and what is applied is that plan.
+import { useId, useState } from 'preact/hooks'
+import { type Action, perform, request } from '../../api/actions.ts'
+import { ApiError, getClient, type Reply } from '../../api/client.ts'
+import type { Deployment } from '../../format/state.ts'
+import { CopyAs } from '../../parts/action.tsx'
+import { Button } from '../../parts/button.tsx'
+import { Dialog } from '../../parts/dialog.tsx'
+import { Glyph } from '../../parts/icon.tsx'
+import { Problem } from '../../parts/problem.tsx'
+import { Prose } from '../../parts/prose.tsx'
+import { toast } from '../../parts/toasts.tsx'
+import styles from './previews.module.css'
+
+export type Policy = Reply<'GET /v2/deployments/{deployment_id}/preview-policy'>
+type Plan = {
+  changes: { path: string; before: unknown; after: unknown }[]
+  new_values: string[]
+  previews: { number: number; branch: string; matches: boolean }[]
+  warnings: string[]
+  plan_digest: string
+}
+
+const ROUTE = 'PUT /v2/deployments/{deployment_id}/preview-policy'
+/** Keeps the stored value of a secret. */
+const MASK = '********'
+const DAY = 86_400
+const DEFAULTS = { branches: ['**'], ttl: 7 * DAY, max: 10, forks: 'deny' as const, secrets: [] }
+
+type PolicyDialogProps = { deployment: Deployment; stored: Policy | undefined; onClose: () => void }
+
+export function PolicyDialog({ deployment, stored, onClose }: PolicyDialogProps) {
+  const start = stored ?? DEFAULTS
+  const [branches, setBranches] = useState(start.branches.join('\n'))
+  const [days, setDays] = useState(String(start.ttl / DAY))
+  const [max, setMax] = useState(String(start.max))
+  const [forks, setForks] = useState<'deny' | 'approve'>(start.forks)
+  const [kept, setKept] = useState(start.secrets.map(({ name }) => name))
+  const [added, setAdded] = useState('')
+  const [plan, setPlan] = useState<Plan>()
+  const [error, setError] = useState<Error>()
+  const [busy, setBusy] = useState(false)
+
+  const newSecrets = readVariables(added)
+  const body = {
+    branches: branches
+      .split('\n')
+      .map(line => line.trim())
+      .filter(Boolean),
+    ttl: Math.round(Number(days) * DAY),
+    max: Number(max),
+    forks,
+    secrets: [
+      ...kept.filter(name => !newSecrets.some(one => one.name === name)).map(name => ({ name, value: MASK })),
+      ...newSecrets,
+    ],
+    ...(stored?.resource_spec && { resource_spec: stored.resource_spec }),
+    ...(stored?.hooks && { hooks: stored.hooks }),
+  }
+  const options = { params: { deployment_id: deployment.id }, body } as never
+  const act = async (work: () => Promise<void>) => {
+    setBusy(true)
+    setError(undefined)
+    await work().catch(caught => {
+      setError(caught as Error)
+      // Somebody else was faster: the form stays, and is planned again.
+      if (caught instanceof ApiError && caught.code === 'plan_stale') setPlan(undefined)
+    })
+    setBusy(false)
+  }
+  const action: Action = {
+    label: stored ? 'Apply policy' : 'Set up previews',
+    request: { ...request(ROUTE, options), ...(plan && { planDigest: plan.plan_digest }) },
+    done: `${deployment.name}: the preview policy is set.`,
+  }
+  const makePlan = () => act(async () => setPlan((await getClient().plan(ROUTE, options)) as Plan))
+  const apply = () =>
+    act(async () => {
+      await perform(action.request)
+      toast('ok', action.done)
+      onClose()
+    })
+  const title = stored ? `Change the preview policy of ${deployment.name}` : `Set up previews of ${deployment.name}`
+  return (
+    <Dialog
+      title={plan ? `Plan: ${title.toLowerCase()}` : title}
+      onClose={onClose}
+      footer={
+        plan ? (
+          <>
+            <Button onClick={() => setPlan(undefined)}>Back to the form</Button>
+            <Button look="primary" busy={busy} onClick={() => void apply()}>
+              {action.label}
+            </Button>
+          </>
+        ) : (
+          <>
+            <Button onClick={onClose}>Change nothing</Button>
+            <Button look="primary" busy={busy} onClick={() => void makePlan()}>
+              Plan the policy
+            </Button>
+          </>
+        )
+      }
+    >
+      {plan ? (
+        <PlanView plan={plan} />
+      ) : (
+        <div class={styles.form}>
+          <Labelled
+            label="Branches"
+            hint="One pattern on each line: * matches within a part, ** across slashes, ! in front excludes."
+          >
+            {control => (
+              <textarea
+                {...control}
+                rows={Math.max(2, Math.min(6, branches.split('\n').length))}
+                value={branches}
+                onInput={({ currentTarget }) => setBranches(currentTarget.value)}
+              />
+            )}
+          </Labelled>
+          <div class={styles.fieldPair}>
+            <Labelled label="Keep for (days)" hint="After the last push.">
+              {control => (
+                <input
+                  {...control}
+                  inputMode="decimal"
+                  value={days}
+                  onInput={({ currentTarget }) => setDays(currentTarget.value)}
+                />
+              )}
+            </Labelled>
+            <Labelled label="At most" hint="Previews at once.">
+              {control => (
+                <input
+                  {...control}
+                  inputMode="numeric"
+                  value={max}
+                  onInput={({ currentTarget }) => setMax(currentTarget.value)}
+                />
+              )}
+            </Labelled>
+          </div>
+          <Labelled label="Pull requests of forks" hint="A fork runs code of people without access to the repository.">
+            {control => (
+              <select
+                {...control}
+                value={forks}
+                onChange={({ currentTarget }) => setForks(currentTarget.value as 'deny' | 'approve')}
+              >
+                <option value="deny">get no preview</option>
+                <option value="approve">get one once somebody approves the commit</option>
+              </select>
+            )}
+          </Labelled>
+          {kept.length > 0 && (
+            <fieldset class={styles.kept}>
+              <legend>Stored secrets</legend>
+              {kept.map(name => (
+                <span key={name}>
+                  <code>{name}</code>
+                  <Button
+                    small
+                    look="bare"
+                    icon="cross"
+                    aria-label={`Remove secret ${name}`}
+                    onClick={() => setKept(kept.filter(one => one !== name))}
+                  />
+                </span>
+              ))}
+            </fieldset>
+          )}
+          <Labelled label="New secrets" hint="NAME=value, one on each line. They override those of the deployment.">
+            {control => (
+              <textarea
+                {...control}
+                rows={2}
+                value={added}
+                onInput={({ currentTarget }) => setAdded(currentTarget.value)}
+              />
+            )}
+          </Labelled>
+        </div>
+      )}
+      {plan && newSecrets.length === 0 && <CopyAs action={action} />}
+      {error && <Problem error={error} />}
+    </Dialog>
+  )
+}
+
+function readVariables(text: string): { name: string; value: string }[] {
+  return text
+    .split('\n')
+    .map(line => line.trim())
+    .filter(Boolean)
+    .map(line => {
+      const at = line.indexOf('=')
+      return at === -1 ? { name: line, value: '' } : { name: line.slice(0, at).trim(), value: line.slice(at + 1) }
+    })
+}
+
+type Control = { id: string; 'aria-describedby': string; autocomplete: 'off'; spellcheck: false }
+type LabelledProps = { label: string; hint: string; children: (control: Control) => preact.ComponentChildren }
+function Labelled({ label, hint, children }: LabelledProps) {
+  const id = useId()
+  return (
+    <div class={styles.labelled}>
+      <label for={id}>{label}</label>
+      {children({ id, 'aria-describedby': `${id}-hint`, autocomplete: 'off', spellcheck: false })}
+      <p id={`${id}-hint`}>{hint}</p>
+    </div>
+  )
+}
+
+function PlanView({ plan: { changes, new_values, previews, warnings } }: { plan: Plan }) {
+  const matching = previews.filter(({ matches }) => matches).length
+  return (
+    <>
+      {changes.length === 0 && new_values.length === 0 ? (
+        <p>This changes nothing.</p>
+      ) : (
+        <table class={styles.plan}>
+          <thead>
+            <tr>
+              <th scope="col">Setting</th>
+              <th scope="col">Now</th>
+              <th scope="col">After</th>
+            </tr>
+          </thead>
+          <tbody>
+            {changes.map(({ path, before, after }) => (
+              <tr key={path}>
+                <th scope="row">
+                  <code>{path}</code>
+                </th>
+                <td>{format(before)}</td>
+                <td>{format(after)}</td>
+              </tr>
+            ))}
+            {new_values.map(name => (
+              <tr key={name}>
+                <th scope="row">
+                  <code>{name}</code>
+                </th>
+                <td>–</td>
+                <td>a new value, hidden</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+      {previews.length > 0 && (
+        <p>
+          {previews.length} open {previews.length === 1 ? 'preview' : 'previews'}, {matching} of them on branches that
+          match. They keep their settings: the policy applies to previews that are created from now on.
+        </p>
+      )}
+      {warnings.map(warning => (
+        <p key={warning} class={styles.newer}>
+          <Glyph shape="triangle" tone="warn" />
+          <Prose text={warning} />
+        </p>
+      ))}
+    </>
+  )
+}
+
+const format = (value: unknown): string => {
+  if (value === null || value === undefined) return 'not set'
+  if (Array.isArray(value)) return value.join(', ')
+  return typeof value === 'string' ? value : JSON.stringify(value)
+}
