@@ -105,9 +105,13 @@ export function FailedBuild({ workspace, deployment, revision, revisions, onHide
         <ol class={styles.excerpt} aria-label="The lines where it failed">
           {excerpt.lines.map(line => (
             <li key={line.arrival} class={line === excerpt.cause ? styles.cause : undefined}>
-              <a href={logPage(line.arrival)} aria-label={`Line ${line.arrival} in the log`}>
-                {line === excerpt.cause ? '▸' : '·'}
-              </a>
+              {line === excerpt.cause ? (
+                <a href={logPage(line.arrival)} aria-label="This line in the log" title="This line in the log">
+                  ▸
+                </a>
+              ) : (
+                <i />
+              )}
               <span>{showParts(line.parts)}</span>
             </li>
           ))}
