@@ -29,7 +29,7 @@ const setHidden = (page: Page, hidden: boolean) =>
     document.dispatchEvent(new Event('visibilitychange'))
   })()`)
 
-it('follows 10,000 lines of a log, also over a time when the tab was hidden, finds text and links to a line', async () => {
+it('follows 10,000 lines of a log, also after its tab was hidden, finds text in them and links to a line', async () => {
   const { tenant, id, openLog } = await newLoggedDeployment({ name: 'shop' })
   const send = openLog()
   for (let first = 1; first < 9_800; first += 980) await send(linesFrom(first, 980))
