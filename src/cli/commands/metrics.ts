@@ -39,7 +39,7 @@ export async function showMetrics(session: Session, name: string | undefined): P
   out.table(
     shown,
     columns,
-    `Nothing was measured in the last hour. See why ${deployment.name} serves or not: slipway explain ${deployment.name}`,
+    `Nothing was measured in the last hour. See whether ${deployment.name} serves: slipway status ${deployment.name}`,
   )
 }
 

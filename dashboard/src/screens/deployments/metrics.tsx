@@ -249,7 +249,7 @@ function FromRevisions({ deployment, revisions }: { deployment: Deployment; revi
           />
         </ChartFigure>
         <ChartFigure
-          title={`Build time, last ${builds.length || ''} builds`}
+          title={builds.length > 1 ? `Build time, last ${builds.length} builds` : 'Build time'}
           value={latest && formatSeconds(latest.seconds)}
           aside={median === undefined ? undefined : `Dashed: median ${formatSeconds(median)}`}
           columns={['Revision', 'Build time', 'Outcome']}

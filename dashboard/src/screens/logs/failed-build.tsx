@@ -7,7 +7,7 @@ import { type Deployment, type Revision, stateOfRevision } from '../../format/st
 import { formatSeconds } from '../../format/time.ts'
 import { ActionButton } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
-import { Glyph } from '../../parts/icon.tsx'
+import { Glyph, Icon } from '../../parts/icon.tsx'
 import { Card, Skeleton } from '../../parts/panel.tsx'
 import { Prose } from '../../parts/prose.tsx'
 import { toAddress } from '../../router/links.tsx'
@@ -105,9 +105,13 @@ export function FailedBuild({ workspace, deployment, revision, revisions, onHide
         <ol class={styles.excerpt} aria-label="The lines where it failed">
           {excerpt.lines.map(line => (
             <li key={line.arrival} class={line === excerpt.cause ? styles.cause : undefined}>
-              <a href={logPage(line.arrival)} aria-label={`Line ${line.arrival} in the log`}>
-                {line === excerpt.cause ? '▸' : '·'}
-              </a>
+              {line === excerpt.cause ? (
+                <a href={logPage(line.arrival)} aria-label="This line in the log" title="This line in the log">
+                  <Icon name="right" />
+                </a>
+              ) : (
+                <i />
+              )}
               <span>{showParts(line.parts)}</span>
             </li>
           ))}

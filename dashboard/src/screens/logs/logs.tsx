@@ -131,7 +131,7 @@ export function Logs({ workspace, deployment }: { workspace: string; deployment:
           </button>
         )}
       </div>
-      <p class={styles.foot}>
+      <p class={styles.foot} id="log-state">
         <span role="status">{PHASE_WORDS[phase]}</span>
         <span>
           {count.toLocaleString()} {count === 1 ? 'line' : 'lines'} read

@@ -39,19 +39,18 @@ export function useFollowScroll({ frame, content, isFollowing, onFollow, firstLi
     top.current = frame.current!.scrollTop
   }, [firstLine])
 
+  useLayoutEffect(() => {
+    if (!isFollowing) anchor.current = findAnchor(frame.current!)
+  })
+
   useEffect(() => {
     const element = frame.current!
-    const keepAnchor = () => {
-      const { left, top, width } = element.getBoundingClientRect()
-      const row = document.elementFromPoint(left + width / 2, top + 8)?.closest('[id^="line-"]')
-      anchor.current = row ? { row, top: row.getBoundingClientRect().top } : undefined
-    }
     const onScroll = () => {
       const isAtEnd = element.scrollHeight - element.scrollTop - element.clientHeight < AT_END
       if (isAtEnd && !following.current) onFollow(true)
       else if (!isAtEnd && following.current && element.scrollTop < top.current - 1) onFollow(false)
       top.current = element.scrollTop
-      keepAnchor()
+      anchor.current = findAnchor(element)
     }
     const observer = new ResizeObserver(() => following.current && toEnd())
     observer.observe(content.current!)
@@ -62,4 +61,14 @@ export function useFollowScroll({ frame, content, isFollowing, onFollow, firstLi
       element.removeEventListener('scroll', onScroll)
     }
   }, [])
+}
+
+/** Dividers between rows come and go with the rows. */
+function findAnchor(frame: HTMLElement): { row: Element; top: number } | undefined {
+  const { left, top, width } = frame.getBoundingClientRect()
+  for (const below of [8, 32, 56, 80]) {
+    const row = document.elementFromPoint(left + width / 2, top + below)?.closest('[id^="line-"]')
+    if (row) return { row, top: row.getBoundingClientRect().top }
+  }
+  return undefined
 }
