@@ -35,7 +35,7 @@ export const deleteWorkspace = (me: Me, { id, display_name }: Workspace, deploym
   confirm: {
     title: `Delete the workspace ${display_name}?`,
     body:
-      `${deployments === undefined ? 'All' : `Its ${deployments}`} deployments with their revisions, logs and secrets, ` +
+      `All deployments${deployments ? ` (${deployments})` : ''} with their revisions, logs and secrets, ` +
       'and all listeners, webhooks, git hosts, keys and memberships are deleted at once. None of it can be restored: ' +
       'export the workspace first. The members of the organization and the audit log stay.',
     isDestructive: true,
