@@ -14,7 +14,7 @@ import { setTheme, THEMES, type Theme, theme } from '../parts/preferences.ts'
 import { ToastList, Toasts } from '../parts/toasts.tsx'
 import { crumbs } from '../router/crumbs.ts'
 import { Link, toAddress } from '../router/links.tsx'
-import { GROUPS, HOME, screens } from '../screens/screens.tsx'
+import { GROUPS, HOME, OPENED_BY_KEYS } from '../screens/menu.ts'
 import { LinkNotice } from './link-notice.tsx'
 import styles from './shell.module.css'
 
@@ -44,11 +44,13 @@ export function Shell({ me, workspace, children }: ShellProps) {
     }
   }, [])
   useCommands([
-    ...screens.flatMap(({ path, menu, command = menu }) =>
-      command
-        ? [{ id: path, label: command.label, kind: 'screen', keys: command.keys, run: () => navigate(toAddress(path)) }]
-        : [],
-    ),
+    ...OPENED_BY_KEYS.map(({ path, label, keys }) => ({
+      id: path,
+      label,
+      kind: 'screen',
+      keys,
+      run: () => navigate(toAddress(path)),
+    })),
     ...me.workspaces
       .filter(({ id }) => id !== workspace.id)
       .map(({ id, display_name }) => ({
@@ -136,28 +138,23 @@ function Menu() {
   return (
     <>
       <nav class={styles.menu} aria-label="Workspace">
-        {GROUPS.map(group => {
-          const shown = screens.filter(({ menu }) => menu?.group === group)
-          return (
-            shown.length > 0 && (
-              <div key={group}>
-                {group && <p>{group}</p>}
-                {shown.map(({ path: screen, menu }) => (
-                  <Link
-                    key={screen}
-                    to={screen}
-                    title={menu!.label}
-                    aria-current={path.startsWith(toAddress(screen)) ? 'page' : undefined}
-                    onClick={closeMenu}
-                  >
-                    <Icon name={menu!.icon} />
-                    <span>{menu!.label}</span>
-                  </Link>
-                ))}
-              </div>
-            )
-          )
-        })}
+        {GROUPS.map(group => (
+          <div key={group}>
+            {group && <p>{group}</p>}
+            {OPENED_BY_KEYS.filter(screen => screen.group === group).map(({ path: screen, label, icon }) => (
+              <Link
+                key={screen}
+                to={screen}
+                title={label}
+                aria-current={path.startsWith(toAddress(screen)) ? 'page' : undefined}
+                onClick={closeMenu}
+              >
+                <Icon name={icon!} />
+                <span>{label}</span>
+              </Link>
+            ))}
+          </div>
+        ))}
         <a href="/docs">
           <Icon name="book" />
           <span>API pages</span>
