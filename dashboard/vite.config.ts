@@ -4,12 +4,10 @@ import type { Rolldown, UserConfig } from 'vite'
 
 const path = (name: string) => fileURLToPath(new URL(name, import.meta.url))
 
-const HOME_SCREEN = path('src/screens/deployments/list.tsx')
-
-/** Modules of the start and the first screen: one file of them is smaller than many, and needs one request. */
+/** Modules of the start, with the first screen: one file of them is smaller than many, and needs one request. */
 function listFirstModules(context: Rolldown.ChunkingContext): Set<string> {
   const found = new Set<string>()
-  const pending = [path('src/main.tsx'), HOME_SCREEN]
+  const pending = [path('src/main.tsx')]
   for (let id = pending.pop(); id !== undefined; id = pending.pop()) {
     if (found.has(id)) continue
     found.add(id)

@@ -7,12 +7,14 @@ import { queryClient } from './api/queries.ts'
 import { Shell } from './layout/shell.tsx'
 import { ButtonLink } from './parts/button.tsx'
 import { lazily } from './parts/lazily.tsx'
-import { Empty } from './parts/panel.tsx'
+import { Empty, Skeleton } from './parts/panel.tsx'
 import { Problem } from './parts/problem.tsx'
 import { readLastWorkspace, storeLastWorkspace, toAddress } from './router/links.tsx'
-import { HOME, type ScreenProps, screens } from './screens/screens.tsx'
+import DeploymentList from './screens/deployments/list.tsx'
+import { HOME } from './screens/menu.ts'
 
 const SessionEnded = lazily(() => import('./layout/session-ended.tsx'))
+const Screens = lazily(() => import('./screens/screens.tsx'), <Skeleton lines={8} />)
 
 export function App() {
   const [me, setMe] = useState<Me>()
@@ -23,6 +25,10 @@ export function App() {
       else location.replace(signInAddress(currentPath()))
     }, setError)
   }, [meVersion.value])
+  // After the list of deployments, or while it is asked who is here. If this fails, opening a screen says why.
+  useEffect(() => {
+    if (me || !location.pathname.endsWith(HOME)) Screens.preload().catch(() => {})
+  }, [me])
   if (error) return <Problem error={error} onRetry={() => location.reload()} />
   return me ? (
     <QueryClientProvider client={queryClient}>
@@ -69,20 +75,11 @@ function Workspaces({ me }: { me: Me }) {
   return (
     <Shell me={me} workspace={workspace} key={workspace.id}>
       <Switch>
-        {screens.map(({ path, Content }) => (
-          <Route key={path} path={`/ui/:workspace${path}`}>
-            {(params: Record<string, string>) => (
-              <Content {...({ workspace: workspace.id, params, me } as unknown as ScreenProps<never>)} />
-            )}
-          </Route>
-        ))}
+        <Route path={`/ui/:workspace${HOME}`}>
+          <DeploymentList workspace={workspace.id} params={{}} me={me} />
+        </Route>
         <Route>
-          <Empty
-            title="There is no such page"
-            action={<ButtonLink href={toAddress(HOME)}>Open the deployments</ButtonLink>}
-          >
-            The address may be mistyped, or of another version.
-          </Empty>
+          <Screens workspace={workspace.id} me={me} />
         </Route>
       </Switch>
     </Shell>

@@ -1,14 +1,17 @@
-// Whose account a sign-in link has led to. Somebody may have sent it to have a person work in another account.
+// For a session that began with a sign-in link: whose account it is. Somebody may have sent the link to have a person
+// work in another account.
 import { useState } from 'preact/hooks'
 import type { Me } from '../api/client.ts'
 import { Button } from '../parts/button.tsx'
-import styles from './shell.module.css'
+import styles from './link-notice.module.css'
 
 const KEY = 'slipway-link-noticed'
 
-export function LinkNotice({ me: { session, member, organization }, onSignOut }: { me: Me; onSignOut: () => void }) {
+type LinkNoticeProps = { me: Me; onSignOut: () => void }
+
+export default function LinkNotice({ me: { session, member, organization }, onSignOut }: LinkNoticeProps) {
   const [noticed, setNoticed] = useState(() => localStorage.getItem(KEY))
-  if (session?.method !== 'link' || noticed === session.id) return null
+  if (!session || noticed === session.id) return null
   const hide = () => {
     localStorage.setItem(KEY, session.id)
     setNoticed(session.id)

@@ -6,19 +6,19 @@ import { getClient, type Me, type Workspace } from '../api/client.ts'
 import { handleKey, isHelpOpen, isPaletteOpen, useCommands } from '../commands/commands.ts'
 import { useLive } from '../live/use-live.ts'
 import { Button } from '../parts/button.tsx'
-import { Dialog } from '../parts/dialog.tsx'
 import { Icon } from '../parts/icon.tsx'
 import { lazily } from '../parts/lazily.tsx'
 import { LiveBadge } from '../parts/live-badge.tsx'
 import { setTheme, THEMES, type Theme, theme } from '../parts/preferences.ts'
-import { ToastList, Toasts } from '../parts/toasts.tsx'
+import { Toasts } from '../parts/toasts.tsx'
 import { crumbs } from '../router/crumbs.ts'
 import { Link, toAddress } from '../router/links.tsx'
-import { GROUPS, HOME, screens } from '../screens/screens.tsx'
-import { LinkNotice } from './link-notice.tsx'
+import { GROUPS, HOME, OPENED_BY_KEYS } from '../screens/menu.ts'
 import styles from './shell.module.css'
 
+const DoneList = lazily(() => import('./done-list.tsx'))
 const Help = lazily(() => import('../commands/help.tsx'))
+const LinkNotice = lazily(() => import('./link-notice.tsx'))
 const Palette = lazily(() => import('../commands/palette.tsx'))
 
 type ShellProps = { me: Me; workspace: Workspace; children: ComponentChildren }
@@ -44,11 +44,13 @@ export function Shell({ me, workspace, children }: ShellProps) {
     }
   }, [])
   useCommands([
-    ...screens.flatMap(({ path, menu, command = menu }) =>
-      command
-        ? [{ id: path, label: command.label, kind: 'screen', keys: command.keys, run: () => navigate(toAddress(path)) }]
-        : [],
-    ),
+    ...OPENED_BY_KEYS.map(({ path, label, keys }) => ({
+      id: path,
+      label,
+      kind: 'screen',
+      keys,
+      run: () => navigate(toAddress(path)),
+    })),
     ...me.workspaces
       .filter(({ id }) => id !== workspace.id)
       .map(({ id, display_name }) => ({
@@ -99,7 +101,7 @@ export function Shell({ me, workspace, children }: ShellProps) {
         <LiveBadge />
       </header>
       <main class={styles.main} id="content" ref={main} tabIndex={-1}>
-        <LinkNotice me={me} onSignOut={() => void signOut()} />
+        {me.session?.method === 'link' && <LinkNotice me={me} onSignOut={() => void signOut()} />}
         {children}
       </main>
       <div id="phone-menu" popover="auto" class={styles.phoneMenu}>
@@ -109,11 +111,7 @@ export function Shell({ me, workspace, children }: ShellProps) {
       <Toasts />
       {isPaletteOpen.value && <Palette workspace={workspace.id} />}
       {isHelpOpen.value && <Help />}
-      {isListOpen && (
-        <Dialog title="Done in this tab" onClose={() => setListOpen(false)}>
-          <ToastList />
-        </Dialog>
-      )}
+      {isListOpen && <DoneList onClose={() => setListOpen(false)} />}
     </div>
   )
 }
@@ -136,28 +134,23 @@ function Menu() {
   return (
     <>
       <nav class={styles.menu} aria-label="Workspace">
-        {GROUPS.map(group => {
-          const shown = screens.filter(({ menu }) => menu?.group === group)
-          return (
-            shown.length > 0 && (
-              <div key={group}>
-                {group && <p>{group}</p>}
-                {shown.map(({ path: screen, menu }) => (
-                  <Link
-                    key={screen}
-                    to={screen}
-                    title={menu!.label}
-                    aria-current={path.startsWith(toAddress(screen)) ? 'page' : undefined}
-                    onClick={closeMenu}
-                  >
-                    <Icon name={menu!.icon} />
-                    <span>{menu!.label}</span>
-                  </Link>
-                ))}
-              </div>
-            )
-          )
-        })}
+        {GROUPS.map(group => (
+          <div key={group}>
+            {group && <p>{group}</p>}
+            {OPENED_BY_KEYS.filter(screen => screen.group === group).map(({ path: screen, label, icon }) => (
+              <Link
+                key={screen}
+                to={screen}
+                title={label}
+                aria-current={path.startsWith(toAddress(screen)) ? 'page' : undefined}
+                onClick={closeMenu}
+              >
+                <Icon name={icon!} />
+                <span>{label}</span>
+              </Link>
+            ))}
+          </div>
+        ))}
         <a href="/docs">
           <Icon name="book" />
           <span>API pages</span>

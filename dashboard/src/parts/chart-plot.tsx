@@ -9,7 +9,7 @@ export type PlotTone = 'accent' | 'ok' | 'warn' | 'bad' | 'idle' | 'violet' | 'c
 export type PlotSeries = { label: string; tone: PlotTone; values: (number | null)[]; dash?: number[]; filled?: boolean }
 export type PlotMark = { at: number; label: string }
 
-type PlotProps = {
+export type PlotProps = {
   /** Seconds since 1970, one for each value. */
   times: number[]
   series: PlotSeries[]
@@ -45,7 +45,7 @@ function useTheme(): string {
   return theme
 }
 
-export function Plot({ times, series, marks, format, formatTime, steps, label, onLook }: PlotProps) {
+export default function Plot({ times, series, marks, format, formatTime, steps, label, onLook }: PlotProps) {
   const place = useRef<HTMLDivElement>(null)
   const colors = useRef<HTMLDivElement>(null)
   const plot = useRef<UPlot | undefined>(undefined)

@@ -1,7 +1,10 @@
-// Charts drawn by hand in SVG: stacked bars, and bars with the median. What they show is in a table behind them too.
+// Charts: values over time, and drawn by hand in SVG stacked bars, and bars with the median. What they show is in a
+// table behind them too.
 import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
 import styles from './chart.module.css'
+import type { PlotProps } from './chart-plot.tsx'
+import { lazily } from './lazily.tsx'
 
 export type Tone = 'ok' | 'bad' | 'warn' | 'idle' | 'accent'
 export type ChartRow = { label: string; cells: string[] }
@@ -60,6 +63,9 @@ export function ChartFigure({ title, value, aside, children, columns, rows }: Fi
     </figure>
   )
 }
+
+/** Values over time. What draws it is as heavy as all else on its page. */
+export const Plot = lazily<PlotProps>(() => import('./chart-plot.tsx'), <div class={styles.plot} />)
 
 export const NoData = ({ children }: { children: ComponentChildren }) => <p class={styles.nothing}>{children}</p>
 

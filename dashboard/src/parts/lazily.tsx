@@ -3,7 +3,7 @@ import type { ComponentType, VNode } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 import { Problem } from './problem.tsx'
 
-type Module<Props> = { default: ComponentType<Props> }
+export type Module<Props> = { default: ComponentType<Props> }
 
 export function lazily<Props extends object>(load: () => Promise<Module<Props>>, placeholder?: VNode) {
   let Loaded: ComponentType<Props> | undefined

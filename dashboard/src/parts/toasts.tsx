@@ -1,6 +1,5 @@
 // What has happened: announced, shown for a while, and kept in a list until the page is left.
 import { signal } from '@preact/signals'
-import { formatClock } from '../format/time.ts'
 import { Button } from './button.tsx'
 import { Glyph } from './icon.tsx'
 import styles from './toasts.module.css'
@@ -23,11 +22,14 @@ const hide = (id: number) => {
   shownIds.value = shownIds.value.filter(other => other !== id)
 }
 
-const ToastText = ({ text, detail }: Toast) => (
-  <div>
-    <p>{text}</p>
-    {detail && <p class={styles.detail}>{detail}</p>}
-  </div>
+export const ToastContent = ({ tone, text, detail }: Toast) => (
+  <>
+    <Glyph shape={tone === 'ok' ? 'check' : 'octagon'} tone={tone} />
+    <div>
+      <p>{text}</p>
+      {detail && <p class={styles.detail}>{detail}</p>}
+    </div>
+  </>
 )
 
 export const Toasts = () => (
@@ -36,25 +38,9 @@ export const Toasts = () => (
       .filter(({ id }) => shownIds.value.includes(id))
       .map(one => (
         <div key={one.id} class={styles.toast}>
-          <Glyph shape={one.tone === 'ok' ? 'check' : 'octagon'} tone={one.tone} />
-          <ToastText {...one} />
+          <ToastContent {...one} />
           <Button small look="bare" icon="cross" aria-label="Hide" onClick={() => hide(one.id)} />
         </div>
       ))}
   </div>
 )
-
-export const ToastList = () =>
-  toasts.value.length === 0 ? (
-    <p class={styles.none}>Nothing has been done in this tab yet.</p>
-  ) : (
-    <ol class={styles.list}>
-      {toasts.value.map(one => (
-        <li key={one.id}>
-          <Glyph shape={one.tone === 'ok' ? 'check' : 'octagon'} tone={one.tone} />
-          <ToastText {...one} />
-          <time>{formatClock(one.at)}</time>
-        </li>
-      ))}
-    </ol>
-  )

@@ -1,10 +1,10 @@
 // The tab of metrics: what its copies used and answered over time, and what its revisions tell without an agent.
-import { useMemo, useRef, useState } from 'preact/hooks'
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { useRead } from '../../api/queries.ts'
 import type { Deployment, Revision } from '../../format/state.ts'
 import { formatClock, formatExact, formatSeconds, formatShort } from '../../format/time.ts'
-import { ChartFigure, MedianBars, NoData, StackedBars, Strip } from '../../parts/chart.tsx'
-import { Plot, type PlotMark, type PlotSeries } from '../../parts/chart-plot.tsx'
+import { ChartFigure, MedianBars, NoData, Plot, StackedBars, Strip } from '../../parts/chart.tsx'
+import type { PlotMark, PlotSeries } from '../../parts/chart-plot.tsx'
 import { Chip } from '../../parts/field.tsx'
 import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
@@ -55,6 +55,8 @@ function MetricsView({ workspace, deployment }: { workspace: string; deployment:
     query: { limit: READ_REVISIONS },
   })
   const revisions = data?.resources
+  // Together with the values. If this fails, a chart says why.
+  useEffect(() => void Plot.preload().catch(() => {}), [])
   return (
     <>
       <div class={styles.bar}>
