@@ -25,7 +25,7 @@ export function App() {
       else location.replace(signInAddress(currentPath()))
     }, setError)
   }, [meVersion.value])
-  // After the list of deployments, or while it is asked who is here. If this fails, opening a screen says why.
+  // While the list of deployments is read, or earlier for another screen. If this fails, opening one says why.
   useEffect(() => {
     if (me || !location.pathname.endsWith(HOME)) Screens.preload().catch(() => {})
   }, [me])
