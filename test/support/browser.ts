@@ -68,9 +68,10 @@ function collectProblems(page: Page): string[] {
 
 const STANDARDS = ['wcag2a', 'wcag2aa', 'wcag21aa', 'wcag22aa']
 
-export async function expectAccessible(page: Page): Promise<void> {
-  await page.evaluate(axe.source)
-  const options = JSON.stringify({ runOnly: STANDARDS, resultTypes: ['violations'] })
+/** With `rules`, only these of the standards. */
+export async function expectAccessible(page: Page, rules?: string[]): Promise<void> {
+  if (!(await page.evaluate('"axe" in window'))) await page.evaluate(axe.source)
+  const options = JSON.stringify({ runOnly: rules ?? STANDARDS, resultTypes: ['violations'] })
   const { violations } = await page.evaluate<axe.AxeResults>(`axe.run(${options})`)
   const faults = violations.flatMap(({ id, nodes }) => nodes.map(node => `${id}: ${node.html}`))
   expect(faults, page.url()).toEqual([])
