@@ -38,9 +38,9 @@ async function furnish(tenant: Tenant): Promise<string[]> {
   const lists = await Promise.all(
     whole.filter(one => one.method === 'get' && one.query).map(one => owner.get(one.path, inside)),
   )
-  const listed: { id: string; latest_revision_id?: string }[] = lists.flatMap(({ body }) => body?.resources ?? [])
+  const listed: { id?: string; latest_revision_id?: string }[] = lists.flatMap(({ body }) => body?.resources ?? [])
   const providers: { provider_id: string }[] = (await owner.get('/v2/auth/providers', inside)).body
-  const ids = listed.flatMap(one => [one.id, one.latest_revision_id ?? one.id])
+  const ids = listed.flatMap(one => [one.id, one.latest_revision_id].filter(id => id !== undefined))
   return [...new Set([...ids, ...providers.map(one => one.provider_id), await newIntegration(tenant)])]
 }
 

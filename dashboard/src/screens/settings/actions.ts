@@ -35,10 +35,9 @@ export const deleteWorkspace = (me: Me, { id, display_name }: Workspace, deploym
   confirm: {
     title: `Delete the workspace ${display_name}?`,
     body:
-      `${deployments === undefined ? 'All deployments' : deployments === 1 ? 'Its deployment' : `Its ${deployments} deployments`} ` +
-      'with their revisions, logs and secrets, its listeners, webhooks, git hosts, keys and memberships are deleted at ' +
-      'once. None of it can be restored: export the workspace first. The members of the organization and the audit log ' +
-      'stay.',
+      `All deployments${deployments ? ` (${deployments})` : ''} with their revisions, logs and secrets, ` +
+      'and all listeners, webhooks, git hosts, keys and memberships are deleted at once. None of it can be restored: ' +
+      'export the workspace first. The members of the organization and the audit log stay.',
     isDestructive: true,
     typed: display_name,
   },
