@@ -166,7 +166,7 @@ it('renames the workspace, edits its tags, and exports it as a file', async () =
   await check(page, 'account')
   await button(page, 'End session').first().click()
   await page.getByRole('dialog').getByRole('button', { name: 'End session' }).click()
-  await button(page, 'End session').waitFor({ state: 'detached' })
+  await button(page, 'End session').first().waitFor({ state: 'detached' })
   await other.page.reload()
   await other.page.getByRole('button', { name: 'Sign in' }).waitFor()
   expect(problems).toEqual([])
