@@ -17,7 +17,13 @@ const LOOKS = [
   { colorScheme: 'dark', viewport: PHONE, rules: ['color-contrast', 'target-size', 'scrollable-region-focusable'] },
 ] as const
 /** It looks often, so that tests need not wait. */
-const liveStreams: StreamLimits = { seconds: 900, trips: 1_000_000, perKey: 1_000, lookMs: [100, 200], keyCheckMs: 1_000 }
+const liveStreams: StreamLimits = {
+  seconds: 900,
+  trips: 1_000_000,
+  perKey: 1_000,
+  lookMs: [100, 200],
+  keyCheckMs: 1_000,
+}
 
 type SignedInTenant = Pick<Tenant, 'organization_id' | 'tenant_id'>
 type VisitOptions = Parameters<ReturnType<typeof useBrowser>['newVisitor']>[0] & { email?: string }
