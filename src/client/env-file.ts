@@ -15,9 +15,10 @@ export function parseEnvFile(text: string): Record<string, string> {
   }
   for (let at = 0; at < content.length; ) {
     const end = lineEnd(at)
-    const equals = content.indexOf('=', at)
+    const offset = content.slice(at, end).indexOf('=')
+    const equals = at + offset
     const line = content.slice(at, end).trimStart()
-    if (line === '' || line.startsWith('#') || equals === -1 || equals > end) {
+    if (line === '' || line.startsWith('#') || offset === -1) {
       at = end + 1
       continue
     }

@@ -20,3 +20,11 @@ it.each([
 it('reads an empty value as empty, and not the line below it', () => {
   expect(parseEnvFile('A= \nB=2\nexport C=\n')).toEqual({ A: '', B: '2', C: '' })
 })
+
+it('reads a long text without an equals sign in linear time', () => {
+  const text = 'a\n'.repeat(1_000_000)
+  const before = process.cpuUsage()
+  expect(parseEnvFile(text)).toEqual({})
+  // A search for one to the end of the text, from each line, takes a minute.
+  expect(process.cpuUsage(before).user / 1e6).toBeLessThan(3)
+})

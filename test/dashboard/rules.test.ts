@@ -54,6 +54,8 @@ describe('the filter of the list', () => {
   })
 
   it('names a condition without such a value, and ignores one that is being typed', () => {
+    expect(parseFilter('source:constructor').unknown).toBe('source:constructor')
+    expect(parseFilter('constructor:x').query).toEqual({ name_contains: 'constructor:x' })
     expect(parseFilter('source:git status:').unknown).toBeUndefined()
     expect(parseFilter('status:broken').unknown).toBe('status:broken')
     expect(parseFilter('http://x').query).toEqual({ name_contains: 'http://x' })
@@ -99,24 +101,50 @@ it.each([
   expect([formatSeconds(seconds), formatAge(seconds)]).toEqual([duration, age])
 })
 
-it('a copied command is what a shell sends, whatever the body contains', () => {
-  const body = { release_on_newer_commit: true, revision_id: `it's $HOME \`id\` "` }
-  const action = {
-    route: 'POST /v2/deployments/{deployment_id}/rollback' as const,
-    options: { params: { deployment_id: 'a b' }, body },
-  }
-  const run = (command: string) => {
-    const show = `f() { for word in "$@"; do printf '%s\\n' "$word"; done; }; SLIPWAY_API_KEY=k; `
-    const script = show + command.replace(/^curl/, 'f').replace('slipway', 'f')
-    return spawnSync('sh', ['-c', script], { encoding: 'utf8' }).stdout.trimEnd().split('\n')
-  }
-  const url = 'https://x.test/v2/deployments/a%20b/rollback'
-  expect(run(toCurl(action, 'https://x.test', 'w1'))).toEqual([
-    ...['-X', 'POST', url, '-H', 'X-Api-Key: k', '-H', 'X-Tenant-Id: w1', '-H', 'Content-Type: application/json'],
-    ...['-d', JSON.stringify(body)],
-  ])
-  expect(run(toCommand(action))).toEqual(['api', 'POST', '/v2/deployments/a%20b/rollback', '--input', '-'])
-  const planned = { ...action, planDigest: '7.0f' }
-  expect(run(toCurl(planned, 'https://x.test', undefined))).toContain('Plan-Digest: 7.0f')
-  expect(run(toCommand(planned)).join(' ')).toContain('--plan-digest 7.0f --input -')
-})
+const HOSTILE = [
+  `it's $HOME \`id\` " ; id && !!`,
+  'C:\\new\\table \\\\ \\0 %s %n\n\ttwo',
+  '\u202Egnp.exe\u2066 \u200B\u009B201~\u2028 \0\u001B[201~',
+  "''\\'' -d @/etc/passwd [1-9] {a,b} ~ =ls # end'",
+]
+
+describe.each(['sh', 'bash', 'zsh'].filter(shell => spawnSync(shell, ['-c', ':']).status === 0))(
+  'a copied command in %s',
+  shell => {
+    /** What the program gets: its arguments, and its input. */
+    const run = (command: string) => {
+      const show = `f() { for word in "$@"; do printf '%s\\036' "$word"; done; case "$*" in *--input*) cat;; esac; }; `
+      const script = `SLIPWAY_API_KEY=k; ${show}${command.replace(/^curl/, 'f').replace('slipway', 'f')}`
+      const { stdout, stderr } = spawnSync(shell, ['-c', script], { encoding: 'utf8' })
+      expect(stderr).toBe('')
+      return stdout.split('\u001e')
+    }
+    const headers = ['-H', 'X-Api-Key: k', '-H', 'If-Match: *']
+
+    it.each(HOSTILE)('sends what the button sends, whatever its path and body contain: %j', text => {
+      const body = { revision_id: text, release_on_newer_commit: true }
+      const params = { deployment_id: text }
+      const action = {
+        ...{ route: 'POST /v2/deployments/{deployment_id}/rollback' as const, options: { params, body } },
+        planDigest: '7.0f',
+      }
+      const path = `/v2/deployments/${encodeURIComponent(text)}/rollback`
+      const [method, verb, url, ...sent] = run(toCurl(action, 'https://x.test', 'w1'))
+      expect([method, verb, url]).toEqual(['-X', 'POST', `https://x.test${path}`])
+      expect(sent.slice(0, -2)).toEqual([
+        ...headers,
+        ...['-H', 'X-Tenant-Id: w1', '-H', 'Plan-Digest: 7.0f', '-H', 'Content-Type: application/json', '-d'],
+      ])
+      expect(JSON.parse(sent.at(-2)!)).toEqual(body)
+      const words = run(toCommand(action))
+      expect(words.slice(0, -1)).toEqual(['api', 'POST', path, '--plan-digest', '7.0f', '--input', '-'])
+      expect(JSON.parse(words.at(-1)!)).toEqual(body)
+    })
+
+    it('has no mark that hides what it does', () => {
+      const action = { route: 'PATCH /v1/webhooks' as never, options: { body: HOSTILE } }
+      expect(toCurl(action, 'https://x.test', undefined) + toCommand(action)).not.toMatch(/[\p{Cf}\p{Zl}\p{Zp}]/u)
+      expect(toCommand(action)).not.toMatch(/\p{Cc}/u)
+    })
+  },
+)

@@ -1,5 +1,6 @@
 // Writes the request of an action as a command for a shell (pure).
 import type { CallOptions, Route } from '../../../src/client/client.ts'
+import { quote } from '../format/shell-word.ts'
 
 export type WriteRoute = Exclude<Route, `GET ${string}`>
 export type ActionRequest = {
@@ -15,7 +16,12 @@ export const request = <R extends WriteRoute>(
   options: Pick<CallOptions<R>, Extract<keyof CallOptions<R>, 'params' | 'query' | 'body'>>,
 ): ActionRequest => ({ route, options: options as ActionRequest['options'] })
 
-const quote = (text: string) => `'${text.replaceAll("'", "'\\''")}'`
+/** Marks that a terminal does not show, such as those that turn the direction of writing, as escapes of JSON. */
+const toJson = (body: unknown) =>
+  JSON.stringify(body).replace(
+    /[\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g,
+    mark => `\\u${mark.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  )
 
 function toPath({ route, options }: ActionRequest): { method: string; path: string } {
   const [method, template] = route.split(' ') as [string, string]
@@ -29,10 +35,10 @@ function toPath({ route, options }: ActionRequest): { method: string; path: stri
 export function toCurl(action: ActionRequest, origin: string, workspace: string | undefined): string {
   const { method, path } = toPath(action)
   const { body } = action.options
-  const parts = [`curl -X ${method} ${quote(origin + path)}`, '-H "X-Api-Key: $SLIPWAY_API_KEY"']
+  const parts = [`curl -X ${method} ${quote(origin + path)}`, '-H "X-Api-Key: $SLIPWAY_API_KEY"', `-H 'If-Match: *'`]
   if (workspace) parts.push(`-H 'X-Tenant-Id: ${workspace}'`)
   if (action.planDigest) parts.push(`-H 'Plan-Digest: ${action.planDigest}'`)
-  if (body !== undefined) parts.push(`-H 'Content-Type: application/json'`, `-d ${quote(JSON.stringify(body))}`)
+  if (body !== undefined) parts.push(`-H 'Content-Type: application/json'`, `-d ${quote(toJson(body))}`)
   return parts.join(' \\\n  ')
 }
 
@@ -41,5 +47,6 @@ export function toCommand(request: ActionRequest): string {
   const { body } = request.options
   const digest = request.planDigest ? ` --plan-digest ${request.planDigest}` : ''
   const send = `slipway api ${method} ${quote(path)}${digest}`
-  return body === undefined ? send : `echo ${quote(JSON.stringify(body))} | ${send} --input -`
+  // Not by `echo`: that of zsh and of dash reads `\n` as the end of a line.
+  return body === undefined ? send : `printf %s ${quote(toJson(body))} | ${send} --input -`
 }

@@ -15,8 +15,8 @@ export function parseEnvFile(content: string): Map<string, string> {
       continue
     }
     const lineEnd = rest.indexOf('\n')
-    const equals = rest.indexOf('=')
-    if (equals === -1 || (lineEnd !== -1 && lineEnd < equals)) {
+    const equals = (lineEnd === -1 ? rest : rest.slice(0, lineEnd)).indexOf('=')
+    if (equals === -1) {
       takeLine()
       rest = trim(rest)
       continue

@@ -2,6 +2,7 @@
 import { useState } from 'preact/hooks'
 import type { AuditFilter } from '../../api/audit-pages.ts'
 import { getClient } from '../../api/client.ts'
+import { word } from '../../format/shell-word.ts'
 import { Button } from '../../parts/button.tsx'
 import { Body, Note } from '../../parts/page.tsx'
 import { Card, CommandLine } from '../../parts/panel.tsx'
@@ -54,7 +55,7 @@ export function ExportBar({ filter }: { filter: AuditFilter }) {
 const toCommand = ({ start_time, operations, actor_id, subject_id }: AuditFilter): string =>
   [
     `slipway audit export --since ${start_time.slice(0, 10)}`,
-    ...(Array.isArray(operations) ? operations : []).map(name => `--operation ${name}`),
+    ...(Array.isArray(operations) ? operations : []).map(name => `--operation ${word(name)}`),
     ...(actor_id ? [`--actor ${actor_id}`] : []),
     ...(subject_id ? [`--subject ${subject_id}`] : []),
     '--format csv --output audit.csv',

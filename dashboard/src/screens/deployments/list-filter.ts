@@ -37,13 +37,13 @@ export function parseFilter(text: string): ParsedFilter {
   for (const word of text.split(/\s+/).filter(Boolean)) {
     const at = word.indexOf(':')
     const [condition, value] = [word.slice(0, Math.max(0, at)), word.slice(at + 1)]
-    if (!(condition in CONDITIONS)) words.push(word)
+    if (!Object.hasOwn(CONDITIONS, condition)) words.push(word)
     // It is being typed.
     else if (!value) continue
     else if (condition === 'tag') parsed.tag = value
     else if (condition === 'listener') parsed.listener = value
-    else if (condition === 'source' && value in SOURCES) parsed.query.source = SOURCES[value]
-    else if (condition === 'status' && value in STATUSES) parsed.query.status = [STATUSES[value]!]
+    else if (condition === 'source' && Object.hasOwn(SOURCES, value)) parsed.query.source = SOURCES[value]
+    else if (condition === 'status' && Object.hasOwn(STATUSES, value)) parsed.query.status = [STATUSES[value]!]
     else parsed.unknown = word
   }
   if (words.length > 0) parsed.query.name_contains = words.join('-')

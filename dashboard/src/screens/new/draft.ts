@@ -2,6 +2,7 @@
 import { toName } from '../../../../src/client/archive-rules.ts'
 import type { CallOptions } from '../../../../src/client/client.ts'
 import { parseEnvFile } from '../../../../src/client/env-file.ts'
+import { word } from '../../format/shell-word.ts'
 
 export const WAYS = ['template', 'repository', 'image', 'folder'] as const
 export type Way = (typeof WAYS)[number]
@@ -99,8 +100,6 @@ export const withoutValues = (body: NewDeployment): NewDeployment => ({
   ...body,
   secrets: body.secrets.map(({ name }) => ({ name, value: `VALUE OF ${name}` })),
 })
-
-const word = (text: string) => (/^[\w./:@%+=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`)
 
 /** What `slipway deploy` cannot set when it creates is set, or noted, after it. */
 export function toCommands(draft: Draft): string {
