@@ -145,7 +145,8 @@ describe('the journal', () => {
       await sweepRevisions(app)
     }
     const countEvents = async () =>
-      (await tenant.get(`/v2/events?subject_id=${id}&type=deployment.healthy,deployment.unhealthy`)).body.resources.length
+      (await tenant.get(`/v2/events?subject_id=${id}&type=deployment.healthy,deployment.unhealthy`)).body.resources
+        .length
     for (let i = 0; i < 21; i++) await flap()
     const today = await countEvents()
     expect(today).toBeGreaterThan(0)
