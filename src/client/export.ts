@@ -182,11 +182,15 @@ async function describeDeployment(
   const { name, source, source_config, source_revision_config, secrets, secret_references } = deployment
   const params = { deployment_id: deployment.id }
   const [tagged, policy] = await Promise.all([
-    tags.size > 0 ? client.call('GET /v2/deployments/{deployment_id}/tags', { params, signal }) : { resources: [] },
+    tags.size > 0
+      ? ifFound(client.call('GET /v2/deployments/{deployment_id}/tags', { params, signal }))
+      : { resources: [] },
     source === 'githost'
       ? ifFound(client.call('GET /v2/deployments/{deployment_id}/preview-policy', { params, signal }))
       : undefined,
   ])
+  // It was deleted while the list was read.
+  if (tagged === undefined) return []
   const { deployment_type, listener_config, ...config } = source_config
   // Only the control plane sets the commit, and an archive stays where it was uploaded.
   const { repo_commit_sha: _, source_tarball_path: __, ...revisionConfig } = source_revision_config

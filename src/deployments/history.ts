@@ -109,11 +109,10 @@ const CHANGED_SINCE = (limit: number): SQL => sql`(
     with later as (
       select e.seq, e.type, e.changes, e.request
       from events e
-      cross join journal j
       where e.subject_id = d.id
         and e.scope_id = current_tenant()
         and e.tenant_id = current_tenant()
-        and e.seq >= j.first_number
+        and e.seq >= (select first_number from journal)
         and e.created_at > m.at
         and e.type like 'deployment.%'
       order by e.seq
@@ -131,6 +130,9 @@ const CHANGED_SINCE = (limit: number): SQL => sql`(
         select from later where type = any(${textArray(CONFIGURING)}) and changes is null and request is null)))`
 
 type FactsOptions = { at: string | undefined; maxEvents: number; columns: SQL; deployments: SQL }
+
+/** The events are read in the order of their index, up to the limit: a bitmap would have all of them first. */
+const READ_IN_ORDER = sql`select set_config('enable_bitmapscan', 'off', true)`
 
 /** One row for each deployment and moment: first then, next now. */
 const selectFacts = ({ at, maxEvents, columns, deployments }: FactsOptions): SQL<Row> => sql`
@@ -264,7 +266,9 @@ function describeWanted({ latest, current }: Facts, read: (path: string, current
 // ---- the verbs
 
 async function readFacts(ctx: Ctx, options: FactsOptions): Promise<[past: Facts, present: Facts][]> {
-  const rows = (await run(ctx, selectFacts(options))).map(([text]) => JSON.parse(text as string) as Facts)
+  const rows = (await run(ctx, selectFacts(options), READ_IN_ORDER)).map(
+    ([text]) => JSON.parse(text as string) as Facts,
+  )
   return rows.flatMap((past, i) => (i % 2 === 0 ? [[past, rows[i + 1]!]] : []))
 }
 

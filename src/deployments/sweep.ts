@@ -1,6 +1,7 @@
 // Fails overdue revisions, marks idle deployments UNUSED and those of a silent listener UNKNOWN, and records changes of
 // health.
-import { sql } from 'drizzle-orm'
+import { type SQL, sql } from 'drizzle-orm'
+import type { Config } from '../env.ts'
 import { runAsSystem } from '../kernel/db.ts'
 import { journalSystemEvents, setSystemSettings } from '../kernel/journal.ts'
 import { changedMembers, changesBetween, deletedMembers } from '../kernel/recorded-changes.ts'
@@ -103,13 +104,23 @@ const APPLIED_STATUS_CHANGES = sql`applied_status_changes as (
 
 // ---- deployments whose health has changed
 
-const HEALTH_CHANGES = sql`health_changes as (
+/** Health may use half of a day's events: a hundred applications that flap must not keep people from changes. */
+const hasRoomForHealth = (eventsPerDay: number): SQL =>
+  eventsPerDay === 0
+    ? sql`true`
+    : sql`not exists (
+        select
+        from journals j
+        where j.scope_id = c.tenant_id and j.day = journal_day() and j.today >= ${Math.ceil(eventsPerDay / 2)})`
+
+const findHealthChanges = (eventsPerDay: number): SQL => sql`health_changes as (
     select c.id, c.recorded_healthy as previous_healthy
     from deployments c
     where ${isHealthUnrecorded(sql`c.healthy`, sql`c.recorded_healthy`)}
       and c.deleting_at is null
       and ${IS_NOT_LOCKED}
       and c.id not in (select id from status_changes)
+      and ${hasRoomForHealth(eventsPerDay)}
     order by c.id
     limit ${MAX_ROWS}
     for update skip locked)`
@@ -201,13 +212,13 @@ const SWEEP_EVENTS: EventRows[] = [
 ]
 
 /** One statement, so that it locks the journals of all workspaces in one order: two sweeps would otherwise deadlock. */
-const sweepStatement = sql`
+const sweepStatement = ({ eventsPerDay }: Pick<Config, 'eventsPerDay'>): SQL => sql`
   with ${sql.join(
     [
       ...failOverdueRevisions,
       STATUS_CHANGES,
       APPLIED_STATUS_CHANGES,
-      HEALTH_CHANGES,
+      findHealthChanges(eventsPerDay),
       RECORDED_HEALTH,
       IDLE,
       UNUSED,
@@ -220,5 +231,5 @@ const sweepStatement = sql`
 
 export async function sweepRevisions({ config, database }: Pick<Services, 'config' | 'database'>): Promise<void> {
   const settings = setSystemSettings(config, `sweep-${crypto.randomUUID()}`)
-  await runAsSystem(database, settings, lockOverdueDeployments, sweepStatement)
+  await runAsSystem(database, settings, lockOverdueDeployments, sweepStatement(config))
 }

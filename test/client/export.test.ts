@@ -1,9 +1,17 @@
 // A workspace as one file: what is in it, what is not, and that its parts can be created again from it.
+import { sql } from 'drizzle-orm'
 import { loadAll } from 'js-yaml'
 import { expect, it } from 'vitest'
 import { createClient } from '../../src/client/client.ts'
-import { type ExportedDocument, type ExportFormat, findWorkspace, writeExport } from '../../src/client/export.ts'
+import {
+  type ExportedDocument,
+  type ExportFormat,
+  exportWorkspace,
+  findWorkspace,
+  writeExport,
+} from '../../src/client/export.ts'
 import { toYaml } from '../../src/client/yaml.ts'
+import { runAsSystem } from '../../src/kernel/db.ts'
 import { getApp, newTenant, type Tenant } from '../support/app.ts'
 import { getPolicyPath, setUpPreviews } from '../support/previews.ts'
 import { serveRepositories } from '../support/pushes.ts'
@@ -133,6 +141,23 @@ it('says what a key may not read, and exports the workspace that a key of the or
   const { tenant_id, owner } = tenant
   await create(owner, '/workspaces', { display_name: 'Second' })
   expect(JSON.parse(await exportText(owner, 'json', tenant_id))[0]).toMatchObject({ name: 'Default' })
+})
+
+it('leaves out a deployment that is deleted meanwhile', async () => {
+  const tenant = await newTenant()
+  const { id } = await create(tenant, '/v2/deployments', templateBody('gone'))
+  const team = await create(tenant, '/v2/tag-keys', { key: 'team' })
+  await create(tenant, `/v2/tag-keys/${team.id}/values`, { value: 'payments' })
+  const fetch: typeof requestApp = async (input, init) => {
+    const { pathname } = new URL(new Request(input, init).url)
+    if (pathname.endsWith(`${id}/tags`))
+      await runAsSystem(getApp().database, sql`delete from deployments where id = ${id}::uuid`)
+    return requestApp(input, init)
+  }
+  const client = createClient({ url: 'http://slipway.test', key: tenant.key, fetch })
+  const kinds: string[] = []
+  for await (const { kind } of exportWorkspace(client, (await findWorkspace(client, {}))!)) kinds.push(kind)
+  expect(kinds).toEqual(['Workspace', 'TagKey', 'TagValue'])
 })
 
 it('writes YAML that a parser reads as the same data', () => {

@@ -1,11 +1,12 @@
 // The limits of what one workspace can store.
 import { sql } from 'drizzle-orm'
 import { afterEach, describe, expect, it } from 'vitest'
+import { sweepRevisions } from '../../src/deployments/sweep.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { NewProvider } from '../../src/oauth/schema.ts'
 import { clock, getApp, newTenant, type Reply, send, startApp, type Tenant, withClockAhead } from '../support/app.ts'
 import { makeArchive, streamChunks } from '../support/archives.ts'
-import { minimalBody } from '../support/deployments.ts'
+import { minimalBody, newDeployment } from '../support/deployments.ts'
 import { makeListenerDeployment, makeSyncAgent, newListener } from '../support/sync-agent.ts'
 import { makeSourceBody } from '../support/uploads-suite.ts'
 
@@ -133,6 +134,27 @@ describe('the journal', () => {
     expect(outcome(replies.at(-1)!)).toEqual([429, 'journal_full'])
     expect(Number(replies.at(-1)!.headers.get('Retry-After'))).toBeGreaterThan(0)
     expect(outcome(await tenant.post('/v2/tag-keys', { key: 'more' }))).toEqual([429, 'journal_full'])
+  })
+
+  it('gives health that flaps half of the events of a day, so that people can still make changes', async () => {
+    const app = startApp({ overrides: { eventsPerDay: 20 } })
+    const tenant = await newTenant({ app })
+    const { id } = await newDeployment(tenant)
+    const flap = async () => {
+      await runAsSystem(app.database, sql`update deployments set healthy = healthy is false where id = ${id}::uuid`)
+      await sweepRevisions(app)
+    }
+    const countEvents = async () =>
+      (await tenant.get(`/v2/events?subject_id=${id}&type=deployment.healthy,deployment.unhealthy`)).body.resources
+        .length
+    for (let i = 0; i < 21; i++) await flap()
+    const today = await countEvents()
+    expect(today).toBeGreaterThan(0)
+    expect(today).toBeLessThanOrEqual(10)
+    expect(outcome(await tenant.post('/v2/tag-keys', { key: 'fix' }))).toEqual([201, undefined])
+    await withClockAhead(24 * 60 * MINUTE, flap)
+    await withClockAhead(24 * 60 * MINUTE, flap)
+    expect(await countEvents()).toBeGreaterThan(today)
   })
 
   it('deletes events that are older than 400 days, and no others', async () => {
