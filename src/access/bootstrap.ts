@@ -12,12 +12,20 @@ type BootstrapInput = {
   workspace?: string
   emails?: string[]
   scope?: 'workspace' | 'organization'
+  /** What the journal and the dashboard call the key. */
+  keyDescription?: string
 }
 export type BootstrapResult = { api_key: string; organization_id: string; tenant_id: string }
 
 /** Finds the organization and the workspace by their names, or creates them. Creates a new key in either case. */
 export async function bootstrap(database: Database, input: BootstrapInput): Promise<BootstrapResult> {
-  const { organization, workspace = 'Default', emails = [], scope = 'workspace' } = input
+  const {
+    organization,
+    workspace = 'Default',
+    emails = [],
+    scope = 'workspace',
+    keyDescription = 'bootstrap key',
+  } = input
   const key = newApiKey()
   const organizationId = sql`(
     select id
@@ -58,7 +66,7 @@ export async function bootstrap(database: Database, input: BootstrapInput): Prom
     sql`
       with new_key as (
         insert into api_keys (organization_id, tenant_id, description, hint, key_hash, role_id)
-        select ${organizationId}, ${tenant}, 'Created by npm run bootstrap', ${makeKeyHint(key)}, ${sha256Hex(key)},
+        select ${organizationId}, ${tenant}, ${keyDescription}, ${makeKeyHint(key)}, ${sha256Hex(key)},
           ${role}::uuid
         returning *),
       numbered as (

@@ -1,23 +1,12 @@
 // The file that `slipway env edit` opens: written from variables, and read back as changes of them. Pure.
-import { parseEnvFile } from '../client/env-file.ts'
+import { parseEnvFile, writeVariable } from '../client/env-file.ts'
 
 type Variables = Record<string, string>
 /** `missing` are variables whose lines were deleted. They stay: only a line with a minus removes. */
 type Edits = { set: Variables; unset: string[]; missing: string[] }
 
-const QUOTES = ['', "'", '"', '`']
-
-/** Undefined if a .env file cannot have the value, such as one with all three quotes. */
-function quote(value: string): string | undefined {
-  return QUOTES.map(mark => mark + value + mark).find(text => {
-    // A quote that is not closed would reach into the lines after it.
-    const parsed = parseEnvFile([`VALUE=${text}`, ...QUOTES.map((mark, i) => `LATER_${i}=${mark}x${mark}`)].join('\n'))
-    return parsed.VALUE === value && QUOTES.every((_, i) => parsed[`LATER_${i}`] === 'x')
-  })
-}
-
 export function writeTemplate(deployment: string, secrets: { name: string; value: string }[], isRevealed: boolean) {
-  const lines = secrets.map(({ name, value }) => `${name}=${quote(value) ?? ''}`)
+  const lines = secrets.map(({ name, value }) => writeVariable(name, value) ?? `${name}=`)
   const help = [
     `Variables of ${deployment}. What differs when you close this file is shown, and applied once you confirm it.`,
     isRevealed ? 'A line that is not changed keeps its value.' : 'NAME=        keeps the value that is stored',

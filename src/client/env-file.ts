@@ -1,6 +1,6 @@
-// Reads the text of a .env file, for the command line and for pages. Pure.
+// Reads and writes the text of a .env file, for the command line and for pages. Pure.
 
-const QUOTES = ['"', "'", '`']
+const QUOTES = ["'", '"', '`']
 
 /**
  * The last value of each name, as `parseEnv` of Node.js reads it, which browsers do not have. Unlike it, an empty value
@@ -43,3 +43,14 @@ const quotedValue = (quote: string, text: string) => (quote === '"' ? text.repla
 /** One with a quote that is not closed is the whole line. */
 const unquotedValue = (line: string) =>
   QUOTES.some(quote => line.startsWith(quote)) ? line.trimEnd() : line.replace(/#.*/, '').trim()
+
+const MARKS = ['', ...QUOTES]
+
+/** One line, or undefined if a file cannot have the value, such as one with all three quotes. */
+export function writeVariable(name: string, value: string): string | undefined {
+  return MARKS.map(mark => `${name}=${mark}${value}${mark}`).find(line => {
+    // A quote that is not closed would reach into the lines after it.
+    const parsed = parseEnvFile([line, ...MARKS.map((mark, i) => `${i}=${mark}x${mark}`)].join('\n'))
+    return parsed[name] === value && MARKS.every((_, i) => parsed[i] === 'x')
+  })
+}

@@ -69,6 +69,15 @@ const END_CODES: Record<string, Reason['code']> = {
   UNKNOWN: 'revision_unknown',
 }
 
+const END_WORDS: Record<string, string> = {
+  CREATE_FAILED: 'failed to be created',
+  BUILD_FAILED: 'failed to build',
+  DEPLOY_FAILED: 'failed to deploy',
+  SKIPPED: 'was skipped',
+  INTERRUPTED: 'was interrupted',
+  UNKNOWN: 'is in an unknown state',
+}
+
 type Target = 'latest' | 'in_flight' | 'active' | null
 type Advice = {
   about?: 'latest' | 'active' | 'listener' | 'integration'
@@ -214,7 +223,7 @@ function revisionObstacle(
   const note = hasListener ? '' : ', and no listener serves the deployment yet'
   const inProgress = `${name} is ${status}${note}.`
   if (!endCode) return { code: 'in_progress', detail: status_message ? `${inProgress} ${status_message}` : inProgress }
-  return { code: endCode, detail: `${name} is ${status}${status_message ? `: ${status_message}` : '.'}` }
+  return { code: endCode, detail: `${name} ${END_WORDS[status]}${status_message ? `: ${status_message}` : '.'}` }
 }
 
 const SILENT_MINUTES = sql<

@@ -46,7 +46,11 @@ async function ensureKey(host: Host, home: Home): Promise<DevKey> {
   if (status === 200) return { api_key, organization_id, tenant_id }
   if (status !== 401)
     throw new Error(`The database cannot be used: a request with the saved key was answered with ${status}.`)
-  return bootstrap(host.app.database, { organization: 'Local', emails: host.config.instanceAdmins })
+  return bootstrap(host.app.database, {
+    organization: 'Local',
+    emails: host.config.instanceAdmins,
+    keyDescription: 'dev key',
+  })
 }
 
 /** The same for the agent. Its key may not read the organization, so 403 means that the key exists. */

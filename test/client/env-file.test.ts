@@ -1,7 +1,8 @@
-// How the text of a .env file is read.
+// How the text of a .env file is read and written.
 import { parseEnv } from 'node:util'
+import fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { parseEnvFile } from '../../src/client/env-file.ts'
+import { parseEnvFile, writeVariable } from '../../src/client/env-file.ts'
 
 it.each([
   ['a value up to its comment', 'A= b c # d\nB=1', { A: 'b c', B: '1' }],
@@ -27,4 +28,15 @@ it('reads a long text without an equals sign in linear time', () => {
   expect(parseEnvFile(text)).toEqual({})
   // A search for one to the end of the text, from each line, takes a minute.
   expect(process.cpuUsage(before).user / 1e6).toBeLessThan(3)
+})
+
+it('writes a value so that Node.js reads it back, unless it has all three quotes', () => {
+  const piece = fc.constantFrom('A', 'B', '=', '\n', '"', "'", '`', '#', ' ', '\t', '\r', '\\n', 'export ', 'x')
+  const property = fc.property(fc.array(piece, { maxLength: 12 }), pieces => {
+    const line = writeVariable('NAME', pieces.join(''))
+    if (line !== undefined) expect(parseEnv(line).NAME).toBe(pieces.join(''))
+  })
+  fc.assert(property, { numRuns: 500 })
+  expect(writeVariable('NAME', 'a "b" \'c\' `d` # e\nf')).toBe(undefined)
+  expect(writeVariable('PEM', '-----BEGIN KEY-----\nabc=\n')).toBe("PEM='-----BEGIN KEY-----\nabc=\n'")
 })

@@ -1,9 +1,6 @@
-// Drafts of changes to a deployment: the patch that they make, and variables read from `.env` files.
-import { parseEnv } from 'node:util'
-import fc from 'fast-check'
+// Drafts of changes to a deployment: the patch that they make.
 import { describe, expect, it } from 'vitest'
 import { faultAt, listFaults } from '../../dashboard/src/api/faults.ts'
-import { parseEnvFile, writeVariable } from '../../dashboard/src/format/env-file.ts'
 import type { Deployment } from '../../dashboard/src/format/state.ts'
 import { applyDraft, leaveOutSecrets } from '../../dashboard/src/screens/deployments/change-requests.ts'
 import {
@@ -12,6 +9,7 @@ import {
   editsOfText,
   listVariables,
   MASK,
+  readVariables,
   toPatch,
   type VariableEdit,
   withImported,
@@ -108,35 +106,12 @@ describe('a draft of variables', () => {
   })
 
   it('is what its text says: a mask keeps, another value replaces, a line that is gone removes', () => {
-    const edits = editsOfText(['KEY', 'MODE', 'OLD'], parseEnvFile(`KEY=${MASK}\nMODE=test\n__proto__=x`))
+    const edits = editsOfText(['KEY', 'MODE', 'OLD'], readVariables(`KEY=${MASK}\nMODE=test\n__proto__=x`))
     expect(edits.map(({ name, value, isNew }) => [name, value, isNew])).toEqual([
       ['MODE', 'test', false],
       ['OLD', undefined, false],
       ['__proto__', 'x', true],
     ])
-  })
-})
-
-describe('a .env file', () => {
-  const piece = fc.constantFrom('A', 'B', '=', '\n', '"', "'", '`', '#', ' ', '\t', '\r', '\\n', 'export ', 'x')
-
-  it('is read as the command line reads it, which uses Node', () => {
-    const property = fc.property(fc.array(piece, { maxLength: 24 }), pieces => {
-      const text = pieces.join('')
-      const { '': _, ...expected } = parseEnv(text)
-      expect(Object.fromEntries(parseEnvFile(text))).toEqual(expected)
-    })
-    fc.assert(property, { numRuns: 2_000 })
-  })
-
-  it('has every value that was written into it, unless it has all three quotes', () => {
-    const property = fc.property(fc.array(piece, { maxLength: 12 }), pieces => {
-      const line = writeVariable('NAME', pieces.join(''))
-      if (line !== undefined) expect(parseEnv(line).NAME).toBe(pieces.join(''))
-    })
-    fc.assert(property, { numRuns: 500 })
-    expect(writeVariable('NAME', 'a "b" \'c\' `d` # e\nf')).toBe(undefined)
-    expect(writeVariable('PEM', '-----BEGIN KEY-----\nabc=\n')).toBe("PEM='-----BEGIN KEY-----\nabc=\n'")
   })
 })
 

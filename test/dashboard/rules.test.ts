@@ -3,6 +3,7 @@ import { spawnSync } from 'node:child_process'
 import { describe, expect, it } from 'vitest'
 import { toCommand, toCurl } from '../../dashboard/src/api/action-command.ts'
 import { isAffected, type ReadKey } from '../../dashboard/src/api/affected.ts'
+import { describeReasons } from '../../dashboard/src/format/reasons.ts'
 import { stateOfDeployment } from '../../dashboard/src/format/state.ts'
 import { formatAge, formatSeconds } from '../../dashboard/src/format/time.ts'
 import { parseFilter } from '../../dashboard/src/screens/deployments/list-filter.ts'
@@ -28,6 +29,18 @@ describe('an event', () => {
   ])('%s of %s with %j makes old what shows it', (type, id, data, affected) => {
     expect([LIST, SHOP, HOOKS].map(read => isAffected(event(type, id, data), read))).toEqual(affected)
   })
+})
+
+it.each([
+  [['rolled_back'], 'Rolled back'],
+  [['secrets'], 'Secrets changed'],
+  [['pushed', 'source_config.build_command'], 'Push, Build command changed'],
+  [
+    ['source_revision_config.source_tarball_path', 'secrets', 'source_config.resource_spec.cpu'],
+    'Files, secrets and CPU changed',
+  ],
+])('the reasons %j of a revision are the sentence %j', (reasons, sentence) => {
+  expect(describeReasons(reasons)).toBe(sentence)
 })
 
 describe('the state of a deployment', () => {

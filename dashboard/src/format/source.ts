@@ -35,14 +35,3 @@ export function describeActor({ kind, name }: Actor): string {
   if (kind === 'listener') return name ? `listener ${name}` : 'a listener'
   return name ?? (kind === 'key' ? 'an API key' : 'a person')
 }
-
-const REASONS: Record<string, string> = {
-  created: 'First revision',
-  requested: 'Deployed again',
-  redeployed: 'Redeployed',
-  rolled_back: 'Rolled back',
-  pushed: 'Push',
-}
-/** A reason that is no word is the path of a member that was changed. */
-export const describeReasons = (reasons: string[]): string =>
-  reasons.map(reason => REASONS[reason] ?? `${reason.split('.').at(-1)} changed`).join(', ')

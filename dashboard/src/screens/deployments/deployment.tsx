@@ -1,6 +1,7 @@
 // A deployment: what serves, what is on its way, why not, and its last revisions.
 import { useRead } from '../../api/queries.ts'
-import { describeActor, describeReasons, shortCommit, shortImage } from '../../format/source.ts'
+import { describeReasons } from '../../format/reasons.ts'
+import { describeActor, shortCommit, shortImage } from '../../format/source.ts'
 import { type Deployment, isInFlight, type Revision, stateOfRevision } from '../../format/state.ts'
 import { formatExact, formatSeconds, formatShort } from '../../format/time.ts'
 import { ActionButton } from '../../parts/action.tsx'
@@ -339,7 +340,12 @@ function RevisionRow({ workspace, deployment, revision, isServing }: RevisionRow
         </p>
         <p class={styles.detail}>
           {status === 'DEPLOYED' && commit ? describeReasons(revision.reasons) : state.word}
-          {revision.status_message && `: ${revision.status_message}`}
+          {revision.status_message && (
+            <>
+              {': '}
+              <Prose text={revision.status_message} />
+            </>
+          )}
         </p>
       </div>
       <span class={styles.took}>
@@ -347,7 +353,7 @@ function RevisionRow({ workspace, deployment, revision, isServing }: RevisionRow
       </span>
       <div class={styles.when}>
         <Ago time={created_at} />
-        <span>{describeActor(actor)}</span>
+        <span title={describeActor(actor)}>{describeActor(actor)}</span>
       </div>
       <span class={styles.rowActions}>
         <RevisionButtons workspace={workspace} deployment={deployment} revision={revision} small />

@@ -1,5 +1,6 @@
 // A draft of changes to a deployment: settings and variables that are edited, and the patch that they make (pure).
 import type { CallOptions } from '../../../../src/client/client.ts'
+import { parseEnvFile } from '../../../../src/client/env-file.ts'
 import type { Deployment } from '../../format/state.ts'
 import { fieldAt, parseValue, readValue, SPEC } from './setting-fields.ts'
 
@@ -90,6 +91,8 @@ export function withStoredEdit(edits: readonly VariableEdit[], name: string, val
   if (value === null) return others
   return old ? edits.map(edit => (edit === old ? { ...edit, value } : edit)) : [...others, newEdit(name, value, false)]
 }
+
+export const readVariables = (text: string) => new Map(Object.entries(parseEnvFile(text)))
 
 /** What a file adds and replaces. Variables that it does not name stay. */
 export function withImported(

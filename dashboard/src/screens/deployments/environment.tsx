@@ -1,11 +1,11 @@
 // The variables of a deployment, as a table and as the text of a `.env` file: two views of the same draft. Values are
 // written, not read, unless they are revealed.
 import { useRef, useState } from 'preact/hooks'
+import { writeVariable } from '../../../../src/client/env-file.ts'
 import { getClient } from '../../api/client.ts'
 import { type Faults, faultAt, listFaults } from '../../api/faults.ts'
 import { explainMissing } from '../../api/permissions.ts'
 import { useRead } from '../../api/queries.ts'
-import { parseEnvFile, writeVariable } from '../../format/env-file.ts'
 import type { Deployment, Revision } from '../../format/state.ts'
 import { Button } from '../../parts/button.tsx'
 import { Dialog } from '../../parts/dialog.tsx'
@@ -25,6 +25,7 @@ import {
   listVariables,
   MASK,
   newEdit,
+  readVariables,
   type VariableEdit,
   withImported,
   withStoredEdit,
@@ -63,7 +64,7 @@ function Environment({ workspace, me, deployment }: EnvironmentProps) {
 
   const refuse = (text: string) => setNotice({ tone: 'bad', text })
   function takeText(text: string, source: string): void {
-    const imported = parseEnvFile(text)
+    const imported = readVariables(text)
     const names = [...imported.keys()]
     if (names.length === 0) refuse(`${source} has no lines of the form NAME=value. Nothing was read.`)
     else if (names.length > MAX_VARIABLES)
@@ -294,7 +295,7 @@ function TableView({ workspace, deployment, draft, revealed, locked, faults, pre
                       }}
                       onPaste={event => {
                         const text = event.clipboardData?.getData('text') ?? ''
-                        if (!text.includes('=') || parseEnvFile(text).size === 0) return
+                        if (!text.includes('=') || readVariables(text).size === 0) return
                         event.preventDefault()
                         onPaste(text)
                       }}
@@ -408,7 +409,7 @@ function TextView({ deployment, draft, revealed, locked, onChange }: TextProps) 
   const { base, text } = written && !isOld ? written : writeText(deployment, draft, revealed)
   const change = (next: string) => {
     const isSame = ({ name, value }: VariableEdit) => value !== undefined && revealed?.get(name) === value
-    const edits = editsOfText(base, parseEnvFile(next)).filter(edit => edit.isNew || !isSame(edit))
+    const edits = editsOfText(base, readVariables(next)).filter(edit => edit.isNew || !isSame(edit))
     setWritten({ base, text: next, edits })
     onChange(edits)
   }

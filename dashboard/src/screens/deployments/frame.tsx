@@ -1,5 +1,6 @@
 // What all pages of a deployment share: its heading, what can be done with it, and its tabs.
 import type { ComponentChildren } from 'preact'
+import { useLayoutEffect, useRef } from 'preact/hooks'
 import { useLocation } from 'wouter-preact'
 import { isMissing, useRead } from '../../api/queries.ts'
 import { useCommands } from '../../commands/commands.ts'
@@ -130,6 +131,13 @@ function Header({ workspace, deployment, revisions }: HeaderProps) {
 
 function Tabs({ to, tab }: { to: string; tab: TabPath }) {
   const [, navigate] = useLocation()
+  const tabs = useRef<HTMLElement>(null)
+  // Not all fit on a phone. Only the row is scrolled, not the page.
+  useLayoutEffect(() => {
+    const row = tabs.current!
+    const open = row.querySelector<HTMLElement>('[aria-current]')
+    if (open) row.scrollLeft = open.offsetLeft - row.offsetLeft - (row.clientWidth - open.offsetWidth) / 2
+  }, [tab])
   useCommands(
     TABS.map(({ path, label, keys }) => ({
       ...{ id: `tab-${path}`, label: `${label} of this deployment`, kind: 'page', keys },
@@ -137,7 +145,7 @@ function Tabs({ to, tab }: { to: string; tab: TabPath }) {
     })),
   )
   return (
-    <nav class={styles.tabs} aria-label="Deployment">
+    <nav class={styles.tabs} aria-label="Deployment" ref={tabs}>
       {TABS.map(({ path, label }) => (
         <Link key={path} to={to + path} aria-current={path === tab ? 'page' : undefined}>
           {label}

@@ -1,6 +1,7 @@
 // One revision: how it went, what it runs with, and what can be done with it.
 import { flattenChanges } from '../../../../src/client/changes.ts'
-import { describeActor, describeReasons, shortCommit, shortImage } from '../../format/source.ts'
+import { describeReasons } from '../../format/reasons.ts'
+import { describeActor, shortCommit, shortImage } from '../../format/source.ts'
 import { type Deployment, isInFlight, type Revision, stateOfRevision } from '../../format/state.ts'
 import { formatExact, formatSeconds, formatShort } from '../../format/time.ts'
 import { ActionButton } from '../../parts/action.tsx'

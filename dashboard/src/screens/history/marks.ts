@@ -1,7 +1,8 @@
 // What happened, as marks on the slider: of revisions when they were created and how they ended, of a deployment what
 // changed in place and what became of it (pure).
 import type { Reply } from '../../../../src/client/client.ts'
-import { describeActor, describeReasons } from '../../format/source.ts'
+import { describeReasons } from '../../format/reasons.ts'
+import { describeActor } from '../../format/source.ts'
 import { type Revision, type State, stateOfRevision } from '../../format/state.ts'
 
 export type Event = Reply<'GET /v2/events'>['resources'][number]

@@ -2,6 +2,7 @@
 // that was deployed.
 import { useMemo } from 'preact/hooks'
 import { useRead } from '../../api/queries.ts'
+import { describeMember } from '../../format/reasons.ts'
 import { shortCommit } from '../../format/source.ts'
 import { type Deployment, type Revision, stateOfRevision } from '../../format/state.ts'
 import { formatSeconds } from '../../format/time.ts'
@@ -160,9 +161,14 @@ function Changes({ workspace, deployment, revision, earlier }: ChangesProps) {
           </span>
         )}
         {changes.slice(0, SHOWN_CHANGES).map(({ path, before, after }) => (
-          <code key={path}>
-            {path.replace(/^.*\.(?=[^.]+$)/, '')} {shorten(before)} → {shorten(after)}
-          </code>
+          <span key={path} title={path}>
+            {describeMember(path)}
+            {!path.endsWith('source_tarball_path') && (
+              <code>
+                {shorten(before)} → {shorten(after)}
+              </code>
+            )}
+          </span>
         ))}
         {changes.length > SHOWN_CHANGES && <span>and {changes.length - SHOWN_CHANGES} more</span>}
       </dd>
