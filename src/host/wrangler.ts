@@ -66,7 +66,7 @@ export function startWrangler({ home, port, settings, onLine, onProblem }: Wrang
         // The user's own may be read-only.
         ...Object.fromEntries(HOME_VARIABLES.map(name => [name, home.file('wrangler')])),
         WRANGLER_REGISTRY_PATH: home.file('registry'),
-        NODE_COMPILE_CACHE: home.file('cache'),
+        NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE ?? home.file('cache'),
       },
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
       detached: true,
