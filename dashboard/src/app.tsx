@@ -1,27 +1,42 @@
 // Finds out who is here and in which workspace, then shows the screen of the address.
 import { QueryClientProvider } from '@tanstack/preact-query'
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useErrorBoundary, useState } from 'preact/hooks'
 import { Redirect, Route, Switch, useLocation, useSearch } from 'wouter-preact'
 import { currentPath, type Me, meVersion, readMe, sessionEnded, signInAddress, workspaceId } from './api/client.ts'
 import { queryClient } from './api/queries.ts'
 import { Shell } from './layout/shell.tsx'
 import { ButtonLink } from './parts/button.tsx'
 import { lazily } from './parts/lazily.tsx'
-import { Empty } from './parts/panel.tsx'
+import { Empty, Skeleton } from './parts/panel.tsx'
 import { Problem } from './parts/problem.tsx'
 import { readLastWorkspace, storeLastWorkspace, toAddress } from './router/links.tsx'
 import { HOME, type ScreenProps, screens } from './screens/screens.tsx'
 
 const SessionEnded = lazily(() => import('./layout/session-ended.tsx'))
 
+/** When another person signs in in another tab, nothing of the one before stays. */
+const CALLER_KEY = 'slipway-caller'
+const callerOf = ({ member, api_key }: Me): string => String((member ?? api_key)?.id)
+addEventListener('storage', ({ key }) => key === CALLER_KEY && meVersion.value++)
+
 export function App() {
   const [me, setMe] = useState<Me>()
   const [error, setError] = useState<Error>()
+  useErrorBoundary(setError)
   useEffect(() => {
-    readMe().then(found => {
-      if (found) setMe(found)
-      else location.replace(signInAddress(currentPath()))
-    }, setError)
+    readMe().then(
+      found => {
+        if (!found) {
+          if (me) sessionEnded.value = true
+          else location.replace(signInAddress(currentPath()))
+        } else if (me && callerOf(found) !== callerOf(me)) location.reload()
+        else {
+          setMe(found)
+          localStorage.setItem(CALLER_KEY, callerOf(found))
+        }
+      },
+      failed => me || setError(failed),
+    )
   }, [meVersion.value])
   if (error) return <Problem error={error} onRetry={() => location.reload()} />
   return me ? (
@@ -29,7 +44,9 @@ export function App() {
       <Workspaces me={me} />
       {sessionEnded.value && <SessionEnded />}
     </QueryClientProvider>
-  ) : null
+  ) : (
+    <Skeleton lines={8} />
+  )
 }
 
 const WORKSPACE_PATH = /^\/ui\/([0-9a-f]{8}-[0-9a-f-]{27})(?=\/|$)/
