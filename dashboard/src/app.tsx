@@ -1,6 +1,6 @@
 // Finds out who is here and in which workspace, then shows the screen of the address.
 import { QueryClientProvider } from '@tanstack/preact-query'
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useErrorBoundary, useState } from 'preact/hooks'
 import { Redirect, Route, Switch, useLocation, useSearch } from 'wouter-preact'
 import { currentPath, type Me, meVersion, readMe, sessionEnded, signInAddress, workspaceId } from './api/client.ts'
 import { queryClient } from './api/queries.ts'
@@ -16,14 +16,29 @@ import { HOME } from './screens/menu.ts'
 const SessionEnded = lazily(() => import('./layout/session-ended.tsx'))
 const Screens = lazily(() => import('./screens/screens.tsx'), <Skeleton lines={8} />)
 
+/** When another person signs in in another tab, nothing of the one before stays. */
+const CALLER_KEY = 'slipway-caller'
+const callerOf = ({ member, api_key }: Me): string => String((member ?? api_key)?.id)
+addEventListener('storage', ({ key }) => key === CALLER_KEY && meVersion.value++)
+
 export function App() {
   const [me, setMe] = useState<Me>()
   const [error, setError] = useState<Error>()
+  useErrorBoundary(setError)
   useEffect(() => {
-    readMe().then(found => {
-      if (found) setMe(found)
-      else location.replace(signInAddress(currentPath()))
-    }, setError)
+    readMe().then(
+      found => {
+        if (!found) {
+          if (me) sessionEnded.value = true
+          else location.replace(signInAddress(currentPath()))
+        } else if (me && callerOf(found) !== callerOf(me)) location.reload()
+        else {
+          setMe(found)
+          localStorage.setItem(CALLER_KEY, callerOf(found))
+        }
+      },
+      failed => me || setError(failed),
+    )
   }, [meVersion.value])
   // While the list of deployments is read, or earlier for another screen. If this fails, opening one says why.
   useEffect(() => {
@@ -35,7 +50,9 @@ export function App() {
       <Workspaces me={me} />
       {sessionEnded.value && <SessionEnded />}
     </QueryClientProvider>
-  ) : null
+  ) : (
+    <Skeleton lines={8} />
+  )
 }
 
 const WORKSPACE_PATH = /^\/ui\/([0-9a-f]{8}-[0-9a-f-]{27})(?=\/|$)/

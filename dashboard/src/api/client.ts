@@ -32,7 +32,8 @@ export const getClient = (): Client => client.value
 /** The caller, or undefined without a session. */
 export async function readMe(): Promise<Me | undefined> {
   try {
-    return await createClient({ url: location.origin }).call('GET /v2/me')
+    // Until it answers, the page has nothing to show.
+    return await createClient({ url: location.origin, timeoutMs: 15_000, retry: { attempts: 3 } }).call('GET /v2/me')
   } catch (error) {
     if (error instanceof ApiError && error.status === 401) return undefined
     throw error

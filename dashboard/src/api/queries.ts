@@ -79,7 +79,8 @@ export function usePages<R extends ListRoute & GetRoute>(
   { enabled = true, everyMs = false }: Freshness = {},
 ) {
   const { data, ...query } = useInfiniteQuery({
-    queryKey: keyOf(workspace, route, options),
+    // Apart from what `useRead` keeps of the same route, which has another shape.
+    queryKey: [...keyOf(workspace, route, options), 'pages'],
     queryFn: async ({ signal, pageParam }) => {
       const query = { ...(options as { query?: object }).query, ...(pageParam && { cursor: pageParam }) }
       const { reply, headers } = await getClient().answer(route, { ...options, query, signal } as never)

@@ -1,6 +1,6 @@
 // The session has ended while the page was open. What a person has typed stays, also if they sign in in another tab.
 import { useEffect } from 'preact/hooks'
-import { currentPath, readMe, sessionEnded, signInAddress } from '../api/client.ts'
+import { currentPath, meVersion, readMe, sessionEnded, signInAddress } from '../api/client.ts'
 import { queryClient } from '../api/queries.ts'
 import { Button, ButtonLink } from '../parts/button.tsx'
 import { Dialog } from '../parts/dialog.tsx'
@@ -9,6 +9,8 @@ async function checkSession(): Promise<void> {
   const me = await readMe().catch(() => undefined)
   if (!me) return
   sessionEnded.value = false
+  // It may be another person.
+  meVersion.value++
   await queryClient.invalidateQueries()
 }
 

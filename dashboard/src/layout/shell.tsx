@@ -10,7 +10,7 @@ import { Icon } from '../parts/icon.tsx'
 import { lazily } from '../parts/lazily.tsx'
 import { LiveBadge } from '../parts/live-badge.tsx'
 import { setTheme, THEMES, type Theme, theme } from '../parts/preferences.ts'
-import { Toasts } from '../parts/toasts.tsx'
+import { Toasts, toast } from '../parts/toasts.tsx'
 import { crumbs } from '../router/crumbs.ts'
 import { Link, toAddress } from '../router/links.tsx'
 import { GROUPS, HOME, OPENED_BY_KEYS } from '../screens/menu.ts'
@@ -121,8 +121,12 @@ function focusFilter(): void {
 }
 
 async function signOut(): Promise<void> {
-  await getClient().call('DELETE /v2/me/sessions/current')
-  location.assign('/sign-in?next=/ui/')
+  try {
+    await getClient().call('DELETE /v2/me/sessions/current')
+    location.assign('/sign-in?next=/ui/')
+  } catch (error) {
+    toast('bad', 'You are not signed out', (error as Error).message)
+  }
 }
 
 function closeMenu(): void {

@@ -1,6 +1,7 @@
 // Copies text, and says so where it was asked for.
 import { useEffect, useState } from 'preact/hooks'
 import { Button } from './button.tsx'
+import { toast } from './toasts.tsx'
 
 const SHOWN_MS = 1600
 
@@ -11,7 +12,14 @@ export function CopyButton({ text, children, label, look = 'bare' }: CopyProps) 
     const timer = setTimeout(() => setCopied(0), SHOWN_MS)
     return () => clearTimeout(timer)
   }, [copied])
-  const copy = () => navigator.clipboard.writeText(text()).then(() => setCopied(count => count + 1))
+  async function copy() {
+    try {
+      await navigator.clipboard.writeText(text())
+      setCopied(count => count + 1)
+    } catch {
+      toast('bad', 'Nothing was copied', 'The browser does not allow it here: pages need https.')
+    }
+  }
   return (
     <Button small look={look} icon="copy" aria-label={label} title={label} onClick={() => void copy()}>
       {copied ? 'Copied' : children}

@@ -1,6 +1,6 @@
 // A component whose code loads when it is shown for the first time, or before by `preload`.
 import type { ComponentType, VNode } from 'preact'
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useErrorBoundary, useState } from 'preact/hooks'
 import { Problem } from './problem.tsx'
 
 export type Module<Props> = { default: ComponentType<Props> }
@@ -13,11 +13,15 @@ export function lazily<Props extends object>(load: () => Promise<Module<Props>>,
   function Lazy(props: Props) {
     const [, setDone] = useState(false)
     const [error, setError] = useState<Error>()
+    // Without it the page would be empty.
+    useErrorBoundary(({ message }) =>
+      setError(new Error(`${message}. The installation may be of another version than this page: reload it.`)),
+    )
     useEffect(() => {
       preload().then(() => setDone(true), setError)
     }, [])
-    if (Loaded) return <Loaded {...props} />
-    return error ? <Problem error={error} onRetry={() => location.reload()} /> : (placeholder ?? null)
+    if (error) return <Problem error={error} onRetry={() => location.reload()} />
+    return Loaded ? <Loaded {...props} /> : (placeholder ?? null)
   }
   return Object.assign(Lazy, { preload })
 }

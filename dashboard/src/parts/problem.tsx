@@ -1,5 +1,5 @@
 // What went wrong with a request: title, detail, every fault, and the id that the log of the server has.
-import { ApiError } from '../api/client.ts'
+import { ApiError, ConnectionError } from '../api/client.ts'
 import { Button } from './button.tsx'
 import { CopyButton } from './copy.tsx'
 import { Glyph } from './icon.tsx'
@@ -9,7 +9,13 @@ import { Prose } from './prose.tsx'
 type ProblemProps = { error: Error; onRetry?: (() => void) | undefined }
 export function Problem({ error, onRetry }: ProblemProps) {
   const { title, errors, requestId } =
-    error instanceof ApiError ? error : { title: 'No answer', errors: [], requestId: undefined }
+    error instanceof ApiError
+      ? error
+      : {
+          title: error instanceof ConnectionError ? 'No answer' : 'This did not work',
+          errors: [],
+          requestId: undefined,
+        }
   return (
     <section class={styles.problem} role="alert">
       <Glyph shape="octagon" tone="bad" />

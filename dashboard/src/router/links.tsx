@@ -25,7 +25,9 @@ export const Link = ({ to, children, ...rest }: LinkProps) => (
 
 /** A filter in the address. It replaces the entry of the history, so that Back leaves the screen. */
 export function useFilter(name: string): [value: string, set: (value: string) => void] {
-  const value = new URLSearchParams(useSearch()).get(name) ?? ''
+  // The router has decoded what `useSearch` returns, so it only tells that the address has changed.
+  useSearch()
+  const value = new URLSearchParams(location.search).get(name) ?? ''
   return [value, next => setFilters({ [name]: next })]
 }
 

@@ -93,7 +93,17 @@ function Header({ workspace, deployment, revisions }: HeaderProps) {
   const { start, question } = useAction()
   const action = deployAgain(deployment)
   useCommands([
-    ...(url ? [{ id: 'visit', label: `Open ${hostOf(url)}`, kind: 'page', keys: 'o', run: () => open(url) }] : []),
+    ...(url
+      ? [
+          {
+            id: 'visit',
+            label: `Open ${hostOf(url)}`,
+            kind: 'page',
+            keys: 'o',
+            run: () => open(url, '_blank', 'noreferrer'),
+          },
+        ]
+      : []),
     { id: 'deploy-again', label: action.label, kind: 'action', run: () => start(action) },
   ])
   return (
@@ -112,7 +122,15 @@ function Header({ workspace, deployment, revisions }: HeaderProps) {
         )}
       </div>
       <ul class={styles.meta}>
-        <li>{url ? <a href={url}>{hostOf(url)}</a> : <span>No URL yet</span>}</li>
+        <li>
+          {url ? (
+            <a href={url} target="_blank" rel="noreferrer">
+              {hostOf(url)}
+            </a>
+          ) : (
+            <span>No URL yet</span>
+          )}
+        </li>
         <li>
           <Icon name={source.kind} label={source.kindWord} />
           {source.name}

@@ -33,7 +33,9 @@ const CHOICES = [
 
 /** The choices in the address, so that a link opens the same view. */
 function useChoice(): [way: Way, choice: Choice, set: (values: Partial<Choice>) => void] {
-  const params = new URLSearchParams(useSearch())
+  // The router has decoded what `useSearch` returns, so it only tells that the address has changed.
+  useSearch()
+  const params = new URLSearchParams(location.search)
   const from = params.get('from') as Way
   const choice = Object.fromEntries(CHOICES.map(name => [name, params.get(name) ?? ''])) as Choice
   return [WAYS.includes(from) ? from : 'template', choice, setFilters]
