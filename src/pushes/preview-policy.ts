@@ -74,6 +74,9 @@ const selectParent = ({ deployment_id, resource_spec }: PolicyInput): SQL => sql
         end`
 const specJson = (spec: NewPreviewPolicy['resource_spec']) => (spec ? JSON.stringify(spec) : null)
 
+/** Anyone can open pull requests of a public repository, and each open one has a preview. */
+const MAX_PLANNED_PREVIEWS = 200
+
 /** Refuses what setting it would refuse. */
 export const planPolicy = verb('deployments:update', async (ctx, input: PolicyInput): Promise<PreviewPolicyPlan> => {
   // The sealed values are not used. Building them refuses a mask that keeps nothing.
@@ -84,8 +87,12 @@ export const planPolicy = verb('deployments:update', async (ctx, input: PolicyIn
       case when o.id is not null then to_json(o)::text end,
       (
         select coalesce(json_agg(json_build_object('number', v.number, 'branch', v.branch) order by v.number), '[]')
-        from previews v
-        where v.parent_id = d.id and v.tenant_id = current_tenant() and v.state <> 'ended')::text,
+        from (
+          select *
+          from previews p
+          where p.parent_id = d.id and p.tenant_id = current_tenant() and p.state <> 'ended'
+          order by p.created_at desc, p.id desc
+          limit ${MAX_PLANNED_PREVIEWS}) v)::text,
       (${secrets})::text || coalesce(${hookSecret}, '')
     from ${selectParent(input)}`
   const [stored, found] = requireRow(await run(ctx, query), 'deployment_not_found')

@@ -193,7 +193,7 @@ export const PreviewPolicyPlan = z
     new_values: z.array(z.string()).meta({ description: 'The secrets whose value is sent.' }),
     previews: z
       .array(z.object({ number: z.int(), branch: z.string(), matches: z.boolean() }))
-      .meta({ description: 'The previews that exist, and whether the new globs match their branch.' }),
+      .meta({ description: 'The 200 newest previews that exist, and whether the new globs match their branch.' }),
     warnings: z.array(z.string()),
     plan_digest: z
       .string()

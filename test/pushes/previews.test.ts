@@ -359,4 +359,17 @@ describe('the plan of a policy', () => {
     const again = (await tenant.put(`${path}?dry_run=true`, { ...policy, secrets: [] })).body
     expect((await tenant.put(path, { ...policy, secrets: [] }, { 'Plan-Digest': again.plan_digest })).status).toBe(200)
   })
+
+  it('shows at most 200 previews, because strangers can open any number of pull requests', async () => {
+    const { tenant, parent } = await setUpPreviews()
+    const fill = sql`
+      insert into previews (organization_id, tenant_id, parent_id, number, state, branch, head_sha, fork, changed_at,
+        expires_at)
+      select organization_id, tenant_id, id, n, 'denied', 'b', repeat('a', 40), true, now(), now() + interval '1 day'
+      from deployments, generate_series(1, 201) n
+      where id = ${parent.id}::uuid`
+    await runAsSystem(getApp().database, fill)
+    const { body } = await tenant.put(`${getPolicyPath(parent.id)}?dry_run=true`, { branches: ['b'] })
+    expect(body.previews).toHaveLength(200)
+  })
 })
