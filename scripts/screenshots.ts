@@ -1,6 +1,6 @@
 // Takes the pictures of the dashboard that the README shows: `node scripts/screenshots.ts`. With a folder as its
 // argument it takes one of every screen there, wide and as a phone. `npm run dev` runs the applications they show.
-import { execFile, spawn } from 'node:child_process'
+import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -13,8 +13,9 @@ import { launchChromium } from '../test/support/chromium.ts'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const IMAGES = join(ROOT, 'docs/images')
-const PORT = 8787
+const PORT = Number(process.env.PORT ?? 8787)
 const WAIT_MS = 120_000
+const BUILD_SECONDS = 600
 const SIZES = { wide: { width: 1280, height: 800 }, phone: { width: 390, height: 844 } }
 const THEMES = ['light', 'dark'] as const
 
@@ -28,6 +29,7 @@ const environment = {
 }
 
 let printed = ''
+const deploys: ChildProcess[] = []
 const dev = spawn(process.execPath, [join(ROOT, 'src/host/dev.ts'), `--port=${PORT}`], { env: environment })
 dev.stdout.on('data', chunk => (printed += chunk))
 dev.stderr.pipe(process.stderr)
@@ -38,6 +40,7 @@ try {
   await fillWorkspace(client)
   await takePictures(client, link)
 } finally {
+  for (const deploy of deploys) deploy.kill()
   dev.kill('SIGINT')
   await once(dev, 'exit')
   fs.rmSync(root, { recursive: true, force: true, maxRetries: 9 })
@@ -81,9 +84,9 @@ async function deployTemplate(client: Client, name: string, template_id: string)
 }
 
 async function fillWorkspace(client: Client): Promise<void> {
-  const shop = await deployTemplate(client, 'shop', 'web-service')
+  const shop = await deployTemplate(client, 'storefront', 'web-service')
   const docs = await deployTemplate(client, 'docs', 'static-site')
-  await deployTemplate(client, 'search-tools', 'mcp-server')
+  await deployTemplate(client, 'support-tools', 'mcp-server')
   const params = { deployment_id: shop }
   for (const value of ['one', 'two', 'three']) {
     await client.call('PATCH /v2/deployments/{deployment_id}', {
@@ -97,10 +100,20 @@ async function fillWorkspace(client: Client): Promise<void> {
   await deployFolder(client, 'billing', 'exit 0')
   await deployFolder(client, 'billing', 'echo "src/invoice.ts:41 Cannot find name total"; exit 2')
   await client.call('POST /v2/deployments/{deployment_id}/revisions', { params })
+  await settle(client, shop)
+  // Its build is on its way while the pictures are taken.
+  await deployFolder(client, 'checkout', 'exit 0')
+  startDeploy('checkout', `sleep ${BUILD_SECONDS}`).catch(() => {})
+  await waitFor('a build to start', async () => {
+    const { resources } = await client.call('GET /v2/deployments', {
+      query: { name: 'checkout', include: ['summary'] },
+    })
+    return resources[0]?.summary?.in_flight_revision?.status === 'BUILDING' || undefined
+  })
 }
 
 /** As a person does, with the command line. */
-async function deployFolder(client: Client, name: string, build: string): Promise<void> {
+function startDeploy(name: string, build: string) {
   const folder = join(root, name)
   fs.mkdirSync(folder, { recursive: true })
   const scripts = { build, start: 'node server.js' }
@@ -112,7 +125,12 @@ async function deployFolder(client: Client, name: string, build: string): Promis
   const deploy = promisify(execFile)(join(ROOT, 'scripts/slipway.mjs'), ['deploy', '--create', '--yes'], {
     ...{ cwd: folder, env: environment },
   })
-  const failure = await deploy.then(
+  deploys.push(deploy.child)
+  return deploy
+}
+
+async function deployFolder(client: Client, name: string, build: string): Promise<void> {
+  const failure = await startDeploy(name, build).then(
     () => undefined,
     ({ stderr }) => String(stderr),
   )
@@ -128,8 +146,8 @@ async function takePictures(client: Client, link: string): Promise<void> {
   try {
     const page = await browser.newPage({ viewport: SIZES.wide, deviceScaleFactor: 1.5, reducedMotion: 'reduce' })
     await page.goto(link)
-    await page.getByRole('heading', { level: 1 }).waitFor()
-    const [shop, billing] = [await findId(client, 'shop'), await findId(client, 'billing')]
+    await page.getByRole('button', { name: 'Hide whose account this is' }).click()
+    const [shop, billing] = [await findId(client, 'storefront'), await findId(client, 'billing')]
     const screens: Record<string, string> = {
       'dashboard-list': '/deployments',
       'dashboard-deployment': `/deployments/${shop}`,
@@ -160,6 +178,7 @@ async function takePictures(client: Client, link: string): Promise<void> {
         .filter({ hasText: /^Live$/ })
         .waitFor()
       await page.getByRole('heading', { level: 1 }).waitFor()
+      await page.getByRole('status', { name: 'Loading' }).first().waitFor({ state: 'detached' })
       for (const [size, viewport] of Object.entries(allFolder ? SIZES : { wide: SIZES.wide })) {
         await page.setViewportSize(viewport)
         for (const colorScheme of THEMES) {

@@ -21,7 +21,7 @@ export default function LinkNotice({ me: { session, member, organization }, onSi
       <p>
         Signed in as <b>{member?.full_name ?? member?.email}</b> of <b>{organization.display_name}</b>, by a link.
       </p>
-      <Button small onClick={onSignOut}>
+      <Button small look="bare" onClick={onSignOut}>
         Not you? Sign out
       </Button>
       <Button small look="bare" icon="cross" aria-label="Hide whose account this is" onClick={hide} />

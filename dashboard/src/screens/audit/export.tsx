@@ -35,7 +35,7 @@ export function ExportBar({ filter }: { filter: AuditFilter }) {
     setBytes(0)
   }
   return (
-    <Card title="Export what is chosen above" aside={busy && <span role="status">{formatBytes(bytes)} so far</span>}>
+    <Card title="Export" aside={busy && <span role="status">{formatBytes(bytes)} so far</span>}>
       <Body>
         <div class={styles.export}>
           {FORMATS.map(one => (

@@ -155,11 +155,11 @@ function Log({ workspace }: { workspace: string }) {
         {hasNextPage && <More isBusy={isFetchingNextPage} onMore={() => void fetchNextPage()} />}
       </div>
       <ExportBar filter={filter} />
-      <Card title="Proof that nobody altered it">
+      <Card title="Tamper evidence">
         <Body>
           <Note>
             Each event has the hash of the one before, and the newest is signed once a day with a key that is not in the
-            database. Whoever runs the installation verifies the chain with this command:
+            database. The operator of the installation verifies the chain with this command:
           </Note>
           <CommandLine command="npm run audit:verify" />
           <Note>

@@ -22,7 +22,8 @@ const GIB = 2 ** 30
 const number = (value: number) =>
   value >= 100 ? Math.round(value).toLocaleString() : value.toLocaleString(undefined, { maximumFractionDigits: 2 })
 const formatRate = (value: number) => `${number(value)}/s`
-const formatCores = (value: number) => `${number(value)} ${value === 1 ? 'core' : 'cores'}`
+const formatCores = (value: number) =>
+  value < 0.1 ? value.toLocaleString(undefined, { maximumSignificantDigits: 2 }) : number(value)
 const formatBytes = (value: number) => (value >= GIB ? `${number(value / GIB)} GiB` : `${number(value / MIB)} MiB`)
 const formatMs = (value: number) => (value < 1000 ? `${number(value)} ms` : formatSeconds(value / 1000))
 
@@ -45,7 +46,7 @@ export const CHARTS: ChartSpec[] = [
     ...{ isRate: true, hasRevisions: true, format: formatRate },
   },
   {
-    title: 'Answers by status',
+    title: 'Responses by status',
     lines: [
       { metric: 'status_2xx', label: '2xx', tone: 'ok' },
       { metric: 'status_3xx', label: '3xx', tone: 'idle', dash: [6, 3] },
@@ -55,7 +56,7 @@ export const CHARTS: ChartSpec[] = [
     ...{ isRate: true, format: formatRate },
   },
   {
-    title: 'Time until an answer begins',
+    title: 'Time to first byte',
     lines: [
       { metric: 'latency_p50', label: 'p50', tone: 'cyan', dash: [3, 3] },
       { metric: 'latency_p95', label: 'p95', tone: 'accent' },
@@ -64,22 +65,22 @@ export const CHARTS: ChartSpec[] = [
     format: formatMs,
   },
   {
-    title: 'CPU',
-    lines: [{ metric: 'cpu', label: 'All copies', tone: 'accent', filled: true }],
+    title: 'CPU cores',
+    lines: [{ metric: 'cpu', label: 'All replicas', tone: 'accent', filled: true }],
     ...{ hasRevisions: true, format: formatCores },
   },
   {
     title: 'Memory',
     lines: [
-      { metric: 'memory', label: 'All copies', tone: 'accent', filled: true },
-      { metric: 'memory_peak', label: 'Most of one copy', tone: 'violet', dash: [6, 3] },
+      { metric: 'memory', label: 'All replicas', tone: 'accent', filled: true },
+      { metric: 'memory_peak', label: 'Largest replica', tone: 'violet', dash: [6, 3] },
     ],
     ...{ format: formatBytes, steps: BYTE_STEPS },
   },
   {
-    title: 'Copies and restarts',
+    title: 'Replicas and restarts',
     lines: [
-      { metric: 'copies', label: 'Copies', tone: 'accent', filled: true },
+      { metric: 'copies', label: 'Replicas', tone: 'accent', filled: true },
       { metric: 'restarts', label: 'Restarts', tone: 'bad' },
     ],
     format: number,
@@ -130,7 +131,7 @@ export const marksOf = (revisions: Revision[]): PlotMark[] =>
 
 const FIRST_SAMPLE_MS = 150_000
 
-/** Whether any copy was measured. */
+/** Whether any replica was measured. */
 export const isMeasured = ({ series }: Metrics): boolean =>
   hasValues(series.filter(({ metric }) => metric === 'copies'))
 
@@ -141,11 +142,12 @@ export function explainNoData(
   marks: PlotMark[],
   now: number,
 ): string {
-  if (isMeasured(metrics)) return 'The engine of its listener cannot see this. See “What is measured” in the docs.'
+  if (isMeasured(metrics))
+    return 'The engine of its listener does not measure this. See “What is measured” in the docs.'
   const newest = marks.at(-1)
   if (serving !== 'none' && newest && now - newest.at * 1000 < FIRST_SAMPLE_MS)
     return 'The first minute is being measured. It appears here some seconds after it ends.'
-  if (serving === 'none') return 'No copy ran in this time, so there was nothing to measure.'
+  if (serving === 'none') return 'No replica ran in this time, so there was nothing to measure.'
   return 'Its agent sent no metrics for this time: it was not running, or it is of a version without them.'
 }
 
@@ -175,7 +177,7 @@ export function healthOf(metrics: Metrics, formatTime: (at: number) => string): 
 
 function judge(copies: number, share: number, restarts: number): [tone: Tone, word: string] {
   if (copies === 0) return ['idle', 'nothing measured']
-  const failed = `${(share * 100).toFixed(1)} % of answers failed`
+  const failed = `${(share * 100).toFixed(1)} % of responses failed`
   if (share >= BAD_SHARE) return ['bad', failed]
   if (share >= WARN_SHARE) return ['warn', failed]
   return restarts > 0 ? ['warn', `${restarts} ${restarts === 1 ? 'restart' : 'restarts'}`] : ['ok', 'healthy']

@@ -1,4 +1,4 @@
-// The tab of metrics: what its copies used and answered over time, and what its revisions tell without an agent.
+// The tab of metrics: what its replicas used and answered over time, and what its revisions show without an agent.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { useRead } from '../../api/queries.ts'
 import type { Deployment, Revision } from '../../format/state.ts'

@@ -52,8 +52,8 @@ const pair = (prefix: string, name: 'cpu' | 'memory_mb') => {
   return [amount(prefix + name, label, { unit }), amount(limit, `${label} limit`, { unit })]
 }
 const scale = (prefix: string) => [
-  amount(`${prefix}min_scale`, 'Least replicas'),
-  amount(`${prefix}max_scale`, 'Most replicas'),
+  amount(`${prefix}min_scale`, 'Minimum replicas'),
+  amount(`${prefix}max_scale`, 'Maximum replicas'),
 ]
 const size = (prefix: string) => [...pair(prefix, 'cpu'), ...pair(prefix, 'memory_mb')]
 
@@ -117,7 +117,7 @@ export function listGroups(source: Deployment['source']): SettingGroup[] {
       fields: [
         ...size('db_'),
         amount('db_storage_gi', 'Storage', { unit: 'GiB' }),
-        amount('db_max_connections', 'Most connections'),
+        amount('db_max_connections', 'Maximum connections'),
       ],
       isRare: true,
     },

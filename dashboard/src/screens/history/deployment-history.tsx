@@ -9,6 +9,7 @@ import { Button, ButtonLink } from '../../parts/button.tsx'
 import { Glyph } from '../../parts/icon.tsx'
 import { Card, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
+import { Prose } from '../../parts/prose.tsx'
 import { Badge, StateLabel } from '../../parts/state.tsx'
 import { Link, toAddress } from '../../router/links.tsx'
 import { DeploymentFrame } from '../deployments/frame.tsx'
@@ -47,6 +48,7 @@ function History({ workspace, deployment }: { workspace: string; deployment: Dep
   const events = useRead(workspace, 'GET /v2/events', {
     query: { subject_id: deployment.id, order: 'desc', limit: PAGE_SIZE },
   })
+  const isRead = revisions.items !== undefined && (events.data !== undefined || events.isError)
   const marks = listMarks(revisions.items ?? [], events.data?.resources ?? [])
   return (
     <>
@@ -60,7 +62,7 @@ function History({ workspace, deployment }: { workspace: string; deployment: Dep
       {error && !data && <Problem error={error} onRetry={() => void refetch()} />}
       {!data && !error && <Skeleton lines={6} />}
       {data && <MomentView moment={data} isNow={at === undefined} />}
-      <Around marks={marks} at={at ?? Number.POSITIVE_INFINITY} isNow={at === undefined} />
+      {isRead && <Around marks={marks} at={at ?? Number.POSITIVE_INFINITY} isNow={at === undefined} />}
     </>
   )
 }
@@ -314,7 +316,11 @@ export const MarkList = ({ marks, at }: { marks: Mark[]; at: number }) => (
         <Glyph shape={mark.state.shape} tone={mark.state.tone} />
         <div>
           <MomentLink at={mark.at}>{mark.title}</MomentLink>
-          {mark.detail && <p title={mark.detail}>{mark.detail}</p>}
+          {mark.detail && (
+            <p title={mark.detail}>
+              <Prose text={mark.detail} />
+            </p>
+          )}
         </div>
         <div class={styles.by}>
           <time dateTime={toMoment(mark.at)} title={formatExact(mark.at)}>

@@ -4,6 +4,7 @@ import { usePages, useRead } from '../../api/queries.ts'
 import { shortCommit } from '../../format/source.ts'
 import { Button } from '../../parts/button.tsx'
 import { Chip, FilterField } from '../../parts/field.tsx'
+import { PageHead, Toolbar } from '../../parts/page.tsx'
 import { Card, Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { Badge, StateLabel } from '../../parts/state.tsx'
@@ -51,15 +52,26 @@ export default function History({ workspace }: ScreenProps) {
   const around = marks.slice(Math.max(0, place - SHOWN_AROUND), place + SHOWN_AROUND).toReversed()
   if (items?.length === 0)
     return (
-      <Empty title="No history yet" command="npx slipway deploy">
+      <Empty title="No history yet" command="slipway deploy">
         The first deployment starts it. From then on, every moment can be looked at again.
       </Empty>
     )
   return (
     <>
-      <h1 class={styles.title}>History</h1>
+      <PageHead title="History" />
       <TimeSlider marks={marks} first={first} />
-      <div class={styles.filters}>
+      <Toolbar
+        views={
+          <>
+            <Chip pressed={view === ''} onPress={() => setView('')}>
+              All
+            </Chip>
+            <Chip pressed={view === 'different'} onPress={() => setView('different')}>
+              Different now
+            </Chip>
+          </>
+        }
+      >
         <FilterField
           label="Filter deployments by name"
           placeholder="Filter by name"
@@ -68,15 +80,7 @@ export default function History({ workspace }: ScreenProps) {
           aside={items && `${shown.length} of ${items.length}${hasNextPage ? '+' : ''}`}
           hint="/"
         />
-        <div class={styles.views}>
-          <Chip pressed={view === ''} onPress={() => setView('')}>
-            All
-          </Chip>
-          <Chip pressed={view === 'different'} onPress={() => setView('different')}>
-            Different now
-          </Chip>
-        </div>
-      </div>
+      </Toolbar>
       {error && !items && <Problem error={error} onRetry={() => void refetch()} />}
       {!items && !error && <Skeleton lines={8} />}
       {items && (
@@ -129,7 +133,7 @@ const Table = ({ items, at }: { items: Listed[]; at: string | undefined }) => (
         <tr key={item.deployment_id} class={isDifferent(item) ? styles.different : undefined}>
           <th scope="row">
             <Link
-              class={styles.link}
+              class={styles.name}
               to={`/deployments/${item.deployment_id}/history${at === undefined ? '' : `?at=${at}`}`}
             >
               {item.name}

@@ -55,7 +55,7 @@ export default function KeyPage({ workspace, params, me }: ScreenProps<{ key: st
           <Facts
             facts={[
               ['Last used', key.last_used_at ? <Ago time={key.last_used_at} suffix=" ago" /> : 'Never'],
-              ['Ends', <Expiry key="ends" time={key.expires_at} />],
+              ['Expires', <Expiry key="ends" time={key.expires_at} />],
               ['Created', <Ago key="created" time={key.created_at} suffix=" ago" />],
               ['Made with', key.created_by && <Link to={`/keys/${key.created_by}`}>another key</Link>],
               ['Keys made with it', key.descendants > 0 && `${key.descendants}, which are revoked with it`],

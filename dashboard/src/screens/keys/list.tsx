@@ -123,8 +123,8 @@ export default function KeyList({ workspace, me }: ScreenProps) {
             tableRef={table}
             columns={[
               { label: 'Key', width: '42%' },
-              { label: 'May do' },
-              { label: 'Ends', width: '112' },
+              { label: 'Role' },
+              { label: 'Expires', width: '112' },
               { label: 'Last used', width: '104', isEnd: true },
             ]}
           >

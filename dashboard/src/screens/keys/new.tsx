@@ -131,7 +131,7 @@ export default function NewKeyPage({ workspace, me }: ScreenProps) {
             role && <PermissionList permissions={permissions ?? role.permissions} />
           )}
           <SelectField
-            label="Ends"
+            label="Expires"
             value={days}
             onChange={setDays}
             options={EXPIRIES}

@@ -5,6 +5,7 @@ import { isMissing, usePages, useRead } from '../../api/queries.ts'
 import type { Deployment } from '../../format/state.ts'
 import { ActionButton } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
+import { ListCard } from '../../parts/page.tsx'
 import { Card, Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { toAddress } from '../../router/links.tsx'
@@ -33,9 +34,15 @@ export default function DeploymentPreviews({ workspace, params }: ScreenProps<{ 
         ) : deployment.source === 'githost' ? (
           <OfDeployment workspace={workspace} deployment={deployment} />
         ) : (
-          <Empty title="Previews need a Git repository">
-            A preview is made for each pull request. This deployment comes from another source, so there are none.
-          </Empty>
+          <ListCard>
+            <Empty
+              title="Previews need a Git repository"
+              action={<ButtonLink href={toAddress('/new?from=repository')}>Deploy a repository</ButtonLink>}
+            >
+              Each pull request of the repository gets a deployment of its own. This deployment comes from another
+              source.
+            </Empty>
+          </ListCard>
         )
       }
     </DeploymentFrame>

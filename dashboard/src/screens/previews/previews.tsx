@@ -3,6 +3,7 @@ import { usePages } from '../../api/queries.ts'
 import { useCommands } from '../../commands/commands.ts'
 import { Button, ButtonLink } from '../../parts/button.tsx'
 import { Chip, FilterField } from '../../parts/field.tsx'
+import { PageHead, Toolbar } from '../../parts/page.tsx'
 import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
@@ -40,8 +41,22 @@ export default function Previews({ workspace }: ScreenProps) {
   const isFiltered = branch !== '' || view !== ''
   return (
     <>
-      <h1 class={styles.title}>Previews</h1>
-      <div class={styles.filters}>
+      <PageHead title="Previews" />
+      <Toolbar
+        views={
+          <>
+            {VIEWS.map(({ name, label }) => (
+              <Chip key={name} pressed={name === view} onPress={() => setView(name)}>
+                {label}
+              </Chip>
+            ))}
+            <span class={styles.rule} />
+            <Chip pressed={isMatrix} onPress={() => setShape(isMatrix ? '' : 'matrix')}>
+              Matrix
+            </Chip>
+          </>
+        }
+      >
         <FilterField
           label="Filter previews by branch"
           placeholder="Filter by branch"
@@ -50,18 +65,7 @@ export default function Previews({ workspace }: ScreenProps) {
           aside={items && `${items.length}${hasNextPage ? '+' : ''} ${items.length === 1 ? 'preview' : 'previews'}`}
           hint="/"
         />
-        <div class={styles.views}>
-          {VIEWS.map(({ name, label }) => (
-            <Chip key={name} pressed={name === view} onPress={() => setView(name)}>
-              {label}
-            </Chip>
-          ))}
-          <span class={styles.rule} />
-          <Chip pressed={isMatrix} onPress={() => setShape(isMatrix ? '' : 'matrix')}>
-            Matrix
-          </Chip>
-        </div>
-      </div>
+      </Toolbar>
       {error && !items && <Problem error={error} onRetry={() => void refetch()} />}
       <div class={`${styles.card} ${isPlaceholderData ? styles.old : ''}`}>
         {!items && !error && <Skeleton lines={8} />}

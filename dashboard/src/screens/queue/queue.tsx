@@ -5,6 +5,7 @@ import { type Deployment, type Summary, stateOfRevision } from '../../format/sta
 import { formatSeconds, medianOf } from '../../format/time.ts'
 import { ActionButton } from '../../parts/action.tsx'
 import { Button } from '../../parts/button.tsx'
+import { ListCard, PageHead } from '../../parts/page.tsx'
 import { Card, Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { Prose } from '../../parts/prose.tsx'
@@ -34,14 +35,16 @@ export default function Queue({ workspace }: ScreenProps) {
   const waiting = entries.filter(({ revision }) => !isRunning(revision))
   return (
     <>
-      <h1 class={styles.title}>Queue</h1>
+      <PageHead title="Queue" />
       {error && !items && <Problem error={error} onRetry={() => void refetch()} />}
       {!items && !error && <Skeleton lines={4} />}
       {items && entries.length === 0 && (
-        <Empty title="Nothing is on its way" command="slipway deploy">
-          Revisions appear here from the moment they are created until they serve or end. Each deployment has one in
-          flight, and at most one that waits behind it.
-        </Empty>
+        <ListCard>
+          <Empty title="Nothing is on its way" command="slipway deploy">
+            Revisions appear here from the moment they are created until they serve or end. Each deployment has one in
+            flight, and at most one that waits behind it.
+          </Empty>
+        </ListCard>
       )}
       <Entries title="In flight" entries={running} />
       <Entries title="Waiting" entries={waiting} />

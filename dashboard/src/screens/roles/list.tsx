@@ -85,9 +85,9 @@ export default function RoleList({ workspace, me }: ScreenProps) {
             tableRef={table}
             columns={[
               { label: 'Role', width: '44%' },
-              { label: 'Holds in' },
+              { label: 'Scope' },
               { label: 'Permissions', width: '104' },
-              { label: 'Who has it', width: '168', isEnd: true },
+              { label: 'Holders', width: '168', isEnd: true },
             ]}
           >
             {shown.map(role => (

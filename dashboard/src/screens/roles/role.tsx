@@ -54,7 +54,9 @@ export default function RolePage({ workspace, params, me }: ScreenProps<{ role: 
           )
         }
         meta={[
-          role.scope === 'workspace' ? 'Holds in one workspace' : 'Holds in the organization and all its workspaces',
+          role.scope === 'workspace'
+            ? 'Grants its permissions in one workspace'
+            : 'Grants its permissions in the organization and all its workspaces',
           role.description,
         ]}
       />
@@ -80,7 +82,7 @@ export default function RolePage({ workspace, params, me }: ScreenProps<{ role: 
           </Body>
         </Card>
       )}
-      <Card title="Who has it" aside="People and keys that you can see from here">
+      <Card title="Holders" aside="People and keys that you can see from here">
         <Body>
           {holders && holders.people.length + holders.keys.length > 0 ? (
             <Facts

@@ -30,4 +30,4 @@ export function useHolders(workspace: string, me: Me): ((role: string) => Holder
 const count = (number: number, thing: string, things: string) =>
   number === 0 ? [] : [`${number} ${number === 1 ? thing : things}`]
 export const describeHolders = ({ people, keys }: Holders): string =>
-  [...count(people.length, 'person', 'people'), ...count(keys.length, 'key', 'keys')].join(', ') || 'Nobody here'
+  [...count(people.length, 'person', 'people'), ...count(keys.length, 'key', 'keys')].join(', ') || 'None'

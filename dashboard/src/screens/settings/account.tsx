@@ -25,7 +25,7 @@ const METHODS: Record<Session['method'], string> = {
 }
 /** A request in another browser has no event. */
 const READ_EVERY_MS = 60_000
-const THEME_WORDS = { system: 'As the system', light: 'Light', dark: 'Dark' }
+const THEME_WORDS = { system: 'System', light: 'Light', dark: 'Dark' }
 
 export default function Account({ workspace, me }: ScreenProps) {
   useCrumbs({ label: 'Your account' })
@@ -42,7 +42,7 @@ export default function Account({ workspace, me }: ScreenProps) {
     <Stack>
       <PageHead
         title={member ? (member.full_name ?? member.email) : `Key “${key?.description}”`}
-        meta={[member?.email ?? key?.hint, me.organization.display_name]}
+        meta={[member ? member.full_name && member.email : key?.hint, me.organization.display_name]}
       />
       <Card title="Sessions" aside={items && `${items.length}`}>
         {error && !items && <Problem error={error} onRetry={() => void refetch()} />}
@@ -95,11 +95,11 @@ export default function Account({ workspace, me }: ScreenProps) {
             <legend>Times</legend>
             <label>
               <input type="radio" name="zone" checked={!isUtc.value} onChange={() => setUtc(false)} />
-              In my zone, {Intl.DateTimeFormat().resolvedOptions().timeZone}
+              My zone, {Intl.DateTimeFormat().resolvedOptions().timeZone}
             </label>
             <label>
               <input type="radio" name="zone" checked={isUtc.value} onChange={() => setUtc(true)} />
-              In UTC
+              UTC
             </label>
           </fieldset>
           <label class={styles.switch}>
@@ -108,7 +108,7 @@ export default function Account({ workspace, me }: ScreenProps) {
               checked={shortcutsOn.value}
               onChange={({ currentTarget }) => setShortcuts(currentTarget.checked)}
             />
-            Keys without Ctrl are shortcuts
+            Shortcuts of a single key
           </label>
         </Body>
       </Card>
@@ -119,8 +119,11 @@ export default function Account({ workspace, me }: ScreenProps) {
         <Body>
           <Facts
             facts={[
-              ['In this workspace', here?.role_id ? roles.nameOf(here.role_id) : key && roles.nameOf(key.role_id)],
-              [`In ${me.organization.display_name}`, member && roles.nameOf(member.role_id)],
+              [
+                'In this workspace',
+                roles.all.length > 0 && (here?.role_id ? roles.nameOf(here.role_id) : key && roles.nameOf(key.role_id)),
+              ],
+              [`In ${me.organization.display_name}`, roles.all.length > 0 && member && roles.nameOf(member.role_id)],
             ]}
           />
           <PermissionList permissions={here?.permissions ?? me.permissions} />

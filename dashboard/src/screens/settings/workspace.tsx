@@ -59,7 +59,7 @@ export default function WorkspaceSettings({ workspace, me }: ScreenProps) {
           <OrganizationForm key={organization.data.updated_at} me={me} organization={organization.data} />
         </Card>
       )}
-      <Card title="Delete this workspace">
+      <Card title="Delete" tone="bad">
         <Body>
           <Note>
             {count === 0
@@ -73,7 +73,7 @@ export default function WorkspaceSettings({ workspace, me }: ScreenProps) {
       </Card>
       <Foot>
         <p>
-          <Link to={`/audit?subject_id=${workspace}`}>History of this</Link>
+          <Link to={`/audit?subject_id=${workspace}`}>Audit log of this workspace</Link>
         </p>
       </Foot>
     </Stack>
@@ -124,7 +124,7 @@ function WorkspaceForm({ me, workspace }: { me: Me; workspace: Workspace }) {
       />
       <CheckField
         label="Refuse changes without If-Match"
-        hint="A program has to say which version it changes, so that it overwrites nothing. The dashboard changes the newest."
+        hint="A script must name the version that it changes, so it cannot overwrite a newer one. The dashboard changes the newest version."
         checked={isStrict}
         onChange={setStrict}
         locked={locked}
