@@ -118,7 +118,9 @@ export default defineConfig({
           name: 'host',
           include: ['test/{host,agent}/**/*.test.ts'],
           exclude: pure,
-          globalSetup: ['test/support/postgres-template.ts', 'test/support/built-dashboard.ts'],
+          globalSetup: ['postgres-template', 'dev-installation', 'built-dashboard'].map(
+            name => `test/support/${name}.ts`,
+          ),
           setupFiles: 'test/support/reset-files.ts',
           isolate: false,
           env,

@@ -7,33 +7,30 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify, stripVTControlCharacters } from 'node:util'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { writeDevPointer } from '../../src/host/dev-pointer.ts'
 import type { DevState } from '../../src/host/home-folder.ts'
-import { findFreePort } from '../../src/postgres/free-port.ts'
 import { hasTerminal, startCliIn, startCliOnTerminal } from '../support/cli-process.ts'
-import { type Command, startCommand, stopCommands, waitFor } from '../support/commands.ts'
+import { waitFor } from '../support/commands.ts'
+import { bootstrapKey, readDevInstallation } from '../support/dev-installation.ts'
 import { startLocalGitea } from '../support/local-gitea.ts'
 
 const execute = promisify(execFile)
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-cli-'))
-// With root, applications run as other users, who have to reach their folders below it.
-fs.chmodSync(root, 0o755)
-const home = join(root, 'home')
 /** Where the command line looks for `npm run dev`. Nothing else tells it the address or the key. */
-const env = { SLIPWAY_CONFIG_HOME: join(home, 'config') }
-/** Where `npm run dev` leaves its address and key. */
-const pointers = join(env.SLIPWAY_CONFIG_HOME, 'dev')
-const findPointer = () => (fs.existsSync(pointers) ? fs.globSync('*.json', { cwd: pointers })[0] : undefined)
-let pointer: string
+const env = { SLIPWAY_CONFIG_HOME: join(root, 'config') }
 
-let dev: Command
+let dev: DevState
 beforeAll(async () => {
-  dev = startCommand('src/host/dev.ts', [`--port=${await findFreePort()}`], { SLIPWAY_HOME: home })
-  await dev.until(() => findPointer() !== undefined)
-  pointer = join(pointers, findPointer()!)
+  const { home } = await readDevInstallation()
+  const state = JSON.parse(fs.readFileSync(join(home, 'dev.json'), 'utf8')) as DevState
+  // Other files use the workspace of the installation.
+  dev = { ...state, api_key: await bootstrapKey(home, '--organization', 'Command line') }
+  vi.stubEnv('SLIPWAY_CONFIG_HOME', env.SLIPWAY_CONFIG_HOME)
+  writeDevPointer(dev)
+  vi.unstubAllEnvs()
 })
-afterAll(async () => {
-  await stopCommands()
+afterAll(() => {
   for (const gate of gates) {
     gate.close()
     gate.closeAllConnections()
@@ -85,15 +82,14 @@ const run = (cwd: string, ...args: string[]) => startCliIn({ cwd, env }, args).e
 /** With curl, which resolves `.localhost` as browsers do. */
 const fetchText = async (url: string) => (await execute('curl', ['-s', url])).stdout
 const callApi = async (method: string, path: string, body?: object) => {
-  const { url, api_key } = JSON.parse(fs.readFileSync(pointer, 'utf8')) as DevState
-  const headers = { 'X-Api-Key': api_key, 'Content-Type': 'application/json' }
-  const response = await fetch(url + path, { method, headers, ...(body && { body: JSON.stringify(body) }) })
+  const headers = { 'X-Api-Key': dev.api_key, 'Content-Type': 'application/json' }
+  const response = await fetch(dev.url + path, { method, headers, ...(body && { body: JSON.stringify(body) }) })
   return (await response.json()) as Record<string, string>
 }
 
 it('deploys a folder of 1,000 files that nothing configures to a URL that answers, and rolls back', async () => {
   const data = Array.from({ length: 1_000 }, (_, i) => [`data/${i % 10}/${i}.txt`, `${i}`])
-  const cwd = makeApplication('diary', Object.fromEntries(data))
+  const cwd = makeApplication('journal', Object.fromEntries(data))
   const first = await run(cwd, 'deploy', '--create', '--yes')
   expect([first.code, first.err, first.objects[0]!.files]).toEqual([0, '', 1_002])
   const { url } = first.objects.at(-1) as { url: string }
@@ -103,15 +99,15 @@ it('deploys a folder of 1,000 files that nothing configures to a URL that answer
   fs.writeFileSync(join(cwd, 'server.cjs'), serving('second'))
   expect((await run(cwd, 'deploy', '--yes')).code).toBe(0)
   expect(await fetchText(url)).toBe('second')
-  const back = await run(cwd, 'rollback', 'diary', '2', '--yes')
+  const back = await run(cwd, 'rollback', 'journal', '2', '--yes')
   expect(back.objects.find(({ type }) => type === 'plan')).toMatchObject({
     changes: [{ path: 'source_revision_config.source_tarball_path' }],
   })
   expect([back.code, await fetchText(url)]).toEqual([0, 'first'])
 
-  const namesake = makeApplication('elsewhere', { 'package.json': '{"name": "diary"}' })
+  const namesake = makeApplication('elsewhere', { 'package.json': '{"name": "journal"}' })
   const taken = await run(namesake, 'deploy', '--yes')
-  expect([taken.code, taken.error?.next]).toEqual([2, 'slipway deploy --name diary --yes'])
+  expect([taken.code, taken.error?.next]).toEqual([2, 'slipway deploy --name journal --yes'])
   fs.symlinkSync('nowhere', join(namesake, 'link'))
   const broken = await run(namesake, 'deploy', '--yes')
   expect([broken.code, broken.error?.message]).toEqual([2, expect.stringContaining('nowhere')])
@@ -128,19 +124,19 @@ it('exits with 1 when the build fails, with the reason and the last lines of the
 it('deploys a repository and a template by their names', async () => {
   const gitea = await startLocalGitea(join(root, 'git'))
   try {
-    const cwd = makeApplication('shop', withStartCommand())
+    const cwd = makeApplication('store', withStartCommand())
     const ada = ['-c', 'user.name=Ada', '-c', 'user.email=ada@example.com']
     for (const args of [
       ['init', '-q', '-b', 'main'],
       ['add', '.'],
       [...ada, 'commit', '-qm', 'Start'],
-      ['push', '-q', gitea.create('acme/shop'), 'main'],
+      ['push', '-q', gitea.create('acme/store'), 'main'],
     ])
       await execute('git', args, { cwd })
     const host = { host: 'gitea', base_url: gitea.origin, token: 'hush-token', webhook_secret: 'hush-webhook-secret' }
     await callApi('POST', '/v1/integrations/forge/githost', host)
     const [repository, template] = await Promise.all([
-      run(root, 'deploy', '--repo', 'acme/shop', '--create', '--yes'),
+      run(root, 'deploy', '--repo', 'acme/store', '--create', '--yes'),
       run(root, 'deploy', '--template', 'web-service', '--create', '--yes'),
     ])
     expect([repository.code, repository.err, template.code, template.err]).toEqual([0, '', 0, ''])
@@ -156,7 +152,7 @@ describe.runIf(hasTerminal)('on a terminal', () => {
   const linesOf = (screen: string) => stripVTControlCharacters(screen).split(/[\r\n]+/)
 
   it('asks one question, to which Enter says yes, and ends with a URL that answers', async () => {
-    const { exited, type, screen } = start(makeApplication('notes', withStartCommand()), 'deploy')
+    const { exited, type, screen } = start(makeApplication('memos', withStartCommand()), 'deploy')
     await waitFor(() => screen().includes('[Y/n]'))
     type('\r')
     const { code, screen: shown } = await exited
@@ -192,15 +188,4 @@ describe.runIf(hasTerminal)('on a terminal', () => {
     expect(status.objects[0]).toMatchObject({ name: 'slow', serving: 'current' })
     expect(await fetchText(status.objects[0]!.url as string)).toBe('second')
   })
-})
-
-it('finds npm run dev only while it runs', async () => {
-  expect(fs.statSync(pointer).mode & 0o777).toBe(0o600)
-  expect((await run(root, 'whoami')).objects[0]).toMatchObject({ from: pointer })
-  const stale = fs.readFileSync(pointer)
-  await dev.stop()
-  expect(fs.existsSync(pointer)).toBe(false)
-  fs.writeFileSync(pointer, stale)
-  const { code, error } = await run(root, 'whoami')
-  expect([code, error?.code], 'a file that a killed one left').toEqual([4, 'not_signed_in'])
 })

@@ -8,6 +8,7 @@ import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { DevState } from '../../src/host/home-folder.ts'
 import { findFreePort } from '../../src/postgres/free-port.ts'
 import { makeArchive } from '../support/archives.ts'
+import { startCliIn } from '../support/cli-process.ts'
 import {
   type Command,
   filterRunning,
@@ -146,7 +147,18 @@ test('an installation restarts a killed database, stops all processes and contin
     return await response.then(response => response.text()).catch(() => '')
   })
   expect((await Promise.all(debuggers)).join()).not.toContain('webSocketDebuggerUrl')
+  // The command line finds it only while it runs.
+  const pointer = join(home, 'config/dev', `${first.pid}.json`)
+  expect(fs.statSync(pointer).mode & 0o777).toBe(0o600)
+  const whoami = () => startCliIn({ cwd: root, env: { SLIPWAY_CONFIG_HOME: join(home, 'config') } }, ['whoami']).exited
+  expect((await whoami()).objects[0]).toMatchObject({ from: pointer })
+  const stalePointer = fs.readFileSync(pointer)
   expect(await first.stop('SIGINT')).toBe(0)
+  expect(fs.existsSync(pointer)).toBe(false)
+  fs.writeFileSync(pointer, stalePointer)
+  const { code, error } = await whoami()
+  expect([code, error?.code], 'a file that a killed one left').toEqual([4, 'not_signed_in'])
+
   await waitFor(() => filterRunning(processes).length === 0)
   expect(await Promise.all([port, database.port].map(isListening))).toEqual([false, false])
   expect(fs.existsSync(join(home, 'worker.env'))).toBe(false)

@@ -7,12 +7,12 @@ import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it, test } from 'vitest'
 import { EVENT_OPERATIONS } from '../../src/audit/operation-names.ts'
 import { findFreePort } from '../../src/postgres/free-port.ts'
-import { type Command, startCommand, startDemoServer, stopCommands } from '../support/commands.ts'
+import { startDemoServer, stopCommands, waitFor } from '../support/commands.ts'
+import { bootstrapKey, readDevInstallation } from '../support/dev-installation.ts'
 import { startLocalGitea } from '../support/local-gitea.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const folder = fs.mkdtempSync(join(tmpdir(), 'slipway-docs-'))
-const home = join(folder, '.slipway')
 
 /** Pages whose `sh` blocks run here, from top to bottom, but for those that start with npm or node. */
 const RUNNING = [
@@ -38,6 +38,7 @@ const NEEDS: Record<string, string> = {
   'docs/README': 'has no commands',
   'docs/containers': 'container tools; npm run test:containers',
   'docs/custom-domains': 'an installation in mode self_hosted and a DNS record; deployments/custom-hosts.test.ts',
+  'docs/dashboard': 'a browser; dashboard/screens',
   'docs/database-logins': 'a Postgres of the operator; host/node.test.ts',
   'docs/kubernetes': 'a cluster; agent/kubernetes/docs.test.ts checks its tables',
   'docs/operating': 'a machine of its own; scripts/operating_trial.sh plays it',
@@ -86,21 +87,15 @@ const escapeRegExp = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&
 const toPattern = (answer: string) =>
   new RegExp(`^${withoutSpace(answer).split('…').map(escapeRegExp).join('.*?')}$`, 's')
 
-let dev: Command
 let demo: Awaited<ReturnType<typeof startDemoServer>>
 let organizationKey: string
 let gitea: Awaited<ReturnType<typeof startLocalGitea>>
 beforeAll(async () => {
   for (const name of ['docs', 'src', 'scripts', 'node_modules', 'package.json'])
     fs.symlinkSync(join(ROOT, name), join(folder, name))
-  // The first point of metrics would take a minute.
-  const settings = { SLIPWAY_HOME: home, AGENT_METRICS_SECONDS: '1' }
-  dev = startCommand('src/host/dev.ts', [`--port=${await findFreePort()}`], settings)
-  await dev.until(() => fs.existsSync(join(home, 'dev.json')))
-  const key = ['--organization', 'Local', '--organization-key']
-  const bootstrapped = startCommand('src/host/bootstrap.ts', key, { SLIPWAY_HOME: home })
-  expect(await bootstrapped.exited, bootstrapped.output.err).toBe(0)
-  organizationKey = /^API key +(\S+)/m.exec(bootstrapped.output.out)![1]!
+  const { home } = await readDevInstallation()
+  fs.symlinkSync(home, join(folder, '.slipway'))
+  organizationKey = await bootstrapKey(home, '--organization', 'Local', '--organization-key')
   demo = await startDemoServer()
   gitea = await startLocalGitea(join(folder, 'git'))
   await pushApplication(gitea.create('acme/shop'))
@@ -147,11 +142,14 @@ it.each(RUNNING)('%s: its commands answer what it says', async page => {
 })
 
 test('the last line that npm run dev prints deploys an application that answers', async () => {
-  const lastLine = dev.output.out.split('\n').findLast(line => line.startsWith('curl '))!
+  const { printed } = await readDevInstallation()
+  const lastLine = printed.split('\n').findLast(line => line.startsWith('curl '))!
   expect((await runShell(lastLine)).stdout).toContain('{"service":"hello"')
   // Not on a terminal, the lines of the agent are JSON like those of the app.
-  const { until, output } = dev
-  const event = await until(() => output.out.split('\n').find(line => /"event":"revision serving".*"hello"/.test(line)))
+  const event = await waitFor(async () => {
+    const lines = (await readDevInstallation()).printed.split('\n')
+    return lines.find(line => /"event":"revision serving".*"hello"/.test(line))
+  })
   expect(JSON.parse(event)).toMatchObject({ deployment: 'hello', revision: 1 })
 })
 
@@ -175,7 +173,12 @@ describe('the pages', () => {
   it('begin with commands, and each page either runs here or says what it needs', () => {
     expect(['README', ...listPages()].sort()).toEqual([...RUNNING, ...Object.keys(NEEDS)].sort())
     for (const page of listPages().filter(page => page !== 'docs/README'))
-      expect(readPage(page).split('\n```sh\n')[0]!.split('\n').length, page).toBeLessThan(12)
+      expect(
+        readPage(page)
+          .split(/\n```(?:ba)?sh\n/)[0]!
+          .split('\n').length,
+        page,
+      ).toBeLessThan(12)
   })
 
   it('are all in the index, and link to files that exist', () => {

@@ -1,0 +1,76 @@
+// One `npm run dev` for those files of `host` that only use it, started when a file first asks for it.
+import { chmodSync, existsSync } from 'node:fs'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { inject } from 'vitest'
+import type { TestProject } from 'vitest/node'
+import { findFreePort } from '../../src/postgres/free-port.ts'
+import { type Command, startCommand, stopCommands } from './commands.ts'
+
+type DevInstallation = {
+  /** Its data folder. */
+  home: string
+  /** What it has printed. */
+  printed: string
+}
+
+declare module 'vitest' {
+  interface ProvidedContext {
+    /** GET answers a `DevInstallation`. */
+    devInstallation: string
+  }
+}
+
+export async function readDevInstallation(): Promise<DevInstallation> {
+  const response = await fetch(inject('devInstallation'))
+  if (!response.ok) throw new Error(await response.text())
+  return (await response.json()) as DevInstallation
+}
+
+/** Returns the API key of a new organization, or of one that exists. */
+export async function bootstrapKey(home: string, ...args: string[]): Promise<string> {
+  const bootstrapped = startCommand('src/host/bootstrap.ts', args, { SLIPWAY_HOME: home })
+  const code = await bootstrapped.exited
+  const [, key] = /^API key +(\S+)/m.exec(bootstrapped.output.out) ?? []
+  if (code !== 0 || !key) throw new Error(`bootstrap ended with ${code}: ${bootstrapped.output.err}`)
+  return key
+}
+
+export default async function setup(project: TestProject) {
+  const folder = await mkdtemp(join(tmpdir(), 'slipway-installation-'))
+  // With root, applications run as other users, who have to reach their folders below it.
+  chmodSync(folder, 0o755)
+  const home = join(folder, 'home')
+  let starting: Promise<Command> | undefined
+
+  async function start(): Promise<Command> {
+    const { NODE_COMPILE_CACHE = '' } = project.config.env
+    // The first point of metrics would take a minute.
+    const settings = { SLIPWAY_HOME: home, AGENT_METRICS_SECONDS: '1', NODE_COMPILE_CACHE }
+    const dev = startCommand('src/host/dev.ts', [`--port=${await findFreePort()}`], settings)
+    await dev.until(() => existsSync(join(home, 'dev.json')))
+    return dev
+  }
+  const server = createServer(async (_, response) => {
+    starting ??= start()
+    const answer = await starting.then(
+      ({ output }) => JSON.stringify({ home, printed: output.out } satisfies DevInstallation),
+      error => {
+        response.statusCode = 500
+        return String(error)
+      },
+    )
+    response.setHeader('Connection', 'close').end(answer)
+  })
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  project.provide('devInstallation', `http://127.0.0.1:${(server.address() as AddressInfo).port}`)
+
+  return async () => {
+    server.close()
+    await stopCommands()
+    await rm(folder, { recursive: true, force: true, maxRetries: 9 })
+  }
+}
