@@ -2,7 +2,16 @@
 import { QueryClientProvider } from '@tanstack/preact-query'
 import { useEffect, useState } from 'preact/hooks'
 import { Redirect, Route, Switch, useLocation, useSearch } from 'wouter-preact'
-import { currentPath, type Me, meVersion, readMe, sessionEnded, signInAddress, workspaceId } from './api/client.ts'
+import {
+  caller,
+  currentPath,
+  type Me,
+  meVersion,
+  readMe,
+  sessionEnded,
+  signInAddress,
+  workspaceId,
+} from './api/client.ts'
 import { queryClient } from './api/queries.ts'
 import { Shell } from './layout/shell.tsx'
 import { ButtonLink } from './parts/button.tsx'
@@ -21,8 +30,10 @@ export function App() {
   const [error, setError] = useState<Error>()
   useEffect(() => {
     readMe().then(found => {
-      if (found) setMe(found)
-      else location.replace(signInAddress(currentPath()))
+      if (found) {
+        caller.value = found
+        setMe(found)
+      } else location.replace(signInAddress(currentPath()))
     }, setError)
   }, [meVersion.value])
   // While the list of deployments is read, or earlier for another screen. If this fails, opening one says why.

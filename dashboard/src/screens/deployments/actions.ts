@@ -1,17 +1,20 @@
 // What can be done with a deployment, each as one request.
 import { type Action, request } from '../../api/actions.ts'
+import { explainMissingHere } from '../../api/permissions.ts'
 import type { Deployment, Revision } from '../../format/state.ts'
 
 const refOf = ({ id }: Pick<Deployment, 'id'>) => ({ deployment_id: id })
 
 export const deployAgain = (deployment: Deployment): Action => ({
   label: 'Deploy again',
+  unavailable: explainMissingHere('deployments:update'),
   request: request('POST /v2/deployments/{deployment_id}/revisions', { params: refOf(deployment) }),
   done: `${deployment.name}: a new revision of the current configuration is queued.`,
 })
 
 export const interrupt = (deployment: Deployment, { id, number }: Pick<Revision, 'id' | 'number'>): Action => ({
   label: `Interrupt r${number}`,
+  unavailable: explainMissingHere('deployments:update'),
   request: request('POST /v2/deployments/{deployment_id}/revisions/{revision_id}/interruption', {
     params: { ...refOf(deployment), revision_id: id },
   }),
@@ -28,6 +31,7 @@ export const interrupt = (deployment: Deployment, { id, number }: Pick<Revision,
 
 export const releaseHold = (deployment: Deployment): Action => ({
   label: 'Release the hold',
+  unavailable: explainMissingHere('deployments:update'),
   request: request('DELETE /v2/deployments/{deployment_id}/hold', { params: refOf(deployment) }),
   command: `slipway release ${deployment.name}`,
   confirm: {
@@ -39,6 +43,7 @@ export const releaseHold = (deployment: Deployment): Action => ({
 
 export const deleteDeployment = (deployment: Deployment): Action => ({
   label: 'Delete deployment',
+  unavailable: explainMissingHere('deployments:delete'),
   request: request('DELETE /v2/deployments/{deployment_id}', { params: refOf(deployment) }),
   confirm: {
     title: `Delete ${deployment.name}?`,
