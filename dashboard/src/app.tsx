@@ -20,6 +20,7 @@ import { Empty, Skeleton } from './parts/panel.tsx'
 import { Problem } from './parts/problem.tsx'
 import { readLastWorkspace, storeLastWorkspace, toAddress } from './router/links.tsx'
 import DeploymentList from './screens/deployments/list.tsx'
+import { OpenedPlan } from './screens/deployments/opened-plan.tsx'
 import { HOME } from './screens/menu.ts'
 
 const SessionEnded = lazily(() => import('./layout/session-ended.tsx'))
@@ -85,6 +86,7 @@ function Workspaces({ me }: { me: Me }) {
   }
   return (
     <Shell me={me} workspace={workspace} key={workspace.id}>
+      <OpenedPlan workspace={workspace.id} />
       <Switch>
         <Route path={`/ui/:workspace${HOME}`}>
           <DeploymentList workspace={workspace.id} params={{}} me={me} />

@@ -1,7 +1,10 @@
 // What can be done with a deployment, each as one request.
 import { type Action, request } from '../../api/actions.ts'
 import { explainMissingHere } from '../../api/permissions.ts'
+import { hasCommits } from '../../format/source.ts'
 import type { Deployment, Revision } from '../../format/state.ts'
+import { deployAsItIs } from './change-requests.ts'
+import { openedPlan } from './opened-plan.tsx'
 
 const refOf = ({ id }: Pick<Deployment, 'id'>) => ({ deployment_id: id })
 
@@ -9,6 +12,9 @@ export const deployAgain = (deployment: Deployment): Action => ({
   label: 'Deploy again',
   unavailable: explainMissingHere('deployments:update'),
   request: request('POST /v2/deployments/{deployment_id}/revisions', { params: refOf(deployment) }),
+  plan: () => {
+    openedPlan.value = { deployment, change: deployAsItIs(deployment) }
+  },
   done: `${deployment.name}: a new revision of the current configuration is queued.`,
 })
 
@@ -36,9 +42,13 @@ export const releaseHold = (deployment: Deployment): Action => ({
   command: `slipway release ${deployment.name}`,
   confirm: {
     title: `Release the hold of ${deployment.name}?`,
-    body: 'The next push deploys again. What serves now keeps serving until then.',
+    body: hasCommits(deployment)
+      ? 'The next push deploys again. What serves now keeps serving until then.'
+      : 'What serves now keeps serving until you deploy again.',
   },
-  done: `${deployment.name}: pushes deploy again.`,
+  done: hasCommits(deployment)
+    ? `${deployment.name}: pushes deploy again.`
+    : `${deployment.name}: the hold is released.`,
 })
 
 export const deleteDeployment = (deployment: Deployment): Action => ({
