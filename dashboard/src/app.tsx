@@ -2,7 +2,16 @@
 import { QueryClientProvider } from '@tanstack/preact-query'
 import { useEffect, useErrorBoundary, useState } from 'preact/hooks'
 import { Redirect, Route, Switch, useLocation, useSearch } from 'wouter-preact'
-import { currentPath, type Me, meVersion, readMe, sessionEnded, signInAddress, workspaceId } from './api/client.ts'
+import {
+  caller,
+  currentPath,
+  type Me,
+  meVersion,
+  readMe,
+  sessionEnded,
+  signInAddress,
+  workspaceId,
+} from './api/client.ts'
 import { queryClient } from './api/queries.ts'
 import { Shell } from './layout/shell.tsx'
 import { ButtonLink } from './parts/button.tsx'
@@ -11,6 +20,7 @@ import { Empty, Skeleton } from './parts/panel.tsx'
 import { Problem } from './parts/problem.tsx'
 import { readLastWorkspace, storeLastWorkspace, toAddress } from './router/links.tsx'
 import DeploymentList from './screens/deployments/list.tsx'
+import { OpenedPlan } from './screens/deployments/opened-plan.tsx'
 import { HOME } from './screens/menu.ts'
 
 const SessionEnded = lazily(() => import('./layout/session-ended.tsx'))
@@ -33,6 +43,7 @@ export function App() {
           else location.replace(signInAddress(currentPath()))
         } else if (me && callerOf(found) !== callerOf(me)) location.reload()
         else {
+          caller.value = found
           setMe(found)
           localStorage.setItem(CALLER_KEY, callerOf(found))
         }
@@ -91,6 +102,7 @@ function Workspaces({ me }: { me: Me }) {
   }
   return (
     <Shell me={me} workspace={workspace} key={workspace.id}>
+      <OpenedPlan workspace={workspace.id} />
       <Switch>
         <Route path={`/ui/:workspace${HOME}`}>
           <DeploymentList workspace={workspace.id} params={{}} me={me} />

@@ -216,7 +216,7 @@ function revisionObstacle(
   if (status === 'CREATING')
     return { code: 'awaiting_artifact', detail: `${name} has no archive or image yet. ${ARTIFACT_HINT}.` }
   if (status === 'QUEUED') {
-    const before = inFlight ? `revision ${inFlight.number}, which is ${inFlight.status}` : 'another revision'
+    const before = inFlight ? `revision ${inFlight.number}, which is still on its way` : 'another revision'
     return { code: 'waiting_behind', detail: `${name} waits behind ${before}.` }
   }
   const endCode = END_CODES[status]

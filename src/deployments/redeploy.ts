@@ -35,16 +35,34 @@ type RestoreMode = { reason: 'redeployed' | 'rolled_back'; event: string; until:
 
 // ---- of the current configuration
 
+const requestedDigest = ({ deployment_id }: DeploymentParams) =>
+  sha256Hex(['requested', deployment_id].join(' ')).slice(0, 32)
+
+/** Its commit is known only when the ref is resolved again. */
+export const planRevision = verb('deployments:update', async (ctx, ref: DeploymentParams): Promise<schema.Plan> => {
+  const { hold, preview, source_revision_config } = deployments
+  const next = sql<
+    Record<string, unknown>
+  >`${unpinConfig(sql`${hold}`, sql`${preview}`, sql`${source_revision_config}`)}`
+  const query = db.select({ deployments, next }).from(deployments).where(isDeployment(ref.deployment_id))
+  const row = requireRow(await run(ctx, query), 'deployment_not_found')
+  const wanted = row.deployments as Wanted
+  const plan = planRestoreChanges(wanted, { ...wanted, source_revision_config: row.next }, 'requested')
+  plan.warnings.push(...ctx.warnings)
+  return { ...plan, plan_digest: `${wanted.version}.${requestedDigest(ref)}` }
+})
+
 export const createRevision = verb('deployments:update', async (ctx, { deployment_id }: DeploymentParams) => {
   const id = crypto.randomUUID()
   const planned = planChange({
     columns: {
       ...unchangedColumns,
       reasons: sql`array['requested']`,
-      next_source_revision_config: UNPINNED_CONFIG,
+      next_source_revision_config: unpinConfig(sql`c.hold`, sql`c.preview`, sql`c.source_revision_config`),
     },
     where: sql`${isDeploymentInTenant(deployment_id)}
-    and ${notDeleting}`,
+    and ${notDeleting}
+    and ${isPlanFresh(ctx, requestedDigest({ deployment_id }))}`,
   })
   const rows = await commit(ctx, 'revision.created', insertQueuedRevision(id, 'queued'), revisionCreatedData, {
     lock: lockDeployment(deployment_id),
@@ -57,9 +75,9 @@ export const createRevision = verb('deployments:update', async (ctx, { deploymen
 })
 
 /** The ref resolves again, except during the hold of a rollback and for a preview, whose commit may be in a fork. */
-const UNPINNED_CONFIG = sql`case
-      when c.hold is null and c.preview is null then c.source_revision_config::jsonb - 'repo_commit_sha'
-      else c.source_revision_config::jsonb
+const unpinConfig = (hold: SQL, preview: SQL, config: SQL): SQL => sql`case
+      when ${hold} is null and ${preview} is null then (${config})::jsonb - 'repo_commit_sha'
+      else (${config})::jsonb
     end`
 
 const notDeleting = refuseUnless('deployment_deleting', sql`c.deleting_at is null`)
@@ -97,7 +115,7 @@ async function planRestore(ctx: Ctx, ref: RevisionParams, mode: RestoreMode): Pr
   const row = requireRow(rows, 'deployment_not_found')
   const to = requireRow(row.revisions ? [row.revisions] : [], 'revision_not_found')
   const plan = planRestoreChanges(row.deployments as Wanted, to as typeof to & Omit<Wanted, 'version'>, mode.reason)
-  if (/_FAILED$/.test(to.status)) plan.warnings.push(`Revision ${to.number} is ${to.status}: it may fail again.`)
+  if (/_FAILED$/.test(to.status)) plan.warnings.push(`Revision ${to.number} failed before, so it may fail again.`)
   if (mode.until) plan.warnings.push('The rollback holds automatic deploys until the hold is released.')
   plan.warnings.push(...ctx.warnings)
   return { ...plan, plan_digest: `${row.deployments.version}.${requestDigest(ref, mode)}` }

@@ -242,7 +242,8 @@ export const insertQueuedRevision = (id: string, from: DeploymentCte): SQL<Revis
 export const supersedeOlder = (from: DeploymentCte): SQL => sql`superseded as (
   update revisions r set
     status = case when r.status = ${DEPLOYING} then 'INTERRUPTED' else 'SKIPPED' end,
-    status_message = 'Superseded by revision ' || d.revisions
+    status_message = case when r.status = 'CREATING' then 'It had no files or image yet. It was superseded by revision '
+      else 'Superseded by revision ' end || d.revisions
       || case when r.status = ${DEPLOYING} then ' before it was healthy.' else '' end,
     status_since = clock(),
     updated_at = clock()

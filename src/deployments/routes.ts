@@ -158,11 +158,14 @@ export const deploymentRoutes = slice('Deployments', 'Hosted applications, and t
     id: 'createRevision',
     toleratesUnknown: true,
     summary: 'Create a revision of the current configuration',
+    description: PLAN_NOTE,
     params: s.DeploymentRef,
+    query: s.DryRun,
     status: 201,
     reply: s.Revision,
-    errors: ['deployment_not_found', 'deployment_deleting'],
+    errors: ['deployment_not_found', 'deployment_deleting', 'plan_stale'],
     location: revision => `/v2/deployments/${revision.deployment_id}/revisions/${revision.id}`,
+    variant: { on: 'dry_run', reply: s.Plan, verb: redeploy.planRevision },
     verb: redeploy.createRevision,
   })
   .post('/v2/deployments/{deployment_id}/revisions/{revision_id}/redeploy', {

@@ -155,6 +155,18 @@ describe('a requested revision', () => {
     expect((await listRevisions(tenant, id))[0]!.status).toBe('AWAITING_DEPLOY')
   })
 
+  it('of the current configuration has a plan, which is refused when the deployment has changed since', async () => {
+    const tenant = await newTenant()
+    const { id } = await newDeployment(tenant)
+    const path = `/v2/deployments/${id}`
+    const { body: plan } = await tenant.post(`${path}/revisions?dry_run=true`)
+    expect(plan).toMatchObject({ creates_revision: true, reasons: ['requested'], secrets: [] })
+    expect(await listRevisions(tenant, id)).toHaveLength(1)
+    const apply = () => tenant.post(`${path}/revisions`, undefined, { 'Plan-Digest': plan.plan_digest })
+    expect((await apply()).status).toBe(201)
+    expect((await apply()).body.code).toBe('plan_stale')
+  })
+
   it('is refused for a deployment that is being deleted or does not exist', async () => {
     const tenant = await newTenant()
     const { id, latest_revision_id } = await newDeployment(tenant)

@@ -22,6 +22,8 @@ export type Action = {
     /** What a person has to type first, because much is lost: the name of the thing. */
     typed?: string
   }
+  /** Shows its plan, which performs it. */
+  plan?: () => void
   /** Says what has happened. */
   done: string
 }

@@ -1,5 +1,5 @@
 // What the caller may do in the open workspace.
-import type { Me } from './client.ts'
+import { caller, type Me, workspaceId } from './client.ts'
 
 export type Permission = Me['permissions'][number]
 
@@ -10,3 +10,7 @@ export function explainMissing(me: Me, workspace: string, permission: Permission
     ? undefined
     : `Your role here does not have the permission ${permission}. Ask an Admin of the workspace.`
 }
+
+/** The same for the caller in the open workspace. */
+export const explainMissingHere = (permission: Permission): string | undefined =>
+  caller.value && workspaceId.value ? explainMissing(caller.value, workspaceId.value, permission) : undefined

@@ -14,7 +14,7 @@ export default function Help() {
         <div>
           <dt>Find or run anything</dt>
           <dd>
-            <Keys keys="Ctrl K" />
+            <Keys keys="Ctrl k" />
           </dd>
         </div>
         {allCommands().flatMap(({ id, label, keys }) =>

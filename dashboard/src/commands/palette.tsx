@@ -9,6 +9,15 @@ import { Keys } from './keys.tsx'
 import styles from './palette.module.css'
 
 const MAX_SHOWN = 12
+/** More would push the other deployments out. */
+const MAX_WITH_PAGES = 1
+const DEPLOYMENT_PAGES = [
+  ['logs', 'logs'],
+  ['metrics', 'metrics'],
+  ['environment', 'environment'],
+  ['settings', 'settings'],
+  ['history', 'history, roll back'],
+] as const
 
 /** Every word occurs; those whose label begins with the text come first. */
 function findCommands(commands: Command[], text: string): Command[] {
@@ -34,9 +43,22 @@ export default function Palette({ workspace }: { workspace: string }) {
     kind: 'deployment',
     run: () => navigate(toAddress(`/deployments/${id}`)),
   }))
+  const pages = deployments.slice(0, MAX_WITH_PAGES).flatMap(({ id, label }) =>
+    DEPLOYMENT_PAGES.map(([path, words]) => ({
+      id: `${id}/${path}`,
+      label: `${label}: ${words}`,
+      kind: 'page',
+      run: () => navigate(toAddress(`/deployments/${id}/${path}`)),
+    })),
+  )
   const commands = allCommands()
   const isSetting = ({ kind }: Command) => ['setting', 'page'].includes(kind)
-  const ordered = [...commands.filter(one => !isSetting(one)), ...deployments, ...commands.filter(isSetting)]
+  const ordered = [
+    ...commands.filter(one => !isSetting(one)),
+    ...deployments,
+    ...(text.trim() ? pages : []),
+    ...commands.filter(isSetting),
+  ]
   const found = findCommands(ordered, text)
   // Before the next key, which belongs to it.
   useLayoutEffect(() => dialog.current?.showModal(), [])

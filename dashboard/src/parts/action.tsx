@@ -45,6 +45,7 @@ export function useAction({ onDone, showsError = false }: ActionOptions = {}) {
   }
   function start(action: Action): void {
     if (action.unavailable) toast('bad', `${action.label} is not possible`, action.unavailable)
+    else if (action.plan) action.plan()
     else if (action.confirm) setAsked(action)
     else void run(action)
   }

@@ -34,6 +34,7 @@ export function Button({ look, small = false, icon, hint, busy = false, unavaila
   return (
     <button
       type="button"
+      data-main={look === 'primary' || look === 'danger' || undefined}
       aria-disabled={busy || unavailable || undefined}
       {...rest}
       class={`${classOf({ look, small, children })} ${busy || unavailable ? styles.busy : ''}`}

@@ -26,15 +26,23 @@ export function Dialog({ title, children, footer, onClose, persistent = false, w
       if (document.activeElement === document.body) document.getElementById('content')?.focus({ preventScroll: true })
     }
   }, [])
+  /** Ctrl or Cmd with Enter is the last button, if it does what the dialog is for. */
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey) || event.defaultPrevented) return
+    const main = [...dialog.current!.querySelectorAll<HTMLButtonElement>(':scope > div > footer button')].at(-1)
+    if (!main?.hasAttribute('data-main')) return
+    event.preventDefault()
+    main.click()
+  }
   const closeOutside = ({ target }: MouseEvent) => !persistent && target === dialog.current && onClose()
   return (
-    // biome-ignore lint/a11y/useKeyWithClickEvents: Escape closes it too
     <dialog
       ref={dialog}
       class={`${styles.dialog} ${wide ? styles.wide : ''}`}
       aria-labelledby={titleId}
       onClose={onClose}
       onCancel={event => persistent && event.preventDefault()}
+      onKeyDown={onKeyDown}
       onClick={closeOutside}
     >
       <div class={styles.frame}>

@@ -3,11 +3,13 @@
 import type { ComponentType } from 'preact'
 import { Route, Switch } from 'wouter-preact'
 import type { Me } from '../api/client.ts'
+import { explainMissing, type Permission } from '../api/permissions.ts'
 import { ButtonLink } from '../parts/button.tsx'
 import { lazily, type Module } from '../parts/lazily.tsx'
 import { Empty, Skeleton } from '../parts/panel.tsx'
+import { useCrumbs } from '../router/crumbs.ts'
 import { toAddress } from '../router/links.tsx'
-import { HOME } from './menu.ts'
+import { HOME, OPENED_BY_KEYS } from './menu.ts'
 
 export type ScreenProps<Params = Record<string, string>> = { workspace: string; params: Params; me: Me }
 
@@ -55,6 +57,13 @@ const LOADERS: [path: string, load: () => Promise<Module<ScreenProps<never>>>][]
   ['/account', () => import('./settings/account.tsx')],
 ]
 
+/** What the caller needs for a list and the pages of its items. The audit log says itself who can read it. */
+const NEEDED: [path: string, permission: Permission, things: string][] = [
+  ['/listeners', 'listeners:read', 'listeners'],
+  ['/webhooks', 'webhooks:read', 'webhooks'],
+  ['/keys', 'api-keys:read', 'keys'],
+]
+
 const SCREENS = LOADERS.map(([path, load]) => ({
   path,
   Content: lazily(load, <Skeleton lines={8} />) as unknown as ComponentType<ScreenProps>,
@@ -65,7 +74,16 @@ export default function Screens({ workspace, me }: { workspace: string; me: Me }
     <Switch>
       {SCREENS.map(({ path, Content }) => (
         <Route key={path} path={`/ui/:workspace${path}`}>
-          {(params: Record<string, string>) => <Content workspace={workspace} params={params} me={me} />}
+          {(params: Record<string, string>) => {
+            const needed = NEEDED.find(([list]) => path === list || path.startsWith(`${list}/:`))
+            const isForOrganization = needed?.[0] === '/keys' && me.permissions.includes('organization:manage-keys')
+            const missing = needed && !isForOrganization && explainMissing(me, workspace, needed[1])
+            return missing ? (
+              <Unreadable path={needed[0]} things={needed[2]} reason={missing} />
+            ) : (
+              <Content workspace={workspace} params={params} me={me} />
+            )
+          }}
         </Route>
       ))}
       <Route>
@@ -77,5 +95,18 @@ export default function Screens({ workspace, me }: { workspace: string; me: Me }
         </Empty>
       </Route>
     </Switch>
+  )
+}
+
+type UnreadableProps = { path: string; things: string; reason: string }
+function Unreadable({ path, things, reason }: UnreadableProps) {
+  useCrumbs({ label: OPENED_BY_KEYS.find(screen => screen.path === path)!.label })
+  return (
+    <Empty
+      title={`Your role cannot read the ${things}`}
+      action={<ButtonLink href={toAddress('/roles')}>Open the roles</ButtonLink>}
+    >
+      {reason}
+    </Empty>
   )
 }

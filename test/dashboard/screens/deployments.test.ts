@@ -45,6 +45,8 @@ describe('the dashboard', () => {
     await page.getByRole('heading', { name: 'The latest revision was interrupted' }).waitFor()
     expect(new URL(page.url()).pathname).toBe(`/ui/${tenant.tenant_id}/deployments/${shop.id}`)
     await page.getByRole('button', { name: 'Deploy again', exact: true }).first().click()
+    await page.getByRole('dialog', { name: 'Deploy shop again' }).getByText('Creates r2.').waitFor()
+    await page.keyboard.press('Control+Enter')
     await page.getByText('a new revision of the current configuration is queued').waitFor()
     await page.getByText('r2', { exact: true }).first().waitFor()
     await page.keyboard.press('Control+k')

@@ -1,17 +1,26 @@
 // What can be done with a deployment, each as one request.
 import { type Action, request } from '../../api/actions.ts'
+import { explainMissingHere } from '../../api/permissions.ts'
+import { hasCommits } from '../../format/source.ts'
 import type { Deployment, Revision } from '../../format/state.ts'
+import { deployAsItIs } from './change-requests.ts'
+import { openedPlan } from './opened-plan.tsx'
 
 const refOf = ({ id }: Pick<Deployment, 'id'>) => ({ deployment_id: id })
 
 export const deployAgain = (deployment: Deployment): Action => ({
   label: 'Deploy again',
+  unavailable: explainMissingHere('deployments:update'),
   request: request('POST /v2/deployments/{deployment_id}/revisions', { params: refOf(deployment) }),
+  plan: () => {
+    openedPlan.value = { deployment, change: deployAsItIs(deployment) }
+  },
   done: `${deployment.name}: a new revision of the current configuration is queued.`,
 })
 
 export const interrupt = (deployment: Deployment, { id, number }: Pick<Revision, 'id' | 'number'>): Action => ({
   label: `Interrupt r${number}`,
+  unavailable: explainMissingHere('deployments:update'),
   request: request('POST /v2/deployments/{deployment_id}/revisions/{revision_id}/interruption', {
     params: { ...refOf(deployment), revision_id: id },
   }),
@@ -28,17 +37,23 @@ export const interrupt = (deployment: Deployment, { id, number }: Pick<Revision,
 
 export const releaseHold = (deployment: Deployment): Action => ({
   label: 'Release the hold',
+  unavailable: explainMissingHere('deployments:update'),
   request: request('DELETE /v2/deployments/{deployment_id}/hold', { params: refOf(deployment) }),
   command: `slipway release ${deployment.name}`,
   confirm: {
     title: `Release the hold of ${deployment.name}?`,
-    body: 'The next push deploys again. What serves now keeps serving until then.',
+    body: hasCommits(deployment)
+      ? 'The next push deploys again. What serves now keeps serving until then.'
+      : 'What serves now keeps serving until you deploy again.',
   },
-  done: `${deployment.name}: pushes deploy again.`,
+  done: hasCommits(deployment)
+    ? `${deployment.name}: pushes deploy again.`
+    : `${deployment.name}: the hold is released.`,
 })
 
 export const deleteDeployment = (deployment: Deployment): Action => ({
   label: 'Delete deployment',
+  unavailable: explainMissingHere('deployments:delete'),
   request: request('DELETE /v2/deployments/{deployment_id}', { params: refOf(deployment) }),
   confirm: {
     title: `Delete ${deployment.name}?`,

@@ -2,10 +2,12 @@
 // can go back to. The dialogs load when they are opened.
 import { useEffect, useState } from 'preact/hooks'
 import { navigate } from 'wouter-preact/use-browser-location'
+import { explainMissingHere } from '../../api/permissions.ts'
 import { useCommands } from '../../commands/commands.ts'
 import { type Deployment, isInFlight, type Revision } from '../../format/state.ts'
 import { Button, ButtonLink } from '../../parts/button.tsx'
 import { lazily } from '../../parts/lazily.tsx'
+import { toast } from '../../parts/toasts.tsx'
 import { toAddress } from '../../router/links.tsx'
 import { redeploy } from './change-requests.ts'
 import type { PlanDialogProps } from './plan-dialog.tsx'
@@ -13,6 +15,15 @@ import type { RollbackDialogProps } from './rollback-dialog.tsx'
 
 const PlanDialog = lazily<PlanDialogProps>(() => import('./plan-dialog.tsx'))
 const RollbackDialog = lazily<RollbackDialogProps>(() => import('./rollback-dialog.tsx'))
+
+/** What the caller may not do looks disabled, and says why when it is pressed. */
+function useMayChange() {
+  const missing = explainMissingHere('deployments:update')
+  return {
+    refused: { unavailable: missing !== undefined, title: missing },
+    ifAllowed: (run: () => void) => () => (missing ? toast('bad', 'Your role does not allow this', missing) : run()),
+  }
+}
 
 type Props = { workspace: string; deployment: Deployment }
 
@@ -24,7 +35,9 @@ function findEarlier(deployment: Deployment, revisions: Revision[]): Revision | 
 
 export function ChangeButtons({ workspace, deployment, revisions }: Props & { revisions: Revision[] }) {
   const [target, setTarget] = useState<Revision>()
+  const { refused, ifAllowed } = useMayChange()
   const earlier = findEarlier(deployment, revisions)
+  const rollBack = ifAllowed(() => setTarget(earlier))
   const edit = () => navigate(toAddress(`/deployments/${deployment.id}/settings`))
   // Its key opens it at once.
   useEffect(() => {
@@ -39,7 +52,7 @@ export function ChangeButtons({ workspace, deployment, revisions }: Props & { re
             label: `Roll back to r${earlier.number}`,
             kind: 'action',
             keys: 'r',
-            run: () => setTarget(earlier),
+            run: rollBack,
           },
         ]
       : []),
@@ -47,7 +60,7 @@ export function ChangeButtons({ workspace, deployment, revisions }: Props & { re
   return (
     <>
       {earlier && (
-        <Button hint="R" onClick={() => setTarget(earlier)}>
+        <Button hint="R" {...refused} onClick={rollBack}>
           Roll back
         </Button>
       )}
@@ -68,6 +81,7 @@ type RevisionProps = Props & { revision: Revision; small?: boolean }
 /** What can be done with one revision of the list. */
 export function RevisionButtons({ workspace, deployment, revision, small = false }: RevisionProps) {
   const [dialog, setDialog] = useState<'rollback' | 'redeploy'>()
+  const { refused, ifAllowed } = useMayChange()
   const { id, number, status } = revision
   const isServing = id === deployment.active_revision_id
   const other = isServing ? number - 1 : undefined
@@ -81,12 +95,12 @@ export function RevisionButtons({ workspace, deployment, revision, small = false
         </ButtonLink>
       )}
       {!isServing && status === 'DEPLOYED' && (
-        <Button small={small} onClick={() => setDialog('rollback')}>
+        <Button small={small} {...refused} onClick={ifAllowed(() => setDialog('rollback'))}>
           Roll back
         </Button>
       )}
       {!isInFlight(revision) && !small && (
-        <Button icon="again" onClick={() => setDialog('redeploy')}>
+        <Button icon="again" {...refused} onClick={ifAllowed(() => setDialog('redeploy'))}>
           Deploy r{number} again
         </Button>
       )}

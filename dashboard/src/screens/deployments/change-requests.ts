@@ -1,6 +1,7 @@
 // Changes of a deployment that are planned before they are made: each as the request that is planned, then applied
 // (pure).
 import { type ActionRequest, request } from '../../api/action-command.ts'
+import { hasCommits } from '../../format/source.ts'
 import type { Deployment, Revision } from '../../format/state.ts'
 import { type Draft, MASK, toPatch } from './draft.ts'
 
@@ -8,6 +9,7 @@ export type PlannedRequest = ActionRequest & {
   route:
     | 'PATCH /v2/deployments/{deployment_id}'
     | 'POST /v2/deployments/{deployment_id}/rollback'
+    | 'POST /v2/deployments/{deployment_id}/revisions'
     | 'POST /v2/deployments/{deployment_id}/revisions/{revision_id}/redeploy'
 }
 export type PlannedChange = {
@@ -37,12 +39,12 @@ export const applyDraft = ({ id, name }: Deployment, draft: Draft): PlannedChang
 })
 
 export const rollBackTo = (
-  { name }: Deployment,
+  rolledBack: Deployment,
   { id, number }: RevisionRef,
   releaseOnNewerCommit: boolean,
 ): PlannedChange => ({
   key: `rollback ${id} ${releaseOnNewerCommit}`,
-  title: `Roll back ${name} to r${number}`,
+  title: `Roll back ${rolledBack.name} to r${number}`,
   verb: 'Roll back',
   request: deployment =>
     planned(
@@ -51,7 +53,18 @@ export const rollBackTo = (
         body: { revision_id: id, release_on_newer_commit: releaseOnNewerCommit },
       }),
     ),
-  done: `${name} is rolled back to r${number}. Pushes wait until the hold is released.`,
+  done: `${rolledBack.name} is rolled back to r${number}.${
+    hasCommits(rolledBack) ? ' Pushes wait until the hold is released.' : ''
+  }`,
+})
+
+export const deployAsItIs = ({ id, name }: Deployment): PlannedChange => ({
+  key: `deploy ${id}`,
+  title: `Deploy ${name} again`,
+  verb: 'Deploy',
+  request: deployment =>
+    planned(request('POST /v2/deployments/{deployment_id}/revisions', { params: refOf(deployment) })),
+  done: `${name}: a new revision of the current configuration is queued.`,
 })
 
 export const redeploy = ({ name }: Deployment, { id, number }: RevisionRef): PlannedChange => ({

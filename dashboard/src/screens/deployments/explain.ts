@@ -1,5 +1,6 @@
 // The reasons a deployment does not serve its latest revision, each with what a person can do (pure).
 import type { Action } from '../../api/actions.ts'
+import { hasCommits } from '../../format/source.ts'
 import type { Deployment, Explanation, Revision, Tone } from '../../format/state.ts'
 import { deployAgain, interrupt, releaseHold } from './actions.ts'
 
@@ -81,11 +82,20 @@ export function listReasons(
   // What is on its way is shown with its stages.
   const shown = resources.filter(({ code }) => code !== 'in_progress')
   return shown.map(obstacle => {
-    const { code, detail } = obstacle
+    const { code } = obstacle
+    const detail = code === 'held_by_rollback' ? describeHold(deployment) : obstacle.detail
     const [title, tone] = TITLES[code]
     const remedies = toRemedies(obstacle, deployment, revisions)
     return { code, about: aboutOf(obstacle, revisions), title, detail, tone, remedies }
   })
+}
+
+/** Its title says the rest. */
+function describeHold(deployment: Deployment): string {
+  if (!hasCommits(deployment)) return 'The hold stays until you release it. You can deploy meanwhile.'
+  return deployment.hold?.until === 'newer_commit'
+    ? 'Pushes deploy again when a newer commit arrives, or when you release the hold.'
+    : 'Pushes deploy again when you release the hold.'
 }
 
 /** The worst of the reasons decides how the panel looks. */

@@ -22,6 +22,9 @@ const STAGE_OF: Partial<Record<Revision['status'], StageName>> = {
 }
 const STAGES: StageName[] = ['Waiting', 'Building', 'Deploying']
 
+/** With fewer, there is no usual duration to compare with. */
+const LEAST_KNOWN = 3
+
 type Timed = Pick<Revision, 'status' | 'states'>
 
 const secondsIn = ({ states }: Timed, stage: StageName): number =>
@@ -36,10 +39,10 @@ export function listStages(revision: Timed, earlier: Timed[]): Stage[] {
     : undefined
   return STAGES.flatMap((name): Stage[] => {
     const known = deployed.filter(one => hasStage(one, name))
-    const median = medianOf(known.map(one => secondsIn(one, name)))
+    const median = known.length < LEAST_KNOWN ? undefined : medianOf(known.map(one => secondsIn(one, name)))
     const isRunning = STAGE_OF[revision.status] === name
     if (!hasStage(revision, name)) {
-      const isAhead = STAGE_OF[revision.status] !== undefined && median !== undefined
+      const isAhead = STAGE_OF[revision.status] !== undefined && known.length > 0
       return isAhead ? [{ name, state: 'ahead', seconds: 0, since: undefined, median }] : []
     }
     const state = isRunning ? 'running' : failedStage === name ? 'failed' : 'done'

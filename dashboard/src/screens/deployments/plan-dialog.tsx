@@ -79,70 +79,61 @@ export default function PlanDialog({
   const isStale = meanwhile !== undefined
   const isRefused = plan?.changes.some(({ effect }) => effect === 'immutable') ?? false
   const canApply = plan !== undefined && !isStale && !isRefused && !isWithoutChange(plan)
-  const onKeyDown = (event: KeyboardEvent) => {
-    if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey)) return
-    event.preventDefault()
-    if (isStale || error) planAgain()
-    else if (canApply) apply()
-  }
   const lead = isStale
     ? `Nothing was applied.${onDiscard ? ' Your draft is kept.' : ''}`
     : plan && `${describeEffect(plan, revisions, deployment.active_revision_id)} Nothing has happened yet.`
   return (
-    // biome-ignore lint/a11y/noStaticElementInteractions: a shortcut of the whole dialog
-    <div onKeyDown={onKeyDown}>
-      <Dialog
-        wide
-        title={change.title}
-        onClose={onClose}
-        footer={
-          <div class={styles.footer}>
-            {plan && <Digest digest={plan.plan_digest} isRefused={isStale} />}
-            <span class={styles.buttons}>
-              {isStale && onDiscard && (
-                <Button
-                  look="danger"
-                  onClick={() => {
-                    onDiscard()
-                    onClose()
-                  }}
-                >
-                  Discard draft
-                </Button>
-              )}
-              <Button hint="Esc" onClick={onClose}>
-                {onDiscard ? 'Close, keep the draft' : canApply ? 'Apply nothing' : 'Close the plan'}
+    <Dialog
+      wide
+      title={change.title}
+      onClose={onClose}
+      footer={
+        <div class={styles.footer}>
+          {plan && <Digest digest={plan.plan_digest} isRefused={isStale} />}
+          <span class={styles.buttons}>
+            {isStale && onDiscard && (
+              <Button
+                look="danger"
+                onClick={() => {
+                  onDiscard()
+                  onClose()
+                }}
+              >
+                Discard draft
               </Button>
-              {(isStale || error) && (
-                <Button look="primary" icon="again" hint="Ctrl Enter" busy={isPlanning} onClick={planAgain}>
-                  Plan again
-                </Button>
-              )}
-              {canApply && !error && (
-                <Button look="primary" hint="Ctrl Enter" busy={isApplying || isPlanning} onClick={apply}>
-                  {describeApply(change.verb, plan, revisions)}
-                </Button>
-              )}
-            </span>
-          </div>
-        }
-      >
-        <p role="status">{lead ?? (error ? 'There is no plan.' : 'Planning …')}</p>
-        {children}
-        {isStale && <Meanwhile events={meanwhile} />}
-        {!plan && !error && <Skeleton lines={3} />}
-        {plan && !isWithoutChange(plan) && <Changes plan={plan} meanwhile={meanwhile ?? []} isOld={isPlanning} />}
-        {plan && isWithoutChange(plan) && (
-          <p class={styles.none}>
-            <Glyph shape="check" tone="ok" />
-            This changes nothing, so there is nothing to apply.
-          </p>
-        )}
-        {plan && <Warnings plan={plan} isRefused={isRefused} />}
-        {error && <Problem error={nameSecrets(error, planned?.request)} />}
-        {canApply && <Commands request={planned!.request} digest={plan.plan_digest} />}
-      </Dialog>
-    </div>
+            )}
+            <Button hint="Esc" onClick={onClose}>
+              {onDiscard ? 'Close, keep the draft' : canApply ? 'Apply nothing' : 'Close the plan'}
+            </Button>
+            {(isStale || error) && (
+              <Button look="primary" icon="again" hint="Ctrl Enter" busy={isPlanning} onClick={planAgain}>
+                Plan again
+              </Button>
+            )}
+            {canApply && !error && (
+              <Button look="primary" hint="Ctrl Enter" busy={isApplying || isPlanning} onClick={apply}>
+                {describeApply(change.verb, plan, revisions)}
+              </Button>
+            )}
+          </span>
+        </div>
+      }
+    >
+      <p role="status">{lead ?? (error ? 'There is no plan.' : 'Planning …')}</p>
+      {children}
+      {isStale && <Meanwhile events={meanwhile} />}
+      {!plan && !error && <Skeleton lines={3} />}
+      {plan && !isWithoutChange(plan) && <Changes plan={plan} meanwhile={meanwhile ?? []} isOld={isPlanning} />}
+      {plan && isWithoutChange(plan) && (
+        <p class={styles.none}>
+          <Glyph shape="check" tone="ok" />
+          This changes nothing, so there is nothing to apply.
+        </p>
+      )}
+      {plan && <Warnings plan={plan} isRefused={isRefused} />}
+      {error && <Problem error={nameSecrets(error, planned?.request)} />}
+      {canApply && <Commands request={planned!.request} digest={plan.plan_digest} />}
+    </Dialog>
   )
 }
 
@@ -248,7 +239,7 @@ function Changes({ plan, meanwhile, isOld }: { plan: Plan; meanwhile: Event[]; i
     const theirs = meanwhile.flatMap(event => event.changes.map(one => ({ ...one, event })))
     const newer = theirs.find(({ path }) => path === row.path || path.startsWith(`${row.path}.`))
     return {
-      path: row.path,
+      path: row.secret ? `Variable ${row.path.replace('secrets.', '')}` : row.path,
       ...describeValues(row),
       aside: <Badge tone={tone}>{word}</Badge>,
       note: newer && (
@@ -259,6 +250,7 @@ function Changes({ plan, meanwhile, isOld }: { plan: Plan; meanwhile: Event[]; i
       ),
     }
   })
+  if (rows.length === 0) return <p>The configuration stays as it is.</p>
   return (
     <div class={`${styles.table} ${isOld ? styles.old : ''}`}>
       <DiffTable caption="What the plan changes" asideColumn="Effect" rows={rows} />
@@ -272,13 +264,13 @@ const describeMade = ({ path, after }: { path: string; after: unknown }): string
 function describeValues({ path, before, after, secret }: PlanRow): Pick<Difference, 'before' | 'after'> {
   if (secret)
     return {
-      before: <OldValue value={secret === 'added' ? null : 'set'} />,
-      after: (
-        <>
-          <NewValue value={secret === 'removed' ? null : 'set'} />{' '}
-          {secret !== 'removed' && <span class={styles.hidden}>value hidden</span>}
-        </>
-      ),
+      before: secret === 'added' ? <OldValue value={null} /> : <span class={styles.hidden}>a hidden value</span>,
+      after:
+        secret === 'removed' ? (
+          <NewValue value={null} />
+        ) : (
+          <span class={styles.hidden}>{secret === 'added' ? 'a value' : 'a new value'}, which is hidden</span>
+        ),
     }
   const isCommit = path.endsWith('.repo_commit_sha')
   return {

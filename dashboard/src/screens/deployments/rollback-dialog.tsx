@@ -1,7 +1,7 @@
 // Rolling back to a revision: its difference first, what serves then, and the hold that follows.
 import { useState } from 'preact/hooks'
 import { useRead } from '../../api/queries.ts'
-import { shortCommit } from '../../format/source.ts'
+import { hasCommits, shortCommit } from '../../format/source.ts'
 import type { Deployment, Revision } from '../../format/state.ts'
 import { CopyButton } from '../../parts/copy.tsx'
 import { CheckField } from '../../parts/form.tsx'
@@ -30,6 +30,7 @@ export default function RollbackDialog({ workspace, deployment, revision, onClos
       },
     },
   )
+  const isPushed = hasCommits(deployment)
   const command = `slipway release ${name}`
   return (
     <PlanDialog
@@ -41,7 +42,8 @@ export default function RollbackDialog({ workspace, deployment, revision, onClos
       <dl class={styles.facts}>
         <dt>Serves then</dt>
         <dd>
-          A new revision with the commit or image, the configuration and the secrets of r{revision.number}
+          A new revision with the {isPushed ? 'commit' : 'files or image'}, the configuration and the secrets of r
+          {revision.number}
           {comparison?.commits && (
             <>
               {': '}
@@ -60,17 +62,19 @@ export default function RollbackDialog({ workspace, deployment, revision, onClos
         </dd>
         <dt>Hold</dt>
         <dd>
-          Pushes do not deploy until you release the hold: with the button on the page of {name}, or{' '}
-          <code>{command}</code>
+          {isPushed ? 'Pushes do not deploy' : 'The hold stays'} until you release the hold: with the button on the page
+          of {name}, or <code>{command}</code>
           <CopyButton text={() => command} label="Copy the command that releases the hold" />
         </dd>
       </dl>
-      <CheckField
-        label="A newer commit ends the hold too"
-        hint="The commit that is rolled back is never deployed automatically."
-        checked={untilNewer}
-        onChange={setUntilNewer}
-      />
+      {isPushed && (
+        <CheckField
+          label="A newer commit ends the hold too"
+          hint="The commit that is rolled back is never deployed automatically."
+          checked={untilNewer}
+          onChange={setUntilNewer}
+        />
+      )}
     </PlanDialog>
   )
 }

@@ -11,6 +11,7 @@ export default function RowActions({ deployment }: { deployment: Deployment }) {
   const { start, busy, question } = useAction()
   const action = latest && isInFlight(latest) ? interrupt(deployment, latest) : deployAgain(deployment)
   const label = (text: string) => ({ 'aria-label': `${text}: ${name}`, title: text })
+  const { unavailable } = action
   return (
     <>
       <ButtonLink small look="bare" icon="lines" href={toAddress(`/deployments/${id}/logs`)} {...label('Logs')} />
@@ -23,7 +24,9 @@ export default function RowActions({ deployment }: { deployment: Deployment }) {
         icon={action.label.startsWith('Interrupt') ? 'stop' : 'again'}
         busy={busy}
         onClick={() => start(action)}
+        unavailable={unavailable !== undefined}
         {...label(action.label)}
+        title={unavailable ?? action.label}
       />
       {question}
     </>
