@@ -229,5 +229,8 @@ describe('a new deployment', () => {
     await nameField(page).fill('free')
     await page.getByText('is reserved for the platform').waitFor()
     expect(page.url()).not.toContain('PORT')
+    await page.getByLabel('Variables, as in a .env file').fill('A="two\nlines"\nno equals here')
+    await page.getByText('Line 3 is not NAME=value.').waitFor()
+    await page.getByText('One field needs a change.').waitFor()
   })
 })
