@@ -165,7 +165,7 @@ describe('a new deployment', () => {
       await page.getByRole('button', { name: 'Review the plan' }).click()
       await page.getByRole('button', { name: 'Create diary' }).click()
       await page.getByText('It does not serve').waitFor()
-      await page.getByText('Nothing to build', { exact: true }).waitFor()
+      await page.getByRole('list', { name: 'Log' }).getByText('Nothing to build', { exact: true }).waitFor()
       await check(page, 'new-build-failed')
       writeFiles(folder, { 'build.cjs': '' })
       await choose(page, 'folder', folder)
