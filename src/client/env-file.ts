@@ -6,8 +6,15 @@ const QUOTES = ["'", '"', '`']
  * The last value of each name, as `parseEnv` of Node.js reads it, which browsers do not have. Unlike it, an empty value
  * never takes the line below.
  */
-export function parseEnvFile(text: string): Record<string, string> {
+export const parseEnvFile = (text: string): Record<string, string> => readEnvFile(text).values
+
+/** The numbers of the lines that are skipped although they are neither blank nor a comment, the first line being 1. */
+export const listUnreadLines = (text: string): number[] => readEnvFile(text).unread
+
+function readEnvFile(text: string): { values: Record<string, string>; unread: number[] } {
   const values = new Map<string, string>()
+  const unread: number[] = []
+  let number = 1
   const content = text.replaceAll('\r', '')
   const lineEnd = (from: number) => {
     const end = content.indexOf('\n', from)
@@ -19,6 +26,8 @@ export function parseEnvFile(text: string): Record<string, string> {
     const equals = at + offset
     const line = content.slice(at, end).trimStart()
     if (line === '' || line.startsWith('#') || offset === -1) {
+      if (line !== '' && !line.startsWith('#')) unread.push(number)
+      number++
       at = end + 1
       continue
     }
@@ -33,9 +42,11 @@ export function parseEnvFile(text: string): Record<string, string> {
     const value =
       closing === -1 ? unquotedValue(content.slice(start, end)) : quotedValue(quote, content.slice(start + 1, closing))
     if (name) values.set(name, value)
+    else unread.push(number)
+    number += closing === -1 ? 1 : content.slice(start, closing).split('\n').length
     at = (closing === -1 ? end : lineEnd(closing + 1)) + 1
   }
-  return Object.fromEntries(values)
+  return { values: Object.fromEntries(values), unread }
 }
 
 const quotedValue = (quote: string, text: string) => (quote === '"' ? text.replaceAll('\\n', '\n') : text)
@@ -53,4 +64,15 @@ export function writeVariable(name: string, value: string): string | undefined {
     const parsed = parseEnvFile([line, ...MARKS.map((mark, i) => `${i}=${mark}x${mark}`)].join('\n'))
     return parsed[name] === value && MARKS.every((_, i) => parsed[i] === 'x')
   })
+}
+
+const MAX_NAMED = 5
+
+/** What is wrong with a text, or undefined. Names lines by number only: what they hold may be a secret. */
+export function describeUnreadLines(text: string): string | undefined {
+  const lines = listUnreadLines(text)
+  if (lines.length === 0) return undefined
+  if (lines.length === 1) return `Line ${lines[0]} is not NAME=value. Correct it, or begin it with #.`
+  const more = lines.length > MAX_NAMED ? ` and ${lines.length - MAX_NAMED} more` : ''
+  return `Lines ${lines.slice(0, MAX_NAMED).join(', ')}${more} are not NAME=value. Correct them, or begin them with #.`
 }

@@ -2,7 +2,7 @@
 import { parseEnv } from 'node:util'
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { parseEnvFile, writeVariable } from '../../src/client/env-file.ts'
+import { describeUnreadLines, listUnreadLines, parseEnvFile, writeVariable } from '../../src/client/env-file.ts'
 
 it.each([
   ['a value up to its comment', 'A= b c # d\nB=1', { A: 'b c', B: '1' }],
@@ -20,6 +20,15 @@ it.each([
 
 it('reads an empty value as empty, and not the line below it', () => {
   expect(parseEnvFile('A= \nB=2\nexport C=\n')).toEqual({ A: '', B: '2', C: '' })
+})
+
+it.each([
+  ['without any', '# a comment\n\nA=1\nexport B=\n  \t\nC="x\nnot a line\ny" # d', []],
+  ['without an equals sign, also after a value of three lines', 'A="x\n\ny"\nno equals here\r\nB=1\nword', [4, 6]],
+  ['without a name', 'A=1\n = 2\n=3', [2, 3]],
+])('names the lines that it skips, of a text %s', (_, text, expected) => {
+  expect(listUnreadLines(text)).toEqual(expected)
+  expect(describeUnreadLines(text) === undefined).toBe(expected.length === 0)
 })
 
 it('reads a long text without an equals sign in linear time', () => {

@@ -21,12 +21,17 @@ const MAX_PATH_BYTES = 3000
 /** The download link has expired; the control plane issues a new one. */
 export class LinkExpired extends TransientError {}
 
+const describeSize = (bytes: number) => {
+  if (bytes < 1024) return `${bytes} B`
+  return bytes < 1024 ** 2 ? `${(bytes / 1024).toFixed(1)} KB` : `${(bytes / 1024 ** 2).toFixed(1)} MB`
+}
+
 export async function downloadArchive(
   { url, sha256, size }: ArchiveSource,
   file: string,
   { log, signal }: BuildTask,
 ): Promise<void> {
-  log(`Downloading the archive of ${size < 1e6 ? `${Math.ceil(size / 1000)} kB` : `${(size / 1e6).toFixed(1)} MB`}`)
+  log(`Downloading the archive of ${describeSize(size)}`)
   const limit = AbortSignal.any([signal, AbortSignal.timeout(DOWNLOAD_TIMEOUT_MS)])
   const asTransient = (error: Error) => {
     const reason = limit.aborted ? `it took more than ${DOWNLOAD_TIMEOUT_MS / 60_000} minutes` : describeError(error)

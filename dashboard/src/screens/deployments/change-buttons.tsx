@@ -64,6 +64,7 @@ export function ChangeButtons({ workspace, deployment, revisions }: Props & { re
           Roll back
         </Button>
       )}
+      {deployment.source === 'internal_source' && <Button onClick={edit}>Upload a changed folder</Button>}
       {target && (
         <RollbackDialog
           workspace={workspace}

@@ -67,6 +67,21 @@ export const deployAsItIs = ({ id, name }: Deployment): PlannedChange => ({
   done: `${name}: a new revision of the current configuration is queued.`,
 })
 
+/** `archive`: the path of an upload. */
+export const deployFiles = ({ name }: Deployment, archive: string): PlannedChange => ({
+  key: `files ${archive}`,
+  title: `Deploy changed files of ${name}`,
+  verb: 'Deploy',
+  request: deployment =>
+    planned(
+      request('PATCH /v2/deployments/{deployment_id}', {
+        params: refOf(deployment),
+        body: { source_revision_config: { source_tarball_path: archive } },
+      }),
+    ),
+  done: `${name}: a revision of the changed files is queued.`,
+})
+
 export const redeploy = ({ name }: Deployment, { id, number }: RevisionRef): PlannedChange => ({
   key: `redeploy ${id}`,
   title: `Deploy r${number} of ${name} again`,

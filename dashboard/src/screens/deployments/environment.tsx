@@ -1,7 +1,7 @@
 // The variables of a deployment, as a table and as the text of a `.env` file: two views of the same draft. Values are
 // written, not read, unless they are revealed.
 import { useRef, useState } from 'preact/hooks'
-import { writeVariable } from '../../../../src/client/env-file.ts'
+import { describeUnreadLines, writeVariable } from '../../../../src/client/env-file.ts'
 import { getClient } from '../../api/client.ts'
 import { type Faults, faultAt, listFaults } from '../../api/faults.ts'
 import { explainMissing } from '../../api/permissions.ts'
@@ -66,7 +66,9 @@ function Environment({ workspace, me, deployment }: EnvironmentProps) {
   function takeText(text: string, source: string): void {
     const imported = readVariables(text)
     const names = [...imported.keys()]
-    if (names.length === 0) refuse(`${source} has no lines of the form NAME=value. Nothing was read.`)
+    const unread = describeUnreadLines(text)
+    if (names.length > 0 && unread) refuse(`${source}: ${unread} Nothing was read.`)
+    else if (names.length === 0) refuse(`${source} has no lines of the form NAME=value. Nothing was read.`)
     else if (names.length > MAX_VARIABLES)
       refuse(`${source} has ${names.length} variables. A deployment can have ${MAX_VARIABLES}. Nothing was read.`)
     else {
@@ -407,7 +409,10 @@ function TextView({ deployment, draft, revealed, locked, onChange }: TextProps) 
   // The draft was applied, discarded or imported since.
   const isOld = written?.edits !== draft.variables && (written?.edits.length || draft.variables.length) !== 0
   const { base, text } = written && !isOld ? written : writeText(deployment, draft, revealed)
+  const unread = describeUnreadLines(text)
   const change = (next: string) => {
+    // Its variable would be removed.
+    if (describeUnreadLines(next)) return setWritten({ base, text: next, edits: draft.variables })
     const isSame = ({ name, value }: VariableEdit) => value !== undefined && revealed?.get(name) === value
     const edits = editsOfText(base, readVariables(next)).filter(edit => edit.isNew || !isSame(edit))
     setWritten({ base, text: next, edits })
@@ -418,6 +423,7 @@ function TextView({ deployment, draft, revealed, locked, onChange }: TextProps) 
       <textarea
         aria-label="Variables as text"
         aria-describedby="text-about"
+        aria-invalid={unread !== undefined}
         rows={Math.min(24, Math.max(8, text.split('\n').length + 2))}
         autocomplete="off"
         spellcheck={false}
@@ -425,6 +431,12 @@ function TextView({ deployment, draft, revealed, locked, onChange }: TextProps) 
         value={text}
         onInput={({ currentTarget }) => change(currentTarget.value)}
       />
+      {unread && (
+        <p class={styles.unread} role="alert">
+          <Glyph shape="octagon" tone="bad" />
+          {unread} Until then, the draft stays as it was.
+        </p>
+      )}
       <p id="text-about">
         <code>{MASK}</code> keeps the stored value. A line that is gone removes its variable. Quotes, comments and
         several lines are read as in any .env file.

@@ -19,6 +19,8 @@ export type SettingGroup = {
   isRare?: boolean
 }
 
+/** Set by an upload, and by no field. */
+export const ARCHIVE = 'source_revision_config.source_tarball_path'
 export const SPEC = 'source_config.resource_spec'
 
 const text = (path: string, label: string, more: Partial<SettingField> = {}): SettingField => ({
@@ -77,12 +79,7 @@ const SOURCE_FIELDS: Record<Deployment['source'], SettingField[]> = {
     },
     ...BUILD,
   ],
-  internal_source: [
-    text('source_revision_config.source_tarball_path', 'Archive', {
-      hint: 'The `object_path` of an upload. `slipway deploy` uploads a folder and sets it.',
-    }),
-    ...BUILD,
-  ],
+  internal_source: [text(ARCHIVE, 'Files'), ...BUILD],
   external_container: [IMAGE],
   internal_container: [IMAGE],
   internal_template: [],

@@ -11,17 +11,21 @@ import type { Deployment } from '../../format/state.ts'
 import { ActionButton } from '../../parts/action.tsx'
 import { CopyButton } from '../../parts/copy.tsx'
 import { CheckField, Fields, SelectField, TextField } from '../../parts/form.tsx'
+import { lazily } from '../../parts/lazily.tsx'
 import { Card } from '../../parts/panel.tsx'
 import { Badge } from '../../parts/state.tsx'
 import { Ago } from '../../parts/time.tsx'
+import type { ChangedFolderProps } from '../new/changed-folder.tsx'
 import type { ScreenProps } from '../screens.tsx'
 import { deleteDeployment } from './actions.ts'
 import { type Draft, settingOf, withSetting } from './draft.ts'
 import { draftOf, previewOf, setDraft } from './draft-store.ts'
 import { DeploymentFrame } from './frame.tsx'
 import { addTag, createTagKey, createTagValue, removeTag, verifyHost } from './setting-actions.ts'
-import { listGroups, readValue, type SettingField, type SettingGroup } from './setting-fields.ts'
+import { ARCHIVE, listGroups, readValue, type SettingField, type SettingGroup } from './setting-fields.ts'
 import styles from './settings.module.css'
+
+const ChangedFolder = lazily<ChangedFolderProps>(() => import('../new/changed-folder.tsx'))
 
 export default function SettingsPage({ workspace, params, me }: ScreenProps<{ deployment: string }>) {
   return (
@@ -43,9 +47,12 @@ function Settings({ workspace, me, deployment }: SettingsProps) {
   )
   return (
     <div class={styles.page}>
+      {deployment.source === 'internal_source' && !explainMissing(me, workspace, 'deployments:update') && (
+        <ChangedFolder workspace={workspace} deployment={deployment} />
+      )}
       {groups.map(group => (
         <Group key={group.title} group={group} isOpen={isSet(deployment, draft, group)}>
-          <Fields>{group.fields.map(render)}</Fields>
+          <Fields>{group.fields.filter(({ path }) => path !== ARCHIVE).map(render)}</Fields>
           {group.title === 'Address' && <Host workspace={workspace} me={me} deployment={deployment} />}
         </Group>
       ))}

@@ -49,6 +49,9 @@ export function suggestName({ way, template, repository, image }: Choice & { way
   return text ? toName(text) : ''
 }
 
+/** The field with the text of all variables, among the paths of faults. */
+export const VARIABLES = 'variables'
+
 export const listVariables = (text: string): { name: string; value: string }[] =>
   Object.entries(parseEnvFile(text)).map(([name, value]) => ({ name, value }))
 

@@ -10,8 +10,12 @@ export default function EmptyWorkspace({ workspace }: { workspace: string }) {
       <h2>No deployments yet</h2>
       <p>A deployment is an application with a URL. Begin with one of these:</p>
       <WayLinks />
-      <p>Or in a terminal, in the folder of an application:</p>
-      <CommandLine command="npx slipway deploy" />
+      <p>
+        Or in a terminal, in the folder of an application. <code>path/to/slipway</code> is where you have the source of
+        Slipway.
+      </p>
+      <CommandLine command={`npx --yes path/to/slipway login --url ${location.origin}`} />
+      <CommandLine command="npx --yes path/to/slipway deploy" />
       <NoAgent workspace={workspace} />
     </section>
   )

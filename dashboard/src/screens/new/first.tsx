@@ -160,6 +160,19 @@ function Files({ deployment, job }: { deployment: Deployment; job?: UploadJob | 
   )
 }
 
+/** A sentence, and the lines of output that it may end with. */
+function Detail({ text }: { text: string }) {
+  const end = text.indexOf('\n')
+  return (
+    <>
+      <p>
+        <Prose text={end === -1 ? text : text.slice(0, end)} />
+      </p>
+      {end !== -1 && <pre class={styles.quoted}>{text.slice(end + 1)}</pre>}
+    </>
+  )
+}
+
 function Failure({ workspace, deployment, latest }: { workspace: string; deployment: Deployment; latest: Revision }) {
   const ref = { params: { deployment_id: deployment.id } }
   const { data } = useRead(workspace, 'GET /v2/deployments/{deployment_id}/explain', ref)
@@ -181,10 +194,8 @@ function Failure({ workspace, deployment, latest }: { workspace: string; deploym
           {reasons.map(({ code, title, detail, remedies }) => (
             <li key={code}>
               <h3>{title}</h3>
-              <p>
-                <Prose text={detail} />
-              </p>
-              <p class={styles.small}>{adviseAfter(deployment, latest)}</p>
+              <Detail text={detail} />
+              {code === 'revision_failed' && <p class={styles.advice}>{adviseAfter(deployment, latest)}</p>}
               <span class={styles.noteActions}>
                 <Remedies remedies={remedies} />
               </span>
@@ -202,7 +213,17 @@ function Failure({ workspace, deployment, latest }: { workspace: string; deploym
   )
 }
 
-function adviseAfter({ source }: Deployment, { status }: Revision): string {
+/** For a revision that has failed. */
+function adviseAfter(deployment: Deployment, latest: Revision): string {
+  const { source } = deployment
+  const { status } = latest
+  // The agent refused it before it ran anything, and its reason says what to do.
+  if (listSteps(deployment, latest).some(({ name, state }) => name === 'Waiting' && state === 'failed')) {
+    const isImage = source === 'internal_container' || source === 'external_container'
+    return isImage
+      ? 'It never started. Where it runs cannot be changed: create another deployment on a listener that can run it.'
+      : 'It never started: see the reason above.'
+  }
   const correct = {
     githost: 'Push a correction: it deploys by itself if pushes do.',
     internal_source: 'Correct the files, and choose the folder again.',

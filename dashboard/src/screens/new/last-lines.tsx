@@ -1,5 +1,5 @@
 // The last lines of a revision's log, as they arrive.
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { getClient } from '../../api/client.ts'
 import { Card } from '../../parts/panel.tsx'
 import styles from './new.module.css'
@@ -47,12 +47,16 @@ function useLastLines(deployment_id: string, revision_id: string): Line[] {
 type LastLinesProps = { deployment: string; revision: string; isEnded: boolean }
 export function LastLines({ deployment, revision, isEnded }: LastLinesProps) {
   const lines = useLastLines(deployment, revision)
+  const list = useRef<HTMLOListElement>(null)
+  useLayoutEffect(() => {
+    if (list.current) list.current.scrollTop = list.current.scrollHeight
+  }, [lines])
   if (lines.length === 0 && isEnded) return null
   return (
     <Card title="Log" aside={lines.length > 0 ? 'The newest lines' : undefined}>
       {lines.length === 0 && <p class={styles.aside}>No lines yet.</p>}
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls has to be reached with keys */}
-      <ol class={styles.lines} tabIndex={0} aria-label="Log">
+      <ol ref={list} class={styles.lines} tabIndex={0} aria-label="Log">
         {lines.map(({ id, level, message }) => (
           <li key={id} class={['ERROR', 'CRITICAL'].includes(level) ? styles.errorLine : undefined}>
             {message.replace(STORED_COLOR, '')}

@@ -173,5 +173,5 @@ function Faults({ faults, way }: { faults: Map<string, string>; way: Way }) {
   )
 }
 
-const FIELDS = /^(name|secrets\.\d+\..*|source_config\.(?!template_id).*|source_revision_config\..*)$/
+const FIELDS = /^(name|variables|secrets\.\d+\..*|source_config\.(?!template_id).*|source_revision_config\..*)$/
 const isAtField = (path: string, way: Way) => FIELDS.test(path) || (path === 'source' && way === 'image')

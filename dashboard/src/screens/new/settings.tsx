@@ -6,7 +6,7 @@ import { Fields, SelectField, TextField } from '../../parts/form.tsx'
 import { Card } from '../../parts/panel.tsx'
 import { now } from '../../parts/time.tsx'
 import { useListeners, useTemplates } from './agents.ts'
-import { type Choice, type Draft, isBuilt, listVariables, nameVariable, PLATFORM } from './draft.ts'
+import { type Choice, type Draft, isBuilt, listVariables, nameVariable, PLATFORM, VARIABLES } from './draft.ts'
 import styles from './new.module.css'
 import { NoAgent } from './no-agent.tsx'
 
@@ -22,6 +22,7 @@ export function Settings({ workspace, draft, suggested, faults, onChoose, onChan
   const { way, name, variables, installCommand, buildCommand } = draft
   const listed = listVariables(variables)
   const inVariables = [...faults].flatMap(([path, text]) => {
+    if (path === VARIABLES) return [text]
     const variable = nameVariable(path, listed)
     return variable === undefined ? [] : [`\`${variable}\` ${text}`]
   })
