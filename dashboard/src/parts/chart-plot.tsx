@@ -115,9 +115,16 @@ function toOptions({ series, marks, format, formatTime, steps, onLook, width, co
     legend: { show: false },
     cursor: { y: false, points: { size: 6 }, drag: { x: false, y: false }, sync: { key: GROUP } },
     scales: { y: { range: (_, __, max) => [0, max > 0 ? max * 1.1 : 1] } },
+    // The names of marks are above the values.
+    padding: [18, null, null, null],
     axes: [
-      { ...axis, grid: { show: false }, space: 70, values: (_, ticks) => ticks.map(formatTime), size: 24, gap: 4 },
-      { ...axis, space: 34, size: 58, gap: 6, values: (_, ticks) => ticks.map(format), ...(steps && { incrs: steps }) },
+      { ...axis, grid: { show: false }, space: 70, values: (_, ticks) => ticks.map(formatTime), size: 30, gap: 10 },
+      {
+        ...axis,
+        ...{ space: 34, gap: GAP, size: (drawn, labels) => widthOf(drawn, labels, font) },
+        values: (_, ticks) => ticks.map(format),
+        ...(steps && { incrs: steps }),
+      },
     ],
     series: [
       {},
@@ -127,7 +134,7 @@ function toOptions({ series, marks, format, formatTime, steps, onLook, width, co
         width: 1.5,
         ...(dash && { dash }),
         ...(filled && { fill: colorOf('wash') }),
-        points: { show: false },
+        points: { show: false, size: 6, fill: colorOf(tone), filter: findLonePoints },
       })),
     ],
     hooks: {
@@ -137,7 +144,24 @@ function toOptions({ series, marks, format, formatTime, steps, onLook, width, co
   }
 }
 
-/** A dotted line for each revision that began to serve, with its name where there is room. */
+const LEAST_WIDTH = 58
+const GAP = 6
+
+function widthOf({ ctx }: UPlot, labels: string[] | null, font: string): number {
+  ctx.save()
+  ctx.font = font
+  const widths = (labels ?? []).map(label => ctx.measureText(label).width)
+  ctx.restore()
+  return Math.max(LEAST_WIDTH, Math.ceil(Math.max(0, ...widths)) + GAP + 4)
+}
+
+/** Points between gaps, which no line reaches. */
+function findLonePoints(drawn: UPlot, series: number): number[] {
+  const values = drawn.data[series]!
+  return [...values.keys()].filter(i => values[i] != null && values[i - 1] == null && values[i + 1] == null)
+}
+
+/** A dotted line for each revision that began to serve. Those that are close share one label. */
 function drawMarks(drawn: UPlot, marks: PlotMark[], color: string, font: string): void {
   const { ctx, bbox } = drawn
   const scale = devicePixelRatio || 1
@@ -147,7 +171,7 @@ function drawMarks(drawn: UPlot, marks: PlotMark[], color: string, font: string)
   ctx.lineWidth = scale
   ctx.setLineDash([2 * scale, 3 * scale])
   ctx.font = font.replace(/^\d+/, size => String(Number(size) * scale))
-  let free = Number.NEGATIVE_INFINITY
+  const groups: { from: number; to: number; first: string; last: string }[] = []
   for (const { at, label } of marks) {
     const x = drawn.valToPos(at, 'x', true)
     if (x < bbox.left || x > bbox.left + bbox.width) continue
@@ -155,12 +179,18 @@ function drawMarks(drawn: UPlot, marks: PlotMark[], color: string, font: string)
     ctx.moveTo(x, bbox.top)
     ctx.lineTo(x, bbox.top + bbox.height)
     ctx.stroke()
-    const width = ctx.measureText(label).width
-    if (x < free) continue
-    const isAtEnd = x + width + 6 * scale > bbox.left + bbox.width
-    ctx.textAlign = isAtEnd ? 'right' : 'left'
-    ctx.fillText(label, x + (isAtEnd ? -4 : 4) * scale, bbox.top + 10 * scale)
-    free = x + width + 8 * scale
+    const group = groups.at(-1)
+    // Two labels such as “r12–r15” are beside each other then.
+    if (group && x - group.to < ctx.measureText(`${group.first}–${label}`).width + 8 * scale)
+      Object.assign(group, { to: x, last: label })
+    else groups.push({ from: x, to: x, first: label, last: label })
+  }
+  ctx.textAlign = 'center'
+  for (const { from, to, first, last } of groups) {
+    const text = first === last ? first : `${first}–${last}`
+    const half = ctx.measureText(text).width / 2
+    const middle = Math.min((from + to) / 2, bbox.left + bbox.width - half)
+    ctx.fillText(text, Math.max(middle, bbox.left + half), bbox.top - 5 * scale)
   }
   ctx.restore()
 }

@@ -69,6 +69,20 @@ export const Plot = lazily<PlotProps>(() => import('./chart-plot.tsx'), <div cla
 
 export const NoData = ({ children }: { children: ComponentChildren }) => <p class={styles.nothing}>{children}</p>
 
+/** What the colors of bars mean. */
+export const Key = ({ items }: { items: [tone: Tone, label: string][] }) => (
+  <ul class={styles.key}>
+    {items.map(([tone, label]) => (
+      <li key={label}>
+        <svg class={styles[tone]} width="8" height="8" aria-hidden="true">
+          <rect width="8" height="8" />
+        </svg>
+        {label}
+      </li>
+    ))}
+  </ul>
+)
+
 const HEIGHT = 72
 
 export type StackedBar = { label: string; parts: [tone: Tone, count: number][] }

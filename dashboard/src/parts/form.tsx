@@ -109,21 +109,32 @@ export function TextField({
   )
 }
 
-type Option = { value: string; label: string }
+type Option = { value: string; label: string; group?: string }
 type SelectProps = FieldProps & { value: string; options: Option[]; onChange: (value: string) => void }
 export const SelectField = ({ value, options, onChange, ...field }: SelectProps) => (
   <Field {...field}>
     {control => (
       <select {...control} value={value} onChange={({ currentTarget }) => onChange(currentTarget.value)}>
-        {options.map(option => (
-          <option key={option.value} value={option.value}>
-            {option.label}
-          </option>
-        ))}
+        {toGroups(options).map(([group, members]) => {
+          const shown = members.map(option => (
+            <option key={option.value} value={option.value}>
+              {option.label}
+            </option>
+          ))
+          return group ? (
+            <optgroup key={group} label={group}>
+              {shown}
+            </optgroup>
+          ) : (
+            shown
+          )
+        })}
       </select>
     )}
   </Field>
 )
+
+const toGroups = (options: Option[]) => [...Map.groupBy(options, ({ group }) => group)]
 
 type CheckProps = FieldProps & { checked: boolean; onChange: (checked: boolean) => void }
 export function CheckField({ label, hint, fault, isChanged, locked, checked, onChange }: CheckProps) {

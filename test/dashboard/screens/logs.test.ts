@@ -120,10 +120,10 @@ it('explains a failed build, and plots metrics with a table behind each chart', 
     .locator('section')
     .filter({ has: page.getByRole('heading', { name: /failed: r2/ }) })
     .last()
-  await reason.getByText('Build command').waitFor()
+  await reason.getByText(/^Build command/).waitFor()
   await reason.getByText('Changed since r1, the last that was deployed').waitFor()
   await reason
-    .getByText(/build_command/)
+    .getByText(/build command/)
     .first()
     .waitFor()
   await check(page, 'logs')

@@ -18,7 +18,7 @@ import type { ScreenProps } from '../screens.tsx'
 import styles from './audit.module.css'
 import { ExportBar } from './export.tsx'
 import { AuditEntry } from './item.tsx'
-import { describeOperation, END, PERIODS, startOfPeriod } from './words.ts'
+import { END, listOperations, PERIODS, startOfPeriod } from './words.ts'
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
 
@@ -93,10 +93,7 @@ function Log({ workspace }: { workspace: string }) {
             onChange={setOperation}
             options={[
               { value: '', label: 'Everything' },
-              ...(operations.data?.operations ?? (operation ? [operation] : [])).map(name => ({
-                value: name,
-                label: describeOperation(name),
-              })),
+              ...listOperations(operations.data?.operations ?? (operation ? [operation] : [])),
             ]}
           />
           <TextField
@@ -112,7 +109,7 @@ function Log({ workspace }: { workspace: string }) {
             mono
             value={subject}
             onChange={setSubject}
-            placeholder="id of a thing"
+            placeholder="id of a deployment, key, …"
             fault={faultOf(subject)}
           />
         </div>

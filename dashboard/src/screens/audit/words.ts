@@ -1,11 +1,51 @@
 // Items of the audit log in words (pure).
 import type { AuditItem } from '../../api/audit-pages.ts'
 
+/** What happens by itself, which verb and noun would say as if somebody did it. */
+const PLAIN: Record<string, string> = {
+  fail_integration_install: 'Connection of a Git host failed',
+  fail_oauth_flow: 'OAuth connection failed',
+  find_deployment_ref: 'Branch of a deployment is back',
+  lose_deployment_ref: 'Branch of a deployment is gone',
+}
+const WRITTEN: Record<string, string> = { api: 'API', oauth: 'OAuth', url: 'URL', org: 'organization' }
+
 /** `create_tag_key` → `Create tag key`. */
 export function describeOperation(name: string): string {
-  const text = name.replaceAll('_', ' ').replace(/\b(api|oauth|url)\b/g, word => word.toUpperCase())
-  return text.charAt(0).toUpperCase() + text.slice(1)
+  const text = name.replaceAll('_', ' ').replace(/\b(api|oauth|url|org)\b/g, word => WRITTEN[word] ?? word)
+  return PLAIN[name] ?? text.charAt(0).toUpperCase() + text.slice(1)
 }
+
+/** The first that matches counts: `rotate_webhook_secret` is of webhooks. */
+const GROUPS: [group: string, nouns: RegExp][] = [
+  ['Previews', /preview/],
+  ['Webhooks', /webhook/],
+  ['OAuth providers', /oauth|provider/],
+  ['Git hosts', /integration|githost|repositor/],
+  ['Listeners', /listener/],
+  ['Keys', /api_key/],
+  ['Sessions and devices', /session|sign_in|device/],
+  ['Members and roles', /member|role|user|identity/],
+  ['Tags', /tag/],
+  ['Deployments', /deployment|revision|upload|push|custom_host/],
+  ['Workspaces', /workspace|organization/],
+]
+const OTHERS = 'Others'
+
+/** For a filter: by group, then by name. */
+export const listOperations = (names: readonly string[]) =>
+  names
+    .map(value => ({
+      value,
+      label: describeOperation(value),
+      group: GROUPS.find(([, nouns]) => nouns.test(value))?.[0] ?? OTHERS,
+    }))
+    .sort(
+      (a, b) =>
+        Number(a.group === OTHERS) - Number(b.group === OTHERS) ||
+        a.group.localeCompare(b.group) ||
+        a.label.localeCompare(b.label),
+    )
 
 const ACTORS: Record<string, string> = {
   ...{ key: 'An API key', session: 'A person', listener: 'A listener', push: 'A push', cron: 'The schedule' },

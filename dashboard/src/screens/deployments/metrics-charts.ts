@@ -19,8 +19,9 @@ export type Range = (typeof RANGES)[number]
 
 const MIB = 2 ** 20
 const GIB = 2 ** 30
+/** Three digits that count, so that the lines of a grid never have the same label. */
 const number = (value: number) =>
-  value >= 100 ? Math.round(value).toLocaleString() : value.toLocaleString(undefined, { maximumFractionDigits: 2 })
+  value >= 100 ? Math.round(value).toLocaleString() : value.toLocaleString(undefined, { maximumSignificantDigits: 3 })
 const formatRate = (value: number) => `${number(value)}/s`
 const formatCores = (value: number) =>
   value < 0.1 ? value.toLocaleString(undefined, { maximumSignificantDigits: 2 }) : number(value)
@@ -38,6 +39,7 @@ export type ChartSpec = {
   steps?: number[]
 }
 const BYTE_STEPS = Array.from({ length: 24 }, (_, power) => MIB * 2 ** power)
+const COUNT_STEPS = Array.from({ length: 6 }, (_, power) => [1, 2, 5].map(step => step * 10 ** power)).flat()
 
 export const CHARTS: ChartSpec[] = [
   {
@@ -83,7 +85,7 @@ export const CHARTS: ChartSpec[] = [
       { metric: 'copies', label: 'Replicas', tone: 'accent', filled: true },
       { metric: 'restarts', label: 'Restarts', tone: 'bad' },
     ],
-    format: number,
+    ...{ format: number, steps: COUNT_STEPS },
   },
 ]
 
@@ -135,15 +137,14 @@ const FIRST_SAMPLE_MS = 150_000
 export const isMeasured = ({ series }: Metrics): boolean =>
   hasValues(series.filter(({ metric }) => metric === 'copies'))
 
-/** Why a chart has no values. */
-export function explainNoData(
-  metrics: Metrics,
-  { serving }: Pick<Deployment, 'serving'>,
-  marks: PlotMark[],
-  now: number,
-): string {
-  if (isMeasured(metrics))
-    return 'The engine of its listener does not measure this. See “What is measured” in the docs.'
+/** Why a chart has no values, if copies were measured. An engine that counts requests reports none as 0, not as null. */
+export const explainNoValues = ({ lines }: ChartSpec, { series }: Metrics): string =>
+  lines[0]?.metric.startsWith('latency') && hasValues(series.filter(({ metric }) => metric === 'requests'))
+    ? 'No request was answered in this time. The first one appears here some seconds after its minute ends.'
+    : 'The engine of its listener does not measure this. See “What is measured” in the docs.'
+
+/** Why nothing was measured. */
+export function explainNoData({ serving }: Pick<Deployment, 'serving'>, marks: PlotMark[], now: number): string {
   const newest = marks.at(-1)
   if (serving !== 'none' && newest && now - newest.at * 1000 < FIRST_SAMPLE_MS)
     return 'The first minute is being measured. It appears here some seconds after it ends.'
@@ -173,6 +174,18 @@ export function healthOf(metrics: Metrics, formatTime: (at: number) => string): 
     cells.push({ label: `${formatTime(times[at]!)}: ${word}`, tone, share: length })
   }
   return cells
+}
+
+/** Says for how long the health is known at all. */
+export function summarizeHealth(cells: StripCell[], seconds: number): string {
+  const lengthOf = (some: StripCell[]) =>
+    formatSeconds(Math.round(some.reduce((sum, { share }) => sum + share, 0) * seconds))
+  const known = cells.filter(({ tone }) => tone !== 'idle')
+  const bad = known.filter(({ tone }) => tone !== 'ok')
+  const whole = known.length === cells.length ? '' : ` of the ${lengthOf(known)} that were reported`
+  if (known.length === 0) return 'Nothing was reported'
+  if (bad.length > 0) return `Failures or restarts in ${lengthOf(bad)}${whole}`
+  return whole ? `Healthy for the ${lengthOf(known)} that were reported` : 'Healthy all the time'
 }
 
 function judge(copies: number, share: number, restarts: number): [tone: Tone, word: string] {

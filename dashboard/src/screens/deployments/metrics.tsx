@@ -3,7 +3,7 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { useRead } from '../../api/queries.ts'
 import type { Deployment, Revision } from '../../format/state.ts'
 import { formatClock, formatExact, formatSeconds, formatShort } from '../../format/time.ts'
-import { ChartFigure, MedianBars, NoData, Plot, StackedBars, Strip } from '../../parts/chart.tsx'
+import { ChartFigure, Key, MedianBars, NoData, Plot, StackedBars, Strip } from '../../parts/chart.tsx'
 import type { PlotMark, PlotSeries } from '../../parts/chart-plot.tsx'
 import { Chip } from '../../parts/field.tsx'
 import { Empty, Skeleton } from '../../parts/panel.tsx'
@@ -21,6 +21,7 @@ import {
   deploysPerDay,
   describeDay,
   explainNoData,
+  explainNoValues,
   hasValues,
   healthOf,
   isMeasured,
@@ -31,6 +32,7 @@ import {
   type Range,
   seriesOf,
   servedBy,
+  summarizeHealth,
   timesOf,
   toBuildBars,
   toDayBars,
@@ -95,11 +97,10 @@ function Measured({ workspace, deployment, range, revisions }: MeasuredProps) {
   const numbers = useMemo(() => new Map(revisions.map(({ id, number }) => [id, number])), [text])
   if (error && !metrics) return <Problem error={error} onRetry={() => void refetch()} />
   if (!metrics) return <Skeleton lines={12} />
-  const reason = explainNoData(metrics, deployment, marks, now.value)
   if (!isMeasured(metrics))
     return (
       <Empty title="Nothing was measured" command={`slipway explain ${deployment.name}`}>
-        {reason}
+        {explainNoData(deployment, marks, now.value)}
       </Empty>
     )
   return (
@@ -107,15 +108,7 @@ function Measured({ workspace, deployment, range, revisions }: MeasuredProps) {
       <Health metrics={metrics} range={range} />
       <div class={styles.grid}>
         {CHARTS.map(spec => (
-          <Measure
-            key={spec.title}
-            spec={spec}
-            metrics={metrics}
-            marks={marks}
-            numbers={numbers}
-            range={range}
-            reason={reason}
-          />
+          <Measure key={spec.title} spec={spec} metrics={metrics} marks={marks} numbers={numbers} range={range} />
         ))}
       </div>
     </>
@@ -129,8 +122,7 @@ const formatPoint = (range: Range) => (at: number) =>
 
 function Health({ metrics, range }: { metrics: Metrics; range: Range }) {
   const cells = useMemo(() => healthOf(metrics, formatPoint(range)), [metrics, range])
-  const bad = cells.filter(({ tone }) => tone === 'bad' || tone === 'warn')
-  const summary = bad.length === 0 ? 'Healthy all the time' : `${bad.length} of ${cells.length} parts need a look`
+  const summary = summarizeHealth(cells, range.seconds)
   return (
     <ChartFigure
       title="Health"
@@ -153,9 +145,8 @@ type MeasureProps = {
   marks: PlotMark[]
   numbers: Map<string, number>
   range: Range
-  reason: string
 }
-function Measure({ spec, metrics, marks, numbers, range, reason }: MeasureProps) {
+function Measure({ spec, metrics, marks, numbers, range }: MeasureProps) {
   const [place, setPlace] = useState<number>()
   const [hasFocus, setFocus] = useState(false)
   const times = useMemo(() => timesOf(metrics), [metrics])
@@ -191,7 +182,7 @@ function Measure({ spec, metrics, marks, numbers, range, reason }: MeasureProps)
           />
         </div>
       ) : (
-        <NoData>{reason}</NoData>
+        <NoData>{explainNoValues(spec, metrics)}</NoData>
       )}
     </ChartFigure>
   )
@@ -245,6 +236,14 @@ function FromRevisions({ deployment, revisions }: { deployment: Deployment; revi
             days.map(({ day, counts }) => ({ label: day, cells: Object.values(counts).map(String) })).toReversed()
           }
         >
+          <Key
+            items={[
+              ['ok', 'Deployed'],
+              ['bad', 'Failed'],
+              ['idle', 'Skipped'],
+              ['accent', 'In flight'],
+            ]}
+          />
           <StackedBars
             bars={toDayBars(days)}
             label={`${total} deploys in ${DAYS} days, ${failed} failed. Today, ${describeDay(days.at(-1)!)}`}
@@ -287,6 +286,13 @@ function FromRevisions({ deployment, revisions }: { deployment: Deployment; revi
             .toReversed()
         }
       >
+        <Key
+          items={[
+            ['ok', 'The latest'],
+            ['accent', 'An earlier revision'],
+            ['idle', 'Nothing served'],
+          ]}
+        />
         <Strip
           cells={served.map(({ number, from, to }, i) => ({
             label: `${number === undefined ? 'Nothing' : `r${number}`} from ${formatShort(from)}`,

@@ -150,7 +150,8 @@ export default function ListenerList({ workspace, me }: ScreenProps) {
           <Body>
             <Note>
               Deployments that name no listener run there. The operator of this installation registers them for all
-              workspaces, so they are not in this list:
+              workspaces, so they are not in this list, though the history names them: <code>npm run dev</code> starts
+              one with the name “local”. This command registers another:
             </Note>
             <CommandLine command="npm run bootstrap -- --organization NAME --platform-listener NAME" />
           </Body>

@@ -26,7 +26,9 @@ function useCalm<Value>(value: Value): Value {
 type TimelineProps = { blocks: Block[]; utc: boolean; onSelect: (arrival: number) => void }
 export function Timeline({ blocks, utc, onSelect }: TimelineProps) {
   const calm = useCalm(blocks)
-  const bars = useMemo(() => toHistogram(calm, BARS), [calm])
+  // The first lines need not wait.
+  const counted = calm.length === 0 ? blocks : calm
+  const bars = useMemo(() => toHistogram(counted, BARS), [counted])
   const heights = bars.map(({ counts }) => Object.values(counts).reduce((sum, count) => sum + count, 0))
   const most = Math.max(...heights, 1)
   const errors = bars.reduce((sum, { counts }) => sum + counts.ERROR + counts.CRITICAL, 0)

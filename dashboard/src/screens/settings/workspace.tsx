@@ -184,7 +184,7 @@ function OrganizationForm({ me, organization }: { me: Me; organization: Organiza
       />
       <CheckField
         label="A new member needs a role"
-        hint="Without this, someone who is added to a workspace without a role becomes its Admin."
+        hint="If off, a person added to a workspace without a role becomes an Admin there."
         checked={isRbac}
         onChange={setRbac}
         locked={locked}
