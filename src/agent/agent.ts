@@ -229,6 +229,7 @@ export class Agent {
     const engineIds = await this.#options.engine.deployments()
     this.#resyncedIds = null
     this.#reconciler.forgetAllBut(namedIds)
+    this.#reconciler.watchRestored()
     const localIds = new Set([...engineIds, ...this.#builds.deployments(), ...namedIds])
     for (const id of localIds) this.#reconciler.enqueue(id)
   }
@@ -241,9 +242,11 @@ export class Agent {
     if (status && FATAL_STATUSES.has(status)) throw error
     if (status === 409) this.#loseLease()
     if (status === 422) this.#cursor = null
-    if (failures === 1) {
-      if (code === 'lease_held') this.#logEvent('standby', { reason: STANDBY_REASON })
-      else if (code !== 'fence_stale') this.#logEvent('poll failed', { error: describeConnectionError(error as Error) })
+    if (code === 'lease_held') {
+      if (failures === 1) this.#logEvent('standby', { reason: STANDBY_REASON })
+    } else if (code !== 'fence_stale' && failures === 2) {
+      // One failure alone is no news: a control plane that is updated refuses for a moment.
+      this.#logEvent('poll failed', { error: describeConnectionError(error as Error) })
     }
     await delay(backoffSeconds(error, failures) * 1000, undefined, { signal: this.#shutdown.signal }).catch(() => {})
     return failures

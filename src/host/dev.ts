@@ -108,7 +108,14 @@ async function main() {
   const { listener_key } = listener
   const agent = startLocalAgent({ home, url, listener_key, onLine: line => showLogLine(line), onProblem: printError })
   cleanup.defer(agent.stop)
-  const port = await rejectOnCrash(timeStep('Agent', agent.port()))
+  await rejectOnCrash(timeStep('Agent', agent.port()))
+  const isRestored = await rejectOnCrash(timeStep('Apps', agent.isRestored()))
+  if (!isRestored) print('Some applications have not started yet. The dashboard shows which.')
+  const { previousPort } = agent
+  // Read again: an agent that was killed leaves the port of its router behind.
+  const port = await agent.port()
+  if (port && previousPort && port !== previousPort)
+    print(`Port ${previousPort} of the applications is in use. Their URLs now have port ${port}.`)
 
   const state = { url, ...key, pid: process.pid }
   home.writeState(state)
@@ -119,7 +126,8 @@ async function main() {
   const sweep = () => housekeep().catch(({ message }) => printError(message))
   const timer = scheduleEveryMinute(sweep)
   cleanup.defer(() => clearInterval(timer))
-  // At once too: a short run of dev may end before the first scheduled one.
+  // Now too: a short run of dev may end before the first scheduled one. Not before the agent has polled: the sweep
+  // would take the time for which dev was stopped as the silence of the agent.
   sweep()
   await crash.promise
 }

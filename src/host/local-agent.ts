@@ -27,6 +27,8 @@ const PASSED_SETTINGS = [
   'TRUSTED_PROXIES',
 ]
 const ROUTER_TIMEOUT_MS = 10_000
+/** An application that takes longer to start does not hold up the rest. */
+const RESTORE_TIMEOUT_MS = 20_000
 /** Longer than the agent waits for its applications to stop. */
 const STOP_TIMEOUT_MS = 15_000
 const RESTART_DELAY_MS = 1000
@@ -37,7 +39,10 @@ const NETWORK_VARIABLES =
 const LOOPBACK_SETTINGS = { AGENT_ALLOWED_NETWORKS: '127.0.0.0/8, ::1/128' }
 /** Of the steps of a deployment, dev shows the build and the outcome. */
 const isNoise = ({ event, step }: LogEntry) =>
-  event === 'lease acquired' || event === 'agent started' || (event === 'reconcile' && step !== 'build')
+  event === 'lease acquired' ||
+  event === 'applications restored' ||
+  event === 'agent started' ||
+  (event === 'reconcile' && step !== 'build')
 
 const isolationWarning = (reason: string) =>
   "Warning: applications run as your own user and can read your files and this installation's keys, " +
@@ -52,7 +57,13 @@ export function startLocalAgent({ home, url, listener_key, onLine, onProblem }: 
     PASSED_SETTINGS.flatMap(name => (process.env[name] ? [[name, process.env[name]]] : [])),
   )
   let stopping = false
+  const restored = Promise.withResolvers<void>()
+  const previousPort = readRouter().port
   let child = start()
+
+  function readRouter(): { port?: number; control?: number } {
+    return JSON.parse(home.read('agent/router.json') ?? '{}')
+  }
 
   function start() {
     const agent = spawn(process.execPath, [AGENT_MAIN, '--home', home.file('agent'), '--stop'], {
@@ -72,6 +83,7 @@ export function startLocalAgent({ home, url, listener_key, onLine, onProblem }: 
     })
     createInterface({ input: agent.stdout! }).on('line', line => {
       const entry = parseLogLine(line)
+      if (entry?.event === 'applications restored') restored.resolve()
       if (entry?.event === 'applications not isolated') onProblem(isolationWarning(String(entry.reason)))
       else if (!entry || !isNoise(entry)) onLine(line)
     })
@@ -86,13 +98,15 @@ export function startLocalAgent({ home, url, listener_key, onLine, onProblem }: 
   }
 
   return {
+    /** The port of the router when dev ran before, or undefined if it never did. */
+    previousPort,
+    /** Whether what served before serves again, or has failed, within the time for it. */
+    isRestored: (): Promise<boolean> =>
+      Promise.race([restored.promise.then(() => true), delay(RESTORE_TIMEOUT_MS, false, { ref: false })]),
     /** The port of the agent's router, or undefined if it does not start in time. */
     async port(): Promise<number | undefined> {
       for (const deadline = Date.now() + ROUTER_TIMEOUT_MS; Date.now() < deadline; await delay(25)) {
-        const { port, control } = JSON.parse(home.read('agent/router.json') ?? '{}') as {
-          port?: number
-          control?: number
-        }
+        const { port, control } = readRouter()
         if (port && control) return port
       }
       return undefined

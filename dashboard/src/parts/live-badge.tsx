@@ -1,5 +1,5 @@
 // How current the page is: live, reconnecting for some seconds, or old since a time.
-import { formatClock, formatSeconds } from '../format/time.ts'
+import { formatClock } from '../format/time.ts'
 import { live } from '../live/state.ts'
 import styles from './live-badge.module.css'
 import { now } from './time.tsx'
@@ -24,6 +24,6 @@ function describe(state: string, since: number, age: number): [kind: 'live' | 'w
   if (state === 'connecting' && age < STALE_MS) return ['wait', 'Connecting']
   if (state === 'polling') return ['wait', 'Every 15 s']
   if (state === 'offline') return ['stale', `Offline since ${formatClock(since)}`]
-  if (age < STALE_MS) return ['wait', `Reconnecting for ${formatSeconds(Math.floor(age / 1000))}`]
+  if (age < STALE_MS) return ['wait', `No connection for ${Math.floor(age / 1000)} s`]
   return ['stale', `Stale since ${formatClock(since)}`]
 }

@@ -42,6 +42,9 @@ export class Reconciler {
   readonly #options: Options
   readonly #deployments = new Map<string, TrackedDeployment>()
   readonly #failurePolicy: FailurePolicy
+  /** What served when this agent began and has not yet been seen to serve, or to fail. Undefined before that is known. */
+  #restoring: Set<string> | undefined
+  #restored = 0
   readonly #queue = new SerialQueue(
     id => this.#reconcile(id),
     (id, error) => this.#handleFailure(id, error as Error),
@@ -64,6 +67,22 @@ export class Reconciler {
       isDatabaseReported: previous?.isDatabaseReported ?? false,
       isUnhealthy: previous?.isUnhealthy ?? false,
     })
+  }
+
+  /** Logs once when all that has to serve does, or fails. Later calls do nothing. */
+  watchRestored(): void {
+    if (this.#restoring) return
+    const serving = [...this.#deployments].filter(([, { work }]) => work.serving)
+    this.#restoring = new Set(serving.map(([id]) => id))
+    this.#restored = this.#restoring.size
+    if (this.#restored === 0) this.#options.logEvent('applications restored', { applications: 0 })
+  }
+
+  #checkRestored(id: string, serving: string | undefined, { observed: { revisions, routed } }: Observation): void {
+    const phase = serving && revisions[serving]
+    const hasEnded = phase === 'healthy' ? routed === serving : phase !== 'built' && phase !== 'starting'
+    if (!hasEnded || !this.#restoring?.delete(id) || this.#restoring.size > 0) return
+    this.#options.logEvent('applications restored', { applications: this.#restored })
   }
 
   enqueue(id: string): void {
@@ -97,6 +116,7 @@ export class Reconciler {
           this.#options.redaction.confirmEngineSecrets(id),
         )
         this.#queueReport(deployment, observation)
+        this.#checkRestored(id, deployment.work.serving?.id, observation)
       }
       const actions = plan(wantedOf(deployment?.work), observation.observed)
       for (const action of actions) {

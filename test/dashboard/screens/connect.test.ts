@@ -40,7 +40,7 @@ describe('the dashboard', () => {
     await page.getByText(`SLIPWAY_LISTENER_KEY=${key} npm run agent`).waitFor()
 
     await makeSyncAgent(tenant, key).poll({ version: '1.4.0' })
-    await page.getByText('It is heard').waitFor()
+    await page.getByText('The agent of this listener was heard').waitFor()
     const listener = { id: new URL(page.url()).pathname.split('/').at(-1)! }
     await tenant.post('/v2/deployments', makeListenerDeployment(listener, { name: 'shop' }))
     await rowOf(page, 'shop').waitFor()

@@ -106,7 +106,7 @@ export default function ListenerPage({ workspace, params, me }: ScreenProps<{ li
           {first && <AgentCard {...{ listener, workspace, me }} />}
           <DeploymentsCard
             title="Deployments that run here"
-            none="None. A deployment runs here if its source_config names this listener."
+            none="None. To run one here, choose this listener under “Runs on” when you create it."
             {...found}
           />
           {!first && <AgentCard {...{ listener, workspace, me }} />}
@@ -162,7 +162,7 @@ function AgentCard({ listener, workspace, me }: CardProps) {
   const missing = explainMissing(me, workspace, 'api-keys:create')
   return (
     <Card
-      title={listener.last_seen_at ? 'Start its agent again' : 'Start its agent'}
+      title={isHeard ? 'Start another agent' : listener.last_seen_at ? 'Start its agent again' : 'Start its agent'}
       tone={state.tone === 'warn' ? 'warn' : undefined}
       aside={<StateLabel state={state} />}
     >
@@ -205,15 +205,15 @@ function AgentCard({ listener, workspace, me }: CardProps) {
           <p>{NEEDS[engine]}</p>
         </li>
         <li>
-          <h3>Wait until it is heard</h3>
+          <h3>{isHeard ? 'It takes over when the first one stops' : 'Wait until it is heard'}</h3>
           {listener.last_seen_at === null ? (
             <p role="status">Looking every 2 seconds. This page says so when its agent polls for the first time.</p>
           ) : (
             <p role="status">
-              {isHeard ? 'It is heard: ' : 'It was last heard '}
+              {isHeard ? 'The agent of this listener was heard ' : 'It was last heard '}
               <Ago time={listener.last_seen_at} suffix=" ago" />
               {isHeard
-                ? '. Deployments that name this listener run here.'
+                ? '. Only one agent works at a time: another one waits until this one ends.'
                 : '. What it runs keeps running, but nothing is deployed and its logs stay there. Start it again, or ' +
                   'look why it cannot reach this address.'}
             </p>
@@ -287,18 +287,11 @@ function KeysCard({ listener, workspace, me }: CardProps) {
 
 const KeyRow = ({ agentKey, cannotRevoke }: { agentKey: Key; cannotRevoke: string | undefined }) => (
   <Row>
-    <Cell
-      detail={
-        <>
-          {agentKey.description}
-          {agentKey.last_used_at === null && <> · never used</>}
-        </>
-      }
-    >
+    <Cell detail={agentKey.description}>
       <code>{agentKey.hint}</code>{' '}
       {agentKey.expires_at && Date.parse(agentKey.expires_at) < now.value && <Badge tone="warn">Expired</Badge>}
     </Cell>
-    <Cell isEnd detail={agentKey.last_used_at && <Ago time={agentKey.last_used_at} suffix=" ago" />}>
+    <Cell isEnd detail={agentKey.last_used_at ? <Ago time={agentKey.last_used_at} suffix=" ago" /> : 'Not used yet'}>
       <ActionButton small action={revokeKey(agentKey, cannotRevoke)} />
     </Cell>
   </Row>

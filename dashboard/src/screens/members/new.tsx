@@ -11,7 +11,7 @@ import { Body, Note, PageHead, Stack } from '../../parts/page.tsx'
 import { Card } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
-import { Link, toAddress } from '../../router/links.tsx'
+import { toAddress } from '../../router/links.tsx'
 import { PermissionList } from '../roles/permission-list.tsx'
 import type { ScreenProps } from '../screens.tsx'
 import { addToWorkspace, createSignInLink, type Membership, nameOf, type SignInLink } from './actions.ts'
@@ -66,7 +66,7 @@ export default function NewMember({ workspace, me }: ScreenProps) {
               Where an identity provider is set up, signing in with <b>{added.email}</b> leads here too.
             </Note>
             <p>
-              <Link to={`/members/${added.member_id}`}>Open the page of {nameOf(added)}</Link>
+              <ButtonLink href={toAddress(`/members/${added.member_id}`)}>Open the page of {nameOf(added)}</ButtonLink>
             </p>
           </Body>
         </Card>

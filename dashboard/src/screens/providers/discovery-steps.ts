@@ -135,7 +135,17 @@ const HEALTH: Record<Provider['health'], State> = {
   unreachable: { word: 'Unreachable', tone: 'bad', shape: 'octagon' },
   client_expired: { word: 'Client secret expired', tone: 'bad', shape: 'octagon' },
 }
-export const stateOfProvider = ({ health }: Pick<Provider, 'health'>): State => HEALTH[health]
+/** Creating a provider by hand asks no server, and sets both times at once. */
+export const isUnchecked = (provider: Pick<Provider, 'mcp_server_url' | 'checked_at' | 'created_at'>): boolean =>
+  provider.mcp_server_url === null && Date.parse(provider.checked_at) - Date.parse(provider.created_at) < 1000
+type Checked = Pick<Provider, 'health' | 'mcp_server_url' | 'checked_at' | 'created_at'>
+export function stateOfProvider(provider: Checked): State {
+  if (isUnchecked(provider)) return { word: 'Not checked yet', tone: 'idle', shape: 'ring' }
+  // The check of one that was made by hand only asks whether its endpoints answer.
+  if (provider.health === 'healthy' && provider.mcp_server_url === null)
+    return { ...HEALTH.healthy, word: 'Its endpoints answer' }
+  return HEALTH[provider.health]
+}
 
 export const HEALTH_REMEDIES: Partial<Record<Provider['health'], string>> = {
   degraded: 'The servers no longer match this provider. Check again after they were corrected, or edit the provider.',

@@ -18,7 +18,7 @@ import { Ago } from '../../parts/time.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { Link, setFilters, toAddress, useFilter } from '../../router/links.tsx'
 import type { ScreenProps } from '../screens.tsx'
-import { stateOfProvider } from './discovery-steps.ts'
+import { isUnchecked, stateOfProvider } from './discovery-steps.ts'
 
 export const NEW_BY_DISCOVERY = '/providers/new/discovery'
 export const NEW_BY_HAND = '/providers/new/by-hand'
@@ -135,7 +135,11 @@ export default function ProviderList({ workspace, me }: ScreenProps) {
                       {one.name}
                     </Link>
                   </Cell>
-                  <Cell detail={known && <>Checked {<Ago time={known.checked_at} suffix=" ago" />}</>}>
+                  <Cell
+                    detail={
+                      known && !isUnchecked(known) && <>Checked {<Ago time={known.checked_at} suffix=" ago" />}</>
+                    }
+                  >
                     {known ? <StateLabel state={stateOfProvider(known)} /> : '…'}
                   </Cell>
                   <Cell

@@ -30,7 +30,7 @@ import {
   recheckProvider,
 } from './actions.ts'
 import { AUTH_METHODS } from './by-hand.tsx'
-import { HEALTH_REMEDIES, type Provider, REGISTRATIONS, stateOfProvider } from './discovery-steps.ts'
+import { HEALTH_REMEDIES, isUnchecked, type Provider, REGISTRATIONS, stateOfProvider } from './discovery-steps.ts'
 import { Trace, Warnings } from './trace.tsx'
 
 const PAGE_SIZE = 50
@@ -86,9 +86,11 @@ export default function ProviderPage({ workspace, params, me }: ScreenProps<{ pr
         meta={[
           <code>{provider_id}</code>,
           provider.mcp_server_url ? 'Discovered from an MCP server' : 'Made by hand',
-          <span>
-            Checked <Ago time={provider.checked_at} suffix=" ago" />
-          </span>,
+          !isUnchecked(provider) && (
+            <span>
+              Checked <Ago time={provider.checked_at} suffix=" ago" />
+            </span>
+          ),
         ]}
       />
       <Stack>
