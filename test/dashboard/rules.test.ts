@@ -8,12 +8,6 @@ import { stateOfDeployment } from '../../dashboard/src/format/state.ts'
 import { formatAge, formatSeconds } from '../../dashboard/src/format/time.ts'
 import { listOperations } from '../../dashboard/src/screens/audit/words.ts'
 import { parseFilter } from '../../dashboard/src/screens/deployments/list-filter.ts'
-import {
-  CHARTS,
-  explainNoValues,
-  type Metrics,
-  summarizeHealth,
-} from '../../dashboard/src/screens/deployments/metrics-charts.ts'
 import { listStages } from '../../dashboard/src/screens/deployments/pipeline.ts'
 
 const event = (type: string, id: string, data = {}) => {
@@ -168,30 +162,6 @@ describe.each(['sh', 'bash', 'zsh'].filter(shell => spawnSync(shell, ['-c', ':']
     })
   },
 )
-
-describe('metrics', () => {
-  const LATENCY = CHARTS.find(({ lines }) => lines[0]?.metric === 'latency_p50')!
-  const metricsWith = (requests: number | null) =>
-    ({ series: [{ metric: 'requests', unit: 'requests', revision_id: null, values: [requests] }] }) as Metrics
-
-  it('tell an application without requests from an engine that cannot see them', () => {
-    expect(explainNoValues(LATENCY, metricsWith(0))).toMatch(/No request was answered/)
-    expect(explainNoValues(LATENCY, metricsWith(null))).toMatch(/cannot see/)
-  })
-
-  it.each([
-    [['idle', 'idle', 'ok'], 'Healthy for the 1 m that were reported'],
-    [['ok', 'ok', 'ok'], 'Healthy all the time'],
-    [['idle', 'bad', 'ok'], 'Failures or restarts in 1 m of the 2 m that were reported'],
-  ] as const)('of %j say "%s"', (tones, words) => {
-    expect(
-      summarizeHealth(
-        tones.map(tone => ({ tone, label: '', share: 1 / 3 })),
-        180,
-      ),
-    ).toBe(words)
-  })
-})
 
 it('lists operations of the audit log by group and name', () => {
   const names = ['create_webhook', 'some_thing', 'update_oauth_provider', 'delete_api_key', 'create_api_key']
