@@ -137,7 +137,7 @@ const FIRST_SAMPLE_MS = 150_000
 export const isMeasured = ({ series }: Metrics): boolean =>
   hasValues(series.filter(({ metric }) => metric === 'copies'))
 
-/** Why a chart has no values, if copies were measured. An engine that counts requests reports none as 0, not as null. */
+/** Why a chart has no values where replicas were measured. An engine that counts requests reports 0 for none. */
 export const explainNoValues = ({ lines }: ChartSpec, { series }: Metrics): string =>
   lines[0]?.metric.startsWith('latency') && hasValues(series.filter(({ metric }) => metric === 'requests'))
     ? 'No request was answered in this time. The first one appears here some seconds after its minute ends.'
