@@ -42,7 +42,7 @@ export class Reconciler {
   readonly #options: Options
   readonly #deployments = new Map<string, TrackedDeployment>()
   readonly #failurePolicy: FailurePolicy
-  /** What served when this agent began, and has not been seen to serve or to fail since. Undefined until it is known. */
+  /** What served when this agent began, and has not served or failed since. Undefined until it is known. */
   #restoring: Set<string> | undefined
   #restored = 0
   readonly #queue = new SerialQueue(
