@@ -159,7 +159,10 @@ function Served({ moment, past, isNow }: { moment: Moment; past: MomentState; is
                 Compare {nameOf(served)} with now
               </ButtonLink>
             )}
-            <ButtonLink small href={toAddress(`${compare}?from=${current?.number ?? served.number}&to=${served.number}`)}>
+            <ButtonLink
+              small
+              href={toAddress(`${compare}?from=${current?.number ?? served.number}&to=${served.number}`)}
+            >
               Roll back to {nameOf(served)}
             </ButtonLink>
           </div>
