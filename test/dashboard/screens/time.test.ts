@@ -86,7 +86,9 @@ it('a deployment is walked back in time with keys, and shown at the moment of a 
   for (let i = 0; i < 3; i++) await goBack(page)
   await page.getByText('Deploy failed', { exact: true }).first().waitFor()
   await served.getByText('r1', { exact: true }).waitFor()
-  expect(await served.getByRole('link', { name: 'Roll back to r1' }).getAttribute('href')).toContain('/compare?from=')
+  expect(await served.getByRole('link', { name: 'Roll back to r1' }).getAttribute('href')).toContain(
+    '/compare?from=4&to=1',
+  )
   const link = page.url()
 
   await page.keyboard.press('n')

@@ -157,11 +157,14 @@ function Served({ moment, past, isNow }: { moment: Moment; past: MomentState; is
         {isOther && served && (
           <div class={styles.actions}>
             {current && (
-              <ButtonLink small href={toAddress(`${compare}?from=${served.id}&to=${current.id}`)}>
+              <ButtonLink small href={toAddress(`${compare}?from=${served.number}&to=${current.number}`)}>
                 Compare {nameOf(served)} with now
               </ButtonLink>
             )}
-            <ButtonLink small href={toAddress(`${compare}?from=${current?.id ?? served.id}&to=${served.id}`)}>
+            <ButtonLink
+              small
+              href={toAddress(`${compare}?from=${current?.number ?? served.number}&to=${served.number}`)}
+            >
               Roll back to {nameOf(served)}
             </ButtonLink>
           </div>
