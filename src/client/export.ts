@@ -80,7 +80,7 @@ export const listUnreadable = ({ permissions }: Workspace): string[] =>
     permissions.includes(permission) ? [] : [`${what}, which take the permission ${permission}`],
   )
 
-/** In an order that does not depend on when things were created. Holds the names of all deployments, and 100 of them. */
+/** In an order that does not depend on time. Holds the names of all deployments, and 100 deployments. */
 export async function* exportWorkspace(
   client: Client,
   { id, permissions }: Workspace,

@@ -1,4 +1,4 @@
-// Writes plain data as YAML (pure). Whatever a parser could read as something else is a JSON string, which YAML includes.
+// Writes plain data as YAML (pure). Text that could be read as something else is a JSON string, which is YAML too.
 
 const PLAIN = /^[A-Za-z][A-Za-z0-9_./-]*$/
 const RESERVED = /^(true|false|null|yes|no|on|off|y|n)$/i

@@ -55,7 +55,7 @@ async function setUpWorkspace() {
   return { tenant, parent, web, pull, live, listener }
 }
 
-it('has a document for everything that can be created again, with names of secrets and never their values', async () => {
+it('has a document for all that can be created again, with names of secrets and never their values', async () => {
   const { tenant, parent, web, pull, live } = await setUpWorkspace()
   await pull('opened', 1, { branch: 'a/b' })
   expect(await live()).toHaveLength(1)

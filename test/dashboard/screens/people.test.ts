@@ -41,7 +41,7 @@ async function setUp() {
   return tenant
 }
 
-it('invites a person with a smaller role, who is told whose account it is and what that role does not allow', async () => {
+it('invites a person with a smaller role, who is told whose account it is and what it does not allow', async () => {
   const tenant = await setUp()
   const { page, problems } = await dashboard.open(tenant, '/members')
   await button(page, 'Hide whose account this is').click()

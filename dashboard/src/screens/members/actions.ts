@@ -50,7 +50,7 @@ export const changeOrganizationRole = (me: Me, member: Member, role: Role): Acti
   }),
   confirm: {
     title: `Make ${nameOf(member)} ${role.display_name}?`,
-    body: `The role holds in the organization and in all of its workspaces, from the next request on. ${role.description}`,
+    body: `The role holds in the organization and all its workspaces, from the next request on. ${role.description}`,
   },
   done: `${nameOf(member)} is ${role.display_name} of the organization.`,
 })

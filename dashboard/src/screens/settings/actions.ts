@@ -28,6 +28,11 @@ export const createWorkspace = (me: Me, display_name: string): Action => ({
   done: `There is a workspace ${display_name}.`,
 })
 
+const describeCount = (deployments: number | undefined): string => {
+  if (deployments === undefined) return 'All deployments'
+  return deployments === 1 ? 'Its deployment' : `Its ${deployments} deployments`
+}
+
 export const deleteWorkspace = (me: Me, { id, display_name }: Workspace, deployments: number | undefined): Action => ({
   label: 'Delete workspace',
   unavailable: explainMissingInOrganization(me, 'workspaces:delete'),
@@ -35,10 +40,9 @@ export const deleteWorkspace = (me: Me, { id, display_name }: Workspace, deploym
   confirm: {
     title: `Delete the workspace ${display_name}?`,
     body:
-      `${deployments === undefined ? 'All deployments' : deployments === 1 ? 'Its deployment' : `Its ${deployments} deployments`} ` +
-      'with their revisions, logs and secrets, its listeners, webhooks, git hosts, keys and memberships are deleted at ' +
-      'once. None of it can be restored: export the workspace first. The members of the organization and the audit log ' +
-      'stay.',
+      `${describeCount(deployments)} with their revisions, logs and secrets, its listeners, webhooks, git hosts, keys ` +
+      'and memberships are deleted at once. None of it can be restored: export the workspace first. The members of ' +
+      'the organization and the audit log stay.',
     isDestructive: true,
     typed: display_name,
   },
