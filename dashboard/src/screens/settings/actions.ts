@@ -41,8 +41,8 @@ export const deleteWorkspace = (me: Me, { id, display_name }: Workspace, deploym
     title: `Delete the workspace ${display_name}?`,
     body:
       `${describeCount(deployments)} with their revisions, logs and secrets, its listeners, webhooks, git hosts, ` +
-      'keys and memberships are deleted at once. None of it can be restored: export the workspace first. The members of ' +
-      'the organization and the audit log stay.',
+      'keys and memberships are deleted at once. None of it can be restored: export the workspace first. The ' +
+      'members of the organization and the audit log stay.',
     isDestructive: true,
     typed: display_name,
   },
