@@ -99,7 +99,7 @@ describe('explain', () => {
     await tenant.post(`/v2/deployments/${id}/revisions`)
     const [obstacle] = await explain(tenant, id)
     expect(obstacle.code).toBe('waiting_behind')
-    expect(obstacle.detail).toMatch(/2 .* 1\b.*AWAITING_BUILD/)
+    expect(obstacle.detail).toMatch(/2 .* 1\b/)
     const { id: second } = (await tenant.get(`/v2/deployments/${id}/revisions?limit=1`)).body.resources[0]
     await advanceRevisionTo(tenant, id, latest_revision_id, 'BUILD_FAILED', { message: 'image not found' })
     await advanceRevisionTo(tenant, id, second)
