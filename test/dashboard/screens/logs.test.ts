@@ -135,7 +135,7 @@ it('explains a failed build, and plots metrics with a table behind each chart', 
   const memory = page.getByRole('figure').filter({ has: page.getByRole('heading', { name: 'Memory' }) })
   await memory.getByText('3 MiB', { exact: true }).first().waitFor()
   const cpu = page.getByRole('figure').filter({ has: page.getByRole('heading', { name: 'CPU' }) })
-  await cpu.getByText('cannot see this').waitFor()
+  await cpu.getByText('does not measure this').waitFor()
   await memory.getByRole('img').focus()
   await page.keyboard.press('Home')
   await memory.getByText('–', { exact: true }).first().waitFor()
