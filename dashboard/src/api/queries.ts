@@ -18,8 +18,8 @@ export const queryClient = new QueryClient({
   },
 })
 
-type GetRoute = Extract<Route, `GET ${string}`>
-type ReadOptions<R extends Route> = Pick<CallOptions<R>, Extract<keyof CallOptions<R>, 'params' | 'query'>>
+export type GetRoute = Extract<Route, `GET ${string}`>
+export type ReadOptions<R extends Route> = Pick<CallOptions<R>, Extract<keyof CallOptions<R>, 'params' | 'query'>>
 
 export const keyOf = (workspace: string, route: string, options: object): ReadKey => [workspace, route, options]
 
@@ -52,24 +52,6 @@ export function useRead<R extends GetRoute>(
   })
 }
 const paramsOf = ({ params }: { params?: object }) => JSON.stringify(params)
-
-/** Reads several resources at once. Those that are known, and that no event has made old, are not read again. */
-export function useReadEach<R extends GetRoute>(workspace: string, route: R, all: ReadOptions<R>[]) {
-  return useQuery<Reply<R>[], Error>({
-    queryKey: keyOf(workspace, route, { query: { each: all } }),
-    queryFn: () =>
-      Promise.all(
-        all.map(options =>
-          queryClient.fetchQuery<Reply<R>>({
-            queryKey: keyOf(workspace, route, options),
-            queryFn: ({ signal }) => getClient().call(route, { ...options, signal } as never),
-            staleTime: Number.POSITIVE_INFINITY,
-          }),
-        ),
-      ),
-    placeholderData: previous => previous,
-  })
-}
 
 /** Reads a list page by page. */
 export function usePages<R extends ListRoute & GetRoute>(

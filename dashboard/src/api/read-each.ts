@@ -1,10 +1,7 @@
 // Reads several resources at once, for a list whose items lack a member.
 import { useQuery } from '@tanstack/preact-query'
-import { type CallOptions, getClient, type Reply, type Route } from './client.ts'
-import { keyOf, queryClient } from './queries.ts'
-
-type GetRoute = Extract<Route, `GET ${string}`>
-type ReadOptions<R extends Route> = Pick<CallOptions<R>, Extract<keyof CallOptions<R>, 'params' | 'query'>>
+import { getClient, type Reply } from './client.ts'
+import { type GetRoute, keyOf, queryClient, type ReadOptions } from './queries.ts'
 
 /** Those that are known, and that no event has made old, are not read again. */
 export function useReadEach<R extends GetRoute>(workspace: string, route: R, all: ReadOptions<R>[]) {
