@@ -16,7 +16,7 @@ export type FieldType =
   /** The value of a JSON member: any literal. */
   | 'member'
 
-/** The fields of one family are columns of its pairs, of which a run has several: `metadata_key` and `metadata_value`. */
+/** The fields of a family are columns of its pairs, of which a run has several: `metadata_key`, `metadata_value`. */
 export type Field = { type: FieldType; family?: string; isKey?: boolean }
 export type Fields = Record<string, Field>
 

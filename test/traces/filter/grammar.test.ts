@@ -33,7 +33,7 @@ describe('a filter', () => {
     'gt(start_time, "2023-07-15T12:34:56Z")',
     'search("substring")',
     'has(tags, "2aa1cf4")',
-    'and(gt(start_time, "2023-07-15T12:34:56Z"), or(neq(error, null), and(eq(feedback_key, "Correctness"), eq(feedback_score, 0))))',
+    'or(neq(error, null), and(eq(feedback_key, "Correctness"), eq(feedback_score, 0)))',
     'and(or(has(tags, "experimental"), has(tags, "beta")), gt(latency, 2))',
     'and(neq(metadata_key, "conversation_id"))',
     'and(eq(is_root, true), and(eq(feedback_key, "user_score"), eq(feedback_score, 1)))',
