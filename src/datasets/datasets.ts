@@ -178,6 +178,7 @@ export const deleteDatasets = verb('datasets:delete', async (ctx, input: z.outpu
   const found = sql`(select count(*) from ${datasets} where ${given})`
   const isComplete = sql`case when ${found} = ${ids.length} then true else refuse('dataset_not_found') end`
   const rows = await deleteRows(ctx, and(given, isComplete)!)
+  requireRow(rows, 'dataset_not_found')
   return { ids: rows.map(row => row.id) }
 })
 

@@ -1,15 +1,21 @@
 // The keywords of JSON Schema that are checked: what each may be, and which values it admits.
 import * as z from 'zod'
 import { arrayOf, boundedText } from '../protocol/wire.ts'
-import type { Validation } from './json-schema.ts'
 import { isObject } from './json-value.ts'
 
 export type Path = (string | number)[]
 export type Mismatch = { path: Path; msg: string }
 type Place = { value: unknown; path: Path; node: Record<string, unknown> }
+/** A validation that goes on: it counts the steps, and knows the whole schema. */
+export type Run = {
+  spend(steps: number): void
+  find(schema: unknown, value: unknown, path: Path): Mismatch | undefined
+  matches(schema: unknown, value: unknown): boolean
+  resolve(reference: string): unknown
+}
 type Keyword = {
   shape: z.ZodType
-  check: (rule: never, place: Place, run: Validation) => Mismatch | undefined
+  check: (rule: never, place: Place, run: Run) => Mismatch | undefined
 }
 
 const Count = z.int().min(0)
@@ -21,7 +27,7 @@ export const SubschemaMap = z.looseObject({})
 
 const keyword = <Shape extends z.ZodType>(
   shape: Shape,
-  check: (rule: z.output<Shape>, place: Place, run: Validation) => Mismatch | undefined,
+  check: (rule: z.output<Shape>, place: Place, run: Run) => Mismatch | undefined,
 ): Keyword => ({ shape, check: check as Keyword['check'] })
 const withoutCheck = (shape: z.ZodType): Keyword => keyword(shape, () => undefined)
 
@@ -55,7 +61,7 @@ function hasType(value: unknown, type: (typeof TYPES)[number]): boolean {
   }
 }
 
-function isEqual(a: unknown, b: unknown, run: Validation): boolean {
+function isEqual(a: unknown, b: unknown, run: Run): boolean {
   run.spend(1)
   if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return a === b
   if (Array.isArray(a) !== Array.isArray(b)) return false
@@ -69,7 +75,7 @@ function isEqual(a: unknown, b: unknown, run: Validation): boolean {
 
 // ---- limits of numbers and sizes. Of a value of another type they say nothing.
 
-type Measure = (value: unknown, run: Validation) => number | undefined
+type Measure = (value: unknown, run: Run) => number | undefined
 
 const limit = (
   shape: z.ZodType<number>,
@@ -109,24 +115,24 @@ const countMembers: Measure = (value, run) => {
 
 // ---- parts of objects and arrays
 
-function listMembers({ value }: Place, run: Validation): [string, unknown][] {
+function listMembers({ value }: Place, run: Run): [string, unknown][] {
   const entries = isObject(value) ? Object.entries(value) : []
   run.spend(entries.length)
   return entries
 }
 
-function findMissing(names: string[], { value, path }: Place, run: Validation): Mismatch | undefined {
+function findMissing(names: string[], { value, path }: Place, run: Run): Mismatch | undefined {
   run.spend(names.length)
   const missing = isObject(value) ? names.find(name => !Object.hasOwn(value, name)) : undefined
   return missing === undefined ? undefined : { path: [...path, missing], msg: 'is required' }
 }
 
-const findInItems = (schema: unknown, first: number, { value, path }: Place, run: Validation) =>
+const findInItems = (schema: unknown, first: number, { value, path }: Place, run: Run) =>
   findFirst(Array.isArray(value) ? value.slice(first).entries() : [], ([i, item]) =>
     run.find(schema, item, [...path, first + i]),
   )
 
-const findInFirstItems = (schemas: unknown[], { value, path }: Place, run: Validation) =>
+const findInFirstItems = (schemas: unknown[], { value, path }: Place, run: Run) =>
   findFirst(Array.isArray(value) ? value.slice(0, schemas.length).entries() : [], ([i, item]) =>
     run.find(schemas[i], item, [...path, i]),
   )

@@ -1,6 +1,6 @@
 // Validates values by a JSON Schema in bounded time: comparisons count towards a budget, and keywords whose cost the
 // author of a schema could choose freely (`pattern`, `format`, `uniqueItems`) are not checked.
-import { KEYWORDS, type Mismatch, type Path, Subschema, SubschemaMap } from './json-schema-keywords.ts'
+import { KEYWORDS, type Mismatch, type Path, type Run, Subschema, SubschemaMap } from './json-schema-keywords.ts'
 import { isObject } from './json-value.ts'
 
 /** For all examples of a request. */
@@ -10,7 +10,7 @@ const MAX_DEPTH = 500
 /** A schema may refer to itself, or repeat its parts without end. */
 export class TooManySteps extends Error {}
 
-export class Validation {
+class Validation implements Run {
   #schema: unknown
   #budget: { steps: number }
   #depth = 0

@@ -10,7 +10,6 @@ import {
   parseWholeNumber,
   Uuid,
 } from '../protocol/wire.ts'
-import { DATA_TYPES } from '../tables/datasets.ts'
 
 export const Time = z.string().meta({ format: 'date-time' })
 /** Of any depth and size that a body admits. */
@@ -49,6 +48,7 @@ function isStorableObject(value: unknown): value is Record<string, unknown> {
   return !/\\u(0000|d[89a-f][0-9a-f]{2})/i.test(text)
 }
 
+const DATA_TYPES = ['kv', 'llm', 'chat'] as const
 const Name = label(256)
 const Description = z.string().max(10_000)
 const SchemaDefinition = JsonObject.meta({

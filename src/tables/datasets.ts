@@ -24,8 +24,6 @@ import {
   versionedColumns,
 } from './columns.ts'
 
-export const DATA_TYPES = ['kv', 'llm', 'chat'] as const
-
 export const datasets = pgTable(
   'datasets',
   {
@@ -33,7 +31,9 @@ export const datasets = pgTable(
     ...tenantColumns(),
     name: text().notNull(),
     description: text(),
-    data_type: text({ enum: DATA_TYPES }).notNull().default('kv'),
+    data_type: text({ enum: ['kv', 'llm', 'chat'] })
+      .notNull()
+      .default('kv'),
     inputs_schema_definition: json().$type<Record<string, unknown>>(),
     outputs_schema_definition: json().$type<Record<string, unknown>>(),
     externally_managed: boolean().notNull().default(false),
