@@ -93,6 +93,12 @@ const CODES = {
     'This field cannot be changed after creation.',
     'Remove it from the request, or create a new resource.',
   ],
+  filter_invalid: [
+    400,
+    'Invalid filter',
+    'A filter does not follow the filter language.',
+    'Correct it at the position that `errors` names.',
+  ],
   tags_full: [400, 'Too many tags', 'A deployment can have at most 50 tags.', 'Remove some first.'],
   tag_keys_full: [
     400,

@@ -28,8 +28,8 @@ export type RunType = (typeof RUN_TYPES)[number]
 export type Attachment = { name: string; type: string; bytes: Uint8Array<ArrayBuffer> }
 
 /**
- * A post or a patch of one run. An absent member is undefined. Members that hold JSON are texts as the client sent them,
- * so numbers keep all their digits.
+ * A post or a patch of one run. An absent member is undefined. Members that hold JSON are texts as the client sent
+ * them, so numbers keep all their digits.
  */
 export type RunOperation = {
   kind: 'post' | 'patch'
