@@ -10,7 +10,7 @@ declare module '../kernel/context.ts' {
 
 export interface TraceStore {
   /**
-   * Stores all operations and all feedback, or refuses all of them. Projects that are missing are created by their name.
+   * Stores all operations and all feedback, or refuses all of them. Missing projects are created by their name.
    * Repeats change nothing, and the order of a post and its patches does not matter.
    */
   append(ctx: Ctx, operations: RunOperation[], feedback?: NewFeedback[]): Promise<void>
