@@ -8,7 +8,7 @@ import { LongestFirst } from './test/support/longest-first.ts'
 
 const app = [
   'test/*.test.ts',
-  'test/{access,audit,cli,client,events,kernel,protocol,integrations}/**/*.test.ts',
+  'test/{access,audit,cli,client,events,kernel,protocol,integrations,traces}/**/*.test.ts',
   'test/dashboard/screens/*.test.ts',
   'test/{listeners,deployments,oauth,pushes,sign-in,sync,traces,webhooks}/**/*.test.ts',
 ]

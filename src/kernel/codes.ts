@@ -480,6 +480,7 @@ const CODES = {
     'This tracing project does not exist.',
     'GET /sessions lists the projects.',
   ],
+  run_not_found: [404, 'Run not found', 'This run was not found.', 'POST /runs/query finds runs.'],
   method_not_allowed: [
     405,
     'Method not allowed',
@@ -527,6 +528,12 @@ const CODES = {
     'Deployment name taken',
     'This workspace already has a deployment with this `name`.',
     'Choose another name, or delete that deployment first.',
+  ],
+  run_in_other_project: [
+    409,
+    'Run in another project',
+    'A run with this id belongs to another tracing project.',
+    'Send each run to one project, or give it an id of its own.',
   ],
   project_name_taken: [
     409,
