@@ -401,6 +401,12 @@ const CODES = {
     'This tag value does not exist here.',
     'List the values of the tag key.',
   ],
+  dataset_not_found: [
+    404,
+    'Dataset not found',
+    'This workspace has no such dataset.',
+    'GET /datasets lists the datasets.',
+  ],
   flow_not_found: [
     404,
     'Authentication not found',
@@ -480,6 +486,7 @@ const CODES = {
     'This tracing project does not exist.',
     'GET /sessions lists the projects.',
   ],
+  run_not_found: [404, 'Run not found', 'This run was not found.', 'POST /runs/query finds runs.'],
   method_not_allowed: [
     405,
     'Method not allowed',
@@ -527,6 +534,12 @@ const CODES = {
     'Deployment name taken',
     'This workspace already has a deployment with this `name`.',
     'Choose another name, or delete that deployment first.',
+  ],
+  run_in_other_project: [
+    409,
+    'Run in another project',
+    'A run with this id belongs to another tracing project.',
+    'Send each run to one project, or give it an id of its own.',
   ],
   project_name_taken: [
     409,
@@ -602,6 +615,13 @@ const CODES = {
   ],
   tag_key_taken: [409, 'Tag key taken', 'This workspace already has this tag key.', 'Use it, or choose another.'],
   tag_value_taken: [409, 'Tag value taken', 'The tag key already has this value.', 'Use it, or choose another.'],
+  dataset_name_taken: [
+    409,
+    'Dataset name taken',
+    'This workspace already has a dataset with this `name`.',
+    'Use it, or choose another name.',
+  ],
+  dataset_exists: [409, 'Dataset exists', 'A dataset with this `id` already exists.', 'Use it, or choose another id.'],
   role_name_taken: [
     409,
     'Role name taken',
@@ -692,6 +712,12 @@ const CODES = {
     'Invalid archive',
     'The body is not a gzip-compressed tar archive.',
     'Create it with `tar czf`.',
+  ],
+  schema_too_costly: [
+    422,
+    'Schema too costly',
+    'Comparing these examples with the JSON Schema of the dataset takes too many steps.',
+    'Send fewer examples in one request, or set a simpler schema.',
   ],
   invalid_request: [
     422,
