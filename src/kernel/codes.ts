@@ -93,6 +93,12 @@ const CODES = {
     'This field cannot be changed after creation.',
     'Remove it from the request, or create a new resource.',
   ],
+  query_too_slow: [
+    400,
+    'Query too slow',
+    'This query reads more runs than its time allows.',
+    'Narrow it with `start_time` and `end_time`, or with a filter.',
+  ],
   filter_invalid: [
     400,
     'Invalid filter',

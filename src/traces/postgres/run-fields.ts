@@ -80,19 +80,15 @@ function pairsOf(r: SQL, family: string, conditions: ResolvedCondition[]): SQL {
   if (family === 'feedback')
     return sql`(select * from feedbacks f where f.tenant_id = current_tenant() and f.run_id = ${r}.id) p`
   const keys = wantedKeys(conditions)
-  if (family === 'metadata') {
-    const hasKey = keys && sql`case when jsonb_exists_any(${r}.metadata, ${textArray(keys)}) then ${r}.metadata end`
-    return sql`json_pairs(${hasKey ?? sql`${r}.metadata`}) p`
-  }
+  const pairs = (json: SQL) => (keys ? sql`json_pairs_of(${json}, ${textArray(keys)}) p` : sql`json_pairs(${json}) p`)
+  if (family === 'metadata') return pairs(sql`${r}.metadata`)
   const text = sql`${r}.${sql.identifier(`${family}s`)}`
-  const isMatch = keys ? sql`${text} like any(${textArray([...keys.map(key => `%"${key.replaceAll('_', '\\_')}"%`), '%\\\\u%'])}) and ` : sql``
-  return sql`json_pairs(case when ${isMatch} pg_input_is_valid(${text}, 'jsonb') then ${text}::jsonb end) p`
+  return pairs(sql`case when pg_input_is_valid(${text}, 'jsonb') then ${text}::jsonb end`)
 }
 
-/** The names that one member of the top level must have. Undefined if any may: keys with dots name members within. */
+/** The names of the members, where the conditions say them. A name with dots is of a member within another. */
 function wantedKeys(conditions: ResolvedCondition[]): string[] | undefined {
-  const condition = conditions.find(({ field, operator }) => field?.endsWith('_key') && isEquality(operator))
-  const keys = condition?.values as string[] | undefined
-  return keys?.every(key => /^[\w-]+$/.test(key)) ? keys : undefined
+  const isNamed = ({ field, operator }: ResolvedCondition) => field?.endsWith('_key') && /^(eq|in)$/.test(operator)
+  const keys = conditions.find(isNamed)?.values.filter(value => typeof value === 'string')
+  return keys?.every(key => !key.includes('.')) ? keys : undefined
 }
-const isEquality = (operator: string) => operator === 'eq' || operator === 'in'
