@@ -1,7 +1,8 @@
 -- Access policies: which resources a role may use, by their tags. docs/design/access-policies.md explains it.
 
--- slipway_limited serves the requests of callers that policies limit. It has the rights and row policies of slipway_app,
--- and the restrictive ones below. So the statements of all others have the plans that they would have without policies.
+-- slipway_limited serves the requests of callers that policies limit. It has the rights and row policies of
+-- slipway_app, and the restrictive ones below. So the statements of all others have the plans that they would have
+-- without policies.
 do $$
 begin
   if not exists (select from pg_roles where rolname = 'slipway_limited') then
@@ -225,8 +226,8 @@ begin
   limit 1;
 end $$;
 --> statement-breakpoint
--- The tags of a resource, or of the one that it belongs to: `p_resource` is {table, id}, or {table, id, parent, column}.
--- Null if it does not exist.
+-- The tags of a resource, or of the one that it belongs to. Null if it does not exist. `p_resource` has the members
+-- table and id, and for the latter also parent and column.
 create function resource_tags(p_resource jsonb, p_tenant uuid) returns uuid[]
 language plpgsql stable as $$
 declare
@@ -313,8 +314,8 @@ begin
   return true;
 end $$;
 --> statement-breakpoint
--- Refuses a request for a resource that the caller may read and not change, with the reason. What it may not read either
--- is left to the row policies, which hide it.
+-- Refuses a request for a resource that the caller may read and not change, with the reason. What it may not read
+-- either is left to the row policies, which hide it.
 create function refuse_denied_resource(
   p_access jsonb,
   p_roles uuid[],
@@ -678,7 +679,7 @@ begin
   return true;
 end $$;
 --> statement-breakpoint
--- Whoever gives a role to others passes on the policies that deny something to it, and none that allow more than it may.
+-- Who gives a role to others passes on the policies that deny something to it, and none that allow more than it may.
 -- `p_roles` are all roles of the one who gets them. Those who manage policies are free.
 create function require_grantable_policies(p_roles uuid[]) returns void
 language plpgsql stable security definer set search_path = public, pg_temp as $$
@@ -874,9 +875,15 @@ create policy admitted on events as restrictive to slipway_limited
   )
   with check (true);
 create policy admitted on webhook_deliveries as restrictive to slipway_limited
-  using (exists (select from events e where e.scope_id = webhook_deliveries.tenant_id and e.seq = webhook_deliveries.seq));
+  using (
+    exists (
+      select from events e
+      where e.scope_id = webhook_deliveries.tenant_id
+        and e.seq = webhook_deliveries.seq
+    )
+  );
 --> statement-breakpoint
--- A caller whose roles lack the permission, and that a policy lets in, reaches what the policy is about and nothing else.
+-- A caller whose roles lack the permission, and that a policy lets in, reaches what the policy is about, and no more.
 do $$
 declare
   v_table text;

@@ -18,8 +18,8 @@ export const accessPolicyRoutes = slice('Access policies', 'Which resources a ro
     id: 'createAccessPolicy',
     summary: 'Create an access policy',
     description:
-      'A policy that denies wins over one that allows, and both win over the permissions of the role. It takes effect ' +
-      'with the next request. A policy cannot be changed: delete it and create another one.',
+      'A policy that denies wins over one that allows, and both win over the permissions of the role. It takes ' +
+      'effect with the next request. A policy cannot be changed: delete it and create another one.',
     body: s.NewAccessPolicy,
     status: 201,
     reply: s.CreatedAccessPolicy,

@@ -1,7 +1,6 @@
 // Schemas of access policies.
 import * as z from 'zod'
-import { policyPermissions, type ResourceType, resourceTypes } from '../kernel/access-scopes.ts'
-import type { Permission } from '../kernel/permissions.ts'
+import { type Permission, policyPermissions, type ResourceType, resourceTypes } from '../kernel/permissions.ts'
 import { arrayOf, Uuid } from '../protocol/wire.ts'
 import { label, Name, RoleRef } from './schema.ts'
 
@@ -32,8 +31,8 @@ const Condition = z
     attribute_key: label(128).meta({ description: 'The key of the tag.' }),
     operator: z.enum(operators).meta({
       description:
-        '`matches` compares with a pattern, in which `*` is any text and `?` any character. With several values of the ' +
-        'key, one that compares is enough; a `not_…` operator holds if none does. If the resource has no tag with this ' +
+        '`matches` compares with a pattern, in which `*` is any text and `?` any character. Of several values of the ' +
+        'key, one that compares is enough; a `not_…` operator holds if none does. If the resource has no tag with the ' +
         'key, the condition holds only with `…_if_exists`.',
     }),
     attribute_value: z.string().max(256),

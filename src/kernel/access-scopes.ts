@@ -1,34 +1,6 @@
 // What access policies have to do with each permission: the resources that its requests show, and rules about itself.
 // `limit_access()` in the database applies it. docs/design/access-policies.md explains it.
-import type { Permission } from './permissions.ts'
-
-export const resourceTypes = ['project', 'dataset', 'deployment', 'queue'] as const
-export type ResourceType = (typeof resourceTypes)[number]
-
-/** The permissions that a policy can be about, by the type of the resources whose tags decide. */
-export const policyPermissions: Record<ResourceType, readonly Permission[]> = {
-  project: [
-    'projects:read',
-    'projects:update',
-    'projects:delete',
-    'projects:increase-trace-tier',
-    'projects:decrease-trace-tier',
-    'runs:create',
-    'runs:read',
-    'runs:share',
-    'runs:delete',
-  ],
-  dataset: [
-    'datasets:read',
-    'datasets:update',
-    'datasets:delete',
-    'datasets:share',
-    'datasets:download',
-    'datasets:clone',
-  ],
-  deployment: ['deployments:read', 'deployments:update', 'deployments:delete'],
-  queue: ['annotation-queues:create', 'annotation-queues:read', 'annotation-queues:update', 'annotation-queues:delete'],
-}
+import { type Permission, policyPermissions, type ResourceType, resourceTypes } from './permissions.ts'
 
 /** A request hides the resources of the type for which a rule denies `reading`. Null: it shows none of them. */
 type ShownType = { type: ResourceType; reading: Permission | null }

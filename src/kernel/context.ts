@@ -155,8 +155,8 @@ export type Verb<Input, Output> = ((caller: Caller, input: Input) => Promise<Out
 
 /**
  * One operation of the API. It cannot exist without its permission. A null permission is for what every caller may do
- * to its own sessions. A verb that names no resource in its path declares `byPolicy` if it reaches tagged resources only:
- * without it, callers whose roles lack the permission are refused, whatever access policies allow.
+ * to its own sessions. A verb that names no resource in its path declares `byPolicy` if it reaches tagged resources
+ * only: without it, callers whose roles lack the permission are refused, whatever access policies allow.
  */
 export function verb<Input, Output>(
   permission: Permission | null,
