@@ -8,9 +8,9 @@ import { LongestFirst } from './test/support/longest-first.ts'
 
 const app = [
   'test/*.test.ts',
-  'test/{access,audit,cli,client,events,kernel,protocol,integrations}/**/*.test.ts',
+  'test/{access,audit,cli,client,events,kernel,protocol,integrations,traces}/**/*.test.ts',
   'test/dashboard/screens/*.test.ts',
-  'test/{listeners,deployments,oauth,pushes,sign-in,sync,webhooks}/**/*.test.ts',
+  'test/{listeners,datasets,deployments,oauth,pushes,sign-in,sync,traces,webhooks}/**/*.test.ts',
 ]
 const architecture = ['test/architecture.test.ts', 'test/architecture/*.test.ts']
 // Functions of values: no database, no network, no state that one file could leave to the next.
@@ -22,12 +22,14 @@ const pure = [
   'test/audit/operation-names.test.ts',
   'test/events/rows.test.ts',
   'test/kernel/{json-position,rows,segment-router,shared-looks,statement,worker-pool}.test.ts',
+  'test/datasets/json-schema.test.ts',
   'test/deployments/{lifecycle,query-schemas,resources,schema,source-rules}.test.ts',
   'test/oauth/{challenges,client-registration,real-servers}.test.ts',
   'test/sync/revision-transitions.test.ts',
   'test/agent/{build-slots,credentials,dockerignore-glob,image-build,last-lines,plan,replica-spec}.test.ts',
   'test/agent/{report-outcome,serial-queue,steps}.test.ts',
   'test/agent/kubernetes/revision-objects.test.ts',
+  'test/traces/filter/*.test.ts',
   'test/webhooks/payload.test.ts',
 ]
 // workerd runs one file of each slice, and everything about streams, cryptography and limits. The rest of the app is

@@ -7,6 +7,7 @@ import { createAttemptLog } from './audit/attempts.ts'
 import { sweepAuditLog } from './audit/retention.ts'
 import { auditRoutes } from './audit/routes.ts'
 import { serveDashboard } from './dashboard/shell.ts'
+import { datasetRoutes } from './datasets/routes.ts'
 import { customHostRoutes } from './deployments/custom-hosts.routes.ts'
 import { logRoutes } from './deployments/logs.routes.ts'
 import { sweepMetrics } from './deployments/metric-points.ts'
@@ -49,6 +50,7 @@ import { serveSignInPages } from './sign-in/pages.ts'
 import { signInRoutes } from './sign-in/routes.ts'
 import { sweepSessions } from './sign-in/sessions.ts'
 import { syncRoutes } from './sync/routes.ts'
+import { postgresTraceStore } from './traces/postgres/store.ts'
 import { createEventDeliverer, sweepWebhooks } from './webhooks/deliverer.ts'
 import { webhookRoutes } from './webhooks/routes.ts'
 
@@ -70,6 +72,7 @@ const slices = [
   deliveryRoutes,
   eventRoutes,
   webhookRoutes,
+  datasetRoutes,
   organizationRoutes,
   workspaceRoutes,
   accessPolicyRoutes,
@@ -103,6 +106,7 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
     config,
     database,
     sealer: createSealer(config.sealingKeys),
+    traces: postgresTraceStore,
   }
   serveMetricsPage(app, services, counters)
   services.deliverEvents = createEventDeliverer(services)
@@ -119,8 +123,9 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
       sweepInstalls(services),
       sweepProviders(services),
       sweepWebhooks(services),
+      services.traces.expire(services),
       sweepDeliveries(services).then(() => sweepPreviews(services)),
     ])
   }
-  return Object.assign(app, { config, database, housekeep })
+  return Object.assign(app, { config, database, housekeep, traces: services.traces })
 }

@@ -26,15 +26,15 @@ export function readCredential(c: Context, { config }: Services, { bodyMediaType
 
 export const createCaller = (
   c: Context<AppEnv>,
-  { config, database, sealer, deliverEvents }: Services,
+  services: Services,
   actor: CredentialActor,
   onKeyAccepted: () => void,
 ): Caller => ({
-  ...{ config, database, sealer },
+  ...services,
   actor,
   tenant: null,
   path: readPathIds(c),
-  origin: requestOrigin(config, c.req.url),
+  origin: requestOrigin(services.config, c.req.url),
   requestId: c.get('requestId'),
   request: null,
   ifMatch: null,
@@ -46,7 +46,6 @@ export const createCaller = (
   warnings: [],
   disconnectSignal: () => c.req.raw.signal,
   waitUntil: work => waitUntil(c, work),
-  ...(deliverEvents && { deliverEvents }),
   onKeyAccepted,
   setCookie: cookie => c.header('Set-Cookie', cookie, { append: true }),
   isCrossSite: isCrossSite(c),

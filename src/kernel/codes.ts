@@ -93,6 +93,12 @@ const CODES = {
     'This field cannot be changed after creation.',
     'Remove it from the request, or create a new resource.',
   ],
+  filter_invalid: [
+    400,
+    'Invalid filter',
+    'A filter does not follow the filter language.',
+    'Correct it at the position that `errors` names.',
+  ],
   tags_full: [400, 'Too many tags', 'A deployment can have at most 50 tags.', 'Remove some first.'],
   tag_keys_full: [
     400,
@@ -419,6 +425,12 @@ const CODES = {
     'This tag value does not exist here.',
     'List the values of the tag key.',
   ],
+  dataset_not_found: [
+    404,
+    'Dataset not found',
+    'This workspace has no such dataset.',
+    'GET /datasets lists the datasets.',
+  ],
   flow_not_found: [
     404,
     'Authentication not found',
@@ -498,6 +510,7 @@ const CODES = {
     'This tracing project does not exist.',
     'GET /sessions lists the projects.',
   ],
+  run_not_found: [404, 'Run not found', 'This run was not found.', 'POST /runs/query finds runs.'],
   method_not_allowed: [
     405,
     'Method not allowed',
@@ -545,6 +558,12 @@ const CODES = {
     'Deployment name taken',
     'This workspace already has a deployment with this `name`.',
     'Choose another name, or delete that deployment first.',
+  ],
+  run_in_other_project: [
+    409,
+    'Run in another project',
+    'A run with this id belongs to another tracing project.',
+    'Send each run to one project, or give it an id of its own.',
   ],
   project_name_taken: [
     409,
@@ -620,6 +639,13 @@ const CODES = {
   ],
   tag_key_taken: [409, 'Tag key taken', 'This workspace already has this tag key.', 'Use it, or choose another.'],
   tag_value_taken: [409, 'Tag value taken', 'The tag key already has this value.', 'Use it, or choose another.'],
+  dataset_name_taken: [
+    409,
+    'Dataset name taken',
+    'This workspace already has a dataset with this `name`.',
+    'Use it, or choose another name.',
+  ],
+  dataset_exists: [409, 'Dataset exists', 'A dataset with this `id` already exists.', 'Use it, or choose another id.'],
   role_name_taken: [
     409,
     'Role name taken',
@@ -710,6 +736,12 @@ const CODES = {
     'Invalid archive',
     'The body is not a gzip-compressed tar archive.',
     'Create it with `tar czf`.',
+  ],
+  schema_too_costly: [
+    422,
+    'Schema too costly',
+    'Comparing these examples with the JSON Schema of the dataset takes too many steps.',
+    'Send fewer examples in one request, or set a simpler schema.',
   ],
   invalid_request: [
     422,

@@ -25,6 +25,8 @@ describe('a table that requests reach', () => {
     integrations: 'named by deployments',
     webhooks: 'a write looks whether there are any; managing them needs a permission that no policy gives',
     deleted_projects: 'ids of what is gone',
+    upgraded_traces: 'ids of traces',
+    example_objects: 'reached through an example',
   }
 
   it('has a policy for limited callers, or a reason that this test lists', async () => {

@@ -33,6 +33,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   // Paused: nothing is sent while a test calls other routes.
   const webhook = await tenant.post('/v2/webhooks', { ...NewWebhook.meta()!.example!, enabled: false })
   const policy = await tenant.owner.post('/v1/platform/orgs/current/access-policies', NewAccessPolicy.meta()!.example)
+  const dataset = await tenant.post('/datasets', { name: 'Dataset' })
   const delivery_id = crypto.randomUUID()
   const user_code = newUserCode()
   await runAsSystem(
@@ -53,6 +54,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
     access_policy_id: policy.body.id,
     webhook_id: webhook.body.id,
     delivery_id,
+    dataset_id: dataset.body.id,
     listener_id: listener.body.id,
     host,
     auth_id: flow.body.auth_id,

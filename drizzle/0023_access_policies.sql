@@ -829,6 +829,8 @@ create policy admitted on deployments as restrictive to slipway_limited
   using (is_admitted((select access_to('deployment')), tag_value_ids));
 create policy admitted on projects as restrictive to slipway_limited
   using (is_admitted((select access_to('project')), tag_value_ids));
+create policy admitted on datasets as restrictive to slipway_limited
+  using (is_admitted((select access_to('dataset')), tag_value_ids));
 --> statement-breakpoint
 -- What belongs to a resource is hidden with it. New rows pass: the same statement may insert the resource, which the
 -- policies of a subquery do not see.
@@ -850,9 +852,10 @@ begin
       ('log_counters', 'deployment', 'deployments', 'deployment_id'),
       ('metric_points', 'deployment', 'deployments', 'deployment_id'),
       ('runs', 'project', 'projects', 'session_id'),
-      ('upgraded_traces', 'project', 'projects', 'session_id'),
       ('trace_objects', 'project', 'projects', 'session_id'),
-      ('session_minutes', 'project', 'projects', 'session_id')
+      ('session_minutes', 'project', 'projects', 'session_id'),
+      ('dataset_versions', 'dataset', 'datasets', 'dataset_id'),
+      ('examples', 'dataset', 'datasets', 'dataset_id')
   loop
     execute format(
       'create policy admitted on %1$I as restrictive to slipway_limited
