@@ -31,9 +31,9 @@ const Condition = z
     attribute_key: label(128).meta({ description: 'The key of the tag.' }),
     operator: z.enum(operators).meta({
       description:
-        '`matches` compares with a pattern, in which `*` is any text and `?` any character. Of several values of the ' +
-        'key, one that compares is enough; a `not_…` operator holds if none does. If the resource has no tag with the ' +
-        'key, the condition holds only with `…_if_exists`.',
+        '`matches` compares with a pattern: `*` is any text and `?` any character. Of several values of the key, one ' +
+        'that compares is enough; a `not_…` operator holds if none does. If the resource has no tag with the key, the ' +
+        'condition holds only with `…_if_exists`.',
     }),
     attribute_value: z.string().max(256),
   })
