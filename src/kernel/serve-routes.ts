@@ -13,6 +13,7 @@ import { type LiveStream, openLiveStream } from './live-stream.ts'
 import { logFailureCause } from './middleware.ts'
 import { nextCursor } from './paging.ts'
 import { type RawBody, withRawBody } from './raw-body.ts'
+import { writeJson } from './raw-json.ts'
 import {
   type AppEnv,
   etagVersion,
@@ -62,6 +63,7 @@ export function mountOperations(
 type RecordOutcome = (outcome: Outcome) => void
 
 const NO_STORE = { 'Cache-Control': 'no-store' }
+const JSON_CONTENT = { 'Content-Type': 'application/json' }
 
 /** Checks in order of cost: the key's shape, the declared size, the budgets, the body, the database. */
 async function serveOperation(
@@ -197,7 +199,7 @@ function sendReply(
   }
   const partialStatus = operation.partial?.(reply as never) ? 207 : undefined
   const status = (partialStatus ?? successStatus(operation)) as 200
-  return operation.reply ? c.json(reply, status) : c.body(null, status)
+  return operation.reply ? c.body(writeJson(reply), status, JSON_CONTENT) : c.body(null, status)
 }
 
 function nextPageUrl(url: string, reply: Record<string | symbol, unknown>): string {
