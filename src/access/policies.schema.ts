@@ -32,8 +32,8 @@ const Condition = z
     operator: z.enum(operators).meta({
       description:
         '`matches` compares with a pattern: `*` is any text and `?` any character. Of several values of the key, one ' +
-        'that compares is enough; a `not_…` operator holds if none does. If the resource has no tag with the key, the ' +
-        'condition holds only with `…_if_exists`.',
+        'that compares is enough; a `not_…` operator holds if none does. If the resource has no tag with the key, ' +
+        'the condition holds only with `…_if_exists`.',
     }),
     attribute_value: z.string().max(256),
   })
