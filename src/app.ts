@@ -52,6 +52,7 @@ import { signInRoutes } from './sign-in/routes.ts'
 import { sweepSessions } from './sign-in/sessions.ts'
 import { syncRoutes } from './sync/routes.ts'
 import { postgresTraceStore } from './traces/postgres/store.ts'
+import { runRoutes } from './traces/runs.routes.ts'
 import { createEventDeliverer, sweepWebhooks } from './webhooks/deliverer.ts'
 import { webhookRoutes } from './webhooks/routes.ts'
 
@@ -66,6 +67,7 @@ const slices = [
   integrationRoutes,
   listenerRoutes,
   syncRoutes,
+  runRoutes,
   providerRoutes,
   flowRoutes,
   identityRoutes,

@@ -516,6 +516,12 @@ const CODES = {
     'This tracing project does not exist.',
     'GET /sessions lists the projects.',
   ],
+  run_object_not_found: [
+    404,
+    'Object not found',
+    'What this link leads to was not found: it was deleted with its trace, or never stored.',
+    'Read the run again.',
+  ],
   run_not_found: [404, 'Run not found', 'This run was not found.', 'POST /runs/query finds runs.'],
   method_not_allowed: [
     405,

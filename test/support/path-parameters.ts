@@ -10,6 +10,7 @@ import { NewProvider } from '../../src/oauth/schema.ts'
 import { NewWebhook } from '../../src/webhooks/schema.ts'
 import { getApp, type Tenant, txtRecords, unusedId } from './app.ts'
 import { newIntegration } from './integrations.ts'
+import { appendRuns, newTrace } from './new-traces.ts'
 
 /** Ids by the name of the parameter. */
 export async function newPathParameters(tenant: Tenant): Promise<Record<string, string>> {
@@ -34,6 +35,8 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   const webhook = await tenant.post('/v2/webhooks', { ...NewWebhook.meta()!.example!, enabled: false })
   const policy = await tenant.owner.post('/v1/platform/orgs/current/access-policies', NewAccessPolicy.meta()!.example)
   const dataset = await tenant.post('/datasets', { name: 'Dataset' })
+  const { root } = newTrace()
+  await appendRuns(tenant, [root])
   const delivery_id = crypto.randomUUID()
   const user_code = newUserCode()
   await runAsSystem(
@@ -55,6 +58,8 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
     webhook_id: webhook.body.id,
     delivery_id,
     dataset_id: dataset.body.id,
+    run_id: root.id,
+    name: 'inputs',
     listener_id: listener.body.id,
     host,
     auth_id: flow.body.auth_id,

@@ -4,13 +4,13 @@ import type { Ctx } from '../../kernel/context.ts'
 import type { Row } from '../../kernel/db.ts'
 import type { RunCursor, RunPage, RunQuery, StoredRun } from '../run-query.ts'
 import { runWithinTime } from './bounded-time.ts'
-import { runColumns, toIso, toStoredRun } from './run-columns.ts'
+import { runColumns, toIso, toStoredRun } from './answer-columns.ts'
 import { MAX_SCANNED, selectSource } from './run-source.ts'
 
 const HEADER_COLUMNS = 3
 
-export async function query(ctx: Ctx, request: RunQuery): Promise<RunPage> {
-  const rows = await runWithinTime(ctx, pageStatement(request))
+export async function query(ctx: Ctx, request: RunQuery, maxScanned = MAX_SCANNED): Promise<RunPage> {
+  const rows = await runWithinTime(ctx, pageStatement(request, maxScanned))
   return toPage(rows, request)
 }
 
@@ -18,7 +18,7 @@ export async function query(ctx: Ctx, request: RunQuery): Promise<RunPage> {
  * The first columns of every row are about the page, so that they come back even if it is empty: whether all projects
  * were found, and where the scan ended if it read its share and the page is not full.
  */
-export function pageStatement(request: RunQuery, maxScanned = MAX_SCANNED): SQL<Row> {
+function pageStatement(request: RunQuery, maxScanned: number): SQL<Row> {
   const { limit, cursor, sessions, columns: details } = request
   const isDescending = (request.order === 'desc') !== (cursor?.backwards ?? false)
   const direction = isDescending ? sql`desc` : sql`asc`

@@ -59,3 +59,6 @@ create policy own on run_shares to slipway_app
   using (tenant_id = current_tenant())
   with check (tenant_id = current_tenant() and organization_id = current_organization());
 grant select, insert, delete on run_shares to slipway_app;
+create policy admitted on run_shares as restrictive to slipway_limited
+  using (not (select hides('project')) or exists (select from projects p where p.id = run_shares.session_id))
+  with check (true);

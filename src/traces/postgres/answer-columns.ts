@@ -68,6 +68,12 @@ const COMPUTED: { [Name in DetailColumn]?: SQL } = {
     select from upgraded_traces u
     where u.tenant_id = current_tenant() and u.trace_id = r.trace_id
   )::text`,
+  share_token: sql`(
+    select s.share_token
+    from run_shares s
+    where s.tenant_id = current_tenant() and s.run_id = r.id
+  )`,
+  feedback_stats: sql`null::json`,
 }
 
 function columnSql(name: DetailColumn | (typeof PLACE_COLUMNS)[number]): SQL {
