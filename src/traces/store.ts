@@ -1,4 +1,5 @@
 // What the trace store takes and answers. Postgres is the default, ClickHouse the second implementation.
+import type { FEEDBACK_SOURCES } from './feedback.schema.ts'
 
 export const RUN_TYPES = ['tool', 'chain', 'llm', 'retriever', 'embedding', 'prompt', 'parser'] as const
 export type RunType = (typeof RUN_TYPES)[number]
@@ -6,8 +7,8 @@ export type RunType = (typeof RUN_TYPES)[number]
 export type Attachment = { name: string; type: string; bytes: Uint8Array<ArrayBuffer> }
 
 /**
- * A post or a patch of one run. An absent member is undefined. Members that hold JSON are texts as the client sent them,
- * so numbers keep all their digits.
+ * A post or a patch of one run. An absent member is undefined. Members that hold JSON are texts as the client sent
+ * them, so numbers keep all their digits.
  */
 export type RunOperation = {
   kind: 'post' | 'patch'
@@ -34,4 +35,39 @@ export type RunOperation = {
   attachments?: Attachment[] | undefined
   /** Where it stands in the request, for faults: `['body', 'post.<id>']`. */
   loc: (string | number)[]
+}
+
+export type FeedbackConfig = {
+  type: 'continuous' | 'categorical' | 'freeform'
+  min?: number | null | undefined
+  max?: number | null | undefined
+  categories?: { value: number; label?: string | null | undefined }[] | null | undefined
+}
+
+/** What is said of a run, or of a whole project without `run_id`. `NewFeedbackBody` makes it of a client's JSON. */
+export type NewFeedback = {
+  id: string
+  run_id?: string | undefined
+  /** Of the run. Without it, the run is looked up. */
+  trace_id?: string | undefined
+  session_id?: string | undefined
+  start_time?: string | undefined
+  key: string
+  score?: number | undefined
+  /** JSON texts, like `correction` and `source_metadata`. */
+  value?: string | undefined
+  /** `value` if it is a short text. */
+  category?: string | undefined
+  comment?: string | undefined
+  correction?: string | undefined
+  source_type: (typeof FEEDBACK_SOURCES)[number]
+  source_metadata?: string | undefined
+  feedback_group_id?: string | undefined
+  comparative_experiment_id?: string | undefined
+  is_error: boolean
+  extends_retention: boolean
+  /** What the key may say from now on, if nothing else was said before. */
+  config?: FeedbackConfig | undefined
+  created_at?: string | undefined
+  modified_at?: string | undefined
 }

@@ -34,6 +34,7 @@ const REFERENCED_TABLES: Record<string, string> = {
   owner_id: 'api_keys',
   created_by: 'api_keys',
   approved_by: 'api_keys',
+  session_id: 'projects',
   'preview_policies.id': 'deployments',
 }
 /** Ids that are not references, and why the id of another tenant does no harm there. */
@@ -41,6 +42,23 @@ const NO_REFERENCE: Record<string, string> = {
   'events.subject_id': 'a text in the journal of the tenant that writes it, which no query follows',
   'api_keys.budget_id': 'overwritten by a trigger',
   'logs.stream': 'chosen by an agent for its own numbering',
+  'feedbacks.run_id': 'the run may arrive later, and is looked up within the tenant',
+  'feedbacks.trace_id': 'the run may arrive later, and is looked up within the tenant',
+  'feedbacks.feedback_group_id': 'chosen by a client for its own numbering',
+  'feedbacks.comparative_experiment_id': 'looked up within the tenant',
+  'feedback_tokens.feedback_id': 'looked up within the tenant, and made by the database',
+  'feedback_tokens.run_id': 'the run may arrive later, and is looked up within the tenant',
+}
+/** Of columns that a check constraint limits. */
+const SAMPLES: Record<string, unknown> = {
+  scope: 'workspace',
+  // A revoked key cannot create other keys.
+  revoked_at: null,
+  trace_tier: 'shortlived',
+  default_trace_tier: 'shortlived',
+  longlived_ttl_days: 400,
+  source_type: 'api',
+  'filter_views.type': 'runs',
 }
 /** Tables that others refer to. Their rows are inserted first. */
 const BASE_TABLES = [
@@ -80,25 +98,24 @@ let sampleCount = 0
 function makeSample(column: Column, owner: Tenant): unknown {
   sampleCount++
   const id = () => owner[referencedTable(column) ?? ''] ?? null
+  for (const name of [`${column.table}.${column.name}`, column.name]) if (name in SAMPLES) return SAMPLES[name]
   switch (column.type) {
     case 'uuid':
       return isReference(column) ? id() : crypto.randomUUID()
     case 'uuid[]':
       return id() === null ? [] : [id()]
     case 'text':
-      return column.name === 'scope' ? 'workspace' : `text-${sampleCount}`
+      return `text-${sampleCount}`
     case 'text[]':
+    case 'integer[]':
       return []
     case 'json':
+    case 'jsonb':
       return '{}'
     case 'boolean':
       return false
-    case 'integer':
-    case 'bigint':
-      return sampleCount
     default:
-      // A revoked key cannot create other keys.
-      return column.name === 'revoked_at' ? null : new Date()
+      return /^(integer|bigint|numeric)/.test(column.type) ? sampleCount : new Date()
   }
 }
 
@@ -123,7 +140,8 @@ beforeAll(async () => {
         select from pg_index i where i.indrelid = c.oid and i.indisprimary and a.attnum = any(i.indkey)
       ) as "isKey"
     from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
-    where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') order by c.relname, a.attnum`)
+    where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
+    order by c.relname, a.attnum`)
   columns = rows.filter(({ isGenerated }) => !isGenerated)
   const tables = [...new Set(columns.map(({ table }) => table))]
   const otherTables = tables.filter(table => !BASE_TABLES.includes(table)).sort((a, b) => depthOf(a) - depthOf(b))

@@ -10,7 +10,16 @@ import { sha256Hex } from '../../src/kernel/digest.ts'
 import { type Operation, successStatus } from '../../src/kernel/routes.ts'
 import { finishPendingWork } from '../../src/kernel/wait-until.ts'
 import { GRANT_TYPE } from '../../src/sign-in/device.ts'
-import { getExampleBody, newTenant, readEvents, send, startApp, txtRecords, unusedId } from '../support/app.ts'
+import {
+  getExampleBody,
+  getExampleQuery,
+  newTenant,
+  readEvents,
+  send,
+  startApp,
+  txtRecords,
+  unusedId,
+} from '../support/app.ts'
 import { makeArchive } from '../support/archives.ts'
 import { ISSUER, newProvider, readState } from '../support/authorization-server.ts'
 import { newDeployment } from '../support/deployments.ts'
@@ -44,6 +53,11 @@ const WITHOUT_CHANGES: Record<string, string> = {
 }
 /** Operations without an event, and why. */
 const WITHOUT_EVENTS: Record<string, string> = {
+  changeFeedback: 'feedback is data, like runs',
+  createFeedback: 'feedback is data, like runs',
+  createFeedbackLinks: 'feedback is data, like runs',
+  deleteFeedback: 'feedback is data, like runs',
+  postLinkFeedback: 'feedback is data, like runs',
   releaseLease: 'the lease of an agent is no resource',
   sendLogs: 'logs are kept beside the journal',
   sendMetrics: 'metrics are kept beside the journal',
@@ -367,7 +381,8 @@ beforeAll(async () => {
     const { id, method } = operation
     const call: Call = (await calls[id]?.()) ?? {}
     const ids: Record<string, string> = { number: '1', ...params, ...call.params }
-    const path = call.path ?? operation.path.replace(/\{(\w+)\}/g, (_, name) => ids[name] ?? unusedId())
+    const filledPath = operation.path.replace(/\{(\w+)\}/g, (_, name) => ids[name] ?? unusedId())
+    const path = call.path ?? filledPath + getExampleQuery(operation)
     const reply = await send(method.toUpperCase(), path, {
       ...(call.raw ? { raw: call.raw } : { body: call.body ?? getExampleBody(operation) }),
       headers: {
