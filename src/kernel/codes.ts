@@ -105,6 +105,12 @@ const CODES = {
     'This feedback key already has another configuration.',
     'Leave `feedback_config` out, or change it with PATCH /feedback-configs.',
   ],
+  filter_invalid: [
+    400,
+    'Invalid filter',
+    'A filter does not follow the filter language.',
+    'Correct it at the position that `errors` names.',
+  ],
   tags_full: [400, 'Too many tags', 'A deployment can have at most 50 tags.', 'Remove some first.'],
   tag_keys_full: [
     400,
@@ -499,6 +505,7 @@ const CODES = {
     'This feedback link was not found. It may have expired.',
     'Ask for a new one.',
   ],
+  run_not_found: [404, 'Run not found', 'This run was not found.', 'POST /runs/query finds runs.'],
   method_not_allowed: [
     405,
     'Method not allowed',
@@ -558,6 +565,12 @@ const CODES = {
     'Deployment name taken',
     'This workspace already has a deployment with this `name`.',
     'Choose another name, or delete that deployment first.',
+  ],
+  run_in_other_project: [
+    409,
+    'Run in another project',
+    'A run with this id belongs to another tracing project.',
+    'Send each run to one project, or give it an id of its own.',
   ],
   project_name_taken: [
     409,

@@ -9,10 +9,12 @@ import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import type { feedbacks } from '../tables/feedback.ts'
 import type * as schema from './feedback.schema.ts'
 import {
+  readFeedbackRows,
   requireFittingScore,
   storeConfigs,
   storeFeedback,
   toCategory,
+  toFeedbackRows,
   toJsonText,
   toNewFeedback,
   toScore,
@@ -62,7 +64,7 @@ export const createFeedback = verb(
     if (faults.length > 0) throw invalidRequest(faults)
     const query = sql<Row>`
       with
-      ${sql.join(storeFeedback([feedback]), sql`,`)}
+      ${sql.join(storeFeedback(readFeedbackRows(toFeedbackRows([feedback]))), sql`,`)}
       select to_json(stored_feedback)
       from stored_feedback`
     return toWire(parseRow(requireRow(await run(ctx, query), 'feedback_not_found')))

@@ -1,5 +1,5 @@
 // Stores feedback: of one request, or together with the runs of a batch in the statement that stores them.
-import { type SQL, sql } from 'drizzle-orm'
+import { type Placeholder, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import type { Fault } from '../kernel/errors.ts'
 import type * as schema from './feedback.schema.ts'
@@ -57,16 +57,10 @@ export const toCategory = (value: unknown): string | undefined =>
     ? value
     : undefined
 
-/** Of a relation of new feedback, for `storeFeedback`. */
 const MEMBERS = sql`place integer, id uuid, run_id uuid, trace_id uuid, session_id uuid, start_time timestamptz,
       key text, score numeric, value text, category text, comment text, correction text, source_type text,
       source_metadata text, feedback_group_id uuid, comparative_experiment_id uuid, is_error boolean,
       extends_retention boolean, config json, created_at timestamptz, modified_at timestamptz`
-
-/** Of two with one id, the later. */
-const withoutRepeats = (feedback: NewFeedback[]): NewFeedback[] => [
-  ...new Map(feedback.map(one => [one.id, one])).values(),
-]
 
 /** No runs are stored in this statement. */
 const NO_RUNS = sql`(
@@ -103,19 +97,23 @@ export const attachFeedback = (runs: SQL): SQL => sql`
     where f.tenant_id = current_tenant() and f.run_id = r.id and not f.is_attached
     returning f.id)`
 
-const selectGiven = (feedback: NewFeedback[]): SQL => sql`
+/** As a parameter of `readFeedbackRows()`. Of two with one id, the later is stored. */
+export const toFeedbackRows = (feedback: NewFeedback[]): string => {
+  const unique = [...new Map(feedback.map(one => [one.id, one])).values()]
+  return JSON.stringify(unique.map((one, place) => ({ ...one, place })))
+}
+export const readFeedbackRows = (rows: string | Placeholder): SQL => sql`
     select *
-    from json_to_recordset(${JSON.stringify(withoutRepeats(feedback).map((one, place) => ({ ...one, place })))}::json)
-      as g(${MEMBERS})`
+    from json_to_recordset(${rows}::json) as g(${MEMBERS})`
 
 /**
- * CTEs that store feedback; the rows are `stored_feedback`. `runs` is a relation with the id, trace_id, session_id and
- * start_time of the runs that the same statement stores: a statement does not see the rows that it writes. The sweep
- * extends the retention of their traces. `feedback` may be a query of rows with these members.
+ * CTEs that store feedback; the rows are `stored_feedback`. `given` is a query of rows with `MEMBERS`. `runs` is a
+ * relation with the id, trace_id, session_id and start_time of the runs that the same statement stores: a statement
+ * does not see the rows that it writes. The sweep extends the retention of their traces.
  */
-export const storeFeedback = (feedback: NewFeedback[] | SQL, runs: SQL = NO_RUNS): SQL[] => [
+export const storeFeedback = (given: SQL, runs: SQL = NO_RUNS): SQL[] => [
   sql`
-  given_feedback as (${Array.isArray(feedback) ? selectGiven(feedback) : feedback})`,
+  given_feedback as (${given})`,
   sql`
   feedback_places as (
     select

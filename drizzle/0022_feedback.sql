@@ -199,12 +199,8 @@ grant execute on function is_own_project(uuid) to slipway_app;
 reset role;
 --> statement-breakpoint
 -- Only slipway_system may execute this function, which a trigger's creator must.
-grant trigger on projects, feedback_configs, filter_views to slipway_system;
+grant trigger on feedback_configs, filter_views to slipway_system;
 set local role slipway_system;
-create trigger enforce_quota
-  after insert on projects
-  referencing new table as added
-  for each statement execute function enforce_quota('tenant_id', '20000', 'true', 'projects');
 create trigger enforce_quota
   after insert on feedback_configs
   referencing new table as added
@@ -214,7 +210,7 @@ create trigger enforce_quota
   referencing new table as added
   for each statement execute function enforce_quota('session_id', '100', 'true', 'filter_views');
 reset role;
-revoke trigger on projects, feedback_configs, filter_views from slipway_system;
+revoke trigger on feedback_configs, filter_views from slipway_system;
 --> statement-breakpoint
 
 do $$
