@@ -88,14 +88,19 @@ export const storeConfigs = (given: SQL): SQL => sql`
     order by g.key
     on conflict do nothing)`
 
-/** Feedback that came before these runs belongs to their projects from now on. */
+/**
+ * Feedback that came before these runs belongs to their projects from now on. Most workspaces have none that waits, and
+ * then the runs are not searched.
+ */
 export const attachFeedback = (runs: SQL): SQL => sql`
   attached_feedback as (
     update feedbacks f
     set trace_id = r.trace_id, session_id = r.session_id, start_time = r.start_time, is_attached = true
     from ${runs} r
-    where f.tenant_id = current_tenant() and f.run_id = r.id and not f.is_attached
-    returning f.id)`
+    where (select exists (select from feedbacks w where w.tenant_id = current_tenant() and not w.is_attached))
+      and f.tenant_id = current_tenant()
+      and f.run_id = r.id
+      and not f.is_attached)`
 
 /** As a parameter of `readFeedbackRows()`. Of two with one id, the later is stored. */
 export const toFeedbackRows = (feedback: NewFeedback[]): string => {

@@ -1,6 +1,8 @@
 // Feedback, the configurations of its keys, and links that take it without a key.
 import { describe, expect, it } from 'vitest'
+import type { NewFeedback } from '../../src/traces/store.ts'
 import { newTenant, type Reply, send, startApp, type Tenant, unusedId, withClockAhead } from '../support/app.ts'
+import { storeRuns } from '../support/runs.ts'
 
 const outcome = ({ status, body }: Reply) => [status, body?.code]
 const give = async (tenant: Pick<Tenant, 'post'>, body: object) => {
@@ -88,6 +90,56 @@ describe('feedback', () => {
     const { id } = await give(tenant, {})
     const nameOf = async (query: string) => (await tenant.get(`/feedback/${id}${query}`)).body.feedback_source.user_name
     expect([await nameOf(''), await nameOf('?include_user_names=true')]).toEqual([null, 'Key of a test'])
+  })
+})
+
+describe('feedback about a run', () => {
+  const projectOf = async (tenant: Tenant, id: string) => (await tenant.get(`/feedback/${id}`)).body.session_id
+  const newFeedback = (run_id: string, more: object = {}) =>
+    ({
+      ...{ id: unusedId(), run_id, key: 'k', source_type: 'model', is_error: false, extends_retention: true, score: 1 },
+      ...more,
+    }) as NewFeedback
+
+  it('belongs to the project of the run, whichever arrives first', async () => {
+    const tenant = await newTenant()
+    const [later] = [unusedId()]
+    const early = await give(tenant, { run_id: later })
+    expect(early.session_id).toBeNull()
+    const [run] = await storeRuns(tenant, [{}])
+    const late = await give(tenant, { run_id: run })
+    expect(late).toMatchObject({ trace_id: run, is_root: true, start_time: expect.any(String) })
+    await storeRuns(tenant, [{ id: later }])
+    expect(await projectOf(tenant, early.id)).toBe(late.session_id)
+  })
+
+  it('is stored with the runs of a batch, or none of both is', async () => {
+    const tenant = await newTenant()
+    const id = unusedId()
+    const feedback = newFeedback(id)
+    await storeRuns(tenant, [{ id }], [feedback, feedback])
+    expect((await tenant.get('/feedback')).body).toMatchObject([
+      { id: feedback.id, run_id: id, trace_id: id, score: 1 },
+    ])
+    const config = { type: 'continuous', max: 1 } as const
+    const refused = [newFeedback(id, { config, key: 'bounded' }), newFeedback(id, { config, key: 'bounded', score: 2 })]
+    await expect(storeRuns(tenant, [{ session_name: 'new' }], refused)).rejects.toMatchObject({
+      code: 'feedback_out_of_range',
+    })
+    expect((await tenant.get('/feedback?key=bounded')).body).toEqual([])
+    await storeRuns(tenant, [], [newFeedback(id, { key: 'alone' })])
+    expect((await tenant.get('/feedback?key=alone')).body).toMatchObject([{ trace_id: id }])
+  })
+
+  it('needs a permission of its own in a batch of runs', async () => {
+    const tenant = await newTenant()
+    const role = await tenant.owner.post('/orgs/current/roles', { display_name: 'Runs', permissions: ['runs:create'] })
+    const body = { description: 'runs', role_id: role.body.id }
+    const { key } = (await tenant.post('/workspaces/current/api-keys', body)).body
+    await storeRuns({ key }, [{}])
+    await expect(storeRuns({ key }, [{}], [newFeedback(unusedId())])).rejects.toMatchObject({
+      code: 'permission_missing',
+    })
   })
 })
 
