@@ -13,6 +13,7 @@ import { GRANT_TYPE } from '../../src/sign-in/device.ts'
 import {
   getExampleBody,
   getExampleQuery,
+  getExampleRequest,
   newTenant,
   readEvents,
   send,
@@ -383,9 +384,11 @@ beforeAll(async () => {
     const ids: Record<string, string> = { number: '1', ...params, ...call.params }
     const filledPath = operation.path.replace(/\{(\w+)\}/g, (_, name) => ids[name] ?? unusedId())
     const path = call.path ?? filledPath + getExampleQuery(operation)
+    const example = getExampleRequest(operation)
     const reply = await send(method.toUpperCase(), path, {
-      ...(call.raw ? { raw: call.raw } : { body: call.body ?? getExampleBody(operation) }),
+      ...(call.raw ? { raw: call.raw } : call.body ? { body: call.body } : example),
       headers: {
+        ...example.headers,
         ...(operation.verb && !call.headers?.Cookie && headers),
         ...{ ...call.headers, ...HEADERS, 'X-Request-Id': `${REQUEST_ID}-${id}` },
       },

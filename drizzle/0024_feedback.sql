@@ -156,21 +156,6 @@ begin
   );
 end $$;
 --> statement-breakpoint
--- Compared with the row's own workspace, whoever writes.
-create function check_project_references() returns trigger
-language plpgsql security definer set search_path = public, pg_temp as $$
-begin
-  if exists (select from tag_values v where v.id = any(new.tag_value_ids) and v.tenant_id <> new.tenant_id) then
-    raise exception using errcode = '42501', message = 'a project refers to a row of another workspace';
-  end if;
-  return null;
-end $$;
---> statement-breakpoint
-create trigger check_references
-  after insert or update of tag_value_ids on projects
-  for each row when (new.tag_value_ids <> '{}')
-  execute function check_project_references();
---> statement-breakpoint
 -- However a project is deleted: alone, with its deployment or with its workspace.
 create function record_deleted_project() returns trigger
 language plpgsql security definer set search_path = public, pg_temp as $$
@@ -189,12 +174,11 @@ create trigger record_deleted
 --> statement-breakpoint
 grant create on schema public to slipway_system;
 alter function is_own_project(uuid) owner to slipway_system;
-alter function check_project_references() owner to slipway_system;
 alter function record_deleted_project() owner to slipway_system;
 revoke create on schema public from slipway_system;
 --> statement-breakpoint
 set local role slipway_system;
-revoke execute on function is_own_project(uuid), check_project_references(), record_deleted_project() from public;
+revoke execute on function is_own_project(uuid), record_deleted_project() from public;
 grant execute on function is_own_project(uuid) to slipway_app;
 reset role;
 --> statement-breakpoint
@@ -259,6 +243,14 @@ create policy own on ttl_settings to slipway_app
     and (current_tenant() is null or tenant_id = current_tenant())
     and is_own_workspace(tenant_id)
   );
+alter policy own on projects
+  with check (
+    tenant_id = current_tenant()
+    and organization_id = current_organization()
+    and is_own_deployment(deployment_id)
+    and is_own_dataset(default_dataset_id)
+    and is_own_dataset(reference_dataset_id)
+  );
 grant select, insert, delete, update (
     trace_id, session_id, start_time, is_attached, score, value, category, comment, correction, source_type,
     source_metadata, is_error, extends_retention, is_upgraded, modified_at
@@ -270,3 +262,30 @@ grant select, insert, delete, update (
     duration, updated_at
   ) on filter_views to slipway_app;
 grant select, insert, delete, update (default_trace_tier, longlived_ttl_days, updated_at) on ttl_settings to slipway_app;
+--> statement-breakpoint
+-- Callers that access policies limit. Feedback is hidden with the project of its run, or with its project.
+create policy admitted on feedbacks as restrictive to slipway_limited
+  using (
+    not (select hides('project'))
+    or session_id is null
+    or exists (select from projects p where p.id = feedbacks.session_id)
+  )
+  with check (true);
+create policy admitted on filter_views as restrictive to slipway_limited
+  using (
+    not (select hides('project'))
+    or exists (select from projects p where p.id = filter_views.session_id)
+  )
+  with check (true);
+do $$
+declare
+  v_table text;
+begin
+  foreach v_table in array array['feedback_configs', 'feedback_tokens', 'ttl_settings'] loop
+    execute format(
+      'create policy admitted on %I as restrictive to slipway_limited
+        using ((select setting(''by_policy'')) is distinct from ''true'')',
+      v_table
+    );
+  end loop;
+end $$;
