@@ -261,7 +261,8 @@ grant select, insert, delete, update (
     display_name, description, type, filter_string, trace_filter_string, tree_filter_string, start_time, end_time,
     duration, updated_at
   ) on filter_views to slipway_app;
-grant select, insert, delete, update (default_trace_tier, longlived_ttl_days, updated_at) on ttl_settings to slipway_app;
+grant select, insert, delete, update (default_trace_tier, longlived_ttl_days, updated_at)
+  on ttl_settings to slipway_app;
 --> statement-breakpoint
 -- Callers that access policies limit. Feedback is hidden with the project of its run, or with its project.
 create policy admitted on feedbacks as restrictive to slipway_limited

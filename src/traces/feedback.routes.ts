@@ -92,9 +92,11 @@ export const feedbackRoutes = slice('Feedback', 'What people and programs say of
     toleratesUnknown: true,
     idempotent: true,
     summary: 'Create a link that takes feedback about one run without a key',
-    description:
-      'For pages and mails. The link takes `score`, `value`, `comment` and `correction` by GET, or by POST as JSON or ' +
-      'as a form, until it expires. It holds one piece of feedback, which its next use replaces.',
+    description: [
+      'For pages and mails.',
+      'The link takes `score`, `value`, `comment` and `correction` by GET, or by POST as JSON or as a form.',
+      'It holds one piece of feedback, which its next use replaces, until it expires.',
+    ].join(' '),
     body: l.NewFeedbackLinks,
     reply: l.FeedbackLinkOrList,
     errors: ['feedback_links_full', 'feedback_config_differs'],
