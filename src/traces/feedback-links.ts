@@ -120,7 +120,8 @@ export async function sendLinkFeedback(
     select 0 as place, t.feedback_id as id, t.run_id, null::uuid as trace_id, null::uuid as session_id,
       null::timestamptz as start_time, t.key, ${toScore(score) ?? null}::numeric as score,
       ${texts.value}::text as value, ${toCategory(value) ?? null}::text as category,
-      ${comment ?? null}::text as comment, ${texts.correction}::text as correction, 'app' as source_type, ${texts.metadata}::text as source_metadata,
+      ${comment ?? null}::text as comment, ${texts.correction}::text as correction, 'app' as source_type,
+      ${texts.metadata}::text as source_metadata,
       null::uuid as feedback_group_id, null::uuid as comparative_experiment_id, false as is_error,
       true as extends_retention, null::json as config, null::timestamptz as created_at,
       null::timestamptz as modified_at
