@@ -15,8 +15,10 @@ export type NaiveRun = {
   inputs: unknown
   outputs: unknown
   total_tokens: number
+  feedback: { key: string; score?: number | undefined; value?: unknown; comment?: string; source: string }[]
 }
-type Pair = { key: string; value: unknown }
+/** The columns of a pair: those of a member are key and value. */
+type Pair = { key: string; [column: string]: unknown }
 
 /** Members of objects, by their names joined by dots. Arrays are passed through. */
 function pairsOf(value: unknown, path?: string): Pair[] {
@@ -74,15 +76,26 @@ function memberHolds(operator: string, actual: unknown, values: Literal[]): bool
   return holds(operator, textOf(actual), [textOf(value)])
 }
 
-const FAMILIES = { metadata: 'metadata', input: 'inputs', output: 'outputs' } as const
+const FAMILIES = {
+  metadata: (run: NaiveRun): Pair[] => pairsOf(run.metadata),
+  input: (run: NaiveRun): Pair[] => pairsOf(run.inputs),
+  output: (run: NaiveRun): Pair[] => pairsOf(run.outputs),
+  feedback: (run: NaiveRun): Pair[] => run.feedback,
+}
 type Family = keyof typeof FAMILIES
-const familyOf = ({ field }: Condition) => /^(metadata|input|output)_(key|value)$/.exec(field ?? '')
+const familyOf = ({ field }: Condition) => /^(metadata|input|output|feedback)_(\w+)$/.exec(field ?? '')
 
-const pairHolds = ({ field, operator, values }: Condition, { key, value }: Pair): boolean =>
-  field!.endsWith('_key') ? holds(operator, key, values) : memberHolds(operator, value, values)
+function pairHolds(condition: Condition, pair: Pair): boolean {
+  const column = familyOf(condition)![2]!
+  const actual = pair[column]
+  const { operator, values } = condition
+  return column === 'value'
+    ? memberHolds(operator, actual, values)
+    : holds(operator, (actual as string | number | undefined) ?? null, values)
+}
 
 const somePair = (run: NaiveRun, family: Family, conditions: Condition[]): boolean =>
-  pairsOf(run[FAMILIES[family]]).some(pair => conditions.every(condition => pairHolds(condition, pair)))
+  FAMILIES[family](run).some(pair => conditions.every(condition => pairHolds(condition, pair)))
 
 const alone = (run: NaiveRun, family: Family, condition: Condition): boolean =>
   condition.operator === 'neq'

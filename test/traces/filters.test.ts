@@ -3,8 +3,8 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { type Filter, parseFilter } from '../../src/traces/filter/grammar.ts'
 import { newTenant, type Tenant } from '../support/app.ts'
 import { matches, type NaiveRun } from '../support/naive-filter.ts'
-import * as fc from '../support/seeded-fast-check.ts'
 import { appendRuns, newTrace, projectId } from '../support/new-traces.ts'
+import * as fc from '../support/seeded-fast-check.ts'
 
 const TEXTS = ['a', 'B', 'a b', 'Zoë', '50%', 'x_y', "it's", 'say "hi"', 'back\\slash', '']
 const text = fc.constantFrom(...TEXTS)
@@ -32,6 +32,16 @@ const runData = fc.record({
   inputs: members,
   outputs: members,
   total_tokens: fc.constantFrom(0, 10, 100),
+  feedback: fc.array(
+    fc.record({
+      key: fc.constantFrom('user_score', 'Correctness'),
+      score: fc.option(fc.constantFrom(0, 0.5, 1, 5), { nil: undefined }),
+      value: fc.option(fc.constantFrom('good', 5, true), { nil: undefined }),
+      comment: text,
+      source: fc.constantFrom('api', 'app'),
+    }),
+    { maxLength: 3 },
+  ),
 })
 const traces = fc.array(fc.array(runData, { minLength: 1, maxLength: 4 }), { minLength: 12, maxLength: 12 })
 
@@ -78,7 +88,16 @@ const condition = fc.oneof(
   leaf(['search'], fc.constantFrom('name', 'error', 'inputs', 'outputs'), words),
   words.map(word => `search(${JSON.stringify(word)})`),
 )
+const feedbackCondition = fc.oneof(
+  leaf(['eq', 'neq', 'eq'], fc.constant('feedback_key'), fc.constantFrom('user_score', 'Correctness', 'none')),
+  leaf(ORDER, fc.constant('feedback_score'), fc.constantFrom(0, 1, 0.5, 4)),
+  leaf(['eq'], fc.constant('feedback_score'), fc.constant(null)),
+  leaf(['eq', 'neq'], fc.constant('feedback_value'), fc.constantFrom('good', 5, true, '5')),
+  leaf(['eq', 'neq'], fc.constant('feedback_source'), fc.constantFrom('api', 'app')),
+  leaf(['search', 'eq'], fc.constant('feedback_comment'), fc.constantFrom('a', 'B')),
+)
 const pairCondition = fc.oneof(
+  { arbitrary: feedbackCondition, weight: 3 },
   leaf(['eq', 'neq'], pairKey, anyKey),
   leaf(['eq'], pairKey, anyKey),
   inList(pairKey, anyKey),
@@ -124,7 +143,7 @@ beforeAll(async () => {
       return { ...run, ...rest, end_time, metadata: { ...metadata, ...(thread_id && { thread_id }) } }
     })
   })
-  const rows = runs.map(({ metadata, inputs, outputs, total_tokens, ...run }) => ({
+  const rows = runs.map(({ metadata, inputs, outputs, total_tokens, feedback: _feedback, ...run }) => ({
     ...run,
     run_type: run.run_type as 'llm',
     extra: JSON.stringify({ metadata: { ...metadata, usage_metadata: { total_tokens } } }),
@@ -133,6 +152,13 @@ beforeAll(async () => {
   }))
   for (const run of runs) run.metadata = { ...run.metadata, usage_metadata: { total_tokens: run.total_tokens } }
   await appendRuns(tenant, rows)
+  const feedback = runs.flatMap(({ id, feedback }) => feedback.map(given => ({ run_id: id, ...given })))
+  await Promise.all(
+    feedback.map(async ({ source, ...given }) => {
+      const body = { ...given, feedback_source: { type: source }, extend_trace_retention: false }
+      expect(await tenant.post('/feedback', body)).toMatchObject({ status: 200 })
+    }),
+  )
   session = await projectId(tenant, 'traced')
 })
 

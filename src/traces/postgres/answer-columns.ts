@@ -2,6 +2,7 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { Row } from '../../kernel/db.ts'
 import { type DetailColumn, PLACE_COLUMNS, type StoredRun, TOTALS } from '../run-query.ts'
+import { feedbackStats } from './feedback-stats.ts'
 import { inTraceOf } from './run-fields.ts'
 
 type Join = { columns: readonly DetailColumn[]; alias: SQL; join: SQL }
@@ -68,12 +69,12 @@ const COMPUTED: { [Name in DetailColumn]?: SQL } = {
     select from upgraded_traces u
     where u.tenant_id = current_tenant() and u.trace_id = r.trace_id
   )::text`,
+  feedback_stats: feedbackStats(sql`f.run_id = r.id`),
   share_token: sql`(
     select s.share_token
     from run_shares s
     where s.tenant_id = current_tenant() and s.run_id = r.id
   )`,
-  feedback_stats: sql`null::json`,
 }
 
 function columnSql(name: DetailColumn | (typeof PLACE_COLUMNS)[number]): SQL {

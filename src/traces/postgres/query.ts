@@ -3,8 +3,8 @@ import { type SQL, sql } from 'drizzle-orm'
 import type { Ctx } from '../../kernel/context.ts'
 import type { Row } from '../../kernel/db.ts'
 import type { RunCursor, RunPage, RunQuery, StoredRun } from '../run-query.ts'
-import { runWithinTime } from './bounded-time.ts'
 import { runColumns, toIso, toStoredRun } from './answer-columns.ts'
+import { runWithinTime } from './bounded-time.ts'
 import { MAX_SCANNED, selectSource } from './run-source.ts'
 
 const HEADER_COLUMNS = 3

@@ -78,8 +78,7 @@ const totalOf = (r: SQL, name: Total): SQL => {
 
 function pairsOf(r: SQL, family: string, conditions: ResolvedCondition[]): SQL {
   if (family === 'feedback')
-    return sql`(select null::text as key, null::numeric as score, null::text as value, null::text as comment,
-      null::text as source_type where false) p`
+    return sql`(select * from feedbacks f where f.tenant_id = current_tenant() and f.run_id = ${r}.id) p`
   const keys = wantedKeys(conditions)
   const pairs = (json: SQL) => (keys ? sql`json_pairs_of(${json}, ${textArray(keys)}) p` : sql`json_pairs(${json}) p`)
   if (family === 'metadata') return pairs(sql`${r}.metadata`)

@@ -57,8 +57,22 @@ create policy everything on run_shares to slipway_system using (true) with check
 grant select, insert, update, delete on run_shares to slipway_system;
 create policy own on run_shares to slipway_app
   using (tenant_id = current_tenant())
-  with check (tenant_id = current_tenant() and organization_id = current_organization());
+  with check (
+    tenant_id = current_tenant()
+    and organization_id = current_organization()
+    and is_own_project(session_id)
+  );
 grant select, insert, delete on run_shares to slipway_app;
 create policy admitted on run_shares as restrictive to slipway_limited
   using (not (select hides('project')) or exists (select from projects p where p.id = run_shares.session_id))
   with check (true);
+--> statement-breakpoint
+-- Only slipway_system may execute this function, which a trigger's creator must.
+grant trigger on run_shares to slipway_system;
+set local role slipway_system;
+create trigger enforce_quota
+  after insert on run_shares
+  referencing new table as added
+  for each statement execute function enforce_quota('tenant_id', '10000', 'true', 'run_shares');
+reset role;
+revoke trigger on run_shares from slipway_system;
