@@ -46,6 +46,7 @@ import { providerRoutes } from './oauth/routes.ts'
 import { sweepDeliveries } from './pushes/deliveries.ts'
 import { sweepPreviews } from './pushes/preview-sweep.ts'
 import { deliveryRoutes, previewRoutes } from './pushes/routes.ts'
+import { ruleRoutes } from './rules/routes.ts'
 import { deviceRoutes } from './sign-in/device.routes.ts'
 import { serveSignInPages } from './sign-in/pages.ts'
 import { signInRoutes } from './sign-in/routes.ts'
@@ -74,6 +75,7 @@ const slices = [
   eventRoutes,
   webhookRoutes,
   datasetRoutes,
+  ruleRoutes,
   organizationRoutes,
   workspaceRoutes,
   accessPolicyRoutes,

@@ -99,6 +99,13 @@ const CODES = {
     'A filter does not follow the filter language.',
     'Correct it at the position that `errors` names.',
   ],
+  rules_full: [
+    400,
+    'Too many rules',
+    'A workspace can have at most 200 automation rules.',
+    'Delete a rule that is no longer used first.',
+  ],
+  rule_scope_fixed: [400, 'Scope fixed', 'The project or dataset of a rule cannot be changed.', 'Create another rule.'],
   tags_full: [400, 'Too many tags', 'A deployment can have at most 50 tags.', 'Remove some first.'],
   tag_keys_full: [
     400,
@@ -509,6 +516,12 @@ const CODES = {
     'Project not found',
     'This tracing project does not exist.',
     'GET /sessions lists the projects.',
+  ],
+  rule_not_found: [
+    404,
+    'Rule not found',
+    'This workspace has no such automation rule.',
+    'GET /runs/rules lists the rules.',
   ],
   run_not_found: [404, 'Run not found', 'This run was not found.', 'POST /runs/query finds runs.'],
   method_not_allowed: [

@@ -34,6 +34,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   const webhook = await tenant.post('/v2/webhooks', { ...NewWebhook.meta()!.example!, enabled: false })
   const policy = await tenant.owner.post('/v1/platform/orgs/current/access-policies', NewAccessPolicy.meta()!.example)
   const dataset = await tenant.post('/datasets', { name: 'Dataset' })
+  const rule = await tenant.post('/runs/rules', { display_name: 'Rule', sampling_rate: 1, session_id: session.id })
   const delivery_id = crypto.randomUUID()
   const user_code = newUserCode()
   await runAsSystem(
@@ -55,6 +56,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
     webhook_id: webhook.body.id,
     delivery_id,
     dataset_id: dataset.body.id,
+    rule_id: rule.body.id,
     listener_id: listener.body.id,
     host,
     auth_id: flow.body.auth_id,
