@@ -165,6 +165,37 @@ begin
   return null;
 end $$;
 --> statement-breakpoint
+-- A rule may filter by feedback, which comes after the run has ended.
+create function queue_runs_with_feedback() returns trigger
+language plpgsql security definer set search_path = public, pg_temp as $$
+declare
+  v_tenant uuid;
+begin
+  for v_tenant in
+    select tenant_id
+    from (select distinct tenant_id from added where run_id is not null and is_attached) t
+    where exists (select from run_rules r where r.tenant_id = t.tenant_id and r.is_enabled)
+    order by tenant_id
+  loop
+    perform pg_advisory_xact_lock_shared(hashtextextended('finished runs of ' || v_tenant, 0));
+    insert into finished_runs (organization_id, tenant_id, session_id, run_id, trace_id, order_time)
+    select r.organization_id, r.tenant_id, r.session_id, r.id, r.trace_id, r.order_time
+    from (select distinct run_id from added where tenant_id = v_tenant and is_attached) f
+    join runs r on r.tenant_id = v_tenant and r.id = f.run_id
+    join projects p on p.id = r.session_id
+    where r.name is not null
+      and r.run_type is not null
+      and (r.end_time is not null or r.error is not null)
+      and exists (
+        select from run_rules q
+        where q.tenant_id = v_tenant
+          and q.is_enabled
+          and (q.session_id = p.id or q.dataset_id = p.reference_dataset_id)
+      );
+  end loop;
+  return null;
+end $$;
+--> statement-breakpoint
 create trigger queue_inserted_runs
   after insert on runs
   referencing new table as added
@@ -173,15 +204,26 @@ create trigger queue_updated_runs
   after update on runs
   referencing new table as added
   for each statement execute function queue_finished_runs();
+create trigger queue_runs_with_new_feedback
+  after insert on feedbacks
+  referencing new table as added
+  for each statement execute function queue_runs_with_feedback();
+create trigger queue_runs_with_changed_feedback
+  after update on feedbacks
+  referencing new table as added
+  for each statement execute function queue_runs_with_feedback();
 --> statement-breakpoint
 grant create on schema public to slipway_system;
 alter function check_rule_references() owner to slipway_system;
 alter function is_own_rule(uuid) owner to slipway_system;
 alter function queue_finished_runs() owner to slipway_system;
+alter function queue_runs_with_feedback() owner to slipway_system;
 revoke create on schema public from slipway_system;
 --> statement-breakpoint
 set local role slipway_system;
-revoke execute on function check_rule_references(), is_own_rule(uuid), queue_finished_runs() from public;
+revoke execute on function
+  check_rule_references(), is_own_rule(uuid), queue_finished_runs(), queue_runs_with_feedback()
+  from public;
 grant execute on function is_own_rule(uuid) to slipway_app;
 reset role;
 --> statement-breakpoint
