@@ -138,7 +138,11 @@ declare
 begin
   for v_tenant in
     select tenant_id
-    from (select distinct tenant_id from added where name is not null and (end_time is not null or error is not null)) t
+    from (
+      select distinct tenant_id
+      from added
+      where name is not null and (end_time is not null or error is not null)
+    ) t
     where exists (select from run_rules r where r.tenant_id = t.tenant_id and r.is_enabled)
     order by tenant_id
   loop

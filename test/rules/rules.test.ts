@@ -189,7 +189,9 @@ describe('what is refused', () => {
     await runAsSystem(
       getApp().database,
       sql`
-        insert into run_rules (organization_id, tenant_id, display_name, session_id, sampling_rate, webhook_secret, position)
+        insert into run_rules (
+          organization_id, tenant_id, display_name, session_id, sampling_rate, webhook_secret, position
+        )
         select organization_id, tenant_id, 'Rule', id, 1, '', 0
         from projects, generate_series(1, 199)
         where id = ${project}::uuid`,
