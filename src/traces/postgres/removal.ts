@@ -1,14 +1,19 @@
-// Deletes traces at once.
+// Deletes traces at once. The sweep removes their objects.
 import { sql } from 'drizzle-orm'
 import type { Ctx } from '../../kernel/context.ts'
 import { type Row, run, uuidArray } from '../../kernel/db.ts'
-import { lockMovedTraces } from './locks.ts'
+import { lockWholeTraces } from './locks.ts'
 
 export async function remove(ctx: Ctx, traceIds: string[]): Promise<string[]> {
   const ids = uuidArray(traceIds)
   const removed = sql<Row>`
     with forgotten as (
       delete from upgraded_traces
+      where tenant_id = current_tenant() and trace_id = any(${ids})
+    ),
+    expired as (
+      update trace_objects
+      set expires_at = clock()
       where tenant_id = current_tenant() and trace_id = any(${ids})
     ),
     deleted as (
@@ -18,5 +23,5 @@ export async function remove(ctx: Ctx, traceIds: string[]): Promise<string[]> {
     )
     select distinct trace_id
     from deleted`
-  return (await run(ctx, removed, lockMovedTraces(traceIds))).map(([id]) => id as string)
+  return (await run(ctx, removed, lockWholeTraces(traceIds))).map(([id]) => id as string)
 }
