@@ -1,11 +1,13 @@
 // The map of the API: the middleware of every request, one line per slice, and the scheduled work.
 import { HonoBase } from 'hono/hono-base'
+import { accessPolicyRoutes } from './access/policies.routes.ts'
 import { organizationRoutes, workspaceRoutes } from './access/routes.ts'
 import { serveDocsPages } from './api-docs/docs-page.ts'
 import { createAttemptLog } from './audit/attempts.ts'
 import { sweepAuditLog } from './audit/retention.ts'
 import { auditRoutes } from './audit/routes.ts'
 import { serveDashboard } from './dashboard/shell.ts'
+import { datasetRoutes } from './datasets/routes.ts'
 import { customHostRoutes } from './deployments/custom-hosts.routes.ts'
 import { logRoutes } from './deployments/logs.routes.ts'
 import { sweepMetrics } from './deployments/metric-points.ts'
@@ -26,6 +28,7 @@ import { connect } from './kernel/db.ts'
 import { healthRoutes } from './kernel/health.ts'
 import { cors, notFound, respondWithError, wrapRequest } from './kernel/middleware.ts'
 import { buildOpenApi, documentRoutes } from './kernel/openapi.ts'
+import { resolvePath } from './kernel/path-aliases.ts'
 import type { AppEnv, Operation, Services } from './kernel/routes.ts'
 import { openS3Bucket } from './kernel/s3.ts'
 import { SegmentRouter } from './kernel/segment-router.ts'
@@ -70,8 +73,10 @@ const slices = [
   deliveryRoutes,
   eventRoutes,
   webhookRoutes,
+  datasetRoutes,
   organizationRoutes,
   workspaceRoutes,
+  accessPolicyRoutes,
   signInRoutes,
   deviceRoutes,
   healthRoutes,
@@ -90,7 +95,7 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
   const counters = createProcessCounters()
   const database = connect(config, inProcess, counters.countTrip)
   for (const notice of config.notices) config.log({ level: 'warn', notice })
-  const app = new HonoBase<AppEnv>({ router: new SegmentRouter() })
+  const app = new HonoBase<AppEnv>({ router: new SegmentRouter(), getPath: resolvePath })
   app.use(wrapRequest(config, counters.countRequest))
   app.use(cors(config.corsOrigins))
   app.onError((error, c) => respondWithError(c, error, config))

@@ -241,6 +241,12 @@ const CODES = {
     'This key or member lacks a permission that the operation needs.',
     'Use a key that has it, or ask an Admin for a role that has it.',
   ],
+  denied_by_policy: [
+    403,
+    'Denied by an access policy',
+    'An access policy denies this.',
+    'Use a key without this policy, or ask an Admin of the organization to change it.',
+  ],
   identity_unknown: [
     403,
     'Not a member',
@@ -312,6 +318,24 @@ const CODES = {
     'Invalid download link',
     'The signature of this link does not match.',
     'Use the whole address from the poll, unchanged.',
+  ],
+  abac_off: [
+    404,
+    'Access policies off',
+    'The operator of this installation switched access policies off.',
+    'Ask the operator to set `ABAC=on`. Until then, roles alone decide.',
+  ],
+  access_policy_not_found: [
+    404,
+    'Access policy not found',
+    'This organization, or this role, has no such access policy.',
+    'GET /v1/platform/orgs/current/access-policies lists the policies and their roles.',
+  ],
+  resource_not_found: [
+    404,
+    'Resource not found',
+    'No resource of this type has this id.',
+    'Check the type and the id.',
   ],
   audit_logs_off: [
     404,
@@ -400,6 +424,12 @@ const CODES = {
     'Tag value not found',
     'This tag value does not exist here.',
     'List the values of the tag key.',
+  ],
+  dataset_not_found: [
+    404,
+    'Dataset not found',
+    'This workspace has no such dataset.',
+    'GET /datasets lists the datasets.',
   ],
   flow_not_found: [
     404,
@@ -609,6 +639,13 @@ const CODES = {
   ],
   tag_key_taken: [409, 'Tag key taken', 'This workspace already has this tag key.', 'Use it, or choose another.'],
   tag_value_taken: [409, 'Tag value taken', 'The tag key already has this value.', 'Use it, or choose another.'],
+  dataset_name_taken: [
+    409,
+    'Dataset name taken',
+    'This workspace already has a dataset with this `name`.',
+    'Use it, or choose another name.',
+  ],
+  dataset_exists: [409, 'Dataset exists', 'A dataset with this `id` already exists.', 'Use it, or choose another id.'],
   role_name_taken: [
     409,
     'Role name taken',
@@ -669,6 +706,12 @@ const CODES = {
     'GET it again and repeat the request with its new `ETag` in `If-Match`.',
   ],
   body_too_large: [413, 'Body too large', 'The JSON body is larger than 1 MiB.', 'Send a smaller one.'],
+  batch_too_large: [
+    413,
+    'Body too large',
+    'The body is larger than this route takes.',
+    'Send less in one request. GET /info lists the sizes.',
+  ],
   delivery_too_large: [
     413,
     'Delivery too large',
@@ -688,6 +731,18 @@ const CODES = {
     'The content type of the request is not JSON.',
     'Send the body as `Content-Type: application/json`.',
   ],
+  media_type_unsupported: [
+    415,
+    'Media type not supported',
+    'The content type of the request is not one of those that this route takes.',
+    'Send the body in one of them.',
+  ],
+  encoding_unsupported: [
+    415,
+    'Encoding not supported',
+    'The body has a `Content-Encoding` that this installation does not support.',
+    'The header `Accept-Encoding` of this answer lists the ones that it supports.',
+  ],
   not_gzip_type: [
     415,
     'Body not gzip',
@@ -699,6 +754,12 @@ const CODES = {
     'Invalid archive',
     'The body is not a gzip-compressed tar archive.',
     'Create it with `tar czf`.',
+  ],
+  schema_too_costly: [
+    422,
+    'Schema too costly',
+    'Comparing these examples with the JSON Schema of the dataset takes too many steps.',
+    'Send fewer examples in one request, or set a simpler schema.',
   ],
   invalid_request: [
     422,
@@ -884,6 +945,12 @@ const CODES = {
     503,
     'Database unavailable',
     'The database did not respond.',
+    'Retry after the time in `Retry-After`.',
+  ],
+  bodies_busy: [
+    503,
+    'Too many large bodies at once',
+    'The memory reserved for large bodies is full.',
     'Retry after the time in `Retry-After`.',
   ],
   deliveries_busy: [
