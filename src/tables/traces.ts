@@ -141,6 +141,8 @@ export const traceObjects = pgTable(
     ...parentTenantColumns(),
     path: text().notNull(),
     trace_id: uuid().notNull(),
+    /** Null for a patch that waits for its project. */
+    session_id: uuid(),
     run_id: uuid().notNull(),
     expires_at: instantColumn().notNull(),
     bytes: bigint({ mode: 'number' }).notNull(),
@@ -191,7 +193,7 @@ export const waitingPatches = pgTable(
   'waiting_patches',
   {
     ...parentTenantColumns(),
-    id: bigint({ mode: 'number' }).generatedAlwaysAsIdentity(),
+    id: bigint({ mode: 'number' }).generatedByDefaultAsIdentity(),
     run_id: uuid().notNull(),
     /** The row that `append.ts` sends. */
     patch: json().notNull(),

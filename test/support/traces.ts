@@ -5,34 +5,13 @@ import { runAsSystem } from '../../src/kernel/db.ts'
 import type { RunOperation } from '../../src/traces/store.ts'
 import { type App, getApp, getServices, type Tenant } from './app.ts'
 
-export const newId = (): string => crypto.randomUUID()
-
 /** A context of the workspace that may do everything. */
 export function contextOf({ organization_id, tenant_id }: Tenant, app: App = getApp()): Ctx {
   const actor = { kind: 'cron', id: null, organization: organization_id, tenant: tenant_id } as const
-  const caller = createKeylessCaller(getServices(app), actor, `test-${newId()}`, 'http://slipway.test')
+  const caller = createKeylessCaller(getServices(app), actor, `test-${crypto.randomUUID()}`, 'http://slipway.test')
   return { ...caller, permission: 'runs:create' }
 }
 
-/** The segment of a run in a dotted order, from an ISO time. */
-export const segment = (time: string, id: string): string =>
-  `${time.replace(/[-:]|\..*|Z/g, '')}${(/\.(\d+)/.exec(time)?.[1] ?? '').padEnd(6, '0')}Z${id}`
-
-export type Place = { id: string; trace_id: string; dotted_order: string }
-export const newRoot = (time: string, id = newId()): Place => ({ id, trace_id: id, dotted_order: segment(time, id) })
-export const newChild = ({ trace_id, dotted_order }: Place, time: string, id = newId()): Place => ({
-  ...{ id, trace_id },
-  dotted_order: `${dotted_order}.${segment(time, id)}`,
-})
-
-export const post = (operation: Partial<RunOperation> & { id: string }): RunOperation => ({
-  ...{ kind: 'post', name: 'step', run_type: 'chain', loc: ['body', `post.${operation.id}`] },
-  ...operation,
-})
-export const patch = (operation: Partial<RunOperation> & { id: string }): RunOperation => ({
-  ...{ kind: 'patch', loc: ['body', `patch.${operation.id}`] },
-  ...operation,
-})
 export const append = (tenant: Tenant, operations: RunOperation[], app?: App): Promise<void> => {
   const ctx = contextOf(tenant, app)
   return ctx.traces.append(ctx, operations)

@@ -2,7 +2,8 @@
 import { sql } from 'drizzle-orm'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { newTenant, type Tenant } from '../support/app.ts'
-import { append, newChild, newId, newRoot, patch, post, readRows, select } from '../support/traces.ts'
+import { newChild, newId, newRoot, patch, post } from '../support/trace-operations.ts'
+import { append, readRows, select } from '../support/traces.ts'
 
 const START = '2026-11-22T11:03:33.598001Z'
 let tenant: Tenant

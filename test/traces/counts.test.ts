@@ -5,7 +5,8 @@ import { runAsSystem } from '../../src/kernel/db.ts'
 import type { RunOperation } from '../../src/traces/store.ts'
 import { getApp, newTenant, type Tenant } from '../support/app.ts'
 import * as fc from '../support/seeded-fast-check.ts'
-import { append, contextOf, newChild, newRoot, type Place, patch, post, readRows, select } from '../support/traces.ts'
+import { newChild, newRoot, type Place, patch, post } from '../support/trace-operations.ts'
+import { append, contextOf, readRows, select } from '../support/traces.ts'
 
 const SUMS = ['prompt_tokens', 'completion_tokens', 'total_tokens', 'prompt_cost', 'completion_cost', 'total_cost']
 const sumsOf = (table: string) => sql.raw(SUMS.map(name => `coalesce(sum(${table}.${name}), 0) as ${name}`).join(', '))

@@ -93,6 +93,19 @@ const PROJECTS = sql`
       select * from created
     ),`
 
+/** Access policies say which projects the caller may write into. One that it may not write into refuses all. */
+const requireAdmittedProjects = (needsLookup: boolean): SQL => sql`(
+        select require_admitted_projects(
+          array(
+            select session_id
+            from given
+            where session_id is not null
+            ${needsLookup ? sql`union select session_id from found` : sql``}
+          ),
+          array(select name from named)
+        )
+      )`
+
 // ---- places
 
 /** `tier_at()` costs as much as the rest of the row, and few projects have changed their tier. */
@@ -142,7 +155,8 @@ const mergeGiven = ({ needsLookup }: { needsLookup: boolean }): SQL => sql`
         on case when g.session_id is null then d.name = g.session_name else d.id = g.session_id end
       left join upgraded_traces u on u.tenant_id = current_tenant() and u.trace_id = g.trace_id
       ${needsLookup ? sql`left join found f on f.id = g.id` : sql``}
-      where ${needsLookup ? refuseUnless('run_not_found', sql`coalesce(g.order_time, f.order_time) is not null`) : sql`true`}
+      where ${requireAdmittedProjects(needsLookup)}
+        ${needsLookup ? sql`and ${refuseUnless('run_not_found', sql`coalesce(g.order_time, f.order_time) is not null`)}` : sql``}
     ),
     ${needsLookup ? WAITING : sql``}
     written as (
@@ -166,13 +180,16 @@ const mergeGiven = ({ needsLookup }: { needsLookup: boolean }): SQL => sql`
 
 // ---- patches before their posts
 
+/** Whether access policies let the caller write into the project of such a patch is not known yet. */
 const WAITING = sql`
     waiting as (
       insert into waiting_patches (organization_id, tenant_id, run_id, patch)
       select current_organization(), current_tenant(), g.id, to_json(g)
       from given g
       join placed p on p.id = g.id
-      where p.session_id is null and p.has_no_project
+      where p.session_id is null
+        and p.has_no_project
+        and ${refuseUnless('run_not_found', sql`setting('access_project') is null`)}
     ),`
 
 /**
@@ -212,9 +229,9 @@ const mergeWaiting = (runIds: string[]): SQL<Row> => sql`
 /** An object that no row refers to has lost against a patch. */
 const recordObjects = (objects: SQL): SQL => sql`,
     recorded as (
-      insert into trace_objects (organization_id, tenant_id, path, trace_id, run_id, expires_at, bytes)
+      insert into trace_objects (organization_id, tenant_id, path, trace_id, session_id, run_id, expires_at, bytes)
       select
-        current_organization(), current_tenant(), o.path, p.trace_id, p.id,
+        current_organization(), current_tenant(), o.path, p.trace_id, p.session_id, p.id,
         case
           when w.id is null then clock() + kept_for('shortlived')
           when strpos(w.objects::text, o.path) > 0 then w.trace_time + kept_for(w.trace_tier)

@@ -19,9 +19,10 @@ export async function remove(ctx: Ctx, traceIds: string[]): Promise<string[]> {
     deleted as (
       delete from runs
       where tenant_id = current_tenant() and trace_id = any(${ids})
-      returning trace_id
+      returning trace_id, session_id
     )
     select distinct trace_id
-    from deleted`
+    from deleted
+    where (select require_admitted_projects(array(select distinct session_id from deleted), '{}'))`
   return (await run(ctx, removed, lockWholeTraces(traceIds))).map(([id]) => id as string)
 }
