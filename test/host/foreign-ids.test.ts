@@ -38,6 +38,8 @@ const REFERENCED_TABLES: Record<string, string> = {
   created_by: 'api_keys',
   approved_by: 'api_keys',
   session_id: 'projects',
+  default_dataset_id: 'datasets',
+  reference_dataset_id: 'datasets',
   'preview_policies.id': 'deployments',
   'access_rules.access_policy_id': 'role_access_policies',
 }
@@ -55,6 +57,12 @@ const NO_REFERENCE: Record<string, string> = {
       ...['trace_objects.trace_id', 'trace_objects.run_id', 'waiting_patches.run_id'],
     ].map(name => [name, 'chosen by a client, and looked up within the tenant']),
   ),
+  'feedbacks.run_id': 'the run may arrive later, and is looked up within the tenant',
+  'feedbacks.trace_id': 'the run may arrive later, and is looked up within the tenant',
+  'feedbacks.feedback_group_id': 'chosen by a client for its own numbering',
+  'feedbacks.comparative_experiment_id': 'looked up within the tenant',
+  'feedback_tokens.feedback_id': 'looked up within the tenant, and made by the database',
+  'feedback_tokens.run_id': 'the run may arrive later, and is looked up within the tenant',
 }
 /** Of columns that a check constraint limits. */
 const SAMPLES: Record<string, unknown> = {
@@ -62,7 +70,10 @@ const SAMPLES: Record<string, unknown> = {
   // A revoked key cannot create other keys.
   revoked_at: null,
   trace_tier: 'shortlived',
+  default_trace_tier: 'shortlived',
   longlived_ttl_days: 400,
+  source_type: 'api',
+  'filter_views.type': 'runs',
   'access_policies.effect': 'allow',
   'access_policies.condition_groups': '[]',
 }
@@ -76,6 +87,8 @@ const BASE_TABLES = [
   'api_keys',
   'deployments',
   'revisions',
+  'datasets',
+  'projects',
 ]
 const ROLES = ['slipway_app', 'slipway_agent'] as const
 const REFUSED = ['42501', '23503']

@@ -1,22 +1,25 @@
 // Stores runs: one statement creates their projects, finds their tier and merges each run into its row.
-import { type SQL, sql } from 'drizzle-orm'
+import { type Placeholder, type SQL, sql } from 'drizzle-orm'
 import { type Ctx, withoutRateLimit } from '../../kernel/context.ts'
-import { type Row, refuseUnless, run, uuidArray } from '../../kernel/db.ts'
+import { type Row, refuseUnless, requirePermission, run, uuidArray } from '../../kernel/db.ts'
 import { invalidRequest } from '../../kernel/input.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/statement.ts'
 import { type StoredRuns, withObjects } from '../run-objects.ts'
 import { mergeOperations } from '../run-operations.ts'
 import type { NewFeedback, RunOperation } from '../store.ts'
+import { attachFeedback, readFeedbackRows, storeFeedback, toFeedbackRows } from '../store-feedback.ts'
 import { lockTraces } from './locks.ts'
 import { columns, MERGED_COLUMNS, PLACE_COLUMNS, ROW_TYPES, VALUE_COLUMNS } from './run-columns.ts'
 
-export async function append(ctx: Ctx, operations: RunOperation[], _feedback: NewFeedback[] = []): Promise<void> {
+export async function append(ctx: Ctx, operations: RunOperation[], feedback: NewFeedback[] = []): Promise<void> {
   const { runs, faults } = mergeOperations(operations)
   if (faults.length > 0) throw invalidRequest(faults)
-  if (runs.length > 0) await withObjects(ctx, runs, appendRows)
+  const feedbackRows = feedback.length > 0 ? toFeedbackRows(feedback) : undefined
+  if (runs.length > 0) await withObjects(ctx, runs, (verified, stored) => appendRows(verified, stored, feedbackRows))
+  else if (feedbackRows) await run(ctx, feedbackStatement({ feedbackRows }))
 }
 
-async function appendRows(ctx: Ctx, { runs, objects }: StoredRuns): Promise<void> {
+async function appendRows(ctx: Ctx, { runs, objects }: StoredRuns, feedbackRows: string | undefined): Promise<void> {
   const traceIds: string[] = []
   const unassigned = { traceIds: [] as string[], runIds: [] as string[] }
   for (const { id, place, session_id, session_name } of runs) {
@@ -27,15 +30,13 @@ async function appendRows(ctx: Ctx, { runs, objects }: StoredRuns): Promise<void
   const needsLookup = unassigned.traceIds.length + unassigned.runIds.length > 0
   const input: AppendInput = {
     rows: JSON.stringify(runs.map(toRow)),
+    feedbackRows,
     ...(objects.length > 0 && { objects: JSON.stringify(objects) }),
     ...(needsLookup && { needsLookup }),
   }
   const [row] = await run(ctx, appendStatement(input), lockTraces(traceIds, unassigned))
-  if (Number(row![0]) > 0)
-    await mergeWaitingPatches(
-      withoutRateLimit(ctx),
-      runs.map(({ id }) => id),
-    )
+  const runIds = runs.map(({ id }) => id)
+  if (Number(row![0]) > 0) await mergeWaitingPatches(withoutRateLimit(ctx), runIds)
 }
 
 /** Absent members are left out, so that a small run is a small part of the parameter. */
@@ -44,16 +45,18 @@ function toRow(run: StoredRuns['runs'][number]): object {
   return { ...values, ...place }
 }
 
-type AppendInput = { rows: string; objects?: string; needsLookup?: boolean }
+type AppendInput = { rows: string; feedbackRows: string | undefined; objects?: string; needsLookup?: boolean }
 
 /** Returns how many patches of these runs wait for their project. */
 const appendStatement = prepareStatement(
-  ({ rows, objects, needsLookup }: Placeholders<AppendInput>) => sql<Row>`
+  ({ rows, feedbackRows, objects, needsLookup }: Placeholders<AppendInput>) => sql<Row>`
     with given as materialized (
       select *
       from json_to_recordset(${rows}::json) as g(${ROW_TYPES})
     ),
-    ${mergeGiven({ needsLookup: needsLookup !== undefined })}
+    ${mergeGiven({ needsLookup: needsLookup !== undefined })},
+    ${feedbackRows ? storeFeedbackOfRuns(feedbackRows) : sql``}
+    ${attachFeedback(PROJECT_RUNS)}
     ${objects ? recordObjects(sql`${objects}`) : sql``}
     select count(*)
     from waiting_patches
@@ -242,3 +245,21 @@ const recordObjects = (objects: SQL): SQL => sql`,
       join placed p on p.id = o.run_id
       left join written w on w.id = o.run_id
     )`
+
+// ---- feedback
+
+const PROJECT_RUNS = sql`(select * from placed where session_id is not null)`
+
+const readPermittedFeedback = (rows: Placeholder): SQL => sql`
+    ${readFeedbackRows(rows)}
+    where ${requirePermission('feedback:create')}`
+
+/** About these runs, or about others. */
+const storeFeedbackOfRuns = (rows: Placeholder): SQL => sql`
+    ${sql.join(storeFeedback(readPermittedFeedback(rows), PROJECT_RUNS), sql`,`)},`
+
+const feedbackStatement = prepareStatement(
+  ({ feedbackRows }: Placeholders<{ feedbackRows: string }>) => sql`
+    with ${sql.join(storeFeedback(readPermittedFeedback(feedbackRows)), sql`,`)}
+    select`,
+)

@@ -1,4 +1,4 @@
-// Deletes traces at once. The sweep removes their objects.
+// Deletes traces at once, with their feedback. The sweep removes their objects.
 import { sql } from 'drizzle-orm'
 import type { Ctx } from '../../kernel/context.ts'
 import { type Row, run, uuidArray } from '../../kernel/db.ts'
@@ -11,6 +11,11 @@ export async function remove(ctx: Ctx, traceIds: string[]): Promise<string[]> {
       delete from upgraded_traces
       where tenant_id = current_tenant() and trace_id = any(${ids})
     ),
+    unsaid as (
+      delete from feedbacks
+      where tenant_id = current_tenant()
+        and run_id in (select id from deleted)
+    ),
     expired as (
       update trace_objects
       set expires_at = clock()
@@ -19,7 +24,7 @@ export async function remove(ctx: Ctx, traceIds: string[]): Promise<string[]> {
     deleted as (
       delete from runs
       where tenant_id = current_tenant() and trace_id = any(${ids})
-      returning trace_id, session_id
+      returning trace_id, session_id, id
     )
     select distinct trace_id
     from deleted
