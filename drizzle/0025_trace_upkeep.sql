@@ -42,7 +42,9 @@ begin
   p_counts[p_bucket] := p_counts[p_bucket] + p_count;
   return p_counts;
 end $$;
-create aggregate count_buckets(bucket integer, count integer) (sfunc = count_bucket, stype = integer[], initcond = '{}');
+create aggregate count_buckets(bucket integer, count integer) (
+  sfunc = count_bucket, stype = integer[], initcond = '{}'
+);
 create function add_counts(p_one integer[], p_other integer[]) returns integer[]
 language sql immutable
 return case
@@ -188,8 +190,8 @@ create trigger expire_replaced_objects
 --> statement-breakpoint
 
 -- ------------------------------------------------------------ Projects
--- In place of a foreign key, which would lock the row of the project for each run. A statement's row policies do not see
--- the projects that it creates, this does. Runs stay in their project.
+-- In place of a foreign key, which would lock the row of the project for each run. Row policies do not see the projects
+-- that the same statement creates, a trigger does. Runs stay in their project.
 create function check_projects() returns trigger
 language plpgsql security definer set search_path = public, pg_temp as $$
 begin
@@ -244,7 +246,9 @@ return case p_tier when 'shortlived' then interval '14 days' else interval '400 
 create function partition_name(p_tier text, p_from timestamptz) returns text
 language sql stable
 return format(
-  'runs_%s_%s', p_tier, to_char(p_from at time zone 'UTC', case p_tier when 'shortlived' then 'YYYYMMDD' else 'YYYYMM' end)
+  'runs_%s_%s',
+  p_tier,
+  to_char(p_from at time zone 'UTC', case p_tier when 'shortlived' then 'YYYYMMDD' else 'YYYYMM' end)
 );
 create function partition_end(p_tier text, p_from timestamptz) returns timestamptz
 language sql stable

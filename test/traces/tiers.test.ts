@@ -147,7 +147,7 @@ describe('the schedule', () => {
     expect(await countsOf(of)).toEqual([{ runs: 2 }])
   })
 
-  it('deletes expired runs that are in no partition of their own, and of projects that keep them for less', async () => {
+  it('deletes expired runs of wrong clocks, and of projects that keep them for less', async () => {
     const of = await newTenant()
     const ctx = contextOf(of)
     const root = newRoot(timeIn(0))
@@ -182,7 +182,7 @@ describe('the schedule', () => {
     await runAsSystem(
       getApp().database,
       sql`insert into waiting_patches (organization_id, tenant_id, run_id, patch)
-        values (${of.organization_id}, ${of.tenant_id}, ${root.id}, ${left.replace('"outputs":"1"', '"outputs":"2"')}::json)`,
+        values (${of.organization_id}, ${of.tenant_id}, ${root.id}, ${left.replace('"1"', '"2"')}::json)`,
     )
     await sweepIn(0)
     expect(await readRows(of)).toMatchObject([{ outputs: '1' }])

@@ -60,7 +60,8 @@ const appendStatement = prepareStatement(
     ${objects ? recordObjects(sql`${objects}`) : sql``}
     select count(*)
     from waiting_patches
-    where tenant_id = current_tenant() and run_id in (select id from given where session_id is not null or session_name is not null)`,
+    where tenant_id = current_tenant()
+      and run_id in (select id from given where session_id is not null or session_name is not null)`,
 )
 
 // ---- projects
@@ -131,6 +132,7 @@ const FOUND = sql`
       ) r
       where g.order_time is null or (g.session_id is null and g.session_name is null)
     ),`
+const REQUIRE_RUN = refuseUnless('run_not_found', sql`coalesce(g.order_time, f.order_time) is not null`)
 const TRACE_COLUMNS = PLACE_COLUMNS.slice(2)
 const TRACE_COLUMNS_OR_FOUND = sql.join(
   TRACE_COLUMNS.map(name => {
@@ -159,7 +161,7 @@ const mergeGiven = ({ needsLookup }: { needsLookup: boolean }): SQL => sql`
       left join upgraded_traces u on u.tenant_id = current_tenant() and u.trace_id = g.trace_id
       ${needsLookup ? sql`left join found f on f.id = g.id` : sql``}
       where ${requireAdmittedProjects(needsLookup)}
-        ${needsLookup ? sql`and ${refuseUnless('run_not_found', sql`coalesce(g.order_time, f.order_time) is not null`)}` : sql``}
+        ${needsLookup ? sql`and ${REQUIRE_RUN}` : sql``}
     ),
     ${needsLookup ? WAITING : sql``}
     written as (

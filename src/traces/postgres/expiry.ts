@@ -103,7 +103,7 @@ const deleteDoomed = (doomed: SQL): SQL<Row> => sql`
   select count(*)
   from deleted`
 
-/** Those that no dropped partition takes along. The counts of what has expired stay. Returns whether there may be more. */
+/** Those that no dropped partition takes along. Their counts stay. Returns whether there may be more. */
 async function deleteRuns({ config, database }: Services): Promise<boolean> {
   const [, , ...counts] = await runAsSystem(
     database,

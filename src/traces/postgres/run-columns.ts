@@ -53,7 +53,8 @@ const MERGED_OBJECTS = sql`case
             `,
             )},
             'attachments', nullif(
-              coalesce(runs.objects::jsonb -> 'attachments', '{}') || coalesce(excluded.objects::jsonb -> 'attachments', '{}'),
+              coalesce(runs.objects::jsonb -> 'attachments', '{}')
+                || coalesce(excluded.objects::jsonb -> 'attachments', '{}'),
               '{}'
             )
           )), '{}')::json
