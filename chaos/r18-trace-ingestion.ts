@@ -1,5 +1,5 @@
-// R18: runs are ingested while database backends are killed and replies are cut after the commit. Post and patch of a run
-// travel in different requests, in any order, and each request is retried until it is answered.
+// R18: runs are ingested while database backends are killed and replies are cut after the commit. Post and patch of a
+// run travel in different requests, in any order, and each request is retried until it is answered.
 import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
 import { createApp } from '../src/app.ts'

@@ -11,11 +11,6 @@ export async function remove(ctx: Ctx, traceIds: string[]): Promise<string[]> {
       delete from upgraded_traces
       where tenant_id = current_tenant() and trace_id = any(${ids})
     ),
-    unsaid as (
-      delete from feedbacks
-      where tenant_id = current_tenant()
-        and run_id in (select id from deleted)
-    ),
     expired as (
       update trace_objects
       set expires_at = clock()
@@ -25,6 +20,10 @@ export async function remove(ctx: Ctx, traceIds: string[]): Promise<string[]> {
       delete from runs
       where tenant_id = current_tenant() and trace_id = any(${ids})
       returning trace_id, session_id, id
+    ),
+    unsaid as (
+      delete from feedbacks
+      where tenant_id = current_tenant() and run_id in (select id from deleted)
     )
     select distinct trace_id
     from deleted
