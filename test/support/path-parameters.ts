@@ -32,6 +32,9 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   const listener = await tenant.post('/v2/listeners', NewListener.meta()!.example)
   // Paused: nothing is sent while a test calls other routes.
   const webhook = await tenant.post('/v2/webhooks', { ...NewWebhook.meta()!.example!, enabled: false })
+  const tagging = await tenant.post('/workspaces/current/taggings', {
+    ...{ tag_value_id: tagValue.body.id, resource_type: 'project', resource_id: session.id },
+  })
   const policy = await tenant.owner.post('/v1/platform/orgs/current/access-policies', NewAccessPolicy.meta()!.example)
   const dataset = await tenant.post('/datasets', { name: 'Dataset' })
   const delivery_id = crypto.randomUUID()
@@ -51,6 +54,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
       where id = ${membership.member_id}::uuid`,
   )
   return {
+    tagging_id: tagging.body.id,
     access_policy_id: policy.body.id,
     webhook_id: webhook.body.id,
     delivery_id,
