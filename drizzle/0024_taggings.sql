@@ -144,7 +144,7 @@ begin
   return coalesce(v_effect = 'allow', p_permission = any(actor_permissions()));
 end $$;
 --> statement-breakpoint
--- For a permission that a request needs for one resource, beside its own: as a policy or else the caller's roles decide.
+-- For a permission that a request needs for one resource, beside its own: a policy or else the caller's roles decide.
 -- A caller that manages tags (`p_may`) needs only that no policy denies it.
 create function require_permission_for(p_permission text, p_tags uuid[], p_may boolean) returns void
 language plpgsql stable security definer set search_path = public, pg_temp as $$
@@ -160,8 +160,8 @@ begin
   end if;
 end $$;
 --> statement-breakpoint
--- For a change of the tags of any resource: the resource is judged before and after, so that nobody moves it out of what
--- policies let them change.
+-- For a change of the tags of any resource: the resource is judged before and after, so that nobody moves it out of
+-- what policies let them change.
 create function require_tagging(p_permission text, p_before uuid[], p_after uuid[], p_applies_policies boolean)
 returns uuid[]
 language plpgsql stable as $$

@@ -1,5 +1,5 @@
-// Taggings: the tags of resources of every kind, in one list. A resource keeps the ids of its tag values in a column, and
-// the id of a tagging is derived from both.
+// Taggings: the tags of resources of every kind, in one list. A resource keeps the ids of its tag values in a column,
+// and the id of a tagging is derived from both.
 import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'

@@ -100,7 +100,7 @@ export const workspaceTagRoutes = slice('Resource tags', 'Tags of projects, data
     id: 'createTagging',
     summary: 'Add a tag to a resource',
     description:
-      'A tag with the key `Application` takes the permission to update the resource, any other key `workspaces:update`.',
+      'A tag with the key `Application` takes the permission to update the resource, another key `workspaces:update`.',
     body: s.NewTagging,
     reply: s.Tagging,
     errors: ['resource_not_found', 'tag_value_not_found', 'tags_full', 'denied_by_policy'],
