@@ -52,6 +52,7 @@ import { serveSignInPages } from './sign-in/pages.ts'
 import { signInRoutes } from './sign-in/routes.ts'
 import { sweepSessions } from './sign-in/sessions.ts'
 import { syncRoutes } from './sync/routes.ts'
+import { feedbackRoutes } from './traces/feedback.routes.ts'
 import { postgresTraceStore } from './traces/postgres/store.ts'
 import { createEventDeliverer, sweepWebhooks } from './webhooks/deliverer.ts'
 import { webhookRoutes } from './webhooks/routes.ts'
@@ -75,6 +76,7 @@ const slices = [
   deliveryRoutes,
   eventRoutes,
   webhookRoutes,
+  feedbackRoutes,
   datasetRoutes,
   organizationRoutes,
   workspaceRoutes,
@@ -91,6 +93,9 @@ export type Api = ApiOf<(typeof slices)[number] | typeof audit>
 
 export const operations: Operation[] = [...sliceOperations, ...documentRoutes(sliceOperations).operations]
 
+/** Pages of any origin send feedback by links. */
+const FEEDBACK_LINK_PATH = '/feedback/tokens/'
+
 export function createApp(settings: Config, inProcess?: typeof fetch) {
   const uploads = settings.s3 ? createBucketStorage(openS3Bucket(settings.s3)) : settings.uploads
   const config = { ...settings, uploads }
@@ -99,7 +104,7 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
   for (const notice of config.notices) config.log({ level: 'warn', notice })
   const app = new HonoBase<AppEnv>({ router: new SegmentRouter(), getPath: resolvePath })
   app.use(wrapRequest(config, counters.countRequest))
-  app.use(cors(config.corsOrigins))
+  app.use(cors(config.corsOrigins, FEEDBACK_LINK_PATH))
   app.onError((error, c) => respondWithError(c, error, config))
   app.notFound(notFound)
   serveDocsPages(app, () => buildOpenApi(operations))

@@ -93,6 +93,18 @@ const CODES = {
     'This field cannot be changed after creation.',
     'Remove it from the request, or create a new resource.',
   ],
+  feedback_out_of_range: [
+    400,
+    'Score out of range',
+    'The configuration of the feedback key does not allow this score.',
+    'GET /feedback-configs?key= shows what it allows.',
+  ],
+  feedback_config_differs: [
+    400,
+    'Feedback key configured differently',
+    'This feedback key already has another configuration.',
+    'Leave `feedback_config` out, or change it with PATCH /feedback-configs.',
+  ],
   filter_invalid: [
     400,
     'Invalid filter',
@@ -518,8 +530,21 @@ const CODES = {
   project_not_found: [
     404,
     'Project not found',
-    'This tracing project does not exist.',
+    'This tracing project was not found.',
     'GET /sessions lists the projects.',
+  ],
+  feedback_not_found: [404, 'Feedback not found', 'This feedback was not found.', 'GET /feedback lists the feedback.'],
+  feedback_config_not_found: [
+    404,
+    'Feedback configuration not found',
+    'The configuration of this feedback key was not found.',
+    'GET /feedback-configs lists the configurations.',
+  ],
+  feedback_link_not_found: [
+    404,
+    'Feedback link not found',
+    'This feedback link was not found. It may have expired.',
+    'Ask for a new one.',
   ],
   run_not_found: [404, 'Run not found', 'This run was not found.', 'POST /runs/query finds runs.'],
   method_not_allowed: [
@@ -533,6 +558,18 @@ const CODES = {
     'Commit changed',
     'This commit is not the one that waits for approval.',
     'Read the preview again and approve its current commit.',
+  ],
+  feedback_exists: [
+    409,
+    'Feedback exists',
+    'Other feedback already has this `id`: of another run, key or caller.',
+    'Choose another id, or leave it out.',
+  ],
+  feedback_links_full: [
+    409,
+    'Too many feedback links',
+    'A run can have at most 100 feedback links that have not expired.',
+    'Use one of them: GET /feedback/tokens?run_id= lists them.',
   ],
   quota_full: [
     409,

@@ -38,6 +38,8 @@ const REFERENCED_TABLES: Record<string, string> = {
   created_by: 'api_keys',
   approved_by: 'api_keys',
   session_id: 'projects',
+  default_dataset_id: 'datasets',
+  reference_dataset_id: 'datasets',
   'preview_policies.id': 'deployments',
   'access_rules.access_policy_id': 'role_access_policies',
 }
@@ -49,6 +51,12 @@ const NO_REFERENCE: Record<string, string> = {
   'examples.object_ids': 'paths of objects begin with the workspace of the row',
   'api_keys.budget_id': 'overwritten by a trigger',
   'logs.stream': 'chosen by an agent for its own numbering',
+  'feedbacks.run_id': 'the run may arrive later, and is looked up within the tenant',
+  'feedbacks.trace_id': 'the run may arrive later, and is looked up within the tenant',
+  'feedbacks.feedback_group_id': 'chosen by a client for its own numbering',
+  'feedbacks.comparative_experiment_id': 'looked up within the tenant',
+  'feedback_tokens.feedback_id': 'looked up within the tenant, and made by the database',
+  'feedback_tokens.run_id': 'the run may arrive later, and is looked up within the tenant',
 }
 /** Of columns that a check constraint limits. */
 const SAMPLES: Record<string, unknown> = {
@@ -56,7 +64,10 @@ const SAMPLES: Record<string, unknown> = {
   // A revoked key cannot create other keys.
   revoked_at: null,
   trace_tier: 'shortlived',
+  default_trace_tier: 'shortlived',
   longlived_ttl_days: 400,
+  source_type: 'api',
+  'filter_views.type': 'runs',
   'access_policies.effect': 'allow',
   'access_policies.condition_groups': '[]',
 }
@@ -70,6 +81,8 @@ const BASE_TABLES = [
   'api_keys',
   'deployments',
   'revisions',
+  'datasets',
+  'projects',
 ]
 const ROLES = ['slipway_app', 'slipway_agent'] as const
 const REFUSED = ['42501', '23503']

@@ -159,6 +159,9 @@ describe('a table that requests insert into', () => {
   /** The limits of tables without a quota. */
   const OTHER_LIMITS: Record<string, string> = {
     workspace_members: 'one for each member and workspace',
+    feedbacks: 'the request rate is limited, and they expire',
+    feedback_tokens: 'a hundred for each run, checked by the insert, and they expire',
+    ttl_settings: 'one for each workspace',
     deleted_projects: 'one for each project',
     trace_objects: 'as long as their trace, and the request rate is limited',
     upgraded_traces: 'one for each trace',
