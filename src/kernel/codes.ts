@@ -1013,6 +1013,12 @@ const CODES = {
     'The archive storage did not accept the upload.',
     'Request a new `upload_url` and retry shortly.',
   ],
+  trace_storage_unavailable: [
+    503,
+    'Storage unavailable',
+    'The object store did not accept the long texts and attachments of these runs.',
+    'Retry after the time in `Retry-After`.',
+  ],
   upstream_timeout: [504, 'External server timed out', 'An external server did not respond in time.', 'Retry later.'],
 } as const satisfies Record<string, readonly [status: number, title: string, problem: string, remedy: string]>
 

@@ -51,6 +51,12 @@ const NO_REFERENCE: Record<string, string> = {
   'examples.object_ids': 'paths of objects begin with the workspace of the row',
   'api_keys.budget_id': 'overwritten by a trigger',
   'logs.stream': 'chosen by an agent for its own numbering',
+  ...Object.fromEntries(
+    [
+      ...['runs.trace_id', 'runs.parent_run_id', 'runs.reference_example_id', 'upgraded_traces.trace_id'],
+      ...['trace_objects.trace_id', 'trace_objects.run_id', 'waiting_patches.run_id'],
+    ].map(name => [name, 'chosen by a client, and looked up within the tenant']),
+  ),
   'feedbacks.run_id': 'the run may arrive later, and is looked up within the tenant',
   'feedbacks.trace_id': 'the run may arrive later, and is looked up within the tenant',
   'feedbacks.feedback_group_id': 'chosen by a client for its own numbering',
