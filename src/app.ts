@@ -18,6 +18,7 @@ import { sweepRevisions } from './deployments/sweep.ts'
 import { tagRoutes } from './deployments/tags.routes.ts'
 import { uploadRoutes } from './deployments/uploads.routes.ts'
 import { sweepUploads } from './deployments/uploads.ts'
+import { workspaceTagRoutes } from './deployments/workspace-tags.routes.ts'
 import type { Config } from './env.ts'
 import { eventRoutes } from './events/routes.ts'
 import { sweepInstalls } from './integrations/install.ts'
@@ -61,6 +62,7 @@ const slices = [
   deploymentRoutes,
   customHostRoutes,
   tagRoutes,
+  workspaceTagRoutes,
   uploadRoutes,
   registryRoutes,
   logRoutes,

@@ -118,7 +118,12 @@ const CODES = {
     'Delete a rule that is no longer used first.',
   ],
   rule_scope_fixed: [400, 'Scope fixed', 'The project or dataset of a rule cannot be changed.', 'Create another rule.'],
-  tags_full: [400, 'Too many tags', 'A deployment can have at most 50 tags.', 'Remove some first.'],
+  tags_full: [
+    400,
+    'Too many tags',
+    'A deployment can have at most 50 tags, another resource 100.',
+    'Remove some first.',
+  ],
   tag_keys_full: [
     400,
     'Too many tag keys',
@@ -349,6 +354,12 @@ const CODES = {
     'Access policy not found',
     'This organization, or this role, has no such access policy.',
     'GET /v1/platform/orgs/current/access-policies lists the policies and their roles.',
+  ],
+  tagging_not_found: [
+    404,
+    'Tagging not found',
+    'No resource has this tag, or you may not see it.',
+    'GET /workspaces/current/taggings lists the taggings.',
   ],
   resource_not_found: [
     404,
