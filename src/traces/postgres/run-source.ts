@@ -3,6 +3,7 @@ import { type SQL, sql } from 'drizzle-orm'
 import { uuidArray } from '../../kernel/db.ts'
 import type { ResolvedCondition, ResolvedFilter } from '../filter/resolve.ts'
 import type { RunQuery, RunSelection } from '../run-query.ts'
+import { isKept } from './expiry.ts'
 import { filterCondition, joinConditions } from './filter-sql.ts'
 import { inTraceOf, runSource } from './run-fields.ts'
 
@@ -51,8 +52,14 @@ export function selectSource(query: RunQuery, scan: Scan): Source {
   return scanSessions(sessions, bounds, condition, { ...scan, size, isFiltered })
 }
 
+const column = (name: string): SQL => sql`runs.${sql.identifier(name)}`
 /** A run without a name or a type has only been patched so far. */
-const IS_SHOWN = sql`runs.name is not null and runs.run_type is not null`
+const IS_SHOWN = sql`runs.name is not null and runs.run_type is not null and ${isKept({
+  session_id: column('session_id'),
+  trace_tier: column('trace_tier'),
+  trace_time: column('trace_time'),
+  order_time: column('order_time'),
+})}`
 
 function scanSessions(
   sessions: string[],
