@@ -13,9 +13,14 @@ const filterText = (about: string) =>
 
 export const MAX_SESSIONS = 100
 const MAX_IDS = 1000
+const MAX_PAGE = 100
 const ids = (max: number) => arrayOf(Uuid, max).nullish()
 /** Published clients send 1 for true. */
-const flag = () => z.preprocess(value => (value === 1 ? true : value === 0 ? false : value), z.boolean().nullish())
+const flag = () =>
+  z
+    .union([z.boolean(), z.literal([0, 1])])
+    .nullish()
+    .transform(value => (value == null ? undefined : Boolean(value)))
 
 const CURSOR = /^(<?)(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z)~(.+)$/
 /** A place in the order of runs. Opaque to clients. */
@@ -72,9 +77,17 @@ export const RunQueryBody = z
   .object({
     ...selection,
     cursor: CursorText.nullish().meta({ description: 'One of `cursors` of the previous answer.' }),
-    limit: z.preprocess(value => value ?? undefined, z.int().min(1).max(100).default(100)),
+    limit: z
+      .int()
+      .min(1)
+      .max(MAX_PAGE)
+      .nullish()
+      .transform(limit => limit ?? MAX_PAGE),
     select: arrayOf(z.enum(RUN_SELECT), 100).nullish().meta({ description: 'The members to return.' }),
-    order: z.preprocess(value => value ?? undefined, z.enum(['asc', 'desc']).default('desc')),
+    order: z
+      .enum(['asc', 'desc'])
+      .nullish()
+      .transform(order => order ?? 'desc'),
     skip_prev_cursor: flag(),
   })
   .meta({

@@ -73,7 +73,9 @@ function scanSessions(
   const scan = (columns: SQL, session: SQL, end: SQL) => sql`(
     select ${columns}
     from runs
-    where ${joinConditions([sql`tenant_id = current_tenant()`, sql`session_id = ${session}`, ...bounds, IS_SHOWN], 'and')}
+    where tenant_id = current_tenant()
+      and session_id = ${session}
+      and ${joinConditions([...bounds, IS_SHOWN], 'and')}
     order by ${order}
     ${end}
   )`
@@ -111,7 +113,8 @@ function scanSessions(
 const lookUp = (lookup: SQL, conditions: SQL[]): SQL => sql`(
   select *
   from runs
-  where ${joinConditions([sql`tenant_id = current_tenant()`, lookup, ...conditions, IS_SHOWN], 'and')}
+  where tenant_id = current_tenant()
+    and ${joinConditions([lookup, ...conditions, IS_SHOWN], 'and')}
     and exists (
       select from projects p
       where p.tenant_id = current_tenant() and p.id = runs.session_id
