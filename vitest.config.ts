@@ -30,6 +30,7 @@ const pure = [
   'test/agent/{report-outcome,serial-queue,steps}.test.ts',
   'test/agent/kubernetes/revision-objects.test.ts',
   'test/traces/filter/*.test.ts',
+  'test/traces/multipart.test.ts',
   'test/webhooks/payload.test.ts',
 ]
 // workerd runs one file of each slice, and everything about streams, cryptography and limits. The rest of the app is
@@ -41,7 +42,8 @@ const edge = [
   'test/deployments/{crud,registry,secrets,uploads,uploads-s3}.test.ts',
   'test/events/stream.test.ts',
   'test/integrations/{githost,service}.test.ts',
-  'test/kernel/{broken-response,caller-limits,crypto,guarded-fetch,health,input,middleware,rate-limit}.test.ts',
+  'test/kernel/{broken-response,caller-limits,crypto,guarded-fetch,health,input,middleware}.test.ts',
+  'test/kernel/{rate-limit,raw-body}.test.ts',
   'test/listeners/listeners.test.ts',
   'test/oauth/{hostile-servers,tokens}.test.ts',
   'test/pushes/{github-deliveries,signed-body}.test.ts',
