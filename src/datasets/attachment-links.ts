@@ -12,10 +12,7 @@ type SigningKeys = { sealingKeys: [kid: string, key: string][] }
 export type LinkSigner = { origin: string; expires: number; sign(text: string): Promise<string> }
 
 /** The links of one answer expire together. */
-export function createLinkSigner(
-  config: SigningKeys & { clockOffset: () => number },
-  origin: string,
-): LinkSigner {
+export function createLinkSigner(config: SigningKeys & { clockOffset: () => number }, origin: string): LinkSigner {
   const signer = createSigner(config.sealingKeys, PURPOSE)
   const expires = Math.floor((Date.now() + config.clockOffset()) / 1000) + LINK_SECONDS
   return { origin, expires, sign: text => signer.sign(text) }
@@ -44,7 +41,7 @@ export async function linkToAttachment(
 export async function openAttachment({ config }: Services, link: AttachmentLink): Promise<ReadableStream<Uint8Array>> {
   if (!(await createSigner(config.sealingKeys, PURPOSE).verify(link.signature, signedText(link))))
     throw fail('attachment_link_invalid')
-  if (link.expires * 1000 <= Date.now() + config.clockOffset()) throw fail('download_link_expired')
+  if (link.expires * 1000 <= Date.now() + config.clockOffset()) throw fail('attachment_link_expired')
   if (!config.uploads) throw notConfigured(MISSING_STORAGE)
   const stream = await config.uploads.get(pathOfObject(link.tenant_id, link.object_id)).catch(cause => {
     throw fail('storage_unavailable', { cause })

@@ -39,14 +39,17 @@ export const selectedMembers = ({ select = [], exclude_default_fields }: Partial
   ...new Set<ExampleMember>(['id', ...(exclude_default_fields ? [] : DEFAULT_MEMBERS), ...select]),
 ]
 
-/** In the order of `ExampleRow`, but without the name of the dataset. Long texts are read only if they are sent. */
+/**
+ * Of `e`, and `c` for its contents. In the order of `ExampleRow`, but without the name of the dataset. Long texts are
+ * read only if they are sent.
+ */
 export function exampleColumns(members: ExampleMember[]): SQL {
   const ifSelected = (member: ExampleMember, column: SQL, name: string) =>
     sql`${members.includes(member) ? column : sql`null::text`} as ${sql.identifier(name)}`
   return sql`e.id, e.tenant_id, e.dataset_id, e.number, e.since, e.created_at, e.source_run_id,
       ${ifSelected('metadata', sql`e.metadata::text`, 'metadata')},
-      ${ifSelected('inputs', sql`e.inputs`, 'inputs')},
-      ${ifSelected('outputs', sql`e.outputs`, 'outputs')},
+      ${ifSelected('inputs', sql`c.inputs`, 'inputs')},
+      ${ifSelected('outputs', sql`c.outputs`, 'outputs')},
       ${ifSelected('attachment_urls', sql`e.attachments::text`, 'attachments')}`
 }
 export const WIRE_COLUMNS = sql`e.id, e.tenant_id, e.dataset_id, d.name, e.number, e.since, e.created_at,
@@ -78,14 +81,17 @@ export async function toWire(row: ExampleRow, members: ExampleMember[], signer: 
     source_run_id,
     created_at: toIsoTime(created_at),
     modified_at: toIsoTime(since),
-    attachment_urls: attachments === null ? null : await linkAttachments(tenant_id, attachments, signer),
+    attachment_urls: attachments === null ? null : await linkAttachments(tenant_id, JSON.parse(attachments), signer),
   }
   return Object.fromEntries(members.map(name => [name, whole[name]])) as Example
 }
 
-async function linkAttachments(tenant_id: string, json: string, signer: LinkSigner): Promise<Example['attachment_urls']> {
-  const attachments = Object.entries(JSON.parse(json) as ExampleAttachments)
-  const links = attachments.map(async ([name, attachment]) => [
+export async function linkAttachments(
+  tenant_id: string,
+  attachments: ExampleAttachments,
+  signer: LinkSigner,
+): Promise<Example['attachment_urls']> {
+  const links = Object.entries(attachments).map(async ([name, attachment]) => [
     `attachment.${name}`,
     await linkToAttachment(signer, tenant_id, attachment),
   ])

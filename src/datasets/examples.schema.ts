@@ -1,6 +1,15 @@
 // Schemas of examples.
 import * as z from 'zod'
-import { arrayOf, boundedText, Instant, optionalFilter, Uuid } from '../protocol/wire.ts'
+import {
+  arrayOf,
+  boundedText,
+  commaSeparated,
+  Instant,
+  optionalFilter,
+  parseWholeNumber,
+  recordOf,
+  Uuid,
+} from '../protocol/wire.ts'
 import { flag, idFilter, JsonObject, jsonFilter, offsetPage, Time } from './schema.ts'
 
 export const ExampleRef = z.object({ example_id: Uuid })
@@ -44,10 +53,12 @@ export const Example = z
 export type Example = z.output<typeof Example>
 export const ExampleList = z.array(Example).meta({ id: 'ExampleList', description: 'A page of examples.' })
 
+export const ExampleCount = z.int().meta({ id: 'ExampleCount' })
+
 /** A version of a dataset: its time, one of its tags, or `latest`. */
 export type AsOf = { time: string } | { tag: string } | undefined
 const ANY_TIME = /^\d{4}-\d\d-\d\d/
-const AsOfText = boundedText(255).transform((text, check): AsOf => {
+export const AsOfText = boundedText(255).transform((text, check): AsOf => {
   if (text === 'latest') return undefined
   if (!ANY_TIME.test(text)) return { tag: text }
   const zoned = /(z|[+-]\d\d:?\d\d)$/i.test(text) ? text : `${text}Z`
@@ -56,7 +67,6 @@ const AsOfText = boundedText(255).transform((text, check): AsOf => {
   check.addIssue({ code: 'custom', message: 'must be a time, such as 2026-11-22T12:00:00Z, or a tag' })
   return z.NEVER
 })
-export const AsOfRequired = AsOfText.meta({ type: 'string', description: 'A time, a tag of a version, or `latest`.' })
 export const AsOf = optionalFilter(AsOfText).meta({
   type: 'string',
   description: 'A time, a tag of a version, or `latest`, which is the default.',
@@ -74,6 +84,11 @@ export const ExampleFilter = z.object({
 })
 export type ExampleFilter = z.output<typeof ExampleFilter>
 
+export const ExampleVersion = z.object({
+  dataset: optionalFilter(Uuid),
+  as_of: AsOf,
+})
+
 export const ExampleQuery = ExampleFilter.extend({
   order: optionalFilter(z.enum(['recent', 'recently_created', 'id', 'random'])).meta({
     description: '`recent`, by the last change, is the default.',
@@ -87,3 +102,106 @@ export const ExampleQuery = ExampleFilter.extend({
   ...offsetPage(),
 })
 export type ExampleQuery = z.output<typeof ExampleQuery>
+
+// ---- bodies. `inputs`, `outputs` and `metadata` are kept as texts, so the readers of bodies cut them out beforehand.
+
+const isStorable = (text: string): boolean => !text.includes('\0') && text.isWellFormed()
+const storableText = (maxLength: number) =>
+  boundedText(maxLength).refine(isStorable, { error: 'must not contain a NUL character or a lone surrogate' })
+export const MAX_SPLITS = 100
+export const SplitName = storableText(255)
+export const Splits = z.union([SplitName.transform(name => [name]), arrayOf(SplitName, MAX_SPLITS)])
+export const AttachmentName = storableText(255).min(1)
+
+export const AttachmentOperations = z.object({
+  retain: arrayOf(AttachmentName, 100).nullish().meta({ description: 'The attachments to keep.' }),
+  rename: recordOf(AttachmentName, AttachmentName, 100)
+    .nullish()
+    .meta({ description: 'New names by old ones. They are kept, too.' }),
+})
+export type AttachmentOperations = z.output<typeof AttachmentOperations>
+
+const contents = {
+  inputs: JsonObject.nullish(),
+  outputs: JsonObject.nullish(),
+  metadata: JsonObject.nullish().meta({ description: 'At most 64 KiB. `dataset_split` stands for `split`.' }),
+}
+const newMembers = {
+  created_at: Instant.nullish(),
+  split: Splits.nullish().meta({ description: '`base` by default.' }),
+  source_run_id: Uuid.nullish(),
+  use_source_run_io: z.boolean().nullish().meta({ description: 'Take the inputs and outputs of the source run.' }),
+  use_source_run_attachments: arrayOf(AttachmentName, 100).nullish(),
+}
+const EXAMPLE = {
+  inputs: { question: 'What is the capital of France?' },
+  outputs: { answer: 'Paris' },
+  metadata: { level: 1 },
+  split: 'train',
+}
+const DATASET_ID = '5d41402a-bc4b-4a76-b971-9d911017c592'
+
+/** What readers of bodies parse besides the contents. */
+export const NewExampleMembers = z.object({ id: Uuid.nullish(), dataset_id: Uuid.optional(), ...newMembers })
+export const ChangedExampleMembers = z.object({
+  id: Uuid.optional(),
+  dataset_id: Uuid.nullish(),
+  split: Splits.nullish(),
+  attachments_operations: AttachmentOperations.nullish(),
+})
+
+/** Of a list of changes. */
+export const ListedExampleMembers = ChangedExampleMembers.extend({ id: Uuid })
+
+export const NewExample = NewExampleMembers.extend({ dataset_id: Uuid, ...contents }).meta({
+  id: 'NewExample',
+  example: { dataset_id: DATASET_ID, ...EXAMPLE },
+})
+export const MAX_EXAMPLES = 2000
+export const NewExamples = arrayOf(NewExample, MAX_EXAMPLES, 1).meta({
+  id: 'NewExamples',
+  description: `At most ${MAX_EXAMPLES}.`,
+  example: [{ dataset_id: DATASET_ID, ...EXAMPLE }],
+})
+export const ExampleChange = ChangedExampleMembers.omit({ id: true })
+  .extend(contents)
+  .meta({
+    id: 'ExampleChange',
+    description: 'Members that are absent or null stay as they are. New metadata keeps the splits.',
+    example: { outputs: { answer: 'Paris' } },
+  })
+export const ExampleChanges = arrayOf(ListedExampleMembers.extend(contents), MAX_EXAMPLES, 1).meta({
+  id: 'ExampleChanges',
+  description: `At most ${MAX_EXAMPLES}.`,
+  example: [{ id: DATASET_ID, outputs: { answer: 'Paris' } }],
+})
+
+export const WrittenExamples = z
+  .object({
+    count: z.int(),
+    example_ids: z.array(Uuid),
+    as_of: Time.meta({ description: 'The version of the dataset that this request made.' }),
+  })
+  .meta({ id: 'WrittenExamples' })
+export type WrittenExamples = z.output<typeof WrittenExamples>
+
+export const ExampleIds = z.object({ example_ids: commaSeparated(Uuid, 100) }).meta({
+  example: { example_ids: DATASET_ID },
+})
+export const DeletedExamples = z
+  .object({ example_ids: arrayOf(Uuid, MAX_EXAMPLES, 1), hard_delete: z.boolean() })
+  .meta({
+    id: 'DeletedExamples',
+    description: 'With `hard_delete`, the examples disappear from all versions of their dataset.',
+    example: { example_ids: [DATASET_ID], hard_delete: true },
+  })
+
+// ---- links to attachments
+
+export const AttachmentRef = z.object({ tenant_id: Uuid, object_id: Uuid })
+export const AttachmentSignature = z.object({
+  media_type: z.string().max(255),
+  expires: z.preprocess(parseWholeNumber, z.int().min(0)).meta({ description: 'In seconds since 1970.' }),
+  signature: z.string().max(200),
+})
+export type AttachmentLink = z.output<typeof AttachmentRef> & z.output<typeof AttachmentSignature>
