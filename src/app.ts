@@ -1,5 +1,6 @@
 // The map of the API: the middleware of every request, one line per slice, and the scheduled work.
 import { HonoBase } from 'hono/hono-base'
+import { accessPolicyRoutes } from './access/policies.routes.ts'
 import { organizationRoutes, workspaceRoutes } from './access/routes.ts'
 import { serveDocsPages } from './api-docs/docs-page.ts'
 import { createAttemptLog } from './audit/attempts.ts'
@@ -52,6 +53,7 @@ import { serveSignInPages } from './sign-in/pages.ts'
 import { signInRoutes } from './sign-in/routes.ts'
 import { sweepSessions } from './sign-in/sessions.ts'
 import { syncRoutes } from './sync/routes.ts'
+import { feedbackRoutes } from './traces/feedback.routes.ts'
 import { postgresTraceStore } from './traces/postgres/store.ts'
 import { createEventDeliverer, sweepWebhooks } from './webhooks/deliverer.ts'
 import { webhookRoutes } from './webhooks/routes.ts'
@@ -74,10 +76,12 @@ const slices = [
   deliveryRoutes,
   eventRoutes,
   webhookRoutes,
+  feedbackRoutes,
   datasetRoutes,
   exampleRoutes,
   organizationRoutes,
   workspaceRoutes,
+  accessPolicyRoutes,
   signInRoutes,
   deviceRoutes,
   healthRoutes,
@@ -90,6 +94,9 @@ export type Api = ApiOf<(typeof slices)[number] | typeof audit>
 
 export const operations: Operation[] = [...sliceOperations, ...documentRoutes(sliceOperations).operations]
 
+/** Pages of any origin send feedback by links. */
+const FEEDBACK_LINK_PATH = '/feedback/tokens/'
+
 export function createApp(settings: Config, inProcess?: typeof fetch) {
   const uploads = settings.s3 ? createBucketStorage(openS3Bucket(settings.s3)) : settings.uploads
   const config = { ...settings, uploads }
@@ -98,7 +105,7 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
   for (const notice of config.notices) config.log({ level: 'warn', notice })
   const app = new HonoBase<AppEnv>({ router: new SegmentRouter(), getPath: resolvePath })
   app.use(wrapRequest(config, counters.countRequest))
-  app.use(cors(config.corsOrigins))
+  app.use(cors(config.corsOrigins, FEEDBACK_LINK_PATH))
   app.onError((error, c) => respondWithError(c, error, config))
   app.notFound(notFound)
   serveDocsPages(app, () => buildOpenApi(operations))

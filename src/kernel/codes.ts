@@ -93,6 +93,18 @@ const CODES = {
     'This field cannot be changed after creation.',
     'Remove it from the request, or create a new resource.',
   ],
+  feedback_out_of_range: [
+    400,
+    'Score out of range',
+    'The configuration of the feedback key does not allow this score.',
+    'GET /feedback-configs?key= shows what it allows.',
+  ],
+  feedback_config_differs: [
+    400,
+    'Feedback key configured differently',
+    'This feedback key already has another configuration.',
+    'Leave `feedback_config` out, or change it with PATCH /feedback-configs.',
+  ],
   filter_invalid: [
     400,
     'Invalid filter',
@@ -253,6 +265,12 @@ const CODES = {
     'This key or member lacks a permission that the operation needs.',
     'Use a key that has it, or ask an Admin for a role that has it.',
   ],
+  denied_by_policy: [
+    403,
+    'Denied by an access policy',
+    'An access policy denies this.',
+    'Use a key without this policy, or ask an Admin of the organization to change it.',
+  ],
   identity_unknown: [
     403,
     'Not a member',
@@ -330,6 +348,24 @@ const CODES = {
     'Invalid link to an attachment',
     'The signature of this link does not match.',
     'Use the whole `presigned_url`, unchanged.',
+  ],
+  abac_off: [
+    404,
+    'Access policies off',
+    'The operator of this installation switched access policies off.',
+    'Ask the operator to set `ABAC=on`. Until then, roles alone decide.',
+  ],
+  access_policy_not_found: [
+    404,
+    'Access policy not found',
+    'This organization, or this role, has no such access policy.',
+    'GET /v1/platform/orgs/current/access-policies lists the policies and their roles.',
+  ],
+  resource_not_found: [
+    404,
+    'Resource not found',
+    'No resource of this type has this id.',
+    'Check the type and the id.',
   ],
   audit_logs_off: [
     404,
@@ -519,8 +555,21 @@ const CODES = {
   project_not_found: [
     404,
     'Project not found',
-    'This tracing project does not exist.',
+    'This tracing project was not found.',
     'GET /sessions lists the projects.',
+  ],
+  feedback_not_found: [404, 'Feedback not found', 'This feedback was not found.', 'GET /feedback lists the feedback.'],
+  feedback_config_not_found: [
+    404,
+    'Feedback configuration not found',
+    'The configuration of this feedback key was not found.',
+    'GET /feedback-configs lists the configurations.',
+  ],
+  feedback_link_not_found: [
+    404,
+    'Feedback link not found',
+    'This feedback link was not found. It may have expired.',
+    'Ask for a new one.',
   ],
   run_not_found: [404, 'Run not found', 'This run was not found.', 'POST /runs/query finds runs.'],
   method_not_allowed: [
@@ -534,6 +583,18 @@ const CODES = {
     'Commit changed',
     'This commit is not the one that waits for approval.',
     'Read the preview again and approve its current commit.',
+  ],
+  feedback_exists: [
+    409,
+    'Feedback exists',
+    'Other feedback already has this `id`: of another run, key or caller.',
+    'Choose another id, or leave it out.',
+  ],
+  feedback_links_full: [
+    409,
+    'Too many feedback links',
+    'A run can have at most 100 feedback links that have not expired.',
+    'Use one of them: GET /feedback/tokens?run_id= lists them.',
   ],
   quota_full: [
     409,

@@ -14,7 +14,7 @@ import {
   unique,
   uuid,
 } from 'drizzle-orm/pg-core'
-import { tenantColumns } from './access.ts'
+import { organizations, tenantColumns, workspaces } from './access.ts'
 import { createdAtColumn, idColumn, instantColumn, newestFirstColumns, parentTenantColumns } from './columns.ts'
 
 export const TRACE_TIERS = ['shortlived', 'longlived'] as const
@@ -37,10 +37,14 @@ export const projects = pgTable(
     reference_dataset_id: uuid(),
     tag_value_ids: uuid().array().notNull().default(sql`'{}'`),
     /** Of traces that begin from now on. */
-    trace_tier: tierColumn().notNull().default('shortlived'),
+    trace_tier: tierColumn().notNull().default(sql`default_trace_tier()`),
     /** Earlier tiers, the oldest first: `[{"tier": "shortlived", "until": "..."}]`. `tier_at()` reads them. */
     earlier_tiers: jsonb().notNull().default([]),
     longlived_ttl_days: integer(),
+    /** Of an experiment: how many runs to expect, and the keys of its evaluators. */
+    num_examples: integer(),
+    num_repetitions: integer(),
+    evaluator_keys: text().array(),
     created_at: createdAtColumn(),
     updated_at: createdAtColumn(),
   },
@@ -48,6 +52,7 @@ export const projects = pgTable(
     unique('project_name_taken').on(t.tenant_id, t.name),
     index('projects_deployment').on(t.deployment_id),
     index('projects_page').on(t.tenant_id, ...newestFirstColumns(t)),
+    index('projects_start').on(t.tenant_id, t.start_time.desc().nullsFirst(), t.id.desc().nullsFirst()),
     index('projects_reference_dataset').on(t.reference_dataset_id),
   ],
 )
@@ -181,7 +186,53 @@ export const sessionMinutes = pgTable(
   t => [primaryKey({ columns: [t.tenant_id, t.session_id, t.minute, t.slot] })],
 )
 
-/** Projects that were deleted. A sweep deletes their runs. */
+export const VIEW_TYPES = ['runs', 'threads', 'single_run'] as const
+
+/** A saved filter over the runs of a project. */
+export const filterViews = pgTable(
+  'filter_views',
+  {
+    id: idColumn(),
+    ...parentTenantColumns(),
+    session_id: uuid()
+      .notNull()
+      .references(() => projects.id, { onDelete: 'cascade' }),
+    display_name: text().notNull(),
+    description: text(),
+    type: text({ enum: VIEW_TYPES }).notNull().default('runs'),
+    filter_string: text(),
+    trace_filter_string: text(),
+    tree_filter_string: text(),
+    start_time: instantColumn(),
+    end_time: instantColumn(),
+    duration: text(),
+    created_at: createdAtColumn(),
+    updated_at: createdAtColumn(),
+  },
+  t => [index('filter_views_page').on(t.session_id, ...newestFirstColumns(t))],
+)
+
+/** Retention that new projects start with. Of the organization where `tenant_id` is null; a workspace inherits it. */
+export const ttlSettings = pgTable(
+  'ttl_settings',
+  {
+    id: idColumn(),
+    organization_id: uuid()
+      .notNull()
+      .references(() => organizations.id, { onDelete: 'cascade' }),
+    tenant_id: uuid().references(() => workspaces.id, { onDelete: 'cascade' }),
+    default_trace_tier: tierColumn(),
+    longlived_ttl_days: integer(),
+    created_at: createdAtColumn(),
+    updated_at: createdAtColumn(),
+  },
+  t => [
+    unique('ttl_settings_one').on(t.organization_id, t.tenant_id).nullsNotDistinct(),
+    index('ttl_settings_tenant').on(t.tenant_id),
+  ],
+)
+
+/** Projects that were deleted. A trigger of `projects` writes it, and a sweep deletes their runs. */
 export const deletedProjects = pgTable('deleted_projects', {
   id: uuid().primaryKey(),
   ...parentTenantColumns(),

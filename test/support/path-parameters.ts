@@ -1,11 +1,14 @@
 // One of each thing that a path can name, for tests of every route. A new path parameter needs one here.
 import { sql } from 'drizzle-orm'
+import { NewAccessPolicy } from '../../src/access/policies.schema.ts'
 import { createVerificationRecord } from '../../src/deployments/custom-hosts.ts'
 import { NewDeployment } from '../../src/deployments/schema.ts'
 import { newUserCode } from '../../src/kernel/crypto.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { NewListener } from '../../src/listeners/schema.ts'
 import { NewProvider } from '../../src/oauth/schema.ts'
+import { NewFeedbackBody } from '../../src/traces/feedback.schema.ts'
+import { NewFeedbackLinks } from '../../src/traces/feedback-links.schema.ts'
 import { NewWebhook } from '../../src/webhooks/schema.ts'
 import { getApp, type Tenant, txtRecords, unusedId } from './app.ts'
 import { newIntegration } from './integrations.ts'
@@ -31,7 +34,11 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   const listener = await tenant.post('/v2/listeners', NewListener.meta()!.example)
   // Paused: nothing is sent while a test calls other routes.
   const webhook = await tenant.post('/v2/webhooks', { ...NewWebhook.meta()!.example!, enabled: false })
+  const feedback = await tenant.post('/feedback', NewFeedbackBody.meta()!.example)
+  const feedbackLink = await tenant.post('/feedback/tokens', NewFeedbackLinks.meta()!.example)
+  const policy = await tenant.owner.post('/v1/platform/orgs/current/access-policies', NewAccessPolicy.meta()!.example)
   const dataset = await tenant.post('/datasets', { name: 'Dataset' })
+  const { body: example } = await tenant.post('/examples', { dataset_id: dataset.body.id, inputs: {} })
   const delivery_id = crypto.randomUUID()
   const user_code = newUserCode()
   await runAsSystem(
@@ -49,9 +56,13 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
       where id = ${membership.member_id}::uuid`,
   )
   return {
+    access_policy_id: policy.body.id,
     webhook_id: webhook.body.id,
+    feedback_id: feedback.body.id,
+    token: feedbackLink.body.id,
     delivery_id,
     dataset_id: dataset.body.id,
+    example_id: example.id,
     listener_id: listener.body.id,
     host,
     auth_id: flow.body.auth_id,

@@ -1,21 +1,26 @@
 // Stores runs: one statement creates their projects, finds their tier and merges each run into its row.
-import { type SQL, sql } from 'drizzle-orm'
+import { type Placeholder, type SQL, sql } from 'drizzle-orm'
 import type { Ctx } from '../../kernel/context.ts'
-import { refuseUnless, run } from '../../kernel/db.ts'
+import { refuseUnless, requirePermission, run } from '../../kernel/db.ts'
 import { invalidRequest } from '../../kernel/input.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/statement.ts'
 import { MERGED_MEMBERS, type MergedRun, mergeOperations } from '../run-operations.ts'
 import type { NewFeedback, RunOperation } from '../store.ts'
+import { attachFeedback, readFeedbackRows, storeFeedback, toFeedbackRows } from '../store-feedback.ts'
 import { lockTraces } from './locks.ts'
 
-export async function append(ctx: Ctx, operations: RunOperation[], _feedback: NewFeedback[] = []): Promise<void> {
+export async function append(ctx: Ctx, operations: RunOperation[], feedback: NewFeedback[] = []): Promise<void> {
   const { runs, faults } = mergeOperations(operations)
   if (faults.length > 0) throw invalidRequest(faults)
-  if (runs.length === 0) return
+  const feedbackRows = feedback.length > 0 ? toFeedbackRows(feedback) : undefined
+  if (runs.length === 0) {
+    if (feedbackRows) await run(ctx, feedbackStatement({ feedbackRows }))
+    return
+  }
   const rows = JSON.stringify(runs.map(toRow))
   const needsLookup = runs.some(({ place, session_id, session_name }) => !place || !(session_id || session_name))
   const traceIds = [...new Set(runs.flatMap(({ place }) => place?.trace_id ?? []))]
-  await run(ctx, appendStatement({ rows, ...(needsLookup && { needsLookup }) }), lockTraces(traceIds))
+  await run(ctx, appendStatement({ rows, feedbackRows, ...(needsLookup && { needsLookup }) }), lockTraces(traceIds))
 }
 
 /** Absent members are left out, so that a batch of small runs is a small parameter. */
@@ -24,7 +29,7 @@ const toRow = ({ place, loc: _loc, attachments: _attachments, is_posted: _posted
   ...place,
 })
 
-type AppendInput = { rows: string; needsLookup?: boolean }
+type AppendInput = { rows: string; feedbackRows?: string | undefined; needsLookup?: boolean }
 
 const ROW = sql`
       id uuid, session_id uuid, session_name text, trace_id uuid, trace_time timestamptz, order_time timestamptz,
@@ -57,7 +62,7 @@ const MERGED_VALUES = sql.join(
 )
 
 const appendStatement = prepareStatement(
-  ({ rows, needsLookup }: Placeholders<AppendInput>) => sql`
+  ({ rows, feedbackRows, needsLookup }: Placeholders<AppendInput>) => sql`
     with given as materialized (
       select *
       from json_to_recordset(${rows}::json) as g(${ROW})
@@ -98,7 +103,9 @@ const appendStatement = prepareStatement(
         on case when g.session_id is null then d.name = g.session_name else d.id = g.session_id end
       left join upgraded_traces u on u.tenant_id = current_tenant() and u.trace_id = g.trace_id
       ${needsLookup ? sql`left join found f on f.id = g.id` : sql``}
-    )
+    ),
+    ${feedbackRows ? storeFeedbackOfRuns(feedbackRows) : sql``}
+    ${attachFeedback(sql`placed`)}
     insert into runs (organization_id, tenant_id, id, ${columns(PLACE_NAMES)}, ${columns(VALUES)})
     select current_organization(), current_tenant(), p.id, ${columns(PLACE_NAMES, 'p')}, ${columns(VALUES, 'p')}
     from placed p
@@ -114,6 +121,18 @@ const appendStatement = prepareStatement(
         when runs.session_id = excluded.session_id then true
         else refuse('run_in_other_project', runs.id::text)
       end`,
+)
+
+const readPermittedFeedback = (rows: Placeholder): SQL => sql`
+    ${readFeedbackRows(rows)}
+    where ${requirePermission('feedback:create')}`
+const storeFeedbackOfRuns = (rows: Placeholder): SQL => sql`
+    ${sql.join(storeFeedback(readPermittedFeedback(rows), sql`placed`), sql`,`)},`
+
+const feedbackStatement = prepareStatement(
+  ({ feedbackRows }: Placeholders<{ feedbackRows: string }>) => sql`
+    with ${sql.join(storeFeedback(readPermittedFeedback(feedbackRows)), sql`,`)}
+    select`,
 )
 
 const PLACE_NAMES = [
