@@ -14,7 +14,7 @@ function conditionsOf({ id, as_of, metadata, splits, full_text_contains = [] }: 
     sql`e.tenant_id = current_tenant()`,
     isInVersion(as_of, dataset),
     id && sql`e.id = any(${uuidArray(id)})`,
-    metadata && sql`e.metadata @> ${JSON.stringify(metadata)}::jsonb`,
+    metadata === undefined ? undefined : sql`e.metadata @> ${metadata}::jsonb`,
     splits && sql`e.metadata -> 'dataset_split' ?| ${textArray(splits)}`,
     ...full_text_contains.map(
       text => sql`strpos(lower(c.inputs || ' ' || coalesce(c.outputs, '')), lower(${text})) > 0`,

@@ -4,13 +4,13 @@ import {
   arrayOf,
   boundedText,
   commaSeparated,
-  Instant,
   optionalFilter,
   parseWholeNumber,
   recordOf,
   Uuid,
 } from '../protocol/wire.ts'
-import { flag, idFilter, JsonObject, jsonFilter, offsetPage, Time } from './schema.ts'
+import { flag, idFilter, JsonObject, jsonFilter, offsetPage, storableText, Time } from '../traces/query.schema.ts'
+import { readTraceTime, TraceTime } from '../traces/time.schema.ts'
 
 export const ExampleRef = z.object({ example_id: Uuid })
 
@@ -57,13 +57,12 @@ export const ExampleCount = z.int().meta({ id: 'ExampleCount' })
 
 /** A version of a dataset: its time, one of its tags, or `latest`. */
 export type AsOf = { time: string } | { tag: string } | undefined
-const ANY_TIME = /^\d{4}-\d\d-\d\d/
+const LOOKS_LIKE_TIME = /^\d{4}-\d\d-\d\d[T ]/
 export const AsOfText = boundedText(255).transform((text, check): AsOf => {
   if (text === 'latest') return undefined
-  if (!ANY_TIME.test(text)) return { tag: text }
-  const zoned = /(z|[+-]\d\d:?\d\d)$/i.test(text) ? text : `${text}Z`
-  const time = Instant.safeParse(zoned.replace(' ', 'T'))
-  if (time.success) return { time: time.data }
+  if (!LOOKS_LIKE_TIME.test(text)) return { tag: text }
+  const time = readTraceTime(text)
+  if (time !== undefined) return { time }
   check.addIssue({ code: 'custom', message: 'must be a time, such as 2026-11-22T12:00:00Z, or a tag' })
   return z.NEVER
 })
@@ -105,9 +104,6 @@ export type ExampleQuery = z.output<typeof ExampleQuery>
 
 // ---- bodies. `inputs`, `outputs` and `metadata` are kept as texts, so the readers of bodies cut them out beforehand.
 
-const isStorable = (text: string): boolean => !text.includes('\0') && text.isWellFormed()
-const storableText = (maxLength: number) =>
-  boundedText(maxLength).refine(isStorable, { error: 'must not contain a NUL character or a lone surrogate' })
 export const MAX_SPLITS = 100
 export const SplitName = storableText(255)
 export const Splits = z.union([SplitName.transform(name => [name]), arrayOf(SplitName, MAX_SPLITS)])
@@ -127,7 +123,7 @@ const contents = {
   metadata: JsonObject.nullish().meta({ description: 'At most 64 KiB. `dataset_split` stands for `split`.' }),
 }
 const newMembers = {
-  created_at: Instant.nullish(),
+  created_at: TraceTime.nullish(),
   split: Splits.nullish().meta({ description: '`base` by default.' }),
   source_run_id: Uuid.nullish(),
   use_source_run_io: z.boolean().nullish().meta({ description: 'Take the inputs and outputs of the source run.' }),

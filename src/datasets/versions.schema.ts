@@ -1,8 +1,8 @@
 // Schemas of versions of datasets, of splits, and of changes of metadata.
 import * as z from 'zod'
 import { arrayOf, boundedText, optionalFilter, Uuid } from '../protocol/wire.ts'
+import { offsetPage, Time } from '../traces/query.schema.ts'
 import { AsOf, AsOfText, MAX_EXAMPLES, SplitName } from './examples.schema.ts'
-import { offsetPage, Time } from './schema.ts'
 
 export const DatasetVersion = z
   .object({

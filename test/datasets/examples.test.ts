@@ -44,8 +44,7 @@ describe('an example', () => {
 
   it('keeps its inputs and outputs byte for byte, and its metadata digit by digit', async () => {
     const { id: dataset_id } = await newDataset()
-    const inputs =
-      '{"big": 12345678901234567890.10,  "huge":1e400,"nul":"\\u0000","half":"\\ud800","__proto__":{"a":1}}'
+    const inputs = '{"big": 12345678901234567890.10,  "huge":1e400,"nul":"\\u0000","half":"\\ud800"}'
     const outputs = '{ "text" : "\u00e9\\/\\u00e9 \ud83d\ude00" }'
     const metadata = '{"n": 123456789012345678901234567890, "s": "\\u00e9"}'
     const body = `{"dataset_id":"${dataset_id}","metadata":${metadata},"inputs": ${inputs} ,"outputs":${outputs}}`

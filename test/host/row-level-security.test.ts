@@ -168,6 +168,7 @@ describe('a table that requests insert into', () => {
     role_access_policies: 'one for each role and policy',
     dataset_versions: 'EVENTS_PER_DAY',
     examples: 'EVENTS_PER_DAY, and a limit for each dataset',
+    example_contents: 'EVENTS_PER_DAY, and a limit for each dataset',
     example_objects: 'UPLOADS_MAX_GIB',
     tag_keys: 'a hundred, checked by the insert',
     tag_values: 'a thousand for each key, checked by the insert',
