@@ -71,8 +71,7 @@ export class BodyReader {
     const escapes = normalized.match(/\\(?:\\|u0000|ud[89a-f]..)/g) ?? []
     if (escapes.some(found => found !== '\\\\'))
       return this.fault('text_invalid', loc, 'must not contain NUL characters or lone surrogates')
-    if (HUGE_NUMBER.test(text.replace(/"(?:[^"\\]|\\.)*"/g, '')))
-      return this.fault('number_too_large', loc, 'has a number of more than 100 digits')
+    if (hasHugeNumber(text)) return this.fault('number_too_large', loc, 'has a number of more than 100 digits')
     return object
   }
 
@@ -93,7 +92,20 @@ export class BodyReader {
   }
 }
 
-const HUGE_NUMBER = /[\d.]{101}|e[+-]?\d{4}/i
+const MAX_DIGITS = 100
+
+/** Postgres writes a number with all of its digits. */
+function hasHugeNumber(json: string): boolean {
+  let isHuge = false
+  const look = (_: string, value: unknown, context?: { source: string }) => {
+    if (typeof value !== 'number' || !context) return value
+    const { source } = context
+    if (source.length > MAX_DIGITS || /e[-+]?\d{4}/i.test(source)) isHuge = true
+    return value
+  }
+  JSON.parse(json, look)
+  return isHuge
+}
 
 function depthOf(root: object): number {
   let deepest = 0

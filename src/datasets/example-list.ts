@@ -66,10 +66,11 @@ export function selectExamples(filter: ExampleFilter, page: Page, members: Examp
       from (${pageOf(conditionsOf(filter, sql`e.dataset_id`))}) e
       join datasets d on d.id = e.dataset_id and d.tenant_id = e.tenant_id
       order by ${order}`
+  const inDataset = sql`e.dataset_id = d.id and ${conditionsOf(filter, sql`${dataset}::uuid`)}`
   return sql`
       select ${WIRE_COLUMNS}
       from datasets d
-      left join lateral (${pageOf(sql`e.dataset_id = d.id and ${conditionsOf(filter, sql`${dataset}::uuid`)}`)}) e on true
+      left join lateral (${pageOf(inDataset)}) e on true
       where ${isKnownDataset(filter)}
       order by ${order}`
 }

@@ -61,8 +61,8 @@ async function changeMetadataOf(
         object_ids, created_at
       )
       select
-        e.id, e.organization_id, e.tenant_id, e.dataset_id, e.until, e.number, e.contents_id, ${changed}, e.source_run_id,
-        e.attachments, e.object_ids, e.created_at
+        e.id, e.organization_id, e.tenant_id, e.dataset_id, e.until, e.number, e.contents_id, ${changed},
+        e.source_run_id, e.attachments, e.object_ids, e.created_at
       from ended e
       ${steps}
       where ${refuseUnless('example_metadata_full', sql`octet_length(${changed}::text) <= ${MAX_METADATA_BYTES}`)}
@@ -90,7 +90,7 @@ function requireModestChange(ids: string[], operations: schema.MetadataOperation
   throw invalidRequest([{ type: 'too_big', loc: ['body', 'operations'], msg }])
 }
 
-/** Each step reads the metadata of the one before. `offset 0` keeps Postgres from merging them, which would repeat it. */
+/** Each step reads the metadata of the one before. `offset 0` keeps Postgres from merging them, which repeats it. */
 function chainOperations(operations: schema.MetadataOperation[]): { steps: SQL; changed: SQL } {
   let changed = sql`e.metadata`
   const steps = operations.map((operation, i) => {
@@ -102,16 +102,17 @@ function chainOperations(operations: schema.MetadataOperation[]): { steps: SQL; 
   return { steps: sql.join(steps, sql` `), changed }
 }
 
-function applyOperation(metadata: SQL, { key, operation, value, values }: schema.MetadataOperation): SQL {
+function applyOperation(metadata: SQL, { key, value, values, ...given }: schema.MetadataOperation): SQL {
+  const operation = given.operation.toUpperCase()
   const set = (member: SQL) => sql`${metadata} || jsonb_build_object(${key}::text, ${member})`
   if (operation === 'SET') return set(sql`${JSON.stringify(value ?? null)}::jsonb`)
-  const given = sql`${JSON.stringify(values ?? [])}::jsonb`
+  const listed = sql`${JSON.stringify(values ?? [])}::jsonb`
   // What is no list counts as an empty one.
   const items = sql`jsonb_array_elements(
             case when jsonb_typeof(${metadata} -> ${key}) = 'array' then ${metadata} -> ${key} else '[]' end
-            ${operation === 'ARRAY_ADD' ? sql`|| ${given}` : sql``}
+            ${operation === 'ARRAY_ADD' ? sql`|| ${listed}` : sql``}
           ) with ordinality as i(item, place)`
-  const kept = operation === 'ARRAY_ADD' ? sql`true` : sql`not ${given} @> jsonb_build_array(item)`
+  const kept = operation === 'ARRAY_ADD' ? sql`true` : sql`not ${listed} @> jsonb_build_array(item)`
   return set(sql`(
           select coalesce(jsonb_agg(item order by place), '[]')
           from (

@@ -35,8 +35,8 @@ const asJson = (value: unknown): string | undefined => (value === undefined ? un
 export const givenRows = (examples: ExampleContents[]): SQL => sql`
     select
       g.id, g.inputs, g.outputs, g.metadata::jsonb as metadata, g.splits::jsonb as splits,
-      g.source_run_id::uuid as source_run_id, g.created_at::timestamptz as created_at, g.attachments::jsonb as attachments,
-      g.operations::jsonb as operations, gen_random_uuid() as contents_id, g.place
+      g.source_run_id::uuid as source_run_id, g.created_at::timestamptz as created_at,
+      g.attachments::jsonb as attachments, g.operations::jsonb as operations, gen_random_uuid() as contents_id, g.place
     from unnest(
       ${uuidArray(examples.map(({ id }) => id))},
       ${nullable(examples.map(({ inputs }) => inputs))},

@@ -44,7 +44,7 @@ export const exampleRoutes = slice('Examples', 'What a dataset consists of: inpu
     id: 'countExamples',
     summary: 'Count the examples of a dataset',
     toleratesUnknown: true,
-    query: s.ExampleFilter,
+    query: s.ExampleCountQuery,
     repeatable: ['id'],
     lists: ['splits', 'full_text_contains'],
     reply: s.ExampleCount,

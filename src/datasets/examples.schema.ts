@@ -82,6 +82,8 @@ export const ExampleFilter = z.object({
   full_text_contains: texts(10).meta({ description: 'Only examples whose inputs or outputs contain all of these.' }),
 })
 export type ExampleFilter = z.output<typeof ExampleFilter>
+const QUERY_EXAMPLE = { dataset: '5d41402a-bc4b-4a76-b971-9d911017c592' }
+export const ExampleCountQuery = ExampleFilter.meta({ example: QUERY_EXAMPLE })
 
 export const ExampleVersion = z.object({
   dataset: optionalFilter(Uuid),
@@ -99,7 +101,7 @@ export const ExampleQuery = ExampleFilter.extend({
   }),
   exclude_default_fields: flag(false).meta({ description: 'Only `id` and the members in `select`.' }),
   ...offsetPage(),
-})
+}).meta({ example: QUERY_EXAMPLE })
 export type ExampleQuery = z.output<typeof ExampleQuery>
 
 // ---- bodies. `inputs`, `outputs` and `metadata` are kept as texts, so the readers of bodies cut them out beforehand.

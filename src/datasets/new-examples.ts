@@ -192,8 +192,8 @@ const insertExamples = (ctx: Ctx, dataset_id: string, examples: ExampleContents[
 const writtenRows = (rows: SQL): SQL => sql`(
         select json_agg(
           json_build_object(
-            'id', e.id, 'tenant_id', e.tenant_id, 'name', '#' || e.number || ' @ ' || d.name, 'metadata', e.metadata::text,
-            'attachments', e.attachments, 'created_at', e.created_at, 'since', e.since
+            'id', e.id, 'tenant_id', e.tenant_id, 'name', '#' || e.number || ' @ ' || d.name,
+            'metadata', e.metadata::text, 'attachments', e.attachments, 'created_at', e.created_at, 'since', e.since
           )
           order by e.number)
         from ${rows} e

@@ -68,10 +68,7 @@ export const ChangedIds = z.array(Uuid).meta({ id: 'ChangedExampleIds' })
 const Key = SplitName.min(1)
 export const MetadataOperation = z.object({
   key: Key,
-  operation: z.preprocess(
-    value => (typeof value === 'string' && value.length < 20 ? value.toUpperCase() : value),
-    z.enum(['SET', 'ARRAY_ADD', 'ARRAY_REMOVE']),
-  ),
+  operation: z.enum(['SET', 'ARRAY_ADD', 'ARRAY_REMOVE', 'set', 'array_add', 'array_remove']),
   value: z.unknown().optional().meta({ description: 'Of SET.' }),
   values: arrayOf(SplitName, 1000).nullish().meta({ description: 'Of ARRAY_ADD and ARRAY_REMOVE.' }),
 })
