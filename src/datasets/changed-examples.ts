@@ -35,8 +35,10 @@ export const changeExample = verb(
   },
 )
 
-export const changeExampleList = verb('datasets:update', (ctx, { raw }: { raw: RawBody }) =>
-  changeAll(ctx, undefined, readExampleList(raw, schema.ListedExampleMembers)),
+export const changeExampleList = verb(
+  'datasets:update',
+  (ctx, { raw }: { raw: RawBody }) => changeAll(ctx, undefined, readExampleList(raw, schema.ListedExampleMembers)),
+  { byPolicy: true },
 )
 
 export const changeUploadedExamples = verb(
@@ -137,5 +139,5 @@ const changeExamples = (
         (select count(*) from inserted i where i.dataset_id = d.id) as count`
 
     const parts = { ctesBefore, ctesAfter: [insertVersions(sql`true`)], lock: lockOf(dataset_id, ids) }
-    return commit(one, 'examples.updated', change, sql`json_build_object('count', changed.count)`, parts)
+    return commit(one, 'dataset.examples_updated', change, sql`json_build_object('count', changed.count)`, parts)
   })

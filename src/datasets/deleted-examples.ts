@@ -21,13 +21,18 @@ export const deleteExample = verb('datasets:update', async (ctx, { example_id }:
   endExamples(ctx, [example_id]),
 )
 
-export const deleteExamples = verb('datasets:update', async (ctx, input: z.output<typeof schema.ExampleIds>) =>
-  endExamples(ctx, input.example_ids),
+export const deleteExamples = verb(
+  'datasets:update',
+  async (ctx, input: z.output<typeof schema.ExampleIds>) => endExamples(ctx, input.example_ids),
+  { byPolicy: true },
 )
 
 /** `hard_delete` erases the examples, for which a key needs the permission to delete datasets. */
-export const eraseExamples = verb('datasets:delete', async (ctx, input: z.output<typeof schema.DeletedExamples>) =>
-  input.hard_delete ? eraseRows(ctx, input.example_ids) : endExamples(ctx, input.example_ids),
+export const eraseExamples = verb(
+  'datasets:delete',
+  async (ctx, input: z.output<typeof schema.DeletedExamples>) =>
+    input.hard_delete ? eraseRows(ctx, input.example_ids) : endExamples(ctx, input.example_ids),
+  { byPolicy: true },
 )
 
 /** The versions before this one still have them. */
@@ -48,7 +53,13 @@ async function endExamples(ctx: Ctx, ids: string[]) {
       where d.id = t.id and d.tenant_id = t.tenant_id
       returning d.id, d.examples_at as as_of, (select count(*) from ended e where e.dataset_id = d.id) as count`
   const parts = { ctesBefore, ctesAfter: [insertVersions(sql`true`)], lock: lockDatasetsOf(ids) }
-  const changed = await commit(ctx, 'examples.deleted', change, sql`json_build_object('count', changed.count)`, parts)
+  const changed = await commit(
+    ctx,
+    'dataset.examples_deleted',
+    change,
+    sql`json_build_object('count', changed.count)`,
+    parts,
+  )
   requireRow(changed, 'example_not_found')
   return describeWrites(changed, ids)
 }
@@ -87,7 +98,7 @@ async function eraseRows(ctx: Ctx, ids: string[]) {
       where d.id = e.dataset_id and d.tenant_id = current_tenant()
       returning d.id, d.examples_at as as_of, e.count`
   const data = sql`json_build_object('count', changed.count, 'hard_delete', true)`
-  const changed = await commit(ctx, 'examples.deleted', change, data, { ctesBefore: [erased, contents], lock })
+  const changed = await commit(ctx, 'dataset.examples_deleted', change, data, { ctesBefore: [erased, contents], lock })
   requireRow(changed, 'example_not_found')
   return describeWrites(changed, ids)
 }

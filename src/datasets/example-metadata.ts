@@ -77,7 +77,7 @@ async function changeMetadataOf(
       returning d.id, d.examples_at as as_of, i.ids`
   const data = sql`json_build_object('count', coalesce(json_array_length(changed.ids), 0))`
   const parts = { ctesBefore, ctesAfter: [insertVersions(sql`changed.ids is not null`)], lock: lockDataset(dataset_id) }
-  return requireRow(await commit(ctx, 'examples.updated', change, data, parts), 'dataset_not_found').ids ?? []
+  return requireRow(await commit(ctx, 'dataset.examples_updated', change, data, parts), 'dataset_not_found').ids ?? []
 }
 
 /** More than a client may send at once, because Postgres writes spaces. */

@@ -17,20 +17,28 @@ function requireScope({ dataset, id }: schema.ExampleFilter): void {
     throw invalidRequest([{ type: 'missing', loc: ['query', 'dataset'], msg: 'is required unless `id` is given' }])
 }
 
-export const listExamples = verb('datasets:read', async (ctx, query: schema.ExampleQuery) => {
-  requireScope(query)
-  const members = selectedMembers(query)
-  const rows = await run(ctx, selectExamples(query, query, members))
-  if (query.dataset !== undefined) requireRow(rows, 'dataset_not_found')
-  const signer = createLinkSigner(ctx.config, ctx.origin)
-  const found = rows.filter((row): row is ExampleRow => row[0] !== null)
-  return Promise.all(found.map(row => toWire(row, members, signer)))
-})
+export const listExamples = verb(
+  'datasets:read',
+  async (ctx, query: schema.ExampleQuery) => {
+    requireScope(query)
+    const members = selectedMembers(query)
+    const rows = await run(ctx, selectExamples(query, query, members))
+    if (query.dataset !== undefined) requireRow(rows, 'dataset_not_found')
+    const signer = createLinkSigner(ctx.config, ctx.origin)
+    const found = rows.filter((row): row is ExampleRow => row[0] !== null)
+    return Promise.all(found.map(row => toWire(row, members, signer)))
+  },
+  { byPolicy: true },
+)
 
-export const countExamples = verb('datasets:read', async (ctx, filter: schema.ExampleFilter) => {
-  requireScope(filter)
-  return Number(requireRow(await run(ctx, countRows(filter)), 'dataset_not_found')[0])
-})
+export const countExamples = verb(
+  'datasets:read',
+  async (ctx, filter: schema.ExampleFilter) => {
+    requireScope(filter)
+    return Number(requireRow(await run(ctx, countRows(filter)), 'dataset_not_found')[0])
+  },
+  { byPolicy: true },
+)
 
 export const readExample = verb(
   'datasets:read',

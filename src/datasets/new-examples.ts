@@ -43,14 +43,20 @@ type WrittenRow = {
 
 const MAX_EXAMPLES = 100_000
 
-export const createExample = verb('datasets:update', async (ctx, { raw }: { raw: RawBody }) => {
-  const [example] = await createExamples(ctx, [readOneExample(raw, schema.NewExampleMembers)])
-  return example!
-})
+export const createExample = verb(
+  'datasets:update',
+  async (ctx, { raw }: { raw: RawBody }) => {
+    const [example] = await createExamples(ctx, [readOneExample(raw, schema.NewExampleMembers)])
+    return example!
+  },
+  { byPolicy: true },
+)
 
 /** All of one dataset, or none. */
-export const createExampleList = verb('datasets:update', (ctx, { raw }: { raw: RawBody }) =>
-  createExamples(ctx, readExampleList(raw, schema.NewExampleMembers)),
+export const createExampleList = verb(
+  'datasets:update',
+  (ctx, { raw }: { raw: RawBody }) => createExamples(ctx, readExampleList(raw, schema.NewExampleMembers)),
+  { byPolicy: true },
 )
 
 async function createExamples(ctx: Ctx, inputs: ExampleInput<NewMembers>[]): Promise<schema.Example[]> {
@@ -186,7 +192,7 @@ const insertExamples = (ctx: Ctx, dataset_id: string, examples: ExampleContents[
       returning d.id, d.examples_at as as_of, i.count, ${writtenRows(sql`
         (select * from inserted union all select * from present)`)} as examples`
     const parts = { ctesBefore, ctesAfter: [insertVersions(sql`changed.count > 0`)], lock: lockDataset(dataset_id) }
-    return commit(one, 'examples.created', change, sql`json_build_object('count', changed.count)`, parts)
+    return commit(one, 'dataset.examples_created', change, sql`json_build_object('count', changed.count)`, parts)
   })
 
 const writtenRows = (rows: SQL): SQL => sql`(

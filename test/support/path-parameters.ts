@@ -34,11 +34,15 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   const listener = await tenant.post('/v2/listeners', NewListener.meta()!.example)
   // Paused: nothing is sent while a test calls other routes.
   const webhook = await tenant.post('/v2/webhooks', { ...NewWebhook.meta()!.example!, enabled: false })
+  const tagging = await tenant.post('/workspaces/current/taggings', {
+    ...{ tag_value_id: tagValue.body.id, resource_type: 'project', resource_id: session.id },
+  })
   const feedback = await tenant.post('/feedback', NewFeedbackBody.meta()!.example)
   const feedbackLink = await tenant.post('/feedback/tokens', NewFeedbackLinks.meta()!.example)
   const policy = await tenant.owner.post('/v1/platform/orgs/current/access-policies', NewAccessPolicy.meta()!.example)
   const dataset = await tenant.post('/datasets', { name: 'Dataset' })
   const { body: example } = await tenant.post('/examples', { dataset_id: dataset.body.id, inputs: {} })
+  const rule = await tenant.post('/runs/rules', { display_name: 'Rule', sampling_rate: 1, session_id: session.id })
   const delivery_id = crypto.randomUUID()
   const user_code = newUserCode()
   await runAsSystem(
@@ -56,6 +60,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
       where id = ${membership.member_id}::uuid`,
   )
   return {
+    tagging_id: tagging.body.id,
     access_policy_id: policy.body.id,
     webhook_id: webhook.body.id,
     feedback_id: feedback.body.id,
@@ -63,6 +68,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
     delivery_id,
     dataset_id: dataset.body.id,
     example_id: example.id,
+    rule_id: rule.body.id,
     listener_id: listener.body.id,
     host,
     auth_id: flow.body.auth_id,

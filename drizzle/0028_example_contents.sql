@@ -56,3 +56,6 @@ create policy own on examples to slipway_app
     and is_own_dataset(dataset_id)
     and is_own_example_contents(contents_id)
   );
+create policy admitted on example_contents as restrictive to slipway_limited
+  using (not (select hides('dataset')) or exists (select from datasets d where d.id = example_contents.dataset_id))
+  with check (true);
