@@ -58,6 +58,7 @@ import { syncRoutes } from './sync/routes.ts'
 import { feedbackRoutes } from './traces/feedback.routes.ts'
 import { postgresTraceStore } from './traces/postgres/store.ts'
 import { runRoutes } from './traces/runs.routes.ts'
+import { runShareRoutes } from './traces/shares.routes.ts'
 import { createEventDeliverer, sweepWebhooks } from './webhooks/deliverer.ts'
 import { webhookRoutes } from './webhooks/routes.ts'
 
@@ -74,6 +75,7 @@ const slices = [
   listenerRoutes,
   syncRoutes,
   runRoutes,
+  runShareRoutes,
   providerRoutes,
   flowRoutes,
   identityRoutes,

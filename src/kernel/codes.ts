@@ -582,6 +582,12 @@ const CODES = {
     'This tracing project was not found.',
     'GET /sessions lists the projects.',
   ],
+  run_share_not_found: [
+    404,
+    'Shared run not found',
+    'What this link shows was not found: the link or the run was deleted.',
+    'Ask for another link.',
+  ],
   run_object_not_found: [
     404,
     'Object not found',
@@ -668,6 +674,7 @@ const CODES = {
     'This workspace already has a deployment with this `name`.',
     'Choose another name, or delete that deployment first.',
   ],
+  share_token_taken: [409, 'Token taken', 'Another link already has this `share_token`.', 'Send another one, or none.'],
   run_in_other_project: [
     409,
     'Run in another project',
