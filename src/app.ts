@@ -139,6 +139,7 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
       sweepInstalls(services),
       sweepProviders(services),
       sweepWebhooks(services),
+      import('./rules/evaluate.ts').then(({ sweepRules }) => sweepRules(services)),
       services.traces.expire(services),
       sweepDeliveries(services).then(() => sweepPreviews(services)),
     ])
