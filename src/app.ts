@@ -56,6 +56,7 @@ import { signInRoutes } from './sign-in/routes.ts'
 import { sweepSessions } from './sign-in/sessions.ts'
 import { syncRoutes } from './sync/routes.ts'
 import { feedbackRoutes } from './traces/feedback.routes.ts'
+import { ingestionRoutes } from './traces/ingestion.routes.ts'
 import { postgresTraceStore } from './traces/postgres/store.ts'
 import { createEventDeliverer, sweepWebhooks } from './webhooks/deliverer.ts'
 import { webhookRoutes } from './webhooks/routes.ts'
@@ -79,6 +80,7 @@ const slices = [
   deliveryRoutes,
   eventRoutes,
   webhookRoutes,
+  ingestionRoutes,
   feedbackRoutes,
   datasetRoutes,
   exampleRoutes,
