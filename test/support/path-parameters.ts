@@ -9,10 +9,10 @@ import { NewListener } from '../../src/listeners/schema.ts'
 import { NewProvider } from '../../src/oauth/schema.ts'
 import { NewFeedbackBody } from '../../src/traces/feedback.schema.ts'
 import { NewFeedbackLinks } from '../../src/traces/feedback-links.schema.ts'
-import { NewRun } from '../../src/traces/ingestion.schema.ts'
 import { NewWebhook } from '../../src/webhooks/schema.ts'
 import { getApp, type Tenant, txtRecords, unusedId } from './app.ts'
 import { newIntegration } from './integrations.ts'
+import { appendRuns, newTrace } from './new-traces.ts'
 
 /** Ids by the name of the parameter. */
 export async function newPathParameters(tenant: Tenant): Promise<Record<string, string>> {
@@ -42,8 +42,8 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   const feedbackLink = await tenant.post('/feedback/tokens', NewFeedbackLinks.meta()!.example)
   const policy = await tenant.owner.post('/v1/platform/orgs/current/access-policies', NewAccessPolicy.meta()!.example)
   const dataset = await tenant.post('/datasets', { name: 'Dataset' })
-  const run_id = crypto.randomUUID()
-  await tenant.post('/runs', { ...NewRun.meta()!.example!, id: run_id })
+  const { root } = newTrace()
+  await appendRuns(tenant, [root])
   const { body: example } = await tenant.post('/examples', { dataset_id: dataset.body.id, inputs: {} })
   const rule = await tenant.post('/runs/rules', { display_name: 'Rule', sampling_rate: 1, session_id: session.id })
   const delivery_id = crypto.randomUUID()
@@ -70,6 +70,8 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
     token: feedbackLink.body.id,
     delivery_id,
     dataset_id: dataset.body.id,
+    run_id: root.id,
+    name: 'inputs',
     example_id: example.id,
     rule_id: rule.body.id,
     listener_id: listener.body.id,
@@ -80,7 +82,6 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
     tag_key_id: tagKey.body.id,
     tag_value_id: tagValue.body.id,
     session_id: session.id,
-    run_id,
     deployment_id: deployment.body.id,
     revision_id: deployment.body.latest_revision_id,
     other_revision_id: deployment.body.latest_revision_id,
