@@ -53,6 +53,7 @@ import { sweepSessions } from './sign-in/sessions.ts'
 import { syncRoutes } from './sync/routes.ts'
 import { feedbackRoutes } from './traces/feedback.routes.ts'
 import { postgresTraceStore } from './traces/postgres/store.ts'
+import { sessionRoutes } from './traces/sessions.routes.ts'
 import { createEventDeliverer, sweepWebhooks } from './webhooks/deliverer.ts'
 import { webhookRoutes } from './webhooks/routes.ts'
 
@@ -74,6 +75,7 @@ const slices = [
   deliveryRoutes,
   eventRoutes,
   webhookRoutes,
+  sessionRoutes,
   feedbackRoutes,
   datasetRoutes,
   organizationRoutes,

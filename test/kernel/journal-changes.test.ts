@@ -318,6 +318,8 @@ async function prepareCalls() {
         headers: { 'X-Api-Key': owner.key, 'X-Tenant-Id': owner.tenant_id },
       }
     },
+    deleteProject: async () => ({ params: { session_id: await create('/sessions') } }),
+    deleteProjects: async () => ({ path: `/sessions?session_ids=${await create('/sessions')}` }),
     deleteWebhook: async () => ({
       params: { webhook_id: await create('/v2/webhooks', { url: 'https://ci.example.com/', enabled: false }) },
     }),

@@ -21,7 +21,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   const deployment = await tenant.post('/v2/deployments', NewDeployment.meta()!.example)
   const tagKey = await tenant.post('/v2/tag-keys', { key: 'team' })
   const tagValue = await tenant.post(`/v2/tag-keys/${tagKey.body.id}/values`, { value: 'one' })
-  const [session] = (await tenant.get('/sessions')).body.resources
+  const session = await tenant.post('/sessions', { name: `project-${unusedId()}` })
   const named = { ...NewProvider.meta()!.example!, provider_id: `provider-${unusedId()}` }
   const provider = await tenant.post('/v2/auth/providers', named)
   const flow = await tenant.post('/v2/auth/authenticate', { provider: provider.body.id, user_id: 'somebody' })
@@ -68,7 +68,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
     provider_id: provider.body.provider_id,
     tag_key_id: tagKey.body.id,
     tag_value_id: tagValue.body.id,
-    session_id: session.id,
+    session_id: session.body.id,
     deployment_id: deployment.body.id,
     revision_id: deployment.body.latest_revision_id,
     other_revision_id: deployment.body.latest_revision_id,
