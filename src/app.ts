@@ -18,6 +18,7 @@ import { sweepRevisions } from './deployments/sweep.ts'
 import { tagRoutes } from './deployments/tags.routes.ts'
 import { uploadRoutes } from './deployments/uploads.routes.ts'
 import { sweepUploads } from './deployments/uploads.ts'
+import { workspaceTagRoutes } from './deployments/workspace-tags.routes.ts'
 import type { Config } from './env.ts'
 import { eventRoutes } from './events/routes.ts'
 import { sweepInstalls } from './integrations/install.ts'
@@ -46,6 +47,7 @@ import { providerRoutes } from './oauth/routes.ts'
 import { sweepDeliveries } from './pushes/deliveries.ts'
 import { sweepPreviews } from './pushes/preview-sweep.ts'
 import { deliveryRoutes, previewRoutes } from './pushes/routes.ts'
+import { ruleRoutes } from './rules/routes.ts'
 import { deviceRoutes } from './sign-in/device.routes.ts'
 import { serveSignInPages } from './sign-in/pages.ts'
 import { signInRoutes } from './sign-in/routes.ts'
@@ -61,6 +63,7 @@ const slices = [
   deploymentRoutes,
   customHostRoutes,
   tagRoutes,
+  workspaceTagRoutes,
   uploadRoutes,
   registryRoutes,
   logRoutes,
@@ -78,6 +81,7 @@ const slices = [
   sessionRoutes,
   feedbackRoutes,
   datasetRoutes,
+  ruleRoutes,
   organizationRoutes,
   workspaceRoutes,
   accessPolicyRoutes,

@@ -111,7 +111,19 @@ const CODES = {
     'A filter does not follow the filter language.',
     'Correct it at the position that `errors` names.',
   ],
-  tags_full: [400, 'Too many tags', 'A deployment can have at most 50 tags.', 'Remove some first.'],
+  rules_full: [
+    400,
+    'Too many rules',
+    'A workspace can have at most 200 automation rules.',
+    'Delete a rule that is no longer used first.',
+  ],
+  rule_scope_fixed: [400, 'Scope fixed', 'The project or dataset of a rule cannot be changed.', 'Create another rule.'],
+  tags_full: [
+    400,
+    'Too many tags',
+    'A deployment can have at most 50 tags, another resource 100.',
+    'Remove some first.',
+  ],
   tag_keys_full: [
     400,
     'Too many tag keys',
@@ -343,6 +355,12 @@ const CODES = {
     'This organization, or this role, has no such access policy.',
     'GET /v1/platform/orgs/current/access-policies lists the policies and their roles.',
   ],
+  tagging_not_found: [
+    404,
+    'Tagging not found',
+    'No resource has this tag, or you may not see it.',
+    'GET /workspaces/current/taggings lists the taggings.',
+  ],
   resource_not_found: [
     404,
     'Resource not found',
@@ -521,6 +539,12 @@ const CODES = {
     'Project not found',
     'This tracing project was not found.',
     'GET /sessions lists the projects.',
+  ],
+  rule_not_found: [
+    404,
+    'Rule not found',
+    'This workspace has no such automation rule.',
+    'GET /runs/rules lists the rules.',
   ],
   feedback_not_found: [404, 'Feedback not found', 'This feedback was not found.', 'GET /feedback lists the feedback.'],
   feedback_config_not_found: [
@@ -1013,6 +1037,12 @@ const CODES = {
     'Storage unavailable',
     'The archive storage did not accept the upload.',
     'Request a new `upload_url` and retry shortly.',
+  ],
+  trace_storage_unavailable: [
+    503,
+    'Storage unavailable',
+    'The object store did not accept the long texts and attachments of these runs.',
+    'Retry after the time in `Retry-After`.',
   ],
   upstream_timeout: [504, 'External server timed out', 'An external server did not respond in time.', 'Retry later.'],
 } as const satisfies Record<string, readonly [status: number, title: string, problem: string, remedy: string]>

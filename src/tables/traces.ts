@@ -99,7 +99,7 @@ export const runs = pgTable(
     events: text(),
     inputs_preview: text(),
     outputs_preview: text(),
-    /** Paths in the object store of members that are too long for a row, and of attachments: a `StoredObjects`. */
+    /** Members that are too long for a row, which are then empty text, and attachments: a `StoredObjects`. */
     objects: json(),
     prompt_tokens: tokens(),
     completion_tokens: tokens(),
@@ -136,22 +136,26 @@ export const upgradedTraces = pgTable(
   t => [primaryKey({ columns: [t.tenant_id, t.trace_id] }), index('upgraded_traces_age').on(t.trace_time)],
 )
 
-/** What lies in the object store for a trace. It is deleted with the trace. */
+/**
+ * What lies in the object store for runs. It expires with its trace, an hour after another text has taken its place, or
+ * at once when the trace is deleted.
+ */
 export const traceObjects = pgTable(
   'trace_objects',
   {
     ...parentTenantColumns(),
     path: text().notNull(),
     trace_id: uuid().notNull(),
-    session_id: uuid().notNull(),
+    /** Null for a patch that waits for its project. */
+    session_id: uuid(),
     run_id: uuid().notNull(),
-    trace_time: instantColumn().notNull(),
+    expires_at: instantColumn().notNull(),
     bytes: bigint({ mode: 'number' }).notNull(),
   },
   t => [
     primaryKey({ columns: [t.tenant_id, t.path] }),
     index('trace_objects_trace').on(t.tenant_id, t.trace_id),
-    index('trace_objects_age').on(t.trace_time),
+    index('trace_objects_expired').on(t.expires_at),
   ],
 )
 
@@ -178,12 +182,29 @@ export const sessionMinutes = pgTable(
     prompt_cost: numeric().notNull().default('0'),
     completion_cost: numeric().notNull().default('0'),
     total_cost: numeric().notNull().default('0'),
-    /** Ended roots by latency, one element for each bucket of `latency_bucket()`. */
+    /** Roots by latency, one element for each bucket of `latency_bucket()` up to the last that is not empty. */
     latencies: integer().array().notNull().default(sql`'{}'`),
     first_token_latencies: integer().array().notNull().default(sql`'{}'`),
     last_start_time: instantColumn(),
   },
-  t => [primaryKey({ columns: [t.tenant_id, t.session_id, t.minute, t.slot] })],
+  t => [
+    primaryKey({ columns: [t.tenant_id, t.session_id, t.minute, t.slot] }),
+    index('session_minutes_age').on(t.minute),
+  ],
+)
+
+/** Patches that name no project and came before their post, in the order of their ids. */
+export const waitingPatches = pgTable(
+  'waiting_patches',
+  {
+    ...parentTenantColumns(),
+    id: bigint({ mode: 'number' }).generatedByDefaultAsIdentity(),
+    run_id: uuid().notNull(),
+    /** The row that `append.ts` sends. */
+    patch: json().notNull(),
+    created_at: createdAtColumn(),
+  },
+  t => [primaryKey({ columns: [t.tenant_id, t.run_id, t.id] }), index('waiting_patches_age').on(t.created_at)],
 )
 
 export const VIEW_TYPES = ['runs', 'threads', 'single_run'] as const

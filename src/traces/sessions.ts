@@ -84,14 +84,6 @@ const requireDatasets = (ids: (string | null | undefined)[]): SQL => {
   return sql`case when ${unknown} is null then true else refuse('dataset_not_found', ${unknown}) end`
 }
 
-export const requireTags = (ids: readonly string[]): SQL => {
-  const unknown = sql`(
-    select string_agg(id::text, ', ')
-    from unnest(${uuidArray(ids)}) id
-    where not exists (select from tag_values v where v.id = id and v.tenant_id = current_tenant()))`
-  return sql`case when ${unknown} is null then true else refuse('tag_value_not_found', ${unknown}) end`
-}
-
 /** Keeps the tags from being deleted meanwhile, as `deployments/tags.ts` does. */
 const lockTags = (ids: readonly string[]): SQL => sql`
   select from tag_keys
@@ -150,7 +142,7 @@ export const createSession = verb(
   async (ctx, { upsert, ...input }: schema.NewSession & z.output<typeof schema.Upsert>) => {
     const id = input.id ?? crypto.randomUUID()
     const name = input.name ?? id
-    const tags = [...new Set(input.tag_value_ids)]
+    const tags = input.tag_value_ids ?? []
     const tier = sql`coalesce(${text(input.trace_tier)}, default_trace_tier())`
     const days = integer(input.longlived_ttl_days)
     const change = sql<SessionRow & { is_new: boolean }>`
@@ -160,11 +152,10 @@ export const createSession = verb(
     )
     select ${id}::uuid, current_organization(), current_tenant(), ${name}, ${text(input.description)},
       coalesce(${time(input.start_time)}, clock()), ${time(input.end_time)}, ${json(input.extra)},
-      ${uuid(input.default_dataset_id)}, ${uuid(input.reference_dataset_id)}, ${uuidArray(tags)}, ${tier}, ${days},
+      ${uuid(input.default_dataset_id)}, ${uuid(input.reference_dataset_id)}, require_tag_rights('{}', ${uuidArray(tags)}), ${tier}, ${days},
       ${integer(input.num_examples)}, ${integer(input.num_repetitions)},
       ${input.evaluator_keys ? textArray(input.evaluator_keys) : sql`null::text[]`}
     where ${requireDatasets([input.default_dataset_id, input.reference_dataset_id])}
-      and ${requireTags(tags)}
       and ${requireAllowedTier(uuidArray(tags), { tier, days })}
     ${upsert ? upsertClause(input) : sql``}
     returning *, xmax = 0 as is_new`

@@ -38,6 +38,8 @@ const REFERENCED_TABLES: Record<string, string> = {
   created_by: 'api_keys',
   approved_by: 'api_keys',
   session_id: 'projects',
+  rule_id: 'run_rules',
+  add_to_dataset_id: 'datasets',
   default_dataset_id: 'datasets',
   reference_dataset_id: 'datasets',
   'preview_policies.id': 'deployments',
@@ -49,8 +51,23 @@ const NO_REFERENCE: Record<string, string> = {
   'datasets.share_token': 'a random number',
   'examples.source_run_id': 'only shown: where the example came from',
   'examples.object_ids': 'paths of objects begin with the workspace of the row',
+  'rule_applications.run_id': 'only shown, and compared with runs of the own workspace',
+  'rule_applications.run_session_id': 'only shown',
+  'rule_applications.delivery_ids': 'looked up among the deliveries of the same rule',
+  'rule_deliveries.target_id': 'looked up among the webhooks of the same rule',
+  'rule_deliveries.run_ids': 'looked up among the runs of the own workspace',
+  'finished_runs.run_id': 'written by a trigger of the run',
+  'finished_runs.trace_id': 'written by a trigger of the run',
+  'run_rules.add_to_annotation_queue_id': 'looked up among the queues of the own workspace',
+  'run_rules.backfill_id': 'a random number',
   'api_keys.budget_id': 'overwritten by a trigger',
   'logs.stream': 'chosen by an agent for its own numbering',
+  ...Object.fromEntries(
+    [
+      ...['runs.trace_id', 'runs.parent_run_id', 'runs.reference_example_id', 'upgraded_traces.trace_id'],
+      ...['trace_objects.trace_id', 'trace_objects.run_id', 'waiting_patches.run_id'],
+    ].map(name => [name, 'chosen by a client, and looked up within the tenant']),
+  ),
   'feedbacks.run_id': 'the run may arrive later, and is looked up within the tenant',
   'feedbacks.trace_id': 'the run may arrive later, and is looked up within the tenant',
   'feedbacks.feedback_group_id': 'chosen by a client for its own numbering',
@@ -128,7 +145,7 @@ function makeSample(column: Column, owner: Tenant): unknown {
     case 'boolean':
       return false
     default:
-      return /^(integer|bigint|numeric)/.test(column.type) ? sampleCount : new Date()
+      return /^(integer|bigint|numeric|double)/.test(column.type) ? sampleCount : new Date()
   }
 }
 

@@ -320,6 +320,12 @@ async function prepareCalls() {
     },
     deleteProject: async () => ({ params: { session_id: await create('/sessions') } }),
     deleteProjects: async () => ({ path: `/sessions?session_ids=${await create('/sessions')}` }),
+    createRunRule: () => ({
+      body: {
+        ...{ display_name: named(), sampling_rate: 1, session_id: params.session_id },
+        webhooks: [{ url: 'https://ci.example.com/', headers: { 'X-Token': makeSecret('rule') } }],
+      },
+    }),
     deleteWebhook: async () => ({
       params: { webhook_id: await create('/v2/webhooks', { url: 'https://ci.example.com/', enabled: false }) },
     }),

@@ -21,7 +21,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   const deployment = await tenant.post('/v2/deployments', NewDeployment.meta()!.example)
   const tagKey = await tenant.post('/v2/tag-keys', { key: 'team' })
   const tagValue = await tenant.post(`/v2/tag-keys/${tagKey.body.id}/values`, { value: 'one' })
-  const session = await tenant.post('/sessions', { name: `project-${unusedId()}` })
+  const session = (await tenant.post('/sessions', { name: `project-${unusedId()}` })).body
   const named = { ...NewProvider.meta()!.example!, provider_id: `provider-${unusedId()}` }
   const provider = await tenant.post('/v2/auth/providers', named)
   const flow = await tenant.post('/v2/auth/authenticate', { provider: provider.body.id, user_id: 'somebody' })
@@ -34,10 +34,14 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   const listener = await tenant.post('/v2/listeners', NewListener.meta()!.example)
   // Paused: nothing is sent while a test calls other routes.
   const webhook = await tenant.post('/v2/webhooks', { ...NewWebhook.meta()!.example!, enabled: false })
+  const tagging = await tenant.post('/workspaces/current/taggings', {
+    ...{ tag_value_id: tagValue.body.id, resource_type: 'project', resource_id: session.id },
+  })
   const feedback = await tenant.post('/feedback', NewFeedbackBody.meta()!.example)
   const feedbackLink = await tenant.post('/feedback/tokens', NewFeedbackLinks.meta()!.example)
   const policy = await tenant.owner.post('/v1/platform/orgs/current/access-policies', NewAccessPolicy.meta()!.example)
   const dataset = await tenant.post('/datasets', { name: 'Dataset' })
+  const rule = await tenant.post('/runs/rules', { display_name: 'Rule', sampling_rate: 1, session_id: session.id })
   const delivery_id = crypto.randomUUID()
   const user_code = newUserCode()
   await runAsSystem(
@@ -55,12 +59,14 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
       where id = ${membership.member_id}::uuid`,
   )
   return {
+    tagging_id: tagging.body.id,
     access_policy_id: policy.body.id,
     webhook_id: webhook.body.id,
     feedback_id: feedback.body.id,
     token: feedbackLink.body.id,
     delivery_id,
     dataset_id: dataset.body.id,
+    rule_id: rule.body.id,
     listener_id: listener.body.id,
     host,
     auth_id: flow.body.auth_id,
@@ -68,7 +74,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
     provider_id: provider.body.provider_id,
     tag_key_id: tagKey.body.id,
     tag_value_id: tagValue.body.id,
-    session_id: session.body.id,
+    session_id: session.id,
     deployment_id: deployment.body.id,
     revision_id: deployment.body.latest_revision_id,
     other_revision_id: deployment.body.latest_revision_id,
