@@ -1,6 +1,14 @@
 // Schemas of tracing projects, which are sessions on the wire.
 import * as z from 'zod'
-import { arrayOf, boundedText, commaSeparated, optionalFilter, parseWholeNumber, Uuid } from '../protocol/wire.ts'
+import {
+  arrayOf,
+  boundedText,
+  commaSeparated,
+  emptyAsAbsent,
+  optionalFilter,
+  parseWholeNumber,
+  Uuid,
+} from '../protocol/wire.ts'
 import { flag, idFilter, JsonObject, jsonFilter, offsetPage, optionalFlag, storableText, Time } from './query.schema.ts'
 import { TraceTime } from './time.schema.ts'
 
@@ -151,7 +159,7 @@ export const SessionQuery = z
     filter: optionalFilter(boundedText(20_000)).meta({
       description: 'In the filter language: `and(like(name, "shop-%"), gt(error_rate, 0.1))`.',
     }),
-    sort_by: z.preprocess(value => value || undefined, z.enum(SORT_COLUMNS).default('start_time')),
+    sort_by: z.preprocess(emptyAsAbsent, z.enum(SORT_COLUMNS).default('start_time')),
     sort_by_desc: flag(true),
     sort_by_feedback_key: optionalFilter(boundedText(180)).meta({ description: 'Required to sort by `feedback`.' }),
     sort_by_feedback_source: optionalFilter(z.enum(['run', 'session'])),

@@ -152,7 +152,8 @@ export const createSession = verb(
     )
     select ${id}::uuid, current_organization(), current_tenant(), ${name}, ${text(input.description)},
       coalesce(${time(input.start_time)}, clock()), ${time(input.end_time)}, ${json(input.extra)},
-      ${uuid(input.default_dataset_id)}, ${uuid(input.reference_dataset_id)}, require_tag_rights('{}', ${uuidArray(tags)}), ${tier}, ${days},
+      ${uuid(input.default_dataset_id)}, ${uuid(input.reference_dataset_id)},
+      require_tag_rights('{}', ${uuidArray(tags)}), ${tier}, ${days},
       ${integer(input.num_examples)}, ${integer(input.num_repetitions)},
       ${input.evaluator_keys ? textArray(input.evaluator_keys) : sql`null::text[]`}
     where ${requireDatasets([input.default_dataset_id, input.reference_dataset_id])}
@@ -173,12 +174,13 @@ const isNamed = (name: string): SQL => sql`p.tenant_id = current_tenant() and p.
 export const changeSession = verb(
   'projects:update',
   async (ctx, { session_id, ...patch }: SessionParams & schema.SessionPatch) => {
+    const keepsName = sql`p.name = coalesce(${text(patch.name)}, p.name)`
     const change = sql<SessionRow>`
     update projects p
     set ${changeColumns(patch)}
     where ${isSession(session_id)}
       and ${requireDatasets([patch.default_dataset_id])}
-      and ${refuseUnless('project_of_deployment', sql`p.deployment_id is null or p.name = coalesce(${text(patch.name)}, p.name)`)}
+      and ${refuseUnless('project_of_deployment', sql`p.deployment_id is null or ${keepsName}`)}
       and ${requireAllowedChange(patch)}
     returning *`
     const parts = { lock: lockSession(session_id), changes: changedMembers(projects, RECORDED) }

@@ -4,8 +4,8 @@ import { type SQL, sql } from 'drizzle-orm'
 type Retention = { tier: SQL; days: SQL }
 
 /**
- * For a where clause: whoever changes a retention needs the permission to increase or to decrease it, for a project with
- * these tags. `days` are those of long-lived traces; null: as the workspace says.
+ * For a where clause: whoever changes a retention needs the permission to increase or to decrease it, for a project
+ * with these tags. `days` are those of long-lived traces; null: as the workspace says.
  */
 export const requireTierChange = (tags: SQL, from: Retention, to: Retention): SQL =>
   sql`require_tier_change(${tags}, ${from.tier}, ${to.tier}, longlived_days(${from.days}), longlived_days(${to.days}))`
