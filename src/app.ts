@@ -59,6 +59,7 @@ import { feedbackRoutes } from './traces/feedback.routes.ts'
 import { ingestionRoutes } from './traces/ingestion.routes.ts'
 import { postgresTraceStore } from './traces/postgres/store.ts'
 import { runRoutes } from './traces/runs.routes.ts'
+import { sessionRoutes } from './traces/sessions.routes.ts'
 import { createEventDeliverer, sweepWebhooks } from './webhooks/deliverer.ts'
 import { webhookRoutes } from './webhooks/routes.ts'
 
@@ -83,6 +84,7 @@ const slices = [
   eventRoutes,
   webhookRoutes,
   ingestionRoutes,
+  sessionRoutes,
   feedbackRoutes,
   datasetRoutes,
   exampleRoutes,
