@@ -72,7 +72,8 @@ export default {
       notes: [
         `${SMALL_BYTES} bytes a run: ${perSecond('smallOne')} and ${perSecond('smallEight')}`,
         pgbench
-          ? `a batch takes ${formatNumber(ratio)} of its time in pgbench, which stores ${perSecond('pgbenchOne')} and ${perSecond('pgbenchEight')}`
+          ? `pgbench with the same SQL: ${perSecond('pgbenchOne')} and ${perSecond('pgbenchEight')}; ` +
+            `a batch takes ${formatNumber(ratio)} of its time there`
           : 'pgbench is not installed',
         `${Math.round(Number(rows[0].bytes))} bytes a run on disk, with indexes`,
       ],

@@ -1,4 +1,4 @@
-// Fills a workspace with runs: traces of five runs over the last two weeks, in ten projects of which the first has half.
+// Fills a workspace with runs: traces of five over the last two weeks, in ten projects, of which the first has half.
 import pg from 'pg'
 import type { BootstrapResult } from '../../src/access/bootstrap.ts'
 
@@ -6,7 +6,8 @@ const CHUNK = 20_000
 const DAYS = 13
 
 const MAKE_PARTITIONS = `
-  select make_runs_partition('shortlived', date_trunc('day', now() at time zone 'UTC') at time zone 'UTC' - n * interval '1 day')
+  select make_runs_partition('shortlived', (date_trunc('day', now() at time zone 'UTC') - n * interval '1 day')
+    at time zone 'UTC')
   from generate_series(0, $1::integer) n`
 const INSERT_PROJECTS = `
   insert into projects (organization_id, tenant_id, name)
@@ -54,7 +55,8 @@ const INSERT_RUNS = `
       'YYYYMMDD"T"HH24MISSUS"Z"' as stamp,
       'How do I configure the gateway number ' || r.n || ' for region ' || r.n % 40 || '? '
         || repeat('Please answer with an example. ', 4) as question,
-      'The gateway ' || md5(r.n::text) || ' needs a token of its own. ' || repeat('Then restart the service. ', 4) as answer
+      'The gateway ' || md5(r.n::text) || ' needs a token of its own. '
+        || repeat('Then restart the service. ', 4) as answer
   ) f
   join projects p on p.tenant_id = $2 and p.name = 'project-' || greatest(r.trace % 20 - 10, 0)`
 
