@@ -56,8 +56,10 @@ import { signInRoutes } from './sign-in/routes.ts'
 import { sweepSessions } from './sign-in/sessions.ts'
 import { syncRoutes } from './sync/routes.ts'
 import { feedbackRoutes } from './traces/feedback.routes.ts'
+import { ingestionRoutes } from './traces/ingestion.routes.ts'
 import { postgresTraceStore } from './traces/postgres/store.ts'
 import { runRoutes } from './traces/runs.routes.ts'
+import { sessionRoutes } from './traces/sessions.routes.ts'
 import { createEventDeliverer, sweepWebhooks } from './webhooks/deliverer.ts'
 import { webhookRoutes } from './webhooks/routes.ts'
 
@@ -81,6 +83,8 @@ const slices = [
   deliveryRoutes,
   eventRoutes,
   webhookRoutes,
+  ingestionRoutes,
+  sessionRoutes,
   feedbackRoutes,
   datasetRoutes,
   exampleRoutes,
