@@ -57,7 +57,11 @@ const WITHOUT_EVENTS: Record<string, string> = {
   changeFeedback: 'feedback is data, like runs',
   createFeedback: 'feedback is data, like runs',
   createFeedbackLinks: 'feedback is data, like runs',
+  createRun: 'runs are data',
+  createRuns: 'runs are data',
+  createRunsFromParts: 'runs are data',
   deleteFeedback: 'feedback is data, like runs',
+  patchRun: 'runs are data',
   postLinkFeedback: 'feedback is data, like runs',
   releaseLease: 'the lease of an agent is no resource',
   sendLogs: 'logs are kept beside the journal',
@@ -318,6 +322,8 @@ async function prepareCalls() {
         headers: { 'X-Api-Key': owner.key, 'X-Tenant-Id': owner.tenant_id },
       }
     },
+    deleteProject: async () => ({ params: { session_id: await create('/sessions') } }),
+    deleteProjects: async () => ({ path: `/sessions?session_ids=${await create('/sessions')}` }),
     createRunRule: () => ({
       body: {
         ...{ display_name: named(), sampling_rate: 1, session_id: params.session_id },
