@@ -7,6 +7,8 @@ import { createAttemptLog } from './audit/attempts.ts'
 import { sweepAuditLog } from './audit/retention.ts'
 import { auditRoutes } from './audit/routes.ts'
 import { serveDashboard } from './dashboard/shell.ts'
+import { sweepAttachments } from './datasets/attachments.ts'
+import { exampleRoutes } from './datasets/examples.routes.ts'
 import { datasetRoutes } from './datasets/routes.ts'
 import { customHostRoutes } from './deployments/custom-hosts.routes.ts'
 import { logRoutes } from './deployments/logs.routes.ts'
@@ -47,6 +49,7 @@ import { providerRoutes } from './oauth/routes.ts'
 import { sweepDeliveries } from './pushes/deliveries.ts'
 import { sweepPreviews } from './pushes/preview-sweep.ts'
 import { deliveryRoutes, previewRoutes } from './pushes/routes.ts'
+import { ruleRoutes } from './rules/routes.ts'
 import { deviceRoutes } from './sign-in/device.routes.ts'
 import { serveSignInPages } from './sign-in/pages.ts'
 import { signInRoutes } from './sign-in/routes.ts'
@@ -54,6 +57,7 @@ import { sweepSessions } from './sign-in/sessions.ts'
 import { syncRoutes } from './sync/routes.ts'
 import { feedbackRoutes } from './traces/feedback.routes.ts'
 import { postgresTraceStore } from './traces/postgres/store.ts'
+import { runRoutes } from './traces/runs.routes.ts'
 import { createEventDeliverer, sweepWebhooks } from './webhooks/deliverer.ts'
 import { webhookRoutes } from './webhooks/routes.ts'
 
@@ -69,6 +73,7 @@ const slices = [
   integrationRoutes,
   listenerRoutes,
   syncRoutes,
+  runRoutes,
   providerRoutes,
   flowRoutes,
   identityRoutes,
@@ -78,6 +83,8 @@ const slices = [
   webhookRoutes,
   feedbackRoutes,
   datasetRoutes,
+  exampleRoutes,
+  ruleRoutes,
   organizationRoutes,
   workspaceRoutes,
   accessPolicyRoutes,
@@ -126,6 +133,7 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
       sweepAuditLog(services),
       sweepRevisions(services),
       sweepUploads(services),
+      sweepAttachments(services),
       sweepMetrics(services),
       sweepFlows(services),
       sweepInstalls(services),

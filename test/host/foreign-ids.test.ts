@@ -20,6 +20,7 @@ const REFERENCED_TABLES: Record<string, string> = {
   deployment_ids: 'deployments',
   webhook_id: 'webhooks',
   dataset_id: 'datasets',
+  contents_id: 'example_contents',
   baseline_experiment_id: 'projects',
   parent_id: 'deployments',
   parent_deployment_id: 'deployments',
@@ -38,6 +39,8 @@ const REFERENCED_TABLES: Record<string, string> = {
   created_by: 'api_keys',
   approved_by: 'api_keys',
   session_id: 'projects',
+  rule_id: 'run_rules',
+  add_to_dataset_id: 'datasets',
   default_dataset_id: 'datasets',
   reference_dataset_id: 'datasets',
   'preview_policies.id': 'deployments',
@@ -49,8 +52,20 @@ const NO_REFERENCE: Record<string, string> = {
   'datasets.share_token': 'a random number',
   'examples.source_run_id': 'only shown: where the example came from',
   'examples.object_ids': 'paths of objects begin with the workspace of the row',
+  'rule_applications.run_id': 'only shown, and compared with runs of the own workspace',
+  'rule_applications.run_session_id': 'only shown',
+  'rule_applications.delivery_ids': 'looked up among the deliveries of the same rule',
+  'rule_deliveries.target_id': 'looked up among the webhooks of the same rule',
+  'rule_deliveries.run_ids': 'looked up among the runs of the own workspace',
+  'finished_runs.run_id': 'written by a trigger of the run',
+  'finished_runs.trace_id': 'written by a trigger of the run',
+  'run_rules.add_to_annotation_queue_id': 'looked up among the queues of the own workspace',
+  'run_rules.backfill_id': 'a random number',
   'api_keys.budget_id': 'overwritten by a trigger',
   'logs.stream': 'chosen by an agent for its own numbering',
+  'run_shares.share_token': 'a random number',
+  'run_shares.run_id': 'looked up within the tenant',
+  'run_shares.trace_id': 'looked up within the tenant',
   ...Object.fromEntries(
     [
       ...['runs.trace_id', 'runs.parent_run_id', 'runs.reference_example_id', 'upgraded_traces.trace_id'],
@@ -134,7 +149,7 @@ function makeSample(column: Column, owner: Tenant): unknown {
     case 'boolean':
       return false
     default:
-      return /^(integer|bigint|numeric)/.test(column.type) ? sampleCount : new Date()
+      return /^(integer|bigint|numeric|double)/.test(column.type) ? sampleCount : new Date()
   }
 }
 

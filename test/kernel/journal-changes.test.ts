@@ -318,6 +318,12 @@ async function prepareCalls() {
         headers: { 'X-Api-Key': owner.key, 'X-Tenant-Id': owner.tenant_id },
       }
     },
+    createRunRule: () => ({
+      body: {
+        ...{ display_name: named(), sampling_rate: 1, session_id: params.session_id },
+        webhooks: [{ url: 'https://ci.example.com/', headers: { 'X-Token': makeSecret('rule') } }],
+      },
+    }),
     deleteWebhook: async () => ({
       params: { webhook_id: await create('/v2/webhooks', { url: 'https://ci.example.com/', enabled: false }) },
     }),
