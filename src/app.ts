@@ -58,6 +58,7 @@ import { syncRoutes } from './sync/routes.ts'
 import { feedbackRoutes } from './traces/feedback.routes.ts'
 import { postgresTraceStore } from './traces/postgres/store.ts'
 import { runRoutes } from './traces/runs.routes.ts'
+import { sessionRoutes } from './traces/sessions.routes.ts'
 import { createEventDeliverer, sweepWebhooks } from './webhooks/deliverer.ts'
 import { webhookRoutes } from './webhooks/routes.ts'
 
@@ -81,6 +82,7 @@ const slices = [
   deliveryRoutes,
   eventRoutes,
   webhookRoutes,
+  sessionRoutes,
   feedbackRoutes,
   datasetRoutes,
   exampleRoutes,
