@@ -13,8 +13,8 @@ import { allow, deny, hasTag, newLimitedCaller, newTaggedDeployment, tagValue } 
 import {
   type AppOptions,
   getApp,
-  getExampleBody,
   getExampleQuery,
+  getExampleRequest,
   guardedOperations,
   newTenant,
   send,
@@ -76,7 +76,8 @@ describe.each(['gateway', 'withoutTenantPredicates', 'withoutRowSecurity'] as co
 
   const call = (operation: Operation, key: string, ids = hidden) => {
     const path = operation.path.replace(/\{(\w+)\}/g, (_, name) => ids[name] ?? unusedId())
-    const options = { body: getExampleBody(operation), headers: { 'X-Api-Key': key }, app: appOf(through) }
+    const example = getExampleRequest(operation)
+    const options = { ...example, headers: { ...example.headers, 'X-Api-Key': key }, app: appOf(through) }
     return send(operation.method.toUpperCase(), path + getExampleQuery(operation), options)
   }
   /** The reply may repeat what the caller sent. */
