@@ -41,8 +41,10 @@ const namesHidden = ({ path }: Operation) => HIDDEN.some(name => path.includes(`
 /** Tags whatever lies in the workspace. */
 async function tagEverything({ tenant_id }: Tenant, tag_value_id: string): Promise<void> {
   const tables = ['deployments', 'projects', 'datasets']
-  const tag = (table: string) =>
-    sql`update ${sql.identifier(table)} set tag_value_ids = array[${tag_value_id}::uuid] where tenant_id = ${tenant_id}::uuid`
+  const tag = (table: string) => sql`
+    update ${sql.identifier(table)}
+    set tag_value_ids = array[${tag_value_id}::uuid]
+    where tenant_id = ${tenant_id}::uuid`
   await runAsSystem(getApp().database, ...tables.map(tag))
 }
 
