@@ -65,6 +65,7 @@ export function describeIsolation({ through, hasPolicies = false }: Options) {
       '/v2/events',
       '/v2/webhooks',
       '/datasets',
+      '/runs/rules',
     ]
     const bodies = await Promise.all(lists.map(async path => (await owner.get(`${path}?limit=100`, inside)).body))
     return JSON.stringify(bodies, (name, value) => (name === 'last_used_at' ? undefined : value))
