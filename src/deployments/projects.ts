@@ -5,7 +5,7 @@ import { verb } from '../kernel/context.ts'
 import { db, inTenant, run } from '../kernel/db.ts'
 import { afterCursor, hasName, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
-import { projects } from '../tables/tags.ts'
+import { projects } from '../tables/traces.ts'
 import type * as schema from './tags.schema.ts'
 
 const projectToWire = (row: typeof projects.$inferSelect) => ({

@@ -12,7 +12,7 @@ import { prepareStatement } from '../kernel/statement.ts'
 import { hostOf } from '../protocol/custom-url.schema.ts'
 import { hasDatabase } from '../protocol/resources.schema.ts'
 import { deployments, type Preview, type SecretVersion } from '../tables/deployments.ts'
-import { projects } from '../tables/tags.ts'
+import { projects } from '../tables/traces.ts'
 import { canAddCommands } from './command-permission.ts'
 import {
   awaitsHostVerification,

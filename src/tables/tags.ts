@@ -1,24 +1,7 @@
-// Tables of projects and tags.
+// Tables of tags.
 import { index, pgTable, text, unique, uuid } from 'drizzle-orm/pg-core'
 import { tenantColumns } from './access.ts'
 import { createdAtColumn, idColumn, newestFirstColumns } from './columns.ts'
-
-/** A tracing project. It also claims its deployment's name. */
-export const projects = pgTable(
-  'projects',
-  {
-    id: idColumn(),
-    ...tenantColumns(),
-    deployment_id: uuid(),
-    name: text().notNull(),
-    created_at: createdAtColumn(),
-  },
-  t => [
-    unique('project_name_taken').on(t.tenant_id, t.name),
-    index('projects_deployment').on(t.deployment_id),
-    index('projects_page').on(t.tenant_id, ...newestFirstColumns(t)),
-  ],
-)
 
 export const tagKeys = pgTable(
   'tag_keys',

@@ -159,7 +159,10 @@ describe('a table that requests insert into', () => {
   /** The limits of tables without a quota. */
   const OTHER_LIMITS: Record<string, string> = {
     workspace_members: 'one for each member and workspace',
-    projects: 'one for each deployment',
+    projects: 'ten thousand, checked by the insert',
+    deleted_projects: 'one for each project',
+    trace_objects: 'as long as their trace, and the request rate is limited',
+    upgraded_traces: 'one for each trace',
     tag_keys: 'a hundred, checked by the insert',
     tag_values: 'a thousand for each key, checked by the insert',
     revisions: 'EVENTS_PER_DAY',

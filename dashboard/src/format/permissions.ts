@@ -4,7 +4,13 @@ import type { CallOptions } from '../../../src/client/client.ts'
 type NewRole = NonNullable<CallOptions<'POST /orgs/current/roles'>['body']>
 export type Permission = NonNullable<NewRole['permissions']>[number]
 
-export const GROUPS = ['Deployments', 'Connections', 'People and keys', 'Workspaces and organization'] as const
+export const GROUPS = [
+  'Deployments',
+  'Tracing',
+  'Connections',
+  'People and keys',
+  'Workspaces and organization',
+] as const
 type Group = (typeof GROUPS)[number]
 
 const SENTENCES: Record<Permission, [group: Group, sentence: string]> = {
@@ -15,10 +21,36 @@ const SENTENCES: Record<Permission, [group: Group, sentence: string]> = {
   'deployments:delete': ['Deployments', 'Delete deployments'],
   'secrets:read': ['Deployments', 'Show the values of secrets. Each time is recorded'],
   'events:read': ['Deployments', 'Read and follow the events of a workspace'],
-  'projects:read': ['Deployments', 'See tracing projects'],
-  'projects:increase-trace-tier': ['Deployments', 'Keep traces of a project for longer'],
-  'projects:decrease-trace-tier': ['Deployments', 'Keep traces of a project for less time'],
   'fleet-admin:read': ['Deployments', 'See the fleet that deployments run on'],
+  'projects:read': ['Tracing', 'See tracing projects'],
+  'projects:create': ['Tracing', 'Create tracing projects'],
+  'projects:update': ['Tracing', 'Change tracing projects and their saved views'],
+  'projects:delete': ['Tracing', 'Delete tracing projects with their traces'],
+  'projects:increase-trace-tier': ['Tracing', 'Keep traces of a project for longer'],
+  'projects:decrease-trace-tier': ['Tracing', 'Keep traces of a project for less time'],
+  'runs:read': ['Tracing', 'See traces'],
+  'runs:create': ['Tracing', 'Send traces'],
+  'runs:share': ['Tracing', 'Share traces by a link'],
+  'runs:delete': ['Tracing', 'Delete traces'],
+  'feedback:read': ['Tracing', 'See feedback'],
+  'feedback:create': ['Tracing', 'Give feedback'],
+  'feedback:update': ['Tracing', 'Change feedback'],
+  'feedback:delete': ['Tracing', 'Delete feedback'],
+  'datasets:read': ['Tracing', 'See datasets and their examples'],
+  'datasets:create': ['Tracing', 'Create datasets'],
+  'datasets:update': ['Tracing', 'Change datasets and their examples'],
+  'datasets:delete': ['Tracing', 'Delete datasets'],
+  'datasets:share': ['Tracing', 'Share datasets by a link'],
+  'datasets:download': ['Tracing', 'Download datasets'],
+  'datasets:clone': ['Tracing', 'Copy datasets'],
+  'annotation-queues:read': ['Tracing', 'See annotation queues'],
+  'annotation-queues:create': ['Tracing', 'Create annotation queues'],
+  'annotation-queues:update': ['Tracing', 'Change annotation queues and review their runs'],
+  'annotation-queues:delete': ['Tracing', 'Delete annotation queues'],
+  'rules:read': ['Tracing', 'See automation rules and their logs'],
+  'rules:create': ['Tracing', 'Create automation rules'],
+  'rules:update': ['Tracing', 'Change automation rules'],
+  'rules:delete': ['Tracing', 'Delete automation rules'],
   'listeners:read': ['Connections', 'See listeners, and when their agents were last heard'],
   'listeners:create': ['Connections', 'Register listeners'],
   'listeners:update': ['Connections', 'Change listeners, and create keys for their agents'],
@@ -46,6 +78,7 @@ const SENTENCES: Record<Permission, [group: Group, sentence: string]> = {
   'workspaces:delete': ['Workspaces and organization', 'Delete a workspace with everything in it'],
   'organization:read': ['Workspaces and organization', 'See the organization with its roles and members'],
   'organization:update': ['Workspaces and organization', 'Rename the organization and change its rules'],
+  'organization:manage': ['Workspaces and organization', 'Create access policies and attach them to roles'],
   'audit-logs:read': ['Workspaces and organization', 'Read and export the audit log of the organization'],
 }
 
@@ -53,7 +86,7 @@ export const ALL_PERMISSIONS = Object.keys(SENTENCES) as Permission[]
 
 /** A permission of a newer installation is its own name. */
 export const describePermission = (name: string): string => SENTENCES[name as Permission]?.[1] ?? name
-export const groupOfPermission = (name: string): Group => SENTENCES[name as Permission]?.[0] ?? GROUPS[3]
+export const groupOfPermission = (name: string): Group => SENTENCES[name as Permission]?.[0] ?? GROUPS[4]
 
 const rankOf = (name: string): number => (ALL_PERMISSIONS as string[]).indexOf(name)
 
