@@ -8,7 +8,7 @@ import { LongestFirst } from './test/support/longest-first.ts'
 
 const app = [
   'test/*.test.ts',
-  'test/{access,audit,cli,client,events,kernel,protocol,integrations}/**/*.test.ts',
+  'test/{access,audit,cli,client,events,kernel,protocol,integrations,traces}/**/*.test.ts',
   'test/dashboard/screens/*.test.ts',
   'test/{listeners,deployments,oauth,pushes,sign-in,sync,traces,webhooks}/**/*.test.ts',
 ]
@@ -28,6 +28,7 @@ const pure = [
   'test/agent/{build-slots,credentials,dockerignore-glob,image-build,last-lines,plan,replica-spec}.test.ts',
   'test/agent/{report-outcome,serial-queue,steps}.test.ts',
   'test/agent/kubernetes/revision-objects.test.ts',
+  'test/traces/filter/*.test.ts',
   'test/traces/otlp/{conventions,decoding,placement}.test.ts',
   'test/webhooks/payload.test.ts',
 ]

@@ -66,8 +66,8 @@ export default {
         guard(gateway.fetch as typeof fetch),
       )
     const sweep = async (life: Pick<ReturnType<typeof makeLife>, 'guard'>) => {
-      const { config, database } = openApp(life)
-      await sweepWebhooks({ config, database, sealer: createSealer(config.sealingKeys) }).catch(() => {})
+      const { config, database, traces } = openApp(life)
+      await sweepWebhooks({ config, database, traces, sealer: createSealer(config.sealingKeys) }).catch(() => {})
       ahead += LIFE_MS
     }
 

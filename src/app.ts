@@ -48,6 +48,7 @@ import { serveSignInPages } from './sign-in/pages.ts'
 import { signInRoutes } from './sign-in/routes.ts'
 import { sweepSessions } from './sign-in/sessions.ts'
 import { syncRoutes } from './sync/routes.ts'
+import { postgresTraceStore } from './traces/postgres/store.ts'
 import { createEventDeliverer, sweepWebhooks } from './webhooks/deliverer.ts'
 import { webhookRoutes } from './webhooks/routes.ts'
 
@@ -101,6 +102,7 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
     config,
     database,
     sealer: createSealer(config.sealingKeys),
+    traces: postgresTraceStore,
   }
   serveMetricsPage(app, services, counters)
   services.deliverEvents = createEventDeliverer(services)
@@ -117,8 +119,9 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
       sweepInstalls(services),
       sweepProviders(services),
       sweepWebhooks(services),
+      services.traces.expire(services),
       sweepDeliveries(services).then(() => sweepPreviews(services)),
     ])
   }
-  return Object.assign(app, { config, database, housekeep })
+  return Object.assign(app, { config, database, housekeep, traces: services.traces })
 }

@@ -25,14 +25,14 @@ export function readCredential(c: Context, { config }: Services, { bodyMediaType
 
 export const createCaller = (
   c: Context<AppEnv>,
-  { config, database, sealer, deliverEvents }: Services,
+  services: Services,
   actor: CredentialActor,
   onKeyAccepted: () => void,
 ): Caller => ({
-  ...{ config, database, sealer },
+  ...services,
   actor,
   tenant: null,
-  origin: requestOrigin(config, c.req.url),
+  origin: requestOrigin(services.config, c.req.url),
   requestId: c.get('requestId'),
   request: null,
   ifMatch: null,
@@ -44,7 +44,6 @@ export const createCaller = (
   warnings: [],
   disconnectSignal: () => c.req.raw.signal,
   waitUntil: work => waitUntil(c, work),
-  ...(deliverEvents && { deliverEvents }),
   onKeyAccepted,
   setCookie: cookie => c.header('Set-Cookie', cookie, { append: true }),
   isCrossSite: isCrossSite(c),

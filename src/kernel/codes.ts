@@ -93,6 +93,12 @@ const CODES = {
     'This field cannot be changed after creation.',
     'Remove it from the request, or create a new resource.',
   ],
+  filter_invalid: [
+    400,
+    'Invalid filter',
+    'A filter does not follow the filter language.',
+    'Correct it at the position that `errors` names.',
+  ],
   tags_full: [400, 'Too many tags', 'A deployment can have at most 50 tags.', 'Remove some first.'],
   tag_keys_full: [
     400,
@@ -474,6 +480,7 @@ const CODES = {
     'This tracing project does not exist.',
     'GET /sessions lists the projects.',
   ],
+  run_not_found: [404, 'Run not found', 'This run was not found.', 'POST /runs/query finds runs.'],
   method_not_allowed: [
     405,
     'Method not allowed',
@@ -521,6 +528,12 @@ const CODES = {
     'Deployment name taken',
     'This workspace already has a deployment with this `name`.',
     'Choose another name, or delete that deployment first.',
+  ],
+  run_in_other_project: [
+    409,
+    'Run in another project',
+    'A run with this id belongs to another tracing project.',
+    'Send each run to one project, or give it an id of its own.',
   ],
   project_name_taken: [
     409,

@@ -5,6 +5,12 @@ import { type Permission, permissions } from './permissions.ts'
 import type { Database } from './statement.ts'
 import type { Watcher, Watches } from './watch.ts'
 
+/** What the app gives to requests and to the schedule. A slice adds to it by `declare module`: see `src/traces/store.ts`. */
+export interface Ports {
+  /** Sends the events of a workspace to its webhooks. */
+  deliverEvents?: (tenant: string) => Promise<void>
+}
+
 /** Until enter() or enter_session() has looked it up, only the hash of the key or of the session's token is known. */
 export type CredentialActor = { kind: 'key' | 'session'; hash: string }
 /** Acts without a key, after an earlier trip authorized it: a person on a page, the schedule, a git host. */
@@ -19,7 +25,7 @@ type Actor = CredentialActor | KeylessActor
 
 export const hasCredential = (actor: Actor): actor is CredentialActor => 'hash' in actor
 
-export type Ctx = {
+export type Ctx = Ports & {
   config: Config
   database: Database
   sealer: Sealer
@@ -45,8 +51,6 @@ export type Ctx = {
   /** About what the request asks for in vain, such as members that are not known. */
   warnings: string[]
   waitUntil?: (work: Promise<unknown>) => void
-  /** Sends the events of a workspace to its webhooks. */
-  deliverEvents?: (tenant: string) => Promise<void>
   onKeyAccepted?: () => void
   setCookie?: (cookie: string) => void
   /** A page of another site sent the request. */
@@ -89,7 +93,7 @@ export type RequestInfo = {
 export type Caller = Omit<Ctx, 'permission'>
 
 export const createKeylessCaller = (
-  services: Pick<Ctx, 'config' | 'database' | 'sealer' | 'waitUntil' | 'deliverEvents'>,
+  services: Ports & Pick<Ctx, 'config' | 'database' | 'sealer' | 'waitUntil'>,
   actor: KeylessActor,
   requestId: string,
   origin: string,

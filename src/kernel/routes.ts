@@ -4,7 +4,7 @@ import type * as z from 'zod'
 import type { Config } from '../env.ts'
 import type { CallerLimits } from './caller-limits.ts'
 import type { Code } from './codes.ts'
-import type { Caller, Ctx, RequestInfo, Verb } from './context.ts'
+import type { Caller, Ctx, Ports, RequestInfo, Verb } from './context.ts'
 import type { Sealer } from './crypto.ts'
 import type { Database } from './db.ts'
 import type { LiveStream } from './live-stream.ts'
@@ -13,7 +13,7 @@ import type { Watches } from './watch.ts'
 export type AppEnv = {
   Variables: { requestId: string; requestInfo: RequestInfo; limits: CallerLimits; watches: Watches }
 }
-export type Services = { config: Config; database: Database; sealer: Sealer } & Pick<Ctx, 'waitUntil' | 'deliverEvents'>
+export type Services = { config: Config; database: Database; sealer: Sealer } & Ports & Pick<Ctx, 'waitUntil'>
 type Method = 'get' | 'post' | 'put' | 'patch' | 'delete'
 
 /** The member of a reply that holds the version of a single resource; it becomes the ETag. */

@@ -125,7 +125,6 @@ export const upgradedTraces = pgTable(
   {
     ...parentTenantColumns(),
     trace_id: uuid().notNull(),
-    session_id: uuid().notNull(),
     trace_time: instantColumn().notNull(),
     upgraded_at: createdAtColumn(),
   },

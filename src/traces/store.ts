@@ -1,4 +1,26 @@
 // What the trace store takes and answers. Postgres is the default, ClickHouse the second implementation.
+import type { Ctx } from '../kernel/context.ts'
+import type { Services } from '../kernel/routes.ts'
+
+declare module '../kernel/context.ts' {
+  interface Ports {
+    traces: TraceStore
+  }
+}
+
+export interface TraceStore {
+  /**
+   * Stores all operations and all feedback, or refuses all of them. Projects that are missing are created by their name.
+   * Repeats change nothing, and the order of a post and its patches does not matter.
+   */
+  append(ctx: Ctx, operations: RunOperation[], feedback?: NewFeedback[]): Promise<void>
+  /** Makes traces long-lived, also those whose runs are yet to come. */
+  upgrade(ctx: Ctx, traceIds: string[]): Promise<void>
+  /** Returns the traces that existed. Their feedback is deleted too. */
+  remove(ctx: Ctx, traceIds: string[]): Promise<string[]>
+  /** The scheduled work: deletes what has expired, and makes room for what comes. */
+  expire(services: Services): Promise<void>
+}
 
 export const RUN_TYPES = ['tool', 'chain', 'llm', 'retriever', 'embedding', 'prompt', 'parser'] as const
 export type RunType = (typeof RUN_TYPES)[number]
@@ -6,18 +28,19 @@ export type RunType = (typeof RUN_TYPES)[number]
 export type Attachment = { name: string; type: string; bytes: Uint8Array<ArrayBuffer> }
 
 /**
- * A post or a patch of one run. An absent member is undefined. Members that hold JSON are texts as the client sent them,
- * so numbers keep all their digits.
+ * A post or a patch of one run. An absent member is undefined. Members that hold JSON are texts as the client sent
+ * them, so numbers keep all their digits.
  */
 export type RunOperation = {
   kind: 'post' | 'patch'
   id: string
-  /** With `dotted_order`: both or neither. */
+  /** With `dotted_order`: both or neither. A patch without them changes the run that has its id. */
   trace_id?: string | undefined
   dotted_order?: string | undefined
   parent_run_id?: string | undefined
+  /** Wins over `session_name`. */
   session_id?: string | undefined
-  /** Without a session, the run belongs to the project `default`. */
+  /** Without a session, a post belongs to the project `default`, and a patch to the project of its post. */
   session_name?: string | undefined
   name?: string | undefined
   run_type?: RunType | undefined
@@ -33,5 +56,49 @@ export type RunOperation = {
   events?: string | undefined
   attachments?: Attachment[] | undefined
   /** Where it stands in the request, for faults: `['body', 'post.<id>']`. */
+  loc: (string | number)[]
+}
+
+/** Members of a run that hold JSON. The long ones lie in the object store. */
+export const PAYLOADS = ['extra', 'serialized', 'inputs', 'outputs', 'events'] as const
+export type Payload = (typeof PAYLOADS)[number]
+
+/** An object of the store, or base64 where there is no store. */
+export type StoredObject = { bytes: number; type?: string } & ({ path: string } | { base64: string })
+/** The column of a payload in it is empty text. */
+export type StoredObjects = { [Name in Payload]?: StoredObject } & { attachments?: Record<string, StoredObject> }
+
+/** As clients give it in `usage_metadata`, with what it costs. */
+export type UsageDetails = {
+  input_token_details?: Record<string, number>
+  output_token_details?: Record<string, number>
+  input_cost_details?: Record<string, number>
+  output_cost_details?: Record<string, number>
+}
+
+/** On a run, on a trace as a whole, or on a project. Times are ISO; members that hold JSON are texts. */
+export type NewFeedback = {
+  id: string
+  run_id?: string | undefined
+  trace_id?: string | undefined
+  session_id?: string | undefined
+  /** Of the run, where the client knows it. */
+  start_time?: string | undefined
+  key: string
+  score?: number | undefined
+  /** JSON. */
+  value?: string | undefined
+  comment?: string | undefined
+  /** JSON. */
+  correction?: string | undefined
+  feedback_group_id?: string | undefined
+  comparative_experiment_id?: string | undefined
+  source?: { type: string; metadata?: Record<string, unknown> | undefined } | undefined
+  config?: Record<string, unknown> | undefined
+  is_error?: boolean | undefined
+  created_at?: string | undefined
+  modified_at?: string | undefined
+  /** Feedback makes its trace long-lived unless this is false. */
+  extend_trace_retention?: boolean | undefined
   loc: (string | number)[]
 }

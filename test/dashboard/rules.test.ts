@@ -95,6 +95,14 @@ describe('the stages of a revision', () => {
     ])
   })
 
+  it('name the one that failed at once, of which the agent reported only the end', () => {
+    const stages = listStages(revision(['QUEUED', 1], ['AWAITING_BUILD', 0.7], ['BUILD_FAILED', null]), [])
+    expect(stages.map(({ name, state, seconds }) => [name, state, seconds])).toEqual([
+      ['Waiting', 'done', 1],
+      ['Building', 'failed', 0.7],
+    ])
+  })
+
   it('end with the one that failed', () => {
     const stages = listStages(revision(['QUEUED', 1], ['BUILDING', 5], ['BUILD_FAILED', null]), [])
     expect(stages.map(({ name, state }) => [name, state])).toEqual([

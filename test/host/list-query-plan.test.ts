@@ -55,6 +55,7 @@ async function planOf(query: Record<string, string>, statement = deploymentPageQ
     config: host.config,
     database: host.app.database,
     sealer: undefined as never,
+    traces: undefined as never,
     actor: { kind: 'key', hash: sha256Hex(seeded.api_key) },
     tenant: null,
     origin: 'http://slipway.test',

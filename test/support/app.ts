@@ -74,8 +74,8 @@ onFileEnd(() => {
   txtRecords.clear()
 })
 export const getApp = (): App => (sharedApp ??= startApp())
-export function getServices({ config, database } = getApp()) {
-  return { config, database, sealer: createSealer(config.sealingKeys) }
+export function getServices({ config, database, traces } = getApp()) {
+  return { config, database, sealer: createSealer(config.sealingKeys), traces }
 }
 /** The database with the round trips of both logins wrapped. */
 export const wrapTrips = (database: Database, around: (trip: Trip) => Trip): Database =>

@@ -21,6 +21,9 @@ const Help = lazily(() => import('../commands/help.tsx'))
 const LinkNotice = lazily(() => import('./link-notice.tsx'))
 const Palette = lazily(() => import('../commands/palette.tsx'))
 
+/** What a phone shows without its menu. */
+const PHONE_TABS = OPENED_BY_KEYS.filter(({ group }) => group === '').slice(0, 4)
+
 type ShellProps = { me: Me; workspace: Workspace; children: ComponentChildren }
 
 export function Shell({ me, workspace, children }: ShellProps) {
@@ -104,6 +107,9 @@ export function Shell({ me, workspace, children }: ShellProps) {
         {me.session?.method === 'link' && <LinkNotice me={me} onSignOut={() => void signOut()} />}
         {children}
       </main>
+      <nav class={styles.tabs} aria-label="Main screens">
+        <ScreenLinks screens={PHONE_TABS} />
+      </nav>
       <div id="phone-menu" popover="auto" class={styles.phoneMenu}>
         <Menu />
         <WorkspaceMenu me={me} workspace={workspace} onShowList={() => setListOpen(true)} isOpen />
@@ -133,26 +139,30 @@ function closeMenu(): void {
   for (const menu of document.querySelectorAll<HTMLElement>('#phone-menu, #workspaces')) menu.hidePopover()
 }
 
-function Menu() {
+function ScreenLinks({ screens }: { screens: typeof OPENED_BY_KEYS }) {
   const [path] = useLocation()
+  return screens.map(({ path: screen, label, icon }) => (
+    <Link
+      key={screen}
+      to={screen}
+      title={label}
+      aria-current={path.startsWith(toAddress(screen)) ? 'page' : undefined}
+      onClick={closeMenu}
+    >
+      <Icon name={icon!} />
+      <span>{label}</span>
+    </Link>
+  ))
+}
+
+function Menu() {
   return (
     <>
       <nav class={styles.menu} aria-label="Workspace">
         {GROUPS.map(group => (
           <div key={group}>
             {group && <p>{group}</p>}
-            {OPENED_BY_KEYS.filter(screen => screen.group === group).map(({ path: screen, label, icon }) => (
-              <Link
-                key={screen}
-                to={screen}
-                title={label}
-                aria-current={path.startsWith(toAddress(screen)) ? 'page' : undefined}
-                onClick={closeMenu}
-              >
-                <Icon name={icon!} />
-                <span>{label}</span>
-              </Link>
-            ))}
+            <ScreenLinks screens={OPENED_BY_KEYS.filter(screen => screen.group === group)} />
           </div>
         ))}
         <a href="/docs">

@@ -84,6 +84,7 @@ export const Key = ({ items }: { items: [tone: Tone, label: string][] }) => (
 )
 
 const HEIGHT = 72
+const FEWEST_PLACES = 20
 
 export type StackedBar = { label: string; parts: [tone: Tone, count: number][] }
 
@@ -121,18 +122,21 @@ export type MedianBar = { label: string; value: number; tone: Tone }
 export function MedianBars({ bars, median, label }: { bars: MedianBar[]; median: number | undefined; label: string }) {
   const most = Math.max(...bars.map(({ value }) => value), median ?? 0, 0.001)
   const line = median === undefined ? undefined : HEIGHT - (median / most) * (HEIGHT - 2)
+  // A few stand at the end, where the newest always is.
+  const places = Math.max(bars.length, FEWEST_PLACES)
   return (
-    <svg class={styles.bars} viewBox={`0 0 ${bars.length * 10} ${HEIGHT}`} preserveAspectRatio="none" role="img">
+    <svg class={styles.bars} viewBox={`0 0 ${places * 10} ${HEIGHT}`} preserveAspectRatio="none" role="img">
       <title>{label}</title>
       {bars.map(({ label, value, tone }, place) => {
         const height = Math.max(1, (value / most) * (HEIGHT - 2))
+        const x = (places - bars.length + place) * 10 + 1
         return (
-          <rect key={label} class={styles[tone]} x={place * 10 + 1} y={HEIGHT - height} width="8" height={height}>
+          <rect key={label} class={styles[tone]} x={x} y={HEIGHT - height} width="8" height={height}>
             <title>{label}</title>
           </rect>
         )
       })}
-      {line !== undefined && <path class={styles.median} d={`M0 ${line}H${bars.length * 10}`} />}
+      {line !== undefined && <path class={styles.median} d={`M0 ${line}H${places * 10}`} />}
     </svg>
   )
 }

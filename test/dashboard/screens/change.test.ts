@@ -116,7 +116,7 @@ it('keeps the draft when another person was faster, and shows what they have cha
     '/not a host',
     '99',
   ])
-  await check(page, 'settings')
+  await check(page, 'deployment-settings')
   expect(problems).toEqual([])
 })
 

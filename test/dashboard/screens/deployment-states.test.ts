@@ -67,16 +67,19 @@ describe('the deployments of a workspace', () => {
     expect(await compare.getAttribute('href')).toContain(`from=${shop.latest_revision_id}`)
     await check(page, 'deployment-failed')
 
+    // It takes the place of r3.
+    await redeploy(tenant, blog)
     await page.keyboard.press('g')
     await page.keyboard.press('q')
     const entry = (text: string) => page.getByRole('listitem').filter({ hasText: text })
-    await entry('Waits behind r2').waitFor()
+    await entry('Waits behind r2').getByText('r4', { exact: true }).waitFor()
+    await entry('Skipped').getByRole('link', { name: 'Open r3', exact: true }).waitFor()
     await check(page, 'queue')
     await entry('Building').getByRole('button', { name: 'Interrupt r2', exact: true }).click()
     await page.getByRole('dialog').getByRole('button', { name: 'Interrupt r2', exact: true }).click()
     await page.getByText('blog: r2 is interrupted.', { exact: true }).first().waitFor()
-    await entry('Waits for its listener').getByRole('button', { name: 'Interrupt r3', exact: true }).click()
-    await page.getByRole('dialog').getByRole('button', { name: 'Interrupt r3', exact: true }).click()
+    await entry('Waits for its listener').getByRole('button', { name: 'Interrupt r4', exact: true }).click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Interrupt r4', exact: true }).click()
     await page.getByRole('heading', { name: 'Nothing is on its way' }).waitFor()
 
     await page.goto(`${dashboard.origin}/ui/deployments/${blog.id}`)

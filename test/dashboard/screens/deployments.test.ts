@@ -4,7 +4,8 @@ import type { Page } from 'playwright-core'
 import { describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../../src/kernel/db.ts'
 import { getApp, newTenant, type Tenant } from '../../support/app.ts'
-import { check, isLive, useDashboard } from '../../support/dashboard.ts'
+import { expectAccessible } from '../../support/browser.ts'
+import { check, isLive, PHONE, useDashboard } from '../../support/dashboard.ts'
 
 const dashboard = useDashboard()
 
@@ -132,6 +133,8 @@ describe('the dashboard', () => {
     await check(page, 'palette')
     await page.goto(`${dashboard.origin}/ui/deployments/${deployment.id}`)
     await page.getByRole('heading', { name: 'Revisions' }).waitFor()
+    const upload = page.getByRole('link', { name: 'Upload a folder', exact: true })
+    expect(await upload.getAttribute('href')).toMatch(/\/settings$/)
     await check(page, 'deployment')
     await page.getByRole('button', { name: 'Delete deployment', exact: true }).click()
     await page.getByRole('dialog').waitFor()
@@ -141,6 +144,10 @@ describe('the dashboard', () => {
     await check(page, 'gone')
     await page.goto(`${dashboard.origin}/ui/${tenant.tenant_id}/nothing`)
     await page.getByRole('heading', { name: 'There is no such page' }).waitFor()
+    await page.setViewportSize(PHONE)
+    await expectAccessible(page)
+    await page.getByRole('navigation', { name: 'Main screens' }).getByRole('link', { name: 'Queue' }).click()
+    await page.getByRole('heading', { name: 'Queue', level: 1 }).waitFor()
     expect(problems).toEqual([])
   })
 })

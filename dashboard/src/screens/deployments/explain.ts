@@ -64,6 +64,13 @@ function toRemedies(obstacle: Obstacle, deployment: Deployment, revisions: Numbe
       return [{ label: 'Compare with what serves', to }]
     }
     if (action === 'edit_environment') return [{ label: 'Edit the environment', to: `${page}/environment` }]
+    if (action === 'upload_source')
+      return [
+        {
+          label: deployment.source === 'internal_source' ? 'Upload a folder' : 'Open its settings',
+          to: `${page}/settings`,
+        },
+      ]
     if (action === 'set_ref' || action === 'verify_host')
       return [{ label: 'Open its settings', to: `${page}/settings` }]
     if (action === 'open_listener' && listener_id)
@@ -83,11 +90,19 @@ export function listReasons(
   const shown = resources.filter(({ code }) => code !== 'in_progress')
   return shown.map(obstacle => {
     const { code } = obstacle
-    const detail = code === 'held_by_rollback' ? describeHold(deployment) : obstacle.detail
+    const detail = describe(obstacle, deployment)
     const [title, tone] = TITLES[code]
     const remedies = toRemedies(obstacle, deployment, revisions)
     return { code, about: aboutOf(obstacle, revisions), title, detail, tone, remedies }
   })
+}
+
+/** Of some, the API says what to send. A person does it here. */
+function describe({ code, detail }: Obstacle, deployment: Deployment): string {
+  if (code === 'held_by_rollback') return describeHold(deployment)
+  if (code === 'awaiting_artifact' && deployment.source === 'internal_source')
+    return `Upload its folder, or run \`slipway deploy --name ${deployment.name}\` in it.`
+  return detail
 }
 
 /** Its title says the rest. */

@@ -133,8 +133,9 @@ function Header({ workspace, deployment, revisions }: HeaderProps) {
         </li>
         <li>
           <Icon name={source.kind} label={source.kindWord} />
-          {source.name}
-          {source.version && <code>{source.version}</code>}
+          <span>
+            {source.name} {source.version && <code>{source.version}</code>}
+          </span>
         </li>
         {preview && (
           <li>

@@ -297,7 +297,9 @@ function describeDetail({ hold, preview }: Deployment, { latest_revision: latest
   if (!latest) return 'No revision yet'
   const before = summary.in_flight_revision
   if (before && before.id !== latest.id) return `r${latest.number} waits behind r${before.number}`
-  if (latest.status_message && latest.status !== 'DEPLOYED') return `r${latest.number}: ${latest.status_message}`
+  // Backticks mark code. A row is a line of text.
+  if (latest.status_message && latest.status !== 'DEPLOYED')
+    return `r${latest.number}: ${latest.status_message.replaceAll('`', '')}`
   if (latest.status !== 'DEPLOYED') return `r${latest.number} by ${describeActor(latest.actor)}`
   if (summary.healthy === false) return 'Its health check fails'
   if (hold) return 'Rolled back, pushes wait'

@@ -99,7 +99,7 @@ function Measured({ workspace, deployment, range, revisions }: MeasuredProps) {
   if (!metrics) return <Skeleton lines={12} />
   if (!isMeasured(metrics))
     return (
-      <Empty title="Nothing was measured" command={`slipway explain ${deployment.name}`}>
+      <Empty title="No measurements yet" command={`slipway explain ${deployment.name}`}>
         {explainNoData(deployment, marks, now.value)}
       </Empty>
     )
@@ -231,7 +231,7 @@ function FromRevisions({ deployment, revisions }: { deployment: Deployment; revi
         <ChartFigure
           title={`Deploys per day, last ${DAYS} days`}
           value={`${total}${failed ? `, ${failed} failed` : ''}`}
-          columns={['Day', 'Deployed', 'Failed', 'Skipped', 'In flight']}
+          columns={['Day', 'Deployed', 'Failed', 'Skipped', 'On its way']}
           rows={() =>
             days.map(({ day, counts }) => ({ label: day, cells: Object.values(counts).map(String) })).toReversed()
           }
@@ -241,7 +241,7 @@ function FromRevisions({ deployment, revisions }: { deployment: Deployment; revi
               ['ok', 'Deployed'],
               ['bad', 'Failed'],
               ['idle', 'Skipped'],
-              ['accent', 'In flight'],
+              ['accent', 'On its way'],
             ]}
           />
           <StackedBars

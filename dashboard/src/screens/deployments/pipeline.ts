@@ -20,6 +20,10 @@ const STAGE_OF: Partial<Record<Revision['status'], StageName>> = {
   AWAITING_DEPLOY: 'Waiting',
   DEPLOYING: 'Deploying',
 }
+const FAILED_IN: Partial<Record<Revision['status'], StageName>> = {
+  BUILD_FAILED: 'Building',
+  DEPLOY_FAILED: 'Deploying',
+}
 const STAGES: StageName[] = ['Waiting', 'Building', 'Deploying']
 
 /** With fewer, there is no usual duration to compare with. */
@@ -27,15 +31,24 @@ const LEAST_KNOWN = 3
 
 type Timed = Pick<Revision, 'status' | 'states'>
 
-const secondsIn = ({ states }: Timed, stage: StageName): number =>
-  states.reduce((sum, { status, seconds }) => sum + (STAGE_OF[status] === stage ? (seconds ?? 0) : 0), 0)
-const hasStage = ({ states }: Timed, stage: StageName) => states.some(({ status }) => STAGE_OF[status] === stage)
+/** Of one that failed at once, the agent reports only the failure: it failed in what it was waiting for. */
+function partsOf({ status, states }: Timed): { stage: StageName | undefined; seconds: number }[] {
+  const parts = states.map(({ status, seconds }) => ({ stage: STAGE_OF[status], seconds: seconds ?? 0 }))
+  const failedIn = FAILED_IN[status]
+  const last = parts.findLast(({ stage }) => stage !== undefined)
+  if (failedIn && last && last.stage === 'Waiting') last.stage = failedIn
+  return parts
+}
+
+const secondsIn = (revision: Timed, name: StageName): number =>
+  partsOf(revision).reduce((sum, { stage, seconds }) => sum + (stage === name ? seconds : 0), 0)
+const hasStage = (revision: Timed, name: StageName) => partsOf(revision).some(({ stage }) => stage === name)
 
 export function listStages(revision: Timed, earlier: Timed[]): Stage[] {
   const deployed = earlier.filter(({ status, states }) => status === 'DEPLOYED' && states.length > 1)
   const last = revision.states.at(-1)
   const failedStage = revision.status.endsWith('_FAILED')
-    ? revision.states.map(({ status }) => STAGE_OF[status]).findLast(stage => stage !== undefined)
+    ? partsOf(revision).findLast(({ stage }) => stage !== undefined)?.stage
     : undefined
   return STAGES.flatMap((name): Stage[] => {
     const known = deployed.filter(one => hasStage(one, name))

@@ -87,7 +87,6 @@ export default function IntegrationPage({ workspace, params, me }: ScreenProps<{
             title={<Marked {...state}>It is {state.word.toLowerCase()}</Marked>}
           >
             <Body>
-              <div />
               <Note>{remedy}</Note>
               <p>
                 <ButtonLink href={toAddress(`/integrations/new?by=${host}`)}>Connect it again</ButtonLink>

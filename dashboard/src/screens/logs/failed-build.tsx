@@ -162,7 +162,7 @@ function Changes({ workspace, deployment, revision, earlier }: ChangesProps) {
         )}
         {changes.slice(0, SHOWN_CHANGES).map(({ path, before, after }) => (
           <span key={path} title={path}>
-            {describeMember(path)}
+            {describeMember(path)}{' '}
             {!path.endsWith('source_tarball_path') && (
               <code>
                 {shorten(before)} → {shorten(after)}

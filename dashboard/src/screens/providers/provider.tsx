@@ -97,7 +97,6 @@ export default function ProviderPage({ workspace, params, me }: ScreenProps<{ pr
         {health !== 'healthy' && (
           <Card tone={state.tone === 'bad' ? 'bad' : 'warn'} title={<Marked {...state}>{state.word}</Marked>}>
             <Body>
-              <div />
               {health_detail && (
                 <Note>
                   <Prose text={health_detail} />

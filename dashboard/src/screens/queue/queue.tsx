@@ -1,10 +1,10 @@
-// What is on its way in the workspace, what waits for it, and why.
-import { usePages } from '../../api/queries.ts'
+// What is on its way in the workspace, what waits for it, what was skipped, and why.
+import { usePages, useRead } from '../../api/queries.ts'
 import { describeActor, shortCommit } from '../../format/source.ts'
 import { type Deployment, type Summary, stateOfRevision } from '../../format/state.ts'
 import { formatSeconds, medianOf } from '../../format/time.ts'
 import { ActionButton } from '../../parts/action.tsx'
-import { Button } from '../../parts/button.tsx'
+import { Button, ButtonLink } from '../../parts/button.tsx'
 import { ListCard, PageHead } from '../../parts/page.tsx'
 import { Card, Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
@@ -12,9 +12,10 @@ import { Prose } from '../../parts/prose.tsx'
 import { StateLabel } from '../../parts/state.tsx'
 import { Ago, now } from '../../parts/time.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
-import { Link } from '../../router/links.tsx'
+import { Link, toAddress } from '../../router/links.tsx'
 import { interrupt } from '../deployments/actions.ts'
 import { isSlow } from '../deployments/pipeline.ts'
+import type { Event } from '../history/marks.ts'
 import type { ScreenProps } from '../screens.tsx'
 import styles from './queue.module.css'
 
@@ -41,18 +42,19 @@ export default function Queue({ workspace }: ScreenProps) {
       {items && entries.length === 0 && (
         <ListCard>
           <Empty title="Nothing is on its way" command="slipway deploy">
-            Revisions appear here from the moment they are created until they serve or end. Each deployment has one in
-            flight, and at most one that waits behind it.
+            Revisions appear here from the moment they are created until they serve or end. Each deployment has one on
+            its way, and at most one that waits behind it.
           </Empty>
         </ListCard>
       )}
-      <Entries title="In flight" entries={running} />
+      <Entries title="On its way" entries={running} />
       <Entries title="Waiting" entries={waiting} />
       {hasNextPage && (
         <Button busy={isFetchingNextPage} onClick={() => void fetchNextPage()}>
           Show more
         </Button>
       )}
+      <Skipped workspace={workspace} />
     </>
   )
 }
@@ -123,5 +125,60 @@ function Elapsed({ deployment, since }: { deployment: Deployment; since: string 
         {median === undefined ? <Ago time={since} suffix=" ago" /> : `Median ${formatSeconds(median)}`}
       </p>
     </div>
+  )
+}
+
+const [SHOWN_SKIPPED, READ_EVENTS] = [5, 100]
+
+/** The newest that never started: a later one took their place, or a rollback holds pushes back. */
+function Skipped({ workspace }: { workspace: string }) {
+  const { data } = useRead(workspace, 'GET /v2/events', {
+    query: { type: ['revision.skipped', 'revision.created'], order: 'desc', limit: READ_EVENTS },
+  })
+  const events = (data?.resources ?? []).filter(
+    ({ type, data }) => type === 'revision.skipped' || data.status === 'SKIPPED',
+  )
+  if (events.length === 0) return null
+  return (
+    <Card class={styles.card} title="Skipped lately">
+      <ol class={styles.list}>
+        {events.slice(0, SHOWN_SKIPPED).map(event => (
+          <SkippedRow key={event.id} workspace={workspace} event={event} />
+        ))}
+      </ol>
+    </Card>
+  )
+}
+
+function SkippedRow({ workspace, event: { subject, data, created_at } }: { workspace: string; event: Event }) {
+  const deployment_id = String(data.deployment_id)
+  const deployment = useRead(workspace, 'GET /v2/deployments/{deployment_id}', { params: { deployment_id } })
+  const revision = useRead(workspace, 'GET /v2/deployments/{deployment_id}/revisions/{revision_id}', {
+    params: { deployment_id, revision_id: subject.id },
+  })
+  // It may be deleted.
+  if (!deployment.data || !revision.data) return null
+  const page = `/deployments/${deployment_id}`
+  const { number, commit, actor } = revision.data
+  return (
+    <li>
+      <div class={styles.name}>
+        <Link to={page}>{deployment.data.name}</Link> <b>r{number}</b>{' '}
+        {commit && <code>{shortCommit(commit.sha)}</code>}
+        <p class={styles.detail}>by {describeActor(actor)}</p>
+      </div>
+      <div class={styles.state}>
+        <StateLabel state={stateOfRevision({ status: 'SKIPPED' })} />
+        <p class={styles.detail}>
+          <Prose text={String(data.message ?? '')} />
+        </p>
+      </div>
+      <p class={`${styles.detail} ${styles.elapsed}`}>
+        <Ago time={created_at} suffix=" ago" />
+      </p>
+      <ButtonLink small href={toAddress(`${page}/revisions/${number}`)}>
+        Open r{number}
+      </ButtonLink>
+    </li>
   )
 }

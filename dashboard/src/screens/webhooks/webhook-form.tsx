@@ -50,7 +50,12 @@ export function WebhookFields({ workspace, draft, onChange, faults }: Props) {
         value={draft.url}
         onChange={url => onChange({ url })}
         placeholder="https://ci.example.com/slipway"
-        hint="An https address with a public name. Some installations also allow http on their own machine, such as `npm run dev`. Redirects are not followed."
+        hint={
+          <>
+            An https address with a public name. Some installations also allow http on their own machine, such as{' '}
+            <code>npm run dev</code>. Redirects are not followed.
+          </>
+        }
         fault={faultAt(faults, 'url')}
       />
       <TextField

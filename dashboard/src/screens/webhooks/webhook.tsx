@@ -115,7 +115,6 @@ export default function WebhookPage({ workspace, params, me }: ScreenProps<{ web
             title={<Marked {...state}>{state.word}</Marked>}
           >
             <Body>
-              <div />
               <Note>{why}</Note>
             </Body>
           </Card>
@@ -165,7 +164,6 @@ const PingResult = ({ pinged, onClose }: { pinged: Ping; onClose: () => void }) 
     }
   >
     <Body>
-      <div />
       <Note>
         {pinged.error
           ? `${describeError(pinged.error)}. A test event is not sent again by itself.`

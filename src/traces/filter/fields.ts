@@ -1,0 +1,190 @@
+// The fields that filters compare (pure): their types, the operators of each type, and how values are read.
+import { type Comparison, type Condition, FilterFault, type Literal } from './grammar.ts'
+
+export type FieldType =
+  | 'text'
+  | 'uuid'
+  | 'number'
+  | 'time'
+  /** Seconds. */
+  | 'duration'
+  | 'boolean'
+  | 'tags'
+  | 'json'
+  /** JSON that is searched as a text. */
+  | 'document'
+  /** The value of a JSON member: any literal. */
+  | 'member'
+
+/** The fields of a family are columns of its pairs, of which a run has several: `metadata_key`, `metadata_value`. */
+export type Field = { type: FieldType; family?: string; isKey?: boolean }
+export type Fields = Record<string, Field>
+
+const memberPairs = (family: string): Fields => ({
+  [`${family}_key`]: { type: 'text', family, isKey: true },
+  [`${family}_value`]: { type: 'member', family },
+})
+
+export const RUN_FIELDS: Fields = {
+  id: { type: 'uuid' },
+  name: { type: 'text' },
+  run_type: { type: 'text' },
+  status: { type: 'text' },
+  error: { type: 'text' },
+  start_time: { type: 'time' },
+  end_time: { type: 'time' },
+  first_token_time: { type: 'time' },
+  latency: { type: 'duration' },
+  first_token_latency: { type: 'duration' },
+  total_tokens: { type: 'number' },
+  prompt_tokens: { type: 'number' },
+  completion_tokens: { type: 'number' },
+  total_cost: { type: 'number' },
+  prompt_cost: { type: 'number' },
+  completion_cost: { type: 'number' },
+  execution_order: { type: 'number' },
+  is_root: { type: 'boolean' },
+  trace_id: { type: 'uuid' },
+  parent_run_id: { type: 'uuid' },
+  session_id: { type: 'uuid' },
+  thread_id: { type: 'text' },
+  reference_example_id: { type: 'uuid' },
+  trace_tier: { type: 'text' },
+  tags: { type: 'tags' },
+  metadata: { type: 'json' },
+  inputs: { type: 'document' },
+  outputs: { type: 'document' },
+  feedback_key: { type: 'text', family: 'feedback', isKey: true },
+  feedback_score: { type: 'number', family: 'feedback' },
+  feedback_value: { type: 'member', family: 'feedback' },
+  feedback_comment: { type: 'text', family: 'feedback' },
+  feedback_source: { type: 'text', family: 'feedback' },
+  ...memberPairs('metadata'),
+  ...memberPairs('input'),
+  ...memberPairs('output'),
+}
+
+const EQUALITY: Comparison[] = ['eq', 'neq', 'in']
+const ORDER: Comparison[] = [...EQUALITY, 'gt', 'gte', 'lt', 'lte']
+const OPERATORS_OF: Record<FieldType, Comparison[]> = {
+  text: [...ORDER, 'like', 'search'],
+  uuid: EQUALITY,
+  number: ORDER,
+  time: ORDER,
+  duration: ORDER,
+  boolean: ['eq', 'neq'],
+  tags: ['has'],
+  json: ['has', 'exists'],
+  document: ['search', 'like'],
+  member: [...ORDER, 'like', 'search'],
+}
+
+/** The values as the type of the field has them: a time as ISO 8601, a duration in seconds, JSON normalized. */
+export function readValues(condition: Condition, name: string, { type }: Field): Literal[] {
+  const { operator, values, position } = condition
+  if (!OPERATORS_OF[type].includes(operator))
+    throw new FilterFault(position, `\`${name}\` cannot be compared by \`${operator}\`, but by ${listOf(type)}`)
+  return values.map(value => {
+    if (value === null && (operator === 'eq' || operator === 'neq')) return null
+    const read = isTextOperator(operator)
+      ? readText(value)
+      : operator === 'has' && type === 'json'
+        ? readJson(value)
+        : READ[type](value)
+    if (read !== undefined) return read
+    throw new FilterFault(position, `the value for \`${name}\` must be ${describe(operator, type)}`)
+  })
+}
+
+const listOf = (type: FieldType): string => OPERATORS_OF[type].map(operator => `\`${operator}\``).join(', ')
+const isTextOperator = (operator: Comparison): boolean => ['like', 'search', 'exists'].includes(operator)
+
+function describe(operator: Comparison, type: FieldType): string {
+  if (isTextOperator(operator)) return 'a text'
+  return operator === 'has' && type === 'json'
+    ? 'a JSON object in quotes, such as \'{"key": "value"}\''
+    : DESCRIBED[type]
+}
+
+const DESCRIBED: Record<FieldType, string> = {
+  text: 'a text',
+  uuid: 'a UUID',
+  number: 'a number',
+  time: 'a time such as "2026-11-22T12:00:00Z"',
+  duration: 'a number of seconds, or a duration such as "5s" or "500ms"',
+  boolean: 'true or false',
+  tags: 'a text',
+  json: 'a text',
+  document: 'a text',
+  member: 'a text, a number, true or false',
+}
+
+type Read = (value: Literal) => Literal | undefined
+
+const readText: Read = value => (typeof value === 'string' ? value : undefined)
+const readScalarText: Read = value => (value === null ? undefined : String(value))
+
+const READ: Record<FieldType, Read> = {
+  text: readScalarText,
+  uuid: value => (typeof value === 'string' && UUID.test(value) ? value.toLowerCase() : undefined),
+  number: readNumber,
+  time: readTime,
+  duration: readDuration,
+  boolean: readBoolean,
+  tags: readText,
+  json: readText,
+  document: readText,
+  member: value => value ?? undefined,
+}
+
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
+const NUMBER = /^-?\d{1,15}(?:\.\d{1,15})?$/
+
+function readNumber(value: Literal): number | undefined {
+  if (typeof value === 'string') return NUMBER.test(value) ? Number(value) : undefined
+  return typeof value === 'number' ? value : undefined
+}
+
+function readBoolean(value: Literal): boolean | undefined {
+  if (value === true || value === 1 || value === 'true') return true
+  return value === false || value === 0 || value === 'false' ? false : undefined
+}
+
+const DURATION = /^(\d{1,15}(?:\.\d{1,15})?) ?(us|ms|s|m|h|d)$/
+const SECONDS: Record<string, number> = { us: 1e-6, ms: 1e-3, s: 1, m: 60, h: 3600, d: 86_400 }
+
+function readDuration(value: Literal): number | undefined {
+  const [, count, unit] = (typeof value === 'string' && DURATION.exec(value)) || []
+  return unit ? Number(count) * SECONDS[unit]! : readNumber(value)
+}
+
+const TIME = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(?:(:\d\d)(\.\d{1,9})?)?)?(Z|[+-]\d\d(?::?\d\d)?)?$/
+const OFFSET = /^([+-]\d\d):?(\d\d)?$/
+
+/** In UTC, with all digits of the second. A time without a zone is UTC, and a day alone its first moment. */
+export function readTime(value: Literal): string | undefined {
+  const [, day, clock = '00:00', seconds = ':00', fraction = '', zone = 'Z'] =
+    (typeof value === 'string' && TIME.exec(value)) || []
+  const start = Date.parse(`${day}T00:00:00Z`)
+  // Date.parse() takes February 30 for the second of March.
+  if (!day || !(start >= 0) || !new Date(start).toISOString().startsWith(day)) return undefined
+  const instant = Date.parse(`${day}T${clock}${seconds}${zone.replace(OFFSET, (_, h, m = '00') => `${h}:${m}`)}`)
+  return instant >= 0 && instant < Date.UTC(10_000)
+    ? `${new Date(instant).toISOString().slice(0, 19)}${fraction}Z`
+    : undefined
+}
+
+const MAX_BRACKETS = 200
+
+function readJson(value: Literal): string | undefined {
+  if (typeof value !== 'string') return undefined
+  try {
+    const json: unknown = JSON.parse(value)
+    const text = JSON.stringify(json)
+    // Postgres refuses NUL characters and halves of surrogate pairs, and too many levels.
+    const isStorable = !/\\u(?:0000|d[89a-f])/i.test(text) && text.split(/[{[]/).length <= MAX_BRACKETS
+    return text.startsWith('{') && isStorable ? text : undefined
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,9 @@
+// The trace store on Postgres. Its parts are loaded when they are first used.
+import type { TraceStore } from '../store.ts'
+
+export const postgresTraceStore: TraceStore = {
+  append: async (...input) => (await import('./append.ts')).append(...input),
+  upgrade: async (...input) => (await import('./tiers.ts')).upgrade(...input),
+  remove: async (...input) => (await import('./removal.ts')).remove(...input),
+  expire: async (...input) => (await import('./expiry.ts')).expire(...input),
+}

@@ -1,0 +1,162 @@
+// What the columns of a run take from its JSON: metadata, usage, previews and the time of the first token.
+import type { UsageDetails } from './store.ts'
+
+const PREVIEW_LENGTH = 200
+/** Longer texts are cut without a look at what they hold. */
+const MAX_PARSED = 64 * 1024
+const MAX_METADATA = 32 * 1024
+const MAX_METADATA_VALUE = 4096
+const MAX_THREAD_ID = 255
+const THREAD_MEMBERS = ['session_id', 'thread_id', 'conversation_id']
+
+type Members = Record<string, unknown>
+const isObject = (value: unknown): value is Members =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+function parse(text: string | undefined): unknown {
+  try {
+    return text === undefined ? undefined : JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+// ---- metadata
+
+export type MetadataColumns = { metadata?: Members; thread_id?: string }
+
+/** `extra.metadata`, and the columns that filters use. */
+export function readMetadata(extra: string | undefined): { metadata: Members | undefined; columns: MetadataColumns } {
+  const parsed = parse(extra)
+  const metadata = isObject(parsed) && isObject(parsed.metadata) ? parsed.metadata : undefined
+  const thread = THREAD_MEMBERS.map(name => metadata?.[name]).find(isThreadId)
+  return {
+    metadata,
+    columns: {
+      ...(metadata && { metadata: limitMetadata(metadata) }),
+      ...(thread !== undefined && { thread_id: cleanText(String(thread)).slice(0, MAX_THREAD_ID) }),
+    },
+  }
+}
+
+const isThreadId = (value: unknown) => (typeof value === 'string' && value !== '') || typeof value === 'number'
+
+/** Filters find short values only. All of it stays in `extra`. */
+function limitMetadata(metadata: Members): Members {
+  const limited: Members = {}
+  let length = 0
+  for (const [name, value] of Object.entries(metadata)) {
+    const text = JSON.stringify(value)
+    if (name.length + text.length > MAX_METADATA_VALUE) continue
+    length += name.length + text.length
+    if (length > MAX_METADATA) break
+    limited[cleanText(name)] = text.includes('\\u') ? JSON.parse(cleanJson(text)) : value
+  }
+  return limited
+}
+
+/** Postgres stores neither NUL characters nor halves of surrogate pairs. */
+export const cleanText = (text: string): string => text.replaceAll('\0', '').toWellFormed()
+
+/** `JSON.stringify` escapes just these: control characters, and halves of surrogate pairs. */
+const cleanJson = (json: string): string =>
+  json.replace(/\\(?:\\|u0000|ud[89a-f]..)/g, escaped =>
+    escaped === '\\\\' ? escaped : escaped === '\\u0000' ? '' : '\ufffd',
+  )
+
+// ---- usage
+
+export type Usage = {
+  usage_details: UsageDetails
+  prompt_tokens: number | undefined
+  completion_tokens: number | undefined
+  total_tokens: number | undefined
+  prompt_cost: number | undefined
+  completion_cost: number | undefined
+  total_cost: number | undefined
+}
+const DETAILS = ['input_token_details', 'output_token_details', 'input_cost_details', 'output_cost_details'] as const
+
+/** From `usage_metadata` of the outputs, or else of the metadata. */
+export function readUsage(outputs: string | undefined, metadata: Members | undefined): Usage | undefined {
+  const parsed = outputs?.includes('"usage_metadata"') ? parse(outputs) : undefined
+  const usage = [parsed, metadata].map(value => isObject(value) && value.usage_metadata).find(isObject)
+  if (!usage) return undefined
+  const tokens = (name: string) => readNumber(usage[name], Number.isSafeInteger)
+  const cost = (name: string) => readNumber(usage[name], Number.isFinite)
+  const prompt_tokens = tokens('input_tokens')
+  const completion_tokens = tokens('output_tokens')
+  const prompt_cost = cost('input_cost')
+  const completion_cost = cost('output_cost')
+  return {
+    usage_details: readDetails(usage),
+    prompt_tokens,
+    completion_tokens,
+    total_tokens: tokens('total_tokens') ?? add(prompt_tokens, completion_tokens),
+    prompt_cost,
+    completion_cost,
+    total_cost: cost('total_cost') ?? add(prompt_cost, completion_cost),
+  }
+}
+
+const readNumber = (value: unknown, isValid: (value: number) => boolean): number | undefined =>
+  typeof value === 'number' && isValid(value) && value >= 0 && value <= Number.MAX_SAFE_INTEGER ? value : undefined
+
+const add = (a: number | undefined, b: number | undefined): number | undefined =>
+  a === undefined && b === undefined ? undefined : (a ?? 0) + (b ?? 0)
+
+function readDetails(usage: Members): UsageDetails {
+  const details: UsageDetails = {}
+  for (const name of DETAILS) {
+    const given = usage[name]
+    if (!isObject(given)) continue
+    const numbers = Object.entries(given).filter(([, value]) => typeof value === 'number')
+    details[name] = Object.fromEntries(numbers.slice(0, 20).map(([key, value]) => [cleanText(key), value as number]))
+  }
+  return details
+}
+
+// ---- previews
+
+/** Members that hold what a person wants to see, the best first. */
+const TEXT_MEMBERS = [
+  ...['content', 'text', 'input', 'output', 'question', 'query', 'prompt', 'answer', 'result'],
+  ...['message', 'messages', 'choices', 'generations', 'kwargs'],
+]
+
+export function previewOf(json: string | undefined): string | undefined {
+  if (json === undefined) return undefined
+  const text = (json.length <= MAX_PARSED && findText(parse(json))) || json.slice(0, 4 * PREVIEW_LENGTH)
+  return cleanText([...text.replace(/\s+/g, ' ').trim()].slice(0, PREVIEW_LENGTH).join(''))
+}
+
+/** Of messages, the last one. */
+function findText(value: unknown, depth = 0): string | undefined {
+  if (typeof value === 'string') return value
+  if (depth > 8) return undefined
+  if (Array.isArray(value)) return findText(value.at(-1), depth + 1)
+  if (!isObject(value)) return undefined
+  for (const name of TEXT_MEMBERS) {
+    const text = name in value ? findText(value[name], depth + 1) : undefined
+    if (text) return text
+  }
+  const members = Object.values(value)
+  return members.length === 1 ? findText(members[0], depth + 1) : undefined
+}
+
+// ---- events
+
+export function firstTokenTime(events: string | undefined): string | undefined {
+  if (!events?.includes('new_token')) return undefined
+  const parsed = parse(events)
+  const event = Array.isArray(parsed) && parsed.find(one => isObject(one) && one.name === 'new_token')
+  return event ? readTime(event.time) : undefined
+}
+
+/** A time without a zone is UTC, and a number counts milliseconds. */
+function readTime(value: unknown): string | undefined {
+  if (typeof value === 'number') return Math.abs(value) < 8e15 ? new Date(value).toISOString() : undefined
+  if (typeof value !== 'string' || !/^\d{4}-\d\d-\d\d[T ]\d\d:\d\d/.test(value)) return undefined
+  const text = /(Z|[+-]\d\d:?\d\d)$/.test(value) ? value : `${value}Z`
+  return Number.isNaN(Date.parse(text)) ? undefined : text
+}
