@@ -15,3 +15,6 @@ export function toIsoMicroseconds(nanoseconds: bigint): string {
 
 /** One segment of a `dotted_order`: the time without punctuation, then the id. */
 export const toSegment = (isoMicroseconds: string, id: string): string => isoMicroseconds.replace(/[-:.]/g, '') + id
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+export const isUuid = (text: string): boolean => UUID.test(text)

@@ -1,71 +1,82 @@
 // Converts spans to operations on runs. One that cannot be stored is left out, and reported.
-import type { RunOperation } from '../store.ts'
+import type { RunOperation, SpanPlace } from '../store.ts'
 import { AttributeReader } from './attribute-reader.ts'
-import { toIsoMicroseconds } from './ids.ts'
+import { isUuid, toIsoMicroseconds } from './ids.ts'
 import { readPayload } from './inputs-outputs.ts'
 import { keepDigits } from './messages.ts'
 import { readExtra, readTags } from './metadata.ts'
-import { orderSpans, readPlace, type SpanPlace, toPlacement } from './placement.ts'
+import { placeSpans, readLinks, toRunPlace } from './placement.ts'
 import { readRunType } from './run-types.ts'
 import { type Attributes, findSpanFault, type ResourceSpans, type Span, type SpanEvent, STATUS_ERROR } from './spans.ts'
 
 export type SpanOperations = {
   operations: RunOperation[]
-  places: SpanPlace[]
+  spans: SpanPlace[]
   rejected: number
   /** Why the first of them was rejected. */
   reason?: string
 }
 
 export function toOperations(all: ResourceSpans[], project: string | undefined): SpanOperations {
-  const converted: { operation: RunOperation; place: SpanPlace }[] = []
-  let rejected = 0
-  let reason: string | undefined
+  const converted: ReturnType<typeof convert>[] = []
+  const faults: string[] = []
+  const reject = (name: string, fault: string) => {
+    faults.push(`Span ${JSON.stringify(name.slice(0, 100))} is rejected because ${fault}.`)
+  }
   for (const { resource, spans } of all)
     for (const span of spans) {
       const fault = findSpanFault(span)
       if (fault === undefined) converted.push(convert(span, resource, project))
-      else {
-        rejected += 1
-        reason ??= `Span ${JSON.stringify(span.name.slice(0, 100))} is rejected because ${fault}.`
-      }
+      else reject(span.name, fault)
     }
-  const places = converted.map(({ place }) => place)
-  const orders = orderSpans(places)
-  const operations = converted.map(({ operation, place }) => ({ ...operation, ...toPlacement(orders.get(place)!) }))
-  return { operations, places, rejected, ...(reason !== undefined && { reason }) }
+  const places = placeSpans(converted.map(({ links }) => links))
+  const orders = new Map<string, string>()
+  const operations: RunOperation[] = []
+  const spans = places.filter((place, i) => {
+    const { members } = converted[i]!
+    const other = orders.get(place.run_id)
+    if (other !== undefined && other !== place.dotted_order) {
+      reject(members.name, 'another span of the request has the same id')
+      return false
+    }
+    orders.set(place.run_id, place.dotted_order)
+    operations.push({ ...members, ...toRunPlace(place) })
+    return true
+  })
+  const [reason] = faults
+  return { operations, spans, rejected: faults.length, ...(reason !== undefined && { reason }) }
 }
-
-/** Text columns hold no NUL character, and no lone surrogate. */
-const clean = (text: string): string => text.replaceAll('\0', '\ufffd').toWellFormed()
 
 const NAME = ['langsmith.trace.name', 'traceloop.entity.name', 'tool.name']
 
 function convert(span: Span, resource: Attributes, project: string | undefined) {
   const { events, attributes: sent } = hoistDetails(span)
   const attributes = new AttributeReader(sent)
-  const place = readPlace(span, attributes)
+  const links = readLinks(span, attributes)
   const { left, ...payload } = readPayload(attributes, events)
-  const sessionId = attributes.text('langsmith.trace.session_id')
-  const sessionName = attributes.text('langsmith.trace.session_name') ?? project ?? projectOf(resource)
   const example = attributes.text('langsmith.reference_example_id')
-  const operation: RunOperation = {
-    kind: 'post',
-    id: place.id,
+  const members = {
+    kind: 'post' as const,
     loc: ['body', 'spans', span.span_id],
-    ...(sessionId !== undefined ? { session_id: sessionId } : { session_name: sessionName && clean(sessionName) }),
-    name: clean(attributes.text(...NAME) ?? (span.name || 'span')),
+    ...readProject(attributes, resource, project),
+    name: attributes.text(...NAME) ?? (span.name || 'span'),
     run_type: readRunType(attributes),
-    start_time: place.start,
+    start_time: links.order_time,
     end_time: span.end === 0n ? undefined : toIsoMicroseconds(span.end > span.start ? span.end : span.start),
     error: readError(span),
-    tags: readTags(attributes)?.map(clean),
-    reference_example_id: example,
+    tags: readTags(attributes),
+    reference_example_id: example && isUuid(example) ? example : undefined,
     ...payload,
     events: left.length > 0 ? JSON.stringify(left.map(toRunEvent), keepDigits) : undefined,
   }
   const ids = { OTEL_TRACE_ID: span.trace_id, OTEL_SPAN_ID: span.span_id }
-  return { place, operation: { ...operation, extra: JSON.stringify(readExtra(attributes, resource, ids), keepDigits) } }
+  return { links, members: { ...members, extra: JSON.stringify(readExtra(attributes, resource, ids), keepDigits) } }
+}
+
+function readProject(attributes: AttributeReader, resource: Attributes, project: string | undefined) {
+  const id = attributes.text('langsmith.trace.session_id')
+  const name = attributes.text('langsmith.trace.session_name') ?? project ?? projectOf(resource)
+  return id !== undefined && isUuid(id) ? { session_id: id } : { session_name: name }
 }
 
 /** An event may hold what other instrumentations send as attributes of the span. */
@@ -93,7 +104,7 @@ function readError({ status, events }: Span): string | undefined {
   }) as [string, string, string]
   const summary = [type, message].filter(Boolean).join(': ')
   const text = message !== '' && stack.includes(message) ? stack : [summary, stack].filter(Boolean).join('\n\n')
-  return clean(text || status.message || 'error')
+  return text || status.message || 'error'
 }
 
 /** Of the first token of a streamed answer. */

@@ -5,17 +5,30 @@ import { refuseUnless, run } from '../../kernel/db.ts'
 import { invalidRequest } from '../../kernel/input.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/statement.ts'
 import { MERGED_MEMBERS, type MergedRun, mergeOperations } from '../run-operations.ts'
-import type { NewFeedback, RunOperation } from '../store.ts'
-import { lockTraces } from './locks.ts'
+import type { NewFeedback, RunOperation, SpanPlace } from '../store.ts'
+import { lockMovedTraces, lockTraces } from './locks.ts'
+import { placeSpans, registerSpans } from './span-places.ts'
+import { TIER } from './tiers.ts'
 
-export async function append(ctx: Ctx, operations: RunOperation[], _feedback: NewFeedback[] = []): Promise<void> {
+export async function append(
+  ctx: Ctx,
+  operations: RunOperation[],
+  _feedback: NewFeedback[] = [],
+  spans: SpanPlace[] = [],
+): Promise<void> {
   const { runs, faults } = mergeOperations(operations)
   if (faults.length > 0) throw invalidRequest(faults)
   if (runs.length === 0) return
   const rows = JSON.stringify(runs.map(toRow))
   const needsLookup = runs.some(({ place, session_id, session_name }) => !place || !(session_id || session_name))
   const traceIds = [...new Set(runs.flatMap(({ place }) => place?.trace_id ?? []))]
+  if (spans.length > 0) return appendSpans(ctx, rows, traceIds, spans)
   await run(ctx, appendStatement({ rows, ...(needsLookup && { needsLookup }) }), lockTraces(traceIds))
+}
+
+async function appendSpans(ctx: Ctx, rows: string, traceIds: string[], spans: SpanPlace[]): Promise<void> {
+  const lock = lockMovedTraces([...new Set([...traceIds, ...spans.map(({ trace }) => trace)])])
+  await run(ctx, placeSpans(spans), [lock, appendStatement({ rows, ofSpans: true }), registerSpans(spans)])
 }
 
 /** Absent members are left out, so that a batch of small runs is a small parameter. */
@@ -24,7 +37,8 @@ const toRow = ({ place, loc: _loc, attachments: _attachments, is_posted: _posted
   ...place,
 })
 
-type AppendInput = { rows: string; needsLookup?: boolean }
+/** `ofSpans`: a run that is stored stays where it is, because its ancestors may have been found since. */
+type AppendInput = { rows: string; needsLookup?: boolean; ofSpans?: boolean }
 
 const ROW = sql`
       id uuid, session_id uuid, session_name text, trace_id uuid, trace_time timestamptz, order_time timestamptz,
@@ -57,7 +71,7 @@ const MERGED_VALUES = sql.join(
 )
 
 const appendStatement = prepareStatement(
-  ({ rows, needsLookup }: Placeholders<AppendInput>) => sql`
+  ({ rows, needsLookup, ofSpans }: Placeholders<AppendInput>) => sql`
     with given as materialized (
       select *
       from json_to_recordset(${rows}::json) as g(${ROW})
@@ -88,16 +102,16 @@ const appendStatement = prepareStatement(
       union all
       select * from created
     ),
-    ${needsLookup ? FOUND : sql``}
+    ${needsLookup ? FOUND : ofSpans ? FOUND_BY_TIME : sql``}
     placed as (
       select
         g.id, g.session_name, ${columns(VALUES, 'g')},
-        ${needsLookup ? PLACE_OR_FOUND : PLACE}
+        ${needsLookup || ofSpans ? PLACE_OR_FOUND : PLACE}
       from given g
       left join destinations d
         on case when g.session_id is null then d.name = g.session_name else d.id = g.session_id end
       left join upgraded_traces u on u.tenant_id = current_tenant() and u.trace_id = g.trace_id
-      ${needsLookup ? sql`left join found f on f.id = g.id` : sql``}
+      ${needsLookup || ofSpans ? sql`left join found f on f.id = g.id` : sql``}
     )
     insert into runs (organization_id, tenant_id, id, ${columns(PLACE_NAMES)}, ${columns(VALUES)})
     select current_organization(), current_tenant(), p.id, ${columns(PLACE_NAMES, 'p')}, ${columns(VALUES, 'p')}
@@ -120,12 +134,6 @@ const PLACE_NAMES = [
   ...['session_id', 'trace_tier', 'trace_id', 'trace_time', 'order_time', 'dotted_order', 'parent_run_id'],
 ] as const
 
-/** `tier_at()` costs as much as the rest of the row, and few projects have changed their tier. */
-const TIER = sql`case
-          when u.trace_id is not null then 'longlived'
-          when d.earlier_tiers = '[]' then d.trace_tier
-          else tier_at(d.trace_tier, d.earlier_tiers, g.trace_time)
-        end`
 const PLACE = sql`
         d.id as session_id, ${TIER} as trace_tier, ${columns(PLACE_NAMES.slice(2), 'g')}`
 const PLACE_OR_FOUND = sql`
@@ -149,4 +157,10 @@ const FOUND = sql`
         limit 1
       ) r
       where g.order_time is null or (g.session_id is null and g.session_name is null)
+    ),`
+const FOUND_BY_TIME = sql`
+    found as (
+      select g.id, ${columns(PLACE_NAMES, 'r')}
+      from given g
+      join runs r on r.tenant_id = current_tenant() and r.id = g.id and r.order_time = g.order_time
     ),`

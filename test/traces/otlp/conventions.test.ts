@@ -359,7 +359,6 @@ describe('a run', () => {
         ],
       },
     ],
-    ['a\ufffdb\ufffd', { status: { code: 2, message: 'a\0b\ud800' } }],
   ])('has the error %j', (error, span) => expect(runOf(spanOf({}, span)).error).toBe(error))
 
   it('has no end while the span has none, and never one before its start', () => {

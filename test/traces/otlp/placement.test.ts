@@ -88,6 +88,28 @@ describe('a span', () => {
     )
   })
 
+  it('is the root, if its id is that of the trace, as in traces with ids of 64 bits', () => {
+    const trace_id = hex(1).padStart(32, '0')
+    const spans = [spanOf(1, 9), spanOf(2, 1)].map(span => ({ ...span, trace_id }))
+    expect(place(...spans)).toMatchObject([{ id: idOf(1), trace_id: idOf(1) }, { parent_run_id: idOf(1) }])
+  })
+
+  it('is one with another of the request that has its id, or rejected', () => {
+    const resource = { resource: new Map(), spans: [spanOf(1, null), spanOf(2, 1), spanOf(2, 1)] }
+    expect(toOperations([resource], undefined)).toMatchObject({ rejected: 0 })
+    const id = { 'langsmith.span.id': idOf(7) }
+    resource.spans = [spanOf(1, null), spanOf(2, 1, id), spanOf(3, 2, id)]
+    expect(toOperations([resource], undefined)).toMatchObject({ rejected: 1, operations: { length: 2 } })
+  })
+
+  it('hangs under the first root, if there are two', () => {
+    expect(place(spanOf(5, null), spanOf(1, null), spanOf(6, 5))).toMatchObject([
+      { id: idOf(5), parent_run_id: ROOT },
+      { id: ROOT },
+      { id: idOf(6), parent_run_id: idOf(5) },
+    ])
+  })
+
   it('has an order that agrees with its ids and does not depend on the order of the request', () => {
     const parents = fc.array(fc.option(fc.nat(12)), { minLength: 1, maxLength: 10 })
     fc.assert(
