@@ -10,7 +10,7 @@ const app = [
   'test/*.test.ts',
   'test/{access,audit,cli,client,events,kernel,protocol,integrations,traces}/**/*.test.ts',
   'test/dashboard/screens/*.test.ts',
-  'test/{listeners,deployments,oauth,pushes,sign-in,sync,traces,webhooks}/**/*.test.ts',
+  'test/{listeners,datasets,deployments,oauth,pushes,sign-in,sync,traces,webhooks}/**/*.test.ts',
 ]
 const architecture = ['test/architecture.test.ts', 'test/architecture/*.test.ts']
 // Functions of values: no database, no network, no state that one file could leave to the next.
@@ -22,6 +22,7 @@ const pure = [
   'test/audit/operation-names.test.ts',
   'test/events/rows.test.ts',
   'test/kernel/{json-position,rows,segment-router,shared-looks,statement,worker-pool}.test.ts',
+  'test/datasets/json-schema.test.ts',
   'test/deployments/{lifecycle,query-schemas,resources,schema,source-rules}.test.ts',
   'test/oauth/{challenges,client-registration,real-servers}.test.ts',
   'test/sync/revision-transitions.test.ts',

@@ -6,6 +6,7 @@ import { createAttemptLog } from './audit/attempts.ts'
 import { sweepAuditLog } from './audit/retention.ts'
 import { auditRoutes } from './audit/routes.ts'
 import { serveDashboard } from './dashboard/shell.ts'
+import { datasetRoutes } from './datasets/routes.ts'
 import { customHostRoutes } from './deployments/custom-hosts.routes.ts'
 import { logRoutes } from './deployments/logs.routes.ts'
 import { sweepMetrics } from './deployments/metric-points.ts'
@@ -70,6 +71,7 @@ const slices = [
   deliveryRoutes,
   eventRoutes,
   webhookRoutes,
+  datasetRoutes,
   organizationRoutes,
   workspaceRoutes,
   signInRoutes,

@@ -401,6 +401,12 @@ const CODES = {
     'This tag value does not exist here.',
     'List the values of the tag key.',
   ],
+  dataset_not_found: [
+    404,
+    'Dataset not found',
+    'This workspace has no such dataset.',
+    'GET /datasets lists the datasets.',
+  ],
   flow_not_found: [
     404,
     'Authentication not found',
@@ -609,6 +615,13 @@ const CODES = {
   ],
   tag_key_taken: [409, 'Tag key taken', 'This workspace already has this tag key.', 'Use it, or choose another.'],
   tag_value_taken: [409, 'Tag value taken', 'The tag key already has this value.', 'Use it, or choose another.'],
+  dataset_name_taken: [
+    409,
+    'Dataset name taken',
+    'This workspace already has a dataset with this `name`.',
+    'Use it, or choose another name.',
+  ],
+  dataset_exists: [409, 'Dataset exists', 'A dataset with this `id` already exists.', 'Use it, or choose another id.'],
   role_name_taken: [
     409,
     'Role name taken',
@@ -699,6 +712,12 @@ const CODES = {
     'Invalid archive',
     'The body is not a gzip-compressed tar archive.',
     'Create it with `tar czf`.',
+  ],
+  schema_too_costly: [
+    422,
+    'Schema too costly',
+    'Comparing these examples with the JSON Schema of the dataset takes too many steps.',
+    'Send fewer examples in one request, or set a simpler schema.',
   ],
   invalid_request: [
     422,

@@ -5,7 +5,7 @@ import { type Permission, permissions } from './permissions.ts'
 import type { Database } from './statement.ts'
 import type { Watcher, Watches } from './watch.ts'
 
-/** What the app gives to requests and to the schedule. A slice adds to it by `declare module`: see `src/traces/store.ts`. */
+/** What the app gives to requests and the schedule. Slices add by `declare module`, as `src/traces/store.ts` does. */
 export interface Ports {
   /** Sends the events of a workspace to its webhooks. */
   deliverEvents?: (tenant: string) => Promise<void>

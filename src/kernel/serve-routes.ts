@@ -12,6 +12,7 @@ import { findRepeatedParameters, readBody, refuseLargeBody, validateInput } from
 import { type LiveStream, openLiveStream } from './live-stream.ts'
 import { logFailureCause } from './middleware.ts'
 import { nextCursor } from './paging.ts'
+import { writeJson } from './raw-json.ts'
 import {
   type AppEnv,
   etagVersion,
@@ -61,6 +62,7 @@ export function mountOperations(
 type RecordOutcome = (outcome: Outcome) => void
 
 const NO_STORE = { 'Cache-Control': 'no-store' }
+const JSON_CONTENT = { 'Content-Type': 'application/json' }
 
 /** Checks in order of cost: the key's shape, the declared size, the budgets, the body, the database. */
 async function serveOperation(
@@ -180,7 +182,7 @@ function sendReply(
   }
   const partialStatus = operation.partial?.(reply as never) ? 207 : undefined
   const status = (partialStatus ?? successStatus(operation)) as 200
-  return operation.reply ? c.json(reply, status) : c.body(null, status)
+  return operation.reply ? c.body(writeJson(reply), status, JSON_CONTENT) : c.body(null, status)
 }
 
 function nextPageUrl(url: string, reply: Record<string | symbol, unknown>): string {

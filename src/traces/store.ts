@@ -10,9 +10,9 @@ declare module '../kernel/context.ts' {
 
 export interface TraceStore {
   /**
-   * Stores all operations and all feedback, or refuses all of them. Projects that are missing are created by their name.
-   * Repeats change nothing, and the order of a post and its patches does not matter. `spans` are those that the runs
-   * were made of: as soon as all ancestors of a span are known, its run stands below them.
+   * Stores all operations and all feedback, or refuses all of them. Missing projects are created by their name. Repeats
+   * change nothing, and the order of a post and its patches does not matter. `spans` are those that the runs were made
+   * of: as soon as all ancestors of a span are known, its run stands below them.
    */
   append(ctx: Ctx, operations: RunOperation[], feedback?: NewFeedback[], spans?: SpanPlace[]): Promise<void>
   /** Makes traces long-lived, also those whose runs are yet to come. */

@@ -18,6 +18,8 @@ const REFERENCED_TABLES: Record<string, string> = {
   deployment_id: 'deployments',
   deployment_ids: 'deployments',
   webhook_id: 'webhooks',
+  dataset_id: 'datasets',
+  baseline_experiment_id: 'projects',
   parent_id: 'deployments',
   parent_deployment_id: 'deployments',
   revision_id: 'revisions',
@@ -39,6 +41,9 @@ const REFERENCED_TABLES: Record<string, string> = {
 /** Ids that are not references, and why the id of another tenant does no harm there. */
 const NO_REFERENCE: Record<string, string> = {
   'events.subject_id': 'a text in the journal of the tenant that writes it, which no query follows',
+  'datasets.share_token': 'a random number',
+  'examples.source_run_id': 'only shown: where the example came from',
+  'examples.object_ids': 'paths of objects begin with the workspace of the row',
   'api_keys.budget_id': 'overwritten by a trigger',
   'logs.stream': 'chosen by an agent for its own numbering',
 }
@@ -90,6 +95,7 @@ function makeSample(column: Column, owner: Tenant): unknown {
     case 'text[]':
       return []
     case 'json':
+    case 'jsonb':
       return '{}'
     case 'boolean':
       return false

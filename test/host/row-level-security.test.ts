@@ -159,10 +159,12 @@ describe('a table that requests insert into', () => {
   /** The limits of tables without a quota. */
   const OTHER_LIMITS: Record<string, string> = {
     workspace_members: 'one for each member and workspace',
-    projects: 'ten thousand, checked by the insert',
     deleted_projects: 'one for each project',
     trace_objects: 'as long as their trace, and the request rate is limited',
     upgraded_traces: 'one for each trace',
+    dataset_versions: 'EVENTS_PER_DAY',
+    examples: 'EVENTS_PER_DAY, and a limit for each dataset',
+    example_objects: 'UPLOADS_MAX_GIB',
     tag_keys: 'a hundred, checked by the insert',
     tag_values: 'a thousand for each key, checked by the insert',
     revisions: 'EVENTS_PER_DAY',

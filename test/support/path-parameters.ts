@@ -31,6 +31,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   const listener = await tenant.post('/v2/listeners', NewListener.meta()!.example)
   // Paused: nothing is sent while a test calls other routes.
   const webhook = await tenant.post('/v2/webhooks', { ...NewWebhook.meta()!.example!, enabled: false })
+  const dataset = await tenant.post('/datasets', { name: 'Dataset' })
   const delivery_id = crypto.randomUUID()
   const user_code = newUserCode()
   await runAsSystem(
@@ -50,6 +51,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   return {
     webhook_id: webhook.body.id,
     delivery_id,
+    dataset_id: dataset.body.id,
     listener_id: listener.body.id,
     host,
     auth_id: flow.body.auth_id,

@@ -53,6 +53,8 @@ it('rolls back after its difference was shown, and says what holds then', async 
   await deploy(shop.tenant, shop.id)
   const { page, problems } = await dashboard.open(shop.tenant, `/deployments/${shop.id}`)
   await page.getByRole('button', { name: 'Roll back' }).first().waitFor()
+  // A folder has no files of a template.
+  expect(await page.getByText('slipway deploy --name').count()).toBe(0)
   await page.keyboard.press('r')
   const dialog = dialogOf(page, 'Roll back shop to r1')
   await dialog.getByText('Creates r3. r2 serves until it is healthy.').waitFor()

@@ -71,7 +71,11 @@ it('a page whose stream is refused says so, and reads again every 15 seconds', a
   await rowOf(page, 'polled').waitFor()
 })
 
-it('a list of 1,000 deployments is counted, loads as one scrolls, and fits at 200 % zoom', async () => {
+/** As a browser does that enlarges only text: all sizes of type are tokens. */
+const DOUBLE_TEXT = `for (const size of [11, 12, 13, 14, 16, 20, 26])
+  document.documentElement.style.setProperty('--t-' + size, 2 * size + 'px / 1.4')`
+
+it('a list of 1,000 deployments is counted, loads as one scrolls, and fits at 200 % zoom and text', async () => {
   const tenant = await newTenant()
   await newDeployment(tenant, { name: 'first', ...imageConfig })
   const fill = sql`
@@ -91,7 +95,12 @@ it('a list of 1,000 deployments is counted, loads as one scrolls, and fits at 20
   await page.mouse.wheel(0, 100_000)
   await expect.poll(() => rows.count(), { timeout: 10_000 }).toBeGreaterThan(before)
   expect(await page.evaluate('document.querySelectorAll("tbody").length')).toBe(2)
+  const overflow = () => page.evaluate('document.documentElement.scrollWidth - innerWidth')
   await page.setViewportSize({ width: WIDE.width / 2, height: WIDE.height / 2 })
-  expect(await page.evaluate('document.documentElement.scrollWidth - innerWidth')).toBe(0)
+  expect(await overflow()).toBe(0)
+  await page.setViewportSize(WIDE)
+  await page.evaluate(DOUBLE_TEXT)
+  expect(await page.locator('h1').evaluate(heading => getComputedStyle(heading).fontSize)).toBe('40px')
+  expect(await overflow()).toBe(0)
   expect(problems).toEqual([])
 })

@@ -18,6 +18,10 @@ export const deployAgain = (deployment: Deployment): Action => ({
   done: `${deployment.name}: a new revision of the current configuration is queued.`,
 })
 
+/** Of another source, nothing is in a folder that could be deployed. */
+export const deployCommandOf = ({ source, name }: Deployment): string | undefined =>
+  source === 'internal_source' ? `slipway deploy --name ${name}` : undefined
+
 export const interrupt = (deployment: Deployment, { id, number }: Pick<Revision, 'id' | 'number'>): Action => ({
   label: `Interrupt r${number}`,
   unavailable: explainMissingHere('deployments:update'),
@@ -27,10 +31,11 @@ export const interrupt = (deployment: Deployment, { id, number }: Pick<Revision,
   command: `slipway interrupt ${deployment.name} ${number}`,
   confirm: {
     title: `Interrupt r${number} of ${deployment.name}?`,
-    body:
-      deployment.active_revision_id === null
-        ? 'It stops where it is. Nothing serves yet, and the revision that waits behind it starts.'
-        : 'It stops where it is. What serves now keeps serving, and the revision that waits behind it starts.',
+    body: [
+      'It stops where it is.',
+      deployment.active_revision_id === null ? 'Nothing serves yet.' : 'What serves now keeps serving.',
+      ...(deployment.latest_revision_id === id ? [] : ['The revision that waits behind it starts.']),
+    ].join(' '),
   },
   done: `${deployment.name}: r${number} is interrupted.`,
 })

@@ -17,6 +17,7 @@ import { StateLabel } from '../../parts/state.tsx'
 import { Ago } from '../../parts/time.tsx'
 import { Link, setFilters, useFilter } from '../../router/links.tsx'
 import type { ScreenProps } from '../screens.tsx'
+import { deployCommandOf } from './actions.ts'
 import styles from './compare.module.css'
 import { DeploymentFrame } from './frame.tsx'
 import { useRevision } from './revision-number.ts'
@@ -47,9 +48,10 @@ function Compare({ workspace, deployment }: { workspace: string; deployment: Dep
   if (!data) return <Skeleton lines={6} />
   const revisions = data.resources
   const [latest] = revisions
+  const command = deployCommandOf(deployment)
   if (revisions.length < 2)
     return (
-      <Empty title="There are no two revisions to compare" command={`slipway deploy --name ${deployment.name}`}>
+      <Empty title="There are no two revisions to compare" {...(command && { command })}>
         Each deploy and each change that is not made in place creates one.
       </Empty>
     )

@@ -13,7 +13,7 @@ import { Badge, StateLabel } from '../../parts/state.tsx'
 import { Ago, now } from '../../parts/time.tsx'
 import { Link, toAddress } from '../../router/links.tsx'
 import type { ScreenProps } from '../screens.tsx'
-import { deleteDeployment, interrupt } from './actions.ts'
+import { deleteDeployment, deployCommandOf, interrupt } from './actions.ts'
 import { RevisionButtons } from './change-buttons.tsx'
 import styles from './deployment.module.css'
 import { listReasons, type Reason, toneOf } from './explain.ts'
@@ -135,6 +135,7 @@ function FlightCard({ workspace, deployment, revisions }: CardProps & { workspac
   const shown = inFlight ?? (latest && latest.status !== 'DEPLOYED' ? latest : undefined)
   if (!shown) {
     const deployed = latest && listStages(latest, revisions.slice(1))
+    const command = deployCommandOf(deployment)
     return (
       <Card title={<span class={styles.label}>On its way</span>}>
         <div class={styles.calm}>
@@ -144,7 +145,7 @@ function FlightCard({ workspace, deployment, revisions }: CardProps & { workspac
               : 'Nothing. There is no revision yet.'}
           </p>
           {deployed && deployed.length > 0 && <Stages stages={deployed} />}
-          <CommandLine command={`slipway deploy --name ${deployment.name}`} />
+          {command && <CommandLine command={command} />}
         </div>
       </Card>
     )

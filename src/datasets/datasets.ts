@@ -1,0 +1,192 @@
+// Lists, creates, reads, changes and deletes datasets.
+import { and, eq, getTableColumns, type SQL, sql } from 'drizzle-orm'
+import type * as z from 'zod'
+import { type Ctx, verb } from '../kernel/context.ts'
+import { bumpVersion, db, inTenant, lockRows, run, uuidArray, versionMatches } from '../kernel/db.ts'
+import { commit } from '../kernel/journal.ts'
+import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../kernel/recorded-changes.ts'
+import { etagVersion } from '../kernel/routes.ts'
+import { requireRow, toIsoTime } from '../kernel/rows.ts'
+import { datasets } from '../tables/datasets.ts'
+import { requireUsableSchemas } from './example-schema.ts'
+import type * as schema from './schema.ts'
+
+type DatasetParams = z.output<typeof schema.DatasetRef>
+type DatasetRow = typeof datasets.$inferSelect & { session_count: number; last_session_start_time: string | null }
+
+const latest = (...times: (string | null)[]): string =>
+  times.flatMap(time => (time === null ? [] : [toIsoTime(time)])).reduce((a, b) => (a > b ? a : b))
+
+const toWire = (row: DatasetRow): schema.Dataset & { [etagVersion]: number } => ({
+  id: row.id,
+  tenant_id: row.tenant_id,
+  name: row.name,
+  description: row.description,
+  created_at: toIsoTime(row.created_at),
+  modified_at: latest(row.updated_at, row.examples_at),
+  data_type: row.data_type,
+  inputs_schema_definition: row.inputs_schema_definition,
+  outputs_schema_definition: row.outputs_schema_definition,
+  externally_managed: row.externally_managed,
+  transformations: null,
+  example_count: row.example_count,
+  session_count: Number(row.session_count),
+  last_session_start_time: toIsoTime(row.last_session_start_time),
+  metadata: row.metadata,
+  baseline_experiment_id: row.baseline_experiment_id,
+  tag_value_ids: row.tag_value_ids,
+  [etagVersion]: row.version,
+})
+
+/** Not by Drizzle's columns, which it writes without their table here. */
+const EXPERIMENTS = sql`projects p where p.reference_dataset_id = datasets.id and p.tenant_id = datasets.tenant_id`
+const COLUMNS = {
+  ...getTableColumns(datasets),
+  session_count: sql<number>`(select count(*) from ${EXPERIMENTS})`.as('session_count'),
+  last_session_start_time: sql<string | null>`(select max(p.start_time) from ${EXPERIMENTS})`.as(
+    'last_session_start_time',
+  ),
+}
+const RECORD = recordColumns(datasets, [
+  'name',
+  'description',
+  'data_type',
+  'inputs_schema_definition',
+  'outputs_schema_definition',
+  'metadata',
+  'baseline_experiment_id',
+  'tag_value_ids',
+])
+
+export const isDataset = (id: string): SQL => and(eq(datasets.id, id), inTenant(datasets))!
+export const lockDataset = (id: string): SQL => lockRows(datasets, isDataset(id))
+
+const hasOnlyKnownTags = (ids: readonly string[]): SQL => {
+  const unknown = sql`(
+    select string_agg(given.id::text, ', ')
+    from unnest(${uuidArray(ids)}) given(id)
+    where not exists (select from tag_values v where v.id = given.id and v.tenant_id = current_tenant()))`
+  return sql`case when ${unknown} is null then true else refuse('tag_value_not_found', ${unknown}) end`
+}
+
+const SORT: Record<(typeof schema.SORT_COLUMNS)[number], SQL> = {
+  name: sql`lower(${datasets.name})`,
+  created_at: sql`${datasets.created_at}`,
+  last_session_start_time: sql`last_session_start_time`,
+  example_count: sql`${datasets.example_count}`,
+  session_count: sql`session_count`,
+  modified_at: sql`greatest(${datasets.updated_at}, ${datasets.examples_at})`,
+}
+
+export const listDatasets = verb('datasets:read', async (ctx, query: schema.DatasetQuery) => {
+  const { id, name, name_contains, data_type, metadata, tag_value_id } = query
+  const direction = query.sort_by_desc ? sql`desc nulls last` : sql`asc nulls last`
+  const rows = db
+    .select(COLUMNS)
+    .from(datasets)
+    .where(
+      and(
+        inTenant(datasets),
+        id && sql`${datasets.id} = any(${uuidArray(id)})`,
+        name === undefined ? undefined : eq(datasets.name, name),
+        name_contains === undefined ? undefined : sql`strpos(lower(${datasets.name}), lower(${name_contains})) > 0`,
+        data_type && sql`${datasets.data_type} = any(${sql.param(data_type)}::text[])`,
+        metadata && sql`${datasets.metadata} @> ${JSON.stringify(metadata)}::jsonb`,
+        tag_value_id && sql`${datasets.tag_value_ids} @> ${uuidArray(tag_value_id)}`,
+      ),
+    )
+    .orderBy(
+      sql`${SORT[query.sort_by ?? 'last_session_start_time']} ${direction}`,
+      sql`${datasets.created_at} desc`,
+      sql`${datasets.id} desc`,
+    )
+    .limit(query.limit)
+    .offset(query.offset)
+  return (await run(ctx, rows)).map(toWire)
+})
+
+export const readDataset = verb('datasets:read', async (ctx, { dataset_id }: DatasetParams) => {
+  const rows = await run(ctx, db.select(COLUMNS).from(datasets).where(isDataset(dataset_id)))
+  return toWire(requireRow(rows, 'dataset_not_found'))
+})
+
+export const createDataset = verb('datasets:create', async (ctx, { extra, ...input }: schema.NewDataset) => {
+  await requireUsableSchemas(input)
+  const { tag_value_ids } = input
+  const change = db
+    .insert(datasets)
+    .values({
+      ...(input.id != null && { id: input.id }),
+      organization_id: sql`current_organization()`,
+      tenant_id: sql`case when ${hasOnlyKnownTags(tag_value_ids ?? [])} then current_tenant() end`,
+      name: input.name,
+      description: input.description ?? null,
+      data_type: input.data_type ?? 'kv',
+      inputs_schema_definition: input.inputs_schema_definition ?? null,
+      outputs_schema_definition: input.outputs_schema_definition ?? null,
+      externally_managed: input.externally_managed ?? false,
+      metadata: extra?.metadata ?? null,
+      tag_value_ids: uuidArray([...new Set(tag_value_ids)]),
+    })
+    .returning(COLUMNS)
+  const rows = await commit(ctx, 'dataset.created', change, {}, { changes: createdMembers(RECORD) })
+  return toWire(requireRow(rows, 'workspace_not_found'))
+})
+
+export const changeDataset = verb(
+  'datasets:update',
+  async (ctx, { dataset_id, ...patch }: DatasetParams & schema.DatasetPatch) => {
+    await requireUsableSchemas(patch)
+    const { tag_value_ids, baseline_experiment_id, ...columns } = patch
+    const change = db
+      .update(datasets)
+      .set({
+        ...columns,
+        ...(baseline_experiment_id !== undefined && { baseline_experiment_id }),
+        ...(tag_value_ids && { tag_value_ids: uuidArray([...new Set(tag_value_ids)]) }),
+        ...bumpVersion(datasets),
+      })
+      .where(
+        and(
+          isDataset(dataset_id),
+          versionMatches(ctx, datasets),
+          hasOnlyKnownTags(tag_value_ids ?? []),
+          baseline_experiment_id ? isExperimentOfDataset(baseline_experiment_id) : undefined,
+        ),
+      )
+      .returning(COLUMNS)
+    const parts = { lock: lockDataset(dataset_id), changes: changedMembers(datasets, RECORD) }
+    const rows = await commit(ctx, 'dataset.updated', change, { supplied: Object.keys(patch) }, parts)
+    return toWire(requireRow(rows, 'dataset_not_found'))
+  },
+)
+
+const isExperimentOfDataset = (id: string): SQL => sql`case
+  when exists (select from ${EXPERIMENTS} and p.id = ${id}::uuid) then true
+  else refuse('project_not_found')
+end`
+
+export const deleteDataset = verb('datasets:delete', async (ctx, { dataset_id }: DatasetParams) => {
+  const rows = await deleteRows(ctx, isDataset(dataset_id))
+  return { id: requireRow(rows, 'dataset_not_found').id }
+})
+
+/** All of them or, if one does not exist, none. */
+export const deleteDatasets = verb('datasets:delete', async (ctx, input: z.output<typeof schema.DatasetIds>) => {
+  const ids = [...new Set(input.dataset_ids)]
+  const given = and(sql`${datasets.id} = any(${uuidArray(ids)})`, inTenant(datasets))!
+  const found = sql`(select count(*) from ${datasets} where ${given})`
+  const isComplete = sql`case when ${found} = ${ids.length} then true else refuse('dataset_not_found') end`
+  const rows = await deleteRows(ctx, and(given, isComplete)!)
+  requireRow(rows, 'dataset_not_found')
+  return { ids: rows.map(row => row.id) }
+})
+
+function deleteRows(ctx: Ctx, condition: SQL) {
+  const change = db
+    .delete(datasets)
+    .where(and(condition, versionMatches(ctx, datasets)))
+    .returning()
+  const parts = { lock: lockRows(datasets, condition), changes: deletedMembers(RECORD) }
+  return commit(ctx, 'dataset.deleted', change, {}, parts)
+}

@@ -1,0 +1,120 @@
+// Tables of datasets, the versions of their examples, and annotation queues.
+import { sql } from 'drizzle-orm'
+import {
+  bigint,
+  boolean,
+  index,
+  integer,
+  json,
+  jsonb,
+  pgTable,
+  primaryKey,
+  text,
+  unique,
+  uniqueIndex,
+  uuid,
+} from 'drizzle-orm/pg-core'
+import { tenantColumns } from './access.ts'
+import {
+  createdAtColumn,
+  idColumn,
+  instantColumn,
+  newestFirstColumns,
+  parentTenantColumns,
+  versionedColumns,
+} from './columns.ts'
+
+export const datasets = pgTable(
+  'datasets',
+  {
+    id: idColumn(),
+    ...tenantColumns(),
+    name: text().notNull(),
+    description: text(),
+    data_type: text({ enum: ['kv', 'llm', 'chat'] })
+      .notNull()
+      .default('kv'),
+    inputs_schema_definition: json().$type<Record<string, unknown>>(),
+    outputs_schema_definition: json().$type<Record<string, unknown>>(),
+    externally_managed: boolean().notNull().default(false),
+    metadata: jsonb().$type<Record<string, unknown>>(),
+    baseline_experiment_id: uuid(),
+    tag_value_ids: uuid().array().notNull().default(sql`'{}'`),
+    /** Whoever has it can read the dataset and its examples. */
+    share_token: uuid(),
+    /** The number of the last example. Numbers are not used again. */
+    last_number: integer().notNull().default(0),
+    example_count: integer().notNull().default(0),
+    /** The time of the last change of examples. */
+    examples_at: instantColumn(),
+    ...versionedColumns(),
+  },
+  t => [
+    unique('dataset_name_taken').on(t.tenant_id, t.name),
+    uniqueIndex('datasets_share_token').on(t.share_token),
+    index('datasets_page').on(t.tenant_id, ...newestFirstColumns(t)),
+  ],
+)
+
+/** A version is a moment at which examples changed. It is named by its time, in whole milliseconds. */
+export const datasetVersions = pgTable(
+  'dataset_versions',
+  {
+    ...parentTenantColumns(),
+    dataset_id: uuid()
+      .notNull()
+      .references(() => datasets.id, { onDelete: 'cascade' }),
+    as_of: instantColumn().notNull(),
+    tags: text().array().notNull().default(sql`'{}'`),
+  },
+  t => [primaryKey({ columns: [t.dataset_id, t.as_of] })],
+)
+
+/** Name, media type, size and SHA-256 of each attachment of an example. */
+export type ExampleAttachments = Record<string, { id: string; mime_type: string; size: number; sha256: string }>
+
+/**
+ * An example from one version of its dataset until another: a change ends one row and begins the next. `inputs` and
+ * `outputs` are JSON texts as the client sent them, so numbers keep all their digits.
+ */
+export const examples = pgTable(
+  'examples',
+  {
+    id: uuid().notNull(),
+    ...parentTenantColumns(),
+    dataset_id: uuid()
+      .notNull()
+      .references(() => datasets.id, { onDelete: 'cascade' }),
+    since: instantColumn().notNull(),
+    until: instantColumn(),
+    number: integer().notNull(),
+    inputs: text().notNull(),
+    outputs: text(),
+    metadata: jsonb().notNull(),
+    source_run_id: uuid(),
+    attachments: json().$type<ExampleAttachments>(),
+    object_ids: uuid().array().notNull().default(sql`'{}'`),
+    created_at: createdAtColumn(),
+  },
+  t => [
+    primaryKey({ columns: [t.tenant_id, t.id, t.since] }),
+    uniqueIndex('example_exists').on(t.tenant_id, t.id).where(sql`until is null`),
+    index('examples_current').on(t.dataset_id, t.since.desc().nullsFirst(), t.number).where(sql`until is null`),
+    index('examples_page').on(t.dataset_id, t.since.desc().nullsFirst(), t.number),
+    index('examples_objects').using('gin', t.object_ids),
+  ],
+)
+
+/** Attachments in the object store. A sweep deletes those that no example has. */
+export const exampleObjects = pgTable(
+  'example_objects',
+  {
+    id: idColumn(),
+    ...parentTenantColumns(),
+    bytes: bigint({ mode: 'number' }).notNull(),
+    /** When the sweep looks whether an example still has it. */
+    check_at: instantColumn().default(sql`clock() + interval '1 day'`),
+    created_at: createdAtColumn(),
+  },
+  t => [index('example_objects_tenant').on(t.tenant_id), index('example_objects_check').on(t.check_at)],
+)
