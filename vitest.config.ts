@@ -10,7 +10,7 @@ const app = [
   'test/*.test.ts',
   'test/{access,audit,cli,client,events,kernel,protocol,integrations,traces}/**/*.test.ts',
   'test/dashboard/screens/*.test.ts',
-  'test/{listeners,datasets,deployments,oauth,pushes,sign-in,sync,traces,webhooks}/**/*.test.ts',
+  'test/{listeners,datasets,deployments,oauth,pushes,sign-in,sync,webhooks}/**/*.test.ts',
 ]
 const architecture = ['test/architecture.test.ts', 'test/architecture/*.test.ts']
 // Functions of values: no database, no network, no state that one file could leave to the next.
@@ -21,7 +21,7 @@ const pure = [
   'test/protocol/*.test.ts',
   'test/audit/operation-names.test.ts',
   'test/events/rows.test.ts',
-  'test/kernel/{json-position,rows,segment-router,shared-looks,statement,worker-pool}.test.ts',
+  'test/kernel/{json-position,json-slices,rows,segment-router,shared-looks,statement,worker-pool}.test.ts',
   'test/datasets/json-schema.test.ts',
   'test/deployments/{lifecycle,query-schemas,resources,schema,source-rules}.test.ts',
   'test/oauth/{challenges,client-registration,real-servers}.test.ts',
@@ -31,6 +31,7 @@ const pure = [
   'test/agent/kubernetes/revision-objects.test.ts',
   'test/traces/filter/*.test.ts',
   'test/traces/otlp/{conventions,decoding,placement}.test.ts',
+  'test/traces/multipart.test.ts',
   'test/webhooks/payload.test.ts',
 ]
 // workerd runs one file of each slice, and everything about streams, cryptography and limits. The rest of the app is
@@ -42,7 +43,8 @@ const edge = [
   'test/deployments/{crud,registry,secrets,uploads,uploads-s3}.test.ts',
   'test/events/stream.test.ts',
   'test/integrations/{githost,service}.test.ts',
-  'test/kernel/{broken-response,caller-limits,crypto,guarded-fetch,health,input,middleware,rate-limit}.test.ts',
+  'test/kernel/{broken-response,caller-limits,crypto,guarded-fetch,health,input,middleware}.test.ts',
+  'test/kernel/{rate-limit,raw-body}.test.ts',
   'test/listeners/listeners.test.ts',
   'test/oauth/{hostile-servers,tokens}.test.ts',
   'test/pushes/{github-deliveries,signed-body}.test.ts',

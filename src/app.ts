@@ -27,6 +27,7 @@ import { connect } from './kernel/db.ts'
 import { healthRoutes } from './kernel/health.ts'
 import { cors, notFound, respondWithError, wrapRequest } from './kernel/middleware.ts'
 import { buildOpenApi, documentRoutes } from './kernel/openapi.ts'
+import { resolvePath } from './kernel/path-aliases.ts'
 import type { AppEnv, Operation, Services } from './kernel/routes.ts'
 import { openS3Bucket } from './kernel/s3.ts'
 import { SegmentRouter } from './kernel/segment-router.ts'
@@ -92,7 +93,7 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
   const counters = createProcessCounters()
   const database = connect(config, inProcess, counters.countTrip)
   for (const notice of config.notices) config.log({ level: 'warn', notice })
-  const app = new HonoBase<AppEnv>({ router: new SegmentRouter() })
+  const app = new HonoBase<AppEnv>({ router: new SegmentRouter(), getPath: resolvePath })
   app.use(wrapRequest(config, counters.countRequest))
   app.use(cors(config.corsOrigins))
   app.onError((error, c) => respondWithError(c, error, config))

@@ -286,6 +286,18 @@ export type StreamLimits = {
 /** A Worker may make 50 requests of its own for each that it answers. A key is checked with every look. */
 const WORKER_STREAMS: StreamLimits = { seconds: 900, trips: 45, perKey: 100, lookMs: [1000, 5000], keyCheckMs: 15_000 }
 
+/** Limits of bodies that verbs get as bytes, such as batches of runs. */
+export type BodyLimits = {
+  /** As it arrives, perhaps compressed. */
+  wireBytes: number
+  bytes: number
+  /** Of all requests together, in one process. */
+  heldBytes: number
+}
+const MIB = 1024 * 1024
+/** An isolate has 128 MB for everything, and text takes up to four times the bytes until it is stored. */
+const WORKER_BODIES: BodyLimits = { wireBytes: 16 * MIB, bytes: 16 * MIB, heldBytes: 24 * MIB }
+
 export type RequestHead = { req: { header(name: string): string | undefined }; env?: unknown }
 
 /** `url` is the app's login, for one workspace at a time; `systemUrl` is the login for work on all workspaces. */
@@ -333,6 +345,7 @@ export type Config = {
   /** Without it, people sign in with links and keys only. */
   oidc: OidcSettings | undefined
   liveStreams: StreamLimits
+  rawBodies: BodyLimits
   /** Required to read /metrics. Without it the path does not exist. */
   metricsToken: string | undefined
   /** Metrics of the process. Undefined on a host without a lasting process, where counts in memory say nothing. */
@@ -471,6 +484,7 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
     github: toGitHubApp(settings),
     oidc: toOidcSettings(settings),
     liveStreams: WORKER_STREAMS,
+    rawBodies: WORKER_BODIES,
     metricsToken: settings.METRICS_TOKEN,
     hostMetrics: undefined,
     instanceAdmins: [...settings.INSTANCE_ADMIN_EMAILS, ...settings.USAGE_EXPORT_ADMIN_EMAILS].map(email =>

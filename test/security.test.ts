@@ -4,8 +4,8 @@ import { ADMIN } from '../src/access/built-in-roles.ts'
 import { newApiKey } from '../src/kernel/crypto.ts'
 import type { Operation } from '../src/kernel/routes.ts'
 import {
-  getExampleBody,
   getExampleQuery,
+  getExampleRequest,
   guardedOperations,
   newTenant,
   send,
@@ -32,11 +32,13 @@ beforeAll(async () => {
 })
 
 const pathOf = (path: string) => path.replace(/\{(\w+)\}/g, (_, name) => foreign[name] ?? `no foreign ${name}`)
-const callOperation = (operation: Operation, headers: Record<string, string>) =>
-  send(operation.method.toUpperCase(), pathOf(operation.path) + getExampleQuery(operation), {
-    body: getExampleBody(operation),
-    headers,
+const callOperation = (operation: Operation, headers: Record<string, string>) => {
+  const example = getExampleRequest(operation)
+  return send(operation.method.toUpperCase(), pathOf(operation.path) + getExampleQuery(operation), {
+    ...example,
+    headers: { ...example.headers, ...headers },
   })
+}
 
 describe.each(guardedOperations.map(operation => [operation.id, operation] as const))('%s', (_, operation) => {
   const readOutcome = async (headers: Record<string, string>) => {

@@ -1,7 +1,14 @@
 // Serves the app on Node, with an in-process gateway for databases that are not Neon's.
 import { once } from 'node:events'
 import { createApp } from '../app.ts'
-import { type Config, readConfig, readTrustedProxies, readUploadsFolder, type StreamLimits } from '../env.ts'
+import {
+  type BodyLimits,
+  type Config,
+  readConfig,
+  readTrustedProxies,
+  readUploadsFolder,
+  type StreamLimits,
+} from '../env.ts'
 import { finishPendingWork } from '../kernel/wait-until.ts'
 import { isRange } from '../protocol/client-address.ts'
 import { createAddressReader } from './client-address.ts'
@@ -21,6 +28,8 @@ const STREAMS: StreamLimits = {
   lookMs: [600, 1000],
   keyCheckMs: 15_000,
 }
+const MIB = 1024 * 1024
+const BODIES: BodyLimits = { wireBytes: 24 * MIB, bytes: 64 * MIB, heldBytes: 128 * MIB }
 const SIGNALS = ['SIGINT', 'SIGTERM'] as const
 
 export function createHost(
@@ -33,6 +42,7 @@ export function createHost(
     dashboard: createFolderFiles(DASHBOARD_FOLDER),
     clientAddress: createAddressReader(readTrustedProxies(env, isRange)),
     liveStreams: STREAMS,
+    rawBodies: BODIES,
     ...overrides,
   })
   const { database, via, gateway, close } = openDatabase(config.database, options)

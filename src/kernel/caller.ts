@@ -6,19 +6,27 @@ import { looksLikeApiKey } from './crypto.ts'
 import { sha256Hex } from './digest.ts'
 import { type Fault, fail } from './errors.ts'
 import { requestOrigin } from './origin.ts'
-import { type AppEnv, canUseIdempotencyKey, type Operation, type Services, successStatus } from './routes.ts'
+import {
+  type AppEnv,
+  canUseIdempotencyKey,
+  listBodyTypes,
+  type Operation,
+  type Services,
+  successStatus,
+} from './routes.ts'
 import { isCrossSite, readSessionToken } from './session-cookie.ts'
 import { waitUntil } from './wait-until.ts'
 
 /** A key in a header wins over the cookie of a session. */
-export function readCredential(c: Context, { config }: Services, { bodyMediaType }: Operation): CredentialActor {
+export function readCredential(c: Context, { config }: Services, operation: Operation): CredentialActor {
   const bearer = /^Bearer +(\S+) *$/i.exec(c.req.header('Authorization') ?? '')?.[1]
   const key = c.req.header('X-Api-Key') ?? bearer
   if (key) {
     if (!looksLikeApiKey(key)) throw fail('key_malformed')
     return { kind: 'key', hash: sha256Hex(key) }
   }
-  const token = c.req.header('Cookie') && readSessionToken(c, requestOrigin(config, c.req.url), bodyMediaType)
+  const token =
+    c.req.header('Cookie') && readSessionToken(c, requestOrigin(config, c.req.url), listBodyTypes(operation))
   if (!token) throw fail('key_missing')
   return { kind: 'session', hash: sha256Hex(token) }
 }
@@ -71,7 +79,12 @@ export const readOpenRequest = (c: Context<AppEnv>, operation: Operation, { conf
 })
 
 /** Fills in the caller from its other headers. The faults are reported together with those of path, query and body. */
-export function readCallerHeaders(c: Context<AppEnv>, operation: Operation, text: string, caller: Caller): Fault[] {
+export function readCallerHeaders(
+  c: Context<AppEnv>,
+  operation: Operation,
+  body: string | Uint8Array,
+  caller: Caller,
+): Fault[] {
   const faults: Fault[] = []
   const addFault = (name: string, msg: string) => faults.push({ type: 'invalid_format', loc: ['header', name], msg })
 
@@ -89,7 +102,12 @@ export function readCallerHeaders(c: Context<AppEnv>, operation: Operation, text
   if (key !== undefined && canUseIdempotencyKey(operation)) {
     if (!/^[\x21-\x7e]{1,255}$/.test(key)) addFault('Idempotency-Key', 'must be 1 to 255 visible ASCII characters')
     const { pathname, search } = new URL(c.req.url)
-    const request = [c.req.method, pathname + search, tenant ?? '', text].join('\n')
+    const request = [
+      c.req.method,
+      pathname + search,
+      tenant ?? '',
+      typeof body === 'string' ? body : sha256Hex(body),
+    ].join('\n')
     caller.idempotency = { key: scopeToSession(caller, key), fingerprint: sha256Hex(request) }
   }
   return faults

@@ -682,6 +682,12 @@ const CODES = {
     'GET it again and repeat the request with its new `ETag` in `If-Match`.',
   ],
   body_too_large: [413, 'Body too large', 'The JSON body is larger than 1 MiB.', 'Send a smaller one.'],
+  batch_too_large: [
+    413,
+    'Body too large',
+    'The body is larger than this route takes.',
+    'Send less in one request. GET /info lists the sizes.',
+  ],
   delivery_too_large: [
     413,
     'Delivery too large',
@@ -700,6 +706,18 @@ const CODES = {
     'Body not JSON',
     'The content type of the request is not JSON.',
     'Send the body as `Content-Type: application/json`.',
+  ],
+  media_type_unsupported: [
+    415,
+    'Media type not supported',
+    'The content type of the request is not one of those that this route takes.',
+    'Send the body in one of them.',
+  ],
+  encoding_unsupported: [
+    415,
+    'Encoding not supported',
+    'The body has a `Content-Encoding` that this installation does not support.',
+    'The header `Accept-Encoding` of this answer lists the ones that it supports.',
   ],
   not_gzip_type: [
     415,
@@ -903,6 +921,12 @@ const CODES = {
     503,
     'Database unavailable',
     'The database did not respond.',
+    'Retry after the time in `Retry-After`.',
+  ],
+  bodies_busy: [
+    503,
+    'Too many large bodies at once',
+    'The memory reserved for large bodies is full.',
     'Retry after the time in `Retry-After`.',
   ],
   deliveries_busy: [

@@ -3,7 +3,7 @@
 import { createHash, createHmac, timingSafeEqual } from 'node:crypto'
 
 export const sha256 = () => createHash('sha256')
-export const sha256Hex = (text: string): string => sha256().update(text).digest('hex')
+export const sha256Hex = (text: string | Uint8Array): string => sha256().update(text).digest('hex')
 export const hmacSha256 = (secret: string) => createHmac('sha256', secret)
 
 export function isSameDigest(hexA: string, hexB: string): boolean {

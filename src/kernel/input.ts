@@ -2,7 +2,7 @@
 import type { HonoRequest } from 'hono'
 import * as z from 'zod'
 import { describeIssue } from '../protocol/fault-messages.ts'
-import { Failure, type Fault, fail } from './errors.ts'
+import { type Failure, type Fault, fail } from './errors.ts'
 import { describeJsonError } from './json-position.ts'
 import { findUnknownMembers, shortenName, toFault, toWarning } from './unknown-members.ts'
 
@@ -22,13 +22,14 @@ export type InputSchemas = {
 }
 export type RawBody = { text: string; json: unknown }
 
-const declaredSize = (request: HonoRequest): number => Number(request.header('content-length') ?? 0)
+export const declaredSize = (request: HonoRequest): number => Number(request.header('content-length') ?? 0)
 
 export function refuseLargeBody(request: HonoRequest, maxBytes = MAX_BODY_BYTES): void {
   if (declaredSize(request) > maxBytes) throw fail('body_too_large')
 }
 
-type BeforeLarge = () => Promise<void> | undefined
+export type BeforeLarge = () => Promise<void> | undefined
+type Chunks = AsyncIterable<Uint8Array>
 
 /** Stops as soon as the body is too long. `beforeLarge` runs once, as soon as the body is known to be large. */
 export async function readBytes(
@@ -37,29 +38,49 @@ export async function readBytes(
   beforeLarge?: BeforeLarge,
 ): Promise<Uint8Array<ArrayBuffer>> {
   refuseLargeBody(request, maxBytes)
+  const allowSize = guardLargeBody(beforeLarge)
+  await allowSize(declaredSize(request))
+  return gatherBytes(readChunks(request), size => {
+    if (size > maxBytes) throw fail('body_too_large')
+    return allowSize(size)
+  })
+}
+
+/** Returns a function that runs `beforeLarge` once, for the first size that is large. */
+export function guardLargeBody(beforeLarge?: BeforeLarge): (size: number) => Promise<void> | undefined {
+  let isAllowed = !beforeLarge
+  return size => {
+    if (isAllowed || size <= LARGE_BYTES) return undefined
+    isAllowed = true
+    return beforeLarge?.()
+  }
+}
+
+export async function* readChunks(request: HonoRequest): Chunks {
+  try {
+    yield* (request.raw.body ?? []) as Chunks
+  } catch (cause) {
+    throw fail('body_cut', { cause })
+  }
+}
+
+/** Calls `onSize` with each new size before the bytes are kept. */
+export async function gatherBytes(
+  chunks: Chunks,
+  onSize: (size: number) => Promise<void> | undefined,
+): Promise<Uint8Array<ArrayBuffer>> {
   // Copied into one buffer as they arrive: kept as chunks of a byte each, they would take a hundred times the memory.
   let bytes = new Uint8Array(INITIAL_BUFFER_BYTES)
   let size = 0
-  let isAllowed = !beforeLarge
-  const allowLarge = async () => {
-    isAllowed = true
-    await beforeLarge?.()
-  }
-  if (!isAllowed && declaredSize(request) > LARGE_BYTES) await allowLarge()
-  try {
-    for await (const chunk of (request.raw.body ?? []) as AsyncIterable<Uint8Array>) {
-      size += chunk.byteLength
-      if (size > maxBytes) throw fail('body_too_large')
-      if (!isAllowed && size > LARGE_BYTES) await allowLarge()
-      if (size > bytes.byteLength) {
-        const larger = new Uint8Array(Math.max(size, 2 * bytes.byteLength))
-        larger.set(bytes)
-        bytes = larger
-      }
-      bytes.set(chunk, size - chunk.byteLength)
+  for await (const chunk of chunks) {
+    size += chunk.byteLength
+    await onSize(size)
+    if (size > bytes.byteLength) {
+      const larger = new Uint8Array(Math.max(size, 2 * bytes.byteLength))
+      larger.set(bytes)
+      bytes = larger
     }
-  } catch (error) {
-    throw error instanceof Failure ? error : fail('body_cut', { cause: error })
+    bytes.set(chunk, size - chunk.byteLength)
   }
   return bytes.subarray(0, size)
 }

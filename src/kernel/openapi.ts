@@ -19,7 +19,12 @@ type JsonObject = Record<string, unknown>
 const INFO = {
   title: 'Slipway',
   version: VERSION,
-  description: 'An open control plane for hosting applications, at the edge.',
+  description: [
+    'An open control plane for hosting applications, at the edge.',
+    'Each path is also served below `/api/v1`, and a path that begins with `/v2` below `/api`:',
+    '`/api/v1/runs` is `/runs`, `/api/v1/platform/datasets` is `/v1/platform/datasets`, and `/api/v2/deployments` is',
+    '`/v2/deployments`.',
+  ].join(' '),
   license: { name: 'MIT', identifier: 'MIT' },
 }
 
@@ -174,6 +179,8 @@ export function buildOpenApi(operations: Operation[]): OpenApiDocument {
   }
 }
 
+const BINARY = { type: 'string', format: 'binary' }
+
 function describeOperation(operation: Operation, { schemaOf, describeBody }: Describe): JsonObject {
   const { verb } = operation
   const parameters = describeParameters(operation, schemaOf)
@@ -196,11 +203,19 @@ function describeOperation(operation: Operation, { schemaOf, describeBody }: Des
     }),
     ...(operation.bodyMediaType &&
       !operation.body && {
-        requestBody: {
-          required: true,
-          content: { [operation.bodyMediaType]: { schema: { type: 'string', format: 'binary' } } },
-        },
+        requestBody: { required: true, content: { [operation.bodyMediaType]: { schema: BINARY } } },
       }),
+    ...(operation.rawBody && {
+      requestBody: {
+        required: true,
+        content: Object.fromEntries(
+          Object.entries(operation.rawBody).map(([type, { schema, example }]) => [
+            type,
+            { schema: schema ? describeBody(schema, false) : BINARY, ...(example && { example: example.text }) },
+          ]),
+        ),
+      },
+    }),
     responses: describeResponses(operation, schemaOf),
   }
 }

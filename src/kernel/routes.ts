@@ -8,6 +8,7 @@ import type { Caller, Ctx, Ports, RequestInfo, Verb } from './context.ts'
 import type { Sealer } from './crypto.ts'
 import type { Database } from './db.ts'
 import type { LiveStream } from './live-stream.ts'
+import type { RawBody } from './raw-body.ts'
 import type { Watches } from './watch.ts'
 
 export type AppEnv = {
@@ -21,6 +22,9 @@ export const etagVersion = Symbol('version')
 
 type Tag = { name: string; description: string }
 
+/** The media types that a route takes as bytes. The first one has an example, for tests of all routes. */
+export type RawMedia = Record<string, { schema?: z.ZodType; example?: { contentType: string; text: string } }>
+
 export type Operation = {
   method: Method
   path: string
@@ -33,6 +37,8 @@ export type Operation = {
   body?: z.ZodType
   /** Set for a body that is not JSON. The route reads it itself, a form by the schema in `body`. */
   bodyMediaType?: string
+  /** The verb gets the body as bytes, decompressed, within `config.rawBodies`. The key is verified first. */
+  rawBody?: RawMedia
   /** The body may take minutes to arrive, so the host limits its pauses and not its duration. */
   longBody?: boolean
   /** A POST that changes nothing of an organization: it writes no event and takes no idempotency key. */
@@ -94,6 +100,7 @@ type RouteDeclaration<
   | 'partial'
   | 'variant'
   | 'open'
+  | 'rawBody'
 > & {
   params?: P
   query?: Q
@@ -107,6 +114,14 @@ type RouteDeclaration<
     reply: D
     verb: Verb<z.output<Q> & z.output<B> & z.output<P>, z.output<D>>
   }
+}
+
+type RawRouteDeclaration<P extends z.ZodObject, Q extends z.ZodObject, R extends z.ZodType> = Omit<
+  RouteDeclaration<P, Q, EmptySchema, R, z.ZodVoid>,
+  'body' | 'verb' | 'variant'
+> & {
+  rawBody: RawMedia
+  verb: Verb<z.output<Q> & z.output<P> & { raw: RawBody }, z.output<R>>
 }
 
 export type RouteSchemas<P, Q, B, R, D> = { params: P; query: Q; body: B; reply: R; variant: D }
@@ -123,6 +138,15 @@ type Slice<Routes> = {
 }
 type Declare<M extends string, Routes> = {
   (path: string, declared: OpenRouteDeclaration): Slice<Routes>
+  <
+    const Path extends string,
+    P extends z.ZodObject = EmptySchema,
+    Q extends z.ZodObject = EmptySchema,
+    R extends z.ZodType = z.ZodVoid,
+  >(
+    path: Path,
+    declared: RawRouteDeclaration<P, Q, R>,
+  ): Slice<Routes & Record<`${M} ${Path}`, RouteSchemas<P, Q, EmptySchema, R, z.ZodVoid>>>
   <
     const Path extends string,
     P extends z.ZodObject = EmptySchema,
@@ -158,6 +182,9 @@ export function slice(name: string, description: string): Slice<unknown> {
 
 export const canUseIdempotencyKey = ({ method, verb, isReadOnly, idempotent }: Operation): boolean =>
   verb !== undefined && !isReadOnly && !idempotent && (method === 'post' || method === 'patch')
+
+export const listBodyTypes = ({ rawBody, bodyMediaType = 'application/json' }: Operation): string[] =>
+  rawBody ? Object.keys(rawBody) : [bodyMediaType]
 
 export const successStatus = ({ status, reply, streamMediaType }: Operation): number =>
   status ?? (reply || streamMediaType ? 200 : 204)

@@ -12,6 +12,7 @@ import { findRepeatedParameters, readBody, refuseLargeBody, validateInput } from
 import { type LiveStream, openLiveStream } from './live-stream.ts'
 import { logFailureCause } from './middleware.ts'
 import { nextCursor } from './paging.ts'
+import { type RawBody, withRawBody } from './raw-body.ts'
 import { writeJson } from './raw-json.ts'
 import {
   type AppEnv,
@@ -74,7 +75,7 @@ async function serveOperation(
   const { limits } = c.var
   const address = services.config.clientAddress(c)
   const actor = readCredentialCountingFailures(c, services, operation, address)
-  if (operation.method !== 'get') refuseLargeBody(c.req)
+  if (operation.method !== 'get' && !operation.rawBody) refuseLargeBody(c.req)
   const arrival = await limits.arrive(actor.hash, address)
   const caller = createCaller(c, services, actor, arrival.recordAccepted)
   caller.request = describeRequest(c, operation, address)
@@ -110,14 +111,30 @@ async function runOperation(
   caller: Caller,
   arrival: KeyedRequest,
 ): Promise<Response> {
-  const { variant } = operation
   // A large body is read only for a key that is accepted, which costs a trip unless it was accepted lately.
   const beforeLarge = () => (arrival.isRecentlyAccepted() ? undefined : verifyKeyFirst(c, operation, caller))
-  const text = operation.method === 'get' ? '' : await readBody(c.req, beforeLarge)
-  caller.bodyBytes = Buffer.byteLength(text)
-  const faults = [...readCallerHeaders(c, operation, text, caller), ...findRepeatedParameters(c.req, operation)]
+  if (operation.rawBody) {
+    const mediaTypes = Object.keys(operation.rawBody)
+    const callWith = (body: RawBody) => callVerb(c, operation, caller, body)
+    return withRawBody(c.req, mediaTypes, caller.config.rawBodies, beforeLarge, callWith)
+  }
+  return callVerb(c, operation, caller, operation.method === 'get' ? '' : await readBody(c.req, beforeLarge))
+}
+
+async function callVerb(
+  c: Context<AppEnv>,
+  operation: Operation,
+  caller: Caller,
+  body: string | RawBody,
+): Promise<Response> {
+  const { variant } = operation
+  const [text, raw] = typeof body === 'string' ? [body] : ['', body]
+  caller.bodyBytes = raw?.bytes.byteLength ?? Buffer.byteLength(text)
+  const headerFaults = readCallerHeaders(c, operation, raw?.bytes ?? text, caller)
+  const faults = [...headerFaults, ...findRepeatedParameters(c.req, operation)]
   const warn = (warning: string) => caller.warnings.push(warning)
   const input = validateInput(c.req, operation, text, faults, operation.toleratesUnknown ? warn : 'refuse')
+  if (raw) input.raw = raw
   if (caller.warnings.length > 0) c.header('Slipway-Warnings', formatWarnings(caller.warnings))
   if (variant && input[variant.on] === true) return c.json(await variant.verb(caller, input as never), 200, NO_STORE)
   const reply = (await operation.verb!(caller, input as never)) as Record<string | symbol, unknown> | undefined

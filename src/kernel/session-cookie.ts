@@ -43,13 +43,13 @@ export function readCookie(c: Context, name: string): string | undefined {
   return values.length === 1 ? values[0] : undefined
 }
 
-export function readSessionToken(c: Context, origin: string, mediaType = 'application/json'): string | undefined {
+export function readSessionToken(c: Context, origin: string, mediaTypes: string[]): string | undefined {
   const token = readCookie(c, sessionCookieName(origin))
   if (!token || c.req.header('Sec-Fetch-Site') !== 'same-origin') return undefined
   if (!looksLikeSessionToken(token)) throw fail('session_ended')
   const hasBody = ['POST', 'PUT', 'PATCH'].includes(c.req.method)
   const sentType = (c.req.header('Content-Type') ?? '').split(';')[0]!.trim().toLowerCase()
-  if (hasBody && sentType !== mediaType) throw fail('not_json')
+  if (hasBody && !mediaTypes.includes(sentType)) throw fail('not_json')
   return token
 }
 

@@ -16,8 +16,8 @@ import { organizationPermissions, type Permission, permissionNames } from '../..
 import type { Operation } from '../../src/kernel/routes.ts'
 import {
   getApp,
-  getExampleBody,
   getExampleQuery,
+  getExampleRequest,
   guardedOperations,
   newTenant,
   send,
@@ -35,8 +35,11 @@ const writes = permittedOperations.filter(one => one.method !== 'get' && !one.is
 
 const call = (operation: Operation, headers: Record<string, string>, ids: Record<string, string> = {}) => {
   const path = operation.path.replace(/\{(\w+)\}/g, (_, name) => ids[name] ?? (name === 'number' ? '1' : unusedId()))
-  const body = getExampleBody(operation)
-  return send(operation.method.toUpperCase(), path + getExampleQuery(operation), { body, headers })
+  const example = getExampleRequest(operation)
+  return send(operation.method.toUpperCase(), path + getExampleQuery(operation), {
+    ...example,
+    headers: { ...example.headers, ...headers },
+  })
 }
 
 /** The refusals of enter(). Later errors do not matter here. */
@@ -119,7 +122,8 @@ describe('the permission check of each route', () => {
 
 describe('a session of a member', () => {
   const sendAs = async (one: Operation, token: string, headers: Record<string, string> = {}) => {
-    const type: Record<string, string> = one.method === 'delete' ? {} : { 'Content-Type': 'application/json' }
+    const hasJson = one.method !== 'delete' && !one.rawBody
+    const type: Record<string, string> = hasJson ? { 'Content-Type': 'application/json' } : {}
     return readVerdict(one, { ...cookieHeaders(token), ...type, ...headers })
   }
 

@@ -10,7 +10,16 @@ import { sha256Hex } from '../../src/kernel/digest.ts'
 import { type Operation, successStatus } from '../../src/kernel/routes.ts'
 import { finishPendingWork } from '../../src/kernel/wait-until.ts'
 import { GRANT_TYPE } from '../../src/sign-in/device.ts'
-import { getExampleBody, newTenant, readEvents, send, startApp, txtRecords, unusedId } from '../support/app.ts'
+import {
+  getExampleBody,
+  getExampleRequest,
+  newTenant,
+  readEvents,
+  send,
+  startApp,
+  txtRecords,
+  unusedId,
+} from '../support/app.ts'
 import { makeArchive } from '../support/archives.ts'
 import { ISSUER, newProvider, readState } from '../support/authorization-server.ts'
 import { newDeployment } from '../support/deployments.ts'
@@ -368,9 +377,11 @@ beforeAll(async () => {
     const call: Call = (await calls[id]?.()) ?? {}
     const ids: Record<string, string> = { number: '1', ...params, ...call.params }
     const path = call.path ?? operation.path.replace(/\{(\w+)\}/g, (_, name) => ids[name] ?? unusedId())
+    const example = getExampleRequest(operation)
     const reply = await send(method.toUpperCase(), path, {
-      ...(call.raw ? { raw: call.raw } : { body: call.body ?? getExampleBody(operation) }),
+      ...(call.raw ? { raw: call.raw } : call.body ? { body: call.body } : example),
       headers: {
+        ...example.headers,
         ...(operation.verb && !call.headers?.Cookie && headers),
         ...{ ...call.headers, ...HEADERS, 'X-Request-Id': `${REQUEST_ID}-${id}` },
       },

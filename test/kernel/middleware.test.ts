@@ -50,6 +50,32 @@ describe('the log', () => {
   })
 })
 
+describe('a path', () => {
+  it.each([
+    ['/api/v1/healthz', '/healthz'],
+    ['/api/v1/platform/x', '/v1/platform/x'],
+    ['/api/v2/x', '/v2/x'],
+    ['/api/v1/v2/deployments', '/v2/deployments'],
+    ['/api/v1/api/v1/healthz', '/api/v1/healthz'],
+    ['/api/v1', '/api/v1'],
+    ['/api/v3/healthz', '/api/v3/healthz'],
+    ['//api/v1/healthz', '//api/v1/healthz'],
+  ])('%s is that of the route %s', async (sent, path) => {
+    const { headers } = await send('GET', sent)
+    expect(listLogLines(headers.get('X-Request-Id'))).toMatchObject([{ path }])
+  })
+
+  it('with a prefix of published clients reaches its route with its parameters, query and body', async () => {
+    const tenant = await newTenant()
+    const made = await tenant.post('/api/v2/deployments', makeImageBody())
+    expect(made.status).toBe(201)
+    expect((await tenant.get(`/api/v2/deployments/${made.body.id}`)).body.id).toBe(made.body.id)
+    await tenant.post('/api/v1/v2/deployments', makeImageBody())
+    const page = await tenant.get('/api/v1/v2/deployments?limit=1')
+    expect(page.headers.get('Link')).toMatch(/^<\/api\/v1\/v2\/deployments\?limit=1&/)
+  })
+})
+
 describe('headers', () => {
   it.each(['/healthz', '/openapi.json', '/workspaces', '/nowhere', `/${'x'.repeat(17_000)}`])(
     'that protect browsers are in the response of %s',

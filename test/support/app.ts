@@ -3,6 +3,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { sql } from 'drizzle-orm'
 import { expect } from 'vitest'
+import type * as z from 'zod'
 import { startRuntime } from '#runtime'
 import { ADMIN, ORGANIZATION_ADMIN } from '../../src/access/built-in-roles.ts'
 import { operations } from '../../src/app.ts'
@@ -12,6 +13,7 @@ import { createSealer, makeKeyHint, newApiKey } from '../../src/kernel/crypto.ts
 import { type Database, runAsSystem, type Trip } from '../../src/kernel/db.ts'
 import { sha256Hex } from '../../src/kernel/digest.ts'
 import { errorStatuses } from '../../src/kernel/openapi.ts'
+import { resolveAlias } from '../../src/kernel/path-aliases.ts'
 import type { Operation } from '../../src/kernel/routes.ts'
 import { makeFakeFetch } from './fake-fetch.ts'
 import { GITHUB_APP } from './fake-git-hosts.ts'
@@ -121,7 +123,7 @@ const operationPatterns = operations
   .sort((a, b) => a.one.path.split('{').length - b.one.path.split('{').length)
 
 export function findOperation(method: string, path: string): Operation | undefined {
-  const { pathname } = new URL(path, 'http://slipway.test')
+  const pathname = resolveAlias(new URL(path, 'http://slipway.test').pathname)
   const name = method.toLowerCase()
   return operationPatterns.find(({ one, pattern }) => one.method === name && pattern.test(pathname))?.one
 }
@@ -263,7 +265,20 @@ export async function newTenant(options: { app?: App } = {}) {
 }
 
 export const getExampleBody = (operation: Operation): Record<string, unknown> | undefined =>
-  operation.body && ((operation.body.meta() as { example?: Record<string, unknown> }).example ?? {})
+  getExampleOf(operation.body)
+
+const getExampleOf = (schema: z.ZodType | undefined) =>
+  schema && ((schema.meta() as { example?: Record<string, unknown> }).example ?? {})
+
+/** The body of the example and its headers, as `send` takes them. */
+export function getExampleRequest(operation: Operation): { body?: unknown; raw?: string; headers: Headings } {
+  const [media] = Object.entries(operation.rawBody ?? {})
+  if (!media) return { body: getExampleBody(operation), headers: {} }
+  const [type, { schema, example }] = media
+  if (example) return { raw: example.text, headers: { 'Content-Type': example.contentType } }
+  return { raw: JSON.stringify(getExampleOf(schema)), headers: { 'Content-Type': type } }
+}
+type Headings = Record<string, string>
 
 export const getExampleQuery = (operation: Operation): string => {
   const { example } = (operation.query?.meta() ?? {}) as { example?: Record<string, string> }

@@ -1,0 +1,36 @@
+// Decompression of request bodies while they arrive. The output waits for its reader, so a small body that grows
+// a thousandfold never stands in memory.
+import { Failure } from './errors.ts'
+import { invalidRequest } from './input.ts'
+
+const CODINGS = ['gzip', 'zstd'] as const
+export type ContentCoding = (typeof CODINGS)[number]
+
+/** Loaded with the first body that is compressed: Workers and Node have both modules built in. */
+const loadZlib = () => import('node:zlib')
+
+export async function listContentCodings(): Promise<ContentCoding[]> {
+  const zlib = await loadZlib()
+  return CODINGS.filter(coding => coding === 'gzip' || typeof zlib.createZstdDecompress === 'function')
+}
+
+const OUTPUT_CHUNK_BYTES = 64 * 1024
+/** 8 MiB, which RFC 8878 asks of every decoder. A frame may demand 128 MiB of memory before its first byte. */
+const MAX_ZSTD_WINDOW_LOG = 23
+
+export async function* decompress(chunks: AsyncIterable<Uint8Array>, coding: ContentCoding): AsyncIterable<Uint8Array> {
+  const [{ Readable, pipeline }, zlib] = await Promise.all([import('node:stream'), loadZlib()])
+  const params = { [zlib.constants.ZSTD_d_windowLogMax]: MAX_ZSTD_WINDOW_LOG }
+  const decoder =
+    coding === 'gzip'
+      ? zlib.createGunzip({ chunkSize: OUTPUT_CHUNK_BYTES })
+      : zlib.createZstdDecompress({ chunkSize: OUTPUT_CHUNK_BYTES, params })
+  pipeline(Readable.from(chunks), decoder, () => {})
+  try {
+    yield* decoder as AsyncIterable<Uint8Array>
+  } catch (error) {
+    if (error instanceof Failure) throw error
+    const msg = `says ${coding}, but the body is not valid ${coding}`
+    throw invalidRequest([{ type: 'encoding_invalid', loc: ['header', 'Content-Encoding'], msg }])
+  }
+}

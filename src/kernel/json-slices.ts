@@ -1,0 +1,82 @@
+// The members and items of a JSON text as texts, so that numbers in them keep all their digits. For texts that
+// JSON.parse has accepted.
+
+/** Of a name that occurs twice, the last value counts, as in `JSON.parse`. */
+export function sliceObject(text: string): Map<string, string> {
+  const members = new Map<string, string>()
+  for (const [start, end] of findParts(text, '{')) {
+    const name = text.slice(start, end)
+    const nameEnd = endOfText(name, 0)
+    const valueStart = skipSpace(name, skipSpace(name, nameEnd) + 1)
+    members.set(JSON.parse(name.slice(0, nameEnd)), name.slice(valueStart))
+  }
+  return members
+}
+
+export const sliceArray = (text: string): string[] => findParts(text, '[').map(([start, end]) => text.slice(start, end))
+
+/** Where each member or item begins and ends, without the space around it. */
+function findParts(text: string, open: string): [start: number, end: number][] {
+  const parts: [number, number][] = []
+  let at = skipSpace(text, 0)
+  if (text[at] !== open) return parts
+  at = skipSpace(text, at + 1)
+  while (text[at] !== ']' && text[at] !== '}') {
+    const start = at
+    let end = at
+    // A member is a name, a colon and a value.
+    while (!/[,\]}]/.test(text[at]!)) {
+      if (text[at] === ':') at += 1
+      else end = at = endOfValue(text, at)
+      at = skipSpace(text, at)
+    }
+    parts.push([start, end])
+    if (text[at] === ',') at = skipSpace(text, at + 1)
+  }
+  return parts
+}
+
+function skipSpace(text: string, from: number): number {
+  let at = from
+  while (isSpace(text.charCodeAt(at))) at++
+  return at
+}
+const isSpace = (code: number): boolean => code === 0x20 || code === 0x0a || code === 0x0d || code === 0x09
+
+function endOfValue(text: string, from: number): number {
+  if (text[from] === '"') return endOfText(text, from)
+  if (text[from] === '{' || text[from] === '[') return endOfContainer(text, from)
+  SCALAR_END.lastIndex = from
+  return SCALAR_END.exec(text)?.index ?? text.length
+}
+const SCALAR_END = /[\s,:\]}]/g
+const STRUCTURE = /["{}[\]]/g
+
+function endOfContainer(text: string, from: number): number {
+  let depth = 0
+  let at = from
+  do {
+    STRUCTURE.lastIndex = at
+    at = STRUCTURE.exec(text)!.index
+    const character = text[at]
+    if (character === '"') at = endOfText(text, at)
+    else {
+      depth += character === '{' || character === '[' ? 1 : -1
+      at += 1
+    }
+  } while (depth > 0)
+  return at
+}
+
+/** After the quote that ends the text which begins at `from`. */
+function endOfText(text: string, from: number): number {
+  let quote = from
+  do quote = text.indexOf('"', quote + 1)
+  while (countBackslashes(text, quote) % 2 === 1)
+  return quote + 1
+}
+function countBackslashes(text: string, before: number): number {
+  let at = before
+  while (text[at - 1] === '\\') at--
+  return before - at
+}

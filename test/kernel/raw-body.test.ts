@@ -1,0 +1,149 @@
+import { arrayBuffer } from 'node:stream/consumers'
+import { constants, createZstdCompress, gzipSync, zstdCompressSync } from 'node:zlib'
+import type { HonoRequest } from 'hono'
+import { afterEach, describe, expect, it } from 'vitest'
+import { Failure } from '../../src/kernel/errors.ts'
+import { type RawBody, withRawBody } from '../../src/kernel/raw-body.ts'
+import { streamBytes } from '../support/hostile-requests.ts'
+
+const LIMITS = { wireBytes: 100_000, bytes: 300_000, heldBytes: 500_000 }
+const TYPES = ['multipart/form-data', 'application/json']
+const TEXT = new TextEncoder().encode('some text '.repeat(20_000))
+const SMALL = new Uint8Array(60_000)
+const LARGE = new Uint8Array(90_000)
+
+type Bytes = Uint8Array<ArrayBuffer>
+const ENCODERS: Record<string, (bytes: Bytes) => Bytes> = {
+  identity: bytes => bytes,
+  gzip: bytes => Uint8Array.from(gzipSync(bytes)),
+  zstd: bytes => Uint8Array.from(zstdCompressSync(bytes)),
+}
+const encode = (encoding: string, bytes: Bytes) => ({
+  body: ENCODERS[encoding]!(bytes),
+  headers: { 'Content-Encoding': encoding },
+})
+const COMPRESSED = ['gzip', 'zstd']
+
+type Sent = {
+  body: Bytes | ReadableStream
+  headers?: Record<string, string>
+  limits?: typeof LIMITS
+  beforeLarge?: () => Promise<void>
+}
+const returnBody = async (body: RawBody): Promise<RawBody> => body
+function read<T = RawBody>(sent: Sent, use = returnBody as Use<T>) {
+  const { body, headers, limits = LIMITS, beforeLarge = async () => {} } = sent
+  const init = { method: 'POST', duplex: 'half', body, headers: { 'Content-Type': 'application/json', ...headers } }
+  const raw = new Request('http://slipway.test', init as RequestInit)
+  const request = { raw, header: (name: string) => raw.headers.get(name) ?? undefined } as unknown as HonoRequest
+  return withRawBody(request, TYPES, limits, beforeLarge, use)
+}
+type Use<T> = (body: RawBody) => Promise<T>
+
+async function readRefusal(sent: Sent): Promise<string[]> {
+  const error: unknown = await read(sent).catch(error => error)
+  expect(error).toBeInstanceOf(Failure)
+  const { code, extra } = error as Failure
+  return [code, ...(extra.errors ?? []).map(({ type }) => type)]
+}
+
+// What a refused body held is released: one body after another gets nearly all of the room.
+afterEach(async () => {
+  for (const encoding of COMPRESSED) await read(encode(encoding, new Uint8Array(300_000)))
+})
+
+describe('a body that is read as bytes', () => {
+  it('is passed on with its media type', async () => {
+    const contentType = 'Multipart/Form-Data; boundary=a'
+    const body = await read({ body: SMALL, headers: { 'Content-Type': contentType } })
+    expect(body).toEqual({ bytes: SMALL, mediaType: 'multipart/form-data', contentType })
+  })
+
+  it.each(['identity', 'gzip', 'zstd'])('is decompressed, in chunks of any size: %s', async encoding => {
+    const { body, headers } = encode(encoding, TEXT.slice(0, 95_000))
+    for (const sent of [body, streamBytes(body)])
+      expect((await read({ body: sent, headers })).bytes).toEqual(TEXT.slice(0, 95_000))
+  })
+
+  it.each(['text/plain', 'application/jsonp'])('is refused with the type %s', async type => {
+    expect(await readRefusal({ body: TEXT, headers: { 'Content-Type': type } })).toEqual(['media_type_unsupported'])
+  })
+
+  it.each(['br', 'deflate', 'gzip, gzip', 'x'])('is refused with the encoding %s', async encoding => {
+    const refusal = { code: 'encoding_unsupported', extra: { headers: { 'Accept-Encoding': 'gzip, zstd' } } }
+    await expect(read({ body: TEXT, headers: { 'Content-Encoding': encoding } })).rejects.toMatchObject(refusal)
+  })
+
+  it('is refused when it is too large, declared or not', async () => {
+    const headers = { 'Content-Length': '100001' }
+    expect(await readRefusal({ body: streamBytes(SMALL), headers })).toEqual(['batch_too_large'])
+    expect(await readRefusal({ body: streamBytes(TEXT) })).toEqual(['batch_too_large'])
+  })
+
+  it.each(COMPRESSED)('is refused when it becomes too large, without decompressing the rest: %s', async encoding => {
+    const bomb = encode(encoding, new Uint8Array(1024 * 1024))
+    const pieces = [bomb.body, ...Array<Bytes>(100).fill(LARGE)]
+    let sent = 0
+    const body = new ReadableStream({
+      pull: controller => (sent < pieces.length ? controller.enqueue(pieces[sent++]) : controller.close()),
+    })
+    const limits = { ...LIMITS, wireBytes: 10_000_000 }
+    expect(await readRefusal({ body, headers: bomb.headers, limits })).toEqual(['batch_too_large'])
+    expect(sent).toBeLessThan(50)
+  })
+
+  it.each(COMPRESSED)('is refused when it is cut or not compressed: %s', async encoding => {
+    const { body, headers } = encode(encoding, TEXT)
+    for (const broken of [body.slice(0, -5), body.slice(0, 3), TEXT.slice(0, 50_000)])
+      expect(await readRefusal({ body: broken, headers })).toEqual(['invalid_request', 'encoding_invalid'])
+  })
+
+  it('is refused when its decompression takes much memory', async () => {
+    const compressor = createZstdCompress({ params: { [constants.ZSTD_c_windowLog]: 26 } })
+    // The first block is written before the size is known, so that the window is not reduced to it.
+    compressor.write(SMALL)
+    compressor.flush(() => compressor.end())
+    const body = new Uint8Array(await arrayBuffer(compressor))
+    expect(await readRefusal({ body, headers: { 'Content-Encoding': 'zstd' } })).toEqual([
+      'invalid_request',
+      'encoding_invalid',
+    ])
+  })
+
+  it.each(['identity', 'gzip', 'zstd'])('is refused when the connection closes: %s', async encoding => {
+    const { body, headers } = encode(encoding, TEXT.slice(0, 90_000))
+    let pulls = 0
+    const broken = new ReadableStream({
+      pull: controller => (pulls++ === 0 ? controller.enqueue(body.slice(0, 20)) : controller.error(new Error('gone'))),
+    })
+    expect(await readRefusal({ body: broken, headers })).toEqual(['body_cut'])
+  })
+
+  it.each([
+    ['identity', SMALL, 0],
+    ['identity', LARGE, 1],
+    ['gzip', SMALL, 0],
+    ['gzip', LARGE, 1],
+    ['zstd', LARGE, 1],
+  ])('waits for its key to be verified once, before it is large: %s', async (encoding, bytes, expected) => {
+    const { body, headers } = encode(encoding, bytes)
+    for (const sent of [body, streamBytes(body)]) {
+      let verified = 0
+      await read({ body: sent, headers, beforeLarge: async () => void verified++ })
+      expect(verified).toBe(expected)
+    }
+    const refuse = () => Promise.reject(new Failure('key_unknown'))
+    if (expected > 0) expect(await readRefusal({ body, headers, beforeLarge: refuse })).toEqual(['key_unknown'])
+  })
+
+  it('counts as held until it is processed, and is refused while there is no room', async () => {
+    const body = encode('gzip', new Uint8Array(290_000))
+    await read(body, async () => {
+      const refusal = { code: 'bodies_busy', extra: { headers: { 'Retry-After': '1' } } }
+      await expect(read(body)).rejects.toMatchObject(refusal)
+      await read({ body: LARGE })
+    })
+    await expect(read(body, () => Promise.reject(new Error('failed')))).rejects.toThrow('failed')
+    expect((await read(body)).bytes).toHaveLength(290_000)
+  })
+})
