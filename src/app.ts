@@ -50,6 +50,7 @@ import { serveSignInPages } from './sign-in/pages.ts'
 import { signInRoutes } from './sign-in/routes.ts'
 import { sweepSessions } from './sign-in/sessions.ts'
 import { syncRoutes } from './sync/routes.ts'
+import { otlpRoutes } from './traces/otlp/otlp.routes.ts'
 import { postgresTraceStore } from './traces/postgres/store.ts'
 import { createEventDeliverer, sweepWebhooks } from './webhooks/deliverer.ts'
 import { webhookRoutes } from './webhooks/routes.ts'
@@ -73,6 +74,7 @@ const slices = [
   eventRoutes,
   webhookRoutes,
   datasetRoutes,
+  otlpRoutes,
   organizationRoutes,
   workspaceRoutes,
   signInRoutes,

@@ -28,6 +28,8 @@ export function readLinks(span: Span, attributes: AttributeReader): LooseSpan {
   const givenTrace = readUuid('langsmith.trace.id')
   const givenParent = readUuid('langsmith.span.parent_id')
   const isMarkedRoot = attributes.isTrue('langsmith.is_root')
+  // The client's own notes.
+  attributes.value('langsmith.traceable', 'langsmith.traceable_parent_otel_span_id')
   const hasParent = /[^0]/.test(span.parent_span_id)
   const key = uuidOfSpan(span.span_id)
   const expected_root = givenTrace ?? uuidOfTrace(span.trace_id)

@@ -17,6 +17,8 @@ export type SpanOperations = {
   reason?: string
 }
 
+const MAX_PROJECT_NAME = 255
+
 export function toOperations(all: ResourceSpans[], project: string | undefined): SpanOperations {
   const converted: ReturnType<typeof convert>[] = []
   const faults: string[] = []
@@ -26,8 +28,15 @@ export function toOperations(all: ResourceSpans[], project: string | undefined):
   for (const { resource, spans } of all)
     for (const span of spans) {
       const fault = findSpanFault(span)
-      if (fault === undefined) converted.push(convert(span, resource, project))
-      else reject(span.name, fault)
+      if (fault !== undefined) {
+        reject(span.name, fault)
+        continue
+      }
+      const conversion = convert(span, resource, project)
+      const { session_name = '' } = conversion.members
+      if (session_name.length > MAX_PROJECT_NAME)
+        reject(span.name, `the name of its project has more than ${MAX_PROJECT_NAME} characters`)
+      else converted.push(conversion)
     }
   const places = placeSpans(converted.map(({ links }) => links))
   const orders = new Map<string, string>()
@@ -76,7 +85,9 @@ function convert(span: Span, resource: Attributes, project: string | undefined) 
 function readProject(attributes: AttributeReader, resource: Attributes, project: string | undefined) {
   const id = attributes.text('langsmith.trace.session_id')
   const name = attributes.text('langsmith.trace.session_name') ?? project ?? projectOf(resource)
-  return id !== undefined && isUuid(id) ? { session_id: id } : { session_name: name }
+  return id !== undefined && isUuid(id)
+    ? { session_id: id, session_name: undefined }
+    : { session_id: undefined, session_name: name }
 }
 
 /** An event may hold what other instrumentations send as attributes of the span. */

@@ -369,8 +369,9 @@ describe('a run', () => {
   it('is not made of a span without ids or a start', () => {
     const spans = [{ trace_id: '00' }, { span_id: '0'.repeat(16) }, { parent_span_id: 'ab' }, { start: 0n }]
     const resource = { resource: new Map(), spans: [spanOf({}), ...spans.map(fault => spanOf({}, fault))] }
+    resource.spans.push(spanOf({ 'langsmith.trace.session_name': 'x'.repeat(256) }))
     const { operations, rejected, reason } = toOperations([resource], undefined)
-    expect({ operations: operations.length, rejected }).toEqual({ operations: 1, rejected: 4 })
+    expect({ operations: operations.length, rejected }).toEqual({ operations: 1, rejected: 5 })
     expect(reason).toContain('trace id')
   })
 })
