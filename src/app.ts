@@ -1,5 +1,6 @@
 // The map of the API: the middleware of every request, one line per slice, and the scheduled work.
 import { HonoBase } from 'hono/hono-base'
+import { accessPolicyRoutes } from './access/policies.routes.ts'
 import { organizationRoutes, workspaceRoutes } from './access/routes.ts'
 import { serveDocsPages } from './api-docs/docs-page.ts'
 import { createAttemptLog } from './audit/attempts.ts'
@@ -77,6 +78,7 @@ const slices = [
   otlpRoutes,
   organizationRoutes,
   workspaceRoutes,
+  accessPolicyRoutes,
   signInRoutes,
   deviceRoutes,
   healthRoutes,

@@ -95,6 +95,7 @@ const Settings = z.object({
   ),
 
   EVENTS_PER_DAY: wholeNumber(1_000_000_000, 'must be a whole number; 0 disables the limit').default(200_000),
+  ABAC: z.enum(['on', 'off'], { error: 'must be `on` or `off`' }).default('on'),
   AUDIT_LOGS: z.enum(['on', 'off'], { error: 'must be `on` or `off`' }).default('on'),
   AUDIT_RETENTION_DAYS: z.coerce
     .number({ error: RETENTION_ERROR })
@@ -317,6 +318,8 @@ export type Config = {
   eventsPerDay: number
   /** How many messages to webhooks may follow one request. Workers limit what a request can fetch. */
   deliveriesPerRequest: number
+  /** Whether access policies apply. */
+  abac: boolean
   /** Whether the audit log can be read, and refused requests are recorded. The journal is written in any case. */
   auditLogs: boolean
   /** How long events and refused requests are kept. */
@@ -467,6 +470,7 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
     rateLimit: settings.RATE_LIMIT_PER_MINUTE,
     eventsPerDay: settings.EVENTS_PER_DAY,
     deliveriesPerRequest: 200,
+    abac: settings.ABAC === 'on',
     auditLogs: settings.AUDIT_LOGS === 'on',
     auditRetentionDays: settings.AUDIT_RETENTION_DAYS,
     uploadBytes: settings.UPLOADS_MAX_GIB * 1024 ** 3,

@@ -9,6 +9,8 @@ const statusEvents = (subject: string, statuses: readonly string[], operation: s
 export const EVENT_OPERATIONS: Record<string, string> = {
   ...statusEvents('deployment', deploymentStatuses, 'update_deployment_status'),
   ...statusEvents('revision', revisionStatuses, 'update_revision_status'),
+  'access_policy.created': 'create_access_policy',
+  'access_policy.deleted': 'delete_access_policy',
   'api_key.created': 'create_api_key',
   'api_key.revoked': 'delete_api_key',
   'custom_host.lost': 'delete_custom_host',
@@ -80,6 +82,8 @@ export const EVENT_OPERATIONS: Record<string, string> = {
   'revision.secrets_revealed': 'read_revision_secrets',
   'role.created': 'create_role',
   'role.deleted': 'delete_role',
+  'role.policies_attached': 'attach_access_policies',
+  'role.policy_detached': 'detach_access_policy',
   'role.updated': 'update_role',
   'session.ended': 'delete_session',
   'session.opened': 'create_session',

@@ -299,28 +299,32 @@ export const readMoment = verb('deployments:read', async (ctx, { deployment_id, 
 const contentOf = (wanted: NonNullable<s.MomentState['wanted']>) => wanted as unknown as RevisionContent
 
 /** All deployments that exist now: what was deleted meanwhile is known by its events only. */
-export const listMoments = verb('deployments:read', async (ctx, { at, ...page }: s.MomentListQuery) => {
-  const { cursor } = page
-  const { limit, offset } = pageBounds(page)
-  const isAfter = cursor ? sql`(c.created_at, c.id) < (${cursor.at}::timestamptz, ${cursor.id}::uuid)` : sql`true`
-  const deployments = sql`
+export const listMoments = verb(
+  'deployments:read',
+  async (ctx, { at, ...page }: s.MomentListQuery) => {
+    const { cursor } = page
+    const { limit, offset } = pageBounds(page)
+    const isAfter = cursor ? sql`(c.created_at, c.id) < (${cursor.at}::timestamptz, ${cursor.id}::uuid)` : sql`true`
+    const deployments = sql`
     select c.*
     from deployments c
     where c.tenant_id = current_tenant() and ${isAfter}
     order by c.created_at desc, c.id desc
     limit ${limit}
     offset ${offset}`
-  const found = await readFacts(ctx, { at, maxEvents: MAX_EVENTS_IN_LIST, columns: sql``, deployments })
-  const rows = found.map(([past, present]) => ({ id: past.id, created_at: past.created_at, past, present }))
-  return toListPage(
-    rows,
-    page,
-    ({ past, present }): s.ListedMoment => ({
-      deployment_id: past.id,
-      name: past.name,
-      created_at: toIsoTime(past.created_at),
-      past: existed(past) ? describeSummary(past) : null,
-      present: describeSummary(present),
-    }),
-  )
-})
+    const found = await readFacts(ctx, { at, maxEvents: MAX_EVENTS_IN_LIST, columns: sql``, deployments })
+    const rows = found.map(([past, present]) => ({ id: past.id, created_at: past.created_at, past, present }))
+    return toListPage(
+      rows,
+      page,
+      ({ past, present }): s.ListedMoment => ({
+        deployment_id: past.id,
+        name: past.name,
+        created_at: toIsoTime(past.created_at),
+        past: existed(past) ? describeSummary(past) : null,
+        present: describeSummary(present),
+      }),
+    )
+  },
+  { byPolicy: true },
+)

@@ -78,8 +78,11 @@ export function deploymentPageQuery(query: DeploymentQuery) {
   return pageStatement({ ...query, limit, offset, ...(offset >= MAX_SHALLOW_OFFSET && { deep: true }) })
 }
 
-export const listDeployments = verb('deployments:read', async (ctx, query: DeploymentQuery) =>
-  toListPage(await run(ctx, deploymentPageQuery(query)), query, deploymentToWire),
+export const listDeployments = verb(
+  'deployments:read',
+  async (ctx, query: DeploymentQuery) =>
+    toListPage(await run(ctx, deploymentPageQuery(query)), query, deploymentToWire),
+  { byPolicy: true },
 )
 
 /** One more than is counted shows whether there are more. */
@@ -93,14 +96,18 @@ const countStatement = prepareStatement<CountQuery, [state: DeploymentSummary['s
   return sql`select state, count(*) from ${states.as('counted')} group by state`
 })
 
-export const countDeployments = verb('deployments:read', async (ctx, query: CountQuery): Promise<DeploymentCounts> => {
-  const counts = new Map((await run(ctx, countStatement(query))).map(([state, count]) => [state, Number(count)]))
-  const [attention, in_flight, serving, idle] = DeploymentState.options.map(state => counts.get(state) ?? 0) as [
-    number,
-    number,
-    number,
-    number,
-  ]
-  const total = attention + in_flight + serving + idle
-  return { total: Math.min(total, MAX_COUNTED), attention, in_flight, serving, idle, has_more: total > MAX_COUNTED }
-})
+export const countDeployments = verb(
+  'deployments:read',
+  async (ctx, query: CountQuery): Promise<DeploymentCounts> => {
+    const counts = new Map((await run(ctx, countStatement(query))).map(([state, count]) => [state, Number(count)]))
+    const [attention, in_flight, serving, idle] = DeploymentState.options.map(state => counts.get(state) ?? 0) as [
+      number,
+      number,
+      number,
+      number,
+    ]
+    const total = attention + in_flight + serving + idle
+    return { total: Math.min(total, MAX_COUNTED), attention, in_flight, serving, idle, has_more: total > MAX_COUNTED }
+  },
+  { byPolicy: true },
+)

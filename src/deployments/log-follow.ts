@@ -26,7 +26,7 @@ function watchLines(ctx: Ctx, deployment_id: string, start: { after: number; tri
       const dropped = line.arrival - (page.lines[i - 1]?.arrival ?? after) - 1
       return { number: line.arrival, bytes: json.length, line, json, dropped }
     })
-    return { items, isLast: !page.hasMore }
+    return { items, isLast: !page.hasMore, isLimited: ctx.requestInfo.isLimited }
   }
   return ctx.watches!.watch(toWatcher(ctx), { subject: `logs ${deployment_id}`, read }, { ...start, isLast: true })
 }

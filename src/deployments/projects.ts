@@ -16,25 +16,29 @@ const projectToWire = (row: typeof projects.$inferSelect) => ({
   created_at: toIsoTime(row.created_at),
 })
 
-export const listProjects = verb('projects:read', async (ctx, query: z.output<typeof schema.ProjectQuery>) => {
-  const { limit, offset } = pageBounds(query)
-  const { name_contains = '' } = query
-  const rows = db
-    .select()
-    .from(projects)
-    .where(
-      and(
-        inTenant(projects),
-        sql`strpos(lower(${projects.name}), lower(${name_contains})) > 0`,
-        hasName(projects.name, query),
-        afterCursor(projects, query),
-      ),
-    )
-    .orderBy(...newestFirst(projects))
-    .limit(limit)
-    .offset(offset)
-  return toListPage(await run(ctx, rows), query, projectToWire)
-})
+export const listProjects = verb(
+  'projects:read',
+  async (ctx, query: z.output<typeof schema.ProjectQuery>) => {
+    const { limit, offset } = pageBounds(query)
+    const { name_contains = '' } = query
+    const rows = db
+      .select()
+      .from(projects)
+      .where(
+        and(
+          inTenant(projects),
+          sql`strpos(lower(${projects.name}), lower(${name_contains})) > 0`,
+          hasName(projects.name, query),
+          afterCursor(projects, query),
+        ),
+      )
+      .orderBy(...newestFirst(projects))
+      .limit(limit)
+      .offset(offset)
+    return toListPage(await run(ctx, rows), query, projectToWire)
+  },
+  { byPolicy: true },
+)
 
 export const readProject = verb('projects:read', async (ctx, { session_id }: z.output<typeof schema.ProjectRef>) => {
   const rows = db

@@ -2,9 +2,9 @@
 import { and, eq, inArray, isNull, type Placeholder, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import type { Code } from '../kernel/codes.ts'
-import { type Ctx, verb } from '../kernel/context.ts'
+import { type Ctx, verb, withoutRateLimit } from '../kernel/context.ts'
 import { bumpVersion, db, inTenant, refuseUnless, run, uuidArray, versionMatches } from '../kernel/db.ts'
-import { type Fault, fail } from '../kernel/errors.ts'
+import { Failure, type Fault, fail } from '../kernel/errors.ts'
 import { commit } from '../kernel/journal.ts'
 import { createdMembers, markedMembers } from '../kernel/recorded-changes.ts'
 import { requireRow } from '../kernel/rows.ts'
@@ -165,6 +165,7 @@ export async function insertDeployment(ctx: Ctx, input: NewDeployment, child?: P
       image_version: imageVersion(sql`${input.source_revision_config.image_uri ?? null}::text`),
       secrets: input.secrets.map(({ name }): SecretVersion => ({ name, version: 1 })),
       secret_references: input.secret_references ?? null,
+      ...(child && { tag_value_ids: tagsOf(child.parent_deployment_id) }),
       parent_deployment_id: child ? sql`case when ${child.guard} then ${child.parent_deployment_id}::uuid end` : null,
       preview: child?.preview ?? null,
       listener_id: assignListener(input),
@@ -194,6 +195,10 @@ export async function insertDeployment(ctx: Ctx, input: NewDeployment, child?: P
   )
   return deploymentToWire(requireRow(rows, 'workspace_not_found'))
 }
+
+/** A preview has the tags that its parent has when it is created, so access policies treat both alike. */
+const tagsOf = (parent: string): SQL<string[]> => sql`coalesce(
+  (select p.tag_value_ids from deployments p where p.id = ${parent}::uuid and p.tenant_id = current_tenant()), '{}')`
 
 const jsonIf = (condition: SQL, value: object): SQL =>
   sql`case when ${condition} then ${JSON.stringify(value)}::json end`
@@ -275,9 +280,28 @@ export const deleteDeployments = verb(
       order by id
       for update`
     const removed = new Set((await markDeleting(ctx, inArray(deployments.id, deployment_ids), lock)).map(row => row.id))
-    const results = deployment_ids.map(id =>
-      removed.has(id) ? { id, status: 204, code: null } : { id, status: 404, code: 'deployment_not_found' as const },
-    )
+    const left = deployment_ids.filter(id => !removed.has(id))
+    const denied = ctx.requestInfo.isLimited && left.length > 0 ? await findReadable(ctx, left) : new Set()
+    const results = deployment_ids.map(id => {
+      if (removed.has(id)) return { id, status: 204, code: null }
+      if (denied.has(id)) return { id, status: 403, code: 'denied_by_policy' as const }
+      return { id, status: 404, code: 'deployment_not_found' as const }
+    })
     return { results }
   },
+  { byPolicy: true },
 )
+
+/** Those that the caller can read. What it cannot read either is not found. */
+async function findReadable(ctx: Ctx, ids: string[]): Promise<Set<string>> {
+  const reading: Ctx = { ...withoutRateLimit(ctx), permission: 'deployments:read', byPolicy: true, idempotency: null }
+  const query = db
+    .select({ id: deployments.id })
+    .from(deployments)
+    .where(and(inArray(deployments.id, ids), inTenant(deployments), isNull(deployments.deleting_at)))
+  const rows = await run(reading, query).catch((error: unknown) => {
+    if (error instanceof Failure && error.code === 'permission_missing') return []
+    throw error
+  })
+  return new Set(rows.map(({ id }) => id))
+}

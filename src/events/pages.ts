@@ -83,7 +83,10 @@ export async function readPage(ctx: Ctx, request: PageRequest): Promise<JournalP
       select
         newest,
         coalesce(
-          (select seq from events where scope_id = current_tenant() and ${inTenant(events)} order by seq limit 1),
+          case
+            when setting('shows_events') = 'true' then oldest_event()
+            else (select seq from events where scope_id = current_tenant() and ${inTenant(events)} order by seq limit 1)
+          end,
           newest + 1
         ) as oldest
       from counted

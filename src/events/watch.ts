@@ -22,7 +22,7 @@ export function watchEvents(ctx: Ctx, after: number, isLast: boolean): Watch<Wat
   const read = async (after: number, isShared: boolean) => {
     const request = { after, limit: LOOK_SIZE, descending: false, filters: {} }
     const { rows, hasMore } = await readPage(isShared ? withoutRateLimit(ctx) : ctx, request)
-    return { items: rows.map(toWatched), isLast: !hasMore }
+    return { items: rows.map(toWatched), isLast: !hasMore, isLimited: ctx.requestInfo.isLimited }
   }
   return ctx.watches!.watch(watcher, { subject: `events ${watcher.workspace}`, read }, { after, isLast })
 }

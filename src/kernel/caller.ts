@@ -1,6 +1,7 @@
 // The caller of a request, from its headers: key or session, workspace, If-Match and Idempotency-Key.
 import type { Context } from 'hono'
 import { Uuid } from '../protocol/wire.ts'
+import type { PathParameters } from './access-scopes.ts'
 import { type Caller, type CredentialActor, hasCredential, type OpenRequest, type RequestRecord } from './context.ts'
 import { looksLikeApiKey } from './crypto.ts'
 import { sha256Hex } from './digest.ts'
@@ -40,6 +41,7 @@ export const createCaller = (
   ...services,
   actor,
   tenant: null,
+  path: readPathIds(c),
   origin: requestOrigin(services.config, c.req.url),
   requestId: c.get('requestId'),
   request: null,
@@ -57,6 +59,10 @@ export const createCaller = (
   isCrossSite: isCrossSite(c),
   requestInfo: c.get('requestInfo'),
 })
+
+/** Access policies may be about the resource that a path names. */
+const readPathIds = (c: Context): PathParameters =>
+  Object.fromEntries(Object.entries(c.req.param()).filter(([, value]) => Uuid.safeParse(value).success))
 
 /** Longer than the path of any route that exists: refused requests are recorded, too. */
 const MAX_PATH = 1024

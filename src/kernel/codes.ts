@@ -241,6 +241,12 @@ const CODES = {
     'This key or member lacks a permission that the operation needs.',
     'Use a key that has it, or ask an Admin for a role that has it.',
   ],
+  denied_by_policy: [
+    403,
+    'Denied by an access policy',
+    'An access policy denies this.',
+    'Use a key without this policy, or ask an Admin of the organization to change it.',
+  ],
   identity_unknown: [
     403,
     'Not a member',
@@ -312,6 +318,24 @@ const CODES = {
     'Invalid download link',
     'The signature of this link does not match.',
     'Use the whole address from the poll, unchanged.',
+  ],
+  abac_off: [
+    404,
+    'Access policies off',
+    'The operator of this installation switched access policies off.',
+    'Ask the operator to set `ABAC=on`. Until then, roles alone decide.',
+  ],
+  access_policy_not_found: [
+    404,
+    'Access policy not found',
+    'This organization, or this role, has no such access policy.',
+    'GET /v1/platform/orgs/current/access-policies lists the policies and their roles.',
+  ],
+  resource_not_found: [
+    404,
+    'Resource not found',
+    'No resource of this type has this id.',
+    'Check the type and the id.',
   ],
   audit_logs_off: [
     404,

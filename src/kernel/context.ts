@@ -1,5 +1,6 @@
 // The context of a verb: the actor, the conditions of the request, and the database. Never Hono's context.
 import type { Config } from '../env.ts'
+import type { PathParameters } from './access-scopes.ts'
 import type { Sealer } from './crypto.ts'
 import { type Permission, permissions } from './permissions.ts'
 import type { Database } from './statement.ts'
@@ -37,6 +38,10 @@ export type Ctx = Ports & {
   /** A `RequestRecord` as JSON, for the journal. Null where no request to the API is the cause. */
   request: string | null
   permission: Permission | null
+  /** Of the path of the request. */
+  path?: PathParameters
+  /** The verb shows and changes only what access policies admit, so an allow policy is enough to call it. */
+  byPolicy?: boolean
   /** One of these versions must be the current one; null accepts any. */
   ifMatch: number[] | null
   withoutIfMatch: boolean
@@ -82,6 +87,8 @@ export type RequestInfo = {
   organization?: string
   tenant?: string | null
   actor?: string
+  /** Access policies hide some resources from the caller, or none but some of them are open to it. */
+  isLimited?: boolean
   replayed?: boolean
   rate?: { remaining: number; reset: number }
   code?: string
@@ -90,7 +97,7 @@ export type RequestInfo = {
 }
 
 /** A context before the verb adds its permission. */
-export type Caller = Omit<Ctx, 'permission'>
+export type Caller = Omit<Ctx, 'permission' | 'byPolicy'>
 
 export const createKeylessCaller = (
   services: Ports & Pick<Ctx, 'config' | 'database' | 'sealer' | 'waitUntil'>,
@@ -138,6 +145,7 @@ export const toWatcher = (ctx: Ctx): Watcher => ({
   ...credentialOf(ctx),
   workspace: ctx.requestInfo.tenant!,
   permission: ctx.permission!,
+  isLimited: ctx.requestInfo.isLimited,
 })
 export const credentialOf = ({ actor }: Pick<Ctx, 'actor'>): CredentialActor => actor as CredentialActor
 
@@ -146,17 +154,21 @@ export const withoutRateLimit = (ctx: Ctx): Ctx => ({ ...ctx, config: { ...ctx.c
 
 export type Verb<Input, Output> = ((caller: Caller, input: Input) => Promise<Output>) & {
   permission: Permission | null
+  byPolicy: boolean
 }
 
 /**
  * One operation of the API. It cannot exist without its permission. A null permission is for what every caller may do
- * to its own sessions.
+ * to its own sessions. A verb that names no resource in its path declares `byPolicy` if it reaches tagged resources
+ * only: without it, callers whose roles lack the permission are refused, whatever access policies allow.
  */
 export function verb<Input, Output>(
   permission: Permission | null,
   act: (ctx: Ctx, input: Input) => Promise<Output>,
+  { byPolicy = false } = {},
 ): Verb<Input, Output> {
-  return Object.assign((caller: Caller, input: Input) => act({ ...caller, permission }, input), { permission })
+  const run = (caller: Caller, input: Input) => act({ ...caller, permission, byPolicy }, input)
+  return Object.assign(run, { permission, byPolicy })
 }
 
 export const isWorkspaceScoped = ({ permission }: { permission: Permission | null }): boolean =>

@@ -4,6 +4,7 @@ import { type SQL, sql } from 'drizzle-orm'
 import { drizzle } from 'drizzle-orm/neon-http'
 import type { AnyPgColumn, PgTable } from 'drizzle-orm/pg-core'
 import type { Config } from '../env.ts'
+import { describeAccess } from './access-scopes.ts'
 import { type Code, isCode } from './codes.ts'
 import { type CredentialActor, type Ctx, hasCredential, isWorkspaceScoped, type KeylessActor } from './context.ts'
 import { type Failure, fail } from './errors.ts'
@@ -90,8 +91,8 @@ export async function run<T>(ctx: Ctx, query: Query<T>, lock: Query<unknown> | Q
   const results = await ctx.database([...counts, enter, ...[lock].flat(), query])
   ctx.onKeyAccepted?.()
   if (counts.length > 0) recordRate(ctx, results[0] as Row[])
-  const [organization, tenant, id] = results[counts.length]![0] as [string, string | null, string]
-  Object.assign(ctx.requestInfo, { organization, tenant, actor: id })
+  const [organization, tenant, id, isLimited] = results[counts.length]![0] as [string, string | null, string, unknown]
+  Object.assign(ctx.requestInfo, { organization, tenant, actor: id, isLimited: isLimited === true })
   return results.at(-1) as T[]
 }
 
@@ -133,6 +134,7 @@ const callerParameters = (ctx: Ctx, { hash }: CredentialActor) => ({
   withoutIfMatch: ctx.withoutIfMatch,
   key: ctx.idempotency?.key ?? null,
   fingerprint: ctx.idempotency?.fingerprint ?? null,
+  access: ctx.config.abac ? describeAccess(ctx.permission, ctx.path, ctx.byPolicy) : null,
 })
 
 const buildEnterStatement = (entry: SQL, setRole: SQL) =>
@@ -148,7 +150,8 @@ const buildEnterStatement = (entry: SQL, setRole: SQL) =>
         ${caller.clockOffset},
         ${caller.withoutIfMatch},
         ${caller.key},
-        ${caller.fingerprint}
+        ${caller.fingerprint},
+        ${caller.access}::jsonb
       ) e`,
   )
 /** Agents of the platform write into journals of other organizations, which must not see the operator's addresses. */
@@ -157,7 +160,10 @@ const HIDE_PLATFORM_ADDRESS = sql`
     'app.request', (setting('request')::jsonb - '{client_address, user_agent}'::text[])::text, true
   ) end`
 const buildEnterStatements = (entry: SQL) => ({
-  app: buildEnterStatement(entry, sql`set_config('role', 'slipway_app', true)`),
+  app: buildEnterStatement(
+    entry,
+    sql`set_config('role', case when e.is_limited then 'slipway_limited' else 'slipway_app' end, true)`,
+  ),
   agent: buildEnterStatement(
     entry,
     sql`become_listener(e.actor_id), ${HIDE_PLATFORM_ADDRESS}, set_config('role', 'slipway_agent', true)`,
@@ -264,6 +270,9 @@ const TEXT_PARSERS = {
   getTypeParser: (type: number) => (value: string) => (type === 16 ? value === 't' : value),
 } as never
 
+/** A write that would end in a resource which the access policies of the caller do not admit. */
+const POLICY_ON_TAGS = 'row-level security policy "admitted"'
+
 const UNAVAILABLE_STATES = /^(08|53|57|40001|40P01)/
 
 /** A missing parent row: Drizzle names a foreign key after the table that it references. */
@@ -275,6 +284,7 @@ function translateError(error: unknown): unknown {
   const { code, message, detail, constraint } = error
   if (code === 'SW000' && isCode(message)) return failureFromRefusal(message, detail ?? '')
   if (code === 'SW001') return new Replay(JSON.parse(detail!))
+  if (code === '42501' && message.includes(POLICY_ON_TAGS)) return fail('denied_by_policy', { cause: error })
   const constraintCode = isCode(constraint) ? constraint : parentNotFoundCode(constraint)
   const isConstraintViolation = code === '23505' || code === '23503'
   if (isConstraintViolation && isCode(constraintCode)) return fail(constraintCode, { cause: error })

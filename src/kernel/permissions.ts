@@ -77,3 +77,31 @@ export const permissions = {
 export type Permission = keyof typeof permissions
 export const permissionNames = Object.keys(permissions) as [Permission, ...Permission[]]
 export const organizationPermissions = Object.keys(organizationOnly) as Permission[]
+
+export const resourceTypes = ['project', 'dataset', 'deployment', 'queue'] as const
+export type ResourceType = (typeof resourceTypes)[number]
+
+/** The permissions that a policy can be about, by the type of the resources whose tags decide. */
+export const policyPermissions: Record<ResourceType, readonly Permission[]> = {
+  project: [
+    'projects:read',
+    'projects:update',
+    'projects:delete',
+    'projects:increase-trace-tier',
+    'projects:decrease-trace-tier',
+    'runs:create',
+    'runs:read',
+    'runs:share',
+    'runs:delete',
+  ],
+  dataset: [
+    'datasets:read',
+    'datasets:update',
+    'datasets:delete',
+    'datasets:share',
+    'datasets:download',
+    'datasets:clone',
+  ],
+  deployment: ['deployments:read', 'deployments:update', 'deployments:delete'],
+  queue: ['annotation-queues:create', 'annotation-queues:read', 'annotation-queues:update', 'annotation-queues:delete'],
+}

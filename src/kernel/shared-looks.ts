@@ -1,6 +1,7 @@
 // Watchers of the same subject share their looks at the database. They share data only, never promises or timers: on
 // Workers these belong to one request, and end with it.
 import { sql } from 'drizzle-orm'
+import { limitingPermissions } from './access-scopes.ts'
 import { type Code, isCode } from './codes.ts'
 import { pauseUntilAborted } from './context.ts'
 import { type Row, runAsSystem, textArray } from './db.ts'
@@ -26,7 +27,14 @@ const MAX_KEYS = 10_000
 /** While the database cannot be reached, a stream goes on for this long without a check of its key or session. */
 const MAX_UNCHECKED_MS = 60_000
 
-type KeyState = { watcher: Watcher; seenAt: number; checkedAt: number; refusal?: Code | undefined }
+/** `isLimited`: since it began, an access policy hides some items from it. */
+type KeyState = {
+  watcher: Watcher
+  seenAt: number
+  checkedAt: number
+  refusal?: Code | undefined
+  isLimited?: boolean
+}
 
 /** `items` are all items with a number over `from`, up to `to`. */
 type Feed = {
@@ -109,12 +117,15 @@ export function createWatches({ config, database }: Pick<Services, 'config' | 'd
     if (stale.length === 0) return 0
     const { workspace, permission } = stale[0]![1].watcher
     const callers = stale.map(([, { watcher }]) => watcher)
-    const [, rows] = await runAsSystem(database, setClock(config), selectRefusals(callers, workspace, permission))
+    const limiting = config.abac ? limitingPermissions(permission) : []
+    const query = selectRefusals(callers, workspace, permission, limiting)
+    const [, rows] = await runAsSystem(database, setClock(config), query)
     const refusals = new Map(rows as [string, string][])
     for (const [hash, state] of stale) {
       const refusal = refusals.get(hash)
       state.checkedAt = now
       state.refusal = isCode(refusal) ? refusal : undefined
+      state.isLimited = refusal === 'limited'
     }
     return 1
   }
@@ -124,13 +135,17 @@ export function createWatches({ config, database }: Pick<Services, 'config' | 'd
     source: WatchSource<Item>,
     start: { after: number; isLast: boolean; trips?: number },
   ): Watch<Item> {
-    const { hash } = watcher
+    const { hash, isLimited } = watcher
+    // What a limited watcher sees is not what others see, so it looks for itself.
+    const subject = isLimited ? `${source.subject} ${hash}` : source.subject
     // It was accepted just now, whatever an earlier check said.
     let checkedAt = Date.now()
-    feeds.get(source.subject)?.keys.set(hash, { watcher, seenAt: checkedAt, checkedAt })
+    feeds.get(subject)?.keys.set(hash, { watcher, seenAt: checkedAt, checkedAt })
     let cursor = start.after
     let isCaughtUp = start.isLast
     let trips = start.trips ?? 1
+    /** A policy limits it since it began. It may not use or make shared looks any more: the client comes back. */
+    let isNewlyLimited = false
 
     /** The key of a slow reader, and that it was refused: only a trip of its own can tell. */
     const isForgotten = (feed: Feed) => !feed.keys.has(hash) && Date.now() - checkedAt > GONE_MS
@@ -143,12 +158,14 @@ export function createWatches({ config, database }: Pick<Services, 'config' | 'd
       state.seenAt = now
       if (state.refusal) throw refusalOf(state.refusal, watcher)
       if (now - state.checkedAt > MAX_UNCHECKED_MS) throw fail('database_unavailable')
+      isNewlyLimited ||= state.isLimited === true
     }
 
     async function readOwn(until: number, signal: AbortSignal | undefined): Promise<Item[]> {
       trips++
       try {
-        const { items, isLast } = await source.read(cursor, false)
+        const { items, isLast, ...read } = await source.read(cursor, false)
+        isNewlyLimited ||= read.isLimited === true && !isLimited
         checkedAt = Date.now()
         cursor = items.at(-1)?.number ?? cursor
         isCaughtUp = isLast
@@ -167,7 +184,9 @@ export function createWatches({ config, database }: Pick<Services, 'config' | 'd
       const { to } = feed
       trips++
       try {
-        const { items, isLast } = await source.read(to, true)
+        const { items, isLast, ...read } = await source.read(to, true)
+        isNewlyLimited ||= read.isLimited === true && !isLimited
+        if (isNewlyLimited) return
         // Another watcher took the claim over, and was faster.
         if (feed.to === to) addItems(feed, items, isLast)
         feed.keys.get(hash)!.checkedAt = Date.now()
@@ -181,14 +200,15 @@ export function createWatches({ config, database }: Pick<Services, 'config' | 'd
     }
 
     async function next(until: number, signal?: AbortSignal): Promise<Item[]> {
-      while (!signal?.aborted && trips < maxTrips && Date.now() < until) {
-        const feed = isCaughtUp ? openFeed(source.subject, cursor) : undefined
+      while (!signal?.aborted && !isNewlyLimited && trips < maxTrips && Date.now() < until) {
+        const feed = isCaughtUp ? openFeed(subject, cursor) : undefined
         if (!feed || cursor < feed.from || isForgotten(feed)) {
           const items = await readOwn(until, signal)
           if (items.length > 0) return items
           continue
         }
         requireAccess(feed)
+        if (isNewlyLimited) return []
         if (feed.to > cursor) {
           const items = feed.items.filter(({ item }) => item.number > cursor).map(({ item }) => item as Item)
           cursor = feed.to
@@ -227,8 +247,8 @@ function retryAfterMs(error: unknown): number | undefined {
 const refusalOf = (code: Code, { permission }: Watcher): Failure =>
   fail(code, code === 'permission_missing' ? { about: permission } : {})
 
-const selectRefusals = (callers: Watcher[], workspace: string, permission: string) => sql<Row>`
-  select *
+const selectRefusals = (callers: Watcher[], workspace: string, permission: string, limiting: string[]) => sql<Row>`
+  select hash, coalesce(refusal, 'limited')
   from (
     select
       given.hash,
@@ -246,7 +266,14 @@ const selectRefusals = (callers: Watcher[], workspace: string, permission: strin
         when w.id is null or a.tenant_id <> w.id then 'workspace_forbidden'
         when not ${permission} = any(b.permissions) then 'permission_missing'
         when not ${permission} = any(r.permissions) or not ${permission} = any(a.permissions) then 'permission_missing'
-      end as refusal
+      end as refusal,
+      exists (
+        select from access_rules x
+        where x.organization_id = w.organization_id
+          and x.effect = 'deny'
+          and x.permission = any(${textArray(limiting)})
+          and x.role_id = any(policy_roles(a.id, m.id, w.id))
+      ) as is_limited
     from unnest(${textArray(callers.map(({ kind }) => kind))}, ${textArray(callers.map(({ hash }) => hash))})
       given(kind, hash)
     left join sessions s on given.kind = 'session' and s.token_hash = given.hash
@@ -261,4 +288,4 @@ const selectRefusals = (callers: Watcher[], workspace: string, permission: strin
     left join workspaces w
       on w.id = ${workspace}::uuid and w.organization_id = coalesce(m.organization_id, a.organization_id)
   ) checked
-  where refusal is not null`
+  where refusal is not null or is_limited`

@@ -4,17 +4,23 @@ import type { Permission } from './permissions.ts'
 /** `number` grows with the time at which items become visible, without gaps that are filled later. */
 export type Numbered = { number: number; bytes: number }
 
-/** `hash` is of the key, or of the token of the session. */
-export type Watcher = { kind: 'key' | 'session'; hash: string; workspace: string; permission: Permission }
+/** `hash` is of the key, or of the token of the session. `isLimited`: access policies hide some items from it. */
+export type Watcher = {
+  kind: 'key' | 'session'
+  hash: string
+  workspace: string
+  permission: Permission
+  isLimited?: boolean | undefined
+}
 
 export type WatchSource<Item extends Numbered> = {
   /** Those who watch the same subject see the same items. It names the kind of item and the workspace. */
   subject: string
   /**
    * One authorized trip: items after the number, in order. `isShared` trips are made for all watchers, and do not count
-   * towards the rate limit.
+   * towards the rate limit. `isLimited`: access policies of the caller have hidden some items, or could have.
    */
-  read(after: number, isShared: boolean): Promise<{ items: Item[]; isLast: boolean }>
+  read(after: number, isShared: boolean): Promise<{ items: Item[]; isLast: boolean; isLimited?: boolean | undefined }>
 }
 
 export type Watch<Item extends Numbered> = {

@@ -139,6 +139,7 @@ export const listWorkspacePreviews = verb(
     const rows = await run(ctx, sql<Row>`select ${selectPage(page, condition)}`)
     return toPage(ctx, page, rows[0]!)
   },
+  { byPolicy: true },
 )
 
 type ApprovalInput = z.output<typeof PreviewRef> & z.output<typeof Approval>

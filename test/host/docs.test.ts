@@ -32,6 +32,7 @@ const RUNNING = [
   'docs/secrets',
   'docs/webhooks',
   'docs/audit',
+  'docs/access-policies',
   'docs/export',
 ]
 const NEEDS: Record<string, string> = {

@@ -162,6 +162,7 @@ describe('a table that requests insert into', () => {
     deleted_projects: 'one for each project',
     trace_objects: 'as long as their trace, and the request rate is limited',
     upgraded_traces: 'one for each trace',
+    role_access_policies: 'one for each role and policy',
     dataset_versions: 'EVENTS_PER_DAY',
     examples: 'EVENTS_PER_DAY, and a limit for each dataset',
     example_objects: 'UPLOADS_MAX_GIB',
@@ -240,7 +241,7 @@ describe('the database logins', () => {
     const nullArguments = (types: string) => (types ? types.split(/, ?/).map(type => `null::${type}`) : '')
     const callStatement = (name: string) =>
       `select ${name.replace(/\((.*)\)$/, (_, types) => `(${nullArguments(types)})`)}`
-    expect(names.functions.filter(name => entryFunctions.test(name))).toHaveLength(8)
+    expect(names.functions.filter(name => entryFunctions.test(name))).toHaveLength(10)
     const statements = [
       ...becomeStatements('slipway_system', owner, new URL(logins.system).username),
       ...names.tables.map(table => `select from "${table}"`),

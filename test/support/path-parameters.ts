@@ -1,5 +1,6 @@
 // One of each thing that a path can name, for tests of every route. A new path parameter needs one here.
 import { sql } from 'drizzle-orm'
+import { NewAccessPolicy } from '../../src/access/policies.schema.ts'
 import { createVerificationRecord } from '../../src/deployments/custom-hosts.ts'
 import { NewDeployment } from '../../src/deployments/schema.ts'
 import { newUserCode } from '../../src/kernel/crypto.ts'
@@ -31,6 +32,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   const listener = await tenant.post('/v2/listeners', NewListener.meta()!.example)
   // Paused: nothing is sent while a test calls other routes.
   const webhook = await tenant.post('/v2/webhooks', { ...NewWebhook.meta()!.example!, enabled: false })
+  const policy = await tenant.owner.post('/v1/platform/orgs/current/access-policies', NewAccessPolicy.meta()!.example)
   const dataset = await tenant.post('/datasets', { name: 'Dataset' })
   const delivery_id = crypto.randomUUID()
   const user_code = newUserCode()
@@ -49,6 +51,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
       where id = ${membership.member_id}::uuid`,
   )
   return {
+    access_policy_id: policy.body.id,
     webhook_id: webhook.body.id,
     delivery_id,
     dataset_id: dataset.body.id,
