@@ -13,7 +13,9 @@ create table otlp_spans (
   created_at timestamptz default clock() not null,
   constraint otlp_spans_tenant_id_trace_span_pk primary key (tenant_id, trace, span)
 );
-create index otlp_spans_children on otlp_spans (tenant_id, trace, parent);
+-- Not by the trace first, as the primary key is: a planner that knows little of the table could take either.
+create index otlp_spans_children on otlp_spans (tenant_id, parent, trace);
+create index otlp_spans_roots on otlp_spans (tenant_id, trace) where is_root;
 create index otlp_spans_age on otlp_spans (created_at);
 --> statement-breakpoint
 alter table otlp_spans enable row level security, force row level security;

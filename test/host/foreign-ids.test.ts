@@ -49,6 +49,10 @@ const NO_REFERENCE: Record<string, string> = {
   'examples.object_ids': 'paths of objects begin with the workspace of the row',
   'api_keys.budget_id': 'overwritten by a trigger',
   'logs.stream': 'chosen by an agent for its own numbering',
+  'otlp_spans.trace': 'an id of OpenTelemetry',
+  'otlp_spans.span': 'an id of OpenTelemetry',
+  'otlp_spans.parent': 'an id of OpenTelemetry',
+  'otlp_spans.run_id': 'made from the ids of OpenTelemetry, and looked up within the tenant',
 }
 /** Of columns that a check constraint limits. */
 const SAMPLES: Record<string, unknown> = {

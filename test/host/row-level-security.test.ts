@@ -162,6 +162,7 @@ describe('a table that requests insert into', () => {
     deleted_projects: 'one for each project',
     trace_objects: 'as long as their trace, and the request rate is limited',
     upgraded_traces: 'one for each trace',
+    otlp_spans: 'kept for a day, and the request rate is limited',
     role_access_policies: 'one for each role and policy',
     dataset_versions: 'EVENTS_PER_DAY',
     examples: 'EVENTS_PER_DAY, and a limit for each dataset',

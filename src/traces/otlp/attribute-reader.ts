@@ -8,16 +8,18 @@ const MAX_DEPTH = 64
 export const isObject = (value: Value | undefined): value is { [name: string]: Value } =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
+const [QUOTE, BACKSLASH, OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT] = Buffer.from('"\\[]{}')
+
 /** How many lists and objects are around a value at most. */
 function depthOf(json: string): number {
   let [depth, deepest, isInString] = [0, 0, false]
   for (let i = 0; i < json.length; i++) {
-    const character = json[i]
-    if (isInString && character === '\\') i += 1
-    else if (character === '"') isInString = !isInString
+    const code = json.charCodeAt(i)
+    if (isInString && code === BACKSLASH) i += 1
+    else if (code === QUOTE) isInString = !isInString
     else if (isInString) continue
-    else if (character === '[' || character === '{') deepest = Math.max(deepest, ++depth)
-    else if (character === ']' || character === '}') depth -= 1
+    else if (code === OPEN_LIST || code === OPEN_OBJECT) deepest = Math.max(deepest, ++depth)
+    else if (code === CLOSE_LIST || code === CLOSE_OBJECT) depth -= 1
   }
   return deepest
 }

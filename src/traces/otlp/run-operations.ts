@@ -20,41 +20,38 @@ export type SpanOperations = {
 const MAX_PROJECT_NAME = 255
 
 export function toOperations(all: ResourceSpans[], project: string | undefined): SpanOperations {
-  const converted: ReturnType<typeof convert>[] = []
   const faults: string[] = []
-  const reject = (name: string, fault: string) => {
-    faults.push(`Span ${JSON.stringify(name.slice(0, 100))} is rejected because ${fault}.`)
+  const isValid = (name: string, fault: string | undefined): boolean => {
+    if (fault !== undefined) faults.push(`Span ${JSON.stringify(name.slice(0, 100))} is rejected: ${fault}.`)
+    return fault === undefined
   }
-  for (const { resource, spans } of all)
-    for (const span of spans) {
-      const fault = findSpanFault(span)
-      if (fault !== undefined) {
-        reject(span.name, fault)
-        continue
-      }
-      const conversion = convert(span, resource, project)
-      const { session_name = '' } = conversion.members
-      if (session_name.length > MAX_PROJECT_NAME)
-        reject(span.name, `the name of its project has more than ${MAX_PROJECT_NAME} characters`)
-      else converted.push(conversion)
-    }
-  const places = placeSpans(converted.map(({ links }) => links))
+  const converted = all.flatMap(({ resource, spans }) =>
+    spans
+      .filter(span => isValid(span.name, findSpanFault(span)))
+      .map(span => convert(span, resource, project))
+      .filter(({ members }) => isValid(members.name, findProjectFault(members))),
+  )
   const orders = new Map<string, string>()
-  const operations: RunOperation[] = []
-  const spans = places.filter((place, i) => {
-    const { members } = converted[i]!
-    const other = orders.get(place.run_id)
-    if (other !== undefined && other !== place.dotted_order) {
-      reject(members.name, 'another span of the request has the same id')
-      return false
-    }
-    orders.set(place.run_id, place.dotted_order)
-    operations.push({ ...members, ...toRunPlace(place) })
-    return true
-  })
+  const placed = placeSpans(converted.map(({ links }) => links))
+    .map((place, i) => ({ place, members: converted[i]!.members }))
+    .filter(({ place: { run_id, dotted_order }, members }) => {
+      const isTaken = (orders.get(run_id) ?? dotted_order) !== dotted_order
+      orders.set(run_id, orders.get(run_id) ?? dotted_order)
+      return isValid(members.name, isTaken ? 'another span of the request has the same id' : undefined)
+    })
   const [reason] = faults
-  return { operations, spans, rejected: faults.length, ...(reason !== undefined && { reason }) }
+  return {
+    operations: placed.map(({ place, members }) => ({ ...members, ...toRunPlace(place) })),
+    spans: placed.map(({ place }) => place),
+    rejected: faults.length,
+    ...(reason !== undefined && { reason }),
+  }
 }
+
+const findProjectFault = ({ session_name = '' }: Pick<RunOperation, 'session_name'>): string | undefined =>
+  session_name.length > MAX_PROJECT_NAME
+    ? `the name of its project has more than ${MAX_PROJECT_NAME} characters`
+    : undefined
 
 const NAME = ['langsmith.trace.name', 'traceloop.entity.name', 'tool.name']
 

@@ -7,90 +7,100 @@ import type { SpanPlace } from '../store.ts'
 import { TIER } from './tiers.ts'
 
 type SpansInput = { spans: string }
-
-const sent = ({ spans }: Placeholders<SpansInput>): SQL => sql`sent as materialized (
-      select *
-      from json_to_recordset(${spans}::json) as s(
-        trace uuid, span uuid, parent uuid, run_id uuid, order_time timestamptz, dotted_order text, is_root boolean,
-        is_fixed boolean)
-    )`
+type IdsInput = { traces: string[]; spans: string[] }
 
 /** A span that is sent again stays where it is. */
 const registerStatement = prepareStatement(
-  (input: Placeholders<SpansInput>) => sql<Row>`
-    with ${sent(input)}
+  ({ spans }: Placeholders<SpansInput>) => sql<Row>`
     insert into otlp_spans (
       organization_id, tenant_id, trace, span, parent, run_id, order_time, dotted_order, is_root, is_fixed)
     select
       current_organization(), current_tenant(), trace, span, parent, run_id, order_time, dotted_order, is_root, is_fixed
-    from sent
+    from json_to_recordset(${spans}::json) as sent(
+      trace uuid, span uuid, parent uuid, run_id uuid, order_time timestamptz, dotted_order text, is_root boolean,
+      is_fixed boolean)
     order by trace, span
     on conflict (tenant_id, trace, span) do nothing`,
 )
 
 const MAX_DEPTH = 100
-const belowParent = (order: SQL, child: SQL): SQL =>
-  sql`${order} || '.' || right(${child}.dotted_order, ${SEGMENT_LENGTH})`
 const SEGMENT_LENGTH = 58
-const canStandBelow = (order: SQL, child: SQL): SQL => sql`(
-        length(${order}) < ${(MAX_DEPTH - 1) * (SEGMENT_LENGTH + 1)} and strpos(${order}, ${child}.run_id::text) = 0)`
+const below = (order: SQL, span: SQL): SQL => sql`${order} || '.' || right(${span}.dotted_order, ${SEGMENT_LENGTH})`
+const canStandBelow = (order: SQL, span: SQL): SQL =>
+  sql`length(${order}) < ${(MAX_DEPTH - 1) * (SEGMENT_LENGTH + 1)} and strpos(${order}, ${span}.run_id::text) = 0`
 
-/** `orderSpans()` does the same within one request. */
+/** By its index, whatever the planner knows of the table: a plan for few rows would read all spans of the tenant. */
+const spansWhere = (condition: SQL): SQL => sql`lateral (
+        select *
+        from otlp_spans s
+        where s.tenant_id = current_tenant() and ${condition}
+        offset 0
+      )`
+
+/** `placeSpans()` in `otlp/placement.ts` does the same within one request. */
 const placeStatement = prepareStatement(
-  (input: Placeholders<SpansInput>) => sql<Row>`
-    with recursive ${sent(input)},
+  ({ traces, spans }: Placeholders<IdsInput>) => sql<Row>`
+    with recursive sent as materialized (
+      select trace, span
+      from unnest(${traces}::uuid[], ${spans}::uuid[]) as s(trace, span)
+    ),
     roots as materialized (
       select distinct on (s.trace) s.trace, s.span, s.dotted_order
-      from otlp_spans s
-      where s.tenant_id = current_tenant() and s.is_root and s.trace in (select trace from sent)
+      from (select distinct trace from sent) g
+      cross join ${spansWhere(sql`s.is_root and s.trace = g.trace`)} s
       order by s.trace, s.order_time, s.span
     ),
-    -- Sent spans whose parent is not; with the root of a trace, also those that hang under it for want of their parent.
-    tops as (
-      select s.*
-      from otlp_spans s
-      join sent g using (trace, span)
-      where s.tenant_id = current_tenant()
-        and not exists (select from sent p where p.trace = s.trace and p.span = s.parent)
+    -- Sent spans with all below them; with the root of a trace, also those that hang under it for want of their parent.
+    affected as (
+      (
+        select trace, span
+        from sent
+        union
+        select o.trace, o.span
+        from roots r
+        join sent g using (trace, span)
+        cross join ${spansWhere(sql`s.trace = r.trace`)} o
+        left join ${spansWhere(sql`s.trace = o.trace and s.span = o.parent`)} p on true
+        where p.span is null
+      )
       union
-      select s.*
-      from otlp_spans s
-      where s.tenant_id = current_tenant()
-        and s.trace in (select r.trace from roots r join sent g using (trace, span))
-        and not exists (
-          select from otlp_spans p
-          where p.tenant_id = current_tenant() and p.trace = s.trace and p.span = s.parent
-        )
+      select c.trace, c.span
+      from affected a
+      cross join ${spansWhere(sql`s.parent = a.span and s.trace = a.trace`)} c
+      where not c.is_fixed
     ),
     placed as (
-      select t.trace, t.span, 0 as level,
+      select t.trace, t.span, t.run_id, t.order_time, t.dotted_order as earlier_order,
         case
           when t.parent is null or t.is_fixed then t.dotted_order
-          when ${canStandBelow(sql`p.dotted_order`, sql`t`)} then ${belowParent(sql`p.dotted_order`, sql`t`)}
-          when ${canStandBelow(sql`r.dotted_order`, sql`t`)} then ${belowParent(sql`r.dotted_order`, sql`t`)}
+          when ${canStandBelow(sql`p.dotted_order`, sql`t`)} then ${below(sql`p.dotted_order`, sql`t`)}
+          when ${canStandBelow(sql`r.dotted_order`, sql`t`)} then ${below(sql`r.dotted_order`, sql`t`)}
           else t.dotted_order
         end as dotted_order
-      from tops t
-      left join otlp_spans p on p.tenant_id = current_tenant() and p.trace = t.trace and p.span = t.parent
+      from affected a
+      cross join ${spansWhere(sql`s.trace = a.trace and s.span = a.span`)} t
+      left join ${spansWhere(sql`s.trace = t.trace and s.span = t.parent`)} p on true
       left join roots r on r.trace = t.trace
+      where case
+        when t.parent is null or t.is_fixed then true
+        else (t.trace, t.parent) not in (select trace, span from affected)
+      end
       union all
-      select c.trace, c.span, a.level + 1, ${belowParent(sql`a.dotted_order`, sql`c`)}
+      select c.trace, c.span, c.run_id, c.order_time, c.dotted_order,
+        case
+          when ${canStandBelow(sql`a.dotted_order`, sql`c`)} then ${below(sql`a.dotted_order`, sql`c`)}
+          else c.dotted_order
+        end
       from placed a
-      join otlp_spans c on c.tenant_id = current_tenant() and c.trace = a.trace and c.parent = a.span
-      where not c.is_fixed and ${canStandBelow(sql`a.dotted_order`, sql`c`)}
-    ),
-    -- A span below several tops belongs where the farthest one leads.
-    decided as (
-      select distinct on (trace, span) *
-      from placed
-      order by trace, span, level desc
+      cross join ${spansWhere(sql`s.parent = a.span and s.trace = a.trace`)} c
+      where not c.is_fixed
     ),
     moved as (
       update otlp_spans s
       set dotted_order = d.dotted_order
-      from decided d
+      from placed d
       where s.tenant_id = current_tenant() and s.trace = d.trace and s.span = d.span
-        and s.dotted_order <> d.dotted_order
+        and d.dotted_order <> d.earlier_order
       returning s.run_id, s.order_time, d.dotted_order
     ),
     destinations as (
@@ -117,4 +127,5 @@ const placeStatement = prepareStatement(
 )
 
 export const registerSpans = (spans: SpanPlace[]) => registerStatement({ spans: JSON.stringify(spans) })
-export const placeSpans = (spans: SpanPlace[]) => placeStatement({ spans: JSON.stringify(spans) })
+export const placeSpans = (spans: SpanPlace[]) =>
+  placeStatement({ traces: spans.map(({ trace }) => trace), spans: spans.map(({ span }) => span) })

@@ -5,5 +5,8 @@ export const postgresTraceStore: TraceStore = {
   append: async (...input) => (await import('./append.ts')).append(...input),
   upgrade: async (...input) => (await import('./tiers.ts')).upgrade(...input),
   remove: async (...input) => (await import('./removal.ts')).remove(...input),
-  expire: async (...input) => (await import('./expiry.ts')).expire(...input),
+  expire: async services => {
+    await (await import('./expiry.ts')).expire(services)
+    await (await import('./span-expiry.ts')).expireSpans(services)
+  },
 }

@@ -108,7 +108,7 @@ describe('a hostile export', () => {
   )
   /** Mostly right, so that much reaches the database. */
   const mostly = <T>(right: fc.Arbitrary<T>, wrong: fc.Arbitrary<unknown>) =>
-    fc.oneof({ weight: 15, arbitrary: right as fc.Arbitrary<unknown> }, { weight: 1, arbitrary: wrong })
+    fc.oneof({ weight: 60, arbitrary: right as fc.Arbitrary<unknown> }, { weight: 1, arbitrary: wrong })
   const hexOf = (length: number) => mostly(fc.constantFrom(...['a', 'b', '1'].map(digit => digit.repeat(length))), text)
   const value = mostly(
     fc.oneof(
@@ -154,6 +154,10 @@ describe('a hostile export', () => {
     .uint8Array({ maxLength: 100 })
     .chain(content => fc.subarray([1, 2, 2, 9, 2]).map(fields => wrap(content, ...fields)))
   const request = fc.oneof(
+    fc.tuple(
+      plausible.map(spans => bodyOf(...spans)),
+      fc.constant(JSON_TYPE),
+    ),
     fc.tuple(json, fc.constant(JSON_TYPE)),
     fc.tuple(bytes, fc.constant(PROTOBUF)),
     fc.tuple(

@@ -35,7 +35,7 @@ async function readRuns(project: string): Promise<(Run & Record<string, unknown>
     app.database,
     sql`select json_build_object('name', r.name, 'run_type', r.run_type, 'project', p.name, 'trace', r.trace_id,
         'parent', (select a.name from runs a where a.tenant_id = r.tenant_id and a.id = r.parent_run_id),
-        'inputs', r.inputs, 'outputs', r.outputs, 'total_tokens', r.total_tokens, 'tags', r.tags, 'error', r.error)::text
+        'inputs', r.inputs, 'total_tokens', r.total_tokens, 'tags', r.tags, 'error', r.error)::text
       from runs r join projects p on p.id = r.session_id
       where r.tenant_id = ${tenant.tenant_id} and p.name = ${project}
       order by r.dotted_order`,

@@ -5,7 +5,7 @@ import { createKeylessCaller } from '../../../src/kernel/context.ts'
 import { runAsSystem } from '../../../src/kernel/db.ts'
 import { toOperations } from '../../../src/traces/otlp/run-operations.ts'
 import { newSpan, type Span } from '../../../src/traces/otlp/spans.ts'
-import { getApp, getServices, newTenant, type Tenant } from '../../support/app.ts'
+import { getApp, getServices, newTenant, type Tenant, withClockAhead } from '../../support/app.ts'
 import * as fc from '../../support/seeded-fast-check.ts'
 
 let tenant: Tenant
@@ -43,7 +43,8 @@ type StoredRun = [id: string, trace_id: string, parent: string | null, order: st
 async function readRuns(): Promise<StoredRun[]> {
   const [rows] = await runAsSystem(
     getApp().database,
-    sql`select id, trace_id, parent_run_id, dotted_order, to_char(trace_time at time zone 'utc', 'YYYYMMDD"T"HH24MISSUS"Z"')
+    sql`select id, trace_id, parent_run_id, dotted_order,
+        to_char(trace_time at time zone 'utc', 'YYYYMMDD"T"HH24MISSUS"Z"')
       from runs where tenant_id = ${tenant.tenant_id} order by id`,
   )
   return rows as StoredRun[]
@@ -110,6 +111,25 @@ describe('spans that come in several requests', () => {
     const spans = [spanOf(1, 1, { parent: 2 }), spanOf(1, 2, { parent: 3 }), spanOf(1, 3, { parent: 1 })]
     for (const span of spans) await send(span)
     expect((await readRuns()).map(([, trace_id]) => trace_id)).toEqual(Array(3).fill(expectedRuns([root])[0]![0]))
+  })
+
+  it('are no longer followed after a day, and then hang under the root that they expect', async () => {
+    const countSpans = async () => {
+      const [rows] = await runAsSystem(
+        getApp().database,
+        sql`select count(*)::integer from otlp_spans where tenant_id = ${tenant.tenant_id}`,
+      )
+      return Number((rows as [string][])[0]![0])
+    }
+    await send(root, child)
+    await getApp().housekeep()
+    expect(await countSpans()).toBe(2)
+    await withClockAhead(25 * 60 * 60_000, () => getApp().housekeep())
+    expect(await countSpans()).toBe(0)
+    await send(grandchild)
+    const [id, trace_id, parent] = (await readRuns()).find(([id]) => id === expectedRuns([grandchild])[0]![0])!
+    expect([trace_id, parent]).toEqual([expectedRuns([root])[0]![0], expectedRuns([root])[0]![0]])
+    expect(id).not.toBe(trace_id)
   })
 
   const links = fc.array(
