@@ -18,6 +18,7 @@ import { sweepRevisions } from './deployments/sweep.ts'
 import { tagRoutes } from './deployments/tags.routes.ts'
 import { uploadRoutes } from './deployments/uploads.routes.ts'
 import { sweepUploads } from './deployments/uploads.ts'
+import { workspaceTagRoutes } from './deployments/workspace-tags.routes.ts'
 import type { Config } from './env.ts'
 import { eventRoutes } from './events/routes.ts'
 import { sweepInstalls } from './integrations/install.ts'
@@ -46,11 +47,13 @@ import { providerRoutes } from './oauth/routes.ts'
 import { sweepDeliveries } from './pushes/deliveries.ts'
 import { sweepPreviews } from './pushes/preview-sweep.ts'
 import { deliveryRoutes, previewRoutes } from './pushes/routes.ts'
+import { ruleRoutes } from './rules/routes.ts'
 import { deviceRoutes } from './sign-in/device.routes.ts'
 import { serveSignInPages } from './sign-in/pages.ts'
 import { signInRoutes } from './sign-in/routes.ts'
 import { sweepSessions } from './sign-in/sessions.ts'
 import { syncRoutes } from './sync/routes.ts'
+import { feedbackRoutes } from './traces/feedback.routes.ts'
 import { otlpRoutes } from './traces/otlp/otlp.routes.ts'
 import { postgresTraceStore } from './traces/postgres/store.ts'
 import { createEventDeliverer, sweepWebhooks } from './webhooks/deliverer.ts'
@@ -60,6 +63,7 @@ const slices = [
   deploymentRoutes,
   customHostRoutes,
   tagRoutes,
+  workspaceTagRoutes,
   uploadRoutes,
   registryRoutes,
   logRoutes,
@@ -74,7 +78,9 @@ const slices = [
   deliveryRoutes,
   eventRoutes,
   webhookRoutes,
+  feedbackRoutes,
   datasetRoutes,
+  ruleRoutes,
   otlpRoutes,
   organizationRoutes,
   workspaceRoutes,
@@ -91,6 +97,9 @@ export type Api = ApiOf<(typeof slices)[number] | typeof audit>
 
 export const operations: Operation[] = [...sliceOperations, ...documentRoutes(sliceOperations).operations]
 
+/** Pages of any origin send feedback by links. */
+const FEEDBACK_LINK_PATH = '/feedback/tokens/'
+
 export function createApp(settings: Config, inProcess?: typeof fetch) {
   const uploads = settings.s3 ? createBucketStorage(openS3Bucket(settings.s3)) : settings.uploads
   const config = { ...settings, uploads }
@@ -99,7 +108,7 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
   for (const notice of config.notices) config.log({ level: 'warn', notice })
   const app = new HonoBase<AppEnv>({ router: new SegmentRouter(), getPath: resolvePath })
   app.use(wrapRequest(config, counters.countRequest))
-  app.use(cors(config.corsOrigins))
+  app.use(cors(config.corsOrigins, FEEDBACK_LINK_PATH))
   app.onError((error, c) => respondWithError(c, error, config))
   app.notFound(notFound)
   serveDocsPages(app, () => buildOpenApi(operations))

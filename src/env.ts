@@ -5,9 +5,9 @@ import type { MetricFamily } from './protocol/open-metrics.ts'
 
 type RateLimiter = { limit(options: { key: string }): Promise<{ success: boolean }> }
 
-/** Storage of source archives. `put` is atomic: a failed one stores nothing. */
+/** Storage of source archives, and of long texts in traces. `put` is atomic: a failed one stores nothing. */
 export type Storage = {
-  put(path: string, body: ReadableStream<Uint8Array>): Promise<void>
+  put(path: string, body: ReadableStream<Uint8Array> | Uint8Array<ArrayBuffer>): Promise<void>
   get(path: string): Promise<ReadableStream<Uint8Array> | null>
   remove(paths: string[]): Promise<void>
 }

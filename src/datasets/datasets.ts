@@ -61,13 +61,9 @@ const RECORD = recordColumns(datasets, [
 export const isDataset = (id: string): SQL => and(eq(datasets.id, id), inTenant(datasets))!
 export const lockDataset = (id: string): SQL => lockRows(datasets, isDataset(id))
 
-const hasOnlyKnownTags = (ids: readonly string[]): SQL => {
-  const unknown = sql`(
-    select string_agg(given.id::text, ', ')
-    from unnest(${uuidArray(ids)}) given(id)
-    where not exists (select from tag_values v where v.id = given.id and v.tenant_id = current_tenant()))`
-  return sql`case when ${unknown} is null then true else refuse('tag_value_not_found', ${unknown}) end`
-}
+/** Refuses tags that the workspace does not have, and those that the caller may not change. */
+const tagsOf = (before: SQL, ids: readonly string[] | null | undefined): SQL =>
+  sql`require_tag_rights(${before}, ${uuidArray(ids ?? [])})`
 
 const SORT: Record<(typeof schema.SORT_COLUMNS)[number], SQL> = {
   name: sql`lower(${datasets.name})`,
@@ -78,32 +74,36 @@ const SORT: Record<(typeof schema.SORT_COLUMNS)[number], SQL> = {
   modified_at: sql`greatest(${datasets.updated_at}, ${datasets.examples_at})`,
 }
 
-export const listDatasets = verb('datasets:read', async (ctx, query: schema.DatasetQuery) => {
-  const { id, name, name_contains, data_type, metadata, tag_value_id } = query
-  const direction = query.sort_by_desc ? sql`desc nulls last` : sql`asc nulls last`
-  const rows = db
-    .select(COLUMNS)
-    .from(datasets)
-    .where(
-      and(
-        inTenant(datasets),
-        id && sql`${datasets.id} = any(${uuidArray(id)})`,
-        name === undefined ? undefined : eq(datasets.name, name),
-        name_contains === undefined ? undefined : sql`strpos(lower(${datasets.name}), lower(${name_contains})) > 0`,
-        data_type && sql`${datasets.data_type} = any(${sql.param(data_type)}::text[])`,
-        metadata && sql`${datasets.metadata} @> ${JSON.stringify(metadata)}::jsonb`,
-        tag_value_id && sql`${datasets.tag_value_ids} @> ${uuidArray(tag_value_id)}`,
-      ),
-    )
-    .orderBy(
-      sql`${SORT[query.sort_by ?? 'last_session_start_time']} ${direction}`,
-      sql`${datasets.created_at} desc`,
-      sql`${datasets.id} desc`,
-    )
-    .limit(query.limit)
-    .offset(query.offset)
-  return (await run(ctx, rows)).map(toWire)
-})
+export const listDatasets = verb(
+  'datasets:read',
+  async (ctx, query: schema.DatasetQuery) => {
+    const { id, name, name_contains, data_type, metadata, tag_value_id } = query
+    const direction = query.sort_by_desc ? sql`desc nulls last` : sql`asc nulls last`
+    const rows = db
+      .select(COLUMNS)
+      .from(datasets)
+      .where(
+        and(
+          inTenant(datasets),
+          id && sql`${datasets.id} = any(${uuidArray(id)})`,
+          name === undefined ? undefined : eq(datasets.name, name),
+          name_contains === undefined ? undefined : sql`strpos(lower(${datasets.name}), lower(${name_contains})) > 0`,
+          data_type && sql`${datasets.data_type} = any(${sql.param(data_type)}::text[])`,
+          metadata && sql`${datasets.metadata} @> ${JSON.stringify(metadata)}::jsonb`,
+          tag_value_id && sql`${datasets.tag_value_ids} @> ${uuidArray(tag_value_id)}`,
+        ),
+      )
+      .orderBy(
+        sql`${SORT[query.sort_by ?? 'last_session_start_time']} ${direction}`,
+        sql`${datasets.created_at} desc`,
+        sql`${datasets.id} desc`,
+      )
+      .limit(query.limit)
+      .offset(query.offset)
+    return (await run(ctx, rows)).map(toWire)
+  },
+  { byPolicy: true },
+)
 
 export const readDataset = verb('datasets:read', async (ctx, { dataset_id }: DatasetParams) => {
   const rows = await run(ctx, db.select(COLUMNS).from(datasets).where(isDataset(dataset_id)))
@@ -118,7 +118,7 @@ export const createDataset = verb('datasets:create', async (ctx, { extra, ...inp
     .values({
       ...(input.id != null && { id: input.id }),
       organization_id: sql`current_organization()`,
-      tenant_id: sql`case when ${hasOnlyKnownTags(tag_value_ids ?? [])} then current_tenant() end`,
+      tenant_id: sql`current_tenant()`,
       name: input.name,
       description: input.description ?? null,
       data_type: input.data_type ?? 'kv',
@@ -126,7 +126,7 @@ export const createDataset = verb('datasets:create', async (ctx, { extra, ...inp
       outputs_schema_definition: input.outputs_schema_definition ?? null,
       externally_managed: input.externally_managed ?? false,
       metadata: extra?.metadata ?? null,
-      tag_value_ids: uuidArray([...new Set(tag_value_ids)]),
+      tag_value_ids: tagsOf(sql`'{}'::uuid[]`, tag_value_ids),
     })
     .returning(COLUMNS)
   const rows = await commit(ctx, 'dataset.created', change, {}, { changes: createdMembers(RECORD) })
@@ -143,14 +143,13 @@ export const changeDataset = verb(
       .set({
         ...columns,
         ...(baseline_experiment_id !== undefined && { baseline_experiment_id }),
-        ...(tag_value_ids && { tag_value_ids: uuidArray([...new Set(tag_value_ids)]) }),
+        ...(tag_value_ids && { tag_value_ids: tagsOf(sql`${datasets.tag_value_ids}`, tag_value_ids) }),
         ...bumpVersion(datasets),
       })
       .where(
         and(
           isDataset(dataset_id),
           versionMatches(ctx, datasets),
-          hasOnlyKnownTags(tag_value_ids ?? []),
           baseline_experiment_id ? isExperimentOfDataset(baseline_experiment_id) : undefined,
         ),
       )

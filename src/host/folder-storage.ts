@@ -17,7 +17,8 @@ export function createFolderStorage(folder: string): Storage {
       const temporary = file + UNFINISHED
       await mkdir(dirname(file), { recursive: true, mode: 0o700 })
       try {
-        await pipeline(Readable.fromWeb(body as never), createWriteStream(temporary, { mode: 0o600, flush: true }))
+        const source = body instanceof Uint8Array ? [body] : Readable.fromWeb(body as never)
+        await pipeline(source, createWriteStream(temporary, { mode: 0o600, flush: true }))
         await rename(temporary, file)
       } catch (error) {
         await rm(temporary, { force: true })

@@ -24,7 +24,8 @@ const scopes: Record<Permission, Scope> = {
   'audit-logs:read': 'everything',
   'workspaces:create': 'nothing',
   'workspaces:delete': 'nothing',
-  'workspaces:read': 'nothing',
+  // Tags are listed with the resources that have them.
+  'workspaces:read': [deployments, projects, datasets, queues],
   'workspaces:update': 'nothing',
   'workspaces:read-members': 'nothing',
   'workspaces:manage-members': 'nothing',

@@ -93,13 +93,37 @@ const CODES = {
     'This field cannot be changed after creation.',
     'Remove it from the request, or create a new resource.',
   ],
+  feedback_out_of_range: [
+    400,
+    'Score out of range',
+    'The configuration of the feedback key does not allow this score.',
+    'GET /feedback-configs?key= shows what it allows.',
+  ],
+  feedback_config_differs: [
+    400,
+    'Feedback key configured differently',
+    'This feedback key already has another configuration.',
+    'Leave `feedback_config` out, or change it with PATCH /feedback-configs.',
+  ],
   filter_invalid: [
     400,
     'Invalid filter',
     'A filter does not follow the filter language.',
     'Correct it at the position that `errors` names.',
   ],
-  tags_full: [400, 'Too many tags', 'A deployment can have at most 50 tags.', 'Remove some first.'],
+  rules_full: [
+    400,
+    'Too many rules',
+    'A workspace can have at most 200 automation rules.',
+    'Delete a rule that is no longer used first.',
+  ],
+  rule_scope_fixed: [400, 'Scope fixed', 'The project or dataset of a rule cannot be changed.', 'Create another rule.'],
+  tags_full: [
+    400,
+    'Too many tags',
+    'A deployment can have at most 50 tags, another resource 100.',
+    'Remove some first.',
+  ],
   tag_keys_full: [
     400,
     'Too many tag keys',
@@ -331,6 +355,12 @@ const CODES = {
     'This organization, or this role, has no such access policy.',
     'GET /v1/platform/orgs/current/access-policies lists the policies and their roles.',
   ],
+  tagging_not_found: [
+    404,
+    'Tagging not found',
+    'No resource has this tag, or you may not see it.',
+    'GET /workspaces/current/taggings lists the taggings.',
+  ],
   resource_not_found: [
     404,
     'Resource not found',
@@ -507,8 +537,27 @@ const CODES = {
   project_not_found: [
     404,
     'Project not found',
-    'This tracing project does not exist.',
+    'This tracing project was not found.',
     'GET /sessions lists the projects.',
+  ],
+  rule_not_found: [
+    404,
+    'Rule not found',
+    'This workspace has no such automation rule.',
+    'GET /runs/rules lists the rules.',
+  ],
+  feedback_not_found: [404, 'Feedback not found', 'This feedback was not found.', 'GET /feedback lists the feedback.'],
+  feedback_config_not_found: [
+    404,
+    'Feedback configuration not found',
+    'The configuration of this feedback key was not found.',
+    'GET /feedback-configs lists the configurations.',
+  ],
+  feedback_link_not_found: [
+    404,
+    'Feedback link not found',
+    'This feedback link was not found. It may have expired.',
+    'Ask for a new one.',
   ],
   run_not_found: [404, 'Run not found', 'This run was not found.', 'POST /runs/query finds runs.'],
   method_not_allowed: [
@@ -522,6 +571,18 @@ const CODES = {
     'Commit changed',
     'This commit is not the one that waits for approval.',
     'Read the preview again and approve its current commit.',
+  ],
+  feedback_exists: [
+    409,
+    'Feedback exists',
+    'Other feedback already has this `id`: of another run, key or caller.',
+    'Choose another id, or leave it out.',
+  ],
+  feedback_links_full: [
+    409,
+    'Too many feedback links',
+    'A run can have at most 100 feedback links that have not expired.',
+    'Use one of them: GET /feedback/tokens?run_id= lists them.',
   ],
   quota_full: [
     409,
@@ -970,6 +1031,12 @@ const CODES = {
     'Storage unavailable',
     'The archive storage did not accept the upload.',
     'Request a new `upload_url` and retry shortly.',
+  ],
+  trace_storage_unavailable: [
+    503,
+    'Storage unavailable',
+    'The object store did not accept the long texts and attachments of these runs.',
+    'Retry after the time in `Retry-After`.',
   ],
   upstream_timeout: [504, 'External server timed out', 'An external server did not respond in time.', 'Retry later.'],
 } as const satisfies Record<string, readonly [status: number, title: string, problem: string, remedy: string]>

@@ -42,6 +42,8 @@ export type Ctx = Ports & {
   path?: PathParameters
   /** The verb shows and changes only what access policies admit, so an allow policy is enough to call it. */
   byPolicy?: boolean
+  /** The verb acts in a workspace, although its permission is one of the organization. */
+  inWorkspace?: boolean
   /** One of these versions must be the current one; null accepts any. */
   ifMatch: number[] | null
   withoutIfMatch: boolean
@@ -97,7 +99,7 @@ export type RequestInfo = {
 }
 
 /** A context before the verb adds its permission. */
-export type Caller = Omit<Ctx, 'permission' | 'byPolicy'>
+export type Caller = Omit<Ctx, 'permission' | 'byPolicy' | 'inWorkspace'>
 
 export const createKeylessCaller = (
   services: Ports & Pick<Ctx, 'config' | 'database' | 'sealer' | 'waitUntil'>,
@@ -155,6 +157,7 @@ export const withoutRateLimit = (ctx: Ctx): Ctx => ({ ...ctx, config: { ...ctx.c
 export type Verb<Input, Output> = ((caller: Caller, input: Input) => Promise<Output>) & {
   permission: Permission | null
   byPolicy: boolean
+  inWorkspace: boolean
 }
 
 /**
@@ -165,11 +168,11 @@ export type Verb<Input, Output> = ((caller: Caller, input: Input) => Promise<Out
 export function verb<Input, Output>(
   permission: Permission | null,
   act: (ctx: Ctx, input: Input) => Promise<Output>,
-  { byPolicy = false } = {},
+  { byPolicy = false, inWorkspace = false } = {},
 ): Verb<Input, Output> {
-  const run = (caller: Caller, input: Input) => act({ ...caller, permission, byPolicy }, input)
-  return Object.assign(run, { permission, byPolicy })
+  const run = (caller: Caller, input: Input) => act({ ...caller, permission, byPolicy, inWorkspace }, input)
+  return Object.assign(run, { permission, byPolicy, inWorkspace })
 }
 
-export const isWorkspaceScoped = ({ permission }: { permission: Permission | null }): boolean =>
-  permission !== null && permissions[permission] === 'workspace'
+export const isWorkspaceScoped = ({ permission, inWorkspace }: Pick<Ctx, 'permission' | 'inWorkspace'>): boolean =>
+  permission !== null && (inWorkspace === true || permissions[permission] === 'workspace')

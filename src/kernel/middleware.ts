@@ -74,10 +74,13 @@ function setRateHeaders(headers: Headers, { rate, actor, code }: RequestInfo, { 
   else if (rate) headers.set('RateLimit', `"key";r=${rate.remaining};t=${rate.reset}`)
 }
 
-/** Sets headers on the finished response. Hono's own middleware sets them earlier, so that Hono copies the response. */
-export function cors(origins: string[]): MiddlewareHandler {
-  const isAnyOrigin = origins.includes('*')
+/**
+ * Sets headers on the finished response. Hono's own middleware sets them earlier, so that Hono copies the response.
+ * Routes under `publicPath` take no key and no cookie.
+ */
+export function cors(origins: string[], publicPath: string): MiddlewareHandler {
   return async (c, proceed) => {
+    const isAnyOrigin = origins.includes('*') || c.req.path.startsWith(publicPath)
     if (c.req.method === 'OPTIONS') c.res = answerPreflight(c.req.header('Access-Control-Request-Headers'))
     else await proceed()
     const { headers } = c.res

@@ -51,6 +51,9 @@ export function openS3Bucket({ endpoint, bucket, ...credentials }: S3Settings): 
   }
 
   return {
+    async put(path, body) {
+      await (await send('PUT', path, '', body)).body?.cancel()
+    },
     async createMultipartUpload(path) {
       const xml = await (await send('POST', path, '?uploads')).text()
       const [, id] = /<UploadId>([^<]+)<\/UploadId>/.exec(xml) ?? []

@@ -160,8 +160,8 @@ function sendLiveStream(c: Context<AppEnv>, live: LiveStream, { config, requestI
 async function verifyKeyFirst(c: Context<AppEnv>, { verb, variant }: Operation, caller: Caller): Promise<void> {
   const { data: tenant = null } = Uuid.safeParse(c.req.header('X-Tenant-Id'))
   const isVariant = variant && c.req.query(variant.on)?.toLowerCase() === 'true'
-  const { permission, byPolicy } = (isVariant ? variant.verb : verb)!
-  await verifyKey({ ...caller, tenant, permission, byPolicy })
+  const { permission, byPolicy, inWorkspace } = (isVariant ? variant.verb : verb)!
+  await verifyKey({ ...caller, tenant, permission, byPolicy, inWorkspace })
   caller.config = withoutRateLimit({ ...caller, permission }).config
 }
 

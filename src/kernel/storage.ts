@@ -1,4 +1,4 @@
-// Storage of source archives in a bucket: an archive is uploaded part by part while it streams in.
+// Storage in a bucket: an archive is uploaded part by part while it streams in, and bytes by one request.
 import type { Storage } from '../env.ts'
 
 type Part = { partNumber: number; etag: string }
@@ -8,6 +8,7 @@ type Multipart = {
   abort(): Promise<void>
 }
 export type Bucket = {
+  put(path: string, body: Uint8Array<ArrayBuffer>): Promise<unknown>
   createMultipartUpload(path: string): Promise<Multipart>
   get(path: string): Promise<{ body: ReadableStream<Uint8Array> } | null>
   delete(paths: string[]): Promise<void>
@@ -20,6 +21,7 @@ export const MISSING_STORAGE = 'No archive storage: UPLOADS is not bound and UPL
 
 export const createBucketStorage = (bucket: Bucket): Storage => ({
   async put(path, body) {
+    if (body instanceof Uint8Array) return void (await bucket.put(path, body))
     const upload = await bucket.createMultipartUpload(path)
     try {
       const parts: Part[] = []

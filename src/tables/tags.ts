@@ -9,7 +9,9 @@ export const tagKeys = pgTable(
     id: idColumn(),
     ...tenantColumns(),
     key: text().notNull(),
+    description: text(),
     created_at: createdAtColumn(),
+    updated_at: createdAtColumn(),
   },
   t => [
     unique('tag_key_taken').on(t.tenant_id, t.key),
@@ -26,7 +28,9 @@ export const tagValues = pgTable(
       .notNull()
       .references(() => tagKeys.id, { onDelete: 'cascade' }),
     value: text().notNull(),
+    description: text(),
     created_at: createdAtColumn(),
+    updated_at: createdAtColumn(),
   },
   t => [
     unique('tag_value_taken').on(t.tag_key_id, t.value),

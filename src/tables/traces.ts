@@ -14,7 +14,7 @@ import {
   unique,
   uuid,
 } from 'drizzle-orm/pg-core'
-import { tenantColumns } from './access.ts'
+import { organizations, tenantColumns, workspaces } from './access.ts'
 import { createdAtColumn, idColumn, instantColumn, newestFirstColumns, parentTenantColumns } from './columns.ts'
 
 export const TRACE_TIERS = ['shortlived', 'longlived'] as const
@@ -37,10 +37,14 @@ export const projects = pgTable(
     reference_dataset_id: uuid(),
     tag_value_ids: uuid().array().notNull().default(sql`'{}'`),
     /** Of traces that begin from now on. */
-    trace_tier: tierColumn().notNull().default('shortlived'),
+    trace_tier: tierColumn().notNull().default(sql`default_trace_tier()`),
     /** Earlier tiers, the oldest first: `[{"tier": "shortlived", "until": "..."}]`. `tier_at()` reads them. */
     earlier_tiers: jsonb().notNull().default([]),
     longlived_ttl_days: integer(),
+    /** Of an experiment: how many runs to expect, and the keys of its evaluators. */
+    num_examples: integer(),
+    num_repetitions: integer(),
+    evaluator_keys: text().array(),
     created_at: createdAtColumn(),
     updated_at: createdAtColumn(),
   },
@@ -48,6 +52,7 @@ export const projects = pgTable(
     unique('project_name_taken').on(t.tenant_id, t.name),
     index('projects_deployment').on(t.deployment_id),
     index('projects_page').on(t.tenant_id, ...newestFirstColumns(t)),
+    index('projects_start').on(t.tenant_id, t.start_time.desc().nullsFirst(), t.id.desc().nullsFirst()),
     index('projects_reference_dataset').on(t.reference_dataset_id),
   ],
 )
@@ -94,7 +99,7 @@ export const runs = pgTable(
     events: text(),
     inputs_preview: text(),
     outputs_preview: text(),
-    /** Paths in the object store of members that are too long for a row, and of attachments: a `StoredObjects`. */
+    /** Members that are too long for a row, which are then empty text, and attachments: a `StoredObjects`. */
     objects: json(),
     prompt_tokens: tokens(),
     completion_tokens: tokens(),
@@ -131,22 +136,26 @@ export const upgradedTraces = pgTable(
   t => [primaryKey({ columns: [t.tenant_id, t.trace_id] }), index('upgraded_traces_age').on(t.trace_time)],
 )
 
-/** What lies in the object store for a trace. It is deleted with the trace. */
+/**
+ * What lies in the object store for runs. It expires with its trace, an hour after another text has taken its place, or
+ * at once when the trace is deleted.
+ */
 export const traceObjects = pgTable(
   'trace_objects',
   {
     ...parentTenantColumns(),
     path: text().notNull(),
     trace_id: uuid().notNull(),
-    session_id: uuid().notNull(),
+    /** Null for a patch that waits for its project. */
+    session_id: uuid(),
     run_id: uuid().notNull(),
-    trace_time: instantColumn().notNull(),
+    expires_at: instantColumn().notNull(),
     bytes: bigint({ mode: 'number' }).notNull(),
   },
   t => [
     primaryKey({ columns: [t.tenant_id, t.path] }),
     index('trace_objects_trace').on(t.tenant_id, t.trace_id),
-    index('trace_objects_age').on(t.trace_time),
+    index('trace_objects_expired').on(t.expires_at),
   ],
 )
 
@@ -203,15 +212,78 @@ export const sessionMinutes = pgTable(
     prompt_cost: numeric().notNull().default('0'),
     completion_cost: numeric().notNull().default('0'),
     total_cost: numeric().notNull().default('0'),
-    /** Ended roots by latency, one element for each bucket of `latency_bucket()`. */
+    /** Roots by latency, one element for each bucket of `latency_bucket()` up to the last that is not empty. */
     latencies: integer().array().notNull().default(sql`'{}'`),
     first_token_latencies: integer().array().notNull().default(sql`'{}'`),
     last_start_time: instantColumn(),
   },
-  t => [primaryKey({ columns: [t.tenant_id, t.session_id, t.minute, t.slot] })],
+  t => [
+    primaryKey({ columns: [t.tenant_id, t.session_id, t.minute, t.slot] }),
+    index('session_minutes_age').on(t.minute),
+  ],
 )
 
-/** Projects that were deleted. A sweep deletes their runs. */
+/** Patches that name no project and came before their post, in the order of their ids. */
+export const waitingPatches = pgTable(
+  'waiting_patches',
+  {
+    ...parentTenantColumns(),
+    id: bigint({ mode: 'number' }).generatedByDefaultAsIdentity(),
+    run_id: uuid().notNull(),
+    /** The row that `append.ts` sends. */
+    patch: json().notNull(),
+    created_at: createdAtColumn(),
+  },
+  t => [primaryKey({ columns: [t.tenant_id, t.run_id, t.id] }), index('waiting_patches_age').on(t.created_at)],
+)
+
+export const VIEW_TYPES = ['runs', 'threads', 'single_run'] as const
+
+/** A saved filter over the runs of a project. */
+export const filterViews = pgTable(
+  'filter_views',
+  {
+    id: idColumn(),
+    ...parentTenantColumns(),
+    session_id: uuid()
+      .notNull()
+      .references(() => projects.id, { onDelete: 'cascade' }),
+    display_name: text().notNull(),
+    description: text(),
+    type: text({ enum: VIEW_TYPES }).notNull().default('runs'),
+    filter_string: text(),
+    trace_filter_string: text(),
+    tree_filter_string: text(),
+    start_time: instantColumn(),
+    end_time: instantColumn(),
+    duration: text(),
+    created_at: createdAtColumn(),
+    updated_at: createdAtColumn(),
+  },
+  t => [index('filter_views_page').on(t.session_id, ...newestFirstColumns(t))],
+)
+
+/** Retention that new projects start with. Of the organization where `tenant_id` is null; a workspace inherits it. */
+export const ttlSettings = pgTable(
+  'ttl_settings',
+  {
+    id: idColumn(),
+    organization_id: uuid()
+      .notNull()
+      .references(() => organizations.id, { onDelete: 'cascade' }),
+    tenant_id: uuid().references(() => workspaces.id, { onDelete: 'cascade' }),
+    default_trace_tier: tierColumn(),
+    longlived_ttl_days: integer(),
+    created_at: createdAtColumn(),
+    updated_at: createdAtColumn(),
+  },
+  t => [
+    unique('ttl_settings_one').on(t.organization_id, t.tenant_id).nullsNotDistinct(),
+    index('ttl_settings_tenant').on(t.tenant_id),
+  ],
+)
+
+/** Projects that were deleted. A trigger of `projects` writes it, and a sweep deletes their runs. */
 export const deletedProjects = pgTable('deleted_projects', {
   id: uuid().primaryKey(),
   ...parentTenantColumns(),

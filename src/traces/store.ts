@@ -1,6 +1,7 @@
 // What the trace store takes and answers. Postgres is the default, ClickHouse the second implementation.
 import type { Ctx } from '../kernel/context.ts'
 import type { Services } from '../kernel/routes.ts'
+import type { FEEDBACK_SOURCES } from './feedback.schema.ts'
 
 declare module '../kernel/context.ts' {
   interface Ports {
@@ -93,29 +94,37 @@ export type SpanPlace = {
   is_fixed: boolean
 }
 
-/** On a run, on a trace as a whole, or on a project. Times are ISO; members that hold JSON are texts. */
+export type FeedbackConfig = {
+  type: 'continuous' | 'categorical' | 'freeform'
+  min?: number | null | undefined
+  max?: number | null | undefined
+  categories?: { value: number; label?: string | null | undefined }[] | null | undefined
+}
+
+/** What is said of a run, or of a whole project without `run_id`. `NewFeedbackBody` makes it of a client's JSON. */
 export type NewFeedback = {
   id: string
   run_id?: string | undefined
+  /** Of the run. Without it, the run is looked up. */
   trace_id?: string | undefined
   session_id?: string | undefined
-  /** Of the run, where the client knows it. */
   start_time?: string | undefined
   key: string
   score?: number | undefined
-  /** JSON. */
+  /** JSON texts, like `correction` and `source_metadata`. */
   value?: string | undefined
+  /** `value` if it is a short text. */
+  category?: string | undefined
   comment?: string | undefined
-  /** JSON. */
   correction?: string | undefined
+  source_type: (typeof FEEDBACK_SOURCES)[number]
+  source_metadata?: string | undefined
   feedback_group_id?: string | undefined
   comparative_experiment_id?: string | undefined
-  source?: { type: string; metadata?: Record<string, unknown> | undefined } | undefined
-  config?: Record<string, unknown> | undefined
-  is_error?: boolean | undefined
+  is_error: boolean
+  extends_retention: boolean
+  /** What the key may say from now on, if nothing else was said before. */
+  config?: FeedbackConfig | undefined
   created_at?: string | undefined
   modified_at?: string | undefined
-  /** Feedback makes its trace long-lived unless this is false. */
-  extend_trace_retention?: boolean | undefined
-  loc: (string | number)[]
 }

@@ -38,6 +38,10 @@ const REFERENCED_TABLES: Record<string, string> = {
   created_by: 'api_keys',
   approved_by: 'api_keys',
   session_id: 'projects',
+  rule_id: 'run_rules',
+  add_to_dataset_id: 'datasets',
+  default_dataset_id: 'datasets',
+  reference_dataset_id: 'datasets',
   'preview_policies.id': 'deployments',
   'access_rules.access_policy_id': 'role_access_policies',
 }
@@ -47,8 +51,29 @@ const NO_REFERENCE: Record<string, string> = {
   'datasets.share_token': 'a random number',
   'examples.source_run_id': 'only shown: where the example came from',
   'examples.object_ids': 'paths of objects begin with the workspace of the row',
+  'rule_applications.run_id': 'only shown, and compared with runs of the own workspace',
+  'rule_applications.run_session_id': 'only shown',
+  'rule_applications.delivery_ids': 'looked up among the deliveries of the same rule',
+  'rule_deliveries.target_id': 'looked up among the webhooks of the same rule',
+  'rule_deliveries.run_ids': 'looked up among the runs of the own workspace',
+  'finished_runs.run_id': 'written by a trigger of the run',
+  'finished_runs.trace_id': 'written by a trigger of the run',
+  'run_rules.add_to_annotation_queue_id': 'looked up among the queues of the own workspace',
+  'run_rules.backfill_id': 'a random number',
   'api_keys.budget_id': 'overwritten by a trigger',
   'logs.stream': 'chosen by an agent for its own numbering',
+  ...Object.fromEntries(
+    [
+      ...['runs.trace_id', 'runs.parent_run_id', 'runs.reference_example_id', 'upgraded_traces.trace_id'],
+      ...['trace_objects.trace_id', 'trace_objects.run_id', 'waiting_patches.run_id'],
+    ].map(name => [name, 'chosen by a client, and looked up within the tenant']),
+  ),
+  'feedbacks.run_id': 'the run may arrive later, and is looked up within the tenant',
+  'feedbacks.trace_id': 'the run may arrive later, and is looked up within the tenant',
+  'feedbacks.feedback_group_id': 'chosen by a client for its own numbering',
+  'feedbacks.comparative_experiment_id': 'looked up within the tenant',
+  'feedback_tokens.feedback_id': 'looked up within the tenant, and made by the database',
+  'feedback_tokens.run_id': 'the run may arrive later, and is looked up within the tenant',
   'otlp_spans.trace': 'an id of OpenTelemetry',
   'otlp_spans.span': 'an id of OpenTelemetry',
   'otlp_spans.parent': 'an id of OpenTelemetry',
@@ -60,7 +85,10 @@ const SAMPLES: Record<string, unknown> = {
   // A revoked key cannot create other keys.
   revoked_at: null,
   trace_tier: 'shortlived',
+  default_trace_tier: 'shortlived',
   longlived_ttl_days: 400,
+  source_type: 'api',
+  'filter_views.type': 'runs',
   'access_policies.effect': 'allow',
   'access_policies.condition_groups': '[]',
 }
@@ -74,6 +102,8 @@ const BASE_TABLES = [
   'api_keys',
   'deployments',
   'revisions',
+  'datasets',
+  'projects',
 ]
 const ROLES = ['slipway_app', 'slipway_agent'] as const
 const REFUSED = ['42501', '23503']
@@ -119,7 +149,7 @@ function makeSample(column: Column, owner: Tenant): unknown {
     case 'boolean':
       return false
     default:
-      return /^(integer|bigint|numeric)/.test(column.type) ? sampleCount : new Date()
+      return /^(integer|bigint|numeric|double)/.test(column.type) ? sampleCount : new Date()
   }
 }
 

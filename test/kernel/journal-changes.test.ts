@@ -12,6 +12,7 @@ import { finishPendingWork } from '../../src/kernel/wait-until.ts'
 import { GRANT_TYPE } from '../../src/sign-in/device.ts'
 import {
   getExampleBody,
+  getExampleQuery,
   getExampleRequest,
   newTenant,
   readEvents,
@@ -53,6 +54,11 @@ const WITHOUT_CHANGES: Record<string, string> = {
 }
 /** Operations without an event, and why. */
 const WITHOUT_EVENTS: Record<string, string> = {
+  changeFeedback: 'feedback is data, like runs',
+  createFeedback: 'feedback is data, like runs',
+  createFeedbackLinks: 'feedback is data, like runs',
+  deleteFeedback: 'feedback is data, like runs',
+  postLinkFeedback: 'feedback is data, like runs',
   releaseLease: 'the lease of an agent is no resource',
   sendLogs: 'logs are kept beside the journal',
   sendMetrics: 'metrics are kept beside the journal',
@@ -312,6 +318,12 @@ async function prepareCalls() {
         headers: { 'X-Api-Key': owner.key, 'X-Tenant-Id': owner.tenant_id },
       }
     },
+    createRunRule: () => ({
+      body: {
+        ...{ display_name: named(), sampling_rate: 1, session_id: params.session_id },
+        webhooks: [{ url: 'https://ci.example.com/', headers: { 'X-Token': makeSecret('rule') } }],
+      },
+    }),
     deleteWebhook: async () => ({
       params: { webhook_id: await create('/v2/webhooks', { url: 'https://ci.example.com/', enabled: false }) },
     }),
@@ -376,7 +388,8 @@ beforeAll(async () => {
     const { id, method } = operation
     const call: Call = (await calls[id]?.()) ?? {}
     const ids: Record<string, string> = { number: '1', ...params, ...call.params }
-    const path = call.path ?? operation.path.replace(/\{(\w+)\}/g, (_, name) => ids[name] ?? unusedId())
+    const filledPath = operation.path.replace(/\{(\w+)\}/g, (_, name) => ids[name] ?? unusedId())
+    const path = call.path ?? filledPath + getExampleQuery(operation)
     const example = getExampleRequest(operation)
     const reply = await send(method.toUpperCase(), path, {
       ...(call.raw ? { raw: call.raw } : call.body ? { body: call.body } : example),

@@ -7,6 +7,8 @@ import { newUserCode } from '../../src/kernel/crypto.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { NewListener } from '../../src/listeners/schema.ts'
 import { NewProvider } from '../../src/oauth/schema.ts'
+import { NewFeedbackBody } from '../../src/traces/feedback.schema.ts'
+import { NewFeedbackLinks } from '../../src/traces/feedback-links.schema.ts'
 import { NewWebhook } from '../../src/webhooks/schema.ts'
 import { getApp, type Tenant, txtRecords, unusedId } from './app.ts'
 import { newIntegration } from './integrations.ts'
@@ -32,8 +34,14 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   const listener = await tenant.post('/v2/listeners', NewListener.meta()!.example)
   // Paused: nothing is sent while a test calls other routes.
   const webhook = await tenant.post('/v2/webhooks', { ...NewWebhook.meta()!.example!, enabled: false })
+  const tagging = await tenant.post('/workspaces/current/taggings', {
+    ...{ tag_value_id: tagValue.body.id, resource_type: 'project', resource_id: session.id },
+  })
+  const feedback = await tenant.post('/feedback', NewFeedbackBody.meta()!.example)
+  const feedbackLink = await tenant.post('/feedback/tokens', NewFeedbackLinks.meta()!.example)
   const policy = await tenant.owner.post('/v1/platform/orgs/current/access-policies', NewAccessPolicy.meta()!.example)
   const dataset = await tenant.post('/datasets', { name: 'Dataset' })
+  const rule = await tenant.post('/runs/rules', { display_name: 'Rule', sampling_rate: 1, session_id: session.id })
   const delivery_id = crypto.randomUUID()
   const user_code = newUserCode()
   await runAsSystem(
@@ -51,10 +59,14 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
       where id = ${membership.member_id}::uuid`,
   )
   return {
+    tagging_id: tagging.body.id,
     access_policy_id: policy.body.id,
     webhook_id: webhook.body.id,
+    feedback_id: feedback.body.id,
+    token: feedbackLink.body.id,
     delivery_id,
     dataset_id: dataset.body.id,
+    rule_id: rule.body.id,
     listener_id: listener.body.id,
     host,
     auth_id: flow.body.auth_id,

@@ -1,93 +1,109 @@
 // Stores runs: one statement creates their projects, finds their tier and merges each run into its row.
-import { type SQL, sql } from 'drizzle-orm'
-import type { Ctx } from '../../kernel/context.ts'
-import { refuseUnless, run } from '../../kernel/db.ts'
+import { type Placeholder, type SQL, sql } from 'drizzle-orm'
+import { type Ctx, withoutRateLimit } from '../../kernel/context.ts'
+import { type Row, refuseUnless, requirePermission, run, uuidArray } from '../../kernel/db.ts'
 import { invalidRequest } from '../../kernel/input.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/statement.ts'
-import { MERGED_MEMBERS, type MergedRun, mergeOperations } from '../run-operations.ts'
+import { type StoredRuns, withObjects } from '../run-objects.ts'
+import { mergeOperations } from '../run-operations.ts'
 import type { NewFeedback, RunOperation, SpanPlace } from '../store.ts'
-import { lockMovedTraces, lockTraces } from './locks.ts'
+import { attachFeedback, readFeedbackRows, storeFeedback, toFeedbackRows } from '../store-feedback.ts'
+import { lockTraces, lockWholeTraces } from './locks.ts'
+import { columns, MERGED_COLUMNS, PLACE_COLUMNS, ROW_TYPES, VALUE_COLUMNS } from './run-columns.ts'
 import { placeSpans, registerSpans } from './span-places.ts'
 import { TIER } from './tiers.ts'
 
 export async function append(
   ctx: Ctx,
   operations: RunOperation[],
-  _feedback: NewFeedback[] = [],
+  feedback: NewFeedback[] = [],
   spans: SpanPlace[] = [],
 ): Promise<void> {
   const { runs, faults } = mergeOperations(operations)
   if (faults.length > 0) throw invalidRequest(faults)
-  if (runs.length === 0) return
-  const rows = JSON.stringify(runs.map(toRow))
-  const needsLookup = runs.some(({ place, session_id, session_name }) => !place || !(session_id || session_name))
-  const traceIds = [...new Set(runs.flatMap(({ place }) => place?.trace_id ?? []))]
-  if (spans.length > 0) return appendSpans(ctx, rows, traceIds, spans)
-  await run(ctx, appendStatement({ rows, ...(needsLookup && { needsLookup }) }), lockTraces(traceIds))
+  const feedbackRows = feedback.length > 0 ? toFeedbackRows(feedback) : undefined
+  if (spans.length > 0) await withObjects(ctx, runs, (verified, stored) => appendSpans(verified, stored, spans))
+  else if (runs.length > 0)
+    await withObjects(ctx, runs, (verified, stored) => appendRows(verified, stored, feedbackRows))
+  else if (feedbackRows) await run(ctx, feedbackStatement({ feedbackRows }))
 }
 
-async function appendSpans(ctx: Ctx, rows: string, traceIds: string[], spans: SpanPlace[]): Promise<void> {
-  const lock = lockMovedTraces([...new Set([...traceIds, ...spans.map(({ trace }) => trace)])])
-  await run(ctx, placeSpans(spans), [lock, appendStatement({ rows, ofSpans: true }), registerSpans(spans)])
+async function appendRows(ctx: Ctx, { runs, objects }: StoredRuns, feedbackRows: string | undefined): Promise<void> {
+  const traceIds: string[] = []
+  const unassigned = { traceIds: [] as string[], runIds: [] as string[] }
+  for (const { id, place, session_id, session_name } of runs) {
+    const hasSession = session_id !== undefined || session_name !== undefined
+    if (!place) unassigned.runIds.push(id)
+    else (hasSession ? traceIds : unassigned.traceIds).push(place.trace_id)
+  }
+  const needsLookup = unassigned.traceIds.length + unassigned.runIds.length > 0
+  const input = { ...toInput(runs, objects), feedbackRows, ...(needsLookup && { needsLookup }) }
+  const [row] = await run(ctx, appendStatement(input), lockTraces(traceIds, unassigned))
+  const runIds = runs.map(({ id }) => id)
+  if (Number(row![0]) > 0) await mergeWaitingPatches(withoutRateLimit(ctx), runIds)
 }
 
-/** Absent members are left out, so that a batch of small runs is a small parameter. */
-const toRow = ({ place, loc: _loc, attachments: _attachments, is_posted: _posted, ...run }: MergedRun) => ({
-  ...run,
-  ...place,
+async function appendSpans(ctx: Ctx, { runs, objects }: StoredRuns, spans: SpanPlace[]): Promise<void> {
+  const traceIds = new Set([...spans.map(({ trace }) => trace), ...runs.map(({ place }) => place!.trace_id)])
+  const input: AppendInput = { ...toInput(runs, objects), feedbackRows: undefined, ofSpans: true }
+  await run(ctx, placeSpans(spans), [lockWholeTraces([...traceIds]), appendStatement(input), registerSpans(spans)])
+}
+
+const toInput = (runs: StoredRuns['runs'], objects: StoredRuns['objects']) => ({
+  rows: JSON.stringify(runs.map(toRow)),
+  ...(objects.length > 0 && { objects: JSON.stringify(objects) }),
 })
 
-/** `ofSpans`: a run that is stored stays where it is, because its ancestors may have been found since. */
-type AppendInput = { rows: string; needsLookup?: boolean; ofSpans?: boolean }
+/** Absent members are left out, so that a small run is a small part of the parameter. */
+function toRow(run: StoredRuns['runs'][number]): object {
+  const { place, loc: _loc, attachments: _attachments, is_posted: _posted, ...values } = run
+  return { ...values, ...place }
+}
 
-const ROW = sql`
-      id uuid, session_id uuid, session_name text, trace_id uuid, trace_time timestamptz, order_time timestamptz,
-      dotted_order text, parent_run_id uuid, name text, run_type text, start_time timestamptz, end_time timestamptz,
-      first_token_time timestamptz, error text, tags text[], metadata jsonb, thread_id text, reference_example_id uuid,
-      extra text, serialized text, inputs text, outputs text, events text, inputs_preview text, outputs_preview text,
-      objects json, prompt_tokens bigint, completion_tokens bigint, total_tokens bigint, prompt_cost numeric,
-      completion_cost numeric, total_cost numeric, usage_details json, patched integer`
+type AppendInput = {
+  rows: string
+  feedbackRows: string | undefined
+  objects?: string
+  needsLookup?: boolean
+  /** A run that is stored stays where it is, because its ancestors may have been found since. */
+  ofSpans?: boolean
+}
 
-const columns = (names: readonly string[], table?: string): SQL =>
-  sql.join(
-    names.map(name => (table ? sql`${sql.identifier(table)}.${sql.identifier(name)}` : sql.identifier(name))),
-    sql`, `,
-  )
-const VALUES = [...MERGED_MEMBERS.flat(), 'objects', 'patched']
-
-/** Keeps what a patch has set from what a post brings. */
-const MERGED_VALUES = sql.join(
-  MERGED_MEMBERS.flatMap(([first, ...others], bit) => {
-    const mask = sql.raw(String(1 << bit))
-    const isKept = sql`excluded.${sql.identifier(first)} is null
-          or (runs.patched & ${mask} <> 0 and excluded.patched & ${mask} = 0)`
-    return [first, ...others].map(name => {
-      const column = sql.identifier(name)
-      return sql`
-        ${column} = case when ${isKept} then runs.${column} else excluded.${column} end`
-    })
-  }),
-  sql`,`,
-)
-
+/** Returns how many patches of these runs wait for their project. */
 const appendStatement = prepareStatement(
-  ({ rows, needsLookup, ofSpans }: Placeholders<AppendInput>) => sql`
+  ({ rows, feedbackRows, objects, needsLookup, ofSpans }: Placeholders<AppendInput>) => sql<Row>`
     with given as materialized (
       select *
-      from json_to_recordset(${rows}::json) as g(${ROW})
+      from json_to_recordset(${rows}::json) as g(${ROW_TYPES})
     ),
+    ${mergeGiven(needsLookup ? FOUND : ofSpans ? FOUND_BY_TIME : undefined)},
+    ${feedbackRows ? storeFeedbackOfRuns(feedbackRows) : sql``}
+    ${attachFeedback(PROJECT_RUNS)}
+    ${objects ? recordObjects(sql`${objects}`) : sql``}
+    select count(*)
+    from waiting_patches
+    where tenant_id = current_tenant()
+      and run_id in (select id from given where session_id is not null or session_name is not null)`,
+)
+
+// ---- projects
+
+const PROJECTS = sql`
     named as (
       select distinct session_name as name
       from given
-      where session_name is not null
+      where session_id is null and session_name is not null
     ),
     known as (
       select p.id, p.name, p.trace_tier, p.earlier_tiers
-      from projects p
-      where p.tenant_id = current_tenant()
-        and (p.name in (select name from named) or p.id in (select session_id from given))
+      from named n
+      join projects p on p.tenant_id = current_tenant() and p.name = n.name
+      union
+      select p.id, p.name, p.trace_tier, p.earlier_tiers
+      from (select distinct session_id from given) g
+      join projects p on p.tenant_id = current_tenant() and p.id = g.session_id
     ),
-    -- The update does nothing, but returns a project that another request has created meanwhile.
+    -- The update changes nothing. It returns a project that another request has created meanwhile.
     created as (
       insert into projects (organization_id, tenant_id, name)
       select current_organization(), current_tenant(), name
@@ -101,54 +117,27 @@ const appendStatement = prepareStatement(
       select * from known
       union all
       select * from created
-    ),
-    ${needsLookup ? FOUND : ofSpans ? FOUND_BY_TIME : sql``}
-    placed as (
-      select
-        g.id, g.session_name, ${columns(VALUES, 'g')},
-        ${needsLookup || ofSpans ? PLACE_OR_FOUND : PLACE}
-      from given g
-      left join destinations d
-        on case when g.session_id is null then d.name = g.session_name else d.id = g.session_id end
-      left join upgraded_traces u on u.tenant_id = current_tenant() and u.trace_id = g.trace_id
-      ${needsLookup || ofSpans ? sql`left join found f on f.id = g.id` : sql``}
-    )
-    insert into runs (organization_id, tenant_id, id, ${columns(PLACE_NAMES)}, ${columns(VALUES)})
-    select current_organization(), current_tenant(), p.id, ${columns(PLACE_NAMES, 'p')}, ${columns(VALUES, 'p')}
-    from placed p
-    where ${refuseUnless('run_not_found', sql`p.order_time is not null`)}
-      and ${refuseUnless('project_not_found', sql`p.session_id is not null`)}
-    order by p.id
-    on conflict (tenant_id, id, order_time, trace_tier) do update set
-        objects = coalesce(excluded.objects, runs.objects),
-        patched = runs.patched | excluded.patched,
-        updated_at = clock(),
-        ${MERGED_VALUES}
-      where case
-        when runs.session_id = excluded.session_id then true
-        else refuse('run_in_other_project', runs.id::text)
-      end`,
-)
+    ),`
 
-const PLACE_NAMES = [
-  ...['session_id', 'trace_tier', 'trace_id', 'trace_time', 'order_time', 'dotted_order', 'parent_run_id'],
-] as const
-
-const PLACE = sql`
-        d.id as session_id, ${TIER} as trace_tier, ${columns(PLACE_NAMES.slice(2), 'g')}`
-const PLACE_OR_FOUND = sql`
-        coalesce(d.id, f.session_id) as session_id, coalesce(f.trace_tier, ${TIER}) as trace_tier,
-        ${sql.join(
-          PLACE_NAMES.slice(2).map(
-            name => sql`coalesce(f.${sql.identifier(name)}, g.${sql.identifier(name)}) as ${sql.identifier(name)}`,
+/** Access policies say which projects the caller may write into. One that it may not write into refuses all. */
+const requireAdmittedProjects = (found: SQL | undefined): SQL => sql`(
+        select require_admitted_projects(
+          array(
+            select session_id
+            from given
+            where session_id is not null
+            ${found ? sql`union select session_id from found` : sql``}
           ),
-          sql`, `,
-        )}`
+          array(select name from named)
+        )
+      )`
 
-/** Patches that do not say where their run is. */
+// ---- places
+
+/** Of patches that do not say where their run is. */
 const FOUND = sql`
     found as (
-      select g.id, ${columns(PLACE_NAMES, 'r')}
+      select g.id, ${columns(PLACE_COLUMNS, 'r')}
       from given g
       cross join lateral (
         select *
@@ -160,7 +149,140 @@ const FOUND = sql`
     ),`
 const FOUND_BY_TIME = sql`
     found as (
-      select g.id, ${columns(PLACE_NAMES, 'r')}
+      select g.id, ${columns(PLACE_COLUMNS, 'r')}
       from given g
       join runs r on r.tenant_id = current_tenant() and r.id = g.id and r.order_time = g.order_time
     ),`
+const REQUIRE_RUN = refuseUnless('run_not_found', sql`coalesce(g.order_time, f.order_time) is not null`)
+const TRACE_COLUMNS = PLACE_COLUMNS.slice(2)
+const TRACE_COLUMNS_OR_FOUND = sql.join(
+  TRACE_COLUMNS.map(name => {
+    const column = sql.identifier(name)
+    return sql`coalesce(f.${column}, g.${column}) as ${column}`
+  }),
+  sql`, `,
+)
+
+/** Merges the rows of `given`, of which each run has one. A run in `found` stays where it is. */
+const mergeGiven = (found: SQL | undefined): SQL => sql`
+    ${PROJECTS}
+    ${found ?? sql``}
+    placed as (
+      select
+        g.id, ${columns(VALUE_COLUMNS, 'g')}, g.session_id is null and g.session_name is null as has_no_project,
+        ${
+          found
+            ? sql`coalesce(d.id, f.session_id) as session_id, coalesce(f.trace_tier, ${TIER}) as trace_tier,
+        ${TRACE_COLUMNS_OR_FOUND}`
+            : sql`d.id as session_id, ${TIER} as trace_tier, ${columns(TRACE_COLUMNS, 'g')}`
+        }
+      from given g
+      left join destinations d
+        on case when g.session_id is null then d.name = g.session_name else d.id = g.session_id end
+      left join upgraded_traces u on u.tenant_id = current_tenant() and u.trace_id = g.trace_id
+      ${found ? sql`left join found f on f.id = g.id` : sql``}
+      where ${requireAdmittedProjects(found)}
+        ${found ? sql`and ${REQUIRE_RUN}` : sql``}
+    ),
+    ${found === FOUND ? WAITING : sql``}
+    written as (
+      insert into runs (organization_id, tenant_id, id, ${columns(PLACE_COLUMNS)}, ${columns(VALUE_COLUMNS)})
+      select current_organization(), current_tenant(), id, ${columns(PLACE_COLUMNS)}, ${columns(VALUE_COLUMNS)}
+      from placed p
+      where case
+        when session_id is not null then true
+        when has_no_project then false
+        else refuse('project_not_found')
+      end
+      order by id
+      on conflict (tenant_id, id, order_time, trace_tier) do update set
+        ${MERGED_COLUMNS}
+        where case
+          when runs.session_id = excluded.session_id then true
+          else refuse('run_in_other_project', runs.id::text)
+        end
+      returning id, trace_tier, trace_time, objects
+    )`
+
+// ---- patches before their posts
+
+/** Whether access policies let the caller write into the project of such a patch is not known yet. */
+const WAITING = sql`
+    waiting as (
+      insert into waiting_patches (organization_id, tenant_id, run_id, patch)
+      select current_organization(), current_tenant(), g.id, to_json(g)
+      from given g
+      join placed p on p.id = g.id
+      where p.session_id is null
+        and p.has_no_project
+        and ${refuseUnless('run_not_found', sql`setting('access_project') is null`)}
+    ),`
+
+/**
+ * A run that is here by now takes the patches that waited for it, the oldest first. Where this does not happen, because
+ * the process ends, the schedule does it.
+ */
+export async function mergeWaitingPatches(ctx: Ctx, runIds: string[]): Promise<void> {
+  for (;;) {
+    const [row] = await run(ctx, mergeWaiting(runIds), lockTraces([], { traceIds: [], runIds }))
+    if (Number(row![0]) === 0) return
+  }
+}
+
+const mergeWaiting = (runIds: string[]): SQL<Row> => sql`
+    with oldest as (
+      select distinct on (run_id) id
+      from waiting_patches
+      where tenant_id = current_tenant() and run_id = any(${uuidArray(runIds)})
+      order by run_id, id
+    ),
+    taken as (
+      delete from waiting_patches
+      where tenant_id = current_tenant() and run_id = any(${uuidArray(runIds)}) and id in (select id from oldest)
+      returning patch
+    ),
+    given as materialized (
+      select g.*
+      from taken
+      cross join lateral json_to_record(patch) as g(${ROW_TYPES})
+    ),
+    ${mergeGiven(FOUND)}
+    select count(*)
+    from written`
+
+// ---- objects
+
+/** An object that no row refers to has lost against a patch. */
+const recordObjects = (objects: SQL): SQL => sql`,
+    recorded as (
+      insert into trace_objects (organization_id, tenant_id, path, trace_id, session_id, run_id, expires_at, bytes)
+      select
+        current_organization(), current_tenant(), o.path, p.trace_id, p.session_id, p.id,
+        case
+          when w.id is null then clock() + kept_for('shortlived')
+          when strpos(w.objects::text, o.path) > 0 then w.trace_time + kept_for(w.trace_tier)
+          else clock()
+        end,
+        o.bytes
+      from json_to_recordset(${objects}::json) as o(run_id uuid, path text, bytes bigint)
+      join placed p on p.id = o.run_id
+      left join written w on w.id = o.run_id
+    )`
+
+// ---- feedback
+
+const PROJECT_RUNS = sql`(select * from placed where session_id is not null)`
+
+const readPermittedFeedback = (rows: Placeholder): SQL => sql`
+    ${readFeedbackRows(rows)}
+    where ${requirePermission('feedback:create')}`
+
+/** About these runs, or about others. */
+const storeFeedbackOfRuns = (rows: Placeholder): SQL => sql`
+    ${sql.join(storeFeedback(readPermittedFeedback(rows), PROJECT_RUNS), sql`,`)},`
+
+const feedbackStatement = prepareStatement(
+  ({ feedbackRows }: Placeholders<{ feedbackRows: string }>) => sql`
+    with ${sql.join(storeFeedback(readPermittedFeedback(feedbackRows)), sql`,`)}
+    select`,
+)

@@ -1,4 +1,198 @@
-// What is scheduled for traces: partitions for the days to come, and the deletion of what has expired.
+// The scheduled work of traces: partitions for the days to come, and the deletion of what has expired, in batches.
+import { type SQL, sql } from 'drizzle-orm'
+import type { AnyPgColumn } from 'drizzle-orm/pg-core'
+import { createKeylessCaller } from '../../kernel/context.ts'
+import { type Row, runAsSystem, textArray, uuidArray } from '../../kernel/db.ts'
+import { setClock } from '../../kernel/journal.ts'
+import { configuredOrigin } from '../../kernel/origin.ts'
 import type { Services } from '../../kernel/routes.ts'
+import { mergeWaitingPatches } from './append.ts'
 
-export async function expire(_services: Services): Promise<void> {}
+/** Under half the schedule's minute. */
+const BUDGET_MS = 25_000
+const MAX_RUNS = 2000
+const MAX_OBJECTS = 200
+const MAX_ROWS = 25_000
+
+type RunColumns = Record<'session_id' | 'trace_tier' | 'trace_time' | 'order_time', AnyPgColumn | SQL>
+
+/** For every read: what has expired is not shown, though it is deleted only later. */
+export const isKept = (run: RunColumns): SQL => sql`(
+      ${run.order_time} > clock() - kept_for('longlived')
+      and ${run.trace_time} > clock() - case ${run.trace_tier}
+        when 'shortlived' then kept_for('shortlived')
+        else coalesce(
+          (select make_interval(days => p.longlived_ttl_days) from projects p where p.id = ${run.session_id}),
+          kept_for('longlived')
+        )
+      end
+    )`
+
+export async function expire(services: Services): Promise<void> {
+  const { database } = services
+  const end = Date.now() + BUDGET_MS
+  // By the real clock, because the tables are those of all workspaces. Shifted clocks have partitions of their own.
+  await runAsSystem(database, sql`select make_runs_partitions(now())`, sql`select drop_expired_runs(now())`)
+  while ((await deleteRuns(services)) && Date.now() < end);
+  await deleteOldRows(services)
+  await mergeLatePatches(services)
+  while ((await removeObjects(services)) && Date.now() < end);
+}
+
+// ---- runs
+
+const KEYS = sql`r.tenant_id, r.id, r.order_time, r.trace_tier`
+
+const ofWrongClocks = (tier: 'shortlived' | 'longlived'): SQL => sql`
+    select ${KEYS}
+    from ${sql.identifier(`runs_${tier}_other`)} r
+    where order_time < clock() - kept_for(${tier})
+    order by order_time
+    limit ${MAX_RUNS}
+    for update skip locked`
+
+/** Of projects that keep long-lived runs for less. Each project has its turn once an hour. */
+const OF_SHORT_PROJECTS = sql`
+    select ${KEYS}
+    from projects p
+    cross join lateral (
+      select *
+      from runs r
+      where r.tenant_id = p.tenant_id
+        and r.session_id = p.id
+        and r.trace_tier = 'longlived'
+        and r.order_time < clock() - make_interval(days => p.longlived_ttl_days)
+      limit ${MAX_RUNS}
+      for update skip locked
+    ) r
+    where p.longlived_ttl_days < 400
+      and abs(hashtext(p.id::text) % 60) = extract(minute from clock())
+    limit ${MAX_RUNS}`
+
+const OF_DELETED_PROJECTS = sql`
+    select ${KEYS}
+    from deleted_projects p
+    cross join lateral (
+      select *
+      from runs r
+      where r.tenant_id = p.tenant_id and r.session_id = p.id
+      limit ${MAX_RUNS}
+      for update skip locked
+    ) r
+    where not p.is_swept
+    limit ${MAX_RUNS}`
+
+const deleteDoomed = (doomed: SQL): SQL<Row> => sql`
+  with doomed as materialized (${doomed}
+  ),
+  deleted as (
+    delete from runs r
+    using doomed d
+    where r.tenant_id = d.tenant_id
+      and r.id = d.id
+      and r.order_time = d.order_time
+      and r.trace_tier = d.trace_tier
+    returning r.tenant_id, r.trace_id, r.id
+  ),
+  expired as (
+    update trace_objects o
+    set expires_at = clock()
+    from deleted d
+    where o.tenant_id = d.tenant_id and o.trace_id = d.trace_id and o.run_id = d.id
+  )
+  select count(*)
+  from deleted`
+
+/** Those that no dropped partition takes along. Their counts stay. Returns whether there may be more. */
+async function deleteRuns({ config, database }: Services): Promise<boolean> {
+  const [, , ...counts] = await runAsSystem(
+    database,
+    setClock(config),
+    sql`select set_config('app.keeps_counts', 'true', true)`,
+    ...[ofWrongClocks('shortlived'), ofWrongClocks('longlived'), OF_SHORT_PROJECTS, OF_DELETED_PROJECTS].map(
+      deleteDoomed,
+    ),
+  )
+  return counts.some(rows => Number((rows as Row[])[0]![0]) >= MAX_RUNS)
+}
+
+// ---- other rows
+
+/** A write that ran when its project was deleted may come after the first sweep of it. */
+const LATE_WRITES = sql`interval '1 hour'`
+const CONCLUDE_DELETED_PROJECTS = sql`
+  with swept as (
+    update deleted_projects p
+    set is_swept = true
+    where not is_swept
+      and deleted_at < clock() - ${LATE_WRITES}
+      and not exists (select from runs r where r.tenant_id = p.tenant_id and r.session_id = p.id)
+    returning *
+  )
+  delete from session_minutes m
+  using swept p
+  where m.tenant_id = p.tenant_id and m.session_id = p.id`
+
+const deleteOlder = (table: string, column: string, kept: SQL): SQL => sql`
+  delete from ${sql.identifier(table)}
+  where ctid = any(array(
+    select ctid
+    from ${sql.identifier(table)}
+    where ${sql.identifier(column)} < clock() - ${kept}
+    limit ${MAX_ROWS}
+    for update skip locked
+  ))`
+
+async function deleteOldRows({ config, database }: Services): Promise<void> {
+  await runAsSystem(
+    database,
+    setClock(config),
+    CONCLUDE_DELETED_PROJECTS,
+    deleteOlder('session_minutes', 'minute', sql`interval '400 days'`),
+    deleteOlder('upgraded_traces', 'trace_time', sql`kept_for('longlived')`),
+    deleteOlder('waiting_patches', 'created_at', sql`kept_for('shortlived')`),
+  )
+}
+
+/** Patches that a request left waiting, because its process ended before it merged them. */
+async function mergeLatePatches(services: Services): Promise<void> {
+  const { config, database } = services
+  const late = sql<Row>`
+    select organization_id, tenant_id, array_to_string(array_agg(distinct run_id), ',')
+    from waiting_patches w
+    where created_at between clock() - interval '1 hour' and clock() - interval '1 minute'
+      and exists (select from runs r where r.tenant_id = w.tenant_id and r.id = w.run_id)
+    group by organization_id, tenant_id
+    limit 100`
+  const [, rows] = await runAsSystem(database, setClock(config), late)
+  for (const [organization, tenant, runIds] of rows as string[][]) {
+    const actor = { kind: 'cron', id: null, organization: organization!, tenant: tenant! } as const
+    const caller = createKeylessCaller(services, actor, `sweep-${crypto.randomUUID()}`, configuredOrigin(config))
+    await mergeWaitingPatches({ ...caller, permission: 'runs:create' }, runIds!.split(','))
+  }
+}
+
+// ---- objects
+
+/** A row goes once the store has removed its object. Returns whether there may be more. */
+async function removeObjects({ config, database }: Services): Promise<boolean> {
+  const { uploads: storage } = config
+  if (!storage) return false
+  const expired = sql`
+    select tenant_id, path
+    from trace_objects
+    where expires_at < clock()
+    order by expires_at
+    limit ${MAX_OBJECTS}`
+  const [, rows] = (await runAsSystem(database, setClock(config), expired)) as [unknown, string[][]]
+  if (rows.length === 0) return false
+  const paths = rows.map(([, path]) => path!)
+  await storage.remove(paths)
+  const removed = sql`
+    delete from trace_objects
+    where (tenant_id, path) in (
+      select * from unnest(${uuidArray(rows.map(([tenant]) => tenant!))}, ${textArray(paths)})
+    )`
+  await runAsSystem(database, removed)
+  return rows.length === MAX_OBJECTS
+}

@@ -101,7 +101,7 @@ const placeStatement = prepareStatement(
       from placed d
       where s.tenant_id = current_tenant() and s.trace = d.trace and s.span = d.span
         and d.dotted_order <> d.earlier_order
-      returning s.run_id, s.order_time, d.dotted_order
+      returning s.run_id, s.order_time, d.dotted_order, substr(d.earlier_order, 23, 36)::uuid as earlier_trace_id
     ),
     destinations as (
       select m.*,
@@ -111,19 +111,27 @@ const placeStatement = prepareStatement(
         )::timestamptz as trace_time,
         left(right(m.dotted_order, ${36 + 1 + SEGMENT_LENGTH}), 36)::uuid as parent_run_id
       from moved m
+    ),
+    moved_runs as (
+      update runs r
+      set
+        trace_id = g.trace_id,
+        trace_time = g.trace_time,
+        dotted_order = g.dotted_order,
+        parent_run_id = g.parent_run_id,
+        trace_tier = ${TIER}
+      from destinations g
+      left join upgraded_traces u on u.tenant_id = current_tenant() and u.trace_id = g.trace_id
+      cross join projects d
+      where r.tenant_id = current_tenant() and r.id = g.run_id and r.order_time = g.order_time
+        and d.tenant_id = current_tenant() and d.id = r.session_id
+      returning r.id, r.trace_id, r.trace_time, r.trace_tier, g.earlier_trace_id
     )
-    update runs r
-    set
-      trace_id = g.trace_id,
-      trace_time = g.trace_time,
-      dotted_order = g.dotted_order,
-      parent_run_id = g.parent_run_id,
-      trace_tier = ${TIER}
-    from destinations g
-    left join upgraded_traces u on u.tenant_id = current_tenant() and u.trace_id = g.trace_id
-    cross join projects d
-    where r.tenant_id = current_tenant() and r.id = g.run_id and r.order_time = g.order_time
-      and d.tenant_id = current_tenant() and d.id = r.session_id`,
+    update trace_objects o
+    set trace_id = m.trace_id, expires_at = m.trace_time + kept_for(m.trace_tier)
+    from moved_runs m
+    where o.tenant_id = current_tenant() and o.trace_id = m.earlier_trace_id and o.run_id = m.id
+      and o.expires_at > clock()`,
 )
 
 export const registerSpans = (spans: SpanPlace[]) => registerStatement({ spans: JSON.stringify(spans) })

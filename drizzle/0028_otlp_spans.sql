@@ -27,3 +27,4 @@ grant select, insert, update, delete on otlp_spans to slipway_system;
 grant select, insert, update (dotted_order) on otlp_spans to slipway_app;
 -- A run whose ancestors come later moves below them.
 grant update (trace_id, trace_time) on runs to slipway_app;
+grant update (trace_id) on trace_objects to slipway_app;

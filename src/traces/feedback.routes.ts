@@ -1,0 +1,169 @@
+// Routes of feedback, of its configurations, and of links that take it without a key.
+import type { Code } from '../kernel/codes.ts'
+import { readBody, readFormInput, validateInput } from '../kernel/input.ts'
+import { type Operation, slice } from '../kernel/routes.ts'
+import * as s from './feedback.schema.ts'
+import * as feedback from './feedback.ts'
+import * as configs from './feedback-configs.ts'
+import * as l from './feedback-links.schema.ts'
+import * as links from './feedback-links.ts'
+
+const CHECKED = ['feedback_out_of_range', 'feedback_config_differs'] as const satisfies Code[]
+const LINK_ERRORS = [
+  ...CHECKED,
+  'feedback_link_not_found',
+  'address_rate_limited',
+  'database_unavailable',
+] as const satisfies Code[]
+const FORM = /^application\/x-www-form-urlencoded\s*(;|$)/i
+
+/** A browser that loads a page ahead of time, or only asks for the headers, says nothing. */
+const isFetchedAhead: (request: { method: string; header(name: string): string | undefined }) => boolean = request =>
+  request.method === 'HEAD' || /prefetch|prerender/i.test(request.header('Sec-Purpose') ?? '')
+
+const readLinkFeedback = async (request: Parameters<typeof readBody>[0]): Promise<l.LinkFeedback> => {
+  if (request.method !== 'POST') return validateInput(request, { query: l.LinkFeedbackQuery }, '', [])
+  if (FORM.test(request.header('Content-Type') ?? '')) return readFormInput(request, l.LinkFeedbackQuery)
+  return validateInput(request, { body: l.LinkFeedback }, await readBody(request), [])
+}
+
+const receiveLinkFeedback: NonNullable<Operation['open']> = async (c, services) => {
+  c.var.limits.countRequest(c, 'feedback link')
+  const { token } = validateInput(c.req, { params: l.FeedbackLinkRef }, '', []) as { token: string }
+  const input = await readLinkFeedback(c.req)
+  if (!isFetchedAhead(c.req)) await links.sendLinkFeedback(services, token, input)
+  return c.json({}, 200, { 'Cache-Control': 'no-store' })
+}
+
+export const feedbackRoutes = slice('Feedback', 'What people and programs say of runs and projects.')
+  .post('/feedback', {
+    id: 'createFeedback',
+    toleratesUnknown: true,
+    idempotent: true,
+    summary: 'Give feedback about a run or a project',
+    description:
+      'The run may arrive later. Feedback of the same caller with the same `id`, run and key replaces the earlier one.',
+    body: s.NewFeedbackBody,
+    reply: s.Feedback,
+    errors: ['project_not_found', 'feedback_exists', ...CHECKED],
+    verb: feedback.createFeedback,
+  })
+  .get('/feedback', {
+    id: 'listFeedback',
+    toleratesUnknown: true,
+    summary: 'List feedback, newest first',
+    query: s.FeedbackQuery,
+    repeatable: ['run', 'session', 'key', 'source', 'user'],
+    reply: s.FeedbackList,
+    verb: feedback.listFeedback,
+  })
+  .get('/feedback/{feedback_id}', {
+    id: 'readFeedback',
+    toleratesUnknown: true,
+    summary: 'Read feedback',
+    params: s.FeedbackRef,
+    query: s.WithUserNames,
+    reply: s.Feedback,
+    errors: ['feedback_not_found'],
+    verb: feedback.readFeedback,
+  })
+  .patch('/feedback/{feedback_id}', {
+    id: 'changeFeedback',
+    toleratesUnknown: true,
+    idempotent: true,
+    summary: 'Change feedback',
+    params: s.FeedbackRef,
+    body: s.FeedbackPatch,
+    reply: s.Feedback,
+    errors: ['feedback_not_found', ...CHECKED],
+    verb: feedback.changeFeedback,
+  })
+  .delete('/feedback/{feedback_id}', {
+    id: 'deleteFeedback',
+    toleratesUnknown: true,
+    idempotent: true,
+    summary: 'Delete feedback',
+    params: s.FeedbackRef,
+    errors: ['feedback_not_found'],
+    verb: feedback.deleteFeedback,
+  })
+  .post('/feedback/tokens', {
+    id: 'createFeedbackLinks',
+    toleratesUnknown: true,
+    idempotent: true,
+    summary: 'Create a link that takes feedback about one run without a key',
+    description: [
+      'For pages and mails.',
+      'The link takes `score`, `value`, `comment` and `correction` by GET, or by POST as JSON or as a form.',
+      'It holds one piece of feedback, which its next use replaces, until it expires.',
+    ].join(' '),
+    body: l.NewFeedbackLinks,
+    reply: l.FeedbackLinkOrList,
+    errors: ['feedback_links_full', 'feedback_config_differs'],
+    verb: links.createFeedbackLinks,
+  })
+  .get('/feedback/tokens', {
+    id: 'listFeedbackLinks',
+    toleratesUnknown: true,
+    summary: 'List the feedback links of a run that have not expired',
+    query: l.FeedbackLinkQuery,
+    reply: l.FeedbackLinkList,
+    verb: links.listFeedbackLinks,
+  })
+  .get('/feedback/tokens/{token}', {
+    id: 'sendLinkFeedback',
+    summary: 'Give feedback by a link, with a query',
+    params: l.FeedbackLinkRef,
+    query: l.LinkFeedbackQuery,
+    reply: l.LinkAnswer,
+    errors: [...LINK_ERRORS],
+    open: receiveLinkFeedback,
+  })
+  .post('/feedback/tokens/{token}', {
+    id: 'postLinkFeedback',
+    idempotent: true,
+    summary: 'Give feedback by a link, as JSON or as a form',
+    params: l.FeedbackLinkRef,
+    body: l.LinkFeedback,
+    reply: l.LinkAnswer,
+    errors: [...LINK_ERRORS, 'not_json', 'body_cut', 'body_too_large'],
+    open: receiveLinkFeedback,
+  })
+  .get('/feedback-configs', {
+    id: 'listFeedbackConfigs',
+    toleratesUnknown: true,
+    summary: 'List what the feedback of each key may say',
+    query: s.FeedbackConfigQuery,
+    repeatable: ['key'],
+    reply: s.FeedbackConfigList,
+    verb: configs.listFeedbackConfigs,
+  })
+  .post('/feedback-configs', {
+    id: 'createFeedbackConfig',
+    toleratesUnknown: true,
+    idempotent: true,
+    summary: 'Configure a feedback key',
+    description: 'If the key has the same configuration already, nothing changes.',
+    body: s.NewFeedbackConfig,
+    reply: s.FeedbackConfigEntry,
+    errors: ['feedback_config_differs', 'quota_full'],
+    verb: configs.createFeedbackConfig,
+  })
+  .patch('/feedback-configs', {
+    id: 'changeFeedbackConfig',
+    toleratesUnknown: true,
+    summary: 'Change the configuration of a feedback key',
+    body: s.FeedbackConfigPatch,
+    reply: s.FeedbackConfigEntry,
+    errors: ['feedback_config_not_found'],
+    verb: configs.changeFeedbackConfig,
+  })
+  .delete('/feedback-configs', {
+    id: 'deleteFeedbackConfig',
+    toleratesUnknown: true,
+    summary: 'Delete the configuration of a feedback key',
+    description: 'The feedback stays.',
+    query: s.FeedbackConfigRef,
+    errors: ['feedback_config_not_found'],
+    verb: configs.deleteFeedbackConfig,
+  })

@@ -1,0 +1,30 @@
+// Runs stored through the trace store, as a request of the tenant's key would.
+import type { Ctx } from '../../src/kernel/context.ts'
+import { createKeylessCaller } from '../../src/kernel/context.ts'
+import { sha256Hex } from '../../src/kernel/digest.ts'
+import type { NewFeedback, RunOperation } from '../../src/traces/store.ts'
+import { getServices, type Tenant, unusedId } from './app.ts'
+
+export function traceCtx({ key }: Pick<Tenant, 'key'>): Ctx {
+  const nobody = { kind: 'cron', id: null, organization: '', tenant: null } as const
+  const caller = createKeylessCaller(getServices(), nobody, `runs-${unusedId()}`, 'http://slipway.test')
+  return { ...caller, actor: { kind: 'key', hash: sha256Hex(key) }, permission: 'runs:create' }
+}
+
+/** Each is a root that began and ended now, unless it says otherwise. Returns their ids. */
+export async function storeRuns(
+  tenant: Pick<Tenant, 'key'>,
+  runs: Partial<RunOperation>[],
+  feedback: NewFeedback[] = [],
+): Promise<string[]> {
+  const operations = runs.map(
+    (run): RunOperation => ({
+      ...{ kind: 'post', id: unusedId(), name: 'run', run_type: 'chain', session_name: 'default', loc: ['body'] },
+      ...{ start_time: new Date().toISOString(), end_time: new Date().toISOString() },
+      ...run,
+    }),
+  )
+  const ctx = traceCtx(tenant)
+  await ctx.traces.append(ctx, operations, feedback)
+  return operations.map(({ id }) => id)
+}
