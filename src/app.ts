@@ -7,6 +7,8 @@ import { createAttemptLog } from './audit/attempts.ts'
 import { sweepAuditLog } from './audit/retention.ts'
 import { auditRoutes } from './audit/routes.ts'
 import { serveDashboard } from './dashboard/shell.ts'
+import { sweepAttachments } from './datasets/attachments.ts'
+import { exampleRoutes } from './datasets/examples.routes.ts'
 import { datasetRoutes } from './datasets/routes.ts'
 import { customHostRoutes } from './deployments/custom-hosts.routes.ts'
 import { logRoutes } from './deployments/logs.routes.ts'
@@ -80,6 +82,7 @@ const slices = [
   webhookRoutes,
   feedbackRoutes,
   datasetRoutes,
+  exampleRoutes,
   ruleRoutes,
   otlpRoutes,
   organizationRoutes,
@@ -130,6 +133,7 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
       sweepAuditLog(services),
       sweepRevisions(services),
       sweepUploads(services),
+      sweepAttachments(services),
       sweepMetrics(services),
       sweepFlows(services),
       sweepInstalls(services),

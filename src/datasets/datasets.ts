@@ -89,7 +89,7 @@ export const listDatasets = verb(
           name === undefined ? undefined : eq(datasets.name, name),
           name_contains === undefined ? undefined : sql`strpos(lower(${datasets.name}), lower(${name_contains})) > 0`,
           data_type && sql`${datasets.data_type} = any(${sql.param(data_type)}::text[])`,
-          metadata && sql`${datasets.metadata} @> ${JSON.stringify(metadata)}::jsonb`,
+          metadata === undefined ? undefined : sql`${datasets.metadata} @> ${metadata}::jsonb`,
           tag_value_id && sql`${datasets.tag_value_ids} @> ${uuidArray(tag_value_id)}`,
         ),
       )

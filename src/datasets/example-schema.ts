@@ -19,8 +19,12 @@ export async function requireUsableSchemas(definitions: SchemaDefinitions): Prom
   if (faults.length > 0) throw invalidRequest(faults)
 }
 
-/** `loc` is where the example stands in the request. A null outputs is that of an example without any. */
-export type CheckedExample = { inputs: string; outputs: string | null; loc: { inputs: Path; outputs: Path } }
+/** `loc` is where the texts stand in the request. An absent text is not compared. */
+export type CheckedExample = {
+  inputs?: string | undefined
+  outputs?: string | undefined
+  loc: { inputs: Path; outputs: Path }
+}
 type Path = (string | number)[]
 
 /** Throws all mismatches: one for each text. */
@@ -31,8 +35,8 @@ export async function requireMatchingExamples(
   const { findMismatch, newBudget, TooManySteps } = await import('./json-schema.ts')
   const budget = newBudget()
   const faults: Fault[] = []
-  const check = (definition: Definition, text: string | null, loc: Path) => {
-    if (!definition || text === null) return
+  const check = (definition: Definition, text: string | undefined, loc: Path) => {
+    if (!definition || text === undefined) return
     const mismatch = findMismatch(definition, JSON.parse(text), budget)
     if (mismatch) faults.push({ type: 'schema_mismatch', loc: [...loc, ...mismatch.path], msg: mismatch.msg })
   }

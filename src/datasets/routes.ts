@@ -1,7 +1,10 @@
 // Routes of datasets.
 import { slice } from '../kernel/routes.ts'
 import * as datasets from './datasets.ts'
+import { changeSplit } from './example-metadata.ts'
 import * as s from './schema.ts'
+import * as v from './versions.schema.ts'
+import * as versions from './versions.ts'
 
 export const datasetRoutes = slice('Datasets', 'Examples to evaluate applications with, and their versions.')
   .get('/datasets', {
@@ -64,4 +67,65 @@ export const datasetRoutes = slice('Datasets', 'Examples to evaluate application
     errors: ['dataset_not_found'],
     versioned: true,
     verb: datasets.deleteDataset,
+  })
+  .get('/datasets/{dataset_id}/versions', {
+    id: 'listDatasetVersions',
+    summary: 'List the versions of a dataset, the last one first',
+    toleratesUnknown: true,
+    params: s.DatasetRef,
+    query: v.VersionQuery,
+    reply: v.DatasetVersionList,
+    errors: ['dataset_not_found'],
+    verb: versions.listVersions,
+  })
+  .get('/datasets/{dataset_id}/version', {
+    id: 'readDatasetVersion',
+    summary: 'Find the version with a tag, or the last one at or before a time',
+    toleratesUnknown: true,
+    params: s.DatasetRef,
+    query: v.VersionName,
+    reply: v.DatasetVersion,
+    errors: ['dataset_not_found', 'dataset_version_not_found'],
+    verb: versions.readVersion,
+  })
+  .get('/datasets/{dataset_id}/versions/diff', {
+    id: 'diffDatasetVersions',
+    summary: 'Compare two versions of a dataset',
+    toleratesUnknown: true,
+    params: s.DatasetRef,
+    query: v.VersionPair,
+    reply: v.VersionDiff,
+    errors: ['dataset_not_found', 'dataset_version_not_found'],
+    verb: versions.diffVersions,
+  })
+  .put('/datasets/{dataset_id}/tags', {
+    id: 'tagDatasetVersion',
+    summary: 'Give a version a tag, or move the tag to it',
+    toleratesUnknown: true,
+    params: s.DatasetRef,
+    body: v.VersionTag,
+    reply: v.DatasetVersion,
+    errors: ['dataset_not_found', 'dataset_version_not_found'],
+    verb: versions.tagVersion,
+  })
+  .get('/datasets/{dataset_id}/splits', {
+    id: 'listDatasetSplits',
+    summary: 'List the names of the splits of a dataset',
+    toleratesUnknown: true,
+    params: s.DatasetRef,
+    query: v.SplitQuery,
+    reply: v.SplitNames,
+    errors: ['dataset_not_found', 'dataset_version_not_found'],
+    verb: versions.listSplits,
+  })
+  .put('/datasets/{dataset_id}/splits', {
+    id: 'changeDatasetSplit',
+    summary: 'Put examples into a split, or take them out',
+    description: 'Answers the examples that the dataset has.',
+    toleratesUnknown: true,
+    params: s.DatasetRef,
+    body: v.SplitChange,
+    reply: v.ChangedIds,
+    errors: ['dataset_not_found', 'example_metadata_full'],
+    verb: changeSplit,
   })

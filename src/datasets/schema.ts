@@ -1,52 +1,8 @@
 // Schemas of datasets.
 import * as z from 'zod'
 import { label } from '../access/schema.ts'
-import {
-  arrayOf,
-  boundedText,
-  commaSeparated,
-  optionalFilter,
-  parseBoolean,
-  parseWholeNumber,
-  Uuid,
-} from '../protocol/wire.ts'
-
-export const Time = z.string().meta({ format: 'date-time' })
-/** Of any depth and size that a body admits. */
-export const JsonObject = z.looseObject({})
-
-/** Pages of the reference: a client stops at a page that is shorter than it asked for. */
-export const offsetPage = (limit = 100) => ({
-  offset: z.preprocess(parseWholeNumber, z.int().min(0).default(0)),
-  limit: z.preprocess(parseWholeNumber, z.int().min(1).max(100).default(limit)),
-})
-export const flag = (byDefault: boolean) => z.preprocess(parseBoolean, z.boolean().default(byDefault))
-export const idFilter = (description?: string) =>
-  optionalFilter(commaSeparated(Uuid, 100)).meta({ ...(description && { description }) })
-
-/** A JSON object within a query parameter. */
-export const jsonFilter = (description: string) =>
-  optionalFilter(
-    boundedText(8192).transform((text, check): Record<string, unknown> => {
-      const value = parseJson(text)
-      if (isStorableObject(value)) return value
-      check.addIssue({ code: 'custom', message: 'must be a JSON object without NUL characters or lone surrogates' })
-      return z.NEVER
-    }),
-  ).meta({ type: 'string', description })
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
-}
-function isStorableObject(value: unknown): value is Record<string, unknown> {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return false
-  const text = JSON.stringify(value)
-  return !/\\u(0000|d[89a-f][0-9a-f]{2})/i.test(text)
-}
+import { arrayOf, commaSeparated, optionalFilter, Uuid } from '../protocol/wire.ts'
+import { flag, idFilter, JsonObject, jsonFilter, offsetPage, Time } from '../traces/query.schema.ts'
 
 const DATA_TYPES = ['kv', 'llm', 'chat'] as const
 const Name = label(256)

@@ -136,6 +136,18 @@ const CODES = {
     'A tag key can have at most 1000 values.',
     'Delete an unused one first.',
   ],
+  examples_full: [
+    400,
+    'Too many examples',
+    'A dataset can have at most 100,000 examples.',
+    'Delete some first, or use another dataset.',
+  ],
+  example_metadata_full: [
+    400,
+    'Metadata too large',
+    'The metadata of an example would be larger than 128 KiB.',
+    'Remove members of it, or set smaller values.',
+  ],
   secret_required: [
     400,
     'Secret required',
@@ -343,6 +355,12 @@ const CODES = {
     'The signature of this link does not match.',
     'Use the whole address from the poll, unchanged.',
   ],
+  attachment_link_invalid: [
+    403,
+    'Invalid link to an attachment',
+    'The signature of this link does not match.',
+    'Use the whole `presigned_url`, unchanged.',
+  ],
   abac_off: [
     404,
     'Access policies off',
@@ -460,6 +478,24 @@ const CODES = {
     'Dataset not found',
     'This workspace has no such dataset.',
     'GET /datasets lists the datasets.',
+  ],
+  dataset_version_not_found: [
+    404,
+    'Dataset version not found',
+    'This dataset has no such version.',
+    'GET /datasets/{dataset_id}/versions lists the versions.',
+  ],
+  example_not_found: [
+    404,
+    'Example not found',
+    'This workspace has no such example, or not in this dataset or version.',
+    'GET /examples lists the examples of a dataset.',
+  ],
+  attachment_not_found: [
+    404,
+    'Attachment not found',
+    'This attachment no longer exists.',
+    'Read the example again for its attachments.',
   ],
   flow_not_found: [
     404,
@@ -707,6 +743,18 @@ const CODES = {
     'Use it, or choose another name.',
   ],
   dataset_exists: [409, 'Dataset exists', 'A dataset with this `id` already exists.', 'Use it, or choose another id.'],
+  example_exists: [
+    409,
+    'Example exists',
+    'This workspace already has another example with this `id`.',
+    'Change that one, or choose another id.',
+  ],
+  examples_unchecked: [
+    409,
+    'Schema changed',
+    'The JSON Schema of the dataset changed while the examples were compared with it.',
+    'Send the request again.',
+  ],
   role_name_taken: [
     409,
     'Role name taken',
@@ -758,6 +806,12 @@ const CODES = {
   ],
   flow_expired: [410, 'Authentication expired', 'The person did not finish within ten minutes.', 'Connect again.'],
   download_link_expired: [410, 'Download link expired', 'This link has expired.', 'Poll again for a new one.'],
+  attachment_link_expired: [
+    410,
+    'Link to an attachment expired',
+    'This link is older than an hour.',
+    'Read the example again for a new one.',
+  ],
   upload_link_expired: [410, 'Upload link expired', 'This `upload_url` has expired.', 'Request a new one.'],
   upload_link_used: [410, 'Upload link used', 'This `upload_url` was already used.', 'Request a new one.'],
   precondition_failed: [
@@ -1031,6 +1085,12 @@ const CODES = {
     'Storage unavailable',
     'The archive storage did not accept the upload.',
     'Request a new `upload_url` and retry shortly.',
+  ],
+  attachments_unavailable: [
+    503,
+    'Attachments not stored',
+    'The object store did not accept the attachments, so nothing was stored.',
+    'Retry after the time in `Retry-After`.',
   ],
   trace_storage_unavailable: [
     503,

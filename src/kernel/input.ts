@@ -20,6 +20,7 @@ export type InputSchemas = {
   headers?: z.ZodObject | undefined
   body?: z.ZodType | undefined
   repeatable?: string[] | undefined
+  lists?: string[] | undefined
 }
 export type RawBody = { text: string; json: unknown }
 
@@ -149,7 +150,7 @@ export function validateInput(
     return {}
   }
   const params = parsePart(sources.params, request.param(), 'path')
-  const query = parsePart(sources.query ?? EMPTY_QUERY, readQuery(request, sources.repeatable), 'query')
+  const query = parsePart(sources.query ?? EMPTY_QUERY, readQuery(request, sources), 'query')
   const headers = parsePart(sources.headers, sources.headers && readHeaders(request, sources.headers), 'header')
   const body = sources.body ? parsePart(sources.body, parseJson(text, faults), 'body') : {}
   if (faults.length > 0) throw invalidRequest(faults)
@@ -165,21 +166,26 @@ const readHeaders = (request: HonoRequest, { shape }: z.ZodObject): Record<strin
   )
 
 /** Of a parameter that is repeated, the first value counts, unless the route takes all of them. */
-function readQuery(request: HonoRequest, repeatable: string[] = []): Record<string, string> {
-  const query = request.query()
+function readQuery(request: HonoRequest, { repeatable = [], lists = [] }: InputSchemas): Record<string, unknown> {
+  const query: Record<string, unknown> = request.query()
   for (const name of repeatable) if (name in query) query[name] = request.queries(name)!.join(',')
+  for (const name of lists) if (name in query) query[name] = request.queries(name)
   return query
 }
 
 const EMPTY_QUERY = z.object({})
 
 /** Only the first value would count, so `dry_run=false&dry_run=true` would write. */
-export function findRepeatedParameters(request: HonoRequest, { query, repeatable = [] }: InputSchemas): Fault[] {
+export function findRepeatedParameters(
+  request: HonoRequest,
+  { query, repeatable = [], lists = [] }: InputSchemas,
+): Fault[] {
   if (!query || !request.url.includes('&')) return []
   const msg = 'is given several times with different values; send it once'
   return Object.entries(request.queries())
     .filter(
-      ([name, values]) => new Set(values).size > 1 && Object.hasOwn(query.shape, name) && !repeatable.includes(name),
+      ([name, values]) =>
+        new Set(values).size > 1 && Object.hasOwn(query.shape, name) && ![...repeatable, ...lists].includes(name),
     )
     .map(([name]) => ({ type: 'repeated', loc: ['query', name], msg }))
 }

@@ -332,7 +332,11 @@ function toComponentRefs(schema: unknown): unknown {
       .filter(([key, value]) => key !== 'additionalProperties' || value !== false)
       .map(([key, value]) => [
         key,
-        key === '$ref' ? String(value).replace('#/$defs/', '#/components/schemas/') : toComponentRefs(value),
+        key === '$ref'
+          ? String(value).replace('#/$defs/', '#/components/schemas/')
+          : key === 'example'
+            ? value
+            : toComponentRefs(value),
       ]),
   )
 }

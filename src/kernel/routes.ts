@@ -64,6 +64,8 @@ export type Operation = {
   isAudited?: boolean
   /** Query parameters that may be repeated. The schema gets their values joined by commas. */
   repeatable?: string[]
+  /** Query parameters that may be repeated. The schema gets an array of their values, which may contain commas. */
+  lists?: string[]
   /** Calls external servers between a first and a second database trip. */
   callsExternalServers?: boolean
   partial?: (reply: never) => boolean

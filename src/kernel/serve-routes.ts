@@ -190,7 +190,8 @@ function sendReply(
   const { requestInfo } = c.var
   c.header('Cache-Control', NO_STORE['Cache-Control'])
   if (requestInfo.replayed) c.header('Idempotency-Replayed', 'true')
-  if (reply && nextCursor in reply) c.header('Link', `<${nextPageUrl(c.req.url, reply)}>; rel="next"`)
+  if (typeof reply === 'object' && nextCursor in reply)
+    c.header('Link', `<${nextPageUrl(c.req.url, reply)}>; rel="next"`)
   if (operation.location) c.header('Location', operation.location(reply as never))
   if (operation.versioned && reply && etagVersion in reply) {
     const tag = `"${String(reply[etagVersion])}"`

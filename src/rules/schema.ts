@@ -1,8 +1,8 @@
 // Schemas of automation rules and their logs.
 import * as z from 'zod'
 import { label } from '../access/schema.ts'
-import { flag, idFilter, offsetPage, Time } from '../datasets/schema.ts'
 import { arrayOf, boundedText, Instant, optionalFilter, parseWholeNumber, recordOf, Uuid } from '../protocol/wire.ts'
+import { flag, idFilter, offsetPage, Time } from '../traces/query.schema.ts'
 
 export const MAX_RULES = 200
 const MAX_WEBHOOKS = 5

@@ -74,9 +74,24 @@ export const datasetVersions = pgTable(
 export type ExampleAttachments = Record<string, { id: string; mime_type: string; size: number; sha256: string }>
 
 /**
- * An example from one version of its dataset until another: a change ends one row and begins the next. `inputs` and
- * `outputs` are JSON texts as the client sent them, so numbers keep all their digits.
+ * JSON texts as the client sent them, so numbers keep all their digits. Versions of an example share a row until the
+ * contents change.
  */
+export const exampleContents = pgTable(
+  'example_contents',
+  {
+    id: idColumn(),
+    ...parentTenantColumns(),
+    dataset_id: uuid()
+      .notNull()
+      .references(() => datasets.id, { onDelete: 'cascade' }),
+    inputs: text().notNull(),
+    outputs: text(),
+  },
+  t => [index('example_contents_dataset').on(t.dataset_id)],
+)
+
+/** An example from one version of its dataset until another: a change ends one row and begins the next. */
 export const examples = pgTable(
   'examples',
   {
@@ -88,8 +103,9 @@ export const examples = pgTable(
     since: instantColumn().notNull(),
     until: instantColumn(),
     number: integer().notNull(),
-    inputs: text().notNull(),
-    outputs: text(),
+    contents_id: uuid()
+      .notNull()
+      .references(() => exampleContents.id),
     metadata: jsonb().notNull(),
     source_run_id: uuid(),
     attachments: json().$type<ExampleAttachments>(),
@@ -101,6 +117,7 @@ export const examples = pgTable(
     uniqueIndex('example_exists').on(t.tenant_id, t.id).where(sql`until is null`),
     index('examples_current').on(t.dataset_id, t.since.desc().nullsFirst(), t.number).where(sql`until is null`),
     index('examples_page').on(t.dataset_id, t.since.desc().nullsFirst(), t.number),
+    index('examples_contents').on(t.contents_id),
     index('examples_objects').using('gin', t.object_ids),
   ],
 )

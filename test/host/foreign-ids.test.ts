@@ -20,6 +20,7 @@ const REFERENCED_TABLES: Record<string, string> = {
   deployment_ids: 'deployments',
   webhook_id: 'webhooks',
   dataset_id: 'datasets',
+  contents_id: 'example_contents',
   baseline_experiment_id: 'projects',
   parent_id: 'deployments',
   parent_deployment_id: 'deployments',

@@ -170,6 +170,7 @@ describe('a table that requests insert into', () => {
     role_access_policies: 'one for each role and policy',
     dataset_versions: 'EVENTS_PER_DAY',
     examples: 'EVENTS_PER_DAY, and a limit for each dataset',
+    example_contents: 'EVENTS_PER_DAY, and a limit for each dataset',
     example_objects: 'UPLOADS_MAX_GIB',
     run_rules: 'two hundred, checked by the insert',
     rule_applications: 'one for each rule and run, for a month',

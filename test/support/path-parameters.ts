@@ -41,6 +41,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   const feedbackLink = await tenant.post('/feedback/tokens', NewFeedbackLinks.meta()!.example)
   const policy = await tenant.owner.post('/v1/platform/orgs/current/access-policies', NewAccessPolicy.meta()!.example)
   const dataset = await tenant.post('/datasets', { name: 'Dataset' })
+  const { body: example } = await tenant.post('/examples', { dataset_id: dataset.body.id, inputs: {} })
   const rule = await tenant.post('/runs/rules', { display_name: 'Rule', sampling_rate: 1, session_id: session.id })
   const delivery_id = crypto.randomUUID()
   const user_code = newUserCode()
@@ -66,6 +67,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
     token: feedbackLink.body.id,
     delivery_id,
     dataset_id: dataset.body.id,
+    example_id: example.id,
     rule_id: rule.body.id,
     listener_id: listener.body.id,
     host,
