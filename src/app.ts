@@ -58,6 +58,7 @@ import { syncRoutes } from './sync/routes.ts'
 import { feedbackRoutes } from './traces/feedback.routes.ts'
 import { otlpRoutes } from './traces/otlp/otlp.routes.ts'
 import { postgresTraceStore } from './traces/postgres/store.ts'
+import { runRoutes } from './traces/runs.routes.ts'
 import { createEventDeliverer, sweepWebhooks } from './webhooks/deliverer.ts'
 import { webhookRoutes } from './webhooks/routes.ts'
 
@@ -73,6 +74,7 @@ const slices = [
   integrationRoutes,
   listenerRoutes,
   syncRoutes,
+  runRoutes,
   providerRoutes,
   flowRoutes,
   identityRoutes,

@@ -93,6 +93,12 @@ const CODES = {
     'This field cannot be changed after creation.',
     'Remove it from the request, or create a new resource.',
   ],
+  query_too_slow: [
+    400,
+    'Query too slow',
+    'This query reads more runs than its time allows.',
+    'Narrow it with `start_time` and `end_time`, or with a filter.',
+  ],
   feedback_out_of_range: [
     400,
     'Score out of range',
@@ -575,6 +581,12 @@ const CODES = {
     'Project not found',
     'This tracing project was not found.',
     'GET /sessions lists the projects.',
+  ],
+  run_object_not_found: [
+    404,
+    'Object not found',
+    'What this link leads to was not found: it was deleted with its trace, or never stored.',
+    'Read the run again.',
   ],
   rule_not_found: [
     404,

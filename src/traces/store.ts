@@ -2,6 +2,7 @@
 import type { Ctx } from '../kernel/context.ts'
 import type { Services } from '../kernel/routes.ts'
 import type { FEEDBACK_SOURCES } from './feedback.schema.ts'
+import type { RunPage, RunQuery } from './run-query.ts'
 
 declare module '../kernel/context.ts' {
   interface Ports {
@@ -16,6 +17,7 @@ export interface TraceStore {
    * of: as soon as all ancestors of a span are known, its run stands below them.
    */
   append(ctx: Ctx, operations: RunOperation[], feedback?: NewFeedback[], spans?: SpanPlace[]): Promise<void>
+  query(ctx: Ctx, query: RunQuery): Promise<RunPage>
   /** Makes traces long-lived, also those whose runs are yet to come. */
   upgrade(ctx: Ctx, traceIds: string[]): Promise<void>
   /** Returns the traces that existed. Their feedback is deleted too. */

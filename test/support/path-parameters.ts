@@ -12,6 +12,7 @@ import { NewFeedbackLinks } from '../../src/traces/feedback-links.schema.ts'
 import { NewWebhook } from '../../src/webhooks/schema.ts'
 import { getApp, type Tenant, txtRecords, unusedId } from './app.ts'
 import { newIntegration } from './integrations.ts'
+import { appendRuns, newTrace } from './new-traces.ts'
 
 /** Ids by the name of the parameter. */
 export async function newPathParameters(tenant: Tenant): Promise<Record<string, string>> {
@@ -41,6 +42,8 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   const feedbackLink = await tenant.post('/feedback/tokens', NewFeedbackLinks.meta()!.example)
   const policy = await tenant.owner.post('/v1/platform/orgs/current/access-policies', NewAccessPolicy.meta()!.example)
   const dataset = await tenant.post('/datasets', { name: 'Dataset' })
+  const { root } = newTrace()
+  await appendRuns(tenant, [root])
   const { body: example } = await tenant.post('/examples', { dataset_id: dataset.body.id, inputs: {} })
   const rule = await tenant.post('/runs/rules', { display_name: 'Rule', sampling_rate: 1, session_id: session.id })
   const delivery_id = crypto.randomUUID()
@@ -67,6 +70,8 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
     token: feedbackLink.body.id,
     delivery_id,
     dataset_id: dataset.body.id,
+    run_id: root.id,
+    name: 'inputs',
     example_id: example.id,
     rule_id: rule.body.id,
     listener_id: listener.body.id,
