@@ -59,6 +59,7 @@ import { feedbackRoutes } from './traces/feedback.routes.ts'
 import { otlpRoutes } from './traces/otlp/otlp.routes.ts'
 import { postgresTraceStore } from './traces/postgres/store.ts'
 import { runRoutes } from './traces/runs.routes.ts'
+import { sessionRoutes } from './traces/sessions.routes.ts'
 import { createEventDeliverer, sweepWebhooks } from './webhooks/deliverer.ts'
 import { webhookRoutes } from './webhooks/routes.ts'
 
@@ -82,6 +83,7 @@ const slices = [
   deliveryRoutes,
   eventRoutes,
   webhookRoutes,
+  sessionRoutes,
   feedbackRoutes,
   datasetRoutes,
   exampleRoutes,

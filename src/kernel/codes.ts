@@ -620,6 +620,18 @@ const CODES = {
     'This commit is not the one that waits for approval.',
     'Read the preview again and approve its current commit.',
   ],
+  project_of_deployment: [
+    409,
+    'Project of a deployment',
+    'This tracing project belongs to a deployment, with which it shares its name.',
+    'Delete the deployment to delete it, or use another project.',
+  ],
+  project_id_taken: [
+    409,
+    'Project id taken',
+    'A tracing project with this `id` already exists.',
+    'Choose another id, or leave it out.',
+  ],
   feedback_exists: [
     409,
     'Feedback exists',

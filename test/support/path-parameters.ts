@@ -22,7 +22,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   const deployment = await tenant.post('/v2/deployments', NewDeployment.meta()!.example)
   const tagKey = await tenant.post('/v2/tag-keys', { key: 'team' })
   const tagValue = await tenant.post(`/v2/tag-keys/${tagKey.body.id}/values`, { value: 'one' })
-  const [session] = (await tenant.get('/sessions')).body.resources
+  const session = (await tenant.post('/sessions', { name: `project-${unusedId()}` })).body
   const named = { ...NewProvider.meta()!.example!, provider_id: `provider-${unusedId()}` }
   const provider = await tenant.post('/v2/auth/providers', named)
   const flow = await tenant.post('/v2/auth/authenticate', { provider: provider.body.id, user_id: 'somebody' })
