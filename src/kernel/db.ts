@@ -282,7 +282,6 @@ function translateError(error: unknown): unknown {
   // The driver wraps the errors of Postgres and fetch, but not a connection that breaks within the response body.
   if (!(error instanceof NeonDbError)) return databaseUnavailable(error)
   const { code, message, detail, constraint } = error
-  if (/\(HTTP status 413\)/.test(message)) return fail('batch_too_large', { cause: error })
   if (code === 'SW000' && isCode(message)) return failureFromRefusal(message, detail ?? '')
   if (code === 'SW001') return new Replay(JSON.parse(detail!))
   if (code === '42501' && message.includes(POLICY_ON_TAGS)) return fail('denied_by_policy', { cause: error })

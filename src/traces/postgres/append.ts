@@ -2,6 +2,7 @@
 import { type Placeholder, type SQL, sql } from 'drizzle-orm'
 import { type Ctx, withoutRateLimit } from '../../kernel/context.ts'
 import { type Row, refuseUnless, requirePermission, run, uuidArray } from '../../kernel/db.ts'
+import { fail } from '../../kernel/errors.ts'
 import { invalidRequest } from '../../kernel/input.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/statement.ts'
 import { type StoredRuns, withObjects } from '../run-objects.ts'
@@ -49,10 +50,20 @@ async function appendSpans(ctx: Ctx, { runs, objects }: StoredRuns, spans: SpanP
   await run(ctx, placeSpans(spans), [lockWholeTraces([...traceIds]), appendStatement(input), registerSpans(spans)])
 }
 
-const toInput = (runs: StoredRuns['runs'], objects: StoredRuns['objects']) => ({
-  rows: JSON.stringify(runs.map(toRow)),
-  ...(objects.length > 0 && { objects: JSON.stringify(objects) }),
-})
+function toInput(runs: StoredRuns['runs'], objects: StoredRuns['objects']) {
+  const rows = JSON.stringify(runs.map(toRow))
+  refuseLargeRows(rows)
+  return { rows, ...(objects.length > 0 && { objects: JSON.stringify(objects) }) }
+}
+
+/** Of a request to the database, which has the rows as a JSON string. */
+const MAX_TRIP_BYTES = 30 * 1024 * 1024
+
+/** With an object store, only a batch of many texts just below its threshold is too large. */
+function refuseLargeRows(rows: string): void {
+  const isSuspect = rows.length > MAX_TRIP_BYTES / 6
+  if (isSuspect && Buffer.byteLength(JSON.stringify(rows)) > MAX_TRIP_BYTES) throw fail('batch_too_large')
+}
 
 /** Absent members are left out, so that a small run is a small part of the parameter. */
 function toRow(run: StoredRuns['runs'][number]): object {
