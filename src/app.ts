@@ -56,6 +56,7 @@ import { signInRoutes } from './sign-in/routes.ts'
 import { sweepSessions } from './sign-in/sessions.ts'
 import { syncRoutes } from './sync/routes.ts'
 import { feedbackRoutes } from './traces/feedback.routes.ts'
+import { sweepFeedback } from './traces/feedback-sweep.ts'
 import { postgresTraceStore } from './traces/postgres/store.ts'
 import { runRoutes } from './traces/runs.routes.ts'
 import { sessionRoutes } from './traces/sessions.routes.ts'
@@ -142,6 +143,7 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
       sweepProviders(services),
       sweepWebhooks(services),
       services.traces.expire(services),
+      sweepFeedback(services),
       sweepDeliveries(services).then(() => sweepPreviews(services)),
     ])
   }
