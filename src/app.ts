@@ -58,6 +58,7 @@ import { syncRoutes } from './sync/routes.ts'
 import { feedbackRoutes } from './traces/feedback.routes.ts'
 import { sweepFeedback } from './traces/feedback-sweep.ts'
 import { ingestionRoutes } from './traces/ingestion.routes.ts'
+import { otlpRoutes } from './traces/otlp/otlp.routes.ts'
 import { postgresTraceStore } from './traces/postgres/store.ts'
 import { runRoutes } from './traces/runs.routes.ts'
 import { sessionRoutes } from './traces/sessions.routes.ts'
@@ -90,6 +91,7 @@ const slices = [
   datasetRoutes,
   exampleRoutes,
   ruleRoutes,
+  otlpRoutes,
   organizationRoutes,
   workspaceRoutes,
   accessPolicyRoutes,
