@@ -134,18 +134,14 @@ export const runs = pgTable(
 export const runShares = pgTable(
   'run_shares',
   {
-    share_token: uuid().notNull(),
+    share_token: uuid().primaryKey(),
     ...parentTenantColumns(),
     session_id: uuid().notNull(),
     run_id: uuid().notNull(),
     trace_id: uuid().notNull(),
     created_at: createdAtColumn(),
   },
-  t => [
-    primaryKey({ name: 'share_token_taken', columns: [t.share_token] }),
-    unique('run_shares_run').on(t.tenant_id, t.run_id),
-    index('run_shares_trace').on(t.tenant_id, t.trace_id),
-  ],
+  t => [unique('run_shares_run').on(t.tenant_id, t.run_id), index('run_shares_trace').on(t.tenant_id, t.trace_id)],
 )
 
 /** Traces that were upgraded to long-lived. Later writes to them follow. */

@@ -14,31 +14,40 @@ import { showRuns } from './runs.ts'
 import type * as schema from './shares.schema.ts'
 
 type RunParams = z.output<typeof runSchema.RunRef>
-type ShareRow = { id: string; share_token: string }
+type ShareRow = { id: string; share_token: string | null }
 
 const isShareOf = (id: string) => sql`tenant_id = current_tenant() and run_id = ${id}::uuid`
 
 export const shareRun = verb(
   'runs:share',
   async (ctx, { run_id, share_token }: RunParams & z.output<typeof schema.NewRunShare>): Promise<schema.RunShare> => {
+    const existing = sql`
+        select r.id, r.session_id, r.trace_id
+        from runs r
+        join projects p on p.tenant_id = current_tenant() and p.id = r.session_id
+        where r.tenant_id = current_tenant() and r.id = ${run_id}::uuid and r.name is not null
+        limit 1`
     const added = sql`added as (
         insert into run_shares (share_token, organization_id, tenant_id, session_id, run_id, trace_id)
         select coalesce(${share_token ?? null}::uuid, gen_random_uuid()), current_organization(), current_tenant(),
           r.session_id, r.id, r.trace_id
-        from runs r
-        join projects p on p.tenant_id = current_tenant() and p.id = r.session_id
-        where r.tenant_id = current_tenant() and r.id = ${run_id}::uuid and r.name is not null
-        limit 1
-        on conflict (tenant_id, run_id) do nothing
+        from (${existing}) r
+        on conflict do nothing
         returning run_id, share_token
       )`
     const change = sql<ShareRow>`
         select run_id as id, share_token, true as is_new from added
         union all
-        select run_id, share_token, false from run_shares where ${isShareOf(run_id)}`
+        select run_id, share_token, false from run_shares where ${isShareOf(run_id)}
+        union all
+        select id, null, false
+        from (${existing}) r
+        where not exists (select from added) and not exists (select from run_shares where ${isShareOf(run_id)})`
     const event = sql`case when changed.is_new then 'run.shared' end`
     const rows = await commit(ctx, event, change, {}, { ctesBefore: [added] })
-    return { run_id, share_token: requireRow(rows, 'run_not_found').share_token }
+    const row = requireRow(rows, 'run_not_found')
+    if (row.share_token === null) throw fail('share_token_taken')
+    return { run_id, share_token: row.share_token }
   },
 )
 
