@@ -41,8 +41,6 @@ type WrittenRow = {
   since: string
 }
 
-const MAX_EXAMPLES = 100_000
-
 export const createExample = verb(
   'datasets:update',
   async (ctx, { raw }: { raw: RawBody }) => {
@@ -147,7 +145,7 @@ const insertExamples = (ctx: Ctx, dataset_id: string, examples: ExampleContents[
       select d.id, d.organization_id, d.tenant_id, d.name, d.last_number, ${NEXT_VERSION} as at
       from datasets d
       where d.id = ${dataset_id}::uuid and d.tenant_id = current_tenant()
-        and ${refuseUnless('examples_full', sql`d.example_count + ${examples.length} <= ${MAX_EXAMPLES}`)}
+        and ${refuseUnless('examples_full', sql`d.example_count + ${examples.length} <= ${schema.MAX_DATASET_EXAMPLES}`)}
         and ${hasSchemas}
     )`,
       sql`present as (

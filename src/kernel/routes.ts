@@ -39,6 +39,8 @@ export type Operation = {
   bodyMediaType?: string
   /** The verb gets the body as bytes, decompressed, within `config.rawBodies`. The key is verified first. */
   rawBody?: RawMedia
+  /** Published clients send a body that says nothing new, without its content type. */
+  ignoresBody?: boolean
   /** The body may take minutes to arrive, so the host limits its pauses and not its duration. */
   longBody?: boolean
   /** A POST that changes nothing of an organization: it writes no event and takes no idempotency key. */
