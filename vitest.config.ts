@@ -8,7 +8,7 @@ import { LongestFirst } from './test/support/longest-first.ts'
 
 const app = [
   'test/*.test.ts',
-  'test/{access,audit,cli,client,events,kernel,protocol,integrations,traces}/**/*.test.ts',
+  'test/{access,audit,cli,client,events,kernel,protocol,integrations}/**/*.test.ts',
   'test/dashboard/screens/*.test.ts',
   'test/{listeners,datasets,deployments,oauth,pushes,rules,sign-in,sync,traces,webhooks}/**/*.test.ts',
 ]
@@ -30,7 +30,7 @@ const pure = [
   'test/agent/{report-outcome,serial-queue,steps}.test.ts',
   'test/agent/kubernetes/revision-objects.test.ts',
   'test/traces/filter/*.test.ts',
-  'test/traces/multipart.test.ts',
+  'test/traces/{multipart,run-contents}.test.ts',
   'test/webhooks/payload.test.ts',
 ]
 // workerd runs one file of each slice, and everything about streams, cryptography and limits. The rest of the app is

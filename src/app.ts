@@ -58,6 +58,8 @@ import { sweepSessions } from './sign-in/sessions.ts'
 import { syncRoutes } from './sync/routes.ts'
 import { feedbackRoutes } from './traces/feedback.routes.ts'
 import { postgresTraceStore } from './traces/postgres/store.ts'
+import { runRoutes } from './traces/runs.routes.ts'
+import { sessionRoutes } from './traces/sessions.routes.ts'
 import { createEventDeliverer, sweepWebhooks } from './webhooks/deliverer.ts'
 import { webhookRoutes } from './webhooks/routes.ts'
 
@@ -73,6 +75,7 @@ const slices = [
   integrationRoutes,
   listenerRoutes,
   syncRoutes,
+  runRoutes,
   providerRoutes,
   flowRoutes,
   identityRoutes,
@@ -80,6 +83,7 @@ const slices = [
   deliveryRoutes,
   eventRoutes,
   webhookRoutes,
+  sessionRoutes,
   feedbackRoutes,
   datasetRoutes,
   exampleRoutes,

@@ -1,7 +1,6 @@
-// Routes of tags, and of the tracing projects of deployments.
+// Routes of tags.
 import { slice } from '../kernel/routes.ts'
 import { namedPage } from '../protocol/wire.ts'
-import { listProjects, readProject } from './projects.ts'
 import { DeploymentRef } from './schema.ts'
 import * as s from './tags.schema.ts'
 import * as tags from './tags.ts'
@@ -115,21 +114,4 @@ export const tagRoutes = slice('Tags', 'Keys and values to find deployments by.'
     params: s.DeploymentTagRef,
     errors: ['deployment_not_found', 'tag_value_not_found'],
     verb: tags.removeTag,
-  })
-  .get('/sessions', {
-    id: 'listProjects',
-    toleratesUnknown: true,
-    summary: 'List the tracing projects of this workspace',
-    query: s.ProjectQuery,
-    reply: s.ProjectList,
-    verb: listProjects,
-  })
-  .get('/sessions/{session_id}', {
-    id: 'readProject',
-    toleratesUnknown: true,
-    summary: 'Read a tracing project',
-    params: s.ProjectRef,
-    reply: s.Project,
-    errors: ['project_not_found'],
-    verb: readProject,
   })

@@ -1,7 +1,7 @@
-// Schemas of tags and of tracing projects.
+// Schemas of tags.
 import * as z from 'zod'
 import { label } from '../access/schema.ts'
-import { arrayOf, exactName, listOf, Page, Uuid } from '../protocol/wire.ts'
+import { arrayOf, listOf, Uuid } from '../protocol/wire.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 export const MAX_TAGS = 50
@@ -43,15 +43,4 @@ export const NewTags = z.object({ tag_value_ids: arrayOf(Uuid, MAX_TAGS, 1) }).m
   id: 'NewTags',
   description: `Tags to add. A deployment can have at most ${MAX_TAGS} tags.`,
   example: { tag_value_ids: ['5d41402a-bc4b-4a76-b971-9d911017c592'] },
-})
-
-export const Project = z
-  .object({ id: Uuid, tenant_id: Uuid, name: z.string(), deployment_id: Uuid.nullable(), created_at: Time })
-  .meta({ id: 'Project', description: 'A tracing project. It is created with the deployment of its name.' })
-export const ProjectList = listOf(Project).meta({ id: 'ProjectList' })
-export const ProjectRef = z.object({ session_id: Uuid })
-export const ProjectQuery = z.object({
-  ...Page.shape,
-  name: exactName('name'),
-  name_contains: z.string().optional().meta({ description: 'Part of the name. Case does not matter.' }),
 })

@@ -93,6 +93,12 @@ const CODES = {
     'This field cannot be changed after creation.',
     'Remove it from the request, or create a new resource.',
   ],
+  query_too_slow: [
+    400,
+    'Query too slow',
+    'This query reads more runs than its time allows.',
+    'Narrow it with `start_time` and `end_time`, or with a filter.',
+  ],
   feedback_out_of_range: [
     400,
     'Score out of range',
@@ -588,6 +594,12 @@ const CODES = {
     'This tracing project was not found.',
     'GET /sessions lists the projects.',
   ],
+  run_object_not_found: [
+    404,
+    'Object not found',
+    'What this link leads to was not found: it was deleted with its trace, or never stored.',
+    'Read the run again.',
+  ],
   rule_not_found: [
     404,
     'Rule not found',
@@ -619,6 +631,18 @@ const CODES = {
     'Commit changed',
     'This commit is not the one that waits for approval.',
     'Read the preview again and approve its current commit.',
+  ],
+  project_of_deployment: [
+    409,
+    'Project of a deployment',
+    'This tracing project belongs to a deployment, with which it shares its name.',
+    'Delete the deployment to delete it, or use another project.',
+  ],
+  project_id_taken: [
+    409,
+    'Project id taken',
+    'A tracing project with this `id` already exists.',
+    'Choose another id, or leave it out.',
   ],
   feedback_exists: [
     409,

@@ -16,7 +16,7 @@ export interface Ports {
 export type CredentialActor = { kind: 'key' | 'session'; hash: string }
 /** Acts without a key, after an earlier trip authorized it: a person on a page, the schedule, a git host. */
 export type KeylessActor = {
-  kind: 'session' | 'cron' | 'push'
+  kind: 'session' | 'cron' | 'push' | 'visitor'
   id: string | null
   name?: string | null
   organization: string

@@ -121,7 +121,27 @@ export const runs = pgTable(
       .on(t.tenant_id, t.session_id, t.order_time.desc().nullsFirst(), t.id.desc().nullsFirst())
       .where(sql`id = trace_id`),
     index('runs_trace').on(t.tenant_id, t.trace_id),
+    index('runs_threads')
+      .on(t.tenant_id, t.session_id, t.thread_id, t.order_time.desc().nullsFirst(), t.id.desc().nullsFirst())
+      .where(sql`id = trace_id and thread_id is not null`),
+    index('runs_reference_examples')
+      .on(t.tenant_id, t.reference_example_id)
+      .where(sql`reference_example_id is not null`),
   ],
+)
+
+/** Links that show a run, and those below it, to anyone. */
+export const runShares = pgTable(
+  'run_shares',
+  {
+    share_token: uuid().primaryKey(),
+    ...parentTenantColumns(),
+    session_id: uuid().notNull(),
+    run_id: uuid().notNull(),
+    trace_id: uuid().notNull(),
+    created_at: createdAtColumn(),
+  },
+  t => [unique('run_shares_run').on(t.tenant_id, t.run_id), index('run_shares_trace').on(t.tenant_id, t.trace_id)],
 )
 
 /** Traces that were upgraded to long-lived. Later writes to them follow. */

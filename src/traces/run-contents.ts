@@ -77,10 +77,12 @@ export type Usage = {
 }
 const DETAILS = ['input_token_details', 'output_token_details', 'input_cost_details', 'output_cost_details'] as const
 
-/** From `usage_metadata` of the outputs, or else of the metadata. */
+/** From `usage_metadata` of the outputs, of the message that a chat model answered with, or else of the metadata. */
 export function readUsage(outputs: string | undefined, metadata: Members | undefined): Usage | undefined {
   const parsed = outputs?.includes('"usage_metadata"') ? parse(outputs) : undefined
-  const usage = [parsed, metadata].map(value => isObject(value) && value.usage_metadata).find(isObject)
+  const usage = [parsed, ...findMessages(parsed), metadata]
+    .map(one => isObject(one) && one.usage_metadata)
+    .find(isObject)
   if (!usage) return undefined
   const tokens = (name: string) => readNumber(usage[name], Number.isSafeInteger)
   const cost = (name: string) => readNumber(usage[name], Number.isFinite)
@@ -97,6 +99,14 @@ export function readUsage(outputs: string | undefined, metadata: Members | undef
     completion_cost,
     total_cost: cost('total_cost') ?? add(prompt_cost, completion_cost),
   }
+}
+
+/** `{"generations": [[{"message": {"kwargs": {…}}}]]}`, where `kwargs` may be missing. */
+function findMessages(outputs: unknown): unknown[] {
+  const generations = isObject(outputs) && Array.isArray(outputs.generations) ? outputs.generations.flat(1) : []
+  const [first] = generations
+  const message = isObject(first) ? first.message : undefined
+  return isObject(message) ? [message, message.kwargs] : []
 }
 
 const readNumber = (value: unknown, isValid: (value: number) => boolean): number | undefined =>
@@ -126,8 +136,14 @@ const TEXT_MEMBERS = [
 
 export function previewOf(json: string | undefined): string | undefined {
   if (json === undefined) return undefined
-  const text = (json.length <= MAX_PARSED && findText(parse(json))) || json.slice(0, 4 * PREVIEW_LENGTH)
-  return cleanText([...text.replace(/\s+/g, ' ').trim()].slice(0, PREVIEW_LENGTH).join(''))
+  const found = json.length <= MAX_PARSED ? findText(parse(json)) : undefined
+  const line = cleanText(
+    (found ?? json)
+      .slice(0, 2 * PREVIEW_LENGTH)
+      .replace(/\s+/g, ' ')
+      .trim(),
+  )
+  return line.length <= PREVIEW_LENGTH ? line : line.slice(0, PREVIEW_LENGTH).replace(/[\ud800-\udbff]$/, '')
 }
 
 /** Of messages, the last one. */

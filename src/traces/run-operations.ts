@@ -2,7 +2,7 @@
 import type { Fault } from '../kernel/errors.ts'
 import { placeRoot, type RunPlace, readPlace } from './dotted-order.ts'
 import { cleanText, firstTokenTime, previewOf, readMetadata, readUsage } from './run-contents.ts'
-import { type Attachment, PAYLOADS, type RunOperation } from './store.ts'
+import type { Attachment, RunOperation } from './store.ts'
 
 /**
  * What posts and patches set, each with its columns; the first column is not null once the member is set. A patch wins
@@ -93,17 +93,14 @@ function toRow(operation: RunOperation, faults: Fault[]): MergedRun {
 }
 
 function readValues(operation: RunOperation): Values {
-  const { name, run_type, start_time, end_time, error, tags, reference_example_id, inputs, outputs, events } = operation
-  const { metadata, columns } = readMetadata(operation.extra)
+  const { name, run_type, start_time, end_time, error, tags, reference_example_id } = operation
+  const { extra, serialized, inputs, outputs, events } = operation
+  const { metadata, columns } = readMetadata(extra)
   return {
+    ...{ run_type, start_time, end_time, reference_example_id, extra, serialized, inputs, outputs, events },
     name: name && cleanText(name),
-    run_type,
-    start_time,
-    end_time,
     error: error && cleanText(error),
     tags: tags?.map(cleanText),
-    reference_example_id,
-    ...Object.fromEntries(PAYLOADS.map(payload => [payload, operation[payload]])),
     ...columns,
     inputs_preview: previewOf(inputs),
     outputs_preview: previewOf(outputs),

@@ -2,6 +2,7 @@
 import type { Ctx } from '../kernel/context.ts'
 import type { Services } from '../kernel/routes.ts'
 import type { FEEDBACK_SOURCES } from './feedback.schema.ts'
+import type { RunPage, RunQuery } from './run-query.ts'
 
 declare module '../kernel/context.ts' {
   interface Ports {
@@ -15,6 +16,7 @@ export interface TraceStore {
    * Repeats change nothing, and the order of a post and its patches does not matter.
    */
   append(ctx: Ctx, operations: RunOperation[], feedback?: NewFeedback[]): Promise<void>
+  query(ctx: Ctx, query: RunQuery): Promise<RunPage>
   /** Makes traces long-lived, also those whose runs are yet to come. */
   upgrade(ctx: Ctx, traceIds: string[]): Promise<void>
   /** Returns the traces that existed. Their feedback is deleted too. */

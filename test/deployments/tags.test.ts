@@ -213,9 +213,8 @@ describe('tracing projects', () => {
     const deployment = (await tenant.post('/v2/deployments', NewDeployment.meta()!.example)).body
     await createDeployment(tenant)
     const part = deployment.name.slice(0, -1).toUpperCase()
-    const { resources, offset } = (await tenant.get(`/sessions?name_contains=${part}`)).body
-    expect(offset).toBe(1)
-    expect(resources).toEqual([
+    const found = (await tenant.get(`/sessions?name_contains=${part}`)).body
+    expect(found).toMatchObject([
       {
         id: expect.any(String),
         tenant_id: tenant.tenant_id,
@@ -224,14 +223,14 @@ describe('tracing projects', () => {
         created_at: deployment.created_at,
       },
     ])
-    expect((await tenant.get(`/sessions/${resources[0].id}`)).body).toEqual(resources[0])
-    expect((await tenant.get('/sessions?name_contains=')).body.resources).toHaveLength(2)
-    expect((await tenant.get('/sessions?name_contains=%25')).body.resources).toHaveLength(0)
+    expect((await tenant.get(`/sessions/${found[0].id}`)).body).toEqual(found[0])
+    expect((await tenant.get('/sessions?name_contains=')).body).toHaveLength(2)
+    expect((await tenant.get('/sessions?name_contains=%25')).body).toHaveLength(0)
     const { key } = (
       await tenant.post('/workspaces/current/api-keys', { description: 'x', permissions: ['deployments:read'] })
     ).body
     expect(outcome(await tenant.as(key).get('/sessions'))).toEqual([403, 'permission_missing'])
     await tenant.delete(`/v2/deployments/${deployment.id}`)
-    expect(outcome(await tenant.get(`/sessions/${resources[0].id}`))).toEqual([404, 'project_not_found'])
+    expect(outcome(await tenant.get(`/sessions/${found[0].id}`))).toEqual([404, 'project_not_found'])
   })
 })

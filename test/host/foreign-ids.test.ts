@@ -63,6 +63,9 @@ const NO_REFERENCE: Record<string, string> = {
   'run_rules.backfill_id': 'a random number',
   'api_keys.budget_id': 'overwritten by a trigger',
   'logs.stream': 'chosen by an agent for its own numbering',
+  'run_shares.share_token': 'a random number',
+  'run_shares.run_id': 'looked up within the tenant',
+  'run_shares.trace_id': 'looked up within the tenant',
   ...Object.fromEntries(
     [
       ...['runs.trace_id', 'runs.parent_run_id', 'runs.reference_example_id', 'upgraded_traces.trace_id'],

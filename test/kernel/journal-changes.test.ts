@@ -318,6 +318,8 @@ async function prepareCalls() {
         headers: { 'X-Api-Key': owner.key, 'X-Tenant-Id': owner.tenant_id },
       }
     },
+    deleteProject: async () => ({ params: { session_id: await create('/sessions') } }),
+    deleteProjects: async () => ({ path: `/sessions?session_ids=${await create('/sessions')}` }),
     createRunRule: () => ({
       body: {
         ...{ display_name: named(), sampling_rate: 1, session_id: params.session_id },

@@ -29,7 +29,6 @@ describe('a list of things that have a name', () => {
   /** How to create one in each such list, and the member that holds its name. */
   const CREATIONS: Record<string, (tenant: Tenant) => Creation | Promise<Creation>> = {
     '/v2/deployments': ({ post }) => ({ post, path: '/v2/deployments', member: 'name', more: makeImageBody() }),
-    '/sessions': ({ post }) => ({ post, path: '/v2/deployments', member: 'name', more: makeImageBody() }),
     '/v2/listeners': ({ post }) => ({
       ...{ post, path: '/v2/listeners', member: 'compute_id' },
       more: { compute_type: 'local' },
@@ -56,7 +55,7 @@ describe('a list of things that have a name', () => {
       expect((await post(path, { ...more, [member]: name })).status).toBe(201)
     const { get } = list.startsWith('/orgs') || list === '/workspaces' ? tenant.owner : tenant
     const namesOf = async (name: string) => {
-      const { status, body } = await get(`${list === '/sessions' ? list : path}?name=${name}`)
+      const { status, body } = await get(`${path}?name=${name}`)
       expect(status).toBe(200)
       return body.resources.map((one: Record<string, string>) => one[member])
     }

@@ -12,6 +12,7 @@ import { NewFeedbackLinks } from '../../src/traces/feedback-links.schema.ts'
 import { NewWebhook } from '../../src/webhooks/schema.ts'
 import { getApp, type Tenant, txtRecords, unusedId } from './app.ts'
 import { newIntegration } from './integrations.ts'
+import { appendRuns, newTrace } from './new-traces.ts'
 
 /** Ids by the name of the parameter. */
 export async function newPathParameters(tenant: Tenant): Promise<Record<string, string>> {
@@ -21,7 +22,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   const deployment = await tenant.post('/v2/deployments', NewDeployment.meta()!.example)
   const tagKey = await tenant.post('/v2/tag-keys', { key: 'team' })
   const tagValue = await tenant.post(`/v2/tag-keys/${tagKey.body.id}/values`, { value: 'one' })
-  const [session] = (await tenant.get('/sessions')).body.resources
+  const session = (await tenant.post('/sessions', { name: `project-${unusedId()}` })).body
   const named = { ...NewProvider.meta()!.example!, provider_id: `provider-${unusedId()}` }
   const provider = await tenant.post('/v2/auth/providers', named)
   const flow = await tenant.post('/v2/auth/authenticate', { provider: provider.body.id, user_id: 'somebody' })
@@ -41,6 +42,8 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   const feedbackLink = await tenant.post('/feedback/tokens', NewFeedbackLinks.meta()!.example)
   const policy = await tenant.owner.post('/v1/platform/orgs/current/access-policies', NewAccessPolicy.meta()!.example)
   const dataset = await tenant.post('/datasets', { name: 'Dataset' })
+  const { root } = newTrace()
+  await appendRuns(tenant, [root])
   const { body: example } = await tenant.post('/examples', { dataset_id: dataset.body.id, inputs: {} })
   const rule = await tenant.post('/runs/rules', { display_name: 'Rule', sampling_rate: 1, session_id: session.id })
   const delivery_id = crypto.randomUUID()
@@ -67,6 +70,8 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
     token: feedbackLink.body.id,
     delivery_id,
     dataset_id: dataset.body.id,
+    run_id: root.id,
+    name: 'inputs',
     example_id: example.id,
     rule_id: rule.body.id,
     listener_id: listener.body.id,

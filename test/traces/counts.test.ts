@@ -135,16 +135,16 @@ describe('the counts of a project', () => {
       append(of, [patch({ ...place, session_name: 'default', end_time: timeOf(30), error: 'x' })]),
     ]
     await Promise.all(places.flatMap(both))
-    expect(await readCounts(of)).toMatchObject([{ runs: 40, roots: 40, ended: 40, errors: 40, latencies: { 20: 40 } }])
+    expect(await readCounts(of)).toMatchObject([{ runs: 40, roots: 40, ended: 40, errors: 40, latencies: { 40: 40 } }])
   })
 })
 
-it('latencies are counted in buckets of a fifth more than the one before', async () => {
+it('latencies are counted in eight buckets for each doubling', async () => {
   const buckets = [0, 1, 1.2, 2, 1000, 86_400_000, 1e12].map(
     ms => sql`latency_bucket('2026-01-01', '2026-01-01'::timestamptz + ${ms} * interval '1 millisecond')`,
   )
   const [[row]] = (await runAsSystem(getApp().database, sql`select array[${sql.join(buckets, sql`, `)}]`)) as [
     [[string]],
   ]
-  expect(row![0]).toBe('{1,1,2,5,40,106,120}')
+  expect(row![0]).toBe('{1,1,3,9,80,211,240}')
 })

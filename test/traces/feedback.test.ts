@@ -10,6 +10,7 @@ const give = async (tenant: Pick<Tenant, 'post'>, body: object) => {
   expect(reply.status, reply.text).toBe(200)
   return reply.body
 }
+const readKeys = ({ body }: Reply) => body.map(({ key }: { key: string }) => key).sort()
 
 describe('feedback', () => {
   it('is kept as it was sent, before its run arrives', async () => {
@@ -72,6 +73,47 @@ describe('feedback', () => {
     expect(outcome(reply)).toEqual([422, 'invalid_request'])
     expect(reply.body.errors[0].loc.slice(0, 2)).toEqual(['body', member])
     expect((await tenant.get('/feedback')).body).toEqual([])
+  })
+
+  it('of a project that does not exist is refused', async () => {
+    const [tenant, other] = [await newTenant(), await newTenant()]
+    const session_id = (await other.post('/sessions', { name: 'theirs' })).body.id
+    const reply = await tenant.post('/feedback', { session_id, key: 'k' })
+    expect(outcome(reply)).toEqual([404, 'project_not_found'])
+  })
+
+  it('is found by its members', async () => {
+    const tenant = await newTenant()
+    const { id: session } = (await tenant.post('/sessions', { name: 'shop' })).body
+    const run = unusedId()
+    const group = unusedId()
+    await give(tenant, { key: 'a', run_id: run, score: 1 })
+    await give(tenant, { key: 'b', run_id: run, comment: 'x', created_at: '2026-01-01T00:00:00Z' })
+    await give(tenant, { key: 'c', run_id: null, session_id: session, feedback_source: { type: 'app' } })
+    await give(tenant, { key: 'd', comparative_experiment_id: group })
+    const user = (await tenant.get('/feedback?key=a')).body[0].feedback_source.user_id
+    for (const [query, keys] of [
+      ['', ['a', 'b', 'c', 'd']],
+      [`run=${run}`, ['a', 'b']],
+      [`run=${run}&key=b&key=c`, ['b']],
+      [`session=${session}`, ['c']],
+      ['key=a&key=d', ['a', 'd']],
+      ['source=app&source=model', ['c']],
+      [`user=${user}`, ['a', 'b', 'c', 'd']],
+      [`user=${unusedId()}`, []],
+      ['has_comment=true', ['b']],
+      ['has_score=false', ['b', 'c', 'd']],
+      ['level=session', ['c']],
+      ['level=run', ['a', 'b', 'd']],
+      ['max_created_at=2026-01-01T00:00:00', ['b']],
+      ['min_created_at=2026-01-02', ['422']],
+      ['min_created_at=2026-01-02T00:00:00Z', ['a', 'c', 'd']],
+      [`comparative_experiment_id=${group}`, ['d']],
+      ['limit=2&offset=3', ['b']],
+    ] as const) {
+      const reply = await tenant.get(`/feedback?${query}`)
+      expect(reply.status === 200 ? readKeys(reply) : [String(reply.status)], query).toEqual(keys)
+    }
   })
 
   it('is changed member by member, and null clears one', async () => {

@@ -82,29 +82,37 @@ const OPERATORS_OF: Record<FieldType, Comparison[]> = {
 /** The values as the type of the field has them: a time as ISO 8601, a duration in seconds, JSON normalized. */
 export function readValues(condition: Condition, name: string, { type }: Field): Literal[] {
   const { operator, values, position } = condition
-  if (!OPERATORS_OF[type].includes(operator))
-    throw new FilterFault(position, `\`${name}\` cannot be compared by \`${operator}\`, but by ${listOf(type)}`)
+  if (!OPERATORS_OF[type].includes(operator)) {
+    const allowed = OPERATORS_OF[type].map(one => `\`${one}\``).join(', ')
+    throw new FilterFault(position, `\`${name}\` cannot be compared by \`${operator}\`, but by ${allowed}`)
+  }
+  const { read, description } = readerOf(operator, type)
   return values.map(value => {
     if (value === null && (operator === 'eq' || operator === 'neq')) return null
-    const read = isTextOperator(operator)
-      ? readText(value)
-      : operator === 'has' && type === 'json'
-        ? readJson(value)
-        : READ[type](value)
-    if (read !== undefined) return read
-    throw new FilterFault(position, `the value for \`${name}\` must be ${describe(operator, type)}`)
+    const found = read(value)
+    if (found !== undefined) return found
+    throw new FilterFault(position, `the value for \`${name}\` must be ${description}`)
   })
 }
 
-const listOf = (type: FieldType): string => OPERATORS_OF[type].map(operator => `\`${operator}\``).join(', ')
-const isTextOperator = (operator: Comparison): boolean => ['like', 'search', 'exists'].includes(operator)
+export const readSearch = ({ values, position }: Condition): Literal[] =>
+  values.map(value => {
+    if (readWords(value) !== undefined) return value
+    throw new FilterFault(position, `\`search\` takes ${WORDS}`)
+  })
 
-function describe(operator: Comparison, type: FieldType): string {
-  if (isTextOperator(operator)) return 'a text'
-  return operator === 'has' && type === 'json'
-    ? 'a JSON object in quotes, such as \'{"key": "value"}\''
-    : DESCRIBED[type]
+function readerOf(operator: Comparison, type: FieldType): { read: Read; description: string } {
+  if (operator === 'search') return { read: readWords, description: WORDS }
+  if (operator === 'like') return { read: readPattern, description: 'a text that does not end with a lone backslash' }
+  if (operator === 'has' && type === 'json')
+    return { read: readJson, description: 'a JSON object in quotes, such as \'{"key": "value"}\'' }
+  return { read: READ[type], description: DESCRIBED[type] }
 }
+
+const MAX_WORDS = 20
+const WORDS = `one to ${MAX_WORDS} words in quotes`
+
+export const splitWords = (text: string): string[] => text.split(/\s+/).filter(word => word !== '')
 
 const DESCRIBED: Record<FieldType, string> = {
   text: 'a text',
@@ -122,6 +130,12 @@ const DESCRIBED: Record<FieldType, string> = {
 type Read = (value: Literal) => Literal | undefined
 
 const readText: Read = value => (typeof value === 'string' ? value : undefined)
+function readPattern(value: Literal): string | undefined {
+  if (typeof value !== 'string') return undefined
+  let end = value.length
+  while (value[end - 1] === '\\') end -= 1
+  return (value.length - end) % 2 === 0 ? value : undefined
+}
 const readScalarText: Read = value => (value === null ? undefined : String(value))
 
 const READ: Record<FieldType, Read> = {
@@ -135,6 +149,12 @@ const READ: Record<FieldType, Read> = {
   json: readText,
   document: readText,
   member: value => value ?? undefined,
+}
+
+function readWords(value: Literal): string | undefined {
+  if (typeof value !== 'string') return undefined
+  const { length } = splitWords(value)
+  return length > 0 && length <= MAX_WORDS ? value : undefined
 }
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i

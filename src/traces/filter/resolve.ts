@@ -1,6 +1,6 @@
 // A filter with the types of its fields, and with the conditions on one pair together (pure).
 import { type Failure, type Fault, fail } from '../../kernel/errors.ts'
-import { type Field, type Fields, type FieldType, readValues } from './fields.ts'
+import { type Field, type Fields, type FieldType, readSearch, readValues } from './fields.ts'
 import { type Comparison, type Condition, type Filter, FilterFault, type Literal, parseFilter } from './grammar.ts'
 
 export type ResolvedCondition = {
@@ -65,7 +65,7 @@ const resolveCondition = (condition: Condition, field: Field | undefined): Resol
   operator: condition.operator,
   field: condition.field,
   type: field?.type ?? 'text',
-  values: field ? readValues(condition, condition.field!, field) : condition.values,
+  values: field ? readValues(condition, condition.field!, field) : readSearch(condition),
 })
 
 /** `neq` of a pair on its own means that no pair is equal. */

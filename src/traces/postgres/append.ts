@@ -2,6 +2,7 @@
 import { type Placeholder, type SQL, sql } from 'drizzle-orm'
 import { type Ctx, withoutRateLimit } from '../../kernel/context.ts'
 import { type Row, refuseUnless, requirePermission, run, uuidArray } from '../../kernel/db.ts'
+import { fail } from '../../kernel/errors.ts'
 import { invalidRequest } from '../../kernel/input.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/statement.ts'
 import { type StoredRuns, withObjects } from '../run-objects.ts'
@@ -28,8 +29,10 @@ async function appendRows(ctx: Ctx, { runs, objects }: StoredRuns, feedbackRows:
     else (hasSession ? traceIds : unassigned.traceIds).push(place.trace_id)
   }
   const needsLookup = unassigned.traceIds.length + unassigned.runIds.length > 0
+  const rows = JSON.stringify(runs.map(toRow))
+  refuseLargeRows(rows)
   const input: AppendInput = {
-    rows: JSON.stringify(runs.map(toRow)),
+    rows,
     feedbackRows,
     ...(objects.length > 0 && { objects: JSON.stringify(objects) }),
     ...(needsLookup && { needsLookup }),
@@ -37,6 +40,15 @@ async function appendRows(ctx: Ctx, { runs, objects }: StoredRuns, feedbackRows:
   const [row] = await run(ctx, appendStatement(input), lockTraces(traceIds, unassigned))
   const runIds = runs.map(({ id }) => id)
   if (Number(row![0]) > 0) await mergeWaitingPatches(withoutRateLimit(ctx), runIds)
+}
+
+/** Of a request to the database, which has the rows as a JSON string. */
+const MAX_TRIP_BYTES = 30 * 1024 * 1024
+
+/** With an object store, only a batch of many texts just below its threshold is too large. */
+function refuseLargeRows(rows: string): void {
+  const isSuspect = rows.length > MAX_TRIP_BYTES / 6
+  if (isSuspect && Buffer.byteLength(JSON.stringify(rows)) > MAX_TRIP_BYTES) throw fail('batch_too_large')
 }
 
 /** Absent members are left out, so that a small run is a small part of the parameter. */

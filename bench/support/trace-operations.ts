@@ -1,0 +1,60 @@
+// Runs as a client sends them: traces of five runs, each posted and patched.
+import { createHost } from '../../src/host/node.ts'
+import { type Ctx, createKeylessCaller } from '../../src/kernel/context.ts'
+import { createSealer } from '../../src/kernel/crypto.ts'
+import { sha256Hex } from '../../src/kernel/digest.ts'
+import type { RunOperation } from '../../src/traces/store.ts'
+import { newChild, newId, newRoot, patch, post } from '../../test/support/trace-operations.ts'
+import { SEALING_KEYS } from './database.ts'
+
+const RUNS_PER_TRACE = 5
+
+/** Operations of as many runs, each with about as many bytes of JSON. `idOf` chooses the id of each run. */
+export function makeOperations(runs: number, bytes: number, idOf: (place: number) => string = newId): RunOperation[] {
+  const started = Date.now()
+  const text = (share: number) => `some "words" of a chat, `.repeat(Math.ceil(bytes / 24)).slice(0, bytes * share)
+  const iso = (ms: number) => new Date(started + ms).toISOString()
+  let root = newRoot(iso(0))
+  return Array.from({ length: runs }, (_, i) => {
+    const isRoot = i % RUNS_PER_TRACE === 0
+    if (isRoot) root = newRoot(iso(i), idOf(i))
+    const place = isRoot ? root : newChild(root, iso(i), idOf(i))
+    const metadata = { thread_id: root.id, environment: 'production', revision_id: '1f0c' }
+    return [
+      post({
+        ...{ ...place, session_name: 'bench', name: isRoot ? 'agent' : 'model', run_type: isRoot ? 'chain' : 'llm' },
+        ...{ start_time: iso(i), tags: ['bench'], extra: JSON.stringify({ metadata, runtime: { sdk: 'js' } }) },
+        inputs: JSON.stringify({ messages: [{ role: 'user', content: text(0.5) }] }),
+      }),
+      patch({
+        ...{ ...place, session_name: 'bench', end_time: iso(i + 800) },
+        outputs: JSON.stringify({ content: text(0.4), usage_metadata: { input_tokens: 120, output_tokens: 40 } }),
+      }),
+    ]
+  }).flat()
+}
+
+type Statements = { query: string; params: unknown[] }[]
+
+/** A context of a key whose trips go to Postgres through a gateway in this process. */
+export function openTraceStore(
+  url: string,
+  tenant: { organization_id: string; tenant_id: string; api_key: string },
+  onTrip: (statements: Statements) => void = () => {},
+) {
+  const { app, close } = createHost(
+    {
+      ...{ PUBLIC_URL: 'http://slipway.test', SEALING_KEYS, DATABASE_URL: url },
+      ...{ RATE_LIMIT_PER_MINUTE: '0', EVENTS_PER_DAY: '0' },
+    },
+    { log: () => {} },
+    { onTrip: ({ queries }) => onTrip(queries) },
+  )
+  const { config, database, traces } = app
+  const services = { config, database, sealer: createSealer(config.sealingKeys), traces }
+  const { organization_id, tenant_id, api_key } = tenant
+  const keyless = { kind: 'cron', id: null, organization: organization_id, tenant: tenant_id } as const
+  const caller = createKeylessCaller(services, keyless, 'bench', 'http://slipway.test')
+  const ctx: Ctx = { ...caller, actor: { kind: 'key', hash: sha256Hex(api_key) }, permission: 'runs:create' }
+  return { ctx, close }
+}

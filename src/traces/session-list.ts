@@ -1,0 +1,74 @@
+// Lists tracing projects.
+import { type SQL, sql } from 'drizzle-orm'
+import { verb } from '../kernel/context.ts'
+import { type Row, run, uuidArray } from '../kernel/db.ts'
+import { sessionFilter } from './session-filter.ts'
+import { selectFeedbackScore, selectStatistic, selectStats } from './session-stats.ts'
+import type * as schema from './sessions.schema.ts'
+import { sessionToWire } from './sessions.ts'
+
+const METADATA = sql`p.extra -> 'metadata'`
+
+function conditionsOf(query: schema.SessionQuery): SQL {
+  const { id, name, name_contains, reference_dataset, reference_free, dataset_version, metadata, tag_value_id } = query
+  const conditions = [
+    sql`p.tenant_id = current_tenant()`,
+    id && sql`p.id = any(${uuidArray(id)})`,
+    name && sql`p.name = ${name}`,
+    name_contains && sql`strpos(lower(p.name), lower(${name_contains})) > 0`,
+    reference_dataset && sql`p.reference_dataset_id = any(${uuidArray(reference_dataset)})`,
+    reference_free !== undefined && sql`(p.reference_dataset_id is null) = ${reference_free}`,
+    dataset_version && sql`${METADATA} ->> 'dataset_version' = ${dataset_version}`,
+    metadata && sql`(${METADATA})::jsonb @> ${metadata}::jsonb`,
+    tag_value_id && sql`p.tag_value_ids @> ${uuidArray(tag_value_id)}`,
+    sessionFilter(query.filter, query.stats_start_time),
+  ]
+  return sql.join(
+    conditions.filter(condition => condition instanceof Object),
+    sql`
+        and `,
+  )
+}
+
+function sortKey({ sort_by, stats_start_time: since, ...query }: schema.SessionQuery): SQL {
+  switch (sort_by) {
+    case 'name':
+    case 'start_time':
+      return sql`p.${sql.identifier(sort_by)}`
+    case 'feedback':
+      return selectFeedbackScore(sql`p`, {
+        key: query.sort_by_feedback_key!,
+        source: query.sort_by_feedback_source ?? 'run',
+        since,
+      })
+    case 'runs_count':
+      return selectStatistic('run_count', sql`p`, since)
+    default:
+      return selectStatistic(sort_by, sql`p`, since)
+  }
+}
+
+export const listSessions = verb(
+  'projects:read',
+  async (ctx, query: schema.SessionQuery): Promise<schema.Session[]> => {
+    const { limit, offset, sort_by, sort_by_desc } = query
+    // The index of the list has nulls first, and start times are never null.
+    const nulls = sort_by === 'start_time' ? sql`` : sql`nulls last`
+    const direction = sort_by_desc ? sql`desc` : sql`asc`
+    const rows = sql<Row>`
+      select to_json(p), (${selectStats(sql`p`, query)})
+      from (
+        select p.*, ${sortKey(query)} as sort_key
+        from projects p
+        where ${conditionsOf(query)}
+        order by sort_key ${direction} ${nulls}, p.id ${direction}
+        limit ${limit}
+        offset ${offset}
+      ) p
+      order by p.sort_key ${direction} ${nulls}, p.id ${direction}`
+    return (await run(ctx, rows)).map(([project, stats]) =>
+      sessionToWire(JSON.parse(project as string), JSON.parse((stats ?? 'null') as string)),
+    )
+  },
+  { byPolicy: true },
+)

@@ -1,0 +1,77 @@
+// Routes of tracing projects, which are sessions on the wire.
+import { slice } from '../kernel/routes.ts'
+import { listSessions } from './session-list.ts'
+import * as s from './sessions.schema.ts'
+import * as sessions from './sessions.ts'
+
+export const sessionRoutes = slice('Tracing projects', 'What applications trace into: sessions on the wire.')
+  .get('/sessions', {
+    id: 'listProjects',
+    toleratesUnknown: true,
+    summary: 'List the tracing projects of this workspace',
+    query: s.SessionQuery,
+    repeatable: ['id', 'reference_dataset', 'tag_value_id', 'stats_select'],
+    reply: s.SessionList,
+    errors: ['filter_invalid'],
+    verb: listSessions,
+  })
+  .post('/sessions', {
+    id: 'createProject',
+    toleratesUnknown: true,
+    summary: 'Create a tracing project',
+    description: 'To keep its traces for longer than others takes the permission `projects:increase-trace-tier`.',
+    query: s.Upsert,
+    body: s.NewSession,
+    reply: s.Session,
+    errors: [
+      ...(['project_name_taken', 'project_id_taken', 'dataset_not_found', 'tag_value_not_found'] as const),
+      ...(['quota_full', 'denied_by_policy', 'workspace_not_found'] as const),
+    ],
+    location: session => `/sessions/${session.id}`,
+    verb: sessions.createSession,
+  })
+  .delete('/sessions', {
+    id: 'deleteProjects',
+    toleratesUnknown: true,
+    summary: 'Delete tracing projects with their traces',
+    description: 'All of them or, if one does not exist, none.',
+    query: s.SessionIds,
+    repeatable: ['session_ids'],
+    errors: ['project_not_found', 'project_of_deployment'],
+    verb: sessions.deleteSessions,
+  })
+  .get('/sessions/{session_id}', {
+    id: 'readProject',
+    toleratesUnknown: true,
+    summary: 'Read a tracing project',
+    params: s.SessionRef,
+    query: s.SessionReadQuery,
+    reply: s.Session,
+    errors: ['project_not_found'],
+    verb: sessions.readSession,
+  })
+  .patch('/sessions/{session_id}', {
+    id: 'changeProject',
+    toleratesUnknown: true,
+    summary: 'Change a tracing project',
+    description:
+      'To change for how long traces are kept takes `projects:increase-trace-tier` or `projects:decrease-trace-tier` ' +
+      'besides. A project of a deployment keeps its name.',
+    params: s.SessionRef,
+    body: s.SessionPatch,
+    reply: s.Session,
+    errors: [
+      ...(['project_not_found', 'project_name_taken', 'project_of_deployment', 'dataset_not_found'] as const),
+      ...(['quota_full', 'denied_by_policy'] as const),
+    ],
+    verb: sessions.changeSession,
+  })
+  .delete('/sessions/{session_id}', {
+    id: 'deleteProject',
+    toleratesUnknown: true,
+    summary: 'Delete a tracing project with its traces',
+    description: 'A project of a deployment is deleted with the deployment.',
+    params: s.SessionRef,
+    errors: ['project_not_found', 'project_of_deployment'],
+    verb: sessions.deleteSession,
+  })

@@ -1,0 +1,106 @@
+// What the columns of a run take from its JSON.
+import { describe, expect, it } from 'vitest'
+import { firstTokenTime, previewOf, readMetadata, readUsage } from '../../src/traces/run-contents.ts'
+
+describe('a preview', () => {
+  const long = 'x'.repeat(250)
+  it.each([
+    ['a text by its usual name', { question: 'Why?' }, 'Why?'],
+    [
+      'the last message',
+      {
+        messages: [
+          { role: 'system', content: 'a' },
+          { role: 'user', content: 'b' },
+        ],
+      },
+      'b',
+    ],
+    ['a text within the only member', { state: { step: [{ text: 'deep' }] } }, 'deep'],
+    ['a text of a chat model', { generations: [[{ text: '', message: { kwargs: { content: 'said' } } }]] }, 'said'],
+    ['the JSON where no text stands out', { a: 1, b: true }, '{"a":1,"b":true}'],
+    ['no more than 200 characters, none of them cut', { text: `${'x'.repeat(199)}😀` }, 'x'.repeat(199)],
+    ['one line', { text: 'one\n\n  two\t' }, 'one two'],
+    ['an empty text for nothing', '', ''],
+    ['a long text, cut', { text: long }, long.slice(0, 200)],
+  ])('is %s', (_, value, expected) => {
+    expect(previewOf(JSON.stringify(value))).toBe(expected)
+  })
+
+  it('of what nobody sent does not exist', () => {
+    expect(previewOf(undefined)).toBe(undefined)
+  })
+})
+
+describe('the usage of a run', () => {
+  it.each([
+    [
+      'tokens and their sum',
+      { input_tokens: 1, output_tokens: 2 },
+      { prompt_tokens: 1, completion_tokens: 2, total_tokens: 3 },
+    ],
+    ['the total that was given', { input_tokens: 1, total_tokens: 9 }, { prompt_tokens: 1, total_tokens: 9 }],
+    [
+      'costs and their sum',
+      { input_cost: 0.5, output_cost: 0.25 },
+      { prompt_cost: 0.5, completion_cost: 0.25, total_cost: 0.75 },
+    ],
+    [
+      'no numbers that cannot be counts',
+      { input_tokens: -1, output_tokens: '2', total_tokens: 1.5, input_cost: null },
+      {},
+    ],
+  ])('has %s', (_, usage_metadata, expected) => {
+    const { usage_details, ...sums } = readUsage(JSON.stringify({ usage_metadata }), undefined)!
+    expect([usage_details, JSON.parse(JSON.stringify(sums))]).toEqual([{}, expected])
+  })
+
+  it('is that of the outputs, of the message of a chat model, or else of the metadata', () => {
+    const of = (input_tokens: number) => ({ usage_metadata: { input_tokens } })
+    const chat = { generations: [[{ message: { kwargs: of(2) } }]] }
+    const totals = [
+      [JSON.stringify(of(1)), of(3)],
+      [JSON.stringify(chat), of(3)],
+      ['{"a":1}', of(3)],
+    ] as const
+    expect(totals.map(([outputs, metadata]) => readUsage(outputs, metadata)?.prompt_tokens)).toEqual([1, 2, 3])
+    expect(readUsage('{"a":1}', undefined)).toBe(undefined)
+    expect(readUsage('not JSON, "usage_metadata"', undefined)).toBe(undefined)
+  })
+})
+
+describe('the metadata of a run', () => {
+  it('leaves out what filters cannot use, and keeps the rest', () => {
+    const long = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`m${i}`, 'x'.repeat(4000)]))
+    const { columns } = readMetadata(JSON.stringify({ metadata: { short: 1, huge: 'x'.repeat(5000), ...long } }))
+    expect(Object.keys(columns.metadata!)).toEqual(['short', ...Array.from({ length: 8 }, (_, i) => `m${i}`)])
+  })
+
+  it.each([
+    [{ session_id: 's', thread_id: 't' }, 's'],
+    [{ thread_id: 't', conversation_id: 'c' }, 't'],
+    [{ conversation_id: 7 }, '7'],
+    [{ session_id: '', thread_id: null }, undefined],
+  ])('%j names the thread %s', (metadata, thread) => {
+    expect(readMetadata(JSON.stringify({ metadata })).columns.thread_id).toBe(thread)
+  })
+
+  it.each([undefined, 'null', '[]', '{"metadata":[]}', 'not JSON'])('%s has none', extra => {
+    expect(readMetadata(extra)).toEqual({ metadata: undefined, columns: {} })
+  })
+})
+
+it.each([
+  ['2026-11-22T11:03:33.700', '2026-11-22T11:03:33.700Z'],
+  ['2026-11-22T12:03:33+01:00', '2026-11-22T12:03:33+01:00'],
+  [1795345413000, '2026-11-22T11:03:33.000Z'],
+  ['yesterday', undefined],
+  [null, undefined],
+])('the first token came at %s', (time, expected) => {
+  const events = [
+    { name: 'start', time: 1 },
+    { name: 'new_token', time },
+    { name: 'new_token', time: 5 },
+  ]
+  expect(firstTokenTime(JSON.stringify(events))).toBe(expected)
+})
