@@ -1,13 +1,14 @@
 // Routes of shared datasets: sharing them, and reading them without a key.
-import type { Context } from 'hono'
 import { validateInput } from '../kernel/input.ts'
 import { requestOrigin } from '../kernel/origin.ts'
 import { writeJson } from '../kernel/raw-json.ts'
-import { type AppEnv, type Services, slice } from '../kernel/routes.ts'
+import { type Operation, type Services, slice } from '../kernel/routes.ts'
 import { ExampleCount, ExampleList } from './examples.schema.ts'
 import { DatasetRef, Deleted } from './schema.ts'
 import * as s from './shares.schema.ts'
 import * as shares from './shares.ts'
+
+type RouteContext = Parameters<NonNullable<Operation['open']>>[0]
 
 const errors = ['share_not_found', 'invalid_request', 'address_rate_limited', 'database_unavailable'] as const
 const LISTS = ['splits', 'full_text_contains', 'select']
@@ -16,16 +17,12 @@ const listInput = { params: s.ShareRef, query: s.SharedExampleQuery, repeatable:
 const countInput = { params: s.ShareRef, query: s.SharedExampleFilter, repeatable: ['id'], lists: LISTS.slice(0, 2) }
 
 /** Those who guess tokens are limited, and those with a token that exists are not. */
-async function answer<Input extends s.Share>(
-  c: Context<AppEnv>,
-  input: Input,
-  read: (input: Input) => Promise<unknown>,
-) {
+async function answer<Input extends s.Share>(c: RouteContext, input: Input, read: (input: Input) => Promise<unknown>) {
   const proof = { route: 'shared-dataset', name: input.share_token, refusal: 'share_not_found' } as const
   const reply = await c.var.limits.prove(c, proof, () => read(input))
   return c.body(writeJson(reply), 200, { 'Content-Type': 'application/json', 'Cache-Control': 'no-store' })
 }
-const originOf = (c: Context<AppEnv>, { config }: Services) => requestOrigin(config, c.req.url)
+const originOf = (c: RouteContext, { config }: Services) => requestOrigin(config, c.req.url)
 
 export const shareRoutes = slice('Shared datasets', 'Datasets that whoever has a link can read, without a key.')
   .get('/datasets/{dataset_id}/share', {

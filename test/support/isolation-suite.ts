@@ -54,7 +54,9 @@ export function describeIsolation(through: 'gateway' | 'withoutTenantPredicates'
     const allHeaders = { ...example.headers, ...headers, 'X-Api-Key': key }
     return send(operation.method.toUpperCase(), path, { ...example, headers: allHeaders, app })
   }
-  const foreignTo = (self: number) => ids.flatMap((own, i) => (i === self ? [] : Object.values(own)))
+  /** Only those that no other text contains: a path may name a member, such as `inputs`. */
+  const foreignTo = (self: number) =>
+    ids.flatMap((own, i) => (i === self ? [] : Object.values(own).filter(id => id.length > 30)))
 
   describe('a tenant', () => {
     it('sees only itself', async () => {
