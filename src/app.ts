@@ -10,6 +10,7 @@ import { serveDashboard } from './dashboard/shell.ts'
 import { sweepAttachments } from './datasets/attachments.ts'
 import { exampleRoutes } from './datasets/examples.routes.ts'
 import { datasetRoutes } from './datasets/routes.ts'
+import { shareRoutes } from './datasets/shares.routes.ts'
 import { customHostRoutes } from './deployments/custom-hosts.routes.ts'
 import { logRoutes } from './deployments/logs.routes.ts'
 import { sweepMetrics } from './deployments/metric-points.ts'
@@ -92,6 +93,7 @@ const slices = [
   feedbackRoutes,
   datasetRoutes,
   exampleRoutes,
+  shareRoutes,
   ruleRoutes,
   otlpRoutes,
   organizationRoutes,

@@ -22,6 +22,8 @@ export const EVENT_OPERATIONS: Record<string, string> = {
   'dataset.examples_created': 'create_examples',
   'dataset.examples_deleted': 'delete_examples',
   'dataset.examples_updated': 'update_examples',
+  'dataset.shared': 'share_dataset',
+  'dataset.unshared': 'unshare_dataset',
   'dataset.updated': 'update_dataset',
   'dataset.version_tagged': 'update_dataset_version',
   'deployment.activated': 'activate_deployment',

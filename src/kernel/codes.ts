@@ -154,6 +154,12 @@ const CODES = {
     'The metadata of an example would be larger than 128 KiB.',
     'Remove members of it, or set smaller values.',
   ],
+  clone_too_large: [
+    400,
+    'Too much to clone at once',
+    'One request copies at most 10,000 examples and 64 MiB.',
+    'Clone the dataset in parts, by `examples` or `split`.',
+  ],
   secret_required: [
     400,
     'Secret required',
@@ -490,6 +496,12 @@ const CODES = {
     'Dataset version not found',
     'This dataset has no such version.',
     'GET /datasets/{dataset_id}/versions lists the versions.',
+  ],
+  share_not_found: [
+    404,
+    'Link not found',
+    'This link does not exist, or the dataset is no longer shared.',
+    'Ask the owner of the dataset for a new one.',
   ],
   example_not_found: [
     404,

@@ -118,12 +118,8 @@ async function runOperation(
     const callWith = (body: RawBody) => callVerb(c, operation, caller, body)
     return withRawBody(c.req, mediaTypes, caller.config.rawBodies, beforeLarge, callWith)
   }
-  return callVerb(
-    c,
-    operation,
-    caller,
-    operation.method === 'get' ? '' : await readBody(c.req, beforeLarge, operation.untypedBody),
-  )
+  const text = operation.method === 'get' ? '' : await readBody(c.req, beforeLarge, operation.untypedBody)
+  return callVerb(c, operation, caller, text)
 }
 
 async function callVerb(
