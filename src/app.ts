@@ -56,6 +56,7 @@ import { signInRoutes } from './sign-in/routes.ts'
 import { sweepSessions } from './sign-in/sessions.ts'
 import { syncRoutes } from './sync/routes.ts'
 import { feedbackRoutes } from './traces/feedback.routes.ts'
+import { ingestionRoutes } from './traces/ingestion.routes.ts'
 import { postgresTraceStore } from './traces/postgres/store.ts'
 import { runRoutes } from './traces/runs.routes.ts'
 import { sessionRoutes } from './traces/sessions.routes.ts'
@@ -82,6 +83,7 @@ const slices = [
   deliveryRoutes,
   eventRoutes,
   webhookRoutes,
+  ingestionRoutes,
   sessionRoutes,
   feedbackRoutes,
   datasetRoutes,
@@ -141,6 +143,7 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
       sweepInstalls(services),
       sweepProviders(services),
       sweepWebhooks(services),
+      import('./rules/evaluate.ts').then(({ sweepRules }) => sweepRules(services)),
       services.traces.expire(services),
       sweepDeliveries(services).then(() => sweepPreviews(services)),
     ])

@@ -588,6 +588,12 @@ const CODES = {
     'What this link leads to was not found: it was deleted with its trace, or never stored.',
     'Read the run again.',
   ],
+  rule_not_applied: [
+    404,
+    'Rule not applied yet',
+    'No run that this rule was applied to was found.',
+    'GET /runs/rules/{rule_id}/logs lists what it did.',
+  ],
   rule_not_found: [
     404,
     'Rule not found',
@@ -758,6 +764,7 @@ const CODES = {
     'This agent no longer holds the lease.',
     'Stop all work, then poll without `fence` to acquire a new one.',
   ],
+  rule_disabled: [409, 'Rule disabled', 'This rule is off.', 'PATCH it with `is_enabled` true first.'],
   tag_key_taken: [409, 'Tag key taken', 'This workspace already has this tag key.', 'Use it, or choose another.'],
   tag_value_taken: [409, 'Tag value taken', 'The tag key already has this value.', 'Use it, or choose another.'],
   dataset_name_taken: [

@@ -1,10 +1,10 @@
 // The members and items of a JSON text as texts, so that numbers in them keep all their digits. For texts that
-// JSON.parse has accepted.
+// JSON.parse, or `findJsonFault()` of json-check.ts, has accepted.
 
-/** Of a name that occurs twice, the last value counts, as in `JSON.parse`. */
-export function sliceObject(text: string): Map<string, string> {
+/** Of a name that occurs twice, the last value counts, as in `JSON.parse`. Stops after `max` members. */
+export function sliceObject(text: string, max = Number.POSITIVE_INFINITY): Map<string, string> {
   const members = new Map<string, string>()
-  for (const [start, end] of findParts(text, '{')) {
+  for (const [start, end] of findParts(text, '{', max)) {
     const name = text.slice(start, end)
     const nameEnd = endOfText(name, 0)
     const valueStart = skipSpace(name, skipSpace(name, nameEnd) + 1)
@@ -13,15 +13,17 @@ export function sliceObject(text: string): Map<string, string> {
   return members
 }
 
-export const sliceArray = (text: string): string[] => findParts(text, '[').map(([start, end]) => text.slice(start, end))
+/** Stops after `max` items. */
+export const sliceArray = (text: string, max = Number.POSITIVE_INFINITY): string[] =>
+  findParts(text, '[', max).map(([start, end]) => text.slice(start, end))
 
 /** Where each member or item begins and ends, without the space around it. */
-function findParts(text: string, open: string): [start: number, end: number][] {
+function findParts(text: string, open: string, max: number): [start: number, end: number][] {
   const parts: [number, number][] = []
   let at = skipSpace(text, 0)
   if (text[at] !== open) return parts
   at = skipSpace(text, at + 1)
-  while (text[at] !== ']' && text[at] !== '}') {
+  while (parts.length < max && text[at] !== ']' && text[at] !== '}') {
     const start = at
     let end = at
     // A member is a name, a colon and a value.

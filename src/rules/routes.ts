@@ -1,7 +1,9 @@
 // Routes of automation rules.
 import { slice } from '../kernel/routes.ts'
+import { listRuleLogs, readLastApplied } from './logs.ts'
 import * as rules from './rules.ts'
 import * as s from './schema.ts'
+import { triggerRule, triggerRules } from './trigger.ts'
 
 const REFERENCE_ERRORS = ['project_not_found', 'dataset_not_found', 'filter_invalid', 'blocked_url'] as const
 
@@ -54,4 +56,47 @@ export const ruleRoutes = slice('Automation rules', 'What is done with runs that
     reply: s.Deleted,
     errors: ['rule_not_found'],
     verb: rules.deleteRule,
+  })
+  .post('/runs/rules/{rule_id}/trigger', {
+    id: 'triggerRunRule',
+    summary: 'Evaluate a rule now',
+    description: 'After the response, instead of at the next minute.',
+    toleratesUnknown: true,
+    isReadOnly: true,
+    params: s.RuleRef,
+    reply: s.Rule,
+    errors: ['rule_not_found', 'rule_disabled'],
+    verb: triggerRule,
+  })
+  .post('/runs/rules/trigger', {
+    id: 'triggerRunRules',
+    summary: 'Evaluate several rules now',
+    description: 'If one of them does not exist or is off, none is evaluated.',
+    toleratesUnknown: true,
+    isReadOnly: true,
+    body: s.RuleIds,
+    reply: s.Triggered,
+    errors: ['rule_not_found', 'rule_disabled'],
+    verb: triggerRules,
+  })
+  .get('/runs/rules/{rule_id}/logs', {
+    id: 'listRunRuleLogs',
+    summary: 'List what a rule did, newest first',
+    description: 'Kept for a month.',
+    toleratesUnknown: true,
+    params: s.RuleRef,
+    query: s.LogQuery,
+    reply: s.RuleLogList,
+    errors: ['rule_not_found'],
+    verb: listRuleLogs,
+  })
+  .get('/runs/rules/{rule_id}/last_applied', {
+    id: 'readRunRuleLastApplied',
+    summary: 'Read what a rule did last',
+    toleratesUnknown: true,
+    params: s.RuleRef,
+    query: s.BackfillFlag,
+    reply: s.RuleLog,
+    errors: ['rule_not_found', 'rule_not_applied'],
+    verb: readLastApplied,
   })

@@ -30,7 +30,7 @@ import { readFilters } from '../traces/filter/resolve.ts'
 import * as schema from './schema.ts'
 
 type RuleParams = z.output<typeof schema.RuleRef>
-type RuleRow = typeof runRules.$inferSelect & {
+export type RuleRow = typeof runRules.$inferSelect & {
   session_name: string | null
   dataset_name: string | null
   queue_name: string | null
@@ -44,7 +44,7 @@ const nameOf = (table: string, column: string): SQL<string | null> => sql<string
   select n.name
   from ${sql.identifier(table)} n
   where n.id = run_rules.${sql.identifier(column)} and n.tenant_id = run_rules.tenant_id)`
-const COLUMNS = {
+export const RULE_COLUMNS = {
   ...getTableColumns(runRules),
   session_name: nameOf('projects', 'session_id').as('session_name'),
   dataset_name: nameOf('datasets', 'dataset_id').as('dataset_name'),
@@ -52,7 +52,7 @@ const COLUMNS = {
   add_to_dataset_name: nameOf('datasets', 'add_to_dataset_id').as('add_to_dataset_name'),
 }
 
-const toWire = (row: RuleRow): schema.Rule => ({
+export const toWire = (row: RuleRow): schema.Rule => ({
   id: row.id,
   tenant_id: row.tenant_id,
   is_enabled: row.is_enabled,
@@ -138,10 +138,7 @@ const HAS_ROOM = refuseUnless(
 /** So that two concurrent requests do not both take the last place. */
 const LOCK_WORKSPACE = sql`select from workspaces where id = current_tenant() for no key update`
 
-type References = Pick<
-  schema.RulePatch,
-  'session_id' | 'dataset_id' | 'add_to_dataset_id' | 'add_to_annotation_queue_id'
->
+type References = Pick<schema.RulePatch, 'session_id' | 'dataset_id' | 'add_to_dataset_id'>
 
 const exists = (code: string, table: string, id: string | null | undefined): SQL | undefined =>
   id
@@ -183,11 +180,11 @@ const FILTERS = ['filter', 'trace_filter', 'tree_filter'] as const
 
 function givenColumns(input: schema.RulePatch) {
   const { display_name, is_enabled, sampling_rate, extend_only, add_to_dataset_prefer_correction } = input
-  const { add_to_dataset_id, add_to_annotation_queue_id } = input
+  const { add_to_dataset_id } = input
   const filters = FILTERS.filter(name => input[name] !== undefined).map(name => [name, input[name]?.trim() || null])
   return omitUndefined({
     ...{ display_name, is_enabled, sampling_rate, extend_only, add_to_dataset_prefer_correction },
-    ...{ add_to_dataset_id, add_to_annotation_queue_id },
+    ...{ add_to_dataset_id },
     ...(Object.fromEntries(filters) as { [Name in (typeof FILTERS)[number]]?: string | null }),
   })
 }
@@ -205,7 +202,7 @@ export const listRules = verb('rules:read', async (ctx, query: schema.RuleQuery)
       and t.tenant_id = current_tenant()
       and t.tag_value_ids @> ${uuidArray(tag_value_id ?? [])})`
   const rows = db
-    .select(COLUMNS)
+    .select(RULE_COLUMNS)
     .from(runRules)
     .where(
       and(
@@ -250,7 +247,7 @@ export const createRule = verb('rules:create', async (ctx, input: schema.NewRule
         backfill_status: 'waiting' as const,
       }),
     })
-    .returning(COLUMNS)
+    .returning(RULE_COLUMNS)
   const parts = { lock: LOCK_WORKSPACE, changes: createdMembers(RECORD) }
   const rows = await commit(ctx, 'rule.created', change, {}, parts)
   return withSecret(ctx, requireRow(rows, 'workspace_not_found'))
@@ -288,7 +285,7 @@ export const changeRule = verb(
           isAllowed(patch),
         ),
       )
-      .returning(COLUMNS)
+      .returning(RULE_COLUMNS)
     const parts = { lock: lockRule(rule_id), changes: changedMembers(runRules, RECORD) }
     const rows = await commit(ctx, 'rule.updated', change, { supplied: Object.keys(patch) }, parts)
     const row = requireRow(rows, 'rule_not_found')

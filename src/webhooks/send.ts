@@ -19,7 +19,6 @@ export type Attempt = {
 
 const ANSWER_BYTES = 2048
 const TIMEOUT_MS = 15_000
-const LIMITS = { fetchMs: TIMEOUT_MS, totalMs: TIMEOUT_MS, fetches: 1, bytes: ANSWER_BYTES }
 const MAX_RETRY_AFTER_S = 86_400
 
 export const SECRET_PLACE = 'webhook secret'
@@ -27,15 +26,25 @@ export const SIGNING_KEY_PLACE = 'webhook signing key'
 
 /** Signs with the secrets and the time of now: a repeat has the same id, and another signature. */
 export async function sendMessage(services: Services, receiver: Receiver, id: string, body: string): Promise<Attempt> {
-  const { config } = services
   const message = { id, timestamp: Math.floor(Date.now() / 1000), body }
   const headers = messageHeaders(message, await signMessage(services, receiver, message))
-  const client = createGuardedClient(config, configuredOrigin(config), LIMITS)
+  return postMessage(services, receiver.url, headers, body)
+}
+
+export async function postMessage(
+  { config }: Services,
+  url: string,
+  headers: Record<string, string>,
+  body: string,
+  timeoutMs: number = TIMEOUT_MS,
+): Promise<Attempt> {
+  const limits = { fetchMs: timeoutMs, totalMs: timeoutMs, fetches: 1, bytes: ANSWER_BYTES }
+  const client = createGuardedClient(config, configuredOrigin(config), limits)
   client.stage('webhook')
   const started = Date.now()
   const sent = { headers, duration_ms: 0, answer: null, error: null, retryAfter: 0 }
   try {
-    const response = await client.fetch(receiver.url, { method: 'POST', headers, body })
+    const response = await client.fetch(url, { method: 'POST', headers, body })
     const answer = { status: response.status, body: await readStart(response) }
     const error = response.ok ? null : 'refused'
     const retryAfter = response.ok ? 0 : parseRetryAfter(response.headers.get('Retry-After'), started)

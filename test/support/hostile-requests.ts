@@ -68,8 +68,25 @@ function arbitraryMember(body: z.ZodType | undefined): fc.Arbitrary<[string, str
 const toJsonObject = (entries: [string, string][]) =>
   `{${entries.map(([name, one]) => `${JSON.stringify(name)}:${one}`).join(',')}}`
 
+/** Without a schema, the body is of a kind of its own: the example, with a piece of it replaced. */
+function arbitraryExample(example: string): fc.Arbitrary<string> {
+  const broken = fc.tuple(fc.nat(), fc.nat(40), oddText).map(([at, length, text]) => {
+    const start = at % example.length
+    return example.slice(0, start) + text + example.slice(start + length)
+  })
+  return pickWeighted([8, broken], [1, fc.constant(example)], [1, anyText])
+}
+
+const listMedia = ({ rawBody }: Operation) => Object.entries(rawBody ?? {})
+/** Of JSON. */
+const schemaOf = (operation: Operation) =>
+  operation.body ?? listMedia(operation).find(([, { schema }]) => schema)?.[1].schema
+const exampleOf = (operation: Operation) => listMedia(operation).find(([, { example }]) => example)?.[1].example
+
 /** The operation's example: unchanged, cut short, or with members broken or added; or something else. */
-function arbitraryBodyText({ body }: Operation): fc.Arbitrary<string> {
+function arbitraryBodyText(operation: Operation): fc.Arbitrary<string> {
+  const body = schemaOf(operation)
+  if (!body && operation.rawBody) return arbitraryExample(exampleOf(operation)?.text ?? ' ')
   const example = Object.entries((body?.meta()?.example ?? {}) as object)
   const sound = example.map(([name, one]): [string, string] => [name, JSON.stringify(one)])
   const broken = fc
@@ -159,13 +176,17 @@ function arbitraryPath({ path, method, query }: Operation, { ids }: ExistingReso
 }
 
 /** At most two headers beside the required ones: an invalid header hides the checks after it. */
-function arbitraryHeaders({ tenant_id }: ExistingResources): fc.Arbitrary<Record<string, string>> {
+function arbitraryHeaders(
+  operation: Operation,
+  { tenant_id }: ExistingResources,
+): fc.Arbitrary<Record<string, string>> {
+  const type = schemaOf(operation) ? 'application/json' : (exampleOf(operation)?.contentType ?? 'application/json')
   const any = fc.string({ unit: 'grapheme-ascii', maxLength: 40 })
   const oddOne = (name: string) => pickWeighted([3, fc.constantFrom(...odd.HEADERS[name]!)], [1, any])
   const twice = fc.constantFrom(tenant_id.toUpperCase(), `${tenant_id}, ${tenant_id}`, `${tenant_id} x`)
   const needed = fc.record({
     'X-Tenant-Id': pickWeighted([30, fc.constant(tenant_id)], [1, twice], [1, oddOne('X-Tenant-Id')]),
-    'Content-Type': pickWeighted([30, fc.constant('application/json')], [2, oddOne('Content-Type')]),
+    'Content-Type': pickWeighted([30, fc.constant(type)], [2, oddOne('Content-Type')]),
   })
   const names = Object.keys(odd.HEADERS).filter(name => name !== 'X-Tenant-Id' && name !== 'Content-Type')
   const others = fc
@@ -184,7 +205,7 @@ export function arbitraryRequest(operation: Operation, known: ExistingResources)
       ),
       path: arbitraryPath(operation, known),
       search: arbitrarySearch(operation),
-      headers: arbitraryHeaders(known),
+      headers: arbitraryHeaders(operation, known),
       body: arbitraryBody(operation),
     })
     .map(({ search, path, ...rest }) => ({ ...rest, path: path + search }))

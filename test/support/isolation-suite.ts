@@ -45,6 +45,7 @@ export function describeIsolation(through: 'gateway' | 'withoutTenantPredicates'
       '/v2/events',
       '/v2/webhooks',
       '/datasets',
+      '/runs/rules',
     ]
     const bodies = await Promise.all(lists.map(async path => (await owner.get(`${path}?limit=100`, inside)).body))
     return JSON.stringify(bodies, (name, value) => (name === 'last_used_at' ? undefined : value))

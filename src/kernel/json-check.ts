@@ -1,0 +1,101 @@
+// Checks that a text is JSON, without building what it describes: 64 MiB of `[],` would become a gigabyte of arrays.
+
+type JsonFault = { type: 'json_invalid' | 'too_deep'; msg: string }
+
+const [QUOTE, BACKSLASH, COMMA, COLON] = [0x22, 0x5c, 0x2c, 0x3a]
+const [OPEN_OBJECT, CLOSE_OBJECT, OPEN_ARRAY, CLOSE_ARRAY] = [0x7b, 0x7d, 0x5b, 0x5d]
+const [ZERO, NINE, DOT, UPPER_E, LOWER_E] = [0x30, 0x39, 0x2e, 0x45, 0x65]
+const SCALAR = /true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?/y
+const ESCAPE = /["\\/bfnrt]|u[0-9a-fA-F]{4}/y
+/** All but the quote, the backslash and control characters. A loop is faster for a few of them. */
+const PLAIN = /[ !#-[\]-\uffff]*/y
+const SHORT = 32
+/** Where a token ends that is none. */
+const NONE = -1
+
+/** Null if the text is JSON by RFC 8259, nested no deeper than `maxDepth`. */
+export function findJsonFault(text: string, maxDepth: number): JsonFault | null {
+  /** For each level of what is open, whether it is an object. */
+  const isObject = new Uint8Array(maxDepth + 1)
+  let depth = 0
+  let at = skipSpace(text, 0)
+  for (;;) {
+    const start = at
+    const code = text.charCodeAt(at)
+    if (code === OPEN_OBJECT || code === OPEN_ARRAY) {
+      depth++
+      if (depth > maxDepth) return { type: 'too_deep', msg: `is nested deeper than ${maxDepth} levels` }
+      isObject[depth] = code === OPEN_OBJECT ? 1 : 0
+      at = skipSpace(text, at + 1)
+      if (text.charCodeAt(at) !== (isObject[depth] ? CLOSE_OBJECT : CLOSE_ARRAY)) {
+        if (isObject[depth]) at = endOfName(text, at)
+        if (at === NONE) return invalid(start)
+        continue
+      }
+      depth--
+      at++
+    } else {
+      at = code === QUOTE ? endOfText(text, at) : endOfScalar(text, at)
+      if (at === NONE) return invalid(start)
+    }
+    at = skipSpace(text, at)
+    while (depth > 0 && text.charCodeAt(at) === (isObject[depth] ? CLOSE_OBJECT : CLOSE_ARRAY)) {
+      depth--
+      at = skipSpace(text, at + 1)
+    }
+    if (depth === 0) return at === text.length ? null : invalid(at)
+    if (text.charCodeAt(at) !== COMMA) return invalid(at)
+    const next = skipSpace(text, at + 1)
+    at = isObject[depth] ? endOfName(text, next) : next
+    if (at === NONE) return invalid(next)
+  }
+}
+
+const invalid = (at: number): JsonFault => ({ type: 'json_invalid', msg: `is not valid JSON at character ${at + 1}` })
+
+function skipSpace(text: string, from: number): number {
+  let at = from
+  let code = text.charCodeAt(at)
+  while (code === 0x20 || code === 0x0a || code === 0x0d || code === 0x09) code = text.charCodeAt(++at)
+  return at
+}
+
+function endOf(pattern: RegExp, text: string, from: number): number {
+  pattern.lastIndex = from
+  return pattern.test(text) ? pattern.lastIndex : NONE
+}
+
+/** Of the name of a member, with its colon and the space after it. */
+function endOfName(text: string, from: number): number {
+  const end = text.charCodeAt(from) === QUOTE ? endOfText(text, from) : NONE
+  if (end === NONE) return NONE
+  const colon = skipSpace(text, end)
+  return text.charCodeAt(colon) === COLON ? skipSpace(text, colon + 1) : NONE
+}
+
+function endOfText(text: string, from: number): number {
+  let at = from + 1
+  for (let next = at + SHORT; ; ) {
+    if (at >= next) {
+      at = endOf(PLAIN, text, at)
+      next = at + SHORT
+    }
+    const code = text.charCodeAt(at)
+    // The code after the end is NaN.
+    if (!(code >= 0x20)) return NONE
+    at++
+    if (code === QUOTE) return at
+    if (code !== BACKSLASH) continue
+    at = endOf(ESCAPE, text, at)
+    if (at === NONE) return NONE
+  }
+}
+
+/** Most scalars are whole numbers, for which the pattern takes three times as long. */
+function endOfScalar(text: string, from: number): number {
+  let at = from
+  let code = text.charCodeAt(at)
+  if (!(code > ZERO && code <= NINE)) return endOf(SCALAR, text, from)
+  while (code >= ZERO && code <= NINE) code = text.charCodeAt(++at)
+  return code === DOT || code === UPPER_E || code === LOWER_E ? endOf(SCALAR, text, from) : at
+}

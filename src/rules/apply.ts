@@ -1,0 +1,115 @@
+// What a rule does with runs that match: it acts on each of them once, whenever a worker dies.
+import { type SQL, sql } from 'drizzle-orm'
+import type { Ctx } from '../kernel/context.ts'
+import { type Row, run } from '../kernel/db.ts'
+import type { RuleOutcome, RuleOutcomes } from '../tables/rules.ts'
+import type { StoredRun } from '../traces/run-query.ts'
+import { addToDataset } from './add-to-dataset.ts'
+import type { ClaimedRule } from './claimed-rule.ts'
+
+/** Of one message, so that it stays small. */
+const RUNS_PER_DELIVERY = 20
+
+/**
+ * `progress` sets how far the rule has come. The last statement stores it together with what was done, once for each
+ * run: of two workers at the same run, the second finds its row and does nothing. What comes before that statement
+ * finds its own effect when it is repeated. Returns false if the rule is gone or off.
+ */
+export async function applyRule(
+  ctx: Ctx,
+  rule: ClaimedRule,
+  runs: StoredRun[],
+  progress: SQL,
+  isBackfill: boolean,
+): Promise<boolean> {
+  if (rule.extend_only) await upgradeTraces(ctx, runs)
+  const added = rule.add_to_dataset_id ? await addToDataset(ctx, rule, rule.add_to_dataset_id, runs) : undefined
+  const outcomesOf = ({ id, trace_tier }: StoredRun): RuleOutcomes => ({
+    ...(added && { add_to_dataset: added.get(id)! }),
+    ...(rule.extend_only && { extend_only: extensionOf(trace_tier) }),
+  })
+  const deliveries = planDeliveries(rule, runs)
+  const applications = runs.map(one => ({
+    run_id: one.id,
+    run_session_id: one.session_id,
+    run_name: one.name,
+    run_type: one.run_type,
+    start_time: one.start_time,
+    end_time: one.end_time,
+    thread_id: one.thread_id,
+    outcomes: outcomesOf(one),
+    delivery_ids: deliveries.filter(({ run_ids }) => run_ids.includes(one.id)).map(({ id }) => id),
+  }))
+  const rows = await run(ctx, recordStatement(rule, applications, deliveries, progress, isBackfill))
+  return rows.length > 0
+}
+
+const extensionOf = (tier: string): RuleOutcome => ({ outcome: tier === 'longlived' ? 'skipped' : 'success' })
+
+async function upgradeTraces(ctx: Ctx, runs: StoredRun[]): Promise<void> {
+  const ids = new Set(runs.filter(({ trace_tier }) => trace_tier !== 'longlived').map(({ trace_id }) => trace_id))
+  if (ids.size > 0) await ctx.traces.upgrade(ctx, [...ids])
+}
+
+type PlannedDelivery = { id: string; target_id: string; run_ids: string[] }
+
+function planDeliveries({ webhooks }: ClaimedRule, runs: StoredRun[]): PlannedDelivery[] {
+  const ids = runs.map(({ id }) => id)
+  const parts = Array.from({ length: Math.ceil(ids.length / RUNS_PER_DELIVERY) }, (_, i) =>
+    ids.slice(i * RUNS_PER_DELIVERY, (i + 1) * RUNS_PER_DELIVERY),
+  )
+  return webhooks.flatMap(webhook =>
+    parts.map(run_ids => ({ id: crypto.randomUUID(), target_id: webhook.id, run_ids })),
+  )
+}
+
+const recordStatement = (
+  { id }: ClaimedRule,
+  applications: object[],
+  deliveries: PlannedDelivery[],
+  progress: SQL,
+  isBackfill: boolean,
+): SQL<Row> => sql<Row>`
+  with rule as (
+    update run_rules
+    set ${progress}
+    where id = ${id}::uuid and tenant_id = current_tenant() and is_enabled
+    returning id, organization_id, tenant_id
+  ),
+  given as (
+    select *
+    from json_to_recordset(${JSON.stringify(applications)}::json) as g(
+      run_id uuid, run_session_id uuid, run_name text, run_type text, start_time timestamptz, end_time timestamptz,
+      thread_id text, outcomes json, delivery_ids uuid[]
+    )
+  ),
+  applied as (
+    insert into rule_applications (
+      organization_id, tenant_id, rule_id, run_id, run_session_id, run_name, run_type, start_time, end_time, thread_id,
+      is_backfill, outcomes, delivery_ids
+    )
+    select
+      r.organization_id, r.tenant_id, r.id, g.run_id, g.run_session_id, g.run_name, g.run_type, g.start_time,
+      g.end_time, g.thread_id, ${isBackfill}, g.outcomes, g.delivery_ids
+    from given g
+    cross join rule r
+    order by g.run_id
+    on conflict do nothing
+    returning run_id, start_time, end_time, delivery_ids
+  ),
+  planned as (
+    select *
+    from json_to_recordset(${JSON.stringify(deliveries)}::json) as d(id uuid, target_id uuid)
+  ),
+  sent as (
+    insert into rule_deliveries (id, organization_id, tenant_id, rule_id, target_id, run_ids, start_time, end_time)
+    select
+      d.id, r.organization_id, r.tenant_id, r.id, d.target_id, array_agg(a.run_id), min(a.start_time),
+      max(coalesce(a.end_time, a.start_time))
+    from planned d
+    join applied a on d.id = any(a.delivery_ids)
+    cross join rule r
+    group by d.id, r.organization_id, r.tenant_id, r.id, d.target_id
+  )
+  select id
+  from rule`

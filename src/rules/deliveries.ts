@@ -1,0 +1,153 @@
+// Sends the webhooks of rules: signed as in Standard Webhooks, to each rule's URLs.
+import { type SQL, sql } from 'drizzle-orm'
+import { type Row, run, runAsSystem, uuidArray } from '../kernel/db.ts'
+import { setClock } from '../kernel/journal.ts'
+import { AttemptError, drainOutbox, LEASE, type Outbox, type OutboxItem } from '../kernel/outbox.ts'
+import { rawJson, writeJson } from '../kernel/raw-json.ts'
+import type { Services } from '../kernel/routes.ts'
+import { runWorkerPool } from '../kernel/worker-pool.ts'
+import { messageHeaders, signBySecret } from '../protocol/webhook-signing.ts'
+import type { RuleWebhook } from '../tables/rules.ts'
+import { PAGE_PAYLOAD_BYTES } from '../traces/object-links.ts'
+import { feedbackStats } from '../traces/postgres/feedback-stats.ts'
+import { columnsOf, DEFAULT_SELECT } from '../traces/run-wire.ts'
+import { showRuns } from '../traces/runs.ts'
+import { postMessage } from '../webhooks/send.ts'
+import { actAsRule } from './claimed-rule.ts'
+import { HEADER_PLACE, SECRET_PLACE } from './rules.ts'
+
+/** Of which two are repeats, after a connection that failed or an answer of 500 and more. */
+const MAX_ATTEMPTS = 3
+const TIMEOUT_MS = 5000
+const MAX_CONCURRENT = 8
+const MAX_RULES = 500
+/** Of one rule in a sweep, so that a slow receiver does not take the time of the others. */
+const DELIVERIES_PER_RULE = 20
+
+type Delivery = OutboxItem & {
+  rule: { id: string; organization_id: string; tenant_id: string; display_name: string; secret: string }
+  /** Null if the rule does not have it any more. */
+  webhook: RuleWebhook | null
+  run_ids: string[]
+  start_time: string
+  end_time: string
+}
+
+class UnansweredError extends AttemptError {
+  readonly status: number | null
+  readonly isFinal: boolean
+  constructor(code: string, status: number | null, isFinal: boolean) {
+    super(code, status === null ? code : `the receiver answered ${status}`)
+    this.status = status
+    this.isFinal = isFinal
+  }
+}
+
+const claimDelivery = (rule: string): SQL<Row> => sql<Row>`
+  with due as (
+    select d.id
+    from rule_deliveries d
+    where d.rule_id = ${rule}::uuid and d.state = 'waiting' and d.next_attempt_at <= clock()
+    order by d.next_attempt_at
+    limit 1
+    for update skip locked
+  ),
+  served as (
+    update run_rules set last_sent_at = clock()
+    where id = ${rule}::uuid and exists (select from due)
+  ),
+  claimed as (
+    update rule_deliveries d
+    set attempts = d.attempts + 1, next_attempt_at = clock() + ${LEASE}
+    from due
+    where d.id = due.id
+    returning d.*
+  )
+  select json_build_object(
+      'id', d.id, 'attempts', d.attempts, 'run_ids', d.run_ids, 'start_time', d.start_time, 'end_time', d.end_time,
+      'webhook', (select w from json_array_elements(r.webhooks) w where w ->> 'id' = d.target_id::text),
+      'rule', json_build_object(
+        'id', r.id, 'organization_id', r.organization_id, 'tenant_id', r.tenant_id, 'display_name', r.display_name,
+        'secret', r.webhook_secret
+      )
+    )::text
+  from claimed d
+  join run_rules r on r.id = d.rule_id`
+
+const isOwnAttempt = ({ id, attempts }: Delivery): SQL =>
+  sql`id = ${id}::uuid and attempts = ${attempts} and state = 'waiting'`
+
+const OUTBOX: Outbox<Delivery, number> = {
+  maxAttempts: MAX_ATTEMPTS,
+  work: sendDelivery,
+  markDone: (item, status) => sql`
+    update rule_deliveries
+    set state = 'delivered', next_attempt_at = null, attempted_at = clock(), answer_status = ${status}, error = null
+    where ${isOwnAttempt(item)}`,
+  markFailed: (item, { code, isLast, nextAttemptAt, error }) => {
+    const isOver = isLast || !(error instanceof UnansweredError) || error.isFinal
+    const status = error instanceof UnansweredError ? error.status : null
+    return sql`
+      update rule_deliveries
+      set state = ${isOver ? 'failed' : 'waiting'}, next_attempt_at = ${isOver ? sql`null` : nextAttemptAt},
+        attempted_at = clock(), answer_status = ${status}::integer, error = ${code}
+      where ${isOwnAttempt(item)}`
+  },
+  logMembers: ({ id, rule }) => ({ rule: rule.id, delivery: id }),
+}
+
+async function sendDelivery(services: Services, item: Delivery): Promise<number> {
+  const { id, rule, webhook } = item
+  if (!webhook) throw new UnansweredError('webhook_removed', null, true)
+  const { sealer } = services
+  const body = await buildBody(services, item)
+  const message = { id, timestamp: Math.floor(Date.now() / 1000), body }
+  const signature = await signBySecret(await sealer.open(rule.secret, rule.id, SECRET_PLACE), message)
+  const open = async ([name, sealed]: [string, string]) =>
+    [name, await sealer.open(sealed, rule.id, HEADER_PLACE)] as const
+  const own = Object.fromEntries(await Promise.all(Object.entries(webhook.headers).map(open)))
+  const headers = { ...own, ...messageHeaders(message, [signature]) }
+  const { answer, error } = await postMessage(services, webhook.url, headers, body, TIMEOUT_MS)
+  if (error === null) return answer!.status
+  const isRetried = error === 'upstream_error' || (answer !== null && answer.status >= 500)
+  throw new UnansweredError(error, answer?.status ?? null, !isRetried)
+}
+
+/** The runs as they are now. Long payloads are included up to a limit, and otherwise behind signed URLs. */
+async function buildBody(services: Services, { rule, run_ids, start_time, end_time }: Delivery): Promise<string> {
+  const ctx = actAsRule(services, rule)
+  const query = { ids: run_ids, order: 'asc' as const, limit: run_ids.length, columns: columnsOf(DEFAULT_SELECT) }
+  const { runs } = await ctx.traces.query(ctx, query)
+  if (runs.length === 0) throw new UnansweredError('runs_expired', null, true)
+  const [shown, stats] = await Promise.all([
+    showRuns(ctx, runs, DEFAULT_SELECT, PAGE_PAYLOAD_BYTES),
+    run(ctx, sql<Row>`select ${feedbackStats(sql`f.run_id = any(${uuidArray(run_ids)})`)}::text`),
+  ])
+  const feedback_stats = rawJson((stats[0]![0] as string | null) ?? '{}')
+  return writeJson({ rule_id: rule.id, start_time, end_time, runs: shown, feedback_stats })
+}
+
+/** The rules with something to send: of each workspace the one that waits longest, then the second of each. */
+const listDue = (condition: SQL): SQL<Row> => sql<Row>`
+  select r.id
+  from run_rules r
+  where ${condition}
+    and exists (
+      select from rule_deliveries d
+      where d.rule_id = r.id and d.state = 'waiting' and d.next_attempt_at <= clock()
+    )
+  order by row_number() over (partition by r.tenant_id order by r.last_sent_at), r.last_sent_at
+  limit ${MAX_RULES}`
+
+export async function sendRuleWebhooks(services: Services, condition: SQL = sql`true`): Promise<void> {
+  const { config, database } = services
+  const [, rows] = (await runAsSystem(database, setClock(config), listDue(condition))) as [unknown, [string][]]
+  const due = rows.map(([id]) => id)
+  await runWorkerPool({
+    maxConcurrent: MAX_CONCURRENT,
+    maxItems: MAX_RULES,
+    claim: async () => due.shift() ?? null,
+    work: id =>
+      drainOutbox(services, OUTBOX, { claim: claimDelivery(id), maxConcurrent: 1, maxItems: DELIVERIES_PER_RULE }),
+  })
+}

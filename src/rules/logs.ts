@@ -1,0 +1,103 @@
+// What the rules of a workspace did with runs.
+import { type SQL, sql } from 'drizzle-orm'
+import type * as z from 'zod'
+import { verb } from '../kernel/context.ts'
+import { type Row, run } from '../kernel/db.ts'
+import { requireRow, toIsoTime } from '../kernel/rows.ts'
+import type { RuleOutcomes } from '../tables/rules.ts'
+import type * as schema from './schema.ts'
+
+type RuleParams = z.output<typeof schema.RuleRef>
+
+type Delivery = {
+  id: string
+  url: string | null
+  state: 'waiting' | 'delivered' | 'failed'
+  attempts: number
+  answer_status: number | null
+  error: string | null
+}
+type LogRow = {
+  run_id: string
+  run_name: string | null
+  run_type: string | null
+  run_session_id: string
+  thread_id: string | null
+  start_time: string
+  end_time: string
+  created_at: string
+  outcomes: RuleOutcomes
+  deliveries: Delivery[] | null
+}
+
+const DELIVERIES = sql`(
+  select json_agg(json_build_object(
+    'id', d.id, 'state', d.state, 'attempts', d.attempts, 'answer_status', d.answer_status, 'error', d.error, 'url', (
+      select w ->> 'url'
+      from json_array_elements(r.webhooks) w
+      where w ->> 'id' = d.target_id::text
+    )
+  ) order by d.id)
+  from rule_deliveries d
+  where d.id = any(a.delivery_ids) and d.rule_id = a.rule_id and d.tenant_id = current_tenant()
+)`
+
+/** From the rule, to tell an unknown rule from one that has done nothing. */
+const selectLogs = (rule: string, condition: SQL, page: SQL): SQL<Row> => sql<Row>`
+  select to_json(l)::text
+  from run_rules r
+  left join lateral (
+    select
+      a.run_id, a.run_name, a.run_type, a.run_session_id, a.thread_id, a.created_at, a.outcomes,
+      coalesce(a.start_time, a.created_at) as start_time, coalesce(a.end_time, a.start_time, a.created_at) as end_time,
+      ${DELIVERIES} as deliveries
+    from rule_applications a
+    where a.rule_id = r.id and a.tenant_id = current_tenant() and ${condition}
+    order by a.created_at desc, a.run_id desc
+    ${page}
+  ) l on true
+  where r.id = ${rule}::uuid and r.tenant_id = current_tenant()`
+
+function toWire(rule_id: string, row: LogRow): schema.RuleLog {
+  const { run_id, run_name, run_type, run_session_id, thread_id, outcomes } = row
+  const show = ({ outcome, payload = null }: NonNullable<RuleOutcomes['extend_only']>) => ({ outcome, payload })
+  const { add_to_annotation_queue, add_to_dataset, extend_only } = outcomes
+  return {
+    rule_id,
+    ...{ run_id, run_name, run_type, run_session_id, thread_id },
+    start_time: toIsoTime(row.start_time),
+    end_time: toIsoTime(row.end_time),
+    application_time: toIsoTime(row.created_at),
+    add_to_annotation_queue: add_to_annotation_queue ? show(add_to_annotation_queue) : null,
+    add_to_dataset: add_to_dataset ? show(add_to_dataset) : null,
+    evaluators: null,
+    alerts: null,
+    webhooks: webhooksOf(row.deliveries),
+    extend_only: extend_only ? show(extend_only) : null,
+  }
+}
+
+function webhooksOf(deliveries: Delivery[] | null): schema.RuleLog['webhooks'] {
+  if (!deliveries || deliveries.some(({ state }) => state === 'waiting')) return null
+  const outcome = deliveries.some(({ state }) => state === 'failed') ? 'error' : 'success'
+  return { outcome, payload: { deliveries: deliveries.map(({ id, ...one }) => ({ message_id: id, ...one })) } }
+}
+
+export const listRuleLogs = verb('rules:read', async (ctx, { rule_id, ...query }: RuleParams & schema.LogQuery) => {
+  const { start_time, end_time, session_id, limit, offset } = query
+  const condition = sql`(${start_time ?? null}::timestamptz is null or a.created_at >= ${start_time ?? null})
+      and (${end_time ?? null}::timestamptz is null or a.created_at < ${end_time ?? null})
+      and (${session_id ?? null}::uuid is null or a.run_session_id = ${session_id ?? null})`
+  const rows = await run(ctx, selectLogs(rule_id, condition, sql`limit ${limit} offset ${offset}`))
+  requireRow(rows, 'rule_not_found')
+  return rows.flatMap(([text]) => (text === null ? [] : [toWire(rule_id, JSON.parse(text as string))]))
+})
+
+export const readLastApplied = verb(
+  'rules:read',
+  async (ctx, { rule_id, backfill }: RuleParams & z.output<typeof schema.BackfillFlag>) => {
+    const condition = backfill ? sql`a.is_backfill` : sql`true`
+    const [text] = requireRow(await run(ctx, selectLogs(rule_id, condition, sql`limit 1`)), 'rule_not_found')
+    return toWire(rule_id, JSON.parse(requireRow(text === null ? [] : [text as string], 'rule_not_applied')))
+  },
+)

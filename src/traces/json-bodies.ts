@@ -1,0 +1,53 @@
+// Reads runs from JSON: one of them, or a batch.
+import type { Fault } from '../kernel/errors.ts'
+import { invalidRequest } from '../kernel/input.ts'
+import { sliceArray } from '../kernel/json-slices.ts'
+import { MAX_OPERATIONS } from './ingestion.schema.ts'
+import {
+  checkKind,
+  decodeJson,
+  type MemberTexts,
+  type ReadRuns,
+  readOperation,
+  sliceMembers,
+  TOO_MANY_OPERATIONS,
+} from './read-operation.ts'
+import type { RunOperation } from './store.ts'
+
+/** A run, or with the id of its path a patch. */
+export function readRunBody(bytes: Uint8Array, kind: RunOperation['kind'], id?: string): ReadRuns {
+  const faults: Fault[] = []
+  const members = readBody(bytes, faults)
+  const operation = readOperation({ kind, id, members, loc: ['body'] }, faults)
+  return { operations: operation ? [operation] : [], faults }
+}
+
+export function readBatchBody(bytes: Uint8Array): ReadRuns {
+  const faults: Fault[] = []
+  const operations: RunOperation[] = []
+  const lists = readBody(bytes, faults)
+  let count = 0
+  for (const kind of ['post', 'patch'] as const) {
+    const text = lists.get(kind) ?? 'null'
+    if (text === 'null' || !checkKind('list', text, ['body', kind], faults)) continue
+    const items = sliceArray(text, MAX_OPERATIONS + 1)
+    count += items.length
+    if (count > MAX_OPERATIONS) {
+      faults.push({ type: 'too_big', loc: ['body'], msg: TOO_MANY_OPERATIONS })
+      break
+    }
+    for (const [i, item] of items.entries()) {
+      const loc = ['body', kind, i]
+      if (!checkKind('object', item, loc, faults)) continue
+      const operation = readOperation({ kind, members: sliceMembers(item, loc, faults), loc }, faults)
+      if (operation) operations.push(operation)
+    }
+  }
+  return { operations, faults }
+}
+
+function readBody(bytes: Uint8Array, faults: Fault[]): MemberTexts {
+  const text = decodeJson(bytes, ['body'], faults)
+  if (text === null || !checkKind('object', text, ['body'], faults)) throw invalidRequest(faults)
+  return sliceMembers(text, ['body'], faults)
+}
