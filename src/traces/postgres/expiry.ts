@@ -165,7 +165,8 @@ const ADD_UP_HOURS = sql`
     returning *
   )
   insert into session_minutes as m (
-    organization_id, tenant_id, session_id, minute, slot, last_start_time, ${joinNames([...SUMS, ...COUNTS], name => name)}
+    organization_id, tenant_id, session_id, minute, slot, last_start_time,
+    ${joinNames([...SUMS, ...COUNTS], name => name)}
   )
   select
     organization_id, tenant_id, session_id, date_bin('1 hour', minute, 'epoch'), -1, max(last_start_time),
