@@ -1,5 +1,5 @@
 import { PgDialect } from 'drizzle-orm/pg-core'
-import { expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { inOrganization, inTenant } from '../src/kernel/db.ts'
 import { apiKeys } from '../src/tables/api-keys.ts'
 import { describeIsolation } from './support/isolation-suite.ts'
@@ -12,4 +12,8 @@ it.each([
   expect(stripTenantPredicates(new PgDialect().sqlToQuery(predicate).sql)).toBe('true')
 })
 
-describeIsolation('withoutTenantPredicates')
+describeIsolation({ through: 'withoutTenantPredicates' })
+describe('callers whom access policies limit', () => {
+  describeIsolation({ through: 'withoutTenantPredicates', hasPolicies: true })
+})
+describe('without row-level security', () => describeIsolation({ through: 'withoutRowSecurity', hasPolicies: true }))

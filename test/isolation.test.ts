@@ -1,3 +1,5 @@
+import { describe } from 'vitest'
 import { describeIsolation } from './support/isolation-suite.ts'
 
-describeIsolation('gateway')
+describeIsolation({ through: 'gateway' })
+describe('callers whom access policies limit', () => describeIsolation({ through: 'gateway', hasPolicies: true }))

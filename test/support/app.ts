@@ -47,7 +47,7 @@ export const txtRecords = new Map<string, string[]>()
 export type AppOptions = {
   settings?: Record<string, unknown>
   overrides?: Partial<Config>
-  through?: 'gateway' | 'withoutTenantPredicates'
+  through?: 'gateway' | 'withoutTenantPredicates' | 'withoutRowSecurity'
 }
 export function startApp({ settings = {}, through = 'gateway', ...options }: AppOptions = {}) {
   const log = (line: Record<string, unknown>) => void logLines.push(line)

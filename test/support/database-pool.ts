@@ -5,7 +5,7 @@ import { createLogins, type Logins } from '../../src/host/database-logins.ts'
 import { createGateway, type GatewayOptions } from '../../src/host/gateway.ts'
 import { migrate } from '../../src/host/migrate.ts'
 import { query } from './postgres.ts'
-import { stripTenantPredicates } from './tenant-predicates.ts'
+import { keepOwnRole, stripTenantPredicates } from './tenant-predicates.ts'
 
 type GatewayAddress = { url: string; connectionString: string; systemConnectionString: string }
 export type Database = {
@@ -16,6 +16,8 @@ export type Database = {
   gateway: GatewayAddress
   /** Removes the tenant predicates from every statement. */
   withoutTenantPredicates: GatewayAddress
+  /** With the login of the owner, a superuser, whom no policy limits. */
+  withoutRowSecurity: GatewayAddress
 }
 
 /** Every table, but of the roles only those that migrations have not made. */
@@ -58,6 +60,7 @@ export async function startDatabasePool(server: string, onTrip: NonNullable<Gate
       logins: ownLogins,
       gateway,
       withoutTenantPredicates: await openGateway({ ...addresses, rewrite: stripTenantPredicates }),
+      withoutRowSecurity: await openGateway({ ...addresses, databaseUrl: url, rewrite: keepOwnRole }),
     }
   }
   const answer = async ({ method, url }: IncomingMessage) => {

@@ -10,7 +10,7 @@ import { database } from './worker-database.ts'
 export function startRuntime(
   settings: Record<string, unknown>,
   overrides: Partial<Config>,
-  through: 'gateway' | 'withoutTenantPredicates',
+  through: 'gateway' | 'withoutTenantPredicates' | 'withoutRowSecurity',
 ) {
   const { url, connectionString, systemConnectionString } = database[through]
   const addresses = { DATABASE_URL: connectionString, DATABASE_SYSTEM_URL: systemConnectionString }

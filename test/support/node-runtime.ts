@@ -12,7 +12,7 @@ import { createHost } from '../../src/host/node.ts'
 import { finishPendingWork } from '../../src/kernel/wait-until.ts'
 import { isRange } from '../../src/protocol/client-address.ts'
 import { onFileEnd } from './file-state.ts'
-import { stripTenantPredicates } from './tenant-predicates.ts'
+import { keepOwnRole, stripTenantPredicates } from './tenant-predicates.ts'
 import { makeTripCounter } from './trips.ts'
 import { database } from './worker-database.ts'
 
@@ -23,6 +23,7 @@ const options = { ...logins, onTrip, prepares: true }
 const gateways = {
   gateway: createGateway(options),
   withoutTenantPredicates: createGateway({ ...options, rewrite: stripTenantPredicates }),
+  withoutRowSecurity: createGateway({ ...options, databaseUrl: database.url, rewrite: keepOwnRole }),
 }
 /** Those whose settings name another database, such as one that cannot be reached. */
 const hosts: ReturnType<typeof createHost>[] = []
@@ -40,7 +41,7 @@ onFileEnd(() => {
 export function startRuntime(
   settings: Record<string, unknown>,
   overrides: Partial<Config>,
-  through: 'gateway' | 'withoutTenantPredicates',
+  through: keyof typeof gateways,
 ) {
   uploadsFolder ??= mkdtempSync(join(tmpdir(), 'slipway-uploads-'))
   if (settings.DATABASE_URL) {

@@ -10,7 +10,7 @@ import { getApp, getServices, type Tenant, unusedId } from './app.ts'
 export function traceCtx({ key }: Pick<Tenant, 'key'>): Ctx {
   const nobody = { kind: 'cron', id: null, organization: '', tenant: null } as const
   const caller = createKeylessCaller(getServices(), nobody, `runs-${unusedId()}`, 'http://slipway.test')
-  return { ...caller, actor: { kind: 'key', hash: sha256Hex(key) }, permission: 'runs:create' }
+  return { ...caller, actor: { kind: 'key', hash: sha256Hex(key) }, permission: 'runs:create', byPolicy: true }
 }
 
 /** Each is a root that began and ended now, unless it says otherwise. Returns their ids. */
