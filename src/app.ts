@@ -57,6 +57,7 @@ import { sweepSessions } from './sign-in/sessions.ts'
 import { syncRoutes } from './sync/routes.ts'
 import { feedbackRoutes } from './traces/feedback.routes.ts'
 import { ingestionRoutes } from './traces/ingestion.routes.ts'
+import { otlpRoutes } from './traces/otlp/otlp.routes.ts'
 import { postgresTraceStore } from './traces/postgres/store.ts'
 import { runRoutes } from './traces/runs.routes.ts'
 import { sessionRoutes } from './traces/sessions.routes.ts'
@@ -89,6 +90,7 @@ const slices = [
   datasetRoutes,
   exampleRoutes,
   ruleRoutes,
+  otlpRoutes,
   organizationRoutes,
   workspaceRoutes,
   accessPolicyRoutes,
