@@ -30,6 +30,7 @@ const pure = [
   'test/agent/{report-outcome,serial-queue,steps}.test.ts',
   'test/agent/kubernetes/revision-objects.test.ts',
   'test/traces/filter/*.test.ts',
+  'test/traces/otlp/{conventions,decoding,placement}.test.ts',
   'test/traces/{multipart,run-contents}.test.ts',
   'test/webhooks/payload.test.ts',
 ]

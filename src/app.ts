@@ -56,7 +56,9 @@ import { signInRoutes } from './sign-in/routes.ts'
 import { sweepSessions } from './sign-in/sessions.ts'
 import { syncRoutes } from './sync/routes.ts'
 import { feedbackRoutes } from './traces/feedback.routes.ts'
+import { sweepFeedback } from './traces/feedback-sweep.ts'
 import { ingestionRoutes } from './traces/ingestion.routes.ts'
+import { otlpRoutes } from './traces/otlp/otlp.routes.ts'
 import { postgresTraceStore } from './traces/postgres/store.ts'
 import { runRoutes } from './traces/runs.routes.ts'
 import { sessionRoutes } from './traces/sessions.routes.ts'
@@ -89,6 +91,7 @@ const slices = [
   datasetRoutes,
   exampleRoutes,
   ruleRoutes,
+  otlpRoutes,
   organizationRoutes,
   workspaceRoutes,
   accessPolicyRoutes,
@@ -145,6 +148,7 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
       sweepWebhooks(services),
       import('./rules/evaluate.ts').then(({ sweepRules }) => sweepRules(services)),
       services.traces.expire(services),
+      sweepFeedback(services),
       sweepDeliveries(services).then(() => sweepPreviews(services)),
     ])
   }

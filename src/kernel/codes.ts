@@ -877,6 +877,12 @@ const CODES = {
     'The content type of the request is not JSON.',
     'Send the body as `Content-Type: application/json`.',
   ],
+  spans_undecodable: [
+    400,
+    'Spans not decodable',
+    'The body is not an export of spans.',
+    'Send an ExportTraceServiceRequest of OpenTelemetry, in protobuf or JSON.',
+  ],
   media_type_unsupported: [
     415,
     'Media type not supported',

@@ -80,7 +80,7 @@ function createTrip(url: string, route: TripRoute, countTrip: CountTrip): Trip {
  * Authenticates the caller and runs one statement, in the same round trip. `lock` runs as a statement of its own before
  * it: a statement that waits for a row lock does not see what the other transaction wrote meanwhile.
  */
-export async function run<T>(ctx: Ctx, query: Query<T>, lock: SQL | SQL[] = []): Promise<T[]> {
+export async function run<T>(ctx: Ctx, query: Query<T>, lock: Query<unknown> | Query<unknown>[] = []): Promise<T[]> {
   const { actor } = ctx
   const role = ctx.permission === 'listeners:sync' ? 'agent' : 'app'
   const enter = hasCredential(actor)

@@ -17,6 +17,7 @@ const MAX_FAULTS = 100
 export type InputSchemas = {
   params?: z.ZodObject | undefined
   query?: z.ZodObject | undefined
+  headers?: z.ZodObject | undefined
   body?: z.ZodType | undefined
   repeatable?: string[] | undefined
   lists?: string[] | undefined
@@ -150,10 +151,19 @@ export function validateInput(
   }
   const params = parsePart(sources.params, request.param(), 'path')
   const query = parsePart(sources.query ?? EMPTY_QUERY, readQuery(request, sources), 'query')
+  const headers = parsePart(sources.headers, sources.headers && readHeaders(request, sources.headers), 'header')
   const body = sources.body ? parsePart(sources.body, parseJson(text, faults), 'body') : {}
   if (faults.length > 0) throw invalidRequest(faults)
-  return { ...query, ...body, ...params }
+  return { ...query, ...headers, ...body, ...params }
 }
+
+const readHeaders = (request: HonoRequest, { shape }: z.ZodObject): Record<string, string> =>
+  Object.fromEntries(
+    Object.keys(shape).flatMap(name => {
+      const value = request.header(name)
+      return value === undefined ? [] : [[name, value]]
+    }),
+  )
 
 /** Of a parameter that is repeated, the first value counts, unless the route takes all of them. */
 function readQuery(request: HonoRequest, { repeatable = [], lists = [] }: InputSchemas): Record<string, unknown> {

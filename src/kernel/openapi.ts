@@ -222,7 +222,7 @@ function describeOperation(operation: Operation, { schemaOf, describeBody }: Des
 
 function describeParameters(operation: Operation, schemaOf: SchemaOf): unknown[] {
   const { method, verb, versioned } = operation
-  const parametersOf = (schema: z.ZodObject | undefined, location: 'path' | 'query') =>
+  const parametersOf = (schema: z.ZodObject | undefined, location: 'path' | 'query' | 'header') =>
     Object.entries(schema?.shape ?? {}).map(([name, member]) => {
       const { description, ...json } = schemaOf(member as z.ZodType, 'output')
       const required = location === 'path' || !(member as z.ZodType).safeParse(undefined).success
@@ -230,6 +230,7 @@ function describeParameters(operation: Operation, schemaOf: SchemaOf): unknown[]
     })
 
   const parameters: unknown[] = [...parametersOf(operation.params, 'path'), ...parametersOf(operation.query, 'query')]
+  parameters.push(...parametersOf(operation.headers, 'header'))
   if (verb) parameters.push(TENANT)
   if (canUseIdempotencyKey(operation)) parameters.push(IDEMPOTENCY)
   if (operation.liveStream) parameters.push(LAST_EVENT_ID)

@@ -34,6 +34,8 @@ export type Operation = {
   description?: string
   params?: z.ZodObject
   query?: z.ZodObject
+  /** Headers that the verb gets, under their names in lower case. */
+  headers?: z.ZodObject
   body?: z.ZodType
   /** Set for a body that is not JSON. The route reads it itself, a form by the schema in `body`. */
   bodyMediaType?: string
@@ -50,7 +52,7 @@ export type Operation = {
   /** Failures are JSON by RFC 6749, section 5.2, and not problems. */
   oauthErrors?: boolean
   /** Set for a route that answers with bytes. Failures are still problems in JSON. */
-  streamMediaType?: string
+  streamMediaType?: string | string[]
   /** The verb returns a stream, which goes on until the client disconnects or has to come back. */
   liveStream?: boolean
   status?: number
@@ -118,12 +120,15 @@ type RouteDeclaration<
   }
 }
 
-type RawRouteDeclaration<P extends z.ZodObject, Q extends z.ZodObject, R extends z.ZodType> = Omit<
-  RouteDeclaration<P, Q, EmptySchema, R, z.ZodVoid>,
-  'body' | 'verb' | 'variant'
-> & {
+type RawRouteDeclaration<
+  P extends z.ZodObject,
+  Q extends z.ZodObject,
+  H extends z.ZodObject,
+  R extends z.ZodType,
+> = Omit<RouteDeclaration<P, Q, EmptySchema, R, z.ZodVoid>, 'body' | 'verb' | 'variant' | 'headers'> & {
+  headers?: H
   rawBody: RawMedia
-  verb: Verb<z.output<Q> & z.output<P> & { raw: RawBody }, z.output<R>>
+  verb: Verb<z.output<Q> & z.output<P> & z.output<H> & { raw: RawBody }, z.output<R> | StreamReply>
 }
 
 export type RouteSchemas<P, Q, B, R, D> = { params: P; query: Q; body: B; reply: R; variant: D }
@@ -144,10 +149,11 @@ type Declare<M extends string, Routes> = {
     const Path extends string,
     P extends z.ZodObject = EmptySchema,
     Q extends z.ZodObject = EmptySchema,
+    H extends z.ZodObject = EmptySchema,
     R extends z.ZodType = z.ZodVoid,
   >(
     path: Path,
-    declared: RawRouteDeclaration<P, Q, R>,
+    declared: RawRouteDeclaration<P, Q, H, R>,
   ): Slice<Routes & Record<`${M} ${Path}`, RouteSchemas<P, Q, EmptySchema, R, z.ZodVoid>>>
   <
     const Path extends string,

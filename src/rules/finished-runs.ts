@@ -72,7 +72,12 @@ export async function sweepFinishedRuns({ config, database }: Services): Promise
     )`
   const deleteOld = (table: string) => sql`
     delete from ${sql.identifier(table)}
-    where created_at < clock() - ${RETENTION}`
+    where ctid = any(array(
+      select ctid
+      from ${sql.identifier(table)}
+      where created_at < clock() - ${RETENTION}
+      limit ${BATCH}
+    ))`
   await runAsSystem(
     database,
     setClock(config),

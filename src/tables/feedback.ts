@@ -1,6 +1,7 @@
 // Tables of feedback: what was said of a run or a project, what a key may say, and links that take it without a key.
 import { sql } from 'drizzle-orm'
 import { boolean, index, json, numeric, pgTable, primaryKey, text, unique, uuid } from 'drizzle-orm/pg-core'
+import { tenantColumns } from './access.ts'
 import { actorNameColumn, createdAtColumn, idColumn, instantColumn, parentTenantColumns } from './columns.ts'
 
 /** About a run, or about a whole project where `run_id` is null. It may arrive before its run. */
@@ -45,6 +46,7 @@ export const feedbacks = pgTable(
     index('feedbacks_session').on(t.tenant_id, t.session_id, t.created_at),
     index('feedbacks_waiting').on(t.tenant_id, t.run_id).where(sql`not is_attached`),
     index('feedbacks_to_upgrade').on(t.received_at).where(sql`extends_retention and is_attached and not is_upgraded`),
+    index('feedbacks_unattached').on(t.received_at).where(sql`not is_attached`),
     index('feedbacks_age').on(t.received_at),
   ],
 )
@@ -53,7 +55,7 @@ export const feedbackConfigs = pgTable(
   'feedback_configs',
   {
     id: idColumn(),
-    ...parentTenantColumns(),
+    ...tenantColumns(),
     key: text().notNull(),
     /** A `FeedbackConfig`. */
     config: json().notNull(),

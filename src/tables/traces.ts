@@ -180,6 +180,36 @@ export const traceObjects = pgTable(
 )
 
 /**
+ * Where spans of OpenTelemetry stand, for a day: a span names its parent alone, which may come later. Ids are those of
+ * OpenTelemetry, except for `run_id`.
+ */
+export const otlpSpans = pgTable(
+  'otlp_spans',
+  {
+    ...parentTenantColumns(),
+    trace: uuid().notNull(),
+    span: uuid().notNull(),
+    parent: uuid(),
+    run_id: uuid().notNull(),
+    order_time: instantColumn().notNull(),
+    /** As the run has it. */
+    dotted_order: text().notNull(),
+    /** Spans without a known parent hang under it. */
+    is_root: boolean().notNull(),
+    /** The client has placed the run itself. */
+    is_fixed: boolean().notNull(),
+    created_at: createdAtColumn(),
+  },
+  t => [
+    primaryKey({ columns: [t.tenant_id, t.trace, t.span] }),
+    // Not by the trace first, as the primary key is: a planner that knows little of the table could take either.
+    index('otlp_spans_children').on(t.tenant_id, t.parent, t.trace),
+    index('otlp_spans_roots').on(t.tenant_id, t.trace).where(sql`is_root`),
+    index('otlp_spans_age').on(t.created_at),
+  ],
+)
+
+/**
  * What the runs of a project add up to, by the minute of their `order_time`. Triggers of `runs` keep it, and it stays
  * when runs expire. Connections write different slots, so that they do not wait for each other.
  */

@@ -33,8 +33,11 @@ type Placed = {
   loc: (string | number)[]
 }
 
-/** Adds a fault for each rule that the run breaks. The place is right only if there is none. */
-export function readPlace(run: Placed, faults: Fault[]): RunPlace | undefined {
+/**
+ * Adds a fault for each rule that the run breaks. The place is right only if there is none. Spans come from services
+ * with clocks of their own, so a span may begin before its parent.
+ */
+export function readPlace(run: Placed, faults: Fault[], isOfSpan = false): RunPlace | undefined {
   const refuse = (member: string, msg: string) => {
     faults.push({ type: 'custom', loc: [...run.loc, member], msg })
     return undefined
@@ -55,7 +58,7 @@ export function readPlace(run: Placed, faults: Fault[]): RunPlace | undefined {
   if (run.parent_run_id !== undefined && run.parent_run_id !== parent?.id)
     refuse('parent_run_id', parent ? 'must be the id before the last in `dotted_order`' : 'must be absent for a root')
   if (new Set(segments.map(({ id }) => id)).size < segments.length) refuse('dotted_order', 'must name each run once')
-  if (segments.some(({ time }, i) => i > 0 && time < segments[i - 1]!.time))
+  if (!isOfSpan && segments.some(({ time }, i) => i > 0 && time < segments[i - 1]!.time))
     refuse('dotted_order', 'must not name a run that began before its parent')
   return {
     trace_id: root.id,

@@ -1,7 +1,7 @@
 // What the runs and the feedback of a project add up to: from counts by the minute, which outlive the runs.
 import { type SQL, sql } from 'drizzle-orm'
 import { toIsoTime } from '../kernel/rows.ts'
-import { feedbackStats } from './feedback-stats.ts'
+import { summarizeFeedback } from './feedback-summary.ts'
 import * as schema from './sessions.schema.ts'
 
 type Statistic = (typeof schema.STATISTICS)[number]
@@ -95,8 +95,8 @@ export function selectStats(p: SQL, { include_stats, stats_start_time: since, st
         () =>
           sql`percentile_of((table ${sql.identifier(column)}), ${part})`,
     ),
-    feedback_stats: () => feedbackStats(feedbackOf(p, isOfRuns, since)),
-    session_feedback_stats: () => feedbackStats(feedbackOf(p, isOfProject, since)),
+    feedback_stats: () => summarizeFeedback(feedbackOf(p, isOfRuns, since)),
+    session_feedback_stats: () => summarizeFeedback(feedbackOf(p, isOfProject, since)),
   }
   const members = names.map(name => sql`${sql.raw(`'${name}'`)}, ${expressions[name]()}`)
   const histograms = [...columns].map(column => sql`${sql.identifier(column)} as (select ${buckets(column, p, since)})`)

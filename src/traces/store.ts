@@ -12,10 +12,11 @@ declare module '../kernel/context.ts' {
 
 export interface TraceStore {
   /**
-   * Stores all operations and all feedback, or refuses all of them. Missing projects are created by their name.
-   * Repeats change nothing, and the order of a post and its patches does not matter.
+   * Stores all operations and all feedback, or refuses all of them. Missing projects are created by their name. Repeats
+   * change nothing, and the order of a post and its patches does not matter. `spans` are those that the runs were made
+   * of: as soon as all ancestors of a span are known, its run stands below them.
    */
-  append(ctx: Ctx, operations: RunOperation[], feedback?: NewFeedback[]): Promise<void>
+  append(ctx: Ctx, operations: RunOperation[], feedback?: NewFeedback[], spans?: SpanPlace[]): Promise<void>
   query(ctx: Ctx, query: RunQuery): Promise<RunPage>
   /** Makes traces long-lived, also those whose runs are yet to come. */
   upgrade(ctx: Ctx, traceIds: string[]): Promise<void>
@@ -77,6 +78,22 @@ export type UsageDetails = {
   output_token_details?: Record<string, number>
   input_cost_details?: Record<string, number>
   output_cost_details?: Record<string, number>
+}
+
+/** A span of OpenTelemetry, by ids of OpenTelemetry. It names its parent alone, which may come in another request. */
+export type SpanPlace = {
+  trace: string
+  span: string
+  parent: string | null
+  run_id: string
+  /** When it began. */
+  order_time: string
+  /** As far as this request says it. */
+  dotted_order: string
+  /** Spans without a known parent hang under it. */
+  is_root: boolean
+  /** The client has placed the run itself. */
+  is_fixed: boolean
 }
 
 export type FeedbackConfig = {

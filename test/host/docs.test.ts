@@ -33,6 +33,7 @@ const RUNNING = [
   'docs/webhooks',
   'docs/audit',
   'docs/access-policies',
+  'docs/automation-rules',
   'docs/export',
 ]
 const NEEDS: Record<string, string> = {

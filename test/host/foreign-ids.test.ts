@@ -78,6 +78,10 @@ const NO_REFERENCE: Record<string, string> = {
   'feedbacks.comparative_experiment_id': 'looked up within the tenant',
   'feedback_tokens.feedback_id': 'looked up within the tenant, and made by the database',
   'feedback_tokens.run_id': 'the run may arrive later, and is looked up within the tenant',
+  'otlp_spans.trace': 'an id of OpenTelemetry',
+  'otlp_spans.span': 'an id of OpenTelemetry',
+  'otlp_spans.parent': 'an id of OpenTelemetry',
+  'otlp_spans.run_id': 'made from the ids of OpenTelemetry, and looked up within the tenant',
 }
 /** Of columns that a check constraint limits. */
 const SAMPLES: Record<string, unknown> = {

@@ -1,8 +1,18 @@
 // Feedback, the configurations of its keys, and links that take it without a key.
 import { describe, expect, it } from 'vitest'
+import { sweepFeedback } from '../../src/traces/feedback-sweep.ts'
 import type { NewFeedback } from '../../src/traces/store.ts'
-import { newTenant, type Reply, send, startApp, type Tenant, unusedId, withClockAhead } from '../support/app.ts'
-import { storeRuns } from '../support/runs.ts'
+import {
+  getServices,
+  newTenant,
+  type Reply,
+  send,
+  startApp,
+  type Tenant,
+  unusedId,
+  withClockAhead,
+} from '../support/app.ts'
+import { readTiers, storeRuns } from '../support/runs.ts'
 
 const outcome = ({ status, body }: Reply) => [status, body?.code]
 const give = async (tenant: Pick<Tenant, 'post'>, body: object) => {
@@ -171,6 +181,35 @@ describe('feedback about a run', () => {
     expect((await tenant.get('/feedback?key=bounded')).body).toEqual([])
     await storeRuns(tenant, [], [newFeedback(id, { key: 'alone' })])
     expect((await tenant.get('/feedback?key=alone')).body).toMatchObject([{ trace_id: id }])
+  })
+
+  it('extends the retention of its trace, unless it says otherwise', async () => {
+    const tenant = await newTenant()
+    const [kept, plain, later] = [...(await storeRuns(tenant, [{}, {}])), unusedId()] as [string, string, string]
+    await give(tenant, { run_id: kept })
+    await give(tenant, { run_id: plain, extend_trace_retention: false })
+    await give(tenant, { run_id: later })
+    await storeRuns(tenant, [{ id: later }])
+    await sweepFeedback(getServices())
+    expect(await readTiers(tenant)).toEqual({ [kept]: 'longlived', [plain]: 'shortlived', [later]: 'longlived' })
+  })
+
+  it('is deleted with its project, when its run never comes, and after the longest retention', async () => {
+    const tenant = await newTenant()
+    const [run] = await storeRuns(tenant, [{}])
+    const { session_id } = await give(tenant, { run_id: run, key: 'of a run' })
+    await give(tenant, { key: 'of none' })
+    await give(tenant, { key: 'of a project', run_id: null, session_id })
+    const keysAfter = async (days: number) =>
+      withClockAhead(days * 86_400_000, async () => {
+        await sweepFeedback(getServices())
+        return readKeys(await tenant.get('/feedback'))
+      })
+    expect(await keysAfter(0)).toEqual(['of a project', 'of a run', 'of none'])
+    expect(await keysAfter(15)).toEqual(['of a project', 'of a run'])
+    expect(await keysAfter(401)).toEqual(['of a project'])
+    await tenant.delete(`/sessions/${session_id}`)
+    expect(await keysAfter(0)).toEqual([])
   })
 
   it('needs a permission of its own in a batch of runs', async () => {

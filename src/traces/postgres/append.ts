@@ -7,16 +7,25 @@ import { invalidRequest } from '../../kernel/input.ts'
 import { type Placeholders, prepareStatement } from '../../kernel/statement.ts'
 import { type StoredRuns, withObjects } from '../run-objects.ts'
 import { mergeOperations } from '../run-operations.ts'
-import type { NewFeedback, RunOperation } from '../store.ts'
+import type { NewFeedback, RunOperation, SpanPlace } from '../store.ts'
 import { attachFeedback, readFeedbackRows, storeFeedback, toFeedbackRows } from '../store-feedback.ts'
-import { lockTraces } from './locks.ts'
+import { lockTraces, lockWholeTraces } from './locks.ts'
 import { columns, MERGED_COLUMNS, PLACE_COLUMNS, ROW_TYPES, VALUE_COLUMNS } from './run-columns.ts'
+import { placeSpans, registerSpans } from './span-places.ts'
+import { TIER } from './tiers.ts'
 
-export async function append(ctx: Ctx, operations: RunOperation[], feedback: NewFeedback[] = []): Promise<void> {
-  const { runs, faults } = mergeOperations(operations)
+export async function append(
+  ctx: Ctx,
+  operations: RunOperation[],
+  feedback: NewFeedback[] = [],
+  spans: SpanPlace[] = [],
+): Promise<void> {
+  const { runs, faults } = mergeOperations(operations, spans.length > 0)
   if (faults.length > 0) throw invalidRequest(faults)
   const feedbackRows = feedback.length > 0 ? toFeedbackRows(feedback) : undefined
-  if (runs.length > 0) await withObjects(ctx, runs, (verified, stored) => appendRows(verified, stored, feedbackRows))
+  if (spans.length > 0) await withObjects(ctx, runs, (verified, stored) => appendSpans(verified, stored, spans))
+  else if (runs.length > 0)
+    await withObjects(ctx, runs, (verified, stored) => appendRows(verified, stored, feedbackRows))
   else if (feedbackRows) await run(ctx, feedbackStatement({ feedbackRows }))
 }
 
@@ -29,17 +38,22 @@ async function appendRows(ctx: Ctx, { runs, objects }: StoredRuns, feedbackRows:
     else (hasSession ? traceIds : unassigned.traceIds).push(place.trace_id)
   }
   const needsLookup = unassigned.traceIds.length + unassigned.runIds.length > 0
-  const rows = JSON.stringify(runs.map(toRow))
-  refuseLargeRows(rows)
-  const input: AppendInput = {
-    rows,
-    feedbackRows,
-    ...(objects.length > 0 && { objects: JSON.stringify(objects) }),
-    ...(needsLookup && { needsLookup }),
-  }
+  const input = { ...toInput(runs, objects), feedbackRows, ...(needsLookup && { needsLookup }) }
   const [row] = await run(ctx, appendStatement(input), lockTraces(traceIds, unassigned))
   const runIds = runs.map(({ id }) => id)
   if (Number(row![0]) > 0) await mergeWaitingPatches(withoutRateLimit(ctx), runIds)
+}
+
+async function appendSpans(ctx: Ctx, { runs, objects }: StoredRuns, spans: SpanPlace[]): Promise<void> {
+  const traceIds = new Set([...spans.map(({ trace }) => trace), ...runs.map(({ place }) => place!.trace_id)])
+  const input: AppendInput = { ...toInput(runs, objects), feedbackRows: undefined, ofSpans: true }
+  await run(ctx, placeSpans(spans), [lockWholeTraces([...traceIds]), appendStatement(input), registerSpans(spans)])
+}
+
+function toInput(runs: StoredRuns['runs'], objects: StoredRuns['objects']) {
+  const rows = JSON.stringify(runs.map(toRow))
+  refuseLargeRows(rows)
+  return { rows, ...(objects.length > 0 && { objects: JSON.stringify(objects) }) }
 }
 
 /** Of a request to the database, which has the rows as a JSON string. */
@@ -57,16 +71,23 @@ function toRow(run: StoredRuns['runs'][number]): object {
   return { ...values, ...place }
 }
 
-type AppendInput = { rows: string; feedbackRows: string | undefined; objects?: string; needsLookup?: boolean }
+type AppendInput = {
+  rows: string
+  feedbackRows: string | undefined
+  objects?: string
+  needsLookup?: boolean
+  /** A run that is stored stays where it is, because its ancestors may have been found since. */
+  ofSpans?: boolean
+}
 
 /** Returns how many patches of these runs wait for their project. */
 const appendStatement = prepareStatement(
-  ({ rows, feedbackRows, objects, needsLookup }: Placeholders<AppendInput>) => sql<Row>`
+  ({ rows, feedbackRows, objects, needsLookup, ofSpans }: Placeholders<AppendInput>) => sql<Row>`
     with given as materialized (
       select *
       from json_to_recordset(${rows}::json) as g(${ROW_TYPES})
     ),
-    ${mergeGiven({ needsLookup: needsLookup !== undefined })},
+    ${mergeGiven(needsLookup ? FOUND : ofSpans ? FOUND_BY_TIME : undefined)},
     ${feedbackRows ? storeFeedbackOfRuns(feedbackRows) : sql``}
     ${attachFeedback(PROJECT_RUNS)}
     ${objects ? recordObjects(sql`${objects}`) : sql``}
@@ -110,26 +131,19 @@ const PROJECTS = sql`
     ),`
 
 /** Access policies say which projects the caller may write into. One that it may not write into refuses all. */
-const requireAdmittedProjects = (needsLookup: boolean): SQL => sql`(
+const requireAdmittedProjects = (found: SQL | undefined): SQL => sql`(
         select require_admitted_projects(
           array(
             select session_id
             from given
             where session_id is not null
-            ${needsLookup ? sql`union select session_id from found` : sql``}
+            ${found ? sql`union select session_id from found` : sql``}
           ),
           array(select name from named)
         )
       )`
 
 // ---- places
-
-/** `tier_at()` costs as much as the rest of the row, and few projects have changed their tier. */
-const TIER = sql`case
-          when u.trace_id is not null then 'longlived'
-          when d.earlier_tiers = '[]' then d.trace_tier
-          else tier_at(d.trace_tier, d.earlier_tiers, g.trace_time)
-        end`
 
 /** Of patches that do not say where their run is. */
 const FOUND = sql`
@@ -144,6 +158,12 @@ const FOUND = sql`
       ) r
       where g.order_time is null or (g.session_id is null and g.session_name is null)
     ),`
+const FOUND_BY_TIME = sql`
+    found as (
+      select g.id, ${columns(PLACE_COLUMNS, 'r')}
+      from given g
+      join runs r on r.tenant_id = current_tenant() and r.id = g.id and r.order_time = g.order_time
+    ),`
 const REQUIRE_RUN = refuseUnless('run_not_found', sql`coalesce(g.order_time, f.order_time) is not null`)
 const TRACE_COLUMNS = PLACE_COLUMNS.slice(2)
 const TRACE_COLUMNS_OR_FOUND = sql.join(
@@ -154,15 +174,15 @@ const TRACE_COLUMNS_OR_FOUND = sql.join(
   sql`, `,
 )
 
-/** Merges the rows of `given`, of which each run has one. */
-const mergeGiven = ({ needsLookup }: { needsLookup: boolean }): SQL => sql`
+/** Merges the rows of `given`, of which each run has one. A run in `found` stays where it is. */
+const mergeGiven = (found: SQL | undefined): SQL => sql`
     ${PROJECTS}
-    ${needsLookup ? FOUND : sql``}
+    ${found ?? sql``}
     placed as (
       select
         g.id, ${columns(VALUE_COLUMNS, 'g')}, g.session_id is null and g.session_name is null as has_no_project,
         ${
-          needsLookup
+          found
             ? sql`coalesce(d.id, f.session_id) as session_id, coalesce(f.trace_tier, ${TIER}) as trace_tier,
         ${TRACE_COLUMNS_OR_FOUND}`
             : sql`d.id as session_id, ${TIER} as trace_tier, ${columns(TRACE_COLUMNS, 'g')}`
@@ -171,11 +191,11 @@ const mergeGiven = ({ needsLookup }: { needsLookup: boolean }): SQL => sql`
       left join destinations d
         on case when g.session_id is null then d.name = g.session_name else d.id = g.session_id end
       left join upgraded_traces u on u.tenant_id = current_tenant() and u.trace_id = g.trace_id
-      ${needsLookup ? sql`left join found f on f.id = g.id` : sql``}
-      where ${requireAdmittedProjects(needsLookup)}
-        ${needsLookup ? sql`and ${REQUIRE_RUN}` : sql``}
+      ${found ? sql`left join found f on f.id = g.id` : sql``}
+      where ${requireAdmittedProjects(found)}
+        ${found ? sql`and ${REQUIRE_RUN}` : sql``}
     ),
-    ${needsLookup ? WAITING : sql``}
+    ${found === FOUND ? WAITING : sql``}
     written as (
       insert into runs (organization_id, tenant_id, id, ${columns(PLACE_COLUMNS)}, ${columns(VALUE_COLUMNS)})
       select current_organization(), current_tenant(), id, ${columns(PLACE_COLUMNS)}, ${columns(VALUE_COLUMNS)}
@@ -237,7 +257,7 @@ const mergeWaiting = (runIds: string[]): SQL<Row> => sql`
       from taken
       cross join lateral json_to_record(patch) as g(${ROW_TYPES})
     ),
-    ${mergeGiven({ needsLookup: true })}
+    ${mergeGiven(FOUND)}
     select count(*)
     from written`
 

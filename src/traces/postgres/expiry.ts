@@ -127,6 +127,7 @@ const CONCLUDE_DELETED_PROJECTS = sql`
     where not is_swept
       and deleted_at < clock() - ${LATE_WRITES}
       and not exists (select from runs r where r.tenant_id = p.tenant_id and r.session_id = p.id)
+      and not exists (select from feedbacks f where f.tenant_id = p.tenant_id and f.session_id = p.id)
     returning *
   )
   delete from session_minutes m

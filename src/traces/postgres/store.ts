@@ -6,5 +6,8 @@ export const postgresTraceStore: TraceStore = {
   query: async (...input) => (await import('./query.ts')).query(...input),
   upgrade: async (...input) => (await import('./tiers.ts')).upgrade(...input),
   remove: async (...input) => (await import('./removal.ts')).remove(...input),
-  expire: async (...input) => (await import('./expiry.ts')).expire(...input),
+  expire: async services => {
+    await (await import('./expiry.ts')).expire(services)
+    await (await import('./span-expiry.ts')).expireSpans(services)
+  },
 }

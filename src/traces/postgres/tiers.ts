@@ -4,6 +4,16 @@ import type { Ctx } from '../../kernel/context.ts'
 import { run, uuidArray } from '../../kernel/db.ts'
 import { lockWholeTraces } from './locks.ts'
 
+/**
+ * Of the trace `g` in the project `d`. `tier_at()` costs as much as the rest of the row, and few projects have changed
+ * their tier.
+ */
+export const TIER = sql`case
+          when u.trace_id is not null then 'longlived'
+          when d.earlier_tiers = '[]' then d.trace_tier
+          else tier_at(d.trace_tier, d.earlier_tiers, g.trace_time)
+        end`
+
 export async function upgrade(ctx: Ctx, traceIds: string[]): Promise<void> {
   await run(ctx, moveTraces(traceIds), [lockWholeTraces(traceIds), recordUpgrades(traceIds)])
 }

@@ -1,4 +1,4 @@
-// What the feedback of a run or a project adds up to, by key.
+// What the feedback of a project adds up to, by key. It may be a million rows, so comments are left out.
 import { type SQL, sql } from 'drizzle-orm'
 
 /** The texts that are counted for one key, the most frequent first. */
@@ -8,7 +8,7 @@ const MAX_VALUES = 50
  * A scalar subquery: `{"<key>": {"n", "avg", "stdev", "min", "max", "errors", "values": {"<text>": count}}}`, or null
  * without feedback. `condition` is about the row `f` of `feedbacks`.
  */
-export const feedbackStats = (condition: SQL): SQL => sql`(
+export const summarizeFeedback = (condition: SQL): SQL => sql`(
     select json_object_agg(k.key, k.stats)
     from (
       select
@@ -41,6 +41,3 @@ export const feedbackStats = (condition: SQL): SQL => sql`(
       ) g
       group by g.key
     ) k)`
-
-/** Of the runs of one project, or of one run. */
-export const feedbackStatsOfRun = (run: SQL): SQL => feedbackStats(sql`f.run_id = ${run}`)

@@ -1,0 +1,92 @@
+// The scheduled work of feedback: it finds runs that came meanwhile, extends the retention of their traces, and deletes
+// what is old.
+import { type SQL, sql } from 'drizzle-orm'
+import { createKeylessCaller } from '../kernel/context.ts'
+import { runAsSystem, uuidArray } from '../kernel/db.ts'
+import { setClock } from '../kernel/journal.ts'
+import { configuredOrigin } from '../kernel/origin.ts'
+import type { Services } from '../kernel/routes.ts'
+
+const MAX_TRACES = 1000
+const MAX_ROWS = 25_000
+
+export async function sweepFeedback(services: Services): Promise<void> {
+  const { config, database } = services
+  await runAsSystem(database, setClock(config), ATTACH_MISSED)
+  await upgradeTraces(services)
+  await runAsSystem(
+    database,
+    setClock(config),
+    ...[EXPIRED, ORPHANED, OF_DELETED_PROJECTS].map(deleteRows),
+    EXPIRED_LINKS,
+  )
+}
+
+/** Of feedback and a run that were written at the same time, and so did not see each other. */
+const ATTACH_MISSED = sql`
+  update feedbacks f
+  set trace_id = r.trace_id, session_id = r.session_id, start_time = r.start_time, is_attached = true
+  from feedbacks w
+  cross join lateral (
+    select *
+    from runs s
+    where s.tenant_id = w.tenant_id and s.id = w.run_id
+    limit 1
+  ) r
+  where not w.is_attached
+    and w.received_at between clock() - interval '1 hour' and clock()
+    and f.tenant_id = w.tenant_id
+    and f.id = w.id`
+
+async function upgradeTraces(services: Services): Promise<void> {
+  const { config, database, traces } = services
+  const waiting = sql`
+    select organization_id, tenant_id, array_to_string(array_agg(distinct trace_id), ',')
+    from (
+      select *
+      from feedbacks
+      where extends_retention and is_attached and not is_upgraded
+      order by received_at
+      limit ${MAX_TRACES}
+    ) f
+    group by organization_id, tenant_id`
+  const [, rows] = (await runAsSystem(database, setClock(config), waiting)) as [unknown, string[][]]
+  for (const [organization, tenant, ids] of rows) {
+    const traceIds = ids!.split(',')
+    const actor = { kind: 'cron', id: null, organization: organization!, tenant: tenant! } as const
+    const caller = createKeylessCaller(services, actor, `feedback-${crypto.randomUUID()}`, configuredOrigin(config))
+    await traces.upgrade({ ...caller, permission: 'feedback:create' }, traceIds)
+    const upgraded = sql`
+      update feedbacks
+      set is_upgraded = true
+      where tenant_id = ${tenant}::uuid
+        and trace_id = any(${uuidArray(traceIds)})
+        and extends_retention and is_attached and not is_upgraded`
+    await runAsSystem(database, upgraded)
+  }
+}
+
+const deleteRows = (rows: SQL): SQL => sql`
+  delete from feedbacks
+  where ctid = any(array(
+    select f.ctid
+    from feedbacks f
+    ${rows}
+    limit ${MAX_ROWS}
+    for update of f skip locked
+  ))`
+
+/** As old as a run can become. Feedback about a project as a whole stays as long as the project. */
+const EXPIRED = sql`
+    where f.received_at < clock() - kept_for('longlived')
+      and f.run_id is not null
+      and coalesce(f.start_time, f.received_at) < clock() - kept_for('longlived')`
+/** Its run never came, or its workspace is gone. */
+const ORPHANED = sql`
+    where not f.is_attached and f.received_at < clock() - kept_for('shortlived')`
+const OF_DELETED_PROJECTS = sql`
+    join deleted_projects p on p.tenant_id = f.tenant_id and p.id = f.session_id
+    where not p.is_swept`
+const EXPIRED_LINKS = sql`
+  delete from feedback_tokens
+  where ctid = any(array(select ctid from feedback_tokens where expires_at < clock() limit ${MAX_ROWS}))`
