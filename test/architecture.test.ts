@@ -236,8 +236,10 @@ describe('the dashboard', () => {
   const texts = sources.map(file => [file, readFileSync(join(folder, file), 'utf8')] as const)
 
   it('calls the API only through its client, which brings nothing of the control plane along', () => {
+    // The second one uploads archives: fetch() does not say how far an upload is.
+    const callers = ['api/client.ts', 'api/upload.ts']
     for (const [file, text] of texts) {
-      if (!file.startsWith('api/')) expect(text, file).not.toMatch(/\bfetch\(|EventSource|XMLHttpRequest|sendBeacon/)
+      if (!callers.includes(file)) expect(text, file).not.toMatch(/\bfetch\(|EventSource|XMLHttpRequest|sendBeacon/)
       for (const [, from] of text.matchAll(/from '(?:\.\.\/)+src\/([^']+)'/g)) expect(from, file).toMatch(/^client\//)
     }
   })

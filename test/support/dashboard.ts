@@ -90,7 +90,12 @@ export const isLive = (page: Page): Promise<void> =>
 
 const PHONE_TABS = `document.querySelector('[aria-label="Main screens"]')`
 
-/** Without a fault of accessibility, and without scrolling sideways: light and wide, dark and on a phone. */
+/** What moves, for people who asked for less motion. */
+const MOVING = `document.getAnimations()
+  .filter(({ effect }) => effect.getComputedTiming().duration > 0)
+  .map(({ animationName, transitionProperty }) => animationName ?? transitionProperty)`
+
+/** Without a fault of accessibility, motion, and scrolling sideways: light and wide, dark and on a phone. */
 export async function check(page: Page, name: string): Promise<void> {
   for (const { colorScheme, viewport, rules } of LOOKS) {
     await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' })
@@ -99,6 +104,7 @@ export async function check(page: Page, name: string): Promise<void> {
     await page.evaluate(`scrollTo(0, 0), ${PHONE_TABS}.style.display = 'none'`)
     await expectAccessible(page, rules && [...rules])
     await page.evaluate(`${PHONE_TABS}.style.display = ''`)
+    expect(await page.evaluate(MOVING), name).toEqual([])
     const overflow = await page.evaluate('document.documentElement.scrollWidth - innerWidth')
     expect(overflow, `${name} at ${viewport.width}`).toBe(0)
     await takePicture(page, `${name}-${colorScheme}-${viewport.width}`)
