@@ -62,6 +62,7 @@ import { otlpRoutes } from './traces/otlp/otlp.routes.ts'
 import { postgresTraceStore } from './traces/postgres/store.ts'
 import { runRoutes } from './traces/runs.routes.ts'
 import { sessionRoutes } from './traces/sessions.routes.ts'
+import { ttlSettingsRoutes } from './traces/ttl-settings.routes.ts'
 import { createEventDeliverer, sweepWebhooks } from './webhooks/deliverer.ts'
 import { webhookRoutes } from './webhooks/routes.ts'
 
@@ -88,6 +89,7 @@ const slices = [
   ingestionRoutes,
   sessionRoutes,
   feedbackRoutes,
+  ttlSettingsRoutes,
   datasetRoutes,
   exampleRoutes,
   ruleRoutes,

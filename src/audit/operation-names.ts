@@ -112,6 +112,7 @@ export const EVENT_OPERATIONS: Record<string, string> = {
   'tag_value.created': 'create_tag_value',
   'tag_value.deleted': 'delete_tag_value',
   'tag_value.renamed': 'update_tag_value',
+  'ttl_settings.updated': 'update_ttl_settings',
   'upload.offered': 'create_upload_url',
   'upload.removed': 'delete_upload',
   'upload.stored': 'create_upload',

@@ -16,13 +16,21 @@ const MAX_ROWS = 25_000
 
 type RunColumns = Record<'session_id' | 'trace_tier' | 'trace_time' | 'order_time', AnyPgColumn | SQL>
 
+/** Of long-lived runs of the project `p`, in a workspace with the settings `t`. Null: as long as the tier says. */
+const KEPT_DAYS = sql`coalesce(p.longlived_ttl_days, t.longlived_ttl_days)`
+
 /** For every read: what has expired is not shown, though it is deleted only later. */
 export const isKept = (run: RunColumns): SQL => sql`(
       ${run.order_time} > clock() - kept_for('longlived')
       and ${run.trace_time} > clock() - case ${run.trace_tier}
         when 'shortlived' then kept_for('shortlived')
         else coalesce(
-          (select make_interval(days => p.longlived_ttl_days) from projects p where p.id = ${run.session_id}),
+          (
+            select make_interval(days => ${KEPT_DAYS})
+            from projects p
+            left join ttl_settings t on t.tenant_id = p.tenant_id
+            where p.id = ${run.session_id}
+          ),
           kept_for('longlived')
         )
       end
@@ -55,17 +63,18 @@ const ofWrongClocks = (tier: 'shortlived' | 'longlived'): SQL => sql`
 const OF_SHORT_PROJECTS = sql`
     select ${KEYS}
     from projects p
+    left join ttl_settings t on t.tenant_id = p.tenant_id
     cross join lateral (
       select *
       from runs r
       where r.tenant_id = p.tenant_id
         and r.session_id = p.id
         and r.trace_tier = 'longlived'
-        and r.order_time < clock() - make_interval(days => p.longlived_ttl_days)
+        and r.order_time < clock() - make_interval(days => ${KEPT_DAYS})
       limit ${MAX_RUNS}
       for update skip locked
     ) r
-    where p.longlived_ttl_days < 400
+    where ${KEPT_DAYS} < 400
       and abs(hashtext(p.id::text) % 60) = extract(minute from clock())
     limit ${MAX_RUNS}`
 
