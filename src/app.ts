@@ -10,6 +10,7 @@ import { serveDashboard } from './dashboard/shell.ts'
 import { sweepAttachments } from './datasets/attachments.ts'
 import { exampleRoutes } from './datasets/examples.routes.ts'
 import { datasetRoutes } from './datasets/routes.ts'
+import { shareRoutes } from './datasets/shares.routes.ts'
 import { customHostRoutes } from './deployments/custom-hosts.routes.ts'
 import { logRoutes } from './deployments/logs.routes.ts'
 import { sweepMetrics } from './deployments/metric-points.ts'
@@ -62,6 +63,7 @@ import { otlpRoutes } from './traces/otlp/otlp.routes.ts'
 import { postgresTraceStore } from './traces/postgres/store.ts'
 import { runRoutes } from './traces/runs.routes.ts'
 import { sessionRoutes } from './traces/sessions.routes.ts'
+import { runShareRoutes } from './traces/shares.routes.ts'
 import { ttlSettingsRoutes } from './traces/ttl-settings.routes.ts'
 import { createEventDeliverer, sweepWebhooks } from './webhooks/deliverer.ts'
 import { webhookRoutes } from './webhooks/routes.ts'
@@ -79,6 +81,7 @@ const slices = [
   listenerRoutes,
   syncRoutes,
   runRoutes,
+  runShareRoutes,
   providerRoutes,
   flowRoutes,
   identityRoutes,
@@ -92,6 +95,7 @@ const slices = [
   ttlSettingsRoutes,
   datasetRoutes,
   exampleRoutes,
+  shareRoutes,
   ruleRoutes,
   otlpRoutes,
   organizationRoutes,

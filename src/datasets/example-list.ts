@@ -49,9 +49,19 @@ function orderOf({ order = 'recent', descending, random_seed = '' }: Page): SQL 
   }
 }
 
-/** Without a row, the dataset does not exist. A row without an id says that the page is empty. */
-export function selectExamples(filter: ExampleFilter, page: Page, members: ExampleMember[]): SQL<ExampleRow | [null]> {
-  const { dataset } = filter
+const namedDataset = ({ dataset }: ExampleFilter): SQL | undefined =>
+  dataset === undefined ? undefined : sql`${dataset}::uuid`
+
+/**
+ * Without a row, the dataset does not exist. A row without an id says that the page is empty. `dataset` is its id, or a
+ * subquery that finds it.
+ */
+export function selectExamples(
+  filter: ExampleFilter,
+  page: Page,
+  members: ExampleMember[],
+  dataset = namedDataset(filter),
+): SQL<ExampleRow | [null]> {
   const order = orderOf(page)
   const pageOf = (condition: SQL) => sql`
       select ${exampleColumns(members)}
@@ -66,36 +76,35 @@ export function selectExamples(filter: ExampleFilter, page: Page, members: Examp
       from (${pageOf(conditionsOf(filter, sql`e.dataset_id`))}) e
       join datasets d on d.id = e.dataset_id and d.tenant_id = e.tenant_id
       order by ${order}`
-  const inDataset = sql`e.dataset_id = d.id and ${conditionsOf(filter, sql`${dataset}::uuid`)}`
+  const inDataset = sql`e.dataset_id = d.id and ${conditionsOf(filter, dataset)}`
   return sql`
       select ${WIRE_COLUMNS}
       from datasets d
       left join lateral (${pageOf(inDataset)}) e on true
-      where ${isKnownDataset(filter)}
+      where ${isKnownDataset(filter, dataset)}
       order by ${order}`
 }
 
 /** Over `d`. A tag that no version has fails the statement. */
-function isKnownDataset({ dataset, as_of }: ExampleFilter): SQL {
-  const isDataset = sql`d.id = ${dataset}::uuid and d.tenant_id = current_tenant()`
+function isKnownDataset({ as_of }: ExampleFilter, dataset: SQL): SQL {
+  const isDataset = sql`d.id = ${dataset} and d.tenant_id = current_tenant()`
   if (as_of === undefined || 'time' in as_of) return isDataset
   return sql`${isDataset} and case
-        when ${timeOfTag(as_of.tag, sql`${dataset}::uuid`)} is not null then true
+        when ${timeOfTag(as_of.tag, dataset)} is not null then true
         else refuse('dataset_version_not_found', ${as_of.tag})
       end`
 }
 
 /** One row, or none if the dataset does not exist. */
-export function countRows(filter: ExampleFilter): SQL<[string]> {
-  const { dataset } = filter
+export function countRows(filter: ExampleFilter, dataset = namedDataset(filter)): SQL<[string]> {
   if (dataset === undefined)
     return sql`select count(*) from ${EXAMPLES} where ${conditionsOf(filter, sql`e.dataset_id`)}`
   return sql`
       select (
         select count(*)
         from ${EXAMPLES}
-        where e.dataset_id = d.id and ${conditionsOf(filter, sql`${dataset}::uuid`)}
+        where e.dataset_id = d.id and ${conditionsOf(filter, dataset)}
       )
       from datasets d
-      where ${isKnownDataset(filter)}`
+      where ${isKnownDataset(filter, dataset)}`
 }

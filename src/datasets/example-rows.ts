@@ -35,6 +35,9 @@ const DEFAULT_MEMBERS: ExampleMember[] = [
 ]
 export const ALL_MEMBERS: ExampleMember[] = [...DEFAULT_MEMBERS, 'attachment_urls']
 
+/** Not the run that an example came from: the link is about the dataset. */
+export const SHARED_MEMBERS = ALL_MEMBERS.filter(name => name !== 'source_run_id')
+
 export const selectedMembers = ({ select = [], exclude_default_fields }: Partial<ExampleQuery>): ExampleMember[] => [
   ...new Set<ExampleMember>(['id', ...(exclude_default_fields ? [] : DEFAULT_MEMBERS), ...select]),
 ]

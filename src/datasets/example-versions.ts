@@ -7,7 +7,7 @@ import { Failure, fail } from '../kernel/errors.ts'
 import { toIsoTime } from '../kernel/rows.ts'
 import type { ExampleAttachments } from '../tables/datasets.ts'
 import { lockDataset } from './datasets.ts'
-import { requireMatchingExamples } from './example-schema.ts'
+import { type CheckedExample, requireMatchingExamples } from './example-schema.ts'
 import type { AttachmentOperations, WrittenExamples } from './examples.schema.ts'
 
 type Path = (string | number)[]
@@ -73,7 +73,7 @@ const MAX_ATTEMPTS = 3
  */
 export async function writeChecked<T>(
   ctx: Ctx,
-  examples: ExampleContents[],
+  examples: CheckedExample[] | (() => Promise<CheckedExample[]>),
   write: (ctx: Ctx, hasSchemas: SQL) => Promise<T>,
 ): Promise<T> {
   let checked = ''
@@ -84,7 +84,7 @@ export async function writeChecked<T>(
       const isUnchecked = error instanceof Failure && error.code === 'examples_unchecked'
       if (!isUnchecked) throw error
       checked = error.extra.about!
-      await requireMatchingExamples(JSON.parse(checked), examples)
+      await requireMatchingExamples(JSON.parse(checked), typeof examples === 'function' ? await examples() : examples)
     }
   }
   throw fail('examples_unchecked')

@@ -14,7 +14,7 @@ import { readTraceTime, TraceTime } from '../traces/time.schema.ts'
 
 export const ExampleRef = z.object({ example_id: Uuid })
 
-const SELECTABLE = [
+export const SELECTABLE = [
   'id',
   'created_at',
   'modified_at',
@@ -155,7 +155,9 @@ export const NewExample = NewExampleMembers.extend({ dataset_id: Uuid, ...conten
   id: 'NewExample',
   example: { dataset_id: DATASET_ID, ...EXAMPLE },
 })
+/** In one request. */
 export const MAX_EXAMPLES = 2000
+export const MAX_DATASET_EXAMPLES = 100_000
 export const NewExamples = arrayOf(NewExample, MAX_EXAMPLES, 1).meta({
   id: 'NewExamples',
   description: `At most ${MAX_EXAMPLES}.`,

@@ -41,8 +41,6 @@ type WrittenRow = {
   since: string
 }
 
-const MAX_EXAMPLES = 100_000
-
 export const createExample = verb(
   'datasets:update',
   async (ctx, { raw }: { raw: RawBody }) => {
@@ -141,13 +139,14 @@ const withoutIds = (attachments: SQL): SQL => sql`(
 /** A repeated request finds its examples, and changes nothing. */
 const insertExamples = (ctx: Ctx, dataset_id: string, examples: ExampleContents[]) =>
   writeChecked(ctx, examples, (one, hasSchemas) => {
+    const hasRoom = sql`d.example_count + ${examples.length} <= ${schema.MAX_DATASET_EXAMPLES}`
     const ctesBefore = [
       sql`given as materialized (${givenRows(examples)})`,
       sql`target as (
       select d.id, d.organization_id, d.tenant_id, d.name, d.last_number, ${NEXT_VERSION} as at
       from datasets d
       where d.id = ${dataset_id}::uuid and d.tenant_id = current_tenant()
-        and ${refuseUnless('examples_full', sql`d.example_count + ${examples.length} <= ${MAX_EXAMPLES}`)}
+        and ${refuseUnless('examples_full', hasRoom)}
         and ${hasSchemas}
     )`,
       sql`present as (

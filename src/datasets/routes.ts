@@ -1,6 +1,8 @@
 // Routes of datasets.
 import { slice } from '../kernel/routes.ts'
+import { cloneDataset } from './clone.ts'
 import * as datasets from './datasets.ts'
+import { downloadDataset } from './download.ts'
 import { changeSplit } from './example-metadata.ts'
 import * as s from './schema.ts'
 import * as v from './versions.schema.ts'
@@ -128,4 +130,31 @@ export const datasetRoutes = slice('Datasets', 'Examples to evaluate application
     reply: v.ChangedIds,
     errors: ['dataset_not_found', 'example_metadata_full'],
     verb: changeSplit,
+  })
+  .post('/datasets/clone', {
+    id: 'cloneDataset',
+    summary: 'Copy examples of one dataset into another one',
+    description: 'At most 10,000 examples and 64 MiB. Attachments are not stored again.',
+    toleratesUnknown: true,
+    body: v.Clone,
+    reply: v.Copies,
+    errors: [
+      'dataset_not_found',
+      'dataset_version_not_found',
+      'clone_too_large',
+      'examples_full',
+      'examples_unchecked',
+      'schema_too_costly',
+    ],
+    verb: cloneDataset,
+  })
+  .get('/datasets/{dataset_id}/jsonl', {
+    id: 'downloadDataset',
+    summary: 'Download the examples of a version, one in each line',
+    toleratesUnknown: true,
+    params: s.DatasetRef,
+    query: v.SplitQuery,
+    streamMediaType: 'application/x-ndjson',
+    errors: ['dataset_not_found', 'dataset_version_not_found'],
+    verb: downloadDataset,
   })

@@ -2,7 +2,7 @@
 import * as z from 'zod'
 import { arrayOf, boundedText, optionalFilter, Uuid } from '../protocol/wire.ts'
 import { offsetPage, Time } from '../traces/query.schema.ts'
-import { AsOf, AsOfText, MAX_EXAMPLES, SplitName } from './examples.schema.ts'
+import { AsOf, AsOfText, MAX_EXAMPLES, SplitName, Splits } from './examples.schema.ts'
 
 export const DatasetVersion = z
   .object({
@@ -47,6 +47,24 @@ export const VersionTag = z
   })
   .meta({ id: 'DatasetVersionTag', example: { as_of: 'latest', tag: 'prod' } })
 export type VersionTag = z.output<typeof VersionTag>
+
+export const Clone = z
+  .object({
+    source_dataset_id: Uuid,
+    target_dataset_id: Uuid,
+    as_of: Version.optional().meta({ description: 'The version of the source. `latest` by default.' }),
+    examples: arrayOf(Uuid, MAX_EXAMPLES).default([]).meta({ description: 'Only these. By default all.' }),
+    split: Splits.nullish().transform(split => split ?? undefined),
+  })
+  .meta({
+    id: 'DatasetClone',
+    example: {
+      source_dataset_id: '5d41402a-bc4b-4a76-b971-9d911017c592',
+      target_dataset_id: '7d793037-a076-4b9e-9a2d-31d1f27b1f0a',
+    },
+  })
+export type Clone = z.output<typeof Clone>
+export const Copies = z.array(z.object({ id: Uuid, source_example_id: Uuid })).meta({ id: 'CopiedExamples' })
 
 export const SplitQuery = z.object({ as_of: AsOf })
 export type SplitQuery = z.output<typeof SplitQuery>

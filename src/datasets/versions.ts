@@ -25,7 +25,7 @@ const toWire = ([as_of, tags]: [string, string]): schema.DatasetVersion => ({
 })
 
 /** Over `d`: the time of its last version at or before the one that is named. Null if there is none. */
-const timeOf = (asOf: AsOf): SQL =>
+export const timeOf = (asOf: AsOf): SQL =>
   asOf === undefined
     ? sql`d.examples_at`
     : 'tag' in asOf

@@ -154,6 +154,12 @@ const CODES = {
     'The metadata of an example would be larger than 128 KiB.',
     'Remove members of it, or set smaller values.',
   ],
+  clone_too_large: [
+    400,
+    'Too much to clone at once',
+    'One request copies at most 10,000 examples and 64 MiB.',
+    'Clone the dataset in parts, by `examples` or `split`.',
+  ],
   secret_required: [
     400,
     'Secret required',
@@ -491,6 +497,12 @@ const CODES = {
     'This dataset has no such version.',
     'GET /datasets/{dataset_id}/versions lists the versions.',
   ],
+  share_not_found: [
+    404,
+    'Link not found',
+    'This link does not exist, or the dataset is no longer shared.',
+    'Ask the owner of the dataset for a new one.',
+  ],
   example_not_found: [
     404,
     'Example not found',
@@ -581,6 +593,12 @@ const CODES = {
     'Project not found',
     'This tracing project was not found.',
     'GET /sessions lists the projects.',
+  ],
+  run_share_not_found: [
+    404,
+    'Shared run not found',
+    'What this link shows was not found: the link or the run was deleted.',
+    'Ask for another link.',
   ],
   run_object_not_found: [
     404,
@@ -692,6 +710,7 @@ const CODES = {
     'This workspace already has a deployment with this `name`.',
     'Choose another name, or delete that deployment first.',
   ],
+  share_token_taken: [409, 'Token taken', 'Another link already has this `share_token`.', 'Send another one, or none.'],
   run_in_other_project: [
     409,
     'Run in another project',

@@ -111,10 +111,11 @@ export async function readFormInput<Schema extends z.ZodType>(
   return validateInput(request, { body: schema }, text, faults) as z.output<Schema>
 }
 
-export async function readBody(request: HonoRequest, beforeLarge?: BeforeLarge): Promise<string> {
+export async function readBody(request: HonoRequest, beforeLarge?: BeforeLarge, isUntyped = false): Promise<string> {
   const bytes = await readBytes(request, MAX_BODY_BYTES, beforeLarge)
   if (bytes.byteLength === 0) return ''
-  if (!/^application\/(json|[\w.-]+\+json)\s*(;|$)/i.test(request.header('content-type') ?? '')) throw fail('not_json')
+  const isJson = /^application\/(json|[\w.-]+\+json)\s*(;|$)/i.test(request.header('content-type') ?? '')
+  if (!isJson && !isUntyped) throw fail('not_json')
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
   } catch {

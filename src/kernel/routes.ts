@@ -39,6 +39,8 @@ export type Operation = {
   body?: z.ZodType
   /** Set for a body that is not JSON. The route reads it itself, a form by the schema in `body`. */
   bodyMediaType?: string
+  /** Published clients send JSON without saying that it is JSON. */
+  untypedBody?: boolean
   /** The verb gets the body as bytes, decompressed, within `config.rawBodies`. The key is verified first. */
   rawBody?: RawMedia
   /** The body may take minutes to arrive, so the host limits its pauses and not its duration. */

@@ -118,7 +118,8 @@ async function runOperation(
     const callWith = (body: RawBody) => callVerb(c, operation, caller, body)
     return withRawBody(c.req, mediaTypes, caller.config.rawBodies, beforeLarge, callWith)
   }
-  return callVerb(c, operation, caller, operation.method === 'get' ? '' : await readBody(c.req, beforeLarge))
+  const text = operation.method === 'get' ? '' : await readBody(c.req, beforeLarge, operation.untypedBody)
+  return callVerb(c, operation, caller, text)
 }
 
 async function callVerb(
@@ -190,7 +191,7 @@ function sendReply(
   const { requestInfo } = c.var
   c.header('Cache-Control', NO_STORE['Cache-Control'])
   if (requestInfo.replayed) c.header('Idempotency-Replayed', 'true')
-  if (typeof reply === 'object' && nextCursor in reply)
+  if (reply && typeof reply === 'object' && nextCursor in reply)
     c.header('Link', `<${nextPageUrl(c.req.url, reply)}>; rel="next"`)
   if (operation.location) c.header('Location', operation.location(reply as never))
   if (operation.versioned && reply && etagVersion in reply) {

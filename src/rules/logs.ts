@@ -1,7 +1,7 @@
 // What the rules of a workspace did with runs.
 import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
-import { verb } from '../kernel/context.ts'
+import { type Ctx, verb } from '../kernel/context.ts'
 import { type Row, run } from '../kernel/db.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import type { RuleOutcomes } from '../tables/rules.ts'
@@ -26,6 +26,8 @@ type LogRow = {
   start_time: string
   end_time: string
   created_at: string
+  /** `created_at` as a cursor has it. */
+  place: string
   outcomes: RuleOutcomes
   deliveries: Delivery[] | null
 }
@@ -50,7 +52,7 @@ const selectLogs = (rule: string, condition: SQL, page: SQL): SQL<Row> => sql<Ro
     select
       a.run_id, a.run_name, a.run_type, a.run_session_id, a.thread_id, a.created_at, a.outcomes,
       coalesce(a.start_time, a.created_at) as start_time, coalesce(a.end_time, a.start_time, a.created_at) as end_time,
-      ${DELIVERIES} as deliveries
+      a.created_at::text as place, ${DELIVERIES} as deliveries
     from rule_applications a
     where a.rule_id = r.id and a.tenant_id = current_tenant() and ${condition}
     order by a.created_at desc, a.run_id desc
@@ -83,21 +85,49 @@ function webhooksOf(deliveries: Delivery[] | null): schema.RuleLog['webhooks'] {
   return { outcome, payload: { deliveries: deliveries.map(({ id, ...one }) => ({ message_id: id, ...one })) } }
 }
 
-export const listRuleLogs = verb('rules:read', async (ctx, { rule_id, ...query }: RuleParams & schema.LogQuery) => {
-  const { start_time, end_time, session_id, limit, offset } = query
-  const condition = sql`(${start_time ?? null}::timestamptz is null or a.created_at >= ${start_time ?? null})
+type LogFilter = Pick<schema.LogQuery, 'start_time' | 'end_time' | 'session_id'>
+
+const matches = ({ start_time, end_time, session_id }: LogFilter): SQL =>
+  sql`(${start_time ?? null}::timestamptz is null or a.created_at >= ${start_time ?? null})
       and (${end_time ?? null}::timestamptz is null or a.created_at < ${end_time ?? null})
       and (${session_id ?? null}::uuid is null or a.run_session_id = ${session_id ?? null})`
-  const rows = await run(ctx, selectLogs(rule_id, condition, sql`limit ${limit} offset ${offset}`))
+
+async function readLogs(ctx: Ctx, rule_id: string, condition: SQL, page: SQL): Promise<LogRow[]> {
+  const rows = await run(ctx, selectLogs(rule_id, condition, page))
   requireRow(rows, 'rule_not_found')
-  return rows.flatMap(([text]) => (text === null ? [] : [toWire(rule_id, JSON.parse(text as string))]))
+  return rows.flatMap(([text]) => (text === null ? [] : [JSON.parse(text as string) as LogRow]))
+}
+
+export const listRuleLogs = verb('rules:read', async (ctx, { rule_id, ...query }: RuleParams & schema.LogQuery) => {
+  const page = sql`limit ${query.limit} offset ${query.offset}`
+  return (await readLogs(ctx, rule_id, matches(query), page)).map(row => toWire(rule_id, row))
 })
+
+export const pageRuleLogs = verb(
+  'rules:read',
+  async (
+    ctx,
+    { rule_id, cursor, backfill, ...query }: RuleParams & schema.LogPageQuery,
+  ): Promise<schema.RuleLogPage> => {
+    const after = cursor ? sql`(a.created_at, a.run_id) < (${cursor.at}::timestamptz, ${cursor.id}::uuid)` : sql`true`
+    const condition = sql`${matches(query)} and ${after} and ${backfill ? sql`a.is_backfill` : sql`true`}`
+    const rows = await readLogs(ctx, rule_id, condition, sql`limit ${query.limit + 1}`)
+    const logs = rows.slice(0, query.limit)
+    const has_more = rows.length > logs.length
+    const last = logs.at(-1)
+    return {
+      logs: logs.map(row => toWire(rule_id, row)),
+      cursor: has_more ? Buffer.from(`${last!.place}~${last!.run_id}`).toString('base64url') : null,
+      has_more,
+    }
+  },
+)
 
 export const readLastApplied = verb(
   'rules:read',
   async (ctx, { rule_id, backfill }: RuleParams & z.output<typeof schema.BackfillFlag>) => {
     const condition = backfill ? sql`a.is_backfill` : sql`true`
-    const [text] = requireRow(await run(ctx, selectLogs(rule_id, condition, sql`limit 1`)), 'rule_not_found')
-    return toWire(rule_id, JSON.parse(requireRow(text === null ? [] : [text as string], 'rule_not_applied')))
+    const rows = await readLogs(ctx, rule_id, condition, sql`limit 1`)
+    return toWire(rule_id, requireRow(rows, 'rule_not_applied'))
   },
 )

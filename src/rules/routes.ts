@@ -1,6 +1,6 @@
 // Routes of automation rules.
 import { slice } from '../kernel/routes.ts'
-import { listRuleLogs, readLastApplied } from './logs.ts'
+import { listRuleLogs, pageRuleLogs, readLastApplied } from './logs.ts'
 import * as rules from './rules.ts'
 import * as s from './schema.ts'
 import { triggerRule, triggerRules } from './trigger.ts'
@@ -89,6 +89,17 @@ export const ruleRoutes = slice('Automation rules', 'What is done with runs that
     reply: s.RuleLogList,
     errors: ['rule_not_found'],
     verb: listRuleLogs,
+  })
+  .get('/runs/rules/{rule_id}/logs/v2', {
+    id: 'pageRunRuleLogs',
+    summary: 'List what a rule did, newest first, by a cursor',
+    description: 'A page costs the same however deep it is.',
+    toleratesUnknown: true,
+    params: s.RuleRef,
+    query: s.LogPageQuery,
+    reply: s.RuleLogPage,
+    errors: ['rule_not_found'],
+    verb: pageRuleLogs,
   })
   .get('/runs/rules/{rule_id}/last_applied', {
     id: 'readRunRuleLastApplied',

@@ -1,7 +1,16 @@
 // Schemas of automation rules and their logs.
 import * as z from 'zod'
 import { label } from '../access/schema.ts'
-import { arrayOf, boundedText, Instant, optionalFilter, parseWholeNumber, recordOf, Uuid } from '../protocol/wire.ts'
+import {
+  arrayOf,
+  boundedText,
+  Instant,
+  optionalFilter,
+  Page,
+  parseWholeNumber,
+  recordOf,
+  Uuid,
+} from '../protocol/wire.ts'
 import { flag, idFilter, offsetPage, Time } from '../traces/query.schema.ts'
 
 export const MAX_RULES = 200
@@ -229,5 +238,16 @@ const logShape = {
 }
 export const LogQuery = z.object({ ...logShape, offset: offsetPage().offset })
 export type LogQuery = z.output<typeof LogQuery>
+
+export const LogPageQuery = z.object({
+  ...logShape,
+  backfill: flag(false).meta({ description: 'Only what the backfill did.' }),
+  cursor: Page.shape.cursor.meta({ type: 'string', description: 'From the previous answer.' }),
+})
+export type LogPageQuery = z.output<typeof LogPageQuery>
+export const RuleLogPage = z
+  .object({ logs: z.array(RuleLog), cursor: z.string().nullable(), has_more: z.boolean() })
+  .meta({ id: 'RunRuleLogPage', description: 'Newest first.' })
+export type RuleLogPage = z.output<typeof RuleLogPage>
 
 export const BackfillFlag = z.object({ backfill: flag(false).meta({ description: 'Only what the backfill did.' }) })

@@ -211,7 +211,8 @@ export const otlpSpans = pgTable(
 
 /**
  * What the runs of a project add up to, by the minute of their `order_time`. Triggers of `runs` keep it, and it stays
- * when runs expire. Connections write different slots, so that they do not wait for each other.
+ * when runs expire. Connections write different slots, so that they do not wait for each other. After eight days the
+ * minutes of an hour become one row, in slot -1.
  */
 export const sessionMinutes = pgTable(
   'session_minutes',
@@ -240,6 +241,7 @@ export const sessionMinutes = pgTable(
   t => [
     primaryKey({ columns: [t.tenant_id, t.session_id, t.minute, t.slot] }),
     index('session_minutes_age').on(t.minute),
+    index('session_minutes_to_add_up').on(t.minute).where(sql`slot >= 0`),
   ],
 )
 

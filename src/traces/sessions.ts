@@ -7,6 +7,7 @@ import { commit } from '../kernel/journal.ts'
 import { changedMembers, deletedMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import { projects } from '../tables/traces.ts'
+import { lockTiers } from './postgres/locks.ts'
 import { NO_STATS, type SessionStats, selectStats, statsToWire } from './session-stats.ts'
 import type * as schema from './sessions.schema.ts'
 import { recordTier, requireAllowedTier, requireTierChange } from './tiers.ts'
@@ -161,7 +162,7 @@ export const createSession = verb(
     ${upsert ? upsertClause(input) : sql``}
     returning *, xmax = 0 as is_new`
     const event = sql`case when changed.is_new then 'project.created' else 'project.updated' end`
-    const lock = [lockTags(tags), sql`select from projects p where ${isNamed(name)} for update`]
+    const lock = [lockTiers(), lockTags(tags), sql`select from projects p where ${isNamed(name)} for update`]
     const rows = await commit(ctx, event, change, {}, { lock, changes: changedMembers(projects, RECORDED) })
     return sessionToWire(requireRow(rows, 'workspace_not_found'))
   },
@@ -183,7 +184,7 @@ export const changeSession = verb(
       and ${refuseUnless('project_of_deployment', sql`p.deployment_id is null or ${keepsName}`)}
       and ${requireAllowedChange(patch)}
     returning *`
-    const parts = { lock: lockSession(session_id), changes: changedMembers(projects, RECORDED) }
+    const parts = { lock: [lockTiers(), lockSession(session_id)], changes: changedMembers(projects, RECORDED) }
     const rows = await commit(ctx, 'project.updated', change, {}, parts)
     return sessionToWire(requireRow(rows, 'project_not_found'))
   },

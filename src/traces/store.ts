@@ -20,8 +20,8 @@ export interface TraceStore {
   query(ctx: Ctx, query: RunQuery): Promise<RunPage>
   /** Makes traces long-lived, also those whose runs are yet to come. */
   upgrade(ctx: Ctx, traceIds: string[]): Promise<void>
-  /** Returns the traces that existed. Their feedback is deleted too. */
-  remove(ctx: Ctx, traceIds: string[]): Promise<string[]>
+  /** Returns the traces that existed, and journals them. Their feedback and links are deleted too. */
+  remove(ctx: Ctx, traceIds: string[], session?: string): Promise<string[]>
   /** The scheduled work: deletes what has expired, and makes room for what comes. */
   expire(services: Services): Promise<void>
 }

@@ -189,6 +189,14 @@ describe('a backfill', () => {
     expect(await appliedRuns(tenant, rule)).toEqual([...before, after].sort())
     const { run_id } = (await tenant.get(`/runs/rules/${rule.id}/last_applied?backfill=true`)).body
     expect(before).toContain(run_id)
+    const paged: string[] = []
+    for (let cursor = ''; ; ) {
+      const { body } = await tenant.get(`/runs/rules/${rule.id}/logs/v2?backfill=true&limit=100${cursor}`)
+      paged.push(...body.logs.map((log: { run_id: string }) => log.run_id))
+      if (!body.has_more) break
+      cursor = `&cursor=${body.cursor}`
+    }
+    expect(paged.sort()).toEqual(before)
   })
 
   it('leaves out runs from before', async () => {

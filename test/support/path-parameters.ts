@@ -46,6 +46,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   const dataset = await tenant.post('/datasets', { name: 'Dataset' })
   const { root } = newTrace()
   await appendRuns(tenant, [root])
+  const share = await tenant.put(`/runs/${root.id}/share`, {})
   const { body: example } = await tenant.post('/examples', { dataset_id: dataset.body.id, inputs: {} })
   const rule = await tenant.post('/runs/rules', { display_name: 'Rule', sampling_rate: 1, session_id: session.id })
   const delivery_id = crypto.randomUUID()
@@ -74,6 +75,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
     delivery_id,
     dataset_id: dataset.body.id,
     run_id: root.id,
+    share_token: share.body.share_token,
     name: 'inputs',
     example_id: example.id,
     rule_id: rule.body.id,

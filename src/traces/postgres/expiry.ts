@@ -12,26 +12,21 @@ import { mergeWaitingPatches } from './append.ts'
 const BUDGET_MS = 25_000
 const MAX_RUNS = 2000
 const MAX_OBJECTS = 200
-const MAX_ROWS = 25_000
+const MAX_ROWS = 10_000
 
 type RunColumns = Record<'session_id' | 'trace_tier' | 'trace_time' | 'order_time', AnyPgColumn | SQL>
 
-/** Of long-lived runs of the project `p`, in a workspace with the settings `t`. Null: as long as the tier says. */
-const KEPT_DAYS = sql`coalesce(p.longlived_ttl_days, t.longlived_ttl_days)`
-
-/** For every read: what has expired is not shown, though it is deleted only later. */
+/**
+ * For every read: what has expired is not shown, though it is deleted only later. Nothing is kept for less than a
+ * short-lived trace, so that the project is looked up for old runs only.
+ */
 export const isKept = (run: RunColumns): SQL => sql`(
       ${run.order_time} > clock() - kept_for('longlived')
-      and ${run.trace_time} > clock() - case ${run.trace_tier}
-        when 'shortlived' then kept_for('shortlived')
-        else coalesce(
-          (
-            select make_interval(days => ${KEPT_DAYS})
-            from projects p
-            left join ttl_settings t on t.tenant_id = p.tenant_id
-            where p.id = ${run.session_id}
-          ),
-          kept_for('longlived')
+      and case
+        when ${run.trace_time} > clock() - kept_for('shortlived') then true
+        when ${run.trace_tier} = 'shortlived' then false
+        else ${run.trace_time} > clock() - make_interval(
+          days => longlived_days((select p.longlived_ttl_days from projects p where p.id = ${run.session_id}))
         )
       end
     )`
@@ -62,19 +57,22 @@ const ofWrongClocks = (tier: 'shortlived' | 'longlived'): SQL => sql`
 /** Of projects that keep long-lived runs for less. Each project has its turn once an hour. */
 const OF_SHORT_PROJECTS = sql`
     select ${KEYS}
-    from projects p
-    left join ttl_settings t on t.tenant_id = p.tenant_id
+    from (
+      select p.id, p.tenant_id, coalesce(p.longlived_ttl_days, t.longlived_ttl_days) as days
+      from projects p
+      left join ttl_settings t on t.tenant_id = p.tenant_id
+    ) p
     cross join lateral (
       select *
       from runs r
       where r.tenant_id = p.tenant_id
         and r.session_id = p.id
         and r.trace_tier = 'longlived'
-        and r.order_time < clock() - make_interval(days => ${KEPT_DAYS})
+        and r.order_time < clock() - make_interval(days => p.days)
       limit ${MAX_RUNS}
       for update skip locked
     ) r
-    where ${KEPT_DAYS} < 400
+    where p.days < 400
       and abs(hashtext(p.id::text) % 60) = extract(minute from clock())
     limit ${MAX_RUNS}`
 
@@ -143,6 +141,45 @@ const CONCLUDE_DELETED_PROJECTS = sql`
   using swept p
   where m.tenant_id = p.tenant_id and m.session_id = p.id`
 
+const SUMS = [
+  ...['runs', 'roots', 'ended', 'errors', 'streamed', 'prompt_tokens', 'completion_tokens', 'total_tokens'],
+  ...['prompt_cost', 'completion_cost', 'total_cost'],
+]
+const COUNTS = ['latencies', 'first_token_latencies']
+const joinNames = (names: string[], write: (column: SQL) => SQL): SQL =>
+  sql.join(
+    names.map(name => write(sql`${sql.identifier(name)}`)),
+    sql`, `,
+  )
+/** Statistics of the last days are exact to the minute. */
+const ADD_UP_HOURS = sql`
+  with minutes as (
+    delete from session_minutes
+    where ctid = any(array(
+      select ctid
+      from session_minutes
+      where slot >= 0 and minute < clock() - interval '8 days'
+      order by minute
+      limit ${MAX_ROWS}
+      for update skip locked
+    ))
+    returning *
+  )
+  insert into session_minutes as m (
+    organization_id, tenant_id, session_id, minute, slot, last_start_time,
+    ${joinNames([...SUMS, ...COUNTS], name => name)}
+  )
+  select
+    organization_id, tenant_id, session_id, date_bin('1 hour', minute, 'epoch'), -1, max(last_start_time),
+    ${joinNames(SUMS, name => sql`sum(${name})`)}, ${joinNames(COUNTS, name => sql`sum_counts(${name})`)}
+  from minutes
+  group by organization_id, tenant_id, session_id, date_bin('1 hour', minute, 'epoch')
+  order by session_id, date_bin('1 hour', minute, 'epoch')
+  on conflict (tenant_id, session_id, minute, slot) do update set
+    last_start_time = greatest(m.last_start_time, excluded.last_start_time),
+    ${joinNames(SUMS, name => sql`${name} = m.${name} + excluded.${name}`)},
+    ${joinNames(COUNTS, name => sql`${name} = add_counts(m.${name}, excluded.${name})`)}`
+
 const deleteOlder = (table: string, column: string, kept: SQL): SQL => sql`
   delete from ${sql.identifier(table)}
   where ctid = any(array(
@@ -158,6 +195,7 @@ async function deleteOldRows({ config, database }: Services): Promise<void> {
     database,
     setClock(config),
     CONCLUDE_DELETED_PROJECTS,
+    ADD_UP_HOURS,
     deleteOlder('session_minutes', 'minute', sql`interval '400 days'`),
     deleteOlder('upgraded_traces', 'trace_time', sql`kept_for('longlived')`),
     deleteOlder('waiting_patches', 'created_at', sql`kept_for('shortlived')`),

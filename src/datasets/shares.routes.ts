@@ -1,0 +1,92 @@
+// Routes of shared datasets: sharing them, and reading them without a key.
+import { validateInput } from '../kernel/input.ts'
+import { requestOrigin } from '../kernel/origin.ts'
+import { writeJson } from '../kernel/raw-json.ts'
+import { type Operation, type Services, slice } from '../kernel/routes.ts'
+import { ExampleCount, ExampleList } from './examples.schema.ts'
+import { DatasetRef, Deleted } from './schema.ts'
+import * as s from './shares.schema.ts'
+import * as shares from './shares.ts'
+
+type RouteContext = Parameters<NonNullable<Operation['open']>>[0]
+
+const errors = ['share_not_found', 'invalid_request', 'address_rate_limited', 'database_unavailable'] as const
+const LISTS = ['splits', 'full_text_contains', 'select']
+const datasetInput = { params: s.ShareRef }
+const listInput = { params: s.ShareRef, query: s.SharedExampleQuery, repeatable: ['id'], lists: LISTS }
+const countInput = { params: s.ShareRef, query: s.SharedExampleFilter, repeatable: ['id'], lists: LISTS.slice(0, 2) }
+
+/** Those who guess tokens are limited, and those with a token that exists are not. */
+async function answer<Input extends s.Share>(c: RouteContext, input: Input, read: (input: Input) => Promise<unknown>) {
+  const proof = { route: 'shared-dataset', name: input.share_token, refusal: 'share_not_found' } as const
+  const reply = await c.var.limits.prove(c, proof, () => read(input))
+  return c.body(writeJson(reply), 200, { 'Content-Type': 'application/json', 'Cache-Control': 'no-store' })
+}
+const originOf = (c: RouteContext, { config }: Services) => requestOrigin(config, c.req.url)
+
+export const shareRoutes = slice('Shared datasets', 'Datasets that whoever has a link can read, without a key.')
+  .get('/datasets/{dataset_id}/share', {
+    id: 'readDatasetShare',
+    summary: 'Read the link of a dataset, or null',
+    toleratesUnknown: true,
+    params: DatasetRef,
+    reply: s.DatasetShare.nullable(),
+    errors: ['dataset_not_found'],
+    verb: shares.readShare,
+  })
+  .put('/datasets/{dataset_id}/share', {
+    id: 'shareDataset',
+    summary: 'Share a dataset with everyone who has the link',
+    description: 'Sharing it again answers the same link. A body is ignored.',
+    toleratesUnknown: true,
+    untypedBody: true,
+    params: DatasetRef,
+    reply: s.DatasetShare,
+    errors: ['dataset_not_found'],
+    verb: shares.shareDataset,
+  })
+  .delete('/datasets/{dataset_id}/share', {
+    id: 'unshareDataset',
+    summary: 'End the link of a dataset',
+    toleratesUnknown: true,
+    params: DatasetRef,
+    reply: Deleted,
+    errors: ['dataset_not_found'],
+    verb: shares.unshareDataset,
+  })
+  .get('/public/{share_token}/datasets', {
+    id: 'readSharedDataset',
+    summary: 'Read a shared dataset',
+    description: 'Takes no API key.',
+    ...datasetInput,
+    reply: s.SharedDataset,
+    errors: [...errors],
+    open: (c, services) =>
+      answer(c, validateInput(c.req, datasetInput, '', []) as s.Share, input =>
+        shares.readSharedDataset(services, input),
+      ),
+  })
+  .get('/public/{share_token}/examples', {
+    id: 'listSharedExamples',
+    summary: 'List the examples of a shared dataset',
+    description: 'Takes no API key.',
+    ...listInput,
+    reply: ExampleList,
+    errors: [...errors, 'dataset_version_not_found'],
+    open: (c, services) =>
+      answer(c, validateInput(c.req, listInput, '', []) as s.Share & s.SharedExampleQuery, input =>
+        shares.listSharedExamples(services, originOf(c, services), input),
+      ),
+  })
+  .get('/public/{share_token}/examples/count', {
+    id: 'countSharedExamples',
+    summary: 'Count the examples of a shared dataset',
+    description: 'Takes no API key.',
+    ...countInput,
+    reply: ExampleCount,
+    errors: [...errors, 'dataset_version_not_found'],
+    open: (c, services) =>
+      answer(c, validateInput(c.req, countInput, '', []) as s.Share, input =>
+        shares.countSharedExamples(services, input),
+      ),
+  })

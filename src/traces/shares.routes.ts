@@ -1,0 +1,98 @@
+// Routes of links that show a run to anyone, and of the deletion of traces.
+import { readBody, validateInput } from '../kernel/input.ts'
+import { requestOrigin } from '../kernel/origin.ts'
+import { writeJson } from '../kernel/raw-json.ts'
+import { slice } from '../kernel/routes.ts'
+import { requireRow } from '../kernel/rows.ts'
+import { deleteTraces } from './deletion.ts'
+import { Run, RunRef } from './runs.schema.ts'
+import * as s from './shares.schema.ts'
+import { readRunShare, readSharedRuns, shareRun, unshareRun } from './shares.ts'
+
+const JSON_HEADERS = { 'Content-Type': 'application/json', 'Cache-Control': 'no-store' }
+const deletion = {
+  idempotent: true,
+  toleratesUnknown: true,
+  body: s.TraceDeletion,
+  reply: s.DeletedTraces,
+  verb: deleteTraces,
+} as const
+
+export const runShareRoutes = slice('Shared runs', 'Links that show a run to anyone, and the deletion of traces.')
+  .get('/runs/{run_id}/share', {
+    id: 'readRunShare',
+    summary: 'Read the link that shows a run',
+    params: RunRef,
+    reply: s.RunShare.nullable(),
+    errors: ['run_not_found'],
+    verb: readRunShare,
+  })
+  .put('/runs/{run_id}/share', {
+    id: 'shareRun',
+    summary: 'Create a link that shows a run and the runs below it, or return the one that exists',
+    idempotent: true,
+    untypedBody: true,
+    toleratesUnknown: true,
+    params: RunRef,
+    body: s.NewRunShare,
+    reply: s.RunShare,
+    errors: ['run_not_found', 'share_token_taken', 'quota_full'],
+    verb: shareRun,
+  })
+  .delete('/runs/{run_id}/share', {
+    id: 'unshareRun',
+    summary: 'Delete the link that shows a run',
+    idempotent: true,
+    params: RunRef,
+    errors: ['run_not_found'],
+    verb: unshareRun,
+  })
+  .post('/runs/delete', { id: 'deleteRuns', summary: 'Delete traces with all their runs and feedback', ...deletion })
+  .post('/runs/delete/traces', { id: 'deleteTraces', summary: 'Delete traces, as `/runs/delete` does', ...deletion })
+  .get('/public/{share_token}/run', {
+    id: 'readSharedRun',
+    summary: 'Read the run that a link shows',
+    params: s.ShareRef,
+    reply: Run,
+    errors: ['run_share_not_found'],
+    open: async (c, services) => {
+      const { share_token } = validateInput(c.req, { params: s.ShareRef }, '', []) as { share_token: string }
+      const origin = requestOrigin(services.config, c.req.url)
+      const runs = await readSharedRuns(services, share_token, undefined, c.get('requestId'), origin)
+      return c.body(writeJson(requireRow(runs, 'run_share_not_found')), 200, JSON_HEADERS)
+    },
+  })
+  .get('/public/{share_token}/run/{run_id}', {
+    id: 'readSharedRunById',
+    summary: 'Read a run below the one that a link shows',
+    params: s.SharedRunRef,
+    reply: Run,
+    errors: ['run_share_not_found', 'run_not_found'],
+    open: async (c, services) => {
+      const input = validateInput(c.req, { params: s.SharedRunRef }, '', []) as Record<'share_token' | 'run_id', string>
+      const origin = requestOrigin(services.config, c.req.url)
+      const runs = await readSharedRuns(services, input.share_token, [input.run_id], c.get('requestId'), origin)
+      return c.body(writeJson(requireRow(runs, 'run_not_found')), 200, JSON_HEADERS)
+    },
+  })
+  .post('/public/{share_token}/runs/query', {
+    id: 'querySharedRuns',
+    summary: 'Read runs that a link shows',
+    isReadOnly: true,
+    params: s.ShareRef,
+    body: s.SharedRunQuery,
+    reply: s.SharedRunPage,
+    errors: ['run_share_not_found'],
+    open: async (c, services) => {
+      const text = await readBody(c.req)
+      const schemas = { params: s.ShareRef, body: s.SharedRunQuery }
+      const { share_token, id } = validateInput(c.req, schemas, text, []) as {
+        share_token: string
+        id?: string[] | null
+      }
+      const origin = requestOrigin(services.config, c.req.url)
+      const runs = await readSharedRuns(services, share_token, id ?? undefined, c.get('requestId'), origin)
+      const page: s.SharedRunPage = { runs, cursors: { next: null, prev: null }, parsed_query: null }
+      return c.body(writeJson(page), 200, JSON_HEADERS)
+    },
+  })

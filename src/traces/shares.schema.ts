@@ -1,0 +1,37 @@
+// Schemas of links that show a run to anyone, and of the deletion of traces.
+import * as z from 'zod'
+import { arrayOf, Uuid } from '../protocol/wire.ts'
+import { Run } from './runs.schema.ts'
+
+export const NewRunShare = z
+  .object({
+    run_id: Uuid.nullish().meta({ description: 'Has no effect: the path names the run.' }),
+    share_token: Uuid.nullish().meta({ description: 'By default a random one.' }),
+  })
+  .meta({ id: 'NewRunShare', example: {} })
+export const RunShare = z.object({ run_id: Uuid, share_token: Uuid }).meta({ id: 'RunShare' })
+export type RunShare = z.output<typeof RunShare>
+
+const MAX_TRACES = 1000
+export const TraceDeletion = z.object({ session_id: Uuid, trace_ids: arrayOf(Uuid, MAX_TRACES, 1) }).meta({
+  id: 'TraceDeletion',
+  example: {
+    session_id: '0193e6a2-9c1b-7d52-8a51-5d2f3c7b9a10',
+    trace_ids: ['0193e6a2-9c1b-7d52-8a51-5d2f3c7b9a11'],
+  },
+})
+export const DeletedTraces = z.object({
+  trace_ids: z.array(Uuid).meta({ description: 'The traces that existed, and are deleted now.' }),
+})
+
+export const ShareRef = z.object({ share_token: Uuid })
+export const SharedRunRef = z.object({ share_token: Uuid, run_id: Uuid })
+export const SharedRunQuery = z
+  .object({ id: arrayOf(Uuid, 100).nullish().meta({ description: 'By default the shared run.' }) })
+  .meta({ id: 'SharedRunQuery', example: {} })
+export const SharedRunPage = z.object({
+  runs: z.array(Run),
+  cursors: z.object({ next: z.null(), prev: z.null() }),
+  parsed_query: z.null(),
+})
+export type SharedRunPage = z.output<typeof SharedRunPage>

@@ -1,0 +1,115 @@
+// Links that show a run, and the runs below it, to anyone who has them.
+import { sql } from 'drizzle-orm'
+import type * as z from 'zod'
+import { type Ctx, createKeylessCaller, verb } from '../kernel/context.ts'
+import { type Row, run, runAsSystem } from '../kernel/db.ts'
+import { fail } from '../kernel/errors.ts'
+import { commit } from '../kernel/journal.ts'
+import type { Services } from '../kernel/routes.ts'
+import { requireRow } from '../kernel/rows.ts'
+import { RUN_PAYLOAD_BYTES } from './object-links.ts'
+import { columnsOf, FULL_SELECT } from './run-wire.ts'
+import type * as runSchema from './runs.schema.ts'
+import { showRuns } from './runs.ts'
+import type * as schema from './shares.schema.ts'
+
+type RunParams = z.output<typeof runSchema.RunRef>
+type ShareRow = { id: string; share_token: string | null }
+
+const isShareOf = (id: string) => sql`tenant_id = current_tenant() and run_id = ${id}::uuid`
+
+export const shareRun = verb(
+  'runs:share',
+  async (ctx, { run_id, share_token }: RunParams & z.output<typeof schema.NewRunShare>): Promise<schema.RunShare> => {
+    const existing = sql`
+        select r.id, r.session_id, r.trace_id
+        from runs r
+        join projects p on p.tenant_id = current_tenant() and p.id = r.session_id
+        where r.tenant_id = current_tenant() and r.id = ${run_id}::uuid and r.name is not null
+        limit 1`
+    const added = sql`added as (
+        insert into run_shares (share_token, organization_id, tenant_id, session_id, run_id, trace_id)
+        select coalesce(${share_token ?? null}::uuid, gen_random_uuid()), current_organization(), current_tenant(),
+          r.session_id, r.id, r.trace_id
+        from (${existing}) r
+        on conflict do nothing
+        returning run_id, share_token
+      )`
+    const change = sql<ShareRow>`
+        select run_id as id, share_token, true as is_new from added
+        union all
+        select run_id, share_token, false from run_shares where ${isShareOf(run_id)}
+        union all
+        select id, null, false
+        from (${existing}) r
+        where not exists (select from added) and not exists (select from run_shares where ${isShareOf(run_id)})`
+    const event = sql`case when changed.is_new then 'run.shared' end`
+    const rows = await commit(ctx, event, change, {}, { ctesBefore: [added] })
+    const row = requireRow(rows, 'run_not_found')
+    if (row.share_token === null) throw fail('share_token_taken')
+    return { run_id, share_token: row.share_token }
+  },
+)
+
+export const unshareRun = verb('runs:share', async (ctx, { run_id }: RunParams): Promise<void> => {
+  const deleted = sql`deleted as (delete from run_shares where ${isShareOf(run_id)} returning run_id)`
+  const change = sql`
+        select r.id, exists (select from deleted) as was_shared
+        from runs r
+        join projects p on p.tenant_id = current_tenant() and p.id = r.session_id
+        where r.tenant_id = current_tenant() and r.id = ${run_id}::uuid
+        limit 1`
+  const event = sql`case when changed.was_shared then 'run.unshared' end`
+  requireRow(await commit(ctx, event, change, {}, { ctesBefore: [deleted] }), 'run_not_found')
+})
+
+export const readRunShare = verb('runs:read', async (ctx, { run_id }: RunParams): Promise<schema.RunShare | null> => {
+  const share_token = await findShare(ctx, run_id)
+  return share_token === null ? null : { run_id, share_token }
+})
+
+/** Fails if there is no such run. */
+async function findShare(ctx: Ctx, id: string): Promise<string | null> {
+  const found = sql<Row>`
+    select s.share_token
+    from runs r
+    join projects p on p.tenant_id = current_tenant() and p.id = r.session_id
+    left join run_shares s on s.tenant_id = current_tenant() and s.run_id = r.id
+    where r.tenant_id = current_tenant() and r.id = ${id}::uuid
+    limit 1`
+  return requireRow(await run(ctx, found), 'run_not_found')[0] as string | null
+}
+
+/** Runs that the link shows: by default the shared one. */
+export async function readSharedRuns(
+  services: Services,
+  share_token: string,
+  ids: string[] | undefined,
+  requestId: string,
+  origin: string,
+): Promise<runSchema.Run[]> {
+  const [found] = await runAsSystem(
+    services.database,
+    sql<Row>`
+      select s.organization_id, s.tenant_id, s.run_id
+      from run_shares s
+      join projects p on p.tenant_id = s.tenant_id and p.id = s.session_id
+      where s.share_token = ${share_token}::uuid`,
+  )
+  const [organization, tenant, shared] = requireRow(found as Row[], 'run_share_not_found') as [string, string, string]
+  const actor = { kind: 'visitor', id: null, organization, tenant } as const
+  const ctx: Ctx = { ...createKeylessCaller(services, actor, requestId, origin), permission: 'runs:read' }
+  const wanted = ids ?? [shared]
+  const query = {
+    ids: [shared, ...wanted],
+    order: 'asc',
+    limit: wanted.length + 1,
+    columns: columnsOf(FULL_SELECT),
+  } as const
+  const { runs } = await ctx.traces.query(ctx, { ...query, ids: [...query.ids] })
+  const root = runs.find(({ id }) => id === shared)
+  if (!root) throw fail('run_share_not_found')
+  const isShown = (dotted_order: string) => `${dotted_order}.`.startsWith(`${root.dotted_order}.`)
+  const shown = runs.filter(({ id, dotted_order }) => wanted.includes(id) && isShown(dotted_order))
+  return showRuns(ctx, shown, FULL_SELECT, RUN_PAYLOAD_BYTES)
+}

@@ -1,0 +1,70 @@
+// Links that show a run to anyone, and the deletion of traces.
+import { beforeAll, expect, it } from 'vitest'
+import { newTenant, readEvents, send, type Tenant, unusedId } from '../support/app.ts'
+import { appendRuns, newTrace, projectId } from '../support/new-traces.ts'
+
+let tenant: Tenant
+beforeAll(async () => {
+  tenant = await newTenant()
+})
+
+it('a link shows a run and the runs below it, until it is deleted', async () => {
+  const { root, children, runs } = newTrace(['below'])
+  const other = newTrace()
+  await appendRuns(tenant, [...runs, other.root])
+  const [below] = children
+  expect((await tenant.get(`/runs/${root.id}/share`)).body).toBeNull()
+  // Published clients do not say that their body is JSON.
+  const share_token = unusedId()
+  const headers = { 'X-Api-Key': tenant.key, 'Content-Type': 'text/plain;charset=UTF-8' }
+  const raw = JSON.stringify({ run_id: root.id, share_token })
+  const shared = await send('PUT', `/runs/${root.id}/share`, { raw, headers })
+  expect(shared.body).toEqual({ run_id: root.id, share_token })
+  expect((await readEvents(shared.headers.get('X-Request-Id')!)).map(({ type }) => type)).toEqual(['run.shared'])
+  expect((await tenant.put(`/runs/${root.id}/share`, {})).body.share_token).toBe(share_token)
+  expect((await tenant.get(`/runs/${root.id}`)).body.share_token).toBe(share_token)
+
+  expect((await send('GET', `/public/${share_token}/run`)).body).toMatchObject({ id: root.id, name: 'chat' })
+  expect((await send('GET', `/public/${share_token}/run/${below!.id}`)).body.id).toBe(below!.id)
+  expect((await send('GET', `/public/${share_token}/run/${other.root.id}`)).body.code).toBe('run_not_found')
+  const body = { id: [below!.id, other.root.id] }
+  expect((await send('POST', `/public/${share_token}/runs/query`, { body })).body.runs).toMatchObject([
+    { id: below!.id },
+  ])
+  expect((await send('POST', `/public/${share_token}/runs/query`, { body: {} })).body.runs).toMatchObject([
+    { id: root.id },
+  ])
+
+  expect((await tenant.put(`/runs/${other.root.id}/share`, { share_token })).body.code).toBe('share_token_taken')
+  expect((await tenant.put(`/runs/${unusedId()}/share`, {})).body.code).toBe('run_not_found')
+  expect((await tenant.delete(`/runs/${root.id}/share`)).status).toBe(204)
+  expect((await send('GET', `/public/${share_token}/run`)).body.code).toBe('run_share_not_found')
+})
+
+it('a link of a run shows none above it', async () => {
+  const { root, children, runs } = newTrace(['shown', 'beside'])
+  await appendRuns(tenant, runs)
+  const { share_token } = (await tenant.put(`/runs/${children[0]!.id}/share`, {})).body
+  for (const { id } of [root, children[1]!])
+    expect((await send('GET', `/public/${share_token}/run/${id}`)).status).toBe(404)
+})
+
+it('traces are deleted with their runs, feedback and links, and journaled', async () => {
+  const { root, children, runs } = newTrace(['below'])
+  const kept = newTrace().root
+  await appendRuns(tenant, [...runs, kept])
+  const session_id = await projectId(tenant, 'traced')
+  const feedback = await tenant.post('/feedback', { run_id: children[0]!.id, key: 'score', score: 1 })
+  const { share_token } = (await tenant.put(`/runs/${root.id}/share`, {})).body
+  const body = { session_id, trace_ids: [root.id, unusedId()] }
+  expect((await tenant.post('/runs/delete', { ...body, session_id: unusedId() })).body.trace_ids).toEqual([])
+  const deleted = await tenant.post('/runs/delete/traces', body)
+  expect(deleted).toMatchObject({ status: 200, body: { trace_ids: [root.id] } })
+  expect(await readEvents(deleted.headers.get('X-Request-Id')!)).toMatchObject([
+    { type: 'project.traces_deleted', subject_id: session_id, data: expect.anything() },
+  ])
+  for (const { id } of runs) expect((await tenant.get(`/runs/${id}`)).status).toBe(404)
+  expect((await tenant.get(`/feedback/${feedback.body.id}`)).status).toBe(404)
+  expect((await send('GET', `/public/${share_token}/run`)).status).toBe(404)
+  expect((await tenant.get(`/runs/${kept.id}`)).status).toBe(200)
+})
