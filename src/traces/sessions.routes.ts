@@ -1,5 +1,8 @@
 // Routes of tracing projects, which are sessions on the wire.
 import { slice } from '../kernel/routes.ts'
+import * as d from './project-dashboard.schema.ts'
+import { readDashboard } from './project-dashboard.ts'
+import { readMetadata } from './run-metadata.ts'
 import { listSessions } from './session-list.ts'
 import * as s from './sessions.schema.ts'
 import * as sessions from './sessions.ts'
@@ -76,6 +79,29 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
     params: s.SessionRef,
     errors: ['project_not_found', 'project_of_deployment'],
     verb: sessions.deleteSession,
+  })
+  .get('/sessions/{session_id}/metadata', {
+    id: 'readProjectMetadata',
+    toleratesUnknown: true,
+    summary: 'Read which metadata the latest runs of a tracing project have',
+    description: 'The most frequent values of each key, of at most 10,000 runs.',
+    params: s.SessionRef,
+    query: s.MetadataQuery,
+    repeatable: ['metadata_keys'],
+    reply: s.Metadata,
+    errors: ['project_not_found'],
+    verb: readMetadata,
+  })
+  .post('/sessions/{session_id}/dashboard', {
+    id: 'readProjectDashboard',
+    toleratesUnknown: true,
+    isReadOnly: true,
+    summary: 'Read the charts of a tracing project',
+    params: s.SessionRef,
+    body: d.DashboardRequest,
+    reply: d.Dashboard,
+    errors: ['project_not_found'],
+    verb: readDashboard,
   })
   .get('/sessions/{session_id}/views', {
     id: 'listFilterViews',
