@@ -1,5 +1,6 @@
 // The charts of a project, its statistics and the metadata of its runs.
 import { describe, expect, it } from 'vitest'
+import { STATISTICS } from '../../src/traces/sessions.schema.ts'
 import { newTenant, type Reply, type Tenant, unusedId } from '../support/app.ts'
 import { storeRuns } from '../support/runs.ts'
 
@@ -47,6 +48,19 @@ describe('the statistics of a project', () => {
     expect(body).toMatchObject({ run_count: 1, error_rate: null, latency_p50: expect.any(Number), latency_p99: null })
     const [without] = (await tenant.get('/sessions')).body
     expect(without).toMatchObject({ run_count: null, latency_p50: null, feedback_stats: null })
+  })
+
+  it.each(STATISTICS)('have %s alone, if only that is asked for', async name => {
+    const tenant = await newTenant()
+    const id = await newProject(tenant)
+    const [run] = await storeDay(tenant)
+    await tenant.post('/feedback', { run_id: run, key: 'good', score: 1 })
+    await tenant.post('/feedback', { session_id: id, key: 'whole', score: 1 })
+    const { body } = await tenant.get(`/sessions/${id}?include_stats=true`)
+    const [listed] = (await tenant.get(`/sessions?include_stats=true&stats_select=${name}`)).body
+    const others = STATISTICS.filter(other => other !== name)
+    expect(listed[name]).toEqual(body[name])
+    expect(others.filter(other => listed[other] !== null)).toEqual([])
   })
 
   it('sort and filter the list', async () => {
