@@ -2,7 +2,7 @@
 // and the id of a tagging is derived from both.
 import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
-import { type Ctx, verb } from '../kernel/context.ts'
+import { verb } from '../kernel/context.ts'
 import { type Row, refuseUnless, run } from '../kernel/db.ts'
 import { fail } from '../kernel/errors.ts'
 import { commit } from '../kernel/journal.ts'
@@ -46,8 +46,7 @@ function findKind(type: (typeof schema.taggedKinds)[number]): Kind {
 
 /** For lists. What only a policy lets the caller read is left out, and what a policy denies is hidden anyway. */
 const mayReadKind = ({ reading }: TaggedTable): SQL => sql`${reading} = any(actor_permissions())`
-const mayRead = ({ config }: Ctx, { reading }: TaggedTable): SQL =>
-  sql`is_permitted_for(${reading}, r.tag_value_ids, ${config.abac})`
+const mayRead = ({ reading }: TaggedTable): SQL => sql`is_permitted_for(${reading}, r.tag_value_ids)`
 /** A deployment that is being deleted keeps its tags. */
 const isPresent = (kind: Kind): SQL => (kind === 'deployment' ? sql`r.deleting_at is null` : sql`true`)
 
@@ -60,8 +59,8 @@ const describeTags = (ids: SQL): SQL => sql`(
 const CHANGES = changesBetween({ tags: describeTags(sql`changed.before`) }, { tags: describeTags(sql`changed.after`) })
 
 /** Refuses what the caller may not tag so. It comes back as the new tags. */
-const judgeTags = ({ config }: Ctx, { updating }: TaggedTable, after: SQL): SQL =>
-  sql`require_tagging(${updating}, r.tag_value_ids, ${after}, ${config.abac})`
+const judgeTags = ({ updating }: TaggedTable, after: SQL): SQL =>
+  sql`require_tagging(${updating}, r.tag_value_ids, ${after})`
 
 export const createTagging = verb(
   'workspaces:read',
@@ -70,7 +69,7 @@ export const createTagging = verb(
     const { table } = TABLES[kind]
     const value = sql`${tag_value_id}::uuid`
     const isResource = sql`r.id = ${resource_id}::uuid and r.tenant_id = current_tenant() and ${isPresent(kind)}`
-    const after = judgeTags(ctx, TABLES[kind], sql`r.tag_value_ids || ${value}`)
+    const after = judgeTags(TABLES[kind], sql`r.tag_value_ids || ${value}`)
     const max = kind === 'deployment' ? MAX_TAGS : MAX_TAGS_OF_OTHERS
     const change = sql<{ id: string; tagging_id: string; tagged_at: string }>`
       update ${table} r
@@ -78,7 +77,7 @@ export const createTagging = verb(
       from (
         select r.id, r.tag_value_ids as before, ${after} as after
         from ${table} r
-        where ${isResource} and ${mayRead(ctx, TABLES[kind])}
+        where ${isResource} and ${mayRead(TABLES[kind])}
       ) b
       where r.id = b.id
         and r.tenant_id = current_tenant()
@@ -107,10 +106,10 @@ export const deleteTagging = verb(
       select r.id, r.tag_value_ids as before, t.id as tag_value_id
       from ${TABLES[kind].table} r
       cross join unnest(r.tag_value_ids) t(id)
-      where r.tenant_id = current_tenant() and ${isTagging} and ${mayRead(ctx, TABLES[kind])}`
+      where r.tenant_id = current_tenant() and ${isTagging} and ${mayRead(TABLES[kind])}`
     const untag = (kind: Kind) => sql`${sql.identifier(kind)} as (
       update ${TABLES[kind].table} r
-      set tag_value_ids = ${judgeTags(ctx, TABLES[kind], sql`array_remove(r.tag_value_ids, f.tag_value_id)`)}
+      set tag_value_ids = ${judgeTags(TABLES[kind], sql`array_remove(r.tag_value_ids, f.tag_value_id)`)}
       from (${found(kind)}) f
       where r.id = f.id and r.tenant_id = current_tenant()
       returning r.id, f.before, r.tag_value_ids as after, f.tag_value_id, ${kind}::text as kind)`
@@ -195,7 +194,7 @@ export const listResourceTags = verb(
       where r.id = ${resource_id}::uuid
         and r.tenant_id = current_tenant()
         and ${isPresent(kind)}
-        and ${mayRead(ctx, TABLES[kind])}
+        and ${mayRead(TABLES[kind])}
       order by k.key, v.value`
     const rows = (await run(ctx, query)) as [string | null, string, string, string][]
     requireRow(rows, 'resource_not_found')

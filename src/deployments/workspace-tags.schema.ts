@@ -81,6 +81,13 @@ export const TaggedKinds = [
   'queues',
   'sandboxes',
 ] as const
+// Not a record: the document has no properties for the keys of one.
+const ResourcesByKind = z.object(
+  Object.fromEntries(TaggedKinds.map(kind => [kind, TaggedResources])) as Record<
+    (typeof TaggedKinds)[number],
+    typeof TaggedResources
+  >,
+)
 export const Taggings = z
   .array(
     z.object({
@@ -88,7 +95,7 @@ export const Taggings = z
       tag_key_id: Uuid,
       tag_value: z.string(),
       tag_value_id: Uuid,
-      resources: z.record(z.enum(TaggedKinds), TaggedResources),
+      resources: ResourcesByKind,
     }),
   )
   .meta({ id: 'Taggings' })

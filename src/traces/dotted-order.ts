@@ -34,10 +34,10 @@ type Placed = {
 }
 
 /**
- * Adds a fault for each rule that the run breaks. The place is right only if there is none. Spans come from services
- * with clocks of their own, so a span may begin before its parent.
+ * Adds a fault for each rule that the run breaks. The place is right only if there is none. A run may begin before its
+ * parent: services have clocks of their own.
  */
-export function readPlace(run: Placed, faults: Fault[], isOfSpan = false): RunPlace | undefined {
+export function readPlace(run: Placed, faults: Fault[]): RunPlace | undefined {
   const refuse = (member: string, msg: string) => {
     faults.push({ type: 'custom', loc: [...run.loc, member], msg })
     return undefined
@@ -54,12 +54,11 @@ export function readPlace(run: Placed, faults: Fault[], isOfSpan = false): RunPl
   }
   const [root, own, parent] = [segments[0]!, segments.at(-1)!, segments.at(-2)]
   if (own.id !== run.id) refuse('dotted_order', 'must end with the id of the run')
-  if (root.id !== run.trace_id) refuse('trace_id', 'must be the id of the first run in `dotted_order`')
+  if (run.trace_id !== undefined && root.id !== run.trace_id)
+    refuse('trace_id', 'must be the id of the first run in `dotted_order`')
   if (run.parent_run_id !== undefined && run.parent_run_id !== parent?.id)
     refuse('parent_run_id', parent ? 'must be the id before the last in `dotted_order`' : 'must be absent for a root')
   if (new Set(segments.map(({ id }) => id)).size < segments.length) refuse('dotted_order', 'must name each run once')
-  if (!isOfSpan && segments.some(({ time }, i) => i > 0 && time < segments[i - 1]!.time))
-    refuse('dotted_order', 'must not name a run that began before its parent')
   return {
     trace_id: root.id,
     trace_time: root.time,

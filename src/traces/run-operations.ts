@@ -52,14 +52,11 @@ export type MergedRun = Values & {
 export const DEFAULT_PROJECT = 'default'
 
 /** All faults at once. The runs are right only if there is none. */
-export function mergeOperations(
-  operations: RunOperation[],
-  areOfSpans = false,
-): { runs: MergedRun[]; faults: Fault[] } {
+export function mergeOperations(operations: RunOperation[]): { runs: MergedRun[]; faults: Fault[] } {
   const runs = new Map<string, MergedRun>()
   const faults: Fault[] = []
   for (const operation of operations) {
-    const run = toRow(operation, faults, areOfSpans)
+    const run = toRow(operation, faults)
     const earlier = runs.get(run.id)
     runs.set(run.id, earlier ? mergeRows(earlier, run, faults) : run)
   }
@@ -71,7 +68,7 @@ export function mergeOperations(
   return { runs: [...runs.values()].sort((a, b) => (a.id < b.id ? -1 : 1)), faults }
 }
 
-function toRow(operation: RunOperation, faults: Fault[], isOfSpan: boolean): MergedRun {
+function toRow(operation: RunOperation, faults: Fault[]): MergedRun {
   const { kind, id, session_id, session_name, loc, dotted_order } = operation
   if ((operation.trace_id === undefined) !== (dotted_order === undefined)) {
     const [given, missing] = dotted_order ? ['dotted_order', 'trace_id'] : ['trace_id', 'dotted_order']
@@ -85,7 +82,7 @@ function toRow(operation: RunOperation, faults: Fault[], isOfSpan: boolean): Mer
   return {
     ...values,
     id,
-    place: dotted_order === undefined ? undefined : readPlace({ ...operation, dotted_order }, faults, isOfSpan),
+    place: dotted_order === undefined ? undefined : readPlace({ ...operation, dotted_order }, faults),
     session_id,
     session_name: session_id || !session_name ? undefined : cleanText(session_name),
     is_posted: kind === 'post',

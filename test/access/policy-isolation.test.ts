@@ -94,7 +94,9 @@ describe.each(['gateway', 'withoutTenantPredicates', 'withoutRowSecurity'] as co
   it.runIf(through !== 'withoutRowSecurity')(
     'shows nothing to a caller with every permission, for whom a policy denies reading',
     async () => {
-      const policies = readings.map(permission => deny(permission, hasTag('Secret', 'yes')))
+      // Who may not read runs may still send them.
+      const denied = [...readings, 'runs:create']
+      const policies = denied.map(permission => deny(permission, hasTag('Secret', 'yes')))
       const { key } = await newLimitedCaller(tenant, workspacePermissions, policies)
       const unexpected: string[] = []
       for (const operation of inWorkspace) {
@@ -143,6 +145,19 @@ describe.each(['gateway', 'withoutTenantPredicates', 'withoutRowSecurity'] as co
     expect(unexpected).toEqual([])
     expect(await hashHidden(hidden)).toEqual(before)
   })
+})
+
+it('who may send runs of a project and not read them sees nothing of what it patches', async () => {
+  const tenant = await newTenant({ app: getApp() })
+  const { session_id } = await newPathParameters(tenant)
+  const [run] = await storeRuns(tenant, [{ session_id: session_id!, name: 'hush-run' }])
+  await tagEverything(tenant, await tagValue(tenant, 'Secret=yes'))
+  const denied = deny('runs:read', hasTag('Secret', 'yes'))
+  const { key } = await newLimitedCaller(tenant, workspacePermissions, [denied])
+  const headers = { 'X-Api-Key': key }
+  const patched = await send('PATCH', `/runs/${run}`, { headers, body: { outputs: { answer: 42 } } })
+  expect([patched.status, patched.body]).toEqual([202, { operations: 1, feedback: 0 }])
+  expect((await send('GET', `/runs/${run}`, { headers })).status).toBe(404)
 })
 
 const apps = new Map<string, ReturnType<typeof startApp>>()

@@ -8,6 +8,7 @@ import * as as from '../support/authorization-server.ts'
 import { getPolicyPath, setUpPreviews } from '../support/previews.ts'
 import { getProviderPath } from '../support/providers.ts'
 import { serveRepositories } from '../support/pushes.ts'
+import { newTracedTenant } from '../support/rules.ts'
 
 type Schema = z.core.$ZodType & { safeParse(value: unknown): { success: boolean } }
 type Def = {
@@ -100,6 +101,17 @@ const DECISIONS: Record<string, string | (() => Promise<void>)> = {
   'setPreviewPolicy hooks.on_delete': () => expectSecretRequired('on_delete'),
   'createWebhook url': NEW,
   'changeWebhook url': SIGNED,
+  'createRunRule webhooks.url': NEW,
+  'validateRunRule webhooks.url': 'it is neither stored nor called',
+  'changeRunRule webhooks.url': async () => {
+    const { tenant, createRule } = await newTracedTenant()
+    const hook = { url: 'https://ci.example.com/x', headers: { Authorization: 'hush-hush' } }
+    const rule = await createRule({ webhooks: [hook] })
+    const change = (webhook: object) => tenant.patch(`/runs/rules/${rule.id}`, { webhooks: [webhook] })
+    expect((await change({ url: EVIL, headers: { Authorization: '*****' } })).status).toBe(422)
+    // The headers belong to their address, so none of them stays.
+    expect((await change({ url: EVIL })).body.webhooks).toEqual([{ url: EVIL, headers: {} }])
+  },
   'createDeployment source_config.repo_url': NEW,
   'patchDeployment source_config.repo_url': async () => {
     serveRepositories()

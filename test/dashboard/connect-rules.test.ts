@@ -65,7 +65,9 @@ describe('a webhook', () => {
   })
 
   /** Their events are in the journal of the organization, which no webhook reads. */
-  const OF_ORGANIZATION = ['organization', 'member', 'role', 'session', 'device', 'identity', 'sign_in_link']
+  const OF_ORGANIZATION = [
+    ...['organization', 'member', 'role', 'access_policy', 'session', 'device', 'identity', 'sign_in_link'],
+  ]
   it('can be given every type of event of a workspace by its resource', () => {
     const resources = new Set(Object.keys(EVENT_OPERATIONS).map(type => type.split('.')[0]!))
     for (const name of OF_ORGANIZATION) resources.delete(name)

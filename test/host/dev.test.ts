@@ -48,14 +48,18 @@ const getInfo = (url: string, key: string) => get(`${url}/orgs/current/info`, ke
 /** The ports of the loopback on which these processes listen. Linux only. */
 function listListeningPorts(pids: number[]): number[] {
   if (process.platform !== 'linux') return []
+  // A process may end, and a file be closed, while this looks.
+  const orNothing = <T>(read: () => T): T | [] => {
+    try {
+      return read()
+    } catch {
+      return []
+    }
+  }
   const sockets = pids.flatMap(pid =>
-    fs.readdirSync(`/proc/${pid}/fd`).flatMap(fd => {
-      try {
-        return fs.readlinkSync(`/proc/${pid}/fd/${fd}`)
-      } catch {
-        return []
-      }
-    }),
+    orNothing(() => fs.readdirSync(`/proc/${pid}/fd`)).flatMap(fd =>
+      orNothing(() => fs.readlinkSync(`/proc/${pid}/fd/${fd}`)),
+    ),
   )
   const lines = fs.readFileSync('/proc/net/tcp', 'utf8').trim().split('\n').slice(1)
   return lines

@@ -240,6 +240,18 @@ describe('every other list is read in the order of an index', () => {
     return ((await reply.json()) as { id: string }).id
   }
 
+  async function newRule(): Promise<string> {
+    const headers = { 'X-Api-Key': seeded.api_key, 'Content-Type': 'application/json' }
+    const post = async (path: string, value: object) => {
+      const request = new Request(`http://x${path}`, { method: 'POST', headers, body: JSON.stringify(value) })
+      return ((await (await host.app.fetch(request)).json()) as { id: string }).id
+    }
+    const session_id = await post('/sessions', { name: 'ruled' })
+    const id = await post('/runs/rules', { display_name: 'Rule', sampling_rate: 1, session_id })
+    await finishPendingWork()
+    return id
+  }
+
   const queriesOf = ({ path, query, verb }: (typeof paged)[number]) => {
     const search = new URLSearchParams((query!.meta()?.example ?? {}) as Record<string, string>)
     const url = `${path}?${search}`
@@ -258,6 +270,7 @@ describe('every other list is read in the order of an index', () => {
     const ids: Record<string, string> = {
       deployment_id: await idOf('deployments'),
       tag_key_id: await idOf('tag_keys'),
+      ...(path.includes('{rule_id}') && { rule_id: await newRule() }),
       ...(path.includes('{webhook_id}') && { webhook_id: await newWebhook() }),
     }
     const url = `http://x${path.replace(/\{(\w+)\}/g, (_, name) => ids[name]!)}`

@@ -11,6 +11,11 @@ it('the OpenAPI document passes the linter without errors and warnings', async (
     config,
   })
   const found = problems.map(problem => `${problem.ruleId} ${problem.message} ${problem.location[0]?.pointer}`)
-  // Browsers navigate to these routes, which succeed with a redirect.
-  expect(found.filter(line => !/^operation-2xx-response .*\/~1sign-in~1oidc/.test(line))).toEqual([])
+  const accepted = [
+    // Browsers navigate to these routes, which succeed with a redirect.
+    /^operation-2xx-response .*\/~1sign-in~1oidc/,
+    // Paths of published clients. The router prefers a literal segment, and no id of a run is `rules`.
+    /^no-ambiguous-paths .*`\/runs\/\{run_id\}\/share` and `\/runs\/rules\/\{rule_id\}`/,
+  ]
+  expect(found.filter(line => !accepted.some(pattern => pattern.test(line)))).toEqual([])
 })

@@ -263,7 +263,7 @@ it('a member who first has to sign in lets a device in for one workspace, to rea
   const { api_key, permissions } = (await me.json()) as { api_key: unknown; permissions: string[] }
   expect(api_key).toMatchObject({ member: { email: admin.email } })
   expect(permissions.length).toBeGreaterThan(0)
-  expect(permissions.filter(permission => !/:read(-members)?$/.test(permission))).toEqual([])
+  expect(permissions.filter(permission => !/:(read(-members)?|download)$/.test(permission))).toEqual([])
   // The first visit of /v2/me, before the sign-in.
   expect(problems.filter(problem => !problem.includes('401'))).toEqual([])
 })

@@ -2,6 +2,7 @@
 import { sql } from 'drizzle-orm'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { ADMIN } from '../../src/access/built-in-roles.ts'
+import { NewAccessPolicy } from '../../src/access/policies.schema.ts'
 import { operations } from '../../src/app.ts'
 import { createVerificationRecord } from '../../src/deployments/custom-hosts.ts'
 import { NewDeployment } from '../../src/deployments/schema.ts'
@@ -10,6 +11,7 @@ import { sha256Hex } from '../../src/kernel/digest.ts'
 import { type Operation, successStatus } from '../../src/kernel/routes.ts'
 import { finishPendingWork } from '../../src/kernel/wait-until.ts'
 import { GRANT_TYPE } from '../../src/sign-in/device.ts'
+import { POLICIES } from '../support/access-policies.ts'
 import {
   getExampleBody,
   getExampleQuery,
@@ -23,6 +25,7 @@ import {
 } from '../support/app.ts'
 import { makeArchive } from '../support/archives.ts'
 import { ISSUER, newProvider, readState } from '../support/authorization-server.ts'
+import { makeDataCalls } from '../support/data-calls.ts'
 import { newDeployment } from '../support/deployments.ts'
 import { makeGitea, makeRepositories } from '../support/fake-git-hosts.ts'
 import { newPathParameters } from '../support/path-parameters.ts'
@@ -41,16 +44,30 @@ const makeSecret = (name: string) => `${CANARY}-${name}-${unusedId()}`
 
 /** Operations whose events name no changed member, and why. */
 const WITHOUT_CHANGES: Record<string, string> = {
+  ...Object.fromEntries(
+    [
+      ...['changeDatasetSplit', 'changeExample', 'changeExampleMetadata', 'changeExamples', 'changeUploadedExamples'],
+      ...['cloneDataset', 'createExample', 'createExamples', 'uploadExamples', 'deleteExample', 'deleteExamples'],
+      'eraseExamples',
+    ].map(id => [id, 'examples are data; the event has their count']),
+  ),
   approveDevice: 'the key is created when the device asks for it',
   connectAccount: 'starts the flow of a person, or uses a token',
   createPushToken: 'stores nothing',
   createCredential: 'stores nothing',
+  deleteRuns: 'runs are data; the event names the traces',
+  deleteTraces: 'runs are data; the event names the traces',
   denyDevice: 'no key is created',
   pingWebhook: 'sends a message',
   poll: 'hands out secrets',
   recoverWebhook: 'repeats deliveries',
   redeliverWebhookDelivery: 'repeats a delivery',
+  shareDataset: 'changes only the link, which no event may show',
+  shareRun: 'changes only the link, which no event may show',
   startInstallation: 'stores the state of a link',
+  tagDatasetVersion: 'the event names the version and its tag',
+  unshareDataset: 'changes only the link, which no event may show',
+  unshareRun: 'changes only the link, which no event may show',
 }
 /** Operations without an event, and why. */
 const WITHOUT_EVENTS: Record<string, string> = {
@@ -61,6 +78,7 @@ const WITHOUT_EVENTS: Record<string, string> = {
   createRuns: 'runs are data',
   createRunsFromParts: 'runs are data',
   deleteFeedback: 'feedback is data, like runs',
+  exportSpans: 'runs are data',
   patchRun: 'runs are data',
   postLinkFeedback: 'feedback is data, like runs',
   releaseLease: 'the lease of an agent is no resource',
@@ -119,6 +137,7 @@ async function prepareCalls() {
   const deploymentBody = () => ({ ...NewDeployment.meta()!.example!, name: named(), secrets })
   const newRoleBody = (scope: string) => ({ display_name: named(), permissions: ['deployments:read'], scope })
   const newRole = (scope = 'workspace') => create('/orgs/current/roles', newRoleBody(scope))
+  const newPolicy = () => create(POLICIES, NewAccessPolicy.meta()!.example)
   const newMember = () => create('/orgs/current/members', { email: `${unusedId()}@example.com` })
   const newMembership = () => create('/workspaces/current/members', { email: `${unusedId()}@example.com` })
   const addTag = async (deployment_id: string) => {
@@ -185,6 +204,7 @@ async function prepareCalls() {
     return String(new URLSearchParams({ grant_type: GRANT_TYPE, client_id, device_code }))
   }
   const calls: Record<string, () => Promise<Call> | Call> = {
+    ...makeDataCalls(tenant, create),
     createDeployment: () => ({ body: deploymentBody() }),
     deleteDeployments: async () => ({
       path: `/v2/deployments?deployment_ids=${(await newDeployment(tenant)).id}`,
@@ -221,6 +241,17 @@ async function prepareCalls() {
     renameTagValue: () => ({ body: { value: named() } }),
     deleteTagValue: async () => ({
       params: { tag_value_id: await create(`/v2/tag-keys/${params.tag_key_id}/values`, { value: named() }) },
+    }),
+    deleteWorkspaceTagKey: async () => ({
+      params: { tag_key_id: await create('/workspaces/current/tag-keys', { key: named() }) },
+    }),
+    createWorkspaceTagValue: () => ({ body: { value: named() } }),
+    changeWorkspaceTagValue: () => ({ body: { value: named() } }),
+    deleteWorkspaceTagValue: async () => ({
+      params: { tag_value_id: await create(`/v2/tag-keys/${params.tag_key_id}/values`, { value: named() }) },
+    }),
+    createTagging: () => ({
+      body: { tag_value_id: params.tag_value_id, resource_type: 'dataset', resource_id: params.dataset_id },
     }),
     addTags: async () => ({
       params: { deployment_id: (await newDeployment(tenant)).id },
@@ -339,6 +370,14 @@ async function prepareCalls() {
     removeMember: async () => ({ params: { member_id: await newMember() } }),
     createRole: () => ({ body: newRoleBody('workspace') }),
     deleteRole: async () => ({ params: { role_id: await newRole() } }),
+    deleteAccessPolicy: async () => ({ params: { access_policy_id: await newPolicy() } }),
+    attachAccessPolicies: async () => ({ body: { access_policy_ids: [await newPolicy()] } }),
+    detachAccessPolicy: async () => {
+      const [role_id, access_policy_id] = [await newRole(), await newPolicy()]
+      const attachment = { access_policy_ids: [access_policy_id] }
+      await tenant.owner.post(`${POLICIES}/roles/${role_id}/access-policies`, attachment)
+      return { params: { role_id, access_policy_id } }
+    },
     revokeOrganizationKey: async () => ({
       params: { key_id: await create('/orgs/current/api-keys', { description: 'old' }) },
     }),
@@ -408,6 +447,7 @@ beforeAll(async () => {
     })
     await finishPendingWork()
     noteKey(reply.body?.key ?? reply.body?.access_token)
+    if (reply.body?.share_token) handedOut.push(reply.body.share_token)
     const opened = tokenOf(reply)
     if (opened) handedOut.push(opened, sha256Hex(opened))
     const events = (await readEvents(`${REQUEST_ID}-${id}`, app)).map(event => ({

@@ -45,12 +45,13 @@ function nearlyValidValues({ anyOf = [], type, format, items }: Shape): fc.Arbit
   return near
 }
 
-/** Named schemas are in `$defs`. */
+/** Named schemas are in `$defs`. Of a list, those of its elements. */
 function listShapes(body: z.ZodType): [string, Shape][] {
-  type Root = Properties & { $defs?: Record<string, Properties> }
+  type Listed = Properties & { items?: Properties }
+  type Root = Listed & { $defs?: Record<string, Listed> }
   const root = z.toJSONSchema(body, { io: 'input', unrepresentable: 'any' }) as Root
-  const named = Object.values(root.$defs ?? {}).map(one => one.properties)
-  return [root.properties, ...named].flatMap(shapes => Object.entries(shapes ?? {}))
+  const all = [root, ...Object.values(root.$defs ?? {})]
+  return all.flatMap(one => [one.properties, one.items?.properties]).flatMap(shapes => Object.entries(shapes ?? {}))
 }
 
 function arbitraryMember(body: z.ZodType | undefined): fc.Arbitrary<[string, string]> {
@@ -87,16 +88,21 @@ const exampleOf = (operation: Operation) => listMedia(operation).find(([, { exam
 function arbitraryBodyText(operation: Operation): fc.Arbitrary<string> {
   const body = schemaOf(operation)
   if (!body && operation.rawBody) return arbitraryExample(exampleOf(operation)?.text ?? ' ')
-  const example = Object.entries((body?.meta()?.example ?? {}) as object)
-  const sound = example.map(([name, one]): [string, string] => [name, JSON.stringify(one)])
+  const example = (body?.meta()?.example ?? {}) as object
+  const toText = (entries: [string, string][]) =>
+    Array.isArray(example) ? `[${toJsonObject(entries)}]` : toJsonObject(entries)
+  const sound = Object.entries(Array.isArray(example) ? example[0] : example).map(([name, one]): [string, string] => [
+    name,
+    JSON.stringify(one),
+  ])
   const broken = fc
     .tuple(
       fc.array(arbitraryMember(body), { minLength: 1, maxLength: 3 }),
       pickWeighted([3, fc.constant(sound)], [1, fc.constant<typeof sound>([])]),
     )
-    .map(([changes, members]) => toJsonObject([...members, ...changes]))
+    .map(([changes, members]) => toText([...members, ...changes]))
   const cut = fc.tuple(broken, fc.nat()).map(([one, at]) => one.slice(0, at % one.length))
-  const whole = fc.constantFrom(toJsonObject(sound), `\ufeff${toJsonObject(sound)}`)
+  const whole = fc.constantFrom(toText(sound), `\ufeff${toText(sound)}`)
   return pickWeighted(
     [8, broken],
     [1, whole],

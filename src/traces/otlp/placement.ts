@@ -53,7 +53,7 @@ function readGivenOrder(dotted_order: string | undefined): string | undefined {
   if (dotted_order === undefined) return undefined
   const [id, trace_id] = [dotted_order.slice(-36), dotted_order.slice(22, 58)].map(text => text.toLowerCase())
   const faults: never[] = []
-  const place = readPlace({ id: id!, trace_id, dotted_order, loc: [] }, faults, true)
+  const place = readPlace({ id: id!, trace_id, dotted_order, loc: [] }, faults)
   return faults.length === 0 ? place?.dotted_order : undefined
 }
 

@@ -20,7 +20,7 @@ export async function append(
   feedback: NewFeedback[] = [],
   spans: SpanPlace[] = [],
 ): Promise<void> {
-  const { runs, faults } = mergeOperations(operations, spans.length > 0)
+  const { runs, faults } = mergeOperations(operations)
   if (faults.length > 0) throw invalidRequest(faults)
   const feedbackRows = feedback.length > 0 ? toFeedbackRows(feedback) : undefined
   if (spans.length > 0) await withObjects(ctx, runs, (verified, stored) => appendSpans(verified, stored, spans))

@@ -1,0 +1,69 @@
+// Calls of the operations on datasets, examples and runs, each with things of its own.
+import { type Tenant, unusedId } from './app.ts'
+import { appendRuns, newTrace, projectId } from './new-traces.ts'
+import { joinParts, MULTIPART, part } from './parts.ts'
+
+/** `create` posts a body, and returns the id of what it created. */
+export function makeDataCalls(tenant: Tenant, create: (path: string, body?: unknown) => Promise<string>) {
+  const newDataset = () => create('/datasets', { name: `dataset-${unusedId()}` })
+  const newExample = async () => {
+    const dataset_id = await newDataset()
+    return { dataset_id, example_id: await create('/examples', { dataset_id, inputs: { a: 1 } }) }
+  }
+  const makeForm = (id: string) => ({
+    raw: joinParts([part(id, {}), part(`${id}.inputs`, { a: 2 })]),
+    headers: { 'Content-Type': MULTIPART },
+  })
+  const newRun = async () => {
+    const { root } = newTrace()
+    await appendRuns(tenant, [root])
+    return root.id
+  }
+  const deletion = async () => ({
+    body: { trace_ids: [await newRun()], session_id: await projectId(tenant, 'traced') },
+  })
+  return {
+    deleteDataset: async () => ({ params: { dataset_id: await newDataset() } }),
+    deleteDatasets: async () => ({ path: `/datasets?dataset_ids=${await newDataset()}` }),
+    tagDatasetVersion: async () => ({ params: await newExample() }),
+    changeDatasetSplit: async () => {
+      const { dataset_id, example_id } = await newExample()
+      return { params: { dataset_id }, body: { split_name: 'train', examples: [example_id] } }
+    },
+    cloneDataset: async () => {
+      const { dataset_id } = await newExample()
+      return { body: { source_dataset_id: dataset_id, target_dataset_id: await newDataset() } }
+    },
+    shareDataset: async () => ({ params: { dataset_id: await newDataset() } }),
+    unshareDataset: async () => {
+      const dataset_id = await newDataset()
+      await tenant.put(`/datasets/${dataset_id}/share`)
+      return { params: { dataset_id } }
+    },
+    createExample: async () => ({ body: { dataset_id: await newDataset(), inputs: { a: 1 } } }),
+    createExamples: async () => ({ body: [{ dataset_id: await newDataset(), inputs: { a: 1 } }] }),
+    changeExample: async () => ({ params: await newExample() }),
+    changeExamples: async () => ({ body: [{ id: (await newExample()).example_id, outputs: { b: 1 } }] }),
+    changeExampleMetadata: async () => {
+      const { dataset_id, example_id } = await newExample()
+      const operations = [{ key: 'level', operation: 'SET', value: 2 }]
+      return { params: { dataset_id }, body: { example_ids: [example_id], operations } }
+    },
+    uploadExamples: async () => ({ params: { dataset_id: await newDataset() }, ...makeForm(unusedId()) }),
+    changeUploadedExamples: async () => {
+      const { dataset_id, example_id } = await newExample()
+      return { params: { dataset_id }, ...makeForm(example_id) }
+    },
+    deleteExample: async () => ({ params: await newExample() }),
+    deleteExamples: async () => ({ path: `/examples?example_ids=${(await newExample()).example_id}` }),
+    eraseExamples: async () => ({ body: { example_ids: [(await newExample()).example_id], hard_delete: true } }),
+    shareRun: async () => ({ params: { run_id: await newRun() } }),
+    unshareRun: async () => {
+      const run_id = await newRun()
+      await tenant.put(`/runs/${run_id}/share`, {})
+      return { params: { run_id } }
+    },
+    deleteRuns: deletion,
+    deleteTraces: deletion,
+  }
+}
