@@ -35,6 +35,8 @@ const RUNNING = [
   'docs/webhooks',
   'docs/audit',
   'docs/access-policies',
+  'docs/tracing',
+  'docs/query-traces',
   'docs/automation-rules',
   'docs/export',
 ]
