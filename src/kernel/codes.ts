@@ -618,6 +618,12 @@ const CODES = {
     'This workspace has no such automation rule.',
     'GET /runs/rules lists the rules.',
   ],
+  view_not_found: [
+    404,
+    'View not found',
+    'This view of the project was not found.',
+    'GET /sessions/{session_id}/views lists the views.',
+  ],
   feedback_not_found: [404, 'Feedback not found', 'This feedback was not found.', 'GET /feedback lists the feedback.'],
   feedback_config_not_found: [
     404,

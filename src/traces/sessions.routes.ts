@@ -1,8 +1,13 @@
 // Routes of tracing projects, which are sessions on the wire.
 import { slice } from '../kernel/routes.ts'
+import * as d from './project-dashboard.schema.ts'
+import { readDashboard } from './project-dashboard.ts'
+import { readMetadata } from './run-metadata.ts'
 import { listSessions } from './session-list.ts'
 import * as s from './sessions.schema.ts'
 import * as sessions from './sessions.ts'
+import * as v from './views.schema.ts'
+import * as views from './views.ts'
 
 export const sessionRoutes = slice('Tracing projects', 'What applications trace into: sessions on the wire.')
   .get('/sessions', {
@@ -74,4 +79,84 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
     params: s.SessionRef,
     errors: ['project_not_found', 'project_of_deployment'],
     verb: sessions.deleteSession,
+  })
+  .get('/sessions/{session_id}/metadata', {
+    id: 'readProjectMetadata',
+    toleratesUnknown: true,
+    summary: 'Read which metadata the latest runs of a tracing project have',
+    description: 'The most frequent values of each key, of at most 10,000 runs.',
+    params: s.SessionRef,
+    query: s.MetadataQuery,
+    repeatable: ['metadata_keys'],
+    reply: s.Metadata,
+    errors: ['project_not_found'],
+    verb: readMetadata,
+  })
+  .post('/sessions/{session_id}/dashboard', {
+    id: 'readProjectDashboard',
+    toleratesUnknown: true,
+    isReadOnly: true,
+    summary: 'Read the charts of a tracing project',
+    params: s.SessionRef,
+    body: d.DashboardRequest,
+    reply: d.Dashboard,
+    errors: ['project_not_found'],
+    verb: readDashboard,
+  })
+  .get('/sessions/{session_id}/views', {
+    id: 'listFilterViews',
+    toleratesUnknown: true,
+    summary: 'List the views of a tracing project, newest first',
+    params: s.SessionRef,
+    query: v.ViewQuery,
+    reply: v.FilterViewList,
+    errors: ['project_not_found'],
+    verb: views.listViews,
+  })
+  .post('/sessions/{session_id}/views', {
+    id: 'createFilterView',
+    toleratesUnknown: true,
+    summary: 'Save a filter over the runs of a tracing project',
+    params: s.SessionRef,
+    body: v.NewView,
+    reply: v.FilterView,
+    errors: ['project_not_found', 'filter_invalid', 'quota_full'],
+    verb: views.createView,
+  })
+  .get('/sessions/{session_id}/views/{view_id}', {
+    id: 'readFilterView',
+    toleratesUnknown: true,
+    summary: 'Read a view',
+    params: v.ViewRef,
+    reply: v.FilterView,
+    errors: ['view_not_found'],
+    verb: views.readView,
+  })
+  .patch('/sessions/{session_id}/views/{view_id}', {
+    id: 'changeFilterView',
+    toleratesUnknown: true,
+    summary: 'Change a view',
+    params: v.ViewRef,
+    body: v.ViewPatch,
+    reply: v.FilterView,
+    errors: ['view_not_found', 'filter_invalid'],
+    verb: views.changeView,
+  })
+  .patch('/sessions/{session_id}/views/{view_id}/rename', {
+    id: 'renameFilterView',
+    toleratesUnknown: true,
+    summary: 'Change the name and the description of a view',
+    params: v.ViewRef,
+    body: v.ViewName,
+    reply: v.FilterView,
+    errors: ['view_not_found'],
+    verb: views.changeView,
+  })
+  .delete('/sessions/{session_id}/views/{view_id}', {
+    id: 'deleteFilterView',
+    toleratesUnknown: true,
+    summary: 'Delete a view',
+    params: v.ViewRef,
+    errors: ['view_not_found'],
+    verb: views.deleteView,
   })

@@ -115,7 +115,7 @@ export const Session = z
     run_facets: z
       .array(z.object({ key: z.string(), value: z.string(), query: z.string(), n: z.int() }))
       .nullable()
-      .meta({ description: 'With `facets=true`: what the latest traces have in common.' }),
+      .meta({ description: 'Always null.' }),
     test_run_number: number().meta({ description: 'Of an experiment: its place among those of its dataset.' }),
   })
   .meta({ id: 'TracingProject', description: 'A tracing project. That of a deployment has the same name.' })
@@ -167,7 +167,7 @@ export const SessionQuery = z
       description: 'Only these statistics.',
     }),
     use_approx_stats: flag(false).meta({ description: 'Has no effect: statistics are exact and constant in time.' }),
-    facets: flag(false),
+    facets: flag(false).meta({ description: 'Has no effect.' }),
   })
   .refine(({ sort_by, sort_by_feedback_key }) => sort_by !== 'feedback' || sort_by_feedback_key !== undefined, {
     path: ['sort_by_feedback_key'],

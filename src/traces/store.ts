@@ -18,12 +18,22 @@ export interface TraceStore {
    */
   append(ctx: Ctx, operations: RunOperation[], feedback?: NewFeedback[], spans?: SpanPlace[]): Promise<void>
   query(ctx: Ctx, query: RunQuery): Promise<RunPage>
+  /** The most frequent values of each key in the metadata of a project's latest runs. Null if there is no project. */
+  listMetadata(ctx: Ctx, query: MetadataQuery): Promise<Record<string, string[]> | null>
   /** Makes traces long-lived, also those whose runs are yet to come. */
   upgrade(ctx: Ctx, traceIds: string[]): Promise<void>
   /** Returns the traces that existed, and journals them. Their feedback and links are deleted too. */
   remove(ctx: Ctx, traceIds: string[], session?: string): Promise<string[]>
   /** The scheduled work: deletes what has expired, and makes room for what comes. */
   expire(services: Services): Promise<void>
+}
+
+export type MetadataQuery = {
+  session_id: string
+  keys?: string[] | undefined
+  since?: string | undefined
+  roots_only: boolean
+  values: number
 }
 
 export const RUN_TYPES = ['tool', 'chain', 'llm', 'retriever', 'embedding', 'prompt', 'parser'] as const

@@ -25,6 +25,8 @@ const RUNNING = [
   'docs/databases',
   'docs/api-keys',
   'docs/events',
+  'docs/feedback',
+  'docs/trace-retention',
   'docs/metrics',
   'docs/sign-in',
   'docs/limits',

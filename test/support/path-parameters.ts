@@ -9,6 +9,7 @@ import { NewListener } from '../../src/listeners/schema.ts'
 import { NewProvider } from '../../src/oauth/schema.ts'
 import { NewFeedbackBody } from '../../src/traces/feedback.schema.ts'
 import { NewFeedbackLinks } from '../../src/traces/feedback-links.schema.ts'
+import { NewView } from '../../src/traces/views.schema.ts'
 import { NewWebhook } from '../../src/webhooks/schema.ts'
 import { getApp, type Tenant, txtRecords, unusedId } from './app.ts'
 import { newIntegration } from './integrations.ts'
@@ -38,6 +39,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   const tagging = await tenant.post('/workspaces/current/taggings', {
     ...{ tag_value_id: tagValue.body.id, resource_type: 'project', resource_id: session.id },
   })
+  const view = await tenant.post(`/sessions/${session.id}/views`, NewView.meta()!.example)
   const feedback = await tenant.post('/feedback', NewFeedbackBody.meta()!.example)
   const feedbackLink = await tenant.post('/feedback/tokens', NewFeedbackLinks.meta()!.example)
   const policy = await tenant.owner.post('/v1/platform/orgs/current/access-policies', NewAccessPolicy.meta()!.example)
@@ -67,6 +69,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
     tagging_id: tagging.body.id,
     access_policy_id: policy.body.id,
     webhook_id: webhook.body.id,
+    view_id: view.body.id,
     feedback_id: feedback.body.id,
     token: feedbackLink.body.id,
     delivery_id,

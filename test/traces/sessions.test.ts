@@ -282,4 +282,39 @@ describe('a tier', () => {
       'shortlived',
     ])
   })
+
+  it('cannot be changed where an access policy denies it, whatever the role may do', async () => {
+    const tenant = await newTenant()
+    const key = (await tenant.post('/v2/tag-keys', { key: 'Environment' })).body.id
+    const tag = (await tenant.post(`/v2/tag-keys/${key}/values`, { value: 'production' })).body.id
+    const [tagged, plain] = [await newSession(tenant, { tag_value_ids: [tag] }), await newSession(tenant)]
+    const conditions = [
+      {
+        ...{ attribute_name: 'resource_tag_key', attribute_key: 'Environment' },
+        ...{ operator: 'equals', attribute_value: 'production' },
+      },
+    ]
+    const group = { permission: INCREASE, resource_type: 'project', conditions }
+    const policy = { name: 'No more', effect: 'deny', condition_groups: [group] }
+    const { id } = (await tenant.owner.post('/v1/platform/orgs/current/access-policies', policy)).body
+    const role = {
+      display_name: unusedId(),
+      permissions: ['projects:read', 'projects:update', 'projects:create', INCREASE],
+    }
+    const role_id = (await tenant.owner.post('/orgs/current/roles', role)).body.id
+    const attachment = `/v1/platform/orgs/current/access-policies/roles/${role_id}/access-policies`
+    expect((await tenant.owner.post(attachment, { access_policy_ids: [id] })).status).toBe(204)
+    const limited = tenant.as(
+      (
+        await tenant.owner.post(
+          '/workspaces/current/api-keys',
+          { description: 'x', role_id },
+          { 'X-Tenant-Id': tenant.tenant_id },
+        )
+      ).body.key,
+    )
+    expect(outcome(await limited.patch(`/sessions/${tagged.id}`, LONG))).toEqual([403, 'denied_by_policy'])
+    expect(outcome(await limited.patch(`/sessions/${tagged.id}`, { description: 'x' }))).toEqual([200, undefined])
+    expect(outcome(await limited.patch(`/sessions/${plain.id}`, LONG))).toEqual([200, undefined])
+  })
 })

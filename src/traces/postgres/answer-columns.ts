@@ -69,6 +69,10 @@ const COMPUTED: { [Name in DetailColumn]?: SQL } = {
     select from upgraded_traces u
     where u.tenant_id = current_tenant() and u.trace_id = r.trace_id
   )::text`,
+  longlived_ttl_days: sql`coalesce(
+    project.longlived_ttl_days,
+    (select t.longlived_ttl_days from ttl_settings t where t.tenant_id = current_tenant())
+  )`,
   feedback_stats: feedbackStats(sql`f.run_id = r.id`),
   share_token: sql`(
     select s.share_token

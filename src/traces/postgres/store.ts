@@ -4,6 +4,7 @@ import type { TraceStore } from '../store.ts'
 export const postgresTraceStore: TraceStore = {
   append: async (...input) => (await import('./append.ts')).append(...input),
   query: async (...input) => (await import('./query.ts')).query(...input),
+  listMetadata: async (...input) => (await import('./run-metadata.ts')).listMetadata(...input),
   upgrade: async (...input) => (await import('./tiers.ts')).upgrade(...input),
   remove: async (...input) => (await import('./removal.ts')).remove(...input),
   expire: async services => {

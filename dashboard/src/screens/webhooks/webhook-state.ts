@@ -67,6 +67,8 @@ export const RESOURCES = [
   ['oauth_flow', 'Sign-ins at OAuth providers'],
   ['oauth_token', 'Tokens of people: connected, refreshed, used'],
   ['project', 'Tracing projects: created, changed, traces deleted'],
+  ['filter_view', 'Saved views of tracing projects'],
+  ['ttl_settings', 'For how long traces are kept'],
   ['run', 'Links to runs'],
   ['feedback_config', 'Kinds of feedback'],
   ['dataset', 'Datasets: changed, examples added, shared'],
