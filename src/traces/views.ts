@@ -88,9 +88,13 @@ export const createView = verb(
       lock: sql`select from projects p where ${isProject(session_id)} for no key update`,
       changes: createdMembers(RECORDED),
     }
-    return toWire(requireRow(await commit(ctx, 'filter_view.created', change, {}, parts), 'project_not_found'))
+    const rows = await commit(ctx, 'filter_view.created', change, ofProject(session_id), parts)
+    return toWire(requireRow(rows, 'project_not_found'))
   },
 )
+
+/** Access policies that hide the project hide the event too. */
+const ofProject = (session_id: string) => ({ project_id: session_id })
 
 const columns = (names: readonly string[]): SQL =>
   sql.join(
@@ -119,12 +123,14 @@ export const changeView = verb(
       where ${isView(ref)}
       returning v.*`
     const parts = { lock: lockView(ref), changes: changedMembers(filterViews, RECORDED) }
-    return toWire(requireRow(await commit(ctx, 'filter_view.updated', change, {}, parts), 'view_not_found'))
+    const rows = await commit(ctx, 'filter_view.updated', change, ofProject(session_id), parts)
+    return toWire(requireRow(rows, 'view_not_found'))
   },
 )
 
 export const deleteView = verb('projects:update', async (ctx, ref: ViewParams) => {
   const change = sql<ViewRow>`delete from filter_views v where ${isView(ref)} returning v.*`
   const parts = { changes: deletedMembers(RECORDED) }
-  requireRow(await commit(ctx, 'filter_view.deleted', change, {}, parts), 'view_not_found')
+  const rows = await commit(ctx, 'filter_view.deleted', change, ofProject(ref.session_id), parts)
+  requireRow(rows, 'view_not_found')
 })
