@@ -1,4 +1,4 @@
-// Signed links to attachments in the object store. Whoever has one can read the attachment until it expires.
+// Signed links to attachments in the object store. A link shows its attachment to everyone until it expires.
 import { createSigner } from '../kernel/crypto.ts'
 import { fail, notConfigured } from '../kernel/errors.ts'
 import type { Services } from '../kernel/routes.ts'

@@ -199,7 +199,7 @@ export const exampleRoutes = slice('Examples', 'What a dataset consists of: inpu
       return c.body(stream, 200, {
         'Cache-Control': 'private, max-age=3600',
         'Content-Type': link.media_type,
-        // A page of somebody else's must not run here.
+        // A page that another person uploaded must not run here.
         'Content-Disposition': 'attachment',
         'Content-Security-Policy': 'sandbox',
       })

@@ -24,7 +24,7 @@ async function answer<Input extends s.Share>(c: RouteContext, input: Input, read
 }
 const originOf = (c: RouteContext, { config }: Services) => requestOrigin(config, c.req.url)
 
-export const shareRoutes = slice('Shared datasets', 'Datasets that whoever has a link can read, without a key.')
+export const shareRoutes = slice('Shared datasets', 'Datasets that everyone who has a link can read, without a key.')
   .get('/datasets/{dataset_id}/share', {
     id: 'readDatasetShare',
     summary: 'Read the link of a dataset, or null',

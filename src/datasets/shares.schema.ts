@@ -7,9 +7,10 @@ import { ExampleFilter, SELECTABLE } from './examples.schema.ts'
 export const ShareRef = z.object({ share_token: Uuid })
 export type Share = z.output<typeof ShareRef>
 
-export const DatasetShare = z
-  .object({ dataset_id: Uuid, share_token: Uuid })
-  .meta({ id: 'DatasetShare', description: 'Whoever has the token reads the dataset below `/public/{share_token}`.' })
+export const DatasetShare = z.object({ dataset_id: Uuid, share_token: Uuid }).meta({
+  id: 'DatasetShare',
+  description: 'Everyone who has the token reads the dataset below `/public/{share_token}`.',
+})
 
 export const SharedDataset = z
   .object({

@@ -1,4 +1,4 @@
-// Datasets that are shared: whoever has the link reads the dataset and its examples, without a key.
+// Shared datasets: everyone who has the link reads the dataset and its examples, without a key.
 import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { verb } from '../kernel/context.ts'

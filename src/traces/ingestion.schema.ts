@@ -2,9 +2,9 @@
 // clients send more of them with every release.
 import * as z from 'zod'
 import { arrayOf, boundedText, Uuid } from '../protocol/wire.ts'
+import { RUN_TYPES } from './runs.schema.ts'
 import { TraceTime } from './time.schema.ts'
 
-export const RUN_TYPES = ['tool', 'chain', 'llm', 'retriever', 'embedding', 'prompt', 'parser'] as const
 /** Of one request: clients send a hundred, and a post and a patch count as two. */
 export const MAX_OPERATIONS = 200
 const MAX_NAME_LENGTH = 4096

@@ -3,6 +3,7 @@ import type { Ctx } from '../kernel/context.ts'
 import type { Services } from '../kernel/routes.ts'
 import type { FEEDBACK_SOURCES } from './feedback.schema.ts'
 import type { RunPage, RunQuery } from './run-query.ts'
+import type { RUN_TYPES } from './runs.schema.ts'
 
 declare module '../kernel/context.ts' {
   interface Ports {
@@ -36,7 +37,6 @@ export type MetadataQuery = {
   values: number
 }
 
-export const RUN_TYPES = ['tool', 'chain', 'llm', 'retriever', 'embedding', 'prompt', 'parser'] as const
 export type RunType = (typeof RUN_TYPES)[number]
 
 export type Attachment = { name: string; type: string; bytes: Uint8Array<ArrayBuffer> }

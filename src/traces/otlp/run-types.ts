@@ -1,5 +1,6 @@
 // The type of a run, by the conventions of OpenTelemetry, OpenInference, OpenLLMetry, the AI SDK and langsmith.
-import { RUN_TYPES, type RunType } from '../store.ts'
+import { RUN_TYPES } from '../runs.schema.ts'
+import type { RunType } from '../store.ts'
 import type { AttributeReader } from './attribute-reader.ts'
 
 const KIND_ATTRIBUTES = ['langsmith.span.kind', 'openinference.span.kind', 'traceloop.span.kind']
