@@ -50,6 +50,9 @@ import { providerRoutes } from './oauth/routes.ts'
 import { sweepDeliveries } from './pushes/deliveries.ts'
 import { sweepPreviews } from './pushes/preview-sweep.ts'
 import { deliveryRoutes, previewRoutes } from './pushes/routes.ts'
+import { queueItemRoutes } from './queues/items.routes.ts'
+import { queueRoutes } from './queues/routes.ts'
+import { sweepQueues } from './queues/upkeep.ts'
 import { ruleRoutes } from './rules/routes.ts'
 import { deviceRoutes } from './sign-in/device.routes.ts'
 import { serveSignInPages } from './sign-in/pages.ts'
@@ -96,6 +99,8 @@ const slices = [
   datasetRoutes,
   exampleRoutes,
   shareRoutes,
+  queueRoutes,
+  queueItemRoutes,
   ruleRoutes,
   otlpRoutes,
   organizationRoutes,
@@ -155,6 +160,7 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
       import('./rules/evaluate.ts').then(({ sweepRules }) => sweepRules(services)),
       services.traces.expire(services),
       sweepFeedback(services),
+      sweepQueues(services),
       sweepDeliveries(services).then(() => sweepPreviews(services)),
     ])
   }

@@ -23,7 +23,7 @@ export interface TraceStore {
   listMetadata(ctx: Ctx, query: MetadataQuery): Promise<Record<string, string[]> | null>
   /** Makes traces long-lived, also those whose runs are yet to come. */
   upgrade(ctx: Ctx, traceIds: string[]): Promise<void>
-  /** Returns the traces that existed, and journals them. Their feedback and links are deleted too. */
+  /** Returns the traces that existed, and journals them. Their feedback, links and places in queues are deleted too. */
   remove(ctx: Ctx, traceIds: string[], session?: string): Promise<string[]>
   /** The scheduled work: deletes what has expired, and makes room for what comes. */
   expire(services: Services): Promise<void>
