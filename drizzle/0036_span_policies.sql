@@ -1,5 +1,5 @@
--- A caller that policies keep from a project neither stands its spans below those of the project nor moves those. A span
--- whose run is gone is of no project.
+-- A caller that policies keep from a project neither places its spans below those of the project nor moves them. A
+-- span whose run is gone belongs to no project.
 create policy admitted on otlp_spans as restrictive to slipway_limited
   using (
     not exists (
