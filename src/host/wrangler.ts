@@ -131,16 +131,22 @@ export function startWrangler({ home, port, settings, onLine, onProblem }: Wrang
 }
 
 /** The rate limit is part of a binding in wrangler.toml: another limit needs a configuration of its own. */
-function chooseConfig(home: Home, { RATE_LIMIT_PER_MINUTE: limit }: Record<string, string>): string {
+function chooseConfig(home: Home, settings: Record<string, string>): string {
   const file = join(PROJECT_ROOT, 'wrangler.toml')
-  if (!Number(limit)) return file
-  const text = readFileSync(file, 'utf8')
+  const limits = [
+    ['RATE_LIMITER', settings.RATE_LIMIT_PER_MINUTE],
+    ['INGESTION_RATE_LIMITER', settings.INGESTION_RATE_LIMIT_PER_MINUTE],
+  ].filter(([, limit]) => Number(limit) > 0)
+  if (limits.length === 0) return file
+  const text = limits.reduce(
+    (all, [name, limit]) => all.replace(new RegExp(`(name = "${name}"[^[]*?limit = )\\d+`), `$1${Number(limit)}`),
+    readFileSync(file, 'utf8'),
+  )
   return home.write(
     'wrangler.toml',
     text
       .replace(/^main = "(.*)"/m, (_, main) => `main = ${JSON.stringify(join(PROJECT_ROOT, main))}`)
-      .replace(/^directory = "(.*)"/m, (_, folder) => `directory = ${JSON.stringify(join(PROJECT_ROOT, folder))}`)
-      .replace(/limit = \d+/, `limit = ${Number(limit)}`),
+      .replace(/^directory = "(.*)"/m, (_, folder) => `directory = ${JSON.stringify(join(PROJECT_ROOT, folder))}`),
   )
 }
 
