@@ -93,6 +93,14 @@ create policy confined on runs as restrictive to slipway_confined
   using (session_id = (select confined_project()));
 create policy confined on trace_objects as restrictive to slipway_confined
   using (session_id = (select confined_project()));
+-- A span is registered once its run is stored.
+create policy confined on otlp_spans as restrictive to slipway_confined
+  using (
+    exists (
+      select from runs r
+      where r.tenant_id = otlp_spans.tenant_id and r.id = otlp_spans.run_id and r.order_time = otlp_spans.order_time
+    )
+  );
 --> statement-breakpoint
 -- Trace keys are counted, too. They are not looked up by a hash.
 create or replace function budgets_of(p_hashes text[]) returns table (hash text, budget_id uuid)
