@@ -8,20 +8,30 @@ import type { ReadRuns } from './read-operation.ts'
 
 type WithBody = { raw: RawBody }
 
-export const createRun = verb('runs:create', async (ctx, { raw }: WithBody) =>
-  store(ctx, (await import('./json-bodies.ts')).readRunBody(raw.bytes, 'post')),
+export const createRun = verb(
+  'runs:create',
+  async (ctx, { raw }: WithBody) => store(ctx, (await import('./json-bodies.ts')).readRunBody(raw.bytes, 'post')),
+  { byPolicy: true },
 )
 
-export const patchRun = verb('runs:create', async (ctx, { raw, run_id }: WithBody & z.output<typeof RunRef>) =>
-  store(ctx, (await import('./json-bodies.ts')).readRunBody(raw.bytes, 'patch', run_id)),
+export const patchRun = verb(
+  'runs:create',
+  async (ctx, { raw, run_id }: WithBody & z.output<typeof RunRef>) =>
+    store(ctx, (await import('./json-bodies.ts')).readRunBody(raw.bytes, 'patch', run_id)),
+  { byPolicy: true },
 )
 
-export const createRuns = verb('runs:create', async (ctx, { raw }: WithBody) =>
-  store(ctx, (await import('./json-bodies.ts')).readBatchBody(raw.bytes)),
+export const createRuns = verb(
+  'runs:create',
+  async (ctx, { raw }: WithBody) => store(ctx, (await import('./json-bodies.ts')).readBatchBody(raw.bytes)),
+  { byPolicy: true },
 )
 
-export const createRunsFromParts = verb('runs:create', async (ctx, { raw }: WithBody) =>
-  store(ctx, (await import('./multipart-body.ts')).readMultipartBody(raw.bytes, raw.contentType)),
+export const createRunsFromParts = verb(
+  'runs:create',
+  async (ctx, { raw }: WithBody) =>
+    store(ctx, (await import('./multipart-body.ts')).readMultipartBody(raw.bytes, raw.contentType)),
+  { byPolicy: true },
 )
 
 /** Refuses the whole request for one fault, with those that the store would find. */

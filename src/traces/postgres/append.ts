@@ -290,10 +290,10 @@ const readPermittedFeedback = (rows: Placeholder): SQL => sql`
 
 /** About these runs, or about others. */
 const storeFeedbackOfRuns = (rows: Placeholder): SQL => sql`
-    ${sql.join(storeFeedback(readPermittedFeedback(rows), PROJECT_RUNS), sql`,`)},`
+    ${sql.join(storeFeedback(readPermittedFeedback(rows), { found: sql`runs`, written: PROJECT_RUNS }), sql`,`)},`
 
 const feedbackStatement = prepareStatement(
   ({ feedbackRows }: Placeholders<{ feedbackRows: string }>) => sql`
-    with ${sql.join(storeFeedback(readPermittedFeedback(feedbackRows)), sql`,`)}
+    with ${sql.join(storeFeedback(readPermittedFeedback(feedbackRows), { found: sql`runs` }), sql`,`)}
     select`,
 )
