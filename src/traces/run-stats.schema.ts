@@ -2,7 +2,41 @@
 import * as z from 'zod'
 import { arrayOf, boundedText } from '../protocol/wire.ts'
 import { RunSelectionBody } from './runs.schema.ts'
-import { DETAILS, NUMBERS } from './stats-query.ts'
+
+/** In seconds, where it is a latency. */
+export const NUMBERS = [
+  'run_count',
+  'thread_count',
+  'latency_avg',
+  'latency_p50',
+  'latency_p99',
+  'first_token_p50',
+  'first_token_p99',
+  'error_rate',
+  'streaming_rate',
+  'total_tokens',
+  'prompt_tokens',
+  'completion_tokens',
+  'median_tokens',
+  'tokens_p99',
+  'prompt_tokens_p50',
+  'prompt_tokens_p99',
+  'completion_tokens_p50',
+  'completion_tokens_p99',
+  'total_cost',
+  'prompt_cost',
+  'completion_cost',
+  'cost_p50',
+  'cost_p99',
+] as const
+export const TIMES = ['first_run_start_time', 'last_run_start_time', 'last_run_end_time'] as const
+/** By category. */
+export const DETAILS = [
+  'prompt_token_details',
+  'completion_token_details',
+  'prompt_cost_details',
+  'completion_cost_details',
+] as const
 
 const UNKNOWN = ['session_feedback_stats', 'thread_feedback_stats'] as const
 const SHOWN_NUMBERS = NUMBERS.filter(name => name !== 'thread_count')

@@ -3,7 +3,8 @@ import { verb } from '../kernel/context.ts'
 import { fail } from '../kernel/errors.ts'
 import { toSelection } from './run-selection.ts'
 import type * as schema from './run-stats.schema.ts'
-import { DETAILS, type Facet, NUMBERS, type RunTotals, type Statistic, type StatsQuery } from './stats-query.ts'
+import { DETAILS, NUMBERS } from './run-stats.schema.ts'
+import type { Facet, RunTotals, Statistic, StatsQuery } from './stats-query.ts'
 
 const isOfTokens = (name: Statistic): boolean => /token|cost/.test(name) && !name.startsWith('first_token')
 export const ALL_STATISTICS: Statistic[] = [
@@ -48,17 +49,21 @@ export function showTotals({ run_facets, thread_count, ...totals }: RunTotals): 
   }
 }
 
-export const readRunStats = verb('runs:read', async (ctx, body: schema.RunStatsBody): Promise<schema.RunStatsReply> => {
-  const { group_by, groups, select } = body
-  const answer = await ctx.traces.stats(ctx, {
-    ...toSelection(body),
-    statistics: select ? readSelect(select) : ALL_STATISTICS,
-    ...(group_by && { group_by: toGrouping(group_by, groups) }),
-  })
-  if (!answer.hasAllSessions) throw fail('project_not_found')
-  if (!group_by) return showTotals(answer.groups[0]!.totals)
-  return Object.fromEntries(answer.groups.map(({ group, totals }) => [group!, showTotals(totals)]))
-})
+export const readRunStats = verb(
+  'runs:read',
+  async (ctx, body: schema.RunStatsBody): Promise<schema.RunStatsReply> => {
+    const { group_by, groups, select } = body
+    const answer = await ctx.traces.stats(ctx, {
+      ...toSelection(body),
+      statistics: select ? readSelect(select) : ALL_STATISTICS,
+      ...(group_by && { group_by: toGrouping(group_by, groups) }),
+    })
+    if (!answer.hasAllSessions) throw fail('project_not_found')
+    if (!group_by) return showTotals(answer.groups[0]!.totals)
+    return Object.fromEntries(answer.groups.map(({ group, totals }) => [group!, showTotals(totals)]))
+  },
+  { byPolicy: true },
+)
 
 const toGrouping = (
   { path, ...group }: NonNullable<schema.RunStatsBody['group_by']>,

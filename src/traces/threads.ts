@@ -20,12 +20,16 @@ const toSelection = ({ session_id, filter, start_time, end_time }: schema.Thread
   end_time: end_time ?? undefined,
 })
 
-export const groupRuns = verb('runs:read', async (ctx, body: schema.ThreadGroupBody): Promise<schema.ThreadGroups> => {
-  const { limit, offset } = body
-  const page = await ctx.traces.listThreads(ctx, { ...toSelection(body), limit, offset })
-  if (!page.hasAllSessions) throw fail('project_not_found')
-  return { groups: page.threads.map(showThread), total: page.total }
-})
+export const groupRuns = verb(
+  'runs:read',
+  async (ctx, body: schema.ThreadGroupBody): Promise<schema.ThreadGroups> => {
+    const { limit, offset } = body
+    const page = await ctx.traces.listThreads(ctx, { ...toSelection(body), limit, offset })
+    if (!page.hasAllSessions) throw fail('project_not_found')
+    return { groups: page.threads.map(showThread), total: page.total }
+  },
+  { byPolicy: true },
+)
 
 const showThread = (thread: StoredThread): schema.ThreadGroups['groups'][number] => ({
   thread_id: thread.thread_id,
@@ -57,6 +61,7 @@ export const readGroupStats = verb(
     const { group_count = 0, ...totals } = showTotals(answer.groups[0]!.totals)
     return { ...totals, group_count }
   },
+  { byPolicy: true },
 )
 
 const MAX_TRACES = 100
@@ -82,6 +87,7 @@ export const readThreadPreview = verb(
     const wanted = select ?? (Object.keys(previews) as (keyof typeof previews)[])
     return { thread_id, previews: Object.fromEntries(wanted.map(format => [format, previews[format]])) }
   },
+  { byPolicy: true },
 )
 
 function previewsOf(traces: StoredRun[]) {

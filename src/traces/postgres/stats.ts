@@ -34,7 +34,8 @@ export function statsStatement(query: StatsQuery): SQL<Row> {
     ? sql`g.group_name = any(${textArray(group_by.groups)})`
     : sql`g.group_name is not null`
   const groups = sql`
-      select ${group_by ? sql`g.group_name` : sql`null as group_name`}, json_build_object(${sql.join(members, sql`, `)}) as totals, count(*) as size
+      select ${group_by ? sql`g.group_name` : sql`null as group_name`}, count(*) as size,
+        json_build_object(${sql.join(members, sql`, `)}) as totals
       from picked g
       ${group_by ? sql`where ${isWanted} group by g.group_name` : sql`group by ()`}
       order by size desc, group_name
@@ -131,12 +132,14 @@ function expressionOf(name: Statistic, isInGroup: SQL, isOfRoots: boolean): SQL 
   return details ? addDetails(details, isInGroup, isOfRoots) : EXPRESSIONS[name as keyof typeof EXPRESSIONS]
 }
 
+const OWN_DETAILS = sql`cross join lateral (select p.usage_details) t`
+
 const addDetails = (column: string, isInGroup: SQL, isOfRoots: boolean): SQL => sql`(
     select json_object_agg(d.key, d.total order by d.key)
     from (
       select e.key, sum(e.value::numeric) as total
       from picked p
-      ${isOfRoots ? sql`join runs t on ${inTraceOf(sql`t`, sql`p`)}` : sql`cross join lateral (select p.usage_details) t`}
+      ${isOfRoots ? sql`join runs t on ${inTraceOf(sql`t`, sql`p`)}` : OWN_DETAILS}
       cross join lateral json_each_text(t.usage_details -> ${column}) e
       where ${isInGroup}
       group by e.key

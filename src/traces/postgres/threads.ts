@@ -83,7 +83,12 @@ export function threadStatement(query: ThreadQuery): SQL<Row> {
       group by p.thread_id
     ),
     page as (
-      select * from threads t ${isAfter} order by t.max_start_time desc, t.thread_id desc limit ${limit} offset ${offset}
+      select *
+      from threads t
+      ${isAfter}
+      order by t.max_start_time desc, t.thread_id desc
+      limit ${limit}
+      offset ${offset}
     ),
     members as materialized (
       select p.thread_id, t.id, t.usage_details,
