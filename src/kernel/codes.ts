@@ -643,6 +643,7 @@ const CODES = {
     'This feedback link was not found. It may have expired.',
     'Ask for a new one.',
   ],
+  thread_not_found: [404, 'Thread not found', 'This thread was not found.', 'POST /runs/group lists threads.'],
   run_not_found: [404, 'Run not found', 'This run was not found.', 'POST /runs/query finds runs.'],
   method_not_allowed: [
     405,
