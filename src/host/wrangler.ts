@@ -133,15 +133,11 @@ export function startWrangler({ home, port, settings, onLine, onProblem }: Wrang
 /** The rate limit is part of a binding in wrangler.toml: another limit needs a configuration of its own. */
 function chooseConfig(home: Home, settings: Record<string, string>): string {
   const file = join(PROJECT_ROOT, 'wrangler.toml')
-  const limits = [
-    ['RATE_LIMITER', settings.RATE_LIMIT_PER_MINUTE],
-    ['INGESTION_RATE_LIMITER', settings.INGESTION_RATE_LIMIT_PER_MINUTE],
-  ].filter(([, limit]) => Number(limit) > 0)
-  if (limits.length === 0) return file
-  const text = limits.reduce(
-    (all, [name, limit]) => all.replace(new RegExp(`(name = "${name}"[^[]*?limit = )\\d+`), `$1${Number(limit)}`),
-    readFileSync(file, 'utf8'),
-  )
+  const [limit, ingestion] = [settings.RATE_LIMIT_PER_MINUTE, settings.INGESTION_RATE_LIMIT_PER_MINUTE].map(Number)
+  if (!limit && !ingestion) return file
+  const text = readFileSync(file, 'utf8')
+    .replace(/limit = 1200/, `limit = ${limit || 1200}`)
+    .replace(/limit = 5000/, `limit = ${ingestion || 5000}`)
   return home.write(
     'wrangler.toml',
     text

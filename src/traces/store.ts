@@ -5,6 +5,7 @@ import type { Services } from '../kernel/routes.ts'
 import type { FEEDBACK_SOURCES } from './feedback.schema.ts'
 import type { RunPage, RunQuery } from './run-query.ts'
 import type { RUN_TYPES } from './runs.schema.ts'
+import type { StatsAnswer, StatsQuery, ThreadPage, ThreadQuery } from './stats-query.ts'
 
 declare module '../kernel/context.ts' {
   interface Ports {
@@ -20,6 +21,9 @@ export interface TraceStore {
    */
   append(ctx: Ctx, operations: RunOperation[], feedback?: NewFeedback[], spans?: SpanPlace[]): Promise<void>
   query(ctx: Ctx, query: RunQuery): Promise<RunPage>
+  /** Adds up all runs of the selection. Refuses with advice what would take longer than a request may. */
+  stats(ctx: Ctx, query: StatsQuery): Promise<StatsAnswer>
+  listThreads(ctx: Ctx, query: ThreadQuery): Promise<ThreadPage>
   /** The most frequent values of each key in the metadata of a project's latest runs. Null if there is no project. */
   listMetadata(ctx: Ctx, query: MetadataQuery): Promise<Record<string, string[]> | null>
   /**

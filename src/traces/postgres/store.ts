@@ -5,6 +5,8 @@ import type { TraceStore } from '../store.ts'
 export const postgresTraceStore: TraceStore = {
   append: async (...input) => (await import('./append.ts')).append(...input),
   query: async (...input) => (await import('./query.ts')).query(...input),
+  stats: async (...input) => (await import('./stats.ts')).stats(...input),
+  listThreads: async (...input) => (await import('./threads.ts')).listThreads(...input),
   listMetadata: async (...input) => (await import('./run-metadata.ts')).listMetadata(...input),
   findRuns: async () => sql`runs`,
   countRuns: async () => sql`session_minutes`,
