@@ -2,15 +2,6 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { ItemCursor, Section } from './items.schema.ts'
 
-/** What expiry or a deletion has left of a run cannot be reviewed. */
-const isPresent = sql`(
-        i.run_id is null
-        or exists (
-          select from runs r
-          where r.tenant_id = i.tenant_id and r.id = i.run_id and r.order_time = i.order_time
-        )
-      )`
-
 /**
  * CTEs `queue` and `items`, for a condition on the queue `q` and another on its items `i`. Whatever is reserved by
  * others counts as if they had completed it, until the reservation ends.
@@ -52,7 +43,7 @@ export const sectionedItems = (isQueue: SQL, isItem: SQL = sql`true`): SQL => sq
         from annotation_queue_reviews w
         where w.item_id = i.id and w.tenant_id = i.tenant_id
       ) r
-      where ${isPresent} and ${isItem}
+      where ${isItem}
     )`
 
 export const isInSection = (section: Section): SQL => sql`i.section = ${section}`

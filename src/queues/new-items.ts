@@ -1,9 +1,11 @@
 // Adds runs and threads to annotation queues. Those that a queue has already stay as they are.
 import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
-import { type Ctx, verb } from '../kernel/context.ts'
-import { type Row, run, uuidArray } from '../kernel/db.ts'
+import { type Ctx, verb, withoutRateLimit } from '../kernel/context.ts'
+import { type Row, run } from '../kernel/db.ts'
+import { fail } from '../kernel/errors.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
+import type { StoredRun } from '../traces/run-query.ts'
 import { ITEM_JSON, type ItemRow, itemToWire } from './item-wire.ts'
 import type * as schema from './items.schema.ts'
 import { MAX_ITEMS, type QueueRef } from './schema.ts'
@@ -17,13 +19,89 @@ const lockQueue = (id: string): SQL => sql`
   for no key update`
 
 /** How many more items the queue takes. */
-export const roomOf = (queueId: SQL): SQL => sql`(
+const roomOf = (queueId: SQL): SQL => sql`(
         ${MAX_ITEMS} - (
           select count(*)
           from annotation_queue_items i
           where i.queue_id = ${queueId} and i.tenant_id = current_tenant()
         )
       )`
+
+/** Rows `found`: what is to be added to a queue. */
+const FOUND = sql`
+        place integer, run_id uuid, thread_id text, session_id uuid, trace_id uuid, start_time timestamptz,
+        source_proposed_example_id uuid`
+const readFound = (runs: StoredRun[]): SQL => {
+  const rows = runs.map(({ id, session_id, trace_id, start_time }, place) => ({
+    ...{ place, run_id: id, session_id, trace_id, start_time },
+  }))
+  return sql`select * from json_to_recordset(${JSON.stringify(rows)}::json) as g(${FOUND})`
+}
+
+/** CTEs `existing`, `added` and `extended`. `queue` has an `id`, and `found` are rows for it. */
+export const insertItems = (queue: SQL, extendsRetention: boolean): SQL[] => [
+  sql`existing as (
+      select i.*
+      from ${queue} q
+      cross join found f
+      join annotation_queue_items i on i.queue_id = q.id and i.run_id = f.run_id
+      where i.tenant_id = current_tenant()
+      union all
+      select i.*
+      from ${queue} q
+      cross join found f
+      join annotation_queue_items i on i.queue_id = q.id and i.session_id = f.session_id and i.thread_id = f.thread_id
+      where i.tenant_id = current_tenant()
+    )`,
+  sql`added as (
+      insert into annotation_queue_items (
+        queue_id, organization_id, tenant_id, session_id, run_id, trace_id, start_time, thread_id,
+        source_proposed_example_id, extends_retention, check_at
+      )
+      select
+        q.id, current_organization(), current_tenant(), f.session_id, f.run_id, f.trace_id, f.start_time, f.thread_id,
+        f.source_proposed_example_id, ${extendsRetention} and f.run_id is not null,
+        clock() + kept_for(case when f.run_id is null then 'longlived' else 'shortlived' end)
+      from ${queue} q
+      cross join found f
+      where case
+          when (select count(*) from found) - (select count(*) from existing) <= ${roomOf(sql`q.id`)} then true
+          else refuse('queue_full')
+        end
+      order by f.place
+      on conflict do nothing
+      returning *
+    )`,
+  sql`extended as (
+      update annotation_queue_items i
+      set extends_retention = true
+      from existing e
+      where ${extendsRetention}
+        and i.id = e.id
+        and i.tenant_id = current_tenant()
+        and i.run_id is not null
+        and not i.extends_retention
+    )`,
+]
+
+/** All of them. Returns those that the queue has now. */
+async function addItems(ctx: Ctx, queue_id: string, found: SQL, extendsRetention: boolean): Promise<ItemRow[]> {
+  const statement = sql<Row>`
+    with queue as (
+      select q.id
+      from annotation_queues q
+      where q.id = ${queue_id}::uuid and q.tenant_id = current_tenant()
+    ),
+    ${found},
+    ${sql.join(insertItems(sql`queue`, extendsRetention), sql`, `)}
+    select case when i.id is not null then ${ITEM_JSON} end
+    from queue q
+    left join (select * from existing union all select * from added) i on true
+    order by i.place` as SQL<Row>
+  const rows = await run(ctx, statement, lockQueue(queue_id))
+  requireRow(rows, 'queue_not_found')
+  return rows.flatMap(([json]) => (json === null ? [] : [JSON.parse(json as string) as ItemRow]))
+}
 
 type Given = schema.NewItems['items'][number]
 
@@ -37,30 +115,23 @@ const toRow = (item: Given, place: number) => ({
 })
 
 /** All of them or, if one does not exist, none. */
-async function addItems(ctx: Ctx, queue_id: string, given: Given[], extendsRetention: boolean): Promise<ItemRow[]> {
+async function addGivenItems(ctx: Ctx, queue_id: string, given: Given[], extendsRetention: boolean) {
+  const rows = given.map(toRow)
+  const runs = await ctx.traces.findRuns(ctx, [...new Set(rows.flatMap(({ run_id }) => run_id ?? []))])
   const isSame = sql`g.run_id, g.thread_id, case when g.run_id is null then g.session_id end`
-  const statement = sql<Row>`
-    with queue as (
-      select q.*, ${roomOf(sql`q.id`)} as room
-      from annotation_queues q
-      where q.id = ${queue_id}::uuid and q.tenant_id = current_tenant()
-    ),
-    given as (
+  const found = sql`given as (
       select distinct on (${isSame}) g.*
-      from json_to_recordset(${JSON.stringify(given.map(toRow))}::json) as g(
-        place integer, run_id uuid, thread_id text, session_id uuid, start_time timestamptz,
-        source_proposed_example_id uuid
-      )
+      from json_to_recordset(${JSON.stringify(rows)}::json) as g(${FOUND})
       order by ${isSame}, g.place
     ),
     found as (
       select
-        g.place, g.run_id, g.thread_id, g.source_proposed_example_id, r.trace_id, r.order_time,
+        g.place, g.run_id, g.thread_id, g.source_proposed_example_id, r.trace_id,
         coalesce(r.session_id, p.id) as session_id, coalesce(r.start_time, g.start_time) as start_time
       from given g
       left join lateral (
-        select s.session_id, s.trace_id, s.order_time, s.start_time
-        from runs s
+        select s.session_id, s.trace_id, s.start_time
+        from ${runs} s
         join projects o on o.tenant_id = s.tenant_id and o.id = s.session_id
         where s.tenant_id = current_tenant()
           and s.id = g.run_id
@@ -74,54 +145,8 @@ async function addItems(ctx: Ctx, queue_id: string, given: Given[], extendsReten
           when g.run_id is null and p.id is null then refuse('project_not_found', g.session_id::text)
           else true
         end
-    ),
-    existing as (
-      select i.*
-      from found f
-      join annotation_queue_items i on i.queue_id = ${queue_id}::uuid and i.run_id = f.run_id
-      where i.tenant_id = current_tenant()
-      union all
-      select i.*
-      from found f
-      join annotation_queue_items i
-        on i.queue_id = ${queue_id}::uuid and i.session_id = f.session_id and i.thread_id = f.thread_id
-      where i.tenant_id = current_tenant()
-    ),
-    added as (
-      insert into annotation_queue_items (
-        queue_id, organization_id, tenant_id, session_id, run_id, trace_id, order_time, start_time, thread_id,
-        source_proposed_example_id, extends_retention
-      )
-      select
-        q.id, q.organization_id, q.tenant_id, f.session_id, f.run_id, f.trace_id, f.order_time, f.start_time,
-        f.thread_id, f.source_proposed_example_id, ${extendsRetention} and f.run_id is not null
-      from queue q
-      cross join found f
-      where case
-          when (select count(*) from found) - (select count(*) from existing) <= q.room then true
-          else refuse('queue_full')
-        end
-      order by f.place
-      on conflict do nothing
-      returning *
-    ),
-    extended as (
-      update annotation_queue_items i
-      set extends_retention = true
-      from existing e
-      where ${extendsRetention}
-        and i.id = e.id
-        and i.tenant_id = current_tenant()
-        and i.run_id is not null
-        and not i.extends_retention
-    )
-    select case when i.id is not null then ${ITEM_JSON} end
-    from queue q
-    left join (select * from existing union all select * from added) i on true
-    order by i.place` as SQL<Row>
-  const rows = await run(ctx, statement, lockQueue(queue_id))
-  requireRow(rows, 'queue_not_found')
-  return rows.flatMap(([json]) => (json === null ? [] : [JSON.parse(json as string) as ItemRow]))
+    )`
+  return addItems(ctx, queue_id, found, extendsRetention)
 }
 
 const toQueueRun = (row: ItemRow): z.output<typeof schema.QueueRun> => ({
@@ -139,72 +164,30 @@ export const addRuns = verb(
   'annotation-queues:update',
   async (ctx, { queue_id, runs, extend_trace_retention }: QueueParams & Retention & schema.AddedRuns) => {
     const items = runs.map(one => ({ item_type: 'RUN' as const, ...one }))
-    return (await addItems(ctx, queue_id, items, extend_trace_retention)).map(toQueueRun)
+    return (await addGivenItems(ctx, queue_id, items, extend_trace_retention)).map(toQueueRun)
   },
 )
 
 export const addQueueItems = verb(
   'annotation-queues:update',
   async (ctx, { queue_id, items, extend_trace_retention }: QueueParams & Retention & schema.NewItems) => ({
-    items: (await addItems(ctx, queue_id, items, extend_trace_retention)).map(itemToWire),
+    items: (await addGivenItems(ctx, queue_id, items, extend_trace_retention)).map(itemToWire),
   }),
 )
 
-/** CTEs that add the root runs of projects to `queue`, which has an `id`. */
-export const insertRootRuns = (queue: SQL, sessions: string[]): SQL[] => {
-  const inSessions = sql`p.tenant_id = current_tenant() and p.id = any(${uuidArray(sessions)})`
-  return [
-    sql`known as (
-      select case when count(*) = ${new Set(sessions).size} then true else refuse('project_not_found') end as is_known
-      from projects p
-      where ${inSessions}
-    )`,
-    sql`candidates as (
-      select r.*
-      from projects p
-      join runs r on r.tenant_id = p.tenant_id and r.session_id = p.id and r.id = r.trace_id and r.name is not null
-      where ${inSessions}
-        and not exists (
-          select from annotation_queue_items i
-          where i.queue_id = (select id from ${queue}) and i.run_id = r.id and i.tenant_id = current_tenant()
-        )
-        and (select is_known from known)
-      limit ${MAX_ITEMS + 1}
-    )`,
-    sql`populated as (
-      insert into annotation_queue_items (
-        queue_id, organization_id, tenant_id, session_id, run_id, trace_id, order_time, start_time, extends_retention
-      )
-      select
-        q.id, c.organization_id, c.tenant_id, c.session_id, c.id, c.trace_id, c.order_time, c.start_time, true
-      from ${queue} q
-      cross join candidates c
-      where case
-          when (select count(*) from candidates) <= ${roomOf(sql`q.id`)} then true
-          else refuse('queue_full')
-        end
-      order by c.order_time, c.id
-      on conflict do nothing
-      returning id
-    )`,
-  ]
+/** A CTE `found` of the root runs of projects, such as experiments. A trip of its own, because of other stores. */
+export async function findRootRuns(ctx: Ctx, sessions: string[]): Promise<SQL> {
+  const query = { sessions, is_root: true, order: 'asc' as const, limit: MAX_ITEMS + 1, columns: [] }
+  const { runs, hasAllSessions } = await ctx.traces.query(withoutRateLimit(ctx), query)
+  if (!hasAllSessions) throw fail('project_not_found')
+  return sql`found as (${readFound(runs)})`
 }
 
 export const populateQueue = verb(
   'annotation-queues:update',
   async (ctx, { queue_id, session_ids }: z.output<typeof schema.Populate>) => {
-    const ctes = insertRootRuns(sql`queue`, session_ids)
-    const statement = sql<Row>`
-      with queue as (
-        select q.id
-        from annotation_queues q
-        where q.id = ${queue_id}::uuid and q.tenant_id = current_tenant()
-      ),
-      ${sql.join(ctes, sql`, `)}
-      select (select count(*) from populated)
-      from queue` as SQL<Row>
-    const [count] = requireRow(await run(ctx, statement, lockQueue(queue_id)), 'queue_not_found')
-    return { size: Number(count) }
+    const found = await findRootRuns(ctx, session_ids)
+    return { size: (await addItems(ctx, queue_id, found, true)).length }
   },
   { byPolicy: true },
 )

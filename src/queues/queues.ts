@@ -8,7 +8,7 @@ import { changedMembers, createdMembers, deletedMembers, recordColumns } from '.
 import { etagVersion } from '../kernel/routes.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import { annotationQueues, type RubricItem } from '../tables/annotation-queues.ts'
-import { insertRootRuns } from './new-items.ts'
+import { findRootRuns, insertItems } from './new-items.ts'
 import * as schema from './schema.ts'
 
 type QueueParams = z.output<typeof schema.QueueRef>
@@ -118,11 +118,11 @@ export const listQueues = verb(
 )
 
 /** A statement of its own: a list without rows says nothing of the run. */
-const requireRun = (id: string): SQL => sql`
+const requireRun = (runs: SQL, id: string): SQL => sql`
   select ${refuseUnless(
     'run_not_found',
     sql`exists (
-      select from runs r
+      select from ${runs} r
       join projects p on p.tenant_id = r.tenant_id and p.id = r.session_id
       where r.tenant_id = current_tenant() and r.id = ${id}::uuid
     )`,
@@ -131,13 +131,14 @@ const requireRun = (id: string): SQL => sql`
 export const listQueuesOfRun = verb(
   'annotation-queues:read',
   async (ctx, { run_id }: z.output<typeof schema.RunRef>) => {
+    const runs = await ctx.traces.findRuns(ctx, [run_id])
     const hasRun = sql`exists (select from ${ITEMS} and i.run_id = ${run_id}::uuid)`
     const rows = db
       .select(COLUMNS)
       .from(annotationQueues)
       .where(and(inTenant(annotationQueues), hasRun))
       .orderBy(sql`${annotationQueues.created_at} desc`, sql`${annotationQueues.id} desc`)
-    return (await run(ctx, rows, requireRun(run_id))).map(toWire)
+    return (await run(ctx, rows, requireRun(runs, run_id))).map(toWire)
   },
 )
 
@@ -167,6 +168,7 @@ const columnsOf = ({ default_dataset, tag_value_ids, rubric_items, ...input }: s
 })
 
 export const createQueue = verb('annotation-queues:create', async (ctx, { session_ids, ...input }: schema.NewQueue) => {
+  const found = session_ids?.length ? await findRootRuns(ctx, session_ids) : undefined
   const change = db
     .insert(annotationQueues)
     .values({
@@ -180,7 +182,7 @@ export const createQueue = verb('annotation-queues:create', async (ctx, { sessio
     .returning(COLUMNS)
   const parts = {
     changes: createdMembers(RECORD),
-    ...(session_ids?.length && { ctesAfter: insertRootRuns(sql`changed`, session_ids) }),
+    ...(found && { ctesAfter: [found, ...insertItems(sql`changed`, true)] }),
   }
   const rows = await commit(ctx, 'annotation_queue.created', change, {}, parts)
   return toWire(requireRow(rows, 'workspace_not_found'))

@@ -56,7 +56,7 @@ export const annotationQueues = pgTable(
   ],
 )
 
-/** A run or a thread. What an expired or deleted run left is not shown. */
+/** A run or a thread. */
 export const annotationQueueItems = pgTable(
   'annotation_queue_items',
   {
@@ -71,9 +71,8 @@ export const annotationQueueItems = pgTable(
       .notNull()
       .references(() => projects.id, { onDelete: 'cascade' }),
     run_id: uuid(),
-    /** Of the run, like `order_time`. */
+    /** Of the run. */
     trace_id: uuid(),
-    order_time: instantColumn(),
     thread_id: text(),
     start_time: instantColumn(),
     source_proposed_example_id: uuid(),
@@ -82,6 +81,8 @@ export const annotationQueueItems = pgTable(
     /** The sweep makes the trace of the run long-lived. */
     extends_retention: boolean().notNull().default(false),
     is_upgraded: boolean().notNull().default(false),
+    /** When the sweep looks whether the run still exists. */
+    check_at: instantColumn().notNull(),
     created_at: createdAtColumn(),
   },
   t => [
@@ -90,7 +91,7 @@ export const annotationQueueItems = pgTable(
     index('annotation_queue_items_of_run').on(t.tenant_id, t.run_id),
     index('annotation_queue_items_session').on(t.session_id),
     index('annotation_queue_items_to_upgrade').on(t.created_at).where(sql`extends_retention and not is_upgraded`),
-    index('annotation_queue_items_age').on(t.created_at),
+    index('annotation_queue_items_check').on(t.check_at),
   ],
 )
 

@@ -38,7 +38,6 @@ create table annotation_queue_items (
   session_id uuid not null,
   run_id uuid,
   trace_id uuid,
-  order_time timestamptz,
   thread_id text,
   start_time timestamptz,
   source_proposed_example_id uuid,
@@ -46,6 +45,7 @@ create table annotation_queue_items (
   last_reviewed_time timestamptz,
   extends_retention boolean default false not null,
   is_upgraded boolean default false not null,
+  check_at timestamptz not null,
   created_at timestamptz default clock() not null,
   constraint annotation_queue_items_kind check (num_nonnulls(run_id, thread_id) = 1),
   constraint annotation_queue_items_run unique (queue_id, run_id),
@@ -59,7 +59,7 @@ create index annotation_queue_items_of_run on annotation_queue_items (tenant_id,
 create index annotation_queue_items_session on annotation_queue_items (session_id);
 create index annotation_queue_items_to_upgrade on annotation_queue_items (created_at)
   where extends_retention and not is_upgraded;
-create index annotation_queue_items_age on annotation_queue_items (created_at);
+create index annotation_queue_items_check on annotation_queue_items (check_at);
 --> statement-breakpoint
 create table annotation_queue_reviews (
   organization_id uuid not null,
