@@ -44,6 +44,7 @@ export const queueItemRoutes = slice(
   .post('/annotation-queues/populate', {
     id: 'populateQueue',
     summary: 'Add the root runs of projects to an annotation queue',
+    description: 'Answers how many runs of these projects the queue has now.',
     toleratesUnknown: true,
     idempotent: true,
     body: s.Populate,

@@ -167,26 +167,30 @@ const columnsOf = ({ default_dataset, tag_value_ids, rubric_items, ...input }: s
   ...(input.metadata !== undefined && { metadata: input.metadata }),
 })
 
-export const createQueue = verb('annotation-queues:create', async (ctx, { session_ids, ...input }: schema.NewQueue) => {
-  const found = session_ids?.length ? await findRootRuns(ctx, session_ids) : undefined
-  const change = db
-    .insert(annotationQueues)
-    .values({
-      ...(input.id != null && { id: input.id }),
-      organization_id: sql`current_organization()`,
-      tenant_id: sql`current_tenant()`,
-      name: input.name,
-      ...columnsOf(input),
-      tag_value_ids: tagsOf(sql`'{}'::uuid[]`, input.tag_value_ids ?? []),
-    })
-    .returning(COLUMNS)
-  const parts = {
-    changes: createdMembers(RECORD),
-    ...(found && { ctesAfter: [found, ...insertItems(sql`changed`, true)] }),
-  }
-  const rows = await commit(ctx, 'annotation_queue.created', change, {}, parts)
-  return toWire(requireRow(rows, 'workspace_not_found'))
-})
+export const createQueue = verb(
+  'annotation-queues:create',
+  async (ctx, { session_ids, ...input }: schema.NewQueue) => {
+    const found = session_ids?.length ? await findRootRuns(ctx, session_ids) : undefined
+    const change = db
+      .insert(annotationQueues)
+      .values({
+        ...(input.id != null && { id: input.id }),
+        organization_id: sql`current_organization()`,
+        tenant_id: sql`current_tenant()`,
+        name: input.name,
+        ...columnsOf(input),
+        tag_value_ids: tagsOf(sql`'{}'::uuid[]`, input.tag_value_ids ?? []),
+      })
+      .returning(COLUMNS)
+    const parts = {
+      changes: createdMembers(RECORD),
+      ...(found && { ctesAfter: [found, ...insertItems(sql`changed`, true)] }),
+    }
+    const rows = await commit(ctx, 'annotation_queue.created', change, {}, parts)
+    return toWire(requireRow(rows, 'workspace_not_found'))
+  },
+  { byPolicy: true },
+)
 
 export const changeQueue = verb(
   'annotation-queues:update',
@@ -218,15 +222,19 @@ export const deleteQueue = verb('annotation-queues:delete', async (ctx, { queue_
 })
 
 /** All of them or, if one does not exist, none. */
-export const deleteQueues = verb('annotation-queues:delete', async (ctx, input: z.output<typeof schema.QueueIds>) => {
-  const ids = [...new Set(input.queue_ids)]
-  const given = and(sql`${annotationQueues.id} = any(${uuidArray(ids)})`, inTenant(annotationQueues))!
-  const found = sql`(select count(*) from ${annotationQueues} where ${given})`
-  const isComplete = sql`case when ${found} = ${ids.length} then true else refuse('queue_not_found') end`
-  const rows = await deleteRows(ctx, and(given, isComplete)!)
-  requireRow(rows, 'queue_not_found')
-  return { ids: rows.map(row => row.id) }
-})
+export const deleteQueues = verb(
+  'annotation-queues:delete',
+  async (ctx, input: z.output<typeof schema.QueueIds>) => {
+    const ids = [...new Set(input.queue_ids)]
+    const given = and(sql`${annotationQueues.id} = any(${uuidArray(ids)})`, inTenant(annotationQueues))!
+    const found = sql`(select count(*) from ${annotationQueues} where ${given})`
+    const isComplete = sql`case when ${found} = ${ids.length} then true else refuse('queue_not_found') end`
+    const rows = await deleteRows(ctx, and(given, isComplete)!)
+    requireRow(rows, 'queue_not_found')
+    return { ids: rows.map(row => row.id) }
+  },
+  { byPolicy: true },
+)
 
 function deleteRows(ctx: Ctx, condition: SQL) {
   const change = db

@@ -1,11 +1,15 @@
 // Annotation queues: what a client can say of them, find them by, and what becomes of their runs.
+import { sql } from 'drizzle-orm'
 import { beforeAll, describe, expect, it } from 'vitest'
+import { runAsSystem } from '../../src/kernel/db.ts'
 import { sweepQueues } from '../../src/queues/upkeep.ts'
 import { deny, hasTag, newLimitedCaller, tagValue } from '../support/access-policies.ts'
-import { getServices, send, unusedId } from '../support/app.ts'
+import { getApp, getServices, send, unusedId, withClockAhead } from '../support/app.ts'
 import { appendRuns, newTrace, projectId } from '../support/new-traces.ts'
 import { newQueueTenant, outcomeOf, PLATFORM } from '../support/queues.ts'
 import { readRows } from '../support/traces.ts'
+
+const DAY = 24 * 3600_000
 
 let given: Awaited<ReturnType<typeof newQueueTenant>>
 beforeAll(async () => {
@@ -147,7 +151,8 @@ describe('the runs of a queue', () => {
     expect((await tenant.get(`/annotation-queues/${id}/runs`)).body).toMatchObject([{ id: root.id }])
     const later = await createQueue()
     const populate = () => tenant.post('/annotation-queues/populate', { queue_id: later.id, session_ids })
-    expect([(await populate()).body, (await populate()).body]).toEqual([{ size: 1 }, { size: 0 }])
+    expect([(await populate()).body, (await populate()).body]).toEqual([{ size: 1 }, { size: 1 }])
+    expect((await tenant.get(`/annotation-queues/${later.id}/total_size`)).body).toEqual({ size: 1 })
   })
 
   it('are taken out one by one or together, and leave with their trace', async () => {
@@ -183,5 +188,22 @@ describe('the runs of a queue', () => {
     expect(await tiers()).toEqual([kept])
     await tenant.post(`${PLATFORM}/${id}/items?extend_trace_retention=true`, { items: [{ run_id: left }] })
     expect((await tiers()).toSorted()).toEqual([kept, left].toSorted())
+  })
+
+  it('leave the queue once their traces have expired', async () => {
+    const { tenant, createQueue, newRuns } = await newQueueTenant()
+    const { id } = await createQueue()
+    const [expired] = await newRuns(2)
+    await tenant.post(
+      `/annotation-queues/${id}/runs`,
+      (await readRows<{ id: string }>(tenant)).map(one => one.id),
+    )
+    await runAsSystem(getApp().database, sql`delete from runs where id = ${expired}::uuid`)
+    const size = async () => {
+      await sweepQueues(getServices())
+      return (await tenant.get(`/annotation-queues/${id}/total_size`)).body.size
+    }
+    expect(await size()).toBe(2)
+    await withClockAhead(15 * DAY, async () => expect(await size()).toBe(1))
   })
 })
