@@ -64,6 +64,7 @@ import { postgresTraceStore } from './traces/postgres/store.ts'
 import { runRoutes } from './traces/runs.routes.ts'
 import { sessionRoutes } from './traces/sessions.routes.ts'
 import { runShareRoutes } from './traces/shares.routes.ts'
+import { threadRoutes } from './traces/threads.routes.ts'
 import { ttlSettingsRoutes } from './traces/ttl-settings.routes.ts'
 import { createEventDeliverer, sweepWebhooks } from './webhooks/deliverer.ts'
 import { webhookRoutes } from './webhooks/routes.ts'
@@ -82,6 +83,7 @@ const slices = [
   syncRoutes,
   runRoutes,
   runShareRoutes,
+  threadRoutes,
   providerRoutes,
   flowRoutes,
   identityRoutes,

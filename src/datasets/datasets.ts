@@ -171,15 +171,19 @@ export const deleteDataset = verb('datasets:delete', async (ctx, { dataset_id }:
 })
 
 /** All of them or, if one does not exist, none. */
-export const deleteDatasets = verb('datasets:delete', async (ctx, input: z.output<typeof schema.DatasetIds>) => {
-  const ids = [...new Set(input.dataset_ids)]
-  const given = and(sql`${datasets.id} = any(${uuidArray(ids)})`, inTenant(datasets))!
-  const found = sql`(select count(*) from ${datasets} where ${given})`
-  const isComplete = sql`case when ${found} = ${ids.length} then true else refuse('dataset_not_found') end`
-  const rows = await deleteRows(ctx, and(given, isComplete)!)
-  requireRow(rows, 'dataset_not_found')
-  return { ids: rows.map(row => row.id) }
-})
+export const deleteDatasets = verb(
+  'datasets:delete',
+  async (ctx, input: z.output<typeof schema.DatasetIds>) => {
+    const ids = [...new Set(input.dataset_ids)]
+    const given = and(sql`${datasets.id} = any(${uuidArray(ids)})`, inTenant(datasets))!
+    const found = sql`(select count(*) from ${datasets} where ${given})`
+    const isComplete = sql`case when ${found} = ${ids.length} then true else refuse('dataset_not_found') end`
+    const rows = await deleteRows(ctx, and(given, isComplete)!)
+    requireRow(rows, 'dataset_not_found')
+    return { ids: rows.map(row => row.id) }
+  },
+  { byPolicy: true },
+)
 
 function deleteRows(ctx: Ctx, condition: SQL) {
   const change = db

@@ -135,9 +135,13 @@ export function describeAccess(
 ): string | null {
   if (permission === null || scopes[permission] === 'nothing') return null
   const bound = boundType(permission)
-  const named = Object.entries(path)
-    .map(([name, id]) => ({ ...TABLES_OF_PARAMETERS[name], id }))
-    .find(({ type }) => bound !== null && type === bound)
+  // Ingestion judges the projects of all runs alike, and its refusal names them.
+  const named =
+    permission === 'runs:create'
+      ? undefined
+      : Object.entries(path)
+          .map(([name, id]) => ({ ...TABLES_OF_PARAMETERS[name], id }))
+          .find(({ type }) => bound !== null && type === bound)
   return JSON.stringify({
     types: shownBy(permission),
     bound,

@@ -295,6 +295,12 @@ const CODES = {
     'An access policy denies this.',
     'Use a key without this policy, or ask an Admin of the organization to change it.',
   ],
+  trace_key_confined: [
+    403,
+    'Not with a trace key',
+    'The key of an application sends runs into the project of its deployment, and does nothing else.',
+    'Leave the project out to use that one, or use an API key.',
+  ],
   identity_unknown: [
     403,
     'Not a member',
@@ -637,6 +643,7 @@ const CODES = {
     'This feedback link was not found. It may have expired.',
     'Ask for a new one.',
   ],
+  thread_not_found: [404, 'Thread not found', 'This thread was not found.', 'POST /runs/group lists threads.'],
   run_not_found: [404, 'Run not found', 'This run was not found.', 'POST /runs/query finds runs.'],
   method_not_allowed: [
     405,

@@ -160,17 +160,19 @@ const HIDE_PLATFORM_ADDRESS = sql`
   case when setting('platform') = 'true' then set_config(
     'app.request', (setting('request')::jsonb - '{client_address, user_agent}'::text[])::text, true
   ) end`
-const buildEnterStatements = (entry: SQL) => ({
-  app: buildEnterStatement(
-    entry,
-    sql`set_config('role', case when e.is_limited then 'slipway_limited' else 'slipway_app' end, true)`,
-  ),
+const APP_ROLE = sql`case when e.is_limited then 'slipway_limited' else 'slipway_app' end`
+const buildEnterStatements = (entry: SQL, role = APP_ROLE) => ({
+  app: buildEnterStatement(entry, sql`set_config('role', ${role}, true)`),
   agent: buildEnterStatement(
     entry,
     sql`become_listener(e.actor_id), ${HIDE_PLATFORM_ADDRESS}, set_config('role', 'slipway_agent', true)`,
   ),
 })
-const enterBy = { key: buildEnterStatements(sql`enter`), session: buildEnterStatements(sql`enter_session`) }
+const enterBy = {
+  key: buildEnterStatements(sql`enter`),
+  session: buildEnterStatements(sql`enter_session`),
+  deployment: buildEnterStatements(sql`enter_deployment`, sql`'slipway_confined'`),
+}
 const buildCountStatement = (count: SQL) =>
   prepareStatement(
     ({ hash, clockOffset, limit }: Placeholders<{ hash: string; clockOffset: string; limit: number }>) =>
@@ -179,6 +181,7 @@ const buildCountStatement = (count: SQL) =>
 const countBy = {
   key: buildCountStatement(sql`count_request`),
   session: buildCountStatement(sql`count_session_request`),
+  deployment: buildCountStatement(sql`count_session_request`),
 }
 /** For what a statement decides beside the permission of the request. */
 const POLICIES_OFF = sql`select set_config('app.policies_off', 'true', true)`
@@ -275,6 +278,8 @@ const TEXT_PARSERS = {
 
 /** A write that would end in a resource which the access policies of the caller do not admit. */
 const POLICY_ON_TAGS = 'row-level security policy "admitted"'
+/** A write by a trace key that would end in another project. */
+const POLICY_ON_TRACE_KEYS = 'row-level security policy "confined"'
 
 const UNAVAILABLE_STATES = /^(08|53|57|40001|40P01)/
 
@@ -288,6 +293,7 @@ function translateError(error: unknown): unknown {
   if (code === 'SW000' && isCode(message)) return failureFromRefusal(message, detail ?? '')
   if (code === 'SW001') return new Replay(JSON.parse(detail!))
   if (code === '42501' && message.includes(POLICY_ON_TAGS)) return fail('denied_by_policy', { cause: error })
+  if (code === '42501' && message.includes(POLICY_ON_TRACE_KEYS)) return fail('trace_key_confined', { cause: error })
   const constraintCode = isCode(constraint) ? constraint : parentNotFoundCode(constraint)
   const isConstraintViolation = code === '23505' || code === '23503'
   if (isConstraintViolation && isCode(constraintCode)) return fail(constraintCode, { cause: error })

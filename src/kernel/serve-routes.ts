@@ -74,7 +74,7 @@ async function serveOperation(
 ): Promise<Response> {
   const { limits } = c.var
   const address = services.config.clientAddress(c)
-  const actor = readCredentialCountingFailures(c, services, operation, address)
+  const actor = await readCredentialCountingFailures(c, services, operation, address)
   if (operation.method !== 'get' && !operation.rawBody) refuseLargeBody(c.req)
   const arrival = await limits.arrive(actor.hash, address)
   const caller = createCaller(c, services, actor, arrival.recordAccepted)
@@ -91,14 +91,14 @@ async function serveOperation(
   }
 }
 
-function readCredentialCountingFailures(
+async function readCredentialCountingFailures(
   c: Context<AppEnv>,
   services: Services,
   operation: Operation,
   address: string | undefined,
-): CredentialActor {
+): Promise<CredentialActor> {
   try {
-    return readCredential(c, services, operation)
+    return await readCredential(c, services, operation)
   } catch (error) {
     c.var.limits.failedWithoutKey(address)
     throw error

@@ -8,4 +8,5 @@ export const deleteTraces = verb(
   async (ctx, { session_id, trace_ids }: z.output<typeof TraceDeletion>): Promise<{ trace_ids: string[] }> => ({
     trace_ids: await ctx.traces.remove(ctx, trace_ids, session_id),
   }),
+  { byPolicy: true },
 )

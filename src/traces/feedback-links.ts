@@ -127,9 +127,10 @@ export async function sendLinkFeedback(
       null::timestamptz as modified_at
     from feedback_tokens t
     where t.id = ${token}::uuid and t.tenant_id = current_tenant()`
+  // Where runs are stored elsewhere, the sweep finds the run: the link alone says in which workspace.
   const store = sql<Row>`
     with
-    ${sql.join(storeFeedback(given), sql`,`)}
+    ${sql.join(storeFeedback(given, { found: sql`runs` }), sql`,`)}
     select id
     from stored_feedback`
   const [, , rows] = await runAsSystem(database, setClock(config), enterWorkspaceOfLink(token), store)

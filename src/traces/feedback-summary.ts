@@ -1,6 +1,19 @@
 // What the feedback of a project adds up to, by key. It may be a million rows, so comments are left out.
 import { type SQL, sql } from 'drizzle-orm'
 
+export type FeedbackSummary = Record<
+  string,
+  {
+    n: number
+    avg: number | null
+    stdev: number | null
+    min: number | null
+    max: number | null
+    errors: number
+    values: Record<string, number>
+  }
+>
+
 /** The texts that are counted for one key, the most frequent first. */
 const MAX_VALUES = 50
 

@@ -11,8 +11,8 @@ const MAX_TRACES = 1000
 const MAX_ROWS = 25_000
 
 export async function sweepFeedback(services: Services): Promise<void> {
-  const { config, database } = services
-  await runAsSystem(database, setClock(config), ATTACH_MISSED)
+  const { config, database, traces } = services
+  await traces.attachFeedback(services)
   await upgradeTraces(services)
   await runAsSystem(
     database,
@@ -21,22 +21,6 @@ export async function sweepFeedback(services: Services): Promise<void> {
     EXPIRED_LINKS,
   )
 }
-
-/** Of feedback and a run that were written at the same time, and so did not see each other. */
-const ATTACH_MISSED = sql`
-  update feedbacks f
-  set trace_id = r.trace_id, session_id = r.session_id, start_time = r.start_time, is_attached = true
-  from feedbacks w
-  cross join lateral (
-    select *
-    from runs s
-    where s.tenant_id = w.tenant_id and s.id = w.run_id
-    limit 1
-  ) r
-  where not w.is_attached
-    and w.received_at between clock() - interval '1 hour' and clock()
-    and f.tenant_id = w.tenant_id
-    and f.id = w.id`
 
 async function upgradeTraces(services: Services): Promise<void> {
   const { config, database, traces } = services

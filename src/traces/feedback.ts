@@ -62,9 +62,10 @@ export const createFeedback = verb(
     const faults: Fault[] = []
     const feedback = toNewFeedback(body, ['body'], faults)
     if (faults.length > 0) throw invalidRequest(faults)
+    const found = await ctx.traces.findRuns(ctx, feedback.run_id ? [feedback.run_id] : [])
     const query = sql<Row>`
       with
-      ${sql.join(storeFeedback(readFeedbackRows(toFeedbackRows([feedback]))), sql`,`)}
+      ${sql.join(storeFeedback(readFeedbackRows(toFeedbackRows([feedback])), { found }), sql`,`)}
       select to_json(stored_feedback)
       from stored_feedback`
     return toWire(parseRow(requireRow(await run(ctx, query), 'feedback_not_found')))

@@ -8,6 +8,7 @@ import { requireRow } from '../kernel/rows.ts'
 import { buildDashboard, type Data, type Metric } from './project-charts.ts'
 import type * as schema from './project-dashboard.schema.ts'
 import type { SessionRef } from './sessions.schema.ts'
+import type { CountQuery } from './store.ts'
 
 const MINUTE_MS = 60_000
 const DAY_MS = 24 * 60 * MINUTE_MS
@@ -47,7 +48,7 @@ function readSpan({ start_time, end_time, stride }: schema.DashboardRequest, now
   return { start, end, strideMs }
 }
 
-function selectPoints({ start, end, strideMs }: Span): SQL {
+function selectPoints({ start, end, strideMs }: Span, minutes: SQL): SQL {
   const from = sql`to_timestamp(${start / 1000}::float8)`
   const until = sql`to_timestamp(${end / 1000}::float8)`
   const binned = (time: SQL) =>
@@ -58,7 +59,7 @@ function selectPoints({ start, end, strideMs }: Span): SQL {
           select coalesce(json_agg(c), '[]')
           from (
             select ${binned(sql`m.minute`)} as at, ${sql.join(metrics, sql`, `)}
-            from session_minutes m
+            from ${minutes} m
             where m.tenant_id = p.tenant_id and m.session_id = p.id and m.minute >= ${from} and m.minute < ${until}
             group by 1
           ) c
@@ -81,14 +82,24 @@ export const readDashboard = verb(
   'projects:read',
   async (ctx, { session_id, ...request }: z.output<typeof SessionRef> & schema.DashboardRequest) => {
     const span = readSpan(request, Date.now() + ctx.config.clockOffset())
+    const points = request.omit_data
+      ? sql`'{"points": [], "feedback": []}'`
+      : selectPoints(span, await ctx.traces.countRuns(ctx, toCountQuery(session_id, span)))
     const query = sql<Row>`
-      select p.name, ${request.omit_data ? sql`'{"points": [], "feedback": []}'` : selectPoints(span)}
+      select p.name, ${points}
       from projects p
       where p.id = ${session_id}::uuid and p.tenant_id = current_tenant()`
     const [name, json] = requireRow(await run(ctx, query), 'project_not_found') as [string, string]
     return buildDashboard(session_id, name, JSON.parse(json) as Data, request.omit_data ? [] : timesOf(span))
   },
 )
+
+const toCountQuery = (session_id: string, { start, end, strideMs }: Span): CountQuery => ({
+  sessions: [session_id],
+  since: new Date(start).toISOString(),
+  until: new Date(end).toISOString(),
+  strideMs,
+})
 
 const timesOf = ({ start, end, strideMs }: Span): number[] =>
   Array.from({ length: Math.ceil((end - start) / strideMs) }, (_, i) => start + i * strideMs)

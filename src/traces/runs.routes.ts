@@ -2,6 +2,8 @@
 import { validateInput } from '../kernel/input.ts'
 import { slice } from '../kernel/routes.ts'
 import { openRunObject } from './object-links.ts'
+import * as st from './run-stats.schema.ts'
+import { readRunStats } from './run-stats.ts'
 import * as s from './runs.schema.ts'
 import { queryRuns, readRun } from './runs.ts'
 
@@ -28,6 +30,17 @@ export const runRoutes = slice('Runs', 'What applications did: runs, and the tra
     reply: s.RunPage,
     errors: ['filter_invalid', 'query_too_slow', 'project_not_found', 'storage_unavailable'],
     verb: queryRuns,
+  })
+  .post('/runs/stats', {
+    id: 'readRunStats',
+    summary: 'Add up runs',
+    description: 'All runs of the selection, as one or by groups. A selection that takes too long is refused.',
+    isReadOnly: true,
+    toleratesUnknown: true,
+    body: st.RunStatsBody,
+    reply: st.RunStatsReply,
+    errors: ['filter_invalid', 'query_too_slow', 'project_not_found'],
+    verb: readRunStats,
   })
   .get('/runs/{run_id}', {
     id: 'readRun',

@@ -8,7 +8,7 @@ const RunType = z.enum(RUN_TYPES)
 
 const MAX_FILTER_LENGTH = 20_000
 export const FilterText = boundedText(MAX_FILTER_LENGTH)
-const filterText = (about: string) =>
+export const filterText = (about: string) =>
   FilterText.nullish().meta({ description: `A filter, as docs/query-traces.md describes it, about ${about}.` })
 
 export const MAX_SESSIONS = 100
@@ -97,8 +97,8 @@ export const RunQueryBody = z
   })
 export type RunQueryBody = z.output<typeof RunQueryBody>
 
-export const RunStatsBody = z.object(selection)
-export type RunSelectionBody = z.output<typeof RunStatsBody>
+export const RunSelectionBody = z.object(selection)
+export type RunSelectionBody = z.output<typeof RunSelectionBody>
 
 const Time = z.string().meta({ format: 'date-time' })
 const Json = z.unknown()

@@ -10,17 +10,21 @@ import { columnsOf, DEFAULT_SELECT, FULL_SELECT, type Select, showRun } from './
 import type * as schema from './runs.schema.ts'
 import { writeCursor } from './runs.schema.ts'
 
-export const queryRuns = verb('runs:read', async (ctx, body: schema.RunQueryBody): Promise<schema.RunPage> => {
-  const select = body.select ?? DEFAULT_SELECT
-  const { limit, order, cursor } = body
-  const page = await readRunPage(ctx, { ...toSelection(body), limit, order, cursor: cursor ?? undefined, select })
-  const previous = body.skip_prev_cursor ? null : page.previous
-  return {
-    runs: await showRuns(ctx, page.runs, select, PAGE_PAYLOAD_BYTES),
-    cursors: { next: page.next && writeCursor(page.next), prev: previous && writeCursor(previous) },
-    parsed_query: body.query?.trim() ? searchFilter(body.query) : null,
-  }
-})
+export const queryRuns = verb(
+  'runs:read',
+  async (ctx, body: schema.RunQueryBody): Promise<schema.RunPage> => {
+    const select = body.select ?? DEFAULT_SELECT
+    const { limit, order, cursor } = body
+    const page = await readRunPage(ctx, { ...toSelection(body), limit, order, cursor: cursor ?? undefined, select })
+    const previous = body.skip_prev_cursor ? null : page.previous
+    return {
+      runs: await showRuns(ctx, page.runs, select, PAGE_PAYLOAD_BYTES),
+      cursors: { next: page.next && writeCursor(page.next), prev: previous && writeCursor(previous) },
+      parsed_query: body.query?.trim() ? searchFilter(body.query) : null,
+    }
+  },
+  { byPolicy: true },
+)
 
 type PageRequest = Omit<Parameters<Ctx['traces']['query']>[1], 'columns'> & { select: readonly Select[] }
 

@@ -2,7 +2,7 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { Fields } from './filter/fields.ts'
 import { type ResolvedCondition, type ResolvedFilter, readFilters } from './filter/resolve.ts'
-import { selectStatistic } from './session-stats.ts'
+import { type Counts, selectStatistic } from './session-stats.ts'
 
 const STATISTICS = [
   ...(['run_count', 'error_rate', 'streaming_rate', 'prompt_tokens', 'completion_tokens', 'total_tokens'] as const),
@@ -43,26 +43,26 @@ const COMPARISONS: Record<string, SQL> = {
 const METADATA = sql`(p.extra -> 'metadata')::jsonb`
 
 /** A condition on the row `p` of `projects`. */
-export function sessionFilter(filter: string | undefined, since: string | undefined): SQL | undefined {
+export function sessionFilter(filter: string | undefined, counts: Counts): SQL | undefined {
   const resolved = readFilters({ filter }, FIELDS, 'query').filter
-  return resolved && toSql(resolved, since)
+  return resolved && toSql(resolved, counts)
 }
 
-function toSql(filter: ResolvedFilter, since: string | undefined): SQL {
+function toSql(filter: ResolvedFilter, counts: Counts): SQL {
   // No field of a project is one of several pairs.
   if ('family' in filter) return sql`false`
-  if (!('parts' in filter)) return compare(filter, since)
-  const parts = filter.parts.map(part => toSql(part, since))
+  if (!('parts' in filter)) return compare(filter, counts)
+  const parts = filter.parts.map(part => toSql(part, counts))
   if (filter.operator === 'not') return sql`not coalesce(${parts[0]}, false)`
   return sql`(${sql.join(parts, filter.operator === 'and' ? sql` and ` : sql` or `)})`
 }
 
-function compare({ operator, field, type, values }: ResolvedCondition, since: string | undefined): SQL {
+function compare({ operator, field, type, values }: ResolvedCondition, counts: Counts): SQL {
   const [value] = values
   if (field === null) return search(sql`concat_ws(' ', p.name, p.description)`, value)
   if (field === 'metadata')
     return operator === 'has' ? sql`${METADATA} @> ${value}::jsonb` : sql`jsonb_exists(${METADATA}, ${value})`
-  const column = columnOf(field, since)
+  const column = columnOf(field, counts)
   if (operator === 'search') return search(column, value)
   if (operator === 'like') return sql`${column} like ${value}`
   const cast = CASTS[type]!
@@ -77,9 +77,9 @@ function compare({ operator, field, type, values }: ResolvedCondition, since: st
 
 const search = (column: SQL, words: unknown): SQL => sql`strpos(lower(${column}), lower(${words})) > 0`
 
-function columnOf(field: string, since: string | undefined): SQL {
+function columnOf(field: string, counts: Counts): SQL {
   const isStatistic = [...STATISTICS, ...LATENCIES, 'last_run_start_time'].includes(field)
   if (!isStatistic) return sql`p.${sql.identifier(field)}`
-  const value = selectStatistic(field as Parameters<typeof selectStatistic>[0], sql`p`, since)
+  const value = selectStatistic(field as Parameters<typeof selectStatistic>[0], sql`p`, counts)
   return field.endsWith('_cost') ? sql`${value}::numeric` : value
 }

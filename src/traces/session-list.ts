@@ -3,13 +3,13 @@ import { type SQL, sql } from 'drizzle-orm'
 import { verb } from '../kernel/context.ts'
 import { type Row, run, uuidArray } from '../kernel/db.ts'
 import { sessionFilter } from './session-filter.ts'
-import { selectFeedbackScore, selectStatistic, selectStats } from './session-stats.ts'
+import { type Counts, selectFeedbackScore, selectStatistic, selectStats } from './session-stats.ts'
 import type * as schema from './sessions.schema.ts'
 import { sessionToWire } from './sessions.ts'
 
 const METADATA = sql`p.extra -> 'metadata'`
 
-function conditionsOf(query: schema.SessionQuery): SQL {
+function conditionsOf(query: schema.SessionQuery, counts: Counts): SQL {
   const { id, name, name_contains, reference_dataset, reference_free, dataset_version, metadata, tag_value_id } = query
   const conditions = [
     sql`p.tenant_id = current_tenant()`,
@@ -21,7 +21,7 @@ function conditionsOf(query: schema.SessionQuery): SQL {
     dataset_version && sql`${METADATA} ->> 'dataset_version' = ${dataset_version}`,
     metadata && sql`(${METADATA})::jsonb @> ${metadata}::jsonb`,
     tag_value_id && sql`p.tag_value_ids @> ${uuidArray(tag_value_id)}`,
-    sessionFilter(query.filter, query.stats_start_time),
+    sessionFilter(query.filter, counts),
   ]
   return sql.join(
     conditions.filter(condition => condition instanceof Object),
@@ -30,7 +30,7 @@ function conditionsOf(query: schema.SessionQuery): SQL {
   )
 }
 
-function sortKey({ sort_by, stats_start_time: since, ...query }: schema.SessionQuery): SQL {
+function sortKey({ sort_by, ...query }: schema.SessionQuery, counts: Counts): SQL {
   switch (sort_by) {
     case 'name':
     case 'start_time':
@@ -39,28 +39,33 @@ function sortKey({ sort_by, stats_start_time: since, ...query }: schema.SessionQ
       return selectFeedbackScore(sql`p`, {
         key: query.sort_by_feedback_key!,
         source: query.sort_by_feedback_source ?? 'run',
-        since,
+        since: counts.since,
       })
     case 'runs_count':
-      return selectStatistic('run_count', sql`p`, since)
+      return selectStatistic('run_count', sql`p`, counts)
     default:
-      return selectStatistic(sort_by, sql`p`, since)
+      return selectStatistic(sort_by, sql`p`, counts)
   }
 }
+
+const readsCounts = ({ include_stats, filter, sort_by }: schema.SessionQuery): boolean =>
+  include_stats || filter !== undefined || !/^(name|start_time|feedback)$/.test(sort_by)
 
 export const listSessions = verb(
   'projects:read',
   async (ctx, query: schema.SessionQuery): Promise<schema.Session[]> => {
-    const { limit, offset, sort_by, sort_by_desc } = query
+    const { limit, offset, sort_by, sort_by_desc, stats_start_time: since } = query
+    const minutes = readsCounts(query) ? await ctx.traces.countRuns(ctx, { since }) : sql`session_minutes`
+    const counts: Counts = { minutes, since }
     // The index of the list has nulls first, and start times are never null.
     const nulls = sort_by === 'start_time' ? sql`` : sql`nulls last`
     const direction = sort_by_desc ? sql`desc` : sql`asc`
     const rows = sql<Row>`
-      select to_json(p), (${selectStats(sql`p`, query)})
+      select to_json(p), (${selectStats(sql`p`, query, counts)})
       from (
-        select p.*, ${sortKey(query)} as sort_key
+        select p.*, ${sortKey(query, counts)} as sort_key
         from projects p
-        where ${conditionsOf(query)}
+        where ${conditionsOf(query, counts)}
         order by sort_key ${direction} ${nulls}, p.id ${direction}
         limit ${limit}
         offset ${offset}

@@ -7,17 +7,16 @@ import * as schema from './sessions.schema.ts'
 type Statistic = (typeof schema.STATISTICS)[number]
 type StatsQuery = {
   include_stats: boolean
-  stats_start_time?: string | undefined
   stats_select?: Statistic[] | undefined
 }
 
 // ---- SQL. `p` is a row of `projects`, and `since` null for all that there ever was.
 
+/** `minutes` come from `TraceStore.countRuns()`. */
+export type Counts = { minutes: SQL; since?: string | undefined }
+
 /** The minutes of a project. Those that are long ago were added up to longer times, and count from their beginning. */
-const ofProject = (
-  p: SQL,
-  since: string | undefined,
-): SQL => sql`m.tenant_id = ${p}.tenant_id and m.session_id = ${p}.id
+const ofProject = (p: SQL, { since }: Counts): SQL => sql`m.tenant_id = ${p}.tenant_id and m.session_id = ${p}.id
       ${since ? sql`and m.minute >= date_bin('1 minute', ${since}::timestamptz, 'epoch')` : sql``}`
 
 /** Over the minutes `m`. Of traces, where it is not about tokens and costs. */
@@ -42,13 +41,13 @@ const PERCENTILES = {
   first_token_p99: ['first_token_latencies', 0.99],
 } satisfies Partial<Record<Statistic, [string, number]>>
 
-const buckets = (column: string, p: SQL, since: string | undefined): SQL => sql`(
+const buckets = (column: string, p: SQL, counts: Counts): SQL => sql`(
       select array_agg(b.n order by b.place)
       from (
         select u.place, sum(u.n)::bigint as n
-        from session_minutes m
+        from ${counts.minutes} m
         cross join unnest(m.${sql.identifier(column)}) with ordinality u(n, place)
-        where ${ofProject(p, since)}
+        where ${ofProject(p, counts)}
         group by u.place
       ) b
     )`
@@ -65,10 +64,10 @@ const feedbackOf = (
       ${since ? sql`and f.created_at >= ${since}::timestamptz` : sql``}`
 
 /** The value of one statistic, to sort or to filter by. */
-export function selectStatistic(name: keyof typeof SUMS | keyof typeof PERCENTILES, p: SQL, since?: string): SQL {
-  if (isSum(name)) return sql`(select ${SUMS[name]} from session_minutes m where ${ofProject(p, since)})`
+export function selectStatistic(name: keyof typeof SUMS | keyof typeof PERCENTILES, p: SQL, counts: Counts): SQL {
+  if (isSum(name)) return sql`(select ${SUMS[name]} from ${counts.minutes} m where ${ofProject(p, counts)})`
   const [column, part] = PERCENTILES[name]
-  return sql`percentile_of(${buckets(column, p, since)}, ${part})`
+  return sql`percentile_of(${buckets(column, p, counts)}, ${part})`
 }
 
 export const selectFeedbackScore = (
@@ -83,7 +82,8 @@ export const selectFeedbackScore = (
     )`
 
 /** A query of one JSON object, or of null. */
-export function selectStats(p: SQL, { include_stats, stats_start_time: since, stats_select }: StatsQuery): SQL {
+export function selectStats(p: SQL, { include_stats, stats_select }: StatsQuery, counts: Counts): SQL {
+  const { since } = counts
   if (!include_stats) return sql`select null`
   const names = schema.STATISTICS.filter(name => stats_select === undefined || stats_select.includes(name))
   const columns = new Set(names.filter(isPercentile).map(name => PERCENTILES[name][0]))
@@ -99,12 +99,14 @@ export function selectStats(p: SQL, { include_stats, stats_start_time: since, st
     session_feedback_stats: () => summarizeFeedback(feedbackOf(p, isOfProject, since)),
   }
   const members = names.map(name => sql`${sql.raw(`'${name}'`)}, ${expressions[name]()}`)
-  const histograms = [...columns].map(column => sql`${sql.identifier(column)} as (select ${buckets(column, p, since)})`)
+  const histograms = [...columns].map(
+    column => sql`${sql.identifier(column)} as (select ${buckets(column, p, counts)})`,
+  )
   return sql`
       ${histograms.length > 0 ? sql`with ${sql.join(histograms, sql`, `)}` : sql``}
       select json_build_object(${sql.join([...members, sql`'test_run_number', ${selectRunNumber(p)}`], sql`, `)})
-      from session_minutes m
-      where ${ofProject(p, since)}
+      from ${counts.minutes} m
+      where ${ofProject(p, counts)}
       -- One row, also where no member adds up the minutes.
       having true`
 }

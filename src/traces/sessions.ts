@@ -56,10 +56,14 @@ const lockSession = (id: string): SQL => sql`select from projects p where ${isSe
 export const readSession = verb(
   'projects:read',
   async (ctx, { session_id, ...query }: SessionParams & z.output<typeof schema.SessionReadQuery>) => {
+    const { stats_start_time: since } = query
+    const minutes = query.include_stats
+      ? await ctx.traces.countRuns(ctx, { sessions: [session_id], since })
+      : sql`session_minutes`
     const rows = await run(
       ctx,
       sql<Row>`
-      select to_json(p), (${selectStats(sql`p`, query)})
+      select to_json(p), (${selectStats(sql`p`, query, { minutes, since })})
       from projects p
       where ${isSession(session_id)}`,
     )

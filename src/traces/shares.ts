@@ -21,9 +21,10 @@ const isShareOf = (id: string) => sql`tenant_id = current_tenant() and run_id = 
 export const shareRun = verb(
   'runs:share',
   async (ctx, { run_id, share_token }: RunParams & z.output<typeof schema.NewRunShare>): Promise<schema.RunShare> => {
+    const runs = await ctx.traces.findRuns(ctx, [run_id])
     const existing = sql`
         select r.id, r.session_id, r.trace_id
-        from runs r
+        from ${runs} r
         join projects p on p.tenant_id = current_tenant() and p.id = r.session_id
         where r.tenant_id = current_tenant() and r.id = ${run_id}::uuid and r.name is not null
         limit 1`
@@ -52,10 +53,11 @@ export const shareRun = verb(
 )
 
 export const unshareRun = verb('runs:share', async (ctx, { run_id }: RunParams): Promise<void> => {
+  const runs = await ctx.traces.findRuns(ctx, [run_id])
   const deleted = sql`deleted as (delete from run_shares where ${isShareOf(run_id)} returning run_id)`
   const change = sql`
         select r.id, exists (select from deleted) as was_shared
-        from runs r
+        from ${runs} r
         join projects p on p.tenant_id = current_tenant() and p.id = r.session_id
         where r.tenant_id = current_tenant() and r.id = ${run_id}::uuid
         limit 1`
@@ -70,9 +72,10 @@ export const readRunShare = verb('runs:read', async (ctx, { run_id }: RunParams)
 
 /** Fails if there is no such run. */
 async function findShare(ctx: Ctx, id: string): Promise<string | null> {
+  const runs = await ctx.traces.findRuns(ctx, [id])
   const found = sql<Row>`
     select s.share_token
-    from runs r
+    from ${runs} r
     join projects p on p.tenant_id = current_tenant() and p.id = r.session_id
     left join run_shares s on s.tenant_id = current_tenant() and s.run_id = r.id
     where r.tenant_id = current_tenant() and r.id = ${id}::uuid

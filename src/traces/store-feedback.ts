@@ -111,12 +111,18 @@ export const readFeedbackRows = (rows: string | Placeholder): SQL => sql`
     select *
     from json_to_recordset(${rows}::json) as g(${MEMBERS})`
 
+type RunRelations = {
+  /** From `TraceStore.findRuns()`. */
+  found: SQL
+  /** The runs that the same statement stores, which it does not see: id, trace_id, session_id and start_time. */
+  written?: SQL
+}
+
 /**
- * CTEs that store feedback; the rows are `stored_feedback`. `given` is a query of rows with `MEMBERS`. `runs` is a
- * relation with the id, trace_id, session_id and start_time of the runs that the same statement stores: a statement
- * does not see the rows that it writes. The sweep extends the retention of their traces.
+ * CTEs that store feedback; the rows are `stored_feedback`. `given` is a query of rows with `MEMBERS`. The sweep
+ * extends the retention of their traces.
  */
-export const storeFeedback = (given: SQL, runs: SQL = NO_RUNS): SQL[] => [
+export const storeFeedback = (given: SQL, { found, written = NO_RUNS }: RunRelations): SQL[] => [
   sql`
   given_feedback as (${given})`,
   sql`
@@ -130,11 +136,11 @@ export const storeFeedback = (given: SQL, runs: SQL = NO_RUNS): SQL[] => [
     from given_feedback g
     left join lateral (
       select i.id, i.trace_id, i.session_id, i.start_time
-      from ${runs} i
+      from ${written} i
       where i.id = g.run_id
       union all
       select s.id, s.trace_id, s.session_id, s.start_time
-      from runs s
+      from ${found} s
       where s.tenant_id = current_tenant() and s.id = g.run_id
       limit 1
     ) r on true)`,

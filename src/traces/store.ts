@@ -1,9 +1,11 @@
 // What the trace store takes and answers. Postgres is the default, ClickHouse the second implementation.
+import type { SQL } from 'drizzle-orm'
 import type { Ctx } from '../kernel/context.ts'
 import type { Services } from '../kernel/routes.ts'
 import type { FEEDBACK_SOURCES } from './feedback.schema.ts'
 import type { RunPage, RunQuery } from './run-query.ts'
 import type { RUN_TYPES } from './runs.schema.ts'
+import type { StatsAnswer, StatsQuery, ThreadPage, ThreadQuery } from './stats-query.ts'
 
 declare module '../kernel/context.ts' {
   interface Ports {
@@ -19,14 +21,35 @@ export interface TraceStore {
    */
   append(ctx: Ctx, operations: RunOperation[], feedback?: NewFeedback[], spans?: SpanPlace[]): Promise<void>
   query(ctx: Ctx, query: RunQuery): Promise<RunPage>
+  /** Adds up all runs of the selection. Refuses with advice what would take longer than a request may. */
+  stats(ctx: Ctx, query: StatsQuery): Promise<StatsAnswer>
+  listThreads(ctx: Ctx, query: ThreadQuery): Promise<ThreadPage>
   /** The most frequent values of each key in the metadata of a project's latest runs. Null if there is no project. */
   listMetadata(ctx: Ctx, query: MetadataQuery): Promise<Record<string, string[]> | null>
+  /**
+   * A relation for statements of Postgres that has the runs with these ids: their tenant_id, session_id, id, trace_id,
+   * start_time and name.
+   */
+  findRuns(ctx: Ctx, ids: string[]): Promise<SQL>
+  /** A relation for statements of Postgres, with the columns of `session_minutes`. */
+  countRuns(ctx: Ctx, query: CountQuery): Promise<SQL>
   /** Makes traces long-lived, also those whose runs are yet to come. */
   upgrade(ctx: Ctx, traceIds: string[]): Promise<void>
   /** Returns the traces that existed, and journals them. Their feedback and links are deleted too. */
   remove(ctx: Ctx, traceIds: string[], session?: string): Promise<string[]>
   /** The scheduled work: deletes what has expired, and makes room for what comes. */
   expire(services: Services): Promise<void>
+  /** The scheduled work: feedback and a run that were written at the same time do not see each other. */
+  attachFeedback(services: Services): Promise<void>
+}
+
+/** Of which runs. Times of a minute may be given as that of its bin of `strideMs`, counted from `since`. */
+export type CountQuery = {
+  /** All projects of the workspace without. */
+  sessions?: string[] | undefined
+  since?: string | undefined
+  until?: string | undefined
+  strideMs?: number | undefined
 }
 
 export type MetadataQuery = {

@@ -160,6 +160,16 @@ it('who may send runs of a project and not read them sees nothing of what it pat
   expect((await send('GET', `/runs/${run}`, { headers })).status).toBe(404)
 })
 
+it('a verb that names no resource in its path opens by a policy, or reaches nothing that has tags', () => {
+  const closed = guardedOperations.filter(
+    ({ path, verb }) =>
+      bound.includes(verb!.permission!) && !verb!.byPolicy && !HIDDEN.some(name => path.includes(`{${name}}`)),
+  )
+  const untagged = ['tag-keys', 'tag-values', 'custom-hosts', 'templates', 'auth', 'integrations', 'ttl-settings']
+  const isUntagged = ({ path }: Operation) => path.split('/').some(word => untagged.includes(word))
+  expect(closed.filter(operation => !isUntagged(operation)).map(({ id }) => id)).toEqual([])
+})
+
 const apps = new Map<string, ReturnType<typeof startApp>>()
 function appOf(through: NonNullable<AppOptions['through']>) {
   const app = apps.get(through) ?? (through === 'gateway' ? getApp() : startApp({ through }))

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import { EDITOR, VIEWER } from '../../src/access/built-in-roles.ts'
 import { allow, deny, hasTag, newLimitedCaller, newPolicy, newTaggedDeployment } from '../support/access-policies.ts'
-import { newTenant, readEvents, type Tenant, unusedId } from '../support/app.ts'
+import { type App, newTenant, readEvents, send, startApp, type Tenant, unusedId } from '../support/app.ts'
 
 const KEYS = '/workspaces/current/tag-keys'
 const TAGGINGS = '/workspaces/current/taggings'
@@ -190,6 +190,30 @@ describe('the right to tag', () => {
     expect(outcome(await caller.get(`/workspaces/current/tags/resource?${query}`))).toEqual([404, 'resource_not_found'])
     expect((await caller.get(TAGGINGS)).text).not.toContain(hidden)
     expect((await tenant.get(TAGGINGS)).text).toContain(hidden)
+  })
+
+  it('is up to roles alone with ABAC=off', async () => {
+    const tenant = await newTenant()
+    const [live, shop] = [await newValue(tenant, 'Environment', 'live'), await newValue(tenant, 'Application', 'shop')]
+    const dataset = await newDataset(tenant, { tag_value_ids: [live] })
+    const isLive = hasTag('Environment', 'live')
+    const denied = await newLimitedCaller(
+      tenant,
+      ['workspaces:read', 'datasets:read', 'datasets:update'],
+      [deny('datasets:update', isLive)],
+    )
+    const allowed = await newLimitedCaller(
+      tenant,
+      ['workspaces:read', 'datasets:read'],
+      [allow('datasets:update', isLive)],
+    )
+    const body = { tag_value_id: shop, resource_type: 'dataset', resource_id: dataset }
+    const tagBy = ({ key }: { key: string }, app?: App) =>
+      send('POST', TAGGINGS, { body, headers: { 'X-Api-Key': key }, ...(app && { app }) })
+    expect(outcome(await tagBy(denied))).toEqual([403, 'denied_by_policy'])
+    const app = startApp({ settings: { ABAC: 'off' } })
+    expect(outcome(await tagBy(allowed, app))).toEqual([403, 'permission_missing'])
+    expect((await tagBy(denied, app)).status).toBe(200)
   })
 
   it('may come from a policy alone', async () => {

@@ -14,8 +14,8 @@ it('the OpenAPI document passes the linter without errors and warnings', async (
   const accepted = [
     // Browsers navigate to these routes, which succeed with a redirect.
     /^operation-2xx-response .*\/~1sign-in~1oidc/,
-    // Paths of published clients. The router prefers a literal segment, and no id of a run is `rules`.
-    /^no-ambiguous-paths .*`\/runs\/\{run_id\}\/share` and `\/runs\/rules\/\{rule_id\}`/,
+    // Paths of published clients. The router prefers a literal segment, and no id of a run is `rules` or `threads`.
+    /^no-ambiguous-paths .*`\/runs\/\{run_id\}\/share` and `\/runs\/(rules\/\{rule_id\}|threads\/\{thread_id\})`/,
   ]
   expect(found.filter(line => !accepted.some(pattern => pattern.test(line)))).toEqual([])
 })

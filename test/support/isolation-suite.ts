@@ -15,8 +15,10 @@ import {
   send,
   startApp,
   type Tenant,
+  unusedId,
 } from './app.ts'
 import { newPathParameters } from './path-parameters.ts'
+import { readRows } from './traces.ts'
 
 const ROUNDS = 600
 const ROUNDS_WITH_POLICIES = 200
@@ -126,5 +128,36 @@ export function describeIsolation({ through, hasPolicies = false }: Options) {
       }
       expect(await Promise.all(tenants.map(listAll))).toEqual(before)
     })
+
+    it('sends nothing into projects and runs of another tenant', async () => {
+      for (const [self, { key }] of tenants.entries()) {
+        const target = (self + 1) % tenants.length
+        const before = await readRows(tenants[target]!)
+        expect(before.length).toBeGreaterThan(0)
+        for (const [path, body] of foreignWrites(ids[target]!)) {
+          const method = path.endsWith(ids[target]!.run_id!) ? 'PATCH' : 'POST'
+          const reply = await send(method, path, { body, headers: { 'X-Api-Key': key }, app })
+          expect([403, 404], `${path} answered ${reply.text}`).toContain(reply.status)
+        }
+        const own = before.map(run => ({ id: run.id, trace_id: run.trace_id, dotted_order: run.dotted_order }))
+        const waiting = await send('POST', '/runs/batch', { body: { patch: own }, headers: { 'X-Api-Key': key }, app })
+        // Whose project a patch is of is not known before its post, so policies refuse it.
+        expect(waiting.status).toBe(hasPolicies ? 404 : 202)
+        expect(await readRows(tenants[target]!)).toEqual(before)
+      }
+    })
   })
+}
+
+/** A run in a project, patches of a run by its id, and feedback on the project. */
+function foreignWrites({ session_id, run_id }: Record<string, string>): [path: string, body: object][] {
+  const id = unusedId()
+  const run = { id, session_id, name: 'run', run_type: 'chain', start_time: '2026-11-24T09:00:00Z' }
+  return [
+    ['/runs', run],
+    ['/runs/batch', { post: [run] }],
+    ['/runs/batch', { patch: [{ id: run_id, outputs: {} }] }],
+    [`/runs/${run_id}`, { outputs: {} }],
+    ['/feedback', { session_id, key: 'correct', score: 1 }],
+  ]
 }

@@ -61,7 +61,11 @@ export default function Palette({ workspace }: { workspace: string }) {
   ]
   const found = findCommands(ordered, text)
   // Before the next key, which belongs to it.
-  useLayoutEffect(() => dialog.current?.showModal(), [])
+  useLayoutEffect(() => {
+    const { current } = dialog
+    current?.showModal()
+    return () => current?.close()
+  }, [])
   const close = () => {
     isPaletteOpen.value = false
   }
@@ -82,7 +86,12 @@ export default function Palette({ workspace }: { workspace: string }) {
       ref={dialog}
       class={styles.palette}
       aria-label="Find or run"
-      onClose={close}
+      // As in parts/dialog.tsx.
+      onCancel={event => {
+        event.preventDefault()
+        close()
+      }}
+      onClose={() => dialog.current && close()}
       onClick={({ target }) => target === dialog.current && close()}
     >
       <div class={styles.field}>

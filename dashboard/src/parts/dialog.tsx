@@ -34,14 +34,21 @@ export function Dialog({ title, children, footer, onClose, persistent = false, w
     event.preventDefault()
     main.click()
   }
+  /** At once: the browser reports a closed dialog only later, and a key pressed meanwhile would open it in vain. */
+  const cancel = (event: Event) => {
+    event.preventDefault()
+    if (!persistent) onClose()
+  }
+  /** A removed dialog reports that it was closed, too, maybe after the next one has opened. */
+  const closeIfShown = () => dialog.current && onClose()
   const closeOutside = ({ target }: MouseEvent) => !persistent && target === dialog.current && onClose()
   return (
     <dialog
       ref={dialog}
       class={`${styles.dialog} ${wide ? styles.wide : ''}`}
       aria-labelledby={titleId}
-      onClose={onClose}
-      onCancel={event => persistent && event.preventDefault()}
+      onClose={closeIfShown}
+      onCancel={cancel}
       onKeyDown={onKeyDown}
       onClick={closeOutside}
     >

@@ -40,6 +40,7 @@ const exportSpans = verb(
     const { body: stream } = new Response(body)
     return { stream: stream!, headers: { 'Content-Type': raw.mediaType } }
   },
+  { byPolicy: true },
 )
 
 export const otlpRoutes = slice(

@@ -5,7 +5,7 @@ import type { Row } from '../../kernel/db.ts'
 import type { RunCursor, RunPage, RunQuery, StoredRun } from '../run-query.ts'
 import { runColumns, toIso, toStoredRun } from './answer-columns.ts'
 import { runWithinTime } from './bounded-time.ts'
-import { MAX_SCANNED, selectSource } from './run-source.ts'
+import { hasAllSessions, MAX_SCANNED, selectSource } from './run-source.ts'
 
 const HEADER_COLUMNS = 3
 
@@ -25,12 +25,6 @@ function pageStatement(request: RunQuery, maxScanned: number): SQL<Row> {
   const order = (alias: SQL) => sql`${alias}.order_time ${direction}, ${alias}.id ${direction}`
   const { source, condition, reach } = selectSource(request, { isDescending, pageSize: limit + 1, maxScanned })
   const { columns, joins } = runColumns(details)
-  const hasAllSessions = sessions
-    ? sql`(
-        select count(*) from projects p
-        where p.tenant_id = current_tenant() and p.id = any(${sql.param(sessions)}::uuid[])
-      ) = ${new Set(sessions).size}`
-    : sql`true`
   return sql`
     with page as (
       select r.*
@@ -40,7 +34,7 @@ function pageStatement(request: RunQuery, maxScanned: number): SQL<Row> {
       limit ${limit + 1}
     ),
     header as (
-      select ${hasAllSessions} as has_all_sessions, reach.order_time, reach.id
+      select ${hasAllSessions(sessions)} as has_all_sessions, reach.order_time, reach.id
       from (select) one
       left join lateral (${reach ?? NOWHERE}) reach on (select count(*) from page) <= ${limit}
     )
@@ -54,12 +48,12 @@ function pageStatement(request: RunQuery, maxScanned: number): SQL<Row> {
 const NOWHERE = sql`select null::timestamptz as order_time, null::uuid as id where false`
 
 function toPage(rows: Row[], { limit, cursor, columns }: RunQuery): RunPage {
-  const [hasAllSessions, reachTime, reachId] = rows[0]!
+  const [isComplete, reachTime, reachId] = rows[0]!
   const found = rows.map(row => row.slice(HEADER_COLUMNS)).filter(([id]) => id !== null)
   const runs = found.slice(0, limit).map(row => toStoredRun(row, columns))
   const reach = reachId === null ? null : { time: reachTime as string, id: reachId as string }
   const onward = found.length > limit ? placeOf(runs.at(-1)) : reach
-  const page = { runs, hasAllSessions: hasAllSessions === true }
+  const page = { runs, hasAllSessions: isComplete === true }
   if (!cursor?.backwards) return { ...page, next: onward, previous: cursor ? backwards(placeOf(runs[0])) : null }
   runs.reverse()
   return { ...page, next: placeOf(runs.at(-1)), previous: backwards(onward) }

@@ -38,15 +38,23 @@ type Scan = { isDescending: boolean; pageSize: number; maxScanned: number }
 /** What indexes find, also of a filter that is an `and` or one condition. */
 type Reachable = RunSelection & { thread?: string }
 
+/** All runs of a selection, and whether they are roots only. */
+export function selectAll(query: RunSelection): { source: SQL; condition: SQL; isOfRoots: boolean } {
+  const wanted = withConditionsOf(query)
+  const { condition } = rowConditions(query)
+  const lookup = lookupOf(wanted)
+  const bounds = [...boundsOf(wanted), ...(lookup ? inSessions(wanted) : [])]
+  const source = lookup ? lookUp(lookup, bounds) : allOf(wanted.sessions ?? [], bounds)
+  return { source, condition, isOfRoots: wanted.is_root === true }
+}
+
 export function selectSource(query: RunQuery, scan: Scan): Source {
   const wanted = withConditionsOf(query)
-  const conditions = rowConditions(query)
-  const condition = conditions.length > 0 ? joinConditions(conditions, 'and') : sql`true`
+  const { condition, isFiltered } = rowConditions(query)
   const bounds = [...boundsOf(wanted), ...afterCursor(query, scan.isDescending)]
   const lookup = lookupOf(wanted)
   if (lookup) return { source: lookUp(lookup, [...bounds, ...inSessions(wanted)]), condition }
   const sessions = [...new Set(wanted.sessions)]
-  const isFiltered = conditions.length > 0
   const scanned = readsPayloads(query) ? scan.maxScanned / PAYLOAD_COST : scan.maxScanned
   const size = isFiltered ? Math.ceil(scanned / Math.max(1, sessions.length)) : scan.pageSize
   return scanSessions(sessions, bounds, condition, { ...scan, size, isFiltered })
@@ -109,6 +117,16 @@ function scanSessions(
   return { source, condition: joinConditions([isWithin, condition], 'and'), reach }
 }
 
+const allOf = (sessions: string[], bounds: SQL[]): SQL => sql`(
+  select *
+  from runs
+  where tenant_id = current_tenant()
+    and session_id = any(array(
+      select p.id from projects p where p.tenant_id = current_tenant() and p.id = any(${uuidArray(sessions)})
+    ))
+    and ${joinConditions([...bounds, IS_SHOWN], 'and')}
+)`
+
 /** Few runs, which other indexes find. The offset keeps Postgres from reading them in the order of the page. */
 const lookUp = (lookup: SQL, conditions: SQL[]): SQL => sql`(
   select *
@@ -135,6 +153,14 @@ function lookupOf({ ids, trace, parent_run, reference_examples }: Reachable): SQ
   return reference_examples && sql`runs.reference_example_id = any(${uuidArray(reference_examples)})`
 }
 
+/** Whether the caller may read all of them. */
+export const hasAllSessions = (sessions: string[] | undefined): SQL =>
+  sessions
+    ? sql`(
+        select count(*) from projects p where p.tenant_id = current_tenant() and p.id = any(${uuidArray(sessions)})
+      ) = ${new Set(sessions).size}`
+    : sql`true`
+
 const inSessions = ({ sessions }: Reachable): SQL[] =>
   sessions ? [sql`runs.session_id = any(${uuidArray(sessions)})`] : []
 
@@ -155,8 +181,9 @@ function afterCursor({ cursor }: RunQuery, isDescending: boolean): SQL[] {
 }
 
 /** What no index finds. */
-function rowConditions({ run_type, has_error, is_root, parent_run, reference_examples, ...query }: RunQuery): SQL[] {
-  return [
+function rowConditions(selection: RunSelection): { condition: SQL; isFiltered: boolean } {
+  const { run_type, has_error, is_root, parent_run, reference_examples, ...query } = selection
+  const conditions = [
     run_type && sql`r.run_type = ${run_type}`,
     has_error !== undefined && sql`(r.error is not null) = ${has_error}::boolean`,
     is_root === false && sql`r.id <> r.trace_id`,
@@ -166,6 +193,8 @@ function rowConditions({ run_type, has_error, is_root, parent_run, reference_exa
     query.trace_filter && rootMatches(query.trace_filter),
     query.tree_filter && someRunMatches(query.tree_filter),
   ].filter(condition => typeof condition === 'object')
+  const isFiltered = conditions.length > 0
+  return { condition: isFiltered ? joinConditions(conditions, 'and') : sql`true`, isFiltered }
 }
 
 /** The root is found by its whole primary key, so in one partition. */
@@ -187,7 +216,7 @@ const someRunMatches = (filter: ResolvedFilter): SQL => sql`(
 ) is true`
 
 /** Conditions of the filter that every run of the answer meets, where an index can use them. */
-function withConditionsOf(query: RunQuery): Reachable {
+function withConditionsOf(query: RunSelection): Reachable {
   const wanted: Reachable = { ...query }
   for (const condition of requiredConditions(query.filter)) {
     const { operator, field, values } = condition

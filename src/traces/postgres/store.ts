@@ -1,14 +1,20 @@
 // The trace store on Postgres. Its parts are loaded when they are first used.
+import { sql } from 'drizzle-orm'
 import type { TraceStore } from '../store.ts'
 
 export const postgresTraceStore: TraceStore = {
   append: async (...input) => (await import('./append.ts')).append(...input),
   query: async (...input) => (await import('./query.ts')).query(...input),
+  stats: async (...input) => (await import('./stats.ts')).stats(...input),
+  listThreads: async (...input) => (await import('./threads.ts')).listThreads(...input),
   listMetadata: async (...input) => (await import('./run-metadata.ts')).listMetadata(...input),
+  findRuns: async () => sql`runs`,
+  countRuns: async () => sql`session_minutes`,
   upgrade: async (...input) => (await import('./tiers.ts')).upgrade(...input),
   remove: async (...input) => (await import('./removal.ts')).remove(...input),
   expire: async services => {
     await (await import('./expiry.ts')).expire(services)
     await (await import('./span-expiry.ts')).expireSpans(services)
   },
+  attachFeedback: async services => (await import('./missed-feedback.ts')).attachMissedFeedback(services),
 }

@@ -46,7 +46,7 @@ export default function TracePage({ workspace, params }: ScreenProps<Params>) {
   const select = (id: string, isFinal: boolean) => {
     setSelected(id)
     setFilters({ run: id === root?.id ? '' : id })
-    if (!isFinal || !matchMedia('(max-width: 1080px)').matches) return
+    if (!isFinal || !matchMedia('(max-width: 67.5rem)').matches) return
     detail.current?.scrollIntoView({ block: 'start' })
     detail.current?.focus({ preventScroll: true })
   }
