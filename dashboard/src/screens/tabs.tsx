@@ -21,7 +21,8 @@ export function Tabs({ label, thing, to, tab, tabs, search = '' }: TabsProps) {
   }, [tab])
   useCommands(
     tabs.map(({ path, label, keys }) => ({
-      ...{ id: `tab-${path}`, label: `${label} of ${thing}`, kind: 'page', keys },
+      // A command stays as it was registered until its id changes.
+      ...{ id: `tab-${path}${search}`, label: `${label} of ${thing}`, kind: 'page', keys },
       run: () => navigate(toAddress(to + path) + search),
     })),
   )

@@ -3,6 +3,7 @@ import type { Page } from 'playwright-core'
 import { expect, it } from 'vitest'
 import { newTenant } from '../../support/app.ts'
 import { check, useDashboard } from '../../support/dashboard.ts'
+import { newDeployment } from '../../support/deployments.ts'
 import { appendLongTrace, fillProject } from '../../support/traced-project.ts'
 
 const dashboard = useDashboard()
@@ -35,8 +36,8 @@ it('leads from a workspace without traces to projects, their runs and charts', a
   await button(page, 'All').click()
   await page.keyboard.press('/')
   await page.keyboard.type('shoes meta:user=alan latency:>1s')
-  await rows(page).nth(3).waitFor({ state: 'detached' })
-  expect(await rows(page).allInnerTexts()).toEqual(Array(3).fill(expect.stringContaining('blue shoes')))
+  await rows(page).nth(2).waitFor({ state: 'detached' })
+  expect(await rows(page).allInnerTexts()).toEqual(Array(2).fill(expect.stringContaining('blue shoes')))
   await page.keyboard.press('Escape')
   await page.keyboard.type('tokens:many')
   await page.getByText('is left out').waitFor()
@@ -107,7 +108,7 @@ it('shows a trace as a tree that keys move through, with messages, errors, metad
   await page.getByRole('tab', { name: 'Metadata' }).click()
   await check(page, 'trace-metadata')
   await page.getByRole('tab', { name: 'Feedback' }).click()
-  await page.getByLabel('Key').fill('helpful')
+  await page.getByLabel('Key', { exact: true }).fill('helpful')
   await page.getByLabel('Score').fill('often')
   await button(page, 'Give feedback').click()
   await page.getByText('must be a number').waitFor()
@@ -125,6 +126,20 @@ it('shows a trace as a tree that keys move through, with messages, errors, metad
   await page.getByText('/public/').waitFor({ state: 'detached' })
   expect((await dashboard.app.fetch(new Request(address!), {})).status).toBe(404)
   expect(problems.filter(problem => !/422/.test(problem))).toEqual([])
+})
+
+it('shows the traces of a deployment on its page', async () => {
+  const tenant = await newTenant()
+  const { id } = await newDeployment(tenant, { name: 'shop' })
+  await fillProject(tenant, { name: 'shop', traces: 3 })
+  const { page, problems } = await dashboard.open(tenant, `/deployments/${id}`)
+  await page.getByRole('heading', { name: 'shop' }).waitFor()
+  await page.keyboard.press('t')
+  await rows(page).nth(2).waitFor()
+  await check(page, 'deployment-traces')
+  await link(page, 'Open its project').click()
+  await link(page, 'Its deployment').waitFor()
+  expect(problems).toEqual([])
 })
 
 it('scrolls through a trace of 5,000 runs, and finds one of them', async () => {
@@ -154,7 +169,6 @@ it('scrolls through a trace of 5,000 runs, and finds one of them', async () => {
     return times.sort((a, b) => a - b)
   })()`)
   // Half of the frames in time, on a machine that does other things too.
-  console.log('frames', frames[30], frames[56])
   expect(frames[30]).toBeLessThan(50)
   await page.keyboard.press('/')
   await page.keyboard.type('step 4242')

@@ -30,6 +30,7 @@ const TABS = [
   { path: '', label: 'Overview', keys: 'u' },
   { path: '/logs', label: 'Logs', keys: 'l' },
   { path: '/metrics', label: 'Metrics', keys: 'm' },
+  { path: '/traces', label: 'Traces', keys: 't' },
   { path: '/environment', label: 'Environment', keys: 'e' },
   { path: '/settings', label: 'Settings', keys: 's' },
   { path: '/previews', label: 'Previews', keys: 'v' },

@@ -76,7 +76,11 @@ export default function ProjectList({ workspace }: ScreenProps) {
   const isFiltered = name !== '' || view !== VIEWS[0]
   return (
     <>
-      <PageHead title="Traces" actions={<SpanPicker />} meta={[`What the applications of this workspace did in the last ${span.label}.`]} />
+      <PageHead
+        title="Traces"
+        actions={<SpanPicker />}
+        meta={[`What the applications of this workspace did in the last ${span.label}.`]}
+      />
       <Toolbar
         views={VIEWS.map(one => (
           <Chip key={one.name} pressed={one === view} onPress={() => setView(one.name)}>

@@ -32,6 +32,8 @@ export function TraceTree({ nodes, isDone, selected, onSelect }: TreeProps) {
   const blocks = useBlocks(rows)
   const failed = useMemo(() => countFailed(nodes), [nodes])
   const at = rows.findIndex(({ run }) => run.id === selected)
+  // Commands stay as they were registered.
+  const moves = useRef({ next: () => {}, previous: () => {}, nextFailed: () => {} })
 
   const select = (place: number, isFinal = false) => {
     const row = rows[Math.max(0, Math.min(rows.length - 1, place))]
@@ -53,16 +55,23 @@ export function TraceTree({ nodes, isDone, selected, onSelect }: TreeProps) {
     const next = failing.find(place => place > at) ?? failing[0]
     if (next !== undefined) select(next)
   }
+  moves.current = { next: () => select(at + 1), previous: () => select(at - 1), nextFailed: toNextFailed }
   useCommands([
-    { id: 'next-run', label: 'Next run', kind: 'action', keys: 'j', run: () => select(at + 1) },
-    { id: 'previous-run', label: 'Previous run', kind: 'action', keys: 'k', run: () => select(at - 1) },
-    { id: 'next-failed', label: 'Next run that failed', kind: 'action', keys: 'n', run: () => toNextFailed() },
+    { id: 'next-run', label: 'Next run', kind: 'action', keys: 'j', run: () => moves.current.next() },
+    { id: 'previous-run', label: 'Previous run', kind: 'action', keys: 'k', run: () => moves.current.previous() },
+    {
+      id: 'next-failed',
+      label: 'Next run that failed',
+      kind: 'action',
+      keys: 'n',
+      run: () => moves.current.nextFailed(),
+    },
   ])
   useScrollTo(tree, selected, blocks)
 
   const onKeyDown = (event: KeyboardEvent) => {
     const row = rows[at]
-    const moves: Record<string, (() => void) | undefined> = {
+    const byKey: Record<string, (() => void) | undefined> = {
       ArrowDown: () => select(at + 1),
       ArrowUp: () => select(at - 1),
       Home: () => select(0),
@@ -71,7 +80,7 @@ export function TraceTree({ nodes, isDone, selected, onSelect }: TreeProps) {
       ArrowLeft: () => (row && row.below > 0 && row.isOpen && !find && !onlyFailed ? setOpen(row, false) : toParent()),
       Enter: () => select(at, true),
     }
-    const move = moves[event.key]
+    const move = byKey[event.key]
     if (!move || event.ctrlKey || event.metaKey || event.altKey) return
     event.preventDefault()
     move()
