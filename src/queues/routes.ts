@@ -1,6 +1,7 @@
 // Routes of annotation queues and their reviewers.
 import { slice } from '../kernel/routes.ts'
 import * as queues from './queues.ts'
+import * as reviewers from './reviewers.ts'
 import * as s from './schema.ts'
 
 const PLATFORM = '/v1/platform/annotation-queues'
@@ -94,7 +95,7 @@ export const queueRoutes = slice('Annotation queues', 'Runs and threads that peo
     status: 201,
     reply: s.NewReviewer,
     errors: ['queue_not_found', 'identity_not_found', 'reviewers_full'],
-    verb: queues.addReviewer,
+    verb: reviewers.addReviewer,
   })
   .delete(`${PLATFORM}/{queue_id}/reviewers/{identity_id}`, {
     id: 'removeQueueReviewer',
@@ -102,5 +103,5 @@ export const queueRoutes = slice('Annotation queues', 'Runs and threads that peo
     toleratesUnknown: true,
     params: s.ReviewerRef,
     errors: ['queue_not_found'],
-    verb: queues.removeReviewer,
+    verb: reviewers.removeReviewer,
   })
