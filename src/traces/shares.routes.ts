@@ -1,16 +1,16 @@
 // Routes of links that show a run to anyone, and of the deletion of traces.
-import type { Context } from 'hono'
 import { readBody, validateInput } from '../kernel/input.ts'
 import { requestOrigin } from '../kernel/origin.ts'
 import { writeJson } from '../kernel/raw-json.ts'
-import { type AppEnv, type Services, slice } from '../kernel/routes.ts'
+import { type Operation, type Services, slice } from '../kernel/routes.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { deleteTraces } from './deletion.ts'
 import { Run, RunRef } from './runs.schema.ts'
 import * as s from './shares.schema.ts'
 import { readRunShare, readSharedRuns, shareRun, unshareRun, type Visit } from './shares.ts'
 
-export const visitOf = (c: Context<AppEnv>, services: Services, share_token: string): Visit => ({
+type RequestContext = Parameters<NonNullable<Operation['open']>>[0]
+export const visitOf = (c: RequestContext, services: Services, share_token: string): Visit => ({
   ...{ services, share_token, requestId: c.get('requestId') },
   origin: requestOrigin(services.config, c.req.url),
 })
