@@ -16,12 +16,18 @@ import {
   successStatus,
 } from './routes.ts'
 import { isCrossSite, readSessionToken } from './session-cookie.ts'
+import { isTraceKey, readTraceKey } from './trace-keys.ts'
 import { waitUntil } from './wait-until.ts'
 
 /** A key in a header wins over the cookie of a session. */
-export function readCredential(c: Context, { config }: Services, operation: Operation): CredentialActor {
+export async function readCredential(c: Context, { config }: Services, operation: Operation): Promise<CredentialActor> {
   const bearer = /^Bearer +(\S+) *$/i.exec(c.req.header('Authorization') ?? '')?.[1]
   const key = c.req.header('X-Api-Key') ?? bearer
+  if (key && isTraceKey(key)) {
+    const deployment = await readTraceKey(config, key)
+    if (deployment === null) throw fail('key_unknown')
+    return { kind: 'deployment', hash: deployment }
+  }
   if (key) {
     if (!looksLikeApiKey(key)) throw fail('key_malformed')
     return { kind: 'key', hash: sha256Hex(key) }

@@ -295,6 +295,12 @@ const CODES = {
     'An access policy denies this.',
     'Use a key without this policy, or ask an Admin of the organization to change it.',
   ],
+  trace_key_confined: [
+    403,
+    'Not with a trace key',
+    'The key of an application sends runs into the project of its deployment, and does nothing else.',
+    'Leave the project out to use that one, or use an API key.',
+  ],
   identity_unknown: [
     403,
     'Not a member',

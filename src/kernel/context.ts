@@ -1,5 +1,5 @@
 // The context of a verb: the actor, the conditions of the request, and the database. Never Hono's context.
-import type { Config } from '../env.ts'
+import type { Budget, Config } from '../env.ts'
 import type { PathParameters } from './access-scopes.ts'
 import type { Sealer } from './crypto.ts'
 import { type Permission, permissions } from './permissions.ts'
@@ -12,8 +12,11 @@ export interface Ports {
   deliverEvents?: (tenant: string) => Promise<void>
 }
 
-/** Until enter() or enter_session() has looked it up, only the hash of the key or of the session's token is known. */
-export type CredentialActor = { kind: 'key' | 'session'; hash: string }
+/**
+ * Until enter() or enter_session() has looked it up, only the hash of the key or of the session's token is known. A
+ * trace key is known by what it says, its deployment and version, once its signature is verified.
+ */
+export type CredentialActor = { kind: 'key' | 'session' | 'deployment'; hash: string }
 /** Acts without a key, after an earlier trip authorized it: a person on a page, the schedule, a git host. */
 export type KeylessActor = {
   kind: 'session' | 'cron' | 'push' | 'visitor'
@@ -25,6 +28,9 @@ export type KeylessActor = {
 type Actor = CredentialActor | KeylessActor
 
 export const hasCredential = (actor: Actor): actor is CredentialActor => 'hash' in actor
+
+/** An application with its trace key: everything that it sends belongs to the project of its deployment. */
+export const isConfined = ({ actor }: Pick<Ctx, 'actor'>): boolean => actor.kind === 'deployment'
 
 export type Ctx = Ports & {
   config: Config
@@ -92,6 +98,7 @@ export type RequestInfo = {
   /** Access policies hide some resources from the caller, or none but some of them are open to it. */
   isLimited?: boolean
   replayed?: boolean
+  budget?: Budget
   rate?: { remaining: number; reset: number }
   code?: string
   /** The route answers failures as OAuth does. */
@@ -152,7 +159,14 @@ export const toWatcher = (ctx: Ctx): Watcher => ({
 export const credentialOf = ({ actor }: Pick<Ctx, 'actor'>): CredentialActor => actor as CredentialActor
 
 /** For the later trips of a request, which counts once towards the rate limit. */
-export const withoutRateLimit = (ctx: Ctx): Ctx => ({ ...ctx, config: { ...ctx.config, rateLimit: 0 } })
+export const withoutRateLimit = <C extends Caller>(ctx: C): C => ({
+  ...ctx,
+  config: { ...ctx.config, rateLimits: { key: 0, ingestion: 0 } },
+})
+
+/** People with a session send hardly any runs, so theirs count towards their only budget. */
+export const budgetOf = ({ kind }: CredentialActor, permission: Permission | null | undefined): Budget =>
+  kind === 'key' && permission === 'runs:create' ? 'ingestion' : 'key'
 
 export type Verb<Input, Output> = ((caller: Caller, input: Input) => Promise<Output>) & {
   permission: Permission | null

@@ -3,10 +3,17 @@ import { type FullQueryResults, NeonDbError, neon, neonConfig } from '@neondatab
 import { type SQL, sql } from 'drizzle-orm'
 import { drizzle } from 'drizzle-orm/neon-http'
 import type { AnyPgColumn, PgTable } from 'drizzle-orm/pg-core'
-import type { Config } from '../env.ts'
+import type { Budget, Config } from '../env.ts'
 import { describeAccess } from './access-scopes.ts'
 import { type Code, isCode } from './codes.ts'
-import { type CredentialActor, type Ctx, hasCredential, isWorkspaceScoped, type KeylessActor } from './context.ts'
+import {
+  budgetOf,
+  type CredentialActor,
+  type Ctx,
+  hasCredential,
+  isWorkspaceScoped,
+  type KeylessActor,
+} from './context.ts'
 import { type Failure, fail } from './errors.ts'
 import type { Permission } from './permissions.ts'
 import {
@@ -113,11 +120,12 @@ export async function verifyKey(ctx: Ctx): Promise<void> {
 }
 
 /** A transaction of its own: a later refusal keeps the count, and the budget is not locked for the whole request. */
-function buildCountStatements(ctx: Ctx, { kind, hash }: CredentialActor): Query<unknown>[] {
-  const { rateLimit } = ctx.config
-  return rateLimit === 0
-    ? []
-    : [countBy[kind]({ hash, clockOffset: clockOffsetText(ctx), limit: rateLimit }), NEXT_TRANSACTION]
+function buildCountStatements(ctx: Ctx, actor: CredentialActor): Query<unknown>[] {
+  const budget = budgetOf(actor, ctx.permission)
+  const limit = ctx.config.rateLimits[budget]
+  if (limit === 0) return []
+  const count = budget === 'ingestion' ? countIngestion : countBy[actor.kind]
+  return [count({ hash: actor.hash, clockOffset: clockOffsetText(ctx), limit }), NEXT_TRANSACTION]
 }
 
 function recordRate({ requestInfo }: Ctx, [count]: Row[]): void {
@@ -160,17 +168,19 @@ const HIDE_PLATFORM_ADDRESS = sql`
   case when setting('platform') = 'true' then set_config(
     'app.request', (setting('request')::jsonb - '{client_address, user_agent}'::text[])::text, true
   ) end`
-const buildEnterStatements = (entry: SQL) => ({
-  app: buildEnterStatement(
-    entry,
-    sql`set_config('role', case when e.is_limited then 'slipway_limited' else 'slipway_app' end, true)`,
-  ),
+const APP_ROLE = sql`case when e.is_limited then 'slipway_limited' else 'slipway_app' end`
+const buildEnterStatements = (entry: SQL, role = APP_ROLE) => ({
+  app: buildEnterStatement(entry, sql`set_config('role', ${role}, true)`),
   agent: buildEnterStatement(
     entry,
     sql`become_listener(e.actor_id), ${HIDE_PLATFORM_ADDRESS}, set_config('role', 'slipway_agent', true)`,
   ),
 })
-const enterBy = { key: buildEnterStatements(sql`enter`), session: buildEnterStatements(sql`enter_session`) }
+const enterBy = {
+  key: buildEnterStatements(sql`enter`),
+  session: buildEnterStatements(sql`enter_session`),
+  deployment: buildEnterStatements(sql`enter_deployment`, sql`'slipway_confined'`),
+}
 const buildCountStatement = (count: SQL) =>
   prepareStatement(
     ({ hash, clockOffset, limit }: Placeholders<{ hash: string; clockOffset: string; limit: number }>) =>
@@ -179,6 +189,12 @@ const buildCountStatement = (count: SQL) =>
 const countBy = {
   key: buildCountStatement(sql`count_request`),
   session: buildCountStatement(sql`count_session_request`),
+  deployment: buildCountStatement(sql`count_session_request`),
+}
+const countIngestion = buildCountStatement(sql`count_ingestion`)
+const countRefusedOf: Record<Budget, SQL> = {
+  key: sql`count_requests_of_callers`,
+  ingestion: sql`count_ingestion_of_keys`,
 }
 /** For what a statement decides beside the permission of the request. */
 const POLICIES_OFF = sql`select set_config('app.policies_off', 'true', true)`
@@ -219,6 +235,7 @@ export async function runAsSystem(database: Database, ...statements: Query<unkno
 /** Counts requests that were refused before their trip. Returns the rate window of each valid key, and no other. */
 export async function countRefusedRequests(
   { config, database }: Pick<Ctx, 'config' | 'database'>,
+  budget: Budget,
   requests: Map<string, number>,
 ): Promise<Map<string, { requests: number; reset: number }>> {
   const hashes = [...requests.keys()]
@@ -226,11 +243,11 @@ export async function countRefusedRequests(
   const [rows] = await database([
     sql<Row>`
       select key_hash, coalesce(requests, 0), coalesce(reset, 0)
-      from count_requests_of_callers(
+      from ${countRefusedOf[budget]}(
         ${textArray(hashes)},
         ${sql.param(counts)}::integer[],
         ${clockOffsetText({ config })},
-        ${config.rateLimit || null}::integer
+        ${config.rateLimits[budget] || null}::integer
       )`,
   ])
   return new Map(
@@ -275,6 +292,8 @@ const TEXT_PARSERS = {
 
 /** A write that would end in a resource which the access policies of the caller do not admit. */
 const POLICY_ON_TAGS = 'row-level security policy "admitted"'
+/** A write by a trace key that would end in another project. */
+const POLICY_ON_TRACE_KEYS = 'row-level security policy "confined"'
 
 const UNAVAILABLE_STATES = /^(08|53|57|40001|40P01)/
 
@@ -288,6 +307,7 @@ function translateError(error: unknown): unknown {
   if (code === 'SW000' && isCode(message)) return failureFromRefusal(message, detail ?? '')
   if (code === 'SW001') return new Replay(JSON.parse(detail!))
   if (code === '42501' && message.includes(POLICY_ON_TAGS)) return fail('denied_by_policy', { cause: error })
+  if (code === '42501' && message.includes(POLICY_ON_TRACE_KEYS)) return fail('trace_key_confined', { cause: error })
   const constraintCode = isCode(constraint) ? constraint : parentNotFoundCode(constraint)
   const isConstraintViolation = code === '23505' || code === '23503'
   if (isConstraintViolation && isCode(constraintCode)) return fail(constraintCode, { cause: error })

@@ -4,7 +4,7 @@ import { Uuid } from '../protocol/wire.ts'
 import { createCaller, describeRequest, readCallerHeaders, readCredential } from './caller.ts'
 import { createCallerLimits, type KeyedRequest } from './caller-limits.ts'
 import { statusOf } from './codes.ts'
-import { type Caller, type CredentialActor, withoutRateLimit } from './context.ts'
+import { budgetOf, type Caller, type CredentialActor, withoutRateLimit } from './context.ts'
 import { verifyKey } from './db.ts'
 import { Failure, fail } from './errors.ts'
 import { matchesEtag } from './etag.ts'
@@ -74,9 +74,11 @@ async function serveOperation(
 ): Promise<Response> {
   const { limits } = c.var
   const address = services.config.clientAddress(c)
-  const actor = readCredentialCountingFailures(c, services, operation, address)
+  const actor = await readCredentialCountingFailures(c, services, operation, address)
   if (operation.method !== 'get' && !operation.rawBody) refuseLargeBody(c.req)
-  const arrival = await limits.arrive(actor.hash, address)
+  const budget = budgetOf(actor, operation.verb?.permission)
+  c.var.requestInfo.budget = budget
+  const arrival = await limits.arrive(actor.hash, address, budget)
   const caller = createCaller(c, services, actor, arrival.recordAccepted)
   caller.request = describeRequest(c, operation, address)
   try {
@@ -91,14 +93,14 @@ async function serveOperation(
   }
 }
 
-function readCredentialCountingFailures(
+async function readCredentialCountingFailures(
   c: Context<AppEnv>,
   services: Services,
   operation: Operation,
   address: string | undefined,
-): CredentialActor {
+): Promise<CredentialActor> {
   try {
-    return readCredential(c, services, operation)
+    return await readCredential(c, services, operation)
   } catch (error) {
     c.var.limits.failedWithoutKey(address)
     throw error

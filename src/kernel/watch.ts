@@ -6,7 +6,7 @@ export type Numbered = { number: number; bytes: number }
 
 /** `hash` is of the key, or of the token of the session. `isLimited`: access policies hide some items from it. */
 export type Watcher = {
-  kind: 'key' | 'session'
+  kind: 'key' | 'session' | 'deployment'
   hash: string
   workspace: string
   permission: Permission

@@ -81,6 +81,8 @@ export const deployments = pgTable(
       sql`regexp_replace(regexp_replace(lower(source_config ->> 'repo_url'), '^https?://', ''), '/*(\\.git)?/*$', '')`,
     ),
     deleting_at: instantColumn(),
+    /** Its trace keys of other versions are refused. */
+    trace_key_version: integer().notNull().default(1),
     /** Null until a listener of the platform takes the deployment. */
     listener_id: uuid(),
     /** Reported by the agent. */

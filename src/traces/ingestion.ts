@@ -1,6 +1,6 @@
 // Takes runs: single ones, batches, and multipart bodies. They are data, so the journal has no event of them.
 import type * as z from 'zod'
-import { type Ctx, verb } from '../kernel/context.ts'
+import { type Ctx, isConfined, verb } from '../kernel/context.ts'
 import { invalidRequest } from '../kernel/input.ts'
 import type { RawBody } from '../kernel/raw-body.ts'
 import type { Accepted, RunRef } from './ingestion.schema.ts'
@@ -38,7 +38,7 @@ export const createRunsFromParts = verb(
 async function store(ctx: Ctx, { operations, feedback = [], faults }: ReadRuns): Promise<Accepted> {
   if (faults.length > 0) {
     const { mergeOperations } = await import('./run-operations.ts')
-    throw invalidRequest([...faults, ...mergeOperations(operations).faults])
+    throw invalidRequest([...faults, ...mergeOperations(operations, isConfined(ctx)).faults])
   }
   await ctx.traces.append(ctx, operations, feedback)
   return { operations: operations.length, feedback: feedback.length }

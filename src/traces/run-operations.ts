@@ -51,8 +51,14 @@ export type MergedRun = Values & {
 
 export const DEFAULT_PROJECT = 'default'
 
-/** All faults at once. The runs are right only if there is none. */
-export function mergeOperations(operations: RunOperation[]): { runs: MergedRun[]; faults: Fault[] } {
+/**
+ * All faults at once. The runs are right only if there is none. Those that name no project stay without one where the
+ * store gives them one: `isConfined`.
+ */
+export function mergeOperations(
+  operations: RunOperation[],
+  isConfined = false,
+): { runs: MergedRun[]; faults: Fault[] } {
   const runs = new Map<string, MergedRun>()
   const faults: Fault[] = []
   for (const operation of operations) {
@@ -62,7 +68,7 @@ export function mergeOperations(operations: RunOperation[]): { runs: MergedRun[]
   }
   for (const run of runs.values()) {
     if (run.is_posted && !run.place) placeWithoutOrder(run, faults)
-    if (run.is_posted && !run.session_id) run.session_name ??= DEFAULT_PROJECT
+    if (run.is_posted && !run.session_id && !isConfined) run.session_name ??= DEFAULT_PROJECT
   }
   // In one order, so that two requests that write the same runs do not deadlock.
   return { runs: [...runs.values()].sort((a, b) => (a.id < b.id ? -1 : 1)), faults }
@@ -95,7 +101,7 @@ function toRow(operation: RunOperation, faults: Fault[]): MergedRun {
 function readValues(operation: RunOperation): Values {
   const { name, run_type, start_time, end_time, error, tags, reference_example_id } = operation
   const { extra, serialized, inputs, outputs, events } = operation
-  const { metadata, columns } = readMetadata(extra)
+  const { usage, columns } = readMetadata(extra)
   return {
     ...{ run_type, start_time, end_time, reference_example_id, extra, serialized, inputs, outputs, events },
     name: name && cleanText(name),
@@ -105,7 +111,7 @@ function readValues(operation: RunOperation): Values {
     inputs_preview: previewOf(inputs),
     outputs_preview: previewOf(outputs),
     first_token_time: firstTokenTime(events),
-    ...readUsage(outputs, metadata),
+    ...readUsage(outputs, usage),
   }
 }
 

@@ -246,11 +246,11 @@ describe('the database logins', () => {
           where pronamespace = 'public'::regnamespace and prosecdef and prorettype <> 'trigger'::regtype`)
       ).rows.map(row => row.name as string),
     }))
-    const entryFunctions = /^(enter|enter_session|become_listener|count_\w+|record_attempts)\(/
+    const entryFunctions = /^(enter|enter_session|enter_deployment|become_listener|count_\w+|record_attempts)\(/
     const nullArguments = (types: string) => (types ? types.split(/, ?/).map(type => `null::${type}`) : '')
     const callStatement = (name: string) =>
       `select ${name.replace(/\((.*)\)$/, (_, types) => `(${nullArguments(types)})`)}`
-    expect(names.functions.filter(name => entryFunctions.test(name))).toHaveLength(10)
+    expect(names.functions.filter(name => entryFunctions.test(name))).toHaveLength(13)
     const statements = [
       ...becomeStatements('slipway_system', owner, new URL(logins.system).username),
       ...names.tables.map(table => `select from "${table}"`),

@@ -1,7 +1,7 @@
 // An export of spans over HTTP: decoded, converted and stored as runs.
 import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire'
 import { sql } from 'drizzle-orm'
-import type { Ctx } from '../../kernel/context.ts'
+import { type Ctx, isConfined } from '../../kernel/context.ts'
 import { run } from '../../kernel/db.ts'
 import { fail } from '../../kernel/errors.ts'
 import type { RawBody } from '../../kernel/raw-body.ts'
@@ -13,7 +13,7 @@ import type { ResourceSpans } from './spans.ts'
 /** As a response in the encoding of the request. */
 export async function exportSpans(ctx: Ctx, { bytes, mediaType }: RawBody, project: string | undefined) {
   const isJson = mediaType === 'application/json'
-  const { operations, spans, ...outcome } = toOperations(decode(bytes, isJson), project)
+  const { operations, spans, ...outcome } = toOperations(decode(bytes, isJson), project, isConfined(ctx))
   if (operations.length > 0) await ctx.traces.append(ctx, operations, [], spans)
   else await run(ctx, CHECK_KEY)
   return isJson ? JSON.stringify(describeOutcome(outcome)) : encodeOutcome(outcome)

@@ -19,7 +19,8 @@ export type SpanOperations = {
 
 const MAX_PROJECT_NAME = 255
 
-export function toOperations(all: ResourceSpans[], project: string | undefined): SpanOperations {
+/** `project` is of spans that name none, by default their service. With `isConfined`, the store gives them theirs. */
+export function toOperations(all: ResourceSpans[], project: string | undefined, isConfined = false): SpanOperations {
   const faults: string[] = []
   const isValid = (name: string, fault: string | undefined): boolean => {
     if (fault !== undefined) faults.push(`Span ${JSON.stringify(name.slice(0, 100))} is rejected: ${fault}.`)
@@ -28,7 +29,7 @@ export function toOperations(all: ResourceSpans[], project: string | undefined):
   const converted = all.flatMap(({ resource, spans }) =>
     spans
       .filter(span => isValid(span.name, findSpanFault(span)))
-      .map(span => convert(span, resource, project))
+      .map(span => convert(span, resource, project ?? (isConfined ? undefined : projectOf(resource))))
       .filter(({ members }) => isValid(members.name, findProjectFault(members))),
   )
   const orders = new Map<string, string>()
@@ -64,7 +65,7 @@ function convert(span: Span, resource: Attributes, project: string | undefined) 
   const members = {
     kind: 'post' as const,
     loc: ['body', 'spans', span.span_id],
-    ...readProject(attributes, resource, project),
+    ...readProject(attributes, project),
     name: attributes.text(...NAME) ?? (span.name || 'span'),
     run_type: readRunType(attributes),
     start_time: links.order_time,
@@ -79,9 +80,9 @@ function convert(span: Span, resource: Attributes, project: string | undefined) 
   return { links, members: { ...members, extra: JSON.stringify(readExtra(attributes, resource, ids), keepDigits) } }
 }
 
-function readProject(attributes: AttributeReader, resource: Attributes, project: string | undefined) {
+function readProject(attributes: AttributeReader, project: string | undefined) {
   const id = attributes.text('langsmith.trace.session_id')
-  const name = attributes.text('langsmith.trace.session_name') ?? project ?? projectOf(resource)
+  const name = attributes.text('langsmith.trace.session_name') ?? project
   return id !== undefined && isUuid(id)
     ? { session_id: id, session_name: undefined }
     : { session_id: undefined, session_name: name }

@@ -1,6 +1,6 @@
 // Stores runs: one statement creates their projects, finds their tier and merges each run into its row.
 import { type Placeholder, type SQL, sql } from 'drizzle-orm'
-import { type Ctx, withoutRateLimit } from '../../kernel/context.ts'
+import { type Ctx, isConfined, withoutRateLimit } from '../../kernel/context.ts'
 import { type Row, refuseUnless, requirePermission, run, uuidArray } from '../../kernel/db.ts'
 import { fail } from '../../kernel/errors.ts'
 import { invalidRequest } from '../../kernel/input.ts'
@@ -20,7 +20,7 @@ export async function append(
   feedback: NewFeedback[] = [],
   spans: SpanPlace[] = [],
 ): Promise<void> {
-  const { runs, faults } = mergeOperations(operations)
+  const { runs, faults } = mergeOperations(operations, isConfined(ctx))
   if (faults.length > 0) throw invalidRequest(faults)
   const feedbackRows = feedback.length > 0 ? toFeedbackRows(feedback) : undefined
   if (spans.length > 0) await withObjects(ctx, runs, (verified, stored) => appendSpans(verified, stored, spans))
@@ -33,12 +33,12 @@ async function appendRows(ctx: Ctx, { runs, objects }: StoredRuns, feedbackRows:
   const traceIds: string[] = []
   const unassigned = { traceIds: [] as string[], runIds: [] as string[] }
   for (const { id, place, session_id, session_name } of runs) {
-    const hasSession = session_id !== undefined || session_name !== undefined
+    const hasSession = session_id !== undefined || session_name !== undefined || isConfined(ctx)
     if (!place) unassigned.runIds.push(id)
     else (hasSession ? traceIds : unassigned.traceIds).push(place.trace_id)
   }
   const needsLookup = unassigned.traceIds.length + unassigned.runIds.length > 0
-  const input = { ...toInput(runs, objects), feedbackRows, ...(needsLookup && { needsLookup }) }
+  const input = { ...toInput(ctx, runs, objects), feedbackRows, ...(needsLookup && { needsLookup }) }
   const [row] = await run(ctx, appendStatement(input), lockTraces(traceIds, unassigned))
   const runIds = runs.map(({ id }) => id)
   if (Number(row![0]) > 0) await mergeWaitingPatches(withoutRateLimit(ctx), runIds)
@@ -46,14 +46,18 @@ async function appendRows(ctx: Ctx, { runs, objects }: StoredRuns, feedbackRows:
 
 async function appendSpans(ctx: Ctx, { runs, objects }: StoredRuns, spans: SpanPlace[]): Promise<void> {
   const traceIds = new Set([...spans.map(({ trace }) => trace), ...runs.map(({ place }) => place!.trace_id)])
-  const input: AppendInput = { ...toInput(runs, objects), feedbackRows: undefined, ofSpans: true }
+  const input: AppendInput = { ...toInput(ctx, runs, objects), feedbackRows: undefined, ofSpans: true }
   await run(ctx, placeSpans(spans), [lockWholeTraces([...traceIds]), appendStatement(input), registerSpans(spans)])
 }
 
-function toInput(runs: StoredRuns['runs'], objects: StoredRuns['objects']) {
+function toInput(ctx: Ctx, runs: StoredRuns['runs'], objects: StoredRuns['objects']) {
   const rows = JSON.stringify(runs.map(toRow))
   refuseLargeRows(rows)
-  return { rows, ...(objects.length > 0 && { objects: JSON.stringify(objects) }) }
+  return {
+    rows,
+    ...(objects.length > 0 && { objects: JSON.stringify(objects) }),
+    ...(isConfined(ctx) && { isConfined: true }),
+  }
 }
 
 /** Of a request to the database, which has the rows as a JSON string. */
@@ -78,13 +82,14 @@ type AppendInput = {
   needsLookup?: boolean
   /** A run that is stored stays where it is, because its ancestors may have been found since. */
   ofSpans?: boolean
+  isConfined?: boolean
 }
 
 /** Returns how many patches of these runs wait for their project. */
 const appendStatement = prepareStatement(
-  ({ rows, feedbackRows, objects, needsLookup, ofSpans }: Placeholders<AppendInput>) => sql<Row>`
+  ({ rows, feedbackRows, objects, needsLookup, ofSpans, isConfined }: Placeholders<AppendInput>) => sql<Row>`
     with given as materialized (
-      select *
+      select ${isConfined ? IN_OWN_PROJECT : sql`*`}
       from json_to_recordset(${rows}::json) as g(${ROW_TYPES})
     ),
     ${mergeGiven(needsLookup ? FOUND : ofSpans ? FOUND_BY_TIME : undefined)},
@@ -173,6 +178,11 @@ const TRACE_COLUMNS_OR_FOUND = sql.join(
   }),
   sql`, `,
 )
+
+/** Of runs that come with a trace key. */
+const IN_OWN_PROJECT = sql`
+        id, require_own_project(session_id, session_name) as session_id, null::text as session_name,
+        ${columns(TRACE_COLUMNS)}, ${columns(VALUE_COLUMNS)}`
 
 /** Merges the rows of `given`, of which each run has one. A run in `found` stays where it is. */
 const mergeGiven = (found: SQL | undefined): SQL => sql`
