@@ -69,6 +69,7 @@ import { sessionRoutes } from './traces/sessions.routes.ts'
 import { runShareRoutes } from './traces/shares.routes.ts'
 import { threadRoutes } from './traces/threads.routes.ts'
 import { ttlSettingsRoutes } from './traces/ttl-settings.routes.ts'
+import { v2Routes } from './traces/v2.routes.ts'
 import { createEventDeliverer, sweepWebhooks } from './webhooks/deliverer.ts'
 import { webhookRoutes } from './webhooks/routes.ts'
 
@@ -87,6 +88,7 @@ const slices = [
   runRoutes,
   runShareRoutes,
   threadRoutes,
+  v2Routes,
   providerRoutes,
   flowRoutes,
   identityRoutes,

@@ -64,10 +64,12 @@ const WITHOUT_CHANGES: Record<string, string> = {
   redeliverWebhookDelivery: 'repeats a delivery',
   shareDataset: 'changes only the link, which no event may show',
   shareRun: 'changes only the link, which no event may show',
+  shareTrace: 'changes only the link, which no event may show',
   startInstallation: 'stores the state of a link',
   tagDatasetVersion: 'the event names the version and its tag',
   unshareDataset: 'changes only the link, which no event may show',
   unshareRun: 'changes only the link, which no event may show',
+  unshareTrace: 'changes only the link, which no event may show',
 }
 /** Operations without an event, and why. */
 const WITHOUT_EVENTS: Record<string, string> = {

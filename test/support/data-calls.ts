@@ -24,6 +24,11 @@ export function makeDataCalls(
     await appendRuns(tenant, [root])
     return root.id
   }
+  const newSharedRun = async () => {
+    const run_id = await newRun()
+    await tenant.put(`/runs/${run_id}/share`, {})
+    return { params: { run_id } }
+  }
   const deletion = async () => ({
     body: { trace_ids: [await newRun()], session_id: await projectId(tenant, 'traced') },
   })
@@ -72,11 +77,12 @@ export function makeDataCalls(
     deleteExamples: async () => ({ path: `/examples?example_ids=${(await newExample()).example_id}` }),
     eraseExamples: async () => ({ body: { example_ids: [(await newExample()).example_id], hard_delete: true } }),
     shareRun: async () => ({ params: { run_id: await newRun() } }),
-    unshareRun: async () => {
+    unshareRun: newSharedRun,
+    shareTrace: async () => {
       const run_id = await newRun()
-      await tenant.put(`/runs/${run_id}/share`, {})
-      return { params: { run_id } }
+      return { params: { run_id }, body: { session_id: unusedId(), trace_id: run_id } }
     },
+    unshareTrace: newSharedRun,
     deleteRuns: deletion,
     deleteTraces: deletion,
   }
