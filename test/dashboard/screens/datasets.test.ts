@@ -94,7 +94,10 @@ it('shows conversations, and what was said of the runs of a project', async () =
   await page.getByText('Just what I needed.').waitFor()
   await check(page, 'project-feedback')
   await button(page, 'With a comment').click()
-  await page.getByText('By ').nth(1).waitFor({ state: 'detached' })
+  await page
+    .getByText(/^By Key/)
+    .nth(1)
+    .waitFor({ state: 'detached' })
   await link(page, 'Open its run').click()
   await page.getByRole('tree').waitFor()
   expect(problems).toEqual([])

@@ -25,7 +25,7 @@ export default function NewRule({ workspace }: ScreenProps) {
     onDone: reply => {
       const rule = reply as Reply<'POST /runs/rules'>
       // A secret is shown once.
-      if (rule.webhook_secret) setCreated(rule)
+      if (rule.webhook_secret && rule.webhooks.length > 0) setCreated(rule)
       else navigate(toAddress(`/rules/${rule.id}`))
     },
     showsError: true,

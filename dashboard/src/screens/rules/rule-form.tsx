@@ -46,7 +46,7 @@ const toActions = (draft: Draft) => ({
 export const toNewRule = (draft: Draft): NewRule => ({
   ...toActions(draft),
   session_id: draft.project || null,
-  webhooks: listUrls(draft.urls).map(url => ({ url })),
+  ...(listUrls(draft.urls).length > 0 && { webhooks: listUrls(draft.urls).map(url => ({ url })) }),
   ...(draft.backfillFrom && { backfill_from: new Date(draft.backfillFrom).toISOString() }),
 })
 
@@ -101,7 +101,7 @@ export function RuleFields({ workspace, draft, onChange, faults, rule }: Props) 
             : toOptions(projects.items, 'Choose a project')
         }
         locked={rule && 'What a rule is about cannot change.'}
-        fault={faultAt(faults, 'session_id')}
+        fault={faultAt(faults, 'session_id') && (draft.project ? faultAt(faults, 'session_id') : 'must be chosen')}
       />
       <TextField
         label="Share of the traces"
@@ -110,7 +110,7 @@ export function RuleFields({ workspace, draft, onChange, faults, rule }: Props) 
         value={draft.percent}
         onChange={percent => onChange({ percent })}
         hint="All runs of a trace share its fate."
-        fault={faultAt(faults, 'sampling_rate')}
+        fault={faultAt(faults, 'sampling_rate') && 'must be a number from 0 to 100'}
       />
       <TextField
         label="Filter of the runs"
