@@ -28,8 +28,8 @@ export const deleteDataset = ({ id, name, example_count }: Dataset): Action => (
   confirm: {
     title: `Delete the dataset ${name}?`,
     body:
-      `Its ${example_count === 1 ? 'example is' : `${example_count} examples are`} deleted in all versions, with their ` +
-      'attachments. The runs they came from and its experiments stay.',
+      `Its ${example_count === 1 ? 'example is' : `${example_count} examples are`} deleted in all versions, with ` +
+      'their attachments. The runs they came from and its experiments stay.',
     isDestructive: true,
     ...(example_count > 0 && { typed: name }),
   },
