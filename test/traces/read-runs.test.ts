@@ -217,6 +217,18 @@ describe('pages of runs', () => {
     expect(await tenant.post('/runs/query', body)).toMatchObject({ status, body: { code } })
   })
 
+  it('have filters that are checked without a page', async () => {
+    const check = async (body: Body) => (await tenant.post('/runs/query/validate', body)).body
+    expect(await check({ filter: 'eq(name, "a")', tree_filter: '', unknown: 1 })).toEqual({ valid: true, errors: [] })
+    expect(await check({ filter: 'and(eq(name, "a"), eq(nam, "b"))', trace_filter: 'eq(name "a")' })).toEqual({
+      valid: false,
+      errors: [
+        { field: 'filter', position: 20, message: expect.stringContaining('nam') },
+        { field: 'trace_filter', position: 9, message: expect.any(String) },
+      ],
+    })
+  })
+
   it('may be asked for as published clients do', async () => {
     const body = {
       ...{ session: [first], run_type: null, reference_example: null, query: null, filter: null, trace_filter: null },
