@@ -10,7 +10,7 @@ const app = [
   'test/*.test.ts',
   'test/{access,audit,cli,client,events,kernel,protocol,integrations}/**/*.test.ts',
   'test/dashboard/screens/*.test.ts',
-  'test/{listeners,datasets,deployments,oauth,pushes,rules,sign-in,sync,traces,webhooks}/**/*.test.ts',
+  'test/{listeners,datasets,deployments,oauth,pushes,queues,rules,sign-in,sync,traces,webhooks}/**/*.test.ts',
 ]
 const architecture = ['test/architecture.test.ts', 'test/architecture/*.test.ts']
 // Functions of values: no database, no network, no state that one file could leave to the next.
@@ -133,6 +133,20 @@ export default defineConfig({
           server,
           testTimeout: 120_000,
           hookTimeout: 120_000,
+        },
+      },
+      // Traces in ClickHouse, by the tests of the store on Postgres. Apart from `npm test`: the engine is 540 MB.
+      {
+        resolve: { alias: runtime('node') },
+        test: {
+          name: 'clickhouse',
+          include: ['test/{traces,rules}/**/*.test.ts'],
+          exclude: pure,
+          globalSetup: ['test/support/setup.ts', 'test/support/clickhouse.ts'],
+          setupFiles: 'test/support/reset-files.ts',
+          isolate: false,
+          env,
+          server,
         },
       },
       // One file at a time: engines side by side would take the same networks. Podman takes seconds to give up.

@@ -50,12 +50,16 @@ import { providerRoutes } from './oauth/routes.ts'
 import { sweepDeliveries } from './pushes/deliveries.ts'
 import { sweepPreviews } from './pushes/preview-sweep.ts'
 import { deliveryRoutes, previewRoutes } from './pushes/routes.ts'
+import { queueItemRoutes } from './queues/items.routes.ts'
+import { queueRoutes } from './queues/routes.ts'
+import { sweepQueues } from './queues/upkeep.ts'
 import { ruleRoutes } from './rules/routes.ts'
 import { deviceRoutes } from './sign-in/device.routes.ts'
 import { serveSignInPages } from './sign-in/pages.ts'
 import { signInRoutes } from './sign-in/routes.ts'
 import { sweepSessions } from './sign-in/sessions.ts'
 import { syncRoutes } from './sync/routes.ts'
+import { clickHouseTraceStore } from './traces/clickhouse/store.ts'
 import { feedbackRoutes } from './traces/feedback.routes.ts'
 import { sweepFeedback } from './traces/feedback-sweep.ts'
 import { ingestionRoutes } from './traces/ingestion.routes.ts'
@@ -100,6 +104,8 @@ const slices = [
   datasetRoutes,
   exampleRoutes,
   shareRoutes,
+  queueRoutes,
+  queueItemRoutes,
   ruleRoutes,
   otlpRoutes,
   organizationRoutes,
@@ -138,7 +144,7 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
     config,
     database,
     sealer: createSealer(config.sealingKeys),
-    traces: postgresTraceStore,
+    traces: config.clickHouse ? clickHouseTraceStore(config.clickHouse) : postgresTraceStore,
   }
   serveMetricsPage(app, services, counters)
   services.deliverEvents = createEventDeliverer(services)
@@ -159,6 +165,7 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
       import('./rules/evaluate.ts').then(({ sweepRules }) => sweepRules(services)),
       services.traces.expire(services),
       sweepFeedback(services),
+      sweepQueues(services),
       sweepDeliveries(services).then(() => sweepPreviews(services)),
     ])
   }

@@ -1,10 +1,14 @@
-// Calls of the operations on datasets, examples and runs, each with things of its own.
+// Calls of the operations on datasets, examples, annotation queues and runs, each with things of its own.
 import { type Tenant, unusedId } from './app.ts'
 import { appendRuns, newTrace, projectId } from './new-traces.ts'
 import { joinParts, MULTIPART, part } from './parts.ts'
 
 /** `create` posts a body, and returns the id of what it created. */
-export function makeDataCalls(tenant: Tenant, create: (path: string, body?: unknown) => Promise<string>) {
+export function makeDataCalls(
+  tenant: Tenant,
+  create: (path: string, body?: unknown) => Promise<string>,
+  identity_id: string,
+) {
   const newDataset = () => create('/datasets', { name: `dataset-${unusedId()}` })
   const newExample = async () => {
     const dataset_id = await newDataset()
@@ -14,6 +18,7 @@ export function makeDataCalls(tenant: Tenant, create: (path: string, body?: unkn
     raw: joinParts([part(id, {}), part(`${id}.inputs`, { a: 2 })]),
     headers: { 'Content-Type': MULTIPART },
   })
+  const newQueue = () => create('/annotation-queues', { name: 'Queue' })
   const newRun = async () => {
     const { root } = newTrace()
     await appendRuns(tenant, [root])
@@ -44,6 +49,15 @@ export function makeDataCalls(tenant: Tenant, create: (path: string, body?: unkn
       const dataset_id = await newDataset()
       await tenant.put(`/datasets/${dataset_id}/share`)
       return { params: { dataset_id } }
+    },
+    changeQueue: async () => ({ params: { queue_id: await newQueue() } }),
+    deleteQueue: async () => ({ params: { queue_id: await newQueue() } }),
+    deleteQueues: async () => ({ path: `/annotation-queues?queue_ids=${await newQueue()}` }),
+    addQueueReviewer: async () => ({ params: { queue_id: await newQueue() }, body: { identity_id } }),
+    removeQueueReviewer: async () => {
+      const queue_id = await newQueue()
+      await tenant.post(`/v1/platform/annotation-queues/${queue_id}/reviewers`, { identity_id })
+      return { params: { queue_id, identity_id } }
     },
     createExample: async () => ({ body: { dataset_id: await newDataset(), inputs: { a: 1 } } }),
     createExamples: async () => ({ body: [{ dataset_id: await newDataset(), inputs: { a: 1 } }] }),

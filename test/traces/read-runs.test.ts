@@ -1,11 +1,15 @@
 // Reading runs: pages in the order of their start, single runs, and what their members come from.
-import { beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, inject, it } from 'vitest'
+import type { Ctx } from '../../src/kernel/context.ts'
+import { connectClickHouse } from '../../src/traces/clickhouse/client.ts'
+import { query as queryClickHouse } from '../../src/traces/clickhouse/query.ts'
 import { RUN_FIELDS } from '../../src/traces/filter/fields.ts'
 import { readFilters } from '../../src/traces/filter/resolve.ts'
 import { query } from '../../src/traces/postgres/query.ts'
 import type { RunCursor, RunQuery } from '../../src/traces/run-query.ts'
 import { newTenant, type Tenant, unusedId } from '../support/app.ts'
 import { appendRuns, contextOf, newTrace, projectId } from '../support/new-traces.ts'
+import { onClickHouse } from '../support/stored-runs.ts'
 
 let tenant: Tenant
 beforeAll(async () => {
@@ -19,6 +23,12 @@ const find = async (body: Body) => {
   expect(reply.status, reply.text).toBe(200)
   return reply.body
 }
+
+/** A page that reads so many runs at most: in ClickHouse writes, with all that began at the same time. */
+const readPage = (ctx: Ctx, request: RunQuery, maxScanned: number) =>
+  onClickHouse
+    ? queryClickHouse(connectClickHouse(inject('clickHouse')!), ctx, request, [maxScanned])
+    : query(ctx, request, maxScanned)
 
 describe('a run', () => {
   it('is read with its JSON as it came in', async () => {
@@ -160,7 +170,7 @@ describe('pages of runs', () => {
       const found: string[] = []
       let pages = 0
       for (let cursor: RunCursor | null | undefined; cursor !== null; pages++) {
-        const page = await query(ctx, { ...request, cursor }, maxScanned)
+        const page = await readPage(ctx, { ...request, cursor }, maxScanned)
         found.push(...idsOf(page.runs))
         cursor = page.next
       }
