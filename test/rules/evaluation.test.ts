@@ -3,6 +3,7 @@ import { sql } from 'drizzle-orm'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { finishPendingWork } from '../../src/kernel/wait-until.ts'
+import { evaluateAndSend } from '../../src/rules/evaluate.ts'
 import { sweepFinishedRuns } from '../../src/rules/finished-runs.ts'
 import { isSampled } from '../../src/rules/sampling.ts'
 import { getApp, getServices, unusedId, withClockAhead } from '../support/app.ts'
@@ -233,4 +234,20 @@ describe('what is kept', () => {
     await appendEnded(tenant, 3)
     expect(await countOf('finished_runs', tenant.tenant_id)).toBe(0)
   })
+})
+
+it('a workspace whose rules are far behind does not keep another one waiting', async () => {
+  const [busy, other] = [await newTracedTenant(), await newTracedTenant()]
+  const behind = []
+  // More than are evaluated at once.
+  for (let i = 0; i < 12; i++) behind.push(await busy.createRule())
+  const rule = await other.createRule()
+  for (let i = 0; i < 3; i++) await appendEnded(busy.tenant, 100)
+  await appendEnded(other.tenant, 1)
+  const tenants = [busy, other].map(({ tenant }) => tenant.tenant_id)
+  await evaluateAndSend(getServices(), sql`r.tenant_id = any(${sql.param(tenants)}::uuid[])`)
+  const firstTimes = behind.map(async one => (await readLogs(busy.tenant, one)).at(-1).application_time)
+  const [log] = await readLogs(other.tenant, rule)
+  // Eight at once, and it is among them.
+  expect(log.application_time < (await Promise.all(firstTimes)).toSorted()[8]).toBe(true)
 })
