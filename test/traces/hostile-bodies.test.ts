@@ -1,5 +1,5 @@
-// Hostile bodies of runs and spans, compressed or not: never a fault of the server, and nothing stored of a refused one.
-// `npm run fuzz` sends 10,000 of them.
+// Hostile bodies of runs and spans, compressed or not: never a fault of the server, and nothing stored of one that is
+// refused. `npm run fuzz` sends 10,000 of them.
 import { constants, gzipSync, zstdCompressSync } from 'node:zlib'
 import { sql } from 'drizzle-orm'
 import { afterAll, expect, it } from 'vitest'
