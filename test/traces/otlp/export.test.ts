@@ -6,6 +6,7 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../../src/kernel/db.ts'
 import { getApp, newTenant, send, type Tenant } from '../../support/app.ts'
 import { wrap } from '../../support/hostile-spans.ts'
+import { storedRuns } from '../../support/stored-runs.ts'
 
 const PATH = '/otel/v1/traces'
 const JSON_TYPE = 'application/json'
@@ -30,7 +31,7 @@ const NAMED_SPAN = new BinaryWriter().tag(5, 2).string('nameless').finish()
 async function readNames(of = tenant): Promise<unknown[]> {
   const [rows] = await runAsSystem(
     getApp().database,
-    sql`select name from runs where tenant_id = ${of.tenant_id} order by name`,
+    sql`select name from ${await storedRuns(of)} r where tenant_id = ${of.tenant_id} order by name`,
   )
   return (rows as unknown[][]).map(([name]) => name)
 }
