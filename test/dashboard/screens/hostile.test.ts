@@ -8,7 +8,10 @@ import { useDashboard } from '../../support/dashboard.ts'
 const dashboard = useDashboard()
 
 const SCREENS = ['deployments', 'queue', 'previews', 'history', 'listeners', 'providers', 'integrations', 'webhooks']
-const TRACING = ['traces', 'traces/1', 'traces/1/charts', 'traces/1/2']
+const TRACING = [
+  ...['traces', 'traces/1', 'traces/1/charts', 'traces/1/threads', 'traces/1/feedback', 'traces/1/2', 'traces/run/1'],
+  ...['datasets', 'datasets/1', 'datasets/new', 'rules', 'rules/1', 'rules/new'],
+]
 const SETTINGS = ['audit', 'members', 'roles', 'keys', 'settings', 'account', 'new']
 const TABS = [
   '',
@@ -44,8 +47,9 @@ it('no screen is empty if answers lack members', async () => {
   const tenant = await newTenant()
   const id = await newDeployment(tenant)
   const { page } = await dashboard.open(tenant, '/deployments')
-  await page.route(/^https:..[^/]+\/(v1|v2|workspaces|orgs|sessions|runs)\b(?!\/me$|\/events\/stream)/, route =>
-    route.fulfill({ body: ANSWERS[0][1], contentType: 'application/json' }),
+  await page.route(
+    /^https:..[^/]+\/(v1|v2|workspaces|orgs|sessions|runs|datasets|examples|feedback)\b(?!\/me$|\/events\/stream)/,
+    route => route.fulfill({ body: ANSWERS[0][1], contentType: 'application/json' }),
   )
   for (const screen of [...SCREENS, ...TRACING, ...SETTINGS, ...TABS.map(tab => `deployments/${id}${tab}`)]) {
     await goTo(page, `/ui/${tenant.tenant_id}/${screen}`)
