@@ -96,6 +96,7 @@ const Settings = z.object({
 
   EVENTS_PER_DAY: wholeNumber(1_000_000_000, 'must be a whole number; 0 disables the limit').default(200_000),
   ABAC: z.enum(['on', 'off'], { error: 'must be `on` or `off`' }).default('on'),
+  DEPLOYMENT_TRACING: z.enum(['on', 'off'], { error: 'must be `on` or `off`' }).default('on'),
   AUDIT_LOGS: z.enum(['on', 'off'], { error: 'must be `on` or `off`' }).default('on'),
   AUDIT_RETENTION_DAYS: z.coerce
     .number({ error: RETENTION_ERROR })
@@ -320,6 +321,8 @@ export type Config = {
   deliveriesPerRequest: number
   /** Whether access policies apply. */
   abac: boolean
+  /** Whether applications get a key and variables by which they trace themselves. */
+  deploymentTracing: boolean
   /** Whether the audit log can be read, and refused requests are recorded. The journal is written in any case. */
   auditLogs: boolean
   /** How long events and refused requests are kept. */
@@ -471,6 +474,7 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
     eventsPerDay: settings.EVENTS_PER_DAY,
     deliveriesPerRequest: 200,
     abac: settings.ABAC === 'on',
+    deploymentTracing: settings.DEPLOYMENT_TRACING === 'on',
     auditLogs: settings.AUDIT_LOGS === 'on',
     auditRetentionDays: settings.AUDIT_RETENTION_DAYS,
     uploadBytes: settings.UPLOADS_MAX_GIB * 1024 ** 3,
