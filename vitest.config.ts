@@ -10,7 +10,7 @@ const app = [
   'test/*.test.ts',
   'test/{access,audit,cli,client,events,kernel,protocol,integrations}/**/*.test.ts',
   'test/dashboard/screens/*.test.ts',
-  'test/{listeners,datasets,deployments,oauth,pushes,rules,sign-in,sync,traces,webhooks}/**/*.test.ts',
+  'test/{listeners,datasets,deployments,oauth,pushes,queues,rules,sign-in,sync,traces,webhooks}/**/*.test.ts',
 ]
 const architecture = ['test/architecture.test.ts', 'test/architecture/*.test.ts']
 // Functions of values: no database, no network, no state that one file could leave to the next.
@@ -51,7 +51,7 @@ const edge = [
   'test/sign-in/sessions.test.ts',
   'test/webhooks/signing.test.ts',
   'test/sync/{archive-download,credentials,hostile-requests,poll,registry-credentials}.test.ts',
-  'test/traces/{clients,ingestion}.test.ts',
+  'test/traces/{clients,ingestion,reading-clients}.test.ts',
 ]
 // The seed is fixed unless FUZZ_SEED sets it, so that a run can be repeated. FUZZ_REQUESTS is the number of hostile
 // requests in total. Workers have no process.env, so both are provided.

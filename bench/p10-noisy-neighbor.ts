@@ -23,7 +23,7 @@ export default {
       { log: () => {} },
     )
     const small = await bootstrap(host.app.database, { organization: 'Seed', workspace: 'Seed 900' })
-    const admitted = host.config.rateLimit / 60
+    const admitted = host.config.rateLimits.key / 60
     await host.close()
     const { code } = await context.worker()
     // The rate limit itself is off, because it would refuse the small tenant, which requests as fast as it can.

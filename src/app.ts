@@ -50,6 +50,9 @@ import { providerRoutes } from './oauth/routes.ts'
 import { sweepDeliveries } from './pushes/deliveries.ts'
 import { sweepPreviews } from './pushes/preview-sweep.ts'
 import { deliveryRoutes, previewRoutes } from './pushes/routes.ts'
+import { queueItemRoutes } from './queues/items.routes.ts'
+import { queueRoutes } from './queues/routes.ts'
+import { sweepQueues } from './queues/upkeep.ts'
 import { ruleRoutes } from './rules/routes.ts'
 import { deviceRoutes } from './sign-in/device.routes.ts'
 import { serveSignInPages } from './sign-in/pages.ts'
@@ -66,6 +69,7 @@ import { sessionRoutes } from './traces/sessions.routes.ts'
 import { runShareRoutes } from './traces/shares.routes.ts'
 import { threadRoutes } from './traces/threads.routes.ts'
 import { ttlSettingsRoutes } from './traces/ttl-settings.routes.ts'
+import { v2Routes } from './traces/v2.routes.ts'
 import { createEventDeliverer, sweepWebhooks } from './webhooks/deliverer.ts'
 import { webhookRoutes } from './webhooks/routes.ts'
 
@@ -84,6 +88,7 @@ const slices = [
   runRoutes,
   runShareRoutes,
   threadRoutes,
+  v2Routes,
   providerRoutes,
   flowRoutes,
   identityRoutes,
@@ -98,6 +103,8 @@ const slices = [
   datasetRoutes,
   exampleRoutes,
   shareRoutes,
+  queueRoutes,
+  queueItemRoutes,
   ruleRoutes,
   otlpRoutes,
   organizationRoutes,
@@ -157,6 +164,7 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
       import('./rules/evaluate.ts').then(({ sweepRules }) => sweepRules(services)),
       services.traces.expire(services),
       sweepFeedback(services),
+      sweepQueues(services),
       sweepDeliveries(services).then(() => sweepPreviews(services)),
     ])
   }

@@ -3,6 +3,9 @@ import * as z from 'zod'
 import { AppsDomain } from './protocol/custom-url.schema.ts'
 import type { MetricFamily } from './protocol/open-metrics.ts'
 
+/** What the requests of a key count towards. Those that send runs have a budget of their own. */
+export type Budget = 'key' | 'ingestion'
+
 type RateLimiter = { limit(options: { key: string }): Promise<{ success: boolean }> }
 
 /** Storage of source archives, and of long texts in traces. `put` is atomic: a failed one stores nothing. */
@@ -90,6 +93,10 @@ const Settings = z.object({
   RATE_LIMIT_PER_MINUTE: wholeNumber(1_000_000, 'must be a whole number up to 1000000; 0 disables the limits').default(
     1200,
   ),
+  INGESTION_RATE_LIMIT_PER_MINUTE: wholeNumber(
+    1_000_000,
+    'must be a whole number up to 1000000; 0 disables the limit',
+  ).default(5000),
   UNKNOWN_KEYS_PER_MINUTE: wholeNumber(1_000_000, 'must be a whole number up to 1000000; 0 disables the limit').default(
     60,
   ),
@@ -314,7 +321,8 @@ export type Config = {
   mode: 'saas' | 'self_hosted'
   sealingKeys: [kid: string, key: string][]
   corsOrigins: string[]
-  rateLimit: number
+  /** Requests a minute; 0 is no limit. */
+  rateLimits: Record<Budget, number>
   /** Per workspace; 0 is no limit. */
   eventsPerDay: number
   /** How many messages to webhooks may follow one request. Workers limit what a request can fetch. */
@@ -328,7 +336,7 @@ export type Config = {
   /** How long events and refused requests are kept. */
   auditRetentionDays: number
   uploadBytes: number
-  limiter: RateLimiter | undefined
+  limiters: { [Name in Budget]?: RateLimiter | undefined }
   /** Failed authentications per client address and minute; 0 is no limit. */
   unknownKeysPerMinute: number
   clientAddress: (request: RequestHead) => string | undefined
@@ -470,7 +478,7 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
     mode: settings.SLIPWAY_MODE,
     sealingKeys: settings.SEALING_KEYS,
     corsOrigins: settings.CORS_ORIGINS,
-    rateLimit: settings.RATE_LIMIT_PER_MINUTE,
+    rateLimits: { key: settings.RATE_LIMIT_PER_MINUTE, ingestion: settings.INGESTION_RATE_LIMIT_PER_MINUTE },
     eventsPerDay: settings.EVENTS_PER_DAY,
     deliveriesPerRequest: 200,
     abac: settings.ABAC === 'on',
@@ -478,7 +486,13 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
     auditLogs: settings.AUDIT_LOGS === 'on',
     auditRetentionDays: settings.AUDIT_RETENTION_DAYS,
     uploadBytes: settings.UPLOADS_MAX_GIB * 1024 ** 3,
-    limiter: settings.RATE_LIMIT_PER_MINUTE === 0 ? undefined : (env.RATE_LIMITER as RateLimiter | undefined),
+    limiters: {
+      key: settings.RATE_LIMIT_PER_MINUTE === 0 ? undefined : (env.RATE_LIMITER as RateLimiter | undefined),
+      ingestion:
+        settings.INGESTION_RATE_LIMIT_PER_MINUTE === 0
+          ? undefined
+          : (env.INGESTION_RATE_LIMITER as RateLimiter | undefined),
+    },
     unknownKeysPerMinute: settings.UNKNOWN_KEYS_PER_MINUTE,
     clientAddress: () => undefined,
     foreignFetch: globalThis.fetch.bind(globalThis),

@@ -18,6 +18,7 @@ const LAYERS = [
   ['deployments'],
   ['sync', 'pushes', 'metrics', 'traces'],
   ['datasets'],
+  ['queues'],
   ['rules'],
   ['api-docs', 'dashboard'],
   ['app.ts'],

@@ -14,26 +14,48 @@ import { MAX_TAGS } from './tags.schema.ts'
 import * as schema from './workspace-tags.schema.ts'
 import { tagKeyToWire, tagValueToWire } from './workspace-tags.ts'
 
-type Kind = 'project' | 'dataset' | 'deployment'
+type Kind = 'project' | 'dataset' | 'deployment' | 'queue'
 type TaggedTable = {
   table: SQL
   listed: (typeof schema.TaggedKinds)[number]
+  /** In the types of its events. */
+  subject: string
   reading: Permission
   updating: Permission
 }
 
 const TABLES: Record<Kind, TaggedTable> = {
-  project: { table: sql`projects`, listed: 'projects', reading: 'projects:read', updating: 'projects:update' },
-  dataset: { table: sql`datasets`, listed: 'datasets', reading: 'datasets:read', updating: 'datasets:update' },
+  project: {
+    table: sql`projects`,
+    listed: 'projects',
+    subject: 'project',
+    reading: 'projects:read',
+    updating: 'projects:update',
+  },
+  dataset: {
+    table: sql`datasets`,
+    listed: 'datasets',
+    subject: 'dataset',
+    reading: 'datasets:read',
+    updating: 'datasets:update',
+  },
   deployment: {
     table: sql`deployments`,
     listed: 'deployments',
+    subject: 'deployment',
     reading: 'deployments:read',
     updating: 'deployments:update',
   },
+  queue: {
+    table: sql`annotation_queues`,
+    listed: 'queues',
+    subject: 'annotation_queue',
+    reading: 'annotation-queues:read',
+    updating: 'annotation-queues:update',
+  },
 }
 const kinds = Object.keys(TABLES) as Kind[]
-/** Of projects and datasets. */
+/** Of projects, datasets and queues. */
 const MAX_TAGS_OF_OTHERS = 100
 const MAX_LISTED = 10_000
 const IN_WORKSPACE = { inWorkspace: true }
@@ -90,7 +112,7 @@ export const createTagging = verb(
       sql`select from ${table} r where ${isResource} for no key update`,
     ]
     const data = { tag_value_ids: [tag_value_id] }
-    const rows = await commit(ctx, `${kind}.tagged`, change, data, { lock, changes: CHANGES })
+    const rows = await commit(ctx, `${TABLES[kind].subject}.tagged`, change, data, { lock, changes: CHANGES })
     const row = requireRow(rows, 'resource_not_found')
     return { id: row.tagging_id, tag_value_id, resource_type, resource_id, created_at: toIsoTime(row.tagged_at) }
   },
@@ -112,7 +134,7 @@ export const deleteTagging = verb(
       set tag_value_ids = ${judgeTags(TABLES[kind], sql`array_remove(r.tag_value_ids, f.tag_value_id)`)}
       from (${found(kind)}) f
       where r.id = f.id and r.tenant_id = current_tenant()
-      returning r.id, f.before, r.tag_value_ids as after, f.tag_value_id, ${kind}::text as kind)`
+      returning r.id, f.before, r.tag_value_ids as after, f.tag_value_id, ${TABLES[kind].subject}::text as subject)`
     const untagged = kinds.map(kind => sql`select * from ${sql.identifier(kind)}`)
     const change = sql<{ id: string }>`${sql.join(untagged, sql` union all `)}`
     const parts = {
@@ -126,7 +148,7 @@ export const deleteTagging = verb(
       changes: CHANGES,
     }
     const data = sql`json_build_object('tag_value_id', changed.tag_value_id)`
-    const rows = await commit(ctx, sql`changed.kind || '.untagged'`, change, data, parts)
+    const rows = await commit(ctx, sql`changed.subject || '.untagged'`, change, data, parts)
     requireRow(rows, 'tagging_not_found')
     return {}
   },

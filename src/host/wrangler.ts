@@ -131,16 +131,18 @@ export function startWrangler({ home, port, settings, onLine, onProblem }: Wrang
 }
 
 /** The rate limit is part of a binding in wrangler.toml: another limit needs a configuration of its own. */
-function chooseConfig(home: Home, { RATE_LIMIT_PER_MINUTE: limit }: Record<string, string>): string {
+function chooseConfig(home: Home, settings: Record<string, string>): string {
   const file = join(PROJECT_ROOT, 'wrangler.toml')
-  if (!Number(limit)) return file
+  const [limit, ingestion] = [settings.RATE_LIMIT_PER_MINUTE, settings.INGESTION_RATE_LIMIT_PER_MINUTE].map(Number)
+  if (!limit && !ingestion) return file
   const text = readFileSync(file, 'utf8')
+    .replace(/limit = 1200/, `limit = ${limit || 1200}`)
+    .replace(/limit = 5000/, `limit = ${ingestion || 5000}`)
   return home.write(
     'wrangler.toml',
     text
       .replace(/^main = "(.*)"/m, (_, main) => `main = ${JSON.stringify(join(PROJECT_ROOT, main))}`)
-      .replace(/^directory = "(.*)"/m, (_, folder) => `directory = ${JSON.stringify(join(PROJECT_ROOT, folder))}`)
-      .replace(/limit = \d+/, `limit = ${Number(limit)}`),
+      .replace(/^directory = "(.*)"/m, (_, folder) => `directory = ${JSON.stringify(join(PROJECT_ROOT, folder))}`),
   )
 }
 

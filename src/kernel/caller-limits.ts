@@ -1,6 +1,6 @@
 // Rate limits in the memory of an instance: a flood is refused before it costs a trip or a body is read. They never let
 // a request in: the database still checks the key of every request.
-import type { Config, RequestHead } from '../env.ts'
+import type { Budget, Config, RequestHead } from '../env.ts'
 import { type Attempt, createAddressLimits, toNetworkPrefix } from './address-limits.ts'
 import type { Code } from './codes.ts'
 import type { Caller } from './context.ts'
@@ -24,24 +24,28 @@ export type KeyedRequest = {
   recordAccepted(): void
   recordFailure(error: unknown, caller: Caller): void
 }
+type Uncounted = { requests: number; attempts: Attempt[] }
+type Refused = { budget: Budget; hash: string; attempt: Attempt | undefined }
+const BUDGETS: Budget[] = ['key', 'ingestion']
 export type CallerLimits = ReturnType<typeof createCallerLimits>
 
 export function createCallerLimits({ config, database }: { config: Config; database: Database }) {
-  const { limiter } = config
+  const { limiters } = config
   const now = () => Date.now() + config.clockOffset()
   const addresses = createAddressLimits(config.unknownKeysPerMinute, now)
   const acceptedKeys = createExpiringMap<true>(MAX_KEYS, now)
   /** Names with another proof than a key. A map of its own, so that many keys do not evict them. */
   const provenNames = createExpiringMap<true>(MAX_KEYS, now)
   const overBudget = createExpiringMap<true>(MAX_KEYS, now)
-  const uncounted = new Map<string, { requests: number; attempts: Attempt[] }>()
+  const uncounted = { key: new Map<string, Uncounted>(), ingestion: new Map<string, Uncounted>() }
   let countingSince = 0
 
   const rememberKey = (hash: string) => void acceptedKeys.set(hash, true, RECENT_KEY_MS)
 
-  async function arrive(hash: string, address: string | undefined): Promise<KeyedRequest> {
-    const wait = overBudget.secondsLeft(hash)
+  async function arrive(hash: string, address: string | undefined, budget: Budget): Promise<KeyedRequest> {
+    const wait = overBudget.secondsLeft(`${budget} ${hash}`)
     if (wait > 0) throw rateLimited(wait)
+    const limiter = limiters[budget]
     if (limiter && !(await limiter.limit({ key: hash })).success) throw rateLimited(60)
     const attempt = acceptedKeys.get(hash) ? undefined : addresses.begin('key', address)
     const recordAccepted = () => {
@@ -53,7 +57,7 @@ export function createCallerLimits({ config, database }: { config: Config; datab
       recordAccepted,
       recordFailure(error, { requestInfo, waitUntil }) {
         const code = codeOf(error)
-        if (!requestInfo.keyLookedUp) countLater(hash, attempt, waitUntil)
+        if (!requestInfo.keyLookedUp) countLater({ budget, hash, attempt }, waitUntil)
         else if (code && KEY_REFUSALS.includes(code)) {
           acceptedKeys.delete(hash)
           attempt?.fail()
@@ -62,7 +66,7 @@ export function createCallerLimits({ config, database }: { config: Config; datab
         else {
           recordAccepted()
           if (code === 'rate_limited')
-            overBudget.set(hash, true, Number((error as Failure).extra.headers!['Retry-After']) * 1000)
+            overBudget.set(`${budget} ${hash}`, true, Number((error as Failure).extra.headers!['Retry-After']) * 1000)
         }
       },
     }
@@ -70,20 +74,20 @@ export function createCallerLimits({ config, database }: { config: Config; datab
 
   /** The limiter of Workers counts failures across instances. */
   function countAtLimiter(address: string | undefined, waitUntil: Caller['waitUntil']): void {
-    if (!limiter || address === undefined) return
-    const decision = limiter.limit({ key: `address:${toNetworkPrefix(address)}` })
+    if (!limiters.key || address === undefined) return
+    const decision = limiters.key.limit({ key: `address:${toNetworkPrefix(address)}` })
     waitUntil?.(decision.then(({ success }) => success || addresses.exhaust('key', address)))
   }
 
   /** A request that is refused before its key is looked up is counted after the response, together with others. */
-  function countLater(hash: string, attempt: Attempt | undefined, waitUntil: Caller['waitUntil']): void {
-    if (!attempt && config.rateLimit === 0) return
-    if (uncounted.size >= MAX_KEYS) {
+  function countLater({ budget, hash, attempt }: Refused, waitUntil: Caller['waitUntil']): void {
+    if (!attempt && config.rateLimits[budget] === 0) return
+    if (uncounted[budget].size >= MAX_KEYS) {
       attempt?.fail()
       return
     }
-    const entry = uncounted.get(hash) ?? { requests: 0, attempts: [] }
-    uncounted.set(hash, entry)
+    const entry = uncounted[budget].get(hash) ?? { requests: 0, attempts: [] }
+    uncounted[budget].set(hash, entry)
     entry.requests++
     if (attempt) entry.attempts.push(attempt)
     if (Date.now() - countingSince < COUNT_TIMEOUT_MS) return
@@ -91,11 +95,13 @@ export function createCallerLimits({ config, database }: { config: Config; datab
   }
 
   async function countAll(): Promise<void> {
-    while (uncounted.size > 0) {
+    for (;;) {
+      const budget = BUDGETS.find(name => uncounted[name].size > 0)
+      if (!budget) break
       countingSince = Date.now()
-      const batch = new Map(uncounted)
-      uncounted.clear()
-      await countBatch(batch).catch(error => {
+      const batch = uncounted[budget]
+      uncounted[budget] = new Map()
+      await countBatch(budget, batch).catch(error => {
         // Whether these keys exist is unknown, so it does not count against their addresses.
         for (const { attempts } of batch.values()) for (const attempt of attempts) attempt.succeed()
         config.log({ level: 'error', error: 'requests not counted', message: String(error) })
@@ -104,16 +110,17 @@ export function createCallerLimits({ config, database }: { config: Config; datab
     countingSince = 0
   }
 
-  async function countBatch(batch: typeof uncounted): Promise<void> {
+  async function countBatch(budget: Budget, batch: Map<string, Uncounted>): Promise<void> {
     const requests = new Map([...batch].map(([hash, entry]) => [hash, entry.requests]))
-    const budgets = await countRefusedRequests({ config, database }, requests)
+    const windows = await countRefusedRequests({ config, database }, budget, requests)
+    const limit = config.rateLimits[budget]
     for (const [hash, { attempts }] of batch) {
-      const budget = budgets.get(hash)
-      for (const attempt of attempts) budget ? attempt.succeed() : attempt.fail()
-      if (budget) rememberKey(hash)
+      const window = windows.get(hash)
+      for (const attempt of attempts) window ? attempt.succeed() : attempt.fail()
+      if (window) rememberKey(hash)
       else acceptedKeys.delete(hash)
-      if (budget && config.rateLimit > 0 && budget.requests >= config.rateLimit)
-        overBudget.set(hash, true, budget.reset * 1000)
+      if (window && limit > 0 && window.requests >= limit)
+        overBudget.set(`${budget} ${hash}`, true, window.reset * 1000)
     }
   }
 

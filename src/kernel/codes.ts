@@ -123,6 +123,18 @@ const CODES = {
     'A workspace can have at most 200 automation rules.',
     'Delete a rule that is no longer used first.',
   ],
+  queue_full: [
+    400,
+    'Queue full',
+    'An annotation queue can have at most 10,000 items.',
+    'Delete reviewed ones first, or use another queue.',
+  ],
+  reviewers_full: [
+    400,
+    'Too many reviewers',
+    'An annotation queue can have at most 100 assigned reviewers.',
+    'Remove one first.',
+  ],
   rule_scope_fixed: [400, 'Scope fixed', 'The project or dataset of a rule cannot be changed.', 'Create another rule.'],
   tags_full: [
     400,
@@ -288,6 +300,12 @@ const CODES = {
     'Permission missing',
     'This key or member lacks a permission that the operation needs.',
     'Use a key that has it, or ask an Admin for a role that has it.',
+  ],
+  not_a_reviewer: [
+    403,
+    'Not a reviewer',
+    'Only assigned reviewers review the items of this annotation queue.',
+    'Ask for an assignment, or set `reviewer_access_mode` to `any`.',
   ],
   denied_by_policy: [
     403,
@@ -502,6 +520,24 @@ const CODES = {
     'Dataset version not found',
     'This dataset has no such version.',
     'GET /datasets/{dataset_id}/versions lists the versions.',
+  ],
+  queue_not_found: [
+    404,
+    'Annotation queue not found',
+    'This annotation queue was not found in this workspace.',
+    'GET /annotation-queues lists the queues.',
+  ],
+  queue_item_not_found: [
+    404,
+    'Item not found',
+    'This item was not found in the annotation queue.',
+    'GET /annotation-queues/{queue_id}/runs lists the runs of a queue.',
+  ],
+  identity_not_found: [
+    404,
+    'Identity not found',
+    'This member or API key was not found in this workspace.',
+    'GET /workspaces/current/members lists the members.',
   ],
   share_not_found: [
     404,
@@ -805,6 +841,13 @@ const CODES = {
     'This workspace already has a dataset with this `name`.',
     'Use it, or choose another name.',
   ],
+  annotation_queue_exists: [
+    409,
+    'Annotation queue exists',
+    'An annotation queue with this `id` already exists.',
+    'Use it, or choose another id.',
+  ],
+  queue_item_taken: [409, 'Item taken', 'Other reviewers have reserved or completed this item.', 'Take the next one.'],
   dataset_exists: [409, 'Dataset exists', 'A dataset with this `id` already exists.', 'Use it, or choose another id.'],
   example_exists: [
     409,

@@ -1,5 +1,5 @@
 // The context of a verb: the actor, the conditions of the request, and the database. Never Hono's context.
-import type { Config } from '../env.ts'
+import type { Budget, Config } from '../env.ts'
 import type { PathParameters } from './access-scopes.ts'
 import type { Sealer } from './crypto.ts'
 import { type Permission, permissions } from './permissions.ts'
@@ -98,6 +98,7 @@ export type RequestInfo = {
   /** Access policies hide some resources from the caller, or none but some of them are open to it. */
   isLimited?: boolean
   replayed?: boolean
+  budget?: Budget
   rate?: { remaining: number; reset: number }
   code?: string
   /** The route answers failures as OAuth does. */
@@ -158,7 +159,14 @@ export const toWatcher = (ctx: Ctx): Watcher => ({
 export const credentialOf = ({ actor }: Pick<Ctx, 'actor'>): CredentialActor => actor as CredentialActor
 
 /** For the later trips of a request, which counts once towards the rate limit. */
-export const withoutRateLimit = (ctx: Ctx): Ctx => ({ ...ctx, config: { ...ctx.config, rateLimit: 0 } })
+export const withoutRateLimit = <C extends Caller>(ctx: C): C => ({
+  ...ctx,
+  config: { ...ctx.config, rateLimits: { key: 0, ingestion: 0 } },
+})
+
+/** People with a session send hardly any runs, so theirs count towards their only budget. */
+export const budgetOf = ({ kind }: CredentialActor, permission: Permission | null | undefined): Budget =>
+  kind === 'key' && permission === 'runs:create' ? 'ingestion' : 'key'
 
 export type Verb<Input, Output> = ((caller: Caller, input: Input) => Promise<Output>) & {
   permission: Permission | null

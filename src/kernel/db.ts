@@ -3,10 +3,17 @@ import { type FullQueryResults, NeonDbError, neon, neonConfig } from '@neondatab
 import { type SQL, sql } from 'drizzle-orm'
 import { drizzle } from 'drizzle-orm/neon-http'
 import type { AnyPgColumn, PgTable } from 'drizzle-orm/pg-core'
-import type { Config } from '../env.ts'
+import type { Budget, Config } from '../env.ts'
 import { describeAccess } from './access-scopes.ts'
 import { type Code, isCode } from './codes.ts'
-import { type CredentialActor, type Ctx, hasCredential, isWorkspaceScoped, type KeylessActor } from './context.ts'
+import {
+  budgetOf,
+  type CredentialActor,
+  type Ctx,
+  hasCredential,
+  isWorkspaceScoped,
+  type KeylessActor,
+} from './context.ts'
 import { type Failure, fail } from './errors.ts'
 import type { Permission } from './permissions.ts'
 import {
@@ -113,11 +120,12 @@ export async function verifyKey(ctx: Ctx): Promise<void> {
 }
 
 /** A transaction of its own: a later refusal keeps the count, and the budget is not locked for the whole request. */
-function buildCountStatements(ctx: Ctx, { kind, hash }: CredentialActor): Query<unknown>[] {
-  const { rateLimit } = ctx.config
-  return rateLimit === 0
-    ? []
-    : [countBy[kind]({ hash, clockOffset: clockOffsetText(ctx), limit: rateLimit }), NEXT_TRANSACTION]
+function buildCountStatements(ctx: Ctx, actor: CredentialActor): Query<unknown>[] {
+  const budget = budgetOf(actor, ctx.permission)
+  const limit = ctx.config.rateLimits[budget]
+  if (limit === 0) return []
+  const count = budget === 'ingestion' ? countIngestion : countBy[actor.kind]
+  return [count({ hash: actor.hash, clockOffset: clockOffsetText(ctx), limit }), NEXT_TRANSACTION]
 }
 
 function recordRate({ requestInfo }: Ctx, [count]: Row[]): void {
@@ -183,6 +191,11 @@ const countBy = {
   session: buildCountStatement(sql`count_session_request`),
   deployment: buildCountStatement(sql`count_session_request`),
 }
+const countIngestion = buildCountStatement(sql`count_ingestion`)
+const countRefusedOf: Record<Budget, SQL> = {
+  key: sql`count_requests_of_callers`,
+  ingestion: sql`count_ingestion_of_keys`,
+}
 /** For what a statement decides beside the permission of the request. */
 const POLICIES_OFF = sql`select set_config('app.policies_off', 'true', true)`
 /** Ends the transaction that the driver opened for the batch, and opens the one that it commits. */
@@ -222,6 +235,7 @@ export async function runAsSystem(database: Database, ...statements: Query<unkno
 /** Counts requests that were refused before their trip. Returns the rate window of each valid key, and no other. */
 export async function countRefusedRequests(
   { config, database }: Pick<Ctx, 'config' | 'database'>,
+  budget: Budget,
   requests: Map<string, number>,
 ): Promise<Map<string, { requests: number; reset: number }>> {
   const hashes = [...requests.keys()]
@@ -229,11 +243,11 @@ export async function countRefusedRequests(
   const [rows] = await database([
     sql<Row>`
       select key_hash, coalesce(requests, 0), coalesce(reset, 0)
-      from count_requests_of_callers(
+      from ${countRefusedOf[budget]}(
         ${textArray(hashes)},
         ${sql.param(counts)}::integer[],
         ${clockOffsetText({ config })},
-        ${config.rateLimit || null}::integer
+        ${config.rateLimits[budget] || null}::integer
       )`,
   ])
   return new Map(

@@ -67,11 +67,12 @@ function hasOversizedHead(c: Context): boolean {
   return size > MAX_HEAD_LENGTH
 }
 
-function setRateHeaders(headers: Headers, { rate, actor, code }: RequestInfo, { rateLimit }: Config): void {
-  if (rateLimit === 0 || (!actor && code !== 'rate_limited')) return
-  headers.set('RateLimit-Policy', `"key";q=${rateLimit};w=60`)
-  if (code === 'rate_limited') headers.set('RateLimit', `"key";r=0;t=${headers.get('Retry-After')}`)
-  else if (rate) headers.set('RateLimit', `"key";r=${rate.remaining};t=${rate.reset}`)
+function setRateHeaders(headers: Headers, requestInfo: RequestInfo, { rateLimits }: Config): void {
+  const { budget = 'key', rate, actor, code } = requestInfo
+  if (rateLimits[budget] === 0 || (!actor && code !== 'rate_limited')) return
+  headers.set('RateLimit-Policy', `"${budget}";q=${rateLimits[budget]};w=60`)
+  if (code === 'rate_limited') headers.set('RateLimit', `"${budget}";r=0;t=${headers.get('Retry-After')}`)
+  else if (rate) headers.set('RateLimit', `"${budget}";r=${rate.remaining};t=${rate.reset}`)
 }
 
 /**
@@ -110,6 +111,7 @@ const OPERATOR_FAULTS: Code[] = [
   'not_configured',
   'database_unavailable',
   'storage_unavailable',
+  'trace_storage_unavailable',
   'sign_in_refused',
 ]
 

@@ -4,7 +4,7 @@ import { Uuid } from '../protocol/wire.ts'
 import { createCaller, describeRequest, readCallerHeaders, readCredential } from './caller.ts'
 import { createCallerLimits, type KeyedRequest } from './caller-limits.ts'
 import { statusOf } from './codes.ts'
-import { type Caller, type CredentialActor, withoutRateLimit } from './context.ts'
+import { budgetOf, type Caller, type CredentialActor, withoutRateLimit } from './context.ts'
 import { verifyKey } from './db.ts'
 import { Failure, fail } from './errors.ts'
 import { matchesEtag } from './etag.ts'
@@ -76,7 +76,9 @@ async function serveOperation(
   const address = services.config.clientAddress(c)
   const actor = await readCredentialCountingFailures(c, services, operation, address)
   if (operation.method !== 'get' && !operation.rawBody) refuseLargeBody(c.req)
-  const arrival = await limits.arrive(actor.hash, address)
+  const budget = budgetOf(actor, operation.verb?.permission)
+  c.var.requestInfo.budget = budget
+  const arrival = await limits.arrive(actor.hash, address, budget)
   const caller = createCaller(c, services, actor, arrival.recordAccepted)
   caller.request = describeRequest(c, operation, address)
   try {

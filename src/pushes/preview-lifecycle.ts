@@ -5,7 +5,7 @@ import { isDeploymentInTenant, lockDeployment } from '../deployments/revision-qu
 import { DEPLOYMENT_RECORD, type DeploymentRow } from '../deployments/rows.ts'
 import type { NewDeployment } from '../deployments/schema.ts'
 import { deleteDeployment, insertDeployment, type PreviewCreation } from '../deployments/service.ts'
-import type { Caller, Ctx } from '../kernel/context.ts'
+import { type Caller, type Ctx, withoutRateLimit } from '../kernel/context.ts'
 import { type Row, runAsSystem } from '../kernel/db.ts'
 import { Failure } from '../kernel/errors.ts'
 import { commit, type WriteParts } from '../kernel/journal.ts'
@@ -45,9 +45,8 @@ type PreviewFacts = {
 
 /** Drops the request's idempotency key and rate limit: one request or delivery can change several previews. */
 const previewCtx = (caller: Caller): Ctx => ({
-  ...caller,
+  ...withoutRateLimit(caller),
   ...{ permission: 'deployments:update', idempotency: null, ifMatch: null, withoutIfMatch: false },
-  config: { ...caller.config, rateLimit: 0 },
 })
 export const pullRef = (number: number): string => `refs/pull/${number}/head`
 

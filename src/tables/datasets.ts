@@ -1,4 +1,4 @@
-// Tables of datasets, the versions of their examples, and annotation queues.
+// Tables of datasets and the versions of their examples.
 import { sql } from 'drizzle-orm'
 import {
   bigint,

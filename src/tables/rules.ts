@@ -13,6 +13,7 @@ import {
   uuid,
 } from 'drizzle-orm/pg-core'
 import { tenantColumns } from './access.ts'
+import { annotationQueues } from './annotation-queues.ts'
 import {
   createdAtColumn,
   idColumn,
@@ -42,7 +43,7 @@ export const runRules = pgTable(
     filter: text(),
     trace_filter: text(),
     tree_filter: text(),
-    add_to_annotation_queue_id: uuid(),
+    add_to_annotation_queue_id: uuid().references(() => annotationQueues.id, { onDelete: 'set null' }),
     add_to_dataset_id: uuid().references(() => datasets.id, { onDelete: 'set null' }),
     add_to_dataset_prefer_correction: boolean().notNull().default(false),
     extend_only: boolean().notNull().default(false),
@@ -69,6 +70,7 @@ export const runRules = pgTable(
     index('run_rules_session').on(t.session_id),
     index('run_rules_dataset').on(t.dataset_id),
     index('run_rules_target_dataset').on(t.add_to_dataset_id),
+    index('run_rules_target_queue').on(t.add_to_annotation_queue_id),
   ],
 )
 

@@ -1,19 +1,17 @@
 // The scheduled work of feedback: it finds runs that came meanwhile, extends the retention of their traces, and deletes
 // what is old.
 import { type SQL, sql } from 'drizzle-orm'
-import { createKeylessCaller } from '../kernel/context.ts'
-import { runAsSystem, uuidArray } from '../kernel/db.ts'
+import { runAsSystem } from '../kernel/db.ts'
 import { setClock } from '../kernel/journal.ts'
-import { configuredOrigin } from '../kernel/origin.ts'
 import type { Services } from '../kernel/routes.ts'
+import { upgradeWaitingTraces } from './waiting-upgrades.ts'
 
-const MAX_TRACES = 1000
 const MAX_ROWS = 25_000
 
 export async function sweepFeedback(services: Services): Promise<void> {
   const { config, database, traces } = services
   await traces.attachFeedback(services)
-  await upgradeTraces(services)
+  await upgradeWaitingTraces(services, WAITING)
   await runAsSystem(
     database,
     setClock(config),
@@ -22,32 +20,11 @@ export async function sweepFeedback(services: Services): Promise<void> {
   )
 }
 
-async function upgradeTraces(services: Services): Promise<void> {
-  const { config, database, traces } = services
-  const waiting = sql`
-    select organization_id, tenant_id, array_to_string(array_agg(distinct trace_id), ',')
-    from (
-      select *
-      from feedbacks
-      where extends_retention and is_attached and not is_upgraded
-      order by received_at
-      limit ${MAX_TRACES}
-    ) f
-    group by organization_id, tenant_id`
-  const [, rows] = (await runAsSystem(database, setClock(config), waiting)) as [unknown, string[][]]
-  for (const [organization, tenant, ids] of rows) {
-    const traceIds = ids!.split(',')
-    const actor = { kind: 'cron', id: null, organization: organization!, tenant: tenant! } as const
-    const caller = createKeylessCaller(services, actor, `feedback-${crypto.randomUUID()}`, configuredOrigin(config))
-    await traces.upgrade({ ...caller, permission: 'feedback:create' }, traceIds)
-    const upgraded = sql`
-      update feedbacks
-      set is_upgraded = true
-      where tenant_id = ${tenant}::uuid
-        and trace_id = any(${uuidArray(traceIds)})
-        and extends_retention and is_attached and not is_upgraded`
-    await runAsSystem(database, upgraded)
-  }
+const WAITING = {
+  table: sql`feedbacks`,
+  isWaiting: sql`extends_retention and is_attached and not is_upgraded`,
+  oldestFirst: sql`received_at`,
+  permission: 'feedback:create' as const,
 }
 
 const deleteRows = (rows: SQL): SQL => sql`

@@ -1,16 +1,17 @@
 // What clients ask first: how they may send runs to this installation.
 import type { BodyLimits } from '../env.ts'
 import { listContentCodings } from '../kernel/decompress.ts'
-import { VERSION } from '../kernel/version.ts'
 import type { Info } from './ingestion.schema.ts'
 
+/** Of the API, as its published clients count: they warn of an older one. */
+const API_VERSION = '0.18.0'
 const MAX_BATCH_BYTES = 20 * 1024 * 1024
 const BATCH_OPERATIONS = 100
 
 export async function readInfo({ rawBodies }: { rawBodies: BodyLimits }): Promise<Info> {
   const codings = await listContentCodings()
   return {
-    version: VERSION,
+    version: API_VERSION,
     git_sha: null,
     license_expiration_time: null,
     customer_info: null,

@@ -15,6 +15,7 @@ const ingestion = {
     'project_not_found',
     'run_in_other_project',
     'bodies_busy',
+    'trace_storage_unavailable',
   ],
 } satisfies Partial<Operation>
 

@@ -1,9 +1,12 @@
-// What the columns of a run take from its JSON: metadata, usage, previews and the time of the first token.
+// What the columns of a run take from its JSON: metadata, usage, previews and the time of the first token. The JSON may
+// have megabytes, of which members are cut out, and only what is short is parsed.
+import { sliceArray, sliceObject } from '../kernel/json-slices.ts'
 import type { UsageDetails } from './store.ts'
 
 const PREVIEW_LENGTH = 200
-/** Longer texts are cut without a look at what they hold. */
 const MAX_PARSED = 64 * 1024
+/** Members and items after these are not looked at. */
+const MAX_MEMBERS = 1000
 const MAX_METADATA = 32 * 1024
 const MAX_METADATA_VALUE = 4096
 const MAX_THREAD_ID = 255
@@ -13,27 +16,27 @@ type Members = Record<string, unknown>
 const isObject = (value: unknown): value is Members =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-function parse(text: string | undefined): unknown {
-  try {
-    return text === undefined ? undefined : JSON.parse(text)
-  } catch {
-    return undefined
-  }
-}
+/** Undefined for a text that is long. */
+const parse = (json: string | undefined): unknown =>
+  json === undefined || json.length > MAX_PARSED ? undefined : JSON.parse(json)
+
+const readMember = (json: string | undefined, name: string): string | undefined =>
+  json === undefined ? undefined : sliceObject(json, MAX_MEMBERS).get(name)
 
 // ---- metadata
 
 export type MetadataColumns = { metadata?: Members; thread_id?: string }
 
-/** `extra.metadata`, and the columns that filters use. */
-export function readMetadata(extra: string | undefined): { metadata: Members | undefined; columns: MetadataColumns } {
-  const parsed = parse(extra)
-  const metadata = isObject(parsed) && isObject(parsed.metadata) ? parsed.metadata : undefined
-  const thread = THREAD_MEMBERS.map(name => metadata?.[name]).find(isThreadId)
+/** Of `extra.metadata`: the columns that filters use, and the usage that it may have. */
+export function readMetadata(extra: string | undefined): { usage: unknown; columns: MetadataColumns } {
+  const metadata = readMember(extra, 'metadata')
+  if (metadata?.[0] !== '{') return { usage: undefined, columns: {} }
+  const members = sliceObject(metadata, MAX_MEMBERS)
+  const thread = THREAD_MEMBERS.map(name => parse(members.get(name))).find(isThreadId)
   return {
-    metadata,
+    usage: parse(members.get('usage_metadata')),
     columns: {
-      ...(metadata && { metadata: limitMetadata(metadata) }),
+      metadata: limitMetadata(members),
       ...(thread !== undefined && { thread_id: cleanText(String(thread)).slice(0, MAX_THREAD_ID) }),
     },
   }
@@ -42,17 +45,17 @@ export function readMetadata(extra: string | undefined): { metadata: Members | u
 const isThreadId = (value: unknown) => (typeof value === 'string' && value !== '') || typeof value === 'number'
 
 /** Filters find short values only. All of it stays in `extra`. */
-function limitMetadata(metadata: Members): Members {
-  const limited: Members = {}
+function limitMetadata(members: Map<string, string>): Members {
+  const limited: [string, unknown][] = []
   let length = 0
-  for (const [name, value] of Object.entries(metadata)) {
-    const text = JSON.stringify(value)
+  for (const [name, text] of members) {
     if (name.length + text.length > MAX_METADATA_VALUE) continue
     length += name.length + text.length
     if (length > MAX_METADATA) break
-    limited[cleanText(name)] = text.includes('\\u') ? JSON.parse(cleanJson(text)) : value
+    const value = JSON.parse(text)
+    limited.push([cleanText(name), text.includes('\\u') ? JSON.parse(cleanJson(JSON.stringify(value))) : value])
   }
-  return limited
+  return Object.fromEntries(limited)
 }
 
 /** Postgres stores neither NUL characters nor halves of surrogate pairs. */
@@ -78,12 +81,9 @@ export type Usage = {
 const DETAILS = ['input_token_details', 'output_token_details', 'input_cost_details', 'output_cost_details'] as const
 
 /** From `usage_metadata` of the outputs, of the message that a chat model answered with, or else of the metadata. */
-export function readUsage(outputs: string | undefined, metadata: Members | undefined): Usage | undefined {
-  const parsed = outputs?.includes('"usage_metadata"') ? parse(outputs) : undefined
-  const usage = [parsed, ...findMessages(parsed), metadata]
-    .map(one => isObject(one) && one.usage_metadata)
-    .find(isObject)
-  if (!usage) return undefined
+export function readUsage(outputs: string | undefined, ofMetadata: unknown): Usage | undefined {
+  const usage = (outputs?.includes('"usage_metadata"') && findUsage(outputs)) || ofMetadata
+  if (!isObject(usage)) return undefined
   const tokens = (name: string) => readNumber(usage[name], Number.isSafeInteger)
   const cost = (name: string) => readNumber(usage[name], Number.isFinite)
   const prompt_tokens = tokens('input_tokens')
@@ -101,13 +101,18 @@ export function readUsage(outputs: string | undefined, metadata: Members | undef
   }
 }
 
-/** `{"generations": [[{"message": {"kwargs": {…}}}]]}`, where `kwargs` may be missing. */
-function findMessages(outputs: unknown): unknown[] {
-  const generations = isObject(outputs) && Array.isArray(outputs.generations) ? outputs.generations.flat(1) : []
-  const [first] = generations
-  const message = isObject(first) ? first.message : undefined
-  return isObject(message) ? [message, message.kwargs] : []
+/** Messages are in `{"generations": [[{"message": {"kwargs": {…}}}]]}`, where `kwargs` may be missing. */
+function findUsage(outputs: string): Members | undefined {
+  const message = readMember(firstOf(firstOf(readMember(outputs, 'generations'))), 'message')
+  return usageOf(outputs) ?? usageOf(message) ?? usageOf(readMember(message, 'kwargs'))
 }
+
+function usageOf(json: string | undefined): Members | undefined {
+  const usage = parse(readMember(json, 'usage_metadata'))
+  return isObject(usage) ? usage : undefined
+}
+
+const firstOf = (json: string | undefined): string | undefined => (json?.[0] === '[' ? sliceArray(json, 1)[0] : json)
 
 const readNumber = (value: unknown, isValid: (value: number) => boolean): number | undefined =>
   typeof value === 'number' && isValid(value) && value >= 0 && value <= Number.MAX_SAFE_INTEGER ? value : undefined
@@ -136,7 +141,7 @@ const TEXT_MEMBERS = [
 
 export function previewOf(json: string | undefined): string | undefined {
   if (json === undefined) return undefined
-  const found = json.length <= MAX_PARSED ? findText(parse(json)) : undefined
+  const found = findText(parse(json))
   const line = cleanText(
     (found ?? json)
       .slice(0, 2 * PREVIEW_LENGTH)
@@ -164,9 +169,11 @@ function findText(value: unknown, depth = 0): string | undefined {
 
 export function firstTokenTime(events: string | undefined): string | undefined {
   if (!events?.includes('new_token')) return undefined
-  const parsed = parse(events)
-  const event = Array.isArray(parsed) && parsed.find(one => isObject(one) && one.name === 'new_token')
-  return event ? readTime(event.time) : undefined
+  for (const text of sliceArray(events, MAX_MEMBERS)) {
+    const event = text.includes('new_token') ? parse(text) : undefined
+    if (isObject(event) && event.name === 'new_token') return readTime(event.time)
+  }
+  return undefined
 }
 
 /** A time without a zone is UTC, and a number counts milliseconds. */

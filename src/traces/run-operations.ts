@@ -101,7 +101,7 @@ function toRow(operation: RunOperation, faults: Fault[]): MergedRun {
 function readValues(operation: RunOperation): Values {
   const { name, run_type, start_time, end_time, error, tags, reference_example_id } = operation
   const { extra, serialized, inputs, outputs, events } = operation
-  const { metadata, columns } = readMetadata(extra)
+  const { usage, columns } = readMetadata(extra)
   return {
     ...{ run_type, start_time, end_time, reference_example_id, extra, serialized, inputs, outputs, events },
     name: name && cleanText(name),
@@ -111,7 +111,7 @@ function readValues(operation: RunOperation): Values {
     inputs_preview: previewOf(inputs),
     outputs_preview: previewOf(outputs),
     first_token_time: firstTokenTime(events),
-    ...readUsage(outputs, metadata),
+    ...readUsage(outputs, usage),
   }
 }
 

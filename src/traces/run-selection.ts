@@ -39,7 +39,7 @@ function requirePlace(body: RunSelectionBody): void {
   throw invalidRequest([{ type: 'required', loc: ['body'], msg }])
 }
 
-function allOf(filters: (ResolvedFilter | undefined)[]): ResolvedFilter | undefined {
+export function allOf(filters: (ResolvedFilter | undefined)[]): ResolvedFilter | undefined {
   const parts = filters.filter(filter => filter !== undefined)
   return parts.length > 1 ? { operator: 'and', parts } : parts[0]
 }

@@ -73,7 +73,8 @@ const ancestorsOf = ({ dotted_order }: StoredRun): string[] =>
     .slice(0, -1)
     .map(segment => segment.slice(-36))
 
-const appPath = ({ session_id, id, trace_id, start_time }: StoredRun, { tenant }: Showing): string => {
+/** Where the dashboard shows a run. */
+export const appPath = ({ session_id, id, trace_id, start_time }: StoredRun, tenant: string): string => {
   const query = new URLSearchParams({ trace_id, ...(start_time && { start_time }) })
   return `/o/${tenant}/projects/p/${session_id}/r/${id}?${query}`
 }
@@ -182,7 +183,7 @@ export function showRun(run: StoredRun, select: readonly Select[], showing: Show
     trace_id: run.trace_id,
     dotted_order: run.dotted_order,
     session_id: run.session_id,
-    app_path: appPath(run, showing),
+    app_path: appPath(run, showing.tenant),
     start_time: run.start_time,
     execution_order: 1,
   }

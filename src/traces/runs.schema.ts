@@ -24,7 +24,7 @@ const flag = () =>
 
 const CURSOR = /^(<?)(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z)~(.+)$/
 /** A place in the order of runs. Opaque to clients. */
-const CursorText = boundedText(200)
+export const CursorText = boundedText(200)
   .transform((text, check): RunCursor => {
     const [, backwards, time, id] = CURSOR.exec(Buffer.from(text, 'base64url').toString()) ?? []
     if (readTraceTime(time ?? '') && Uuid.safeParse(id).success)

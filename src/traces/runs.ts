@@ -46,7 +46,7 @@ export async function showRuns(
 }
 
 /** Clients send a time in milliseconds. The database has microseconds. */
-const aroundTime = (time: string) => {
+export const aroundTime = (time: string) => {
   const at = (ms: number) => new Date(Date.parse(time) + ms).toISOString()
   return { start_time: at(-1000), end_time: at(1000) }
 }

@@ -2,14 +2,19 @@
 import { readBody, validateInput } from '../kernel/input.ts'
 import { requestOrigin } from '../kernel/origin.ts'
 import { writeJson } from '../kernel/raw-json.ts'
-import { slice } from '../kernel/routes.ts'
+import { type Operation, type Services, slice } from '../kernel/routes.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { deleteTraces } from './deletion.ts'
 import { Run, RunRef } from './runs.schema.ts'
 import * as s from './shares.schema.ts'
-import { readRunShare, readSharedRuns, shareRun, unshareRun } from './shares.ts'
+import { readRunShare, readSharedRuns, shareRun, unshareRun, type Visit } from './shares.ts'
 
-const JSON_HEADERS = { 'Content-Type': 'application/json', 'Cache-Control': 'no-store' }
+type RequestContext = Parameters<NonNullable<Operation['open']>>[0]
+export const visitOf = (c: RequestContext, services: Services, share_token: string): Visit => ({
+  ...{ services, share_token, requestId: c.get('requestId') },
+  origin: requestOrigin(services.config, c.req.url),
+})
+export const JSON_HEADERS = { 'Content-Type': 'application/json', 'Cache-Control': 'no-store' }
 const deletion = {
   idempotent: true,
   toleratesUnknown: true,
@@ -57,8 +62,7 @@ export const runShareRoutes = slice('Shared runs', 'Links that show a run to any
     errors: ['run_share_not_found'],
     open: async (c, services) => {
       const { share_token } = validateInput(c.req, { params: s.ShareRef }, '', []) as { share_token: string }
-      const origin = requestOrigin(services.config, c.req.url)
-      const runs = await readSharedRuns(services, share_token, undefined, c.get('requestId'), origin)
+      const runs = await readSharedRuns(visitOf(c, services, share_token))
       return c.body(writeJson(requireRow(runs, 'run_share_not_found')), 200, JSON_HEADERS)
     },
   })
@@ -70,8 +74,7 @@ export const runShareRoutes = slice('Shared runs', 'Links that show a run to any
     errors: ['run_share_not_found', 'run_not_found'],
     open: async (c, services) => {
       const input = validateInput(c.req, { params: s.SharedRunRef }, '', []) as Record<'share_token' | 'run_id', string>
-      const origin = requestOrigin(services.config, c.req.url)
-      const runs = await readSharedRuns(services, input.share_token, [input.run_id], c.get('requestId'), origin)
+      const runs = await readSharedRuns(visitOf(c, services, input.share_token), [input.run_id])
       return c.body(writeJson(requireRow(runs, 'run_not_found')), 200, JSON_HEADERS)
     },
   })
@@ -90,8 +93,7 @@ export const runShareRoutes = slice('Shared runs', 'Links that show a run to any
         share_token: string
         id?: string[] | null
       }
-      const origin = requestOrigin(services.config, c.req.url)
-      const runs = await readSharedRuns(services, share_token, id ?? undefined, c.get('requestId'), origin)
+      const runs = await readSharedRuns(visitOf(c, services, share_token), id ?? undefined)
       const page: s.SharedRunPage = { runs, cursors: { next: null, prev: null }, parsed_query: null }
       return c.body(writeJson(page), 200, JSON_HEADERS)
     },

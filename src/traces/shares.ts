@@ -8,9 +8,11 @@ import { commit } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { RUN_PAYLOAD_BYTES } from './object-links.ts'
+import type { DetailColumn, StoredRun } from './run-query.ts'
 import { columnsOf, FULL_SELECT } from './run-wire.ts'
 import type * as runSchema from './runs.schema.ts'
 import { showRuns } from './runs.ts'
+import type { NewTraceShare } from './runs-v2.schema.ts'
 import type * as schema from './shares.schema.ts'
 
 type RunParams = z.output<typeof runSchema.RunRef>
@@ -20,15 +22,23 @@ const isShareOf = (id: string) => sql`tenant_id = current_tenant() and run_id = 
 
 export const shareRun = verb(
   'runs:share',
-  async (ctx, { run_id, share_token }: RunParams & z.output<typeof schema.NewRunShare>): Promise<schema.RunShare> => {
-    const runs = await ctx.traces.findRuns(ctx, [run_id])
-    const existing = sql`
+  (ctx, input: RunParams & z.output<typeof schema.NewRunShare>): Promise<schema.RunShare> => createShare(ctx, input),
+)
+
+/** A run `of` the same project and trace, by default itself, is the one that access policies have admitted. */
+async function createShare(
+  ctx: Ctx,
+  { run_id, share_token, of = run_id }: RunParams & z.output<typeof schema.NewRunShare> & { of?: string },
+): Promise<schema.RunShare> {
+  const runs = await ctx.traces.findRuns(ctx, [run_id, of])
+  const existing = sql`
         select r.id, r.session_id, r.trace_id
         from ${runs} r
         join projects p on p.tenant_id = current_tenant() and p.id = r.session_id
-        where r.tenant_id = current_tenant() and r.id = ${run_id}::uuid and r.name is not null
+        join ${runs} c on c.tenant_id = current_tenant() and c.session_id = r.session_id and c.trace_id = r.trace_id
+        where r.tenant_id = current_tenant() and r.id = ${run_id}::uuid and r.name is not null and c.id = ${of}::uuid
         limit 1`
-    const added = sql`added as (
+  const added = sql`added as (
         insert into run_shares (share_token, organization_id, tenant_id, session_id, run_id, trace_id)
         select coalesce(${share_token ?? null}::uuid, gen_random_uuid()), current_organization(), current_tenant(),
           r.session_id, r.id, r.trace_id
@@ -36,19 +46,29 @@ export const shareRun = verb(
         on conflict do nothing
         returning run_id, share_token
       )`
-    const change = sql<ShareRow>`
+  const change = sql<ShareRow>`
         select run_id as id, share_token, true as is_new from added
         union all
-        select run_id, share_token, false from run_shares where ${isShareOf(run_id)}
+        select run_id, share_token, false
+        from run_shares
+        where ${isShareOf(run_id)} and exists (${existing})
         union all
         select id, null, false
         from (${existing}) r
         where not exists (select from added) and not exists (select from run_shares where ${isShareOf(run_id)})`
-    const event = sql`case when changed.is_new then 'run.shared' end`
-    const rows = await commit(ctx, event, change, {}, { ctesBefore: [added] })
-    const row = requireRow(rows, 'run_not_found')
-    if (row.share_token === null) throw fail('share_token_taken')
-    return { run_id, share_token: row.share_token }
+  const event = sql`case when changed.is_new then 'run.shared' end`
+  const rows = await commit(ctx, event, change, {}, { ctesBefore: [added] })
+  const row = requireRow(rows, 'run_not_found')
+  if (row.share_token === null) throw fail('share_token_taken')
+  return { run_id, share_token: row.share_token }
+}
+
+/** The link of a trace is that of its root. */
+export const shareTrace = verb(
+  'runs:share',
+  async (ctx, { run_id, trace_id }: RunParams & z.output<typeof NewTraceShare>): Promise<{ share_token: string }> => {
+    const { share_token } = await createShare(ctx, { run_id: trace_id, of: run_id })
+    return { share_token }
   },
 )
 
@@ -83,36 +103,48 @@ async function findShare(ctx: Ctx, id: string): Promise<string | null> {
   return requireRow(await run(ctx, found), 'run_not_found')[0] as string | null
 }
 
-/** Runs that the link shows: by default the shared one. */
-export async function readSharedRuns(
-  services: Services,
-  share_token: string,
-  ids: string[] | undefined,
-  requestId: string,
-  origin: string,
-): Promise<runSchema.Run[]> {
+/** A request without a key. */
+export type Visit = { services: Services; share_token: string; requestId: string; origin: string }
+type OpenShare = { ctx: Ctx; run_id: string; trace_id: string }
+
+async function openShare({ services, share_token, requestId, origin }: Visit): Promise<OpenShare> {
   const [found] = await runAsSystem(
     services.database,
     sql<Row>`
-      select s.organization_id, s.tenant_id, s.run_id
+      select s.organization_id, s.tenant_id, s.run_id, s.trace_id
       from run_shares s
       join projects p on p.tenant_id = s.tenant_id and p.id = s.session_id
       where s.share_token = ${share_token}::uuid`,
   )
-  const [organization, tenant, shared] = requireRow(found as Row[], 'run_share_not_found') as [string, string, string]
-  const actor = { kind: 'visitor', id: null, organization, tenant } as const
+  const [organization, tenant, run_id, trace_id] = requireRow(found as Row[], 'run_share_not_found') as string[]
+  const actor = { kind: 'visitor', id: null, organization: organization!, tenant: tenant! } as const
   const ctx: Ctx = { ...createKeylessCaller(services, actor, requestId, origin), permission: 'runs:read' }
-  const wanted = ids ?? [shared]
-  const query = {
-    ids: [shared, ...wanted],
-    order: 'asc',
-    limit: wanted.length + 1,
-    columns: columnsOf(FULL_SELECT),
-  } as const
-  const { runs } = await ctx.traces.query(ctx, { ...query, ids: [...query.ids] })
+  return { ctx, run_id: run_id!, trace_id: trace_id! }
+}
+
+/** Of the runs, the shared one and those below it. */
+function selectShown(runs: StoredRun[], shared: string): StoredRun[] {
   const root = runs.find(({ id }) => id === shared)
   if (!root) throw fail('run_share_not_found')
-  const isShown = (dotted_order: string) => `${dotted_order}.`.startsWith(`${root.dotted_order}.`)
-  const shown = runs.filter(({ id, dotted_order }) => wanted.includes(id) && isShown(dotted_order))
+  return runs.filter(({ dotted_order }) => `${dotted_order}.`.startsWith(`${root.dotted_order}.`))
+}
+
+/** Runs that the link shows: by default the shared one. */
+export async function readSharedRuns(visit: Visit, ids?: string[]): Promise<runSchema.Run[]> {
+  const { ctx, run_id } = await openShare(visit)
+  const wanted = ids ?? [run_id]
+  const columns = columnsOf(FULL_SELECT)
+  const query = { ids: [run_id, ...wanted], order: 'asc', limit: wanted.length + 1, columns } as const
+  const { runs } = await ctx.traces.query(ctx, { ...query, ids: [...query.ids] })
+  const shown = selectShown(runs, run_id).filter(({ id }) => wanted.includes(id))
   return showRuns(ctx, shown, FULL_SELECT, RUN_PAYLOAD_BYTES)
+}
+
+const MAX_TREE_RUNS = 1000
+
+/** The shared run and those below it. */
+export async function listSharedTree(visit: Visit, columns: DetailColumn[]): Promise<{ ctx: Ctx; runs: StoredRun[] }> {
+  const { ctx, run_id, trace_id } = await openShare(visit)
+  const { runs } = await ctx.traces.query(ctx, { trace: trace_id, order: 'asc', limit: MAX_TREE_RUNS, columns })
+  return { ctx, runs: selectShown(runs, run_id) }
 }

@@ -35,7 +35,7 @@ export interface TraceStore {
   countRuns(ctx: Ctx, query: CountQuery): Promise<SQL>
   /** Makes traces long-lived, also those whose runs are yet to come. */
   upgrade(ctx: Ctx, traceIds: string[]): Promise<void>
-  /** Returns the traces that existed, and journals them. Their feedback and links are deleted too. */
+  /** Returns the traces that existed, and journals them. Their feedback, links and places in queues are deleted too. */
   remove(ctx: Ctx, traceIds: string[], session?: string): Promise<string[]>
   /** The scheduled work: deletes what has expired, and makes room for what comes. */
   expire(services: Services): Promise<void>

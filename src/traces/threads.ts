@@ -4,13 +4,17 @@ import { verb } from '../kernel/context.ts'
 import { fail } from '../kernel/errors.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { RUN_FIELDS } from './filter/fields.ts'
-import { readFilters } from './filter/resolve.ts'
+import { type ResolvedFilter, readFilters } from './filter/resolve.ts'
 import type { RunSelection, StoredRun } from './run-query.ts'
+import { allOf } from './run-selection.ts'
 import { ALL_STATISTICS, showTotals } from './run-stats.ts'
 import type { StoredThread } from './stats-query.ts'
 import type * as schema from './threads.schema.ts'
 
 const isInThread = (thread: string): string => `eq(thread_id, ${JSON.stringify(thread)})`
+
+export const inThread = (thread: string): ResolvedFilter =>
+  readFilters({ filter: isInThread(thread) }, RUN_FIELDS).filter!
 
 const toSelection = ({ session_id, filter, start_time, end_time }: schema.ThreadGroupBody) => ({
   sessions: [session_id] as [string],
@@ -49,12 +53,13 @@ const showThread = (thread: StoredThread): schema.ThreadGroups['groups'][number]
 })
 
 /** Roots without a thread do not count. */
+export const IN_SOME_THREAD = readFilters({ filter: 'neq(thread_id, null)' }, RUN_FIELDS).filter!
+
 export const readGroupStats = verb(
   'runs:read',
   async (ctx, body: schema.ThreadGroupBody): Promise<schema.ThreadGroupStats> => {
     const selection: RunSelection = toSelection(body)
-    const inThread = readFilters({ filter: 'neq(thread_id, null)' }, RUN_FIELDS).filter!
-    const filter = { operator: 'and' as const, parts: selection.filter ? [inThread, selection.filter] : [inThread] }
+    const filter = allOf([IN_SOME_THREAD, selection.filter])
     const statistics = [...ALL_STATISTICS, 'thread_count' as const]
     const answer = await ctx.traces.stats(ctx, { ...selection, filter, statistics })
     if (!answer.hasAllSessions) throw fail('project_not_found')
@@ -76,7 +81,7 @@ export const readThreadPreview = verb(
     const page = await ctx.traces.query(ctx, {
       sessions: [session_id],
       is_root: true,
-      filter: readFilters({ filter: isInThread(thread_id) }, RUN_FIELDS).filter,
+      filter: inThread(thread_id),
       order: 'desc',
       limit: MAX_TRACES,
       columns: ['inputs_preview', 'outputs_preview'],

@@ -40,7 +40,7 @@ const namesHidden = ({ path }: Operation) => HIDDEN.some(name => path.includes(`
 
 /** Tags whatever lies in the workspace. */
 async function tagEverything({ tenant_id }: Tenant, tag_value_id: string): Promise<void> {
-  const tables = ['deployments', 'projects', 'datasets']
+  const tables = ['deployments', 'projects', 'datasets', 'annotation_queues']
   const tag = (table: string) => sql`
     update ${sql.identifier(table)}
     set tag_value_ids = array[${tag_value_id}::uuid]
@@ -51,7 +51,12 @@ async function tagEverything({ tenant_id }: Tenant, tag_value_id: string): Promi
 /** A hash of the rows, by table. */
 async function hashHidden(ids: Record<string, string>): Promise<Record<string, string>> {
   const hidden = { deployments: 'deployment_id', revisions: 'revision_id', projects: 'session_id', runs: 'run_id' }
-  const tables = Object.entries({ ...hidden, datasets: 'dataset_id', feedbacks: 'feedback_id' })
+  const tables = Object.entries({
+    ...hidden,
+    datasets: 'dataset_id',
+    feedbacks: 'feedback_id',
+    annotation_queues: 'queue_id',
+  })
   const hash = ([table, name]: [string, string]) =>
     sql`select md5(to_jsonb(t)::text) from ${sql.identifier(table)} t where id = ${ids[name]}::uuid`
   const rows = (await runAsSystem(getApp().database, ...tables.map(hash))) as [string][][]
@@ -60,7 +65,7 @@ async function hashHidden(ids: Record<string, string>): Promise<Record<string, s
 
 describe.each(['gateway', 'withoutTenantPredicates', 'withoutRowSecurity'] as const)('access through: %s', through => {
   let tenant: Tenant
-  /** Of a deployment, a project with a run, and a dataset that are hidden. */
+  /** Of a deployment, a project with a run, a dataset and a queue that are hidden. */
   let hidden: Record<string, string>
   let secrets: string[]
   let before: Record<string, string>

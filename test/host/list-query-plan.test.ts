@@ -226,8 +226,11 @@ it('the state at a moment reads no more events of a deployment than its limit', 
 
 describe('every other list is read in the order of an index', () => {
   const paged = operations.filter(({ verb, query }) => verb && query && 'cursor' in query.shape)
-  /** No index orders own and built-in roles together. They are few, so they are sorted. */
-  const SORTED = ['/orgs/current/roles']
+  /**
+   * No index orders own and built-in roles together, nor the items of a queue for each reviewer. They are few, so they
+   * are sorted.
+   */
+  const SORTED = ['/orgs/current/roles', '/v1/platform/annotation-queues/{queue_id}/items']
   const idOf = async (table: string) =>
     (await admin.query(`select id from ${table} where tenant_id = $1 limit 1`, [seeded.tenant_id])).rows[0].id
 

@@ -172,6 +172,8 @@ describe('a table that requests insert into', () => {
     examples: 'EVENTS_PER_DAY, and a limit for each dataset',
     example_contents: 'EVENTS_PER_DAY, and a limit for each dataset',
     example_objects: 'UPLOADS_MAX_GIB',
+    annotation_queue_items: 'ten thousand for each queue, checked by the insert',
+    annotation_queue_reviews: 'one for each item and reviewer',
     run_rules: 'two hundred, checked by the insert',
     rule_applications: 'one for each rule and run, for a month',
     rule_deliveries: 'one for each webhook and page of runs, for a month',
@@ -250,7 +252,7 @@ describe('the database logins', () => {
     const nullArguments = (types: string) => (types ? types.split(/, ?/).map(type => `null::${type}`) : '')
     const callStatement = (name: string) =>
       `select ${name.replace(/\((.*)\)$/, (_, types) => `(${nullArguments(types)})`)}`
-    expect(names.functions.filter(name => entryFunctions.test(name))).toHaveLength(11)
+    expect(names.functions.filter(name => entryFunctions.test(name))).toHaveLength(13)
     const statements = [
       ...becomeStatements('slipway_system', owner, new URL(logins.system).username),
       ...names.tables.map(table => `select from "${table}"`),

@@ -22,14 +22,14 @@ function readError(settings: Record<string, unknown>): string {
 
 describe('settings', () => {
   it('have defaults', () => {
-    const { database, corsOrigins, rateLimit, unknownKeysPerMinute, instanceAdmins, notices } = readConfig(required)
+    const { database, corsOrigins, rateLimits, unknownKeysPerMinute, instanceAdmins, notices } = readConfig(required)
     expect(database).toEqual({
       url: required.DATABASE_URL,
       systemUrl: required.DATABASE_SYSTEM_URL,
       gateway: undefined,
     })
-    expect({ corsOrigins, rateLimit, unknownKeysPerMinute, instanceAdmins, notices }).toEqual({
-      ...{ corsOrigins: ['*'], rateLimit: 1200, unknownKeysPerMinute: 60 },
+    expect({ corsOrigins, rateLimits, unknownKeysPerMinute, instanceAdmins, notices }).toEqual({
+      ...{ corsOrigins: ['*'], rateLimits: { key: 1200, ingestion: 5000 }, unknownKeysPerMinute: 60 },
       ...{ instanceAdmins: [], notices: [] },
     })
   })

@@ -64,13 +64,22 @@ const WITHOUT_CHANGES: Record<string, string> = {
   redeliverWebhookDelivery: 'repeats a delivery',
   shareDataset: 'changes only the link, which no event may show',
   shareRun: 'changes only the link, which no event may show',
+  shareTrace: 'changes only the link, which no event may show',
   startInstallation: 'stores the state of a link',
   tagDatasetVersion: 'the event names the version and its tag',
   unshareDataset: 'changes only the link, which no event may show',
   unshareRun: 'changes only the link, which no event may show',
+  unshareTrace: 'changes only the link, which no event may show',
 }
 /** Operations without an event, and why. */
 const WITHOUT_EVENTS: Record<string, string> = {
+  ...Object.fromEntries(
+    [
+      ...['addRunsToQueue', 'addRunsToQueueByKey', 'addQueueItems', 'populateQueue', 'changeQueueRun'],
+      ...['deleteQueueRun', 'deleteQueueRuns', 'deleteQueueItems', 'changeQueueItem'],
+      ...['reviewQueueRun', 'reviewQueueItem'],
+    ].map(id => [id, 'items of queues are data, like runs']),
+  ),
   changeFeedback: 'feedback is data, like runs',
   createFeedback: 'feedback is data, like runs',
   createFeedbackLinks: 'feedback is data, like runs',
@@ -204,7 +213,7 @@ async function prepareCalls() {
     return String(new URLSearchParams({ grant_type: GRANT_TYPE, client_id, device_code }))
   }
   const calls: Record<string, () => Promise<Call> | Call> = {
-    ...makeDataCalls(tenant, create),
+    ...makeDataCalls(tenant, create, params.member_id!),
     createDeployment: () => ({ body: deploymentBody() }),
     deleteDeployments: async () => ({
       path: `/v2/deployments?deployment_ids=${(await newDeployment(tenant)).id}`,

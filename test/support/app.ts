@@ -62,7 +62,8 @@ export function startApp({ settings = {}, through = 'gateway', ...options }: App
     liveStreams: { seconds: 0, trips: 45, perKey: 100, lookMs: [10, 20], keyCheckMs: 15_000 },
     ...options.overrides,
   }
-  const common = { PUBLIC_URL: 'http://slipway.test', SEALING_KEYS, RATE_LIMIT_PER_MINUTE: '0' }
+  const unlimited = { RATE_LIMIT_PER_MINUTE: '0', INGESTION_RATE_LIMIT_PER_MINUTE: '0' }
+  const common = { PUBLIC_URL: 'http://slipway.test', SEALING_KEYS, ...unlimited }
   return startRuntime({ ...common, ...GITHUB_SETTINGS, ...REGISTRY_SETTINGS, ...settings }, overrides, through)
 }
 

@@ -1,10 +1,14 @@
-// Calls of the operations on datasets, examples and runs, each with things of its own.
+// Calls of the operations on datasets, examples, annotation queues and runs, each with things of its own.
 import { type Tenant, unusedId } from './app.ts'
 import { appendRuns, newTrace, projectId } from './new-traces.ts'
 import { joinParts, MULTIPART, part } from './parts.ts'
 
 /** `create` posts a body, and returns the id of what it created. */
-export function makeDataCalls(tenant: Tenant, create: (path: string, body?: unknown) => Promise<string>) {
+export function makeDataCalls(
+  tenant: Tenant,
+  create: (path: string, body?: unknown) => Promise<string>,
+  identity_id: string,
+) {
   const newDataset = () => create('/datasets', { name: `dataset-${unusedId()}` })
   const newExample = async () => {
     const dataset_id = await newDataset()
@@ -14,10 +18,16 @@ export function makeDataCalls(tenant: Tenant, create: (path: string, body?: unkn
     raw: joinParts([part(id, {}), part(`${id}.inputs`, { a: 2 })]),
     headers: { 'Content-Type': MULTIPART },
   })
+  const newQueue = () => create('/annotation-queues', { name: 'Queue' })
   const newRun = async () => {
     const { root } = newTrace()
     await appendRuns(tenant, [root])
     return root.id
+  }
+  const newSharedRun = async () => {
+    const run_id = await newRun()
+    await tenant.put(`/runs/${run_id}/share`, {})
+    return { params: { run_id } }
   }
   const deletion = async () => ({
     body: { trace_ids: [await newRun()], session_id: await projectId(tenant, 'traced') },
@@ -40,6 +50,15 @@ export function makeDataCalls(tenant: Tenant, create: (path: string, body?: unkn
       await tenant.put(`/datasets/${dataset_id}/share`)
       return { params: { dataset_id } }
     },
+    changeQueue: async () => ({ params: { queue_id: await newQueue() } }),
+    deleteQueue: async () => ({ params: { queue_id: await newQueue() } }),
+    deleteQueues: async () => ({ path: `/annotation-queues?queue_ids=${await newQueue()}` }),
+    addQueueReviewer: async () => ({ params: { queue_id: await newQueue() }, body: { identity_id } }),
+    removeQueueReviewer: async () => {
+      const queue_id = await newQueue()
+      await tenant.post(`/v1/platform/annotation-queues/${queue_id}/reviewers`, { identity_id })
+      return { params: { queue_id, identity_id } }
+    },
     createExample: async () => ({ body: { dataset_id: await newDataset(), inputs: { a: 1 } } }),
     createExamples: async () => ({ body: [{ dataset_id: await newDataset(), inputs: { a: 1 } }] }),
     changeExample: async () => ({ params: await newExample() }),
@@ -58,11 +77,12 @@ export function makeDataCalls(tenant: Tenant, create: (path: string, body?: unkn
     deleteExamples: async () => ({ path: `/examples?example_ids=${(await newExample()).example_id}` }),
     eraseExamples: async () => ({ body: { example_ids: [(await newExample()).example_id], hard_delete: true } }),
     shareRun: async () => ({ params: { run_id: await newRun() } }),
-    unshareRun: async () => {
+    unshareRun: newSharedRun,
+    shareTrace: async () => {
       const run_id = await newRun()
-      await tenant.put(`/runs/${run_id}/share`, {})
-      return { params: { run_id } }
+      return { params: { run_id }, body: { session_id: unusedId(), trace_id: run_id } }
     },
+    unshareTrace: newSharedRun,
     deleteRuns: deletion,
     deleteTraces: deletion,
   }

@@ -70,6 +70,7 @@ export function describeIsolation({ through, hasPolicies = false }: Options) {
       '/v2/events',
       '/v2/webhooks',
       '/datasets',
+      '/annotation-queues',
       '/runs/rules',
     ]
     const bodies = await Promise.all(lists.map(async path => (await owner.get(`${path}?limit=100`, inside)).body))

@@ -1,5 +1,5 @@
 // Multipart bodies as tracing clients write them.
-import { type Reply, send, type Tenant } from './app.ts'
+import { type App, type Reply, send, type Tenant } from './app.ts'
 
 export type SentPart = { name: string; content: string | Uint8Array<ArrayBuffer>; headers: string[] }
 const BOUNDARY = '----LangSmithFormBoundary0123456789'
@@ -41,8 +41,10 @@ export const sendParts = (
   { key }: Pick<Tenant, 'key'>,
   parts: SentPart[],
   headers: Record<string, string> = {},
+  app?: App,
 ): Promise<Reply> =>
   send('POST', '/runs/multipart', {
     raw: joinParts(parts),
     headers: { 'X-Api-Key': key, 'Content-Type': MULTIPART, ...headers },
+    ...(app && { app }),
   })

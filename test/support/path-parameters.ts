@@ -48,6 +48,8 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   await appendRuns(tenant, [root])
   const share = await tenant.put(`/runs/${root.id}/share`, {})
   const { body: example } = await tenant.post('/examples', { dataset_id: dataset.body.id, inputs: {} })
+  const queue = await tenant.post('/annotation-queues', { name: 'Queue' })
+  const [queued] = (await tenant.post(`/annotation-queues/${queue.body.id}/runs`, [root.id])).body
   const rule = await tenant.post('/runs/rules', { display_name: 'Rule', sampling_rate: 1, session_id: session.id })
   const delivery_id = crypto.randomUUID()
   const user_code = newUserCode()
@@ -75,10 +77,16 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
     delivery_id,
     dataset_id: dataset.body.id,
     run_id: root.id,
+    trace_id: root.id,
     share_token: share.body.share_token,
     name: 'inputs',
     example_id: example.id,
     rule_id: rule.body.id,
+    queue_id: queue.body.id,
+    queue_run_id: queued.id,
+    item_id: queued.id,
+    index: '0',
+    identity_id: membership.member_id,
     listener_id: listener.body.id,
     host,
     auth_id: flow.body.auth_id,

@@ -63,7 +63,9 @@ describe('the usage of a run', () => {
       [JSON.stringify(chat), of(3)],
       ['{"a":1}', of(3)],
     ] as const
-    expect(totals.map(([outputs, metadata]) => readUsage(outputs, metadata)?.prompt_tokens)).toEqual([1, 2, 3])
+    const readTokens = (outputs: string, metadata: object) =>
+      readUsage(outputs, readMetadata(JSON.stringify({ metadata })).usage)?.prompt_tokens
+    expect(totals.map(([outputs, metadata]) => readTokens(outputs, metadata))).toEqual([1, 2, 3])
     expect(readUsage('{"a":1}', undefined)).toBe(undefined)
     expect(readUsage('not JSON, "usage_metadata"', undefined)).toBe(undefined)
   })
@@ -86,8 +88,31 @@ describe('the metadata of a run', () => {
   })
 
   it.each([undefined, 'null', '[]', '{"metadata":[]}', 'not JSON'])('%s has none', extra => {
-    expect(readMetadata(extra)).toEqual({ metadata: undefined, columns: {} })
+    expect(readMetadata(extra)).toEqual({ usage: undefined, columns: {} })
   })
+})
+
+it('of a text of megabytes only what is short is parsed, in bounded time', () => {
+  const size = 2 * 1024 * 1024
+  const fill = (unit: string) => unit.repeat(size / unit.length)
+  const usage = '"usage_metadata":{"input_tokens":7}'
+  const metadata = `{"thread_id":"t","big":"${fill('x')}",${usage}}`
+  const started = process.cpuUsage()
+  for (const unit of ['[],', '{"a":1},', '"\\"\\\\",', '12,']) {
+    const long = `[${fill(unit)}0]`
+    const read = readMetadata(`{"runtime":${long},"metadata":{"long":${long},${metadata.slice(1)}}`)
+    expect(read).toEqual({
+      usage: { input_tokens: 7 },
+      columns: { thread_id: 't', metadata: { thread_id: 't', usage_metadata: { input_tokens: 7 } } },
+    })
+    const message = `{"generations":[[{"message":{"kwargs":{"content":${long},${usage}}}}]]}`
+    for (const outputs of [`{"long":${long},${usage}}`, message])
+      expect(readUsage(outputs, undefined)?.prompt_tokens).toBe(7)
+    expect(firstTokenTime(`[${long},{"name":"new_token","time":0}]`)).toBe('1970-01-01T00:00:00.000Z')
+    expect(previewOf(long)?.length).toBe(200)
+  }
+  // Parsed, the texts would be hundreds of megabytes of objects and take ten times as long.
+  expect(process.cpuUsage(started).user / 1000).toBeLessThan(2000)
 })
 
 it.each([

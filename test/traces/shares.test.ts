@@ -49,6 +49,19 @@ it('a link of a run shows none above it', async () => {
     expect((await send('GET', `/public/${share_token}/run/${id}`)).status).toBe(404)
 })
 
+it('the link of a trace is that of its root, and of no other trace', async () => {
+  const { root, children, runs } = newTrace(['below'])
+  const other = newTrace()
+  await appendRuns(tenant, [...runs, other.root])
+  const share = (trace_id: string) =>
+    tenant.post(`/v2/runs/${children[0]!.id}/share`, { session_id: unusedId(), trace_id })
+  const { share_token } = (await share(root.id)).body
+  expect((await tenant.get(`/runs/${root.id}/share`)).body).toEqual({ run_id: root.id, share_token })
+  expect((await share(other.root.id)).body.code).toBe('run_not_found')
+  await tenant.put(`/runs/${other.root.id}/share`, {})
+  expect((await share(other.root.id)).body.code).toBe('run_not_found')
+})
+
 it('traces are deleted with their runs, feedback and links, and journaled', async () => {
   const { root, children, runs } = newTrace(['below'])
   const kept = newTrace().root

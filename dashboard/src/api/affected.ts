@@ -24,6 +24,10 @@ const SHOWN_ON: Record<string, string[]> = {
   oauth_flow: [],
   api_key: ['/workspaces/current/api-keys', '/orgs/current/api-keys'],
   workspace_member: ['/workspaces/current/members', '/orgs/current/members'],
+  project: ['/sessions'],
+  dataset: ['/datasets', '/examples'],
+  rule: ['/runs/rules'],
+  run: ['/runs'],
   tag_key: ['/v2/tag-keys', '/v2/deployment'],
   tag_value: ['/v2/tag-keys', '/v2/deployment'],
 }

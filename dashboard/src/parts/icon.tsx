@@ -51,6 +51,9 @@ const ICONS = {
     <path d="M8 9v5M6 14h4M6.6 7.5a1.4 1.4 0 1 0 2.8 0 1.4 1.4 0 1 0-2.8 0M4.6 10.6a4.6 4.6 0 0 1 0-6.4M11.4 4.2a4.6 4.6 0 0 1 0 6.4M2.6 12.2a7 7 0 0 1 0-9.4M13.4 2.8a7 7 0 0 1 0 9.4" />
   ),
   plug: <path d="M5.5 2v3.5M10.5 2v3.5M4 5.5h8v2.3a4 4 0 0 1-8 0zM8 11.8V14" />,
+  spans: <path d="M2.5 4h8M5 8h8.5M7.5 12H12" />,
+  stack: <path d="M8 2.2 14 5 8 7.8 2 5zM2.5 8.2 8 10.8l5.5-2.6M2.5 11.2 8 13.8l5.5-2.6" />,
+  bolt: <path d="M9 1.8 3.5 9H8l-1 5.2L12.5 7H8z" />,
   hook: <path d="M5.5 4.2 2.5 7l3 2.8M2.8 7h6.4a3.3 3.3 0 0 1 0 6.6H7" />,
 } as const
 export type IconName = keyof typeof ICONS

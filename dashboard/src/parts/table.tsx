@@ -1,6 +1,7 @@
 // A table whose rows lead on: on a phone each row is a block of lines, with the first and the last cell on the first.
 import type { ComponentChildren, Ref } from 'preact'
 import { Button } from './button.tsx'
+import { Icon } from './icon.tsx'
 import styles from './table.module.css'
 import { ROLES } from './table-roles.ts'
 
@@ -10,6 +11,9 @@ export type Column = {
   width?: string
   /** Of the last column: numbers and ages. */
   isEnd?: boolean
+  /** Sorts by this column, or turns the order round. */
+  onSort?: () => void
+  sorted?: 'ascending' | 'descending' | undefined
 }
 type TableProps = {
   caption: string
@@ -29,9 +33,16 @@ export const Table = ({ caption, columns, children, isOld = false, tableRef }: T
     </colgroup>
     <thead>
       <tr>
-        {columns.map(({ label, isEnd }) => (
-          <th key={label} scope="col" class={isEnd ? styles.end : undefined}>
-            {label}
+        {columns.map(({ label, isEnd, onSort, sorted }) => (
+          <th key={label} scope="col" class={isEnd ? styles.end : undefined} aria-sort={sorted}>
+            {onSort ? (
+              <button type="button" class={styles.sort} onClick={onSort}>
+                {label}
+                {sorted && <Icon name={sorted === 'ascending' ? 'up' : 'down'} />}
+              </button>
+            ) : (
+              label
+            )}
           </th>
         ))}
       </tr>

@@ -2,7 +2,7 @@
 import type { IconName } from '../parts/icon.tsx'
 
 /** The first has no heading. */
-export const GROUPS = ['', 'Connected', 'Settings'] as const
+export const GROUPS = ['', 'Tracing', 'Connected', 'Settings'] as const
 type Group = (typeof GROUPS)[number]
 
 export const HOME = '/deployments'
@@ -16,6 +16,9 @@ export const OPENED_BY_KEYS: Opened[] = [
   { path: '/queue', label: 'Queue', icon: 'queue', keys: 'g q', group: '' },
   { path: '/previews', label: 'Previews', icon: 'pull', keys: 'g v', group: '' },
   { path: '/history', label: 'History', icon: 'clock', keys: 'g h', group: '' },
+  { path: '/traces', label: 'Traces', icon: 'spans', keys: 'g t', group: 'Tracing' },
+  { path: '/datasets', label: 'Datasets', icon: 'stack', keys: 'g e', group: 'Tracing' },
+  { path: '/rules', label: 'Rules', icon: 'bolt', keys: 'g u', group: 'Tracing' },
   { path: '/listeners', label: 'Listeners', icon: 'listener', keys: 'g l', group: 'Connected' },
   { path: '/providers', label: 'Providers', icon: 'plug', keys: 'g o', group: 'Connected' },
   { path: '/integrations', label: 'Git hosts', icon: 'branch', keys: 'g g', group: 'Connected' },

@@ -19,6 +19,7 @@ const LOADERS: [path: string, load: () => Promise<Module<ScreenProps<never>>>][]
   ['/new/:deployment', () => import('./new/first.tsx')],
   ['/queue', () => import('./queue/queue.tsx')],
   ['/deployments/:deployment/logs', () => import('./logs/page.tsx')],
+  ['/deployments/:deployment/traces', () => import('./traces/deployment-traces.tsx')],
   ['/deployments/:deployment/metrics', () => import('./deployments/metrics.tsx')],
   ['/deployments/:deployment', () => import('./deployments/deployment.tsx')],
   ['/previews', () => import('./previews/previews.tsx')],
@@ -29,6 +30,10 @@ const LOADERS: [path: string, load: () => Promise<Module<ScreenProps<never>>>][]
   ['/deployments/:deployment/settings', () => import('./deployments/settings.tsx')],
   ['/deployments/:deployment/compare', () => import('./deployments/compare.tsx')],
   ['/deployments/:deployment/revisions/:number', () => import('./deployments/revision.tsx')],
+  ['/traces', () => import('./traces/projects.tsx')],
+  ['/traces/:project', () => import('./traces/project.tsx')],
+  ['/traces/:project/charts', () => import('./traces/charts.tsx')],
+  ['/traces/:project/:trace', () => import('./traces/trace.tsx')],
   ['/listeners', () => import('./listeners/list.tsx')],
   ['/listeners/new', () => import('./listeners/new.tsx')],
   ['/listeners/:listener', () => import('./listeners/listener.tsx')],
@@ -59,6 +64,9 @@ const LOADERS: [path: string, load: () => Promise<Module<ScreenProps<never>>>][]
 
 /** What the caller needs for a list and the pages of its items. The audit log says itself who can read it. */
 const NEEDED: [path: string, permission: Permission, things: string][] = [
+  ['/traces', 'projects:read', 'traces'],
+  ['/datasets', 'datasets:read', 'datasets'],
+  ['/rules', 'rules:read', 'rules'],
   ['/listeners', 'listeners:read', 'listeners'],
   ['/webhooks', 'webhooks:read', 'webhooks'],
   ['/keys', 'api-keys:read', 'keys'],

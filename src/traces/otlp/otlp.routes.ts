@@ -60,6 +60,12 @@ export const otlpRoutes = slice(
   },
   idempotent: true,
   streamMediaType: ['application/json', 'application/x-protobuf', 'application/protobuf'],
-  errors: ['spans_undecodable', 'project_not_found', 'run_in_other_project'],
+  errors: [
+    'spans_undecodable',
+    'project_not_found',
+    'run_in_other_project',
+    'bodies_busy',
+    'trace_storage_unavailable',
+  ],
   verb: exportSpans,
 })

@@ -16,12 +16,13 @@ const JOINS: Join[] = [
   {
     columns: TOTALS,
     alias: sql`totals`,
+    // The condition on the root is within, so that the trace is read for its root only.
     join: sql`
-      left join lateral (
+      cross join lateral (
         select ${list(TOTALS.map(name => sql`sum(${named(sql`t`, name)}) as ${sql.identifier(name)}`))}
         from runs t
-        where ${ofTrace}
-      ) totals on r.id = r.trace_id`,
+        where r.id = r.trace_id and ${ofTrace}
+      ) totals`,
   },
   {
     columns: ['child_run_ids', 'direct_child_run_ids'],

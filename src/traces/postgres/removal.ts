@@ -27,6 +27,10 @@ export async function remove(ctx: Ctx, traceIds: string[], session?: string): Pr
       delete from feedbacks
       where tenant_id = current_tenant() and run_id in (select id from deleted)
     )`
+  const unqueued = sql`unqueued as (
+      delete from annotation_queue_items
+      where tenant_id = current_tenant() and run_id in (select id from deleted)
+    )`
   const unshared = sql`unshared as (
       delete from run_shares
       where tenant_id = current_tenant() and run_id in (select id from deleted)
@@ -38,7 +42,7 @@ export async function remove(ctx: Ctx, traceIds: string[], session?: string): Pr
       group by session_id`
   const data = sql`json_build_object('trace_ids', changed.trace_ids)`
   const rows = await commit(ctx, 'project.traces_deleted', change, data, {
-    ctesBefore: [deleted, forgotten, expired, unsaid, unshared],
+    ctesBefore: [deleted, forgotten, expired, unsaid, unqueued, unshared],
     lock: lockWholeTraces(traceIds),
   })
   return rows.flatMap(({ trace_ids }) => trace_ids)

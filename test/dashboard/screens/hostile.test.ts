@@ -8,8 +8,20 @@ import { useDashboard } from '../../support/dashboard.ts'
 const dashboard = useDashboard()
 
 const SCREENS = ['deployments', 'queue', 'previews', 'history', 'listeners', 'providers', 'integrations', 'webhooks']
+const TRACING = ['traces', 'traces/1', 'traces/1/charts', 'traces/1/2']
 const SETTINGS = ['audit', 'members', 'roles', 'keys', 'settings', 'account', 'new']
-const TABS = ['', '/logs', '/metrics', '/history', '/previews', '/environment', '/settings', '/compare', '/revisions/1']
+const TABS = [
+  '',
+  '/logs',
+  '/metrics',
+  '/traces',
+  '/history',
+  '/previews',
+  '/environment',
+  '/settings',
+  '/compare',
+  '/revisions/1',
+]
 
 async function newDeployment(tenant: Tenant): Promise<string> {
   const source = { source: 'internal_source', source_config: {}, source_revision_config: {}, secrets: [] }
@@ -32,10 +44,10 @@ it('no screen is empty if answers lack members', async () => {
   const tenant = await newTenant()
   const id = await newDeployment(tenant)
   const { page } = await dashboard.open(tenant, '/deployments')
-  await page.route(/\/(v1|v2|workspaces|orgs)\/(?!me$|events\/stream)/, route =>
+  await page.route(/^https:..[^/]+\/(v1|v2|workspaces|orgs|sessions|runs)\b(?!\/me$|\/events\/stream)/, route =>
     route.fulfill({ body: ANSWERS[0][1], contentType: 'application/json' }),
   )
-  for (const screen of [...SCREENS, ...SETTINGS, ...TABS.map(tab => `deployments/${id}${tab}`)]) {
+  for (const screen of [...SCREENS, ...TRACING, ...SETTINGS, ...TABS.map(tab => `deployments/${id}${tab}`)]) {
     await goTo(page, `/ui/${tenant.tenant_id}/${screen}`)
     await expect.poll(async () => (await readScreen(page)).join('').trim().length).toBeGreaterThan(20)
   }

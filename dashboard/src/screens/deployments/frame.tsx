@@ -1,7 +1,5 @@
 // What all pages of a deployment share: its heading, what can be done with it, and its tabs.
 import type { ComponentChildren } from 'preact'
-import { useLayoutEffect, useRef } from 'preact/hooks'
-import { useLocation } from 'wouter-preact'
 import { isMissing, useRead } from '../../api/queries.ts'
 import { useCommands } from '../../commands/commands.ts'
 import { describeSource, hostOf } from '../../format/source.ts'
@@ -14,7 +12,8 @@ import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { StateLabel } from '../../parts/state.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
-import { Link, toAddress } from '../../router/links.tsx'
+import { toAddress } from '../../router/links.tsx'
+import { Tabs } from '../tabs.tsx'
 import { deployAgain } from './actions.ts'
 import { ChangeButtons } from './change-buttons.tsx'
 import { hasDraft } from './draft-store.ts'
@@ -31,6 +30,7 @@ const TABS = [
   { path: '', label: 'Overview', keys: 'u' },
   { path: '/logs', label: 'Logs', keys: 'l' },
   { path: '/metrics', label: 'Metrics', keys: 'm' },
+  { path: '/traces', label: 'Traces', keys: 't' },
   { path: '/environment', label: 'Environment', keys: 'e' },
   { path: '/settings', label: 'Settings', keys: 's' },
   { path: '/previews', label: 'Previews', keys: 'v' },
@@ -77,7 +77,7 @@ export function DeploymentFrame({ workspace, id, tab, page, children }: FramePro
   return (
     <>
       <Header workspace={workspace} deployment={deployment} revisions={all} />
-      <Tabs to={to} tab={tab} />
+      <Tabs label="Deployment" thing="this deployment" tabs={TABS} to={to} tab={tab} />
       {children(deployment, all)}
       {hasDraft(deployment) && <DraftBar workspace={workspace} deployment={deployment} />}
     </>
@@ -145,31 +145,5 @@ function Header({ workspace, deployment, revisions }: HeaderProps) {
       </ul>
       {question}
     </header>
-  )
-}
-
-function Tabs({ to, tab }: { to: string; tab: TabPath }) {
-  const [, navigate] = useLocation()
-  const tabs = useRef<HTMLElement>(null)
-  // Not all fit on a phone. Only the row is scrolled, not the page.
-  useLayoutEffect(() => {
-    const row = tabs.current!
-    const open = row.querySelector<HTMLElement>('[aria-current]')
-    if (open) row.scrollLeft = open.offsetLeft - row.offsetLeft - (row.clientWidth - open.offsetWidth) / 2
-  }, [tab])
-  useCommands(
-    TABS.map(({ path, label, keys }) => ({
-      ...{ id: `tab-${path}`, label: `${label} of this deployment`, kind: 'page', keys },
-      run: () => navigate(toAddress(to + path)),
-    })),
-  )
-  return (
-    <nav class={styles.tabs} aria-label="Deployment" ref={tabs}>
-      {TABS.map(({ path, label }) => (
-        <Link key={path} to={to + path} aria-current={path === tab ? 'page' : undefined}>
-          {label}
-        </Link>
-      ))}
-    </nav>
   )
 }

@@ -1,0 +1,29 @@
+// Reads lists of tracing page by page: an array each, of which a shorter one is the last.
+import { useInfiniteQuery } from '@tanstack/preact-query'
+import { getClient, type Reply } from './client.ts'
+import { type GetRoute, keyOf, type ReadOptions } from './queries.ts'
+
+export type ArrayRoute = { [R in GetRoute]: Reply<R> extends unknown[] ? R : never }[GetRoute]
+type ItemOf<R extends ArrayRoute> = Reply<R> extends (infer Item)[] ? Item : never
+type Freshness = { enabled?: boolean; everyMs?: number | false; pageSize?: number }
+
+export function useOffsetPages<R extends ArrayRoute>(
+  workspace: string,
+  route: R,
+  options: ReadOptions<R>,
+  { enabled = true, everyMs = false, pageSize = 50 }: Freshness = {},
+) {
+  const { data, ...query } = useInfiniteQuery({
+    queryKey: [...keyOf(workspace, route, options), 'pages', pageSize],
+    queryFn: async ({ signal, pageParam }) => {
+      const page = { ...(options as { query?: object }).query, limit: pageSize, offset: pageParam }
+      return (await getClient().call(route, { ...options, query: page, signal } as never)) as ItemOf<R>[]
+    },
+    initialPageParam: 0,
+    getNextPageParam: (page, pages) => (page.length < pageSize ? undefined : pages.length * pageSize),
+    enabled,
+    refetchInterval: everyMs,
+    placeholderData: previous => previous,
+  })
+  return { ...query, items: data?.pages.flat() as ItemOf<R>[] | undefined }
+}

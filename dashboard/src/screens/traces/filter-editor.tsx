@@ -1,0 +1,54 @@
+// The filter of runs as a text of the filter language, with what is wrong with it.
+import { useEffect, useState } from 'preact/hooks'
+import { Button } from '../../parts/button.tsx'
+import { TextField } from '../../parts/form.tsx'
+import styles from './runs.module.css'
+
+type EditorProps = {
+  value: string
+  fault: string | undefined
+  /** What the field above it is as a filter. */
+  typed: string | undefined
+  onApply: (value: string) => void
+  onClose: () => void
+}
+export function FilterEditor({ value, fault, typed, onApply, onClose }: EditorProps) {
+  const [text, setText] = useState(value)
+  useEffect(() => setText(value), [value])
+  return (
+    <form
+      class={styles.editor}
+      aria-label="Filter language"
+      onSubmit={event => {
+        event.preventDefault()
+        onApply(text.trim())
+      }}
+    >
+      <TextField
+        label="Filter"
+        mono
+        wide
+        value={text}
+        onChange={setText}
+        fault={fault}
+        placeholder='and(gt(latency, "5s"), has(tags, "beta"))'
+        hint={
+          typed ? (
+            <>
+              The words and conditions above are{' '}
+              <button type="button" class={styles.typed} onClick={() => setText(typed)}>
+                <code>{typed}</code>
+              </button>
+            </>
+          ) : (
+            'The language of the API: what stands here works in every client and in rules.'
+          )
+        }
+      />
+      <Button type="submit" look="primary">
+        Apply filter
+      </Button>
+      <Button onClick={onClose}>Remove</Button>
+    </form>
+  )
+}

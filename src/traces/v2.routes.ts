@@ -1,0 +1,163 @@
+// Routes of runs, traces and threads in the second version of the API of published clients.
+import { readBody, validateInput } from '../kernel/input.ts'
+import { writeJson } from '../kernel/raw-json.ts'
+import { slice } from '../kernel/routes.ts'
+import { requireRow } from '../kernel/rows.ts'
+import { columnsOfV2, readSelects } from './run-wire-v2.ts'
+import { RunRef } from './runs.schema.ts'
+import * as s from './runs-v2.schema.ts'
+import * as runs from './runs-v2.ts'
+import { JSON_HEADERS, visitOf } from './shares.routes.ts'
+import { SharedRunRef, ShareRef } from './shares.schema.ts'
+import { listSharedTree, shareTrace, unshareRun } from './shares.ts'
+import { ThreadRef } from './threads.schema.ts'
+import * as t from './threads-v2.schema.ts'
+import * as threads from './threads-v2.ts'
+
+const FILTERED = ['filter_invalid', 'query_too_slow', 'project_not_found'] as const
+
+export const v2Routes = slice('Runs, version 2', 'Runs, traces and threads as newer clients read them.')
+  .post('/v2/runs/query', {
+    id: 'queryRunsV2',
+    summary: 'List runs, by default the newest of the last day first',
+    isReadOnly: true,
+    toleratesUnknown: true,
+    body: s.RunQueryV2,
+    reply: s.RunPageV2,
+    errors: [...FILTERED, 'storage_unavailable'],
+    verb: runs.queryRunsV2,
+  })
+  .get('/v2/runs/{run_id}', {
+    id: 'readRunV2',
+    summary: 'Read a run of a project',
+    params: RunRef,
+    query: s.RunReadQueryV2,
+    lists: ['selects'],
+    reply: s.RunV2,
+    errors: ['run_not_found', 'storage_unavailable'],
+    verb: runs.readRunV2,
+  })
+  .get('/v2/runs/{run_id}/url', {
+    id: 'readRunUrl',
+    summary: 'Read where the dashboard shows a run',
+    params: RunRef,
+    query: s.RunUrlQuery,
+    reply: s.RunUrl,
+    errors: ['run_not_found'],
+    verb: runs.readRunUrl,
+  })
+  .post('/v2/runs/{run_id}/share', {
+    id: 'shareTrace',
+    summary: 'Create a link that shows the trace of a run, or return the one that exists',
+    idempotent: true,
+    toleratesUnknown: true,
+    params: RunRef,
+    body: s.NewTraceShare,
+    reply: s.TraceShare,
+    errors: ['run_not_found', 'quota_full'],
+    verb: shareTrace,
+  })
+  .delete('/v2/runs/{run_id}/share', {
+    id: 'unshareTrace',
+    summary: 'Delete the link that shows a trace',
+    idempotent: true,
+    params: RunRef,
+    errors: ['run_not_found'],
+    verb: unshareRun,
+  })
+  .post('/v2/traces/query', {
+    id: 'queryTraces',
+    summary: 'List traces by their roots, by default the newest of the last day first',
+    isReadOnly: true,
+    toleratesUnknown: true,
+    body: s.TraceQueryV2,
+    reply: s.TracePageV2,
+    errors: [...FILTERED, 'storage_unavailable'],
+    verb: runs.queryTraces,
+  })
+  .get('/v2/traces/{trace_id}/runs', {
+    id: 'listTraceRuns',
+    summary: 'List the runs of a trace, the first 1,000 in their order',
+    params: s.TraceRef,
+    query: s.TraceRunsQuery,
+    lists: ['selects'],
+    reply: s.RunListV2,
+    errors: [...FILTERED, 'storage_unavailable'],
+    verb: runs.listTraceRuns,
+  })
+  .post('/v2/threads/query', {
+    id: 'queryThreads',
+    summary: 'List the threads of a project, by default those of the last day',
+    isReadOnly: true,
+    toleratesUnknown: true,
+    body: t.ThreadQueryV2,
+    reply: t.ThreadPageV2,
+    errors: [...FILTERED],
+    verb: threads.queryThreads,
+  })
+  .post('/v2/threads/stats', {
+    id: 'readThreadAggregates',
+    summary: 'Add up the threads of a project, by default those of the last day',
+    isReadOnly: true,
+    toleratesUnknown: true,
+    body: t.ThreadAggregateBody,
+    reply: t.ThreadAggregates,
+    errors: [...FILTERED],
+    verb: threads.readThreadAggregates,
+  })
+  .get('/v2/threads/{thread_id}/traces', {
+    id: 'listThreadTraces',
+    summary: 'List the traces of a thread',
+    params: ThreadRef,
+    query: t.ThreadTraceQuery,
+    lists: ['selects'],
+    reply: t.ThreadTracePage,
+    errors: [...FILTERED, 'storage_unavailable'],
+    verb: threads.listThreadTraces,
+  })
+  .get('/v2/threads/{thread_id}/stats', {
+    id: 'readThreadStats',
+    summary: 'Add up the traces of a thread',
+    params: ThreadRef,
+    query: t.ThreadStatsQuery,
+    lists: ['selects'],
+    reply: t.ThreadStats,
+    errors: ['query_too_slow', 'project_not_found', 'thread_not_found'],
+    verb: threads.readThreadStats,
+  })
+  .get('/v2/public/{share_token}/run/{run_id}', {
+    id: 'readSharedRunV2',
+    summary: 'Read a run that a link shows',
+    params: SharedRunRef,
+    query: s.SharedRunReadQuery,
+    lists: ['selects'],
+    reply: s.RunV2,
+    errors: ['run_share_not_found', 'run_not_found'],
+    open: async (c, services) => {
+      const schemas = { params: SharedRunRef, query: s.SharedRunReadQuery, lists: ['selects'] }
+      const input = validateInput(c.req, schemas, '', []) as SharedInput & { run_id: string }
+      const selects = readSelects(input.selects)
+      const tree = await listSharedTree(visitOf(c, services, input.share_token), columnsOfV2(selects))
+      const found = tree.runs.filter(({ id }) => id === input.run_id)
+      requireRow(found, 'run_not_found')
+      const [run] = await runs.showRunsV2(tree.ctx, found, selects)
+      return c.body(writeJson(run), 200, JSON_HEADERS)
+    },
+  })
+  .post('/v2/public/{share_token}/runs/query', {
+    id: 'querySharedRunsV2',
+    summary: 'List the runs that a link shows, the first 1,000 in their order',
+    isReadOnly: true,
+    params: ShareRef,
+    body: s.SharedRunQueryV2,
+    reply: s.RunListV2,
+    errors: ['run_share_not_found'],
+    open: async (c, services) => {
+      const schemas = { params: ShareRef, body: s.SharedRunQueryV2 }
+      const input = validateInput(c.req, schemas, await readBody(c.req), []) as SharedInput
+      const selects = readSelects(input.selects)
+      const tree = await listSharedTree(visitOf(c, services, input.share_token), columnsOfV2(selects))
+      return c.body(writeJson({ items: await runs.showRunsV2(tree.ctx, tree.runs, selects) }), 200, JSON_HEADERS)
+    },
+  })
+type SharedInput = { share_token: string; selects?: s.SelectV2[] | null }
