@@ -3,8 +3,8 @@ import * as z from 'zod'
 import { AppsDomain } from './protocol/custom-url.schema.ts'
 import type { MetricFamily } from './protocol/open-metrics.ts'
 
-/** What the requests of a key count towards. Those that send runs have a budget of their own. */
-export type Budget = 'key' | 'ingestion'
+/** What requests count towards: all of a key, those that send runs with it, those of an application. */
+export type Budget = 'key' | 'ingestion' | 'deployment'
 
 type RateLimiter = { limit(options: { key: string }): Promise<{ success: boolean }> }
 
@@ -467,6 +467,8 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
       : []),
     ...(settings.DATABASE_SYSTEM_URL ? [] : [SINGLE_LOGIN_NOTICE]),
   ]
+  const ingestionLimiter =
+    settings.INGESTION_RATE_LIMIT_PER_MINUTE === 0 ? undefined : (env.INGESTION_RATE_LIMITER as RateLimiter | undefined)
   return {
     database: {
       url: settings.DATABASE_URL,
@@ -478,7 +480,11 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
     mode: settings.SLIPWAY_MODE,
     sealingKeys: settings.SEALING_KEYS,
     corsOrigins: settings.CORS_ORIGINS,
-    rateLimits: { key: settings.RATE_LIMIT_PER_MINUTE, ingestion: settings.INGESTION_RATE_LIMIT_PER_MINUTE },
+    rateLimits: {
+      key: settings.RATE_LIMIT_PER_MINUTE,
+      ingestion: settings.INGESTION_RATE_LIMIT_PER_MINUTE,
+      deployment: settings.INGESTION_RATE_LIMIT_PER_MINUTE,
+    },
     eventsPerDay: settings.EVENTS_PER_DAY,
     deliveriesPerRequest: 200,
     abac: settings.ABAC === 'on',
@@ -488,10 +494,8 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
     uploadBytes: settings.UPLOADS_MAX_GIB * 1024 ** 3,
     limiters: {
       key: settings.RATE_LIMIT_PER_MINUTE === 0 ? undefined : (env.RATE_LIMITER as RateLimiter | undefined),
-      ingestion:
-        settings.INGESTION_RATE_LIMIT_PER_MINUTE === 0
-          ? undefined
-          : (env.INGESTION_RATE_LIMITER as RateLimiter | undefined),
+      ingestion: ingestionLimiter,
+      deployment: ingestionLimiter,
     },
     unknownKeysPerMinute: settings.UNKNOWN_KEYS_PER_MINUTE,
     clientAddress: () => undefined,
