@@ -33,10 +33,11 @@ async function answerWithSpan(question) {
   const processor = new BatchSpanProcessor(new OTLPTraceExporter())
   const provider = new BasicTracerProvider({ spanProcessors: [processor] })
   const span = provider.getTracer('app').startSpan('answer')
-  span.setAttributes({ 'input.value': JSON.stringify({ question }), 'output.value': JSON.stringify({ answer: question + '!' }) })
+  const output = { answer: question + '!' }
+  span.setAttributes({ 'input.value': JSON.stringify({ question }), 'output.value': JSON.stringify(output) })
   span.end()
   await provider.forceFlush()
-  return { answer: question + '!' }
+  return output
 }
 console.log('started with', JSON.stringify(process.env))
 createServer(async (req, res) => {
