@@ -135,6 +135,20 @@ export default defineConfig({
           hookTimeout: 120_000,
         },
       },
+      // Traces in ClickHouse, by the tests of the store on Postgres. Apart from `npm test`: the engine is 540 MB.
+      {
+        resolve: { alias: runtime('node') },
+        test: {
+          name: 'clickhouse',
+          include: ['test/{traces,rules}/**/*.test.ts'],
+          exclude: pure,
+          globalSetup: ['test/support/setup.ts', 'test/support/clickhouse.ts'],
+          setupFiles: 'test/support/reset-files.ts',
+          isolate: false,
+          env,
+          server,
+        },
+      },
       // One file at a time: engines side by side would take the same networks. Podman takes seconds to give up.
       {
         test: {

@@ -59,6 +59,7 @@ import { serveSignInPages } from './sign-in/pages.ts'
 import { signInRoutes } from './sign-in/routes.ts'
 import { sweepSessions } from './sign-in/sessions.ts'
 import { syncRoutes } from './sync/routes.ts'
+import { clickHouseTraceStore } from './traces/clickhouse/store.ts'
 import { feedbackRoutes } from './traces/feedback.routes.ts'
 import { sweepFeedback } from './traces/feedback-sweep.ts'
 import { ingestionRoutes } from './traces/ingestion.routes.ts'
@@ -143,7 +144,7 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
     config,
     database,
     sealer: createSealer(config.sealingKeys),
-    traces: postgresTraceStore,
+    traces: config.clickHouse ? clickHouseTraceStore(config.clickHouse) : postgresTraceStore,
   }
   serveMetricsPage(app, services, counters)
   services.deliverEvents = createEventDeliverer(services)

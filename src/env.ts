@@ -66,6 +66,12 @@ const postgresUrl = () =>
     .string({ error: POSTGRES_ERROR })
     .refine(text => /^postgres(ql)?:\/\/./.test(text) && URL.canParse(text), { error: POSTGRES_ERROR })
 
+const CLICKHOUSE_ERROR =
+  'must be the address of the server, such as https://user:password@clickhouse.example.com:8443/slipway'
+const isClickHouseUrl = (text: string): boolean =>
+  /^https?:\/\/./.test(text) && URL.canParse(text) && /^\/\w+$/.test(new URL(text).pathname)
+const clickHouseUrl = () => z.string({ error: CLICKHOUSE_ERROR }).refine(isClickHouseUrl, { error: CLICKHOUSE_ERROR })
+
 const METRICS_TOKEN = /^[!-~]{16,255}$/
 const METRICS_TOKEN_ERROR = 'must be 16 to 255 visible characters, such as the output of `openssl rand -hex 24`'
 
@@ -111,6 +117,7 @@ const Settings = z.object({
     .min(30, { error: RETENTION_ERROR })
     .max(36_500, { error: RETENTION_ERROR })
     .default(400),
+  TRACES_CLICKHOUSE_URL: clickHouseUrl().optional(),
   METRICS_TOKEN: z.string().regex(METRICS_TOKEN, { error: METRICS_TOKEN_ERROR }).optional(),
   UPLOADS_MAX_GIB: wholeNumber(1_000_000, 'must be a whole number of GiB').default(20),
   INSTANCE_ADMIN_EMAILS: commaSeparated(''),
@@ -351,6 +358,8 @@ export type Config = {
   /** The host's own storage. `s3` wins over it; without both there are no uploads. */
   uploads: Storage | undefined
   s3: S3Settings | undefined
+  /** Where runs are stored in place of Postgres. */
+  clickHouse: string | undefined
   /** Without it, /ui says how to build the dashboard. */
   dashboard: BuiltFiles | undefined
   registry: RegistrySettings | undefined
@@ -382,6 +391,8 @@ export const readOwnerUrl = (env: Record<string, unknown>) =>
   databaseUrl(env, 'DATABASE_OWNER_URL', 'DATABASE_SYSTEM_URL')
 /** Whether a database with tables of another application may be migrated. */
 export const readSharesDatabase = (env: Record<string, unknown>) => parseSettings(DatabaseSharing, env).SHARE_DATABASE
+const ClickHouse = z.object({ TRACES_CLICKHOUSE_URL: clickHouseUrl().optional() })
+export const readClickHouseUrl = (env: Record<string, unknown>) => parseSettings(ClickHouse, env).TRACES_CLICKHOUSE_URL
 export const readSealingKeys = (env: Record<string, unknown>) => parseSettings(Sealing, env).SEALING_KEYS
 export const readUploadsFolder = (env: Record<string, unknown>) => parseSettings(UploadsFolder, env).UPLOADS_DIR
 export function readTrustedProxies(env: Record<string, unknown>, isRange: (text: string) => boolean): string[] {
@@ -505,6 +516,7 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
     defaultEndpoints: settings.MCP_DEFAULT_ENDPOINTS,
     uploads: undefined,
     s3: toS3Settings(settings),
+    clickHouse: settings.TRACES_CLICKHOUSE_URL,
     dashboard: undefined,
     registry: toRegistrySettings(settings),
     github: toGitHubApp(settings),

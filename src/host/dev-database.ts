@@ -1,7 +1,9 @@
 // Prepares the database of `npm run dev`: migrates it, starts its gateway, provides keys for the user and the agent.
 import { bootstrap } from '../access/bootstrap.ts'
+import { readClickHouseUrl } from '../env.ts'
 import { registerPlatformListener } from '../listeners/platform-listener.ts'
 import { createOperatorLink } from '../sign-in/links.ts'
+import { migrateClickHouse } from '../traces/clickhouse/migrate.ts'
 import { createLogins } from './database-logins.ts'
 import type { DevListener, DevState, Home } from './home-folder.ts'
 import { migrate } from './migrate.ts'
@@ -22,6 +24,8 @@ export async function prepareDatabase(options: PrepareOptions) {
   const { home, ownerUrl, sharesDatabase, settings } = options
   const { port, token } = options.gateway
   await migrate(ownerUrl, { sharesDatabase, log: () => {} })
+  const clickHouse = readClickHouseUrl(settings)
+  if (clickHouse) await migrateClickHouse(clickHouse, () => {})
   const logins = await createLogins(ownerUrl)
   const addresses = { DATABASE_URL: logins.app, DATABASE_SYSTEM_URL: logins.system }
   const host = createHost({ ...settings, ...addresses }, { log: () => {} }, { token })

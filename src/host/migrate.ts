@@ -6,7 +6,8 @@ import { type MigrationMeta, readMigrationFiles } from 'drizzle-orm/migrator'
 import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres'
 import { PgDialect, type PgSession } from 'drizzle-orm/pg-core'
 import pg from 'pg'
-import { readOwnerUrl, readSharesDatabase } from '../env.ts'
+import { readClickHouseUrl, readOwnerUrl, readSharesDatabase } from '../env.ts'
+import { migrateClickHouse } from '../traces/clickhouse/migrate.ts'
 
 export type MigrateOptions = {
   /** Migrates a database that has tables of another application. */
@@ -136,6 +137,8 @@ function innermostMessage(error: unknown): string {
 if (import.meta.main) {
   try {
     await migrate(readOwnerUrl(process.env), { sharesDatabase: readSharesDatabase(process.env) })
+    const clickHouse = readClickHouseUrl(process.env)
+    if (clickHouse) await migrateClickHouse(clickHouse)
   } catch (error) {
     console.error(error instanceof Error ? error.message : error)
     process.exitCode = 1

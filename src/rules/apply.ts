@@ -2,9 +2,11 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { Ctx } from '../kernel/context.ts'
 import { type Row, run } from '../kernel/db.ts'
+import { lockQueue } from '../queues/new-items.ts'
 import type { RuleOutcome, RuleOutcomes } from '../tables/rules.ts'
 import type { StoredRun } from '../traces/run-query.ts'
 import { addToDataset } from './add-to-dataset.ts'
+import { ADD_TO_QUEUE, OUTCOMES_WITH_QUEUE, QUEUE_OUTCOMES } from './add-to-queue.ts'
 import type { ClaimedRule } from './claimed-rule.ts'
 
 /** Of one message, so that it stays small. */
@@ -31,6 +33,7 @@ export async function applyRule(
   const deliveries = planDeliveries(rule, runs)
   const applications = runs.map(one => ({
     run_id: one.id,
+    trace_id: one.trace_id,
     run_session_id: one.session_id,
     run_name: one.name,
     run_type: one.run_type,
@@ -40,7 +43,8 @@ export async function applyRule(
     outcomes: outcomesOf(one),
     delivery_ids: deliveries.filter(({ run_ids }) => run_ids.includes(one.id)).map(({ id }) => id),
   }))
-  const rows = await run(ctx, recordStatement(rule, applications, deliveries, progress, isBackfill))
+  const lock = rule.add_to_annotation_queue_id ? lockQueue(rule.add_to_annotation_queue_id) : []
+  const rows = await run(ctx, recordStatement(rule, applications, deliveries, progress, isBackfill), lock)
   return rows.length > 0
 }
 
@@ -64,7 +68,7 @@ function planDeliveries({ webhooks }: ClaimedRule, runs: StoredRun[]): PlannedDe
 }
 
 const recordStatement = (
-  { id }: ClaimedRule,
+  { id, add_to_annotation_queue_id: queue }: ClaimedRule,
   applications: object[],
   deliveries: PlannedDelivery[],
   progress: SQL,
@@ -74,15 +78,16 @@ const recordStatement = (
     update run_rules
     set ${progress}
     where id = ${id}::uuid and tenant_id = current_tenant() and is_enabled
-    returning id, organization_id, tenant_id
+    returning id, organization_id, tenant_id, add_to_annotation_queue_id
   ),
   given as (
     select *
     from json_to_recordset(${JSON.stringify(applications)}::json) as g(
-      run_id uuid, run_session_id uuid, run_name text, run_type text, start_time timestamptz, end_time timestamptz,
-      thread_id text, outcomes json, delivery_ids uuid[]
+      run_id uuid, trace_id uuid, run_session_id uuid, run_name text, run_type text, start_time timestamptz,
+      end_time timestamptz, thread_id text, outcomes json, delivery_ids uuid[]
     )
   ),
+  ${queue ? sql`${QUEUE_OUTCOMES},` : sql``}
   applied as (
     insert into rule_applications (
       organization_id, tenant_id, rule_id, run_id, run_session_id, run_name, run_type, start_time, end_time, thread_id,
@@ -90,7 +95,8 @@ const recordStatement = (
     )
     select
       r.organization_id, r.tenant_id, r.id, g.run_id, g.run_session_id, g.run_name, g.run_type, g.start_time,
-      g.end_time, g.thread_id, ${isBackfill}, g.outcomes, g.delivery_ids
+      g.end_time, g.thread_id, ${isBackfill}, ${queue ? OUTCOMES_WITH_QUEUE : sql`g.outcomes`},
+      g.delivery_ids
     from given g
     cross join rule r
     order by g.run_id
@@ -110,6 +116,6 @@ const recordStatement = (
     join applied a on d.id = any(a.delivery_ids)
     cross join rule r
     group by d.id, r.organization_id, r.tenant_id, r.id, d.target_id
-  )
+  )${queue ? sql`, ${ADD_TO_QUEUE}` : sql``}
   select id
   from rule`

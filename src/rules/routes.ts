@@ -5,7 +5,10 @@ import * as rules from './rules.ts'
 import * as s from './schema.ts'
 import { triggerRule, triggerRules } from './trigger.ts'
 
-const REFERENCE_ERRORS = ['project_not_found', 'dataset_not_found', 'filter_invalid', 'blocked_url'] as const
+const REFERENCE_ERRORS = [
+  ...(['project_not_found', 'dataset_not_found', 'queue_not_found'] as const),
+  ...(['filter_invalid', 'blocked_url'] as const),
+]
 
 export const ruleRoutes = slice('Automation rules', 'What is done with runs that match, without anybody asking.')
   .get('/runs/rules', {

@@ -48,7 +48,7 @@ export const RULE_COLUMNS = {
   ...getTableColumns(runRules),
   session_name: nameOf('projects', 'session_id').as('session_name'),
   dataset_name: nameOf('datasets', 'dataset_id').as('dataset_name'),
-  queue_name: sql<string | null>`null::text`.as('queue_name'),
+  queue_name: nameOf('annotation_queues', 'add_to_annotation_queue_id').as('queue_name'),
   add_to_dataset_name: nameOf('datasets', 'add_to_dataset_id').as('add_to_dataset_name'),
 }
 
@@ -138,7 +138,10 @@ const HAS_ROOM = refuseUnless(
 /** So that two concurrent requests do not both take the last place. */
 const LOCK_WORKSPACE = sql`select from workspaces where id = current_tenant() for no key update`
 
-type References = Pick<schema.RulePatch, 'session_id' | 'dataset_id' | 'add_to_dataset_id'>
+type References = Pick<
+  schema.RulePatch,
+  'session_id' | 'dataset_id' | 'add_to_dataset_id' | 'add_to_annotation_queue_id'
+>
 
 const exists = (code: string, table: string, id: string | null | undefined): SQL | undefined =>
   id
@@ -156,6 +159,7 @@ const isAllowed = (input: References & { extend_only?: boolean | undefined }): S
     exists('project_not_found', 'projects', input.session_id),
     exists('dataset_not_found', 'datasets', input.dataset_id),
     exists('dataset_not_found', 'datasets', input.add_to_dataset_id),
+    exists('queue_not_found', 'annotation_queues', input.add_to_annotation_queue_id),
     input.extend_only ? requirePermission('projects:increase-trace-tier') : undefined,
     sql`true`,
   )!
@@ -180,11 +184,11 @@ const FILTERS = ['filter', 'trace_filter', 'tree_filter'] as const
 
 function givenColumns(input: schema.RulePatch) {
   const { display_name, is_enabled, sampling_rate, extend_only, add_to_dataset_prefer_correction } = input
-  const { add_to_dataset_id } = input
+  const { add_to_dataset_id, add_to_annotation_queue_id } = input
   const filters = FILTERS.filter(name => input[name] !== undefined).map(name => [name, input[name]?.trim() || null])
   return omitUndefined({
     ...{ display_name, is_enabled, sampling_rate, extend_only, add_to_dataset_prefer_correction },
-    ...{ add_to_dataset_id },
+    ...{ add_to_dataset_id, add_to_annotation_queue_id },
     ...(Object.fromEntries(filters) as { [Name in (typeof FILTERS)[number]]?: string | null }),
   })
 }

@@ -74,7 +74,7 @@ const actionShape = {
   filter: Filter.nullish().meta({ description: 'About the run itself.' }),
   trace_filter: Filter.nullish().meta({ description: 'About the root of its trace.' }),
   tree_filter: Filter.nullish().meta({ description: 'About any run of its trace.' }),
-  add_to_annotation_queue_id: notSupported('There are no annotation queues yet.'),
+  add_to_annotation_queue_id: Uuid.nullish().meta({ description: 'It makes the traces long-lived.' }),
   add_to_dataset_id: Uuid.nullish(),
   add_to_dataset_prefer_correction: z
     .boolean()

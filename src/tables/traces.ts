@@ -259,6 +259,27 @@ export const waitingPatches = pgTable(
   t => [primaryKey({ columns: [t.tenant_id, t.run_id, t.id] }), index('waiting_patches_age').on(t.created_at)],
 )
 
+/**
+ * Runs that were posted and have not ended, where runs are stored outside of Postgres: a patch that names no project
+ * finds its own by them.
+ */
+export const openRuns = pgTable(
+  'open_runs',
+  {
+    ...parentTenantColumns(),
+    id: uuid().notNull(),
+    session_id: uuid().notNull(),
+    trace_tier: tierColumn().notNull(),
+    trace_id: uuid().notNull(),
+    trace_time: instantColumn().notNull(),
+    order_time: instantColumn().notNull(),
+    dotted_order: text().notNull(),
+    parent_run_id: uuid(),
+    created_at: createdAtColumn(),
+  },
+  t => [primaryKey({ columns: [t.tenant_id, t.id] }), index('open_runs_age').on(t.created_at)],
+)
+
 export const VIEW_TYPES = ['runs', 'threads', 'single_run'] as const
 
 /** A saved filter over the runs of a project. */

@@ -1,7 +1,7 @@
 // Creates, lists, reads, changes and deletes feedback. It is data: not journaled, like runs.
 import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
-import { verb } from '../kernel/context.ts'
+import { type Ctx, verb } from '../kernel/context.ts'
 import { type Row, run, textArray, uuidArray } from '../kernel/db.ts'
 import type { Fault } from '../kernel/errors.ts'
 import { invalidRequest } from '../kernel/input.ts'
@@ -102,7 +102,11 @@ const conditionsOf = (query: z.output<typeof schema.FeedbackQuery>): SQL => {
   )
 }
 
-export const listFeedback = verb('feedback:read', async (ctx, query: z.output<typeof schema.FeedbackQuery>) => {
+export const listFeedback = verb('feedback:read', (ctx, query: z.output<typeof schema.FeedbackQuery>) =>
+  findFeedback(ctx, query),
+)
+
+export async function findFeedback(ctx: Ctx, query: z.output<typeof schema.FeedbackQuery>): Promise<schema.Feedback[]> {
   const rows = sql<Row>`
       select to_json(f)
       from feedbacks f
@@ -111,7 +115,7 @@ export const listFeedback = verb('feedback:read', async (ctx, query: z.output<ty
       limit ${query.limit}
       offset ${query.offset}`
   return (await run(ctx, rows)).map(row => toWire(parseRow(row), query))
-})
+}
 
 export const readFeedback = verb(
   'feedback:read',

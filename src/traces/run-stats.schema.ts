@@ -100,11 +100,3 @@ export const RunStatsReply = z
   .union([RunStats, z.record(z.string(), RunStats)])
   .meta({ id: 'RunStatsReply', description: 'With `group_by`: by group, the largest first.' })
 export type RunStatsReply = z.output<typeof RunStatsReply>
-
-export const FilterErrors = z
-  .object({
-    valid: z.boolean(),
-    errors: z.array(z.object({ field: z.string(), message: z.string(), position: z.int() })),
-  })
-  .meta({ id: 'FilterErrors', description: 'Positions count characters from 1.' })
-export type FilterErrors = z.output<typeof FilterErrors>

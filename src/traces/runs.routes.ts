@@ -5,7 +5,7 @@ import { openRunObject } from './object-links.ts'
 import * as st from './run-stats.schema.ts'
 import { readRunStats } from './run-stats.ts'
 import * as s from './runs.schema.ts'
-import { queryRuns, readRun } from './runs.ts'
+import { queryRuns, readRun, validateFilters } from './runs.ts'
 
 const objectLinkInput = { params: s.ObjectRef, query: s.ObjectSignature }
 /** What a client stored is not shown as a page of this origin. */
@@ -30,6 +30,16 @@ export const runRoutes = slice('Runs', 'What applications did: runs, and the tra
     reply: s.RunPage,
     errors: ['filter_invalid', 'query_too_slow', 'project_not_found', 'storage_unavailable'],
     verb: queryRuns,
+  })
+  .post('/runs/query/validate', {
+    id: 'validateFilters',
+    summary: 'Check filters of runs',
+    description: 'Names the first fault of each filter, and its place.',
+    isReadOnly: true,
+    toleratesUnknown: true,
+    body: s.FilterCheckBody,
+    reply: s.FilterErrors,
+    verb: validateFilters,
   })
   .post('/runs/stats', {
     id: 'readRunStats',

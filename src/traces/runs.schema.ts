@@ -100,6 +100,29 @@ export type RunQueryBody = z.output<typeof RunQueryBody>
 export const RunSelectionBody = z.object(selection)
 export type RunSelectionBody = z.output<typeof RunSelectionBody>
 
+export const FilterCheckBody = z
+  .object({
+    filter: filterText('the run'),
+    trace_filter: filterText('the root of its trace'),
+    tree_filter: filterText('any run of its trace'),
+    search_filter: filterText('the run, too'),
+  })
+  .meta({ id: 'FilterCheck', example: { filter: 'and(eq(run_type, "llm"), gt(latency, "5s"))' } })
+export type FilterCheckBody = z.output<typeof FilterCheckBody>
+export const FilterErrors = z
+  .object({
+    valid: z.boolean(),
+    errors: z.array(
+      z.object({
+        field: z.string().meta({ description: 'The member of the body.' }),
+        message: z.string(),
+        position: z.int().meta({ description: 'The character, counted from 1.' }),
+      }),
+    ),
+  })
+  .meta({ id: 'FilterErrors' })
+export type FilterErrors = z.output<typeof FilterErrors>
+
 const Time = z.string().meta({ format: 'date-time' })
 const Json = z.unknown()
 const Details = z.record(z.string(), z.number()).nullable()

@@ -1,8 +1,12 @@
 // Reads runs for published clients: pages, and single ones.
+import { sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
+import { type Row, run } from '../kernel/db.ts'
 import { fail } from '../kernel/errors.ts'
 import { requireRow } from '../kernel/rows.ts'
+import { RUN_FIELDS } from './filter/fields.ts'
+import { resolveFilters } from './filter/resolve.ts'
 import { fillPayloads, PAGE_PAYLOAD_BYTES, RUN_PAYLOAD_BYTES, signObjects } from './object-links.ts'
 import type { StoredRun, RunPage as StoredRunPage } from './run-query.ts'
 import { searchFilter, toSelection } from './run-selection.ts'
@@ -64,8 +68,24 @@ export const readRun = verb(
       limit: 1,
       columns: columnsOf(select),
     })
-    const run = requireRow(runs, 'run_not_found')
-    const [shown] = await showRuns(ctx, [run], select, exclude_s3_stored_attributes ? 0 : RUN_PAYLOAD_BYTES)
+    const found = requireRow(runs, 'run_not_found')
+    const [shown] = await showRuns(ctx, [found], select, exclude_s3_stored_attributes ? 0 : RUN_PAYLOAD_BYTES)
     return shown!
   },
+)
+
+/** The first fault of each filter. */
+export const validateFilters = verb(
+  'runs:read',
+  async (ctx, { filter, trace_filter, tree_filter, search_filter }: schema.FilterCheckBody) => {
+    await run(ctx, sql<Row>`select true`)
+    const { faults } = resolveFilters({ filter, trace_filter, tree_filter, search_filter }, RUN_FIELDS)
+    const errors = faults.map(({ name, fault }) => ({
+      field: name,
+      message: fault.message,
+      position: fault.position,
+    }))
+    return { valid: errors.length === 0, errors } satisfies schema.FilterErrors
+  },
+  { byPolicy: true },
 )

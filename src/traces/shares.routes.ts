@@ -1,13 +1,15 @@
 // Routes of links that show a run to anyone, and of the deletion of traces.
+import type * as z from 'zod'
 import { readBody, validateInput } from '../kernel/input.ts'
 import { requestOrigin } from '../kernel/origin.ts'
 import { writeJson } from '../kernel/raw-json.ts'
 import { type Operation, type Services, slice } from '../kernel/routes.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { deleteTraces } from './deletion.ts'
+import { FeedbackList } from './feedback.schema.ts'
 import { Run, RunRef } from './runs.schema.ts'
 import * as s from './shares.schema.ts'
-import { readRunShare, readSharedRuns, shareRun, unshareRun, type Visit } from './shares.ts'
+import { listSharedFeedback, readRunShare, readSharedRuns, shareRun, unshareRun, type Visit } from './shares.ts'
 
 type RequestContext = Parameters<NonNullable<Operation['open']>>[0]
 export const visitOf = (c: RequestContext, services: Services, share_token: string): Visit => ({
@@ -98,3 +100,24 @@ export const runShareRoutes = slice('Shared runs', 'Links that show a run to any
       return c.body(writeJson(page), 200, JSON_HEADERS)
     },
   })
+  .get('/public/{share_token}/feedbacks', {
+    id: 'listSharedFeedback',
+    summary: 'List feedback of the runs that a link shows, newest first',
+    params: s.ShareRef,
+    query: s.SharedFeedbackQuery,
+    repeatable: ['run', 'session', 'key', 'source'],
+    toleratesUnknown: true,
+    reply: FeedbackList,
+    errors: ['run_share_not_found'],
+    open: async (c, services) => {
+      const schemas = {
+        params: s.ShareRef,
+        query: s.SharedFeedbackQuery,
+        repeatable: ['run', 'session', 'key', 'source'],
+      }
+      const { share_token, ...query } = validateInput(c.req, schemas, '', []) as SharedFeedbackInput
+      const feedback = await listSharedFeedback(visitOf(c, services, share_token), query)
+      return c.body(writeJson(feedback), 200, JSON_HEADERS)
+    },
+  })
+type SharedFeedbackInput = { share_token: string } & z.output<typeof s.SharedFeedbackQuery>

@@ -7,6 +7,8 @@ import { fail } from '../kernel/errors.ts'
 import { commit } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
 import { requireRow } from '../kernel/rows.ts'
+import type { Feedback } from './feedback.schema.ts'
+import { findFeedback } from './feedback.ts'
 import { RUN_PAYLOAD_BYTES } from './object-links.ts'
 import type { DetailColumn, StoredRun } from './run-query.ts'
 import { columnsOf, FULL_SELECT } from './run-wire.ts'
@@ -147,4 +149,18 @@ export async function listSharedTree(visit: Visit, columns: DetailColumn[]): Pro
   const { ctx, run_id, trace_id } = await openShare(visit)
   const { runs } = await ctx.traces.query(ctx, { trace: trace_id, order: 'asc', limit: MAX_TREE_RUNS, columns })
   return { ctx, runs: selectShown(runs, run_id) }
+}
+
+/** Of the runs that the link shows. Who gave it is not told. */
+export async function listSharedFeedback(
+  visit: Visit,
+  query: z.output<typeof schema.SharedFeedbackQuery>,
+): Promise<Feedback[]> {
+  const { ctx, runs } = await listSharedTree(visit, [])
+  const shown = runs.map(({ id }) => id).filter(id => query.run === undefined || query.run.includes(id))
+  const found = await findFeedback(ctx, { ...query, run: shown, include_user_names: false })
+  return found.map(({ feedback_source, ...feedback }) => ({
+    ...feedback,
+    feedback_source: { ...feedback_source, user_id: null },
+  }))
 }

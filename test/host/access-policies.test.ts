@@ -29,6 +29,7 @@ describe('a table that requests reach', () => {
     deleted_projects: 'ids of what is gone',
     upgraded_traces: 'ids of traces',
     waiting_patches: 'read by ingestion only',
+    open_runs: 'read by ingestion only',
     example_objects: 'reached through an example',
   }
 

@@ -85,6 +85,8 @@ const NO_REFERENCE: Record<string, string> = {
   'feedbacks.comparative_experiment_id': 'looked up within the tenant',
   'feedback_tokens.feedback_id': 'looked up within the tenant, and made by the database',
   'feedback_tokens.run_id': 'the run may arrive later, and is looked up within the tenant',
+  'open_runs.trace_id': 'an id of the client, looked up within the tenant',
+  'open_runs.parent_run_id': 'an id of the client, looked up within the tenant',
   'otlp_spans.trace': 'an id of OpenTelemetry',
   'otlp_spans.span': 'an id of OpenTelemetry',
   'otlp_spans.parent': 'an id of OpenTelemetry',

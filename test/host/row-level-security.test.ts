@@ -167,6 +167,7 @@ describe('a table that requests insert into', () => {
     upgraded_traces: 'one for each trace',
     waiting_patches: 'a patch of a run each, kept for 14 days, and the request rate is limited',
     otlp_spans: 'kept for a day, and the request rate is limited',
+    open_runs: 'kept for a day, and the request rate is limited',
     role_access_policies: 'one for each role and policy',
     dataset_versions: 'EVENTS_PER_DAY',
     examples: 'EVENTS_PER_DAY, and a limit for each dataset',

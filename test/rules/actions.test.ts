@@ -1,10 +1,15 @@
 // What rules do with runs: examples, webhooks and longer retention, each once for a run.
+import { sql } from 'drizzle-orm'
 import { Webhook } from 'standardwebhooks'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { createPinnedFetch } from '../../src/host/pinned-fetch.ts'
+import { runAsSystem } from '../../src/kernel/db.ts'
+import { MAX_ITEMS } from '../../src/queues/schema.ts'
+import { sweepQueues } from '../../src/queues/upkeep.ts'
 import { getServices, startApp, unusedId, withClockAhead, wrapTrips } from '../support/app.ts'
 import { appendRuns, newTrace } from '../support/new-traces.ts'
 import { appendEnded, appliedRuns, END, newTracedTenant, readLogs, sweep } from '../support/rules.ts'
+import { readRows } from '../support/traces.ts'
 import { startReceiver } from '../support/webhook-receiver.ts'
 
 const MINUTE = 60_000
@@ -140,6 +145,70 @@ describe('an example', () => {
   })
 })
 
+describe('an annotation queue', () => {
+  it('gets each run once, and makes its trace long-lived', async () => {
+    const { tenant, createRule } = await newTracedTenant()
+    const queue = (await tenant.post('/annotation-queues', { name: 'Failures' })).body
+    const body = { filter: 'eq(status, "error")', add_to_annotation_queue_id: queue.id }
+    const rule = await createRule(body)
+    expect(rule).toMatchObject({ add_to_annotation_queue_id: queue.id, add_to_annotation_queue_name: 'Failures' })
+    const again = await createRule(body)
+    const failed = await appendEnded(tenant, 2, { error: 'boom' })
+    await appendEnded(tenant, 1)
+    await sweep(tenant)
+    await sweep(tenant)
+    const { body: queued } = await tenant.get(`/annotation-queues/${queue.id}/runs`)
+    expect(queued.map(({ id }: { id: string }) => id).sort()).toEqual(failed)
+    const outcomes = (await Promise.all([rule, again].map(one => readLogs(tenant, one)))).flat()
+    expect(outcomes.map(one => one.add_to_annotation_queue.outcome).sort()).toEqual([
+      ...['skipped', 'skipped', 'success', 'success'],
+    ])
+    expect(outcomes[0].add_to_annotation_queue.payload).toEqual({ queue_id: queue.id })
+    await sweepQueues(getServices())
+    const rows = await readRows<{ id: string; trace_tier: string }>(tenant)
+    const longlived = rows.filter(({ trace_tier }) => trace_tier === 'longlived')
+    expect(longlived.map(({ id }) => id).sort()).toEqual(failed)
+    await tenant.delete(`/annotation-queues/${queue.id}`)
+    await appendEnded(tenant, 1, { error: 'boom' })
+    await sweep(tenant)
+    expect((await readLogs(tenant, rule))[0].add_to_annotation_queue).toBeNull()
+  })
+
+  it('that is full takes no more, and the rule goes on', async () => {
+    const { tenant, createRule } = await newTracedTenant()
+    const queue = (await tenant.post('/annotation-queues', { name: 'Full' })).body
+    const rule = await createRule({ add_to_annotation_queue_id: queue.id })
+    const runs = await appendEnded(tenant, 2)
+    await runAsSystem(
+      getServices().database,
+      sql`
+        insert into annotation_queue_items (
+          queue_id, organization_id, tenant_id, session_id, thread_id, start_time, check_at
+        )
+        select q.id, q.organization_id, q.tenant_id, r.session_id, n::text, now(), now() + interval '1 year'
+        from annotation_queues q
+        join run_rules r on r.add_to_annotation_queue_id = q.id
+        cross join generate_series(1, ${MAX_ITEMS - 1}) n
+        where q.id = ${queue.id}::uuid`,
+    )
+    await sweep(tenant)
+    const outcomes = (await readLogs(tenant, rule)).map(
+      ({ add_to_annotation_queue }: { add_to_annotation_queue: object }) => add_to_annotation_queue,
+    )
+    expect(outcomes).toContainEqual({ outcome: 'success', payload: { queue_id: queue.id } })
+    expect(outcomes).toContainEqual({ outcome: 'error', payload: { error: 'queue_full' } })
+    const added = await tenant.post(`/annotation-queues/${queue.id}/runs`, runs)
+    expect([added.status, added.body.code]).toEqual([400, 'queue_full'])
+  })
+
+  it('of another workspace is refused', async () => {
+    const { tenant, session_id } = await newTracedTenant()
+    const rule = { display_name: 'Rule', sampling_rate: 1, session_id, add_to_annotation_queue_id: unusedId() }
+    const { status, body } = await tenant.post('/runs/rules', rule)
+    expect([status, body.code]).toEqual([404, 'queue_not_found'])
+  })
+})
+
 it('retention is extended once, for the whole trace', async () => {
   const { tenant, createRule } = await newTracedTenant()
   const rule = await createRule({ extend_only: true, filter: 'eq(name, "leaf")' })
@@ -182,8 +251,10 @@ describe('a worker that dies at one of its round trips to the database', () => {
     for (; isCut; ) {
       cut++
       const dataset = await newDataset(tenant)
+      const queue = (await tenant.post('/annotation-queues', { name: unusedId() })).body
       const rule = await createRule({
         add_to_dataset_id: dataset.id,
+        add_to_annotation_queue_id: queue.id,
         extend_only: true,
         webhooks: [{ url: receiver.url }],
       })
@@ -198,12 +269,17 @@ describe('a worker that dies at one of its round trips to the database', () => {
       expect(await appliedRuns(tenant, rule), about).toEqual(runs)
       const examples = (await tenant.get(`/examples?dataset=${dataset.id}`)).body
       expect(examples.map((one: { source_run_id: string }) => one.source_run_id).sort(), about).toEqual(runs)
+      const queued = (await tenant.get(`/annotation-queues/${queue.id}/runs`)).body
+      expect(queued.map(({ id }: { id: string }) => id).sort(), about).toEqual(runs)
       const messages = receiver.messages.filter(({ json }) => json.rule_id === rule.id)
       expect(new Set(messages.map(({ id }) => id)).size, about).toBe(1)
       expect(messages[0]!.json.runs.map(({ id }: { id: string }) => id).sort(), about).toEqual(runs)
       const logs = await readLogs(tenant, rule)
       expect(logs, about).toMatchObject(
-        runs.map(() => ({ add_to_dataset: { outcome: 'success' }, webhooks: { outcome: 'success' } })),
+        runs.map(() => ({
+          ...{ add_to_dataset: { outcome: 'success' }, add_to_annotation_queue: { outcome: 'success' } },
+          webhooks: { outcome: 'success' },
+        })),
       )
       await tenant.delete(`/runs/rules/${rule.id}`)
     }

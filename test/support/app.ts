@@ -2,7 +2,7 @@
 
 import { isDeepStrictEqual } from 'node:util'
 import { sql } from 'drizzle-orm'
-import { expect } from 'vitest'
+import { expect, inject } from 'vitest'
 import type * as z from 'zod'
 import { startRuntime } from '#runtime'
 import { ADMIN, ORGANIZATION_ADMIN } from '../../src/access/built-in-roles.ts'
@@ -63,7 +63,11 @@ export function startApp({ settings = {}, through = 'gateway', ...options }: App
     ...options.overrides,
   }
   const unlimited = { RATE_LIMIT_PER_MINUTE: '0', INGESTION_RATE_LIMIT_PER_MINUTE: '0' }
-  const common = { PUBLIC_URL: 'http://slipway.test', SEALING_KEYS, ...unlimited }
+  const clickHouse = inject('clickHouse')
+  const common = {
+    ...{ PUBLIC_URL: 'http://slipway.test', SEALING_KEYS, ...unlimited },
+    ...(clickHouse && { TRACES_CLICKHOUSE_URL: clickHouse }),
+  }
   return startRuntime({ ...common, ...GITHUB_SETTINGS, ...REGISTRY_SETTINGS, ...settings }, overrides, through)
 }
 

@@ -1,11 +1,10 @@
 // Runs stored through the trace store, as a request of the tenant's key would.
-import { sql } from 'drizzle-orm'
 import type { Ctx } from '../../src/kernel/context.ts'
 import { createKeylessCaller } from '../../src/kernel/context.ts'
-import { runAsSystem } from '../../src/kernel/db.ts'
 import { sha256Hex } from '../../src/kernel/digest.ts'
 import type { NewFeedback, RunOperation } from '../../src/traces/store.ts'
-import { getApp, getServices, type Tenant, unusedId } from './app.ts'
+import { getServices, type Tenant, unusedId } from './app.ts'
+import { readStoredRuns } from './stored-runs.ts'
 
 export function traceCtx({ key }: Pick<Tenant, 'key'>): Ctx {
   const nobody = { kind: 'cron', id: null, organization: '', tenant: null } as const
@@ -33,7 +32,5 @@ export async function storeRuns(
 
 /** The tier of each run. */
 export async function readTiers({ tenant_id }: Tenant): Promise<Record<string, string>> {
-  const query = sql`select id, trace_tier from runs where tenant_id = ${tenant_id}::uuid`
-  const [rows] = await runAsSystem(getApp().database, query)
-  return Object.fromEntries(rows as [string, string][])
+  return Object.fromEntries((await readStoredRuns(tenant_id)).map(({ id, trace_tier }) => [id, trace_tier]))
 }

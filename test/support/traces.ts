@@ -4,6 +4,7 @@ import { type Ctx, createKeylessCaller } from '../../src/kernel/context.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import type { RunOperation } from '../../src/traces/store.ts'
 import { type App, getApp, getServices, type Tenant } from './app.ts'
+import { readStoredRuns } from './stored-runs.ts'
 
 /** A context of the workspace that may do everything. */
 export function contextOf({ organization_id, tenant_id }: Tenant, app: App = getApp()): Ctx {
@@ -23,10 +24,5 @@ export async function select<T = Record<string, unknown>>(query: SQL): Promise<T
   return (rows as [string][]).map(([row]) => JSON.parse(row))
 }
 
-export const readRows = <T = Record<string, unknown>>({ tenant_id }: Tenant): Promise<T[]> =>
-  select<T>(sql`
-    select r.*, p.name as project
-    from runs r
-    left join projects p on p.id = r.session_id
-    where r.tenant_id = ${tenant_id}
-    order by r.order_time, r.id`)
+export const readRows = async <T = Record<string, unknown>>({ tenant_id }: Tenant): Promise<T[]> =>
+  (await readStoredRuns(tenant_id)) as T[]

@@ -149,7 +149,7 @@ describe('the metadata of a project', () => {
       withMetadata({ team: 'b', nested: { c: 1 } }),
     ])
     const read = async (query = '') => (await tenant.get(`/sessions/${id}/metadata?${query}`)).body
-    expect(await read()).toEqual({ n: ['1'], nested: ['{"c": 1}'], team: ['b', 'a'] })
+    expect(await read()).toEqual({ n: ['1'], nested: [expect.stringMatching(/^{"c": ?1}$/)], team: ['b', 'a'] })
     expect(await read('metadata_keys=team&k=1')).toEqual({ team: ['b'] })
     expect(await read('root_runs_only=true&metadata_keys=n')).toEqual({ n: ['1'] })
     expect(await read(`start_time=${new Date(Date.now() + 60_000).toISOString()}`)).toEqual({})

@@ -1,11 +1,15 @@
 // Reading runs: pages in the order of their start, single runs, and what their members come from.
-import { beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, inject, it } from 'vitest'
+import type { Ctx } from '../../src/kernel/context.ts'
+import { connectClickHouse } from '../../src/traces/clickhouse/client.ts'
+import { query as queryClickHouse } from '../../src/traces/clickhouse/query.ts'
 import { RUN_FIELDS } from '../../src/traces/filter/fields.ts'
 import { readFilters } from '../../src/traces/filter/resolve.ts'
 import { query } from '../../src/traces/postgres/query.ts'
 import type { RunCursor, RunQuery } from '../../src/traces/run-query.ts'
 import { newTenant, type Tenant, unusedId } from '../support/app.ts'
 import { appendRuns, contextOf, newTrace, projectId } from '../support/new-traces.ts'
+import { onClickHouse } from '../support/stored-runs.ts'
 
 let tenant: Tenant
 beforeAll(async () => {
@@ -19,6 +23,12 @@ const find = async (body: Body) => {
   expect(reply.status, reply.text).toBe(200)
   return reply.body
 }
+
+/** A page that reads so many runs at most: in ClickHouse writes, with all that began at the same time. */
+const readPage = (ctx: Ctx, request: RunQuery, maxScanned: number) =>
+  onClickHouse
+    ? queryClickHouse(connectClickHouse(inject('clickHouse')!), ctx, request, [maxScanned])
+    : query(ctx, request, maxScanned)
 
 describe('a run', () => {
   it('is read with its JSON as it came in', async () => {
@@ -160,7 +170,7 @@ describe('pages of runs', () => {
       const found: string[] = []
       let pages = 0
       for (let cursor: RunCursor | null | undefined; cursor !== null; pages++) {
-        const page = await query(ctx, { ...request, cursor }, maxScanned)
+        const page = await readPage(ctx, { ...request, cursor }, maxScanned)
         found.push(...idsOf(page.runs))
         cursor = page.next
       }
@@ -215,6 +225,18 @@ describe('pages of runs', () => {
     [{ trace: unusedId(), limit: 101 }, 422, 'invalid_request'],
   ])('are refused for %j', async (body, status, code) => {
     expect(await tenant.post('/runs/query', body)).toMatchObject({ status, body: { code } })
+  })
+
+  it('have filters that are checked without a page', async () => {
+    const check = async (body: Body) => (await tenant.post('/runs/query/validate', body)).body
+    expect(await check({ filter: 'eq(name, "a")', tree_filter: '', unknown: 1 })).toEqual({ valid: true, errors: [] })
+    expect(await check({ filter: 'and(eq(name, "a"), eq(nam, "b"))', trace_filter: 'eq(name "a")' })).toEqual({
+      valid: false,
+      errors: [
+        { field: 'filter', position: 20, message: expect.stringContaining('nam') },
+        { field: 'trace_filter', position: 9, message: expect.any(String) },
+      ],
+    })
   })
 
   it('may be asked for as published clients do', async () => {

@@ -81,3 +81,41 @@ it('traces are deleted with their runs, feedback and links, and journaled', asyn
   expect((await send('GET', `/public/${share_token}/run`)).status).toBe(404)
   expect((await tenant.get(`/runs/${kept.id}`)).status).toBe(200)
 })
+
+it('traces are deleted by the metadata of their runs', async () => {
+  const own = await newTenant()
+  const withUser = (user: unknown, more = {}) => {
+    const { root, children } = newTrace(['below'])
+    return [root, { ...children[0]!, extra: JSON.stringify({ metadata: { user, team: 'a', ...more } }) }]
+  }
+  const [ada, bob, cy, other] = [withUser('ada'), withUser(7), withUser('cy'), withUser('ada', { team: 'b' })]
+  await appendRuns(own, [ada, bob, cy, other].flat())
+  const session_id = await projectId(own, 'traced')
+  const remove = (metadata: object) => own.post('/runs/delete', { session_id, metadata })
+  expect((await remove({ user: ['none'] })).body).toEqual({ trace_ids: [], has_more: false })
+  const { body } = await remove({ user: ['ada', 7], team: 'a' })
+  expect(body.trace_ids.toSorted()).toEqual([ada[0]!.id, bob[0]!.id].toSorted())
+  const left = (await own.post('/runs/query', { session: [session_id], is_root: true })).body.runs
+  expect(left.map(({ id }: { id: string }) => id).toSorted()).toEqual([cy[0]!.id, other[0]!.id].toSorted())
+  for (const wrong of [
+    {},
+    { metadata: {} },
+    { metadata: { a: null } },
+    { metadata: { a: 1 }, trace_ids: [unusedId()] },
+  ])
+    expect((await own.post('/runs/delete', { session_id, ...wrong })).status).toBe(422)
+})
+
+it('a link shows the feedback of its runs, and not who gave it', async () => {
+  const { root, children, runs } = newTrace(['shown', 'beside'])
+  await appendRuns(tenant, runs)
+  const [shown, beside] = children
+  const { share_token } = (await tenant.put(`/runs/${shown!.id}/share`, {})).body
+  for (const [i, { id }] of [shown!, beside!, root].entries())
+    await tenant.post('/feedback', { run_id: id, key: 'score', score: i, extend_trace_retention: false })
+  const read = async (query = '') => (await send('GET', `/public/${share_token}/feedbacks${query}`)).body
+  expect(await read()).toMatchObject([{ run_id: shown!.id, score: 0, feedback_source: { user_id: null } }])
+  expect(await read(`?run=${beside!.id}`)).toEqual([])
+  expect(await read('?key=other')).toEqual([])
+  expect((await send('GET', `/public/${unusedId()}/feedbacks`)).status).toBe(404)
+})

@@ -2,8 +2,8 @@
 import { type SQL, sql } from 'drizzle-orm'
 import { afterEach, describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { expire, isKept } from '../../src/traces/postgres/expiry.ts'
 import { getApp, getServices, newTenant, type Tenant, withClockAhead } from '../support/app.ts'
+import { onClickHouse } from '../support/stored-runs.ts'
 import { newChild, newRoot, patch, post } from '../support/trace-operations.ts'
 import { append, contextOf, readRows, select } from '../support/traces.ts'
 
@@ -67,19 +67,17 @@ describe('a trace', () => {
 })
 
 describe('a trace that has expired', () => {
-  const R = {
-    session_id: sql`r.session_id`,
-    trace_tier: sql`r.trace_tier`,
-    trace_time: sql`r.trace_time`,
-    order_time: sql`r.order_time`,
-  }
-  const shownAt = async ({ tenant_id }: Tenant, ms: number) => {
-    const [, rows] = await runAsSystem(
-      getApp().database,
-      sql`select set_config('app.clock_offset', ${`${ms} ms`}, true)`,
-      sql`select name from runs r where tenant_id = ${tenant_id} and ${isKept(R as never)} order by name`,
+  const shownAt = async (of: Tenant, ms: number) => {
+    const ctx = contextOf(of)
+    const projects = await select<{ id: string }>(sql`select id from projects where tenant_id = ${of.tenant_id}`)
+    const request = { sessions: projects.map(({ id }) => id), order: 'desc', limit: 10, columns: [] } as const
+    const { runs } = await withClockAhead(ms, () =>
+      ctx.traces.query(ctx, { ...request, sessions: [...request.sessions] }),
     )
-    return (rows as [string][]).map(([name]) => name).join()
+    return runs
+      .map(({ name }) => name)
+      .sort()
+      .join()
   }
 
   it('is not shown from that moment on', async () => {
@@ -106,7 +104,7 @@ describe('a trace that has expired', () => {
 })
 
 describe('the schedule', () => {
-  const sweepIn = (ms: number) => withClockAhead(ms, () => expire(getServices()))
+  const sweepIn = (ms: number) => withClockAhead(ms, () => getServices().traces.expire(getServices()))
   const countsOf = ({ tenant_id }: Tenant) =>
     select(sql`select sum(runs) as runs from session_minutes where tenant_id = ${tenant_id}`)
   const partitionOf = async (of: Tenant) =>
@@ -119,18 +117,21 @@ describe('the schedule', () => {
   ]
   afterEach(() => runAsSystem(getApp().database, sql`select make_runs_partitions(now())`))
 
-  it('makes a partition for each day to come, and takes in the runs that came too early', async () => {
-    const of = await newTenant()
-    const day = timeIn(20 * DAY)
-    await append(of, [post(newRoot(day))])
-    expect(await partitionOf(of)).toEqual(['runs_shortlived_other'])
-    await runAsSystem(getApp().database, partitionsAt(14 * DAY)[0]!)
-    expect(await partitionOf(of)).toEqual([`runs_shortlived_${day.slice(0, 10).replaceAll('-', '')}`])
-    await append(of, [post(newRoot(day))])
-    expect(await partitionOf(of)).toEqual(Array(2).fill(`runs_shortlived_${day.slice(0, 10).replaceAll('-', '')}`))
-  })
+  it.skipIf(onClickHouse)(
+    'makes a partition for each day to come, and takes in the runs that came too early',
+    async () => {
+      const of = await newTenant()
+      const day = timeIn(20 * DAY)
+      await append(of, [post(newRoot(day))])
+      expect(await partitionOf(of)).toEqual(['runs_shortlived_other'])
+      await runAsSystem(getApp().database, partitionsAt(14 * DAY)[0]!)
+      expect(await partitionOf(of)).toEqual([`runs_shortlived_${day.slice(0, 10).replaceAll('-', '')}`])
+      await append(of, [post(newRoot(day))])
+      expect(await partitionOf(of)).toEqual(Array(2).fill(`runs_shortlived_${day.slice(0, 10).replaceAll('-', '')}`))
+    },
+  )
 
-  it('drops a partition when all that it can hold has expired, and the counts stay', async () => {
+  it.skipIf(onClickHouse)('drops a partition when all that it can hold has expired, and the counts stay', async () => {
     const of = await newTenant()
     const ctx = contextOf(of)
     const kept = newRoot(timeIn(0))
@@ -148,7 +149,7 @@ describe('the schedule', () => {
     expect(await countsOf(of)).toEqual([{ runs: 2 }])
   })
 
-  it('deletes expired runs of wrong clocks, and of projects that keep them for less', async () => {
+  it.skipIf(onClickHouse)('deletes expired runs of wrong clocks, and of projects that keep them for less', async () => {
     const of = await newTenant()
     const ctx = contextOf(of)
     const root = newRoot(timeIn(0))
@@ -162,7 +163,7 @@ describe('the schedule', () => {
     expect(await countsOf(of)).toEqual([{ runs: 2 }])
   })
 
-  it('deletes the runs and counts of deleted projects', async () => {
+  it.skipIf(onClickHouse)('deletes the runs and counts of deleted projects', async () => {
     const of = await newTenant()
     await append(of, [post(newRoot(timeIn(0))), post({ ...newRoot(timeIn(1)), session_name: 'other' })])
     await runAsSystem(getApp().database, sql`delete from projects where tenant_id = ${of.tenant_id} and name = 'other'`)
@@ -173,34 +174,37 @@ describe('the schedule', () => {
     expect(await countsOf(of)).toEqual([{ runs: 1 }])
   })
 
-  it('adds the minutes of an hour up after eight days, and what comes later for them', async () => {
-    const of = await newTenant()
-    const hour = Math.floor(Date.now() / HOUR) * HOUR
-    const runAt = (minute: number) => {
-      const time = new Date(hour + minute * 60_000).toISOString()
-      return { ...newRoot(time), start_time: time, end_time: new Date(hour + minute * 60_000 + 1000).toISOString() }
-    }
-    const late = runAt(5)
-    await append(of, [post(runAt(1)), post(runAt(1)), post({ ...late, end_time: undefined }), post(runAt(61))])
-    const readHours = () =>
-      select(sql`
+  it.skipIf(onClickHouse)(
+    'adds the minutes of an hour up after eight days, and what comes later for them',
+    async () => {
+      const of = await newTenant()
+      const hour = Math.floor(Date.now() / HOUR) * HOUR
+      const runAt = (minute: number) => {
+        const time = new Date(hour + minute * 60_000).toISOString()
+        return { ...newRoot(time), start_time: time, end_time: new Date(hour + minute * 60_000 + 1000).toISOString() }
+      }
+      const late = runAt(5)
+      await append(of, [post(runAt(1)), post(runAt(1)), post({ ...late, end_time: undefined }), post(runAt(61))])
+      const readHours = () =>
+        select(sql`
         select minute, slot, runs, ended, (select sum(n) from unnest(latencies) n) as measured
         from session_minutes
         where tenant_id = ${of.tenant_id} and runs <> 0
         order by minute`)
-    const hourRow = (n: number, sums: object) => ({
-      ...{ minute: new Date(hour + n * HOUR).toISOString().replace('.000Z', '+00:00'), slot: -1 },
-      ...sums,
-    })
-    await sweepIn(7 * DAY)
-    expect((await readHours()).length).toBe(3)
-    await sweepIn(9 * DAY)
-    const next = hourRow(1, { runs: 1, ended: 1, measured: 1 })
-    expect(await readHours()).toEqual([hourRow(0, { runs: 3, ended: 2, measured: 2 }), next])
-    await append(of, [patch({ ...late, session_name: 'default' }), post(runAt(5))])
-    await sweepIn(9 * DAY)
-    expect(await readHours()).toEqual([hourRow(0, { runs: 4, ended: 4, measured: 4 }), next])
-  })
+      const hourRow = (n: number, sums: object) => ({
+        ...{ minute: new Date(hour + n * HOUR).toISOString().replace('.000Z', '+00:00'), slot: -1 },
+        ...sums,
+      })
+      await sweepIn(7 * DAY)
+      expect((await readHours()).length).toBe(3)
+      await sweepIn(9 * DAY)
+      const next = hourRow(1, { runs: 1, ended: 1, measured: 1 })
+      expect(await readHours()).toEqual([hourRow(0, { runs: 3, ended: 2, measured: 2 }), next])
+      await append(of, [patch({ ...late, session_name: 'default' }), post(runAt(5))])
+      await sweepIn(9 * DAY)
+      expect(await readHours()).toEqual([hourRow(0, { runs: 4, ended: 4, measured: 4 }), next])
+    },
+  )
 
   it('merges patches that a request has left waiting', async () => {
     const of = await newTenant()

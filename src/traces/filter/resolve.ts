@@ -19,12 +19,21 @@ export type ResolvedFilter =
 
 /** Throws all faults of the filters together. Filters that are null or empty filter nothing. */
 export function readFilters<Name extends string>(
-  texts: { [N in Name]?: string | null | undefined },
+  texts: FilterTexts<Name>,
   fields: Fields,
   place: 'body' | 'query' = 'body',
 ): { [N in Name]?: ResolvedFilter } {
+  const { filters, faults } = resolveFilters(texts, fields)
+  if (faults.length > 0) throw filterInvalid(faults.map(fault => toFault(fault, place)))
+  return filters
+}
+
+type FilterTexts<Name extends string> = { [N in Name]?: string | null | undefined }
+type FoundFault<Name extends string> = { name: Name; fault: FilterFault }
+
+export function resolveFilters<Name extends string>(texts: FilterTexts<Name>, fields: Fields) {
   const filters: { [N in Name]?: ResolvedFilter } = {}
-  const faults: Fault[] = []
+  const faults: FoundFault<Name>[] = []
   for (const name of Object.keys(texts) as Name[]) {
     const text = texts[name]
     if (!text?.trim()) continue
@@ -32,12 +41,17 @@ export function readFilters<Name extends string>(
       filters[name] = resolveFilter(parseFilter(text), fields)
     } catch (error) {
       if (!(error instanceof FilterFault)) throw error
-      faults.push({ type: 'filter_invalid', loc: [place, name], msg: error.message })
+      faults.push({ name, fault: error })
     }
   }
-  if (faults.length > 0) throw filterInvalid(faults)
-  return filters
+  return { filters, faults }
 }
+
+const toFault = ({ name, fault }: FoundFault<string>, place: string): Fault => ({
+  type: 'filter_invalid',
+  loc: [place, name],
+  msg: fault.message,
+})
 
 const filterInvalid = (errors: Fault[]): Failure =>
   fail('filter_invalid', { about: errors.map(({ loc, msg }) => `\`${loc[1]}\`, ${msg}`).join('; '), errors })

@@ -9,7 +9,7 @@ import type { Services } from '../../kernel/routes.ts'
 import { mergeWaitingPatches } from './append.ts'
 
 /** Under half the schedule's minute. */
-const BUDGET_MS = 25_000
+export const BUDGET_MS = 25_000
 const MAX_RUNS = 2000
 const MAX_OBJECTS = 200
 const MAX_ROWS = 10_000
@@ -190,7 +190,7 @@ const deleteOlder = (table: string, column: string, kept: SQL): SQL => sql`
     for update skip locked
   ))`
 
-async function deleteOldRows({ config, database }: Services): Promise<void> {
+export async function deleteOldRows({ config, database }: Services): Promise<void> {
   await runAsSystem(
     database,
     setClock(config),
@@ -223,7 +223,7 @@ async function mergeLatePatches(services: Services): Promise<void> {
 // ---- objects
 
 /** A row goes once the store has removed its object. Returns whether there may be more. */
-async function removeObjects({ config, database }: Services): Promise<boolean> {
+export async function removeObjects({ config, database }: Services): Promise<boolean> {
   const { uploads: storage } = config
   if (!storage) return false
   const expired = sql`

@@ -3,11 +3,12 @@
 import { type SQL, sql } from 'drizzle-orm'
 import { uuidArray } from '../../kernel/db.ts'
 
+type Unassigned = { traceIds: string[]; runIds: string[] }
 /**
  * Writes of one trace do not wait for each other, except for patches that name no project: such a patch and its post,
- * on two connections, would both miss each other.
+ * on two connections, would both miss each other. `runs` is the relation that says the traces of runs.
  */
-export const lockTraces = (traceIds: string[], unassigned: { traceIds: string[]; runIds: string[] }): SQL => {
+export const lockTraces = (traceIds: string[], unassigned: Unassigned, runs = sql`runs`): SQL => {
   const traces = sql`
     select ${TIERS} as key, false as is_exclusive
     union all
@@ -21,7 +22,7 @@ export const lockTraces = (traceIds: string[], unassigned: { traceIds: string[];
     from unnest(${uuidArray(unassigned.traceIds)}) id
     union all
     select ${keyOf(sql`trace_id`)}, false
-    from runs
+    from ${runs} r
     where tenant_id = current_tenant() and id = any(${uuidArray(unassigned.runIds)})`)
 }
 

@@ -24,7 +24,7 @@ export const inTraceOf = (other: SQL, r: SQL): SQL => sql`
   and ${other}.trace_id = ${r}.trace_id
   and ${other}.order_time >= ${r}.trace_time - ${CLOCK_SKEW}`
 
-const FEEDBACK_COLUMNS: Record<string, SQL> = {
+export const FEEDBACK_COLUMNS: Record<string, SQL> = {
   feedback_key: sql`p.key`,
   feedback_score: sql`p.score`,
   feedback_value: sql`case when pg_input_is_valid(p.value, 'jsonb') then p.value::jsonb end`,

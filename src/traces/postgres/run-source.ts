@@ -36,7 +36,7 @@ type Source = {
 type Scan = { isDescending: boolean; pageSize: number; maxScanned: number }
 
 /** What indexes find, also of a filter that is an `and` or one condition. */
-type Reachable = RunSelection & { thread?: string }
+export type Reachable = RunSelection & { thread?: string }
 
 /** All runs of a selection, and whether they are roots only. */
 export function selectAll(query: RunSelection): { source: SQL; condition: SQL; isOfRoots: boolean } {
@@ -216,7 +216,7 @@ const someRunMatches = (filter: ResolvedFilter): SQL => sql`(
 ) is true`
 
 /** Conditions of the filter that every run of the answer meets, where an index can use them. */
-function withConditionsOf(query: RunSelection): Reachable {
+export function withConditionsOf(query: RunSelection): Reachable {
   const wanted: Reachable = { ...query }
   for (const condition of requiredConditions(query.filter)) {
     const { operator, field, values } = condition

@@ -37,9 +37,11 @@ const spansWhere = (condition: SQL): SQL => sql`lateral (
         offset 0
       )`
 
-/** `placeSpans()` in `otlp/placement.ts` does the same within one request. */
-const placeStatement = prepareStatement(
-  ({ traces, spans }: Placeholders<IdsInput>) => sql<Row>`
+/**
+ * CTEs that move spans of which an ancestor has been found: `destinations` has the run of each, and its new place.
+ * `placeSpans()` in `otlp/placement.ts` does the same within one request.
+ */
+const moveSpans = ({ traces, spans }: Placeholders<IdsInput>): SQL => sql`
     with recursive sent as materialized (
       select trace, span
       from unnest(${traces}::uuid[], ${spans}::uuid[]) as s(trace, span)
@@ -111,7 +113,11 @@ const placeStatement = prepareStatement(
         )::timestamptz as trace_time,
         left(right(m.dotted_order, ${36 + 1 + SEGMENT_LENGTH}), 36)::uuid as parent_run_id
       from moved m
-    ),
+    )`
+
+const placeStatement = prepareStatement(
+  (ids: Placeholders<IdsInput>) => sql<Row>`
+    ${moveSpans(ids)},
     moved_runs as (
       update runs r
       set
@@ -137,3 +143,17 @@ const placeStatement = prepareStatement(
 export const registerSpans = (spans: SpanPlace[]) => registerStatement({ spans: JSON.stringify(spans) })
 export const placeSpans = (spans: SpanPlace[]) =>
   placeStatement({ traces: spans.map(({ trace }) => trace), spans: spans.map(({ span }) => span) })
+
+const movedStatement = prepareStatement(
+  (ids: Placeholders<IdsInput>) => sql<Row>`
+    ${moveSpans(ids)}
+    select coalesce(json_agg(json_build_object(
+        'id', d.run_id, 'trace_id', d.trace_id, 'dotted_order', d.dotted_order, 'parent_run_id', d.parent_run_id,
+        'trace_time', to_char(d.trace_time at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+      )), '[]'),
+      (extract(epoch from clock_timestamp()) * 1000000)::bigint
+    from destinations d`,
+)
+/** Moves the spans alone, and returns where their runs belong from now on. */
+export const selectMovedSpans = (spans: SpanPlace[]) =>
+  movedStatement({ traces: spans.map(({ trace }) => trace), spans: spans.map(({ span }) => span) })

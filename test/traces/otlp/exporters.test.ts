@@ -13,6 +13,7 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../../src/kernel/db.ts'
 import { type App, newTenant, type Tenant } from '../../support/app.ts'
 import { runProgram, serveApp } from '../../support/cli.ts'
+import { storedRuns } from '../../support/stored-runs.ts'
 
 let url: string
 let app: App
@@ -31,12 +32,13 @@ beforeAll(async () => {
 
 type Run = { name: string; run_type: string; project: string; parent: string | null; trace: string; extra: string }
 async function readRuns(project: string): Promise<(Run & Record<string, unknown>)[]> {
+  const runs = await storedRuns(tenant)
   const [rows] = await runAsSystem(
     app.database,
     sql`select json_build_object('name', r.name, 'run_type', r.run_type, 'project', p.name, 'trace', r.trace_id,
-        'parent', (select a.name from runs a where a.tenant_id = r.tenant_id and a.id = r.parent_run_id),
+        'parent', (select a.name from ${runs} a where a.tenant_id = r.tenant_id and a.id = r.parent_run_id),
         'inputs', r.inputs, 'total_tokens', r.total_tokens, 'tags', r.tags, 'error', r.error)::text
-      from runs r join projects p on p.id = r.session_id
+      from ${runs} r join projects p on p.id = r.session_id
       where r.tenant_id = ${tenant.tenant_id} and p.name = ${project}
       order by r.dotted_order`,
   )

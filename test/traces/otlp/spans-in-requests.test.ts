@@ -7,6 +7,7 @@ import { toOperations } from '../../../src/traces/otlp/run-operations.ts'
 import { newSpan, type Span } from '../../../src/traces/otlp/spans.ts'
 import { getApp, getServices, newTenant, type Tenant, withClockAhead } from '../../support/app.ts'
 import * as fc from '../../support/seeded-fast-check.ts'
+import { storedRuns } from '../../support/stored-runs.ts'
 
 let tenant: Tenant
 beforeEach(async () => {
@@ -45,7 +46,7 @@ async function readRuns(): Promise<StoredRun[]> {
     getApp().database,
     sql`select id, trace_id, parent_run_id, dotted_order,
         to_char(trace_time at time zone 'utc', 'YYYYMMDD"T"HH24MISSUS"Z"')
-      from runs where tenant_id = ${tenant.tenant_id} order by id`,
+      from ${await storedRuns(tenant)} r where tenant_id = ${tenant.tenant_id} order by id`,
   )
   return rows as StoredRun[]
 }
@@ -99,7 +100,12 @@ describe('spans that come in several requests', () => {
     expect(await readRuns()).toEqual(expectedRuns([child, grandchild, marked, below]))
     const [tiers] = await runAsSystem(
       getApp().database,
-      sql`select trace_tier, count(*)::integer from runs where tenant_id = ${tenant.tenant_id} group by 1 order by 1`,
+      sql`
+        select trace_tier, count(*)::integer
+        from ${await storedRuns(tenant)} r
+        where tenant_id = ${tenant.tenant_id}
+        group by 1
+        order by 1`,
     )
     expect(tiers).toEqual([
       ['longlived', '2'],
