@@ -17,9 +17,10 @@ import { deleteDeployment, deployCommandOf, interrupt } from './actions.ts'
 import { RevisionButtons } from './change-buttons.tsx'
 import styles from './deployment.module.css'
 import { listReasons, type Reason, toneOf } from './explain.ts'
-import { DeploymentFrame, SHOWN_REVISIONS } from './frame.tsx'
+import { DeploymentFrame } from './frame.tsx'
 import { isSlow, listStages, type Stage } from './pipeline.ts'
 import { Remedies } from './remedies.tsx'
+import { SHOWN_REVISIONS } from './shown-revisions.ts'
 
 const SILENT_MS = 10_000
 

@@ -18,11 +18,9 @@ import { deployAgain } from './actions.ts'
 import { ChangeButtons } from './change-buttons.tsx'
 import { hasDraft } from './draft-store.ts'
 import styles from './frame.module.css'
+import { SHOWN_REVISIONS } from './shown-revisions.ts'
 
 const DraftBar = lazily(() => import('./draft-bar.tsx'))
-
-/** How many of the newest revisions the pages have. */
-export const SHOWN_REVISIONS = 10
 
 /** The part of the address after the deployment. */
 type TabPath = (typeof TABS)[number]['path']

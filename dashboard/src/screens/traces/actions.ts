@@ -58,11 +58,20 @@ export const deleteTrace = ({ session_id, trace_id, name }: Pick<Run, 'session_i
   done: `The trace ${name} is deleted.`,
 })
 
-export const addToDataset = ({ id, name }: RunRef, dataset: { id: string; name: string }, split: string): Action => ({
+/** With the inputs and outputs: the API does not take them over from a run by itself. */
+export const addToDataset = (
+  { id, name, inputs, outputs }: Pick<Run, 'id' | 'name' | 'inputs' | 'outputs'>,
+  dataset: { id: string; name: string },
+  split: string,
+): Action => ({
   label: 'Add to dataset',
   // Its body is kept byte for byte, so the types do not know it.
   request: request('POST /examples', {
-    body: { dataset_id: dataset.id, source_run_id: id, use_source_run_io: true, ...(split && { split }) },
+    body: {
+      ...{ dataset_id: dataset.id, source_run_id: id, inputs: inputs ?? {} },
+      ...(outputs != null && { outputs }),
+      ...(split && { split }),
+    },
   } as never),
   unavailable: explainMissingHere('datasets:update'),
   done: `${name} is an example of ${dataset.name}.`,

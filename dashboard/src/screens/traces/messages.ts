@@ -163,3 +163,9 @@ function parsed(value: unknown): unknown {
     return value
   }
 }
+
+/** The messages after the last answer, without those of the system. */
+export function lastTurn(messages: Message[]): Message[] {
+  const answered = messages.findLastIndex(({ role }) => role === 'assistant')
+  return messages.slice(answered + 1).filter(({ role }) => role !== 'system' && role !== 'developer')
+}

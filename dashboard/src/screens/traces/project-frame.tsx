@@ -19,6 +19,7 @@ const READ_EVERY_MS = 15_000
 const TABS = [
   { path: '', label: 'Runs', keys: 'r' },
   { path: '/charts', label: 'Charts', keys: 'm' },
+  { path: '/threads', label: 'Threads', keys: 't' },
   { path: '/feedback', label: 'Feedback', keys: 'f' },
 ] as const
 

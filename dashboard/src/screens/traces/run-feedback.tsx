@@ -1,4 +1,5 @@
 // What was said of a run, and a form to say more.
+import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
 import type { Reply } from '../../api/client.ts'
 import { faultAt, listFaults } from '../../api/faults.ts'
@@ -24,7 +25,7 @@ type Feedback = Reply<'GET /feedback/{feedback_id}'>
 /** The feedback, and the averages of the run and its project. */
 const refresh = () => void Promise.all(['/feedback', '/runs', '/sessions'].map(readAgain))
 
-export function RunFeedback({ workspace, run }: { workspace: string; run: Run }) {
+export default function RunFeedback({ workspace, run }: { workspace: string; run: Run }) {
   const { items, error, hasNextPage, isFetchingNextPage, fetchNextPage, refetch } = useOffsetPages(
     workspace,
     'GET /feedback',
@@ -52,7 +53,13 @@ export function RunFeedback({ workspace, run }: { workspace: string; run: Run })
 
 const SOURCES: Record<string, string> = { api: 'a program', app: 'the dashboard', model: 'a model' }
 
-export function FeedbackItem({ feedback, onChanged }: { feedback: Feedback; onChanged: () => void }) {
+type ItemProps = {
+  feedback: Feedback
+  onChanged: () => void
+  /** What it is about, where that is not clear. */
+  about?: ComponentChildren
+}
+export function FeedbackItem({ feedback, onChanged, about }: ItemProps) {
   const { key, score, value, comment, correction, feedback_source, created_at, error } = feedback
   const by = feedback_source.user_name ?? SOURCES[feedback_source.type] ?? feedback_source.type
   return (
@@ -74,6 +81,7 @@ export function FeedbackItem({ feedback, onChanged }: { feedback: Feedback; onCh
       )}
       <p class={styles.who}>
         By {by}, <Ago time={created_at} suffix=" ago" />
+        {about && <>. {about}</>}
       </p>
     </div>
   )

@@ -7,6 +7,7 @@ import { Cell, Row, rowLink, Table } from '../../parts/table.tsx'
 import { Ago } from '../../parts/time.tsx'
 import { Link } from '../../router/links.tsx'
 import { describeScore, scoresOf } from './feedback-scores.ts'
+import { runPath } from './run-path.ts'
 import { firstLine, latencyOf, stateOfRun, TYPE_WORDS } from './run-state.ts'
 import { TypeIcon } from './run-type.tsx'
 import styles from './runs.module.css'
@@ -15,9 +16,6 @@ export const ROW_SELECT = [
   ...(['id', 'name', 'run_type', 'status', 'trace_id', 'start_time', 'end_time', 'error', 'tags'] as const),
   ...(['inputs_preview', 'outputs_preview', 'total_tokens', 'total_cost', 'feedback_stats', 'session_id'] as const),
 ] satisfies NonNullable<RunQuery['select']>
-
-export const runPath = ({ session_id, trace_id, id }: Pick<Run, 'session_id' | 'trace_id' | 'id'>): string =>
-  `/traces/${session_id}/${trace_id}${id === trace_id ? '' : `?run=${id}`}`
 
 type TableProps = {
   runs: Run[]

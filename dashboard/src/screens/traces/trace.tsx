@@ -1,13 +1,13 @@
 // A trace: the tree of its runs beside the run that is selected in the address.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { useLocation } from 'wouter-preact'
-import { isMissing, useRead } from '../../api/queries.ts'
+import { useRead } from '../../api/queries.ts'
 import { formatCost, formatCount, formatLatency, plural } from '../../format/amount.ts'
 import { ActionButton } from '../../parts/action.tsx'
-import { Button, ButtonLink } from '../../parts/button.tsx'
+import { Button } from '../../parts/button.tsx'
 import { Glyph, Icon } from '../../parts/icon.tsx'
 import { Foot, PageHead } from '../../parts/page.tsx'
-import { Empty, Skeleton } from '../../parts/panel.tsx'
+import { Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { StateLabel } from '../../parts/state.tsx'
 import { Ago } from '../../parts/time.tsx'
@@ -16,8 +16,8 @@ import { setFilters, toAddress, useFilter } from '../../router/links.tsx'
 import type { ScreenProps } from '../screens.tsx'
 import { deleteTrace } from './actions.ts'
 import { RunDetail } from './run-detail.tsx'
+import { FindRun } from './run-place.tsx'
 import { latencyOf, stateOfRun } from './run-state.ts'
-import { runPath } from './run-table.tsx'
 import styles from './trace.module.css'
 import { TraceTree } from './trace-tree.tsx'
 import { buildTree, countFailed } from './tree.ts'
@@ -51,7 +51,12 @@ export default function TracePage({ workspace, params }: ScreenProps<Params>) {
     detail.current?.focus({ preventScroll: true })
   }
   if (error && !root) return <Problem error={error} onRetry={readAgain} />
-  if (!root) return isDone ? <NotRoot workspace={workspace} {...params} /> : <Skeleton lines={9} />
+  if (!root)
+    return isDone ? (
+      <FindRun workspace={workspace} id={params.trace} project={params.project} />
+    ) : (
+      <Skeleton lines={9} />
+    )
   const failed = countFailed(nodes)
   const latency = latencyOf(root)
   return (
@@ -116,28 +121,5 @@ export default function TracePage({ workspace, params }: ScreenProps<Params>) {
         />
       </Foot>
     </>
-  )
-}
-
-/** The id is that of a run within a trace, or there is no such run. */
-function NotRoot({ workspace, project, trace }: Params & { workspace: string }) {
-  const { data, error } = useRead(workspace, 'GET /runs/{run_id}', {
-    params: { run_id: trace },
-    query: { exclude_s3_stored_attributes: true, exclude_serialized: true },
-  })
-  const [, navigate] = useLocation()
-  useEffect(() => {
-    if (data && data.trace_id !== trace) navigate(toAddress(runPath(data)), { replace: true })
-  }, [data])
-  if (error && !isMissing(error)) return <Problem error={error} />
-  if (!error) return <Skeleton lines={9} />
-  return (
-    <Empty
-      title="This trace is gone"
-      action={<ButtonLink href={toAddress(`/traces/${project}`)}>Open its project</ButtonLink>}
-    >
-      Traces are kept for 14 days, or for longer if their project or feedback says so. It may also be in another
-      workspace, or not have arrived yet.
-    </Empty>
   )
 }

@@ -1,0 +1,190 @@
+// The fields of a rule: which runs it is about, and what is done with them.
+
+import { type Faults, faultAt } from '../../api/faults.ts'
+import { useOffsetPages } from '../../api/offset-pages.ts'
+import { CheckField, SelectField, TextField } from '../../parts/form.tsx'
+import type { NewRule, Rule, RulePatch } from './actions.ts'
+import styles from './rules.module.css'
+
+export type Draft = {
+  name: string
+  project: string
+  filter: string
+  traceFilter: string
+  percent: string
+  dataset: string
+  prefersCorrection: boolean
+  urls: string
+  extends: boolean
+  backfillFrom: string
+}
+export const EMPTY_DRAFT: Draft = {
+  ...{ name: '', project: '', filter: '', traceFilter: '', percent: '100' },
+  ...{ dataset: '', prefersCorrection: false, urls: '', extends: false, backfillFrom: '' },
+}
+export const toDraft = (rule: Rule): Draft => ({
+  ...{ name: rule.display_name, project: rule.session_id ?? '' },
+  ...{ filter: rule.filter ?? '', traceFilter: rule.trace_filter ?? '' },
+  percent: String(Number((rule.sampling_rate * 100).toFixed(4))),
+  ...{ dataset: rule.add_to_dataset_id ?? '', prefersCorrection: rule.add_to_dataset_prefer_correction },
+  ...{ urls: rule.webhooks.map(({ url }) => url).join('\n'), extends: rule.extend_only, backfillFrom: '' },
+})
+
+const listUrls = (text: string): string[] => text.split(/\s+/).filter(Boolean)
+
+const toActions = (draft: Draft) => ({
+  display_name: draft.name.trim(),
+  // What is no number is sent as none, so that the API says what it has to be.
+  sampling_rate: Number(draft.percent.replace(',', '.')) / 100,
+  filter: draft.filter.trim() || null,
+  trace_filter: draft.traceFilter.trim() || null,
+  add_to_dataset_id: draft.dataset || null,
+  add_to_dataset_prefer_correction: draft.dataset !== '' && draft.prefersCorrection,
+  extend_only: draft.extends,
+})
+
+export const toNewRule = (draft: Draft): NewRule => ({
+  ...toActions(draft),
+  session_id: draft.project || null,
+  ...(listUrls(draft.urls).length > 0 && { webhooks: listUrls(draft.urls).map(url => ({ url })) }),
+  ...(draft.backfillFrom && { backfill_from: new Date(draft.backfillFrom).toISOString() }),
+})
+
+/** Webhooks are sent only if they change: their headers are not shown, and would be lost. */
+export function toPatch(rule: Rule, draft: Draft): RulePatch {
+  const urls = listUrls(draft.urls)
+  const isSame = urls.join() === rule.webhooks.map(({ url }) => url).join()
+  return { ...toActions(draft), ...(!isSame && { webhooks: urls.map(url => ({ url })) }) }
+}
+
+type Props = {
+  workspace: string
+  draft: Draft
+  onChange: (part: Partial<Draft>) => void
+  faults: Faults
+  /** What it is about cannot change. */
+  rule?: Rule
+}
+export function RuleFields({ workspace, draft, onChange, faults, rule }: Props) {
+  const projects = useOffsetPages(
+    workspace,
+    'GET /sessions',
+    { query: { reference_free: true, sort_by: 'name', sort_by_desc: false } },
+    { pageSize: 100, enabled: !rule },
+  )
+  const datasets = useOffsetPages(
+    workspace,
+    'GET /datasets',
+    { query: { sort_by: 'name', sort_by_desc: false } },
+    { pageSize: 100 },
+  )
+  const toOptions = (items: { id: string; name: string }[] | undefined, none: string) => [
+    { value: '', label: none },
+    ...(items ?? []).map(({ id, name }) => ({ value: id, label: name })),
+  ]
+  return (
+    <div class={styles.fields}>
+      <TextField
+        label="Name"
+        value={draft.name}
+        onChange={name => onChange({ name })}
+        placeholder="Failed answers"
+        fault={faultAt(faults, 'display_name')}
+      />
+      <SelectField
+        label="Project"
+        value={draft.project}
+        onChange={project => onChange({ project })}
+        options={
+          rule
+            ? [{ value: draft.project, label: rule.session_name ?? rule.dataset_name ?? 'Its dataset' }]
+            : toOptions(projects.items, 'Choose a project')
+        }
+        locked={rule && 'What a rule is about cannot change.'}
+        fault={faultAt(faults, 'session_id') && (draft.project ? faultAt(faults, 'session_id') : 'must be chosen')}
+      />
+      <TextField
+        label="Share of the traces"
+        inputMode="decimal"
+        unit="%"
+        value={draft.percent}
+        onChange={percent => onChange({ percent })}
+        hint="All runs of a trace share its fate."
+        fault={faultAt(faults, 'sampling_rate') && 'must be a number from 0 to 100'}
+      />
+      <TextField
+        label="Filter of the runs"
+        mono
+        wide
+        value={draft.filter}
+        onChange={filter => onChange({ filter })}
+        placeholder='and(eq(is_root, true), eq(status, "error"))'
+        hint="In the filter language. Without one, the rule is about all runs."
+        fault={faultAt(faults, 'filter')}
+      />
+      <TextField
+        label="Filter of the first run of their trace"
+        mono
+        wide
+        value={draft.traceFilter}
+        onChange={traceFilter => onChange({ traceFilter })}
+        placeholder='has(tags, "beta")'
+        fault={faultAt(faults, 'trace_filter')}
+      />
+      <SelectField
+        label="Add the runs to a dataset"
+        value={draft.dataset}
+        onChange={dataset => onChange({ dataset })}
+        options={toOptions(datasets.items, 'To none')}
+        fault={faultAt(faults, 'add_to_dataset_id')}
+      />
+      <TextField
+        label="Send the runs to URLs"
+        mono
+        rows={2}
+        value={draft.urls}
+        onChange={urls => onChange({ urls })}
+        placeholder="https://ci.example.com/runs"
+        hint="One in each line, at most five. Messages are signed."
+        fault={faultAt(faults, 'webhooks')}
+      />
+      <CheckField
+        label="Keep their traces for longer"
+        hint="They become long-lived."
+        checked={draft.extends}
+        onChange={value => onChange({ extends: value })}
+        fault={faultAt(faults, 'extend_only')}
+      />
+      {draft.dataset && (
+        <CheckField
+          label="Prefer corrections"
+          hint="The example expects what feedback says it should have been."
+          checked={draft.prefersCorrection}
+          onChange={prefersCorrection => onChange({ prefersCorrection })}
+        />
+      )}
+      {!rule && <Backfill draft={draft} onChange={onChange} fault={faultAt(faults, 'backfill_from')} />}
+    </div>
+  )
+}
+
+const DAY_MS = 86_400_000
+const AGES = [
+  { value: '', label: 'Only runs from now on' },
+  { value: '1', label: 'Also runs of the last day' },
+  { value: '7', label: 'Also runs of the last 7 days' },
+  { value: '14', label: 'Also runs of the last 14 days' },
+]
+
+type BackfillProps = { draft: Draft; onChange: Props['onChange']; fault: string | undefined }
+const Backfill = ({ draft, onChange, fault }: BackfillProps) => (
+  <SelectField
+    label="Which runs"
+    value={AGES.find(({ value }) => value && draft.backfillFrom.startsWith(dayBefore(value)))?.value ?? ''}
+    onChange={days => onChange({ backfillFrom: days && `${dayBefore(days)}T00:00:00Z` })}
+    options={AGES}
+    hint="Earlier runs are handled in the background."
+    fault={fault}
+  />
+)
+const dayBefore = (days: string): string => new Date(Date.now() - Number(days) * DAY_MS).toISOString().slice(0, 10)

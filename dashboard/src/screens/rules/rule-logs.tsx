@@ -1,0 +1,68 @@
+// What a rule did, run by run.
+import { useRef } from 'preact/hooks'
+import { useRuleLogs } from '../../api/rule-logs.ts'
+import { useRowKeys } from '../../commands/commands.ts'
+import { Body, Note } from '../../parts/page.tsx'
+import { Card, Skeleton } from '../../parts/panel.tsx'
+import { Problem } from '../../parts/problem.tsx'
+import { StateLabel } from '../../parts/state.tsx'
+import { Cell, More, Row, rowLink, Table } from '../../parts/table.tsx'
+import { Ago } from '../../parts/time.tsx'
+import { Link } from '../../router/links.tsx'
+import type { Rule } from './actions.ts'
+import { listDone } from './rule-state.ts'
+
+export function RuleLogs({ workspace, rule }: { workspace: string; rule: Rule }) {
+  const { items, error, hasNextPage, isFetchingNextPage, fetchNextPage, refetch } = useRuleLogs(workspace, rule.id)
+  const table = useRef<HTMLTableElement>(null)
+  useRowKeys(table, 'run')
+  return (
+    <Card title="What it did" aside={items && items.length > 0 && 'Newest first, kept for a month'}>
+      {error && !items && <Problem error={error} onRetry={() => void refetch()} />}
+      {!items && !error && <Skeleton lines={4} />}
+      {items?.length === 0 && (
+        <Body>
+          <Note>
+            {rule.is_enabled
+              ? 'Nothing yet. It looks at the runs that have ended once a minute.'
+              : 'Nothing yet, and it is paused.'}
+          </Note>
+        </Body>
+      )}
+      {items && items.length > 0 && (
+        <Table
+          caption="What the rule did, newest first"
+          tableRef={table}
+          columns={[
+            { label: 'Run', width: '34%' },
+            { label: 'What was done' },
+            { label: 'When', width: '96', isEnd: true },
+          ]}
+        >
+          {items.map(log => (
+            <Row key={log.run_id}>
+              <Cell detail={log.run_type}>
+                <Link to={`/traces/run/${log.run_id}`} data-row class={rowLink}>
+                  {log.run_name ?? log.run_id}
+                </Link>
+              </Cell>
+              <Cell
+                detail={listDone(log)
+                  .flatMap(({ detail }) => detail ?? [])
+                  .join(', ')}
+              >
+                {listDone(log).map(({ what, state }) => (
+                  <StateLabel key={what} state={{ ...state, word: `${what}: ${state.word.toLowerCase()}` }} />
+                ))}
+              </Cell>
+              <Cell isEnd>
+                <Ago time={log.application_time} />
+              </Cell>
+            </Row>
+          ))}
+        </Table>
+      )}
+      {hasNextPage && <More isBusy={isFetchingNextPage} onMore={() => void fetchNextPage()} />}
+    </Card>
+  )
+}
