@@ -135,3 +135,22 @@ export const exampleObjects = pgTable(
   },
   t => [index('example_objects_tenant').on(t.tenant_id), index('example_objects_check').on(t.check_at)],
 )
+
+/** A comparison of experiments on the dataset. Feedback about their runs names it. */
+export const comparativeExperiments = pgTable(
+  'comparative_experiments',
+  {
+    id: idColumn(),
+    ...parentTenantColumns(),
+    dataset_id: uuid()
+      .notNull()
+      .references(() => datasets.id, { onDelete: 'cascade' }),
+    name: text(),
+    description: text(),
+    experiment_ids: uuid().array().notNull(),
+    extra: json().$type<Record<string, unknown>>(),
+    created_at: createdAtColumn(),
+    updated_at: createdAtColumn(),
+  },
+  t => [index('comparative_experiments_page').on(t.dataset_id, ...newestFirstColumns(t))],
+)

@@ -74,7 +74,7 @@ export const SessionIds = z
 
 const number = () => z.number().nullable()
 const Cost = z.string().nullable()
-const Stats = z.record(z.string(), z.looseObject({}))
+export const Stats = z.record(z.string(), z.looseObject({}))
 
 export const Session = z
   .object({

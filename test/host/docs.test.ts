@@ -36,6 +36,7 @@ const RUNNING = [
   'docs/audit',
   'docs/access-policies',
   'docs/tracing',
+  'docs/trace-an-application',
   'docs/query-traces',
   'docs/automation-rules',
   'docs/export',

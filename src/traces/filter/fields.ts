@@ -20,7 +20,7 @@ export type FieldType =
 export type Field = { type: FieldType; family?: string; isKey?: boolean }
 export type Fields = Record<string, Field>
 
-const memberPairs = (family: string): Fields => ({
+export const memberPairs = (family: string): Fields => ({
   [`${family}_key`]: { type: 'text', family, isKey: true },
   [`${family}_value`]: { type: 'member', family },
 })
