@@ -48,3 +48,6 @@ export const sendParts = (
     headers: { 'X-Api-Key': key, 'Content-Type': MULTIPART, ...headers },
     ...(app && { app }),
   })
+
+/** The place of a root, or of the last of these runs. */
+export const orderOf = (...ids: string[]): string => ids.map(id => `20261124T090000000000Z${id}`).join('.')
