@@ -23,3 +23,13 @@ create policy admitted on otlp_spans as restrictive to slipway_limited
   );
 create policy confined on open_runs as restrictive to slipway_confined
   using (session_id = (select confined_project()));
+--> statement-breakpoint
+-- Only slipway_system may execute this function, which a trigger's creator must.
+grant trigger on otlp_spans to slipway_system;
+set local role slipway_system;
+create trigger check_projects
+  after insert on otlp_spans
+  referencing new table as added
+  for each statement execute function check_projects();
+reset role;
+revoke trigger on otlp_spans from slipway_system;
