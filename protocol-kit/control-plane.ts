@@ -103,7 +103,8 @@ export async function startControlPlane(databaseUrl: string) {
   }
 
   return {
-    ...{ url, clock, exchanges, lostAnswers, newWorkspace, database: app.database },
+    ...{ url, clock, exchanges, lostAnswers, newWorkspace },
+    ...{ database: app.database, sealingKeys: app.config.sealingKeys },
     async stop() {
       server.closeAllConnections()
       server.close()

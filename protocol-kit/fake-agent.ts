@@ -4,7 +4,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Changes } from '../src/protocol/poll.schema.ts'
 import type { Report, ReportResult } from '../src/protocol/report.schema.ts'
-import type { Work } from '../src/protocol/work.schema.ts'
+import type { Tracing, Work } from '../src/protocol/work.schema.ts'
 
 const { SLIPWAY_URL, SLIPWAY_LISTENER_KEY } = process.env
 // A restart in the same folder keeps the id.
@@ -67,7 +67,7 @@ const computeDigest = () => {
   return all.toString(16).padStart(16, '0')
 }
 
-function openEnvelope(envelope: string, context: string): Record<string, string> {
+function openEnvelope<T>(envelope: string, context: string): T {
   const [, ephemeral, nonce, sealed] = envelope.split('.').map(part => Buffer.from(part, 'base64url')) as [
     Buffer,
     Buffer,
@@ -82,7 +82,7 @@ function openEnvelope(envelope: string, context: string): Record<string, string>
   return JSON.parse(cipher.update(sealed.subarray(0, -16), undefined, 'utf8') + cipher.final('utf8'))
 }
 
-/** Logs the digest of its secret, as the kit's application does. */
+/** Logs the digests of its secret and its trace key, as the kit's application does. */
 async function rollOut(heldLease: Lease, work: Work, stop: AbortSignal) {
   const revision = work.revision!
   const reportState = (state: Report['state'], more: Partial<Report> = {}) => {
@@ -99,11 +99,14 @@ async function rollOut(heldLease: Lease, work: Work, stop: AbortSignal) {
   const seconds = Number(/^sleep (\d+)$/.exec(revision.build_command ?? '')?.[1] ?? 0)
   await delay(seconds * 1000, undefined, { signal: stop })
   await reportState('built')
-  const secrets = revision.secrets
-    ? openEnvelope(revision.secrets, [listener, work.deployment_id, revision.id, 'secrets'].join('/'))
-    : {}
-  const message = `kit-secret ${sha256(secrets.TOKEN ?? '').digest('hex')}`
-  const line = { timestamp: new Date().toISOString(), level: 'INFO', message }
+  const placeOf = (what: string) => [listener, work.deployment_id, revision.id, what].join('/')
+  const secrets = revision.secrets ? openEnvelope<Record<string, string>>(revision.secrets, placeOf('secrets')) : {}
+  const tracing = revision.tracing ? openEnvelope<Tracing>(revision.tracing, placeOf('tracing')) : null
+  const timestamp = new Date().toISOString()
+  const lines = [
+    `kit-secret ${sha256(secrets.TOKEN ?? '').digest('hex')}`,
+    `kit-tracing ${sha256(tracing?.variables.LANGSMITH_API_KEY ?? '').digest('hex')}`,
+  ].map(message => ({ timestamp, level: 'INFO', message }))
   const log = {
     deployment_id: work.deployment_id,
     revision_id: revision.id,
@@ -111,7 +114,7 @@ async function rollOut(heldLease: Lease, work: Work, stop: AbortSignal) {
     stream: randomUUID(),
     from: 0,
   }
-  await call('/v1/sync/logs', { fence: heldLease.fence, ...log, lines: [line] })
+  await call('/v1/sync/logs', { fence: heldLease.fence, ...log, lines })
   await reportState('deploying')
   await reportState('deployed', { healthy: true })
 }

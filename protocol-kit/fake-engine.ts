@@ -67,14 +67,13 @@ export class FakeEngine implements Engine {
   /** Logs what the kit's application logs first. */
   async start(spec: RevisionSpec): Promise<void> {
     this.#throwFailure('start')
-    const { deployment_id, revision_id, secrets } = spec
+    const { deployment_id, revision_id, secrets, tracing } = spec
     const { running } = this.#getState(deployment_id)
     if (running.has(revision_id)) return
     running.set(revision_id, 'starting')
-    const digest = createHash('sha256')
-      .update(secrets.TOKEN ?? '')
-      .digest('hex')
-    this.#events.log(spec, `kit-secret ${digest}`, 'INFO')
+    const digest = (text = '') => createHash('sha256').update(text).digest('hex')
+    this.#events.log(spec, `kit-secret ${digest(secrets.TOKEN)}`, 'INFO')
+    this.#events.log(spec, `kit-tracing ${digest(tracing?.variables.LANGSMITH_API_KEY)}`, 'INFO')
     await this.#changePhaseAfter(spec, 'starting', 'healthy', this.#delays.ready)
   }
 

@@ -26,6 +26,7 @@ const APPLICATION = {
   'slipway.json': JSON.stringify({ start_command: 'node server.js' }),
   'server.js': `const { createHash } = require('node:crypto')
 console.log('kit-secret ' + createHash('sha256').update(process.env.TOKEN ?? '').digest('hex'))
+console.log('kit-tracing ' + createHash('sha256').update(process.env.LANGSMITH_API_KEY ?? '').digest('hex'))
 require('node:http').createServer((_, response) => response.end('kit')).listen(Number(process.env.PORT))
 `,
 }

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { sql } from 'drizzle-orm'
 import { runAsSystem } from '../src/kernel/db.ts'
+import { createTraceKey } from '../src/kernel/trace-keys.ts'
 import { Poll } from '../src/protocol/poll.schema.ts'
 import { RIVAL_AGENT_ID, type ScenarioContext, sha256 } from './scenario-context.ts'
 
@@ -77,6 +78,23 @@ export const scenarios: Scenario[] = [
         !JSON.stringify(context.exchanges()).includes(token),
         'The agent sent the value of the secret in the clear.',
       )
+    },
+  },
+  {
+    name: 'gives the application what it traces itself with',
+    async run(context) {
+      await context.start()
+      const { id } = await context.deploy()
+      await context.waitUntilServing(id)
+      const key = await createTraceKey({ sealingKeys: context.plane.sealingKeys }, { deployment_id: id, version: 1 })
+      await context.waitFor(
+        'the application’s second log line, the digest of its trace key, is in the log',
+        async () => {
+          const { body } = await context.call('POST', `/v1/projects/${id}/deploy_logs`, { limit: 1000 })
+          return body.logs.some((line: { message: string }) => line.message.includes(`kit-tracing ${sha256(key)}`))
+        },
+      )
+      assert(!JSON.stringify(context.exchanges()).includes(key), 'The agent sent the trace key in the clear.')
     },
   },
   {

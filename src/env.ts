@@ -3,8 +3,8 @@ import * as z from 'zod'
 import { AppsDomain } from './protocol/custom-url.schema.ts'
 import type { MetricFamily } from './protocol/open-metrics.ts'
 
-/** What the requests of a key count towards. Those that send runs have a budget of their own. */
-export type Budget = 'key' | 'ingestion'
+/** What requests count towards: all of a key, those that send runs with it, those of an application. */
+export type Budget = 'key' | 'ingestion' | 'deployment'
 
 type RateLimiter = { limit(options: { key: string }): Promise<{ success: boolean }> }
 
@@ -109,6 +109,7 @@ const Settings = z.object({
 
   EVENTS_PER_DAY: wholeNumber(1_000_000_000, 'must be a whole number; 0 disables the limit').default(200_000),
   ABAC: z.enum(['on', 'off'], { error: 'must be `on` or `off`' }).default('on'),
+  DEPLOYMENT_TRACING: z.enum(['on', 'off'], { error: 'must be `on` or `off`' }).default('on'),
   AUDIT_LOGS: z.enum(['on', 'off'], { error: 'must be `on` or `off`' }).default('on'),
   AUDIT_RETENTION_DAYS: z.coerce
     .number({ error: RETENTION_ERROR })
@@ -335,6 +336,8 @@ export type Config = {
   deliveriesPerRequest: number
   /** Whether access policies apply. */
   abac: boolean
+  /** Whether applications get a key and variables by which they trace themselves. */
+  deploymentTracing: boolean
   /** Whether the audit log can be read, and refused requests are recorded. The journal is written in any case. */
   auditLogs: boolean
   /** How long events and refused requests are kept. */
@@ -475,6 +478,8 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
       : []),
     ...(settings.DATABASE_SYSTEM_URL ? [] : [SINGLE_LOGIN_NOTICE]),
   ]
+  const ingestionLimiter =
+    settings.INGESTION_RATE_LIMIT_PER_MINUTE === 0 ? undefined : (env.INGESTION_RATE_LIMITER as RateLimiter | undefined)
   return {
     database: {
       url: settings.DATABASE_URL,
@@ -486,19 +491,22 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
     mode: settings.SLIPWAY_MODE,
     sealingKeys: settings.SEALING_KEYS,
     corsOrigins: settings.CORS_ORIGINS,
-    rateLimits: { key: settings.RATE_LIMIT_PER_MINUTE, ingestion: settings.INGESTION_RATE_LIMIT_PER_MINUTE },
+    rateLimits: {
+      key: settings.RATE_LIMIT_PER_MINUTE,
+      ingestion: settings.INGESTION_RATE_LIMIT_PER_MINUTE,
+      deployment: settings.INGESTION_RATE_LIMIT_PER_MINUTE,
+    },
     eventsPerDay: settings.EVENTS_PER_DAY,
     deliveriesPerRequest: 200,
     abac: settings.ABAC === 'on',
+    deploymentTracing: settings.DEPLOYMENT_TRACING === 'on',
     auditLogs: settings.AUDIT_LOGS === 'on',
     auditRetentionDays: settings.AUDIT_RETENTION_DAYS,
     uploadBytes: settings.UPLOADS_MAX_GIB * 1024 ** 3,
     limiters: {
       key: settings.RATE_LIMIT_PER_MINUTE === 0 ? undefined : (env.RATE_LIMITER as RateLimiter | undefined),
-      ingestion:
-        settings.INGESTION_RATE_LIMIT_PER_MINUTE === 0
-          ? undefined
-          : (env.INGESTION_RATE_LIMITER as RateLimiter | undefined),
+      ingestion: ingestionLimiter,
+      deployment: ingestionLimiter,
     },
     unknownKeysPerMinute: settings.UNKNOWN_KEYS_PER_MINUTE,
     clientAddress: () => undefined,

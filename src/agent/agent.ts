@@ -20,7 +20,7 @@ import { ReportSender } from './control-plane/report-sender.ts'
 import type { Engine, LogLevel, RevisionRef } from './engine.ts'
 import type { AgentState } from './metrics-server.ts'
 import { Reconciler } from './reconcile/reconciler.ts'
-import { openSecrets, type SecretAccess } from './reconcile/work.ts'
+import { openSecrets, openTracing, type SecretAccess } from './reconcile/work.ts'
 import { Redaction } from './redaction/redaction.ts'
 import { type FormatEvent, formatEvent, type LogEvent } from './system/log-event.ts'
 import type { Users } from './system/users.ts'
@@ -36,6 +36,8 @@ type Options = {
   engine: Engine
   control: ControlPlaneClient
   templates?: string
+  /** The control plane as applications reach it, if that is not its public URL. Null: they do not. */
+  control_plane_url?: string | null | undefined
   networks?: Network[]
   /** Secrets of the agent itself, which are masked in the lines of every deployment. */
   hidden_values?: string[]
@@ -179,7 +181,7 @@ export class Agent {
   }
 
   async #poll(): Promise<void> {
-    const { agent_id, version, control, templates, wait = 25 } = this.#options
+    const { agent_id, version, control, templates, control_plane_url, wait = 25 } = this.#options
     const sentAt = uptimeMs()
     if (performance.now() > this.#resyncAt) this.#cursor = null
     const isResyncing = this.#cursor === null || this.#resyncedIds !== null
@@ -195,6 +197,7 @@ export class Agent {
         fence: this.#lease.fence,
         cursor: this.#cursor,
         digest: this.#cursor === null ? null : this.#reconciler.digest(),
+        ...(control_plane_url !== undefined && { control_plane_url }),
         wait: isResyncing ? 0 : Math.min(wait, MAX_POLL_SECONDS),
       },
       this.#shutdown.signal,
@@ -215,7 +218,11 @@ export class Agent {
     }
     for (const work of changes) {
       this.#reconciler.applyWork(work)
-      this.#redaction.learnSecrets(work, revision => openSecrets(work, revision, this.#secretAccess()))
+      const access = this.#secretAccess()
+      this.#redaction.learnSecrets(work, revision => ({
+        secrets: openSecrets(work, revision, access),
+        tracing: openTracing(work, revision, access),
+      }))
       this.#resyncedIds?.add(work.deployment_id)
     }
     if (this.#resyncedIds && !more) await this.#completeResync(this.#resyncedIds)

@@ -2,6 +2,7 @@
 import type { RegistryCredential } from '../protocol/credentials.schema.ts'
 import type { Source } from '../protocol/parts.schema.ts'
 import type { CompleteResourceSpec, Part } from '../protocol/resources.schema.ts'
+import type { Tracing } from '../protocol/work.schema.ts'
 
 export type RevisionRef = { deployment_id: string; revision_id: string }
 
@@ -23,6 +24,8 @@ export type RevisionSpec = RevisionRef & {
   parts: Part[]
   secrets: Record<string, string>
   secret_references: { name: string; secret_name: string; secret_key: string }[]
+  /** Null if the application does not trace itself. */
+  tracing: Tracing | null
 }
 
 export type Commit = { sha: string; message: string | null; author: string | null }

@@ -6,6 +6,7 @@ import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { isRange } from '../protocol/client-address.ts'
 import { AppsDomain } from '../protocol/custom-url.schema.ts'
+import { LOOPBACK_HOST } from '../protocol/guarded-address.ts'
 import { Agent } from './agent.ts'
 import { parseNetworks } from './builds/allowed-address.ts'
 import { createControlPlaneClient, RequestRefused } from './control-plane/client.ts'
@@ -28,6 +29,7 @@ a key of the listener.
   --port    port of the router in front of processes and containers; default: 8788 or the next free port
   --host    address where the router listens besides loopback, such as 10.0.0.5, or 0.0.0.0 or :: for all
   --stop    stop all applications when the agent stops; without it they keep running and the next agent takes over
+APPS_SLIPWAY_URL        the control plane as applications reach it, for their traces; default: its public address
 APPS_DOMAIN             domain such as apps.example.com: processes and containers are at https://<name>.apps.example.com
 TRUSTED_PROXIES         addresses and networks of the reverse proxies whose X-Forwarded-* headers count, comma-separated
 AGENT_DATABASE_URL      Postgres for the databases of processes; default: an embedded Postgres of the agent
@@ -113,6 +115,7 @@ function readOptions() {
   const domain = process.env.APPS_DOMAIN || undefined
   if (domain !== undefined && !AppsDomain.safeParse(domain).success)
     throw new Error(`APPS_DOMAIN ${domain} is not a domain. Set one like apps.example.com.`)
+  const control_plane_url = readAppsUrl(url, values.engine, process.env.APPS_SLIPWAY_URL)
   const trusted_proxies = (process.env.TRUSTED_PROXIES ?? '').split(',').flatMap(text => text.trim() || [])
   const invalidProxy = trusted_proxies.find(text => !isRange(text))
   if (invalidProxy !== undefined)
@@ -131,6 +134,7 @@ function readOptions() {
   return {
     url,
     key,
+    control_plane_url,
     home,
     router,
     createEngine,
@@ -139,6 +143,14 @@ function readOptions() {
     stopsApplications: values.stop,
     metrics,
   }
+}
+
+/** Undefined: the public address of the control plane. Null: applications have a loopback address of their own. */
+function readAppsUrl(url: string, engine: string, appsUrl: string | undefined): string | null | undefined {
+  if (!appsUrl) return engine !== 'process' && LOOPBACK_HOST.test(new URL(url).hostname) ? null : undefined
+  if (!/^https?:$/.test(URL.parse(appsUrl)?.protocol ?? ''))
+    throw new Error(`APPS_SLIPWAY_URL ${appsUrl} is not an http address. Set one like https://slipway.example.com.`)
+  return appsUrl.replace(/\/$/, '')
 }
 
 function readMetricsSettings({
@@ -162,7 +174,18 @@ function readMetricsSettings({
 async function main() {
   const options = readOptions()
   if (!options) return
-  const { url, key, home, router, createEngine, formatLine, engineName, stopsApplications, metrics } = options
+  const {
+    url,
+    key,
+    control_plane_url,
+    home,
+    router,
+    createEngine,
+    formatLine,
+    engineName,
+    stopsApplications,
+    metrics,
+  } = options
   const logEvent: LogEvent = (event, fields) => console.log(formatLine(event, fields))
   const agent_id = claimIdentity(home, process.env.SLIPWAY_AGENT_ID)
   const { AGENT_RUN_AS: run_as, AGENT_APPS_HOME: apps_home, AGENT_CGROUP } = process.env
@@ -184,6 +207,7 @@ async function main() {
     ...isolation,
     engine,
     control,
+    control_plane_url,
     networks,
     hidden_values,
     logToOperator: line => console.log(line),

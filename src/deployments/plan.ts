@@ -38,6 +38,7 @@ const MEMBER_RULES: Record<string, MemberRule> = {
   'source_config.resource_spec': revisionRule,
   'source_config.install_command': revisionRule,
   'source_config.build_command': revisionRule,
+  'source_config.tracing': revisionRule,
   // A branch or a tag may have moved since: sending the same one again creates a revision.
   'source_revision_config.repo_ref': { effect: 'revision', isMovable: ref => !COMMIT_SHA.test(ref) },
   'source_revision_config.image_uri': { effect: 'revision', isMovable: uri => !IMAGE_DIGEST.test(uri) },

@@ -26,7 +26,7 @@ export type KeyedRequest = {
 }
 type Uncounted = { requests: number; attempts: Attempt[] }
 type Refused = { budget: Budget; hash: string; attempt: Attempt | undefined }
-const BUDGETS: Budget[] = ['key', 'ingestion']
+const BUDGETS: Budget[] = ['key', 'ingestion', 'deployment']
 export type CallerLimits = ReturnType<typeof createCallerLimits>
 
 export function createCallerLimits({ config, database }: { config: Config; database: Database }) {
@@ -37,7 +37,10 @@ export function createCallerLimits({ config, database }: { config: Config; datab
   /** Names with another proof than a key. A map of its own, so that many keys do not evict them. */
   const provenNames = createExpiringMap<true>(MAX_KEYS, now)
   const overBudget = createExpiringMap<true>(MAX_KEYS, now)
-  const uncounted = { key: new Map<string, Uncounted>(), ingestion: new Map<string, Uncounted>() }
+  const uncounted = Object.fromEntries(BUDGETS.map(budget => [budget, new Map()])) as Record<
+    Budget,
+    Map<string, Uncounted>
+  >
   let countingSince = 0
 
   const rememberKey = (hash: string) => void acceptedKeys.set(hash, true, RECENT_KEY_MS)

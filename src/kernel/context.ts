@@ -161,12 +161,14 @@ export const credentialOf = ({ actor }: Pick<Ctx, 'actor'>): CredentialActor => 
 /** For the later trips of a request, which counts once towards the rate limit. */
 export const withoutRateLimit = <C extends Caller>(ctx: C): C => ({
   ...ctx,
-  config: { ...ctx.config, rateLimits: { key: 0, ingestion: 0 } },
+  config: { ...ctx.config, rateLimits: { key: 0, ingestion: 0, deployment: 0 } },
 })
 
 /** People with a session send hardly any runs, so theirs count towards their only budget. */
-export const budgetOf = ({ kind }: CredentialActor, permission: Permission | null | undefined): Budget =>
-  kind === 'key' && permission === 'runs:create' ? 'ingestion' : 'key'
+export function budgetOf({ kind }: CredentialActor, permission: Permission | null | undefined): Budget {
+  if (kind === 'deployment') return 'deployment'
+  return kind === 'key' && permission === 'runs:create' ? 'ingestion' : 'key'
+}
 
 export type Verb<Input, Output> = ((caller: Caller, input: Input) => Promise<Output>) & {
   permission: Permission | null

@@ -195,6 +195,7 @@ const countIngestion = buildCountStatement(sql`count_ingestion`)
 const countRefusedOf: Record<Budget, SQL> = {
   key: sql`count_requests_of_callers`,
   ingestion: sql`count_ingestion_of_keys`,
+  deployment: sql`count_requests_of_callers`,
 }
 /** For what a statement decides beside the permission of the request. */
 const POLICIES_OFF = sql`select set_config('app.policies_off', 'true', true)`

@@ -107,6 +107,9 @@ const sourceConfig = {
   build_command: Command,
   deployment_type: DeploymentType.meta({ description: 'Default `dev`. Always `prod` for `external_container`.' }),
   template_id: z.string().min(1).max(128).meta({ description: 'The template, for `internal_template`.' }),
+  tracing: z.boolean().meta({
+    description: 'Whether the application gets variables by which it traces itself into its project. Default true.',
+  }),
 }
 const { repo_commit_sha, ...sourceRevisionConfig } = {
   repo_ref: GitRef,

@@ -33,6 +33,15 @@ export const Poll = z
       description:
         'The digest of what the agent has. If it is wrong although nothing changed, everything is sent again.',
     }),
+    control_plane_url: z
+      .url({ protocol: /^https?$/ })
+      .max(2048)
+      .nullish()
+      .meta({
+        description:
+          'This API as the applications of the agent reach it, for their traces. Leave it out if that is its public ' +
+          'URL. Null if they do not reach it: they then get nothing to trace themselves.',
+      }),
     wait: z.int().min(0).max(MAX_POLL_SECONDS).default(0).meta({ description: 'Seconds to wait for a change.' }),
   })
   .meta({

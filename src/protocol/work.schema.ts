@@ -27,6 +27,13 @@ const Git = z
   })
   .meta({ id: 'WorkGit', description: 'The repository to clone.' })
 
+/** What `tracing` of a revision has inside its envelope. */
+export type Tracing = {
+  /** Mask it in logs, as the secrets are. */
+  key: string
+  variables: Record<string, string>
+}
+
 export const RevisionWork = z
   .object({
     id: Uuid,
@@ -51,6 +58,11 @@ export const RevisionWork = z
       description: 'Sealed JSON: an object of environment variables and their values. Null without secrets.',
     }),
     secret_references: z.array(SecretReference).meta({ description: 'Environment variables from cluster secrets.' }),
+    tracing: Sealed.nullish().meta({
+      description:
+        'Sealed JSON: an object of `variables` by which the application traces itself, and the `key` in them, which ' +
+        'is masked like a secret. Null if it does not.',
+    }),
     deadline: z
       .string()
       .nullable()

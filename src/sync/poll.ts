@@ -64,6 +64,8 @@ async function fetchChanges(ctx: Ctx, seal: Seal, input: Poll, lease: SQL): Prom
   const row = requireRow(rows, 'listener_not_found') as ChangesRow
   const [listener_id, fence, expires, latest, digest, resync, more, changes] = row
   const stored = JSON.parse(changes ?? '[]') as StoredWork[]
+  const { control_plane_url = ctx.origin } = input
+  const context = { ctx, listener_id, seal, tracesUrl: ctx.config.deploymentTracing ? control_plane_url : null }
   return {
     listener_id,
     lease: { fence: Number(fence), expires_at: toIsoTime(expires) },
@@ -71,7 +73,7 @@ async function fetchChanges(ctx: Ctx, seal: Seal, input: Poll, lease: SQL): Prom
     digest,
     resync,
     more,
-    changes: await Promise.all(stored.map(work => toWork({ ctx, listener_id, seal }, work))),
+    changes: await Promise.all(stored.map(work => toWork(context, work))),
   }
 }
 
@@ -129,6 +131,7 @@ const DEPLOYMENT_JSON = sql`case when d.id is not null then json_build_object(
       'name', d.name,
       'deployment_type', d.deployment_type,
       'source_config', d.source_config,
+      'trace_key_version', d.trace_key_version,
       'custom_url', case when ${CAN_SERVE_HOST} then d.source_config ->> 'custom_url' end,
       'absent', d.deleting_at is not null)
     end`

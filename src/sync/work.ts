@@ -13,12 +13,14 @@ import {
 import type { RevisionWork, Work } from '../protocol/work.schema.ts'
 import { createArchiveLink } from './archive-download.ts'
 import type { Seal } from './envelope.ts'
+import { makeTracing, type TracedDeployment } from './tracing.ts'
 
 type StoredConfig = {
   resource_spec?: ResourceSpec
   install_command?: string
   build_command?: string
   template_id?: string
+  tracing?: boolean
   repo_url?: string
   listener_config?: { k8s_namespace?: string }
 }
@@ -51,6 +53,7 @@ export type StoredWork = {
     source_config: StoredConfig
     /** Null while its host must not be served. */
     custom_url: string | null
+    trace_key_version: number
     absent: boolean
   } | null
   revision: StoredRevision | null
@@ -85,7 +88,8 @@ const ABSENT_MEMBERS = {
   ...{ needs_database: false, revision: null, serving: null },
 }
 
-type WorkContext = { ctx: Ctx; listener_id: string; seal: Seal }
+/** `tracesUrl` is this API as applications reach it, or null if they cannot or must not send traces. */
+type WorkContext = { ctx: Ctx; listener_id: string; seal: Seal; tracesUrl: string | null }
 
 export async function toWork(
   context: WorkContext,
@@ -93,9 +97,10 @@ export async function toWork(
 ): Promise<Work> {
   // Deleted with its workspace, or being deleted.
   if (!deployment || deployment.absent) return { deployment_id, generation, wanted: 'absent', ...ABSENT_MEMBERS }
-  const { tenant_id, name, deployment_type, source_config, custom_url } = deployment
+  const { tenant_id, name, deployment_type, source_config, custom_url, trace_key_version } = deployment
   const workOf = (revision: StoredRevision | null) =>
-    revision && toRevisionWork(context, { deployment_id, tenant_id, deployment_type }, revision)
+    revision &&
+    toRevisionWork(context, { deployment_id, tenant_id, name, deployment_type, trace_key_version }, revision)
   return {
     ...{ deployment_id, generation, wanted: 'present', tenant_id, name, deployment_type },
     custom_url,
@@ -106,15 +111,15 @@ export async function toWork(
   }
 }
 
-type WorkDeployment = { deployment_id: string; tenant_id: string; deployment_type: DeploymentType }
+type WorkDeployment = TracedDeployment & { tenant_id: string; deployment_type: DeploymentType }
 
 async function toRevisionWork(
-  { ctx, listener_id, seal }: WorkContext,
+  { ctx, listener_id, seal, tracesUrl }: WorkContext,
   deployment: WorkDeployment,
   stored: StoredRevision,
 ): Promise<RevisionWork> {
   const { id, number, status, source, source_config: config, source_revision_config: revisionConfig } = stored
-  const secretsPlace = [listener_id, deployment.deployment_id, id, 'secrets'].join('/')
+  const placeOf = (what: string) => [listener_id, deployment.deployment_id, id, what].join('/')
   return {
     ...{ id, number, status, source },
     platform_config_path: revisionConfig.platform_config_path ?? null,
@@ -130,8 +135,13 @@ async function toRevisionWork(
     resource_spec: withDefaults(config.resource_spec ?? {}, deployment.deployment_type),
     parts: partsOf(config.resource_spec ?? {}),
     secrets:
-      stored.sealed && (await seal(await openSecrets(ctx, deployment.deployment_id, stored.sealed), secretsPlace)),
+      stored.sealed &&
+      (await seal(await openSecrets(ctx, deployment.deployment_id, stored.sealed), placeOf('secrets'))),
     secret_references: stored.secret_references ?? [],
+    tracing:
+      tracesUrl !== null && config.tracing !== false
+        ? await seal(await makeTracing(ctx.config, deployment, tracesUrl), placeOf('tracing'))
+        : null,
     deadline: deadlineOf(stored),
   }
 }

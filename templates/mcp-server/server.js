@@ -1,6 +1,7 @@
 // An MCP server over streamable HTTP without sessions or dependencies. Add your tools in tools.js.
 import { createServer } from 'node:http'
 import { tools } from './tools.js'
+import { traced } from './trace.js'
 
 const VERSIONS = ['2025-11-25', '2025-06-18', '2025-03-26']
 const LARGEST = 1024 * 1024
@@ -22,9 +23,7 @@ const methods = {
     )
     if (missing.length || wrong.length)
       return trouble(`Needs text in: ${[...missing, ...wrong.map(([member]) => member)].join(', ')}.`)
-    return Promise.resolve(given)
-      .then(tool.run)
-      .catch(error => trouble(error.message))
+    return traced(name, 'tool', given, tool.run).catch(error => trouble(error.message))
   },
 }
 

@@ -1,6 +1,7 @@
 // A small JSON service: notes in memory, and a health check. Replace the notes with your own resources.
 import { randomUUID } from 'node:crypto'
 import { createServer } from 'node:http'
+import { traced } from './trace.js'
 
 const LARGEST = 64 * 1024
 const notes = new Map()
@@ -12,12 +13,16 @@ const routes = {
   ],
   'GET /healthz': () => [200, { ok: true }],
   'GET /notes': () => [200, [...notes.values()]],
-  'POST /notes': ({ text }) => {
+  'POST /notes': async ({ text }) => {
     if (typeof text !== 'string' || text === '') return [422, { error: 'Send {"text": "…"}.' }]
-    const note = { id: randomUUID(), text, created_at: new Date().toISOString() }
-    notes.set(note.id, note)
-    return [201, note]
+    return [201, await traced('create note', 'chain', { text }, createNote)]
   },
+}
+
+function createNote({ text }) {
+  const note = { id: randomUUID(), text, created_at: new Date().toISOString() }
+  notes.set(note.id, note)
+  return note
 }
 
 async function bodyOf(req) {
@@ -38,7 +43,7 @@ async function answer(req) {
   const route = Object.hasOwn(routes, name) && routes[name]
   if (!route) return [404, { error: `Nothing is at ${req.method} ${path}.` }]
   try {
-    return route(await bodyOf(req))
+    return await route(await bodyOf(req))
   } catch (error) {
     return [error instanceof RangeError ? 413 : 400, { error: error.message }]
   }

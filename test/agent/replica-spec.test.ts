@@ -48,6 +48,17 @@ describe('a replica', () => {
     })
   })
 
+  test('has the variables of its tracing, unless it has some of its own', () => {
+    const tracing = {
+      key: 'slt_1',
+      variables: { LANGSMITH_API_KEY: 'slt_1', OTEL_EXPORTER_OTLP_TRACES_HEADERS: 'a=b' },
+    }
+    const { Env } = createBody({}, { tracing, secrets: { LANGSMITH_TRACING: 'false' } })
+    expect((Env as string[]).filter(line => /^(LANGSMITH|OTEL)_/.test(line))).toEqual([
+      ...['OTEL_EXPORTER_OTLP_TRACES_HEADERS=a=b', 'LANGSMITH_TRACING=false'],
+    ])
+  })
+
   test('has an environment with the secrets over the configuration, and the platform’s variables over both', () => {
     const { Env } = replicaParts(
       unitWith({}, { secrets: { A: 'secret' }, secret_references: [{ name: 'B', secret_name: 's', secret_key: 'k' }] }),

@@ -2,7 +2,10 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import * as fs from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
+import { json } from 'node:stream/consumers'
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { describeTemplates, listTemplates, TEMPLATES_FOLDER } from '../../src/agent/builds/source-tree.ts'
@@ -24,10 +27,10 @@ afterEach(async () => {
   fs.rmSync(home, { recursive: true })
 })
 
-async function start(template: string) {
+async function start(template: string, variables: Record<string, string> = {}) {
   fs.cpSync(join(TEMPLATES_FOLDER, template), home, { recursive: true })
   const port = await findFreePort()
-  const env = { PATH: process.env.PATH, HOME: home, PORT: String(port) }
+  const env = { PATH: process.env.PATH, HOME: home, PORT: String(port), ...variables }
   const child = spawn('npm', ['start'], { cwd: home, env, stdio: 'ignore', detached: true })
   const ended = once(child, 'close')
   stop = () => {
@@ -77,6 +80,37 @@ test('web-service stores notes, and refuses invalid ones', async () => {
     await send('//'),
   ].map(({ status }) => status)
   expect(statuses).toEqual([200, 204, 404, 400, 422, 413, 404])
+})
+
+test.each<[string, string, unknown, object]>([
+  [
+    'web-service',
+    '/notes',
+    { text: 'hello' },
+    { name: 'create note', run_type: 'chain', inputs: { text: 'hello' }, outputs: { text: 'hello' } },
+  ],
+  [
+    'mcp-server',
+    '/mcp',
+    { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'now', arguments: { time_zone: 'No/Where' } } },
+    { name: 'now', run_type: 'tool', inputs: { time_zone: 'No/Where' }, error: expect.stringContaining('No/Where') },
+  ],
+])('%s traces a call', async (template, path, body, expected) => {
+  const sent = Promise.withResolvers<[method: string, path: string, key: unknown, run: unknown]>()
+  const server = createServer(async (req, res) => {
+    sent.resolve([req.method!, req.url!, req.headers['x-api-key'], await json(req)])
+    res.writeHead(202).end()
+  })
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  const { port } = server.address() as AddressInfo
+  const [LANGSMITH_ENDPOINT, LANGSMITH_API_KEY] = [`http://127.0.0.1:${port}`, 'slt_key']
+  await start(template, { LANGSMITH_TRACING: 'true', LANGSMITH_PROJECT: 'mine', LANGSMITH_ENDPOINT, LANGSMITH_API_KEY })
+  await send(path, 'POST', body)
+  const [time, session_name] = [expect.stringMatching(/Z$/), 'mine']
+  expect(await sent.promise).toMatchObject([
+    ...['POST', '/runs', 'slt_key', { ...expected, session_name, start_time: time, end_time: time }],
+  ])
+  server.close()
 })
 
 test('static-site serves the files of its folder, and none outside it', async () => {

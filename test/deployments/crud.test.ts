@@ -33,7 +33,7 @@ const outcome = ({ status, body }: { status: number; body: { code?: string } }) 
 const CONFIG = {
   ...{ integration_id: null, repo_url: null, build_on_push: null, custom_url: null, resource_spec: null },
   ...{ listener_id: null, listener_config: null, install_command: null, build_command: null },
-  ...{ deployment_type: 'dev', template_id: null },
+  ...{ deployment_type: 'dev', template_id: null, tracing: null },
 }
 const REVISION_CONFIG = {
   ...{ repo_ref: null, platform_config_path: null, image_uri: null, source_tarball_path: null, repo_commit_sha: null },

@@ -36,8 +36,11 @@ const RUNNING = [
   'docs/audit',
   'docs/access-policies',
   'docs/tracing',
+  'docs/trace-an-application',
   'docs/query-traces',
   'docs/automation-rules',
+  'docs/datasets',
+  'docs/annotation-queues',
   'docs/export',
 ]
 const NEEDS: Record<string, string> = {

@@ -29,7 +29,7 @@ describe('settings', () => {
       gateway: undefined,
     })
     expect({ corsOrigins, rateLimits, unknownKeysPerMinute, instanceAdmins, notices }).toEqual({
-      ...{ corsOrigins: ['*'], rateLimits: { key: 1200, ingestion: 5000 }, unknownKeysPerMinute: 60 },
+      ...{ corsOrigins: ['*'], rateLimits: { key: 1200, ingestion: 5000, deployment: 5000 }, unknownKeysPerMinute: 60 },
       ...{ instanceAdmins: [], notices: [] },
     })
   })

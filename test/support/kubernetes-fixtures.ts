@@ -41,6 +41,7 @@ export function makeKubernetesUnit({
     parts: partsOf(resourceSpec),
     secrets: {},
     secret_references: [],
+    tracing: null,
     ...more,
   }
 }

@@ -42,6 +42,7 @@ export function makeUnit(ref: RevisionRef, more: Partial<RevisionSpec> = {}): Re
     parts: [],
     secrets: {},
     secret_references: [],
+    tracing: null,
     ...more,
   }
 }

@@ -190,7 +190,7 @@ describe('an application with its trace key', () => {
   })
 
   it('is limited like any key', async () => {
-    const app = startApp({ settings: { RATE_LIMIT_PER_MINUTE: '2' } })
+    const app = startApp({ settings: { INGESTION_RATE_LIMIT_PER_MINUTE: '2' } })
     const traced = await newTraced()
     const sendRun = () => traced.request('POST', '/runs', { body: newTrace().root, app })
     expect([(await sendRun()).status, (await sendRun()).status, (await sendRun()).status]).toEqual([202, 202, 429])

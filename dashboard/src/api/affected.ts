@@ -27,6 +27,7 @@ const SHOWN_ON: Record<string, string[]> = {
   project: ['/sessions'],
   dataset: ['/datasets', '/examples'],
   rule: ['/runs/rules'],
+  annotation_queue: ['/annotation-queues'],
   run: ['/runs'],
   tag_key: ['/v2/tag-keys', '/v2/deployment'],
   tag_value: ['/v2/tag-keys', '/v2/deployment'],

@@ -18,6 +18,7 @@ export const OPENED_BY_KEYS: Opened[] = [
   { path: '/history', label: 'History', icon: 'clock', keys: 'g h', group: '' },
   { path: '/traces', label: 'Traces', icon: 'spans', keys: 'g t', group: 'Tracing' },
   { path: '/datasets', label: 'Datasets', icon: 'stack', keys: 'g e', group: 'Tracing' },
+  { path: '/annotation', label: 'Annotation', icon: 'pen', keys: 'g n', group: 'Tracing' },
   { path: '/rules', label: 'Rules', icon: 'bolt', keys: 'g u', group: 'Tracing' },
   { path: '/listeners', label: 'Listeners', icon: 'listener', keys: 'g l', group: 'Connected' },
   { path: '/providers', label: 'Providers', icon: 'plug', keys: 'g o', group: 'Connected' },

@@ -40,6 +40,9 @@ const LOADERS: [path: string, load: () => Promise<Module<ScreenProps<never>>>][]
   ['/datasets', () => import('./datasets/list.tsx')],
   ['/datasets/new', () => import('./datasets/new.tsx')],
   ['/datasets/:dataset', () => import('./datasets/dataset.tsx')],
+  ['/annotation', () => import('./annotation/list.tsx')],
+  ['/annotation/new', () => import('./annotation/new.tsx')],
+  ['/annotation/:queue', () => import('./annotation/queue.tsx')],
   ['/rules', () => import('./rules/list.tsx')],
   ['/rules/new', () => import('./rules/new.tsx')],
   ['/rules/:rule', () => import('./rules/rule.tsx')],
@@ -75,6 +78,7 @@ const LOADERS: [path: string, load: () => Promise<Module<ScreenProps<never>>>][]
 const NEEDED: [path: string, permission: Permission, things: string][] = [
   ['/traces', 'projects:read', 'traces'],
   ['/datasets', 'datasets:read', 'datasets'],
+  ['/annotation', 'annotation-queues:read', 'annotation queues'],
   ['/rules', 'rules:read', 'rules'],
   ['/listeners', 'listeners:read', 'listeners'],
   ['/webhooks', 'webhooks:read', 'webhooks'],

@@ -1,5 +1,5 @@
 // The engine that runs deployments in a Kubernetes cluster. Its only state is the cluster itself.
-import { KubeConfig, type KubernetesObject, type V1Pod } from '@kubernetes/client-node'
+import { KubeConfig, type KubernetesObject, type V1Pod, type V1Secret } from '@kubernetes/client-node'
 import {
   type Artifact,
   type BuildTask,
@@ -249,9 +249,9 @@ export class KubernetesEngine implements Engine {
     for (const route of routes) await this.#objects.dryRunApply(route)
     for (const store of storesFor(this.#settings, spec)) await this.#ensureStore(spec, store)
     const specWithPullSecret = await this.#images.withPullSecret(spec, artifact)
-    // The Secret is immutable: an existing one is already correct.
+    // An immutable Secret that exists is already correct.
     for (const object of revisionObjects(this.#settings, specWithPullSecret, artifact))
-      await this.#apply(spec, object, object.kind === 'Secret' ? () => null : undefined)
+      await this.#apply(spec, object, (object as V1Secret).immutable ? () => null : undefined)
   }
 
   async #ensureStore(spec: RevisionSpec, store: StoreObjects): Promise<void> {

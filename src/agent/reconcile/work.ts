@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto'
 import type { Report } from '../../protocol/report.schema.ts'
 import { withDefaults } from '../../protocol/resources.schema.ts'
-import type { RevisionWork, Work } from '../../protocol/work.schema.ts'
+import type { RevisionWork, Tracing, Work } from '../../protocol/work.schema.ts'
 import type { BuildSource } from '../builds/source-tree.ts'
 import type { GitCredential } from '../control-plane/credentials.ts'
 import type { AgentKeys } from '../control-plane/envelope.ts'
@@ -37,6 +37,12 @@ export const openSecrets = (
   { keys, listener }: Pick<SecretAccess, 'keys' | 'listener'>,
 ): Record<string, string> => (secrets === null ? {} : keys.open(secrets, `${listener}/${deployment_id}/${id}/secrets`))
 
+export const openTracing = (
+  { deployment_id }: Work,
+  { id, tracing }: RevisionWork,
+  { keys, listener }: Pick<SecretAccess, 'keys' | 'listener'>,
+): Tracing | null => (tracing == null ? null : keys.open(tracing, `${listener}/${deployment_id}/${id}/tracing`))
+
 export function revisionSpecOf(work: Work, revision: RevisionWork, access: SecretAccess): RevisionSpec {
   const { id, number, source, image_uri, secret_references } = revision
   return {
@@ -54,6 +60,7 @@ export function revisionSpecOf(work: Work, revision: RevisionWork, access: Secre
     resources: withDefaults(revision.resource_spec, work.deployment_type ?? 'dev'),
     parts: revision.parts,
     secrets: openSecrets(work, revision, access),
+    tracing: openTracing(work, revision, access),
   }
 }
 

@@ -1,7 +1,7 @@
 // Redacts everything that leaves this machine: masks secrets and renames the agent's folders.
 import { resolve } from 'node:path'
 import type { Report } from '../../protocol/report.schema.ts'
-import type { RevisionWork, Work } from '../../protocol/work.schema.ts'
+import type { RevisionWork, Tracing, Work } from '../../protocol/work.schema.ts'
 import type { RevisionRef } from '../engine.ts'
 import { stripControlCharacters } from './last-lines.ts'
 import { createPathRedactor, type PathRedactor } from './redact-paths.ts'
@@ -24,12 +24,18 @@ export class Redaction {
 
   hide = (deployment_id: string, values: string[]) => this.#masks.addValues(deployment_id, values)
 
-  learnSecrets(work: Work, open: (revision: RevisionWork) => Record<string, string>): void {
+  learnSecrets(
+    work: Work,
+    open: (revision: RevisionWork) => { secrets: Record<string, string>; tracing: Tracing | null },
+  ): void {
     const { deployment_id } = work
     for (const revision of [work.revision, work.serving]) {
-      if (!revision || this.#masks.hasRevision({ deployment_id, revision_id: revision.id })) continue
+      if (!revision) continue
       try {
-        this.#masks.addRevision({ deployment_id, revision_id: revision.id }, Object.values(open(revision)))
+        const { secrets, tracing } = open(revision)
+        this.#masks.addRevision({ deployment_id, revision_id: revision.id }, Object.values(secrets))
+        // It may change without a new revision.
+        if (tracing) this.hide(deployment_id, [tracing.key])
       } catch {
         // Its build or start reports the reason. Until it is known, lines of this revision are held back.
       }

@@ -258,6 +258,24 @@ describe('the container of an application', () => {
     ).toBe(`postgres://app:generated@${BASE}-db:5432/app`)
   })
 
+  test('takes the variables of its tracing from a Secret that may change or be missing', () => {
+    const name = `${BASE}-r1-tracing`
+    const envFrom = [{ secretRef: { name, optional: true } }]
+    const tracing = { key: 'slt_1', variables: { LANGSMITH_API_KEY: 'slt_1', OTEL_EXPORTER_OTLP_TRACES_HEADERS: 'a' } }
+    const objects = createObjects({ tracing, secrets: { LANGSMITH_PROJECT: 'mine' }, spec: { queue_cpu: 1 } })
+    for (const component of ['', '-queue']) expect(podOf(objects, component).containers[0]!.envFrom).toEqual(envFrom)
+    const secret = findObject(objects, 'Secret', name)
+    expect(secret).toMatchObject({ metadata: { labels: { 'slipway/revision-id': makeRevisionId(1) } } })
+    expect([valueAt(secret, 'data'), valueAt(secret, 'immutable')]).toEqual([
+      { OTEL_EXPORTER_OTLP_TRACES_HEADERS: Buffer.from('a').toString('base64') },
+      undefined,
+    ])
+    expect(listSchemaFaults(secret as never)).toEqual([])
+    const untraced = createObjects()
+    expect(findObject(untraced, 'Secret', name)).toBeUndefined()
+    expect(podOf(untraced).containers[0]!.envFrom).toEqual(envFrom)
+  })
+
   test('gets values and commands unexpanded, even if they contain Kubernetes variable references', () => {
     const artifact = {
       env: { PRICE: 'a$$b $(PORT) $HOME' },

@@ -1,4 +1,4 @@
-// What is made of traces, in a real browser: threads, feedback, datasets and automation rules.
+// What is made of traces, in a real browser: threads, feedback, datasets, annotation queues and automation rules.
 import { readFile } from 'node:fs/promises'
 import type { Page } from 'playwright-core'
 import { expect, it } from 'vitest'
@@ -143,5 +143,54 @@ it('creates a rule whose faults stand at their fields, and pauses, changes and d
   await dialog(page).getByRole('button', { name: 'Delete rule' }).click()
   await page.getByText('No rules yet').waitFor()
   expect((await tenant.get('/runs/rules')).body).toEqual([])
+  expect(problems).toEqual([])
+})
+
+it('reviews the runs of a queue one by one with the keyboard', async () => {
+  const tenant = await newTenant()
+  const { id, roots } = await fillProject(tenant, { traces: 2 })
+  const { page, problems } = await dashboard.open(tenant, '/annotation')
+  await button(page, 'Hide whose account this is').click()
+  await page.getByText('No queues yet').waitFor()
+  await check(page, 'annotation-empty')
+  await page.keyboard.press('n')
+  await page.getByLabel('Name').fill('Answers to review')
+  await page.getByLabel('Feedback').fill('correct: Is the answer correct?\ntone')
+  await page.getByLabel('Instructions').fill('Compare with what the warehouse says.')
+  await check(page, 'annotation-new')
+  await button(page, 'Create queue').click()
+  await page.getByText('No runs yet').waitFor()
+  const address = page.url()
+  for (const root of roots) {
+    await page.goto(`${dashboard.origin}/ui/${tenant.tenant_id}/traces/${id}/${root}`)
+    await button(page, 'Add to queue').click()
+    await dialog(page).getByRole('button', { name: 'Add to queue' }).click()
+    await dialog(page).waitFor({ state: 'detached' })
+  }
+  await page.goto(address)
+  const output = page.getByRole('region', { name: 'Output' })
+  await output.getByText('It left our warehouse').waitFor()
+  await check(page, 'annotation')
+  await page.keyboard.press('y')
+  const questions = page.getByRole('listitem')
+  await questions.filter({ hasText: 'correct' }).getByRole('button', { name: 'Yes', pressed: true }).waitFor()
+  await page.keyboard.press('n')
+  await questions.filter({ hasText: 'tone' }).getByRole('button', { name: 'No', pressed: true }).waitFor()
+  await page.keyboard.press('d')
+  await output.getByText('Elm Street 4').waitFor()
+  await page.keyboard.press('d')
+  await page.getByText('You have reviewed all of them').waitFor()
+  const given = (await tenant.get(`/feedback?run=${roots[0]}`)).body as { key: string; score: number }[]
+  expect(given.map(({ key, score }) => [key, score]).sort()).toEqual([
+    ['correct', 1],
+    ['tone', 0],
+  ])
+  await link(page, 'Annotation').first().click()
+  await link(page, 'Answers to review').waitFor()
+  await check(page, 'annotation-list')
+  await link(page, 'Answers to review').click()
+  await button(page, 'Delete queue').click()
+  await dialog(page).getByRole('button', { name: 'Delete queue' }).click()
+  await page.getByText('No queues yet').waitFor()
   expect(problems).toEqual([])
 })

@@ -11,6 +11,7 @@ const SCREENS = ['deployments', 'queue', 'previews', 'history', 'listeners', 'pr
 const TRACING = [
   ...['traces', 'traces/1', 'traces/1/charts', 'traces/1/threads', 'traces/1/feedback', 'traces/1/2', 'traces/run/1'],
   ...['datasets', 'datasets/1', 'datasets/new', 'rules', 'rules/1', 'rules/new'],
+  ...['annotation', 'annotation/1', 'annotation/new'],
 ]
 const SETTINGS = ['audit', 'members', 'roles', 'keys', 'settings', 'account', 'new']
 const TABS = [
@@ -38,6 +39,9 @@ const goTo = (page: Page, address: string) => page.evaluate(`history.pushState(n
 const person = (page: Page, name: RegExp) => page.locator('#workspaces').getByText(name)
 const readScreen = (page: Page) => page.locator('#content > :not(aside)').allInnerTexts()
 
+const API_PATHS = [
+  ...['v1', 'v2', 'workspaces', 'orgs', 'sessions', 'runs', 'datasets', 'examples', 'feedback', 'annotation-queues'],
+]
 const ANSWERS = [
   ['lacks members', '{"resources":[{}],"items":[null],"logs":7}'],
   ['is a page of a proxy', '<h1>Please wait</h1>'],
@@ -47,9 +51,8 @@ it('no screen is empty if answers lack members', async () => {
   const tenant = await newTenant()
   const id = await newDeployment(tenant)
   const { page } = await dashboard.open(tenant, '/deployments')
-  await page.route(
-    /^https:..[^/]+\/(v1|v2|workspaces|orgs|sessions|runs|datasets|examples|feedback)\b(?!\/me$|\/events\/stream)/,
-    route => route.fulfill({ body: ANSWERS[0][1], contentType: 'application/json' }),
+  await page.route(new RegExp(`^https://[^/]+/(${API_PATHS.join('|')})\\b(?!/me$|/events/stream)`), route =>
+    route.fulfill({ body: ANSWERS[0][1], contentType: 'application/json' }),
   )
   for (const screen of [...SCREENS, ...TRACING, ...SETTINGS, ...TABS.map(tab => `deployments/${id}${tab}`)]) {
     await goTo(page, `/ui/${tenant.tenant_id}/${screen}`)

@@ -8,7 +8,7 @@ import { Problem } from '../../parts/problem.tsx'
 import type { ScreenProps } from '../screens.tsx'
 import { dashOf, formatOf, hasValues, type Line, type Series, toneOf, toSeries } from './chart-series.ts'
 import styles from './charts.module.css'
-import { FirstTrace } from './first-trace.tsx'
+import FirstTrace from './first-trace.tsx'
 import type { Project } from './project.ts'
 import { ProjectFrame } from './project-frame.tsx'
 import { type Span, useSpan } from './since.ts'
@@ -44,6 +44,7 @@ function Charts({ workspace, project }: { workspace: string; project: Project })
 
 const WHY_EMPTY: Record<string, string> = {
   'time-to-the-first-token': 'No run reported when its first token came.',
+  'error-rate': 'No trace failed.',
   'streaming-rate': 'No trace streamed its answer.',
   tokens: 'No run reported its tokens.',
   cost: 'No run reported what it cost.',
@@ -72,6 +73,8 @@ function SeriesChart({ series, span }: { series: Series; span: Span }) {
       ? formatClock(at * 1000)
       : new Date(at * 1000).toLocaleDateString(undefined, { day: 'numeric', month: 'short' })
   const time = times[shown]
+  const described = lines.map(line => `${line.name} ${show(line, newest)}`).join(', ')
+  const why = WHY_EMPTY[series.id] ?? 'Nothing was traced.'
   return (
     <ChartFigure
       title={title}
@@ -100,12 +103,12 @@ function SeriesChart({ series, span }: { series: Series; span: Span }) {
             format={format}
             formatTime={formatTick}
             steps={undefined}
-            label={`${title}. Newest: ${lines.map(line => `${line.name} ${show(line, newest)}`).join(', ')}. The arrow keys move through the times.`}
+            label={`${title}. Newest: ${described}. The arrow keys move through the times.`}
             onLook={setPlace}
           />
         </div>
       ) : (
-        <NoData>{`${WHY_EMPTY[series.id] ?? (series.id === 'error-rate' ? 'No trace failed.' : 'Nothing was traced.')}`}</NoData>
+        <NoData>{why}</NoData>
       )}
     </ChartFigure>
   )

@@ -12,7 +12,7 @@ type EditorProps = {
   onApply: (value: string) => void
   onClose: () => void
 }
-export function FilterEditor({ value, fault, typed, onApply, onClose }: EditorProps) {
+export default function FilterEditor({ value, fault, typed, onApply, onClose }: EditorProps) {
   const [text, setText] = useState(value)
   useEffect(() => setText(value), [value])
   return (

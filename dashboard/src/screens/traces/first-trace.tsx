@@ -7,7 +7,7 @@ import { Empty } from '../../parts/panel.tsx'
 import { Link } from '../../router/links.tsx'
 import styles from './traces.module.css'
 
-export function FirstTrace({ workspace, project }: { workspace: string; project?: string }) {
+export default function FirstTrace({ workspace, project }: { workspace: string; project?: string }) {
   const text = [
     'LANGSMITH_TRACING=true',
     `LANGSMITH_ENDPOINT=${location.origin}`,

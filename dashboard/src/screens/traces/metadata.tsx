@@ -5,7 +5,7 @@ import { Body, type Fact, Facts } from '../../parts/page.tsx'
 import { Card } from '../../parts/panel.tsx'
 import { Link } from '../../router/links.tsx'
 import { JsonView, LongText } from './json-view.tsx'
-import { metadataOf } from './run-detail.tsx'
+import { metadataOf } from './metadata-of.ts'
 import { latencyOf } from './run-state.ts'
 import styles from './trace.module.css'
 
@@ -17,7 +17,7 @@ const filterLink = (project: string, condition: string) =>
   `/traces/${project}?${new URLSearchParams({ q: condition, scope: 'all' })}`
 const quoted = (text: string) => (/[\s"]/.test(text) ? `"${text.replaceAll('"', '')}"` : text)
 
-export function Metadata({ run }: { run: Run }) {
+export default function Metadata({ run }: { run: Run }) {
   const metadata = Object.entries(metadataOf(run)).filter(([, value]) => value !== null)
   const { metadata: _, ...extra } = (run.extra ?? {}) as Record<string, unknown>
   return (

@@ -11,6 +11,7 @@ import { share, unshare } from './actions.ts'
 import styles from './trace.module.css'
 
 const AddToDataset = lazily(() => import('./add-to-dataset.tsx'))
+const AddToQueue = lazily(() => import('../annotation/add-to-queue.tsx'))
 
 /** The key stays out of the command, and so out of shell histories. */
 const toCurl = ({ id }: Run): string =>
@@ -22,17 +23,22 @@ const toCurl = ({ id }: Run): string =>
 
 type ActionsProps = { workspace: string; run: Run; isShared: boolean; onChanged: () => void }
 export function RunActions({ workspace, run, isShared, onChanged }: ActionsProps) {
-  const [isAdding, setAdding] = useState(false)
+  const [adding, setAdding] = useState<'dataset' | 'queue'>()
+  const close = () => setAdding(undefined)
   return (
     <div class={styles.actions}>
-      <Button small icon="stack" onClick={() => setAdding(true)}>
+      <Button small icon="stack" onClick={() => setAdding('dataset')}>
         Add to dataset
+      </Button>
+      <Button small icon="pen" onClick={() => setAdding('queue')}>
+        Add to queue
       </Button>
       {!isShared && <ActionButton small action={share(run)} onDone={onChanged} />}
       <CopyButton text={() => toCurl(run)} look="default" label="Copy the request that reads this run, as curl">
         curl
       </CopyButton>
-      {isAdding && <AddToDataset workspace={workspace} run={run} onClose={() => setAdding(false)} />}
+      {adding === 'dataset' && <AddToDataset workspace={workspace} run={run} onClose={close} />}
+      {adding === 'queue' && <AddToQueue workspace={workspace} run={run} onClose={close} />}
     </div>
   )
 }

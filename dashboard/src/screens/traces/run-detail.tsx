@@ -4,18 +4,21 @@ import { useRead } from '../../api/queries.ts'
 import type { Run } from '../../api/runs.ts'
 import { formatCost, formatCount, formatLatency } from '../../format/amount.ts'
 import { formatExact } from '../../format/time.ts'
+import { lazily } from '../../parts/lazily.tsx'
 import { Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { StateLabel } from '../../parts/state.tsx'
 import { setFilters, useFilter } from '../../router/links.tsx'
-import { Metadata } from './metadata.tsx'
+import { metadataOf } from './metadata-of.ts'
 import { Payload } from './payload.tsx'
 import { RunActions, SharedLink } from './run-actions.tsx'
 import { Attachments, ErrorText } from './run-extras.tsx'
-import { RunFeedback } from './run-feedback.tsx'
 import { latencyOf, stateOfRun, TYPE_WORDS } from './run-state.ts'
 import { TypeIcon } from './run-type.tsx'
 import styles from './trace.module.css'
+
+const Metadata = lazily(() => import('./metadata.tsx'), <Skeleton lines={4} />)
+const RunFeedback = lazily(() => import('./run-feedback.tsx'), <Skeleton lines={4} />)
 
 /** Moving through the tree reads only where it stops. */
 const SETTLE_MS = 120
@@ -114,11 +117,6 @@ function RunFacts({ run, isRoot }: { run: Run; isRoot: boolean }) {
       )}
     </ul>
   )
-}
-
-export const metadataOf = ({ extra }: Pick<Run, 'extra'>): Record<string, unknown> => {
-  const metadata = (extra as { metadata?: unknown } | null | undefined)?.metadata
-  return typeof metadata === 'object' && metadata !== null ? (metadata as Record<string, unknown>) : {}
 }
 
 function readModel(run: Run): string | undefined {

@@ -25,7 +25,7 @@ type Feedback = Reply<'GET /feedback/{feedback_id}'>
 /** The feedback, and the averages of the run and its project. */
 const refresh = () => void Promise.all(['/feedback', '/runs', '/sessions'].map(readAgain))
 
-export function RunFeedback({ workspace, run }: { workspace: string; run: Run }) {
+export default function RunFeedback({ workspace, run }: { workspace: string; run: Run }) {
   const { items, error, hasNextPage, isFetchingNextPage, fetchNextPage, refetch } = useOffsetPages(
     workspace,
     'GET /feedback',

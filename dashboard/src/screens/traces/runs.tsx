@@ -7,19 +7,21 @@ import { plural } from '../../format/amount.ts'
 import { Button } from '../../parts/button.tsx'
 import { Chip, FilterField } from '../../parts/field.tsx'
 import { Glyph } from '../../parts/icon.tsx'
+import { lazily } from '../../parts/lazily.tsx'
 import { ListCard } from '../../parts/page.tsx'
 import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { More } from '../../parts/table.tsx'
 import { setFilters, useFilter } from '../../router/links.tsx'
-import { FilterEditor } from './filter-editor.tsx'
-import { FirstTrace } from './first-trace.tsx'
 import type { Project } from './project.ts'
 import { allOf, CONDITIONS, parseRunFilter } from './run-filter.ts'
 import { RUN_TYPES, type RunType, TYPE_WORDS } from './run-state.ts'
 import { ROW_SELECT, RunTable } from './run-table.tsx'
 import styles from './runs.module.css'
 import { useSpan } from './since.ts'
+
+const FilterEditor = lazily(() => import('./filter-editor.tsx'))
+const FirstTrace = lazily(() => import('./first-trace.tsx'))
 
 const NEW_EVERY_MS = 10_000
 const MAX_NEW = 100

@@ -14,6 +14,7 @@ import {
 import { type CreateRequest, MAX_PROCESSES } from '../../images/docker-api.ts'
 import { shellCommand } from '../local/shell-command.ts'
 import { MIB, parseCpu, parseMemory } from '../quantities.ts'
+import { tracingVariables } from '../tracing-variables.ts'
 
 type Resources = RevisionSpec['resources']
 type Container = NonNullable<Resources['sidecars']>[number]
@@ -126,6 +127,7 @@ export function replicaParts(spec: RevisionSpec, artifact: Artifact, placement: 
 }
 
 const appEnvironmentOf = (spec: RevisionSpec, artifact: Artifact, { port, stores, secret }: Placement) => ({
+  ...tracingVariables(spec, artifact.env),
   ...artifact.env,
   ...spec.secrets,
   ...Object.fromEntries(

@@ -33,6 +33,8 @@ export function baseName({ name, deployment_id }: Pick<NamedDeployment, 'name' |
 }
 export const revisionName = (spec: Pick<RevisionSpec, 'name' | 'deployment_id' | 'number'>) =>
   `${baseName(spec)}-r${spec.number}`
+export const tracingName = (spec: Pick<RevisionSpec, 'name' | 'deployment_id' | 'number'>) =>
+  `${revisionName(spec)}-tracing`
 export const workloadName = (spec: RevisionSpec, component: Component) =>
   component === 'web' ? revisionName(spec) : `${revisionName(spec)}-${component}`
 export const storeName = (spec: NamedDeployment, component: 'redis' | 'database') =>

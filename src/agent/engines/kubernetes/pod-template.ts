@@ -3,7 +3,15 @@ import type { V1Container, V1EnvVar, V1PodTemplateSpec, V1Probe, V1ResourceRequi
 import type * as z from 'zod'
 import type { Container } from '../../../protocol/kubernetes.schema.ts'
 import type { Artifact, RevisionSpec } from '../../engine.ts'
-import { type Component, metadataOf, revisionName, selectorLabels, storeName, workloadName } from './names.ts'
+import {
+  type Component,
+  metadataOf,
+  revisionName,
+  selectorLabels,
+  storeName,
+  tracingName,
+  workloadName,
+} from './names.ts'
 import type { KubernetesSettings } from './settings.ts'
 
 export const APP_CONTAINER = 'app'
@@ -123,6 +131,8 @@ function appContainerOf(
     imagePullPolicy: image.includes('@') ? 'IfNotPresent' : 'Always',
     ...(artifact.start_command !== null && { command: ['/bin/sh', '-c', escapeDollars(artifact.start_command)] }),
     env: environmentOf(spec, artifact, workload.component),
+    // Always there, so that pods are not replaced when a revision gets one or loses it.
+    envFrom: [{ secretRef: { name: tracingName(spec), optional: true } }],
     resources: workload.resources,
     securityContext: RESTRICTED_SECURITY,
     terminationMessagePolicy: 'FallbackToLogsOnError',

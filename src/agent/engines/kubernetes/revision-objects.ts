@@ -7,7 +7,8 @@ import type {
   V2HorizontalPodAutoscaler,
 } from '@kubernetes/client-node'
 import type { Artifact, RevisionSpec } from '../../engine.ts'
-import { MIN_SCALE, metadataOf, revisionName, selectorLabels, workloadName } from './names.ts'
+import { tracingVariables } from '../tracing-variables.ts'
+import { MIN_SCALE, metadataOf, revisionName, selectorLabels, tracingName, workloadName } from './names.ts'
 import { APP_CONTAINER, podTemplateOf, type Workload, workloadsOf } from './pod-template.ts'
 import type { KubernetesSettings } from './settings.ts'
 import { encodeBase64 } from './store-objects.ts'
@@ -22,9 +23,11 @@ export function revisionObjects(
   artifact: Artifact,
 ): KubernetesObject[] {
   const workloads = workloadsOf(spec)
+  const tracing = tracingVariables(spec, artifact.env)
   return [
     ...(spec.resources.service_account_name == null ? [serviceAccountOf(settings, spec)] : []),
-    ...(Object.keys(spec.secrets).length > 0 ? [secretOf(settings, spec)] : []),
+    ...(Object.keys(spec.secrets).length > 0 ? [secretsOf(settings, spec)] : []),
+    ...(Object.keys(tracing).length > 0 ? [secretOf(settings, spec, tracingName(spec), tracing)] : []),
     ...workloads.filter(isAutoscaled).map(workload => autoscalerOf(settings, spec, workload)),
     ...workloads.toReversed().map(workload => deploymentObjectOf(settings, spec, artifact, workload)),
   ]
@@ -39,12 +42,18 @@ function serviceAccountOf(settings: KubernetesSettings, spec: RevisionSpec): V1S
   return { apiVersion: 'v1', kind: 'ServiceAccount', metadata, automountServiceAccountToken: false }
 }
 
-/** Immutable, because a changed secret is a new revision. */
-function secretOf(settings: KubernetesSettings, spec: RevisionSpec): V1Secret {
-  const metadata = metadataOf(settings, spec, revisionName(spec), { ofRevision: true })
-  const data = Object.fromEntries(Object.entries(spec.secrets).map(([name, value]) => [name, encodeBase64(value)]))
-  return { apiVersion: 'v1', kind: 'Secret', metadata, type: 'Opaque', immutable: true, data }
+type Variables = Record<string, string>
+function secretOf(settings: KubernetesSettings, spec: RevisionSpec, name: string, values: Variables): V1Secret {
+  const metadata = metadataOf(settings, spec, name, { ofRevision: true })
+  const data = Object.fromEntries(Object.entries(values).map(([name, value]) => [name, encodeBase64(value)]))
+  return { apiVersion: 'v1', kind: 'Secret', metadata, type: 'Opaque', data }
 }
+
+/** Immutable, because a changed secret is a new revision. */
+const secretsOf = (settings: KubernetesSettings, spec: RevisionSpec): V1Secret => ({
+  ...secretOf(settings, spec, revisionName(spec), spec.secrets),
+  immutable: true,
+})
 
 /** Each revision has its own Deployments, so that it starts beside the previous one. */
 function deploymentObjectOf(

@@ -1,10 +1,11 @@
 // The environment of an application: its own variables and the documented ones, nothing of the agent's.
 import { join } from 'node:path'
-import type { RevisionRef } from '../../engine.ts'
+import type { RevisionRef, RevisionSpec } from '../../engine.ts'
 import { DEFAULT_PATH } from '../../system/search-path.ts'
+import { tracingVariables } from '../tracing-variables.ts'
 
 export const environmentOf = (
-  { deployment_id, revision_id, name, secrets }: RevisionRef & { name: string; secrets: Record<string, string> },
+  spec: Pick<RevisionSpec, keyof RevisionRef | 'name' | 'secrets' | 'secret_references' | 'tracing'>,
   configured: Record<string, string>,
   {
     folder,
@@ -14,14 +15,15 @@ export const environmentOf = (
   }: { folder: string; port: number; database: string | null; path?: string },
 ): Record<string, string> => ({
   LANG: 'C.UTF-8',
+  ...tracingVariables(spec, configured),
   ...configured,
-  ...secrets,
+  ...spec.secrets,
   PATH: path,
   HOME: join(folder, 'home'),
   TMPDIR: join(folder, 'tmp'),
   PORT: String(port),
   ...(database !== null && { DATABASE_URI: database }),
-  SLIPWAY_DEPLOYMENT_ID: deployment_id,
-  SLIPWAY_DEPLOYMENT_NAME: name,
-  SLIPWAY_REVISION_ID: revision_id,
+  SLIPWAY_DEPLOYMENT_ID: spec.deployment_id,
+  SLIPWAY_DEPLOYMENT_NAME: spec.name,
+  SLIPWAY_REVISION_ID: spec.revision_id,
 })
