@@ -35,7 +35,8 @@ async function readRuns(project: string): Promise<(Run & Record<string, unknown>
   const runs = await storedRuns(tenant)
   const [rows] = await runAsSystem(
     app.database,
-    sql`select json_build_object('id', r.id, 'name', r.name, 'run_type', r.run_type, 'project', p.name, 'trace', r.trace_id,
+    sql`select json_build_object('id', r.id, 'trace', r.trace_id, 'name', r.name,
+        'run_type', r.run_type, 'project', p.name,
         'parent', (select a.name from ${runs} a where a.tenant_id = r.tenant_id and a.id = r.parent_run_id),
         'inputs', r.inputs, 'total_tokens', r.total_tokens, 'tags', r.tags, 'error', r.error)::text
       from ${runs} r join projects p on p.id = r.session_id
