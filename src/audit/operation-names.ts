@@ -18,6 +18,8 @@ export const EVENT_OPERATIONS: Record<string, string> = {
   'annotation_queue.updated': 'update_annotation_queue',
   'api_key.created': 'create_api_key',
   'api_key.revoked': 'delete_api_key',
+  'comparative_experiment.created': 'create_comparative_experiment',
+  'comparative_experiment.deleted': 'delete_comparative_experiment',
   'custom_host.lost': 'delete_custom_host',
   'custom_host.verified': 'verify_custom_host',
   'dataset.created': 'create_dataset',

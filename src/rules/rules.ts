@@ -2,17 +2,7 @@
 import { and, eq, getTableColumns, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
-import {
-  bumpVersion,
-  db,
-  inTenant,
-  lockRows,
-  type Row,
-  refuseUnless,
-  requirePermission,
-  run,
-  uuidArray,
-} from '../kernel/db.ts'
+import { bumpVersion, db, inTenant, lockRows, type Row, refuseUnless, run, uuidArray } from '../kernel/db.ts'
 import { requireAllowedUrl } from '../kernel/guarded-fetch.ts'
 import { commit } from '../kernel/journal.ts'
 import {
@@ -27,6 +17,7 @@ import { newSecret } from '../protocol/webhook-signing.ts'
 import { type RuleWebhook, runRules } from '../tables/rules.ts'
 import { RUN_FIELDS } from '../traces/filter/fields.ts'
 import { readFilters } from '../traces/filter/resolve.ts'
+import { isAllowed } from './rights.ts'
 import * as schema from './schema.ts'
 
 type RuleParams = z.output<typeof schema.RuleRef>
@@ -122,6 +113,12 @@ const RECORD: RecordedMembers = {
     from json_array_elements(${row}.webhooks) with ordinality e(w, place))`,
 }
 
+const scopeOf = ({ session_id = null, dataset_id = null }: schema.NewRule) => ({
+  session_id: sql`${session_id}::uuid`,
+  dataset_id: sql`${dataset_id}::uuid`,
+})
+const OWN_SCOPE = { session_id: sql`run_rules.session_id`, dataset_id: sql`run_rules.dataset_id` }
+
 const isRule = (id: string): SQL => and(eq(runRules.id, id), inTenant(runRules))!
 const lockRule = (id: string): SQL => lockRows(runRules, isRule(id))
 
@@ -137,32 +134,6 @@ const HAS_ROOM = refuseUnless(
 )
 /** So that two concurrent requests do not both take the last place. */
 const LOCK_WORKSPACE = sql`select from workspaces where id = current_tenant() for no key update`
-
-type References = Pick<
-  schema.RulePatch,
-  'session_id' | 'dataset_id' | 'add_to_dataset_id' | 'add_to_annotation_queue_id'
->
-
-const exists = (code: string, table: string, id: string | null | undefined): SQL | undefined =>
-  id
-    ? refuseUnless(
-        code,
-        sql`exists (
-          select from ${sql.identifier(table)} k
-          where k.id = ${id}::uuid and k.tenant_id = current_tenant())`,
-      )
-    : undefined
-
-/** Refuses what the workspace does not have, and what the caller may not do. */
-const isAllowed = (input: References & { extend_only?: boolean | undefined }): SQL =>
-  and(
-    exists('project_not_found', 'projects', input.session_id),
-    exists('dataset_not_found', 'datasets', input.dataset_id),
-    exists('dataset_not_found', 'datasets', input.add_to_dataset_id),
-    exists('queue_not_found', 'annotation_queues', input.add_to_annotation_queue_id),
-    input.extend_only ? requirePermission('projects:increase-trace-tier') : undefined,
-    sql`true`,
-  )!
 
 function requireUsable(ctx: Ctx, { filter, trace_filter, tree_filter, webhooks }: schema.RulePatch): void {
   readFilters({ filter, trace_filter, tree_filter }, RUN_FIELDS)
@@ -235,7 +206,7 @@ export const createRule = verb('rules:create', async (ctx, input: schema.NewRule
     .values({
       id,
       organization_id: sql`current_organization()`,
-      tenant_id: sql`case when ${HAS_ROOM} and ${isAllowed(input)} then current_tenant() end`,
+      tenant_id: sql`case when ${HAS_ROOM} and ${isAllowed(input, scopeOf(input))} then current_tenant() end`,
       ...givenColumns(input),
       display_name: input.display_name,
       sampling_rate: input.sampling_rate,
@@ -260,7 +231,7 @@ export const createRule = verb('rules:create', async (ctx, input: schema.NewRule
 /** Refuses what creation would refuse, except for a workspace that has no room. */
 export const validateRule = verb('rules:create', async (ctx, input: schema.NewRule) => {
   requireUsable(ctx, input)
-  await run(ctx, sql<Row>`select ${isAllowed(input)}`)
+  await run(ctx, sql<Row>`select ${isAllowed(input, scopeOf(input))}`)
   return []
 })
 
@@ -286,7 +257,7 @@ export const changeRule = verb(
           isRule(rule_id),
           session_id ? refuseUnless('rule_scope_fixed', sql`session_id = ${session_id}::uuid`) : undefined,
           dataset_id ? refuseUnless('rule_scope_fixed', sql`dataset_id = ${dataset_id}::uuid`) : undefined,
-          isAllowed(patch),
+          isAllowed(patch, OWN_SCOPE),
         ),
       )
       .returning(RULE_COLUMNS)

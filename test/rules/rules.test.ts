@@ -2,7 +2,11 @@
 import { sql } from 'drizzle-orm'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../src/kernel/db.ts'
+import { deny, hasTag, newLimitedCaller, type Policy, tagValue } from '../support/access-policies.ts'
 import { getApp, newTenant, readEvents, type Tenant, unusedId } from '../support/app.ts'
+
+const TAG = 'Secret=yes'
+const SECRET = hasTag('Secret', 'yes')
 
 let tenant: Tenant
 let session_id: string
@@ -172,15 +176,52 @@ describe('what is refused', () => {
     expect(late.body.code).toBe('invalid_request')
   })
 
-  it('extending retention without the permission to do so', async () => {
-    const permissions = ['rules:create', 'rules:update']
-    const { body: made } = await tenant.post('/workspaces/current/api-keys', { description: 'Rules', permissions })
-    const limited = tenant.as(made.key)
-    const refused = await limited.post('/runs/rules', makeBody({ extend_only: true }))
-    expect([refused.status, refused.body.code]).toEqual([403, 'permission_missing'])
-    const { body } = await limited.post('/runs/rules', makeBody())
-    expect((await limited.patch(`/runs/rules/${body.id}`, { extend_only: true })).status).toBe(403)
-    expect((await tenant.patch(`/runs/rules/${body.id}`, { extend_only: true })).body.extend_only).toBe(true)
+  describe('an action that the caller may not take', () => {
+    const webhooks = [{ url }]
+    const rights = ['rules:create', 'rules:update']
+    let target: string
+    let locked: string
+    let queue: string
+    beforeAll(async () => {
+      target = (await tenant.post('/datasets', { name: unusedId() })).body.id
+      locked = (await tenant.post('/datasets', { name: unusedId(), tag_value_ids: [await tagValue(tenant, TAG)] })).body
+        .id
+      queue = (await tenant.post('/annotation-queues', { name: unusedId() })).body.id
+    })
+
+    it.each<[string, string[], Policy[], () => object, string]>([
+      ['extending retention', [], [], () => ({ extend_only: true }), 'permission_missing'],
+      ['sending runs', [], [], () => ({ webhooks }), 'permission_missing'],
+      ['copying runs', ['datasets:update'], [], () => ({ add_to_dataset_id: target }), 'permission_missing'],
+      ['changing a dataset', ['runs:read'], [], () => ({ add_to_dataset_id: target }), 'permission_missing'],
+      ['changing a queue', ['runs:read'], [], () => ({ add_to_annotation_queue_id: queue }), 'permission_missing'],
+      [
+        'changing a dataset that a policy keeps',
+        ['runs:read', 'datasets:update'],
+        [deny('datasets:update', SECRET)],
+        () => ({ add_to_dataset_id: locked }),
+        'denied_by_policy',
+      ],
+      [
+        'sending the runs of all experiments, of which a policy hides some',
+        ['runs:read'],
+        [deny('runs:read', SECRET)],
+        () => ({ webhooks, session_id: null, dataset_id: target }),
+        'denied_by_policy',
+      ],
+    ])('%s', async (_, permissions, policies, action, code) => {
+      const limited = await newLimitedCaller(tenant, [...rights, ...permissions], policies)
+      const body = makeBody(action())
+      const refused = await limited.post('/runs/rules', body)
+      expect([refused.status, refused.body.code]).toEqual([403, code])
+      const { session_id: project, dataset_id = null } = body as Record<string, unknown>
+      const { id } = await create({ session_id: project, dataset_id })
+      const { session_id: _session, dataset_id: _dataset, ...patch } = action() as Record<string, unknown>
+      const kept = await limited.patch(`/runs/rules/${id}`, patch)
+      expect([kept.status, kept.body.code]).toEqual([403, code])
+      expect((await limited.patch(`/runs/rules/${id}`, { is_enabled: false })).status).toBe(200)
+      expect((await tenant.patch(`/runs/rules/${id}`, patch)).status).toBe(200)
+    })
   })
 
   it('the 201st rule, also of two at once', async () => {
