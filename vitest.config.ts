@@ -136,8 +136,8 @@ export default defineConfig({
           hookTimeout: 120_000,
         },
       },
-      // Traces in ClickHouse, by the tests of the store on Postgres. Apart from `npm test`: the engine is 540 MB. It runs
-      // one statement at a time, so files run one after the other.
+      // Traces in ClickHouse, by the tests of the store on Postgres. Apart from `npm test`: the engine is 540 MB. It
+      // runs one statement at a time, so files run one after the other.
       {
         resolve: { alias: runtime('node') },
         test: {

@@ -16,8 +16,8 @@ const registerStatement = prepareStatement(
       organization_id, tenant_id, trace, span, parent, run_id, order_time, dotted_order, is_root, is_fixed,
       session_id)
     select
-      current_organization(), current_tenant(), trace, span, parent, run_id, order_time, dotted_order, is_root, is_fixed,
-      session_id
+      current_organization(), current_tenant(), trace, span, parent, run_id, order_time, dotted_order, is_root,
+      is_fixed, session_id
     from json_to_recordset(${spans}::json) as sent(
       trace uuid, span uuid, parent uuid, run_id uuid, order_time timestamptz, dotted_order text, is_root boolean,
       is_fixed boolean, session_id uuid)
@@ -105,7 +105,8 @@ const moveSpans = ({ traces, spans }: Placeholders<IdsInput>): SQL => sql`
       from placed d
       where s.tenant_id = current_tenant() and s.trace = d.trace and s.span = d.span
         and d.dotted_order <> d.earlier_order
-      returning s.run_id, s.session_id, s.order_time, d.dotted_order, substr(d.earlier_order, 23, 36)::uuid as earlier_trace_id
+      returning s.run_id, s.session_id, s.order_time, d.dotted_order,
+        substr(d.earlier_order, 23, 36)::uuid as earlier_trace_id
     ),
     destinations as (
       select m.*,
