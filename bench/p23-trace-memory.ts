@@ -9,12 +9,13 @@ import { startNodeInstance } from './support/node-instance.ts'
 import { formatNumber, median } from './support/statistics.ts'
 import { makeOperations } from './support/trace-operations.ts'
 
+/** At 10 KB a run. */
 const [BATCH, BYTES, RUNS_PER_SECOND, SECONDS, WARM_UP_SECONDS] = [100, 10_000, 1000, 30, 5]
 const TARGET_MB = 512
 
 export default {
   id: 'P23',
-  what: `memory of a Node instance at ${RUNS_PER_SECOND} runs of ${BYTES / 1000} KB a second; CPU of a batch of ${BATCH}`,
+  what: `memory of a Node instance at ${RUNS_PER_SECOND} runs of 10 KB a second; CPU of a batch of ${BATCH}`,
   target: `≤ ${TARGET_MB} MB`,
   async run(context: BenchContext) {
     if (process.platform !== 'linux')
@@ -63,14 +64,14 @@ export default {
     const seconds = (performance.now() - start) / 1000
     const cpuOfBatch = (instance.cpuMs() - cpu) / ((stored + refused) / BATCH)
     const { peak } = instance.memory()
-    const sorted = durations.toSorted((a, b) => a - b)
+    const p99 = durations.toSorted((a, b) => a - b)[Math.floor(durations.length * 0.99)]!
     return {
       measured: `${Math.round(peak)} MB; ${formatNumber(cpuOfBatch, 1)} ms`,
       met: peak <= TARGET_MB && refused === 0,
       notes: [
         `idle ${Math.round(idle)} MB, median under load ${Math.round(median(samples))} MB, peak ${Math.round(peak)} MB`,
         `${Math.round(stored / seconds)} runs a second stored, ${refused} refused`,
-        `a batch takes ${formatNumber(median(durations), 0)} ms, p99 ${formatNumber(sorted[Math.floor(sorted.length * 0.99)]!, 0)} ms`,
+        `a batch takes ${formatNumber(median(durations), 0)} ms, p99 ${formatNumber(p99, 0)} ms`,
       ],
       figures: { idle, peak, samples, cpu_ms_of_batch: cpuOfBatch, durations, stored, refused },
     }
