@@ -437,6 +437,14 @@ describe('a multipart body', () => {
     expect(faultsOf(await sendParts(tenant, parts))).toEqual([' too_big'])
     expect((await sendParts(tenant, parts.slice(1))).body).toEqual({ operations: 200, feedback: 0 })
   })
+
+  it('with more than 1000 attachments is refused', async () => {
+    const tenant = await newTenant()
+    const run = newRun()
+    const attachments = Array.from({ length: 1001 }, (_, i) => part(`attachment.${run.id}.${i}`, 'x', 'text/plain'))
+    expect(faultsOf(await sendParts(tenant, [part(`post.${run.id}`, run), ...attachments]))).toEqual([' too_big'])
+    await expectNothingStored(tenant)
+  })
 })
 
 describe('a compressed body', () => {
