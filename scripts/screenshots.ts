@@ -10,12 +10,14 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { type Client, createClient } from '../src/client/client.ts'
 import { launchChromium } from '../test/support/chromium.ts'
+import { answerTrace, type RunInput, toRuns } from '../test/support/example-traces.ts'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const IMAGES = join(ROOT, 'docs/images')
 const PORT = Number(process.env.PORT ?? 8787)
 const WAIT_MS = 120_000
 const BUILD_SECONDS = 600
+const MINUTE_MS = 60_000
 const SIZES = { wide: { width: 1280, height: 800 }, phone: { width: 390, height: 844 } }
 const THEMES = ['light', 'dark'] as const
 
@@ -38,7 +40,8 @@ try {
   const { url, api_key } = JSON.parse(fs.readFileSync(join(root, 'home/dev.json'), 'utf8'))
   const client = createClient({ url, key: api_key })
   await fillWorkspace(client)
-  await takePictures(client, link)
+  const traced = await fillTracing(client)
+  await takePictures(client, link, traced)
 } finally {
   for (const deploy of deploys) deploy.kill()
   dev.kill('SIGINT')
@@ -112,6 +115,53 @@ async function fillWorkspace(client: Client): Promise<void> {
   })
 }
 
+/** JSON members are texts in the store, and JSON in a request. */
+function toPost({ loc: _, kind: __, attachments: ___, ...run }: RunInput) {
+  const texts = (['inputs', 'outputs', 'events', 'extra'] as const).flatMap(name =>
+    run[name] === undefined ? [] : [[name, JSON.parse(run[name])] as const],
+  )
+  return { ...run, ...Object.fromEntries(texts) }
+}
+
+/** Traces, what was said of them, and what is made of them. */
+async function fillTracing(client: Client) {
+  const traces = Array.from({ length: 30 }, (_, i) =>
+    toRuns(answerTrace(i), new Date(Date.now() - (1 + i * i * 4) * MINUTE_MS), 'support-agent'),
+  )
+  const send = (path: string, body: unknown) => client.send({ method: 'POST', path, body })
+  for (const runs of traces) await send('/runs/batch', { post: runs.map(toPost) })
+  for (const [i, [root]] of traces.entries())
+    await client.call('POST /feedback', {
+      body: { run_id: root!.id, key: i % 3 ? 'helpful' : 'tone', score: i % 7 === 3 ? 0 : 1 },
+    })
+  const [project] = await waitFor('the project', async () => {
+    const found = await client.call('GET /sessions', { query: { name: 'support-agent' } })
+    return found.length > 0 ? found : undefined
+  })
+  const dataset = await client.call('POST /datasets', {
+    body: { name: 'hard questions', description: 'Answers that people were not content with' },
+  })
+  for (const [run] of traces.slice(0, 6)) {
+    const { id, inputs, outputs } = toPost(run!)
+    await send('/examples', { dataset_id: dataset.id, source_run_id: id, inputs, outputs: outputs ?? null })
+  }
+  const session_id = project!.id
+  await client.call('POST /runs/rules', {
+    body: {
+      ...{ display_name: 'Failed answers', session_id, sampling_rate: 1, add_to_dataset_id: dataset.id },
+      filter: 'and(eq(is_root, true), eq(status, "error"))',
+    },
+  })
+  const queue = await client.call('POST /annotation-queues', {
+    body: { name: 'Answers to review', rubric_items: [{ feedback_key: 'correct' }, { feedback_key: 'tone' }] },
+  })
+  await send(
+    `/annotation-queues/${queue.id}/runs`,
+    traces.slice(0, 5).map(([root]) => root!.id),
+  )
+  return { project: session_id, trace: traces[3]![0]!.id, dataset: dataset.id, queue: queue.id }
+}
+
 /** As a person does, with the command line. */
 function startDeploy(name: string, build: string) {
   const folder = join(root, name)
@@ -140,7 +190,8 @@ async function deployFolder(client: Client, name: string, build: string): Promis
   await settle(client, deployment.id)
 }
 
-async function takePictures(client: Client, link: string): Promise<void> {
+type Traced = Awaited<ReturnType<typeof fillTracing>>
+async function takePictures(client: Client, link: string, traced: Traced): Promise<void> {
   const browser = await launchChromium()
   if (typeof browser === 'string') throw new Error(browser)
   try {
@@ -154,18 +205,26 @@ async function takePictures(client: Client, link: string): Promise<void> {
       ...(allFolder && {
         failed: `/deployments/${billing}`,
         ...Object.fromEntries(
-          ['logs', 'metrics', 'environment', 'settings', 'previews', 'history'].map(tab => [
+          ['logs', 'metrics', 'traces', 'environment', 'settings', 'previews', 'history'].map(tab => [
             `deployment-${tab}`,
             `/deployments/${shop}/${tab}`,
           ]),
         ),
+        project: `/traces/${traced.project}`,
+        ...Object.fromEntries(
+          ['charts', 'threads', 'feedback'].map(tab => [`project-${tab}`, `/traces/${traced.project}/${tab}`]),
+        ),
+        trace: `/traces/${traced.project}/${traced.trace}`,
+        dataset: `/datasets/${traced.dataset}`,
+        'annotation-queue': `/annotation/${traced.queue}`,
         'failed-logs': `/deployments/${billing}/logs`,
         compare: `/deployments/${shop}/compare?from=1&to=2`,
         ...Object.fromEntries(
           [
             ...['queue', 'previews', 'history', 'audit', 'listeners', 'providers', 'integrations', 'webhooks'],
+            ...['traces', 'datasets', 'annotation', 'rules', 'rules/new'],
             ...['members', 'roles', 'keys', 'settings', 'account', 'new'],
-          ].map(screen => [screen, `/${screen}`]),
+          ].map(screen => [screen.replace('/', '-'), `/${screen}`]),
         ),
       }),
     }

@@ -8,6 +8,7 @@ import { sweepAuditLog } from './audit/retention.ts'
 import { auditRoutes } from './audit/routes.ts'
 import { serveDashboard } from './dashboard/shell.ts'
 import { sweepAttachments } from './datasets/attachments.ts'
+import { comparisonRoutes } from './datasets/comparisons.routes.ts'
 import { exampleRoutes } from './datasets/examples.routes.ts'
 import { datasetRoutes } from './datasets/routes.ts'
 import { shareRoutes } from './datasets/shares.routes.ts'
@@ -103,6 +104,7 @@ const slices = [
   ttlSettingsRoutes,
   datasetRoutes,
   exampleRoutes,
+  comparisonRoutes,
   shareRoutes,
   queueRoutes,
   queueItemRoutes,

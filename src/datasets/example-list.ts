@@ -1,6 +1,7 @@
 // The statements that list and count examples, for a workspace and for those who have a link.
 import { type SQL, sql } from 'drizzle-orm'
 import { textArray, uuidArray } from '../kernel/db.ts'
+import { exampleCondition } from './example-filter.ts'
 import { type ExampleRow, exampleColumns, isInVersion, timeOfTag, WIRE_COLUMNS } from './example-rows.ts'
 import type { ExampleFilter, ExampleMember, ExampleQuery } from './examples.schema.ts'
 
@@ -9,13 +10,17 @@ type Page = Pick<ExampleQuery, 'offset' | 'limit'> & Partial<Pick<ExampleQuery, 
 const EXAMPLES = sql`examples e join example_contents c on c.id = e.contents_id`
 
 /** Conditions over `e` and `c`, but for the dataset. */
-function conditionsOf({ id, as_of, metadata, splits, full_text_contains = [] }: ExampleFilter, dataset: SQL): SQL {
+function conditionsOf(
+  { id, as_of, metadata, splits, full_text_contains = [], filter }: ExampleFilter,
+  dataset: SQL,
+): SQL {
   const conditions = [
     sql`e.tenant_id = current_tenant()`,
     isInVersion(as_of, dataset),
     id && sql`e.id = any(${uuidArray(id)})`,
     metadata === undefined ? undefined : sql`e.metadata @> ${metadata}::jsonb`,
     splits && sql`e.metadata -> 'dataset_split' ?| ${textArray(splits)}`,
+    exampleCondition(filter),
     ...full_text_contains.map(
       text => sql`strpos(lower(c.inputs || ' ' || coalesce(c.outputs, '')), lower(${text})) > 0`,
     ),

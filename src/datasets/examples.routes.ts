@@ -26,6 +26,10 @@ const UPLOAD_EXAMPLE = {
     .concat(`--${BOUNDARY}--\r\n`)
     .join(''),
 }
+const CREATION_ERRORS = [
+  ...(['dataset_not_found', 'run_not_found', 'example_exists', 'examples_full'] as const),
+  ...(['examples_unchecked', 'schema_too_costly'] as const),
+]
 const linkInput = { params: s.AttachmentRef, query: s.AttachmentSignature }
 
 export const exampleRoutes = slice('Examples', 'What a dataset consists of: inputs, and the outputs expected for them.')
@@ -37,7 +41,7 @@ export const exampleRoutes = slice('Examples', 'What a dataset consists of: inpu
     repeatable: ['id'],
     lists: ['splits', 'full_text_contains', 'select'],
     reply: s.ExampleList,
-    errors: ['dataset_not_found', 'dataset_version_not_found'],
+    errors: ['dataset_not_found', 'dataset_version_not_found', 'filter_invalid'],
     verb: examples.listExamples,
   })
   .get('/examples/count', {
@@ -48,7 +52,7 @@ export const exampleRoutes = slice('Examples', 'What a dataset consists of: inpu
     repeatable: ['id'],
     lists: ['splits', 'full_text_contains'],
     reply: s.ExampleCount,
-    errors: ['dataset_not_found', 'dataset_version_not_found'],
+    errors: ['dataset_not_found', 'dataset_version_not_found', 'filter_invalid'],
     verb: examples.countExamples,
   })
   .post('/examples', {
@@ -57,7 +61,7 @@ export const exampleRoutes = slice('Examples', 'What a dataset consists of: inpu
     description: 'Inputs and outputs are kept byte for byte. A repeated request with the same `id` changes nothing.',
     rawBody: { 'application/json': { schema: s.NewExample } },
     reply: s.Example,
-    errors: ['dataset_not_found', 'example_exists', 'examples_full', 'examples_unchecked', 'schema_too_costly'],
+    errors: [...CREATION_ERRORS],
     verb: created.createExample,
   })
   .post('/examples/bulk', {
@@ -66,7 +70,7 @@ export const exampleRoutes = slice('Examples', 'What a dataset consists of: inpu
     description: 'All of them or none, in one version.',
     rawBody: { 'application/json': { schema: s.NewExamples } },
     reply: s.ExampleList,
-    errors: ['dataset_not_found', 'example_exists', 'examples_full', 'examples_unchecked', 'schema_too_costly'],
+    errors: [...CREATION_ERRORS],
     verb: created.createExampleList,
   })
   .patch('/examples/bulk', {
@@ -128,16 +132,7 @@ export const exampleRoutes = slice('Examples', 'What a dataset consists of: inpu
     rawBody: { 'multipart/form-data': { example: UPLOAD_EXAMPLE } },
     status: 201,
     reply: s.WrittenExamples,
-    errors: [
-      'dataset_not_found',
-      'example_exists',
-      'examples_full',
-      'examples_unchecked',
-      'schema_too_costly',
-      'uploads_full',
-      'attachments_unavailable',
-      'not_configured',
-    ],
+    errors: [...CREATION_ERRORS, 'uploads_full', 'attachments_unavailable', 'not_configured'],
     verb: created.uploadExamples,
   })
   .patch('/v1/platform/datasets/{dataset_id}/examples', {

@@ -79,6 +79,7 @@ export const ExampleFilter = z.object({
   as_of: AsOf,
   metadata: jsonFilter('A JSON object. Only examples whose metadata has all of its members.'),
   splits: texts(100).meta({ description: 'Only examples in one of these splits. Repeat it for several.' }),
+  filter: optionalFilter(boundedText(20_000)).meta({ description: 'In the language of queries of runs.' }),
   full_text_contains: texts(10).meta({ description: 'Only examples whose inputs or outputs contain all of these.' }),
 })
 export type ExampleFilter = z.output<typeof ExampleFilter>

@@ -27,6 +27,7 @@ import {
 } from './example-versions.ts'
 import * as schema from './examples.schema.ts'
 import type { DatasetRef } from './schema.ts'
+import { takeFromRuns } from './source-runs.ts'
 
 type DatasetParams = z.output<typeof DatasetRef>
 type NewMembers = z.output<typeof schema.NewExampleMembers>
@@ -59,7 +60,8 @@ export const createExampleList = verb(
 
 async function createExamples(ctx: Ctx, inputs: ExampleInput<NewMembers>[]): Promise<schema.Example[]> {
   const dataset_id = requireOneDataset(inputs)
-  const examples = inputs.map(example => ({ ...example, id: example.id ?? crypto.randomUUID() }))
+  const given = inputs.map(example => ({ ...example, id: example.id ?? crypto.randomUUID() }))
+  const examples = await takeFromRuns(ctx, given)
   const { examples: written } = await insertInto(ctx, dataset_id, examples)
   const textsById = new Map(examples.map(example => [example.id, example]))
   const signer = createLinkSigner(ctx.config, ctx.origin)
@@ -69,7 +71,8 @@ async function createExamples(ctx: Ctx, inputs: ExampleInput<NewMembers>[]): Pro
 export const uploadExamples = verb(
   'datasets:update',
   async (ctx, { dataset_id, raw }: DatasetParams & { raw: RawBody }) => {
-    const examples = readUploadedExamples(raw, schema.NewExampleMembers, { isChange: false })
+    const given = readUploadedExamples(raw, schema.NewExampleMembers, { isChange: false })
+    const examples = await takeFromRuns(ctx, given)
     const changed = await insertInto(ctx, dataset_id, examples)
     return describeWrites(
       [changed],

@@ -28,7 +28,7 @@ export const SharedDataset = z
   .meta({ id: 'SharedDataset' })
 export type SharedDataset = z.output<typeof SharedDataset>
 
-export const SharedExampleFilter = ExampleFilter.omit({ dataset: true })
+export const SharedExampleFilter = ExampleFilter.omit({ dataset: true, filter: true })
 export const SharedExampleQuery = SharedExampleFilter.extend({
   select: arrayOf(z.enum(SELECTABLE), SELECTABLE.length).optional(),
   ...offsetPage(),

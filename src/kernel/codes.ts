@@ -539,6 +539,12 @@ const CODES = {
     'This member or API key was not found in this workspace.',
     'GET /workspaces/current/members lists the members.',
   ],
+  comparative_experiment_not_found: [
+    404,
+    'Comparative experiment not found',
+    'This comparison was not found in this workspace.',
+    'GET /datasets/{dataset_id}/comparative lists the comparisons.',
+  ],
   share_not_found: [
     404,
     'Link not found',
@@ -840,6 +846,12 @@ const CODES = {
     'Dataset name taken',
     'This workspace already has a dataset with this `name`.',
     'Use it, or choose another name.',
+  ],
+  comparative_experiment_exists: [
+    409,
+    'Comparative experiment exists',
+    'A comparison with this `id` already exists.',
+    'Use it, or choose another id.',
   ],
   annotation_queue_exists: [
     409,

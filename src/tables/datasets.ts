@@ -118,6 +118,9 @@ export const examples = pgTable(
     index('examples_current').on(t.dataset_id, t.since.desc().nullsFirst(), t.number).where(sql`until is null`),
     index('examples_page').on(t.dataset_id, t.since.desc().nullsFirst(), t.number),
     index('examples_contents').on(t.contents_id),
+    index('examples_source_run')
+      .on(t.tenant_id, t.source_run_id)
+      .where(sql`source_run_id is not null and until is null`),
     index('examples_objects').using('gin', t.object_ids),
   ],
 )
@@ -134,4 +137,23 @@ export const exampleObjects = pgTable(
     created_at: createdAtColumn(),
   },
   t => [index('example_objects_tenant').on(t.tenant_id), index('example_objects_check').on(t.check_at)],
+)
+
+/** A comparison of experiments on the dataset. Feedback about their runs names it. */
+export const comparativeExperiments = pgTable(
+  'comparative_experiments',
+  {
+    id: idColumn(),
+    ...parentTenantColumns(),
+    dataset_id: uuid()
+      .notNull()
+      .references(() => datasets.id, { onDelete: 'cascade' }),
+    name: text(),
+    description: text(),
+    experiment_ids: uuid().array().notNull(),
+    extra: json().$type<Record<string, unknown>>(),
+    created_at: createdAtColumn(),
+    updated_at: createdAtColumn(),
+  },
+  t => [index('comparative_experiments_page').on(t.dataset_id, ...newestFirstColumns(t))],
 )

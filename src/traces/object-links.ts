@@ -37,7 +37,7 @@ export async function fillPayloads(ctx: Ctx, runs: StoredRun[], maxBytes: number
   await Promise.all(Array.from({ length: PARALLEL_READS }, readNext))
 }
 
-async function openObject(config: Ctx['config'], object: StoredObject): Promise<BodyInit | null> {
+export async function openObject(config: Ctx['config'], object: StoredObject): Promise<BodyInit | null> {
   if ('base64' in object) return Buffer.from(object.base64, 'base64')
   try {
     return (await config.uploads?.get(object.path)) ?? null

@@ -172,8 +172,10 @@ export function firstTokenTime(events: string | undefined): string | undefined {
   if (!events?.includes('new_token')) return undefined
   for (const text of sliceArray(events, MAX_MEMBERS)) {
     const event = text.includes('new_token') ? parse(text) : undefined
-    if (isObject(event) && event.name === 'new_token')
-      return typeof event.time === 'string' || typeof event.time === 'number' ? readTraceTime(event.time) : undefined
+    if (isObject(event) && event.name === 'new_token') return readEventTime(event.time)
   }
   return undefined
 }
+
+const readEventTime = (time: unknown): string | undefined =>
+  typeof time === 'string' || typeof time === 'number' ? readTraceTime(time) : undefined

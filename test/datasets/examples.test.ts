@@ -1,6 +1,8 @@
 // Examples by the API: what is stored byte for byte, which versions there are, and what is refused.
 import { beforeAll, describe, expect, it } from 'vitest'
+import { newLimitedCaller } from '../support/access-policies.ts'
 import { newTenant, send, type Tenant, unusedId } from '../support/app.ts'
+import { appendRuns, newTrace } from '../support/new-traces.ts'
 
 let tenant: Tenant
 beforeAll(async () => {
@@ -113,6 +115,25 @@ describe('an example', () => {
     ])
   })
 
+  it('takes what a run has, which the caller may read', async () => {
+    const { root } = newTrace()
+    await appendRuns(tenant, [{ ...root, inputs: '{"a":1e400}', outputs: '{"b":2}' }])
+    const { id: dataset_id } = await newDataset()
+    const ofRun = { dataset_id, source_run_id: root.id, use_source_run_io: true }
+    const { text } = await tenant.post('/examples', ofRun)
+    expect(text).toContain('"inputs":{"a":1e400},"outputs":{"b":2}')
+    const corrected = await tenant.post('/examples', { ...ofRun, outputs: { b: 3 } })
+    expect(corrected.body).toMatchObject({ outputs: { b: 3 } })
+    const missing = await tenant.post('/examples', { ...ofRun, source_run_id: unusedId() })
+    expect([missing.status, missing.body.code]).toEqual([404, 'run_not_found'])
+    const none = await tenant.post('/examples', { ...ofRun, use_source_run_attachments: ['picture'] })
+    expect(none.body.errors).toMatchObject([{ loc: ['body', 'use_source_run_attachments', 0], type: 'missing' }])
+    const { key } = await newLimitedCaller(tenant, ['datasets:update', 'datasets:read'], [])
+    const refused = await send('POST', '/examples', { body: ofRun, headers: { 'X-Api-Key': key } })
+    expect([refused.status, refused.body.code]).toEqual([403, 'permission_missing'])
+    expect(await list(`dataset=${dataset_id}`)).toHaveLength(2)
+  })
+
   it('is erased from all versions, by a key that may delete datasets', async () => {
     const { id: dataset_id } = await newDataset()
     const [kept, erased] = [await newExample(dataset_id), await newExample(dataset_id)]
@@ -155,9 +176,26 @@ describe('a list of examples', () => {
     [`metadata=${json({ i: 1 })}`, ['beta']],
     [`metadata=${json({ o: { d: 1 } })}`, ['Gamma', 'beta', 'Alpha']],
     ['full_text_contains=ALPHA', ['Alpha']],
+    [`filter=${encodeURIComponent('has(split, "c")')}`, ['Alpha']],
+    [`filter=${encodeURIComponent('and(eq(metadata_key, "i"), gt(metadata_value, 0))')}`, ['Gamma', 'beta']],
+    [
+      `filter=${encodeURIComponent('or(and(eq(input_key, "text"), eq(input_value, "beta")), search(outputs, "2"))')}`,
+      ['Gamma', 'beta'],
+    ],
+    [
+      `filter=${encodeURIComponent('and(search("alpha"), eq(source_run_id, null), gt(created_at, "2020-01-01"))')}`,
+      ['Alpha'],
+    ],
     ['full_text_contains=a&full_text_contains=m', ['Gamma']],
   ])('with %j has %j', async (query, expected) => {
     expect(await texts(query)).toEqual(expected)
+  })
+
+  it('is refused where its filter cannot be read', async () => {
+    const { status, body } = await tenant.get(
+      `/examples?dataset=${dataset_id}&filter=${encodeURIComponent('eq(nme, 1)')}`,
+    )
+    expect([status, body.code]).toEqual([400, 'filter_invalid'])
   })
 
   it('can be in a random order that its seed decides, and by id', async () => {

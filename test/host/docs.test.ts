@@ -39,6 +39,8 @@ const RUNNING = [
   'docs/trace-an-application',
   'docs/query-traces',
   'docs/automation-rules',
+  'docs/datasets',
+  'docs/annotation-queues',
   'docs/export',
 ]
 const NEEDS: Record<string, string> = {

@@ -75,6 +75,7 @@ const NO_REFERENCE: Record<string, string> = {
       ...['trace_objects.trace_id', 'trace_objects.run_id', 'waiting_patches.run_id'],
     ].map(name => [name, 'chosen by a client, and looked up within the tenant']),
   ),
+  'comparative_experiments.experiment_ids': 'looked up within the tenant',
   'annotation_queues.reviewer_ids': 'compared with the id of the caller',
   'annotation_queue_items.run_id': 'looked up within the tenant',
   'annotation_queue_items.trace_id': 'looked up within the tenant',

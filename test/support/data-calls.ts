@@ -18,6 +18,7 @@ export function makeDataCalls(
     raw: joinParts([part(id, {}), part(`${id}.inputs`, { a: 2 })]),
     headers: { 'Content-Type': MULTIPART },
   })
+  const newExperiment = async () => create('/sessions', { name: unusedId(), reference_dataset_id: await newDataset() })
   const newQueue = () => create('/annotation-queues', { name: 'Queue' })
   const newRun = async () => {
     const { root } = newTrace()
@@ -59,6 +60,12 @@ export function makeDataCalls(
       await tenant.post(`/v1/platform/annotation-queues/${queue_id}/reviewers`, { identity_id })
       return { params: { queue_id, identity_id } }
     },
+    createComparativeExperiment: async () => ({ body: { experiment_ids: [await newExperiment()] } }),
+    deleteComparativeExperiment: async () => ({
+      params: {
+        comparative_experiment_id: await create('/datasets/comparative', { experiment_ids: [await newExperiment()] }),
+      },
+    }),
     createExample: async () => ({ body: { dataset_id: await newDataset(), inputs: { a: 1 } } }),
     createExamples: async () => ({ body: [{ dataset_id: await newDataset(), inputs: { a: 1 } }] }),
     changeExample: async () => ({ params: await newExample() }),

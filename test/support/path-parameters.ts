@@ -48,6 +48,8 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   await appendRuns(tenant, [root])
   const share = await tenant.put(`/runs/${root.id}/share`, {})
   const { body: example } = await tenant.post('/examples', { dataset_id: dataset.body.id, inputs: {} })
+  const experiment = await tenant.post('/sessions', { name: unusedId(), reference_dataset_id: dataset.body.id })
+  const comparison = await tenant.post('/datasets/comparative', { experiment_ids: [experiment.body.id] })
   const queue = await tenant.post('/annotation-queues', { name: 'Queue' })
   const [queued] = (await tenant.post(`/annotation-queues/${queue.body.id}/runs`, [root.id])).body
   const rule = await tenant.post('/runs/rules', { display_name: 'Rule', sampling_rate: 1, session_id: session.id })
@@ -82,6 +84,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
     name: 'inputs',
     example_id: example.id,
     rule_id: rule.body.id,
+    comparative_experiment_id: comparison.body.id,
     queue_id: queue.body.id,
     queue_run_id: queued.id,
     item_id: queued.id,

@@ -79,11 +79,15 @@ const totalOf = (r: SQL, name: Total): SQL => {
 function pairsOf(r: SQL, family: string, conditions: ResolvedCondition[]): SQL {
   if (family === 'feedback')
     return sql`(select * from feedbacks f where f.tenant_id = current_tenant() and f.run_id = ${r}.id) p`
-  const keys = wantedKeys(conditions)
-  const pairs = (json: SQL) => (keys ? sql`json_pairs_of(${json}, ${textArray(keys)}) p` : sql`json_pairs(${json}) p`)
-  if (family === 'metadata') return pairs(sql`${r}.metadata`)
+  if (family === 'metadata') return jsonPairs(sql`${r}.metadata`, conditions)
   const text = sql`${r}.${sql.identifier(`${family}s`)}`
-  return pairs(sql`case when pg_input_is_valid(${text}, 'jsonb') then ${text}::jsonb end`)
+  return jsonPairs(sql`case when pg_input_is_valid(${text}, 'jsonb') then ${text}::jsonb end`, conditions)
+}
+
+/** The members of a JSON object, as rows `p`. */
+export function jsonPairs(json: SQL, conditions: ResolvedCondition[]): SQL {
+  const keys = wantedKeys(conditions)
+  return keys ? sql`json_pairs_of(${json}, ${textArray(keys)}) p` : sql`json_pairs(${json}) p`
 }
 
 /** The names of the members, where the conditions say them. A name with dots is of a member within another. */

@@ -1,12 +1,22 @@
 // Tracing in a real browser: projects, their runs, and a trace with its tree.
+import { readFile } from 'node:fs/promises'
 import type { Page } from 'playwright-core'
 import { expect, it } from 'vitest'
+import type { Storage } from '../../../src/env.ts'
 import { newTenant } from '../../support/app.ts'
 import { check, useDashboard } from '../../support/dashboard.ts'
 import { newDeployment } from '../../support/deployments.ts'
+import { toRuns } from '../../support/example-traces.ts'
 import { appendLongTrace, fillProject } from '../../support/traced-project.ts'
+import { append } from '../../support/traces.ts'
 
-const dashboard = useDashboard()
+const objects = new Map<string, Uint8Array>()
+const uploads: Storage = {
+  put: async (path, body) => void objects.set(path, body as Uint8Array),
+  get: async path => (objects.has(path) ? new Response(objects.get(path) as never).body : null),
+  remove: async () => {},
+}
+const dashboard = useDashboard({ overrides: { uploads } })
 
 const button = (page: Page, name: string) => page.getByRole('button', { name, exact: true })
 const link = (page: Page, name: string) => page.getByRole('link', { name, exact: true })
@@ -128,13 +138,47 @@ it('shows a trace as a tree that keys move through, with messages, errors, metad
   expect(problems.filter(problem => !/422/.test(problem))).toEqual([])
 })
 
+it('reads what is stored apart from a run when it is asked for, and downloads attachments', async () => {
+  const tenant = await newTenant()
+  const lines = Array.from({ length: 8_000 }, (_, i) => ({ number: i, text: '<b>one</b> of many' }))
+  const [run] = toRuns(
+    {
+      ...{ name: 'report', type: 'chain', from: 0, to: 900, inputs: { lines }, outputs: { done: true } },
+      attachments: [{ name: 'note.html', type: 'text/html', bytes: new TextEncoder().encode('<script>1</script>') }],
+    },
+    new Date(),
+    'reports',
+  )
+  await append(tenant, [{ kind: 'post', loc: ['body'], ...run! }], dashboard.app)
+  expect(objects.size).toBe(2)
+  const { page, problems } = await dashboard.open(tenant, `/traces/run/${run!.id}`)
+  const input = page.getByRole('region', { name: 'Input' })
+  await input.getByText('stored apart').waitFor()
+  await input.getByRole('button', { name: 'Show the input' }).click()
+  await input.getByText('<b>one</b> of many').first().waitFor()
+  await input.getByRole('button', { name: 'Show all lines' }).click()
+  await expect.poll(() => input.locator('pre').textContent()).toContain('"number": 7999')
+  const download = page.waitForEvent('download')
+  await page.getByRole('link', { name: 'note.html' }).click()
+  const file = await download
+  expect([file.suggestedFilename(), await readFile(await file.path(), 'utf8')]).toEqual([
+    'note.html',
+    '<script>1</script>',
+  ])
+  expect(problems).toEqual([])
+})
+
 it('shows the traces of a deployment on its page', async () => {
   const tenant = await newTenant()
   const { id } = await newDeployment(tenant, { name: 'shop' })
-  await fillProject(tenant, { name: 'shop', traces: 3 })
   const { page, problems } = await dashboard.open(tenant, `/deployments/${id}`)
+  await button(page, 'Hide whose account this is').click()
   await page.getByRole('heading', { name: 'shop' }).waitFor()
   await page.keyboard.press('t')
+  await page.getByText('Wrap a function').waitFor()
+  await check(page, 'deployment-traces-empty')
+  await fillProject(tenant, { name: 'shop', traces: 3 })
+  await page.reload()
   await rows(page).nth(2).waitFor()
   await check(page, 'deployment-traces')
   await link(page, 'Open its project').click()

@@ -72,6 +72,7 @@ export const RESOURCES = [
   ['run', 'Links to runs'],
   ['feedback_config', 'Kinds of feedback'],
   ['dataset', 'Datasets: changed, examples added, shared'],
+  ['comparative_experiment', 'Comparisons of experiments'],
   ['annotation_queue', 'Annotation queues'],
   ['rule', 'Automation rules'],
   ['tag_key', 'Tag keys'],
