@@ -51,7 +51,8 @@ const edge = [
   'test/sign-in/sessions.test.ts',
   'test/webhooks/signing.test.ts',
   'test/sync/{archive-download,credentials,hostile-requests,poll,registry-credentials}.test.ts',
-  'test/traces/{clients,ingestion,reading-clients}.test.ts',
+  'test/traces/{clients,ingestion,project-clients,reading-clients}.test.ts',
+  'test/traces/otlp/export.test.ts',
 ]
 // The seed is fixed unless FUZZ_SEED sets it, so that a run can be repeated. FUZZ_REQUESTS is the number of hostile
 // requests in total. Workers have no process.env, so both are provided.

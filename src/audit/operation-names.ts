@@ -38,6 +38,7 @@ export const EVENT_OPERATIONS: Record<string, string> = {
   'deployment.deleted': 'delete_deployment',
   'deployment.healthy': 'update_deployment_health',
   'deployment.hold_released': 'release_deployment_hold',
+  'deployment.trace_key_rotated': 'rotate_trace_key',
   'deployment.located': 'locate_deployment',
   'deployment.patched': 'update_deployment',
   'deployment.preview_moved': 'update_preview',

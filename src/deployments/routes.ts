@@ -15,6 +15,7 @@ import { revealDeployment } from './secret-reveal.ts'
 import * as deployments from './service.ts'
 import { DeploymentCounts } from './summary.schema.ts'
 import { listTemplates } from './templates.ts'
+import { rotateTraceKey } from './trace-key.ts'
 
 const customUrlErrors = ['custom_host_taken', 'custom_url_taken', 'custom_host_reserved'] as const
 const integrationErrors = ['integration_unknown', 'integration_suspended', 'integration_revoked'] as const
@@ -122,6 +123,7 @@ export const deploymentRoutes = slice('Deployments', 'Hosted applications, and t
     summary: 'Delete a deployment',
     description: 'Its status is AWAITING_DELETE until the data plane has removed it. Its name is free at once.',
     params: s.DeploymentRef,
+    query: s.DeletionQuery,
     errors: ['deployment_not_found'],
     versioned: true,
     verb: deployments.deleteDeployment,
@@ -224,6 +226,18 @@ export const deploymentRoutes = slice('Deployments', 'Hosted applications, and t
     errors: ['deployment_not_found', 'hold_not_found'],
     versioned: true,
     verb: redeploy.releaseHold,
+  })
+  .post('/v2/deployments/{deployment_id}/trace-key/rotation', {
+    id: 'rotateTraceKey',
+    summary: 'Replace the key by which the application traces itself',
+    description:
+      'The previous one is refused from now on. A revision that starts later gets the new one: redeploy, so that the ' +
+      'application traces itself again.',
+    params: s.DeploymentRef,
+    status: 204,
+    errors: ['deployment_not_found'],
+    versioned: true,
+    verb: rotateTraceKey,
   })
   .get('/v2/deployments/{deployment_id}/explain', {
     id: 'explainDeployment',

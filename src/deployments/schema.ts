@@ -141,9 +141,15 @@ export const DeploymentList = listOf(Deployment).meta({
 })
 
 const MAX_IDS = 100
+export const DeletionQuery = z.object({
+  delete_tracing_project: z.preprocess(parseBoolean, z.boolean().default(true)).meta({
+    description: 'Whether its traces are deleted, too. Otherwise its tracing project stays, and keeps the name taken.',
+  }),
+})
 /** Required, unlike the filter of the same name. */
 export const DeploymentIds = z
   .object({
+    ...DeletionQuery.shape,
     deployment_ids: commaSeparated(Uuid, MAX_IDS).meta({
       type: 'string',
       description: `Ids separated by commas, at most ${MAX_IDS}.`,

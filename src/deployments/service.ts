@@ -242,8 +242,10 @@ const insertFirstRevision = (id: string, status: string, commit: object | null):
     sql`changed d`,
   )})`
 
-/** The data plane removes the deployment. The names of the deployment and its project are free at once. */
-function markDeleting(ctx: Ctx, condition: SQL, lock: SQL) {
+type Deletion = z.output<typeof schema.DeletionQuery>
+
+/** The data plane removes the deployment. Its name is free at once, unless its project stays. */
+function markDeleting(ctx: Ctx, condition: SQL, lock: SQL, { delete_tracing_project }: Deletion) {
   const change = db
     .update(deployments)
     .set({
@@ -256,30 +258,40 @@ function markDeleting(ctx: Ctx, condition: SQL, lock: SQL) {
     .where(and(condition, inTenant(deployments), isNull(deployments.deleting_at), versionMatches(ctx, deployments)))
     .returning()
   const ctesAfter = [
-    sql`project as (
+    delete_tracing_project
+      ? sql`project as (
       delete from projects p
       using changed
+      where p.deployment_id = changed.id and p.tenant_id = changed.tenant_id)`
+      : sql`project as (
+      update projects p
+      set deployment_id = null
+      from changed
       where p.deployment_id = changed.id and p.tenant_id = changed.tenant_id)`,
   ]
   const parts = { ctesAfter, lock, changes: markedMembers(deployments, DEPLOYMENT_RECORD) }
   return commit(ctx, 'deployment.deleted', change, {}, parts)
 }
 
-export const deleteDeployment = verb('deployments:delete', async (ctx, { deployment_id }: DeploymentParams) => {
-  const rows = await markDeleting(ctx, eq(deployments.id, deployment_id), lockDeployment(deployment_id))
-  requireRow(rows, 'deployment_not_found')
-})
+export const deleteDeployment = verb(
+  'deployments:delete',
+  async (ctx, { deployment_id, ...deletion }: DeploymentParams & Deletion) => {
+    const rows = await markDeleting(ctx, eq(deployments.id, deployment_id), lockDeployment(deployment_id), deletion)
+    requireRow(rows, 'deployment_not_found')
+  },
+)
 
 export const deleteDeployments = verb(
   'deployments:delete',
-  async (ctx, { deployment_ids }: z.output<typeof schema.DeploymentIds>) => {
+  async (ctx, { deployment_ids, ...deletion }: z.output<typeof schema.DeploymentIds>) => {
     // In one order, so that two requests that delete the same deployments do not deadlock.
     const lock = sql`
       select from deployments
       where id = any(${uuidArray(deployment_ids)}) and tenant_id = current_tenant()
       order by id
       for update`
-    const removed = new Set((await markDeleting(ctx, inArray(deployments.id, deployment_ids), lock)).map(row => row.id))
+    const rows = await markDeleting(ctx, inArray(deployments.id, deployment_ids), lock, deletion)
+    const removed = new Set(rows.map(row => row.id))
     const left = deployment_ids.filter(id => !removed.has(id))
     const denied = ctx.requestInfo.isLimited && left.length > 0 ? await findReadable(ctx, left) : new Set()
     const results = deployment_ids.map(id => {

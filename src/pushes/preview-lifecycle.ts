@@ -270,7 +270,10 @@ export function commitEnd(ctx: Ctx, { parent_id, number }: PreviewKey, reason: E
 }
 
 export async function deletePreviewDeployment(caller: Caller, deployment_id: string): Promise<void> {
-  await deleteDeployment({ ...caller, idempotency: null, ifMatch: null }, { deployment_id }).catch((error: unknown) => {
+  await deleteDeployment(
+    { ...caller, idempotency: null, ifMatch: null },
+    { deployment_id, delete_tracing_project: true },
+  ).catch((error: unknown) => {
     if (!(error instanceof Failure && error.code === 'deployment_not_found')) throw error
   })
 }

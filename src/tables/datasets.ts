@@ -118,6 +118,9 @@ export const examples = pgTable(
     index('examples_current').on(t.dataset_id, t.since.desc().nullsFirst(), t.number).where(sql`until is null`),
     index('examples_page').on(t.dataset_id, t.since.desc().nullsFirst(), t.number),
     index('examples_contents').on(t.contents_id),
+    index('examples_source_run')
+      .on(t.tenant_id, t.source_run_id)
+      .where(sql`source_run_id is not null and until is null`),
     index('examples_objects').using('gin', t.object_ids),
   ],
 )

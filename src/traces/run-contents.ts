@@ -2,6 +2,7 @@
 // have megabytes, of which members are cut out, and only what is short is parsed.
 import { sliceArray, sliceObject } from '../kernel/json-slices.ts'
 import type { UsageDetails } from './store.ts'
+import { readTraceTime } from './time.schema.ts'
 
 const PREVIEW_LENGTH = 200
 const MAX_PARSED = 64 * 1024
@@ -171,15 +172,10 @@ export function firstTokenTime(events: string | undefined): string | undefined {
   if (!events?.includes('new_token')) return undefined
   for (const text of sliceArray(events, MAX_MEMBERS)) {
     const event = text.includes('new_token') ? parse(text) : undefined
-    if (isObject(event) && event.name === 'new_token') return readTime(event.time)
+    if (isObject(event) && event.name === 'new_token') return readEventTime(event.time)
   }
   return undefined
 }
 
-/** A time without a zone is UTC, and a number counts milliseconds. */
-function readTime(value: unknown): string | undefined {
-  if (typeof value === 'number') return Math.abs(value) < 8e15 ? new Date(value).toISOString() : undefined
-  if (typeof value !== 'string' || !/^\d{4}-\d\d-\d\d[T ]\d\d:\d\d/.test(value)) return undefined
-  const text = /(Z|[+-]\d\d:?\d\d)$/.test(value) ? value : `${value}Z`
-  return Number.isNaN(Date.parse(text)) ? undefined : text
-}
+const readEventTime = (time: unknown): string | undefined =>
+  typeof time === 'string' || typeof time === 'number' ? readTraceTime(time) : undefined

@@ -56,6 +56,8 @@ export const DETAIL_COLUMNS = [
   'is_upgraded',
   'longlived_ttl_days',
   'share_token',
+  'in_dataset',
+  'last_queued_at',
 ] as const
 export type DetailColumn = (typeof DETAIL_COLUMNS)[number]
 

@@ -3,9 +3,10 @@ import { type SQL, sql } from 'drizzle-orm'
 import { verb } from '../kernel/context.ts'
 import { type Row, run, uuidArray } from '../kernel/db.ts'
 import { sessionFilter } from './session-filter.ts'
-import { type Counts, selectFeedbackScore, selectStatistic, selectStats } from './session-stats.ts'
+import { addUpRuns, readRunStatsRequest } from './session-run-stats.ts'
+import { type Counts, type SessionStats, selectFeedbackScore, selectStatistic, selectStats } from './session-stats.ts'
 import type * as schema from './sessions.schema.ts'
-import { sessionToWire } from './sessions.ts'
+import { type SessionRow, sessionToWire } from './sessions.ts'
 
 const METADATA = sql`p.extra -> 'metadata'`
 
@@ -48,6 +49,9 @@ function sortKey({ sort_by, ...query }: schema.SessionQuery, counts: Counts): SQ
   }
 }
 
+/** Facets and filters tell what runs hold. */
+const MAY_READ_RUNS = sql`is_permitted_for('runs:read', p.tag_value_ids)`
+
 const readsCounts = ({ include_stats, filter, sort_by }: schema.SessionQuery): boolean =>
   include_stats || filter !== undefined || !/^(name|start_time|feedback)$/.test(sort_by)
 
@@ -55,13 +59,15 @@ export const listSessions = verb(
   'projects:read',
   async (ctx, query: schema.SessionQuery): Promise<schema.Session[]> => {
     const { limit, offset, sort_by, sort_by_desc, stats_start_time: since } = query
+    const ofFilter = readRunStatsRequest(query)
     const minutes = readsCounts(query) ? await ctx.traces.countRuns(ctx, { since }) : sql`session_minutes`
     const counts: Counts = { minutes, since }
     // The index of the list has nulls first, and start times are never null.
     const nulls = sort_by === 'start_time' ? sql`` : sql`nulls last`
     const direction = sort_by_desc ? sql`desc` : sql`asc`
     const rows = sql<Row>`
-      select to_json(p), (${selectStats(sql`p`, query, counts)})
+      select to_json(p), (${selectStats(sql`p`, query, counts)}),
+        ${ofFilter ? MAY_READ_RUNS : sql`false`}
       from (
         select p.*, ${sortKey(query, counts)} as sort_key
         from projects p
@@ -71,9 +77,14 @@ export const listSessions = verb(
         offset ${offset}
       ) p
       order by p.sort_key ${direction} ${nulls}, p.id ${direction}`
-    return (await run(ctx, rows)).map(([project, stats]) =>
-      sessionToWire(JSON.parse(project as string), JSON.parse((stats ?? 'null') as string)),
-    )
+    const listed = (await run(ctx, rows)).map(([project, stats, showsRuns]) => ({
+      project: JSON.parse(project as string) as SessionRow,
+      stats: JSON.parse((stats ?? 'null') as string) as SessionStats,
+      showsRuns: showsRuns === true,
+    }))
+    const shown = listed.filter(({ showsRuns }) => showsRuns).map(({ project }) => project.id)
+    const ofRuns = ofFilter && (await addUpRuns(ctx, shown, ofFilter))
+    return listed.map(({ project, stats }) => sessionToWire(project, { ...stats, ...ofRuns?.get(project.id) }))
   },
   { byPolicy: true },
 )

@@ -17,7 +17,7 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
     query: s.SessionQuery,
     repeatable: ['id', 'reference_dataset', 'tag_value_id', 'stats_select'],
     reply: s.SessionList,
-    errors: ['filter_invalid'],
+    errors: ['filter_invalid', 'query_too_slow'],
     verb: listSessions,
   })
   .post('/sessions', {

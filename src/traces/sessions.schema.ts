@@ -115,7 +115,7 @@ export const Session = z
     run_facets: z
       .array(z.object({ key: z.string(), value: z.string(), query: z.string(), n: z.int() }))
       .nullable()
-      .meta({ description: 'Always null.' }),
+      .meta({ description: 'Values that roots have most often, with their filters. With `facets=true`.' }),
     test_run_number: number().meta({ description: 'Of an experiment: its place among those of its dataset.' }),
   })
   .meta({ id: 'TracingProject', description: 'A tracing project. That of a deployment has the same name.' })
@@ -157,7 +157,7 @@ export const SessionQuery = z
     metadata: jsonFilter('A JSON object that `extra.metadata` contains.'),
     tag_value_id: idFilter('Projects with all of these tags.'),
     filter: optionalFilter(boundedText(20_000)).meta({
-      description: 'In the filter language: `and(like(name, "shop-%"), gt(error_rate, 0.1))`.',
+      description: 'Of the project, in the filter language: `and(like(name, "shop-%"), gt(error_rate, 0.1))`.',
     }),
     sort_by: z.preprocess(emptyAsAbsent, z.enum(SORT_COLUMNS).default('start_time')),
     sort_by_desc: flag(true),
@@ -167,7 +167,10 @@ export const SessionQuery = z
       description: 'Only these statistics.',
     }),
     use_approx_stats: flag(false).meta({ description: 'Has no effect: statistics are exact and constant in time.' }),
-    facets: flag(false).meta({ description: 'Has no effect.' }),
+    stats_filter: optionalFilter(boundedText(20_000)).meta({
+      description: 'Statistics of the traces alone whose root this filter finds. They need `runs:read`.',
+    }),
+    facets: flag(false).meta({ description: 'With `run_facets`, which need `runs:read`.' }),
   })
   .refine(({ sort_by, sort_by_feedback_key }) => sort_by !== 'feedback' || sort_by_feedback_key !== undefined, {
     path: ['sort_by_feedback_key'],

@@ -253,6 +253,27 @@ describe('deleting', () => {
     ])
   })
 
+  it('one deployment deletes its tracing project, unless it is to stay', async () => {
+    const tenant = await newTenant()
+    const [gone, kept, kept2] = [
+      await createContainer(tenant),
+      await createContainer(tenant),
+      await createContainer(tenant),
+    ]
+    await tenant.delete(`/v2/deployments/${gone.id}`)
+    await tenant.delete(`/v2/deployments/${kept.id}?delete_tracing_project=false`)
+    await tenant.delete(`/v2/deployments?deployment_ids=${kept2.id}&delete_tracing_project=false`)
+    const { body } = await tenant.get('/sessions')
+    const left = body.map(({ name, deployment_id }: Record<string, unknown>) => [name, deployment_id])
+    expect(left.sort()).toEqual([kept, kept2].map(({ name }) => [name, null]).sort())
+    const again = (name: string) => tenant.post('/v2/deployments', makeBody('internal_container', { name }))
+    expect(outcome(await again(kept.name))).toEqual([409, 'project_name_taken'])
+    expect((await again(gone.name)).status).toBe(201)
+    const [stayed] = body.filter(({ name }: { name: string }) => name === kept.name)
+    expect((await tenant.delete(`/sessions/${stayed.id}`)).status).toBe(204)
+    expect((await again(kept.name)).status).toBe(201)
+  })
+
   it('several deployments returns the result of each', async () => {
     const [tenant, foreign] = [await newTenant(), await newTenant()]
     const ids = await Promise.all(Array.from({ length: 3 }, async () => (await createContainer(tenant)).id as string))

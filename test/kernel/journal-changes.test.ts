@@ -232,6 +232,7 @@ async function prepareCalls() {
       const { deployment_id, revision_id } = await newRestorable()
       return { params: { deployment_id }, body: { revision_id } }
     },
+    rotateTraceKey: async () => ({ params: { deployment_id: (await newDeployment(tenant)).id } }),
     releaseHold: async () => {
       const restorable = await newRestorable()
       await rollBack(restorable)

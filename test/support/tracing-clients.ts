@@ -20,6 +20,8 @@ const MODULES = {
 export type Version = keyof typeof MODULES
 export const VERSIONS = Object.keys(MODULES) as Version[]
 
+export const isWorker = globalThis.navigator?.userAgent === 'Cloudflare-Workers'
+
 export type SentRequest = { method: string; path: string; encoding: string | null; status: number; text: string }
 type Options = {
   tenant?: Tenant

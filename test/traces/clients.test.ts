@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { send, unusedId } from '../support/app.ts'
 import { readRows } from '../support/traces.ts'
-import { connectClient, type SentRequest, VERSIONS } from '../support/tracing-clients.ts'
+import { connectClient, isWorker, type SentRequest, VERSIONS } from '../support/tracing-clients.ts'
 
 type Connected = Awaited<ReturnType<typeof connectClient>>
 type Row = Record<string, unknown>
@@ -52,7 +52,6 @@ async function expectTraced({ tenant, requests }: Connected): Promise<void> {
   expect(String(child.dotted_order).startsWith(`${tree.dotted_order}.`)).toBe(true)
 }
 
-const isWorker = globalThis.navigator?.userAgent === 'Cloudflare-Workers'
 const refuseMultipart = (status: number) => (path: string) =>
   path === '/runs/multipart' ? Response.json({}, { status }) : undefined
 

@@ -76,6 +76,15 @@ describe('a run', () => {
     expect(missing.body.detail).toContain('not found')
   })
 
+  it('is another one with another start, of which the later is read by the id', async () => {
+    const tenant = await newTenant()
+    const { trace_id: _, dotted_order: __, ...run } = newRun()
+    for (const start_time of ['2026-11-22T11:03:33Z', '2026-11-22T11:03:34Z', '2026-11-22T11:03:33Z'])
+      expect((await tenant.post('/runs', { ...run, start_time })).status).toBe(202)
+    expect(await readRows(tenant)).toHaveLength(2)
+    expect((await tenant.get(`/runs/${run.id}`)).body.start_time).toContain('11:03:34')
+  })
+
   it('of a child may begin before its parent, because the clocks of two machines differ', async () => {
     const tenant = await newTenant()
     const [root, child] = [unusedId(), unusedId()]

@@ -108,7 +108,7 @@ it('of a text of megabytes only what is short is parsed, in bounded time', () =>
     const message = `{"generations":[[{"message":{"kwargs":{"content":${long},${usage}}}}]]}`
     for (const outputs of [`{"long":${long},${usage}}`, message])
       expect(readUsage(outputs, undefined)?.prompt_tokens).toBe(7)
-    expect(firstTokenTime(`[${long},{"name":"new_token","time":0}]`)).toBe('1970-01-01T00:00:00.000Z')
+    expect(firstTokenTime(`[${long},{"name":"new_token","time":0}]`)).toBe('1970-01-01T00:00:00.000000Z')
     expect(previewOf(long)?.length).toBe(200)
   }
   // Parsed, the texts would be hundreds of megabytes of objects and take ten times as long.
@@ -116,9 +116,9 @@ it('of a text of megabytes only what is short is parsed, in bounded time', () =>
 })
 
 it.each([
-  ['2026-11-22T11:03:33.700', '2026-11-22T11:03:33.700Z'],
-  ['2026-11-22T12:03:33+01:00', '2026-11-22T12:03:33+01:00'],
-  [1795345413000, '2026-11-22T11:03:33.000Z'],
+  ['2026-11-22T11:03:33.700', '2026-11-22T11:03:33.700000Z'],
+  ['2026-11-22T12:03:33+01:00', '2026-11-22T11:03:33.000000Z'],
+  [1795345413000, '2026-11-22T11:03:33.000000Z'],
   ['yesterday', undefined],
   [null, undefined],
 ])('the first token came at %s', (time, expected) => {

@@ -1,5 +1,6 @@
 // What runs add up to, and threads: traces that share a `thread_id`.
 import { beforeAll, describe, expect, it } from 'vitest'
+import { newLimitedCaller } from '../support/access-policies.ts'
 import { newTenant, type Tenant, unusedId } from '../support/app.ts'
 import { appendRuns, newTrace, projectId, type RunInput } from '../support/new-traces.ts'
 
@@ -209,4 +210,51 @@ describe('threads', () => {
     const none = await tenant.get(`/runs/threads/none?session_id=${session}`)
     expect(none).toMatchObject({ status: 404, body: { code: 'thread_not_found' } })
   })
+})
+
+describe('projects', () => {
+  const list = async (query: string, by: Pick<Tenant, 'get'> = tenant) =>
+    (await by.get(`/sessions?id=${session}&${query}`)).body[0]
+
+  it('are listed with statistics of the traces that a filter finds', async () => {
+    const filter = encodeURIComponent('eq(thread_id, "one")')
+    expect(await list(`include_stats=true&stats_filter=${filter}`)).toMatchObject({
+      ...{ run_count: 2, latency_p50: 1.5, total_tokens: 23, total_cost: '2.3', error_rate: 0.5 },
+      ...{ run_facets: null, feedback_stats: { helpful: { n: 1, avg: 0 } } },
+    })
+    const none = encodeURIComponent('eq(name, "none")')
+    expect(await list(`include_stats=true&stats_filter=${none}`)).toMatchObject({ run_count: 0, latency_p50: null })
+    expect(await list(`include_stats=true`)).toMatchObject({ run_count: 4, total_tokens: 50 })
+    const selected = await list(`include_stats=true&stats_select=run_count&stats_filter=${filter}`)
+    expect(selected).toMatchObject({ run_count: 2, total_tokens: null })
+    expect(await tenant.get('/sessions?stats_filter=eq(')).toMatchObject({
+      status: 400,
+      body: { code: 'filter_invalid' },
+    })
+  })
+
+  it('are listed with the facets of their roots, for whom may read runs', async () => {
+    const { run_facets, run_count } = await list('facets=true')
+    expect(run_count).toBeNull()
+    expect(run_facets).toContainEqual({ key: 'tag', value: 'odd', query: 'has(tags, "odd")', n: 2 })
+    expect(run_facets.map(({ value }: { value: string }) => value)).not.toContain('model')
+    const reader = await newLimitedCaller(tenant, ['projects:read'], [])
+    expect(await list('facets=true', reader)).toMatchObject({ id: session, run_facets: null })
+  })
+})
+
+it('a run is known to be in a dataset, and when it was queued', async () => {
+  const [[root]] = traces as [RunInput[]]
+  const read = async () => (await tenant.get(`/runs/${root!.id}`)).body
+  expect(await read()).toMatchObject({ in_dataset: false, last_queued_at: null })
+  const dataset = await tenant.post('/datasets', { name: 'Examples' })
+  const example = await tenant.post('/examples', { dataset_id: dataset.body.id, inputs: {}, source_run_id: root!.id })
+  const queue = await tenant.post('/annotation-queues', { name: 'Queue' })
+  expect((await tenant.post(`/annotation-queues/${queue.body.id}/runs`, [root!.id])).status).toBe(200)
+  const [{ added_at }] = (await tenant.get(`/annotation-queues/${queue.body.id}/runs`)).body
+  const { in_dataset, last_queued_at } = await read()
+  expect(in_dataset).toBe(true)
+  expect(Date.parse(last_queued_at)).toBe(Date.parse(added_at))
+  await tenant.delete(`/examples/${example.body.id}`)
+  expect((await read()).in_dataset).toBe(false)
 })

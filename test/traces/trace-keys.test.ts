@@ -224,6 +224,18 @@ describe('a trace key is refused', () => {
     expect(outcome(reply)).toEqual([401, 'key_revoked'])
   })
 
+  it('once it is rotated, and the agent gets the next one', async () => {
+    const { tenant, id, request } = await newTraced()
+    expect((await tenant.post(`/v2/deployments/${id}/trace-key/rotation`)).status).toBe(204)
+    expect(outcome(await request('POST', '/runs', { body: newTrace().root }))).toEqual([401, 'key_revoked'])
+    const key = await createTraceKey(getApp().config, { deployment_id: id, version: 2 })
+    const reply = await request('POST', '/runs', { body: newTrace().root, headers: { 'X-Api-Key': key } })
+    expect(reply.status).toBe(202)
+    expect(outcome(await tenant.post(`/v2/deployments/${unusedId()}/trace-key/rotation`))).toEqual([
+      ...[404, 'deployment_not_found'],
+    ])
+  })
+
   it('once the deployment is deleted', async () => {
     const { tenant, id, request } = await newTraced()
     await tenant.delete(`/v2/deployments/${id}`)

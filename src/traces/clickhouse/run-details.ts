@@ -2,7 +2,7 @@
 import { sql as pg, type SQL } from 'drizzle-orm'
 import type { Ctx } from '../../kernel/context.ts'
 import { type Row, run } from '../../kernel/db.ts'
-import { feedbackStats } from '../postgres/feedback-stats.ts'
+import { COLUMNS_BESIDE } from '../postgres/columns-beside.ts'
 import { type DetailColumn, type StoredRun, TOTALS } from '../run-query.ts'
 import { PAYLOADS, type StoredObjects } from '../store.ts'
 import type { ClickHouse } from './client.ts'
@@ -152,21 +152,8 @@ function childrenOf(parent: Pick<Member, 'id' | 'dotted_order'>, members: [strin
 // ---- Postgres
 
 const BESIDE: { [Name in DetailColumn]?: SQL } = {
-  feedback_stats: feedbackStats(pg`f.run_id = r.id`),
-  share_token: pg`(
-    select s.share_token
-    from run_shares s
-    where s.tenant_id = current_tenant() and s.run_id = r.id
-  )`,
-  is_upgraded: pg`exists (
-    select from upgraded_traces u
-    where u.tenant_id = current_tenant() and u.trace_id = r.trace_id
-  )::text`,
+  ...COLUMNS_BESIDE,
   reference_dataset_id: pg`project.reference_dataset_id`,
-  longlived_ttl_days: pg`coalesce(
-    project.longlived_ttl_days,
-    (select t.longlived_ttl_days from ttl_settings t where t.tenant_id = current_tenant())
-  )`,
 }
 
 /**

@@ -1,4 +1,5 @@
 // The fields that filters compare (pure): their types, the operators of each type, and how values are read.
+import { readTraceTime } from '../time.schema.ts'
 import { type Comparison, type Condition, FilterFault, type Literal } from './grammar.ts'
 
 export type FieldType =
@@ -142,7 +143,7 @@ const READ: Record<FieldType, Read> = {
   text: readScalarText,
   uuid: value => (typeof value === 'string' && UUID.test(value) ? value.toLowerCase() : undefined),
   number: readNumber,
-  time: readTime,
+  time: value => (typeof value === 'string' ? readTraceTime(value) : undefined),
   duration: readDuration,
   boolean: readBoolean,
   tags: readText,
@@ -176,22 +177,6 @@ const SECONDS: Record<string, number> = { us: 1e-6, ms: 1e-3, s: 1, m: 60, h: 36
 function readDuration(value: Literal): number | undefined {
   const [, count, unit] = (typeof value === 'string' && DURATION.exec(value)) || []
   return unit ? Number(count) * SECONDS[unit]! : readNumber(value)
-}
-
-const TIME = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(?:(:\d\d)(\.\d{1,9})?)?)?(Z|[+-]\d\d(?::?\d\d)?)?$/
-const OFFSET = /^([+-]\d\d):?(\d\d)?$/
-
-/** In UTC, with all digits of the second. A time without a zone is UTC, and a day alone its first moment. */
-export function readTime(value: Literal): string | undefined {
-  const [, day, clock = '00:00', seconds = ':00', fraction = '', zone = 'Z'] =
-    (typeof value === 'string' && TIME.exec(value)) || []
-  const start = Date.parse(`${day}T00:00:00Z`)
-  // Date.parse() takes February 30 for the second of March.
-  if (!day || !(start >= 0) || !new Date(start).toISOString().startsWith(day)) return undefined
-  const instant = Date.parse(`${day}T${clock}${seconds}${zone.replace(OFFSET, (_, h, m = '00') => `${h}:${m}`)}`)
-  return instant >= 0 && instant < Date.UTC(10_000)
-    ? `${new Date(instant).toISOString().slice(0, 19)}${fraction}Z`
-    : undefined
 }
 
 const MAX_BRACKETS = 200

@@ -28,8 +28,9 @@ export function readLinks(span: Span, attributes: AttributeReader): LooseSpan {
   const givenTrace = readUuid('langsmith.trace.id')
   const givenParent = readUuid('langsmith.span.parent_id')
   const isMarkedRoot = attributes.isTrue('langsmith.is_root')
-  // The client's own notes.
-  attributes.value('langsmith.traceable', 'langsmith.traceable_parent_otel_span_id')
+  const isOfClient = attributes.isTrue('langsmith.traceable')
+  // The client's own note.
+  attributes.value('langsmith.traceable_parent_otel_span_id')
   const hasParent = /[^0]/.test(span.parent_span_id)
   const key = uuidOfSpan(span.span_id)
   const expected_root = givenTrace ?? uuidOfTrace(span.trace_id)
@@ -40,7 +41,8 @@ export function readLinks(span: Span, attributes: AttributeReader): LooseSpan {
     trace: uuidOfTrace(span.trace_id),
     span: key,
     parent,
-    run_id: given_order?.slice(-36) ?? id ?? (hasParent ? key : expected_root),
+    // The published client expects the id of the span, also for a root: it gives feedback on it.
+    run_id: given_order?.slice(-36) ?? id ?? (hasParent || isOfClient ? key : expected_root),
     order_time: toIsoMicroseconds(span.start),
     is_root: isRoot && (!hasParent || key === expected_root),
     is_fixed: given_order !== undefined,

@@ -2,7 +2,8 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { Row } from '../../kernel/db.ts'
 import { type DetailColumn, PLACE_COLUMNS, type StoredRun, TOTALS } from '../run-query.ts'
-import { feedbackStats } from './feedback-stats.ts'
+import { COLUMNS_BESIDE } from './columns-beside.ts'
+import { toIso } from './iso-time.ts'
 import { inTraceOf } from './run-fields.ts'
 
 type Join = { columns: readonly DetailColumn[]; alias: SQL; join: SQL }
@@ -56,7 +57,6 @@ const JOINS: Join[] = [
 ]
 
 const isTime = (name: string): boolean => name.endsWith('_time') || name === 'received_at'
-export const toIso = (time: SQL): SQL => sql`to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`
 
 const COMPUTED: { [Name in DetailColumn]?: SQL } = {
   tags: sql`to_json(r.tags)`,
@@ -66,20 +66,7 @@ const COMPUTED: { [Name in DetailColumn]?: SQL } = {
       sql`case when r.id = r.trace_id then ${named(sql`totals`, name)} else ${named(sql`r`, name)} end`,
     ]),
   ),
-  is_upgraded: sql`exists (
-    select from upgraded_traces u
-    where u.tenant_id = current_tenant() and u.trace_id = r.trace_id
-  )::text`,
-  longlived_ttl_days: sql`coalesce(
-    project.longlived_ttl_days,
-    (select t.longlived_ttl_days from ttl_settings t where t.tenant_id = current_tenant())
-  )`,
-  feedback_stats: feedbackStats(sql`f.run_id = r.id`),
-  share_token: sql`(
-    select s.share_token
-    from run_shares s
-    where s.tenant_id = current_tenant() and s.run_id = r.id
-  )`,
+  ...COLUMNS_BESIDE,
 }
 
 function columnSql(name: DetailColumn | (typeof PLACE_COLUMNS)[number]): SQL {

@@ -3,8 +3,9 @@ import { type SQL, sql } from 'drizzle-orm'
 import type { Ctx } from '../../kernel/context.ts'
 import type { Row } from '../../kernel/db.ts'
 import type { RunCursor, RunPage, RunQuery, StoredRun } from '../run-query.ts'
-import { runColumns, toIso, toStoredRun } from './answer-columns.ts'
+import { runColumns, toStoredRun } from './answer-columns.ts'
 import { runWithinTime } from './bounded-time.ts'
+import { toIso } from './iso-time.ts'
 import { hasAllSessions, MAX_SCANNED, selectSource } from './run-source.ts'
 
 const HEADER_COLUMNS = 3

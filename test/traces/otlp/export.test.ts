@@ -1,12 +1,16 @@
-// Exports of spans over HTTP: both encodings, what is refused, and hostile bodies.
+// Exports of spans over HTTP: both encodings, and what is refused.
 import { gzipSync } from 'node:zlib'
 import { BinaryReader, BinaryWriter } from '@bufbuild/protobuf/wire'
+import { context, trace } from '@opentelemetry/api'
+import { JsonTraceSerializer, ProtobufTraceSerializer } from '@opentelemetry/otlp-transformer'
+import { BasicTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } from '@opentelemetry/sdk-trace-base'
 import { sql } from 'drizzle-orm'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../../src/kernel/db.ts'
 import { getApp, newTenant, send, type Tenant } from '../../support/app.ts'
 import { wrap } from '../../support/hostile-spans.ts'
 import { storedRuns } from '../../support/stored-runs.ts'
+import { readRows } from '../../support/traces.ts'
 
 const PATH = '/otel/v1/traces'
 const JSON_TYPE = 'application/json'
@@ -64,6 +68,32 @@ describe('an export', () => {
     const reader = new BinaryReader(new Uint8Array(await response.arrayBuffer()))
     expect([reader.tag(), reader.uint32() > 0, reader.tag(), Number(reader.int64())]).toEqual([[1, 2], true, [1, 0], 1])
     expect([reader.tag(), reader.string()]).toEqual([[2, 2], expect.stringContaining('nameless')])
+  })
+
+  it.each([
+    ['protobuf', PROTOBUF, ProtobufTraceSerializer],
+    ['JSON', JSON_TYPE, JsonTraceSerializer],
+  ] as const)('of the SDK of OpenTelemetry is stored as runs, in %s', async (_, type, serializer) => {
+    const own = await newTenant()
+    const exporter = new InMemorySpanExporter()
+    const provider = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] })
+    const tracer = provider.getTracer('shop')
+    const root = tracer.startSpan('root')
+    const attributes = { 'gen_ai.operation.name': 'chat', 'gen_ai.usage.input_tokens': 3, 'gen_ai.prompt': 'Grüße' }
+    tracer.startSpan('model', { attributes }, trace.setSpan(context.active(), root)).end()
+    root.end()
+    const bytes = Uint8Array.from(serializer.serializeRequest(exporter.getFinishedSpans())!)
+    expect((await exportSpans(bytes, type, { 'X-Api-Key': own.key })).status).toBe(200)
+    const traceId = root.spanContext().traceId.replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-')
+    const spanId = exporter.getFinishedSpans()[0]!.spanContext().spanId
+    const rows = (await readRows<{ name: string }>(own)).toSorted((a, b) => (a.name > b.name ? -1 : 1))
+    expect(rows).toMatchObject([
+      { id: traceId, trace_id: traceId, parent_run_id: null, name: 'root' },
+      {
+        ...{ id: `00000000-0000-0000-${spanId.slice(0, 4)}-${spanId.slice(4)}`, trace_id: traceId, name: 'model' },
+        ...{ parent_run_id: traceId, run_type: 'llm', prompt_tokens: 3, inputs: expect.stringContaining('Grüße') },
+      },
+    ])
   })
 
   it('may be compressed', async () => {

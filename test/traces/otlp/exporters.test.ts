@@ -35,7 +35,8 @@ async function readRuns(project: string): Promise<(Run & Record<string, unknown>
   const runs = await storedRuns(tenant)
   const [rows] = await runAsSystem(
     app.database,
-    sql`select json_build_object('name', r.name, 'run_type', r.run_type, 'project', p.name, 'trace', r.trace_id,
+    sql`select json_build_object('id', r.id, 'trace', r.trace_id, 'name', r.name,
+        'run_type', r.run_type, 'project', p.name,
         'parent', (select a.name from ${runs} a where a.tenant_id = r.tenant_id and a.id = r.parent_run_id),
         'inputs', r.inputs, 'total_tokens', r.total_tokens, 'tags', r.tags, 'error', r.error)::text
       from ${runs} r join projects p on p.id = r.session_id
@@ -118,12 +119,15 @@ it('the tracing client in its OpenTelemetry mode', async () => {
   const program = `
     import { Client } from 'langsmith'
     import { initializeOTEL } from 'langsmith/experimental/otel/setup'
-    import { traceable } from 'langsmith/traceable'
+    import { getCurrentRunTree, traceable } from 'langsmith/traceable'
     const { DEFAULT_LANGSMITH_SPAN_PROCESSOR: processor } = initializeOTEL()
     const client = new Client()
     const reply = { role: 'assistant', content: 'Not much.', usage_metadata: { input_tokens: 3, output_tokens: 2 } }
     const model = traceable(async () => reply, { name: 'model', run_type: 'llm', client, tags: ['a'] })
-    const answer = traceable(async question => (await model({ question })).content, { name: 'answer', client })
+    const answer = traceable(async question => {
+      console.log(getCurrentRunTree().id)
+      return (await model({ question })).content
+    }, { name: 'answer', client })
     await answer('What is up?')
     await client.awaitPendingTraceBatches()
     await processor.shutdown()`
@@ -134,8 +138,10 @@ it('the tracing client in its OpenTelemetry mode', async () => {
   const node = [process.execPath, '--input-type=module', '-']
   const result = await runProgram(node, { cwd: process.cwd(), input: program, env }).exited
   expect(result).toMatchObject({ code: 0 })
+  // The id by which the client gives feedback on what it has traced.
+  const id = result.out.trim()
   expect(await readRuns('otel mode')).toMatchObject([
-    { name: 'answer', run_type: 'chain', parent: null, inputs: '{"input":"What is up?"}' },
+    { id, trace: id, name: 'answer', run_type: 'chain', parent: null, inputs: '{"input":"What is up?"}' },
     { name: 'model', run_type: 'llm', parent: 'answer', total_tokens: 5, tags: ['a'] },
   ])
 })

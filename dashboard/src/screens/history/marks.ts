@@ -109,6 +109,7 @@ const WORKSPACE_EVENTS: Record<string, Omit<State, 'word'> & { verb: string }> =
   'deployment.created': { verb: 'was created', ...QUIET },
   'deployment.patched': { verb: 'was changed', tone: 'busy', shape: 'diamond' },
   'deployment.rolled_back': { verb: 'was rolled back', tone: 'warn', shape: 'held' },
+  'deployment.trace_key_rotated': { verb: 'got another trace key', ...QUIET },
   'deployment.hold_released': { verb: 'was released from its hold', tone: 'idle', shape: 'held' },
   'deployment.unknown': { verb: 'lost its listener', tone: 'warn', shape: 'triangle' },
   'deployment.unhealthy': { verb: 'became unhealthy', tone: 'bad', shape: 'octagon' },
