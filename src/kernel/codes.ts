@@ -770,7 +770,7 @@ const CODES = {
     409,
     'Project name taken',
     'This workspace already has a tracing project with this `name`, and each deployment needs its own.',
-    'Choose another name.',
+    'Choose another name. `POST /sessions?upsert=true` returns a project that exists.',
   ],
   provider_id_conflict: [
     409,
