@@ -115,14 +115,13 @@ async function fillWorkspace(client: Client): Promise<void> {
   })
 }
 
-const toPost = ({ loc: _, kind: __, attachments: ___, ...run }: RunInput) => ({
-  ...run,
-  ...Object.fromEntries(
-    (['inputs', 'outputs', 'events', 'extra'] as const).flatMap(name =>
-      run[name] === undefined ? [] : [[name, JSON.parse(run[name])]],
-    ),
-  ),
-})
+/** JSON members are texts in the store, and JSON in a request. */
+function toPost({ loc: _, kind: __, attachments: ___, ...run }: RunInput) {
+  const texts = (['inputs', 'outputs', 'events', 'extra'] as const).flatMap(name =>
+    run[name] === undefined ? [] : [[name, JSON.parse(run[name])] as const],
+  )
+  return { ...run, ...Object.fromEntries(texts) }
+}
 
 /** Traces, what was said of them, and what is made of them. */
 async function fillTracing(client: Client) {
@@ -217,7 +216,7 @@ async function takePictures(client: Client, link: string, traced: Traced): Promi
         ),
         trace: `/traces/${traced.project}/${traced.trace}`,
         dataset: `/datasets/${traced.dataset}`,
-        queue: `/annotation/${traced.queue}`,
+        'annotation-queue': `/annotation/${traced.queue}`,
         'failed-logs': `/deployments/${billing}/logs`,
         compare: `/deployments/${shop}/compare?from=1&to=2`,
         ...Object.fromEntries(

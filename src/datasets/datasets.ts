@@ -12,12 +12,15 @@ import { requireUsableSchemas } from './example-schema.ts'
 import type * as schema from './schema.ts'
 
 type DatasetParams = z.output<typeof schema.DatasetRef>
-type DatasetRow = typeof datasets.$inferSelect & { session_count: number; last_session_start_time: string | null }
+export type DatasetRow = typeof datasets.$inferSelect & {
+  session_count: number
+  last_session_start_time: string | null
+}
 
 const latest = (...times: (string | null)[]): string =>
   times.flatMap(time => (time === null ? [] : [toIsoTime(time)])).reduce((a, b) => (a > b ? a : b))
 
-const toWire = (row: DatasetRow): schema.Dataset & { [etagVersion]: number } => ({
+export const datasetToWire = (row: DatasetRow): schema.Dataset & { [etagVersion]: number } => ({
   id: row.id,
   tenant_id: row.tenant_id,
   name: row.name,
@@ -47,7 +50,7 @@ const COLUMNS = {
     'last_session_start_time',
   ),
 }
-const RECORD = recordColumns(datasets, [
+export const DATASET_RECORD = recordColumns(datasets, [
   'name',
   'description',
   'data_type',
@@ -100,20 +103,19 @@ export const listDatasets = verb(
       )
       .limit(query.limit)
       .offset(query.offset)
-    return (await run(ctx, rows)).map(toWire)
+    return (await run(ctx, rows)).map(datasetToWire)
   },
   { byPolicy: true },
 )
 
 export const readDataset = verb('datasets:read', async (ctx, { dataset_id }: DatasetParams) => {
   const rows = await run(ctx, db.select(COLUMNS).from(datasets).where(isDataset(dataset_id)))
-  return toWire(requireRow(rows, 'dataset_not_found'))
+  return datasetToWire(requireRow(rows, 'dataset_not_found'))
 })
 
-export const createDataset = verb('datasets:create', async (ctx, { extra, ...input }: schema.NewDataset) => {
-  await requireUsableSchemas(input)
-  const { tag_value_ids } = input
-  const change = db
+/** `more` are columns that follow from the examples of the dataset. */
+export const insertDataset = ({ extra, ...input }: schema.NewDataset, more: Record<string, unknown> = {}) =>
+  db
     .insert(datasets)
     .values({
       ...(input.id != null && { id: input.id }),
@@ -126,11 +128,21 @@ export const createDataset = verb('datasets:create', async (ctx, { extra, ...inp
       outputs_schema_definition: input.outputs_schema_definition ?? null,
       externally_managed: input.externally_managed ?? false,
       metadata: extra?.metadata ?? null,
-      tag_value_ids: tagsOf(sql`'{}'::uuid[]`, tag_value_ids),
+      tag_value_ids: tagsOf(sql`'{}'::uuid[]`, input.tag_value_ids),
+      ...more,
     })
     .returning(COLUMNS)
-  const rows = await commit(ctx, 'dataset.created', change, {}, { changes: createdMembers(RECORD) })
-  return toWire(requireRow(rows, 'workspace_not_found'))
+
+export const createDataset = verb('datasets:create', async (ctx, input: schema.NewDataset) => {
+  await requireUsableSchemas(input)
+  const rows = await commit(
+    ctx,
+    'dataset.created',
+    insertDataset(input),
+    {},
+    { changes: createdMembers(DATASET_RECORD) },
+  )
+  return datasetToWire(requireRow(rows, 'workspace_not_found'))
 })
 
 export const changeDataset = verb(
@@ -154,9 +166,9 @@ export const changeDataset = verb(
         ),
       )
       .returning(COLUMNS)
-    const parts = { lock: lockDataset(dataset_id), changes: changedMembers(datasets, RECORD) }
+    const parts = { lock: lockDataset(dataset_id), changes: changedMembers(datasets, DATASET_RECORD) }
     const rows = await commit(ctx, 'dataset.updated', change, { supplied: Object.keys(patch) }, parts)
-    return toWire(requireRow(rows, 'dataset_not_found'))
+    return datasetToWire(requireRow(rows, 'dataset_not_found'))
   },
 )
 
@@ -190,6 +202,6 @@ function deleteRows(ctx: Ctx, condition: SQL) {
     .delete(datasets)
     .where(and(condition, versionMatches(ctx, datasets)))
     .returning()
-  const parts = { lock: lockRows(datasets, condition), changes: deletedMembers(RECORD) }
+  const parts = { lock: lockRows(datasets, condition), changes: deletedMembers(DATASET_RECORD) }
   return commit(ctx, 'dataset.deleted', change, {}, parts)
 }

@@ -1,12 +1,25 @@
 // Routes of datasets.
 import { slice } from '../kernel/routes.ts'
 import { cloneDataset } from './clone.ts'
+import { uploadCsv } from './csv-upload.ts'
 import * as datasets from './datasets.ts'
 import { downloadDataset } from './download.ts'
 import { changeSplit } from './example-metadata.ts'
 import * as s from './schema.ts'
 import * as v from './versions.schema.ts'
 import * as versions from './versions.ts'
+
+const CSV_EXAMPLE = {
+  contentType: 'multipart/form-data; boundary=table-boundary',
+  text: [
+    ['file"; filename="rivers.csv', 'country,river\r\nFrance,Seine\r\n'],
+    ['input_keys', 'country'],
+    ['output_keys', 'river'],
+  ]
+    .map(([name, text]) => `--table-boundary\r\nContent-Disposition: form-data; name="${name}"\r\n\r\n${text}\r\n`)
+    .concat('--table-boundary--\r\n')
+    .join(''),
+}
 
 export const datasetRoutes = slice('Datasets', 'Examples to evaluate applications with, and their versions.')
   .get('/datasets', {
@@ -27,6 +40,19 @@ export const datasetRoutes = slice('Datasets', 'Examples to evaluate application
     errors: ['dataset_name_taken', 'dataset_exists', 'tag_value_not_found', 'workspace_not_found'],
     location: dataset => `/datasets/${dataset.id}`,
     verb: datasets.createDataset,
+  })
+  .post('/datasets/upload', {
+    id: 'uploadCsvDataset',
+    summary: 'Create a dataset of a table in CSV',
+    description: [
+      'Parts: `file`, whose first line names the columns, at least one `input_keys`, and `output_keys`,',
+      '`metadata_keys`, `name`, `description`, `data_type`, `inputs_schema_definition` and',
+      '`outputs_schema_definition` as you like. At most 10,000 rows. The cells are texts.',
+    ].join(' '),
+    rawBody: { 'multipart/form-data': { example: CSV_EXAMPLE } },
+    reply: s.Dataset,
+    errors: ['dataset_name_taken', 'schema_too_costly', 'workspace_not_found'],
+    verb: uploadCsv,
   })
   .delete('/datasets', {
     id: 'deleteDatasets',

@@ -1,6 +1,6 @@
 // Lists tracing projects.
 import { type SQL, sql } from 'drizzle-orm'
-import { verb } from '../kernel/context.ts'
+import { type Ctx, verb } from '../kernel/context.ts'
 import { type Row, run, uuidArray } from '../kernel/db.ts'
 import { sessionFilter } from './session-filter.ts'
 import { addUpRuns, readRunStatsRequest } from './session-run-stats.ts'
@@ -55,17 +55,19 @@ const MAY_READ_RUNS = sql`is_permitted_for('runs:read', p.tag_value_ids)`
 const readsCounts = ({ include_stats, filter, sort_by }: schema.SessionQuery): boolean =>
   include_stats || filter !== undefined || !/^(name|start_time|feedback)$/.test(sort_by)
 
-export const listSessions = verb(
-  'projects:read',
-  async (ctx, query: schema.SessionQuery): Promise<schema.Session[]> => {
-    const { limit, offset, sort_by, sort_by_desc, stats_start_time: since } = query
-    const ofFilter = readRunStatsRequest(query)
-    const minutes = readsCounts(query) ? await ctx.traces.countRuns(ctx, { since }) : sql`session_minutes`
-    const counts: Counts = { minutes, since }
-    // The index of the list has nulls first, and start times are never null.
-    const nulls = sort_by === 'start_time' ? sql`` : sql`nulls last`
-    const direction = sort_by_desc ? sql`desc` : sql`asc`
-    const rows = sql<Row>`
+export const listSessions = verb('projects:read', (ctx, query: schema.SessionQuery) => findSessions(ctx, query), {
+  byPolicy: true,
+})
+
+export async function findSessions(ctx: Ctx, query: schema.SessionQuery): Promise<schema.Session[]> {
+  const { limit, offset, sort_by, sort_by_desc, stats_start_time: since } = query
+  const ofFilter = readRunStatsRequest(query)
+  const minutes = readsCounts(query) ? await ctx.traces.countRuns(ctx, { since }) : sql`session_minutes`
+  const counts: Counts = { minutes, since }
+  // The index of the list has nulls first, and start times are never null.
+  const nulls = sort_by === 'start_time' ? sql`` : sql`nulls last`
+  const direction = sort_by_desc ? sql`desc` : sql`asc`
+  const rows = sql<Row>`
       select to_json(p), (${selectStats(sql`p`, query, counts)}),
         ${ofFilter ? MAY_READ_RUNS : sql`false`}
       from (
@@ -77,14 +79,12 @@ export const listSessions = verb(
         offset ${offset}
       ) p
       order by p.sort_key ${direction} ${nulls}, p.id ${direction}`
-    const listed = (await run(ctx, rows)).map(([project, stats, showsRuns]) => ({
-      project: JSON.parse(project as string) as SessionRow,
-      stats: JSON.parse((stats ?? 'null') as string) as SessionStats,
-      showsRuns: showsRuns === true,
-    }))
-    const shown = listed.filter(({ showsRuns }) => showsRuns).map(({ project }) => project.id)
-    const ofRuns = ofFilter && (await addUpRuns(ctx, shown, ofFilter))
-    return listed.map(({ project, stats }) => sessionToWire(project, { ...stats, ...ofRuns?.get(project.id) }))
-  },
-  { byPolicy: true },
-)
+  const listed = (await run(ctx, rows)).map(([project, stats, showsRuns]) => ({
+    project: JSON.parse(project as string) as SessionRow,
+    stats: JSON.parse((stats ?? 'null') as string) as SessionStats,
+    showsRuns: showsRuns === true,
+  }))
+  const shown = listed.filter(({ showsRuns }) => showsRuns).map(({ project }) => project.id)
+  const ofRuns = ofFilter && (await addUpRuns(ctx, shown, ofFilter))
+  return listed.map(({ project, stats }) => sessionToWire(project, { ...stats, ...ofRuns?.get(project.id) }))
+}

@@ -7,6 +7,8 @@ import { columnsOfV2, readSelects } from './run-wire-v2.ts'
 import { RunRef } from './runs.schema.ts'
 import * as s from './runs-v2.schema.ts'
 import * as runs from './runs-v2.ts'
+import * as p from './sessions-v2.schema.ts'
+import { listSessionsV2 } from './sessions-v2.ts'
 import { JSON_HEADERS, visitOf } from './shares.routes.ts'
 import { SharedRunRef, ShareRef } from './shares.schema.ts'
 import { listSharedTree, shareTrace, unshareRun } from './shares.ts'
@@ -124,6 +126,16 @@ export const v2Routes = slice('Runs, version 2', 'Runs, traces and threads as ne
     reply: t.ThreadStats,
     errors: ['query_too_slow', 'project_not_found', 'thread_not_found'],
     verb: threads.readThreadStats,
+  })
+  .get('/v2/sessions', {
+    id: 'listProjectsV2',
+    summary: 'List the tracing projects of this workspace, page by page',
+    query: p.SessionQueryV2,
+    repeatable: ['id', 'reference_dataset_id', 'tag_value_id', 'stats_select', 'type'],
+    toleratesUnknown: true,
+    reply: p.SessionPageV2,
+    errors: ['filter_invalid', 'query_too_slow'],
+    verb: listSessionsV2,
   })
   .get('/v2/public/{share_token}/run/{run_id}', {
     id: 'readSharedRunV2',

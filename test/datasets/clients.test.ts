@@ -125,6 +125,21 @@ describe.each(VERSIONS)('langsmith %s', version => {
     await client.unshareDataset(datasetId)
     await expect(client.readSharedDataset(share_token)).rejects.toThrow('not found')
   })
+
+  it('uploads a table', async () => {
+    const { client } = await connectClient(version)
+    const csvFile = new Blob(['question,answer\n"Capital of France, please?",Paris\nOf Spain?,"Mad\n""rid"""\n'])
+    const created = await client.uploadCsv({
+      ...{ csvFile, fileName: 'capitals.csv', inputKeys: ['question'], outputKeys: ['answer'], name: name() },
+      ...{ description: 'From a table', dataType: 'kv' },
+    })
+    expect(created).toMatchObject({ description: 'From a table', example_count: 2 })
+    const examples = await collect(client.listExamples({ datasetId: created.id }))
+    expect(examples.map(({ inputs, outputs }) => [inputs, outputs])).toEqual([
+      [{ question: 'Capital of France, please?' }, { answer: 'Paris' }],
+      [{ question: 'Of Spain?' }, { answer: 'Mad\n"rid"' }],
+    ])
+  })
 })
 
 async function connectDatasets(version: (typeof VERSIONS)[number]) {

@@ -197,6 +197,23 @@ describe('the resources of langsmith 0.12.0', () => {
     expect(refused(connected)).toEqual([])
   })
 
+  it('list projects and experiments, page by page', async () => {
+    const connected = await connectClient('0.12.0')
+    const { client } = connected
+    await trace(connected)
+    const dataset = await client.createDataset('questions')
+    await client.createProject({ projectName: 'experiment', referenceDatasetId: dataset.id })
+    const named = { sort_by: 'NAME', sort_order: 'asc', page_size: 1, include_stats: true } as const
+    expect(await collect(client.sessions.listV2(named))).toMatchObject([
+      { name: 'experiment', type: 'EXPERIMENT', run_count: 0, trace_tier: 'SHORT_LIVED' },
+      { name: 'shop', type: 'PROJECT', run_count: 3, total_tokens: 9, total_cost: 1.5 },
+    ])
+    const facets = await collect(client.sessions.listV2({ type: ['PROJECT'], include_facets: true }))
+    expect(facets).toMatchObject([{ name: 'shop', run_facets: expect.arrayContaining([expect.any(Object)]) }])
+    expect(await collect(client.sessions.listV2({ type: ['AGENT'] }))).toEqual([])
+    expect(refused(connected)).toEqual([])
+  })
+
   it('query threads, their traces and what they add up to', async () => {
     const connected = await connectClient('0.12.0')
     const { client } = connected

@@ -27,7 +27,6 @@ export function statsStatement(query: StatsQuery): SQL<Row> {
   const { statistics, group_by } = query
   const { source, condition, isOfRoots } = selectAll(query)
   const needsTotals = statistics.some(name => /^(?!first).*(token|cost)/.test(name)) && isOfRoots
-  const own = (name: string) => sql`${needsTotals ? sql`totals` : sql`r`}.${sql.identifier(name)}`
   const isInGroup = group_by ? sql`p.group_name = g.group_name` : sql`true`
   const members = statistics.map(name => sql`${sql.raw(`'${name}'`)}, ${expressionOf(name, isInGroup, isOfRoots)}`)
   const isWanted = group_by?.groups
@@ -37,6 +36,7 @@ export function statsStatement(query: StatsQuery): SQL<Row> {
       select ${group_by ? sql`g.group_name` : sql`null as group_name`}, count(*) as size,
         json_build_object(${sql.join(members, sql`, `)}) as totals
       from picked g
+      ${needsTotals ? OF_TRACES : OF_RUNS}
       ${group_by ? sql`where ${isWanted} group by g.group_name` : sql`group by ()`}
       order by size desc, group_name
       limit ${group_by?.max_groups ?? 1}`
@@ -47,30 +47,42 @@ export function statsStatement(query: StatsQuery): SQL<Row> {
         r.start_time, r.end_time, r.first_token_time, r.usage_details,
         extract(epoch from r.end_time - r.start_time)::float8 as latency,
         extract(epoch from r.first_token_time - r.start_time)::float8 as first_token,
-        ${sql.join(
-          TOTALS.map(name => sql`${own(name)} as ${sql.identifier(name)}`),
-          sql`, `,
-        )},
-        ${groupName(group_by)} as group_name
+        ${totalsOf(sql`r`)}, ${groupName(group_by)} as group_name
       from ${source} r
-      ${needsTotals ? TOTALS_OF_TRACE : sql``}
       ${group_by?.attribute === 'tag' ? EACH_TAG : sql``}
       where ${condition}
     )
+    ${needsTotals ? MEMBERS : sql``}
     select ${hasAllSessions(query.sessions)}, groups.group_name, groups.totals
     from (select) one
     left join (${groups}) groups on true` as SQL<Row>
 }
 
 const EACH_TAG = sql`cross join lateral (select distinct t.tag from unnest(r.tags) t(tag)) tags`
-const TOTALS_OF_TRACE = sql`cross join lateral (
-        select ${sql.join(
-          TOTALS.map(name => sql`sum(t.${sql.identifier(name)}) as ${sql.identifier(name)}`),
-          sql`, `,
-        )}
-        from runs t
-        where ${inTraceOf(sql`t`, sql`r`)}
-      ) totals`
+const totalsOf = (row: SQL): SQL =>
+  sql.join(
+    TOTALS.map(name => sql`${row}.${sql.identifier(name)}`),
+    sql`, `,
+  )
+
+/** The tokens and costs `n` of a row. */
+const OF_RUNS = sql`cross join lateral (select ${totalsOf(sql`g`)}) n`
+const OF_TRACES = sql`join totals n on n.root_id = g.id`
+/** All runs of each trace, looked up once. */
+const MEMBERS = sql`,
+    members as materialized (
+      select p.id as root_id, t.usage_details, ${totalsOf(sql`t`)}
+      from (select distinct id, trace_id, trace_time from picked) p
+      join runs t on ${inTraceOf(sql`t`, sql`p`)}
+    ),
+    totals as materialized (
+      select t.root_id, ${sql.join(
+        TOTALS.map(name => sql`sum(t.${sql.identifier(name)}) as ${sql.identifier(name)}`),
+        sql`, `,
+      )}
+      from members t
+      group by t.root_id
+    )`
 
 function groupName(group: Grouping | undefined): SQL {
   if (!group) return sql`null::text`
@@ -81,11 +93,13 @@ function groupName(group: Grouping | undefined): SQL {
 
 // ---- statistics over the rows `g` of one group
 
-const part = (column: string, fraction: number): SQL =>
-  sql`percentile_cont(${fraction}) within group (order by g.${sql.identifier(column)}::float8)`
+const part = (column: string, fraction: number): SQL => {
+  const row = (TOTALS as readonly string[]).includes(column) ? sql`n` : sql`g`
+  return sql`percentile_cont(${fraction}) within group (order by ${row}.${sql.identifier(column)}::float8)`
+}
 const share = (condition: SQL): SQL => sql`count(*) filter (where ${condition})::float8 / nullif(count(*), 0)`
-const cost = (column: string): SQL => sql`sum(g.${sql.identifier(column)})`
-const tokens = (column: string): SQL => sql`coalesce(sum(g.${sql.identifier(column)}), 0)`
+const cost = (column: string): SQL => sql`sum(n.${sql.identifier(column)})`
+const tokens = (column: string): SQL => sql`coalesce(sum(n.${sql.identifier(column)}), 0)`
 
 type Computed = 'feedback_stats' | 'run_facets' | `${string}_details`
 const EXPRESSIONS: Record<Exclude<Statistic, Computed>, SQL> = {
@@ -139,7 +153,7 @@ const addDetails = (column: string, isInGroup: SQL, isOfRoots: boolean): SQL => 
     from (
       select e.key, sum(e.value::numeric) as total
       from picked p
-      ${isOfRoots ? sql`join runs t on ${inTraceOf(sql`t`, sql`p`)}` : OWN_DETAILS}
+      ${isOfRoots ? sql`join members t on t.root_id = p.id` : OWN_DETAILS}
       cross join lateral json_each_text(t.usage_details -> ${column}) e
       where ${isInGroup}
       group by e.key

@@ -13,6 +13,7 @@ export type Draft = {
   traceFilter: string
   percent: string
   dataset: string
+  queue: string
   prefersCorrection: boolean
   urls: string
   extends: boolean
@@ -20,12 +21,13 @@ export type Draft = {
 }
 export const EMPTY_DRAFT: Draft = {
   ...{ name: '', project: '', filter: '', traceFilter: '', percent: '100' },
-  ...{ dataset: '', prefersCorrection: false, urls: '', extends: false, backfillFrom: '' },
+  ...{ dataset: '', queue: '', prefersCorrection: false, urls: '', extends: false, backfillFrom: '' },
 }
 export const toDraft = (rule: Rule): Draft => ({
   ...{ name: rule.display_name, project: rule.session_id ?? '' },
   ...{ filter: rule.filter ?? '', traceFilter: rule.trace_filter ?? '' },
   percent: String(Number((rule.sampling_rate * 100).toFixed(4))),
+  queue: rule.add_to_annotation_queue_id ?? '',
   ...{ dataset: rule.add_to_dataset_id ?? '', prefersCorrection: rule.add_to_dataset_prefer_correction },
   ...{ urls: rule.webhooks.map(({ url }) => url).join('\n'), extends: rule.extend_only, backfillFrom: '' },
 })
@@ -39,6 +41,7 @@ const toActions = (draft: Draft) => ({
   filter: draft.filter.trim() || null,
   trace_filter: draft.traceFilter.trim() || null,
   add_to_dataset_id: draft.dataset || null,
+  add_to_annotation_queue_id: draft.queue || null,
   add_to_dataset_prefer_correction: draft.dataset !== '' && draft.prefersCorrection,
   extend_only: draft.extends,
 })
@@ -78,6 +81,7 @@ export function RuleFields({ workspace, draft, onChange, faults, rule }: Props) 
     { query: { sort_by: 'name', sort_by_desc: false } },
     { pageSize: 100 },
   )
+  const queues = useOffsetPages(workspace, 'GET /annotation-queues', { query: {} }, { pageSize: 100 })
   const toOptions = (items: { id: string; name: string }[] | undefined, none: string) => [
     { value: '', label: none },
     ...(items ?? []).map(({ id, name }) => ({ value: id, label: name })),
@@ -137,6 +141,13 @@ export function RuleFields({ workspace, draft, onChange, faults, rule }: Props) 
         onChange={dataset => onChange({ dataset })}
         options={toOptions(datasets.items, 'To none')}
         fault={faultAt(faults, 'add_to_dataset_id')}
+      />
+      <SelectField
+        label="Add them to an annotation queue"
+        value={draft.queue}
+        onChange={queue => onChange({ queue })}
+        options={toOptions(queues.items, 'To none')}
+        fault={faultAt(faults, 'add_to_annotation_queue_id')}
       />
       <TextField
         label="Send the runs to URLs"

@@ -129,6 +129,14 @@ const About = ({ rule }: { rule: Rule }) => (
               <Link to={`/datasets/${rule.add_to_dataset_id}`}>{rule.add_to_dataset_name ?? 'Open it'}</Link>
             ),
           ],
+          [
+            'Queue',
+            rule.add_to_annotation_queue_id && (
+              <Link to={`/annotation/${rule.add_to_annotation_queue_id}`}>
+                {rule.add_to_annotation_queue_name ?? 'Open it'}
+              </Link>
+            ),
+          ],
           ['URLs', rule.webhooks.length > 0 && <code>{rule.webhooks.map(({ url }) => url).join(', ')}</code>],
           ['Earlier runs', rule.backfill_from && `Since ${formatExact(rule.backfill_from)}`],
         ]}

@@ -32,7 +32,7 @@ function Charts({ workspace, project }: { workspace: string; project: Project })
   if (error && !data) return <Problem error={error} onRetry={() => void refetch()} />
   if (!all) return <Skeleton lines={12} />
   if (!all.some(hasValues) && !project.run_count && span.name === '400d')
-    return <FirstTrace workspace={workspace} project={project.name} />
+    return <FirstTrace workspace={workspace} project={project} />
   return (
     <div class={styles.grid}>
       {all.map(series => (

@@ -156,7 +156,7 @@ function ProjectRow({ project, span }: { project: Project; span: Span }) {
           <span class={styles.none}>None in {span.label}</span>
         )}
       </Cell>
-      <Cell isWideOnly>{hasRun && <ErrorRate rate={error_rate ?? 0} />}</Cell>
+      <Cell isWideOnly={!hasRun || !error_rate}>{hasRun && <ErrorRate rate={error_rate ?? 0} />}</Cell>
       <Cell isWideOnly>{hasRun && latency(latency_p50)}</Cell>
       <Cell isWideOnly>{hasRun && latency(latency_p99)}</Cell>
       <Cell isWideOnly detail={hasRun && Number(total_cost) > 0 && formatCost(total_cost ?? 0)}>
@@ -178,7 +178,7 @@ const ErrorRate = ({ rate }: { rate: number }) =>
   rate > 0 ? (
     <span class={styles.failed}>
       <Glyph shape="octagon" tone="bad" />
-      {formatShare(rate)}
+      {formatShare(rate)} <span class={styles.phoneUnit}>failed</span>
     </span>
   ) : (
     <>0 %</>

@@ -1,6 +1,7 @@
 // The runs of a tracing project, filtered by what stands in the address.
 import { useMemo, useRef } from 'preact/hooks'
 import { listFaults } from '../../api/faults.ts'
+import { useRead } from '../../api/queries.ts'
 import { type Run, type RunQuery, useRunPages, useRunQuery } from '../../api/runs.ts'
 import { useCommands, useRowKeys } from '../../commands/commands.ts'
 import { plural } from '../../format/amount.ts'
@@ -188,19 +189,28 @@ function NoRuns({ workspace, project, isFiltered, hasMore, label }: NoRunsProps)
           : `No run of the last ${label} matches. The filter is in the address, so a link to it shows the same.`}
       </Empty>
     )
-  // Counts of traces stay when traces expire.
-  if (project.run_count || label !== '400 days')
-    return (
-      <Empty
-        title={`No runs in the last ${label}`}
-        action={label !== '400 days' && <Button onClick={() => setFilters({ span: '400d' })}>Show 400 days</Button>}
-      >
-        {project.trace_tier === 'longlived'
-          ? 'Older runs may be there.'
-          : 'Traces of this project are kept for 14 days. Their counts and charts stay.'}
-      </Empty>
-    )
-  return <FirstTrace workspace={workspace} project={project.name} />
+  return <NoRunsInSpan workspace={workspace} project={project} label={label} />
+}
+
+/** Counts of traces stay when traces expire, so they say whether there was ever one. */
+function NoRunsInSpan({ workspace, project, label }: Pick<NoRunsProps, 'workspace' | 'project' | 'label'>) {
+  const { data, error } = useRead(workspace, 'GET /sessions/{session_id}', {
+    params: { session_id: project.id },
+    query: { include_stats: true },
+  })
+  if (!data && !error) return <Skeleton lines={4} />
+  if (data && !data.run_count) return <FirstTrace workspace={workspace} project={project} />
+  const isAll = label === '400 days'
+  return (
+    <Empty
+      title={`No runs in the last ${label}`}
+      action={!isAll && <Button onClick={() => setFilters({ span: '400d' })}>Show 400 days</Button>}
+    >
+      {project.trace_tier === 'longlived'
+        ? 'There were some before.'
+        : 'Traces of this project are kept for 14 days. Their counts and charts stay.'}
+    </Empty>
+  )
 }
 
 type NewProps = {
