@@ -943,7 +943,7 @@ const CODES = {
     413,
     'Body too large',
     'The body is larger than this route takes.',
-    'Send less in one request. GET /info lists the sizes.',
+    'Send less in one request, such as the `size_limit_bytes` of GET /info.',
   ],
   delivery_too_large: [
     413,
