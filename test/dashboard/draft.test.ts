@@ -10,6 +10,7 @@ import {
   listVariables,
   MASK,
   readVariables,
+  settingOf,
   toPatch,
   type VariableEdit,
   withImported,
@@ -60,6 +61,14 @@ describe('a draft of settings', () => {
   ])('clears %s whose field is emptied', (_, over, config, path, clear) => {
     const one = deployment(over, config)
     expect(toPatch(one, draftOf(one, { [path]: '' }))).toEqual({ query: { clear }, body: {} })
+  })
+
+  it('shows what is on by default as on, and switches it off', () => {
+    const one = deployment()
+    const path = 'source_config.tracing'
+    expect(settingOf(draftOf(one, {}), one, path)).toBe('true')
+    expect(countEdits(one, draftOf(one, { [path]: 'true' }))).toBe(0)
+    expect(toPatch(one, draftOf(one, { [path]: 'false' })).body).toEqual({ source_config: { tracing: false } })
   })
 
   it('keeps an empty specification where one is required, and sends what is no number as it was written', () => {

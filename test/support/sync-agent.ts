@@ -2,7 +2,7 @@
 import { expect } from 'vitest'
 import type { Changes } from '../../src/protocol/poll.schema.ts'
 import type { Report, ReportResult } from '../../src/protocol/report.schema.ts'
-import type { Work } from '../../src/protocol/work.schema.ts'
+import type { Tracing, Work } from '../../src/protocol/work.schema.ts'
 import { type Tenant, unusedId } from './app.ts'
 import { imageConfig, minimalBody } from './deployment-bodies.ts'
 import { makeEnvelopeOpener } from './envelope-opener.ts'
@@ -76,6 +76,9 @@ export function makeSyncAgent(tenant: Tenant, key: string, agent_id = `agent-${u
     },
     open: (listener_id: string, work: Work, which: 'revision' | 'serving' = 'revision') =>
       open(work[which]!.secrets!, `${listener_id}/${work.deployment_id}/${work[which]!.id}/secrets`),
+    openTracing: (listener_id: string, { deployment_id, revision }: Work) =>
+      revision?.tracing &&
+      (open(revision.tracing, `${listener_id}/${deployment_id}/${revision.id}/tracing`) as Tracing),
     post: caller.post,
     get: caller.get,
   }

@@ -10,6 +10,8 @@ export type SettingField = {
   unit?: string
   placeholder?: string
   permission?: 'deployments:change-commands'
+  /** Of a check whose value is not stored. */
+  isOnByDefault?: boolean
 }
 export type SettingGroup = {
   title: string
@@ -104,6 +106,11 @@ export function listGroups(source: Deployment['source']): SettingGroup[] {
       fields: [text('source_config.custom_url', 'Custom URL', { placeholder: 'shop.example.com' })],
     },
     {
+      title: 'Tracing',
+      about: 'Its clients of tracing send runs into the project of the deployment, without settings of their own.',
+      fields: [{ path: 'source_config.tracing', label: 'Traces itself', kind: 'check', isOnByDefault: true }],
+    },
+    {
       title: 'Scale',
       about: 'How many replicas run, and what each may use. An absent limit is twice its request.',
       fields: [...scale(''), ...size('')],
@@ -167,8 +174,8 @@ export function readValue(deployment: Deployment, path: string): string {
   const value = path
     .split('.')
     .reduce<unknown>((parent, name) => (parent as Record<string, unknown> | null | undefined)?.[name], deployment)
-  const { kind } = fieldAt(path)
-  if (kind === 'check') return value ? 'true' : 'false'
+  const { kind, isOnByDefault = false } = fieldAt(path)
+  if (kind === 'check') return String(value ?? isOnByDefault)
   if (value === null || value === undefined) return ''
   return kind === 'json' ? JSON.stringify(value, null, 2) : String(value)
 }
