@@ -211,7 +211,7 @@ describe('what is refused', () => {
       ],
     ])('%s', async (_, permissions, policies, action, code) => {
       const limited = await newLimitedCaller(tenant, [...rights, ...permissions], policies)
-      const body = makeBody(action())
+      const body = makeBody(action() as Record<string, unknown>)
       const refused = await limited.post('/runs/rules', body)
       expect([refused.status, refused.body.code]).toEqual([403, code])
       const { session_id: project, dataset_id = null } = body as Record<string, unknown>

@@ -27,7 +27,6 @@ export default function FilterEditor({ value, fault, typed, onApply, onClose }: 
       <TextField
         label="Filter"
         mono
-        wide
         value={text}
         onChange={setText}
         fault={fault}
