@@ -136,6 +136,21 @@ describe('a caller whom only a policy lets in', () => {
     expect((await by.post('/runs/query', { id: [secret.run, open.run] })).body.runs).toMatchObject([{ id: open.run }])
   })
 
+  it('reads statistics and threads of the projects that it admits', async () => {
+    const by = await newLimitedCaller(tenant, [], [allow('runs:read', PUBLIC)])
+    const reads = (id: string) => [
+      by.post('/runs/stats', { session: [id], select: ['run_count'] }),
+      by.post('/runs/group', { session_id: id, group_by: 'conversation' }),
+      by.post('/v2/runs/query', { project_ids: [id] }),
+      by.post('/v2/threads/query', { project_id: id }),
+      by.post('/v2/traces/query', { project_id: id }),
+    ]
+    for (const reply of await Promise.all(reads(open.id))) expect(reply.status, reply.text).toBe(200)
+    for (const reply of await Promise.all(reads(secret.id))) expect(reply.body.code).toBe('project_not_found')
+    const counted = async (id: string[]) => (await by.post('/runs/stats', { id, select: ['run_count'] })).body
+    expect(await counted([secret.run, open.run])).toEqual({ run_count: 1 })
+  })
+
   it('deletes traces of the projects that it admits', async () => {
     const by = await newLimitedCaller(tenant, [], [allow('runs:delete', PUBLIC), allow('runs:read', PUBLIC)])
     const [doomed] = await storeRuns(tenant, [{ session_name: 'open' }])
