@@ -6,6 +6,7 @@ import { serveDocsPages } from './api-docs/docs-page.ts'
 import { createAttemptLog } from './audit/attempts.ts'
 import { sweepAuditLog } from './audit/retention.ts'
 import { auditRoutes } from './audit/routes.ts'
+import { serveClientLinks } from './dashboard/client-links.ts'
 import { serveDashboard } from './dashboard/shell.ts'
 import { sweepAttachments } from './datasets/attachments.ts'
 import { comparisonRoutes } from './datasets/comparisons.routes.ts'
@@ -142,6 +143,7 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
   serveDocsPages(app, () => buildOpenApi(operations))
   serveSignInPages(app, config)
   serveDashboard(app, config)
+  serveClientLinks(app)
   const services: Services = {
     config,
     database,

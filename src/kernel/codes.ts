@@ -770,7 +770,7 @@ const CODES = {
     409,
     'Project name taken',
     'This workspace already has a tracing project with this `name`, and each deployment needs its own.',
-    'Choose another name.',
+    'Choose another name. `POST /sessions?upsert=true` returns a project that exists.',
   ],
   provider_id_conflict: [
     409,
@@ -943,7 +943,7 @@ const CODES = {
     413,
     'Body too large',
     'The body is larger than this route takes.',
-    'Send less in one request. GET /info lists the sizes.',
+    'Send less in one request, such as the `size_limit_bytes` of GET /info.',
   ],
   delivery_too_large: [
     413,

@@ -70,7 +70,7 @@ const actionShape = {
     .number()
     .min(0)
     .max(1)
-    .meta({ description: 'The part of the traces that the rule applies to. All runs of a trace share its fate.' }),
+    .meta({ description: 'The part of the traces that the rule applies to. All runs of a trace are taken, or none.' }),
   filter: Filter.nullish().meta({ description: 'About the run itself.' }),
   trace_filter: Filter.nullish().meta({ description: 'About the root of its trace.' }),
   tree_filter: Filter.nullish().meta({ description: 'About any run of its trace.' }),

@@ -77,7 +77,7 @@ export const ingestionRoutes = slice('Ingestion', 'Runs of applications, as trac
       'A part has its length, as the parameter `length` of its `Content-Type` or as `Content-Length`. Its name is:',
       '`post.<run id>` or `patch.<run id>` for a run without `inputs`, `outputs` and `events`;',
       '`post.<run id>.inputs` for a member (also `outputs`, `events`, `extra`, `error` and `serialized`);',
-      '`attachment.<run id>.<name>` for bytes of any type; `feedback.<feedback id>` for feedback.',
+      '`attachment.<run id>.<name>` for bytes of any type, at most 1000; `feedback.<feedback id>` for feedback.',
       'All of them are stored, or none.',
     ].join(' '),
     rawBody: {

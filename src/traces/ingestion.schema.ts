@@ -3,6 +3,7 @@
 import * as z from 'zod'
 import { arrayOf, boundedText, Uuid } from '../protocol/wire.ts'
 import { RUN_TYPES } from './runs.schema.ts'
+import { MAX_NAME as MAX_PROJECT_NAME } from './sessions.schema.ts'
 import { TraceTime } from './time.schema.ts'
 
 /** Of one request: clients send a hundred, and a post and a patch count as two. */
@@ -31,7 +32,7 @@ const members = {
   error: z.string().nullish(),
   tags: arrayOf(Name, MAX_TAGS).nullish(),
   session_id: Uuid.nullish().meta({ description: 'The project. Wins over `session_name`.' }),
-  session_name: Name.nullish().meta({
+  session_name: boundedText(MAX_PROJECT_NAME).nullish().meta({
     description: 'The name of the project, which is created if it does not exist. By default `default`.',
   }),
   reference_example_id: Uuid.nullish(),

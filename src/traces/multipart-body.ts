@@ -20,6 +20,8 @@ import { toNewFeedback } from './store-feedback.ts'
 
 /** A run has seven, besides its attachments. */
 const MAX_PARTS = 20 * MAX_OPERATIONS
+/** Each is put into the object store on its own, within the time of the request. */
+const MAX_ATTACHMENTS = 1000
 /** Its members have at most 64 KiB each. */
 const MAX_FEEDBACK_LENGTH = 512 * 1024
 /** Further ones only cost time. */
@@ -59,8 +61,9 @@ export function readMultipartBody(bytes: Uint8Array<ArrayBuffer>, contentType: s
     else if (event === 'attachment' && field) attachments.push({ id, attachment: toAttachment(field, part), loc })
     else if (event === 'feedback' && field === undefined) addFeedback(feedback, { id, part, loc }, faults)
     else faults.push({ type: 'part_unknown', loc, msg: PART_NAMES })
-    if (runs.size > MAX_OPERATIONS) faults.push({ type: 'too_big', loc: ['body'], msg: TOO_MANY_OPERATIONS })
-    if (runs.size > MAX_OPERATIONS || faults.length >= MAX_FAULTS) break
+    const tooMany = findTooMany(runs.size, attachments.length)
+    if (tooMany) faults.push({ type: 'too_big', loc: ['body'], msg: tooMany })
+    if (tooMany || faults.length >= MAX_FAULTS) break
   }
   const operations = [...runs.values()].flatMap(run => toOperation(run, faults) ?? [])
   for (const { id, attachment, loc } of attachments) {
@@ -70,6 +73,11 @@ export function readMultipartBody(bytes: Uint8Array<ArrayBuffer>, contentType: s
       faults.push({ type: 'run_missing', loc, msg: 'belongs to a run that is not in this request' })
   }
   return { operations, feedback, faults }
+}
+
+function findTooMany(runs: number, attachments: number): string | undefined {
+  if (runs > MAX_OPERATIONS) return TOO_MANY_OPERATIONS
+  return attachments > MAX_ATTACHMENTS ? `must have at most ${MAX_ATTACHMENTS} attachments` : undefined
 }
 
 const PART_NAMES =

@@ -38,7 +38,7 @@ export function readMetadata(extra: string | undefined): { usage: unknown; colum
     usage: parse(members.get('usage_metadata')),
     columns: {
       metadata: limitMetadata(members),
-      ...(thread !== undefined && { thread_id: cleanText(String(thread)).slice(0, MAX_THREAD_ID) }),
+      ...(thread !== undefined && { thread_id: cleanText(String(thread).slice(0, MAX_THREAD_ID)) }),
     },
   }
 }

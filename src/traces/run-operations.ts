@@ -90,7 +90,7 @@ function toRow(operation: RunOperation, faults: Fault[]): MergedRun {
     id,
     place: dotted_order === undefined ? undefined : readPlace({ ...operation, dotted_order }, faults),
     session_id,
-    session_name: session_id || !session_name ? undefined : cleanText(session_name),
+    session_name: session_id || !session_name ? undefined : cleanText(session_name) || undefined,
     is_posted: kind === 'post',
     patched: kind === 'patch' ? patched : 0,
     attachments: operation.attachments ?? [],

@@ -19,7 +19,8 @@ export const LONGLIVED_DAYS = 400
 export const MAX_TAGS = 50
 
 export const SessionRef = z.object({ session_id: Uuid })
-const MAX_NAME = 512
+/** An index of Postgres takes at most 2,704 bytes. */
+export const MAX_NAME = 512
 const Name = storableText(MAX_NAME).min(1)
 const Description = storableText(10_000)
 export const TraceTier = z.enum(TRACE_TIERS).meta({

@@ -83,9 +83,9 @@ const text = (value: string | null | undefined): SQL => sql`${value ?? null}::te
 const requireDatasets = (ids: (string | null | undefined)[]): SQL => {
   const given = uuidArray(ids.filter(id => id != null))
   const unknown = sql`(
-    select string_agg(id::text, ', ')
-    from unnest(${given}) id
-    where not exists (select from datasets d where d.id = id and d.tenant_id = current_tenant()))`
+    select string_agg(g.id::text, ', ')
+    from unnest(${given}) g(id)
+    where not exists (select from datasets d where d.id = g.id and d.tenant_id = current_tenant()))`
   return sql`case when ${unknown} is null then true else refuse('dataset_not_found', ${unknown}) end`
 }
 

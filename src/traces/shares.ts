@@ -107,21 +107,25 @@ async function findShare(ctx: Ctx, id: string): Promise<string | null> {
 
 /** A request without a key. */
 export type Visit = { services: Services; share_token: string; requestId: string; origin: string }
-type OpenShare = { ctx: Ctx; run_id: string; trace_id: string }
+/** A link was given for one project: what else its trace has in others is not shown. */
+type OpenShare = { ctx: Ctx; sessions: [string]; run_id: string; trace_id: string }
 
 async function openShare({ services, share_token, requestId, origin }: Visit): Promise<OpenShare> {
   const [found] = await runAsSystem(
     services.database,
     sql<Row>`
-      select s.organization_id, s.tenant_id, s.run_id, s.trace_id
+      select s.organization_id, s.tenant_id, s.session_id, s.run_id, s.trace_id
       from run_shares s
       join projects p on p.tenant_id = s.tenant_id and p.id = s.session_id
       where s.share_token = ${share_token}::uuid`,
   )
-  const [organization, tenant, run_id, trace_id] = requireRow(found as Row[], 'run_share_not_found') as string[]
+  const [organization, tenant, session, run_id, trace_id] = requireRow(
+    found as Row[],
+    'run_share_not_found',
+  ) as string[]
   const actor = { kind: 'visitor', id: null, organization: organization!, tenant: tenant! } as const
   const ctx: Ctx = { ...createKeylessCaller(services, actor, requestId, origin), permission: 'runs:read' }
-  return { ctx, run_id: run_id!, trace_id: trace_id! }
+  return { ctx, sessions: [session!], run_id: run_id!, trace_id: trace_id! }
 }
 
 /** Of the runs, the shared one and those below it. */
@@ -133,11 +137,11 @@ function selectShown(runs: StoredRun[], shared: string): StoredRun[] {
 
 /** Runs that the link shows: by default the shared one. */
 export async function readSharedRuns(visit: Visit, ids?: string[]): Promise<runSchema.Run[]> {
-  const { ctx, run_id } = await openShare(visit)
+  const { ctx, sessions, run_id } = await openShare(visit)
   const wanted = ids ?? [run_id]
   const columns = columnsOf(FULL_SELECT)
-  const query = { ids: [run_id, ...wanted], order: 'asc', limit: wanted.length + 1, columns } as const
-  const { runs } = await ctx.traces.query(ctx, { ...query, ids: [...query.ids] })
+  const query = { sessions, order: 'asc' as const, limit: wanted.length + 1, columns }
+  const { runs } = await ctx.traces.query(ctx, { ...query, ids: [run_id, ...wanted] })
   const shown = selectShown(runs, run_id).filter(({ id }) => wanted.includes(id))
   return showRuns(ctx, shown, FULL_SELECT, RUN_PAYLOAD_BYTES)
 }
@@ -146,8 +150,9 @@ const MAX_TREE_RUNS = 1000
 
 /** The shared run and those below it. */
 export async function listSharedTree(visit: Visit, columns: DetailColumn[]): Promise<{ ctx: Ctx; runs: StoredRun[] }> {
-  const { ctx, run_id, trace_id } = await openShare(visit)
-  const { runs } = await ctx.traces.query(ctx, { trace: trace_id, order: 'asc', limit: MAX_TREE_RUNS, columns })
+  const { ctx, sessions, run_id, trace_id } = await openShare(visit)
+  const query = { sessions, trace: trace_id, order: 'asc' as const, limit: MAX_TREE_RUNS, columns }
+  const { runs } = await ctx.traces.query(ctx, query)
   return { ctx, runs: selectShown(runs, run_id) }
 }
 

@@ -41,6 +41,7 @@ describe('the agent exits at once and creates no files for', () => {
     ['an unknown log format', [], undefined, { AGENT_LOG_FORMAT: 'xml' }],
     ['an address of the router that is a name', ['--host', 'localhost'], undefined],
     ['a domain of applications that is an address', [], undefined, { APPS_DOMAIN: 'https://apps.example.com' }],
+    ['an address for applications that is not http', [], undefined, { APPS_SLIPWAY_URL: 'slipway.internal' }],
     ['a trusted proxy that is a name', [], undefined, { TRUSTED_PROXIES: '10.0.0.0/8, proxy.example.com' }],
     ['metrics of more than a minute', [], undefined, { AGENT_METRICS_SECONDS: '61' }],
     ['metrics that are served without a token', [], undefined, { AGENT_METRICS_PORT: '0' }],

@@ -76,6 +76,24 @@ describe('the root', () => {
   )
 })
 
+describe('a link that a published client prints', () => {
+  const [w, p, r, d, t] = [1, 2, 3, 4, 5].map(digit => `0000000${digit}-0000-4000-8000-000000000000`)
+  it.each([
+    [`/o/${w}/projects/p/${p}`, `/ui/${w}/traces/${p}`],
+    [`/o/${w}/projects/p/${p}/r/${r}?trace_id=${r}&start_time=x`, `/ui/${w}/traces/run/${r}`],
+    [`/o/${w}/projects/p/${p}/r/${r}?poll=true`, `/ui/${w}/traces/run/${r}`],
+    [`/o/${w}/datasets/${d}`, `/ui/${w}/datasets/${d}`],
+    [`/o/${w}/datasets/${d}/compare?selectedSessions=${p}`, `/ui/${w}/datasets/${d}`],
+    [`/public/${t}/r`, `/public/${t}/run`],
+    [`/public/${t}/d`, `/public/${t}/datasets`],
+    [`/o/${w}/projects/p/%2F%2Fevil.test`, null],
+    ['/public/..%2F..%2F/r', null],
+  ])('%s leads to %s', async (link, target) => {
+    const { status, headers } = await get(link)
+    expect([status, headers.get('Location')]).toEqual([target ? 302 : 404, target])
+  })
+})
+
 describe('a file of the dashboard', () => {
   it('is kept by browsers for good, and sent compressed to those that ask for it', async () => {
     const path = `/ui/${manifest[MAIN]!.file}`

@@ -47,11 +47,12 @@ function nearlyValidValues({ anyOf = [], type, format, items }: Shape): fc.Arbit
 
 /** Named schemas are in `$defs`. Of a list, those of its elements. */
 function listShapes(body: z.ZodType): [string, Shape][] {
-  type Listed = Properties & { items?: Properties }
+  type Listed = Properties & { items?: Properties & { anyOf?: Properties[] } }
   type Root = Listed & { $defs?: Record<string, Listed> }
   const root = z.toJSONSchema(body, { io: 'input', unrepresentable: 'any' }) as Root
   const all = [root, ...Object.values(root.$defs ?? {})]
-  return all.flatMap(one => [one.properties, one.items?.properties]).flatMap(shapes => Object.entries(shapes ?? {}))
+  const parts = all.flatMap(one => [one, one.items, ...(one.items?.anyOf ?? [])])
+  return parts.flatMap(part => Object.entries(part?.properties ?? {}))
 }
 
 function arbitraryMember(body: z.ZodType | undefined): fc.Arbitrary<[string, string]> {

@@ -77,8 +77,9 @@ export function makeSyncAgent(tenant: Tenant, key: string, agent_id = `agent-${u
     open: (listener_id: string, work: Work, which: 'revision' | 'serving' = 'revision') =>
       open(work[which]!.secrets!, `${listener_id}/${work.deployment_id}/${work[which]!.id}/secrets`),
     openTracing: (listener_id: string, { deployment_id, revision }: Work) =>
-      revision?.tracing &&
-      (open(revision.tracing, `${listener_id}/${deployment_id}/${revision.id}/tracing`) as Tracing),
+      revision?.tracing
+        ? (open(revision.tracing, `${listener_id}/${deployment_id}/${revision.id}/tracing`) as Tracing)
+        : null,
     post: caller.post,
     get: caller.get,
   }

@@ -8,6 +8,8 @@ import { readRows, select } from '../support/traces.ts'
 
 type Row = Record<string, unknown>
 const TIME = '20261122T110333598001Z'
+/** Different characters, which Postgres cannot compress. */
+const LONGEST = Array.from({ length: 512 }, (_, i) => String.fromCodePoint(0x4e00 + i * 37)).join('')
 const orderOf = (...ids: string[]) => ids.map(id => TIME + id).join('.')
 const newRun = (members: object = {}, id = unusedId()) => ({
   ...{ id, trace_id: id, dotted_order: orderOf(id), name: 'run', run_type: 'chain' },
@@ -51,6 +53,13 @@ describe('a run', () => {
     ],
     ['without a project', {}, { project: 'default' }],
     ['of a project', { session_name: 'mine' }, { project: 'mine' }],
+    ['of a project whose name is as long as it can be', { session_name: LONGEST }, { project: LONGEST }],
+    ['of a project whose name cannot be stored', { session_name: '\0' }, { project: 'default' }],
+    [
+      'of a thread whose name is cut within a character',
+      { extra: { metadata: { thread_id: '😀'.repeat(200) } } },
+      { thread_id: `${'😀'.repeat(127)}\ufffd` },
+    ],
     ['with unknown members', { child_runs: [], revision_id: 'x', execution_order: 1, address: 'a', status: 'x' }, {}],
   ])('%s is stored', async (_, members, expected) => {
     const tenant = await newTenant()
@@ -180,6 +189,12 @@ describe('a body of JSON is refused with all its faults, and nothing of it is st
     ],
     ['no id', '/runs', JSON.stringify({ ...newRun(), id: undefined }), ['id custom']],
     ['a wrong place', '/runs', JSON.stringify(newRun({ dotted_order: 'x' })), ['dotted_order custom']],
+    [
+      'a project whose name is too long',
+      '/runs',
+      JSON.stringify(newRun({ session_name: `${LONGEST}x` })),
+      ['session_name too_big'],
+    ],
     ['half a place', '/runs', JSON.stringify(newRun({ trace_id: undefined })), ['trace_id custom']],
     ['a member that is too deep', '/runs', `{"inputs":{"a":${deep}}}`, [' too_deep']],
     ['a member that is too long', '/runs', `{"tags":[${'1,'.repeat(40_000)}1]}`, []],
@@ -430,6 +445,14 @@ describe('a multipart body', () => {
     const parts = runs.map(run => part(`post.${run.id}`, run))
     expect(faultsOf(await sendParts(tenant, parts))).toEqual([' too_big'])
     expect((await sendParts(tenant, parts.slice(1))).body).toEqual({ operations: 200, feedback: 0 })
+  })
+
+  it('with more than 1000 attachments is refused', async () => {
+    const tenant = await newTenant()
+    const run = newRun()
+    const attachments = Array.from({ length: 1001 }, (_, i) => part(`attachment.${run.id}.${i}`, 'x', 'text/plain'))
+    expect(faultsOf(await sendParts(tenant, [part(`post.${run.id}`, run), ...attachments]))).toEqual([' too_big'])
+    await expectNothingStored(tenant)
   })
 })
 

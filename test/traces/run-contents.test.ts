@@ -120,6 +120,13 @@ it.each([
   ['2026-11-22T12:03:33+01:00', '2026-11-22T11:03:33.000000Z'],
   [1795345413000, '2026-11-22T11:03:33.000000Z'],
   ['yesterday', undefined],
+  // Postgres would refuse these, and with them the whole request.
+  [7.9e15, undefined],
+  [-7e15, undefined],
+  ['0000-01-01T00:00:00Z', undefined],
+  ['2026-02-30T10:00:00Z', undefined],
+  ['2026-11-22 09:00 (x', undefined],
+  ['2026-11-22T09:00:00+16:00', '2026-11-21T17:00:00.000000Z'],
   [null, undefined],
 ])('the first token came at %s', (time, expected) => {
   const events = [

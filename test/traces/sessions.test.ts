@@ -90,6 +90,7 @@ describe('a project', () => {
 
   it.each(['default_dataset_id', 'reference_dataset_id'])('refuses a foreign %s', async member => {
     const [tenant, other] = [await newTenant(), await newTenant()]
+    await newDataset(tenant)
     const body = { [member]: await newDataset(other) }
     expect(outcome(await tenant.post('/sessions', body))).toEqual([404, 'dataset_not_found'])
   })

@@ -49,6 +49,21 @@ it('a link of a run shows none above it', async () => {
     expect((await send('GET', `/public/${share_token}/run/${id}`)).status).toBe(404)
 })
 
+it('a link of a run shows none of another project, which access policies may keep from its maker', async () => {
+  const { root, children, runs } = newTrace(['elsewhere'])
+  const [elsewhere] = children
+  await appendRuns(
+    tenant,
+    runs.map(one => (one === elsewhere ? { ...one, session_name: 'secret' } : one)),
+  )
+  const { share_token } = (await tenant.put(`/runs/${root.id}/share`, {})).body
+  expect((await send('GET', `/public/${share_token}/run/${elsewhere!.id}`)).status).toBe(404)
+  const tree = await send('GET', `/v2/public/${share_token}/run/${elsewhere!.id}`)
+  expect(tree.status).toBe(404)
+  const { body } = await send('POST', `/v2/public/${share_token}/runs/query`, { body: {} })
+  expect(body.items).toMatchObject([{ id: root.id }])
+})
+
 it('the link of a trace is that of its root, and of no other trace', async () => {
   const { root, children, runs } = newTrace(['below'])
   const other = newTrace()

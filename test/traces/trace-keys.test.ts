@@ -197,6 +197,18 @@ describe('an application with its trace key', () => {
   })
 })
 
+it('does not block its address by invalid runs, as unknown keys do', async () => {
+  const { request } = await newTraced()
+  const settings = { UNKNOWN_KEYS_PER_MINUTE: '2', INGESTION_RATE_LIMIT_PER_MINUTE: '5' }
+  const app = startApp({ settings, overrides: { clientAddress: () => '203.0.113.7' } })
+  const statuses: number[] = []
+  for (const body of [{}, {}, {}, {}, newTrace().root, newTrace().root]) {
+    statuses.push((await request('POST', '/runs', { body, app })).status)
+    await finishPendingWork()
+  }
+  expect(statuses).toEqual([422, 422, 422, 422, 202, 429])
+})
+
 describe('a trace key is refused', () => {
   it('when another installation has signed it, or it is mistyped', async () => {
     const { id, key, request } = await newTraced()

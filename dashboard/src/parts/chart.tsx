@@ -102,13 +102,10 @@ export function StackedBars({ bars, label }: { bars: StackedBar[]; label: string
             <title>{label}</title>
             <rect class={styles.bed} x={place * 10 + 1} y={HEIGHT - 1} width="8" height="1" />
             {parts.map(([tone, count]) => {
-              const height = (count / most) * HEIGHT
+              if (count <= 0) return null
+              const height = Math.max(1, (count / most) * HEIGHT)
               top -= height
-              return (
-                count > 0 && (
-                  <rect key={tone} class={styles[tone]} x={place * 10 + 1} y={top} width="8" height={height - 0.5} />
-                )
-              )
+              return <rect key={tone} class={styles[tone]} x={place * 10 + 1} y={top} width="8" height={height - 0.5} />
             })}
           </g>
         )

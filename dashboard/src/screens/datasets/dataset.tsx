@@ -22,6 +22,7 @@ import { toast } from '../../parts/toasts.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { Link, setFilters, toAddress, useFilter } from '../../router/links.tsx'
 import type { ScreenProps } from '../screens.tsx'
+import { describeScore, scoresOf } from '../traces/feedback-scores.ts'
 import { type Dataset, deleteDataset } from './actions.ts'
 import styles from './dataset.module.css'
 import { AddExample, EditDataset } from './dataset-forms.tsx'
@@ -290,6 +291,7 @@ function Experiments({ workspace, dataset }: Props) {
           columns={[
             { label: 'Experiment', width: '46%' },
             { label: 'Traces' },
+            { label: 'Feedback' },
             { label: 'Began', width: '96', isEnd: true },
           ]}
         >
@@ -300,7 +302,8 @@ function Experiments({ workspace, dataset }: Props) {
                   {project.name}
                 </Link>
               </Cell>
-              <Cell>{formatCount(project.run_count ?? 0)}</Cell>
+              <Cell>{plural(project.run_count ?? 0, 'trace')}</Cell>
+              <Cell>{scoresOf(project.feedback_stats).slice(0, 3).map(describeScore).join(', ')}</Cell>
               <Cell isEnd>
                 <Ago time={project.start_time} />
               </Cell>

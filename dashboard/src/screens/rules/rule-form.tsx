@@ -113,7 +113,7 @@ export function RuleFields({ workspace, draft, onChange, faults, rule }: Props) 
         unit="%"
         value={draft.percent}
         onChange={percent => onChange({ percent })}
-        hint="All runs of a trace share its fate."
+        hint="All runs of a trace are taken, or none."
         fault={faultAt(faults, 'sampling_rate') && 'must be a number from 0 to 100'}
       />
       <TextField
