@@ -9,6 +9,8 @@ import type { AppEnv } from './routes.ts'
 
 const REQUEST_ID = /^[\w.:-]{1,128}$/
 const MAX_HEAD_LENGTH = 16 * 1024
+/** Who has such a link needs no key, so the log does not have it. */
+const SECRET_PART = /^((?:\/v2)?\/public\/|\/feedback\/tokens\/)[^/]+/
 
 /** A page may set its own. */
 const SECURITY_HEADERS = Object.entries({
@@ -49,7 +51,7 @@ export function wrapRequest(config: Config, countRequest: CountRequest = () => {
       level: status >= 500 ? 'error' : 'info',
       request_id: requestId,
       method: c.req.method,
-      path: c.req.path,
+      path: c.req.path.replace(SECRET_PART, '$1*****'),
       status,
       ms: Date.now() - started,
       ...(code && { code }),

@@ -44,6 +44,17 @@ describe('the log', () => {
     for (const word of [secret, tenant.key]) expect(JSON.stringify(logLines)).not.toContain(word)
   })
 
+  it.each([
+    ['/public/{}/run', '/public/*****/run'],
+    ['/api/v1/public/{}/run', '/public/*****/run'],
+    ['/api/v2/public/{}/runs/query', '/v2/public/*****/runs/query'],
+    ['/feedback/tokens/{}', '/feedback/tokens/*****'],
+  ])('has %s without what replaces a key', async (path, logged) => {
+    const { headers } = await send('POST', path.replace('{}', unusedId()), { body: {} })
+    const id = headers.get('X-Request-Id')
+    expect(logLines.find(({ request_id }) => request_id === id)?.path).toBe(logged)
+  })
+
   it('has the error code of a refused request', async () => {
     const { headers } = await send('GET', '/workspaces')
     expect(listLogLines(headers.get('X-Request-Id'))).toMatchObject([{ status: 401, code: 'key_missing' }])

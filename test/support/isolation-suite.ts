@@ -83,7 +83,7 @@ export function describeIsolation({ through, hasPolicies = false }: Options) {
   }
   /** Names of members and the like are those of every tenant. */
   const foreignTo = (self: number) =>
-    ids.flatMap((own, i) => (i === self ? [] : Object.values(own).filter(value => !/^[a-z]+$/.test(value))))
+    ids.flatMap((own, i) => (i === self ? [] : Object.values(own).filter(value => !/^(?:[a-z]+|\d+)$/.test(value))))
 
   describe('a tenant', () => {
     it('sees only itself', async () => {
