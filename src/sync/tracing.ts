@@ -16,7 +16,8 @@ export async function makeTracing(
     key,
     variables: {
       LANGSMITH_TRACING: 'true',
-      LANGSMITH_ENDPOINT: url,
+      // With the path, links that clients print lead to the dashboard.
+      LANGSMITH_ENDPOINT: `${url}/api/v1`,
       LANGSMITH_PROJECT: name,
       LANGSMITH_API_KEY: key,
       OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: `${url}/otel/v1/traces`,

@@ -25,7 +25,7 @@ it('is the address, the project and the key, for tracing clients and for OpenTel
     key,
     variables: {
       ...{ LANGSMITH_TRACING: 'true', LANGSMITH_PROJECT: deployment.name, LANGSMITH_API_KEY: key },
-      LANGSMITH_ENDPOINT: 'http://slipway.test',
+      LANGSMITH_ENDPOINT: 'http://slipway.test/api/v1',
       OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'http://slipway.test/otel/v1/traces',
       OTEL_EXPORTER_OTLP_TRACES_HEADERS: `x-api-key=${key}`,
       OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: 'http/protobuf',
@@ -36,7 +36,7 @@ it('is the address, the project and the key, for tracing clients and for OpenTel
 it('has the address that the agent names, and is nothing where applications do not reach one', async () => {
   const { agent, pollTracing } = await createTraced()
   expect((await pollTracing({ control_plane_url: 'http://slipway.internal:8787' }))!.variables).toMatchObject({
-    LANGSMITH_ENDPOINT: 'http://slipway.internal:8787',
+    LANGSMITH_ENDPOINT: 'http://slipway.internal:8787/api/v1',
     OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'http://slipway.internal:8787/otel/v1/traces',
   })
   expect(await pollTracing({ control_plane_url: null })).toBeNull()

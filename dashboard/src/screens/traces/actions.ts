@@ -58,9 +58,8 @@ export const deleteTrace = ({ session_id, trace_id, name }: Pick<Run, 'session_i
   done: `The trace ${name} is deleted.`,
 })
 
-/** With the inputs and outputs: the API does not take them over from a run by itself. */
 export const addToDataset = (
-  { id, name, inputs, outputs }: Pick<Run, 'id' | 'name' | 'inputs' | 'outputs'>,
+  { id, name }: Pick<Run, 'id' | 'name'>,
   dataset: { id: string; name: string },
   split: string,
 ): Action => ({
@@ -68,8 +67,7 @@ export const addToDataset = (
   // Its body is kept byte for byte, so the types do not know it.
   request: request('POST /examples', {
     body: {
-      ...{ dataset_id: dataset.id, source_run_id: id, inputs: inputs ?? {} },
-      ...(outputs != null && { outputs }),
+      ...{ dataset_id: dataset.id, source_run_id: id, use_source_run_io: true },
       ...(split && { split }),
     },
   } as never),

@@ -1,7 +1,6 @@
 // Makes an example of a run: its inputs, and its outputs as what is expected.
 import { useState } from 'preact/hooks'
 import { useOffsetPages } from '../../api/offset-pages.ts'
-import { useRead } from '../../api/queries.ts'
 import type { Run } from '../../api/runs.ts'
 import { CopyAs, useAction } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
@@ -21,16 +20,11 @@ export default function AddToDataset({ workspace, run, onClose }: Props) {
     { query: { sort_by: 'modified_at' } },
     { pageSize: 100 },
   )
-  // All of it, also what is long and stored apart.
-  const { data: whole, error: unread } = useRead(workspace, 'GET /runs/{run_id}', {
-    params: { run_id: run.id },
-    query: { exclude_serialized: true, session_id: run.session_id },
-  })
   const [chosen, setChosen] = useState('')
   const [split, setSplit] = useState('')
   const dataset = items?.find(({ id }) => id === chosen) ?? items?.[0]
   const { start, busy, error: refused } = useAction({ onDone: onClose, showsError: true })
-  const action = dataset && whole && addToDataset(whole, dataset, split.trim())
+  const action = dataset && addToDataset(run, dataset, split.trim())
   return (
     <Dialog
       title={`Add ${run.name} to a dataset`}
@@ -51,8 +45,8 @@ export default function AddToDataset({ workspace, run, onClose }: Props) {
         )
       }
     >
-      {!(items && whole) && !(error ?? unread) && <Skeleton lines={3} />}
-      {(error ?? unread) && <Problem error={(error ?? unread)!} />}
+      {!items && !error && <Skeleton lines={3} />}
+      {error && <Problem error={error} />}
       {items?.length === 0 && (
         <>
           <Note>There is no dataset yet. Create one, then add runs to it.</Note>

@@ -13,7 +13,7 @@ export default function FirstTrace({ workspace, project }: FirstTraceProps) {
   if (project?.deployment_id) return <OfDeployment />
   const text = [
     'LANGSMITH_TRACING=true',
-    `LANGSMITH_ENDPOINT=${location.origin}`,
+    `LANGSMITH_ENDPOINT=${location.origin}/api/v1`,
     'LANGSMITH_API_KEY=…',
     ...(project ? [`LANGSMITH_PROJECT=${quoteVariable(project.name)}`] : []),
   ].join('\n')
