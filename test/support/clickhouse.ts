@@ -43,6 +43,7 @@ export async function startClickHouse(
     server.stdout!.once('data', data => resolve(String(data).trim()))
     server.once('exit', code => reject(new Error(`ClickHouse ended with ${code}`)))
   })
+  server.on('exit', (code, signal) => console.error(`ClickHouse ended with ${code ?? signal}`))
   const url = `${address}/slipway`
   await migrateClickHouse(url, () => {})
   const stop = async () => {

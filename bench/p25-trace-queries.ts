@@ -1,4 +1,4 @@
-// P23: reading traces where a workspace has many: the store on Postgres.
+// P25: reading traces where a workspace has many: the store on Postgres.
 import { bootstrap } from '../src/access/bootstrap.ts'
 import { migrate } from '../src/host/migrate.ts'
 import { createHost } from '../src/host/node.ts'
@@ -17,7 +17,7 @@ const SIZE = `
   where relkind = 'r' and relname ~ '^runs_'`
 
 export default {
-  id: 'P23',
+  id: 'P25',
   what: `a page of roots and one trace, of ${RUNS_TEXT} runs in Postgres, p50`,
   target: `≤ ${TARGET_MS} ms each`,
   async run(context: BenchContext) {
