@@ -136,11 +136,15 @@ export default defineConfig({
           hookTimeout: 120_000,
         },
       },
-      // Traces in ClickHouse, by the tests of the store on Postgres. Apart from `npm test`: the engine is 540 MB.
+      // Traces in ClickHouse, by the tests of the store on Postgres. Apart from `npm test`: the engine is 540 MB. It
+      // runs one statement at a time, so files run one after the other.
       {
         resolve: { alias: runtime('node') },
         test: {
           name: 'clickhouse',
+          fileParallelism: false,
+          testTimeout: 120_000,
+          hookTimeout: 120_000,
           include: ['test/{traces,rules}/**/*.test.ts'],
           exclude: pure,
           globalSetup: ['test/support/setup.ts', 'test/support/clickhouse.ts'],

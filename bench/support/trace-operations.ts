@@ -36,16 +36,18 @@ export function makeOperations(runs: number, bytes: number, idOf: (place: number
 
 type Statements = { query: string; params: unknown[] }[]
 
-/** A context of a key whose trips go to Postgres through a gateway in this process. */
+/** A context of a key whose trips go to Postgres through a gateway in this process. `clickHouse` is its address. */
 export function openTraceStore(
   url: string,
   tenant: { organization_id: string; tenant_id: string; api_key: string },
   onTrip: (statements: Statements) => void = () => {},
+  clickHouse?: string,
 ) {
   const { app, close } = createHost(
     {
       ...{ PUBLIC_URL: 'http://slipway.test', SEALING_KEYS, DATABASE_URL: url },
-      ...{ RATE_LIMIT_PER_MINUTE: '0', EVENTS_PER_DAY: '0' },
+      ...{ RATE_LIMIT_PER_MINUTE: '0', INGESTION_RATE_LIMIT_PER_MINUTE: '0', EVENTS_PER_DAY: '0' },
+      ...(clickHouse && { TRACES_CLICKHOUSE_URL: clickHouse }),
     },
     { log: () => {} },
     { onTrip: ({ queries }) => onTrip(queries) },

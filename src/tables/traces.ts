@@ -198,6 +198,8 @@ export const otlpSpans = pgTable(
     is_root: boolean().notNull(),
     /** The client has placed the run itself. */
     is_fixed: boolean().notNull(),
+    /** Where runs are stored outside of Postgres. */
+    session_id: uuid(),
     created_at: createdAtColumn(),
   },
   t => [

@@ -127,6 +127,8 @@ export type SpanPlace = {
   is_root: boolean
   /** The client has placed the run itself. */
   is_fixed: boolean
+  /** Known to a store that places the run before it registers the span. */
+  session_id?: string
 }
 
 export type FeedbackConfig = {

@@ -56,6 +56,7 @@ const NEEDS: Record<string, string> = {
   'docs/registry': 'a registry; deployments/registry.test.ts',
   'docs/self-host': 'a Postgres of the operator; host/node.test.ts',
   'docs/settings': 'a Postgres of the operator; host/node.test.ts',
+  'docs/trace-storage': 'a ClickHouse of the operator; npm run test:clickhouse',
 }
 
 const readPage = (page: string) => fs.readFileSync(join(ROOT, `${page}.md`), 'utf8')

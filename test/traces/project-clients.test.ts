@@ -1,6 +1,6 @@
 // What the published clients do with projects, feedback and experiments.
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
-import { send, unusedId } from '../support/app.ts'
+import { getServices, send, unusedId } from '../support/app.ts'
 import { connectClient, isWorker, type SentRequest, VERSIONS, type Version } from '../support/tracing-clients.ts'
 
 type Client = Awaited<ReturnType<typeof connectClient>>['client']
@@ -108,6 +108,7 @@ describe.each(VERSIONS)('langsmith %s', version => {
   it.skipIf(isWorker)('evaluates a function over a dataset', async () => {
     const { client, tenant, requests } = await connectClient(version)
     const experiment = await evaluateSum(version, client)
+    await getServices().traces.attachFeedback(getServices())
     const [project] = (await tenant.get(`/sessions?name=${experiment}&include_stats=true`)).body
     expect(project).toMatchObject({
       ...{ run_count: 2, error_rate: 0, test_run_number: 1, reference_dataset_id: expect.any(String) },

@@ -1,6 +1,6 @@
 // The connection to ClickHouse over HTTP. Its client is loaded when it is first needed.
 import type { ClickHouseClient } from '@clickhouse/client-web'
-import { fail } from '../../kernel/errors.ts'
+import { Failure, fail } from '../../kernel/errors.ts'
 import { compile, type Sql } from './sql.ts'
 
 /** Less than a request may take. The engine ends a query earlier, and says so. */
@@ -29,31 +29,38 @@ export type ClickHouse = {
 
 /** The address has the login and, as its path, the database. */
 export function connectClickHouse(url: string): ClickHouse {
-  let opened: Promise<ClickHouseClient> | undefined
-  const open = () => {
-    opened ??= import('@clickhouse/client-web').then(({ createClient }) =>
-      createClient({ url, request_timeout: REQUEST_MS, use_multipart_params_auto: true, log: { level: LOG_OFF } }),
-    )
-    return opened
+  const opened = new Map<number, Promise<ClickHouseClient>>()
+  const open = (request_timeout: number) => {
+    const client =
+      opened.get(request_timeout) ??
+      import('@clickhouse/client-web').then(({ createClient }) =>
+        createClient({ url, request_timeout, use_multipart_params_auto: true, log: { level: LOG_OFF } }),
+      )
+    opened.set(request_timeout, client)
+    return client
   }
   return {
     query: statement =>
       translated('read', async () => {
         const { query, query_params } = compile(statement)
-        const client = await open()
+        const client = await open(REQUEST_MS)
         const format = 'JSONCompactEachRow'
         const answer = await client.query({ query, query_params, format, clickhouse_settings: SETTINGS })
-        return (await answer.json()) as never
+        const rows = (await answer.json()) as unknown[]
+        // A query that fails after its first rows ends with the error in place of a row.
+        if (!rows.every(Array.isArray)) throw fail('query_too_slow', { cause: new Error(JSON.stringify(rows.at(-1))) })
+        return rows as never
       }),
     insert: (table, values) =>
       translated('write', async () => {
-        await (await open()).insert({ table, values, format: 'JSONEachRow' })
+        await (await open(REQUEST_MS)).insert({ table, values, format: 'JSONEachRow' })
       }),
     execute: (statement, seconds = QUERY_SECONDS) =>
       translated('write', async () => {
         const { query, query_params } = compile(statement)
         const settings = { max_execution_time: seconds, lightweight_deletes_sync: '2' } as const
-        await (await open()).command({ query, query_params, clickhouse_settings: settings })
+        const client = await open(seconds * 1000 + REQUEST_MS)
+        await client.command({ query, query_params, clickhouse_settings: settings })
       }),
   }
 }
@@ -77,6 +84,7 @@ async function translated<T>(kind: 'read' | 'write', act: () => Promise<T>): Pro
 
 /** An error without a code of ClickHouse comes from the network, or from what stands before the server. */
 const isUnavailable = (error: unknown): boolean => {
+  if (error instanceof Failure) return false
   const { code } = error as { code?: string }
   return !/^\d+$/.test(code ?? '') || BUSY.includes(code!)
 }

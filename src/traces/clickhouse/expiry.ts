@@ -9,7 +9,7 @@ import type { Permission } from '../../kernel/permissions.ts'
 import type { Services } from '../../kernel/routes.ts'
 import { BUDGET_MS, deleteOldRows, removeObjects } from '../postgres/expiry.ts'
 import type { ClickHouse } from './client.ts'
-import { findRuns } from './find-runs.ts'
+import { findPlaces } from './find-runs.ts'
 import { isAt } from './run-columns.ts'
 import { sql, time, uuid, uuids } from './sql.ts'
 import { copyTraces } from './tiers.ts'
@@ -139,15 +139,12 @@ export async function attachFeedback(clickHouse: ClickHouse, services: Services)
       limit 100`,
   )
   for (const [organization, tenant, ids] of waiting) {
-    const found = await findRuns(
-      clickHouse,
-      actFor(services, organization!, tenant!, 'feedback:create'),
-      ids!.split(','),
-    )
+    const ctx = actFor(services, organization!, tenant!, 'feedback:create')
+    const found = JSON.stringify(await findPlaces(clickHouse, ctx, ids!.split(',')))
     const attach = pg`
       update feedbacks f
       set trace_id = r.trace_id, session_id = r.session_id, start_time = r.start_time, is_attached = true
-      from ${found} r
+      from json_to_recordset(${found}::json) as r(id uuid, trace_id uuid, session_id uuid, start_time timestamptz)
       where f.tenant_id = ${tenant}::uuid and f.run_id = r.id and not f.is_attached`
     await runAsSystem(services.database, setClock(services.config), attach)
   }

@@ -11,9 +11,11 @@ import type { PlacedRun } from './write-rows.ts'
 export const OPEN_RUNS = sql`open_runs`
 const PLACES = sql`id uuid, session_id uuid, trace_tier text, trace_id uuid, trace_time timestamptz,
           order_time timestamptz, dotted_order text, parent_run_id uuid, start_time timestamptz, name text`
+/** A trace key finds the runs of its own project only. */
 export const readPlaces = (places: Placeholder | string): SQL => sql`(
         select current_tenant() as tenant_id, k.*
         from json_to_recordset(${places}::json) as k(${PLACES})
+        where (select confined_project()) is null or k.session_id = (select confined_project())
       )`
 export const openOr = (known: Placeholder | string): SQL => sql`(
         select tenant_id, id, ${columns(PLACE_COLUMNS)} from open_runs

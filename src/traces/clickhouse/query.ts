@@ -5,7 +5,7 @@ import { PLACE_COLUMNS, type RunCursor, type RunPage, type RunQuery, type Stored
 import type { ClickHouse } from './client.ts'
 import { addDetails } from './run-details.ts'
 import { columnsOf } from './run-fields.ts'
-import { isDescending, type RunSource, selectSource } from './run-source.ts'
+import { endOf, isDescending, type RunSource, selectSource } from './run-source.ts'
 import { join, name, type Sql, sql, time, uuid } from './sql.ts'
 import { fromClickHouseTime } from './times.ts'
 import { readScope, type Scope } from './workspace.ts'
@@ -14,9 +14,6 @@ import { readScope, type Scope } from './workspace.ts'
 const SCANS = [4000, 40_000, 400_000]
 const PAYLOAD_SCANS = [2000, 20_000]
 const PAYLOADS = ['inputs', 'outputs']
-
-const FIRST_ID = '00000000-0000-0000-0000-000000000000'
-const LAST_ID = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
 
 export async function query(
   clickHouse: ClickHouse,
@@ -61,7 +58,7 @@ async function readPlaces(clickHouse: ClickHouse, ctx: Ctx, request: RunQuery, s
     const places = await read(
       reach ? sql`w.order_time ${isDescending(request) ? sql`>=` : sql`<=`} ${time(reach)}` : undefined,
     )
-    const end = reach && { time: reach, id: isDescending(request) ? FIRST_ID : LAST_ID }
+    const end = reach && endOf(request, reach)
     if (places.length > request.limit || !end || size === sizes.at(-1)) return { places, reach: end || null }
   }
   throw new Error('unreachable')

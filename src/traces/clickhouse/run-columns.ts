@@ -25,6 +25,8 @@ const OBJECTS = sql`if(
       null
     )`
 
+/** The bit of a write that moves its run. */
+export const PLACED_LATER = 2 ** 31
 const PLACE = ['trace_id', 'trace_time', 'dotted_order', 'parent_run_id']
 const MERGED: Record<string, Sql> = {
   ...Object.fromEntries(
@@ -33,7 +35,7 @@ const MERGED: Record<string, Sql> = {
     ),
   ),
   ...Object.fromEntries(
-    PLACE.map(column => [column, sql`tupleElement(argMax(tuple(w.${name(column)}), w.version), 1)`]),
+    PLACE.map(column => [column, sql`tupleElement(argMax(tuple(w.${name(column)}), ${rank(31)}), 1)`]),
   ),
   objects: OBJECTS,
   is_longlived: sql`max(w.tier = 'longlived')`,

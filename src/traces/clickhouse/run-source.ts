@@ -58,6 +58,20 @@ export function selectSource(query: Selection, scope: Scope, now: number): RunSo
   }
 }
 
+/** The cursor of a scan that ended: after all runs of its time, or before them. */
+export const endOf = (query: Selection, time: string): RunCursor => ({
+  time,
+  id: isDescending(query) ? FIRST_ID : LAST_ID,
+})
+const FIRST_ID = '00000000-0000-0000-0000-000000000000'
+const LAST_ID = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
+
+function afterCursor(query: Selection): Sql {
+  const isPast = query.cursor!.id === endOf(query, '').id
+  if (isDescending(query)) return isPast ? sql`<` : sql`<=`
+  return isPast ? sql`>` : sql`>=`
+}
+
 /** One value is compared by `=`, so that the engine reads in the order of the table. */
 const isIn = (sessions: string[]): Sql =>
   sessions.length === 1 ? sql`w.session_id = ${uuid(sessions[0]!)}` : sql`w.session_id in ${uuids(sessions)}`
@@ -73,7 +87,7 @@ function writeBounds({ start_time, end_time }: Reachable, query: Selection, now:
     sql`w.order_time > ${time(kept)}`,
     ...(start_time ? [sql`w.order_time >= ${time(shifted(start_time, -START_TOLERANCE_MS))}`] : []),
     ...(end_time ? [sql`w.order_time <= ${time(shifted(end_time, START_TOLERANCE_MS))}`] : []),
-    ...(cursor ? [sql`w.order_time ${isDescending(query) ? sql`<=` : sql`>=`} ${time(cursor.time)}`] : []),
+    ...(cursor ? [sql`w.order_time ${afterCursor(query)} ${time(cursor.time)}`] : []),
   ]
 }
 

@@ -5,33 +5,30 @@ import { lockWholeTraces } from '../postgres/locks.ts'
 import { registerSpans, selectMovedSpans } from '../postgres/span-places.ts'
 import type { SpanPlace } from '../store.ts'
 import type { ClickHouse } from './client.ts'
-import { findPlaces } from './find-runs.ts'
+import { PLACED_LATER } from './run-columns.ts'
 import { insertRuns, type PlacedRun, toWriteRow } from './write-rows.ts'
 
-type Moved = Pick<PlacedRun, 'id' | 'trace_id' | 'trace_time' | 'dotted_order' | 'parent_run_id'>
-
-/** A write that says nothing but the place: the latest place counts. */
+/** Moved is by a write that says nothing but the place, which wins over those of the run's own writes. */
 export async function moveSpans(
   clickHouse: ClickHouse,
   ctx: Ctx,
   spans: SpanPlace[],
   stored: PlacedRun[],
 ): Promise<void> {
-  const traces = [...new Set(spans.map(({ trace }) => trace))]
-  const [row] = await run(ctx, selectMovedSpans(spans), [lockWholeTraces(traces), registerSpans(spans)])
-  const moved = JSON.parse(row![0] as string) as Moved[]
-  if (moved.length === 0) return
-  const known = new Map(stored.map(place => [place.id, place]))
-  const missing = moved.filter(({ id }) => !known.has(id)).map(({ id }) => id)
-  if (missing.length > 0)
-    for (const place of (await findPlaces(clickHouse, ctx, missing)) as unknown as PlacedRun[])
-      known.set(place.id, place)
-  const now = Date.now() + ctx.config.clockOffset()
-  const rows = moved.flatMap(place => {
-    const earlier = known.get(place.id)
-    return earlier
-      ? [toWriteRow(ctx.requestInfo.tenant!, { ...earlier, ...place }, {}, BigInt(row![1] as string), now)]
-      : []
+  const sessionOf = new Map(stored.map(({ id, session_id }) => [id, session_id]))
+  const known = spans.flatMap(span => {
+    const session_id = sessionOf.get(span.run_id)
+    return session_id ? [{ ...span, session_id }] : []
   })
-  if (rows.length > 0) await insertRuns(clickHouse, rows)
+  const traces = [...new Set(known.map(({ trace }) => trace))]
+  const [row] = await run(ctx, selectMovedSpans(known), [lockWholeTraces(traces), registerSpans(known)])
+  const moved = JSON.parse(row![0] as string) as PlacedRun[]
+  if (moved.length === 0) return
+  const now = Date.now() + ctx.config.clockOffset()
+  const version = BigInt(row![1] as string)
+  const tenant = ctx.requestInfo.tenant!
+  await insertRuns(
+    clickHouse,
+    moved.map(place => toWriteRow(tenant, place, { patched: PLACED_LATER }, version, now)),
+  )
 }

@@ -13,12 +13,14 @@ type IdsInput = { traces: string[]; spans: string[] }
 const registerStatement = prepareStatement(
   ({ spans }: Placeholders<SpansInput>) => sql<Row>`
     insert into otlp_spans (
-      organization_id, tenant_id, trace, span, parent, run_id, order_time, dotted_order, is_root, is_fixed)
+      organization_id, tenant_id, trace, span, parent, run_id, order_time, dotted_order, is_root, is_fixed,
+      session_id)
     select
-      current_organization(), current_tenant(), trace, span, parent, run_id, order_time, dotted_order, is_root, is_fixed
+      current_organization(), current_tenant(), trace, span, parent, run_id, order_time, dotted_order, is_root,
+      is_fixed, session_id
     from json_to_recordset(${spans}::json) as sent(
       trace uuid, span uuid, parent uuid, run_id uuid, order_time timestamptz, dotted_order text, is_root boolean,
-      is_fixed boolean)
+      is_fixed boolean, session_id uuid)
     order by trace, span
     on conflict (tenant_id, trace, span) do nothing`,
 )
@@ -103,7 +105,8 @@ const moveSpans = ({ traces, spans }: Placeholders<IdsInput>): SQL => sql`
       from placed d
       where s.tenant_id = current_tenant() and s.trace = d.trace and s.span = d.span
         and d.dotted_order <> d.earlier_order
-      returning s.run_id, s.order_time, d.dotted_order, substr(d.earlier_order, 23, 36)::uuid as earlier_trace_id
+      returning s.run_id, s.session_id, s.order_time, d.dotted_order,
+        substr(d.earlier_order, 23, 36)::uuid as earlier_trace_id
     ),
     destinations as (
       select m.*,
@@ -148,11 +151,15 @@ const movedStatement = prepareStatement(
   (ids: Placeholders<IdsInput>) => sql<Row>`
     ${moveSpans(ids)}
     select coalesce(json_agg(json_build_object(
-        'id', d.run_id, 'trace_id', d.trace_id, 'dotted_order', d.dotted_order, 'parent_run_id', d.parent_run_id,
-        'trace_time', to_char(d.trace_time at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+        'id', g.run_id, 'session_id', g.session_id, 'trace_id', g.trace_id, 'dotted_order', g.dotted_order,
+        'parent_run_id', g.parent_run_id, 'trace_tier', ${TIER},
+        'order_time', to_char(g.order_time at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+        'trace_time', to_char(g.trace_time at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
       )), '[]'),
       (extract(epoch from clock_timestamp()) * 1000000)::bigint
-    from destinations d`,
+    from destinations g
+    left join upgraded_traces u on u.tenant_id = current_tenant() and u.trace_id = g.trace_id
+    join projects d on d.tenant_id = current_tenant() and d.id = g.session_id`,
 )
 /** Moves the spans alone, and returns where their runs belong from now on. */
 export const selectMovedSpans = (spans: SpanPlace[]) =>
