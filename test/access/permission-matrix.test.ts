@@ -33,8 +33,9 @@ const workspacePermissions = permissionNames.filter(name => !organizationPermiss
 const permittedOperations = guardedOperations.filter(one => one.verb!.permission !== null)
 const writes = permittedOperations.filter(one => one.method !== 'get' && !one.isReadOnly)
 
+const NUMBERS = new Set(['number', 'index'])
 const call = (operation: Operation, headers: Record<string, string>, ids: Record<string, string> = {}) => {
-  const path = operation.path.replace(/\{(\w+)\}/g, (_, name) => ids[name] ?? (name === 'number' ? '1' : unusedId()))
+  const path = operation.path.replace(/\{(\w+)\}/g, (_, name) => ids[name] ?? (NUMBERS.has(name) ? '1' : unusedId()))
   const example = getExampleRequest(operation)
   return send(operation.method.toUpperCase(), path + getExampleQuery(operation), {
     ...example,

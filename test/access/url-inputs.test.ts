@@ -112,6 +112,7 @@ const DECISIONS: Record<string, string | (() => Promise<void>)> = {
     // The headers belong to their address, so none of them stays.
     expect((await change({ url: EVIL })).body.webhooks).toEqual([{ url: EVIL, headers: {} }])
   },
+  'poll control_plane_url': 'applications send their trace key there, and the agent that names it has that key',
   'createDeployment source_config.repo_url': NEW,
   'patchDeployment source_config.repo_url': async () => {
     serveRepositories()

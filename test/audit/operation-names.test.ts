@@ -26,7 +26,7 @@ describe('the names of operations', () => {
 
   it('are a verb and a noun', () => {
     const names = operations.filter(({ verb }) => verb).map(({ id }) => nameRouteOperation(id))
-    for (const name of [...names, ...Object.values(EVENT_OPERATIONS)]) expect(name).toMatch(/^[a-z]+(_[a-z]+)+$/)
+    for (const name of [...names, ...Object.values(EVENT_OPERATIONS)]) expect(name).toMatch(/^[a-z]+(_[a-z]+)+(_v2)?$/)
   })
 
   it('of a route that writes one resource are those of its event', () => {

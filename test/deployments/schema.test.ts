@@ -120,6 +120,7 @@ const MEMBERS: Record<string, { good: unknown[]; bad: unknown[] }> = {
   'source_config.install_command': COMMANDS,
   'source_config.build_command': COMMANDS,
   'source_config.deployment_type': { good: ['dev_free', 'dev', 'prod'], bad: ['', 'PROD', 'free', 1] },
+  'source_config.tracing': { good: [true, false], bad: ['true', 1] },
   'source_config.template_id': { good: ['chat', ID], bad: ['', 1, repeatA(129)] },
   'source_revision_config.repo_ref': {
     good: ['main', 'refs/heads/a/b', 'refs/tags/v1.0', 'feature/x#1', repeatA(40), 'é'],

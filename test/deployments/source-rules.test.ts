@@ -32,6 +32,7 @@ const TABLE: [path: string, columns: string, value: unknown][] = [
   ['source_config.build_command', '- x - - -', 'npm run build'],
   ['source_config.deployment_type', '- x - - -', 'prod'],
   ['source_config.template_id', '- - - - n', 'chat'],
+  ['source_config.tracing', '- - - - -', false],
   ['source_revision_config.repo_ref', 'n x x x x', 'main'],
   ['source_revision_config.platform_config_path', 'n - - - -', 'platform.json'],
   ['source_revision_config.image_uri', 'x n - x x', 'reg.example/app:1'],

@@ -177,6 +177,7 @@ describe('without times', () => {
       () => ['/runs/query', { session: [session], is_root: true, filter: 'eq(thread_id, "thread-8")' }],
       /session_id_thread_id/,
     ],
+    ['the traces of a thread', () => [`/v2/threads/thread-8/traces?project_id=${session}`], /session_id_thread_id/],
     [
       'what a thread adds up to',
       () => [`/v2/threads/thread-8/stats?session_id=${session}&selects=TURNS`],
