@@ -30,7 +30,8 @@ const UTC = /^(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(:\d\d)?(?:\.(\d{1,9}))?Z$/
 
 /** From ISO 8601 in UTC, or with an offset. */
 export function toClickHouseTime(iso: string): string {
-  const [, day, minute, second = ':00', fraction = ''] = UTC.exec(iso) ?? UTC.exec(new Date(iso).toISOString()) ?? []
+  const [, day, minute, second = ':00', fraction = ''] =
+    UTC.exec(iso.replace('+00:00', 'Z')) ?? UTC.exec(new Date(iso).toISOString()) ?? []
   // A year of another length.
   if (!day) return iso.startsWith('-') ? FIRST : LAST
   const micros = `${day} ${minute}${second}.${fraction.slice(0, 6).padEnd(6, '0')}`
