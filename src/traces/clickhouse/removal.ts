@@ -1,8 +1,7 @@
 // Deletes traces at once, with their feedback. Postgres journals it first: what fails then is repeated by the client.
 import { sql as pg } from 'drizzle-orm'
 import type { Ctx } from '../../kernel/context.ts'
-import { commit } from '../../kernel/journal.ts'
-import { lockWholeTraces } from '../postgres/locks.ts'
+import { commitRemoval } from '../postgres/removal.ts'
 import type { ClickHouse } from './client.ts'
 import { isAt, selectRuns } from './run-columns.ts'
 import { all, type Sql, sql, uuid, uuids } from './sql.ts'
@@ -45,45 +44,14 @@ const deleteTraces = (tenant: string, ids: string[], session: string | undefined
 
 async function journalRemoval(ctx: Ctx, rows: [string, string, string][], traceIds: string[]): Promise<string[]> {
   const given = JSON.stringify(rows.map(([trace_id, session_id, id]) => ({ trace_id, session_id, id })))
-  const found = pg`found as (
+  const removed = pg`removed as (
       select g.trace_id, g.session_id, g.id
       from json_to_recordset(${given}::json) as g(trace_id uuid, session_id uuid, id uuid)
       join projects p on p.tenant_id = current_tenant() and p.id = g.session_id
     )`
-  const forgotten = pg`forgotten as (
-      delete from upgraded_traces
-      where tenant_id = current_tenant() and trace_id in (select trace_id from found)
-    )`
   const closed = pg`closed as (
       delete from open_runs
-      where tenant_id = current_tenant() and id in (select id from found)
+      where tenant_id = current_tenant() and id in (select id from removed)
     )`
-  const expired = pg`expired as (
-      update trace_objects
-      set expires_at = clock()
-      where tenant_id = current_tenant() and trace_id in (select trace_id from found)
-    )`
-  const unsaid = pg`unsaid as (
-      delete from feedbacks
-      where tenant_id = current_tenant() and run_id in (select id from found)
-    )`
-  const unqueued = pg`unqueued as (
-      delete from annotation_queue_items
-      where tenant_id = current_tenant() and run_id in (select id from found)
-    )`
-  const unshared = pg`unshared as (
-      delete from run_shares
-      where tenant_id = current_tenant() and run_id in (select id from found)
-    )`
-  const change = pg<{ trace_ids: string[] }>`
-      select session_id as id, array_agg(distinct trace_id) as trace_ids
-      from found
-      where (select require_admitted_projects(array(select distinct session_id from found), '{}'))
-      group by session_id`
-  const data = pg`json_build_object('trace_ids', changed.trace_ids)`
-  const changes = await commit(ctx, 'project.traces_deleted', change, data, {
-    ctesBefore: [found, forgotten, closed, expired, unsaid, unqueued, unshared],
-    lock: lockWholeTraces(traceIds),
-  })
-  return changes.flatMap(({ trace_ids }) => trace_ids)
+  return commitRemoval(ctx, traceIds, removed, [closed])
 }
