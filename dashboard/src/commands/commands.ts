@@ -1,6 +1,6 @@
 // Commands: what the palette finds and what keys do. A screen adds its own while it is open.
 import { signal } from '@preact/signals'
-import { useEffect } from 'preact/hooks'
+import { useLayoutEffect } from 'preact/hooks'
 
 export type Command = {
   id: string
@@ -18,7 +18,8 @@ export const allCommands = (): Command[] => groups.value.toReversed().flat()
 
 export function useCommands(commands: Command[]): void {
   const key = commands.map(({ id, label }) => id + label).join()
-  useEffect(() => {
+  // Before the screen is painted, so that keys work once it is seen.
+  useLayoutEffect(() => {
     groups.value = [...groups.value, commands]
     return () => {
       groups.value = groups.value.filter(group => group !== commands)
