@@ -114,7 +114,7 @@ it('a fork’s commit is approved as it is shown, and not one that arrives meanw
   const [first, second] = ['a1b2c3d4'.repeat(5), 'e5f60718'.repeat(5)] as const
   await pull('opened', 8, { branch: 'patch-1', fork: true, sha: first })
   const { page, problems } = await dashboard.open(tenant, `/deployments/${parent.id}`)
-  await page.getByRole('heading', { name: 'shop' }).waitFor()
+  await page.getByRole('heading', { name: parent.name }).waitFor()
   await page.keyboard.press('v')
   await page.getByRole('button', { name: `Approve ${first.slice(0, 7)} …` }).click()
   const dialog = page.getByRole('dialog')
