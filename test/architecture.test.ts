@@ -17,6 +17,7 @@ const LAYERS = [
   ['integrations', 'oauth', 'listeners', 'sign-in', 'webhooks', 'audit'],
   ['deployments'],
   ['sync', 'pushes', 'metrics', 'traces'],
+  ['models'],
   ['datasets'],
   ['queues'],
   ['rules'],
