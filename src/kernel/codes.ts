@@ -1060,11 +1060,17 @@ const CODES = {
     'This `Idempotency-Key` was used for a different request.',
     'Use a new key.',
   ],
+  model_budget_empty: [
+    422,
+    'Budget without a limit',
+    'A budget has at least one limit.',
+    'Send another limit, or delete the budget.',
+  ],
   model_secret_required: [
     422,
     'Secret required',
-    'The secret is needed again: a change of `base_url`, `token_url` or `auth_type` decides who receives it.',
-    'Send `secret` in the same request.',
+    'The secret is needed again: a change of `base_url` decides who receives it.',
+    'Send `auth_type` and `secret` in the same request.',
   ],
   blocked_url: [
     422,
