@@ -690,6 +690,12 @@ const CODES = {
     'What this link leads to was not found: it was deleted with its trace, or never stored.',
     'Read the run again.',
   ],
+  evaluator_not_found: [
+    404,
+    'Evaluator not found',
+    'This workspace has no such evaluator.',
+    'GET /v1/platform/evaluators lists the evaluators.',
+  ],
   rule_not_applied: [
     404,
     'Rule not applied yet',
@@ -873,6 +879,18 @@ const CODES = {
     'Lease lost',
     'This agent no longer holds the lease.',
     'Stop all work, then poll without `fence` to acquire a new one.',
+  ],
+  evaluator_exists: [
+    409,
+    'Evaluator exists',
+    'This workspace already has an evaluator with this `name`.',
+    'Choose another name, or PATCH that evaluator.',
+  ],
+  evaluator_in_use: [
+    409,
+    'Evaluator in use',
+    'Automation rules use this evaluator.',
+    'Delete it with `delete_run_rules=true`, or take it out of them first.',
   ],
   rule_disabled: [409, 'Rule disabled', 'This rule is off.', 'PATCH it with `is_enabled` true first.'],
   tag_key_taken: [409, 'Tag key taken', 'This workspace already has this tag key.', 'Use it, or choose another.'],

@@ -179,6 +179,7 @@ describe('a table that requests insert into', () => {
     run_rules: 'two hundred, checked by the insert',
     rule_applications: 'one for each rule and run, for a month',
     rule_deliveries: 'one for each webhook and page of runs, for a month',
+    rule_evaluations: 'one for each evaluator of a rule and run, for a month',
     tag_keys: 'a hundred, checked by the insert',
     tag_values: 'a thousand for each key, checked by the insert',
     revisions: 'EVENTS_PER_DAY',
