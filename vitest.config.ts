@@ -10,7 +10,7 @@ const app = [
   'test/*.test.ts',
   'test/{access,audit,cli,client,events,kernel,protocol,integrations}/**/*.test.ts',
   'test/dashboard/screens/*.test.ts',
-  'test/{listeners,datasets,deployments,oauth,pushes,queues,rules,sign-in,sync,traces,webhooks}/**/*.test.ts',
+  'test/{listeners,datasets,deployments,insights,oauth,pushes,queues,rules,sign-in,sync,traces,webhooks}/**/*.test.ts',
 ]
 const architecture = ['test/architecture.test.ts', 'test/architecture/*.test.ts']
 // Functions of values: no database, no network, no state that one file could leave to the next.
@@ -31,6 +31,7 @@ const pure = [
   'test/agent/kubernetes/revision-objects.test.ts',
   'test/traces/filter/*.test.ts',
   'test/traces/otlp/{conventions,decoding,placement}.test.ts',
+  'test/insights/{answers,model-plan,prompt-template}.test.ts',
   'test/traces/{multipart,run-contents}.test.ts',
   'test/webhooks/payload.test.ts',
 ]

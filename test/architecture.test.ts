@@ -20,7 +20,7 @@ const LAYERS = [
   ['models'],
   ['datasets'],
   ['queues'],
-  ['rules'],
+  ['rules', 'insights'],
   ['api-docs', 'dashboard'],
   ['app.ts'],
   ['worker.ts', 'host', 'client'],
