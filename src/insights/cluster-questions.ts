@@ -29,7 +29,7 @@ const buildSystem = (task: string, { boundary, user_context }: Context): string 
   [
     'You sort executions of an application, of each of which you get a summary.',
     task,
-    'Names have up to six words and say what is inside, such as "Refund of a late order". Descriptions are one sentence.',
+    'Names have up to six words, such as "Refund of a late order". Descriptions are one sentence.',
     RULES(boundary),
     describeContext(user_context),
   ]
@@ -80,7 +80,7 @@ export const askForAssignments = (
 ): Question<number[]> => ({
   name: 'assignments',
   system: buildSystem(
-    `Give each line the number of the category that fits it best, or 0 if none does. There are ${categories.length}:\n` +
+    `Give each line the number of the category that fits best, or 0 if none of ${categories.length} does:\n` +
       listItems(categories, context.boundary),
     context,
   ),
@@ -110,7 +110,7 @@ export const askForAssignments = (
   },
 })
 
-/** The members of a group are numbers of clusters, counted from 1. A cluster that is in no group is not in the answer. */
+/** The members of a group are numbers of clusters, counted from 1. A cluster may be in no group. */
 export const askForGroups = (
   clusters: (Category & { runs: number })[],
   max: number,

@@ -44,10 +44,10 @@ export const askForConfig = (
     'You set up a report about the executions of an application. First, another model summarizes each execution by ' +
       '`summary_prompt`, and fills in `attributes`. Then the summaries are sorted into clusters.',
     '`summary_prompt` is an instruction with variables of Mustache: {{run.inputs}}, {{run.outputs}}, {{run.error}}, ' +
-      '{{run.feedback}} and {{all_thread_messages}}, and parts of them such as {{run.inputs.messages}}. It has at least ' +
+      '{{run.feedback}} and {{all_thread_messages}}, and parts such as {{run.inputs.messages}}. It has at least ' +
       'one of them, and says what a summary shall tell.',
     '`attributes` are up to five facts about one execution that help to answer the questions. Their names have small ' +
-      'letters, digits and _, their types are string, number or boolean. `filter_by` is true only for a boolean without ' +
+      'letters, digits and _, their types are string, number or boolean. `filter_by` is for a boolean without ' +
       'which an execution does not belong in the report.',
     RULES(boundary),
     describeContext(user_context),

@@ -3,7 +3,7 @@
 /** With names of categories for the top level, that level is made of them. */
 export type Partitions = Record<string, string>
 
-/** The numbers of a hierarchy, none greater than what is below it. Without one, about the root of the number of runs. */
+/** None is greater than what is below it. Without a hierarchy, they follow from the number of runs. */
 export function sizesOf(hierarchy: number[] | null | undefined, runs: number): number[] {
   const wanted = hierarchy && hierarchy.length > 0 ? hierarchy : defaultSizes(runs)
   let most = Math.max(1, runs)

@@ -4,6 +4,7 @@
 const TAG = /\{\{\{?([^{}]*)\}\}\}?/g
 const SIGNS = ['#', '^', '/', '!', '&']
 const VARIABLES = /^(?:run\.(?:inputs|outputs|error|feedback)(?:\.[^\s.]+)*|all_thread_messages)$/
+const KNOWN = 'use run.inputs, run.outputs, run.error, run.feedback or all_thread_messages'
 const MAX_VALUE = 12_000
 const MAX_PROMPT = 24_000
 
@@ -30,8 +31,7 @@ export function findTemplateFault(template: string): string | null {
   const open: string[] = []
   for (const { sign, name } of readTags(template)) {
     if (sign === '!') continue
-    if (!VARIABLES.test(name))
-      return `has the unknown variable \`${name.slice(0, 60)}\`; use run.inputs, run.outputs, run.error, run.feedback or all_thread_messages`
+    if (!VARIABLES.test(name)) return `has the unknown variable \`${name.slice(0, 60)}\`; ${KNOWN}`
     if (sign === '/' && open.pop() !== name) return `ends the section \`${name}\`, which is not open there`
     if (sign === '#' || sign === '^') open.push(name)
   }

@@ -34,9 +34,9 @@ export const askForReport = (
   name: 'report',
   system: [
     'You write the summary of a report about executions of an application, for the people who run it.',
-    `\`key_points\` are three to ${MAX_POINTS} sentences, the most important first. Take numbers from the clusters as ` +
-      `they are, and make up none. \`highlighted_traces\` are up to ${MAX_HIGHLIGHTS} executions worth a look, by their ` +
-      'number `n`, each with the reason.',
+    `\`key_points\` are three to ${MAX_POINTS} sentences, the most important first. Take numbers from the clusters ` +
+      `as they are, and make up none. \`highlighted_traces\` are up to ${MAX_HIGHLIGHTS} executions worth a look, by ` +
+      'their number `n`, each with the reason.',
     RULES(boundary),
     describeContext(user_context),
   ]

@@ -22,7 +22,8 @@ describe('a summary', () => {
     ['a text', '{"summary":"It did.","category":2,"attributes":{"mood":"bad","turns":3,"solved":false}}'],
     [
       'a code block',
-      'Sure:\n```json\n{"summary":" It\\ndid. ","category":2,"attributes":{"mood":"bad","turns":3,"solved":false,"x":1}}\n```',
+      'Sure:\n```json\n{"summary":" It\\ndid. ","category":2,' +
+        '"attributes":{"mood":"bad","turns":3,"solved":false,"x":1}}\n```',
     ],
   ])('is read from %s', (_, answer) => {
     expect(question.read(answer)).toEqual({
