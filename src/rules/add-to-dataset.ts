@@ -3,12 +3,12 @@ import { sql } from 'drizzle-orm'
 import { createExampleList } from '../datasets/new-examples.ts'
 import type { Ctx } from '../kernel/context.ts'
 import { type Row, run, uuidArray } from '../kernel/db.ts'
+import { derivedUuid } from '../kernel/digest.ts'
 import { Failure } from '../kernel/errors.ts'
 import type { RuleOutcome } from '../tables/rules.ts'
 import { fillPayloads, RUN_PAYLOAD_BYTES } from '../traces/object-links.ts'
 import type { StoredRun } from '../traces/run-query.ts'
 import type { ClaimedRule } from './claimed-rule.ts'
-import { hashToId } from './derived-ids.ts'
 
 /** Of one statement, so that long payloads do not add up. */
 const BATCH = 20
@@ -58,7 +58,7 @@ async function readCandidates(
   })
 }
 
-export const exampleIdOf = (ruleId: string, runId: string): string => hashToId(`example ${ruleId} ${runId}`)
+export const exampleIdOf = (ruleId: string, runId: string): string => derivedUuid(`example ${ruleId} ${runId}`)
 
 /** By run, the outputs of the latest feedback that has a correction. */
 async function readCorrections(ctx: Ctx, ids: string[]): Promise<Map<string, string>> {

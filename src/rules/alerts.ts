@@ -1,8 +1,8 @@
 // Alerts of rules as PagerDuty takes them: Events API v2.
+import { derivedUuid } from '../kernel/digest.ts'
 import { configuredOrigin } from '../kernel/origin.ts'
 import type { Services } from '../kernel/routes.ts'
 import type { RuleAlert } from '../tables/rules.ts'
-import { hashToId } from './derived-ids.ts'
 
 const EVENTS_URL = 'https://events.pagerduty.com/v2/enqueue'
 const MAX_RUNS = 20
@@ -12,7 +12,7 @@ const WINDOW_MS = 5 * 60_000
 export const ROUTING_KEY_PLACE = 'rule alert routing key'
 
 export const alertDeliveryId = (alert: string, now: number): string =>
-  hashToId(`alert ${alert} ${Math.floor(now / WINDOW_MS)}`)
+  derivedUuid(`alert ${alert} ${Math.floor(now / WINDOW_MS)}`)
 
 type Alert = {
   alert: RuleAlert

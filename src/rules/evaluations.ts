@@ -3,6 +3,7 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { Ctx } from '../kernel/context.ts'
 import { type Row, run, runAsSystem } from '../kernel/db.ts'
+import { derivedUuid } from '../kernel/digest.ts'
 import { setClock } from '../kernel/journal.ts'
 import { AttemptError, drainOutbox, LEASE, type Outbox, type OutboxItem } from '../kernel/outbox.ts'
 import type { Services } from '../kernel/routes.ts'
@@ -10,7 +11,7 @@ import { runWorkerPool } from '../kernel/worker-pool.ts'
 import type { JudgePrompt, StoredVerdict } from '../tables/rules.ts'
 import { readFeedbackRows, storeFeedback, toCategory, toFeedbackRows, toScore } from '../traces/store-feedback.ts'
 import { actAsRule } from './claimed-rule.ts'
-import { callRunId, hashToId } from './derived-ids.ts'
+import { callRunId } from './evaluation-ids.ts'
 import { askModel, readJudgedRun } from './judge.ts'
 import { addSpending, isOverLimit } from './spending.ts'
 
@@ -157,7 +158,7 @@ async function giveFeedback(ctx: Ctx, item: Evaluation, verdicts: StoredVerdict[
   const { id, run_id, rule, evaluator_id, call_run_id } = item
   const metadata = { rule_id: rule.id, evaluator_id, ...(call_run_id && { __run: { run_id: call_run_id } }) }
   const feedback = verdicts.map(({ key, score, value, comment }) => ({
-    id: hashToId(`feedback ${id} ${key}`),
+    id: derivedUuid(`feedback ${id} ${key}`),
     ...{ run_id, key, comment, score: toScore(score), value: value && JSON.stringify(value) },
     category: toCategory(value),
     source_type: 'auto_eval' as const,

@@ -2,7 +2,7 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { StoredRun } from '../traces/run-query.ts'
 import type { ClaimedRule } from './claimed-rule.ts'
-import { evaluationIdOf, newEvaluationId } from './derived-ids.ts'
+import { evaluationIdOf, newEvaluationId } from './evaluation-ids.ts'
 
 /** `source_id` is that of the evaluation whose call the run is, if it is one. */
 export type PlannedEvaluation = { id: string; run_id: string; evaluator_id: string; source_id: string }

@@ -3,6 +3,7 @@ import { and, eq, getTableColumns, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
 import { bumpVersion, db, inTenant, lockRows, type Row, refuseUnless, run, uuidArray } from '../kernel/db.ts'
+import { derivedUuid } from '../kernel/digest.ts'
 import { requireAllowedUrl } from '../kernel/guarded-fetch.ts'
 import { commit } from '../kernel/journal.ts'
 import {
@@ -18,7 +19,6 @@ import { type RuleAlert, type RuleEvaluator, type RuleWebhook, runRules } from '
 import { RUN_FIELDS } from '../traces/filter/fields.ts'
 import { readFilters } from '../traces/filter/resolve.ts'
 import { ROUTING_KEY_PLACE } from './alerts.ts'
-import { hashToId } from './derived-ids.ts'
 import { isAllowed } from './rights.ts'
 import * as schema from './schema.ts'
 import { SPENT_THIS_WEEK } from './spending.ts'
@@ -192,7 +192,7 @@ const sealAlerts = async ({ sealer }: Ctx, id: string, alerts: schema.NewRule['a
 
 const withIds = (rule: string, evaluators: schema.NewRule['evaluators']): RuleEvaluator[] =>
   (evaluators ?? []).map(({ structured }) => ({
-    id: hashToId(`evaluator ${rule} ${JSON.stringify(structured)}`),
+    id: derivedUuid(`evaluator ${rule} ${JSON.stringify(structured)}`),
     structured,
   }))
 
