@@ -93,6 +93,7 @@ const Settings = z.object({
   PUBLIC_URL: PublicUrl.optional(),
   APPS_DOMAIN: AppsDomain.optional(),
   ALLOW_LOOPBACK: booleanSetting,
+  MODEL_PRIVATE_ADDRESSES: booleanSetting,
   MCP_DEFAULT_ENDPOINTS: booleanSetting,
   SLIPWAY_MODE: z.enum(['saas', 'self_hosted'], { error: 'must be `saas` or `self_hosted`' }).default('saas'),
   CORS_ORIGINS: Origins,
@@ -314,6 +315,21 @@ const MIB = 1024 * 1024
 /** An isolate has 128 MB for everything, and text takes up to four times the bytes until it is stored. */
 const WORKER_BODIES: BodyLimits = { wireBytes: 16 * MIB, bytes: 16 * MIB, heldBytes: 24 * MIB }
 
+/** Limits of a call of a model. */
+export type ModelCallLimits = {
+  /** The longest pause of the answer, before its head too. */
+  idleMs: number
+  totalMs: number
+  requestBytes: number
+  responseBytes: number
+}
+const MODEL_CALLS: ModelCallLimits = {
+  idleMs: 300_000,
+  totalMs: 600_000,
+  requestBytes: 25 * MIB,
+  responseBytes: 64 * MIB,
+}
+
 export type RequestHead = { req: { header(name: string): string | undefined }; env?: unknown }
 
 /** `url` is the app's login, for one workspace at a time; `systemUrl` is the login for work on all workspaces. */
@@ -353,6 +369,11 @@ export type Config = {
   resolveTxt: ((name: string) => Promise<string[][]>) | undefined
   /** For development: external servers may be on this machine and use plain http. */
   allowLoopback: boolean
+  /** Models may have private addresses, and plain http. */
+  modelPrivateAddresses: boolean
+  /** Reaches them, too. By default `foreignFetch` calls models. */
+  modelFetch: typeof fetch | undefined
+  modelCalls: ModelCallLimits
   /** For MCP servers without OAuth metadata: assume the default endpoints of an older MCP specification. */
   defaultEndpoints: boolean
   /** The host's own storage. `s3` wins over it; without both there are no uploads. */
@@ -513,6 +534,9 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
     foreignFetch: globalThis.fetch.bind(globalThis),
     resolveTxt: undefined,
     allowLoopback: settings.ALLOW_LOOPBACK,
+    modelPrivateAddresses: settings.MODEL_PRIVATE_ADDRESSES,
+    modelFetch: undefined,
+    modelCalls: MODEL_CALLS,
     defaultEndpoints: settings.MCP_DEFAULT_ENDPOINTS,
     uploads: undefined,
     s3: toS3Settings(settings),
