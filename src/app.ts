@@ -44,6 +44,7 @@ import { sweepExpiredRows } from './kernel/sweep.ts'
 import { listenerRoutes } from './listeners/routes.ts'
 import { serveMetricsPage } from './metrics/metrics-page.ts'
 import { createProcessCounters } from './metrics/process-counters.ts'
+import { signingKeyRoutes } from './models/signing-keys.routes.ts'
 import { identityRoutes } from './oauth/client-document.routes.ts'
 import { flowRoutes } from './oauth/flow.routes.ts'
 import { sweepFlows } from './oauth/flow.ts'
@@ -95,6 +96,7 @@ const slices = [
   providerRoutes,
   flowRoutes,
   identityRoutes,
+  signingKeyRoutes,
   previewRoutes,
   deliveryRoutes,
   eventRoutes,

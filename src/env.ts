@@ -75,6 +75,54 @@ const clickHouseUrl = () => z.string({ error: CLICKHOUSE_ERROR }).refine(isClick
 const METRICS_TOKEN = /^[!-~]{16,255}$/
 const METRICS_TOKEN_ERROR = 'must be 16 to 255 visible characters, such as the output of `openssl rand -hex 24`'
 
+const SIGNING_JWKS_ERROR =
+  'must be a JSON Web Key Set of up to 10 private Ed25519 keys, the newest first, such as ' +
+  '{"keys":[{"kty":"OKP","crv":"Ed25519","d":"…","x":"…"}]}'
+const SigningJwks = z.object({
+  keys: z
+    .array(
+      z.object({
+        kty: z.literal('OKP'),
+        crv: z.literal('Ed25519'),
+        d: z.string().regex(/^[\w-]{43}$/),
+        kid: z
+          .string()
+          .regex(/^[!-~]{1,100}$/)
+          .optional(),
+      }),
+    )
+    .min(1)
+    .max(10),
+})
+
+/** The public half of a key is computed, so that it always fits. */
+const SigningSeeds = z.string().transform((text, context): SigningSeed[] => {
+  const { data } = SigningJwks.safeParse(parseJson(text))
+  const seeds = data?.keys.map(({ d, kid }) => ({ seed: new Uint8Array(Buffer.from(d, 'base64url')), kid })) ?? []
+  const areDifferent = (['kid', 'd'] as const).every(member => {
+    const values = data?.keys.flatMap(key => key[member] ?? []) ?? []
+    return new Set(values).size === values.length
+  })
+  if (seeds.length > 0 && areDifferent) return seeds
+  const message = seeds.length > 0 ? 'has the same key or the same kid twice' : SIGNING_JWKS_ERROR
+  context.addIssue({ code: 'custom', message })
+  return z.NEVER
+})
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+const MODEL_HEADER_ERROR = 'must be the name of a header for this token alone, such as X-LLM-Auth'
+/** Of HTTP, of forwarding, or with the credential of a model's provider. */
+const OTHER_HEADER =
+  /^(authorization|proxy-.*|cookie2?|set-cookie|host|connection|keep-alive|te|trailer|transfer-encoding|upgrade|expect|forwarded|x-forwarded-.*|content-.*|accept(-.*)?|x-api-key|x-request-id|x-tenant-id|user-agent|idempotency-key)$/i
+const ISSUER_TEXT_ERROR = 'must be 1 to 255 visible characters, such as https://slipway.example.com'
+const INTERVAL_ERROR = 'must be a whole number of seconds from 60 to 31536000'
+
 const RETENTION_ERROR = 'must be a whole number of days from 30 to 36500'
 
 const Sealing = z.object({
@@ -111,6 +159,24 @@ const Settings = z.object({
   EVENTS_PER_DAY: wholeNumber(1_000_000_000, 'must be a whole number; 0 disables the limit').default(200_000),
   ABAC: z.enum(['on', 'off'], { error: 'must be `on` or `off`' }).default('on'),
   DEPLOYMENT_TRACING: z.enum(['on', 'off'], { error: 'must be `on` or `off`' }).default('on'),
+  DEPLOYMENT_MODELS: z.enum(['on', 'off'], { error: 'must be `on` or `off`' }).default('on'),
+  SIGNING_JWKS: SigningSeeds.optional(),
+  MODEL_PROXY_ISSUER: z
+    .string()
+    .regex(/^[!-~]{1,255}$/, { error: ISSUER_TEXT_ERROR })
+    .optional(),
+  MODEL_PROXY_HEADER: z
+    .string()
+    .regex(/^[A-Za-z][A-Za-z0-9-]{0,99}$/, { error: MODEL_HEADER_ERROR })
+    .refine(name => !OTHER_HEADER.test(name), { error: MODEL_HEADER_ERROR })
+    .default('X-LLM-Auth'),
+  MODEL_PRIVATE_ADDRESSES: booleanSetting,
+  CLIO_SCHEDULE_MIN_INTERVAL_SECONDS: z.coerce
+    .number({ error: INTERVAL_ERROR })
+    .int({ error: INTERVAL_ERROR })
+    .min(60, { error: INTERVAL_ERROR })
+    .max(31_536_000, { error: INTERVAL_ERROR })
+    .default(3600),
   AUDIT_LOGS: z.enum(['on', 'off'], { error: 'must be `on` or `off`' }).default('on'),
   AUDIT_RETENTION_DAYS: z.coerce
     .number({ error: RETENTION_ERROR })
@@ -288,6 +354,9 @@ export type OidcSettings = {
   groupRoles: [group: string, role: string][]
 }
 
+/** A private Ed25519 key, and the name that its operator has given to it. */
+export type SigningSeed = { seed: Uint8Array; kid?: string | undefined }
+
 /** Limits of streams and long polls. */
 export type StreamLimits = {
   seconds: number
@@ -354,6 +423,18 @@ export type Config = {
   abac: boolean
   /** Whether applications get a key and variables by which they trace themselves. */
   deploymentTracing: boolean
+  /** Whether applications get a token by which they call the models of their workspace. */
+  deploymentModels: boolean
+  /** Sign tokens, the first of them. Without it, keys are derived from `sealingKeys`. See kernel/signing-keys.ts. */
+  signingSeeds: SigningSeed[] | undefined
+  /** The issuer of tokens for models. By default the origin of this installation. */
+  modelProxyIssuer: string | undefined
+  /** The header of a request to a model that carries its token. */
+  modelProxyHeader: string
+  /** Models may be at private addresses, and at http. */
+  modelPrivateAddresses: boolean
+  /** The least time between two scheduled jobs of insights. */
+  insightsIntervalSeconds: number
   /** Whether the audit log can be read, and refused requests are recorded. The journal is written in any case. */
   auditLogs: boolean
   /** How long events and refused requests are kept. */
@@ -521,6 +602,12 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
     deliveriesPerRequest: 200,
     abac: settings.ABAC === 'on',
     deploymentTracing: settings.DEPLOYMENT_TRACING === 'on',
+    deploymentModels: settings.DEPLOYMENT_MODELS === 'on',
+    signingSeeds: settings.SIGNING_JWKS,
+    modelProxyIssuer: settings.MODEL_PROXY_ISSUER,
+    modelProxyHeader: settings.MODEL_PROXY_HEADER,
+    modelPrivateAddresses: settings.MODEL_PRIVATE_ADDRESSES,
+    insightsIntervalSeconds: settings.CLIO_SCHEDULE_MIN_INTERVAL_SECONDS,
     auditLogs: settings.AUDIT_LOGS === 'on',
     auditRetentionDays: settings.AUDIT_RETENTION_DAYS,
     uploadBytes: settings.UPLOADS_MAX_GIB * 1024 ** 3,

@@ -78,6 +78,9 @@ const scopes: Record<Permission, Scope> = {
   'rules:read': [runs, datasets, queues],
   'rules:update': [runs, datasets, queues],
   'rules:delete': [runs, datasets, queues],
+  'models:read': [deployments],
+  'models:invoke': 'nothing',
+  'workspaces:manage-model-configs': [deployments],
   'fleet-admin:read': 'nothing',
 }
 

@@ -1,5 +1,17 @@
 // The closed set of error codes. Each has a status, a title, a sentence for the problem and one for the remedy.
 const CODES = {
+  model_required: [
+    400,
+    'Model required',
+    'This workspace has no model configuration for this.',
+    'Create one with POST /v1/model-configurations, or name an existing one.',
+  ],
+  model_budget_spent: [
+    402,
+    'Budget spent',
+    'A budget for calls of models is spent.',
+    'Wait for the end of its period, or raise its limit: PATCH /v1/model-budgets/{budget_id}.',
+  ],
   state_invalid: [
     400,
     'Link no longer valid',
@@ -301,6 +313,18 @@ const CODES = {
     'This key or member lacks a permission that the operation needs.',
     'Use a key that has it, or ask an Admin for a role that has it.',
   ],
+  model_proxy_off: [
+    403,
+    'Model calls are off',
+    'This organization does not allow calls of models.',
+    'Ask an Admin of the organization to turn them on: PATCH /orgs/current/model-proxy with `enabled` true.',
+  ],
+  model_url_not_allowed: [
+    403,
+    'URL of the model not allowed',
+    'The settings of the organization do not allow calls to this URL.',
+    'Use an allowed one, or ask an Admin of the organization to allow it: PATCH /orgs/current/model-proxy.',
+  ],
   not_a_reviewer: [
     403,
     'Not a reviewer',
@@ -432,6 +456,18 @@ const CODES = {
     'Token missing or wrong',
     'This path needs the token of METRICS_TOKEN.',
     'Send it in `Authorization: Bearer`.',
+  ],
+  model_not_found: [
+    404,
+    'Model configuration not found',
+    'This workspace has no such model configuration, or it is not open to this deployment.',
+    'GET /v1/model-configurations lists them, with the deployments that may use each.',
+  ],
+  model_budget_not_found: [
+    404,
+    'Budget not found',
+    'This workspace has no such budget.',
+    'GET /v1/model-budgets lists the budgets.',
   ],
   route_not_found: [404, 'Path not found', 'This path does not exist.', '/openapi.json and /docs list all paths.'],
   organization_not_found: [
@@ -873,6 +909,18 @@ const CODES = {
     'The JSON Schema of the dataset changed while the examples were compared with it.',
     'Send the request again.',
   ],
+  model_exists: [
+    409,
+    'Model configuration exists',
+    'This workspace already has a model configuration with this `name`.',
+    'Use it, or choose another name.',
+  ],
+  model_budget_exists: [
+    409,
+    'Budget exists',
+    'There already is a budget of this `period` for the workspace or the deployment.',
+    'Change that one, or choose another `period`.',
+  ],
   role_name_taken: [
     409,
     'Role name taken',
@@ -1011,6 +1059,12 @@ const CODES = {
     'Idempotency key reused',
     'This `Idempotency-Key` was used for a different request.',
     'Use a new key.',
+  ],
+  model_secret_required: [
+    422,
+    'Secret required',
+    'The secret is needed again: a change of `base_url`, `token_url` or `auth_type` decides who receives it.',
+    'Send `secret` in the same request.',
   ],
   blocked_url: [
     422,
@@ -1161,6 +1215,12 @@ const CODES = {
     'Internal error',
     'An unexpected error occurred in this installation.',
     'Report the `request_id` if it persists.',
+  ],
+  upstream_redirected: [
+    502,
+    'External server redirects',
+    'The external server answered with a redirect, which is not followed.',
+    'Set the address that it redirects to.',
   ],
   upstream_error: [
     502,

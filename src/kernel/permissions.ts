@@ -71,6 +71,9 @@ export const permissions = {
   'rules:read': 'workspace',
   'rules:update': 'workspace',
   'rules:delete': 'workspace',
+  'models:read': 'workspace',
+  'models:invoke': 'workspace',
+  'workspaces:manage-model-configs': 'workspace',
   'fleet-admin:read': 'workspace',
 } as const satisfies Record<string, 'organization' | 'workspace'>
 

@@ -56,6 +56,7 @@ const NO_REFERENCE: Record<string, string> = {
   'datasets.share_token': 'a random number',
   'examples.source_run_id': 'only shown: where the example came from',
   'examples.object_ids': 'paths of objects begin with the workspace of the row',
+  'model_usage.configuration_id': 'written by the database',
   'rule_applications.run_id': 'only shown, and compared with runs of the own workspace',
   'rule_applications.run_session_id': 'only shown',
   'rule_applications.delivery_ids': 'looked up among the deliveries of the same rule',
@@ -106,6 +107,10 @@ const SAMPLES: Record<string, unknown> = {
   'annotation_queue_items.thread_id': null,
   'annotation_queue_reviews.status': 'viewed',
   'filter_views.type': 'runs',
+  'model_configurations.provider': 'openai',
+  'model_configurations.auth_type': 'none',
+  'model_proxy_settings.allowed_urls': 'all',
+  'model_budgets.period': 'day',
   'access_policies.effect': 'allow',
   'access_policies.condition_groups': '[]',
 }

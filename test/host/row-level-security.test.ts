@@ -175,6 +175,7 @@ describe('a table that requests insert into', () => {
     example_objects: 'UPLOADS_MAX_GIB',
     annotation_queue_items: 'ten thousand for each queue, checked by the insert',
     annotation_queue_reviews: 'one for each item and reviewer',
+    model_proxy_settings: 'one for each organization',
     run_rules: 'two hundred, checked by the insert',
     rule_applications: 'one for each rule and run, for a month',
     rule_deliveries: 'one for each webhook and page of runs, for a month',

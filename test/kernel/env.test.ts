@@ -10,6 +10,8 @@ const required = {
   SEALING_KEYS,
 }
 
+const SIGNING_JWK = { kty: 'OKP', crv: 'Ed25519', d: 'A'.repeat(43), kid: 'same' }
+
 function readError(settings: Record<string, unknown>): string {
   try {
     readConfig({ ...required, ...settings })
@@ -61,12 +63,27 @@ describe('settings', () => {
     ['RATE_LIMIT_PER_MINUTE', '3000000000'],
     ['UNKNOWN_KEYS_PER_MINUTE', '-1'],
     ['UNKNOWN_KEYS_PER_MINUTE', 'few'],
+    ['DEPLOYMENT_MODELS', 'true'],
+    ['SIGNING_JWKS', 'first'],
+    ['SIGNING_JWKS', '{"keys":[]}'],
+    ['SIGNING_JWKS', JSON.stringify({ keys: [{ ...SIGNING_JWK, d: undefined }] })],
+    ['SIGNING_JWKS', JSON.stringify({ keys: [{ ...SIGNING_JWK, d: `${SIGNING_JWK.d}A` }] })],
+    ['SIGNING_JWKS', JSON.stringify({ keys: [{ ...SIGNING_JWK, crv: 'X25519' }] })],
+    ['SIGNING_JWKS', JSON.stringify({ keys: [SIGNING_JWK, SIGNING_JWK] })],
+    ['SIGNING_JWKS', JSON.stringify({ keys: [SIGNING_JWK, { ...SIGNING_JWK, d: 'B'.repeat(43) }] })],
+    ['MODEL_PROXY_ISSUER', 'a b'],
+    ['MODEL_PROXY_HEADER', 'X-LLM Auth'],
+    ['MODEL_PROXY_HEADER', 'authorization'],
+    ['MODEL_PROXY_HEADER', 'Content-Length'],
+    ['MODEL_PRIVATE_ADDRESSES', 'on'],
+    ['CLIO_SCHEDULE_MIN_INTERVAL_SECONDS', '59'],
+    ['CLIO_SCHEDULE_MIN_INTERVAL_SECONDS', '1h'],
   ])('refuse %s with the value %j, with an error that has the name and not the value', (name, value) => {
     const message = readError({ [name]: value })
     expect(message).toContain(name)
     for (const validSetting of ['DATABASE_URL', 'SEALING_KEYS'].filter(one => one !== name))
       expect(message).not.toContain(validSetting)
-    expect(message).not.toContain(SEALING_KEYS.slice(10))
+    for (const secret of [SEALING_KEYS.slice(10), SIGNING_JWK.d]) expect(message).not.toContain(secret)
   })
 
   it('accept trusted proxies as addresses and ranges', () => {
