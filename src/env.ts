@@ -141,7 +141,6 @@ const Settings = z.object({
   PUBLIC_URL: PublicUrl.optional(),
   APPS_DOMAIN: AppsDomain.optional(),
   ALLOW_LOOPBACK: booleanSetting,
-  MODEL_PRIVATE_ADDRESSES: booleanSetting,
   MCP_DEFAULT_ENDPOINTS: booleanSetting,
   SLIPWAY_MODE: z.enum(['saas', 'self_hosted'], { error: 'must be `saas` or `self_hosted`' }).default('saas'),
   CORS_ORIGINS: Origins,
@@ -450,8 +449,6 @@ export type Config = {
   resolveTxt: ((name: string) => Promise<string[][]>) | undefined
   /** For development: external servers may be on this machine and use plain http. */
   allowLoopback: boolean
-  /** Models may have private addresses, and plain http. */
-  modelPrivateAddresses: boolean
   /** Reaches them, too. By default `foreignFetch` calls models. */
   modelFetch: typeof fetch | undefined
   modelCalls: ModelCallLimits
@@ -621,7 +618,6 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
     foreignFetch: globalThis.fetch.bind(globalThis),
     resolveTxt: undefined,
     allowLoopback: settings.ALLOW_LOOPBACK,
-    modelPrivateAddresses: settings.MODEL_PRIVATE_ADDRESSES,
     modelFetch: undefined,
     modelCalls: MODEL_CALLS,
     defaultEndpoints: settings.MCP_DEFAULT_ENDPOINTS,
