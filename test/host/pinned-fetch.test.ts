@@ -83,7 +83,7 @@ describe('a host name', () => {
     expect(await catchError(pinnedFetch('https://mcp.example.com/'))).toBeInstanceOf(BlockedAddressError)
   })
 
-  it('with a private address is fetched only where that is allowed, and never one of this machine or of a cloud', async () => {
+  it('with a private address is fetched where that is allowed, unless it is of this machine or a cloud', async () => {
     const fetchAt = (address: string) => {
       const signal = AbortSignal.timeout(50)
       const pinnedFetch = createPinnedFetch({
