@@ -1,7 +1,5 @@
 // Templates of prompts, mustache or f-strings (pure). What a variable brings in is never read as a template.
-
-export const TEMPLATE_FORMATS = ['mustache', 'f-string'] as const
-export type TemplateFormat = (typeof TEMPLATE_FORMATS)[number]
+import type { TemplateFormat } from './evaluators.schema.ts'
 
 type Section = { section: string; isInverted: boolean; parts: Part[] }
 type Part = string | { variable: string } | Section

@@ -5,6 +5,7 @@ import { type Ctx, verb } from '../kernel/context.ts'
 import { bumpVersion, db, inTenant, lockRows, type Row, refuseUnless, run, uuidArray } from '../kernel/db.ts'
 import { derivedUuid } from '../kernel/digest.ts'
 import { requireAllowedUrl } from '../kernel/guarded-fetch.ts'
+import { invalidRequest } from '../kernel/input.ts'
 import { commit } from '../kernel/journal.ts'
 import {
   changedMembers,
@@ -19,6 +20,7 @@ import { type RuleAlert, type RuleEvaluator, type RuleWebhook, runRules } from '
 import { RUN_FIELDS } from '../traces/filter/fields.ts'
 import { readFilters } from '../traces/filter/resolve.ts'
 import { ROUTING_KEY_PLACE } from './alerts.ts'
+import { listPromptFaults } from './check-prompt.ts'
 import { isAllowed } from './rights.ts'
 import * as schema from './schema.ts'
 import { SPENT_THIS_WEEK } from './spending.ts'
@@ -165,7 +167,12 @@ const HAS_ROOM = refuseUnless(
 /** So that two concurrent requests do not both take the last place. */
 const LOCK_WORKSPACE = sql`select from workspaces where id = current_tenant() for no key update`
 
-function requireUsable(ctx: Ctx, { filter, trace_filter, tree_filter, webhooks }: schema.RulePatch): void {
+function requireUsable(ctx: Ctx, input: schema.RulePatch): void {
+  const { filter, trace_filter, tree_filter, webhooks, evaluators } = input
+  const faults = (evaluators ?? []).flatMap(({ structured }, i) =>
+    listPromptFaults(structured, ['body', 'evaluators', i, 'structured']),
+  )
+  if (faults.length > 0) throw invalidRequest(faults)
   readFilters({ filter, trace_filter, tree_filter }, RUN_FIELDS)
   for (const { url } of webhooks ?? []) requireAllowedUrl(ctx.config, ctx.origin, url)
 }

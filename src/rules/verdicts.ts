@@ -1,6 +1,5 @@
 // What an evaluator's schema asks for, and what feedback its answer becomes (pure).
 
-export type JudgementSchema = { title?: unknown; properties?: Record<string, unknown>; required?: unknown }
 export type Verdict = { key: string; score?: number | boolean; value?: string; comment?: string }
 
 /** Beside the others they are their comment. */
@@ -19,13 +18,15 @@ export function kindOf(property: unknown): 'score' | 'text' | undefined {
 }
 
 /** What it judges: the keys of its feedback. */
-export const listKeys = ({ properties = {} }: JudgementSchema): string[] => {
-  const names = Object.keys(properties)
-  return names.filter(name => !COMMENTS.includes(name) || kindOf(properties[name]) === 'score')
-}
+export const listKeys = (schema: Record<string, unknown>): string[] =>
+  Object.entries(propertiesOf(schema))
+    .filter(([name, property]) => !COMMENTS.includes(name) || kindOf(property) === 'score')
+    .map(([name]) => name)
+
+const propertiesOf = ({ properties }: Record<string, unknown>) => (properties ?? {}) as Record<string, unknown>
 
 /** Null if the answer does not fit the schema. */
-export function toVerdicts(schema: JudgementSchema, answer: unknown): Verdict[] | null {
+export function toVerdicts(schema: Record<string, unknown>, answer: unknown): Verdict[] | null {
   if (typeof answer !== 'object' || answer === null || Array.isArray(answer)) return null
   const given = answer as Record<string, unknown>
   const required = Array.isArray(schema.required) ? schema.required : []
@@ -41,7 +42,7 @@ export function toVerdicts(schema: JudgementSchema, answer: unknown): Verdict[] 
       if (required.includes(key)) return null
       continue
     }
-    const said = toVerdict(schema.properties![key], value)
+    const said = toVerdict(propertiesOf(schema)[key], value)
     if (!said) return null
     verdicts.push({ key, ...said, ...(comment && { comment }) })
   }

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { listVariables, parseTemplate, renderTemplate, type TemplateFormat } from '../../src/rules/prompt-template.ts'
+import type { TemplateFormat } from '../../src/rules/evaluators.schema.ts'
+import { listVariables, parseTemplate, renderTemplate } from '../../src/rules/prompt-template.ts'
 import { createReader, listMissing, pathOf } from '../../src/rules/run-variables.ts'
 
 const RUN = {
