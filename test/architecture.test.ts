@@ -20,7 +20,7 @@ const LAYERS = [
   ['models'],
   ['datasets'],
   ['queues'],
-  ['rules'],
+  ['rules', 'insights'],
   ['insights'],
   ['sync', 'pushes', 'metrics'],
   ['api-docs', 'dashboard'],
