@@ -8,9 +8,9 @@ import { LongestFirst } from './test/support/longest-first.ts'
 
 const app = [
   'test/*.test.ts',
-  'test/{access,audit,cli,client,events,kernel,protocol,integrations}/**/*.test.ts',
+  'test/{access,audit,cli,client,events,insights,kernel,protocol,integrations}/**/*.test.ts',
   'test/dashboard/screens/*.test.ts',
-  'test/{listeners,datasets,deployments,insights,models,oauth,pushes,queues,rules,sign-in,sync,traces,webhooks}/**/*.test.ts',
+  'test/{listeners,datasets,deployments,models,oauth,pushes,queues,rules,sign-in,sync,traces,webhooks}/**/*.test.ts',
 ]
 const architecture = ['test/architecture.test.ts', 'test/architecture/*.test.ts']
 // Functions of values: no database, no network, no state that one file could leave to the next.
@@ -32,6 +32,7 @@ const pure = [
   'test/agent/kubernetes/revision-objects.test.ts',
   'test/traces/filter/*.test.ts',
   'test/traces/otlp/{conventions,decoding,placement}.test.ts',
+  'test/insights/{answers,model-plan,prompt-template}.test.ts',
   'test/traces/{multipart,run-contents}.test.ts',
   'test/webhooks/payload.test.ts',
 ]

@@ -20,7 +20,7 @@ const LAYERS = [
   ['models'],
   ['datasets'],
   ['queues'],
-  ['rules', 'insights'],
+  ['rules'],
   ['insights'],
   ['sync', 'pushes', 'metrics'],
   ['api-docs', 'dashboard'],

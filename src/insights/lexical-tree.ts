@@ -1,6 +1,6 @@
 // The clusters of texts on all levels, with their names (pure). The finest level groups the texts, each level above the
 // clusters below it.
-import { sha256Hex } from '../kernel/digest.ts'
+import { derivedUuid } from '../kernel/digest.ts'
 import {
   buildVocabulary,
   centroidOf,
@@ -34,7 +34,7 @@ export function buildTextTree(
   const vocabulary = buildVocabulary(words)
   const size = vocabulary.terms.length
   const vectors = words.map(list => toVector(list, vocabulary))
-  const idOf = (level: number, name: string) => toId(sha256Hex(`cluster ${seed} ${level} ${name}`))
+  const idOf = (level: number, name: string) => derivedUuid(`cluster ${seed} ${level} ${name}`)
   const centroidOfTexts = (list: number[]) =>
     centroidOf(
       list.map(i => vectors[i]!),
@@ -120,7 +120,3 @@ function toSparse(centroid: Float64Array) {
   const terms = Int32Array.from([...centroid.keys()].filter(i => centroid[i]! > 0))
   return { terms, weights: Float64Array.from(terms, i => centroid[i]!) }
 }
-
-/** A UUID of version 8, whose bits are for applications to choose. */
-const toId = (hex: string): string =>
-  `${hex.slice(0, 8)}-${hex.slice(8, 12)}-8${hex.slice(13, 16)}-a${hex.slice(17, 20)}-${hex.slice(20, 32)}`
