@@ -8,7 +8,7 @@ import { LongestFirst } from './test/support/longest-first.ts'
 
 const app = [
   'test/*.test.ts',
-  'test/{access,audit,cli,client,events,kernel,protocol,integrations}/**/*.test.ts',
+  'test/{access,audit,cli,client,events,insights,kernel,protocol,integrations}/**/*.test.ts',
   'test/dashboard/screens/*.test.ts',
   'test/{listeners,datasets,deployments,models,oauth,pushes,queues,rules,sign-in,sync,traces,webhooks}/**/*.test.ts',
 ]
@@ -23,6 +23,7 @@ const pure = [
   'test/events/rows.test.ts',
   'test/kernel/{json-check,json-position,json-slices,rows,segment-router,shared-looks,statement,worker-pool}.test.ts',
   'test/datasets/json-schema.test.ts',
+  'test/models/allowed-urls.test.ts',
   'test/deployments/{lifecycle,query-schemas,resources,schema,source-rules}.test.ts',
   'test/oauth/{challenges,client-registration,real-servers}.test.ts',
   'test/sync/revision-transitions.test.ts',
@@ -31,6 +32,7 @@ const pure = [
   'test/agent/kubernetes/revision-objects.test.ts',
   'test/traces/filter/*.test.ts',
   'test/traces/otlp/{conventions,decoding,placement}.test.ts',
+  'test/insights/{answers,model-plan,prompt-template}.test.ts',
   'test/traces/{multipart,run-contents}.test.ts',
   'test/webhooks/payload.test.ts',
 ]

@@ -35,7 +35,9 @@ export async function readCredential(c: Context, { config }: Services, operation
     return { kind: 'key', hash: sha256Hex(key) }
   }
   const token =
-    c.req.header('Cookie') && readSessionToken(c, requestOrigin(config, c.req.url), listBodyTypes(operation))
+    !operation.passThrough &&
+    c.req.header('Cookie') &&
+    readSessionToken(c, requestOrigin(config, c.req.url), listBodyTypes(operation))
   if (!token) throw fail('key_missing')
   return { kind: 'session', hash: sha256Hex(token) }
 }

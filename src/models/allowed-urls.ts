@@ -3,9 +3,10 @@ import { fail } from '../kernel/errors.ts'
 
 export type AllowedUrls = { mode: 'configurations' | 'all' | 'none' | 'list'; patterns: readonly string[] }
 
-/** What a server or a proxy before it could read as something else: spaces, backslashes, fragments, userinfo. */
-const AMBIGUOUS = /[\p{Cc}\p{Cf}\p{Z}\\#@]/u
-const HTTP_URL = /^https?:\/\/[^/?]+(\/[^?]*)?$/i
+/** What a parser, a server or a proxy before it could read as something else. */
+const AMBIGUOUS = /[\p{Cc}\p{Cf}\p{Z}\\#]/u
+/** Without userinfo and query. */
+const HTTP_URL = /^https?:\/\/[^/?@]+(\/[^?]*)?$/i
 const MEANINGFUL = /[/\\\p{Cc}]/u
 const DOT_SEGMENT = /^\.{1,2}(;.*)?$/s
 const MAX_DECODINGS = 4
@@ -90,7 +91,7 @@ const isDomainName = (hostname: string): boolean => hostname.includes('.') && /[
 
 function matchesHost({ protocol, host, anyLabel }: Pattern, url: URL): boolean {
   if (protocol !== url.protocol) return false
-  return anyLabel ? url.host.replace(/^[^.]+\./, '') === host && url.host !== host : url.host === host
+  return anyLabel ? url.host.replace(/^[^.]+\./, '') === host : url.host === host
 }
 
 const matches = (pattern: Pattern, url: URL): boolean =>
