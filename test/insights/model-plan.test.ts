@@ -1,6 +1,6 @@
 // A job that a model sorts, without its calls: every call is answered by a function, and the plan leads to the next.
 import { describe, expect, it } from 'vitest'
-import type { AttributeSchemas } from '../../src/insights/attribute-schemas.ts'
+import type { AttributeSchemas } from '../../src/insights/attributes.schema.ts'
 import { type PlannedJob, planJob } from '../../src/insights/model-plan.ts'
 import { JobFault, type PlannedCall, type Step, type Steps } from '../../src/insights/model-script.ts'
 import { UnusableAnswer } from '../../src/insights/question.ts'
