@@ -8,7 +8,7 @@ import { LongestFirst } from './test/support/longest-first.ts'
 
 const app = [
   'test/*.test.ts',
-  'test/{access,audit,cli,client,events,kernel,protocol,integrations}/**/*.test.ts',
+  'test/{access,audit,cli,client,events,insights,kernel,protocol,integrations}/**/*.test.ts',
   'test/dashboard/screens/*.test.ts',
   'test/{listeners,datasets,deployments,models,oauth,pushes,queues,rules,sign-in,sync,traces,webhooks}/**/*.test.ts',
 ]
@@ -26,12 +26,14 @@ const pure = [
   'test/models/allowed-urls.test.ts',
   'test/deployments/{lifecycle,query-schemas,resources,schema,source-rules}.test.ts',
   'test/oauth/{challenges,client-registration,real-servers}.test.ts',
+  'test/rules/{prompt-template,sampling,verdicts}.test.ts',
   'test/sync/revision-transitions.test.ts',
   'test/agent/{build-slots,credentials,dockerignore-glob,image-build,last-lines,plan,replica-spec}.test.ts',
   'test/agent/{report-outcome,serial-queue,steps}.test.ts',
   'test/agent/kubernetes/revision-objects.test.ts',
   'test/traces/filter/*.test.ts',
   'test/traces/otlp/{conventions,decoding,placement}.test.ts',
+  'test/insights/{answers,model-plan,prompt-template}.test.ts',
   'test/traces/{multipart,run-contents}.test.ts',
   'test/webhooks/payload.test.ts',
 ]

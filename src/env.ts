@@ -383,6 +383,21 @@ const MIB = 1024 * 1024
 /** An isolate has 128 MB for everything, and text takes up to four times the bytes until it is stored. */
 const WORKER_BODIES: BodyLimits = { wireBytes: 16 * MIB, bytes: 16 * MIB, heldBytes: 24 * MIB }
 
+/** Limits of a call of a model. */
+export type ModelCallLimits = {
+  /** The longest pause of the answer, before its head too. */
+  idleMs: number
+  totalMs: number
+  requestBytes: number
+  responseBytes: number
+}
+const MODEL_CALLS: ModelCallLimits = {
+  idleMs: 300_000,
+  totalMs: 600_000,
+  requestBytes: 25 * MIB,
+  responseBytes: 64 * MIB,
+}
+
 export type RequestHead = { req: { header(name: string): string | undefined }; env?: unknown }
 
 /** `url` is the app's login, for one workspace at a time; `systemUrl` is the login for work on all workspaces. */
@@ -434,6 +449,9 @@ export type Config = {
   resolveTxt: ((name: string) => Promise<string[][]>) | undefined
   /** For development: external servers may be on this machine and use plain http. */
   allowLoopback: boolean
+  /** Reaches them, too. By default `foreignFetch` calls models. */
+  modelFetch: typeof fetch | undefined
+  modelCalls: ModelCallLimits
   /** For MCP servers without OAuth metadata: assume the default endpoints of an older MCP specification. */
   defaultEndpoints: boolean
   /** The host's own storage. `s3` wins over it; without both there are no uploads. */
@@ -600,6 +618,8 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
     foreignFetch: globalThis.fetch.bind(globalThis),
     resolveTxt: undefined,
     allowLoopback: settings.ALLOW_LOOPBACK,
+    modelFetch: undefined,
+    modelCalls: MODEL_CALLS,
     defaultEndpoints: settings.MCP_DEFAULT_ENDPOINTS,
     uploads: undefined,
     s3: toS3Settings(settings),

@@ -49,6 +49,7 @@ export function createHost(
   config.database = database
   config.hostMetrics = () => readProcessMetrics(gateway)
   config.foreignFetch = overrides.foreignFetch ?? createPinnedFetch(config)
+  if (config.modelPrivateAddresses) config.modelFetch ??= createPinnedFetch({ ...config, allowPrivate: true })
   const app = createApp(config, via)
   return { app, config, gateway, close }
 }

@@ -1,26 +1,34 @@
 // fetch() for foreign servers on Node: resolves the name once, checks every address, and connects to a checked one.
 import { lookup } from 'node:dns/promises'
 import { once } from 'node:events'
-import { type IncomingMessage, request as plain } from 'node:http'
+import { type ClientRequest, type IncomingMessage, request as plain } from 'node:http'
 import { type RequestOptions, request as secure } from 'node:https'
 import { isIP, type LookupFunction } from 'node:net'
 import { pipeline, Readable } from 'node:stream'
+import type { ReadableStream as WebStream } from 'node:stream/web'
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib'
 import type { Config } from '../env.ts'
 import { BlockedAddressError } from '../kernel/guarded-fetch.ts'
-import { classifyAddress } from '../protocol/address-kind.ts'
+import { classifyAddress, isPrivateAddress } from '../protocol/address-kind.ts'
 
 export type Resolve = (name: string) => Promise<{ address: string; family: number }[]>
-type PinnedFetchOptions = Pick<Config, 'allowLoopback'> & { resolve?: Resolve; ca?: RequestOptions['ca'] }
+type PinnedFetchOptions = Pick<Config, 'allowLoopback'> & {
+  allowPrivate?: boolean
+  resolve?: Resolve
+  ca?: RequestOptions['ca']
+}
 
 /** With a final dot: without it, a resolver may try the search domains of this machine first. */
 const resolveName: Resolve = name => lookup(name === 'localhost' ? name : `${name}.`, { all: true, verbatim: true })
 
-export function createPinnedFetch({ allowLoopback, resolve = resolveName, ca }: PinnedFetchOptions): typeof fetch {
+export function createPinnedFetch(options: PinnedFetchOptions): typeof fetch {
+  const { allowLoopback, allowPrivate = false, resolve = resolveName, ca } = options
   const isAllowed = (name: string, address: string): boolean => {
     const kind = classifyAddress(address)
     const isLocalAllowed = allowLoopback && (name === 'localhost' || isIP(name) !== 0)
-    return isLocalAllowed ? kind === 'loopback' : kind === 'unicast'
+    if (isLocalAllowed && kind === 'loopback') return true
+    if (allowPrivate && isPrivateAddress(address)) return true
+    return kind === 'unicast' && !isLocalAllowed
   }
 
   async function resolveChecked(name: string): Promise<Awaited<ReturnType<Resolve>>> {
@@ -47,10 +55,16 @@ export function createPinnedFetch({ allowLoopback, resolve = resolveName, ca }: 
     })
     // After the response has begun, its stream reports errors.
     outgoing.on('error', () => {})
-    outgoing.end(body ? Buffer.from(await new Response(body).arrayBuffer()) : undefined)
+    if (init?.body instanceof ReadableStream) sendStream(body!, outgoing)
+    else outgoing.end(body ? Buffer.from(await new Response(body).arrayBuffer()) : undefined)
     const [incoming] = (await once(outgoing, 'response')) as [IncomingMessage]
     return toResponse(incoming)
   }
+}
+
+/** Each part is read when the server takes it. An error of the stream ends the request, and the other way round. */
+function sendStream(body: ReadableStream<Uint8Array>, outgoing: ClientRequest): void {
+  pipeline(Readable.fromWeb(body as WebStream), outgoing, () => {})
 }
 
 const pinAddresses =

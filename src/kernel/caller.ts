@@ -6,6 +6,7 @@ import { type Caller, type CredentialActor, hasCredential, type OpenRequest, typ
 import { looksLikeApiKey } from './crypto.ts'
 import { sha256Hex } from './digest.ts'
 import { type Fault, fail } from './errors.ts'
+import { isModelToken, readModelToken } from './model-tokens.ts'
 import { requestOrigin } from './origin.ts'
 import {
   type AppEnv,
@@ -28,12 +29,15 @@ export async function readCredential(c: Context, { config }: Services, operation
     if (deployment === null) throw fail('key_unknown')
     return { kind: 'deployment', hash: deployment }
   }
+  if (key && isModelToken(key)) return { kind: 'deployment', hash: await readModelToken(config, key) }
   if (key) {
     if (!looksLikeApiKey(key)) throw fail('key_malformed')
     return { kind: 'key', hash: sha256Hex(key) }
   }
   const token =
-    c.req.header('Cookie') && readSessionToken(c, requestOrigin(config, c.req.url), listBodyTypes(operation))
+    !operation.passThrough &&
+    c.req.header('Cookie') &&
+    readSessionToken(c, requestOrigin(config, c.req.url), listBodyTypes(operation))
   if (!token) throw fail('key_missing')
   return { kind: 'session', hash: sha256Hex(token) }
 }

@@ -283,6 +283,12 @@ const CODES = {
   key_unknown: [401, 'Unknown API key', 'This API key does not exist here.', 'Use a key of this installation.'],
   key_revoked: [401, 'Revoked API key', 'This API key was revoked.', 'Use another one.'],
   key_expired: [401, 'Expired API key', 'This API key has expired.', 'Create a new one.'],
+  model_token_expired: [
+    401,
+    'Expired token',
+    'This token for models has expired.',
+    'Read the file again before each call: the token in it is renewed every few minutes.',
+  ],
   session_ended: [
     401,
     'Session ended',
@@ -342,6 +348,12 @@ const CODES = {
     'Not with a trace key',
     'The key of an application sends runs into the project of its deployment, and does nothing else.',
     'Leave the project out to use that one, or use an API key.',
+  ],
+  model_token_confined: [
+    403,
+    'Not with a token for models',
+    'The token of an application calls the models of its workspace, and does nothing else.',
+    'Use an API key.',
   ],
   identity_unknown: [
     403,
@@ -689,6 +701,12 @@ const CODES = {
     'Object not found',
     'What this link leads to was not found: it was deleted with its trace, or never stored.',
     'Read the run again.',
+  ],
+  evaluator_not_found: [
+    404,
+    'Evaluator not found',
+    'This workspace has no such evaluator.',
+    'GET /v1/platform/evaluators lists the evaluators.',
   ],
   rule_not_applied: [
     404,

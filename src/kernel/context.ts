@@ -14,7 +14,7 @@ export interface Ports {
 
 /**
  * Until enter() or enter_session() has looked it up, only the hash of the key or of the session's token is known. A
- * trace key is known by what it says, its deployment and version, once its signature is verified.
+ * trace key or a model token is known by what it says, its deployment and version, once its signature is verified.
  */
 export type CredentialActor = { kind: 'key' | 'session' | 'deployment'; hash: string }
 /** Acts without a key, after an earlier trip authorized it: a person on a page, the schedule, a git host. */
@@ -29,7 +29,7 @@ type Actor = CredentialActor | KeylessActor
 
 export const hasCredential = (actor: Actor): actor is CredentialActor => 'hash' in actor
 
-/** An application with its trace key: everything that it sends belongs to the project of its deployment. */
+/** An application with its own credential: everything that it sends belongs to the project of its deployment. */
 export const isConfined = ({ actor }: Pick<Ctx, 'actor'>): boolean => actor.kind === 'deployment'
 
 export type Ctx = Ports & {

@@ -4,6 +4,12 @@ import { createHash, createHmac, timingSafeEqual } from 'node:crypto'
 
 export const sha256 = () => createHash('sha256')
 export const sha256Hex = (text: string | Uint8Array): string => sha256().update(text).digest('hex')
+/** A UUID of version 8, whose bits are for applications to choose: the same text has the same. */
+export function derivedUuid(text: string): string {
+  const hex = sha256Hex(text)
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-8${hex.slice(13, 16)}-a${hex.slice(17, 20)}-${hex.slice(20, 32)}`
+}
+
 export const hmacSha256 = (secret: string) => createHmac('sha256', secret)
 
 export function isSameDigest(hexA: string, hexB: string): boolean {

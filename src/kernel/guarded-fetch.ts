@@ -15,9 +15,18 @@ export type GuardedClient = {
   stage(name: Stage): void
   trace: FetchRecord[]
 }
-type FetchPolicy = Pick<Config, 'foreignFetch' | 'publicUrl' | 'allowLoopback'>
+export type FetchPolicy = Pick<Config, 'foreignFetch' | 'publicUrl' | 'allowLoopback'> & { allowPrivate?: boolean }
 
-export type FetchLimits = { fetchMs: number; totalMs: number; fetches: number; bytes: number }
+export type FetchLimits = {
+  fetchMs: number
+  totalMs: number
+  fetches: number
+  bytes: number
+  /** The longest pause within a response, and before it. */
+  idleMs?: number
+  /** Also redirects of a GET are returned. */
+  returnsRedirects?: boolean
+}
 const DEFAULT_LIMITS: FetchLimits = { fetchMs: 5000, totalMs: 20_000, fetches: 16, bytes: 64 * 1024 }
 const MAX_REDIRECTS = 5
 const REDIRECT_STATUSES = [301, 302, 303, 307, 308]
@@ -68,7 +77,8 @@ export function createGuardedClient(
     trace.push(entry)
     if (refusal !== undefined) throw recordFailure(failureOf('blocked_url', refusal))
     if (started >= deadline) throw recordFailure(timeout())
-    const limit = startTimeLimit(Math.min(limits.fetchMs, deadline - started), init.signal, timeout)
+    const ms = Math.min(limits.fetchMs, deadline - started)
+    const limit = startTimeLimit(ms, limits.idleMs ?? ms, init.signal, timeout)
     try {
       const response = await limit.within(
         config.foreignFetch(url.href, { ...init, redirect: 'manual', signal: limit.signal }),
@@ -96,7 +106,7 @@ export function createGuardedClient(
       const { response, from } = await fetchOnce(text, init)
       const location = response.headers.get('Location')
       const isRedirect = REDIRECT_STATUSES.includes(response.status) && location !== null
-      if (init.method !== 'GET' || !isRedirect) return response
+      if (init.method !== 'GET' || !isRedirect || limits.returnsRedirects) return response
       await response.body?.cancel()
       text = resolveRedirect(from, location, redirects)
     }
@@ -125,13 +135,20 @@ export function createGuardedClient(
   }
 }
 
-type CleanRequest = Pick<RequestInit, 'body'> & { method: string; headers: Headers; signal: AbortSignal | undefined }
+type CleanRequest = Pick<RequestInit, 'body'> & {
+  duplex?: 'half'
+  method: string
+  headers: Headers
+  signal: AbortSignal | undefined
+}
 
 function cleanRequest({ method = 'GET', headers, body, signal }: RequestInit): CleanRequest {
   const clean = new Headers(headers)
   for (const name of DROPPED_HEADERS) clean.delete(name)
   if (!clean.has('User-Agent')) clean.set('User-Agent', 'Slipway')
-  return { method: method.toUpperCase(), headers: clean, ...(body != null && { body }), signal: signal ?? undefined }
+  // Node requires it for a stream.
+  const sent = body != null && { body, ...(body instanceof ReadableStream && { duplex: 'half' as const }) }
+  return { method: method.toUpperCase(), headers: clean, ...sent, signal: signal ?? undefined }
 }
 
 const shortHost = (url: URL): string => url.host.slice(0, 260)
@@ -140,14 +157,14 @@ const urlWithoutQuery = (url: URL): string => `${url.protocol}//${url.host}${url
 type TimeLimit = ReturnType<typeof startTimeLimit>
 
 /** Ends work when the time is over or the caller aborts, even work that ignores its signal. */
-function startTimeLimit(ms: number, callerSignal: AbortSignal | undefined, timeout: () => Failure) {
+function startTimeLimit(ms: number, idleMs: number, callerSignal: AbortSignal | undefined, timeout: () => Failure) {
   const controller = new AbortController()
-  const expiry = Promise.withResolvers<never>()
-  // The time may run out while nothing awaits it, which must not count as an unhandled rejection.
-  expiry.promise.catch(() => {})
+  let expired: Failure | undefined
+  let rejectWork: (failure: Failure) => void = () => {}
   const expire = () => {
     end()
-    expiry.reject(timeout())
+    expired = timeout()
+    rejectWork(expired)
     controller.abort()
   }
   const timer = setTimeout(expire, Math.max(0, ms))
@@ -159,7 +176,14 @@ function startTimeLimit(ms: number, callerSignal: AbortSignal | undefined, timeo
   if (callerSignal?.aborted) expire()
   return {
     signal: controller.signal,
-    within: <T>(work: Promise<T>): Promise<T> => Promise.race([work, expiry.promise]),
+    /** Of one work after the other: a race with one lasting promise would keep something of each part of a stream. */
+    within: <T>(work: Promise<T>): Promise<T> =>
+      new Promise<T>((resolve, reject) => {
+        rejectWork = reject
+        const idleTimer = idleMs < ms ? setTimeout(expire, idleMs) : undefined
+        work.then(resolve, reject).finally(() => clearTimeout(idleTimer))
+        if (expired) reject(expired)
+      }),
     end,
     abort: () => {
       end()

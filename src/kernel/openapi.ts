@@ -190,6 +190,7 @@ function describeOperation(operation: Operation, { schemaOf, describeBody }: Des
     ...(operation.description && { description: operation.description }),
     tags: [operation.tag.name],
     ...(verb ? verb.permission && { 'x-permission': verb.permission } : { security: [] }),
+    ...(operation.passThrough && { security: [{ apiKey: [] }, { bearer: [] }] }),
     ...(parameters.length > 0 && { parameters }),
     ...(operation.body && {
       requestBody: {
@@ -205,6 +206,8 @@ function describeOperation(operation: Operation, { schemaOf, describeBody }: Des
       !operation.body && {
         requestBody: { required: true, content: { [operation.bodyMediaType]: { schema: BINARY } } },
       }),
+    ...(operation.passThrough &&
+      operation.method !== 'get' && { requestBody: { content: { '*/*': { schema: BINARY } } } }),
     ...(operation.rawBody && {
       requestBody: {
         required: true,
@@ -242,7 +245,9 @@ function describeParameters(operation: Operation, schemaOf: SchemaOf): unknown[]
 function describeResponses(operation: Operation, schemaOf: SchemaOf): JsonObject {
   const { method, versioned, reply, partial } = operation
   const { pageMediaType, streamMediaType, liveStream } = operation
-  const medias = liveStream ? Object.values(STREAM_MEDIA_TYPES) : [pageMediaType ?? streamMediaType ?? []].flat()
+  const medias = liveStream
+    ? Object.values(STREAM_MEDIA_TYPES)
+    : [pageMediaType ?? streamMediaType ?? (operation.passThrough ? '*/*' : [])].flat()
   const text = { content: Object.fromEntries(medias.map(media => [media, { schema: { type: 'string' } }])) }
   const status = operation.status ?? (reply || medias.length > 0 ? 200 : 204)
   const headers = {
@@ -259,7 +264,7 @@ function describeResponses(operation: Operation, schemaOf: SchemaOf): JsonObject
   const variant = operation.variant?.reply === reply ? undefined : operation.variant
   return {
     [status]: {
-      description: 'Success.',
+      description: operation.passThrough ? 'The answer of the other server, also with another status.' : 'Success.',
       ...(Object.keys(headers).length > 0 && { headers }),
       ...(reply && content(reply, ...(variant && status === 200 ? [variant.reply] : []))),
       ...(medias.length > 0 && text),

@@ -43,6 +43,12 @@ export type Operation = {
   untypedBody?: boolean
   /** The verb gets the body as bytes, decompressed, within `config.rawBodies`. The key is verified first. */
   rawBody?: RawMedia
+  /**
+   * The verb gets the request as it came, and its response is passed on, whatever its status: both bodies are streams.
+   * The last parameter of the path is all that is left of it. A session does not count: what another server says must
+   * never meet one.
+   */
+  passThrough?: boolean
   /** The body may take minutes to arrive, so the host limits its pauses and not its duration. */
   longBody?: boolean
   /** A POST that changes nothing of an organization: it writes no event and takes no idempotency key. */
@@ -107,6 +113,7 @@ type RouteDeclaration<
   | 'variant'
   | 'open'
   | 'rawBody'
+  | 'passThrough'
 > & {
   params?: P
   query?: Q
@@ -133,6 +140,14 @@ type RawRouteDeclaration<
   verb: Verb<z.output<Q> & z.output<P> & z.output<H> & { raw: RawBody }, z.output<R> | StreamReply>
 }
 
+/** A request that is passed on. `rest` is what its URL has after the fixed part, as it was sent, with the query. */
+export type PassedRequest = { request: Request; rest: string }
+
+type PassThroughDeclaration<P extends z.ZodObject> = Omit<
+  RouteDeclaration<P, EmptySchema, EmptySchema, z.ZodVoid, z.ZodVoid>,
+  'verb'
+> & { passThrough: true; verb: Verb<z.output<P> & { passed: PassedRequest }, Response> }
+
 export type RouteSchemas<P, Q, B, R, D> = { params: P; query: Q; body: B; reply: R; variant: D }
 declare const declaredRoutes: unique symbol
 /** `Routes` holds the schemas of each route that takes a key, by method and path. It exists in types only. */
@@ -147,6 +162,10 @@ type Slice<Routes> = {
 }
 type Declare<M extends string, Routes> = {
   (path: string, declared: OpenRouteDeclaration): Slice<Routes>
+  <const Path extends string, P extends z.ZodObject>(
+    path: Path,
+    declared: PassThroughDeclaration<P>,
+  ): Slice<Routes & Record<`${M} ${Path}`, RouteSchemas<P, EmptySchema, EmptySchema, z.ZodVoid, z.ZodVoid>>>
   <
     const Path extends string,
     P extends z.ZodObject = EmptySchema,
@@ -196,8 +215,8 @@ export const canUseIdempotencyKey = ({ method, verb, isReadOnly, idempotent }: O
 export const listBodyTypes = ({ rawBody, bodyMediaType = 'application/json' }: Operation): string[] =>
   rawBody ? Object.keys(rawBody) : [bodyMediaType]
 
-export const successStatus = ({ status, reply, streamMediaType }: Operation): number =>
-  status ?? (reply || streamMediaType ? 200 : 204)
+export const successStatus = ({ status, reply, streamMediaType, passThrough }: Operation): number =>
+  status ?? (reply || streamMediaType || passThrough ? 200 : 204)
 
 /** What the verb of a route with `streamMediaType` returns. */
 export type StreamReply = { stream: ReadableStream<Uint8Array>; headers: Record<string, string> }

@@ -1,4 +1,5 @@
-// Router for Hono: a tree of path segments, in which a literal segment wins over a parameter, and both over `/*`.
+// Router for Hono: a tree of path segments, in which a literal segment wins over a parameter, and both over `/*`, also
+// written as `/:name*`, whose parameter is all that is left of the path.
 import { type Params, type Result, type Router, UnsupportedPathError } from 'hono/router'
 
 type RouteEntry<T> = { method: string; handler: T; names: string[] }
@@ -6,7 +7,7 @@ class SegmentNode<T> {
   readonly literals = new Map<string, SegmentNode<T>>()
   readonly entries: RouteEntry<T>[] = []
   parameter: SegmentNode<T> | undefined
-  /** Of a path that ends in `/*`, which every longer path matches. */
+  /** Of a path that ends in `/*` or `/:name*`, which every longer path matches. */
   rest: SegmentNode<T> | undefined
 }
 
@@ -18,17 +19,18 @@ export class SegmentRouter<T> implements Router<T> {
 
   add(method: string, path: string, handler: T): void {
     if (path === '*' || path === '/*') return void this.#onEveryPath.push([handler, {}])
-    if (path.replace(/\/\*$/, '').includes('*')) throw new UnsupportedPathError(path)
+    if (path.replace(/\/(:\w+)?\*$/, '').includes('*')) throw new UnsupportedPathError(path)
     const names: string[] = []
     let node = this.#root
     for (const segment of path.split('/')) {
-      if (segment.startsWith(':')) {
+      if (segment.endsWith('*')) {
+        if (segment !== '*') names.push(segment.slice(1, -1))
+        node.rest ??= new SegmentNode()
+        node = node.rest
+      } else if (segment.startsWith(':')) {
         names.push(segment.slice(1))
         node.parameter ??= new SegmentNode()
         node = node.parameter
-      } else if (segment === '*') {
-        node.rest ??= new SegmentNode()
-        node = node.rest
       } else {
         const literal = node.literals.get(segment) ?? new SegmentNode()
         node.literals.set(segment, literal)
@@ -45,7 +47,7 @@ export class SegmentRouter<T> implements Router<T> {
     for (const entry of found?.entries ?? []) {
       if (entry.method !== method && entry.method !== 'ALL') continue
       const params: Params = {}
-      for (let i = 0; i < values.length; i++) params[entry.names[i]!] = values[i]!
+      for (let i = 0; i < entry.names.length; i++) params[entry.names[i]!] = values[i]!
       handlers.push([entry.handler, params])
     }
     return [handlers]
@@ -64,10 +66,13 @@ function findNode<T>(
   const literal = node.literals.get(segment)
   const found = literal && findNode(literal, segments, at + 1, values)
   if (found) return found
-  if (segment === '' || !node.parameter) return node.rest
   const valueCount = values.length
-  values.push(segment)
-  const foundByParameter = findNode(node.parameter, segments, at + 1, values)
-  if (!foundByParameter) values.length = valueCount
-  return foundByParameter ?? node.rest
+  if (segment !== '' && node.parameter) {
+    values.push(segment)
+    const foundByParameter = findNode(node.parameter, segments, at + 1, values)
+    if (foundByParameter) return foundByParameter
+    values.length = valueCount
+  }
+  if (node.rest) values.push(segments.slice(at).join('/'))
+  return node.rest
 }

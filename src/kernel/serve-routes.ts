@@ -12,6 +12,7 @@ import { findRepeatedParameters, readBody, refuseLargeBody, validateInput } from
 import { type LiveStream, openLiveStream } from './live-stream.ts'
 import { logFailureCause } from './middleware.ts'
 import { nextCursor } from './paging.ts'
+import { resolveAlias } from './path-aliases.ts'
 import { type RawBody, withRawBody } from './raw-body.ts'
 import { writeJson } from './raw-json.ts'
 import {
@@ -19,13 +20,15 @@ import {
   etagVersion,
   type Operation,
   type Outcome,
+  type PassedRequest,
   type Services,
   type StreamReply,
   successStatus,
 } from './routes.ts'
 import { createWatches } from './shared-looks.ts'
 
-const toRouterPath = (path: string): string => path.replace(/\{(\w+)\}/g, ':$1')
+const toRouterPath = ({ path, passThrough }: Operation): string =>
+  path.replace(/\{(\w+)\}/g, ':$1') + (passThrough ? '*' : '')
 
 /** Mounts literal paths before paths with a parameter in the same place. */
 export function mountOperations(
@@ -40,8 +43,9 @@ export function mountOperations(
   const paths = [...new Set(operations.map(operation => operation.path))]
   for (const path of paths.toSorted((a, b) => countParameters(a) - countParameters(b))) {
     const operationsOfPath = operations.filter(operation => operation.path === path)
+    const routerPath = toRouterPath(operationsOfPath[0]!)
     for (const operation of operationsOfPath) {
-      app.on(operation.method.toUpperCase(), toRouterPath(path), c => {
+      app.on(operation.method.toUpperCase(), routerPath, c => {
         c.var.requestInfo.operation = operation.id
         c.set('limits', limits)
         c.set('watches', watches)
@@ -54,7 +58,7 @@ export function mountOperations(
     const methods = operationsOfPath.map(({ method }) => method.toUpperCase())
     if (methods.includes('GET')) methods.push('HEAD')
     const headers = { Allow: methods.join(', ') }
-    app.all(toRouterPath(path), () => {
+    app.all(routerPath, () => {
       throw fail('method_not_allowed', { headers })
     })
   }
@@ -75,7 +79,7 @@ async function serveOperation(
   const { limits } = c.var
   const address = services.config.clientAddress(c)
   const actor = await readCredentialCountingFailures(c, services, operation, address)
-  if (operation.method !== 'get' && !operation.rawBody) refuseLargeBody(c.req)
+  if (operation.method !== 'get' && !operation.rawBody && !operation.passThrough) refuseLargeBody(c.req)
   const budget = budgetOf(actor, operation.verb?.permission)
   c.var.requestInfo.budget = budget
   const arrival = await limits.arrive(actor.hash, address, budget)
@@ -83,7 +87,9 @@ async function serveOperation(
   caller.request = describeRequest(c, operation, address)
   try {
     const response = await runOperation(c, operation, caller, arrival)
-    recordOutcome({ operation, caller, credentialHash: actor.hash, status: response.status, code: null })
+    // The status of another server says nothing of what we allow.
+    const status = operation.passThrough ? 200 : response.status
+    recordOutcome({ operation, caller, credentialHash: actor.hash, status, code: null })
     return response
   } catch (error) {
     arrival.recordFailure(error, caller)
@@ -120,6 +126,7 @@ async function runOperation(
     const callWith = (body: RawBody) => callVerb(c, operation, caller, body)
     return withRawBody(c.req, mediaTypes, caller.config.rawBodies, beforeLarge, callWith)
   }
+  if (operation.passThrough) return callVerb(c, operation, caller, { request: c.req.raw, rest: readRest(c, operation) })
   const text = operation.method === 'get' ? '' : await readBody(c.req, beforeLarge, operation.untypedBody)
   return callVerb(c, operation, caller, text)
 }
@@ -128,21 +135,34 @@ async function callVerb(
   c: Context<AppEnv>,
   operation: Operation,
   caller: Caller,
-  body: string | RawBody,
+  body: string | RawBody | PassedRequest,
 ): Promise<Response> {
   const { variant } = operation
-  const [text, raw] = typeof body === 'string' ? [body] : ['', body]
+  const text = typeof body === 'string' ? body : ''
+  const raw = typeof body === 'object' && 'bytes' in body ? body : undefined
   caller.bodyBytes = raw?.bytes.byteLength ?? Buffer.byteLength(text)
   const headerFaults = readCallerHeaders(c, operation, raw?.bytes ?? text, caller)
   const faults = [...headerFaults, ...findRepeatedParameters(c.req, operation)]
   const warn = (warning: string) => caller.warnings.push(warning)
-  const input = validateInput(c.req, operation, text, faults, operation.toleratesUnknown ? warn : 'refuse')
+  const onUnknown = operation.passThrough ? undefined : operation.toleratesUnknown ? warn : 'refuse'
+  const input = validateInput(c.req, operation, text, faults, onUnknown)
   if (raw) input.raw = raw
+  if (operation.passThrough) {
+    input.passed = body
+    return (await operation.verb!(caller, input as never)) as Response
+  }
   if (caller.warnings.length > 0) c.header('Slipway-Warnings', formatWarnings(caller.warnings))
   if (variant && input[variant.on] === true) return c.json(await variant.verb(caller, input as never), 200, NO_STORE)
   const reply = (await operation.verb!(caller, input as never)) as Record<string | symbol, unknown> | undefined
   if (operation.liveStream) return sendLiveStream(c, reply as unknown as LiveStream, caller)
   return operation.streamMediaType ? sendStream(c, reply as StreamReply) : sendReply(c, operation, reply)
+}
+
+/** From the URL as it was sent: Hono decodes paths, and a decoded one can name something else. */
+function readRest(c: Context<AppEnv>, { path }: Operation): string {
+  const { pathname, search } = new URL(c.req.url)
+  const fixedSegments = path.split('/').length - 1
+  return resolveAlias(pathname).split('/').slice(fixedSegments).join('/') + search
 }
 
 async function sendStream(c: Context<AppEnv>, { stream, headers }: StreamReply): Promise<Response> {

@@ -20,6 +20,13 @@ export function classifyAddress(text: string): string {
   return range === 'unicast' && !address.match(GLOBAL_UNICAST) ? 'reserved' : range
 }
 
+/** Networks of an organization. */
+const PRIVATE_KINDS = ['private', 'uniqueLocal', 'carrierGradeNat']
+/** Clouds serve credentials at these, beside the link-local ones. */
+const METADATA_ADDRESSES = ['100.100.100.200', 'fd00:ec2::254', 'fd20:ce::254']
+export const isPrivateAddress = (text: string): boolean =>
+  PRIVATE_KINDS.includes(classifyAddress(text)) && !METADATA_ADDRESSES.includes(ipaddr.process(text).toString())
+
 export function parseNetwork(text: string): Network | null {
   return ipaddr.isValidCIDR(text) ? ipaddr.parseCIDR(text) : null
 }

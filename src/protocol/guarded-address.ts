@@ -1,10 +1,16 @@
 // Which URLs may be fetched, judged by their scheme, host and port as written (pure).
 
-type UrlPolicy = { publicUrl: string | undefined; allowLoopback: boolean }
+type UrlPolicy = {
+  publicUrl: string | undefined
+  allowLoopback: boolean
+  /** Also private addresses, names of local networks, and plain http to them. */
+  allowPrivate?: boolean
+}
 
 const MAX_URL_LENGTH = 2048
 const MAX_HOST_LENGTH = 253
 const HOST_NAME = /^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)+$/
+const SINGLE_WORD = /^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$/
 /** Covers other spellings of IPv4 addresses too, although the URL parser should have normalized them. */
 const IP_LITERAL = /^\[|(^|\.)(\d+|0x[0-9a-f]*)$/
 export const LOOPBACK_HOST = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/
@@ -32,7 +38,11 @@ export function judgeUrl(policy: UrlPolicy, origin: string, text: string): UrlVe
   return refusal === undefined ? { url } : { url, refusal }
 }
 
-function findRefusal({ publicUrl, allowLoopback }: UrlPolicy, origin: string, url: URL): string | undefined {
+function findRefusal(
+  { publicUrl, allowLoopback, allowPrivate }: UrlPolicy,
+  origin: string,
+  url: URL,
+): string | undefined {
   if (url.protocol !== 'https:' && url.protocol !== 'http:') return 'it is not `https`'
   if (url.username || url.password) return 'it contains a user name or password'
   if (url.port && Number(url.port) < 1024) return 'ports below 1024 other than 443 are not allowed'
@@ -42,11 +52,24 @@ function findRefusal({ publicUrl, allowLoopback }: UrlPolicy, origin: string, ur
     const isOwn = ownUrls.some(ownUrl => LOOPBACK_HOST.test(hostWithoutDot(ownUrl)) && portOf(ownUrl) === portOf(url))
     return isOwn ? 'it is the address of this installation' : undefined
   }
-  if (url.protocol !== 'https:') return 'it is not `https`'
-  if (IP_LITERAL.test(url.hostname)) return 'it contains an IP address instead of a host name'
-  if (!url.hostname.includes('.')) return 'its host is a single word and not a public name'
-  if (NON_PUBLIC_NAME.test(url.hostname)) return 'its host is not a public name'
-  if (url.hostname.length > MAX_HOST_LENGTH || !HOST_NAME.test(url.hostname)) return 'its host is not a valid name'
+  const refusal = allowPrivate ? findPrivateRefusal(url) : findPublicRefusal(url)
+  if (refusal !== undefined) return refusal
   if (ownUrls.some(ownUrl => hostWithoutDot(ownUrl) === url.hostname)) return 'it is the address of this installation'
   return undefined
+}
+
+function findPublicRefusal({ protocol, hostname }: URL): string | undefined {
+  if (protocol !== 'https:') return 'it is not `https`'
+  if (IP_LITERAL.test(hostname)) return 'it contains an IP address instead of a host name'
+  if (!hostname.includes('.')) return 'its host is a single word and not a public name'
+  if (NON_PUBLIC_NAME.test(hostname)) return 'its host is not a public name'
+  if (hostname.length > MAX_HOST_LENGTH || !HOST_NAME.test(hostname)) return 'its host is not a valid name'
+  return undefined
+}
+
+function findPrivateRefusal({ hostname }: URL): string | undefined {
+  if (LOOPBACK_HOST.test(hostname) || /(^|\.)localhost$/.test(hostname)) return 'it is an address of this machine'
+  if (IP_LITERAL.test(hostname)) return undefined
+  const isName = HOST_NAME.test(hostname) || SINGLE_WORD.test(hostname)
+  return isName && hostname.length <= MAX_HOST_LENGTH ? undefined : 'its host is not a valid name'
 }

@@ -39,8 +39,8 @@ export const Poll = z
       .nullish()
       .meta({
         description:
-          'This API as the applications of the agent reach it, for their traces. Leave it out if that is its public ' +
-          'URL. Null if they do not reach it: they then get nothing to trace themselves.',
+          'This API as the applications of the agent reach it, for their traces and calls of models. Leave it out if ' +
+          'that is its public URL. Null if they do not reach it: they then get nothing for either.',
       }),
     wait: z.int().min(0).max(MAX_POLL_SECONDS).default(0).meta({ description: 'Seconds to wait for a change.' }),
   })
@@ -73,6 +73,14 @@ export const Changes = z
     resync: z.boolean().meta({
       description: 'The first page of everything: remove deployments that are not listed until `more` is false.',
     }),
+    models_url: z
+      .string()
+      .nullish()
+      .meta({
+        description:
+          'The address below which applications call models. Null if they get no tokens for it: because of the ' +
+          'settings of this installation, or because they do not reach it.',
+      }),
     more: z.boolean().meta({ description: 'There are more changes. Poll again at once with this `cursor`.' }),
     changes: z
       .array(Work)

@@ -3,7 +3,7 @@ import { sql } from 'drizzle-orm'
 import { createExampleList } from '../datasets/new-examples.ts'
 import type { Ctx } from '../kernel/context.ts'
 import { type Row, run, uuidArray } from '../kernel/db.ts'
-import { sha256 } from '../kernel/digest.ts'
+import { derivedUuid } from '../kernel/digest.ts'
 import { Failure } from '../kernel/errors.ts'
 import type { RuleOutcome } from '../tables/rules.ts'
 import { fillPayloads, RUN_PAYLOAD_BYTES } from '../traces/object-links.ts'
@@ -58,11 +58,7 @@ async function readCandidates(
   })
 }
 
-/** A UUID of version 8, whose bits are for applications to choose. */
-export function exampleIdOf(ruleId: string, runId: string): string {
-  const hex = sha256().update(`example ${ruleId} ${runId}`).digest('hex')
-  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-8${hex.slice(13, 16)}-a${hex.slice(17, 20)}-${hex.slice(20, 32)}`
-}
+export const exampleIdOf = (ruleId: string, runId: string): string => derivedUuid(`example ${ruleId} ${runId}`)
 
 /** By run, the outputs of the latest feedback that has a correction. */
 async function readCorrections(ctx: Ctx, ids: string[]): Promise<Map<string, string>> {

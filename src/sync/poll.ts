@@ -5,6 +5,7 @@ import { columnOf, selectColumns, selectTenantEvents } from '../deployments/sql-
 import { type Ctx, pauseWhileConnected, verb, withoutRateLimit } from '../kernel/context.ts'
 import { type Row, run } from '../kernel/db.ts'
 import { agentEventLimit, journalSystemEvents, LISTENER_ACTOR } from '../kernel/journal.ts'
+import { modelProxyUrl } from '../kernel/model-tokens.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import { type Changes, POLL_PAGE_SIZE, type Poll } from '../protocol/poll.schema.ts'
 import { listeners } from '../tables/listeners.ts'
@@ -72,6 +73,7 @@ async function fetchChanges(ctx: Ctx, seal: Seal, input: Poll, lease: SQL): Prom
     cursor: more ? stored.at(-1)!.seq : Number(latest),
     digest,
     resync,
+    models_url: ctx.config.deploymentModels && control_plane_url ? modelProxyUrl(control_plane_url) : null,
     more,
     changes: await Promise.all(stored.map(work => toWork(context, work))),
   }

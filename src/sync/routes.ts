@@ -5,6 +5,7 @@ import { slice } from '../kernel/routes.ts'
 import { CredentialWish, GivenCredential } from '../protocol/credentials.schema.ts'
 import { LogBatch, LogReceipt } from '../protocol/logs.schema.ts'
 import { MetricReceipt, Metrics } from '../protocol/metrics.schema.ts'
+import { GivenModelTokens, ModelTokenWish } from '../protocol/model-tokens.schema.ts'
 import { Changes, Poll, Release } from '../protocol/poll.schema.ts'
 import { ReportResults, Reports } from '../protocol/report.schema.ts'
 import { ArchiveRef, ArchiveSignature } from '../protocol/work.schema.ts'
@@ -13,6 +14,7 @@ import { issueCredential } from './credentials.ts'
 import { releaseLease } from './lease-release.ts'
 import { receiveLogs } from './logs.ts'
 import { receiveMetrics } from './metrics.ts'
+import { issueModelTokens } from './model-tokens.ts'
 import { poll } from './poll.ts'
 import { report } from './report.ts'
 
@@ -74,6 +76,17 @@ export const syncRoutes = slice(
     idempotent: true,
     errors: ['listener_not_found', 'fence_stale'],
     verb: receiveMetrics,
+  })
+  .post('/v1/sync/model-tokens', {
+    id: 'createModelTokens',
+    toleratesUnknown: true,
+    summary: 'Issue the tokens by which the applications of the listener call models',
+    description: 'They are valid for 15 minutes. Request them again every five.',
+    body: ModelTokenWish,
+    reply: GivenModelTokens,
+    isReadOnly: true,
+    errors: ['listener_not_found', 'fence_stale'],
+    verb: issueModelTokens,
   })
   .post('/v1/sync/credentials', {
     id: 'createCredential',

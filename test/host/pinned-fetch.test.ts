@@ -83,6 +83,22 @@ describe('a host name', () => {
     expect(await catchError(pinnedFetch('https://mcp.example.com/'))).toBeInstanceOf(BlockedAddressError)
   })
 
+  it('with a private address is fetched where that is allowed, unless it is of this machine or a cloud', async () => {
+    const fetchAt = (address: string) => {
+      const signal = AbortSignal.timeout(50)
+      const pinnedFetch = createPinnedFetch({
+        allowLoopback: false,
+        allowPrivate: true,
+        resolve: createResolver([address]),
+      })
+      return catchError(pinnedFetch('http://vllm.models.svc:8000/', { signal }))
+    }
+    for (const address of ['127.0.0.1', '::1', '169.254.169.254', '100.100.100.200', 'fd00:ec2::254', '0.0.0.0'])
+      expect(await fetchAt(address), address).toBeInstanceOf(BlockedAddressError)
+    for (const address of ['10.255.255.1', 'fd12::1'])
+      expect(await fetchAt(address), address).not.toBeInstanceOf(BlockedAddressError)
+  })
+
   it('that does not resolve causes a connection error', async () => {
     for (const resolve of [createResolver([]), vi.fn<Resolve>().mockRejectedValue(new Error('ENOTFOUND'))]) {
       const error = await catchError(createPinnedFetch({ allowLoopback: false, resolve })('https://mcp.example.com/'))
@@ -199,6 +215,39 @@ describe('a request', () => {
       response.writeHead(200, { 'Content-Encoding': encoding }).end(compress('{"a":1}'))
     })
     expect(await (await pinnedFetch(`http://127.0.0.1:${port}/`)).json()).toEqual({ a: 1 })
+  })
+
+  it('streams its body: the server has the first part before the second one is made', async () => {
+    const received: string[] = []
+    let hasFirst = Promise.withResolvers<void>()
+    let end = () => {}
+    const port = await serve((request, response) => {
+      request.on('data', part => {
+        received.push(String(part))
+        hasFirst.resolve()
+      })
+      request.on('error', () => end())
+      request.on('end', () => response.end(request.headers['transfer-encoding']))
+    })
+    const post = (second: (controller: ReadableStreamDefaultController) => void) => {
+      hasFirst = Promise.withResolvers()
+      let isFirst = true
+      const pull = async (controller: ReadableStreamDefaultController) => {
+        if (!isFirst) await hasFirst.promise.then(() => second(controller))
+        else controller.enqueue(Buffer.from('first'))
+        isFirst = false
+      }
+      const body = new ReadableStream<Uint8Array>({ pull }, { highWaterMark: 0 })
+      return pinnedFetch(`http://127.0.0.1:${port}/`, { method: 'POST', body, duplex: 'half' } as RequestInit)
+    }
+    expect(await (await post(controller => controller.close())).text()).toBe('chunked')
+    // A body that breaks off is not taken for a whole one.
+    const ended = new Promise<void>(resolve => {
+      end = resolve
+    })
+    expect(await catchError(post(controller => controller.error(new Error('cut'))))).toBeInstanceOf(Error)
+    await ended
+    expect(received).toEqual(['first', 'first'])
   })
 
   it('that is aborted leaves no connection open', async () => {

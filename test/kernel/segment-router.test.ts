@@ -13,6 +13,7 @@ for (const path of [
   '/a/:id/c/:other',
   '/u/x/:id',
   '/u/*',
+  '/p/:id/:rest*',
 ]) {
   router.add('GET', path, `GET ${path}`)
   router.add('ALL', path, `ALL ${path}`)
@@ -33,6 +34,8 @@ describe('a path', () => {
     ['/u/x/1', '/u/x/:id', { id: '1' }],
     ['/u/x/1/2', '/u/*', {}],
     ['/u/x/', '/u/*', {}],
+    ['/p/1/', '/p/:id/:rest*', { id: '1', rest: '' }],
+    ['/p/1/b//c', '/p/:id/:rest*', { id: '1', rest: 'b//c' }],
     ['/a/current/c/2', '/a/:id/c/:other', { id: 'current', other: '2' }],
   ])('%s is routed to %s', (path, route, params) => {
     expect(listMatches('GET', path)).toEqual([
@@ -46,14 +49,25 @@ describe('a path', () => {
     ])
   })
 
-  it.each(['', '/b', '/a/', '/a/1/', '/a/1/b', '/a//c/2', '/a/current/b/', '/a/1/c/2/3', 'a', '//', '/u'])(
-    '%j matches no route',
-    path => {
-      expect(listMatches('GET', path)).toEqual([['middleware', {}]])
-    },
-  )
+  it.each([
+    '',
+    '/b',
+    '/a/',
+    '/a/1/',
+    '/a/1/b',
+    '/a//c/2',
+    '/a/current/b/',
+    '/a/1/c/2/3',
+    'a',
+    '//',
+    '/u',
+    '/p/1',
+    '/p//b',
+  ])('%j matches no route', path => {
+    expect(listMatches('GET', path)).toEqual([['middleware', {}]])
+  })
 
-  it.each(['/a/*/b', '/*/b', '*/b', '/a*'])(
+  it.each(['/a/*/b', '/*/b', '*/b', '/a*', '/:a*/b'])(
     '%s cannot be added, because the router would match its wildcard literally',
     path => {
       expect(() => router.add('GET', path, 'never')).toThrow()

@@ -48,6 +48,14 @@ describe('the URL of a public host', () => {
   ])('%s is allowed', (text, href) => expect(checkUrl(text)).toBe(href))
 })
 
+it('with private addresses allowed, a URL may be of a local network, and not of this machine', () => {
+  const check = (text: string) => checkUrl(text, { allowPrivate: true })
+  for (const text of ['http://vllm:8000/v1', 'http://10.0.0.1:8000/', 'https://models.corp/', 'https://[fd12::1]/'])
+    expect(check(text)).toBe(text)
+  for (const text of ['http://localhost:8000/', 'http://127.0.0.1:8000/', 'http://a.localhost/', `${ORIGIN}/`])
+    expect(check(text), text).toBe('blocked_url')
+})
+
 describe('a URL is blocked', () => {
   it.each([...new Set(hosts)])('with the host %s', host => {
     for (const text of [`https://${host}/`, `https://${host}:8443/mcp?a=b#c`, `http://${host}/`])

@@ -80,6 +80,10 @@ export function makeSyncAgent(tenant: Tenant, key: string, agent_id = `agent-${u
       revision?.tracing
         ? (open(revision.tracing, `${listener_id}/${deployment_id}/${revision.id}/tracing`) as Tracing)
         : null,
+    sendModelTokenWish: (over: object = {}, headers: Record<string, string> = {}) =>
+      caller.post('/v1/sync/model-tokens', { agent_id, fence: agent.fence, public_key, ...over }, headers),
+    openModelTokens: (listener_id: string, { tokens }: { tokens: string | null }) =>
+      tokens === null ? null : (open(tokens, `${listener_id}/models`) as Record<string, string>),
     post: caller.post,
     get: caller.get,
   }

@@ -1,0 +1,122 @@
+// The clusters of texts on all levels, with their names (pure). The finest level groups the texts, each level above the
+// clusters below it.
+import { derivedUuid } from '../kernel/digest.ts'
+import {
+  buildVocabulary,
+  centroidOf,
+  DESCRIPTION_TERMS,
+  groupVectors,
+  NAME_TERMS,
+  nearest,
+  readWords,
+  similarity,
+  strongestTerms,
+  toVector,
+} from './lexical-clusters.ts'
+
+export type TextCluster = { id: string; parent_id: string | null; level: number; name: string; description: string }
+/** `clusterOf` has the finest cluster of each text. */
+export type TextTree = { clusters: TextCluster[]; clusterOf: string[] }
+type Node = { cluster: TextCluster; texts: number[] }
+
+const OTHER = { name: 'Other', description: 'Shares no words with the others.' }
+const MAX_FINEST = 24
+const MAX_ABOVE = 6
+
+/** `seed` decides ids and choices. `partitions` are the broadest level, if they are given. */
+export function buildTextTree(
+  texts: string[],
+  seed: string,
+  hierarchy: number[] | null,
+  partitions: Record<string, string> | null,
+): TextTree {
+  const words = texts.map(readWords)
+  const vocabulary = buildVocabulary(words)
+  const size = vocabulary.terms.length
+  const vectors = words.map(list => toVector(list, vocabulary))
+  const idOf = (level: number, name: string) => derivedUuid(`cluster ${seed} ${level} ${name}`)
+  const centroidOfTexts = (list: number[]) =>
+    centroidOf(
+      list.map(i => vectors[i]!),
+      size,
+    )
+  const toNode = (level: number, index: number, list: number[]): Node => {
+    const terms = strongestTerms(centroidOfTexts(list), vocabulary, DESCRIPTION_TERMS)
+    const named = terms.length > 0
+    const name = named ? terms.slice(0, NAME_TERMS).join(', ') : OTHER.name
+    const description = named ? `Frequent words: ${terms.join(', ')}.` : OTHER.description
+    return {
+      cluster: { id: idOf(level, String(index)), parent_id: null, level, name, description },
+      texts: list,
+    }
+  }
+  const group = (level: number, items: { vector: ReturnType<typeof toVector>; texts: number[] }[], count: number) => {
+    const usable = items.filter(({ vector }) => vector.terms.length > 0)
+    const rest = items.filter(({ vector }) => vector.terms.length === 0)
+    const numbers =
+      usable.length > 0
+        ? groupVectors(
+            usable.map(({ vector }) => vector),
+            count,
+            size,
+            `${seed} ${level}`,
+          )
+        : []
+    const lists = Array.from({ length: Math.max(0, ...numbers.map(n => n + 1)) }, (_, n) =>
+      usable.filter((_, i) => numbers[i] === n).flatMap(item => item.texts),
+    )
+    return [...lists, rest.flatMap(item => item.texts)].filter(list => list.length > 0)
+  }
+
+  const counts = hierarchy ?? defaultHierarchy(texts.length)
+  const own = partitions ? counts.slice(0, Math.max(1, counts.length - (hierarchy ? 1 : 0))) : counts
+  let nodes: Node[] = []
+  const levels: Node[][] = []
+  for (const [level, count] of own.entries()) {
+    const items =
+      level === 0
+        ? vectors.map((vector, i) => ({ vector, texts: [i] }))
+        : nodes.map(({ texts: list }) => ({ vector: toSparse(centroidOfTexts(list)), texts: list }))
+    const next = group(level, items, count).map((list, index) => toNode(level, index, list))
+    setParents(nodes, next)
+    levels.push(next)
+    nodes = next
+  }
+  if (partitions) {
+    const level = own.length
+    const given = Object.entries(partitions).map(([name, description]) => ({
+      centroid: centroidOf([toVector(readWords(`${name} ${description}`), vocabulary)], size),
+      node: { cluster: { id: idOf(level, name), parent_id: null, level, name, description }, texts: [] } as Node,
+    }))
+    const other: Node = { cluster: { id: idOf(level, ''), parent_id: null, level, ...OTHER }, texts: [] }
+    for (const node of nodes) {
+      const vector = toSparse(centroidOfTexts(node.texts))
+      const centroids = given.map(({ centroid }) => centroid)
+      const best = nearest(vector, centroids)
+      const parent = centroids[best] && similarity(vector, centroids[best]) > 0 ? given[best]!.node : other
+      parent.texts.push(...node.texts)
+      node.cluster.parent_id = parent.cluster.id
+    }
+    levels.push([...given.map(({ node }) => node), other].filter(({ texts: list }) => list.length > 0))
+  }
+  const clusterOf: string[] = []
+  for (const { cluster, texts: list } of levels[0]!) for (const i of list) clusterOf[i] = cluster.id
+  return { clusters: levels.flat().map(({ cluster }) => cluster), clusterOf }
+}
+
+/** A cluster is part of the one above that has its texts. */
+function setParents(below: Node[], above: Node[]): void {
+  const parentOf = new Map(above.flatMap(({ cluster, texts }) => texts.map(i => [i, cluster.id] as const)))
+  for (const { cluster, texts } of below) cluster.parent_id = parentOf.get(texts[0]!)!
+}
+
+/** One level, and another one above it where there are many clusters. */
+function defaultHierarchy(texts: number): number[] {
+  const finest = Math.max(1, Math.min(MAX_FINEST, Math.round(Math.sqrt(texts / 2))))
+  return finest > MAX_ABOVE ? [finest, Math.round(Math.sqrt(finest))] : [finest]
+}
+
+function toSparse(centroid: Float64Array) {
+  const terms = Int32Array.from([...centroid.keys()].filter(i => centroid[i]! > 0))
+  return { terms, weights: Float64Array.from(terms, i => centroid[i]!) }
+}
