@@ -13,7 +13,7 @@ import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import type { Page } from '../protocol/wire.ts'
 import { modelConfigurations } from '../tables/models.ts'
 import { parseBaseUrl } from './allowed-urls.ts'
-import { allowsBase, publicUrlOf } from './proxy-settings.ts'
+import { allowsBase } from './proxy-settings.ts'
 import * as schema from './schema.ts'
 
 export type ConfigurationParams = z.output<typeof schema.ConfigurationRef>
@@ -40,7 +40,7 @@ const toWire =
     trace_project: row.trace_project,
     deployment_ids: row.deployment_ids,
     last_test: row.last_test as schema.TestOutcome | null,
-    proxy_url: `${publicUrlOf(ctx)}/v1/model-proxy/${row.id}`,
+    proxy_url: `${ctx.origin}/v1/model-proxy/${row.id}`,
     created_at: toIsoTime(row.created_at),
     updated_at: toIsoTime(row.updated_at),
     [etagVersion]: row.version,

@@ -19,15 +19,13 @@ type SettingsRow = Pick<
 
 const DEFAULTS = { enabled: true, audience: null, allowed_urls: 'configurations', patterns: [] } as const
 
-export const publicUrlOf = ({ config, origin }: Pick<Ctx, 'config' | 'origin'>): string => config.publicUrl ?? origin
-
 const toWire = (ctx: Ctx, row: SettingsRow): schema.ProxySettings & { [etagVersion]: number } => ({
   enabled: row.enabled,
   audience: row.audience,
   allowed_urls: { mode: row.allowed_urls, patterns: row.patterns },
-  jwks_url: `${publicUrlOf(ctx)}/.well-known/jwks.json`,
+  jwks_url: `${ctx.origin}/.well-known/jwks.json`,
   header: ctx.config.modelProxyHeader,
-  issuer: ctx.config.modelProxyIssuer ?? publicUrlOf(ctx),
+  issuer: ctx.config.modelProxyIssuer ?? ctx.origin,
   updated_at: toIsoTime(row.updated_at),
   [etagVersion]: row.version,
 })
