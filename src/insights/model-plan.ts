@@ -3,8 +3,9 @@
 import { type AttributeSchemas, isKept } from './attribute-schemas.ts'
 import { buildTrees, type SummarizedRun } from './cluster-tree.ts'
 import type { Partitions } from './hierarchy.ts'
+import { JobFault } from './job-fault.ts'
 import { chooseExamples, composeResult, describeClusters, type JobResult, placeClusters } from './model-result.ts'
-import { JobFault, type PlannedCall, Script, type Steps } from './model-script.ts'
+import { type PlannedCall, Script, type Steps } from './model-script.ts'
 import { askForReport } from './report-question.ts'
 
 /** A job goes on without the few traces that a model cannot summarize. */

@@ -18,6 +18,9 @@ Error:
 {{run.error}}
 {{/run.error}}`
 
+export const promptOf = ({ summary_prompt }: { summary_prompt?: string | null | undefined }): string =>
+  summary_prompt?.trim() || DEFAULT_SUMMARY_PROMPT
+
 const MAX_SUMMARY = 800
 
 export type SummaryRequest = {
@@ -51,7 +54,7 @@ export function askForSummary(request: SummaryRequest, values: TemplateValues, b
     ]
       .filter(Boolean)
       .join('\n'),
-    content: renderPrompt(request.summary_prompt || DEFAULT_SUMMARY_PROMPT, values, boundary),
+    content: renderPrompt(promptOf(request), values, boundary),
     schema: objectSchema({
       summary: { type: 'string' },
       ...(categories.length > 0 && { category: { type: 'integer' } }),
