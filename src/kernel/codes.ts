@@ -702,6 +702,12 @@ const CODES = {
     'What this link leads to was not found: it was deleted with its trace, or never stored.',
     'Read the run again.',
   ],
+  evaluator_not_found: [
+    404,
+    'Evaluator not found',
+    'This workspace has no such evaluator.',
+    'GET /v1/platform/evaluators lists the evaluators.',
+  ],
   rule_not_applied: [
     404,
     'Rule not applied yet',
