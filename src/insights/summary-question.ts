@@ -1,7 +1,7 @@
 // Asks what happened in one trace: its summary, its category where categories are given, and its attributes (pure).
 import * as z from 'zod'
-import { type Attributes, attributesJsonSchema, readAttributes } from './attribute-schemas.ts'
 import type { AttributeSchemas } from './attributes.schema.ts'
+import { type Attributes, attributesJsonSchema, readAttributes } from './attributes.ts'
 import { cleanLine } from './clean-text.ts'
 import type { Partitions } from './hierarchy.ts'
 import { renderPrompt, type TemplateValues } from './prompt-template.ts'
