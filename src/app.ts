@@ -44,6 +44,7 @@ import { sweepExpiredRows } from './kernel/sweep.ts'
 import { listenerRoutes } from './listeners/routes.ts'
 import { serveMetricsPage } from './metrics/metrics-page.ts'
 import { createProcessCounters } from './metrics/process-counters.ts'
+import { modelProxyRoutes } from './models/proxy.routes.ts'
 import { signingKeyRoutes } from './models/signing-keys.routes.ts'
 import { identityRoutes } from './oauth/client-document.routes.ts'
 import { flowRoutes } from './oauth/flow.routes.ts'
@@ -113,6 +114,7 @@ const slices = [
   queueItemRoutes,
   ruleRoutes,
   otlpRoutes,
+  modelProxyRoutes,
   organizationRoutes,
   workspaceRoutes,
   accessPolicyRoutes,
