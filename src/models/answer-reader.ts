@@ -18,11 +18,18 @@ export type ReadAnswer = {
   outputs: Record<string, unknown> | undefined
   bytes: number
 }
-export type AnswerReader = { read(chunk: Uint8Array): void; finish(): ReadAnswer }
+export type AnswerReader = {
+  read(chunk: Uint8Array): void
+  /** True once a stream has said that it ends. Clients then go without reading on. */
+  hasEnded(): boolean
+  finish(): ReadAnswer
+}
 
 const MAX_KEPT = 1024 * 1024
 /** The usage stands at the end of a long answer. */
 const MAX_TAIL = 16 * 1024
+/** Of Anthropic, and of the responses of OpenAI. Its chat completions end with `[DONE]`. */
+const LAST_EVENTS = ['message_stop', 'response.completed']
 
 export const createAnswerReader = (contentType: string | null): AnswerReader =>
   /^text\/event-stream\b/i.test(contentType ?? '') ? createEventReader() : createBodyReader()
@@ -38,6 +45,7 @@ function createBodyReader(): AnswerReader {
       head += text.slice(0, room)
       if (text.length > room) tail = (tail + text.slice(room)).slice(-MAX_TAIL)
     },
+    hasEnded: () => false,
     finish() {
       const json = tail === '' ? parse(head) : undefined
       const usage = json?.usage ?? (tail === '' ? undefined : findLastUsage(tail))
@@ -66,7 +74,7 @@ function findLastUsage(text: string): Json {
 
 function createEventReader(): AnswerReader {
   const decoder = new TextDecoder()
-  let [line, bytes, isSkipping] = ['', 0, false]
+  let [line, bytes, isSkipping, hasEnded] = ['', 0, false, false]
   let usage: Json
   let model: string | null = null
   let text = ''
@@ -101,8 +109,11 @@ function createEventReader(): AnswerReader {
 
   function readLine(data: string): void {
     const [, json] = /^data: ?(.*)$/s.exec(data) ?? []
+    if (json === '[DONE]') hasEnded = true
     const event = json && parse(json)
-    if (isObject(event)) readEvent(event)
+    if (!isObject(event)) return
+    if (LAST_EVENTS.includes(event.type)) hasEnded = true
+    readEvent(event)
   }
 
   return {
@@ -122,6 +133,7 @@ function createEventReader(): AnswerReader {
         line = ''
       })
     },
+    hasEnded: () => hasEnded,
     finish() {
       if (!isSkipping) readLine(line)
       const said = text + toolCalls.map(call => call.arguments).join('')

@@ -4,11 +4,10 @@ import type { Ctx } from '../kernel/context.ts'
 import { sha256Hex } from '../kernel/digest.ts'
 import { Failure, fail } from '../kernel/errors.ts'
 import { createExpiringMap } from '../kernel/expiring-map.ts'
+import { MODEL_SECRET_PLACE } from './configurations.ts'
 import { signModelCall } from './model-jwt.ts'
 import type { CalledConfiguration, OpenedCall } from './open-call.ts'
 import { createTokenClient } from './upstream.ts'
-
-const MODEL_SECRET_PLACE = 'model_secret'
 
 /** `secrets` must not appear in anything that we show or store. */
 export type Authorization = { headers: Record<string, string>; secrets: string[] }

@@ -27,6 +27,11 @@ export function startRecording(ctx: Ctx, call: OpenedCall, operation: string, bo
     read(chunk: Uint8Array): void {
       reader?.read(chunk)
     },
+    /** The client has left. A stream that has said its last word is whole all the same. */
+    leave(): void {
+      if (reader?.hasEnded()) this.end(null)
+      else this.end('the client disconnected', true)
+    },
     /** Null: it succeeded. */
     end(error: string | null, isCut = false): void {
       if (isEnded) return

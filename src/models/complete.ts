@@ -22,7 +22,7 @@ export type CompletionRequest = Prompt & {
 
 export type Completion = {
   text: string
-  /** The parsed answer of a request with a schema. */
+  /** The parsed answer of a request with a schema, as far as it is JSON. Whether it fits is not checked. */
   json?: unknown
   model: string
   usage: { input_tokens: number; output_tokens: number; cost: number | null; estimated: boolean }
@@ -57,9 +57,8 @@ export async function complete(ctx: Ctx, request: CompletionRequest): Promise<Co
     ended.answer = answer.read
     const text = readAnswerText(answer, call, authorization.secrets)
     const json = schema && parseStructured(text)
-    if (schema && json === undefined) throw fail('model_answer_invalid', { about: 'it is no JSON' })
     const { run_id, ...usage } = await recordCall(ctx, call, ended)
-    return { text, ...(schema && { json }), model: answer.read.model ?? configuration.model, usage, run_id }
+    return { text, ...(json !== undefined && { json }), model: answer.read.model ?? configuration.model, usage, run_id }
   } catch (error) {
     const failure = toFailure(error)
     ended.error = failure.extra.about ?? failure.code

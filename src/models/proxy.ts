@@ -87,7 +87,7 @@ function passStream(body: ReadableStream<Uint8Array>, recorder: CallRecorder): R
         }
       },
       async cancel(reason) {
-        recorder.end('client_gone', true)
+        recorder.leave()
         await reader.cancel(reason)
       },
     },
