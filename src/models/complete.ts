@@ -103,18 +103,26 @@ async function sendOnce(ctx: Ctx, url: URL, init: RequestInit): Promise<Answer> 
   return { status: response.status, retryAfter: response.headers.get('retry-after'), read: reader.finish() }
 }
 
-function readAnswerText({ status, read }: Answer, { configuration }: OpenedCall, secrets: string[]): string {
-  if (status < 200 || status > 299) throw callFailed(status, read, secrets)
+function readAnswerText(answer: Answer, { configuration }: OpenedCall, secrets: string[]): string {
+  const { status, read } = answer
+  if (status < 200 || status > 299) throw callFailed(answer, secrets)
   const text = protocolOf(configuration).readText(read.outputs)
   if (text === undefined) throw fail('model_answer_invalid')
   return text
 }
 
-function callFailed(status: number, { outputs, text }: ReadAnswer, secrets: string[]): Failure {
+/** What passes by itself is an upstream error, with the time to wait. */
+function callFailed({ status, retryAfter, read }: Answer, secrets: string[]): Failure {
+  const { outputs, text } = read
   const message = (outputs?.error as { message?: unknown } | undefined)?.message ?? outputs?.message ?? text
   const excerpt = maskSecrets(String(message), secrets)
     .replace(/[\p{C}\p{Z}\s]+/gu, ' ')
     .trim()
     .slice(0, MAX_EXCERPT)
-  return fail('model_call_failed', { about: `status ${status}${excerpt && `: ${excerpt}`}` })
+  const about = `model: status ${status}${excerpt && `: ${excerpt}`}`
+  if (!RETRY_STATUSES.includes(status)) return fail('model_call_failed', { about })
+  return fail('upstream_error', {
+    about,
+    ...(/^\d{1,6}$/.test(retryAfter ?? '') && { headers: { 'Retry-After': retryAfter! } }),
+  })
 }
