@@ -28,7 +28,7 @@ const pure = [
   'test/oauth/{challenges,client-registration,real-servers}.test.ts',
   'test/sync/revision-transitions.test.ts',
   'test/agent/{build-slots,credentials,dockerignore-glob,image-build,last-lines,plan,replica-spec}.test.ts',
-  'test/agent/{report-outcome,serial-queue,steps}.test.ts',
+  'test/agent/{model-tokens,report-outcome,serial-queue,steps}.test.ts',
   'test/agent/kubernetes/revision-objects.test.ts',
   'test/traces/filter/*.test.ts',
   'test/traces/otlp/{conventions,decoding,placement}.test.ts',
