@@ -1,6 +1,6 @@
 // Asks for a configuration that answers what a person wants to know about their application (pure).
 import * as z from 'zod'
-import { AttributeSchemas } from './attribute-schemas.ts'
+import { AttributeSchemas } from './attributes.schema.ts'
 import { cleanLine } from './clean-text.ts'
 import { findTemplateFault } from './prompt-template.ts'
 import {

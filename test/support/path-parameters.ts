@@ -53,6 +53,10 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   const queue = await tenant.post('/annotation-queues', { name: 'Queue' })
   const [queued] = (await tenant.post(`/annotation-queues/${queue.body.id}/runs`, [root.id])).body
   const rule = await tenant.post('/runs/rules', { display_name: 'Rule', sampling_rate: 1, session_id: session.id })
+  const model = await tenant.post('/v1/model-configurations', {
+    ...{ name: 'Model', provider: 'openai', model: 'gpt', auth_type: 'none' },
+  })
+  const budget = await tenant.post('/v1/model-budgets', { period: 'week', limit_calls: 1_000_000 })
   const delivery_id = crypto.randomUUID()
   const user_code = newUserCode()
   await runAsSystem(
@@ -71,6 +75,8 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   )
   return {
     tagging_id: tagging.body.id,
+    configuration_id: model.body.id,
+    budget_id: budget.body.id,
     access_policy_id: policy.body.id,
     webhook_id: webhook.body.id,
     view_id: view.body.id,
