@@ -75,6 +75,8 @@ export const RESOURCES = [
   ['comparative_experiment', 'Comparisons of experiments'],
   ['annotation_queue', 'Annotation queues'],
   ['rule', 'Automation rules'],
+  ['insight_job', 'Insights jobs'],
+  ['insight_config', 'Saved configs of insights'],
   ['tag_key', 'Tag keys'],
   ['tag_value', 'Tag values'],
   ['api_key', 'API keys: created, revoked'],
