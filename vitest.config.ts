@@ -26,6 +26,7 @@ const pure = [
   'test/models/allowed-urls.test.ts',
   'test/deployments/{lifecycle,query-schemas,resources,schema,source-rules}.test.ts',
   'test/oauth/{challenges,client-registration,real-servers}.test.ts',
+  'test/rules/{prompt-template,sampling,verdicts}.test.ts',
   'test/sync/revision-transitions.test.ts',
   'test/agent/{build-slots,credentials,dockerignore-glob,image-build,last-lines,plan,replica-spec}.test.ts',
   'test/agent/{report-outcome,serial-queue,steps}.test.ts',

@@ -45,7 +45,9 @@ import { sweepExpiredRows } from './kernel/sweep.ts'
 import { listenerRoutes } from './listeners/routes.ts'
 import { serveMetricsPage } from './metrics/metrics-page.ts'
 import { createProcessCounters } from './metrics/process-counters.ts'
+import { modelRoutes } from './models/routes.ts'
 import { signingKeyRoutes } from './models/signing-keys.routes.ts'
+import { sweepModelUsage } from './models/usage.ts'
 import { identityRoutes } from './oauth/client-document.routes.ts'
 import { flowRoutes } from './oauth/flow.routes.ts'
 import { sweepFlows } from './oauth/flow.ts'
@@ -98,6 +100,7 @@ const slices = [
   flowRoutes,
   identityRoutes,
   signingKeyRoutes,
+  modelRoutes,
   previewRoutes,
   deliveryRoutes,
   eventRoutes,
@@ -175,6 +178,7 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
       services.traces.expire(services),
       sweepFeedback(services),
       sweepQueues(services),
+      sweepModelUsage(database, config),
       sweepDeliveries(services).then(() => sweepPreviews(services)),
     ])
   }

@@ -1,5 +1,5 @@
 // What the runs of a cluster add up to (pure). It is counted, and no model has a say in it.
-import type { Attributes } from './attribute-schemas.ts'
+import type { Attributes } from './attributes.ts'
 
 const MAX_VALUES = 20
 

@@ -85,14 +85,8 @@ export type NewCluster = {
   stats: Record<string, unknown> | null
 }
 
-/** All clusters of the job at once, and the finest cluster of each run. `metadata` then says how many there are. */
-export async function storeClusters(
-  ctx: Ctx,
-  job: ClaimedJob,
-  clusters: NewCluster[],
-  clusterOf: Map<string, string>,
-): Promise<void> {
-  const insert = sql`stored as (
+/** Of all clusters of a job at once, from the `job` of the statement. A repeat inserts nothing. */
+export const insertClusters = (clusters: NewCluster[]): SQL => sql`clusters as (
       insert into insight_clusters (
         organization_id, tenant_id, job_id, id, parent_id, level, place, name, description, num_runs, stats
       )
@@ -105,6 +99,14 @@ export async function storeClusters(
       )
       on conflict (id) do nothing
     )`
+
+/** With the finest cluster of each run. `metadata` then says how many there are. */
+export async function storeClusters(
+  ctx: Ctx,
+  job: ClaimedJob,
+  clusters: NewCluster[],
+  clusterOf: Map<string, string>,
+): Promise<void> {
   const assign = sql`assigned as (
       update insight_runs r
       set cluster_id = a.cluster_id
@@ -115,7 +117,8 @@ export async function storeClusters(
       where r.job_id = j.id and r.tenant_id = j.tenant_id and r.run_id = a.run_id
     )`
   job.metadata = { ...job.metadata, clusters: clusters.length }
-  await writeUnderLease(ctx, job, [insert, assign], [sql`metadata = ${JSON.stringify(job.metadata)}::json`])
+  const set = [sql`metadata = ${JSON.stringify(job.metadata)}::json`]
+  await writeUnderLease(ctx, job, [insertClusters(clusters), assign], set)
 }
 
 export async function storeReport(ctx: Ctx, job: ClaimedJob, report: InsightReport): Promise<void> {

@@ -16,6 +16,7 @@ import {
   releaseJob,
   type StepOutcome,
 } from './claimed-job.ts'
+import { JobFault } from './job-fault.ts'
 import { selectRuns } from './select-runs.ts'
 
 const MAX_CONCURRENT = 4
@@ -44,7 +45,7 @@ async function workOnJob(services: Services, job: ClaimedJob, deadline: number):
     if (job.attempts > MAX_ATTEMPTS) return await endJob(ctx, job, 'Its workers stopped without a result.')
     if (job.is_late) return await endJob(ctx, job, `It took longer than ${MAX_JOB_MINUTES} minutes.`)
     let outcome: StepOutcome = 'more'
-    while (outcome === 'more' && Date.now() < deadline) outcome = await takeStep(ctx, job)
+    while (outcome === 'more' && Date.now() < deadline) outcome = await takeStep(ctx, job, deadline)
     if (outcome === 'done') return await endJob(ctx, job, null)
     await releaseJob(ctx, job, [sql`leased_until = clock()`, sql`attempts = 0`])
   } catch (error) {
@@ -53,14 +54,14 @@ async function workOnJob(services: Services, job: ClaimedJob, deadline: number):
   }
 }
 
-async function takeStep(ctx: Ctx, job: ClaimedJob): Promise<StepOutcome> {
+async function takeStep(ctx: Ctx, job: ClaimedJob, deadline: number): Promise<StepOutcome> {
   if (job.method === 'model' && !(job.summary_configuration_id && job.cluster_configuration_id)) {
     throw fail('model_required', { about: job.request.model })
   }
   if (job.num_runs === null) return selectRuns(ctx, job)
   if (job.num_runs === 0) return 'done'
   if (job.method === 'lexical') return (await import('./lexical-method.ts')).takeLexicalStep(ctx, job)
-  return (await import('./model-method.ts')).takeModelStep(ctx, job)
+  return (await import('./model-method.ts')).takeModelStep(ctx, job, deadline)
 }
 
 const endJob = (ctx: Ctx, job: ClaimedJob, error: string | null): Promise<void> =>
@@ -73,6 +74,7 @@ const endJob = (ctx: Ctx, job: ClaimedJob, error: string | null): Promise<void> 
 
 /** If this fails, the lease ends and the job is claimed again. */
 async function storeFailure(ctx: Ctx, job: ClaimedJob, error: unknown): Promise<void> {
+  if (error instanceof JobFault) return endJob(ctx, job, error.message)
   logFailure(ctx, job, error)
   const isFinal = error instanceof Failure && FINAL_CODES.includes(error.code)
   if (isFinal || job.attempts >= MAX_ATTEMPTS) return endJob(ctx, job, describe(error))

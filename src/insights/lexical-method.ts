@@ -4,17 +4,20 @@ import type { Ctx } from '../kernel/context.ts'
 import type { ClaimedJob, StepOutcome } from './claimed-job.ts'
 import { listJobRuns, type NewCluster, storeClusters } from './job-results.ts'
 import { buildTextTree, type TextCluster } from './lexical-tree.ts'
-import { renderPrompts } from './rendered-prompts.ts'
+import { renderWords } from './prompt-template.ts'
+import { readRunValues } from './run-values.ts'
 
 /** Of one query, so that long payloads do not add up. */
 const BATCH = 100
+const DEFAULT_TEMPLATE = '{{run.inputs}} {{run.outputs}} {{run.error}}'
 
 export async function takeLexicalStep(ctx: Ctx, job: ClaimedJob): Promise<StepOutcome> {
   const ids = (await listJobRuns(ctx, job)).map(({ run_id }) => run_id)
   const prompts = new Map<string, string>()
+  const template = job.request.summary_prompt?.trim() || DEFAULT_TEMPLATE
   for (let at = 0; at < ids.length; at += BATCH)
-    for (const [id, prompt] of await renderPrompts(ctx, job, ids.slice(at, at + BATCH), 'words'))
-      prompts.set(id, prompt)
+    for (const [id, { values }] of await readRunValues(ctx, job, ids.slice(at, at + BATCH), template))
+      prompts.set(id, renderWords(template, values))
   const found = ids.filter(id => prompts.has(id))
   const { hierarchy = null, partitions = null } = job.request
   const texts = found.map(id => prompts.get(id)!)

@@ -1,11 +1,13 @@
 // What a job asks next (pure): from its runs and the answers so far, either the calls that can be made now, or the
 // result. A worker that takes over comes to the same calls, because nothing else goes into it.
-import { isKept } from './attribute-schemas.ts'
+
 import type { AttributeSchemas } from './attributes.schema.ts'
+import { isKept } from './attributes.ts'
 import { buildTrees, type SummarizedRun } from './cluster-tree.ts'
 import type { Partitions } from './hierarchy.ts'
+import { JobFault } from './job-fault.ts'
 import { chooseExamples, composeResult, describeClusters, type JobResult, placeClusters } from './model-result.ts'
-import { JobFault, type PlannedCall, Script, type Steps } from './model-script.ts'
+import { type PlannedCall, Script, type Steps } from './model-script.ts'
 import { askForReport } from './report-question.ts'
 
 /** A job goes on without the few traces that a model cannot summarize. */

@@ -1,7 +1,7 @@
 // What a job ends with (pure): its clusters, where each run is, and the report.
 import { derivedUuid } from '../kernel/digest.ts'
-import { type Attributes, isKept } from './attribute-schemas.ts'
 import type { AttributeSchemas } from './attributes.schema.ts'
+import { type Attributes, isKept } from './attributes.ts'
 import { type ClusterStats, computeStats } from './cluster-stats.ts'
 import type { Cluster, SummarizedRun } from './cluster-tree.ts'
 import type { Partitions } from './hierarchy.ts'

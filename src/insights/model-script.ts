@@ -2,6 +2,7 @@
 
 import type { Context } from './cluster-questions.ts'
 import type { RunFacts } from './cluster-stats.ts'
+import { JobFault } from './job-fault.ts'
 import { boundaryOf, type Question } from './question.ts'
 import type { Summary } from './summary-question.ts'
 
@@ -19,9 +20,6 @@ export type PlannedCall = {
   /** The answer to the same question that did not fit, and why. */
   repairs?: { answer: string; fault: string }
 } & ({ run: string; question?: undefined } | { run?: undefined; question: Question<unknown> })
-
-/** Ends the job. The message is for the person who reads it. */
-export class JobFault extends Error {}
 
 export class Script {
   readonly calls: PlannedCall[] = []

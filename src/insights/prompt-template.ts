@@ -1,12 +1,14 @@
 // The template of a summary prompt (pure): variables and sections of Mustache. What it shows of a trace is data, so
-// each value stands between tags that its author cannot guess.
+// each value stands between tags that the trace's author cannot guess.
 
 const TAG = /\{\{\{?([^{}]*)\}\}\}?/g
 const SIGNS = ['#', '^', '/', '!', '&']
-const VARIABLES = /^(?:run\.(?:inputs|outputs|error|feedback)(?:\.[^\s.]+)*|all_thread_messages)$/
+const VARIABLES = /^(?:run\.(?:inputs|outputs)(?:\.[^.\s]+)*|run\.error|run\.feedback(?:\..+)?|all_thread_messages)$/
 const KNOWN = 'use run.inputs, run.outputs, run.error, run.feedback or all_thread_messages'
 const MAX_VALUE = 12_000
 const MAX_PROMPT = 24_000
+const MAX_WORDS = 32_000
+const MAX_DEPTH = 32
 
 /** Values of any depth, as they came as JSON. */
 export type TemplateValues = {
@@ -40,25 +42,44 @@ export function findTemplateFault(template: string): string | null {
 
 export const usesThread = (template: string): boolean => template.includes('all_thread_messages')
 
-/** `boundary` is a text that the author of the trace cannot know. */
-export function renderPrompt(template: string, values: TemplateValues, boundary: string): string {
-  let prompt = ''
+/** For a model. `boundary` is a text that the author of the trace cannot know. */
+export const renderPrompt = (template: string, values: TemplateValues, boundary: string): string =>
+  cutMiddle(
+    fillTemplate(template, values, (name, value) => {
+      const inside = cutMiddle(toText(value).replaceAll(boundary, ''), MAX_VALUE)
+      return `<data-${boundary} name="${name}">\n${inside}\n</data-${boundary}>`
+    }),
+    MAX_PROMPT,
+  )
+
+/** Only what people and models wrote, without the names of members, to count its words. */
+export const renderWords = (template: string, values: TemplateValues): string =>
+  fillTemplate(template, values, (_, value) => collectTexts(value).join(' ').slice(0, MAX_WORDS))
+
+function fillTemplate(
+  template: string,
+  values: TemplateValues,
+  show: (name: string, value: unknown) => string,
+): string {
+  let filled = ''
   let at = 0
   const isShown: boolean[] = []
   for (const { at: start, end, sign, name } of readTags(template)) {
-    if (!isShown.includes(false)) prompt += template.slice(at, start)
+    if (!isShown.includes(false)) filled += template.slice(at, start)
     at = end
     if (sign === '#' || sign === '^') isShown.push(isTruthy(lookUp(values, name)) === (sign === '#'))
     else if (sign === '/') isShown.pop()
-    else if (sign === '' && !isShown.includes(false)) prompt += showValue(name, lookUp(values, name), boundary)
+    else if (sign === '' && !isShown.includes(false)) filled += show(name, lookUp(values, name))
   }
-  return cutMiddle(prompt + template.slice(at), MAX_PROMPT)
+  return filled + template.slice(at)
 }
 
-/** Own members only: a name such as `constructor` finds nothing. */
+/** Own members only: a name such as `constructor` finds nothing. Keys of feedback may have dots. */
 function lookUp(values: TemplateValues, name: string): unknown {
+  const feedback = /^run\.feedback\.(.+)$/.exec(name)?.[1]
+  const path = feedback ? ['run', 'feedback', feedback] : name.split('.')
   let value: unknown = values
-  for (const member of name.split('.')) {
+  for (const member of path) {
     if (typeof value !== 'object' || value === null || !Object.hasOwn(value, member)) return undefined
     value = (value as Record<string, unknown>)[member]
   }
@@ -68,10 +89,13 @@ function lookUp(values: TemplateValues, name: string): unknown {
 const isTruthy = (value: unknown): boolean =>
   Boolean(value) && !(typeof value === 'object' && Object.keys(value as object).length === 0)
 
-function showValue(name: string, value: unknown, boundary: string): string {
-  const text = value === undefined || value === null ? '' : typeof value === 'string' ? value : JSON.stringify(value)
-  const inside = cutMiddle(text.replaceAll(boundary, ''), MAX_VALUE)
-  return `<data-${boundary} name="${name}">\n${inside}\n</data-${boundary}>`
+const toText = (value: unknown): string =>
+  value === undefined || value === null ? '' : typeof value === 'string' ? value : JSON.stringify(value)
+
+function collectTexts(value: unknown, depth = 0): string[] {
+  if (typeof value === 'string') return [value]
+  if (typeof value !== 'object' || value === null || depth > MAX_DEPTH) return []
+  return Object.values(value).flatMap(inner => collectTexts(inner, depth + 1))
 }
 
 /** The beginning says what was asked, and the end how it ended. */

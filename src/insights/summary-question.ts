@@ -1,7 +1,7 @@
 // Asks what happened in one trace: its summary, its category where categories are given, and its attributes (pure).
 import * as z from 'zod'
-import { type Attributes, attributesJsonSchema, readAttributes } from './attribute-schemas.ts'
 import type { AttributeSchemas } from './attributes.schema.ts'
+import { type Attributes, attributesJsonSchema, readAttributes } from './attributes.ts'
 import { cleanLine } from './clean-text.ts'
 import type { Partitions } from './hierarchy.ts'
 import { renderPrompt, type TemplateValues } from './prompt-template.ts'
@@ -18,6 +18,9 @@ Outputs:
 Error:
 {{run.error}}
 {{/run.error}}`
+
+export const promptOf = ({ summary_prompt }: { summary_prompt?: string | null | undefined }): string =>
+  summary_prompt?.trim() || DEFAULT_SUMMARY_PROMPT
 
 const MAX_SUMMARY = 800
 
@@ -52,7 +55,7 @@ export function askForSummary(request: SummaryRequest, values: TemplateValues, b
     ]
       .filter(Boolean)
       .join('\n'),
-    content: renderPrompt(request.summary_prompt || DEFAULT_SUMMARY_PROMPT, values, boundary),
+    content: renderPrompt(promptOf(request), values, boundary),
     schema: objectSchema({
       summary: { type: 'string' },
       ...(categories.length > 0 && { category: { type: 'integer' } }),

@@ -720,6 +720,12 @@ const CODES = {
     'What this link leads to was not found: it was deleted with its trace, or never stored.',
     'Read the run again.',
   ],
+  evaluator_not_found: [
+    404,
+    'Evaluator not found',
+    'This workspace has no such evaluator.',
+    'GET /v1/platform/evaluators lists the evaluators.',
+  ],
   rule_not_applied: [
     404,
     'Rule not applied yet',
@@ -1096,11 +1102,17 @@ const CODES = {
     'This `Idempotency-Key` was used for a different request.',
     'Use a new key.',
   ],
+  model_budget_empty: [
+    422,
+    'Budget without a limit',
+    'A budget has at least one limit.',
+    'Send another limit, or delete the budget.',
+  ],
   model_secret_required: [
     422,
     'Secret required',
-    'The secret is needed again: a change of `base_url`, `token_url` or `auth_type` decides who receives it.',
-    'Send `secret` in the same request.',
+    'The secret is needed again: a change of `base_url` decides who receives it.',
+    'Send `auth_type` and `secret` in the same request.',
   ],
   blocked_url: [
     422,

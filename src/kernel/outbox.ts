@@ -42,6 +42,7 @@ type ClaimOptions = {
   beforeClaim?: SQL[]
   maxConcurrent: number
   maxItems?: number
+  claimUntil?: number
 }
 
 export async function drainOutbox<Item extends OutboxItem, Result>(

@@ -7,6 +7,8 @@ const CLAIM_PERIOD_MS = 25_000
 type PoolOptions<T> = {
   maxConcurrent: number
   maxItems?: number
+  /** No item is claimed after this time. */
+  claimUntil?: number
   claim: () => Promise<T | null>
   /** A worker whose work throws ends. The others continue. */
   work: (item: T) => Promise<void>
@@ -16,10 +18,11 @@ type PoolOptions<T> = {
 export async function runWorkerPool<T>({
   maxConcurrent,
   maxItems = MAX_ITEMS,
+  claimUntil = Number.POSITIVE_INFINITY,
   claim,
   work,
 }: PoolOptions<T>): Promise<void> {
-  const deadline = Date.now() + CLAIM_PERIOD_MS
+  const deadline = Math.min(claimUntil, Date.now() + CLAIM_PERIOD_MS)
   let claimsLeft = maxItems
   const failures: unknown[] = []
   const workers: Promise<unknown>[] = []

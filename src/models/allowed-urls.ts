@@ -89,9 +89,25 @@ export function parsePattern(text: string): Pattern | null {
 /** Of two labels or more: `*.com` would be everybody's. */
 const isDomainName = (hostname: string): boolean => hostname.includes('.') && /[a-z]/.test(hostname)
 
+/** The text by which the database compares it. Null: it is no pattern. */
+export function normalizePattern(text: string): string | null {
+  const pattern = parsePattern(text)
+  if (!pattern) return null
+  const { protocol, host, anyLabel, path, anySuffix } = pattern
+  return `${protocol}//${anyLabel ? '*.' : ''}${host}${path}${anySuffix ? '*' : ''}`
+}
+
+/** With which normalized patterns for the host of the URL begin. */
+export const originsOfPatterns = ({ protocol, host }: URL): string[] => [
+  `${protocol}//${host}`,
+  `${protocol}//*.${withoutFirstLabel(host)}`,
+]
+
+const withoutFirstLabel = (host: string): string => host.replace(/^[^.]+\./, '')
+
 function matchesHost({ protocol, host, anyLabel }: Pattern, url: URL): boolean {
   if (protocol !== url.protocol) return false
-  return anyLabel ? url.host.replace(/^[^.]+\./, '') === host : url.host === host
+  return anyLabel ? withoutFirstLabel(url.host) === host : url.host === host
 }
 
 const matches = (pattern: Pattern, url: URL): boolean =>
@@ -104,17 +120,6 @@ export function isAllowedUrl(url: URL, { mode, patterns }: AllowedUrls): boolean
   return patterns.some(text => {
     const pattern = parsePattern(text)
     return pattern !== null && matches(pattern, url)
-  })
-}
-
-/** Whether calls may address any URL below this base. */
-export function isAllowedBase(base: URL, { mode, patterns }: AllowedUrls): boolean {
-  if (mode !== 'list') return mode !== 'none'
-  return patterns.some(text => {
-    const pattern = parsePattern(text)
-    if (!pattern || !matchesHost(pattern, base)) return false
-    const path = basePath(base)
-    return isBelow(pattern.path, path) || (pattern.anySuffix && `${path}/`.startsWith(pattern.path))
   })
 }
 

@@ -7,7 +7,9 @@ import type { RuleOutcome, RuleOutcomes } from '../tables/rules.ts'
 import type { StoredRun } from '../traces/run-query.ts'
 import { addToDataset } from './add-to-dataset.ts'
 import { ADD_TO_QUEUE, OUTCOMES_WITH_QUEUE, QUEUE_OUTCOMES } from './add-to-queue.ts'
+import { alertDeliveryId } from './alerts.ts'
 import type { ClaimedRule } from './claimed-rule.ts'
+import { type PlannedEvaluation, planEvaluations, queueEvaluations } from './new-evaluations.ts'
 
 /** Of one message, so that it stays small. */
 const RUNS_PER_DELIVERY = 20
@@ -30,7 +32,7 @@ export async function applyRule(
     ...(added && { add_to_dataset: added.get(id)! }),
     ...(rule.extend_only && { extend_only: extensionOf(trace_tier) }),
   })
-  const deliveries = planDeliveries(rule, runs)
+  const deliveries = planDeliveries(rule, runs, Date.now() + ctx.config.clockOffset())
   const applications = runs.map(one => ({
     run_id: one.id,
     trace_id: one.trace_id,
@@ -43,8 +45,13 @@ export async function applyRule(
     outcomes: outcomesOf(one),
     delivery_ids: deliveries.filter(({ run_ids }) => run_ids.includes(one.id)).map(({ id }) => id),
   }))
+  const evaluations = planEvaluations(rule, runs)
   const lock = rule.add_to_annotation_queue_id ? lockQueue(rule.add_to_annotation_queue_id) : []
-  const rows = await run(ctx, recordStatement(rule, applications, deliveries, progress, isBackfill), lock)
+  const rows = await run(
+    ctx,
+    recordStatement(rule, { applications, deliveries, evaluations }, progress, isBackfill),
+    lock,
+  )
   return rows.length > 0
 }
 
@@ -55,22 +62,28 @@ async function upgradeTraces(ctx: Ctx, runs: StoredRun[]): Promise<void> {
   if (ids.size > 0) await ctx.traces.upgrade(ctx, [...ids])
 }
 
-type PlannedDelivery = { id: string; target_id: string; run_ids: string[] }
+type PlannedDelivery = { id: string; kind: 'webhook' | 'alert'; target_id: string; run_ids: string[] }
 
-function planDeliveries({ webhooks }: ClaimedRule, runs: StoredRun[]): PlannedDelivery[] {
+function planDeliveries({ webhooks, alerts }: ClaimedRule, runs: StoredRun[], now: number): PlannedDelivery[] {
+  if (runs.length === 0) return []
   const ids = runs.map(({ id }) => id)
   const parts = Array.from({ length: Math.ceil(ids.length / RUNS_PER_DELIVERY) }, (_, i) =>
     ids.slice(i * RUNS_PER_DELIVERY, (i + 1) * RUNS_PER_DELIVERY),
   )
-  return webhooks.flatMap(webhook =>
-    parts.map(run_ids => ({ id: crypto.randomUUID(), target_id: webhook.id, run_ids })),
+  const messages = webhooks.flatMap(({ id: target_id }) =>
+    parts.map(run_ids => ({ id: crypto.randomUUID(), kind: 'webhook' as const, target_id, run_ids })),
   )
+  const raised = alerts.map(({ id: target_id }) => {
+    return { id: alertDeliveryId(target_id, now), kind: 'alert' as const, target_id, run_ids: ids }
+  })
+  return [...messages, ...raised]
 }
+
+type Plan = { applications: object[]; deliveries: PlannedDelivery[]; evaluations: PlannedEvaluation[] }
 
 const recordStatement = (
   { id, add_to_annotation_queue_id: queue }: ClaimedRule,
-  applications: object[],
-  deliveries: PlannedDelivery[],
+  { applications, deliveries, evaluations }: Plan,
   progress: SQL,
   isBackfill: boolean,
 ): SQL<Row> => sql<Row>`
@@ -105,17 +118,21 @@ const recordStatement = (
   ),
   planned as (
     select *
-    from json_to_recordset(${JSON.stringify(deliveries)}::json) as d(id uuid, target_id uuid)
+    from json_to_recordset(${JSON.stringify(deliveries)}::json) as d(id uuid, kind text, target_id uuid)
   ),
   sent as (
-    insert into rule_deliveries (id, organization_id, tenant_id, rule_id, target_id, run_ids, start_time, end_time)
+    insert into rule_deliveries (
+      id, organization_id, tenant_id, rule_id, kind, target_id, run_ids, start_time, end_time
+    )
     select
-      d.id, r.organization_id, r.tenant_id, r.id, d.target_id, array_agg(a.run_id), min(a.start_time),
+      d.id, r.organization_id, r.tenant_id, r.id, d.kind, d.target_id, array_agg(a.run_id), min(a.start_time),
       max(coalesce(a.end_time, a.start_time))
     from planned d
     join applied a on d.id = any(a.delivery_ids)
     cross join rule r
-    group by d.id, r.organization_id, r.tenant_id, r.id, d.target_id
-  )${queue ? sql`, ${ADD_TO_QUEUE}` : sql``}
+    group by d.id, r.organization_id, r.tenant_id, r.id, d.kind, d.target_id
+    -- The alert of this time is sent already.
+    on conflict (id) do nothing
+  )${evaluations.length > 0 ? sql`, ${queueEvaluations(evaluations)}` : sql``}${queue ? sql`, ${ADD_TO_QUEUE}` : sql``}
   select id
   from rule`

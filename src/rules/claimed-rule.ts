@@ -6,7 +6,7 @@ import { setClock } from '../kernel/journal.ts'
 import { configuredOrigin } from '../kernel/origin.ts'
 import { LEASE } from '../kernel/outbox.ts'
 import type { Services } from '../kernel/routes.ts'
-import type { RuleWebhook } from '../tables/rules.ts'
+import type { RuleAlert, RuleEvaluator, RuleWebhook } from '../tables/rules.ts'
 import type { RunCursor } from '../traces/run-query.ts'
 
 export type ClaimedRule = {
@@ -25,6 +25,9 @@ export type ClaimedRule = {
   add_to_dataset_prefer_correction: boolean
   extend_only: boolean
   webhooks: RuleWebhook[]
+  alerts: RuleAlert[]
+  evaluators: RuleEvaluator[]
+  evaluator_id: string | null
   position: number
   backfill_from: string | null
   backfill_until: string | null

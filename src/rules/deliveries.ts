@@ -1,4 +1,4 @@
-// Sends the webhooks of rules: signed as in Standard Webhooks, to each rule's URLs.
+// Sends the webhooks of rules, signed as in Standard Webhooks, to each rule's URLs, and its alerts to PagerDuty.
 import { type SQL, sql } from 'drizzle-orm'
 import { type Row, run, runAsSystem, uuidArray } from '../kernel/db.ts'
 import { setClock } from '../kernel/journal.ts'
@@ -7,12 +7,13 @@ import { rawJson, writeJson } from '../kernel/raw-json.ts'
 import type { Services } from '../kernel/routes.ts'
 import { runWorkerPool } from '../kernel/worker-pool.ts'
 import { messageHeaders, signBySecret } from '../protocol/webhook-signing.ts'
-import type { RuleWebhook } from '../tables/rules.ts'
+import type { RuleAlert, RuleWebhook } from '../tables/rules.ts'
 import { PAGE_PAYLOAD_BYTES } from '../traces/object-links.ts'
 import { feedbackStats } from '../traces/postgres/feedback-stats.ts'
 import { columnsOf, DEFAULT_SELECT } from '../traces/run-wire.ts'
 import { showRuns } from '../traces/runs.ts'
 import { postMessage } from '../webhooks/send.ts'
+import { buildAlert } from './alerts.ts'
 import { actAsRule } from './claimed-rule.ts'
 import { HEADER_PLACE, SECRET_PLACE } from './rules.ts'
 
@@ -26,12 +27,16 @@ const DELIVERIES_PER_RULE = 20
 
 type Delivery = OutboxItem & {
   rule: { id: string; organization_id: string; tenant_id: string; display_name: string; secret: string }
+  kind: 'webhook' | 'alert'
   /** Null if the rule does not have it any more. */
   webhook: RuleWebhook | null
+  alert: RuleAlert | null
   run_ids: string[]
   start_time: string
   end_time: string
+  created_at: string
 }
+type Post = { url: string; headers: Record<string, string>; body: string }
 
 class UnansweredError extends AttemptError {
   readonly status: number | null
@@ -65,7 +70,9 @@ const claimDelivery = (rule: string): SQL<Row> => sql<Row>`
   )
   select json_build_object(
       'id', d.id, 'attempts', d.attempts, 'run_ids', d.run_ids, 'start_time', d.start_time, 'end_time', d.end_time,
+      'kind', d.kind, 'created_at', d.created_at,
       'webhook', (select w from json_array_elements(r.webhooks) w where w ->> 'id' = d.target_id::text),
+      'alert', (select w from json_array_elements(r.alerts) w where w ->> 'id' = d.target_id::text),
       'rule', json_build_object(
         'id', r.id, 'organization_id', r.organization_id, 'tenant_id', r.tenant_id, 'display_name', r.display_name,
         'secret', r.webhook_secret
@@ -97,6 +104,14 @@ const OUTBOX: Outbox<Delivery, number> = {
 }
 
 async function sendDelivery(services: Services, item: Delivery): Promise<number> {
+  const { url, headers, body } = await (item.kind === 'alert' ? writeAlert : writeMessage)(services, item)
+  const { answer, error } = await postMessage(services, url, headers, body, TIMEOUT_MS)
+  if (error === null) return answer!.status
+  const isBusy = answer !== null && (answer.status >= 500 || (item.kind === 'alert' && answer.status === 429))
+  throw new UnansweredError(error, answer?.status ?? null, !isBusy && error !== 'upstream_error')
+}
+
+async function writeMessage(services: Services, item: Delivery): Promise<Post> {
   const { id, rule, webhook } = item
   if (!webhook) throw new UnansweredError('webhook_removed', null, true)
   const { sealer } = services
@@ -106,11 +121,12 @@ async function sendDelivery(services: Services, item: Delivery): Promise<number>
   const open = async ([name, sealed]: [string, string]) =>
     [name, await sealer.open(sealed, rule.id, HEADER_PLACE)] as const
   const own = Object.fromEntries(await Promise.all(Object.entries(webhook.headers).map(open)))
-  const headers = { ...own, ...messageHeaders(message, [signature]) }
-  const { answer, error } = await postMessage(services, webhook.url, headers, body, TIMEOUT_MS)
-  if (error === null) return answer!.status
-  const isRetried = error === 'upstream_error' || (answer !== null && answer.status >= 500)
-  throw new UnansweredError(error, answer?.status ?? null, !isRetried)
+  return { url: webhook.url, headers: { ...own, ...messageHeaders(message, [signature]) }, body }
+}
+
+async function writeAlert(services: Services, { alert, ...item }: Delivery): Promise<Post> {
+  if (!alert) throw new UnansweredError('alert_removed', null, true)
+  return buildAlert(services, { ...item, alert })
 }
 
 /** The runs as they are now. Long payloads are included up to a limit, and otherwise behind signed URLs. */

@@ -11,6 +11,7 @@ import type { RunQuery, StoredRun } from '../traces/run-query.ts'
 import { applyRule } from './apply.ts'
 import { actAsRule, type ClaimedRule, claimRule, releaseRule } from './claimed-rule.ts'
 import { sendRuleWebhooks } from './deliveries.ts'
+import { runEvaluations } from './evaluations.ts'
 import { readFinishedRuns, sweepFinishedRuns } from './finished-runs.ts'
 import { isSampled } from './sampling.ts'
 
@@ -52,7 +53,8 @@ export async function sweepRules(services: Services): Promise<void> {
 /** The condition is on rules `r`. */
 export async function evaluateAndSend(services: Services, condition: SQL): Promise<void> {
   await evaluateRules(services, condition)
-  await sendRuleWebhooks(services, condition)
+  // Models are slow, and nothing waits for them.
+  await Promise.all([sendRuleWebhooks(services, condition), runEvaluations(services, condition)])
 }
 
 async function evaluateRules(services: Services, condition: SQL): Promise<void> {

@@ -84,5 +84,6 @@ export async function sweepFinishedRuns({ config, database }: Services): Promise
     deleteSeen,
     deleteOld('rule_applications'),
     deleteOld('rule_deliveries'),
+    deleteOld('rule_evaluations'),
   )
 }

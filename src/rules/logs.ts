@@ -4,18 +4,30 @@ import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
 import { type Row, run } from '../kernel/db.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
-import type { RuleOutcomes } from '../tables/rules.ts'
+import type { RuleOutcomes, StoredVerdict } from '../tables/rules.ts'
 import type * as schema from './schema.ts'
 
 type RuleParams = z.output<typeof schema.RuleRef>
 
 type Delivery = {
   id: string
+  kind: 'webhook' | 'alert'
   url: string | null
   state: 'waiting' | 'delivered' | 'failed'
   attempts: number
   answer_status: number | null
   error: string | null
+}
+type Evaluation = {
+  id: string
+  evaluator_id: string
+  state: 'waiting' | 'done' | 'skipped' | 'failed'
+  attempts: number
+  verdicts: StoredVerdict[] | null
+  call_run_id: string | null
+  cost_usd: number | null
+  error: string | null
+  message: string | null
 }
 type LogRow = {
   run_id: string
@@ -30,11 +42,13 @@ type LogRow = {
   place: string
   outcomes: RuleOutcomes
   deliveries: Delivery[] | null
+  evaluations: Evaluation[] | null
 }
 
 const DELIVERIES = sql`(
   select json_agg(json_build_object(
-    'id', d.id, 'state', d.state, 'attempts', d.attempts, 'answer_status', d.answer_status, 'error', d.error, 'url', (
+    'id', d.id, 'kind', d.kind, 'state', d.state, 'attempts', d.attempts, 'answer_status', d.answer_status,
+    'error', d.error, 'url', (
       select w ->> 'url'
       from json_array_elements(r.webhooks) w
       where w ->> 'id' = d.target_id::text
@@ -42,6 +56,15 @@ const DELIVERIES = sql`(
   ) order by d.id)
   from rule_deliveries d
   where d.id = any(a.delivery_ids) and d.rule_id = a.rule_id and d.tenant_id = current_tenant()
+)`
+
+const EVALUATIONS = sql`(
+  select json_agg(json_build_object(
+    'id', e.id, 'evaluator_id', e.evaluator_id, 'state', e.state, 'attempts', e.attempts, 'verdicts', e.verdicts,
+    'call_run_id', e.call_run_id, 'cost_usd', e.cost_usd, 'error', e.error, 'message', e.message
+  ) order by e.evaluator_id)
+  from rule_evaluations e
+  where e.rule_id = a.rule_id and e.run_id = a.run_id and e.tenant_id = current_tenant()
 )`
 
 /** From the rule, to tell an unknown rule from one that has done nothing. */
@@ -52,7 +75,8 @@ const selectLogs = (rule: string, condition: SQL, page: SQL): SQL<Row> => sql<Ro
     select
       a.run_id, a.run_name, a.run_type, a.run_session_id, a.thread_id, a.created_at, a.outcomes,
       coalesce(a.start_time, a.created_at) as start_time, coalesce(a.end_time, a.start_time, a.created_at) as end_time,
-      a.created_at::text as place, ${DELIVERIES} as deliveries
+      a.created_at::text as place, ${DELIVERIES} as deliveries,
+      ${EVALUATIONS} as evaluations
     from rule_applications a
     where a.rule_id = r.id and a.tenant_id = current_tenant() and ${condition}
     order by a.created_at desc, a.run_id desc
@@ -72,17 +96,43 @@ function toWire(rule_id: string, row: LogRow): schema.RuleLog {
     application_time: toIsoTime(row.created_at),
     add_to_annotation_queue: add_to_annotation_queue ? show(add_to_annotation_queue) : null,
     add_to_dataset: add_to_dataset ? show(add_to_dataset) : null,
-    evaluators: null,
-    alerts: null,
-    webhooks: webhooksOf(row.deliveries),
+    evaluators: judgedOf(row.evaluations),
+    alerts: sentOf(row.deliveries, 'alert'),
+    webhooks: sentOf(row.deliveries, 'webhook'),
     extend_only: extend_only ? show(extend_only) : null,
   }
 }
 
-function webhooksOf(deliveries: Delivery[] | null): schema.RuleLog['webhooks'] {
-  if (!deliveries || deliveries.some(({ state }) => state === 'waiting')) return null
+/** Null while some of it is still to be sent. */
+function sentOf(all: Delivery[] | null, kind: Delivery['kind']): schema.RuleLog['webhooks'] {
+  const deliveries = (all ?? []).filter(one => one.kind === kind)
+  if (deliveries.length === 0 || deliveries.some(({ state }) => state === 'waiting')) return null
   const outcome = deliveries.some(({ state }) => state === 'failed') ? 'error' : 'success'
-  return { outcome, payload: { deliveries: deliveries.map(({ id, ...one }) => ({ message_id: id, ...one })) } }
+  const show = ({ id, kind: _, url, ...one }: Delivery) => ({
+    message_id: id,
+    ...(kind === 'webhook' && { url }),
+    ...one,
+  })
+  return { outcome, payload: { deliveries: deliveries.map(show) } }
+}
+
+/** An evaluator that failed shows before one that was skipped. Null while one is still to be asked. */
+function judgedOf(evaluations: Evaluation[] | null): schema.RuleLog['evaluators'] {
+  if (!evaluations || evaluations.some(({ state }) => state === 'waiting')) return null
+  const states = evaluations.map(({ state }) => state)
+  const outcome = states.includes('failed') ? 'error' : states.includes('done') ? 'success' : 'skipped'
+  const told = evaluations.find(({ state }) => state === 'failed') ?? evaluations.find(({ error }) => error !== null)
+  return {
+    outcome,
+    payload: {
+      ...(told && { reason: told.error, ...(told.message && { message: told.message }) }),
+      evaluations: evaluations.map(({ id: _, verdicts, call_run_id, ...one }) => ({
+        ...one,
+        evaluation_run_id: call_run_id,
+        feedback: verdicts ?? [],
+      })),
+    },
+  }
 }
 
 type LogFilter = Pick<schema.LogQuery, 'start_time' | 'end_time' | 'session_id'>

@@ -8,9 +8,17 @@ import type { RulePatch } from './schema.ts'
 type Scope = { session_id: SQL; dataset_id: SQL }
 type Given = Pick<
   RulePatch,
-  'session_id' | 'dataset_id' | 'add_to_dataset_id' | 'add_to_annotation_queue_id' | 'extend_only' | 'webhooks'
+  | 'session_id'
+  | 'dataset_id'
+  | 'add_to_dataset_id'
+  | 'add_to_annotation_queue_id'
+  | 'extend_only'
+  | 'webhooks'
+  | 'alerts'
+  | 'evaluators'
+  | 'evaluator_id'
 >
-type Table = 'projects' | 'datasets' | 'annotation_queues'
+type Table = 'projects' | 'datasets' | 'annotation_queues' | 'model_configurations' | 'evaluators'
 
 const rowOf = (table: Table, id: SQL): SQL => sql`${sql.identifier(table)} k
           where k.id = ${id} and k.tenant_id = current_tenant()`
@@ -32,16 +40,27 @@ const mayUseRuns = (permission: Permission, { session_id, dataset_id }: Scope): 
 /** For a where clause: refuses what the workspace does not have, and what the caller may not do. */
 export function isAllowed(given: Given, scope: Scope): SQL {
   const { add_to_dataset_id: dataset, add_to_annotation_queue_id: queue, extend_only, webhooks } = given
-  const showsRuns = dataset || queue || (webhooks && webhooks.length > 0)
+  const { evaluators, evaluator_id: evaluator } = given
+  const judges = evaluator || evaluators?.length
+  const showsRuns = dataset || queue || webhooks?.length || given.alerts?.length || judges
   return and(
     exists('project_not_found', 'projects', given.session_id),
     exists('dataset_not_found', 'datasets', given.dataset_id),
     exists('dataset_not_found', 'datasets', dataset),
     exists('queue_not_found', 'annotation_queues', queue),
+    exists('evaluator_not_found', 'evaluators', evaluator),
+    ...hasModels(evaluators),
     showsRuns ? mayUseRuns('runs:read', scope) : undefined,
     dataset ? mayUse('datasets:update', 'datasets', sql`${dataset}::uuid`) : undefined,
     queue ? mayUse('annotation-queues:update', 'annotation_queues', sql`${queue}::uuid`) : undefined,
     extend_only ? mayUseRuns('projects:increase-trace-tier', scope) : undefined,
+    judges ? mayUseRuns('feedback:create', scope) : undefined,
+    judges ? requirePermission('models:invoke') : undefined,
     sql`true`,
   )!
 }
+
+export const hasModels = (evaluators: Given['evaluators']): (SQL | undefined)[] =>
+  [...new Set(evaluators?.map(({ structured }) => structured.playground_settings_id))].map(id =>
+    exists('model_not_found', 'model_configurations', id),
+  )

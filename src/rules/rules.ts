@@ -3,7 +3,9 @@ import { and, eq, getTableColumns, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
 import { bumpVersion, db, inTenant, lockRows, type Row, refuseUnless, run, uuidArray } from '../kernel/db.ts'
+import { derivedUuid } from '../kernel/digest.ts'
 import { requireAllowedUrl } from '../kernel/guarded-fetch.ts'
+import { invalidRequest } from '../kernel/input.ts'
 import { commit } from '../kernel/journal.ts'
 import {
   changedMembers,
@@ -14,11 +16,14 @@ import {
 } from '../kernel/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import { newSecret } from '../protocol/webhook-signing.ts'
-import { type RuleWebhook, runRules } from '../tables/rules.ts'
+import { type RuleAlert, type RuleEvaluator, type RuleWebhook, runRules } from '../tables/rules.ts'
 import { RUN_FIELDS } from '../traces/filter/fields.ts'
 import { readFilters } from '../traces/filter/resolve.ts'
+import { ROUTING_KEY_PLACE } from './alerts.ts'
+import { listPromptFaults } from './check-prompt.ts'
 import { isAllowed } from './rights.ts'
 import * as schema from './schema.ts'
+import { SPENT_THIS_WEEK } from './spending.ts'
 
 type RuleParams = z.output<typeof schema.RuleRef>
 export type RuleRow = typeof runRules.$inferSelect & {
@@ -26,6 +31,8 @@ export type RuleRow = typeof runRules.$inferSelect & {
   dataset_name: string | null
   queue_name: string | null
   add_to_dataset_name: string | null
+  evaluator_name: string | null
+  spend_usd: number
 }
 
 export const SECRET_PLACE = 'rule webhook secret'
@@ -41,6 +48,8 @@ export const RULE_COLUMNS = {
   dataset_name: nameOf('datasets', 'dataset_id').as('dataset_name'),
   queue_name: nameOf('annotation_queues', 'add_to_annotation_queue_id').as('queue_name'),
   add_to_dataset_name: nameOf('datasets', 'add_to_dataset_id').as('add_to_dataset_name'),
+  evaluator_name: nameOf('evaluators', 'evaluator_id').as('evaluator_name'),
+  spend_usd: sql<number>`${SPENT_THIS_WEEK(sql`run_rules`)}`.mapWith(Number).as('spend_usd'),
 }
 
 export const toWire = (row: RuleRow): schema.Rule => ({
@@ -66,6 +75,16 @@ export const toWire = (row: RuleRow): schema.Rule => ({
     url,
     headers: Object.fromEntries(Object.keys(headers).map(name => [name, schema.HIDDEN])),
   })),
+  evaluators: row.evaluators.map(({ structured }) => ({ structured })),
+  evaluator_id: row.evaluator_id,
+  evaluator_name: row.evaluator_name,
+  evaluator_type: row.evaluator_id === null ? null : 'llm',
+  spend_limit: toLimit(row.spend_limit_usd),
+  effective_spend_limit: toLimit(row.spend_limit_usd),
+  spend_usd: row.spend_usd,
+  alerts: row.alerts.map(({ summary, severity }) => ({
+    ...{ type: 'pagerduty' as const, routing_key: schema.HIDDEN, summary, severity },
+  })),
   backfill_id: row.backfill_id,
   backfill_from: toIsoTime(row.backfill_from),
   backfill_status: row.backfill_status,
@@ -76,6 +95,9 @@ export const toWire = (row: RuleRow): schema.Rule => ({
   created_at: toIsoTime(row.created_at),
   updated_at: toIsoTime(row.updated_at),
 })
+
+const toLimit = (limit_usd: number | null): schema.Rule['spend_limit'] =>
+  limit_usd === null ? null : { limit_usd: String(limit_usd), window: 'weekly' }
 
 /** By time, because the number of runs is not known. */
 function progressOf({ backfill_status, backfill_from, backfill_until, backfill_cursor }: RuleRow): number | null {
@@ -107,7 +129,17 @@ const RECORD: RecordedMembers = {
     'add_to_dataset_prefer_correction',
     'extend_only',
     'backfill_from',
+    'evaluator_id',
+    'spend_limit_usd',
   ]),
+  // Prompts are long. The id of an evaluator follows from its contents.
+  evaluators: row => sql`(
+    select json_agg(json_build_object(
+      'id', e ->> 'id', 'playground_settings_id', e -> 'structured' ->> 'playground_settings_id',
+      'title', e -> 'structured' -> 'schema' ->> 'title'
+    ) order by place)
+    from json_array_elements(${row}.evaluators) with ordinality i(e, place))`,
+  alerts: row => sql`(select json_agg(a ->> 'summary') from json_array_elements(${row}.alerts) a)`,
   webhooks: row => sql`(
     select json_agg(split_part(w ->> 'url', '?', 1) order by place)
     from json_array_elements(${row}.webhooks) with ordinality e(w, place))`,
@@ -135,7 +167,12 @@ const HAS_ROOM = refuseUnless(
 /** So that two concurrent requests do not both take the last place. */
 const LOCK_WORKSPACE = sql`select from workspaces where id = current_tenant() for no key update`
 
-function requireUsable(ctx: Ctx, { filter, trace_filter, tree_filter, webhooks }: schema.RulePatch): void {
+function requireUsable(ctx: Ctx, input: schema.RulePatch): void {
+  const { filter, trace_filter, tree_filter, webhooks, evaluators } = input
+  const faults = (evaluators ?? []).flatMap(({ structured }, i) =>
+    listPromptFaults(structured, ['body', 'evaluators', i, 'structured']),
+  )
+  if (faults.length > 0) throw invalidRequest(faults)
   readFilters({ filter, trace_filter, tree_filter }, RUN_FIELDS)
   for (const { url } of webhooks ?? []) requireAllowedUrl(ctx.config, ctx.origin, url)
 }
@@ -151,15 +188,31 @@ async function sealWebhooks({ sealer }: Ctx, id: string, webhooks: schema.NewRul
   )
 }
 
+const sealAlerts = async ({ sealer }: Ctx, id: string, alerts: schema.NewRule['alerts']): Promise<RuleAlert[]> =>
+  Promise.all(
+    (alerts ?? []).map(async ({ routing_key, summary, severity }) => ({
+      id: crypto.randomUUID(),
+      routing_key: await sealer.seal(routing_key, id, ROUTING_KEY_PLACE),
+      ...{ summary: summary ?? null, severity: severity ?? ('error' as const) },
+    })),
+  )
+
+const withIds = (rule: string, evaluators: schema.NewRule['evaluators']): RuleEvaluator[] =>
+  (evaluators ?? []).map(({ structured }) => ({
+    id: derivedUuid(`evaluator ${rule} ${JSON.stringify(structured)}`),
+    structured,
+  }))
+
 const FILTERS = ['filter', 'trace_filter', 'tree_filter'] as const
 
 function givenColumns(input: schema.RulePatch) {
   const { display_name, is_enabled, sampling_rate, extend_only, add_to_dataset_prefer_correction } = input
-  const { add_to_dataset_id, add_to_annotation_queue_id } = input
+  const { add_to_dataset_id, add_to_annotation_queue_id, evaluator_id, spend_limit } = input
   const filters = FILTERS.filter(name => input[name] !== undefined).map(name => [name, input[name]?.trim() || null])
   return omitUndefined({
     ...{ display_name, is_enabled, sampling_rate, extend_only, add_to_dataset_prefer_correction },
-    ...{ add_to_dataset_id, add_to_annotation_queue_id },
+    ...{ add_to_dataset_id, add_to_annotation_queue_id, evaluator_id },
+    spend_limit_usd: spend_limit === undefined ? undefined : (spend_limit?.limit_usd ?? null),
     ...(Object.fromEntries(filters) as { [Name in (typeof FILTERS)[number]]?: string | null }),
   })
 }
@@ -213,6 +266,8 @@ export const createRule = verb('rules:create', async (ctx, input: schema.NewRule
       session_id: input.session_id ?? null,
       dataset_id: input.dataset_id ?? null,
       webhooks: await sealWebhooks(ctx, id, input.webhooks),
+      alerts: await sealAlerts(ctx, id, input.alerts),
+      evaluators: withIds(id, input.evaluators),
       webhook_secret: await ctx.sealer.seal(newSecret(), id, SECRET_PLACE),
       position: CURRENT_POSITION,
       ...(backfill_from && {
@@ -239,13 +294,15 @@ export const changeRule = verb(
   'rules:update',
   async (ctx, { rule_id, session_id, dataset_id, backfill_from: _, ...patch }: RuleParams & schema.RulePatch) => {
     requireUsable(ctx, patch)
-    const { webhooks } = patch
+    const { webhooks, alerts, evaluators } = patch
     const isEnabled = sql`run_rules.is_enabled`
     const change = db
       .update(runRules)
       .set({
         ...givenColumns(patch),
         ...(webhooks !== undefined && { webhooks: await sealWebhooks(ctx, rule_id, webhooks) }),
+        ...(alerts !== undefined && { alerts: await sealAlerts(ctx, rule_id, alerts) }),
+        ...(evaluators !== undefined && { evaluators: withIds(rule_id, evaluators) }),
         // What ended while the rule was off is not its business.
         ...(patch.is_enabled && {
           position: sql`case when ${isEnabled} then run_rules.position else ${CURRENT_POSITION} end`,

@@ -11,10 +11,13 @@ import {
   recordOf,
   Uuid,
 } from '../protocol/wire.ts'
-import { flag, idFilter, offsetPage, Time } from '../traces/query.schema.ts'
+import { flag, idFilter, offsetPage, storableText, Time } from '../traces/query.schema.ts'
+import { Evaluator, MAX_EVALUATORS, notSupported, ShownEvaluator } from './evaluators.schema.ts'
 
 export const MAX_RULES = 200
 const MAX_WEBHOOKS = 5
+const MAX_ALERTS = 5
+const ALERT_SEVERITIES = ['critical', 'warning', 'error', 'info'] as const
 const MAX_FILTER_LENGTH = 20_000
 
 export const RuleRef = z.object({ rule_id: Uuid })
@@ -41,27 +44,41 @@ const RuleWebhook = z.object({
 
 const Filter = boundedText(MAX_FILTER_LENGTH)
 
-/** Clients send these members with the value that stands for nothing. */
-const notSupported = (instead: string) =>
-  z
-    .unknown()
-    .refine(value => !value || (Array.isArray(value) && value.length === 0), {
-      error: `is not supported. ${instead}`,
-    })
-    .optional()
-    .meta({ deprecated: true, description: `Not supported. ${instead}` })
-
-const NO_EVALUATORS = 'Send the runs to your evaluator by `webhooks`.'
+const NO_CODE = 'It would run in the control plane. Send the runs to your evaluator by `webhooks`.'
 const unsupportedShape = {
-  evaluators: notSupported(NO_EVALUATORS),
-  code_evaluators: notSupported(NO_EVALUATORS),
-  evaluator_id: notSupported(NO_EVALUATORS),
-  spend_limit: notSupported(NO_EVALUATORS),
-  use_corrections_dataset: notSupported(NO_EVALUATORS),
-  create_alignment_queue: notSupported(NO_EVALUATORS),
-  alerts: notSupported('Send the alert by `webhooks`.'),
+  code_evaluators: notSupported(NO_CODE),
+  use_corrections_dataset: notSupported('Write examples into the `prompt`.'),
+  num_few_shot_examples: notSupported('Write examples into the `prompt`.'),
+  create_alignment_queue: notSupported('Use `add_to_annotation_queue_id`.'),
   group_by: notSupported('A rule applies to single runs.'),
 }
+
+const RuleAlert = z.object({
+  type: z.literal('pagerduty').nullish(),
+  routing_key: boundedText(256)
+    .regex(/^[\x21-\x7e]+$/, { error: 'must be the integration key of a service: printable characters without spaces' })
+    .refine(key => key !== HIDDEN, {
+      error: 'stands for a key that is not shown. Send the key, or leave `alerts` out',
+    })
+    .meta({ description: 'Of the integration “Events API v2” of a PagerDuty service. Stored encrypted, not shown.' }),
+  summary: storableText(1024).nullish().meta({ description: 'By default the name of the rule.' }),
+  severity: z.enum(ALERT_SEVERITIES).nullish().meta({ description: 'By default `error`.' }),
+})
+
+const SpendLimit = z.object({
+  limit_usd: z
+    .union(
+      [
+        z.number(),
+        boundedText(20)
+          .regex(/^\d+(?:\.\d+)?$/)
+          .transform(Number),
+      ],
+      { error: 'must be a number' },
+    )
+    .pipe(z.number().min(0.01).max(1_000_000)),
+  window: z.literal('weekly').default('weekly').meta({ description: 'From Monday in UTC.' }),
+})
 
 const actionShape = {
   display_name: label(256),
@@ -79,6 +96,16 @@ const actionShape = {
   add_to_dataset_prefer_correction: z
     .boolean()
     .meta({ description: 'Takes the correction of the latest feedback that has one as the outputs of the example.' }),
+  evaluators: arrayOf(Evaluator, MAX_EVALUATORS).nullish().meta({
+    description: 'Have models of the workspace judge the runs. They need `models:invoke` and `feedback:create`.',
+  }),
+  evaluator_id: Uuid.nullish().meta({ description: 'An evaluator that several rules use, besides `evaluators`.' }),
+  spend_limit: SpendLimit.nullish().meta({
+    description: 'What the evaluators of the rule may cost. Calls that are under way can exceed it.',
+  }),
+  alerts: arrayOf(RuleAlert, MAX_ALERTS)
+    .nullish()
+    .meta({ description: 'Alerts of PagerDuty, each once in five minutes.' }),
   webhooks: arrayOf(RuleWebhook, MAX_WEBHOOKS).nullish(),
   extend_only: z.boolean().meta({
     description: 'Makes the traces long-lived. It needs `projects:increase-trace-tier`.',
@@ -134,6 +161,8 @@ export const RulePatch = z
   })
 export type RulePatch = z.output<typeof RulePatch>
 
+const ShownLimit = z.object({ limit_usd: z.string(), window: z.literal('weekly') })
+
 export const Rule = z
   .object({
     id: Uuid,
@@ -163,6 +192,21 @@ export const Rule = z
           .meta({ description: `Their values are \`${HIDDEN}\`.` }),
       }),
     ),
+    evaluators: z.array(ShownEvaluator),
+    evaluator_id: Uuid.nullable(),
+    evaluator_name: z.string().nullable(),
+    evaluator_type: z.literal('llm').nullable(),
+    spend_limit: ShownLimit.nullable(),
+    effective_spend_limit: ShownLimit.nullable(),
+    spend_usd: z.number().meta({ description: 'What its evaluators cost in this week, as far as prices are known.' }),
+    alerts: z.array(
+      z.object({
+        type: z.literal('pagerduty'),
+        routing_key: z.literal(HIDDEN),
+        summary: z.string().nullable(),
+        severity: z.enum(ALERT_SEVERITIES),
+      }),
+    ),
     webhook_secret: z.string().optional().meta({
       description: 'Verifies the signatures of the webhooks. It is shown where a request sets `webhooks`.',
     }),
@@ -186,7 +230,7 @@ export const RuleQuery = z.object({
   type: optionalFilter(z.enum(['session', 'dataset'])),
   name_contains: optionalFilter(boundedText(256)).meta({ description: 'Part of the name. Case does not matter.' }),
   id: idFilter('Repeat it for several rules.'),
-  evaluator_id: optionalFilter(Uuid).meta({ description: 'No rule has an evaluator, so the list is empty.' }),
+  evaluator_id: optionalFilter(Uuid).meta({ description: 'Only rules with this evaluator.' }),
   tag_value_id: idFilter('Only rules of projects and datasets with all of these tags.'),
   include_backfill_progress: flag(false).meta({ description: 'It is always included.' }),
 })
@@ -221,8 +265,8 @@ export const RuleLog = z
     application_time: Time,
     add_to_annotation_queue: Outcome,
     add_to_dataset: Outcome,
-    evaluators: z.null(),
-    alerts: z.null(),
+    evaluators: Outcome.meta({ description: 'Null while an evaluator is still to be asked.' }),
+    alerts: Outcome.meta({ description: 'Null while an alert is still to be sent.' }),
     webhooks: Outcome.meta({ description: 'Null while a webhook is still to be sent.' }),
     extend_only: Outcome,
   })

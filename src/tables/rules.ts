@@ -3,6 +3,7 @@ import { sql } from 'drizzle-orm'
 import {
   bigint,
   boolean,
+  date,
   doublePrecision,
   index,
   integer,
@@ -10,11 +11,13 @@ import {
   pgTable,
   primaryKey,
   text,
+  unique,
   uuid,
 } from 'drizzle-orm/pg-core'
 import { tenantColumns } from './access.ts'
 import { annotationQueues } from './annotation-queues.ts'
 import {
+  actorNameColumn,
   createdAtColumn,
   idColumn,
   instantColumn,
@@ -27,7 +30,43 @@ import { projects } from './traces.ts'
 
 /** Header values are sealed under the rule's id. */
 export type RuleWebhook = { id: string; url: string; headers: Record<string, string> }
+/** The routing key is sealed under the rule's id. */
+export type RuleAlert = {
+  id: string
+  routing_key: string
+  summary: string | null
+  severity: 'critical' | 'warning' | 'error' | 'info'
+}
+/** What a model is asked about a run, and how its answer becomes feedback. */
+export type JudgePrompt = {
+  playground_settings_id: string
+  prompt: [role: 'system' | 'user' | 'assistant', template: string][]
+  schema: Record<string, unknown>
+  template_format: 'mustache' | 'f-string'
+  variable_mapping: Record<string, string>
+}
+/** The id follows from the contents, so an evaluator that stays as it is keeps it. */
+export type RuleEvaluator = { id: string; structured: JudgePrompt }
 export const BACKFILL_STATES = ['waiting', 'running', 'completed'] as const
+
+/** Evaluators that several rules use. */
+export const evaluators = pgTable(
+  'evaluators',
+  {
+    id: idColumn(),
+    ...tenantColumns(),
+    name: text().notNull(),
+    structured: json().$type<JudgePrompt>().notNull(),
+    feedback_keys: text().array().notNull(),
+    metadata: json().$type<Record<string, unknown>>(),
+    created_by_name: actorNameColumn(),
+    ...versionedColumns(),
+  },
+  t => [
+    unique('evaluator_exists').on(t.tenant_id, t.name),
+    index('evaluators_page').on(t.tenant_id, ...newestFirstColumns(t)),
+  ],
+)
 
 export const runRules = pgTable(
   'run_rules',
@@ -50,6 +89,14 @@ export const runRules = pgTable(
     webhooks: json().$type<RuleWebhook[]>().notNull().default([]),
     /** Sealed. Signs the webhooks. */
     webhook_secret: text().notNull(),
+    alerts: json().$type<RuleAlert[]>().notNull().default([]),
+    evaluators: json().$type<RuleEvaluator[]>().notNull().default([]),
+    evaluator_id: uuid().references(() => evaluators.id),
+    /** What its evaluators may cost in a week, from Monday in UTC. */
+    spend_limit_usd: doublePrecision(),
+    spent_usd: doublePrecision().notNull().default(0),
+    /** The Monday of the week in which that was spent. */
+    spent_week: date(),
     /** The last row of `finished_runs` that the rule has seen. */
     position: bigint({ mode: 'number' }).notNull(),
     backfill_id: uuid(),
@@ -63,6 +110,8 @@ export const runRules = pgTable(
     next_evaluation_at: createdAtColumn(),
     /** When its webhooks were last sent: the rule that has waited longest is next. */
     last_sent_at: createdAtColumn(),
+    /** When its evaluators were last asked. */
+    last_judged_at: createdAtColumn(),
     ...versionedColumns(),
   },
   t => [
@@ -71,6 +120,7 @@ export const runRules = pgTable(
     index('run_rules_dataset').on(t.dataset_id),
     index('run_rules_target_dataset').on(t.add_to_dataset_id),
     index('run_rules_target_queue').on(t.add_to_annotation_queue_id),
+    index('run_rules_evaluator').on(t.evaluator_id),
   ],
 )
 
@@ -131,7 +181,10 @@ export const ruleDeliveries = pgTable(
     rule_id: uuid()
       .notNull()
       .references(() => runRules.id, { onDelete: 'cascade' }),
-    /** The webhook, within those of the rule. */
+    kind: text({ enum: ['webhook', 'alert'] })
+      .notNull()
+      .default('webhook'),
+    /** The webhook or the alert, within those of the rule. */
     target_id: uuid().notNull(),
     run_ids: uuid().array().notNull(),
     /** The first start and the last end of these runs. */
@@ -152,5 +205,44 @@ export const ruleDeliveries = pgTable(
     index('rule_deliveries_rule').on(t.rule_id),
     index('rule_deliveries_due').on(t.rule_id, t.next_attempt_at).where(sql`state = 'waiting'`),
     index('rule_deliveries_age').using('brin', t.created_at),
+  ],
+)
+
+export type StoredVerdict = { key: string; score?: number | boolean; value?: string; comment?: string }
+
+/** An evaluator judges a run once: what it says is stored before it becomes feedback. */
+export const ruleEvaluations = pgTable(
+  'rule_evaluations',
+  {
+    /** Ends in `00`: see `callRunId()`. */
+    id: uuid().primaryKey(),
+    ...parentTenantColumns(),
+    rule_id: uuid()
+      .notNull()
+      .references(() => runRules.id, { onDelete: 'cascade' }),
+    run_id: uuid().notNull(),
+    /** Within those of the rule, or one that several rules use. */
+    evaluator_id: uuid().notNull(),
+    /** The run is itself a call of an evaluator. */
+    is_of_evaluator: boolean().notNull(),
+    state: text({ enum: ['waiting', 'done', 'skipped', 'failed'] })
+      .notNull()
+      .default('waiting'),
+    attempts: integer().notNull().default(0),
+    /** The end of the current worker's lease, or the time of the next attempt. */
+    next_attempt_at: instantColumn().default(sql`clock()`),
+    attempted_at: instantColumn(),
+    verdicts: json().$type<StoredVerdict[]>(),
+    /** The run of the call that answered. Null where the configuration traces none. */
+    call_run_id: uuid(),
+    cost_usd: doublePrecision(),
+    error: text(),
+    message: text(),
+    created_at: createdAtColumn(),
+  },
+  t => [
+    unique('rule_evaluations_once').on(t.rule_id, t.run_id, t.evaluator_id),
+    index('rule_evaluations_due').on(t.rule_id, t.next_attempt_at).where(sql`state = 'waiting'`),
+    index('rule_evaluations_age').using('brin', t.created_at),
   ],
 )

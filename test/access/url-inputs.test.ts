@@ -4,6 +4,7 @@
 import { expect, it } from 'vitest'
 import type * as z from 'zod'
 import { operations } from '../../src/app.ts'
+import { newTenant } from '../support/app.ts'
 import * as as from '../support/authorization-server.ts'
 import { getPolicyPath, setUpPreviews } from '../support/previews.ts'
 import { getProviderPath } from '../support/providers.ts'
@@ -111,6 +112,30 @@ const DECISIONS: Record<string, string | (() => Promise<void>)> = {
     expect((await change({ url: EVIL, headers: { Authorization: '*****' } })).status).toBe(422)
     // The headers belong to their address, so none of them stays.
     expect((await change({ url: EVIL })).body.webhooks).toEqual([{ url: EVIL, headers: {} }])
+  },
+  'createModelConfiguration base_url': NEW,
+  'createModelConfiguration token_url': NEW,
+  'changeModelConfiguration base_url': async () => {
+    const tenant = await newTenant()
+    const model = { name: 'gpt', provider: 'openai', model: 'gpt', secret: 'hush-hush' }
+    const path = `/v1/model-configurations/${(await tenant.post('/v1/model-configurations', model)).body.id}`
+    expect((await tenant.patch(path, { base_url: EVIL })).body.code).toBe('model_secret_required')
+    expect((await tenant.patch(path, { base_url: EVIL, auth_type: 'secret' })).status).toBe(422)
+  },
+  'changeModelConfiguration token_url': async () => {
+    const tenant = await newTenant()
+    const client = { auth_type: 'oauth_client_credentials', client_id: 'a', secret: 'hush-hush' }
+    const model = {
+      name: 'gpt',
+      provider: 'openai',
+      model: 'gpt',
+      ...client,
+      token_url: 'https://as.example.com/token',
+    }
+    const path = `/v1/model-configurations/${(await tenant.post('/v1/model-configurations', model)).body.id}`
+    expect((await tenant.patch(path, { token_url: EVIL })).status).toBe(422)
+    const { secret: _, ...withoutSecret } = client
+    expect((await tenant.patch(path, { ...withoutSecret, token_url: EVIL })).status).toBe(422)
   },
   'poll control_plane_url': 'applications send their trace key there, and the agent that names it has that key',
   'createDeployment source_config.repo_url': NEW,

@@ -10,6 +10,7 @@ import { findFreePort } from '../../src/postgres/free-port.ts'
 import { startDemoServer, stopCommands, waitFor } from '../support/commands.ts'
 import { bootstrapKey, readDevInstallation } from '../support/dev-installation.ts'
 import { startLocalGitea } from '../support/local-gitea.ts'
+import { type ModelServer, startModelServer } from '../support/model-server.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const folder = fs.mkdtempSync(join(tmpdir(), 'slipway-docs-'))
@@ -41,6 +42,7 @@ const RUNNING = [
   'docs/automation-rules',
   'docs/datasets',
   'docs/annotation-queues',
+  'docs/model-calls',
   'docs/export',
 ]
 const NEEDS: Record<string, string> = {
@@ -99,6 +101,7 @@ const toPattern = (answer: string) =>
 
 let demo: Awaited<ReturnType<typeof startDemoServer>>
 let organizationKey: string
+let models: ModelServer
 let gitea: Awaited<ReturnType<typeof startLocalGitea>>
 beforeAll(async () => {
   for (const name of ['docs', 'src', 'scripts', 'node_modules', 'package.json'])
@@ -107,11 +110,13 @@ beforeAll(async () => {
   fs.symlinkSync(home, join(folder, '.slipway'))
   organizationKey = await bootstrapKey(home, '--organization', 'Local', '--organization-key')
   demo = await startDemoServer()
+  models = await startModelServer()
   gitea = await startLocalGitea(join(folder, 'git'))
   await pushApplication(gitea.create('acme/shop'))
 })
 afterAll(async () => {
   await stopCommands()
+  await models.close()
   gitea.close()
   fs.rmSync(folder, { recursive: true, force: true, maxRetries: 9 })
 })
@@ -139,6 +144,7 @@ it.each(RUNNING)('%s: its commands answer what it says', async page => {
       .replaceAll('4100', receiverPort)
       .replaceAll('http://localhost:3000', demo.mcp)
       .replaceAll('http://localhost:3001', demo.auth)
+      .replaceAll('http://localhost:8000', models.url)
       .replaceAll('https://git.example.com', gitea.origin)
       .replaceAll('YOUR-TOKEN', 'hush-token')
   const script = blocks.map(({ commands }) => `${withLocalServers(commands)}\necho '${SEPARATOR}'\n`).join('')

@@ -52,6 +52,7 @@ const REFERENCED_TABLES: Record<string, string> = {
   cluster_id: 'insight_clusters',
   'insight_clusters.parent_id': 'insight_clusters',
   'preview_policies.id': 'deployments',
+  'run_rules.evaluator_id': 'evaluators',
   'access_rules.access_policy_id': 'role_access_policies',
 }
 /** Ids that are not references, and why the id of another tenant does no harm there. */
@@ -64,7 +65,10 @@ const NO_REFERENCE: Record<string, string> = {
   'rule_applications.run_id': 'only shown, and compared with runs of the own workspace',
   'rule_applications.run_session_id': 'only shown',
   'rule_applications.delivery_ids': 'looked up among the deliveries of the same rule',
-  'rule_deliveries.target_id': 'looked up among the webhooks of the same rule',
+  'rule_deliveries.target_id': 'looked up among the webhooks and alerts of the same rule',
+  'rule_evaluations.evaluator_id': 'looked up among the evaluators of the same rule',
+  'rule_evaluations.run_id': 'looked up within the tenant',
+  'rule_evaluations.call_run_id': 'only shown',
   'rule_deliveries.run_ids': 'looked up among the runs of the own workspace',
   'finished_runs.run_id': 'written by a trigger of the run',
   'finished_runs.trace_id': 'written by a trigger of the run',

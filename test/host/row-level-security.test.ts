@@ -179,6 +179,7 @@ describe('a table that requests insert into', () => {
     run_rules: 'two hundred, checked by the insert',
     rule_applications: 'one for each rule and run, for a month',
     rule_deliveries: 'one for each webhook and page of runs, for a month',
+    rule_evaluations: 'one for each evaluator of a rule and run, for a month',
     insight_clusters: 'as many as a job asks for, and the jobs have a quota',
     insight_runs: 'a thousand for each job, and the jobs have a quota',
     insight_steps: 'a few for each run of a job, and the jobs have a quota',

@@ -1,7 +1,7 @@
 // Answers of models: read from what models really send, cleaned, and refused with a reason.
 import { describe, expect, it } from 'vitest'
-import { readAttributes } from '../../src/insights/attribute-schemas.ts'
 import { AttributeSchemas } from '../../src/insights/attributes.schema.ts'
+import { readAttributes } from '../../src/insights/attributes.ts'
 import { computeStats } from '../../src/insights/cluster-stats.ts'
 import { askForConfig } from '../../src/insights/config-question.ts'
 import { shareSize, sizesOf } from '../../src/insights/hierarchy.ts'

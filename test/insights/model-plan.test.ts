@@ -1,8 +1,9 @@
 // A job that a model sorts, without its calls: every call is answered by a function, and the plan leads to the next.
 import { describe, expect, it } from 'vitest'
 import type { AttributeSchemas } from '../../src/insights/attributes.schema.ts'
+import { JobFault } from '../../src/insights/job-fault.ts'
 import { type PlannedJob, planJob } from '../../src/insights/model-plan.ts'
-import { JobFault, type PlannedCall, type Step, type Steps } from '../../src/insights/model-script.ts'
+import type { PlannedCall, Step, Steps } from '../../src/insights/model-script.ts'
 import { UnusableAnswer } from '../../src/insights/question.ts'
 
 const facts = { latency: 1, has_error: false, tokens: 0, cost: 0, feedback: {} }

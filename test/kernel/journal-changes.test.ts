@@ -369,6 +369,7 @@ async function prepareCalls() {
       body: {
         ...{ display_name: named(), sampling_rate: 1, session_id: params.session_id },
         webhooks: [{ url: 'https://ci.example.com/', headers: { 'X-Token': makeSecret('rule') } }],
+        alerts: [{ routing_key: makeSecret('alert') }],
       },
     }),
     deleteWebhook: async () => ({

@@ -20,6 +20,8 @@ export function makeDataCalls(
   })
   const newExperiment = async () => create('/sessions', { name: unusedId(), reference_dataset_id: await newDataset() })
   const newQueue = () => create('/annotation-queues', { name: 'Queue' })
+  const newModel = () =>
+    create('/v1/model-configurations', { name: unusedId(), provider: 'openai', model: 'gpt', auth_type: 'none' })
   const newRun = async () => {
     const { root } = newTrace()
     await appendRuns(tenant, [root])
@@ -67,6 +69,8 @@ export function makeDataCalls(
       await tenant.put(`/datasets/${dataset_id}/share`)
       return { params: { dataset_id } }
     },
+    changeModelConfiguration: async () => ({ params: { configuration_id: await newModel() } }),
+    deleteModelConfiguration: async () => ({ params: { configuration_id: await newModel() } }),
     changeQueue: async () => ({ params: { queue_id: await newQueue() } }),
     deleteQueue: async () => ({ params: { queue_id: await newQueue() } }),
     deleteQueues: async () => ({ path: `/annotation-queues?queue_ids=${await newQueue()}` }),

@@ -58,6 +58,10 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   const job = await tenant.post(insights, NewJob.meta()!.example)
   const config = await tenant.post(`${insights}/configs`, { name: 'Config', config: { model: 'none' } })
   const cluster_id = crypto.randomUUID()
+  const model = await tenant.post('/v1/model-configurations', {
+    ...{ name: 'Model', provider: 'openai', model: 'gpt', auth_type: 'none' },
+  })
+  const budget = await tenant.post('/v1/model-budgets', { period: 'week', limit_calls: 1_000_000 })
   const delivery_id = crypto.randomUUID()
   const user_code = newUserCode()
   await runAsSystem(
@@ -81,6 +85,8 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   )
   return {
     tagging_id: tagging.body.id,
+    configuration_id: model.body.id,
+    budget_id: budget.body.id,
     access_policy_id: policy.body.id,
     webhook_id: webhook.body.id,
     view_id: view.body.id,

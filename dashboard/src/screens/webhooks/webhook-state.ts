@@ -77,6 +77,8 @@ export const RESOURCES = [
   ['rule', 'Automation rules'],
   ['insight_job', 'Insights jobs'],
   ['insight_config', 'Saved configs of insights'],
+  ['model_configuration', 'Model configurations'],
+  ['model_budget', 'Budgets for calls of models'],
   ['tag_key', 'Tag keys'],
   ['tag_value', 'Tag values'],
   ['api_key', 'API keys: created, revoked'],

@@ -1,0 +1,76 @@
+// What calls of models used, by day, configuration and deployment.
+import { sql } from 'drizzle-orm'
+import type { Config } from '../env.ts'
+import { verb } from '../kernel/context.ts'
+import { type Database, type Row, run, runAsSystem } from '../kernel/db.ts'
+import { fail } from '../kernel/errors.ts'
+import { setClock } from '../kernel/journal.ts'
+import { DEFAULT_DAYS, MAX_DAYS, type Usage, type UsageQuery } from './usage.schema.ts'
+
+const DAY_MS = 86_400_000
+const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10)
+
+function chooseDays({ start, end }: UsageQuery, now: number): { start: string; end: string } {
+  const last = end === undefined ? now : Date.parse(end)
+  const first = start === undefined ? last - (DEFAULT_DAYS - 1) * DAY_MS : Date.parse(start)
+  const fault = (msg: string) => fail('invalid_request', { errors: [{ type: 'custom', loc: ['query', 'start'], msg }] })
+  if (first > last) throw fault('must not be after `end`')
+  if (last - first >= MAX_DAYS * DAY_MS) throw fault(`must be less than ${MAX_DAYS} days before \`end\``)
+  return { start: dayOf(first), end: dayOf(last) }
+}
+
+const SUMS = sql`
+  coalesce(sum(calls), 0) as calls,
+  coalesce(sum(failed), 0) as failed,
+  coalesce(sum(input_tokens), 0) as input_tokens,
+  coalesce(sum(output_tokens), 0) as output_tokens,
+  sum(cost_usd) as cost_usd`
+
+export const readUsage = verb('models:read', async (ctx, query: UsageQuery): Promise<Usage> => {
+  const { start, end } = chooseDays(query, Date.now() + ctx.config.clockOffset())
+  const { configuration_id = null, deployment_id = null, limit, offset } = query
+  const [row] = await run(
+    ctx,
+    sql<Row>`
+      with matching as (
+        select *
+        from model_usage u
+        where u.tenant_id = current_tenant()
+          and u.day between ${start}::date and ${end}::date
+          and u.configuration_id = coalesce(${configuration_id}::uuid, u.configuration_id)
+          and (${deployment_id}::uuid is null or u.deployment_id = ${deployment_id}::uuid)
+      ),
+      days as (
+        select day, configuration_id, max(configuration_name) as configuration_name, deployment_id, ${SUMS}
+        from matching
+        group by day, configuration_id, deployment_id
+        order by day desc, configuration_id, deployment_id
+        limit ${limit}
+        offset ${offset}
+      ),
+      named as (
+        select days.*, d.name as deployment_name
+        from days
+        left join deployments d on d.id = days.deployment_id and d.tenant_id = current_tenant()
+      )
+      select
+        (select to_json(total) from (select ${SUMS} from matching) total),
+        coalesce(
+          (select json_agg(n order by n.day desc, n.configuration_name, n.deployment_name nulls first) from named n),
+          '[]'
+        )`,
+  )
+  const [total, days] = (row as string[]).map(text => JSON.parse(text)) as [Usage['total'], Usage['days']]
+  return { start, end, total, days, offset: offset + days.length }
+})
+
+const KEPT_DAYS = 400
+
+/** As long as events. */
+export async function sweepModelUsage(database: Database, config: Pick<Config, 'clockOffset'>): Promise<void> {
+  await runAsSystem(
+    database,
+    setClock(config),
+    sql`delete from model_usage where day < (clock() - interval '${sql.raw(String(KEPT_DAYS))} days')::date`,
+  )
+}

@@ -1,0 +1,206 @@
+// Asks the evaluators of rules about runs. What a model answers is stored before it becomes feedback, and feedback has
+// ids that follow from the evaluation: a repeat asks nothing twice that was answered, and adds nothing twice.
+import { type SQL, sql } from 'drizzle-orm'
+import type { Ctx } from '../kernel/context.ts'
+import { type Row, run, runAsSystem } from '../kernel/db.ts'
+import { derivedUuid } from '../kernel/digest.ts'
+import { setClock } from '../kernel/journal.ts'
+import { AttemptError, drainOutbox, LEASE, type Outbox, type OutboxItem } from '../kernel/outbox.ts'
+import type { Services } from '../kernel/routes.ts'
+import { runWorkerPool } from '../kernel/worker-pool.ts'
+import type { JudgePrompt, StoredVerdict } from '../tables/rules.ts'
+import { readFeedbackRows, storeFeedback, toCategory, toFeedbackRows, toScore } from '../traces/store-feedback.ts'
+import { actAsRule } from './claimed-rule.ts'
+import { callRunId } from './evaluation-ids.ts'
+import { askModel, readJudgedRun } from './judge.ts'
+import { addSpending, isOverLimit } from './spending.ts'
+
+const MAX_ATTEMPTS = 3
+/** Rules at once. */
+const MAX_CONCURRENT = 8
+const CALLS_PER_RULE = 8
+const MAX_RULES = 500
+/** In which a sweep begins calls. A rule has at least the second, so that slow models do not take it all. */
+const WORK_MS = 20_000
+const MIN_SHARE_MS = 1000
+const MAX_CALLS = 400
+
+type Evaluation = OutboxItem & {
+  run_id: string
+  evaluator_id: string
+  verdicts: StoredVerdict[] | null
+  call_run_id: string | null
+  /** Null if the rule does not have the evaluator any more. */
+  evaluator: JudgePrompt | null
+  is_over_limit: boolean
+  rule: { id: string; organization_id: string; tenant_id: string; display_name: string }
+}
+type Outcome = { state: 'done' | 'skipped'; reason: string | null }
+
+/** What a retry would not change. */
+const FINAL = new Set<string>([
+  ...['evaluator_removed', 'run_expired', 'answer_invalid', 'feedback_out_of_range', 'feedback_config_differs'],
+  ...['feedback_exists', 'model_not_found', 'model_url_not_allowed', 'blocked_url', 'upstream_redirected'],
+])
+/** What the workspace decided, or the rule. */
+const SKIPPED = new Set<string>(['model_budget_spent', 'model_proxy_off'])
+
+const claimEvaluation = (rule: string): SQL<Row> => sql<Row>`
+  with due as (
+    select e.id
+    from rule_evaluations e
+    where e.rule_id = ${rule}::uuid and e.state = 'waiting' and e.next_attempt_at <= clock()
+    order by e.next_attempt_at
+    limit 1
+    for update skip locked
+  ),
+  served as (
+    update run_rules set last_judged_at = clock()
+    where id = ${rule}::uuid and exists (select from due)
+  ),
+  claimed as (
+    update rule_evaluations e
+    set attempts = e.attempts + 1, next_attempt_at = clock() + ${LEASE}
+    from due
+    where e.id = due.id
+    returning e.*
+  )
+  select json_build_object(
+      'id', e.id, 'attempts', e.attempts, 'run_id', e.run_id, 'evaluator_id', e.evaluator_id, 'verdicts', e.verdicts,
+      'call_run_id', e.call_run_id, 'is_over_limit', ${isOverLimit(sql`r`)},
+      'evaluator', coalesce(
+        (
+          select i -> 'structured'
+          from json_array_elements(r.evaluators) i
+          where i ->> 'id' = e.evaluator_id::text
+        ),
+        (
+          select v.structured
+          from evaluators v
+          where v.id = e.evaluator_id and v.id = r.evaluator_id and v.tenant_id = r.tenant_id
+        )
+      ),
+      'rule', json_build_object(
+        'id', r.id, 'organization_id', r.organization_id, 'tenant_id', r.tenant_id, 'display_name', r.display_name
+      )
+    )::text
+  from claimed e
+  join run_rules r on r.id = e.rule_id`
+
+const isOwnAttempt = ({ id, attempts }: Evaluation): SQL =>
+  sql`id = ${id}::uuid and attempts = ${attempts} and state = 'waiting'`
+
+const OUTBOX: Outbox<Evaluation, Outcome> = {
+  maxAttempts: MAX_ATTEMPTS,
+  work: evaluate,
+  markDone: (item, { state, reason }) => sql`
+    update rule_evaluations
+    set state = ${state}, next_attempt_at = null, attempted_at = clock(), error = ${reason}, message = null
+    where ${isOwnAttempt(item)}`,
+  markFailed: (item, { code, message, isLast, nextAttemptAt }) => {
+    const state = SKIPPED.has(code) ? 'skipped' : isLast || FINAL.has(code) ? 'failed' : 'waiting'
+    return sql`
+      update rule_evaluations
+      set state = ${state}, next_attempt_at = ${state === 'waiting' ? nextAttemptAt : sql`null`},
+        attempted_at = clock(), error = ${code}, message = ${message.slice(0, 500).toWellFormed().replaceAll('\0', '')}
+      where ${isOwnAttempt(item)}`
+  },
+  logMembers: ({ id, rule }) => ({ rule: rule.id, evaluation: id }),
+}
+
+async function evaluate(services: Services, item: Evaluation): Promise<Outcome> {
+  const ctx = actAsRule(services, item.rule)
+  if (item.verdicts) {
+    await giveFeedback(ctx, item, item.verdicts)
+    return { state: 'done', reason: null }
+  }
+  if (!item.evaluator) throw new AttemptError('evaluator_removed')
+  if (item.is_over_limit) return { state: 'skipped', reason: 'spend_limit_reached' }
+  const judged = await readJudgedRun(ctx, item.run_id)
+  if (!judged) throw new AttemptError('run_expired')
+  const asked = await askModel(ctx, item.evaluator, judged, {
+    actor: item.evaluator_id,
+    // Of the evaluation, so that a provider answers a repeat without another charge.
+    idempotency_key: item.id,
+    run_id: callRunId(item.id, item.attempts),
+    metadata: { rule_id: item.rule.id, evaluator_id: item.evaluator_id, run_id: item.run_id },
+  })
+  if ('missing' in asked) return { state: 'skipped', reason: `missing ${asked.missing.join(', ')}` }
+  const { verdicts, completion } = asked
+  const isOwn = await storeAnswer(services, item, { verdicts, cost: completion.usage.cost, run: completion.run_id })
+  // Another worker has taken over, and asks again.
+  if (!isOwn) throw new AttemptError('lease_lost')
+  if (!verdicts) throw new AttemptError('answer_invalid', 'The answer of the model does not fit the schema.')
+  await giveFeedback(ctx, { ...item, call_run_id: completion.run_id }, verdicts)
+  return { state: 'done', reason: null }
+}
+
+type StoredAnswer = { verdicts: StoredVerdict[] | null; cost: number | null; run: string | null }
+
+/** What it cost counts in any case. Returns false if the lease is lost. */
+async function storeAnswer({ config, database }: Services, item: Evaluation, answer: StoredAnswer): Promise<boolean> {
+  const store = sql<Row>`
+    with spent as (
+      update run_rules r
+      set ${addSpending(sql`r`, sql`${answer.cost ?? 0}::double precision`)}
+      where r.id = ${item.rule.id}::uuid
+    )
+    update rule_evaluations
+    set verdicts = ${answer.verdicts && JSON.stringify(answer.verdicts)}::json, call_run_id = ${answer.run}::uuid,
+      cost_usd = coalesce(cost_usd + ${answer.cost}, cost_usd, ${answer.cost}::double precision)
+    where ${isOwnAttempt(item)}
+    returning id`
+  const [, rows] = (await runAsSystem(database, setClock(config), store)) as [unknown, Row[]]
+  return rows.length > 0
+}
+
+async function giveFeedback(ctx: Ctx, item: Evaluation, verdicts: StoredVerdict[]): Promise<void> {
+  const { id, run_id, rule, evaluator_id, call_run_id } = item
+  const metadata = { rule_id: rule.id, evaluator_id, ...(call_run_id && { __run: { run_id: call_run_id } }) }
+  const feedback = verdicts.map(({ key, score, value, comment }) => ({
+    id: derivedUuid(`feedback ${id} ${key}`),
+    ...{ run_id, key, comment, score: toScore(score), value: value && JSON.stringify(value) },
+    category: toCategory(value),
+    source_type: 'auto_eval' as const,
+    source_metadata: JSON.stringify(metadata),
+    ...{ is_error: false, extends_retention: true },
+  }))
+  const found = await ctx.traces.findRuns(ctx, [run_id])
+  const store = sql<Row>`
+    with
+    ${sql.join(storeFeedback(readFeedbackRows(toFeedbackRows(feedback)), { found }), sql`,`)}
+    select id
+    from stored_feedback`
+  await run(ctx, store)
+}
+
+/** The rules with something to judge: of each workspace the one that waits longest, then the second of each. */
+const listDue = (condition: SQL): SQL<Row> => sql<Row>`
+  select r.id
+  from run_rules r
+  where ${condition}
+    and r.is_enabled
+    and exists (
+      select from rule_evaluations e
+      where e.rule_id = r.id and e.state = 'waiting' and e.next_attempt_at <= clock()
+    )
+  order by row_number() over (partition by r.tenant_id order by r.last_judged_at), r.last_judged_at
+  limit ${MAX_RULES}`
+
+export async function runEvaluations(services: Services, condition: SQL = sql`true`): Promise<void> {
+  const { config, database } = services
+  const [, rows] = (await runAsSystem(database, setClock(config), listDue(condition))) as [unknown, [string][]]
+  const due = rows.map(([id]) => id)
+  const share = Math.max(MIN_SHARE_MS, (WORK_MS * MAX_CONCURRENT) / Math.max(MAX_CONCURRENT, due.length))
+  await runWorkerPool({
+    maxConcurrent: MAX_CONCURRENT,
+    maxItems: MAX_RULES,
+    claim: async () => due.shift() ?? null,
+    work: id => judgeForRule(services, id, Date.now() + share),
+  })
+}
+
+async function judgeForRule(services: Services, rule: string, deadline: number): Promise<void> {
+  const limits = { maxConcurrent: CALLS_PER_RULE, maxItems: MAX_CALLS, claimUntil: deadline }
+  await drainOutbox(services, OUTBOX, { claim: claimEvaluation(rule), ...limits })
+}
