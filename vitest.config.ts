@@ -29,7 +29,7 @@ const pure = [
   'test/rules/{prompt-template,sampling,verdicts}.test.ts',
   'test/sync/revision-transitions.test.ts',
   'test/agent/{build-slots,credentials,dockerignore-glob,image-build,last-lines,plan,replica-spec}.test.ts',
-  'test/agent/{report-outcome,serial-queue,steps}.test.ts',
+  'test/agent/{model-tokens,report-outcome,serial-queue,steps}.test.ts',
   'test/agent/kubernetes/revision-objects.test.ts',
   'test/traces/filter/*.test.ts',
   'test/traces/otlp/{conventions,decoding,placement}.test.ts',
