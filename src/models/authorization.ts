@@ -45,7 +45,7 @@ const openSecret = ({ sealer }: Ctx, { id, secret }: CalledConfiguration): Promi
 
 const signToken = (ctx: Ctx, call: OpenedCall, { model, streaming }: AskedCall): Promise<string> =>
   signModelCall(ctx.config, {
-    issuer: ctx.config.modelProxyIssuer ?? ctx.config.publicUrl ?? ctx.origin,
+    issuer: ctx.config.modelProxyIssuer ?? ctx.origin,
     audience: call.audience ?? new URL(call.configuration.base_url).origin,
     actor: call.actor,
     organization: call.organization,
