@@ -55,7 +55,7 @@ const edge = [
   'test/webhooks/signing.test.ts',
   'test/sync/{archive-download,credentials,hostile-requests,poll,registry-credentials}.test.ts',
   'test/traces/{clients,ingestion,project-clients,reading-clients}.test.ts',
-  'test/{datasets,queues}/clients.test.ts',
+  'test/{datasets,models,queues}/clients.test.ts',
   'test/traces/otlp/export.test.ts',
 ]
 // The seed is fixed unless FUZZ_SEED sets it, so that a run can be repeated. FUZZ_REQUESTS is the number of hostile

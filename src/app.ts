@@ -45,6 +45,7 @@ import { sweepExpiredRows } from './kernel/sweep.ts'
 import { listenerRoutes } from './listeners/routes.ts'
 import { serveMetricsPage } from './metrics/metrics-page.ts'
 import { createProcessCounters } from './metrics/process-counters.ts'
+import { modelProxyRoutes } from './models/proxy.routes.ts'
 import { modelRoutes } from './models/routes.ts'
 import { signingKeyRoutes } from './models/signing-keys.routes.ts'
 import { sweepModelUsage } from './models/usage.ts'
@@ -118,6 +119,7 @@ const slices = [
   ruleRoutes,
   insightRoutes,
   otlpRoutes,
+  modelProxyRoutes,
   organizationRoutes,
   workspaceRoutes,
   accessPolicyRoutes,
