@@ -29,7 +29,7 @@ const pure = [
   'test/rules/{prompt-template,sampling,verdicts}.test.ts',
   'test/sync/revision-transitions.test.ts',
   'test/agent/{build-slots,credentials,dockerignore-glob,image-build,last-lines,plan,replica-spec}.test.ts',
-  'test/agent/{report-outcome,serial-queue,steps}.test.ts',
+  'test/agent/{model-tokens,report-outcome,serial-queue,steps}.test.ts',
   'test/agent/kubernetes/revision-objects.test.ts',
   'test/traces/filter/*.test.ts',
   'test/traces/otlp/{conventions,decoding,placement}.test.ts',
@@ -55,7 +55,7 @@ const edge = [
   'test/webhooks/signing.test.ts',
   'test/sync/{archive-download,credentials,hostile-requests,poll,registry-credentials}.test.ts',
   'test/traces/{clients,ingestion,project-clients,reading-clients}.test.ts',
-  'test/{datasets,queues}/clients.test.ts',
+  'test/{datasets,models,queues}/clients.test.ts',
   'test/traces/otlp/export.test.ts',
 ]
 // The seed is fixed unless FUZZ_SEED sets it, so that a run can be repeated. FUZZ_REQUESTS is the number of hostile

@@ -82,6 +82,16 @@ function openEnvelope<T>(envelope: string, context: string): T {
   return JSON.parse(cipher.update(sealed.subarray(0, -16), undefined, 'utf8') + cipher.final('utf8'))
 }
 
+/** Of the token by which its application would call models. */
+async function findTokenOwner({ fence }: Lease, deployment_id: string): Promise<string | undefined> {
+  const wish = { fence, public_key: public_key.toString('base64url'), deployment_ids: [deployment_id] }
+  const { status, body } = await call('/v1/sync/model-tokens', wish)
+  const { tokens = null } = status === 200 ? (body as { tokens: string | null }) : {}
+  if (tokens === null) return undefined
+  const token = openEnvelope<Record<string, string>>(tokens, `${listener}/models`)[deployment_id]!
+  return JSON.parse(Buffer.from(token.split('.')[1]!, 'base64url').toString()).sub
+}
+
 /** Logs the digests of its secret and its trace key, as the kit's application does. */
 async function rollOut(heldLease: Lease, work: Work, stop: AbortSignal) {
   const revision = work.revision!
@@ -102,10 +112,12 @@ async function rollOut(heldLease: Lease, work: Work, stop: AbortSignal) {
   const placeOf = (what: string) => [listener, work.deployment_id, revision.id, what].join('/')
   const secrets = revision.secrets ? openEnvelope<Record<string, string>>(revision.secrets, placeOf('secrets')) : {}
   const tracing = revision.tracing ? openEnvelope<Tracing>(revision.tracing, placeOf('tracing')) : null
+  const owner = await findTokenOwner(heldLease, work.deployment_id)
   const timestamp = new Date().toISOString()
   const lines = [
     `kit-secret ${sha256(secrets.TOKEN ?? '').digest('hex')}`,
     `kit-tracing ${sha256(tracing?.variables.LANGSMITH_API_KEY ?? '').digest('hex')}`,
+    `kit-models ${owner}`,
   ].map(message => ({ timestamp, level: 'INFO', message }))
   const log = {
     deployment_id: work.deployment_id,

@@ -24,6 +24,8 @@ export class FakeEngine implements Engine {
   readonly failures: { [name in EngineMethod]?: Error } = {}
   readonly #delays: Delays
   readonly #states = new Map<string, DeploymentState>()
+  /** Revisions that have not logged their token yet. */
+  readonly #waiting = new Map<string, RevisionSpec>()
   #events!: EngineEvents
 
   constructor(delays: Partial<Delays> = {}) {
@@ -67,14 +69,26 @@ export class FakeEngine implements Engine {
   /** Logs what the kit's application logs first. */
   async start(spec: RevisionSpec): Promise<void> {
     this.#throwFailure('start')
-    const { deployment_id, revision_id, secrets, tracing } = spec
+    const { deployment_id, revision_id, secrets, tracing, models_url } = spec
     const { running } = this.#getState(deployment_id)
     if (running.has(revision_id)) return
     running.set(revision_id, 'starting')
     const digest = (text = '') => createHash('sha256').update(text).digest('hex')
     this.#events.log(spec, `kit-secret ${digest(secrets.TOKEN)}`, 'INFO')
     this.#events.log(spec, `kit-tracing ${digest(tracing?.variables.LANGSMITH_API_KEY)}`, 'INFO')
+    if (models_url !== null) this.#waiting.set(deployment_id, spec)
+    await this.renewModelToken(deployment_id)
     await this.#changePhaseAfter(spec, 'starting', 'healthy', this.#delays.ready)
+  }
+
+  /** Logs once what the kit's application logs when it has its token. */
+  async renewModelToken(deployment_id: string): Promise<void> {
+    const token = this.#events.modelToken(deployment_id)
+    const spec = this.#waiting.get(deployment_id)
+    if (token === undefined || !spec) return
+    this.#waiting.delete(deployment_id)
+    const { sub } = JSON.parse(Buffer.from(token.split('.')[1]!, 'base64url').toString())
+    this.#events.log(spec, `kit-models ${sub}`, 'INFO')
   }
 
   async route({ deployment_id, revision_id }: RevisionSpec): Promise<void> {

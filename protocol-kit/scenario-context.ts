@@ -27,6 +27,16 @@ const APPLICATION = {
   'server.js': `const { createHash } = require('node:crypto')
 console.log('kit-secret ' + createHash('sha256').update(process.env.TOKEN ?? '').digest('hex'))
 console.log('kit-tracing ' + createHash('sha256').update(process.env.LANGSMITH_API_KEY ?? '').digest('hex'))
+// The owner that its token names, once it has one.
+const readOwner = () => {
+  try {
+    const token = require('node:fs').readFileSync(process.env.SLIPWAY_MODEL_TOKEN_FILE, 'utf8')
+    console.log('kit-models ' + JSON.parse(Buffer.from(token.split('.')[1], 'base64url')).sub)
+  } catch {
+    setTimeout(readOwner, 200).unref()
+  }
+}
+if (process.env.SLIPWAY_MODELS_URL) readOwner()
 require('node:http').createServer((_, response) => response.end('kit')).listen(Number(process.env.PORT))
 `,
 }

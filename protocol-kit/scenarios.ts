@@ -98,6 +98,19 @@ export const scenarios: Scenario[] = [
     },
   },
   {
+    name: 'gives the application its token for models, if it requests any',
+    async run(context) {
+      await context.start()
+      const { id } = await context.deploy()
+      await context.waitUntilServing(id)
+      if (context.exchanges('/model-tokens').length === 0) return
+      await context.waitFor('a log line of the application names the owner of its token', async () => {
+        const { body } = await context.call('POST', `/v1/projects/${id}/deploy_logs`, { limit: 1000 })
+        return body.logs.some((line: { message: string }) => line.message.includes(`kit-models ${id}`))
+      })
+    },
+  },
+  {
     name: 'starts a new revision while the old one serves',
     async run(context) {
       await context.start()

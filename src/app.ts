@@ -44,6 +44,7 @@ import { sweepExpiredRows } from './kernel/sweep.ts'
 import { listenerRoutes } from './listeners/routes.ts'
 import { serveMetricsPage } from './metrics/metrics-page.ts'
 import { createProcessCounters } from './metrics/process-counters.ts'
+import { modelProxyRoutes } from './models/proxy.routes.ts'
 import { modelRoutes } from './models/routes.ts'
 import { signingKeyRoutes } from './models/signing-keys.routes.ts'
 import { sweepModelUsage } from './models/usage.ts'
@@ -116,6 +117,7 @@ const slices = [
   queueItemRoutes,
   ruleRoutes,
   otlpRoutes,
+  modelProxyRoutes,
   organizationRoutes,
   workspaceRoutes,
   accessPolicyRoutes,

@@ -16,6 +16,7 @@ import { makeAgentKeys } from './control-plane/envelope.ts'
 import { Lease, uptimeMs } from './control-plane/lease.ts'
 import { LogShipper } from './control-plane/log-shipper.ts'
 import { MetricsReporter } from './control-plane/metrics-reporter.ts'
+import { ModelTokens } from './control-plane/model-tokens.ts'
 import { ReportSender } from './control-plane/report-sender.ts'
 import type { Engine, LogLevel, RevisionRef } from './engine.ts'
 import type { AgentState } from './metrics-server.ts'
@@ -47,6 +48,8 @@ type Options = {
   wait?: number
   /** Milliseconds that are measured for a point of metrics. */
   metrics_ms?: number
+  /** Milliseconds after which the tokens of applications are renewed. */
+  model_tokens_ms?: number
   /** Milliseconds before a failed build or request for a credential is repeated. */
   retry?: number
   /** Milliseconds after which a revision that keeps failing is given up. */
@@ -69,6 +72,7 @@ export class Agent {
   readonly #redaction: Redaction
   readonly #logShipper: LogShipper
   readonly #credentials: Credentials
+  readonly #modelTokens: ModelTokens
   readonly #builds: Builds
   readonly #reports: ReportSender
   readonly #metrics: MetricsReporter
@@ -95,16 +99,27 @@ export class Agent {
       areSecretsKnown: ref => this.#redaction.areSecretsKnown(ref, this.#isResyncComplete()),
       redact: ({ deployment_id }, text, from) => this.#redaction.text(deployment_id, text, from),
     })
+    const listenerLease = () => {
+      const lease = actingLease()
+      return lease && { ...lease, listener: this.#listener }
+    }
     this.#credentials = new Credentials({
       control,
       keys: this.#keys,
-      currentLease: () => {
-        const lease = actingLease()
-        return lease && { ...lease, listener: this.#listener }
-      },
+      currentLease: listenerLease,
       signal,
       retry_ms: retry,
       hide: this.#redaction.hide,
+    })
+    this.#modelTokens = new ModelTokens({
+      control,
+      engine,
+      keys: this.#keys,
+      currentLease: listenerLease,
+      signal,
+      hide: this.#redaction.hideToken,
+      logEvent: this.#logEvent,
+      renew_ms: options.model_tokens_ms,
     })
     this.#builds = new Builds({
       ...options,
@@ -176,6 +191,7 @@ export class Agent {
           : 0,
       hide: this.#redaction.hide,
       registryCredential: (ref, image) => this.#credentials.registry(ref, image),
+      modelToken: id => this.#modelTokens.of(id),
     })
     await this.#builds.open()
   }
@@ -208,6 +224,7 @@ export class Agent {
     this.#lease.renew(fence, sentAt)
     if (isNewLease) void this.#metrics.begin()
     this.#listener = answer.listener_id
+    this.#modelTokens.setUrl(answer.models_url)
     await this.#applyChanges(answer)
   }
 
@@ -225,7 +242,12 @@ export class Agent {
       }))
       this.#resyncedIds?.add(work.deployment_id)
     }
-    if (this.#resyncedIds && !more) await this.#completeResync(this.#resyncedIds)
+    for (const work of changes) if (work.wanted === 'absent') this.#modelTokens.forget(work.deployment_id)
+    if (this.#resyncedIds && !more) {
+      await this.#completeResync(this.#resyncedIds)
+      this.#modelTokens.renewAll()
+    } else if (!this.#resyncedIds)
+      this.#modelTokens.renew(changes.filter(({ wanted }) => wanted === 'present').map(work => work.deployment_id))
     this.#cursor = cursor
     for (const { deployment_id } of changes) this.#reconciler.enqueue(deployment_id)
   }
@@ -312,6 +334,7 @@ export class Agent {
       keys: this.#keys,
       listener: this.#listener,
       credential: (ref, signal) => this.#credentials.repository(ref, signal),
+      modelsUrl: this.#modelTokens.url,
     }
   }
 

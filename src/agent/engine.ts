@@ -26,6 +26,8 @@ export type RevisionSpec = RevisionRef & {
   secret_references: { name: string; secret_name: string; secret_key: string }[]
   /** Null if the application does not trace itself. */
   tracing: Tracing | null
+  /** Null if the application gets no token for models. */
+  models_url: string | null
 }
 
 export type Commit = { sha: string; message: string | null; author: string | null }
@@ -111,6 +113,8 @@ export type EngineEvents = {
    * it is refused, and a TransientError if the control plane stays unreachable after a few attempts.
    */
   registryCredential(of: RevisionRef, image?: string): Promise<RegistryCredential | null>
+  /** The present token by which an application calls models. Undefined: not known yet, or there is none. */
+  modelToken(deployment_id: string): string | undefined
 }
 /** Totals since the router started: answers by status and by the time until they began. */
 export type RequestCounts = { statuses: number[]; latencies: number[] }
@@ -140,6 +144,7 @@ export const NO_EVENTS: EngineEvents = {
   settledLength: () => 0,
   hide: () => {},
   registryCredential: async () => null,
+  modelToken: () => undefined,
 }
 
 /** Idempotent, and a missing object is no error. First writes a label or a file by which `observe` finds the rest. */
@@ -171,6 +176,11 @@ export interface Engine {
   drain(ref: RevisionRef): Promise<void>
   /** Ends its replicas, by force after a grace period. If it returns early, the phase is `draining` until they end. */
   stop(ref: RevisionRef): Promise<void>
+  /**
+   * Writes the present token where the application reads it, if anything of the deployment exists. `start` does so too.
+   * Absent: applications get none.
+   */
+  renewModelToken?(deployment_id: string): Promise<void>
   /** What every copy used until now. Called about once a minute. Absent: the engine measures nothing. */
   readUsage?(): Promise<RevisionUsage[]>
   /** Removes everything that was created for a deployment: routes, files, database. */

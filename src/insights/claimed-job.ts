@@ -97,14 +97,21 @@ export async function writeUnderLease(ctx: Ctx, job: ClaimedJob, ctes: SQL[], se
   if ((await run(ctx, statement, lock)).length === 0) throw new LeaseLostError()
 }
 
-/** Ends the claim: the job waits until the time, or ends by its new status. */
-export async function releaseJob(ctx: Ctx, job: ClaimedJob, set: SQL[]): Promise<void> {
-  const release = sql<Row>`
-    update insight_jobs
-    set ${sql.join([...set, sql`updated_at = clock()`], sql`, `)}
-    where ${isHeld(job)}
-    returning id`
-  await run(ctx, release)
+/** Ends the claim: the job waits until a time, or ends by its new status. `ctes` may read the `job`. */
+export async function releaseJob(ctx: Ctx, job: ClaimedJob, set: SQL[], ctes: SQL[] = []): Promise<void> {
+  const updated = sql`job as (
+      update insight_jobs
+      set ${sql.join([...set, sql`updated_at = clock()`], sql`, `)}
+      where ${isHeld(job)}
+      returning id, tenant_id
+    )`
+  await run(
+    ctx,
+    sql<Row>`
+    with ${sql.join([updated, ...ctes], sql`, `)}
+    select id
+    from job`,
+  )
 }
 
 const isHeld = ({ id, lease }: ClaimedJob): SQL => sql`id = ${id}::uuid

@@ -61,13 +61,25 @@ async function takeStep(ctx: Ctx, job: ClaimedJob, deadline: number): Promise<St
   return (await import('./model-method.ts')).takeModelStep(ctx, job, deadline)
 }
 
+/** Answers of models have gone into the result. */
+const DELETE_STEPS = sql`deleted as (
+      delete from insight_steps s
+      using job j
+      where s.job_id = j.id and s.tenant_id = j.tenant_id
+    )`
+
 const endJob = (ctx: Ctx, job: ClaimedJob, error: string | null): Promise<void> =>
-  releaseJob(ctx, job, [
-    sql`status = ${error === null ? 'success' : 'error'}`,
-    sql`error = ${error}`,
-    sql`finished_at = clock()`,
-    sql`attempts = 0`,
-  ])
+  releaseJob(
+    ctx,
+    job,
+    [
+      sql`status = ${error === null ? 'success' : 'error'}`,
+      sql`error = ${error}`,
+      sql`finished_at = clock()`,
+      sql`attempts = 0`,
+    ],
+    [DELETE_STEPS],
+  )
 
 /** If this fails, the lease ends and the job is claimed again. */
 async function storeFailure(ctx: Ctx, job: ClaimedJob, error: unknown): Promise<void> {

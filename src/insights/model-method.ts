@@ -12,7 +12,7 @@ import type { Question } from './question.ts'
 import { type RunValues, readRunValues } from './run-values.ts'
 import { askForSummary, promptOf, type SummaryRequest } from './summary-question.ts'
 
-const MAX_CONCURRENT = 8
+export const MAX_CONCURRENT = 8
 /** Runs that are read at once, so that long payloads do not add up. */
 const PAGE = 20
 

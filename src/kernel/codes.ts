@@ -1005,6 +1005,12 @@ const CODES = {
     'GET it again and repeat the request with its new `ETag` in `If-Match`.',
   ],
   body_too_large: [413, 'Body too large', 'The JSON body is larger than 1 MiB.', 'Send a smaller one.'],
+  model_body_too_large: [
+    413,
+    'Request to the model too large',
+    'The body is larger than the model proxy passes on.',
+    'Send less, or upload files to the provider directly.',
+  ],
   batch_too_large: [
     413,
     'Body too large',
@@ -1245,6 +1251,18 @@ const CODES = {
     'External server redirects',
     'The external server answered with a redirect, which is not followed.',
     'Set the address that it redirects to.',
+  ],
+  model_call_failed: [
+    502,
+    'Model call failed',
+    'The server of the model refused the call or failed.',
+    'Test the configuration: POST /v1/model-configurations/{configuration_id}/test.',
+  ],
+  model_answer_invalid: [
+    502,
+    'Answer of the model unusable',
+    'The server of the model answered with something that is no answer of a model, or does not fit the schema.',
+    'Check `base_url` and `model` of the configuration, or use another model.',
   ],
   upstream_error: [
     502,

@@ -103,6 +103,8 @@ export type RequestInfo = {
   code?: string
   /** The route answers failures as OAuth does. */
   oauthErrors?: boolean
+  /** The route passes requests on. SDKs of other servers show the member `error` of a failure. */
+  passThrough?: boolean
 }
 
 /** A context before the verb adds its permission. */

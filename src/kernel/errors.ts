@@ -50,9 +50,17 @@ export function problemBody({ code, extra }: Failure, requestId: string, origin:
   }
 }
 
-export function problemResponse(failure: Failure, requestId: string, origin = ''): Response {
-  const body = problemBody(failure, requestId, origin)
-  const { status } = body
+type ProblemOptions = { hasErrorMember?: boolean | undefined }
+
+export function problemResponse(
+  failure: Failure,
+  requestId: string,
+  origin = '',
+  { hasErrorMember }: ProblemOptions = {},
+): Response {
+  const problem = problemBody(failure, requestId, origin)
+  const { status, detail, code } = problem
+  const body = hasErrorMember ? { ...problem, error: { message: detail, type: code, code } } : problem
   const headers = new Headers(failure.extra.headers)
   headers.set('Content-Type', 'application/problem+json')
   // Caches may store a 404 or 405 without it. Few of them know that an answer depends on X-Api-Key.

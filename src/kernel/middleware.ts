@@ -131,7 +131,9 @@ export function respondWithError(c: Context<AppEnv>, error: unknown, config: Con
   requestInfo.code = code
   logFailureCause(failure, requestId, config)
   if (requestInfo.oauthErrors) return oauthErrorResponse(failure, requestId)
-  return problemResponse(failure, requestId, requestOrigin(config, c.req.url))
+  return problemResponse(failure, requestId, requestOrigin(config, c.req.url), {
+    hasErrorMember: requestInfo.passThrough,
+  })
 }
 
 export const notFound: NotFoundHandler<AppEnv> = () => {

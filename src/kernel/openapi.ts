@@ -70,6 +70,10 @@ const Problem = z
       .array(OAuthFetch)
       .optional()
       .meta({ description: 'The requests to external servers that led to the error.' }),
+    error: z
+      .object({ message: z.string(), type: z.string(), code: z.string() })
+      .optional()
+      .meta({ description: 'The same for the SDKs of model providers. Of the model proxy alone.' }),
   })
   .meta({ id: 'Problem' })
 

@@ -50,6 +50,7 @@ export function mountOperations(
         c.set('limits', limits)
         c.set('watches', watches)
         if (operation.oauthErrors) c.get('requestInfo').oauthErrors = true
+        if (operation.passThrough) c.get('requestInfo').passThrough = true
         return operation.open
           ? operation.open(c, services, operation)
           : serveOperation(c, operation, services, recordOutcome)

@@ -1,4 +1,5 @@
 // The process engine with real processes: rollouts, restarts, limits, failures, and replicas of an earlier agent.
+import { spawnSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
@@ -703,5 +704,64 @@ createServer().listen(process.env.PORT)
     const { engine } = await open()
     expect((await engine.observe(ref.deployment_id)).running).toEqual([])
     expect(filterRunning([pid])).toEqual([])
+  })
+})
+
+describe('the token for models', () => {
+  const tokens = new Map<string, string>()
+  const READER = `
+const { createServer } = require('node:http')
+const { readFileSync } = require('node:fs')
+createServer((req, res) => {
+  try { res.end(process.env.SLIPWAY_MODELS_URL + ' ' + readFileSync(process.env.SLIPWAY_MODEL_TOKEN_FILE, 'utf8')) }
+  catch (error) { res.end(error.code ?? 'none') }
+}).listen(process.env.PORT)`
+  const openWithTokens = () => openEngine(home, {}, { modelToken: id => tokens.get(id) })
+  const unit = (more: Partial<RevisionSpec> = {}) => makeUnit(ref, { models_url: 'http://models', ...more })
+
+  test('is in a file that the application reads, and is replaced as a whole', async () => {
+    const { engine } = await openWithTokens()
+    await engine.start(unit(), writeApplication(home, 'app', READER))
+    await waitForPhase(engine, ref, 'healthy')
+    await engine.route(unit())
+    const ask = async () => (await requestRouter(await urlOf(engine))).body
+    expect(await ask()).toBe('ENOENT')
+    tokens.set(ref.deployment_id, 'first')
+    await engine.renewModelToken(ref.deployment_id)
+    expect(await ask()).toBe('http://models first')
+    const folder = join(home, 'process', ref.deployment_id, 'models')
+    const file = fs.openSync(join(folder, 'token'), 'r')
+    tokens.set(ref.deployment_id, 'second')
+    await engine.renewModelToken(ref.deployment_id)
+    expect([fs.readFileSync(file, 'utf8'), await ask()]).toEqual(['first', 'http://models second'])
+    fs.closeSync(file)
+    expect(fs.readdirSync(folder)).toEqual(['token'])
+    const modeOf = (path: string) => fs.statSync(path).mode & 0o777
+    expect([modeOf(join(folder, 'token')), modeOf(folder)]).toEqual([0o400, 0o700])
+  })
+
+  test('is removed with the deployment, and a late renewal does not bring it back', async () => {
+    const { engine } = await openWithTokens()
+    tokens.set(ref.deployment_id, 'first')
+    await engine.start(unit(), writeApplication(home, 'app', READER))
+    await waitForPhase(engine, ref, 'healthy')
+    await engine.remove(ref.deployment_id)
+    await engine.renewModelToken(ref.deployment_id)
+    expect(fs.existsSync(join(home, 'process', ref.deployment_id))).toBe(false)
+  })
+
+  test.runIf(process.getuid?.() === 0)('is readable by the user of its application alone', async () => {
+    const user = { uid: 64_001, gid: 64_001 }
+    const users = { isPerDeployment: true, of: () => user, forget: () => {} }
+    const { engine } = await openEngine(home, { users }, { modelToken: id => tokens.get(id) })
+    fs.chmodSync(home, 0o711)
+    tokens.set(ref.deployment_id, 'first')
+    await engine.start(unit(), writeApplication(home, 'app', READER))
+    const folder = join(home, 'process', ref.deployment_id, 'models')
+    const readAs = (uid: number) =>
+      spawnSync('cat', [join(folder, 'token')], { uid, gid: uid, encoding: 'utf8' }).stdout
+    expect([readAs(user.uid), readAs(64_002)]).toEqual(['first', ''])
+    const { uid, gid, mode } = fs.statSync(join(folder, 'token'))
+    expect([uid, gid, mode & 0o777]).toEqual([user.uid, user.gid, 0o400])
   })
 })

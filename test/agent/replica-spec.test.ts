@@ -18,7 +18,7 @@ const unitWith = (spec: ResourceSpec = {}, more = {}) =>
   makeUnit(ref, { resources: withDefaults(spec, 'dev'), ...more })
 const artifact = { location: 'shop@sha256:1', start_command: null, health_path: null, env: {}, commit: null }
 const replicaContext = {
-  ...{ owner: 'me', copy: 'c1', port: 8000, images: {} },
+  ...{ owner: 'me', copy: 'c1', port: 8000, images: {}, tokenFolder: '/agent/container/d1/models' },
   secret: (name: string, key: string) => `${name}/${key}`,
   secrets: (name: string) => ({ A: `${name}/A` }),
 }
@@ -57,6 +57,23 @@ describe('a replica', () => {
     expect((Env as string[]).filter(line => /^(LANGSMITH|OTEL)_/.test(line))).toEqual([
       ...['OTEL_EXPORTER_OTLP_TRACES_HEADERS=a=b', 'LANGSMITH_TRACING=false'],
     ])
+  })
+
+  test('reads its token for models from a folder of this machine, which it cannot change', () => {
+    const { app, sidecars } = partsOf(
+      { sidecars: [container()] },
+      { models_url: 'https://slipway.example.com/v1/model-proxy' },
+    )
+    const { Env, HostConfig } = app.body as { Env: string[]; HostConfig: { Binds?: string[] } }
+    expect(Env).toEqual(
+      expect.arrayContaining([
+        'SLIPWAY_MODELS_URL=https://slipway.example.com/v1/model-proxy',
+        'SLIPWAY_MODEL_TOKEN_FILE=/run/slipway/models/token',
+      ]),
+    )
+    expect(HostConfig.Binds).toEqual(['/agent/container/d1/models:/run/slipway/models:ro,z'])
+    expect(JSON.stringify(sidecars)).not.toContain('models')
+    expect(JSON.stringify(createBody())).not.toContain('models')
   })
 
   test('has an environment with the secrets over the configuration, and the platform’s variables over both', () => {

@@ -27,7 +27,7 @@ beforeEach(() => {
   buildEnded = Promise.withResolvers()
   const engine = new FakeEngine()
   builds = new Builds({ home, engine, onChange: () => buildEnded.resolve(), log: () => {}, onLinkExpired: () => {} })
-  const secretAccess = { keys: makeAgentKeys(), listener: 'listener', credential: async () => null }
+  const secretAccess = { keys: makeAgentKeys(), listener: 'listener', credential: async () => null, modelsUrl: null }
   steps = { id: deploymentId, engine, builds, secretAccess, logEvent: () => {}, log: () => {}, enqueueAfter: vi.fn() }
   state = {
     work: { ...makeWork(deploymentId), serving },

@@ -7,6 +7,7 @@ import { json } from 'node:stream/consumers'
 import type * as z from 'zod'
 import { CredentialWish } from '../../src/protocol/credentials.schema.ts'
 import { LogBatch } from '../../src/protocol/logs.schema.ts'
+import { ModelTokenWish } from '../../src/protocol/model-tokens.schema.ts'
 import { Poll, Release } from '../../src/protocol/poll.schema.ts'
 import { type Report, type ReportResult, Reports } from '../../src/protocol/report.schema.ts'
 import { withDefaults } from '../../src/protocol/resources.schema.ts'
@@ -86,6 +87,7 @@ export async function startControlPlane() {
         cursor: faults.hidesChanges ? (body.cursor ?? lastChange) : lastChange,
         digest: digest(),
         resync,
+        ...(models.url && { models_url: models.url }),
         more: false,
         changes,
       },
@@ -147,6 +149,24 @@ export async function startControlPlane() {
     ]
   }
 
+  /** `url` is undefined in control planes of earlier versions. `left` more requests for tokens fail. */
+  const models = { url: undefined as string | undefined, left: 0, requests: [] as (string[] | undefined)[] }
+  const modelTokens = new Map<string, string>()
+  function issueModelTokens({ fence, public_key, deployment_ids }: z.output<typeof ModelTokenWish>) {
+    if (fence !== lease.fence) return [409, { code: 'fence_stale', detail: 'Stale.' }]
+    if (models.left-- > 0) return [503, { code: 'database_unavailable', detail: 'It is unavailable.' }]
+    models.requests.push(deployment_ids ?? undefined)
+    const tokens: Record<string, string> = {}
+    for (const id of workByDeployment.keys())
+      if (deployment_ids?.includes(id) ?? true) {
+        const token = ['eyJ', randomUUID(), randomBytes(64).toString('base64url')].join('.')
+        modelTokens.set(id, token)
+        tokens[id] = token
+      }
+    const expires_at = new Date(Date.now() + 900_000).toISOString()
+    return [200, { tokens: sealSecrets(tokens, public_key, `${listener_id}/models`), expires_at, next: null }]
+  }
+
   function log(body: z.output<typeof LogBatch>) {
     const next = streams.get(body.stream) ?? 0
     const newLines = body.lines.slice(Math.max(0, next - body.from))
@@ -165,6 +185,7 @@ export async function startControlPlane() {
       '/v1/sync/release': () => release(Release.parse(body)),
       '/v1/sync/report': () => report(Reports.parse(body)),
       '/v1/sync/credentials': () => issueCredential(CredentialWish.parse(body)),
+      '/v1/sync/model-tokens': () => issueModelTokens(ModelTokenWish.parse(body)),
       '/v1/sync/logs': () => log(LogBatch.parse(body)),
     }[req.url!]
     // A client of the server that had this port before may still send requests.
@@ -179,6 +200,8 @@ export async function startControlPlane() {
     credential,
     credentialRefusals: credentialRefusals,
     faults: faults,
+    models,
+    modelTokens,
     workByDeployment: workByDeployment,
     reports,
     logs,

@@ -1,11 +1,16 @@
 // Insights for tests: a tenant with a project of conversations, its jobs, and what the schedule does.
 import { sql } from 'drizzle-orm'
+import { onTestFinished } from 'vitest'
+import { createPinnedFetch } from '../../src/host/pinned-fetch.ts'
 import { workOnJobs } from '../../src/insights/job-steps.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import type { InsightRequest } from '../../src/tables/insights.ts'
-import { getServices, newTenant, type Tenant, unusedId } from './app.ts'
+import { getServices, newTenant, startApp, type Tenant, unusedId } from './app.ts'
+import { type Answer, startModelServer } from './model-server.ts'
 import { appendRuns, newTrace, projectId, type RunInput } from './new-traces.ts'
 import { END } from './rules.ts'
+
+const foreignFetch = createPinnedFetch({ allowLoopback: true })
 
 type Services = ReturnType<typeof getServices>
 
@@ -33,13 +38,13 @@ export async function appendQuestions(tenant: Tenant, questions: string[], membe
   return roots.map(({ id }) => id)
 }
 
-/** A workspace whose project `traced` has a question of each topic in turn. */
-export async function newAskedTenant(options: Parameters<typeof newTenant>[0] = {}) {
+/** The first of each topic, the second of each, and so on. */
+const QUESTIONS = [0, 1, 2].flatMap(i => TOPICS.map(topic => topic[i]!))
+
+/** A workspace whose project `traced` has questions, by default of each topic in turn. */
+export async function newAskedTenant(options: Parameters<typeof newTenant>[0] = {}, questions = QUESTIONS) {
   const tenant = await newTenant(options)
-  const ids = await appendQuestions(
-    tenant,
-    [0, 1, 2].flatMap(i => TOPICS.map(topic => topic[i]!)),
-  )
+  const ids = await appendQuestions(tenant, questions)
   return { tenant, ids, session_id: await projectId(tenant, 'traced') }
 }
 
@@ -73,4 +78,61 @@ export async function readStoredJob(id: string) {
   )) as [[string][], [string][], [string][]]
   const parse = ([json]: [string]) => JSON.parse(json)
   return { job: parse(job!), clusters: clusters.map(parse), runs: runs.map(parse) }
+}
+
+const WORDS = ['invoice', 'password', 'parcel']
+const wordOf = (text: string) => WORDS.find(word => text.includes(word)) ?? 'other'
+const itemsOf = (text: string): { n: number; summary: string }[] =>
+  [...text.matchAll(/^\{"n":.*\}$/gm)].map(([line]) => JSON.parse(line))
+
+/** What a model says that sorts the questions by their topics. */
+export const answerLikeAnalyst: Answer = ({ schema, messages }) => {
+  const prompt = messages[0]!.content
+  switch (schema?.name) {
+    case 'summary':
+      return { summary: `The user asked about the ${wordOf(prompt)}.`, category: WORDS.indexOf(wordOf(prompt)) + 1 }
+    case 'themes':
+    case 'merge':
+      return { categories: WORDS.map(word => ({ name: `About the ${word}`, description: `Questions on ${word}s.` })) }
+    case 'assignments':
+      return {
+        assignments: itemsOf(prompt).map(({ n, summary }) => ({ n, category: WORDS.indexOf(wordOf(summary)) + 1 })),
+      }
+    case 'groups':
+      return { groups: [{ name: 'Support', description: 'All of it.', members: itemsOf(prompt).map(({ n }) => n) }] }
+    case 'report':
+      return {
+        title: 'What people ask',
+        key_points: ['They ask about three things.'],
+        highlighted_traces: [{ n: 1, reason: 'typical' }],
+      }
+  }
+}
+
+/** A workspace with questions, and a model that it may call. */
+export async function newModelTenant(questions = QUESTIONS) {
+  const models = await startModelServer()
+  models.answer = answerLikeAnalyst
+  onTestFinished(models.close)
+  const app = startApp({ settings: { ALLOW_LOOPBACK: 'true' }, overrides: { foreignFetch } })
+  const asked = await newAskedTenant({ app }, questions)
+  const configuration = await asked.tenant.post('/v1/model-configurations', {
+    ...{ name: 'Model', provider: 'openai_compatible', base_url: models.url, model: 'small-1', auth_type: 'none' },
+    ...{ input_price: 1, output_price: 2 },
+  })
+  const configuration_id = configuration.body.id as string
+  const services = getServices(app)
+  const startJob = async (request: Partial<InsightRequest> = {}, config_id?: string) => {
+    const id = await insertJob(asked.tenant, asked.session_id, { model: 'openai', ...request }, 'model')
+    await runAsSystem(
+      services.database,
+      sql`
+        update insight_jobs
+        set summary_configuration_id = ${configuration_id}::uuid, cluster_configuration_id = ${configuration_id}::uuid,
+          config_id = ${config_id ?? null}::uuid
+        where id = ${id}::uuid`,
+    )
+    return id
+  }
+  return { ...asked, app, services, models, configuration_id, startJob }
 }

@@ -42,6 +42,7 @@ export function makeKubernetesUnit({
     secrets: {},
     secret_references: [],
     tracing: null,
+    models_url: null,
     ...more,
   }
 }

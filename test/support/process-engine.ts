@@ -7,7 +7,14 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Agent } from '../../src/agent/agent.ts'
 import { parseNetworks } from '../../src/agent/builds/allowed-address.ts'
-import { type Artifact, type LogLevel, NO_EVENTS, type RevisionRef, type RevisionSpec } from '../../src/agent/engine.ts'
+import {
+  type Artifact,
+  type EngineEvents,
+  type LogLevel,
+  NO_EVENTS,
+  type RevisionRef,
+  type RevisionSpec,
+} from '../../src/agent/engine.ts'
 import type { Limits } from '../../src/agent/engines/local/limits.ts'
 import { ProcessEngine, type ProcessOptions } from '../../src/agent/engines/process.ts'
 import { withDefaults } from '../../src/protocol/resources.schema.ts'
@@ -43,6 +50,7 @@ export function makeUnit(ref: RevisionRef, more: Partial<RevisionSpec> = {}): Re
     secrets: {},
     secret_references: [],
     tracing: null,
+    models_url: null,
     ...more,
   }
 }
@@ -86,7 +94,11 @@ export const makeRevisionRef = (): RevisionRef => ({ deployment_id: randomUUID()
 
 const openEngines: ProcessEngine[] = []
 
-export async function openEngine(home: string, { limits, ...options }: Partial<ProcessOptions> = {}) {
+export async function openEngine(
+  home: string,
+  { limits, ...options }: Partial<ProcessOptions> = {},
+  events: Partial<EngineEvents> = {},
+) {
   const engine = new ProcessEngine({ home, port: 0, limits: { ...FAST_LIMITS, ...limits }, ...options })
   openEngines.push(engine)
   const lines: { of: RevisionRef; message: string; level: LogLevel }[] = []
@@ -96,6 +108,7 @@ export async function openEngine(home: string, { limits, ...options }: Partial<P
     changed: id => void changes.push(id),
     log: (of, message, level, shownLength) => void lines.push({ of, message: message.slice(shownLength), level }),
     settledLength: (_, text) => text.length,
+    ...events,
   })
   return { engine, lines, changes }
 }

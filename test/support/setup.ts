@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import type { TestProject } from 'vitest/node'
 import { startPostgres } from '../../src/host/embedded-postgres.ts'
 import { startDatabasePool } from './database-pool.ts'
+import { startModelServer } from './model-server.ts'
 import { startS3 } from './s3.ts'
 import { makeTripCounter } from './trips.ts'
 
@@ -16,6 +17,8 @@ declare module 'vitest' {
     databases: string
     /** The URL of the counts of round trips. */
     trips: string
+    /** The URL of a model server. */
+    models: string
     /** The settings of an S3 store. */
     s3: Record<string, string>
   }
@@ -33,11 +36,13 @@ export default async function setup(project: TestProject) {
   project.provide('databases', databases.url)
   const s3 = await startS3(join(folder, 's3'))
   project.provide('s3', s3.settings)
+  const models = await startModelServer()
+  project.provide('models', models.url)
   project.provide('trips', `http://127.0.0.1:${(tripServer.address() as AddressInfo).port}`)
 
   return async () => {
     tripServer.close()
-    await Promise.all([databases.close(), s3.close()])
+    await Promise.all([databases.close(), s3.close(), models.close()])
     await postgres.stop()
     await rm(folder, { recursive: true, force: true, maxRetries: 9 })
   }

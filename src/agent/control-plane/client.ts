@@ -3,6 +3,7 @@ import * as z from 'zod'
 import { type CredentialWish, GivenCredential } from '../../protocol/credentials.schema.ts'
 import { type LogBatch, LogReceipt } from '../../protocol/logs.schema.ts'
 import { MetricReceipt, type Metrics } from '../../protocol/metrics.schema.ts'
+import { GivenModelTokens, type ModelTokenWish } from '../../protocol/model-tokens.schema.ts'
 import { Changes, type Poll, type Release } from '../../protocol/poll.schema.ts'
 import { ReportResults, type Reports } from '../../protocol/report.schema.ts'
 
@@ -66,6 +67,8 @@ export function createControlPlaneClient({ url, key }: { url: string; key: strin
     report: (reports: Reports, signal?: AbortSignal) => post('report', reports, ReportResults, signal),
     credentials: (wish: z.input<typeof CredentialWish>, signal?: AbortSignal) =>
       post('credentials', wish, GivenCredential, signal),
+    modelTokens: (wish: z.input<typeof ModelTokenWish>, signal?: AbortSignal) =>
+      post('model-tokens', wish, GivenModelTokens, signal),
     metrics: (metrics: z.input<typeof Metrics>, signal?: AbortSignal) =>
       post('metrics', metrics, MetricReceipt, signal),
     logs: (batch: LogBatch, signal?: AbortSignal) => post('logs', batch, LogReceipt, signal),

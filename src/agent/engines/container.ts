@@ -36,6 +36,7 @@ import {
 import { STORE_ROLE, type StoreKind, storeRequestsOf } from './container/store-specs.ts'
 import { findUnsupported } from './container/unsupported-features.ts'
 import { PooledEngine, type PooledOptions } from './local/pooled-engine.ts'
+import { makeTokenFolder, type TokenReader } from './local/token-file.ts'
 
 export type ContainerOptions = PooledOptions & {
   socket: string
@@ -156,6 +157,8 @@ export class ContainerEngine extends PooledEngine {
 
   async start(spec: RevisionSpec, artifact: Artifact): Promise<void> {
     this.saveDeployment(spec)
+    makeTokenFolder(this.tokenFolder(spec.deployment_id), this.tokenReaderOf())
+    await this.renewModelToken(spec.deployment_id)
     if (storeRequestsOf(spec).length > 0) await this.provide(spec)
     const images = this.#images.readPinned(this.path(spec.deployment_id), spec.revision_id)
     const home = this.#replicaHome(spec)
@@ -197,6 +200,10 @@ export class ContainerEngine extends PooledEngine {
   override async close(how: { stop: boolean }): Promise<void> {
     await super.close(how)
     if (how.stop) await this.#stores.stop()
+  }
+
+  protected tokenReaderOf(): TokenReader {
+    return 'container'
   }
 
   protected async adopt({ revision_id, deployment_id }: RevisionRef): Promise<ContainerReplica[]> {
@@ -250,7 +257,8 @@ export class ContainerEngine extends PooledEngine {
     }
     const secret: SecretFolder['value'] = (name, key) => masked({ [key]: this.#secrets.value(name, key) })[key]!
     const secrets: SecretFolder['all'] = name => masked(this.#secrets.all(name))
-    return { owner: this.#owner, copy: randomBytes(6).toString('hex'), images, secret, secrets }
+    const tokenFolder = this.tokenFolder(deployment_id)
+    return { owner: this.#owner, copy: randomBytes(6).toString('hex'), images, secret, secrets, tokenFolder }
   }
 
   #replicaHome(ref: RevisionRef): ReplicaHome {

@@ -33,10 +33,11 @@ import { PodLogs } from './kubernetes/pod-logs.ts'
 import { APP_CONTAINER } from './kubernetes/pod-template.ts'
 import { readPodUsage } from './kubernetes/pod-usage.ts'
 import { PullSecrets } from './kubernetes/pull-secrets.ts'
-import { revisionObjects } from './kubernetes/revision-objects.ts'
+import { modelTokenSecretOf, revisionObjects } from './kubernetes/revision-objects.ts'
 import { routesOf, serviceOf } from './kubernetes/routing.ts'
 import type { KubernetesSettings } from './kubernetes/settings.ts'
-import { type StoreObjects, storesFor } from './kubernetes/store-objects.ts'
+import { encodeBase64, type StoreObjects, storesFor } from './kubernetes/store-objects.ts'
+import { MODEL_TOKEN_FILE } from './model-variables.ts'
 
 const WATCHED_KINDS = ['Pod', 'Deployment', 'StatefulSet'] as const
 
@@ -61,6 +62,8 @@ export class KubernetesEngine implements Engine {
   readonly #pullSecrets: PullSecrets
   readonly #renewMs: number
   readonly #now: () => Date
+  /** By deployment. Filled by `start`, which every running revision gets once. */
+  readonly #tokenSecrets = new Map<string, V1Secret>()
   readonly #timers = new Map<string, NodeJS.Timeout>()
   #stopWatches: (() => void)[] = []
   #logs: PodLogs | null = null
@@ -248,10 +251,26 @@ export class KubernetesEngine implements Engine {
     await this.#objects.checkHosts(spec, routes)
     for (const route of routes) await this.#objects.dryRunApply(route)
     for (const store of storesFor(this.#settings, spec)) await this.#ensureStore(spec, store)
+    await this.#startModelToken(spec)
     const specWithPullSecret = await this.#images.withPullSecret(spec, artifact)
     // An immutable Secret that exists is already correct.
     for (const object of revisionObjects(this.#settings, specWithPullSecret, artifact))
       await this.#apply(spec, object, (object as V1Secret).immutable ? () => null : undefined)
+  }
+
+  async #startModelToken(spec: RevisionSpec): Promise<void> {
+    if (spec.models_url === null) return
+    const secret = modelTokenSecretOf(this.#settings, spec)
+    await this.#apply(spec, secret, () => null)
+    this.#tokenSecrets.set(spec.deployment_id, secret)
+    await this.renewModelToken(spec.deployment_id)
+  }
+
+  async renewModelToken(deployment_id: string): Promise<void> {
+    const secret = this.#tokenSecrets.get(deployment_id)
+    const token = this.#events.modelToken(deployment_id)
+    if (secret && token !== undefined)
+      await this.#cluster.updateSecret(secret, { [MODEL_TOKEN_FILE]: encodeBase64(token) })
   }
 
   async #ensureStore(spec: RevisionSpec, store: StoreObjects): Promise<void> {
@@ -317,6 +336,7 @@ export class KubernetesEngine implements Engine {
 
   async remove(deployment_id: string): Promise<void> {
     await this.#images.forget(deployment_id)
+    this.#tokenSecrets.delete(deployment_id)
     const namespace = await this.#objects.findNamespace(deployment_id)
     if (namespace === null) return
     await this.#objects.remove(await this.#objects.listRoutes(namespace, deployment_id))

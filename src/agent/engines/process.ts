@@ -18,6 +18,8 @@ import {
 } from '../system/users.ts'
 import { PooledEngine, type PooledOptions } from './local/pooled-engine.ts'
 import type { Replica, ReplicaPool } from './local/replica-pool.ts'
+import type { TokenReader } from './local/token-file.ts'
+import { MODEL_TOKEN_FILE } from './model-variables.ts'
 import { type Database, Databases, newDatabase } from './process/databases.ts'
 import { environmentOf } from './process/environment.ts'
 import { EmbeddedServer, externalServer, type PostgresServer } from './process/postgres-server.ts'
@@ -145,6 +147,7 @@ export class ProcessEngine extends PooledEngine {
     createFolders()
     this.#sourceFolders.set(spec.revision_id, artifact.location)
     this.saveDeployment(spec)
+    await this.renewModelToken(spec.deployment_id)
     if (spec.needs_database) await this.provide(spec)
     const launch = async () => {
       // Otherwise the folders stay over the limit, and each new replica is killed too.
@@ -158,6 +161,7 @@ export class ProcessEngine extends PooledEngine {
         folder,
         port,
         path: this.#searchPath,
+        tokenFile: join(this.tokenFolder(spec.deployment_id), MODEL_TOKEN_FILE),
         database: spec.needs_database ? database : null,
       })
       return ProcessReplica.launch(this.replicasFolder(spec), {
@@ -176,6 +180,10 @@ export class ProcessEngine extends PooledEngine {
     await endRevisionProcesses(ref.revision_id)
     this.#sourceFolders.delete(ref.revision_id)
     this.#overDiskLimit.delete(ref.revision_id)
+  }
+
+  protected tokenReaderOf(deployment_id: string): TokenReader {
+    return { user: this.#users?.of(deployment_id) }
   }
 
   protected adopt(ref: RevisionRef): Promise<ProcessReplica[]> {

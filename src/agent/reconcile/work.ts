@@ -14,6 +14,7 @@ export type SecretAccess = {
   listener: string
   /** Fetches the credential for the repository of a revision. */
   credential: (ref: RevisionRef, signal: AbortSignal) => Promise<GitCredential | null>
+  modelsUrl: string | null
 }
 
 const ABSENT: Wanted = { present: false, target: null, serving: null, database: false }
@@ -61,6 +62,7 @@ export function revisionSpecOf(work: Work, revision: RevisionWork, access: Secre
     parts: revision.parts,
     secrets: openSecrets(work, revision, access),
     tracing: openTracing(work, revision, access),
+    models_url: access.modelsUrl,
   }
 }
 

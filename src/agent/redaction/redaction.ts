@@ -24,6 +24,10 @@ export class Redaction {
 
   hide = (deployment_id: string, values: string[]) => this.#masks.addValues(deployment_id, values)
 
+  /** Its signature: without that, the rest of a token opens nothing. */
+  hideToken = (deployment_id: string, token: string) =>
+    this.#masks.addShortLived(deployment_id, token.slice(token.lastIndexOf('.') + 1))
+
   learnSecrets(
     work: Work,
     open: (revision: RevisionWork) => { secrets: Record<string, string>; tracing: Tracing | null },

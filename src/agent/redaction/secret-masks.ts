@@ -8,12 +8,14 @@ export const MASK = '********'
 const MAX_REVISIONS = 6
 /** Database passwords and short-lived credentials; the newest are kept. */
 const MAX_OTHER_VALUES = 60
+/** Tokens that are renewed every few minutes. Older ones have expired. */
+const MAX_SHORT_LIVED = 4
 /** A matcher is much larger than its values, so only the most recently used are kept. */
 const MAX_MATCHERS = 64
 
 const strippedLength = (text: string, end: number) => stripControlCharacters(text.slice(0, end)).length
 
-type DeploymentSecrets = { revisions: Map<string, string[]>; others: Set<string> }
+type DeploymentSecrets = { revisions: Map<string, string[]>; others: Set<string>; shortLived: string[] }
 
 export class SecretMasks {
   readonly #globalValues: string[]
@@ -38,6 +40,14 @@ export class SecretMasks {
     if (fresh.length === 0) return
     for (const value of fresh) others.add(value)
     for (const oldest of [...others].slice(0, -MAX_OTHER_VALUES)) others.delete(oldest)
+    this.#matchers.delete(deployment_id)
+  }
+
+  /** Apart from the others, which they would displace. */
+  addShortLived(deployment_id: string, value: string): void {
+    const secrets = this.#secretsOf(deployment_id)
+    if (secrets.shortLived.includes(value)) return
+    secrets.shortLived = [...secrets.shortLived, value].slice(-MAX_SHORT_LIVED)
     this.#matchers.delete(deployment_id)
   }
 
@@ -73,16 +83,19 @@ export class SecretMasks {
   }
 
   #secretsOf(deployment_id: string): DeploymentSecrets {
-    const secrets = this.#deployments.get(deployment_id) ?? { revisions: new Map(), others: new Set() }
+    const secrets = this.#deployments.get(deployment_id) ?? { revisions: new Map(), others: new Set(), shortLived: [] }
     this.#deployments.set(deployment_id, secrets)
     return secrets
   }
 
   #matcher(deployment_id: string): PatternMatcher {
-    const { revisions = new Map<string, string[]>(), others = [] } = this.#deployments.get(deployment_id) ?? {}
-    const matcher =
-      this.#matchers.get(deployment_id) ??
-      new PatternMatcher(derivePatterns([...this.#globalValues, ...[...revisions.values()].flat(), ...others]))
+    const {
+      revisions = new Map<string, string[]>(),
+      others = [],
+      shortLived = [],
+    } = this.#deployments.get(deployment_id) ?? {}
+    const values = [...this.#globalValues, ...[...revisions.values()].flat(), ...others, ...shortLived]
+    const matcher = this.#matchers.get(deployment_id) ?? new PatternMatcher(derivePatterns(values))
     // Reinserted at the end, so that the least recently used matcher is evicted first.
     this.#matchers.delete(deployment_id)
     this.#matchers.set(deployment_id, matcher)

@@ -498,3 +498,54 @@ test('an agent that is killed before any of its writes leaves neither duplicate 
     expect(listObjects()).toEqual([])
   }
 })
+
+describe('the token for models', () => {
+  const tokens = new Map<string, string>()
+  const unit = (number = 1) => ({ ...makeKubernetesUnit({ number }), models_url: 'https://slipway.example.com/models' })
+  const readToken = () => Buffer.from(api.get('Secret', `${BASE}-models`).data?.token ?? '', 'base64').toString()
+  const openEngine = async () => {
+    const engine = createEngine()
+    await engine.open({ ...NO_EVENTS, modelToken: id => tokens.get(id) })
+    return engine
+  }
+  beforeEach(() => tokens.clear())
+
+  test('is in a Secret that is renewed in place, for all revisions, and pods stay', async () => {
+    bringUpAutomatically(api)
+    const engine = await openEngine()
+    tokens.set(DEPLOYMENT_ID, 'first')
+    await reconcileUntilStable(engine, { target: makeRevisionId(1) }, [unit()])
+    expect(readToken()).toBe('first')
+    const pods = api.all('Pod').map(({ metadata }) => metadata.uid)
+    tokens.set(DEPLOYMENT_ID, 'second')
+    await engine.renewModelToken(DEPLOYMENT_ID)
+    expect(readToken()).toBe('second')
+    await engine.start(unit(), makeArtifact())
+    expect([readToken(), api.all('Pod').map(({ metadata }) => metadata.uid)]).toEqual(['second', pods])
+    await reconcileUntilStable(engine, { target: makeRevisionId(2), serving: makeRevisionId(1) }, [unit(), unit(2)])
+    expect(readToken()).toBe('second')
+  })
+
+  test('may come after the start, and is renewed by the next agent', async () => {
+    await (await openEngine()).start(unit(), makeArtifact())
+    expect(readToken()).toBe('')
+    const next = await openEngine()
+    await next.start(unit(), makeArtifact())
+    tokens.set(DEPLOYMENT_ID, 'later')
+    await next.renewModelToken(DEPLOYMENT_ID)
+    expect(readToken()).toBe('later')
+  })
+
+  test('is removed with the deployment, and a late renewal does not bring it back', async () => {
+    bringUpAutomatically(api)
+    const engine = await openEngine()
+    tokens.set(DEPLOYMENT_ID, 'first')
+    await reconcileUntilStable(engine, { target: makeRevisionId(1) }, [unit()])
+    const other = await openEngine()
+    await other.start(unit(), makeArtifact())
+    await engine.remove(DEPLOYMENT_ID)
+    await Promise.all([engine.renewModelToken(DEPLOYMENT_ID), other.renewModelToken(DEPLOYMENT_ID)])
+    expect(api.has('Secret', `${BASE}-models`)).toBe(false)
+    expect((await engine.observe(DEPLOYMENT_ID)).hasRemains).toBe(false)
+  })
+})

@@ -91,10 +91,10 @@ const MEMBERS: Record<string, [Record<string, unknown>, ReturnType<typeof member
   annotations: [{ annotations: { note: 'b' } }, memberCase('Service', BASE, 'metadata.annotations.note', 'b')],
   service_account_name: [{ service_account_name: 'robot' }, POD('serviceAccountName', 'robot')],
   image_pull_secrets: [{ image_pull_secrets: [{ name: 'pull' }] }, POD('imagePullSecrets', [{ name: 'pull' }])],
-  volumes: [{ volumes: [{ name: 'v', emptyDir: {} }] }, POD('volumes', [{ name: 'v', emptyDir: {} }])],
+  volumes: [{ volumes: [{ name: 'v', emptyDir: {} }] }, POD('volumes.0', { name: 'v', emptyDir: {} })],
   volume_mounts: [
     { volume_mounts: [{ name: 'v', mountPath: '/v' }] },
-    POD('containers.0.volumeMounts', [{ name: 'v', mountPath: '/v' }]),
+    POD('containers.0.volumeMounts.0', { name: 'v', mountPath: '/v' }),
   ],
   init_containers: [{ init_containers: [sidecar] }, POD('initContainers.0.name', 'proxy')],
   sidecars: [{ sidecars: [sidecar] }, POD('containers.1.name', 'proxy')],
@@ -139,7 +139,7 @@ describe('every member is passed on unchanged', () => {
   test.each(Object.keys(Volume.shape).filter(name => name !== 'name'))('of a volume of the type %s', name => {
     const volume = { name: 'v', [name]: SOURCES[name] }
     const objects = createObjects({ spec: { volumes: [volume] } })
-    expect(podOf(objects).volumes).toEqual([volume])
+    expect(podOf(objects).volumes![0]).toEqual(volume)
     expect(objects.flatMap(listSchemaFaults)).toEqual([])
   })
 
@@ -149,7 +149,7 @@ describe('every member is passed on unchanged', () => {
   test('of a volume mount', () => {
     expect(Object.keys(mount).sort()).toEqual(Object.keys(VolumeMount.shape).sort())
     const pod = podOf(createObjects({ spec: { volume_mounts: [mount], queue_cpu: 1 } }), '-queue')
-    expect(pod.containers[0]!.volumeMounts).toEqual([mount])
+    expect(pod.containers[0]!.volumeMounts![0]).toEqual(mount)
   })
 
   const fullContainer = {
@@ -260,7 +260,7 @@ describe('the container of an application', () => {
 
   test('takes the variables of its tracing from a Secret that may change or be missing', () => {
     const name = `${BASE}-r1-tracing`
-    const envFrom = [{ secretRef: { name, optional: true } }]
+    const envFrom = [name, `${BASE}-r1-models`].map(name => ({ secretRef: { name, optional: true } }))
     const tracing = { key: 'slt_1', variables: { LANGSMITH_API_KEY: 'slt_1', OTEL_EXPORTER_OTLP_TRACES_HEADERS: 'a' } }
     const objects = createObjects({ tracing, secrets: { LANGSMITH_PROJECT: 'mine' }, spec: { queue_cpu: 1 } })
     for (const component of ['', '-queue']) expect(podOf(objects, component).containers[0]!.envFrom).toEqual(envFrom)
@@ -274,6 +274,28 @@ describe('the container of an application', () => {
     const untraced = createObjects()
     expect(findObject(untraced, 'Secret', name)).toBeUndefined()
     expect(podOf(untraced).containers[0]!.envFrom).toEqual(envFrom)
+  })
+
+  test('reads its token for models from a volume that may be empty, with the same pods in any case', () => {
+    const models_url = 'https://slipway.example.com/v1/model-proxy'
+    const objects = createObjects({ models_url, spec: { queue_cpu: 1, sidecars: [sidecar] } })
+    const [without, secret] = [createObjects(), findObject(objects, 'Secret', `${BASE}-r1-models`)]
+    expect(valueAt(secret, 'data')).toEqual({
+      SLIPWAY_MODELS_URL: Buffer.from(models_url).toString('base64'),
+      SLIPWAY_MODEL_TOKEN_FILE: Buffer.from('/var/run/secrets/slipway/token').toString('base64'),
+    })
+    expect(listSchemaFaults(secret as never)).toEqual([])
+    expect(findObject(without, 'Secret', `${BASE}-r1-models`)).toBeUndefined()
+    for (const pod of [podOf(objects), podOf(objects, '-queue'), podOf(without)]) {
+      expect(pod.volumes).toEqual([
+        { name: 'slipway-models', secret: { secretName: `${BASE}-models`, optional: true, defaultMode: 0o444 } },
+      ])
+      const mount = { name: 'slipway-models', mountPath: '/var/run/secrets/slipway', readOnly: true }
+      expect(pod.containers.map(({ volumeMounts }) => volumeMounts)).toEqual([
+        [mount],
+        ...pod.containers.slice(1).map(() => undefined),
+      ])
+    }
   })
 
   test('gets values and commands unexpanded, even if they contain Kubernetes variable references', () => {

@@ -13,6 +13,7 @@ import {
 } from '../../images/container-labels.ts'
 import { type CreateRequest, MAX_PROCESSES } from '../../images/docker-api.ts'
 import { shellCommand } from '../local/shell-command.ts'
+import { MODEL_TOKEN_FILE, modelVariables } from '../model-variables.ts'
 import { MIB, parseCpu, parseMemory } from '../quantities.ts'
 import { tracingVariables } from '../tracing-variables.ts'
 
@@ -37,12 +38,15 @@ export type Placement = {
   images: Record<string, string>
   secret: (name: string, key: string) => string
   secrets: (name: string) => Record<string, string>
+  /** On this machine. The application reads its token for models there. */
+  tokenFolder: string
   /** The variables and host entries of its stores. */
   stores?: { env: Record<string, string>; hosts: string[] }
 }
 
 /** Where an application listens, unless its image exposes another port. */
 export const DEFAULT_PORT = 8000
+const TOKEN_FOLDER = '/run/slipway/models'
 const LOG_CONFIG = { Type: 'json-file', Config: { 'max-size': '10m' } }
 
 export function replicaParts(spec: RevisionSpec, artifact: Artifact, placement: Placement): ReplicaParts {
@@ -119,6 +123,8 @@ export function replicaParts(spec: RevisionSpec, artifact: Artifact, placement: 
           ),
           PortBindings: { [`${port}/tcp`]: [{ HostIp: '127.0.0.1', HostPort: '' }] },
           Mounts: mounted(resources.volume_mounts ?? []),
+          // SELinux lets a container read a folder only if it is labelled for containers.
+          ...(spec.models_url !== null && { Binds: [`${placement.tokenFolder}:${TOKEN_FOLDER}:ro,z`] }),
         },
       },
     },
@@ -134,6 +140,7 @@ const appEnvironmentOf = (spec: RevisionSpec, artifact: Artifact, { port, stores
     spec.secret_references.map(({ name, secret_name, secret_key }) => [name, secret(secret_name, secret_key)]),
   ),
   ...stores?.env,
+  ...modelVariables(spec, `${TOKEN_FOLDER}/${MODEL_TOKEN_FILE}`),
   PORT: String(port),
   SLIPWAY_DEPLOYMENT_ID: spec.deployment_id,
   SLIPWAY_DEPLOYMENT_NAME: spec.name,

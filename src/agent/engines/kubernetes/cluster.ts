@@ -139,6 +139,16 @@ export class Cluster {
     return this.#mergePatch({ kind: kind!, metadata: { namespace: namespace!, name: name!, annotations } })
   }
 
+  /** Ignores a Secret that is gone: it is not created again. */
+  updateSecret({ metadata }: KubernetesObject, data: Record<string, string>): Promise<void> {
+    const { namespace, name } = metadata!
+    return this.#mergePatch({
+      kind: 'Secret',
+      metadata: { namespace: namespace!, name: name! },
+      data,
+    } as KubernetesObject)
+  }
+
   /** Uses a field manager of its own, so that the next apply keeps these fields. Ignores an object that is gone. */
   async #mergePatch({ kind, metadata, ...more }: KubernetesObject): Promise<void> {
     const { namespace, name, annotations } = metadata!

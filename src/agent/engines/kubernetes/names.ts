@@ -22,7 +22,7 @@ export const URL_ANNOTATION = 'slipway/url'
 export const RENEW_AT = 'slipway/renew-at'
 export const EXPIRES_AT = 'slipway/expires-at'
 
-export type Component = 'web' | 'queue' | 'orchestrator' | 'executor' | 'redis' | 'database' | 'pull'
+export type Component = 'web' | 'queue' | 'orchestrator' | 'executor' | 'redis' | 'database' | 'pull' | 'models'
 export type NamedDeployment = Pick<RevisionSpec, 'name' | 'deployment_id' | 'tenant_id'>
 
 /** The name of objects that all revisions share. A Service's name must not begin with a digit. */
@@ -35,6 +35,10 @@ export const revisionName = (spec: Pick<RevisionSpec, 'name' | 'deployment_id' |
   `${baseName(spec)}-r${spec.number}`
 export const tracingName = (spec: Pick<RevisionSpec, 'name' | 'deployment_id' | 'number'>) =>
   `${revisionName(spec)}-tracing`
+export const modelVariablesName = (spec: Pick<RevisionSpec, 'name' | 'deployment_id' | 'number'>) =>
+  `${revisionName(spec)}-models`
+/** Of the Secret with the token, which all revisions share. */
+export const modelTokenName = (spec: Pick<NamedDeployment, 'name' | 'deployment_id'>) => `${baseName(spec)}-models`
 export const workloadName = (spec: RevisionSpec, component: Component) =>
   component === 'web' ? revisionName(spec) : `${revisionName(spec)}-${component}`
 export const storeName = (spec: NamedDeployment, component: 'redis' | 'database') =>

@@ -1,11 +1,20 @@
 // Builds the pod template of an application: containers, environment, probes, resources and security. Pure.
-import type { V1Container, V1EnvVar, V1PodTemplateSpec, V1Probe, V1ResourceRequirements } from '@kubernetes/client-node'
+import type {
+  V1Container,
+  V1EnvVar,
+  V1PodTemplateSpec,
+  V1Probe,
+  V1ResourceRequirements,
+  V1Volume,
+} from '@kubernetes/client-node'
 import type * as z from 'zod'
 import type { Container } from '../../../protocol/kubernetes.schema.ts'
 import type { Artifact, RevisionSpec } from '../../engine.ts'
 import {
   type Component,
   metadataOf,
+  modelTokenName,
+  modelVariablesName,
   revisionName,
   selectorLabels,
   storeName,
@@ -16,6 +25,9 @@ import type { KubernetesSettings } from './settings.ts'
 
 export const APP_CONTAINER = 'app'
 export const APP_PORT = 8000
+/** Where the application reads its token for models. */
+export const TOKEN_FOLDER = '/var/run/secrets/slipway'
+const TOKEN_VOLUME = 'slipway-models'
 /** The time for requests in flight to end. */
 export const GRACE_SECONDS = 30
 /** A terminating pod keeps listening this long, until proxies stop sending it requests. */
@@ -39,7 +51,7 @@ export const RESTRICTED_SECURITY = {
 }
 
 export type Workload = {
-  component: Exclude<Component, 'redis' | 'database' | 'pull'>
+  component: Exclude<Component, 'redis' | 'database' | 'pull' | 'models'>
   scale: readonly [number, number]
   resources: V1ResourceRequirements
 }
@@ -132,13 +144,14 @@ function appContainerOf(
     ...(artifact.start_command !== null && { command: ['/bin/sh', '-c', escapeDollars(artifact.start_command)] }),
     env: environmentOf(spec, artifact, workload.component),
     // Always there, so that pods are not replaced when a revision gets one or loses it.
-    envFrom: [{ secretRef: { name: tracingName(spec), optional: true } }],
+    envFrom: [tracingName(spec), modelVariablesName(spec)].map(name => ({ secretRef: { name, optional: true } })),
     resources: workload.resources,
     securityContext: RESTRICTED_SECURITY,
     terminationMessagePolicy: 'FallbackToLogsOnError',
-    ...(spec.resources.volume_mounts?.length && {
-      volumeMounts: spec.resources.volume_mounts as V1Container['volumeMounts'] & {},
-    }),
+    volumeMounts: [
+      ...((spec.resources.volume_mounts ?? []) as V1Container['volumeMounts'] & {}),
+      { name: TOKEN_VOLUME, mountPath: TOKEN_FOLDER, readOnly: true },
+    ],
     ...(workload.component === 'web' && {
       ports: [{ name: 'http', containerPort: APP_PORT, protocol: 'TCP' }],
       lifecycle: { preStop: { sleep: { seconds: PRE_STOP_SECONDS } } },
@@ -153,6 +166,12 @@ const containerOf = (container: z.output<typeof Container>): V1Container =>
 
 /** Kubernetes starts such a sidecar before the application and ends it afterwards. */
 const isNativeSidecar = ({ restartPolicy }: z.output<typeof Container>) => restartPolicy === 'Always'
+
+/** Always there, too. The cluster updates the file in it without a restart. */
+const tokenVolumeOf = (spec: RevisionSpec): V1Volume => ({
+  name: TOKEN_VOLUME,
+  secret: { secretName: modelTokenName(spec), optional: true, defaultMode: 0o444 },
+})
 
 export function podTemplateOf(
   settings: KubernetesSettings,
@@ -192,7 +211,7 @@ export function podTemplateOf(
         },
       ],
       ...(pullSecrets.size > 0 && { imagePullSecrets: [...pullSecrets].map(name => ({ name })) }),
-      ...(resources.volumes?.length && { volumes: resources.volumes as never }),
+      volumes: [...((resources.volumes ?? []) as never[]), tokenVolumeOf(spec)],
       ...(initContainers.length > 0 && { initContainers }),
       containers: [
         appContainerOf(settings, spec, artifact, workload),

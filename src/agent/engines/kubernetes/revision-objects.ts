@@ -7,9 +7,19 @@ import type {
   V2HorizontalPodAutoscaler,
 } from '@kubernetes/client-node'
 import type { Artifact, RevisionSpec } from '../../engine.ts'
+import { MODEL_TOKEN_FILE, modelVariables } from '../model-variables.ts'
 import { tracingVariables } from '../tracing-variables.ts'
-import { MIN_SCALE, metadataOf, revisionName, selectorLabels, tracingName, workloadName } from './names.ts'
-import { APP_CONTAINER, podTemplateOf, type Workload, workloadsOf } from './pod-template.ts'
+import {
+  MIN_SCALE,
+  metadataOf,
+  modelTokenName,
+  modelVariablesName,
+  revisionName,
+  selectorLabels,
+  tracingName,
+  workloadName,
+} from './names.ts'
+import { APP_CONTAINER, podTemplateOf, TOKEN_FOLDER, type Workload, workloadsOf } from './pod-template.ts'
 import type { KubernetesSettings } from './settings.ts'
 import { encodeBase64 } from './store-objects.ts'
 
@@ -24,10 +34,12 @@ export function revisionObjects(
 ): KubernetesObject[] {
   const workloads = workloadsOf(spec)
   const tracing = tracingVariables(spec, artifact.env)
+  const models = modelVariables(spec, `${TOKEN_FOLDER}/${MODEL_TOKEN_FILE}`)
   return [
     ...(spec.resources.service_account_name == null ? [serviceAccountOf(settings, spec)] : []),
     ...(Object.keys(spec.secrets).length > 0 ? [secretsOf(settings, spec)] : []),
     ...(Object.keys(tracing).length > 0 ? [secretOf(settings, spec, tracingName(spec), tracing)] : []),
+    ...(Object.keys(models).length > 0 ? [secretOf(settings, spec, modelVariablesName(spec), models)] : []),
     ...workloads.filter(isAutoscaled).map(workload => autoscalerOf(settings, spec, workload)),
     ...workloads.toReversed().map(workload => deploymentObjectOf(settings, spec, artifact, workload)),
   ]
@@ -47,6 +59,12 @@ function secretOf(settings: KubernetesSettings, spec: RevisionSpec, name: string
   const metadata = metadataOf(settings, spec, name, { ofRevision: true })
   const data = Object.fromEntries(Object.entries(values).map(([name, value]) => [name, encodeBase64(value)]))
   return { apiVersion: 'v1', kind: 'Secret', metadata, type: 'Opaque', data }
+}
+
+/** Without the token, which is written apart and renewed. */
+export function modelTokenSecretOf(settings: KubernetesSettings, spec: RevisionSpec): V1Secret {
+  const metadata = metadataOf(settings, spec, modelTokenName(spec), { component: 'models' })
+  return { apiVersion: 'v1', kind: 'Secret', metadata, type: 'Opaque' }
 }
 
 /** Immutable, because a changed secret is a new revision. */

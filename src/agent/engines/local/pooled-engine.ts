@@ -23,6 +23,7 @@ import { type HealthPolicy, type Replica, ReplicaPool, type ReplicaTemplate } fr
 import { countsKey, zeroCounts } from './request-counts.ts'
 import type { Route, Target } from './router.ts'
 import { RouterClient, type RouterSettings } from './router-client.ts'
+import { makeTokenFolder, type TokenReader, writeTokenFile } from './token-file.ts'
 
 /** The stored state of a deployment. */
 type SavedDeployment = {
@@ -80,6 +81,7 @@ export abstract class PooledEngine implements Engine {
   abstract provide(spec: RevisionSpec): Promise<void>
   /** Creates the database or Redis of a deployment, or checks that they still serve. Idempotent. */
   protected abstract provideStores(deployment_id: string, signal: AbortSignal): Promise<void>
+  protected abstract tokenReaderOf(deployment_id: string): TokenReader
   /** The replicas of a revision that an earlier agent left running. */
   protected abstract adopt(ref: RevisionRef): Promise<Replica[]>
 
@@ -157,6 +159,20 @@ export abstract class PooledEngine implements Engine {
       else if (!revision.copies.some(known => known.copy === copy)) revision.copies.push(ended)
     }
     return [...revisions.values()]
+  }
+
+  /** Not of a deployment that is being removed: its folder would come back. */
+  async renewModelToken(deployment_id: string): Promise<void> {
+    const token = this.events.modelToken(deployment_id)
+    if (token === undefined || !this.#readDeployment(deployment_id)) return
+    const folder = this.tokenFolder(deployment_id)
+    const reader = this.tokenReaderOf(deployment_id)
+    makeTokenFolder(folder, reader)
+    writeTokenFile(folder, token, reader)
+  }
+
+  protected tokenFolder(deployment_id: string): string {
+    return this.path(deployment_id, 'models')
   }
 
   async route(spec: RevisionSpec): Promise<void> {

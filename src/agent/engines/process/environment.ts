@@ -2,17 +2,19 @@
 import { join } from 'node:path'
 import type { RevisionRef, RevisionSpec } from '../../engine.ts'
 import { DEFAULT_PATH } from '../../system/search-path.ts'
+import { modelVariables } from '../model-variables.ts'
 import { tracingVariables } from '../tracing-variables.ts'
 
 export const environmentOf = (
-  spec: Pick<RevisionSpec, keyof RevisionRef | 'name' | 'secrets' | 'secret_references' | 'tracing'>,
+  spec: Pick<RevisionSpec, keyof RevisionRef | 'name' | 'secrets' | 'secret_references' | 'tracing' | 'models_url'>,
   configured: Record<string, string>,
   {
     folder,
     port,
     database,
+    tokenFile,
     path = DEFAULT_PATH,
-  }: { folder: string; port: number; database: string | null; path?: string },
+  }: { folder: string; port: number; database: string | null; tokenFile: string; path?: string },
 ): Record<string, string> => ({
   LANG: 'C.UTF-8',
   ...tracingVariables(spec, configured),
@@ -23,6 +25,7 @@ export const environmentOf = (
   TMPDIR: join(folder, 'tmp'),
   PORT: String(port),
   ...(database !== null && { DATABASE_URI: database }),
+  ...modelVariables(spec, tokenFile),
   SLIPWAY_DEPLOYMENT_ID: spec.deployment_id,
   SLIPWAY_DEPLOYMENT_NAME: spec.name,
   SLIPWAY_REVISION_ID: spec.revision_id,

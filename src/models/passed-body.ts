@@ -1,0 +1,81 @@
+// The body of a request on its way to a model: limited, with its first part kept, and never held as a whole.
+import { type Failure, fail } from '../kernel/errors.ts'
+
+export type PassedBody = {
+  stream: ReadableStream<Uint8Array> | null
+  /** What of it has passed by. */
+  bytes: () => number
+  /** Why it could not be passed on as a whole. */
+  failure: () => Failure | undefined
+  /** The body as text, or undefined if it is longer than what is kept. */
+  keptText: () => string | undefined
+  /** Reads until so much is known, before any of it is sent. */
+  peek(bytes: number): Promise<string>
+}
+
+/** Throws, also within the stream, as soon as the body is longer than `maxBytes`. */
+export function passBody(request: Request, maxBytes: number, keepBytes: number): PassedBody {
+  const declared = Number(request.headers.get('content-length') ?? Number.NaN)
+  const tooLarge = () => fail('model_body_too_large', { about: `more than ${maxBytes} bytes` })
+  if (declared > maxBytes) throw tooLarge()
+  const reader = request.body?.getReader()
+  const kept: Uint8Array[] = []
+  const waiting: Uint8Array[] = []
+  let [bytes, isEnded] = [0, !reader]
+  let failure: Failure | undefined
+
+  async function readChunk(): Promise<Uint8Array | undefined> {
+    const { done, value } = await reader!.read().catch(cause => {
+      failure = fail('body_cut', { cause })
+      throw failure
+    })
+    if (done) isEnded = true
+    if (!value) return undefined
+    if (bytes < keepBytes) kept.push(value)
+    bytes += value.byteLength
+    if (bytes > maxBytes) {
+      reader!.cancel().catch(() => {})
+      failure = tooLarge()
+      throw failure
+    }
+    return value
+  }
+
+  const stream = new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        const chunk = waiting.shift() ?? (isEnded ? undefined : await readChunk())
+        if (chunk) controller.enqueue(chunk)
+        else controller.close()
+      },
+      cancel: reason => reader?.cancel(reason),
+    },
+    { highWaterMark: 0 },
+  )
+  return {
+    stream: reader ? keepLength(stream, declared) : null,
+    bytes: () => bytes,
+    failure: () => failure,
+    keptText: () => (bytes > keepBytes ? undefined : decode(kept)),
+    async peek(size) {
+      while (!isEnded && bytes < size) {
+        const chunk = await readChunk()
+        if (chunk) waiting.push(chunk)
+      }
+      return decode(waiting)
+    },
+  }
+}
+
+const decode = (chunks: Uint8Array[]): string => new TextDecoder().decode(Buffer.concat(chunks))
+
+type FixedLength = new (bytes: number) => { readable: ReadableStream<Uint8Array>; writable: WritableStream<Uint8Array> }
+
+/** Workers send a stream in chunks, which some servers refuse, unless its length is known. */
+function keepLength(stream: ReadableStream<Uint8Array>, bytes: number): ReadableStream<Uint8Array> {
+  const { FixedLengthStream } = globalThis as { FixedLengthStream?: FixedLength }
+  if (!FixedLengthStream || !Number.isSafeInteger(bytes)) return stream
+  const { readable, writable } = new FixedLengthStream(bytes)
+  stream.pipeTo(writable).catch(() => {})
+  return readable
+}

@@ -1,0 +1,111 @@
+// Passes a request on to a model and the answer back, both as streams, with the credentials of the configuration.
+import { verb } from '../kernel/context.ts'
+import { toFailure } from '../kernel/errors.ts'
+import type { PassedRequest } from '../kernel/routes.ts'
+import { requireCallUrl } from './allowed-urls.ts'
+import { type AskedCall, authorizeCall, forgetAccessToken } from './authorization.ts'
+import { type CallRecorder, startRecording } from './call-recorder.ts'
+import { forwardAnswerHeaders, forwardRequestHeaders } from './forwarded-headers.ts'
+import { type OpenedCall, openCall } from './open-call.ts'
+import { type PassedBody, passBody } from './passed-body.ts'
+import { maskSecrets } from './record-call.ts'
+import { fetchModel } from './upstream.ts'
+
+/** Of the request of a traced call. */
+const KEPT_BYTES = 1024 * 1024
+/** How much of the request is read before it is sent, for a token that says what it asks for. */
+const PEEKED_BYTES = 256 * 1024
+const BODILESS_STATUSES = [204, 205, 304]
+/** An error is read as a whole, because some servers repeat the key that they refuse. */
+const MAX_ERROR_BYTES = 64 * 1024
+
+export const callModel = verb(
+  'models:invoke',
+  async (ctx, { configuration_id, passed }: { configuration_id: string; passed: PassedRequest }): Promise<Response> => {
+    const { request, rest } = passed
+    const call = await openCall(ctx, configuration_id)
+    const url = requireCallUrl(call.configuration.base_url, rest, call.allowed_urls)
+    const body = passBody(request, ctx.config.modelCalls.requestBytes, KEPT_BYTES)
+    const recorder = startRecording(ctx, call, url.pathname, body)
+    try {
+      const { headers: credentials, secrets } = await authorizeCall(ctx, call, await readAsked(call, body))
+      recorder.hide(secrets)
+      const headers = forwardRequestHeaders(request.headers, ctx.config.modelProxyHeader)
+      for (const [name, value] of Object.entries(credentials)) headers.set(name, value)
+      const init = { method: request.method, headers, body: body.stream, signal: request.signal }
+      const answer = await fetchModel(ctx, url, init)
+      if (answer.status === 401) forgetAccessToken(call.configuration)
+      recorder.begin(answer)
+      const isWhole = request.method === 'HEAD' || BODILESS_STATUSES.includes(answer.status)
+      const answerHeaders = withoutSecrets(forwardAnswerHeaders(answer.headers), secrets)
+      const stream = isWhole ? await dropBody(answer, recorder) : await bodyOf(answer, recorder, secrets)
+      return new Response(stream, { status: answer.status, headers: answerHeaders })
+    } catch (error) {
+      const failure = body.failure() ?? toFailure(error)
+      recorder.end(failure.code)
+      throw failure
+    }
+  },
+)
+
+/** A token of ours says which model is asked and whether the answer is a stream. Other calls are sent at once. */
+async function readAsked({ configuration }: OpenedCall, body: PassedBody): Promise<AskedCall> {
+  if (configuration.auth_type !== 'jwt') return { model: configuration.model, streaming: false }
+  const text = await body.peek(PEEKED_BYTES)
+  const [, model] = /"model"\s*:\s*"([^"\\]{1,200})"/.exec(text) ?? []
+  return { model: model ?? configuration.model, streaming: /"stream"\s*:\s*true\b/.test(text) }
+}
+
+async function dropBody({ body }: Response, recorder: CallRecorder): Promise<null> {
+  await body?.cancel()
+  recorder.end(null)
+  return null
+}
+
+const bodyOf = (answer: Response, recorder: CallRecorder, secrets: string[]) =>
+  answer.status >= 400 ? readError(answer, recorder, secrets) : passStream(answer.body!, recorder)
+
+/** The bytes as they come. The client takes each part before the next one is read, and its going ends the call. */
+function passStream(body: ReadableStream<Uint8Array>, recorder: CallRecorder): ReadableStream<Uint8Array> {
+  const reader = body.getReader()
+  return new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        try {
+          const { done, value } = await reader.read()
+          if (value) {
+            recorder.read(value)
+            return controller.enqueue(value)
+          }
+          if (done) {
+            recorder.end(null)
+            controller.close()
+          }
+        } catch (error) {
+          recorder.end(toFailure(error).code, true)
+          controller.error(error)
+        }
+      },
+      async cancel(reason) {
+        recorder.leave()
+        await reader.cancel(reason)
+      },
+    },
+    { highWaterMark: 0 },
+  )
+}
+
+async function readError({ status, body }: Response, recorder: CallRecorder, secrets: string[]): Promise<string> {
+  const decoder = new TextDecoder()
+  let text = ''
+  for await (const chunk of (body ?? []) as AsyncIterable<Uint8Array>) {
+    recorder.read(chunk)
+    text += decoder.decode(chunk, { stream: true })
+    if (text.length > MAX_ERROR_BYTES) break
+  }
+  recorder.end(`HTTP ${status}`)
+  return maskSecrets(text.slice(0, MAX_ERROR_BYTES), secrets)
+}
+
+const withoutSecrets = (headers: Headers, secrets: string[]): Headers =>
+  new Headers([...headers].map(([name, value]) => [name, maskSecrets(value, secrets)]))
