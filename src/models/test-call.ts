@@ -34,7 +34,6 @@ async function callOnce(ctx: Ctx, configuration_id: string): Promise<Omit<TestOu
   try {
     const { text, model, usage } = await complete(ctx, {
       configuration_id,
-      actor: { type: 'user', id: '' },
       messages: [{ role: 'user', content: PROMPT }],
       max_tokens: MAX_TOKENS,
       signal: AbortSignal.timeout(TIMEOUT_MS),

@@ -6,7 +6,7 @@ import { usePages } from '../../api/queries.ts'
 import { formatExact, formatShort } from '../../format/time.ts'
 import { ActionButton, CopyAs, useAction } from '../../parts/action.tsx'
 import { Button } from '../../parts/button.tsx'
-import { Fields, SelectField, TextField } from '../../parts/form.tsx'
+import { SelectField, TextField } from '../../parts/form.tsx'
 import { Form } from '../../parts/form-frame.tsx'
 import { Body, Note } from '../../parts/page.tsx'
 import { Card, Skeleton } from '../../parts/panel.tsx'
@@ -147,7 +147,7 @@ function NewBudget({ deployments, onClose }: NewProps) {
           </>
         }
       >
-        <Fields>
+        <div class={styles.fields}>
           <SelectField
             label="Whose calls"
             value={draft.deployment}
@@ -189,7 +189,7 @@ function NewBudget({ deployments, onClose }: NewProps) {
             onChange={calls => change({ calls })}
             fault={faultAt(faults, 'limit_calls')}
           />
-        </Fields>
+        </div>
       </Form>
     </Card>
   )

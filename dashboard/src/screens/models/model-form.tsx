@@ -2,7 +2,7 @@
 import { type Faults, faultAt } from '../../api/faults.ts'
 import { usePages } from '../../api/queries.ts'
 import { Chip } from '../../parts/field.tsx'
-import { Fields, SelectField, TextField } from '../../parts/form.tsx'
+import { SelectField, TextField } from '../../parts/form.tsx'
 import { Choices, SecretField } from '../../parts/form-frame.tsx'
 import type { NewBody, PatchBody } from './actions.ts'
 import { AUTH_TYPES, type Model, PROVIDERS } from './model-state.ts'
@@ -91,7 +91,7 @@ type Props = {
 export function ModelFields({ workspace, draft, onChange, faults, model }: Props) {
   return (
     <>
-      <Fields>
+      <div class={styles.fields}>
         <TextField
           label="Name"
           value={draft.name}
@@ -157,7 +157,7 @@ export function ModelFields({ workspace, draft, onChange, faults, model }: Props
           hint="Calls of an application are traced in its own project."
           fault={faultAt(faults, 'trace_project')}
         />
-      </Fields>
+      </div>
       {model && (
         <Choices
           legend="Authentication"
@@ -214,7 +214,7 @@ const Auth = ({ draft, onChange, faults }: Pick<Props, 'draft' | 'onChange' | 'f
       ]}
     />
     {draft.auth === 'oauth_client_credentials' && (
-      <Fields>
+      <div class={styles.fields}>
         <TextField
           label="Token URL"
           mono
@@ -245,7 +245,7 @@ const Auth = ({ draft, onChange, faults }: Pick<Props, 'draft' | 'onChange' | 'f
           onChange={audience => onChange({ audience })}
           fault={faultAt(faults, 'audience')}
         />
-      </Fields>
+      </div>
     )}
     {needsSecret(draft.auth) && (
       <SecretField
