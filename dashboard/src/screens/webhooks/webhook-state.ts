@@ -75,6 +75,8 @@ export const RESOURCES = [
   ['comparative_experiment', 'Comparisons of experiments'],
   ['annotation_queue', 'Annotation queues'],
   ['rule', 'Automation rules'],
+  ['insight_job', 'Insights jobs'],
+  ['insight_config', 'Saved configs of insights'],
   ['model_configuration', 'Model configurations'],
   ['model_budget', 'Budgets for calls of models'],
   ['tag_key', 'Tag keys'],
