@@ -32,6 +32,8 @@ export const callModel = verb(
       recorder.hide(secrets)
       const headers = forwardRequestHeaders(request.headers, ctx.config.modelProxyHeader)
       for (const [name, value] of Object.entries(credentials)) headers.set(name, value)
+      // Of a GET with a body, which is not passed on: the server would wait for it.
+      if (!body.stream) headers.delete('Content-Length')
       const init = { method: request.method, headers, body: body.stream, signal: request.signal }
       const answer = await fetchModel(ctx, url, init)
       if (answer.status === 401) forgetAccessToken(call.configuration)
