@@ -75,6 +75,7 @@ export const RESOURCES = [
   ['comparative_experiment', 'Comparisons of experiments'],
   ['annotation_queue', 'Annotation queues'],
   ['rule', 'Automation rules'],
+  ['evaluator', 'Evaluators of several rules'],
   ['model_configuration', 'Model configurations'],
   ['model_budget', 'Budgets for calls of models'],
   ['tag_key', 'Tag keys'],
