@@ -26,6 +26,7 @@ import { sweepUploads } from './deployments/uploads.ts'
 import { workspaceTagRoutes } from './deployments/workspace-tags.routes.ts'
 import type { Config } from './env.ts'
 import { eventRoutes } from './events/routes.ts'
+import { insightRoutes } from './insights/routes.ts'
 import { sweepInstalls } from './integrations/install.ts'
 import { integrationRoutes } from './integrations/routes.ts'
 import type { ApiOf } from './kernel/api-types.ts'
@@ -118,6 +119,7 @@ const slices = [
   queueItemRoutes,
   ruleRoutes,
   onlineEvaluatorRoutes,
+  insightRoutes,
   otlpRoutes,
   modelProxyRoutes,
   organizationRoutes,
@@ -176,6 +178,7 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
       sweepProviders(services),
       sweepWebhooks(services),
       import('./rules/evaluate.ts').then(({ sweepRules }) => sweepRules(services)),
+      import('./insights/scheduled-jobs.ts').then(({ sweepInsights }) => sweepInsights(services)),
       services.traces.expire(services),
       sweepFeedback(services),
       sweepQueues(services),

@@ -569,6 +569,24 @@ const CODES = {
     'This dataset has no such version.',
     'GET /datasets/{dataset_id}/versions lists the versions.',
   ],
+  insight_job_not_found: [
+    404,
+    'Insights job not found',
+    'This project has no such insights job.',
+    'GET /sessions/{session_id}/insights lists the jobs.',
+  ],
+  insight_cluster_not_found: [
+    404,
+    'Cluster not found',
+    'This insights job has no such cluster.',
+    'GET /sessions/{session_id}/insights/{job_id} shows the clusters.',
+  ],
+  insight_config_not_found: [
+    404,
+    'Insights config not found',
+    'This project has no such config of insights.',
+    'GET /sessions/{session_id}/insights/configs lists the configs.',
+  ],
   queue_not_found: [
     404,
     'Annotation queue not found',
@@ -1077,6 +1095,12 @@ const CODES = {
     'Invalid archive',
     'The body is not a gzip-compressed tar archive.',
     'Create it with `tar czf`.',
+  ],
+  schedule_too_frequent: [
+    422,
+    'Schedule too frequent',
+    'The cron fires more often than insights jobs may start.',
+    'Choose a cron that fires less often, or have the operator lower CLIO_SCHEDULE_MIN_INTERVAL_SECONDS.',
   ],
   schema_too_costly: [
     422,

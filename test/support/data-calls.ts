@@ -44,7 +44,23 @@ export function makeDataCalls(
   const deletion = async () => ({
     body: { trace_ids: [await newRun()], session_id: await projectId(tenant, 'traced') },
   })
+  const newInsight = async (path: string, body: object) => {
+    const session_id = await create('/sessions', { name: unusedId() })
+    return { session_id, id: await create(`/sessions/${session_id}/insights${path}`, body) }
+  }
+  const newJob = async () => {
+    const { session_id, id } = await newInsight('', { model: 'none' })
+    return { params: { session_id, job_id: id } }
+  }
+  const newConfig = async () => {
+    const { session_id, id } = await newInsight('/configs', { name: 'Config', config: { model: 'none' } })
+    return { params: { session_id, config_id: id } }
+  }
   return {
+    renameInsightJob: newJob,
+    deleteInsightJob: newJob,
+    changeInsightConfig: newConfig,
+    deleteInsightConfig: newConfig,
     deleteDataset: async () => ({ params: { dataset_id: await newDataset() } }),
     deleteDatasets: async () => ({ path: `/datasets?dataset_ids=${await newDataset()}` }),
     tagDatasetVersion: async () => ({ params: await newExample() }),

@@ -76,6 +76,8 @@ export const RESOURCES = [
   ['annotation_queue', 'Annotation queues'],
   ['rule', 'Automation rules'],
   ['evaluator', 'Evaluators of several rules'],
+  ['insight_job', 'Insights jobs'],
+  ['insight_config', 'Saved configs of insights'],
   ['model_configuration', 'Model configurations'],
   ['model_budget', 'Budgets for calls of models'],
   ['tag_key', 'Tag keys'],
