@@ -5,6 +5,7 @@ import * as budgets from './budgets.ts'
 import * as configurations from './configurations.ts'
 import { changeProxySettings, readProxySettings } from './proxy-settings.ts'
 import * as s from './schema.ts'
+import { testConfiguration } from './test-call.ts'
 import * as u from './usage.schema.ts'
 import { readUsage } from './usage.ts'
 
@@ -59,6 +60,17 @@ export const modelRoutes = slice(
     errors: ['model_not_found'],
     versioned: true,
     verb: configurations.deleteConfiguration,
+  })
+  .post('/v1/model-configurations/{configuration_id}/test', {
+    id: 'testModelConfiguration',
+    summary: 'Call the model once, and say what is wrong if that fails',
+    description: 'A small real call, which counts like any other. The outcome is kept as `last_test`.',
+    params: s.ConfigurationRef,
+    reply: s.TestOutcome,
+    errors: ['model_not_found'],
+    isReadOnly: true,
+    callsExternalServers: true,
+    verb: testConfiguration,
   })
   .get('/v1/model-usage', {
     id: 'readModelUsage',

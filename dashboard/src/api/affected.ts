@@ -27,8 +27,11 @@ const SHOWN_ON: Record<string, string[]> = {
   project: ['/sessions'],
   dataset: ['/datasets', '/examples'],
   rule: ['/runs/rules'],
+  evaluator: ['/v1/platform/evaluators', '/runs/rules'],
   annotation_queue: ['/annotation-queues'],
   run: ['/runs'],
+  model_configuration: ['/v1/model'],
+  model_budget: ['/v1/model-budgets'],
   tag_key: ['/v2/tag-keys', '/v2/deployment'],
   tag_value: ['/v2/tag-keys', '/v2/deployment'],
 }

@@ -59,6 +59,11 @@ const LOADERS: [path: string, load: () => Promise<Module<ScreenProps<never>>>][]
   ['/webhooks', () => import('./webhooks/list.tsx')],
   ['/webhooks/new', () => import('./webhooks/new.tsx')],
   ['/webhooks/:webhook', () => import('./webhooks/webhook.tsx')],
+  ['/models', () => import('./models/list.tsx')],
+  ['/models/new', () => import('./models/new.tsx')],
+  ['/models/usage', () => import('./models/usage.tsx')],
+  ['/models/settings', () => import('./models/settings.tsx')],
+  ['/models/:model', () => import('./models/model.tsx')],
   ['/audit', () => import('./audit/list.tsx')],
   ['/members', () => import('./members/list.tsx')],
   ['/members/new', () => import('./members/new.tsx')],
@@ -82,6 +87,7 @@ const NEEDED: [path: string, permission: Permission, things: string][] = [
   ['/rules', 'rules:read', 'rules'],
   ['/listeners', 'listeners:read', 'listeners'],
   ['/webhooks', 'webhooks:read', 'webhooks'],
+  ['/models', 'models:read', 'models'],
   ['/keys', 'api-keys:read', 'keys'],
 ]
 
