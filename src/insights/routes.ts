@@ -3,10 +3,11 @@ import { slice } from '../kernel/routes.ts'
 import { SessionRef } from '../traces/sessions.schema.ts'
 import * as c from './configs.schema.ts'
 import * as configs from './configs.ts'
-import { generateConfig } from './generate-config.ts'
+
 import { listJobRuns } from './job-runs.ts'
 import * as s from './jobs.schema.ts'
 import * as jobs from './jobs.ts'
+import { writeConfig } from './wanted-config.ts'
 
 export const insightRoutes = slice(
   'Insights',
@@ -70,7 +71,7 @@ export const insightRoutes = slice(
       ...(['model_url_not_allowed', 'model_budget_spent', 'model_call_failed', 'model_answer_invalid'] as const),
       ...(['upstream_error', 'upstream_timeout', 'upstream_redirected'] as const),
     ],
-    verb: generateConfig,
+    verb: writeConfig,
   })
   .patch('/sessions/{session_id}/insights/configs/{config_id}', {
     id: 'changeInsightConfig',
