@@ -26,6 +26,7 @@ const MAX_ATTEMPTS = 5
 /** A repeat would fail in the same way. */
 const FINAL_CODES = [
   ...['model_required', 'model_not_found', 'model_proxy_off', 'model_url_not_allowed', 'model_budget_spent'],
+  ...['model_call_failed', 'upstream_redirected', 'blocked_url'],
   ...['filter_invalid', 'project_not_found'],
 ]
 
