@@ -27,6 +27,7 @@ const SHOWN_ON: Record<string, string[]> = {
   project: ['/sessions'],
   dataset: ['/datasets', '/examples'],
   rule: ['/runs/rules'],
+  evaluator: ['/v1/platform/evaluators', '/runs/rules'],
   annotation_queue: ['/annotation-queues'],
   run: ['/runs'],
   model_configuration: ['/v1/model'],
