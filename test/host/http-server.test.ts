@@ -74,3 +74,8 @@ test('the upload of an archive that is too slow in total gets 408', async () => 
   await startServer({ requestMs: 100, uploadMs: 200, uploadPauseMs: 2000 })
   expect(await sendSlowly([head(UPLOAD, 1000), ...Array<string>(900).fill('x')], 20)).toMatch(/^HTTP\/1\.1 408 /)
 })
+
+test('a request whose URL has a user name is like one without', async () => {
+  await startServer({})
+  expect(await sendSlowly([`${head('POST http://a:b@x/sessions', 2)}{}`])).toMatch(/^HTTP\/1\.1 200 /)
+})
