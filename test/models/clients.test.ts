@@ -41,7 +41,7 @@ const newPrompt = () => `What is ${crypto.randomUUID()}?`
 
 describe('the client of OpenAI', () => {
   it('gets an answer, a stream, an embedding and the list of models', async () => {
-    const id = await newModel(app, tenant, { base_url: UPSTREAM, secret: 'hush-openai-key', input_price: 2 })
+    const id = await newModel(tenant, { base_url: UPSTREAM, secret: 'hush-openai-key', input_price: 2 })
     const client = new OpenAI(options(id))
     const prompt = newPrompt()
     const asked = { model: MODEL, messages: [{ role: 'user' as const, content: prompt }] }
@@ -91,7 +91,7 @@ describe('the client of OpenAI', () => {
 describe('the client of Anthropic', () => {
   it('gets an answer, a stream and a tool call', async () => {
     const members = { provider: 'anthropic', base_url: UPSTREAM, secret: 'hush-anthropic-key' } as const
-    const id = await newModel(app, tenant, members)
+    const id = await newModel(tenant, members)
     const client = new Anthropic(options(id))
     const prompt = newPrompt()
     const asked = { model: MODEL, max_tokens: 100, messages: [{ role: 'user' as const, content: prompt }] }
