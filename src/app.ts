@@ -60,6 +60,7 @@ import { deliveryRoutes, previewRoutes } from './pushes/routes.ts'
 import { queueItemRoutes } from './queues/items.routes.ts'
 import { queueRoutes } from './queues/routes.ts'
 import { sweepQueues } from './queues/upkeep.ts'
+import { onlineEvaluatorRoutes } from './rules/online-evaluators.routes.ts'
 import { ruleRoutes } from './rules/routes.ts'
 import { deviceRoutes } from './sign-in/device.routes.ts'
 import { serveSignInPages } from './sign-in/pages.ts'
@@ -117,6 +118,7 @@ const slices = [
   queueRoutes,
   queueItemRoutes,
   ruleRoutes,
+  onlineEvaluatorRoutes,
   insightRoutes,
   otlpRoutes,
   modelProxyRoutes,

@@ -910,6 +910,18 @@ const CODES = {
     'This agent no longer holds the lease.',
     'Stop all work, then poll without `fence` to acquire a new one.',
   ],
+  evaluator_exists: [
+    409,
+    'Evaluator exists',
+    'This workspace already has an evaluator with this `name`.',
+    'Choose another name, or PATCH that evaluator.',
+  ],
+  evaluator_in_use: [
+    409,
+    'Evaluator in use',
+    'Automation rules use this evaluator.',
+    'Delete it with `delete_run_rules=true`, or take it out of them first.',
+  ],
   rule_disabled: [409, 'Rule disabled', 'This rule is off.', 'PATCH it with `is_enabled` true first.'],
   tag_key_taken: [409, 'Tag key taken', 'This workspace already has this tag key.', 'Use it, or choose another.'],
   tag_value_taken: [409, 'Tag value taken', 'The tag key already has this value.', 'Use it, or choose another.'],

@@ -22,6 +22,15 @@ export function makeDataCalls(
   const newQueue = () => create('/annotation-queues', { name: 'Queue' })
   const newModel = () =>
     create('/v1/model-configurations', { name: unusedId(), provider: 'openai', model: 'gpt', auth_type: 'none' })
+  const judge = async () => ({
+    playground_settings_id: await newModel(),
+    prompt: [['user', '{output}']],
+    schema: { properties: { helpful: { type: 'boolean' } } },
+  })
+  const newEvaluator = async (): Promise<string> => {
+    const body = { name: unusedId(), llm_evaluator: await judge() }
+    return (await tenant.post('/v1/platform/evaluators', body)).body.evaluator.id
+  }
   const newRun = async () => {
     const { root } = newTrace()
     await appendRuns(tenant, [root])
@@ -71,6 +80,12 @@ export function makeDataCalls(
     },
     changeModelConfiguration: async () => ({ params: { configuration_id: await newModel() } }),
     deleteModelConfiguration: async () => ({ params: { configuration_id: await newModel() } }),
+    createOnlineEvaluator: async () => ({ body: { name: unusedId(), llm_evaluator: await judge() } }),
+    changeOnlineEvaluator: async () => ({ params: { evaluator_id: await newEvaluator() } }),
+    deleteOnlineEvaluator: async () => ({ params: { evaluator_id: await newEvaluator() } }),
+    deleteOnlineEvaluators: async () => ({
+      path: `/v1/platform/evaluators?evaluator_ids=${await newEvaluator()}`,
+    }),
     changeQueue: async () => ({ params: { queue_id: await newQueue() } }),
     deleteQueue: async () => ({ params: { queue_id: await newQueue() } }),
     deleteQueues: async () => ({ path: `/annotation-queues?queue_ids=${await newQueue()}` }),

@@ -62,6 +62,13 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
     ...{ name: 'Model', provider: 'openai', model: 'gpt', auth_type: 'none' },
   })
   const budget = await tenant.post('/v1/model-budgets', { period: 'week', limit_calls: 1_000_000 })
+  const evaluator = await tenant.post('/v1/platform/evaluators', {
+    name: 'Evaluator',
+    llm_evaluator: {
+      ...{ playground_settings_id: model.body.id, prompt: [['user', '{output}']] },
+      schema: { properties: { helpful: { type: 'boolean' } } },
+    },
+  })
   const delivery_id = crypto.randomUUID()
   const user_code = newUserCode()
   await runAsSystem(
@@ -101,6 +108,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
     path: 'models',
     example_id: example.id,
     rule_id: rule.body.id,
+    evaluator_id: evaluator.body.evaluator.id,
     job_id: job.body.id,
     config_id: config.body.id,
     cluster_id,

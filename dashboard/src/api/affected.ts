@@ -29,6 +29,7 @@ const SHOWN_ON: Record<string, string[]> = {
   insight_config: ['/sessions'],
   dataset: ['/datasets', '/examples'],
   rule: ['/runs/rules'],
+  evaluator: ['/v1/platform/evaluators', '/runs/rules'],
   annotation_queue: ['/annotation-queues'],
   run: ['/runs'],
   model_configuration: ['/v1/model'],

@@ -75,6 +75,7 @@ export const RESOURCES = [
   ['comparative_experiment', 'Comparisons of experiments'],
   ['annotation_queue', 'Annotation queues'],
   ['rule', 'Automation rules'],
+  ['evaluator', 'Evaluators of several rules'],
   ['insight_job', 'Insights jobs'],
   ['insight_config', 'Saved configs of insights'],
   ['model_configuration', 'Model configurations'],
