@@ -33,7 +33,7 @@ const pure = [
   'test/agent/kubernetes/revision-objects.test.ts',
   'test/traces/filter/*.test.ts',
   'test/traces/otlp/{conventions,decoding,placement}.test.ts',
-  'test/insights/{answers,model-plan,prompt-template}.test.ts',
+  'test/insights/{answers,cron,lexical-tree,model-plan,prompt-template}.test.ts',
   'test/traces/{multipart,run-contents}.test.ts',
   'test/webhooks/payload.test.ts',
 ]

@@ -26,6 +26,7 @@ import { sweepUploads } from './deployments/uploads.ts'
 import { workspaceTagRoutes } from './deployments/workspace-tags.routes.ts'
 import type { Config } from './env.ts'
 import { eventRoutes } from './events/routes.ts'
+import { insightRoutes } from './insights/routes.ts'
 import { sweepInstalls } from './integrations/install.ts'
 import { integrationRoutes } from './integrations/routes.ts'
 import type { ApiOf } from './kernel/api-types.ts'
@@ -59,6 +60,7 @@ import { deliveryRoutes, previewRoutes } from './pushes/routes.ts'
 import { queueItemRoutes } from './queues/items.routes.ts'
 import { queueRoutes } from './queues/routes.ts'
 import { sweepQueues } from './queues/upkeep.ts'
+import { onlineEvaluatorRoutes } from './rules/online-evaluators.routes.ts'
 import { ruleRoutes } from './rules/routes.ts'
 import { deviceRoutes } from './sign-in/device.routes.ts'
 import { serveSignInPages } from './sign-in/pages.ts'
@@ -116,6 +118,8 @@ const slices = [
   queueRoutes,
   queueItemRoutes,
   ruleRoutes,
+  onlineEvaluatorRoutes,
+  insightRoutes,
   otlpRoutes,
   modelProxyRoutes,
   organizationRoutes,
@@ -174,6 +178,7 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
       sweepProviders(services),
       sweepWebhooks(services),
       import('./rules/evaluate.ts').then(({ sweepRules }) => sweepRules(services)),
+      import('./insights/scheduled-jobs.ts').then(({ sweepInsights }) => sweepInsights(services)),
       services.traces.expire(services),
       sweepFeedback(services),
       sweepQueues(services),

@@ -37,7 +37,10 @@ export type ClaimedJob = {
 /** What a step says: whether the job needs another one. */
 export type StepOutcome = 'more' | 'done'
 
-/** The condition is on jobs `j`. Null if none waits, or other workers have them. */
+/**
+ * The condition is on jobs `j`. The first is of the workspace with the fewest that run. Null if none waits, or other
+ * workers have them.
+ */
 export async function claimJob({ config, database }: Services, condition: SQL): Promise<ClaimedJob | null> {
   const claim = sql<Row>`
     update insight_jobs j
@@ -47,7 +50,13 @@ export async function claimJob({ config, database }: Services, condition: SQL): 
       select j.id
       from insight_jobs j
       where j.status in ('queued', 'running') and j.leased_until <= clock() and ${condition}
-      order by j.leased_until
+      order by
+        (
+          select count(*)
+          from insight_jobs o
+          where o.tenant_id = j.tenant_id and o.status = 'running' and o.leased_until > clock()
+        ),
+        j.leased_until
       limit 1
       for update skip locked
     )

@@ -3,7 +3,7 @@
 import { type SQL, sql } from 'drizzle-orm'
 import { detailOf } from '../kernel/codes.ts'
 import type { Ctx } from '../kernel/context.ts'
-import { Failure } from '../kernel/errors.ts'
+import { Failure, fail } from '../kernel/errors.ts'
 import { backoffSeconds } from '../kernel/outbox.ts'
 import type { Services } from '../kernel/routes.ts'
 import { runWorkerPool } from '../kernel/worker-pool.ts'
@@ -26,6 +26,7 @@ const MAX_ATTEMPTS = 5
 /** A repeat would fail in the same way. */
 const FINAL_CODES = [
   ...['model_required', 'model_not_found', 'model_proxy_off', 'model_url_not_allowed', 'model_budget_spent'],
+  ...['model_call_failed', 'upstream_redirected', 'blocked_url'],
   ...['filter_invalid', 'project_not_found'],
 ]
 
@@ -55,6 +56,9 @@ async function workOnJob(services: Services, job: ClaimedJob, deadline: number):
 }
 
 async function takeStep(ctx: Ctx, job: ClaimedJob, deadline: number): Promise<StepOutcome> {
+  if (job.method === 'model' && !(job.summary_configuration_id && job.cluster_configuration_id)) {
+    throw fail('model_required', { about: job.request.model })
+  }
   if (job.num_runs === null) return selectRuns(ctx, job)
   if (job.num_runs === 0) return 'done'
   if (job.method === 'lexical') return (await import('./lexical-method.ts')).takeLexicalStep(ctx, job)

@@ -2,6 +2,7 @@
 // answered is in `insight_steps`, and `planJob()` says from there what to ask next.
 import type { Ctx } from '../kernel/context.ts'
 import { derivedUuid } from '../kernel/digest.ts'
+import { Failure } from '../kernel/errors.ts'
 import { type Answered, callModel } from './call-model.ts'
 import { type ClaimedJob, MODEL_CALL_MS, type StepOutcome } from './claimed-job.ts'
 import type { RunFacts } from './cluster-stats.ts'
@@ -13,6 +14,8 @@ import { type RunValues, readRunValues } from './run-values.ts'
 import { askForSummary, promptOf, type SummaryRequest } from './summary-question.ts'
 
 export const MAX_CONCURRENT = 8
+/** Of a plan, so that a model without sense is found out soon. */
+const MAX_CALLS = 100
 /** Runs that are read at once, so that long payloads do not add up. */
 const PAGE = 20
 
@@ -25,7 +28,7 @@ export async function takeModelStep(ctx: Ctx, job: ClaimedJob, deadline: number)
       await storeResult(ctx, job, plan.result)
       return 'done'
     }
-    await makeCalls(new JobCalls(ctx, job, steps, plan.calls, plan.progress), deadline)
+    await makeCalls(new JobCalls(ctx, job, steps, plan.calls.slice(0, MAX_CALLS), plan.progress), deadline)
   } while (Date.now() < deadline)
   return 'more'
 }
@@ -95,18 +98,27 @@ class JobCalls {
     facts?: RunFacts,
   ): Promise<void> {
     const { id, lease, session_id } = this.#job
-    const answered = await callModel(this.#ctx, {
+    const asked = callModel(this.#ctx, {
       configuration_id,
       actor: id,
       question,
       repairs: call.repairs,
       idempotency_key: derivedUuid(`insights ${id} ${call.key}`),
-      // Each try is a run of its own: one may have failed, and the next one not.
-      run_id: attempt => derivedUuid(`insights ${id} ${call.key} ${lease} ${attempt}`),
+      // Another worker's call is a run of its own: one may have failed, and the next one not.
+      run_id: derivedUuid(`insights ${id} ${call.key} ${lease}`),
       metadata: { insight_job: id, insight_step: call.key, session_id },
       signal: AbortSignal.any([this.#gone.signal, AbortSignal.timeout(MODEL_CALL_MS)]),
     })
+    const answered = await asked.catch((error: unknown) => this.#readRefusal(call, error))
     await this.#store(call, toStep(answered, facts), answered.completion)
+  }
+
+  /** A model refuses some traces for what they say. If it has answered nothing yet, it refuses the job. */
+  #readRefusal(call: PlannedCall, error: unknown): Answered {
+    const isRefusal = error instanceof Failure && error.code === 'model_call_failed'
+    const hasAnswered = [...this.#steps.values()].some(({ state }) => state === 'answered')
+    if (call.run === undefined || !isRefusal || !hasAnswered) throw error
+    return { completion: null, answer: '', fault: `${error.extra.about}.` }
   }
 
   /** One after the other, so that the progress that is stored last is the latest. */

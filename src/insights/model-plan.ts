@@ -47,16 +47,16 @@ export function planJob({ id, request }: PlannedJob, runs: string[], steps: Step
 /** Undefined as long as calls are open. */
 function readSummaries(script: Script, runs: string[]): SummarizedRun[] | undefined {
   const summarized: SummarizedRun[] = []
-  let unusable = 0
+  const faults: string[] = []
   for (const id of runs) {
     const answer = script.askAboutRun(id)
-    if (answer === 'unusable') unusable++
+    if (typeof answer === 'string') faults.push(answer)
     else if (answer && 'summary' in answer) summarized.push({ ...answer, id })
   }
-  if (unusable > runs.length * MAX_UNUSABLE)
+  if (faults.length > runs.length * MAX_UNUSABLE)
     throw new JobFault(
-      `The model gave no usable summary of ${unusable} of ${runs.length} traces, also when asked again. Check ` +
-        '`summary_prompt` and the model.',
+      `The model gave no usable summary of ${faults.length} of ${runs.length} traces, also when asked again: ` +
+        `${faults.at(-1)} Check \`summary_prompt\` and the model.`,
     )
   return script.calls.length > 0 ? undefined : summarized
 }

@@ -42,10 +42,11 @@ export class Script {
     this.calls.push({ ...found.call, question })
   }
 
-  askAboutRun(run: string): SummaryAnswer | 'unusable' | undefined {
+  /** The text is what was wrong with both answers. */
+  askAboutRun(run: string): SummaryAnswer | string | undefined {
     const found = this.#find(`summary/${run}`)
     if (found.state === 'answered') return found.answer as SummaryAnswer
-    if (found.state === 'failed') return 'unusable'
+    if (found.state === 'failed') return found.fault
     this.calls.push({ ...found.call, run })
   }
 

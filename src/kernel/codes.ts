@@ -569,6 +569,24 @@ const CODES = {
     'This dataset has no such version.',
     'GET /datasets/{dataset_id}/versions lists the versions.',
   ],
+  insight_job_not_found: [
+    404,
+    'Insights job not found',
+    'This project has no such insights job.',
+    'GET /sessions/{session_id}/insights lists the jobs.',
+  ],
+  insight_cluster_not_found: [
+    404,
+    'Cluster not found',
+    'This insights job has no such cluster.',
+    'GET /sessions/{session_id}/insights/{job_id} shows the clusters.',
+  ],
+  insight_config_not_found: [
+    404,
+    'Insights config not found',
+    'This project has no such config of insights.',
+    'GET /sessions/{session_id}/insights/configs lists the configs.',
+  ],
   queue_not_found: [
     404,
     'Annotation queue not found',
@@ -892,6 +910,18 @@ const CODES = {
     'This agent no longer holds the lease.',
     'Stop all work, then poll without `fence` to acquire a new one.',
   ],
+  evaluator_exists: [
+    409,
+    'Evaluator exists',
+    'This workspace already has an evaluator with this `name`.',
+    'Choose another name, or PATCH that evaluator.',
+  ],
+  evaluator_in_use: [
+    409,
+    'Evaluator in use',
+    'Automation rules use this evaluator.',
+    'Delete it with `delete_run_rules=true`, or take it out of them first.',
+  ],
   rule_disabled: [409, 'Rule disabled', 'This rule is off.', 'PATCH it with `is_enabled` true first.'],
   tag_key_taken: [409, 'Tag key taken', 'This workspace already has this tag key.', 'Use it, or choose another.'],
   tag_value_taken: [409, 'Tag value taken', 'The tag key already has this value.', 'Use it, or choose another.'],
@@ -1065,6 +1095,12 @@ const CODES = {
     'Invalid archive',
     'The body is not a gzip-compressed tar archive.',
     'Create it with `tar czf`.',
+  ],
+  schedule_too_frequent: [
+    422,
+    'Schedule too frequent',
+    'The cron fires more often than insights jobs may start.',
+    'Choose a cron that fires less often, or have the operator lower CLIO_SCHEDULE_MIN_INTERVAL_SECONDS.',
   ],
   schema_too_costly: [
     422,

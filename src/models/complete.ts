@@ -13,7 +13,8 @@ import { fetchModel } from './upstream.ts'
 export type CompletionRequest = Prompt & {
   /** Of the workspace of the context. */
   configuration_id: string
-  actor: { type: 'evaluator' | 'insights' | 'user'; id: string }
+  /** By default the caller. */
+  actor?: { type: 'evaluator' | 'insights' | 'user'; id: string }
   signal?: AbortSignal
   /** Sent on, so that a provider answers a repeat without another charge. */
   idempotency_key?: string

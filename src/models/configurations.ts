@@ -4,7 +4,6 @@ import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
 import { bumpVersion, db, inTenant, lockRows, run, uuidArray, versionMatches } from '../kernel/db.ts'
 import { fail } from '../kernel/errors.ts'
-import { requireAllowedUrl } from '../kernel/guarded-fetch.ts'
 import { commit } from '../kernel/journal.ts'
 import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
 import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../kernel/recorded-changes.ts'
@@ -15,6 +14,7 @@ import { modelConfigurations } from '../tables/models.ts'
 import { parseBaseUrl } from './allowed-urls.ts'
 import { allowsBase } from './proxy-settings.ts'
 import * as schema from './schema.ts'
+import { createTokenClient } from './upstream.ts'
 
 export type ConfigurationParams = z.output<typeof schema.ConfigurationRef>
 export type ConfigurationRow = typeof modelConfigurations.$inferSelect
@@ -49,7 +49,7 @@ const toWire =
 export const isConfiguration = ({ configuration_id }: ConfigurationParams): SQL =>
   and(eq(modelConfigurations.id, configuration_id), inTenant(modelConfigurations))!
 
-const RECORD = recordColumns(modelConfigurations, [
+export const RECORD = recordColumns(modelConfigurations, [
   ...(['name', 'provider', 'base_url', 'model', 'auth_type', 'token_url', 'client_id', 'scope', 'audience'] as const),
   ...(['input_price', 'output_price', 'trace_project', 'deployment_ids'] as const),
 ])
@@ -67,12 +67,8 @@ function readBaseUrl(ctx: Ctx, text: string): URL {
         },
       ],
     })
-  requireReachable(ctx, base.href)
+  createTokenClient(ctx).check(base)
   return base
-}
-
-const requireReachable = (ctx: Ctx, url: string): void => {
-  if (!ctx.config.modelPrivateAddresses) requireAllowedUrl(ctx.config, ctx.origin, url)
 }
 
 const baseText = (base: URL): string => base.href.replace(/\/$/, '')
@@ -110,7 +106,7 @@ export const readConfiguration = verb('models:read', async (ctx, ref: Configurat
 /** The authentication as a whole: what belongs to another kind is null. */
 async function authColumns(ctx: Ctx, id: string, input: schema.NewConfiguration | schema.ConfigurationPatch) {
   const { auth_type, secret, token_url, client_id, scope, audience } = input
-  if (token_url != null) requireReachable(ctx, token_url)
+  if (token_url != null) createTokenClient(ctx).check(token_url)
   return {
     auth_type: auth_type!,
     secret: secret == null ? null : await ctx.sealer.seal(secret, id, MODEL_SECRET_PLACE),

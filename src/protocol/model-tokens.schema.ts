@@ -3,7 +3,8 @@ import * as z from 'zod'
 import { AgentId, Fence, PublicKey, Sealed } from './sync-fields.schema.ts'
 import { arrayOf, Uuid } from './wire.ts'
 
-export const MODEL_TOKENS_PAGE_SIZE = 500
+/** Half a megabyte of tokens. */
+export const MODEL_TOKENS_PAGE_SIZE = 1000
 
 export const ModelTokenWish = z
   .object({

@@ -84,8 +84,9 @@ async function evaluateRule(services: Services, id: string, deadline: number): P
   }
 }
 
-const queryOf = (rule: ClaimedRule): Omit<RunQuery, 'limit'> => ({
-  ...readFilters({ filter: rule.filter, trace_filter: rule.trace_filter, tree_filter: rule.tree_filter }, RUN_FIELDS),
+type Filters = { [Name in 'filter' | 'trace_filter' | 'tree_filter']?: string | null | undefined }
+export const queryOf = ({ filter, trace_filter, tree_filter }: Filters): Omit<RunQuery, 'limit'> => ({
+  ...readFilters({ filter, trace_filter, tree_filter }, RUN_FIELDS),
   order: 'asc',
   columns: ['end_time', 'error', 'thread_id'],
 })
@@ -104,7 +105,7 @@ async function evaluatePage(ctx: Ctx, rule: ClaimedRule): Promise<boolean> {
 }
 
 /** Runs that end later are in `finished_runs`. */
-const isOver = ({ end_time, error }: StoredRun): boolean => end_time != null || error != null
+export const isOver = ({ end_time, error }: StoredRun): boolean => end_time != null || error != null
 
 /** False once all runs of that time have been looked at. */
 async function backfillPage(ctx: Ctx, rule: ClaimedRule): Promise<boolean> {
@@ -132,7 +133,7 @@ async function backfillPage(ctx: Ctx, rule: ClaimedRule): Promise<boolean> {
   return (await applyRule(ctx, rule, taken, progress, true)) && next !== null
 }
 
-async function readExperiments(ctx: Ctx, dataset_id: string): Promise<string[]> {
+export async function readExperiments(ctx: Ctx, dataset_id: string): Promise<string[]> {
   const experiments = sql<Row>`
     select p.id
     from projects p

@@ -1,9 +1,11 @@
 // Asks the evaluators of rules about runs. What a model answers is stored before it becomes feedback, and feedback has
 // ids that follow from the evaluation: a repeat asks nothing twice that was answered, and adds nothing twice.
 import { type SQL, sql } from 'drizzle-orm'
+import { detailOf } from '../kernel/codes.ts'
 import type { Ctx } from '../kernel/context.ts'
 import { type Row, run, runAsSystem } from '../kernel/db.ts'
 import { derivedUuid } from '../kernel/digest.ts'
+import { Failure } from '../kernel/errors.ts'
 import { setClock } from '../kernel/journal.ts'
 import { AttemptError, drainOutbox, LEASE, type Outbox, type OutboxItem } from '../kernel/outbox.ts'
 import type { Services } from '../kernel/routes.ts'
@@ -40,10 +42,27 @@ type Outcome = { state: 'done' | 'skipped'; reason: string | null }
 /** What a retry would not change. */
 const FINAL = new Set<string>([
   ...['evaluator_removed', 'run_expired', 'answer_invalid', 'feedback_out_of_range', 'feedback_config_differs'],
-  ...['feedback_exists', 'model_not_found', 'model_url_not_allowed', 'blocked_url', 'upstream_redirected'],
+  ...[
+    'feedback_exists',
+    'model_call_failed',
+    'model_not_found',
+    'model_url_not_allowed',
+    'blocked_url',
+    'upstream_redirected',
+  ],
 ])
 /** What the workspace decided, or the rule. */
-const SKIPPED = new Set<string>(['model_budget_spent', 'model_proxy_off'])
+export const SKIPPED = new Set<string>(['model_budget_spent', 'model_proxy_off'])
+
+/** For people who read the log. What is no failure of ours is not shown. */
+export function explainFailure(error: unknown): string | null {
+  if (error instanceof AttemptError) return error.message === error.code ? null : error.message
+  if (!(error instanceof Failure)) return null
+  return (error.extra.detail ?? detailOf(error.code, error.extra.about))
+    .slice(0, 500)
+    .toWellFormed()
+    .replaceAll('\0', '')
+}
 
 const claimEvaluation = (rule: string): SQL<Row> => sql<Row>`
   with due as (
@@ -97,12 +116,12 @@ const OUTBOX: Outbox<Evaluation, Outcome> = {
     update rule_evaluations
     set state = ${state}, next_attempt_at = null, attempted_at = clock(), error = ${reason}, message = null
     where ${isOwnAttempt(item)}`,
-  markFailed: (item, { code, message, isLast, nextAttemptAt }) => {
+  markFailed: (item, { code, isLast, nextAttemptAt, error }) => {
     const state = SKIPPED.has(code) ? 'skipped' : isLast || FINAL.has(code) ? 'failed' : 'waiting'
     return sql`
       update rule_evaluations
       set state = ${state}, next_attempt_at = ${state === 'waiting' ? nextAttemptAt : sql`null`},
-        attempted_at = clock(), error = ${code}, message = ${message.slice(0, 500).toWellFormed().replaceAll('\0', '')}
+        attempted_at = clock(), error = ${code}, message = ${explainFailure(error)}
       where ${isOwnAttempt(item)}`
   },
   logMembers: ({ id, rule }) => ({ rule: rule.id, evaluation: id }),

@@ -22,6 +22,8 @@ export const notSupported = (instead: string) =>
     .optional()
     .meta({ deprecated: true, description: `Not supported. ${instead}` })
 
+const VariableMapping = recordOf(boundedText(256), storableText(1024), 50)
+
 export const promptShape = {
   playground_settings_id: Uuid.nullish()
     .refine(id => id != null, {
@@ -47,10 +49,18 @@ export const promptShape = {
     .nullish()
     .transform(format => format ?? ('f-string' as const))
     .meta({ description: 'By default `f-string`.' }),
-  variable_mapping: recordOf(boundedText(256), storableText(1024), 50)
-    .nullish()
+  variable_mapping: VariableMapping.nullish()
     .transform(mapping => mapping ?? {})
     .meta({ description: 'Where the variables are in a run: `{"question": "input.messages.0.content"}`.' }),
+}
+
+/** Without defaults, because what is absent stays as it is. */
+export const promptPatchShape = {
+  playground_settings_id: Uuid.optional(),
+  prompt: promptShape.prompt.optional(),
+  schema: promptShape.schema.optional(),
+  template_format: z.enum(TEMPLATE_FORMATS).optional(),
+  variable_mapping: VariableMapping.nullish(),
 }
 
 const Structured = z
@@ -75,3 +85,17 @@ export const ShownStructured = z.object({
   variable_mapping: z.record(z.string(), z.string()),
 })
 export const ShownEvaluator = z.object({ structured: ShownStructured }).meta({ id: 'ShownRunRuleEvaluator' })
+
+export const EVALUATOR_EXAMPLE = {
+  structured: {
+    playground_settings_id: '5d41402a-bc4b-4a76-b971-9d911017c592',
+    prompt: [['user', 'Question: {{input.question}} Answer: {{output.answer}} Does the answer help?']],
+    template_format: 'mustache',
+    schema: {
+      title: 'helpfulness',
+      type: 'object',
+      properties: { helpful: { type: 'boolean' }, comment: { type: 'string' } },
+      required: ['helpful', 'comment'],
+    },
+  },
+}

@@ -60,7 +60,9 @@ export function isAllowed(given: Given, scope: Scope): SQL {
   )!
 }
 
-export const hasModels = (evaluators: Given['evaluators']): (SQL | undefined)[] =>
+type Asking = { structured: { playground_settings_id: string } }[] | null | undefined
+
+export const hasModels = (evaluators: Asking): (SQL | undefined)[] =>
   [...new Set(evaluators?.map(({ structured }) => structured.playground_settings_id))].map(id =>
     exists('model_not_found', 'model_configurations', id),
   )

@@ -33,12 +33,15 @@ export const ruleRoutes = slice('Automation rules', 'What is done with runs that
   .post('/runs/rules/validate', {
     id: 'validateRunRule',
     summary: 'Check an automation rule without creating it',
-    description: 'Refuses what creating it would refuse, except for a workspace that has too many rules.',
+    description: [
+      'Refuses what creating it would refuse, except for a workspace that has too many rules. The answer has what its',
+      'evaluators say of a run, for which they call their models. No feedback is stored.',
+    ].join(' '),
     toleratesUnknown: true,
     isReadOnly: true,
-    body: s.NewRule,
+    body: s.ValidatedRule,
     reply: s.RuleVerdicts,
-    errors: [...REFERENCE_ERRORS],
+    errors: [...REFERENCE_ERRORS, 'run_not_found'],
     verb: rules.validateRule,
   })
   .patch('/runs/rules/{rule_id}', {

@@ -242,7 +242,7 @@ export const listRules = verb('rules:read', async (ctx, query: schema.RuleQuery)
           ? undefined
           : sql`strpos(lower(${runRules.display_name}), lower(${name_contains})) > 0`,
         id && sql`${runRules.id} = any(${uuidArray(id)})`,
-        evaluator_id === undefined ? undefined : sql`false`,
+        evaluator_id === undefined ? undefined : eq(runRules.evaluator_id, evaluator_id),
         tag_value_id && sql`(${hasTags('projects', 'session_id')} or ${hasTags('datasets', 'dataset_id')})`,
       ),
     )
@@ -283,11 +283,17 @@ export const createRule = verb('rules:create', async (ctx, input: schema.NewRule
   return withSecret(ctx, requireRow(rows, 'workspace_not_found'))
 })
 
-/** Refuses what creation would refuse, except for a workspace that has no room. */
-export const validateRule = verb('rules:create', async (ctx, input: schema.NewRule) => {
+/** Refuses what creation would refuse, except for a workspace that has no room, and tries the evaluators on a run. */
+export const validateRule = verb('rules:create', async (ctx, input: schema.ValidatedRule) => {
   requireUsable(ctx, input)
-  await run(ctx, sql<Row>`select ${isAllowed(input, scopeOf(input))}`)
-  return []
+  const { evaluator_id } = input
+  const shared = evaluator_id ? sql`(select structured::text from evaluators where id = ${evaluator_id}::uuid)` : null
+  const [row] = await run(ctx, sql<Row>`select ${isAllowed(input, scopeOf(input))}, ${shared}`)
+  const judges = (input.evaluators ?? []).map(({ structured }) => structured)
+  if (evaluator_id) judges.push(JSON.parse(row![1] as string))
+  if (judges.length === 0) return []
+  const { tryEvaluators } = await import('./try-evaluators.ts')
+  return tryEvaluators({ ...ctx, idempotency: null }, input, judges)
 })
 
 export const changeRule = verb(

@@ -18,6 +18,7 @@ export const MAX_RULES = 200
 const MAX_WEBHOOKS = 5
 const MAX_ALERTS = 5
 const ALERT_SEVERITIES = ['critical', 'warning', 'error', 'info'] as const
+const OUTCOMES = ['success', 'skipped', 'error'] as const
 const MAX_FILTER_LENGTH = 20_000
 
 export const RuleRef = z.object({ rule_id: Uuid })
@@ -126,23 +127,33 @@ const newRuleShape = {
     description: 'Applies the rule also to the runs that began since then, in the background.',
   }),
 }
-export const NewRule = z
-  .object(newRuleShape)
-  .refine(({ session_id, dataset_id }) => !session_id !== !dataset_id, {
-    error: 'exactly one of `session_id` and `dataset_id` must be given',
-    path: ['session_id'],
-  })
-  .meta({
-    id: 'NewRunRule',
-    description: 'What to do with the runs that match.',
-    example: {
-      display_name: 'Failed runs',
-      sampling_rate: 1,
-      session_id: '5d41402a-bc4b-4a76-b971-9d911017c592',
-      filter: 'eq(status, "error")',
-    },
-  })
+const hasOneScope = ({ session_id, dataset_id }: { session_id?: unknown; dataset_id?: unknown }) =>
+  !session_id !== !dataset_id
+const ONE_SCOPE = { error: 'exactly one of `session_id` and `dataset_id` must be given', path: ['session_id'] }
+const NEW_RULE_EXAMPLE = {
+  display_name: 'Failed runs',
+  sampling_rate: 1,
+  session_id: '5d41402a-bc4b-4a76-b971-9d911017c592',
+  filter: 'eq(status, "error")',
+}
+
+export const NewRule = z.object(newRuleShape).refine(hasOneScope, ONE_SCOPE).meta({
+  id: 'NewRunRule',
+  description: 'What to do with the runs that match.',
+  example: NEW_RULE_EXAMPLE,
+})
 export type NewRule = z.output<typeof NewRule>
+
+export const ValidatedRule = z
+  .object({
+    ...newRuleShape,
+    sample_run_id: Uuid.nullish().meta({
+      description: 'The run that the evaluators are tried on. By default the latest one that matches.',
+    }),
+  })
+  .refine(hasOneScope, ONE_SCOPE)
+  .meta({ id: 'ValidatedRunRule', description: 'A rule to be checked.', example: NEW_RULE_EXAMPLE })
+export type ValidatedRule = z.output<typeof ValidatedRule>
 
 export const RulePatch = z
   .object({
@@ -236,10 +247,33 @@ export const RuleQuery = z.object({
 })
 export type RuleQuery = z.output<typeof RuleQuery>
 
-export const RuleVerdicts = z.array(z.looseObject({})).meta({
-  id: 'RunRuleVerdicts',
-  description: 'What the evaluators answer. Rules have none here, so it is empty.',
-})
+export const RuleVerdicts = z
+  .array(
+    z.object({
+      run_id: Uuid,
+      run_name: z.string().nullable(),
+      outcome: z.enum(OUTCOMES),
+      payload: z.object({
+        feedback: z.array(
+          z.object({
+            key: z.string(),
+            score: z.union([z.number(), z.boolean()]).optional(),
+            value: z.string().optional(),
+            comment: z.string().optional(),
+          }),
+        ),
+        evaluation_run_id: Uuid.nullable(),
+        cost_usd: z.number().nullable(),
+        reason: z.string().nullable(),
+        message: z.string().nullable(),
+      }),
+    }),
+  )
+  .meta({
+    id: 'RunRuleVerdicts',
+    description: 'What each evaluator says of a run. It is empty without an evaluator, and if no run matches.',
+  })
+export type RuleVerdicts = z.output<typeof RuleVerdicts>
 export const Triggered = z.object({ rule_ids: z.array(Uuid) }).meta({ id: 'TriggeredRunRules' })
 export const Deleted = z.object({ id: Uuid }).meta({ id: 'DeletedRunRule' })
 
@@ -247,7 +281,7 @@ export const Deleted = z.object({ id: Uuid }).meta({ id: 'DeletedRunRule' })
 
 const Outcome = z
   .object({
-    outcome: z.enum(['success', 'skipped', 'error']),
+    outcome: z.enum(OUTCOMES),
     payload: z.looseObject({}).nullable(),
   })
   .nullable()

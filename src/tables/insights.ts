@@ -63,7 +63,7 @@ export const insightConfigs = pgTable(
     config: json().$type<InsightRequest & { name?: string | null }>().notNull(),
     /** Five fields, in UTC. */
     schedule_cron: text(),
-    /** When the schedule starts a job next, and when it last did. */
+    /** Firings: the next one that starts a job, and that of the last job. The starts come a little later. */
     next_start_at: instantColumn(),
     last_started_at: instantColumn(),
     ...versionedColumns(),

@@ -5,6 +5,7 @@ import {
   boolean,
   date,
   doublePrecision,
+  foreignKey,
   index,
   integer,
   json,
@@ -91,7 +92,7 @@ export const runRules = pgTable(
     webhook_secret: text().notNull(),
     alerts: json().$type<RuleAlert[]>().notNull().default([]),
     evaluators: json().$type<RuleEvaluator[]>().notNull().default([]),
-    evaluator_id: uuid().references(() => evaluators.id),
+    evaluator_id: uuid(),
     /** What its evaluators may cost in a week, from Monday in UTC. */
     spend_limit_usd: doublePrecision(),
     spent_usd: doublePrecision().notNull().default(0),
@@ -121,6 +122,7 @@ export const runRules = pgTable(
     index('run_rules_target_dataset').on(t.add_to_dataset_id),
     index('run_rules_target_queue').on(t.add_to_annotation_queue_id),
     index('run_rules_evaluator').on(t.evaluator_id),
+    foreignKey({ name: 'evaluator_in_use', columns: [t.evaluator_id], foreignColumns: [evaluators.id] }),
   ],
 )
 
@@ -243,6 +245,7 @@ export const ruleEvaluations = pgTable(
   t => [
     unique('rule_evaluations_once').on(t.rule_id, t.run_id, t.evaluator_id),
     index('rule_evaluations_due').on(t.rule_id, t.next_attempt_at).where(sql`state = 'waiting'`),
+    index('rule_evaluations_days').on(t.rule_id, t.created_at),
     index('rule_evaluations_age').using('brin', t.created_at),
   ],
 )

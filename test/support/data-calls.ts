@@ -22,6 +22,15 @@ export function makeDataCalls(
   const newQueue = () => create('/annotation-queues', { name: 'Queue' })
   const newModel = () =>
     create('/v1/model-configurations', { name: unusedId(), provider: 'openai', model: 'gpt', auth_type: 'none' })
+  const judge = async () => ({
+    playground_settings_id: await newModel(),
+    prompt: [['user', '{output}']],
+    schema: { properties: { helpful: { type: 'boolean' } } },
+  })
+  const newEvaluator = async (): Promise<string> => {
+    const body = { name: unusedId(), llm_evaluator: await judge() }
+    return (await tenant.post('/v1/platform/evaluators', body)).body.evaluator.id
+  }
   const newRun = async () => {
     const { root } = newTrace()
     await appendRuns(tenant, [root])
@@ -35,7 +44,23 @@ export function makeDataCalls(
   const deletion = async () => ({
     body: { trace_ids: [await newRun()], session_id: await projectId(tenant, 'traced') },
   })
+  const newInsight = async (path: string, body: object) => {
+    const session_id = await create('/sessions', { name: unusedId() })
+    return { session_id, id: await create(`/sessions/${session_id}/insights${path}`, body) }
+  }
+  const newJob = async () => {
+    const { session_id, id } = await newInsight('', { model: 'none' })
+    return { params: { session_id, job_id: id } }
+  }
+  const newConfig = async () => {
+    const { session_id, id } = await newInsight('/configs', { name: 'Config', config: { model: 'none' } })
+    return { params: { session_id, config_id: id } }
+  }
   return {
+    renameInsightJob: newJob,
+    deleteInsightJob: newJob,
+    changeInsightConfig: newConfig,
+    deleteInsightConfig: newConfig,
     deleteDataset: async () => ({ params: { dataset_id: await newDataset() } }),
     deleteDatasets: async () => ({ path: `/datasets?dataset_ids=${await newDataset()}` }),
     tagDatasetVersion: async () => ({ params: await newExample() }),
@@ -55,6 +80,12 @@ export function makeDataCalls(
     },
     changeModelConfiguration: async () => ({ params: { configuration_id: await newModel() } }),
     deleteModelConfiguration: async () => ({ params: { configuration_id: await newModel() } }),
+    createOnlineEvaluator: async () => ({ body: { name: unusedId(), llm_evaluator: await judge() } }),
+    changeOnlineEvaluator: async () => ({ params: { evaluator_id: await newEvaluator() } }),
+    deleteOnlineEvaluator: async () => ({ params: { evaluator_id: await newEvaluator() } }),
+    deleteOnlineEvaluators: async () => ({
+      path: `/v1/platform/evaluators?evaluator_ids=${await newEvaluator()}`,
+    }),
     changeQueue: async () => ({ params: { queue_id: await newQueue() } }),
     deleteQueue: async () => ({ params: { queue_id: await newQueue() } }),
     deleteQueues: async () => ({ path: `/annotation-queues?queue_ids=${await newQueue()}` }),

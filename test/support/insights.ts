@@ -48,6 +48,23 @@ export async function newAskedTenant(options: Parameters<typeof newTenant>[0] = 
   return { tenant, ids, session_id: await projectId(tenant, 'traced') }
 }
 
+/** A model configuration, whose server need not exist. Returns its id. */
+export async function setUpModel(
+  { organization_id, tenant_id }: Tenant,
+  { name = 'Model', provider = 'openai', model = 'test-model', base_url = 'http://127.0.0.1:1/v1' } = {},
+): Promise<string> {
+  const id = unusedId()
+  await runAsSystem(
+    getServices().database,
+    sql`
+      insert into model_configurations (id, organization_id, tenant_id, name, provider, base_url, model, auth_type)
+      values (
+        ${id}::uuid, ${organization_id}::uuid, ${tenant_id}::uuid, ${name}, ${provider}, ${base_url}, ${model}, 'none'
+      )`,
+  )
+  return id
+}
+
 /** As if a request had created it. */
 export async function insertJob(
   { organization_id, tenant_id }: Tenant,

@@ -3,6 +3,7 @@ import { sql } from 'drizzle-orm'
 import { NewAccessPolicy } from '../../src/access/policies.schema.ts'
 import { createVerificationRecord } from '../../src/deployments/custom-hosts.ts'
 import { NewDeployment } from '../../src/deployments/schema.ts'
+import { NewJob } from '../../src/insights/jobs.schema.ts'
 import { newUserCode } from '../../src/kernel/crypto.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { NewListener } from '../../src/listeners/schema.ts'
@@ -53,10 +54,21 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   const queue = await tenant.post('/annotation-queues', { name: 'Queue' })
   const [queued] = (await tenant.post(`/annotation-queues/${queue.body.id}/runs`, [root.id])).body
   const rule = await tenant.post('/runs/rules', { display_name: 'Rule', sampling_rate: 1, session_id: session.id })
+  const insights = `/sessions/${session.id}/insights`
+  const job = await tenant.post(insights, NewJob.meta()!.example)
+  const config = await tenant.post(`${insights}/configs`, { name: 'Config', config: { model: 'none' } })
+  const cluster_id = crypto.randomUUID()
   const model = await tenant.post('/v1/model-configurations', {
     ...{ name: 'Model', provider: 'openai', model: 'gpt', auth_type: 'none' },
   })
   const budget = await tenant.post('/v1/model-budgets', { period: 'week', limit_calls: 1_000_000 })
+  const evaluator = await tenant.post('/v1/platform/evaluators', {
+    name: 'Evaluator',
+    llm_evaluator: {
+      ...{ playground_settings_id: model.body.id, prompt: [['user', '{output}']] },
+      schema: { properties: { helpful: { type: 'boolean' } } },
+    },
+  })
   const delivery_id = crypto.randomUUID()
   const user_code = newUserCode()
   await runAsSystem(
@@ -66,6 +78,11 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
       select ${delivery_id}::uuid, organization_id, tenant_id, id, 1, 'api_key.created', 'failed'
       from webhooks
       where id = ${webhook.body.id}::uuid`,
+    sql`
+      insert into insight_clusters (id, organization_id, tenant_id, job_id, level, place, name, description, num_runs)
+      select ${cluster_id}::uuid, organization_id, tenant_id, id, 0, 0, 'Cluster', '', 0
+      from insight_jobs
+      where id = ${job.body.id}::uuid`,
     // Decided on by somebody of this organization, and so none that another one could still find.
     sql`
       insert into device_requests (device_code_hash, user_code, organization_id, member_id, decided_at)
@@ -91,6 +108,10 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
     path: 'models',
     example_id: example.id,
     rule_id: rule.body.id,
+    evaluator_id: evaluator.body.evaluator.id,
+    job_id: job.body.id,
+    config_id: config.body.id,
+    cluster_id,
     comparative_experiment_id: comparison.body.id,
     queue_id: queue.body.id,
     queue_run_id: queued.id,

@@ -55,6 +55,7 @@ const ICONS = {
   stack: <path d="M8 2.2 14 5 8 7.8 2 5zM2.5 8.2 8 10.8l5.5-2.6M2.5 11.2 8 13.8l5.5-2.6" />,
   pen: <path d="m3 13 .8-3.2 7-7 2.4 2.4-7 7z" />,
   bolt: <path d="M9 1.8 3.5 9H8l-1 5.2L12.5 7H8z" />,
+  spark: <path d="M8 2c.4 4 2 5.6 6 6-4 .4-5.6 2-6 6-.4-4-2-5.6-6-6 4-.4 5.6-2 6-6z" />,
   hook: <path d="M5.5 4.2 2.5 7l3 2.8M2.8 7h6.4a3.3 3.3 0 0 1 0 6.6H7" />,
 } as const
 export type IconName = keyof typeof ICONS

@@ -24,6 +24,7 @@ export const OPENED_BY_KEYS: Opened[] = [
   { path: '/providers', label: 'Providers', icon: 'plug', keys: 'g o', group: 'Connected' },
   { path: '/integrations', label: 'Git hosts', icon: 'branch', keys: 'g g', group: 'Connected' },
   { path: '/webhooks', label: 'Webhooks', icon: 'hook', keys: 'g w', group: 'Connected' },
+  { path: '/models', label: 'Models', icon: 'spark', keys: 'g i', group: 'Connected' },
   { path: '/audit', label: 'Audit', icon: 'audit', keys: 'g a', group: '' },
   { path: '/members', label: 'Members', icon: 'person', keys: 'g m', group: 'Settings' },
   { path: '/roles', label: 'Roles', icon: 'role', keys: 'g r', group: 'Settings' },

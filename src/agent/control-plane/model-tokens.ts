@@ -1,4 +1,5 @@
 // Keeps the tokens by which applications call models: requests those of all deployments at once, and renews them.
+import { MODEL_TOKENS_PAGE_SIZE } from '../../protocol/model-tokens.schema.ts'
 import type { Engine } from '../engine.ts'
 import type { LogEvent } from '../system/log-event.ts'
 import { backoffSeconds, type ControlPlaneClient, describeConnectionError } from './client.ts'
@@ -20,8 +21,6 @@ type Options = {
 
 /** A third of their lifetime, so that two renewals may fail. */
 const RENEW_MS = 5 * 60_000
-/** The control plane takes as many at once. */
-const MAX_IDS = 500
 /** Engines write to a file, or send a request to a cluster. */
 const WRITES_AT_ONCE = 8
 
@@ -88,7 +87,7 @@ export class ModelTokens {
           await this.#requestAll(lease)
           // Not all agents at the same moment.
           this.#startAfter(renew_ms * (0.9 + 0.2 * Math.random()))
-        } else await this.#requestPage(lease, { deployment_ids: [...this.#wanted].slice(0, MAX_IDS) })
+        } else await this.#requestPage(lease, { deployment_ids: [...this.#wanted].slice(0, MODEL_TOKENS_PAGE_SIZE) })
         this.#failures = 0
       }
     } catch (error) {

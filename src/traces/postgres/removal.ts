@@ -39,6 +39,18 @@ export async function commitRemoval(ctx: Ctx, traceIds: string[], removed: SQL, 
       delete from annotation_queue_items
       where tenant_id = current_tenant() and run_id in (select id from removed)
     )`
+  const unsorted = sql`unsorted as (
+      delete from insight_runs
+      where tenant_id = current_tenant() and run_id in (select id from removed)
+      returning job_id, run_id
+    )`
+  const unsummarized = sql`unsummarized as (
+      delete from insight_steps s
+      using unsorted u
+      where s.tenant_id = current_tenant()
+        and s.job_id = u.job_id
+        and s.key in ('summary/' || u.run_id, 'summary/' || u.run_id || '/repair')
+    )`
   const unshared = sql`unshared as (
       delete from run_shares
       where tenant_id = current_tenant() and run_id in (select id from removed)
@@ -50,7 +62,7 @@ export async function commitRemoval(ctx: Ctx, traceIds: string[], removed: SQL, 
       group by session_id`
   const data = sql`json_build_object('trace_ids', changed.trace_ids)`
   const rows = await commit(ctx, 'project.traces_deleted', change, data, {
-    ctesBefore: [removed, ...more, forgotten, expired, unsaid, unqueued, unshared],
+    ctesBefore: [removed, ...more, forgotten, expired, unsaid, unqueued, unsorted, unsummarized, unshared],
     lock: lockWholeTraces(traceIds),
   })
   return rows.flatMap(({ trace_ids }) => trace_ids)

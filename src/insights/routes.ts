@@ -1,0 +1,144 @@
+// Routes of insights: jobs, their clusters and runs, and saved configs.
+import { slice } from '../kernel/routes.ts'
+import { SessionRef } from '../traces/sessions.schema.ts'
+import * as c from './configs.schema.ts'
+import * as configs from './configs.ts'
+
+import { listJobRuns } from './job-runs.ts'
+import * as s from './jobs.schema.ts'
+import * as jobs from './jobs.ts'
+import { writeConfig } from './wanted-config.ts'
+
+export const insightRoutes = slice(
+  'Insights',
+  'Jobs that sort the runs of a project into clusters, and say what they show.',
+)
+  .get('/sessions/{session_id}/insights', {
+    id: 'listInsightJobs',
+    summary: 'List the insights jobs of a project, newest first',
+    toleratesUnknown: true,
+    params: SessionRef,
+    query: s.JobQuery,
+    reply: s.JobList,
+    errors: ['project_not_found'],
+    verb: jobs.listJobs,
+  })
+  .post('/sessions/{session_id}/insights', {
+    id: 'createInsightJob',
+    summary: 'Start an insights job',
+    description:
+      'It runs in the background, for up to half an hour. It needs `runs:read` of the project too, and ' +
+      '`models:invoke` unless `model` is `none`.',
+    toleratesUnknown: true,
+    params: SessionRef,
+    body: s.NewJob,
+    reply: s.CreatedJob,
+    errors: ['project_not_found', 'insight_config_not_found', 'model_required', 'filter_invalid', 'quota_full'],
+    verb: jobs.createJob,
+  })
+  .get('/sessions/{session_id}/insights/configs', {
+    id: 'listInsightConfigs',
+    summary: 'List the saved configs of insights, newest first',
+    toleratesUnknown: true,
+    params: SessionRef,
+    query: c.ConfigQuery,
+    reply: c.ConfigList,
+    errors: ['project_not_found'],
+    verb: configs.listConfigs,
+  })
+  .post('/sessions/{session_id}/insights/configs', {
+    id: 'createInsightConfig',
+    summary: 'Save a config of insights, perhaps with a schedule',
+    toleratesUnknown: true,
+    params: SessionRef,
+    body: c.NewConfig,
+    reply: c.Config,
+    errors: ['project_not_found', 'filter_invalid', 'schedule_too_frequent', 'quota_full'],
+    verb: configs.createConfig,
+  })
+  .post('/sessions/{session_id}/insights/configs/generate', {
+    id: 'generateInsightConfig',
+    summary: 'Have a model write a config that answers questions about the application',
+    description: 'It sees the beginnings of a few runs. The config is not saved.',
+    toleratesUnknown: true,
+    isReadOnly: true,
+    callsExternalServers: true,
+    params: SessionRef,
+    body: c.ConfigQuestion,
+    reply: c.GeneratedConfig,
+    errors: [
+      ...(['project_not_found', 'model_required', 'model_not_found', 'model_proxy_off'] as const),
+      ...(['model_url_not_allowed', 'model_budget_spent', 'model_call_failed', 'model_answer_invalid'] as const),
+      ...(['upstream_error', 'upstream_timeout', 'upstream_redirected'] as const),
+    ],
+    verb: writeConfig,
+  })
+  .patch('/sessions/{session_id}/insights/configs/{config_id}', {
+    id: 'changeInsightConfig',
+    summary: 'Change a config of insights',
+    toleratesUnknown: true,
+    params: c.ConfigRef,
+    body: c.ConfigPatch,
+    reply: c.Config,
+    errors: ['insight_config_not_found', 'filter_invalid', 'schedule_too_frequent'],
+    verb: configs.changeConfig,
+  })
+  .delete('/sessions/{session_id}/insights/configs/{config_id}', {
+    id: 'deleteInsightConfig',
+    summary: 'Delete a config of insights with its schedule',
+    description: 'Its jobs stay.',
+    toleratesUnknown: true,
+    params: c.ConfigRef,
+    reply: s.Deleted,
+    errors: ['insight_config_not_found'],
+    verb: configs.deleteConfig,
+  })
+  .get('/sessions/{session_id}/insights/{job_id}', {
+    id: 'readInsightJob',
+    summary: 'Read an insights job with its clusters and its report',
+    toleratesUnknown: true,
+    params: s.JobRef,
+    reply: s.JobDetails,
+    errors: ['insight_job_not_found'],
+    verb: jobs.readJob,
+  })
+  .patch('/sessions/{session_id}/insights/{job_id}', {
+    id: 'renameInsightJob',
+    summary: 'Rename an insights job',
+    toleratesUnknown: true,
+    params: s.JobRef,
+    body: s.JobName,
+    reply: s.ChangedJob,
+    errors: ['insight_job_not_found'],
+    verb: jobs.renameJob,
+  })
+  .delete('/sessions/{session_id}/insights/{job_id}', {
+    id: 'deleteInsightJob',
+    summary: 'Delete an insights job with its clusters',
+    description: 'If it runs, it ends.',
+    toleratesUnknown: true,
+    params: s.JobRef,
+    reply: s.Deleted,
+    errors: ['insight_job_not_found'],
+    verb: jobs.deleteJob,
+  })
+  .get('/sessions/{session_id}/insights/{job_id}/runs', {
+    id: 'listInsightRuns',
+    summary: 'List the runs of an insights job, or of one of its clusters',
+    description: 'Runs that an attribute with `filter_by` leaves out are not listed.',
+    toleratesUnknown: true,
+    params: s.JobRef,
+    query: s.RunsQuery,
+    reply: s.JobRuns,
+    errors: ['insight_job_not_found', 'insight_cluster_not_found'],
+    verb: listJobRuns,
+  })
+  .get('/sessions/{session_id}/insights/{job_id}/clusters/{cluster_id}', {
+    id: 'readInsightCluster',
+    summary: 'Read a cluster of an insights job',
+    toleratesUnknown: true,
+    params: s.ClusterRef,
+    reply: s.ClusterDetails,
+    errors: ['insight_cluster_not_found'],
+    verb: jobs.readCluster,
+  })
