@@ -117,7 +117,7 @@ describe('a call', () => {
     expect(models.calls).toHaveLength(1)
   })
 
-  it('passes headers on without those of a connection, of credentials and of an origin, in both directions', async () => {
+  it('passes on headers, but none of connections, credentials and origins, in both directions', async () => {
     const id = await newModel(tenant, { base_url: models.url })
     const headers = {
       ...{ Cookie: 'a=b', 'X-Forwarded-For': '192.0.2.1', 'X-Tenant-Id': tenant.tenant_id, 'X-LLM-Auth': 'forged' },
