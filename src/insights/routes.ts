@@ -3,9 +3,11 @@ import { slice } from '../kernel/routes.ts'
 import { SessionRef } from '../traces/sessions.schema.ts'
 import * as c from './configs.schema.ts'
 import * as configs from './configs.ts'
+
 import { listJobRuns } from './job-runs.ts'
 import * as s from './jobs.schema.ts'
 import * as jobs from './jobs.ts'
+import { writeConfig } from './wanted-config.ts'
 
 export const insightRoutes = slice(
   'Insights',
@@ -53,6 +55,23 @@ export const insightRoutes = slice(
     reply: c.Config,
     errors: ['project_not_found', 'filter_invalid', 'schedule_too_frequent', 'quota_full'],
     verb: configs.createConfig,
+  })
+  .post('/sessions/{session_id}/insights/configs/generate', {
+    id: 'generateInsightConfig',
+    summary: 'Have a model write a config that answers questions about the application',
+    description: 'It sees the beginnings of a few runs. The config is not saved.',
+    toleratesUnknown: true,
+    isReadOnly: true,
+    callsExternalServers: true,
+    params: SessionRef,
+    body: c.ConfigQuestion,
+    reply: c.GeneratedConfig,
+    errors: [
+      ...(['project_not_found', 'model_required', 'model_not_found', 'model_proxy_off'] as const),
+      ...(['model_url_not_allowed', 'model_budget_spent', 'model_call_failed', 'model_answer_invalid'] as const),
+      ...(['upstream_error', 'upstream_timeout', 'upstream_redirected'] as const),
+    ],
+    verb: writeConfig,
   })
   .patch('/sessions/{session_id}/insights/configs/{config_id}', {
     id: 'changeInsightConfig',

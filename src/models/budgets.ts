@@ -57,6 +57,9 @@ const isBudget = ({ budget_id }: BudgetParams): SQL => and(eq(modelBudgets.id, b
 
 const RECORD = recordColumns(modelBudgets, ['deployment_id', 'period', 'limit_usd', 'limit_tokens', 'limit_calls'])
 
+/** The event is shown to whom the deployment is shown. */
+const EVENT_DATA = sql`json_strip_nulls(json_build_object('deployment_id', changed.deployment_id))`
+
 export const listBudgets = verb('models:read', async (ctx, page: Page) => {
   const { limit, offset } = pageBounds(page)
   const query = db
@@ -96,7 +99,7 @@ export const createBudget = verb('workspaces:manage-model-configs', async (ctx, 
     })
     .returning(BUDGET_COLUMNS)
   const parts = { lock: LOCK_WORKSPACE, changes: createdMembers(RECORD) }
-  return toWire(requireRow(await commit(ctx, 'model_budget.created', change, {}, parts), 'workspace_not_found'))
+  return toWire(requireRow(await commit(ctx, 'model_budget.created', change, EVENT_DATA, parts), 'workspace_not_found'))
 })
 
 /** Before the journal, as for deployments: deleting the workspace meanwhile could deadlock otherwise. */
@@ -126,7 +129,7 @@ export const changeBudget = verb(
       lock: lockRows(modelBudgets, isBudget({ budget_id })),
       changes: changedMembers(modelBudgets, RECORD),
     }
-    const rows = await commit(ctx, 'model_budget.updated', change, {}, parts)
+    const rows = await commit(ctx, 'model_budget.updated', change, EVENT_DATA, parts)
     return toWire(requireRow(rows, 'model_budget_not_found'))
   },
 )
@@ -137,5 +140,5 @@ export const deleteBudget = verb('workspaces:manage-model-configs', async (ctx, 
     .where(and(isBudget(ref), versionMatches(ctx, modelBudgets)))
     .returning()
   const parts = { lock: lockRows(modelBudgets, isBudget(ref)), changes: deletedMembers(RECORD) }
-  requireRow(await commit(ctx, 'model_budget.deleted', change, {}, parts), 'model_budget_not_found')
+  requireRow(await commit(ctx, 'model_budget.deleted', change, EVENT_DATA, parts), 'model_budget_not_found')
 })

@@ -49,7 +49,7 @@ const toWire =
 export const isConfiguration = ({ configuration_id }: ConfigurationParams): SQL =>
   and(eq(modelConfigurations.id, configuration_id), inTenant(modelConfigurations))!
 
-const RECORD = recordColumns(modelConfigurations, [
+export const RECORD = recordColumns(modelConfigurations, [
   ...(['name', 'provider', 'base_url', 'model', 'auth_type', 'token_url', 'client_id', 'scope', 'audience'] as const),
   ...(['input_price', 'output_price', 'trace_project', 'deployment_ids'] as const),
 ])

@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { setClock } from '../../src/kernel/journal.ts'
 import { sweepModelUsage } from '../../src/models/usage.ts'
+import { deny, hasTag, newLimitedCaller, newTaggedDeployment } from '../support/access-policies.ts'
 import { getApp, getServices, newTenant, type Tenant, unusedId, withClockAhead } from '../support/app.ts'
 import { newDeployment } from '../support/deployments.ts'
 
@@ -155,14 +156,43 @@ describe('usage', () => {
         ...{ calls: 1, failed: 0, input_tokens: 10, output_tokens: 5, cost_usd: null },
       },
     ])
+    expect(body.by_day.map(({ day, calls }: { day: string; calls: number }) => [day, calls])).toEqual([
+      [tomorrow, 1],
+      [today, 3],
+    ])
+    expect(body.by_caller).toMatchObject([
+      { deployment_id: null, calls: 3, cost_usd: 0.5 },
+      { deployment_name: deployment.name, calls: 1, cost_usd: null },
+    ])
     expect(body.total).toEqual({ calls: 4, failed: 1, input_tokens: 28, output_tokens: 10, cost_usd: 0.5 })
     const filtered = async (query: string) => (await tenant.get(`${USAGE}?${query}`)).body
     expect((await filtered(`deployment_id=${deployment.id}`)).total.calls).toBe(1)
     expect((await filtered(`configuration_id=${unusedId()}`)).days).toEqual([])
     const page = await filtered(`end=${tomorrow}&limit=1&offset=1`)
     expect([page.days.length, page.offset, page.total.calls]).toEqual([1, 2, 4])
-    for (const query of ['start=2026-13-01', 'start=2026-11-02&end=2026-11-01', 'start=2024-01-01&end=2026-01-01'])
+    for (const query of [
+      'start=2026-13-01',
+      'end=0000-01-01',
+      'start=2026-11-02&end=2026-11-01',
+      'start=2024-01-01&end=2026-01-01',
+    ])
       expect((await tenant.get(`${USAGE}?${query}`)).status, query).toBe(422)
+  })
+
+  it('of a deployment is hidden with it, and so are its budgets', async () => {
+    const { tenant, record, createBudget } = await newCaller()
+    const deployment = await newTaggedDeployment(tenant, ['team=secret'])
+    await record({ deployment: deployment.id })
+    await record()
+    await createBudget({ period: 'day', limit_calls: 9, deployment_id: deployment.id })
+    await createBudget({ period: 'day', limit_calls: 9 })
+    const policies = [deny('deployments:read', hasTag('team', 'secret'))]
+    const limited = await newLimitedCaller(tenant, ['models:read', 'deployments:read', 'events:read'], policies)
+    expect((await limited.get(USAGE)).body.total.calls).toBe(1)
+    expect((await limited.get(BUDGETS)).body.resources).toMatchObject([{ deployment_id: null }])
+    const listEvents = async (get: Tenant['get']) =>
+      (await get('/v2/events?type=model_budget.created')).body.resources.length
+    expect([await listEvents(tenant.get), await listEvents(limited.get)]).toEqual([2, 1])
   })
 
   it('outlives the configuration, and is deleted after 400 days', async () => {
