@@ -25,6 +25,8 @@ const SHOWN_ON: Record<string, string[]> = {
   api_key: ['/workspaces/current/api-keys', '/orgs/current/api-keys'],
   workspace_member: ['/workspaces/current/members', '/orgs/current/members'],
   project: ['/sessions'],
+  insight_job: ['/sessions'],
+  insight_config: ['/sessions'],
   dataset: ['/datasets', '/examples'],
   rule: ['/runs/rules'],
   evaluator: ['/v1/platform/evaluators', '/runs/rules'],
