@@ -53,7 +53,7 @@ const edge = [
   'test/pushes/{github-deliveries,signed-body}.test.ts',
   'test/sign-in/sessions.test.ts',
   'test/webhooks/signing.test.ts',
-  'test/sync/{archive-download,credentials,hostile-requests,poll,registry-credentials}.test.ts',
+  'test/sync/{archive-download,credentials,hostile-requests,model-tokens,poll,registry-credentials}.test.ts',
   'test/traces/{clients,ingestion,project-clients,reading-clients}.test.ts',
   'test/{datasets,models,queues}/clients.test.ts',
   'test/traces/otlp/export.test.ts',
