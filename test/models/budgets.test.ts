@@ -156,13 +156,26 @@ describe('usage', () => {
         ...{ calls: 1, failed: 0, input_tokens: 10, output_tokens: 5, cost_usd: null },
       },
     ])
+    expect(body.by_day.map(({ day, calls }: { day: string; calls: number }) => [day, calls])).toEqual([
+      [tomorrow, 1],
+      [today, 3],
+    ])
+    expect(body.by_caller).toMatchObject([
+      { deployment_id: null, calls: 3, cost_usd: 0.5 },
+      { deployment_name: deployment.name, calls: 1, cost_usd: null },
+    ])
     expect(body.total).toEqual({ calls: 4, failed: 1, input_tokens: 28, output_tokens: 10, cost_usd: 0.5 })
     const filtered = async (query: string) => (await tenant.get(`${USAGE}?${query}`)).body
     expect((await filtered(`deployment_id=${deployment.id}`)).total.calls).toBe(1)
     expect((await filtered(`configuration_id=${unusedId()}`)).days).toEqual([])
     const page = await filtered(`end=${tomorrow}&limit=1&offset=1`)
     expect([page.days.length, page.offset, page.total.calls]).toEqual([1, 2, 4])
-    for (const query of ['start=2026-13-01', 'start=2026-11-02&end=2026-11-01', 'start=2024-01-01&end=2026-01-01'])
+    for (const query of [
+      'start=2026-13-01',
+      'end=0000-01-01',
+      'start=2026-11-02&end=2026-11-01',
+      'start=2024-01-01&end=2026-01-01',
+    ])
       expect((await tenant.get(`${USAGE}?${query}`)).status, query).toBe(422)
   })
 
