@@ -2,6 +2,7 @@
 // strongest words. It writes no summaries and no report, because nothing here has understood the runs.
 import type { Ctx } from '../kernel/context.ts'
 import type { ClaimedJob, StepOutcome } from './claimed-job.ts'
+import { computeStats, type RunFacts } from './cluster-stats.ts'
 import { listJobRuns, type NewCluster, storeClusters } from './job-results.ts'
 import { buildTextTree, type TextCluster } from './lexical-tree.ts'
 import { renderWords } from './prompt-template.ts'
@@ -13,30 +14,37 @@ const DEFAULT_TEMPLATE = '{{run.inputs}} {{run.outputs}} {{run.error}}'
 
 export async function takeLexicalStep(ctx: Ctx, job: ClaimedJob): Promise<StepOutcome> {
   const ids = (await listJobRuns(ctx, job)).map(({ run_id }) => run_id)
-  const prompts = new Map<string, string>()
+  const found = new Map<string, { text: string; facts: RunFacts }>()
   const template = job.request.summary_prompt?.trim() || DEFAULT_TEMPLATE
   for (let at = 0; at < ids.length; at += BATCH)
-    for (const [id, { values }] of await readRunValues(ctx, job, ids.slice(at, at + BATCH), template))
-      prompts.set(id, renderWords(template, values))
-  const found = ids.filter(id => prompts.has(id))
+    for (const [id, { values, facts }] of await readRunValues(ctx, job, ids.slice(at, at + BATCH), template))
+      found.set(id, { text: renderWords(template, values), facts })
+  const known = ids.filter(id => found.has(id))
   const { hierarchy = null, partitions = null } = job.request
-  const texts = found.map(id => prompts.get(id)!)
+  const texts = known.map(id => found.get(id)!.text)
   const tree =
-    found.length > 0 ? buildTextTree(texts, job.id, hierarchy, partitions) : { clusters: [], clusterOf: [] as string[] }
-  const clusterOf = new Map(found.map((id, i) => [id, tree.clusterOf[i]!]))
-  await storeClusters(ctx, job, countRuns(tree.clusters, [...clusterOf.values()]), clusterOf)
+    known.length > 0 ? buildTextTree(texts, job.id, hierarchy, partitions) : { clusters: [], clusterOf: [] as string[] }
+  const clusterOf = new Map(known.map((id, i) => [id, tree.clusterOf[i]!]))
+  const facts = known.map(id => found.get(id)!.facts)
+  await storeClusters(ctx, job, addStatistics(tree, facts), clusterOf)
   return 'done'
 }
 
-/** The largest cluster of a level is first. */
-function countRuns(clusters: TextCluster[], assigned: string[]): NewCluster[] {
+/** `facts` are of the runs in the order of `clusterOf`. The largest cluster of a level is first. */
+function addStatistics(
+  { clusters, clusterOf }: { clusters: TextCluster[]; clusterOf: string[] },
+  facts: RunFacts[],
+): NewCluster[] {
   const parentOf = new Map(clusters.map(({ id, parent_id }) => [id, parent_id]))
-  const counts = new Map<string, number>()
-  for (const finest of assigned)
-    for (let id: string | null = finest; id; id = parentOf.get(id) ?? null) counts.set(id, (counts.get(id) ?? 0) + 1)
+  const inside = new Map<string, { facts: RunFacts }[]>(clusters.map(({ id }) => [id, []]))
+  for (const [i, finest] of clusterOf.entries())
+    for (let id: string | null = finest; id; id = parentOf.get(id) ?? null) inside.get(id)!.push({ facts: facts[i]! })
   const places = new Map<number, number>()
   return clusters
-    .map(cluster => ({ ...cluster, num_runs: counts.get(cluster.id) ?? 0, stats: null }))
+    .map(cluster => {
+      const runs = inside.get(cluster.id)!
+      return { ...cluster, num_runs: runs.length, stats: runs.length > 0 ? computeStats(runs) : null }
+    })
     .sort((a, b) => a.level - b.level || b.num_runs - a.num_runs || (a.name < b.name ? -1 : 1))
     .map(cluster => {
       const place = places.get(cluster.level) ?? 0

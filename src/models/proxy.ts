@@ -44,7 +44,8 @@ export const callModel = verb(
       return new Response(stream, { status: answer.status, headers: answerHeaders })
     } catch (error) {
       const failure = body.failure() ?? toFailure(error)
-      recorder.end(failure.code, failure.code === 'upstream_timeout')
+      if (request.signal.aborted) recorder.leave()
+      else recorder.end(failure.code, failure.code === 'upstream_timeout')
       throw failure
     }
   },

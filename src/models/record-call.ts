@@ -38,7 +38,7 @@ export function measureUsage({ configuration }: OpenedCall, ended: EndedCall): C
   // A call that was cut before its answer began is at work, or was.
   const isRefused = ended.status === null ? !isCut : ended.status >= 400
   const estimated = !isRefused && (said === null || isCut) && asked.bytes > 0
-  const tokens: Tokens = said ?? { input_tokens: 0, output_tokens: 0 }
+  const tokens: Tokens = { input_tokens: 0, output_tokens: 0, ...said }
   if (estimated) {
     tokens.input_tokens ||= estimateTokens(asked.bytes)
     tokens.output_tokens = Math.max(tokens.output_tokens, estimateTokens(answer?.length ?? 0))

@@ -76,7 +76,7 @@ describe('the answer of a model', () => {
     null,
   ])('fails a test of the configuration with %j', async answer => {
     const tenant = await newTenant({ app })
-    const id = await newModel(app, tenant, { base_url: await serveJson(answer, 400) })
+    const id = await newModel(tenant, { base_url: await serveJson(answer, 400) })
     const { status, body } = await tenant.post(`/v1/model-configurations/${id}/test`)
     expect([status, body.code]).toEqual([200, 'model_call_failed'])
   })
@@ -88,7 +88,7 @@ it.each(['hush\nx', 'hush\r\nX-Evil: 1', 'hush€', 'h'.repeat(9000)])(
     const tenant = await newTenant({ app })
     const url = await serveJson({ access_token, token_type: 'bearer' })
     const oauth = { auth_type: 'oauth_client_credentials', token_url: `${url}/token`, client_id: 'a' } as const
-    const id = await newModel(app, tenant, { base_url: url, ...oauth })
+    const id = await newModel(tenant, { base_url: url, ...oauth })
     const answer = await post(tenant, id, '{}')
     expect([answer.status, ((await answer.json()) as { code: string }).code]).toEqual([502, 'upstream_error'])
     expect(JSON.stringify(logged)).not.toMatch(/hush|hhhh/)
@@ -110,7 +110,7 @@ it.each([
     await text(request)
     response.end()
   })
-  const answer = await post(tenant, await newModel(app, tenant, { base_url: url, auth_type: 'jwt' }), body)
+  const answer = await post(tenant, await newModel(tenant, { base_url: url, auth_type: 'jwt' }), body)
   expect([answer.status, await answer.text()]).toEqual([200, ''])
   expect(jose.decodeJwt(tokens[0]!)).toMatchObject({ model_name, streaming })
 })
@@ -119,7 +119,7 @@ it('a call that is cut before its answer counts what it has sent', async () => {
   const tenant = await newTenant({ app })
   const arrived = Promise.withResolvers<void>()
   const url = await serve(request => void request.resume().on('end', arrived.resolve))
-  const id = await newModel(app, tenant, { base_url: url, input_price: 1 })
+  const id = await newModel(tenant, { base_url: url, input_price: 1 })
   const controller = new AbortController()
   const answer = post(tenant, id, JSON.stringify({ prompt: 'x'.repeat(4000) }), controller.signal)
   await arrived.promise
@@ -132,7 +132,7 @@ it('a call that is cut before its answer counts what it has sent', async () => {
 it('a call is traced although its request is nested too deeply to be written again', async () => {
   const tenant = await newTenant({ app })
   const url = await serveJson({ usage: { prompt_tokens: 1, completion_tokens: 1 } })
-  const id = await newModel(app, tenant, { base_url: url, trace_project: 'calls' })
+  const id = await newModel(tenant, { base_url: url, trace_project: 'calls' })
   const answer = await post(tenant, id, `{"a": ${'['.repeat(100_000)}${']'.repeat(100_000)}}`)
   await answer.text()
   await delay(0)

@@ -27,6 +27,8 @@ const SHOWN_ON: Record<string, string[]> = {
   project: ['/sessions'],
   dataset: ['/datasets', '/examples'],
   rule: ['/runs/rules'],
+  insight_job: ['/sessions/{session_id}/insights'],
+  insight_config: ['/sessions/{session_id}/insights'],
   evaluator: ['/v1/platform/evaluators', '/runs/rules'],
   annotation_queue: ['/annotation-queues'],
   run: ['/runs'],

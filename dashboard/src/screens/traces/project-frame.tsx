@@ -21,6 +21,7 @@ const TABS = [
   { path: '/charts', label: 'Charts', keys: 'm' },
   { path: '/threads', label: 'Threads', keys: 't' },
   { path: '/feedback', label: 'Feedback', keys: 'f' },
+  { path: '/insights', label: 'Insights', keys: 'i' },
 ] as const
 
 type FrameProps = {
