@@ -2,8 +2,9 @@
 // strongest words. It writes no summaries and no report, because nothing here has understood the runs.
 import type { Ctx } from '../kernel/context.ts'
 import type { ClaimedJob, StepOutcome } from './claimed-job.ts'
+import { computeStats, type RunFacts } from './cluster-stats.ts'
 import { listJobRuns, type NewCluster, storeClusters } from './job-results.ts'
-import { buildTextTree, type TextCluster } from './lexical-tree.ts'
+import { buildTextTree, type TextTree } from './lexical-tree.ts'
 import { renderWords } from './prompt-template.ts'
 import { readRunValues } from './run-values.ts'
 
@@ -13,34 +14,35 @@ const DEFAULT_TEMPLATE = '{{run.inputs}} {{run.outputs}} {{run.error}}'
 
 export async function takeLexicalStep(ctx: Ctx, job: ClaimedJob): Promise<StepOutcome> {
   const ids = (await listJobRuns(ctx, job)).map(({ run_id }) => run_id)
-  const prompts = new Map<string, string>()
   const template = job.request.summary_prompt?.trim() || DEFAULT_TEMPLATE
+  const read = new Map<string, { words: string; facts: RunFacts }>()
   for (let at = 0; at < ids.length; at += BATCH)
-    for (const [id, { values }] of await readRunValues(ctx, job, ids.slice(at, at + BATCH), template))
-      prompts.set(id, renderWords(template, values))
-  const found = ids.filter(id => prompts.has(id))
+    for (const [id, { values, facts }] of await readRunValues(ctx, job, ids.slice(at, at + BATCH), template))
+      read.set(id, { words: renderWords(template, values), facts })
+  const found = ids.filter(id => read.has(id))
   const { hierarchy = null, partitions = null } = job.request
-  const texts = found.map(id => prompts.get(id)!)
+  const texts = found.map(id => read.get(id)!.words)
   const tree =
     found.length > 0 ? buildTextTree(texts, job.id, hierarchy, partitions) : { clusters: [], clusterOf: [] as string[] }
+  const facts = found.map(id => read.get(id)!.facts)
   const clusterOf = new Map(found.map((id, i) => [id, tree.clusterOf[i]!]))
-  await storeClusters(ctx, job, countRuns(tree.clusters, [...clusterOf.values()]), clusterOf)
+  await storeClusters(ctx, job, placeClusters(tree, facts), clusterOf)
   return 'done'
 }
 
-/** The largest cluster of a level is first. */
-function countRuns(clusters: TextCluster[], assigned: string[]): NewCluster[] {
+/** With what the runs in them and below them add up to. The largest cluster of a level is first. */
+function placeClusters({ clusters, clusterOf }: TextTree, facts: RunFacts[]): NewCluster[] {
   const parentOf = new Map(clusters.map(({ id, parent_id }) => [id, parent_id]))
-  const counts = new Map<string, number>()
-  for (const finest of assigned)
-    for (let id: string | null = finest; id; id = parentOf.get(id) ?? null) counts.set(id, (counts.get(id) ?? 0) + 1)
+  const runsOf = new Map<string, { facts: RunFacts }[]>(clusters.map(({ id }) => [id, []]))
+  for (const [i, finest] of clusterOf.entries())
+    for (let id: string | null = finest; id; id = parentOf.get(id) ?? null) runsOf.get(id)!.push({ facts: facts[i]! })
   const places = new Map<number, number>()
   return clusters
-    .map(cluster => ({ ...cluster, num_runs: counts.get(cluster.id) ?? 0, stats: null }))
-    .sort((a, b) => a.level - b.level || b.num_runs - a.num_runs || (a.name < b.name ? -1 : 1))
-    .map(cluster => {
+    .map(cluster => ({ ...cluster, runs: runsOf.get(cluster.id)! }))
+    .sort((a, b) => a.level - b.level || b.runs.length - a.runs.length || (a.name < b.name ? -1 : 1))
+    .map(({ runs, ...cluster }) => {
       const place = places.get(cluster.level) ?? 0
       places.set(cluster.level, place + 1)
-      return { ...cluster, place }
+      return { ...cluster, place, num_runs: runs.length, stats: computeStats(runs) }
     })
 }
