@@ -5,10 +5,12 @@ import { Time } from './schema.ts'
 
 export const MAX_DAYS = 366
 export const DEFAULT_DAYS = 30
+export const MAX_CALLERS = 200
 
-const Day = boundedText(10, 'must be a day, such as 2026-11-24').check(
-  z.iso.date({ error: 'must be a day, such as 2026-11-24' }),
-)
+const NOT_A_DAY = 'must be a day from 1970 on, such as 2026-11-24'
+const Day = boundedText(10, NOT_A_DAY)
+  .check(z.iso.date({ error: NOT_A_DAY, abort: true }))
+  .refine(text => Date.parse(text) >= 0, { error: NOT_A_DAY })
 export const UsageQuery = z.object({
   start: optionalFilter(Day).meta({
     description: `The first day, in UTC. By default ${DEFAULT_DAYS} days with \`end\`.`,
@@ -28,24 +30,28 @@ const sumShape = {
   output_tokens: z.int(),
   cost_usd: z.number().nullable().meta({ description: 'Of calls with a price. Null: none had one.' }),
 }
+const DayText = z.string().meta({ format: 'date' })
+const callerShape = {
+  configuration_id: Uuid,
+  configuration_name: z.string(),
+  deployment_id: Uuid.nullable().meta({ description: 'Null: not a call of an application.' }),
+  deployment_name: z.string().nullable(),
+}
 export const Usage = z
   .object({
-    start: z.string().meta({ format: 'date' }),
-    end: z.string().meta({ format: 'date' }),
+    start: DayText,
+    end: DayText,
     total: z.object(sumShape),
-    days: z.array(
-      z.object({
-        day: z.string().meta({ format: 'date' }),
-        configuration_id: Uuid,
-        configuration_name: z.string(),
-        deployment_id: Uuid.nullable().meta({ description: 'Null: not a call of an application.' }),
-        deployment_name: z.string().nullable(),
-        ...sumShape,
-      }),
-    ),
-    offset: z.int().meta({ description: 'The `offset` of the next rows.' }),
+    by_day: z.array(z.object({ day: DayText, ...sumShape })).meta({ description: 'Days with calls, newest first.' }),
+    by_caller: z
+      .array(z.object({ ...callerShape, ...sumShape }))
+      .meta({ description: `Those with the most calls, at most ${MAX_CALLERS}.` }),
+    days: z
+      .array(z.object({ day: DayText, ...callerShape, ...sumShape }))
+      .meta({ description: 'Each caller of each day, newest first: the page that `limit` and `offset` select.' }),
+    offset: z.int().meta({ description: 'The `offset` of the next page.' }),
   })
-  .meta({ id: 'ModelUsage', description: 'What was used, newest day first. The total is over all rows.' })
+  .meta({ id: 'ModelUsage', description: 'What was used. Sums are over all pages.' })
 export type Usage = z.output<typeof Usage>
 
 // ---- budgets

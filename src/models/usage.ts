@@ -5,7 +5,7 @@ import { verb } from '../kernel/context.ts'
 import { type Database, type Row, run, runAsSystem } from '../kernel/db.ts'
 import { fail } from '../kernel/errors.ts'
 import { setClock } from '../kernel/journal.ts'
-import { DEFAULT_DAYS, MAX_DAYS, type Usage, type UsageQuery } from './usage.schema.ts'
+import { DEFAULT_DAYS, MAX_CALLERS, MAX_DAYS, type Usage, type UsageQuery } from './usage.schema.ts'
 
 const DAY_MS = 86_400_000
 const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10)
@@ -26,6 +26,12 @@ const SUMS = sql`
   coalesce(sum(output_tokens), 0) as output_tokens,
   sum(cost_usd) as cost_usd`
 
+const CALLER = sql`
+  configuration_id,
+  max(configuration_name) as configuration_name,
+  deployment_id,
+  (select d.name from deployments d where d.id = deployment_id and d.tenant_id = current_tenant()) as deployment_name`
+
 export const readUsage = verb('models:read', async (ctx, query: UsageQuery): Promise<Usage> => {
   const { start, end } = chooseDays(query, Date.now() + ctx.config.clockOffset())
   const { configuration_id = null, deployment_id = null, limit, offset } = query
@@ -40,28 +46,36 @@ export const readUsage = verb('models:read', async (ctx, query: UsageQuery): Pro
           and u.configuration_id = coalesce(${configuration_id}::uuid, u.configuration_id)
           and (${deployment_id}::uuid is null or u.deployment_id = ${deployment_id}::uuid)
       ),
+      by_day as (
+        select day, ${SUMS}
+        from matching
+        group by day
+        order by day desc
+      ),
+      by_caller as (
+        select ${CALLER}, ${SUMS}
+        from matching
+        group by configuration_id, deployment_id
+        order by sum(calls) desc, configuration_id, deployment_id
+        limit ${MAX_CALLERS}
+      ),
       days as (
-        select day, configuration_id, max(configuration_name) as configuration_name, deployment_id, ${SUMS}
+        select day, ${CALLER}, ${SUMS}
         from matching
         group by day, configuration_id, deployment_id
-        order by day desc, configuration_id, deployment_id
+        order by day desc, sum(calls) desc, configuration_id, deployment_id
         limit ${limit}
         offset ${offset}
-      ),
-      named as (
-        select days.*, d.name as deployment_name
-        from days
-        left join deployments d on d.id = days.deployment_id and d.tenant_id = current_tenant()
       )
-      select
-        (select to_json(total) from (select ${SUMS} from matching) total),
-        coalesce(
-          (select json_agg(n order by n.day desc, n.configuration_name, n.deployment_name nulls first) from named n),
-          '[]'
-        )`,
+      select json_build_object(
+        'total', (select to_json(total) from (select ${SUMS} from matching) total),
+        'by_day', (select coalesce(json_agg(d), '[]') from by_day d),
+        'by_caller', (select coalesce(json_agg(c), '[]') from by_caller c),
+        'days', (select coalesce(json_agg(d), '[]') from days d)
+      )::text`,
   )
-  const [total, days] = (row as string[]).map(text => JSON.parse(text)) as [Usage['total'], Usage['days']]
-  return { start, end, total, days, offset: offset + days.length }
+  const sums = JSON.parse((row as string[])[0]!) as Pick<Usage, 'total' | 'by_day' | 'by_caller' | 'days'>
+  return { start, end, ...sums, offset: offset + sums.days.length }
 })
 
 const KEPT_DAYS = 400

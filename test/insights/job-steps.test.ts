@@ -21,7 +21,7 @@ describe('a job', () => {
     expect(stored.job).toMatchObject({ status: 'success', num_runs: ids.length, attempts: 0, error: null })
     expect(stored.runs.map(({ run_id }) => run_id)).toEqual(ids)
     expect(stored.clusters.map(({ num_runs }) => num_runs)).toEqual([3, 3, 3])
-    expect(stored.clusters[0]!.stats).toMatchObject({ num_runs: 3, error_rate: 0 })
+    expect(stored.clusters[0]!.stats).toMatchObject({ num_runs: 3, error_rate: 0, latency_p50: expect.any(Number) })
     expect(stored.clusters.map(({ name }) => name.split(', ')[0]).sort()).toEqual(['invoice', 'parcel', 'password'])
   })
 

@@ -1,5 +1,5 @@
 // Budgets and usage of model calls: what a call takes and adds, when it is refused, and what is shown.
-import { sql } from 'drizzle-orm'
+import { type SQL, sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { setClock } from '../../src/kernel/journal.ts'
@@ -21,8 +21,14 @@ async function newCaller() {
   const model = { name: unusedId(), provider: 'openai', model: 'gpt', auth_type: 'none' }
   const { id } = (await tenant.post('/v1/model-configurations', model)).body
   const asTenant = sql`select set_config('app.tenant_id', ${tenant.tenant_id}, true)`
-  const take = (deployment: string | null = null) =>
-    runAsSystem(database, setClock(config), asTenant, sql`select take_model_call(${deployment}::uuid)`).then(
+  const take = (deployment: string | null = null, ...meanwhile: SQL[]) =>
+    runAsSystem(
+      database,
+      setClock(config),
+      asTenant,
+      sql`select take_model_call(${deployment}::uuid)`,
+      ...meanwhile,
+    ).then(
       () => 'taken',
       error => error.code,
     )
@@ -123,7 +129,8 @@ describe('a budget', () => {
     const { take, createBudget } = await newCaller()
     await createBudget({ period: 'day', limit_calls: 3 })
     await createBudget({ period: 'week', limit_calls: 100 })
-    const outcomes = await Promise.all(Array.from({ length: 8 }, () => take()))
+    // Each holds its locks until all others have begun.
+    const outcomes = await Promise.all(Array.from({ length: 8 }, () => take(null, sql`select pg_sleep(0.05)`)))
     expect(outcomes.toSorted()).toEqual([...Array(5).fill('model_budget_spent'), ...Array(3).fill('taken')])
   })
 
@@ -156,13 +163,26 @@ describe('usage', () => {
         ...{ calls: 1, failed: 0, input_tokens: 10, output_tokens: 5, cost_usd: null },
       },
     ])
+    expect(body.by_day.map(({ day, calls }: { day: string; calls: number }) => [day, calls])).toEqual([
+      [tomorrow, 1],
+      [today, 3],
+    ])
+    expect(body.by_caller).toMatchObject([
+      { deployment_id: null, calls: 3, cost_usd: 0.5 },
+      { deployment_name: deployment.name, calls: 1, cost_usd: null },
+    ])
     expect(body.total).toEqual({ calls: 4, failed: 1, input_tokens: 28, output_tokens: 10, cost_usd: 0.5 })
     const filtered = async (query: string) => (await tenant.get(`${USAGE}?${query}`)).body
     expect((await filtered(`deployment_id=${deployment.id}`)).total.calls).toBe(1)
     expect((await filtered(`configuration_id=${unusedId()}`)).days).toEqual([])
     const page = await filtered(`end=${tomorrow}&limit=1&offset=1`)
     expect([page.days.length, page.offset, page.total.calls]).toEqual([1, 2, 4])
-    for (const query of ['start=2026-13-01', 'start=2026-11-02&end=2026-11-01', 'start=2024-01-01&end=2026-01-01'])
+    for (const query of [
+      'start=2026-13-01',
+      'end=0000-01-01',
+      'start=2026-11-02&end=2026-11-01',
+      'start=2024-01-01&end=2026-01-01',
+    ])
       expect((await tenant.get(`${USAGE}?${query}`)).status, query).toBe(422)
   })
 

@@ -63,42 +63,18 @@ export function stateOfBudget(budget: Budget): State {
 }
 
 const DAY_MS = 86_400_000
-export type DaySum = { day: string; calls: number; failed: number; tokens: number; cost: number }
+type Sums = Usage['total']
+export type DaySum = { day: string } & Sums
+const NONE: Sums = { calls: 0, failed: 0, input_tokens: 0, output_tokens: 0, cost_usd: null }
+
+export const countTokens = ({ input_tokens, output_tokens }: Sums): number => input_tokens + output_tokens
 
 /** A sum for each day of the usage, oldest first, also for those without calls. */
-export function sumByDay({ start, end, days }: Usage): DaySum[] {
-  const sums = new Map<string, DaySum>()
+export function listDays({ start, end, by_day }: Usage): DaySum[] {
+  const days: DaySum[] = []
   for (let at = Date.parse(start); at <= Date.parse(end); at += DAY_MS) {
     const day = new Date(at).toISOString().slice(0, 10)
-    sums.set(day, { day, calls: 0, failed: 0, tokens: 0, cost: 0 })
+    days.push(by_day.find(one => one.day === day) ?? { day, ...NONE })
   }
-  for (const row of days) {
-    const sum = sums.get(row.day)
-    if (!sum) continue
-    sum.calls += row.calls
-    sum.failed += row.failed
-    sum.tokens += row.input_tokens + row.output_tokens
-    sum.cost += row.cost_usd ?? 0
-  }
-  return [...sums.values()]
-}
-
-export type UsageRow = { id: string; model: string; deployment: string | null } & Omit<DaySum, 'day'>
-
-/** What each model and deployment used, the most calls first. */
-export function sumByUser({ days }: Usage): UsageRow[] {
-  const rows = new Map<string, UsageRow>()
-  for (const row of days) {
-    const id = `${row.configuration_id} ${row.deployment_id}`
-    const sum = rows.get(id) ?? {
-      ...{ id, model: row.configuration_name, deployment: row.deployment_name ?? row.deployment_id },
-      ...{ calls: 0, failed: 0, tokens: 0, cost: 0 },
-    }
-    sum.calls += row.calls
-    sum.failed += row.failed
-    sum.tokens += row.input_tokens + row.output_tokens
-    sum.cost += row.cost_usd ?? 0
-    rows.set(id, sum)
-  }
-  return [...rows.values()].toSorted((a, b) => b.calls - a.calls)
+  return days
 }

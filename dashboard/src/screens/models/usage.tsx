@@ -11,7 +11,7 @@ import { useFilter } from '../../router/links.tsx'
 import type { ScreenProps } from '../screens.tsx'
 import { Budgets } from './budgets.tsx'
 import { ModelsFrame } from './frame.tsx'
-import { type DaySum, sumByDay, sumByUser, type Usage } from './model-state.ts'
+import { countTokens, type DaySum, listDays, type Usage } from './model-state.ts'
 
 /** Calls have no events. */
 const READ_EVERY_MS = 15_000
@@ -29,7 +29,7 @@ export default function UsagePage({ workspace, me }: ScreenProps) {
   const { data, error, refetch } = useRead(
     workspace,
     'GET /v1/model-usage',
-    { query: { start } },
+    { query: { start, limit: 1 } },
     { everyMs: READ_EVERY_MS },
   )
   return (
@@ -45,26 +45,25 @@ export default function UsagePage({ workspace, me }: ScreenProps) {
         {error && !data && <Problem error={error} onRetry={() => void refetch()} />}
         {!data && !error && <Skeleton lines={8} />}
         {data && <CallsChart usage={data} />}
-        {data && data.days.length > 0 && <Users usage={data} />}
+        {data && data.by_caller.length > 0 && <Users usage={data} />}
         <Budgets workspace={workspace} me={me} />
       </Stack>
     </ModelsFrame>
   )
 }
 
-const describeDay = ({ day, calls, failed, tokens, cost }: DaySum): string =>
-  `${day}: ${plural(calls, 'call')}, ${formatCount(failed)} failed, ${formatCount(tokens)} tokens, ${formatCost(cost)}`
+const describeDay = (day: DaySum): string =>
+  `${day.day}: ${plural(day.calls, 'call')}, ${formatCount(day.failed)} failed, ${formatCount(countTokens(day))} tokens`
 
 function CallsChart({ usage }: { usage: Usage }) {
-  const days = sumByDay(usage)
-  const { calls, failed, input_tokens, output_tokens, cost_usd } = usage.total
-  const tokens = input_tokens + output_tokens
+  const days = listDays(usage)
+  const { calls, failed, cost_usd } = usage.total
   return (
     <ChartFigure
       title="Calls by day"
       aside={
         <>
-          {formatCount(tokens)} tokens, {cost_usd === null ? 'no prices' : formatCost(cost_usd)}
+          {formatCount(countTokens(usage.total))} tokens, {cost_usd === null ? 'no prices' : formatCost(cost_usd)}
         </>
       }
       value={plural(calls, 'call')}
@@ -73,7 +72,12 @@ function CallsChart({ usage }: { usage: Usage }) {
         days
           .map(one => ({
             label: one.day,
-            cells: [formatCount(one.calls), formatCount(one.failed), formatCount(one.tokens), formatCost(one.cost)],
+            cells: [
+              formatCount(one.calls),
+              formatCount(one.failed),
+              formatCount(countTokens(one)),
+              formatCost(one.cost_usd ?? 0),
+            ],
           }))
           .toReversed()
       }
@@ -115,12 +119,14 @@ const Users = ({ usage }: { usage: Usage }) => (
         { label: 'Cost', width: '96', isEnd: true },
       ]}
     >
-      {sumByUser(usage).map(row => (
-        <Row key={row.id}>
-          <Cell detail={row.deployment ?? 'People and API keys'}>{row.model}</Cell>
+      {usage.by_caller.map(row => (
+        <Row key={`${row.configuration_id} ${row.deployment_id}`}>
+          <Cell detail={row.deployment_name ?? row.deployment_id ?? 'People and API keys'}>
+            {row.configuration_name}
+          </Cell>
           <Cell detail={row.failed > 0 && `${formatCount(row.failed)} failed`}>{formatCount(row.calls)}</Cell>
-          <Cell isWideOnly>{formatCount(row.tokens)}</Cell>
-          <Cell isEnd>{formatCost(row.cost)}</Cell>
+          <Cell isWideOnly>{formatCount(countTokens(row))}</Cell>
+          <Cell isEnd>{formatCost(row.cost_usd ?? 0)}</Cell>
         </Row>
       ))}
     </Table>

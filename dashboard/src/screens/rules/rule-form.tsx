@@ -4,6 +4,14 @@ import { type Faults, faultAt } from '../../api/faults.ts'
 import { useOffsetPages } from '../../api/offset-pages.ts'
 import { CheckField, SelectField, TextField } from '../../parts/form.tsx'
 import type { NewRule, Rule, RulePatch } from './actions.ts'
+import {
+  EMPTY_EVALUATOR,
+  type EvaluatorDraft,
+  toEvaluatorDraft,
+  toEvaluators,
+  toSpendLimit,
+} from './evaluator-draft.ts'
+import { EvaluatorFields } from './evaluator-fields.tsx'
 import styles from './rules.module.css'
 
 export type Draft = {
@@ -18,10 +26,12 @@ export type Draft = {
   urls: string
   extends: boolean
   backfillFrom: string
+  evaluator: EvaluatorDraft
 }
 export const EMPTY_DRAFT: Draft = {
   ...{ name: '', project: '', filter: '', traceFilter: '', percent: '100' },
   ...{ dataset: '', queue: '', prefersCorrection: false, urls: '', extends: false, backfillFrom: '' },
+  evaluator: EMPTY_EVALUATOR,
 }
 export const toDraft = (rule: Rule): Draft => ({
   ...{ name: rule.display_name, project: rule.session_id ?? '' },
@@ -30,6 +40,7 @@ export const toDraft = (rule: Rule): Draft => ({
   queue: rule.add_to_annotation_queue_id ?? '',
   ...{ dataset: rule.add_to_dataset_id ?? '', prefersCorrection: rule.add_to_dataset_prefer_correction },
   ...{ urls: rule.webhooks.map(({ url }) => url).join('\n'), extends: rule.extend_only, backfillFrom: '' },
+  evaluator: toEvaluatorDraft(rule),
 })
 
 const listUrls = (text: string): string[] => text.split(/\s+/).filter(Boolean)
@@ -49,15 +60,27 @@ const toActions = (draft: Draft) => ({
 export const toNewRule = (draft: Draft): NewRule => ({
   ...toActions(draft),
   session_id: draft.project || null,
+  ...(draft.evaluator.model && {
+    evaluators: toEvaluators(draft.evaluator),
+    spend_limit: toSpendLimit(draft.evaluator),
+  }),
   ...(listUrls(draft.urls).length > 0 && { webhooks: listUrls(draft.urls).map(url => ({ url })) }),
   ...(draft.backfillFrom && { backfill_from: new Date(draft.backfillFrom).toISOString() }),
 })
 
-/** Webhooks are sent only if they change: their headers are not shown, and would be lost. */
+/**
+ * Webhooks are sent only if they change: their headers are not shown, and would be lost. So are evaluators, which take
+ * permissions of their own.
+ */
 export function toPatch(rule: Rule, draft: Draft): RulePatch {
   const urls = listUrls(draft.urls)
   const isSame = urls.join() === rule.webhooks.map(({ url }) => url).join()
-  return { ...toActions(draft), ...(!isSame && { webhooks: urls.map(url => ({ url })) }) }
+  const isJudged = JSON.stringify(draft.evaluator) !== JSON.stringify(toEvaluatorDraft(rule))
+  return {
+    ...toActions(draft),
+    ...(!isSame && { webhooks: urls.map(url => ({ url })) }),
+    ...(isJudged && { evaluators: toEvaluators(draft.evaluator), spend_limit: toSpendLimit(draft.evaluator) }),
+  }
 }
 
 type Props = {
@@ -174,6 +197,14 @@ export function RuleFields({ workspace, draft, onChange, faults, rule }: Props) 
           onChange={prefersCorrection => onChange({ prefersCorrection })}
         />
       )}
+      <EvaluatorFields
+        workspace={workspace}
+        draft={draft.evaluator}
+        onChange={part => onChange({ evaluator: { ...draft.evaluator, ...part } })}
+        faults={faults}
+        sample={{ ...toNewRule(draft), ...(rule && { session_id: rule.session_id, dataset_id: rule.dataset_id }) }}
+        rule={rule}
+      />
       {!rule && <Backfill draft={draft} onChange={onChange} fault={faultAt(faults, 'backfill_from')} />}
     </div>
   )

@@ -19,9 +19,26 @@ export function describeActions(rule: Rule): string[] {
   return [
     ...(add_to_dataset_id ? [`Add to ${add_to_dataset_name ?? 'a dataset'}`] : []),
     ...(add_to_annotation_queue_id ? [`Queue in ${rule.add_to_annotation_queue_name ?? 'a queue'}`] : []),
+    ...(rule.evaluators.length > 0 || rule.evaluator_id ? [`Judge ${listKeys(rule).join(', ')}`.trim()] : []),
+    ...(rule.alerts.length > 0 ? ['Alert PagerDuty'] : []),
     ...(webhooks.length > 0 ? [webhooks.length === 1 ? 'Send to a URL' : `Send to ${webhooks.length} URLs`] : []),
     ...(extend_only ? ['Keep for longer'] : []),
   ]
+}
+
+/** What its evaluators score. */
+export const listKeys = ({ evaluators, evaluator_name }: Rule): string[] => [
+  ...evaluators.flatMap(({ structured: { schema } }) =>
+    Object.keys(schema.properties ?? {}).filter(key => !['comment', 'reasoning', 'explanation'].includes(key)),
+  ),
+  ...(evaluator_name ? [`by ${evaluator_name}`] : []),
+]
+
+type Verdict = { key: string; score?: number | boolean | undefined; value?: string | undefined }
+/** `helpful yes`, `score 0.75` or `tone kind`. */
+export function describeVerdict({ key, score, value }: Verdict): string {
+  if (typeof score === 'boolean') return `${key} ${score ? 'yes' : 'no'}`
+  return `${key} ${score === undefined ? (value ?? '') : Number(score.toFixed(2))}`
 }
 
 export const describeSampling = ({ sampling_rate }: Pick<Rule, 'sampling_rate'>): string =>
@@ -34,9 +51,17 @@ const OUTCOMES: Record<'success' | 'skipped' | 'error', State> = {
 }
 export type Did = { what: string; state: State; detail: string | undefined }
 
+/** What the evaluators of a rule said of a run. */
+function readVerdicts(payload: Record<string, unknown> | null): string | undefined {
+  const evaluations = (payload?.evaluations ?? []) as { feedback: (Verdict & { comment?: string })[] }[]
+  const said = evaluations.flatMap(({ feedback }) => feedback)
+  const comments = new Set(said.flatMap(({ comment }) => comment || []))
+  return said.length > 0 ? [said.map(describeVerdict).join(', '), ...comments].join(': ') : undefined
+}
+
 /** Why something was skipped or failed, in the words of its payload. */
 function readDetail(payload: Record<string, unknown> | null): string | undefined {
-  const found = ['reason', 'error', 'message', 'detail']
+  const found = ['message', 'reason', 'error', 'detail']
     .map(name => payload?.[name])
     .find(one => typeof one === 'string')
   return found as string | undefined
@@ -44,12 +69,14 @@ function readDetail(payload: Record<string, unknown> | null): string | undefined
 
 export function listDone(log: RuleLog): Did[] {
   const parts = [
+    ['Evaluator', log.evaluators],
+    ['Alert', log.alerts],
     ['Dataset', log.add_to_dataset],
     ['Queue', log.add_to_annotation_queue],
     ['URL', log.webhooks],
     ['Retention', log.extend_only],
   ] as const
   return parts.flatMap(([what, one]) =>
-    one ? [{ what, state: OUTCOMES[one.outcome], detail: readDetail(one.payload) }] : [],
+    one ? [{ what, state: OUTCOMES[one.outcome], detail: readVerdicts(one.payload) ?? readDetail(one.payload) }] : [],
   )
 }

@@ -5,7 +5,7 @@ import type { Reply } from '../../api/client.ts'
 import { listFaults } from '../../api/faults.ts'
 import { explainMissing } from '../../api/permissions.ts'
 import { useRead } from '../../api/queries.ts'
-import { formatShare } from '../../format/amount.ts'
+import { formatCost, formatShare } from '../../format/amount.ts'
 import { formatExact } from '../../format/time.ts'
 import { ActionButton, CopyAs, useAction } from '../../parts/action.tsx'
 import { Button, ButtonLink } from '../../parts/button.tsx'
@@ -23,7 +23,7 @@ import type { ScreenProps } from '../screens.tsx'
 import { changeRule, deleteRule, pauseRule, type Rule, resumeRule, triggerRule } from './actions.ts'
 import { RuleFields, toDraft, toPatch } from './rule-form.tsx'
 import { RuleLogs } from './rule-logs.tsx'
-import { describeActions, describeSampling, describeScope, stateOfRule } from './rule-state.ts'
+import { describeActions, describeSampling, describeScope, listKeys, stateOfRule } from './rule-state.ts'
 
 const READ_EVERY_MS = 10_000
 
@@ -136,6 +136,12 @@ const About = ({ rule }: { rule: Rule }) => (
                 {rule.add_to_annotation_queue_name ?? 'Open it'}
               </Link>
             ),
+          ],
+          ['Evaluator', listKeys(rule).length > 0 && `Scores ${listKeys(rule).join(', ')}`],
+          [
+            'Spent this week',
+            listKeys(rule).length > 0 &&
+              `${formatCost(rule.spend_usd)}${rule.spend_limit ? ` of ${formatCost(Number(rule.spend_limit.limit_usd))}` : ''}`,
           ],
           ['URLs', rule.webhooks.length > 0 && <code>{rule.webhooks.map(({ url }) => url).join(', ')}</code>],
           ['Earlier runs', rule.backfill_from && `Since ${formatExact(rule.backfill_from)}`],

@@ -16,6 +16,7 @@ import { Problem } from '../../parts/problem.tsx'
 import { Badge } from '../../parts/state.tsx'
 import { More } from '../../parts/table.tsx'
 import { Ago } from '../../parts/time.tsx'
+import { Link } from '../../router/links.tsx'
 import { deleteFeedback, giveFeedback, type NewFeedback } from './actions.ts'
 import { formatScore } from './feedback-scores.ts'
 import styles from './trace.module.css'
@@ -51,7 +52,12 @@ export default function RunFeedback({ workspace, run }: { workspace: string; run
   )
 }
 
-const SOURCES: Record<string, string> = { api: 'a program', app: 'the dashboard', model: 'a model' }
+const SOURCES: Record<string, string> = {
+  api: 'a program',
+  app: 'the dashboard',
+  model: 'a model',
+  auto_eval: 'an evaluator',
+}
 
 type ItemProps = {
   feedback: Feedback
@@ -62,6 +68,7 @@ type ItemProps = {
 export function FeedbackItem({ feedback, onChanged, about }: ItemProps) {
   const { key, score, value, comment, correction, feedback_source, created_at, error } = feedback
   const by = feedback_source.user_name ?? SOURCES[feedback_source.type] ?? feedback_source.type
+  const call = (feedback_source.metadata?.__run as { run_id?: string } | undefined)?.run_id
   return (
     <div class={styles.score}>
       <p>
@@ -81,6 +88,11 @@ export function FeedbackItem({ feedback, onChanged, about }: ItemProps) {
       )}
       <p class={styles.who}>
         By {by}, <Ago time={created_at} suffix=" ago" />
+        {call && (
+          <>
+            , in <Link to={`/traces/run/${call}`}>this call</Link>
+          </>
+        )}
         {about && <>. {about}</>}
       </p>
     </div>

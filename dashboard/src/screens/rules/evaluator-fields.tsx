@@ -1,0 +1,186 @@
+// The fields of a rule's evaluator, and a try of it on the latest run that matches.
+import { useState } from 'preact/hooks'
+import { request } from '../../api/action-command.ts'
+import type { Action } from '../../api/actions.ts'
+import type { Reply } from '../../api/client.ts'
+import { type Faults, faultAt } from '../../api/faults.ts'
+import { explainMissingHere } from '../../api/permissions.ts'
+import { usePages } from '../../api/queries.ts'
+import { useAction } from '../../parts/action.tsx'
+import { Button } from '../../parts/button.tsx'
+import { SelectField, TextField } from '../../parts/form.tsx'
+import { Note } from '../../parts/page.tsx'
+import { Problem } from '../../parts/problem.tsx'
+import { Badge } from '../../parts/state.tsx'
+import { Link } from '../../router/links.tsx'
+import type { NewRule, Rule } from './actions.ts'
+import { type EvaluatorDraft, isShown, KINDS, NEW_SCORE, type ScoreDraft } from './evaluator-draft.ts'
+import { describeVerdict } from './rule-state.ts'
+import styles from './rules.module.css'
+
+const MAX_SCORES = 10
+const PLACE = 'evaluators.0.structured'
+
+type Props = {
+  workspace: string
+  draft: EvaluatorDraft
+  onChange: (part: Partial<EvaluatorDraft>) => void
+  faults: Faults
+  /** What the form would send. */
+  sample: NewRule
+  rule: Rule | undefined
+}
+export function EvaluatorFields({ workspace, draft, onChange, faults, sample, rule }: Props) {
+  const models = usePages(workspace, 'GET /v1/model-configurations', { query: { limit: 100 } })
+  if (rule && !isShown(rule))
+    return (
+      <section class={styles.section} aria-label="Evaluators">
+        <h3>Judge the runs with a model</h3>
+        <Note>The evaluators of this rule have more than this form shows. Change them by the API.</Note>
+      </section>
+    )
+  const setScore = (place: number, part: Partial<ScoreDraft>) =>
+    onChange({ scores: draft.scores.map((one, i) => (i === place ? { ...one, ...part } : one)) })
+  return (
+    <section class={styles.section} aria-label="Evaluator">
+      <h3>Judge the runs with a model</h3>
+      <div class={styles.fields}>
+        <SelectField
+          label="Model"
+          value={draft.model}
+          onChange={model => onChange({ model })}
+          options={[
+            { value: '', label: 'Do not judge them' },
+            ...(models.items ?? []).map(({ id, name, model }) => ({ value: id, label: `${name} (${model})` })),
+          ]}
+          hint={
+            models.items?.length === 0 ? (
+              <>
+                This workspace has no models yet. <Link to="/models/new">Create one</Link>.
+              </>
+            ) : (
+              'Each run is one call. The answers become feedback.'
+            )
+          }
+          fault={faultAt(faults, `${PLACE}.playground_settings_id`)}
+        />
+        {draft.model && (
+          <>
+            <TextField
+              label="At most in a week"
+              inputMode="decimal"
+              unit="USD"
+              value={draft.limit}
+              onChange={limit => onChange({ limit })}
+              hint="As far as the model has prices. Without a limit, only budgets count."
+              fault={faultAt(faults, 'spend_limit') && 'must be a number of dollars, from 0.01'}
+            />
+            <TextField
+              label="What the model is"
+              rows={2}
+              value={draft.system}
+              onChange={system => onChange({ system })}
+            />
+            <TextField
+              label="What it is asked"
+              rows={5}
+              mono
+              value={draft.prompt}
+              onChange={prompt => onChange({ prompt })}
+              hint={
+                draft.format === 'mustache'
+                  ? 'Variables: {{input}}, {{output}}, {{reference}}, {{metadata}}, {{error}}, {{name}}, and places within them: {{input.question}}.'
+                  : 'Variables: {input}, {output}, {reference}, {metadata}, {error}, {name}, and places within them.'
+              }
+              fault={faultAt(faults, `${PLACE}.prompt`) ?? faultAt(faults, `${PLACE}.variable_mapping`)}
+            />
+            {draft.scores.map((score, i) => (
+              <fieldset key={i} class={styles.score}>
+                <legend>{`What it scores, ${i + 1}`}</legend>
+                <TextField
+                  label="Feedback key"
+                  mono
+                  value={score.key}
+                  onChange={key => setScore(i, { key })}
+                  placeholder="helpful"
+                />
+                <SelectField
+                  label="It is"
+                  value={score.kind}
+                  onChange={kind => setScore(i, { kind: kind as ScoreDraft['kind'] })}
+                  options={[...KINDS]}
+                />
+                <TextField
+                  label="When, or how much"
+                  value={score.description}
+                  onChange={description => setScore(i, { description })}
+                  placeholder="The answer helps the person who asked."
+                />
+                {draft.scores.length > 1 && (
+                  <Button small onClick={() => onChange({ scores: draft.scores.filter((_, at) => at !== i) })}>
+                    Leave it out
+                  </Button>
+                )}
+              </fieldset>
+            ))}
+            {faultAt(faults, `${PLACE}.schema`) && <Note>{faultAt(faults, `${PLACE}.schema`)}</Note>}
+            <div class={styles.tries}>
+              <Button
+                small
+                disabled={draft.scores.length >= MAX_SCORES}
+                onClick={() => onChange({ scores: [...draft.scores, NEW_SCORE] })}
+              >
+                Score one more thing
+              </Button>
+              <TryIt sample={sample} />
+            </div>
+          </>
+        )}
+      </div>
+    </section>
+  )
+}
+
+const tryEvaluator = (body: NewRule): Action => ({
+  label: 'Try it on the latest run',
+  request: request('POST /runs/rules/validate', { body }),
+  unavailable: explainMissingHere('models:invoke'),
+  done: 'The evaluator was asked.',
+})
+
+function TryIt({ sample }: { sample: NewRule }) {
+  const [verdicts, setVerdicts] = useState<Reply<'POST /runs/rules/validate'>>()
+  const { start, busy, error } = useAction({
+    showsError: true,
+    onDone: reply => setVerdicts(reply as Reply<'POST /runs/rules/validate'>),
+  })
+  const action = tryEvaluator({ ...sample, display_name: sample.display_name || 'Try' })
+  return (
+    <>
+      <Button small busy={busy} onClick={() => start(action)}>
+        {action.label}
+      </Button>
+      <div class={styles.verdict} role="status">
+        {error && <Problem error={error} />}
+        {!error && verdicts?.length === 0 && <Note>No run that has ended matches.</Note>}
+        {!error &&
+          verdicts?.map(({ run_id, run_name, outcome, payload }) => (
+            <div key={run_id}>
+              <p>
+                Of <Link to={`/traces/run/${run_id}`}>{run_name ?? run_id}</Link>:{' '}
+                {payload.feedback.map(one => (
+                  <Badge key={one.key} tone={one.score === false ? 'warn' : 'ok'}>
+                    {describeVerdict(one)}
+                  </Badge>
+                ))}
+                {outcome !== 'success' && (
+                  <Badge tone={outcome === 'error' ? 'bad' : 'idle'}>{payload.reason ?? outcome}</Badge>
+                )}
+              </p>
+              <Note>{payload.feedback[0]?.comment ?? payload.message}</Note>
+            </div>
+          ))}
+      </div>
+    </>
+  )
+}
