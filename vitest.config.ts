@@ -23,7 +23,7 @@ const pure = [
   'test/events/rows.test.ts',
   'test/kernel/{json-check,json-position,json-slices,rows,segment-router,shared-looks,statement,worker-pool}.test.ts',
   'test/datasets/json-schema.test.ts',
-  'test/models/allowed-urls.test.ts',
+  'test/models/{allowed-urls,answer-reader}.test.ts',
   'test/deployments/{lifecycle,query-schemas,resources,schema,source-rules}.test.ts',
   'test/oauth/{challenges,client-registration,real-servers}.test.ts',
   'test/rules/{prompt-template,sampling,verdicts}.test.ts',
