@@ -42,7 +42,8 @@ export const callModel = verb(
       return new Response(stream, { status: answer.status, headers: answerHeaders })
     } catch (error) {
       const failure = body.failure() ?? toFailure(error)
-      recorder.end(failure.code)
+      if (request.signal.aborted) recorder.leave()
+      else recorder.end(failure.code)
       throw failure
     }
   },

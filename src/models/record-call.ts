@@ -37,7 +37,7 @@ export function measureUsage({ configuration }: OpenedCall, ended: EndedCall): C
   const said = answer?.tokens ?? null
   const isRefused = ended.status === null || ended.status >= 400
   const estimated = !isRefused && (said === null || isCut) && asked.bytes > 0
-  const tokens: Tokens = said ?? { input_tokens: 0, output_tokens: 0 }
+  const tokens: Tokens = { input_tokens: 0, output_tokens: 0, ...said }
   if (estimated) {
     tokens.input_tokens ||= estimateTokens(asked.bytes)
     tokens.output_tokens = Math.max(tokens.output_tokens, estimateTokens(answer?.text.length ?? 0))

@@ -51,7 +51,8 @@ async function outcomeOf(reply: Response | Promise<Response>) {
 async function readReply(reply: Response | Promise<Response>) {
   const response = await reply
   const text = await response.text()
-  const json = response.headers.get('Content-Type')?.includes('json') ? JSON.parse(text) : undefined
+  const isJson = text !== '' && response.headers.get('Content-Type')?.includes('json')
+  const json = isJson ? JSON.parse(text) : undefined
   return { status: response.status, headers: response.headers, text, json }
 }
 
@@ -82,6 +83,20 @@ describe('a call', () => {
     const body = new ReadableStream({ pull: () => void pulls++ }, { highWaterMark: 0 })
     expect(await outcomeOf(call(unusedId(), { key: newApiKey(), body }))).toEqual([401, 'key_unknown'])
     expect(pulls).toBe(0)
+  })
+
+  it('may have any method, and its query and path stay as they were sent', async () => {
+    const id = await newModel(tenant, { base_url: `${models.url}/v1` })
+    for (const method of ['GET', 'HEAD', 'PUT', 'PATCH', 'DELETE']) {
+      const headers = { 'X-Api-Key': tenant.key }
+      const url = `http://slipway.test/api/v1/v1/model-proxy/${id}/models?after=a%2Fb&limit=2&limit=3`
+      expect(await readReply(app.fetch(new Request(url, { method, headers })))).toMatchObject({ status: 200 })
+    }
+    await finishPendingWork()
+    const sent = models.calls.map(({ method, path, headers }) => [method, path, headers.authorization])
+    const same = ['/v1/models?after=a%2Fb&limit=2&limit=3', `Bearer ${SECRET}`]
+    expect(sent).toEqual(['GET', 'HEAD', 'PUT', 'PATCH', 'DELETE'].map(method => [method, ...same]))
+    expect(await readUsage(app, id)).toMatchObject({ calls: 5, failed: 0, input_tokens: 0 })
   })
 
   it('makes one round trip before it is sent', async () => {
