@@ -77,8 +77,8 @@ const MAX_RENDERED = 1_000_000
 const MAX_STEPS = 100_000
 
 /**
- * `read` returns undefined for what is not there. Sections within sections repeat each other: what exceeds the limits is
- * left out.
+ * The reader returns undefined for what is not there. Sections within sections repeat each other: what exceeds the
+ * limits is left out.
  */
 export function renderTemplate(template: Part[], readOuter: (name: string) => unknown): string {
   let [rendered, steps] = ['', 0]
