@@ -22,6 +22,10 @@ export function createHttpServer(fetch: Fetch, limits: Partial<ServerLimits> = {
     connectionsCheckingInterval: Math.min(requestMs, 5000),
   }
   const server = createAdaptorServer({ fetch, serverOptions }) as Server
+  // A `Request` of a URL with a user name cannot be made.
+  server.prependListener('request', (request: IncomingMessage) => {
+    request.url = request.url?.replace(/^(https?:\/\/)[^/?#]*@/i, '$1')
+  })
   return server.on('request', (request: IncomingMessage, response: ServerResponse) => {
     const { headers, socket } = request
     if (!('content-length' in headers || 'transfer-encoding' in headers)) return

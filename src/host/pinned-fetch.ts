@@ -47,19 +47,35 @@ export function createPinnedFetch(options: PinnedFetchOptions): typeof fetch {
     const addresses = await resolveChecked(name)
     signal.throwIfAborted()
     const send = url.protocol === 'https:' ? secure : plain
+    const stream = init?.body instanceof ReadableStream ? body! : undefined
+    const bytes = body && !stream ? Buffer.from(await new Response(body).arrayBuffer()) : undefined
     const outgoing = send(url, {
       method,
-      headers: { 'accept-encoding': 'identity', ...Object.fromEntries(headers) },
+      headers: { 'accept-encoding': 'identity', ...Object.fromEntries(headers), ...frameBody(headers, stream, bytes) },
       // A new connection: a pooled one may lead to another address.
       ...{ agent: false, lookup: pinAddresses(addresses), signal, ...(ca && { ca }) },
     })
     // After the response has begun, its stream reports errors.
     outgoing.on('error', () => {})
-    if (init?.body instanceof ReadableStream) sendStream(body!, outgoing)
-    else outgoing.end(body ? Buffer.from(await new Response(body).arrayBuffer()) : undefined)
+    // Nothing asked for another protocol. Without a listener the request would not end.
+    outgoing.on('upgrade', (_response, socket) => {
+      socket.destroy()
+      outgoing.emit('error', new Error('the server changed the protocol'))
+    })
+    if (stream) sendStream(stream, outgoing)
+    else outgoing.end(bytes)
     const [incoming] = (await once(outgoing, 'response')) as [IncomingMessage]
     return toResponse(incoming)
   }
+}
+
+/**
+ * How long the body is, or that it says so itself. Node says neither for DELETE, so that a server takes the body for
+ * the next request.
+ */
+function frameBody(headers: Headers, stream?: ReadableStream, bytes?: Buffer): Record<string, string> {
+  if (bytes) return { 'content-length': String(bytes.byteLength) }
+  return stream && !headers.has('content-length') ? { 'transfer-encoding': 'chunked' } : {}
 }
 
 /** Each part is read when the server takes it. An error of the stream ends the request, and the other way round. */

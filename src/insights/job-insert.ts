@@ -63,10 +63,10 @@ const omitNulls = (given: Record<string, unknown>) =>
 
 const HAS_MODELS = sql`case
           when m.is_lexical or (s.id is not null and l.id is not null) then true
-          else refuse('model_required', concat_ws(' or ',
-            case when s.id is null then coalesce(r.request ->> 'summary_model', r.request ->> 'model') end,
-            case when l.id is null then coalesce(r.request ->> 'cluster_model', r.request ->> 'model') end
-          ))
+          else refuse('model_required', case
+            when s.id is null then coalesce(r.request ->> 'summary_model', r.request ->> 'model')
+            else coalesce(r.request ->> 'cluster_model', r.request ->> 'model')
+          end)
         end`
 
 /**

@@ -1,6 +1,7 @@
 // The clusters of texts on all levels, with their names (pure). The finest level groups the texts, each level above the
 // clusters below it.
 import { derivedUuid } from '../kernel/digest.ts'
+import { type Partitions, sizesOf } from './hierarchy.ts'
 import {
   buildVocabulary,
   centroidOf,
@@ -20,15 +21,13 @@ export type TextTree = { clusters: TextCluster[]; clusterOf: string[] }
 type Node = { cluster: TextCluster; texts: number[] }
 
 const OTHER = { name: 'Other', description: 'Shares no words with the others.' }
-const MAX_FINEST = 24
-const MAX_ABOVE = 6
 
 /** `seed` decides ids and choices. `partitions` are the broadest level, if they are given. */
 export function buildTextTree(
   texts: string[],
   seed: string,
   hierarchy: number[] | null,
-  partitions: Record<string, string> | null,
+  partitions: Partitions | null,
 ): TextTree {
   const words = texts.map(readWords)
   const vocabulary = buildVocabulary(words)
@@ -68,8 +67,8 @@ export function buildTextTree(
     return [...lists, rest.flatMap(item => item.texts)].filter(list => list.length > 0)
   }
 
-  const counts = hierarchy ?? defaultHierarchy(texts.length)
-  const own = partitions ? counts.slice(0, Math.max(1, counts.length - (hierarchy ? 1 : 0))) : counts
+  const sizes = sizesOf(hierarchy, texts.length)
+  const own = partitions ? sizes.slice(0, -1) : sizes
   let nodes: Node[] = []
   const levels: Node[][] = []
   for (const [level, count] of own.entries()) {
@@ -89,14 +88,19 @@ export function buildTextTree(
       node: { cluster: { id: idOf(level, name), parent_id: null, level, name, description }, texts: [] } as Node,
     }))
     const other: Node = { cluster: { id: idOf(level, ''), parent_id: null, level, ...OTHER }, texts: [] }
-    for (const node of nodes) {
-      const vector = toSparse(centroidOfTexts(node.texts))
-      const centroids = given.map(({ centroid }) => centroid)
+    const centroids = given.map(({ centroid }) => centroid)
+    const partitionOf = (list: number[]): Node => {
+      const vector = toSparse(centroidOfTexts(list))
       const best = nearest(vector, centroids)
-      const parent = centroids[best] && similarity(vector, centroids[best]) > 0 ? given[best]!.node : other
-      parent.texts.push(...node.texts)
-      node.cluster.parent_id = parent.cluster.id
+      return centroids[best] && similarity(vector, centroids[best]) > 0 ? given[best]!.node : other
     }
+    for (const { cluster, texts: list } of nodes) {
+      const parent = partitionOf(list)
+      parent.texts.push(...list)
+      cluster.parent_id = parent.cluster.id
+    }
+    // Without a level below them, the texts are in the partitions themselves.
+    if (own.length === 0) for (const i of texts.keys()) partitionOf([i]).texts.push(i)
     levels.push([...given.map(({ node }) => node), other].filter(({ texts: list }) => list.length > 0))
   }
   const clusterOf: string[] = []
@@ -108,12 +112,6 @@ export function buildTextTree(
 function setParents(below: Node[], above: Node[]): void {
   const parentOf = new Map(above.flatMap(({ cluster, texts }) => texts.map(i => [i, cluster.id] as const)))
   for (const { cluster, texts } of below) cluster.parent_id = parentOf.get(texts[0]!)!
-}
-
-/** One level, and another one above it where there are many clusters. */
-function defaultHierarchy(texts: number): number[] {
-  const finest = Math.max(1, Math.min(MAX_FINEST, Math.round(Math.sqrt(texts / 2))))
-  return finest > MAX_ABOVE ? [finest, Math.round(Math.sqrt(finest))] : [finest]
 }
 
 function toSparse(centroid: Float64Array) {

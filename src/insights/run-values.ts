@@ -50,8 +50,12 @@ const readFeedback = ({ feedback_stats }: StoredRun): [string, FeedbackStats[str
 const showFeedback = (run: StoredRun): Record<string, unknown> =>
   Object.fromEntries(readFeedback(run).map(([key, { avg, values }]) => [key, avg ?? values ?? null]))
 
+/** In seconds. The clocks of two machines may say that a run ended before it began. */
+const latencyOf = ({ start_time, end_time }: StoredRun): number | null =>
+  start_time && end_time ? Math.max(0, (Date.parse(end_time) - Date.parse(start_time)) / 1000) : null
+
 const readFacts = (run: StoredRun): RunFacts => ({
-  latency: run.start_time && run.end_time ? (Date.parse(run.end_time) - Date.parse(run.start_time)) / 1000 : null,
+  latency: latencyOf(run),
   has_error: run.status === 'error',
   tokens: Number(run.total_tokens ?? 0),
   cost: Number(run.total_cost ?? 0),

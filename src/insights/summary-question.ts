@@ -61,7 +61,7 @@ export function askForSummary(request: SummaryRequest, values: TemplateValues, b
       ...(categories.length > 0 && { category: { type: 'integer' } }),
       ...(hasAttributes && { attributes: attributesJsonSchema(attributes) }),
     }),
-    max_tokens: 1000,
+    max_tokens: 2000,
     read: answer => {
       const given = parseAnswer(Answer, answer)
       const category = given.category ?? 0

@@ -8,7 +8,8 @@ const AMBIGUOUS = /[\p{Cc}\p{Cf}\p{Z}\\#]/u
 /** Without userinfo and query. */
 const HTTP_URL = /^https?:\/\/[^/?@]+(\/[^?]*)?$/i
 const MEANINGFUL = /[/\\\p{Cc}]/u
-const DOT_SEGMENT = /^\.{1,2}(;.*)?$/s
+/** Also before what a server that decodes the path takes for a parameter, a query or a fragment, or cuts off. */
+const DOT_SEGMENT = /^\s*\.{1,2}\s*([;?#].*)?$/s
 const MAX_DECODINGS = 4
 
 /**

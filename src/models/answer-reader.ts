@@ -12,8 +12,10 @@ export type ReadAnswer = {
   /** Null: the answer did not say. */
   tokens: Tokens | null
   model: string | null
-  /** Of a stream the pieces joined, otherwise the body. */
+  /** Of a stream the pieces joined, otherwise the body. Of a long answer the start. */
   text: string
+  /** The characters of all that it says, also of what is not kept. */
+  length: number
   /** What a run has as its outputs. Undefined if there is nothing to show. */
   outputs: Record<string, unknown> | undefined
   bytes: number
@@ -28,6 +30,13 @@ export type AnswerReader = {
 const MAX_KEPT = 1024 * 1024
 /** The usage stands at the end of a long answer. */
 const MAX_TAIL = 16 * 1024
+const MAX_TOOL_CALLS = 1000
+/** What `readTokens()` reads. To merge whatever a server sends takes quadratic time. */
+const USAGE_MEMBERS = [
+  ...(['prompt_tokens', 'input_tokens', 'completion_tokens', 'output_tokens', 'cache_read_input_tokens'] as const),
+  ...(['cache_creation_input_tokens', 'prompt_tokens_details', 'input_tokens_details'] as const),
+  ...(['completion_tokens_details', 'output_tokens_details'] as const),
+]
 /** Of Anthropic, and of the responses of OpenAI. Its chat completions end with `[DONE]`. */
 const LAST_EVENTS = ['message_stop', 'response.completed']
 
@@ -36,11 +45,12 @@ export const createAnswerReader = (contentType: string | null): AnswerReader =>
 
 function createBodyReader(): AnswerReader {
   const decoder = new TextDecoder()
-  let [head, tail, bytes] = ['', '', 0]
+  let [head, tail, bytes, length] = ['', '', 0, 0]
   return {
     read(chunk) {
       bytes += chunk.byteLength
       const text = decoder.decode(chunk, { stream: true })
+      length += text.length
       const room = Math.max(0, MAX_KEPT - head.length)
       head += text.slice(0, room)
       if (text.length > room) tail = (tail + text.slice(room)).slice(-MAX_TAIL)
@@ -53,6 +63,7 @@ function createBodyReader(): AnswerReader {
         tokens: readTokens(usage),
         model: readModel(json),
         text: head,
+        length,
         outputs: isObject(json) ? json : head === '' ? undefined : { text: head.slice(0, 10_000) },
         bytes,
       }
@@ -75,9 +86,9 @@ function findLastUsage(text: string): Json {
 function createEventReader(): AnswerReader {
   const decoder = new TextDecoder()
   let [line, bytes, isSkipping, hasEnded] = ['', 0, false, false]
-  let usage: Json
+  const usage: Record<string, Json> = {}
   let model: string | null = null
-  let text = ''
+  let [text, length] = ['', 0]
   const toolCalls: { name: string; arguments: string }[] = []
   let kept = 0
   const keep = (piece: unknown): string => {
@@ -90,19 +101,27 @@ function createEventReader(): AnswerReader {
     model ??= readModel(event) ?? readModel(event.message) ?? readModel(event.response)
     const given = event.usage ?? event.message?.usage ?? event.response?.usage
     // Anthropic says the input first, and the output at the end.
-    if (isObject(given)) usage = { ...usage, ...withoutNulls(given) }
-    const choice = event.choices?.[0]
+    if (isObject(given)) for (const name of USAGE_MEMBERS) usage[name] = given[name] ?? usage[name]
+    const choices: Json[] = Array.isArray(event.choices) ? event.choices : []
+    // Also what is not kept is paid for: other choices, and what a model thinks.
+    for (const { delta, text } of choices.filter(isObject))
+      length += countCharacters(delta?.content, delta?.reasoning_content, delta?.reasoning, text)
+    length += countCharacters(event.delta, event.delta?.text, event.delta?.thinking)
+    const choice = choices[0]
     text += keep(choice?.delta?.content ?? choice?.text ?? event.delta?.text)
     if (event.type === 'response.output_text.delta') text += keep(event.delta)
     if (isObject(event.content_block) && event.content_block.type === 'tool_use') addTool(event.content_block.name)
     if (event.delta?.partial_json !== undefined) addArguments(event.delta.partial_json)
-    for (const call of [choice?.delta?.tool_calls ?? []].flat()) {
+    for (const call of choices.flatMap(one => one?.delta?.tool_calls ?? [])) {
       if (call?.function?.name) addTool(call.function.name)
       addArguments(call?.function?.arguments)
     }
   }
-  const addTool = (name: unknown) => void toolCalls.push({ name: keep(name), arguments: '' })
+  const addTool = (name: unknown) => {
+    if (toolCalls.length < MAX_TOOL_CALLS) toolCalls.push({ name: keep(name), arguments: '' })
+  }
   const addArguments = (piece: unknown) => {
+    length += countCharacters(piece)
     const last = toolCalls.at(-1)
     if (last) last.arguments += keep(piece)
   }
@@ -136,10 +155,10 @@ function createEventReader(): AnswerReader {
     hasEnded: () => hasEnded,
     finish() {
       if (!isSkipping) readLine(line)
-      const said = text + toolCalls.map(call => call.arguments).join('')
+      const isSilent = text === '' && toolCalls.every(call => call.arguments === '')
       const message = { role: 'assistant', content: text, ...(toolCalls.length > 0 && { tool_calls: toolCalls }) }
-      const outputs = said === '' ? undefined : { messages: [message] }
-      return { tokens: readTokens(usage), model, text: said, outputs, bytes }
+      const outputs = isSilent ? undefined : { messages: [message] }
+      return { tokens: readTokens(usage), model, text, length, outputs, bytes }
     },
   }
 }
@@ -154,7 +173,8 @@ function parse(text: string): Json {
 
 const isObject = (value: unknown): value is Record<string, Json> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
-const withoutNulls = (value: object) => Object.fromEntries(Object.entries(value).filter(([, one]) => one !== null))
+const countCharacters = (...texts: unknown[]): number =>
+  texts.reduce((sum: number, text) => sum + (typeof text === 'string' ? text.length : 0), 0)
 
 const MAX_NAME = 200
 const readModel = (value: Json): string | null =>

@@ -61,6 +61,8 @@ const signToken = (ctx: Ctx, call: OpenedCall, { model, streaming }: AskedCall):
 const MAX_TOKENS = 1000
 /** A token is not used in its last minute. One whose life the server does not say is used for five. */
 const [MARGIN_S, DEFAULT_LIFE_S, MAX_LIFE_S] = [60, 300, 24 * 3600]
+/** Anything else fails as a header, with an error that repeats it. */
+const ACCESS_TOKEN = /^[!-~]{1,8192}$/
 const accessTokens = createExpiringMap<string>(MAX_TOKENS, Date.now)
 
 /** A change of the configuration changes the key, and so does another workspace. */
@@ -77,6 +79,8 @@ async function getAccessToken(ctx: Ctx, configuration: CalledConfiguration, secr
   const known = accessTokens.get(key)
   if (known !== undefined) return known
   const { access_token, expires_in = DEFAULT_LIFE_S } = await fetchAccessToken(ctx, configuration, secret)
+  if (!ACCESS_TOKEN.test(access_token))
+    throw fail('upstream_error', { about: `token: ${new URL(configuration.token_url!).host}: its token is no token` })
   const seconds = Math.min(expires_in, MAX_LIFE_S) - MARGIN_S
   return seconds > 0 ? accessTokens.set(key, access_token, seconds * 1000) : access_token
 }

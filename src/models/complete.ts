@@ -63,6 +63,7 @@ export async function complete(ctx: Ctx, request: CompletionRequest): Promise<Co
   } catch (error) {
     const failure = toFailure(error)
     ended.error = failure.extra.about ?? failure.code
+    ended.isCut = failure.code === 'upstream_timeout'
     await recordCall(ctx, call, ended)
     throw failure
   }
@@ -115,8 +116,8 @@ function readAnswerText(answer: Answer, { configuration }: OpenedCall, secrets: 
 /** What passes by itself is an upstream error, with the time to wait. */
 function callFailed({ status, retryAfter, read }: Answer, secrets: string[]): Failure {
   const { outputs, text } = read
-  const message = (outputs?.error as { message?: unknown } | undefined)?.message ?? outputs?.message ?? text
-  const excerpt = maskSecrets(String(message), secrets)
+  const given = (outputs?.error as { message?: unknown } | undefined)?.message ?? outputs?.message
+  const excerpt = maskSecrets(typeof given === 'string' ? given : text, secrets)
     .replace(/[\p{C}\p{Z}\s]+/gu, ' ')
     .trim()
     .slice(0, MAX_EXCERPT)

@@ -67,8 +67,14 @@ function readBaseUrl(ctx: Ctx, text: string): URL {
         },
       ],
     })
-  createTokenClient(ctx).check(base)
+  requireAddress(ctx, 'base_url', base.href)
   return base
+}
+
+function requireAddress(ctx: Ctx, member: string, url: string): void {
+  const client = createTokenClient(ctx)
+  client.stage(member)
+  client.check(url)
 }
 
 const baseText = (base: URL): string => base.href.replace(/\/$/, '')
@@ -106,7 +112,7 @@ export const readConfiguration = verb('models:read', async (ctx, ref: Configurat
 /** The authentication as a whole: what belongs to another kind is null. */
 async function authColumns(ctx: Ctx, id: string, input: schema.NewConfiguration | schema.ConfigurationPatch) {
   const { auth_type, secret, token_url, client_id, scope, audience } = input
-  if (token_url != null) createTokenClient(ctx).check(token_url)
+  if (token_url != null) requireAddress(ctx, 'token_url', token_url)
   return {
     auth_type: auth_type!,
     secret: secret == null ? null : await ctx.sealer.seal(secret, id, MODEL_SECRET_PLACE),

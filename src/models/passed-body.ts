@@ -9,8 +9,8 @@ export type PassedBody = {
   failure: () => Failure | undefined
   /** The body as text, or undefined if it is longer than what is kept. */
   keptText: () => string | undefined
-  /** Reads until so much is known, before any of it is sent. */
-  peek(bytes: number): Promise<string>
+  /** The body as text, before any of it is sent, or undefined if it is longer. */
+  peek(bytes: number): Promise<string | undefined>
 }
 
 /** Throws, also within the stream, as soon as the body is longer than `maxBytes`. */
@@ -58,11 +58,11 @@ export function passBody(request: Request, maxBytes: number, keepBytes: number):
     failure: () => failure,
     keptText: () => (bytes > keepBytes ? undefined : decode(kept)),
     async peek(size) {
-      while (!isEnded && bytes < size) {
+      while (!isEnded && bytes <= size) {
         const chunk = await readChunk()
         if (chunk) waiting.push(chunk)
       }
-      return decode(waiting)
+      return bytes > size ? undefined : decode(waiting)
     },
   }
 }

@@ -14,7 +14,7 @@ import { fetchModel } from './upstream.ts'
 /** Of the request of a traced call. */
 const KEPT_BYTES = 1024 * 1024
 /** How much of the request is read before it is sent, for a token that says what it asks for. */
-const PEEKED_BYTES = 256 * 1024
+const PEEKED_BYTES = 4 * 1024 * 1024
 const BODILESS_STATUSES = [204, 205, 304]
 /** An error is read as a whole, because some servers repeat the key that they refuse. */
 const MAX_ERROR_BYTES = 64 * 1024
@@ -32,6 +32,8 @@ export const callModel = verb(
       recorder.hide(secrets)
       const headers = forwardRequestHeaders(request.headers, ctx.config.modelProxyHeader)
       for (const [name, value] of Object.entries(credentials)) headers.set(name, value)
+      // Of a GET with a body, which is not passed on: the server would wait for it.
+      if (!body.stream) headers.delete('Content-Length')
       const init = { method: request.method, headers, body: body.stream, signal: request.signal }
       const answer = await fetchModel(ctx, url, init)
       if (answer.status === 401) forgetAccessToken(call.configuration)
@@ -42,18 +44,32 @@ export const callModel = verb(
       return new Response(stream, { status: answer.status, headers: answerHeaders })
     } catch (error) {
       const failure = body.failure() ?? toFailure(error)
-      recorder.end(failure.code)
+      if (request.signal.aborted) recorder.leave()
+      else recorder.end(failure.code, failure.code === 'upstream_timeout')
       throw failure
     }
   },
 )
 
-/** A token of ours says which model is asked and whether the answer is a stream. Other calls are sent at once. */
+/**
+ * A token of ours says which model is asked and whether the answer is a stream. Other calls are sent at once. A request
+ * that is too long to be read asks for an unknown model: who padded it could name another one otherwise.
+ */
 async function readAsked({ configuration }: OpenedCall, body: PassedBody): Promise<AskedCall> {
   if (configuration.auth_type !== 'jwt') return { model: configuration.model, streaming: false }
   const text = await body.peek(PEEKED_BYTES)
-  const [, model] = /"model"\s*:\s*"([^"\\]{1,200})"/.exec(text) ?? []
-  return { model: model ?? configuration.model, streaming: /"stream"\s*:\s*true\b/.test(text) }
+  if (text === undefined) return { model: '', streaming: false }
+  const asked = parseJson(text)
+  const model = typeof asked?.model === 'string' ? asked.model.slice(0, 200) : configuration.model
+  return { model, streaming: asked?.stream === true }
+}
+
+function parseJson(text: string): ReturnType<typeof JSON.parse> {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
 }
 
 async function dropBody({ body }: Response, recorder: CallRecorder): Promise<null> {

@@ -35,12 +35,13 @@ const estimateTokens = (bytes: number): number => Math.ceil(bytes / BYTES_PER_TO
 export function measureUsage({ configuration }: OpenedCall, ended: EndedCall): CallUsage & { tokens: Tokens } {
   const { answer, asked, isCut } = ended
   const said = answer?.tokens ?? null
-  const isRefused = ended.status === null || ended.status >= 400
+  // A call that was cut before its answer began is at work, or was.
+  const isRefused = ended.status === null ? !isCut : ended.status >= 400
   const estimated = !isRefused && (said === null || isCut) && asked.bytes > 0
-  const tokens: Tokens = said ?? { input_tokens: 0, output_tokens: 0 }
+  const tokens: Tokens = { input_tokens: 0, output_tokens: 0, ...said }
   if (estimated) {
     tokens.input_tokens ||= estimateTokens(asked.bytes)
-    tokens.output_tokens = Math.max(tokens.output_tokens, estimateTokens(answer?.text.length ?? 0))
+    tokens.output_tokens = Math.max(tokens.output_tokens, estimateTokens(answer?.length ?? 0))
   }
   const { input_price, output_price } = configuration
   const cost =
@@ -140,7 +141,8 @@ function buildRun(
     ...(deployment && { deployment_id: deployment.id }),
     ...(estimated && { usage_estimated: true }),
   }
-  const toText = (value: unknown) => maskSecrets(JSON.stringify(value), secrets)
+  const inJson = secrets.map(secret => JSON.stringify(secret).slice(1, -1))
+  const toText = (value: unknown) => maskSecrets(writeJson(value), inJson)
   return {
     ...{ kind: 'post', id, trace_id, dotted_order, loc: ['body'] },
     name: trace?.name ?? configuration.name,
@@ -151,6 +153,15 @@ function buildRun(
     extra: toText({ metadata }),
     inputs: toText(asked.inputs ?? {}),
     outputs: toText({ ...answer?.outputs, usage_metadata: { ...tokens, total_tokens, ...costs } }),
+  }
+}
+
+/** What is nested so deeply that it cannot be written again must not hide the call. */
+function writeJson(value: unknown): string {
+  try {
+    return JSON.stringify(value)
+  } catch {
+    return JSON.stringify({ omitted: 'It is nested too deeply.' })
   }
 }
 

@@ -13,6 +13,8 @@ const MAX_TOKENS = 64
 const MAX_ANSWER = 200
 const TIMEOUT_MS = 60_000
 
+const NO_ANSWER = { answer: null, model: null, input_tokens: null, output_tokens: null }
+
 /** What the model or the way to it is to blame for. Other failures are those of the request itself. */
 const OUTCOMES = /^(model_(?!not_found)|upstream_|blocked_url$|client_refused$|grant_refused$|token_answer_invalid$)/
 
@@ -30,7 +32,6 @@ export const testConfiguration = verb('models:invoke', async (ctx, ref: Configur
 })
 
 async function callOnce(ctx: Ctx, configuration_id: string): Promise<Omit<TestOutcome, 'latency_ms' | 'tested_at'>> {
-  const failed = { ok: false, answer: null, model: null, input_tokens: null, output_tokens: null }
   try {
     const { text, model, usage } = await complete(ctx, {
       configuration_id,
@@ -42,6 +43,7 @@ async function callOnce(ctx: Ctx, configuration_id: string): Promise<Omit<TestOu
     return { ok: true, code: null, detail: null, answer: text.slice(0, MAX_ANSWER), model, input_tokens, output_tokens }
   } catch (error) {
     if (!(error instanceof Failure) || !OUTCOMES.test(error.code)) throw error
-    return { ...failed, code: error.code, detail: detailOf(error.code, error.extra.about) }
+    const detail = detailOf(error.code, error.extra.about)
+    return { ok: false, code: error.code, detail, ...NO_ANSWER }
   }
 }

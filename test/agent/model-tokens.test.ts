@@ -136,10 +136,15 @@ test('are not requested without an address, without the lease, or after the end'
   await vi.waitFor(() => expect(vi.getTimerCount()).toBe(1))
   tokens.setUrl(null)
   expect(tokens.of(ids[0]!)).toBeUndefined()
+  await vi.advanceTimersByTimeAsync(6 * MINUTE)
+  expect(requests.length).toBe(1)
+  tokens.setUrl(URL)
+  await vi.waitFor(() => expect(written).toHaveLength(2))
+  await vi.waitFor(() => expect(vi.getTimerCount()).toBe(1))
   shutDown()
   tokens.setUrl(URL)
   tokens.renewAll()
-  expect([requests.length, vi.getTimerCount()]).toEqual([1, 0])
+  expect([requests.length, vi.getTimerCount()]).toEqual([2, 0])
 })
 
 test('of an installation that gives none are none', async () => {

@@ -740,6 +740,16 @@ createServer((req, res) => {
     expect([modeOf(join(folder, 'token')), modeOf(folder)]).toEqual([0o400, 0o700])
   })
 
+  test('of an earlier agent is masked from the beginning', async () => {
+    const { engine } = await openWithTokens()
+    tokens.set(ref.deployment_id, 'eyJ.claims.signature')
+    await engine.start(unit(), writeApplication(home, 'app', READER))
+    await engine.close({ stop: false })
+    const hidden: unknown[] = []
+    await openEngine(home, {}, { hide: (...values) => void hidden.push(values) })
+    expect(hidden).toContainEqual([ref.deployment_id, ['signature']])
+  })
+
   test('is removed with the deployment, and a late renewal does not bring it back', async () => {
     const { engine } = await openWithTokens()
     tokens.set(ref.deployment_id, 'first')

@@ -74,6 +74,25 @@ describe('a rollout', () => {
     expect(lines).toContain('INFO serving')
   })
 
+  test('reads its token for models, which is renewed without a restart, and cannot change it', async () => {
+    const tokens = new Map([[ref.deployment_id, 'first']])
+    const { engine } = await open({}, {}, { modelToken: id => tokens.get(id) })
+    const spec = unit(ref, {}, { models_url: 'https://slipway.example.com/v1/model-proxy' })
+    const file = '$SLIPWAY_MODEL_TOKEN_FILE'
+    const readonly = `(echo no > ${file}; rm -f ${file}; touch $(dirname ${file})/x) 2>/dev/null`
+    await engine.start(spec, running(`ln -s ${file} /www/token; ${readonly}; ${SERVE_COMMAND}`))
+    await until(engine, ref, 'healthy')
+    await engine.route(spec)
+    const url = await findUrl(engine)
+    const readToken = async () => (await requestRouter(url, '/token')).body
+    expect(await readToken()).toBe('first')
+    const containers = await listContainers()
+    tokens.set(ref.deployment_id, 'second')
+    await engine.renewModelToken(ref.deployment_id)
+    expect(await readToken()).toBe('second')
+    expect((await listContainers()).map(line => line.split(' ')[0])).toEqual(containers.map(line => line.split(' ')[0]))
+  })
+
   test('starts replicas with their limits in a separate network, and a removed deployment leaves nothing', async () => {
     const { engine } = await open()
     const spec = unit(ref, {

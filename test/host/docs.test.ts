@@ -43,6 +43,7 @@ const RUNNING = [
   'docs/datasets',
   'docs/annotation-queues',
   'docs/model-calls',
+  'docs/insights',
   'docs/export',
 ]
 const NEEDS: Record<string, string> = {

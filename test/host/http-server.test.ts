@@ -14,7 +14,8 @@ afterEach(() => {
 const UPLOAD = 'PUT /v2/uploads/one/two'
 /** Starts a server that answers the length of the body once it has read it. */
 async function startServer(limits: Partial<ServerLimits>) {
-  const fetch = async (request: Request) => new Response(String((await request.text()).length))
+  // From the stream, for which the server makes a `Request`.
+  const fetch = async ({ body }: Request) => new Response(String((await new Response(body).text()).length))
   server = createHttpServer(fetch, limits)
   await once(server.listen(0, '127.0.0.1'), 'listening')
 }
@@ -73,4 +74,9 @@ test('the upload of an archive that pauses for too long gets 408', async () => {
 test('the upload of an archive that is too slow in total gets 408', async () => {
   await startServer({ requestMs: 100, uploadMs: 200, uploadPauseMs: 2000 })
   expect(await sendSlowly([head(UPLOAD, 1000), ...Array<string>(900).fill('x')], 20)).toMatch(/^HTTP\/1\.1 408 /)
+})
+
+test('a request whose URL has a user name is like one without', async () => {
+  await startServer({})
+  expect(await sendSlowly([`${head('POST http://a:b@x/sessions', 2)}{}`])).toMatch(/^HTTP\/1\.1 200 /)
 })

@@ -250,6 +250,27 @@ describe('a request', () => {
     expect(received).toEqual(['first', 'first'])
   })
 
+  it.each(['DELETE', 'POST'])('has a body that no server takes for the next request: %s', async method => {
+    const received: string[] = []
+    const port = await serve(async (request, response) => {
+      const body = await new Response(request as unknown as ReadableStream).text()
+      received.push(`${request.method} ${request.url} ${body}`)
+      response.end()
+    })
+    const smuggled = 'GET /admin HTTP/1.1\r\nHost: a\r\n\r\n'
+    for (const body of [smuggled, new Response(smuggled).body!])
+      await pinnedFetch(`http://127.0.0.1:${port}/a`, { method, body, duplex: 'half' } as RequestInit)
+    expect(received).toEqual(Array(2).fill(`${method} /a ${smuggled}`))
+  })
+
+  it('ends with an error if the server changes the protocol', async () => {
+    const port = await serve((_request, response) => {
+      response.socket!.end('HTTP/1.1 101 Switching Protocols\r\nUpgrade: a\r\nConnection: upgrade\r\n\r\n')
+    })
+    const error = await catchError(pinnedFetch(`http://127.0.0.1:${port}/`))
+    expect(String(error)).toContain('protocol')
+  })
+
   it('that is aborted leaves no connection open', async () => {
     let closedCount = 0
     const beforeAnswer = new AbortController()

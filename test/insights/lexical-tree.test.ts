@@ -49,11 +49,14 @@ describe('texts', () => {
 
   it('go to the given categories that share words with them, or to others', () => {
     const partitions = { Billing: 'invoice refund payment', Access: 'password login account' }
-    const { clusters, clusterOf } = buildTextTree(makeTexts(40), 'seed', [4], partitions)
+    const { clusters, clusterOf } = buildTextTree(makeTexts(40), 'seed', [4, 2], partitions)
     const byId = new Map(clusters.map(cluster => [cluster.id, cluster]))
     const tops = clusterOf.map(id => byId.get(byId.get(id)!.parent_id!)!)
     expect(tops.slice(0, 4).map(({ name }) => name)).toEqual(['Billing', 'Access', 'Other', 'Other'])
     expect(tops[0]).toMatchObject({ level: 1, description: partitions.Billing })
+    const alone = buildTextTree(makeTexts(4), 'seed', [3], partitions)
+    const names = alone.clusterOf.map(id => alone.clusters.find(cluster => cluster.id === id)!.name)
+    expect(names).toEqual(['Billing', 'Access', 'Other', 'Other'])
   })
 
   it.each([

@@ -164,6 +164,21 @@ describe('a model', () => {
     expect(stored.job.status).toBe('success')
   })
 
+  it('that stalls is tried again later, and for half an hour at most', async () => {
+    const modelCalls = { idleMs: 50, totalMs: 100, requestBytes: 1_000_000, responseBytes: 1_000_000 }
+    const { tenant, services, models, startJob } = await newModelTenant(['my invoice', 'my parcel'], { modelCalls })
+    const [stalled, late] = [await startJob(), await startJob()]
+    models.faults.push(null, 'stall', null, 'stall')
+    await work(tenant, services)
+    for (const id of [stalled, late])
+      expect((await readStoredJob(id)).job).toMatchObject({ status: 'running', metadata: { usage: { calls: 1 } } })
+    const age = sql`update insight_jobs set started_at = started_at - interval '30 minutes' where id = ${late}::uuid`
+    await runAsSystem(services.database, age)
+    await withClockAhead(9 * MINUTE, () => work(tenant, services))
+    expect((await readStoredJob(stalled)).job.status).toBe('success')
+    expect((await readStoredJob(late)).job).toMatchObject({ status: 'error', error: expect.any(String) })
+  })
+
   it('that is deleted meanwhile ends the job', async () => {
     const { tenant, services, models, startJob, configuration_id } = await newModelTenant()
     models.answer = async call => {
@@ -329,5 +344,37 @@ describe('the categories of a job', () => {
     }
     await work(setup.tenant, setup.services)
     expect((await readStoredJob(id)).job).toMatchObject({ status: 'success', config_id: null })
+  })
+})
+
+describe('a config that a model writes', () => {
+  const config = {
+    name: 'Refunds',
+    summary_prompt: 'Say why: {{run.inputs}}',
+    attributes: [{ name: 'refunded', type: 'boolean', description: 'Whether', filter_by: true }],
+  }
+  const ask = ({ tenant, session_id }: Setup) =>
+    tenant.post(`/sessions/${session_id}/insights/configs/generate`, { user_context: { 'What for?': 'refunds' } })
+
+  it('is asked for once more if it does not fit, with what traces look like as data', async () => {
+    const setup = await newModelTenant()
+    setup.models.answer = () => (setup.models.calls.length === 1 ? { ...config, summary_prompt: '{{secret}}' } : config)
+    const { status, body } = await ask(setup)
+    expect([status, setup.models.calls.length]).toEqual([200, 2])
+    expect(body).toEqual({
+      name: 'Refunds',
+      summary_prompt: config.summary_prompt,
+      attribute_schemas: { refunded: { type: 'boolean', description: 'Whether', filter_by: true } },
+    })
+    const [{ prompt, system }] = setup.models.calls as [ModelCall]
+    expect(system).toContain('refunds')
+    expect(prompt).toMatch(/<data-[0-9a-f]{16}>\n\{"n":1,.*invoice/)
+  })
+
+  it('is refused with a code if it never fits', async () => {
+    const setup = await newModelTenant()
+    setup.models.answer = () => 'no'
+    const { status, body } = await ask(setup)
+    expect([status, body.code]).toEqual([502, 'model_answer_invalid'])
   })
 })

@@ -25,7 +25,7 @@ const decodeLeniently = (text: string): string =>
 function resolveDots(path: string): string {
   const kept: string[] = []
   for (const segment of path.split(/[/\\]+/)) {
-    const name = segment.replace(/;.*$/s, '')
+    const name = segment.replace(/;.*$/s, '').trim()
     if (name === '..') kept.pop()
     else if (name !== '.' && name !== '') kept.push(segment)
   }
@@ -92,6 +92,10 @@ const tricks = fc.constantFrom(
     'evil.example',
     '%00',
     'a%00',
+    '..%3fx',
+    '..%253f',
+    '%2e.%23',
+    '..%20',
     '%0d%0aHost:evil.example',
     '\t',
     '\n',

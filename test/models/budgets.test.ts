@@ -1,5 +1,5 @@
 // Budgets and usage of model calls: what a call takes and adds, when it is refused, and what is shown.
-import { sql } from 'drizzle-orm'
+import { type SQL, sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { setClock } from '../../src/kernel/journal.ts'
@@ -21,8 +21,14 @@ async function newCaller() {
   const model = { name: unusedId(), provider: 'openai', model: 'gpt', auth_type: 'none' }
   const { id } = (await tenant.post('/v1/model-configurations', model)).body
   const asTenant = sql`select set_config('app.tenant_id', ${tenant.tenant_id}, true)`
-  const take = (deployment: string | null = null) =>
-    runAsSystem(database, setClock(config), asTenant, sql`select take_model_call(${deployment}::uuid)`).then(
+  const take = (deployment: string | null = null, ...meanwhile: SQL[]) =>
+    runAsSystem(
+      database,
+      setClock(config),
+      asTenant,
+      sql`select take_model_call(${deployment}::uuid)`,
+      ...meanwhile,
+    ).then(
       () => 'taken',
       error => error.code,
     )
@@ -123,7 +129,8 @@ describe('a budget', () => {
     const { take, createBudget } = await newCaller()
     await createBudget({ period: 'day', limit_calls: 3 })
     await createBudget({ period: 'week', limit_calls: 100 })
-    const outcomes = await Promise.all(Array.from({ length: 8 }, () => take()))
+    // Each holds its locks until all others have begun.
+    const outcomes = await Promise.all(Array.from({ length: 8 }, () => take(null, sql`select pg_sleep(0.05)`)))
     expect(outcomes.toSorted()).toEqual([...Array(5).fill('model_budget_spent'), ...Array(3).fill('taken')])
   })
 

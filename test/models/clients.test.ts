@@ -3,8 +3,8 @@ import Anthropic from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
 import { newTenant, type Tenant } from '../support/app.ts'
-import type { ModelCall } from '../support/model-server.ts'
-import { MODEL, newModel, readUsage, startModelApp } from '../support/models.ts'
+import { FAULTS, type ModelCall } from '../support/model-server.ts'
+import { MODEL, newModel, readUsage, SECRET, startModelApp } from '../support/models.ts'
 import { isWorker } from '../support/tracing-clients.ts'
 
 const UPSTREAM = inject('models')
@@ -41,7 +41,7 @@ const newPrompt = () => `What is ${crypto.randomUUID()}?`
 
 describe('the client of OpenAI', () => {
   it('gets an answer, a stream, an embedding and the list of models', async () => {
-    const id = await newModel(app, tenant, { base_url: UPSTREAM, secret: 'hush-openai-key', input_price: 2 })
+    const id = await newModel(tenant, { base_url: UPSTREAM, secret: 'hush-openai-key', input_price: 2 })
     const client = new OpenAI(options(id))
     const prompt = newPrompt()
     const asked = { model: MODEL, messages: [{ role: 'user' as const, content: prompt }] }
@@ -91,7 +91,7 @@ describe('the client of OpenAI', () => {
 describe('the client of Anthropic', () => {
   it('gets an answer, a stream and a tool call', async () => {
     const members = { provider: 'anthropic', base_url: UPSTREAM, secret: 'hush-anthropic-key' } as const
-    const id = await newModel(app, tenant, members)
+    const id = await newModel(tenant, members)
     const client = new Anthropic(options(id))
     const prompt = newPrompt()
     const asked = { model: MODEL, max_tokens: 100, messages: [{ role: 'user' as const, content: prompt }] }
@@ -116,5 +116,39 @@ describe('the client of Anthropic', () => {
     const client = new Anthropic({ ...options(crypto.randomUUID()), maxRetries: 0 })
     await expect(client.models.list()).rejects.toMatchObject({ status: 404 })
     await expect(client.models.list()).rejects.toThrow('/v1/model-configurations')
+  })
+})
+
+describe('a server that', () => {
+  const limited = startModelApp({ modelCalls: { ...app.config.modelCalls, idleMs: 1000, totalMs: 2000 } })
+  it.each(FAULTS)('answers with %s is no danger: the call ends, and its key does not leak', async fault => {
+    const prompt = newPrompt()
+    const id = await newModel(tenant, { base_url: `${UPSTREAM}/faults/${fault}` })
+    const reply = await limited.fetch(
+      new Request(`http://slipway.test/v1/model-proxy/${id}/chat/completions`, {
+        method: 'POST',
+        headers: { Authorization: `Bearer ${tenant.key}` },
+        body: JSON.stringify({ stream: fault.endsWith('stream'), messages: [{ role: 'user', content: prompt }] }),
+      }),
+    )
+    let text = ''
+    const read = async () => {
+      for await (const part of reply.body as unknown as AsyncIterable<Uint8Array>) text += Buffer.from(part)
+    }
+    await read().catch(() => {})
+    expect(JSON.stringify([text, [...reply.headers]])).not.toContain(SECRET)
+    expect(await listCalls(prompt)).toMatchObject([{ headers: { authorization: `Bearer ${SECRET}` } }])
+    if (!['invalid_json'].includes(fault) && !fault.endsWith('stream')) expect(reply.status).toBeGreaterThan(400)
+    await expect.poll(() => readUsage(app, id)).toMatchObject({ calls: 1 })
+  })
+
+  it('streams without end is left when the client leaves', async () => {
+    const prompt = newPrompt()
+    const id = await newModel(tenant, { base_url: `${UPSTREAM}/faults/endless_stream` })
+    const client = new OpenAI(options(id))
+    const messages = [{ role: 'user' as const, content: prompt }]
+    const stream = await client.chat.completions.create({ model: MODEL, stream: true, messages })
+    for await (const chunk of stream) if (chunk.choices[0]!.delta.content) break
+    await expect.poll(async () => (await listCalls(prompt))[0]!.isAborted).toBe(true)
   })
 })

@@ -157,6 +157,7 @@ describe('the settings of an organization', () => {
       allowed_urls: { mode: 'list', patterns: ['https://api.example.com/v1/*'] },
     })
     expect((await owner.patch(SETTINGS, { enabled: false }, ifMatch)).status).toBe(412)
+    expect((await owner.patch(SETTINGS, { enabled: true })).body.audience).toBe('gateway')
     const off = await owner.patch(SETTINGS, { enabled: false, audience: null })
     expect(off.body).toEqual({ ...changed.body, enabled: false, audience: null, updated_at: off.body.updated_at })
     expect((await get(SETTINGS)).body).toEqual(off.body)

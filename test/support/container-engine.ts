@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import {
   type Artifact,
+  type EngineEvents,
   type EngineObservation,
   type LogLevel,
   NO_EVENTS,
@@ -48,10 +49,11 @@ export function setUpContainerEngines(podman: () => Podman) {
       await last?.close({ stop: true })
       fs.rmSync(home, { recursive: true, force: true })
     },
-    async open(limits: Partial<Limits> = {}, more: Partial<ContainerOptions> = {}) {
+    async open(limits: Partial<Limits> = {}, more: Partial<ContainerOptions> = {}, events: Partial<EngineEvents> = {}) {
       const engine = new ContainerEngine({ ...this.options, ...more, limits: { ...this.options.limits, ...limits } })
       const lines: string[] = []
-      await engine.open({ ...NO_EVENTS, log: (_, message, level) => void lines.push(`${level} ${message}`) })
+      const log: EngineEvents['log'] = (_, message, level) => void lines.push(`${level} ${message}`)
+      await engine.open({ ...NO_EVENTS, log, ...events })
       started.push(engine)
       return { engine, lines }
     },

@@ -5,7 +5,7 @@ import { createPinnedFetch } from '../../src/host/pinned-fetch.ts'
 import { workOnJobs } from '../../src/insights/job-steps.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import type { InsightRequest } from '../../src/tables/insights.ts'
-import { getServices, newTenant, startApp, type Tenant, unusedId } from './app.ts'
+import { type AppOptions, getServices, newTenant, startApp, type Tenant, unusedId } from './app.ts'
 import { type Answer, startModelServer } from './model-server.ts'
 import { appendRuns, newTrace, projectId, type RunInput } from './new-traces.ts'
 import { END } from './rules.ts'
@@ -127,11 +127,11 @@ export const answerLikeAnalyst: Answer = ({ schema, messages }) => {
 }
 
 /** A workspace with questions, and a model that it may call. */
-export async function newModelTenant(questions = QUESTIONS) {
+export async function newModelTenant(questions = QUESTIONS, overrides: AppOptions['overrides'] = {}) {
   const models = await startModelServer()
   models.answer = answerLikeAnalyst
   onTestFinished(models.close)
-  const app = startApp({ settings: { ALLOW_LOOPBACK: 'true' }, overrides: { foreignFetch } })
+  const app = startApp({ settings: { ALLOW_LOOPBACK: 'true' }, overrides: { foreignFetch, ...overrides } })
   const asked = await newAskedTenant({ app }, questions)
   const configuration = await asked.tenant.post('/v1/model-configurations', {
     ...{ name: 'Model', provider: 'openai_compatible', base_url: models.url, model: 'small-1', auth_type: 'none' },

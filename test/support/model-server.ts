@@ -74,9 +74,10 @@ async function serve(models: ModelServer, request: IncomingMessage, response: Se
   })
   const fault = (faultInPath as Fault | undefined) ?? models.faults.shift() ?? null
   if (fault && !isFaultOfStream(fault)) return FAULT_ANSWERS[fault](response, call)
-  if (path!.endsWith('/models')) return sendJson(response, 200, MODELS)
-  if (path!.endsWith('/embeddings')) return sendJson(response, 200, embed(call))
-  if (!/\/(chat\/completions|messages)$/.test(path!)) return sendJson(response, 404, { error: { message: 'no route' } })
+  const [route] = path!.split('?') as [string]
+  if (route.endsWith('/models')) return sendJson(response, 200, MODELS)
+  if (route.endsWith('/embeddings')) return sendJson(response, 200, embed(call))
+  if (!/\/(chat\/completions|messages)$/.test(route)) return sendJson(response, 404, { error: { message: 'no route' } })
   const answer = (await models.answer(call)) ?? writeUsualAnswer(call)
   const isText = typeof answer === 'string'
   const said = isText ? answer : JSON.stringify(answer)

@@ -1,7 +1,6 @@
 // Model configurations of a workspace, and an app that reaches the servers of this machine.
 import { sql } from 'drizzle-orm'
 import type { Config } from '../../src/env.ts'
-import { createSealer } from '../../src/kernel/crypto.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { type App, startApp, type Tenant } from './app.ts'
 import { isWorker } from './tracing-clients.ts'
@@ -30,29 +29,19 @@ type ModelInput = {
 }
 export const MODEL = 'small-1'
 
-/** Returns the id of the configuration. */
-export async function newModel(app: App, tenant: Tenant, input: ModelInput): Promise<string> {
+export const SECRET = 'hush-model-key'
+
+/** Returns the id of the configuration. The app of the tenant is one of `startModelApp()`. */
+export async function newModel(tenant: Tenant, input: ModelInput): Promise<string> {
   const { provider = 'openai', auth_type = 'secret', ...members } = input
-  const id = crypto.randomUUID()
   const hasSecret = auth_type === 'secret' || auth_type === 'oauth_client_credentials'
-  const secret = hasSecret
-    ? await createSealer(app.config.sealingKeys).seal(input.secret ?? 'hush-model-key', id, 'model_secret')
-    : null
-  const row = { ...members, provider, auth_type, secret, id, name: id, model: MODEL }
-  const columns = Object.keys(row).map(name => sql.raw(name))
-  await runAsSystem(
-    app.database,
-    sql`
-      insert into model_configurations (organization_id, tenant_id, ${sql.join(columns, sql`, `)})
-      select ${tenant.organization_id}::uuid, ${tenant.tenant_id}::uuid, ${sql.join(columns, sql`, `)}
-      from json_populate_record(null::model_configurations, ${JSON.stringify(row)}::json)`,
-  )
-  return id
+  const body = { name: crypto.randomUUID(), provider, model: MODEL, auth_type, ...(hasSecret && { secret: SECRET }) }
+  const reply = await tenant.post('/v1/model-configurations', { ...body, ...members })
+  if (reply.status !== 201) throw new Error(reply.text)
+  return reply.body.id
 }
 
-export type UsageRow = { calls: string; failed: string; input_tokens: string; output_tokens: string; cost_usd: string }
-
-/** Waits until so many calls are counted. */
+/** The sums of all days. */
 export async function readUsage(app: App, configuration: string) {
   const [, rows] = (await runAsSystem(
     app.database,

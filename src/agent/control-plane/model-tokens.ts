@@ -51,8 +51,9 @@ export class ModelTokens {
 
   /** After each poll. Undefined: the control plane is of an earlier version. */
   setUrl(url: string | null | undefined): void {
-    if (this.#url === null && url != null) this.#isRenewalDue = true
+    const isBack = this.#url === null && url != null && this.#timer !== undefined
     this.#url = url ?? null
+    if (isBack) this.renewAll()
   }
 
   renewAll(): void {

@@ -13,6 +13,7 @@ import {
   type RevisionUsage,
   type SourceTree,
 } from '../engine.ts'
+import { signatureOf } from '../redaction/redaction.ts'
 import { Cluster, deploymentIdOf } from './kubernetes/cluster.ts'
 import { DeploymentObjects } from './kubernetes/deployment-objects.ts'
 import { Images } from './kubernetes/images.ts'
@@ -261,7 +262,11 @@ export class KubernetesEngine implements Engine {
   async #startModelToken(spec: RevisionSpec): Promise<void> {
     if (spec.models_url === null) return
     const secret = modelTokenSecretOf(this.#settings, spec)
-    await this.#apply(spec, secret, () => null)
+    await this.#apply(spec, secret, ({ data = {} }: V1Secret) => {
+      const earlier = Buffer.from(data[MODEL_TOKEN_FILE] ?? '', 'base64').toString()
+      if (earlier) this.#events.hide(spec.deployment_id, [signatureOf(earlier)])
+      return null
+    })
     this.#tokenSecrets.set(spec.deployment_id, secret)
     await this.renewModelToken(spec.deployment_id)
   }
@@ -282,7 +287,11 @@ export class KubernetesEngine implements Engine {
     this.#events.hide(spec.deployment_id, await this.#objects.readStoreSecrets(spec, store))
   }
 
-  async #apply(spec: RevisionSpec, object: KubernetesObject, adjust?: () => null): Promise<void> {
+  async #apply(
+    spec: RevisionSpec,
+    object: KubernetesObject,
+    adjust?: (existing: KubernetesObject) => null,
+  ): Promise<void> {
     const conflict = await this.#objects.apply(spec, object, adjust)
     if (conflict !== null) this.#logConflict(spec, conflict)
   }

@@ -11,6 +11,9 @@ const MAX_MESSAGE_LENGTH = 2000
 const UNKNOWN_SECRETS_MESSAGE =
   'The reason is withheld: it may contain secrets of this revision, which this agent cannot decrypt. Redeploy it.'
 
+/** What is secret in a token: the rest of it opens nothing. */
+export const signatureOf = (token: string): string => token.slice(token.lastIndexOf('.') + 1)
+
 export class Redaction {
   readonly #masks: SecretMasks
   readonly #pathRedactors: PathRedactor[]
@@ -24,9 +27,7 @@ export class Redaction {
 
   hide = (deployment_id: string, values: string[]) => this.#masks.addValues(deployment_id, values)
 
-  /** Its signature: without that, the rest of a token opens nothing. */
-  hideToken = (deployment_id: string, token: string) =>
-    this.#masks.addShortLived(deployment_id, token.slice(token.lastIndexOf('.') + 1))
+  hideToken = (deployment_id: string, token: string) => this.#masks.addShortLived(deployment_id, signatureOf(token))
 
   learnSecrets(
     work: Work,

@@ -526,11 +526,19 @@ describe('the token for models', () => {
     expect(readToken()).toBe('second')
   })
 
-  test('may come after the start, and is renewed by the next agent', async () => {
-    await (await openEngine()).start(unit(), makeArtifact())
+  test('may come after the start, and is masked and renewed by the next agent', async () => {
+    const engine = await openEngine()
+    await engine.start(unit(), makeArtifact())
     expect(readToken()).toBe('')
-    const next = await openEngine()
+    tokens.set(DEPLOYMENT_ID, 'eyJ.claims.signature')
+    await engine.renewModelToken(DEPLOYMENT_ID)
+    tokens.clear()
+    const hidden: unknown[] = []
+    const next = createEngine()
+    const hide = (...values: unknown[]) => void hidden.push(values)
+    await next.open({ ...NO_EVENTS, hide, modelToken: id => tokens.get(id) })
     await next.start(unit(), makeArtifact())
+    expect([readToken(), hidden]).toEqual(['eyJ.claims.signature', [[DEPLOYMENT_ID, ['signature']]]])
     tokens.set(DEPLOYMENT_ID, 'later')
     await next.renewModelToken(DEPLOYMENT_ID)
     expect(readToken()).toBe('later')

@@ -1,69 +1,91 @@
-// Insights in a real browser: a job is started, its report and clusters are read, and the traces of a cluster.
+// Insights in a real browser: a job by words, one by a model with its report, and a config with a schedule.
 import type { Page } from 'playwright-core'
-import { expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
+import { createPinnedFetch } from '../../../src/host/pinned-fetch.ts'
+import { finishPendingWork } from '../../../src/kernel/wait-until.ts'
 import { newTenant } from '../../support/app.ts'
 import { check, useDashboard } from '../../support/dashboard.ts'
-import { appendQuestions, newModelTenant, TOPICS, work } from '../../support/insights.ts'
+import { answerLikeAnalyst, appendQuestions, setUpModel, TOPICS } from '../../support/insights.ts'
+import { startModelServer } from '../../support/model-server.ts'
 import { projectId } from '../../support/new-traces.ts'
 
-const dashboard = useDashboard()
-
-const button = (page: Page, name: string) => page.getByRole('button', { name, exact: true })
-const link = (page: Page, name: string) => page.getByRole('link', { name, exact: true })
-
-it('starts a job without a model, and leads from its clusters to their traces', async () => {
-  const tenant = await newTenant()
-  await appendQuestions(tenant, TOPICS.flat())
-  const project = await projectId(tenant, 'traced')
-  const { page, problems } = await dashboard.open(tenant, `/traces/${project}`)
-  await button(page, 'Hide whose account this is').click()
-  await page.keyboard.press('i')
-  await page.getByText('No insights yet').waitFor()
-  await check(page, 'insights-empty')
-  await page.keyboard.press('n')
-  await page.getByLabel('Name').fill('What people ask')
-  await page.getByLabel('Clusters of each level').fill('many')
-  await check(page, 'insights-new')
-  await button(page, 'Start job').click()
-  await page.getByRole('alert').first().waitFor()
-  await page.getByLabel('Clusters of each level').fill('3')
-  await button(page, 'Start job').click()
-  await page.getByRole('heading', { name: 'What people ask' }).waitFor()
-  await work(tenant)
-  const rows = page.getByRole('table').first().locator('tbody tr')
-  await rows.nth(2).waitFor()
-  expect(await rows.count()).toBe(3)
-  await page.keyboard.press('j')
-  await page.keyboard.press('Enter')
-  await page.getByRole('table').nth(1).locator('tbody tr').nth(2).waitFor()
-  await check(page, 'insights-lexical')
-  await page.getByRole('table').nth(1).getByRole('link').first().click()
-  await page.getByRole('tree').waitFor()
-  expect(problems.filter(problem => !/422/.test(problem))).toEqual([])
+const dashboard = useDashboard({
+  settings: { ALLOW_LOOPBACK: 'true' },
+  overrides: { foreignFetch: createPinnedFetch({ allowLoopback: true }) },
 })
 
-it('shows the report of a model, and what it says of hostile traces as text', async () => {
-  const { tenant, services, session_id, models, startJob } = await newModelTenant()
-  const answer = models.answer
-  models.answer = call =>
-    call.schema?.name === 'report'
-      ? {
-          title: '<img src=x onerror=alert(1)>',
-          key_points: ['Read [this](javascript:alert(1)).', 'Invoices are often wrong.'],
-          highlighted_traces: [{ n: 1, reason: 'It was charged twice.' }],
-        }
-      : answer(call)
-  const id = await startJob({ hierarchy: [3, 1] })
-  await work(tenant, services)
-  const { page, problems } = await dashboard.open(tenant, `/traces/${session_id}/insights/${id}`)
-  await button(page, 'Hide whose account this is').click()
-  await page.getByRole('heading', { name: '<img src=x onerror=alert(1)>' }).waitFor()
-  await page.getByText('It was charged twice.').waitFor()
-  await link(page, 'About the invoice').last().click()
-  await page.getByText('The user asked about the invoice.').nth(1).waitFor()
-  await check(page, 'insights-report')
-  await button(page, 'Delete job').click()
-  await page.getByRole('dialog').getByRole('button', { name: 'Delete job' }).click()
-  await page.getByText('No insights yet').waitFor()
-  expect(problems).toEqual([])
+const press = (page: Page, name: string | RegExp) => page.getByRole('button', { name }).first().click()
+const see = (page: Page, name: string | RegExp) => page.getByRole('heading', { name }).first().waitFor()
+
+async function newProject() {
+  const tenant = await newTenant({ app: dashboard.app })
+  await appendQuestions(tenant, TOPICS.flat())
+  return { tenant, path: `/traces/${await projectId(tenant, 'traced')}/insights` }
+}
+
+describe('the dashboard', () => {
+  it('groups traces by their words, says that no model has read them, and leads to each', async () => {
+    const { tenant, path } = await newProject()
+    const { page, problems } = await dashboard.open(tenant, path)
+    await see(page, 'No insights yet')
+    await check(page, 'insights-none')
+    await page.keyboard.press('n')
+    await page.getByLabel('Name', { exact: true }).fill('What people ask')
+    await page.getByLabel('Clusters by level').fill('0')
+    await page.keyboard.press('Control+Enter')
+    await page.locator('[aria-invalid="true"]').waitFor()
+    await check(page, 'insights-new')
+    await page.getByLabel('Clusters by level').fill('3, 2')
+    await page.keyboard.press('Control+Enter')
+    await see(page, 'What people ask')
+    await see(page, 'Clusters')
+    await page.getByText('No model has read these traces.').waitFor()
+    await check(page, 'insights-lexical')
+    await page
+      .getByRole('button', { name: /Frequent words/ })
+      .last()
+      .click()
+    await page.getByRole('button', { name: 'Show all ×' }).waitFor()
+    await page.getByRole('table').getByRole('link').first().click()
+    await page.waitForURL(/\/traces\/[0-9a-f-]{36}\/[0-9a-f-]{36}/)
+    expect(problems).toEqual([])
+  })
+
+  it('shows the report of a model, and deletes a job', async () => {
+    const { tenant, path } = await newProject()
+    const models = await startModelServer()
+    onTestFinished(models.close)
+    models.answer = answerLikeAnalyst
+    await setUpModel(tenant, { base_url: `${models.url}/v1`, name: 'analyst' })
+    const { page, problems } = await dashboard.open(tenant, `${path}?open=new`)
+    await page.getByLabel('What would you like to learn?').fill('Where does it not help?')
+    await page.getByLabel('Clusters by level').fill('3, 1')
+    await press(page, 'Start job')
+    await finishPendingWork()
+    await see(page, 'What people ask')
+    await page.getByText('Traces worth a look').waitFor()
+    await check(page, 'insights-report')
+    await press(page, 'Delete job')
+    await page.getByRole('dialog').getByRole('button', { name: 'Delete job' }).click()
+    await see(page, 'No insights yet')
+    expect(problems).toEqual([])
+  })
+
+  it('saves a config with a schedule, starts it now, and deletes it', async () => {
+    const { tenant, path } = await newProject()
+    const { page, problems } = await dashboard.open(tenant, `${path}?open=new`)
+    await page.getByLabel('Name', { exact: true }).fill('Every Monday')
+    await page.getByLabel('When').selectOption({ label: 'Every Monday at 8:00 UTC' })
+    await press(page, 'Save config')
+    await page.getByText('0 8 * * 1').waitFor()
+    await press(page, 'Start now')
+    await page.getByRole('link', { name: 'Every Monday' }).waitFor()
+    await finishPendingWork()
+    await page.getByText('9 traces in').waitFor()
+    await check(page, 'insights-configs')
+    await press(page, 'Delete')
+    await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click()
+    await page.getByText('0 8 * * 1').waitFor({ state: 'detached' })
+    expect(problems).toEqual([])
+  })
 })

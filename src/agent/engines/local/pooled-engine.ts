@@ -14,8 +14,10 @@ import type {
   RevisionUsage,
   SourceTree,
 } from '../../engine.ts'
-import { listFolder, readJson, removeRecursively, writeJson } from '../../system/files.ts'
+import { signatureOf } from '../../redaction/redaction.ts'
+import { listFolder, readJson, readText, removeRecursively, writeJson } from '../../system/files.ts'
 import { listProcesses, type Process } from '../../system/processes.ts'
+import { MODEL_TOKEN_FILE } from '../model-variables.ts'
 import { type HostOwners, hostOwnersOf, parseCustomUrl } from './custom-hosts.ts'
 import { DEFAULT_LIMITS, type Limits } from './limits.ts'
 import { Provisioner } from './provisioning.ts'
@@ -89,6 +91,8 @@ export abstract class PooledEngine implements Engine {
     this.events = events
     await this.#router.open()
     for (const deployment_id of listFolder(this.#home)) {
+      const token = readText(this.tokenFolder(deployment_id), MODEL_TOKEN_FILE)
+      if (token) events.hide(deployment_id, [signatureOf(token)])
       for (const revision_id of listFolder(this.path(deployment_id, 'revisions'))) {
         const ref = { deployment_id, revision_id }
         const replicas = await this.adopt(ref)

@@ -1,0 +1,209 @@
+// The form of a job, and of a config that is saved for later.
+import { useState } from 'preact/hooks'
+import { useLocation } from 'wouter-preact'
+import type { Reply } from '../../api/client.ts'
+import { type Faults, faultAt, listFaults } from '../../api/faults.ts'
+import { usePages } from '../../api/queries.ts'
+import { CopyAs, useAction } from '../../parts/action.tsx'
+import { Button } from '../../parts/button.tsx'
+import { Fields, SelectField, TextField } from '../../parts/form.tsx'
+import { Form } from '../../parts/form-frame.tsx'
+import { Card } from '../../parts/panel.tsx'
+import { toAddress } from '../../router/links.tsx'
+import { createConfig, createJob, type NewJob } from './actions.ts'
+
+const SCHEDULES = [
+  { value: '', label: 'Once, now' },
+  { value: '0 8 * * *', label: 'Every day at 8:00 UTC' },
+  { value: '0 8 * * 1', label: 'Every Monday at 8:00 UTC' },
+]
+const SPANS = [
+  { value: '24', label: 'The last day' },
+  { value: '168', label: 'The last week' },
+  { value: '720', label: 'The last 30 days' },
+]
+
+type Draft = {
+  name: string
+  model: string
+  hours: string
+  filter: string
+  sample: string
+  hierarchy: string
+  question: string
+  prompt: string
+  cron: string
+}
+const EMPTY: Draft = {
+  ...{ name: '', model: '', hours: '168', filter: '', sample: '', hierarchy: '', question: '', prompt: '', cron: '' },
+}
+const QUESTION = 'What would you like to learn about your application?'
+
+/** What is no number is sent as it is, so that the API says what it has to be. */
+const toNumber = (text: string) => (Number.isNaN(Number(text)) ? (text as unknown as number) : Number(text))
+
+function toRequest(draft: Draft, model: string): NewJob {
+  const { name, hours, filter, sample, hierarchy, question, prompt } = draft
+  return {
+    model,
+    last_n_hours: Number(hours),
+    ...(name.trim() && { name: name.trim() }),
+    ...(filter.trim() && { filter: filter.trim() }),
+    ...(sample.trim() && { sample: toNumber(sample) }),
+    ...(hierarchy.trim() && {
+      hierarchy: hierarchy
+        .split(/[\s,]+/)
+        .filter(Boolean)
+        .map(toNumber),
+    }),
+    ...(prompt.trim() && { summary_prompt: prompt.trim() }),
+    ...(question.trim() && model !== 'none' && { user_context: { [QUESTION]: question.trim() } }),
+  }
+}
+
+type Props = { workspace: string; project: string; onClose: () => void }
+export function JobForm({ workspace, project, onClose }: Props) {
+  const [draft, setDraft] = useState(EMPTY)
+  const [, navigate] = useLocation()
+  const models = usePages(workspace, 'GET /v1/model-configurations', { query: { limit: 100 } })
+  const { start, busy, error } = useAction({
+    showsError: true,
+    onDone: reply => {
+      onClose()
+      const { status, id } = reply as Reply<'POST /sessions/{session_id}/insights'>
+      if (status) navigate(toAddress(`/traces/${project}/insights/${id}`))
+    },
+  })
+  const model = draft.model || models.items?.[0]?.name || 'none'
+  const request = toRequest(draft, model)
+  const action = draft.cron
+    ? createConfig(project, { name: draft.name.trim(), config: request, schedule_cron: draft.cron })
+    : createJob(project, request)
+  const faults = listFaults(error)
+  return (
+    <Card title="New insights">
+      <Form
+        label="New insights"
+        error={error}
+        onSubmit={() => start(action)}
+        footer={
+          <>
+            <Button type="submit" look="primary" busy={busy} title={action.unavailable}>
+              {action.label}
+            </Button>
+            <Button onClick={onClose}>Cancel</Button>
+            <CopyAs action={action} />
+          </>
+        }
+      >
+        <JobFields
+          draft={draft}
+          model={model}
+          models={(models.items ?? []).map(({ name }) => name)}
+          onChange={part => setDraft(before => ({ ...before, ...part }))}
+          fault={name => faultAt(faults, name) ?? faultAt(faults, `config.${name}`)}
+          faults={faults}
+        />
+      </Form>
+    </Card>
+  )
+}
+
+type FieldsProps = {
+  draft: Draft
+  model: string
+  models: string[]
+  onChange: (part: Partial<Draft>) => void
+  fault: (name: string) => string | undefined
+  faults: Faults
+}
+const JobFields = ({ draft, model, models, onChange, fault, faults }: FieldsProps) => (
+  <Fields>
+    <TextField
+      label="Name"
+      value={draft.name}
+      onChange={name => onChange({ name })}
+      placeholder="What people ask"
+      fault={fault('name')}
+    />
+    <SelectField
+      label="Model"
+      value={model}
+      onChange={value => onChange({ model: value })}
+      options={[
+        ...models.map(name => ({ value: name, label: name })),
+        { value: 'none', label: 'None: the lexical method' },
+      ]}
+      hint={
+        model === 'none'
+          ? 'Groups traces by the words that they share, and names each group by its strongest words. Nothing reads ' +
+            'the traces, so there are no summaries and no report.'
+          : 'Each trace is summarized by one call of the model, and a few calls find clusters and write a report.'
+      }
+      fault={fault('model')}
+    />
+    <SelectField
+      label="Traces of"
+      value={draft.hours}
+      onChange={hours => onChange({ hours })}
+      options={SPANS}
+      fault={fault('last_n_hours')}
+    />
+    <SelectField
+      label="When"
+      value={draft.cron}
+      onChange={cron => onChange({ cron })}
+      options={SCHEDULES}
+      fault={faultAt(faults, 'schedule_cron')}
+    />
+    {model !== 'none' && (
+      <TextField
+        label="What would you like to learn?"
+        wide
+        rows={2}
+        value={draft.question}
+        onChange={question => onChange({ question })}
+        placeholder="Where does the assistant not help, and why?"
+        fault={fault('user_context')}
+      />
+    )}
+    <TextField
+      label="Filter of the traces"
+      mono
+      wide
+      value={draft.filter}
+      onChange={filter => onChange({ filter })}
+      placeholder='eq(status, "error")'
+      hint="In the filter language, about the first run of a trace."
+      fault={fault('filter')}
+    />
+    <TextField
+      label="Sample"
+      inputMode="decimal"
+      value={draft.sample}
+      onChange={sample => onChange({ sample })}
+      placeholder="1000"
+      hint="Up to 1 a part of the traces, above it their number."
+      fault={fault('sample')}
+    />
+    <TextField
+      label="Clusters by level"
+      value={draft.hierarchy}
+      onChange={hierarchy => onChange({ hierarchy })}
+      placeholder="20, 5"
+      hint="The finest level first."
+      fault={fault('hierarchy')}
+    />
+    <TextField
+      label="What of a trace is read"
+      mono
+      wide
+      rows={3}
+      value={draft.prompt}
+      onChange={prompt => onChange({ prompt })}
+      placeholder="{{run.inputs}}"
+      hint="A template. Without one, inputs, outputs and the error."
+      fault={fault('summary_prompt')}
+    />
+  </Fields>
+)
