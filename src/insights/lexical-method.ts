@@ -3,7 +3,7 @@
 import type { Ctx } from '../kernel/context.ts'
 import type { ClaimedJob, StepOutcome } from './claimed-job.ts'
 import { computeStats, type RunFacts } from './cluster-stats.ts'
-import { listJobRuns, type NewCluster, storeClusters } from './job-results.ts'
+import { type NewCluster, readJobRuns, storeClusters } from './job-results.ts'
 import { buildTextTree, type TextCluster } from './lexical-tree.ts'
 import { renderWords } from './prompt-template.ts'
 import { readRunValues } from './run-values.ts'
@@ -13,7 +13,7 @@ const BATCH = 100
 const DEFAULT_TEMPLATE = '{{run.inputs}} {{run.outputs}} {{run.error}}'
 
 export async function takeLexicalStep(ctx: Ctx, job: ClaimedJob): Promise<StepOutcome> {
-  const ids = (await listJobRuns(ctx, job)).map(({ run_id }) => run_id)
+  const ids = (await readJobRuns(ctx, job)).map(({ run_id }) => run_id)
   const found = new Map<string, { text: string; facts: RunFacts }>()
   const template = job.request.summary_prompt?.trim() || DEFAULT_TEMPLATE
   for (let at = 0; at < ids.length; at += BATCH)

@@ -2,7 +2,8 @@
 import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
 import { actAsJob, claimJob, LeaseLostError } from '../../src/insights/claimed-job.ts'
-import { storeAnswer, storeMetadata } from '../../src/insights/job-results.ts'
+import { storeClusters } from '../../src/insights/job-results.ts'
+import { storeStep } from '../../src/insights/model-state.ts'
 import { takeSample } from '../../src/insights/select-runs.ts'
 import { getServices, withClockAhead, wrapTrips } from '../support/app.ts'
 import { insertJob, newAskedTenant, readStoredJob, work } from '../support/insights.ts'
@@ -60,9 +61,11 @@ describe('a job', () => {
     const ctx = actAsJob(getServices(), late)
     const next = await withClockAhead(4 * MINUTE, () => claimJob(getServices(), isJob(id)))
     expect(next?.lease).toBe(late.lease + 1)
-    const write = storeAnswer(ctx, late, { key: 'report', answer: {}, run_id: null })
+    const progress = { phase: 'report', done: 1, total: 1 } as const
+    const step = { state: 'answered', answer: {} } as const
+    const write = storeStep(ctx, late, { key: 'report', step, completion: null, progress })
     await expect(write).rejects.toBeInstanceOf(LeaseLostError)
-    await expect(storeMetadata(ctx, late, { stored: true })).rejects.toBeInstanceOf(LeaseLostError)
+    await expect(storeClusters(ctx, late, [], new Map())).rejects.toBeInstanceOf(LeaseLostError)
     expect((await readStoredJob(id)).job.metadata).toEqual({})
   })
 

@@ -1,8 +1,10 @@
 // The API of insights jobs: what creates them, what they show, and who may.
+import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
+import { runAsSystem } from '../../src/kernel/db.ts'
 import { finishPendingWork } from '../../src/kernel/wait-until.ts'
 import { newLimitedCaller } from '../support/access-policies.ts'
-import { unusedId } from '../support/app.ts'
+import { getApp, unusedId } from '../support/app.ts'
 import { appendQuestions, newAskedTenant, setUpModel } from '../support/insights.ts'
 
 /** A job that has ended. */
@@ -70,6 +72,26 @@ describe('a job', () => {
     expect((await tenant.get(`${path}/${job.id}/runs?cluster_id=${unusedId()}`)).body.code).toBe(
       'insight_cluster_not_found',
     )
+  })
+
+  it('lists runs in the order of an attribute, those without it last', async () => {
+    const { tenant, path, job, ids } = await newEndedJob()
+    const values = [{ score: 10 }, { score: 9 }, {}, { score: 100 }, { tone: 'angry' }, { tone: 'calm' }]
+    for (const [i, attributes] of values.entries())
+      await runAsSystem(
+        getApp().database,
+        sql`
+          update insight_runs
+          set attributes = ${JSON.stringify(attributes)}::json
+          where job_id = ${job.id}::uuid and run_id = ${ids[i]}::uuid`,
+      )
+    const listFirst = async (key: string, order: string) =>
+      (await tenant.get(`${path}/${job.id}/runs?attribute_sort_key=${key}&attribute_sort_order=${order}`)).body.runs
+        .slice(0, 3)
+        .map(({ id }: { id: string }) => ids.indexOf(id))
+    expect(await listFirst('score', 'asc')).toEqual([1, 0, 3])
+    expect(await listFirst('score', 'desc')).toEqual([3, 0, 1])
+    expect(await listFirst('tone', 'desc')).toEqual([5, 4, 0])
   })
 
   it('is renamed and deleted', async () => {

@@ -92,7 +92,7 @@ export function EvaluatorFields({ workspace, draft, onChange, faults, sample, ru
                   ? 'Variables: {{input}}, {{output}}, {{reference}}, {{metadata}}, {{error}}, {{name}}, and places within them: {{input.question}}.'
                   : 'Variables: {input}, {output}, {reference}, {metadata}, {error}, {name}, and places within them.'
               }
-              fault={faultAt(faults, `${PLACE}.prompt`) ?? faultAt(faults, `${PLACE}.variable_mapping`)}
+              fault={findFault(faults, 'prompt') ?? findFault(faults, 'variable_mapping')}
             />
             {draft.scores.map((score, i) => (
               <fieldset key={i} class={styles.score}>
@@ -123,7 +123,7 @@ export function EvaluatorFields({ workspace, draft, onChange, faults, sample, ru
                 )}
               </fieldset>
             ))}
-            {faultAt(faults, `${PLACE}.schema`) && <Note>{faultAt(faults, `${PLACE}.schema`)}</Note>}
+            {findFault(faults, 'schema') && <Note>{findFault(faults, 'schema')}</Note>}
             <div class={styles.tries}>
               <Button
                 small
@@ -140,6 +140,10 @@ export function EvaluatorFields({ workspace, draft, onChange, faults, sample, ru
     </section>
   )
 }
+
+/** The form has one field for it, so the place within it says nothing. */
+const findFault = (faults: Faults, member: string): string | undefined =>
+  [...faults].find(([at]) => at.startsWith(`${PLACE}.${member}`))?.[1]
 
 const tryEvaluator = (body: NewRule): Action => ({
   label: 'Try it on the latest run',
