@@ -13,6 +13,8 @@ export type ModelCall = {
   configuration_id: string
   /** The job, for the token that the upstream gets. */
   actor: string
+  /** The project whose runs the question is about. */
+  about: string
   question: Question<unknown>
   repairs?: { answer: string; fault: string } | undefined
   idempotency_key: string

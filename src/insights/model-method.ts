@@ -101,6 +101,7 @@ class JobCalls {
     const asked = callModel(this.#ctx, {
       configuration_id,
       actor: id,
+      about: session_id,
       question,
       repairs: call.repairs,
       idempotency_key: derivedUuid(`insights ${id} ${call.key}`),

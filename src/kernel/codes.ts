@@ -325,6 +325,12 @@ const CODES = {
     'This organization does not allow calls of models.',
     'Ask an Admin of the organization to turn them on: PATCH /orgs/current/model-proxy with `enabled` true.',
   ],
+  model_audience_unbound: [
+    400,
+    'Audience without a list of URLs',
+    'With an `audience`, the server of every allowed URL gets tokens for it, so `allowed_urls.mode` must be `list`.',
+    'Send `allowed_urls` with the mode `list` and the URLs of the servers that may get the tokens.',
+  ],
   model_url_not_allowed: [
     403,
     'URL of the model not allowed',

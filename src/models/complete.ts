@@ -15,6 +15,8 @@ export type CompletionRequest = Prompt & {
   configuration_id: string
   /** By default the caller. */
   actor?: { type: 'evaluator' | 'insights' | 'user'; id: string }
+  /** The project of the runs that the prompt quotes. */
+  about?: string
   signal?: AbortSignal
   /** Sent on, so that a provider answers a repeat without another charge. */
   idempotency_key?: string
@@ -38,8 +40,8 @@ type Answer = { status: number; retryAfter: string | null; read: ReadAnswer }
 
 /** Throws failures with a code. What the upstream said is part of them as a short excerpt only. */
 export async function complete(ctx: Ctx, request: CompletionRequest): Promise<Completion> {
-  const { configuration_id, actor, schema, trace } = request
-  const call = await openCall(ctx, configuration_id, actor)
+  const { configuration_id, actor, about, schema, trace } = request
+  const call = await openCall(ctx, configuration_id, { actor, about })
   const { configuration } = call
   const protocol = protocolOf(configuration)
   const url = requireCallUrl(configuration.base_url, protocol.path(configuration.base_url), call.allowed_urls)

@@ -26,13 +26,17 @@ export type OpenedCall = {
   /** Of the tokens that we sign. Null: the origin of the `base_url`. */
   audience: string | null
   allowed_urls: AllowedUrls
+  /** The prompt is about runs of a project with tags, and access policies on tags hide these runs from some callers. */
+  hides_contents: boolean
 }
 type Found = Omit<OpenedCall, 'actor'> & { enabled: boolean }
 
 const configurationJson = sql.raw(`json_build_object(${COLUMNS.map(name => `'${name}', m.${name}`).join(', ')})`)
 
-/** A call of the platform itself names its actor. Otherwise it is the caller. */
-export async function openCall(ctx: Ctx, configurationId: string, actor?: ModelActor): Promise<OpenedCall> {
+/** A call of the platform itself names its actor, and the project of the runs that it is about. */
+type OwnCall = { actor?: ModelActor | undefined; about?: string | undefined }
+
+export async function openCall(ctx: Ctx, configurationId: string, own: OwnCall = {}): Promise<OpenedCall> {
   const deployment = isConfined(ctx) ? sql`current_actor()` : sql`null::uuid`
   const rows = (await run(
     ctx,
@@ -50,6 +54,10 @@ export async function openCall(ctx: Ctx, configurationId: string, actor?: ModelA
             'mode', coalesce(s.allowed_urls, 'configurations'),
             'patterns', coalesce(s.patterns, '{}')
           ),
+          'hides_contents', exists (
+            select from projects p
+            where p.id = ${own.about ?? null}::uuid and p.tenant_id = m.tenant_id and p.tag_value_ids <> '{}'
+          ),
           'is_taken', case when coalesce(s.enabled, true) then take_model_call(${deployment}) end
         )::text
       from model_configurations m
@@ -63,7 +71,7 @@ export async function openCall(ctx: Ctx, configurationId: string, actor?: ModelA
   if (!rows[0]) throw fail('model_not_found')
   const { enabled, ...call } = JSON.parse(rows[0][0]) as Found
   if (!enabled) throw fail('model_proxy_off')
-  return { ...call, actor: actor ?? callerOf(ctx) }
+  return { ...call, actor: own.actor ?? callerOf(ctx) }
 }
 
 const callerOf = (ctx: Ctx): ModelActor => ({

@@ -1,7 +1,7 @@
 // What an organization allows for calls of models: whether there are any, and to which URLs.
 import { eq, type SQL, sql } from 'drizzle-orm'
 import { type Ctx, verb } from '../kernel/context.ts'
-import { lockRows, type Row, run, textArray, versionMatches } from '../kernel/db.ts'
+import { lockRows, type Row, refuseUnless, run, textArray, versionMatches } from '../kernel/db.ts'
 import { fail } from '../kernel/errors.ts'
 import { commit } from '../kernel/journal.ts'
 import { changedMembers, recordColumns } from '../kernel/recorded-changes.ts'
@@ -72,16 +72,20 @@ function readPatterns(patterns: readonly string[]): string[] {
 export const changeProxySettings = verb('organization:update', async (ctx, input: schema.ProxySettingsPatch) => {
   const { enabled, audience, allowed_urls } = input
   const patterns = allowed_urls?.patterns ? readPatterns(allowed_urls.patterns) : null
+  const newAudience = audience === undefined ? sql`b.audience` : sql`${audience}::text`
+  const newMode = sql`coalesce(${allowed_urls?.mode ?? null}::text, b.allowed_urls)`
+  // Otherwise the server of any configuration could use the tokens that it gets at the one that they are for.
+  const isBound = refuseUnless('model_audience_unbound', sql`${newAudience} is null or ${newMode} = 'list'`)
   const change = sql<Row>`
     insert into model_proxy_settings as s (organization_id, enabled, audience, allowed_urls, patterns)
     select
       b.id,
       coalesce(${enabled ?? null}::boolean, b.enabled),
-      ${audience === undefined ? sql`b.audience` : sql`${audience}::text`},
-      coalesce(${allowed_urls?.mode ?? null}::text, b.allowed_urls),
+      ${newAudience},
+      ${newMode},
       ${patterns === null ? sql`b.patterns` : textArray(patterns)}
     from before b
-    where ${versionMatches(ctx, { version: sql`b.version` }) ?? sql`true`}
+    where ${isBound} and ${versionMatches(ctx, { version: sql`b.version` }) ?? sql`true`}
     on conflict (organization_id) do update set
       enabled = excluded.enabled,
       audience = excluded.audience,

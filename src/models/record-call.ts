@@ -116,9 +116,12 @@ async function traceCall(
   return operation.id
 }
 
+/** In a project of its own, the run would show them to callers from whom the access policies hide them. */
+const OMITTED = { omitted: 'It is about runs of a project with tags.' }
+
 function buildRun(
   { requestId, config }: Ctx,
-  { configuration, actor, deployment }: OpenedCall,
+  { configuration, actor, deployment, hides_contents }: OpenedCall,
   { started, operation, status, error, asked, answer, secrets, trace }: EndedCall,
   { cost, estimated }: CallUsage,
   tokens: Tokens,
@@ -143,16 +146,17 @@ function buildRun(
   }
   const inJson = secrets.map(secret => JSON.stringify(secret).slice(1, -1))
   const toText = (value: unknown) => maskSecrets(writeJson(value), inJson)
+  const [inputs, outputs] = hides_contents ? [OMITTED, OMITTED] : [asked.inputs, answer?.outputs]
   return {
     ...{ kind: 'post', id, trace_id, dotted_order, loc: ['body'] },
     name: trace?.name ?? configuration.name,
     run_type: 'llm',
     start_time: toTime(started),
     end_time: toTime(Date.now()),
-    error: error === null ? undefined : maskSecrets(error, secrets),
+    error: error === null ? undefined : hides_contents ? OMITTED.omitted : maskSecrets(error, secrets),
     extra: toText({ metadata }),
-    inputs: toText(asked.inputs ?? {}),
-    outputs: toText({ ...answer?.outputs, usage_metadata: { ...tokens, total_tokens, ...costs } }),
+    inputs: toText(inputs ?? {}),
+    outputs: toText({ ...outputs, usage_metadata: { ...tokens, total_tokens, ...costs } }),
   }
 }
 

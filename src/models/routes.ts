@@ -144,6 +144,7 @@ export const modelRoutes = slice(
     summary: 'Change what the organization allows for calls of models',
     body: s.ProxySettingsPatch,
     reply: s.ProxySettings,
+    errors: ['model_audience_unbound'],
     versioned: true,
     verb: changeProxySettings,
   })

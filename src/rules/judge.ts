@@ -21,10 +21,23 @@ export async function readJudgedRun(ctx: Ctx, id: string): Promise<JudgedRun | n
   const [found] = runs
   if (!found) return null
   await fillPayloads(ctx, runs, RUN_PAYLOAD_BYTES)
-  const { name, run_type, error = null, inputs, outputs, metadata = null, reference_example_id: example } = found
+  const {
+    name,
+    run_type,
+    session_id,
+    error = null,
+    inputs,
+    outputs,
+    metadata = null,
+    reference_example_id: example,
+  } = found
   // What lies apart and could not be read is an empty text.
   const members = { inputs: inputs || null, outputs: outputs || null, metadata }
-  return { ...{ name, run_type, error }, ...members, reference: example ? await readReference(ctx, example) : null }
+  return {
+    ...{ name, run_type, session_id, error },
+    ...members,
+    reference: example ? await readReference(ctx, example) : null,
+  }
 }
 
 async function readReference(ctx: Ctx, example: string): Promise<string | null> {
@@ -53,6 +66,7 @@ export async function askModel(ctx: Ctx, judge: JudgePrompt, judged: JudgedRun, 
   const completion = await complete(ctx, {
     configuration_id: judge.playground_settings_id,
     actor: { type: 'evaluator', id: question.actor },
+    about: judged.session_id,
     ...toConversation(said),
     schema: { name, schema },
     signal: AbortSignal.timeout(TIMEOUT_MS),

@@ -5,6 +5,7 @@ import { type parseTemplate, readPath, renderTemplate } from './prompt-template.
 export type JudgedRun = {
   name: string
   run_type: string
+  session_id: string
   error: string | null
   inputs: string | null
   outputs: string | null

@@ -163,6 +163,16 @@ describe('the settings of an organization', () => {
     expect((await get(SETTINGS)).body).toEqual(off.body)
   })
 
+  it('take an audience only with the list of URLs whose servers may get the tokens', async () => {
+    const { get, owner } = await newTenant()
+    const allowed_urls = { mode: 'list', patterns: ['https://api.example.com/v1/*'] }
+    const codeOf = async (body: object) => (await owner.patch(SETTINGS, body)).body.code
+    expect(await codeOf({ audience: 'gateway' })).toBe('model_audience_unbound')
+    expect(await codeOf({ audience: 'gateway', allowed_urls })).toBeUndefined()
+    expect(await codeOf({ allowed_urls: { mode: 'configurations' } })).toBe('model_audience_unbound')
+    expect((await get(SETTINGS)).body).toMatchObject({ audience: 'gateway', allowed_urls })
+  })
+
   it.each([
     { mode: 'list', patterns: [] },
     { mode: 'list', patterns: ['*'] },

@@ -3,7 +3,7 @@ import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
 import { finishPendingWork } from '../../src/kernel/wait-until.ts'
 import { evaluateAndSend } from '../../src/rules/evaluate.ts'
-import { newLimitedCaller } from '../support/access-policies.ts'
+import { newLimitedCaller, tagValue } from '../support/access-policies.ts'
 import { type getServices, type Tenant, unusedId, withClockAhead, wrapTrips } from '../support/app.ts'
 import {
   feedbackOf,
@@ -23,11 +23,25 @@ const DAY = 86_400_000
 
 const runsOf = async (tenant: Tenant, project: string) => {
   const session = [await projectId(tenant, project)]
-  const select = ['id', 'name', 'run_type', 'inputs', 'extra', 'status']
+  const select = ['id', 'name', 'run_type', 'inputs', 'outputs', 'extra', 'status']
   return (await tenant.post('/runs/query', { session, select, limit: 100 })).body.runs
 }
 
 describe('an evaluator', () => {
+  it('keeps nothing of the runs of a tagged project in the runs of its calls', async () => {
+    const { tenant, models, model, createRule, judge, session_id } = await newJudgedTenant()
+    const tag_value_id = await tagValue(tenant, 'Secret=yes')
+    const tagging = { tag_value_id, resource_type: 'project', resource_id: session_id }
+    expect((await tenant.post('/workspaces/current/taggings', tagging)).status).toBeLessThan(300)
+    await createRule({ evaluators: [makeEvaluator(model)] })
+    await appendEnded(tenant, 1, QUESTION)
+    await judge()
+    expect(models.calls[0]!.messages[0]!.content).toContain('Paris')
+    const calls = await runsOf(tenant, 'evaluators')
+    expect(calls).toMatchObject([{ status: 'success' }])
+    expect(JSON.stringify(calls)).not.toContain('Paris')
+  })
+
   it('asks the model about each run, and its answer becomes feedback', async () => {
     const { tenant, models, model, createRule, judge } = await newJudgedTenant()
     const schema = {
