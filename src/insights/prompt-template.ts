@@ -61,6 +61,12 @@ function fillTemplate(
   values: TemplateValues,
   show: (name: string, value: unknown) => string,
 ): string {
+  // A template may name a value a thousand times, and to write a long one takes time.
+  const written = new Map<string, string>()
+  const write = (name: string): string => {
+    if (!written.has(name)) written.set(name, show(name, lookUp(values, name)))
+    return written.get(name)!
+  }
   let filled = ''
   let at = 0
   const isShown: boolean[] = []
@@ -69,7 +75,7 @@ function fillTemplate(
     at = end
     if (sign === '#' || sign === '^') isShown.push(isTruthy(lookUp(values, name)) === (sign === '#'))
     else if (sign === '/') isShown.pop()
-    else if (sign === '' && !isShown.includes(false)) filled += show(name, lookUp(values, name))
+    else if (sign === '' && !isShown.includes(false)) filled += write(name)
   }
   return filled + template.slice(at)
 }

@@ -73,20 +73,41 @@ export function listVariables(parts: Part[]): { required: string[]; sections: st
   return { required: [...required], sections: [...sections] }
 }
 
-/** `read` returns undefined for what is not there. */
-export function renderTemplate(parts: Part[], read: (name: string) => unknown): string {
-  return parts
-    .map(part => {
-      if (typeof part === 'string') return part
-      if ('variable' in part) return toText(read(part.variable))
-      const value = read(part.section)
-      const isEmpty = !value || (Array.isArray(value) && value.length === 0)
-      if (part.isInverted) return isEmpty ? renderTemplate(part.parts, read) : ''
-      if (isEmpty) return ''
-      const items: unknown[] = Array.isArray(value) ? value : [value]
-      return items.map(item => renderTemplate(part.parts, readWithin(item, read))).join('')
-    })
-    .join('')
+const MAX_RENDERED = 1_000_000
+const MAX_STEPS = 100_000
+
+/**
+ * The reader returns undefined for what is not there. Sections within sections repeat each other: what exceeds the
+ * limits is left out.
+ */
+export function renderTemplate(template: Part[], readOuter: (name: string) => unknown): string {
+  let [rendered, steps] = ['', 0]
+  const isFull = () => steps > MAX_STEPS || rendered.length > MAX_RENDERED
+  function render(parts: Part[], read: (name: string) => unknown): void {
+    for (const part of parts) {
+      steps++
+      if (isFull()) return
+      if (typeof part === 'string') rendered += part
+      else if ('variable' in part) rendered += toText(read(part.variable))
+      else renderSection(part, read)
+    }
+  }
+  function renderSection({ section, isInverted, parts }: Section, read: (name: string) => unknown): void {
+    const value = read(section)
+    const isEmpty = !value || (Array.isArray(value) && value.length === 0)
+    if (isInverted) {
+      if (isEmpty) render(parts, read)
+      return
+    }
+    if (isEmpty) return
+    for (const item of Array.isArray(value) ? value : [value]) {
+      steps++
+      if (isFull()) return
+      render(parts, readWithin(item, read))
+    }
+  }
+  render(template, readOuter)
+  return rendered.slice(0, MAX_RENDERED)
 }
 
 const readWithin = (item: unknown, read: (name: string) => unknown) => (name: string) => {

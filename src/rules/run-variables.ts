@@ -59,11 +59,17 @@ export function createReader(run: JudgedRun, mapping: Mapping): (variable: strin
     }
     return parsed.get(member)
   }
-  return variable => {
+  const readVariable = (variable: string): unknown => {
     const path = pathOf(variable, mapping)
     if (path === undefined) return undefined
     const [head, rest] = splitPath(path)
     return cutLongText(readPath(readMember(MEMBERS[head as keyof typeof MEMBERS]), rest))
+  }
+  // A template may name a variable a thousand times, and to measure a long one takes time.
+  const known = new Map<string, unknown>()
+  return variable => {
+    if (!known.has(variable)) known.set(variable, readVariable(variable))
+    return known.get(variable)
   }
 }
 

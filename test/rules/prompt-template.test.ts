@@ -48,6 +48,19 @@ describe('a template', () => {
     expect(listMissing(required, {}, createReader(RUN, {}))).toEqual(['input.a'])
   })
 
+  it('ends, although sections repeat each other and names are repeated', () => {
+    const run = {
+      ...RUN,
+      inputs: JSON.stringify({ a: Array(300).fill('x') }),
+      outputs: JSON.stringify('y'.repeat(90_000)),
+    }
+    const nested = `${'{{#input.a}}'.repeat(9)}{{.}}${'{{/input.a}}'.repeat(9)}`
+    for (const text of [nested, '{{output}}'.repeat(2000), `{{#input.a}}{{output}}{{/input.a}}`])
+      expect(renderTemplate(parseTemplate(text, 'mustache'), createReader(run, {})).length).toBeLessThanOrEqual(
+        1_000_000,
+      )
+  })
+
   it('cuts the middle of what is too long for a model', () => {
     const long = { ...RUN, outputs: JSON.stringify({ answer: `a${'x'.repeat(150_000)}z` }) }
     const text = renderTemplate(parseTemplate('{{output.answer}}', 'mustache'), createReader(long, {}))
