@@ -5,7 +5,7 @@ import { getApp } from '../support/app.ts'
 import { makeEvaluator, newModel, SCHEMA } from '../support/evaluators.ts'
 import { newTracedTenant } from '../support/rules.ts'
 
-it('langsmith 0.12.0 lists rules with evaluators, and creates, reads, changes, lists and deletes evaluators', async () => {
+it('langsmith lists rules with evaluators, and creates, reads, changes, lists and deletes evaluators', async () => {
   const { tenant, session_id, createRule } = await newTracedTenant()
   const model = await newModel(tenant, 'https://models.example.com/v1')
   const statuses: number[] = []
