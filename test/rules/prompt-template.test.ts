@@ -4,7 +4,14 @@ import { listVariables, parseTemplate, renderTemplate } from '../../src/rules/pr
 import { createReader, listMissing, pathOf } from '../../src/rules/run-variables.ts'
 
 const RUN = {
-  ...{ name: 'answer', run_type: 'chain', error: null, reference: '{"answer":"Paris"}', metadata: '{"user":"u1"}' },
+  ...{
+    name: 'answer',
+    run_type: 'chain',
+    session_id: '',
+    error: null,
+    reference: '{"answer":"Paris"}',
+    metadata: '{"user":"u1"}',
+  },
   inputs: '{"question":"Where?","messages":[{"role":"user","content":"Hi"},{"role":"user","content":"<b>{{output}}"}]}',
   outputs: '{"answer":"Paris","score":12}',
 }
