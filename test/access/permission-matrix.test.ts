@@ -142,22 +142,27 @@ describe('a session of a member', () => {
       const isOfOrganization = role.scope === 'organization'
       const inside = { 'X-Tenant-Id': tenant.tenant_id }
       const unexpected: string[] = []
+      const { token } = await newSession(
+        tenant,
+        isOfOrganization ? { organizationRole: role_id } : { workspaceRole: role_id },
+      )
+      const triedWithout = new Set<string>()
       // Where a session does not count, none is asked for its permissions.
       for (const one of permittedOperations.filter(operation => !operation.passThrough)) {
         const permission = one.verb!.permission!
-        const token = await newSession(
-          tenant,
-          isOfOrganization ? { organizationRole: role_id } : { workspaceRole: role_id },
-        )
         const isGranted = permission === 'organization:read' || role.permissions.includes(permission)
         // A body with a media type of its own is refused before the database is asked.
         const headers: Record<string, string> = one.bodyMediaType ? { 'Content-Type': one.bodyMediaType } : {}
-        const verdict = await sendAs(one, token.token, { ...inside, ...headers })
+        const verdict = await sendAs(one, token, { ...inside, ...headers })
         if (verdict !== (isGranted ? 'passes' : 'permission_missing')) unexpected.push(`${one.id}: ${verdict}`)
+        // Without a workspace, the answer depends on no more than this.
+        const scoped = `${permission} ${isWorkspaceScoped(one.verb!)}`
+        if (triedWithout.has(scoped)) continue
+        triedWithout.add(scoped)
         const isGrantedWithout = permission === 'organization:read' || (isOfOrganization && isGranted)
         const refusal = isWorkspaceScoped(one.verb!) || isGranted ? 'workspace_required' : 'permission_missing'
         const expected = isGrantedWithout && !isWorkspaceScoped(one.verb!) ? 'passes' : refusal
-        const without = await sendAs(one, token.token, headers)
+        const without = await sendAs(one, token, headers)
         if (without !== expected) unexpected.push(`${one.id} without a workspace: ${without}`)
       }
       expect(unexpected).toEqual([])
