@@ -114,7 +114,7 @@ async function startJob(ctx: Ctx, id: string): Promise<void> {
   await workOnJobs(ctx, sql`j.id = ${id}::uuid`)
 }
 
-export const readJob = verb('projects:read', async (ctx, ref: JobParams): Promise<schema.JobDetails> => {
+export const readJob = verb('runs:read', async (ctx, ref: JobParams): Promise<schema.JobDetails> => {
   const query = sql<Row>`
     select
       (to_jsonb(j) || jsonb_build_object('shape', ${SHAPE}))::text,
@@ -170,7 +170,7 @@ export const deleteJob = verb('rules:create', async (ctx, ref: JobParams) => {
   return { id: requireRow(rows, 'insight_job_not_found').id, message: 'Deleted.' }
 })
 
-export const readCluster = verb('projects:read', async (ctx, { cluster_id, ...ref }: ClusterParams) => {
+export const readCluster = verb('runs:read', async (ctx, { cluster_id, ...ref }: ClusterParams) => {
   const query = sql<Row>`
     select json_build_object(
       'id', c.id, 'parent_id', c.parent_id, 'level', c.level, 'name', c.name, 'description', c.description,

@@ -3,7 +3,6 @@ import { slice } from '../kernel/routes.ts'
 import { SessionRef } from '../traces/sessions.schema.ts'
 import * as c from './configs.schema.ts'
 import * as configs from './configs.ts'
-
 import { listJobRuns } from './job-runs.ts'
 import * as s from './jobs.schema.ts'
 import * as jobs from './jobs.ts'

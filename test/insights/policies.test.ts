@@ -58,7 +58,9 @@ it.each(REQUESTS)(
 
 it('a caller who may read the project but not its runs gets no runs, and starts no job that reads them', async () => {
   const caller = await newLimitedCaller(tenant, PERMISSIONS, [deny('runs:read', SECRET)])
-  expect((await caller.get(`${secret.path}/${secret.job}/runs`)).status).toBe(404)
+  for (const path of ['', '/runs', `/clusters/${secret.cluster}`])
+    expect((await caller.get(`${secret.path}/${secret.job}${path}`)).status).toBe(404)
+  expect((await caller.get(`${open.path}/${open.job}`)).status).toBe(200)
   expect([403, 404]).toContain((await caller.post(secret.path, { model: 'none' })).status)
   const events = (await caller.get('/v2/events?limit=100')).text
   expect(events).toContain(open.job)
