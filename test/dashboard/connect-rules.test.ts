@@ -67,6 +67,7 @@ describe('a webhook', () => {
   /** Their events are in the journal of the organization, which no webhook reads. */
   const OF_ORGANIZATION = [
     ...['organization', 'member', 'role', 'access_policy', 'session', 'device', 'identity', 'sign_in_link'],
+    'model_proxy',
   ]
   it('can be given every type of event of a workspace by its resource', () => {
     const resources = new Set(Object.keys(EVENT_OPERATIONS).map(type => type.split('.')[0]!))

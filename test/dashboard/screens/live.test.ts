@@ -88,6 +88,8 @@ it('a list of 1,000 deployments is counted, loads as one scrolls, and fits at 20
   await rowOf(page, 'first').waitFor()
   const rows = page.locator('a[data-row]')
   const before = await rows.count()
+  // Elsewhere it may stand on the menu, which scrolls by itself.
+  await rows.first().hover()
   await page.mouse.wheel(0, 100_000)
   await expect.poll(() => rows.count(), { timeout: 10_000 }).toBeGreaterThan(before)
   expect(await page.evaluate('document.querySelectorAll("tbody").length')).toBe(2)
