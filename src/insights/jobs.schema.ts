@@ -5,6 +5,7 @@ import { flag, offsetPage, storableText, Time } from '../traces/query.schema.ts'
 import { SessionRef } from '../traces/sessions.schema.ts'
 import { TraceTime } from '../traces/time.schema.ts'
 import { AttributeSchemas } from './attributes.schema.ts'
+import { MAX_PARTITIONS } from './hierarchy.ts'
 
 const MAX_LEVELS = 5
 const MAX_CLUSTERS = 100
@@ -31,7 +32,7 @@ const requestShape = {
   hierarchy: arrayOf(z.int().min(1).max(MAX_CLUSTERS), MAX_LEVELS, 1)
     .nullish()
     .meta({ description: 'How many clusters each level has, from the finest to the broadest.' }),
-  partitions: recordOf(storableText(100).min(1), storableText(1000), 10)
+  partitions: recordOf(storableText(100).min(1), storableText(1000), MAX_PARTITIONS)
     .nullish()
     .meta({ description: 'The broadest categories, if they are known: descriptions by name.' }),
   sample: Sample.nullish(),
