@@ -4,9 +4,11 @@ import { fail } from '../kernel/errors.ts'
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
+const PROJECT = '/o/:1/projects/p/:2'
+
 /** What is shared has no page for people without an account: its link leads to the JSON. */
 const TARGETS = {
-  '/o/:1/projects/p/:2': '/ui/:1/traces/:2',
+  [PROJECT]: '/ui/:1/traces/:2',
   '/o/:1/projects/p/:2/r/:3': '/ui/:1/traces/run/:3',
   '/o/:1/datasets/:2': '/ui/:1/datasets/:2',
   '/o/:1/datasets/:2/compare': '/ui/:1/datasets/:2',
@@ -14,11 +16,16 @@ const TARGETS = {
   '/public/:1/d': '/public/:1/datasets',
 }
 
+/** `generate_insights` links to the project, with the job in the query. */
+const insightsPath = (path: string, job: string | undefined): string =>
+  path === PROJECT && job !== undefined && UUID.test(job) ? `/insights/${job}` : ''
+
 export function serveClientLinks<E extends Env>(app: Hono<E>): void {
   for (const [path, target] of Object.entries(TARGETS))
     app.get(path, c => {
       const ids: Record<string, string> = c.req.param()
       if (!Object.values(ids).every(id => UUID.test(id))) throw fail('route_not_found')
-      return c.redirect(target.replace(/:(\d)/g, (_, name) => ids[name]!))
+      const address = target.replace(/:(\d)/g, (_, name) => ids[name]!)
+      return c.redirect(address + insightsPath(path, c.req.query('clusterJobId')))
     })
 }

@@ -50,8 +50,9 @@ const requestShape = {
     .meta({ description: 'Answers by questions about the application.' }),
   model: Model.nullish().meta({
     description:
-      '`openai` or `anthropic`: the first model configuration of this provider. Or the name or id of a model ' +
-      'configuration. `none`: the lexical method, which calls no model. By default `openai`.',
+      '`openai` or `anthropic`: the oldest model configuration of this provider, for `openai` also of a server that ' +
+      'is compatible with it. Or the name, the id or the `model` of a configuration. `none`: the lexical method, ' +
+      'which calls no model. By default `openai`.',
   }),
   cluster_model: Model.nullish().meta({ description: 'Of clusters and report: the name or id of a configuration.' }),
   summary_model: Model.nullish().meta({ description: 'Of summaries: the name or id of a configuration.' }),

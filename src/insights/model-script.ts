@@ -36,7 +36,10 @@ export class Script {
     const found = this.#find(key)
     if (found.state === 'answered') return found.answer as Value
     if (found.state === 'failed')
-      throw new JobFault(`The model gave no usable answer to \`${key}\`, also when asked again: ${found.fault}`)
+      throw new JobFault(
+        `The model gave no usable answer to \`${key}\`, also when asked again: ${found.fault.replace(/\.$/, '')}. ` +
+          'Use another model.',
+      )
     const { boundary } = found.call
     const question = toQuestion({ boundary, user_context: this.#job.user_context })
     this.calls.push({ ...found.call, question })

@@ -1292,7 +1292,7 @@ const CODES = {
     502,
     'Model call failed',
     'The server of the model refused the call or failed.',
-    'Test the configuration: POST /v1/model-configurations/{configuration_id}/test.',
+    'Check the secret, `base_url` and `model` of the configuration.',
   ],
   model_answer_invalid: [
     502,
@@ -1363,9 +1363,11 @@ export const isCode = (word: unknown): word is Code => typeof word === 'string' 
 export const statusOf = (code: Code): number => CODES[code][0]
 export const titleOf = (code: Code): string => CODES[code][1]
 
+const endless = (sentence: string): string => sentence.replace(/\.$/, '')
+
 export function detailOf(code: Code, subject?: string): string {
   const [, , problem, remedy] = CODES[code]
-  return subject === undefined ? `${problem} ${remedy}` : `${problem.replace(/\.$/, '')}: ${subject}. ${remedy}`
+  return subject === undefined ? `${problem} ${remedy}` : `${endless(problem)}: ${endless(subject)}. ${remedy}`
 }
 
 export const listCodes = () =>

@@ -29,7 +29,7 @@ function toWire(row: BudgetRow): schema.Budget & { [etagVersion]: number } {
   const [start, stored] = [row.current_start, row.period_start].map(text => Date.parse(text))
   const isCurrent = stored === start
   const spent = {
-    usd: isCurrent ? row.spent_usd : 0,
+    usd: isCurrent ? Number(row.spent_usd.toPrecision(12)) : 0,
     tokens: isCurrent ? row.spent_tokens : 0,
     calls: isCurrent ? row.spent_calls : 0,
   }

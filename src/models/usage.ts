@@ -24,7 +24,8 @@ const SUMS = sql`
   coalesce(sum(failed), 0) as failed,
   coalesce(sum(input_tokens), 0) as input_tokens,
   coalesce(sum(output_tokens), 0) as output_tokens,
-  sum(cost_usd) as cost_usd`
+  -- As numeric it has 15 digits, without the noise of the sum.
+  sum(cost_usd)::numeric as cost_usd`
 
 const CALLER = sql`
   configuration_id,

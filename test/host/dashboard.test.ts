@@ -80,6 +80,8 @@ describe('a link that a published client prints', () => {
   const [w, p, r, d, t] = [1, 2, 3, 4, 5].map(digit => `0000000${digit}-0000-4000-8000-000000000000`)
   it.each([
     [`/o/${w}/projects/p/${p}`, `/ui/${w}/traces/${p}`],
+    [`/o/${w}/projects/p/${p}?tab=3&clusterJobId=${r}`, `/ui/${w}/traces/${p}/insights/${r}`],
+    [`/o/${w}/projects/p/${p}?clusterJobId=..%2F..`, `/ui/${w}/traces/${p}`],
     [`/o/${w}/projects/p/${p}/r/${r}?trace_id=${r}&start_time=x`, `/ui/${w}/traces/run/${r}`],
     [`/o/${w}/projects/p/${p}/r/${r}?poll=true`, `/ui/${w}/traces/run/${r}`],
     [`/o/${w}/datasets/${d}`, `/ui/${w}/datasets/${d}`],

@@ -40,7 +40,7 @@ it('writes an evaluator, tries it on the latest run, and shows its verdicts', as
   await check(page, 'evaluator-tried')
   await press(page, 'Create rule')
   await page.getByRole('heading', { name: 'Judge answers' }).waitFor()
-  await page.getByText('Scores helpful, tone').waitFor()
+  await page.getByText('Judge helpful, tone').waitFor()
   const [rule] = (await tenant.get('/runs/rules')).body
   expect(rule).toMatchObject({
     spend_limit: { limit_usd: '5' },

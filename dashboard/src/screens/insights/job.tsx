@@ -46,10 +46,12 @@ export default function JobPage({ workspace, params }: ScreenProps<{ project: st
       everyMs: last => (last && isOpen(last) ? READ_EVERY_MS : false),
     },
   )
+  const { data: project } = useRead(workspace, 'GET /sessions/{session_id}', { params: { session_id } })
   const [cluster, setCluster] = useFilter('cluster')
   const [, navigate] = useLocation()
   useCrumbs(
     { label: 'Traces', to: '/traces' },
+    { label: project?.name ?? '…', to },
     { label: 'Insights', to: `${to}/insights` },
     { label: job?.name ?? '…' },
   )
@@ -181,11 +183,12 @@ const ClusterList = ({ nodes, total, chosen, onChoose }: ListProps) => (
 
 function describeStats({ stats }: Cluster): string {
   const { error_rate, latency_p50 } = (stats ?? {}) as { error_rate?: number; latency_p50?: number | null }
-  const parts = [
-    error_rate ? `${formatShare(error_rate)} failed` : '',
-    latency_p50 != null ? `median ${formatLatency(latency_p50)}` : '',
-  ].filter(Boolean)
-  return parts.length > 0 ? `(${parts.join(', ')})` : ''
+  return [
+    error_rate ? `${formatShare(error_rate)} failed.` : '',
+    latency_p50 != null ? `Median ${formatLatency(latency_p50)}.` : '',
+  ]
+    .filter(Boolean)
+    .join(' ')
 }
 
 type RunsProps = {

@@ -121,12 +121,10 @@ const Users = ({ usage }: { usage: Usage }) => (
     >
       {usage.by_caller.map(row => (
         <Row key={`${row.configuration_id} ${row.deployment_id}`}>
-          <Cell detail={row.deployment_name ?? row.deployment_id ?? 'People and API keys'}>
-            {row.configuration_name}
-          </Cell>
+          <Cell detail={row.deployment_name ?? row.deployment_id ?? 'No deployment'}>{row.configuration_name}</Cell>
           <Cell detail={row.failed > 0 && `${formatCount(row.failed)} failed`}>{formatCount(row.calls)}</Cell>
           <Cell isWideOnly>{formatCount(countTokens(row))}</Cell>
-          <Cell isEnd>{formatCost(row.cost_usd ?? 0)}</Cell>
+          <Cell isEnd>{row.cost_usd === null ? 'No price' : formatCost(row.cost_usd)}</Cell>
         </Row>
       ))}
     </Table>

@@ -137,7 +137,6 @@ const About = ({ rule }: { rule: Rule }) => (
               </Link>
             ),
           ],
-          ['Evaluator', listKeys(rule).length > 0 && `Scores ${listKeys(rule).join(', ')}`],
           [
             'Spent this week',
             listKeys(rule).length > 0 &&
