@@ -2,7 +2,6 @@
 
 /** With names of categories for the top level, that level is made of them. */
 export type Partitions = Record<string, string>
-export const MAX_PARTITIONS = 10
 
 /** None is greater than what is below it. Without a hierarchy, they follow from the number of runs. */
 export function sizesOf(hierarchy: number[] | null | undefined, runs: number): number[] {

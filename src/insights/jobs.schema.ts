@@ -5,12 +5,12 @@ import { flag, offsetPage, storableText, Time } from '../traces/query.schema.ts'
 import { SessionRef } from '../traces/sessions.schema.ts'
 import { TraceTime } from '../traces/time.schema.ts'
 import { AttributeSchemas } from './attributes.schema.ts'
-import { MAX_PARTITIONS } from './hierarchy.ts'
 
 const MAX_LEVELS = 5
 const MAX_CLUSTERS = 100
 const MAX_HOURS = 400 * 24
 const MAX_SAMPLE = 1000
+export const MAX_PARTITIONS = 10
 
 export const JobRef = SessionRef.extend({ job_id: Uuid })
 export const ClusterRef = JobRef.extend({ cluster_id: Uuid })

@@ -4,7 +4,8 @@ import type { AttributeSchemas } from './attributes.schema.ts'
 import { type Attributes, isKept } from './attributes.ts'
 import { type ClusterStats, computeStats } from './cluster-stats.ts'
 import { type Cluster, OTHER, type SummarizedRun } from './cluster-tree.ts'
-import { MAX_PARTITIONS, type Partitions } from './hierarchy.ts'
+import type { Partitions } from './hierarchy.ts'
+import { MAX_PARTITIONS } from './jobs.schema.ts'
 import type { Report, ReportCluster } from './report-question.ts'
 
 const MAX_EXAMPLES = 60
