@@ -137,6 +137,7 @@ async function evaluate(services: Services, item: Evaluation): Promise<Outcome> 
   if (item.is_over_limit) return { state: 'skipped', reason: 'spend_limit_reached' }
   const judged = await readJudgedRun(ctx, item.run_id)
   if (!judged) throw new AttemptError('run_expired')
+  if (judged === 'too_long') return { state: 'skipped', reason: 'run_too_long' }
   const asked = await askModel(ctx, item.evaluator, judged, {
     actor: item.evaluator_id,
     // Of the evaluation, so that a provider answers a repeat without another charge.

@@ -4,26 +4,29 @@ import type { Ctx } from '../kernel/context.ts'
 import { type Row, run } from '../kernel/db.ts'
 import type { Completion } from '../models/complete.ts'
 import type { JudgePrompt } from '../tables/rules.ts'
-import { fillPayloads, RUN_PAYLOAD_BYTES } from '../traces/object-links.ts'
+import { fillPayloads } from '../traces/object-links.ts'
 import { listVariables, parseTemplate } from './prompt-template.ts'
 import { createReader, type JudgedRun, listMissing, renderForRun } from './run-variables.ts'
 import { toVerdicts, type Verdict } from './verdicts.ts'
 
 /** The project of the calls. */
 export const PROJECT = 'evaluators'
+/** Many runs are judged at once, and a model reads no more. */
+const MAX_PAYLOAD_BYTES = 2 * 1024 * 1024
 /** Shorter than the lease of an evaluation. */
 const TIMEOUT_MS = 60_000
 const COLUMNS = ['inputs', 'outputs', 'objects', 'error', 'metadata', 'reference_example_id'] as const
 
 /** Null if there is no such run any more. */
-export async function readJudgedRun(ctx: Ctx, id: string): Promise<JudgedRun | null> {
+export async function readJudgedRun(ctx: Ctx, id: string): Promise<JudgedRun | 'too_long' | null> {
   const { runs } = await ctx.traces.query(ctx, { ids: [id], order: 'asc', limit: 1, columns: COLUMNS })
   const [found] = runs
   if (!found) return null
-  await fillPayloads(ctx, runs, RUN_PAYLOAD_BYTES)
+  await fillPayloads(ctx, runs, MAX_PAYLOAD_BYTES)
   const { name, run_type, error = null, inputs, outputs, metadata = null, reference_example_id: example } = found
-  // What lies apart and could not be read is an empty text.
-  const members = { inputs: inputs || null, outputs: outputs || null, metadata }
+  // What lies apart and was not read is an empty text.
+  if (inputs === '' || outputs === '') return 'too_long'
+  const members = { inputs: inputs ?? null, outputs: outputs ?? null, metadata }
   return { ...{ name, run_type, error }, ...members, reference: example ? await readReference(ctx, example) : null }
 }
 

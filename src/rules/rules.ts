@@ -287,7 +287,11 @@ export const createRule = verb('rules:create', async (ctx, input: schema.NewRule
 export const validateRule = verb('rules:create', async (ctx, input: schema.ValidatedRule) => {
   requireUsable(ctx, input)
   const { evaluator_id } = input
-  const shared = evaluator_id ? sql`(select structured::text from evaluators where id = ${evaluator_id}::uuid)` : null
+  const shared = sql`(
+    select e.structured::text
+    from evaluators e
+    where e.id = ${evaluator_id ?? null}::uuid and e.tenant_id = current_tenant()
+  )`
   const [row] = await run(ctx, sql<Row>`select ${isAllowed(input, scopeOf(input))}, ${shared}`)
   const judges = (input.evaluators ?? []).map(({ structured }) => structured)
   if (evaluator_id) judges.push(JSON.parse(row![1] as string))

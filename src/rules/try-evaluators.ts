@@ -6,10 +6,12 @@ import type { StoredRun } from '../traces/run-query.ts'
 import { isOver, queryOf, readExperiments } from './evaluate.ts'
 import { explainFailure, SKIPPED } from './evaluations.ts'
 import { askModel, readJudgedRun } from './judge.ts'
+import type { JudgedRun } from './run-variables.ts'
 import type * as schema from './schema.ts'
 
 /** Of which the latest one that has ended is taken. */
 const LATEST = 20
+const NOTHING = { feedback: [], evaluation_run_id: null, cost_usd: null, reason: null, message: null }
 
 export async function tryEvaluators(
   ctx: Ctx,
@@ -20,23 +22,26 @@ export async function tryEvaluators(
   const judged = sample && (await readJudgedRun(ctx, sample.id))
   if (!judged) return []
   const { id: run_id, name: run_name } = sample
+  if (judged === 'too_long') {
+    const payload = { ...NOTHING, reason: 'run_too_long' }
+    return judges.map(() => ({ run_id, run_name, outcome: 'skipped', payload }))
+  }
   return Promise.all(judges.map(async judge => ({ run_id, run_name, ...(await tryOne(ctx, judge, judged, run_id)) })))
 }
 
 async function tryOne(
   ctx: Ctx,
   judge: JudgePrompt,
-  judged: NonNullable<Awaited<ReturnType<typeof readJudgedRun>>>,
+  judged: JudgedRun,
   run_id: string,
 ): Promise<Pick<schema.RuleVerdicts[0], 'outcome' | 'payload'>> {
-  const nothing = { feedback: [], evaluation_run_id: null, cost_usd: null, reason: null, message: null }
   try {
     const question = { actor: ctx.requestInfo.actor!, run_id: crypto.randomUUID(), metadata: { run_id } }
     const asked = await askModel(ctx, judge, judged, question)
     if ('missing' in asked)
-      return { outcome: 'skipped', payload: { ...nothing, reason: `missing ${asked.missing.join(', ')}` } }
+      return { outcome: 'skipped', payload: { ...NOTHING, reason: `missing ${asked.missing.join(', ')}` } }
     const { verdicts, completion } = asked
-    const payload = { ...nothing, evaluation_run_id: completion.run_id, cost_usd: completion.usage.cost }
+    const payload = { ...NOTHING, evaluation_run_id: completion.run_id, cost_usd: completion.usage.cost }
     if (verdicts) return { outcome: 'success', payload: { ...payload, feedback: verdicts } }
     return {
       outcome: 'error',
@@ -46,7 +51,7 @@ async function tryOne(
     const failure = toFailure(error)
     const { code } = failure
     if (code === 'internal') throw error
-    const payload = { ...nothing, reason: code, message: explainFailure(failure) }
+    const payload = { ...NOTHING, reason: code, message: explainFailure(failure) }
     return { outcome: SKIPPED.has(code) ? 'skipped' : 'error', payload }
   }
 }

@@ -96,6 +96,22 @@ describe('an evaluator', () => {
     })
   })
 
+  it('judges long payloads, which lie apart, up to a size', async () => {
+    const { tenant, models, model, createRule, judge } = await newJudgedTenant()
+    const prompt = [['user', '{output.answer}']]
+    const rule = await createRule({ evaluators: [makeEvaluator(model, { prompt, template_format: 'f-string' })] })
+    const answerOf = (length: number) => ({ outputs: JSON.stringify({ answer: 'x'.repeat(length) }) })
+    await appendEnded(tenant, 1, answerOf(90_000))
+    await judge()
+    expect(models.calls.map(({ prompt: said }) => said.length)).toEqual([90_000])
+    await appendEnded(tenant, 1, answerOf(2_200_000))
+    await judge()
+    expect(models.calls).toHaveLength(1)
+    expect((await readVerdicts(tenant, rule))[0]).toMatchObject({
+      ...{ outcome: 'skipped', payload: { reason: 'run_too_long' } },
+    })
+  })
+
   it('whose model fails is asked again, and given up after three attempts', async () => {
     const { tenant, models, model, createRule, judge } = await newJudgedTenant()
     const rule = await createRule({ evaluators: [makeEvaluator(model)] })
