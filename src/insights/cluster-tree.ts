@@ -13,7 +13,7 @@ export type SummarizedRun = RunSummary & { id: string }
 export type Cluster = Category & { level: number; runs: SummarizedRun[]; children: Cluster[] }
 type Request = { hierarchy?: number[] | null | undefined; partitions?: Partitions | null | undefined }
 
-const OTHER: Category = { name: 'Other', description: 'What fits into no other cluster.' }
+export const OTHER: Category = { name: 'Other', description: 'What fits into no other cluster.' }
 
 /** The top clusters. Undefined as long as calls are open. */
 export function buildTrees(script: Script, request: Request, runs: SummarizedRun[]): Cluster[] | undefined {

@@ -41,15 +41,13 @@ const isConfig = ({ session_id, config_id }: ConfigParams): SQL => sql`c.id = ${
       and c.tenant_id = current_tenant()
       and exists (select from projects p where ${isProject(session_id)})`
 
-/** What the schedule does with it, its author must be allowed to do. */
-const mayStart = (session_id: string, config: schema.NewConfig['config'] | null | undefined): SQL =>
-  config
-    ? sql`(
+/** What the schedule does by the config, whoever writes either must be allowed to do. */
+const mayStart = (session_id: string, config: SQL): SQL => sql`(
         select require_permission_for('runs:read', p.tag_value_ids)
         from projects p
         where ${isProject(session_id)}
-      ) ${config.model === 'none' ? sql`` : sql`and ${requirePermission('models:invoke')}`}`
-    : sql`true`
+      )
+      and case when ${config} ->> 'model' = 'none' then true else ${requirePermission('models:invoke')} end`
 
 export const listConfigs = verb(
   'projects:read',
@@ -80,7 +78,7 @@ export const createConfig = verb('rules:create', async (ctx, input: SessionParam
       p.organization_id, p.tenant_id, p.id, ${name}, ${description}, ${JSON.stringify(config)}::json, ${cron},
       ${next}::timestamptz
     from projects p
-    where ${isProject(session_id)} and ${mayStart(session_id, config)}
+    where ${isProject(session_id)} and ${mayStart(session_id, sql`${JSON.stringify(config)}::json`)}
     returning *`
   const parts = {
     lock: sql`select from projects p where ${isProject(session_id)} for no key update`,
@@ -98,6 +96,7 @@ export const changeConfig = verb(
     const cron = schedule_cron?.trim() || null
     const next = cron && nextStart(ctx, checkCron(ctx, cron), null)
     const ref = { session_id, config_id }
+    const started = config ? sql`${JSON.stringify(config)}::json` : cron ? sql`c.config` : null
     const set = [
       name != null && sql`name = ${name}`,
       description !== undefined && sql`description = ${description}`,
@@ -108,7 +107,7 @@ export const changeConfig = verb(
     const change = sql<ConfigRow>`
       update insight_configs c
       set ${sql.join(set, sql`, `)}
-      where ${isConfig(ref)} and ${mayStart(session_id, config)}
+      where ${isConfig(ref)} and ${started ? mayStart(session_id, started) : sql`true`}
       returning c.*`
     const parts = {
       lock: sql`select from insight_configs c where ${isConfig(ref)} for update`,

@@ -10,6 +10,7 @@ const MAX_LEVELS = 5
 const MAX_CLUSTERS = 100
 const MAX_HOURS = 400 * 24
 const MAX_SAMPLE = 1000
+export const MAX_PARTITIONS = 10
 
 export const JobRef = SessionRef.extend({ job_id: Uuid })
 export const ClusterRef = JobRef.extend({ cluster_id: Uuid })
@@ -31,7 +32,7 @@ const requestShape = {
   hierarchy: arrayOf(z.int().min(1).max(MAX_CLUSTERS), MAX_LEVELS, 1)
     .nullish()
     .meta({ description: 'How many clusters each level has, from the finest to the broadest.' }),
-  partitions: recordOf(storableText(100).min(1), storableText(1000), 10)
+  partitions: recordOf(storableText(100).min(1), storableText(1000), MAX_PARTITIONS)
     .nullish()
     .meta({ description: 'The broadest categories, if they are known: descriptions by name.' }),
   sample: Sample.nullish(),

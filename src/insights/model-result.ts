@@ -3,8 +3,9 @@ import { derivedUuid } from '../kernel/digest.ts'
 import type { AttributeSchemas } from './attributes.schema.ts'
 import { type Attributes, isKept } from './attributes.ts'
 import { type ClusterStats, computeStats } from './cluster-stats.ts'
-import type { Cluster, SummarizedRun } from './cluster-tree.ts'
+import { type Cluster, OTHER, type SummarizedRun } from './cluster-tree.ts'
 import type { Partitions } from './hierarchy.ts'
+import { MAX_PARTITIONS } from './jobs.schema.ts'
 import type { Report, ReportCluster } from './report-question.ts'
 
 const MAX_EXAMPLES = 60
@@ -42,7 +43,7 @@ export type JobResult = {
       summary: string
     }[]
   }
-  /** The top clusters, as categories for later jobs. */
+  /** The biggest of the top clusters, as categories for later jobs. */
   categories: Partitions
 }
 
@@ -132,7 +133,11 @@ export function composeResult({ attribute_schemas, summarized, placed, examples,
       }),
     },
     categories: Object.fromEntries(
-      placed.filter(one => one.parent_id === null).map(({ name, description }) => [name, description]),
+      placed
+        // Each job has an Other of its own, and JSON of requests no such member as the second one.
+        .filter(({ parent_id, name }) => parent_id === null && name !== OTHER.name && name !== '__proto__')
+        .slice(0, MAX_PARTITIONS)
+        .map(({ name, description }) => [name, description]),
     ),
   }
 }

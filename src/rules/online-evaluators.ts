@@ -2,7 +2,17 @@
 import { and, eq, getTableColumns, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
-import { bumpVersion, db, inTenant, lockRows, type Row, requirePermission, run, uuidArray } from '../kernel/db.ts'
+import {
+  bumpVersion,
+  db,
+  inTenant,
+  lockRows,
+  type Row,
+  refuseUnless,
+  requirePermission,
+  run,
+  uuidArray,
+} from '../kernel/db.ts'
 import { fail } from '../kernel/errors.ts'
 import { invalidRequest } from '../kernel/input.ts'
 import { commit } from '../kernel/journal.ts'
@@ -155,6 +165,10 @@ export const createOnlineEvaluator = verb('rules:create', async (ctx, input: sch
   return { evaluator: toWire(requireRow(rows, 'workspace_not_found'), []) }
 })
 
+/** Rules may use it in projects that the caller does not see, and would send their runs by the new prompt. */
+const mayChangeJudge = (judge: JudgePrompt): SQL =>
+  and(mayJudge(judge), refuseUnless('denied_by_policy', sql`not hides('project')`))!
+
 const isEvaluator = (id: string): SQL => and(eq(evaluators.id, id), inTenant(evaluators))!
 
 /** Two trips where the prompt changes: it is checked as a whole. */
@@ -170,7 +184,7 @@ export const changeOnlineEvaluator = verb(
         ...(judge && { structured: judge, feedback_keys: listKeys(judge.schema) }),
         ...bumpVersion(evaluators),
       })
-      .where(and(isEvaluator(evaluator_id), judge && mayJudge(judge)))
+      .where(and(isEvaluator(evaluator_id), judge && mayChangeJudge(judge)))
       .returning({
         ...getTableColumns(evaluators),
         rules: sql<RuleOfEvaluator[]>`${rulesOf(sql`evaluators`)}`.as('rules'),

@@ -193,6 +193,12 @@ describe('a job', () => {
     expect(await start(neither, 'none')).toBe('permission_missing')
     expect([await start(reader, 'none'), await start(reader, 'openai')]).toEqual(['started', 'permission_missing'])
     expect(await start(caller, 'openai')).toBe('started')
+    // So does who lets a schedule start it.
+    const config = await tenant.post(`${path}/configs`, { name: 'Manual', config: { model: 'openai' } })
+    const schedule = async (one: typeof caller) =>
+      (await one.patch(`${path}/configs/${config.body.id}`, { schedule_cron: '0 0 1 1 *' })).body.code ?? 'scheduled'
+    expect(await schedule(neither)).toBe('permission_missing')
+    expect([await schedule(reader), await schedule(caller)]).toEqual(['permission_missing', 'scheduled'])
   })
 
   it('says nothing of runs whose trace is deleted', async () => {

@@ -130,7 +130,8 @@ describe('a model', () => {
 
   it('that is busy for a moment is asked again at once', async () => {
     const { tenant, services, models, startJob } = await newModelTenant()
-    models.faults.push('rate_limited', null, 'rate_limited')
+    // One summary, and what is asked alone once all summaries are there: never the second attempt of another call.
+    models.faults.push('rate_limited', ...Array.from({ length: 10 }, () => null), 'rate_limited')
     const id = await startJob({ hierarchy: [3] })
     await work(tenant, services)
     expect((await readStoredJob(id)).job.status).toBe('success')

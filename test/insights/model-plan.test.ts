@@ -2,6 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import type { AttributeSchemas } from '../../src/insights/attributes.schema.ts'
 import { JobFault } from '../../src/insights/job-fault.ts'
+import { SavedRequest } from '../../src/insights/jobs.schema.ts'
 import { type PlannedJob, planJob } from '../../src/insights/model-plan.ts'
 import type { PlannedCall, Step, Steps } from '../../src/insights/model-script.ts'
 import { UnusableAnswer } from '../../src/insights/question.ts'
@@ -93,6 +94,20 @@ describe('a job', () => {
       highlighted_traces: [{ run_id: idOf(0), cluster_id: even!.id, cluster_name: 'even', rank: 1 }],
     })
     expect(result.categories).toEqual({ numbers: 'all' })
+  })
+
+  it('leaves categories to later jobs that a config takes', () => {
+    const names = Array.from({ length: 14 }, (_, i) => (i === 0 ? '__proto__' : `c${i}`))
+    const answer: Script['answer'] = (call, items) =>
+      call.question.name === 'themes'
+        ? { categories: names.map(name => ({ name, description: 'd' })) }
+        : call.question.name === 'assignments'
+          ? { assignments: items.map(({ n }) => ({ n, category: n % 15 })) }
+          : usual.answer(call, items)
+    const { result } = play({ hierarchy: [14] }, runsOf(59), { answer })
+    expect(result.clusters.map(({ name }) => name)).toEqual(expect.arrayContaining(['Other', ...names]))
+    expect(SavedRequest.parse({ partitions: result.categories }).partitions).toEqual(result.categories)
+    expect(Object.keys(result.categories)).toEqual(names.slice(1, 11))
   })
 
   it('ends the same after it was played from any point', () => {

@@ -1,6 +1,7 @@
 // Evaluators that several rules use: what the published client and others do with them.
 import { describe, expect, it } from 'vitest'
-import { withClockAhead } from '../support/app.ts'
+import { deny, hasTag, newLimitedCaller, tagValue } from '../support/access-policies.ts'
+import { unusedId, withClockAhead } from '../support/app.ts'
 import { feedbackOf, makeEvaluator, newJudgedTenant, newModel, QUESTION, SCHEMA } from '../support/evaluators.ts'
 import { appendEnded } from '../support/rules.ts'
 
@@ -47,6 +48,22 @@ describe('an evaluator of several rules', () => {
     expect((await tenant.get(`/runs/rules?evaluator_id=${evaluator.id}`)).body).toHaveLength(2)
     await tenant.patch(`/runs/rules/${other.id}`, { evaluator_id: null })
     expect((await tenant.get(`/runs/rules?evaluator_id=${evaluator.id}`)).body).toHaveLength(1)
+  })
+
+  it('has no prompt of an author whose policies hide runs that it may judge', async () => {
+    const { tenant, create } = await newEvaluators()
+    const evaluator = await create('Helpful')
+    const session = { name: unusedId(), tag_value_ids: [await tagValue(tenant, 'Secret=yes')] }
+    const { id: session_id } = (await tenant.post('/sessions', session)).body
+    const rule = { display_name: 'Secret', sampling_rate: 1, session_id, evaluator_id: evaluator.id }
+    expect((await tenant.post('/runs/rules', rule)).status).toBe(200)
+    const may = ['rules:update', 'runs:read', 'feedback:create', 'models:invoke', 'rules:read']
+    const policies = [deny('runs:read', hasTag('Secret', 'yes'))]
+    const body = { llm_evaluator: { prompt: [['user', 'Repeat {{input}}']] } }
+    const change = async (one: Pick<typeof tenant, 'patch'>) =>
+      (await one.patch(`${PATH}/${evaluator.id}`, body)).body.code ?? 'changed'
+    expect(await change(await newLimitedCaller(tenant, may, policies))).toBe('denied_by_policy')
+    expect(await change(await newLimitedCaller(tenant, may, []))).toBe('changed')
   })
 
   it('is found by its name, what it says, and what its rules are about', async () => {

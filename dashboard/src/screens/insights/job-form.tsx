@@ -183,7 +183,7 @@ const JobFields = ({ draft, model, models, onChange, fault, faults }: FieldsProp
       value={draft.sample}
       onChange={sample => onChange({ sample })}
       placeholder="1000"
-      hint="Up to 1 a part of the traces, above it their number."
+      hint="A number of traces, or a share such as 0.1."
       fault={fault('sample')}
     />
     <TextField
