@@ -37,8 +37,8 @@ export class Script {
     if (found.state === 'answered') return found.answer as Value
     if (found.state === 'failed')
       throw new JobFault(
-        `The model gave no usable answer to \`${key}\`, also when asked again: ${found.fault.replace(/\.$/, '')}. ` +
-          'Use another model.',
+        `The model gave no usable answer to \`${key.split('/')[0]}\`, also when asked again: ` +
+          `${found.fault.replace(/\.$/, '')}. Use another model.`,
       )
     const { boundary } = found.call
     const question = toQuestion({ boundary, user_context: this.#job.user_context })

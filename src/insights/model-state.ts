@@ -46,16 +46,20 @@ export async function storeStep(
   await writeUnderLease(ctx, job, [insert], [sql`metadata = ${JSON.stringify(job.metadata)}::json`])
 }
 
-type Usage = { calls: number; input_tokens: number; output_tokens: number; cost: number }
+/** Null: no call had a price. */
+const addCosts = (sum: number | null, cost: number | null): number | null =>
+  cost === null ? sum : Number(((sum ?? 0) + cost).toFixed(6))
+
+type Usage = { calls: number; input_tokens: number; output_tokens: number; cost: number | null }
 
 function addUsage(given: unknown, completion: Completion | null): Usage {
-  const usage = (given as Usage | undefined) ?? { calls: 0, input_tokens: 0, output_tokens: 0, cost: 0 }
+  const usage = (given as Usage | undefined) ?? { calls: 0, input_tokens: 0, output_tokens: 0, cost: null }
   if (!completion) return usage
   return {
     calls: usage.calls + 1,
     input_tokens: usage.input_tokens + completion.usage.input_tokens,
     output_tokens: usage.output_tokens + completion.usage.output_tokens,
-    cost: Number((usage.cost + (completion.usage.cost ?? 0)).toFixed(6)),
+    cost: addCosts(usage.cost, completion.usage.cost),
   }
 }
 
