@@ -60,6 +60,21 @@ export function isAllowed(given: Given, scope: Scope): SQL {
   )!
 }
 
+const WIDENING = ['filter', 'trace_filter', 'tree_filter', 'sampling_rate', 'spend_limit'] as const
+
+/** For a where clause on `run_rules`: having its evaluators ask about more runs needs the rights to give them. */
+export function mayWiden(patch: RulePatch, scope: Scope): SQL | undefined {
+  if (!patch.is_enabled && WIDENING.every(name => patch[name] === undefined)) return undefined
+  return sql`case
+        when run_rules.evaluator_id is null and json_array_length(run_rules.evaluators) = 0 then true
+        else ${and(
+          mayUseRuns('runs:read', scope),
+          mayUseRuns('feedback:create', scope),
+          requirePermission('models:invoke'),
+        )}
+      end`
+}
+
 type Asking = { structured: { playground_settings_id: string } }[] | null | undefined
 
 export const hasModels = (evaluators: Asking): (SQL | undefined)[] =>

@@ -21,7 +21,7 @@ import { RUN_FIELDS } from '../traces/filter/fields.ts'
 import { readFilters } from '../traces/filter/resolve.ts'
 import { ROUTING_KEY_PLACE } from './alerts.ts'
 import { listPromptFaults } from './check-prompt.ts'
-import { isAllowed } from './rights.ts'
+import { isAllowed, mayWiden } from './rights.ts'
 import * as schema from './schema.ts'
 import { SPENT_THIS_WEEK } from './spending.ts'
 
@@ -325,6 +325,7 @@ export const changeRule = verb(
           session_id ? refuseUnless('rule_scope_fixed', sql`session_id = ${session_id}::uuid`) : undefined,
           dataset_id ? refuseUnless('rule_scope_fixed', sql`dataset_id = ${dataset_id}::uuid`) : undefined,
           isAllowed(patch, OWN_SCOPE),
+          mayWiden(patch, OWN_SCOPE),
         ),
       )
       .returning(RULE_COLUMNS)

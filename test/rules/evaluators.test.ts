@@ -416,4 +416,17 @@ describe('what is refused', () => {
     }
     expect((await (await newLimitedCaller(tenant, needed, [])).post('/runs/rules', body)).status).toBe(200)
   })
+
+  it('has it ask about more only for those who could have set it up', async () => {
+    const { tenant, model, createRule } = await newJudgedTenant()
+    const judging = await createRule({ evaluators: [makeEvaluator(model)] })
+    const plain = await createRule()
+    const limited = await newLimitedCaller(tenant, ['rules:update'], [])
+    const change = async ({ id }: { id: string }, patch: object) =>
+      (await limited.patch(`/runs/rules/${id}`, patch)).status
+    const wider = [{ filter: null }, { sampling_rate: 1 }, { is_enabled: true }, { spend_limit: null }]
+    for (const patch of wider) expect([patch, await change(judging, patch)]).toEqual([patch, 403])
+    expect(await change(judging, { is_enabled: false, display_name: 'Off' })).toBe(200)
+    expect(await change(plain, { filter: null, sampling_rate: 1, is_enabled: true })).toBe(200)
+  })
 })
