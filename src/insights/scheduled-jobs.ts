@@ -34,7 +34,10 @@ export async function sweepInsights(services: Services): Promise<void> {
   await workOnJobs(services)
 }
 
-/** The condition is on configs `c`. Firings that were missed are made up for by one job. */
+/**
+ * The condition is on configs `c`. Of each workspace the one that waits longest is first, then the second of each.
+ * Firings that were missed are made up for by one job.
+ */
 export async function startScheduledJobs(services: Services, condition = sql`true`): Promise<void> {
   const { config, database } = services
   const due = sql<Row>`
@@ -46,7 +49,7 @@ export async function startScheduledJobs(services: Services, condition = sql`tru
     )::text
     from insight_configs c
     where c.next_start_at <= clock() and ${condition}
-    order by c.next_start_at
+    order by row_number() over (partition by c.tenant_id order by c.next_start_at), c.next_start_at
     limit ${MAX_CONFIGS}`
   const [, rows] = (await runAsSystem(database, setClock(config), due)) as [unknown, [string][]]
   for (const [json] of rows) await startConfig(services, JSON.parse(json) as DueConfig)

@@ -2,6 +2,7 @@
 import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
 import { startScheduledJobs } from '../../src/insights/scheduled-jobs.ts'
+import { runAsSystem } from '../../src/kernel/db.ts'
 import { clock, getServices, send, startApp, type Tenant, unusedId, withClockAhead } from '../support/app.ts'
 import { newAskedTenant, work } from '../support/insights.ts'
 
@@ -160,4 +161,25 @@ describe('a schedule', () => {
     expect(await listJobs()).toMatchObject([{ config_id: null }])
     expect((await tenant.delete(`${path}/configs/${unusedId()}`)).body.code).toBe('insight_config_not_found')
   })
+})
+
+it('the schedules of one workspace do not hold back those of another', async () => {
+  const [many, one] = [await newConfigTenant(), await newConfigTenant()]
+  const projects = [many.session_id]
+  for (const name of ['second', 'third']) projects.push((await many.tenant.post('/sessions', { name })).body.id)
+  const { id } = await one.save({ schedule_cron: DAILY })
+  const { organization_id, tenant_id } = many.tenant
+  // They have just started, so that each only waits for its next time.
+  const insert = sql`
+    insert into insight_configs (
+      organization_id, tenant_id, session_id, name, config, schedule_cron, next_start_at, last_started_at
+    )
+    select ${organization_id}::uuid, ${tenant_id}::uuid, p::uuid, 'Many', '{"model": "none"}', ${HOURLY},
+      clock() - interval '1 day', clock()
+    from unnest(${sql.param(projects)}::text[]) p
+    cross join generate_series(1, 70)`
+  const due = sql`update insight_configs set next_start_at = clock() where id = ${id}::uuid`
+  await runAsSystem(getServices().database, insert, due)
+  await startScheduledJobs(getServices(), sql`c.tenant_id in (${tenant_id}::uuid, ${one.tenant.tenant_id}::uuid)`)
+  expect(await one.listJobs()).toHaveLength(1)
 })
