@@ -11,6 +11,7 @@ import { Form } from '../../parts/form-frame.tsx'
 import { Card } from '../../parts/panel.tsx'
 import { toAddress } from '../../router/links.tsx'
 import { createConfig, createJob, type NewJob } from './actions.ts'
+import styles from './insights.module.css'
 
 const SCHEDULES = [
   { value: '', label: 'Once, now' },
@@ -96,14 +97,16 @@ export function JobForm({ workspace, project, onClose }: Props) {
           </>
         }
       >
-        <JobFields
-          draft={draft}
-          model={model}
-          models={(models.items ?? []).map(({ name }) => name)}
-          onChange={part => setDraft(before => ({ ...before, ...part }))}
-          fault={name => faultAt(faults, name) ?? faultAt(faults, `config.${name}`)}
-          faults={faults}
-        />
+        <div class={styles.fields}>
+          <JobFields
+            draft={draft}
+            model={model}
+            models={(models.items ?? []).map(({ name }) => name)}
+            onChange={part => setDraft(before => ({ ...before, ...part }))}
+            fault={name => faultAt(faults, name) ?? faultAt(faults, `config.${name}`)}
+            faults={faults}
+          />
+        </div>
       </Form>
     </Card>
   )
