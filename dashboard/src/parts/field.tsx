@@ -1,6 +1,6 @@
 // A filter: what is typed takes effect a moment later, Escape clears it.
 import type { ComponentChildren } from 'preact'
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import styles from './field.module.css'
 import { Icon } from './icon.tsx'
 
@@ -18,7 +18,8 @@ type FilterProps = {
 export function FilterField({ label, placeholder, value, onChange, aside, hint }: FilterProps) {
   const [typed, setTyped] = useState(value)
   const sent = useRef(value)
-  useEffect(() => {
+  // Before the page is painted: a key after that would be lost.
+  useLayoutEffect(() => {
     // Back, or a link, has changed the address.
     if (value !== sent.current) setTyped(value)
     sent.current = value
