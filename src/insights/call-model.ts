@@ -2,6 +2,7 @@
 import type { Ctx } from '../kernel/context.ts'
 import { Failure } from '../kernel/errors.ts'
 import { type Completion, complete } from '../models/complete.ts'
+import { cleanText } from '../traces/run-contents.ts'
 import { type Question, UnusableAnswer } from './question.ts'
 
 /** The project of the runs that calls become. */
@@ -37,7 +38,7 @@ export async function callModel(ctx: Ctx, call: ModelCall): Promise<Answered> {
   }
 }
 
-const cut = (text: string): string => text.slice(0, MAX_KEPT).toWellFormed().replaceAll('\0', '')
+const cut = (text: string): string => cleanText(text.slice(0, MAX_KEPT))
 
 /** Null for failures that are not about the question. */
 function faultOf(error: unknown): string | null {

@@ -1,8 +1,7 @@
 // Sends the webhooks of rules, signed as in Standard Webhooks, to each rule's URLs, and its alerts to PagerDuty.
 import { type SQL, sql } from 'drizzle-orm'
-import { type Row, run, runAsSystem, uuidArray } from '../kernel/db.ts'
-import { setClock } from '../kernel/journal.ts'
-import { AttemptError, drainOutbox, LEASE, type Outbox, type OutboxItem } from '../kernel/outbox.ts'
+import { type Row, run, uuidArray } from '../kernel/db.ts'
+import { AttemptError, drainOutbox, type Outbox, type OutboxItem } from '../kernel/outbox.ts'
 import { rawJson, writeJson } from '../kernel/raw-json.ts'
 import type { Services } from '../kernel/routes.ts'
 import { runWorkerPool } from '../kernel/worker-pool.ts'
@@ -15,13 +14,13 @@ import { showRuns } from '../traces/runs.ts'
 import { postMessage } from '../webhooks/send.ts'
 import { buildAlert } from './alerts.ts'
 import { actAsRule } from './claimed-rule.ts'
+import { claimNext, isOwnAttempt, listDueRules, MAX_RULES, type RuleWork } from './due-work.ts'
 import { HEADER_PLACE, SECRET_PLACE } from './rules.ts'
 
 /** Of which two are repeats, after a connection that failed or an answer of 500 and more. */
 const MAX_ATTEMPTS = 3
 const TIMEOUT_MS = 5000
 const MAX_CONCURRENT = 8
-const MAX_RULES = 500
 /** Of one rule in a sweep, so that a slow receiver does not take the time of the others. */
 const DELIVERIES_PER_RULE = 20
 
@@ -48,26 +47,10 @@ class UnansweredError extends AttemptError {
   }
 }
 
+const DELIVERIES: RuleWork = { table: 'rule_deliveries', lastAt: 'last_sent_at' }
+
 const claimDelivery = (rule: string): SQL<Row> => sql<Row>`
-  with due as (
-    select d.id
-    from rule_deliveries d
-    where d.rule_id = ${rule}::uuid and d.state = 'waiting' and d.next_attempt_at <= clock()
-    order by d.next_attempt_at
-    limit 1
-    for update skip locked
-  ),
-  served as (
-    update run_rules set last_sent_at = clock()
-    where id = ${rule}::uuid and exists (select from due)
-  ),
-  claimed as (
-    update rule_deliveries d
-    set attempts = d.attempts + 1, next_attempt_at = clock() + ${LEASE}
-    from due
-    where d.id = due.id
-    returning d.*
-  )
+  with ${claimNext(DELIVERIES, rule)}
   select json_build_object(
       'id', d.id, 'attempts', d.attempts, 'run_ids', d.run_ids, 'start_time', d.start_time, 'end_time', d.end_time,
       'kind', d.kind, 'created_at', d.created_at,
@@ -80,9 +63,6 @@ const claimDelivery = (rule: string): SQL<Row> => sql<Row>`
     )::text
   from claimed d
   join run_rules r on r.id = d.rule_id`
-
-const isOwnAttempt = ({ id, attempts }: Delivery): SQL =>
-  sql`id = ${id}::uuid and attempts = ${attempts} and state = 'waiting'`
 
 const OUTBOX: Outbox<Delivery, number> = {
   maxAttempts: MAX_ATTEMPTS,
@@ -143,22 +123,8 @@ async function buildBody(services: Services, { rule, run_ids, start_time, end_ti
   return writeJson({ rule_id: rule.id, start_time, end_time, runs: shown, feedback_stats })
 }
 
-/** The rules with something to send: of each workspace the one that waits longest, then the second of each. */
-const listDue = (condition: SQL): SQL<Row> => sql<Row>`
-  select r.id
-  from run_rules r
-  where ${condition}
-    and exists (
-      select from rule_deliveries d
-      where d.rule_id = r.id and d.state = 'waiting' and d.next_attempt_at <= clock()
-    )
-  order by row_number() over (partition by r.tenant_id order by r.last_sent_at), r.last_sent_at
-  limit ${MAX_RULES}`
-
 export async function sendRuleWebhooks(services: Services, condition: SQL = sql`true`): Promise<void> {
-  const { config, database } = services
-  const [, rows] = (await runAsSystem(database, setClock(config), listDue(condition))) as [unknown, [string][]]
-  const due = rows.map(([id]) => id)
+  const due = await listDueRules(services, DELIVERIES, condition)
   await runWorkerPool({
     maxConcurrent: MAX_CONCURRENT,
     maxItems: MAX_RULES,

@@ -7,12 +7,14 @@ import { type Row, run, runAsSystem } from '../kernel/db.ts'
 import { derivedUuid } from '../kernel/digest.ts'
 import { Failure } from '../kernel/errors.ts'
 import { setClock } from '../kernel/journal.ts'
-import { AttemptError, drainOutbox, LEASE, type Outbox, type OutboxItem } from '../kernel/outbox.ts'
+import { AttemptError, drainOutbox, type Outbox, type OutboxItem } from '../kernel/outbox.ts'
 import type { Services } from '../kernel/routes.ts'
 import { runWorkerPool } from '../kernel/worker-pool.ts'
 import type { JudgePrompt, StoredVerdict } from '../tables/rules.ts'
+import { cleanText } from '../traces/run-contents.ts'
 import { readFeedbackRows, storeFeedback, toCategory, toFeedbackRows, toScore } from '../traces/store-feedback.ts'
 import { actAsRule } from './claimed-rule.ts'
+import { claimNext, isOwnAttempt, listDueRules, MAX_RULES, type RuleWork } from './due-work.ts'
 import { callRunId } from './evaluation-ids.ts'
 import { askModel, readJudgedRun } from './judge.ts'
 import { addSpending, isOverLimit } from './spending.ts'
@@ -21,7 +23,6 @@ const MAX_ATTEMPTS = 3
 /** Rules at once. */
 const MAX_CONCURRENT = 8
 const CALLS_PER_RULE = 8
-const MAX_RULES = 500
 /** In which a sweep begins calls. A rule has at least the second, so that slow models do not take it all. */
 const WORK_MS = 20_000
 const MIN_SHARE_MS = 1000
@@ -58,32 +59,13 @@ export const SKIPPED = new Set<string>(['model_budget_spent', 'model_proxy_off']
 export function explainFailure(error: unknown): string | null {
   if (error instanceof AttemptError) return error.message === error.code ? null : error.message
   if (!(error instanceof Failure)) return null
-  return (error.extra.detail ?? detailOf(error.code, error.extra.about))
-    .slice(0, 500)
-    .toWellFormed()
-    .replaceAll('\0', '')
+  return cleanText((error.extra.detail ?? detailOf(error.code, error.extra.about)).slice(0, 500))
 }
 
+const EVALUATIONS: RuleWork = { table: 'rule_evaluations', lastAt: 'last_judged_at' }
+
 const claimEvaluation = (rule: string): SQL<Row> => sql<Row>`
-  with due as (
-    select e.id
-    from rule_evaluations e
-    where e.rule_id = ${rule}::uuid and e.state = 'waiting' and e.next_attempt_at <= clock()
-    order by e.next_attempt_at
-    limit 1
-    for update skip locked
-  ),
-  served as (
-    update run_rules set last_judged_at = clock()
-    where id = ${rule}::uuid and exists (select from due)
-  ),
-  claimed as (
-    update rule_evaluations e
-    set attempts = e.attempts + 1, next_attempt_at = clock() + ${LEASE}
-    from due
-    where e.id = due.id
-    returning e.*
-  )
+  with ${claimNext(EVALUATIONS, rule)}
   select json_build_object(
       'id', e.id, 'attempts', e.attempts, 'run_id', e.run_id, 'evaluator_id', e.evaluator_id, 'verdicts', e.verdicts,
       'call_run_id', e.call_run_id, 'is_over_limit', ${isOverLimit(sql`r`)},
@@ -105,9 +87,6 @@ const claimEvaluation = (rule: string): SQL<Row> => sql<Row>`
     )::text
   from claimed e
   join run_rules r on r.id = e.rule_id`
-
-const isOwnAttempt = ({ id, attempts }: Evaluation): SQL =>
-  sql`id = ${id}::uuid and attempts = ${attempts} and state = 'waiting'`
 
 const OUTBOX: Outbox<Evaluation, Outcome> = {
   maxAttempts: MAX_ATTEMPTS,
@@ -194,23 +173,8 @@ async function giveFeedback(ctx: Ctx, item: Evaluation, verdicts: StoredVerdict[
   await run(ctx, store)
 }
 
-/** The rules with something to judge: of each workspace the one that waits longest, then the second of each. */
-const listDue = (condition: SQL): SQL<Row> => sql<Row>`
-  select r.id
-  from run_rules r
-  where ${condition}
-    and r.is_enabled
-    and exists (
-      select from rule_evaluations e
-      where e.rule_id = r.id and e.state = 'waiting' and e.next_attempt_at <= clock()
-    )
-  order by row_number() over (partition by r.tenant_id order by r.last_judged_at), r.last_judged_at
-  limit ${MAX_RULES}`
-
 export async function runEvaluations(services: Services, condition: SQL = sql`true`): Promise<void> {
-  const { config, database } = services
-  const [, rows] = (await runAsSystem(database, setClock(config), listDue(condition))) as [unknown, [string][]]
-  const due = rows.map(([id]) => id)
+  const due = await listDueRules(services, EVALUATIONS, sql`${condition} and r.is_enabled`)
   const share = Math.max(MIN_SHARE_MS, (WORK_MS * MAX_CONCURRENT) / Math.max(MAX_CONCURRENT, due.length))
   await runWorkerPool({
     maxConcurrent: MAX_CONCURRENT,

@@ -1,4 +1,5 @@
 // What an evaluator's schema asks for, and what feedback its answer becomes (pure).
+import { cleanText } from '../traces/run-contents.ts'
 
 export type Verdict = { key: string; score?: number | boolean; value?: string; comment?: string }
 
@@ -32,7 +33,7 @@ export function toVerdicts(schema: Record<string, unknown>, answer: unknown): Ve
   const required = Array.isArray(schema.required) ? schema.required : []
   const keys = listKeys(schema)
   const comment = COMMENTS.filter(name => !keys.includes(name) && typeof given[name] === 'string')
-    .map(name => cleanText(given[name] as string))
+    .map(name => shorten(given[name] as string))
     .filter(Boolean)
     .join('\n')
   const verdicts: Verdict[] = []
@@ -52,10 +53,10 @@ export function toVerdicts(schema: Record<string, unknown>, answer: unknown): Ve
 function toVerdict(property: unknown, value: unknown): Omit<Verdict, 'key'> | null {
   const { enum: allowed } = property as { enum?: unknown }
   if (Array.isArray(allowed) && !allowed.includes(value)) return null
-  if (kindOf(property) === 'text') return typeof value === 'string' ? { value: cleanText(value) } : null
+  if (kindOf(property) === 'text') return typeof value === 'string' ? { value: shorten(value) } : null
   if (typeof value === 'boolean') return { score: value }
   return typeof value === 'number' && Math.abs(value) <= MAX_SCORE ? { score: value } : null
 }
 
 /** Postgres stores neither a NUL character nor half of a surrogate pair. */
-const cleanText = (text: string): string => text.slice(0, MAX_TEXT_LENGTH).toWellFormed().replaceAll('\0', '')
+const shorten = (text: string): string => cleanText(text.slice(0, MAX_TEXT_LENGTH))
