@@ -41,7 +41,7 @@ const isConfig = ({ session_id, config_id }: ConfigParams): SQL => sql`c.id = ${
       and c.tenant_id = current_tenant()
       and exists (select from projects p where ${isProject(session_id)})`
 
-/** What the schedule does by the config, whoever writes either must be allowed to do. */
+/** A schedule starts jobs by the config, so changing either needs the permissions to start such a job. */
 const mayStart = (session_id: string, config: SQL): SQL => sql`(
         select require_permission_for('runs:read', p.tag_value_ids)
         from projects p

@@ -1,5 +1,5 @@
 // Runs the jobs, step by step: a worker claims a job, takes steps until its share of the time ends, and leaves the rest
-// to the next one. Whatever a step stores is stored once.
+// to the next one. Each result of a step is stored once.
 import { type SQL, sql } from 'drizzle-orm'
 import { detailOf } from '../kernel/codes.ts'
 import type { Ctx } from '../kernel/context.ts'

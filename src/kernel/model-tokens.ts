@@ -17,7 +17,7 @@ const Owner = z.object({ sub: Uuid, trace_key_version: z.int32().min(1) })
 type Settings = SigningSettings & Pick<Config, 'publicUrl' | 'deploymentModels'>
 
 export const modelProxyUrl = (origin: string): string => `${origin}/v1/model-proxy`
-/** Issuer and audience are the proxy itself: no other verifier trusts it, whatever audience an organization sets. */
+/** Issuer and audience are the proxy itself, so no other verifier accepts these tokens. */
 const issuerOf = (settings: Settings): string => modelProxyUrl(configuredOrigin(settings))
 
 /** A header of JSON always begins so. */

@@ -44,7 +44,7 @@ export type Operation = {
   /** The verb gets the body as bytes, decompressed, within `config.rawBodies`. The key is verified first. */
   rawBody?: RawMedia
   /**
-   * The verb gets the request as it came, and its response is passed on, whatever its status: both bodies are streams.
+   * The verb gets the request as it came, and its response is passed on with any status: both bodies are streams.
    * The last parameter of the path is all that is left of it. A session does not count: what another server says must
    * never meet one.
    */

@@ -31,7 +31,7 @@ const MAX_KEPT = 1024 * 1024
 /** The usage stands at the end of a long answer. */
 const MAX_TAIL = 16 * 1024
 const MAX_TOOL_CALLS = 1000
-/** What `readTokens()` reads. To merge whatever a server sends takes quadratic time. */
+/** What `readTokens()` reads. Merging all members that a server sends takes quadratic time. */
 const USAGE_MEMBERS = [
   ...(['prompt_tokens', 'input_tokens', 'completion_tokens', 'output_tokens', 'cache_read_input_tokens'] as const),
   ...(['cache_creation_input_tokens', 'prompt_tokens_details', 'input_tokens_details'] as const),

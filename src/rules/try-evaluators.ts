@@ -1,4 +1,4 @@
-// Asks evaluators about one run, without a rule: what they would say, for whoever writes one.
+// Asks evaluators about one run before a rule has them, and stores no feedback.
 import type { Ctx } from '../kernel/context.ts'
 import { fail, toFailure } from '../kernel/errors.ts'
 import type { JudgePrompt } from '../tables/rules.ts'

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { makeEnterable, type User } from '../../system/users.ts'
 import { MODEL_TOKEN_FILE } from '../model-variables.ts'
 
-/** Who reads it: the user of a process, or whatever users a container has. The folder above admits nobody else. */
+/** Its reader: the user of a process, or all users of a container. The folder above admits no other user. */
 export type TokenReader = { user: User | undefined } | 'container'
 
 export function makeTokenFolder(folder: string, reader: TokenReader): void {
