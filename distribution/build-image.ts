@@ -149,9 +149,8 @@ async function buildImages() {
       const sizes = layers.map(({ title, blob }) => `${title} ${toMegabytes(blob.length)}`)
       const total = layers.reduce((sum, { blob }) => sum + blob.length, 0)
       const unpacked = layers.reduce((sum, { size }) => sum + size, 0)
-      console.log(
-        `${name} ${platform}: ${toMegabytes(total)} MB to pull (${sizes.join(', ')}), ${toMegabytes(unpacked)} MB on disk`,
-      )
+      console.log(`${name} ${platform}: ${toMegabytes(total)} MB to pull, ${toMegabytes(unpacked)} MB on disk`)
+      console.log(`  ${sizes.join(', ')}`)
     }
     const index = layout.addIndex({ manifests })
     layout.name(index, name)

@@ -80,9 +80,14 @@ function lockPackages(): Lock {
     const sources = [
       ['debian', `${SUITE} ${SUITE}-updates`],
       ['debian-security', `${SUITE}-security`],
-    ].map(
-      ([archive, suites]) =>
-        `Types: deb\nURIs: http://deb.debian.org/${archive}\nSuites: ${suites}\nComponents: main\nSigned-By: ${KEYRING}\n`,
+    ].map(([archive, suites]) =>
+      [
+        'Types: deb',
+        `URIs: http://deb.debian.org/${archive}`,
+        `Suites: ${suites}`,
+        'Components: main',
+        `Signed-By: ${KEYRING}\n`,
+      ].join('\n'),
     )
     fs.mkdirSync(join(folder, 'sources'))
     fs.writeFileSync(join(folder, 'sources/debian.sources'), sources.join('\n'))
