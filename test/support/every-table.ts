@@ -41,9 +41,9 @@ export async function fillEveryTable(client: pg.Client): Promise<void> {
     where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
     group by c.relname`)
   const { rows: checks } = await client.query<{ column: string; definition: string }>(`
-    select conrelid::regclass || '.' || (select attname from pg_attribute where attrelid = conrelid and attnum = conkey[1])
-      as column, pg_get_constraintdef(oid) as definition
+    select conrelid::regclass || '.' || attname as column, pg_get_constraintdef(pg_constraint.oid) as definition
     from pg_constraint
+    join pg_attribute on attrelid = conrelid and attnum = conkey[1]
     where contype = 'c' and cardinality(conkey) = 1`)
   const enumerations = checks.map(({ column, definition }) => [column, /ARRAY\[('\w+')/.exec(definition)?.[1]] as const)
   const others = { ...Object.fromEntries(enumerations.filter(([, value]) => value)), ...OTHER_VALUES }
@@ -69,7 +69,8 @@ export async function describeDatabase(client: pg.Client, without: string[] = []
   for (const { table } of rows) {
     const row = `(to_jsonb(t)${without.map(column => ` - '${column}'`).join('')})`
     const { rows: found } = await client.query(
-      `select count(*)::integer as rows, md5(string_agg(${row}::text, '|' order by ${row}::text)) as hash from "${table}" t`,
+      `select count(*)::integer as rows, md5(string_agg(${row}::text, '|' order by ${row}::text)) as hash
+      from "${table}" t`,
     )
     contents[table] = found[0]
   }

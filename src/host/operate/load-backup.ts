@@ -105,8 +105,9 @@ async function loadRows(client: pg.Client, folder: string, manifest: Manifest, l
 /** Such as quotas. They need rights that the owner may lack. */
 async function applySettings(client: pg.Client, { settings }: Manifest, log: (line: string) => void): Promise<void> {
   const { rows } = await client.query('select current_database() as name')
+  const database = client.escapeIdentifier(rows[0].name)
   for (const [name, value] of Object.entries(settings)) {
-    const statement = `alter database ${client.escapeIdentifier(rows[0].name)} set ${name} = ${client.escapeLiteral(value)}`
+    const statement = `alter database ${database} set ${name} = ${client.escapeLiteral(value)}`
     await client.query(statement).catch(() => log(`Not allowed to this login. Run it as a superuser: ${statement}`))
   }
 }
