@@ -94,7 +94,13 @@ until_true() { # SECONDS COMMAND…
     sleep 0.1
   done
 }
-free_port() { node -e 'const s = net.createServer().listen(0, "127.0.0.1", () => { console.log(s.address().port); s.close() })'; }
+free_port() {
+  node -e '
+    const server = net.createServer().listen(0, "127.0.0.1", () => {
+      console.log(server.address().port)
+      server.close()
+    })'
+}
 
 # page_block PAGE LANGUAGE NUMBER: a block of commands or settings of a page of docs/, such as `operating sh 1`.
 page_block() {

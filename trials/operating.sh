@@ -77,12 +77,13 @@ ENV
   echo "DATABASE_OWNER_URL=$owner" >"$work/etc/owner.env"
   # As the unit does: without privileges, and without a way to get any.
   (set -a && . "$work/etc/control-plane.env" && PORT=$2 exec setpriv --reuid=65534 --regid=65534 --clear-groups \
-    --no-new-privs --bounding-set=-all --inh-caps=-all "$NODE" src/host/node.ts >"$work/control-plane.log" 2>&1) &
+    --no-new-privs --bounding-set=-all --inh-caps=-all "$NODE" src/host/main.ts start >"$work/control-plane.log" 2>&1) &
   control_plane=$!
   started+=("$control_plane")
   until_true 60 curl -sf -o "$work/ready" "http://127.0.0.1:$2/readyz" || fail "$(cat "$work/control-plane.log")"
 }
-capabilities=$(block operating ini 2 | sed -n 's/^CapabilityBoundingSet=//p' | tr 'A-Z' 'a-z' | sed 's/cap_/+/g; s/ /,/g')
+capabilities=$(block operating ini 2 | sed -n 's/^CapabilityBoundingSet=//p' | tr 'A-Z' 'a-z' |
+  sed 's/cap_/+/g; s/ /,/g')
 start_agent() { # CONTROL_PLANE_PORT
   (SLIPWAY_URL=http://127.0.0.1:$1 SLIPWAY_LISTENER_KEY=$listener_key APPS_DOMAIN=apps.example.net \
     TRUSTED_PROXIES=127.0.0.1 AGENT_APPS_HOME=$work/apps \
