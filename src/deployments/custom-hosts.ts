@@ -54,7 +54,9 @@ export const requireFreeCustomUrl = (customUrl: string, deployment: SQL): SQL =>
  */
 const IS_OWN_LISTENER = sql`exists (
   select from ${listeners}
-  where ${listeners.id} = ${deployments.listener_id} and ${inTenant(listeners)} and not ${listeners.verified_hosts_only})`
+  where ${listeners.id} = ${deployments.listener_id}
+    and ${inTenant(listeners)}
+    and not ${listeners.verified_hosts_only})`
 
 const IS_SERVED = sql<boolean>`exists (
   select from ${deployments}

@@ -255,7 +255,8 @@ export const explainDeployment = verb(
       when ${integrationId} is not null then coalesce(${integrations.state}, 'gone')
     end`
     const isHostVerified = sql`${customHosts.verified_at} is not null`
-    const hasOwnListener = sql`${customHosts.tenant_id} = ${listeners.tenant_id} and not ${listeners.verified_hosts_only}`
+    const isOwnListener = sql`${customHosts.tenant_id} = ${listeners.tenant_id}`
+    const hasOwnListener = sql`${isOwnListener} and not ${listeners.verified_hosts_only}`
     const query = db
       .select({
         deployments,

@@ -57,6 +57,11 @@ WantedBy=multi-user.target
 `,
 })
 
+const AGENT_CAPABILITIES = 'CHOWN DAC_OVERRIDE FOWNER KILL SETGID SETUID SETPCAP SYS_PTRACE SYS_RESOURCE'
+  .split(' ')
+  .map(name => `CAP_${name}`)
+  .join(' ')
+
 /** Applications and the router go on while the agent restarts: KillMode. It ends every process of one: Delegate. */
 const agent = ({ root, node }: UnitPaths): Unit => ({
   name: 'slipway-agent.service',
@@ -77,7 +82,7 @@ TasksMax=infinity
 StateDirectory=slipway-agent
 StateDirectoryMode=0711
 NoNewPrivileges=yes
-CapabilityBoundingSet=CAP_CHOWN CAP_DAC_OVERRIDE CAP_FOWNER CAP_KILL CAP_SETGID CAP_SETUID CAP_SETPCAP CAP_SYS_PTRACE CAP_SYS_RESOURCE
+CapabilityBoundingSet=${AGENT_CAPABILITIES}
 ProtectClock=yes
 ProtectKernelLogs=yes
 ProtectKernelModules=yes
