@@ -53,7 +53,7 @@ export async function listIdentities(client: pg.Client): Promise<Identity[]> {
     where c.relnamespace = 'public'::regnamespace and a.attidentity <> ''
       and exists (select from pg_policy p where p.polrelid = c.oid and p.polname = 'everything')
     order by 1, 2`)
-  // Before migration 0050, slipway_system may not read sequences.
+  // Before migration 0051, slipway_system may not read sequences.
   for (const identity of rows.filter(({ last_value }) => last_value === null)) {
     const { rows: found } = await client.query(
       `select max("${identity.column}")::text as last from "${identity.table}"`,

@@ -2,7 +2,7 @@
 import type pg from 'pg'
 import { connectClient } from '../migrate.ts'
 
-/** False before migration 0050, which adds the column. */
+/** False before migration 0051, which adds the column. */
 export async function holdRemovals(client: pg.Client): Promise<boolean> {
   const { rowCount } = await client.query(`
     select from pg_attribute where attrelid = 'listeners'::regclass and attname = 'holds_removals_since'`)
