@@ -1,5 +1,5 @@
-// `slipway migrate`: applies the new migrations of drizzle/, each once, also when several starts race. An empty database
-// gets all of them in one transaction. One that serves requests gets each in a transaction of its own, without long locks.
+// `slipway migrate`: applies the new migrations of drizzle/, each once, also when several starts race. An empty
+// database gets all of them in one transaction, and one that serves requests each in its own, without long locks.
 import { readFileSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
@@ -27,8 +27,8 @@ type Migration = MigrationMeta & { name: string }
 const MIGRATIONS_FOLDER = fileURLToPath(new URL('../../drizzle', import.meta.url))
 const MIGRATION_LOCK = 7_547_929
 /**
- * While a migration waits for a table, requests wait behind it. Shorter than deadlock_timeout, so that of a migration and
- * a request that wait for each other, the migration gives up.
+ * While a migration waits for a table, requests wait behind it. Shorter than deadlock_timeout, so that of a migration
+ * and a request that wait for each other, the migration gives up.
  */
 const LOCK_TIMEOUT_MS = 300
 const LOCK_PATIENCE_MS = 10 * 60_000

@@ -366,8 +366,8 @@ const describeSchema = async (url: string) =>
     await query(
       url,
       `with lines as (
-        select format('column %s.%s %s %s %s', attrelid::regclass, attname, format_type(atttypid, atttypmod), attnotnull,
-          pg_get_expr(adbin, adrelid)) as line
+        select format('column %s.%s %s %s %s', attrelid::regclass, attname, format_type(atttypid, atttypmod),
+          attnotnull, pg_get_expr(adbin, adrelid)) as line
         from pg_attribute a
         join pg_class c on c.oid = attrelid and relnamespace = 'public'::regnamespace and relkind in ('r', 'p')
         left join pg_attrdef d on d.adrelid = attrelid and adnum = attnum
