@@ -95,7 +95,7 @@ afterAll(async () => {
   await rm(root, { recursive: true, force: true, maxRetries: 9 })
 })
 
-test('a restore brings back every row, value and right, also after one that failed, and names the last event', async () => {
+test('a restore brings back every row, value and right after one that failed, and names the last event', async () => {
   const restored = await createEmptyDatabase()
   const storage = createFolderStorage(join(root, 'restored'))
   await migrate(restored, { log })
