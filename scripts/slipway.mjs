@@ -1,34 +1,58 @@
 #!/usr/bin/env node
-// `npx slipway` in a checkout: runs the bundled command line, and bundles it first if its source is newer.
-import { spawnSync } from 'node:child_process'
-import { existsSync, readdirSync, statSync } from 'node:fs'
+// `npx slipway` in a checkout: the programs of an installation that src/host/commands.json lists, and the command line.
+import { spawn, spawnSync } from 'node:child_process'
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const BUNDLE = join(ROOT, 'dist/cli/slipway.mjs')
-const modifiedAt = path => (existsSync(path) ? statSync(path).mtimeMs : 0)
+// This Node may be too old for TypeScript; the project brings one that is not.
+const OWN_NODE = join(ROOT, 'node_modules/node/bin/node')
+const NODE = existsSync(OWN_NODE) ? OWN_NODE : process.execPath
 
-const sources = ['src/cli', 'src/client', 'src/protocol', 'package.json', 'scripts/cli-package.ts']
-  .map(path => join(ROOT, path))
-  .flatMap(path => [path, ...(path.endsWith('.ts') || path.endsWith('.json') ? [] : listFiles(path))])
-const newest = Math.max(...sources.map(modifiedAt))
+const programs = JSON.parse(readFileSync(join(ROOT, 'src/host/commands.json'), 'utf8'))
+if (Object.hasOwn(programs, process.argv[2] ?? '')) runProgram()
+else await runCommandLine()
+
+function runProgram() {
+  const host = join(ROOT, 'src/host')
+  const child = spawn(NODE, ['-r', join(host, 'require-node.cjs'), join(host, 'main.ts'), ...process.argv.slice(2)], {
+    stdio: 'inherit',
+  })
+  // A terminal sends Ctrl-C to both; a service manager may send its signal to this process alone.
+  process.on('SIGINT', () => {})
+  for (const signal of ['SIGTERM', 'SIGHUP']) process.on(signal, () => child.kill(signal))
+  child.on('exit', (code, signal) => process.exit(code ?? (signal === 'SIGINT' ? 130 : 143)))
+}
+
+/** Bundles it first if its source is newer than the bundle. */
+async function runCommandLine() {
+  if (newestSource() > modifiedAt(BUNDLE)) {
+    const script = join(ROOT, 'scripts/cli-package.ts')
+    const { status } = spawnSync(NODE, [script], { stdio: ['ignore', 'ignore', 2] })
+    if (status !== 0 && !existsSync(BUNDLE)) {
+      console.error(`The command line could not be bundled. Run \`npm ci\` in ${ROOT} first.`)
+      process.exit(1)
+    }
+  }
+  // For the next command that an error names.
+  if (process.env.npm_command === 'exec')
+    process.env.SLIPWAY_COMMAND = process.cwd().startsWith(ROOT) ? 'npx slipway' : `npx --yes ${ROOT}`
+  await import(pathToFileURL(BUNDLE).href)
+}
+
+function newestSource() {
+  const sources = ['src/cli', 'src/client', 'src/protocol', 'package.json', 'scripts/cli-package.ts']
+    .map(path => join(ROOT, path))
+    .flatMap(path => [path, ...(path.endsWith('.ts') || path.endsWith('.json') ? [] : listFiles(path))])
+  return Math.max(...sources.map(modifiedAt))
+}
+
+function modifiedAt(path) {
+  return existsSync(path) ? statSync(path).mtimeMs : 0
+}
 
 function listFiles(folder) {
   return readdirSync(folder, { recursive: true }).map(name => join(folder, name))
 }
-
-if (newest > modifiedAt(BUNDLE)) {
-  // This Node may be too old for TypeScript; the project brings one that is not.
-  const own = join(ROOT, 'node_modules/node/bin/node')
-  const script = join(ROOT, 'scripts/cli-package.ts')
-  const { status } = spawnSync(existsSync(own) ? own : process.execPath, [script], { stdio: ['ignore', 'ignore', 2] })
-  if (status !== 0 && !existsSync(BUNDLE)) {
-    console.error(`The command line could not be bundled. Run \`npm ci\` in ${ROOT} first.`)
-    process.exit(1)
-  }
-}
-// For the next command that an error names.
-if (process.env.npm_command === 'exec')
-  process.env.SLIPWAY_COMMAND = process.cwd().startsWith(ROOT) ? 'npx slipway' : `npx --yes ${ROOT}`
-await import(pathToFileURL(BUNDLE).href)

@@ -31,7 +31,7 @@ const LAYERS = [
 const PROGRAMS = ['agent', 'cli']
 /** What each may import of the rest. */
 const SHARED: Record<string, RegExp> = {
-  agent: /^(protocol|postgres)\//,
+  agent: /^(protocol|postgres)\/|^kernel\/version\.ts$/,
   cli: /^client\/|^protocol\/(webhook-|glob\.ts)/,
 }
 

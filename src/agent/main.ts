@@ -4,6 +4,7 @@ import { isIP } from 'node:net'
 import { hostname } from 'node:os'
 import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
+import { VERSION } from '../kernel/version.ts'
 import { isRange } from '../protocol/client-address.ts'
 import { AppsDomain } from '../protocol/custom-url.schema.ts'
 import { LOOPBACK_HOST } from '../protocol/guarded-address.ts'
@@ -202,7 +203,7 @@ async function main() {
   const networks = parseNetworks(process.env.AGENT_ALLOWED_NETWORKS ?? '')
   const agent = new Agent({
     agent_id,
-    version: '1.0.0',
+    version: VERSION,
     home,
     ...isolation,
     engine,

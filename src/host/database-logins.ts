@@ -46,7 +46,7 @@ async function createLogin(client: pg.Client, login: string, password: string): 
   })
 }
 
-if (import.meta.main) {
+export async function main(): Promise<void> {
   try {
     const { app, system } = await createLogins(readOwnerUrl(process.env))
     console.log(`DATABASE_URL=${app}\nDATABASE_SYSTEM_URL=${system}`)
@@ -55,3 +55,5 @@ if (import.meta.main) {
     process.exitCode = 1
   }
 }
+
+if (import.meta.main) await main()

@@ -134,7 +134,7 @@ function innermostMessage(error: unknown): string {
   return cause ? innermostMessage(cause) : message || code || String(error)
 }
 
-if (import.meta.main) {
+export async function main(): Promise<void> {
   try {
     await migrate(readOwnerUrl(process.env), { sharesDatabase: readSharesDatabase(process.env) })
     const clickHouse = readClickHouseUrl(process.env)
@@ -144,3 +144,5 @@ if (import.meta.main) {
     process.exitCode = 1
   }
 }
+
+if (import.meta.main) await main()

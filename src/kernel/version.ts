@@ -1,4 +1,4 @@
 // The version of this installation.
 
 /** The one in package.json, which the Worker does not bundle. */
-export const VERSION = '0.1.0'
+export const VERSION = '0.2.0-rc.1'

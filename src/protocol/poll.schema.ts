@@ -49,7 +49,7 @@ export const Poll = z
     description: 'The agent, and what it has.',
     example: {
       agent_id: 'agent-1',
-      version: '1.0.0',
+      version: '0.2.0',
       templates: ['web-service'],
       template_descriptions: { 'web-service': 'A JSON API with a health check.' },
       public_key: 'BMWOPPT6fvI84CovNcaIsJEn0aiRnU30Qx4O_QXfkW-XP2qQAyULEqKYACUGYluyNPLiLmjuhjV11bQdp-b2qnk',

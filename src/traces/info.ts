@@ -1,6 +1,7 @@
 // What clients ask first: how they may send runs to this installation.
 import type { BodyLimits } from '../env.ts'
 import { listContentCodings } from '../kernel/decompress.ts'
+import { VERSION } from '../kernel/version.ts'
 import type { Info } from './ingestion.schema.ts'
 
 /** Of the API, as its published clients count: they warn of an older one. */
@@ -12,6 +13,7 @@ export async function readInfo({ rawBodies }: { rawBodies: BodyLimits }): Promis
   const codings = await listContentCodings()
   return {
     version: API_VERSION,
+    app_version: VERSION,
     git_sha: null,
     license_expiration_time: null,
     customer_info: null,

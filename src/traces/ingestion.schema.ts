@@ -92,7 +92,8 @@ export type Accepted = z.output<typeof Accepted>
 
 export const Info = z
   .object({
-    version: z.string(),
+    version: z.string().meta({ description: 'Of the tracing API, which its clients compare with what they need.' }),
+    app_version: z.string().meta({ description: 'The version of this installation.' }),
     git_sha: z.null(),
     license_expiration_time: z.null(),
     customer_info: z.null(),

@@ -1,6 +1,7 @@
 import { gzipSync, zstdCompressSync } from 'node:zlib'
 import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
+import { VERSION } from '../../src/kernel/version.ts'
 import { NewRun } from '../../src/traces/ingestion.schema.ts'
 import { newTenant, send, startApp, type Tenant, unusedId } from '../support/app.ts'
 import { joinParts, MULTIPART, part, pythonPart, type SentPart, sendParts } from '../support/parts.ts'
@@ -478,6 +479,8 @@ it('tells clients how to send runs, without a key', async () => {
   const { status, body } = await send('GET', '/info')
   expect(status).toBe(200)
   expect(body).toMatchObject({
+    // Published clients warn of a lower one.
+    ...{ version: '0.18.0', app_version: VERSION },
     batch_ingest_config: { use_multipart_endpoint: true, size_limit: 100, size_limit_bytes: 8 * 1024 * 1024 },
     instance_flags: {
       ...{ gzip_body_enabled: true, zstd_compression_enabled: true, dataset_examples_multipart_enabled: true },

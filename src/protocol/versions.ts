@@ -1,0 +1,19 @@
+// Versions of releases, such as 0.2.0 and 0.2.0-rc.1: their order, and which are supported together.
+
+export const VERSION_PATTERN = /^0\.(0|[1-9]\d{0,8})\.(0|[1-9]\d{0,8})(?:-rc\.([1-9]\d{0,8}))?$/
+
+export type Version = { minor: number; patch: number; rc: number | null }
+
+export function parseVersion(text: string): Version | undefined {
+  const match = VERSION_PATTERN.exec(text)
+  if (!match) return undefined
+  const [, minor, patch, rc] = match
+  return { minor: Number(minor), patch: Number(patch), rc: rc === undefined ? null : Number(rc) }
+}
+
+/** By semver: a release candidate comes before its release, and rc.10 after rc.9. */
+export function compareVersions(a: Version, b: Version): number {
+  if (a.minor !== b.minor) return a.minor - b.minor
+  if (a.patch !== b.patch) return a.patch - b.patch
+  return (a.rc ?? Number.MAX_SAFE_INTEGER) - (b.rc ?? Number.MAX_SAFE_INTEGER)
+}
