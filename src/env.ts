@@ -488,6 +488,12 @@ export const readSystemUrl = (env: Record<string, unknown>) => databaseUrl(env, 
 /** The login that owns the tables: it migrates them and creates the other two logins. */
 export const readOwnerUrl = (env: Record<string, unknown>) =>
   databaseUrl(env, 'DATABASE_OWNER_URL', 'DATABASE_SYSTEM_URL')
+const LoginUrls = z.object({ DATABASE_URL: postgresUrl(), DATABASE_SYSTEM_URL: postgresUrl() })
+/** Of the two logins that serve, both of which must be set. */
+export function readLoginUrls(env: Record<string, unknown>): { app: string; system: string } {
+  const { DATABASE_URL, DATABASE_SYSTEM_URL } = parseSettings(LoginUrls, env)
+  return { app: DATABASE_URL, system: DATABASE_SYSTEM_URL }
+}
 /** Whether a database with tables of another application may be migrated. */
 export const readSharesDatabase = (env: Record<string, unknown>) => parseSettings(DatabaseSharing, env).SHARE_DATABASE
 const ClickHouse = z.object({ TRACES_CLICKHOUSE_URL: clickHouseUrl().optional() })

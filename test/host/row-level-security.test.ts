@@ -6,7 +6,7 @@ import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { bootstrap } from '../../src/access/bootstrap.ts'
 import { openDatabase, requireReady, requireRole } from '../../src/host/database-connection.ts'
-import { createLogins, type Logins } from '../../src/host/database-logins.ts'
+import { applyLogins, createLogins, type Logins } from '../../src/host/database-logins.ts'
 import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
 import { migrate } from '../../src/host/migrate.ts'
 import { createHost } from '../../src/host/node.ts'
@@ -348,6 +348,22 @@ describe('the database logins', () => {
     await expect(connect(logins.app)).rejects.toMatchObject({ code: '28P01' })
     expect(await errorCodes(renewed.app, ['select 1'])).toEqual({ 'select 1': 'done' })
     Object.assign(logins, renewed)
+  })
+
+  it('are created from the addresses that an operator chose, and left alone once they work', async () => {
+    const address = (username: string, password: string) =>
+      Object.assign(new URL(urlOf('logins')), { username, password: encodeURIComponent(password) }).href
+    const chosen = { app: address('chosen_app', `a'b/c`), system: address('chosen_system', 'first') }
+    expect(await applyLogins(urlOf('logins'), chosen)).toEqual(['app', 'system'])
+    expect(await applyLogins('postgres://nobody:@127.0.0.1:1/none', chosen)).toEqual([])
+    expect(await errorCodes(chosen.app, ['set role slipway_system'])).toEqual({ 'set role slipway_system': '42501' })
+    const changed = { ...chosen, system: address('chosen_system', 'second') }
+    expect(await applyLogins(urlOf('logins'), changed)).toEqual(['system'])
+    await expect(connect(chosen.system)).rejects.toMatchObject({ code: '28P01' })
+
+    const owner = new URL(urlOf('logins'))
+    const shared = { ...changed, app: address(owner.username, 'wrong') }
+    await expect(applyLogins(urlOf('logins'), shared)).rejects.toThrow('a user of its own')
   })
 
   it('cause one warning at the start if the app login can become slipway_system', async () => {
