@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# The distribution on a real Kubernetes API server with simulated nodes, all on this machine: the agent's engine, and the
-# chart with the real Helm. `--install` builds and fetches what it needs (with Go, ten minutes once). Needs root for the
-# network of the pods.
+# The distribution on a real Kubernetes API server with simulated nodes, all on this machine: the agent's engine, and
+# the chart with the real Helm. `--install` builds and fetches what it needs (with Go, ten minutes once).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

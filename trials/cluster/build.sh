@@ -13,6 +13,11 @@ gateway_api=1.6.3
 export GOFLAGS="-buildvcs=false -mod=mod -p=${SLIPWAY_TRIALS_JOBS:-1}" GOTOOLCHAIN=auto CGO_ENABLED=0
 mkdir -p "$to/bin"
 
+# Prints a member of what Go says about a module that it has downloaded.
+download() {
+  (cd "$1" && GOFLAGS='' go mod download -json "$2" | sed -n "s/.*\"$3\": \"\(.*\)\",/\1/p")
+}
+
 # The module k8s.io/kubernetes points at its own source tree for the modules that it publishes beside it (1.36.3 beside
 # 0.36.3). `replace` only counts in the main module, so a module of ours says where they are.
 build_kubernetes() {
@@ -20,21 +25,22 @@ build_kubernetes() {
   local staging=0.${kubernetes#1.} module=$to/modules/kubernetes
   mkdir -p "$module"
   local source
-  source=$(cd "$module" && GOFLAGS='' go mod download -json "k8s.io/kubernetes@v$kubernetes" | sed -n 's/.*"GoMod": "\(.*\)",/\1/p')
+  source=$(download "$module" "k8s.io/kubernetes@v$kubernetes" GoMod)
   {
-    sed -n '/^go /p;/^godebug /p;/^require (/,/^)/p' "$source" | sed -E "s#^(\tk8s.io/[^ ]+) v0.0.0( |\$)#\1 v$staging\2#"
+    echo 'module slipway.invalid/kubernetes'
+    sed -n '/^go /p;/^godebug /p;/^require (/,/^)/p' "$source" \
+      | sed -E "s#^(\tk8s.io/[^ ]+) v0.0.0( |\$)#\1 v$staging\2#"
     echo "require k8s.io/kubernetes v$kubernetes"
     echo 'replace ('
     sed -n -E "s#^\t(k8s.io/[^ ]+) => ./staging.*#\t\1 => \1 v$staging#p" "$source"
     echo ')'
-  } > "$module/go.mod.new"
-  { echo 'module slipway.invalid/kubernetes'; cat "$module/go.mod.new"; } > "$module/go.mod"
-  rm "$module/go.mod.new"
+  } > "$module/go.mod"
   local version="-X k8s.io/component-base/version.gitVersion=v$kubernetes -X k8s.io/component-base/version.gitMajor=1"
   version="$version -X k8s.io/component-base/version.gitMinor=$(echo "$kubernetes" | cut -d. -f2)"
   local program
   for program in kube-apiserver kube-controller-manager kube-scheduler; do
-    (cd "$module" && nice -n 15 go build -ldflags "-s -w $version" -o "$to/bin/$program" "k8s.io/kubernetes/cmd/$program")
+    (cd "$module" \
+      && nice -n 15 go build -ldflags "-s -w $version" -o "$to/bin/$program" "k8s.io/kubernetes/cmd/$program")
   done
 }
 
@@ -55,8 +61,7 @@ for stage in pod/fast/pod-ready pod/fast/pod-complete pod/fast/pod-delete node/f
   echo ---
   cat "$stages/$stage.yaml"
 done > "$to/stages.yaml"
-gateway=$(cd "$to/modules/kwok" && GOFLAGS='' go mod download -json "sigs.k8s.io/gateway-api@v$gateway_api" \
-  | sed -n 's/.*"Dir": "\(.*\)",/\1/p')
+gateway=$(download "$to/modules/kwok" "sigs.k8s.io/gateway-api@v$gateway_api" Dir)
 mkdir -p "$to/gateway-api"
 cp "$gateway"/config/crd/standard/gateway.networking.k8s.io_{gatewayclasses,gateways,httproutes}.yaml "$to/gateway-api/"
 chmod u+w "$to"/gateway-api/*

@@ -38,16 +38,16 @@ const stageOf = (outcome: Outcome) => {
         matchExpressions: [
           { key: '.metadata.deletionTimestamp', operator: 'DoesNotExist' },
           { key: `.metadata.annotations["${OUTCOME}"]`, operator: 'In', values: [outcome] },
-          { key: '.status.containerStatuses.[].state.waiting.reason', operator: 'DoesNotExist' },
         ],
       },
-      // Before the stage that makes pods ready, which has no weight.
+      // It wins over the stage that makes pods ready, which has no weight. Repeated, it changes nothing.
       weight: 1,
       next: {
-        statusTemplate: `phase: ${phase}
-startTime: {{ Now | Quote }}
+        statusTemplate: `{{ $since := or .status.startTime Now }}
+phase: ${phase}
+startTime: {{ $since | Quote }}
 conditions:
-- { type: Ready, status: "False", lastTransitionTime: {{ Now | Quote }} }
+- { type: Ready, status: "False", lastTransitionTime: {{ $since | Quote }} }
 containerStatuses:
 {{ range .spec.containers }}
 - name: {{ .name | Quote }}
@@ -63,13 +63,20 @@ containerStatuses:
   }
 }
 
+const findLog = (folder: string) => join(folder, 'pod.log')
+
+/** Every container writes the same log. */
+export function writeLogLine(folder: string): void {
+  fs.appendFileSync(findLog(folder), `${new Date().toISOString().replace('Z', '000000Z')} stdout F ${LOG_LINE}\n`)
+}
+
 /** Returns the configuration file of kwok. */
 export function writeStages(defaults: string, folder: string): string {
-  const log = join(folder, 'pod.log')
-  fs.writeFileSync(log, `${new Date().toISOString().replace('Z', '000000Z')} stdout F ${LOG_LINE}\n`)
+  const log = findLog(folder)
+  writeLogLine(folder)
   const logs = {
     ...{ apiVersion: 'kwok.x-k8s.io/v1alpha1', kind: 'ClusterLogs', metadata: { name: 'logs' } },
-    spec: { logs: [{ logsFile: log, follow: true }] },
+    spec: { logs: [{ logsFile: log, previousLogsFile: log, follow: true }] },
   }
   const own = [...(Object.keys(STATES) as Outcome[]).map(stageOf), logs]
   const file = join(folder, 'stages.yaml')
