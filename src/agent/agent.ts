@@ -46,6 +46,8 @@ type Options = {
   /** By default as text. */
   formatEvent?: FormatEvent
   wait?: number
+  /** The applications are served in public, so a custom host is proved first. */
+  verified_hosts_only?: boolean
   /** Milliseconds that are measured for a point of metrics. */
   metrics_ms?: number
   /** Milliseconds after which the tokens of applications are renewed. */
@@ -197,7 +199,7 @@ export class Agent {
   }
 
   async #poll(): Promise<void> {
-    const { agent_id, version, control, templates, control_plane_url, wait = 25 } = this.#options
+    const { agent_id, version, control, templates, control_plane_url, verified_hosts_only, wait = 25 } = this.#options
     const sentAt = uptimeMs()
     if (performance.now() > this.#resyncAt) this.#cursor = null
     const isResyncing = this.#cursor === null || this.#resyncedIds !== null
@@ -214,6 +216,7 @@ export class Agent {
         cursor: this.#cursor,
         digest: this.#cursor === null ? null : this.#reconciler.digest(),
         ...(control_plane_url !== undefined && { control_plane_url }),
+        ...(verified_hosts_only && { verified_hosts_only }),
         wait: isResyncing ? 0 : Math.min(wait, MAX_POLL_SECONDS),
       },
       this.#shutdown.signal,

@@ -14,6 +14,9 @@ import { createControlPlaneClient, RequestRefused } from './control-plane/client
 import type { Engine } from './engine.ts'
 import type { PooledOptions } from './engines/local/pooled-engine.ts'
 import { startMetricsServer } from './metrics-server.ts'
+import { CaddyProxy } from './public-proxy/caddy.ts'
+import type { PublicProxy } from './public-proxy/public-proxy.ts'
+import { type ProxySettings, readProxySettings } from './public-proxy/settings.ts'
 import { chooseCgroup } from './system/cgroups.ts'
 import { readJson, writeJson } from './system/files.ts'
 import { type FormatEvent, formatEvent, formatEventAsJson, type LogEvent } from './system/log-event.ts'
@@ -31,6 +34,7 @@ a key of the listener.
   --host    address where the router listens besides loopback, such as 10.0.0.5, or 0.0.0.0 or :: for all
   --stop    stop all applications when the agent stops; without it they keep running and the next agent takes over
 APPS_SLIPWAY_URL        the control plane as applications reach it, for their traces; default: its public address
+AGENT_PROXY             caddy: serves processes and containers on ports 80 and 443, see docs/one-machine.md
 APPS_DOMAIN             domain such as apps.example.com: processes and containers are at https://<name>.apps.example.com
 TRUSTED_PROXIES         addresses and networks of the reverse proxies whose X-Forwarded-* headers count, comma-separated
 AGENT_DATABASE_URL      Postgres for the databases of processes; default: an embedded Postgres of the agent
@@ -46,7 +50,10 @@ METRICS_TOKEN           what callers of /metrics send as a bearer token
 AGENT_CGROUP            parent of the cgroup of each process, or off; default: the agent's own cgroup
 See docs/processes.md.`
 
-type EngineSettings = Pick<PooledOptions, 'home' | 'port' | 'host' | 'domain' | 'trusted_proxies'> & {
+type EngineSettings = Pick<
+  PooledOptions,
+  'home' | 'port' | 'host' | 'domain' | 'trusted_proxies' | 'public_addresses' | 'proxy'
+> & {
   agent_id: string
   isolation: Isolation
 }
@@ -83,6 +90,11 @@ const ENGINE_FACTORIES: Record<string, (settings: EngineSettings) => Promise<Eng
     const { owner, ...more } = readSettings(process.env)
     return new ContainerEngine({ ...settings, ...more, owner: owner ?? agent_id })
   },
+}
+
+const LOOPBACK = '127.0.0.1'
+const PROXY_FACTORIES: Record<ProxySettings['kind'], (settings: ProxySettings, logEvent: LogEvent) => PublicProxy> = {
+  caddy: (settings, logEvent) => new CaddyProxy({ settings, logEvent }),
 }
 
 const LOG_FORMATS: Record<string, FormatEvent> = { text: formatEvent, json: formatEventAsJson }
@@ -131,13 +143,19 @@ function readOptions() {
   if (!formatLine) throw new Error(`AGENT_LOG_FORMAT ${logFormat} does not exist. Set it to \`text\` or \`json\`.`)
   const metrics = readMetricsSettings(process.env)
   const home = resolve(values.home ?? (SLIPWAY_AGENT_HOME || '.slipway/agent'))
-  const router = { port, host, domain, trusted_proxies }
+  const proxySettings = readProxySettings(process.env)
+  if (proxySettings && values.engine === 'kubernetes')
+    throw new Error('AGENT_PROXY is for processes and containers. A cluster has an ingress: remove it.')
+  // The proxy connects from this machine.
+  if (proxySettings) trusted_proxies.push(LOOPBACK)
+  const router = { port, host, domain, trusted_proxies, public_addresses: proxySettings?.public_addresses }
   return {
     url,
     key,
     control_plane_url,
     home,
     router,
+    proxySettings,
     createEngine,
     formatLine,
     engineName: values.engine,
@@ -181,6 +199,7 @@ async function main() {
     control_plane_url,
     home,
     router,
+    proxySettings,
     createEngine,
     formatLine,
     engineName,
@@ -194,7 +213,8 @@ async function main() {
   const isolation =
     engineName === 'process' ? chooseIsolation({ home, run_as, apps_home }) : { users: undefined, apps: home }
   if (isolation.reason) logEvent('applications not isolated', { reason: isolation.reason, help: 'docs/processes.md' })
-  const engine = await createEngine({ home, ...router, agent_id, isolation })
+  const proxy = proxySettings && PROXY_FACTORIES[proxySettings.kind](proxySettings, logEvent)
+  const engine = await createEngine({ home, ...router, proxy, agent_id, isolation })
   logEvent('agent started', { engine: engineName, home, control_plane: url })
   const hidden_values = collectSecrets(process.env)
   // No child process inherits them.
@@ -214,6 +234,7 @@ async function main() {
     logToOperator: line => console.log(line),
     formatEvent: formatLine,
     metrics_ms: metrics.period_ms,
+    verified_hosts_only: proxy !== undefined,
   })
   if (metrics.server) await startMetricsServer(metrics.server, () => agent.state())
 

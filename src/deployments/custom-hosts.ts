@@ -48,9 +48,15 @@ export const requireFreeCustomUrl = (customUrl: string, deployment: SQL): SQL =>
 
 // ---- which hosts are served
 
-/** An agent of several workspaces gets a host only once it is verified; an agent of the workspace gets it at once. */
+/**
+ * An agent of several workspaces, or one that serves in public, gets a host only once it is verified; another agent of
+ * the workspace gets it at once.
+ */
 const IS_OWN_LISTENER = sql`exists (
-  select from ${listeners} where ${listeners.id} = ${deployments.listener_id} and ${inTenant(listeners)})`
+  select from ${listeners}
+  where ${listeners.id} = ${deployments.listener_id}
+    and ${inTenant(listeners)}
+    and not ${listeners.verified_hosts_only})`
 
 const IS_SERVED = sql<boolean>`exists (
   select from ${deployments}
@@ -66,7 +72,7 @@ export const awaitsHostVerification = (customUrl: string) => sql<boolean>`not ex
     where h.host = custom_host(${customUrl}) and h.tenant_id = current_tenant() and h.verified_at is not null)
   and not exists (
     select from listeners l
-    where l.id = c.listener_id and l.tenant_id = c.tenant_id)`
+    where l.id = c.listener_id and l.tenant_id = c.tenant_id and not l.verified_hosts_only)`
 
 export async function describeHostVerification(
   ctx: Pick<Ctx, 'config'>,

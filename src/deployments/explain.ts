@@ -255,7 +255,8 @@ export const explainDeployment = verb(
       when ${integrationId} is not null then coalesce(${integrations.state}, 'gone')
     end`
     const isHostVerified = sql`${customHosts.verified_at} is not null`
-    const hasOwnListener = sql`${customHosts.tenant_id} = ${listeners.tenant_id}`
+    const isOwnListener = sql`${customHosts.tenant_id} = ${listeners.tenant_id}`
+    const hasOwnListener = sql`${isOwnListener} and not ${listeners.verified_hosts_only}`
     const query = db
       .select({
         deployments,
@@ -265,7 +266,7 @@ export const explainDeployment = verb(
         goneRef: deploymentHeads.gone_ref,
         silentMinutes: SILENT_MINUTES,
         isHostOwn: sql<boolean>`${customHosts.id} is not null`,
-        isHostServed: sql<boolean>`${isHostVerified} or ${hasOwnListener}`,
+        isHostServed: sql<boolean>`${isHostVerified} or coalesce(${hasOwnListener}, false)`,
         lastError: LAST_ERROR,
       })
       .from(deployments)

@@ -42,6 +42,14 @@ export const Poll = z
           'This API as the applications of the agent reach it, for their traces and calls of models. Leave it out if ' +
           'that is its public URL. Null if they do not reach it: they then get nothing for either.',
       }),
+    verified_hosts_only: z
+      .boolean()
+      .nullish()
+      .meta({
+        description:
+          'The agent serves hosts in public: send it no custom URL before its host is verified, also if the listener ' +
+          'is of one workspace.',
+      }),
     wait: z.int().min(0).max(MAX_POLL_SECONDS).default(0).meta({ description: 'Seconds to wait for a change.' }),
   })
   .meta({

@@ -6,7 +6,10 @@ import { listeners } from '../tables/listeners.ts'
 
 const LEASE_SECONDS = 60
 
-type LeaseRequest = Pick<Poll, 'agent_id' | 'fence' | 'version' | 'templates' | 'template_descriptions'>
+type LeaseRequest = Pick<
+  Poll,
+  'agent_id' | 'fence' | 'version' | 'templates' | 'template_descriptions' | 'verified_hosts_only'
+>
 
 /** The listener of the request's key. */
 export const isOwnListener: SQL = servedByListener({ listener_id: listeners.id })
@@ -30,6 +33,7 @@ export function acquireLease({ agent_id, fence, version, templates, ...request }
       agent_version = coalesce(${version ?? null}, ${listeners.agent_version}),
       templates = coalesce(${templates ? textArray(templates) : null}, ${listeners.templates}),
       template_descriptions = coalesce(${descriptions}::json, ${listeners.template_descriptions}),
+      verified_hosts_only = ${request.verified_hosts_only ?? false},
       last_seen_at = clock(),
       lease_expires_at = clock() + ${LEASE_SECONDS} * interval '1 second'
     where ${isOwnListener} and ${isAllowed}

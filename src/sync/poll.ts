@@ -125,8 +125,9 @@ const selectPage = (cursor: number | null): SQL => sql`page as (
 const IS_WANTED_REVISION = sql`f.id = coalesce(d.in_flight_revision_id, d.latest_revision_id)
     and (f.id = d.in_flight_revision_id or f.status = ${LISTENER_LOST.becomes})`
 
-/** The workspace owns the host and has proved it. A listener of the workspace's own needs no proof. */
-const CAN_SERVE_HOST = sql`h.verified_at is not null or h.tenant_id = (select tenant_id from leased)`
+/** The workspace owns the host and has proved it. A listener of its own that is not public needs no proof. */
+const CAN_SERVE_HOST = sql`h.verified_at is not null
+        or h.tenant_id = (select tenant_id from leased where not verified_hosts_only)`
 
 const DEPLOYMENT_JSON = sql`case when d.id is not null then json_build_object(
       'tenant_id', d.tenant_id,

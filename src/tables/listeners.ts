@@ -1,5 +1,5 @@
 // Tables of listeners and of what their agents were sent.
-import { bigint, index, integer, json, pgTable, text, unique, uuid } from 'drizzle-orm/pg-core'
+import { bigint, boolean, index, integer, json, pgTable, text, unique, uuid } from 'drizzle-orm/pg-core'
 import { organizations, workspaces } from './access.ts'
 import { idColumn, instantColumn, newestFirstColumns, versionedColumns } from './columns.ts'
 
@@ -24,6 +24,8 @@ export const listeners = pgTable(
     templates: text().array(),
     /** What they are, by name, as far as the agent has told it. */
     template_descriptions: json().$type<Record<string, string>>(),
+    /** Whether its agent serves in public, so that a custom host of the workspace itself is proved first too. */
+    verified_hosts_only: boolean().notNull().default(false),
     /** Fencing token: the number of the current lease. Reports with a lower one are refused. */
     fence: bigint({ mode: 'number' }).notNull().default(0),
     lease_expires_at: instantColumn(),

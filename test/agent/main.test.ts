@@ -45,6 +45,7 @@ describe('the agent exits at once and creates no files for', () => {
     ['a trusted proxy that is a name', [], undefined, { TRUSTED_PROXIES: '10.0.0.0/8, proxy.example.com' }],
     ['metrics of more than a minute', [], undefined, { AGENT_METRICS_SECONDS: '61' }],
     ['metrics that are served without a token', [], undefined, { AGENT_METRICS_PORT: '0' }],
+    ['a public proxy without a domain', [], undefined, { AGENT_PROXY: 'caddy' }],
     ['a network of trusted proxies that is too wide', [], undefined, { TRUSTED_PROXIES: '10.0.0.0/33' }],
   ])('%s', async (_, args, address, settings = {}) => {
     const { exited, output: said } = startAgent(args, address, settings)

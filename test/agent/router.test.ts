@@ -65,6 +65,17 @@ test('a request arrives unchanged, with the router’s headers about the client'
   for (const method of ['HEAD', 'DELETE']) expect((await fetchAnswer({ method })).status).toBe(418)
 })
 
+test('its own path is answered by the router, whatever the host, and no other path', async () => {
+  routeTo(await serve((_, res) => res.end('application')))
+  router = createRouter({}, [], { path: '/own', answer: async query => query.get('domain') === 'app.localhost' })
+  port = await listen(router.server())
+  router.apply([])
+  const statusOf = async (path: string, host = '127.0.0.1') => (await fetchAnswer({ path, headers: { host } })).status
+  expect(await statusOf('/own?domain=app.localhost')).toBe(200)
+  expect(await statusOf('/own?domain=other.localhost', 'app.localhost')).toBe(403)
+  expect(await statusOf('/own/more')).toBe(404)
+})
+
 test('streamed bodies are forwarded chunk by chunk in both directions', async () => {
   const release = Promise.withResolvers<void>()
   routeTo(

@@ -333,6 +333,24 @@ describe('an agent', () => {
     expect((await readCustomUrls()).get(id)).toBe(host)
   })
 
+  it('of one workspace that serves in public gets a host only after it is verified', async () => {
+    const tenant = await newAppTenant()
+    const { listener, key } = await newListener(tenant)
+    const agent = makeSyncAgent(tenant, key)
+    await agent.poll({ verified_hosts_only: true })
+    const host = newHost()
+    const created = await create(tenant, host, { listener_id: listener.id })
+    expect(created.status).toBe(201)
+    const readUrls = async () => (await agent.poll({ verified_hosts_only: true })).changes.map(work => work.custom_url)
+    expect(await readUrls()).toEqual([null])
+    expect(await listHosts(tenant)).toMatchObject([{ verified_at: null, served: false }])
+    expect(await explainCodes(tenant, created.body.id)).toContain('custom_url_unverified')
+    await setProofRecords(host, tenant)
+    await verify(tenant, host)
+    expect(await readUrls()).toEqual([host])
+    expect(await listHosts(tenant)).toMatchObject([{ served: true }])
+  })
+
   it('of one workspace gets an unverified host, until another workspace verifies it', async () => {
     const tenant = await newAppTenant()
     const { listener, key } = await newListener(tenant)

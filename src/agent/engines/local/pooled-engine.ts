@@ -14,6 +14,7 @@ import type {
   RevisionUsage,
   SourceTree,
 } from '../../engine.ts'
+import type { PublicProxy } from '../../public-proxy/public-proxy.ts'
 import { signatureOf } from '../../redaction/redaction.ts'
 import { listFolder, readJson, readText, removeRecursively, writeJson } from '../../system/files.ts'
 import { listProcesses, type Process } from '../../system/processes.ts'
@@ -45,6 +46,7 @@ export type PooledOptions = RouterSettings & {
   apps?: string | undefined
   port: number
   domain?: string | undefined
+  proxy?: PublicProxy | undefined
   limits?: Partial<Limits>
 }
 
@@ -56,18 +58,21 @@ export abstract class PooledEngine implements Engine {
   readonly #home: string
   readonly #domain: string | undefined
   readonly #router: RouterClient
+  readonly #proxy: PublicProxy | undefined
   readonly #pools = new Map<string, Map<string, ReplicaPool>>()
   #drained = new Set<string>()
   /** From then on, the next agent owns the router. */
   #closed = false
   #timers: NodeJS.Timeout[] = []
 
-  constructor(folder: string, { home, apps = home, port, domain, limits, ...settings }: PooledOptions) {
+  constructor(folder: string, { home, apps = home, port, domain, proxy, limits, ...settings }: PooledOptions) {
     this.#home = join(apps, folder)
     this.limits = { ...DEFAULT_LIMITS, ...limits }
     this.#domain = domain
-    const { host, trusted_proxies } = settings
-    this.#router = new RouterClient(join(home, 'router.json'), port, { host, trusted_proxies }, () => {
+    this.#proxy = proxy
+    const { host, trusted_proxies, public_addresses } = settings
+    const router = { host, trusted_proxies, public_addresses }
+    this.#router = new RouterClient(join(home, 'router.json'), port, router, () => {
       void this.#applyRoutes().catch(() => {})
     })
     this.provisioner = new Provisioner({
@@ -90,6 +95,7 @@ export abstract class PooledEngine implements Engine {
   async open(events: EngineEvents): Promise<void> {
     this.events = events
     await this.#router.open()
+    this.#proxy?.open(() => this.#router.endpoint)
     for (const deployment_id of listFolder(this.#home)) {
       const token = readText(this.tokenFolder(deployment_id), MODEL_TOKEN_FILE)
       if (token) events.hide(deployment_id, [signatureOf(token)])
@@ -224,6 +230,7 @@ export abstract class PooledEngine implements Engine {
 
   async close({ stop }: { stop: boolean }): Promise<void> {
     this.#closed = true
+    this.#proxy?.close()
     for (const timer of this.#timers.splice(0)) clearInterval(timer)
     await this.provisioner.close()
     if (!stop) {

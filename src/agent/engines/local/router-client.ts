@@ -6,13 +6,19 @@ import * as http from 'node:http'
 import { dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
+import type { PublicAddresses } from '../../public-proxy/host-probes.ts'
+import type { RouterEndpoint } from '../../public-proxy/public-proxy.ts'
 import { readJson, writeJson } from '../../system/files.ts'
 import { endGroup, isAlive, type ProcessIdentity } from '../../system/processes.ts'
 import type { CountedRequests } from './request-counts.ts'
 import { type Route, type Target, targetKey } from './router.ts'
 
-/** `host`: where the router listens besides loopback. */
-export type RouterSettings = { host?: string | undefined; trusted_proxies?: string[] | undefined }
+/** `host`: where the router listens besides loopback. `public_addresses`: of a machine with a public proxy. */
+export type RouterSettings = {
+  host?: string | undefined
+  trusted_proxies?: string[] | undefined
+  public_addresses?: PublicAddresses | undefined
+}
 /** A router with another setup than the agent's is replaced. `code` tells its version. */
 type RouterSetup = RouterSettings & { code: string }
 export type RouterState = {
@@ -27,8 +33,12 @@ export type RouterState = {
 const ROUTER_MAIN = fileURLToPath(new URL('./router-main.ts', import.meta.url))
 const ROUTER_CODE = [
   ...['./router-main.ts', './router.ts', './router-headers.ts', './router-responses.ts', './request-counts.ts'],
+  ...['../../public-proxy/certificate-gate.ts', '../../public-proxy/host-probes.ts'],
   '../../../protocol/request-buckets.ts',
 ]
+/** Applications reach the router too. None of them can guess the path. */
+export const certificatePath = (token: string): string =>
+  `/.well-known/slipway/certificates/${createHash('sha256').update(`certificates ${token}`).digest('hex')}`
 /** Generous, because a router that fails to start exits early. */
 const START_TIMEOUT_MS = 60_000
 /** How long a router that closed its connection may take to exit. */
@@ -45,15 +55,21 @@ export class RouterClient {
   #life: http.ClientRequest | undefined
 
   /** `first` is the port to try first if the router never ran. After `onExit`, `apply` starts another router. */
-  constructor(file: string, first: number, { host, trusted_proxies }: RouterSettings = {}, onExit = () => {}) {
+  constructor(file: string, first: number, settings: RouterSettings = {}, onExit = () => {}) {
     this.#file = file
     this.#firstPort = first
-    this.#setup = { host, trusted_proxies, code: hashRouterCode() }
+    const { host, trusted_proxies, public_addresses } = settings
+    this.#setup = { host, trusted_proxies, public_addresses, code: hashRouterCode() }
     this.#onExit = onExit
   }
 
   get port(): number {
     return this.#state.port!
+  }
+
+  get endpoint(): RouterEndpoint {
+    const address = `http://127.0.0.1:${this.port}`
+    return { port: this.port, certificateQuestion: `${address}${certificatePath(this.#state.token)}` }
   }
 
   async open(): Promise<void> {

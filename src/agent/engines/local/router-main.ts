@@ -5,15 +5,31 @@ import * as http from 'node:http'
 import { flushCompileCache } from 'node:module'
 import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
+import { createCertificateGate } from '../../public-proxy/certificate-gate.ts'
+import { findDirection, hasCertificate } from '../../public-proxy/host-probes.ts'
 import { readJson, writeJson } from '../../system/files.ts'
 import { identityOf } from '../../system/processes.ts'
 import { createRouter, type Route } from './router.ts'
-import type { RouterState } from './router-client.ts'
+import { certificatePath, type RouterState } from './router-client.ts'
 
 const [file = '', firstPort = '0', attempt] = process.argv.slice(2)
 const { token, setup } = readJson<RouterState>(file)!
-const { host: chosenHost, trusted_proxies } = setup!
-const router = createRouter({}, trusted_proxies)
+const { host: chosenHost, trusted_proxies, public_addresses } = setup!
+const gate = public_addresses
+  ? createCertificateGate({
+      isServed: name => !/(^|\.)localhost$/.test(name) && router.isServed(name),
+      findDirection: name => findDirection(name, public_addresses),
+      hasCertificate,
+    })
+  : undefined
+const router = createRouter(
+  {},
+  trusted_proxies,
+  gate && {
+    path: certificatePath(token),
+    answer: query => gate.mayOrder(query.get('domain') ?? ''),
+  },
+)
 /** How long requests in flight may last after another router has taken over. */
 const HANDOVER_MS = 30_000
 
@@ -61,7 +77,10 @@ const control = http.createServer(async (req, res) => {
     return void res.writeHead(401).end()
   // Stays open as long as this process lives: its end tells the agent that the router is gone.
   if (req.url === '/life') return void res.writeHead(200).flushHeaders()
-  if (req.method === 'PUT') router.apply(JSON.parse(await text(req)) as Route[])
+  if (req.method === 'PUT') {
+    router.apply(JSON.parse(await text(req)) as Route[])
+    gate?.forgetUnserved()
+  }
   if (req.method === 'DELETE') handOver()
   const answers: Record<string, () => object> = { '/asked': router.lastRequests, '/counts': router.requestCounts }
   const answer = (answers[req.url!] ?? router.inFlight)()

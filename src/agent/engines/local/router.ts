@@ -20,6 +20,8 @@ export type Target = { host: string; port: number; copy?: string }
  * the counts and the last request.
  */
 export type Route = { host: string; path: string; targets: Target[]; of?: string; revision?: string }
+/** A request for this path, whatever its host, is answered by the router itself. */
+export type OwnPath = { path: string; answer: (query: URLSearchParams) => Promise<boolean> }
 
 /** How long a request waits for a replica that is being restarted. */
 const CONNECT_WAIT_MS = 10_000
@@ -42,7 +44,11 @@ const COUNTS_KEPT_MS = 300_000
 export const targetKey = ({ host, port }: Target) => `${host}:${port}`
 
 /** `trustedProxies`: the addresses and networks whose `X-Forwarded-*` headers count. */
-export function createRouter(limitOverrides: Partial<RouterLimits> = {}, trustedProxies: string[] = []) {
+export function createRouter(
+  limitOverrides: Partial<RouterLimits> = {},
+  trustedProxies: string[] = [],
+  ownPath?: OwnPath,
+) {
   const limits = { ...DEFAULT_ROUTER_LIMITS, ...limitOverrides }
   const proxies = trustedProxies.map(parseRange)
   /** Undefined before the first `apply`: until then, requests wait. */
@@ -187,6 +193,10 @@ export function createRouter(limitOverrides: Partial<RouterLimits> = {}, trusted
   }
 
   async function onRequest(req: http.IncomingMessage, res: http.ServerResponse) {
+    if (ownPath && pathOf(req) === ownPath.path) {
+      const isAllowed = await ownPath.answer(new URLSearchParams(req.url!.split('?')[1]))
+      return void res.writeHead(isAllowed ? 200 : 403, { Connection: 'close' }).end()
+    }
     const passed = await pass(req, res, ['Connection', 'keep-alive'])
     if (!passed) return
     let hints = 0
@@ -259,6 +269,7 @@ export function createRouter(limitOverrides: Partial<RouterLimits> = {}, trusted
 
   return {
     server,
+    isServed: (host: string) => routes?.some(route => route.host === host) === true,
     /** Once it returns, new requests follow these routes. */
     apply(wanted: Route[]) {
       routes = wanted.toSorted((a, b) => b.path.length - a.path.length)

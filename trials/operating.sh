@@ -1,57 +1,29 @@
 #!/usr/bin/env bash
-# Plays docs/operating.md on this machine, in a folder of its own: units, a reverse proxy, backup, restore. Needs root.
-# What needs a program that is not installed is skipped, with the reason. `--install` installs them on Debian.
-set -euo pipefail
-cd "$(dirname "$0")/.."
+# Plays docs/operating.md on this machine: units, a reverse proxy, backup, restore.
+# It needs root, and works in a folder of its own.
+. "$(dirname "$0")/lib.sh"
 
-if [[ ${1:-} == --install ]]; then
-  apt-get update
-  apt-get install --yes --no-install-recommends caddy postgresql systemd
+[[ $(id -u) -eq 0 ]] || skip_all 'everything: needs root, as the agent does'
+if $install; then
+  install_packages caddy postgresql systemd || true
   PATH=$PATH:$(echo /usr/lib/postgresql/*/bin)
 fi
-
-say() { printf '%s\n' "$*"; }
-fail() {
-  say "FAILED  $*" >&2
-  exit 1
-}
-passed() { say "passed  $*"; }
-skipped() { say "skipped $*"; }
-expect() { [[ $2 == "$3" ]] && passed "$1" || fail "$1: expected $3, got $2"; }
-has() { command -v "$1" >/dev/null; }
-
-[[ $(id -u) -eq 0 ]] || {
-  skipped 'everything: needs root, as the agent does'
-  exit 0
-}
-export PATH=$PWD/node_modules/.bin:$PATH
-NODE=$(node -p process.execPath)
-work=$(mktemp -d /tmp/slipway-operating-XXXXXX)
-chmod 755 "$work"
+at_end wait
+at_end stop_started
 started=()
-finish() {
+stop_started() {
   [[ -d $work/agent ]] && stop_agent
   for pid in "${started[@]}"; do kill "$pid" 2>/dev/null || true; done
-  wait
-  rm -rf "$work"
 }
-trap finish EXIT
 
-# block LANGUAGE NUMBER: a block of the page, with the folders of this trial.
+# block PAGE LANGUAGE NUMBER: a block of the page, with the folders of this trial.
 block() {
-  node -e '
-    const [kind, number, root, work] = process.argv.slice(1)
-    const page = fs.readFileSync("docs/operating.md", "utf8")
-    const blocks = [...page.matchAll(new RegExp("```" + kind + "\\n(.*?)```", "gs"))].map(([, text]) => text)
-    const folders = [["/var/backups/slipway", "/backups"], ["/var/lib/slipway/uploads", "/uploads"],
-      ["/var/lib/slipway-agent", "/agent"], ["/etc/slipway", "/etc"], ["/etc/caddy", "/caddy"]]
-    let text = blocks[number - 1].replaceAll("/opt/slipway", root)
-    for (const [from, to] of folders) text = text.replaceAll(from, work + to)
-    process.stdout.write(text)' "$1" "$2" "$PWD" "$work"
-}
-until_true() { # SECONDS COMMAND…
-  local end=$((SECONDS + $1))
-  until "${@:2}"; do ((SECONDS < end)) || return 1; sleep 0.05; done
+  page_block "$@" | sed "s#/opt/slipway#$PWD#g
+    s#/var/backups/slipway#$work/backups#g
+    s#/var/lib/slipway/uploads#$work/uploads#g
+    s#/var/lib/slipway-agent#$work/agent#g
+    s#/etc/slipway#$work/etc#g
+    s#/etc/caddy#$work/caddy#g"
 }
 as_nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
 mib() { awk '/^VmRSS/ { printf "%d MiB", $2 / 1024 }' "/proc/$1/status"; }
@@ -61,10 +33,10 @@ mib() { awk '/^VmRSS/ { printf "%d MiB", $2 / 1024 }' "/proc/$1/status"; }
 if has systemd-analyze; then
   for number in 1 2; do
     unit=$work/slipway-$number.service
-    block ini "$number" | sed "s#/usr/bin/node#$NODE#; s/^User=slipway/User=daemon/" >"$unit"
+    block operating ini "$number" | sed "s#/usr/bin/node#$NODE#; s/^User=slipway/User=daemon/" >"$unit"
     problems=$(systemd-analyze verify --man=no "$unit" 2>&1 | grep -F "slipway-$number" || true)
     expect "systemd-analyze finds nothing in unit $number" "$problems" ''
-    say "        $(systemd-analyze security --offline=yes "$unit" 2>/dev/null | grep -i 'overall exposure' || true)"
+    note "$(systemd-analyze security --offline=yes "$unit" 2>/dev/null | grep -i 'overall exposure' || true)"
   done
 else skipped 'units: systemd-analyze is not installed'; fi
 
@@ -72,8 +44,7 @@ else skipped 'units: systemd-analyze is not installed'; fi
 
 version=$(postgres --version 2>/dev/null | grep -oE '[0-9]+' | head -1 || true)
 if ((${version:-0} < 16)); then
-  skipped "all the rest: needs the programs of Postgres 16 or newer on PATH, found ${version:-none}"
-  exit 0
+  skip_all "all the rest: needs the programs of Postgres 16 or newer on PATH, found ${version:-none}"
 fi
 new_server() { # NAME PORT: starts a server with an owner who is no superuser, and prints the owner's address
   local data=$work/$1 port=$2
@@ -106,12 +77,13 @@ ENV
   echo "DATABASE_OWNER_URL=$owner" >"$work/etc/owner.env"
   # As the unit does: without privileges, and without a way to get any.
   (set -a && . "$work/etc/control-plane.env" && PORT=$2 exec setpriv --reuid=65534 --regid=65534 --clear-groups \
-    --no-new-privs --bounding-set=-all --inh-caps=-all "$NODE" src/host/node.ts >"$work/control-plane.log" 2>&1) &
+    --no-new-privs --bounding-set=-all --inh-caps=-all "$NODE" src/host/main.ts start >"$work/control-plane.log" 2>&1) &
   control_plane=$!
   started+=("$control_plane")
   until_true 60 curl -sf -o "$work/ready" "http://127.0.0.1:$2/readyz" || fail "$(cat "$work/control-plane.log")"
 }
-capabilities=$(block ini 2 | sed -n 's/^CapabilityBoundingSet=//p' | tr 'A-Z' 'a-z' | sed 's/cap_/+/g; s/ /,/g')
+capabilities=$(block operating ini 2 | sed -n 's/^CapabilityBoundingSet=//p' | tr 'A-Z' 'a-z' |
+  sed 's/cap_/+/g; s/ /,/g')
 start_agent() { # CONTROL_PLANE_PORT
   (SLIPWAY_URL=http://127.0.0.1:$1 SLIPWAY_LISTENER_KEY=$listener_key APPS_DOMAIN=apps.example.net \
     TRUSTED_PROXIES=127.0.0.1 AGENT_APPS_HOME=$work/apps \
@@ -132,8 +104,8 @@ sealing_keys=k1:$(node -p "crypto.randomBytes(32).toString('base64url')")
 port=18787 router_port=18788
 start_control_plane "$owner" "$port" "$sealing_keys"
 size=$(psql -At "$owner" -c 'select pg_size_pretty(pg_database_size(current_database()))')
-say "        database after the migrations: $size"
-say "        control plane at its start: $(mib "$control_plane")"
+note "database after the migrations: $size"
+note "control plane at its start: $(mib "$control_plane")"
 keys=$(. "$work/etc/control-plane.env" && DATABASE_SYSTEM_URL=$DATABASE_SYSTEM_URL \
   npm run --silent bootstrap -- --organization Acme --platform-listener machine)
 mapfile -t found < <(grep -oE 'slw_[A-Za-z0-9_-]+' <<<"$keys")
@@ -166,12 +138,12 @@ passed 'the agent runs it with the capabilities of its unit'
 # ---- a router that is killed
 
 router() { node -p "JSON.parse(fs.readFileSync('$work/agent/router.json')).identity.pid"; }
-say "        agent: $(mib "$agent"), router: $(mib "$(router)"), application: $(mib "$app_pid")"
+note "agent: $(mib "$agent"), router: $(mib "$(router)"), application: $(mib "$app_pid")"
 for time in 1 2 3; do
   kill -KILL "$(router)"
   before=$(date +%s%N)
   until_true 10 ask_router -o "$work/answer" || fail 'a router that is killed comes back'
-  say "        the router was back after $((($(date +%s%N) - before) / 1000000)) ms"
+  note "the router was back after $((($(date +%s%N) - before) / 1000000)) ms"
 done
 
 # ---- the reverse proxy
@@ -191,7 +163,7 @@ if has caddy; then
   storage file_system $work/caddy/storage
 }
 CADDYFILE
-  block Caddyfile 1 | sed "s/:8787/:$port/; s/:8788/:$router_port/" >>"$work/caddy/Caddyfile"
+  block operating Caddyfile 1 | sed "s/:8787/:$port/; s/:8788/:$router_port/" >>"$work/caddy/Caddyfile"
   HOME=$work/caddy caddy validate --adapter caddyfile --config "$work/caddy/Caddyfile" >"$work/caddy/log" 2>&1 ||
     fail "$(cat "$work/caddy/log")"
   HOME=$work/caddy caddy run --adapter caddyfile --config "$work/caddy/Caddyfile" >"$work/caddy/log" 2>&1 &
@@ -218,9 +190,9 @@ else skipped 'the reverse proxy: caddy is not installed'; fi
 
 # ---- backup, and a restore on another server
 
-bash -euc "$(block sh 1)"
+bash -euc "$(block operating sh 1)"
 dump=$(echo "$work"/backups/*/database.dump)
-say "        dump of one deployment: $(stat -c %s "$dump") bytes"
+note "dump of one deployment: $(stat -c %s "$dump") bytes"
 expect 'only its owner reads the dump' "$(stat -c %a "$dump")" 600
 count_rows() { # SUPERUSER_ADDRESS: every table and its rows
   psql -At "$1" -c "select format('select %L, count(*) from %I.%I', relname, nspname, relname) from pg_class c
@@ -233,10 +205,10 @@ started+=("$(server_pid second)")
 # Nobody writes between the dump and the comparison.
 kill "$agent" && wait "$agent" || true
 kill "$control_plane" && wait "$control_plane" || true
-bash -euc "$(block sh 1)"
+bash -euc "$(block operating sh 1)"
 mv "$work/uploads" "$work/uploads-lost"
 sed -i "s#=.*#=$copy#" "$(dirname "$dump")/settings/owner.env"
-block sh 3 | sed "s#/2026-01-31#/$(basename "$(dirname "$dump")")#" >"$work/restore.sh"
+block operating sh 3 | sed "s#/2026-01-31#/$(basename "$(dirname "$dump")")#" >"$work/restore.sh"
 bash -eu "$work/restore.sh" >"$work/restore.log" 2>&1 || fail "$(cat "$work/restore.log")"
 expect 'the restored schema is the same, grants included' \
   "$(diff <(pg_dump --schema-only "$owner") <(pg_dump --schema-only "$copy") || true)" ''
@@ -259,5 +231,5 @@ api POST "/v2/deployments/$id/revisions/$revision/redeploy" -d '{}' >/dev/null
 wait_until_served "$id" >/dev/null
 passed "its archive can be built again: $(api GET "/v2/deployments/$id" | field status)"
 [[ $(ask_router | member pid) != "$app_pid" ]] || fail 'the redeploy started nothing'
-say "        control plane at the end: $(mib "$control_plane"), agent: $(mib "$agent"), router: $(mib "$(router)")"
-say "        the agent's home: $(du -sh "$work/agent" | cut -f1)"
+note "control plane at the end: $(mib "$control_plane"), agent: $(mib "$agent"), router: $(mib "$(router)")"
+note "the agent's home: $(du -sh "$work/agent" | cut -f1)"
