@@ -1,4 +1,4 @@
-// A mixed load on one or several control planes: lists, reads, changes and creations of deployments, and an agent's polls.
+// A mixed load on control planes: lists, reads, changes and creations of deployments, and the polls of an agent.
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 
@@ -70,7 +70,8 @@ export class Load {
       const line = (name: string, of: Sample[]) => {
         const times = of.map(({ ms }) => ms).sort((a, b) => a - b)
         const at = (share: number) => (times[Math.floor(times.length * share)] ?? 0).toFixed(0).padStart(5)
-        return `${name.padEnd(28)}${`${of.length}`.padStart(6)} requests, p50${at(0.5)}, p99${at(0.99)}, max${at(0.99999)} ms`
+        const count = `${of.length}`.padStart(6)
+        return `${name.padEnd(28)}${count} requests, p50${at(0.5)}, p99${at(0.99)}, max${at(0.99999)} ms`
       }
       const direct = samples.filter(({ kind }) => kind !== 'poll')
       const kinds = [...new Set(samples.map(({ kind }) => kind))].sort()
