@@ -1,5 +1,5 @@
-// Deletes what has expired: in batches, so that no statement is long, and until nothing is left, so that a backlog of any
-// size is worked off. Of several processes, one works on a sweep at a time.
+// Deletes what has expired: in batches, so that no statement is long, and until nothing is left, so that a backlog of
+// any size is worked off. Of several processes, one works on a sweep at a time.
 import { type SQL, sql } from 'drizzle-orm'
 import { type Row, runAsSystem } from './db.ts'
 import { setClock } from './journal.ts'
