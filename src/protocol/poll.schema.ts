@@ -86,8 +86,8 @@ export const Changes = z
       .optional()
       .meta({
         description:
-          'The control plane was restored from a backup: leave deployments alone that it does not list, until this is ' +
-          'false again.',
+          'The control plane was restored from a backup: leave deployments alone that it does not list, until this ' +
+          'is false again.',
       }),
     models_url: z
       .string()

@@ -1,4 +1,4 @@
-// How each sealed column is sealed: under which owner, and bound to which place. As the slices that read them open them.
+// How each sealed column is sealed: under which owner, and bound to which place, as the slice that opens it has it.
 import { type IntegrationAccount, sealContext as integrationPlace } from '../../integrations/credentials.ts'
 import { MODEL_SECRET_PLACE } from '../../models/configurations.ts'
 import { VERIFIER_SEAL_CONTEXT } from '../../oauth/flow.ts'
