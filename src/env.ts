@@ -540,6 +540,10 @@ const toS3Settings = (settings: GroupSettings): S3Settings | undefined =>
         secretAccessKey: settings.UPLOADS_S3_SECRET_ACCESS_KEY!,
       }
 
+/** Undefined if none of its settings is set. */
+export const readS3Settings = (env: Record<string, unknown>): S3Settings | undefined =>
+  Object.keys(S3.shape).some(name => env[name]) ? toS3Settings(parseSettings(S3, env)) : undefined
+
 const toRegistrySettings = ({
   REGISTRY_URL: url,
   REGISTRY_SIGNING_KEY: signing,
