@@ -1,4 +1,4 @@
-// `npm run chart:readme`: writes the tables of values in the chart's README.md, from values.schema.json and values.yaml.
+// `npm run chart:readme`: writes the tables in the README.md of the chart, from its values.schema.json and values.yaml.
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { load } from 'js-yaml'
