@@ -60,6 +60,7 @@ const NEEDS: Record<string, string> = {
   'docs/registry': 'a registry; deployments/registry.test.ts',
   'docs/self-host': 'a Postgres of the operator; host/node.test.ts',
   'docs/settings': 'a Postgres of the operator; host/node.test.ts',
+  'docs/table-bounds': 'a Postgres of the operator; host/operate/table-bounds.test.ts',
   'docs/trace-storage': 'a ClickHouse of the operator; npm run test:clickhouse',
 }
 
