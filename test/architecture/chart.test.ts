@@ -6,7 +6,7 @@ import { Validator } from '@cfworker/json-schema'
 import { load } from 'js-yaml'
 import { expect, it } from 'vitest'
 import { renderReadme, type Schema } from '../../scripts/chart-readme.ts'
-import { SETTINGS } from '../../src/env.ts'
+import { readConfig, SETTINGS } from '../../src/env.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const read = (path: string) => readFileSync(join(ROOT, path), 'utf8')
@@ -86,6 +86,18 @@ it('knows every setting of the control plane and of its agent', () => {
     [...ofAgent, ...ofKubernetes].filter(name => !knownToAgent.includes(name)),
     ADVICE,
   ).toEqual([])
+})
+
+it('has a set of values with every setting, which the control plane would accept', () => {
+  const all = load(read('charts/slipway/ci/every-setting.yaml')) as { settings: Record<string, unknown> }
+  const known = Object.keys(schema.properties!.settings!.properties!)
+  expect(Object.keys(all.settings).sort(), ADVICE).toEqual(known.sort())
+  const text = (value: unknown) => (Array.isArray(value) ? value.join(',') : String(value))
+  const settings = Object.fromEntries(Object.entries(all.settings).map(([name, value]) => [name, text(value)]))
+  const others = SETTINGS.filter(name => /^(UPLOADS_S3|REGISTRY|GITHUB_APP|OIDC)_/.test(name) && name in settings)
+  for (const name of others) delete settings[name]
+  const DATABASE_URL = 'postgres://app:pw@db.example.com/slipway'
+  expect(() => readConfig({ ...settings, DATABASE_URL, SEALING_KEYS: `k1:${'A'.repeat(43)}` })).not.toThrow()
 })
 
 it('grants the agent the Role that docs/kubernetes.md shows', () => {
