@@ -196,11 +196,7 @@ describe('a restore refuses', () => {
       copy => changeManifest(copy, manifest => Object.assign(manifest, { events: 7 })),
       /signature/,
     ],
-    [
-      'the manifest is not signed',
-      copy => changeManifest(copy, manifest => delete manifest.signature),
-      /signature/,
-    ],
+    ['the manifest is not signed', copy => changeManifest(copy, manifest => delete manifest.signature), /signature/],
     [
       'the manifest names another key for its signature',
       copy => changeManifest(copy, manifest => Object.assign(manifest, { signature: 'other.AAAA' })),
