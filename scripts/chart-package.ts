@@ -13,13 +13,16 @@ const USAGE = `npm run chart:package -- [--output FOLDER] [--registry REGISTRY] 
   --unpublished  packages a release that has no images yet, which then run by their tags`
 
 /** Writes the registry and the digests into the text of values.yaml, whose comments and order stay. */
-export function writeImages(values: string, { images }: Pick<Release, 'images'>, registry?: string): string {
-  const digests = images ? { slipway: images.slipway, agent: images.agent } : {}
-  const withDigests = Object.entries(digests).reduce(
-    (text, [name, digest]) => text.replace(new RegExp(`^( {2}${name}: \\{.*digest: )""`, 'm'), `$1"${digest}"`),
-    values,
-  )
-  return registry ? withDigests.replace(/^( {2}registry: )""$/m, `$1"${registry}"`) : withDigests
+export function pinImages(values: string, images: Release['images'], registry?: string): string {
+  const digests = Object.entries(images ?? {})
+  const withDigests = digests.reduce((text, [name, digest]) => fillIn(text, `${name}: {.*digest: `, digest), values)
+  return registry ? fillIn(withDigests, 'registry: ', registry) : withDigests
+}
+
+function fillIn(values: string, start: string, value: string): string {
+  const line = new RegExp(`^( {2}${start.replace('{', '\\{')})""`, 'm')
+  if (!line.test(values)) throw new Error(`charts/slipway/values.yaml has no line "${start}" with an empty value.`)
+  return values.replace(line, `$1"${value}"`)
 }
 
 function packageChart({ output, registry, unpublished }: { output: string; registry?: string; unpublished: boolean }) {
@@ -34,7 +37,7 @@ function packageChart({ output, registry, unpublished }: { output: string; regis
     // Files of other folders are links in the repository, and files in the package.
     cpSync(join(ROOT, 'charts/slipway'), join(work, 'slipway'), { recursive: true, dereference: true })
     const values = join(work, 'slipway/values.yaml')
-    writeFileSync(values, writeImages(readFileSync(values, 'utf8'), newest!, registry))
+    writeFileSync(values, pinImages(readFileSync(values, 'utf8'), newest!.images, registry))
     mkdirSync(output, { recursive: true })
     execFileSync('helm', ['package', join(work, 'slipway'), '--destination', output], { stdio: 'inherit' })
   } finally {
