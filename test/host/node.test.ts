@@ -83,7 +83,8 @@ test('while it waits for load balancers it serves on, is not ready, and ends str
   await server.until(() => isListening(settings.PORT!))
   const url = `http://127.0.0.1:${settings.PORT}`
   const stream = await fetch(`${url}/v2/events/stream?after=0`, { headers })
-  const { next_after } = (await (await fetch(`${url}/v2/events`, { headers })).json()) as { next_after: number }
+  const events = await fetch(`${url}/v2/events`, { headers })
+  const { next_after } = (await events.json()) as { next_after: number }
   const poll = fetch(`${url}/v2/events?after=${next_after}&wait=30`, { headers })
   const text = stream.text()
   const stopped = server.stop('SIGTERM')
