@@ -75,7 +75,7 @@ test('on SIGTERM the server finishes the requests that it has accepted, and then
   expect(await stopped).toBe(0)
 })
 
-test('while it waits for load balancers it serves on, is not ready, and ends streams with where to resume', async () => {
+test('while it ends it serves on for load balancers, is not ready, and ends streams with where to resume', async () => {
   const first = operator('--organization', 'Drained', '--workspace', 'Main')
   expect(await first.exited).toBe(0)
   const headers = { 'X-Api-Key': first.output.out.match(/slw_\w+/)![0] }
