@@ -113,8 +113,8 @@ test('a restore brings back every row, value and right after one that failed, an
   const [from, to] = await Promise.all([connect(url), connect(restored)])
   onTestFinished(async () => void (await Promise.all([from.end(), to.end()])))
   await to.query('set role slipway_system')
-  const before = await describeDatabase(from, ['holds_removals_since'])
-  const after = await describeDatabase(to, ['holds_removals_since'])
+  const before = await describeDatabase(from, OF_LEASES)
+  const after = await describeDatabase(to, OF_LEASES)
   const rows = Object.entries(before).filter(([, value]) => (value as { rows?: number }).rows === 0)
   expect(rows).toEqual([])
   expect(normalize(after)).toEqual(normalize(before))
@@ -132,6 +132,9 @@ test('a restore brings back every row, value and right after one that failed, an
   expect(journal).toMatchObject({ faults: [], unknownKeys: 0 })
   expect(journal.heads).toBeGreaterThan(0)
 })
+
+/** A restore ends the leases of agents. */
+const OF_LEASES = ['holds_removals_since', 'fence', 'agent_id', 'lease_expires_at']
 
 /** The owners differ, and a superuser's rights are listed with his name. */
 const normalize = (description: Record<string, unknown>) =>

@@ -54,18 +54,20 @@ export async function tryEngine(kubernetes: Kubernetes, cluster: Objects, result
   try {
     const first = await startAgent('first')
     const trial = new EngineTrial(cluster, first.context, kubernetes.folder)
+    await trial.useNamespaces(NAMESPACE, SMALL_NAMESPACE)
     await tryLifeCycle(trial, results, async () => {
       await first.agent.end()
       first.agent = await first.context.start()
     })
-    await trial.useNamespaces(NAMESPACE, SMALL_NAMESPACE)
     await tryFailures(trial, results)
     await tryPermissions(trial, role, results)
     await first.agent.end()
 
     const gateway = { K8S_ROUTES: 'gateway', K8S_GATEWAY: 'infra/public/https', K8S_TLS: 'on' }
     const second = await startAgent('second', gateway)
-    await tryGateway(new EngineTrial(cluster, second.context, kubernetes.folder), results)
+    const routed = new EngineTrial(cluster, second.context, kubernetes.folder)
+    await routed.useNamespaces(NAMESPACE)
+    await tryGateway(routed, results)
   } finally {
     for (const context of contexts) await context.cleanUp()
     await plane.stop()
@@ -114,8 +116,9 @@ class EngineTrial {
   async deploy(name: string, config: Record<string, unknown> = {}, more: Record<string, unknown> = {}) {
     const { body: listeners } = await this.context.call('GET', '/v2/listeners')
     const listener_id = listeners.resources[0].id
+    const place = { listener_config: { k8s_namespace: NAMESPACE } }
     const body = {
-      ...{ name, source: 'external_container', source_config: { listener_id, resource_spec: {}, ...config } },
+      ...{ name, source: 'external_container', source_config: { listener_id, ...place, resource_spec: {}, ...config } },
       ...{ source_revision_config: { image_uri: IMAGE }, secrets: [], ...more },
     }
     const answer = await this.context.call('POST', '/v2/deployments', body)

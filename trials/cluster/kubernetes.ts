@@ -150,5 +150,5 @@ export async function startKubernetes(programs: string, folder: string, stages: 
     await stop()
     throw error
   }
-  return { port: port!, folder, certificate, config: configFor(admin.token), configFor, writeConfig, path, stop }
+  return { port: port!, folder, token: admin.token, config: configFor(admin.token), writeConfig, stop }
 }

@@ -2,6 +2,7 @@
 import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { tryChart } from './chart-trial.ts'
 import { tryEngine } from './engine-trial.ts'
 import { KWOK_NODES, startKubernetes } from './kubernetes.ts'
 import { createKwokNode, createVolumes } from './nodes.ts'
@@ -33,6 +34,8 @@ try {
     })
   })
   if (only.length === 0 || only.includes('engine')) await tryEngine(kubernetes, cluster, results)
+  const helms = ['helm-4.2.3', 'helm-3.17.3'].map(name => join(programs, '..', name, 'helm')).filter(fs.existsSync)
+  if (only.length === 0 || only.includes('chart')) await tryChart(kubernetes, cluster, helms, results)
 } finally {
   await kubernetes.stop()
   if (!process.env.SLIPWAY_TRIALS_KEEP) fs.rmSync(folder, { recursive: true, force: true, maxRetries: 9 })

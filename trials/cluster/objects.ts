@@ -41,9 +41,9 @@ export class Objects {
   async read(ref: Ref): Promise<AnyObject | null> {
     return (await this.#api.read(ref).catch(ignoreAbsence)) as AnyObject | null
   }
-  async list(apiVersion: string, kind: string, namespace?: string, labels?: string): Promise<AnyObject[]> {
+  async list(apiVersion: string, kind: string, namespace?: string, labels?: string, fields?: string) {
     const page = await this.#api.list<AnyObject>(
-      ...([apiVersion, kind, namespace, UNUSED, UNUSED, UNUSED, UNUSED, labels] as const),
+      ...([apiVersion, kind, namespace, UNUSED, UNUSED, UNUSED, fields, labels] as const),
     )
     return page.items.map(item => Object.assign(item, { apiVersion, kind }))
   }
@@ -54,6 +54,16 @@ export class Objects {
   async setPodStatus(namespace: string, name: string, status: unknown): Promise<void> {
     const merge = setHeaderOptions('Content-Type', PatchStrategy.MergePatch)
     await this.#core.patchNamespacedPodStatus({ namespace, name, body: { status } }, merge).catch(ignoreAbsence)
+  }
+  async setNodeStatus(name: string, status: unknown): Promise<void> {
+    await this.#core.patchNodeStatus(
+      { name, body: { status } },
+      setHeaderOptions('Content-Type', PatchStrategy.MergePatch),
+    )
+  }
+  /** Once its containers have ended. */
+  async removePod(namespace: string, name: string): Promise<void> {
+    await this.#core.deleteNamespacedPod({ namespace, name, gracePeriodSeconds: 0 }).catch(ignoreAbsence)
   }
   /** A token of a service account, as its pods get it. */
   async createToken(namespace: string, name: string): Promise<string> {
