@@ -27,9 +27,9 @@ type Migration = MigrationMeta & { name: string }
 const MIGRATIONS_FOLDER = fileURLToPath(new URL('../../drizzle', import.meta.url))
 const MIGRATION_LOCK = 7_547_929
 /**
- * While a migration waits for a table, requests wait behind it. Each attempt waits a little longer, in case transactions
- * take long. Shorter than deadlock_timeout, so that of a migration and a request that wait for each other, the migration
- * gives up.
+ * While a migration waits for a table, requests wait behind it. Each attempt waits a little longer, in case
+ * transactions take long. Shorter than deadlock_timeout, so that of a migration and a request that wait for each other,
+ * the migration gives up.
  */
 const LOCK_TIMEOUTS_MS = [300, 400, 500, 600]
 const LOCK_PATIENCE_MS = 10 * 60_000
