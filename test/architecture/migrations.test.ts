@@ -97,9 +97,7 @@ describe('the rules of migrations', () => {
     ['alter table deployments validate constraint named'],
     ['create index a on deployments (note)'],
     ['--> batches\nupdate deployments set note = name where id in (select id from deployments limit 9)'],
-    [
-      'create table notes (id int); alter table notes add constraint one unique (id); insert into notes select 1',
-    ],
+    ['create table notes (id int); alter table notes add constraint one unique (id); insert into notes select 1'],
     ["update roles set permissions = permissions || '{notes:read}'"],
     ['create or replace function f() returns void language sql as $$ update deployments set note = name $$'],
     ['-- Unused since 0.1.0.\nalter table deployments drop column note'],
