@@ -12,8 +12,8 @@ const programs = '/opt/postgres/bin/'
 if (!fs.existsSync(PGDATA + '/PG_VERSION')) {
   fs.mkdirSync(PGDATA, { recursive: true, mode: 0o700 })
   fs.writeFileSync('/tmp/password', POSTGRES_PASSWORD)
-  const flags = ['--pgdata', PGDATA, '--username', POSTGRES_USER, '--pwfile', '/tmp/password', '--auth', 'scram-sha-256']
-  execFileSync(programs + 'initdb', flags, { stdio: 'inherit' })
+  const flags = ['--pgdata', PGDATA, '--username', POSTGRES_USER, '--pwfile', '/tmp/password']
+  execFileSync(programs + 'initdb', [...flags, '--auth', 'scram-sha-256'], { stdio: 'inherit' })
   fs.appendFileSync(PGDATA + '/pg_hba.conf', 'host all all all scram-sha-256\\n')
   const sql = 'create database ' + POSTGRES_DB + ' owner ' + POSTGRES_USER + '\\n'
   execFileSync(programs + 'postgres', ['--single', '-D', PGDATA, 'postgres'], { input: sql })
