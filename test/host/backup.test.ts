@@ -199,6 +199,12 @@ describe('a restore refuses', () => {
       copy => changeManifest(copy, manifest => Object.assign(manifest, { events: 7 })),
       /signature/,
     ],
+    ['the manifest is not signed', copy => changeManifest(copy, manifest => delete manifest.signature), /signature/],
+    [
+      'the manifest names another key for its signature',
+      copy => changeManifest(copy, manifest => Object.assign(manifest, { signature: 'other.AAAA' })),
+      /signature/,
+    ],
     [
       'a newer version wrote it',
       copy => changeManifest(copy, manifest => Object.assign(manifest, { format: 2 })),
@@ -233,6 +239,25 @@ test('a backup of an older version is restored, and migrated to this one', async
   const unknown = writeBackup({ url: old, folder: join(root, 'newer'), keys, storage: undefined, log })
   await expect(unknown).rejects.toThrow('newer than this Slipway')
   expect(await readdir(root)).not.toContain('newer.partial')
+})
+
+test('of two restores into one database, one is refused', async () => {
+  const restored = await createEmptyDatabase()
+  const restores = [1, 2].map(() => loadBackup({ url: restored, folder, keys, storage: undefined, log }))
+  const results = await Promise.allSettled(restores)
+  expect(results.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected'])
+  expect(results.find(({ status }) => status === 'rejected')).toMatchObject({
+    reason: { message: expect.stringContaining('has organizations') },
+  })
+})
+
+test('a database with an unfinished migration is not backed up', async () => {
+  const unfinished = await createEmptyDatabase()
+  await migrate(unfinished, { log })
+  const { system } = await createLogins(unfinished)
+  await query(unfinished, `insert into drizzle.unfinished_steps (migration, step) values ('0042_more', '{}')`)
+  const backup = writeBackup({ url: system, folder: join(root, 'unfinished'), keys, storage: undefined, log })
+  await expect(backup).rejects.toThrow('0042_more is not finished')
 })
 
 test('a folder gets its name when the backup is complete, and only its owner can read it', async () => {
