@@ -8,14 +8,26 @@ import { parseArgs } from 'node:util'
 import { buildDashboard } from '../scripts/dashboard-build.ts'
 import { VERSION } from '../src/kernel/version.ts'
 import { listModules, listSources, readCommitTime } from './image/app-files.ts'
-import { listLibraries, listNode, listTools, USER } from './image/contents.ts'
+import {
+  BILL_TYPE,
+  type Component,
+  describeBundledPackages,
+  describeDebianPackage,
+  describeInstalledPackages,
+  describeNode,
+  writeBillOfMaterials,
+} from './image/bill-of-materials.ts'
+import { listLibraries, listNode, listTools } from './image/contents.ts'
+import { describeConfig, describePlatform, IMAGES, type Image } from './image/image-config.ts'
 import { type ImageFile, type Layer, packLayer } from './image/layer.ts'
 import { PLATFORMS, type Platform, readLock } from './image/lock-packages.ts'
-import { createOciLayout, type Descriptor, MEDIA_TYPES, type OciLayout } from './image/oci-layout.ts'
+import { createOciLayout, type Descriptor, MEDIA_TYPES } from './image/oci-layout.ts'
+import { describeProvenance, PROVENANCE_TYPE } from './image/provenance.ts'
 
 const USAGE = `npm run image -- [--output FOLDER] [--platform amd64|arm64]… [--base] [--allow-changes]
 
-Writes an OCI layout with the images \`slipway\` and \`slipway-agent\`, and digests.json.
+Writes an OCI layout with the images \`slipway\` and \`slipway-agent\`, and beside it their digests, bills of materials
+and provenance.
   --output         folder of the layout; default: dist/image
   --platform       build for this processor only; default: amd64 and arm64
   --base           build what the Dockerfile starts from: the libraries, Node, and the tools of the agent
@@ -23,45 +35,9 @@ Writes an OCI layout with the images \`slipway\` and \`slipway-agent\`, and dige
 See docs/images.md.`
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
-const NODE = ['/usr/local/bin/node', '/app/src/host/main.ts']
-const ENVIRONMENT = {
-  PATH: '/usr/local/bin:/usr/bin:/bin',
-  HOME: '/var/lib/slipway',
-  HOST: '0.0.0.0',
-  PORT: '8787',
-  UPLOADS_DIR: '/var/lib/slipway/uploads',
-  SLIPWAY_AGENT_HOME: '/var/lib/slipway/agent',
-}
-
-type Image = {
-  name: string
-  title: string
-  hasTools: boolean
-  entrypoint: string[]
-  command: string[]
-  ports: number[]
-}
-const IMAGES: Image[] = [
-  {
-    name: 'slipway',
-    title: 'Slipway: the control plane, and the commands of its operator',
-    hasTools: false,
-    entrypoint: NODE,
-    command: ['start'],
-    ports: [8787],
-  },
-  {
-    name: 'slipway-agent',
-    title: 'Slipway: the agent of a listener',
-    hasTools: true,
-    // As process 1, Node would not reap the orphans of applications and builds.
-    entrypoint: ['/usr/bin/tini', '--', ...NODE],
-    command: ['agent'],
-    ports: [8788],
-  },
-]
-
+const lock = readLock()
 const git = (...args: string[]) => execFileSync('git', args, { cwd: ROOT, encoding: 'utf8' }).trim()
+const writeJson = (path: string, value: object) => fs.writeFileSync(path, `${JSON.stringify(value, null, 2)}\n`)
 
 function readOptions() {
   const { values } = parseArgs({
@@ -76,92 +52,115 @@ function readOptions() {
   if (values.help) return void console.log(USAGE)
   const unknown = values.platform.find(name => !PLATFORMS.includes(name as Platform))
   if (unknown) throw new Error(`--platform ${unknown} is not supported. Use one of: ${PLATFORMS.join(', ')}.`)
-  if (!values['allow-changes'] && git('status', '--porcelain'))
+  const hasChanges = git('status', '--porcelain') !== ''
+  if (hasChanges && !values['allow-changes'])
     throw new Error('Files have changed since the commit. Commit them, or build with --allow-changes.')
-  return { output: resolve(values.output), platforms: values.platform as Platform[], isBase: values.base }
+  return {
+    output: resolve(values.output),
+    platforms: values.platform as Platform[],
+    isBase: values.base,
+    hasChanges,
+  }
 }
 
+type DescribedLayer = Layer & { components: Component[] }
+type ListFiles = () => Promise<ImageFile[]> | ImageFile[]
+type Describe = (files: ImageFile[]) => Component[]
+
 /** Each layer is packed once, although images and processors share it. */
-function createLayerCache() {
-  const layers = new Map<string, Promise<Layer>>()
-  return (key: string, title: string, list: () => Promise<ImageFile[]> | ImageFile[], mtime?: Date) => {
-    const found = layers.get(key) ?? Promise.resolve(list()).then(files => packLayer(title, files, mtime))
+function createLayerCache(time: Date, bundledFolders: string[]) {
+  const layers = new Map<string, Promise<DescribedLayer>>()
+  const pack = async (title: string, list: ListFiles, describe: Describe, mtime?: Date) => {
+    const files = await list()
+    return { ...(await packLayer(title, files, mtime)), components: describe(files) }
+  }
+  const find = (key: string, ...settings: Parameters<typeof pack>) => {
+    const found = layers.get(key) ?? pack(...settings)
     layers.set(key, found)
     return found
   }
-}
-
-function addImage(layout: OciLayout, image: Image, platform: Platform, layers: Layer[], time: Date, isBase: boolean) {
-  const created = time.toISOString()
-  const history = layers.map(({ title }) => ({ created, created_by: `distribution/build-image.ts: ${title}` }))
-  const labels = {
-    'org.opencontainers.image.title': image.title,
-    'org.opencontainers.image.version': VERSION,
-    'org.opencontainers.image.revision': git('rev-parse', 'HEAD'),
-    'org.opencontainers.image.created': created,
-    'org.opencontainers.image.licenses': 'MIT',
+  return {
+    libraries: (platform: Platform) =>
+      find(
+        `libraries ${platform}`,
+        'libraries',
+        () => listLibraries(platform, lock),
+        () => lock.libraries[platform].map(debian => describeDebianPackage(debian, platform)),
+      ),
+    node: (platform: Platform) =>
+      find(
+        `node ${platform}`,
+        'node',
+        () => listNode(platform, lock),
+        () => [describeNode(lock.node[platform])],
+      ),
+    tools: (platform: Platform) =>
+      find(
+        `tools ${platform}`,
+        'tools',
+        () => listTools(platform, lock),
+        files => [
+          ...lock.tools[platform].map(debian => describeDebianPackage(debian, platform)),
+          ...describeInstalledPackages(files),
+        ],
+      ),
+    modules: () => find('modules', 'modules', listModules, describeInstalledPackages),
+    app: () => find('app', 'app', listSources, () => describeBundledPackages(bundledFolders), time),
   }
-  const program = isBase
-    ? {}
-    : {
-        User: `${USER}:${USER}`,
-        Entrypoint: image.entrypoint,
-        Cmd: image.command,
-        WorkingDir: '/app',
-        ExposedPorts: Object.fromEntries(image.ports.map(port => [`${port}/tcp`, {}])),
-        Labels: labels,
-      }
-  const variable = Object.entries(isBase ? { PATH: ENVIRONMENT.PATH } : ENVIRONMENT)
-  const target = { architecture: platform, os: 'linux', ...(platform === 'arm64' && { variant: 'v8' }) }
-  const config = layout.addConfig({
-    created,
-    ...target,
-    config: { ...program, Env: variable.map(([name, value]) => `${name}=${value}`) },
-    rootfs: { type: 'layers', diff_ids: layers.map(layer => layer.diffId) },
-    history,
-  })
-  const descriptors = layers.map(layer => layout.addBlob(MEDIA_TYPES.layer, layer.blob))
-  return { ...layout.addManifest({ config, layers: descriptors }), platform: target }
 }
 
 async function buildImages() {
   const options = readOptions()
   if (!options) return
-  const { output, platforms, isBase } = options
-  const lock = readLock()
+  const { output, platforms, isBase, hasChanges } = options
+  const commit = git('rev-parse', 'HEAD')
   const time = isBase ? new Date(lock.time) : readCommitTime()
-  if (!isBase) await buildDashboard()
+  const packed = createLayerCache(time, isBase ? [] : await buildDashboard())
   const layout = createOciLayout(output)
-  const layer = createLayerCache()
   const digests: Record<string, string> = {}
+
   for (const image of IMAGES) {
     const name = isBase ? `${image.name}-base` : image.name
     const manifests: Descriptor[] = []
     for (const platform of platforms) {
-      const layers = [
-        await layer(`libraries ${platform}`, 'libraries', () => listLibraries(platform, lock)),
-        await layer(`node ${platform}`, 'node', () => listNode(platform, lock)),
-      ]
-      if (image.hasTools) layers.push(await layer(`tools ${platform}`, 'tools', () => listTools(platform, lock)))
-      if (!isBase)
-        layers.push(await layer('modules', 'modules', listModules), await layer('app', 'app', listSources, time))
-      manifests.push(addImage(layout, image, platform, layers, time, isBase))
-      const sizes = layers.map(({ title, blob }) => `${title} ${toMegabytes(blob.length)}`)
-      const total = layers.reduce((sum, { blob }) => sum + blob.length, 0)
-      const unpacked = layers.reduce((sum, { size }) => sum + size, 0)
-      console.log(`${name} ${platform}: ${toMegabytes(total)} MB to pull, ${toMegabytes(unpacked)} MB on disk`)
-      console.log(`  ${sizes.join(', ')}`)
+      const layers = [await packed.libraries(platform), await packed.node(platform)]
+      if (image.hasTools) layers.push(await packed.tools(platform))
+      if (!isBase) layers.push(await packed.modules(), await packed.app())
+      const config = layout.addConfig(describeConfig(image, platform, layers, time, isBase ? undefined : commit))
+      const blobs = layers.map(({ blob }) => layout.addBlob(MEDIA_TYPES.layer, blob))
+      const manifest = layout.addManifest({ config, layers: blobs })
+      manifests.push({ ...manifest, platform: describePlatform(platform) })
+      printSizes(image, platform, layers)
+      if (isBase) continue
+      const subject = { name, version: VERSION, platform, digest: manifest.digest, time }
+      const bill = writeBillOfMaterials(
+        subject,
+        layers.flatMap(({ components }) => components),
+      )
+      writeJson(join(output, `${name}.${platform}.cdx.json`), bill)
+      layout.name(layout.addReferrer(manifest, BILL_TYPE, Buffer.from(JSON.stringify(bill))))
     }
     const index = layout.addIndex({ manifests })
     layout.name(index, name)
     digests[name] = index.digest
+    if (isBase) continue
+    const subjects = [index, ...manifests].map(({ digest }) => ({ name, digest }))
+    const provenance = describeProvenance(image, subjects, { commit, hasChanges }, platforms, lock)
+    writeJson(join(output, `${name}.provenance.json`), provenance)
+    layout.name(layout.addReferrer(index, PROVENANCE_TYPE, Buffer.from(JSON.stringify(provenance))))
   }
   layout.close()
-  fs.writeFileSync(join(output, 'digests.json'), `${JSON.stringify(digests, null, 2)}\n`)
+  writeJson(join(output, 'digests.json'), digests)
   for (const [name, digest] of Object.entries(digests)) console.log(`${name} ${digest}`)
 }
 
-const toMegabytes = (bytes: number) => (bytes / 1e6).toFixed(1)
+function printSizes({ name }: Image, platform: Platform, layers: Layer[]): void {
+  const megabytes = (bytes: number) => (bytes / 1e6).toFixed(1)
+  const pulled = layers.reduce((sum, { blob }) => sum + blob.length, 0)
+  const unpacked = layers.reduce((sum, { size }) => sum + size, 0)
+  const parts = layers.map(({ title, blob }) => `${title} ${megabytes(blob.length)}`).join(', ')
+  console.log(`${name} ${platform}: ${megabytes(pulled)} MB to pull (${parts}), ${megabytes(unpacked)} MB on disk`)
+}
 
 await buildImages().catch(error => {
   console.error(error.message)

@@ -41,7 +41,7 @@ export async function startDatabase() {
 }
 
 /** Several can share a database: each has its own clock, and its own workspaces. */
-export async function startControlPlane(databaseUrl: string) {
+export async function startControlPlane(databaseUrl: string, more: Record<string, string> = {}) {
   const folder = await mkdtemp(join(tmpdir(), 'slipway-kit-'))
   const clock = { ahead: 0 }
   const settings = {
@@ -50,6 +50,7 @@ export async function startControlPlane(databaseUrl: string) {
     SEALING_KEYS: `kit:${Buffer.alloc(32, 1).toString('base64url')}`,
     RATE_LIMIT_PER_MINUTE: '0',
     UPLOADS_DIR: join(folder, 'uploads'),
+    ...more,
   }
   const { app, close } = createHost(settings, { log: () => {}, clockOffset: () => clock.ahead })
   const exchanges: Exchange[] = []

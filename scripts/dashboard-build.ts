@@ -4,6 +4,7 @@ import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib'
+import type { Rolldown } from 'vite'
 import config, { OUTPUT } from '../dashboard/vite.config.ts'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
@@ -35,12 +36,16 @@ function compressFiles(folder: string): void {
 export const isBuilt = (hash = hashSources()): boolean =>
   existsSync(HASH_FILE) && readFileSync(HASH_FILE, 'utf8') === hash
 
-export async function buildDashboard(logLevel: 'info' | 'warn' = 'warn'): Promise<void> {
+/** Returns the folders of the packages whose modules are in the files. */
+export async function buildDashboard(logLevel: 'info' | 'warn' = 'warn'): Promise<string[]> {
   const hash = hashSources()
   const { build } = await import('vite')
-  await build({ ...config, configFile: false, logLevel })
+  const { output } = (await build({ ...config, configFile: false, logLevel })) as Rolldown.RolldownOutput
   compressFiles(join(OUTPUT, 'assets'))
   writeFileSync(HASH_FILE, hash)
+  const modules = output.flatMap(file => (file.type === 'chunk' ? file.moduleIds : []))
+  const folders = modules.flatMap(id => /node_modules\/(?:@[^/]+\/)?[^/]+(?=\/)/.exec(id)?.[0] ?? [])
+  return [...new Set(folders)].sort()
 }
 
 if (import.meta.main) {

@@ -1,5 +1,6 @@
 // The map of the API: the middleware of every request, one line per slice, and the scheduled work.
 import { HonoBase } from 'hono/hono-base'
+import { sweepEndedKeys } from './access/key-retention.ts'
 import { accessPolicyRoutes } from './access/policies.routes.ts'
 import { organizationRoutes, workspaceRoutes } from './access/routes.ts'
 import { serveDocsPages } from './api-docs/docs-page.ts'
@@ -18,6 +19,7 @@ import { logRoutes } from './deployments/logs.routes.ts'
 import { sweepMetrics } from './deployments/metric-points.ts'
 import { metricRoutes } from './deployments/metrics.routes.ts'
 import { registryRoutes } from './deployments/registry.routes.ts'
+import { sweepOldRevisions } from './deployments/revision-retention.ts'
 import { deploymentRoutes } from './deployments/routes.ts'
 import { sweepRevisions } from './deployments/sweep.ts'
 import { tagRoutes } from './deployments/tags.routes.ts'
@@ -41,7 +43,7 @@ import { openS3Bucket } from './kernel/s3.ts'
 import { SegmentRouter } from './kernel/segment-router.ts'
 import { mountOperations } from './kernel/serve-routes.ts'
 import { createBucketStorage } from './kernel/storage.ts'
-import { sweepExpiredRows } from './kernel/sweep.ts'
+import { runSweeps, sweepExpiredRows } from './kernel/sweep.ts'
 import { listenerRoutes } from './listeners/routes.ts'
 import { serveMetricsPage } from './metrics/metrics-page.ts'
 import { createProcessCounters } from './metrics/process-counters.ts'
@@ -164,27 +166,29 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
   serveMetricsPage(app, services, counters)
   services.deliverEvents = createEventDeliverer(services)
   mountOperations(app, operations, services, createAttemptLog(services))
-  const housekeep = async () => {
-    await Promise.all([
-      sweepExpiredRows(database),
-      sweepSessions(services),
-      sweepAuditLog(services),
-      sweepRevisions(services),
-      sweepUploads(services),
-      sweepAttachments(services),
-      sweepMetrics(services),
-      sweepFlows(services),
-      sweepInstalls(services),
-      sweepProviders(services),
-      sweepWebhooks(services),
-      import('./rules/evaluate.ts').then(({ sweepRules }) => sweepRules(services)),
-      import('./insights/scheduled-jobs.ts').then(({ sweepInsights }) => sweepInsights(services)),
-      services.traces.expire(services),
-      sweepFeedback(services),
-      sweepQueues(services),
-      sweepModelUsage(database, config),
-      sweepDeliveries(services).then(() => sweepPreviews(services)),
-    ])
+  services.onSweep = counters.countSwept
+  const sweeps = {
+    requests: () => sweepExpiredRows(services),
+    sessions: () => sweepSessions(services),
+    api_keys: () => sweepEndedKeys(services),
+    audit_log: () => sweepAuditLog(services),
+    overdue_revisions: () => sweepRevisions(services),
+    old_revisions: () => sweepOldRevisions(services),
+    uploads: () => sweepUploads(services),
+    attachments: () => sweepAttachments(services),
+    metrics: () => sweepMetrics(services),
+    oauth_flows: () => sweepFlows(services),
+    installs: () => sweepInstalls(services),
+    oauth_providers: () => sweepProviders(services),
+    webhooks: () => sweepWebhooks(services),
+    rules: () => import('./rules/evaluate.ts').then(({ sweepRules }) => sweepRules(services)),
+    insights: () => import('./insights/scheduled-jobs.ts').then(({ sweepInsights }) => sweepInsights(services)),
+    traces: () => services.traces.expire(services),
+    feedback: () => sweepFeedback(services),
+    annotation_queues: () => sweepQueues(services),
+    model_usage: () => sweepModelUsage(services),
+    pushes: () => sweepDeliveries(services).then(() => sweepPreviews(services)),
   }
-  return Object.assign(app, { config, database, housekeep, traces: services.traces })
+  const housekeep = () => runSweeps(sweeps, counters.countSweep)
+  return Object.assign(app, { config, database, housekeep, sweeps, traces: services.traces })
 }

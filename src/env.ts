@@ -123,7 +123,10 @@ const OTHER_HEADER =
 const ISSUER_TEXT_ERROR = 'must be 1 to 255 visible characters, such as https://slipway.example.com'
 const INTERVAL_ERROR = 'must be a whole number of seconds from 60 to 31536000'
 
-const RETENTION_ERROR = 'must be a whole number of days from 30 to 36500'
+const retentionDays = (min: number, byDefault: number) => {
+  const error = `must be a whole number of days from ${min} to 36500`
+  return z.coerce.number({ error }).int({ error }).min(min, { error }).max(36_500, { error }).default(byDefault)
+}
 
 const Sealing = z.object({
   SEALING_KEYS: z
@@ -177,12 +180,9 @@ const Settings = z.object({
     .max(31_536_000, { error: INTERVAL_ERROR })
     .default(3600),
   AUDIT_LOGS: z.enum(['on', 'off'], { error: 'must be `on` or `off`' }).default('on'),
-  AUDIT_RETENTION_DAYS: z.coerce
-    .number({ error: RETENTION_ERROR })
-    .int({ error: RETENTION_ERROR })
-    .min(30, { error: RETENTION_ERROR })
-    .max(36_500, { error: RETENTION_ERROR })
-    .default(400),
+  AUDIT_RETENTION_DAYS: retentionDays(30, 400),
+  LOG_RETENTION_DAYS: retentionDays(1, 90),
+  REVISION_RETENTION_DAYS: retentionDays(30, 400),
   TRACES_CLICKHOUSE_URL: clickHouseUrl().optional(),
   METRICS_TOKEN: z.string().regex(METRICS_TOKEN, { error: METRICS_TOKEN_ERROR }).optional(),
   UPLOADS_MAX_GIB: wholeNumber(1_000_000, 'must be a whole number of GiB').default(20),
@@ -438,6 +438,10 @@ export type Config = {
   auditLogs: boolean
   /** How long events and refused requests are kept. */
   auditRetentionDays: number
+  /** How long the log of a replaced revision is kept after its last line. */
+  logRetentionDays: number
+  /** How long revisions are kept, apart from the newest of each deployment. */
+  revisionRetentionDays: number
   uploadBytes: number
   limiters: { [Name in Budget]?: RateLimiter | undefined }
   /** Failed authentications per client address and minute; 0 is no limit. */
@@ -540,6 +544,10 @@ const toS3Settings = (settings: GroupSettings): S3Settings | undefined =>
         secretAccessKey: settings.UPLOADS_S3_SECRET_ACCESS_KEY!,
       }
 
+/** Undefined if none of its settings is set. */
+export const readS3Settings = (env: Record<string, unknown>): S3Settings | undefined =>
+  Object.keys(S3.shape).some(name => env[name]) ? toS3Settings(parseSettings(S3, env)) : undefined
+
 const toRegistrySettings = ({
   REGISTRY_URL: url,
   REGISTRY_SIGNING_KEY: signing,
@@ -613,6 +621,8 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
     insightsIntervalSeconds: settings.CLIO_SCHEDULE_MIN_INTERVAL_SECONDS,
     auditLogs: settings.AUDIT_LOGS === 'on',
     auditRetentionDays: settings.AUDIT_RETENTION_DAYS,
+    logRetentionDays: settings.LOG_RETENTION_DAYS,
+    revisionRetentionDays: settings.REVISION_RETENTION_DAYS,
     uploadBytes: settings.UPLOADS_MAX_GIB * 1024 ** 3,
     limiters: {
       key: settings.RATE_LIMIT_PER_MINUTE === 0 ? undefined : (env.RATE_LIMITER as RateLimiter | undefined),

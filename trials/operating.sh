@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Plays docs/operating.md on this machine: units, a reverse proxy, backup, restore.
+# Plays docs/operating.md on this machine: units and a reverse proxy.
 # It needs root, and works in a folder of its own.
 . "$(dirname "$0")/lib.sh"
 
@@ -188,48 +188,5 @@ CADDYFILE
   through slipway.example.com /healthz >/dev/null && passed 'the control plane answers through the proxy'
 else skipped 'the reverse proxy: caddy is not installed'; fi
 
-# ---- backup, and a restore on another server
-
-bash -euc "$(block operating sh 1)"
-dump=$(echo "$work"/backups/*/database.dump)
-note "dump of one deployment: $(stat -c %s "$dump") bytes"
-expect 'only its owner reads the dump' "$(stat -c %a "$dump")" 600
-count_rows() { # SUPERUSER_ADDRESS: every table and its rows
-  psql -At "$1" -c "select format('select %L, count(*) from %I.%I', relname, nspname, relname) from pg_class c
-    join pg_namespace n on n.oid = relnamespace
-    where relkind = 'r' and nspname in ('public', 'drizzle') order by relname" | sed 's/$/;/' | psql -At "$1"
-}
-superuser() { sed 's#owner:owner@#postgres@#' <<<"$1"; }
-copy=$(new_server second 15433)
-started+=("$(server_pid second)")
-# Nobody writes between the dump and the comparison.
-kill "$agent" && wait "$agent" || true
-kill "$control_plane" && wait "$control_plane" || true
-bash -euc "$(block operating sh 1)"
-mv "$work/uploads" "$work/uploads-lost"
-sed -i "s#=.*#=$copy#" "$(dirname "$dump")/settings/owner.env"
-block operating sh 3 | sed "s#/2026-01-31#/$(basename "$(dirname "$dump")")#" >"$work/restore.sh"
-bash -eu "$work/restore.sh" >"$work/restore.log" 2>&1 || fail "$(cat "$work/restore.log")"
-expect 'the restored schema is the same, grants included' \
-  "$(diff <(pg_dump --schema-only "$owner") <(pg_dump --schema-only "$copy") || true)" ''
-expect 'every row is there' \
-  "$(diff <(count_rows "$(superuser "$owner")") <(count_rows "$(superuser "$copy")") || true)" ''
-expect 'the owner has no more rights than before' \
-  "$(psql -At "$copy" -c "select pg_has_role('slipway_system', 'usage')")" f
-expect 'a second restore is refused' \
-  "$(DATABASE_OWNER_URL=$copy scripts/restore.sh "$dump" >/dev/null 2>&1; echo $?)" 1
-
-port=18786
-start_control_plane "$copy" "$port" "$sealing_keys"
-URL=http://127.0.0.1:$port
-start_agent "$port"
-expect 'secrets open' "$(api GET "/v2/deployments/$id?reveal=true" | field 'secrets[0].value')" hush-hush
-wait_until_served "$id" >/dev/null
-expect 'the application ran all the time' "$(ask_router | member pid)" "$app_pid"
-revision=$(api GET "/v2/deployments/$id" | field latest_revision_id)
-api POST "/v2/deployments/$id/revisions/$revision/redeploy" -d '{}' >/dev/null
-wait_until_served "$id" >/dev/null
-passed "its archive can be built again: $(api GET "/v2/deployments/$id" | field status)"
-[[ $(ask_router | member pid) != "$app_pid" ]] || fail 'the redeploy started nothing'
 note "control plane at the end: $(mib "$control_plane"), agent: $(mib "$agent"), router: $(mib "$(router)")"
 note "the agent's home: $(du -sh "$work/agent" | cut -f1)"

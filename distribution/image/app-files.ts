@@ -32,8 +32,8 @@ const readImageFile = (folder: string, name: string, path: string): ImageFile =>
   return { path, mode: fs.statSync(file).mode & 0o100 ? 0o755 : 0o644, body: fs.readFileSync(file) }
 }
 
-export function listSources(root = ROOT): ImageFile[] {
-  const names = SOURCES.flatMap(source => listFolder(join(root, source)).map(name => `${source}/${name}`))
+export function listSources(root = ROOT, sources = SOURCES): ImageFile[] {
+  const names = sources.flatMap(source => listFolder(join(root, source)).map(name => `${source}/${name}`))
   const files = names.filter(name => !LEFT_OUT.test(name)).map(name => readImageFile(root, name, `${FOLDER}/${name}`))
   return [...files.map(recompress), readImageFile(root, 'LICENSE', `${FOLDER}/LICENSE`), describePackage(root)]
 
@@ -109,4 +109,5 @@ if (import.meta.main) {
   if (!folder) throw new Error('Name the folder that the files are written to.')
   writeFiles(join(folder, 'modules'), listModules(), FIXED_TIME)
   writeFiles(join(folder, 'app'), listSources(), readCommitTime())
+  fs.mkdirSync(join(folder, 'home'), { mode: 0o750 })
 }

@@ -3,12 +3,12 @@ import { sql } from 'drizzle-orm'
 import { type Row, runAsSystem, textArray, uuidArray } from '../kernel/db.ts'
 import { setClock } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
+import { deleteExpired } from '../kernel/sweep.ts'
 import { createJournalSigner, type SignedPlace } from './hash-chain.ts'
 
 const MAX_HEADS = 500
 const MAX_JOURNALS = 20
 const MAX_EVENTS_OF_JOURNAL = 2000
-const MAX_ATTEMPTS = 10_000
 const DAY_MS = 24 * 60 * 60_000
 
 export async function sweepAuditLog(services: Services): Promise<void> {
@@ -144,20 +144,8 @@ async function deleteExpiredEvents(services: Services): Promise<void> {
 }
 
 async function deleteExpiredAttempts(services: Services): Promise<void> {
-  await runAsSystem(
-    services.database,
-    setClock(services.config),
-    sql`
-      with expired_windows as (
-        delete from attempt_windows
-        where started_at < clock() - interval '1 day'
-      )
-      delete from audit_attempts
-      where ctid = any(array(
-        select ctid
-        from audit_attempts
-        where created_at < ${expiryTime(services)}::timestamptz
-        limit ${MAX_ATTEMPTS}
-      ))`,
-  )
+  await deleteExpired(services, 'refused requests', [
+    { table: 'attempt_windows', where: sql`started_at < clock() - interval '1 day'` },
+    { table: 'audit_attempts', where: sql`created_at < ${expiryTime(services)}::timestamptz` },
+  ])
 }

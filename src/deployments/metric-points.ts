@@ -1,8 +1,7 @@
 // Stores the points of metrics: a row for each minute of a revision, added to the row of its hour, and their deletion.
 import { type SQL, sql } from 'drizzle-orm'
-import { type Row, runAsSystem, uuidArray } from '../kernel/db.ts'
-import { setClock } from '../kernel/journal.ts'
-import type { Services } from '../kernel/routes.ts'
+import { type Row, uuidArray } from '../kernel/db.ts'
+import { deleteExpired, type SweepServices } from '../kernel/sweep.ts'
 import type { CopyMetrics, MetricPoint } from '../protocol/metrics.schema.ts'
 import { statusClasses } from '../protocol/request-buckets.ts'
 import { COUNTERS } from '../tables/metrics.ts'
@@ -167,19 +166,13 @@ export function appendPoints(points: MetricPoint[]): SQL<Row> {
 
 // ---- delete
 
-/** More than a minute adds with 20,000 deployments, so that the sweep of every minute keeps up. */
-const MAX_DELETED = 25_000
+const expiredPoints = (seconds: number, keptMs: number) => ({
+  table: 'metric_points',
+  where: sql`seconds = ${seconds} and at < clock() - ${keptMs} * interval '1 millisecond'`,
+})
 
-const expiredPoints = (seconds: number, keptMs: number): SQL => sql`array(
-      select ctid
-      from metric_points
-      where seconds = ${seconds} and at < clock() - ${keptMs} * interval '1 millisecond'
-      order by at
-      limit ${MAX_DELETED}
-      for update skip locked)`
-
-export async function sweepMetrics({ config, database }: Pick<Services, 'config' | 'database'>): Promise<void> {
-  const expired = sql`
-    ${expiredPoints(MINUTE_SECONDS, KEPT_MINUTES_MS)} || ${expiredPoints(HOUR_SECONDS, KEPT_HOURS_MS)}`
-  await runAsSystem(database, setClock(config), sql`delete from metric_points where ctid = any(${expired})`)
-}
+export const sweepMetrics = (services: SweepServices): Promise<number> =>
+  deleteExpired(services, 'metrics', [
+    expiredPoints(MINUTE_SECONDS, KEPT_MINUTES_MS),
+    expiredPoints(HOUR_SECONDS, KEPT_HOURS_MS),
+  ])

@@ -6,9 +6,10 @@ import { type Ctx, createKeylessCaller, type OpenRequest, verb } from '../kernel
 import { createSigner } from '../kernel/crypto.ts'
 import { type Row, refuseUnless, runAsSystem } from '../kernel/db.ts'
 import { Failure, fail } from '../kernel/errors.ts'
-import { commit, setClock, setSystemSettings } from '../kernel/journal.ts'
+import { commit, setSystemSettings } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
+import { deleteExpired, type SweepServices } from '../kernel/sweep.ts'
 import { proveInstallation } from './ownership.ts'
 import { storeIntegration } from './rows.ts'
 import type * as schema from './schema.ts'
@@ -116,6 +117,5 @@ function chooseInstallation(fromState: string, fromQuery = ''): string | null {
 const recordFailure = (ctx: Ctx, id: string, failure: Code) =>
   commit(ctx, 'integration.install_failed', sql<{ id: string }>`select ${id}::uuid as id`, { failure })
 
-export async function sweepInstalls({ config, database }: Pick<Services, 'config' | 'database'>): Promise<void> {
-  await runAsSystem(database, setClock(config), sql`delete from integration_installs where expires_at < clock()`)
-}
+export const sweepInstalls = (services: SweepServices): Promise<number> =>
+  deleteExpired(services, 'installs', [{ table: 'integration_installs', where: sql`expires_at < clock()` }])

@@ -14,7 +14,14 @@ import type { Watches } from './watch.ts'
 export type AppEnv = {
   Variables: { requestId: string; requestInfo: RequestInfo; limits: CallerLimits; watches: Watches }
 }
-export type Services = { config: Config; database: Database; sealer: Sealer } & Ports & Pick<Ctx, 'waitUntil'>
+export type Services = {
+  config: Config
+  database: Database
+  sealer: Sealer
+  /** Is told of each batch of rows that a sweep has deleted. */
+  onSweep?: (batch: { table: string; rows: number; ms: number }) => void
+} & Ports &
+  Pick<Ctx, 'waitUntil'>
 type Method = 'get' | 'post' | 'put' | 'patch' | 'delete'
 
 /** The member of a reply that holds the version of a single resource; it becomes the ETag. */

@@ -1,10 +1,9 @@
 // What calls of models used, by day, configuration and deployment.
 import { sql } from 'drizzle-orm'
-import type { Config } from '../env.ts'
 import { verb } from '../kernel/context.ts'
-import { type Database, type Row, run, runAsSystem } from '../kernel/db.ts'
+import { type Row, run } from '../kernel/db.ts'
 import { fail } from '../kernel/errors.ts'
-import { setClock } from '../kernel/journal.ts'
+import { deleteExpired, type SweepServices } from '../kernel/sweep.ts'
 import { DEFAULT_DAYS, MAX_CALLERS, MAX_DAYS, type Usage, type UsageQuery } from './usage.schema.ts'
 
 const DAY_MS = 86_400_000
@@ -82,10 +81,7 @@ export const readUsage = verb('models:read', async (ctx, query: UsageQuery): Pro
 const KEPT_DAYS = 400
 
 /** As long as events. */
-export async function sweepModelUsage(database: Database, config: Pick<Config, 'clockOffset'>): Promise<void> {
-  await runAsSystem(
-    database,
-    setClock(config),
-    sql`delete from model_usage where day < (clock() - interval '${sql.raw(String(KEPT_DAYS))} days')::date`,
-  )
-}
+export const sweepModelUsage = (services: SweepServices): Promise<number> =>
+  deleteExpired(services, 'model usage', [
+    { table: 'model_usage', where: sql`day < (clock() - interval '${sql.raw(String(KEPT_DAYS))} days')::date` },
+  ])

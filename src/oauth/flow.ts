@@ -15,11 +15,12 @@ import { type Row, run, runAsSystem, textArray } from '../kernel/db.ts'
 import { sha256Hex } from '../kernel/digest.ts'
 import { Failure, fail } from '../kernel/errors.ts'
 import { createGuardedClient } from '../kernel/guarded-fetch.ts'
-import { commit, setClock, setSystemSettings, type WriteParts } from '../kernel/journal.ts'
+import { commit, setSystemSettings, type WriteParts } from '../kernel/journal.ts'
 import { logFailureCause } from '../kernel/middleware.ts'
 import { changedMembers } from '../kernel/recorded-changes.ts'
 import type { Services } from '../kernel/routes.ts'
 import { requireRow } from '../kernel/rows.ts'
+import { deleteExpired, type SweepServices } from '../kernel/sweep.ts'
 import { type oauthFlows, oauthTokens } from '../tables/oauth.ts'
 import {
   authorizationUrl,
@@ -268,14 +269,7 @@ async function failFlow(caller: Caller, flow: FlowRow, failure: Code): Promise<v
   )
 }
 
-/** Skips locked rows: the deletion of their provider takes them along. */
-const DELETE_OLD_FLOWS = sql`
-  delete from oauth_flows
-  where id in (
-    select id from oauth_flows
-    where expires_at < clock() - interval '1 day'
-    for update skip locked)`
-
-export async function sweepFlows({ config, database }: Pick<Services, 'config' | 'database'>): Promise<void> {
-  await runAsSystem(database, setClock(config), DELETE_OLD_FLOWS)
-}
+export const sweepFlows = (services: SweepServices): Promise<number> =>
+  deleteExpired(services, 'oauth flows', [
+    { table: 'oauth_flows', where: sql`expires_at < clock() - interval '1 day'` },
+  ])

@@ -10,6 +10,7 @@ import { requestOrigin } from '../kernel/origin.ts'
 import { changedMembers } from '../kernel/recorded-changes.ts'
 import type { Services } from '../kernel/routes.ts'
 import { requireRow } from '../kernel/rows.ts'
+import { deleteExpired } from '../kernel/sweep.ts'
 import { oauthProviders } from '../tables/oauth.ts'
 import { obtainClient, renewClient, unregisterClient } from './client-registration.ts'
 import type { DiscoveredServer } from './mcp-discovery.ts'
@@ -156,12 +157,10 @@ const MAX_PROVIDERS = 8
 
 export async function sweepProviders(services: Services): Promise<void> {
   const { config, database } = services
-  const deleteExpiredReservations = sql`delete from oauth_reservations where expires_at <= clock()`
-  const [, , due] = (await runAsSystem(database, setClock(config), deleteExpiredReservations, CLAIM_DUE_PROVIDERS)) as [
-    unknown,
-    unknown,
-    Row[],
-  ]
+  await deleteExpired(services, 'oauth reservations', [
+    { table: 'oauth_reservations', where: sql`expires_at <= clock()` },
+  ])
+  const [, due] = (await runAsSystem(database, setClock(config), CLAIM_DUE_PROVIDERS)) as [unknown, Row[]]
   for (const [organization, provider_id, redirect_uri] of due as [string, string, string][]) {
     const origin = requestOrigin(config, redirect_uri)
     const actor = { kind: 'cron' as const, id: null, organization, tenant: null }

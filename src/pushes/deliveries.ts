@@ -4,6 +4,7 @@ import { type Row, runAsSystem } from '../kernel/db.ts'
 import { setClock } from '../kernel/journal.ts'
 import { attemptItem, drainOutbox, LEASE, type Outbox, type OutboxItem } from '../kernel/outbox.ts'
 import type { Services } from '../kernel/routes.ts'
+import { deleteExpired } from '../kernel/sweep.ts'
 import { findIntegration } from './find-integration.ts'
 import { handleInstallation } from './installation-deliveries.ts'
 import { handlePullRequest } from './pull-requests.ts'
@@ -80,15 +81,17 @@ const HAS_ATTEMPTS_LEFT = sql`attempts < ${MAX_ATTEMPTS} and unfinished_attempts
 
 export async function sweepDeliveries(services: Services): Promise<void> {
   const { config, database } = services
-  const deleteOld = sql`delete from githost_deliveries where created_at < clock() - ${RETENTION}`
+  await deleteExpired(services, 'githost deliveries', [
+    { table: 'githost_deliveries', where: sql`created_at < clock() - ${RETENTION}` },
+  ])
   // Due without attempts left: the last worker died, since one that survives stores an outcome.
   const failExhausted = sql<Row>`
     update githost_deliveries
     set state = 'failed', error = 'worker_died'
     where ${IS_DUE} and not (${HAS_ATTEMPTS_LEFT})
     returning id, attempts`
-  const results = await runAsSystem(database, setClock(config), deleteOld, failExhausted)
-  const [, , exhausted] = results as [unknown, unknown, [string, unknown][]]
+  const results = await runAsSystem(database, setClock(config), failExhausted)
+  const [, exhausted] = results as [unknown, [string, unknown][]]
   for (const [id, attempts] of exhausted) {
     const request_id = requestIdOf(id)
     config.log({ level: 'error', request_id, error: 'worker_died', attempts: Number(attempts) })

@@ -5,6 +5,7 @@ import { type Row, runAsSystem } from '../kernel/db.ts'
 import { setClock } from '../kernel/journal.ts'
 import { configuredOrigin } from '../kernel/origin.ts'
 import type { Services } from '../kernel/routes.ts'
+import { deleteExpired } from '../kernel/sweep.ts'
 import { sweepHooks } from './preview-hooks.ts'
 import {
   deletePreviewDeployment,
@@ -64,14 +65,12 @@ const SELECT_ORPHANS = sql<Row>`
     and not exists (select from previews v where v.deployment_id = c.id and v.state <> 'ended')
   limit ${MAX_PER_SWEEP}`
 
-const DELETE_OLD = sql`
-  delete from previews v
-  where v.state = 'ended' and v.updated_at < clock() - ${RETENTION}`
-
 export async function sweepPreviews(services: Services): Promise<void> {
   const { config, database } = services
-  const statements = [setClock(config), SELECT_OVERDUE, SELECT_WAITING, SELECT_ORPHANS, DELETE_OLD]
-  const results = await runAsSystem(database, ...statements)
+  await deleteExpired(services, 'previews', [
+    { table: 'previews', where: sql`state = 'ended' and updated_at < clock() - ${RETENTION}` },
+  ])
+  const results = await runAsSystem(database, setClock(config), SELECT_OVERDUE, SELECT_WAITING, SELECT_ORPHANS)
   const [, overdue, waiting, orphans] = results as Row[][]
   const callerOf = ({ organization, tenant }: Owner) => {
     const actor = { kind: 'cron', id: null, organization, tenant } as const

@@ -1,9 +1,9 @@
 // The runs that wait for the rules of a workspace.
 import { type SQL, sql } from 'drizzle-orm'
 import type { Ctx } from '../kernel/context.ts'
-import { type Row, run, runAsSystem } from '../kernel/db.ts'
-import { setClock } from '../kernel/journal.ts'
+import { type Row, run } from '../kernel/db.ts'
 import type { Services } from '../kernel/routes.ts'
+import { deleteExpired } from '../kernel/sweep.ts'
 import type { ClaimedRule } from './claimed-rule.ts'
 
 export type FinishedRun = { id: number; run_id: string; trace_id: string; is_applied: boolean }
@@ -51,39 +51,23 @@ const MEMORY = sql`interval '30 days'`
 const RETENTION = sql`interval '31 days'`
 /** A rule that cannot be evaluated for so long has lost its place. */
 const MAX_WAIT = sql`interval '7 days'`
-const BATCH = 20_000
 
 /** Deletes the runs that every rule has seen, and what was done longer ago than a month. */
-export async function sweepFinishedRuns({ config, database }: Services): Promise<void> {
-  const deleteSeen = sql`
-    delete from finished_runs
-    where (tenant_id, session_id, id) in (
-      select f.tenant_id, f.session_id, f.id
-      from finished_runs f
-      where f.created_at < clock() - ${MAX_WAIT}
-        or not exists (
-          select from run_rules r
-          where r.tenant_id = f.tenant_id
-            and r.is_enabled
-            and r.position < f.id
-            and (r.session_id = f.session_id or r.dataset_id is not null)
-        )
-      limit ${BATCH}
-    )`
-  const deleteOld = (table: string) => sql`
-    delete from ${sql.identifier(table)}
-    where ctid = any(array(
-      select ctid
-      from ${sql.identifier(table)}
-      where created_at < clock() - ${RETENTION}
-      limit ${BATCH}
-    ))`
-  await runAsSystem(
-    database,
-    setClock(config),
-    deleteSeen,
-    deleteOld('rule_applications'),
-    deleteOld('rule_deliveries'),
-    deleteOld('rule_evaluations'),
-  )
+export async function sweepFinishedRuns(services: Services): Promise<void> {
+  const isSeen = sql`(
+      finished_runs.created_at < clock() - ${MAX_WAIT}
+      or not exists (
+        select from run_rules r
+        where r.tenant_id = finished_runs.tenant_id
+          and r.is_enabled
+          and r.position < finished_runs.id
+          and (r.session_id = finished_runs.session_id or r.dataset_id is not null)
+      ))`
+  const isOld = sql`created_at < clock() - ${RETENTION}`
+  await deleteExpired(services, 'rules', [
+    { table: 'finished_runs', where: isSeen },
+    { table: 'rule_applications', where: isOld },
+    { table: 'rule_deliveries', where: isOld },
+    { table: 'rule_evaluations', where: isOld },
+  ])
 }

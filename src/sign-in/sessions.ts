@@ -1,17 +1,17 @@
 // The sessions of a caller: opened with a key, listed, ended; and who the caller is.
 import { and, eq, getTableColumns, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
-import type { Config } from '../env.ts'
 import { type Ctx, hasCredential, verb } from '../kernel/context.ts'
 import { newSessionToken } from '../kernel/crypto.ts'
-import { type Database, db, type Row, run, runAsSystem } from '../kernel/db.ts'
+import { db, type Row, run } from '../kernel/db.ts'
 import { sha256Hex } from '../kernel/digest.ts'
 import { fail } from '../kernel/errors.ts'
-import { commit, setClock } from '../kernel/journal.ts'
+import { commit } from '../kernel/journal.ts'
 import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
 import { changedMembers, createdMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import { formatSessionCookie } from '../kernel/session-cookie.ts'
+import { deleteExpired, type SweepServices } from '../kernel/sweep.ts'
 import type { Page } from '../protocol/wire.ts'
 import { sessions } from '../tables/sessions.ts'
 import type * as schema from './schema.ts'
@@ -183,13 +183,10 @@ export const readMe = verb(null, async ctx => {
   return { ...me, api_key, session: me.session && toWire(me.session) }
 })
 
-export async function sweepSessions({ config, database }: { config: Config; database: Database }): Promise<void> {
-  await runAsSystem(
-    database,
-    setClock(config),
-    sql`delete from sessions where expires_at < clock()`,
-    sql`delete from sign_in_links where expires_at < clock() - interval '1 day'`,
+export const sweepSessions = (services: SweepServices): Promise<number> =>
+  deleteExpired(services, 'sessions', [
+    { table: 'sessions', where: sql`expires_at < clock()` },
+    { table: 'sign_in_links', where: sql`expires_at < clock() - interval '1 day'` },
     // Until then a device learns that its code has expired.
-    sql`delete from device_requests where expires_at < clock() - interval '10 minutes'`,
-  )
-}
+    { table: 'device_requests', where: sql`expires_at < clock() - interval '10 minutes'` },
+  ])

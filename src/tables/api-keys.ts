@@ -1,4 +1,5 @@
 // The table of API keys.
+import { sql } from 'drizzle-orm'
 import { foreignKey, index, pgTable, text, uuid } from 'drizzle-orm/pg-core'
 import { members, organizations, roles, workspaces } from './access.ts'
 import { createdAtColumn, idColumn, instantColumn, newestFirstColumns } from './columns.ts'
@@ -36,5 +37,8 @@ export const apiKeys = pgTable(
     index('api_keys_page_of_workspace').on(t.tenant_id, ...newestFirstColumns(t)),
     index('api_keys_role').on(t.role_id),
     index('api_keys_member').on(t.member_id),
+    index('api_keys_ended')
+      .on(sql`least(revoked_at, expires_at)`)
+      .where(sql`least(revoked_at, expires_at) is not null`),
   ],
 )

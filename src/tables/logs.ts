@@ -1,4 +1,5 @@
 // Tables of build and deploy logs.
+import { sql } from 'drizzle-orm'
 import { bigint, index, integer, pgTable, primaryKey, text, uuid } from 'drizzle-orm/pg-core'
 import { instantColumn, parentTenantColumns } from './columns.ts'
 import { revisions } from './deployments.ts'
@@ -17,8 +18,10 @@ export const logs = pgTable(
     /** The next line expected from the agent. A new stream numbers its lines from zero. */
     stream: uuid(),
     next_line: integer(),
+    /** When the sweep next looks at whether it is too old. */
+    check_at: instantColumn().notNull().default(sql`clock() + interval '1 day'`),
   },
-  t => [primaryKey({ columns: [t.revision_id, t.kind] })],
+  t => [primaryKey({ columns: [t.revision_id, t.kind] }), index('logs_check').on(t.check_at)],
 )
 
 /** Line 0 says how many older lines were dropped. `bytes_before` is the size of the log before the line. */

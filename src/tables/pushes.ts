@@ -106,6 +106,7 @@ export const previews = pgTable(
     index('previews_of_workspace').on(t.tenant_id, ...newestFirstColumns(t)),
     index('previews_page').on(t.parent_id, ...newestFirstColumns(t)),
     index('previews_expiry').on(t.expires_at).where(sql`state <> 'ended'`),
+    index('previews_ended').on(t.updated_at).where(sql`state = 'ended'`),
   ],
 )
 

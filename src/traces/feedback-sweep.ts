@@ -4,6 +4,7 @@ import { type SQL, sql } from 'drizzle-orm'
 import { runAsSystem } from '../kernel/db.ts'
 import { setClock } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
+import { deleteExpired } from '../kernel/sweep.ts'
 import { upgradeWaitingTraces } from './waiting-upgrades.ts'
 
 const MAX_ROWS = 25_000
@@ -12,12 +13,8 @@ export async function sweepFeedback(services: Services): Promise<void> {
   const { config, database, traces } = services
   await traces.attachFeedback(services)
   await upgradeWaitingTraces(services, WAITING)
-  await runAsSystem(
-    database,
-    setClock(config),
-    ...[EXPIRED, ORPHANED, OF_DELETED_PROJECTS].map(deleteRows),
-    EXPIRED_LINKS,
-  )
+  await runAsSystem(database, setClock(config), ...[EXPIRED, ORPHANED, OF_DELETED_PROJECTS].map(deleteRows))
+  await deleteExpired(services, 'feedback links', [{ table: 'feedback_tokens', where: sql`expires_at < clock()` }])
 }
 
 const WAITING = {
@@ -48,6 +45,3 @@ const ORPHANED = sql`
 const OF_DELETED_PROJECTS = sql`
     join deleted_projects p on p.tenant_id = f.tenant_id and p.id = f.session_id
     where not p.is_swept`
-const EXPIRED_LINKS = sql`
-  delete from feedback_tokens
-  where ctid = any(array(select ctid from feedback_tokens where expires_at < clock() limit ${MAX_ROWS}))`

@@ -10,6 +10,7 @@ import { configuredOrigin } from '../kernel/origin.ts'
 import { AttemptError, drainOutbox, LEASE, type Outbox, type OutboxItem } from '../kernel/outbox.ts'
 import { changedMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import type { Services } from '../kernel/routes.ts'
+import { deleteExpired } from '../kernel/sweep.ts'
 import { runWorkerPool } from '../kernel/worker-pool.ts'
 import { webhooks } from '../tables/webhooks.ts'
 import { storeDueDeliveries } from './due-deliveries.ts'
@@ -274,14 +275,9 @@ const MAX_EVENTS_BACK = 50_000
 const DELETE_BATCH = 10_000
 
 export async function sweepWebhooks(services: Services): Promise<void> {
-  const deleteOld = sql`
-    delete from webhook_deliveries
-    where id = any(array(
-      select d.id
-      from webhook_deliveries d
-      where d.state <> 'waiting' and d.created_at < clock() - ${RETENTION}
-      limit ${DELETE_BATCH}
-    ))`
+  await deleteExpired(services, 'webhook deliveries', [
+    { table: 'webhook_deliveries', where: sql`state <> 'waiting' and created_at < clock() - ${RETENTION}` },
+  ])
   const deleteFarBack = sql`
     delete from webhook_deliveries
     where id = any(array(
@@ -295,6 +291,6 @@ export async function sweepWebhooks(services: Services): Promise<void> {
     update webhooks
     set previous_secret = null, previous_secret_until = null
     where previous_secret_until < clock()`
-  await runAsSystem(services.database, setClock(services.config), deleteOld, deleteFarBack, forgetSecrets)
+  await runAsSystem(services.database, setClock(services.config), deleteFarBack, forgetSecrets)
   await deliverDue(services, sql`true`)
 }

@@ -48,6 +48,7 @@ const RUNNING = [
 ]
 const NEEDS: Record<string, string> = {
   'docs/README': 'has no commands',
+  'docs/back-up': 'an installation of the operator; host/backup.test.ts and trials/restore.ts',
   'docs/containers': 'container tools; npm run test:containers',
   'docs/custom-domains': 'an installation in mode self_hosted and a DNS record; deployments/custom-hosts.test.ts',
   'docs/dashboard': 'a browser; dashboard/screens',
@@ -59,6 +60,7 @@ const NEEDS: Record<string, string> = {
   'docs/registry': 'a registry; deployments/registry.test.ts',
   'docs/self-host': 'a Postgres of the operator; host/node.test.ts',
   'docs/settings': 'a Postgres of the operator; host/node.test.ts',
+  'docs/table-bounds': 'a Postgres of the operator; host/operate/table-bounds.test.ts',
   'docs/trace-storage': 'a ClickHouse of the operator; npm run test:clickhouse',
 }
 

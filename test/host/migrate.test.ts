@@ -1,4 +1,4 @@
-// Migrations on a real Postgres: each is applied once and in order, in one transaction, also to a baseline database.
+// Migrations on a real Postgres: each is applied once and in order, also to a database that serves requests.
 import { execFile } from 'node:child_process'
 import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -7,7 +7,7 @@ import { promisify } from 'node:util'
 import type pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
-import { migrate } from '../../src/host/migrate.ts'
+import { migrate, waitForMigrations } from '../../src/host/migrate.ts'
 import { createHost } from '../../src/host/node.ts'
 import { newApiKey } from '../../src/kernel/crypto.ts'
 import { sha256Hex } from '../../src/kernel/digest.ts'
@@ -84,11 +84,138 @@ test('each migration is applied exactly once by several processes that start at 
   expect(await countShips()).toBe(1)
 })
 
-test('a failing migration also rolls back those before it', async () => {
+test('a failing migration of an empty database also rolls back those before it', async () => {
   const bad = folderOf('bad', ['create table ships (id int)', 'insert into ships values (1 / 0)'])
   await expect(migrate(url, { folder: bad, log })).rejects.toThrow('0001_step')
   expect(await countShips()).toBe(null)
   expect(await migrate(url, { folder, log })).toHaveLength(2)
+})
+
+describe('a database that serves requests', () => {
+  const lines: string[] = []
+  const collect = (line: string) => lines.push(line)
+  /** Migrated by the first of the statements only. */
+  async function serve(name: string, statements: string[]) {
+    lines.length = 0
+    const path = folderOf(name, statements)
+    await migrate(url, { folder: path, log, to: 0 })
+    return path
+  }
+  const indexes = async () =>
+    (
+      await query(
+        url,
+        `select c.relname || case when i.indisvalid then '' else ' invalid' end as name
+        from pg_index i
+        join pg_class c on c.oid = i.indexrelid and c.relnamespace = 'public'::regnamespace
+        order by 1`,
+      )
+    ).map(row => row.name)
+
+  test('keeps the migrations before one that fails, and continues with that one', async () => {
+    const path = await serve('failing', ['create table ships (id int)', 'create table docks ()', 'select 1 / 0'])
+    await expect(migrate(url, { folder: path, log })).rejects.toThrow(/0002_step.*changed nothing/)
+    fs.writeFileSync(join(path, '0002_step.sql'), 'insert into ships values (1)')
+    expect(await migrate(url, { folder: path, log })).toMatchObject([{ name: '0002_step' }])
+    expect(await countShips()).toBe(1)
+  })
+
+  test('gets an index of its tables without a lock that an open transaction of a writer would hold up', async () => {
+    const path = await serve('index', ['create table ships (id int)', 'create index ships_id on ships (id)'])
+    const writer = await connect(url)
+    onTestFinished(() => writer.end())
+    await writer.query('begin; insert into ships values (7)')
+    const migrated = migrate(url, { folder: path, log: collect })
+    await expect.poll(indexes).toEqual(['ships_id invalid'])
+    await query(url, 'insert into ships values (8)')
+    await writer.query('commit')
+    await migrated
+    expect(await indexes()).toEqual(['ships_id'])
+    expect(await query(url, 'select id from ships order by id')).toEqual([{ id: 7 }, { id: 8 }])
+  })
+
+  test('gets an index that was interrupted by the next run', async () => {
+    const path = await serve('resumed', ['create table ships (id int)', 'create unique index ship on ships (id)'])
+    await query(url, 'insert into ships values (1), (1)')
+    await expect(migrate(url, { folder: path, log })).rejects.toThrow(/index ship of migration 0001_step failed/)
+    expect(await indexes()).toEqual(['ship invalid'])
+    await query(url, 'delete from ships')
+    expect(await migrate(url, { folder: path, log: collect })).toEqual([])
+    expect([await indexes(), lines]).toEqual([['ship'], [expect.stringContaining('index=ship'), 'database up to date']])
+    expect(await query(url, 'select from drizzle.unfinished_steps')).toEqual([])
+  })
+
+  test('gets an index of each partition, and of their partitions', async () => {
+    const path = await serve('partitions', [
+      `create table ships (id int, dock text, day int) partition by list (dock);
+      create table ships_east partition of ships for values in ('east') partition by range (day);
+      create table ships_east_1 partition of ships_east for values from (0) to (10);
+      create table ships_west partition of ships for values in ('west')`,
+      'create index ships_id on ships (id) where id > 0',
+    ])
+    await migrate(url, { folder: path, log })
+    const names = await indexes()
+    expect(names.filter(name => name.endsWith('invalid'))).toEqual([])
+    expect(names).toHaveLength(4)
+    expect(names).toContain('ships_id')
+    await query(url, `create table ships_north partition of ships for values in ('north')`)
+    expect(await indexes()).toHaveLength(5)
+  })
+
+  test('waits for a locked table without holding up requests behind it', async () => {
+    const path = await serve('locked', ['create table ships (id int)', 'alter table ships add column name text'])
+    const reader = await connect(url)
+    onTestFinished(() => reader.end())
+    await reader.query('begin; select from ships')
+    const migrated = migrate(url, { folder: path, log: collect })
+    await expect.poll(() => lines).toEqual(['migration waits for a lock name=0001_step'])
+    await query(url, 'insert into ships values (1)')
+    await reader.query('commit')
+    await migrated
+    expect(await query(url, 'select * from ships')).toEqual([{ id: 1, name: null }])
+  })
+
+  test('has many rows changed in batches, each in a transaction of its own', async () => {
+    const path = await serve('batches', [
+      'create table ships (id int, name text)',
+      `alter table ships add constraint named check (name is not null) not valid;
+      --> statement-breakpoint
+      --> batches
+      update ships set name = id || ' ' || pg_current_xact_id()
+      where id in (select id from ships where name is null limit 2);
+      --> statement-breakpoint
+      alter table ships validate constraint named`,
+    ])
+    await admin.query('do $$ begin create role slipway_system; exception when duplicate_object then null; end $$')
+    await query(url, 'grant select, update on ships to slipway_system; insert into ships select generate_series(1, 5)')
+    await migrate(url, { folder: path, log })
+    expect(
+      await query(url, `select count(distinct split_part(name, ' ', 2))::int as n, count(*)::int from ships`),
+    ).toEqual([{ n: 3, count: 5 }])
+    expect(await query(url, `select convalidated from pg_constraint where conname = 'named'`)).toEqual([
+      { convalidated: true },
+    ])
+  })
+})
+
+describe('waiting for another one to migrate', () => {
+  test('ends when the database has every migration', async () => {
+    const lines: string[] = []
+    const waited = waitForMigrations(url, { seconds: 60, log: line => lines.push(line) })
+    await expect.poll(() => lines).toEqual([expect.stringContaining('has no schema')])
+    await migrate(url, { log })
+    await waited
+    expect(lines.at(-1)).toMatch(/^database migrated name=\d{4}_/)
+  })
+
+  test('fails after the time, and says what is missing', async () => {
+    await migrate(url, { log, to: 4 })
+    await expect(waitForMigrations(url, { seconds: 0, log })).rejects.toThrow('older schema')
+    const unreachable = 'postgresql://someone:hunter2@127.0.0.1:1/none'
+    const error: Error = await waitForMigrations(unreachable, { seconds: 0, log }).catch(error => error)
+    expect(error.message).toContain('ECONNREFUSED')
+    expect(error.message).not.toContain('hunter2')
+  })
 })
 
 describe('a database of another application', () => {
@@ -151,6 +278,15 @@ describe('a database at the baseline', () => {
     await migrate(url, { log, to: BASELINE })
     const rows = fs.readFileSync(join(import.meta.dirname, 'fixtures/baseline-rows.sql'), 'utf8')
     await query(url, rows.replace(`'KEY_HASH'`, `'${sha256Hex(key)}'`))
+  })
+
+  test('comes to the schema that an empty database gets', async () => {
+    await migrate(url, { log })
+    const upgraded = await describeSchema(url)
+    await admin.query('create database migrate_empty')
+    const empty = url.replace(/migrate_\d+$/, 'migrate_empty')
+    await migrate(empty, { log })
+    expect(upgraded).toEqual(await describeSchema(empty))
   })
 
   /** Copies the repository's migrations and adds one. */
@@ -223,6 +359,44 @@ describe('a database at the baseline', () => {
     expect(patched.status).toBe(200)
   })
 })
+
+/** Everything but the order and the names of what Postgres names itself. */
+const describeSchema = async (url: string) =>
+  (
+    await query(
+      url,
+      `with lines as (
+        select format('column %s.%s %s %s %s', attrelid::regclass, attname, format_type(atttypid, atttypmod),
+          attnotnull, pg_get_expr(adbin, adrelid)) as line
+        from pg_attribute a
+        join pg_class c on c.oid = attrelid and relnamespace = 'public'::regnamespace and relkind in ('r', 'p')
+        left join pg_attrdef d on d.adrelid = attrelid and adnum = attnum
+        where attnum > 0 and not attisdropped
+        union all
+        select format('index %s %s %s', indrelid::regclass, indisvalid,
+          regexp_replace(pg_get_indexdef(indexrelid), 'INDEX \\S+', 'INDEX'))
+        from pg_index
+        join pg_class c on c.oid = indrelid and relnamespace = 'public'::regnamespace
+        union all
+        select format('constraint %s %s %s', conrelid::regclass, convalidated, pg_get_constraintdef(oid))
+        from pg_constraint
+        where connamespace = 'public'::regnamespace
+        union all
+        select format('policy %s %s %s %s %s', tablename, policyname, roles, qual, with_check) from pg_policies
+        union all
+        select format('trigger %s', pg_get_triggerdef(oid)) from pg_trigger where not tgisinternal
+        union all
+        select format('function %s %s %s', proowner::regrole, proacl, pg_get_functiondef(oid))
+        from pg_proc
+        where pronamespace = 'public'::regnamespace and prokind = 'f'
+        union all
+        select format('table %s %s', oid::regclass, relacl)
+        from pg_class
+        where relnamespace = 'public'::regnamespace and relkind in ('r', 'p', 'v')
+      )
+      select line from lines where line !~ '(runs|trace|upgraded)\\w*_\\d{8}' order by line`,
+    )
+  ).map(row => row.line)
 
 test.each([
   ['missing', ''],

@@ -82,7 +82,7 @@ describe('an idempotency key', () => {
     const later = await owner.post('/orgs/current/members', { email: 'b@example.com' }, withKey('a'))
     expect([later.status, later.headers.get('Idempotency-Replayed')]).toEqual([201, null])
     expect(later.body.id).not.toBe(first.body.id)
-    await sweepExpiredRows(getApp().database)
+    await sweepExpiredRows(getApp())
     expect(
       (await owner.post('/orgs/current/members', { email: 'b@example.com' }, withKey('a'))).headers.get(
         'Idempotency-Replayed',

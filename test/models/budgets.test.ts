@@ -204,14 +204,13 @@ describe('usage', () => {
 
   it('outlives the configuration, and is deleted after 400 days', async () => {
     const { tenant, id, record, model } = await newCaller()
-    const { config, database } = getApp()
     const old = new Date(Date.now() - 402 * DAY).toISOString().slice(0, 10)
     const countOld = async () => (await tenant.get(`${USAGE}?start=${old}&end=${old}`)).body.total.calls
     await withClockAhead(-402 * DAY, () => record())
     await record()
     expect((await tenant.delete(`/v1/model-configurations/${id}`)).status).toBe(204)
     expect(await countOld()).toBe(1)
-    await sweepModelUsage(database, config)
+    await sweepModelUsage(getApp())
     expect(await countOld()).toBe(0)
     expect((await tenant.get(USAGE)).body.days).toMatchObject([{ configuration_name: model.name, calls: 1 }])
   })

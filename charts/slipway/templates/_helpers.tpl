@@ -107,14 +107,15 @@ annotations:
 {{- toYaml $all }}
 {{- end }}
 
-{{/* The Secret that has a variable: of the operator, or of this chart. Takes a dict: root, name, secret, hook. */}}
+{{/* The Secret that has a variable: of the operator, or of this chart. Those end with -values, to leave other names free.
+Takes a dict: root, name, secret, hook. */}}
 {{- define "slipway.secretName" -}}
 {{- $fullname := include "slipway.fullname" .root }}
 {{- if .secret.existingSecret }}{{ .secret.existingSecret }}
-{{- else if .hook }}{{ $fullname }}-migrate
-{{- else if eq .name "DATABASE_OWNER_URL" }}{{ $fullname }}-postgres
-{{- else if eq .name "SLIPWAY_LISTENER_KEY" }}{{ $fullname }}-agent
-{{- else }}{{ $fullname }}
+{{- else if .hook }}{{ $fullname }}-migrate-values
+{{- else if eq .name "DATABASE_OWNER_URL" }}{{ $fullname }}-postgres-values
+{{- else if eq .name "SLIPWAY_LISTENER_KEY" }}{{ $fullname }}-agent-values
+{{- else }}{{ $fullname }}-values
 {{- end }}
 {{- end }}
 

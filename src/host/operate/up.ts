@@ -4,6 +4,7 @@ import * as fs from 'node:fs'
 import * as https from 'node:https'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
+import { VERSION } from '../../kernel/version.ts'
 import { createLogins } from '../database-logins.ts'
 import { migrate } from '../migrate.ts'
 import { createLocalDatabase } from './local-postgres.ts'
@@ -21,6 +22,9 @@ import {
 import { type Installed, readInstalled, readOptions, type UpOptions, USAGE } from './up-options.ts'
 
 const ROOT = fs.realpathSync(fileURLToPath(new URL('../../..', import.meta.url)))
+/** They run the project's code. */
+const CODE_UNITS = ['slipway', 'slipway-agent'] as const
+const CONTROL_PLANE = 'http://127.0.0.1:8787'
 const LISTENER = 'this-machine'
 const WAIT_MS = 180_000
 const step = (text: string) => console.log(`- ${text}`)
@@ -118,7 +122,7 @@ async function install(options: UpOptions, paths: UnitPaths, secrets: Partial<Se
   const isFirst = !secrets.listenerKey
   if (isFirst) secrets.listenerKey = await createFirstKeys(options, secrets.systemUrl!)
   write()
-  if (applied.length > 0) for (const unit of ['slipway', 'slipway-agent']) changed.add(unit)
+  if (applied.length > 0 || (await isOtherVersionRunning())) for (const unit of CODE_UNITS) changed.add(unit)
   const started = startUnits(changed)
   if (writes + applied.length + started === 0) console.log('Nothing to change.')
   await waitUntilServed(options.domain)
@@ -143,6 +147,13 @@ async function createFirstKeys({ domain, email, organization }: UpOptions, syste
   } finally {
     await close()
   }
+}
+
+async function isOtherVersionRunning(): Promise<boolean> {
+  const running = await fetch(`${CONTROL_PLANE}/info`, { signal: AbortSignal.timeout(5_000) })
+    .then(answer => answer.json() as Promise<{ version?: string }>)
+    .catch(() => undefined)
+  return running !== undefined && running.version !== VERSION
 }
 
 /** The number of units that were started or restarted. */

@@ -6,6 +6,7 @@ import { type Row, runAsSystem, textArray, uuidArray } from '../../kernel/db.ts'
 import { setClock } from '../../kernel/journal.ts'
 import { configuredOrigin } from '../../kernel/origin.ts'
 import type { Services } from '../../kernel/routes.ts'
+import { deleteExpired } from '../../kernel/sweep.ts'
 import { mergeWaitingPatches } from './append.ts'
 
 /** Under half the schedule's minute. */
@@ -180,26 +181,16 @@ const ADD_UP_HOURS = sql`
     ${joinNames(SUMS, name => sql`${name} = m.${name} + excluded.${name}`)},
     ${joinNames(COUNTS, name => sql`${name} = add_counts(m.${name}, excluded.${name})`)}`
 
-const deleteOlder = (table: string, column: string, kept: SQL): SQL => sql`
-  delete from ${sql.identifier(table)}
-  where ctid = any(array(
-    select ctid
-    from ${sql.identifier(table)}
-    where ${sql.identifier(column)} < clock() - ${kept}
-    limit ${MAX_ROWS}
-    for update skip locked
-  ))`
-
-export async function deleteOldRows({ config, database }: Services): Promise<void> {
-  await runAsSystem(
-    database,
-    setClock(config),
-    CONCLUDE_DELETED_PROJECTS,
-    ADD_UP_HOURS,
-    deleteOlder('session_minutes', 'minute', sql`interval '400 days'`),
-    deleteOlder('upgraded_traces', 'trace_time', sql`kept_for('longlived')`),
-    deleteOlder('waiting_patches', 'created_at', sql`kept_for('shortlived')`),
-  )
+export async function deleteOldRows(services: Services): Promise<void> {
+  const { config, database } = services
+  await runAsSystem(database, setClock(config), CONCLUDE_DELETED_PROJECTS, ADD_UP_HOURS)
+  await deleteExpired(services, 'traces', [
+    { table: 'session_minutes', where: sql`minute < clock() - interval '400 days'` },
+    { table: 'upgraded_traces', where: sql`trace_time < clock() - kept_for('longlived')` },
+    { table: 'waiting_patches', where: sql`created_at < clock() - kept_for('shortlived')` },
+    // A run of it that is sent so late would be as one of a project that never was.
+    { table: 'deleted_projects', where: sql`is_swept and deleted_at < clock() - interval '30 days'` },
+  ])
 }
 
 /** Patches that a request left waiting, because its process ended before it merged them. */

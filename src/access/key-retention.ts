@@ -1,0 +1,14 @@
+// Deletes API keys that were revoked or expired long ago. Until then they are listed, for those who read old events.
+import { sql } from 'drizzle-orm'
+import { deleteExpired, type SweepServices } from '../kernel/sweep.ts'
+
+/** A key stays as long as those that were made with it: to revoke the key that made it revokes them too. */
+export const sweepEndedKeys = (services: SweepServices): Promise<number> =>
+  deleteExpired(services, 'api keys', [
+    {
+      table: 'api_keys',
+      where: sql`
+        least(revoked_at, expires_at) < clock() - make_interval(days => ${services.config.auditRetentionDays})
+        and not exists (select from api_keys made where made.created_by = api_keys.id)`,
+    },
+  ])

@@ -1,0 +1,33 @@
+// After a restore, agents keep the deployments that the restored database does not know, until an operator ends it.
+import type pg from 'pg'
+import { connectClient } from '../migrate.ts'
+
+/** False before migration 0051, which adds the column. */
+export async function holdRemovals(client: pg.Client): Promise<boolean> {
+  const { rowCount } = await client.query(`
+    select from pg_attribute where attrelid = 'listeners'::regclass and attname = 'holds_removals_since'`)
+  if (rowCount === 0) return false
+  await client.query('set local role slipway_system')
+  await client.query('update listeners set holds_removals_since = now()')
+  await client.query('reset role')
+  return true
+}
+
+export async function releaseRemovals(url: string, log: (line: string) => void): Promise<void> {
+  const client = await connectClient(url)
+  try {
+    await client.query('begin')
+    await client.query('set local role slipway_system')
+    const { rowCount } = await client.query(
+      'update listeners set holds_removals_since = null where holds_removals_since is not null',
+    )
+    await client.query('commit')
+    log(
+      rowCount
+        ? `Agents now remove what the database does not know. Listeners: ${rowCount}.`
+        : 'No listener holds removals. Nothing was changed.',
+    )
+  } finally {
+    await client.end()
+  }
+}

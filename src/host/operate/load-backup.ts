@@ -1,0 +1,113 @@
+// Loads a backup into an empty database, in one transaction, and puts its objects into the store.
+import type pg from 'pg'
+import journal from '../../../drizzle/meta/_journal.json' with { type: 'json' }
+import type { Storage } from '../../env.ts'
+import { connectClient, migrate } from '../migrate.ts'
+import { bareTables, createPartitions, listTables, loadTable, setIdentities, TEXT_SETTINGS } from './backup-tables.ts'
+import { holdRemovals } from './held-removals.ts'
+import { type Manifest, readManifest, type SealingKeys } from './manifest.ts'
+import { formatBytes, formatCount } from './sizes.ts'
+import { putUploads } from './uploads.ts'
+import { checkFiles } from './verify-backup.ts'
+import { describePoint } from './write-backup.ts'
+
+export type RestoreOptions = {
+  url: string
+  folder: string
+  keys: SealingKeys
+  /** Undefined: the objects of the backup stay in it. */
+  storage: Storage | undefined
+  sharesDatabase?: boolean
+  usesClickHouse?: boolean
+  log: (line: string) => void
+}
+
+export async function loadBackup({ url, folder, keys, storage, log, ...options }: RestoreOptions): Promise<Manifest> {
+  const manifest = await readManifest(folder, keys)
+  const migration = journal.entries.find(({ tag }) => tag === manifest.migration.name)
+  if (!migration)
+    throw new Error(
+      `The backup is of a newer Slipway, ${manifest.app_version} with migration ${manifest.migration.name}. ` +
+        'Restore it with that version.',
+    )
+  const unknown = manifest.keys.filter(({ check }) => check === null)
+  for (const { kid, values } of unknown)
+    log(`${values} values are sealed with the key ${kid}, which the installation itself no longer had.`)
+  await checkFiles(folder, manifest)
+  log(`The backup is complete: it shows ${describePoint(manifest)}.`)
+
+  await requireEmpty(url)
+  const migrateTo = (to?: number) => migrate(url, { ...options, ...(to !== undefined && { to }), log: () => {} })
+  await migrateTo(migration.idx)
+  // Before the rows: what they name exists.
+  if (storage && manifest.uploads) {
+    await putUploads(storage, folder)
+    log(`  ${formatCount(manifest.uploads.count)} uploads, ${formatBytes(manifest.uploads.bytes)}`)
+  }
+  const client = await connectClient(url)
+  try {
+    await client.query('begin')
+    await loadRows(client, folder, manifest, log)
+    // In the same transaction, so that no agent sees the rows without.
+    const isHeld = await holdRemovals(client)
+    await client.query('commit')
+    await client.query('analyze')
+    await applySettings(client, manifest, log)
+    const later = await migrateTo()
+    if (later.length > 0) log(`Migrated on to ${later.at(-1)!.name}.`)
+    if (!isHeld) {
+      await client.query('begin')
+      await holdRemovals(client)
+      await client.query('commit')
+    }
+  } finally {
+    await client.end()
+  }
+
+  log(`Restored to ${describePoint(manifest)}.`)
+  log('Agents keep deployments that the database does not know, until `slipway restore --finish`.')
+  if (!storage || !manifest.uploads) log('Uploads were not restored.')
+  if (options.usesClickHouse) log('Traces are in ClickHouse: the backup has none.')
+  return manifest
+}
+
+/** Also before the migration: another application's database must stay as it is. */
+async function requireEmpty(url: string): Promise<void> {
+  const client = await connectClient(url)
+  try {
+    const { rows } = await client.query(`select to_regclass('public.organizations') as existing`)
+    if (rows[0].existing === null) return
+    await client.query('begin')
+    await client.query('set local role slipway_system')
+    const { rowCount } = await client.query('select from organizations limit 1')
+    if (rowCount !== 0) throw new Error('The database has organizations. Restore into a new database.')
+  } finally {
+    await client.end()
+  }
+}
+
+async function loadRows(client: pg.Client, folder: string, manifest: Manifest, log: (line: string) => void) {
+  await client.query(TEXT_SETTINGS)
+  const tables = await listTables(client)
+  const names = new Set(tables.map(({ name }) => name))
+  const missing = manifest.tables.find(({ name }) => !names.has(name))
+  if (missing) throw new Error(`The backup has a table ${missing.name}, which this version does not have.`)
+  await createPartitions(client, manifest.partitions)
+  const { bringBack } = await bareTables(client, tables)
+  for (const table of manifest.tables.filter(({ rows }) => rows > 0)) {
+    await loadTable(client, folder, table)
+    log(`  ${table.name.padEnd(28)}${formatCount(table.rows).padStart(12)} rows`)
+  }
+  await bringBack()
+  await setIdentities(client, manifest.identities)
+}
+
+/** Such as quotas. They need rights that the owner may lack. */
+async function applySettings(client: pg.Client, { settings }: Manifest, log: (line: string) => void): Promise<void> {
+  const { rows } = await client.query('select current_database() as name')
+  const database = client.escapeIdentifier(rows[0].name)
+  for (const [name, value] of Object.entries(settings)) {
+    const statement = `alter database ${database} set ${name} = ${client.escapeLiteral(value)}`
+    await client.query(statement).catch(() => log(`Not allowed to this login. Run it as a superuser: ${statement}`))
+  }
+}

@@ -1,0 +1,45 @@
+// The nodes and volumes of the cluster.
+import type { Objects } from './objects.ts'
+
+export const STORAGE_CLASS = 'trial'
+
+export async function createKwokNode(cluster: Objects, name: string): Promise<void> {
+  await cluster.apply({
+    ...{ apiVersion: 'v1', kind: 'Node' },
+    metadata: {
+      name,
+      labels: { 'slipway-trial/node': 'kwok', 'kubernetes.io/hostname': name },
+      annotations: { 'kwok.x-k8s.io/node': 'fake' },
+    },
+    spec: {},
+  })
+}
+
+/** Volumes that claims are bound to. Nothing is mounted on nodes that kwok plays. */
+export async function createVolumes(cluster: Objects, count: number): Promise<void> {
+  await cluster.apply({
+    ...{ apiVersion: 'storage.k8s.io/v1', kind: 'StorageClass', metadata: { name: STORAGE_CLASS } },
+    ...({ provisioner: 'kubernetes.io/no-provisioner', volumeBindingMode: 'Immediate' } as object),
+  })
+  for (let i = 1; i <= count; i++)
+    await cluster.apply({
+      ...{ apiVersion: 'v1', kind: 'PersistentVolume', metadata: { name: `trial-${i}` } },
+      spec: {
+        ...{ capacity: { storage: '100Gi' }, accessModes: ['ReadWriteOnce'], storageClassName: STORAGE_CLASS },
+        ...{ persistentVolumeReclaimPolicy: 'Retain', hostPath: { path: `/var/lib/trial/${i}` } },
+      },
+    })
+}
+
+/** A namespace that refuses pods which the profile `restricted` does not allow, and warns of them. */
+export async function createRestrictedNamespace(cluster: Objects, name: string, nodes: string): Promise<void> {
+  const levels = ['enforce', 'warn', 'audit'].map(mode => [`pod-security.kubernetes.io/${mode}`, 'restricted'])
+  await cluster.apply({
+    ...{ apiVersion: 'v1', kind: 'Namespace' },
+    metadata: {
+      name,
+      labels: Object.fromEntries(levels),
+      annotations: { 'scheduler.alpha.kubernetes.io/node-selector': `slipway-trial/node=${nodes}` },
+    },
+  })
+}
