@@ -54,6 +54,7 @@ const NEEDS: Record<string, string> = {
   'docs/dashboard': 'a browser; dashboard/screens',
   'docs/database-logins': 'a Postgres of the operator; host/node.test.ts',
   'docs/kubernetes': 'a cluster; agent/kubernetes/docs.test.ts checks its tables',
+  'docs/one-machine': 'a machine of its own; trials/public.sh plays it',
   'docs/operating': 'a machine of its own; trials/operating.sh plays it',
   'docs/previews': 'a git host; pushes/previews.test.ts',
   'docs/processes': 'root; agent/users.test.ts',

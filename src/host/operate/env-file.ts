@@ -5,7 +5,7 @@ export type EnvFile = { text: string; values: Map<string, string> }
 
 const ASSIGNMENT = /^([A-Za-z_][A-Za-z0-9_]*)=(.*)$/
 /** systemd reads quotes, backslashes and comments in other values. */
-const PLAIN = /^[A-Za-z0-9_./:@%+,=?&~[\]-]*$/
+export const PLAIN = /^[A-Za-z0-9_./:@%+,=?&~[\]-]*$/
 
 export function readEnvFile(path: string): EnvFile {
   const text = existsSync(path) ? readFileSync(path, 'utf8') : ''

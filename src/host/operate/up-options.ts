@@ -2,7 +2,7 @@
 import { isIP } from 'node:net'
 import { parseArgs } from 'node:util'
 import { AppsDomain } from '../../protocol/custom-url.schema.ts'
-import { type EnvFile, readEnvFile } from './env-file.ts'
+import { type EnvFile, PLAIN, readEnvFile } from './env-file.ts'
 
 export const FOLDER = '/etc/slipway'
 export const FILES = {
@@ -109,5 +109,8 @@ function findFaults(options: UpOptions): string[] {
     databaseUrl !== undefined &&
       !/^postgres(ql)?:$/.test(URL.parse(databaseUrl)?.protocol ?? '') &&
       '--database-url is not a URL such as postgres://owner:…@db.example.com/slipway.',
+    databaseUrl !== undefined &&
+      !PLAIN.test(databaseUrl) &&
+      '--database-url has characters that an environment file cannot hold. Write them as %23 and the like.',
   ].filter(fault => typeof fault === 'string')
 }

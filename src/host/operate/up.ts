@@ -150,7 +150,7 @@ async function createFirstKeys({ domain, email, organization }: UpOptions, syste
 }
 
 async function isOtherVersionRunning(): Promise<boolean> {
-  const running = await fetch(`${CONTROL_PLANE}/info`, { signal: AbortSignal.timeout(5_000) })
+  const running = await fetch(`${CONTROL_PLANE}/healthz`, { signal: AbortSignal.timeout(5_000) })
     .then(answer => answer.json() as Promise<{ version?: string }>)
     .catch(() => undefined)
   return running !== undefined && running.version !== VERSION
