@@ -231,7 +231,9 @@ export class Agent {
     await this.#applyChanges(answer)
   }
 
-  async #applyChanges({ changes, resync, more, cursor }: Changes): Promise<void> {
+  async #applyChanges({ changes, resync, more, cursor, keep_unknown = false }: Changes): Promise<void> {
+    // What was kept is removed by the next resync.
+    if (this.#reconciler.setKeepsUnknown(keep_unknown)) this.#resyncAt = Math.min(this.#resyncAt, performance.now())
     if (resync) {
       this.#resyncedIds = new Set()
       this.#resyncAt = performance.now() + RESYNC_INTERVAL_MS
@@ -255,7 +257,7 @@ export class Agent {
     for (const { deployment_id } of changes) this.#reconciler.enqueue(deployment_id)
   }
 
-  /** Everything on this machine that the resync did not name is removed. */
+  /** Everything on this machine that the resync did not name is removed, or kept after a restore. */
   async #completeResync(namedIds: Set<string>): Promise<void> {
     // If this throws, the cursor does not move and the control plane sends the same page again.
     const engineIds = await this.#options.engine.deployments()

@@ -127,7 +127,8 @@ const JOURNAL_TABLES = `
     id serial primary key,
     migration text not null,
     step json not null
-  )`
+  );
+  grant select on drizzle.unfinished_steps to public`
 
 const recordMigration = (client: pg.Client, { hash, folderMillis }: Migration) =>
   client.query('insert into drizzle.__drizzle_migrations (hash, created_at) values ($1, $2)', [hash, folderMillis])

@@ -7,8 +7,8 @@ import type { HostToken, Integration } from './githost.ts'
 export type Credentials = { private_key?: string; token?: string; webhook_secret: string }
 
 /** The seal binds to the account, not to the row's id: a reconnected integration is sealed before its row is known. */
-type IntegrationAccount = Pick<Integration, 'tenant_id' | 'host' | 'base_url' | 'account_id'>
-const sealContext = (member: 'credentials' | 'token', { host, base_url, account_id }: IntegrationAccount) =>
+export type IntegrationAccount = Pick<Integration, 'tenant_id' | 'host' | 'base_url' | 'account_id'>
+export const sealContext = (member: 'credentials' | 'token', { host, base_url, account_id }: IntegrationAccount) =>
   `integrations.${member} ${host} ${base_url} ${account_id}`
 
 export const sealCredentials = (

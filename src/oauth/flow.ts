@@ -45,7 +45,7 @@ import {
 } from './tokens.ts'
 
 type FlowRow = typeof oauthFlows.$inferSelect
-const VERIFIER_SEAL_CONTEXT = 'oauth_flows.verifier'
+export const VERIFIER_SEAL_CONTEXT = 'oauth_flows.verifier'
 
 /** Prepared before the database says whether a flow is needed, so that one round trip is enough. */
 async function prepareFlow({ sealer }: Ctx): Promise<NewFlow> {

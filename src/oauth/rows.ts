@@ -125,8 +125,8 @@ export const scopesArray = (scopes: string[]): SQL => textArray(scopes)
 
 // ---- sealed members
 
-type SealedMember = 'client_secret' | 'registration_access_token'
-const sealContext = (member: SealedMember) => `oauth_providers.${member}`
+export type SealedMember = 'client_secret' | 'registration_access_token'
+export const sealContext = (member: SealedMember) => `oauth_providers.${member}`
 
 /** Bound to `provider_id`, which never changes: a patch does not know the id of the row before its one round trip. */
 export const sealMember = async (

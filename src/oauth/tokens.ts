@@ -47,9 +47,9 @@ export const lockToken = ({ tenant_id, provider_id, user_id }: TokenOwner): SQL[
 
 // ---- sealed values
 
-type SealedToken = 'access_token' | 'refresh_token'
-type TokenOwner = Pick<TokenRow, 'tenant_id' | 'provider_id' | 'user_id'>
-const sealContext = (owner: TokenOwner, member: SealedToken) =>
+export type SealedToken = 'access_token' | 'refresh_token'
+export type TokenOwner = Pick<TokenRow, 'tenant_id' | 'provider_id' | 'user_id'>
+export const sealContext = (owner: TokenOwner, member: SealedToken) =>
   `oauth_tokens.${member} ${owner.provider_id} ${owner.user_id}`
 
 export const sealToken = (sealer: Sealer, owner: TokenOwner, member: SealedToken, plain: string | null) =>

@@ -81,6 +81,14 @@ export const Changes = z
     resync: z.boolean().meta({
       description: 'The first page of everything: remove deployments that are not listed until `more` is false.',
     }),
+    keep_unknown: z
+      .boolean()
+      .optional()
+      .meta({
+        description:
+          'The control plane was restored from a backup: leave deployments alone that it does not list, until this ' +
+          'is false again.',
+      }),
     models_url: z
       .string()
       .nullish()

@@ -57,13 +57,13 @@ const selectCursor = (lease: LeaseHolder): SQL<[string]> => sql`
 
 type ChangesRow = [
   ...[id: string, fence: string, expires: string, latest: string, digest: string],
-  ...[resync: boolean, more: boolean, changes: string | null],
+  ...[resync: boolean, more: boolean, changes: string | null, keep_unknown: boolean],
 ]
 
 async function fetchChanges(ctx: Ctx, seal: Seal, input: Poll, lease: SQL): Promise<Changes> {
   const rows = await run(ctx, selectChanges(input, lease, agentEventLimit(ctx)))
   const row = requireRow(rows, 'listener_not_found') as ChangesRow
-  const [listener_id, fence, expires, latest, digest, resync, more, changes] = row
+  const [listener_id, fence, expires, latest, digest, resync, more, changes, keep_unknown] = row
   const stored = JSON.parse(changes ?? '[]') as StoredWork[]
   const { control_plane_url = ctx.origin } = input
   const context = { ctx, listener_id, seal, tracesUrl: ctx.config.deploymentTracing ? control_plane_url : null }
@@ -73,6 +73,7 @@ async function fetchChanges(ctx: Ctx, seal: Seal, input: Poll, lease: SQL): Prom
     cursor: more ? stored.at(-1)!.seq : Number(latest),
     digest,
     resync,
+    keep_unknown,
     models_url: ctx.config.deploymentModels && control_plane_url ? modelProxyUrl(control_plane_url) : null,
     more,
     changes: await Promise.all(stored.map(work => toWork(context, work))),
@@ -81,7 +82,7 @@ async function fetchChanges(ctx: Ctx, seal: Seal, input: Poll, lease: SQL): Prom
 
 // ---- the statement: the lease, a page of changes behind the cursor, an event for each revision whose secrets go out
 
-type SyncStateColumns = { id: SQL; fence: SQL; lease_expires_at: SQL; latest: SQL; digest: SQL }
+type SyncStateColumns = Record<'id' | 'fence' | 'lease_expires_at' | 'keep_unknown' | 'latest' | 'digest', SQL>
 type StartColumns = SyncStateColumns & {
   /** Whether the agent has to start over: its cursor or its digest is not the listener's. */
   resync: SQL
@@ -94,6 +95,7 @@ const SYNC_STATE = sql`sync_state as (
       id: sql`l.id`,
       fence: sql`l.fence`,
       lease_expires_at: sql`l.lease_expires_at`,
+      keep_unknown: sql`l.holds_removals_since is not null`,
       latest: sql`coalesce(c.seq, 0)`,
       digest: sql`lpad(to_hex(coalesce(c.digest, 0)), 16, '0')`,
     })}
@@ -201,6 +203,7 @@ function selectChanges({ cursor = null, digest = null }: Poll, lease: SQL, event
   select ${start('id')}, ${start('fence')}, ${start('lease_expires_at')}, ${start('latest')}, ${start('digest')},
     ${start('resync')},
     (select count(*) > ${POLL_PAGE_SIZE} from page),
-    ${CHANGES_JSON}
+    ${CHANGES_JSON},
+    ${start('keep_unknown')}
   from start s`
 }

@@ -348,6 +348,22 @@ describe('an agent', () => {
     for (const folder of ['builds', 'process']) expect(fs.readdirSync(join(home, folder))).toEqual([])
   })
 
+  test('a deployment that a restored control plane does not know is kept until the operator ends that', async () => {
+    git.push(makeApplication('old'))
+    const { operatorLines } = startAgent()
+    await waitForOutcome(control.want(id, makeSource()))
+    const url = findUrl()
+    control.forget(id)
+    await waitFor(() => operatorLines.some(line => line.startsWith(`deployment kept deployment=${id} `)))
+    const client = startPolling(url)
+    await waitFor(() => client.count('200 old') > 20)
+    await client.stop()
+    expect(client.responses()).toEqual(['200 old'])
+    control.finishRestore()
+    await waitFor(() => fs.readdirSync(join(home, 'process')).length === 0)
+    expect((await requestRouter(url)).status).toBe(404)
+  })
+
   test('while the control plane is unavailable applications keep running, and builds are reported later', async () => {
     git.push(makeApplication('old'))
     startAgent()

@@ -113,8 +113,8 @@ test('a restore brings back every row, value and right after one that failed, an
   const [from, to] = await Promise.all([connect(url), connect(restored)])
   onTestFinished(async () => void (await Promise.all([from.end(), to.end()])))
   await to.query('set role slipway_system')
-  const before = await describeDatabase(from, ['holds_removals_since'])
-  const after = await describeDatabase(to, ['holds_removals_since'])
+  const before = await describeDatabase(from, OF_LEASES)
+  const after = await describeDatabase(to, OF_LEASES)
   const rows = Object.entries(before).filter(([, value]) => (value as { rows?: number }).rows === 0)
   expect(rows).toEqual([])
   expect(normalize(after)).toEqual(normalize(before))
@@ -132,6 +132,9 @@ test('a restore brings back every row, value and right after one that failed, an
   expect(journal).toMatchObject({ faults: [], unknownKeys: 0 })
   expect(journal.heads).toBeGreaterThan(0)
 })
+
+/** A restore ends the leases of agents. */
+const OF_LEASES = ['holds_removals_since', 'fence', 'agent_id', 'lease_expires_at']
 
 /** The owners differ, and a superuser's rights are listed with his name. */
 const normalize = (description: Record<string, unknown>) =>
@@ -196,6 +199,12 @@ describe('a restore refuses', () => {
       copy => changeManifest(copy, manifest => Object.assign(manifest, { events: 7 })),
       /signature/,
     ],
+    ['the manifest is not signed', copy => changeManifest(copy, manifest => delete manifest.signature), /signature/],
+    [
+      'the manifest names another key for its signature',
+      copy => changeManifest(copy, manifest => Object.assign(manifest, { signature: 'other.AAAA' })),
+      /signature/,
+    ],
     [
       'a newer version wrote it',
       copy => changeManifest(copy, manifest => Object.assign(manifest, { format: 2 })),
@@ -230,6 +239,25 @@ test('a backup of an older version is restored, and migrated to this one', async
   const unknown = writeBackup({ url: old, folder: join(root, 'newer'), keys, storage: undefined, log })
   await expect(unknown).rejects.toThrow('newer than this Slipway')
   expect(await readdir(root)).not.toContain('newer.partial')
+})
+
+test('of two restores into one database, one is refused', async () => {
+  const restored = await createEmptyDatabase()
+  const restores = [1, 2].map(() => loadBackup({ url: restored, folder, keys, storage: undefined, log }))
+  const results = await Promise.allSettled(restores)
+  expect(results.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected'])
+  expect(results.find(({ status }) => status === 'rejected')).toMatchObject({
+    reason: { message: expect.stringContaining('has organizations') },
+  })
+})
+
+test('a database with an unfinished migration is not backed up', async () => {
+  const unfinished = await createEmptyDatabase()
+  await migrate(unfinished, { log })
+  const { system } = await createLogins(unfinished)
+  await query(unfinished, `insert into drizzle.unfinished_steps (migration, step) values ('0042_more', '{}')`)
+  const backup = writeBackup({ url: system, folder: join(root, 'unfinished'), keys, storage: undefined, log })
+  await expect(backup).rejects.toThrow('0042_more is not finished')
 })
 
 test('a folder gets its name when the backup is complete, and only its owner can read it', async () => {

@@ -1,12 +1,12 @@
 // A row in every table of a database, with values that are hard to copy. All ids are the same, so every reference fits.
 import type pg from 'pg'
 
-const ID = '00000000-0000-4000-8000-00000000abcd'
+export const FILLED_ID = '00000000-0000-4000-8000-00000000abcd'
 /** What COPY escapes, and what it takes for a null or an end. */
 const TEXT = 'tab\t line\n back\\n slash\\ \\N \\. quote" comma, ü 😀'
 
 const VALUES: Record<string, string> = {
-  uuid: `'${ID}'`,
+  uuid: `'${FILLED_ID}'`,
   text: `e'${TEXT.replaceAll('\\', '\\\\')}'`,
   timestamptz: `'2026-01-02 03:04:05.678901+00'`,
   json: `'{"a": "tab\\t \\\\N", "big": 12345678901234567890}'`,

@@ -27,7 +27,7 @@ export async function startControlPlane() {
   let isOffline = false
   let wake: () => void = () => {}
   /** `onReport` runs before a report is applied. Reports of the unreadable deployment are rejected. */
-  const faults = { hidesChanges: false, onReport: (_: Report) => {}, unreadableDeployment: '' }
+  const faults = { hidesChanges: false, keepsUnknown: false, onReport: (_: Report) => {}, unreadableDeployment: '' }
 
   const recordChange = (one: WantedWork) => {
     one.work = { ...one.work, generation: one.work.generation + 1 }
@@ -68,7 +68,9 @@ export async function startControlPlane() {
             .filter(one => resync || one.changedAt > body.cursor!)
             .sort((a, b) => a.changedAt - b.changedAt)
     const deadline = Date.now() + body.wait * 1000
-    while (listChanges().length === 0 && !resync && Date.now() < deadline && !isOffline) {
+    const { keepsUnknown } = faults
+    const isSame = () => !isOffline && lease.fence === fence && faults.keepsUnknown === keepsUnknown
+    while (listChanges().length === 0 && !resync && Date.now() < deadline && isSame()) {
       const woken = Promise.withResolvers<void>()
       wake = woken.resolve
       const timer = setTimeout(woken.resolve, Math.min(deadline - Date.now(), 1000))
@@ -87,6 +89,7 @@ export async function startControlPlane() {
         cursor: faults.hidesChanges ? (body.cursor ?? lastChange) : lastChange,
         digest: digest(),
         resync,
+        keep_unknown: faults.keepsUnknown,
         ...(models.url && { models_url: models.url }),
         more: false,
         changes,
@@ -205,6 +208,17 @@ export async function startControlPlane() {
     workByDeployment: workByDeployment,
     reports,
     logs,
+    /** As `slipway restore` leaves it: without a deployment that is newer than the backup, and without leases. */
+    forget(id: string): void {
+      workByDeployment.delete(id)
+      faults.keepsUnknown = true
+      lease = { agent: '', fence: lease.fence + 1_000_000 }
+      wake()
+    },
+    finishRestore(): void {
+      faults.keepsUnknown = false
+      wake()
+    },
     /** A new deployment, or a new revision of one. Returns the id of the revision. */
     want(
       id: string,

@@ -1,5 +1,7 @@
+import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
 import { countTrips } from '#runtime'
+import { runAsSystem } from '../../src/kernel/db.ts'
 import {
   getApp,
   newTenant,
@@ -24,6 +26,14 @@ async function createAgent() {
 }
 
 describe('work', () => {
+  it('comes with the order to keep what it does not name, after a restore', async () => {
+    const { listener, agent } = await createAgent()
+    expect(await agent.poll()).toMatchObject({ keep_unknown: false })
+    const held = sql`update listeners set holds_removals_since = clock() where id = ${listener.id}::uuid`
+    await runAsSystem(getApp().database, held)
+    expect(await agent.poll()).toMatchObject({ keep_unknown: true })
+  })
+
   it('contains the whole deployment, with secrets sealed to the agent', async () => {
     const { tenant, listener, agent } = await createAgent()
     const deployment = await newDeployment(tenant, makeDeploymentBody(listener))

@@ -38,6 +38,9 @@ type Options = {
 /** They end the rollout, which gives the deployment a new generation. */
 const FINAL_STATES = new Set<Report['state']>(['deployed', 'failed'])
 
+const KEPT_REASON =
+  'The control plane was restored from a backup and does not know it. `slipway restore --finish` has it removed.'
+
 export class Reconciler {
   readonly #options: Options
   readonly #deployments = new Map<string, TrackedDeployment>()
@@ -45,6 +48,9 @@ export class Reconciler {
   /** What served when this agent began, and has not served or failed since. Undefined until it is known. */
   #restoring: Set<string> | undefined
   #restored = 0
+  /** Deployments without work are left alone. */
+  #keepsUnknown = false
+  readonly #kept = new Set<string>()
   readonly #queue = new SerialQueue(
     id => this.#reconcile(id),
     (id, error) => this.#handleFailure(id, error as Error),
@@ -93,6 +99,14 @@ export class Reconciler {
     for (const id of this.#deployments.keys()) if (!wantedIds.has(id)) this.#forget(id)
   }
 
+  /** True if it kept them until now. */
+  setKeepsUnknown(keeps: boolean): boolean {
+    const isEnding = this.#keepsUnknown && !keeps
+    this.#keepsUnknown = keeps
+    if (isEnding) this.#kept.clear()
+    return isEnding
+  }
+
   digest(): string {
     return digestGenerations(this.#deployments)
   }
@@ -109,6 +123,7 @@ export class Reconciler {
         return this.#queue.enqueueAfter(id, RETRY_MS)
       }
       const deployment = this.#deployments.get(id)
+      if (!deployment && this.#keepsUnknown) return this.#keep(id)
       const context = this.#stepContext(id)
       const observation = await observeDeployment(id, builds, await engine.observe(id))
       if (deployment) {
@@ -128,6 +143,12 @@ export class Reconciler {
       if (JSON.stringify(actions) === previousActions) return this.#queue.enqueueAfter(id, RETRY_MS)
       previousActions = JSON.stringify(actions)
     }
+  }
+
+  #keep(id: string): void {
+    if (this.#kept.has(id)) return
+    this.#kept.add(id)
+    this.#logEvent(id, 'deployment kept', { reason: KEPT_REASON })
   }
 
   #handleFailure(id: string, error: Error): void {

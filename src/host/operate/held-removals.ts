@@ -2,13 +2,21 @@
 import type pg from 'pg'
 import { connectClient } from '../migrate.ts'
 
-/** False before migration 0051, which adds the column. */
+/**
+ * Also ends every lease, under a fence that no agent has had: what an agent reports or does before it polls again could
+ * be about deployments that the database does not know. False before migration 0051, which adds the column.
+ */
 export async function holdRemovals(client: pg.Client): Promise<boolean> {
   const { rowCount } = await client.query(`
     select from pg_attribute where attrelid = 'listeners'::regclass and attname = 'holds_removals_since'`)
   if (rowCount === 0) return false
   await client.query('set local role slipway_system')
-  await client.query('update listeners set holds_removals_since = now()')
+  await client.query(`
+    update listeners set
+      holds_removals_since = now(),
+      fence = fence + 1000000,
+      agent_id = null,
+      lease_expires_at = null`)
   await client.query('reset role')
   return true
 }

@@ -47,6 +47,9 @@ export async function loadBackup({ url, folder, keys, storage, log, ...options }
   const client = await connectClient(url)
   try {
     await client.query('begin')
+    // Another restore, or a control plane that was not stopped, may have filled it meanwhile.
+    await client.query('lock table organizations in access exclusive mode')
+    await refuseOrganizations(client)
     await loadRows(client, folder, manifest, log)
     // In the same transaction, so that no agent sees the rows without.
     const isHeld = await holdRemovals(client)
@@ -78,12 +81,17 @@ async function requireEmpty(url: string): Promise<void> {
     const { rows } = await client.query(`select to_regclass('public.organizations') as existing`)
     if (rows[0].existing === null) return
     await client.query('begin')
-    await client.query('set local role slipway_system')
-    const { rowCount } = await client.query('select from organizations limit 1')
-    if (rowCount !== 0) throw new Error('The database has organizations. Restore into a new database.')
+    await refuseOrganizations(client)
   } finally {
     await client.end()
   }
+}
+
+async function refuseOrganizations(client: pg.Client): Promise<void> {
+  await client.query('set local role slipway_system')
+  const { rowCount } = await client.query('select from organizations limit 1')
+  if (rowCount !== 0) throw new Error('The database has organizations. Restore into a new database.')
+  await client.query('reset role')
 }
 
 async function loadRows(client: pg.Client, folder: string, manifest: Manifest, log: (line: string) => void) {

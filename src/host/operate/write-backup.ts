@@ -141,8 +141,10 @@ async function readDatabase(
 async function readHead(client: pg.Client): Promise<Pick<Manifest, 'migration' | 'postgres' | 'moment'>> {
   const { rows } = await client.query(`
     select statement_timestamp() as now, current_setting('server_version') as postgres,
-      (select max(created_at)::text from drizzle.__drizzle_migrations) as applied`)
-  const { now, postgres, applied } = rows[0]
+      (select max(created_at)::text from drizzle.__drizzle_migrations) as applied,
+      to_regclass('drizzle.unfinished_steps') is not null as has_steps`)
+  const { now, postgres, applied, has_steps } = rows[0]
+  if (has_steps) await refuseUnfinishedSteps(client)
   const migration = journal.entries.find(({ when }) => String(when) === applied)
   if (!migration)
     throw new Error('The database is newer than this Slipway. Back it up with the version that serves it.')
@@ -151,6 +153,13 @@ async function readHead(client: pg.Client): Promise<Pick<Manifest, 'migration' |
     postgres,
     moment: now.toISOString(),
   }
+}
+
+/** A restore migrates an empty database: what a step still has to change in these rows would stay as it is. */
+async function refuseUnfinishedSteps(client: pg.Client): Promise<void> {
+  const { rows } = await client.query('select min(migration) as migration from drizzle.unfinished_steps')
+  const { migration } = rows[0]
+  if (migration !== null) throw new Error(`Migration ${migration} is not finished. Run \`slipway migrate\` first.`)
 }
 
 /** The quotas, for example. A login's own settings and other applications' are none of ours. */

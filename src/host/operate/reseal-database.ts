@@ -1,0 +1,143 @@
+// Seals rows again, in batches. A row that changed meanwhile is left to the next pass.
+import type pg from 'pg'
+import { createSealer, type Sealer } from '../../kernel/crypto.ts'
+import { connectClient } from '../migrate.ts'
+import { listTables } from './backup-tables.ts'
+import type { SealingKeys } from './manifest.ts'
+import { countValuesByKey, type KeyCount, PASSING, SEALED, SEALED_VALUE, SIGNED } from './sealed-columns.ts'
+import { type Reseal, SEALED_ROWS } from './sealed-rows.ts'
+import { formatCount } from './sizes.ts'
+
+type ResealOptions = { url: string; keys: SealingKeys; isCheck?: boolean; log: (line: string) => void }
+type TableName = keyof typeof SEALED
+type Row = Record<string, unknown>
+
+const BATCH_ROWS = 200
+
+/** False while a value needs another key than the first. */
+export async function resealDatabase({ url, keys, isCheck = false, log }: ResealOptions): Promise<boolean> {
+  const client = await connectClient(url)
+  try {
+    const [kid] = keys[0]!
+    if (!isCheck) {
+      const tools = createTools(createSealer(keys), kid)
+      for (const table of Object.keys(SEALED) as TableName[]) await resealTable(client, table, kid, tools, log)
+    }
+    const counts = await inTransaction(client, async () => countValuesByKey(client, await listTables(client)))
+    return report(counts, kid, log)
+  } finally {
+    await client.end()
+  }
+}
+
+async function inTransaction<T>(client: pg.Client, work: () => Promise<T>): Promise<T> {
+  await client.query('begin')
+  try {
+    await client.query('set local role slipway_system')
+    const result = await work()
+    await client.query('commit')
+    return result
+  } catch (error) {
+    await client.query('rollback').catch(() => {})
+    throw error
+  }
+}
+
+/** A value that already has the first key stays as it is, so that a repeated run writes nothing. */
+const createTools = (sealer: Sealer, kid: string): Reseal => ({
+  async seal(sealed, owner, place) {
+    if (sealed === null || sealed.startsWith(`${kid}.`)) return sealed
+    return sealer.seal(await sealer.open(sealed, owner, place), owner, place)
+  },
+  async fingerprint(old, sealed, owner, place) {
+    if (old === null || old.startsWith(`${kid}.`)) return old
+    const fingerprint = await sealer.fingerprinter(owner)
+    return (await fingerprint(await sealer.open(sealed, owner, place), place))[0]!
+  },
+})
+
+async function resealTable(
+  client: pg.Client,
+  table: TableName,
+  kid: string,
+  tools: Reseal,
+  log: (line: string) => void,
+): Promise<void> {
+  const { primaryKey, reads = [], stays = [], reseal } = SEALED_ROWS[table]
+  const columns: readonly string[] = SEALED[table]
+  const usesOther = columns.map(
+    name => `exists (
+    select from regexp_matches("${name}"::text, $1, 'g') m where m[1] <> $2)`,
+  )
+  const keyColumns = primaryKey.map(name => `"${name}"`).join(', ')
+  const after = primaryKey.map((_, i) => `$${i + 3}`).join(', ')
+  const selected = [
+    ...[...primaryKey, ...columns, ...reads, ...stays].map(name => `"${name}"`),
+    ...columns.map(name => `"${name}"::text as "${textOf(name)}"`),
+  ]
+  const select = (isFirst: boolean) => `
+    select ${selected.join(', ')}
+    from "${table}"
+    where (${usesOther.join(' or ')})
+      ${isFirst ? '' : `and (${keyColumns}) > (${after})`}
+    order by ${keyColumns}
+    limit ${BATCH_ROWS}`
+  const total = { resealed: 0, failed: 0 }
+  let last: unknown[] | undefined
+  const resealBatch = async (): Promise<boolean> => {
+    const { rows } = await client.query<Row>(select(last === undefined), [SEALED_VALUE, kid, ...(last ?? [])])
+    for (const row of rows) {
+      const values = await reseal(row, tools).catch(() => null)
+      if (values === null) total.failed++
+      else if (await updateRow(client, table, row, values)) total.resealed++
+    }
+    last = rows.length > 0 ? primaryKey.map(name => rows.at(-1)![name]) : last
+    return rows.length === BATCH_ROWS
+  }
+  while (await inTransaction(client, resealBatch))
+    log(`  ${table.padEnd(24)}${formatCount(total.resealed).padStart(12)} rows so far`)
+  if (total.resealed > 0) log(`  ${table.padEnd(24)}${formatCount(total.resealed).padStart(12)} rows sealed again`)
+  if (total.failed > 0) log(`  ${table}: ${formatCount(total.failed)} rows cannot be opened with SEALING_KEYS.`)
+}
+
+/** The stored text of JSON, which differs from what it parses to. */
+const textOf = (column: string): string => `${column} as text`
+
+/** Only where the sealed values are still those that were read: a request may have written newer ones. */
+async function updateRow(client: pg.Client, table: TableName, row: Row, values: Row): Promise<boolean> {
+  const { primaryKey, stays = [] } = SEALED_ROWS[table]
+  const update = async (changes: Row, isSame: Row) => {
+    const parameters: unknown[] = []
+    const toParameter = (value: unknown) => `$${parameters.push(value)}`
+    const set = Object.entries(changes).map(([name, value]) => `"${name}" = ${toParameter(value)}`)
+    const where = [
+      ...primaryKey.map(name => `"${name}" = ${toParameter(row[name])}`),
+      ...Object.entries(isSame).map(([name, text]) => `"${name}"::text is not distinct from ${toParameter(text)}`),
+    ]
+    const statement = `update "${table}" set ${set.join(', ')} where ${where.join(' and ')}`
+    return (await client.query(statement, parameters)).rowCount === 1
+  }
+  const columns = Object.keys(values)
+  const stored = Object.fromEntries(columns.map(name => [name, row[textOf(name)]]))
+  const asText = (value: unknown) => (typeof value === 'object' && value !== null ? JSON.stringify(value) : value)
+  const isUpdated = await update(Object.fromEntries(columns.map(name => [name, asText(values[name])])), stored)
+  if (isUpdated && stays.length > 0) await update(Object.fromEntries(stays.map(name => [name, row[name]])), {})
+  return isUpdated
+}
+
+function report(counts: KeyCount[], first: string, log: (line: string) => void): boolean {
+  const isIn = (columns: object) => (count: KeyCount) => count.table in columns
+  const others = counts.filter(({ kid }) => kid !== first)
+  for (const { table, column, kid, values } of counts)
+    log(`  ${`${table}.${column}`.padEnd(44)}${kid.padEnd(12)}${formatCount(values).padStart(12)} values`)
+  const describe = (list: KeyCount[]) => [...new Set(list.map(({ kid }) => kid))].join(', ')
+  const [sealed, passing, signed] = [SEALED, PASSING, SIGNED].map(columns => others.filter(isIn(columns)))
+  if (sealed!.length > 0) log(`Values still need ${describe(sealed!)}. Run \`slipway reseal\` again.`)
+  if (passing!.length > 0)
+    log(`Answers to repeated requests need ${describe(passing!)}. They are deleted within a day: check again then.`)
+  if (signed!.length > 0)
+    log(`Signatures of the journal are of ${describe(signed!)}: \`slipway audit-verify\` needs it to check them.`)
+  const isDone = sealed!.length + passing!.length === 0
+  if (isDone) log(`Nothing in the database needs another key than ${first} to be opened.`)
+  return isDone
+}

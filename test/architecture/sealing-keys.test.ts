@@ -1,0 +1,69 @@
+// What the keys of SEALING_KEYS seal and sign. A new place is listed here, and `slipway reseal` has to know it.
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { PASSING, SEALED, SIGNED } from '../../src/host/operate/sealed-columns.ts'
+
+const src = join(import.meta.dirname, '../../src')
+const files = readdirSync(src, { recursive: true, encoding: 'utf8' })
+  .filter(path => path.endsWith('.ts') && !/^(agent|host\/operate|kernel\/crypto\.ts)/.test(path))
+  .sort()
+
+function countCalls(call: RegExp): Record<string, number> {
+  const counts = files.map(file => [file, readFileSync(join(src, file), 'utf8').match(call)?.length ?? 0] as const)
+  return Object.fromEntries(counts.filter(([, count]) => count > 0))
+}
+
+const sealedColumns = [...Object.entries(SEALED), ...Object.entries(PASSING)].flatMap(([table, columns]) =>
+  columns.map(column => `${table}.${column}`),
+)
+
+/** The columns in which each sealed value is stored, or where else it goes. */
+const SEALS: Record<string, string[][]> = {
+  'access/api-keys.ts': [['idempotency_keys.result']],
+  'deployments/secret-versions.ts': [['deployment_secrets.sealed']],
+  'integrations/credentials.ts': [['integrations.credentials'], ['integrations.token']],
+  'models/configurations.ts': [['model_configurations.secret']],
+  'models/workspace-secrets.ts': [['model_configurations.secret'], ['model_configurations.secret']],
+  'oauth/flow.ts': [['oauth_flows.verifier']],
+  'oauth/rows.ts': [['oauth_providers.client_secret', 'oauth_providers.registration_access_token']],
+  'oauth/tokens.ts': [['oauth_tokens.access_token', 'oauth_tokens.refresh_token']],
+  'pushes/preview-policy.ts': [['preview_policies.secrets'], ['preview_policies.hook_secret']],
+  'rules/rules.ts': [['run_rules.webhooks'], ['run_rules.alerts'], ['run_rules.webhook_secret']],
+  'sign-in/links.ts': [['idempotency_keys.result']],
+  // In a cookie of ten minutes.
+  'sign-in/oidc.ts': [[]],
+  'sign-in/sessions.ts': [['idempotency_keys.result']],
+  'webhooks/endpoints.ts': [
+    ['webhooks.secret', 'webhooks.previous_secret'],
+    ['webhooks.signing_key'],
+    ['webhooks.secret'],
+  ],
+}
+
+test('every value that is sealed is in a column that `slipway reseal` knows', () => {
+  const counts = Object.entries(SEALS).map(([file, calls]) => [file, calls.length])
+  expect(countCalls(/\.seal\(/g)).toEqual(Object.fromEntries(counts))
+  const named = new Set(Object.values(SEALS).flat(2))
+  // A fingerprint is made beside the sealed value.
+  expect([...named, 'deployment_secrets.fingerprint'].sort()).toEqual(sealedColumns.sort())
+})
+
+/** Where a signature goes. docs/back-up.md says for how long the key that made it has to stay. */
+const SIGNATURES = {
+  'audit/hash-chain.ts': 'journal_heads.signature, journal_checkpoints.signature',
+  'datasets/attachment-links.ts': 'links of an hour',
+  'deployments/custom-hosts.ts': 'the TXT record of a custom host, for as long as it has to be proved',
+  'deployments/registry-credentials.ts': 'credentials of an agent for the registry',
+  'deployments/registry.ts': 'tokens for a push',
+  'deployments/uploads.ts': 'links for an upload',
+  'integrations/install.ts': 'the state of an installation at a git host',
+  'kernel/trace-keys.ts': 'keys by which applications trace themselves, until their agent has restarted them',
+  'sync/archive-download.ts': 'links for an agent',
+  'traces/object-links.ts': 'links to contents of runs',
+}
+
+test('every kind of signature is one of these', () => {
+  expect(Object.keys(countCalls(/createSigner\(/g))).toEqual(Object.keys(SIGNATURES))
+  expect(Object.keys(SIGNED)).toEqual(['journal_heads', 'journal_checkpoints'])
+})
