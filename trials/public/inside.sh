@@ -121,8 +121,8 @@ deploy() { # NAME [CUSTOM_HOST]
   echo "$id"
 }
 # Certificates live two minutes here. What another program writes, such as this, stays.
-curl -s --unix-socket /run/slipway-proxy/admin.sock -H 'Host:' -H 'Content-Type: application/json' -X POST -d '"10s"' \
-  http://x/config/apps/tls/automation/renew_interval
+curl -s --unix-socket /run/slipway-proxy/admin.sock -H 'Host;' -H 'Content-Type: application/json' -X POST -d '"10s"' \
+  http://x/config/apps/tls/automation/renew_interval | grep . && failed 'the interval of renewals is not set'
 id=$(deploy shop shop.acme.example)
 expect 'the deployment has its address' "$(api GET "/v2/deployments/$id" | field url)" https://shop.$APPS
 started=$(date +%s%N)
@@ -220,8 +220,8 @@ socket() { # keeps a WebSocket and prints what comes
     const socket = tls.connect({ host: '127.0.0.1', port: 443, servername: 'shop.$APPS', rejectUnauthorized: false,
       ALPNProtocols: ['http/1.1'] }, () => socket.write('GET /socket HTTP/1.1\r\nHost: shop.$APPS\r\nConnection: Upgrade\r\n' +
       'Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n'))
-    socket.on('data', data => console.log(String(data).trim())).on('close', () => { console.log('closed'); process.exit() })
-    setInterval(() => socket.write('ping'), 200)" >/trial/socket.log 2>&1 &
+    socket.once('data', () => setInterval(() => socket.write('ping'), 200))
+    socket.on('data', data => console.log(String(data).trim())).on('close', () => { console.log('closed'); process.exit() })" >/trial/socket.log 2>&1 &
   socket_pid=$!
 }
 socket
@@ -254,7 +254,7 @@ systemctl stop slipway-agent
 systemctl kill --signal=KILL slipway-proxy
 check 'also while the agent is away' until_true 20 ask shop.$APPS / -f
 systemctl start slipway-agent
-curl -s --unix-socket /run/slipway-proxy/admin.sock -H 'Host:' -X DELETE http://x/config/apps/http/servers/slipway_https >/dev/null
+curl -s --unix-socket /run/slipway-proxy/admin.sock -H 'Host;' -X DELETE http://x/config/apps/http/servers/slipway_https >/dev/null
 check 'what another program removes from the configuration comes back' until_true 30 ask shop.$APPS / -f
 api DELETE "/v2/deployments/$id" >/dev/null
 gone() { [[ $(ask shop.$APPS / -o /dev/null -w '%{http_code}') == 404 ]]; }
