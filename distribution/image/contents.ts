@@ -17,7 +17,7 @@ const LEFT_OUT = new RegExp(
   '^(usr/share/(?!doc/|ca-certificates/|common-licenses/|git-core/)|usr/share/doc/(?!.*/copyright$)|' +
     'etc/(?!debian_version|os-release|ca-certificates|gnutls|ssl)|usr/lib/[^/]*/gconv/|usr/lib/systemd/|usr/sbin/|' +
     'usr/lib/git-core/git-(daemon|http-backend|http-fetch|http-push|imap-send|shell|sh-i18n|instaweb)|' +
-    'usr/(bin|lib/git-core)/(scalar|git-shell)$|usr/bin/tini-static$)',
+    'usr/(bin|lib/git-core)/(scalar|git-shell)$|usr/bin/(tini-static|pinky|uptime|users|who)$)',
 )
 
 /** What every image of ours has that is not in a package: its user, and the folders that it may write to. */

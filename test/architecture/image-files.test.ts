@@ -8,6 +8,7 @@ import { USER } from '../../distribution/image/contents.ts'
 import { ENVIRONMENT, IMAGES } from '../../distribution/image/image-config.ts'
 import { packLayer } from '../../distribution/image/layer.ts'
 import { readLock } from '../../distribution/image/lock-packages.ts'
+import { pinImages } from '../../scripts/chart-package.ts'
 import commands from '../../src/host/commands.json' with { type: 'json' }
 
 const ROOT = join(import.meta.dirname, '../..')
@@ -75,6 +76,14 @@ describe('the images', () => {
     const [one, two] = [await packLayer('app', layerFiles), await packLayer('app', layerFiles.toReversed())]
     expect(one.digest).toBe(two.digest)
     expect(one.digest).toBe('sha256:b63602768d267fe499fc298305bec521e8188ab6b03bcb72f72fbff9c1d36885')
+  })
+
+  it('are named by digest in a packaged chart', () => {
+    const values = readFileSync(join(ROOT, 'charts/slipway/values.yaml'), 'utf8')
+    const [slipway, agent] = ['a', 'b'].map(letter => `sha256:${letter.repeat(64)}`) as [string, string]
+    const pinned = pinImages(values, { slipway, agent })
+    expect(pinned.match(/digest: "sha256:\w+"/g)).toEqual([`digest: "${slipway}"`, `digest: "${agent}"`])
+    expect(() => pinImages(pinned, { slipway, agent })).toThrow('slipway')
   })
 
   it('are described by a Dockerfile that runs the same programs as the same user', () => {
