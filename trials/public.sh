@@ -6,10 +6,13 @@
 
 [[ $(id -u) -eq 0 && $(uname) == Linux ]] || skip_all 'everything: needs root on Linux'
 [[ -x /lib/systemd/systemd ]] || install_packages systemd || skip_all 'everything: systemd is not installed'
-for program in unshare nsenter ip curl openssl; do has $program || skip_all "everything: $program is not installed"; done
-install_go_program pebble github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.1 || skip_all 'pebble is not built: --install'
-install_go_program pebble-challtestsrv github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv@v2.10.1 ||
-  skip_all 'pebble-challtestsrv is not built: --install'
+for program in unshare nsenter ip curl openssl; do
+  has $program || skip_all "everything: $program is not installed"
+done
+pebble=github.com/letsencrypt/pebble/v2/cmd
+for program in pebble pebble-challtestsrv; do
+  install_go_program $program $pebble/$program@v2.10.1 || skip_all "everything: $program is not built: --install"
+done
 
 debian_caddy=$CACHE/caddy-debian/usr/bin/caddy
 if [[ ! -x $debian_caddy ]] && $install; then
@@ -35,7 +38,10 @@ try() { # NAME CADDY
   local outer=$!
   until_true 20 pgrep -P $outer || fail "$(cat "$folder/machine.log")"
   machine=$(pgrep -P $outer)
-  inside() { (cd / && nsenter -t "$machine" -p -m -u -i -n --wd=/ env -i PATH="/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" HOME=/root "$@"); }
+  inside() {
+    local path=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+    nsenter -t "$machine" -p -m -u -i -n --wd=/ env -i PATH=$path HOME=/root "$@"
+  }
   until_true 30 inside systemctl is-system-running || inside systemctl --failed --no-pager
   inside bash /opt/slipway/trials/public/inside.sh 2>&1 | tee "$folder/log"
   counts=$(grep -cE '^passed ' "$folder/log" || true)

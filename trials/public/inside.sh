@@ -10,7 +10,12 @@ note() { printf '        %s\n' "$*"; }
 passed() { say "passed  $*"; }
 failed() { say "FAILED  $*"; }
 expect() { if [[ $2 == "$3" ]]; then passed "$1"; else failed "$1: expected $3, got $2"; fi; }
-check() { if "${@:2}" >/tmp/output 2>&1; then passed "$1"; else failed "$1"; sed 's/^/        /' /tmp/output | tail -20; fi; }
+check() {
+  if "${@:2}" >/tmp/output 2>&1; then passed "$1"; else
+    failed "$1"
+    sed 's/^/        /' /tmp/output | tail -20
+  fi
+}
 until_true() {
   local end=$((SECONDS + $1))
   until "${@:2}" >/dev/null 2>&1; do ((SECONDS < end)) || return 1; sleep 0.2; done
@@ -28,7 +33,8 @@ certs=/trial/certs
 mkdir -p $certs
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=authority \
   -keyout $certs/root.key -out $certs/root.pem 2>/dev/null
-openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=localhost -keyout $certs/server.key 2>/dev/null |
+openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=localhost \
+  -keyout $certs/server.key 2>/dev/null |
   openssl x509 -req -days 2 -CA $certs/root.pem -CAkey $certs/root.key -CAcreateserial -out $certs/server.pem \
     -extfile <(echo 'subjectAltName=DNS:localhost,IP:127.0.0.1') 2>/dev/null
 chmod 644 $certs/root.pem
@@ -38,8 +44,8 @@ cat >/trial/pebble.json <<JSON
   "retryAfter": {"authz": 0, "order": 0}, "keyAlgorithm": "ecdsa",
   "profiles": {"default": {"description": "Short", "validityPeriod": 120}}}}
 JSON
-pebble-challtestsrv -defaultIPv4 203.0.113.7 -defaultIPv6 '' -dnsserver :53 -http01 '' -https01 '' -tlsalpn01 '' -doh '' \
-  -management 127.0.0.1:8055 >/trial/dns.log 2>&1 &
+pebble-challtestsrv -defaultIPv4 203.0.113.7 -defaultIPv6 '' -dnsserver :53 \
+  -http01 '' -https01 '' -tlsalpn01 '' -doh '' -management 127.0.0.1:8055 >/trial/dns.log 2>&1 &
 PEBBLE_VA_NOSLEEP=1 PEBBLE_WFE_NONCEREJECT=0 pebble -config /trial/pebble.json -dnsserver 127.0.0.1:53 \
   >/trial/pebble.log 2>&1 &
 dns() { curl -s "http://127.0.0.1:8055/$1" -d "$2"; }
@@ -80,15 +86,20 @@ passed "slipway up: $((($(date +%s%N) - started) / 1000000)) ms"
 sed 's/^/        /; s/lsv2_[A-Za-z0-9_]*/KEY/; s/#.*/#TOKEN/' /trial/up.log
 API_KEY=$(sed -n 's/^API key *//p' /trial/up.log)
 export URL=https://$DOMAIN API_KEY
-stamp() { find /etc/slipway /etc/slipway-proxy /etc/systemd/system/slipway* -type f -exec stat -c '%n %Y %s' {} + ; systemctl show -p ExecMainStartTimestampMonotonic slipway slipway-agent slipway-proxy; }
+units=(slipway slipway-agent slipway-proxy)
+stamp() {
+  find /etc/slipway /etc/slipway-proxy /etc/systemd/system/slipway* -type f -exec stat -c '%n %Y %s' {} +
+  systemctl show -p ExecMainStartTimestampMonotonic "${units[@]}"
+}
 before=$(stamp)
 slipway up >/tmp/output 2>&1
 expect 'a second run needs no options and changes nothing' "$(head -1 /tmp/output)" 'Nothing to change.'
 expect 'and restarts nothing' "$(stamp)" "$before"
 slipway up --print >/tmp/output
-expect '--print shows no secret' "$(grep -cF -e "$(sed -n 's/^SEALING_KEYS=//p' /etc/slipway/control-plane.env)" -e owner:owner /tmp/output)" 0
+sealing_keys=$(sed -n 's/^SEALING_KEYS=//p' /etc/slipway/control-plane.env)
+expect '--print shows no secret' "$(grep -cF -e "$sealing_keys" -e owner:owner /tmp/output)" 0
 expect 'only root reads the settings' "$(stat -c %a /etc/slipway /etc/slipway/*.env | sort -u | tr '\n' ' ')" '600 700 '
-for unit in slipway slipway-agent slipway-proxy; do
+for unit in "${units[@]}"; do
   note "$unit: $(systemd-analyze security --no-pager $unit.service 2>/dev/null | grep -oi 'overall.*' || true)"
 done
 as_app() { setpriv --reuid=1900000001 --regid=1900000001 --clear-groups "$@"; }
@@ -101,18 +112,20 @@ expect 'an application cannot reach the admin socket' \
 ask() { # HOST PATH [curl options]
   curl -s --max-time 30 --cacert /trial/issuer.pem "https://$1$2" "${@:3}"
 }
-# shellcheck disable=SC1091
-api() { curl -s --max-time 60 --cacert /trial/issuer.pem -X "$1" -H "X-Api-Key: $API_KEY" -H 'Content-Type: application/json' "$URL$2" "${@:3}"; }
-field() { "$NODE" -e "const answer = JSON.parse(fs.readFileSync(0)); if (answer.request_id) console.error(answer), process.exit(1); console.log(answer.$1)"; }
-wait_until_served() { api GET "/v2/deployments/$1/revisions/$(api GET "/v2/deployments/$1" | field latest_revision_id)/wait?until=active"; }
+export CURL_CA_BUNDLE=/trial/issuer.pem
+# shellcheck source=docs/shell.sh
+. docs/shell.sh
+# A page of that file calls the command line by this name, and this trial the program of the installation.
+slipway() { "$NODE" src/host/main.ts "$@"; }
 mkdir -p /tmp/app
 echo '{"start_command": "node server.mjs"}' >/tmp/app/slipway.json
 cp trials/public/application.mjs /tmp/app/server.mjs
 tar czf /tmp/app.tgz -C /tmp/app .
 deploy() { # NAME [CUSTOM_HOST]
-  local id upload archive
+  local id upload archive config='{}'
+  [[ -n ${2:-} ]] && config="{\"custom_url\": \"$2\"}"
   id=$(api POST /v2/deployments -d "{\"name\": \"$1\", \"source\": \"internal_source\",
-    \"source_config\": {\"custom_url\": ${2:+\"}${2:-null}${2:+\"}}, \"source_revision_config\": {}, \"secrets\": []}" | field id)
+    \"source_config\": $config, \"source_revision_config\": {}, \"secrets\": []}" | field id)
   upload=$(api POST "/v2/deployments/$id/upload-url")
   curl -s --cacert /trial/issuer.pem -T /tmp/app.tgz "$(field upload_url <<<"$upload")" >/dev/null
   archive=$(field object_path <<<"$upload")
@@ -121,12 +134,20 @@ deploy() { # NAME [CUSTOM_HOST]
   echo "$id"
 }
 # Certificates live two minutes here. What another program writes, such as this, stays.
-curl -s --unix-socket /run/slipway-proxy/admin.sock -H 'Host;' -H 'Content-Type: application/json' -X POST -d '"10s"' \
-  http://x/config/apps/tls/automation/renew_interval | grep . && failed 'the interval of renewals is not set'
+admin() { # METHOD PATH [curl options]
+  curl -s --unix-socket /run/slipway-proxy/admin.sock -H 'Host;' -H 'Content-Type: application/json' -X "$1" \
+    "http://x/config/$2" "${@:3}"
+}
+admin POST apps/tls/automation/renew_interval -d '"10s"' | grep . && failed 'the interval of renewals is not set'
+systemctl restart slipway-proxy
+check 'a proxy that restarts serves again, with what others wrote' until_true 20 \
+  curl -sf --cacert /trial/issuer.pem -o /dev/null https://$DOMAIN/healthz
+expect 'which the agent keeps' "$(admin GET apps/tls/automation/renew_interval)" '"10s"'
 id=$(deploy shop shop.acme.example)
 expect 'the deployment has its address' "$(api GET "/v2/deployments/$id" | field url)" https://shop.$APPS
 started=$(date +%s%N)
-expect 'its first visit orders a certificate' "$(ask shop.$APPS / -o /dev/null -w '%{http_code} %{http_version}')" '200 2'
+answer=$(ask shop.$APPS / -o /dev/null -w '%{http_code} %{http_version}')
+expect 'its first visit orders a certificate' "$answer" '200 2'
 note "the first visit took $((($(date +%s%N) - started) / 1000000)) ms"
 member() { "$NODE" -p "JSON.parse(fs.readFileSync(0))['$1']"; }
 answer=$(ask shop.$APPS / -H 'X-Forwarded-For: 6.6.6.6' -H 'X-Real-IP: 6.6.6.6' --interface 203.0.113.7)
@@ -135,8 +156,9 @@ expect 'and https' "$(member x-forwarded-proto <<<"$answer")" https
 expect 'and nothing that the client wrote' "$(grep -c '6\.6\.6\.6' <<<"$answer")" 0
 expect 'http redirects' "$(curl -s -o /dev/null -w '%{http_code} %{redirect_url}' "http://shop.$APPS/a?b=c")" \
   "308 https://shop.$APPS/a?b=c"
-expect 'HSTS is on' "$(ask shop.$APPS / -o /dev/null -D - | tr -d '\r' | sed -n 's/^strict-transport-security: //p')" max-age=31536000
-expect 'unless the application sets its own' "$(ask shop.$APPS /hsts -o /dev/null -D - | tr -d '\r' | sed -n 's/^strict-transport-security: //p')" max-age=5
+hsts() { ask shop.$APPS "$1" -o /dev/null -D - | tr -d '\r' | sed -n 's/^strict-transport-security: //p'; }
+expect 'HSTS is on' "$(hsts /)" max-age=31536000
+expect 'unless the application sets its own' "$(hsts /hsts)" max-age=5
 check 'Node speaks HTTP/2 to it' "$NODE" -e "
   const session = http2.connect('https://shop.$APPS', { ca: fs.readFileSync('/trial/issuer.pem') })
   session.request({ ':path': '/' }).on('response', headers => process.exit(headers[':status'] === 200 ? 0 : 1))"
@@ -144,7 +166,7 @@ truncate -s 1100M /trial/big
 expect 'a body above the limit is 413 at once' \
   "$(ask shop.$APPS / -X POST -T /trial/big -o /dev/null -w '%{http_code}')" 413
 expect 'and without a declared size too' \
-  "$(curl -s --cacert /trial/issuer.pem -T - -X POST "https://shop.$APPS/" -o /dev/null -w '%{http_code}' </trial/big)" 413
+  "$(ask shop.$APPS / -X POST -T - -o /dev/null -w '%{http_code}' </trial/big)" 413
 truncate -s 500M /trial/big
 expect 'a big upload arrives' "$(ask shop.$APPS / -X POST -T /trial/big)" 524288000
 rm /trial/big
@@ -152,9 +174,12 @@ lag() { "$NODE" -e "
   const https = require('https'); let most = 0, count = 0
   https.get('https://shop.$APPS$1', { ca: fs.readFileSync('/trial/issuer.pem') }, answer => answer.on('data', data => {
     for (const [, at] of String(data).matchAll(/(\d{13})/g)) { most = Math.max(most, Date.now() - at); count++ }
-  }).on('end', () => console.log(count === 5 && most < 100 ? 'in time' : count + ' in ' + most), console.error('        the slowest event took ' + most + ' ms')))"; }
-expect 'events are not buffered' "$(lag /events 2>/dev/null)" 'in time'
-expect 'nor lines of JSON' "$(lag /lines 2>/dev/null)" 'in time'
+  }).on('end', () => {
+    console.log(count === 5 && most < 100 ? 'in time' : count + ' in ' + most)
+    console.error('        the slowest event took ' + most + ' ms')
+  }))"; }
+expect 'events are not buffered' "$(lag /events)" 'in time'
+expect 'nor lines of JSON' "$(lag /lines)" 'in time'
 expect 'a client that sends its headers slowly is dropped' "$("$NODE" -e "
   const since = Date.now()
   const socket = tls.connect({ host: '127.0.0.1', port: 443, servername: 'shop.$APPS', rejectUnauthorized: false,
@@ -182,7 +207,7 @@ expect 'nor has a foreign name' "$(certified www.example.org)" no
 # ---- a host that does not verify: it leads here, and the authority does not reach it
 
 deploy lost lost.acme.example >/dev/null
-record=$(api GET /v2/custom-hosts | "$NODE" -p 'JSON.parse(fs.readFileSync(0)).resources.find(h => h.host === "lost.acme.example").record.value')
+record=$(api GET /v2/custom-hosts | field 'resources.find(({ host }) => host === "lost.acme.example").record.value')
 dns set-txt "{\"host\": \"_slipway.lost.acme.example.\", \"value\": \"$record\"}"
 api POST /v2/custom-hosts/lost.acme.example/verification >/dev/null
 sleep 3
@@ -201,7 +226,9 @@ expect 'others are served meanwhile' "$(ask shop.$APPS / -o /dev/null -w '%{http
 
 # ---- renewal
 
-serial() { openssl s_client -connect 127.0.0.1:443 -servername "shop.$APPS" </dev/null 2>/dev/null | openssl x509 -noout -serial; }
+serial() {
+  openssl s_client -connect 127.0.0.1:443 -servername "shop.$APPS" </dev/null 2>/dev/null | openssl x509 -noout -serial
+}
 first=$(serial)
 renewed() { [[ $(serial) != "$first" ]]; }
 check 'a certificate is renewed before it expires' until_true 120 renewed
@@ -218,10 +245,12 @@ note "lines of the authority about the refused host: $seen"
 socket() { # keeps a WebSocket and prints what comes
   "$NODE" -e "
     const socket = tls.connect({ host: '127.0.0.1', port: 443, servername: 'shop.$APPS', rejectUnauthorized: false,
-      ALPNProtocols: ['http/1.1'] }, () => socket.write('GET /socket HTTP/1.1\r\nHost: shop.$APPS\r\nConnection: Upgrade\r\n' +
-      'Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n'))
+      ALPNProtocols: ['http/1.1'] }, () => socket.write('GET /socket HTTP/1.1\r\nHost: shop.$APPS\r\n' +
+      'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n' +
+      'Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n'))
     socket.once('data', () => setInterval(() => socket.write('ping'), 200))
-    socket.on('data', data => console.log(String(data).trim())).on('close', () => { console.log('closed'); process.exit() })" >/trial/socket.log 2>&1 &
+    socket.on('data', data => console.log(String(data).trim()))
+    socket.on('close', () => { console.log('closed'); process.exit() })" >/trial/socket.log 2>&1 &
   socket_pid=$!
 }
 socket
@@ -244,7 +273,8 @@ deploy second >/dev/null
 check 'another deployment is served' ask second.$APPS / -f
 rm /trial/loading
 wait $loading
-expect 'nobody noticed the restarts of agent and control plane, nor the new deployment' "$(awk '{print $2}' /trial/load.log)" 200
+statuses=$(awk '{print $2}' /trial/load.log)
+expect 'nobody noticed the restarts of agent and control plane, nor the new deployment' "$statuses" 200
 note "requests: $(tr -s ' ' </trial/load.log)"
 expect 'the WebSocket is still open' "$(grep -c closed /trial/socket.log)" 0
 kill $socket_pid
@@ -254,7 +284,7 @@ systemctl stop slipway-agent
 systemctl kill --signal=KILL slipway-proxy
 check 'also while the agent is away' until_true 20 ask shop.$APPS / -f
 systemctl start slipway-agent
-curl -s --unix-socket /run/slipway-proxy/admin.sock -H 'Host;' -X DELETE http://x/config/apps/http/servers/slipway_https >/dev/null
+admin DELETE apps/http/servers/slipway_https | grep . && failed 'the configuration cannot be changed'
 check 'what another program removes from the configuration comes back' until_true 30 ask shop.$APPS / -f
 api DELETE "/v2/deployments/$id" >/dev/null
 gone() { [[ $(ask shop.$APPS / -o /dev/null -w '%{http_code}') == 404 ]]; }
@@ -263,7 +293,8 @@ check 'a deleted deployment is not served' until_true 30 gone
 # ---- down
 
 slipway down >/tmp/output 2>&1
-expect 'slipway down stops everything' "$(systemctl is-active slipway slipway-agent slipway-proxy | sort -u); $(pgrep -f 'server.mjs|router-main' | wc -l)" 'inactive; 0'
+active=$(systemctl is-active "${units[@]}" | sort -u)
+expect 'slipway down stops everything' "$active, $(pgrep -f 'server.mjs|router-main' | wc -l) left" 'inactive, 0 left'
 slipway up >/tmp/output 2>&1
 check 'slipway up starts it again, with its data' ask second.$APPS / -f
 exit 0

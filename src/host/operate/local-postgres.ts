@@ -24,7 +24,7 @@ export function hasLocalPostgres(): number | undefined {
   }
 }
 
-/** Creates the owner and the database, and returns the owner's address. An owner without its address gets a new password. */
+/** Creates the database and its owner, and returns the owner's address. An owner that exists gets a new password. */
 export function createLocalDatabase(): string {
   const password = randomBytes(24).toString('base64url')
   const exists = (catalog: string, name: string) =>

@@ -83,8 +83,14 @@ export function writeFile({ path, text, mode }: WantedFile): void {
   fs.renameSync(temporary, path)
 }
 
-/** For `--print`. */
+const SECRET = /KEYS?$|TOKEN|SECRET|PASSWORD|DATABASE/
+
+/** For `--print`: the values of secret variables, those of the operator too. */
 export const maskSecrets = (text: string): string =>
   text
-    .replace(/^(SEALING_KEYS|SLIPWAY_LISTENER_KEY|\w*(?:TOKEN|SECRET|PASSWORD)\w*)=.+$/gm, '$1=…')
-    .replace(/(postgres(?:ql)?:\/\/[^:@/\s]+:)[^@\s]*@/g, '$1…@')
+    .split('\n')
+    .map(line => {
+      const name = line.split('=', 1)[0]!
+      return name !== line && SECRET.test(name) ? `${name}=…` : line
+    })
+    .join('\n')

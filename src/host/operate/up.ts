@@ -183,8 +183,7 @@ async function waitUntilServed(domain: string): Promise<void> {
     const failure = idle.length > 0 ? `${idle.join(', ')} does not run` : answer
     if (Date.now() > deadline)
       throw new Error(
-        `https://${domain} does not serve: ${failure}. Read \`journalctl -u slipway-proxy -u slipway -u slipway-agent\`, ` +
-          'then run `slipway up` again.',
+        `https://${domain} does not serve: ${failure}. Read \`journalctl -u 'slipway*'\`, and repeat \`slipway up\`.`,
       )
     if (Date.now() - said > 15_000) step(`waiting for https://${domain}: ${failure}`)
     if (Date.now() - said > 15_000) said = Date.now()
