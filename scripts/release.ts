@@ -79,7 +79,7 @@ function prepare(earlier: Release[], kind: Kind, changes: string[], contract: st
     isSameApp
       ? `\n${due.chart} packages ${due.app} again. Next: commit, tag v${due.chart}, and push the tag.`
       : `\n${due.chart} is prepared. Next: commit, run \`npm run check\` and \`npm test\`, build the images with ` +
-          '`distribution/build-image.sh`, and record them with `npm run release -- images`.',
+          '`npm run image`, and record them with `npm run release -- images`.',
   )
 }
 
