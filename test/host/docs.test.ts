@@ -55,6 +55,7 @@ const NEEDS: Record<string, string> = {
   'docs/database-logins': 'a Postgres of the operator; host/node.test.ts',
   'docs/install-on-kubernetes': 'a cluster; trials/chart.ts runs its commands, trials/cluster.sh on an API server',
   'docs/kubernetes': 'a cluster; agent/kubernetes/docs.test.ts checks its tables',
+  'docs/one-machine': 'a machine of its own; trials/public.sh plays it',
   'docs/operating': 'a machine of its own; trials/operating.sh plays it',
   'docs/previews': 'a git host; pushes/previews.test.ts',
   'docs/processes': 'root; agent/users.test.ts',
