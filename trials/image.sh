@@ -254,7 +254,7 @@ expect 'the first process of the agent reaps' "$(in_agent cat /proc/1/comm)" tin
 
 stop() { # NAME: how it ended, and in how many seconds
   local start=$SECONDS
-  podman stop --time 30 "$TRIAL-$$-$1" >/dev/null
+  podman stop --time 30 "$TRIAL-$$-$1" >/dev/null 2>&1 || true
   local seconds=$((SECONDS - start))
   note "$1 ended after $seconds s"
   podman inspect --format '{{.State.ExitCode}}' "$TRIAL-$$-$1"
