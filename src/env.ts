@@ -307,6 +307,12 @@ const ListenAddress = z.object({
   PORT: wholeNumber(65_535, 'must be a port, a whole number from 0 to 65535').default(8787),
 })
 
+const SECONDS_ERROR = 'must be a whole number of seconds up to 600'
+const Shutdown = z.object({
+  SHUTDOWN_DELAY_SECONDS: wholeNumber(600, SECONDS_ERROR).default(0),
+  SHUTDOWN_TIMEOUT_SECONDS: wholeNumber(600, SECONDS_ERROR).default(20),
+})
+
 const DatabaseSharing = z.object({ SHARE_DATABASE: booleanSetting })
 
 const TrustedProxies = z.object({
@@ -471,6 +477,10 @@ export type Config = {
   /** Without it, people sign in with links and keys only. */
   oidc: OidcSettings | undefined
   liveStreams: StreamLimits
+  /** The process ends soon: it is not ready for more requests. */
+  draining: AbortSignal | undefined
+  /** The process ends: what waits is ended, and background work claims nothing more. */
+  stopping: AbortSignal | undefined
   rawBodies: BodyLimits
   /** Required to read /metrics. Without it the path does not exist. */
   metricsToken: string | undefined
@@ -508,6 +518,10 @@ export function readTrustedProxies(env: Record<string, unknown>, isRange: (text:
   const { TRUSTED_PROXIES } = parseSettings(TrustedProxies, env)
   if (TRUSTED_PROXIES.every(isRange)) return TRUSTED_PROXIES
   throw new SettingsError(`TRUSTED_PROXIES ${PROXIES_ERROR}.`)
+}
+export function readShutdownLimits(env: Record<string, unknown>) {
+  const { SHUTDOWN_DELAY_SECONDS: delay, SHUTDOWN_TIMEOUT_SECONDS: timeout } = parseSettings(Shutdown, env)
+  return { delayMs: delay * 1000, timeoutMs: timeout * 1000 }
 }
 export const readListenAddress = (env: Record<string, unknown>) => parseSettings(ListenAddress, env)
 
@@ -645,6 +659,8 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
     github: toGitHubApp(settings),
     oidc: toOidcSettings(settings),
     liveStreams: WORKER_STREAMS,
+    draining: undefined,
+    stopping: undefined,
     rawBodies: WORKER_BODIES,
     metricsToken: settings.METRICS_TOKEN,
     hostMetrics: undefined,

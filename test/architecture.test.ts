@@ -32,7 +32,7 @@ const PROGRAMS = ['agent', 'cli']
 /** What each may import of the rest. */
 const SHARED: Record<string, RegExp> = {
   agent: /^(protocol|postgres)\/|^kernel\/version\.ts$/,
-  cli: /^client\/|^protocol\/(webhook-|glob\.ts)/,
+  cli: /^client\/|^protocol\/(webhook-|glob\.ts|versions\.ts)/,
 }
 
 /** Packages without requests or modules of Node, which the client may bring to pages. */

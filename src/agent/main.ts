@@ -97,6 +97,9 @@ const PROXY_FACTORIES: Record<ProxySettings['kind'], (settings: ProxySettings, l
   caddy: (settings, logEvent) => new CaddyProxy({ settings, logEvent }),
 }
 
+/** Under the minute and a half of systemd, and with time for the applications that `--stop` stops. */
+const SHUTDOWN_MS = 60_000
+
 const LOG_FORMATS: Record<string, FormatEvent> = { text: formatEvent, json: formatEventAsJson }
 
 /** Undefined if the help was asked for and printed. */
@@ -242,10 +245,19 @@ async function main() {
   const stop = async () => {
     if (isStopping) return
     isStopping = true
+    setTimeout(() => {
+      logEvent('agent did not stop in time', { seconds: SHUTDOWN_MS / 1000 })
+      process.exit(1)
+    }, SHUTDOWN_MS)
     await agent.close({ stop: stopsApplications })
     process.exit(0)
   }
-  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => void stop())
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
+    process.on(signal, () => {
+      void stop()
+      // The same signal again ends the agent at once. The next agent recovers by observing its engine.
+      process.once(signal, () => process.exit(1))
+    })
   process.on('disconnect', () => void stop())
   await agent.run().catch(async error => {
     await agent.close({ stop: stopsApplications })

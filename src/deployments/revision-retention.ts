@@ -127,7 +127,7 @@ async function repeat(
 ): Promise<void> {
   const end = Date.now() + BUDGET_MS
   let found = 1
-  while (found > 0 && Date.now() < end) {
+  while (found > 0 && Date.now() < end && !config.stopping?.aborted) {
     const startedAt = Date.now()
     const [, , rows] = await runAsSystem(database, setClock(config), takeSweepLease(sweep), statement)
     const counts = ((rows as Row[])[0] as string[]).map(Number)

@@ -124,8 +124,8 @@ async function main() {
   printSummary(state, home, performance.now(), { linkToken, ownDatabase: ownDatabase !== undefined, port, isFound })
   follow()
   const sweep = () => housekeep().catch(({ message }) => printError(message))
-  const timer = scheduleEveryMinute(sweep)
-  cleanup.defer(() => clearInterval(timer))
+  const schedule = scheduleEveryMinute(sweep)
+  cleanup.defer(() => void schedule.stop())
   // Now too: a short run of dev may end before the first scheduled one. Not before the agent has polled: the sweep
   // would take the time for which dev was stopped as the silence of the agent.
   sweep()

@@ -27,10 +27,11 @@ type Migration = MigrationMeta & { name: string }
 const MIGRATIONS_FOLDER = fileURLToPath(new URL('../../drizzle', import.meta.url))
 const MIGRATION_LOCK = 7_547_929
 /**
- * While a migration waits for a table, requests wait behind it. Shorter than deadlock_timeout, so that of a migration
- * and a request that wait for each other, the migration gives up.
+ * While a migration waits for a table, requests wait behind it. Each attempt waits a little longer, in case
+ * transactions take long. Shorter than deadlock_timeout, so that of a migration and a request that wait for each other,
+ * the migration gives up.
  */
-const LOCK_TIMEOUT_MS = 300
+const LOCK_TIMEOUTS_MS = [300, 400, 500, 600]
 const LOCK_PATIENCE_MS = 10 * 60_000
 
 export async function migrate(
@@ -184,7 +185,8 @@ function whileTablesAreFree(client: pg.Client, name: string, log: (line: string)
     for (let attempt = 1; ; attempt++) {
       try {
         return await transaction(client, async () => {
-          await client.query(`set local lock_timeout = ${LOCK_TIMEOUT_MS}`)
+          const timeout = LOCK_TIMEOUTS_MS[Math.min(attempt, LOCK_TIMEOUTS_MS.length) - 1]
+          await client.query(`set local lock_timeout = ${timeout}`)
           return work()
         })
       } catch (error) {
@@ -194,7 +196,6 @@ function whileTablesAreFree(client: pg.Client, name: string, log: (line: string)
           throw new Error(
             `a table stayed locked for ${LOCK_PATIENCE_MS / 60_000} minutes. End the long transactions that ` +
               'pg_stat_activity shows, and run it again',
-            { cause: undefined },
           )
         if (attempt === 1) log(`migration waits for a lock name=${name}`)
         await delay(Math.min(200 * attempt, 5000))

@@ -5,6 +5,7 @@ import {
   type BodyLimits,
   type Config,
   readConfig,
+  readShutdownLimits,
   readTrustedProxies,
   readUploadsFolder,
   type StreamLimits,
@@ -19,8 +20,8 @@ import { createHttpServer } from './http-server.ts'
 import { createPinnedFetch } from './pinned-fetch.ts'
 import { readProcessMetrics } from './process-metrics.ts'
 import { scheduleEveryMinute } from './schedule.ts'
+import { createShutdown } from './shutdown.ts'
 
-const DRAIN_MS = 10_000
 const STREAMS: StreamLimits = {
   seconds: 900,
   trips: Number.POSITIVE_INFINITY,
@@ -30,7 +31,6 @@ const STREAMS: StreamLimits = {
 }
 const MIB = 1024 * 1024
 const BODIES: BodyLimits = { wireBytes: 24 * MIB, bytes: 64 * MIB, heldBytes: 128 * MIB }
-const SIGNALS = ['SIGINT', 'SIGTERM'] as const
 
 export function createHost(
   env: Record<string, unknown>,
@@ -56,7 +56,9 @@ export function createHost(
 
 /** Serves until SIGINT or SIGTERM. */
 export async function serve({ HOST, PORT }: { HOST: string; PORT: number }): Promise<void> {
-  const { app, close } = createHost(process.env)
+  const shutdown = createShutdown()
+  const limits = readShutdownLimits(process.env)
+  const { app, close } = createHost(process.env, { draining: shutdown.draining, stopping: shutdown.stopping })
   await requireReady(app.database)
   await requireRole(app.database, 'DATABASE_URL')
   await requireRole(
@@ -74,19 +76,10 @@ export async function serve({ HOST, PORT }: { HOST: string; PORT: number }): Pro
   const host = family === 'IPv6' ? `[${address}]` : address
   console.log(`Slipway serves http://${host}:${port}. Its dashboard is at /ui, and its API pages at /docs.`)
 
-  const timer = scheduleEveryMinute(app.housekeep)
-  const stop = () => {
-    // A second signal ends the process at once.
-    for (const name of SIGNALS) process.off(name, stop)
-    clearInterval(timer)
-    // Idle connections close at once, and busy ones after their response.
-    server.keepAliveTimeout = 1
-    server.close(() =>
-      finishPendingWork()
-        .then(close)
-        .then(() => process.exit(0)),
-    )
-    setTimeout(() => server.closeAllConnections(), DRAIN_MS)
-  }
-  for (const name of SIGNALS) process.on(name, stop)
+  const schedule = scheduleEveryMinute(app.housekeep)
+  shutdown.onSignal(server, limits, async () => {
+    await schedule.stop()
+    await finishPendingWork()
+    await close()
+  })
 }

@@ -2,5 +2,28 @@
 
 const EVERY_MS = 60_000
 
-export const scheduleEveryMinute = (work: () => Promise<unknown>): NodeJS.Timeout =>
-  setInterval(() => work().catch(error => console.error(error)), EVERY_MS)
+export type Schedule = {
+  /** Nothing starts any more. Resolves once the work in progress has ended. */
+  stop(): Promise<void>
+}
+
+/** Work that takes longer than a minute is not started twice at once. */
+export function scheduleEveryMinute(work: () => Promise<unknown>): Schedule {
+  let running: Promise<void> | undefined
+  const timer = setInterval(() => {
+    running ??= work()
+      .then(
+        () => {},
+        error => console.error(error),
+      )
+      .finally(() => {
+        running = undefined
+      })
+  }, EVERY_MS)
+  return {
+    async stop() {
+      clearInterval(timer)
+      await running
+    },
+  }
+}

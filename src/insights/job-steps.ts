@@ -34,6 +34,7 @@ const FINAL_CODES = [
 export async function workOnJobs(services: Services, condition: SQL = sql`true`): Promise<void> {
   await runWorkerPool({
     maxConcurrent: MAX_CONCURRENT,
+    stopping: services.config.stopping,
     claim: () => claimJob(services, condition),
     work: job => workOnJob(services, job, Date.now() + SHARE_MS),
   })
@@ -46,7 +47,9 @@ async function workOnJob(services: Services, job: ClaimedJob, deadline: number):
     if (job.attempts > MAX_ATTEMPTS) return await endJob(ctx, job, 'Its workers stopped without a result.')
     if (job.is_late) return await endJob(ctx, job, `It took longer than ${MAX_JOB_MINUTES} minutes.`)
     let outcome: StepOutcome = 'more'
-    while (outcome === 'more' && Date.now() < deadline) outcome = await takeStep(ctx, job, deadline)
+    const { stopping } = services.config
+    while (outcome === 'more' && Date.now() < deadline && !stopping?.aborted)
+      outcome = await takeStep(ctx, job, deadline)
     if (outcome === 'done') return await endJob(ctx, job, null)
     await releaseJob(ctx, job, [sql`leased_until = clock()`, sql`attempts = 0`])
   } catch (error) {

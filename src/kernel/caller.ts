@@ -1,5 +1,6 @@
 // The caller of a request, from its headers: key or session, workspace, If-Match and Idempotency-Key.
 import type { Context } from 'hono'
+import type { Config } from '../env.ts'
 import { Uuid } from '../protocol/wire.ts'
 import type { PathParameters } from './access-scopes.ts'
 import { type Caller, type CredentialActor, hasCredential, type OpenRequest, type RequestRecord } from './context.ts'
@@ -42,6 +43,10 @@ export async function readCredential(c: Context, { config }: Services, operation
   return { kind: 'session', hash: sha256Hex(token) }
 }
 
+/** A wait ends with its client, and with the process. */
+export const withStop = ({ stopping }: Pick<Config, 'stopping'>, signal: AbortSignal): AbortSignal =>
+  stopping ? AbortSignal.any([signal, stopping]) : signal
+
 export const createCaller = (
   c: Context<AppEnv>,
   services: Services,
@@ -62,7 +67,7 @@ export const createCaller = (
   lastEventId: c.req.header('Last-Event-ID'),
   watches: c.get('watches'),
   warnings: [],
-  disconnectSignal: () => c.req.raw.signal,
+  disconnectSignal: () => withStop(services.config, c.req.raw.signal),
   waitUntil: work => waitUntil(c, work),
   onKeyAccepted,
   setCookie: cookie => c.header('Set-Cookie', cookie, { append: true }),

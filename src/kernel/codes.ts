@@ -1318,6 +1318,12 @@ const CODES = {
     'The database schema is older than this version of Slipway needs.',
     'Run `npm run db:migrate`.',
   ],
+  shutting_down: [
+    503,
+    'Shutting down',
+    'This process ends soon, and takes no more requests.',
+    'Send requests to another one.',
+  ],
   not_configured: [
     503,
     'Not configured',

@@ -46,6 +46,9 @@ export const healthRoutes = slice('Health', 'Liveness and readiness checks for l
     id: 'readiness',
     summary: 'Check that the database responds and has the schema of this version',
     reply: Readiness,
-    errors: ['not_ready', 'database_unavailable'],
-    open: async (c, { database }) => c.json({ status: 'ready', migration: await readCachedReadiness(database) }),
+    errors: ['not_ready', 'shutting_down', 'database_unavailable'],
+    open: async (c, { config, database }) => {
+      if (config.draining?.aborted) throw fail('shutting_down')
+      return c.json({ status: 'ready', migration: await readCachedReadiness(database) })
+    },
   })

@@ -53,6 +53,7 @@ export async function drainOutbox<Item extends OutboxItem, Result>(
   const { config, database } = services
   await runWorkerPool({
     ...limits,
+    stopping: config.stopping,
     claim: async () => {
       const results = await runAsSystem(database, setClock(config), ...beforeClaim, claim)
       const [row] = results.at(-1) as Row[]

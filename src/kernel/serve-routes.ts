@@ -1,7 +1,7 @@
 // Serving of declared routes: each handler goes from the cheapest check to the database, and from a reply to HTTP.
 import type { Context, Hono } from 'hono'
 import { Uuid } from '../protocol/wire.ts'
-import { createCaller, describeRequest, readCallerHeaders, readCredential } from './caller.ts'
+import { createCaller, describeRequest, readCallerHeaders, readCredential, withStop } from './caller.ts'
 import { createCallerLimits, type KeyedRequest } from './caller-limits.ts'
 import { statusOf } from './codes.ts'
 import { budgetOf, type Caller, type CredentialActor, withoutRateLimit } from './context.ts'
@@ -175,7 +175,9 @@ async function sendStream(c: Context<AppEnv>, { stream, headers }: StreamReply):
 
 function sendLiveStream(c: Context<AppEnv>, live: LiveStream, { config, requestId, origin }: Caller): Response {
   const onFailure = (failure: Failure) => logFailureCause(failure, requestId, config)
-  const { headers, body } = openLiveStream(live, { accept: c.req.header('Accept'), requestId, origin, onFailure })
+  const { onEnd } = live
+  const stoppable = { follow: (signal: AbortSignal) => live.follow(withStop(config, signal)), onEnd }
+  const { headers, body } = openLiveStream(stoppable, { accept: c.req.header('Accept'), requestId, origin, onFailure })
   if (c.req.method !== 'HEAD') return c.body(body, 200, headers)
   live.onEnd()
   return c.body(null, 200, headers)

@@ -60,7 +60,7 @@ export async function deleteExpired(
     const ms = Date.now() - startedAt
     for (const [i, { table }] of left.entries()) onSweep?.({ table, rows: deleted[i]!, ms })
     total += deleted.reduce((sum, count) => sum + count, 0)
-    left = Date.now() < end ? left.filter((_, i) => deleted[i] === batch) : []
+    left = Date.now() < end && !config.stopping?.aborted ? left.filter((_, i) => deleted[i] === batch) : []
   }
   return total
 }

@@ -9,6 +9,8 @@ type PoolOptions<T> = {
   maxItems?: number
   /** No item is claimed after this time. */
   claimUntil?: number
+  /** No item is claimed once it has aborted. */
+  stopping?: AbortSignal | undefined
   claim: () => Promise<T | null>
   /** A worker whose work throws ends. The others continue. */
   work: (item: T) => Promise<void>
@@ -19,6 +21,7 @@ export async function runWorkerPool<T>({
   maxConcurrent,
   maxItems = MAX_ITEMS,
   claimUntil = Number.POSITIVE_INFINITY,
+  stopping,
   claim,
   work,
 }: PoolOptions<T>): Promise<void> {
@@ -28,7 +31,7 @@ export async function runWorkerPool<T>({
   const workers: Promise<unknown>[] = []
   const startWorker = () => workers.push(runWorker().catch(error => failures.push(error)))
   const runWorker = async () => {
-    while (claimsLeft-- > 0 && Date.now() < deadline) {
+    while (claimsLeft-- > 0 && Date.now() < deadline && !stopping?.aborted) {
       const item = await claim()
       if (item === null) {
         claimsLeft = 0

@@ -17,3 +17,19 @@ export function compareVersions(a: Version, b: Version): number {
   if (a.patch !== b.patch) return a.patch - b.patch
   return (a.rc ?? Number.MAX_SAFE_INTEGER) - (b.rc ?? Number.MAX_SAFE_INTEGER)
 }
+
+/** Agents before 0.2.0 report it. */
+const UNVERSIONED = '1.0.0'
+
+export type Skew = 'same' | 'older' | 'too_old' | 'newer' | 'unknown'
+
+/** Judges an agent or a command line by the control plane: they may have the minor number before, but not be newer. */
+export function judgeSkew(version: string | null | undefined, controlPlane: string | undefined): Skew {
+  const own = parseVersion(version === UNVERSIONED ? '0.1.0' : (version ?? ''))
+  const other = parseVersion(controlPlane ?? '')
+  if (!own || !other) return 'unknown'
+  const order = compareVersions(own, other)
+  if (order === 0) return 'same'
+  if (order > 0) return 'newer'
+  return own.minor < other.minor - 1 ? 'too_old' : 'older'
+}

@@ -66,6 +66,7 @@ async function evaluateRules(services: Services, condition: SQL): Promise<void> 
   await runWorkerPool({
     maxConcurrent: MAX_CONCURRENT,
     maxItems: MAX_RULES,
+    stopping: config.stopping,
     claim: async () => due.shift() ?? null,
     work: id => evaluateRule(services, id, Date.now() + share),
   })
@@ -76,8 +77,9 @@ async function evaluateRule(services: Services, id: string, deadline: number): P
   if (!rule) return
   const ctx = actAsRule(services, rule)
   try {
-    while (Date.now() < deadline && (await evaluatePage(ctx, rule)));
-    while (Date.now() < deadline && (await backfillPage(ctx, rule)));
+    const hasTime = () => Date.now() < deadline && !services.config.stopping?.aborted
+    while (hasTime() && (await evaluatePage(ctx, rule)));
+    while (hasTime() && (await backfillPage(ctx, rule)));
     await releaseRule(services, rule)
   } catch (error) {
     services.config.log({ level: 'warn', rule: id, error: 'rule not evaluated', message: String(error) })

@@ -14,6 +14,7 @@ import { join } from 'node:path'
 import { text as consumeText } from 'node:stream/consumers'
 import { Webhook } from 'standardwebhooks'
 import { beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest'
+import { VERSION } from '../../src/kernel/version.ts'
 import { finishPendingWork } from '../../src/kernel/wait-until.ts'
 import { foreignServers, newTenant, type Tenant } from '../support/app.ts'
 import { keyEnv, makeFolder, serveApp, startCli } from '../support/cli.ts'
@@ -245,6 +246,10 @@ it('checks the machine, the connection and the key, and exits with 1 if somethin
   writeFileSync(config, JSON.stringify({ url, key: tenant.key }))
   chmodSync(config, 0o644)
   await tenant.post('/v2/listeners', { compute_type: 'local', compute_id: 'silent' })
+  for (const [compute_id, version] of Object.entries({ same: VERSION, early: '1.0.0', late: '0.999.0' })) {
+    const { key } = await newListener(tenant, { compute_id })
+    await makeSyncAgent(tenant, key).poll({ version })
+  }
   const doctor = (env: Record<string, string>) => startCli(['doctor'], { cwd, env }).exited
   const proxy = { HTTPS_PROXY: 'http://user:hush@proxy.example.com' }
   const [well, refused, lost] = await Promise.all([
@@ -262,6 +267,12 @@ it('checks the machine, the connection and the key, and exits with 1 if somethin
     },
   ])
   expect(well.out).not.toMatch(new RegExp(`hush|${tenant.key}`))
+  const agents = well.objects
+    .filter(({ check }) => check === 'listener')
+    .map(({ message, status }) => [message, status])
+  expect(agents).toHaveLength(4)
+  for (const [name, status] of Object.entries({ same: 'ok', early: 'ok', late: 'warning', silent: 'warning' }))
+    expect(agents).toContainEqual([expect.stringMatching(new RegExp(`^${name} `)), status])
   expect([refused.code, statusOf(refused).key, refused.error?.code]).toEqual([1, 'failed', 'broken'])
   expect([lost.code, statusOf(lost).connection]).toEqual([1, 'failed'])
   for (const { objects } of [well, refused, lost])

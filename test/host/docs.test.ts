@@ -53,7 +53,9 @@ const NEEDS: Record<string, string> = {
   'docs/custom-domains': 'an installation in mode self_hosted and a DNS record; deployments/custom-hosts.test.ts',
   'docs/dashboard': 'a browser; dashboard/screens',
   'docs/database-logins': 'a Postgres of the operator; host/node.test.ts',
+  'docs/install-on-kubernetes': 'a cluster; trials/chart.ts runs its commands, trials/cluster.sh on an API server',
   'docs/kubernetes': 'a cluster; agent/kubernetes/docs.test.ts checks its tables',
+  'docs/one-machine': 'a machine of its own; trials/public.sh plays it',
   'docs/operating': 'a machine of its own; trials/operating.sh plays it',
   'docs/previews': 'a git host; pushes/previews.test.ts',
   'docs/processes': 'root; agent/users.test.ts',
@@ -61,6 +63,7 @@ const NEEDS: Record<string, string> = {
   'docs/self-host': 'a Postgres of the operator; host/node.test.ts',
   'docs/settings': 'a Postgres of the operator; host/node.test.ts',
   'docs/table-bounds': 'a Postgres of the operator; host/operate/table-bounds.test.ts',
+  'docs/upgrade': 'an earlier release; host/earlier-release.test.ts and trials/upgrade.ts',
   'docs/trace-storage': 'a ClickHouse of the operator; npm run test:clickhouse',
 }
 

@@ -75,6 +75,27 @@ test('on SIGTERM the server finishes the requests that it has accepted, and then
   expect(await stopped).toBe(0)
 })
 
+test('while it ends it serves on for load balancers, is not ready, and ends streams with where to resume', async () => {
+  const first = operator('--organization', 'Drained', '--workspace', 'Main')
+  expect(await first.exited).toBe(0)
+  const headers = { 'X-Api-Key': first.output.out.match(/slw_\w+/)![0] }
+  const server = start({ SHUTDOWN_DELAY_SECONDS: '2' })
+  await server.until(() => isListening(settings.PORT!))
+  const url = `http://127.0.0.1:${settings.PORT}`
+  const stream = await fetch(`${url}/v2/events/stream?after=0`, { headers })
+  const events = await fetch(`${url}/v2/events`, { headers })
+  const { next_after } = (await events.json()) as { next_after: number }
+  const poll = fetch(`${url}/v2/events?after=${next_after}&wait=30`, { headers })
+  const text = stream.text()
+  const stopped = server.stop('SIGTERM')
+  await server.until(async () => (await fetch(`${url}/readyz`)).status === 503)
+  const served = await fetch(`${url}/workspaces`, { headers })
+  expect([served.status, served.headers.get('connection')]).toEqual([200, 'close'])
+  expect(await text).toMatch(/\nid: \d+\nretry: \d+\n\n$/)
+  expect((await poll).status).toBe(200)
+  expect(await stopped).toBe(0)
+})
+
 test.runIf(process.platform === 'linux')(
   'eight unsigned deliveries of 25 MiB at the same time take less memory than their bodies',
   async () => {

@@ -5,6 +5,7 @@ import { join, resolve } from 'node:path'
 import { mayHoldSecrets } from '../../client/archive-rules.ts'
 import { createClient } from '../../client/client.ts'
 import { ApiError, ConnectionError } from '../../client/errors.ts'
+import { judgeSkew } from '../../protocol/versions.ts'
 import { packFolder } from '../archive.ts'
 import { CommandFailure, EXIT } from '../failure.ts'
 import { age, formatBytes } from '../output.ts'
@@ -115,11 +116,12 @@ async function* checkInstallation(session: Session, { url }: Login): AsyncGenera
   if ('check' in health) return yield health
   const ms = Date.now() - started
   yield checkEncryption(url, ms)
-  yield checkVersion((health.reply as { version?: string } | undefined)?.version)
+  const { version } = (health.reply as { version?: string } | undefined) ?? {}
+  yield checkVersion(version)
   yield checkClock(health.headers.get('Date'), started + ms / 2)
   const key = await checkKey(session)
   yield* key
-  if (!key.some(({ status }) => status === 'failed')) yield* await checkListeners(session)
+  if (!key.some(({ status }) => status === 'failed')) yield* await checkListeners(session, version)
 }
 
 async function checkName(url: string): Promise<Check | undefined> {
@@ -156,9 +158,25 @@ function checkEncryption(url: string, ms: number): Check {
 }
 
 function checkVersion(version: string | undefined): Check {
-  if (version === VERSION) return ok('version', `The installation has version ${version} too.`)
+  const skew = judgeSkew(VERSION, version)
   const message = `The installation has version ${version ?? 'unknown'}, and this command line has ${VERSION}.`
+  if (skew === 'same') return ok('version', `The installation has version ${version} too.`)
+  if (skew === 'older') return ok('version', `${message} They work together.`)
   return warning('version', message, 'Install the one of the installation, as docs/cli.md says.')
+}
+
+/** What to do about the version of an agent, unless it is supported. */
+function adviseOnAgent(agent: string | null, installation: string | undefined): string | undefined {
+  switch (judgeSkew(agent, installation)) {
+    case 'too_old':
+      return `Replace the agent by version ${installation}: only the minor release before is supported.`
+    case 'newer':
+      return `Upgrade the installation from ${installation}: an agent must not be newer. docs/upgrade.md says how.`
+    case 'unknown':
+      return 'Replace the agent by the one of the installation.'
+    default:
+      return undefined
+  }
 }
 
 /** Signatures of webhooks and expiry times depend on the clock. */
@@ -216,13 +234,15 @@ function checkExpiry(name: string, organization: string, expires_at: string | nu
 /** An agent polls about every ten seconds. */
 const SILENT_MS = 120_000
 
-async function checkListeners(session: Session): Promise<Check[]> {
+async function checkListeners(session: Session, installation: string | undefined): Promise<Check[]> {
   const checks: Check[] = []
   try {
     for await (const { compute_id, last_seen_at, version } of readListeners(session)) {
       const isHeard = last_seen_at !== null && Date.now() - Date.parse(last_seen_at) < SILENT_MS
       const since = last_seen_at ? `was last heard ${age(last_seen_at)}` : 'was never heard'
-      if (isHeard) checks.push(ok('listener', `${compute_id} ${since}, version ${version ?? 'unknown'}`))
+      const next = adviseOnAgent(version, installation)
+      const message = `${compute_id} ${since}, version ${version ?? 'unknown'}`
+      if (isHeard) checks.push(next ? warning('listener', message, next) : ok('listener', message))
       else checks.push(warning('listener', `${compute_id} ${since}.`, 'Start its agent, as docs/self-host.md says.'))
     }
   } catch (error) {

@@ -35,12 +35,13 @@ export const isKept = (run: RunColumns): SQL => sql`(
 export async function expire(services: Services): Promise<void> {
   const { database } = services
   const end = Date.now() + BUDGET_MS
+  const hasTime = () => Date.now() < end && !services.config.stopping?.aborted
   // By the real clock, because the tables are those of all workspaces. Shifted clocks have partitions of their own.
   await runAsSystem(database, sql`select make_runs_partitions(now())`, sql`select drop_expired_runs(now())`)
-  while ((await deleteRuns(services)) && Date.now() < end);
+  while ((await deleteRuns(services)) && hasTime());
   await deleteOldRows(services)
   await mergeLatePatches(services)
-  while ((await removeObjects(services)) && Date.now() < end);
+  while ((await removeObjects(services)) && hasTime());
 }
 
 // ---- runs

@@ -1,0 +1,60 @@
+// Ends a process that serves requests, without a failed one: first it is not ready, then it takes nothing new.
+import type { Server } from 'node:http'
+import { setTimeout as delay } from 'node:timers/promises'
+
+export const SIGNALS = ['SIGINT', 'SIGTERM'] as const
+
+export type ShutdownLimits = {
+  /** Between the failing readiness check and the end of the listening, for load balancers to see it. */
+  delayMs: number
+  /** After that, for what is in progress. */
+  timeoutMs: number
+}
+
+export type Shutdown = {
+  /** /readyz answers 503 from now on. */
+  draining: AbortSignal
+  /** Streams and long polls end with where to resume, and background work claims nothing more. */
+  stopping: AbortSignal
+  /** Ends the process on the first signal as described, and on a second one at once. */
+  onSignal(server: Server, limits: ShutdownLimits, finish: () => Promise<void>): void
+}
+
+export function createShutdown(): Shutdown {
+  const draining = new AbortController()
+  const stopping = new AbortController()
+
+  async function shutDown(server: Server, { delayMs, timeoutMs }: ShutdownLimits, finish: () => Promise<void>) {
+    draining.abort()
+    // A proxy that keeps connections must not send a request on one that is about to close.
+    server.prependListener('request', (_, response) => response.setHeader('Connection', 'close'))
+    if (delayMs > 0) await delay(delayMs)
+    stopping.abort()
+    const hardEnd = setTimeout(() => {
+      console.error(`Requests or work did not end within ${timeoutMs / 1000} seconds, and were cut off.`)
+      server.closeAllConnections()
+      setTimeout(() => process.exit(1), 1000).unref()
+    }, timeoutMs)
+    const closed = new Promise<void>(resolve => server.close(() => resolve()))
+    // Idle connections close at once, and busy ones after their response.
+    server.keepAliveTimeout = 1
+    await closed
+    await finish()
+    clearTimeout(hardEnd)
+    process.exit(0)
+  }
+
+  return {
+    draining: draining.signal,
+    stopping: stopping.signal,
+    onSignal(server, limits, finish) {
+      let isStopping = false
+      const stop = (signal: NodeJS.Signals) => {
+        if (isStopping) process.exit(signal === 'SIGINT' ? 130 : 143)
+        isStopping = true
+        void shutDown(server, limits, finish)
+      }
+      for (const name of SIGNALS) process.on(name, stop)
+    },
+  }
+}
