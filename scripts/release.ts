@@ -49,7 +49,7 @@ try {
   const [command] = positionals
   const releases = Releases.parse(JSON.parse(read('distribution/releases.json')))
   if (command === 'changelog') writeReleases(releases)
-  else if (command === 'images') recordImages(releases, values)
+  else if (command === 'images') recordImages(releases, { slipway: values.slipway, agent: values.agent })
   else if (KINDS.includes(command as Kind)) prepare(releases, command as Kind, values.change, values.contract)
   else throw new Error(USAGE)
 } catch (error) {
@@ -83,7 +83,7 @@ function prepare(earlier: Release[], kind: Kind, changes: string[], contract: st
   )
 }
 
-function recordImages(releases: Release[], images: { slipway?: string; agent?: string }): void {
+function recordImages(releases: Release[], images: { slipway: string | undefined; agent: string | undefined }): void {
   const [newest, ...before] = releases
   if (newest!.images) throw new Error(`${newest!.chart} has its images. Prepare another release: npm run release -- rc`)
   if (git('status', '--porcelain') !== '')
