@@ -11,13 +11,14 @@ export type MigrationPlan = { inTransaction: string[]; afterwards: Step[] }
 /** Begins a part of a migration that changes many rows. */
 export const BATCHES = '--> batches'
 
-const CREATED_TABLE = /\bcreate\s+(?:unlogged\s+)?table\s+(?:if\s+not\s+exists\s+)?"?(\w+)"?/gi
+/** In a text with single spaces. */
+const CREATED_TABLE = /\bcreate (?:unlogged )?table (?:if not exists )?"?(\w+)/gi
 const INDEX = /^create\s+(unique\s+)?index\s+"?(\w+)"?\s+on\s+"?(\w+)"?/i
 const VALIDATION = /^alter\s+table\s+"?(\w+)"?\s+validate\s+constraint\s+"?(\w+)"?$/i
 
 /** `parts` are the texts between the breakpoints of the migration. */
 export function planMigration(parts: string[]): MigrationPlan {
-  const created = new Set([...parts.join('\n').matchAll(CREATED_TABLE)].map(([, table]) => table!))
+  const created = new Set([...parts.join('\n').replace(/\s+/g, ' ').matchAll(CREATED_TABLE)].map(([, table]) => table!))
   const plan: MigrationPlan = { inTransaction: [], afterwards: [] }
   for (const part of parts) {
     const text = part.trim()
