@@ -1,19 +1,25 @@
 #!/usr/bin/env bash
-# The distribution on a real Kubernetes API server with simulated nodes, all on this machine: the agent's engine, and
-# the chart with the real Helm. `--install` builds and fetches what it needs (with Go, ten minutes once).
+# The agent's engine and the chart, with Helm 3 and 4, on a real Kubernetes API server on this machine.
+#
+# Nodes are played: by kwok for the pods of the engine, and for those of the chart by this trial, which runs them with
+# Podman from the images of this commit. `--install` builds the programs of Kubernetes from their Go modules (ten
+# minutes, once). `--only=engine` and `--only=chart` run one part.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cache=${SLIPWAY_TRIALS:-$HOME/.cache/slipway-trials}/kubernetes
-if [[ ${1:-} == --install ]]; then
-  shift
+export PATH=$PWD/node_modules/.bin:/usr/local/go/bin:$PATH
+if [[ " $* " == *' --install '* ]]; then
   trials/cluster/build.sh "$cache"
+  if ! command -v podman skopeo runc ip >/dev/null; then
+    apt-get update -qq
+    apt-get install --yes --no-install-recommends podman runc skopeo iproute2 unzip
+  fi
 fi
 for program in etcd kwok kube-apiserver kube-controller-manager kube-scheduler; do
   [[ -x $cache/bin/$program ]] && continue
-  echo "skipped everything: $program is not in $cache/bin. Run it with --install once"
+  echo "skipped everything: $program is not in $cache/bin. Run the trial with --install once"
   echo '0 passed, 0 failed, 1 skipped'
   exit 0
 done
-PATH=$PWD/node_modules/.bin:$PATH
-exec node -r ./src/host/require-node.cjs trials/cluster/main.ts "$cache" "$@"
+exec node -r ./src/host/require-node.cjs trials/cluster/main.ts "$@"

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { Validator } from '@cfworker/json-schema'
 import { load } from 'js-yaml'
 import { expect, it } from 'vitest'
+import { pinImages } from '../../scripts/chart-package.ts'
 import { renderReadme, type Schema } from '../../scripts/chart-readme.ts'
 import { readConfig, SETTINGS } from '../../src/env.ts'
 
@@ -98,6 +99,11 @@ it('has a set of values with every setting, which the control plane would accept
   for (const name of others) delete settings[name]
   const DATABASE_URL = 'postgres://app:pw@db.example.com/slipway'
   expect(() => readConfig({ ...settings, DATABASE_URL, SEALING_KEYS: `k1:${'A'.repeat(43)}` })).not.toThrow()
+})
+
+it('is packaged with the registry of its images', () => {
+  const text = pinImages(read('charts/slipway/values.yaml'), null, 'ghcr.io/acme')
+  expect(load(text)).toMatchObject({ images: { registry: 'ghcr.io/acme' } })
 })
 
 it('grants the agent the Role that docs/kubernetes.md shows', () => {

@@ -10,6 +10,7 @@ import type { Kubernetes } from './kubernetes.ts'
 import { createRestrictedNamespace } from './nodes.ts'
 import type { AnyObject, Objects } from './objects.ts'
 import { HOST_ADDRESS, PodNetwork } from './pod-network.ts'
+import { writePostgresImage } from './postgres-image.ts'
 import { expect, expectEqual, type Results, waitUntil } from './results.ts'
 import { PodRunner } from './run-pods.ts'
 
@@ -17,7 +18,7 @@ const ROOT = join(import.meta.dirname, '../..')
 const CHART = join(ROOT, 'charts/slipway')
 const RELEASE = 'slipway'
 const POSTGRES_PORT = 5432
-const TAG = 'cluster-trial'
+export const IMAGE_TAG = 'cluster-trial'
 const KINDS: [string, string][] = [
   ['v1', 'Service'],
   ['v1', 'ConfigMap'],
@@ -36,26 +37,32 @@ const KINDS: [string, string][] = [
   ['rbac.authorization.k8s.io/v1', 'RoleBinding'],
 ]
 
-export async function tryChart(kubernetes: Kubernetes, cluster: Objects, helms: string[], results: Results) {
-  const folder = join(kubernetes.folder, 'runner')
+type HelmProgram = { name: string; program: string }
+
+export async function tryChart(
+  kubernetes: Kubernetes,
+  cluster: Objects,
+  { name, program }: HelmProgram,
+  results: Results,
+) {
+  const namespace = name.toLowerCase().replaceAll(/[ .]/g, '-')
+  const folder = join(kubernetes.folder, namespace)
   fs.mkdirSync(folder)
   const network = new PodNetwork()
   network.open()
   const postgres = await startPostgres({ dataDir: join(folder, 'postgres'), durable: false })
   const findImage = (image: string) =>
-    `localhost/${image.includes('slipway-agent') ? 'slipway-agent' : 'slipway'}:${TAG}`
-  const runner = new PodRunner({ cluster, network, folder, findImage })
+    `localhost/${image.includes('slipway-agent') ? 'slipway-agent' : 'slipway'}:${IMAGE_TAG}`
+  const postgresFlags = writePostgresImage(join(folder, 'postgres-image'))
+  const moreFlags = (image: string) => (image.includes('/postgres:') ? postgresFlags : [])
+  const runner = new PodRunner({ cluster, network, folder, findImage, moreFlags })
   try {
     await network.forward(HOST_ADDRESS, POSTGRES_PORT, () => [{ host: '127.0.0.1', port: postgres.port }])
     const service = (await cluster.read({ apiVersion: 'v1', kind: 'Service', metadata: KUBERNETES_SERVICE }))!
     await network.forward(service.spec.clusterIP, 443, () => [{ host: '127.0.0.1', port: kubernetes.port }])
     await runner.open()
-    for (const program of helms) {
-      const name = program.split('/').at(-2)!
-      const namespace = name.replaceAll('.', '-')
-      const helm = new Helm(program, join(folder, name), kubernetes.writeConfig('admin', kubernetes.token), namespace)
-      await new ChartTrial(name, helm, cluster, runner, results, postgres.url).run()
-    }
+    const helm = new Helm(program, join(folder, 'helm'), kubernetes.writeConfig('admin', kubernetes.token), namespace)
+    await new ChartTrial(name, helm, cluster, runner, results, postgres.url).run()
   } finally {
     await runner.close()
     network.close()
@@ -63,6 +70,8 @@ export async function tryChart(kubernetes: Kubernetes, cluster: Objects, helms: 
   }
 }
 const KUBERNETES_SERVICE = { name: 'kubernetes', namespace: 'default' }
+
+type Values = { secrets: object }
 
 class ChartTrial {
   readonly #name: string
@@ -112,6 +121,7 @@ class ChartTrial {
       expectEqual(await this.#snapshot(), before, 'objects')
       return `${before.length} objects`
     })
+    await this.#tryAgent(values)
     const available = { ...values, ...this.#availableValues() }
     await this.#check('an upgrade to two replicas with every object is accepted, and both serve', async () => {
       this.#succeed(await this.#helm.apply('upgrade', RELEASE, CHART, available))
@@ -135,9 +145,13 @@ class ChartTrial {
     await this.#check('the next good upgrade heals it', async () => {
       await this.#writeSecret('slipway-database', first)
       const healed = { ...available, api: { ...available.api, podAnnotations: { try: '2' } } }
+      const stopRequests = this.#sendRequests(await this.#serviceUrl())
       this.#succeed(await this.#helm.apply('upgrade', RELEASE, CHART, healed))
+      const requests = await stopRequests()
+      expectEqual(requests.failed, [], 'failed requests while the pods were replaced')
       expectEqual((await this.#helm.history(RELEASE)).at(-1)!.status, 'deployed', 'status of the release')
       expectEqual(await this.#readTries(), ['2'], 'annotation of the pods')
+      return `${requests.sent} requests meanwhile, none failed`
     })
     await this.#check('the Job of an upgrade really migrates', async () => {
       await this.#writeSecret('slipway-database', await this.#createDatabase('second'))
@@ -159,14 +173,98 @@ class ChartTrial {
         .map(({ kind, metadata }) => `${kind} ${metadata!.name}`)
       // The Job was a hook, which belongs to no release. The cluster removes it after a day.
       const operators = ['PersistentVolumeClaim slipway-uploads', 'Secret slipway-database', 'Secret slipway-keys']
-      expectEqual(left.sort(), ['Job slipway-migrate', ...operators], 'objects')
+      expectEqual(left.sort(), ['Job slipway-migrate', ...operators, 'Secret slipway-listener'].sort(), 'objects')
     })
+  }
+
+  /** The chart's own agent, in its pod, with its own account and Roles. */
+  async #tryAgent(values: object): Promise<void> {
+    const apps = `${this.#namespace}-apps`
+    let key = ''
+    let listener = ''
+    const call = async (method: string, path: string, body?: object) => {
+      const headers = { 'X-Api-Key': key, 'Content-Type': 'application/json' }
+      const init = { method, headers, ...(body && { body: JSON.stringify(body) }) }
+      const answer = await fetch((await this.#serviceUrl()) + path, init)
+      // biome-ignore lint/suspicious/noExplicitAny: the answers of several routes
+      const parsed: any = await answer.json().catch(() => null)
+      expect(answer.ok, `${method} ${path} answers ${answer.status}: ${JSON.stringify(parsed)}`)
+      return parsed
+    }
+    const hasKey = await this.#check('bootstrap in the pod prints a key that works through the Service', async () => {
+      const [pod] = await this.#apiPods()
+      const program = ['/usr/local/bin/node', '/app/src/host/main.ts', 'bootstrap']
+      const options = ['--organization', 'Acme']
+      const output = await this.#runner.execute(pod!.metadata!.name!, 'slipway', ...program, ...options)
+      key = /^API key +(\S+)/m.exec(output)?.[1] ?? ''
+      const body = { compute_type: 'k8s', compute_id: 'cluster', compute_config: { k8s_namespaces: [apps] } }
+      listener = (await call('POST', '/v2/listeners', body)).id
+      const { key: listenerKey } = await call('POST', `/v2/listeners/${listener}/keys`, {})
+      await this.#writeSecret('slipway-listener', { SLIPWAY_LISTENER_KEY: listenerKey })
+    })
+    if (!hasKey) return
+    await createRestrictedNamespace(this.#cluster, apps, 'kwok')
+    await this.#check('the agent of the chart runs a deployment with its own Role', async () => {
+      const secrets = { SLIPWAY_LISTENER_KEY: { existingSecret: 'slipway-listener' } }
+      const withAgent = {
+        ...{ ...values, secrets: { ...(values as Values).secrets, ...secrets } },
+        agent: { enabled: true, namespaces: [apps], settings: { K8S_STORAGE_CLASS: 'trial' } },
+      }
+      this.#succeed(await this.#helm.apply('upgrade', RELEASE, CHART, withAgent))
+      const { id } = await call('POST', '/v2/deployments', {
+        ...{ name: 'shop', source: 'external_container', secrets: [{ name: 'TOKEN', value: 'hush' }] },
+        source_config: {
+          listener_id: listener,
+          listener_config: { k8s_namespace: apps },
+          resource_spec: { db_storage_gi: 1 },
+        },
+        source_revision_config: { image_uri: `registry.example.com/shop@sha256:${'1'.repeat(64)}` },
+      })
+      await waitUntil('it serves', async () => {
+        const one = await call('GET', `/v2/deployments/${id}`)
+        return one.active_revision_id !== null && one.active_revision_id === one.latest_revision_id
+      })
+      const pods = await this.#cluster.list('v1', 'Pod', apps)
+      expectEqual(pods.length, 2, 'pods of the application and its database')
+      await fetch(`${await this.#serviceUrl()}/v2/deployments/${id}`, {
+        method: 'DELETE',
+        headers: { 'X-Api-Key': key },
+      })
+      await waitUntil('it is gone', async () => (await this.#cluster.list('v1', 'Pod', apps)).length === 0, 90)
+    })
+  }
+
+  async #serviceUrl(): Promise<string> {
+    const { spec } = (await this.#read('v1', 'Service', RELEASE))!
+    return `http://${spec.clusterIP}:${spec.ports[0].port}`
+  }
+  /** One after the other, each on a connection of its own. */
+  #sendRequests(url: string): () => Promise<{ sent: number; failed: string[] }> {
+    const result = { sent: 0, failed: [] as string[] }
+    let isDone = false
+    const sending = (async () => {
+      while (!isDone) {
+        const request = fetch(`${url}/healthz`, {
+          headers: { Connection: 'close' },
+          signal: AbortSignal.timeout(10_000),
+        })
+        const fault = await request.then(({ status }) => (status === 200 ? null : `${status}`)).catch(String)
+        result.sent++
+        if (fault) result.failed.push(fault)
+        await new Promise(resolve => setTimeout(resolve, 10))
+      }
+    })()
+    return async () => {
+      isDone = true
+      await sending
+      return result
+    }
   }
 
   #values() {
     const database = { existingSecret: 'slipway-database' }
     return {
-      images: { registry: 'registry.example.com', slipway: { tag: TAG }, agent: { tag: TAG } },
+      images: { registry: 'registry.example.com', slipway: { tag: IMAGE_TAG }, agent: { tag: IMAGE_TAG } },
       settings: { PUBLIC_URL: 'https://slipway.example.com' },
       secrets: {
         SEALING_KEYS: { existingSecret: 'slipway-keys' },

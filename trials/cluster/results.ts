@@ -1,33 +1,22 @@
-// What a trial found: a line for each check, and a count at the end.
-export class Results {
-  #passed = 0
-  #failed = 0
-  #skipped = 0
+// Checks of this trial: each runs to its end, and one that fails does not end the trial.
+import { failed, passed, skipped } from '../lib.ts'
 
-  /** Runs a check. What it throws is printed, and the trial goes on. */
-  async check(name: string, run: () => Promise<unknown> | unknown): Promise<boolean> {
+export class Results {
+  /** What it throws is the fault; a text that it returns is printed. */
+  async check(name: string, run: () => Promise<unknown>): Promise<boolean> {
     const start = performance.now()
     try {
       const result = await run()
-      const note = typeof result === 'string' ? result : null
-      this.#passed++
-      const seconds = ((performance.now() - start) / 1000).toFixed(1)
-      console.log(`passed  ${name} (${[note, `${seconds} s`].filter(Boolean).join(', ')})`)
+      const seconds = `${((performance.now() - start) / 1000).toFixed(1)} s`
+      passed(`${name} (${typeof result === 'string' ? `${result}, ` : ''}${seconds})`)
       return true
     } catch (error) {
-      this.#failed++
-      console.log(`FAILED  ${name}\n        ${error instanceof Error ? error.message : String(error)}`)
+      failed(`${name}: ${error instanceof Error ? error.message : String(error)}`)
       return false
     }
   }
   skip(name: string, reason: string): void {
-    this.#skipped++
-    console.log(`skipped ${name}: ${reason}`)
-  }
-  /** Prints the count, and returns whether nothing failed. */
-  finish(): boolean {
-    console.log(`${this.#passed} passed, ${this.#failed} failed, ${this.#skipped} skipped`)
-    return this.#failed === 0
+    skipped(`${name}: ${reason}`)
   }
 }
 

@@ -102,6 +102,13 @@ export class PodRunner {
     await Promise.all([...this.#pods.values()].map(running => this.#stop(running, 1)))
   }
 
+  /** Runs a command in a container of the pod with that name. */
+  async execute(pod: string, container: string, ...command: string[]): Promise<string> {
+    const running = [...this.#pods.values()].find(one => one.pod.metadata!.name === pod)!
+    const args = ['exec', containerNameOf(running.pod, container), ...command]
+    return (await execute('podman', args, { env: this.#environment })).stdout
+  }
+
   /** What its pods do and wrote last, to explain a failure. */
   describe(): string {
     const lines = [...this.#pods.values()].flatMap(running =>
