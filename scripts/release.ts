@@ -7,7 +7,6 @@ import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import {
   findFaults,
-  type Images,
   KINDS,
   type Kind,
   next,
@@ -84,7 +83,7 @@ function prepare(earlier: Release[], kind: Kind, changes: string[], contract: st
   )
 }
 
-function recordImages(releases: Release[], images: { [name in keyof Images]: string | undefined }): void {
+function recordImages(releases: Release[], images: { slipway: string | undefined; agent: string | undefined }): void {
   const [newest, ...before] = releases
   const isGiven = Object.values(images).every(digest => /^sha256:[0-9a-f]{64}$/.test(digest ?? ''))
   if (!isGiven) throw new Error(`Give the digests of both images.\n\n${USAGE}`)

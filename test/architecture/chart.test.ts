@@ -111,6 +111,11 @@ it('grants the agent the Role that docs/kubernetes.md shows', () => {
   expect(load(read('charts/slipway/files/agent-role-rules.yaml'))).toEqual({ rules: documented.rules })
 })
 
+it('has the alerts and the dashboard of distribution/monitoring', () => {
+  for (const file of ['alerts.yaml', 'dashboard.json'])
+    expect(read(`charts/slipway/files/${file}`), file).toBe(read(`distribution/monitoring/${file}`))
+})
+
 it.each(readdirSync(join(ROOT, 'charts/slipway/ci')))('allows ci/%s', file => {
   const { errors } = new Validator(schema as object, '2020-12', false).validate(load(read(`charts/slipway/ci/${file}`)))
   expect(errors).toEqual([])
