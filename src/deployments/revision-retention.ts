@@ -10,6 +10,7 @@ const KEPT_REVISIONS = 100
 const MAX_LOGS = 500
 const MAX_LINES = 20_000
 const MAX_REVISIONS = 500
+const MAX_DEPLOYMENTS = 50
 const BUDGET_MS = 10_000
 
 const days = (count: number): SQL => sql`make_interval(days => ${count})`
@@ -66,25 +67,46 @@ const deleteOldLogs = (kept: number): SQL<Row> => sql`
   )
   select (select count(*) from due), (select count(*) from deleted_lines), (select count(*) from deleted_logs)`
 
-/** Each deployment has its turn once an hour. A value of a secret goes with the last revision that has it. */
+/** Of deployment `d`. */
+const isOldRevision = (kept: number): SQL => sql`
+          r.deployment_id = d.id
+          and r.number <= d.revisions - ${KEPT_REVISIONS}
+          and r.created_at < clock() - ${days(kept)}
+          and not ${IS_IN_USE}
+          and not ${HAS_COUNTER}`
+
+/**
+ * Each deployment has its turn once an hour. A rollback to an old revision locks its deployment too, so what it refers
+ * to is not deleted meanwhile. The next statement sees what was written before the lock was granted.
+ */
+const lockDeploymentsInTurn = (kept: number): SQL => sql`
+  with locked as (
+    select d.id
+    from deployments d
+    where d.revisions > ${KEPT_REVISIONS}
+      and abs(hashtext(d.id::text) % 60) = extract(minute from clock())
+      and ${HAS_SWEEP_LEASE}
+      and exists (select from revisions r where ${isOldRevision(kept)})
+    order by d.id
+    limit ${MAX_DEPLOYMENTS}
+    for update of d skip locked
+  )
+  select set_config('app.swept', coalesce(string_agg(id::text, ','), ''), true)
+  from locked`
+
+/** A value of a secret goes with the last revision that has it. */
 const deleteOldRevisions = (kept: number): SQL<Row> => sql`
   with old as materialized (
     select r.id, r.deployment_id
     from (
       select *
       from deployments
-      where revisions > ${KEPT_REVISIONS}
-        and abs(hashtext(id::text) % 60) = extract(minute from clock())
-        and ${HAS_SWEEP_LEASE}
+      where id = any(string_to_array(setting('swept'), ',')::uuid[])
     ) d
     cross join lateral (
       select r.*
       from revisions r
-      where r.deployment_id = d.id
-        and r.number <= d.revisions - ${KEPT_REVISIONS}
-        and r.created_at < clock() - ${days(kept)}
-        and not ${IS_IN_USE}
-        and not ${HAS_COUNTER}
+      where ${isOldRevision(kept)}
       order by r.number
       limit ${MAX_REVISIONS}
     ) r
@@ -118,19 +140,19 @@ const deleteOldRevisions = (kept: number): SQL<Row> => sql`
   )
   select (select count(*) from deleted), (select count(*) from deleted_secrets)`
 
-/** Runs `statement`, which makes progress, until it finds nothing or the time is over. */
+/** Runs the statements, which make progress, until it finds nothing or the time is over. */
 async function repeat(
   { config, database, onSweep }: SweepServices,
   sweep: string,
   tables: string[],
-  statement: SQL<Row>,
+  statements: SQL[],
 ): Promise<void> {
   const end = Date.now() + BUDGET_MS
   let found = 1
   while (found > 0 && Date.now() < end && !config.stopping?.aborted) {
     const startedAt = Date.now()
-    const [, , rows] = await runAsSystem(database, setClock(config), takeSweepLease(sweep), statement)
-    const counts = ((rows as Row[])[0] as string[]).map(Number)
+    const results = await runAsSystem(database, setClock(config), takeSweepLease(sweep), ...statements)
+    const counts = ((results.at(-1) as Row[])[0] as string[]).map(Number)
     found = counts[0]!
     const ms = Date.now() - startedAt
     for (const [i, table] of tables.entries()) onSweep?.({ table, rows: counts.at(i - tables.length)!, ms })
@@ -139,6 +161,11 @@ async function repeat(
 
 export async function sweepOldRevisions(services: SweepServices): Promise<void> {
   const { logRetentionDays, revisionRetentionDays } = services.config
-  await repeat(services, 'logs', ['log_lines', 'logs'], deleteOldLogs(logRetentionDays))
-  await repeat(services, 'revisions', ['revisions', 'deployment_secrets'], deleteOldRevisions(revisionRetentionDays))
+  await repeat(services, 'logs', ['log_lines', 'logs'], [deleteOldLogs(logRetentionDays)])
+  await repeat(
+    services,
+    'revisions',
+    ['revisions', 'deployment_secrets'],
+    [lockDeploymentsInTurn(revisionRetentionDays), deleteOldRevisions(revisionRetentionDays)],
+  )
 }

@@ -30,7 +30,9 @@ export function createShutdown(): Shutdown {
     server.prependListener('request', (_, response) => response.setHeader('Connection', 'close'))
     if (delayMs > 0) await delay(delayMs)
     stopping.abort()
+    let isCut = false
     const hardEnd = setTimeout(() => {
+      isCut = true
       console.error(`Requests or work did not end within ${timeoutMs / 1000} seconds, and were cut off.`)
       server.closeAllConnections()
       setTimeout(() => process.exit(1), 1000).unref()
@@ -41,7 +43,7 @@ export function createShutdown(): Shutdown {
     await closed
     await finish()
     clearTimeout(hardEnd)
-    process.exit(0)
+    process.exit(isCut ? 1 : 0)
   }
 
   return {
