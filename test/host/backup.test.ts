@@ -230,6 +230,16 @@ test('a backup of an older version is restored, and migrated to this one', async
     migration: { idx: 12 },
   })
   await loadBackup({ url: restored, folder: older, keys, storage: undefined, log })
+  const policies = (database: string) =>
+    query(database, `select from pg_policies where tablename = 'listeners' and policyname = 'restoring'`)
+  expect(await policies(restored)).toEqual([])
+  const interrupted = await createEmptyDatabase()
+  const kill = (line: string) => {
+    if (line.startsWith('Migrated on')) throw new Error('killed')
+  }
+  const killed = loadBackup({ url: interrupted, folder: older, keys, storage: undefined, log: kill })
+  await expect(killed).rejects.toThrow('killed')
+  expect(await policies(interrupted)).toHaveLength(1)
   const { send, close } = hostOf(restored)
   onTestFinished(close)
   expect(await send('GET', '/workspaces')).toMatchObject({
@@ -279,13 +289,16 @@ test('the oldest backups of a folder are deleted, and nothing else in it', async
     await writeFile(join(name, 'manifest.json'), '{}')
   }
   for (const name of [`${names[0]}.partial`, `${names[2]}.partial`]) await mkdir(name)
-  await deleteOldBackups(kept, 2, log, Date.parse('2026-01-05T00:00:00Z'))
+  await deleteOldBackups(names[2]!, 2, log, Date.parse('2026-01-05T00:00:00Z'))
   expect((await readdir(kept)).sort()).toEqual([
     'slipway-2026-01-02T020000Z',
     'slipway-2026-01-03T020000Z',
     'slipway-2026-01-03T020000Z.partial',
     'slipway-notes',
   ])
+  await deleteOldBackups(names[1]!, 1, log, 0)
+  expect(await readdir(kept)).toContain('slipway-2026-01-02T020000Z')
+  expect(await readdir(kept)).not.toContain('slipway-2026-01-03T020000Z')
 })
 
 test('the commands back up, verify and restore', async () => {

@@ -45,8 +45,9 @@ export async function main(): Promise<void> {
     const { openStorage } = await import('./uploads.ts')
     const { nameBackup, deleteOldBackups } = await import('./kept-backups.ts')
     const storage = values['without-uploads'] ? undefined : openStorage(process.env)
-    await writeBackup({ ...settings, folder: folder ?? nameBackup(values.in!), storage, log: console.log })
-    if (keep !== undefined) await deleteOldBackups(values.in!, keep, console.log)
+    const target = folder ?? nameBackup(values.in!)
+    await writeBackup({ ...settings, folder: target, storage, log: console.log })
+    if (keep !== undefined) await deleteOldBackups(target, keep, console.log)
   } catch (error) {
     console.error(error instanceof Error ? error.message : error)
     process.exitCode = 1

@@ -46,6 +46,7 @@ export async function loadBackup({ url, folder, keys, storage, log, ...options }
   }
   const client = await connectClient(url)
   try {
+    await applySettings(client, manifest, log)
     await client.query('begin')
     // Another restore, or a control plane that was not stopped, may have filled it meanwhile.
     await client.query('lock table organizations in access exclusive mode')
@@ -55,7 +56,6 @@ export async function loadBackup({ url, folder, keys, storage, log, ...options }
     const isHeld = await holdRemovals(client)
     await client.query('commit')
     await client.query('analyze')
-    await applySettings(client, manifest, log)
     const later = await migrateTo()
     if (later.length > 0) log(`Migrated on to ${later.at(-1)!.name}.`)
     if (!isHeld) {

@@ -20,11 +20,11 @@ export async function resealDatabase({ url, keys, isCheck = false, log }: Reseal
   try {
     const [kid] = keys[0]!
     if (!isCheck) {
-      const tools = createTools(createSealer(keys), kid)
-      for (const table of Object.keys(SEALED) as TableName[]) await resealTable(client, table, kid, tools, log)
+      const sealer = createSealer(keys)
+      for (const table of Object.keys(SEALED) as TableName[]) await resealTable(client, table, kid, sealer, log)
     }
     const counts = await inTransaction(client, async () => countValuesByKey(client, await listTables(client)))
-    return report(counts, kid, log)
+    return report(counts, keys, log)
   } finally {
     await client.end()
   }
@@ -44,23 +44,29 @@ async function inTransaction<T>(client: pg.Client, work: () => Promise<T>): Prom
 }
 
 /** A value that already has the first key stays as it is, so that a repeated run writes nothing. */
-const createTools = (sealer: Sealer, kid: string): Reseal => ({
-  async seal(sealed, owner, place) {
-    if (sealed === null || sealed.startsWith(`${kid}.`)) return sealed
-    return sealer.seal(await sealer.open(sealed, owner, place), owner, place)
-  },
-  async fingerprint(old, sealed, owner, place) {
-    if (old === null || old.startsWith(`${kid}.`)) return old
-    const fingerprint = await sealer.fingerprinter(owner)
-    return (await fingerprint(await sealer.open(sealed, owner, place), place))[0]!
-  },
-})
+function createTools(sealer: Sealer, kid: string, onUnopened: () => void): Reseal {
+  /** A value that no key opens stays as it is, and the others of its row are sealed. */
+  const open = async (sealed: string, owner: string, place: string) =>
+    sealer.open(sealed, owner, place).catch(() => void onUnopened())
+  return {
+    async seal(sealed, owner, place) {
+      if (sealed === null || sealed.startsWith(`${kid}.`)) return sealed
+      const plain = await open(sealed, owner, place)
+      return plain === undefined ? sealed : sealer.seal(plain, owner, place)
+    },
+    async fingerprint(old, sealed, owner, place) {
+      if (old === null || old.startsWith(`${kid}.`)) return old
+      const plain = await open(sealed, owner, place)
+      return plain === undefined ? old : (await (await sealer.fingerprinter(owner))(plain, place))[0]!
+    },
+  }
+}
 
 async function resealTable(
   client: pg.Client,
   table: TableName,
   kid: string,
-  tools: Reseal,
+  sealer: Sealer,
   log: (line: string) => void,
 ): Promise<void> {
   const { primaryKey, reads = [], stays = [], reseal } = SEALED_ROWS[table]
@@ -87,9 +93,13 @@ async function resealTable(
   const resealBatch = async (): Promise<boolean> => {
     const { rows } = await client.query<Row>(select(last === undefined), [SEALED_VALUE, kid, ...(last ?? [])])
     for (const row of rows) {
-      const values = await reseal(row, tools).catch(() => null)
-      if (values === null) total.failed++
-      else if (await updateRow(client, table, row, values)) total.resealed++
+      let unopened = 0
+      const values = await reseal(
+        row,
+        createTools(sealer, kid, () => unopened++),
+      )
+      if (unopened > 0) total.failed++
+      if (await updateRow(client, table, row, values)) total.resealed++
     }
     last = rows.length > 0 ? primaryKey.map(name => rows.at(-1)![name]) : last
     return rows.length === BATCH_ROWS
@@ -97,7 +107,7 @@ async function resealTable(
   while (await inTransaction(client, resealBatch))
     log(`  ${table.padEnd(24)}${formatCount(total.resealed).padStart(12)} rows so far`)
   if (total.resealed > 0) log(`  ${table.padEnd(24)}${formatCount(total.resealed).padStart(12)} rows sealed again`)
-  if (total.failed > 0) log(`  ${table}: ${formatCount(total.failed)} rows cannot be opened with SEALING_KEYS.`)
+  if (total.failed > 0) log(`  ${table}: ${formatCount(total.failed)} rows have values that SEALING_KEYS cannot open.`)
 }
 
 /** The stored text of JSON, which differs from what it parses to. */
@@ -125,14 +135,23 @@ async function updateRow(client: pg.Client, table: TableName, row: Row, values: 
   return isUpdated
 }
 
-function report(counts: KeyCount[], first: string, log: (line: string) => void): boolean {
+function report(counts: KeyCount[], keys: SealingKeys, log: (line: string) => void): boolean {
+  const [first] = keys[0]!
   const isIn = (columns: object) => (count: KeyCount) => count.table in columns
   const others = counts.filter(({ kid }) => kid !== first)
   for (const { table, column, kid, values } of counts)
     log(`  ${`${table}.${column}`.padEnd(44)}${kid.padEnd(12)}${formatCount(values).padStart(12)} values`)
   const describe = (list: KeyCount[]) => [...new Set(list.map(({ kid }) => kid))].join(', ')
   const [sealed, passing, signed] = [SEALED, PASSING, SIGNED].map(columns => others.filter(isIn(columns)))
-  if (sealed!.length > 0) log(`Values still need ${describe(sealed!)}. Run \`slipway reseal\` again.`)
+  const hasKey = ({ kid }: KeyCount) => keys.some(([name]) => name === kid)
+  const left = sealed!.filter(hasKey)
+  const lost = sealed!.filter(count => !hasKey(count))
+  if (left.length > 0) log(`Values still need ${describe(left)}. Run \`slipway reseal\` again.`)
+  if (lost.length > 0)
+    log(
+      `Values need ${describe(lost)}, which SEALING_KEYS does not have. Add the key and repeat the command, or enter ` +
+        'these values again.',
+    )
   if (passing!.length > 0)
     log(`Answers to repeated requests need ${describe(passing!)}. They are deleted within a day: check again then.`)
   if (signed!.length > 0)
