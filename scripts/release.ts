@@ -85,6 +85,8 @@ function prepare(earlier: Release[], kind: Kind, changes: string[], contract: st
 
 function recordImages(releases: Release[], images: { slipway: string | undefined; agent: string | undefined }): void {
   const [newest, ...before] = releases
+  const isGiven = Object.values(images).every(digest => /^sha256:[0-9a-f]{64}$/.test(digest ?? ''))
+  if (!isGiven) throw new Error(`Give the digests of both images.\n\n${USAGE}`)
   if (newest!.images) throw new Error(`${newest!.chart} has its images. Prepare another release: npm run release -- rc`)
   if (git('status', '--porcelain') !== '')
     throw new Error('There are changes that no commit has. Commit them, and build the images of that commit.')
