@@ -69,6 +69,17 @@ async function listSchemaFaults(object: KubernetesObject): Promise<string[]> {
   }
 }
 
+/** The names of releases may have dots and begin with a digit, and those of Services may not. */
+function checkReleaseNames(helm: string, name: string): void {
+  const render = (release: string) => run(helm, ['template', release, CHART, '--values', WORKING])
+  const { stdout } = render('slipway.v2.eu')
+  const names = [...stdout.matchAll(/^ {2}name: (.*)$/gm)].map(([, name]) => name!)
+  const bad = names.filter(name => !/^[a-z]([-a-z0-9]*[a-z0-9])?$/.test(name))
+  check(`${name} makes labels of a release with dots`, names.length > 5 && bad.length === 0, bad.join(' '))
+  const digit = render('2nd-slipway')
+  check(`${name} refuses a release that begins with a digit`, digit.output.includes('Set fullnameOverride'))
+}
+
 async function checkRules(rendered: Rendered[]): Promise<void> {
   for (const { name, objects, values } of rendered) {
     const faults = [...findFaults(objects, values), ...(await Promise.all(objects.map(listSchemaFaults))).flat()]
@@ -172,6 +183,7 @@ await runTrial(async () => {
     const rendered = renderSets(helm, name)
     renderedBy.push(rendered)
     checkRefusals(helm, name)
+    checkReleaseNames(helm, name)
     checkPackage(helm, name)
     checkPage(helm, name)
     if (renderedBy.length === 1) {

@@ -2,6 +2,7 @@
 
 /** `--set-json` for each, on top of values that work. */
 export const REFUSED_BY_SCHEMA: [values: string, path: string][] = [
+  ['fullnameOverride="Slip.way"', 'fullnameOverride'],
   ['unknown=1', 'unknown'],
   ['api.unknown=1', 'unknown'],
   ['settings.PUBLC_URL="https://a.example"', 'PUBLC_URL'],

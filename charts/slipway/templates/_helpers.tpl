@@ -2,15 +2,14 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" }}
 {{- end }}
 
-{{/* At most 40 characters: the suffixes of this chart and of its Jobs' pods follow. */}}
+{{/* A DNS label, as the name of a Service must be, of at most 40 characters: the suffixes of this chart and of its Jobs'
+pods follow. A release may have dots in its name. */}}
 {{- define "slipway.fullname" -}}
-{{- if .Values.fullnameOverride }}
-{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" }}
-{{- else if contains (include "slipway.name" .) .Release.Name }}
-{{- .Release.Name | trunc 40 | trimSuffix "-" }}
-{{- else }}
-{{- printf "%s-%s" .Release.Name (include "slipway.name" .) | trunc 40 | trimSuffix "-" }}
+{{- $name := printf "%s-%s" .Release.Name (include "slipway.name" .) }}
+{{- if .Values.fullnameOverride }}{{ $name = .Values.fullnameOverride }}
+{{- else if contains (include "slipway.name" .) .Release.Name }}{{ $name = .Release.Name }}
 {{- end }}
+{{- $name | replace "." "-" | trunc 40 | trimSuffix "-" }}
 {{- end }}
 
 {{/* Takes (list root component). */}}
