@@ -102,8 +102,8 @@ async function becomeOnlyMigrator(
     if (rows[0].is_held) return
     if (performance.now() - start > patienceMs)
       throw new Error(
-        `Another process migrates this database for ${Math.round(patienceMs / 60_000)} minutes. Wait until it ends, or ` +
-          'end its connections, which hold the advisory lock in pg_locks. Then run it again.',
+        `Another process migrates this database for ${Math.round(patienceMs / 60_000)} minutes. Wait until it ends, ` +
+          'or end its connections, which hold the advisory lock in pg_locks. Then run it again.',
       )
     if (!hasWaited) log('migration waits for another process that migrates')
     hasWaited = true
