@@ -36,6 +36,6 @@ node -e '
 ' "$work/layout/digests.json" "$slipway" "$agent"
 npm run --silent image:push -- "$registry" --layout "$work/layout" --tag "$app" "${plain[@]}"
 
-npm run --silent chart:package -- --output "$work/chart"
+npm run --silent chart:package -- --output "$work/chart" --registry "$registry"
 helm push "$work/chart/slipway-$chart.tgz" "oci://$registry/charts" "${plain[@]}"
 [[ -z ${GITHUB_OUTPUT:-} ]] || printf '%s\n' "slipway=$slipway" "agent=$agent" >>"$GITHUB_OUTPUT"

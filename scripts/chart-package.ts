@@ -1,47 +1,62 @@
-// Packages the chart with the digests of the newest release, so that its version names one content for ever:
-// `npm run chart:package -- [--output FOLDER]`. Needs Helm on PATH.
+// `npm run chart:package`: packages the chart of the newest release, with the digests of its images. It needs Helm.
 import { execFileSync } from 'node:child_process'
-import * as fs from 'node:fs'
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join, resolve } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { type Release, Releases } from '../distribution/releases.ts'
 
-const ROOT = fileURLToPath(new URL('..', import.meta.url))
+const ROOT = join(import.meta.dirname, '..')
+const USAGE = `npm run chart:package -- [--output FOLDER] [--registry REGISTRY] [--unpublished]
+  --output       where the package is written; default: dist/chart
+  --registry     where the images are, such as registry.example.com/slipway; by default the operator sets it
+  --unpublished  packages a release that has no images yet, which then run by their tags`
 
-/** The digests stand in the line of each image of values.yaml. */
-export function pinImages(values: string, images: NonNullable<Release['images']>): string {
-  let pinned = values
-  for (const [name, digest] of Object.entries(images)) {
-    const line = new RegExp(`^( {2}${name}: \\{repository: [^,]+, tag: "", digest: )""(\\})$`, 'm')
-    if (!line.test(pinned)) throw new Error(`charts/slipway/values.yaml has no image ${name} with an empty digest.`)
-    pinned = pinned.replace(line, `$1"${digest}"$2`)
-  }
-  return pinned
+/** Writes the registry and the digests into the text of values.yaml, whose comments and order stay. */
+export function pinImages(values: string, images: Release['images'], registry?: string): string {
+  const digests = Object.entries(images ?? {})
+  const withDigests = digests.reduce((text, [name, digest]) => fillIn(text, `${name}: {.*digest: `, digest), values)
+  return registry ? fillIn(withDigests, 'registry: ', registry) : withDigests
 }
 
-function packageChart(): void {
-  const { values } = parseArgs({ options: { output: { type: 'string', default: join(ROOT, 'dist/chart') } } })
-  const [newest] = Releases.parse(JSON.parse(fs.readFileSync(join(ROOT, 'distribution/releases.json'), 'utf8')))
-  if (!newest?.images)
-    throw new Error(`Release ${newest?.chart} names no images. Record them with \`npm run release -- images\`.`)
-  const folder = fs.mkdtempSync(join(tmpdir(), 'slipway-chart-'))
+function fillIn(values: string, start: string, value: string): string {
+  const line = new RegExp(`^( {2}${start.replace('{', '\\{')})""`, 'm')
+  if (!line.test(values)) throw new Error(`charts/slipway/values.yaml has no line "${start}" with an empty value.`)
+  return values.replace(line, `$1"${value}"`)
+}
+
+function packageChart({ output, registry, unpublished }: { output: string; registry?: string; unpublished: boolean }) {
+  const [newest] = Releases.parse(JSON.parse(readFileSync(join(ROOT, 'distribution/releases.json'), 'utf8')))
+  if (!newest!.images && !unpublished)
+    throw new Error(
+      `Release ${newest!.chart} names no images. Build them and record them with \`npm run release -- images\`, ` +
+        'or package for a trial with --unpublished.',
+    )
+  const work = mkdtempSync(join(tmpdir(), 'slipway-chart-'))
   try {
-    fs.cpSync(join(ROOT, 'charts/slipway'), join(folder, 'slipway'), { recursive: true })
-    const file = join(folder, 'slipway/values.yaml')
-    fs.writeFileSync(file, pinImages(fs.readFileSync(file, 'utf8'), newest.images))
-    fs.mkdirSync(values.output, { recursive: true })
-    const args = ['package', join(folder, 'slipway'), '--destination', resolve(values.output)]
-    console.log(execFileSync('helm', args, { encoding: 'utf8' }).trim())
+    // Files of other folders are links in the repository, and files in the package.
+    cpSync(join(ROOT, 'charts/slipway'), join(work, 'slipway'), { recursive: true, dereference: true })
+    const values = join(work, 'slipway/values.yaml')
+    writeFileSync(values, pinImages(readFileSync(values, 'utf8'), newest!.images, registry))
+    mkdirSync(output, { recursive: true })
+    execFileSync('helm', ['package', join(work, 'slipway'), '--destination', output], { stdio: 'inherit' })
   } finally {
-    fs.rmSync(folder, { recursive: true, force: true })
+    rmSync(work, { recursive: true })
   }
 }
 
 if (import.meta.main) {
   try {
-    packageChart()
+    const { values } = parseArgs({
+      options: {
+        output: { type: 'string', default: join(ROOT, 'dist/chart') },
+        registry: { type: 'string' },
+        unpublished: { type: 'boolean', default: false },
+        help: { type: 'boolean', short: 'h' },
+      },
+    })
+    if (values.help) console.log(USAGE)
+    else packageChart(values)
   } catch (error) {
     console.error((error as Error).message)
     process.exitCode = 1

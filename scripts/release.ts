@@ -49,7 +49,7 @@ try {
   const [command] = positionals
   const releases = Releases.parse(JSON.parse(read('distribution/releases.json')))
   if (command === 'changelog') writeReleases(releases)
-  else if (command === 'images') recordImages(releases, values)
+  else if (command === 'images') recordImages(releases, { slipway: values.slipway, agent: values.agent })
   else if (KINDS.includes(command as Kind)) prepare(releases, command as Kind, values.change, values.contract)
   else throw new Error(USAGE)
 } catch (error) {
@@ -83,8 +83,10 @@ function prepare(earlier: Release[], kind: Kind, changes: string[], contract: st
   )
 }
 
-function recordImages(releases: Release[], images: { slipway?: string; agent?: string }): void {
+function recordImages(releases: Release[], images: { slipway: string | undefined; agent: string | undefined }): void {
   const [newest, ...before] = releases
+  const isGiven = Object.values(images).every(digest => /^sha256:[0-9a-f]{64}$/.test(digest ?? ''))
+  if (!isGiven) throw new Error(`Give the digests of both images.\n\n${USAGE}`)
   if (newest!.images) throw new Error(`${newest!.chart} has its images. Prepare another release: npm run release -- rc`)
   if (git('status', '--porcelain') !== '')
     throw new Error('There are changes that no commit has. Commit them, and build the images of that commit.')

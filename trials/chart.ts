@@ -1,6 +1,6 @@
 // The chart with the real Helm 3 and 4: lint, thirty sets of values, refusals, the package. It needs npm, Go and unzip.
 import { execFileSync, spawnSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import type { KubernetesObject } from '@kubernetes/client-node'
@@ -129,6 +129,35 @@ function checkPackage(helm: string, name: string): void {
   check(`${name}: the package renders what the chart renders`, packaged === ours && ours !== '')
 }
 
+/** Runs every block of the page. `helm` renders what it would apply, and `kubectl` does nothing. */
+function checkPage(helm: string, name: string): void {
+  const page = readFileSync(join(ROOT, 'docs/install-on-kubernetes.md'), 'utf8')
+  const folder = join(work, `page-${name.replaceAll(' ', '-')}`)
+  mkdirSync(join(folder, 'bin'), { recursive: true })
+  const write = (program: string, text: string) =>
+    writeFileSync(join(folder, 'bin', program), `#!/bin/sh\n${text}\n`, { mode: 0o755 })
+  write('kubectl', 'exit 0')
+  write(
+    'helm',
+    `case $1 in
+      install|upgrade) shift; exec ${helm} template "$@" ;;
+      test|history|rollback|uninstall) ;;
+      *) exit 1 ;;
+    esac`,
+  )
+  symlinkSync(join(ROOT, 'charts'), join(folder, 'charts'))
+  const env = {
+    ...process.env,
+    PATH: `${folder}/bin:${process.env.PATH}`,
+    OWNER_PASSWORD: 'secret',
+    LISTENER_KEY: 'slw_x',
+  }
+  for (const [i, [, commands]] of [...page.matchAll(/```sh\n(.*?)```/gs)].entries()) {
+    const { status, stderr } = spawnSync('sh', ['-eu', '-c', commands!], { cwd: folder, env, encoding: 'utf8' })
+    check(`${name} runs block ${i + 1} of docs/install-on-kubernetes.md`, status === 0, lastLines(stderr))
+  }
+}
+
 await runTrial(async () => {
   const renderedBy: Rendered[][] = []
   for (const name of HELM_NAMES) {
@@ -144,6 +173,7 @@ await runTrial(async () => {
     renderedBy.push(rendered)
     checkRefusals(helm, name)
     checkPackage(helm, name)
+    checkPage(helm, name)
     if (renderedBy.length === 1) {
       await checkRules(rendered)
       for (const version of KUBERNETES) checkByKubeconform(version, join(work, name.replaceAll(' ', '-')))

@@ -254,12 +254,26 @@ expect 'the first process of the agent reaps' "$(in_agent cat /proc/1/comm)" tin
 
 stop() { # NAME: how it ended, and in how many seconds
   local start=$SECONDS
-  podman stop --time 30 "$TRIAL-$$-$1" >/dev/null
+  podman stop --time 30 "$TRIAL-$$-$1" >/dev/null 2>&1 || true
   local seconds=$((SECONDS - start))
   note "$1 ended after $seconds s"
   podman inspect --format '{{.State.ExitCode}}' "$TRIAL-$$-$1"
 }
+# A request that has begun before SIGTERM is answered after it.
+finish_request() {
+  local body='{"name": "half-sent", "source": "internal_template", "source_config": {"template_id": "web-service"},
+    "source_revision_config": {}, "secrets": []}'
+  exec 3<>"/dev/tcp/127.0.0.1/$port"
+  printf 'POST /v2/deployments HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Api-Key: %s\r\n' "$key" >&3
+  printf 'Content-Type: application/json\r\nContent-Length: %s\r\n\r\n%s' "${#body}" "${body:0:20}" >&3
+  sleep 0.5
+  podman kill --signal TERM "$TRIAL-$$-control" >/dev/null
+  sleep 1
+  printf '%s' "${body:20}" >&3
+  head -1 <&3 | cut -d' ' -f2
+}
 expect 'SIGTERM ends the agent with status 0' "$(stop agent | tail -1)" 0
+expect 'SIGTERM lets a request in flight finish' "$(finish_request)" 201
 expect 'SIGTERM ends the control plane with status 0' "$(stop control | tail -1)" 0
 
 # ---- arm64

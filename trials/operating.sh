@@ -30,12 +30,16 @@ mib() { awk '/^VmRSS/ { printf "%d MiB", $2 / 1024 }' "/proc/$1/status"; }
 
 # ---- units
 
+print_unit() { # NAME: as `slipway up` writes it
+  "$NODE" src/host/main.ts up --print --domain slipway.example.com --apps-domain apps.example.net \
+    --email ops@example.com | awk -v heading="/$1.service (" '/^# \// { printing = index($0, heading); next } printing'
+}
 if has systemd-analyze; then
-  for number in 1 2; do
-    unit=$work/slipway-$number.service
-    block operating ini "$number" | sed "s#/usr/bin/node#$NODE#; s/^User=slipway/User=daemon/" >"$unit"
-    problems=$(systemd-analyze verify --man=no "$unit" 2>&1 | grep -F "slipway-$number" || true)
-    expect "systemd-analyze finds nothing in unit $number" "$problems" ''
+  for name in slipway slipway-agent; do
+    unit=$work/$name.service
+    print_unit "$name" | sed 's/^User=slipway/User=daemon/' >"$unit"
+    problems=$(systemd-analyze verify --man=no "$unit" 2>&1 | grep -F "$name.service" || true)
+    expect "systemd-analyze finds nothing in $name.service" "$problems" ''
     note "$(systemd-analyze security --offline=yes "$unit" 2>/dev/null | grep -i 'overall exposure' || true)"
   done
 else skipped 'units: systemd-analyze is not installed'; fi
@@ -82,7 +86,7 @@ ENV
   started+=("$control_plane")
   until_true 60 curl -sf -o "$work/ready" "http://127.0.0.1:$2/readyz" || fail "$(cat "$work/control-plane.log")"
 }
-capabilities=$(block operating ini 2 | sed -n 's/^CapabilityBoundingSet=//p' | tr 'A-Z' 'a-z' |
+capabilities=$(print_unit slipway-agent | sed -n 's/^CapabilityBoundingSet=//p' | tr 'A-Z' 'a-z' |
   sed 's/cap_/+/g; s/ /,/g')
 start_agent() { # CONTROL_PLANE_PORT
   (SLIPWAY_URL=http://127.0.0.1:$1 SLIPWAY_LISTENER_KEY=$listener_key APPS_DOMAIN=apps.example.net \

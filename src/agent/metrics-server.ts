@@ -36,7 +36,15 @@ export async function startMetricsServer({ host, port, token }: MetricsServerSet
   return server
 }
 
-function toFamilies({ version, engine, hasLease, pollFailures, waiting, totals, now }: AgentState): MetricFamily[] {
+export function toFamilies({
+  version,
+  engine,
+  hasLease,
+  pollFailures,
+  waiting,
+  totals,
+  now,
+}: AgentState): MetricFamily[] {
   const single = (name: string, type: 'counter' | 'gauge', help: string, value: number): MetricFamily => ({
     ...{ name, type, help },
     samples: [{ value }],

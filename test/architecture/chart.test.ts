@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { Validator } from '@cfworker/json-schema'
 import { load } from 'js-yaml'
 import { expect, it } from 'vitest'
+import { pinImages } from '../../scripts/chart-package.ts'
 import { renderReadme, type Schema } from '../../scripts/chart-readme.ts'
 import { readConfig, SETTINGS } from '../../src/env.ts'
 
@@ -100,9 +101,19 @@ it('has a set of values with every setting, which the control plane would accept
   expect(() => readConfig({ ...settings, DATABASE_URL, SEALING_KEYS: `k1:${'A'.repeat(43)}` })).not.toThrow()
 })
 
+it('is packaged with the registry of its images', () => {
+  const text = pinImages(read('charts/slipway/values.yaml'), null, 'ghcr.io/acme')
+  expect(load(text)).toMatchObject({ images: { registry: 'ghcr.io/acme' } })
+})
+
 it('grants the agent the Role that docs/kubernetes.md shows', () => {
   const documented = load(/```yaml\n(.*?)```/s.exec(read('docs/kubernetes.md'))![1]!) as { rules: unknown }
   expect(load(read('charts/slipway/files/agent-role-rules.yaml'))).toEqual({ rules: documented.rules })
+})
+
+it('has the alerts and the dashboard of distribution/monitoring', () => {
+  for (const file of ['alerts.yaml', 'dashboard.json'])
+    expect(read(`charts/slipway/files/${file}`), file).toBe(read(`distribution/monitoring/${file}`))
 })
 
 it.each(readdirSync(join(ROOT, 'charts/slipway/ci')))('allows ci/%s', file => {

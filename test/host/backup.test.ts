@@ -81,6 +81,7 @@ beforeAll(async () => {
   await client.query(`select make_runs_partition('shortlived', '2026-02-03T00:00:00Z')`)
   await fillEveryTable(client)
   await client.query(`update uploads set object_path = 'tenant/archive.tar.gz', state = 'stored'`)
+  await client.query('update listeners set holds_removals_since = null')
   await client.query(`update trace_objects set path = 'traces/2026-01-02/removed'`)
   await client.query(`select nextval(pg_get_serial_sequence('finished_runs', 'id')) from generate_series(1, 41)`)
   await client.query(`alter database "${new URL(url).pathname.slice(1)}" set app.max_roles = '77'`)

@@ -72,6 +72,7 @@ export const CONTRADICTIONS: [values: string[], message: string][] = [
     ['settings.UPLOADS_S3_ENDPOINT="https://s3.example.com"', 'uploads.volume.existingClaim="archives"'],
     'archives have one place',
   ],
+  [['settings.SHUTDOWN_TIMEOUT_SECONDS=60'], 'api.terminationGracePeriodSeconds is not above'],
   [['trustedCertificates={"configMap":"a","secret":"b"}'], 'trustedCertificates has a configMap and a secret'],
   [['httpRoute.enabled=true'], 'httpRoute.parentRefs is not set'],
   [['ingress.enabled=true', 'settings.PUBLIC_URL="http://slipway.example.com"'], 'begins with http://'],

@@ -38,6 +38,7 @@ const controlPlane = ({ root, node }: UnitPaths): Unit => ({
 Description=Slipway control plane
 Wants=network-online.target
 After=network-online.target postgresql.service
+StartLimitIntervalSec=0
 
 [Service]
 User=slipway
@@ -69,11 +70,12 @@ const agent = ({ root, node }: UnitPaths): Unit => ({
 Description=Slipway agent
 Wants=network-online.target
 After=network-online.target slipway.service slipway-proxy.service
+StartLimitIntervalSec=0
 
 [Service]
 WorkingDirectory=${root}
 EnvironmentFile=/etc/slipway/agent.env
-ExecStart=${node} src/host/main.ts agent --home /var/lib/slipway-agent
+ExecStart=${node} src/host/main.ts agent --home /var/lib/slipway-agent --engine \${AGENT_ENGINE}
 Restart=always
 RestartSec=1
 Delegate=yes
@@ -101,6 +103,7 @@ const proxy = ({ caddy }: UnitPaths): Unit => ({
 Description=Slipway public proxy (Caddy)
 Wants=network-online.target
 After=network-online.target
+StartLimitIntervalSec=0
 
 [Service]
 User=slipway-proxy

@@ -1,4 +1,6 @@
 // The signed-in person: who one is here, one's sessions, and what is chosen for this browser.
+import { useQuery } from '@tanstack/preact-query'
+import { getClient } from '../../api/client.ts'
 import { readAgain, usePages } from '../../api/queries.ts'
 import { setShortcuts, shortcutsOn } from '../../commands/commands.ts'
 import { formatExact } from '../../format/time.ts'
@@ -27,6 +29,11 @@ const METHODS: Record<Session['method'], string> = {
 const READ_EVERY_MS = 60_000
 const THEME_WORDS = { system: 'System', light: 'Light', dark: 'Dark' }
 
+async function readVersion({ signal }: { signal: AbortSignal }): Promise<string> {
+  const { reply } = await getClient().send({ method: 'GET', path: '/healthz', signal })
+  return (reply as { version: string }).version
+}
+
 export default function Account({ workspace, me }: ScreenProps) {
   useCrumbs({ label: 'Your account' })
   const roles = useRoles(workspace)
@@ -37,6 +44,7 @@ export default function Account({ workspace, me }: ScreenProps) {
     { query: { limit: 100 } },
     { everyMs: READ_EVERY_MS },
   )
+  const { data: version } = useQuery({ queryKey: ['version'], queryFn: readVersion })
   const { member, api_key: key } = me
   return (
     <Stack>
@@ -129,6 +137,7 @@ export default function Account({ workspace, me }: ScreenProps) {
           <PermissionList permissions={here?.permissions ?? me.permissions} />
         </Body>
       </Card>
+      {version && <p class={styles.hint}>Slipway {version}</p>}
     </Stack>
   )
 }

@@ -1,0 +1,92 @@
+// `slipway up`: its options, its files, and what it refuses. trials/public.sh runs it on a machine with systemd.
+import { describe, expect, it } from 'vitest'
+import { type EnvFile, readEnvFile, setVariables } from '../../src/host/operate/env-file.ts'
+import { createUnits } from '../../src/host/operate/systemd-units.ts'
+import { describeFiles, maskSecrets, type Secrets } from '../../src/host/operate/up-files.ts'
+import { type Installed, readOptions } from '../../src/host/operate/up-options.ts'
+import { startCommand } from '../support/commands.ts'
+
+const noFile: EnvFile = readEnvFile('/nonexistent')
+const nothing: Installed = { owner: noFile, controlPlane: noFile, agent: noFile }
+const args = ['--domain', 'slipway.example.com', '--apps-domain', 'apps.example.net', '--email', 'ops@example.com']
+const paths = { root: '/opt/slipway', node: '/usr/bin/node', caddy: '/usr/bin/caddy' }
+const secrets: Secrets = {
+  ownerUrl: 'postgres://owner:hush-1@127.0.0.1/slipway',
+  appUrl: 'postgres://app:hush-2@127.0.0.1/slipway',
+  systemUrl: 'postgres://system:hush-3@127.0.0.1/slipway',
+  sealingKeys: 'k1:hush-4',
+  listenerKey: 'hush-5',
+}
+const toFile = (text: string): EnvFile => ({
+  text,
+  values: new Map(
+    text.split('\n').flatMap(line => (line ? [line.split(/=(.*)/s).slice(0, 2) as [string, string]] : [])),
+  ),
+})
+
+describe('the options of slipway up', () => {
+  it.each([
+    ['no domain', ['--apps-domain', 'apps.example.net', '--email', 'ops@example.com'], 1],
+    ['everything wrong', ['--domain', '{env.HOME}', '--apps-domain', 'apps', '--email', 'a"b', '--engine', 'steam'], 4],
+    ['the API below the domain of applications', [...args, '--domain', 'api.apps.example.net'], 1],
+    ['an address that is a name', [...args, '--address', 'slipway.example.com'], 1],
+    ['a database that is not Postgres', [...args, '--database-url', 'mysql://owner@127.0.0.1/slipway'], 1],
+  ])('refuse %s, all faults at once', (_, given, count) => {
+    expect(readOptions(given, nothing)!.faults).toHaveLength(count)
+  })
+
+  it('are those of the first run when they are left out', () => {
+    const { options } = readOptions(args, nothing)!
+    const files = describeFiles(options, paths, secrets, nothing)
+    const [owner, controlPlane, agent] = files.map(({ text }) => toFile(text)) as [EnvFile, EnvFile, EnvFile]
+    const installed = { owner, controlPlane, agent }
+    const again = readOptions([], installed)!
+    expect(again).toEqual({ options: { ...options, databaseUrl: secrets.ownerUrl }, faults: [] })
+    expect(describeFiles(again.options, paths, secrets, installed)).toEqual(files)
+  })
+})
+
+describe('the files of slipway up', () => {
+  const { options } = readOptions(args, nothing)!
+
+  it('that have secrets are for root alone, and are printed without them', () => {
+    const files = describeFiles(options, paths, secrets, nothing)
+    const secret = files.filter(({ text }) => text.includes('hush-'))
+    expect(secret.map(({ mode }) => mode)).toEqual([0o600, 0o600, 0o600])
+    expect(maskSecrets(files.map(({ text }) => text).join('\n'))).not.toContain('hush-')
+  })
+
+  it('come one by one while the secrets are made', () => {
+    const { ownerUrl } = secrets
+    const named = describeFiles(options, paths, { ownerUrl }, nothing).filter(({ path }) => path.endsWith('.env'))
+    expect(named.map(({ path }) => path)).toEqual(['/etc/slipway/owner.env'])
+  })
+
+  it('keep the lines of the operator', () => {
+    const file = toFile('# mine\nMETRICS_TOKEN=abc\nACME_EMAIL=old@example.com\n')
+    const text = setVariables(file, { ACME_EMAIL: 'ops@example.com', ACME_ROOT: undefined, APPS_DOMAIN: 'a.example' })
+    expect(text).toBe('# mine\nMETRICS_TOKEN=abc\nACME_EMAIL=ops@example.com\nAPPS_DOMAIN=a.example\n')
+  })
+
+  it.each(['a\nSEALING_KEYS=k2:x', 'a b', '"', '$HOME', '\\'])('never hold %j as a value', value => {
+    expect(() => setVariables(noFile, { DATABASE_URL: value })).toThrow('DATABASE_URL')
+  })
+
+  it('are three units, of which only the agent is root', () => {
+    const units = createUnits(paths)
+    const users = units.map(({ name, text }) => [name, /^User=(.*)$/m.exec(text)?.[1]])
+    expect(users).toEqual([
+      ['slipway.service', 'slipway'],
+      ['slipway-agent.service', undefined],
+      ['slipway-proxy.service', 'slipway-proxy'],
+    ])
+    for (const { text } of units) expect(text).toContain('NoNewPrivileges=yes')
+  })
+})
+
+it('slipway up changes nothing and exits with 1 where something is missing', async () => {
+  const { exited, output } = startCommand('src/host/main.ts', ['up', '--domain', 'slipway'], { PATH: '/nonexistent' })
+  expect(await exited).toBe(1)
+  expect(output.err.match(/^- /gm)!.length).toBeGreaterThan(3)
+  expect(output.out).toBe('')
+})
