@@ -17,6 +17,8 @@ export type MigrateOptions = {
   /** The idx of the last migration to apply. */
   to?: number
   folder?: string
+  /** How long it waits for another process that migrates. */
+  patienceMs?: number
   log?: (line: string) => void
 }
 export type AppliedMigration = { name: string; ms: number }
@@ -33,16 +35,24 @@ const MIGRATION_LOCK = 7_547_929
  */
 const LOCK_TIMEOUTS_MS = [300, 400, 500, 600]
 const LOCK_PATIENCE_MS = 10 * 60_000
+/** Another process may build the indexes of large tables. */
+const MIGRATOR_PATIENCE_MS = 60 * 60_000
 
 export async function migrate(
   databaseUrl: string,
-  { sharesDatabase = false, to = Infinity, folder = MIGRATIONS_FOLDER, log = console.log }: MigrateOptions = {},
+  {
+    sharesDatabase = false,
+    to = Infinity,
+    folder = MIGRATIONS_FOLDER,
+    patienceMs = MIGRATOR_PATIENCE_MS,
+    log = console.log,
+  }: MigrateOptions = {},
 ): Promise<AppliedMigration[]> {
   const available = readMigrations(folder, to)
   const holder = await connectClient(databaseUrl)
   const client = await connectClient(databaseUrl)
   try {
-    await becomeOnlyMigrator(holder)
+    await becomeOnlyMigrator(holder, { log, patienceMs })
     const { times, applied } = await migrateEmptyDatabase(client, available, sharesDatabase)
     for (const { name, ms } of applied) log(`migration applied name=${name} ms=${ms}`)
     await finishSteps(client, log)
@@ -75,7 +85,12 @@ export function readMigrations(folder = MIGRATIONS_FOLDER, to = Infinity): Migra
  * Holds an advisory lock in a transaction, which works behind a transaction pooler too, unlike a session lock. It asks
  * again instead of waiting in a statement: an index that is built concurrently waits for every statement that runs.
  */
-async function becomeOnlyMigrator(holder: pg.Client): Promise<void> {
+async function becomeOnlyMigrator(
+  holder: pg.Client,
+  { log, patienceMs }: Required<Pick<MigrateOptions, 'log' | 'patienceMs'>>,
+): Promise<void> {
+  const start = performance.now()
+  let hasWaited = false
   await holder.query('begin')
   await holder.query(`
     select set_config(name, '0', true)
@@ -85,6 +100,13 @@ async function becomeOnlyMigrator(holder: pg.Client): Promise<void> {
     // Without parameters: those leave a portal open, and its snapshot would hold up every index.
     const { rows } = await holder.query(`select pg_try_advisory_xact_lock(${MIGRATION_LOCK}) as is_held`)
     if (rows[0].is_held) return
+    if (performance.now() - start > patienceMs)
+      throw new Error(
+        `Another process migrates this database for ${Math.round(patienceMs / 60_000)} minutes. Wait until it ends, ` +
+          'or end its connections, which hold the advisory lock in pg_locks. Then run it again.',
+      )
+    if (!hasWaited) log('migration waits for another process that migrates')
+    hasWaited = true
     await delay(100)
   }
 }

@@ -91,6 +91,19 @@ test('a failing migration of an empty database also rolls back those before it',
   expect(await migrate(url, { folder, log })).toHaveLength(2)
 })
 
+test('a migrator says that it waits for another one, and gives up after its time', async () => {
+  const other = await connect(url)
+  onTestFinished(() => other.end())
+  await other.query('begin; select pg_advisory_xact_lock(7547929)')
+  const lines: string[] = []
+  const options = { folder, log: (line: string) => lines.push(line) }
+  await expect(migrate(url, { ...options, patienceMs: 0 })).rejects.toThrow('Another process')
+  const migrated = migrate(url, options)
+  await expect.poll(() => lines).toEqual([expect.stringContaining('waits for another process')])
+  await other.query('commit')
+  expect(await migrated).toHaveLength(2)
+})
+
 describe('a database that serves requests', () => {
   const lines: string[] = []
   const collect = (line: string) => lines.push(line)

@@ -1,7 +1,11 @@
 // `slipway up`: its options, its files, and what it refuses. trials/public.sh runs it on a machine with systemd.
-import { describe, expect, it } from 'vitest'
+import { mkdir, mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { type EnvFile, readEnvFile, setVariables } from '../../src/host/operate/env-file.ts'
-import { createUnits } from '../../src/host/operate/systemd-units.ts'
+import { createUnits, PORTS } from '../../src/host/operate/systemd-units.ts'
+import { checkPlace } from '../../src/host/operate/up-checks.ts'
 import { describeFiles, maskSecrets, type Secrets } from '../../src/host/operate/up-files.ts'
 import { type Installed, readOptions } from '../../src/host/operate/up-options.ts'
 import { startCommand } from '../support/commands.ts'
@@ -30,6 +34,11 @@ describe('the options of slipway up', () => {
     ['everything wrong', ['--domain', '{env.HOME}', '--apps-domain', 'apps', '--email', 'a"b', '--engine', 'steam'], 4],
     ['the API below the domain of applications', [...args, '--domain', 'api.apps.example.net'], 1],
     ['an address that is a name', [...args, '--address', 'slipway.example.com'], 1],
+    // Each would end the run after it has created users, when the file cannot hold the value.
+    ['what no environment file holds', [...args, '--email', "o'ps#!@example.com", '--address', 'fe80::1%a b'], 2],
+    ['hostile files', [...args, '--acme-directory', 'https://{env.HOME}/$A', '--acme-root', '/a"b'], 2],
+    ['an address as the domain', [...args, '--domain', '203.0.113.7'], 1],
+    ['an organization without a name', [...args, '--organization', ' '], 1],
     ['a database that is not Postgres', [...args, '--database-url', 'mysql://owner@127.0.0.1/slipway'], 1],
   ])('refuse %s, all faults at once', (_, given, count) => {
     expect(readOptions(given, nothing)!.faults).toHaveLength(count)
@@ -81,6 +90,24 @@ describe('the files of slipway up', () => {
       ['slipway-proxy.service', 'slipway-proxy'],
     ])
     for (const { text } of units) expect(text).toContain('NoNewPrivileges=yes')
+  })
+
+  it('name only ports that applications cannot take while their program restarts', () => {
+    const [, controlPlane, agent, , ...units] = describeFiles(options, paths, secrets, nothing).map(({ text }) => text)
+    expect(Object.values(PORTS).every(port => port < 1024)).toBe(true)
+    expect(controlPlane).toContain(`\nPORT=${PORTS.controlPlane}\n`)
+    expect(agent).toContain(`SLIPWAY_URL=http://127.0.0.1:${PORTS.controlPlane}\n`)
+    expect(agent).toContain(`AGENT_PROXY_API_PORT=${PORTS.controlPlane}\n`)
+    expect(units[1]).toContain(`--port ${PORTS.router} `)
+    for (const unit of units) expect(unit).toMatch(/^CapabilityBoundingSet=.*CAP_NET_BIND_SERVICE/m)
+  })
+
+  it.each(['a b', 'a%n', '$HOME', 'a"b'])('are refused where the path of the project is %j', async name => {
+    const folder = await mkdtemp(join(tmpdir(), 'up-'))
+    onTestFinished(() => rm(folder, { recursive: true }))
+    await mkdir(join(folder, name))
+    const [fault] = checkPlace({ root: join(folder, name), node: process.execPath, caddy: undefined })
+    expect(fault).toContain('systemd cannot name')
   })
 })
 

@@ -41,7 +41,13 @@ export async function tryEngine(kubernetes: Kubernetes, cluster: Objects, result
         K8S_OWNER: owner,
         K8S_STORAGE_CLASS: STORAGE_CLASS,
       },
-      ...{ K8S_ROUTES: 'ingress', K8S_DOMAIN: 'apps.example.com', K8S_DRAIN_SECONDS: '2', ...settings },
+      ...{
+        K8S_ROUTES: 'ingress',
+        K8S_DOMAIN: 'apps.example.com',
+        K8S_DRAIN_SECONDS: '2',
+        AGENT_LOG_FORMAT: 'json',
+        ...settings,
+      },
     }
     const variables = Object.entries(env).map(([name, value]) => `${name}=${value}`)
     const program = [process.execPath, join(ROOT, 'src/agent/main.ts'), '--engine', 'kubernetes']
@@ -239,12 +245,13 @@ async function tryLifeCycle(trial: EngineTrial, results: Results, restart: () =>
     )
   })
 
-  await results.check('what others change is changed back, and the log names them', async () => {
+  await results.check('the next agent changes back what others changed, and the log names them', async () => {
     const deployment = await trial.findApplication(id)
     const { apiVersion, kind, metadata } = deployment
     const ref = { apiVersion, kind, metadata: { name: metadata.name, namespace: NAMESPACE } }
     const containers = [{ ...deployment.spec.template.spec.containers[0], image: 'example.com/other:1' }]
     await cluster.patch({ ...ref, spec: { template: { spec: { containers } } } })
+    await restart()
     await waitUntil('the image is back', async () => {
       const now = await cluster.read(ref)
       return now!.spec.template.spec.containers[0].image === NEXT_IMAGE

@@ -144,6 +144,8 @@ export async function startKubernetes(programs: string, folder: string, stages: 
       'kwok',
       ...[`--kubeconfig=${writeConfig('admin', admin.token)}`, `--config=${stages}`],
       ...['--manage-nodes-with-label-selector=slipway-trial/node=kwok', '--node-ip=127.0.0.1'],
+      // Without leases the nodes, and with them the pods, are unready after 50 seconds.
+      '--node-lease-duration-seconds=40',
       ...[`--node-port=${kubeletPort}`, `--server-address=127.0.0.1:${kubeletPort}`],
     )
   } catch (error) {

@@ -44,8 +44,6 @@ type Options = {
   folder: string
   /** The image on this machine that stands for the one of a container. */
   findImage: (image: string) => string
-  /** More flags for containers with that image. */
-  moreFlags?: (image: string) => string[]
 }
 
 export class PodRunner {
@@ -278,7 +276,6 @@ export class PodRunner {
         `type=bind,source=${volumes.get(name)},target=${mountPath}${readOnly ? ',readonly' : ''}`,
       ]),
       ...(container.command ? ['--entrypoint', JSON.stringify(container.command)] : []),
-      ...(this.#options.moreFlags?.(container.image!) ?? []),
       ...[image, ...(container.args ?? [])],
     ]
   }

@@ -9,6 +9,12 @@ export type UnitPaths = {
 }
 export type Unit = { name: string; text: string }
 
+/**
+ * Below 1024, where applications cannot listen: one that took a port while its program restarts would be sent every
+ * key and every session.
+ */
+export const PORTS = { controlPlane: 787, router: 788 }
+
 /** For programs that own no more than their state folder. */
 const CONFINED = `NoNewPrivileges=yes
 PrivateDevices=yes
@@ -50,7 +56,8 @@ RestartSec=1
 StateDirectory=slipway
 StateDirectoryMode=0700
 UMask=0077
-CapabilityBoundingSet=
+AmbientCapabilities=CAP_NET_BIND_SERVICE
+CapabilityBoundingSet=CAP_NET_BIND_SERVICE
 ${CONFINED}
 
 [Install]
@@ -58,10 +65,11 @@ WantedBy=multi-user.target
 `,
 })
 
-const AGENT_CAPABILITIES = 'CHOWN DAC_OVERRIDE FOWNER KILL SETGID SETUID SETPCAP SYS_PTRACE SYS_RESOURCE'
-  .split(' ')
-  .map(name => `CAP_${name}`)
-  .join(' ')
+const AGENT_CAPABILITIES =
+  'CHOWN DAC_OVERRIDE FOWNER KILL NET_BIND_SERVICE SETGID SETUID SETPCAP SYS_PTRACE SYS_RESOURCE'
+    .split(' ')
+    .map(name => `CAP_${name}`)
+    .join(' ')
 
 /** Applications and the router go on while the agent restarts: KillMode. It ends every process of one: Delegate. */
 const agent = ({ root, node }: UnitPaths): Unit => ({
@@ -75,7 +83,7 @@ StartLimitIntervalSec=0
 [Service]
 WorkingDirectory=${root}
 EnvironmentFile=/etc/slipway/agent.env
-ExecStart=${node} src/host/main.ts agent --home /var/lib/slipway-agent --engine \${AGENT_ENGINE}
+ExecStart=${node} src/host/main.ts agent --home /var/lib/slipway-agent --port ${PORTS.router} --engine \${AGENT_ENGINE}
 Restart=always
 RestartSec=1
 Delegate=yes

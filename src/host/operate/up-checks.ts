@@ -9,11 +9,15 @@ import { dirname } from 'node:path'
 import type pg from 'pg'
 import { connectClient } from '../migrate.ts'
 import { hasLocalPostgres } from './local-postgres.ts'
+import { PORTS } from './systemd-units.ts'
 import type { UpOptions } from './up-options.ts'
 
 const MIN_MEMORY_MIB = 900
 const MIN_DISK_GIB = 5
 const MIN_POSTGRES = 16
+
+/** Other characters are quotes, variables and specifiers of systemd, or end an argument. */
+const UNIT_PATH = /^[A-Za-z0-9_./@:+,=~-]+$/
 
 export type Place = { root: string; node: string; caddy: string | undefined }
 
@@ -24,7 +28,7 @@ export async function checkMachine(options: UpOptions, place: Place): Promise<st
     checkCaddy(place.caddy),
     checkPort(80, 'slipway-proxy'),
     checkPort(443, 'slipway-proxy'),
-    checkPort(8787, 'slipway'),
+    checkPort(PORTS.controlPlane, 'slipway'),
     checkDns(options),
     checkDatabase(options.databaseUrl),
   ])
@@ -48,9 +52,10 @@ function checkHost(): string[] {
 }
 
 /** The control plane runs as a user of its own, who sees no home folders. */
-function checkPlace({ root, node, caddy }: Place): string[] {
+export function checkPlace({ root, node, caddy }: Place): string[] {
   return [['The project', root], ['Node', node], ...(caddy ? [['Caddy', caddy]] : [])].flatMap(([what, path]) => {
     const real = fs.realpathSync(path!)
+    if (!UNIT_PATH.test(real)) return [`${what} is in ${real}, which a unit of systemd cannot name. Rename the folder.`]
     if (/^\/(home|root|run\/user|tmp|var\/tmp)\//.test(`${real}/`))
       return [`${what} is in ${real}, where its user cannot read it. Move it, for example to /opt/slipway.`]
     const closed = parentsOf(real).find(folder => (fs.statSync(folder).mode & 0o005) !== 0o005)

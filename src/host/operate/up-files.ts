@@ -2,7 +2,7 @@
 import * as fs from 'node:fs'
 import { dirname } from 'node:path'
 import { setVariables } from './env-file.ts'
-import { CADDY_BASE, createUnits, type UnitPaths } from './systemd-units.ts'
+import { CADDY_BASE, createUnits, PORTS, type UnitPaths } from './systemd-units.ts'
 import { FILES, FOLDER, type Installed, type UpOptions } from './up-options.ts'
 
 export type WantedFile = {
@@ -32,18 +32,20 @@ export function describeFiles(
     DATABASE_URL: secrets.appUrl,
     DATABASE_SYSTEM_URL: secrets.systemUrl,
     SEALING_KEYS: secrets.sealingKeys,
+    PORT: String(PORTS.controlPlane),
     PUBLIC_URL: `https://${domain}`,
     APPS_DOMAIN: appsDomain,
     TRUSTED_PROXIES: '127.0.0.1',
     UPLOADS_DIR: '/var/lib/slipway/uploads',
   })
   const agent = setVariables(installed.agent, {
-    SLIPWAY_URL: 'http://127.0.0.1:8787',
+    SLIPWAY_URL: `http://127.0.0.1:${PORTS.controlPlane}`,
     SLIPWAY_LISTENER_KEY: secrets.listenerKey,
     AGENT_ENGINE: engine,
     APPS_DOMAIN: appsDomain,
     AGENT_PROXY: 'caddy',
     AGENT_PROXY_API_HOST: domain,
+    AGENT_PROXY_API_PORT: String(PORTS.controlPlane),
     AGENT_PROXY_ADDRESSES: addresses.join(',') || undefined,
     ACME_EMAIL: email,
     ACME_DIRECTORY: acmeDirectory,

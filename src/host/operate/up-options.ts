@@ -89,8 +89,8 @@ export function readOptions(
 }
 
 function findFaults(options: UpOptions): string[] {
-  const { domain, appsDomain, email, engine, addresses, acmeDirectory, acmeRoot, databaseUrl } = options
-  const isDomain = (text: string) => AppsDomain.safeParse(text).success
+  const { domain, appsDomain, email, organization, engine, addresses, acmeDirectory, acmeRoot, databaseUrl } = options
+  const isDomain = (text: string) => text.length <= 253 && AppsDomain.safeParse(text).success && !isIP(text)
   const isBelow = (host: string, parent: string) => host === parent || host.endsWith(`.${parent}`)
   return [
     !isDomain(domain) && `--domain ${domain || 'is missing'}. Give a host such as slipway.example.com.`,
@@ -98,14 +98,19 @@ function findFaults(options: UpOptions): string[] {
     domain !== '' &&
       isBelow(domain, appsDomain) &&
       `--domain ${domain} is below --apps-domain ${appsDomain}, where deployments choose names. Give another one.`,
-    !/^[^\s{}@"'\\$]+@[^\s{}@"'\\$]+$/.test(email) &&
+    !(/^[^@{}]+@[^@{}]+$/.test(email) && PLAIN.test(email)) &&
       `--email ${email || 'is missing'}. Give one such as ops@example.com.`,
     !['process', 'container'].includes(engine) && `--engine ${engine} does not exist. Use process or container.`,
-    ...addresses.map(text => !isIP(text) && `--address ${text} is not an IP address.`),
+    (organization.trim() === '' || organization.length > 256) &&
+      domain !== '' &&
+      '--organization has to have 1 to 256 characters.',
+    ...addresses.map(text => !(isIP(text) && PLAIN.test(text)) && `--address ${text} is not an IP address.`),
     acmeDirectory !== undefined &&
-      URL.parse(acmeDirectory)?.protocol !== 'https:' &&
-      `--acme-directory ${acmeDirectory} is not an https URL.`,
-    acmeRoot !== undefined && !/^\/[^{}\s]*$/.test(acmeRoot) && `--acme-root ${acmeRoot} is not an absolute path.`,
+      !(URL.parse(acmeDirectory)?.protocol === 'https:' && PLAIN.test(acmeDirectory)) &&
+      `--acme-directory ${acmeDirectory} is not a plain https URL.`,
+    acmeRoot !== undefined &&
+      !(acmeRoot.startsWith('/') && PLAIN.test(acmeRoot)) &&
+      `--acme-root ${acmeRoot} is not an absolute path of plain characters.`,
     databaseUrl !== undefined &&
       !/^postgres(ql)?:$/.test(URL.parse(databaseUrl)?.protocol ?? '') &&
       '--database-url is not a URL such as postgres://owner:…@db.example.com/slipway.',

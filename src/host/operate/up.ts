@@ -8,7 +8,7 @@ import { VERSION } from '../../kernel/version.ts'
 import { createLogins } from '../database-logins.ts'
 import { migrate } from '../migrate.ts'
 import { createLocalDatabase } from './local-postgres.ts'
-import type { UnitPaths } from './systemd-units.ts'
+import { PORTS, type UnitPaths } from './systemd-units.ts'
 import { checkMachine, findProgram, isActive, type Place, run } from './up-checks.ts'
 import {
   describeFiles,
@@ -24,7 +24,7 @@ import { type Installed, readInstalled, readOptions, type UpOptions, USAGE } fro
 const ROOT = fs.realpathSync(fileURLToPath(new URL('../../..', import.meta.url)))
 /** They run the project's code. */
 const CODE_UNITS = ['slipway', 'slipway-agent'] as const
-const CONTROL_PLANE = 'http://127.0.0.1:8787'
+const CONTROL_PLANE = `http://127.0.0.1:${PORTS.controlPlane}`
 const LISTENER = 'this-machine'
 const WAIT_MS = 180_000
 const step = (text: string) => console.log(`- ${text}`)
