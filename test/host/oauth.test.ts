@@ -29,12 +29,11 @@ let mcp: string
 /** The grant types that the token endpoint received. */
 const grantTypes: string[] = []
 
-/** The number of open transactions at each request to a foreign server. */
+/** The number of transactions that wait for the app at each request to a foreign server. Others are about to end. */
 const transactionCounts: number[] = []
 async function countTransactions(): Promise<void> {
   const { rows } = await watch.query(`select from pg_stat_activity
-    where datname = current_database() and xact_start is not null
-      and pid <> pg_backend_pid() and backend_type = 'client backend'`)
+    where datname = current_database() and state like 'idle in transaction%'`)
   transactionCounts.push(rows.length)
 }
 
