@@ -10,6 +10,7 @@ import { readClickHouseUrl, readOwnerUrl, readSharesDatabase } from '../env.ts'
 import { migrateClickHouse } from '../traces/clickhouse/migrate.ts'
 import { planMigration, type Step } from './migration-plan.ts'
 import { type InTransaction, runStep } from './migration-steps.ts'
+import { inTransaction } from './transaction.ts'
 
 export type MigrateOptions = {
   /** Migrates a database that has tables of another application. */
@@ -113,7 +114,7 @@ async function becomeOnlyMigrator(
 
 /** All in one transaction: if one fails, the database stays empty. */
 async function migrateEmptyDatabase(client: pg.Client, available: Migration[], sharesDatabase: boolean) {
-  return transaction(client, async () => {
+  return inTransaction(client, async () => {
     await client.query(JOURNAL_TABLES).catch(error => {
       const reason = `${innermostMessage(error)}${permissionAdvice(error)}`
       throw new Error(`The table of migrations was not created: ${reason}`, { cause: error })
@@ -206,7 +207,7 @@ function whileTablesAreFree(client: pg.Client, name: string, log: (line: string)
     const start = performance.now()
     for (let attempt = 1; ; attempt++) {
       try {
-        return await transaction(client, async () => {
+        return await inTransaction(client, async () => {
           const timeout = LOCK_TIMEOUTS_MS[Math.min(attempt, LOCK_TIMEOUTS_MS.length) - 1]
           await client.query(`set local lock_timeout = ${timeout}`)
           return work()
@@ -223,18 +224,6 @@ function whileTablesAreFree(client: pg.Client, name: string, log: (line: string)
         await delay(Math.min(200 * attempt, 5000))
       }
     }
-  }
-}
-
-async function transaction<T>(client: pg.Client, work: () => Promise<T>): Promise<T> {
-  await client.query('begin')
-  try {
-    const result = await work()
-    await client.query('commit')
-    return result
-  } catch (error) {
-    await client.query('rollback').catch(() => {})
-    throw error
   }
 }
 

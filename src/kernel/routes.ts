@@ -18,7 +18,7 @@ export type Services = {
   config: Config
   database: Database
   sealer: Sealer
-  /** Is told of each batch of rows that a sweep has deleted. */
+  /** Called after each batch of rows that a sweep has deleted. */
   onSweep?: (batch: { table: string; rows: number; ms: number }) => void
 } & Ports &
   Pick<Ctx, 'waitUntil'>

@@ -14,7 +14,7 @@ export type CaddyConfig = Json & {
     }
   }
 }
-/** How Caddy is told whom to ask for permission: since 2.8, and before. */
+/** The two spellings of the setting that names who permits a certificate: since Caddy 2.8, and before. */
 export const DIALECTS = ['permission', 'ask'] as const
 /** `certificateStamp` changes with the files of the certificate, so that Caddy reads them again. */
 export type ConfigInput = {
@@ -162,7 +162,7 @@ const apiPolicies = ({ settings }: ConfigInput): Part[] =>
 
 /**
  * Ordered at the first visit, and only if the router agrees: so a new host needs no reload of the configuration, which
- * closes every WebSocket, and a name that nobody visits does not count against the limits of the authority.
+ * closes every WebSocket, and a name without visitors does not count against the limits of the authority.
  */
 const appsPolicy = ({ settings }: ConfigInput): Part => ({
   '@id': `${PREFIX}apps`,

@@ -11,7 +11,7 @@ import type { ProxySettings } from './settings.ts'
 const CHECK_MS = 5_000
 /** A new configuration is answered once it serves. */
 const TIMEOUT_MS = 30_000
-/** How often a change is repeated at once if somebody else changes the configuration meanwhile. */
+/** The number of attempts at a change that conflicts with changes of another program. */
 const MAX_CONFLICTS = 5
 
 type Options = { settings: ProxySettings; logEvent: LogEvent; check_ms?: number }

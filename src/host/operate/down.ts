@@ -27,6 +27,6 @@ async function runDown(): Promise<void> {
     fs.rmSync(`/etc/systemd/system/${unit}.service`, { force: true })
   }
   run('systemctl', ['daemon-reload'])
-  console.log(`Stopped. Delete these too if nobody needs the data: /etc/slipway /etc/slipway-proxy /var/lib/slipway
+  console.log(`Stopped. To delete the data too, remove /etc/slipway /etc/slipway-proxy /var/lib/slipway
 /var/lib/slipway-agent /var/lib/slipway-proxy, the users slipway and slipway-proxy, and the database.`)
 }

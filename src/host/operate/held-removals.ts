@@ -1,6 +1,7 @@
 // After a restore, agents keep the deployments that the restored database does not know, until an operator ends it.
 import type pg from 'pg'
 import { connectClient } from '../migrate.ts'
+import { inSystemTransaction } from '../transaction.ts'
 
 /**
  * Also ends every lease, under a fence that no agent has had: what an agent reports or does before it polls again could
@@ -29,12 +30,9 @@ export async function holdRemovals(client: pg.Client): Promise<boolean> {
 export async function releaseRemovals(url: string, log: (line: string) => void): Promise<void> {
   const client = await connectClient(url)
   try {
-    await client.query('begin')
-    await client.query('set local role slipway_system')
-    const { rowCount } = await client.query(
-      'update listeners set holds_removals_since = null where holds_removals_since is not null',
+    const { rowCount } = await inSystemTransaction(client, () =>
+      client.query('update listeners set holds_removals_since = null where holds_removals_since is not null'),
     )
-    await client.query('commit')
     log(
       rowCount
         ? `Agents now remove what the database does not know. Listeners: ${rowCount}.`

@@ -3,6 +3,7 @@ import type pg from 'pg'
 import journal from '../../../drizzle/meta/_journal.json' with { type: 'json' }
 import type { Storage } from '../../env.ts'
 import { connectClient, migrate } from '../migrate.ts'
+import { inTransaction } from '../transaction.ts'
 import { bareTables, createPartitions, listTables, loadTable, setIdentities, TEXT_SETTINGS } from './backup-tables.ts'
 import { holdRemovals } from './held-removals.ts'
 import { type Manifest, readManifest, type SealingKeys } from './manifest.ts'
@@ -58,11 +59,7 @@ export async function loadBackup({ url, folder, keys, storage, log, ...options }
     await client.query('analyze')
     const later = await migrateTo()
     if (later.length > 0) log(`Migrated on to ${later.at(-1)!.name}.`)
-    if (!isHeld) {
-      await client.query('begin')
-      await holdRemovals(client)
-      await client.query('commit')
-    }
+    if (!isHeld) await inTransaction(client, () => holdRemovals(client))
   } finally {
     await client.end()
   }

@@ -2,6 +2,7 @@
 import type pg from 'pg'
 import { createSealer, type Sealer } from '../../kernel/crypto.ts'
 import { connectClient } from '../migrate.ts'
+import { inSystemTransaction } from '../transaction.ts'
 import { listTables } from './backup-tables.ts'
 import type { SealingKeys } from './manifest.ts'
 import { countValuesByKey, type KeyCount, PASSING, SEALED, SEALED_VALUE, SIGNED } from './sealed-columns.ts'
@@ -23,23 +24,10 @@ export async function resealDatabase({ url, keys, isCheck = false, log }: Reseal
       const sealer = createSealer(keys)
       for (const table of Object.keys(SEALED) as TableName[]) await resealTable(client, table, kid, sealer, log)
     }
-    const counts = await inTransaction(client, async () => countValuesByKey(client, await listTables(client)))
+    const counts = await inSystemTransaction(client, async () => countValuesByKey(client, await listTables(client)))
     return report(counts, keys, log)
   } finally {
     await client.end()
-  }
-}
-
-async function inTransaction<T>(client: pg.Client, work: () => Promise<T>): Promise<T> {
-  await client.query('begin')
-  try {
-    await client.query('set local role slipway_system')
-    const result = await work()
-    await client.query('commit')
-    return result
-  } catch (error) {
-    await client.query('rollback').catch(() => {})
-    throw error
   }
 }
 
@@ -104,7 +92,7 @@ async function resealTable(
     last = rows.length > 0 ? primaryKey.map(name => rows.at(-1)![name]) : last
     return rows.length === BATCH_ROWS
   }
-  while (await inTransaction(client, resealBatch))
+  while (await inSystemTransaction(client, resealBatch))
     log(`  ${table.padEnd(24)}${formatCount(total.resealed).padStart(12)} rows so far`)
   if (total.resealed > 0) log(`  ${table.padEnd(24)}${formatCount(total.resealed).padStart(12)} rows sealed again`)
   if (total.failed > 0) log(`  ${table}: ${formatCount(total.failed)} rows have values that SEALING_KEYS cannot open.`)

@@ -1,4 +1,4 @@
-// `slipway support-bundle`: what somebody needs who helps with this installation, and no secret.
+// `slipway support-bundle`: writes what helps to diagnose an installation, without secrets.
 import { execFile } from 'node:child_process'
 import { readFileSync, statfsSync, writeFileSync } from 'node:fs'
 import { arch, cpus, freemem, loadavg, release, totalmem, uptime } from 'node:os'

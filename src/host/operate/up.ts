@@ -191,7 +191,7 @@ async function waitUntilServed(domain: string): Promise<void> {
   }
 }
 
-/** On this machine, whatever the names resolve to here. Undefined once the control plane answers with a certificate. */
+/** Connects to this machine without a DNS lookup. Undefined once the control plane answers with a certificate. */
 function askOverHttps(domain: string): Promise<string | undefined> {
   return new Promise(resolve => {
     const request = https.get(

@@ -20,7 +20,7 @@ export type Target = { host: string; port: number; copy?: string }
  * the counts and the last request.
  */
 export type Route = { host: string; path: string; targets: Target[]; of?: string; revision?: string }
-/** A request for this path, whatever its host, is answered by the router itself. */
+/** The router itself answers requests for this path, for every host. */
 export type OwnPath = { path: string; answer: (query: URLSearchParams) => Promise<boolean> }
 
 /** How long a request waits for a replica that is being restarted. */
