@@ -111,8 +111,7 @@ begin
   if d.in_flight_revision_id is null and d.waiting_revision_id is not null then
     update revisions r
     set
-      -- `startState` of src/deployments/lifecycle.ts.
-      status = case when r.source in ('githost', 'internal_source') then 'AWAITING_BUILD' else 'AWAITING_DEPLOY' end,
+      status = start_state(r.source),
       status_since = clock(),
       updated_at = clock()
     where r.id = d.waiting_revision_id and r.deployment_id = d.id and r.status = 'QUEUED';
