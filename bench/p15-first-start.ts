@@ -1,5 +1,4 @@
-// P15: how long a newcomer waits from `npm run dev` in an empty folder to the first answer, and to the first answer of a
-// template.
+// P15: how long a newcomer waits from `npm run dev` in an empty folder to the first answer, and to that of a template.
 import { readFile } from 'node:fs/promises'
 import { get } from 'node:http'
 import { join } from 'node:path'

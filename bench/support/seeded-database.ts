@@ -1,5 +1,5 @@
-// Databases of deployments: a large one, BENCH_ROWS of a thousand tenants, which is kept between runs and only read, and
-// small ones on the server of the run.
+// Databases of deployments: a large one, BENCH_ROWS of a thousand tenants, which is kept between runs and only read,
+// and small ones on the server of the run.
 import pg from 'pg'
 import { deploymentPageQuery } from '../../src/deployments/list.ts'
 import { DeploymentQuery } from '../../src/deployments/schema.ts'

@@ -1,5 +1,5 @@
-// Shows a run: progress on one line of a terminal, or one plain line for each bench elsewhere, and a line that stays for
-// each row.
+// Shows a run: progress on one line of a terminal, or one plain line for each bench elsewhere, and a line that stays
+// for each row.
 import { styleText } from 'node:util'
 import type { ResultRow } from './runner.ts'
 
