@@ -35,7 +35,7 @@ type Options = {
 }
 
 const PROGRESS_INTERVAL_MS = 100
-const MAX_OTHERS = 0.1
+const MAX_OTHERS = Number(process.env.BENCH_MAX_OTHERS || 0.1)
 
 const cleanupStack = new AsyncDisposableStack()
 let isInterrupted = false

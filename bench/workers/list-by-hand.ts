@@ -1,5 +1,5 @@
-// The list of deployments, written by hand: what it costs without a framework. It hashes the key, sends the statements of
-// Slipway's list to the gateway, and answers the rows as objects with Slipway's headers and log line.
+// The list of deployments, written by hand: what it costs without a framework. It hashes the key, sends the statements
+// of Slipway's list to the gateway, and answers the rows as objects with Slipway's headers and log line.
 type Env = Record<'DATABASE_URL' | 'DATABASE_GATEWAY_URL' | 'STATEMENTS' | 'KEY_HASH' | 'HEADERS', string>
 type Rows = { fields: { name: string; dataTypeID: number }[]; rows: (string | null)[][] }
 
