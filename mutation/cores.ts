@@ -14,8 +14,8 @@ export const cores: Core[] = [
   },
   {
     name: 'lifecycle',
-    files: ['src/deployments/lifecycle.ts', 'src/sync/revision-transitions.ts'],
-    tests: ['test/deployments/lifecycle', 'test/sync/revision-transitions'],
+    files: ['src/deployments/lifecycle.ts'],
+    tests: ['test/deployments/lifecycle'],
   },
   {
     name: 'list',

@@ -13,43 +13,14 @@ import {
 } from '../../src/deployments/plan.ts'
 import { DeploymentPatch, type NewDeployment } from '../../src/deployments/schema.ts'
 import { MASK } from '../../src/protocol/parts.schema.ts'
+import { makeDigest, makeReference, PATCH_MEMBERS } from '../support/patch-members.ts'
 
 const ID = '9f14e45f-ceea-467f-9b5a-3b1c0a5c9d11'
-const OTHER_ID = '8f14e45f-ceea-467f-9b5a-3b1c0a5c9d11'
-const makeDigest = (digit: string) => `app@sha256:${digit.repeat(64)}`
-const makeReference = (name: string) => ({ name, secret_name: 'app', secret_key: 'key' })
 const EMPTY = { version: 1, source_config: {}, source_revision_config: {}, secret_references: null, secrets: [] }
 const planPatch = (stored: object, patch: object, options?: Parameters<typeof planPatchChanges>[2]) =>
   planPatchChanges({ ...EMPTY, ...stored }, patch as DeploymentPatch, options)
 const secret = (name: string, version = 1) => ({ name, version })
 const sent = (name: string, value = 'x') => ({ name, value })
-
-/** `isRepeatable`: the stored value creates a revision if it is sent again. */
-const MEMBERS: [path: string, stored: unknown, changed: unknown, effect: string, isRepeatable?: true][] = [
-  ['source_config.integration_id', OTHER_ID, ID, 'immutable'],
-  ['source_config.repo_url', 'https://gitea.example.com/acme/app', 'https://git.example.com/acme/else', 'immutable'],
-  ['source_config.deployment_type', 'dev', 'prod', 'immutable'],
-  ['source_config.template_id', 'web', 'chat', 'immutable'],
-  ['source_config.listener_id', OTHER_ID, ID, 'immutable'],
-  ['source_config.listener_config', { k8s_namespace: 'apps' }, { k8s_namespace: 'more' }, 'immutable'],
-  ['source_config.build_on_push', false, true, 'in_place'],
-  ['source_config.custom_url', 'a.example.com', 'b.example.com', 'in_place'],
-  ['source_config.resource_spec', { cpu: 1 }, {}, 'revision'],
-  ['source_config.install_command', 'npm ci', 'npm install', 'revision'],
-  ['source_config.build_command', 'make', 'make all', 'revision'],
-  ['source_config.tracing', true, false, 'revision'],
-  ['source_revision_config.repo_ref', 'main', 'next', 'revision', true],
-  ['source_revision_config.repo_ref', 'refs/tags/v1', 'refs/tags/v2', 'revision', true],
-  ['source_revision_config.repo_ref', 'a'.repeat(40), 'b'.repeat(40), 'revision'],
-  ['source_revision_config.image_uri', 'app:1', 'app:2', 'revision', true],
-  ['source_revision_config.image_uri', 'app', 'app:2', 'revision', true],
-  ['source_revision_config.image_uri', makeDigest('a'), makeDigest('b'), 'revision'],
-  ['source_revision_config.platform_config_path', 'a.json', 'b.json', 'revision'],
-  ['source_revision_config.source_tarball_path', 'uploads/1', 'uploads/2', 'revision'],
-  ['secret_references', [makeReference('A')], [makeReference('B')], 'revision'],
-  ['secret_references', [makeReference('A')], [], 'revision'],
-  ['revision_source', 'githost', 'internal_source', 'revision', true],
-]
 
 describe('a member of a patch', () => {
   it('has a row in the table of effects', () => {
@@ -61,23 +32,26 @@ describe('a member of a patch', () => {
       ...inner('source_revision_config', source_revision_config as never),
       ...Object.keys(whole).filter(name => name !== 'secrets'),
     ]
-    expect([...new Set(MEMBERS.map(([path]) => path))].sort()).toEqual(all.sort())
+    expect([...new Set(PATCH_MEMBERS.map(([path]) => path))].sort()).toEqual(all.sort())
   })
 
-  it.each(MEMBERS)('that changes %s from %j to %j has the effect %s', (path, stored, changed, effect, isRepeatable) => {
-    const [outer, inner] = path.split('.') as [string, string?]
-    const put = (value: unknown) => ({ [outer]: inner ? { [inner]: value } : value })
-    const current = { ...EMPTY, ...(outer === 'revision_source' ? {} : put(stored)) }
-    const plan = planPatchChanges(current, put(changed) as DeploymentPatch)
-    expect(plan.changes.map(change => [change.path, change.effect])).toEqual([[path, effect]])
-    expect(plan.reasons).toEqual(effect === 'revision' ? [path] : [])
-    const repeated = planPatchChanges(current, put(stored) as DeploymentPatch)
-    expect(repeated.reasons).toEqual(isRepeatable ? [path] : [])
-    expect(planPatchChanges(current, put(null) as DeploymentPatch).changes).toEqual([])
-    expect(planPatchChanges(EMPTY, put(changed) as DeploymentPatch).creates_revision).toBe(
-      effect === 'revision' && !(Array.isArray(changed) && changed.length === 0),
-    )
-  })
+  it.each(PATCH_MEMBERS)(
+    'that changes %s from %j to %j has the effect %s',
+    (path, stored, changed, effect, isRepeatable) => {
+      const [outer, inner] = path.split('.') as [string, string?]
+      const put = (value: unknown) => ({ [outer]: inner ? { [inner]: value } : value })
+      const current = { ...EMPTY, ...(outer === 'revision_source' ? {} : put(stored)) }
+      const plan = planPatchChanges(current, put(changed) as DeploymentPatch)
+      expect(plan.changes.map(change => [change.path, change.effect])).toEqual([[path, effect]])
+      expect(plan.reasons).toEqual(effect === 'revision' ? [path] : [])
+      const repeated = planPatchChanges(current, put(stored) as DeploymentPatch)
+      expect(repeated.reasons).toEqual(isRepeatable ? [path] : [])
+      expect(planPatchChanges(current, put(null) as DeploymentPatch).changes).toEqual([])
+      expect(planPatchChanges(EMPTY, put(changed) as DeploymentPatch).creates_revision).toBe(
+        effect === 'revision' && !(Array.isArray(changed) && changed.length === 0),
+      )
+    },
+  )
 })
 
 describe('a reference that names one thing for good', () => {
