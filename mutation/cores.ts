@@ -5,7 +5,7 @@ export const cores: Core[] = [
   {
     name: 'access',
     files: ['src/kernel/permissions.ts', 'src/kernel/access-scopes.ts', 'src/access/built-in-roles.ts'],
-    tests: ['test/kernel/access-scopes', 'test/access/roles', 'test/access/policy-enforcement'],
+    tests: ['test/kernel/access-scopes', 'test/access/built-in-roles'],
   },
   {
     name: 'plan',
