@@ -26,7 +26,7 @@ const pure = [
   'test/datasets/json-schema.test.ts',
   'test/models/{allowed-urls,answer-reader}.test.ts',
   'test/deployments/{lifecycle,plan-rules,query-schemas,resources,schema,source-rules}.test.ts',
-  'test/oauth/{challenges,client-registration,real-servers}.test.ts',
+  'test/oauth/{challenges,client-registration,discovery-boundaries,real-servers}.test.ts',
   'test/rules/{prompt-template,sampling,verdicts}.test.ts',
   'test/agent/{build-slots,credentials,dockerignore-glob,image-build,last-lines,plan,replica-spec}.test.ts',
   'test/agent/{failure-decisions,model-tokens,report-facts,report-outcome,serial-queue,steps}.test.ts',
