@@ -33,7 +33,7 @@ import { sweepInstalls } from './integrations/install.ts'
 import { integrationRoutes } from './integrations/routes.ts'
 import type { ApiOf } from './kernel/api-types.ts'
 import { createSealer } from './kernel/crypto.ts'
-import { connect } from './kernel/db.ts'
+import { connect, type DriverFetch } from './kernel/db.ts'
 import { healthRoutes } from './kernel/health.ts'
 import { cors, notFound, respondWithError, wrapRequest } from './kernel/middleware.ts'
 import { buildOpenApi, documentRoutes } from './kernel/openapi.ts'
@@ -142,7 +142,7 @@ export const operations: Operation[] = [...sliceOperations, ...documentRoutes(sl
 /** Pages of any origin send feedback by links. */
 const FEEDBACK_LINK_PATH = '/feedback/tokens/'
 
-export function createApp(settings: Config, inProcess?: typeof fetch) {
+export function createApp(settings: Config, inProcess?: DriverFetch) {
   const uploads = settings.s3 ? createBucketStorage(openS3Bucket(settings.s3)) : settings.uploads
   const config = { ...settings, uploads }
   const counters = createProcessCounters()
