@@ -27,7 +27,6 @@ const pure = [
   'test/deployments/{lifecycle,query-schemas,resources,schema,source-rules}.test.ts',
   'test/oauth/{challenges,client-registration,real-servers}.test.ts',
   'test/rules/{prompt-template,sampling,verdicts}.test.ts',
-  'test/sync/revision-transitions.test.ts',
   'test/agent/{build-slots,credentials,dockerignore-glob,image-build,last-lines,plan,replica-spec}.test.ts',
   'test/agent/{model-tokens,report-outcome,serial-queue,steps}.test.ts',
   'test/agent/kubernetes/revision-objects.test.ts',

@@ -1,7 +1,13 @@
+import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
+import { startState } from '../../src/deployments/lifecycle.ts'
+import { describePatch } from '../../src/deployments/patch.ts'
 import { planPatchChanges } from '../../src/deployments/plan.ts'
+import { DEPLOYMENT_RECORD, REVISION_RECORD } from '../../src/deployments/rows.ts'
 import { DeploymentPatch } from '../../src/deployments/schema.ts'
-import { newTenant, startApp } from '../support/app.ts'
+import { runAsSystem, textArray } from '../../src/kernel/db.ts'
+import { type ClearableMember, sources } from '../../src/protocol/parts.schema.ts'
+import { getApp, newTenant, startApp } from '../support/app.ts'
 import { makeImageBody } from '../support/deployment-bodies.ts'
 import { listRevisions, minimalBody } from '../support/deployments.ts'
 import { GITEA_URL, makeRepositoryBody } from '../support/integrations.ts'
@@ -66,6 +72,103 @@ describe('a member of a patch', () => {
       effect === 'revision' && !(Array.isArray(changed) && changed.length === 0),
     )
   })
+})
+
+describe('plan_patch() in the database', () => {
+  const stored = {
+    ...{ version: 1, revisions: 4, source: 'githost', preview: null, secret_references: null },
+    ...{ source_config: {}, source_revision_config: { repo_commit_sha: 'c'.repeat(40) } },
+    secrets: [
+      { name: 'KEPT', version: 1 },
+      { name: 'OTHER', version: 3 },
+    ],
+  }
+  const put = (path: string, value: unknown): object => {
+    const [outer, inner] = path.split('.') as [keyof typeof stored, string?]
+    return { [outer]: inner ? { ...(stored[outer] as object), [inner]: value } : value }
+  }
+  const secret = (name: string, value = '********') => ({ name, value })
+  const cases: [current: typeof stored, patch: DeploymentPatch, clear: ClearableMember[]][] = [
+    ...MEMBERS.flatMap(([path, before, after]) => {
+      const [outer, inner] = path.split('.') as [string, string?]
+      const patches = [before, after].map(value => ({ [outer]: inner ? { [inner]: value } : value }) as DeploymentPatch)
+      const current = outer === 'revision_source' ? stored : { ...stored, ...put(path, before) }
+      return [stored, current].flatMap(row => patches.map(patch => [row, patch, []] as (typeof cases)[number]))
+    }),
+    [stored, {}, ['custom_url', 'resource_spec']],
+    [{ ...stored, ...put('source_config.install_command', 'make') }, {}, ['install_command', 'secrets']],
+    [stored, { secrets: [secret('OTHER'), secret('KEPT')] }, []],
+    [stored, { secrets: [secret('KEPT')] }, []],
+    [stored, { secrets: [secret('KEPT'), secret('OTHER', 'new'), secret('NEW', 'new')] }, []],
+    [
+      { ...stored, source_config: { build_on_push: false, custom_url: 'a.example.com' } } as typeof stored,
+      { source_config: { build_on_push: true, build_command: 'make' }, source_revision_config: { repo_ref: 'main' } },
+      ['custom_url'],
+    ],
+  ]
+
+  /** What the changes of the plan make of the stored configuration. */
+  function applyChanges({ secrets: _, ...current }: typeof stored, changes: { path: string; after: unknown }[]) {
+    const next = structuredClone(current) as Record<string, unknown>
+    for (const { path, after } of changes) {
+      const [outer, inner] = path.split('.') as [string, string?]
+      const parent = (inner ? next[outer] : next) as Record<string, unknown>
+      if (inner && after === null) delete parent[inner]
+      else parent[inner ?? outer] = after
+    }
+    return next
+  }
+
+  it('comes to what planPatchChanges() describes', async () => {
+    const sent = cases.map(([current, patch, clear]) => ({
+      current,
+      patch: JSON.parse(
+        describePatch(
+          { ...patch, clear },
+          (patch.secrets ?? []).map(one => ({ ...one, fingerprints: [] })),
+        ),
+      ),
+    }))
+    const [rows] = await runAsSystem(
+      getApp().database,
+      sql`
+        select to_json(plan_patch(jsonb_populate_record(null::deployments, one -> 'current'), one -> 'patch'))
+        from jsonb_array_elements(${JSON.stringify(sent)}::jsonb) with ordinality sent(one, place)
+        order by place`,
+    )
+    const plans = (rows as string[][]).map(([plan]) => JSON.parse(plan!))
+    expect(plans).toHaveLength(cases.length)
+    for (const [i, [current, patch, clear]] of cases.entries()) {
+      const planned = planPatchChanges(current, patch, { clear })
+      const pathsOf = (effect: string) => planned.changes.filter(one => one.effect === effect).map(one => one.path)
+      const described = { reasons: planned.reasons, in_place: pathsOf('in_place'), immutable: pathsOf('immutable') }
+      const configuration = applyChanges(
+        current,
+        planned.changes.filter(({ path }) => !['secrets', 'revision_source'].includes(path)),
+      )
+      expect(plans[i], JSON.stringify(patch)).toMatchObject({ ...described, next: configuration })
+      const next = plans[i].next.secrets as { name: string; version: number }[]
+      const renewed = planned.secrets.filter(one => one.change !== 'removed').map(one => one.name)
+      expect(next.filter(one => one.version === current.revisions + 1).map(one => one.name)).toEqual(renewed)
+      const isReplaced = planned.reasons.includes('secrets')
+      expect(next.map(one => one.name)).toEqual(
+        (isReplaced ? (patch.secrets ?? []) : current.secrets).map(one => one.name),
+      )
+    }
+  })
+})
+
+it('the rules that SQL repeats are those of the code', async () => {
+  const query = sql<string[]>`
+    select
+      array(select start_state(source) from unnest(${textArray(sources)}) source),
+      array(select jsonb_object_keys(recorded_deployment(null))),
+      array(select jsonb_object_keys(recorded_revision(null)))`
+  const [[row]] = (await runAsSystem(getApp().database, query)) as [[string[]]]
+  const [states, ofDeployment, ofRevision] = row.map(text => text.slice(1, -1).split(','))
+  expect(states).toEqual(sources.map(startState))
+  expect(ofDeployment!.sort()).toEqual(Object.keys(DEPLOYMENT_RECORD).sort())
+  expect(ofRevision!.sort()).toEqual(Object.keys(REVISION_RECORD).sort())
 })
 
 const selfHosted = startApp({ settings: { SLIPWAY_MODE: 'self_hosted' } })
