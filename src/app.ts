@@ -141,11 +141,11 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
   mountOnDemand(
     app,
     [
-      ...Object.entries<() => Promise<object>>({ ...slices, ...overviews }).map(([paths, load]) => ({
-        paths: paths.split(' '),
+      ...Object.entries<() => Promise<object>>({ ...slices, ...overviews }).map(([starts, load]) => ({
+        starts: starts.split(' '),
         mount: async () => mountOperations(listOperations(await load())),
       })),
-      ...Object.entries(pages).map(([paths, mount]) => ({ paths: paths.split(' '), mount })),
+      ...Object.entries(pages).map(([starts, mount]) => ({ starts: starts.split(' '), mount })),
     ],
     error =>
       createBase().all('*', () => {

@@ -3,11 +3,12 @@ import type { Env, Hono } from 'hono'
 import { loadOnce } from './load-once.ts'
 import { resolvePath } from './path-aliases.ts'
 
-/** Serves every path that begins with one of `paths`. A segment `*` stands for any one. */
-type Part = { paths: readonly string[]; mount: () => Promise<void> }
+/** Serves every path that begins with one of `starts`. */
+type Part = { starts: readonly string[]; mount: () => Promise<void> }
 
-export const matchPaths = (paths: readonly string[]): RegExp =>
-  new RegExp(`^(?:${paths.map(path => path.replaceAll('.', '\\.').replaceAll('*', '[^/]+')).join('|')})(?:/|$)`)
+/** By segments, of which `*` stands for any one. */
+export const beginsWith = (path: readonly string[], start: readonly string[]): boolean =>
+  start.every((segment, i) => (segment === '*' ? path[i] : path[i] === segment))
 
 /**
  * Mounts all parts that may serve a request before its route is looked for, so that the answer does not depend on what
@@ -18,18 +19,21 @@ export function mountOnDemand<E extends Env>(
   parts: Part[],
   createFailing: (error: unknown) => Hono<E>,
 ): void {
-  let waiting = parts.map(({ paths, mount }) => ({ pattern: matchPaths(paths), mountOnce: loadOnce(mount) }))
-  const { fetch } = app
+  let waiting = parts.map(({ starts, mount }) => ({
+    starts: starts.map(start => start.split('/')),
+    mountOnce: loadOnce(mount),
+  }))
+  const answer = app.fetch
   app.fetch = async (request, ...rest) => {
-    if (waiting.length === 0) return fetch(request, ...rest)
-    const path = resolvePath(request)
-    const needed = waiting.filter(({ pattern }) => pattern.test(path))
+    if (waiting.length === 0) return answer(request, ...rest)
+    const path = resolvePath(request).split('/')
+    const needed = waiting.filter(({ starts }) => starts.some(start => beginsWith(path, start)))
     try {
       for (const { mountOnce } of needed) await mountOnce()
     } catch (error) {
       return createFailing(error).fetch(request, ...rest)
     }
     if (needed.length > 0) waiting = waiting.filter(part => !needed.includes(part))
-    return fetch(request, ...rest)
+    return answer(request, ...rest)
   }
 }

@@ -2,20 +2,16 @@
 import { Hono } from 'hono'
 import { describe, expect, it } from 'vitest'
 import { slices } from '../../src/app.ts'
-import { matchPaths, mountOnDemand } from '../../src/kernel/mount-on-demand.ts'
+import { beginsWith, mountOnDemand } from '../../src/kernel/mount-on-demand.ts'
 import { listOperations } from '../../src/kernel/routes.ts'
 import { SegmentRouter } from '../../src/kernel/segment-router.ts'
 
 describe('a slice of the app', () => {
   it.each(Object.entries<() => Promise<object>>(slices))('serves %s, and nothing else', async (line, load) => {
-    const operations = listOperations(await load())
-    const served = operations.map(({ path }) => path.replace(/\{\w+\}/g, 'any'))
-    for (const path of served) expect(path).toMatch(matchPaths(line.split(' ')))
-    for (const start of line.split(' '))
-      expect(
-        served.some(path => matchPaths([start]).test(path)),
-        start,
-      ).toBe(true)
+    const starts = line.split(' ').map(start => start.split('/'))
+    const served = listOperations(await load()).map(({ path }) => path.replace(/\{\w+\}/g, 'any').split('/'))
+    expect(served.filter(path => !starts.some(start => beginsWith(path, start)))).toEqual([])
+    expect(starts.filter(start => !served.some(path => beginsWith(path, start)))).toEqual([])
   })
 })
 
@@ -24,7 +20,7 @@ describe('a part that is mounted on demand', () => {
     const app = new Hono({ router: new SegmentRouter() })
     mountOnDemand(
       app,
-      Object.entries(parts).map(([paths, mount]) => ({ paths: paths.split(' '), mount: () => mount() })),
+      Object.entries(parts).map(([starts, mount]) => ({ starts: starts.split(' '), mount })),
       error => new Hono().all('*', c => c.text(String(error), 500)),
     )
     return { app, get: async (path: string) => (await app.request(path)).status }
