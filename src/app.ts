@@ -4,7 +4,7 @@ import { createAttemptLog } from './audit/attempts.ts'
 import type { Config } from './env.ts'
 import type { ApiOf } from './kernel/api-types.ts'
 import { createSealer } from './kernel/crypto.ts'
-import { connect } from './kernel/db.ts'
+import { connect, type DriverFetch } from './kernel/db.ts'
 import { loadOnce } from './kernel/load-once.ts'
 import { cors, notFound, respondWithError, wrapRequest } from './kernel/middleware.ts'
 import { mountOnDemand } from './kernel/mount-on-demand.ts'
@@ -103,7 +103,7 @@ export type Api = ApiOf<SlicesOf<SliceFile>>
 /** Pages of any origin send feedback by links. */
 const FEEDBACK_LINK_PATH = '/feedback/tokens/'
 
-export function createApp(settings: Config, inProcess?: typeof fetch) {
+export function createApp(settings: Config, inProcess?: DriverFetch) {
   const uploads = settings.s3 ? createBucketStorage(openS3Bucket(settings.s3)) : settings.uploads
   const config = { ...settings, uploads }
   const counters = createProcessCounters()

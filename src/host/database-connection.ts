@@ -18,7 +18,7 @@ export function openDatabase({ url, systemUrl = url }: Addresses, options: Gatew
       systemUrl: gateway?.systemConnectionString ?? systemUrl,
       gateway: undefined,
     },
-    via: gateway?.fetch as typeof fetch | undefined,
+    via: gateway?.fetch,
     gateway,
     close: async () => gateway?.close(),
   }
