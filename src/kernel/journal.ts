@@ -111,6 +111,9 @@ const STORED_BYTES = sql`(select sum(octet_length(to_json(changed)::text)) from 
 const dailyEventLimit = ({ actor, config }: Ctx): number | null =>
   actor.kind === 'cron' || config.eventsPerDay === 0 ? null : config.eventsPerDay
 
+/** The same for a function of the database, which knows the listener. */
+export const agentDailyLimit = ({ config }: Pick<Ctx, 'config'>): number | null => 2 * config.eventsPerDay || null
+
 /**
  * The daily event limit for agents of a workspace's own listeners: twice that of requests, so that requests cannot keep
  * an agent from reporting. Agents of the platform have none: one full workspace would stop them for all workspaces.
