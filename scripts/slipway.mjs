@@ -15,6 +15,12 @@ const programs = JSON.parse(readFileSync(join(ROOT, 'src/host/commands.json'), '
 if (Object.hasOwn(programs, process.argv[2] ?? '')) runProgram()
 else await runCommandLine()
 
+/** After the help of the command line, which does not know them. */
+function listPrograms() {
+  const lines = Object.entries(programs).map(([name, { about }]) => `  ${name.padEnd(46)}${about}`)
+  console.log(`\nRun an installation, in this checkout:\n${lines.join('\n')}`)
+}
+
 function runProgram() {
   const host = join(ROOT, 'src/host')
   const child = spawn(NODE, ['-r', join(host, 'require-node.cjs'), join(host, 'main.ts'), ...process.argv.slice(2)], {
@@ -39,6 +45,7 @@ async function runCommandLine() {
   // For the next command that an error names.
   if (process.env.npm_command === 'exec')
     process.env.SLIPWAY_COMMAND = process.cwd().startsWith(ROOT) ? 'npx slipway' : `npx --yes ${ROOT}`
+  if (process.argv.length === 3 && ['--help', '-h', 'help'].includes(process.argv[2])) process.on('exit', listPrograms)
   await import(pathToFileURL(BUNDLE).href)
 }
 
