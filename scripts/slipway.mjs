@@ -7,6 +7,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const BUNDLE = join(ROOT, 'dist/cli/slipway.mjs')
+const BUNDLER = join(ROOT, 'node_modules/esbuild')
 // This Node may be too old for TypeScript; the project brings one that is not.
 const OWN_NODE = join(ROOT, 'node_modules/node/bin/node')
 const NODE = existsSync(OWN_NODE) ? OWN_NODE : process.execPath
@@ -34,13 +35,12 @@ function runProgram() {
 
 /** Bundles it first if its source is newer than the bundle. */
 async function runCommandLine() {
-  if (newestSource() > modifiedAt(BUNDLE)) {
-    const script = join(ROOT, 'scripts/cli-package.ts')
-    const { status } = spawnSync(NODE, [script], { stdio: ['ignore', 'ignore', 2] })
-    if (status !== 0 && !existsSync(BUNDLE)) {
-      console.error(`The command line could not be bundled. Run \`npm ci\` in ${ROOT} first.`)
-      process.exit(1)
-    }
+  // `npm prune --omit=dev` removes what bundles it, and leaves the bundle.
+  if (existsSync(BUNDLER) && newestSource() > modifiedAt(BUNDLE))
+    spawnSync(NODE, [join(ROOT, 'scripts/cli-package.ts')], { stdio: ['ignore', 'ignore', 2] })
+  if (!existsSync(BUNDLE)) {
+    console.error(`The command line is not bundled. Run \`npm ci && npm run cli:package\` in ${ROOT} first.`)
+    process.exit(1)
   }
   // For the next command that an error names.
   if (process.env.npm_command === 'exec')

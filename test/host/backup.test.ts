@@ -345,7 +345,7 @@ test('the commands back up, verify and restore', async () => {
 test.each<[string, string[], RegExp]>([
   ['backup', ['x', '--keep=2'], /--keep needs --in/],
   ['restore', ['x', '--finish'], /Name one backup/],
-  ['restore', ['x'], /DATABASE_URL must be/],
+  ['restore', ['x'], /DATABASE_OWNER_URL is not set/],
 ])('slipway %s %j says what is missing', async (command, args, message) => {
   const { exited, output } = startCommand('src/host/main.ts', [command, ...args])
   expect(await exited).toBe(1)

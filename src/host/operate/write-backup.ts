@@ -33,7 +33,7 @@ export type BackupOptions = {
 }
 
 const LAST_EVENTS = `
-  select j.scope_id, e.seq, e.type, to_json(e.created_at) #>> '{}' as at
+  select j.scope_id, e.seq, e.type, to_char(e.created_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at
   from journals j
   cross join lateral (
     select seq, type, created_at
