@@ -1,4 +1,5 @@
 // `slipway up`: its options, its files, and what it refuses. trials/public.sh runs it on a machine with systemd.
+import { execFileSync } from 'node:child_process'
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -75,6 +76,13 @@ describe('the files of slipway up', () => {
     const file = toFile('# mine\nMETRICS_TOKEN=abc\nACME_EMAIL=old@example.com\n')
     const text = setVariables(file, { ACME_EMAIL: 'ops@example.com', ACME_ROOT: undefined, APPS_DOMAIN: 'a.example' })
     expect(text).toBe('# mine\nMETRICS_TOKEN=abc\nACME_EMAIL=ops@example.com\nAPPS_DOMAIN=a.example\n')
+  })
+
+  it('mean the same to systemd and to a shell', () => {
+    const url = 'postgres://owner:x@db.example.com/slipway?sslmode=require&application_name=a~b'
+    const text = setVariables(noFile, { DATABASE_URL: url })
+    expect(execFileSync('sh', ['-c', `${text}printf %s "$DATABASE_URL"`], { encoding: 'utf8' })).toBe(url)
+    expect(setVariables({ text, values: new Map() }, { DATABASE_URL: url })).toBe(text)
   })
 
   it.each(['a\nSEALING_KEYS=k2:x', 'a b', '"', '$HOME', '\\'])('never hold %j as a value', value => {
