@@ -140,6 +140,7 @@ const Settings = z.object({
   DATABASE_URL: postgresUrl(),
   DATABASE_SYSTEM_URL: postgresUrl().optional(),
   DATABASE_GATEWAY_URL: z.url({ error: 'must be the http:// address of the gateway' }).optional(),
+  DATABASE_PREPARED_STATEMENTS: z.enum(['on', 'off'], { error: 'must be `on` or `off`' }).default('on'),
   ...Sealing.shape,
   PUBLIC_URL: PublicUrl.optional(),
   APPS_DOMAIN: AppsDomain.optional(),
@@ -411,6 +412,8 @@ export type DatabaseAddress = { url: string; systemUrl: string; gateway: string 
 
 export type Config = {
   database: DatabaseAddress
+  /** Whether the gateway of a Node process keeps statements parsed on its connections. */
+  preparesStatements: boolean
   /** Optional in development only: see kernel/origin.ts. */
   publicUrl: string | undefined
   /** Each deployment has a subdomain of it, by name. The comment of a preview links to it. */
@@ -615,6 +618,7 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
       systemUrl: settings.DATABASE_SYSTEM_URL ?? settings.DATABASE_URL,
       gateway: settings.DATABASE_GATEWAY_URL,
     },
+    preparesStatements: settings.DATABASE_PREPARED_STATEMENTS === 'on',
     publicUrl: settings.PUBLIC_URL,
     appsDomain: settings.APPS_DOMAIN,
     mode: settings.SLIPWAY_MODE,

@@ -32,7 +32,7 @@ import {
 } from './revision-queue.ts'
 import { DEPLOYMENT_RECORD, type DeploymentRow, deploymentToWire, wireColumns } from './rows.ts'
 import type * as schema from './schema.ts'
-import { fingerprintSecrets, insertSecrets } from './secret-versions.ts'
+import { insertSecrets } from './secret-versions.ts'
 import { findSourceFaults } from './source-rules.ts'
 import { selectEvents } from './sql-columns.ts'
 import { SUMMARY_COLUMN } from './summary.ts'
@@ -179,7 +179,7 @@ export async function insertDeployment(ctx: Ctx, input: NewDeployment, child?: P
       select organization_id, tenant_id, id, name from changed)`,
     insertFirstRevision(revision, ready ? startState(input.source) : 'CREATING', child?.commit ?? null),
     ...(child?.ctesAfter ?? []),
-    await insertSecrets(ctx, id, await fingerprintSecrets(ctx, id, input.secrets), sql`1`),
+    await insertSecrets(ctx, id, input.secrets),
   ]
   const rows = await commit(
     ctx,

@@ -3,7 +3,7 @@ import { sql } from 'drizzle-orm'
 import { SettingsError } from '../env.ts'
 import { connect, type Database } from '../kernel/db.ts'
 import type { Failure } from '../kernel/errors.ts'
-import { checkReadiness } from '../kernel/health.ts'
+import { checkReadiness } from '../kernel/readiness.ts'
 import { createGateway, type GatewayOptions, isNeonUrl } from './gateway.ts'
 
 export type GatewaySettings = Omit<GatewayOptions, 'databaseUrl' | 'systemUrl'>
@@ -18,7 +18,7 @@ export function openDatabase({ url, systemUrl = url }: Addresses, options: Gatew
       systemUrl: gateway?.systemConnectionString ?? systemUrl,
       gateway: undefined,
     },
-    via: gateway?.fetch as typeof fetch | undefined,
+    via: gateway?.fetch,
     gateway,
     close: async () => gateway?.close(),
   }

@@ -1,10 +1,11 @@
 // Serves the Neon driver's HTTP protocol from a Postgres pool, so Node and Workers share one driver and code path.
-import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
+import { hash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import pg from 'pg'
-import { type Result, runPipeline, type Statement } from './pipeline.ts'
+import type { DriverFetch } from '../kernel/db.ts'
+import { type Preparing, type Result, runPipeline, type Statement } from './pipeline.ts'
 
 export type GatewayOptions = {
   databaseUrl: string
@@ -17,18 +18,17 @@ export type GatewayOptions = {
   token?: string
   onTrip?: (trip: { queries: Statement[] }) => void
   rewrite?: (sql: string) => string
-  /**
-   * Postgres keeps the plans of statements on each connection. Not for a pooler that changes connections between
-   * transactions, nor for a schema that changes: `select *` fails after that.
-   */
+  /** Postgres keeps statements parsed on each connection. Behind a pooler that loses them, it ends by itself. */
   prepares?: boolean
+  /** Called once, when a pooler has lost prepared statements. */
+  onStatementsLost?: () => void
 }
 
 export type Gateway = {
   connectionString: string
   systemConnectionString: string
-  /** The driver's `fetchFunction`, for use in this process. */
-  fetch(input: Request | string | URL, init?: RequestInit): Promise<Response>
+  /** The driver's `fetchFunction`, for use in this process. The answer is handed over as it is, never as text. */
+  fetch: DriverFetch
   /** Serves the driver's `fetchEndpoint` over HTTP, on the loopback address only. */
   listen(port?: number): Promise<{ url: string }>
   /** Connections of the pools, and trips that wait for one. */
@@ -36,8 +36,9 @@ export type Gateway = {
   close(): Promise<void>
 }
 
-type ReadHeader = (name: string) => string | undefined
+type Headers = Record<string, string | string[] | undefined>
 type Answer = { status: number; body: object }
+type Login = 'app' | 'system'
 
 const BODY_LIMIT = 32 * 1024 * 1024
 const CONNECT_TIMEOUT = 5000
@@ -73,29 +74,36 @@ export function createGateway({
   const key = sha256Digest(new URL(connectionString).password)
   const pool = openPool(databaseUrl, poolSize, statementTimeout)
   const systemPool = systemUrl === databaseUrl ? pool : openPool(systemUrl, poolSize, statementTimeout)
-  const poolOf = (header: ReadHeader) =>
-    new URL(header('neon-connection-string')!).username === 'system' ? systemPool : pool
-
-  // Any web page and any local user can reach a loopback port, so the token is required.
-  function isAuthorized(header: ReadHeader): boolean {
-    const text = header('neon-connection-string')
-    return text !== undefined && URL.canParse(text) && timingSafeEqual(sha256Digest(new URL(text).password), key)
+  let preparing: Preparing = options.prepares ? { onLost: stopPreparing } : undefined
+  function stopPreparing(): void {
+    if (preparing) options.onStatementsLost?.()
+    preparing = undefined
   }
 
-  async function answer(header: ReadHeader, body: string): Promise<Answer> {
+  /** Any web page and any local user can reach a loopback port, so the token is required. */
+  function authenticate(headers: Headers): Login | undefined {
+    const text = String(headers['neon-connection-string'])
+    if (!URL.canParse(text)) return undefined
+    const { username, password } = new URL(text)
+    if (!timingSafeEqual(sha256Digest(password), key)) return undefined
+    return username === 'system' ? 'system' : 'app'
+  }
+
+  async function answer(login: Login, headers: Headers, body: string): Promise<Answer> {
+    if (body.length > BODY_LIMIT) return TOO_LARGE
     const request = parseRequest(body)
-    const begin = beginCommand(header)
+    const begin = beginCommand(headers)
     if (!request || begin === undefined) return MALFORMED
-    const { rewrite, onTrip, prepares = false } = options
+    const { rewrite, onTrip } = options
     const queries = rewrite ? request.queries.map(q => ({ ...q, query: rewrite(q.query) })) : request.queries
     onTrip?.({ queries })
     try {
       const results = await runStatements(
-        poolOf(header),
+        login === 'system' ? systemPool : pool,
         request.batch ? [plainStatement(begin), ...queries, plainStatement('COMMIT')] : queries,
-        prepares,
+        preparing,
       )
-      const bodies = results.map(result => toNeonResult(result, header('neon-array-mode') === 'true'))
+      const bodies = results.map(result => toNeonResult(result, headers['neon-array-mode'] === 'true'))
       return { status: 200, body: request.batch ? { results: bodies.slice(1, -1) } : (bodies[0] ?? {}) }
     } catch (error) {
       if (error instanceof pg.DatabaseError) return { status: 400, body: { ...error, message: error.message } }
@@ -107,11 +115,11 @@ export function createGateway({
   const server = createServer(
     { noDelay: true, keepAlive: true, keepAliveTimeout: 65_000 },
     async (request, response) => {
-      const header: ReadHeader = name => request.headers[name] as string | undefined
-      if (!isAuthorized(header)) return sendAnswer(response, UNAUTHORIZED)
+      const login = authenticate(request.headers)
+      if (!login) return sendAnswer(response, UNAUTHORIZED)
       try {
         const body = await readBody(request)
-        sendAnswer(response, body === undefined ? TOO_LARGE : await answer(header, body))
+        sendAnswer(response, body === undefined ? TOO_LARGE : await answer(login, request.headers, body))
       } catch {
         response.destroy()
       }
@@ -121,18 +129,12 @@ export function createGateway({
   return {
     connectionString,
     systemConnectionString: gatewayConnectionString(token, 'system'),
-    async fetch(input, init) {
-      const request = new Request(input, init)
-      const header: ReadHeader = name => request.headers.get(name) ?? undefined
-      const body = isAuthorized(header) ? await request.text() : undefined
-      const oversized = body !== undefined && body.length > BODY_LIMIT
-      const { status, body: responseBody } =
-        body === undefined
-          ? UNAUTHORIZED
-          : oversized
-            ? TOO_LARGE
-            : await Promise.race([answer(header, body), rejectOnAbort(request.signal)])
-      return Response.json(responseBody, { status })
+    async fetch(_endpoint, request) {
+      const headers = lowerCaseNames(request.headers)
+      const login = authenticate(headers)
+      const answering = login ? answer(login, headers, request.body) : Promise.resolve(UNAUTHORIZED)
+      const { status, body } = await rejectOnAbort(answering, request.signal)
+      return { ok: status === 200, status, json: async () => body, text: async () => JSON.stringify(body) }
     },
     async listen(port = 0) {
       await once(server.listen(port, '127.0.0.1'), 'listening')
@@ -169,12 +171,12 @@ function openPool(connectionString: string, max: number, statementTimeout: numbe
   return pool
 }
 
-async function runStatements(pool: pg.Pool, statements: Statement[], prepares: boolean): Promise<Result[]> {
+async function runStatements(pool: pg.Pool, statements: Statement[], preparing: Preparing): Promise<Result[]> {
   const client = await pool.connect().catch(error => {
     throw new DatabaseUnavailableError(error)
   })
   try {
-    const results = await runPipeline(client, statements, prepares)
+    const results = await runPipeline(client, statements, preparing)
     // The next caller must not inherit a transaction that was left open.
     if (client.getTransactionStatus() !== 'I') await client.query('ROLLBACK')
     client.release()
@@ -188,11 +190,18 @@ async function runStatements(pool: pg.Pool, statements: Statement[], prepares: b
 }
 
 /** As over HTTP, an aborted caller gets its error at once, while the statements run to their end. */
-const rejectOnAbort = (signal: AbortSignal): Promise<never> =>
-  new Promise((_, reject) => {
-    if (signal.aborted) reject(signal.reason)
-    signal.addEventListener('abort', () => reject(signal.reason), { once: true })
+function rejectOnAbort<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (!signal) return work
+  return new Promise((resolve, reject) => {
+    const abort = () => reject(signal.reason)
+    if (signal.aborted) abort()
+    signal.addEventListener('abort', abort, { once: true })
+    work.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort))
   })
+}
+
+const lowerCaseNames = (headers: Record<string, string>): Headers =>
+  Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]))
 
 /** No connection to the database, or it was lost. The same request may succeed later. */
 class DatabaseUnavailableError extends Error {
@@ -219,14 +228,14 @@ function parseRequest(body: string): { batch: boolean; queries: Statement[] } | 
 }
 
 /** The command that opens a batch's transaction, or undefined for an unknown isolation level. */
-function beginCommand(header: ReadHeader): string | undefined {
-  const isolation = header('neon-batch-isolation-level')
-  const level = ISOLATION.get(isolation ?? '')
+function beginCommand(headers: Headers): string | undefined {
+  const isolation = headers['neon-batch-isolation-level']
+  const level = ISOLATION.get(String(isolation))
   if (isolation !== undefined && level === undefined) return undefined
   const modes = [
     ...(level ? [`ISOLATION LEVEL ${level}`] : []),
-    ...(header('neon-batch-read-only') === 'true' ? ['READ ONLY'] : []),
-    ...(header('neon-batch-deferrable') === 'true' ? ['DEFERRABLE'] : []),
+    ...(headers['neon-batch-read-only'] === 'true' ? ['READ ONLY'] : []),
+    ...(headers['neon-batch-deferrable'] === 'true' ? ['DEFERRABLE'] : []),
   ]
   return `BEGIN ${modes.join(', ')}`
 }
@@ -256,10 +265,12 @@ function readBody(request: IncomingMessage): Promise<string | undefined> {
 }
 
 function sendAnswer(response: ServerResponse, { status, body }: Answer): void {
-  const text = Buffer.from(JSON.stringify(body))
+  const text = JSON.stringify(body)
   // The rest of a refused body is not read.
   if (status === 401 || status === 413) response.setHeader('connection', 'close')
-  response.writeHead(status, { 'content-type': 'application/json', 'content-length': text.length }).end(text)
+  const headers = { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) }
+  // Node sends a short head and a text that follows it in one write.
+  response.writeHead(status, headers).end(text)
 }
 
 function refusalAnswer(status: number, code: string, message: string): Answer {
@@ -267,5 +278,5 @@ function refusalAnswer(status: number, code: string, message: string): Answer {
 }
 
 function sha256Digest(text: string): Buffer {
-  return createHash('sha256').update(text).digest()
+  return hash('sha256', text, 'buffer')
 }

@@ -29,6 +29,9 @@ const STREAMS: StreamLimits = {
   lookMs: [600, 1000],
   keyCheckMs: 15_000,
 }
+const STATEMENTS_LOST =
+  'A pooler before the database loses prepared statements, so this process sends none from now on. ' +
+  'Set DATABASE_PREPARED_STATEMENTS=off, or have the pooler keep them.'
 const MIB = 1024 * 1024
 const BODIES: BodyLimits = { wireBytes: 24 * MIB, bytes: 64 * MIB, heldBytes: 128 * MIB }
 
@@ -45,7 +48,11 @@ export function createHost(
     rawBodies: BODIES,
     ...overrides,
   })
-  const { database, via, gateway, close } = openDatabase(config.database, options)
+  const { database, via, gateway, close } = openDatabase(config.database, {
+    prepares: config.preparesStatements,
+    onStatementsLost: () => config.log({ level: 'warn', notice: STATEMENTS_LOST }),
+    ...options,
+  })
   config.database = database
   config.hostMetrics = () => readProcessMetrics(gateway)
   config.foreignFetch = overrides.foreignFetch ?? createPinnedFetch(config)

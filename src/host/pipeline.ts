@@ -1,7 +1,7 @@
 // Runs all statements of a gateway request in one round trip to Postgres.
-import { hash } from 'node:crypto'
 import type { Duplex } from 'node:stream'
-import type pg from 'pg'
+import pg from 'pg'
+import { PreparedStatements, type Use } from './prepared-statements.ts'
 
 export type Statement = { query: string; params: unknown[] }
 export type Result = {
@@ -22,14 +22,50 @@ type PgConnection = {
   sync(): void
 }
 
-/** The names of the statements that a connection has prepared. */
-const preparedNames = new WeakMap<PgConnection, Set<string>>()
+/** The connection has lost a statement: a pooler has changed it for another between two transactions. */
+const STATEMENT_LOST = /^(26000|42P05)$/
+/**
+ * A statement that was parsed before a change of the schema: its result has other types now, or its parameters no
+ * longer fit. Not 42501, which is a refusal.
+ */
+const STATEMENT_STALE = /^(0A000|42(?!501))/
+
+const preparedOn = new WeakMap<pg.ClientBase, PreparedStatements>()
+
+/** `onLost` is called when a connection has lost a prepared statement. It is not to be given `prepares` again. */
+export type Preparing = { onLost(): void } | undefined
 
 /** Runs the statements in order. Throws the error of the first that fails, and skips the rest. */
-export function runPipeline(client: pg.ClientBase, statements: Statement[], prepares: boolean): Promise<Result[]> {
+export async function runPipeline(
+  client: pg.ClientBase,
+  statements: Statement[],
+  preparing?: Preparing,
+): Promise<Result[]> {
+  if (!preparing) return send(client, new Pipeline(statements))
+  const prepared = preparedOn.get(client) ?? new PreparedStatements()
+  preparedOn.set(client, prepared)
+  const pipeline = new Pipeline(statements, prepared)
+  try {
+    return await send(client, pipeline)
+  } catch (error) {
+    const failure = pipeline.failureOfPrepared(error)
+    if (!failure) throw error
+    prepared.forgetAll()
+    if (failure === 'lost') preparing.onLost()
+    await client.query('ROLLBACK')
+    // Nothing of the transaction that failed is done. What was committed before it is not repeated.
+    const done = pipeline.results.slice(0, pipeline.results.findLastIndex(({ command }) => command === 'COMMIT') + 1)
+    const [begin, ...rest] = statements
+    if (done.length === 0) return send(client, new Pipeline(statements))
+    const again = new Pipeline([begin!, ...rest.slice(done.length - 1)])
+    return [...done, ...(await send(client, again)).slice(1)]
+  }
+}
+
+function send(client: pg.ClientBase, pipeline: Pipeline): Promise<Result[]> {
   return new Promise((resolve, reject) => {
-    const done = (error: Error | null, results: Result[] = []) => (error ? reject(error) : resolve(results))
-    client.query(new Pipeline(statements, prepares, done))
+    pipeline.callback = error => (error ? reject(error) : resolve(pipeline.results))
+    client.query(pipeline)
   })
 }
 
@@ -38,38 +74,42 @@ export function runPipeline(client: pg.ClientBase, statements: Statement[], prep
  * The extended protocol allows one command for each statement, as Neon does. Values stay Postgres' text.
  */
 class Pipeline {
-  callback: (error: Error | null, results?: Result[]) => void
+  callback: (error: Error | null) => void = () => {}
+  readonly results: Result[] = []
   readonly #statements: Statement[]
-  readonly #names: string[]
-  #prepared = new Set<string>()
-  readonly #results: Result[] = []
+  readonly #prepared: PreparedStatements | undefined
+  #uses: Use[] = []
   #fields: Result['fields'] = []
   #rows: Result['rows'] = []
 
-  constructor(statements: Statement[], prepares: boolean, callback: Pipeline['callback']) {
+  constructor(statements: Statement[], prepared?: PreparedStatements) {
     this.#statements = statements
-    this.#names = statements.map(({ query }) => (prepares ? hash('sha1', query) : ''))
-    this.callback = callback
+    this.#prepared = prepared
   }
 
   submit(connection: pg.Connection) {
     const wire = connection as unknown as PgConnection
-    this.#prepared = preparedNames.get(wire) ?? this.#prepared
-    preparedNames.set(wire, this.#prepared)
+    const uses = this.#prepared?.use(this.#statements.map(({ query }) => query)) ?? []
+    this.#uses = uses
     wire.stream.cork()
+    for (const name of this.#prepared?.takeNamesToClose() ?? []) wire.close({ type: 'S', name })
     for (const [i, { query, params }] of this.#statements.entries()) {
-      const name = this.#names[i]!
-      if (!this.#prepared.has(name)) {
-        // A pipeline that failed may have prepared it.
-        if (name) wire.close({ type: 'S', name })
-        wire.parse({ name, text: query })
-      }
+      const { name, isParsed } = uses[i] ?? { name: '', isParsed: true }
+      if (isParsed) wire.parse({ name, text: query })
       wire.bind({ statement: name, values: params.map(toText) })
       wire.describe({ type: 'P' })
       wire.execute()
     }
     wire.sync()
     wire.stream.uncork()
+  }
+
+  /** Whether the error says that a prepared statement must be parsed again. */
+  failureOfPrepared(error: unknown): 'lost' | 'stale' | undefined {
+    const code = (error instanceof pg.DatabaseError && error.code) || ''
+    if (STATEMENT_LOST.test(code)) return 'lost'
+    const failed = this.#uses[this.results.length]
+    return failed && !failed.isParsed && STATEMENT_STALE.test(code) ? 'stale' : undefined
   }
 
   handleRowDescription(message: { fields: Result['fields'] }) {
@@ -84,7 +124,7 @@ class Pipeline {
     const [command = '', ...counts] = message.text.split(' ')
     const count = counts.at(-1)
     const rowCount = count !== undefined && /^\d+$/.test(count) ? Number(count) : null
-    this.#results.push({ fields: this.#fields, rows: this.#rows, rowCount, command })
+    this.results.push({ fields: this.#fields, rows: this.#rows, rowCount, command })
     this.#fields = []
     this.#rows = []
   }
@@ -101,13 +141,14 @@ class Pipeline {
   handleCopyData() {}
 
   handleError(error: Error) {
+    this.#prepared?.record(this.#uses, this.results.length)
     this.callback(error)
   }
 
   // Not called after an error.
   handleReadyForQuery() {
-    for (const name of this.#names) if (name) this.#prepared.add(name)
-    this.callback(null, this.#results)
+    this.#prepared?.record(this.#uses, this.results.length)
+    this.callback(null)
   }
 }
 

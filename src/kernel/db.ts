@@ -48,9 +48,16 @@ export class Replay extends Error {
 
 const TRIP_TIMEOUT_MS = 4500
 
+/** What the driver sends, and reads of the response. */
+export type DriverRequest = { method: string; headers: Record<string, string>; body: string; signal?: AbortSignal }
+export type DriverFetch = (
+  endpoint: string,
+  request: DriverRequest,
+) => Promise<Pick<Response, 'ok' | 'status' | 'json' | 'text'>>
+
 /** By default a trip goes to Neon's host. A gateway has an `endpoint`, or runs in this process behind `via`. */
-type TripRoute = { endpoint?: string | undefined; via?: typeof fetch | undefined }
-neonConfig.fetchFunction = (url: string, { endpoint = url, via = fetch, ...init }: RequestInit & TripRoute) =>
+type TripRoute = { endpoint?: string | undefined; via?: DriverFetch | undefined }
+neonConfig.fetchFunction = (url: string, { endpoint = url, via = fetch, ...init }: DriverRequest & TripRoute) =>
   via(endpoint, init)
 
 /** An error of the statements is an answer of the database too. */
@@ -58,7 +65,7 @@ type CountTrip = (ms: number, isAnswered: boolean) => void
 
 export function connect(
   { database }: Pick<Config, 'database'>,
-  inProcess?: typeof fetch,
+  inProcess?: DriverFetch,
   countTrip: CountTrip = () => {},
 ): Database {
   const route: TripRoute = { endpoint: database.gateway, via: inProcess }
@@ -71,13 +78,20 @@ function createTrip(url: string, route: TripRoute, countTrip: CountTrip): Trip {
   return async statements => {
     const compiled = statements.map(compileQuery)
     const queries = compiled.map(({ sql, params }) => client.query(sql, params, { types: TEXT_PARSERS }))
-    const fetchOptions = { ...route, signal: AbortSignal.timeout(TRIP_TIMEOUT_MS) }
+    // Not `AbortSignal.timeout()`, which keeps what belongs to the request until then.
+    const timeout = new AbortController()
+    const timer = setTimeout(() => timeout.abort(new Error('The database did not answer in time')), TRIP_TIMEOUT_MS)
+    const fetchOptions = { ...route, signal: timeout.signal }
     const started = Date.now()
-    const results = await client.transaction(queries, { fetchOptions }).catch((error: unknown) => {
+    const failWith = (error: unknown): never => {
       const translated = translateError(error)
       countTrip(Date.now() - started, (translated as Failure).code !== 'database_unavailable')
       throw translated
-    })
+    }
+    const results = await client
+      .transaction(queries, { fetchOptions })
+      .catch(failWith)
+      .finally(() => clearTimeout(timer))
     countTrip(Date.now() - started, true)
     return compiled.map((statement, i) => statement.read((results[i] as FullQueryResults<true>).rows))
   }

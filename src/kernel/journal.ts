@@ -62,14 +62,33 @@ export async function commit<T>(
     select to_json(changed), (select has_webhooks(current_tenant()))
     from changed
     where (select count(seq) from journaled) >= 0` as SQL<Row>
+  return runWrite(ctx, statement, lock)
+}
+
+/**
+ * Runs a write that is a function of the database. It locks, decides, changes and journals, and ends with
+ * `conclude_write()`. It returns a row of the changed row as JSON, and whether the workspace has webhooks.
+ */
+export async function runWrite<T>(ctx: Ctx, call: Query<Row>, lock?: SQL | SQL[]): Promise<T[]> {
   try {
-    const rows = await run(ctx, statement, lock)
+    const rows = await run(ctx, call, lock)
     if (rows[0]?.[1] === true) announceEvents(ctx)
     return rows.map(([row]) => JSON.parse(row as string) as T)
   } catch (error) {
     return replayRows(ctx, error)
   }
 }
+
+/** What such a function needs to know of the request, as its `p_request`. */
+export const describeWrite = (ctx: Ctx, plannedVersion: number | null = null): string =>
+  JSON.stringify({
+    if_match: ctx.ifMatch,
+    planned_version: plannedVersion,
+    event_limit: dailyEventLimit(ctx),
+    body_bytes: ctx.bodyBytes,
+    idempotency_key: ctx.idempotency?.key,
+    fingerprint: ctx.idempotency?.fingerprint,
+  })
 
 /** Sends the events to the webhooks of the workspace after the response. The schedule sends what this leaves. */
 export function announceEvents({ requestInfo, waitUntil, deliverEvents }: Ctx, tenant = requestInfo.tenant): void {
@@ -91,6 +110,9 @@ const STORED_BYTES = sql`(select sum(octet_length(to_json(changed)::text)) from 
 /** The schedule has no limit: it must be able to end things on a day whose limit is used up. */
 const dailyEventLimit = ({ actor, config }: Ctx): number | null =>
   actor.kind === 'cron' || config.eventsPerDay === 0 ? null : config.eventsPerDay
+
+/** The same for a function of the database, which knows the listener. */
+export const agentDailyLimit = ({ config }: Pick<Ctx, 'config'>): number | null => 2 * config.eventsPerDay || null
 
 /**
  * The daily event limit for agents of a workspace's own listeners: twice that of requests, so that requests cannot keep

@@ -1,5 +1,4 @@
 // Converts stored rows to work: all that an agent needs of a deployment, with secrets sealed to the agent's key.
-import { type SQL, sql } from 'drizzle-orm'
 import { DEADLINES } from '../deployments/lifecycle.ts'
 import type { Ctx } from '../kernel/context.ts'
 import type { RevisionStatus, Source } from '../protocol/parts.schema.ts'
@@ -42,6 +41,7 @@ type StoredRevision = {
   sealed: { name: string; sealed: string }[] | null
   archive: { id: string; size: number; sha256: string } | null
 }
+/** As `read_changes()` returns it. */
 export type StoredWork = {
   deployment_id: string
   generation: number
@@ -59,29 +59,6 @@ export type StoredWork = {
   revision: StoredRevision | null
   serving: StoredRevision | null
 }
-
-/** A revision with the sealed values of its secret versions, as JSON. */
-export const revisionJson = (r: SQL): SQL => sql`case when ${r}.id is not null then json_build_object(
-      'id', ${r}.id,
-      'number', ${r}.number,
-      'status', ${r}.status,
-      'status_since', ${r}.status_since,
-      'source', ${r}.source,
-      'source_config', ${r}.source_config,
-      'source_revision_config', ${r}.source_revision_config,
-      'secret_references', ${r}.secret_references,
-      'sealed', (
-        select json_agg(json_build_object('name', s.name, 'sealed', s.sealed))
-        from json_to_recordset(${r}.secrets) w(name text, version integer)
-        join deployment_secrets s
-          on s.deployment_id = ${r}.deployment_id and s.name = w.name and s.version = w.version),
-      'archive', (
-        select json_build_object('id', u.id, 'size', u.size, 'sha256', u.sha256)
-        from uploads u
-        where u.object_path = ${r}.source_revision_config ->> 'source_tarball_path'
-          and u.tenant_id = ${r}.tenant_id
-          and u.state = 'stored'))
-    end`
 
 const ABSENT_MEMBERS = {
   ...{ tenant_id: null, name: null, deployment_type: null, custom_url: null, k8s_namespace: null },

@@ -1,71 +1,113 @@
+import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
+import { startState } from '../../src/deployments/lifecycle.ts'
+import { describePatch } from '../../src/deployments/patch.ts'
 import { planPatchChanges } from '../../src/deployments/plan.ts'
-import { DeploymentPatch } from '../../src/deployments/schema.ts'
-import { newTenant, startApp } from '../support/app.ts'
+import { DEPLOYMENT_RECORD, REVISION_RECORD } from '../../src/deployments/rows.ts'
+import type { DeploymentPatch } from '../../src/deployments/schema.ts'
+import { runAsSystem, textArray } from '../../src/kernel/db.ts'
+import { type ClearableMember, sources } from '../../src/protocol/parts.schema.ts'
+import { getApp, newTenant, startApp } from '../support/app.ts'
 import { makeImageBody } from '../support/deployment-bodies.ts'
 import { listRevisions, minimalBody } from '../support/deployments.ts'
-import { GITEA_URL, makeRepositoryBody } from '../support/integrations.ts'
+import { makeRepositoryBody } from '../support/integrations.ts'
+import { makeDigest, makeReference, PATCH_MEMBERS } from '../support/patch-members.ts'
 
-const ID = '9f14e45f-ceea-467f-9b5a-3b1c0a5c9d11'
-const OTHER_ID = '8f14e45f-ceea-467f-9b5a-3b1c0a5c9d11'
-const makeDigest = (digit: string) => `app@sha256:${digit.repeat(64)}`
-const makeReference = (name: string) => ({ name, secret_name: 'app', secret_key: 'key' })
+describe('plan_patch() in the database', () => {
+  const stored = {
+    ...{ version: 1, revisions: 4, source: 'githost', preview: null, secret_references: null },
+    ...{ source_config: {}, source_revision_config: { repo_commit_sha: 'c'.repeat(40) } },
+    secrets: [
+      { name: 'KEPT', version: 1 },
+      { name: 'OTHER', version: 3 },
+    ],
+  }
+  const put = (path: string, value: unknown): object => {
+    const [outer, inner] = path.split('.') as [keyof typeof stored, string?]
+    return { [outer]: inner ? { ...(stored[outer] as object), [inner]: value } : value }
+  }
+  const secret = (name: string, value = '********') => ({ name, value })
+  const cases: [current: typeof stored, patch: DeploymentPatch, clear: ClearableMember[]][] = [
+    ...PATCH_MEMBERS.flatMap(([path, before, after]) => {
+      const [outer, inner] = path.split('.') as [string, string?]
+      const patches = [before, after].map(value => ({ [outer]: inner ? { [inner]: value } : value }) as DeploymentPatch)
+      const current = outer === 'revision_source' ? stored : { ...stored, ...put(path, before) }
+      return [stored, current].flatMap(row => patches.map(patch => [row, patch, []] as (typeof cases)[number]))
+    }),
+    [stored, {}, ['custom_url', 'resource_spec']],
+    [{ ...stored, ...put('source_config.install_command', 'make') }, {}, ['install_command', 'secrets']],
+    [stored, { secrets: [secret('OTHER'), secret('KEPT')] }, []],
+    [stored, { secrets: [secret('KEPT')] }, []],
+    [stored, { secrets: [secret('KEPT'), secret('OTHER', 'new'), secret('NEW', 'new')] }, []],
+    [
+      { ...stored, source_config: { build_on_push: false, custom_url: 'a.example.com' } } as typeof stored,
+      { source_config: { build_on_push: true, build_command: 'make' }, source_revision_config: { repo_ref: 'main' } },
+      ['custom_url'],
+    ],
+  ]
 
-/** `isRepeatable`: the stored value creates a revision if it is sent again. */
-const MEMBERS: [path: string, stored: unknown, changed: unknown, effect: string, isRepeatable?: true][] = [
-  ['source_config.integration_id', OTHER_ID, ID, 'immutable'],
-  ['source_config.repo_url', `${GITEA_URL}/acme/app`, 'https://git.example.com/acme/else', 'immutable'],
-  ['source_config.deployment_type', 'dev', 'prod', 'immutable'],
-  ['source_config.template_id', 'web', 'chat', 'immutable'],
-  ['source_config.listener_id', OTHER_ID, ID, 'immutable'],
-  ['source_config.listener_config', { k8s_namespace: 'apps' }, { k8s_namespace: 'more' }, 'immutable'],
-  ['source_config.build_on_push', false, true, 'in_place'],
-  ['source_config.custom_url', 'a.example.com', 'b.example.com', 'in_place'],
-  ['source_config.resource_spec', { cpu: 1 }, {}, 'revision'],
-  ['source_config.install_command', 'npm ci', 'npm install', 'revision'],
-  ['source_config.build_command', 'make', 'make all', 'revision'],
-  ['source_config.tracing', true, false, 'revision'],
-  ['source_revision_config.repo_ref', 'main', 'next', 'revision', true],
-  ['source_revision_config.repo_ref', 'refs/tags/v1', 'refs/tags/v2', 'revision', true],
-  ['source_revision_config.repo_ref', 'a'.repeat(40), 'b'.repeat(40), 'revision'],
-  ['source_revision_config.image_uri', 'app:1', 'app:2', 'revision', true],
-  ['source_revision_config.image_uri', 'app', 'app:2', 'revision', true],
-  ['source_revision_config.image_uri', makeDigest('a'), makeDigest('b'), 'revision'],
-  ['source_revision_config.platform_config_path', 'a.json', 'b.json', 'revision'],
-  ['source_revision_config.source_tarball_path', 'uploads/1', 'uploads/2', 'revision'],
-  ['secret_references', [makeReference('A')], [makeReference('B')], 'revision'],
-  ['secret_references', [makeReference('A')], [], 'revision'],
-  ['revision_source', 'githost', 'internal_source', 'revision', true],
-]
+  /** What the changes of the plan make of the stored configuration. */
+  function applyChanges({ secrets: _, ...current }: typeof stored, changes: { path: string; after: unknown }[]) {
+    const next = structuredClone(current) as Record<string, unknown>
+    for (const { path, after } of changes) {
+      const [outer, inner] = path.split('.') as [string, string?]
+      const parent = (inner ? next[outer] : next) as Record<string, unknown>
+      if (inner && after === null) delete parent[inner]
+      else parent[inner ?? outer] = after
+    }
+    return next
+  }
 
-describe('a member of a patch', () => {
-  it('has a row in the table of effects', () => {
-    const { source_config, source_revision_config, ...whole } = DeploymentPatch.shape
-    const inner = (name: string, member: { unwrap(): { unwrap(): { shape: object } } }) =>
-      Object.keys(member.unwrap().unwrap().shape).map(one => `${name}.${one}`)
-    const all = [
-      ...inner('source_config', source_config as never),
-      ...inner('source_revision_config', source_revision_config as never),
-      ...Object.keys(whole).filter(name => name !== 'secrets'),
-    ]
-    expect([...new Set(MEMBERS.map(([path]) => path))].sort()).toEqual(all.sort())
-  })
-
-  it.each(MEMBERS)('that changes %s from %j to %j has the effect %s', (path, stored, changed, effect, isRepeatable) => {
-    const [outer, inner] = path.split('.') as [string, string?]
-    const put = (value: unknown) => ({ [outer]: inner ? { [inner]: value } : value })
-    const empty = { version: 1, source_config: {}, source_revision_config: {}, secret_references: null, secrets: [] }
-    const current = { ...empty, ...(outer === 'revision_source' ? {} : put(stored)) }
-    const plan = planPatchChanges(current, put(changed) as DeploymentPatch)
-    expect(plan.changes.map(change => [change.path, change.effect])).toEqual([[path, effect]])
-    expect(plan.reasons).toEqual(effect === 'revision' ? [path] : [])
-    const repeated = planPatchChanges(current, put(stored) as DeploymentPatch)
-    expect(repeated.reasons).toEqual(isRepeatable ? [path] : [])
-    expect(planPatchChanges(current, put(null) as DeploymentPatch).changes).toEqual([])
-    expect(planPatchChanges(empty, put(changed) as DeploymentPatch).creates_revision).toBe(
-      effect === 'revision' && !(Array.isArray(changed) && changed.length === 0),
+  it('comes to what planPatchChanges() describes', async () => {
+    const sent = cases.map(([current, patch, clear]) => ({
+      current,
+      patch: JSON.parse(
+        describePatch(
+          { ...patch, clear },
+          (patch.secrets ?? []).map(one => ({ ...one, fingerprints: [] })),
+        ),
+      ),
+    }))
+    const [rows] = await runAsSystem(
+      getApp().database,
+      sql`
+        select to_json(plan_patch(jsonb_populate_record(null::deployments, one -> 'current'), one -> 'patch'))
+        from jsonb_array_elements(${JSON.stringify(sent)}::jsonb) with ordinality sent(one, place)
+        order by place`,
     )
+    const plans = (rows as string[][]).map(([plan]) => JSON.parse(plan!))
+    expect(plans).toHaveLength(cases.length)
+    for (const [i, [current, patch, clear]] of cases.entries()) {
+      const planned = planPatchChanges(current, patch, { clear })
+      const pathsOf = (effect: string) => planned.changes.filter(one => one.effect === effect).map(one => one.path)
+      const described = { reasons: planned.reasons, in_place: pathsOf('in_place'), immutable: pathsOf('immutable') }
+      const configuration = applyChanges(
+        current,
+        planned.changes.filter(({ path }) => !['secrets', 'revision_source'].includes(path)),
+      )
+      expect(plans[i], JSON.stringify(patch)).toMatchObject({ ...described, next: configuration })
+      const next = plans[i].next.secrets as { name: string; version: number }[]
+      const renewed = planned.secrets.filter(one => one.change !== 'removed').map(one => one.name)
+      expect(next.filter(one => one.version === current.revisions + 1).map(one => one.name)).toEqual(renewed)
+      const isReplaced = planned.reasons.includes('secrets')
+      expect(next.map(one => one.name)).toEqual(
+        (isReplaced ? (patch.secrets ?? []) : current.secrets).map(one => one.name),
+      )
+    }
   })
+})
+
+it('the rules that SQL repeats are those of the code', async () => {
+  const query = sql<string[]>`
+    select
+      array(select start_state(source) from unnest(${textArray(sources)}) source),
+      array(select jsonb_object_keys(recorded_deployment(null))),
+      array(select jsonb_object_keys(recorded_revision(null)))`
+  const [[row]] = (await runAsSystem(getApp().database, query)) as [[string[]]]
+  const [states, ofDeployment, ofRevision] = row.map(text => text.slice(1, -1).split(','))
+  expect(states).toEqual(sources.map(startState))
+  expect(ofDeployment!.sort()).toEqual(Object.keys(DEPLOYMENT_RECORD).sort())
+  expect(ofRevision!.sort()).toEqual(Object.keys(REVISION_RECORD).sort())
 })
 
 const selfHosted = startApp({ settings: { SLIPWAY_MODE: 'self_hosted' } })

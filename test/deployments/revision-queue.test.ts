@@ -4,7 +4,6 @@ import { canFollow, DEADLINES } from '../../src/deployments/lifecycle.ts'
 import { sweepRevisions } from '../../src/deployments/sweep.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { type RevisionStatus, revisionStatuses } from '../../src/protocol/parts.schema.ts'
-import { findTransitionPath, movingStates } from '../../src/sync/revision-transitions.ts'
 import { getApp, newTenant, readEvents, type Tenant, unusedId, withClockAhead } from '../support/app.ts'
 import {
   advanceRevisionTo,
@@ -17,6 +16,7 @@ import {
   readRevisionQueue,
   reportRevision,
 } from '../support/deployments.ts'
+import { findReportPath, movingStates } from '../support/report-path.ts'
 
 type RevisionIds = { deployment_id: string; revision_id: string }
 /** Creates a revision in each status through the API, reports of agents, and the schedule. */
@@ -78,8 +78,7 @@ describe.each(revisionStatuses)('a revision that is %s', from => {
     const tenant = await newTenant()
     const ids = await REACH_STATUS[from](tenant)
     expect(await statusOf(tenant, ids)).toBe(from)
-    const { source } = (await tenant.get(`/v2/deployments/${ids.deployment_id}`)).body
-    const path = findTransitionPath(source, from, state)
+    const path = await findReportPath(from, state)
     const refusal = ['CREATING', 'QUEUED'].includes(from)
       ? ['refused', 'revision_unknown']
       : ['stale', 'revision_ended']

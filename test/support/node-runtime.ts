@@ -56,7 +56,7 @@ export function startRuntime(
     clientAddress: createAddressReader(readTrustedProxies(env, isRange)),
     ...overrides,
   })
-  return createApp(config, fetch as typeof globalThis.fetch)
+  return createApp(config, fetch)
 }
 
 export const countTrips = async (requestId: string): Promise<number> => trips.get(requestId) ?? 0

@@ -21,7 +21,13 @@ const SHOWN_SETTINGS = [
   ...['SLIPWAY_MODE', 'ABAC', 'AUDIT_LOGS', 'DEPLOYMENT_TRACING', 'DEPLOYMENT_MODELS', 'MODEL_PRIVATE_ADDRESSES'],
   ...['RATE_LIMIT_PER_MINUTE', 'INGESTION_RATE_LIMIT_PER_MINUTE', 'UNKNOWN_KEYS_PER_MINUTE', 'EVENTS_PER_DAY'],
   ...['AUDIT_RETENTION_DAYS', 'LOG_RETENTION_DAYS', 'REVISION_RETENTION_DAYS', 'UPLOADS_MAX_GIB', 'ALLOW_LOOPBACK'],
-  ...['CLIO_SCHEDULE_MIN_INTERVAL_SECONDS', 'PORT', 'SHUTDOWN_DELAY_SECONDS', 'SHUTDOWN_TIMEOUT_SECONDS'],
+  ...[
+    'DATABASE_PREPARED_STATEMENTS',
+    'CLIO_SCHEDULE_MIN_INTERVAL_SECONDS',
+    'PORT',
+    'SHUTDOWN_DELAY_SECONDS',
+    'SHUTDOWN_TIMEOUT_SECONDS',
+  ],
 ]
 const SHOWN_VALUE = /^[a-z0-9_]{1,20}$/
 const MAX_LINES = 5000
@@ -51,7 +57,8 @@ export async function main(): Promise<void> {
 }
 
 export async function collectBundle(env: NodeJS.ProcessEnv, logs: string[]): Promise<Record<string, string>> {
-  const { operations } = await import('../../app.ts')
+  const { loadOperations } = await import('../../app.ts')
+  const operations = await loadOperations()
   const words = new Set(operations.flatMap(({ path }) => path.split('/').filter(part => !part.startsWith('{'))))
   const keepLine = createLineFilter(words)
   const report: Record<string, unknown> = {
