@@ -1,7 +1,7 @@
 // Mutants that change nothing a test of behavior could notice, with the reason. They are not run and do not count.
 type Equivalent = {
   file: string
-  /** The line that is changed. */
+  /** A part of the line that is changed. */
   code: string
   changes: string[]
   reason: string
@@ -38,7 +38,7 @@ export const equivalents: Equivalent[] = [
   },
   {
     file: list,
-    code: 'if (filters.length === 0 && !query.deep && !query.include) {',
+    code: 'if (filters.length === 0 && ',
     changes: [
       'filters.length === 0 && !query.deep && !query.include → false',
       'filters.length === 0 && !query.deep && !query.include → (filters.length === 0 && !query.deep) || (!query.include)',
@@ -58,7 +58,7 @@ export const equivalents: Equivalent[] = [
   },
   {
     file: list,
-    code: 'return pageStatement({ ...query, limit, offset, ...(offset >= MAX_SHALLOW_OFFSET && { deep: true }) })',
+    code: 'return pageStatement({ ',
     changes: [
       'offset >= MAX_SHALLOW_OFFSET && { deep: true } → (offset >= MAX_SHALLOW_OFFSET) || ({ deep: true })',
       'offset >= MAX_SHALLOW_OFFSET → offset > MAX_SHALLOW_OFFSET',
@@ -106,7 +106,7 @@ export const equivalents: Equivalent[] = [
   },
   {
     file: 'src/deployments/plan.ts',
-    code: "members.push({ path: ['revision_source'], value: patch.revision_source, effect: 'revision', isAlwaysNew: true })",
+    code: "members.push({ path: ['revision_source'], ",
     changes: ['true → false'],
     reason: 'No stored configuration has this member, so it always differs.',
   },
