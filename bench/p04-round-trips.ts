@@ -1,10 +1,12 @@
 // P4: database round trips per request, on every route that needs a key. It is a count and does not vary.
 import { randomUUID } from 'node:crypto'
-import { operations } from '../src/app.ts'
+import { loadOperations } from '../src/app.ts'
 import type { Operation } from '../src/kernel/routes.ts'
 import { REGISTRY_SETTINGS } from '../test/support/registry-settings.ts'
 import type { Bench, BenchContext } from './support/bench-context.ts'
 import { serveWorkers } from './support/workerd.ts'
+
+const operations = await loadOperations()
 
 export default {
   id: 'P4',

@@ -1,143 +1,104 @@
 // The map of the API: the middleware of every request, one line per slice, and the scheduled work.
 import { HonoBase } from 'hono/hono-base'
-import { sweepEndedKeys } from './access/key-retention.ts'
-import { accessPolicyRoutes } from './access/policies.routes.ts'
-import { organizationRoutes, workspaceRoutes } from './access/routes.ts'
-import { serveDocsPages } from './api-docs/docs-page.ts'
 import { createAttemptLog } from './audit/attempts.ts'
-import { sweepAuditLog } from './audit/retention.ts'
-import { auditRoutes } from './audit/routes.ts'
-import { serveClientLinks } from './dashboard/client-links.ts'
-import { serveDashboard } from './dashboard/shell.ts'
-import { sweepAttachments } from './datasets/attachments.ts'
-import { comparisonRoutes } from './datasets/comparisons.routes.ts'
-import { exampleRoutes } from './datasets/examples.routes.ts'
-import { datasetRoutes } from './datasets/routes.ts'
-import { shareRoutes } from './datasets/shares.routes.ts'
-import { customHostRoutes } from './deployments/custom-hosts.routes.ts'
-import { logRoutes } from './deployments/logs.routes.ts'
-import { sweepMetrics } from './deployments/metric-points.ts'
-import { metricRoutes } from './deployments/metrics.routes.ts'
-import { registryRoutes } from './deployments/registry.routes.ts'
-import { sweepOldRevisions } from './deployments/revision-retention.ts'
-import { deploymentRoutes } from './deployments/routes.ts'
-import { sweepRevisions } from './deployments/sweep.ts'
-import { tagRoutes } from './deployments/tags.routes.ts'
-import { uploadRoutes } from './deployments/uploads.routes.ts'
-import { sweepUploads } from './deployments/uploads.ts'
-import { workspaceTagRoutes } from './deployments/workspace-tags.routes.ts'
 import type { Config } from './env.ts'
-import { eventRoutes } from './events/routes.ts'
-import { insightRoutes } from './insights/routes.ts'
-import { sweepInstalls } from './integrations/install.ts'
-import { integrationRoutes } from './integrations/routes.ts'
 import type { ApiOf } from './kernel/api-types.ts'
 import { createSealer } from './kernel/crypto.ts'
 import { connect, type DriverFetch } from './kernel/db.ts'
-import { healthRoutes } from './kernel/health.ts'
+import { loadOnce } from './kernel/load-once.ts'
 import { cors, notFound, respondWithError, wrapRequest } from './kernel/middleware.ts'
-import { buildOpenApi, documentRoutes } from './kernel/openapi.ts'
+import { mountOnDemand } from './kernel/mount-on-demand.ts'
 import { resolvePath } from './kernel/path-aliases.ts'
-import type { AppEnv, Operation, Services } from './kernel/routes.ts'
+import { type AppEnv, listOperations, type Operation, type Services } from './kernel/routes.ts'
 import { openS3Bucket } from './kernel/s3.ts'
 import { SegmentRouter } from './kernel/segment-router.ts'
-import { mountOperations } from './kernel/serve-routes.ts'
+import { createMounter } from './kernel/serve-routes.ts'
 import { createBucketStorage } from './kernel/storage.ts'
-import { runSweeps, sweepExpiredRows } from './kernel/sweep.ts'
-import { listenerRoutes } from './listeners/routes.ts'
-import { serveMetricsPage } from './metrics/metrics-page.ts'
 import { createProcessCounters } from './metrics/process-counters.ts'
-import { modelProxyRoutes } from './models/proxy.routes.ts'
-import { modelRoutes } from './models/routes.ts'
-import { signingKeyRoutes } from './models/signing-keys.routes.ts'
-import { sweepModelUsage } from './models/usage.ts'
-import { identityRoutes } from './oauth/client-document.routes.ts'
-import { flowRoutes } from './oauth/flow.routes.ts'
-import { sweepFlows } from './oauth/flow.ts'
-import { sweepProviders } from './oauth/provider-recheck.ts'
-import { providerRoutes } from './oauth/routes.ts'
-import { sweepDeliveries } from './pushes/deliveries.ts'
-import { sweepPreviews } from './pushes/preview-sweep.ts'
-import { deliveryRoutes, previewRoutes } from './pushes/routes.ts'
-import { queueItemRoutes } from './queues/items.routes.ts'
-import { queueRoutes } from './queues/routes.ts'
-import { sweepQueues } from './queues/upkeep.ts'
-import { onlineEvaluatorRoutes } from './rules/online-evaluators.routes.ts'
-import { ruleRoutes } from './rules/routes.ts'
-import { deviceRoutes } from './sign-in/device.routes.ts'
-import { serveSignInPages } from './sign-in/pages.ts'
-import { signInRoutes } from './sign-in/routes.ts'
-import { sweepSessions } from './sign-in/sessions.ts'
-import { syncRoutes } from './sync/routes.ts'
 import { clickHouseTraceStore } from './traces/clickhouse/store.ts'
-import { feedbackRoutes } from './traces/feedback.routes.ts'
-import { sweepFeedback } from './traces/feedback-sweep.ts'
-import { ingestionRoutes } from './traces/ingestion.routes.ts'
-import { otlpRoutes } from './traces/otlp/otlp.routes.ts'
 import { postgresTraceStore } from './traces/postgres/store.ts'
-import { runRoutes } from './traces/runs.routes.ts'
-import { sessionRoutes } from './traces/sessions.routes.ts'
-import { runShareRoutes } from './traces/shares.routes.ts'
-import { threadRoutes } from './traces/threads.routes.ts'
-import { ttlSettingsRoutes } from './traces/ttl-settings.routes.ts'
-import { v2Routes } from './traces/v2.routes.ts'
-import { createEventDeliverer, sweepWebhooks } from './webhooks/deliverer.ts'
-import { webhookRoutes } from './webhooks/routes.ts'
 
-const slices = [
-  deploymentRoutes,
-  customHostRoutes,
-  tagRoutes,
-  workspaceTagRoutes,
-  uploadRoutes,
-  registryRoutes,
-  logRoutes,
-  metricRoutes,
-  integrationRoutes,
-  listenerRoutes,
-  syncRoutes,
-  runRoutes,
-  runShareRoutes,
-  threadRoutes,
-  v2Routes,
-  providerRoutes,
-  flowRoutes,
-  identityRoutes,
-  signingKeyRoutes,
-  modelRoutes,
-  previewRoutes,
-  deliveryRoutes,
-  eventRoutes,
-  webhookRoutes,
-  ingestionRoutes,
-  sessionRoutes,
-  feedbackRoutes,
-  ttlSettingsRoutes,
-  datasetRoutes,
-  exampleRoutes,
-  comparisonRoutes,
-  shareRoutes,
-  queueRoutes,
-  queueItemRoutes,
-  ruleRoutes,
-  onlineEvaluatorRoutes,
-  insightRoutes,
-  otlpRoutes,
-  modelProxyRoutes,
-  organizationRoutes,
-  workspaceRoutes,
-  accessPolicyRoutes,
-  signInRoutes,
-  deviceRoutes,
-  healthRoutes,
-] as const
-const audit = auditRoutes(slices.flatMap(slice => slice.operations))
-const sliceOperations = [...slices, audit].flatMap(slice => slice.operations)
+/** By the starts of all paths that they serve, where `*` is any segment: the first request to one imports the slice. */
+export const slices = {
+  '/v2/deployments /v2/deployment-counts /v2/deployment-states /v2/templates': () => import('./deployments/routes.ts'),
+  '/v2/custom-hosts': () => import('./deployments/custom-hosts.routes.ts'),
+  '/v2/deployments/*/tags /v2/tag-keys /v2/tag-values': () => import('./deployments/tags.routes.ts'),
+  '/workspaces/current/tag-keys /workspaces/current/tags /workspaces/current/taggings': () =>
+    import('./deployments/workspace-tags.routes.ts'),
+  '/v2/deployments/*/upload-url /v2/uploads': () => import('./deployments/uploads.routes.ts'),
+  '/v2/deployments/*/push-token /v2/registry': () => import('./deployments/registry.routes.ts'),
+  '/v2/deployments/*/logs /v1/projects': () => import('./deployments/logs.routes.ts'),
+  '/v2/deployments/*/metrics': () => import('./deployments/metrics.routes.ts'),
+  '/v1/integrations/forge/githost': () => import('./integrations/routes.ts'),
+  '/v2/listeners': () => import('./listeners/routes.ts'),
+  '/v1/sync': () => import('./sync/routes.ts'),
+  '/runs/*': () => import('./traces/runs.routes.ts'),
+  '/runs/*/share /runs/delete /public': () => import('./traces/shares.routes.ts'),
+  '/runs/group /runs/threads': () => import('./traces/threads.routes.ts'),
+  '/v2/runs /v2/traces /v2/threads /v2/sessions /v2/public': () => import('./traces/v2.routes.ts'),
+  '/v2/auth/providers': () => import('./oauth/routes.ts'),
+  '/v2/auth/authenticate /v2/auth/wait /v2/auth/callback /v2/auth/tokens': () => import('./oauth/flow.routes.ts'),
+  '/.well-known/oauth-client.json': () => import('./oauth/client-document.routes.ts'),
+  '/.well-known/jwks.json': () => import('./models/signing-keys.routes.ts'),
+  '/v1/model-configurations /v1/model-usage /v1/model-budgets /workspaces/current/secrets /orgs/current/model-proxy':
+    () => import('./models/routes.ts'),
+  '/v2/deployments/*/preview-policy /v2/deployments/*/previews /v2/previews': () =>
+    import('./pushes/previews.routes.ts'),
+  '/v1/integrations/forge/githost/webhook /v1/integrations/forge/githost/*/webhook': () =>
+    import('./pushes/deliveries.routes.ts'),
+  '/v2/events': () => import('./events/routes.ts'),
+  '/v2/webhooks /.well-known/webhook-keys': () => import('./webhooks/routes.ts'),
+  '/info /runs': () => import('./traces/ingestion.routes.ts'),
+  '/sessions': () => import('./traces/sessions.routes.ts'),
+  '/feedback /feedback-configs': () => import('./traces/feedback.routes.ts'),
+  '/ttl-settings /workspaces/current/ttl-settings /orgs/ttl-settings': () => import('./traces/ttl-settings.routes.ts'),
+  '/datasets': () => import('./datasets/routes.ts'),
+  '/examples /v1/platform/datasets /v1/platform/attachments': () => import('./datasets/examples.routes.ts'),
+  '/datasets/comparative /datasets/*/comparative': () => import('./datasets/comparisons.routes.ts'),
+  '/datasets/*/share /public/*/datasets /public/*/examples': () => import('./datasets/shares.routes.ts'),
+  '/annotation-queues /v1/platform/annotation-queues': () => import('./queues/routes.ts'),
+  '/annotation-queues/* /v1/platform/annotation-queues': () => import('./queues/items.routes.ts'),
+  '/runs/rules': () => import('./rules/routes.ts'),
+  '/v1/platform/evaluators': () => import('./rules/online-evaluators.routes.ts'),
+  '/sessions/*/insights': () => import('./insights/routes.ts'),
+  '/otel': () => import('./traces/otlp/otlp.routes.ts'),
+  '/v1/model-proxy': () => import('./models/proxy.routes.ts'),
+  '/orgs/current /workspaces': () => import('./access/routes.ts'),
+  '/v1/platform/orgs/current/access-policies': () => import('./access/policies.routes.ts'),
+  '/v2/me /sign-in /orgs/current/members/*/sign-in-links': () => import('./sign-in/routes.ts'),
+  '/device /v2/me/device-requests /v2/me/api-key': () => import('./sign-in/device.routes.ts'),
+  '/healthz /readyz': () => import('./kernel/health.routes.ts'),
+}
 
+/** Slices that list the operations of all others. */
+const overviews = {
+  '/v1/audit-logs': loadOnce(async () => {
+    const { auditRoutes } = await import('./audit/routes.ts')
+    return { auditRoutes: auditRoutes(await loadOperationsOf(slices)) }
+  }),
+  '/openapi.json': loadOnce(async () => {
+    const { documentRoutes } = await import('./kernel/openapi.ts')
+    return { documentRoutes: documentRoutes(buildDocument) }
+  }),
+}
+
+async function loadOperationsOf(files: Record<string, () => Promise<object>>): Promise<Operation[]> {
+  const loaded = await Promise.all(Object.values(files).map(load => load()))
+  return loaded.flatMap(listOperations)
+}
+
+/** Imports all slices. */
+export const loadOperations = (): Promise<Operation[]> => loadOperationsOf({ ...slices, ...overviews })
+
+async function buildDocument() {
+  const { buildOpenApi } = await import('./kernel/openapi.ts')
+  return buildOpenApi(await loadOperations())
+}
+
+type SliceFile = Awaited<ReturnType<(typeof slices)[keyof typeof slices] | (typeof overviews)['/v1/audit-logs']>>
+type SlicesOf<File> = File extends unknown ? File[keyof File] : never
 /** Every route that takes a key, as clients call it. */
-export type Api = ApiOf<(typeof slices)[number] | typeof audit>
-
-export const operations: Operation[] = [...sliceOperations, ...documentRoutes(sliceOperations).operations]
+export type Api = ApiOf<SlicesOf<SliceFile>>
 
 /** Pages of any origin send feedback by links. */
 const FEEDBACK_LINK_PATH = '/feedback/tokens/'
@@ -148,47 +109,74 @@ export function createApp(settings: Config, inProcess?: DriverFetch) {
   const counters = createProcessCounters()
   const database = connect(config, inProcess, counters.countTrip)
   for (const notice of config.notices) config.log({ level: 'warn', notice })
-  const app = new HonoBase<AppEnv>({ router: new SegmentRouter(), getPath: resolvePath })
-  app.use(wrapRequest(config, counters.countRequest))
-  app.use(cors(config.corsOrigins, FEEDBACK_LINK_PATH))
-  app.onError((error, c) => respondWithError(c, error, config))
-  app.notFound(notFound)
-  serveDocsPages(app, () => buildOpenApi(operations))
-  serveSignInPages(app, config)
-  serveDashboard(app, config)
-  serveClientLinks(app)
+  const createBase = () => {
+    const base = new HonoBase<AppEnv>({ router: new SegmentRouter(), getPath: resolvePath })
+    base.use(wrapRequest(config, counters.countRequest))
+    base.use(cors(config.corsOrigins, FEEDBACK_LINK_PATH))
+    base.onError((error, c) => respondWithError(c, error, config))
+    base.notFound(notFound)
+    return base
+  }
+  const app = createBase()
   const services: Services = {
     config,
     database,
     sealer: createSealer(config.sealingKeys),
     traces: config.clickHouse ? clickHouseTraceStore(config.clickHouse) : postgresTraceStore,
+    onSweep: counters.countSwept,
+    deliverEvents: async tenant => (await loadDeliverer())(tenant),
   }
-  serveMetricsPage(app, services, counters)
-  services.deliverEvents = createEventDeliverer(services)
-  mountOperations(app, operations, services, createAttemptLog(services))
-  services.onSweep = counters.countSwept
+  const loadDeliverer = loadOnce(async () => {
+    const { createEventDeliverer } = await import('./webhooks/deliverer.ts')
+    return createEventDeliverer(services)
+  })
+  const mountOperations = createMounter(app, services, createAttemptLog(services))
+  const pages = {
+    '/docs': () => import('./api-docs/docs-page.ts').then(file => file.serveDocsPages(app, buildDocument)),
+    '/sign-in /device': () => import('./sign-in/pages.ts').then(file => file.serveSignInPages(app, config)),
+    '/ /ui': () => import('./dashboard/shell.ts').then(file => file.serveDashboard(app, config)),
+    '/o /public': () => import('./dashboard/client-links.ts').then(file => file.serveClientLinks(app)),
+    '/metrics': () => import('./metrics/metrics-page.ts').then(file => file.serveMetricsPage(app, services, counters)),
+  }
+  mountOnDemand(
+    app,
+    [
+      ...Object.entries<() => Promise<object>>({ ...slices, ...overviews }).map(([starts, load]) => ({
+        starts: starts.split(' '),
+        mount: async () => mountOperations(listOperations(await load())),
+      })),
+      ...Object.entries(pages).map(([starts, mount]) => ({ starts: starts.split(' '), mount })),
+    ],
+    error =>
+      createBase().all('*', () => {
+        throw error
+      }),
+  )
   const sweeps = {
-    requests: () => sweepExpiredRows(services),
-    sessions: () => sweepSessions(services),
-    api_keys: () => sweepEndedKeys(services),
-    audit_log: () => sweepAuditLog(services),
-    overdue_revisions: () => sweepRevisions(services),
-    old_revisions: () => sweepOldRevisions(services),
-    uploads: () => sweepUploads(services),
-    attachments: () => sweepAttachments(services),
-    metrics: () => sweepMetrics(services),
-    oauth_flows: () => sweepFlows(services),
-    installs: () => sweepInstalls(services),
-    oauth_providers: () => sweepProviders(services),
-    webhooks: () => sweepWebhooks(services),
-    rules: () => import('./rules/evaluate.ts').then(({ sweepRules }) => sweepRules(services)),
-    insights: () => import('./insights/scheduled-jobs.ts').then(({ sweepInsights }) => sweepInsights(services)),
+    requests: () => import('./kernel/sweep.ts').then(file => file.sweepExpiredRows(services)),
+    sessions: () => import('./sign-in/sessions.ts').then(file => file.sweepSessions(services)),
+    api_keys: () => import('./access/key-retention.ts').then(file => file.sweepEndedKeys(services)),
+    audit_log: () => import('./audit/retention.ts').then(file => file.sweepAuditLog(services)),
+    overdue_revisions: () => import('./deployments/sweep.ts').then(file => file.sweepRevisions(services)),
+    old_revisions: () => import('./deployments/revision-retention.ts').then(file => file.sweepOldRevisions(services)),
+    uploads: () => import('./deployments/uploads.ts').then(file => file.sweepUploads(services)),
+    attachments: () => import('./datasets/attachments.ts').then(file => file.sweepAttachments(services)),
+    metrics: () => import('./deployments/metric-points.ts').then(file => file.sweepMetrics(services)),
+    oauth_flows: () => import('./oauth/flow.ts').then(file => file.sweepFlows(services)),
+    installs: () => import('./integrations/install.ts').then(file => file.sweepInstalls(services)),
+    oauth_providers: () => import('./oauth/provider-recheck.ts').then(file => file.sweepProviders(services)),
+    webhooks: () => import('./webhooks/deliverer.ts').then(file => file.sweepWebhooks(services)),
+    rules: () => import('./rules/evaluate.ts').then(file => file.sweepRules(services)),
+    insights: () => import('./insights/scheduled-jobs.ts').then(file => file.sweepInsights(services)),
     traces: () => services.traces.expire(services),
-    feedback: () => sweepFeedback(services),
-    annotation_queues: () => sweepQueues(services),
-    model_usage: () => sweepModelUsage(services),
-    pushes: () => sweepDeliveries(services).then(() => sweepPreviews(services)),
+    feedback: () => import('./traces/feedback-sweep.ts').then(file => file.sweepFeedback(services)),
+    annotation_queues: () => import('./queues/upkeep.ts').then(file => file.sweepQueues(services)),
+    model_usage: () => import('./models/usage.ts').then(file => file.sweepModelUsage(services)),
+    pushes: async () => {
+      await (await import('./pushes/deliveries.ts')).sweepDeliveries(services)
+      await (await import('./pushes/preview-sweep.ts')).sweepPreviews(services)
+    },
   }
-  const housekeep = () => runSweeps(sweeps, counters.countSweep)
+  const housekeep = async () => (await import('./kernel/sweep.ts')).runSweeps(sweeps, counters.countSweep)
   return Object.assign(app, { config, database, housekeep, sweeps, traces: services.traces })
 }

@@ -155,8 +155,8 @@ describe('the boundaries between files', () => {
       /^hono/,
       [
         /^app\.ts$/,
-        /^kernel\/(caller|input|middleware|path-aliases|raw-body|routes|segment-router|serve-routes)\.ts$/,
-        /^kernel\/(session-cookie|static-page|wait-until)\.ts$/,
+        /^kernel\/(caller|input|middleware|mount-on-demand|path-aliases|raw-body|routes)\.ts$/,
+        /^kernel\/(segment-router|serve-routes|session-cookie|static-page|wait-until)\.ts$/,
         /^(api-docs|dashboard|sign-in|metrics)\//,
       ],
     ],

@@ -2,10 +2,12 @@
 // returned or changed.
 import { sql } from 'drizzle-orm'
 import { bootstrap } from '../../src/access/bootstrap.ts'
-import { operations } from '../../src/app.ts'
+import { loadOperations } from '../../src/app.ts'
 import { type Database, runAsSystem } from '../../src/kernel/db.ts'
 import type { Operation } from '../../src/kernel/routes.ts'
 import { makePicker, makeRandom } from './random.ts'
+
+const operations = await loadOperations()
 
 type App = { fetch(request: Request): Response | Promise<Response>; database: Database }
 type Tenant = { key: string; own: string; ids: Record<string, string[]> }

@@ -2,6 +2,7 @@
 import type { Env, Hono } from 'hono'
 import { html } from 'hono/html'
 import { FILES_POLICY, ICON } from '../kernel/html-page.ts'
+import { loadOnce } from '../kernel/load-once.ts'
 import { serveStaticPage } from '../kernel/static-page.ts'
 import { clientScript, clientStyle } from './client-bundle.ts'
 import {
@@ -191,11 +192,11 @@ function listPages(document: OpenApiDocument): Map<string, Page> {
   ])
 }
 
-export function serveDocsPages<E extends Env>(app: Hono<E>, buildDocument: () => OpenApiDocument): void {
-  let pages: Map<string, Page> | undefined
+export function serveDocsPages<E extends Env>(app: Hono<E>, buildDocument: () => Promise<OpenApiDocument>): void {
+  const loadPages = loadOnce(async () => listPages(await buildDocument()))
   for (const path of ['/docs', `${OPERATIONS_PATH}/:name`, `${SCHEMAS_PATH}/:name`])
-    app.get(path, c => {
-      pages ??= listPages(buildDocument())
+    app.get(path, async c => {
+      const pages = await loadPages()
       return pages.get(c.req.path)?.(c) ?? c.notFound()
     })
   app.get(

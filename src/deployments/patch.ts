@@ -9,7 +9,6 @@ import { prepareStatement, type Row } from '../kernel/statement.ts'
 import { hostOf } from '../protocol/custom-url.schema.ts'
 import { type Source, sources } from '../protocol/parts.schema.ts'
 import { awaitsHostVerification, describeHostVerification, refuseReservedUrl } from './custom-hosts.ts'
-import { digestRequest, readPlannedVersion } from './guards.ts'
 import {
   hasSecrets,
   isMasked,
@@ -20,6 +19,7 @@ import {
   replacesSecrets,
   type Wanted,
 } from './plan.ts'
+import { digestRequest, readPlannedVersion } from './plan-digest.ts'
 import { isDeploymentInTenant } from './revision-queue.ts'
 import { type DeploymentRow, deploymentToWire } from './rows.ts'
 import type * as schema from './schema.ts'

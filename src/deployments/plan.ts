@@ -1,5 +1,5 @@
 // The plan of a patch: which members change, whether that creates a revision, what is immutable. Pure.
-// patch.ts builds its SQL from the same table of rules, so that a plan and its application cannot disagree.
+// patch.ts sends the same rules to plan_patch() in the database, so that a plan and its application cannot disagree.
 import { type ClearableMember, MASK } from '../protocol/parts.schema.ts'
 import type { SecretVersion } from '../tables/deployments.ts'
 import { describeLosses } from './plan-warnings.ts'
@@ -122,7 +122,7 @@ export function planPatchChanges(
 }
 
 /** A ref that is sent again resolves again: the commit that it resolved to is dropped. */
-export const REPO_REF_PATH = 'source_revision_config.repo_ref'
+const REPO_REF_PATH = 'source_revision_config.repo_ref'
 const COMMIT_PATH = 'source_revision_config.repo_commit_sha'
 
 type Named = { name: string }

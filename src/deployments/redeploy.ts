@@ -1,37 +1,27 @@
 // Creates revisions of the current configuration or of an older revision (redeploy, rollback), and interrupts them.
-import { and, eq, isNotNull, type SQL, sql } from 'drizzle-orm'
+import { and, eq, isNotNull, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
 import { bumpVersion, db, inTenant, refuseUnless, run, textArray, versionMatches } from '../kernel/db.ts'
 import { sha256Hex } from '../kernel/digest.ts'
-import { commit } from '../kernel/journal.ts'
-import { changedMembers, createdMembers } from '../kernel/recorded-changes.ts'
+import { commit, describeWrite, runWrite } from '../kernel/journal.ts'
+import { changedMembers } from '../kernel/recorded-changes.ts'
 import { requireRow } from '../kernel/rows.ts'
+import type { Row } from '../kernel/statement.ts'
 import { deployments, revisions } from '../tables/deployments.ts'
 import { canChangeCommands } from './command-permission.ts'
-import { isPlanFresh, refuseTagOnPush } from './guards.ts'
 import { interrupt } from './interrupt.ts'
 import { IN_PLACE_MEMBERS, planRestoreChanges, type Wanted } from './plan.ts'
-import {
-  decideChange,
-  enqueueEvents,
-  insertQueuedRevision,
-  isDeploymentInTenant,
-  lockDeployment,
-  planChange,
-  revisionCreatedData,
-  supersedeOlder,
-  unchangedColumns,
-  updateWanted,
-} from './revision-queue.ts'
+import { readPlannedVersion } from './plan-digest.ts'
+import { lockDeployment } from './revision-queue.ts'
 import type { Rollback } from './revisions.schema.ts'
-import { DEPLOYMENT_RECORD, deploymentToWire, REVISION_RECORD, revisionToWire } from './rows.ts'
+import { DEPLOYMENT_RECORD, type DeploymentRow, deploymentToWire, type RevisionRow, revisionToWire } from './rows.ts'
 import type * as schema from './schema.ts'
 import { isDeployment } from './service.ts'
 
 type DeploymentParams = z.output<typeof schema.DeploymentRef>
 type RevisionParams = z.output<typeof schema.RevisionRef>
-type RestoreMode = { reason: 'redeployed' | 'rolled_back'; event: string; until: 'released' | 'newer_commit' | null }
+type RestoreMode = { reason: 'redeployed' | 'rolled_back'; until: 'released' | 'newer_commit' | null }
 
 // ---- of the current configuration
 
@@ -40,10 +30,7 @@ const requestedDigest = ({ deployment_id }: DeploymentParams) =>
 
 /** Its commit is known only when the ref is resolved again. */
 export const planRevision = verb('deployments:update', async (ctx, ref: DeploymentParams): Promise<schema.Plan> => {
-  const { hold, preview, source_revision_config } = deployments
-  const next = sql<
-    Record<string, unknown>
-  >`${unpinConfig(sql`${hold}`, sql`${preview}`, sql`${source_revision_config}`)}`
+  const next = sql<Record<string, unknown>>`unpinned_config(${deployments})::jsonb`
   const query = db.select({ deployments, next }).from(deployments).where(isDeployment(ref.deployment_id))
   const row = requireRow(await run(ctx, query), 'deployment_not_found')
   const wanted = row.deployments as Wanted
@@ -52,42 +39,19 @@ export const planRevision = verb('deployments:update', async (ctx, ref: Deployme
   return { ...plan, plan_digest: `${wanted.version}.${requestedDigest(ref)}` }
 })
 
-export const createRevision = verb('deployments:update', async (ctx, { deployment_id }: DeploymentParams) => {
-  const id = crypto.randomUUID()
-  const planned = planChange({
-    columns: {
-      ...unchangedColumns,
-      reasons: sql`array['requested']`,
-      next_source_revision_config: unpinConfig(sql`c.hold`, sql`c.preview`, sql`c.source_revision_config`),
-    },
-    where: sql`${isDeploymentInTenant(deployment_id)}
-    and ${notDeleting}
-    and ${isPlanFresh(ctx, requestedDigest({ deployment_id }))}`,
-  })
-  const rows = await commit(ctx, 'revision.created', insertQueuedRevision(id, 'queued'), revisionCreatedData, {
-    lock: lockDeployment(deployment_id),
-    changes: createdMembers(REVISION_RECORD),
-    ctesBefore: [planned, decideChange, sql`queued as (${updateWanted(id)})`],
-    ctesAfter: [supersedeOlder('queued')],
-    otherEvents: enqueueEvents('queued'),
-  })
-  return revisionToWire(requireRow(rows, 'deployment_not_found'))
+export const createRevision = verb('deployments:update', async (ctx, ref: DeploymentParams) => {
+  const request = describeWrite(ctx, readPlannedVersion(ctx, requestedDigest(ref)))
+  const statement = sql<Row>`
+    select answer, has_webhooks
+    from repeat_revision(${ref.deployment_id}::uuid, ${crypto.randomUUID()}::uuid, ${request}::jsonb)`
+  return revisionToWire(requireRow(await runWrite<RevisionRow>(ctx, statement), 'deployment_not_found'))
 })
-
-/** The ref resolves again, except during the hold of a rollback and for a preview, whose commit may be in a fork. */
-const unpinConfig = (hold: SQL, preview: SQL, config: SQL): SQL => sql`case
-      when ${hold} is null and ${preview} is null then (${config})::jsonb - 'repo_commit_sha'
-      else (${config})::jsonb
-    end`
-
-const notDeleting = refuseUnless('deployment_deleting', sql`c.deleting_at is null`)
 
 // ---- of an older revision
 
-const redeployMode: RestoreMode = { reason: 'redeployed', event: 'deployment.redeployed', until: null }
+const redeployMode: RestoreMode = { reason: 'redeployed', until: null }
 const rollbackMode = ({ release_on_newer_commit }: Rollback): RestoreMode => ({
   reason: 'rolled_back',
-  event: 'deployment.rolled_back',
   until: release_on_newer_commit ? 'newer_commit' : 'released',
 })
 
@@ -122,59 +86,20 @@ async function planRestore(ctx: Ctx, ref: RevisionParams, mode: RestoreMode): Pr
 }
 
 async function restoreRevision(ctx: Ctx, ref: RevisionParams, mode: RestoreMode) {
-  const { deployment_id, revision_id } = ref
-  const id = crypto.randomUUID()
-  const guards = [
-    notDeleting,
-    refuseUnless('revision_not_found', sql`r.id is not null`),
-    versionMatches(ctx, { version: sql`c.version` }) ?? sql`true`,
-    isPlanFresh(ctx, requestDigest(ref, mode)),
-    refuseTagOnPush(sql`c.source_config::jsonb`, sql`r.source_revision_config::jsonb`),
-    canChangeCommands(sql`c.source_config`, sql`r.source_config`),
-  ]
-  const planned = planChange({
-    columns: {
-      ...unchangedColumns,
-      reasons: textArray([mode.reason]),
-      next_source_config: RESTORED_CONFIG,
-      next_source_revision_config: sql`r.source_revision_config::jsonb`,
-      next_secrets: sql`r.secrets::jsonb`,
-      next_secret_references: sql`r.secret_references::jsonb`,
-      next_hold: restoredHold(id, mode),
-      revision_source: sql`r.source`,
-      revision_commit: sql`r."commit"`,
-      from_revision_id: sql`r.id`,
-    },
-    from: sql`deployments c
-  left join revisions r on r.id = ${revision_id}::uuid and r.deployment_id = c.id and r.tenant_id = current_tenant()
-  left join revisions l on l.id = c.latest_revision_id`,
-    where: sql`${isDeploymentInTenant(deployment_id)}
-    and ${sql.join(guards, sql`\n    and `)}`,
-  })
-  const data = { revision_id }
-  const rows = await commit(ctx, mode.event, updateWanted(id), data, {
-    lock: lockDeployment(deployment_id),
-    changes: changedMembers(sql`planned`, DEPLOYMENT_RECORD),
-    ctesBefore: [planned, decideChange],
-    ctesAfter: [supersedeOlder('changed'), sql`revision as (${insertQueuedRevision(id, 'changed')})`],
-    otherEvents: enqueueEvents('changed'),
-  })
-  return deploymentToWire(requireRow(rows, 'deployment_not_found'))
+  const request = describeWrite(ctx, readPlannedVersion(ctx, requestDigest(ref, mode)))
+  const statement = sql<Row>`
+    select answer, has_webhooks
+    from restore_revision(
+      ${ref.deployment_id}::uuid,
+      ${ref.revision_id}::uuid,
+      ${crypto.randomUUID()}::uuid,
+      ${mode.reason},
+      ${mode.until},
+      ${textArray(IN_PLACE_MEMBERS)},
+      ${request}::jsonb
+    )`
+  return deploymentToWire(requireRow(await runWrite<DeploymentRow>(ctx, statement), 'deployment_not_found'))
 }
-
-/** The revision's configuration, with the in-place members of the deployment. */
-const RESTORED_CONFIG: SQL = sql`(r.source_config::jsonb - ${textArray(IN_PLACE_MEMBERS)}) || coalesce(
-      (
-        select jsonb_object_agg(key, value)
-        from jsonb_each(c.source_config::jsonb)
-        where key = any(${textArray(IN_PLACE_MEMBERS)})),
-      '{}')`
-
-const restoredHold = (id: string, { until }: RestoreMode): SQL =>
-  until === null
-    ? sql`c.hold`
-    : sql`json_build_object('since', clock(), 'revision_id', ${id}::text, 'until', ${until}::text,
-        'from_commit', coalesce(l."commit" ->> 'sha', l.source_revision_config ->> 'repo_commit_sha'))`
 
 export const planRedeploy = verb('deployments:update', (ctx, ref: RevisionParams) =>
   planRestore(ctx, ref, redeployMode),

@@ -20,21 +20,15 @@ import {
   refuseReservedUrl,
   requireFreeCustomUrl,
 } from './custom-hosts.ts'
-import { digestRequest, readPlannedVersion } from './guards.ts'
 import { startState } from './lifecycle.ts'
 import { planCreation } from './plan.ts'
-import {
-  deploymentRevisionColumns,
-  imageVersion,
-  insertRevision,
-  lockDeployment,
-  revisionCreated,
-} from './revision-queue.ts'
-import { DEPLOYMENT_RECORD, type DeploymentRow, deploymentToWire, wireColumns } from './rows.ts'
+import { digestRequest, readPlannedVersion } from './plan-digest.ts'
+import { lockDeployment } from './revision-queue.ts'
+import { DEPLOYMENT_RECORD, type DeploymentRow, deploymentToWire, REVISION_RECORD, wireColumns } from './rows.ts'
 import type * as schema from './schema.ts'
 import { insertSecrets } from './secret-versions.ts'
 import { findSourceFaults } from './source-rules.ts'
-import { selectEvents } from './sql-columns.ts'
+import { type EventRows, selectEvents } from './sql-columns.ts'
 import { SUMMARY_COLUMN } from './summary.ts'
 
 type DeploymentParams = z.output<typeof schema.DeploymentRef>
@@ -162,7 +156,7 @@ export async function insertDeployment(ctx: Ctx, input: NewDeployment, child?: P
       status: needsDatabase(input) ? 'AWAITING_DATABASE' : 'READY',
       source_config: jsonIf(isAllowed, { ...input.source_config, deployment_type: deploymentTypeOf(input) }),
       source_revision_config: jsonIf(requireStoredArchive(input.source_revision_config), input.source_revision_config),
-      image_version: imageVersion(sql`${input.source_revision_config.image_uri ?? null}::text`),
+      image_version: sql`image_version(${input.source_revision_config.image_uri ?? null})`,
       secrets: input.secrets.map(({ name }): SecretVersion => ({ name, version: 1 })),
       secret_references: input.secret_references ?? null,
       ...(child && { tag_value_ids: tagsOf(child.parent_deployment_id) }),
@@ -225,22 +219,25 @@ const deploymentTypeOf = ({ source, source_config }: NewDeployment) =>
 
 const needsDatabase = ({ source_config }: NewDeployment): boolean => hasDatabase(source_config.resource_spec)
 
-const insertFirstRevision = (id: string, status: string, commit: object | null): SQL =>
-  sql`revision as (${insertRevision(
-    {
-      ...deploymentRevisionColumns,
-      id: sql`${id}::uuid`,
-      source: sql`d.source`,
-      status: sql`${status}`,
-      status_message: sql`null`,
-      reasons: sql`'{created}'`,
-      from_revision_id: sql`null`,
-      commit: sql`${commit && JSON.stringify(commit)}::json`,
-      created_at: sql`d.updated_at`,
-      updated_at: sql`d.updated_at`,
-    },
-    sql`changed d`,
-  )})`
+const insertFirstRevision = (id: string, status: string, commit: object | null): SQL => sql`revision as (
+  insert into revisions (
+    organization_id, tenant_id, deployment_id, id, number, source, source_config, source_revision_config, secrets,
+    secret_references, status, reasons, commit, actor_kind, actor_id, created_at, updated_at)
+  select
+    organization_id, tenant_id, id, ${id}::uuid, revisions, source, source_config, source_revision_config, secrets,
+    secret_references, ${status}, '{created}', ${commit && JSON.stringify(commit)}::json, setting('actor_kind'),
+    current_actor(), updated_at, updated_at
+  from changed
+  returning *)`
+
+/** The first state of a revision comes with its creation; later states are events of their own. */
+const revisionCreated: EventRows = {
+  type: sql`'revision.created'`,
+  subject: sql`id`,
+  data: sql`json_build_object('deployment_id', deployment_id, 'status', status)`,
+  changes: createdMembers(REVISION_RECORD, sql`revision`),
+  from: sql`revision`,
+}
 
 type Deletion = z.output<typeof schema.DeletionQuery>
 

@@ -105,7 +105,7 @@ export const findRefusedMembers = (source: Source, body: SourceMembers): SourceF
     .filter(path => hasMember(body, path))
     .map(path => createFault('source_member_refused', path, `is not allowed for source \`${source}\``))
 
-/** A push does not move a tag. Also applies to the result of a patch (`refuseTagOnPush`). */
+/** A push does not move a tag. require_branch_to_build_on_push() refuses the same of what a patch results in. */
 export const findPushFaults = ({ source_config, source_revision_config }: SourceMembers): SourceFault[] =>
   source_config.build_on_push && source_revision_config.repo_ref?.startsWith('refs/tags/')
     ? [

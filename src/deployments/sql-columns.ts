@@ -7,12 +7,6 @@ const lines = (parts: SQL[]): SQL => sql.join(parts, sql`,\n    `)
 export const selectColumns = <Columns extends Record<string, SQL>>(columns: Columns): SQL =>
   lines(Object.entries(columns).map(([name, value]) => sql`${value} as ${sql.identifier(name)}`))
 
-/** What follows `insert into <table>`: the column names, and a select of their values. */
-export const insertColumns = (columns: Record<string, SQL>): SQL => sql`(
-    ${lines(Object.keys(columns).map(name => sql`${sql.identifier(name)}`))})
-  select
-    ${lines(Object.values(columns))}`
-
 /** Refers to a column of the CTE that has this alias. */
 export const columnOf =
   <Columns>(alias: string) =>

@@ -3,7 +3,7 @@ import { sql } from 'drizzle-orm'
 import { SettingsError } from '../env.ts'
 import { connect, type Database } from '../kernel/db.ts'
 import type { Failure } from '../kernel/errors.ts'
-import { checkReadiness } from '../kernel/health.ts'
+import { checkReadiness } from '../kernel/readiness.ts'
 import { createGateway, type GatewayOptions, isNeonUrl } from './gateway.ts'
 
 export type GatewaySettings = Omit<GatewayOptions, 'databaseUrl' | 'systemUrl'>

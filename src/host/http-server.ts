@@ -1,7 +1,7 @@
 // The HTTP server of `npm start`, with limits on how long a request may take to arrive.
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import { createAdaptorServer } from '@hono/node-server'
-import { operations } from '../app.ts'
+import { loadOperations } from '../app.ts'
 
 type Fetch = Parameters<typeof createAdaptorServer>[0]['fetch']
 export type ServerLimits = {
@@ -44,7 +44,8 @@ export function createHttpServer(fetch: Fetch, limits: Partial<ServerLimits> = {
   })
 }
 
-const uploads = operations.filter(operation => operation.longBody)
+/** All slices are imported when the server starts, and no request waits for one. */
+const uploads = (await loadOperations()).filter(operation => operation.longBody)
 /** Compares the fixed start of the path. */
 const isUpload = ({ method, url }: IncomingMessage): boolean =>
   uploads.some(

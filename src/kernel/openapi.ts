@@ -41,18 +41,13 @@ const SECURITY_SCHEMES = {
   },
 }
 
-export function documentRoutes(operations: Operation[]) {
-  const answer = serveStaticPage('application/json', () =>
-    JSON.stringify(buildOpenApi([...operations, ...routes.operations])),
-  )
-  const routes = slice('Document', 'The description of this API.').get('/openapi.json', {
+export const documentRoutes = (buildDocument: () => Promise<OpenApiDocument>) =>
+  slice('Document', 'The description of this API.').get('/openapi.json', {
     id: 'openapi',
     summary: 'Get this document',
     reply: z.looseObject({}).meta({ id: 'OpenApi' }),
-    open: answer,
+    open: serveStaticPage('application/json', async () => JSON.stringify(await buildDocument())),
   })
-  return routes
-}
 
 const Problem = z
   .object({

@@ -216,6 +216,10 @@ export function slice(name: string, description: string): Slice<unknown> {
   return routes
 }
 
+/** Of a file of routes, which exports slices alone. */
+export const listOperations = (file: object): Operation[] =>
+  Object.values(file as Record<string, Slice<unknown>>).flatMap(({ operations }) => operations)
+
 export const canUseIdempotencyKey = ({ method, verb, isReadOnly, idempotent }: Operation): boolean =>
   verb !== undefined && !isReadOnly && !idempotent && (method === 'post' || method === 'patch')
 

@@ -1,6 +1,6 @@
 // A bucket of any S3-compatible store, over its HTTP API, for hosts without the R2 binding of Workers.
-import { AwsClient } from 'aws4fetch'
 import type { S3Settings } from '../env.ts'
+import { loadOnce } from './load-once.ts'
 import type { Bucket } from './storage.ts'
 
 const MAX_TRIES = 3
@@ -18,11 +18,15 @@ const noResponseError = (method: string, cause: Error): Error =>
   new Error(`The S3 store did not answer ${method}: ${((cause.cause as Error | undefined) ?? cause).message}`)
 
 export function openS3Bucket({ endpoint, bucket, ...credentials }: S3Settings): Bucket {
-  const client = new AwsClient({ ...credentials, service: 's3' })
+  const loadClient = loadOnce(async () => {
+    const { AwsClient } = await import('aws4fetch')
+    return new AwsClient({ ...credentials, service: 's3' })
+  })
   type Body = string | Uint8Array<ArrayBuffer>
 
   /** The timeout covers the time to the headers. The body may stream for longer. */
   async function sendOnce(method: string, url: string, body?: Body): Promise<Response> {
+    const client = await loadClient()
     const limit = new AbortController()
     const timer = setTimeout(() => limit.abort(new Error('no response in time')), RESPONSE_TIMEOUT_MS)
     try {

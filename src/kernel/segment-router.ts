@@ -1,5 +1,6 @@
 // Router for Hono: a tree of path segments, in which a literal segment wins over a parameter, and both over `/*`, also
-// written as `/:name*`, whose parameter is all that is left of the path.
+// written as `/:name*`, whose parameter is all that is left of the path. A handler of all methods comes after those of
+// the method, whatever was added first.
 import { type Params, type Result, type Router, UnsupportedPathError } from 'hono/router'
 
 type RouteEntry<T> = { method: string; handler: T; names: string[] }
@@ -44,12 +45,14 @@ export class SegmentRouter<T> implements Router<T> {
     const values: string[] = []
     const found = findNode(this.#root, path.split('/'), 0, values)
     const handlers = [...this.#onEveryPath]
-    for (const entry of found?.entries ?? []) {
-      if (entry.method !== method && entry.method !== 'ALL') continue
-      const params: Params = {}
-      for (let i = 0; i < entry.names.length; i++) params[entry.names[i]!] = values[i]!
-      handlers.push([entry.handler, params])
-    }
+    const entries = found?.entries ?? []
+    for (const name of [method, 'ALL'])
+      for (const entry of entries) {
+        if (entry.method !== name) continue
+        const params: Params = {}
+        for (let i = 0; i < entry.names.length; i++) params[entry.names[i]!] = values[i]!
+        handlers.push([entry.handler, params])
+      }
     return [handlers]
   }
 }

@@ -30,22 +30,28 @@ import { createWatches } from './shared-looks.ts'
 const toRouterPath = ({ path, passThrough }: Operation): string =>
   path.replace(/\{(\w+)\}/g, ':$1') + (passThrough ? '*' : '')
 
-/** Mounts literal paths before paths with a parameter in the same place. */
-export function mountOperations(
-  app: Hono<AppEnv>,
-  operations: Operation[],
-  services: Services,
-  recordOutcome: RecordOutcome = () => {},
-): void {
-  const countParameters = (path: string) => path.split('{').length
+/** Returns what mounts the operations of a slice. All slices share the limits of callers. */
+export function createMounter(app: Hono<AppEnv>, services: Services, recordOutcome: RecordOutcome = () => {}) {
   const limits = createCallerLimits(services)
   const watches = createWatches(services)
-  const paths = [...new Set(operations.map(operation => operation.path))]
-  for (const path of paths.toSorted((a, b) => countParameters(a) - countParameters(b))) {
-    const operationsOfPath = operations.filter(operation => operation.path === path)
-    const routerPath = toRouterPath(operationsOfPath[0]!)
-    for (const operation of operationsOfPath) {
-      app.on(operation.method.toUpperCase(), routerPath, c => {
+  const methodsOf = new Map<string, string[]>()
+
+  /** Two slices may serve one path. `Allow` has the methods of both, because they are mounted by the same request. */
+  function allowMethod(path: string, method: string): void {
+    const methods = methodsOf.get(path)
+    if (methods) return void methods.push(method)
+    const allowed = [method]
+    methodsOf.set(path, allowed)
+    app.all(path, () => {
+      const Allow = [...allowed, ...(allowed.includes('GET') ? ['HEAD'] : [])].join(', ')
+      throw fail('method_not_allowed', { headers: { Allow } })
+    })
+  }
+
+  return (operations: Operation[]): void => {
+    for (const operation of operations) {
+      const [path, method] = [toRouterPath(operation), operation.method.toUpperCase()]
+      app.on(method, path, c => {
         c.var.requestInfo.operation = operation.id
         c.set('limits', limits)
         c.set('watches', watches)
@@ -55,13 +61,8 @@ export function mountOperations(
           ? operation.open(c, services, operation)
           : serveOperation(c, operation, services, recordOutcome)
       })
+      allowMethod(path, method)
     }
-    const methods = operationsOfPath.map(({ method }) => method.toUpperCase())
-    if (methods.includes('GET')) methods.push('HEAD')
-    const headers = { Allow: methods.join(', ') }
-    app.all(routerPath, () => {
-      throw fail('method_not_allowed', { headers })
-    })
   }
 }
 

@@ -1,22 +1,16 @@
 // Routes of links that show a run to anyone, and of the deletion of traces.
 import type * as z from 'zod'
 import { readBody, validateInput } from '../kernel/input.ts'
-import { requestOrigin } from '../kernel/origin.ts'
 import { writeJson } from '../kernel/raw-json.ts'
-import { type Operation, type Services, slice } from '../kernel/routes.ts'
+import { slice } from '../kernel/routes.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { deleteTraces } from './deletion.ts'
 import { FeedbackList } from './feedback.schema.ts'
 import { Run, RunRef } from './runs.schema.ts'
+import { JSON_HEADERS, visitOf } from './share-visits.ts'
 import * as s from './shares.schema.ts'
-import { listSharedFeedback, readRunShare, readSharedRuns, shareRun, unshareRun, type Visit } from './shares.ts'
+import { listSharedFeedback, readRunShare, readSharedRuns, shareRun, unshareRun } from './shares.ts'
 
-type RequestContext = Parameters<NonNullable<Operation['open']>>[0]
-export const visitOf = (c: RequestContext, services: Services, share_token: string): Visit => ({
-  ...{ services, share_token, requestId: c.get('requestId') },
-  origin: requestOrigin(services.config, c.req.url),
-})
-export const JSON_HEADERS = { 'Content-Type': 'application/json', 'Cache-Control': 'no-store' }
 const deletion = {
   idempotent: true,
   toleratesUnknown: true,

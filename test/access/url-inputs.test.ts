@@ -3,13 +3,15 @@
 // that other people entrusted to the old address.
 import { expect, it } from 'vitest'
 import type * as z from 'zod'
-import { operations } from '../../src/app.ts'
+import { loadOperations } from '../../src/app.ts'
 import { newTenant } from '../support/app.ts'
 import * as as from '../support/authorization-server.ts'
 import { getPolicyPath, setUpPreviews } from '../support/previews.ts'
 import { getProviderPath } from '../support/providers.ts'
 import { serveRepositories } from '../support/pushes.ts'
 import { newTracedTenant } from '../support/rules.ts'
+
+const operations = await loadOperations()
 
 type Schema = z.core.$ZodType & { safeParse(value: unknown): { success: boolean } }
 type Def = {

@@ -3,13 +3,15 @@ import { describe, expect, it } from 'vitest'
 import * as z from 'zod'
 import { RuntimeConfiguration } from '../../src/agent/builds/runtime.schema.ts'
 import { KubernetesSettings } from '../../src/agent/engines/kubernetes/settings.ts'
-import { operations } from '../../src/app.ts'
+import { loadOperations } from '../../src/app.ts'
 import * as hosts from '../../src/integrations/host-responses.ts'
 import * as documents from '../../src/oauth/metadata-documents.ts'
 import { arrayOf, boundedText, recordOf, Uuid } from '../../src/protocol/wire.ts'
 import * as deliveries from '../../src/pushes/webhook-payloads.ts'
 import { explainSlowness } from '../support/regular-expressions.ts'
 import { findUnbounded, listPatterns } from '../support/schema-bounds.ts'
+
+const operations = await loadOperations()
 
 const schemasIn = (exported: object) =>
   Object.entries(exported).filter((entry): entry is [string, z.ZodType] => entry[1] instanceof z.ZodType)

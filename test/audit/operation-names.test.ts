@@ -1,9 +1,11 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { operations } from '../../src/app.ts'
+import { loadOperations } from '../../src/app.ts'
 import { toCsvLine } from '../../src/audit/csv.ts'
 import { EVENT_OPERATIONS, nameRouteOperation } from '../../src/audit/operation-names.ts'
+
+const operations = await loadOperations()
 
 const root = join(import.meta.dirname, '../..')
 const readAll = (folder: string, extension: string) =>

@@ -4,75 +4,14 @@ import { startState } from '../../src/deployments/lifecycle.ts'
 import { describePatch } from '../../src/deployments/patch.ts'
 import { planPatchChanges } from '../../src/deployments/plan.ts'
 import { DEPLOYMENT_RECORD, REVISION_RECORD } from '../../src/deployments/rows.ts'
-import { DeploymentPatch } from '../../src/deployments/schema.ts'
+import type { DeploymentPatch } from '../../src/deployments/schema.ts'
 import { runAsSystem, textArray } from '../../src/kernel/db.ts'
 import { type ClearableMember, sources } from '../../src/protocol/parts.schema.ts'
 import { getApp, newTenant, startApp } from '../support/app.ts'
 import { makeImageBody } from '../support/deployment-bodies.ts'
 import { listRevisions, minimalBody } from '../support/deployments.ts'
-import { GITEA_URL, makeRepositoryBody } from '../support/integrations.ts'
-
-const ID = '9f14e45f-ceea-467f-9b5a-3b1c0a5c9d11'
-const OTHER_ID = '8f14e45f-ceea-467f-9b5a-3b1c0a5c9d11'
-const makeDigest = (digit: string) => `app@sha256:${digit.repeat(64)}`
-const makeReference = (name: string) => ({ name, secret_name: 'app', secret_key: 'key' })
-
-/** `isRepeatable`: the stored value creates a revision if it is sent again. */
-const MEMBERS: [path: string, stored: unknown, changed: unknown, effect: string, isRepeatable?: true][] = [
-  ['source_config.integration_id', OTHER_ID, ID, 'immutable'],
-  ['source_config.repo_url', `${GITEA_URL}/acme/app`, 'https://git.example.com/acme/else', 'immutable'],
-  ['source_config.deployment_type', 'dev', 'prod', 'immutable'],
-  ['source_config.template_id', 'web', 'chat', 'immutable'],
-  ['source_config.listener_id', OTHER_ID, ID, 'immutable'],
-  ['source_config.listener_config', { k8s_namespace: 'apps' }, { k8s_namespace: 'more' }, 'immutable'],
-  ['source_config.build_on_push', false, true, 'in_place'],
-  ['source_config.custom_url', 'a.example.com', 'b.example.com', 'in_place'],
-  ['source_config.resource_spec', { cpu: 1 }, {}, 'revision'],
-  ['source_config.install_command', 'npm ci', 'npm install', 'revision'],
-  ['source_config.build_command', 'make', 'make all', 'revision'],
-  ['source_config.tracing', true, false, 'revision'],
-  ['source_revision_config.repo_ref', 'main', 'next', 'revision', true],
-  ['source_revision_config.repo_ref', 'refs/tags/v1', 'refs/tags/v2', 'revision', true],
-  ['source_revision_config.repo_ref', 'a'.repeat(40), 'b'.repeat(40), 'revision'],
-  ['source_revision_config.image_uri', 'app:1', 'app:2', 'revision', true],
-  ['source_revision_config.image_uri', 'app', 'app:2', 'revision', true],
-  ['source_revision_config.image_uri', makeDigest('a'), makeDigest('b'), 'revision'],
-  ['source_revision_config.platform_config_path', 'a.json', 'b.json', 'revision'],
-  ['source_revision_config.source_tarball_path', 'uploads/1', 'uploads/2', 'revision'],
-  ['secret_references', [makeReference('A')], [makeReference('B')], 'revision'],
-  ['secret_references', [makeReference('A')], [], 'revision'],
-  ['revision_source', 'githost', 'internal_source', 'revision', true],
-]
-
-describe('a member of a patch', () => {
-  it('has a row in the table of effects', () => {
-    const { source_config, source_revision_config, ...whole } = DeploymentPatch.shape
-    const inner = (name: string, member: { unwrap(): { unwrap(): { shape: object } } }) =>
-      Object.keys(member.unwrap().unwrap().shape).map(one => `${name}.${one}`)
-    const all = [
-      ...inner('source_config', source_config as never),
-      ...inner('source_revision_config', source_revision_config as never),
-      ...Object.keys(whole).filter(name => name !== 'secrets'),
-    ]
-    expect([...new Set(MEMBERS.map(([path]) => path))].sort()).toEqual(all.sort())
-  })
-
-  it.each(MEMBERS)('that changes %s from %j to %j has the effect %s', (path, stored, changed, effect, isRepeatable) => {
-    const [outer, inner] = path.split('.') as [string, string?]
-    const put = (value: unknown) => ({ [outer]: inner ? { [inner]: value } : value })
-    const empty = { version: 1, source_config: {}, source_revision_config: {}, secret_references: null, secrets: [] }
-    const current = { ...empty, ...(outer === 'revision_source' ? {} : put(stored)) }
-    const plan = planPatchChanges(current, put(changed) as DeploymentPatch)
-    expect(plan.changes.map(change => [change.path, change.effect])).toEqual([[path, effect]])
-    expect(plan.reasons).toEqual(effect === 'revision' ? [path] : [])
-    const repeated = planPatchChanges(current, put(stored) as DeploymentPatch)
-    expect(repeated.reasons).toEqual(isRepeatable ? [path] : [])
-    expect(planPatchChanges(current, put(null) as DeploymentPatch).changes).toEqual([])
-    expect(planPatchChanges(empty, put(changed) as DeploymentPatch).creates_revision).toBe(
-      effect === 'revision' && !(Array.isArray(changed) && changed.length === 0),
-    )
-  })
-})
+import { makeRepositoryBody } from '../support/integrations.ts'
+import { makeDigest, makeReference, PATCH_MEMBERS } from '../support/patch-members.ts'
 
 describe('plan_patch() in the database', () => {
   const stored = {
@@ -89,7 +28,7 @@ describe('plan_patch() in the database', () => {
   }
   const secret = (name: string, value = '********') => ({ name, value })
   const cases: [current: typeof stored, patch: DeploymentPatch, clear: ClearableMember[]][] = [
-    ...MEMBERS.flatMap(([path, before, after]) => {
+    ...PATCH_MEMBERS.flatMap(([path, before, after]) => {
       const [outer, inner] = path.split('.') as [string, string?]
       const patches = [before, after].map(value => ({ [outer]: inner ? { [inner]: value } : value }) as DeploymentPatch)
       const current = outer === 'revision_source' ? stored : { ...stored, ...put(path, before) }

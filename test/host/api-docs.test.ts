@@ -24,7 +24,7 @@ const ENVIRONMENT = { PATH: process.env.PATH, API_KEY: 'the-key' }
 /** With the same router as the app. */
 const createApp = (document: OpenApiDocument) => {
   const app = new Hono({ router: new SegmentRouter() })
-  serveDocsPages(app, () => document)
+  serveDocsPages(app, async () => document)
   return app
 }
 const get = async (path = '/docs', document: OpenApiDocument = fixture, headers: Record<string, string> = {}) =>
@@ -71,7 +71,7 @@ describe('the files of the API pages', () => {
   test('concurrent first requests build the document and render the page once', async () => {
     let rendered = 0
     const app = new Hono({ router: new SegmentRouter() })
-    serveDocsPages(app, () => {
+    serveDocsPages(app, async () => {
       rendered++
       return fixture
     })

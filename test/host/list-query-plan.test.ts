@@ -2,7 +2,7 @@
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { bootstrap } from '../../src/access/bootstrap.ts'
-import { operations } from '../../src/app.ts'
+import { loadOperations } from '../../src/app.ts'
 import { deploymentPageQuery } from '../../src/deployments/list.ts'
 import { DeploymentQuery } from '../../src/deployments/schema.ts'
 import { createHost } from '../../src/host/node.ts'
@@ -15,6 +15,8 @@ import { finishPendingWork } from '../../src/kernel/wait-until.ts'
 import { createMigratedDatabase } from '../support/migrated-postgres.ts'
 import { connect } from '../support/postgres.ts'
 import * as fc from '../support/seeded-fast-check.ts'
+
+const operations = await loadOperations()
 
 const SEALING_KEYS = `first:${Buffer.alloc(32, 7).toString('base64url')}`
 const SIZE = { tenants: 8, deployments: 20_000 }

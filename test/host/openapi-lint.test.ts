@@ -1,7 +1,9 @@
 import { createConfig, lintFromString } from '@redocly/openapi-core'
 import { expect, it } from 'vitest'
-import { operations } from '../../src/app.ts'
+import { loadOperations } from '../../src/app.ts'
 import { buildOpenApi } from '../../src/kernel/openapi.ts'
+
+const operations = await loadOperations()
 
 it('the OpenAPI document passes the linter without errors and warnings', async () => {
   const config = await createConfig({ extends: ['recommended-strict'], rules: { 'no-server-example.com': 'off' } })

@@ -3,7 +3,7 @@ import { sql } from 'drizzle-orm'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { ADMIN } from '../../src/access/built-in-roles.ts'
 import { NewAccessPolicy } from '../../src/access/policies.schema.ts'
-import { operations } from '../../src/app.ts'
+import { loadOperations } from '../../src/app.ts'
 import { createVerificationRecord } from '../../src/deployments/custom-hosts.ts'
 import { NewDeployment } from '../../src/deployments/schema.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
@@ -35,6 +35,8 @@ import { newSha, serveRepositories } from '../support/pushes.ts'
 import { cookieHeaders, newSession, tokenOf } from '../support/sessions.ts'
 import { makeListenerDeployment, makeSyncAgent, newListener } from '../support/sync-agent.ts'
 import { makeSourceBody } from '../support/uploads-suite.ts'
+
+const operations = await loadOperations()
 
 const REQUEST_ID = `changes-${unusedId()}`
 const HEADERS = { 'User-Agent': 'journal-test/1.0', 'X-Test-Address': '203.0.113.9' }

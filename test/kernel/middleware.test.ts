@@ -1,7 +1,9 @@
 import { describe, expect, it } from 'vitest'
-import { operations } from '../../src/app.ts'
+import { loadOperations } from '../../src/app.ts'
 import { getApp, logLines, newTenant, send, startApp, unusedId } from '../support/app.ts'
 import { makeImageBody } from '../support/deployment-bodies.ts'
+
+const operations = await loadOperations()
 
 const JSON_TYPE = { 'Content-Type': 'application/json' }
 const makeRequestId = () => `test-${crypto.randomUUID()}`

@@ -1,10 +1,12 @@
 import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
-import { operations } from '../../src/app.ts'
+import { loadOperations } from '../../src/app.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { getApp, newTenant, type Tenant, unusedId } from '../support/app.ts'
 import { makeImageBody } from '../support/deployment-bodies.ts'
 import * as fc from '../support/seeded-fast-check.ts'
+
+const operations = await loadOperations()
 
 const KEYS = '/workspaces/current/api-keys'
 const WITH_CURSOR = '/workspaces?cursor='

@@ -1,8 +1,10 @@
 // Members and query parameters that no schema has: refused on our routes, named on those of the contract, never silent.
 import { describe, expect, it } from 'vitest'
-import { operations } from '../../src/app.ts'
+import { loadOperations } from '../../src/app.ts'
 import { getExampleRequest, newTenant, send } from '../support/app.ts'
 import { makeImageBody } from '../support/deployment-bodies.ts'
+
+const operations = await loadOperations()
 
 type Faulted = { body: { errors: { type: string; loc: (string | number)[]; msg: string }[] } }
 const faultsOf = ({ body }: Faulted) => body.errors.map(({ type, loc }) => `${type} ${loc.join('.')}`)

@@ -101,6 +101,47 @@ describe('a URL is blocked', () => {
   })
 })
 
+describe('at its limits', () => {
+  const LABEL = 'a'.repeat(63)
+  const hostOf = (length: number) => `${LABEL}.${LABEL}.${LABEL}.${'b'.repeat(length - 192)}`
+  const pad = (length: number) => 'https://mcp.example.com/'.padEnd(length, 'a')
+  it.each<[string, object, string, boolean]>([
+    ['has 2048 characters', {}, pad(2048), true],
+    ['has 2049 characters', {}, pad(2049), false],
+    ['has a host of 253 characters', {}, `https://${hostOf(253)}/`, true],
+    ['has a host of 254 characters', {}, `https://${hostOf(254)}/`, false],
+    ['has a private host of 253 characters', { allowPrivate: true }, `http://${hostOf(253)}/`, true],
+    ['has a private host of 254 characters', { allowPrivate: true }, `http://${hostOf(254)}/`, false],
+    ['has port 1024', {}, 'https://mcp.example.com:1024/', true],
+    ['has port 1023', {}, 'https://mcp.example.com:1023/', false],
+    ['is of a word in a local network', { allowPrivate: true }, 'http://a-b:8000/', true],
+    ['is of a word that ends in a hyphen', { allowPrivate: true }, 'http://word-:8000/', false],
+    ['is of a word that starts with a hyphen', { allowPrivate: true }, 'http://-word:8000/', false],
+    ['is of a private name that is not valid', { allowPrivate: true }, 'http://a.-b.corp:8000/', false],
+    ['starts like this machine', { allowPrivate: true }, 'http://localhost.example.com:8000/', true],
+    ['starts like loopback', { allowLoopback: true }, 'http://localhost.example.com:8000/', false],
+    ['is of loopback with long numbers', { allowLoopback: true }, 'http://127.0.10.100:8000/', true],
+    ['beside a public URL that is none', { publicUrl: 'slipway' }, 'https://mcp.example.com/', true],
+  ])('a URL that %s', (_, policy, text, isAllowed) => {
+    expect(checkUrl(text, policy)).toBe(isAllowed ? text : 'blocked_url')
+  })
+
+  it('a private URL loses the dot after its host', () => {
+    expect(checkUrl('http://models.corp./v1', { allowPrivate: true })).toBe('http://models.corp/v1')
+  })
+
+  it.each([
+    ['http://localhost', 'http://127.0.0.1/', 'https://127.0.0.1/'],
+    ['https://localhost', 'https://127.0.0.1/', 'http://127.0.0.1/'],
+    ['http://localhost:8787', 'http://127.0.0.1:8787/', 'http://127.0.0.1/'],
+  ])('an installation at %s is %s, and not %s', (own, same, other) => {
+    for (const [publicUrl, origin] of [[undefined, own] as const, [own, ORIGIN] as const]) {
+      expect(checkUrl(same, { allowLoopback: true, publicUrl }, origin)).toBe('blocked_url')
+      expect(checkUrl(other, { allowLoopback: true, publicUrl }, origin)).toBe(other)
+    }
+  })
+})
+
 describe('with ALLOW_LOOPBACK', () => {
   const checkWithLoopback = (text: string) => checkUrl(text, { allowLoopback: true }, 'http://127.0.0.1:8787')
 

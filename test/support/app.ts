@@ -6,7 +6,7 @@ import { expect, inject } from 'vitest'
 import type * as z from 'zod'
 import { startRuntime } from '#runtime'
 import { ADMIN, ORGANIZATION_ADMIN } from '../../src/access/built-in-roles.ts'
-import { operations } from '../../src/app.ts'
+import { loadOperations } from '../../src/app.ts'
 import { EVENT_OPERATIONS } from '../../src/audit/operation-names.ts'
 import type { Config } from '../../src/env.ts'
 import { createSealer, makeKeyHint, newApiKey } from '../../src/kernel/crypto.ts'
@@ -20,6 +20,8 @@ import { GITHUB_APP } from './fake-git-hosts.ts'
 import { onFileEnd } from './file-state.ts'
 import { PKCS1 } from './github-app-key.ts'
 import { REGISTRY_SETTINGS } from './registry-settings.ts'
+
+const operations = await loadOperations()
 
 export const SEALING_KEYS = `first:${Buffer.alloc(32, 7).toString('base64url')}`
 /** The operator's own GitHub App. GitHub issues its key as PKCS#1. */

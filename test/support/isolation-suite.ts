@@ -1,7 +1,7 @@
 // Hundreds of requests between four tenants, with each other's ids: nothing of another tenant is returned or changed.
 import { beforeAll, describe, expect, it } from 'vitest'
 import { ADMIN, ORGANIZATION_ADMIN } from '../../src/access/built-in-roles.ts'
-import { operations } from '../../src/app.ts'
+import { loadOperations } from '../../src/app.ts'
 import { policyPermissions } from '../../src/kernel/permissions.ts'
 import type { Operation } from '../../src/kernel/routes.ts'
 import { deny, hasTag, newPolicy } from './access-policies.ts'
@@ -19,6 +19,8 @@ import {
 } from './app.ts'
 import { newPathParameters } from './path-parameters.ts'
 import { readRows } from './traces.ts'
+
+const operations = await loadOperations()
 
 const ROUNDS = 600
 const ROUNDS_WITH_POLICIES = 200

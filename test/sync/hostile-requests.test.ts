@@ -1,11 +1,13 @@
 // Invalid requests with the key of an agent. test/fuzz.test.ts does the same with the key of a user.
 import { expect, it } from 'vitest'
-import { operations } from '../../src/app.ts'
+import { loadOperations } from '../../src/app.ts'
 import { newTenant, send } from '../support/app.ts'
 import { expectCompleteJournal, newDeployment } from '../support/deployments.ts'
 import { arbitraryRequest, streamBytes, toBytes } from '../support/hostile-requests.ts'
 import * as fc from '../support/seeded-fast-check.ts'
 import { makeListenerDeployment, makeSyncAgent, newListener } from '../support/sync-agent.ts'
+
+const operations = await loadOperations()
 
 const OPERATIONS = ['poll', 'report', 'sendLogs', 'sendMetrics', 'releaseLease']
 const ROUTES = OPERATIONS.map(id => operations.find(one => one.id === id)!)

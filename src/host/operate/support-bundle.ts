@@ -57,7 +57,8 @@ export async function main(): Promise<void> {
 }
 
 export async function collectBundle(env: NodeJS.ProcessEnv, logs: string[]): Promise<Record<string, string>> {
-  const { operations } = await import('../../app.ts')
+  const { loadOperations } = await import('../../app.ts')
+  const operations = await loadOperations()
   const words = new Set(operations.flatMap(({ path }) => path.split('/').filter(part => !part.startsWith('{'))))
   const keepLine = createLineFilter(words)
   const report: Record<string, unknown> = {

@@ -1,0 +1,27 @@
+// Liveness and readiness checks.
+import * as z from 'zod'
+import { fail } from './errors.ts'
+import { slice } from './routes.ts'
+import { VERSION } from './version.ts'
+
+const Health = z.object({ status: z.literal('ok'), version: z.string() }).meta({ id: 'Health' })
+const Readiness = z.object({ status: z.literal('ready'), migration: z.string() }).meta({ id: 'Readiness' })
+
+export const healthRoutes = slice('Health', 'Liveness and readiness checks for load balancers and people.')
+  .get('/healthz', {
+    id: 'health',
+    summary: 'Check that the process is alive, without the database',
+    reply: Health,
+    open: c => c.json({ status: 'ok', version: VERSION }),
+  })
+  .get('/readyz', {
+    id: 'readiness',
+    summary: 'Check that the database responds and has the schema of this version',
+    reply: Readiness,
+    errors: ['not_ready', 'shutting_down', 'database_unavailable'],
+    open: async (c, { config, database }) => {
+      if (config.draining?.aborted) throw fail('shutting_down')
+      const { readCachedReadiness } = await import('./readiness.ts')
+      return c.json({ status: 'ready', migration: await readCachedReadiness(database) })
+    },
+  })

@@ -1,0 +1,13 @@
+// Loads at the first use: what most isolates never need.
+
+/** Calls share one load. One that fails is not remembered. */
+export function loadOnce<Loaded>(load: () => Promise<Loaded>): () => Promise<Loaded> {
+  let loading: Promise<Loaded> | undefined
+  return () => {
+    loading ??= load().catch(error => {
+      loading = undefined
+      throw error
+    })
+    return loading
+  }
+}
