@@ -30,7 +30,8 @@ export default {
       met: outcome.met && visible === 0 && remaining.size === 0 && rewritten > 0 && functions.names.length > 0,
       notes: [
         ...outcome.notes,
-        `${rewritten} statements and ${functions.names.length} functions rewritten, ${remaining.size} still with a predicate`,
+        `${rewritten} statements and ${functions.names.length} functions rewritten`,
+        `${remaining.size} still with a predicate`,
         ...remaining,
       ],
     }
