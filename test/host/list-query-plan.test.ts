@@ -1,4 +1,5 @@
 // Query plans of lists behind row-level security: no sequential scan, and the covering index for filters.
+import { sql } from 'drizzle-orm'
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { bootstrap } from '../../src/access/bootstrap.ts'
@@ -139,6 +140,29 @@ describe('a list of deployments is read by index', () => {
     }
   })
 
+  it('by a plan for the values of each request, however often it is sent on one connection', async () => {
+    const { app, close } = createHost(
+      { PUBLIC_URL: 'http://slipway.test', SEALING_KEYS, DATABASE_URL: databaseUrl, RATE_LIMIT_PER_MINUTE: '0' },
+      { log: () => {} },
+      { poolSize: 1 },
+    )
+    try {
+      const headers = { 'X-Api-Key': seeded.api_key }
+      for (const filter of [{}, ...singleFilters.map(([name, value]) => ({ [name]: value }))]) {
+        const url = `http://slipway.test/v2/deployments?${new URLSearchParams(filter)}`
+        for (let i = 0; i < 7; i++) expect((await app.request(url, { headers })).status).toBe(200)
+      }
+      const [plans] = await app.database([
+        sql`select count(*), sum(generic_plans) from pg_prepared_statements where statement like 'select "id",%'`,
+      ])
+      const [statements, genericPlans] = plans![0] as string[]
+      expect(Number(statements)).toBeGreaterThan(Object.keys(FILTERS).length)
+      expect(genericPlans).toBe('0')
+    } finally {
+      await close()
+    }
+  })
+
   it('only because of the covering indexes: without them it is read sequentially', async () => {
     const { rows } = await admin.query(
       `select pg_get_indexdef(name::regclass) as definition
@@ -221,6 +245,32 @@ it('the state at a moment reads no more events of a deployment than its limit', 
     const nodes: (Node & { 'Actual Rows'?: number })[] = nodesOf(explained.rows[0]['QUERY PLAN'][0].Plan)
     const read = nodes.filter(node => node['Relation Name'] === 'events').map(node => node['Actual Rows'])
     expect(Math.max(...read.map(Number))).toBe(5000)
+  } finally {
+    await admin.query('rollback')
+  }
+})
+
+it('a page of events reads only its own rows, wherever in the journal it begins', async () => {
+  const { tenant_id, organization_id, api_key } = seeded
+  await admin.query('begin')
+  try {
+    await admin.query(
+      `insert into events (scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, request_id, data)
+      select $1, 100 + n, $2, $1, 'deployment.ready', $1, 'cron', 'many', '{}'
+      from generate_series(1, 20000) n`,
+      [tenant_id, organization_id],
+    )
+    await admin.query('update journals set seq = 20100 where scope_id = $1', [tenant_id])
+    await admin.query('analyze events')
+    const url = 'http://x/v2/events?after=10000&limit=20'
+    await host.app.fetch(new Request(url, { headers: { 'X-Api-Key': api_key } }))
+    for (const { query, params } of statements.slice(0, -1)) await admin.query(query, params)
+    const { query, params } = statements.at(-1)!
+    const explained = await admin.query(`explain (analyze, format json) ${query}`, params)
+    const nodes: (Node & Record<string, number>)[] = nodesOf(explained.rows[0]['QUERY PLAN'][0].Plan) as never
+    const reads = nodes.filter(node => node['Relation Name'] === 'events')
+    expect(reads.map(node => node['Actual Rows'])).toContain(21)
+    expect(reads.map(node => node['Rows Removed by Filter'] ?? 0).filter(count => count > 0)).toEqual([])
   } finally {
     await admin.query('rollback')
   }
