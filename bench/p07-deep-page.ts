@@ -4,7 +4,6 @@ import type { Bench, BenchContext } from './support/bench-context.ts'
 import { connectAsTenant, explainStatement, makeListStatement, measureStatement } from './support/seeded-database.ts'
 import { formatNumber, measureSlices, median, medianRatio } from './support/statistics.ts'
 
-const SLICES = 7
 const TARGETS = { ratio: 0.25, buffers: 1500 }
 
 export default {
@@ -12,7 +11,7 @@ export default {
   what: 'a page from the middle of 100,000 rows ÷ the same with a naive offset; buffers read',
   target: `≤ ${TARGETS.ratio}; ≤ ${TARGETS.buffers}`,
   async run(context: BenchContext) {
-    const seeded = await context.seeded()
+    const seeded = await context.deployments()
     const client = await connectAsTenant(context, seeded)
     const offset = Math.floor(seeded.counts.largest / 2)
     const slipway = makeListStatement({ offset: String(offset) })
@@ -25,7 +24,7 @@ export default {
       slipway: () => measureStatement(client, slipway, 5),
       naive: () => measureStatement(client, naive, 3),
     }
-    const slices = await measureSlices(SLICES, candidates, context.progress)
+    const slices = await measureSlices(candidates, context.progress)
     const ratio = medianRatio(slices.slipway, slices.naive)
     const { buffers } = await explainStatement(client, slipway)
     return {

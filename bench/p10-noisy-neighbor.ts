@@ -1,14 +1,11 @@
 // P10: what a small tenant notices of a big one that pages deep: as often as the rate limit admits, and, for
 // comparison, without a pause.
 import { setTimeout as delay } from 'node:timers/promises'
-import { bootstrap } from '../src/access/bootstrap.ts'
-import { createHost } from '../src/host/node.ts'
+import { readConfig } from '../src/env.ts'
 import type { Bench, BenchContext } from './support/bench-context.ts'
-import { SEALING_KEYS } from './support/database.ts'
 import { formatNumber, measureMedianMs, measureSlices, median, medianRatio } from './support/statistics.ts'
 import { serveWorkers } from './support/workerd.ts'
 
-const SLICES = 7
 const REQUESTS = 200
 const TARGET = 1.5
 
@@ -17,21 +14,16 @@ export default {
   what: 'median latency of a small tenant while a big one pages deep ÷ while that is idle',
   target: `≤ ${TARGET}`,
   async run(context: BenchContext) {
-    const seeded = await context.seeded()
-    const host = createHost(
-      { PUBLIC_URL: 'http://slipway.test', SEALING_KEYS, DATABASE_URL: seeded.url },
-      { log: () => {} },
-    )
-    const small = await bootstrap(host.app.database, { organization: 'Seed', workspace: 'Seed 900' })
-    const admitted = host.config.rateLimits.key / 60
-    await host.close()
-    const { code } = await context.worker()
+    const seeded = await context.deployments()
+    const { RATE_LIMIT_PER_MINUTE: _, ...settings } = seeded.bindings()
+    const admitted = readConfig(settings).rateLimits.key / 60
+    const { modules } = await context.worker()
     // The rate limit itself is off, because it would refuse the small tenant, which requests as fast as it can.
-    const { urls } = await serveWorkers(context, { slipway: { code, bindings: seeded.bindings() } })
+    const { urls } = await serveWorkers(context, { slipway: { modules, bindings: seeded.bindings() } })
     const list = `${urls.slipway}/v2/deployments`
     const offset = Math.floor(seeded.counts.largest * 0.9)
     const get = (url: string, key: string) => fetch(url, { headers: { 'X-Api-Key': key } })
-    const idle = () => measureMedianMs(REQUESTS, () => get(list, small.api_key))
+    const idle = () => measureMedianMs(REQUESTS, () => get(list, seeded.small_tenant_key))
     const deep = () => measureMedianMs(1, () => get(`${list}?offset=${offset}`, seeded.api_key))
     const besideLoad = (perSecond: number) => async () => {
       let over = false
@@ -47,7 +39,7 @@ export default {
     const candidates = { idle, busy: besideLoad(admitted), unbounded: besideLoad(Infinity) }
     context.progress('warming up')
     for (const candidate of Object.values(candidates)) await candidate()
-    const slices = await measureSlices(SLICES, candidates, context.progress)
+    const slices = await measureSlices(candidates, context.progress)
     const ratio = medianRatio(slices.busy, slices.idle)
     return {
       measured: formatNumber(ratio),

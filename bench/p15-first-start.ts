@@ -1,5 +1,4 @@
-// P15: how long a newcomer waits from `npm run dev` to the first answer, in an empty folder and at the second start,
-// and to the first answer of a template.
+// P15: how long a newcomer waits from `npm run dev` in an empty folder to the first answer, and to that of a template.
 import { readFile } from 'node:fs/promises'
 import { get } from 'node:http'
 import { join } from 'node:path'
@@ -8,26 +7,36 @@ import type { DevState } from '../src/host/home-folder.ts'
 import { findFreePort } from '../src/postgres/free-port.ts'
 import type { Bench, BenchContext } from './support/bench-context.ts'
 import { startProcess } from './support/processes.ts'
-import { formatNumber } from './support/statistics.ts'
+import { formatNumber, median } from './support/statistics.ts'
 import { makeTempFolder, PROJECT_ROOT } from './support/workerd.ts'
 
-const [TARGET, TEMPLATE_TARGET] = [10, 30]
+const TARGETS = { first: 6, template: 12 }
+const STARTS = 3
 const TIMEOUT_MS = 120_000
 
 export default {
   id: 'P15',
-  what: '`npm run dev` to the first answer: cold start; second start; cold start to a template that answers',
-  target: `≤ ${TARGET} s; ≤ ${TARGET} s; ≤ ${TEMPLATE_TARGET} s`,
+  what: '`npm run dev` in an empty folder to the first answer; to a template deployment that answers',
+  target: `≤ ${TARGETS.first} s; ≤ ${TARGETS.template} s`,
   async run(context: BenchContext) {
-    const home = await makeTempFolder(context)
-    context.progress('cold start')
-    const { first: cold, template = Number.NaN } = await measureFirstAnswer(context, home, true)
-    context.progress('second start')
-    const { first: second } = await measureFirstAnswer(context, home)
+    const starts: { first: number; template: number; second: number }[] = []
+    for (let start = 1; start <= STARTS; start++) {
+      const home = await makeTempFolder(context)
+      context.progress(`start ${start} of ${STARTS}`)
+      const { first, template = Number.NaN } = await measureFirstAnswer(context, home, true)
+      const { first: second } = await measureFirstAnswer(context, home)
+      starts.push({ first, template, second })
+    }
+    const [first, template, second] = (['first', 'template', 'second'] as const).map(name =>
+      median(starts.map(one => one[name])),
+    ) as [number, number, number]
     return {
-      measured: `${formatNumber(cold, 1)} s; ${formatNumber(second, 1)} s; ${formatNumber(template, 1)} s`,
-      met: Math.max(cold, second) <= TARGET && template <= TEMPLATE_TARGET,
-      figures: { cold, second, template },
+      measured: `${formatNumber(first, 1)} s; ${formatNumber(template, 1)} s`,
+      met: first <= TARGETS.first && template <= TARGETS.template,
+      notes: [
+        `the second start in a folder: ${formatNumber(second, 1)} s to the first answer; of ${STARTS} starts each`,
+      ],
+      figures: { first, template, second, starts },
     }
   },
 } satisfies Bench
@@ -52,7 +61,6 @@ async function measureFirstAnswer(
     const key = await waitFor('answer', () => readWorkingKey(home, url))
     const first = seconds()
     if (!deploys) return { first }
-    context.progress('a template')
     await deployTemplate(url, key)
     return { first, template: seconds() }
   }

@@ -6,13 +6,13 @@ import { sql } from 'drizzle-orm'
 import { createHost } from '../src/host/node.ts'
 import { MAX_CONCURRENT_REQUESTS } from '../src/integrations/request.ts'
 import { runAsSystem } from '../src/kernel/db.ts'
-import { GITHUB_APP, makeGithub, makeRepositories } from '../test/support/fake-git-hosts.ts'
-import { PKCS1 } from '../test/support/github-app-key.ts'
+import { makeGithub, makeRepositories } from '../test/support/fake-git-hosts.ts'
 import type { Bench, BenchContext } from './support/bench-context.ts'
-import { SEALING_KEYS } from './support/database.ts'
-import { formatNumber, median } from './support/statistics.ts'
+import { SETTINGS } from './support/database.ts'
+import { GITHUB_SETTINGS } from './support/github-settings.ts'
+import { formatNumber, median, SLICES } from './support/statistics.ts'
 
-const [REPOSITORIES, PADDING, HOST_LATENCY_MS, SLICES, SAMPLE_MS] = [5000, 4800, 50, 5, 20]
+const [REPOSITORIES, PADDING, HOST_LATENCY_MS, SAMPLE_MS] = [5000, 4800, 50, 20]
 const TARGETS = { requests: 51, ms: 1000, megabytes: 64 }
 
 export default {
@@ -23,13 +23,7 @@ export default {
     const { url, tenant } = await context.database()
     const host = makeCachedHost()
     const { app, close } = createHost(
-      {
-        PUBLIC_URL: 'http://slipway.test',
-        DATABASE_URL: url,
-        SEALING_KEYS,
-        RATE_LIMIT_PER_MINUTE: '0',
-        ...GITHUB_SETTINGS,
-      },
+      { ...SETTINGS, ...GITHUB_SETTINGS, DATABASE_URL: url },
       { log: () => {}, foreignFetch: host.fetch },
     )
     context.defer(close)
@@ -80,15 +74,6 @@ export default {
 
 type ListTiming = { ms: number; requests: number }
 const getMedian = (timings: ListTiming[], member: keyof ListTiming) => median(timings.map(timing => timing[member]))
-
-const GITHUB_SETTINGS = {
-  GITHUB_APP_ID: GITHUB_APP.id,
-  GITHUB_APP_SLUG: GITHUB_APP.slug,
-  GITHUB_APP_PRIVATE_KEY: PKCS1,
-  GITHUB_APP_CLIENT_ID: GITHUB_APP.clientId,
-  GITHUB_APP_CLIENT_SECRET: GITHUB_APP.clientSecret,
-  GITHUB_APP_WEBHOOK_SECRET: 'secret',
-}
 
 /** It caches its pages, so that its own work and memory are not measured. */
 function makeCachedHost() {

@@ -24,8 +24,8 @@ export default {
   target: `≤ ${TARGETS.seconds} s; ≤ ${TARGETS.requests} and ≤ ${TARGETS.trips}; ≤ ${TARGETS.patch} s`,
   async run(context: BenchContext) {
     const database = await context.database()
-    const { code } = await context.worker()
-    const { urls } = await serveWorkers(context, { slipway: { code, bindings: database.bindings() } })
+    const { modules } = await context.worker()
+    const { urls } = await serveWorkers(context, { slipway: { modules, bindings: database.bindings() } })
     const call = makeApiCall(urls.slipway, database)
     const { id: listener_id } = await call('POST', '/v2/listeners', { compute_type: 'local', compute_id: 'bench' })
     const { key } = await call('POST', `/v2/listeners/${listener_id}/keys`, {})

@@ -4,10 +4,10 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { bootstrap } from '../src/access/bootstrap.ts'
 import { createHost } from '../src/host/node.ts'
 import type { Bench, BenchContext } from './support/bench-context.ts'
-import { SEALING_KEYS } from './support/database.ts'
+import { SETTINGS } from './support/database.ts'
 import { formatNumber, median } from './support/statistics.ts'
 
-const [WATCHERS, SECONDS, EVENTS_PER_SECOND, PER_KEY, BATCH] = [1000, 20, 2, 100, 10]
+const [WATCHERS, SECONDS, EVENTS_PER_SECOND, PER_KEY, BATCH] = [1000, 10, 2, 100, 25]
 const TARGET = 2
 
 export default {
@@ -18,7 +18,7 @@ export default {
     const { url } = await context.database()
     let trips = 0
     const { app, close } = createHost(
-      { PUBLIC_URL: 'http://slipway.test', SEALING_KEYS, DATABASE_URL: url, RATE_LIMIT_PER_MINUTE: '0' },
+      { ...SETTINGS, DATABASE_URL: url },
       { log: () => {} },
       { onTrip: () => void trips++ },
     )

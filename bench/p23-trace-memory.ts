@@ -1,16 +1,15 @@
 // P23: the memory of a Node instance while it takes a thousand runs of 10 KB a second, and the CPU time of a batch.
 import { setTimeout as delay } from 'node:timers/promises'
-import { bootstrap } from '../src/access/bootstrap.ts'
-import { createHost } from '../src/host/node.ts'
 import type { RunOperation } from '../src/traces/store.ts'
 import type { Bench, BenchContext } from './support/bench-context.ts'
-import { SEALING_KEYS } from './support/database.ts'
+import { CPU_TIMES_MISSING, hasCpuTimes } from './support/cpu.ts'
+import { makeTenant } from './support/database.ts'
 import { startNodeInstance } from './support/node-instance.ts'
 import { formatNumber, median } from './support/statistics.ts'
 import { makeOperations } from './support/trace-operations.ts'
 
 /** At 10 KB a run. */
-const [BATCH, BYTES, RUNS_PER_SECOND, SECONDS, WARM_UP_SECONDS] = [100, 10_000, 1000, 30, 5]
+const [BATCH, BYTES, RUNS_PER_SECOND, SECONDS, WARM_UP_SECONDS] = [100, 10_000, 1000, 15, 3]
 const TARGET_MB = 512
 
 export default {
@@ -18,12 +17,9 @@ export default {
   what: `memory of a Node instance at ${RUNS_PER_SECOND} runs of 10 KB a second; CPU of a batch of ${BATCH}`,
   target: `≤ ${TARGET_MB} MB`,
   async run(context: BenchContext) {
-    if (process.platform !== 'linux')
-      return { measured: 'skipped', met: false, skipped: true, notes: ['it reads /proc, which only Linux has'] }
+    if (!hasCpuTimes) return CPU_TIMES_MISSING
     const { url } = await context.database()
-    const host = createHost({ PUBLIC_URL: 'http://slipway.test', SEALING_KEYS, DATABASE_URL: url }, { log: () => {} })
-    const { api_key } = await bootstrap(host.app.database, { organization: 'Bench', workspace: 'Traces' })
-    await host.close()
+    const { api_key } = await makeTenant(url, { organization: 'Bench', workspace: 'Traces' })
     const instance = await startNodeInstance(context, url)
     const idle = instance.memory().now
     const durations: number[] = []

@@ -1,9 +1,8 @@
 // P24: what the largest bodies of runs cost a Node instance: memory and CPU time of one, and memory of several at once.
 import { gzipSync } from 'node:zlib'
-import { bootstrap } from '../src/access/bootstrap.ts'
-import { createHost } from '../src/host/node.ts'
 import type { Bench, BenchContext } from './support/bench-context.ts'
-import { SEALING_KEYS } from './support/database.ts'
+import { CPU_TIMES_MISSING, hasCpuTimes } from './support/cpu.ts'
+import { makeTenant } from './support/database.ts'
 import { startNodeInstance } from './support/node-instance.ts'
 import { formatNumber } from './support/statistics.ts'
 
@@ -50,12 +49,9 @@ export default {
   what: `a Node instance and the largest bodies: peak memory of one, of ${AT_ONCE} at once; most CPU of one`,
   target: `≤ ${TARGET_MB} MB`,
   async run(context: BenchContext) {
-    if (process.platform !== 'linux')
-      return { measured: 'skipped', met: false, skipped: true, notes: ['it reads /proc, which only Linux has'] }
+    if (!hasCpuTimes) return CPU_TIMES_MISSING
     const { url } = await context.database()
-    const host = createHost({ PUBLIC_URL: 'http://slipway.test', SEALING_KEYS, DATABASE_URL: url }, { log: () => {} })
-    const { api_key } = await bootstrap(host.app.database, { organization: 'Bench', workspace: 'Traces' })
-    await host.close()
+    const { api_key } = await makeTenant(url, { organization: 'Bench', workspace: 'Traces' })
     const figures: Record<string, object> = {}
     const notes: string[] = []
     let [peakOfOne, peakOfMany, mostCpu] = [0, 0, 0]

@@ -20,7 +20,12 @@ export const cores: Core[] = [
   {
     name: 'list',
     files: ['src/deployments/list.ts', 'src/kernel/paging.ts'],
-    tests: ['test/deployments/list', 'test/deployments/summary', 'test/kernel/paging'],
+    tests: [
+      'test/deployments/list',
+      'test/deployments/summary',
+      'test/kernel/paging',
+      'test/access/policy-enforcement',
+    ],
   },
   {
     name: 'discovery',
@@ -30,7 +35,12 @@ export const cores: Core[] = [
         name => `src/oauth/${name}.ts`,
       ),
     ],
-    tests: [...['test/protocol/guarded-address', 'test/oauth/challenges', 'test/oauth/mcp-discovery']],
+    tests: [
+      'test/protocol/guarded-address',
+      ...['challenges', 'client-registration', 'discovery-boundaries', 'mcp-discovery'].map(
+        name => `test/oauth/${name}`,
+      ),
+    ],
   },
   {
     name: 'agent',

@@ -5,6 +5,8 @@ import { sqlMutations } from './sql-mutations.ts'
 export type Mutant = {
   file: string
   line: number
+  /** The text of the line. */
+  code: string
   before: string
   after: string
   start: number
@@ -24,7 +26,7 @@ const METHODS: Record<string, string> = {
   ...{ some: 'every', every: 'some', startsWith: 'endsWith', endsWith: 'startsWith', min: 'max', max: 'min' },
   ...{ toLowerCase: 'toUpperCase', toUpperCase: 'toLowerCase' },
 }
-/** A call is replaced by what it was called on. */
+/** Calls that are left out. */
 const DROPPED_CALLS = ['filter', 'slice', 'sort', 'trim', 'trimStart', 'replace', 'limit', 'offset', 'orderBy', 'where']
 const TYPE_WRAPPERS = ['TSAsExpression', 'TSSatisfiesExpression', 'TSNonNullExpression']
 const TYPE_MEMBERS = ['typeAnnotation', 'returnType', 'typeParameters', 'typeArguments']
@@ -59,13 +61,15 @@ export function walk(program: Node, visit: (node: Node, scope: number, parent: N
 
 export function listMutants(file: string, code: string): Mutant[] {
   const mutants: Mutant[] = []
+  const lines = code.split('\n')
   walk(parse(code), (node, scope, parent) => {
     const text = ({ start, end }: Node) => code.slice(start, end)
     for (const [{ start, end }, after] of mutationsOf(node, parent, text)) {
       const before = code.slice(start, end)
       const line = code.slice(0, start).split('\n').length
+      const place = { file, line, code: lines[line - 1]!.trim() }
       if (before !== after && isValid(code.slice(0, start) + after + code.slice(end)))
-        mutants.push({ file, line, before, after, start, end, scope })
+        mutants.push({ ...place, before, after, start, end, scope })
     }
   })
   return mutants
@@ -153,7 +157,10 @@ function mutationsOfCall(node: Node, text: (node: Node) => string): Mutation[] {
   }
   if (callee.type !== 'MemberExpression' || callee.computed) return []
   const [object, name] = [callee.object as Node, text(callee.property as Node)]
-  if (DROPPED_CALLS.includes(name)) return [[node, text(object)]]
+  if (DROPPED_CALLS.includes(name)) {
+    const dot = object.end + text(callee).slice(text(object).length).search(/\??\./)
+    return [[{ start: dot, end: node.end }, '']]
+  }
   return METHODS[name] ? [[callee.property as Node, METHODS[name]]] : []
 }
 

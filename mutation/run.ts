@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 import { type Core, cores } from './cores.ts'
 import { equivalents } from './equivalent.ts'
 import { countScopes, listMutants, type Mutant } from './mutants.ts'
-import { type CoreResult, describeMutant, type Result, summarize, writeReport } from './report.ts'
+import { type CoreResult, describeChange, describeMutant, type Result, summarize, writeReport } from './report.ts'
 import { startVitest, type TestRun, type WarmVitest } from './warm-vitest.ts'
 
 const MIN_TARGET = 80
@@ -39,8 +39,11 @@ async function findKiller(vitest: WarmVitest, { file, scope }: Mutant, baselines
   return null
 }
 
-const findReason = ({ file, before, after }: Mutant) =>
-  equivalents.find(one => one.file === file && one.before === before && one.after === after)?.reason
+const findReason = (mutant: Mutant) =>
+  equivalents.find(
+    ({ file, code, changes }) =>
+      file === mutant.file && mutant.code.includes(code) && changes.includes(describeChange(mutant)),
+  )?.reason
 
 async function measureCore(vitest: WarmVitest, core: Core): Promise<CoreResult> {
   const started = performance.now()
@@ -52,11 +55,15 @@ async function measureCore(vitest: WarmVitest, core: Core): Promise<CoreResult> 
     const mutants = listMutants(file, code)
     console.log(`${core.name}: ${file} has ${mutants.length} mutants`)
     for (const mutant of mutants) {
+      const reason = findReason(mutant)
+      if (reason !== undefined) {
+        results.push({ mutant, killedBy: null, reason })
+        continue
+      }
       vitest.replace(file, code.slice(0, mutant.start) + mutant.after + code.slice(mutant.end))
       const killedBy = await findKiller(vitest, mutant, baselines)
-      const reason = killedBy === null ? findReason(mutant) : undefined
-      results.push({ mutant, killedBy, reason })
-      if (killedBy === null && reason === undefined) console.log(`survived  ${describeMutant(mutant)}`)
+      results.push({ mutant, killedBy })
+      if (killedBy === null) console.log(`survived  ${describeMutant(mutant)}`)
     }
     vitest.replace(file)
   }

@@ -1,8 +1,13 @@
 // What a bench returns, and what it works with: resources that all benches share, and a cleanup of its own.
 import { type BenchDatabase, openDatabase } from './database.ts'
-import { openSeededDatabase, ROWS, type SeededDatabase } from './seeded-database.ts'
-import { showProgress } from './terminal.ts'
+import type { DatasetOptions } from './dataset.ts'
+import { openClickHouse, type SeededClickHouse } from './seeded-clickhouse.ts'
+import { type LargeDatabase, openLargeDatabase, openSeededDatabase, type SeededDatabase } from './seeded-database.ts'
+import { openEvents, type SeededEvents } from './seeded-events.ts'
+import { openTraces, type SeededTraces } from './seeded-traces.ts'
 import { type BuiltWorker, buildWorker } from './workerd.ts'
+
+const FEW_DEPLOYMENTS = 10_000
 
 export type Measurement = {
   /** The table's cell. */
@@ -20,6 +25,8 @@ export type Bench = {
   id: string
   what: string
   target: string
+  /** Another program on the machine does not change it. */
+  isCount?: boolean
   run(context: BenchContext): Promise<Measurement>
 }
 
@@ -29,28 +36,55 @@ export type BenchContext = {
   progress(text: string): void
   /** The Worker as it is deployed. */
   worker(): Promise<BuiltWorker>
-  /** Migrated, with one tenant and a gateway. */
+  /** Migrated, with one tenant and a gateway. A bench may write to it. */
   database(): Promise<BenchDatabase>
-  /** BENCH_ROWS deployments of a thousand tenants, a tenth of them in one. */
-  seeded(): Promise<SeededDatabase>
+  /** Ten thousand, a tenth of them in one tenant, on the same server. */
+  fewDeployments(): Promise<SeededDatabase>
+  /** The datasets are read-only. BENCH_ROWS deployments of a thousand tenants, a tenth of them in one. */
+  deployments(): Promise<LargeDatabase>
+  /** A workspace of BENCH_EVENTS events and one of a thousand. */
+  events(): Promise<SeededEvents>
+  /** BENCH_RUNS runs in Postgres. */
+  traces(): Promise<SeededTraces>
+  /** The same in ClickHouse. Rejects where it cannot be installed. */
+  clickHouse(): Promise<SeededClickHouse>
 }
 
-/** Each is created when the first bench needs it, and ends with the run. */
-export function openSharedResources(run: AsyncDisposableStack) {
+/** Each is created when the first bench needs it, and ends with the run. `onPrepared` gets the time that it took. */
+export function openSharedResources(
+  run: AsyncDisposableStack,
+  options: DatasetOptions,
+  onPrepared: (ms: number) => void,
+) {
+  let isPreparing = false
+  /** One may be made for another. */
+  const makeTimed = async <T>(make: () => Promise<T>): Promise<T> => {
+    if (isPreparing) return make()
+    isPreparing = true
+    const start = performance.now()
+    return make().finally(() => {
+      isPreparing = false
+      onPrepared(performance.now() - start)
+    })
+  }
   const once = <T>(make: () => Promise<T>) => {
     let resource: Promise<T> | undefined
     return () => {
-      resource ??= make()
+      resource ??= makeTimed(make)
       return resource
     }
   }
   const defer = (end: () => unknown) => run.defer(async () => void (await end()))
   const database = once(() => openDatabase({ defer }))
-  const showSeeding = (text: string) => showProgress('seeded database', text)
-  const size = { tenants: 1000, deployments: ROWS }
   return {
     worker: once(() => buildWorker({ defer }, 'src/worker.ts')),
     database,
-    seeded: once(async () => openSeededDatabase({ defer }, await database(), size, showSeeding)),
+    fewDeployments: once(async () =>
+      openSeededDatabase({ defer }, await database(), { tenants: 10, deployments: FEW_DEPLOYMENTS }),
+    ),
+    deployments: once(() => openLargeDatabase({ defer }, options)),
+    events: once(() => openEvents({ defer }, options)),
+    traces: once(() => openTraces({ defer }, options)),
+    clickHouse: once(() => openClickHouse({ defer }, options)),
   }
 }

@@ -1,7 +1,9 @@
-// Measures requests per second: with wrk where it is installed, otherwise with our own generator in its own process.
+// Measures requests per second, and the CPU time that they cost: with wrk where it is installed, otherwise with our own
+// generator in its own process.
 import { execFileSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { type Cleanup, runForOutput } from './processes.ts'
+import { formatNumber, median } from './statistics.ts'
 
 type Load = { url: string; seconds: number; connections?: number; headers?: Record<string, string> }
 export type LoadResult = { requests: number; seconds: number; refused: number }
@@ -18,13 +20,35 @@ export const loadTool = (() => {
   }
 })()
 
-/** Requests per second. Throws if one is not answered with success. */
-export async function measureRps(cleanup: Cleanup, load: Load): Promise<number> {
-  const { requests, seconds, refused } = await (loadTool === 'wrk'
-    ? runWrk(cleanup, load)
-    : runGenerator(cleanup, load))
+export type LoadSlice<Program extends string> = {
+  rps: number
+  /** Milliseconds per request. */
+  cpu: Record<Program, number>
+}
+
+/** `cpuOf` reads the CPU milliseconds of each program. Throws if a request is not answered with success. */
+export async function measureLoad<Program extends string>(
+  cleanup: Cleanup,
+  load: Load,
+  cpuOf: Record<Program, () => number>,
+): Promise<LoadSlice<Program>> {
+  const programs = Object.entries<() => number>(cpuOf)
+  const before = programs.map(([, read]) => read())
+  const send = loadTool === 'wrk' ? runWrk : runGenerator
+  const { requests, seconds, refused } = await send(cleanup, load)
   if (refused > 0 || requests === 0) throw new Error(`${load.url}: ${refused} of ${requests} requests failed`)
-  return requests / seconds
+  const cpu = Object.fromEntries(programs.map(([name, read], i) => [name, (read() - before[i]!) / requests]))
+  return { rps: requests / seconds, cpu: cpu as Record<Program, number> }
+}
+
+export const rpsOf = (slices: LoadSlice<string>[]): number[] => slices.map(({ rps }) => rps)
+export const cpuOf = <Program extends string>(slices: LoadSlice<Program>[], program: Program): number[] =>
+  slices.map(({ cpu }) => cpu[program])
+
+/** Like "workerd 1.10 ms, gateway 0.31 ms". */
+export function describeCpu<Program extends string>(slices: LoadSlice<Program>[]): string {
+  const programs = Object.keys(slices[0]!.cpu) as Program[]
+  return programs.map(name => `${name} ${formatNumber(median(cpuOf(slices, name)))} ms`).join(', ')
 }
 
 async function runWrk(cleanup: Cleanup, { url, seconds, connections = 8, headers = {} }: Load): Promise<LoadResult> {

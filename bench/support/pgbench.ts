@@ -26,9 +26,9 @@ export const PGBENCH_MISSING: Measurement = {
 export async function preparePgbench(cleanup: Cleanup, url: string, script: string) {
   const file = join(await makeTempFolder(cleanup), 'script.sql')
   await writeFile(file, script)
-  return async (seconds: number, clients = 8): Promise<number> => {
-    // The extended protocol would take a colon within a string for a variable.
-    const flags = ['-n', '-M', 'simple', '-f', file, '-c', String(clients), '-T', String(seconds)]
+  return async (seconds: number, { clients = 8, protocol = 'simple' } = {}): Promise<number> => {
+    const time = Math.max(1, Math.round(seconds))
+    const flags = ['-n', '-M', protocol, '-f', file, '-c', String(clients), '-T', String(time)]
     const text = await runForOutput(cleanup, 'pgbench', [...flags, url])
     const [, tps] = /^tps = ([\d.]+)/m.exec(text) ?? []
     if (!tps || /aborted/.test(text)) throw new Error(`pgbench failed: ${text.slice(-500)}`)

@@ -1,8 +1,45 @@
 // The runs of `seeded-traces.ts` in ClickHouse, made by the engine itself. Each is two writes, a post and a patch.
+import { join } from 'node:path'
 import pg from 'pg'
 import type { BootstrapResult } from '../../src/access/bootstrap.ts'
 import { connectClickHouse } from '../../src/traces/clickhouse/client.ts'
 import { name, sql, uuid } from '../../src/traces/clickhouse/sql.ts'
+import { startClickHouse } from '../../test/support/clickhouse.ts'
+import { makeTenant } from './database.ts'
+import { type DatasetOptions, openDataset } from './dataset.ts'
+import type { Cleanup } from './processes.ts'
+import { RUNS, RUNS_TEXT, type SeededTraces } from './seeded-traces.ts'
+
+/** The tenant and its projects are in Postgres, at `url`. */
+export type SeededClickHouse = SeededTraces & { clickHouseUrl: string }
+
+const FOLDER = 'clickhouse'
+
+export async function openClickHouse(cleanup: Cleanup, options: DatasetOptions): Promise<SeededClickHouse> {
+  const { url, folder, info, madeAt } = await openDataset(
+    cleanup,
+    {
+      name: 'clickhouse',
+      what: `${RUNS_TEXT} runs in ClickHouse`,
+      size: { runs: RUNS },
+      sources: ['bench/support/seeded-clickhouse.ts', 'src/traces/clickhouse/schema.ts'],
+      async make({ url, folder }, progress) {
+        const clickHouse = await startClickHouse(join(folder, FOLDER))
+        try {
+          const tenant = await makeTenant(url, { organization: 'Bench', workspace: 'Traces in ClickHouse' })
+          await seedClickHouse(url, clickHouse.url, tenant, RUNS, done => progress(`${done} of ${RUNS_TEXT}`))
+          return tenant
+        } finally {
+          await clickHouse.stop()
+        }
+      },
+    },
+    options,
+  )
+  const clickHouse = await startClickHouse(join(folder, FOLDER))
+  cleanup.defer(clickHouse.stop)
+  return { url, tenant: info, madeAt, clickHouseUrl: clickHouse.url }
+}
 
 const CHUNK = 100_000
 const CHUNK_SECONDS = 300

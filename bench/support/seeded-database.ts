@@ -1,51 +1,72 @@
-// The large databases of a run: BENCH_ROWS deployments of a thousand tenants, and small ones beside it on the same
-// server.
+// Databases of deployments: a large one, BENCH_ROWS of a thousand tenants, which is kept between runs and only read,
+// and small ones on the server of the run.
 import pg from 'pg'
 import { deploymentPageQuery } from '../../src/deployments/list.ts'
 import { DeploymentQuery } from '../../src/deployments/schema.ts'
-import { createGateway } from '../../src/host/gateway.ts'
 import { migrate } from '../../src/host/migrate.ts'
 import { createHost } from '../../src/host/node.ts'
 import { type SeedResult, seed } from '../../src/host/seed-data.ts'
-import type { BenchDatabase } from './database.ts'
-import { SEALING_KEYS } from './database.ts'
+import { type BenchDatabase, makeTenant, SETTINGS, type ServedDatabase, serveDatabase } from './database.ts'
+import { type DatasetOptions, openDataset } from './dataset.ts'
 import type { Cleanup } from './processes.ts'
 import { median } from './statistics.ts'
 
 export const ROWS = Number(process.env.BENCH_ROWS || 1_000_000)
 export const ROWS_TEXT = ROWS.toLocaleString('en')
+const LARGE = { tenants: 1000, deployments: ROWS }
 
-export type SeededDatabase = SeedResult & {
-  url: string
-  gateway: string
-  bindings(gateway?: string): Record<string, string>
-}
+export type SeededDatabase = ServedDatabase & SeedResult
+/** With a key of a tenant that has few deployments. */
+export type LargeDatabase = SeededDatabase & { small_tenant_key: string }
 type Statement = { query: string; params: unknown[] }
+
+export async function openLargeDatabase(cleanup: Cleanup, options: DatasetOptions): Promise<LargeDatabase> {
+  const { url, pid, info } = await openDataset(
+    cleanup,
+    {
+      name: 'deployments',
+      what: `${ROWS_TEXT} deployments`,
+      size: LARGE,
+      sources: ['src/host/seed-data.ts'],
+      async make({ url }, progress) {
+        const seeded = await seed(url, { ...LARGE, onProgress: done => progress(`${done} of ${ROWS_TEXT}`) })
+        const { api_key } = await makeTenant(url, { organization: 'Seed', workspace: `Seed ${LARGE.tenants - 100}` })
+        return { ...seeded, small_tenant_key: api_key }
+      },
+    },
+    options,
+  )
+  return { ...(await serveDatabase(cleanup, url, pid)), ...info }
+}
 
 export async function openSeededDatabase(
   cleanup: Cleanup,
   server: BenchDatabase,
   size: { tenants: number; deployments: number },
-  onProgress?: (text: string) => void,
 ): Promise<SeededDatabase> {
-  const name = `seeded_${crypto.randomUUID().replaceAll('-', '')}`
-  await withClient(server.url, client => client.query(`create database ${name}`))
-  const url = Object.assign(new URL(server.url), { pathname: `/${name}` }).toString()
+  const url = await createDatabase(server.url)
   await migrate(url, { log: () => {} })
-  const showSeeded = (done: number) => onProgress?.(`${done} of ${size.deployments} deployments`)
-  const seeded = await seed(url, { ...size, onProgress: showSeeded })
-  const gateway = createGateway({ databaseUrl: url })
-  cleanup.defer(() => gateway.close())
-  const address = (await gateway.listen()).url
-  const bindings = (through = address) => ({
-    PUBLIC_URL: 'http://slipway.test',
-    DATABASE_URL: gateway.connectionString,
-    DATABASE_GATEWAY_URL: through,
-    SEALING_KEYS,
-    RATE_LIMIT_PER_MINUTE: '0',
-    EVENTS_PER_DAY: '0',
-  })
-  return { ...seeded, url, gateway: address, bindings }
+  const seeded = await seed(url, size)
+  return { ...(await serveDatabase(cleanup, url, server.pid)), ...seeded }
+}
+
+/** An empty one on the same server, or a copy of another one. */
+export async function createDatabase(serverUrl: string, template?: string): Promise<string> {
+  const name = `bench_${crypto.randomUUID().replaceAll('-', '')}`
+  const source = template ? ` template ${new URL(template).pathname.slice(1)}` : ''
+  await withClient(serverUrl, client => client.query(`create database ${name}${source}`))
+  return Object.assign(new URL(serverUrl), { pathname: `/${name}` }).href
+}
+
+/** Deployments of the biggest tenant that can be patched. */
+export async function findIdleDeployments({ url, tenant_id }: SeededDatabase, count: number): Promise<string[]> {
+  const { rows } = await withClient(url, client =>
+    client.query('select id from deployments where tenant_id = $1 and deleting_at is null limit $2', [
+      tenant_id,
+      count,
+    ]),
+  )
+  return rows.map(({ id }) => id)
 }
 
 export async function withClient<T>(url: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
@@ -98,19 +119,16 @@ export async function explainStatement(client: pg.Client, { query, params }: Sta
 }
 
 /** The statements of a request's one round trip, in order. */
-export async function captureStatements({ url, api_key }: SeededDatabase, path: string, init: RequestInit = {}) {
+export async function captureStatements(
+  { url, api_key }: { url: string; api_key: string },
+  path: string,
+  init: RequestInit = {},
+) {
   let statements: Statement[] = []
   const onTrip = ({ queries }: { queries: Statement[] }) => {
     statements = queries
   }
-  const env = {
-    PUBLIC_URL: 'http://slipway.test',
-    SEALING_KEYS,
-    DATABASE_URL: url,
-    RATE_LIMIT_PER_MINUTE: '0',
-    EVENTS_PER_DAY: '0',
-  }
-  const { app, close } = createHost(env, { log: () => {} }, { onTrip })
+  const { app, close } = createHost({ ...SETTINGS, DATABASE_URL: url }, { log: () => {} }, { onTrip })
   const headers = { 'X-Api-Key': api_key, 'Content-Type': 'application/json' }
   const { status } = await app.fetch(new Request(`http://bench${path}`, { ...init, headers }))
   await close()
@@ -118,8 +136,18 @@ export async function captureStatements({ url, api_key }: SeededDatabase, path: 
   return statements
 }
 
-export const inlineParameters = ({ query, params }: Statement): string =>
+/** A text within a parameter becomes what its expression, of pgbench's variables, gives at each run. */
+export const inlineParameters = ({ query, params }: Statement, replacements: Record<string, string> = {}): string =>
   query.replace(/\$(\d+)/g, (_, number) => {
     const value = params[number - 1] as string | null
-    return value === null ? 'null' : pg.escapeLiteral(String(value))
+    if (value === null) return 'null'
+    const replaced = Object.entries(replacements).filter(([text]) => String(value).includes(text))
+    return replaced.reduce(
+      (literal, [text, expression]) => (value === text ? expression : `replace(${literal}, '${text}', ${expression})`),
+      escapeLiteral(String(value)),
+    )
   })
+
+/** pgbench takes a colon for the beginning of a variable, also within a string. */
+const escapeLiteral = (text: string): string =>
+  ` E'${text.replaceAll('\\', '\\\\').replaceAll("'", "''").replaceAll(':', '\\x3a')}'`

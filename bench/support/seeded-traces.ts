@@ -1,6 +1,34 @@
 // Fills a workspace with runs: traces of five over the last two weeks, in ten projects, of which the first has half.
 import pg from 'pg'
 import type { BootstrapResult } from '../../src/access/bootstrap.ts'
+import { makeTenant } from './database.ts'
+import { type DatasetOptions, openDataset } from './dataset.ts'
+import type { Cleanup } from './processes.ts'
+
+export const RUNS = Number(process.env.BENCH_RUNS || 2_000_000)
+export const RUNS_TEXT = RUNS.toLocaleString('en')
+
+/** The newest run is as old as `madeAt`. */
+export type SeededTraces = { url: string; tenant: BootstrapResult; madeAt: number }
+
+export async function openTraces(cleanup: Cleanup, options: DatasetOptions): Promise<SeededTraces> {
+  const { url, info, madeAt } = await openDataset(
+    cleanup,
+    {
+      name: 'traces',
+      what: `${RUNS_TEXT} runs in Postgres`,
+      size: { runs: RUNS },
+      sources: ['bench/support/seeded-traces.ts'],
+      async make({ url }, progress) {
+        const tenant = await makeTenant(url, { organization: 'Bench', workspace: 'Traces' })
+        await seedTraces(url, tenant, RUNS, done => progress(`${done} of ${RUNS_TEXT}`))
+        return tenant
+      },
+    },
+    options,
+  )
+  return { url, tenant: info, madeAt }
+}
 
 const CHUNK = 20_000
 const DAYS = 13

@@ -11,14 +11,17 @@ export function median(values: number[]): number {
 export const medianRatio = (numerators: number[], denominators: number[]): number =>
   median(numerators.map((value, i) => value / denominators[i]!))
 
+/** A figure is the median of so many slices. Fewer are for trying a bench. */
+export const SLICES = Number(process.env.BENCH_SLICES || 5)
+
 /** One slice of each candidate per round. */
-export async function measureSlices<Name extends string>(
-  rounds: number,
-  candidates: Record<Name, () => Promise<number>>,
+export async function measureSlices<Name extends string, Value = number>(
+  candidates: Record<Name, () => Promise<Value>>,
   progress: (text: string) => void,
-): Promise<Record<Name, number[]>> {
+  rounds = SLICES,
+): Promise<Record<Name, Value[]>> {
   const names = Object.keys(candidates) as Name[]
-  const slices = Object.fromEntries(names.map(name => [name, [] as number[]])) as Record<Name, number[]>
+  const slices = Object.fromEntries(names.map(name => [name, [] as Value[]])) as Record<Name, Value[]>
   for (let round = 1; round <= rounds; round++) {
     progress(`slice ${round} of ${rounds}`)
     // The order is reversed every other round, so that no candidate is always first.

@@ -1,9 +1,10 @@
-// Shows a run: progress on one line of a terminal, or one plain line for each bench elsewhere, and the table at the
-// end.
+// Shows a run: progress on one line of a terminal, or one plain line for each bench elsewhere, and a line that stays
+// for each row.
 import { styleText } from 'node:util'
 import type { ResultRow } from './runner.ts'
 
 const { stderr } = process
+const [VERDICT_WIDTH, MEASURED_WIDTH, TARGET_WIDTH] = [9, 24, 20]
 let lastProgress = ''
 
 /** Without a bench it clears the line. */
@@ -15,30 +16,29 @@ export function showProgress(bench = '', detail = ''): void {
   lastProgress = bench
 }
 
-export function formatTable(rows: ResultRow[]): string {
-  const cells = rows.map(row => [
-    row.id,
-    row.what,
-    row.error ? 'failed' : row.measured!,
-    row.target,
-    formatVerdict(row),
-  ])
-  const lines = [['', 'what is measured', 'measured', 'target', 'result'], ...cells]
-  const widths = lines[0]!.map((_, column) => Math.max(...lines.map(line => line[column]!.length)))
-  const padded = lines.map(line =>
-    line
-      .map((cell, column) => cell.padEnd(widths[column]!))
-      .join('  ')
-      .trimEnd(),
-  )
-  const notes = (row?: ResultRow) =>
-    (row?.notes ?? []).map(note => styleText('dim', `${' '.repeat(widths[0]! + 2)}${note}`))
-  const [head, ...body] = padded
-  return [styleText('bold', head!), ...body.flatMap((line, i) => [colorRow(line, rows[i]!), ...notes(rows[i])])].join(
-    '\n',
-  )
+export function printLine(line: string): void {
+  showProgress()
+  console.log(line)
 }
 
-const formatVerdict = ({ met, error, skipped }: ResultRow): string =>
-  error ? 'failed' : skipped ? 'skipped' : met ? 'met' : 'NOT MET'
-const colorRow = (line: string, { met }: ResultRow): string => (met ? line : styleText('red', line))
+/** `all` are the rows of the run. */
+export function printRow(row: ResultRow, all: Pick<ResultRow, 'id'>[]): void {
+  const id = row.id.padEnd(Math.max(...all.map(one => one.id.length)))
+  const cells = [formatVerdict(row).padEnd(VERDICT_WIDTH), (row.measured ?? '').padEnd(MEASURED_WIDTH)]
+  const line = [id, ...cells, `(${row.target})`.padEnd(TARGET_WIDTH), row.what].join('  ')
+  const spent = `${row.seconds} s, load before ${row.load}, ${formatShare(row.others)} of the machine to others`
+  const notes = [
+    ...(row.error ? [row.error] : []),
+    ...(row.notes ?? []),
+    row.busy ? `${spent}: do not trust it` : spent,
+  ]
+  const indent = ' '.repeat(id.length + 2)
+  console.log([colorRow(line, row), ...notes.map(note => styleText('dim', indent + note))].join('\n'))
+}
+
+export const formatShare = (share: number): string => `${Math.round(share * 100)} %`
+
+const formatVerdict = ({ met, error, skipped, busy }: ResultRow): string =>
+  error ? 'failed' : skipped ? 'skipped' : `${met ? 'met' : 'NOT MET'}${busy ? ' ?' : ''}`
+const colorRow = (line: string, { met, busy }: ResultRow): string =>
+  met ? (busy ? styleText('yellow', line) : line) : styleText('red', line)

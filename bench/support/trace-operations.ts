@@ -1,11 +1,12 @@
 // Runs as a client sends them: traces of five runs, each posted and patched.
+import type { BootstrapResult } from '../../src/access/bootstrap.ts'
 import { createHost } from '../../src/host/node.ts'
 import { type Ctx, createKeylessCaller } from '../../src/kernel/context.ts'
 import { createSealer } from '../../src/kernel/crypto.ts'
 import { sha256Hex } from '../../src/kernel/digest.ts'
 import type { RunOperation } from '../../src/traces/store.ts'
 import { newChild, newId, newRoot, patch, post } from '../../test/support/trace-operations.ts'
-import { SEALING_KEYS } from './database.ts'
+import { SETTINGS } from './database.ts'
 
 const RUNS_PER_TRACE = 5
 
@@ -36,20 +37,24 @@ export function makeOperations(runs: number, bytes: number, idOf: (place: number
 
 type Statements = { query: string; params: unknown[] }[]
 
-/** A context of a key whose trips go to Postgres through a gateway in this process. `clickHouse` is its address. */
+type StoreOptions = {
+  onTrip?: (statements: Statements) => void
+  /** Its address. */
+  clickHouse?: string
+  /** For runs that are kept between benches: it is the time then, so that none is past its retention. */
+  madeAt?: number
+}
+
+/** A context of a key whose trips go to Postgres through a gateway in this process. */
 export function openTraceStore(
   url: string,
-  tenant: { organization_id: string; tenant_id: string; api_key: string },
-  onTrip: (statements: Statements) => void = () => {},
-  clickHouse?: string,
+  tenant: BootstrapResult,
+  { onTrip = () => {}, clickHouse, madeAt }: StoreOptions,
 ) {
+  const clockOffset = madeAt === undefined ? 0 : madeAt - Date.now()
   const { app, close } = createHost(
-    {
-      ...{ PUBLIC_URL: 'http://slipway.test', SEALING_KEYS, DATABASE_URL: url },
-      ...{ RATE_LIMIT_PER_MINUTE: '0', INGESTION_RATE_LIMIT_PER_MINUTE: '0', EVENTS_PER_DAY: '0' },
-      ...(clickHouse && { TRACES_CLICKHOUSE_URL: clickHouse }),
-    },
-    { log: () => {} },
+    { ...SETTINGS, DATABASE_URL: url, ...(clickHouse && { TRACES_CLICKHOUSE_URL: clickHouse }) },
+    { log: () => {}, clockOffset: () => clockOffset },
     { onTrip: ({ queries }) => onTrip(queries) },
   )
   const { config, database, traces } = app
@@ -59,4 +64,20 @@ export function openTraceStore(
   const caller = createKeylessCaller(services, keyless, 'bench', 'http://slipway.test')
   const ctx: Ctx = { ...caller, actor: { kind: 'key', hash: sha256Hex(api_key) }, permission: 'runs:create' }
   return { ctx, close }
+}
+
+type Ingestion = { connections: number; bytes: number; batch: number; seconds: number }
+
+/** Runs a second. */
+export async function measureIngestion(ctx: Ctx, { connections, bytes, batch, seconds }: Ingestion): Promise<number> {
+  const start = performance.now()
+  let stored = 0
+  const work = async () => {
+    while (performance.now() < start + seconds * 1000) {
+      await ctx.traces.append(ctx, makeOperations(batch, bytes))
+      stored += batch
+    }
+  }
+  await Promise.all(Array.from({ length: connections }, work))
+  return (stored * 1000) / (performance.now() - start)
 }

@@ -1,39 +1,38 @@
 // Queries over many runs, as clients send them: the first page of a project, filters, one trace, one run, statistics.
-import pg from 'pg'
 import type { Ctx } from '../../src/kernel/context.ts'
 import { RUN_FIELDS } from '../../src/traces/filter/fields.ts'
 import { readFilters } from '../../src/traces/filter/resolve.ts'
 import { columnsOf, DEFAULT_SELECT, FULL_SELECT } from '../../src/traces/run-wire.ts'
-import { formatNumber, measureSlices, median } from './statistics.ts'
+import { withClient } from './seeded-database.ts'
+import type { SeededTraces } from './seeded-traces.ts'
+import { formatNumber, median } from './statistics.ts'
 
-export const RUNS = Number(process.env.BENCH_RUNS || 2_000_000)
-export const RUNS_TEXT = RUNS.toLocaleString('en')
-
-const [SLICES, REPEATS] = [5, 5]
+const REPEATS = 3
 const DAY_MS = 86_400_000
 
 /** The projects that `seedTraces()` makes, the largest first. */
-export async function readProjects(url: string, tenant_id: string): Promise<string[]> {
-  const client = new pg.Client(url)
-  await client.connect()
-  const { rows } = await client.query('select id from projects where tenant_id = $1 order by name', [tenant_id])
-  await client.end()
+const readProjects = async ({ url, tenant }: SeededTraces): Promise<string[]> => {
+  const select = 'select id from projects where tenant_id = $1 order by name'
+  const { rows } = await withClient(url, client => client.query(select, [tenant.tenant_id]))
   return rows.map(({ id }) => id)
 }
 
-/** The median times of each, in milliseconds. */
-export async function measureTraceQueries(ctx: Ctx, projects: string[], progress: (text: string) => void) {
+/** Measures of each query, the median milliseconds of a few times. They are warm. */
+export async function prepareTraceQueries(
+  ctx: Ctx,
+  traces: SeededTraces,
+): Promise<Record<string, () => Promise<number>>> {
   const reading: Ctx = { ...ctx, permission: 'runs:read' }
-  const sessions = [projects[0]!]
+  const sessions = [(await readProjects(traces))[0]!]
   const page = { order: 'desc', limit: 100, columns: columnsOf(DEFAULT_SELECT) } as const
   const filterOf = (filter: string) => readFilters({ filter }, RUN_FIELDS).filter
   const { runs } = await reading.traces.query(reading, { ...page, sessions, is_root: true })
-  const traces = runs.map(({ trace_id }) => trace_id)
-  if (traces.length === 0) throw new Error('There are no runs to read.')
+  const ids = runs.map(({ trace_id }) => trace_id)
+  if (ids.length === 0) throw new Error('There are no runs to read.')
   let next = 0
-  const anyTrace = () => traces[next++ % traces.length]!
+  const anyTrace = () => ids[next++ % ids.length]!
   const ofRare = filterOf('and(eq(metadata_key, "user"), eq(metadata_value, "user-77"))')
-  const start_time = new Date(Date.now() - DAY_MS).toISOString()
+  const start_time = new Date(traces.madeAt - DAY_MS).toISOString()
   const queries: Record<string, () => Promise<unknown>> = {
     page: () => reading.traces.query(reading, { ...page, sessions, is_root: true }),
     errors: () => reading.traces.query(reading, { ...page, sessions, has_error: true }),
@@ -47,19 +46,8 @@ export async function measureTraceQueries(ctx: Ctx, projects: string[], progress
         statistics: ['run_count', 'latency_p50', 'latency_p99', 'error_rate', 'total_tokens', 'total_cost'],
       }),
   }
-  const candidates = Object.fromEntries(
-    Object.entries(queries).map(([name, query]) => [name, () => measureMedian(query)]),
-  )
-  progress('warming up')
   for (const query of Object.values(queries)) await query()
-  const slices = await measureSlices(SLICES, candidates, progress)
-  return {
-    slices,
-    note: Object.entries(slices)
-      .map(([name, values]) => `${name} ${formatNumber(median(values), 1)}`)
-      .join(', '),
-    median: (name: string) => median(slices[name]!),
-  }
+  return Object.fromEntries(Object.entries(queries).map(([name, query]) => [name, () => measureMedian(query)]))
 }
 
 async function measureMedian(query: () => Promise<unknown>): Promise<number> {
@@ -71,6 +59,12 @@ async function measureMedian(query: () => Promise<unknown>): Promise<number> {
   }
   return median(times)
 }
+
+export const medianOf = (slices: Record<string, number[]>, query: string): number => median(slices[query]!)
+export const describeQueries = (slices: Record<string, number[]>): string =>
+  Object.entries(slices)
+    .map(([name, values]) => `${name} ${formatNumber(median(values), 1)}`)
+    .join(', ')
 
 /** Traces take the projects as `seedTraces()` says. */
 export const QUERIES =

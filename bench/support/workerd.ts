@@ -1,14 +1,16 @@
 // Runs Workers as in production: built by wrangler, served by workerd, each on a port of its own.
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { basename, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import { type Cleanup, runForOutput, startProcess } from './processes.ts'
 
-export type BuiltWorker = { code: string; inputs: Record<string, { bytesInOutput: number }> }
-export type WorkerDefinition = { code: string; bindings?: Record<string, string> }
+/** The texts of its modules by their paths. Where there are several, the first is the entry. */
+type Modules = Record<string, string>
+export type BuiltWorker = { modules: Modules; inputs: Record<string, { bytesInOutput: number }> }
+export type WorkerDefinition = { modules: Modules; bindings?: Record<string, string> }
 
 export const PROJECT_ROOT = fileURLToPath(new URL('../../', import.meta.url))
 const getBinaryPath = (name: string) => join(PROJECT_ROOT, 'node_modules/.bin', name)
@@ -32,7 +34,10 @@ export async function buildWorker(cleanup: Cleanup, entry: string): Promise<Buil
   const [file, { inputs }] = Object.entries<{ inputs: BuiltWorker['inputs'] }>(outputs).find(([name]) =>
     name.endsWith('.js'),
   )!
-  return { code: await readFile(join(folder, basename(file)), 'utf8'), inputs }
+  const others = (await readdir(folder, { recursive: true })).filter(name => /\.m?js$/.test(name))
+  const names = [basename(file), ...others.filter(name => name !== basename(file))]
+  const texts = await Promise.all(names.map(async name => [name, await readFile(join(folder, name), 'utf8')] as const))
+  return { modules: Object.fromEntries(texts), inputs }
 }
 
 /** All Workers in one workerd. They log as in production, to nowhere. */
@@ -40,10 +45,12 @@ export async function serveWorkers<Name extends string>(cleanup: Cleanup, worker
   const folder = await makeTempFolder(cleanup)
   const entries = Object.entries<WorkerDefinition>(workers)
   await Promise.all(
-    entries.map(async ([name, { code }]) => {
-      await mkdir(join(folder, name))
-      await writeFile(join(folder, name, 'worker.js'), code)
-    }),
+    entries.flatMap(([name, { modules }]) =>
+      Object.entries(modules).map(async ([path, text]) => {
+        await mkdir(dirname(join(folder, name, path)), { recursive: true })
+        await writeFile(join(folder, name, path), text)
+      }),
+    ),
   )
   await writeFile(join(folder, 'config.capnp'), renderConfig(entries))
   const { child, broken, end } = startProcess(
@@ -75,11 +82,14 @@ function renderConfig(workers: [string, WorkerDefinition][]): string {
   const sockets = workers.map(
     ([name]) => `(name = ${quote(name)}, address = "127.0.0.1:0", http = (), service = ${quote(name)})`,
   )
-  const definitions = workers.map(([name, { bindings = {} }], i) => {
+  const definitions = workers.map(([name, { modules, bindings = {} }], i) => {
+    const embedded = Object.keys(modules).map(
+      path => `(name = ${quote(path)}, esModule = embed ${quote(`${name}/${path}`)})`,
+    )
     const texts = Object.entries(bindings).map(([key, text]) => `(name = ${quote(key)}, text = ${quote(text)})`)
     return `
 const worker${i} :Workerd.Worker = (
-  modules = [(name = "worker.js", esModule = embed ${quote(`${name}/worker.js`)})],
+  modules = [${list(embedded)}],
   compatibilityDate = "2026-11-01",
   compatibilityFlags = ["nodejs_compat"],
   bindings = [${list([...texts, BUCKET_BINDING])}],

@@ -70,7 +70,7 @@ export const createCaller = (
   disconnectSignal: () => withStop(services.config, c.req.raw.signal),
   waitUntil: work => waitUntil(c, work),
   onKeyAccepted,
-  setCookie: cookie => c.header('Set-Cookie', cookie, { append: true }),
+  cookies: [],
   isCrossSite: isCrossSite(c),
   requestInfo: c.get('requestInfo'),
 })

@@ -65,7 +65,8 @@ export type Ctx = Ports & {
   warnings: string[]
   waitUntil?: (work: Promise<unknown>) => void
   onKeyAccepted?: () => void
-  setCookie?: (cookie: string) => void
+  /** Set by the response, if the verb succeeds. */
+  cookies?: string[]
   /** A page of another site sent the request. */
   isCrossSite?: boolean
   /** Stored bytes count towards the day's changes. */

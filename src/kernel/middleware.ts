@@ -4,6 +4,7 @@ import type { Config } from '../env.ts'
 import type { Code } from './codes.ts'
 import type { RequestInfo } from './context.ts'
 import { type Failure, fail, oauthErrorResponse, problemResponse, toFailure } from './errors.ts'
+import { addSecurityHeaders } from './json-response.ts'
 import { isOurHost, requestOrigin } from './origin.ts'
 import type { AppEnv } from './routes.ts'
 
@@ -11,17 +12,6 @@ const REQUEST_ID = /^[\w.:-]{1,128}$/
 const MAX_HEAD_LENGTH = 16 * 1024
 /** Who has such a link needs no key, so the log does not have it. */
 const SECRET_PART = /^((?:\/v2)?\/public\/|\/feedback\/tokens\/)[^/]+/
-
-/** A page may set its own. */
-const SECURITY_HEADERS = Object.entries({
-  'Content-Security-Policy': "default-src 'none'; frame-ancestors 'none'",
-  'Cross-Origin-Resource-Policy': 'cross-origin',
-  'Permissions-Policy': 'interest-cohort=()',
-  'Referrer-Policy': 'no-referrer',
-  'Strict-Transport-Security': 'max-age=63072000; includeSubDomains',
-  'X-Content-Type-Options': 'nosniff',
-  'X-Frame-Options': 'DENY',
-})
 
 const ALLOWED_METHODS = 'GET, HEAD, POST, PUT, PATCH, DELETE'
 const EXPOSED_HEADERS =
@@ -43,7 +33,7 @@ export function wrapRequest(config: Config, countRequest: CountRequest = () => {
     else await proceed()
     const { headers, status } = c.res
     headers.set('X-Request-Id', requestId)
-    for (const [name, value] of SECURITY_HEADERS) if (!headers.has(name)) headers.set(name, value)
+    addSecurityHeaders(headers)
     setRateHeaders(headers, requestInfo, config)
     const { code, organization, tenant, actor, operation } = requestInfo
     countRequest(operation, status, Date.now() - started)
@@ -127,7 +117,8 @@ export function logFailureCause(failure: Failure, requestId: string, config: Con
 export function respondWithError(c: Context<AppEnv>, error: unknown, config: Config): Response {
   const failure = toFailure(error)
   const { code } = failure
-  const { requestInfo, requestId } = c.var
+  const requestInfo = c.get('requestInfo')
+  const requestId = c.get('requestId')
   requestInfo.code = code
   logFailureCause(failure, requestId, config)
   if (requestInfo.oauthErrors) return oauthErrorResponse(failure, requestId)

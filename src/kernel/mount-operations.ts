@@ -30,7 +30,7 @@ export function createMounter(app: Hono<AppEnv>, services: Services, loadHandler
     for (const operation of operations) {
       const [path, method] = [toRouterPath(operation), operation.method.toUpperCase()]
       app.on(method, path, c => {
-        const { requestInfo } = c.var
+        const requestInfo = c.get('requestInfo')
         requestInfo.operation = operation.id
         if (operation.oauthErrors) requestInfo.oauthErrors = true
         if (operation.passThrough) requestInfo.passThrough = true

@@ -1,7 +1,7 @@
 // JSON texts within a reply, sent as they are: parsed and written again, large numbers would lose digits.
 
-/** While a reply is written, its texts stand as tokens, which nothing else in it can contain. */
-let writing: { token: string | undefined; texts: string[] } | undefined
+/** While a reply is written, each of its texts stands as the token, which nothing else in it can contain. */
+let writing: { token: string; texts: string[] } | undefined
 
 class RawJson {
   readonly #text: string
@@ -10,8 +10,8 @@ class RawJson {
   }
   toJSON(): string {
     if (!writing) throw new Error('A raw JSON text is written by writeJson() only.')
-    writing.token ??= crypto.randomUUID()
-    return `${writing.token} ${writing.texts.push(this.#text) - 1}`
+    writing.texts.push(this.#text)
+    return writing.token
   }
 }
 
@@ -20,13 +20,14 @@ export const rawJson = <Value>(text: string): Value => new RawJson(text) as unkn
 
 /** `JSON.stringify`, with raw texts. */
 export function writeJson(value: unknown): string {
-  writing = { token: undefined, texts: [] }
+  const token = crypto.randomUUID()
+  const texts: string[] = []
+  writing = { token, texts }
   try {
     const json = JSON.stringify(value)
-    const { token, texts } = writing
-    if (token === undefined) return json
-    const [first, ...rest] = json.split(`"${token} `)
-    return first + rest.map(part => part.replace(/^(\d+)"/, (_, number) => texts[Number(number)]!)).join('')
+    if (texts.length === 0) return json
+    const [first, ...parts] = json.split(`"${token}"`)
+    return first + parts.map((part, i) => texts[i] + part).join('')
   } finally {
     writing = undefined
   }

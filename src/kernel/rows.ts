@@ -2,14 +2,15 @@
 import type { Code } from './codes.ts'
 import { fail } from './errors.ts'
 
-const UTC_TIME = /^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.(\d+))?\+00$/
-
 /** Times of Postgres are usually UTC, where copying the digits is faster than parsing the date. */
 export function toIsoTime(time: string): string
 export function toIsoTime(time: string | null): string | null
 export function toIsoTime(time: string | null): string | null {
-  const [, day, clock, fraction = ''] = (time && UTC_TIME.exec(time)) || []
-  return day ? `${day}T${clock}.${fraction.slice(0, 3).padEnd(3, '0')}Z` : time && new Date(time).toISOString()
+  if (time === null) return null
+  const isUtc = time[10] === ' ' && time.endsWith('+00')
+  if (!isUtc) return new Date(time).toISOString()
+  const milliseconds = time.slice(20, -3).slice(0, 3).padEnd(3, '0')
+  return `${time.slice(0, 10)}T${time.slice(11, 19)}.${milliseconds}Z`
 }
 
 /** Exactly the members that a schema names. Unset members are null, so that a client finds every one. */

@@ -9,6 +9,7 @@ import { verifyKey } from './db.ts'
 import { Failure } from './errors.ts'
 import { matchesEtag } from './etag.ts'
 import { findRepeatedParameters, readBody, refuseLargeBody, validateInput } from './input.ts'
+import { jsonResponse } from './json-response.ts'
 import { type LiveStream, openLiveStream } from './live-stream.ts'
 import { logFailureCause } from './middleware.ts'
 import { nextCursor } from './paging.ts'
@@ -44,7 +45,6 @@ export function createHandler(services: Services, recordOutcome: RecordOutcome):
 }
 
 const NO_STORE = { 'Cache-Control': 'no-store' }
-const JSON_CONTENT = { 'Content-Type': 'application/json' }
 
 /** Checks in order of cost: the key's shape, the declared size, the budgets, the body, the database. */
 async function serveOperation(
@@ -53,12 +53,12 @@ async function serveOperation(
   services: Services,
   recordOutcome: RecordOutcome,
 ): Promise<Response> {
-  const { limits } = c.var
+  const limits = c.get('limits')
   const address = services.config.clientAddress(c)
   const actor = await readCredentialCountingFailures(c, services, operation, address)
   if (operation.method !== 'get' && !operation.rawBody && !operation.passThrough) refuseLargeBody(c.req)
   const budget = budgetOf(actor, operation.verb?.permission)
-  c.var.requestInfo.budget = budget
+  c.get('requestInfo').budget = budget
   const arrival = await limits.arrive(actor.hash, address, budget)
   const caller = createCaller(c, services, actor, arrival.recordAccepted)
   caller.request = describeRequest(c, operation, address)
@@ -85,7 +85,7 @@ async function readCredentialCountingFailures(
   try {
     return await readCredential(c, services, operation)
   } catch (error) {
-    c.var.limits.failedWithoutKey(address)
+    c.get('limits').failedWithoutKey(address)
     throw error
   }
 }
@@ -114,7 +114,6 @@ async function callVerb(
   caller: Caller,
   body: string | RawBody | PassedRequest,
 ): Promise<Response> {
-  const { variant } = operation
   const text = typeof body === 'string' ? body : ''
   const raw = typeof body === 'object' && 'bytes' in body ? body : undefined
   caller.bodyBytes = raw?.bytes.byteLength ?? Buffer.byteLength(text)
@@ -128,11 +127,23 @@ async function callVerb(
     input.passed = body
     return (await operation.verb!(caller, input as never)) as Response
   }
-  if (caller.warnings.length > 0) c.header('Slipway-Warnings', formatWarnings(caller.warnings))
-  if (variant && input[variant.on] === true) return c.json(await variant.verb(caller, input as never), 200, NO_STORE)
+  const warnings = caller.warnings.length > 0 ? formatWarnings(caller.warnings) : undefined
+  const response = await answerWithVerb(c, operation, caller, input)
+  if (warnings) response.headers.set('Slipway-Warnings', warnings)
+  return response
+}
+
+async function answerWithVerb(
+  c: Context<AppEnv>,
+  operation: Operation,
+  caller: Caller,
+  input: Record<string, unknown>,
+): Promise<Response> {
+  const { variant } = operation
+  if (variant && input[variant.on] === true) return sendVariant(await variant.verb(caller, input as never))
   const reply = (await operation.verb!(caller, input as never)) as Record<string | symbol, unknown> | undefined
   if (operation.liveStream) return sendLiveStream(c, reply as unknown as LiveStream, caller)
-  return operation.streamMediaType ? sendStream(c, reply as StreamReply) : sendReply(c, operation, reply)
+  return operation.streamMediaType ? sendStream(c, reply as StreamReply) : sendReply(c, operation, reply, caller)
 }
 
 /** From the URL as it was sent: Hono decodes paths, and a decoded one can name something else. */
@@ -184,25 +195,34 @@ function formatWarnings(warnings: string[]): string {
     .join(', ')
 }
 
+function sendVariant(reply: unknown): Response {
+  const response = jsonResponse(JSON.stringify(reply))
+  response.headers.set('Cache-Control', 'no-store')
+  return response
+}
+
 function sendReply(
   c: Context<AppEnv>,
   operation: Operation,
   reply: Record<string | symbol, unknown> | undefined,
+  { requestInfo, cookies }: Caller,
 ): Response {
-  const { requestInfo } = c.var
-  c.header('Cache-Control', NO_STORE['Cache-Control'])
-  if (requestInfo.replayed) c.header('Idempotency-Replayed', 'true')
-  if (reply && typeof reply === 'object' && nextCursor in reply)
-    c.header('Link', `<${nextPageUrl(c.req.url, reply)}>; rel="next"`)
-  if (operation.location) c.header('Location', operation.location(reply as never))
-  if (operation.versioned && reply && etagVersion in reply) {
-    const tag = `"${String(reply[etagVersion])}"`
-    c.header('ETag', tag)
-    if (operation.method === 'get' && matchesEtag(c.req.header('If-None-Match'), tag)) return c.body(null, 304)
-  }
+  const tag = operation.versioned && reply && etagVersion in reply ? `"${String(reply[etagVersion])}"` : undefined
+  const isRead = operation.method === 'get'
+  const isUnchanged = tag !== undefined && isRead && matchesEtag(c.req.header('If-None-Match'), tag)
   const partialStatus = operation.partial?.(reply as never) ? 207 : undefined
-  const status = (partialStatus ?? successStatus(operation)) as 200
-  return operation.reply ? c.body(writeJson(reply), status, JSON_CONTENT) : c.body(null, status)
+  const status = isUnchanged ? 304 : (partialStatus ?? successStatus(operation))
+  const hasBody = operation.reply && !isUnchanged
+  const response = hasBody ? jsonResponse(writeJson(reply), status) : new Response(null, { status })
+  const { headers } = response
+  headers.set('Cache-Control', 'no-store')
+  if (requestInfo.replayed) headers.set('Idempotency-Replayed', 'true')
+  if (reply && typeof reply === 'object' && nextCursor in reply)
+    headers.set('Link', `<${nextPageUrl(c.req.url, reply)}>; rel="next"`)
+  if (operation.location) headers.set('Location', operation.location(reply as never))
+  if (tag) headers.set('ETag', tag)
+  for (const cookie of cookies ?? []) headers.append('Set-Cookie', cookie)
+  return response
 }
 
 function nextPageUrl(url: string, reply: Record<string | symbol, unknown>): string {

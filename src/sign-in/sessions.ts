@@ -71,7 +71,7 @@ export const openSession = verb(null, async ctx => {
   const changes = { changes: createdMembers(SESSION_RECORD) }
   const row = requireRow(await commit(ctx, 'session.opened', change, { method: 'key' }, changes), 'key_unknown')
   const opened = await ctx.sealer.open(row.sealed, actor.hash, 'session')
-  ctx.setCookie?.(formatSessionCookie(ctx.origin, opened))
+  ctx.cookies?.push(formatSessionCookie(ctx.origin, opened))
   return toWire({ ...row, is_current: true })
 })
 
@@ -98,7 +98,7 @@ async function endSession(ctx: Ctx, which: SQL): Promise<void> {
     changes: changedMembers(sessions, SESSION_RECORD),
   }
   const { is_current } = requireRow(await commit(ctx, 'session.ended', change, {}, parts), 'session_not_found')
-  if (is_current) ctx.setCookie?.(formatSessionCookie(ctx.origin, null))
+  if (is_current) ctx.cookies?.push(formatSessionCookie(ctx.origin, null))
 }
 
 export const endOwnSession = verb(null, (ctx, { own_session_id }: z.output<typeof schema.SessionRef>) =>

@@ -98,6 +98,12 @@ test.each<[string, Wanted, Observed, string[]]>([
     observed({ old: 'unhealthy', new: 'healthy' }, 'new'),
     ['drain old'],
   ],
+  [
+    'a failing old revision is stopped, as its replicas may still run',
+    wanted('new', 'new'),
+    observed({ old: 'failing', new: 'healthy' }, 'new'),
+    ['stop old'],
+  ],
 
   [
     'a failed build leaves the old revision unchanged',

@@ -76,6 +76,7 @@ describe('deadlines', () => {
 
   it('let a listener be silent for less time than a deploy, and an unused deployment run for 28 days', () => {
     expect(canFollow('githost', 'DEPLOYING', LISTENER_LOST.becomes)).toBe(true)
+    expect(LISTENER_SILENT_AFTER).toBe(5 * 60_000)
     expect(LISTENER_SILENT_AFTER).toBeLessThan(DEADLINES.DEPLOYING!.after)
     expect(UNUSED_AFTER).toBe(28 * 24 * 3_600_000)
   })

@@ -156,6 +156,7 @@ describe('a warning', () => {
     [SPEC, { cpu: 1, memory_mb: 512, min_scale: 1 }, {}, [/^`cpu`, `memory_mb` and `min_scale` return to/]],
     [SPEC, { cpu: 1, db_cpu: 1, db_memory_mb: 512 }, { cpu: 1 }, [/`DATABASE_URI`/]],
     [SPEC, { queue_cpu: 1, redis_cpu: 1 }, {}, [/^Removes queue workers and Redis\.$/]],
+    [SPEC, { queue_cpu: 1, cpu: 1, memory_mb: 512 }, { queue_cpu: 1 }, [/^`cpu` and `memory_mb` return to/]],
     [SPEC, { orchestrator_cpu: 1 }, {}, [/^Removes orchestrator\.$/]],
     [SPEC, { executor_cpu: 1, cpu: 1 }, {}, [/^Removes executor\.$/, /^`cpu` returns/]],
     [SPEC, { db_cpu: 1, db_memory_mb: 512 }, { db_cpu: 1 }, [/^`db_memory_mb` returns/]],
@@ -253,6 +254,15 @@ describe('a rollback', () => {
     ])
     expect(plan.warnings).toHaveLength(2)
     expect(IN_PLACE_MEMBERS).toEqual(['build_on_push', 'custom_url'])
+  })
+
+  it('of one secret has its change', () => {
+    const { changes } = planRestoreChanges(
+      { ...EMPTY, secrets: [secret('A', 2)] },
+      { ...EMPTY, secrets: [secret('A')] },
+      'x',
+    )
+    expect(changes.map(({ path }) => path)).toEqual(['secrets'])
   })
 
   it('to the same content changes nothing, and creates a revision', () => {

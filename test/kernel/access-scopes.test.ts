@@ -173,6 +173,7 @@ it('a permission acts in a workspace, unless it is about the organization or a l
     /^organization:(?!read)|^audit-logs:|^workspaces:(create|delete)$/.test(name),
   )
   expect(organizationPermissions).toEqual(onlyOfOrganizations)
+  expect(organizationPermissions).toHaveLength(9)
   for (const name of permissionNames) {
     const isOfOrganization = /^(organization:|audit-logs:|workspaces:(create|delete|read|update)$|listeners:sync)/.test(
       name,

@@ -1,6 +1,7 @@
 // Discovery at its boundaries: which statuses count as what, how long values may be, what is sent and assumed.
 import { describe, expect, it } from 'vitest'
-import type { Failure } from '../../src/kernel/errors.ts'
+import { type Failure, fail } from '../../src/kernel/errors.ts'
+import { readBeginning } from '../../src/oauth/metadata-documents.ts'
 import {
   AUTH_ORIGIN,
   discoverAndRegister,
@@ -211,5 +212,37 @@ describe('the first request', () => {
     expect([takes(post), takes(get)]).toEqual(Array(2).fill('application/json, text/event-stream'))
     expect(takes(document)).toBe('application/json')
     expect((document as typeof post).headers.get('MCP-Protocol-Version')).toBe('2025-11-25')
+  })
+})
+
+describe('the beginning of a response', () => {
+  /** Endless, unless it breaks. */
+  const responseOf = (part: string, breakAfter = Number.POSITIVE_INFINITY, error: unknown = null) => {
+    let sent = 0
+    const pull = (controller: ReadableStreamDefaultController) => {
+      if (sent++ < breakAfter) controller.enqueue(new TextEncoder().encode(part))
+      else if (error) controller.error(error)
+      else controller.close()
+    }
+    return new Response(new ReadableStream({ pull }, { highWaterMark: 0 }))
+  }
+
+  it('is read until it has over 2,000 characters', async () => {
+    expect(await readBeginning(responseOf('x'.repeat(1000)))).toHaveLength(3000)
+    expect(await readBeginning(responseOf('x'.repeat(2001)))).toHaveLength(2001)
+  })
+
+  it('may be the whole, or nothing', async () => {
+    expect(await readBeginning(responseOf('ab', 2))).toBe('abab')
+    expect(await readBeginning(new Response(null))).toBe('')
+  })
+
+  it('is what came before a limit ended the response, and other errors are thrown', async () => {
+    expect(await readBeginning(responseOf('ab', 2, fail('upstream_timeout')))).toBe('abab')
+    await expect(readBeginning(responseOf('ab', 2, new TypeError('broken')))).rejects.toThrow(TypeError)
+  })
+
+  it('keeps characters whose bytes come in two parts', async () => {
+    expect(await readBeginning(respondInParts('Käse')())).toBe('Käse')
   })
 })

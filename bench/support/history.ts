@@ -1,0 +1,20 @@
+// history.md: one line for each release, with the figures of results.json.
+import { readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { readResults } from './results.ts'
+
+export async function recordRelease(folder: string, release: string): Promise<void> {
+  const results = await readResults(folder)
+  if (!results) throw new Error('There are no results. Run `npm run bench` first.')
+  const { run, older, rows } = results
+  if (older.length > 0) throw new Error(`${older.join(', ')} are of an older run. Run \`npm run bench\` first.`)
+  const open = rows.filter(row => row.error || row.busy).map(({ id }) => id)
+  if (open.length > 0) throw new Error(`${open.join(', ')} failed, or others used the machine. Measure them again.`)
+  const path = join(folder, 'history.md')
+  const text = await readFile(path, 'utf8')
+  if (text.includes(`\n| ${release} |`)) throw new Error(`history.md already has ${release}.`)
+  const figures = rows.map(({ id, measured, met }) => `${id} ${met ? '' : '**'}${measured}${met ? '' : '**'}`)
+  const cells = [release, run.at.slice(0, 10), run.commit, run.machine, figures.join(' · ')]
+  await writeFile(path, `${text.trimEnd()}\n| ${cells.join(' | ')} |\n`)
+  console.log(`Added ${release} to history.md.`)
+}
