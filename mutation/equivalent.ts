@@ -32,7 +32,8 @@ export const equivalents: Equivalent[] = [
     file: list,
     code: 'const condition = and(inTenant(deployments), afterCursor(deployments, query), ...filters)',
     changes: [
-      'and(inTenant(deployments), afterCursor(deployments, query), … → and(afterCursor(deployments, query), ...filters)',
+      'and(inTenant(deployments), afterCursor(deployments, query), … → ' +
+        'and(afterCursor(deployments, query), ...filters)',
     ],
     reason: SECOND_WALL,
   },
@@ -41,11 +42,13 @@ export const equivalents: Equivalent[] = [
     code: 'if (filters.length === 0 && ',
     changes: [
       'filters.length === 0 && !query.deep && !query.include → false',
-      'filters.length === 0 && !query.deep && !query.include → (filters.length === 0 && !query.deep) || (!query.include)',
+      'filters.length === 0 && !query.deep && !query.include → ' +
+        '(filters.length === 0 && !query.deep) || (!query.include)',
       'filters.length === 0 && !query.deep → (filters.length === 0) || (!query.deep)',
       'filters.length === 0 → filters.length !== 0',
       '0 → 1',
       '!query.deep → query.deep',
+      '!query.include → query.include',
       '{ return db .select(wireColumns) .from(deployments) .where(c… → {}',
     ],
     reason: SAME_ROWS,
