@@ -48,7 +48,6 @@ export const equivalents: Equivalent[] = [
       'filters.length === 0 → filters.length !== 0',
       '0 → 1',
       '!query.deep → query.deep',
-      '!query.include → query.include',
       '{ return db .select(wireColumns) .from(deployments) .where(c… → {}',
     ],
     reason: SAME_ROWS,

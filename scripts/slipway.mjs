@@ -7,6 +7,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const BUNDLE = join(ROOT, 'dist/cli/slipway.mjs')
+const BUNDLER = join(ROOT, 'node_modules/esbuild')
 // This Node may be too old for TypeScript; the project brings one that is not.
 const OWN_NODE = join(ROOT, 'node_modules/node/bin/node')
 const NODE = existsSync(OWN_NODE) ? OWN_NODE : process.execPath
@@ -14,6 +15,12 @@ const NODE = existsSync(OWN_NODE) ? OWN_NODE : process.execPath
 const programs = JSON.parse(readFileSync(join(ROOT, 'src/host/commands.json'), 'utf8'))
 if (Object.hasOwn(programs, process.argv[2] ?? '')) runProgram()
 else await runCommandLine()
+
+/** After the help of the command line, which does not know them. */
+function listPrograms() {
+  const lines = Object.entries(programs).map(([name, { about }]) => `  ${name.padEnd(46)}${about}`)
+  console.log(`\nRun an installation, in this checkout:\n${lines.join('\n')}`)
+}
 
 function runProgram() {
   const host = join(ROOT, 'src/host')
@@ -28,17 +35,17 @@ function runProgram() {
 
 /** Bundles it first if its source is newer than the bundle. */
 async function runCommandLine() {
-  if (newestSource() > modifiedAt(BUNDLE)) {
-    const script = join(ROOT, 'scripts/cli-package.ts')
-    const { status } = spawnSync(NODE, [script], { stdio: ['ignore', 'ignore', 2] })
-    if (status !== 0 && !existsSync(BUNDLE)) {
-      console.error(`The command line could not be bundled. Run \`npm ci\` in ${ROOT} first.`)
-      process.exit(1)
-    }
+  // `npm prune --omit=dev` removes what bundles it, and leaves the bundle.
+  if (existsSync(BUNDLER) && newestSource() > modifiedAt(BUNDLE))
+    spawnSync(NODE, [join(ROOT, 'scripts/cli-package.ts')], { stdio: ['ignore', 'ignore', 2] })
+  if (!existsSync(BUNDLE)) {
+    console.error(`The command line is not bundled. Run \`npm ci && npm run cli:package\` in ${ROOT} first.`)
+    process.exit(1)
   }
   // For the next command that an error names.
   if (process.env.npm_command === 'exec')
     process.env.SLIPWAY_COMMAND = process.cwd().startsWith(ROOT) ? 'npx slipway' : `npx --yes ${ROOT}`
+  if (process.argv.length === 3 && ['--help', '-h', 'help'].includes(process.argv[2])) process.on('exit', listPrograms)
   await import(pathToFileURL(BUNDLE).href)
 }
 

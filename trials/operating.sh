@@ -167,7 +167,7 @@ if has caddy; then
   storage file_system $work/caddy/storage
 }
 CADDYFILE
-  block operating Caddyfile 1 | sed "s/:8787/:$port/; s/:8788/:$router_port/" >>"$work/caddy/Caddyfile"
+  block operating Caddyfile 1 | sed "s/:787$/:$port/; s/:788$/:$router_port/" >>"$work/caddy/Caddyfile"
   HOME=$work/caddy caddy validate --adapter caddyfile --config "$work/caddy/Caddyfile" >"$work/caddy/log" 2>&1 ||
     fail "$(cat "$work/caddy/log")"
   HOME=$work/caddy caddy run --adapter caddyfile --config "$work/caddy/Caddyfile" >"$work/caddy/log" 2>&1 &

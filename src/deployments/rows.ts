@@ -65,14 +65,6 @@ export const REVISION_RECORD = recordColumns(revisions, [
   'from_revision_id',
   'commit',
 ])
-/** What a move to another state changes. */
-export const REVISION_MOVE_RECORD = recordColumns(revisions, [
-  'source_revision_config',
-  'status',
-  'status_message',
-  'commit',
-])
-
 // ---- the wire
 
 export const servingOf = (row: Pick<DeploymentRow, 'active_revision_id' | 'latest_revision_id'>): Serving => {

@@ -1,15 +1,13 @@
 // Fails overdue revisions, marks idle deployments UNUSED and those of a silent listener UNKNOWN, and records changes of
 // health.
 import { type SQL, sql } from 'drizzle-orm'
-import type { Config } from '../env.ts'
 import { runAsSystem } from '../kernel/db.ts'
 import { journalSystemEvents, setSystemSettings } from '../kernel/journal.ts'
-import { changedMembers, changesBetween, deletedMembers } from '../kernel/recorded-changes.ts'
+import { changesBetween, deletedMembers } from '../kernel/recorded-changes.ts'
 import type { Services } from '../kernel/routes.ts'
-import { isHealthUnrecorded, isPendingStatus, isUnknownStatus, revisions } from '../tables/deployments.ts'
+import { isHealthUnrecorded, isUnknownStatus } from '../tables/deployments.ts'
 import { DEADLINES, LISTENER_LOST, LISTENER_SILENT_AFTER, UNUSED_AFTER } from './lifecycle.ts'
-import { applyMoves, applyMovesToDeployments, promoteWithoutReports, selectMoves } from './revision-moves.ts'
-import { DEPLOYMENT_STATUS_RECORD, REVISION_MOVE_RECORD } from './rows.ts'
+import { DEPLOYMENT_STATUS_RECORD } from './rows.ts'
 import { type EventRows, selectTenantEvents } from './sql-columns.ts'
 
 const MAX_ROWS = 1000
@@ -17,62 +15,23 @@ const milliseconds = (duration: number) => sql`${duration} * interval '1 millise
 
 // ---- revisions past their deadline
 
-const DEADLINES_JSON = JSON.stringify(
-  Object.entries(DEADLINES).map(([status, { after, becomes, message }]) => ({ status, after, becomes, message })),
-)
-const DEADLINE_ROWS = sql`jsonb_to_recordset(${DEADLINES_JSON}::jsonb)
-    l(status text, after bigint, becomes text, message text)`
-const IS_OVERDUE = sql`r.status = l.status and r.status_since <= clock() - l.after * interval '1 millisecond'`
-/** The condition of the partial index `revisions_pending`, so that the sweep reads nothing else. */
-const HAS_DEADLINE = isPendingStatus(sql`r.status`)
+const DEADLINES_JSON = JSON.stringify(Object.entries(DEADLINES).map(([status, deadline]) => ({ status, ...deadline })))
 
-/** A deployment that another transaction is changing waits for the next sweep. */
-const lockOverdueDeployments = sql`
-  with locked as (
-    select c.id
-    from deployments c
-    where c.id in (select r.deployment_id from revisions r, ${DEADLINE_ROWS} where ${HAS_DEADLINE} and ${IS_OVERDUE})
-    order by c.id
-    limit ${MAX_ROWS}
-    for update skip locked)
-  select set_config('app.swept', coalesce(string_agg(id::text, ','), ''), true)
-  from locked`
-const ANY_LOCKED_ID = sql`any(string_to_array(setting('swept'), ',')::uuid[])`
+/** Returns the deployments, as a literal of Postgres. */
+const failOverdueRevisions = sql<[ids: string]>`
+  select fail_overdue_revisions(
+    ${DEADLINES_JSON},
+    ${JSON.stringify(LISTENER_LOST)},
+    ${milliseconds(LISTENER_SILENT_AFTER)},
+    ${MAX_ROWS}
+  )`
+
+// ---- deployments of a silent listener
 
 /** Listener `s`; one that never polled is silent from its registration on. */
 const IS_LISTENER_SILENT = sql`coalesce(
     coalesce(s.last_seen_at, s.created_at) <= clock() - ${milliseconds(LISTENER_SILENT_AFTER)},
     false)`
-const IS_LOST = sql`r.status = 'DEPLOYING' and ${IS_LISTENER_SILENT}`
-
-const OVERDUE_MOVES = selectMoves(
-  {
-    id: sql`r.id`,
-    deployment_id: sql`r.deployment_id`,
-    number: sql`r.number`,
-    becomes: sql`case when ${IS_LOST} then ${LISTENER_LOST.becomes} else l.becomes end`,
-    message: sql`case when ${IS_LOST} then ${LISTENER_LOST.message} else l.message end`,
-    resolved: sql`'{}'::jsonb`,
-    new_commit: sql`null::jsonb`,
-  },
-  sql`revisions r
-  join deployments c on c.id = r.deployment_id
-  left join listeners s on s.id = c.listener_id
-  cross join ${DEADLINE_ROWS}
-  where r.deployment_id = ${ANY_LOCKED_ID} and ${HAS_DEADLINE} and ${IS_OVERDUE}`,
-)
-
-const failOverdueRevisions = [
-  OVERDUE_MOVES,
-  ...promoteWithoutReports,
-  sql`failed as (${applyMoves})`,
-  ...applyMovesToDeployments,
-]
-
-// ---- deployments of a silent listener
-
-/** A statement can update a row once: a deployment whose revision fails now waits for the next sweep. */
-const IS_NOT_LOCKED = sql`(c.id = ${ANY_LOCKED_ID}) is not true`
 
 const NEWLY_SILENT = sql`
       select c.id
@@ -85,11 +44,14 @@ const POLLING_AGAIN = sql`
       join listeners s on s.id = c.listener_id
       where ${isUnknownStatus(sql`c.status`)} and not ${IS_LISTENER_SILENT}`
 
-const STATUS_CHANGES = sql`status_changes as (
+/** A deployment whose revision fails now waits for the next sweep. */
+const isNotIn = (failed: string): SQL => sql`c.id <> all(${failed}::uuid[])`
+
+const findStatusChanges = (failed: string): SQL => sql`status_changes as (
     select c.id, c.status as previous_status, case when c.status = 'UNKNOWN' then 'READY' else 'UNKNOWN' end as becomes
     from deployments c
     where c.deleting_at is null
-      and ${IS_NOT_LOCKED}
+      and ${isNotIn(failed)}
       and c.id in (${NEWLY_SILENT}
       union all${POLLING_AGAIN})
     order by c.id
@@ -113,12 +75,12 @@ const hasRoomForHealth = (eventsPerDay: number): SQL =>
         from journals j
         where j.scope_id = c.tenant_id and j.day = journal_day() and j.today >= ${Math.ceil(eventsPerDay / 2)})`
 
-const findHealthChanges = (eventsPerDay: number): SQL => sql`health_changes as (
+const findHealthChanges = (failed: string, eventsPerDay: number): SQL => sql`health_changes as (
     select c.id, c.recorded_healthy as previous_healthy
     from deployments c
     where ${isHealthUnrecorded(sql`c.healthy`, sql`c.recorded_healthy`)}
       and c.deleting_at is null
-      and ${IS_NOT_LOCKED}
+      and ${isNotIn(failed)}
       and c.id not in (select id from status_changes)
       and ${hasRoomForHealth(eventsPerDay)}
     order by c.id
@@ -139,7 +101,7 @@ const HAS_UNKNOWN_USE = sql`c.last_request_at is null
       and c.listener_id is not null
       and c.active_revision_id is not null`
 
-const IDLE = sql`idle as (
+const findIdle = (failed: string): SQL => sql`idle as (
     select c.id
     from deployments c
     where c.status = 'READY'
@@ -148,7 +110,7 @@ const IDLE = sql`idle as (
       and greatest(c.updated_at, c.last_request_at) <= clock() - ${milliseconds(UNUSED_AFTER)}
       and c.updated_at <= clock() - ${milliseconds(UNUSED_AFTER)}
       and not (${HAS_UNKNOWN_USE})
-      and ${IS_NOT_LOCKED}
+      and ${isNotIn(failed)}
       and c.id not in (select id from status_changes union all select id from health_changes)
     order by c.id
     limit ${MAX_ROWS}
@@ -165,26 +127,18 @@ const UNUSED = sql`unused as (
 
 const REMOVE_UNSERVED_AFTER = sql`interval '10 minutes'`
 /** No agent has anything to remove. */
-const REMOVED = sql`removed as (
+const removeUnserved = (failed: string): SQL => sql`removed as (
     delete from deployments
     where id in (
       select c.id
       from deployments c
-      where c.listener_id is null and c.deleting_at <= clock() - ${REMOVE_UNSERVED_AFTER} and ${IS_NOT_LOCKED}
+      where c.listener_id is null and c.deleting_at <= clock() - ${REMOVE_UNSERVED_AFTER} and ${isNotIn(failed)}
       order by c.id
       limit ${MAX_ROWS}
       for update skip locked)
     returning *)`
 
 const SWEEP_EVENTS: EventRows[] = [
-  {
-    type: sql`'revision.' || lower(status)`,
-    subject: sql`id`,
-    data: sql`json_build_object('deployment_id', deployment_id, 'message', status_message)`,
-    changes: changedMembers(revisions, REVISION_MOVE_RECORD, sql`failed`),
-    from: sql`failed`,
-  },
-  { type: sql`type`, subject: sql`subject_id`, data: sql`data`, changes: sql`changes`, from: sql`consequences` },
   {
     type: sql`'deployment.' || lower(status)`,
     subject: sql`id`,
@@ -212,24 +166,26 @@ const SWEEP_EVENTS: EventRows[] = [
 ]
 
 /** One statement, so that it locks the journals of all workspaces in one order: two sweeps would otherwise deadlock. */
-const sweepStatement = ({ eventsPerDay }: Pick<Config, 'eventsPerDay'>): SQL => sql`
+const sweepDeployments = (failed: string, eventsPerDay: number): SQL => sql`
   with ${sql.join(
     [
-      ...failOverdueRevisions,
-      STATUS_CHANGES,
+      findStatusChanges(failed),
       APPLIED_STATUS_CHANGES,
-      findHealthChanges(eventsPerDay),
+      findHealthChanges(failed, eventsPerDay),
       RECORDED_HEALTH,
-      IDLE,
+      findIdle(failed),
       UNUSED,
-      REMOVED,
+      removeUnserved(failed),
       journalSystemEvents(selectTenantEvents(...SWEEP_EVENTS)),
     ],
     sql`,\n  `,
   )}
   select count(*) from event_rows`
 
+/** Two transactions, because each locks journals in their order. */
 export async function sweepRevisions({ config, database }: Pick<Services, 'config' | 'database'>): Promise<void> {
   const settings = setSystemSettings(config, `sweep-${crypto.randomUUID()}`)
-  await runAsSystem(database, settings, lockOverdueDeployments, sweepStatement(config))
+  const [, rows] = await runAsSystem(database, settings, failOverdueRevisions)
+  const [[failed]] = rows as [[string]]
+  await runAsSystem(database, settings, sweepDeployments(failed, config.eventsPerDay))
 }

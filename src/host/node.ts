@@ -17,6 +17,7 @@ import { createFolderFiles, DASHBOARD_FOLDER } from './dashboard-folder.ts'
 import { type GatewaySettings, openDatabase, requireReady, requireRole } from './database-connection.ts'
 import { createFolderStorage } from './folder-storage.ts'
 import { createHttpServer } from './http-server.ts'
+import { createLogWriter } from './log-writer.ts'
 import { createPinnedFetch } from './pinned-fetch.ts'
 import { readProcessMetrics } from './process-metrics.ts'
 import { scheduleEveryMinute } from './schedule.ts'
@@ -65,7 +66,11 @@ export function createHost(
 export async function serve({ HOST, PORT }: { HOST: string; PORT: number }): Promise<void> {
   const shutdown = createShutdown()
   const limits = readShutdownLimits(process.env)
-  const { app, close } = createHost(process.env, { draining: shutdown.draining, stopping: shutdown.stopping })
+  const { app, close } = createHost(process.env, {
+    draining: shutdown.draining,
+    stopping: shutdown.stopping,
+    log: createLogWriter(process.stdout),
+  })
   await requireReady(app.database)
   await requireRole(app.database, 'DATABASE_URL')
   await requireRole(

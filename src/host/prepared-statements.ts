@@ -1,16 +1,17 @@
 // The statements that Postgres keeps parsed on one connection, and which of them it parses anew or closes.
 import { hash } from 'node:crypto'
 
-/** A statement takes 10 to 500 KB of the memory of its connection. */
-const MAX_KEPT = 100
+/** Of the connection's memory, a list takes 130 KB. */
+const MAX_KEPT = 50
 const MAX_LENGTH = 32 * 1024
 /**
  * Postgres plans a statement five times for its values, and may then keep one plan for all values. Made for a small
  * workspace, such a plan of a read takes a hundred times as long in a big one, so a read is parsed anew before.
  */
 const PLANS_FOR_VALUES = 5
-/** Writes find their rows by keys, and to plan them takes most of their time. */
+/** Writes find their rows by keys, and to plan them takes most of their time. But sweeps write a page of rows. */
 const WRITE = /\b(insert into|update|delete from)\b/i
+const PAGE = /\blimit \$\d/i
 
 type Kept = { name: string; uses: number; maxUses: number }
 export type Use = { query: string; name: string; isParsed: boolean }
@@ -52,7 +53,8 @@ export class PreparedStatements {
   record(uses: Use[], completed: number): void {
     for (const { query, name, isParsed } of uses.slice(0, completed)) {
       if (!name || !isParsed) continue
-      const maxUses = WRITE.test(query) ? Number.POSITIVE_INFINITY : PLANS_FOR_VALUES
+      const keepsPlan = WRITE.test(query) && !PAGE.test(query)
+      const maxUses = keepsPlan ? Number.POSITIVE_INFINITY : PLANS_FOR_VALUES
       this.#kept.set(query, { name, uses: 1, maxUses })
     }
     const failed = uses[completed]

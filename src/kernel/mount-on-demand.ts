@@ -3,8 +3,9 @@ import type { Env, Hono } from 'hono'
 import { loadOnce } from './load-once.ts'
 import { resolvePath } from './path-aliases.ts'
 
-/** Serves every path that begins with one of `starts`. */
+/** Serves every path that begins with one of `starts`, whose first segments are literal. */
 type Part = { starts: readonly string[]; mount: () => Promise<void> }
+type Waiting = { start: string[]; mountOnce: () => Promise<void> }
 
 /** By segments, of which `*` stands for any one. */
 export const beginsWith = (path: readonly string[], start: readonly string[]): boolean =>
@@ -19,21 +20,31 @@ export function mountOnDemand<E extends Env>(
   parts: Part[],
   createFailing: (error: unknown) => Hono<E>,
 ): void {
-  let waiting = parts.map(({ starts, mount }) => ({
-    starts: starts.map(start => start.split('/')),
-    mountOnce: loadOnce(mount),
-  }))
+  /** By the first segment, so that a request is compared with few. */
+  const waiting = new Map<string, Waiting[]>()
+  for (const { starts, mount } of parts) {
+    const mountOnce = loadOnce(mount)
+    for (const start of starts.map(text => text.split('/')))
+      waiting.set(start[1]!, [...(waiting.get(start[1]!) ?? []), { start, mountOnce }])
+  }
   const answer = app.fetch
-  app.fetch = async (request, ...rest) => {
-    if (waiting.length === 0) return answer(request, ...rest)
+
+  async function mountAll(needed: Waiting[], first: string): Promise<void> {
+    for (const { mountOnce } of needed) await mountOnce()
+    waiting.set(
+      first,
+      waiting.get(first)!.filter(one => !needed.includes(one)),
+    )
+  }
+
+  app.fetch = (request, ...rest) => {
     const path = resolvePath(request).split('/')
-    const needed = waiting.filter(({ starts }) => starts.some(start => beginsWith(path, start)))
-    try {
-      for (const { mountOnce } of needed) await mountOnce()
-    } catch (error) {
-      return createFailing(error).fetch(request, ...rest)
-    }
-    if (needed.length > 0) waiting = waiting.filter(part => !needed.includes(part))
-    return answer(request, ...rest)
+    const first = path[1]!
+    const needed = waiting.get(first)?.filter(({ start }) => beginsWith(path, start)) ?? []
+    if (needed.length === 0) return answer(request, ...rest)
+    return mountAll(needed, first).then(
+      () => answer(request, ...rest),
+      error => createFailing(error).fetch(request, ...rest),
+    )
   }
 }

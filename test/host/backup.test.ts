@@ -1,5 +1,5 @@
 // Backups on a real Postgres: what a restore brings back, and what it refuses.
-import { cp, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { chown, cp, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { gunzipSync, gzipSync } from 'node:zlib'
@@ -11,6 +11,7 @@ import { createLogins } from '../../src/host/database-logins.ts'
 import { createFolderStorage } from '../../src/host/folder-storage.ts'
 import { migrate } from '../../src/host/migrate.ts'
 import { createHost } from '../../src/host/node.ts'
+import { fillAsOwner } from '../../src/host/operate/folder-owner.ts'
 import { deleteOldBackups, nameBackup } from '../../src/host/operate/kept-backups.ts'
 import { loadBackup } from '../../src/host/operate/load-backup.ts'
 import { readManifest, type SealingKeys } from '../../src/host/operate/manifest.ts'
@@ -133,6 +134,24 @@ test('a restore brings back every row, value and right after one that failed, an
   expect(journal).toMatchObject({ faults: [], unknownKeys: 0 })
   expect(journal.heads).toBeGreaterThan(0)
 })
+
+test.runIf(process.getuid?.() === 0)(
+  'what root restores belongs to the owner of the store, after a fault too',
+  async () => {
+    const store = join(root, 'of-another-user')
+    await mkdir(store)
+    await chown(store, 12345, 12345)
+    const uploads = join(store, 'uploads')
+    const fill = async () => {
+      await createFolderStorage(uploads).put('tenant/archive.tar.gz', Buffer.from('archive'))
+      throw new Error('disk full')
+    }
+    await expect(fillAsOwner(uploads, fill)).rejects.toThrow('disk full')
+    const paths = ['.', ...(await readdir(uploads, { recursive: true }))]
+    expect(paths).toContain('tenant/archive.tar.gz')
+    for (const path of paths) expect(await stat(join(uploads, path))).toMatchObject({ uid: 12345, gid: 12345 })
+  },
+)
 
 /** A restore ends the leases of agents. */
 const OF_LEASES = ['holds_removals_since', 'fence', 'agent_id', 'lease_expires_at']
@@ -326,7 +345,7 @@ test('the commands back up, verify and restore', async () => {
 test.each<[string, string[], RegExp]>([
   ['backup', ['x', '--keep=2'], /--keep needs --in/],
   ['restore', ['x', '--finish'], /Name one backup/],
-  ['restore', ['x'], /DATABASE_URL must be/],
+  ['restore', ['x'], /DATABASE_OWNER_URL is not set/],
 ])('slipway %s %j says what is missing', async (command, args, message) => {
   const { exited, output } = startCommand('src/host/main.ts', [command, ...args])
   expect(await exited).toBe(1)

@@ -1,4 +1,5 @@
 // Query plans of lists behind row-level security: no sequential scan, and the covering index for filters.
+import { sql } from 'drizzle-orm'
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { bootstrap } from '../../src/access/bootstrap.ts'
@@ -136,6 +137,29 @@ describe('a list of deployments is read by index', () => {
         const scans = (await planOf({ ...page, ...filter, include: 'summary' } as Record<string, string>)).map(scan)
         expect(scans, JSON.stringify({ ...page, ...filter })).not.toContain(SEQUENTIAL)
       }
+    }
+  })
+
+  it('by a plan for the values of each request, however often it is sent on one connection', async () => {
+    const { app, close } = createHost(
+      { PUBLIC_URL: 'http://slipway.test', SEALING_KEYS, DATABASE_URL: databaseUrl, RATE_LIMIT_PER_MINUTE: '0' },
+      { log: () => {} },
+      { poolSize: 1 },
+    )
+    try {
+      const headers = { 'X-Api-Key': seeded.api_key }
+      for (const filter of [{}, ...singleFilters.map(([name, value]) => ({ [name]: value }))]) {
+        const url = `http://slipway.test/v2/deployments?${new URLSearchParams(filter)}`
+        for (let i = 0; i < 7; i++) expect((await app.request(url, { headers })).status).toBe(200)
+      }
+      const [plans] = await app.database([
+        sql`select count(*), sum(generic_plans) from pg_prepared_statements where statement like 'select "id",%'`,
+      ])
+      const [statements, genericPlans] = plans![0] as string[]
+      expect(Number(statements)).toBeGreaterThan(Object.keys(FILTERS).length)
+      expect(genericPlans).toBe('0')
+    } finally {
+      await close()
     }
   })
 

@@ -49,7 +49,7 @@ describe('a gateway that prepares statements', () => {
     }
     const kept = await query('select statement from pg_prepared_statements')
     // The next request closes those over the bound, which are at most as many as the last one had statements.
-    expect(kept.length).toBeLessThanOrEqual(101)
+    expect(kept.length).toBeLessThanOrEqual(51)
     expect(kept.map(({ statement }) => statement)).toContain('select $1::int as used')
   })
 

@@ -1,11 +1,12 @@
 // `slipway up`: its options, its files, and what it refuses. trials/public.sh runs it on a machine with systemd.
-import { mkdir, mkdtemp, rm } from 'node:fs/promises'
+import { execFileSync } from 'node:child_process'
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { type EnvFile, readEnvFile, setVariables } from '../../src/host/operate/env-file.ts'
-import { createUnits, PORTS } from '../../src/host/operate/systemd-units.ts'
-import { checkPlace } from '../../src/host/operate/up-checks.ts'
+import { createUnits, PORTS, unitFile } from '../../src/host/operate/systemd-units.ts'
+import { checkPlace, findForeignUnits } from '../../src/host/operate/up-checks.ts'
 import { describeFiles, maskSecrets, type Secrets } from '../../src/host/operate/up-files.ts'
 import { type Installed, readOptions } from '../../src/host/operate/up-options.ts'
 import { startCommand } from '../support/commands.ts'
@@ -77,6 +78,13 @@ describe('the files of slipway up', () => {
     expect(text).toBe('# mine\nMETRICS_TOKEN=abc\nACME_EMAIL=ops@example.com\nAPPS_DOMAIN=a.example\n')
   })
 
+  it('mean the same to systemd and to a shell', () => {
+    const url = 'postgres://owner:x@db.example.com/slipway?sslmode=require&application_name=a~b'
+    const text = setVariables(noFile, { DATABASE_URL: url })
+    expect(execFileSync('sh', ['-c', `${text}printf %s "$DATABASE_URL"`], { encoding: 'utf8' })).toBe(url)
+    expect(setVariables({ text, values: new Map() }, { DATABASE_URL: url })).toBe(text)
+  })
+
   it.each(['a\nSEALING_KEYS=k2:x', 'a b', '"', '$HOME', '\\'])('never hold %j as a value', value => {
     expect(() => setVariables(noFile, { DATABASE_URL: value })).toThrow('DATABASE_URL')
   })
@@ -85,9 +93,9 @@ describe('the files of slipway up', () => {
     const units = createUnits(paths)
     const users = units.map(({ name, text }) => [name, /^User=(.*)$/m.exec(text)?.[1]])
     expect(users).toEqual([
-      ['slipway.service', 'slipway'],
-      ['slipway-agent.service', undefined],
-      ['slipway-proxy.service', 'slipway-proxy'],
+      ['slipway', 'slipway'],
+      ['slipway-agent', undefined],
+      ['slipway-proxy', 'slipway-proxy'],
     ])
     for (const { text } of units) expect(text).toContain('NoNewPrivileges=yes')
   })
@@ -100,6 +108,15 @@ describe('the files of slipway up', () => {
     expect(agent).toContain(`AGENT_PROXY_API_PORT=${PORTS.controlPlane}\n`)
     expect(units[1]).toContain(`--port ${PORTS.router} `)
     for (const unit of units) expect(unit).toMatch(/^CapabilityBoundingSet=.*CAP_NET_BIND_SERVICE/m)
+  })
+
+  it('are recognized by their first line, so that a unit of another program stays', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'up-'))
+    onTestFinished(() => rm(folder, { recursive: true }))
+    for (const { name, text } of createUnits(paths)) await writeFile(unitFile(name, folder), text)
+    expect(findForeignUnits(folder)).toEqual([])
+    await writeFile(unitFile('slipway', folder), '[Service]\nExecStart=/usr/local/bin/boats\n')
+    expect(findForeignUnits(folder)).toEqual([unitFile('slipway', folder)])
   })
 
   it.each(['a b', 'a%n', '$HOME', 'a"b'])('are refused where the path of the project is %j', async name => {

@@ -1,6 +1,7 @@
 // Compressed files of a backup, each with its size and its hash. Everything streams, so that memory stays constant.
 import { createHash } from 'node:crypto'
 import { createReadStream, createWriteStream } from 'node:fs'
+import { stat } from 'node:fs/promises'
 import { createInterface } from 'node:readline'
 import { type Readable, Transform, type Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
@@ -24,6 +25,9 @@ export async function writeChecked(file: string, source: Readable | AsyncIterabl
 
 /** Throws if the file is not as it was written. Hands its lines to `target`. */
 export async function readChecked(file: string, expected: CheckedFile, target?: Writable): Promise<void> {
+  const { size } = await stat(file).catch(() => ({ size: undefined }))
+  // A file of another size is not unpacked: a few bytes can become gigabytes.
+  if (!target && size !== undefined && size !== expected.bytes) throw new Error(describeDamage(file))
   const meter = createMeter()
   const counter = new LineCounter()
   const source = createReadStream(file, { highWaterMark: CHUNK_BYTES })
@@ -38,11 +42,12 @@ export async function readChecked(file: string, expected: CheckedFile, target?: 
     throw error
   }
   const found = meter.measured()
-  if (found.bytes !== expected.bytes || found.sha256 !== expected.sha256)
-    throw new Error(`${file} is damaged: it is not the file that the backup wrote.`)
+  if (found.bytes !== expected.bytes || found.sha256 !== expected.sha256) throw new Error(describeDamage(file))
   if (counter.lines !== expected.rows)
     throw new Error(`${file} has ${counter.lines} rows, and its manifest says ${expected.rows}.`)
 }
+
+const describeDamage = (file: string) => `${file} is damaged: it is not the file that the backup wrote.`
 
 export const readLines = (file: string): AsyncIterable<string> =>
   createInterface({ input: createReadStream(file).pipe(createGunzip()), crlfDelay: Number.POSITIVE_INFINITY })

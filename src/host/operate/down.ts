@@ -1,8 +1,8 @@
 // `slipway down`: stops what `slipway up` has started, applications included, and leaves all data.
 import * as fs from 'node:fs'
 import { parseArgs } from 'node:util'
-import { isActive, run } from './up-checks.ts'
-import { UNIT_NAMES } from './up-files.ts'
+import { UNIT_NAMES, unitFile } from './systemd-units.ts'
+import { findForeignUnits, isActive, run } from './up-checks.ts'
 
 const USAGE = `slipway down
 
@@ -19,12 +19,14 @@ async function runDown(): Promise<void> {
   const { values } = parseArgs({ options: { help: { type: 'boolean', short: 'h' } } })
   if (values.help) return console.log(USAGE)
   if (process.getuid?.() !== 0) throw new Error('It needs root. Run it with sudo.')
+  const [foreign] = findForeignUnits()
+  if (foreign) throw new Error(`Nothing was stopped: ${foreign} was not written by \`slipway up\`. Rename it first.`)
   for (const unit of UNIT_NAMES.toReversed()) {
     run('systemctl', ['disable', '--now', '--quiet', unit])
     // Applications and the router are in the group of the agent.
     run('systemctl', ['kill', '--kill-whom=all', '--signal=SIGKILL', unit])
     if (isActive(unit)) throw new Error(`${unit} does not stop. Run \`systemctl status ${unit}\` to see why.`)
-    fs.rmSync(`/etc/systemd/system/${unit}.service`, { force: true })
+    fs.rmSync(unitFile(unit), { force: true })
   }
   run('systemctl', ['daemon-reload'])
   console.log(`Stopped. To delete the data too, remove /etc/slipway /etc/slipway-proxy /var/lib/slipway

@@ -4,6 +4,8 @@ import { existsSync, readFileSync } from 'node:fs'
 export type EnvFile = { text: string; values: Map<string, string> }
 
 const ASSIGNMENT = /^([A-Za-z_][A-Za-z0-9_]*)=(.*)$/
+/** Without quotes, a shell that reads the file takes the others as its own. */
+const BARE = /^[A-Za-z0-9_./:@%+,=-]*$/
 /** systemd reads quotes, backslashes and comments in other values. */
 export const PLAIN = /^[A-Za-z0-9_./:@%+,=?&~[\]-]*$/
 
@@ -40,5 +42,5 @@ export function setVariables(file: EnvFile, variables: Record<string, string | u
 
 function toLine(name: string, value: string): string {
   if (!PLAIN.test(value)) throw new Error(`${name} has characters that an environment file cannot hold unchanged.`)
-  return `${name}=${value}`
+  return `${name}=${BARE.test(value) ? value : `"${value}"`}`
 }

@@ -5,6 +5,7 @@ import type { Storage } from '../../env.ts'
 import { connectClient, migrate } from '../migrate.ts'
 import { inTransaction } from '../transaction.ts'
 import { bareTables, createPartitions, listTables, loadTable, setIdentities, TEXT_SETTINGS } from './backup-tables.ts'
+import { fillAsOwner } from './folder-owner.ts'
 import { holdRemovals } from './held-removals.ts'
 import { type Manifest, readManifest, type SealingKeys } from './manifest.ts'
 import { formatBytes, formatCount } from './sizes.ts'
@@ -18,12 +19,17 @@ export type RestoreOptions = {
   keys: SealingKeys
   /** Undefined: the objects of the backup stay in it. */
   storage: Storage | undefined
+  /** The folder of that storage, if it is one. */
+  uploadsFolder?: string | undefined
   sharesDatabase?: boolean
   usesClickHouse?: boolean
   log: (line: string) => void
 }
 
-export async function loadBackup({ url, folder, keys, storage, log, ...options }: RestoreOptions): Promise<Manifest> {
+const NOT_EMPTY = 'The database has organizations. Restore into a new database.'
+
+export async function loadBackup(restore: RestoreOptions): Promise<Manifest> {
+  const { url, folder, keys, storage, uploadsFolder, log, ...options } = restore
   const manifest = await readManifest(folder, keys)
   const migration = journal.entries.find(({ tag }) => tag === manifest.migration.name)
   if (!migration)
@@ -42,7 +48,8 @@ export async function loadBackup({ url, folder, keys, storage, log, ...options }
   await migrateTo(migration.idx)
   // Before the rows: what they name exists.
   if (storage && manifest.uploads) {
-    await putUploads(storage, folder)
+    const put = () => putUploads(storage, folder)
+    await (uploadsFolder === undefined ? put() : fillAsOwner(uploadsFolder, put))
     log(`  ${formatCount(manifest.uploads.count)} uploads, ${formatBytes(manifest.uploads.bytes)}`)
   }
   const client = await connectClient(url)
@@ -51,7 +58,7 @@ export async function loadBackup({ url, folder, keys, storage, log, ...options }
     await client.query('begin')
     // Another restore, or a control plane that was not stopped, may have filled it meanwhile.
     await client.query('lock table organizations in access exclusive mode')
-    await refuseOrganizations(client)
+    if (await findOrganization(client)) throw new Error(NOT_EMPTY)
     await loadRows(client, folder, manifest, log)
     // In the same transaction, so that no agent sees the rows without.
     const isHeld = await holdRemovals(client)
@@ -73,22 +80,26 @@ export async function loadBackup({ url, folder, keys, storage, log, ...options }
 
 /** Also before the migration: another application's database must stay as it is. */
 async function requireEmpty(url: string): Promise<void> {
+  if (await hasOrganizations(url)) throw new Error(NOT_EMPTY)
+}
+
+export async function hasOrganizations(url: string): Promise<boolean> {
   const client = await connectClient(url)
   try {
     const { rows } = await client.query(`select to_regclass('public.organizations') as existing`)
-    if (rows[0].existing === null) return
+    if (rows[0].existing === null) return false
     await client.query('begin')
-    await refuseOrganizations(client)
+    return await findOrganization(client)
   } finally {
     await client.end()
   }
 }
 
-async function refuseOrganizations(client: pg.Client): Promise<void> {
+async function findOrganization(client: pg.Client): Promise<boolean> {
   await client.query('set local role slipway_system')
   const { rowCount } = await client.query('select from organizations limit 1')
-  if (rowCount !== 0) throw new Error('The database has organizations. Restore into a new database.')
   await client.query('reset role')
+  return rowCount !== 0
 }
 
 async function loadRows(client: pg.Client, folder: string, manifest: Manifest, log: (line: string) => void) {

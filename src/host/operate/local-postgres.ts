@@ -2,7 +2,10 @@
 import { execFileSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 
-const DATABASE = 'slipway'
+/** Of the database and of its owner. */
+const NAME = 'slipway'
+/** The comment of the role. A role without it belongs to another program, and keeps its password. */
+const COMMENT = 'created by slipway up'
 
 /** The statements come on standard input: arguments are visible to every user. */
 function psql(statements: string): string {
@@ -12,7 +15,7 @@ function psql(statements: string): string {
     input: statements,
     stdio: ['pipe', 'pipe', 'pipe'],
     cwd: '/',
-  })
+  }).trim()
 }
 
 /** Its major version. Undefined if none answers. */
@@ -24,13 +27,30 @@ export function hasLocalPostgres(): number | undefined {
   }
 }
 
-/** Creates the database and its owner, and returns the owner's address. An owner that exists gets a new password. */
+const findRole = () =>
+  psql(`select coalesce(shobj_description(oid, 'pg_authid'), '-') from pg_roles where rolname = '${NAME}'`)
+const findOwner = () => psql(`select pg_get_userbyid(datdba) from pg_database where datname = '${NAME}'`)
+
+/** What another program has created is left alone. */
+export function checkLocalNames(): string[] {
+  const advice = 'Name the database to use with --database-url.'
+  const [role, owner] = [findRole(), findOwner()]
+  return [
+    ...(['', COMMENT].includes(role) ? [] : [`Postgres has a role ${NAME} of another program. ${advice}`]),
+    ...(['', NAME].includes(owner) ? [] : [`Postgres has a database ${NAME} of the role ${owner}. ${advice}`]),
+  ]
+}
+
+/** Creates the database and its owner, and returns the owner's address. A run that was interrupted is repeated. */
 export function createLocalDatabase(): string {
   const password = randomBytes(24).toString('base64url')
-  const exists = (catalog: string, name: string) =>
-    psql(`select 1 from ${catalog} where ${name} = '${DATABASE}'`) !== ''
-  const verb = exists('pg_roles', 'rolname') ? 'alter' : 'create'
-  psql(`${verb} role ${DATABASE} login createrole password '${password}'`)
-  if (!exists('pg_database', 'datname')) psql(`create database ${DATABASE} owner ${DATABASE}`)
-  return `postgres://${DATABASE}:${password}@127.0.0.1:${psql('show port').trim()}/${DATABASE}`
+  if (findRole() === COMMENT) psql(`alter role ${NAME} password '${password}'`)
+  else
+    psql(`
+      begin;
+      create role ${NAME} login createrole password '${password}';
+      comment on role ${NAME} is '${COMMENT}';
+      commit`)
+  if (findOwner() === '') psql(`create database ${NAME} owner ${NAME}`)
+  return `postgres://${NAME}:${password}@127.0.0.1:${psql('show port')}/${NAME}`
 }

@@ -92,12 +92,13 @@ async function requireKeys({ id, keys: used }: Manifest, keys: SealingKeys): Pro
   const faults: string[] = []
   for (const { kid, check } of used.filter(key => key.check !== null)) {
     const key = keys.find(([name]) => name === kid)
-    if (!key) faults.push(`has no key ${kid}`)
-    else if (!(await signer([key]).verify(check!, checkText(id, kid)))) faults.push(`has another key ${kid}`)
+    if (!key) faults.push(`has no key ${kid} of the backup`)
+    else if (!(await signer([key]).verify(check!, checkText(id, kid))))
+      faults.push(`has another key ${kid} than the backup`)
   }
   if (faults.length === 0) return
   throw new Error(
-    `SEALING_KEYS ${faults.join(' and ')} than the installation of the backup, which sealed its secrets with it. ` +
-      'Set SEALING_KEYS to the keys of that installation.',
+    `SEALING_KEYS ${faults.join(' and ')}, and so cannot open its secrets. Set SEALING_KEYS to the keys of the ` +
+      'installation that was backed up.',
   )
 }

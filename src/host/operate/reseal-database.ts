@@ -134,7 +134,7 @@ function report(counts: KeyCount[], keys: SealingKeys, log: (line: string) => vo
   const hasKey = ({ kid }: KeyCount) => keys.some(([name]) => name === kid)
   const left = sealed!.filter(hasKey)
   const lost = sealed!.filter(count => !hasKey(count))
-  if (left.length > 0) log(`Values still need ${describe(left)}. Run \`slipway reseal\` again.`)
+  if (left.length > 0) log(`Values still need ${describe(left)}. Run \`slipway reseal\`.`)
   if (lost.length > 0)
     log(
       `Values need ${describe(lost)}, which SEALING_KEYS does not have. Add the key and repeat the command, or enter ` +

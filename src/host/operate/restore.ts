@@ -1,6 +1,13 @@
 // `slipway restore`: fills an empty database, and the store of uploads, from a backup.
 import { parseArgs } from 'node:util'
-import { readClickHouseUrl, readOwnerUrl, readSealingKeys, readSharesDatabase } from '../../env.ts'
+import {
+  readClickHouseUrl,
+  readOwnerUrl,
+  readS3Settings,
+  readSealingKeys,
+  readSharesDatabase,
+  readUploadsFolder,
+} from '../../env.ts'
 
 const USAGE = `slipway restore FOLDER [--without-uploads]
 slipway restore --finish
@@ -39,7 +46,8 @@ export async function main(): Promise<void> {
     const { loadBackup } = await import('./load-backup.ts')
     const { openStorage } = await import('./uploads.ts')
     const storage = values['without-uploads'] ? undefined : openStorage(process.env)
-    await loadBackup({ ...settings, folder: positionals[0]!, storage, log: console.log })
+    const uploadsFolder = readS3Settings(process.env) ? undefined : readUploadsFolder(process.env)
+    await loadBackup({ ...settings, folder: positionals[0]!, storage, uploadsFolder, log: console.log })
   } catch (error) {
     console.error(error instanceof Error ? error.message : error)
     process.exitCode = 1

@@ -7,13 +7,19 @@ export type UnitPaths = {
   node: string
   caddy: string
 }
-export type Unit = { name: string; text: string }
+export type Unit = { name: (typeof UNIT_NAMES)[number]; text: string }
 
 /**
  * Below 1024, where applications cannot listen: one that took a port while its program restarts would be sent every
  * key and every session.
  */
 export const PORTS = { controlPlane: 787, router: 788 }
+
+export const UNIT_NAMES = ['slipway-proxy', 'slipway', 'slipway-agent'] as const
+export const unitFile = (name: string, folder = '/etc/systemd/system'): string => `${folder}/${name}.service`
+
+/** A unit without it belongs to another program, or to an operator who wrote it by hand. */
+export const HEADER = '# Written by `slipway up`, which writes it again. Make changes with `systemctl edit`.\n'
 
 /** For programs that own no more than their state folder. */
 const CONFINED = `NoNewPrivileges=yes
@@ -39,8 +45,8 @@ SystemCallFilter=@system-service`
 export const createUnits = (paths: UnitPaths): Unit[] => [controlPlane(paths), agent(paths), proxy(paths)]
 
 const controlPlane = ({ root, node }: UnitPaths): Unit => ({
-  name: 'slipway.service',
-  text: `[Unit]
+  name: 'slipway',
+  text: `${HEADER}[Unit]
 Description=Slipway control plane
 Wants=network-online.target
 After=network-online.target postgresql.service
@@ -73,8 +79,8 @@ const AGENT_CAPABILITIES =
 
 /** Applications and the router go on while the agent restarts: KillMode. It ends every process of one: Delegate. */
 const agent = ({ root, node }: UnitPaths): Unit => ({
-  name: 'slipway-agent.service',
-  text: `[Unit]
+  name: 'slipway-agent',
+  text: `${HEADER}[Unit]
 Description=Slipway agent
 Wants=network-online.target
 After=network-online.target slipway.service slipway-proxy.service
@@ -106,8 +112,8 @@ WantedBy=multi-user.target
 
 /** Only its own user and root enter the folder of the admin socket. It resumes what the agent has configured. */
 const proxy = ({ caddy }: UnitPaths): Unit => ({
-  name: 'slipway-proxy.service',
-  text: `[Unit]
+  name: 'slipway-proxy',
+  text: `${HEADER}[Unit]
 Description=Slipway public proxy (Caddy)
 Wants=network-online.target
 After=network-online.target

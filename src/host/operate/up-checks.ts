@@ -8,8 +8,8 @@ import { networkInterfaces, totalmem } from 'node:os'
 import { dirname } from 'node:path'
 import type pg from 'pg'
 import { connectClient } from '../migrate.ts'
-import { hasLocalPostgres } from './local-postgres.ts'
-import { PORTS } from './systemd-units.ts'
+import { checkLocalNames, hasLocalPostgres } from './local-postgres.ts'
+import { HEADER, PORTS, UNIT_NAMES, unitFile } from './systemd-units.ts'
 import type { UpOptions } from './up-options.ts'
 
 const MIN_MEMORY_MIB = 900
@@ -25,6 +25,7 @@ export async function checkMachine(options: UpOptions, place: Place): Promise<st
   const found = await Promise.all([
     checkHost(),
     checkPlace(place),
+    findForeignUnits().map(path => `${path} was not written by \`slipway up\`. Stop that unit and rename it.`),
     checkCaddy(place.caddy),
     checkPort(80, 'slipway-proxy'),
     checkPort(443, 'slipway-proxy'),
@@ -62,6 +63,11 @@ export function checkPlace({ root, node, caddy }: Place): string[] {
     return closed ? [`${what} is below ${closed}, which other users cannot enter: chmod o+rx ${closed}`] : []
   })
 }
+
+export const findForeignUnits = (folder?: string): string[] =>
+  UNIT_NAMES.map(name => unitFile(name, folder)).filter(
+    path => fs.existsSync(path) && !fs.readFileSync(path, 'utf8').startsWith(HEADER),
+  )
 
 const parentsOf = (path: string): string[] => (path === '/' ? ['/'] : [path, ...parentsOf(dirname(path))])
 
@@ -152,7 +158,7 @@ function checkLocalPostgres(): string[] {
   const version = hasLocalPostgres()
   const advice = `Install Postgres ${MIN_POSTGRES} or newer, or name one with --database-url.`
   if (version === undefined) return [`No Postgres answers on this machine. ${advice}`]
-  return version < MIN_POSTGRES ? [`This machine has Postgres ${version}. ${advice}`] : []
+  return version < MIN_POSTGRES ? [`This machine has Postgres ${version}. ${advice}`] : checkLocalNames()
 }
 
 // ---- programs

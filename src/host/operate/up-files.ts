@@ -2,7 +2,7 @@
 import * as fs from 'node:fs'
 import { dirname } from 'node:path'
 import { setVariables } from './env-file.ts'
-import { CADDY_BASE, createUnits, PORTS, type UnitPaths } from './systemd-units.ts'
+import { CADDY_BASE, createUnits, PORTS, type UnitPaths, unitFile } from './systemd-units.ts'
 import { FILES, FOLDER, type Installed, type UpOptions } from './up-options.ts'
 
 export type WantedFile = {
@@ -15,9 +15,6 @@ export type WantedFile = {
 /** Made by an earlier run, or by an earlier step of this one. */
 export const SECRET_NAMES = ['ownerUrl', 'appUrl', 'systemUrl', 'sealingKeys', 'listenerKey'] as const
 export type Secrets = Record<(typeof SECRET_NAMES)[number], string>
-
-export const UNIT_NAMES = ['slipway-proxy', 'slipway', 'slipway-agent'] as const
-const UNITS = '/etc/systemd/system'
 
 /** Without the files whose secrets are not made yet. */
 export function describeFiles(
@@ -52,10 +49,10 @@ export function describeFiles(
     ACME_ROOT: acmeRoot,
   })
   const units = createUnits(paths).map(({ name, text }) => ({
-    path: `${UNITS}/${name}`,
+    path: unitFile(name),
     text,
     mode: 0o644,
-    unit: name.replace('.service', ''),
+    unit: name,
   }))
   const complete = [
     secrets.ownerUrl !== undefined && { path: FILES.owner, text: owner, mode: 0o600 },

@@ -7,19 +7,12 @@ import { fileURLToPath } from 'node:url'
 import { VERSION } from '../../kernel/version.ts'
 import { createLogins } from '../database-logins.ts'
 import { migrate } from '../migrate.ts'
+import { hasOrganizations } from './load-backup.ts'
 import { createLocalDatabase } from './local-postgres.ts'
-import { PORTS, type UnitPaths } from './systemd-units.ts'
+import { PORTS, UNIT_NAMES, type UnitPaths } from './systemd-units.ts'
 import { checkMachine, findProgram, isActive, type Place, run } from './up-checks.ts'
-import {
-  describeFiles,
-  hasChanged,
-  maskSecrets,
-  SECRET_NAMES,
-  type Secrets,
-  UNIT_NAMES,
-  writeFile,
-} from './up-files.ts'
-import { type Installed, readInstalled, readOptions, type UpOptions, USAGE } from './up-options.ts'
+import { describeFiles, hasChanged, maskSecrets, SECRET_NAMES, type Secrets, writeFile } from './up-files.ts'
+import { FILES, type Installed, readInstalled, readOptions, type UpOptions, USAGE } from './up-options.ts'
 
 const ROOT = fs.realpathSync(fileURLToPath(new URL('../../..', import.meta.url)))
 /** They run the project's code. */
@@ -109,6 +102,7 @@ async function install(options: UpOptions, paths: UnitPaths, secrets: Partial<Se
     secrets.ownerUrl = createLocalDatabase()
     step('database created: slipway')
   }
+  if (!secrets.sealingKeys) await refuseOrganizations(secrets.ownerUrl)
   write()
   const applied = await migrate(secrets.ownerUrl, { log: () => {} })
   if (applied.length > 0) step(`migrations applied: ${applied.length}`)
@@ -128,6 +122,15 @@ async function install(options: UpOptions, paths: UnitPaths, secrets: Partial<Se
   await waitUntilServed(options.domain)
   console.log(`https://${options.domain} serves.`)
   if (isFirst) console.log(describeNextSteps(options))
+}
+
+/** New keys would open none of its secrets, and new logins would lock out the installation that it belongs to. */
+async function refuseOrganizations(ownerUrl: string): Promise<void> {
+  if (await hasOrganizations(ownerUrl))
+    throw new Error(
+      `The database belongs to an installation, and ${FILES.controlPlane} has no SEALING_KEYS. Copy /etc/slipway of ` +
+        'that installation to this machine, or name an empty database with --database-url.',
+    )
 }
 
 async function createFirstKeys({ domain, email, organization }: UpOptions, systemUrl: string): Promise<string> {
@@ -215,7 +218,8 @@ function askOverHttps(domain: string): Promise<string | undefined> {
 const describeNextSteps = ({ domain, appsDomain }: UpOptions): string => `
 Open the sign-in link, or deploy a folder with a Node application from your computer:
 
-  npx slipway login https://${domain}
-  npx slipway deploy .
+  slipway login --url https://${domain}
+  slipway deploy .
 
-It is then at https://NAME.${appsDomain}. Back up /etc/slipway and the database: see docs/back-up.md.`
+docs/cli.md says how to install that command. The deployment is then at https://NAME.${appsDomain}.
+Back up /etc/slipway and the database: see docs/back-up.md.`

@@ -18,7 +18,7 @@ import {
   TEXT_SETTINGS,
 } from './backup-tables.ts'
 import { FORMAT, journalsFile, type Manifest, makeKeyCheck, type SealingKeys, writeManifest } from './manifest.ts'
-import { countValuesByKey } from './sealed-columns.ts'
+import { countValuesByKey, type KeyCount, SIGNED } from './sealed-columns.ts'
 import { formatBytes, formatCount } from './sizes.ts'
 import { copyUploads, selectObjectPaths } from './uploads.ts'
 
@@ -33,7 +33,7 @@ export type BackupOptions = {
 }
 
 const LAST_EVENTS = `
-  select j.scope_id, e.seq, e.type, to_json(e.created_at) #>> '{}' as at
+  select j.scope_id, e.seq, e.type, to_char(e.created_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at
   from journals j
   cross join lateral (
     select seq, type, created_at
@@ -173,7 +173,9 @@ async function readSettings(client: pg.Client): Promise<Record<string, string>> 
 }
 
 async function checkKeys(client: pg.Client, id: string, tables: Table[], keys: SealingKeys): Promise<Manifest['keys']> {
-  const counts = await countValuesByKey(client, tables)
+  // A key that is gone and left no more than signatures of the journal is not missed by a restore.
+  const isNeeded = ({ table, kid }: KeyCount) => !(table in SIGNED) || keys.some(([name]) => name === kid)
+  const counts = (await countValuesByKey(client, tables)).filter(isNeeded)
   const used = [...new Set([keys[0]![0], ...counts.map(({ kid }) => kid)])]
   return Promise.all(
     used.map(async kid => {
