@@ -54,7 +54,7 @@ export async function startDatabasePool(server: string, onTrip: NonNullable<Gate
     await query(server, `create database ${name} template template_of_tests`)
     const url = getUrl(name)
     const ownLogins = { app: withDatabase(logins.app, name), system: withDatabase(logins.system, name) }
-    const addresses = { databaseUrl: ownLogins.app, systemUrl: ownLogins.system, prepares: true }
+    const addresses = { databaseUrl: ownLogins.app, systemUrl: ownLogins.system }
     const gateway = await openGateway({ ...addresses, onTrip })
     return {
       name,

@@ -19,8 +19,7 @@ import { database } from './worker-database.ts'
 
 const { trips, onTrip } = makeTripCounter()
 const logins = { databaseUrl: database.logins.app, systemUrl: database.logins.system }
-// To plan statements again for each request takes a quarter of the CPU time of most files. Tests of `host` do that.
-const options = { ...logins, onTrip, prepares: true }
+const options = { ...logins, onTrip }
 const gateways = {
   gateway: createGateway(options),
   withoutTenantPredicates: createGateway({
