@@ -250,6 +250,32 @@ it('the state at a moment reads no more events of a deployment than its limit', 
   }
 })
 
+it('a page of events reads only its own rows, wherever in the journal it begins', async () => {
+  const { tenant_id, organization_id, api_key } = seeded
+  await admin.query('begin')
+  try {
+    await admin.query(
+      `insert into events (scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, request_id, data)
+      select $1, 100 + n, $2, $1, 'deployment.ready', $1, 'cron', 'many', '{}'
+      from generate_series(1, 20000) n`,
+      [tenant_id, organization_id],
+    )
+    await admin.query('update journals set seq = 20100 where scope_id = $1', [tenant_id])
+    await admin.query('analyze events')
+    const url = 'http://x/v2/events?after=10000&limit=20'
+    await host.app.fetch(new Request(url, { headers: { 'X-Api-Key': api_key } }))
+    for (const { query, params } of statements.slice(0, -1)) await admin.query(query, params)
+    const { query, params } = statements.at(-1)!
+    const explained = await admin.query(`explain (analyze, format json) ${query}`, params)
+    const nodes: (Node & Record<string, number>)[] = nodesOf(explained.rows[0]['QUERY PLAN'][0].Plan) as never
+    const reads = nodes.filter(node => node['Relation Name'] === 'events')
+    expect(reads.map(node => node['Actual Rows'])).toContain(21)
+    expect(reads.map(node => node['Rows Removed by Filter'] ?? 0).filter(count => count > 0)).toEqual([])
+  } finally {
+    await admin.query('rollback')
+  }
+})
+
 describe('every other list is read in the order of an index', () => {
   // The plans of runs are in run-query-plans.test.ts.
   const paged = operations.filter(

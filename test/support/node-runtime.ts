@@ -12,6 +12,7 @@ import { createHost } from '../../src/host/node.ts'
 import { finishPendingWork } from '../../src/kernel/wait-until.ts'
 import { isRange } from '../../src/protocol/client-address.ts'
 import { onFileEnd } from './file-state.ts'
+import { preferStripped } from './stripped-functions.ts'
 import { keepOwnRole, stripTenantPredicates } from './tenant-predicates.ts'
 import { makeTripCounter } from './trips.ts'
 import { database } from './worker-database.ts'
@@ -21,7 +22,11 @@ const logins = { databaseUrl: database.logins.app, systemUrl: database.logins.sy
 const options = { ...logins, onTrip }
 const gateways = {
   gateway: createGateway(options),
-  withoutTenantPredicates: createGateway({ ...options, rewrite: stripTenantPredicates }),
+  withoutTenantPredicates: createGateway({
+    ...options,
+    databaseUrl: preferStripped(logins.databaseUrl),
+    rewrite: stripTenantPredicates,
+  }),
   withoutRowSecurity: createGateway({ ...options, databaseUrl: database.url, rewrite: keepOwnRole }),
 }
 /** Those whose settings name another database, such as one that cannot be reached. */
