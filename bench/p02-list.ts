@@ -8,7 +8,7 @@ import { captureStatements, inlineParameters } from './support/seeded-database.t
 import { formatNumber, measureSlices, median, medianRatio } from './support/statistics.ts'
 import { serveWorkers } from './support/workerd.ts'
 
-const SECONDS = 1.5
+const SECONDS = 1
 const TARGET = 0.33
 
 export default {

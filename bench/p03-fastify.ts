@@ -12,7 +12,7 @@ import { captureStatements } from './support/seeded-database.ts'
 import { formatNumber, measureSlices, median, medianRatio } from './support/statistics.ts'
 import { serveWorkers } from './support/workerd.ts'
 
-const SECONDS = 1.5
+const SECONDS = 1
 const TARGETS = { workerd: 0.75, node: 1 }
 const BASELINE = fileURLToPath(new URL('baselines/fastify-list.ts', import.meta.url))
 

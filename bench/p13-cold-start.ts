@@ -7,7 +7,7 @@ import { formatNumber, measureSlices, median } from './support/statistics.ts'
 import { buildWorker, serveWorkers, type WorkerDefinition } from './support/workerd.ts'
 
 /** Isolates of the same Worker per workerd, so that its own start weighs little. */
-const ISOLATES = 20
+const ISOLATES = 10
 const TARGETS = { health: 10, list: 14 }
 
 export default {

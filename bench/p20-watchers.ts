@@ -85,8 +85,6 @@ export default {
       return { perSecond, writes, waits: waits.filter(wait => !Number.isNaN(wait)) }
     }
 
-    context.progress('1 watcher')
-    const one = { idle: await measure(1, 0), busy: await measure(1, EVENTS_PER_SECOND) }
     context.progress(`${WATCHERS} watchers`)
     const cpu = process.cpuUsage()
     const all = { idle: await measure(WATCHERS, 0), busy: await measure(WATCHERS, EVENTS_PER_SECOND) }
@@ -97,13 +95,11 @@ export default {
       measured: `${formatNumber(all.idle.perSecond)} and ${formatNumber(all.busy.perSecond)}`,
       met: worst <= TARGET && isComplete,
       notes: [
-        `1 watcher: ${formatNumber(one.idle.perSecond)} and ${formatNumber(one.busy.perSecond)}`,
         `${keys.length} keys; ${all.busy.waits.length} of ${all.busy.writes * WATCHERS} events arrived`,
         `from a write to its event: ${formatNumber(median(all.busy.waits), 0)} ms (median)`,
         `${formatNumber((user + system) / 1e6, 1)} s of CPU for ${WATCHERS} watchers in ${2 * SECONDS} s`,
       ],
       figures: {
-        one: { idle: one.idle.perSecond, busy: one.busy.perSecond },
         all: { idle: all.idle.perSecond, busy: all.busy.perSecond },
         delivery_ms: median(all.busy.waits),
       },

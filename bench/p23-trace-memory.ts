@@ -9,7 +9,7 @@ import { formatNumber, median } from './support/statistics.ts'
 import { makeOperations } from './support/trace-operations.ts'
 
 /** At 10 KB a run. */
-const [BATCH, BYTES, RUNS_PER_SECOND, SECONDS, WARM_UP_SECONDS] = [100, 10_000, 1000, 15, 3]
+const [BATCH, BYTES, RUNS_PER_SECOND, SECONDS, WARM_UP_SECONDS] = [100, 10_000, 1000, 12, 3]
 const TARGET_MB = 512
 
 export default {

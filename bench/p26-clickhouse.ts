@@ -12,7 +12,7 @@ import { measureIngestion, openTraceStore } from './support/trace-operations.ts'
 import { describeQueries, medianOf, prepareTraceQueries, QUERIES } from './support/trace-queries.ts'
 import { makeTempFolder } from './support/workerd.ts'
 
-const [BATCH, BYTES, SMALL_BYTES] = [100, 2400, 300]
+const [BATCH, BYTES] = [100, 2400]
 const SECONDS = 1
 const TARGET_MS = 100
 const SIZE = sql`
@@ -42,14 +42,14 @@ export default {
     const writer = openTraceStore(postgres, workspace, { clickHouse: clickHouse.url })
     context.defer(writer.close)
     const ingest =
-      (connections: number, bytes: number, batch = BATCH) =>
+      (connections: number, batch = BATCH) =>
       () =>
-        measureIngestion(writer.ctx, { connections, bytes, batch, seconds: SECONDS })
+        measureIngestion(writer.ctx, { connections, bytes: BYTES, batch, seconds: SECONDS })
     const slices = await measureSlices(
       {
-        ...{ one: ingest(1, BYTES), eight: ingest(8, BYTES) },
-        ...{ smallOne: ingest(1, SMALL_BYTES), smallEight: ingest(8, SMALL_BYTES) },
-        ...{ largeBatches: ingest(8, BYTES, 1000) },
+        one: ingest(1),
+        eight: ingest(8),
+        largeBatches: ingest(8, 1000),
       },
       context.progress,
     )
@@ -62,9 +62,8 @@ export default {
         `ms: ${describeQueries(queries)}`,
         QUERIES,
         `runs a second on one connection and on eight: ` +
-          `${perSecond('one')} and ${perSecond('eight')} of ${BYTES} bytes, ` +
-          `${perSecond('smallOne')} and ${perSecond('smallEight')} of ${SMALL_BYTES}; ` +
-          `${perSecond('largeBatches')} of ${BYTES} on eight in batches of 1,000`,
+          `${perSecond('one')} and ${perSecond('eight')} of ${BYTES} bytes; ` +
+          `${perSecond('largeBatches')} on eight in batches of 1,000`,
         `${Math.round(bytes)} bytes a run on disk, each as a post and a patch`,
       ],
       figures: { queries, runs_per_second: slices, bytes_per_run: bytes },

@@ -53,7 +53,13 @@ export function describeCpu<Program extends string>(slices: LoadSlice<Program>[]
 
 async function runWrk(cleanup: Cleanup, { url, seconds, connections = 8, headers = {} }: Load): Promise<LoadResult> {
   const headerArgs = Object.entries(headers).flatMap(([name, value]) => ['-H', `${name}: ${value}`])
-  const text = await runForOutput(cleanup, 'wrk', ['-t1', `-c${connections}`, `-d${seconds}s`, ...headerArgs, url])
+  const text = await runForOutput(cleanup, 'wrk', [
+    '-t1',
+    `-c${connections}`,
+    `-d${Math.ceil(seconds)}s`,
+    ...headerArgs,
+    url,
+  ])
   const [, requests = '0', duration = '1', unit = 's'] = /(\d+) requests in ([\d.]+)(ms|s|m)\b/.exec(text) ?? []
   const refused = /Non-2xx or 3xx responses: (\d+)/.exec(text)?.[1] ?? (/Socket errors/.test(text) ? '1' : '0')
   const scale = { ms: 1e-3, s: 1, m: 60 }[unit]!

@@ -7,7 +7,7 @@ import { withClient } from './seeded-database.ts'
 import type { SeededTraces } from './seeded-traces.ts'
 import { formatNumber, median } from './statistics.ts'
 
-const REPEATS = 3
+const REPEATS = 2
 const DAY_MS = 86_400_000
 
 /** The projects that `seedTraces()` makes, the largest first. */
