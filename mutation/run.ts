@@ -42,7 +42,7 @@ async function findKiller(vitest: WarmVitest, { file, scope }: Mutant, baselines
 const findReason = (mutant: Mutant) =>
   equivalents.find(
     ({ file, code, changes }) =>
-      file === mutant.file && mutant.code.includes(code) && changes.includes(describeChange(mutant)),
+      file === mutant.file && mutant.code.startsWith(code) && changes.includes(describeChange(mutant)),
   )?.reason
 
 async function measureCore(vitest: WarmVitest, core: Core): Promise<CoreResult> {
