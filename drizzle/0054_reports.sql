@@ -469,7 +469,10 @@ begin
 
       d.url := coalesce(v.url, d.url);
       d.healthy := coalesce(v.healthy, d.healthy);
-      d.last_request_at := greatest(d.last_request_at, least(v.last_request_at, clock()));
+      -- `least` ignores nulls: without a time, it would be now.
+      if v.last_request_at is not null then
+        d.last_request_at := greatest(d.last_request_at, least(v.last_request_at, clock()));
+      end if;
       d.status := case
         when v.state = 'database_ready' and d.status = 'AWAITING_DATABASE' then 'READY'
         when d.status = 'UNUSED' and v.last_request_at > clock() - p_unused_after then 'READY'
