@@ -1,6 +1,7 @@
 // R9: R8 without the tenant predicates of the statements, so that only row-level security protects; and what a
 // statement sees without a tenant.
 import pg from 'pg'
+import { stripFunctions } from '../test/support/stripped-functions.ts'
 import { findTenantPredicate, stripTenantPredicates } from '../test/support/tenant-predicates.ts'
 import { BRIEF_STREAMS, measureSwappedIds } from './r08-swapped-ids.ts'
 import { openTestbed, type Trial, type TrialContext } from './support/testbed.ts'
@@ -19,15 +20,18 @@ export default {
       return stripped
     }
     const testbed = await openTestbed(context, { rewrite, overrides: { liveStreams: BRIEF_STREAMS } })
+    const functions = await stripFunctions(testbed.url)
+    for (const name of functions.left) remaining.add(`${name}()`)
     const outcome = await measureSwappedIds(context, testbed)
     const visible = await countVisibleRows(testbed.url)
     return {
       ...outcome,
       measured: `${outcome.measured}; ${visible} rows without a tenant`,
-      met: outcome.met && visible === 0 && remaining.size === 0 && rewritten > 0,
+      met: outcome.met && visible === 0 && remaining.size === 0 && rewritten > 0 && functions.names.length > 0,
       notes: [
         ...outcome.notes,
-        `${rewritten} statements rewritten, ${remaining.size} still with a predicate`,
+        `${rewritten} statements and ${functions.names.length} functions rewritten`,
+        `${remaining.size} still with a predicate`,
         ...remaining,
       ],
     }

@@ -32,10 +32,8 @@ export const equivalents: Equivalent[] = [
     file: list,
     code: 'const condition = and(inTenant(deployments), afterCursor(deployments, query), ...filters)',
     changes: [
-      [
-        'and(inTenant(deployments), afterCursor(deployments, query), …',
+      'and(inTenant(deployments), afterCursor(deployments, query), … → ' +
         'and(afterCursor(deployments, query), ...filters)',
-      ].join(' → '),
     ],
     reason: SECOND_WALL,
   },
@@ -44,10 +42,8 @@ export const equivalents: Equivalent[] = [
     code: 'if (filters.length === 0 && ',
     changes: [
       'filters.length === 0 && !query.deep && !query.include → false',
-      [
-        'filters.length === 0 && !query.deep && !query.include',
+      'filters.length === 0 && !query.deep && !query.include → ' +
         '(filters.length === 0 && !query.deep) || (!query.include)',
-      ].join(' → '),
       'filters.length === 0 && !query.deep → (filters.length === 0) || (!query.deep)',
       'filters.length === 0 → filters.length !== 0',
       '0 → 1',

@@ -1,18 +1,18 @@
 // The map of the API: the middleware of every request, one line per slice, and the scheduled work.
 import { HonoBase } from 'hono/hono-base'
-import { createAttemptLog } from './audit/attempts.ts'
 import type { Config } from './env.ts'
 import type { ApiOf } from './kernel/api-types.ts'
 import { createSealer } from './kernel/crypto.ts'
-import { connect, type DriverFetch } from './kernel/db.ts'
+import type { DriverFetch } from './kernel/db.ts'
 import { loadOnce } from './kernel/load-once.ts'
 import { cors, notFound, respondWithError, wrapRequest } from './kernel/middleware.ts'
 import { mountOnDemand } from './kernel/mount-on-demand.ts'
+import { createMounter } from './kernel/mount-operations.ts'
 import { resolvePath } from './kernel/path-aliases.ts'
 import { type AppEnv, listOperations, type Operation, type Services } from './kernel/routes.ts'
 import { openS3Bucket } from './kernel/s3.ts'
 import { SegmentRouter } from './kernel/segment-router.ts'
-import { createMounter } from './kernel/serve-routes.ts'
+import type { Trip } from './kernel/statement.ts'
 import { createBucketStorage } from './kernel/storage.ts'
 import { createProcessCounters } from './metrics/process-counters.ts'
 import { clickHouseTraceStore } from './traces/clickhouse/store.ts'
@@ -107,7 +107,10 @@ export function createApp(settings: Config, inProcess?: DriverFetch) {
   const uploads = settings.s3 ? createBucketStorage(openS3Bucket(settings.s3)) : settings.uploads
   const config = { ...settings, uploads }
   const counters = createProcessCounters()
-  const database = connect(config, inProcess, counters.countTrip)
+  const connect = loadOnce(async () => (await import('./kernel/db.ts')).connect(config, inProcess, counters.countTrip))
+  const trip: Trip = async statements => (await connect())(statements)
+  const systemTrip: Trip = async statements => (await connect()).asSystem(statements)
+  const database = Object.assign(trip, { asSystem: systemTrip })
   for (const notice of config.notices) config.log({ level: 'warn', notice })
   const createBase = () => {
     const base = new HonoBase<AppEnv>({ router: new SegmentRouter(), getPath: resolvePath })
@@ -130,7 +133,12 @@ export function createApp(settings: Config, inProcess?: DriverFetch) {
     const { createEventDeliverer } = await import('./webhooks/deliverer.ts')
     return createEventDeliverer(services)
   })
-  const mountOperations = createMounter(app, services, createAttemptLog(services))
+  const loadHandler = loadOnce(async () => {
+    const { createHandler } = await import('./kernel/serve-routes.ts')
+    const { createAttemptLog } = await import('./audit/attempts.ts')
+    return createHandler(services, createAttemptLog(services))
+  })
+  const mountOperations = createMounter(app, services, loadHandler)
   const pages = {
     '/docs': () => import('./api-docs/docs-page.ts').then(file => file.serveDocsPages(app, buildDocument)),
     '/sign-in /device': () => import('./sign-in/pages.ts').then(file => file.serveSignInPages(app, config)),

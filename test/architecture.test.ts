@@ -155,7 +155,7 @@ describe('the boundaries between files', () => {
       /^hono/,
       [
         /^app\.ts$/,
-        /^kernel\/(caller|input|middleware|mount-on-demand|path-aliases|raw-body|routes)\.ts$/,
+        /^kernel\/(caller|input|middleware|mount-on-demand|mount-operations|path-aliases|raw-body|routes)\.ts$/,
         /^kernel\/(segment-router|serve-routes|session-cookie|static-page|wait-until)\.ts$/,
         /^(api-docs|dashboard|sign-in|metrics)\//,
       ],

@@ -7,8 +7,5 @@ export const isDeploymentInTenant = (id: string): SQL => sql`c.id = ${id}::uuid 
 export const lockDeployment = (id: string): SQL =>
   sql`select from deployments c where ${isDeploymentInTenant(id)} for update`
 
-/** The first state of a revision of this source when its turn comes. */
-export const startStateOf = (source: SQL): SQL => sql`start_state(${source})`
-
 /** Among the reasons of a revision that is only recorded, as SKIPPED. */
 export const HELD_BACK_REASON = 'held'

@@ -20,6 +20,7 @@ import {
   refuseReservedUrl,
   requireFreeCustomUrl,
 } from './custom-hosts.ts'
+import { type EventRows, selectEvents } from './event-rows.ts'
 import { startState } from './lifecycle.ts'
 import { planCreation } from './plan.ts'
 import { digestRequest, readPlannedVersion } from './plan-digest.ts'
@@ -28,7 +29,6 @@ import { DEPLOYMENT_RECORD, type DeploymentRow, deploymentToWire, REVISION_RECOR
 import type * as schema from './schema.ts'
 import { insertSecrets } from './secret-versions.ts'
 import { findSourceFaults } from './source-rules.ts'
-import { type EventRows, selectEvents } from './sql-columns.ts'
 import { SUMMARY_COLUMN } from './summary.ts'
 
 type DeploymentParams = z.output<typeof schema.DeploymentRef>

@@ -6,9 +6,9 @@ import { journalSystemEvents, setSystemSettings } from '../kernel/journal.ts'
 import { changesBetween, deletedMembers } from '../kernel/recorded-changes.ts'
 import type { Services } from '../kernel/routes.ts'
 import { isHealthUnrecorded, isUnknownStatus } from '../tables/deployments.ts'
+import { type EventRows, selectTenantEvents } from './event-rows.ts'
 import { DEADLINES, LISTENER_LOST, LISTENER_SILENT_AFTER, UNUSED_AFTER } from './lifecycle.ts'
 import { DEPLOYMENT_STATUS_RECORD } from './rows.ts'
-import { type EventRows, selectTenantEvents } from './sql-columns.ts'
 
 const MAX_ROWS = 1000
 const milliseconds = (duration: number) => sql`${duration} * interval '1 millisecond'`

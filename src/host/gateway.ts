@@ -18,7 +18,7 @@ export type GatewayOptions = {
   token?: string
   onTrip?: (trip: { queries: Statement[] }) => void
   rewrite?: (sql: string) => string
-  /** Postgres keeps statements parsed on each connection. Behind a pooler that loses them, it ends by itself. */
+  /** By default, Postgres keeps statements parsed on each connection, unless a pooler loses them. */
   prepares?: boolean
   /** Called once, when a pooler has lost prepared statements. */
   onStatementsLost?: () => void
@@ -74,7 +74,7 @@ export function createGateway({
   const key = sha256Digest(new URL(connectionString).password)
   const pool = openPool(databaseUrl, poolSize, statementTimeout)
   const systemPool = systemUrl === databaseUrl ? pool : openPool(systemUrl, poolSize, statementTimeout)
-  let preparing: Preparing = options.prepares ? { onLost: stopPreparing } : undefined
+  let preparing: Preparing = options.prepares === false ? undefined : { onLost: stopPreparing }
   function stopPreparing(): void {
     if (preparing) options.onStatementsLost?.()
     preparing = undefined

@@ -14,12 +14,14 @@ export const healthRoutes = slice('Health', 'Liveness and readiness checks for l
     id: 'health',
     summary: 'Check that the process is alive, without the database',
     reply: Health,
+    isProbe: true,
     open: () => jsonResponse(HEALTHY),
   })
   .get('/readyz', {
     id: 'readiness',
     summary: 'Check that the database responds and has the schema of this version',
     reply: Readiness,
+    isProbe: true,
     errors: ['not_ready', 'shutting_down', 'database_unavailable'],
     open: async (c, { config, database }) => {
       if (config.draining?.aborted) throw fail('shutting_down')

@@ -126,13 +126,12 @@ export const agentEventLimit = ({ config }: Pick<Ctx, 'config'>): SQL => sql`(
 
 /**
  * CTEs for a statement of runAsSystem. Each row of `events` has tenant_id, organization_id, type, subject_id, data and
- * changes, and becomes an event in the journal of its workspace. `actor` (its kind, id and name) and `order` are SQL
- * over such a row, `t`.
+ * changes, and becomes an event in the journal of its workspace. `actor`, its kind, id and name, is SQL over
+ * such a row, `t`.
  */
 export const journalSystemEvents = (
   events: SQL,
   actor: SQL = sql`'cron', null::uuid, null`,
-  order: SQL = sql``,
   dailyLimit: SQL = sql`null::bigint`,
 ): SQL => sql`
   event_rows as (${events}),
@@ -155,14 +154,14 @@ export const journalSystemEvents = (
     )
     select
       t.tenant_id,
-      n.seq - count(*) over same_journal + row_number() over (same_journal ${order}),
+      n.seq - count(*) over same_journal + row_number() over (same_journal),
       t.organization_id, t.tenant_id, t.type, t.subject_id,
       ${actor},
       setting('request_id'),
       t.data,
       t.changes,
       case
-        when setting('request') is not null and row_number() over (same_journal ${order}) > 1
+        when setting('request') is not null and row_number() over (same_journal) > 1
           then n.seq - count(*) over same_journal + 1
       end
     from event_rows t

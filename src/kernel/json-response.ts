@@ -13,8 +13,9 @@ const SECURITY_HEADERS = Object.entries({
 /** Copied as a whole into each response: on Workers, every header that is set by itself costs a call out of V8. */
 const JSON_HEADERS = new Headers([...SECURITY_HEADERS, ['Content-Type', 'application/json']])
 
+/** The copy matters: on Node, a response keeps the object that it is given, and later headers would add to it. */
 export const jsonResponse = (json: string, status = 200): Response =>
-  new Response(json, { status, headers: JSON_HEADERS })
+  new Response(json, { status, headers: new Headers(JSON_HEADERS) })
 
 export function addSecurityHeaders(headers: Headers): void {
   // No page sets this one, so the response has all of them already.

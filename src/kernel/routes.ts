@@ -92,6 +92,8 @@ export type Operation = {
   /** When this query parameter is true, another verb answers, under its own permission. */
   variant?: { on: string; reply: z.ZodType; verb: Verb<never, unknown> }
   verb?: Verb<never, unknown>
+  /** A check of health: it knows no limits of callers and no streams, so that nothing of both is loaded for it. */
+  isProbe?: boolean
   /** Handles a route that takes no API key. */
   open?: (c: Context<AppEnv>, services: Services, operation: Operation) => Response | Promise<Response>
 }

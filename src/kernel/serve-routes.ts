@@ -1,12 +1,12 @@
 // Serving of declared routes: each handler goes from the cheapest check to the database, and from a reply to HTTP.
-import type { Context, Hono } from 'hono'
+import type { Context } from 'hono'
 import { Uuid } from '../protocol/wire.ts'
 import { createCaller, describeRequest, readCallerHeaders, readCredential, withStop } from './caller.ts'
 import { createCallerLimits, type KeyedRequest } from './caller-limits.ts'
 import { statusOf } from './codes.ts'
 import { budgetOf, type Caller, type CredentialActor, withoutRateLimit } from './context.ts'
 import { verifyKey } from './db.ts'
-import { Failure, fail } from './errors.ts'
+import { Failure } from './errors.ts'
 import { matchesEtag } from './etag.ts'
 import { findRepeatedParameters, readBody, refuseLargeBody, validateInput } from './input.ts'
 import { jsonResponse } from './json-response.ts'
@@ -28,47 +28,21 @@ import {
 } from './routes.ts'
 import { createWatches } from './shared-looks.ts'
 
-const toRouterPath = ({ path, passThrough }: Operation): string =>
-  path.replace(/\{(\w+)\}/g, ':$1') + (passThrough ? '*' : '')
+export type HandleOperation = (c: Context<AppEnv>, operation: Operation) => Response | Promise<Response>
+type RecordOutcome = (outcome: Outcome) => void
 
-/** Returns what mounts the operations of a slice. All slices share the limits of callers. */
-export function createMounter(app: Hono<AppEnv>, services: Services, recordOutcome: RecordOutcome = () => {}) {
+/** All operations share the limits of callers. */
+export function createHandler(services: Services, recordOutcome: RecordOutcome): HandleOperation {
   const limits = createCallerLimits(services)
   const watches = createWatches(services)
-  const methodsOf = new Map<string, string[]>()
-
-  /** Two slices may serve one path. `Allow` has the methods of both, because they are mounted by the same request. */
-  function allowMethod(path: string, method: string): void {
-    const methods = methodsOf.get(path)
-    if (methods) return void methods.push(method)
-    const allowed = [method]
-    methodsOf.set(path, allowed)
-    app.all(path, () => {
-      const Allow = [...allowed, ...(allowed.includes('GET') ? ['HEAD'] : [])].join(', ')
-      throw fail('method_not_allowed', { headers: { Allow } })
-    })
-  }
-
-  return (operations: Operation[]): void => {
-    for (const operation of operations) {
-      const [path, method] = [toRouterPath(operation), operation.method.toUpperCase()]
-      app.on(method, path, c => {
-        const requestInfo = c.get('requestInfo')
-        requestInfo.operation = operation.id
-        c.set('limits', limits)
-        c.set('watches', watches)
-        if (operation.oauthErrors) requestInfo.oauthErrors = true
-        if (operation.passThrough) requestInfo.passThrough = true
-        return operation.open
-          ? operation.open(c, services, operation)
-          : serveOperation(c, operation, services, recordOutcome)
-      })
-      allowMethod(path, method)
-    }
+  return (c, operation) => {
+    c.set('limits', limits)
+    c.set('watches', watches)
+    return operation.open
+      ? operation.open(c, services, operation)
+      : serveOperation(c, operation, services, recordOutcome)
   }
 }
-
-type RecordOutcome = (outcome: Outcome) => void
 
 const NO_STORE = { 'Cache-Control': 'no-store' }
 

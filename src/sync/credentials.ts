@@ -1,8 +1,8 @@
 // Issues credentials to agents: of a git host to clone a repository, or of the registry to pull and push images.
 import { sql } from 'drizzle-orm'
 import type * as z from 'zod'
+import { selectTenantEvents } from '../deployments/event-rows.ts'
 import { issueRegistryCredential } from '../deployments/registry-credentials.ts'
-import { selectTenantEvents } from '../deployments/sql-columns.ts'
 import type { Integration } from '../integrations/githost.ts'
 import { withHost } from '../integrations/with-host.ts'
 import { type Ctx, verb } from '../kernel/context.ts'
@@ -61,7 +61,7 @@ function selectCredentialSubject(ctx: Ctx, wish: CredentialInput) {
       and d.id = ${wish.deployment_id}::uuid
       and d.listener_id = current_listener()
       and d.deleting_at is null),
-  ${journalSystemEvents(events, LISTENER_ACTOR, sql``, agentEventLimit(ctx))}
+  ${journalSystemEvents(events, LISTENER_ACTOR, agentEventLimit(ctx))}
   select current_listener(), current_actor(), tenant_id, source, image_uri, repo_url, integration
   from wanted`
 }

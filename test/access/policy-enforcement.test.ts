@@ -117,6 +117,7 @@ describe('a caller whom only a policy lets in', () => {
   it('reaches resources of that type by their tags, and nothing else that has the same permission', async () => {
     const caller = await newLimitedCaller(tenant, [], [allow(READ!, hasTag('Public', 'yes'))])
     expect(idsOf(await caller.get('/v2/deployments'))).toEqual([open.id])
+    expect((await caller.get('/v2/deployment-counts')).body.total).toBe(1)
     expect((await caller.get(`/v2/deployments/${open.id}/revisions`)).status).toBe(200)
     expect((await caller.get(`/v2/deployments/${secret.id}`)).status).toBe(404)
     expect(outcome(await caller.patch(`/v2/deployments/${open.id}`, {}))).toEqual([403, 'permission_missing'])

@@ -88,6 +88,8 @@ describe('include=summary', () => {
     expect(summary.recent_revisions.map(({ number }: { number: number }) => number)).toEqual([2, 1])
     const listed = (await tenant.get('/v2/deployments?include=summary&name=waiting')).body.resources
     expect(listed.map((one: { summary: object }) => one.summary)).toEqual([summary])
+    const unfiltered = (await tenant.get('/v2/deployments?include=summary')).body.resources
+    expect(unfiltered.every((one: { summary?: object }) => one.summary)).toBe(true)
   })
 
   it('shortens the message, and says how long an ended revision took', async () => {

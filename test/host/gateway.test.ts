@@ -378,7 +378,7 @@ test('onTrip is called once for each request, and rewrite can change statements'
 })
 
 test('a gateway that prepares statements does so once on each connection, also after one has failed', async () => {
-  const gateway = createGateway({ databaseUrl: server.url, poolSize: 1, prepares: true })
+  const gateway = createGateway({ databaseUrl: server.url, poolSize: 1 })
   onTestFinished(gateway.close)
   const sql = inProcess(gateway)
   const text = 'select 12 / $1::int as n'

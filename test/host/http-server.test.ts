@@ -4,6 +4,7 @@ import type { Server } from 'node:http'
 import { type AddressInfo, connect } from 'node:net'
 import { afterEach, expect, test } from 'vitest'
 import { createHttpServer, type ServerLimits } from '../../src/host/http-server.ts'
+import { jsonResponse } from '../../src/kernel/json-response.ts'
 
 let server: Server
 afterEach(() => {
@@ -79,4 +80,21 @@ test('the upload of an archive that is too slow in total gets 408', async () => 
 test('a request whose URL has a user name is like one without', async () => {
   await startServer({})
   expect(await sendSlowly([`${head('POST http://a:b@x/sessions', 2)}{}`])).toMatch(/^HTTP\/1\.1 200 /)
+})
+
+test('the headers of one response do not show in the next', async () => {
+  const answer = (request: Request) => {
+    const response = jsonResponse('{}')
+    response.headers.append('Vary', 'Origin')
+    response.headers.set('X-Path', new URL(request.url).pathname)
+    return response
+  }
+  server = createHttpServer(answer)
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  const { port } = server.address() as AddressInfo
+  for (const path of ['/one', '/two', '/three']) {
+    const { headers } = await fetch(`http://127.0.0.1:${port}${path}`)
+    expect([headers.get('Vary'), headers.get('X-Path')]).toEqual(['Origin', path])
+  }
+  expect(jsonResponse('{}').headers.has('X-Path')).toBe(false)
 })

@@ -23,7 +23,7 @@ beforeEach(() => onStatementsLost.mockClear())
 
 /** A gateway with one connection, so that every request finds what the ones before have prepared. */
 function openGateway() {
-  const gateway = createGateway({ databaseUrl, poolSize: 1, prepares: true, onStatementsLost })
+  const gateway = createGateway({ databaseUrl, poolSize: 1, onStatementsLost })
   neonConfig.fetchFunction = gateway.fetch
   onTestFinished(async () => {
     neonConfig.fetchFunction = fetchOfApps

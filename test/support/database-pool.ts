@@ -5,6 +5,7 @@ import { createLogins, type Logins } from '../../src/host/database-logins.ts'
 import { createGateway, type GatewayOptions } from '../../src/host/gateway.ts'
 import { migrate } from '../../src/host/migrate.ts'
 import { query } from './postgres.ts'
+import { preferStripped, stripFunctions } from './stripped-functions.ts'
 import { keepOwnRole, stripTenantPredicates } from './tenant-predicates.ts'
 
 type GatewayAddress = { url: string; connectionString: string; systemConnectionString: string }
@@ -14,7 +15,7 @@ export type Database = {
   url: string
   logins: Logins
   gateway: GatewayAddress
-  /** Removes the tenant predicates from every statement. */
+  /** Removes the tenant predicates from every statement and function. */
   withoutTenantPredicates: GatewayAddress
   /** With the login of the owner, a superuser, whom no policy limits. */
   withoutRowSecurity: GatewayAddress
@@ -37,6 +38,7 @@ export async function startDatabasePool(server: string, onTrip: NonNullable<Gate
   const getUrl = (name: string) => withDatabase(server, name)
   await query(server, 'create database template_of_tests')
   await migrate(getUrl('template_of_tests'), { log: () => {} })
+  await stripFunctions(getUrl('template_of_tests'), { isCopy: true })
   const logins = await createLogins(getUrl('template_of_tests'))
 
   const open: { close(): Promise<void> }[] = []
@@ -52,14 +54,18 @@ export async function startDatabasePool(server: string, onTrip: NonNullable<Gate
     await query(server, `create database ${name} template template_of_tests`)
     const url = getUrl(name)
     const ownLogins = { app: withDatabase(logins.app, name), system: withDatabase(logins.system, name) }
-    const addresses = { databaseUrl: ownLogins.app, systemUrl: ownLogins.system, prepares: true }
+    const addresses = { databaseUrl: ownLogins.app, systemUrl: ownLogins.system }
     const gateway = await openGateway({ ...addresses, onTrip })
     return {
       name,
       url,
       logins: ownLogins,
       gateway,
-      withoutTenantPredicates: await openGateway({ ...addresses, rewrite: stripTenantPredicates }),
+      withoutTenantPredicates: await openGateway({
+        ...addresses,
+        databaseUrl: preferStripped(ownLogins.app),
+        rewrite: stripTenantPredicates,
+      }),
       withoutRowSecurity: await openGateway({ ...addresses, databaseUrl: url, rewrite: keepOwnRole }),
     }
   }

@@ -12,17 +12,21 @@ import { createHost } from '../../src/host/node.ts'
 import { finishPendingWork } from '../../src/kernel/wait-until.ts'
 import { isRange } from '../../src/protocol/client-address.ts'
 import { onFileEnd } from './file-state.ts'
+import { preferStripped } from './stripped-functions.ts'
 import { keepOwnRole, stripTenantPredicates } from './tenant-predicates.ts'
 import { makeTripCounter } from './trips.ts'
 import { database } from './worker-database.ts'
 
 const { trips, onTrip } = makeTripCounter()
 const logins = { databaseUrl: database.logins.app, systemUrl: database.logins.system }
-// To plan statements again for each request takes a quarter of the CPU time of most files. Tests of `host` do that.
-const options = { ...logins, onTrip, prepares: true }
+const options = { ...logins, onTrip }
 const gateways = {
   gateway: createGateway(options),
-  withoutTenantPredicates: createGateway({ ...options, rewrite: stripTenantPredicates }),
+  withoutTenantPredicates: createGateway({
+    ...options,
+    databaseUrl: preferStripped(logins.databaseUrl),
+    rewrite: stripTenantPredicates,
+  }),
   withoutRowSecurity: createGateway({ ...options, databaseUrl: database.url, rewrite: keepOwnRole }),
 }
 /** Those whose settings name another database, such as one that cannot be reached. */

@@ -1,5 +1,4 @@
 // The trace store on Postgres. Its parts are loaded when they are first used.
-import { sql } from 'drizzle-orm'
 import type { TraceStore } from '../store.ts'
 
 export const postgresTraceStore: TraceStore = {
@@ -8,8 +7,8 @@ export const postgresTraceStore: TraceStore = {
   stats: async (...input) => (await import('./stats.ts')).stats(...input),
   listThreads: async (...input) => (await import('./threads.ts')).listThreads(...input),
   listMetadata: async (...input) => (await import('./run-metadata.ts')).listMetadata(...input),
-  findRuns: async () => sql`runs`,
-  countRuns: async () => sql`session_minutes`,
+  findRuns: async () => (await import('./relations.ts')).RUNS,
+  countRuns: async () => (await import('./relations.ts')).SESSION_MINUTES,
   upgrade: async (...input) => (await import('./tiers.ts')).upgrade(...input),
   remove: async (...input) => (await import('./removal.ts')).remove(...input),
   expire: async services => {

@@ -1,17 +1,12 @@
-// Columns that one CTE hands to the next, as TypeScript records: a missing or misspelt column is a type error.
+// Rows of events in the SQL of a write, one select for each kind.
 import { type SQL, sql } from 'drizzle-orm'
 
-const lines = (parts: SQL[]): SQL => sql.join(parts, sql`,\n    `)
-
 /** A select list: one `value as name` per line. */
-export const selectColumns = <Columns extends Record<string, SQL>>(columns: Columns): SQL =>
-  lines(Object.entries(columns).map(([name, value]) => sql`${value} as ${sql.identifier(name)}`))
-
-/** Refers to a column of the CTE that has this alias. */
-export const columnOf =
-  <Columns>(alias: string) =>
-  (name: keyof Columns & string): SQL =>
-    sql`${sql.identifier(alias)}.${sql.identifier(name)}`
+const selectColumns = (columns: Record<string, SQL>): SQL =>
+  sql.join(
+    Object.entries(columns).map(([name, value]) => sql`${value} as ${sql.identifier(name)}`),
+    sql`,\n    `,
+  )
 
 export type EventRows = {
   type: SQL
@@ -43,11 +38,11 @@ export const selectEvents = (...events: EventRows[]): SQL =>
   )
 
 /** Events of several workspaces, for `journalSystemEvents`: rows of `from` have a tenant_id and an organization_id. */
-export const selectTenantEvents = (...events: (EventRows & { place?: SQL })[]): SQL =>
+export const selectTenantEvents = (...events: EventRows[]): SQL =>
   unionAll(
     events.map(
-      ({ place, ...rows }) => sql`select tenant_id, organization_id,
-    ${selectColumns({ ...eventColumns(rows), ...(place && { place }) })}
+      rows => sql`select tenant_id, organization_id,
+    ${selectColumns(eventColumns(rows))}
   from ${rows.from}`,
     ),
   )
