@@ -12,7 +12,7 @@ import { measureIngestion, openTraceStore } from './support/trace-operations.ts'
 import { describeQueries, medianOf, prepareTraceQueries, QUERIES } from './support/trace-queries.ts'
 import { makeTempFolder } from './support/workerd.ts'
 
-const [BATCH, BYTES] = [100, 2400]
+const [BATCH, BYTES, SMALL_BYTES] = [100, 2400, 300]
 const SECONDS = 1
 const TARGET_MS = 100
 const SIZE = sql`
@@ -42,13 +42,14 @@ export default {
     const writer = openTraceStore(postgres, workspace, { clickHouse: clickHouse.url })
     context.defer(writer.close)
     const ingest =
-      (connections: number, batch = BATCH) =>
+      (connections: number, batch = BATCH, bytes = BYTES) =>
       () =>
-        measureIngestion(writer.ctx, { connections, bytes: BYTES, batch, seconds: SECONDS })
+        measureIngestion(writer.ctx, { connections, bytes, batch, seconds: SECONDS })
     const slices = await measureSlices(
       {
         one: ingest(1),
         eight: ingest(8),
+        smallEight: ingest(8, BATCH, SMALL_BYTES),
         largeBatches: ingest(8, 1000),
       },
       context.progress,
@@ -63,6 +64,7 @@ export default {
         QUERIES,
         `runs a second on one connection and on eight: ` +
           `${perSecond('one')} and ${perSecond('eight')} of ${BYTES} bytes; ` +
+          `${perSecond('smallEight')} of ${SMALL_BYTES} on eight; ` +
           `${perSecond('largeBatches')} on eight in batches of 1,000`,
         `${Math.round(bytes)} bytes a run on disk, each as a post and a patch`,
       ],

@@ -6,8 +6,10 @@ import { readResults } from './results.ts'
 export async function recordRelease(folder: string, release: string): Promise<void> {
   const results = await readResults(folder)
   if (!results) throw new Error('There are no results. Run `npm run bench` first.')
-  const { run, older, rows } = results
-  if (older.length > 0) throw new Error(`${older.join(', ')} are of an older run. Run \`npm run bench\` first.`)
+  const { run, older_runs, rows } = results
+  const commitOf = (row: (typeof rows)[number]) => (row.run === run.at ? run : older_runs[row.run])?.commit
+  const others = rows.filter(row => commitOf(row) !== run.commit).map(({ id }) => id)
+  if (others.length > 0) throw new Error(`${others.join(', ')} are of another commit. Measure them again.`)
   const open = rows.filter(row => row.error || row.busy).map(({ id }) => id)
   if (open.length > 0) throw new Error(`${open.join(', ')} failed, or others used the machine. Measure them again.`)
   const path = join(folder, 'history.md')
