@@ -14,7 +14,7 @@ const KILL_BACKEND = `
   from pg_stat_activity
   where backend_type = 'client backend' and pid <> pg_backend_pid() and datname = current_database()
     and state = 'active'
-    and query ~ '^\\s*with\\s+planned as'
+    and query ~ 'from patch_deployment\\('
   limit 1`
 
 export default {
