@@ -10,6 +10,7 @@ import { readClickHouseUrl, readOwnerUrl, readSharesDatabase } from '../env.ts'
 import { migrateClickHouse } from '../traces/clickhouse/migrate.ts'
 import { planMigration, type Step } from './migration-plan.ts'
 import { type InTransaction, runStep } from './migration-steps.ts'
+import { findPostgresFault } from './postgres-version.ts'
 import { inTransaction } from './transaction.ts'
 
 export type MigrateOptions = {
@@ -53,6 +54,7 @@ export async function migrate(
   const holder = await connectClient(databaseUrl)
   const client = await connectClient(databaseUrl)
   try {
+    await requireSafePostgres(client)
     await becomeOnlyMigrator(holder, { log, patienceMs })
     const { times, applied } = await migrateEmptyDatabase(client, available, sharesDatabase)
     for (const { name, ms } of applied) log(`migration applied name=${name} ms=${ms}`)
@@ -73,6 +75,12 @@ export async function migrate(
     await client.end()
     await holder.end()
   }
+}
+
+async function requireSafePostgres(client: pg.Client): Promise<void> {
+  const { rows } = await client.query('show server_version_num')
+  const fault = findPostgresFault(Number(rows[0].server_version_num))
+  if (fault) throw new Error(fault)
 }
 
 export function readMigrations(folder = MIGRATIONS_FOLDER, to = Infinity): Migration[] {

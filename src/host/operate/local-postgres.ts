@@ -18,10 +18,10 @@ function psql(statements: string): string {
   }).trim()
 }
 
-/** Its major version. Undefined if none answers. */
-export function hasLocalPostgres(): number | undefined {
+/** Its `server_version_num`. Undefined if none answers. */
+export function localPostgresVersion(): number | undefined {
   try {
-    return Math.trunc(Number(psql('show server_version_num')) / 10_000)
+    return Number(psql('show server_version_num'))
   } catch {
     return undefined
   }

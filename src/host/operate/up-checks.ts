@@ -8,13 +8,13 @@ import { networkInterfaces, totalmem } from 'node:os'
 import { dirname } from 'node:path'
 import type pg from 'pg'
 import { connectClient } from '../migrate.ts'
-import { checkLocalNames, hasLocalPostgres } from './local-postgres.ts'
+import { findPostgresFault } from '../postgres-version.ts'
+import { checkLocalNames, localPostgresVersion } from './local-postgres.ts'
 import { HEADER, PORTS, UNIT_NAMES, unitFile } from './systemd-units.ts'
 import type { UpOptions } from './up-options.ts'
 
 const MIN_MEMORY_MIB = 900
 const MIN_DISK_GIB = 5
-const MIN_POSTGRES = 16
 
 /** Other characters are quotes, variables and specifiers of systemd, or end an argument. */
 const UNIT_PATH = /^[A-Za-z0-9_./@:+,=~-]+$/
@@ -139,12 +139,13 @@ async function checkDatabase(url: string | undefined): Promise<string[]> {
   try {
     client = await connectClient(url)
     const { rows } = await client.query(`
-      select current_setting('server_version_num')::int / 10000 as version, rolcreaterole or rolsuper as can_create
+      select current_setting('server_version_num') as version, rolcreaterole or rolsuper as can_create
       from pg_roles
       where rolname = current_user`)
     const { version, can_create } = rows[0]
+    const fault = findPostgresFault(Number(version))
     return [
-      ...(version < MIN_POSTGRES ? [`The database is a Postgres ${version}. Use ${MIN_POSTGRES} or newer.`] : []),
+      ...(fault ? [fault] : []),
       ...(can_create ? [] : ['The login of --database-url may not create roles: alter role … createrole.']),
     ]
   } catch (error) {
@@ -155,10 +156,11 @@ async function checkDatabase(url: string | undefined): Promise<string[]> {
 }
 
 function checkLocalPostgres(): string[] {
-  const version = hasLocalPostgres()
-  const advice = `Install Postgres ${MIN_POSTGRES} or newer, or name one with --database-url.`
-  if (version === undefined) return [`No Postgres answers on this machine. ${advice}`]
-  return version < MIN_POSTGRES ? [`This machine has Postgres ${version}. ${advice}`] : checkLocalNames()
+  const version = localPostgresVersion()
+  if (version === undefined)
+    return ['No Postgres answers on this machine. Install Postgres 17 or newer, or name one with --database-url.']
+  const fault = findPostgresFault(version)
+  return fault ? [fault] : checkLocalNames()
 }
 
 // ---- programs

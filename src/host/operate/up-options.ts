@@ -19,7 +19,7 @@ installed. Run it as root. It checks everything first, and a second run changes 
   --apps-domain DOMAIN   deployments are below it, such as apps.example.net; *.DOMAIN must lead to this machine
   --email ADDRESS        the first Admin, and the contact of the certificates
   --organization NAME    the first organization; default: the domain
-  --database-url URL     the owner of an empty Postgres 16 or newer; default: a new database of the Postgres here
+  --database-url URL     the owner of an empty Postgres 16.5, 17.1 or newer; default: a database of the Postgres here
   --engine NAME          process or container; default: process
   --address ADDRESS      a public address of this machine, if it is behind NAT; can be repeated
   --acme-directory URL   the authority of the certificates; default: Let's Encrypt, then ZeroSSL
