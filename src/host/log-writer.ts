@@ -1,9 +1,14 @@
 // Writes log lines to the output of a process, those of a short while at once.
+import { writeSync } from 'node:fs'
 
 /** To write to a pipe takes longer than to make the line. */
 const FLUSH_MS = 20
+/** How long the last lines wait for a slow reader, and how often they try again. */
+const [EXIT_PATIENCE_MS, RETRY_MS] = [1000, 5]
 
-export function createLogWriter(output: Pick<NodeJS.WriteStream, 'write'>): (line: Record<string, unknown>) => void {
+type Output = Pick<NodeJS.WriteStream, 'write'> & { fd: number }
+
+export function createLogWriter(output: Output): (line: Record<string, unknown>) => void {
   let waiting = ''
   function flush(): void {
     if (waiting === '') return
@@ -11,10 +16,23 @@ export function createLogWriter(output: Pick<NodeJS.WriteStream, 'write'>): (lin
     waiting = ''
     output.write(text)
   }
-  // Node writes to files and pipes at once, also while the process ends.
-  process.on('exit', flush)
+  process.on('exit', () => writeToEnd(output.fd, waiting))
   return line => {
     if (waiting === '') setTimeout(flush, FLUSH_MS).unref()
     waiting += `${JSON.stringify(line)}\n`
+  }
+}
+
+/** A stream writes only what a pipe takes at once when the process ends. */
+function writeToEnd(fd: number, text: string): void {
+  const deadline = Date.now() + EXIT_PATIENCE_MS
+  const pause = new Int32Array(new SharedArrayBuffer(4))
+  for (let rest = Buffer.from(text); rest.length > 0 && Date.now() < deadline; ) {
+    try {
+      rest = rest.subarray(writeSync(fd, rest))
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') return
+      Atomics.wait(pause, 0, 0, RETRY_MS)
+    }
   }
 }

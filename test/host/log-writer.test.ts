@@ -11,7 +11,7 @@ it('writes the lines of a short while at once, in order', () => {
   vi.useFakeTimers()
   onTestFinished(() => void vi.useRealTimers())
   const write = vi.fn(() => true)
-  const log = createLogWriter({ write })
+  const log = createLogWriter({ write, fd: 1 })
   for (const n of [1, 2, 3]) log({ n })
   vi.advanceTimersByTime(100)
   log({ n: 4 })
