@@ -12,6 +12,8 @@ import { formatNumber, median } from './support/statistics.ts'
 import { makeTempFolder, serveWorkers } from './support/workerd.ts'
 
 const [DEPLOYMENTS, CONCURRENCY, PATCHES] = [1000, 8, 5]
+/** Without another request than those of logs. */
+const SETTLED_MS = 3000
 const IDLE_S = 30
 const TIMEOUT_MS = 300_000
 const TARGETS = { seconds: 60, requests: 4, trips: 45, patch: 3 }
@@ -54,6 +56,9 @@ export default {
     ])
     const [converged, kinds] = [measureConvergence(), control.formatCounts()]
 
+    // Reports of what serves and tokens for models follow the start.
+    const countOthers = () => control.requests() - control.requests('logs')
+    for (let count = -1; count !== countOthers(); await delay(SETTLED_MS)) count = countOthers()
     context.progress(`idle for ${IDLE_S} s`)
     const measureIdle = startMeasuring()
     await delay(IDLE_S * 1000)
