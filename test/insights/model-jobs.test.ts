@@ -166,7 +166,7 @@ describe('a model', () => {
   })
 
   it('that stalls is tried again later, and for half an hour at most', async () => {
-    const modelCalls = { idleMs: 50, totalMs: 100, requestBytes: 1_000_000, responseBytes: 1_000_000 }
+    const modelCalls = { idleMs: 500, totalMs: 1000, requestBytes: 1_000_000, responseBytes: 1_000_000 }
     const { tenant, services, models, startJob } = await newModelTenant(['my invoice', 'my parcel'], { modelCalls })
     const [stalled, late] = [await startJob(), await startJob()]
     models.faults.push(null, 'stall', null, 'stall')
