@@ -28,7 +28,9 @@ export default {
     const { modules } = await context.worker()
     const { urls } = await serveWorkers(context, { slipway: { modules, bindings: database.bindings() } })
     const call = makeApiCall(urls.slipway, database)
-    const { id: listener_id } = await call('POST', '/v2/listeners', { compute_type: 'local', compute_id: 'bench' })
+    // The row is measured again on a busy machine.
+    const compute_id = `bench-${crypto.randomUUID()}`
+    const { id: listener_id } = await call('POST', '/v2/listeners', { compute_type: 'local', compute_id })
     const { key } = await call('POST', `/v2/listeners/${listener_id}/keys`, {})
     const ids = await createDeployments(context, call, listener_id)
 
@@ -112,7 +114,7 @@ async function createDeployments(context: BenchContext, call: ApiCall, listener_
   const createNext = async () => {
     while (started < DEPLOYMENTS) {
       const { id } = await call('POST', '/v2/deployments', {
-        ...{ name: `bench-${started++}`, source: 'internal_container', source_config: { listener_id } },
+        ...{ name: `bench-${listener_id.slice(0, 8)}-${started++}`, source: 'internal_container', source_config: { listener_id } },
         ...{ source_revision_config: { image_uri: IMAGE }, secrets: [{ name: 'TOKEN', value: 'hush' }] },
       })
       ids.push(id)
