@@ -114,7 +114,11 @@ async function createDeployments(context: BenchContext, call: ApiCall, listener_
   const createNext = async () => {
     while (started < DEPLOYMENTS) {
       const { id } = await call('POST', '/v2/deployments', {
-        ...{ name: `bench-${listener_id.slice(0, 8)}-${started++}`, source: 'internal_container', source_config: { listener_id } },
+        ...{
+          name: `bench-${listener_id.slice(0, 8)}-${started++}`,
+          source: 'internal_container',
+          source_config: { listener_id },
+        },
         ...{ source_revision_config: { image_uri: IMAGE }, secrets: [{ name: 'TOKEN', value: 'hush' }] },
       })
       ids.push(id)
