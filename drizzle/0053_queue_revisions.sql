@@ -73,6 +73,17 @@ begin
 end $$;
 --> statement-breakpoint
 
+-- A deployment of the caller's workspace, whose id is null if there is none. Concurrent writers of it take turns.
+create function lock_deployment(p_id uuid) returns deployments
+language plpgsql as $$
+declare
+  v_stored deployments;
+begin
+  select d.* into v_stored from deployments d where d.id = p_id and d.tenant_id = current_tenant() for update;
+  return v_stored;
+end $$;
+--> statement-breakpoint
+
 -- ------------------------------------------------------------ What a change is refused for
 -- The request's If-Match and Plan-Digest name the current version.
 create function require_version(p_version integer, p_request jsonb) returns boolean
@@ -520,12 +531,8 @@ declare
   v_queued record;
   v_changed deployments;
 begin
-  select d.*
-  into v_stored
-  from deployments d
-  where d.id = p_deployment and d.tenant_id = current_tenant()
-  for update;
-  if not found then return; end if;
+  v_stored := lock_deployment(p_deployment);
+  if v_stored.id is null then return; end if;
   v_plan := plan_patch(v_stored, p_patch);
   perform require_allowed_patch(v_stored, v_plan, p_patch, p_request);
   if cardinality(v_plan.immutable) > 0 then

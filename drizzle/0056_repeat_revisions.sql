@@ -19,12 +19,8 @@ declare
   v_next deployments;
   v_queued record;
 begin
-  select d.*
-  into v_stored
-  from deployments d
-  where d.id = p_deployment and d.tenant_id = current_tenant()
-  for update;
-  if not found then return; end if;
+  v_stored := lock_deployment(p_deployment);
+  if v_stored.id is null then return; end if;
   if v_stored.deleting_at is not null then perform refuse('deployment_deleting'); end if;
   perform require_version(v_stored.version, p_request);
 
@@ -55,12 +51,8 @@ declare
   v_next deployments;
   v_queued record;
 begin
-  select d.*
-  into v_stored
-  from deployments d
-  where d.id = p_deployment and d.tenant_id = current_tenant()
-  for update;
-  if not found then return; end if;
+  v_stored := lock_deployment(p_deployment);
+  if v_stored.id is null then return; end if;
   if v_stored.deleting_at is not null then perform refuse('deployment_deleting'); end if;
   select r.*
   into v_restored

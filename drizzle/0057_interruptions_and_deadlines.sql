@@ -10,7 +10,7 @@ declare
   r revisions;
   v_next revisions;
 begin
-  select c.* into v_before from deployments c where c.id = p_deployment and c.tenant_id = current_tenant() for update;
+  v_before := lock_deployment(p_deployment);
   select n.*
   into r
   from revisions n

@@ -15,7 +15,7 @@ type Message = { type?: string; isTally?: true }
 let child: ChildProcess | undefined
 let tally: Tally | undefined
 
-/** Vitest ends its worker after each run. This one stays, and answers for itself when it is told to start or stop. */
+/** Vitest ends its worker after each run. This one keeps running, and only confirms that it has started or stopped. */
 class WarmWorker implements PoolWorker {
   readonly name = 'warm'
   readonly #options: PoolOptions

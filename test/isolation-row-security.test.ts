@@ -16,7 +16,7 @@ it.each([
 
 it('functions that requests call are without their filters by tenant, too', async () => {
   const source = (name: string) => sql`select prosrc from pg_proc where oid = to_regproc(${name})`
-  const names = ['patch_deployment', 'restore_revision', 'queue_revision', 'deploy_push']
+  const names = ['lock_deployment', 'restore_revision', 'queue_revision', 'deploy_push']
   const readBy = (through: NonNullable<AppOptions['through']>) => startApp({ through }).database(names.map(source))
   const [stored, used] = [await readBy('gateway'), await readBy('withoutTenantPredicates')]
   for (const [i, [before]] of stored.entries()) {

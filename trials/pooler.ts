@@ -1,4 +1,4 @@
-// Serves behind a real PgBouncer that keeps prepared statements, loses them, or is told of: no request may fail.
+// Serves behind a real PgBouncer that keeps prepared statements, loses them, or gets none: no request may fail.
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'

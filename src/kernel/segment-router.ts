@@ -1,6 +1,6 @@
 // Router for Hono: a tree of path segments, in which a literal segment wins over a parameter, and both over `/*`, also
 // written as `/:name*`, whose parameter is all that is left of the path. A handler of all methods comes after those of
-// the method, whatever was added first.
+// one method, in whichever order they were added.
 import { type Params, type Result, type Router, UnsupportedPathError } from 'hono/router'
 
 type RouteEntry<T> = { method: string; handler: T; names: string[] }
