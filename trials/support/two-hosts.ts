@@ -1,5 +1,5 @@
 // A whole installation with an agent, on workerd as `npm run dev` starts it, and on Node as `npm start` does.
-import { mkdtemp, rm } from 'node:fs/promises'
+import { chmod, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -21,6 +21,8 @@ export const HOSTS: Record<Installation['host'], StartInstallation> = { workerd:
 
 async function makeFolder(cleanup: AsyncDisposableStack): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'slipway-two-hosts-'))
+  // With root, applications run as other users, who have to reach their folders below it.
+  await chmod(folder, 0o755)
   cleanup.defer(() => rm(folder, { recursive: true, force: true, maxRetries: 9 }))
   return folder
 }
@@ -91,7 +93,13 @@ async function startOnNode(cleanup: AsyncDisposableStack, settings: Settings = {
   const [key, agentKey] = printed.match(/slw_\w+/g) as [string, string]
   const [, workspace] = /^Workspace +(\S+)/m.exec(printed) as unknown as [string, string]
   const agent = [...program('agent'), '--home', join(folder, 'agent'), '--port', String(appsPort), '--stop']
-  const agentEnv = { ...base, SLIPWAY_URL: url, SLIPWAY_LISTENER_KEY: agentKey, AGENT_RUN_AS: 'root' }
+  const agentEnv = {
+    ...base,
+    SLIPWAY_URL: url,
+    SLIPWAY_LISTENER_KEY: agentKey,
+    AGENT_RUN_AS: 'root',
+    AGENT_ALLOWED_NETWORKS: '127.0.0.0/8',
+  }
   startProcess(adapt(cleanup), process.execPath, agent, { cwd: PROJECT, env: agentEnv })
   return { host: 'Node', url, key, workspace, folder }
 }
