@@ -67,10 +67,15 @@ export function createEndpoint(operations: Operations) {
 /** A session counts as no credential, as for routes that pass requests on. */
 const KEY_ONLY = { passThrough: true } as Operation
 
-/** Browsers send it. The protocol demands that a foreign one is refused. */
+/**
+ * Browsers send it. The protocol demands that a foreign one is refused. One that is the host of the request, and not
+ * our address, is the page of a name that was made to lead to this machine (DNS rebinding): no setting allows that.
+ */
 function requireOwnOrigin(c: Visitor, { config: { corsOrigins } }: Services, own: string): void {
   const origin = c.req.header('Origin')
-  if (origin === undefined || origin === own || corsOrigins.includes('*') || corsOrigins.includes(origin)) return
+  if (origin === undefined || origin === own) return
+  const isRebound = URL.canParse(origin) && new URL(origin).host === new URL(c.req.url).host
+  if (!isRebound && (corsOrigins.includes('*') || corsOrigins.includes(origin))) return
   throw fail('cross_site_request', {
     detail: 'This origin may not call `/mcp`. The operator allows it in CORS_ORIGINS.',
   })
@@ -115,8 +120,8 @@ const needsCaller = (message: Message | null): boolean =>
 async function serveMessage(request: Request, parsedBody: unknown, session: Session): Promise<Response> {
   const onerror = () => {}
   if (!(await isLegacyRequest(request, parsedBody))) {
-    // Nothing here changes by itself, so there is nothing to subscribe to.
-    const options = { legacy: 'reject', maxSubscriptions: 0, keepAliveMs: 0, onerror } as const
+    // No capability has anything to subscribe to, so a subscription is acknowledged and ends at once.
+    const options = { legacy: 'reject', keepAliveMs: 0, onerror } as const
     return createMcpHandler(() => createServer(session), options).fetch(request, { parsedBody })
   }
   const transport = new WebStandardStreamableHTTPServerTransport({ enableJsonResponse: true, keepAliveMs: 0 })
