@@ -5,8 +5,8 @@ import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { runForOutput } from '../bench/support/processes.ts'
+import { type Answer, CLIENTS, type ClientName, canBeAsked, connect, type Server } from '../test/support/mcp-clients.ts'
 import { CACHE, check, isInstalling, note, runTrial, skipped } from './lib.ts'
-import { type Answer, CLIENTS, type ClientName, canBeAsked, connect, type Server } from './support/mcp-clients.ts'
 import { HOSTS, type Installation } from './support/two-hosts.ts'
 
 const PROJECT = join(import.meta.dirname, '..')

@@ -47,6 +47,8 @@ export async function runProxy(options: ProxyOptions): Promise<void> {
   const running = new Map<Id, AbortController>()
   const exchanges = new Set<Promise<void>>()
   let negotiated: string | undefined
+  /** Clients show some errors of requests in part only, so their log has all of them, each once in a row. */
+  let lastNote: string | undefined
 
   const fail = (ids: Iterable<Id>, code: number, message: string, data?: object) => {
     for (const id of ids) write({ jsonrpc: '2.0', id, error: { code, message, ...(data && { data }) } })
@@ -101,7 +103,8 @@ export async function runProxy(options: ProxyOptions): Promise<void> {
       if (cut.signal.aborted && !(cut.signal.reason instanceof ConnectionError)) return
       const { code, message, next, request_id, errors } = toReport(cut.signal.reason ?? error).report
       const text = next ? `${message} Next: ${next}` : message
-      if (ids.length === 0) note(text)
+      if (text !== lastNote) note(text)
+      lastNote = text
       fail(waiting, SERVER_ERROR, text, { code, ...(next && { next }), request_id, errors })
     } finally {
       for (const id of ids) if (running.get(id) === cut) running.delete(id)

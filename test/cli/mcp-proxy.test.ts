@@ -219,7 +219,7 @@ it('goes on without a login, after lines that are no messages, and with more tha
   ])
 })
 
-it('notes a failed notification, never repeats a key that cannot be sent, and ends when it is interrupted', async () => {
+it('notes a failure once, never repeats a key that cannot be sent, and ends when it is interrupted', async () => {
   const { say, ended, notes, interruption, next } = await start(() => {}, {
     login: () => validLogin({ url: 'http://127.0.0.1:9', key: 'slw_\nsecret', from: 'the test' }),
   })

@@ -1,13 +1,14 @@
-// The clients of the official SDKs, of both protocol eras, over HTTP and over `slipway mcp`.
-import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
+// The clients of the SDKs of MCP, of both protocol eras, over HTTP and over `slipway mcp`.
+import { Client, StreamableHTTPClientTransport, type Transport } from '@modelcontextprotocol/client'
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio'
 import { Client as EarlierClient } from '@modelcontextprotocol/sdk/client/index.js'
 import { StdioClientTransport as EarlierStdioTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
 import { StreamableHTTPClientTransport as EarlierHttpTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 
-/** Where the server is: a URL with headers, or a command to start. */
+/** Where the server is: a URL with headers, a command to start, or `slipway mcp` in this process. */
 export type Server =
-  | { url: string; headers: Record<string, string> }
+  | { url: string; headers: Record<string, string>; fetch?: typeof fetch }
+  | { transport: Transport }
   | { command: string; args: string[]; env: Record<string, string>; cwd: string }
 
 /** What a person answers when the server asks for confirmation. */
@@ -48,31 +49,34 @@ export async function connect(name: ClientName, server: Server, answer: () => An
     const action = answer()
     return action === 'accept' ? { action, content: {} } : { action }
   }
-  const capabilities = { elicitation: { form: {} } }
-  const isHttp = 'url' in server
-  const stdio = isHttp ? undefined : { ...server, stderr: 'ignore' as const }
-  const options = isHttp ? { requestInit: { headers: server.headers } } : {}
-
-  if (name === 'sdk 1.32.2, 2025') {
+  const isEarlier = name === 'sdk 1.32.2, 2025'
+  const transport = openTransport(server, isEarlier)
+  if (isEarlier) {
     const client = new EarlierClient(INFO, { capabilities: {} })
-    const transport = isHttp
-      ? new EarlierHttpTransport(new URL(server.url), options)
-      : new EarlierStdioTransport(stdio!)
     await client.connect(transport as never)
-    const protocol = isHttp ? (transport as EarlierHttpTransport).protocolVersion! : '2025'
-    return { ...toConnected(client as never, questions), protocol }
+    const { protocolVersion = '2025' } = transport as { protocolVersion?: string }
+    return { ...toConnected(client as never, questions), protocol: protocolVersion }
   }
   const pinned = ERAS[name]
   const client = new Client(INFO, {
-    capabilities: pinned ? capabilities : {},
+    capabilities: pinned ? { elicitation: { form: {} } } : {},
     ...(pinned && { versionNegotiation: { mode: { pin: pinned } } }),
   })
   if (pinned) client.setRequestHandler('elicitation/create', ({ params }) => reply(params.message) as never)
-  const transport = isHttp
-    ? new StreamableHTTPClientTransport(new URL(server.url), options)
-    : new StdioClientTransport(stdio!)
   await client.connect(transport)
   return { ...toConnected(client, questions), protocol: client.getNegotiatedProtocolVersion() ?? '?' }
+}
+
+function openTransport(server: Server, isEarlier: boolean): Transport {
+  if ('transport' in server) return server.transport
+  if ('url' in server) {
+    const { url, headers, fetch } = server
+    const options = { requestInit: { headers }, ...(fetch && { fetch }) }
+    const Http = isEarlier ? EarlierHttpTransport : StreamableHTTPClientTransport
+    return new Http(new URL(url), options) as Transport
+  }
+  const Stdio = isEarlier ? EarlierStdioTransport : StdioClientTransport
+  return new Stdio({ ...server, stderr: 'ignore' }) as Transport
 }
 
 function toConnected(client: Client, questions: string[]): Omit<ConnectedClient, 'protocol'> {
