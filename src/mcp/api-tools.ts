@@ -67,7 +67,8 @@ const MAX_FOUND = 8
 const searchApi = tool({
   name: 'search_api',
   title: 'Search the API',
-  description: 'Finds operations of the API by words, or shows one with its parameters and the schema of its body.',
+  description:
+    'For what no other tool does: finds API operations by words, or shows parameters and body schema of one.',
   routes: [],
   own: z.object({
     query: z.string().max(200).optional().meta({ description: 'Such as `webhook deliveries`.' }),

@@ -98,8 +98,8 @@ const planChange = tool({
   name: 'plan_change',
   title: 'Plan a change',
   description:
-    'What a change of a deployment would do. Changes nothing. Show the plan to the person, then call `apply_plan` ' +
-    'with the same arguments and the `plan_digest`.',
+    'First step to deploy an application, set variables or other settings, redeploy or roll back: what that would do. ' +
+    'Changes nothing. Show the plan to the person, then call `apply_plan` with the same arguments and its `plan_digest`.',
   routes: [...CHANGES, ...LOOK_UPS],
   own: Change,
   onlyPlans: true,

@@ -126,7 +126,7 @@ const COMPARE = 'GET /v2/deployments/{deployment_id}/revisions/{revision_id}/com
 const compareRevisions = tool({
   name: 'compare_revisions',
   title: 'Compare two revisions',
-  description: 'What differs between two revisions: configuration, secret versions, commits, build time, error lines.',
+  description: 'What changed between two revisions: configuration, secret versions, commits, build time, error lines.',
   routes: [
     COMPARE,
     'GET /v2/deployments/{deployment_id}',
