@@ -189,7 +189,7 @@ function describeOperation(operation: Operation, { schemaOf, describeBody }: Des
     ...(operation.description && { description: operation.description }),
     tags: [operation.tag.name],
     ...(verb ? verb.permission && { 'x-permission': verb.permission } : { security: [] }),
-    ...(operation.passThrough && { security: [{ apiKey: [] }, { bearer: [] }] }),
+    ...((operation.passThrough || operation.keyOnly) && { security: [{ apiKey: [] }, { bearer: [] }] }),
     ...(parameters.length > 0 && { parameters }),
     ...(operation.body && {
       requestBody: {

@@ -94,6 +94,8 @@ export type Operation = {
   verb?: Verb<never, unknown>
   /** A check of health: it knows no limits of callers and no streams, so that nothing of both is loaded for it. */
   isProbe?: boolean
+  /** An open route that reads a key itself. A session does not count. */
+  keyOnly?: boolean
   /** Handles a route that takes no API key. */
   open?: (c: Context<AppEnv>, services: Services, operation: Operation) => Response | Promise<Response>
 }

@@ -1,0 +1,105 @@
+// The clients of the SDKs of MCP, of both protocol eras, over HTTP and over `slipway mcp`.
+import { Client, StreamableHTTPClientTransport, type Transport } from '@modelcontextprotocol/client'
+import { StdioClientTransport } from '@modelcontextprotocol/client/stdio'
+import { Client as EarlierClient } from '@modelcontextprotocol/sdk/client/index.js'
+import { StdioClientTransport as EarlierStdioTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
+import { StreamableHTTPClientTransport as EarlierHttpTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
+
+/** Where the server is: a URL with headers, a command to start, or `slipway mcp` in this process. */
+export type Server =
+  | { url: string; headers: Record<string, string>; fetch?: typeof fetch }
+  | { transport: Transport }
+  | { command: string; args: string[]; env: Record<string, string>; cwd: string }
+
+/** What a person answers when the server asks for confirmation. */
+export type Answer = 'accept' | 'decline'
+
+// biome-ignore lint/suspicious/noExplicitAny: results are read member by member
+export type ToolResult = { content: any[]; structuredContent: any; isError: boolean }
+
+export type ConnectedClient = {
+  protocol: string
+  instructions: string
+  toolNames(): Promise<string[]>
+  call(name: string, args?: Record<string, unknown>): Promise<ToolResult>
+  promptText(name: string, args: Record<string, string>): Promise<string>
+  resourceText(uri: string): Promise<string>
+  complete(prefix: string): Promise<string[]>
+  /** The questions that the person was asked. */
+  questions: string[]
+  close(): Promise<void>
+}
+
+const INFO = { name: 'slipway-trial', version: '1.0.0' }
+const ERAS = {
+  'client 2.4.0, 2026-07-28': '2026-07-28',
+  'client 2.4.0, 2025': undefined,
+  'sdk 1.32.2, 2025': undefined,
+}
+export type ClientName = keyof typeof ERAS
+export const CLIENTS = Object.keys(ERAS) as ClientName[]
+
+/** Whether the client can be asked by a server without sessions. */
+export const canBeAsked = (name: ClientName): boolean => ERAS[name] !== undefined
+
+export async function connect(name: ClientName, server: Server, answer: () => Answer): Promise<ConnectedClient> {
+  const questions: string[] = []
+  const reply = (message: string) => {
+    questions.push(message)
+    const action = answer()
+    return action === 'accept' ? { action, content: {} } : { action }
+  }
+  const isEarlier = name === 'sdk 1.32.2, 2025'
+  const transport = openTransport(server, isEarlier)
+  if (isEarlier) {
+    const client = new EarlierClient(INFO, { capabilities: {} })
+    await client.connect(transport as never)
+    const { protocolVersion = '2025' } = transport as { protocolVersion?: string }
+    return { ...toConnected(client as never, questions), protocol: protocolVersion }
+  }
+  const pinned = ERAS[name]
+  const client = new Client(INFO, {
+    capabilities: pinned ? { elicitation: { form: {} } } : {},
+    ...(pinned && { versionNegotiation: { mode: { pin: pinned } } }),
+  })
+  if (pinned) client.setRequestHandler('elicitation/create', ({ params }) => reply(params.message) as never)
+  await client.connect(transport)
+  return { ...toConnected(client, questions), protocol: client.getNegotiatedProtocolVersion() ?? '?' }
+}
+
+function openTransport(server: Server, isEarlier: boolean): Transport {
+  if ('transport' in server) return server.transport
+  if ('url' in server) {
+    const { url, headers, fetch } = server
+    const options = { requestInit: { headers }, ...(fetch && { fetch }) }
+    const Http = isEarlier ? EarlierHttpTransport : StreamableHTTPClientTransport
+    return new Http(new URL(url), options) as Transport
+  }
+  const Stdio = isEarlier ? EarlierStdioTransport : StdioClientTransport
+  return new Stdio({ ...server, stderr: 'ignore' }) as Transport
+}
+
+function toConnected(client: Client, questions: string[]): Omit<ConnectedClient, 'protocol'> {
+  return {
+    questions,
+    instructions: client.getInstructions() ?? '',
+    toolNames: async () => (await client.listTools()).tools.map(({ name }) => name),
+    async call(name, args = {}) {
+      const { content, structuredContent, isError = false } = await client.callTool({ name, arguments: args })
+      return { content, structuredContent, isError: isError === true } as ToolResult
+    },
+    async promptText(name, args) {
+      const { messages } = await client.getPrompt({ name, arguments: args })
+      return messages.map(({ content }) => (content.type === 'text' ? content.text : '')).join('\n')
+    },
+    async resourceText(uri) {
+      const [first] = (await client.readResource({ uri })).contents
+      return (first as { text: string }).text
+    },
+    async complete(prefix) {
+      const ref = { type: 'ref/prompt' as const, name: 'explain_failed_revision' }
+      return (await client.complete({ ref, argument: { name: 'deployment', value: prefix } })).completion.values
+    },
+    close: () => client.close(),
+  }
+}
