@@ -57,13 +57,14 @@ export const runShareRoutes = slice('Shared runs', 'Links that show a run to any
     id: 'deleteRuns',
     summary: 'Delete traces with all their runs and feedback',
     description:
-      'Names the traces by `trace_ids`, or by `metadata` of their runs. It deletes up to 1,000 traces: while `has_more` is true, send the request again. It cannot be undone.',
+      'Names the traces by `trace_ids`, or by `metadata` of their runs. Up to 1,000 traces: while `has_more` is ' +
+      'true, send the request again. It cannot be undone.',
     ...deletion,
   })
   .post('/runs/delete/traces', {
     id: 'deleteTraces',
     summary: 'Delete traces, as `/runs/delete` does',
-    description: 'Up to 1,000 traces in one request: while `has_more` is true, send it again. It cannot be undone.',
+    description: 'As `/runs/delete`: while `has_more` is true, send the request again.',
     ...deletion,
   })
   .get('/public/{share_token}/run', {
