@@ -95,7 +95,7 @@ export class RouterClient {
         stdio: 'ignore',
         detached: true,
         // Nothing of the agent's own environment, which holds its key. The cache halves the time of a start.
-        env: { NODE_COMPILE_CACHE: join(dirname(this.#file), 'compile-cache') },
+        env: { NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE ?? join(dirname(this.#file), 'compile-cache') },
       },
     )
     child.unref()
