@@ -2,8 +2,8 @@
 import * as z from 'zod'
 import { boundedText, Uuid } from '../protocol/wire.ts'
 
-const TOKEN_TYPE = 'urn:ietf:params:oauth:token-type:'
-export const ACCESS_TOKEN_TYPE = `${TOKEN_TYPE}access_token`
+const TOKEN_TYPE = 'urn:ietf:params:oauth:token-type:' as const
+export const ACCESS_TOKEN_TYPE = `${TOKEN_TYPE}access_token` as const
 
 /** Of the form of the token endpoint. */
 export const tokenExchangeParameters = {
