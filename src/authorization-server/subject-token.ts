@@ -118,7 +118,8 @@ function toRefusal(error: unknown): RefusedToken {
       nbf: 'token_not_valid_yet',
       iat: 'token_not_valid_yet',
     }
-    return new RefusedToken(reasons[error.claim] ?? 'token_malformed')
+    const isMissing = error.reason === 'missing' && error.claim !== 'aud'
+    return new RefusedToken((!isMissing && reasons[error.claim]) || 'token_malformed')
   }
   if (error instanceof errors.JWKSNoMatchingKey || error instanceof errors.JWKSMultipleMatchingKeys)
     return new RefusedToken('key_unknown')

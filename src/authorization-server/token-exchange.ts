@@ -4,7 +4,7 @@ import { makeKeyHint, newApiKey } from '../kernel/crypto.ts'
 import { type Row, runAsSystem, textArray } from '../kernel/db.ts'
 import { sha256Hex } from '../kernel/digest.ts'
 import { fail } from '../kernel/errors.ts'
-import { setClock, setSystemSettings } from '../kernel/journal.ts'
+import { setSystemSettings } from '../kernel/journal.ts'
 import { type Permission, permissionNames } from '../kernel/permissions.ts'
 import type { Services } from '../kernel/routes.ts'
 import type { Visit } from '../sign-in/visit.ts'
@@ -52,10 +52,15 @@ function parseScope(scope: string | undefined): string[] | null {
   return names
 }
 
-async function listTrusted({ config, database }: Services, tenant: string, issuer: string): Promise<Trusted[]> {
+async function listTrusted(
+  { config, database }: Services,
+  { requestId }: Visit,
+  tenant: string,
+  issuer: string,
+): Promise<Trusted[]> {
   const [, rows] = (await runAsSystem(
     database,
-    setClock(config),
+    setSystemSettings(config, requestId),
     sql<Row>`
       select json_build_object(
         'id', t.id, 'version', t.version, 'issuer', t.issuer, 'audience', t.audience, 'subject', t.subject,
@@ -167,7 +172,7 @@ export async function exchangeToken(services: Services, visit: Visit, origin: st
   try {
     Object.assign(seen, readClaims(token))
     // Nothing is fetched for an issuer that this workspace does not trust.
-    const trusted = await listTrusted(services, tenant, seen.iss!)
+    const trusted = await listTrusted(services, visit, tenant, seen.iss!)
     if (trusted.length === 0) throw new RefusedToken('issuer_not_trusted')
     const audiences = trusted.map(({ audience }) => audience)
     const claims = await verifyToken(services.config, origin, token, seen.iss!, audiences)
