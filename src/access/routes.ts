@@ -80,7 +80,7 @@ export const organizationRoutes = slice(
   .get('/orgs/current/roles', {
     id: 'listRoles',
     summary: 'List the built-in and custom roles',
-    query: namedPage('display_name'),
+    query: s.RoleQuery,
     reply: s.RoleList,
     verb: roles.listRoles,
   })

@@ -35,6 +35,7 @@ export const providerRoutes = slice(
     id: 'listProviders',
     toleratesUnknown: true,
     summary: 'List the OAuth providers of the organization, newest first',
+    query: s.ProviderQuery,
     reply: s.OAuthProviders,
     verb: providers.listProviders,
   })
