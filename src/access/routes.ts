@@ -98,7 +98,7 @@ export const organizationRoutes = slice(
     summary: 'List the built-in and custom roles',
     description:
       'Newest first. The ids are the same in every installation for built-in roles, which have no `organization_id`.',
-    query: namedPage('display_name'),
+    query: s.RoleQuery,
     reply: s.RoleList,
     verb: roles.listRoles,
   })

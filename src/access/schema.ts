@@ -1,7 +1,18 @@
 // Schemas of organizations, workspaces, members, roles and API keys.
 import * as z from 'zod'
 import { organizationPermissions, permissionNames } from '../kernel/permissions.ts'
-import { arrayOf, boundedText, Instant, listOf, Page, Uuid } from '../protocol/wire.ts'
+import {
+  arrayOf,
+  boundedText,
+  Instant,
+  listOf,
+  namedPage,
+  Owner,
+  OwnerPatch,
+  ownedBy,
+  Page,
+  Uuid,
+} from '../protocol/wire.ts'
 
 const VISIBLE_CHARACTER = /[^\p{Z}\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}]/u
 export const label = (maxLength: number) =>
@@ -81,6 +92,7 @@ export const WorkspacePatch = z
 // ---- roles
 
 export const RoleRef = z.object({ role_id: Uuid })
+export const RoleQuery = namedPage('display_name').extend({ owner: ownedBy })
 
 export const Role = z
   .object({
@@ -90,6 +102,7 @@ export const Role = z
     display_name: z.string(),
     description: z.string(),
     permissions: z.array(z.string()),
+    owner: Owner.nullable(),
     ...Times,
   })
   .meta({ id: 'Role' })
@@ -101,6 +114,7 @@ export const NewRole = z
     display_name: Name,
     description: z.string().max(1000).default(''),
     permissions: Permissions,
+    owner: Owner.nullish(),
   })
   .superRefine((role, check) => {
     for (const [i, permission] of role.permissions.entries()) {
@@ -118,6 +132,7 @@ export const RolePatch = z
     display_name: optionalOrNull(Name),
     description: optionalOrNull(z.string().max(1000)),
     permissions: optionalOrNull(Permissions),
+    owner: OwnerPatch,
   })
   .meta({ id: 'RolePatch', example: { permissions: ['deployments:read'] } })
 

@@ -40,6 +40,7 @@ export const EVENT_OPERATIONS: Record<string, string> = {
   'deployment.hold_released': 'release_deployment_hold',
   'deployment.trace_key_rotated': 'rotate_trace_key',
   'deployment.located': 'locate_deployment',
+  'deployment.owner_changed': 'update_deployment_owner',
   'deployment.patched': 'update_deployment',
   'deployment.preview_moved': 'update_preview',
   'deployment.push_offered': 'create_push_token',

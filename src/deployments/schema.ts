@@ -22,7 +22,9 @@ import {
   emptyAsAbsent,
   exactName,
   listOf,
+  Owner,
   optionalFilter,
+  ownedBy,
   Page,
   parseBoolean,
   Uuid,
@@ -62,6 +64,7 @@ export const NewDeployment = z
     secret_references: arrayOf(SecretReference, MAX_SECRETS)
       .nullish()
       .meta({ description: 'Only for `external_container`.' }),
+    owner: Owner.nullish(),
   })
   .superRefine(checkUniqueVariables, alwaysCheck)
   .meta({
@@ -130,6 +133,7 @@ export const Deployment = z
     parent_deployment_id: Uuid.nullable().meta({ description: 'The deployment that this is a preview of.' }),
     preview: Preview.nullable(),
     url: z.string().nullable().meta({ description: 'The URL that its listener reported; null before that.' }),
+    owner: Owner.nullable(),
     ...TimeMembers,
     summary: DeploymentSummary.optional(),
   })
@@ -139,6 +143,10 @@ export const DeploymentList = listOf(Deployment).meta({
   id: 'DeploymentList',
   description: 'A page of deployments, newest first.',
 })
+
+export const DeploymentOwner = z
+  .object({ owner: Owner.nullable() })
+  .meta({ id: 'DeploymentOwner', description: 'The owner of a deployment, or null.', example: { owner: 'shop/infra' } })
 
 const MAX_IDS = 100
 export const DeletionQuery = z.object({
@@ -243,6 +251,7 @@ const DeploymentFilters = z.object({
   deployment_ids: idsFilter('deployments'),
   source: optionalFilter(Source).meta({ description: 'The source it was created with.' }),
   listener_id: optionalFilter(Uuid).meta({ description: 'The listener that serves it.' }),
+  owner: ownedBy,
 })
 export const CountQuery = DeploymentFilters
 export type CountQuery = z.output<typeof CountQuery>

@@ -39,6 +39,7 @@ export const PROVIDER_RECORD = recordColumns(oauthProviders, [
   'scopes',
   'health',
   'health_detail',
+  'owner',
 ])
 
 /** Null for callers that may not change providers. */
@@ -108,6 +109,7 @@ export const toDetails = (row: ProviderRow): OAuthProviderDetails & { [etagVersi
   health: row.health as OAuthProviderDetails['health'],
   health_detail: row.health_detail,
   checked_at: toIsoTime(row.checked_at),
+  owner: row.owner,
   made_by_workspace: row.made_by_workspace,
   warnings: row.warnings as OAuthProviderDetails['warnings'],
   trace: (row.trace as FetchRecord[] | null)?.map(fetchToWire) ?? null,

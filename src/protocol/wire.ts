@@ -112,6 +112,18 @@ export const exactName = (member: string) =>
 export const namedPage = (member: string) => z.object({ ...Page.shape, name: exactName(member) })
 export type NamedPage = z.output<ReturnType<typeof namedPage>>
 
+const OWNER_ERROR = 'must be 1 to 63 lower-case letters, digits, dots, hyphens, underscores and slashes'
+export const Owner = boundedText(63, OWNER_ERROR)
+  .regex(/^[a-z0-9]([a-z0-9._/-]{0,61}[a-z0-9])?$/, { error: OWNER_ERROR })
+  .meta({ description: 'A label of the files that declare the resource. It grants nothing.' })
+/** In a patch, null keeps it as an absent member does. */
+export const OwnerPatch = z
+  .union([z.literal(''), Owner])
+  .nullish()
+  .meta({ description: 'A label of the files that declare the resource. An empty text removes it.' })
+export const ownedBy = optionalFilter(z.string()).meta({ description: 'The exact `owner`.' })
+export type OwnedBy = { owner?: string | undefined }
+
 export const OAuthFetch = z
   .object({
     stage: z.string(),
