@@ -38,6 +38,7 @@ export const accessPolicyRoutes = slice('Access policies', 'Which resources a ro
   })
   .get(`${PATH}/{access_policy_id}`, {
     id: 'readAccessPolicy',
+    hasContentTag: true,
     summary: 'Read an access policy',
     params: s.AccessPolicyRef,
     reply: s.AccessPolicy,

@@ -1,6 +1,6 @@
 // Routes of organizations, workspaces, members, roles and API keys.
 import { slice } from '../kernel/routes.ts'
-import { namedPage, Page } from '../protocol/wire.ts'
+import { namedPage } from '../protocol/wire.ts'
 import * as keys from './api-keys.ts'
 import * as members from './members.ts'
 import * as roles from './roles.ts'
@@ -30,7 +30,7 @@ export const organizationRoutes = slice(
   .get('/orgs/current/members', {
     id: 'listMembers',
     summary: 'List the members of the organization',
-    query: Page,
+    query: s.PersonPage,
     reply: s.MemberList,
     verb: members.listMembers,
   })
@@ -140,6 +140,7 @@ export const organizationRoutes = slice(
   })
   .get('/orgs/current/api-keys/{key_id}', {
     id: 'readOrganizationKey',
+    hasContentTag: true,
     summary: 'Get an API key, and how many keys revoking it revokes',
     params: s.KeyRef,
     reply: s.ApiKeyWithDescendants,
@@ -210,7 +211,7 @@ export const workspaceRoutes = slice(
     id: 'listMemberships',
     toleratesUnknown: true,
     summary: 'List the members of this workspace',
-    query: Page,
+    query: s.PersonPage,
     reply: s.MembershipList,
     verb: members.listMemberships,
   })
@@ -223,6 +224,15 @@ export const workspaceRoutes = slice(
     reply: s.Membership,
     errors: ['role_required', 'role_not_found', 'workspace_member_exists'],
     verb: members.addMembership,
+  })
+  .get('/workspaces/current/members/{membership_id}', {
+    id: 'readMembership',
+    summary: 'Get a member of this workspace',
+    params: s.MembershipRef,
+    reply: s.Membership,
+    errors: ['member_not_found'],
+    versioned: true,
+    verb: members.readMembership,
   })
   .patch('/workspaces/current/members/{membership_id}', {
     id: 'changeMembership',
@@ -260,6 +270,7 @@ export const workspaceRoutes = slice(
   })
   .get('/workspaces/current/api-keys/{key_id}', {
     id: 'readWorkspaceKey',
+    hasContentTag: true,
     summary: 'Get an API key, and how many keys revoking it revokes',
     params: s.KeyRef,
     reply: s.ApiKeyWithDescendants,

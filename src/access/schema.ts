@@ -1,7 +1,7 @@
 // Schemas of organizations, workspaces, members, roles and API keys.
 import * as z from 'zod'
 import { organizationPermissions, permissionNames } from '../kernel/permissions.ts'
-import { arrayOf, boundedText, Instant, listOf, Page, Uuid } from '../protocol/wire.ts'
+import { arrayOf, boundedText, exactName, Instant, listOf, optionalFilter, Page, Uuid } from '../protocol/wire.ts'
 
 const VISIBLE_CHARACTER = /[^\p{Z}\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}]/u
 export const label = (maxLength: number) =>
@@ -210,7 +210,15 @@ export const MembershipPatch = z
 // ---- keys
 
 export const KeyRef = z.object({ key_id: Uuid })
+/** For lists of people. */
+export const PersonPage = Page.extend({
+  email: optionalFilter(boundedText(254))
+    .transform(email => email?.toLowerCase())
+    .meta({ type: 'string', description: 'The exact `email`.' }),
+})
+
 export const KeyQuery = Page.extend({
+  description: exactName('description'),
   created_by: Uuid.optional().meta({ description: 'Only keys that were created with this key.' }),
 })
 

@@ -95,6 +95,7 @@ export const exampleRoutes = slice('Examples', 'What a dataset consists of: inpu
   })
   .get('/examples/{example_id}', {
     id: 'readExample',
+    hasContentTag: true,
     summary: 'Read an example, as it is or was in one version',
     toleratesUnknown: true,
     params: s.ExampleRef,

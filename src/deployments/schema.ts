@@ -25,6 +25,7 @@ import {
   optionalFilter,
   Page,
   parseBoolean,
+  SecretFingerprints,
   Uuid,
 } from '../protocol/wire.ts'
 import { Hold, Serving } from './revisions.schema.ts'
@@ -120,6 +121,7 @@ export const Deployment = z
     source_config: SourceConfig,
     source_revision_config: SourceRevisionConfig.meta({ description: 'The configuration of the latest revision.' }),
     secrets: z.array(Secret),
+    secret_fingerprints: SecretFingerprints,
     secret_references: z.array(SecretReference).nullable(),
     status: DeploymentStatus,
     serving: Serving,

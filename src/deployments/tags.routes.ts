@@ -25,6 +25,7 @@ export const tagRoutes = slice('Tags', 'Keys and values to find deployments by.'
   })
   .get('/v2/tag-keys/{tag_key_id}', {
     id: 'readTagKey',
+    versioned: true,
     summary: 'Read a tag key',
     params: s.TagKeyRef,
     reply: s.TagKey,
@@ -33,6 +34,7 @@ export const tagRoutes = slice('Tags', 'Keys and values to find deployments by.'
   })
   .patch('/v2/tag-keys/{tag_key_id}', {
     id: 'renameTagKey',
+    versioned: true,
     summary: 'Rename a tag key',
     params: s.TagKeyRef,
     body: s.TagKeyName,
@@ -42,6 +44,7 @@ export const tagRoutes = slice('Tags', 'Keys and values to find deployments by.'
   })
   .delete('/v2/tag-keys/{tag_key_id}', {
     id: 'deleteTagKey',
+    versioned: true,
     summary: 'Delete a tag key with its values, and remove them from all deployments',
     params: s.TagKeyRef,
     errors: ['tag_key_not_found'],
@@ -69,6 +72,7 @@ export const tagRoutes = slice('Tags', 'Keys and values to find deployments by.'
   })
   .get('/v2/tag-values/{tag_value_id}', {
     id: 'readTagValue',
+    versioned: true,
     summary: 'Read a tag value',
     params: s.TagValueRef,
     reply: s.TagValue,
@@ -77,6 +81,7 @@ export const tagRoutes = slice('Tags', 'Keys and values to find deployments by.'
   })
   .patch('/v2/tag-values/{tag_value_id}', {
     id: 'renameTagValue',
+    versioned: true,
     summary: 'Rename a tag value',
     params: s.TagValueRef,
     body: s.TagValueName,
@@ -86,6 +91,7 @@ export const tagRoutes = slice('Tags', 'Keys and values to find deployments by.'
   })
   .delete('/v2/tag-values/{tag_value_id}', {
     id: 'deleteTagValue',
+    versioned: true,
     summary: 'Delete a tag value, and remove it from all deployments',
     params: s.TagValueRef,
     errors: ['tag_value_not_found'],

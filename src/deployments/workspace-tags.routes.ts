@@ -24,6 +24,7 @@ export const workspaceTagRoutes = slice('Resource tags', 'Tags of projects, data
   })
   .get(`${CURRENT}/tag-keys/{tag_key_id}`, {
     id: 'readWorkspaceTagKey',
+    versioned: true,
     summary: 'Read a tag key',
     params: TagKeyRef,
     reply: s.WorkspaceTagKey,
@@ -32,6 +33,7 @@ export const workspaceTagRoutes = slice('Resource tags', 'Tags of projects, data
   })
   .patch(`${CURRENT}/tag-keys/{tag_key_id}`, {
     id: 'changeWorkspaceTagKey',
+    versioned: true,
     summary: 'Rename or describe a tag key',
     params: TagKeyRef,
     body: s.WorkspaceTagKeyPatch,
@@ -41,6 +43,7 @@ export const workspaceTagRoutes = slice('Resource tags', 'Tags of projects, data
   })
   .delete(`${CURRENT}/tag-keys/{tag_key_id}`, {
     id: 'deleteWorkspaceTagKey',
+    versioned: true,
     summary: 'Delete a tag key with its values, and remove them from all resources',
     params: TagKeyRef,
     reply: s.Deleted,
@@ -66,6 +69,7 @@ export const workspaceTagRoutes = slice('Resource tags', 'Tags of projects, data
   })
   .get(`${CURRENT}/tag-keys/{tag_key_id}/tag-values/{tag_value_id}`, {
     id: 'readWorkspaceTagValue',
+    versioned: true,
     summary: 'Read a tag value',
     params: s.TagValueOfKeyRef,
     reply: s.WorkspaceTagValue,
@@ -74,6 +78,7 @@ export const workspaceTagRoutes = slice('Resource tags', 'Tags of projects, data
   })
   .patch(`${CURRENT}/tag-keys/{tag_key_id}/tag-values/{tag_value_id}`, {
     id: 'changeWorkspaceTagValue',
+    versioned: true,
     summary: 'Rename or describe a tag value',
     params: s.TagValueOfKeyRef,
     body: s.WorkspaceTagValuePatch,
@@ -83,6 +88,7 @@ export const workspaceTagRoutes = slice('Resource tags', 'Tags of projects, data
   })
   .delete(`${CURRENT}/tag-keys/{tag_key_id}/tag-values/{tag_value_id}`, {
     id: 'deleteWorkspaceTagValue',
+    versioned: true,
     summary: 'Delete a tag value, and remove it from all resources',
     params: s.TagValueOfKeyRef,
     reply: s.Deleted,

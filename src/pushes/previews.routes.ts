@@ -8,6 +8,7 @@ import { approvePreview, listPreviews, listWorkspacePreviews, removePreview } fr
 export const previewRoutes = slice('Previews', 'A separate deployment for each pull request, deleted when it closes.')
   .get('/v2/deployments/{deployment_id}/preview-policy', {
     id: 'readPreviewPolicy',
+    versioned: true,
     summary: 'Read the preview policy of a deployment',
     params: DeploymentRef,
     reply: s.PreviewPolicy,
@@ -16,6 +17,7 @@ export const previewRoutes = slice('Previews', 'A separate deployment for each p
   })
   .put('/v2/deployments/{deployment_id}/preview-policy', {
     id: 'setPreviewPolicy',
+    versioned: true,
     summary: 'Set the preview policy of a deployment',
     description: [
       'Replaces the stored policy. The new one applies to previews that are created from then on.',
@@ -35,6 +37,7 @@ export const previewRoutes = slice('Previews', 'A separate deployment for each p
   })
   .delete('/v2/deployments/{deployment_id}/preview-policy', {
     id: 'removePreviewPolicy',
+    versioned: true,
     summary: 'Remove the preview policy and end all previews of a deployment',
     params: DeploymentRef,
     errors: ['preview_policy_not_found'],

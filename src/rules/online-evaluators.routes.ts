@@ -48,6 +48,7 @@ export const onlineEvaluatorRoutes = slice('Evaluators', 'Prompts that models an
   .get(`${PATH}/{evaluator_id}`, {
     id: 'readOnlineEvaluator',
     summary: 'Read an evaluator',
+    versioned: true,
     toleratesUnknown: true,
     params: s.EvaluatorRef,
     reply: s.OnlineEvaluator,
@@ -57,6 +58,7 @@ export const onlineEvaluatorRoutes = slice('Evaluators', 'Prompts that models an
   .patch(`${PATH}/{evaluator_id}`, {
     id: 'changeOnlineEvaluator',
     summary: 'Change an evaluator',
+    versioned: true,
     toleratesUnknown: true,
     params: s.EvaluatorRef,
     body: s.OnlineEvaluatorPatch,
@@ -67,6 +69,7 @@ export const onlineEvaluatorRoutes = slice('Evaluators', 'Prompts that models an
   .delete(`${PATH}/{evaluator_id}`, {
     id: 'deleteOnlineEvaluator',
     summary: 'Delete an evaluator',
+    versioned: true,
     toleratesUnknown: true,
     params: s.EvaluatorRef,
     query: s.DeleteQuery,

@@ -44,9 +44,19 @@ export const ruleRoutes = slice('Automation rules', 'What is done with runs that
     errors: [...REFERENCE_ERRORS, 'run_not_found'],
     verb: rules.validateRule,
   })
+  .get('/runs/rules/{rule_id}', {
+    id: 'readRunRule',
+    summary: 'Read an automation rule',
+    params: s.RuleRef,
+    reply: s.Rule,
+    errors: ['rule_not_found'],
+    versioned: true,
+    verb: rules.readRule,
+  })
   .patch('/runs/rules/{rule_id}', {
     id: 'changeRunRule',
     summary: 'Change an automation rule',
+    versioned: true,
     toleratesUnknown: true,
     params: s.RuleRef,
     body: s.RulePatch,
@@ -57,6 +67,7 @@ export const ruleRoutes = slice('Automation rules', 'What is done with runs that
   .delete('/runs/rules/{rule_id}', {
     id: 'deleteRunRule',
     summary: 'Delete an automation rule and its logs',
+    versioned: true,
     toleratesUnknown: true,
     params: s.RuleRef,
     reply: s.Deleted,

@@ -47,6 +47,7 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
   })
   .get('/sessions/{session_id}', {
     id: 'readProject',
+    versioned: true,
     toleratesUnknown: true,
     summary: 'Read a tracing project',
     params: s.SessionRef,
@@ -57,6 +58,7 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
   })
   .patch('/sessions/{session_id}', {
     id: 'changeProject',
+    versioned: true,
     toleratesUnknown: true,
     summary: 'Change a tracing project',
     description:
@@ -73,6 +75,7 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
   })
   .delete('/sessions/{session_id}', {
     id: 'deleteProject',
+    versioned: true,
     toleratesUnknown: true,
     summary: 'Delete a tracing project with its traces',
     description: 'A project of a deployment is deleted with the deployment.',
@@ -125,6 +128,7 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
   })
   .get('/sessions/{session_id}/views/{view_id}', {
     id: 'readFilterView',
+    versioned: true,
     toleratesUnknown: true,
     summary: 'Read a view',
     params: v.ViewRef,
@@ -134,6 +138,7 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
   })
   .patch('/sessions/{session_id}/views/{view_id}', {
     id: 'changeFilterView',
+    versioned: true,
     toleratesUnknown: true,
     summary: 'Change a view',
     params: v.ViewRef,
@@ -144,6 +149,7 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
   })
   .patch('/sessions/{session_id}/views/{view_id}/rename', {
     id: 'renameFilterView',
+    versioned: true,
     toleratesUnknown: true,
     summary: 'Change the name and the description of a view',
     params: v.ViewRef,
@@ -154,6 +160,7 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
   })
   .delete('/sessions/{session_id}/views/{view_id}', {
     id: 'deleteFilterView',
+    versioned: true,
     toleratesUnknown: true,
     summary: 'Delete a view',
     params: v.ViewRef,

@@ -6,12 +6,11 @@ import { type Ctx, verb } from '../kernel/context.ts'
 import { bumpVersion, db, inTenant, requirePermission, run, uuidArray, versionMatches } from '../kernel/db.ts'
 import { requireAllowedUrl } from '../kernel/guarded-fetch.ts'
 import { announceEvents, commit } from '../kernel/journal.ts'
-import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
+import { afterCursor, hasName, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
 import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import { etagVersion } from '../kernel/routes.ts'
 import { requireRow, toIsoTime, withoutNulls } from '../kernel/rows.ts'
 import { newKeyPair, newSecret } from '../protocol/webhook-signing.ts'
-import type { Page } from '../protocol/wire.ts'
 import { webhooks } from '../tables/webhooks.ts'
 import type * as schema from './schema.ts'
 import { SECRET_PLACE, SIGNING_KEY_PLACE } from './send.ts'
@@ -81,12 +80,12 @@ const positionAfter = (after: number | null | undefined): SQL => sql`coalesce((
     from journals j
     where j.scope_id = current_tenant()), 0)`
 
-export const listWebhooks = verb('webhooks:read', async (ctx, page: Page) => {
+export const listWebhooks = verb('webhooks:read', async (ctx, page: z.output<typeof schema.WebhookPage>) => {
   const { limit, offset } = pageBounds(page)
   const query = db
     .select()
     .from(webhooks)
-    .where(and(inTenant(webhooks), afterCursor(webhooks, page)))
+    .where(and(inTenant(webhooks), hasName(webhooks.url, { name: page.url }), afterCursor(webhooks, page)))
     .orderBy(...newestFirst(webhooks))
     .limit(limit)
     .offset(offset)

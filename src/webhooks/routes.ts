@@ -1,7 +1,6 @@
 // Routes of webhooks, their deliveries and their public keys.
 import { validateInput } from '../kernel/input.ts'
 import { slice } from '../kernel/routes.ts'
-import { Page } from '../protocol/wire.ts'
 import * as deliveries from './deliveries.ts'
 import * as webhooks from './endpoints.ts'
 import { readPublicKeys } from './public-keys.ts'
@@ -16,7 +15,7 @@ export const webhookRoutes = slice(
   .get('/v2/webhooks', {
     id: 'listWebhooks',
     summary: 'List the webhooks of this workspace',
-    query: Page,
+    query: s.WebhookPage,
     reply: s.WebhookList,
     verb: webhooks.listWebhooks,
   })

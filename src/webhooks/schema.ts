@@ -1,6 +1,6 @@
 // Schemas of webhooks and their deliveries.
 import * as z from 'zod'
-import { arrayOf, boundedText, emptyAsAbsent, Instant, listOf, Page, Uuid } from '../protocol/wire.ts'
+import { arrayOf, boundedText, emptyAsAbsent, exactName, Instant, listOf, Page, Uuid } from '../protocol/wire.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 
@@ -120,6 +120,8 @@ export type Rotation = z.output<typeof Rotation>
 // ---- deliveries
 
 const States = z.enum(['waiting', 'delivered', 'failed'])
+export const WebhookPage = Page.extend({ url: exactName('url') })
+
 export const DeliveryQuery = Page.extend({
   state: z.preprocess(emptyAsAbsent, States.optional()),
   type: z.preprocess(emptyAsAbsent, boundedText(100).optional()).meta({ description: 'The exact type of the event.' }),
