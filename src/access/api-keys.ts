@@ -6,7 +6,7 @@ import { makeKeyHint, newApiKey } from '../kernel/crypto.ts'
 import { db, inOrganization, inTenant, type Row, run, textArray } from '../kernel/db.ts'
 import { sha256Hex } from '../kernel/digest.ts'
 import { commit } from '../kernel/journal.ts'
-import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
+import { afterCursor, hasName, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
 import { createdMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import { apiKeys } from '../tables/api-keys.ts'
@@ -69,10 +69,11 @@ const IS_LISTED = sql`(${apiKeys.trusted_issuer_id} is null or ${apiKeys.expires
 async function listKeys(ctx: Ctx, page: KeyPage, within: SQL) {
   const { limit, offset } = pageBounds(page)
   const createdBy = page.created_by ? eq(apiKeys.created_by, page.created_by) : undefined
+  const isDescribed = hasName(apiKeys.description, { name: page.description })
   const query = db
     .select(visibleColumns)
     .from(apiKeys)
-    .where(and(within, isNull(apiKeys.revoked_at), IS_LISTED, createdBy, afterCursor(apiKeys, page)))
+    .where(and(within, isNull(apiKeys.revoked_at), IS_LISTED, createdBy, isDescribed, afterCursor(apiKeys, page)))
     .orderBy(...newestFirst(apiKeys))
     .limit(limit)
     .offset(offset)

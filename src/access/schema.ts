@@ -4,11 +4,13 @@ import { organizationPermissions, permissionNames } from '../kernel/permissions.
 import {
   arrayOf,
   boundedText,
+  exactName,
   Instant,
   listOf,
   namedPage,
   Owner,
   OwnerPatch,
+  optionalFilter,
   ownedBy,
   Page,
   Uuid,
@@ -225,7 +227,15 @@ export const MembershipPatch = z
 // ---- keys
 
 export const KeyRef = z.object({ key_id: Uuid })
+/** For lists of people. */
+export const PersonPage = Page.extend({
+  email: optionalFilter(boundedText(254))
+    .transform(email => email?.toLowerCase())
+    .meta({ type: 'string', description: 'The exact `email`.' }),
+})
+
 export const KeyQuery = Page.extend({
+  description: exactName('description'),
   created_by: Uuid.optional().meta({ description: 'Only keys that were created with this key.' }),
 })
 

@@ -27,6 +27,7 @@ import {
   ownedBy,
   Page,
   parseBoolean,
+  SecretFingerprints,
   Uuid,
 } from '../protocol/wire.ts'
 import { Hold, Serving } from './revisions.schema.ts'
@@ -123,6 +124,7 @@ export const Deployment = z
     source_config: SourceConfig,
     source_revision_config: SourceRevisionConfig.meta({ description: 'The configuration of the latest revision.' }),
     secrets: z.array(Secret),
+    secret_fingerprints: SecretFingerprints,
     secret_references: z.array(SecretReference).nullable(),
     status: DeploymentStatus,
     serving: Serving,
