@@ -6,7 +6,8 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { runForOutput } from '../bench/support/processes.ts'
 import { type Answer, CLIENTS, type ClientName, canBeAsked, connect, type Server } from '../test/support/mcp-clients.ts'
-import { CACHE, check, isInstalling, note, runTrial, skipped } from './lib.ts'
+import { CACHE, check, isInstalling, runTrial, skipped } from './lib.ts'
+import { signIn } from './support/oauth-person.ts'
 import { HOSTS, type Installation } from './support/two-hosts.ts'
 
 const PROJECT = join(import.meta.dirname, '..')
@@ -106,6 +107,42 @@ async function tryWrongKey(server: Server, { host }: Installation): Promise<void
   }
 }
 
+/** The whole way of a client that knows the address alone. */
+async function tryOAuth(installation: Installation): Promise<void> {
+  const { host, url, workspace } = installation
+  const person = await signIn(installation)
+  for (const [i, name] of CLIENTS.entries()) {
+    const say = (what: string, isTrue: boolean, detail?: unknown) =>
+      check(`${host}, ${name}, OAuth: ${what}`, isTrue, JSON.stringify(detail))
+    const access = i === 0 ? 'all' : 'read'
+    const program = await obtainTokens(name, `${url}/mcp`, address => person.approve(address, { access }))
+    const { access_token, refresh_token, expires_in } = program.tokens()
+    say('gets tokens, the one for an hour', expires_in > 0 && expires_in <= 3600 && Boolean(refresh_token), expires_in)
+    const use = async (token: string) => {
+      const headers = { Authorization: `Bearer ${token}` }
+      const client = await connect(name, { url: `${url}/mcp`, headers }, () => 'accept')
+      const names = await client.toolNames()
+      const me = await client.call('whoami')
+      await client.close()
+      return { names, me }
+    }
+    const { names, me } = await use(access_token)
+    say('acts in the workspace that was chosen', me.structuredContent.workspaces?.[0]?.id === workspace, me)
+    say(`has the tools of ${access}`, names.includes('apply_plan') === (access === 'all'), names)
+    await program.refresh()
+    const next = program.tokens()
+    say('rotates its refresh token', next.refresh_token !== refresh_token && next.access_token !== access_token)
+    say('goes on with the new token', (await use(next.access_token)).names.length === names.length)
+    const form = new URLSearchParams({ token: next.refresh_token, client_id: program.client.client_id })
+    const revoked = await fetch(`${url}/oauth/revoke`, { method: 'POST', body: form })
+    const error = await use(next.access_token).then(
+      () => undefined,
+      (caught: Error) => caught,
+    )
+    say('is refused after it has disconnected', revoked.ok && error !== undefined, [revoked.status, String(error)])
+  }
+}
+
 async function installInspector(): Promise<string | undefined> {
   const folder = join(CACHE, `inspector-${INSPECTOR_VERSION}`)
   const program = join(folder, 'node_modules/.bin/mcp-inspector')
@@ -179,6 +216,6 @@ await runTrial(async () => {
     const wrong = key.replace(/.{8}$/, '00000000')
     await tryWrongKey({ url: `${url}/mcp`, headers: { 'X-Api-Key': wrong } }, installation)
     await tryWrongKey({ ...stdio, env: { ...stdio.env, SLIPWAY_API_KEY: wrong } }, installation)
-    note(`${host} done`)
+    await tryOAuth(installation)
   }
 })
