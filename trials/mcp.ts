@@ -5,7 +5,15 @@ import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { runForOutput } from '../bench/support/processes.ts'
-import { type Answer, CLIENTS, type ClientName, canBeAsked, connect, type Server } from '../test/support/mcp-clients.ts'
+import {
+  type Answer,
+  CLIENTS,
+  type ClientName,
+  canBeAsked,
+  connect,
+  type OuterServer,
+  obtainTokens,
+} from '../test/support/mcp-clients.ts'
 import { CACHE, check, isInstalling, runTrial, skipped } from './lib.ts'
 import { signIn } from './support/oauth-person.ts'
 import { HOSTS, type Installation } from './support/two-hosts.ts'
@@ -31,7 +39,7 @@ const loginOf = ({ url, key, folder }: Installation) => ({
   ...{ SLIPWAY_URL: url, SLIPWAY_API_KEY: key, SLIPWAY_CONFIG_HOME: join(folder, 'config') },
 })
 
-async function tryClient(name: ClientName, server: Server, { host, workspace }: Installation): Promise<void> {
+async function tryClient(name: ClientName, server: OuterServer, { host, workspace }: Installation): Promise<void> {
   const way = 'url' in server ? 'HTTP' : 'slipway mcp'
   const say = (what: string, isTrue: boolean, detail?: unknown) =>
     check(`${host}, ${name}, ${way}: ${what}`, isTrue, detail === undefined ? '' : JSON.stringify(detail))
@@ -94,7 +102,7 @@ async function tryClient(name: ClientName, server: Server, { host, workspace }: 
   }
 }
 
-async function tryWrongKey(server: Server, { host }: Installation): Promise<void> {
+async function tryWrongKey(server: OuterServer, { host }: Installation): Promise<void> {
   for (const name of CLIENTS) {
     const way = 'url' in server ? 'HTTP' : 'slipway mcp'
     const error = await connect(name, server, () => 'decline').then(
@@ -154,7 +162,11 @@ async function installInspector(): Promise<string | undefined> {
   return existsSync(program) ? program : undefined
 }
 
-async function tryInspector(program: string, server: Server, { host, workspace, folder }: Installation): Promise<void> {
+async function tryInspector(
+  program: string,
+  server: OuterServer,
+  { host, workspace, folder }: Installation,
+): Promise<void> {
   const way = 'url' in server ? 'HTTP' : 'slipway mcp'
   const target =
     'url' in server
@@ -204,7 +216,7 @@ await runTrial(async () => {
     const { url, key, folder, host } = installation
     const program = await packCommandLine(join(folder, 'cli'))
     const stdio = { command: process.execPath, args: [program, 'mcp'], cwd: folder, env: loginOf(installation) }
-    const servers: Server[] = [{ url: `${url}/mcp`, headers: { 'X-Api-Key': key } }, stdio]
+    const servers: OuterServer[] = [{ url: `${url}/mcp`, headers: { 'X-Api-Key': key } }, stdio]
     for (const server of servers) {
       for (const name of CLIENTS) await tryClient(name, server, installation)
       if (inspector) await tryInspector(inspector, server, installation)

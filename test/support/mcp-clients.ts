@@ -6,11 +6,12 @@ import { Client as EarlierClient } from '@modelcontextprotocol/sdk/client/index.
 import { StdioClientTransport as EarlierStdioTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
 import { StreamableHTTPClientTransport as EarlierHttpTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 
-/** Where the server is: a URL with headers, a command to start, or `slipway mcp` in this process. */
-export type Server =
+/** A URL with headers, or a command to start. */
+export type OuterServer =
   | { url: string; headers: Record<string, string>; fetch?: typeof fetch }
-  | { transport: Transport }
   | { command: string; args: string[]; env: Record<string, string>; cwd: string }
+/** Or the proxy of `slipway mcp` in this process. */
+export type Server = OuterServer | { transport: Transport }
 
 /** Has a person approve the client at this address, and returns where the browser goes then. */
 export type SignIn = (authorizeUrl: string) => Promise<string>
