@@ -1,5 +1,6 @@
-// `npm run conformance -- [oauth|server]`: runs the MCP conformance suite, one line a scenario. By default all of it.
+// `npm run conformance -- [oauth|server|authorization]`: runs the MCP conformance suite, by default all of it.
 import { HOSTS, type StartInstallation } from '../trials/support/two-hosts.ts'
+import { runAuthorizationScenarios } from './authorization.ts'
 import { OAUTH_SETTINGS, runOAuthScenarios } from './oauth.ts'
 import { runServerScenarios } from './server.ts'
 import type { Totals } from './suite.ts'
@@ -11,12 +12,14 @@ const PARTS: Part[] = [
   { name: 'oauth', host: 'workerd', settings: OAUTH_SETTINGS, run: runOAuthScenarios },
   { name: 'server', host: 'workerd', run: runServerScenarios },
   { name: 'server', host: 'Node', run: runServerScenarios },
+  { name: 'authorization', host: 'workerd', run: runAuthorizationScenarios },
+  { name: 'authorization', host: 'Node', run: runAuthorizationScenarios },
 ]
 
 const wanted = process.argv.slice(2)
 const unknown = wanted.filter(name => !PARTS.some(part => part.name === name))
 if (unknown.length > 0) {
-  console.error(`There is no part ${unknown.join(', ')}. Choose from: oauth, server.`)
+  console.error(`There is no part ${unknown.join(', ')}. Choose from: oauth, server, authorization.`)
   process.exit(2)
 }
 for (const { name, host, settings, run } of PARTS) {

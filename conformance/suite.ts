@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { runForOutput } from '../bench/support/processes.ts'
 
 const PROJECT = join(import.meta.dirname, '..')
-const SUITE = join(PROJECT, 'node_modules/@modelcontextprotocol/conformance/dist/index.js')
+export const SUITE = join(PROJECT, 'node_modules/@modelcontextprotocol/conformance/dist/index.js')
 
 export type Check = { id: string; status: string; description: string; errorMessage?: string }
 export type Scenario = { name: string; checks: Check[]; stderr: string }

@@ -5,8 +5,17 @@ import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { runForOutput } from '../bench/support/processes.ts'
-import { type Answer, CLIENTS, type ClientName, canBeAsked, connect, type Server } from '../test/support/mcp-clients.ts'
-import { CACHE, check, isInstalling, note, runTrial, skipped } from './lib.ts'
+import {
+  type Answer,
+  CLIENTS,
+  type ClientName,
+  canBeAsked,
+  connect,
+  type OuterServer,
+  obtainTokens,
+} from '../test/support/mcp-clients.ts'
+import { CACHE, check, isInstalling, runTrial, skipped } from './lib.ts'
+import { signIn } from './support/oauth-person.ts'
 import { HOSTS, type Installation } from './support/two-hosts.ts'
 
 const PROJECT = join(import.meta.dirname, '..')
@@ -30,7 +39,7 @@ const loginOf = ({ url, key, folder }: Installation) => ({
   ...{ SLIPWAY_URL: url, SLIPWAY_API_KEY: key, SLIPWAY_CONFIG_HOME: join(folder, 'config') },
 })
 
-async function tryClient(name: ClientName, server: Server, { host, workspace }: Installation): Promise<void> {
+async function tryClient(name: ClientName, server: OuterServer, { host, workspace }: Installation): Promise<void> {
   const way = 'url' in server ? 'HTTP' : 'slipway mcp'
   const say = (what: string, isTrue: boolean, detail?: unknown) =>
     check(`${host}, ${name}, ${way}: ${what}`, isTrue, detail === undefined ? '' : JSON.stringify(detail))
@@ -93,7 +102,7 @@ async function tryClient(name: ClientName, server: Server, { host, workspace }: 
   }
 }
 
-async function tryWrongKey(server: Server, { host }: Installation): Promise<void> {
+async function tryWrongKey(server: OuterServer, { host }: Installation): Promise<void> {
   for (const name of CLIENTS) {
     const way = 'url' in server ? 'HTTP' : 'slipway mcp'
     const error = await connect(name, server, () => 'decline').then(
@@ -103,6 +112,42 @@ async function tryWrongKey(server: Server, { host }: Installation): Promise<void
     // Pinned to a protocol, the client of a process does not show the error that it got.
     const expected = 'url' in server ? /unauthorized|authorization|key/i : /slipway login|Version negotiation failed/
     check(`${host}, ${name}, ${way}: an unknown key is refused`, expected.test(String(error)), String(error))
+  }
+}
+
+/** The whole way of a client that knows the address alone. */
+async function tryOAuth(installation: Installation): Promise<void> {
+  const { host, url, workspace } = installation
+  const person = await signIn(installation)
+  for (const [i, name] of CLIENTS.entries()) {
+    const say = (what: string, isTrue: boolean, detail?: unknown) =>
+      check(`${host}, ${name}, OAuth: ${what}`, isTrue, JSON.stringify(detail))
+    const access = i === 0 ? 'all' : 'read'
+    const program = await obtainTokens(name, `${url}/mcp`, address => person.approve(address, { access }))
+    const { access_token, refresh_token, expires_in } = program.tokens()
+    say('gets tokens, the one for an hour', expires_in > 0 && expires_in <= 3600 && Boolean(refresh_token), expires_in)
+    const use = async (token: string) => {
+      const headers = { Authorization: `Bearer ${token}` }
+      const client = await connect(name, { url: `${url}/mcp`, headers }, () => 'accept')
+      const names = await client.toolNames()
+      const me = await client.call('whoami')
+      await client.close()
+      return { names, me }
+    }
+    const { names, me } = await use(access_token)
+    say('acts in the workspace that was chosen', me.structuredContent.workspaces?.[0]?.id === workspace, me)
+    say(`has the tools of ${access}`, names.includes('apply_plan') === (access === 'all'), names)
+    await program.refresh()
+    const next = program.tokens()
+    say('rotates its refresh token', next.refresh_token !== refresh_token && next.access_token !== access_token)
+    say('goes on with the new token', (await use(next.access_token)).names.length === names.length)
+    const form = new URLSearchParams({ token: next.refresh_token, client_id: program.client.client_id })
+    const revoked = await fetch(`${url}/oauth/revoke`, { method: 'POST', body: form })
+    const error = await use(next.access_token).then(
+      () => undefined,
+      (caught: Error) => caught,
+    )
+    say('is refused after it has disconnected', revoked.ok && error !== undefined, [revoked.status, String(error)])
   }
 }
 
@@ -117,7 +162,11 @@ async function installInspector(): Promise<string | undefined> {
   return existsSync(program) ? program : undefined
 }
 
-async function tryInspector(program: string, server: Server, { host, workspace, folder }: Installation): Promise<void> {
+async function tryInspector(
+  program: string,
+  server: OuterServer,
+  { host, workspace, folder }: Installation,
+): Promise<void> {
   const way = 'url' in server ? 'HTTP' : 'slipway mcp'
   const target =
     'url' in server
@@ -167,7 +216,7 @@ await runTrial(async () => {
     const { url, key, folder, host } = installation
     const program = await packCommandLine(join(folder, 'cli'))
     const stdio = { command: process.execPath, args: [program, 'mcp'], cwd: folder, env: loginOf(installation) }
-    const servers: Server[] = [{ url: `${url}/mcp`, headers: { 'X-Api-Key': key } }, stdio]
+    const servers: OuterServer[] = [{ url: `${url}/mcp`, headers: { 'X-Api-Key': key } }, stdio]
     for (const server of servers) {
       for (const name of CLIENTS) await tryClient(name, server, installation)
       if (inspector) await tryInspector(inspector, server, installation)
@@ -179,6 +228,6 @@ await runTrial(async () => {
     const wrong = key.replace(/.{8}$/, '00000000')
     await tryWrongKey({ url: `${url}/mcp`, headers: { 'X-Api-Key': wrong } }, installation)
     await tryWrongKey({ ...stdio, env: { ...stdio.env, SLIPWAY_API_KEY: wrong } }, installation)
-    note(`${host} done`)
+    await tryOAuth(installation)
   }
 })

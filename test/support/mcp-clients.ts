@@ -1,15 +1,20 @@
 // The clients of the SDKs of MCP, of both protocol eras, over HTTP and over `slipway mcp`.
-import { Client, StreamableHTTPClientTransport, type Transport } from '@modelcontextprotocol/client'
+import { auth, Client, StreamableHTTPClientTransport, type Transport } from '@modelcontextprotocol/client'
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio'
+import { auth as earlierAuth } from '@modelcontextprotocol/sdk/client/auth.js'
 import { Client as EarlierClient } from '@modelcontextprotocol/sdk/client/index.js'
 import { StdioClientTransport as EarlierStdioTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
 import { StreamableHTTPClientTransport as EarlierHttpTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 
-/** Where the server is: a URL with headers, a command to start, or `slipway mcp` in this process. */
-export type Server =
+/** A URL with headers, or a command to start. */
+export type OuterServer =
   | { url: string; headers: Record<string, string>; fetch?: typeof fetch }
-  | { transport: Transport }
   | { command: string; args: string[]; env: Record<string, string>; cwd: string }
+/** Or the proxy of `slipway mcp` in this process. */
+export type Server = OuterServer | { transport: Transport }
+
+/** Has a person approve the client at this address, and returns where the browser goes then. */
+export type SignIn = (authorizeUrl: string) => Promise<string>
 
 /** What a person answers when the server asks for confirmation. */
 export type Answer = 'accept' | 'decline'
@@ -65,6 +70,52 @@ export async function connect(name: ClientName, server: Server, answer: () => An
   if (pinned) client.setRequestHandler('elicitation/create', ({ params }) => reply(params.message) as never)
   await client.connect(transport)
   return { ...toConnected(client, questions), protocol: client.getNegotiatedProtocolVersion() ?? '?' }
+}
+
+export const REDIRECT_URI = 'http://127.0.0.1:8976/callback'
+
+/** What a client keeps of its registration and tokens, and where it has its person approve. */
+function makeAuthProvider(signIn: SignIn) {
+  // biome-ignore lint/suspicious/noExplicitAny: both SDKs have types of their own for them
+  const kept: Record<string, any> = {}
+  const keep = (name: string) => (value: unknown) => {
+    kept[name] = value
+  }
+  return {
+    kept,
+    redirectUrl: REDIRECT_URI,
+    clientMetadata: { client_name: 'Slipway trial', redirect_uris: [REDIRECT_URI], token_endpoint_auth_method: 'none' },
+    state: () => 'state-of-the-client',
+    clientInformation: () => kept.client,
+    saveClientInformation: keep('client'),
+    tokens: () => kept.tokens,
+    saveTokens: keep('tokens'),
+    codeVerifier: () => kept.verifier,
+    saveCodeVerifier: keep('verifier'),
+    redirectToAuthorization: async (url: URL) => keep('answer')(new URL(await signIn(url.href))),
+  }
+}
+
+/** Signs in by OAuth as a client does that is refused with 401, and returns its tokens. */
+export async function obtainTokens(name: ClientName, url: string, signIn: SignIn, fetch?: typeof globalThis.fetch) {
+  const provider = makeAuthProvider(signIn)
+  const isEarlier = name === 'sdk 1.32.2, 2025'
+  const options = { serverUrl: url, ...(fetch && { fetchFn: fetch }) }
+  const run = (more: object) =>
+    isEarlier
+      ? earlierAuth(provider as never, { ...options, ...more })
+      : auth(provider as never, { ...options, ...more } as never)
+  if ((await run({})) !== 'REDIRECT') throw new Error('The client did not send its person to the authorization page.')
+  const { searchParams } = provider.kept.answer as URL
+  if (searchParams.get('state') !== provider.state()) throw new Error('The state came back changed.')
+  const [authorizationCode, iss] = ['code', 'iss'].map(member => searchParams.get(member) ?? undefined)
+  await run({ authorizationCode, iss })
+  return {
+    tokens: () => provider.kept.tokens as { access_token: string; refresh_token: string; expires_in: number },
+    client: provider.kept.client as { client_id: string },
+    /** With the refresh token that it has. */
+    refresh: () => run({}),
+  }
 }
 
 function openTransport(server: Server, isEarlier: boolean): Transport {

@@ -13,7 +13,15 @@ const START_TIMEOUT_MS = 120_000
 
 export type Settings = Record<string, string>
 type Cleanup = { defer(end: () => unknown): void }
-export type Installation = { host: 'workerd' | 'Node'; url: string; key: string; workspace: string; folder: string }
+export type Installation = {
+  host: 'workerd' | 'Node'
+  url: string
+  key: string
+  workspace: string
+  folder: string
+  /** Of a link that signs Ada in once, as an Admin. */
+  signInToken: () => Promise<string>
+}
 
 export type StartInstallation = (cleanup: AsyncDisposableStack, settings?: Settings) => Promise<Installation>
 
@@ -46,27 +54,35 @@ export async function until<T>(
 /** For services that other programs on this machine provide, and without rate limits. */
 const COMMON = { ALLOW_LOOPBACK: 'true', RATE_LIMIT_PER_MINUTE: '0' }
 
+const runProgram = (args: string[], env: Settings) =>
+  runForOutput({ defer: () => {} }, process.execPath, ['src/host/main.ts', ...args], { cwd: PROJECT, env })
+
+/** Adds Ada, and prints a link for her and keys. */
+const bootstrap = (organization: string, env: Settings, ...more: string[]) =>
+  runProgram(['bootstrap', '--organization', organization, '--email', 'ada@example.com', ...more], env)
+
+async function readSignInToken(organization: string, env: Settings): Promise<string> {
+  const [, token] = /^Sign-in link +\S+#(\S+)/m.exec(await bootstrap(organization, env)) ?? []
+  if (!token) throw new Error('bootstrap printed no sign-in link')
+  return token
+}
+
 async function startOnWorkerd(cleanup: AsyncDisposableStack, settings: Settings = {}): Promise<Installation> {
   const folder = await makeFolder(cleanup)
   const home = join(folder, 'home')
   const port = await findFreePort()
   const url = `http://127.0.0.1:${port}`
-  const env = {
-    ...process.env,
-    ...COMMON,
-    PUBLIC_URL: url,
-    ...settings,
-    SLIPWAY_HOME: home,
-    SLIPWAY_CONFIG_HOME: folder,
-  }
+  const base = { PATH: process.env.PATH!, SLIPWAY_HOME: home, SLIPWAY_CONFIG_HOME: folder }
+  const env = { ...process.env, ...base, ...COMMON, PUBLIC_URL: url, ...settings }
   const args = ['-r', './src/host/require-node.cjs', 'src/host/dev.ts', '--port', String(port)]
   const { broken } = startProcess(adapt(cleanup), process.execPath, args, { cwd: PROJECT, env })
   const ready = until('npm run dev is ready', async () => {
     const { default: state } = await import(join(home, 'dev.json'), { with: { type: 'json' } })
     return state as DevState
   })
-  const { api_key, tenant_id } = await Promise.race([ready, broken])
-  return { host: 'workerd', url, key: api_key, workspace: tenant_id, folder }
+  const { api_key: key, tenant_id: workspace } = await Promise.race([ready, broken])
+  const signInToken = () => readSignInToken('Local', base)
+  return { host: 'workerd', url, key, workspace, folder, signInToken }
 }
 
 async function startOnNode(cleanup: AsyncDisposableStack, settings: Settings = {}): Promise<Installation> {
@@ -76,30 +92,23 @@ async function startOnNode(cleanup: AsyncDisposableStack, settings: Settings = {
   const [port, appsPort] = [await findFreePort(), await findFreePort()]
   const url = `http://127.0.0.1:${port}`
   const base = { PATH: process.env.PATH!, HOME: folder, SLIPWAY_HOME: join(folder, 'home') }
-  const program = (name: string) => ['src/host/main.ts', name]
-  const run = (args: string[], env: Settings) =>
-    runForOutput({ defer: () => {} }, process.execPath, args, { cwd: PROJECT, env: { ...base, ...env } })
-  await run(program('migrate'), { DATABASE_OWNER_URL: postgres.url })
+  await runProgram(['migrate'], { ...base, DATABASE_OWNER_URL: postgres.url })
   const env = {
     ...{ ...base, ...COMMON, PUBLIC_URL: url, PORT: String(port), HOST: '127.0.0.1', DATABASE_URL: postgres.url },
     SEALING_KEYS: `first:${Buffer.from(crypto.getRandomValues(new Uint8Array(32))).toString('base64url')}`,
     UPLOADS_DIR: join(folder, 'uploads'),
     ...settings,
   }
-  const plane = startProcess(adapt(cleanup), process.execPath, program('start'), { cwd: PROJECT, env })
+  const start = (args: string[], own: Settings) =>
+    startProcess(adapt(cleanup), process.execPath, ['src/host/main.ts', ...args], { cwd: PROJECT, env: own })
+  const plane = start(['start'], env)
   await Promise.race([until('npm start is ready', async () => (await fetch(`${url}/readyz`)).ok), plane.broken])
-  const organization = ['--organization', 'Acme', '--platform-listener', 'machine', '--email', 'ada@example.com']
-  const printed = await run([...program('bootstrap'), ...organization], env)
+  const printed = await bootstrap('Acme', env, '--platform-listener', 'machine')
   const [key, agentKey] = printed.match(/slw_\w+/g) as [string, string]
   const [, workspace] = /^Workspace +(\S+)/m.exec(printed) as unknown as [string, string]
-  const agent = [...program('agent'), '--home', join(folder, 'agent'), '--port', String(appsPort), '--stop']
-  const agentEnv = {
-    ...base,
-    SLIPWAY_URL: url,
-    SLIPWAY_LISTENER_KEY: agentKey,
-    AGENT_RUN_AS: 'root',
-    AGENT_ALLOWED_NETWORKS: '127.0.0.0/8',
-  }
-  startProcess(adapt(cleanup), process.execPath, agent, { cwd: PROJECT, env: agentEnv })
-  return { host: 'Node', url, key, workspace, folder }
+  start(['agent', '--home', join(folder, 'agent'), '--port', String(appsPort), '--stop'], {
+    ...{ ...base, SLIPWAY_URL: url, SLIPWAY_LISTENER_KEY: agentKey },
+    ...{ AGENT_RUN_AS: 'root', AGENT_ALLOWED_NETWORKS: '127.0.0.0/8' },
+  })
+  return { host: 'Node', url, key, workspace, folder, signInToken: () => readSignInToken('Acme', env) }
 }

@@ -6,22 +6,11 @@ import { printable } from '../terminal-text.ts'
 import { USER_AGENT } from '../version.ts'
 
 export async function serveMcp({ out, signal, folder }: Session): Promise<void> {
-  const note = (text: string) => void process.stderr.write(`${printable(text)}\n`)
-  const login = () => validLogin(readLogin(folder))
-  try {
-    const { url, from } = login()
-    note(`slipway mcp: ${url}/mcp, signed in by ${from}`)
-  } catch (error) {
-    // Clients show the errors of requests, and only that a program has ended.
-    note(`slipway mcp: ${(error as Error).message}`)
-  }
-  if (process.stdin.isTTY) note('This command reads MCP messages from standard input. Have an MCP client start it.')
+  const note = (text: string) => void process.stderr.write(`slipway mcp: ${printable(text)}\n`)
+  if (process.stdin.isTTY) note('It reads MCP messages from standard input. Have an MCP client start it.')
   await runProxy({
-    input: process.stdin,
+    ...{ input: process.stdin, note, userAgent: USER_AGENT, signal },
     write: message => out.raw(JSON.stringify(message)),
-    note,
-    login,
-    userAgent: USER_AGENT,
-    signal,
+    login: () => validLogin(readLogin(folder)),
   })
 }
