@@ -133,7 +133,7 @@ export default defineConfig({
           globalSetup: ['postgres-template', 'dev-installation', 'built-dashboard'].map(
             name => `test/support/${name}.ts`,
           ),
-          setupFiles: 'test/support/reset-files.ts',
+          setupFiles: ['test/support/compile-cache.ts', 'test/support/reset-files.ts'],
           isolate: false,
           env,
           server,
