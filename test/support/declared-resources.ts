@@ -1,8 +1,9 @@
 // Every resource that a program like Terraform can declare: what it sends to create one, and to change one.
 import { NewDeployment } from '../../src/deployments/schema.ts'
-import { type Tenant, unusedId } from './app.ts'
+import { foreignServers, type Tenant, unusedId } from './app.ts'
+import { makeFakeFetch } from './fake-fetch.ts'
+import { makeGitea, makeRepositories } from './fake-git-hosts.ts'
 import { newIntegration } from './integrations.ts'
-import { appendRuns, newTrace } from './new-traces.ts'
 import type { Members } from './planner.ts'
 
 type Ids = Record<string, string>
@@ -26,9 +27,24 @@ export type Declared = {
   secrets?: { members: string[]; fingerprints: (read: Members) => unknown }
   /** For a resource that is read as a part of another one. */
   read?: (tenant: Tenant, ids: Ids, id: string) => Promise<Members | undefined>
-  /** What the reply to its creation calls itself. */
+  /** The resource in the reply to its creation. */
   created?: (body: Members) => Members
+  /** Where the reply to its creation has none. */
+  idOf?: (ids: Ids) => string
+  /** The parameter of the query that is its id: routes without one in their path. */
+  keyQuery?: string
+  /** Creating it again has the same effect. */
+  isOverwritten?: true
+  /** Members of a second one that are not those of the first. */
+  unlike?: string[]
+  /** Members within a member that the server fills in. */
+  computed?: string[]
+  isLeaving?: (read: Members) => boolean
+  /** Destroying it again is no error. */
+  destroysQuietly?: true
 }
+
+type TaggedKey = { values: { taggings: Members[] }[] }
 
 const named = (prefix: string) => `${prefix}-${unusedId()}`
 const idOf = async (created: Promise<{ body: { id: string } }>): Promise<string> => (await created).body.id
@@ -39,16 +55,24 @@ const newModel = (tenant: Tenant) =>
     tenant.post('/v1/model-configurations', { name: named('m'), provider: 'openai', model: 'gpt', auth_type: 'none' }),
   )
 const newDeployment = (tenant: Tenant) =>
-  idOf(tenant.post('/v2/deployments', { ...NewDeployment.meta()!.example, name: named('app') }))
+  idOf(tenant.post('/v2/deployments', { ...NewDeployment.meta()!.example!, name: named('app') }))
 const newTagKey = (tenant: Tenant) => idOf(tenant.post('/v2/tag-keys', { key: named('key') }))
 const newTagValue = async (tenant: Tenant) =>
   idOf(tenant.post(`/v2/tag-keys/${await newTagKey(tenant)}/values`, { value: named('value') }))
 const newRole = (tenant: Tenant) =>
   idOf(tenant.owner.post('/orgs/current/roles', { display_name: named('role'), permissions: ['deployments:read'] }))
 const newPolicy = (tenant: Tenant) => idOf(tenant.owner.post(POLICIES, makePolicy()))
+const findComparison = ([found]: (Members & { experiments_info: { id: string }[] })[]): Members | undefined =>
+  found && { ...found, experiment_ids: found.experiments_info.map(({ id }) => id) }
+const newMembership = async (tenant: Tenant) => {
+  const member_id = await newMember(tenant)
+  await tenant.post('/workspaces/current/members', { member_id })
+  return member_id
+}
 const newMember = (tenant: Tenant) =>
   idOf(tenant.owner.post('/orgs/current/members', { email: `${unusedId()}@example.com` }))
 
+const GITEA = makeGitea()
 const POLICIES = '/v1/platform/orgs/current/access-policies'
 const CONDITION = {
   attribute_name: 'resource_tag_key',
@@ -79,7 +103,9 @@ export const DECLARED: Record<string, Declared> = {
       secrets: [{ name: 'TOKEN', value: 'changed' }],
     }),
     named: { member: 'name' },
-    secrets: { members: ['secrets'], fingerprints: ({ secret_versions }) => secret_versions },
+    secrets: { members: ['secrets'], fingerprints: ({ secret_fingerprints }) => secret_fingerprints },
+    computed: ['source_config.deployment_type'],
+    isLeaving: ({ status }) => status === 'AWAITING_DELETE',
   },
   'preview policy': {
     item: '/v2/deployments/{deployment_id}/preview-policy',
@@ -119,14 +145,14 @@ export const DECLARED: Record<string, Declared> = {
     item: '/workspaces/current/tag-keys/{tag_key_id}',
     wanted: () => ({ key: named('key'), description: 'Who pays for it' }),
     changed: () => ({ description: null }),
-    named: { member: 'key', list: '' },
+    named: { member: 'key' },
   },
   'workspace tag value': {
     item: '/workspaces/current/tag-keys/{tag_key_id}/tag-values/{tag_value_id}',
     parents: async tenant => ({ tag_key_id: await newTagKey(tenant) }),
     wanted: () => ({ value: named('value'), description: 'One of them' }),
     changed: () => ({ description: null }),
-    named: { member: 'value', list: '' },
+    named: { member: 'value' },
   },
   'tag of a deployment': {
     item: '/v2/deployments/{deployment_id}/tags/{tag_value_id}',
@@ -142,7 +168,8 @@ export const DECLARED: Record<string, Declared> = {
       const tag = resources.find((one: Members) => one.tag_value_id === id)
       return tag && { ...tag, tag_value_ids: [tag.tag_value_id] }
     },
-    created: ({ resources }) => ({ id: (resources as Members[])[0]!.tag_value_id }),
+    idOf: ({ first }) => first!,
+    isOverwritten: true,
   },
   tagging: {
     item: '/workspaces/current/taggings/{tagging_id}',
@@ -153,6 +180,12 @@ export const DECLARED: Record<string, Declared> = {
     }),
     wanted: ({ tag_value_id, resource_id }) => ({ tag_value_id, resource_id, resource_type: 'project' }),
     changed: ({ other }) => ({ resource_id: other }),
+    read: async (tenant, { resource_id }, id) => {
+      const query = `resource_type=project&resource_id=${resource_id}`
+      const keys = (await tenant.get(`/workspaces/current/tags/resource?${query}`)).body as TaggedKey[]
+      return keys.flatMap(({ values }) => values.flatMap(({ taggings }) => taggings)).find(one => one.id === id)
+    },
+    isOverwritten: true,
   },
   listener: {
     item: '/v2/listeners/{listener_id}',
@@ -183,13 +216,22 @@ export const DECLARED: Record<string, Declared> = {
     }),
     changed: () => ({ name: 'GitHub Enterprise', scopes: ['repo'], client_secret: 'another secret' }),
     idMember: 'provider_id',
-    named: { member: 'provider_id', list: '' },
+    named: { member: 'provider_id' },
     secrets: { members: ['client_secret'], fingerprints: ({ client_secret_fingerprint: of }) => of },
   },
   'git host integration': {
     item: '/v1/integrations/forge/githost/{integration_id}',
-    wanted: () => ({}),
+    parents: async () => {
+      foreignServers.fetch = makeFakeFetch(GITEA.sites)
+      GITEA.accounts.set('token-of-acme', { id: 1, login: 'acme', repositories: makeRepositories(1) })
+      return {}
+    },
+    wanted: () => ({
+      ...{ host: 'gitea', base_url: 'https://gitea.example.com', token: 'token-of-acme' },
+      webhook_secret: 'a-long-random-secret',
+    }),
     changed: () => ({}),
+    secrets: { members: ['token', 'webhook_secret'], fingerprints: () => null },
   },
   'model configuration': {
     item: '/v1/model-configurations/{configuration_id}',
@@ -210,14 +252,14 @@ export const DECLARED: Record<string, Declared> = {
     item: '/sessions/{session_id}',
     wanted: () => ({ name: named('project'), description: 'Answers', extra: { metadata: { b: 1, a: [2, 1] } } }),
     changed: () => ({ name: named('other'), description: null }),
-    named: { member: 'name', list: '' },
+    named: { member: 'name' },
   },
   view: {
     item: '/sessions/{session_id}/views/{view_id}',
     parents: async tenant => ({ session_id: await newProject(tenant) }),
     wanted: () => ({ display_name: named('view'), filter_string: 'eq(is_root, true)', type: 'runs' }),
     changed: () => ({ filter_string: null, description: 'All' }),
-    named: { member: 'display_name', list: '' },
+    named: { member: 'display_name' },
   },
   'insights configuration': {
     item: '/sessions/{session_id}/insights/configs/{config_id}',
@@ -231,7 +273,10 @@ export const DECLARED: Record<string, Declared> = {
     wanted: () => ({ feedback_key: named('key'), feedback_config: { type: 'continuous', min: 0, max: 5 } }),
     changed: () => ({ feedback_config: { type: 'continuous', min: 0, max: 10 } }),
     idMember: 'feedback_key',
-    named: { member: 'feedback_key', list: '', query: 'key' },
+    keyQuery: 'feedback_key',
+    read: async (tenant, _, id) => (await tenant.get(`/feedback-configs?key=${id}`)).body[0],
+    named: { member: 'feedback_key', query: 'key' },
+    isOverwritten: true,
   },
   dataset: {
     item: '/datasets/{dataset_id}',
@@ -240,7 +285,7 @@ export const DECLARED: Record<string, Declared> = {
       inputs_schema_definition: { type: 'object', properties: { b: {}, a: {} } },
     }),
     changed: () => ({ name: named('other'), description: null, inputs_schema_definition: null }),
-    named: { member: 'name', list: '' },
+    named: { member: 'name' },
   },
   'share of a dataset': {
     item: '/datasets/{dataset_id}/share',
@@ -249,12 +294,16 @@ export const DECLARED: Record<string, Declared> = {
     idMember: 'dataset_id',
     wanted: () => ({}),
     changed: () => ({}),
+    isOverwritten: true,
+    destroysQuietly: true,
+    unlike: ['share_token'],
     read: async (tenant, { dataset_id }) => (await tenant.get(`/datasets/${dataset_id}/share`)).body ?? undefined,
   },
   example: {
     item: '/examples/{example_id}',
     parents: async tenant => ({ dataset_id: await newDataset(tenant) }),
     accepts: ['inputs', 'outputs', 'metadata'],
+    unlike: ['name'],
     wanted: ({ dataset_id }) => ({ dataset_id, inputs: { country: 'France' }, outputs: { capital: 'Paris' } }),
     changed: () => ({ inputs: { country: 'Italy' }, outputs: { capital: 'Rome' } }),
   },
@@ -269,7 +318,9 @@ export const DECLARED: Record<string, Declared> = {
     },
     wanted: ({ experiment }) => ({ name: named('comparison'), experiment_ids: [experiment] }),
     changed: () => ({ name: named('other') }),
-    named: { member: 'name', list: '' },
+    read: async (tenant, { reference_dataset_id }, id) =>
+      findComparison((await tenant.get(`/datasets/${reference_dataset_id}/comparative?id=${id}`)).body),
+    named: { member: 'name', list: '/datasets/{reference_dataset_id}/comparative' },
   },
   'annotation queue': {
     item: '/annotation-queues/{queue_id}',
@@ -278,17 +329,24 @@ export const DECLARED: Record<string, Declared> = {
       rubric_items: [{ feedback_key: 'correct', description: 'Is the answer correct?' }],
     }),
     changed: () => ({ description: null, num_reviewers_per_item: 1, rubric_items: [] }),
-    named: { member: 'name', list: '' },
+    named: { member: 'name' },
   },
   'reviewer of a queue': {
     item: '/v1/platform/annotation-queues/{queue_id}/reviewers/{identity_id}',
     parents: async tenant => ({
       queue_id: await idOf(tenant.post('/annotation-queues', { name: named('queue') })),
-      first: await newMember(tenant),
-      second: await newMember(tenant),
+      first: await newMembership(tenant),
+      second: await newMembership(tenant),
     }),
     wanted: ({ first }) => ({ identity_id: first }),
     changed: ({ second }) => ({ identity_id: second }),
+    idOf: ({ first }) => first!,
+    isOverwritten: true,
+    destroysQuietly: true,
+    read: async (tenant, { queue_id }, id) => {
+      const { assigned_reviewers } = (await tenant.get(`/annotation-queues/${queue_id}`)).body
+      return assigned_reviewers.some((one: Members) => one.id === id) ? { identity_id: id } : undefined
+    },
   },
   rule: {
     item: '/runs/rules/{rule_id}',
@@ -300,7 +358,7 @@ export const DECLARED: Record<string, Declared> = {
       filter: 'eq(status, "error")',
     }),
     changed: () => ({ sampling_rate: 0.5, filter: null, is_enabled: false }),
-    named: { member: 'display_name', list: '' },
+    named: { member: 'display_name' },
   },
   evaluator: {
     item: '/v1/platform/evaluators/{evaluator_id}',
@@ -309,6 +367,8 @@ export const DECLARED: Record<string, Declared> = {
     changed: () => ({ name: named('other') }),
     named: { member: 'name', resources: 'evaluators' },
     created: ({ evaluator }) => evaluator as Members,
+    unlike: ['llm_evaluator'],
+    computed: ['evaluator_id', 'use_corrections_dataset', 'variable_mapping'].map(name => `llm_evaluator.${name}`),
   },
   member: {
     item: '/orgs/current/members/{member_id}',
@@ -367,6 +427,12 @@ export const DECLARED: Record<string, Declared> = {
     }),
     wanted: ({ first }) => ({ access_policy_ids: [first] }),
     changed: ({ second }) => ({ access_policy_ids: [second] }),
+    idOf: ({ first }) => first!,
+    isOverwritten: true,
+    read: async (tenant, { role_id }, id) => {
+      const { role_ids } = (await tenant.owner.get(`${POLICIES}/${id}`)).body
+      return role_ids.includes(role_id) ? { access_policy_ids: [id] } : undefined
+    },
   },
 }
 

@@ -14,15 +14,20 @@ export type Plan = 'create' | 'update' | 'replace' | 'nothing'
 export type Routes = {
   /** One resource: parameters of parents are filled in, `{id}` is not. */
   item: string
-  create: { method: 'post' | 'put'; path: string }
-  idMember: string
+  /** Where the id is in the query, and updates have it in their body. */
+  updatePath?: string | undefined
+  create: { method: 'post' | 'put'; path: string; route: string }
   /** Null for a resource that a change replaces. */
   update: { method: 'patch' | 'put'; accepts: ReadonlySet<string> } | null
   /** Members that no read shows. */
   secrets: readonly string[]
   fingerprintsOf: (read: Members) => unknown
+  /** Members within a member that the server fills in, as paths: a provider declares them as computed. */
+  computed: readonly string[]
+  /** Of a read: it is being deleted. */
+  isLeaving: (read: Members) => boolean
   /** For a resource without a route that reads one. */
-  read?: (id: string) => Promise<Members | undefined>
+  read?: ((id: string) => Promise<Members | undefined>) | undefined
 }
 
 const operations = await loadOperations()
@@ -49,6 +54,17 @@ export const isSame = (wanted: unknown, read: unknown): boolean => {
   return [...new Set([...Object.keys(wanted), ...Object.keys(read)])].every(name => isSame(wanted[name], read[name]))
 }
 
+/** Without the members that the server has filled in because they are not wanted. */
+function withoutComputed(read: Members, wanted: Members, paths: readonly string[]): Members {
+  const rest = structuredClone(read)
+  for (const path of paths) {
+    const [outer = '', inner = ''] = path.split('.')
+    const [given, within] = [wanted[outer], rest[outer]]
+    if (isObject(given) && isObject(within) && !(inner in given)) delete within[inner]
+  }
+  return rest
+}
+
 export function createPlanner(calls: Calls, routes: Routes) {
   const pathOf = (id: string) => routes.item.replace('{id}', encodeURIComponent(id))
   const visible = (members: Members) =>
@@ -61,17 +77,20 @@ export function createPlanner(calls: Calls, routes: Routes) {
     }
     const { status, body, headers } = await calls.get(pathOf(id))
     if (status === 404) return undefined
+    if (status === 200 && routes.isLeaving(body)) return undefined
     if (status !== 200) throw new Error(`GET ${pathOf(id)} answered ${status}`)
     return { id, read: body, fingerprints: routes.fingerprintsOf(body), etag: headers.get('ETag') }
   }
 
   /** The members that differ. Secrets differ when their fingerprints are no longer those of the last write. */
   function compare(wanted: Members, state: State, now: State): string[] {
-    const members = Object.keys(visible(wanted)).filter(name => !isSame(wanted[name], now.read[name]))
+    const found = withoutComputed(now.read, wanted, routes.computed)
+    const members = Object.keys(visible(wanted)).filter(name => !isSame(wanted[name], found[name]))
     return isDeepStrictEqual(state.fingerprints, now.fingerprints) ? members : [...members, ...routes.secrets]
   }
 
   return {
+    routes,
     pathOf,
     readState,
     compare,
@@ -87,7 +106,11 @@ export function createPlanner(calls: Calls, routes: Routes) {
     update(wanted: Members, state: State): Promise<Reply> {
       const { method, accepts } = routes.update!
       const body = Object.fromEntries(Object.entries(wanted).filter(([name]) => accepts.has(name)))
-      return calls[method](pathOf(state.id), body, state.etag === null ? {} : { 'If-Match': state.etag })
+      return calls[method](
+        routes.updatePath ?? pathOf(state.id),
+        body,
+        state.etag === null ? {} : { 'If-Match': state.etag },
+      )
     },
     destroy: (id: string): Promise<Reply> => calls.delete(pathOf(id)),
   }
