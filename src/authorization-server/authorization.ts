@@ -7,7 +7,7 @@ import { newAuthorizationCode } from '../kernel/crypto.ts'
 import { type Row, run, textArray } from '../kernel/db.ts'
 import { sha256Hex } from '../kernel/digest.ts'
 import { fail } from '../kernel/errors.ts'
-import { commit } from '../kernel/journal.ts'
+import { commit, openOwnAnswer } from '../kernel/journal.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { parseScope } from '../sign-in/device.ts'
 import type * as schema from './authorization.schema.ts'
@@ -111,7 +111,7 @@ export const approveClient = verb(
     )`
     const rows = (await commit(ctx, 'client.approved', change, data)) as unknown as { sealed: string }[]
     const row = requireRow(rows, 'member_required')
-    const opened = await ctx.sealer.open(row.sealed, caller, 'authorization_code')
+    const opened = await openOwnAnswer(ctx, row.sealed, 'authorization_code')
     return { redirect_url: answerUrl(ctx.origin, shown, { code: opened }) }
   },
 )
