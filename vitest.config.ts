@@ -8,7 +8,7 @@ import { LongestFirst } from './test/support/longest-first.ts'
 
 const app = [
   'test/*.test.ts',
-  'test/{access,audit,cli,client,events,insights,kernel,protocol,integrations}/**/*.test.ts',
+  'test/{access,audit,authorization-server,cli,client,events,insights,kernel,protocol,integrations}/**/*.test.ts',
   'test/dashboard/screens/*.test.ts',
   'test/{authorization-server,listeners,datasets,deployments,mcp,models,oauth,pushes}/**/*.test.ts',
   'test/{queues,rules,sign-in,sync,traces,webhooks}/**/*.test.ts',

@@ -267,6 +267,18 @@ const apiKeyShape = {
   trusted_issuer_id: Uuid.nullable().meta({
     description: 'The trusted issuer whose token was exchanged for the key. It is listed until it expires.',
   }),
+  client: z
+    .object({
+      id: z.string(),
+      name: z.string().meta({ description: 'What the client calls itself. Anyone can claim it.' }),
+      expires_at: Time.meta({ description: 'When it is disconnected if it does not come back.' }),
+    })
+    .nullable()
+    .meta({
+      description:
+        'The program that the member has connected. It replaces the text of the key every hour, so `expires_at` of ' +
+        'the key is soon. Revoking the key disconnects it. Null for any other key.',
+    }),
   created_at: Time,
 }
 const ApiKey = z.object(apiKeyShape).meta({ id: 'ApiKey' })
