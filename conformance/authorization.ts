@@ -31,10 +31,11 @@ export async function runAuthorizationScenarios(
   let printed = ''
   suite.child.stdout!.setEncoding('utf8').on('data', async (text: string) => {
     printed += text
-    const [address] = printed.match(/^http\S+\/oauth\/authorize\?\S+$/m) ?? []
+    const [, address] = /^(http\S+\/oauth\/authorize\?\S+)\n/m.exec(printed) ?? []
     if (!address) return
     printed = ''
-    await fetch(await person.approve(address)).catch((error: Error) => console.log(`    ${error.message}`))
+    const approved = person.approve(address).then(answer => fetch(answer))
+    await approved.catch((error: Error) => console.log(`    ${error.message}`))
   })
   await suite.broken.catch(() => {})
 

@@ -90,6 +90,8 @@ function makeAuthProvider(signIn: SignIn) {
     saveClientInformation: keep('client'),
     tokens: () => kept.tokens,
     saveTokens: keep('tokens'),
+    discoveryState: () => kept.discovery,
+    saveDiscoveryState: keep('discovery'),
     codeVerifier: () => kept.verifier,
     saveCodeVerifier: keep('verifier'),
     redirectToAuthorization: async (url: URL) => keep('answer')(new URL(await signIn(url.href))),
