@@ -209,7 +209,11 @@ export const PatchQuery = z.object({
   ...DryRun.shape,
   clear: z
     .preprocess(emptyAsAbsent, commaSeparated(z.enum(CLEARABLE_MEMBERS), CLEARABLE_MEMBERS.length).default([]))
-    .meta({ type: 'string', description: `Members to clear, separated by commas: ${CLEARABLE_MEMBERS.join(', ')}.` }),
+    .meta({
+      type: 'string',
+      default: '',
+      description: `Members to clear, separated by commas: ${CLEARABLE_MEMBERS.join(', ')}.`,
+    }),
 })
 
 const idsFilter = (kind: string) =>

@@ -25,6 +25,7 @@ const INFO = {
     '`/api/v1/runs` is `/runs`, `/api/v1/platform/datasets` is `/v1/platform/datasets`, and `/api/v2/deployments` is',
     '`/v2/deployments`.',
   ].join(' '),
+  contact: { name: 'The operator of this installation' },
   license: { name: 'MIT', identifier: 'MIT' },
 }
 
@@ -45,6 +46,8 @@ export const documentRoutes = (buildDocument: () => Promise<OpenApiDocument>) =>
   slice('Document', 'The description of this API.').get('/openapi.json', {
     id: 'openapi',
     summary: 'Get this document',
+    description:
+      'Takes no API key. It has an `ETag`, so `If-None-Match` saves the download. `/docs` shows it to people.',
     reply: z.looseObject({}).meta({ id: 'OpenApi' }),
     open: serveStaticPage('application/json', async () => JSON.stringify(await buildDocument())),
   })
@@ -334,6 +337,8 @@ function toComponentRefs(schema: unknown): unknown {
       .filter(([key, value]) => key !== 'id' || typeof value !== 'string')
       // Responses get new members over time, and clients must ignore unknown ones.
       .filter(([key, value]) => key !== 'additionalProperties' || value !== false)
+      // A tuple has `maxItems` too. Linters and generators of clients expect a schema here, and no `false`.
+      .map(([key, value]) => (key === 'items' && value === false ? [key, {}] : [key, value]))
       .map(([key, value]) => [
         key,
         key === '$ref'

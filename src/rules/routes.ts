@@ -14,6 +14,7 @@ export const ruleRoutes = slice('Automation rules', 'What is done with runs that
   .get('/runs/rules', {
     id: 'listRunRules',
     summary: 'List the automation rules of this workspace',
+    description: 'All of them in one answer, newest first. A workspace can have 200.',
     toleratesUnknown: true,
     query: s.RuleQuery,
     repeatable: ['id', 'tag_value_id'],
@@ -47,6 +48,9 @@ export const ruleRoutes = slice('Automation rules', 'What is done with runs that
   .patch('/runs/rules/{rule_id}', {
     id: 'changeRunRule',
     summary: 'Change an automation rule',
+    description:
+      'Members that are absent stay as they are. It holds for runs that the rule has not seen yet. The project or ' +
+      'dataset of a rule cannot be changed.',
     toleratesUnknown: true,
     params: s.RuleRef,
     body: s.RulePatch,
@@ -57,6 +61,7 @@ export const ruleRoutes = slice('Automation rules', 'What is done with runs that
   .delete('/runs/rules/{rule_id}', {
     id: 'deleteRunRule',
     summary: 'Delete an automation rule and its logs',
+    description: 'It cannot be undone. The feedback, examples and queue items that it made stay.',
     toleratesUnknown: true,
     params: s.RuleRef,
     reply: s.Deleted,
@@ -110,6 +115,7 @@ export const ruleRoutes = slice('Automation rules', 'What is done with runs that
   .get('/runs/rules/{rule_id}/last_applied', {
     id: 'readRunRuleLastApplied',
     summary: 'Read what a rule did last',
+    description: '404 `rule_not_applied` means that no run has matched yet, or that its log is no longer kept.',
     toleratesUnknown: true,
     params: s.RuleRef,
     query: s.BackfillFlag,
