@@ -93,16 +93,10 @@ const planChange = tool({
   name: 'plan_change',
   title: 'Plan a change',
   description:
-<<<<<<< HEAD
     'First step to deploy an application, set variables or other settings, redeploy or roll back: what that would do. ' +
     'Changes nothing. Show the plan to the person, then call `apply_plan` with the same arguments and its `plan_digest`.',
-  routes: [...CHANGES, ...LOOK_UPS],
-=======
-    'What a change of a deployment would do. Changes nothing. Show the plan to the person, then call `apply_plan` ' +
-    'with the same arguments and the `plan_digest`.',
   routes: CHANGES,
   lookUps: REVISION_LOOK_UPS,
->>>>>>> w-mcp
   own: Change,
   onlyPlans: true,
   run: async (change, _, context) => {

@@ -135,19 +135,9 @@ const COMPARE = 'GET /v2/deployments/{deployment_id}/revisions/{revision_id}/com
 const compareRevisions = tool({
   name: 'compare_revisions',
   title: 'Compare two revisions',
-<<<<<<< HEAD
   description: 'What changed between two revisions: configuration, secret versions, commits, build time, error lines.',
-  routes: [
-    COMPARE,
-    'GET /v2/deployments/{deployment_id}',
-    'GET /v2/deployments',
-    'GET /v2/deployments/{deployment_id}/revisions',
-  ],
-=======
-  description: 'What differs between two revisions: configuration, secret versions, commits, build time, error lines.',
   routes: [COMPARE],
   lookUps: REVISION_LOOK_UPS,
->>>>>>> w-mcp
   own: z.object({
     deployment: DeploymentArgument,
     before: RevisionArgument.default('serving').meta({ type: 'string', description: 'Default: `serving`.' }),

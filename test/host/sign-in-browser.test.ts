@@ -4,6 +4,7 @@ import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { sql } from 'drizzle-orm'
+import { calculatePKCECodeChallenge } from 'oauth4webapi'
 import type { Page } from 'playwright-core'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { bootstrap } from '../../src/access/bootstrap.ts'
@@ -265,6 +266,48 @@ it('a member who first has to sign in lets a device in for one workspace, to rea
   expect(permissions.length).toBeGreaterThan(0)
   expect(permissions.filter(permission => !/:(read(-members)?|download)$/.test(permission))).toEqual([])
   // The first visit of /v2/me, before the sign-in.
+  expect(problems.filter(problem => !problem.includes('401'))).toEqual([])
+})
+
+it('a member who first has to sign in connects a program, which gets a code at its own address', async () => {
+  const { page, problems } = await newVisitor({ viewport: { width: 360, height: 740 } })
+  const redirect_uri = `${hosts.originOf(STRANGER)}/callback`
+  const registration = await slipway.app.fetch(
+    new Request(`${origin}/oauth/register`, {
+      ...{ method: 'POST', headers: { 'Content-Type': 'application/json' } },
+      body: JSON.stringify({ client_name: 'Assistant of a stranger', redirect_uris: [redirect_uri] }),
+    }),
+  )
+  const { client_id } = (await registration.json()) as { client_id: string }
+  const code_verifier = 'v'.repeat(43)
+  const query = new URLSearchParams({
+    ...{ response_type: 'code', client_id, redirect_uri, state: 'a b&c', code_challenge_method: 'S256', prompt: 'x' },
+    code_challenge: await calculatePKCECodeChallenge(code_verifier),
+  })
+  attack.page = `<a href="${origin}/oauth/authorize?${query.toString().replaceAll('&', '&amp;')}">Connect</a>`
+  await page.goto(hosts.originOf(STRANGER))
+  await page.getByRole('link').click()
+  await showsWays(page)
+  const { resources } = (await api('GET', '/orgs/current/members')).body as {
+    resources: { id: string; email: string }[]
+  }
+  const admin = resources.find(({ email }) => email === 'boss@example.com')!
+  const link = (await api('POST', `/orgs/current/members/${admin.id}/sign-in-links`)).body.url as string
+  await page.evaluate(`location.hash = '${new URL(link).hash}'`)
+  await page.getByText('Assistant of a stranger').waitFor()
+  for (const colorScheme of ['light', 'dark'] as const) {
+    await page.emulateMedia({ colorScheme })
+    await expectAccessible(page)
+    await takePicture(page, `connect-${colorScheme}`)
+  }
+  await page.getByLabel('only read').check()
+  await page.getByRole('button', { name: 'Approve' }).click()
+  await page.waitForURL(`${redirect_uri}?*`)
+  const answer = new URL(page.url()).searchParams
+  expect([answer.get('state'), answer.get('iss')]).toEqual(['a b&c', origin])
+  const grant = { grant_type: 'authorization_code', client_id, redirect_uri, code_verifier, code: answer.get('code')! }
+  const { scope } = await sendForm('/oauth/token', grant)
+  expect(scope!.split(' ').filter(permission => !/:(read(-members)?|download)$/.test(permission))).toEqual([])
   expect(problems.filter(problem => !problem.includes('401'))).toEqual([])
 })
 

@@ -215,6 +215,17 @@ async function prepareCalls() {
     await send('POST', path, { body: approval, headers: asPerson, app })
     return String(new URLSearchParams({ grant_type: GRANT_TYPE, client_id, device_code }))
   }
+  const redirect_uri = 'http://127.0.0.1/callback'
+  const oauthClient = (await send('POST', '/oauth/register', { body: { redirect_uris: [redirect_uri] }, app })).body
+  const code_verifier = 'v'.repeat(43)
+  const newClientApproval = async () => {
+    const query = new URLSearchParams({
+      ...{ response_type: 'code', client_id: oauthClient.client_id, redirect_uri, code_challenge_method: 'S256' },
+      code_challenge: Buffer.from(sha256Hex(code_verifier), 'hex').toString('base64url'),
+    })
+    const path = `/v2/me/authorization-request?${query}`
+    return { ...approval, request: (await send('GET', path, { headers: asPerson, app })).body.request }
+  }
   const calls: Record<string, () => Promise<Call> | Call> = {
     ...makeDataCalls(tenant, create, params.member_id!),
     createDeployment: () => ({ body: deploymentBody() }),
@@ -426,6 +437,18 @@ async function prepareCalls() {
     denyDevice: async () => ({ params: { user_code: (await requestDevice()).user_code }, headers: asPerson }),
     redeemDevice: async () => ({ raw: await redeemBody(), headers: form }),
     issueToken: async () => ({ raw: await redeemBody(), headers: form }),
+    approveClient: async () => ({ body: await newClientApproval(), headers: asPerson }),
+    revokeToken: async () => {
+      const approval = await newClientApproval()
+      const { body } = await send('POST', '/v2/me/authorizations', { body: approval, headers: asPerson, app })
+      const code = new URL(body.redirect_url).searchParams.get('code')!
+      const grant = { grant_type: 'authorization_code', client_id: oauthClient.client_id, code, code_verifier }
+      const raw = String(new URLSearchParams(grant))
+      const { access_token, refresh_token } = (await send('POST', '/oauth/token', { raw, headers: form, app })).body
+      noteKey(access_token)
+      handedOut.push(code, sha256Hex(code), refresh_token, sha256Hex(refresh_token))
+      return { raw: String(new URLSearchParams({ token: refresh_token })), headers: form }
+    },
     revokeOwnKey: async () => {
       const { body } = await send('POST', '/device/token', { raw: await redeemBody(), headers: form, app })
       noteKey(body.access_token)
