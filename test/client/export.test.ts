@@ -2,14 +2,9 @@
 import { sql } from 'drizzle-orm'
 import { loadAll } from 'js-yaml'
 import { expect, it } from 'vitest'
+import type { WorkspaceDocument } from '../../src/client/apply/documents.ts'
 import { createClient } from '../../src/client/client.ts'
-import {
-  type ExportedDocument,
-  type ExportFormat,
-  exportWorkspace,
-  findWorkspace,
-  writeExport,
-} from '../../src/client/export.ts'
+import { type ExportFormat, exportWorkspace, findWorkspace, writeExport } from '../../src/client/export.ts'
 import { toYaml } from '../../src/client/yaml.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { getApp, newTenant, type Tenant } from '../support/app.ts'
@@ -25,7 +20,7 @@ async function exportText({ key }: Pick<Tenant, 'key'>, format: ExportFormat, wo
   for await (const part of parts) text += part
   return text
 }
-const exportDocuments = async (tenant: Pick<Tenant, 'key'>): Promise<ExportedDocument[]> =>
+const exportDocuments = async (tenant: Pick<Tenant, 'key'>): Promise<WorkspaceDocument[]> =>
   JSON.parse(await exportText(tenant, 'json'))
 const create = async (tenant: { post: Tenant['post'] }, path: string, body: object) => {
   const { status, body: created } = await tenant.post(path, body)
@@ -116,9 +111,9 @@ it('makes bodies from which another workspace gets the same things, and then exp
   expect((await other.patch(`/workspaces/${other.tenant_id}`, workspace)).status).toBe(200)
 
   const again = await exportDocuments(other)
-  const withoutIds = (one: ExportedDocument) =>
+  const withoutIds = (one: WorkspaceDocument) =>
     one.kind === 'Webhook' ? { ...one, spec: { ...one.spec, deployment_ids: [], tag_value_ids: [] } } : one
-  const ofGitHost = ({ kind, spec }: ExportedDocument) =>
+  const ofGitHost = ({ kind, spec }: WorkspaceDocument) =>
     kind === 'PreviewPolicy' || (spec as { source?: string }).source === 'githost'
   expect(again.map(withoutIds)).toEqual(documents.filter(one => !ofGitHost(one)).map(withoutIds))
 })
