@@ -176,7 +176,7 @@ it('deletes what its owner no longer declares, and takes over only when asked', 
   write('mine.yaml', [deployment('web'), deployment('billing')])
   const refused = await run('apply', mine, '--owner', 'shop', '--prune')
   expect(refused.error?.errors).toEqual([
-    { loc: [`${mine}:8`, 'Deployment billing', 'owner'], msg: expect.stringContaining('billing') },
+    { loc: [`${mine}:9`, 'Deployment billing', 'owner'], msg: expect.stringContaining('billing') },
   ])
   const taken = await run('apply', mine, '--owner', 'shop', '--prune', '--take-over')
   expect(taken.error).toBeUndefined()
@@ -212,7 +212,7 @@ it('reports all faults of all files at once, with their lines, and changes nothi
     '04-proto.yaml': ['kind: Role\nname: a\nspec:\n  __proto__: {polluted: 1}\n', [3, '']],
     '05-kind.yaml': ['kind: Roel\nname: a\nspec: {}\n', [1, 'kind']],
     '06-deep.json': [deep, [1, '']],
-    '07-syntax.json': ['{"kind": "Role",\n  "name": }', [2, '']],
+    '07-syntax.json': ['{"kind": "Role",\n  "name": ]}', [2, '']],
     '08-members.yaml': [
       '---\n# A comment\nkind: Role\nname: Op\nspec:\n  permissions:\n    - deployments:read\n    - deploy\n  colour: red\n---\njust text\n',
       [8, 'spec.permissions.1'],

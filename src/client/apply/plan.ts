@@ -66,7 +66,10 @@ export async function planApply(
   const state = await readState(client, documents, ids, options)
   const addFault: Planner['addFault'] = (document, path, message) => faults.push(faultOf(document, path, message))
   const planner: Planner = { client, signal, options, documents, workspace, state, ids, addFault }
-  const ordered = KINDS.flatMap(kind => documents.filter(one => one.kind === kind))
+  // By name, so that the digest does not depend on the files.
+  const ordered = KINDS.flatMap(kind =>
+    documents.filter(one => one.kind === kind).toSorted((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0)),
+  )
   const steps = await mapInParts(ordered, async document =>
     toStep(document, await PLANNERS[document.kind](planner, document)),
   )
