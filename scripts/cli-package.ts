@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url'
 import { gzipSync } from 'node:zlib'
 import { buildSync } from 'esbuild'
 import { packTar } from 'modern-tar'
+import { buildDeclarationSchema } from '../src/api-docs/declaration-schema.ts'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 /** commander is CommonJS, and calls `require` for modules of Node. */
@@ -21,10 +22,12 @@ const { outputFiles } = buildSync({
 })
 const manifest = {
   ...{ name: 'slipway', version, license, description: 'Deploys folders and operates deployments on Slipway.' },
-  ...{ type: 'module', bin: { slipway: 'slipway.mjs' }, files: ['slipway.mjs'], engines: { node: '>=20.12' } },
+  ...{ type: 'module', bin: { slipway: 'slipway.mjs' }, files: ['slipway.mjs', 'slipway.schema.json'], engines: { node: '>=20.12' } },
 }
 const contents = {
   'slipway.mjs': outputFiles[0]!.contents,
+  // For editors, of documents that `slipway apply` takes.
+  'slipway.schema.json': new TextEncoder().encode(`${JSON.stringify(buildDeclarationSchema())}\n`),
   'package.json': new TextEncoder().encode(`${JSON.stringify(manifest, null, 2)}\n`),
 }
 const entries = Object.entries(contents).map(([name, body]) => ({

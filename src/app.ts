@@ -71,6 +71,7 @@ export const slices = {
     import('./authorization-server/routes.ts'),
   '/v2/me/authorization-request /v2/me/authorizations': () => import('./authorization-server/authorization.routes.ts'),
   '/v2/trusted-issuers': () => import('./authorization-server/trusted-issuers.routes.ts'),
+  '/schemas': () => import('./api-docs/declaration-schema.routes.ts'),
   '/healthz /readyz': () => import('./kernel/health.routes.ts'),
 }
 

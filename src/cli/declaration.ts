@@ -66,5 +66,14 @@ export const withFollow = (command: Command): Command =>
     .option('--detach', 'do not follow the revision')
     .option('--timeout <seconds>', 'how long to follow the revision', '900')
 
+/** What documents are planned with. */
+export const withDocuments = (command: Command): Command =>
+  command
+    .option('-f, --file <path>', 'a file or a folder of documents, or - for stdin. Can be repeated', collect)
+    .option('--owner <name>', 'the owner of all documents, such as shop/infra')
+    .option('--prune', 'delete what has the owner and is in no document')
+    .option('--take-over', 'also change what has another owner')
+    .option('--secrets-file <file>', 'values of secrets: lines NAME=value or DEPLOYMENT/NAME=value', collect)
+
 /** For an option that can be repeated. */
 export const collect = (value: string, before: string[] = []): string[] => [...before, value]

@@ -28,9 +28,18 @@ export class CommandFailure extends Error {
   readonly code: string
   readonly next: string | undefined
   readonly lastLines: string[] | undefined
-  constructor(exitCode: ExitCode, code: string, message: string, next?: string, lastLines?: string[]) {
+  readonly errors: FailureReport['errors']
+  constructor(
+    exitCode: ExitCode,
+    code: string,
+    message: string,
+    next?: string,
+    lastLines?: string[],
+    errors?: FailureReport['errors'],
+  ) {
     super(message)
     this.lastLines = lastLines
+    this.errors = errors
     this.exitCode = exitCode
     this.code = code
     this.next = next
@@ -63,8 +72,9 @@ const MESSAGES: Record<string, string> = {
 
 export function toReport(error: unknown): { report: FailureReport; exitCode: ExitCode } {
   if (error instanceof CommandFailure) {
-    const { exitCode, code, message, next, lastLines } = error
-    return { exitCode, report: { code, message, next, ...(lastLines && { last_lines: lastLines }) } }
+    const { exitCode, code, message, next, lastLines, errors } = error
+    const report = { code, message, next, ...(lastLines && { last_lines: lastLines }), ...(errors && { errors }) }
+    return { exitCode, report }
   }
   if (error instanceof ApiError) {
     const { code, requestId: request_id, errors } = error

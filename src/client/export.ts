@@ -1,25 +1,8 @@
-// A workspace as one file: documents whose `spec` is the body of the request that creates the same thing again. Values
-// of secrets, keys and people are not in it.
+// A workspace as one file: documents that `slipway apply` takes. Values of secrets, keys and people are not in it.
+import { integrationName, listenerName, type WorkspaceDocument } from './apply/documents.ts'
 import type { Client, Item, Reply } from './client.ts'
 import { ApiError } from './errors.ts'
 import { toYaml } from './yaml.ts'
-
-export type ExportedDocument = {
-  kind: Kind
-  name: string
-  spec: object
-  /** Names of the secrets whose values the body lacks. */
-  secrets?: string[] | undefined
-  /** Names of what the body has ids of. */
-  listener?: string | undefined
-  deployments?: string[] | undefined
-  tags?: string[] | undefined
-  /** Calls of a preview policy, which need a secret before they can be in a body. */
-  hooks?: object | undefined
-}
-type Kind =
-  | ('Workspace' | 'Role' | 'Listener' | 'TagKey' | 'TagValue')
-  | ('Deployment' | 'PreviewPolicy' | 'CustomHost' | 'Webhook')
 
 export const EXPORT_FORMATS = ['yaml', 'json'] as const
 export type ExportFormat = (typeof EXPORT_FORMATS)[number]
@@ -27,7 +10,7 @@ export type ExportFormat = (typeof EXPORT_FORMATS)[number]
 export const LEFT_OUT = [
   'values of secrets, and what signs webhooks and hooks',
   'members, API keys and sessions',
-  'integrations with git hosts and OAuth providers, which hold credentials',
+  'integrations with git hosts, which hold credentials, and the tokens of people',
   'previews, which pull requests create again',
   'uploaded archives, revisions, logs, metrics and events',
 ]
@@ -85,7 +68,7 @@ export async function* exportWorkspace(
   client: Client,
   { id, permissions }: Workspace,
   { signal }: Options = {},
-): AsyncGenerator<ExportedDocument> {
+): AsyncGenerator<WorkspaceDocument> {
   const { display_name, require_if_match } = await client.call('GET /workspaces/{workspace_id}', {
     params: { workspace_id: id },
     signal,
@@ -96,19 +79,24 @@ export async function* exportWorkspace(
   if (permissions.includes('listeners:read')) yield* exportListeners(client, listeners, signal)
   const tags = new Map<string, string>()
   yield* exportTags(client, tags, signal)
+  yield* exportProviders(client, id, signal)
+  const hosts = await client.call('GET /v1/integrations/forge/githost/install', { signal })
+  const integrations = new Map(hosts.map(one => [one.id, integrationName(one)]))
   const names = new Map<string, string>()
-  yield* exportDeployments(client, { listeners, tags, names }, signal)
-  yield* exportHosts(client, signal)
+  yield* exportDeployments(client, { listeners, integrations, tags, names }, signal)
   if (permissions.includes('webhooks:read')) yield* exportWebhooks(client, { tags, names }, signal)
+  yield* exportHosts(client, signal)
 }
 
 type Signal = AbortSignal | undefined
 
-async function* exportRoles(client: Client, signal: Signal): AsyncGenerator<ExportedDocument> {
+async function* exportRoles(client: Client, signal: Signal): AsyncGenerator<WorkspaceDocument> {
   const roles = await collect(client.list('GET /orgs/current/roles', { signal }))
   const own = roles.filter(({ organization_id }) => organization_id !== null)
-  for (const { scope, display_name, description, permissions } of own.toSorted(byDisplayName))
-    yield { kind: 'Role', name: display_name, spec: { scope, display_name, description, permissions } }
+  for (const { scope, display_name, description, permissions, owner } of own.toSorted(byDisplayName)) {
+    const spec = { scope, display_name, description, permissions: permissions.toSorted() }
+    yield { kind: 'Role', name: display_name, spec, owner: owner ?? undefined }
+  }
 }
 const byDisplayName = (a: { display_name: string }, b: { display_name: string }) =>
   a.display_name < b.display_name ? -1 : 1
@@ -117,9 +105,9 @@ async function* exportListeners(
   client: Client,
   names: Map<string, string>,
   signal: Signal,
-): AsyncGenerator<ExportedDocument> {
+): AsyncGenerator<WorkspaceDocument> {
   const listeners = await collect(client.list('GET /v2/listeners', { signal }))
-  const named = listeners.map(one => ({ ...one, name: `${one.compute_type}/${one.compute_id}` }))
+  const named = listeners.map(one => ({ ...one, name: listenerName(one) }))
   for (const { id, name, compute_type, compute_id, compute_config } of byName(named)) {
     names.set(id, name)
     yield { kind: 'Listener', name, spec: { compute_type, compute_id, compute_config } }
@@ -130,7 +118,7 @@ async function* exportTags(
   client: Client,
   names: Map<string, string>,
   signal: Signal,
-): AsyncGenerator<ExportedDocument> {
+): AsyncGenerator<WorkspaceDocument> {
   const keys = await collect(client.list('GET /v2/tag-keys', { signal }))
   for (const { id, key } of keys.toSorted((a, b) => (a.key < b.key ? -1 : 1))) {
     yield { kind: 'TagKey', name: key, spec: { key } }
@@ -143,13 +131,38 @@ async function* exportTags(
   }
 }
 
-type Names = { listeners: Map<string, string>; tags: Map<string, string>; names: Map<string, string> }
+/** Of a discovered one, what its server publishes is discovered again. Those of other workspaces are not listed. */
+async function* exportProviders(client: Client, workspace: string, signal: Signal): AsyncGenerator<WorkspaceDocument> {
+  const listed = await client.call('GET /v2/auth/providers', { signal })
+  for (const { provider_id } of listed.toSorted((a, b) => (a.provider_id < b.provider_id ? -1 : 1))) {
+    const params = { provider_id }
+    const one = await ifFound(client.call('GET /v2/auth/providers/{provider_id}', { params, signal }))
+    if (one === undefined || one.made_by_workspace !== workspace) continue
+    const { name, client_id, mcp_server_url, registration, token_endpoint_auth_method: method, scopes } = one
+    const isGiven = registration === 'given'
+    const { auth_url, token_url, revocation_url, uses_pkce, provider_type } = one
+    yield {
+      kind: 'Provider',
+      name: provider_id,
+      spec: mcp_server_url
+        ? { provider_id, name, mcp_server_url, registration, ...(isGiven && { client_id }), scopes: scopes.toSorted() }
+        : withoutNulls({
+            ...{ provider_id, name, client_id, auth_url, token_url, revocation_url, scopes: scopes.toSorted() },
+            ...{ uses_pkce, provider_type, token_endpoint_auth_method: method },
+          }),
+      secrets: isGiven && method !== 'none' ? ['client_secret'] : undefined,
+      owner: one.owner ?? undefined,
+    }
+  }
+}
+
+type Names = Record<'listeners' | 'integrations' | 'tags' | 'names', Map<string, string>>
 
 async function* exportDeployments(
   client: Client,
-  { listeners, tags, names }: Names,
+  { listeners, integrations, tags, names }: Names,
   signal: Signal,
-): AsyncGenerator<ExportedDocument> {
+): AsyncGenerator<WorkspaceDocument> {
   const all: { id: string; name: string }[] = []
   for await (const { id, name, preview, status } of client.list('GET /v2/deployments', {
     query: { limit: PART },
@@ -167,7 +180,7 @@ async function* exportDeployments(
     for (let from = 0; from < part.length; from += AT_ONCE) {
       const documents = part
         .slice(from, from + AT_ONCE)
-        .map(one => describeDeployment(client, one, { listeners, tags }, signal))
+        .map(one => describeDeployment(client, one, { listeners, integrations, tags }, signal))
       for (const described of await Promise.all(documents)) yield* described
     }
   }
@@ -176,9 +189,9 @@ async function* exportDeployments(
 async function describeDeployment(
   client: Client,
   deployment: Deployment,
-  { listeners, tags }: Pick<Names, 'listeners' | 'tags'>,
+  { listeners, integrations, tags }: Omit<Names, 'names'>,
   signal: Signal,
-): Promise<ExportedDocument[]> {
+): Promise<WorkspaceDocument[]> {
   const { name, source, source_config, source_revision_config, secrets, secret_references } = deployment
   const params = { deployment_id: deployment.id }
   const [tagged, policy] = await Promise.all([
@@ -191,11 +204,12 @@ async function describeDeployment(
   ])
   // It was deleted while the list was read.
   if (tagged === undefined) return []
-  const { deployment_type, listener_config, ...config } = source_config
+  const { deployment_type, listener_config, listener_id, integration_id, ...config } = source_config
+  const [listener, integration] = [listeners.get(listener_id ?? ''), integrations.get(integration_id ?? '')]
   // Only the control plane sets the commit, and an archive stays where it was uploaded.
   const { repo_commit_sha: _, source_tarball_path: __, ...revisionConfig } = source_revision_config
   const namespace = listener_config && withoutNulls(listener_config)
-  const document: ExportedDocument = {
+  const document: WorkspaceDocument = {
     kind: 'Deployment',
     name,
     spec: {
@@ -203,16 +217,18 @@ async function describeDeployment(
       source,
       source_config: withoutNulls({
         ...config,
+        // An id whose name the caller may not read stays.
+        ...(listener === undefined && { listener_id }),
+        ...(integration === undefined && { integration_id }),
         ...(namespace && Object.keys(namespace).length > 0 && { listener_config: namespace }),
         // An image of this source always runs as `prod`, and the body must not say so.
         ...(source !== 'external_container' && { deployment_type }),
       }),
       source_revision_config: withoutNulls(revisionConfig),
-      secrets: [],
       ...(secret_references && secret_references.length > 0 && { secret_references }),
     },
     secrets: listNames(secrets),
-    listener: (source_config.listener_id && listeners.get(source_config.listener_id)) || undefined,
+    ...{ listener, integration, owner: deployment.owner ?? undefined },
     tags: orNone(tagged.resources.map(({ key, value }) => `${key}=${value}`).toSorted()),
   }
   return policy ? [document, describePolicy(name, policy)] : [document]
@@ -224,7 +240,7 @@ const listNames = (secrets: { name: string }[]): string[] | undefined => orNone(
 function describePolicy(
   deployment: string,
   policy: Reply<'GET /v2/deployments/{deployment_id}/preview-policy'>,
-): ExportedDocument {
+): WorkspaceDocument {
   const { branches, ttl, max, forks, secrets, resource_spec, hooks } = policy
   const { secret: _, ...calls } = hooks ?? { secret: '' }
   return {
@@ -232,11 +248,11 @@ function describePolicy(
     name: deployment,
     spec: { branches, ttl, max, forks, ...(resource_spec && { resource_spec: withoutNulls(resource_spec) }) },
     secrets: listNames(secrets),
-    ...(hooks && { hooks: withoutNulls(calls) }),
+    ...(hooks && { hooks: withoutNulls(calls) as WorkspaceDocument['hooks'] }),
   }
 }
 
-async function* exportHosts(client: Client, signal: Signal): AsyncGenerator<ExportedDocument> {
+async function* exportHosts(client: Client, signal: Signal): AsyncGenerator<WorkspaceDocument> {
   const hosts = await collect(client.list('GET /v2/custom-hosts', { signal }))
   for (const { host: name } of hosts.toSorted((a, b) => (a.host < b.host ? -1 : 1)))
     yield { kind: 'CustomHost', name, spec: {} }
@@ -246,19 +262,20 @@ async function* exportWebhooks(
   client: Client,
   { names, tags }: Pick<Names, 'names' | 'tags'>,
   signal: Signal,
-): AsyncGenerator<ExportedDocument> {
+): AsyncGenerator<WorkspaceDocument> {
   const webhooks = await collect(client.list('GET /v2/webhooks', { signal }))
   const nameOf = (ids: string[], from: Map<string, string>) => orNone(ids.flatMap(id => from.get(id) ?? []).toSorted())
-  for (const one of byName(webhooks.map(webhook => ({ ...webhook, name: webhook.url })))) {
-    const { url, description, event_types, deployment_ids, tag_value_ids, enabled } = one
+  const order = webhooks.map(one => ({ ...one, name: `${one.url} ${one.description} ${one.id}` }))
+  for (const { url, description, event_types, enabled, deployment_ids, tag_value_ids, owner } of byName(order))
     yield {
       kind: 'Webhook',
       name: url,
-      spec: { url, description, event_types, deployment_ids, tag_value_ids, enabled },
+      spec: { url, description, event_types: event_types.toSorted(), enabled },
+      // A deployment or a tag that is gone has no name.
       deployments: nameOf(deployment_ids, names),
       tags: nameOf(tag_value_ids, tags),
+      owner: owner ?? undefined,
     }
-  }
 }
 
 /** The text of the file, part by part. */
@@ -271,7 +288,8 @@ export async function* writeExport(
   const documents = exportWorkspace(client, workspace, options)
   if (format === 'yaml') {
     yield [
-      '# A workspace of Slipway. Not in this file:',
+      `# yaml-language-server: $schema=${client.url}/schemas/slipway.json`,
+      '# A workspace of Slipway, for `slipway apply -f`. Not in this file:',
       ...[...LEFT_OUT, ...listUnreadable(workspace)].map(what => `# - ${what}`),
       '',
     ].join('\n')

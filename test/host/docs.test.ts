@@ -18,6 +18,7 @@ const folder = fs.mkdtempSync(join(tmpdir(), 'slipway-docs-'))
 /** Pages whose `sh` blocks run here, from top to bottom, but for those that start with npm or node. */
 const RUNNING = [
   'README',
+  'docs/apply',
   'docs/operate-a-deployment',
   'docs/cli',
   'docs/mcp-clients',

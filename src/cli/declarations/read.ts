@@ -1,8 +1,9 @@
 // Commands that read deployments.
+import type { DiffFlags } from '../commands/apply.ts'
 import type { DiffOptions } from '../commands/diff.ts'
 import type { LogOptions } from '../commands/logs.ts'
 import type { ListOptions } from '../commands/read.ts'
-import type { Declare } from '../declaration.ts'
+import { type Declare, withDocuments } from '../declaration.ts'
 
 const load = () => import('../commands/read.ts')
 
@@ -34,14 +35,18 @@ export function declareRead({ program, command, section }: Declare): void {
   command<{ limit: string }>(program, 'revisions [deployment]', 'list revisions', async (session, { limit }, [name]) =>
     (await load()).listRevisions(session, name, limit),
   ).option('--limit <number>', 'how many', '20')
-  command<DiffOptions>(
+  const diff = command<DiffOptions & DiffFlags>(
     program,
     'diff [deployment] [before] [after]',
     'show what differs between two revisions, by number or id: by default, from the one that serves to the latest',
-    async (session, options, words) => (await import('../commands/diff.ts')).showDifference(session, words, options),
+    async (session, options, words) => {
+      if (options.file) return (await import('../commands/apply.ts')).showApplyDiff(session, options)
+      return (await import('../commands/diff.ts')).showDifference(session, words, options)
+    },
   )
-    .summary('show what differs between two revisions')
+    .summary('show what differs between two revisions, or what -f would change')
     .option('--exit-code', 'exit with 10 if there are differences')
+  withDocuments(diff)
   command(program, 'metrics [deployment]', 'show what the copies used and answered', async (session, _, [name]) =>
     (await import('../commands/metrics.ts')).showMetrics(session, name),
   )

@@ -1,10 +1,11 @@
 // Commands about the workspace as a whole, and any request of the API.
+import type { ApplyFlags } from '../commands/apply.ts'
 import type { AuditFilters, ExportOptions, ListOptions } from '../commands/audit.ts'
 import type { EventOptions } from '../commands/events.ts'
 import type { ExportOptions as WorkspaceExportOptions } from '../commands/export.ts'
 import type { ListenOptions } from '../commands/webhook-listen.ts'
 import type { CreateOptions } from '../commands/webhooks.ts'
-import { collect, type Declare } from '../declaration.ts'
+import { collect, type Declare, withDocuments } from '../declaration.ts'
 
 const loadAudit = () => import('../commands/audit.ts')
 const loadWebhooks = () => import('../commands/webhooks.ts')
@@ -42,6 +43,14 @@ export function declareWorkspace({ program, command, group, section }: Declare):
     .option('--format <format>', 'ndjson, csv or ocsf', 'ndjson')
     .option('--output <file>', 'a file that is readable by you only')
 
+  withDocuments(
+    command<ApplyFlags>(program, 'apply', 'make the workspace as documents declare it', async (session, options) =>
+      (await import('../commands/apply.ts')).apply(session, options),
+    ),
+  )
+    .option('--plan-digest <digest>', 'apply the plan that `slipway diff -f` showed, or nothing')
+    .option('--wait', 'follow the new revisions until they serve')
+    .option('--timeout <seconds>', 'how long to follow each revision', '900')
   command<WorkspaceExportOptions>(program, 'export', 'write the workspace as one file', async (session, options) =>
     (await import('../commands/export.ts')).exportToFile(session, options),
   )

@@ -1,0 +1,13 @@
+// The route of the JSON Schema for editors.
+import * as z from 'zod'
+import { slice } from '../kernel/routes.ts'
+import { serveStaticPage } from '../kernel/static-page.ts'
+import { buildDeclarationSchema } from './declaration-schema.ts'
+
+export const declarationSchemaRoutes = slice('Document', 'The description of this API.').get('/schemas/slipway.json', {
+  id: 'readDeclarationSchema',
+  summary: 'Get the JSON Schema of the documents that `slipway apply` takes',
+  description: 'For editors: `# yaml-language-server: $schema=` and this address as the first line of a YAML file.',
+  reply: z.looseObject({}).meta({ id: 'JsonSchema' }),
+  open: serveStaticPage('application/schema+json', () => JSON.stringify(buildDeclarationSchema())),
+})

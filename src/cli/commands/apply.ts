@@ -1,0 +1,176 @@
+// `slipway apply -f` and `slipway diff -f`: the workspace as its documents declare it.
+import { readFileSync } from 'node:fs'
+import type { Schema } from '@cfworker/json-schema'
+import { ApplyFailure, applyPlan, listWrites } from '../../client/apply/apply.ts'
+import { type DocumentFault, titleOf } from '../../client/apply/documents.ts'
+import { planApply } from '../../client/apply/plan.ts'
+import type { Action, ApplyPlan, Deployment } from '../../client/apply/planner.ts'
+import { describeUnreadLines, parseEnvFile } from '../../client/env-file.ts'
+import { findWorkspace } from '../../client/export.ts'
+import { paintMark, showChanges } from '../comparison.ts'
+import { checkAgainstSchema } from '../document-check.ts'
+import { readDocumentFiles, toDeclared } from '../document-files.ts'
+import { CommandFailure, EXIT, shellWord, toReport, usageError } from '../failure.ts'
+import { followRevision, parseTimeout } from '../follow.ts'
+import { confirm, type Session } from '../session.ts'
+
+export type PlanFlags = {
+  file?: string[]
+  owner?: string
+  prune?: boolean
+  takeOver?: boolean
+  secretsFile?: string[]
+}
+export type DiffFlags = PlanFlags & { exitCode?: boolean }
+export type ApplyFlags = PlanFlags & { planDigest?: string; wait?: boolean; timeout: string }
+
+export async function showApplyDiff(session: Session, flags: DiffFlags): Promise<void> {
+  const plan = await makePlan(session, flags)
+  showPlan(session, plan)
+  if (flags.exitCode && listWrites(plan).length > 0) process.exitCode = EXIT.hasChanges
+}
+
+export async function apply(session: Session, flags: ApplyFlags): Promise<void> {
+  const { out, signal } = session
+  const timeoutMs = parseTimeout(flags.timeout)
+  const plan = await makePlan(session, flags)
+  showPlan(session, plan)
+  if (flags.planDigest !== undefined && flags.planDigest !== plan.digest) {
+    const message = 'The files or the workspace have changed since the plan with this digest. Nothing was changed.'
+    throw new CommandFailure(EXIT.stalePlan, 'plan_stale', message, writeCommand('diff', flags))
+  }
+  const writes = listWrites(plan)
+  if (writes.length === 0) return out.emit({ type: 'result', outcome: 'unchanged', plan_digest: plan.digest })
+  if (flags.planDigest === undefined)
+    await confirm(session, `Apply this plan: ${count(plan)}?`, `${writeCommand('apply', flags)} --yes`)
+  const deployments: Deployment[] = []
+  try {
+    for await (const { kind, name, action, deployment } of applyPlan(plan, signal)) {
+      if (deployment) deployments.push(deployment)
+      const revision_id = deployment?.latest_revision_id
+      out.emit(
+        { type: 'applied', kind, name, action, deployment_id: deployment?.id, revision_id },
+        () => `${out.paint('green', '✓')} ${PAST[action]} ${titleOf({ kind, name })}`,
+      )
+    }
+  } catch (error) {
+    throw describeFailure(session, error, flags)
+  }
+  if (flags.wait) {
+    for (const deployment of deployments) {
+      out.text(deployment.name)
+      await followRevision(session, deployment, deployment.latest_revision_id!, { timeoutMs })
+    }
+  }
+  const next = flags.wait ? undefined : deployments[0] && `slipway status ${deployments[0].name}`
+  out.emit({ type: 'result', outcome: 'applied', applied: writes.length, plan_digest: plan.digest, next }, () =>
+    flags.wait || !next ? 'Applied.' : `Applied. See how far a deployment is: ${next}`,
+  )
+}
+
+const PAST = { create: 'Created', change: 'Changed', delete: 'Deleted', nothing: 'Left' } as const
+
+// ---- planned
+
+async function makePlan(session: Session, flags: PlanFlags): Promise<ApplyPlan> {
+  const { client, login, signal } = session
+  const files = flags.file ?? []
+  if (files.length === 0) throw usageError('Name the files: -f PATH', 'slipway apply -f PATH')
+  if (flags.prune && flags.owner === undefined)
+    throw usageError('--prune deletes what has an owner: name it with --owner.')
+  const secrets = readSecrets(flags.secretsFile ?? [])
+  const { documents, faults } = await readDocumentFiles(files)
+  const { reply: schema } = await client.send({ method: 'GET', path: '/schemas/slipway.json', signal })
+  const all = [...faults, ...checkAgainstSchema(documents, schema as unknown as Schema)]
+  if (all.length > 0) throw refuse(all)
+  const workspace = await findWorkspace(client, { workspace: login.workspace, signal })
+  if (!workspace) throw usageError('Name the workspace: the key is of the organization.', 'SLIPWAY_WORKSPACE=ID …')
+  const { owner, takeOver, prune } = flags
+  const options = { workspace: workspace.id, owner, takeOver, prune, secrets, signal }
+  const plan = await planApply(client, documents.map(toDeclared), options)
+  if (plan.faults.length > 0) throw refuse(plan.faults)
+  return plan
+}
+
+function refuse(faults: DocumentFault[]): CommandFailure {
+  const errors = faults.map(({ file, line, document, path, message }) => ({
+    loc: [[file, line].filter(part => part !== undefined).join(':'), document, path].filter(part => part !== ''),
+    msg: message,
+  }))
+  const message = `The documents have ${faults.length === 1 ? 'a fault' : `${faults.length} faults`}. Nothing was changed.`
+  return new CommandFailure(EXIT.failed, 'documents_invalid', message, undefined, undefined, errors)
+}
+
+function readSecrets(files: string[]): Map<string, string> {
+  const values = new Map<string, string>()
+  for (const file of files) {
+    const text = readFileSync(file, 'utf8')
+    const fault = describeUnreadLines(text)
+    if (fault) throw usageError(`${file}: ${fault}`)
+    for (const [name, value] of Object.entries(parseEnvFile(text))) values.set(name, value)
+  }
+  return values
+}
+
+const MARKS = { create: 'added', change: 'changed', delete: 'removed' } as const
+
+function count({ steps }: ApplyPlan): string {
+  const parts = (['create', 'change', 'delete'] as const).flatMap(action => {
+    const number = steps.filter(step => step.action === action).length
+    return number > 0 ? [`${number} to ${action}`] : []
+  })
+  return parts.join(', ') || 'nothing to do'
+}
+
+function showPlan(session: Session, plan: ApplyPlan): void {
+  const { out } = session
+  for (const { run: _, ...step } of plan.steps) {
+    out.emit({ type: 'planned', ...step })
+    if (!out.isMachine && step.action !== 'nothing') showAction(session, { ...step, action: step.action })
+  }
+  const number = (action: Action['action']) => plan.steps.filter(step => step.action === action).length
+  const counts = { create: number('create'), change: number('change'), delete: number('delete') }
+  out.emit({ type: 'plan', ...counts, unchanged: number('nothing'), plan_digest: plan.digest }, () =>
+    listWrites(plan).length === 0
+      ? 'The workspace is as the documents declare it.'
+      : `${count(plan)}, ${number('nothing')} unchanged. Plan digest: ${plan.digest}`,
+  )
+}
+
+function showAction(session: Session, step: Action & { action: keyof typeof MARKS }): void {
+  const { out } = session
+  out.text('')
+  out.raw(`${paintMark(out, MARKS[step.action])} ${out.paint('bold', titleOf(step))}`)
+  showChanges(session, step.changes)
+  for (const { name, change } of step.secrets) out.raw(`${paintMark(out, change)} secrets.${name}`)
+  for (const warning of step.warnings) out.text(`Warning: ${warning}`)
+}
+
+// ---- failed
+
+function describeFailure({ out }: Session, error: unknown, flags: PlanFlags): unknown {
+  if (!(error instanceof ApplyFailure)) return error
+  const { applied, failed, left } = error
+  const namesOf = (actions: Action[]) => actions.map(titleOf)
+  out.emit({ type: 'partial', applied: namesOf(applied), failed: titleOf(failed), left: namesOf(left) }, () =>
+    [
+      `Applied: ${namesOf(applied).join(', ') || 'nothing'}.`,
+      `Not applied: ${namesOf([failed, ...left]).join(', ')}.`,
+    ].join('\n'),
+  )
+  const { report, exitCode } = toReport(error.cause)
+  const message = `${titleOf(failed)}: ${report.message}`
+  return new CommandFailure(exitCode, report.code, message, writeCommand('diff', flags), undefined, report.errors)
+}
+
+/** The next command, with the same flags. */
+function writeCommand(verb: string, { file = [], owner, prune, takeOver, secretsFile = [] }: PlanFlags): string {
+  const words = [
+    ...file.flatMap(path => ['-f', path]),
+    ...(owner === undefined ? [] : ['--owner', owner]),
+    ...(prune ? ['--prune'] : []),
+    ...(takeOver ? ['--take-over'] : []),
+    ...secretsFile.flatMap(path => ['--secrets-file', path]),
+  ]
+  return ['slipway', verb, ...words].map(shellWord).join(' ')
+}
