@@ -38,12 +38,16 @@ export function openSession(options: GlobalOptions, signal: AbortSignal, given?:
   return session
 }
 
-function openClient(login: Login, out: Output, signal: AbortSignal) {
-  const { url, workspace, ci } = login
+/** `fetch` would repeat a key that no header can hold in its message. */
+export function validLogin(login: Login): Login {
   const key = login.key.trim()
-  // `fetch` would repeat it in its message.
-  if (!/^[\x21-\x7e]+$/.test(key))
-    throw usageError(`The API key of ${login.from} is empty, or has spaces, line breaks or letters that no key has.`)
+  if (/^[\x21-\x7e]+$/.test(key)) return { ...login, key }
+  throw usageError(`The API key of ${login.from} is empty, or has spaces, line breaks or letters that no key has.`)
+}
+
+function openClient(given: Login, out: Output, signal: AbortSignal) {
+  const login = validLogin(given)
+  const { url, key, workspace, ci } = login
   const client = createClient({
     ...{ url, key, workspace },
     ...(ci && { fetch: createRenewingFetch({ ...login, ci }, out, signal) }),

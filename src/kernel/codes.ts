@@ -62,6 +62,30 @@ const CODES = {
     'Start again.',
   ],
   invalid_client: [400, 'Unknown client', '`client_id` is not a client of this installation.', 'Register it.'],
+  invalid_client_metadata: [
+    400,
+    'Invalid client metadata',
+    'The metadata of this client cannot be registered.',
+    'Correct the members that `error_description` names.',
+  ],
+  invalid_redirect_uri: [
+    400,
+    'Invalid redirect URI',
+    '`redirect_uri` is not one of the client, or no browser may be sent there.',
+    'Send one that the client has registered: https, http to 127.0.0.1, or the scheme of an application.',
+  ],
+  invalid_target: [
+    400,
+    'Unknown resource',
+    '`resource` is not of this installation, or not the one that was approved.',
+    'Send the `resource` of /.well-known/oauth-protected-resource/mcp.',
+  ],
+  authorization_request_expired: [
+    400,
+    'Request expired',
+    'The request of this program is older than ten minutes, or belongs to another session.',
+    'Connect again from the program.',
+  ],
   invalid_scope: [
     400,
     'Unknown scope',
@@ -383,7 +407,7 @@ const CODES = {
   member_required: [
     403,
     'Member required',
-    'A key cannot let a device in, nor can a session that was opened with a key.',
+    'A key cannot let a program in, nor can a session that was opened with a key.',
     'Sign in as a member, with a sign-in link or at the identity provider.',
   ],
   cross_site_request: [

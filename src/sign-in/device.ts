@@ -41,8 +41,8 @@ function requireClient(client_id: string): void {
   if (client_id !== CLIENT_ID) throw fail('invalid_client')
 }
 
-/** The permissions that the device asks for. Without a scope, any. */
-function parseScope(scope: string | undefined): string[] | null {
+/** The permissions that a program asks for. Without a scope, any. */
+export function parseScope(scope: string | undefined): string[] | null {
   if (!scope) return null
   const names = scope.split(' ').filter(Boolean)
   if (names.some(name => !(permissionNames as string[]).includes(name))) throw fail('invalid_scope')

@@ -70,6 +70,7 @@ export const TABLE_BOUNDS: Record<string, TableBound> = {
   model_proxy_settings: perRow('one for each organization'),
   model_usage: expires('400 days', 'model_usage'),
   oauth_flows: expires('a day after they expire', 'oauth_flows'),
+  oauth_grants: expires('50 for each member and workspace; 10 minutes after they expire', 'sessions'),
   oauth_providers: quota('1,000 for each organization'),
   oauth_reservations: expires('until they expire', 'oauth_providers'),
   oauth_tokens: perRow('one for each provider and person who consented'),

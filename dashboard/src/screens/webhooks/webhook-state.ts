@@ -85,6 +85,7 @@ export const RESOURCES = [
   ['api_key', 'API keys: created, revoked'],
   ['trusted_issuer', 'Trusted issuers of CI tokens'],
   ['token_exchange', 'CI tokens that were refused'],
+  ['client', 'Connected programs: a token used twice'],
   ['workspace', 'The workspace itself'],
   ['workspace_member', 'Members of the workspace'],
 ] as const
