@@ -3,7 +3,7 @@ import { useLocation } from 'wouter-preact'
 import { isMissing, useRead } from '../../api/queries.ts'
 import { ActionButton } from '../../parts/action.tsx'
 import { ButtonLink } from '../../parts/button.tsx'
-import { Body, Facts, Foot, Note, PageHead, Stack } from '../../parts/page.tsx'
+import { Body, type Fact, Facts, Foot, Note, PageHead, Stack } from '../../parts/page.tsx'
 import { Card, CommandLine, Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { Badge } from '../../parts/state.tsx'
@@ -55,10 +55,7 @@ export default function TrustedIssuerPage({ workspace, params, me }: ScreenProps
               ['Issuer', <code key="issuer">{data.issuer}</code>],
               ['Audience', <code key="audience">{data.audience}</code>],
               ['Subject', <code key="subject">{data.subject}</code>],
-              ...claims.map(([name, pattern]): [string, preact.ComponentChild] => [
-                `Claim ${name}`,
-                <code key={name}>{pattern}</code>,
-              ]),
+              ...claims.map(([name, pattern]): Fact => [`Claim ${name}`, <code key={name}>{pattern}</code>]),
             ]}
           />
         </Body>
