@@ -1,0 +1,141 @@
+// The GitHub Action, run by a stand-in of the runner against an app that this process serves.
+import { execFileSync } from 'node:child_process'
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { type JobResult, readAction, runAction } from '../support/action-runner.ts'
+import { newTenant, type Tenant } from '../support/app.ts'
+import { makeFolder, serveApp } from '../support/cli.ts'
+import { silenceRejection, waitFor } from '../support/commands.ts'
+import { getPlatformAgent, listRevisions, reportRevision } from '../support/deployments.ts'
+
+const SOURCE = join(import.meta.dirname, '../../distribution/github-action')
+const action = mkdtempSync(join(tmpdir(), 'slipway-action-'))
+let url: string
+
+beforeAll(async () => {
+  execFileSync(process.execPath, [join(SOURCE, 'package.ts'), action])
+  url = (await serveApp()).url
+})
+afterAll(() => rmSync(action, { recursive: true, force: true }))
+
+type JobOptions = Omit<Partial<Parameters<typeof runAction>[1]>, 'inputs'>
+
+function start(tenant: Tenant, inputs: Record<string, string>, options: JobOptions = {}) {
+  const workspace = options.workspace ?? makeFolder({ 'package.json': '{"name": "shop"}', 'server.js': 'serve()' })
+  const temp = makeFolder()
+  const run = runAction(action, {
+    ...{ workspace, temp, ...options, env: { SLIPWAY_API_KEY: tenant.key, ...options.env } },
+    inputs: { url, workspace: tenant.tenant_id, deployment: 'shop', ...inputs },
+  })
+  return { job: silenceRejection(run), temp }
+}
+
+/** The revision of the deployment that has an archive. */
+async function waitForRevision(tenant: Tenant, name: string) {
+  const { id: revision_id, deployment_id } = await waitFor(async () => {
+    const { resources } = (await tenant.get(`/v2/deployments?name=${name}`)).body
+    return resources[0] && (await listRevisions(tenant, resources[0].id)).find(({ number }) => number === 2)
+  })
+  return { deployment_id, revision_id }
+}
+
+const HOSTILE = `</pre><img src=x> | @octocat ::error::pwned ##[add-mask]Revision \`x\``
+async function logHostileLine(ref: { deployment_id: string; revision_id: string }) {
+  const { agent_id, fence, post } = await getPlatformAgent()
+  const line = { timestamp: new Date().toISOString(), level: 'INFO', message: HOSTILE }
+  const batch = { agent_id, fence, ...ref, kind: 'build', stream: crypto.randomUUID(), from: 0, lines: [line] }
+  expect((await post('/v1/sync/logs', batch)).status).toBe(200)
+}
+
+const pullRequest = (action: string, repository = 'acme/shop') => ({
+  eventName: 'pull_request',
+  event: { action, pull_request: { number: 7, head: { repo: { full_name: repository } } } },
+})
+const listNames = async (tenant: Tenant) =>
+  (await tenant.get('/v2/deployments')).body.resources.map(({ name }: { name: string }) => name)
+const commandsOf = ({ commands }: JobResult, name: string) => commands.filter(one => one.name === name)
+
+it('puts inputs into scripts as variables only', () => {
+  const { inputs, outputs, runs } = readAction(SOURCE)
+  const [step] = runs.steps
+  expect(step!.run).not.toContain('${{')
+  expect(Object.values(step!.env!).sort()).toEqual(
+    Object.keys(inputs)
+      .map(name => `\${{ inputs.${name} }}`)
+      .sort(),
+  )
+  for (const [name, { value }] of Object.entries(outputs)) expect(value).toBe(`\${{ steps.slipway.outputs.${name} }}`)
+})
+
+it('creates and deploys a folder, with outputs and a summary, and keeps nothing', async () => {
+  const tenant = await newTenant()
+  const { job, temp } = start(tenant, { create: 'true' })
+  const ref = await waitForRevision(tenant, 'shop')
+  await reportRevision(ref, 'building')
+  await logHostileLine(ref)
+  await reportRevision(ref, 'deployed', { url: 'http://shop.localhost:9000' })
+  const { code, outputs, summary, log, commands } = await job
+  expect([code, commands], log).toEqual([0, []])
+  expect(outputs).toMatchObject({
+    ...{ outcome: 'deployed', url: 'http://shop.localhost:9000', deployment: 'shop', revision: '2' },
+    ...{ 'deployment-id': ref.deployment_id, 'revision-id': ref.revision_id },
+  })
+  expect(JSON.parse(outputs.plan!)).toMatchObject({ creates_revision: true })
+  expect(summary).toContain('<a href="http://shop.localhost:9000">')
+  expect(summary).toContain(JSON.parse(outputs.plan!).plan_digest)
+  expect(log).toContain(HOSTILE)
+  expect(log).not.toContain(tenant.key)
+  expect(readdirSync(temp).filter(name => name.startsWith('slipway'))).toEqual([])
+})
+
+it('fails with the reason and the last lines of a build, which are neither commands nor markup', async () => {
+  const tenant = await newTenant()
+  const { job } = start(tenant, { create: 'true' })
+  const ref = await waitForRevision(tenant, 'shop')
+  await reportRevision(ref, 'building')
+  await logHostileLine(ref)
+  await reportRevision(ref, 'failed', { message: `npm ci exited with 1: ${HOSTILE}` })
+  const result = await job
+  const { code, outputs, summary } = result
+  expect([code, outputs.outcome, outputs.revision]).toEqual([1, 'build_failed', '2'])
+  expect(commandsOf(result, 'error')).toEqual(result.commands)
+  expect(result.commands).toHaveLength(1)
+  expect(summary).toContain('&#60;/pre&#62;&#60;img src=x&#62;')
+  expect(summary).not.toContain('<img')
+})
+
+it('keeps a preview while the pull request is open, plans a deploy of it, and removes it once', async () => {
+  const tenant = await newTenant()
+  const opened = start(tenant, { mode: 'preview' }, pullRequest('opened'))
+  await reportRevision(await waitForRevision(tenant, 'shop-pr-7'), 'deployed', { url: 'http://shop-pr-7.localhost' })
+  expect((await opened.job).outputs).toMatchObject({ outcome: 'deployed', deployment: 'shop-pr-7' })
+  expect(await listNames(tenant)).toEqual(['shop-pr-7'])
+
+  const planned = await start(tenant, { mode: 'plan', deployment: 'shop-pr-7' }).job
+  expect([planned.code, planned.outputs.outcome]).toEqual([0, 'planned'])
+  expect(JSON.parse(planned.outputs.plan!)).toMatchObject({ creates_revision: true })
+  const { deployment_id } = await waitForRevision(tenant, 'shop-pr-7')
+  expect(await listRevisions(tenant, deployment_id)).toHaveLength(2)
+
+  const closed = await start(tenant, { mode: 'preview' }, pullRequest('closed')).job
+  expect([closed.code, closed.outputs.outcome]).toEqual([0, 'removed'])
+  const again = await start(tenant, { mode: 'remove-preview', 'pull-request': '7' }).job
+  expect([again.code, again.outputs.outcome]).toEqual([0, 'absent'])
+})
+
+it('names all faults of its inputs at once, and does nothing for a pull request of a fork', async () => {
+  const tenant = await newTenant()
+  const wrong = { url: 'shop', workspace: 'x', deployment: '--yes', mode: 'push', timeout: 'soon', create: 'maybe' }
+  const refused = await start(tenant, { ...wrong, image: 'shop:1', folder: 'app' }).job
+  expect([refused.code, refused.outputs.outcome]).toEqual([1, 'usage'])
+  for (const name of [...Object.keys(wrong), 'image']) expect(refused.commands[0]!.message).toContain(name)
+
+  const fork = { ...pullRequest('opened', 'mallory/shop'), env: { SLIPWAY_API_KEY: '' } }
+  const skipped = await start(tenant, { mode: 'preview' }, fork).job
+  expect([skipped.code, skipped.outputs.outcome, skipped.commands[0]?.name]).toEqual([0, 'skipped', 'notice'])
+  const target = await start(tenant, { mode: 'preview' }, { ...fork, eventName: 'pull_request_target' }).job
+  expect([target.code, target.outputs.outcome]).toEqual([1, 'usage'])
+  expect(await listNames(tenant)).toEqual([])
+})
