@@ -1,8 +1,8 @@
-// Makes the folder of the GitHub Action, with the command line in it: `npm run action:package`. Whoever uses a version
-// of the Action uses that command line, and a job downloads nothing else.
+// Makes the folder of the GitHub Action, with the command line in it: `npm run action:package`. A job then
+// downloads nothing else, and the version of the Action is that of the command line.
 import { execFileSync } from 'node:child_process'
 import * as fs from 'node:fs'
-import { join, resolve } from 'node:path'
+import { join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { buildSync } from 'esbuild'
 
@@ -20,6 +20,4 @@ buildSync({
   ...{ bundle: true, platform: 'node', format: 'esm', target: 'node20.12', outfile: join(folder, 'main.mjs') },
 })
 fs.copyFileSync(join(HERE, 'action.yml'), join(folder, 'action.yml'))
-console.log(
-  `Use it as ./${folder === process.cwd() ? '.' : 'PATH-OF-THE-FOLDER'} from a workflow, or push ${folder} as a repository.`,
-)
+console.log(`Copy ${relative('', folder) || '.'} into a repository, or push it as one. See docs/github-action.md.`)

@@ -1,6 +1,6 @@
 // The GitHub Action, run by a stand-in of the runner against an app that this process serves.
 import { execFileSync } from 'node:child_process'
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
@@ -67,6 +67,21 @@ it('puts inputs into scripts as variables only', () => {
       .sort(),
   )
   for (const [name, { value }] of Object.entries(outputs)) expect(value).toBe(`\${{ steps.slipway.outputs.${name} }}`)
+})
+
+it('is used by its page with inputs that exist', () => {
+  const known = readAction(SOURCE).inputs
+  const page = readFileSync(join(SOURCE, '../../docs/github-action.md'), 'utf8')
+  const used = [...page.matchAll(/uses: \.\/.*\n +with:\n((?: {10}.*\n)+)/g)].map(([, block]) =>
+    [...block!.matchAll(/^ +([\w-]+):/gm)].map(([, name]) => name!),
+  )
+  expect(used).toHaveLength(3)
+  const required = Object.keys(known).filter(name => known[name]!.required)
+  for (const names of used) {
+    expect(Object.keys(known)).toEqual(expect.arrayContaining(names))
+    expect(names).toEqual(expect.arrayContaining(required))
+  }
+  for (const name of Object.keys(known)) expect(page).toContain(`| \`${name}\` |`)
 })
 
 it('creates and deploys a folder, with outputs and a summary, and keeps nothing', async () => {
