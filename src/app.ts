@@ -67,6 +67,7 @@ export const slices = {
   '/v1/platform/orgs/current/access-policies': () => import('./access/policies.routes.ts'),
   '/v2/me /sign-in /orgs/current/members/*/sign-in-links': () => import('./sign-in/routes.ts'),
   '/device /v2/me/device-requests /v2/me/api-key': () => import('./sign-in/device.routes.ts'),
+  '/oauth': () => import('./authorization-server/routes.ts'),
   '/healthz /readyz': () => import('./kernel/health.routes.ts'),
 }
 

@@ -15,6 +15,7 @@ const LAYERS = [
   ['access'],
   ['events'],
   ['integrations', 'oauth', 'listeners', 'sign-in', 'webhooks', 'audit'],
+  ['authorization-server'],
   ['deployments'],
   ['traces'],
   ['models'],

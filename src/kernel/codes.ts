@@ -52,16 +52,16 @@ const CODES = {
   access_denied: [
     400,
     'Denied',
-    'The person denied this device, or has lost the workspace.',
+    'The person denied this program, or has lost the workspace.',
     'Start again, if that was a mistake.',
   ],
   invalid_grant: [
     400,
-    'Unknown device code',
-    'This device code was never issued, or was already used.',
+    'Invalid grant',
+    'The code or token was never issued to this client, was already used, or has ended.',
     'Start again.',
   ],
-  invalid_client: [400, 'Unknown client', '`client_id` is not a client of this installation.', 'Send `slipway-cli`.'],
+  invalid_client: [400, 'Unknown client', '`client_id` is not a client of this installation.', 'Register it.'],
   invalid_scope: [
     400,
     'Unknown scope',
@@ -71,8 +71,8 @@ const CODES = {
   unsupported_grant_type: [
     400,
     'Unsupported grant type',
-    '`grant_type` is not that of a device.',
-    'Send `urn:ietf:params:oauth:grant-type:device_code`.',
+    '`grant_type` is not one of this endpoint.',
+    'Send one of `grant_types_supported` in /.well-known/oauth-authorization-server.',
   ],
   body_too_slow: [
     408,

@@ -424,6 +424,7 @@ async function prepareCalls() {
     }),
     denyDevice: async () => ({ params: { user_code: (await requestDevice()).user_code }, headers: asPerson }),
     redeemDevice: async () => ({ raw: await redeemBody(), headers: form }),
+    issueToken: async () => ({ raw: await redeemBody(), headers: form }),
     revokeOwnKey: async () => {
       const { body } = await send('POST', '/device/token', { raw: await redeemBody(), headers: form, app })
       noteKey(body.access_token)
