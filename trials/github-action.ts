@@ -9,7 +9,8 @@ import { startTokenIssuer } from '../test/support/token-issuer.ts'
 import { CACHE, check, isInstalling, note, runTrial, skipped } from './lib.ts'
 
 const ACT = 'github.com/nektos/act@v0.2.89'
-const EDITOR_ROLE = '00000000-0000-4000-8000-000000000002'
+/** What the page of the Action gives to the role of its keys. */
+const PERMISSIONS = ['read', 'create', 'update', 'delete'].map(verb => `deployments:${verb}`)
 const ROOT = join(import.meta.dirname, '..')
 const act = join(CACHE, 'act')
 
@@ -23,6 +24,7 @@ jobs:
   trial:
     runs-on: ubuntu-latest
     steps:
+      - uses: actions/checkout@v5
 `
 const step = (inputs: Record<string, string>) => `      - id: slipway
         uses: ./.github/actions/slipway
@@ -37,6 +39,13 @@ const SHOW_OUTPUTS = `      - run: echo "outcome=$OUTCOME url=$URL revision=$REV
           REVISION: \${{ steps.slipway.outputs.revision }}
 `
 
+async function createOrganizationKey(home: string): Promise<string> {
+  const args = ['--organization', 'Local', '--organization-key']
+  const bootstrapped = startCommand('src/host/bootstrap.ts', args, { SLIPWAY_HOME: home })
+  await bootstrapped.exited
+  return /slw_\w+/.exec(bootstrapped.output.out)![0]
+}
+
 async function tryAction(): Promise<void> {
   await using cleanup = new AsyncDisposableStack()
   const folder = fs.mkdtempSync(join(tmpdir(), 'slipway-action-'))
@@ -49,8 +58,8 @@ async function tryAction(): Promise<void> {
   const file = join(home, 'dev.json')
   await dev.until(() => fs.existsSync(file))
   const { url, api_key, tenant_id } = JSON.parse(fs.readFileSync(file, 'utf8')) as Record<string, string>
-  const call = async (method: string, path: string, body?: object) => {
-    const headers = { 'X-Api-Key': api_key!, 'Content-Type': 'application/json' }
+  const call = async (method: string, path: string, body?: object, key = api_key!) => {
+    const headers = { 'X-Api-Key': key, 'Content-Type': 'application/json' }
     const response = await fetch(url + path, { method, headers, ...(body && { body: JSON.stringify(body) }) })
     return (await response.json()) as { resources?: { name: string; status: string }[]; id?: string }
   }
@@ -59,12 +68,15 @@ async function tryAction(): Promise<void> {
 
   const issuer = await startTokenIssuer()
   cleanup.defer(issuer.close)
-  issuer.instead[`/token?audience=${encodeURIComponent(url!)}`] = async (request, response) => {
+  issuer.instead['/token'] = async (request, response) => {
     if (request.headers.authorization !== 'Bearer request-token') return void response.writeHead(401).end()
-    const value = await issuer.sign({ aud: url, sub: 'repo:acme/shop:ref:refs/heads/main' })
+    const aud = new URL(request.url!, issuer.origin).searchParams.get('audience')
+    const value = await issuer.sign({ aud, sub: 'repo:acme/shop:ref:refs/heads/main' })
     response.setHeader('Content-Type', 'application/json').end(JSON.stringify({ value }))
   }
-  const trusted = { name: 'shop', issuer: issuer.origin, subject: 'repo:acme/shop:*', role_id: EDITOR_ROLE }
+  const role = { display_name: 'GitHub Actions', permissions: PERMISSIONS }
+  const { id: role_id } = await call('POST', '/orgs/current/roles', role, await createOrganizationKey(home))
+  const trusted = { name: 'shop', issuer: issuer.origin, subject: 'repo:acme/shop:*', role_id }
   check('the workspace trusts the repository', Boolean((await call('POST', '/v2/trusted-issuers', trusted)).id))
 
   const repository = join(folder, 'shop')
@@ -95,7 +107,7 @@ async function tryAction(): Promise<void> {
     fs.writeFileSync(payloadFile, JSON.stringify(payload))
     const args = [
       ...[event, '-W', `.github/workflows/${workflow}.yml`, '-e', payloadFile, '-P', 'ubuntu-latest=-self-hosted'],
-      ...['--env', `ACTIONS_ID_TOKEN_REQUEST_URL=${issuer.origin}/token`],
+      ...['--env', `ACTIONS_ID_TOKEN_REQUEST_URL=${issuer.origin}/token?api-version=2.0`],
       ...['--env', 'ACTIONS_ID_TOKEN_REQUEST_TOKEN=request-token'],
     ]
     const { PATH = '' } = process.env
@@ -133,7 +145,7 @@ async function tryAction(): Promise<void> {
   check('only that is deleted', (await listDeployments()).map(({ name }) => name).join() === 'shop')
 
   const setUp = await run('setup', 'push')
-  check('mode setup signs later steps in', setUp.code === 0 && /"name":"shop"/.test(setUp.log), setUp.log.slice(-2000))
+  check('mode setup signs later steps in', setUp.code === 0 && /shop +READY/.test(setUp.log), setUp.log.slice(-2000))
   const wrong = await run('wrong', 'push')
   check('a wrong input fails the job', wrong.code !== 0 && /timeout is not/.test(wrong.log), wrong.log.slice(-2000))
 }
