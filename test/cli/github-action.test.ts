@@ -4,21 +4,57 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import { createPinnedFetch } from '../../src/host/pinned-fetch.ts'
 import { type JobResult, readAction, runAction } from '../support/action-runner.ts'
-import { newTenant, type Tenant } from '../support/app.ts'
-import { makeFolder, serveApp } from '../support/cli.ts'
+import { type App, newTenant, type Tenant } from '../support/app.ts'
+import { makeFolder, runProgram, serveApp } from '../support/cli.ts'
 import { silenceRejection, waitFor } from '../support/commands.ts'
 import { getPlatformAgent, listRevisions, reportRevision } from '../support/deployments.ts'
+import { sendJson, startTokenIssuer, type TokenIssuer } from '../support/token-issuer.ts'
 
 const SOURCE = join(import.meta.dirname, '../../distribution/github-action')
 const action = mkdtempSync(join(tmpdir(), 'slipway-action-'))
+/** GitHub adds it to the address of its tokens. */
+const VERSION = 'api-version=2.0'
 let url: string
+let app: App
+let issuer: TokenIssuer
 
 beforeAll(async () => {
   execFileSync(process.execPath, [join(SOURCE, 'package.ts'), action])
-  url = (await serveApp()).url
+  const foreignFetch = createPinnedFetch({ allowLoopback: true })
+  ;({ url, app } = await serveApp(undefined, { allowLoopback: true, foreignFetch }))
+  issuer = await startTokenIssuer()
+  issuer.instead['/token'] = async ({ url: asked = '', headers }, response) => {
+    const query = new URL(asked, issuer.origin).searchParams
+    if (headers.authorization !== 'Bearer request-token' || !asked.includes(VERSION)) response.writeHead(401).end()
+    else
+      sendJson(response, {
+        value: await issuer.sign({ aud: query.get('audience'), sub: 'repo:acme/shop:pull_request' }),
+      })
+  }
 })
-afterAll(() => rmSync(action, { recursive: true, force: true }))
+afterAll(() => {
+  issuer.close()
+  rmSync(action, { recursive: true, force: true })
+})
+
+/** A workspace that trusts the repository, for what the page of the Action gives to its role. */
+async function newTrustingTenant(): Promise<Tenant> {
+  const tenant = await newTenant({ app })
+  const permissions = ['read', 'create', 'update', 'delete'].map(verb => `deployments:${verb}`)
+  const { body: role } = await tenant.owner.post('/orgs/current/roles', { display_name: 'CI', permissions })
+  const trusted = { name: 'shop', issuer: issuer.origin, subject: 'repo:acme/shop:*', audience: url, role_id: role.id }
+  expect((await tenant.post('/v2/trusted-issuers', trusted)).status).toBe(201)
+  return tenant
+}
+/** The variables of a job with the permission `id-token: write`. */
+const jobToken = () => ({
+  ...{ SLIPWAY_API_KEY: '', ACTIONS_ID_TOKEN_REQUEST_TOKEN: 'request-token' },
+  ACTIONS_ID_TOKEN_REQUEST_URL: `${issuer.origin}/token?${VERSION}`,
+})
+const listKeys = async (tenant: Tenant) =>
+  (await tenant.owner.get('/workspaces/current/api-keys', { 'X-Tenant-Id': tenant.tenant_id })).body
 
 type JobOptions = Omit<Partial<Parameters<typeof runAction>[1]>, 'inputs'>
 
@@ -85,8 +121,9 @@ it('is used by its page with inputs that exist', () => {
 })
 
 it('creates and deploys a folder, with outputs and a summary, and keeps nothing', async () => {
-  const tenant = await newTenant()
-  const { job, temp } = start(tenant, { create: 'true' })
+  const tenant = await newTrustingTenant()
+  const keys = await listKeys(tenant)
+  const { job, temp } = start(tenant, { create: 'true' }, { env: jobToken() })
   const ref = await waitForRevision(tenant, 'shop')
   await reportRevision(ref, 'building')
   await logHostileLine(ref)
@@ -101,7 +138,8 @@ it('creates and deploys a folder, with outputs and a summary, and keeps nothing'
   expect(summary).toContain('<a href="http://shop.localhost:9000">')
   expect(summary).toContain(JSON.parse(outputs.plan!).plan_digest)
   expect(log).toContain(HOSTILE)
-  expect(log).not.toContain(tenant.key)
+  expect(log).not.toMatch(/slw_\w{8}|request-token/)
+  expect(await listKeys(tenant)).toEqual(keys)
   expect(readdirSync(temp).filter(name => name.startsWith('slipway'))).toEqual([])
 })
 
@@ -122,8 +160,8 @@ it('fails with the reason and the last lines of a build, which are neither comma
 })
 
 it('keeps a preview while the pull request is open, plans a deploy of it, and removes it once', async () => {
-  const tenant = await newTenant()
-  const opened = start(tenant, { mode: 'preview' }, pullRequest('opened'))
+  const tenant = await newTrustingTenant()
+  const opened = start(tenant, { mode: 'preview' }, { ...pullRequest('opened'), env: jobToken() })
   await reportRevision(await waitForRevision(tenant, 'shop-pr-7'), 'deployed', { url: 'http://shop-pr-7.localhost' })
   expect((await opened.job).outputs).toMatchObject({ outcome: 'deployed', deployment: 'shop-pr-7' })
   expect(await listNames(tenant)).toEqual(['shop-pr-7'])
@@ -138,6 +176,21 @@ it('keeps a preview while the pull request is open, plans a deploy of it, and re
   expect([closed.code, closed.outputs.outcome]).toEqual([0, 'removed'])
   const again = await start(tenant, { mode: 'remove-preview', 'pull-request': '7' }).job
   expect([again.code, again.outputs.outcome]).toEqual([0, 'absent'])
+})
+
+it('signs later steps in, and says which token a workspace does not trust', async () => {
+  const tenant = await newTrustingTenant()
+  const { job } = start(tenant, { mode: 'setup', deployment: '' }, { env: jobToken() })
+  const { code, env, paths } = await job
+  expect(code).toBe(0)
+  const [program] = paths.map(folder => join(folder, 'slipway'))
+  const { PATH = '' } = process.env
+  const listed = await runProgram([program!, 'list'], { env: { PATH, ...env } }).exited
+  expect([listed.code, listed.objects]).toEqual([0, []])
+
+  const stranger = await start(await newTenant(), { mode: 'plan' }, { env: jobToken() }).job
+  expect([stranger.code, stranger.outputs.outcome]).toEqual([1, 'token_refused'])
+  expect(stranger.commands[0]!.message).toContain('repo:acme/shop:pull_request')
 })
 
 it('names all faults of its inputs at once, and does nothing for a pull request of a fork', async () => {
