@@ -68,6 +68,7 @@ export const slices = {
   '/v2/me /sign-in /orgs/current/members/*/sign-in-links': () => import('./sign-in/routes.ts'),
   '/device /v2/me/device-requests /v2/me/api-key': () => import('./sign-in/device.routes.ts'),
   '/oauth': () => import('./authorization-server/routes.ts'),
+  '/v2/trusted-issuers': () => import('./authorization-server/trusted-issuers.routes.ts'),
   '/healthz /readyz': () => import('./kernel/health.routes.ts'),
 }
 

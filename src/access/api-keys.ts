@@ -46,6 +46,7 @@ const toWire = (row: KeyRow) => ({
   last_used_at: toIsoTime(row.last_used_at),
   created_by: row.created_by,
   member: row.member,
+  trusted_issuer_id: row.trusted_issuer_id,
   created_at: toIsoTime(row.created_at),
 })
 
@@ -62,13 +63,16 @@ export const KEY_RECORD = recordColumns(apiKeys, [
 const workspaceKeys = inTenant(apiKeys)
 const organizationKeys = inOrganization(apiKeys)
 
+/** Jobs of a CI get a key each, which would hide all others once it has expired. */
+const IS_LISTED = sql`(${apiKeys.trusted_issuer_id} is null or ${apiKeys.expires_at} > clock())`
+
 async function listKeys(ctx: Ctx, page: KeyPage, within: SQL) {
   const { limit, offset } = pageBounds(page)
   const createdBy = page.created_by ? eq(apiKeys.created_by, page.created_by) : undefined
   const query = db
     .select(visibleColumns)
     .from(apiKeys)
-    .where(and(within, isNull(apiKeys.revoked_at), createdBy, afterCursor(apiKeys, page)))
+    .where(and(within, isNull(apiKeys.revoked_at), IS_LISTED, createdBy, afterCursor(apiKeys, page)))
     .orderBy(...newestFirst(apiKeys))
     .limit(limit)
     .offset(offset)

@@ -239,6 +239,9 @@ const apiKeyShape = {
         'The member whose permissions in the workspace limit those of the key, at any time. The key ends with the ' +
         'membership. Null for a key of the workspace or organization.',
     }),
+  trusted_issuer_id: Uuid.nullable().meta({
+    description: 'The trusted issuer whose token was exchanged for the key. It is listed until it expires.',
+  }),
   created_at: Time,
 }
 const ApiKey = z.object(apiKeyShape).meta({ id: 'ApiKey' })

@@ -3,11 +3,14 @@ import type * as z from 'zod'
 import type { Code } from '../kernel/codes.ts'
 import { fail } from '../kernel/errors.ts'
 import { readFormInput, validateInput } from '../kernel/input.ts'
+import { requestOrigin } from '../kernel/origin.ts'
 import { type Operation, type Services, slice } from '../kernel/routes.ts'
 import { DeviceTokenRequest } from '../sign-in/device.schema.ts'
 import { GRANT_TYPE as DEVICE_GRANT, redeemDeviceCode } from '../sign-in/device.ts'
 import { type Visitor, visitOf } from '../sign-in/visit.ts'
 import * as s from './token.schema.ts'
+import { TokenExchangeRequest } from './token-exchange.schema.ts'
+import { exchangeToken, TOKEN_EXCHANGE_GRANT } from './token-exchange.ts'
 
 const OAUTH_FORM = { bodyMediaType: 'application/x-www-form-urlencoded', oauthErrors: true } as const
 const NO_STORE = { 'Cache-Control': 'no-store' }
@@ -20,6 +23,9 @@ const REFUSALS = [
   'unsupported_grant_type',
   'invalid_client',
   'invalid_request',
+  'invalid_scope',
+  'token_refused',
+  'issuer_unavailable',
   'body_too_large',
 ] as const satisfies Code[]
 
@@ -32,6 +38,10 @@ async function redeem(c: Visitor, services: Services, operation: Operation): Pro
   switch (form.grant_type) {
     case DEVICE_GRANT:
       return redeemDeviceCode(services, visit, require(DeviceTokenRequest))
+    case TOKEN_EXCHANGE_GRANT: {
+      const origin = requestOrigin(services.config, c.req.url)
+      return exchangeToken(services, visit, origin, require(TokenExchangeRequest))
+    }
     default:
       throw fail('unsupported_grant_type')
   }
@@ -49,6 +59,7 @@ export const authorizationServerRoutes = slice(
   reply: s.AccessToken,
   errors: [
     'authorization_pending',
+    'too_many_exchanged_keys',
     'journal_full',
     'address_rate_limited',
     'database_unavailable',

@@ -83,6 +83,8 @@ export const RESOURCES = [
   ['tag_key', 'Tag keys'],
   ['tag_value', 'Tag values'],
   ['api_key', 'API keys: created, revoked'],
+  ['trusted_issuer', 'Trusted issuers of CI tokens'],
+  ['token_exchange', 'CI tokens that were refused'],
   ['workspace', 'The workspace itself'],
   ['workspace_member', 'Members of the workspace'],
 ] as const
