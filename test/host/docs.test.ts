@@ -57,6 +57,7 @@ const NEEDS: Record<string, string> = {
   'docs/custom-domains': 'an installation in mode self_hosted and a DNS record; deployments/custom-hosts.test.ts',
   'docs/dashboard': 'a browser; dashboard/screens',
   'docs/database-logins': 'a Postgres of the operator; host/node.test.ts',
+  'docs/github-action': 'a runner of GitHub; cli/github-action.test.ts and trials/github-action.ts',
   'docs/images': 'container tools; trials/image.sh',
   'docs/install-on-kubernetes': 'a cluster; trials/chart.ts runs its commands, trials/cluster.sh on an API server',
   'docs/kubernetes': 'a cluster; agent/kubernetes/docs.test.ts checks its tables',

@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { getRequestListener } from '@hono/node-server'
-import { type App, startApp, type Tenant } from './app.ts'
+import { type App, type AppOptions, startApp, type Tenant } from './app.ts'
 import { type CliOptions, runProgramIn, startCliIn } from './cli-process.ts'
 import { onFileEnd } from './file-state.ts'
 
@@ -18,7 +18,10 @@ onFileEnd(() => {
 type Handle = (request: Request, pass: () => Promise<Response>) => Promise<Response>
 
 /** Its `PUBLIC_URL` is its address, because upload links begin with it. */
-export async function serveApp(handle: Handle = (_, pass) => pass()): Promise<{ url: string; app: App }> {
+export async function serveApp(
+  handle: Handle = (_, pass) => pass(),
+  overrides: AppOptions['overrides'] = {},
+): Promise<{ url: string; app: App }> {
   let app: App | undefined
   const listener = getRequestListener(request => handle(request, async () => app!.fetch(request)))
   const server = createServer(listener)
@@ -28,7 +31,7 @@ export async function serveApp(handle: Handle = (_, pass) => pass()): Promise<{ 
     server.closeAllConnections()
   })
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
-  app = startApp({ settings: { PUBLIC_URL: url } })
+  app = startApp({ settings: { PUBLIC_URL: url }, overrides })
   return { url, app }
 }
 

@@ -10,7 +10,6 @@ const LONGEST = [
   'test/agent/process-engine.test.ts',
   'test/access/permission-matrix.test.ts',
   'test/dashboard/screens/traces.test.ts',
-  'test/host/scripts.test.ts',
   'test/host/kit/process-engine.test.ts',
   'test/dashboard/screens/people.test.ts',
   'test/dashboard/screens/datasets.test.ts',

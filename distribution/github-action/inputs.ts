@@ -1,0 +1,67 @@
+// What a step of the workflow asks for, from its inputs and the event (pure).
+import { previewName } from '../../src/pushes/preview-address.ts'
+
+const MODES = ['deploy', 'plan', 'preview', 'remove-preview', 'setup'] as const
+type Mode = (typeof MODES)[number]
+
+export type Inputs = {
+  mode: Mode
+  url: string
+  workspace: string
+  audience: string
+  /** Of the preview, in the modes of previews. */
+  name: string
+  /** The arguments of `slipway deploy` and `slipway plan` that name the source. */
+  source: string[]
+  create: boolean
+  timeout: string
+}
+export type PullRequestEvent = {
+  action?: string
+  pull_request?: { number?: number; head?: { repo?: { full_name?: string } | null } }
+}
+type Read = { inputs: Inputs } | { faults: string[] } | { skip: string }
+
+const NAME = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+
+/** Reports all faults at once. */
+export function readInputs(env: Record<string, string | undefined>, event: PullRequestEvent): Read {
+  const input = (name: string) => env[`INPUT_${name}`]?.trim() ?? ''
+  const faults: string[] = []
+  const expect = (isValid: unknown, fault: string) => void (isValid || faults.push(fault))
+
+  const given = input('MODE') as Mode
+  const isPreview = given === 'preview' || given === 'remove-preview'
+  expect(MODES.includes(given), `mode is not one of ${MODES.join(', ')}.`)
+  const url = input('URL').replace(/\/$/, '')
+  expect(/^https?:\/\//.test(url) && URL.canParse(url), 'url is not the address of an installation.')
+  const workspace = input('WORKSPACE')
+  expect(UUID.test(workspace), 'workspace is not the id of a workspace. `slipway whoami` shows it.')
+  const deployment = input('DEPLOYMENT')
+  if (given !== 'setup') expect(NAME.test(deployment), 'deployment is not the name of a deployment.')
+  const timeout = input('TIMEOUT')
+  expect(/^[1-9]\d{0,5}$/.test(timeout), 'timeout is not a number of seconds.')
+  const create = input('CREATE')
+  expect(['true', 'false'].includes(create), 'create is neither true nor false.')
+  const [folder, image] = [input('FOLDER'), input('IMAGE')]
+  expect(image === '' || folder === '.', 'image and folder are both given. Leave one of them out.')
+  // A path that begins with a dash would be an option.
+  const source = image === '' ? [folder.startsWith('-') ? `./${folder}` : folder || '.'] : [`--image=${image}`]
+  const number = input('PULL_REQUEST') || String(event.pull_request?.number ?? '')
+  if (isPreview)
+    expect(/^[1-9]\d{0,8}$/.test(number), 'pull-request is not a number, and the event is not of a pull request.')
+  const head = event.pull_request?.head
+  const isFork = head !== undefined && head.repo?.full_name !== env.GITHUB_REPOSITORY
+  // Such a job has the rights of this repository, and a checkout of code that anybody can propose.
+  if (isFork && env.GITHUB_EVENT_NAME === 'pull_request_target')
+    faults.push('A pull request of a fork is not deployed from pull_request_target. Use the event pull_request.')
+  if (faults.length > 0) return { faults }
+
+  if (isFork && !env.SLIPWAY_API_KEY && !env.ACTIONS_ID_TOKEN_REQUEST_URL)
+    return { skip: 'A workflow of a pull request of a fork gets no token, so it cannot sign in.' }
+  const mode = given === 'preview' && event.action === 'closed' ? 'remove-preview' : given
+  const name = isPreview ? previewName(deployment, Number(number)) : deployment
+  const audience = input('AUDIENCE')
+  return { inputs: { mode, url, workspace, audience, name, source, create: isPreview || create === 'true', timeout } }
+}
