@@ -17,7 +17,7 @@ const architecture = ['test/architecture.test.ts', 'test/architecture/*.test.ts'
 // Functions of values: no database, no network, no state that one file could leave to the next.
 const pure = [
   'test/cli/{archive,env-template,log-lines,settings,terminal-text}.test.ts',
-  'test/client/{device-grant,env-file,event-stream}.test.ts',
+  'test/client/{device-grant,env-file,event-stream,verify-webhook}.test.ts',
   'test/dashboard/*.test.ts',
   'test/protocol/*.test.ts',
   'test/access/built-in-roles.test.ts',

@@ -50,7 +50,14 @@ async function runCommandLine() {
 }
 
 function newestSource() {
-  const sources = ['src/cli', 'src/client', 'src/protocol', 'package.json', 'scripts/cli-package.ts']
+  const sources = [
+    'src/cli',
+    'src/client',
+    'src/protocol',
+    'package.json',
+    'scripts/cli-package.ts',
+    'scripts/npm-package.ts',
+  ]
     .map(path => join(ROOT, path))
     .flatMap(path => [path, ...(path.endsWith('.ts') || path.endsWith('.json') ? [] : listFiles(path))])
   return Math.max(...sources.map(modifiedAt))

@@ -10,7 +10,7 @@ import { type Cleanup, runForOutput, startProcess } from './processes.ts'
 /** The texts of its modules by their paths. Where there are several, the first is the entry. */
 type Modules = Record<string, string>
 export type BuiltWorker = { modules: Modules; inputs: Record<string, { bytesInOutput: number }> }
-export type WorkerDefinition = { modules: Modules; bindings?: Record<string, string> }
+export type WorkerDefinition = { modules: Modules; bindings?: Record<string, string>; flags?: string[] }
 
 export const PROJECT_ROOT = fileURLToPath(new URL('../../', import.meta.url))
 const getBinaryPath = (name: string) => join(PROJECT_ROOT, 'node_modules/.bin', name)
@@ -82,7 +82,7 @@ function renderConfig(workers: [string, WorkerDefinition][]): string {
   const sockets = workers.map(
     ([name]) => `(name = ${quote(name)}, address = "127.0.0.1:0", http = (), service = ${quote(name)})`,
   )
-  const definitions = workers.map(([name, { modules, bindings = {} }], i) => {
+  const definitions = workers.map(([name, { modules, bindings = {}, flags = ['nodejs_compat'] }], i) => {
     const embedded = Object.keys(modules).map(
       path => `(name = ${quote(path)}, esModule = embed ${quote(`${name}/${path}`)})`,
     )
@@ -91,7 +91,7 @@ function renderConfig(workers: [string, WorkerDefinition][]): string {
 const worker${i} :Workerd.Worker = (
   modules = [${list(embedded)}],
   compatibilityDate = "2026-11-01",
-  compatibilityFlags = ["nodejs_compat"],
+  compatibilityFlags = [${flags.map(quote).join(', ')}],
   bindings = [${list([...texts, BUCKET_BINDING])}],
   globalOutbound = "network",
 );`

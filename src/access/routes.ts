@@ -271,6 +271,7 @@ export const workspaceRoutes = slice(
   .get('/workspaces/current/members/{membership_id}', {
     id: 'readMembership',
     summary: 'Get a member of this workspace',
+    description: 'The `id` is that of the membership, and not that of the member. It has the role in this workspace.',
     params: s.MembershipRef,
     reply: s.Membership,
     errors: ['member_not_found'],

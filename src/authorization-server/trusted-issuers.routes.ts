@@ -18,6 +18,7 @@ export const trustedIssuerRoutes = slice(
   .get('/v2/trusted-issuers', {
     id: 'listTrustedIssuers',
     summary: 'List the trusted issuers of this workspace',
+    description: 'Newest first. A token of one of them can be exchanged for a key at `POST /oauth/token`.',
     query: s.TrustedIssuerQuery,
     reply: s.TrustedIssuerList,
     verb: trusted.listTrustedIssuers,
@@ -39,6 +40,7 @@ export const trustedIssuerRoutes = slice(
   .get('/v2/trusted-issuers/{trusted_issuer_id}', {
     id: 'readTrustedIssuer',
     summary: 'Get a trusted issuer',
+    description: 'It has the issuer, the audience, the patterns that a token has to match, and the role of the keys.',
     params: s.TrustedIssuerRef,
     reply: s.TrustedIssuer,
     errors: ['trusted_issuer_not_found'],
@@ -59,6 +61,7 @@ export const trustedIssuerRoutes = slice(
   .delete('/v2/trusted-issuers/{trusted_issuer_id}', {
     id: 'deleteTrustedIssuer',
     summary: 'Delete a trusted issuer, and revoke the keys that its tokens were exchanged for',
+    description: 'Further tokens are refused, and keys that were given end at once.',
     params: s.TrustedIssuerRef,
     errors: ['trusted_issuer_not_found'],
     versioned: true,

@@ -84,6 +84,7 @@ export const insightRoutes = slice(
   .get('/sessions/{session_id}/insights/configs/{config_id}', {
     id: 'readInsightConfig',
     summary: 'Read a saved config of insights',
+    description: 'A config that was saved in this project. `next_start_at` says when its schedule starts the next job.',
     params: c.ConfigRef,
     reply: c.Config,
     errors: ['insight_config_not_found'],

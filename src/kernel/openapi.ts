@@ -322,10 +322,11 @@ function describeOAuthError({ errors = [] }: Operation, status: number, schemaOf
 }
 
 function describeErrorStatus(status: number): JsonObject {
-  const list = codesWithStatus(status).map(({ code, detail }) => `- \`${code}\`: ${detail}`)
+  const names = codesWithStatus(status).map(({ code }) => `\`${code}\``)
   const waits = status === 429 || status === 503
   return {
-    description: list.join('\n'),
+    // Generators copy it to every operation, so it has no sentences: these are in `x-errors`.
+    description: `\`code\` is ${names.length > 1 ? 'one of ' : ''}${names.join(', ')}.`,
     ...(waits && { headers: { 'Retry-After': HEADERS['Retry-After'] } }),
     content: PROBLEM_CONTENT,
   }
@@ -337,7 +338,7 @@ function toComponentRefs(schema: unknown): unknown {
   if (Array.isArray(schema)) return schema.map(toComponentRefs)
   if (typeof schema !== 'object' || schema === null) return schema
   return Object.fromEntries(
-    Object.entries(schema)
+    Object.entries(splitTypes(schema as JsonObject))
       // zod repeats a component's name as `id`. A property with that name is an object and stays.
       .filter(([key, value]) => key !== 'id' || typeof value !== 'string')
       // Responses get new members over time, and clients must ignore unknown ones.
@@ -353,4 +354,11 @@ function toComponentRefs(schema: unknown): unknown {
             : toComponentRefs(value),
       ]),
   )
+}
+
+/** Generators of clients know a type and `null`, and no other lists of types. */
+function splitTypes(schema: JsonObject): JsonObject {
+  const { type, ...rest } = schema
+  const isChoice = Array.isArray(type) && type.filter(one => one !== 'null').length > 1
+  return isChoice ? { ...rest, anyOf: type.map(one => ({ type: one })) } : schema
 }

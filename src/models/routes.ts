@@ -114,6 +114,9 @@ export const modelRoutes = slice(
   .get('/v1/model-budgets/{budget_id}', {
     id: 'readModelBudget',
     summary: 'Read a budget, and what is spent',
+    description:
+      '`spent` is that of the current period. A call that begins when `is_spent` is true is refused with ' +
+      '`model_budget_spent`.',
     params: u.BudgetRef,
     reply: u.Budget,
     errors: ['model_budget_not_found'],

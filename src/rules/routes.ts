@@ -48,6 +48,9 @@ export const ruleRoutes = slice('Automation rules', 'What is done with runs that
   .get('/runs/rules/{rule_id}', {
     id: 'readRunRule',
     summary: 'Read an automation rule',
+    description:
+      'It has its filters and what it does with runs. The secret that verifies its webhooks was in the answer that ' +
+      'created it.',
     params: s.RuleRef,
     reply: s.Rule,
     errors: ['rule_not_found'],

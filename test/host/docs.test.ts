@@ -53,6 +53,7 @@ const RUNNING = [
 const NEEDS: Record<string, string> = {
   'docs/README': 'has no commands',
   'docs/back-up': 'an installation of the operator; host/backup.test.ts and trials/restore.ts',
+  'docs/client': 'the built package; trials/clients.ts runs its programs',
   'docs/containers': 'container tools; npm run test:containers',
   'docs/custom-domains': 'an installation in mode self_hosted and a DNS record; deployments/custom-hosts.test.ts',
   'docs/dashboard': 'a browser; dashboard/screens',
