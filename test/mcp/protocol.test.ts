@@ -38,19 +38,16 @@ describe.each(ERAS)('the protocol of %s', era => {
 })
 
 describe('a request without a valid key', () => {
-  it.each(['tools/call', 'tools/list', 'resources/read'])(
-    'is answered 401 by %s, with where to sign in',
-    async method => {
-      const params = method === 'resources/read' ? { uri: 'slipway://deployments/any' } : { name: 'whoami' }
-      for (const era of ERAS) {
-        const { status, headers, body } = await connectMcp(newApiKey(), { era }).request(method, params)
-        expect([status, body.code]).toEqual([401, 'key_unknown'])
-        expect(headers.get('WWW-Authenticate')).toBe(
-          'Bearer error="invalid_token", resource_metadata="http://slipway.test/.well-known/oauth-protected-resource/mcp"',
-        )
-      }
-    },
-  )
+  it.each(['tools/call', 'tools/list', 'resources/read'])('is answered 401 by %s', async method => {
+    const params = method === 'resources/read' ? { uri: 'slipway://deployments/any' } : { name: 'whoami' }
+    for (const era of ERAS) {
+      const { status, headers, body } = await connectMcp(newApiKey(), { era }).request(method, params)
+      expect([status, body.code]).toEqual([401, 'key_unknown'])
+      expect(headers.get('WWW-Authenticate')).toBe(
+        'Bearer error="invalid_token", resource_metadata="http://slipway.test/.well-known/oauth-protected-resource/mcp"',
+      )
+    }
+  })
 
   it('is answered before a large body is read', async () => {
     const text = JSON.stringify({ ...initialize('2025-11-25'), filler: 'x'.repeat(100_000) }).slice(0, -1)
