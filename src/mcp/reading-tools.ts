@@ -276,10 +276,7 @@ const listRepositories = tool({
 function findOnlyIntegration(integrations: Body[]): string {
   if (integrations.length === 1) return integrations[0].id
   if (integrations.length === 0)
-    throw new ToolFailure(
-      'integration_missing',
-      'This workspace has no git host. A person connects one in the dashboard.',
-    )
+    throw new ToolFailure('integration_missing', 'There is no git host. A person connects one in the dashboard.')
   const known = integrations.map(({ id, name, host, base_url }) => ({ id, name, host, base_url }))
   throw new ToolFailure('integration_needed', 'There are several git hosts. Pass `integration_id`.', {
     integrations: known,
