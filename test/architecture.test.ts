@@ -24,7 +24,7 @@ const LAYERS = [
   ['rules'],
   ['insights'],
   ['sync', 'pushes', 'metrics'],
-  ['api-docs', 'dashboard'],
+  ['api-docs', 'dashboard', 'mcp'],
   ['app.ts'],
   ['worker.ts', 'host', 'client'],
 ]

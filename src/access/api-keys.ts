@@ -6,7 +6,7 @@ import { makeKeyHint, newApiKey } from '../kernel/crypto.ts'
 import { db, inOrganization, inTenant, type Row, run, textArray } from '../kernel/db.ts'
 import { sha256Hex } from '../kernel/digest.ts'
 import { commit, openOwnAnswer } from '../kernel/journal.ts'
-import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
+import { afterCursor, hasName, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
 import { createdMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import { apiKeys } from '../tables/api-keys.ts'
@@ -51,6 +51,7 @@ const toWire = (row: KeyRow) => ({
   last_used_at: toIsoTime(row.last_used_at),
   created_by: row.created_by,
   member: row.member,
+  trusted_issuer_id: row.trusted_issuer_id,
   client: row.client && { ...row.client, expires_at: toIsoTime(row.client.expires_at) },
   created_at: toIsoTime(row.created_at),
 })
@@ -68,13 +69,17 @@ export const KEY_RECORD = recordColumns(apiKeys, [
 const workspaceKeys = inTenant(apiKeys)
 const organizationKeys = inOrganization(apiKeys)
 
+/** Jobs of a CI get a key each, which would hide all others once it has expired. */
+const IS_LISTED = sql`(${apiKeys.trusted_issuer_id} is null or ${apiKeys.expires_at} > clock())`
+
 async function listKeys(ctx: Ctx, page: KeyPage, within: SQL) {
   const { limit, offset } = pageBounds(page)
   const createdBy = page.created_by ? eq(apiKeys.created_by, page.created_by) : undefined
+  const isDescribed = hasName(apiKeys.description, { name: page.description })
   const query = db
     .select(visibleColumns)
     .from(apiKeys)
-    .where(and(within, isNull(apiKeys.revoked_at), createdBy, afterCursor(apiKeys, page)))
+    .where(and(within, isNull(apiKeys.revoked_at), IS_LISTED, createdBy, isDescribed, afterCursor(apiKeys, page)))
     .orderBy(...newestFirst(apiKeys))
     .limit(limit)
     .offset(offset)

@@ -40,6 +40,7 @@ export const accessPolicyRoutes = slice('Access policies', 'Which resources a ro
   })
   .get(`${PATH}/{access_policy_id}`, {
     id: 'readAccessPolicy',
+    hasContentTag: true,
     summary: 'Read an access policy',
     description: 'It has its conditions and the roles that it is attached to.',
     params: s.AccessPolicyRef,

@@ -1,6 +1,6 @@
 // Routes of organizations, workspaces, members, roles and API keys.
 import { slice } from '../kernel/routes.ts'
-import { namedPage, Page } from '../protocol/wire.ts'
+import { namedPage } from '../protocol/wire.ts'
 import * as keys from './api-keys.ts'
 import * as members from './members.ts'
 import * as roles from './roles.ts'
@@ -35,7 +35,7 @@ export const organizationRoutes = slice(
     id: 'listMembers',
     summary: 'List the members of the organization',
     description: 'Newest first. A member may belong to no workspace: `/workspaces/current/members` lists those of one.',
-    query: Page,
+    query: s.PersonPage,
     reply: s.MemberList,
     verb: members.listMembers,
   })
@@ -98,7 +98,7 @@ export const organizationRoutes = slice(
     summary: 'List the built-in and custom roles',
     description:
       'Newest first. The ids are the same in every installation for built-in roles, which have no `organization_id`.',
-    query: namedPage('display_name'),
+    query: s.RoleQuery,
     reply: s.RoleList,
     verb: roles.listRoles,
   })
@@ -168,6 +168,7 @@ export const organizationRoutes = slice(
   })
   .get('/orgs/current/api-keys/{key_id}', {
     id: 'readOrganizationKey',
+    hasContentTag: true,
     summary: 'Get an API key, and how many keys revoking it revokes',
     description:
       '`descendants` is how many keys were created with it, directly or indirectly, and would be revoked with it.',
@@ -250,7 +251,7 @@ export const workspaceRoutes = slice(
     toleratesUnknown: true,
     summary: 'List the members of this workspace',
     description: 'Newest first. The `id` of an entry is that of the membership, and not that of the member.',
-    query: Page,
+    query: s.PersonPage,
     reply: s.MembershipList,
     verb: members.listMemberships,
   })
@@ -266,6 +267,15 @@ export const workspaceRoutes = slice(
     reply: s.Membership,
     errors: ['role_required', 'role_not_found', 'workspace_member_exists'],
     verb: members.addMembership,
+  })
+  .get('/workspaces/current/members/{membership_id}', {
+    id: 'readMembership',
+    summary: 'Get a member of this workspace',
+    params: s.MembershipRef,
+    reply: s.Membership,
+    errors: ['member_not_found'],
+    versioned: true,
+    verb: members.readMembership,
   })
   .patch('/workspaces/current/members/{membership_id}', {
     id: 'changeMembership',
@@ -311,6 +321,7 @@ export const workspaceRoutes = slice(
   })
   .get('/workspaces/current/api-keys/{key_id}', {
     id: 'readWorkspaceKey',
+    hasContentTag: true,
     summary: 'Get an API key, and how many keys revoking it revokes',
     description:
       '`descendants` is how many keys were created with it, directly or indirectly, and would be revoked with it.',

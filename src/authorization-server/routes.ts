@@ -13,6 +13,8 @@ import { registerClient } from './clients.ts'
 import { redeemCode, refresh, revokeToken } from './grants.ts'
 import { describeResource, describeServer, ResourceMetadata, ServerMetadata } from './metadata.ts'
 import * as s from './token.schema.ts'
+import { TokenExchangeRequest } from './token-exchange.schema.ts'
+import { exchangeToken, TOKEN_EXCHANGE_GRANT } from './token-exchange.ts'
 
 const OAUTH_FORM = { bodyMediaType: 'application/x-www-form-urlencoded', oauthErrors: true } as const
 const NO_STORE = { 'Cache-Control': 'no-store' }
@@ -28,6 +30,9 @@ const REFUSALS = [
   'unsupported_grant_type',
   'invalid_client',
   'invalid_request',
+  'invalid_scope',
+  'token_refused',
+  'issuer_unavailable',
   'body_too_large',
 ] as const satisfies Code[]
 
@@ -47,6 +52,8 @@ async function redeem(c: Visitor, services: Services, operation: Operation): Pro
       return refresh(services, visit, origin, require(s.RefreshForm))
     case DEVICE_GRANT:
       return redeemDeviceCode(services, visit, require(DeviceTokenRequest))
+    case TOKEN_EXCHANGE_GRANT:
+      return exchangeToken(services, visit, origin, require(TokenExchangeRequest))
     default:
       throw fail('unsupported_grant_type')
   }

@@ -1,12 +1,14 @@
 // Schemas of the token endpoint. One form has the parameters of all grants; each grant requires its own.
 import * as z from 'zod'
 import { boundedText, Uuid } from '../protocol/wire.ts'
+import { ACCESS_TOKEN_TYPE, TokenExchangeRequest } from './token-exchange.schema.ts'
 
 export const TokenRequest = z
   .object({
     grant_type: boundedText(128).meta({ description: 'Says which of the other parameters are required.' }),
     client_id: boundedText(2048).optional(),
     device_code: boundedText(128).optional().meta({ description: 'Of the device grant.' }),
+    ...TokenExchangeRequest.partial().shape,
     code: boundedText(128).optional().meta({ description: 'Of the grant `authorization_code`, with `code_verifier`.' }),
     code_verifier: boundedText(128).optional(),
     redirect_uri: boundedText(2048).optional().meta({ description: 'If given, the one that the code was sent to.' }),
@@ -42,6 +44,7 @@ export const RefreshForm = z.object({
 export const AccessToken = z
   .object({
     access_token: z.string().meta({ description: 'An API key. It is shown only once.' }),
+    issued_token_type: z.literal(ACCESS_TOKEN_TYPE).optional().meta({ description: 'Of a token exchange.' }),
     token_type: z.literal('Bearer'),
     expires_in: z.int(),
     refresh_token: z.string().optional().meta({ description: 'Of a client that stays connected.' }),

@@ -99,6 +99,7 @@ export const exampleRoutes = slice('Examples', 'What a dataset consists of: inpu
   })
   .get('/examples/{example_id}', {
     id: 'readExample',
+    hasContentTag: true,
     summary: 'Read an example, as it is or was in one version',
     description: '`as_of` names the version. Links to attachments are valid for an hour.',
     toleratesUnknown: true,

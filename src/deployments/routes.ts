@@ -246,6 +246,17 @@ export const deploymentRoutes = slice('Deployments', 'Hosted applications, and t
     versioned: true,
     verb: redeploy.releaseHold,
   })
+  .put('/v2/deployments/{deployment_id}/owner', {
+    id: 'setDeploymentOwner',
+    summary: 'Set the owner of a deployment',
+    description: 'A label by which `slipway apply --prune` knows what it may delete. It changes nothing that runs.',
+    params: s.DeploymentRef,
+    body: s.DeploymentOwner,
+    reply: s.Deployment,
+    errors: ['deployment_not_found'],
+    versioned: true,
+    verb: deployments.setOwner,
+  })
   .post('/v2/deployments/{deployment_id}/trace-key/rotation', {
     id: 'rotateTraceKey',
     summary: 'Replace the key by which the application traces itself',

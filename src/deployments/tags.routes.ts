@@ -31,6 +31,7 @@ export const tagRoutes = slice('Tags', 'Keys and values to find deployments by.'
   })
   .get('/v2/tag-keys/{tag_key_id}', {
     id: 'readTagKey',
+    versioned: true,
     summary: 'Read a tag key',
     description: 'The values of the key are a list of their own, at `/v2/tag-keys/{tag_key_id}/values`.',
     params: s.TagKeyRef,
@@ -40,6 +41,7 @@ export const tagRoutes = slice('Tags', 'Keys and values to find deployments by.'
   })
   .patch('/v2/tag-keys/{tag_key_id}', {
     id: 'renameTagKey',
+    versioned: true,
     summary: 'Rename a tag key',
     description:
       'Ids stay, so what refers to the key and its values needs no change. Access policies name keys by their text: ' +
@@ -52,6 +54,7 @@ export const tagRoutes = slice('Tags', 'Keys and values to find deployments by.'
   })
   .delete('/v2/tag-keys/{tag_key_id}', {
     id: 'deleteTagKey',
+    versioned: true,
     summary: 'Delete a tag key with its values, and remove them from all deployments',
     description: 'It cannot be undone. Webhooks and filters that name one of its values match nothing from then on.',
     params: s.TagKeyRef,
@@ -82,6 +85,7 @@ export const tagRoutes = slice('Tags', 'Keys and values to find deployments by.'
   })
   .get('/v2/tag-values/{tag_value_id}', {
     id: 'readTagValue',
+    versioned: true,
     summary: 'Read a tag value',
     description: 'It has the id of its key. A value belongs to one key and cannot be moved.',
     params: s.TagValueRef,
@@ -91,6 +95,7 @@ export const tagRoutes = slice('Tags', 'Keys and values to find deployments by.'
   })
   .patch('/v2/tag-values/{tag_value_id}', {
     id: 'renameTagValue',
+    versioned: true,
     summary: 'Rename a tag value',
     description:
       'The id stays, so deployments keep the tag. Access policies compare the text: a policy about the old value no ' +
@@ -103,6 +108,7 @@ export const tagRoutes = slice('Tags', 'Keys and values to find deployments by.'
   })
   .delete('/v2/tag-values/{tag_value_id}', {
     id: 'deleteTagValue',
+    versioned: true,
     summary: 'Delete a tag value, and remove it from all deployments',
     description: 'It cannot be undone. The key and its other values stay.',
     params: s.TagValueRef,

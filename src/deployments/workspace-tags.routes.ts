@@ -27,6 +27,7 @@ export const workspaceTagRoutes = slice('Resource tags', 'Tags of projects, data
   })
   .get(`${CURRENT}/tag-keys/{tag_key_id}`, {
     id: 'readWorkspaceTagKey',
+    versioned: true,
     summary: 'Read a tag key',
     description: 'The key with its description, without its values.',
     params: TagKeyRef,
@@ -36,6 +37,7 @@ export const workspaceTagRoutes = slice('Resource tags', 'Tags of projects, data
   })
   .patch(`${CURRENT}/tag-keys/{tag_key_id}`, {
     id: 'changeWorkspaceTagKey',
+    versioned: true,
     summary: 'Rename or describe a tag key',
     description:
       'Ids stay, so resources keep their tags. Access policies name keys by their text: a policy about the old name ' +
@@ -48,6 +50,7 @@ export const workspaceTagRoutes = slice('Resource tags', 'Tags of projects, data
   })
   .delete(`${CURRENT}/tag-keys/{tag_key_id}`, {
     id: 'deleteWorkspaceTagKey',
+    versioned: true,
     summary: 'Delete a tag key with its values, and remove them from all resources',
     description: 'Projects, datasets, annotation queues and deployments lose the tag. It cannot be undone.',
     params: TagKeyRef,
@@ -78,6 +81,7 @@ export const workspaceTagRoutes = slice('Resource tags', 'Tags of projects, data
   })
   .get(`${CURRENT}/tag-keys/{tag_key_id}/tag-values/{tag_value_id}`, {
     id: 'readWorkspaceTagValue',
+    versioned: true,
     summary: 'Read a tag value',
     description: 'The value must belong to the key in the path.',
     params: s.TagValueOfKeyRef,
@@ -87,6 +91,7 @@ export const workspaceTagRoutes = slice('Resource tags', 'Tags of projects, data
   })
   .patch(`${CURRENT}/tag-keys/{tag_key_id}/tag-values/{tag_value_id}`, {
     id: 'changeWorkspaceTagValue',
+    versioned: true,
     summary: 'Rename or describe a tag value',
     description:
       'The id stays, so resources keep the tag. Access policies compare the text: a policy about the old value no ' +
@@ -99,6 +104,7 @@ export const workspaceTagRoutes = slice('Resource tags', 'Tags of projects, data
   })
   .delete(`${CURRENT}/tag-keys/{tag_key_id}/tag-values/{tag_value_id}`, {
     id: 'deleteWorkspaceTagValue',
+    versioned: true,
     summary: 'Delete a tag value, and remove it from all resources',
     description: 'It cannot be undone. The key and its other values stay.',
     params: s.TagValueOfKeyRef,

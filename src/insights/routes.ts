@@ -81,11 +81,21 @@ export const insightRoutes = slice(
     ],
     verb: writeConfig,
   })
+  .get('/sessions/{session_id}/insights/configs/{config_id}', {
+    id: 'readInsightConfig',
+    summary: 'Read a saved config of insights',
+    params: c.ConfigRef,
+    reply: c.Config,
+    errors: ['insight_config_not_found'],
+    versioned: true,
+    verb: configs.readConfig,
+  })
   .patch('/sessions/{session_id}/insights/configs/{config_id}', {
     id: 'changeInsightConfig',
     summary: 'Change a config of insights',
     description:
       'Members that are absent stay as they are. Jobs that were started keep the config that they began with.',
+    versioned: true,
     toleratesUnknown: true,
     params: c.ConfigRef,
     body: c.ConfigPatch,
@@ -96,6 +106,7 @@ export const insightRoutes = slice(
   .delete('/sessions/{session_id}/insights/configs/{config_id}', {
     id: 'deleteInsightConfig',
     summary: 'Delete a config of insights with its schedule',
+    versioned: true,
     description: 'Its jobs stay.',
     toleratesUnknown: true,
     params: c.ConfigRef,

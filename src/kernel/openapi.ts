@@ -78,6 +78,7 @@ const Problem = z
 const describeHeader = (description: string, type = 'string') => ({ description, schema: { type } })
 const HEADERS = {
   ETag: describeHeader('The version of the resource. Send it in `If-Match` to change the resource.'),
+  ContentTag: describeHeader('A digest of the reply.'),
   Link: describeHeader('The next page. Missing on the last page.'),
   Location: describeHeader('The path of the new resource.'),
   'Idempotency-Replayed': describeHeader('`true` when this is the stored response to an earlier request.'),
@@ -192,7 +193,7 @@ function describeOperation(operation: Operation, { schemaOf, describeBody }: Des
     ...(operation.description && { description: operation.description }),
     tags: [operation.tag.name],
     ...(verb ? verb.permission && { 'x-permission': verb.permission } : { security: [] }),
-    ...(operation.passThrough && { security: [{ apiKey: [] }, { bearer: [] }] }),
+    ...((operation.passThrough || operation.keyOnly) && { security: [{ apiKey: [] }, { bearer: [] }] }),
     ...(parameters.length > 0 && { parameters }),
     ...(operation.body && {
       requestBody: {
@@ -239,6 +240,7 @@ function describeParameters(operation: Operation, schemaOf: SchemaOf): unknown[]
   if (verb) parameters.push(TENANT)
   if (canUseIdempotencyKey(operation)) parameters.push(IDEMPOTENCY)
   if (operation.liveStream) parameters.push(LAST_EVENT_ID)
+  if (operation.hasContentTag) parameters.push(IF_NONE_MATCH)
   if (versioned) parameters.push(method === 'get' ? IF_NONE_MATCH : IF_MATCH)
   if (operation.variant?.on === 'dry_run') parameters.push(PLAN_DIGEST)
   return parameters
@@ -254,6 +256,7 @@ function describeResponses(operation: Operation, schemaOf: SchemaOf): JsonObject
   const status = operation.status ?? (reply || medias.length > 0 ? 200 : 204)
   const headers = {
     ...(versioned && { ETag: HEADERS.ETag }),
+    ...(operation.hasContentTag && { ETag: HEADERS.ContentTag }),
     ...(operation.query && 'offset' in operation.query.shape && { Link: HEADERS.Link }),
     ...(operation.location && { Location: HEADERS.Location }),
     ...(canUseIdempotencyKey(operation) && { 'Idempotency-Replayed': HEADERS['Idempotency-Replayed'] }),
@@ -273,7 +276,9 @@ function describeResponses(operation: Operation, schemaOf: SchemaOf): JsonObject
     },
     ...(variant && status !== 200 && { 200: { description: `With \`${variant.on}\`.`, ...content(variant.reply) } }),
     ...(partial && { 207: { description: 'A part of the request failed.', ...content(reply!) } }),
-    ...(versioned && method === 'get' && { 304: { description: 'The resource has not changed.' } }),
+    ...((versioned ? method === 'get' : operation.hasContentTag) && {
+      304: { description: 'The resource has not changed.' },
+    }),
     ...Object.fromEntries(
       errorStatuses(operation).map(failure => [
         failure,

@@ -1,6 +1,6 @@
 // Routes of model configurations, the settings of the proxy, usage and budgets.
 import { slice } from '../kernel/routes.ts'
-import { Page } from '../protocol/wire.ts'
+import { namedPage, Page } from '../protocol/wire.ts'
 import * as budgets from './budgets.ts'
 import * as configurations from './configurations.ts'
 import { changeProxySettings, readProxySettings } from './proxy-settings.ts'
@@ -21,7 +21,7 @@ export const modelRoutes = slice(
     id: 'listModelConfigurations',
     summary: 'List the model configurations of this workspace',
     description: 'Newest first. Secrets are never shown. `proxy_url` of a configuration is where its calls are sent.',
-    query: Page,
+    query: namedPage('name'),
     reply: s.ConfigurationList,
     verb: configurations.listConfigurations,
   })
@@ -110,6 +110,15 @@ export const modelRoutes = slice(
     reply: u.Budget,
     errors: ['model_budget_exists', 'deployment_not_found', 'workspace_not_found', 'quota_full'],
     verb: budgets.createBudget,
+  })
+  .get('/v1/model-budgets/{budget_id}', {
+    id: 'readModelBudget',
+    summary: 'Read a budget, and what is spent',
+    params: u.BudgetRef,
+    reply: u.Budget,
+    errors: ['model_budget_not_found'],
+    versioned: true,
+    verb: budgets.readBudget,
   })
   .patch('/v1/model-budgets/{budget_id}', {
     id: 'changeModelBudget',

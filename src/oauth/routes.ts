@@ -36,6 +36,7 @@ export const providerRoutes = slice(
     toleratesUnknown: true,
     summary: 'List the OAuth providers of the organization, newest first',
     description: 'All workspaces of the organization share them. Client secrets are never shown.',
+    query: s.ProviderQuery,
     reply: s.OAuthProviders,
     verb: providers.listProviders,
   })

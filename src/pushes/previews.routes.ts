@@ -8,6 +8,7 @@ import { approvePreview, listPreviews, listWorkspacePreviews, removePreview } fr
 export const previewRoutes = slice('Previews', 'A separate deployment for each pull request, deleted when it closes.')
   .get('/v2/deployments/{deployment_id}/preview-policy', {
     id: 'readPreviewPolicy',
+    versioned: true,
     summary: 'Read the preview policy of a deployment',
     description:
       'Of `secrets`, only the names are shown. 404 `preview_policy_not_found` means that pull requests get no ' +
@@ -19,6 +20,7 @@ export const previewRoutes = slice('Previews', 'A separate deployment for each p
   })
   .put('/v2/deployments/{deployment_id}/preview-policy', {
     id: 'setPreviewPolicy',
+    versioned: true,
     summary: 'Set the preview policy of a deployment',
     description: [
       'Replaces the stored policy. The new one applies to previews that are created from then on.',
@@ -38,6 +40,7 @@ export const previewRoutes = slice('Previews', 'A separate deployment for each p
   })
   .delete('/v2/deployments/{deployment_id}/preview-policy', {
     id: 'removePreviewPolicy',
+    versioned: true,
     summary: 'Remove the preview policy and end all previews of a deployment',
     description:
       'The deployments of the previews are deleted. Pull requests get no further ones. The deployment itself stays.',

@@ -55,6 +55,7 @@ export const onlineEvaluatorRoutes = slice('Evaluators', 'Prompts that models an
     id: 'readOnlineEvaluator',
     summary: 'Read an evaluator',
     description: 'It has its prompt, its model, and the rules that use it.',
+    versioned: true,
     toleratesUnknown: true,
     params: s.EvaluatorRef,
     reply: s.OnlineEvaluator,
@@ -65,6 +66,7 @@ export const onlineEvaluatorRoutes = slice('Evaluators', 'Prompts that models an
     id: 'changeOnlineEvaluator',
     summary: 'Change an evaluator',
     description: 'All rules that use it do so with the change from their next run on.',
+    versioned: true,
     toleratesUnknown: true,
     params: s.EvaluatorRef,
     body: s.OnlineEvaluatorPatch,
@@ -78,6 +80,7 @@ export const onlineEvaluatorRoutes = slice('Evaluators', 'Prompts that models an
     description:
       'While rules use it, it takes `delete_run_rules=true`, which deletes these rules with their logs. Feedback ' +
       'that it gave stays.',
+    versioned: true,
     toleratesUnknown: true,
     params: s.EvaluatorRef,
     query: s.DeleteQuery,

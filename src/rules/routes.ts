@@ -45,12 +45,22 @@ export const ruleRoutes = slice('Automation rules', 'What is done with runs that
     errors: [...REFERENCE_ERRORS, 'run_not_found'],
     verb: rules.validateRule,
   })
+  .get('/runs/rules/{rule_id}', {
+    id: 'readRunRule',
+    summary: 'Read an automation rule',
+    params: s.RuleRef,
+    reply: s.Rule,
+    errors: ['rule_not_found'],
+    versioned: true,
+    verb: rules.readRule,
+  })
   .patch('/runs/rules/{rule_id}', {
     id: 'changeRunRule',
     summary: 'Change an automation rule',
     description:
       'Members that are absent stay as they are. It holds for runs that the rule has not seen yet. The project or ' +
       'dataset of a rule cannot be changed.',
+    versioned: true,
     toleratesUnknown: true,
     params: s.RuleRef,
     body: s.RulePatch,
@@ -62,6 +72,7 @@ export const ruleRoutes = slice('Automation rules', 'What is done with runs that
     id: 'deleteRunRule',
     summary: 'Delete an automation rule and its logs',
     description: 'It cannot be undone. The feedback, examples and queue items that it made stay.',
+    versioned: true,
     toleratesUnknown: true,
     params: s.RuleRef,
     reply: s.Deleted,

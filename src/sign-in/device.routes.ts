@@ -106,7 +106,7 @@ export const deviceRoutes = slice('Device sign-in', 'Keys of people for programs
   })
   .delete('/v2/me/api-key', {
     id: 'revokeOwnKey',
-    summary: 'Revoke the calling key, if it belongs to a member',
+    summary: 'Revoke the calling key, if it belongs to a member, or was exchanged for a token',
     description: 'It needs no permission. Keys that were created with it are revoked, too.',
     errors: ['key_not_found'],
     verb: device.revokeOwnKey,

@@ -50,6 +50,7 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
   })
   .get('/sessions/{session_id}', {
     id: 'readProject',
+    versioned: true,
     toleratesUnknown: true,
     summary: 'Read a tracing project',
     description: 'With `include_stats`, it has counts, latency, tokens, cost and feedback of its traces.',
@@ -61,6 +62,7 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
   })
   .patch('/sessions/{session_id}', {
     id: 'changeProject',
+    versioned: true,
     toleratesUnknown: true,
     summary: 'Change a tracing project',
     description:
@@ -77,6 +79,7 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
   })
   .delete('/sessions/{session_id}', {
     id: 'deleteProject',
+    versioned: true,
     toleratesUnknown: true,
     summary: 'Delete a tracing project with its traces',
     description: 'A project of a deployment is deleted with the deployment.',
@@ -138,6 +141,7 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
   })
   .get('/sessions/{session_id}/views/{view_id}', {
     id: 'readFilterView',
+    versioned: true,
     toleratesUnknown: true,
     summary: 'Read a view',
     description:
@@ -150,6 +154,7 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
   })
   .patch('/sessions/{session_id}/views/{view_id}', {
     id: 'changeFilterView',
+    versioned: true,
     toleratesUnknown: true,
     summary: 'Change a view',
     description: 'Members that are absent stay as they are. A `duration` replaces a start.',
@@ -161,6 +166,7 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
   })
   .patch('/sessions/{session_id}/views/{view_id}/rename', {
     id: 'renameFilterView',
+    versioned: true,
     toleratesUnknown: true,
     summary: 'Change the name and the description of a view',
     description: 'The filters and times stay. To change them too, PATCH the view itself.',
@@ -172,6 +178,7 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
   })
   .delete('/sessions/{session_id}/views/{view_id}', {
     id: 'deleteFilterView',
+    versioned: true,
     toleratesUnknown: true,
     summary: 'Delete a view',
     description: 'Only the saved filter is deleted. The runs stay.',

@@ -1,7 +1,6 @@
 // Routes of webhooks, their deliveries and their public keys.
 import { validateInput } from '../kernel/input.ts'
 import { slice } from '../kernel/routes.ts'
-import { Page } from '../protocol/wire.ts'
 import * as deliveries from './deliveries.ts'
 import * as webhooks from './endpoints.ts'
 import { readPublicKeys } from './public-keys.ts'
@@ -17,7 +16,7 @@ export const webhookRoutes = slice(
     id: 'listWebhooks',
     summary: 'List the webhooks of this workspace',
     description: 'Newest first. `health` says whether sending works and why not. Secrets are never shown.',
-    query: Page,
+    query: s.WebhookQuery,
     reply: s.WebhookList,
     verb: webhooks.listWebhooks,
   })

@@ -20,6 +20,7 @@ const RUNNING = [
   'README',
   'docs/operate-a-deployment',
   'docs/cli',
+  'docs/mcp-clients',
   'docs/deploy-from-source',
   'docs/deploy-from-git',
   'docs/runtime',
