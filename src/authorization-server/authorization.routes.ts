@@ -32,6 +32,6 @@ export const authorizationRoutes = slice('Connected programs', 'Programs that pe
     body: s.Approval,
     status: 201,
     reply: s.Approved,
-    errors: ['authorization_request_expired', 'member_required'],
+    errors: ['authorization_request_not_found', 'member_required'],
     verb: approveClient,
   })

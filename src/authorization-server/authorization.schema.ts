@@ -30,23 +30,30 @@ export const RegisteredClient = z
   .meta({ id: 'RegisteredClient' })
 
 /** Of RFC 6749, RFC 7636 and RFC 8707. */
-export const AuthorizationQuery = z.object({
-  response_type: z.literal('code'),
-  client_id: boundedText(2048).meta({
-    description: 'The URL of the client’s metadata document, or an id from `POST /oauth/register`.',
-    example: 'https://assistant.example.com/oauth/client.json',
-  }),
-  redirect_uri: RedirectUri.meta({ example: 'http://127.0.0.1:3334/callback' }),
-  code_challenge: boundedText(43)
-    .regex(/^[\w-]{43}$/, { error: 'must be a SHA-256 hash in base64url, 43 characters' })
-    .meta({ example: 'E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM' }),
-  code_challenge_method: z.literal('S256'),
-  scope: boundedText(4096)
-    .optional()
-    .meta({ description: 'Names of permissions, separated by spaces. Without it, all that the person can grant.' }),
-  state: boundedText(2048).optional(),
-  resource: boundedText(2048).optional(),
-})
+export const AuthorizationQuery = z
+  .object({
+    response_type: z.literal('code'),
+    client_id: boundedText(2048).meta({
+      description: 'The URL of the client’s metadata document, or an id from `POST /oauth/register`.',
+    }),
+    redirect_uri: RedirectUri,
+    code_challenge: boundedText(43).regex(/^[\w-]{43}$/, {
+      error: 'must be a SHA-256 hash in base64url, 43 characters',
+    }),
+    code_challenge_method: z.literal('S256'),
+    scope: boundedText(4096)
+      .optional()
+      .meta({ description: 'Names of permissions, separated by spaces. Without it, all that the person can grant.' }),
+    state: boundedText(2048).optional(),
+    resource: boundedText(2048).optional(),
+  })
+  .meta({
+    example: {
+      ...{ response_type: 'code', client_id: 'https://assistant.example.com/oauth/client.json' },
+      ...{ redirect_uri: 'http://127.0.0.1:3334/callback', code_challenge_method: 'S256' },
+      code_challenge: 'E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM',
+    },
+  })
 
 const Permissions = z.array(z.string())
 export const AuthorizationRequest = z

@@ -76,8 +76,10 @@ const now = ({ config }: Pick<Ctx, 'config'>): number => Date.now() + config.clo
 async function openRequest(ctx: Ctx, sealed: string): Promise<Shown> {
   const text = await ctx.sealer.open(sealed, credentialOf(ctx).hash, PLACE).catch(() => null)
   const shown = text === null ? null : (JSON.parse(text) as Shown)
-  if (!shown || shown.until <= now(ctx)) throw fail('authorization_request_expired')
-  return shown
+  if (shown && shown.until > now(ctx)) return shown
+  // What is wrong with the request is said to callers that exist only.
+  await run(ctx, sql`select 1`)
+  throw fail('authorization_request_not_found')
 }
 
 /** The code is sealed and stored with the answer, as a new key is. */

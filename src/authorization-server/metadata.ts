@@ -2,6 +2,7 @@
 import * as z from 'zod'
 import { arrayOf } from '../protocol/wire.ts'
 import { GRANT_TYPE as DEVICE_GRANT } from '../sign-in/device.ts'
+import { TOKEN_EXCHANGE_GRANT } from './token-exchange.ts'
 
 const Texts = arrayOf(z.string(), 20)
 
@@ -56,7 +57,7 @@ export const describeServer = (origin: string): z.output<typeof ServerMetadata> 
   device_authorization_endpoint: `${origin}/device/code`,
   response_types_supported: ['code'],
   response_modes_supported: ['query'],
-  grant_types_supported: ['authorization_code', 'refresh_token', DEVICE_GRANT],
+  grant_types_supported: ['authorization_code', 'refresh_token', DEVICE_GRANT, TOKEN_EXCHANGE_GRANT],
   code_challenge_methods_supported: ['S256'],
   token_endpoint_auth_methods_supported: ['none'],
   revocation_endpoint_auth_methods_supported: ['none'],

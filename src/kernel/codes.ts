@@ -80,12 +80,6 @@ const CODES = {
     '`resource` is not of this installation, or not the one that was approved.',
     'Send the `resource` of /.well-known/oauth-protected-resource/mcp.',
   ],
-  authorization_request_expired: [
-    400,
-    'Request expired',
-    'The request of this program is older than ten minutes, or belongs to another session.',
-    'Connect again from the program.',
-  ],
   invalid_scope: [
     400,
     'Unknown scope',
@@ -557,6 +551,12 @@ const CODES = {
     'Sign-in link no longer valid',
     'This sign-in link was already used, is older than 15 minutes, or was never created.',
     'Ask an Admin for another one.',
+  ],
+  authorization_request_not_found: [
+    404,
+    'Request not found',
+    'The request of this program is older than ten minutes, or belongs to another session.',
+    'Connect again from the program.',
   ],
   device_request_not_found: [
     404,

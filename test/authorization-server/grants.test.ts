@@ -374,7 +374,7 @@ describe('a request for authorization', () => {
     const { body } = await look(await query())
     const approval = { request: body.request, workspace_id: tenant.tenant_id, access: 'all' }
     const other = await newPerson()
-    expect((await other.post('/v2/me/authorizations', approval)).body.code).toBe('authorization_request_expired')
+    expect((await other.post('/v2/me/authorizations', approval)).body.code).toBe('authorization_request_not_found')
     const foreign = await newTenant()
     const elsewhere = { ...approval, workspace_id: foreign.tenant_id }
     expect((await session.post('/v2/me/authorizations', elsewhere)).body.code).toBe('workspace_forbidden')
@@ -383,7 +383,7 @@ describe('a request for authorization', () => {
       expect((await session.post('/v2/me/authorizations', approval, headers)).body.code).toBe('key_missing')
     }
     await withClockAhead(10.1 * MINUTE_MS, async () => {
-      expect((await session.post('/v2/me/authorizations', approval)).body.code).toBe('authorization_request_expired')
+      expect((await session.post('/v2/me/authorizations', approval)).body.code).toBe('authorization_request_not_found')
     })
   })
 
