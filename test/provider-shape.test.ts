@@ -146,7 +146,8 @@ function describe(tenant: Tenant, declared: Declared, ids: Record<string, string
   const accepts = new Set(
     declared.accepts ?? describeBody(updateMethod && findRoute(updateMethod, declared.item)).keys(),
   )
-  const update = updateMethod && accepts.size > 0 ? ({ method: updateMethod, accepts } as const) : null
+  if (updateMethod && accepts.size === 0) throw new Error(`list in \`accepts\` what ${declared.item} takes`)
+  const update = updateMethod ? ({ method: updateMethod, accepts } as const) : null
   const calls = declared.asOwner ? tenant.owner : tenant
   const planner = createPlanner(calls, {
     item: declared.keyQuery
