@@ -6,3 +6,11 @@ alter table tag_values add column version integer not null default 1;
 alter table projects add column version integer not null default 1;
 --> statement-breakpoint
 alter table filter_views add column version integer not null default 1;
+--> statement-breakpoint
+grant update (version) on tag_keys to slipway_app;
+--> statement-breakpoint
+grant update (version) on tag_values to slipway_app;
+--> statement-breakpoint
+grant update (version) on projects to slipway_app;
+--> statement-breakpoint
+grant update (version) on filter_views to slipway_app;

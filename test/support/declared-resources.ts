@@ -40,6 +40,8 @@ export type Declared = {
   /** Members within a member that the server fills in. */
   computed?: string[]
   isLeaving?: (read: Members) => boolean
+  /** Members that a change takes together with the secret only: who sends them must know it. */
+  withSecret?: string[]
   /** Destroying it again is no error. */
   destroysQuietly?: true
 }
@@ -129,6 +131,7 @@ export const DECLARED: Record<string, Declared> = {
   },
   'tag key': {
     item: '/v2/tag-keys/{tag_key_id}',
+    accepts: ['key'],
     wanted: () => ({ key: named('key') }),
     changed: () => ({ key: named('other') }),
     named: { member: 'key' },
@@ -137,6 +140,7 @@ export const DECLARED: Record<string, Declared> = {
     item: '/v2/tag-values/{tag_value_id}',
     create: { path: '/v2/tag-keys/{tag_key_id}/values' },
     parents: async tenant => ({ tag_key_id: await newTagKey(tenant) }),
+    accepts: ['value'],
     wanted: () => ({ value: named('value') }),
     changed: () => ({ value: named('other') }),
     named: { member: 'value' },
@@ -144,14 +148,14 @@ export const DECLARED: Record<string, Declared> = {
   'workspace tag key': {
     item: '/workspaces/current/tag-keys/{tag_key_id}',
     wanted: () => ({ key: named('key'), description: 'Who pays for it' }),
-    changed: () => ({ description: null }),
+    changed: () => ({ description: '' }),
     named: { member: 'key' },
   },
   'workspace tag value': {
     item: '/workspaces/current/tag-keys/{tag_key_id}/tag-values/{tag_value_id}',
     parents: async tenant => ({ tag_key_id: await newTagKey(tenant) }),
     wanted: () => ({ value: named('value'), description: 'One of them' }),
-    changed: () => ({ description: null }),
+    changed: () => ({ description: '' }),
     named: { member: 'value' },
   },
   'tag of a deployment': {
@@ -218,6 +222,7 @@ export const DECLARED: Record<string, Declared> = {
     idMember: 'provider_id',
     named: { member: 'provider_id' },
     secrets: { members: ['client_secret'], fingerprints: ({ client_secret_fingerprint: of }) => of },
+    withSecret: ['token_endpoint_auth_method'],
   },
   'git host integration': {
     item: '/v1/integrations/forge/githost/{integration_id}',
@@ -242,6 +247,7 @@ export const DECLARED: Record<string, Declared> = {
     changed: () => ({ model: 'gpt-4.1', input_price: null, auth_type: 'secret', secret: 'changed' }),
     named: { member: 'name' },
     secrets: { members: ['secret'], fingerprints: ({ secret_fingerprint }) => secret_fingerprint },
+    withSecret: ['auth_type'],
   },
   'model budget': {
     item: '/v1/model-budgets/{budget_id}',
@@ -251,13 +257,18 @@ export const DECLARED: Record<string, Declared> = {
   project: {
     item: '/sessions/{session_id}',
     wanted: () => ({ name: named('project'), description: 'Answers', extra: { metadata: { b: 1, a: [2, 1] } } }),
-    changed: () => ({ name: named('other'), description: null }),
+    changed: () => ({ name: named('other'), description: '' }),
     named: { member: 'name' },
   },
   view: {
     item: '/sessions/{session_id}/views/{view_id}',
     parents: async tenant => ({ session_id: await newProject(tenant) }),
-    wanted: () => ({ display_name: named('view'), filter_string: 'eq(is_root, true)', type: 'runs' }),
+    wanted: () => ({
+      display_name: named('view'),
+      filter_string: 'eq(is_root, true)',
+      type: 'runs',
+      description: null,
+    }),
     changed: () => ({ filter_string: null, description: 'All' }),
     named: { member: 'display_name' },
   },
@@ -356,6 +367,7 @@ export const DECLARED: Record<string, Declared> = {
       sampling_rate: 1,
       session_id,
       filter: 'eq(status, "error")',
+      is_enabled: true,
     }),
     changed: () => ({ sampling_rate: 0.5, filter: null, is_enabled: false }),
     named: { member: 'display_name' },
@@ -386,7 +398,11 @@ export const DECLARED: Record<string, Declared> = {
   role: {
     item: '/orgs/current/roles/{role_id}',
     asOwner: true,
-    wanted: () => ({ display_name: named('role'), permissions: ['deployments:update', 'deployments:read'] }),
+    wanted: () => ({
+      display_name: named('role'),
+      permissions: ['deployments:update', 'deployments:read'],
+      description: '',
+    }),
     changed: () => ({ description: 'Reads', permissions: ['deployments:read'] }),
     named: { member: 'display_name' },
   },

@@ -34,7 +34,13 @@ const operations = await loadOperations()
 export const findRoute = (method: string, path: string): Operation | undefined =>
   operations.find(one => one.method === method && one.path === path)
 
-type JsonSchema = { type?: string | string[]; anyOf?: JsonSchema[]; properties?: Record<string, JsonSchema> }
+type JsonSchema = {
+  $ref?: string
+  $defs?: Record<string, JsonSchema>
+  type?: string | string[]
+  anyOf?: JsonSchema[]
+  properties?: Record<string, JsonSchema>
+}
 const isNullable = (one: JsonSchema): boolean =>
   [one.type].flat().includes('null') || (one.anyOf ?? []).some(isNullable)
 
@@ -42,7 +48,8 @@ const isNullable = (one: JsonSchema): boolean =>
 export function describeBody(operation: Operation | undefined): Map<string, boolean> {
   if (!operation?.body) return new Map()
   const schema = z.toJSONSchema(operation.body, { io: 'input', unrepresentable: 'any' }) as JsonSchema
-  return new Map(Object.entries(schema.properties ?? {}).map(([name, one]) => [name, isNullable(one)]))
+  const named = schema.$defs?.[schema.$ref?.split('/').at(-1) ?? ''] ?? schema
+  return new Map(Object.entries(named.properties ?? {}).map(([name, one]) => [name, isNullable(one)]))
 }
 
 const isObject = (value: unknown): value is Members =>
