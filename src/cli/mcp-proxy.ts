@@ -146,11 +146,15 @@ export async function runProxy(options: ProxyOptions): Promise<void> {
       for await (const chunk of response.body ?? []) {
         expectBytes()
         const part = decoder.decode(chunk, { stream: true })
-        size = parser ? 0 : size + chunk.length
+        size += chunk.length
         if (size > limits.answerBytes)
           throw new ApiError(response, { detail: 'The answer is too large for a message.' })
         if (!parser) text += part
-        else for (const { data } of parser.push(part)) answer(parseAnswer(response, data))
+        else
+          for (const { data } of parser.push(part)) {
+            answer(parseAnswer(response, data))
+            size = 0
+          }
         // A server may keep a stream open although it has answered.
         if (parser && waiting.size === 0) return
       }
