@@ -67,7 +67,10 @@ export const slices = {
   '/v1/platform/orgs/current/access-policies': () => import('./access/policies.routes.ts'),
   '/v2/me /sign-in /orgs/current/members/*/sign-in-links': () => import('./sign-in/routes.ts'),
   '/device /v2/me/device-requests /v2/me/api-key': () => import('./sign-in/device.routes.ts'),
-  '/oauth': () => import('./authorization-server/routes.ts'),
+  '/oauth /.well-known/oauth-authorization-server /.well-known/oauth-protected-resource': () =>
+    import('./authorization-server/routes.ts'),
+  '/v2/me/authorization-request /v2/me/authorizations': () => import('./authorization-server/authorization.routes.ts'),
+  '/v2/trusted-issuers': () => import('./authorization-server/trusted-issuers.routes.ts'),
   '/healthz /readyz': () => import('./kernel/health.routes.ts'),
 }
 
@@ -157,6 +160,7 @@ export function createApp(settings: Config, inProcess?: DriverFetch) {
   const pages = {
     '/docs': () => import('./api-docs/docs-page.ts').then(file => file.serveDocsPages(app, buildDocument)),
     '/sign-in /device': () => import('./sign-in/pages.ts').then(file => file.serveSignInPages(app, config)),
+    '/oauth/authorize': () => import('./authorization-server/consent-page.ts').then(file => file.serveConsentPage(app)),
     '/ /ui': () => import('./dashboard/shell.ts').then(file => file.serveDashboard(app, config)),
     '/o /public': () => import('./dashboard/client-links.ts').then(file => file.serveClientLinks(app)),
     '/metrics': () => import('./metrics/metrics-page.ts').then(file => file.serveMetricsPage(app, services, counters)),

@@ -13,12 +13,12 @@ import {
   versionMatches,
 } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
-import { afterCursor, hasName, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
+import { afterCursor, hasName, hasOwner, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
 import { organizationPermissions, permissionNames } from '../kernel/permissions.ts'
 import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import { etagVersion } from '../kernel/routes.ts'
 import { requireRow, toIsoTime, withoutNulls } from '../kernel/rows.ts'
-import type { NamedPage } from '../protocol/wire.ts'
+import type { NamedPage, OwnedBy } from '../protocol/wire.ts'
 import { roles } from '../tables/access.ts'
 import { isBuiltInRole } from './built-in-roles.ts'
 import type * as schema from './schema.ts'
@@ -32,12 +32,13 @@ const toWire = (row: typeof roles.$inferSelect) => ({
   display_name: row.display_name,
   description: row.description,
   permissions: row.permissions,
+  owner: row.owner,
   created_at: toIsoTime(row.created_at),
   updated_at: toIsoTime(row.updated_at),
   [etagVersion]: row.version,
 })
 
-const ROLE_RECORD = recordColumns(roles, ['scope', 'display_name', 'description', 'permissions'])
+const ROLE_RECORD = recordColumns(roles, ['scope', 'display_name', 'description', 'permissions', 'owner'])
 
 const visibleRoles = or(isNull(roles.organization_id), inOrganization(roles))
 const grantablePermissions = (names: string[]) => sql`require_grantable_permissions(${textArray(names)})`
@@ -49,12 +50,12 @@ export const listPermissions = verb('organization:read', async ctx => {
   return { resources: permissionNames.map(name => ({ name, scope: scopeOf(name) })) }
 })
 
-export const listRoles = verb('organization:read', async (ctx, page: NamedPage) => {
+export const listRoles = verb('organization:read', async (ctx, page: NamedPage & OwnedBy) => {
   const { limit, offset } = pageBounds(page)
   const query = db
     .select()
     .from(roles)
-    .where(and(visibleRoles, hasName(roles.display_name, page), afterCursor(roles, page)))
+    .where(and(visibleRoles, hasName(roles.display_name, page), hasOwner(roles.owner, page), afterCursor(roles, page)))
     .orderBy(...newestFirst(roles))
     .limit(limit)
     .offset(offset)
@@ -73,13 +74,14 @@ export const readRole = verb('organization:read', async (ctx, { role_id }: Ref) 
 })
 
 export const createRole = verb('organization:manage-roles', async (ctx, input: z.output<typeof schema.NewRole>) => {
-  const { scope, display_name, description, permissions } = input
+  const { scope, display_name, description, permissions, owner } = input
   const values = {
     organization_id: sql`current_organization()`,
     scope,
     display_name,
     description,
     permissions: grantablePermissions(permissions),
+    owner: owner ?? null,
   }
   const change = db.insert(roles).values(values).returning()
   const parts = { changes: createdMembers(ROLE_RECORD) }
@@ -90,7 +92,7 @@ export const createRole = verb('organization:manage-roles', async (ctx, input: z
 export const changeRole = verb(
   'organization:manage-roles',
   async (ctx, { role_id, ...patch }: Ref & z.output<typeof schema.RolePatch>) => {
-    const { display_name, description, permissions } = patch
+    const { display_name, description, permissions, owner } = patch
     const changes = withoutNulls({ display_name, description, permissions })
     const isWithinScope = sql`${roles.scope} = 'organization'
       or not ${textArray(permissions ?? [])} && ${textArray(organizationPermissions)}`
@@ -99,6 +101,7 @@ export const changeRole = verb(
       .set({
         ...changes,
         ...(permissions && { permissions: grantablePermissions(permissions) }),
+        ...(owner != null && { owner: owner || null }),
         ...bumpVersion(roles),
       })
       .where(

@@ -1,7 +1,20 @@
 // Schemas of organizations, workspaces, members, roles and API keys.
 import * as z from 'zod'
 import { organizationPermissions, permissionNames } from '../kernel/permissions.ts'
-import { arrayOf, boundedText, Instant, listOf, Page, Uuid } from '../protocol/wire.ts'
+import {
+  arrayOf,
+  boundedText,
+  exactName,
+  Instant,
+  listOf,
+  namedPage,
+  Owner,
+  OwnerPatch,
+  optionalFilter,
+  ownedBy,
+  Page,
+  Uuid,
+} from '../protocol/wire.ts'
 
 const VISIBLE_CHARACTER = /[^\p{Z}\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}]/u
 export const label = (maxLength: number) =>
@@ -81,6 +94,7 @@ export const WorkspacePatch = z
 // ---- roles
 
 export const RoleRef = z.object({ role_id: Uuid })
+export const RoleQuery = namedPage('display_name').extend({ owner: ownedBy })
 
 export const Role = z
   .object({
@@ -90,6 +104,7 @@ export const Role = z
     display_name: z.string(),
     description: z.string(),
     permissions: z.array(z.string()),
+    owner: Owner.nullable(),
     ...Times,
   })
   .meta({ id: 'Role' })
@@ -101,6 +116,7 @@ export const NewRole = z
     display_name: Name,
     description: z.string().max(1000).default(''),
     permissions: Permissions,
+    owner: Owner.nullish(),
   })
   .superRefine((role, check) => {
     for (const [i, permission] of role.permissions.entries()) {
@@ -118,6 +134,7 @@ export const RolePatch = z
     display_name: optionalOrNull(Name),
     description: optionalOrNull(z.string().max(1000)),
     permissions: optionalOrNull(Permissions),
+    owner: OwnerPatch,
   })
   .meta({ id: 'RolePatch', example: { permissions: ['deployments:read'] } })
 
@@ -210,7 +227,15 @@ export const MembershipPatch = z
 // ---- keys
 
 export const KeyRef = z.object({ key_id: Uuid })
+/** For lists of people. */
+export const PersonPage = Page.extend({
+  email: optionalFilter(boundedText(254))
+    .transform(email => email?.toLowerCase())
+    .meta({ type: 'string', description: 'The exact `email`.' }),
+})
+
 export const KeyQuery = Page.extend({
+  description: exactName('description'),
   created_by: Uuid.optional().meta({ description: 'Only keys that were created with this key.' }),
 })
 
@@ -238,6 +263,21 @@ const apiKeyShape = {
       description:
         'The member whose permissions in the workspace limit those of the key, at any time. The key ends with the ' +
         'membership. Null for a key of the workspace or organization.',
+    }),
+  trusted_issuer_id: Uuid.nullable().meta({
+    description: 'The trusted issuer whose token was exchanged for the key. It is listed until it expires.',
+  }),
+  client: z
+    .object({
+      id: z.string(),
+      name: z.string().meta({ description: 'What the client calls itself. Anyone can claim it.' }),
+      expires_at: Time.meta({ description: 'When it is disconnected if it does not come back.' }),
+    })
+    .nullable()
+    .meta({
+      description:
+        'The program that the member has connected. It replaces the text of the key every hour, so `expires_at` of ' +
+        'the key is soon. Revoking the key disconnects it. Null for any other key.',
     }),
   created_at: Time,
 }

@@ -12,7 +12,7 @@ import { DEPLOYMENT_STATE, SUMMARY_COLUMN } from './summary.ts'
 
 function listFilters(query: Placeholders<CountQuery & Pick<DeploymentQuery, 'state'>>): SQL[] {
   const { name, name_contains, status, remote_reconciled, tag_value_ids } = query
-  const { image_version, deployment_type, deployment_ids, source, listener_id, state } = query
+  const { image_version, deployment_type, deployment_ids, source, listener_id, owner, state } = query
   const t = deployments
   return [
     // Names are lower-case, and the index has this column.
@@ -26,6 +26,7 @@ function listFilters(query: Placeholders<CountQuery & Pick<DeploymentQuery, 'sta
     deployment_ids && sql`${t.id} = any(${deployment_ids}::uuid[])`,
     source && eq(t.source, source),
     listener_id && eq(t.listener_id, listener_id),
+    owner && eq(t.owner, owner),
     state && sql`${DEPLOYMENT_STATE} = ${state}`,
   ].filter(condition => condition !== undefined)
 }

@@ -22,9 +22,12 @@ import {
   emptyAsAbsent,
   exactName,
   listOf,
+  Owner,
   optionalFilter,
+  ownedBy,
   Page,
   parseBoolean,
+  SecretFingerprints,
   Uuid,
 } from '../protocol/wire.ts'
 import { Hold, Serving } from './revisions.schema.ts'
@@ -62,6 +65,7 @@ export const NewDeployment = z
     secret_references: arrayOf(SecretReference, MAX_SECRETS)
       .nullish()
       .meta({ description: 'Only for `external_container`.' }),
+    owner: Owner.nullish(),
   })
   .superRefine(checkUniqueVariables, alwaysCheck)
   .meta({
@@ -120,6 +124,7 @@ export const Deployment = z
     source_config: SourceConfig,
     source_revision_config: SourceRevisionConfig.meta({ description: 'The configuration of the latest revision.' }),
     secrets: z.array(Secret),
+    secret_fingerprints: SecretFingerprints,
     secret_references: z.array(SecretReference).nullable(),
     status: DeploymentStatus,
     serving: Serving,
@@ -130,6 +135,7 @@ export const Deployment = z
     parent_deployment_id: Uuid.nullable().meta({ description: 'The deployment that this is a preview of.' }),
     preview: Preview.nullable(),
     url: z.string().nullable().meta({ description: 'The URL that its listener reported; null before that.' }),
+    owner: Owner.nullable(),
     ...TimeMembers,
     summary: DeploymentSummary.optional(),
   })
@@ -139,6 +145,10 @@ export const DeploymentList = listOf(Deployment).meta({
   id: 'DeploymentList',
   description: 'A page of deployments, newest first.',
 })
+
+export const DeploymentOwner = z
+  .object({ owner: Owner.nullable() })
+  .meta({ id: 'DeploymentOwner', description: 'The owner of a deployment, or null.', example: { owner: 'shop/infra' } })
 
 const MAX_IDS = 100
 export const DeletionQuery = z.object({
@@ -209,7 +219,11 @@ export const PatchQuery = z.object({
   ...DryRun.shape,
   clear: z
     .preprocess(emptyAsAbsent, commaSeparated(z.enum(CLEARABLE_MEMBERS), CLEARABLE_MEMBERS.length).default([]))
-    .meta({ type: 'string', description: `Members to clear, separated by commas: ${CLEARABLE_MEMBERS.join(', ')}.` }),
+    .meta({
+      type: 'string',
+      default: '',
+      description: `Members to clear, separated by commas: ${CLEARABLE_MEMBERS.join(', ')}.`,
+    }),
 })
 
 const idsFilter = (kind: string) =>
@@ -239,6 +253,7 @@ const DeploymentFilters = z.object({
   deployment_ids: idsFilter('deployments'),
   source: optionalFilter(Source).meta({ description: 'The source it was created with.' }),
   listener_id: optionalFilter(Uuid).meta({ description: 'The listener that serves it.' }),
+  owner: ownedBy,
 })
 export const CountQuery = DeploymentFilters
 export type CountQuery = z.output<typeof CountQuery>

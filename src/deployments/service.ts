@@ -6,7 +6,7 @@ import { type Ctx, verb, withoutRateLimit } from '../kernel/context.ts'
 import { bumpVersion, db, inTenant, refuseUnless, run, uuidArray, versionMatches } from '../kernel/db.ts'
 import { Failure, type Fault, fail } from '../kernel/errors.ts'
 import { commit } from '../kernel/journal.ts'
-import { createdMembers, markedMembers } from '../kernel/recorded-changes.ts'
+import { changedMembers, createdMembers, markedMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { prepareStatement } from '../kernel/statement.ts'
 import { hostOf } from '../protocol/custom-url.schema.ts'
@@ -162,6 +162,7 @@ export async function insertDeployment(ctx: Ctx, input: NewDeployment, child?: P
       ...(child && { tag_value_ids: tagsOf(child.parent_deployment_id) }),
       parent_deployment_id: child ? sql`case when ${child.guard} then ${child.parent_deployment_id}::uuid end` : null,
       preview: child?.preview ?? null,
+      owner: input.owner ?? null,
       listener_id: assignListener(input),
       latest_revision_id: revision,
       in_flight_revision_id: ready ? revision : null,
@@ -182,7 +183,7 @@ export async function insertDeployment(ctx: Ctx, input: NewDeployment, child?: P
     {},
     {
       ctesAfter,
-      changes: createdMembers(DEPLOYMENT_RECORD),
+      changes: createdMembers({ ...DEPLOYMENT_RECORD, ...OWNER_RECORD }),
       otherEvents: selectEvents(revisionCreated),
       lock: child?.lock ?? LOCK_WORKSPACE,
     },
@@ -238,6 +239,23 @@ const revisionCreated: EventRows = {
   changes: createdMembers(REVISION_RECORD, sql`revision`),
   from: sql`revision`,
 }
+
+const OWNER_RECORD = recordColumns(deployments, ['owner'])
+
+/** Apart from PATCH, which plans revisions: an owner changes nothing that runs. */
+export const setOwner = verb(
+  'deployments:update',
+  async (ctx, { deployment_id, owner }: DeploymentParams & z.output<typeof schema.DeploymentOwner>) => {
+    const change = db
+      .update(deployments)
+      .set({ owner, ...bumpVersion(deployments) })
+      .where(and(isDeployment(deployment_id), isNull(deployments.deleting_at), versionMatches(ctx, deployments)))
+      .returning()
+    const parts = { lock: lockDeployment(deployment_id), changes: changedMembers(deployments, OWNER_RECORD) }
+    const rows = await commit(ctx, 'deployment.owner_changed', change, {}, parts)
+    return deploymentToWire(requireRow(rows, 'deployment_not_found'))
+  },
+)
 
 type Deletion = z.output<typeof schema.DeletionQuery>
 

@@ -1,7 +1,7 @@
 // Pages of lists, newest first: by offset, or by cursor, which makes a deep page as cheap as the first.
 import { eq, type SQL, sql } from 'drizzle-orm'
 import type { AnyPgColumn } from 'drizzle-orm/pg-core'
-import type { NamedPage, Page } from '../protocol/wire.ts'
+import type { NamedPage, OwnedBy, Page } from '../protocol/wire.ts'
 import type { Placeholders } from './statement.ts'
 
 type Pageable = { created_at: AnyPgColumn; id: AnyPgColumn }
@@ -13,6 +13,9 @@ export const newestFirst = (table: Pageable): [SQL, SQL] => [sql`${table.created
 
 export const hasName = (column: AnyPgColumn, { name }: Pick<NamedPage, 'name'>): SQL | undefined =>
   name === undefined ? undefined : eq(column, name)
+
+export const hasOwner = (column: AnyPgColumn, { owner }: OwnedBy): SQL | undefined =>
+  owner === undefined ? undefined : eq(column, owner)
 
 /** One extra row shows whether there is a next page, without counting. */
 export const pageBounds = (page: Page): { limit: number; offset: number } => ({

@@ -74,6 +74,8 @@ export type Operation = {
   reply?: z.ZodType
   errors?: Code[]
   versioned?: boolean
+  /** The ETag of a resource that no route changes: a digest of the reply. */
+  hasContentTag?: boolean
   location?: (reply: never) => string
   /** A read that the audit log records. */
   isAudited?: boolean

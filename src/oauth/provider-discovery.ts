@@ -202,6 +202,7 @@ async function insertProvider(ctx: Ctx, provider: DiscoveredProvider, reservatio
       mcp_server_url: server.href,
       redirect_uri: clientRequestFor(ctx, input, id).redirect_uri,
       scopes: scopesArray(input.scopes ?? discovered.scopes),
+      owner: input.owner ?? null,
       trace: http.trace,
     })
     .returning(wireColumns)

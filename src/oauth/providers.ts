@@ -5,7 +5,7 @@ import { type Ctx, verb } from '../kernel/context.ts'
 import { bumpVersion, db, inOrganization, run, versionMatches } from '../kernel/db.ts'
 import { requireAllowedUrl } from '../kernel/guarded-fetch.ts'
 import { commit } from '../kernel/journal.ts'
-import { newestFirst } from '../kernel/paging.ts'
+import { hasOwner, newestFirst } from '../kernel/paging.ts'
 import { changedMembers, createdMembers } from '../kernel/recorded-changes.ts'
 import { requireRow, withoutNulls } from '../kernel/rows.ts'
 import { oauthProviders } from '../tables/oauth.ts'
@@ -26,13 +26,13 @@ import type * as schema from './schema.ts'
 
 type Ref = z.output<typeof schema.ProviderRef>
 
-export const listProviders = verb('deployments:read', async ctx => {
-  const query = db
+export const listProviders = verb('deployments:read', async (ctx, query: z.output<typeof schema.ProviderQuery>) => {
+  const statement = db
     .select(wireColumns)
     .from(oauthProviders)
-    .where(inOrganization(oauthProviders))
+    .where(and(inOrganization(oauthProviders), hasOwner(oauthProviders.owner, query)))
     .orderBy(...newestFirst(oauthProviders))
-  return (await run(ctx, query)).map(row => toWire(row as ProviderRow))
+  return (await run(ctx, statement)).map(row => toWire(row as ProviderRow))
 })
 
 export const readProvider = verb('deployments:read', async (ctx, { provider_id }: Ref) => {
@@ -81,6 +81,7 @@ export const createProvider = verb('deployments:create', async (ctx, input: sche
       // Ends in the name, not the id: a person registers the client before the row exists.
       redirect_uri: redirectUri(ctx.origin, provider_id),
       scopes: scopesArray(input.scopes),
+      owner: input.owner ?? null,
     })
     .returning(wireColumns)
   const parts = { lock: lockProviderName(provider_id), changes: createdMembers(PROVIDER_RECORD) }
@@ -152,7 +153,7 @@ export const changeProvider = verb(
   'deployments:update',
   async (ctx, { provider_id, ...patch }: Ref & schema.ProviderPatch) => {
     checkEndpointUrls(ctx, patch)
-    const { name, client_id, auth_url, token_url, revocation_url, uses_pkce, scopes } = patch
+    const { name, client_id, auth_url, token_url, revocation_url, uses_pkce, scopes, owner } = patch
     const changes = withoutNulls({ name, client_id, auth_url, token_url, revocation_url, uses_pkce })
     const change = db
       .update(oauthProviders)
@@ -160,6 +161,7 @@ export const changeProvider = verb(
         ...changes,
         ...(uses_pkce != null && { code_challenge_method: uses_pkce ? 'S256' : null }),
         ...(scopes && { scopes: scopesArray(scopes) }),
+        ...(owner != null && { owner: owner || null }),
         ...(await secretChanges(ctx, provider_id, patch)),
         ...bumpVersion(oauthProviders),
       })

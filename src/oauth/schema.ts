@@ -1,7 +1,17 @@
 // Schemas of OAuth providers.
 import * as z from 'zod'
 import { Name } from '../access/schema.ts'
-import { arrayOf, boundedText, OAuthFetch, parseBoolean, Uuid } from '../protocol/wire.ts'
+import {
+  arrayOf,
+  boundedText,
+  OAuthFetch,
+  Owner,
+  OwnerPatch,
+  ownedBy,
+  parseBoolean,
+  SecretFingerprint,
+  Uuid,
+} from '../protocol/wire.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 /** In a patch, null keeps the stored value, as an absent member does. */
@@ -85,10 +95,12 @@ export const OAuthProviderDetails = z
     registration: z.enum(registrations).meta({ description: 'How the client was obtained.' }),
     revocation_url: z.string().nullable(),
     issuer: z.string().nullable().meta({ description: 'The issuer of the authorization server.' }),
+    client_secret_fingerprint: SecretFingerprint,
     client_secret_expires_at: Time.nullable(),
     health: z.enum(healthStates),
     health_detail: z.string().nullable(),
     checked_at: Time,
+    owner: Owner.nullable(),
     made_by_workspace: Uuid.nullable().meta({
       description: [
         'The workspace that may change the provider while no other workspace is connected through it.',
@@ -141,6 +153,7 @@ export const DiscoveryPreview = z
   })
 export type DiscoveryPreview = z.output<typeof DiscoveryPreview>
 
+export const ProviderQuery = z.object({ owner: ownedBy })
 export const ProviderRef = z.object({ provider_id: ProviderId })
 
 const isObject = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null
@@ -178,6 +191,7 @@ export const NewProvider = z
     code_challenge_method: optionalMember(z.literal('S256')),
     token_endpoint_auth_method: optionalMember(AuthMethod),
     provider_type: optionalMember(z.enum(providerTypes)),
+    owner: optionalMember(Owner),
   })
   .superRefine(checkSecret, alwaysCheck)
   .meta({
@@ -218,6 +232,7 @@ export const McpServer = z
       .meta({
         description: 'How to obtain the client. `auto` takes the first possible of: given, metadata document, dynamic.',
       }),
+    owner: optionalMember(Owner),
   })
   .superRefine(checkClient, alwaysCheck)
   .meta({
@@ -249,6 +264,7 @@ export const ProviderPatch = z
     provider_id: optionalMember(z.string()).meta({ description: 'It cannot be changed.' }),
     provider_type: optionalMember(z.string()).meta({ description: 'It cannot be changed.' }),
     mcp_server_url: optionalMember(z.string()).meta({ description: 'It cannot be changed.' }),
+    owner: OwnerPatch,
   })
   .superRefine(checkSecret, alwaysCheck)
   // The path parameter has the same name and would overwrite it.

@@ -106,11 +106,32 @@ export const Page = z.object({
 })
 export type Page = z.output<typeof Page>
 
+const FINGERPRINT = 'Stands for the secret, which is never shown: it changes when the secret is set again.'
+export const SecretFingerprint = z
+  .string()
+  .nullable()
+  .meta({ description: `${FINGERPRINT} Null without one.` })
+export const SecretFingerprints = z
+  .record(z.string(), z.string())
+  .meta({ description: 'By the name of the secret. It changes when the secret gets another value.' })
+
 export const exactName = (member: string) =>
   optionalFilter(z.string()).meta({ description: `The exact \`${member}\`.` })
 /** For a list of things that people name. `member` is the one that holds the name. */
 export const namedPage = (member: string) => z.object({ ...Page.shape, name: exactName(member) })
 export type NamedPage = z.output<ReturnType<typeof namedPage>>
+
+const OWNER_ERROR = 'must be 1 to 63 lower-case letters, digits, dots, hyphens, underscores and slashes'
+export const Owner = boundedText(63, OWNER_ERROR)
+  .regex(/^[a-z0-9]([a-z0-9._/-]{0,61}[a-z0-9])?$/, { error: OWNER_ERROR })
+  .meta({ description: 'A label of the files that declare the resource. It grants nothing.' })
+/** In a patch, null keeps it as an absent member does. */
+export const OwnerPatch = z
+  .union([z.literal(''), Owner])
+  .nullish()
+  .meta({ description: 'A label of the files that declare the resource. An empty text removes it.' })
+export const ownedBy = optionalFilter(z.string()).meta({ description: 'The exact `owner`.' })
+export type OwnedBy = { owner?: string | undefined }
 
 export const OAuthFetch = z
   .object({

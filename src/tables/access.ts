@@ -48,6 +48,7 @@ export const roles = pgTable(
     display_name: text().notNull(),
     description: text().notNull().default(''),
     permissions: text().array().notNull(),
+    owner: text(),
     ...versionedColumns(),
   },
   t => [

@@ -81,6 +81,8 @@ export const deployments = pgTable(
       sql`regexp_replace(regexp_replace(lower(source_config ->> 'repo_url'), '^https?://', ''), '/*(\\.git)?/*$', '')`,
     ),
     deleting_at: instantColumn(),
+    /** A label of the files that declare it. It grants nothing. */
+    owner: text(),
     /** Its trace keys of other versions are refused. */
     trace_key_version: integer().notNull().default(1),
     /** Null until a listener of the platform takes the deployment. */
@@ -110,6 +112,9 @@ export const deployments = pgTable(
     index('deployments_health_unrecorded').on(t.id).where(isHealthUnrecorded(sql`healthy`, sql`recorded_healthy`)),
     // For the sweep. A BRIN index leaves updates heap-only.
     index('deployments_idle').using('brin', t.updated_at),
+    index('deployments_owner')
+      .on(t.tenant_id, t.owner, ...newestFirstColumns(t))
+      .where(sql`owner is not null`),
     // For pages without a filter. The covering index with the filters is five times as wide. It is written in the
     // migration, because drizzle has no `include`.
     index('deployments_page').on(t.tenant_id, ...newestFirstColumns(t)),

@@ -50,6 +50,7 @@ export const oauthProviders = pgTable(
     made_by_workspace: uuid().references(() => workspaces.id, { onDelete: 'set null' }),
     /** The endpoints that `client_secret` was issued for, set by a trigger. The secret is sent to no other origin. */
     client_secret_urls: text().array().notNull().default(sql`'{}'`),
+    owner: text(),
     ...versionedColumns(),
   },
   t => [

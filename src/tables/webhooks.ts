@@ -40,6 +40,7 @@ export const webhooks = pgTable(
     throttled: integer().notNull().default(0),
     /** The end of the current worker's lease, or of the pause that the receiver gets. */
     next_send_at: createdAtColumn(),
+    owner: text(),
     ...versionedColumns(),
   },
   t => [index('webhooks_page').on(t.tenant_id, ...newestFirstColumns(t))],

@@ -6,12 +6,11 @@ import { type Ctx, verb } from '../kernel/context.ts'
 import { bumpVersion, db, inTenant, requirePermission, run, uuidArray, versionMatches } from '../kernel/db.ts'
 import { requireAllowedUrl } from '../kernel/guarded-fetch.ts'
 import { announceEvents, commit } from '../kernel/journal.ts'
-import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
+import { afterCursor, hasName, hasOwner, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
 import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import { etagVersion } from '../kernel/routes.ts'
 import { requireRow, toIsoTime, withoutNulls } from '../kernel/rows.ts'
 import { newKeyPair, newSecret } from '../protocol/webhook-signing.ts'
-import type { Page } from '../protocol/wire.ts'
 import { webhooks } from '../tables/webhooks.ts'
 import type * as schema from './schema.ts'
 import { SECRET_PLACE, SIGNING_KEY_PLACE } from './send.ts'
@@ -27,6 +26,7 @@ const toWire = (row: WebhookRow): schema.Webhook & { [etagVersion]: number } => 
   deployment_ids: row.deployment_ids,
   tag_value_ids: row.tag_value_ids,
   enabled: row.enabled,
+  owner: row.owner,
   health: {
     status: row.disabled_at !== null ? 'disabled' : row.failing_since !== null ? 'failing' : 'ok',
     failing_since: toIsoTime(row.failing_since),
@@ -53,7 +53,7 @@ const RECORDED = {
   url: (row: SQL) => sql`split_part(${row}.url, '?', 1)`,
   description: (row: SQL) => sql`nullif(${row}.description, '')`,
   ...Object.fromEntries(
-    (['event_types', 'deployment_ids', 'tag_value_ids', 'enabled'] as const).map(name => [
+    (['event_types', 'deployment_ids', 'tag_value_ids', 'enabled', 'owner'] as const).map(name => [
       name,
       (row: SQL) => sql`${row}.${sql.identifier(name)}`,
     ]),
@@ -81,12 +81,19 @@ const positionAfter = (after: number | null | undefined): SQL => sql`coalesce((
     from journals j
     where j.scope_id = current_tenant()), 0)`
 
-export const listWebhooks = verb('webhooks:read', async (ctx, page: Page) => {
+export const listWebhooks = verb('webhooks:read', async (ctx, page: z.output<typeof schema.WebhookQuery>) => {
   const { limit, offset } = pageBounds(page)
   const query = db
     .select()
     .from(webhooks)
-    .where(and(inTenant(webhooks), afterCursor(webhooks, page)))
+    .where(
+      and(
+        inTenant(webhooks),
+        hasName(webhooks.url, { name: page.url }),
+        hasOwner(webhooks.owner, page),
+        afterCursor(webhooks, page),
+      ),
+    )
     .orderBy(...newestFirst(webhooks))
     .limit(limit)
     .offset(offset)
@@ -144,20 +151,21 @@ const SKIPPED = sql`skipped as (
 
 export const changeWebhook = verb(
   'webhooks:manage',
-  async (ctx, { webhook_id, after, ...input }: WebhookParams & schema.WebhookPatch) => {
+  async (ctx, { webhook_id, after, owner, ...input }: WebhookParams & schema.WebhookPatch) => {
     if (input.url != null) requireAllowedUrl(ctx.config, ctx.origin, input.url)
     const changed = withoutNulls(input)
     const change = db
       .update(webhooks)
       .set({
         ...changed,
+        ...(owner != null && { owner: owner || null }),
         ...(input.enabled != null && RESUMED),
         ...(after != null && { position: positionAfter(after) }),
         ...bumpVersion(webhooks),
       })
       .where(and(isWebhook({ webhook_id }), versionMatches(ctx, webhooks), CAN_READ_EVENTS, hasKnownFilters(changed)))
       .returning()
-    const data = { supplied: Object.keys(withoutNulls({ ...input, after })), ...(after != null && { after }) }
+    const data = { supplied: Object.keys(withoutNulls({ ...input, owner, after })), ...(after != null && { after }) }
     const parts = {
       lock: lockWebhook({ webhook_id }),
       changes: changedMembers(webhooks, RECORDED),

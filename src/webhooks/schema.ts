@@ -1,10 +1,23 @@
 // Schemas of webhooks and their deliveries.
 import * as z from 'zod'
-import { arrayOf, boundedText, emptyAsAbsent, Instant, listOf, Page, Uuid } from '../protocol/wire.ts'
+import {
+  arrayOf,
+  boundedText,
+  emptyAsAbsent,
+  exactName,
+  Instant,
+  listOf,
+  Owner,
+  OwnerPatch,
+  ownedBy,
+  Page,
+  Uuid,
+} from '../protocol/wire.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 
 export const WebhookRef = z.object({ webhook_id: Uuid })
+export const WebhookQuery = z.object({ ...Page.shape, url: exactName('url'), owner: ownedBy })
 export const DeliveryRef = WebhookRef.extend({ delivery_id: Uuid })
 
 const EventTypePattern = boundedText(100)
@@ -37,6 +50,7 @@ export const NewWebhook = z
       description: 'If there are any, only events about deployments with one of these tags are sent.',
     }),
     enabled: z.boolean().default(true),
+    owner: Owner.nullish(),
     after: After.nullish(),
   })
   .meta({
@@ -56,6 +70,7 @@ export const WebhookPatch = z
     enabled: z.boolean().nullish().meta({
       description: 'False pauses the webhook. True resumes it where it stopped, also if it was disabled.',
     }),
+    owner: OwnerPatch,
     after: After.nullish().meta({
       description: 'The number of an event: sending continues after it. Earlier to repeat events, later to skip some.',
     }),
@@ -75,6 +90,7 @@ const webhookShape = {
   deployment_ids: z.array(Uuid),
   tag_value_ids: z.array(Uuid),
   enabled: z.boolean(),
+  owner: Owner.nullable(),
   health: z.object({
     status: z.enum(['ok', 'failing', 'disabled']),
     failing_since: Time.nullable().meta({ description: 'The first failure since the last success.' }),
@@ -120,6 +136,7 @@ export type Rotation = z.output<typeof Rotation>
 // ---- deliveries
 
 const States = z.enum(['waiting', 'delivered', 'failed'])
+
 export const DeliveryQuery = Page.extend({
   state: z.preprocess(emptyAsAbsent, States.optional()),
   type: z.preprocess(emptyAsAbsent, boundedText(100).optional()).meta({ description: 'The exact type of the event.' }),

@@ -53,6 +53,7 @@ const WITHOUT_CHANGES: Record<string, string> = {
       'eraseExamples',
     ].map(id => [id, 'examples are data; the event has their count']),
   ),
+  approveClient: 'the key is created when the program redeems its code',
   approveDevice: 'the key is created when the device asks for it',
   connectAccount: 'starts the flow of a person, or uses a token',
   createPushToken: 'stores nothing',
