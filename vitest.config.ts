@@ -50,6 +50,7 @@ const edge = [
   'test/kernel/{broken-response,caller-limits,crypto,guarded-fetch,health,input,middleware}.test.ts',
   'test/kernel/{rate-limit,raw-body,signing-keys}.test.ts',
   'test/listeners/listeners.test.ts',
+  'test/mcp/protocol.test.ts',
   'test/oauth/{hostile-servers,tokens}.test.ts',
   'test/pushes/{github-deliveries,signed-body}.test.ts',
   'test/sign-in/sessions.test.ts',

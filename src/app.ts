@@ -90,7 +90,8 @@ const overviews = {
   }),
 }
 
-async function loadOperation(route: string): Promise<Operation | undefined> {
+/** By its method and path, such as `GET /v2/me`. Imports the slices that may serve the path. */
+export async function loadOperation(route: string): Promise<Operation | undefined> {
   const [method, path] = route.split(' ') as [string, string]
   const segments = path.split('/')
   const serves = (starts: string) => starts.split(' ').some(start => beginsWith(segments, start.split('/')))

@@ -32,11 +32,17 @@ const COLOR = /\u241b\[[0-9;]{0,32}m/g
 
 export const cleanText = (text: string): string => text.replace(COLOR, '').replace(HIDDEN, '')
 
+/** The API masks nearly all secrets itself. What it shows to people who set up a receiver is nothing for a model. */
+const CREDENTIAL = /(^|_)(secret|token|password)$/
+const MASK = '*****'
+
 export function cleanValue(value: unknown): unknown {
   if (typeof value === 'string') return cleanText(value)
   if (Array.isArray(value)) return value.map(cleanValue)
   if (typeof value !== 'object' || value === null) return value
-  return Object.fromEntries(Object.entries(value).map(([name, member]) => [cleanText(name), cleanValue(member)]))
+  const cleanMember = (name: string, member: unknown) =>
+    typeof member === 'string' && CREDENTIAL.test(name) ? MASK : cleanValue(member)
+  return Object.fromEntries(Object.entries(value).map(([name, member]) => [cleanText(name), cleanMember(name, member)]))
 }
 
 /** Characters of JSON. A larger answer fills the context of a model, so it is cut. */

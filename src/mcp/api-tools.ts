@@ -62,6 +62,14 @@ function scoreOf(operation: Operation, wanted: string[]): number {
   return score
 }
 
+/** With its members at the top, where a model looks for them. */
+function describeBody(schema: z.ZodType) {
+  const { $schema: _, $ref, ...json } = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' })
+  if (!$ref || !json.$defs) return json
+  const { [$ref.replace('#/$defs/', '')]: root, ...$defs } = json.$defs
+  return { ...root, $defs }
+}
+
 const MAX_FOUND = 8
 
 const searchApi = tool({
@@ -79,9 +87,8 @@ const searchApi = tool({
     if (id !== undefined) {
       const operation = all.find(one => one.id === id)
       if (!operation) throw unknownOperation(id)
-      const { body } = operation
-      const schema = body && z.toJSONSchema(body, { io: 'input', unrepresentable: 'any' })
-      return { summary: operation.summary, data: { ...describeOperation(operation), ...(schema && { body: schema }) } }
+      const body = operation.body && { body: describeBody(operation.body) }
+      return { summary: operation.summary, data: { ...describeOperation(operation), ...body } }
     }
     const wanted = wordsOf(query)
     const found = all

@@ -3,7 +3,7 @@ import * as z from 'zod'
 import { type Answer, ToolFailure } from './answers.ts'
 import { ApiFailure, type ApiRequest } from './api-calls.ts'
 import { deploymentPage } from './reading-tools.ts'
-import { DeploymentArgument, findDeploymentId, findRevisions, RevisionArgument } from './targets.ts'
+import { DeploymentArgument, findDeploymentId, findRevisions, REVISION_LOOK_UPS, RevisionArgument } from './targets.ts'
 import { type Tool, type ToolContext, tool } from './tool.ts'
 
 // biome-ignore lint/suspicious/noExplicitAny: the API answers by its schemas
@@ -14,11 +14,6 @@ const PATCH = 'PATCH /v2/deployments/{deployment_id}'
 const REDEPLOY = 'POST /v2/deployments/{deployment_id}/revisions'
 const REDEPLOY_REVISION = 'POST /v2/deployments/{deployment_id}/revisions/{revision_id}/redeploy'
 const ROLL_BACK = 'POST /v2/deployments/{deployment_id}/rollback'
-const LOOK_UPS = [
-  'GET /v2/deployments',
-  'GET /v2/deployments/{deployment_id}',
-  'GET /v2/deployments/{deployment_id}/revisions',
-]
 const CHANGES = [CREATE, PATCH, REDEPLOY, REDEPLOY_REVISION, ROLL_BACK]
 
 const changeArguments = {
@@ -98,9 +93,11 @@ const planChange = tool({
   name: 'plan_change',
   title: 'Plan a change',
   description:
-    'First step to deploy an application, set variables or other settings, redeploy or roll back: what that would do. ' +
-    'Changes nothing. Show the plan to the person, then call `apply_plan` with the same arguments and its `plan_digest`.',
-  routes: [...CHANGES, ...LOOK_UPS],
+    'First step to deploy an application, set variables or other settings, redeploy or roll back: what that would ' +
+    'do. Changes nothing. Show the plan to the person, then call `apply_plan` with the same arguments and its ' +
+    '`plan_digest`.',
+  routes: CHANGES,
+  lookUps: REVISION_LOOK_UPS,
   own: Change,
   onlyPlans: true,
   run: async (change, _, context) => {
@@ -113,7 +110,8 @@ const applyPlan = tool({
   name: 'apply_plan',
   title: 'Apply a plan',
   description: 'Applies the plan with this digest and no other. If something has changed since, nothing happens.',
-  routes: [...CHANGES, ...LOOK_UPS],
+  routes: CHANGES,
+  lookUps: REVISION_LOOK_UPS,
   own: z.object({ ...changeArguments, plan_digest: z.string().max(100).meta({ description: 'From `plan_change`.' }) }),
   isDestructive: true,
   isIdempotent: true,
@@ -170,7 +168,8 @@ const approvePreview = tool({
   title: 'Approve a preview',
   description:
     'Lets one commit of a fork run as a preview, with the secrets of the preview policy. A person must have seen it.',
-  routes: [APPROVE, 'GET /v2/deployments'],
+  routes: [APPROVE],
+  lookUps: ['GET /v2/deployments'],
   own: z.object({
     deployment: DeploymentArgument,
     number: z.coerce.number().int().meta({ description: 'Of the pull request.' }),
@@ -195,7 +194,8 @@ const interruptRevision = tool({
   name: 'interrupt_revision',
   title: 'Interrupt a revision',
   description: 'Stops a revision that has not ended. The revision that waits behind it starts.',
-  routes: [INTERRUPT, ...LOOK_UPS],
+  routes: [INTERRUPT],
+  lookUps: REVISION_LOOK_UPS,
   own: z.object({ deployment: DeploymentArgument, revision: RevisionArgument }),
   isDestructive: true,
   run: async ({ deployment, revision }, _, context) => {

@@ -1,7 +1,14 @@
 // The tools that read a workspace.
 import * as z from 'zod'
 import { ToolFailure } from './answers.ts'
-import { DeploymentArgument, findDeployment, findDeploymentId, findRevisions, RevisionArgument } from './targets.ts'
+import {
+  DeploymentArgument,
+  findDeployment,
+  findDeploymentId,
+  findRevisions,
+  REVISION_LOOK_UPS,
+  RevisionArgument,
+} from './targets.ts'
 import { type Tool, type ToolContext, tool } from './tool.ts'
 
 // biome-ignore lint/suspicious/noExplicitAny: the API answers by its schemas
@@ -87,7 +94,8 @@ const getDeployment = tool({
   description:
     'A deployment: configuration, what serves, what is in flight, and the obstacles: why it does not serve its ' +
     'latest revision, with remedies.',
-  routes: ['GET /v2/deployments/{deployment_id}', 'GET /v2/deployments', 'GET /v2/deployments/{deployment_id}/explain'],
+  routes: ['GET /v2/deployments/{deployment_id}', 'GET /v2/deployments/{deployment_id}/explain'],
+  lookUps: ['GET /v2/deployments'],
   own: z.object({ deployment: DeploymentArgument }),
   foreignText: 'A commit message or status message',
   run: async ({ deployment: name }, _, context) => {
@@ -105,7 +113,8 @@ const listRevisions = tool({
   name: 'list_revisions',
   title: 'List revisions',
   description: 'Revisions of a deployment, newest first: status, why, commit, actor, and seconds in each state.',
-  routes: ['GET /v2/deployments/{deployment_id}/revisions', 'GET /v2/deployments'],
+  routes: ['GET /v2/deployments/{deployment_id}/revisions'],
+  lookUps: ['GET /v2/deployments'],
   query: ['status', 'limit', 'offset'],
   own: z.object({ deployment: DeploymentArgument }),
   foreignText: 'A commit message or status message',
@@ -127,12 +136,8 @@ const compareRevisions = tool({
   name: 'compare_revisions',
   title: 'Compare two revisions',
   description: 'What changed between two revisions: configuration, secret versions, commits, build time, error lines.',
-  routes: [
-    COMPARE,
-    'GET /v2/deployments/{deployment_id}',
-    'GET /v2/deployments',
-    'GET /v2/deployments/{deployment_id}/revisions',
-  ],
+  routes: [COMPARE],
+  lookUps: REVISION_LOOK_UPS,
   own: z.object({
     deployment: DeploymentArgument,
     before: RevisionArgument.default('serving').meta({ type: 'string', description: 'Default: `serving`.' }),
@@ -152,12 +157,8 @@ const readLogs = tool({
   name: 'read_logs',
   title: 'Read logs',
   description: 'Log lines of builds and of running revisions, by default the newest 100.',
-  routes: [
-    'GET /v2/deployments/{deployment_id}/logs',
-    'GET /v2/deployments/{deployment_id}',
-    'GET /v2/deployments',
-    'GET /v2/deployments/{deployment_id}/revisions',
-  ],
+  routes: ['GET /v2/deployments/{deployment_id}/logs'],
+  lookUps: REVISION_LOOK_UPS,
   query: ['kind', 'level', 'query', 'tail', 'after', 'start_time'],
   own: z.object({
     deployment: DeploymentArgument,
@@ -187,7 +188,8 @@ const listEvents = tool({
   name: 'list_events',
   title: 'List events',
   description: 'What happened in the workspace, newest first: who changed what, with values before and after.',
-  routes: ['GET /v2/events', 'GET /v2/deployments'],
+  routes: ['GET /v2/events'],
+  lookUps: ['GET /v2/deployments'],
   query: ['type', 'actor_id', 'start_time', 'end_time', 'after', 'limit'],
   own: z.object({ deployment: DeploymentArgument.optional() }),
   foreignText: 'Text in `changes` and `data`',
@@ -250,7 +252,8 @@ const listRepositories = tool({
   name: 'list_repositories',
   title: 'List repositories',
   description: 'Repositories of a connected git host.',
-  routes: [REPOSITORIES, INTEGRATIONS],
+  routes: [REPOSITORIES],
+  lookUps: [INTEGRATIONS],
   query: ['name_contains', 'limit'],
   own: z.object({
     integration_id: z.string().max(36).optional().meta({ description: 'Needed if there are several git hosts.' }),

@@ -7,6 +7,7 @@ import { VERSION } from '../kernel/version.ts'
 import { Uuid } from '../protocol/wire.ts'
 import { cleanText, describeFailure, ToolFailure, toToolResult } from './answers.ts'
 import { type ApiCall, ApiFailure, type ApiRequest } from './api-calls.ts'
+import { DefaultJsonSchemaValidator } from './no-json-schema-validator.ts'
 import type { Operations } from './operations.ts'
 import { PROMPTS } from './prompts.ts'
 import { readDeployment } from './reading-tools.ts'
@@ -34,20 +35,13 @@ const INSTRUCTIONS = [
 ].join(' ')
 
 const MINUTE = 60_000
-/** Nothing here validates by JSON Schema: zod does, and the API. */
-const NO_VALIDATOR = {
-  getValidator: () => {
-    throw new Error('no JSON Schema is validated here')
-  },
-}
-
 export function createServer(session: Session): Server {
   const server = new Server(
     { name: 'slipway', title: 'Slipway', version: VERSION },
     {
       capabilities: { tools: {}, resources: {}, prompts: {}, completions: {} },
       instructions: INSTRUCTIONS,
-      jsonSchemaValidator: NO_VALIDATOR,
+      jsonSchemaValidator: new DefaultJsonSchemaValidator(),
       cacheHints: {
         'server/discover': { ttlMs: 60 * MINUTE, cacheScope: 'private' },
         'tools/list': { ttlMs: 5 * MINUTE, cacheScope: 'private' },
@@ -85,13 +79,13 @@ export function createServer(session: Session): Server {
 
 const shorten = (name: string) => JSON.stringify(name.slice(0, 64))
 
-/** Those that the caller may call in one of its workspaces. The API decides again when one is called. */
+/** Those with an operation that the caller may call in a workspace. The API decides again when one is called. */
 async function listTools({ me, operations }: Session) {
   const permitted = new Set([...me!.permissions, ...me!.workspaces.flatMap(({ permissions }) => permissions)])
   const isPermitted = async (tool: Tool): Promise<boolean> => {
-    const main = await Promise.all(tool.routes.slice(0, 1).map(operations.load))
-    const needed = main.map(operation => permissionOf(tool, operation!))
-    return needed.every(permission => permission === null || permitted.has(permission))
+    const loaded = await Promise.all(tool.routes.map(operations.load))
+    const needed = loaded.map(operation => permissionOf(tool, operation!))
+    return needed.length === 0 || needed.some(permission => permission === null || permitted.has(permission))
   }
   const listed = await Promise.all(TOOLS.map(isPermitted))
   return Promise.all(TOOLS.filter((_, i) => listed[i]).map(tool => describeTool(tool, operations)))
@@ -120,7 +114,7 @@ async function callTool(tool: Tool, args: Record<string, unknown>, session: Sess
   const { origin } = session
   try {
     const { workspace, own, query } = readArguments(tool, args)
-    const context = createContext(session, ctx, workspace)
+    const context = createContext(session, ctx, workspace, tool)
     const answer = await tool.run(own, query, context)
     return toToolResult(answer, { origin, foreignText: tool.foreignText })
   } catch (error) {
@@ -133,13 +127,22 @@ async function callTool(tool: Tool, args: Record<string, unknown>, session: Sess
   }
 }
 
-function createContext(session: Session, { mcpReq }: ServerContext, named: string | undefined): ToolContext {
+function createContext(
+  session: Session,
+  { mcpReq }: ServerContext,
+  named: string | undefined,
+  tool?: Tool,
+): ToolContext {
   const { api: send, operations } = session
   const read = createWorkspaceReader(send)
   let workspace = session.workspace
   let isResolved = named === undefined
 
+  // What a tool says of itself comes from its operations, so it calls no others.
+  const isDeclared = (route: string) =>
+    !tool?.routes.length || tool.routes.includes(route) || tool.lookUps.includes(route)
   const api: ApiCall = async (route, request = {}) => {
+    if (!isDeclared(route)) throw new Error(`${tool!.name} does not declare ${route}`)
     if (!isResolved) {
       workspace = Uuid.safeParse(named).success ? named : await read.findByName(named!)
       isResolved = true

@@ -6,6 +6,13 @@ import type { ToolContext } from './tool.ts'
 
 export const DeploymentArgument = z.string().min(1).max(255).meta({ description: 'Name or id.' })
 
+/** What `findRevisions()` may call. */
+export const REVISION_LOOK_UPS = [
+  'GET /v2/deployments',
+  'GET /v2/deployments/{deployment_id}',
+  'GET /v2/deployments/{deployment_id}/revisions',
+]
+
 const ROLES = ['latest', 'serving', 'in_flight'] as const
 /** Models send numbers as numbers and as texts. */
 export const RevisionArgument = z.coerce

@@ -23,8 +23,10 @@ export type Tool = {
   name: string
   title: string
   description: string
-  /** The operations that it calls, as `GET /v2/deployments`. The first one has the parameters of `query`. */
+  /** The operations that it is for, as `GET /v2/deployments`. The first one has the parameters of `query`. */
   routes: string[]
+  /** Operations that it calls besides, to find what arguments name. */
+  lookUps: string[]
   /** Query parameters of the first operation that are arguments of the tool. */
   query: string[]
   /** Arguments of its own. */
@@ -41,7 +43,7 @@ export type Tool = {
 }
 
 type ToolDeclaration<Own extends z.ZodObject> = Pick<Tool, 'name' | 'title' | 'description' | 'routes'> &
-  Partial<Pick<Tool, 'query' | 'onlyPlans' | 'isDestructive' | 'isIdempotent' | 'foreignText'>> & {
+  Partial<Pick<Tool, 'lookUps' | 'query' | 'onlyPlans' | 'isDestructive' | 'isIdempotent' | 'foreignText'>> & {
     own?: Own
     run: (input: z.output<Own>, query: Query, context: ToolContext) => Promise<Answer>
   }
@@ -49,6 +51,7 @@ type ToolDeclaration<Own extends z.ZodObject> = Pick<Tool, 'name' | 'title' | 'd
 export const tool = <Own extends z.ZodObject = z.ZodObject<Record<never, never>>>(
   declared: ToolDeclaration<Own>,
 ): Tool => ({
+  lookUps: [],
   query: [],
   own: z.object({}),
   onlyPlans: false,

@@ -46,6 +46,7 @@ const RUNNING = [
   'docs/model-calls',
   'docs/insights',
   'docs/export',
+  'docs/mcp',
 ]
 const NEEDS: Record<string, string> = {
   'docs/README': 'has no commands',

@@ -12,7 +12,7 @@ const CLIENT = { name: 'test', version: '1' }
 const PREFIX = 'io.modelcontextprotocol/'
 
 export async function postMcp(body: unknown, headers: Record<string, string>, app = getApp()): Promise<McpReply> {
-  const requestId = `mcp-${crypto.randomUUID()}`
+  const requestId = `trip-mcp-${crypto.randomUUID()}`
   const common = { 'Content-Type': 'application/json', Accept: 'application/json, text/event-stream' }
   const init = { method: 'POST', headers: { ...common, 'X-Request-Id': requestId, ...headers } }
   const text = typeof body === 'string' ? body : JSON.stringify(body)
