@@ -10,8 +10,7 @@ create table trusted_issuers (
   subject text not null,
   claims jsonb default '{}' not null,
   role_id uuid not null,
-  key_minutes integer default 15 not null
-    constraint trusted_issuers_key_minutes check (key_minutes between 1 and 15),
+  key_minutes integer default 15 not null,
   expires_at timestamptz,
   -- The key that granted the role. Without a foreign key: one that is gone has ended, and so has what it granted.
   granted_by uuid,
@@ -63,8 +62,17 @@ begin
     or (p_key is not null and not exists (select from api_keys a where a.id = p_key and a.revoked_at is null));
 end $$;
 --> statement-breakpoint
-revoke execute on function is_grant_ended(uuid, timestamptz) from public;
-grant execute on function is_grant_ended(uuid, timestamptz) to slipway_app;
+create function is_own_trusted_issuer(p_id uuid) returns boolean
+language plpgsql stable security definer set search_path = public, pg_temp as $$
+begin
+  return p_id is null or not exists (
+    select from trusted_issuers
+    where id = p_id and tenant_id is distinct from current_tenant()
+  );
+end $$;
+--> statement-breakpoint
+revoke execute on function is_grant_ended(uuid, timestamptz), is_own_trusted_issuer(uuid) from public;
+grant execute on function is_grant_ended(uuid, timestamptz), is_own_trusted_issuer(uuid) to slipway_app;
 --> statement-breakpoint
 reset role;
 --> statement-breakpoint
@@ -174,7 +182,7 @@ begin
   values (
     v_trusted.organization_id, v_trusted.tenant_id, v_trusted.id, p_token ->> 'description', p_hint, p_key_hash,
     v_trusted.role_id, p_permissions,
-    least(clock() + make_interval(mins => v_trusted.key_minutes), v_trusted.expires_at), v_trusted.granted_by
+    least(clock() + make_interval(mins => least(v_trusted.key_minutes, 15)), v_trusted.expires_at), v_trusted.granted_by
   )
   returning * into v_key;
   -- The member whose key granted the role has lost the workspace.
@@ -244,9 +252,9 @@ create policy own on trusted_issuers to slipway_app
     and is_own_role(role_id)
     and is_own_key(granted_by)
   );
--- Only exchange_token() gives a key to a trusted issuer.
-create policy not_exchanged on api_keys as restrictive for insert to slipway_app
-  with check (trusted_issuer_id is null);
+-- Beside the policy `own`, which other migrations replace as a whole.
+create policy own_trusted_issuer on api_keys as restrictive for insert to slipway_app
+  with check (is_own_trusted_issuer(trusted_issuer_id));
 grant select, insert, delete, update (
     name, issuer, audience, subject, claims, role_id, key_minutes, expires_at, granted_by, last_used_at, version,
     created_at, updated_at

@@ -13,7 +13,7 @@ const KEPT_MS = 10 * 60_000
 /** A token with an unknown key may come from an issuer that has new keys, and may be forged. */
 const REFRESHED_AT_MOST_EVERY_MS = 10_000
 const MAX_ISSUERS = 1000
-const LIMITS = { fetchMs: 5000, totalMs: 8000, fetches: 2, bytes: 256 * 1024, returnsRedirects: true }
+const LIMITS = { fetchMs: 3000, totalMs: 5000, fetches: 2, bytes: 256 * 1024, returnsRedirects: true }
 
 /** What an issuer answered. A failure is kept, too, so that its tokens do not flood it. */
 type Answer = { fetchedAt: number } & ({ keys: IssuerKeys; failure?: never } | { keys?: never; failure: Failure })

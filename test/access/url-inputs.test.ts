@@ -102,6 +102,8 @@ const DECISIONS: Record<string, string | (() => Promise<void>)> = {
   },
   'setPreviewPolicy hooks.on_create': () => expectSecretRequired('on_create'),
   'setPreviewPolicy hooks.on_delete': () => expectSecretRequired('on_delete'),
+  'createTrustedIssuer issuer': NEW,
+  'changeTrustedIssuer issuer': 'nothing secret is sent to it, and its tokens get no more than the caller has',
   'createWebhook url': NEW,
   'changeWebhook url': SIGNED,
   'createRunRule webhooks.url': NEW,

@@ -26,6 +26,7 @@ const RUNNING = [
   'docs/runtime',
   'docs/databases',
   'docs/api-keys',
+  'docs/keyless-ci',
   'docs/events',
   'docs/feedback',
   'docs/trace-retention',

@@ -37,6 +37,8 @@ const REFERENCED_TABLES: Record<string, string> = {
   key_id: 'api_keys',
   owner_id: 'api_keys',
   created_by: 'api_keys',
+  granted_by: 'api_keys',
+  trusted_issuer_id: 'trusted_issuers',
   approved_by: 'api_keys',
   session_id: 'projects',
   rule_id: 'run_rules',

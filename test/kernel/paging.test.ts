@@ -1,6 +1,7 @@
 import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
 import { loadOperations } from '../../src/app.ts'
+import { NewTrustedIssuer } from '../../src/authorization-server/trusted-issuers.schema.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { getApp, newTenant, type Tenant, unusedId } from '../support/app.ts'
 import { makeImageBody } from '../support/deployment-bodies.ts'
@@ -35,6 +36,10 @@ describe('a list of things that have a name', () => {
       ...{ post, path: '/v2/listeners', member: 'compute_id' },
       more: { compute_type: 'local' },
     }),
+    '/v2/trusted-issuers': ({ post }) => {
+      const { name: _, ...more } = NewTrustedIssuer.meta()!.example as Record<string, unknown>
+      return { post, path: '/v2/trusted-issuers', member: 'name', more }
+    },
     '/v2/tag-keys': ({ post }) => ({ post, path: '/v2/tag-keys', member: 'key' }),
     '/v2/tag-keys/{tag_key_id}/values': async ({ post }) => {
       const { id } = (await post('/v2/tag-keys', { key: 'team' })).body

@@ -71,6 +71,7 @@ export function describeIsolation({ through, hasPolicies = false }: Options) {
       '/v2/custom-hosts',
       '/v2/events',
       '/v2/webhooks',
+      '/v2/trusted-issuers',
       '/datasets',
       '/annotation-queues',
       '/runs/rules',

@@ -1,6 +1,7 @@
 // One of each thing that a path can name, for tests of every route. A new path parameter needs one here.
 import { sql } from 'drizzle-orm'
 import { NewAccessPolicy } from '../../src/access/policies.schema.ts'
+import { NewTrustedIssuer } from '../../src/authorization-server/trusted-issuers.schema.ts'
 import { createVerificationRecord } from '../../src/deployments/custom-hosts.ts'
 import { NewDeployment } from '../../src/deployments/schema.ts'
 import { NewJob } from '../../src/insights/jobs.schema.ts'
@@ -69,6 +70,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
       schema: { properties: { helpful: { type: 'boolean' } } },
     },
   })
+  const trusted = await tenant.post('/v2/trusted-issuers', { ...NewTrustedIssuer.meta()!.example!, name: 'CI' })
   const delivery_id = crypto.randomUUID()
   const user_code = newUserCode()
   await runAsSystem(
@@ -91,6 +93,7 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
       where id = ${membership.member_id}::uuid`,
   )
   return {
+    trusted_issuer_id: trusted.body.id,
     tagging_id: tagging.body.id,
     configuration_id: model.body.id,
     budget_id: budget.body.id,

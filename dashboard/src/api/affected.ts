@@ -23,6 +23,8 @@ const SHOWN_ON: Record<string, string[]> = {
   oauth_token: ['/v2/auth/tokens'],
   oauth_flow: [],
   api_key: ['/workspaces/current/api-keys', '/orgs/current/api-keys'],
+  trusted_issuer: ['/v2/trusted-issuers'],
+  token_exchange: [],
   workspace_member: ['/workspaces/current/members', '/orgs/current/members'],
   project: ['/sessions'],
   dataset: ['/datasets', '/examples'],

@@ -7,26 +7,25 @@ import { useCommands, useRowKeys } from '../../commands/commands.ts'
 import { Button, ButtonLink } from '../../parts/button.tsx'
 import { Chip, FilterField } from '../../parts/field.tsx'
 import { Icon } from '../../parts/icon.tsx'
-import { ListCard, PageHead, Toolbar } from '../../parts/page.tsx'
+import { ListCard, Toolbar } from '../../parts/page.tsx'
 import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { Badge } from '../../parts/state.tsx'
 import { Cell, More, Row, rowLink, Table } from '../../parts/table.tsx'
 import { Ago, now } from '../../parts/time.tsx'
 import { toast } from '../../parts/toasts.tsx'
-import { useCrumbs } from '../../router/crumbs.ts'
 import { Link, setFilters, toAddress, useFilter } from '../../router/links.tsx'
 import { useRoles } from '../members/use-roles.ts'
 import type { ScreenProps } from '../screens.tsx'
 import { describeOwner, endOf, isSoon, type Key, mayManageOrganizationKeys } from './actions.ts'
 import { Expiry } from './expiry.tsx'
+import { KeysFrame } from './frame.tsx'
 
 const NEW = '/keys/new'
 /** A request with a key has no event. */
 const READ_EVERY_MS = 60_000
 
 export default function KeyList({ workspace, me }: ScreenProps) {
-  useCrumbs({ label: 'Keys' })
   const [name, setName] = useFilter('name')
   const [of, setOf] = useFilter('of')
   const [view, setView] = useFilter('view')
@@ -55,26 +54,25 @@ export default function KeyList({ workspace, me }: ScreenProps) {
   )
   const toggle = (name: string) => setView(view === name ? '' : name)
   return (
-    <>
-      <PageHead
-        title="Keys"
-        actions={
-          mayCreate ? (
-            <ButtonLink href={toAddress(NEW)} look="primary" icon="plus" hint="N">
-              Create key
-            </ButtonLink>
-          ) : (
-            <Button
-              icon="plus"
-              unavailable
-              title={missing}
-              onClick={() => toast('bad', 'You cannot create keys', missing)}
-            >
-              Create key
-            </Button>
-          )
-        }
-      />
+    <KeysFrame
+      tab=""
+      actions={
+        mayCreate ? (
+          <ButtonLink href={toAddress(NEW)} look="primary" icon="plus" hint="N">
+            Create key
+          </ButtonLink>
+        ) : (
+          <Button
+            icon="plus"
+            unavailable
+            title={missing}
+            onClick={() => toast('bad', 'You cannot create keys', missing)}
+          >
+            Create key
+          </Button>
+        )
+      }
+    >
       <Toolbar
         views={
           <>
@@ -154,7 +152,7 @@ export default function KeyList({ workspace, me }: ScreenProps) {
         )}
       </ListCard>
       {hasNextPage && <More isBusy={isFetchingNextPage} onMore={() => void fetchNextPage()} />}
-    </>
+    </KeysFrame>
   )
 }
 

@@ -84,6 +84,8 @@ export const RESOURCES = [
   ['tag_value', 'Tag values'],
   ['api_key', 'API keys: created, revoked'],
   ['client', 'Connected programs: a token used twice'],
+  ['trusted_issuer', 'Trusted issuers of CI tokens'],
+  ['token_exchange', 'CI tokens that were refused'],
   ['workspace', 'The workspace itself'],
   ['workspace_member', 'Members of the workspace'],
 ] as const
