@@ -21,6 +21,8 @@ export type ProxyOptions = {
   note: (text: string) => void
   /** Read for each message: a person can sign in, or in again, while the client runs. */
   login: () => Login
+  /** Renews keys that end soon. */
+  fetchFor?: (login: Login) => typeof fetch
   userAgent: string
   signal: AbortSignal
   limits?: Partial<typeof LIMITS>
@@ -118,7 +120,9 @@ export async function runProxy(options: ProxyOptions): Promise<void> {
     answer: (value: unknown) => void,
     waiting: Set<Id>,
   ): Promise<void> {
-    const { url, key, workspace } = options.login()
+    const login = options.login()
+    const { url, key, workspace } = login
+    const send = options.fetchFor?.(login) ?? fetch
     const target = `${url.replace(/\/$/, '')}/mcp`
     const headers: Record<string, string> = {
       ...{ 'X-Api-Key': key, 'User-Agent': options.userAgent },
@@ -137,7 +141,7 @@ export async function runProxy(options: ProxyOptions): Promise<void> {
       const ends = AbortSignal.any([signal, cut.signal])
       // A key must not follow a redirect to another server.
       const init: RequestInit = { method: 'POST', headers, body, redirect: 'manual', signal: ends }
-      const response = await fetch(target, init)
+      const response = await send(target, init)
       const isStream = response.ok && response.headers.get('Content-Type')?.startsWith('text/event-stream')
       const parser = isStream ? new EventStreamParser() : undefined
       const decoder = new TextDecoder()
@@ -146,11 +150,15 @@ export async function runProxy(options: ProxyOptions): Promise<void> {
       for await (const chunk of response.body ?? []) {
         expectBytes()
         const part = decoder.decode(chunk, { stream: true })
-        size = parser ? 0 : size + chunk.length
+        size += chunk.length
         if (size > limits.answerBytes)
           throw new ApiError(response, { detail: 'The answer is too large for a message.' })
         if (!parser) text += part
-        else for (const { data } of parser.push(part)) answer(parseAnswer(response, data))
+        else
+          for (const { data } of parser.push(part)) {
+            answer(parseAnswer(response, data))
+            size = 0
+          }
         // A server may keep a stream open although it has answered.
         if (parser && waiting.size === 0) return
       }

@@ -93,8 +93,9 @@ const planChange = tool({
   name: 'plan_change',
   title: 'Plan a change',
   description:
-    'First step to deploy an application, set variables or other settings, redeploy or roll back: what that would do. ' +
-    'Changes nothing. Show the plan to the person, then call `apply_plan` with the same arguments and its `plan_digest`.',
+    'First step to deploy an application, set variables or other settings, redeploy or roll back: what that would ' +
+    'do. Changes nothing. Show the plan to the person, then call `apply_plan` with the same arguments and its ' +
+    '`plan_digest`.',
   routes: CHANGES,
   lookUps: REVISION_LOOK_UPS,
   own: Change,

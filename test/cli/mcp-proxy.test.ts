@@ -181,6 +181,12 @@ it.each<Refusal>([
     { code: -32000, data: { code: 'no_connection' } },
   ],
   [
+    'an endless message of a stream',
+    (_, response) =>
+      response.writeHead(200, { 'Content-Type': 'text/event-stream' }).write(`data: ${'x'.repeat(2000)}`),
+    { code: -32000, data: { code: 'unexpected_response' } },
+  ],
+  [
     'an endless answer',
     (_, response) => json(response, result(1, { text: 'x'.repeat(2000) })),
     { code: -32000, data: { code: 'unexpected_response' } },

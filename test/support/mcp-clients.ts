@@ -3,8 +3,8 @@ import { auth, Client, StreamableHTTPClientTransport, type Transport } from '@mo
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio'
 import { auth as earlierAuth } from '@modelcontextprotocol/sdk/client/auth.js'
 import { Client as EarlierClient } from '@modelcontextprotocol/sdk/client/index.js'
-import { StdioClientTransport as EarlierStdioTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
-import { StreamableHTTPClientTransport as EarlierHttpTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
+import { StdioClientTransport as EarlierStdio } from '@modelcontextprotocol/sdk/client/stdio.js'
+import { StreamableHTTPClientTransport as EarlierHttp } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 
 /** A URL with headers, or a command to start. */
 export type OuterServer =
@@ -125,10 +125,10 @@ function openTransport(server: Server, isEarlier: boolean): Transport {
   if ('url' in server) {
     const { url, headers, fetch } = server
     const options = { requestInit: { headers }, ...(fetch && { fetch }) }
-    const Http = isEarlier ? EarlierHttpTransport : StreamableHTTPClientTransport
+    const Http = isEarlier ? EarlierHttp : StreamableHTTPClientTransport
     return new Http(new URL(url), options) as Transport
   }
-  const Stdio = isEarlier ? EarlierStdioTransport : StdioClientTransport
+  const Stdio = isEarlier ? EarlierStdio : StdioClientTransport
   return new Stdio({ ...server, stderr: 'ignore' }) as Transport
 }
 

@@ -9,7 +9,7 @@ import type { DevState } from '../../src/host/home-folder.ts'
 import { findFreePort } from '../../src/postgres/free-port.ts'
 
 const PROJECT = join(import.meta.dirname, '../..')
-const START_TIMEOUT_MS = 120_000
+const START_TIMEOUT_MS = 300_000
 
 export type Settings = Record<string, string>
 type Cleanup = { defer(end: () => unknown): void }
