@@ -201,8 +201,9 @@ const listEvents = tool({
       ...{ actor: event.actor, changes: event.changes, data: event.data },
     }))
     const id = page.resources[0]?.workspace_id ?? context.workspace()
+    const older = page.has_more ? ` Older ones: \`after\` ${page.next_after}.` : ''
     return {
-      summary: `${countOf(events.length, 'event')}.${page.has_more ? ` Older ones: \`after\` ${page.next_after}.` : ''}`,
+      summary: `${countOf(events.length, 'event')}.${older}`,
       data: { events, next_after: page.next_after, has_more: page.has_more },
       page: id && `${id}/history`,
     }
