@@ -8,6 +8,7 @@ import {
 import { readCredential, withStop } from '../kernel/caller.ts'
 import { type Failure, fail, toFailure } from '../kernel/errors.ts'
 import { readBody } from '../kernel/input.ts'
+import { findJsonFault } from '../kernel/json-check.ts'
 import { logFailureCause } from '../kernel/middleware.ts'
 import { requestOrigin } from '../kernel/origin.ts'
 import type { Operation, Services } from '../kernel/routes.ts'
@@ -21,25 +22,22 @@ type Message = { method?: unknown; id?: unknown }
 const CHECKED_BY_THEIR_HANDLER = ['tools/call', 'resources/read', 'completion/complete']
 /** Of the protocol of 2025-03-26. */
 const MAX_BATCH = 20
+/** More than a body of the API may have, which is an argument. The schemas of the SDK recurse. */
+const MAX_DEPTH = 80
 
 export function createEndpoint(operations: Operations) {
   return async (c: Visitor, services: Services): Promise<Response> => {
     const { config } = services
     const origin = requestOrigin(config, c.req.url)
     requireOwnOrigin(c, services, origin)
+    const send = createApiCalls(c, services)
+    let refusal: ApiFailure | undefined
     try {
       await readCredential(c, services, KEY_ONLY)
     } catch (error) {
       c.get('limits').failedWithoutKey(config.clientAddress(c))
       throw challenge(error, origin)
     }
-    const message = parseMessage(await readBody(c.req))
-    if (message === undefined) return protocolError(-32700, 'Parse error: the body is not valid JSON')
-    const messages: Message[] = Array.isArray(message) ? message : [message as Message]
-    if (messages.length > MAX_BATCH) return protocolError(-32600, `A batch can have at most ${MAX_BATCH} messages`)
-
-    let refusal: ApiFailure | undefined
-    const send = createApiCalls(c, services)
     const api: Session['api'] = async (route, request) => {
       try {
         return await send(route, request)
@@ -51,8 +49,19 @@ export function createEndpoint(operations: Operations) {
     const logFailure = (error: unknown) => logFailureCause(toFailure(error), c.get('requestId'), config)
     const workspace = c.req.header('X-Tenant-Id')
     const session: Session = { api, operations, origin, workspace, me: undefined, logFailure }
+    const readCaller = async () => {
+      session.me ??= await api('GET /v2/me')
+    }
+
+    let message: unknown
     try {
-      if (messages.some(needsCaller)) session.me = await api('GET /v2/me')
+      const text = await readBody(c.req, readCaller)
+      const fault = findJsonFault(text, MAX_DEPTH)
+      if (fault) return protocolError(fault.type === 'too_deep' ? -32600 : -32700, `The body ${fault.msg}`)
+      message = JSON.parse(text)
+      const messages = [message].flat() as (Message | null)[]
+      if (messages.length > MAX_BATCH) return protocolError(-32600, `A batch can have at most ${MAX_BATCH} messages`)
+      if (messages.some(needsCaller)) await readCaller()
     } catch (error) {
       if (error instanceof ApiFailure) return relay(c, error, origin)
       throw error
@@ -99,14 +108,6 @@ function relay(c: Visitor, { problem, response }: ApiFailure, origin: string): R
   const relayed = new Response(response.body, response)
   if (problem.status === 401) relayed.headers.set('WWW-Authenticate', formatChallenge(problem.code, origin))
   return relayed
-}
-
-function parseMessage(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
 }
 
 const protocolError = (code: number, message: string): Response =>

@@ -201,8 +201,9 @@ const listEvents = tool({
       ...{ actor: event.actor, changes: event.changes, data: event.data },
     }))
     const id = page.resources[0]?.workspace_id ?? context.workspace()
+    const older = page.has_more ? ` Older ones: \`after\` ${page.next_after}.` : ''
     return {
-      summary: `${countOf(events.length, 'event')}.${page.has_more ? ` Older ones: \`after\` ${page.next_after}.` : ''}`,
+      summary: `${countOf(events.length, 'event')}.${older}`,
       data: { events, next_after: page.next_after, has_more: page.has_more },
       page: id && `${id}/history`,
     }
@@ -276,10 +277,7 @@ const listRepositories = tool({
 function findOnlyIntegration(integrations: Body[]): string {
   if (integrations.length === 1) return integrations[0].id
   if (integrations.length === 0)
-    throw new ToolFailure(
-      'integration_missing',
-      'This workspace has no git host. A person connects one in the dashboard.',
-    )
+    throw new ToolFailure('integration_missing', 'There is no git host. A person connects one in the dashboard.')
   const known = integrations.map(({ id, name, host, base_url }) => ({ id, name, host, base_url }))
   throw new ToolFailure('integration_needed', 'There are several git hosts. Pass `integration_id`.', {
     integrations: known,

@@ -82,7 +82,20 @@ function toJsonSchema(schema: z.ZodType): JsonSchema {
   )
 }
 
-export async function describeTool(one: Tool, { load }: Operations) {
+type Description = Awaited<ReturnType<typeof describe>>
+const descriptions = new Map<Tool, Promise<Description>>()
+
+/** Made once: the schemas of all tools take some milliseconds. */
+export function describeTool(one: Tool, operations: Operations): Promise<Description> {
+  const described = descriptions.get(one) ?? describe(one, operations)
+  descriptions.set(one, described)
+  return described.catch(error => {
+    descriptions.delete(one)
+    throw error
+  })
+}
+
+async function describe(one: Tool, { load }: Operations) {
   const operations = await Promise.all(one.routes.map(load))
   const shape = operations[0]?.query?.shape ?? {}
   const own = Object.entries(one.own.shape) as [string, z.ZodType][]

@@ -12,6 +12,7 @@ const initialize = (protocolVersion: string) => ({
   params: { protocolVersion, capabilities: {}, clientInfo: { name: 'test', version: '1' } },
 })
 
+const METADATA = 'http://slipway.test/.well-known/oauth-protected-resource/mcp'
 const NEWER = { 'MCP-Protocol-Version': '2030-01-01' }
 
 describe.each(ERAS)('the protocol of %s', era => {
@@ -38,19 +39,19 @@ describe.each(ERAS)('the protocol of %s', era => {
 })
 
 describe('a request without a valid key', () => {
-  it.each(['tools/call', 'tools/list', 'resources/read'])(
-    'is answered 401 by %s, with where to sign in',
-    async method => {
-      const params = method === 'resources/read' ? { uri: 'slipway://deployments/any' } : { name: 'whoami' }
-      for (const era of ERAS) {
-        const { status, headers, body } = await connectMcp(newApiKey(), { era }).request(method, params)
-        expect([status, body.code]).toEqual([401, 'key_unknown'])
-        expect(headers.get('WWW-Authenticate')).toBe(
-          'Bearer error="invalid_token", resource_metadata="http://slipway.test/.well-known/oauth-protected-resource/mcp"',
-        )
-      }
-    },
-  )
+  it.each(['tools/call', 'tools/list', 'resources/read'])('is answered 401 by %s', async method => {
+    const params = method === 'resources/read' ? { uri: 'slipway://deployments/any' } : { name: 'whoami' }
+    for (const era of ERAS) {
+      const { status, headers, body } = await connectMcp(newApiKey(), { era }).request(method, params)
+      expect([status, body.code]).toEqual([401, 'key_unknown'])
+      expect(headers.get('WWW-Authenticate')).toBe(`Bearer error="invalid_token", resource_metadata="${METADATA}"`)
+    }
+  })
+
+  it('is answered before a large body is read', async () => {
+    const text = JSON.stringify({ filler: 'x'.repeat(100_000) }).slice(0, -1)
+    expect((await postMcp(text, { 'X-Api-Key': newApiKey() })).status).toBe(401)
+  })
 
   it('that names none is answered 401, too', async () => {
     const { status, headers, body } = await postMcp(initialize('2025-11-25'), {})
@@ -64,6 +65,7 @@ describe('a request that is no message', () => {
     ['no JSON', '{', {}, 400, -32700],
     ['no message', '7', {}, 400, -32600],
     ['a batch without end', JSON.stringify(Array(21).fill({ jsonrpc: '2.0', method: 'ping' })), {}, 400, -32600],
+    ['a body without end', `${'['.repeat(100_000)}${']'.repeat(100_000)}`, {}, 400, -32600],
     ['another media type', '{}', { 'Content-Type': 'text/plain' }, 415, 'not_json'],
     ['a body over the limit', `"${'x'.repeat(1024 * 1024)}"`, {}, 413, 'body_too_large'],
     ['a protocol that does not exist', JSON.stringify({ ...initialize('x'), method: 'ping' }), NEWER, 400, -32602],

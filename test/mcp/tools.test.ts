@@ -1,6 +1,6 @@
 // The tools at /mcp: each is some operations of the API, called as the caller, and what it says of itself is true.
 import { encode } from 'gpt-tokenizer/encoding/o200k_base'
-import { describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { countTrips } from '#runtime'
 import { loadOperation } from '../../src/app.ts'
 import { cleanValue } from '../../src/mcp/answers.ts'
@@ -8,7 +8,7 @@ import { annotate } from '../../src/mcp/tool.ts'
 import { TOOLS } from '../../src/mcp/tools.ts'
 import { newTenant, readEvents, type Tenant } from '../support/app.ts'
 import { newDeployment } from '../support/deployments.ts'
-import { newLoggedDeployment } from '../support/logged-deployment.ts'
+import { type LoggedDeployment, newLoggedDeployment } from '../support/logged-deployment.ts'
 import { connectMcp } from '../support/mcp.ts'
 import { newSession } from '../support/sessions.ts'
 
@@ -59,6 +59,11 @@ describe.each(TOOLS.map(tool => [tool.name, tool] as const))('%s', (_, tool) => 
 })
 
 describe('a tool call', () => {
+  let logged: LoggedDeployment
+  beforeAll(async () => {
+    logged = await newLoggedDeployment({ name: 'logged', revisions: 2 })
+  })
+
   it.each([
     ['whoami', {}, 1],
     ['find_deployments', { name_contains: 'a', limit: 5 }, 1],
@@ -76,7 +81,7 @@ describe('a tool call', () => {
     ['search_api', { query: 'webhook deliveries' }, 0],
     ['read_api', { operation: 'readDeployment', parameters: { deployment_id: 'ID' } }, 1],
   ])('of %s with %o makes only the round trips of its operations', async (name, args, trips) => {
-    const { tenant, id } = await newLoggedDeployment({ name: 'logged', revisions: 2 })
+    const { tenant, id } = logged
     const filled = JSON.parse(JSON.stringify(args).replace('"ID"', `"${id}"`).replace('"NAME"', '"logged"'))
     const { isError, result, requestId } = await connectMcp(tenant.key).call(name, filled)
     expect(isError, JSON.stringify(result)).toBe(false)
