@@ -158,7 +158,7 @@ describe('the boundaries between files', () => {
         /^app\.ts$/,
         /^kernel\/(caller|input|middleware|mount-on-demand|mount-operations|path-aliases|raw-body|routes)\.ts$/,
         /^kernel\/(segment-router|serve-routes|session-cookie|static-page|wait-until)\.ts$/,
-        /^(api-docs|dashboard|sign-in|metrics)\//,
+        /^(api-docs|dashboard|sign-in|metrics)\/|^authorization-server\/consent-page\.ts$/,
       ],
     ],
     [

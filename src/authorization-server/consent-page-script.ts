@@ -1,5 +1,5 @@
 // The script of the page on which a person decides about a client.
-import { grantScript } from '../sign-in/grant-script.ts'
+import { grantScript } from '../sign-in/grant-page-script.ts'
 
 export const consentPageScript = `${grantScript}
 /** Others are ignored, as OAuth wants it. */

@@ -1,5 +1,5 @@
 // The script of the page on which a person decides about a device.
-import { grantScript } from './grant-script.ts'
+import { grantScript } from './grant-page-script.ts'
 
 export const devicePageScript = `${grantScript}
 const givenCode = () => new URLSearchParams(location.search).get('user_code') ?? ''

@@ -1,4 +1,4 @@
-// Parts of both pages on which a person lets a program in. Their script is `grant-script.ts`.
+// Parts of both pages on which a person lets a program in. Their script is `grant-page-script.ts`.
 export const PERSON = `<p id="as" hidden>You are signed in to <b id="organization"></b> as <b id="who"></b>.
 <a href="/sign-in">Not you?</a></p>
 <section id="no-member" hidden>
