@@ -79,7 +79,8 @@ reset role;
 revoke create on schema public from slipway_system;
 --> statement-breakpoint
 
--- Anyone can be refused, and must not fill the journal's day: of a workspace, at most 60 refusals an hour are journaled.
+-- Anyone can be refused, and must not fill the journal's day: of a workspace, at most 60 refusals an hour are
+-- journaled.
 create function journal_refused_exchange(p_tenant uuid, p_subject uuid, p_data json, p_limit bigint) returns void
 language plpgsql as $$
 declare

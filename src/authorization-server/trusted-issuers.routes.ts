@@ -18,7 +18,7 @@ export const trustedIssuerRoutes = slice(
   .get('/v2/trusted-issuers', {
     id: 'listTrustedIssuers',
     summary: 'List the trusted issuers of this workspace',
-    description: 'Newest first. A token of one of them can be exchanged for a key at `POST /oauth/token`.',
+    description: 'Newest first, also those that have ended. With `name`, the one with exactly that name.',
     query: s.TrustedIssuerQuery,
     reply: s.TrustedIssuerList,
     verb: trusted.listTrustedIssuers,
@@ -26,10 +26,11 @@ export const trustedIssuerRoutes = slice(
   .post('/v2/trusted-issuers', {
     id: 'createTrustedIssuer',
     summary: 'Trust an issuer of tokens',
-    description:
-      'A token of the issuer with this audience, subject and claims can be exchanged once at `POST /oauth/token` for a ' +
-      'key with the role. If several trusted issuers accept a token, the one with the most characters outside of `*` ' +
-      'decides.',
+    description: [
+      'A token of the issuer with this audience, subject and claims can be exchanged once, at `POST /oauth/token`, for',
+      'a key with the role. If several trusted issuers accept a token, the one with the most characters outside of',
+      '`*` decides.',
+    ].join(' '),
     body: s.NewTrustedIssuer,
     status: 201,
     reply: s.TrustedIssuer,
@@ -40,7 +41,7 @@ export const trustedIssuerRoutes = slice(
   .get('/v2/trusted-issuers/{trusted_issuer_id}', {
     id: 'readTrustedIssuer',
     summary: 'Get a trusted issuer',
-    description: 'It has the issuer, the audience, the patterns that a token has to match, and the role of the keys.',
+    description: 'It says which tokens are exchanged, for which keys, and when that was last done.',
     params: s.TrustedIssuerRef,
     reply: s.TrustedIssuer,
     errors: ['trusted_issuer_not_found'],

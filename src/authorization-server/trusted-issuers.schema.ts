@@ -2,7 +2,6 @@
 import * as z from 'zod'
 import { label } from '../access/schema.ts'
 import { boundedText, Instant, listOf, namedPage, recordOf, Uuid } from '../protocol/wire.ts'
-import { findSubjectFault } from './trusted-subjects.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 
@@ -31,15 +30,76 @@ const KeyMinutes = z.int().min(1).max(15)
 
 const subjectText = {
   description:
-    'The subject of the tokens, exactly, or with `*` for any text. For GitHub Actions: `repo:acme/shop:ref:refs/heads/main`.',
+    'The subject of the tokens, exactly, or with `*` for any text. For GitHub Actions: ' +
+    '`repo:acme/shop:ref:refs/heads/main`.',
 }
 const claimsText = { description: 'Further claims that a token must have, each with a pattern like that of `subject`.' }
 
-const refuseStrangers = (
-  { issuer, subject, claims }: { issuer: string; subject: string; claims: Record<string, string> },
-  check: z.core.$RefinementCtx,
-): void => {
-  const message = findSubjectFault({ issuer, subject, claims })
+/**
+ * Issuers that give tokens to everyone who has an account there. `owned` is the beginning of a subject, and of a claim,
+ * that only one owner can have.
+ */
+const PUBLIC_ISSUERS: Record<string, { owned: RegExp; claims: Record<string, RegExp>; example: string }> = {
+  'https://token.actions.githubusercontent.com': {
+    owned: /^(repo:[^/:*]+\/|repository_owner(_id)?:[^:*]+:|repository(_id)?:[^:*]+:)/,
+    claims: {
+      repository: /^[^/*]+\//,
+      repository_id: /^[^*]+$/,
+      repository_owner: /^[^*]+$/,
+      repository_owner_id: /^[^*]+$/,
+      enterprise_id: /^[^*]+$/,
+    },
+    example: 'repo:acme/shop:*',
+  },
+  'https://gitlab.com': {
+    owned: /^project_path:[^/:*]+\//,
+    claims: {
+      project_path: /^[^/*]+\//,
+      project_id: /^[^*]+$/,
+      namespace_path: /^[^*]+$/,
+      namespace_id: /^[^*]+$/,
+    },
+    example: 'project_path:acme/shop:*',
+  },
+  'https://app.terraform.io': {
+    owned: /^organization:[^:*]+:/,
+    claims: { terraform_organization_id: /^[^*]+$/, terraform_organization_name: /^[^*]+$/ },
+    example: 'organization:acme:*',
+  },
+  'https://agent.buildkite.com': {
+    owned: /^organization:[^:*]+:/,
+    claims: { organization_slug: /^[^*]+$/, organization_id: /^[^*]+$/ },
+    example: 'organization:acme:pipeline:shop:*',
+  },
+  'https://accounts.google.com': {
+    owned: /^[^*]+$/,
+    claims: { email: /^[^*]+$/ },
+    example: '112233445566778899001',
+  },
+}
+
+type Trusted = { issuer: string; subject: string; claims: Record<string, string> }
+/** Why a subject would accept tokens of strangers, or null. */
+export function findSubjectFault({ issuer, subject, claims }: Trusted): string | null {
+  const known = PUBLIC_ISSUERS[issuer.replace(/\/$/, '')]
+  if (known) {
+    const isOwned =
+      known.owned.test(subject) ||
+      Object.entries(known.claims).some(([claim, owned]) => Object.hasOwn(claims, claim) && owned.test(claims[claim]!))
+    if (isOwned) return null
+    const names = Object.keys(known.claims).map(claim => `\`${claim}\``)
+    return (
+      `would accept tokens of every account at this issuer. Name the owner before the first \`*\`, as in ` +
+      `${known.example}, or in one of the claims ${names.join(', ')}`
+    )
+  }
+  const isFixed = (pattern: string) => pattern !== '' && !pattern.startsWith('*')
+  if (isFixed(subject)) return null
+  return 'must not begin with `*`: what stands before the first `*` decides whose tokens are accepted'
+}
+
+const refuseStrangers = (trusted: Trusted, check: z.core.$RefinementCtx): void => {
+  const message = findSubjectFault(trusted)
   if (message !== null) check.addIssue({ code: 'custom', path: ['subject'], message })
 }
 

@@ -90,8 +90,8 @@ const CODES = {
     400,
     'Token refused',
     'This workspace does not accept this token.',
-    'Compare the issuer, audience, subject and age of the token with the trusted issuers. The events of the workspace ' +
-      'say why it was refused.',
+    'Compare the issuer, audience, subject and age of the token with the trusted issuers. The events of the ' +
+      'workspace say why it was refused.',
   ],
   unsupported_grant_type: [
     400,

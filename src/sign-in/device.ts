@@ -172,7 +172,8 @@ export const revokeOwnKey = verb(null, async ctx => {
     from (
       select id
       from api_keys
-      where id = current_actor() and setting('actor_kind') = 'key' and coalesce(member_id, trusted_issuer_id) is not null
+      where id = current_actor() and setting('actor_kind') = 'key'
+        and coalesce(member_id, trusted_issuer_id) is not null
     ) own`
   requireRow(await run(ctx, revocation), 'key_not_found')
 })

@@ -1,7 +1,8 @@
 // Trusted issuers: who may grant what, how long a grant lasts, and which subjects would accept strangers.
 import { beforeAll, describe, expect, it } from 'vitest'
 import { ADMIN, EDITOR, VIEWER } from '../../src/access/built-in-roles.ts'
-import { findSubjectFault, matchesPattern } from '../../src/authorization-server/trusted-subjects.ts'
+import { findSubjectFault } from '../../src/authorization-server/trusted-issuers.schema.ts'
+import { matchesPattern } from '../../src/authorization-server/trusted-subjects.ts'
 import { newTenant, type Reply, type Tenant, unusedId, withClockAhead } from '../support/app.ts'
 
 const GITHUB = 'https://token.actions.githubusercontent.com'
