@@ -77,12 +77,17 @@ async function startInstallation(cleanup: AsyncDisposableStack) {
   await runFile(process.execPath, [MAIN, 'migrate'], { env: settings })
   const plane = spawn(process.execPath, [MAIN, 'start'], { env: settings, stdio: 'ignore' })
   cleanup.defer(async () => {
+    if (plane.exitCode !== null) return
     plane.kill('SIGTERM')
     await once(plane, 'exit')
   })
   for (const end = Date.now() + 60_000; !(await fetch(`${url}/readyz`).catch(() => null))?.ok; await delay(200))
     if (Date.now() > end) throw new Error('The control plane did not become ready.')
-  const { stdout } = await runFile(process.execPath, [MAIN, 'bootstrap', '--organization', 'Acme'], { env: settings })
+  const { stdout } = await runFile(
+    process.execPath,
+    [MAIN, 'bootstrap', '--organization', 'Acme', '--organization-key'],
+    { env: settings },
+  )
   const key = /slw_\w+/.exec(stdout)![0]
   const call = async (method: string, path: string, body?: unknown, tenant?: string) => {
     const response = await fetch(url + path, {

@@ -74,6 +74,7 @@ describe('a new deployment', () => {
       },
       source_revision_config: { ...REVISION_CONFIG, ...(request.source_revision_config as object) },
       secrets: [{ name: 'KEY', value: '********' }],
+      secret_fingerprints: { KEY: '1' },
       secret_references: request.secret_references ?? null,
       status: 'READY',
       serving: 'none',

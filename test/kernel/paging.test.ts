@@ -45,6 +45,10 @@ describe('a list of things that have a name', () => {
       const { id } = (await post('/v2/tag-keys', { key: 'team' })).body
       return { post, path: `/v2/tag-keys/${id}/values`, member: 'value' }
     },
+    '/v1/model-configurations': ({ post }) => ({
+      ...{ post, path: '/v1/model-configurations', member: 'name' },
+      more: { provider: 'openai', model: 'gpt', auth_type: 'none' },
+    }),
     '/workspaces': ({ owner }) => ({ post: owner.post, path: '/workspaces', member: 'display_name' }),
     '/orgs/current/roles': ({ owner }) => ({
       ...{ post: owner.post, path: '/orgs/current/roles', member: 'display_name' },

@@ -191,6 +191,16 @@ export const DECLARED: Record<string, Declared> = {
     },
     isOverwritten: true,
   },
+  'trusted issuer': {
+    item: '/v2/trusted-issuers/{trusted_issuer_id}',
+    wanted: () => ({
+      ...{ name: named('issuer'), issuer: 'https://token.actions.githubusercontent.com' },
+      ...{ subject: 'repo:acme/shop:ref:refs/heads/main', claims: { event_name: 'push' } },
+      role_id: '00000000-0000-4000-8000-000000000002',
+    }),
+    changed: () => ({ name: named('other'), subject: 'repo:acme/shop:*' }),
+    named: { member: 'name' },
+  },
   listener: {
     item: '/v2/listeners/{listener_id}',
     wanted: () => ({
