@@ -22,7 +22,12 @@ const { outputFiles } = buildSync({
 })
 const manifest = {
   ...{ name: 'slipway', version, license, description: 'Deploys folders and operates deployments on Slipway.' },
-  ...{ type: 'module', bin: { slipway: 'slipway.mjs' }, files: ['slipway.mjs', 'slipway.schema.json'], engines: { node: '>=20.12' } },
+  ...{
+    type: 'module',
+    bin: { slipway: 'slipway.mjs' },
+    files: ['slipway.mjs', 'slipway.schema.json'],
+    engines: { node: '>=20.12' },
+  },
 }
 const contents = {
   'slipway.mjs': outputFiles[0]!.contents,

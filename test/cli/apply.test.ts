@@ -3,7 +3,7 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { dump } from 'js-yaml'
 import { beforeAll, beforeEach, expect, it } from 'vitest'
-import type { WorkspaceDocument } from '../../src/client/apply/documents.ts'
+import { KINDS, type WorkspaceDocument } from '../../src/client/apply/documents.ts'
 import { newTenant } from '../support/app.ts'
 import { makeFolder, serveApp } from '../support/cli.ts'
 import { type HereResult, makeHereRunner } from '../support/cli-here.ts'
@@ -188,6 +188,15 @@ it('deletes what its owner no longer declares, and takes over only when asked', 
   ])
   const { body: left } = await tenant.get('/v2/deployments?status=READY')
   expect(left.resources.map(({ name }: { name: string }) => name).sort()).toEqual(['billing', 'by-hand', 'web'])
+})
+
+it('has a JSON Schema of each kind, without values of secrets', async () => {
+  const response = await fetch(`${url}/schemas/slipway.json`)
+  expect(response.headers.get('Content-Type')).toBe('application/schema+json')
+  const { definitions } = (await response.json()) as { definitions: Record<string, { properties: object }> }
+  for (const kind of KINDS) expect(Object.keys(definitions[`${kind}Document`]!.properties)).toContain('spec')
+  expect(definitions.NewDeployment?.properties).toMatchObject({ secrets: { maxItems: 0 } })
+  expect(JSON.stringify(definitions)).not.toContain('client_secret"')
 })
 
 it('applies the plan with a digest or nothing', async () => {
