@@ -24,13 +24,14 @@ beforeEach(() => {
 })
 
 const template = { source: 'internal_template', source_revision_config: {} }
-const deployment = (name: string, more: object = {}, config: object = {}): object => ({
+type Declared = { kind: string; name: string; spec: object; [member: string]: unknown }
+const deployment = (name: string, more: object = {}, config: object = {}): Declared => ({
   kind: 'Deployment',
   name,
   spec: { ...template, source_config: { template_id: 'web-service', ...config } },
   ...more,
 })
-const DOCUMENTS = [
+const DOCUMENTS: Declared[] = [
   { kind: 'Role', name: 'Operator', spec: { permissions: ['deployments:read', 'deployments:update'] } },
   { kind: 'Listener', name: 'local/machine-1', spec: { compute_type: 'local', compute_id: 'machine-1' } },
   { kind: 'TagKey', name: 'team', spec: {} },
@@ -164,7 +165,7 @@ it('stops at the first failure, says what is applied, and goes on from there', a
 
 it('deletes what its owner no longer declares, and takes over only when asked', async () => {
   const { write, run, tenant } = await setUp()
-  await tenant.post('/v2/deployments', { name: 'by-hand', secrets: [], ...(deployment('x') as { spec: object }).spec })
+  await tenant.post('/v2/deployments', { name: 'by-hand', secrets: [], ...deployment('x').spec })
   const role = { kind: 'Role', name: 'Operator', spec: { permissions: ['deployments:read'] } }
   const hook = { kind: 'Webhook', name: 'https://ci.example.com/a', spec: {} }
   const mine = write('mine.yaml', [role, hook, deployment('web'), deployment('old')])
