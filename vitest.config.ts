@@ -8,9 +8,10 @@ import { LongestFirst } from './test/support/longest-first.ts'
 
 const app = [
   'test/*.test.ts',
-  'test/{access,audit,cli,client,events,insights,kernel,protocol,integrations}/**/*.test.ts',
+  'test/{access,audit,authorization-server,cli,client,events,insights,kernel,protocol,integrations}/**/*.test.ts',
   'test/dashboard/screens/*.test.ts',
-  'test/{listeners,datasets,deployments,models,oauth,pushes,queues,rules,sign-in,sync,traces,webhooks}/**/*.test.ts',
+  'test/{authorization-server,listeners,datasets,deployments,mcp,models,oauth,pushes}/**/*.test.ts',
+  'test/{queues,rules,sign-in,sync,traces,webhooks}/**/*.test.ts',
 ]
 const architecture = ['test/architecture.test.ts', 'test/architecture/*.test.ts']
 // Functions of values: no database, no network, no state that one file could leave to the next.
@@ -132,7 +133,7 @@ export default defineConfig({
           globalSetup: ['postgres-template', 'dev-installation', 'built-dashboard'].map(
             name => `test/support/${name}.ts`,
           ),
-          setupFiles: 'test/support/reset-files.ts',
+          setupFiles: ['test/support/compile-cache.ts', 'test/support/reset-files.ts'],
           isolate: false,
           env,
           server,

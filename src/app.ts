@@ -6,7 +6,7 @@ import { createSealer } from './kernel/crypto.ts'
 import type { DriverFetch } from './kernel/db.ts'
 import { loadOnce } from './kernel/load-once.ts'
 import { cors, notFound, respondWithError, wrapRequest } from './kernel/middleware.ts'
-import { mountOnDemand } from './kernel/mount-on-demand.ts'
+import { beginsWith, mountOnDemand } from './kernel/mount-on-demand.ts'
 import { createMounter } from './kernel/mount-operations.ts'
 import { resolvePath } from './kernel/path-aliases.ts'
 import { type AppEnv, listOperations, type Operation, type Services } from './kernel/routes.ts'
@@ -67,6 +67,10 @@ export const slices = {
   '/v1/platform/orgs/current/access-policies': () => import('./access/policies.routes.ts'),
   '/v2/me /sign-in /orgs/current/members/*/sign-in-links': () => import('./sign-in/routes.ts'),
   '/device /v2/me/device-requests /v2/me/api-key': () => import('./sign-in/device.routes.ts'),
+  '/oauth /.well-known/oauth-authorization-server /.well-known/oauth-protected-resource': () =>
+    import('./authorization-server/routes.ts'),
+  '/v2/me/authorization-request /v2/me/authorizations': () => import('./authorization-server/authorization.routes.ts'),
+  '/v2/trusted-issuers': () => import('./authorization-server/trusted-issuers.routes.ts'),
   '/schemas': () => import('./api-docs/declaration-schema.routes.ts'),
   '/healthz /readyz': () => import('./kernel/health.routes.ts'),
 }
@@ -81,6 +85,19 @@ const overviews = {
     const { documentRoutes } = await import('./kernel/openapi.ts')
     return { documentRoutes: documentRoutes(buildDocument) }
   }),
+  '/mcp': loadOnce(async () => {
+    const { mcpRoutes } = await import('./mcp/routes.ts')
+    return { mcpRoutes: mcpRoutes({ loadAll: loadOperations, load: loadOperation }) }
+  }),
+}
+
+async function loadOperation(route: string): Promise<Operation | undefined> {
+  const [method, path] = route.split(' ') as [string, string]
+  const segments = path.split('/')
+  const serves = (starts: string) => starts.split(' ').some(start => beginsWith(segments, start.split('/')))
+  const files = Object.fromEntries(Object.entries(slices).filter(([starts]) => serves(starts)))
+  const operations = await loadOperationsOf(files)
+  return operations.find(one => one.path === path && one.method.toUpperCase() === method)
 }
 
 async function loadOperationsOf(files: Record<string, () => Promise<object>>): Promise<Operation[]> {
@@ -129,6 +146,7 @@ export function createApp(settings: Config, inProcess?: DriverFetch) {
     traces: config.clickHouse ? clickHouseTraceStore(config.clickHouse) : postgresTraceStore,
     onSweep: counters.countSwept,
     deliverEvents: async tenant => (await loadDeliverer())(tenant),
+    answerInProcess: (request, env, execution) => app.fetch(request, env as object, execution as never),
   }
   const loadDeliverer = loadOnce(async () => {
     const { createEventDeliverer } = await import('./webhooks/deliverer.ts')
@@ -143,6 +161,7 @@ export function createApp(settings: Config, inProcess?: DriverFetch) {
   const pages = {
     '/docs': () => import('./api-docs/docs-page.ts').then(file => file.serveDocsPages(app, buildDocument)),
     '/sign-in /device': () => import('./sign-in/pages.ts').then(file => file.serveSignInPages(app, config)),
+    '/oauth/authorize': () => import('./authorization-server/consent-page.ts').then(file => file.serveConsentPage(app)),
     '/ /ui': () => import('./dashboard/shell.ts').then(file => file.serveDashboard(app, config)),
     '/o /public': () => import('./dashboard/client-links.ts').then(file => file.serveClientLinks(app)),
     '/metrics': () => import('./metrics/metrics-page.ts').then(file => file.serveMetricsPage(app, services, counters)),

@@ -15,6 +15,7 @@ const LAYERS = [
   ['access'],
   ['events'],
   ['integrations', 'oauth', 'listeners', 'sign-in', 'webhooks', 'audit'],
+  ['authorization-server'],
   ['deployments'],
   ['traces'],
   ['models'],
@@ -23,7 +24,7 @@ const LAYERS = [
   ['rules'],
   ['insights'],
   ['sync', 'pushes', 'metrics'],
-  ['api-docs', 'dashboard'],
+  ['api-docs', 'dashboard', 'mcp'],
   ['app.ts'],
   ['worker.ts', 'host', 'client'],
 ]

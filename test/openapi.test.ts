@@ -20,7 +20,9 @@ it('the OpenAPI document describes every route of the app and no other', async (
     .filter(
       route =>
         route.method !== 'ALL' &&
-        !/^\/(docs|ui|sign-in$|sign-in\/page|device$|device\/page|o\/|public\/:1\/|$)/.test(route.path),
+        !/^\/(docs|ui|sign-in$|sign-in\/page|device$|device\/page|oauth\/authorize|o\/|public\/:1\/|$)/.test(
+          route.path,
+        ),
     )
     .map(route => `${route.method.toLowerCase()} ${route.path.replace(/:(\w+)\*?/g, '{$1}')}`)
   expect(described.sort()).toEqual([...new Set(routed)].sort())
@@ -30,9 +32,9 @@ it('the OpenAPI document has each operation once, with its permission', async ()
   const ids = operations.map(operation => operation.id)
   expect(new Set(ids).size).toBe(ids.length)
   const { paths } = await document()
-  for (const { method, path, verb, passThrough } of operations) {
+  for (const { method, path, verb, passThrough, keyOnly } of operations) {
     expect(paths[path][method]['x-permission']).toBe(verb?.permission ?? undefined)
-    const headersOnly = passThrough && [{ apiKey: [] }, { bearer: [] }]
+    const headersOnly = (passThrough || keyOnly) && [{ apiKey: [] }, { bearer: [] }]
     expect(paths[path][method].security).toEqual(headersOnly ?? (verb ? undefined : []))
   }
 })

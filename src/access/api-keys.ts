@@ -5,8 +5,8 @@ import { type Ctx, hasCredential, verb } from '../kernel/context.ts'
 import { makeKeyHint, newApiKey } from '../kernel/crypto.ts'
 import { db, inOrganization, inTenant, type Row, run, textArray } from '../kernel/db.ts'
 import { sha256Hex } from '../kernel/digest.ts'
-import { commit } from '../kernel/journal.ts'
-import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
+import { commit, openOwnAnswer } from '../kernel/journal.ts'
+import { afterCursor, hasName, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
 import { createdMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import { apiKeys } from '../tables/api-keys.ts'
@@ -19,6 +19,7 @@ type KeyPage = z.output<typeof schema.KeyQuery>
 
 const { key_hash: _, budget_id: __, ...ownColumns } = getTableColumns(apiKeys)
 type BoundMember = { id: string; email: string }
+type ConnectedClient = { id: string; name: string; expires_at: string }
 const visibleColumns = {
   ...ownColumns,
   member: sql<BoundMember | null>`(
@@ -28,9 +29,13 @@ const visibleColumns = {
     )`
     .mapWith((text: string) => JSON.parse(text) as BoundMember)
     .as('member'),
+  client: sql<ConnectedClient | null>`client_of_key(${apiKeys.id})`
+    .mapWith((text: string) => JSON.parse(text) as ConnectedClient)
+    .as('client'),
 }
 type KeyRow = Omit<typeof apiKeys.$inferSelect, 'key_hash' | 'budget_id'> & {
   member: BoundMember | null
+  client: ConnectedClient | null
 }
 
 const toWire = (row: KeyRow) => ({
@@ -46,6 +51,8 @@ const toWire = (row: KeyRow) => ({
   last_used_at: toIsoTime(row.last_used_at),
   created_by: row.created_by,
   member: row.member,
+  trusted_issuer_id: row.trusted_issuer_id,
+  client: row.client && { ...row.client, expires_at: toIsoTime(row.client.expires_at) },
   created_at: toIsoTime(row.created_at),
 })
 
@@ -62,13 +69,17 @@ export const KEY_RECORD = recordColumns(apiKeys, [
 const workspaceKeys = inTenant(apiKeys)
 const organizationKeys = inOrganization(apiKeys)
 
+/** Jobs of a CI get a key each, which would hide all others once it has expired. */
+const IS_LISTED = sql`(${apiKeys.trusted_issuer_id} is null or ${apiKeys.expires_at} > clock())`
+
 async function listKeys(ctx: Ctx, page: KeyPage, within: SQL) {
   const { limit, offset } = pageBounds(page)
   const createdBy = page.created_by ? eq(apiKeys.created_by, page.created_by) : undefined
+  const isDescribed = hasName(apiKeys.description, { name: page.description })
   const query = db
     .select(visibleColumns)
     .from(apiKeys)
-    .where(and(within, isNull(apiKeys.revoked_at), createdBy, afterCursor(apiKeys, page)))
+    .where(and(within, isNull(apiKeys.revoked_at), IS_LISTED, createdBy, isDescribed, afterCursor(apiKeys, page)))
     .orderBy(...newestFirst(apiKeys))
     .limit(limit)
     .offset(offset)
@@ -108,7 +119,7 @@ export async function createKey(ctx: Ctx, input: NewKeyInput, tenant: SQL, scope
     .returning({ ...visibleColumns, sealed_key: sql<string>`${sealed}::text`.as('sealed_key') })
   const rows = await commit(ctx, 'api_key.created', change, {}, { changes: createdMembers(KEY_RECORD) })
   const row = requireRow(rows, 'role_not_found')
-  return { ...toWire(row), key: await ctx.sealer.open(row.sealed_key, caller, 'api_key') }
+  return { ...toWire(row), key: await openOwnAnswer(ctx, row.sealed_key, 'api_key') }
 }
 
 const activeKey = ({ key_id }: Ref, within: SQL) => and(eq(apiKeys.id, key_id), within, isNull(apiKeys.revoked_at))

@@ -11,4 +11,12 @@ export const sweepEndedKeys = (services: SweepServices): Promise<number> =>
         least(revoked_at, expires_at) < clock() - make_interval(days => ${services.config.auditRetentionDays})
         and not exists (select from api_keys made where made.created_by = api_keys.id)`,
     },
+    // A job has a key for minutes, and there are many jobs. Their events say for whom each key was.
+    {
+      table: 'api_keys',
+      where: sql`
+        trusted_issuer_id is not null and expires_at < clock() - interval '1 day'
+        and not exists (select from api_keys made where made.created_by = api_keys.id)`,
+    },
+    { table: 'exchanged_tokens', where: sql`expires_at < clock()` },
   ])

@@ -4,17 +4,17 @@ import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
 import { bumpVersion, db, inOrganization, inTenant, run, versionMatches } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
-import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
+import { afterCursor, hasName, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
 import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import { etagVersion } from '../kernel/routes.ts'
 import { requireRow, toIsoTime, withoutNulls } from '../kernel/rows.ts'
-import type { Page } from '../protocol/wire.ts'
 import { members, workspaceMembers } from '../tables/access.ts'
 import { ORGANIZATION_USER } from './built-in-roles.ts'
 import type * as schema from './schema.ts'
 
 type Ref = z.output<typeof schema.MemberRef>
 type MembershipRef = z.output<typeof schema.MembershipRef>
+type PersonPage = z.output<typeof schema.PersonPage>
 
 /** Locked before the journal: the triggers that keep the last Admin lock the same rows, and another order deadlocks. */
 const lockMemberships = (member: string) => sql`select lock_for_admin_checks(${member}::uuid)`
@@ -45,12 +45,12 @@ const memberToWire = (ctx: Ctx) => (row: MemberRow) => ({
 
 const MEMBER_RECORD = recordColumns(members, ['email', 'full_name', 'role_id'])
 
-export const listMembers = verb('organization:read', async (ctx, page: Page) => {
+export const listMembers = verb('organization:read', async (ctx, page: PersonPage) => {
   const { limit, offset } = pageBounds(page)
   const query = db
     .select(memberColumns)
     .from(members)
-    .where(and(inOrganization(members), afterCursor(members, page)))
+    .where(and(inOrganization(members), hasName(members.email, { name: page.email }), afterCursor(members, page)))
     .orderBy(...newestFirst(members))
     .limit(limit)
     .offset(offset)
@@ -138,14 +138,23 @@ const MEMBERSHIP_RECORD = {
   email: (row: SQL) => sql`(read_member(${row}.member_id)).email`,
 }
 
+const hasEmail = (email: string | undefined): SQL | undefined =>
+  email === undefined
+    ? undefined
+    : sql`exists (select from members m where m.id = ${workspaceMembers.member_id} and m.email = ${email})`
 const membershipById = (id: string) => and(eq(workspaceMembers.id, id), inTenant(workspaceMembers))
 
-export const listMemberships = verb('workspaces:read-members', async (ctx, page: Page) => {
+export const readMembership = verb('workspaces:read-members', async (ctx, { membership_id }: MembershipRef) => {
+  const rows = await run(ctx, db.select(storedColumns).from(workspaceMembers).where(membershipById(membership_id)))
+  return membershipToWire(requireRow(rows, 'member_not_found'))
+})
+
+export const listMemberships = verb('workspaces:read-members', async (ctx, page: PersonPage) => {
   const { limit, offset } = pageBounds(page)
   const query = db
     .select(storedColumns)
     .from(workspaceMembers)
-    .where(and(inTenant(workspaceMembers), afterCursor(workspaceMembers, page)))
+    .where(and(inTenant(workspaceMembers), hasEmail(page.email), afterCursor(workspaceMembers, page)))
     .orderBy(...newestFirst(workspaceMembers))
     .limit(limit)
     .offset(offset)

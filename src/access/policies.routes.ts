@@ -10,6 +10,7 @@ export const accessPolicyRoutes = slice('Access policies', 'Which resources a ro
   .get(`${PATH}`, {
     id: 'listAccessPolicies',
     summary: 'List the access policies of the organization',
+    description: 'All of them in one answer, newest first, each with the roles that it is attached to.',
     reply: s.AccessPolicyList,
     errors: ['abac_off'],
     verb: policies.listAccessPolicies,
@@ -30,6 +31,7 @@ export const accessPolicyRoutes = slice('Access policies', 'Which resources a ro
   .post(`${PATH}/test`, {
     id: 'testAccess',
     summary: 'Tell whether a role has a permission for a resource, and which policy decides',
+    description: 'It changes nothing. Ask it after attaching a policy, to see whether the policy does what was meant.',
     isReadOnly: true,
     body: s.AccessQuestion,
     reply: s.AccessAnswer,
@@ -38,7 +40,9 @@ export const accessPolicyRoutes = slice('Access policies', 'Which resources a ro
   })
   .get(`${PATH}/{access_policy_id}`, {
     id: 'readAccessPolicy',
+    hasContentTag: true,
     summary: 'Read an access policy',
+    description: 'It has its conditions and the roles that it is attached to.',
     params: s.AccessPolicyRef,
     reply: s.AccessPolicy,
     errors: ['access_policy_not_found', 'abac_off'],
@@ -47,6 +51,7 @@ export const accessPolicyRoutes = slice('Access policies', 'Which resources a ro
   .delete(`${PATH}/{access_policy_id}`, {
     id: 'deleteAccessPolicy',
     summary: 'Delete an access policy, and detach it from all roles',
+    description: 'It takes effect with the next request, which may then be allowed more or less than before.',
     params: s.AccessPolicyRef,
     errors: ['access_policy_not_found', 'abac_off'],
     verb: policies.deleteAccessPolicy,
@@ -54,6 +59,7 @@ export const accessPolicyRoutes = slice('Access policies', 'Which resources a ro
   .post(`${PATH}/roles/{role_id}/access-policies`, {
     id: 'attachAccessPolicies',
     summary: 'Attach access policies to a role',
+    description: 'It takes effect with the next request. Policies that the role has already stay.',
     params: RoleRef,
     body: s.Attachment,
     status: 204,
@@ -63,6 +69,7 @@ export const accessPolicyRoutes = slice('Access policies', 'Which resources a ro
   .delete(`${PATH}/roles/{role_id}/access-policies/{access_policy_id}`, {
     id: 'detachAccessPolicy',
     summary: 'Detach an access policy from a role',
+    description: 'It takes effect with the next request. The policy stays, with its other roles.',
     params: s.AttachmentRef,
     errors: ['access_policy_not_found', 'abac_off'],
     verb: policies.detachAccessPolicy,

@@ -4,11 +4,13 @@ import { organizationPermissions, permissionNames } from '../kernel/permissions.
 import {
   arrayOf,
   boundedText,
+  exactName,
   Instant,
   listOf,
   namedPage,
   Owner,
   OwnerPatch,
+  optionalFilter,
   ownedBy,
   Page,
   Uuid,
@@ -225,7 +227,15 @@ export const MembershipPatch = z
 // ---- keys
 
 export const KeyRef = z.object({ key_id: Uuid })
+/** For lists of people. */
+export const PersonPage = Page.extend({
+  email: optionalFilter(boundedText(254))
+    .transform(email => email?.toLowerCase())
+    .meta({ type: 'string', description: 'The exact `email`.' }),
+})
+
 export const KeyQuery = Page.extend({
+  description: exactName('description'),
   created_by: Uuid.optional().meta({ description: 'Only keys that were created with this key.' }),
 })
 
@@ -253,6 +263,21 @@ const apiKeyShape = {
       description:
         'The member whose permissions in the workspace limit those of the key, at any time. The key ends with the ' +
         'membership. Null for a key of the workspace or organization.',
+    }),
+  trusted_issuer_id: Uuid.nullable().meta({
+    description: 'The trusted issuer whose token was exchanged for the key. It is listed until it expires.',
+  }),
+  client: z
+    .object({
+      id: z.string(),
+      name: z.string().meta({ description: 'What the client calls itself. Anyone can claim it.' }),
+      expires_at: Time.meta({ description: 'When it is disconnected if it does not come back.' }),
+    })
+    .nullable()
+    .meta({
+      description:
+        'The program that the member has connected. It replaces the text of the key every hour, so `expires_at` of ' +
+        'the key is soon. Revoking the key disconnects it. Null for any other key.',
     }),
   created_at: Time,
 }

@@ -16,6 +16,9 @@ export function auditRoutes(operations: Operation[]) {
       id: 'listAuditLogs',
       toleratesUnknown: true,
       summary: 'List writes, refused requests and reads of the audit log, newest first',
+      description:
+        'Of the organization and all its workspaces. Send `cursor` of an answer to go on. A request that reads the ' +
+        'audit log is in it, too.',
       query: auditQuery(names),
       repeatable: ['operations'],
       reply: AuditPage,
@@ -26,6 +29,8 @@ export function auditRoutes(operations: Operation[]) {
     .get('/v1/audit-logs/operations', {
       id: 'listAuditOperations',
       summary: 'List the names of operations in the audit log',
+      description:
+        'The values that `operations` of the other requests takes. They do not change with what was recorded.',
       reply: OperationNames,
       errors: ['audit_logs_off'],
       verb: createOperationList(names),

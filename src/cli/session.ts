@@ -1,6 +1,7 @@
 // What every command needs: the client, the output, and deployments and revisions by name or number.
 import { createInterface } from 'node:readline/promises'
 import { type Client, createClient, type Reply } from '../client/client.ts'
+import { createRenewingFetch } from './ci-login.ts'
 import { CommandFailure, EXIT, usageError } from './failure.ts'
 import { createOutput, type Output } from './output.ts'
 import { type Login, readLink, readLogin, UUID } from './settings.ts'
@@ -24,7 +25,7 @@ export type Session = {
 export function openSession(options: GlobalOptions, signal: AbortSignal, given?: Login): Session {
   const out = createOutput({ json: options.json === true })
   let opened: { login: Login; client: Client } | undefined
-  const open = () => (opened ??= openClient(given ?? readLogin(session.folder), out))
+  const open = () => (opened ??= openClient(given ?? readLogin(session.folder), out, signal))
   const session: Session = {
     ...{ out, signal, options, folder: process.cwd() },
     get login() {
@@ -37,14 +38,19 @@ export function openSession(options: GlobalOptions, signal: AbortSignal, given?:
   return session
 }
 
-function openClient(login: Login, out: Output) {
-  const { url, workspace } = login
+/** `fetch` would repeat a key that no header can hold in its message. */
+export function validLogin(login: Login): Login {
   const key = login.key.trim()
-  // `fetch` would repeat it in its message.
-  if (!/^[\x21-\x7e]+$/.test(key))
-    throw usageError(`The API key of ${login.from} is empty, or has spaces, line breaks or letters that no key has.`)
+  if (/^[\x21-\x7e]+$/.test(key)) return { ...login, key }
+  throw usageError(`The API key of ${login.from} is empty, or has spaces, line breaks or letters that no key has.`)
+}
+
+function openClient(given: Login, out: Output, signal: AbortSignal) {
+  const login = validLogin(given)
+  const { url, key, workspace, ci } = login
   const client = createClient({
     ...{ url, key, workspace },
+    ...(ci && { fetch: createRenewingFetch({ ...login, ci }, out, signal) }),
     headers: { 'User-Agent': USER_AGENT },
     onRetry: ({ delayMs, error }) =>
       out.note(`${(error as Error).message} Trying again in ${Math.ceil(delayMs / 1000)} s.`),

@@ -14,9 +14,11 @@ import { homedir, userInfo } from 'node:os'
 import { dirname, isAbsolute, join, resolve } from 'node:path'
 import { CommandFailure, EXIT, usageError } from './failure.ts'
 
-export type Login = { url: string; key: string; workspace?: string | undefined; from: string }
+/** Of a key that a token of a CI was exchanged for: what its successor takes. */
+export type CiKey = { audience: string; ends_at: string; token_sha256: string }
+export type Login = { url: string; key: string; workspace?: string | undefined; from: string; ci?: CiKey }
 /** `is_own`: the key was made for this machine, so a logout revokes it. */
-export type StoredLogin = { url: string; key: string; workspace?: string; is_own?: boolean }
+export type StoredLogin = { url: string; key: string; workspace?: string; is_own?: boolean; ci?: CiKey }
 export type Link = { url: string; deployment_id: string; name: string; archive_sha256?: string | undefined }
 
 const { env } = process

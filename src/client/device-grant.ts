@@ -1,5 +1,6 @@
 // The program's half of the device authorization grant (RFC 8628): a code for a person, and then the key.
-import { ApiError, ConnectionError, isProblem, toConnectionError } from './errors.ts'
+import { ApiError, ConnectionError } from './errors.ts'
+import { type FormOptions, postForm } from './oauth-form.ts'
 import { pause } from './retry.ts'
 
 export type DeviceCode = {
@@ -11,45 +12,16 @@ export type DeviceCode = {
   interval: number
 }
 export type DeviceToken = { access_token: string; workspace_id: string }
-type GrantOptions = { url: string; headers?: Record<string, string>; signal?: AbortSignal | undefined }
 
 const CLIENT_ID = 'slipway-cli'
 const GRANT_TYPE = 'urn:ietf:params:oauth:grant-type:device_code'
-const TIMEOUT_MS = 30_000
-
-async function postForm<Answer>(
-  { url, headers, signal }: GrantOptions,
-  path: string,
-  fields: Record<string, string>,
-): Promise<Answer> {
-  const timeout = AbortSignal.timeout(TIMEOUT_MS)
-  const target = url.replace(/\/$/, '') + path
-  try {
-    const response = await fetch(target, {
-      method: 'POST',
-      redirect: 'error',
-      headers: { ...headers, 'Content-Type': 'application/x-www-form-urlencoded' },
-      body: String(new URLSearchParams(fields)),
-      signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
-    })
-    const body: unknown = await response.json().catch(() => undefined)
-    if (response.ok && body !== undefined) return body as Answer
-    if (isProblem(body)) throw new ApiError(response, body)
-    const { error: code, error_description, request_id } = (body ?? {}) as Partial<Record<string, string>>
-    const detail = error_description ?? `The server answered ${response.status}, which is no answer of Slipway.`
-    throw new ApiError(response, { detail, ...(code && { code }), ...(request_id && { request_id }) })
-  } catch (error) {
-    signal?.throwIfAborted()
-    throw error instanceof ApiError ? error : toConnectionError(target, error)
-  }
-}
 
 const DEFAULT_INTERVAL_S = 5
 const DEFAULT_EXPIRY_S = 900
 const MAX_SECONDS = 3600
 const isSeconds = (value: unknown): value is number => typeof value === 'number' && value > 0 && value <= MAX_SECONDS
 
-export async function requestDeviceCode(options: GrantOptions, deviceName: string): Promise<DeviceCode> {
+export async function requestDeviceCode(options: FormOptions, deviceName: string): Promise<DeviceCode> {
   const fields = { client_id: CLIENT_ID, device_name: deviceName }
   const code = await postForm<DeviceCode | null>(options, '/device/code', fields)
   const texts = [code?.device_code, code?.user_code, code?.verification_uri, code?.verification_uri_complete]
@@ -62,13 +34,13 @@ export async function requestDeviceCode(options: GrantOptions, deviceName: strin
   }
 }
 
-const strangeAnswer = ({ url }: GrantOptions) =>
+const strangeAnswer = ({ url }: FormOptions) =>
   new ConnectionError(
     `${url} answered without what it was asked for, which is no answer of Slipway. Check its address.`,
   )
 
 /** Polls until the person has decided. Throws an ApiError with the code `access_denied` or `expired_token`. */
-export async function waitForDeviceToken(options: GrantOptions, code: DeviceCode): Promise<DeviceToken> {
+export async function waitForDeviceToken(options: FormOptions, code: DeviceCode): Promise<DeviceToken> {
   let seconds = code.interval
   const end = Date.now() + code.expires_in * 1000
   for (;;) {

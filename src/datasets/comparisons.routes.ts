@@ -18,6 +18,9 @@ export const comparisonRoutes = slice('Comparative experiments', 'Experiments on
   .get('/datasets/{dataset_id}/comparative', {
     id: 'listComparativeExperiments',
     summary: 'List the comparisons of experiments on a dataset',
+    description:
+      'By default the newest first. Each names its experiments, and has the feedback about their runs. A page that ' +
+      'is shorter than `limit` is the last one.',
     toleratesUnknown: true,
     params: DatasetRef,
     query: s.ComparisonQuery,

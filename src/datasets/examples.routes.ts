@@ -36,6 +36,9 @@ export const exampleRoutes = slice('Examples', 'What a dataset consists of: inpu
   .get('/examples', {
     id: 'listExamples',
     summary: 'List the examples of a dataset, as they are or were in one version',
+    description:
+      'Name a dataset, or examples by `id`. With `as_of`, a page is read from a version that no longer changes. A ' +
+      'page that is shorter than `limit` is the last one.',
     toleratesUnknown: true,
     query: s.ExampleQuery,
     repeatable: ['id'],
@@ -47,6 +50,7 @@ export const exampleRoutes = slice('Examples', 'What a dataset consists of: inpu
   .get('/examples/count', {
     id: 'countExamples',
     summary: 'Count the examples of a dataset',
+    description: 'Takes the filters of the list. The answer is a number.',
     toleratesUnknown: true,
     query: s.ExampleCountQuery,
     repeatable: ['id'],
@@ -95,7 +99,9 @@ export const exampleRoutes = slice('Examples', 'What a dataset consists of: inpu
   })
   .get('/examples/{example_id}', {
     id: 'readExample',
+    hasContentTag: true,
     summary: 'Read an example, as it is or was in one version',
+    description: '`as_of` names the version. Links to attachments are valid for an hour.',
     toleratesUnknown: true,
     params: s.ExampleRef,
     query: s.ExampleVersion,
@@ -106,6 +112,9 @@ export const exampleRoutes = slice('Examples', 'What a dataset consists of: inpu
   .patch('/examples/{example_id}', {
     id: 'changeExample',
     summary: 'Change an example',
+    description:
+      'Members that are absent stay as they are. It makes a new version of the dataset: earlier ones keep the ' +
+      'example as it was.',
     params: s.ExampleRef,
     rawBody: { 'application/json': { schema: s.ExampleChange } },
     reply: s.WrittenExamples,
@@ -115,6 +124,8 @@ export const exampleRoutes = slice('Examples', 'What a dataset consists of: inpu
   .delete('/examples/{example_id}', {
     id: 'deleteExample',
     summary: 'Delete an example from the next version on',
+    description:
+      'Earlier versions still have it. `POST /v1/platform/datasets/examples/delete` deletes it from all of them.',
     toleratesUnknown: true,
     params: s.ExampleRef,
     reply: s.WrittenExamples,
@@ -157,6 +168,9 @@ export const exampleRoutes = slice('Examples', 'What a dataset consists of: inpu
   .patch('/v1/platform/datasets/{dataset_id}/examples/metadata', {
     id: 'changeExampleMetadata',
     summary: 'Change the metadata of examples, such as their splits',
+    description:
+      'The operations are applied in their order to each of the examples. The status is always 207: `NOT_FOUND` ' +
+      'marks an example that the dataset does not have.',
     toleratesUnknown: true,
     params: DatasetRef,
     body: v.MetadataChange,
@@ -168,6 +182,9 @@ export const exampleRoutes = slice('Examples', 'What a dataset consists of: inpu
   .post('/v1/platform/datasets/examples/delete', {
     id: 'eraseExamples',
     summary: 'Delete examples from all versions',
+    description:
+      'With `hard_delete`, they disappear from all versions, which cannot be undone. Without it, earlier versions ' +
+      'still have them.',
     toleratesUnknown: true,
     body: s.DeletedExamples,
     reply: s.WrittenExamples,

@@ -64,8 +64,11 @@ async function createExamples(ctx: Ctx, inputs: ExampleInput<NewMembers>[]): Pro
   const examples = await takeFromRuns(ctx, given)
   const { examples: written } = await insertInto(ctx, dataset_id, examples)
   const textsById = new Map(examples.map(example => [example.id, example]))
+  // A replayed answer has the ids that the first request made up. Its examples are in the order of the request.
+  const withoutId = examples.filter((_, i) => inputs[i]!.id === undefined)
+  const textsOf = ({ id }: WrittenRow) => textsById.get(id) ?? withoutId.shift()!
   const signer = createLinkSigner(ctx.config, ctx.origin)
-  return Promise.all(written.map(row => writtenToWire(row, dataset_id, textsById.get(row.id)!, signer)))
+  return Promise.all(written.map(row => writtenToWire(row, dataset_id, textsOf(row), signer)))
 }
 
 export const uploadExamples = verb(

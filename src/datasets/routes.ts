@@ -25,6 +25,8 @@ export const datasetRoutes = slice('Datasets', 'Examples to evaluate application
   .get('/datasets', {
     id: 'listDatasets',
     summary: 'List the datasets of this workspace',
+    description:
+      'By default the one with the latest experiment first. A page that is shorter than `limit` is the last one.',
     toleratesUnknown: true,
     query: s.DatasetQuery,
     repeatable: ['id', 'data_type', 'tag_value_id'],
@@ -34,6 +36,9 @@ export const datasetRoutes = slice('Datasets', 'Examples to evaluate application
   .post('/datasets', {
     id: 'createDataset',
     summary: 'Create a dataset',
+    description:
+      'It has no examples yet: add them with `POST /examples/bulk`. With a JSON Schema for inputs or outputs, ' +
+      'examples that do not fit are refused.',
     toleratesUnknown: true,
     body: s.NewDataset,
     reply: s.Dataset,
@@ -68,6 +73,9 @@ export const datasetRoutes = slice('Datasets', 'Examples to evaluate application
   .get('/datasets/{dataset_id}', {
     id: 'readDataset',
     summary: 'Read a dataset',
+    description:
+      'It has the number of its examples and the time of its last version, and not the examples themselves: `GET ' +
+      '/examples?dataset=` lists them.',
     toleratesUnknown: true,
     params: s.DatasetRef,
     reply: s.Dataset,
@@ -78,6 +86,8 @@ export const datasetRoutes = slice('Datasets', 'Examples to evaluate application
   .patch('/datasets/{dataset_id}', {
     id: 'changeDataset',
     summary: 'Change a dataset',
+    description:
+      'Members that are absent stay as they are. A new JSON Schema holds for examples that are written later.',
     toleratesUnknown: true,
     params: s.DatasetRef,
     body: s.DatasetPatch,
@@ -89,6 +99,7 @@ export const datasetRoutes = slice('Datasets', 'Examples to evaluate application
   .delete('/datasets/{dataset_id}', {
     id: 'deleteDataset',
     summary: 'Delete a dataset with its examples',
+    description: 'All versions and attachments are deleted. Experiments on it stay as projects. It cannot be undone.',
     toleratesUnknown: true,
     params: s.DatasetRef,
     reply: s.Deleted,
@@ -99,6 +110,9 @@ export const datasetRoutes = slice('Datasets', 'Examples to evaluate application
   .get('/datasets/{dataset_id}/versions', {
     id: 'listDatasetVersions',
     summary: 'List the versions of a dataset, the last one first',
+    description:
+      'Each write of examples makes a version, which is named by its time. `example` lists those that changed one ' +
+      'example.',
     toleratesUnknown: true,
     params: s.DatasetRef,
     query: v.VersionQuery,
@@ -109,6 +123,7 @@ export const datasetRoutes = slice('Datasets', 'Examples to evaluate application
   .get('/datasets/{dataset_id}/version', {
     id: 'readDatasetVersion',
     summary: 'Find the version with a tag, or the last one at or before a time',
+    description: 'Use the time of the answer as `as_of` of other requests, so that they all read the same examples.',
     toleratesUnknown: true,
     params: s.DatasetRef,
     query: v.VersionName,
@@ -119,6 +134,9 @@ export const datasetRoutes = slice('Datasets', 'Examples to evaluate application
   .get('/datasets/{dataset_id}/versions/diff', {
     id: 'diffDatasetVersions',
     summary: 'Compare two versions of a dataset',
+    description:
+      'The answer has the ids of the examples that were added, removed and modified from the first version to the ' +
+      'second.',
     toleratesUnknown: true,
     params: s.DatasetRef,
     query: v.VersionPair,
@@ -129,6 +147,9 @@ export const datasetRoutes = slice('Datasets', 'Examples to evaluate application
   .put('/datasets/{dataset_id}/tags', {
     id: 'tagDatasetVersion',
     summary: 'Give a version a tag, or move the tag to it',
+    description:
+      'A tag belongs to one version at a time. Requests can name it as `as_of`, so moving it decides what they read. ' +
+      '`latest` moves by itself.',
     toleratesUnknown: true,
     params: s.DatasetRef,
     body: v.VersionTag,
@@ -139,6 +160,7 @@ export const datasetRoutes = slice('Datasets', 'Examples to evaluate application
   .get('/datasets/{dataset_id}/splits', {
     id: 'listDatasetSplits',
     summary: 'List the names of the splits of a dataset',
+    description: 'Of the examples in one version. `GET /examples?splits=` lists the examples of one.',
     toleratesUnknown: true,
     params: s.DatasetRef,
     query: v.SplitQuery,
@@ -177,6 +199,9 @@ export const datasetRoutes = slice('Datasets', 'Examples to evaluate application
   .get('/datasets/{dataset_id}/jsonl', {
     id: 'downloadDataset',
     summary: 'Download the examples of a version, one in each line',
+    description:
+      'JSON Lines, streamed as they are read. A download that was cut just ends early: compare the number of lines ' +
+      'with `GET /examples/count`.',
     toleratesUnknown: true,
     params: s.DatasetRef,
     query: v.SplitQuery,

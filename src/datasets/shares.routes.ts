@@ -28,6 +28,7 @@ export const shareRoutes = slice('Shared datasets', 'Datasets that everyone who 
   .get('/datasets/{dataset_id}/share', {
     id: 'readDatasetShare',
     summary: 'Read the link of a dataset, or null',
+    description: 'Null means that the dataset is not shared.',
     toleratesUnknown: true,
     params: DatasetRef,
     reply: s.DatasetShare.nullable(),
@@ -48,6 +49,7 @@ export const shareRoutes = slice('Shared datasets', 'Datasets that everyone who 
   .delete('/datasets/{dataset_id}/share', {
     id: 'unshareDataset',
     summary: 'End the link of a dataset',
+    description: 'The link stops working at once. Sharing the dataset again makes another link.',
     toleratesUnknown: true,
     params: DatasetRef,
     reply: Deleted,

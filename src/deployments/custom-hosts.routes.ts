@@ -11,6 +11,9 @@ export const customHostRoutes = slice(
   .get('/v2/custom-hosts', {
     id: 'listCustomHosts',
     summary: 'List the custom hosts of this workspace, newest first',
+    description:
+      'Hosts of the `custom_url` of a deployment, and hosts that were verified before. Each has the TXT record that ' +
+      'proves it, and says whether agents serve it.',
     query: Page,
     reply: CustomHostList,
     verb: listCustomHosts,

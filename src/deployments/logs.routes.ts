@@ -12,6 +12,9 @@ export const logRoutes = slice('Logs', 'Log lines of builds and deployments.')
     id: 'readBuildLogs',
     toleratesUnknown: true,
     summary: 'Read the build log of a revision',
+    description:
+      'Lines by time, page by page: send `next_offset` of an answer as `offset` of the next request. To follow a ' +
+      'build as it runs, use `/v2/deployments/{deployment_id}/logs/stream`.',
     params: RevisionRef,
     ...logOperation,
     errors: ['revision_not_found'],
@@ -21,6 +24,9 @@ export const logRoutes = slice('Logs', 'Log lines of builds and deployments.')
     id: 'readDeployLogs',
     toleratesUnknown: true,
     summary: 'Read the log of a revision as it is deployed and runs',
+    description:
+      'All lines after the build: those of the agent that starts the application, and those of the application. Page ' +
+      'by `offset`. To follow them, use `/v2/deployments/{deployment_id}/logs/stream`.',
     params: RevisionRef,
     ...logOperation,
     errors: ['revision_not_found'],
@@ -30,6 +36,9 @@ export const logRoutes = slice('Logs', 'Log lines of builds and deployments.')
     id: 'readDeploymentLogs',
     toleratesUnknown: true,
     summary: 'Read the logs of all revisions of a deployment as they are deployed and run',
+    description:
+      'Each line names its revision. Page by `offset`. To follow them, use ' +
+      '`/v2/deployments/{deployment_id}/logs/stream`.',
     params: DeploymentRef,
     ...logOperation,
     errors: ['deployment_not_found'],

@@ -35,6 +35,9 @@ export const deploymentRoutes = slice('Deployments', 'Hosted applications, and t
     id: 'listDeployments',
     toleratesUnknown: true,
     summary: 'List the deployments of this workspace',
+    description:
+      'Newest first. Filters are combined, and `include=summary` adds what serves, what is on its way and the last ' +
+      'revisions, so that an overview needs no further request for each deployment.',
     query: s.DeploymentQuery,
     reply: s.DeploymentList,
     verb: listDeployments,
@@ -42,6 +45,9 @@ export const deploymentRoutes = slice('Deployments', 'Hosted applications, and t
   .get('/v2/deployment-counts', {
     id: 'countDeployments',
     summary: 'Count the deployments of this workspace that match, by their state',
+    description:
+      'Takes the filters of the list, apart from `state`. Only the newest 1,000 that match are counted: `has_more` ' +
+      'says that there are others.',
     query: s.CountQuery,
     reply: DeploymentCounts,
     verb: countDeployments,
@@ -74,6 +80,9 @@ export const deploymentRoutes = slice('Deployments', 'Hosted applications, and t
     id: 'deleteDeployments',
     toleratesUnknown: true,
     summary: 'Delete several deployments',
+    description:
+      'Each deployment has its own result. If some cannot be deleted, the status is 207 and the others are deleted ' +
+      'nevertheless.',
     query: s.DeploymentIds,
     reply: s.Deletions,
     partial: ({ results }) => results.some(({ code }) => code !== null),
@@ -91,6 +100,9 @@ export const deploymentRoutes = slice('Deployments', 'Hosted applications, and t
     id: 'readDeployment',
     toleratesUnknown: true,
     summary: 'Read a deployment',
+    description:
+      'The values of secrets are masked. With `reveal=true` they are shown, which takes the permission ' +
+      '`secrets:read` and is written to the journal.',
     params: s.DeploymentRef,
     query: s.RevealQuery,
     reply: s.Deployment,
@@ -132,6 +144,7 @@ export const deploymentRoutes = slice('Deployments', 'Hosted applications, and t
     id: 'listRevisions',
     toleratesUnknown: true,
     summary: 'List the revisions of a deployment, newest first',
+    description: 'Each has the status it is in, or the one it ended with. A failed one says why in `status_message`.',
     params: s.DeploymentRef,
     query: s.RevisionQuery,
     reply: s.RevisionList,
@@ -142,6 +155,9 @@ export const deploymentRoutes = slice('Deployments', 'Hosted applications, and t
     id: 'readRevision',
     toleratesUnknown: true,
     summary: 'Read a revision',
+    description:
+      'It has the configuration that was deployed, the status, and for a failure the reason. Use the `wait` path ' +
+      'beside it to wait for the end of a revision instead of reading it again and again.',
     params: s.RevisionRef,
     reply: s.Revision,
     errors: ['revision_not_found'],
@@ -222,6 +238,9 @@ export const deploymentRoutes = slice('Deployments', 'Hosted applications, and t
   .delete('/v2/deployments/{deployment_id}/hold', {
     id: 'releaseHold',
     summary: 'Release the hold of a rollback, so that pushes deploy again',
+    description:
+      'The next push deploys again. The revision that serves stays. Without a rollback there is no hold, and the ' +
+      'answer is `hold_not_found`.',
     params: s.DeploymentRef,
     errors: ['deployment_not_found', 'hold_not_found'],
     versioned: true,
@@ -253,6 +272,9 @@ export const deploymentRoutes = slice('Deployments', 'Hosted applications, and t
   .get('/v2/deployments/{deployment_id}/explain', {
     id: 'explainDeployment',
     summary: 'Explain why a deployment does not serve its latest revision',
+    description:
+      'Lists each reason with the revision, listener or integration that it is about, and with requests that resolve ' +
+      'it. The list is empty if the latest revision serves.',
     params: s.DeploymentRef,
     reply: Explanation,
     errors: ['deployment_not_found'],

@@ -94,6 +94,9 @@ export function deploymentToWire(row: DeploymentRow): Deployment & { [etagVersio
     source_config: configToWire(row.source_config),
     source_revision_config: revisionConfigToWire(row.source_revision_config),
     secrets: (row.secrets as SecretVersion[]).map(({ name }) => ({ name, value: MASK })),
+    secret_fingerprints: Object.fromEntries(
+      (row.secrets as SecretVersion[]).map(({ name, version }) => [name, String(version)]),
+    ),
     secret_references: row.secret_references as Deployment['secret_references'],
     status: row.status as Deployment['status'],
     serving: servingOf(row),

@@ -27,6 +27,7 @@ import {
   ownedBy,
   Page,
   parseBoolean,
+  SecretFingerprints,
   Uuid,
 } from '../protocol/wire.ts'
 import { Hold, Serving } from './revisions.schema.ts'
@@ -123,6 +124,7 @@ export const Deployment = z
     source_config: SourceConfig,
     source_revision_config: SourceRevisionConfig.meta({ description: 'The configuration of the latest revision.' }),
     secrets: z.array(Secret),
+    secret_fingerprints: SecretFingerprints,
     secret_references: z.array(SecretReference).nullable(),
     status: DeploymentStatus,
     serving: Serving,
@@ -217,7 +219,11 @@ export const PatchQuery = z.object({
   ...DryRun.shape,
   clear: z
     .preprocess(emptyAsAbsent, commaSeparated(z.enum(CLEARABLE_MEMBERS), CLEARABLE_MEMBERS.length).default([]))
-    .meta({ type: 'string', description: `Members to clear, separated by commas: ${CLEARABLE_MEMBERS.join(', ')}.` }),
+    .meta({
+      type: 'string',
+      default: '',
+      description: `Members to clear, separated by commas: ${CLEARABLE_MEMBERS.join(', ')}.`,
+    }),
 })
 
 const idsFilter = (kind: string) =>

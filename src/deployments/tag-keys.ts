@@ -1,7 +1,7 @@
 // Keys of tags and their values: created, changed, deleted. Two kinds of routes show the rows, each in its own way.
 import { and, eq, type SQL, sql } from 'drizzle-orm'
 import type { Ctx } from '../kernel/context.ts'
-import { db, inTenant, refuseUnless, run } from '../kernel/db.ts'
+import { bumpVersion, db, inTenant, refuseUnless, run, versionMatches } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
 import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import { requireRow, withoutNulls } from '../kernel/rows.ts'
@@ -63,8 +63,8 @@ export async function updateTagKey(
   const rights = requireKeyRights(sql`${tagKeys.key}`, sql`${key ?? null}`)
   const change = db
     .update(tagKeys)
-    .set({ ...withoutNulls({ key, description }), updated_at: sql`clock()` })
-    .where(and(isTagKey(id), key == null ? undefined : rights))
+    .set({ ...withoutNulls({ key, description }), ...bumpVersion(tagKeys) })
+    .where(and(isTagKey(id), versionMatches(ctx, tagKeys), key == null ? undefined : rights))
     .returning()
   const parts = { lock: lockTagKeys(sql`${id}::uuid`, 'update'), changes: changedMembers(tagKeys, KEY_RECORD) }
   return requireRow(await commit(ctx, 'tag_key.renamed', change, {}, parts), 'tag_key_not_found')
@@ -74,7 +74,7 @@ export async function removeTagKey(ctx: Ctx, id: string): Promise<void> {
   const key = sql`${id}::uuid`
   const change = db
     .delete(tagKeys)
-    .where(and(isTagKey(id), requireKeyRights(sql`${tagKeys.key}`)))
+    .where(and(isTagKey(id), versionMatches(ctx, tagKeys), requireKeyRights(sql`${tagKeys.key}`)))
     .returning()
   const lock = [lockTagKeys(key, 'update'), removeValues(sql`v.tag_key_id = ${key}`)]
   const parts = { lock, changes: deletedMembers(KEY_RECORD) }
@@ -112,8 +112,10 @@ export async function updateTagValue(
 ): Promise<TagValueRow> {
   const change = db
     .update(tagValues)
-    .set({ ...withoutNulls({ value, description }), updated_at: sql`clock()` })
-    .where(and(isTagValue(ref), value == null ? undefined : requireKeyRights(KEY_OF_VALUE)))
+    .set({ ...withoutNulls({ value, description }), ...bumpVersion(tagValues) })
+    .where(
+      and(isTagValue(ref), versionMatches(ctx, tagValues), value == null ? undefined : requireKeyRights(KEY_OF_VALUE)),
+    )
     .returning()
   const lock = sql`select from ${tagValues} where ${isTagValue(ref)} for update`
   const parts = { lock, changes: changedMembers(tagValues, VALUE_RECORD) }
@@ -123,7 +125,7 @@ export async function updateTagValue(
 export async function removeTagValue(ctx: Ctx, ref: ValueRef): Promise<void> {
   const change = db
     .delete(tagValues)
-    .where(and(isTagValue(ref), requireKeyRights(KEY_OF_VALUE)))
+    .where(and(isTagValue(ref), versionMatches(ctx, tagValues), requireKeyRights(KEY_OF_VALUE)))
     .returning()
   const ofKey = ref.ofKey === undefined ? sql`` : sql`and v.tag_key_id = ${ref.ofKey}::uuid`
   const isValue = sql`v.id = ${ref.tag_value_id}::uuid ${ofKey}`

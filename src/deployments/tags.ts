@@ -7,6 +7,7 @@ import { db, inTenant, refuseUnless, run, uuidArray } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
 import { afterCursor, hasName, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
 import { changedMembers } from '../kernel/recorded-changes.ts'
+import { etagVersion } from '../kernel/routes.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import type { NamedPage } from '../protocol/wire.ts'
 import { deployments } from '../tables/deployments.ts'
@@ -38,12 +39,14 @@ const keyToWire = (row: typeof tagKeys.$inferSelect) => ({
   id: row.id,
   key: row.key,
   created_at: toIsoTime(row.created_at),
+  [etagVersion]: row.version,
 })
 const valueToWire = (row: typeof tagValues.$inferSelect) => ({
   id: row.id,
   tag_key_id: row.tag_key_id,
   value: row.value,
   created_at: toIsoTime(row.created_at),
+  [etagVersion]: row.version,
 })
 // ---- keys
 

@@ -11,12 +11,15 @@ export const workspaceTagRoutes = slice('Resource tags', 'Tags of projects, data
   .get(`${CURRENT}/tag-keys`, {
     id: 'listWorkspaceTagKeys',
     summary: 'List the tag keys of this workspace',
+    description:
+      'All keys in the order of their names, in one answer without pages. They are the keys of `/v2/tag-keys`.',
     reply: s.WorkspaceTagKeys,
     verb: tags.listKeys,
   })
   .post(`${CURRENT}/tag-keys`, {
     id: 'createWorkspaceTagKey',
     summary: 'Create a tag key',
+    description: 'The same keys as `/v2/tag-keys`, with a description. A workspace can have 100.',
     body: s.NewWorkspaceTagKey,
     reply: s.WorkspaceTagKey,
     errors: ['tag_key_taken', 'tag_keys_full'],
@@ -24,7 +27,9 @@ export const workspaceTagRoutes = slice('Resource tags', 'Tags of projects, data
   })
   .get(`${CURRENT}/tag-keys/{tag_key_id}`, {
     id: 'readWorkspaceTagKey',
+    versioned: true,
     summary: 'Read a tag key',
+    description: 'The key with its description, without its values.',
     params: TagKeyRef,
     reply: s.WorkspaceTagKey,
     errors: ['tag_key_not_found'],
@@ -32,7 +37,11 @@ export const workspaceTagRoutes = slice('Resource tags', 'Tags of projects, data
   })
   .patch(`${CURRENT}/tag-keys/{tag_key_id}`, {
     id: 'changeWorkspaceTagKey',
+    versioned: true,
     summary: 'Rename or describe a tag key',
+    description:
+      'Ids stay, so resources keep their tags. Access policies name keys by their text: a policy about the old name ' +
+      'no longer applies.',
     params: TagKeyRef,
     body: s.WorkspaceTagKeyPatch,
     reply: s.WorkspaceTagKey,
@@ -41,7 +50,9 @@ export const workspaceTagRoutes = slice('Resource tags', 'Tags of projects, data
   })
   .delete(`${CURRENT}/tag-keys/{tag_key_id}`, {
     id: 'deleteWorkspaceTagKey',
+    versioned: true,
     summary: 'Delete a tag key with its values, and remove them from all resources',
+    description: 'Projects, datasets, annotation queues and deployments lose the tag. It cannot be undone.',
     params: TagKeyRef,
     reply: s.Deleted,
     errors: ['tag_key_not_found'],
@@ -50,6 +61,7 @@ export const workspaceTagRoutes = slice('Resource tags', 'Tags of projects, data
   .get(`${CURRENT}/tag-keys/{tag_key_id}/tag-values`, {
     id: 'listWorkspaceTagValues',
     summary: 'List the values of a tag key',
+    description: 'All values in the order of their names, in one answer without pages.',
     params: TagKeyRef,
     reply: s.WorkspaceTagValues,
     errors: ['tag_key_not_found'],
@@ -58,6 +70,9 @@ export const workspaceTagRoutes = slice('Resource tags', 'Tags of projects, data
   .post(`${CURRENT}/tag-keys/{tag_key_id}/tag-values`, {
     id: 'createWorkspaceTagValue',
     summary: 'Create a value of a tag key',
+    description:
+      'The `id` of the answer is what `POST /workspaces/current/taggings` and `tag_value_ids` take. A key can have ' +
+      '1,000 values.',
     params: TagKeyRef,
     body: s.NewWorkspaceTagValue,
     reply: s.WorkspaceTagValue,
@@ -66,7 +81,9 @@ export const workspaceTagRoutes = slice('Resource tags', 'Tags of projects, data
   })
   .get(`${CURRENT}/tag-keys/{tag_key_id}/tag-values/{tag_value_id}`, {
     id: 'readWorkspaceTagValue',
+    versioned: true,
     summary: 'Read a tag value',
+    description: 'The value must belong to the key in the path.',
     params: s.TagValueOfKeyRef,
     reply: s.WorkspaceTagValue,
     errors: ['tag_value_not_found'],
@@ -74,7 +91,11 @@ export const workspaceTagRoutes = slice('Resource tags', 'Tags of projects, data
   })
   .patch(`${CURRENT}/tag-keys/{tag_key_id}/tag-values/{tag_value_id}`, {
     id: 'changeWorkspaceTagValue',
+    versioned: true,
     summary: 'Rename or describe a tag value',
+    description:
+      'The id stays, so resources keep the tag. Access policies compare the text: a policy about the old value no ' +
+      'longer applies.',
     params: s.TagValueOfKeyRef,
     body: s.WorkspaceTagValuePatch,
     reply: s.WorkspaceTagValue,
@@ -83,7 +104,9 @@ export const workspaceTagRoutes = slice('Resource tags', 'Tags of projects, data
   })
   .delete(`${CURRENT}/tag-keys/{tag_key_id}/tag-values/{tag_value_id}`, {
     id: 'deleteWorkspaceTagValue',
+    versioned: true,
     summary: 'Delete a tag value, and remove it from all resources',
+    description: 'It cannot be undone. The key and its other values stay.',
     params: s.TagValueOfKeyRef,
     reply: s.Deleted,
     errors: ['tag_value_not_found'],
@@ -92,6 +115,8 @@ export const workspaceTagRoutes = slice('Resource tags', 'Tags of projects, data
   .get(`${CURRENT}/taggings`, {
     id: 'listTaggings',
     summary: 'List tagged resources, by their tags',
+    description:
+      'Grouped by tag, and then by the kind of resource. Resources that the caller may not read are left out.',
     query: s.TaggingQuery,
     reply: s.Taggings,
     verb: taggings.listTaggings,
@@ -109,6 +134,7 @@ export const workspaceTagRoutes = slice('Resource tags', 'Tags of projects, data
   .delete(`${CURRENT}/taggings/{tagging_id}`, {
     id: 'deleteTagging',
     summary: 'Remove a tag from a resource',
+    description: 'It takes the permissions that adding the tag takes. The tag and the resource stay.',
     params: s.TaggingRef,
     reply: s.Deleted,
     errors: ['tagging_not_found', 'denied_by_policy'],
@@ -117,12 +143,14 @@ export const workspaceTagRoutes = slice('Resource tags', 'Tags of projects, data
   .get(`${CURRENT}/tags`, {
     id: 'listWorkspaceTags',
     summary: 'List the tag keys of this workspace with their values',
+    description: 'Keys and values in one answer, ordered by name, for a form that chooses tags.',
     reply: s.WorkspaceTags,
     verb: tags.listTags,
   })
   .get(`${CURRENT}/tags/resource`, {
     id: 'listResourceTags',
     summary: 'List the tags of a resource',
+    description: 'By `resource_type` and `resource_id`, for any kind of resource that the caller may read.',
     query: s.ResourceTagQuery,
     reply: s.ResourceTags,
     errors: ['resource_not_found'],

@@ -3,6 +3,7 @@ import { asc, eq, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { verb } from '../kernel/context.ts'
 import { db, inTenant, run } from '../kernel/db.ts'
+import { etagVersion } from '../kernel/routes.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import { tagKeys, tagValues } from '../tables/tags.ts'
 import {
@@ -35,6 +36,7 @@ export const tagKeyToWire = (row: TagKeyRow) => ({
   description: row.description,
   created_at: toIsoTime(row.created_at),
   updated_at: toIsoTime(row.updated_at),
+  [etagVersion]: row.version,
 })
 export const tagValueToWire = (row: TagValueRow) => ({
   id: row.id,
@@ -43,6 +45,7 @@ export const tagValueToWire = (row: TagValueRow) => ({
   description: row.description,
   created_at: toIsoTime(row.created_at),
   updated_at: toIsoTime(row.updated_at),
+  [etagVersion]: row.version,
 })
 const refOf = ({ tag_key_id, tag_value_id }: ValueParams) => ({ tag_value_id, ofKey: tag_key_id })
 

@@ -2,9 +2,10 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
-import { type Row, requirePermission, run } from '../kernel/db.ts'
+import { type Row, requirePermission, run, versionMatches } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
 import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../kernel/recorded-changes.ts'
+import { etagVersion } from '../kernel/routes.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import { insightConfigs } from '../tables/insights.ts'
 import type { SessionRef } from '../traces/sessions.schema.ts'
@@ -22,7 +23,7 @@ type ConfigRow = typeof insightConfigs.$inferSelect
 
 const RECORDED = recordColumns(insightConfigs, ['session_id', 'name', 'description', 'config', 'schedule_cron'])
 
-const toWire = (ctx: Ctx, row: ConfigRow): schema.Config => ({
+const toWire = (ctx: Ctx, row: ConfigRow): schema.Config & { [etagVersion]: number } => ({
   id: row.id,
   name: row.name,
   description: row.description,
@@ -33,6 +34,7 @@ const toWire = (ctx: Ctx, row: ConfigRow): schema.Config => ({
   next_start_at: row.schedule_cron && nextStart(ctx, parseCron(row.schedule_cron), row.last_started_at),
   last_started_at: toIsoTime(row.last_started_at),
   schedule_note: row.schedule_cron && describePace(ctx, row.schedule_cron),
+  [etagVersion]: row.version,
 })
 
 /** The row `c` of a project that the caller may see. */
@@ -64,6 +66,12 @@ export const listConfigs = verb(
     return { configs: include_prebuilts ? [...own, ...PREBUILT_CONFIGS] : own }
   },
 )
+
+export const readConfig = verb('projects:read', async (ctx, ref: ConfigParams) => {
+  const query = sql<Row>`select to_json(c)::text from insight_configs c where ${isConfig(ref)}`
+  const [json] = requireRow(await run(ctx, query), 'insight_config_not_found')
+  return toWire(ctx, JSON.parse(json as string))
+})
 
 export const createConfig = verb('rules:create', async (ctx, input: SessionParams & schema.NewConfig) => {
   const { session_id, name, description = null, config, schedule_cron } = input
@@ -104,10 +112,11 @@ export const changeConfig = verb(
       schedule_cron !== undefined && sql`schedule_cron = ${cron}, next_start_at = ${next}::timestamptz`,
       sql`version = c.version + 1, updated_at = clock()`,
     ].filter(Boolean) as SQL[]
+    const isVersion = versionMatches(ctx, { version: sql`c.version` }) ?? sql`true`
     const change = sql<ConfigRow>`
       update insight_configs c
       set ${sql.join(set, sql`, `)}
-      where ${isConfig(ref)} and ${started ? mayStart(session_id, started) : sql`true`}
+      where ${isConfig(ref)} and ${isVersion} and ${started ? mayStart(session_id, started) : sql`true`}
       returning c.*`
     const parts = {
       lock: sql`select from insight_configs c where ${isConfig(ref)} for update`,
@@ -120,7 +129,11 @@ export const changeConfig = verb(
 
 /** Its jobs stay. */
 export const deleteConfig = verb('rules:create', async (ctx, ref: ConfigParams) => {
-  const change = sql<ConfigRow>`delete from insight_configs c where ${isConfig(ref)} returning c.*`
+  const isVersion = versionMatches(ctx, { version: sql`c.version` }) ?? sql`true`
+  const change = sql<ConfigRow>`
+    delete from insight_configs c
+    where ${isConfig(ref)} and ${isVersion}
+    returning c.*`
   const parts = { changes: deletedMembers(RECORDED) }
   const rows = await commit(ctx, 'insight_config.deleted', change, ofProject(ref.session_id), parts)
   return { id: requireRow(rows, 'insight_config_not_found').id, message: 'Deleted.' }

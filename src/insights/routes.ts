@@ -15,6 +15,9 @@ export const insightRoutes = slice(
   .get('/sessions/{session_id}/insights', {
     id: 'listInsightJobs',
     summary: 'List the insights jobs of a project, newest first',
+    description:
+      'Each has its status and how far it is, without its clusters. A page that is shorter than `limit` is the last ' +
+      'one.',
     toleratesUnknown: true,
     params: SessionRef,
     query: s.JobQuery,
@@ -38,6 +41,9 @@ export const insightRoutes = slice(
   .get('/sessions/{session_id}/insights/configs', {
     id: 'listInsightConfigs',
     summary: 'List the saved configs of insights, newest first',
+    description:
+      'With `include_prebuilts`, also the configs that every project has. The `id` is what `config_id` of a new job ' +
+      'takes.',
     toleratesUnknown: true,
     params: SessionRef,
     query: c.ConfigQuery,
@@ -48,6 +54,9 @@ export const insightRoutes = slice(
   .post('/sessions/{session_id}/insights/configs', {
     id: 'createInsightConfig',
     summary: 'Save a config of insights, perhaps with a schedule',
+    description:
+      'With `schedule_cron`, a job starts at each firing, though not more often than the installation allows. ' +
+      'Without it, start jobs with `POST /sessions/{session_id}/insights`.',
     toleratesUnknown: true,
     params: SessionRef,
     body: c.NewConfig,
@@ -72,9 +81,21 @@ export const insightRoutes = slice(
     ],
     verb: writeConfig,
   })
+  .get('/sessions/{session_id}/insights/configs/{config_id}', {
+    id: 'readInsightConfig',
+    summary: 'Read a saved config of insights',
+    params: c.ConfigRef,
+    reply: c.Config,
+    errors: ['insight_config_not_found'],
+    versioned: true,
+    verb: configs.readConfig,
+  })
   .patch('/sessions/{session_id}/insights/configs/{config_id}', {
     id: 'changeInsightConfig',
     summary: 'Change a config of insights',
+    description:
+      'Members that are absent stay as they are. Jobs that were started keep the config that they began with.',
+    versioned: true,
     toleratesUnknown: true,
     params: c.ConfigRef,
     body: c.ConfigPatch,
@@ -85,6 +106,7 @@ export const insightRoutes = slice(
   .delete('/sessions/{session_id}/insights/configs/{config_id}', {
     id: 'deleteInsightConfig',
     summary: 'Delete a config of insights with its schedule',
+    versioned: true,
     description: 'Its jobs stay.',
     toleratesUnknown: true,
     params: c.ConfigRef,
@@ -95,6 +117,8 @@ export const insightRoutes = slice(
   .get('/sessions/{session_id}/insights/{job_id}', {
     id: 'readInsightJob',
     summary: 'Read an insights job with its clusters and its report',
+    description:
+      'A job runs in the background: read it again until its `status` is final. `report` is null until it is written.',
     toleratesUnknown: true,
     params: s.JobRef,
     reply: s.JobDetails,
@@ -104,6 +128,7 @@ export const insightRoutes = slice(
   .patch('/sessions/{session_id}/insights/{job_id}', {
     id: 'renameInsightJob',
     summary: 'Rename an insights job',
+    description: 'Clusters and report stay as they are.',
     toleratesUnknown: true,
     params: s.JobRef,
     body: s.JobName,
@@ -135,6 +160,9 @@ export const insightRoutes = slice(
   .get('/sessions/{session_id}/insights/{job_id}/clusters/{cluster_id}', {
     id: 'readInsightCluster',
     summary: 'Read a cluster of an insights job',
+    description:
+      'It has its description, its figures and the cluster that it belongs to. Its runs are at ' +
+      '`/sessions/{session_id}/insights/{job_id}/runs?cluster_id=`.',
     toleratesUnknown: true,
     params: s.ClusterRef,
     reply: s.ClusterDetails,

@@ -59,6 +59,9 @@ export const integrationRoutes = slice('Git hosts', 'Connections of a workspace 
     id: 'listIntegrations',
     toleratesUnknown: true,
     summary: 'List the git hosts of the workspace, newest first',
+    description:
+      'All of them in one answer. Each has its state at the host, and the id that `source_config.integration_id` of ' +
+      'a deployment takes. Credentials are never shown.',
     reply: s.Integrations,
     verb: integrations.listIntegrations,
   })
@@ -80,6 +83,9 @@ export const integrationRoutes = slice('Git hosts', 'Connections of a workspace 
   .get(`${BASE_PATH}/{integration_id}`, {
     id: 'readIntegration',
     summary: 'Read a git host integration',
+    description:
+      '`suspended` and `revoked` mean that the host no longer accepts it: its deployments get no pushes. Credentials ' +
+      'are never shown.',
     params: s.IntegrationRef,
     reply: s.Integration,
     errors: ['integration_not_found'],

@@ -52,27 +52,58 @@ const CODES = {
   access_denied: [
     400,
     'Denied',
-    'The person denied this device, or has lost the workspace.',
+    'The person denied this program, or has lost the workspace.',
     'Start again, if that was a mistake.',
   ],
   invalid_grant: [
     400,
-    'Unknown device code',
-    'This device code was never issued, or was already used.',
+    'Invalid grant',
+    'The code or token was never issued to this client, was already used, or has ended.',
     'Start again.',
   ],
-  invalid_client: [400, 'Unknown client', '`client_id` is not a client of this installation.', 'Send `slipway-cli`.'],
+  invalid_client: [400, 'Unknown client', '`client_id` is not a client of this installation.', 'Register it.'],
+  invalid_client_metadata: [
+    400,
+    'Invalid client metadata',
+    'The metadata of this client cannot be registered.',
+    'Correct the members that `error_description` names.',
+  ],
+  invalid_redirect_uri: [
+    400,
+    'Invalid redirect URI',
+    '`redirect_uri` is not one of the client, or no browser may be sent there.',
+    'Send one that the client has registered: https, http to 127.0.0.1, or the scheme of an application.',
+  ],
+  invalid_target: [
+    400,
+    'Unknown resource',
+    '`resource` is not of this installation, or not the one that was approved.',
+    'Send the `resource` of /.well-known/oauth-protected-resource/mcp.',
+  ],
+  authorization_request_expired: [
+    400,
+    'Request expired',
+    'The request of this program is older than ten minutes, or belongs to another session.',
+    'Connect again from the program.',
+  ],
   invalid_scope: [
     400,
     'Unknown scope',
-    '`scope` has a name that is no permission.',
+    '`scope` has a name that is no permission, or that the role lacks.',
     'GET /orgs/current/permissions lists the permissions.',
+  ],
+  token_refused: [
+    400,
+    'Token refused',
+    'This workspace does not accept this token.',
+    'Compare the issuer, audience, subject and age of the token with the trusted issuers. The events of the workspace ' +
+      'say why it was refused.',
   ],
   unsupported_grant_type: [
     400,
     'Unsupported grant type',
-    '`grant_type` is not that of a device.',
-    'Send `urn:ietf:params:oauth:grant-type:device_code`.',
+    '`grant_type` is not one of this endpoint.',
+    'Send one of `grant_types_supported` in /.well-known/oauth-authorization-server.',
   ],
   body_too_slow: [
     408,
@@ -376,7 +407,7 @@ const CODES = {
   member_required: [
     403,
     'Member required',
-    'A key cannot let a device in, nor can a session that was opened with a key.',
+    'A key cannot let a program in, nor can a session that was opened with a key.',
     'Sign in as a member, with a sign-in link or at the identity provider.',
   ],
   cross_site_request: [
@@ -501,6 +532,12 @@ const CODES = {
     'GET /workspaces lists the workspaces.',
   ],
   member_not_found: [404, 'Member not found', 'This member does not exist.', 'List the members to find the id.'],
+  trusted_issuer_not_found: [
+    404,
+    'Trusted issuer not found',
+    'This workspace has no such trusted issuer.',
+    'GET /v2/trusted-issuers lists them.',
+  ],
   role_not_found: [404, 'Role not found', 'This role does not exist here.', 'GET /orgs/current/roles lists the roles.'],
   key_not_found: [404, 'API key not found', 'This API key does not exist.', 'List the keys to find the id.'],
   sign_in_expired: [
@@ -963,6 +1000,12 @@ const CODES = {
     'The JSON Schema of the dataset changed while the examples were compared with it.',
     'Send the request again.',
   ],
+  trusted_issuer_exists: [
+    409,
+    'Trusted issuer exists',
+    'This workspace already has a trusted issuer with this `name`.',
+    'Change that one, or choose another name.',
+  ],
   model_exists: [
     409,
     'Model configuration exists',
@@ -981,7 +1024,12 @@ const CODES = {
     'This organization already has a role with this `display_name`.',
     'Choose another name.',
   ],
-  role_in_use: [409, 'Role in use', 'Members or keys still have this role.', 'Give them another role first.'],
+  role_in_use: [
+    409,
+    'Role in use',
+    'Members, keys or trusted issuers still have this role.',
+    'Give them another role first.',
+  ],
   member_exists: [
     409,
     'Member exists',
@@ -1311,6 +1359,18 @@ const CODES = {
     'External server failed',
     'An external server could not be reached or sent no usable response.',
     'Check that it works, then retry.',
+  ],
+  issuer_unavailable: [
+    503,
+    'Issuer unavailable',
+    'The keys of the issuer of this token could not be read.',
+    'Retry after the time in `Retry-After`. The events of the workspace say what failed.',
+  ],
+  too_many_exchanged_keys: [
+    503,
+    'Too many keys',
+    'A trusted issuer has at most 1,000 valid keys at once.',
+    'Retry when some have expired, which takes 15 minutes at most.',
   ],
   not_ready: [
     503,

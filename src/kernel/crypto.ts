@@ -18,10 +18,11 @@ function checksum(text: string): string {
 /** A prefix, random characters and a checksum of 6: scanners find leaked tokens, the edge refuses mistyped ones. */
 function createTokenKind(prefix: string, length: number, pattern: RegExp) {
   return {
-    create(): string {
-      let secret = ''
+    /** `start` is kept of another token, and `nextBytes` replaces chance. */
+    create({ start = '', nextBytes = () => crypto.getRandomValues(new Uint8Array(48)) } = {}): string {
+      let secret = start
       while (secret.length < length) {
-        for (const byte of crypto.getRandomValues(new Uint8Array(48))) {
+        for (const byte of nextBytes()) {
           // Bytes from 248 on would make some of the 62 characters more likely than others.
           if (byte < 248 && secret.length < length) secret += ALPHABET[byte % 62]
         }
@@ -57,6 +58,34 @@ export const { create: newDeviceCode, looksValid: looksLikeDeviceCode } = create
   43,
   /^sld_([0-9A-Za-z]{43})([0-9A-Za-z]{6})$/,
 )
+/** An authorization code, with the entropy of 32 random bytes. */
+export const { create: newAuthorizationCode, looksValid: looksLikeAuthorizationCode } = createTokenKind(
+  'sla',
+  43,
+  /^sla_([0-9A-Za-z]{43})([0-9A-Za-z]{6})$/,
+)
+/** Of a connected client. The first 22 characters stay the same when it is replaced; the rest is as above. */
+export const { create: newRefreshToken, looksValid: looksLikeRefreshToken } = createTokenKind(
+  'slr',
+  65,
+  /^slr_([0-9A-Za-z]{65})([0-9A-Za-z]{6})$/,
+)
+export const tokenFamilyOf = (refreshToken: string): string => refreshToken.slice(4, 26)
+
+/** The same bytes each time for the same text, which only the holder of the keys can compute. */
+export async function createByteSource(keys: [kid: string, key: string][], text: string, purpose: string) {
+  const [, key] = keys[0]!
+  const master = await crypto.subtle.importKey('raw', Buffer.from(key, 'base64url'), 'HKDF', false, ['deriveBits'])
+  const derivation = { name: 'HKDF', hash: 'SHA-256', salt: utf8.encode(text), info: utf8.encode(purpose) }
+  const bytes = new Uint8Array(await crypto.subtle.deriveBits(derivation, master, 8 * 48 * 8))
+  let used = 0
+  return () => {
+    // Of 48 bytes, 46 are used on average, and a token needs 43.
+    if (used === bytes.length) throw new Error('the derived bytes are used up')
+    used += 48
+    return bytes.subarray(used - 48, used)
+  }
+}
 
 /** Without vowels, so that a code is never a word (RFC 8628, section 6.1). */
 export const USER_CODE_LETTERS = 'BCDFGHJKLMNPQRSTVWXZ'

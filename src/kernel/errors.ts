@@ -74,8 +74,11 @@ const OAUTH_CODES: Code[] = [
   'authorization_pending',
   'expired_token',
   'invalid_client',
+  'invalid_client_metadata',
   'invalid_grant',
+  'invalid_redirect_uri',
   'invalid_scope',
+  'invalid_target',
   'slow_down',
   'unsupported_grant_type',
 ]

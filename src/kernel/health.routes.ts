@@ -13,6 +13,7 @@ export const healthRoutes = slice('Health', 'Liveness and readiness checks for l
   .get('/healthz', {
     id: 'health',
     summary: 'Check that the process is alive, without the database',
+    description: 'Takes no API key. Use it as the liveness check: it fails only if the process does not answer.',
     reply: Health,
     isProbe: true,
     open: () => jsonResponse(HEALTHY),
@@ -20,6 +21,9 @@ export const healthRoutes = slice('Health', 'Liveness and readiness checks for l
   .get('/readyz', {
     id: 'readiness',
     summary: 'Check that the database responds and has the schema of this version',
+    description:
+      'Takes no API key. Use it as the readiness check: 503 means that no requests should be sent here, because of ' +
+      'the database, a pending migration or a shutdown.',
     reply: Readiness,
     isProbe: true,
     errors: ['not_ready', 'shutting_down', 'database_unavailable'],

@@ -1,9 +1,9 @@
 // Writes: a change, its events in the journal and the stored answer for a repeated request are one statement.
 import { is, SQL, sql } from 'drizzle-orm'
 import type { Config } from '../env.ts'
-import type { Ctx } from './context.ts'
+import { type Ctx, hasCredential } from './context.ts'
 import { type Query, Replay, type Row, run } from './db.ts'
-import { Failure } from './errors.ts'
+import { Failure, fail } from './errors.ts'
 
 export type WriteParts = {
   /** Of the statement, before the change, which may read them. */
@@ -214,6 +214,15 @@ export async function concludeWrite<T>(write: () => Promise<T>): Promise<T> {
     }
   }
 }
+
+/** What a write has sealed for its caller. A connected client may have replaced its key before it repeats the write. */
+export const openOwnAnswer = ({ actor, requestId, sealer }: Ctx, sealed: string, place: string): Promise<string> =>
+  sealer.open(sealed, hasCredential(actor) ? actor.hash : requestId, place).catch(() => {
+    throw fail('idempotency_key_reused', { detail: ANSWER_SEALED })
+  })
+const ANSWER_SEALED =
+  'The request was answered for an access token that this one has replaced, and the answer has a secret. ' +
+  'Send it with a new `Idempotency-Key`.'
 
 function replayRows<T>(ctx: Ctx, error: unknown): T[] {
   if (!(error instanceof Replay)) throw error

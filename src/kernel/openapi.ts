@@ -25,6 +25,7 @@ const INFO = {
     '`/api/v1/runs` is `/runs`, `/api/v1/platform/datasets` is `/v1/platform/datasets`, and `/api/v2/deployments` is',
     '`/v2/deployments`.',
   ].join(' '),
+  contact: { name: 'The operator of this installation' },
   license: { name: 'MIT', identifier: 'MIT' },
 }
 
@@ -45,6 +46,8 @@ export const documentRoutes = (buildDocument: () => Promise<OpenApiDocument>) =>
   slice('Document', 'The description of this API.').get('/openapi.json', {
     id: 'openapi',
     summary: 'Get this document',
+    description:
+      'Takes no API key. It has an `ETag`, so `If-None-Match` saves the download. `/docs` shows it to people.',
     reply: z.looseObject({}).meta({ id: 'OpenApi' }),
     open: serveStaticPage('application/json', async () => JSON.stringify(await buildDocument())),
   })
@@ -75,6 +78,7 @@ const Problem = z
 const describeHeader = (description: string, type = 'string') => ({ description, schema: { type } })
 const HEADERS = {
   ETag: describeHeader('The version of the resource. Send it in `If-Match` to change the resource.'),
+  ContentTag: describeHeader('A digest of the reply.'),
   Link: describeHeader('The next page. Missing on the last page.'),
   Location: describeHeader('The path of the new resource.'),
   'Idempotency-Replayed': describeHeader('`true` when this is the stored response to an earlier request.'),
@@ -189,7 +193,7 @@ function describeOperation(operation: Operation, { schemaOf, describeBody }: Des
     ...(operation.description && { description: operation.description }),
     tags: [operation.tag.name],
     ...(verb ? verb.permission && { 'x-permission': verb.permission } : { security: [] }),
-    ...(operation.passThrough && { security: [{ apiKey: [] }, { bearer: [] }] }),
+    ...((operation.passThrough || operation.keyOnly) && { security: [{ apiKey: [] }, { bearer: [] }] }),
     ...(parameters.length > 0 && { parameters }),
     ...(operation.body && {
       requestBody: {
@@ -236,6 +240,7 @@ function describeParameters(operation: Operation, schemaOf: SchemaOf): unknown[]
   if (verb) parameters.push(TENANT)
   if (canUseIdempotencyKey(operation)) parameters.push(IDEMPOTENCY)
   if (operation.liveStream) parameters.push(LAST_EVENT_ID)
+  if (operation.hasContentTag) parameters.push(IF_NONE_MATCH)
   if (versioned) parameters.push(method === 'get' ? IF_NONE_MATCH : IF_MATCH)
   if (operation.variant?.on === 'dry_run') parameters.push(PLAN_DIGEST)
   return parameters
@@ -251,6 +256,7 @@ function describeResponses(operation: Operation, schemaOf: SchemaOf): JsonObject
   const status = operation.status ?? (reply || medias.length > 0 ? 200 : 204)
   const headers = {
     ...(versioned && { ETag: HEADERS.ETag }),
+    ...(operation.hasContentTag && { ETag: HEADERS.ContentTag }),
     ...(operation.query && 'offset' in operation.query.shape && { Link: HEADERS.Link }),
     ...(operation.location && { Location: HEADERS.Location }),
     ...(canUseIdempotencyKey(operation) && { 'Idempotency-Replayed': HEADERS['Idempotency-Replayed'] }),
@@ -270,7 +276,9 @@ function describeResponses(operation: Operation, schemaOf: SchemaOf): JsonObject
     },
     ...(variant && status !== 200 && { 200: { description: `With \`${variant.on}\`.`, ...content(variant.reply) } }),
     ...(partial && { 207: { description: 'A part of the request failed.', ...content(reply!) } }),
-    ...(versioned && method === 'get' && { 304: { description: 'The resource has not changed.' } }),
+    ...((versioned ? method === 'get' : operation.hasContentTag) && {
+      304: { description: 'The resource has not changed.' },
+    }),
     ...Object.fromEntries(
       errorStatuses(operation).map(failure => [
         failure,
@@ -334,6 +342,8 @@ function toComponentRefs(schema: unknown): unknown {
       .filter(([key, value]) => key !== 'id' || typeof value !== 'string')
       // Responses get new members over time, and clients must ignore unknown ones.
       .filter(([key, value]) => key !== 'additionalProperties' || value !== false)
+      // A tuple has `maxItems` too. Linters and generators of clients expect a schema here, and no `false`.
+      .map(([key, value]) => (key === 'items' && value === false ? [key, {}] : [key, value]))
       .map(([key, value]) => [
         key,
         key === '$ref'

@@ -74,6 +74,8 @@ export type Operation = {
   reply?: z.ZodType
   errors?: Code[]
   versioned?: boolean
+  /** The ETag of a resource that no route changes: a digest of the reply. */
+  hasContentTag?: boolean
   location?: (reply: never) => string
   /** A read that the audit log records. */
   isAudited?: boolean
@@ -94,6 +96,8 @@ export type Operation = {
   verb?: Verb<never, unknown>
   /** A check of health: it knows no limits of callers and no streams, so that nothing of both is loaded for it. */
   isProbe?: boolean
+  /** An open route that reads a key itself. A session does not count. */
+  keyOnly?: boolean
   /** Handles a route that takes no API key. */
   open?: (c: Context<AppEnv>, services: Services, operation: Operation) => Response | Promise<Response>
 }

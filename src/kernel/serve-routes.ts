@@ -6,6 +6,7 @@ import { createCallerLimits, type KeyedRequest } from './caller-limits.ts'
 import { statusOf } from './codes.ts'
 import { budgetOf, type Caller, type CredentialActor, withoutRateLimit } from './context.ts'
 import { verifyKey } from './db.ts'
+import { sha256Hex } from './digest.ts'
 import { Failure } from './errors.ts'
 import { matchesEtag } from './etag.ts'
 import { findRepeatedParameters, readBody, refuseLargeBody, validateInput } from './input.ts'
@@ -207,13 +208,13 @@ function sendReply(
   reply: Record<string | symbol, unknown> | undefined,
   { requestInfo, cookies }: Caller,
 ): Response {
-  const tag = operation.versioned && reply && etagVersion in reply ? `"${String(reply[etagVersion])}"` : undefined
+  const text = operation.reply && writeJson(reply)
+  const tag = readTag(operation, reply, text)
   const isRead = operation.method === 'get'
   const isUnchanged = tag !== undefined && isRead && matchesEtag(c.req.header('If-None-Match'), tag)
   const partialStatus = operation.partial?.(reply as never) ? 207 : undefined
   const status = isUnchanged ? 304 : (partialStatus ?? successStatus(operation))
-  const hasBody = operation.reply && !isUnchanged
-  const response = hasBody ? jsonResponse(writeJson(reply), status) : new Response(null, { status })
+  const response = text !== undefined && !isUnchanged ? jsonResponse(text, status) : new Response(null, { status })
   const { headers } = response
   headers.set('Cache-Control', 'no-store')
   if (requestInfo.replayed) headers.set('Idempotency-Replayed', 'true')
@@ -223,6 +224,15 @@ function sendReply(
   if (tag) headers.set('ETag', tag)
   for (const cookie of cookies ?? []) headers.append('Set-Cookie', cookie)
   return response
+}
+
+function readTag(
+  { versioned, hasContentTag }: Operation,
+  reply: Record<string | symbol, unknown> | undefined,
+  text: string | undefined,
+): string | undefined {
+  if (versioned && reply && etagVersion in reply) return `"${String(reply[etagVersion])}"`
+  return hasContentTag && text !== undefined ? `"${sha256Hex(text).slice(0, 32)}"` : undefined
 }
 
 function nextPageUrl(url: string, reply: Record<string | symbol, unknown>): string {

@@ -13,6 +13,9 @@ export const listenerRoutes = slice(
     id: 'listListeners',
     toleratesUnknown: true,
     summary: 'List the listeners of this workspace',
+    description:
+      'Newest first. `last_seen_at` says when the agent last polled. The listeners of the platform are not in this ' +
+      'list.',
     query: namedPage('compute_id'),
     reply: s.ListenerList,
     verb: listeners.listListeners,
@@ -21,6 +24,9 @@ export const listenerRoutes = slice(
     id: 'createListener',
     toleratesUnknown: true,
     summary: 'Register a listener',
+    description:
+      'Then create a key for its agent with `POST /v2/listeners/{listener_id}/keys`, and start the agent with it. ' +
+      'Until the agent polls, deployments on the listener wait.',
     body: s.NewListener,
     status: 201,
     reply: s.Listener,
@@ -32,6 +38,9 @@ export const listenerRoutes = slice(
     id: 'readListener',
     toleratesUnknown: true,
     summary: 'Read a listener',
+    description:
+      '`last_seen_at` says when the agent last polled, and `version` which release it runs. Both are null before its ' +
+      'first poll.',
     params: s.ListenerRef,
     reply: s.Listener,
     errors: ['listener_not_found'],
@@ -42,6 +51,7 @@ export const listenerRoutes = slice(
     id: 'changeListener',
     toleratesUnknown: true,
     summary: 'Change the namespaces of a listener that deployments can use',
+    description: 'A namespace that still serves deployments cannot be removed: the answer is `listener_in_use`.',
     params: s.ListenerRef,
     body: s.ListenerPatch,
     reply: s.Listener,

@@ -72,6 +72,11 @@ export const listBudgets = verb('models:read', async (ctx, page: Page) => {
   return toListPage(await run(ctx, query), page, toWire)
 })
 
+export const readBudget = verb('models:read', async (ctx, ref: BudgetParams) => {
+  const rows = await run(ctx, db.select(BUDGET_COLUMNS).from(modelBudgets).where(isBudget(ref)))
+  return toWire(requireRow(rows, 'model_budget_not_found'))
+})
+
 export const createBudget = verb('workspaces:manage-model-configs', async (ctx, input: schema.NewBudget) => {
   const { deployment_id = null, period, limit_usd, limit_tokens, limit_calls } = input
   const usedSoFar = (sum: SQL) => sql`(

@@ -3,13 +3,14 @@ import { and, eq, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
 import { bumpVersion, db, inTenant, lockRows, run, uuidArray, versionMatches } from '../kernel/db.ts'
+import { sealedFingerprint } from '../kernel/digest.ts'
 import { fail } from '../kernel/errors.ts'
 import { commit } from '../kernel/journal.ts'
-import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
+import { afterCursor, hasName, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
 import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import { etagVersion } from '../kernel/routes.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
-import type { Page } from '../protocol/wire.ts'
+import type { NamedPage } from '../protocol/wire.ts'
 import { modelConfigurations } from '../tables/models.ts'
 import { parseBaseUrl } from './allowed-urls.ts'
 import { allowsBase } from './proxy-settings.ts'
@@ -31,6 +32,7 @@ const toWire =
     base_url: row.base_url,
     model: row.model,
     auth_type: row.auth_type,
+    secret_fingerprint: row.secret && sealedFingerprint(row.secret),
     token_url: row.token_url,
     client_id: row.client_id,
     scope: row.scope,
@@ -92,12 +94,18 @@ const hasKnownDeployments = (ids: readonly string[]): SQL => {
   return sql`case when ${unknown} is null then true else refuse('deployment_not_found', ${unknown}) end`
 }
 
-export const listConfigurations = verb('models:read', async (ctx, page: Page) => {
+export const listConfigurations = verb('models:read', async (ctx, page: NamedPage) => {
   const { limit, offset } = pageBounds(page)
   const query = db
     .select()
     .from(modelConfigurations)
-    .where(and(inTenant(modelConfigurations), afterCursor(modelConfigurations, page)))
+    .where(
+      and(
+        inTenant(modelConfigurations),
+        hasName(modelConfigurations.name, page),
+        afterCursor(modelConfigurations, page),
+      ),
+    )
     .orderBy(...newestFirst(modelConfigurations))
     .limit(limit)
     .offset(offset)

@@ -1,6 +1,6 @@
 // Routes of model configurations, the settings of the proxy, usage and budgets.
 import { slice } from '../kernel/routes.ts'
-import { Page } from '../protocol/wire.ts'
+import { namedPage, Page } from '../protocol/wire.ts'
 import * as budgets from './budgets.ts'
 import * as configurations from './configurations.ts'
 import { changeProxySettings, readProxySettings } from './proxy-settings.ts'
@@ -20,13 +20,17 @@ export const modelRoutes = slice(
   .get('/v1/model-configurations', {
     id: 'listModelConfigurations',
     summary: 'List the model configurations of this workspace',
-    query: Page,
+    description: 'Newest first. Secrets are never shown. `proxy_url` of a configuration is where its calls are sent.',
+    query: namedPage('name'),
     reply: s.ConfigurationList,
     verb: configurations.listConfigurations,
   })
   .post('/v1/model-configurations', {
     id: 'createModelConfiguration',
     summary: 'Create a model configuration',
+    description:
+      'The `secret` is stored encrypted and never shown. Test it with `POST ' +
+      '/v1/model-configurations/{configuration_id}/test` before applications use it.',
     body: s.NewConfiguration,
     status: 201,
     reply: s.Configuration,
@@ -37,6 +41,7 @@ export const modelRoutes = slice(
   .get('/v1/model-configurations/{configuration_id}', {
     id: 'readModelConfiguration',
     summary: 'Read a model configuration',
+    description: 'It has the outcome of the last test as `last_test`. The secret is never shown.',
     params: s.ConfigurationRef,
     reply: s.Configuration,
     errors: ['model_not_found'],
@@ -77,6 +82,9 @@ export const modelRoutes = slice(
   .get('/v1/model-usage', {
     id: 'readModelUsage',
     summary: 'Calls, tokens and cost by day, configuration and deployment',
+    description:
+      'Sums over the whole window, by day and by caller, and a page of single days. Cost is null where no call had a ' +
+      'price.',
     query: u.UsageQuery,
     reply: u.Usage,
     verb: readUsage,
@@ -84,6 +92,9 @@ export const modelRoutes = slice(
   .get('/v1/model-budgets', {
     id: 'listModelBudgets',
     summary: 'List the budgets for calls of models, and what is spent',
+    description:
+      'Newest first. `spent` is that of the current period. A call that begins when `is_spent` is true is refused ' +
+      'with `model_budget_spent`.',
     query: Page,
     reply: u.BudgetList,
     verb: budgets.listBudgets,
@@ -91,15 +102,28 @@ export const modelRoutes = slice(
   .post('/v1/model-budgets', {
     id: 'createModelBudget',
     summary: 'Limit the calls of models of the workspace or of a deployment',
+    description:
+      'Set at least one limit. What the current period used before counts. A workspace or a deployment has one ' +
+      'budget for each `period`.',
     body: u.NewBudget,
     status: 201,
     reply: u.Budget,
     errors: ['model_budget_exists', 'deployment_not_found', 'workspace_not_found', 'quota_full'],
     verb: budgets.createBudget,
   })
+  .get('/v1/model-budgets/{budget_id}', {
+    id: 'readModelBudget',
+    summary: 'Read a budget, and what is spent',
+    params: u.BudgetRef,
+    reply: u.Budget,
+    errors: ['model_budget_not_found'],
+    versioned: true,
+    verb: budgets.readBudget,
+  })
   .patch('/v1/model-budgets/{budget_id}', {
     id: 'changeModelBudget',
     summary: 'Change the limits of a budget',
+    description: 'It holds from the next call on. Null removes a limit, and one limit has to remain.',
     params: u.BudgetRef,
     body: u.BudgetPatch,
     reply: u.Budget,
@@ -110,6 +134,7 @@ export const modelRoutes = slice(
   .delete('/v1/model-budgets/{budget_id}', {
     id: 'deleteModelBudget',
     summary: 'Delete a budget',
+    description: 'Calls are no longer limited by it from the next one on. The recorded usage stays.',
     params: u.BudgetRef,
     errors: ['model_budget_not_found'],
     versioned: true,
@@ -118,6 +143,7 @@ export const modelRoutes = slice(
   .get('/workspaces/current/secrets', {
     id: 'listWorkspaceSecrets',
     summary: 'List the model providers that this workspace can call, by the names of their keys',
+    description: 'Names only: values are never shown. A key is listed if its provider has a model configuration.',
     toleratesUnknown: true,
     reply: w.SecretList,
     verb: listSecrets,
@@ -135,6 +161,9 @@ export const modelRoutes = slice(
   .get('/orgs/current/model-proxy', {
     id: 'readModelProxySettings',
     summary: 'Read what the organization allows for calls of models',
+    description:
+      'Where nothing was set, the answer has the defaults and `updated_at` is null. `jwks_url`, `header` and ' +
+      '`issuer` say how the server of a model verifies tokens.',
     reply: s.ProxySettings,
     versioned: true,
     verb: readProxySettings,
@@ -142,6 +171,9 @@ export const modelRoutes = slice(
   .patch('/orgs/current/model-proxy', {
     id: 'changeModelProxySettings',
     summary: 'Change what the organization allows for calls of models',
+    description:
+      'It holds for all workspaces, from the next call on. With an `audience`, `allowed_urls` has to be a list, so ' +
+      'that no other server gets a token.',
     body: s.ProxySettingsPatch,
     reply: s.ProxySettings,
     errors: ['model_audience_unbound'],

@@ -1,7 +1,7 @@
 // Schemas of model configurations, their test, and the settings of the model proxy.
 import * as z from 'zod'
 import { label } from '../access/schema.ts'
-import { arrayOf, boundedText, listOf, Uuid } from '../protocol/wire.ts'
+import { arrayOf, boundedText, listOf, SecretFingerprint, Uuid } from '../protocol/wire.ts'
 
 export const Time = z.string().meta({ format: 'date-time' })
 
@@ -151,6 +151,7 @@ export const Configuration = z
     base_url: z.string(),
     model: z.string(),
     auth_type: AuthType,
+    secret_fingerprint: SecretFingerprint,
     token_url: z.string().nullable(),
     client_id: z.string().nullable(),
     scope: z.string().nullable(),

@@ -118,6 +118,9 @@ export const flowRoutes = slice(
   .post('/v2/auth/callback/{provider_id}', {
     id: 'finishAuthorizationByForm',
     summary: 'The redirect URI for providers that send a form (`response_mode=form_post`)',
+    description:
+      'For browsers that the provider sends back, not for programs. `state` replaces an API key and works once. The ' +
+      'answer is a page, also for a failure.',
     bodyMediaType: 'application/x-www-form-urlencoded',
     ...callbackOperation,
     errors: [...callbackOperation.errors, 'body_cut', 'body_too_large'],
@@ -127,6 +130,9 @@ export const flowRoutes = slice(
     id: 'listConnections',
     toleratesUnknown: true,
     summary: 'List connections, without their tokens',
+    description:
+      'Newest first. `connected` false means that the person has to connect again. `POST /v2/auth/authenticate` ' +
+      'returns a token.',
     query: s.ConnectionQuery,
     reply: s.ConnectionList,
     verb: listConnections,
@@ -135,6 +141,9 @@ export const flowRoutes = slice(
     id: 'disconnectAccount',
     toleratesUnknown: true,
     summary: 'Delete a connection, and revoke its tokens at the server',
+    description:
+      'Name it by `token_id`, or by `provider` and `user_id`. The tokens are deleted here in any case, and ' +
+      '`revocation` says whether the server has revoked them, too.',
     query: s.ConnectionRef,
     reply: s.Disconnection,
     errors: ['token_not_found'],

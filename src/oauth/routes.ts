@@ -35,6 +35,7 @@ export const providerRoutes = slice(
     id: 'listProviders',
     toleratesUnknown: true,
     summary: 'List the OAuth providers of the organization, newest first',
+    description: 'All workspaces of the organization share them. Client secrets are never shown.',
     query: s.ProviderQuery,
     reply: s.OAuthProviders,
     verb: providers.listProviders,
@@ -76,6 +77,9 @@ export const providerRoutes = slice(
     id: 'readProvider',
     toleratesUnknown: true,
     summary: 'Read an OAuth provider, with the metadata and the health of its servers',
+    description:
+      '`health` is that of the last check. `POST /v2/auth/providers/{provider_id}/recheck` checks now. The client ' +
+      'secret is never shown.',
     params: s.ProviderRef,
     reply: s.OAuthProviderDetails,
     errors: ['provider_not_found'],

@@ -18,7 +18,9 @@ const {
   ...unsealedColumns
 } = getTableColumns(oauthProviders)
 type StoredProvider = typeof oauthProviders.$inferSelect
-export type ProviderRow = Omit<StoredProvider, 'client_secret' | 'registration_access_token' | 'client_secret_urls'>
+export type ProviderRow = Omit<StoredProvider, 'client_secret' | 'registration_access_token' | 'client_secret_urls'> & {
+  client_secret_fingerprint: string | null
+}
 
 export const PROVIDER_RECORD = recordColumns(oauthProviders, [
   'provider_id',
@@ -46,8 +48,13 @@ export const PROVIDER_RECORD = recordColumns(oauthProviders, [
 const forAdministrators = (column: typeof oauthProviders.warnings | typeof oauthProviders.trace): SQL =>
   sql`case when 'deployments:update' = any(actor_permissions()) then ${column} end`.mapWith(column)
 
+/** As `sealedFingerprint()`: no query for a reply reads a sealed secret. */
+const CLIENT_SECRET_FINGERPRINT = sql<string | null>`
+  left(encode(sha256(convert_to(${oauthProviders.client_secret}, 'UTF8')), 'hex'), 16)`
+
 export const wireColumns = {
   ...unsealedColumns,
+  client_secret_fingerprint: CLIENT_SECRET_FINGERPRINT.as('client_secret_fingerprint'),
   warnings: forAdministrators(oauthProviders.warnings).as('warnings'),
   trace: forAdministrators(oauthProviders.trace).as('trace'),
 }
@@ -105,6 +112,7 @@ export const toDetails = (row: ProviderRow): OAuthProviderDetails & { [etagVersi
   registration: row.registration,
   revocation_url: row.revocation_url,
   issuer: row.issuer,
+  client_secret_fingerprint: row.client_secret_fingerprint,
   client_secret_expires_at: toIsoTime(row.client_secret_expires_at),
   health: row.health as OAuthProviderDetails['health'],
   health_detail: row.health_detail,

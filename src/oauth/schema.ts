@@ -1,7 +1,17 @@
 // Schemas of OAuth providers.
 import * as z from 'zod'
 import { Name } from '../access/schema.ts'
-import { arrayOf, boundedText, OAuthFetch, Owner, OwnerPatch, ownedBy, parseBoolean, Uuid } from '../protocol/wire.ts'
+import {
+  arrayOf,
+  boundedText,
+  OAuthFetch,
+  Owner,
+  OwnerPatch,
+  ownedBy,
+  parseBoolean,
+  SecretFingerprint,
+  Uuid,
+} from '../protocol/wire.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 /** In a patch, null keeps the stored value, as an absent member does. */
@@ -85,6 +95,7 @@ export const OAuthProviderDetails = z
     registration: z.enum(registrations).meta({ description: 'How the client was obtained.' }),
     revocation_url: z.string().nullable(),
     issuer: z.string().nullable().meta({ description: 'The issuer of the authorization server.' }),
+    client_secret_fingerprint: SecretFingerprint,
     client_secret_expires_at: Time.nullable(),
     health: z.enum(healthStates),
     health_detail: z.string().nullable(),

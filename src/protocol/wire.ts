@@ -106,6 +106,15 @@ export const Page = z.object({
 })
 export type Page = z.output<typeof Page>
 
+const FINGERPRINT = 'Stands for the secret, which is never shown: it changes when the secret is set again.'
+export const SecretFingerprint = z
+  .string()
+  .nullable()
+  .meta({ description: `${FINGERPRINT} Null without one.` })
+export const SecretFingerprints = z
+  .record(z.string(), z.string())
+  .meta({ description: 'By the name of the secret. It changes when the secret gets another value.' })
+
 export const exactName = (member: string) =>
   optionalFilter(z.string()).meta({ description: `The exact \`${member}\`.` })
 /** For a list of things that people name. `member` is the one that holds the name. */

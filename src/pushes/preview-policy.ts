@@ -7,9 +7,11 @@ import { digestRequest, readPlannedVersion } from '../deployments/plan-digest.ts
 import { lockDeployment } from '../deployments/revision-queue.ts'
 import type { DeploymentRef, DryRun } from '../deployments/schema.ts'
 import { type Ctx, verb } from '../kernel/context.ts'
-import { db, inTenant, type Row, refuseUnless, run } from '../kernel/db.ts'
+import { db, inTenant, type Row, refuseUnless, run, versionMatches } from '../kernel/db.ts'
+import { sealedFingerprint } from '../kernel/digest.ts'
 import { commit, type WriteParts } from '../kernel/journal.ts'
 import { changedMembers, deletedMembers, recordColumns } from '../kernel/recorded-changes.ts'
+import { etagVersion } from '../kernel/routes.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import { MASK } from '../protocol/parts.schema.ts'
 import { deployments } from '../tables/deployments.ts'
@@ -31,7 +33,7 @@ const POLICY_RECORD = {
 /** An overlay secret is sealed for the parent, in a context of its own name. */
 export const overlaySealContext = (name: string): string => `preview ${name}`
 
-const toWire = (row: PolicyRow): PreviewPolicy => ({
+const toWire = (row: PolicyRow): PreviewPolicy & { [etagVersion]: number } => ({
   deployment_id: row.id,
   branches: row.branches,
   ttl: row.ttl_seconds,
@@ -40,8 +42,11 @@ const toWire = (row: PolicyRow): PreviewPolicy => ({
   secrets: row.secrets.map(({ name }) => ({ name, value: MASK })),
   resource_spec: row.resource_spec as PreviewPolicy['resource_spec'],
   hooks: row.hook_secret === null ? null : { on_create: row.on_create, on_delete: row.on_delete, secret: MASK },
+  secret_fingerprints: Object.fromEntries(row.secrets.map(({ name, sealed }) => [name, sealedFingerprint(sealed)])),
+  hook_secret_fingerprint: row.hook_secret && sealedFingerprint(row.hook_secret),
   created_at: toIsoTime(row.created_at),
   updated_at: toIsoTime(row.updated_at),
+  [etagVersion]: row.version,
 })
 
 /** Joins from the deployment, so that one trip tells a missing policy from a missing deployment. */
@@ -138,6 +143,7 @@ export const setPolicy = verb('deployments:update', async (ctx, input: PolicyInp
   const { deployment_id, branches, ttl, max, forks, hooks } = input
   const version = readPlannedVersion(ctx, requestDigest(input))
   const isFresh = version === null ? sql`true` : refuseUnless('plan_stale', sql`coalesce(o.version, 0) = ${version}`)
+  const isVersion = versionMatches(ctx, { version: sql`coalesce(o.version, 0)` }) ?? sql`true`
   const secrets = await sealOverlays(ctx, deployment_id, input)
   const hookSecret = await sealHookSecret(ctx, deployment_id, input)
   const change = sql<PolicyRow>`
@@ -149,6 +155,7 @@ export const setPolicy = verb('deployments:update', async (ctx, input: PolicyInp
         ${hookSecret}
       from ${selectParent(input)}
         and ${isFresh}
+        and ${isVersion}
       on conflict (id) do update
         set branches = excluded.branches,
           ttl_seconds = excluded.ttl_seconds,
@@ -219,6 +226,7 @@ export const removePolicy = verb('deployments:update', async (ctx, { deployment_
       and d.tenant_id = current_tenant()
       and p.id = d.id
       and p.tenant_id = current_tenant()
+      and ${versionMatches(ctx, { version: sql`p.version` }) ?? sql`true`}
     returning p.*`
   const ended = sql`ended as (
     update previews v

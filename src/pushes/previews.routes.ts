@@ -8,7 +8,11 @@ import { approvePreview, listPreviews, listWorkspacePreviews, removePreview } fr
 export const previewRoutes = slice('Previews', 'A separate deployment for each pull request, deleted when it closes.')
   .get('/v2/deployments/{deployment_id}/preview-policy', {
     id: 'readPreviewPolicy',
+    versioned: true,
     summary: 'Read the preview policy of a deployment',
+    description:
+      'Of `secrets`, only the names are shown. 404 `preview_policy_not_found` means that pull requests get no ' +
+      'previews.',
     params: DeploymentRef,
     reply: s.PreviewPolicy,
     errors: ['deployment_not_found', 'preview_policy_not_found'],
@@ -16,6 +20,7 @@ export const previewRoutes = slice('Previews', 'A separate deployment for each p
   })
   .put('/v2/deployments/{deployment_id}/preview-policy', {
     id: 'setPreviewPolicy',
+    versioned: true,
     summary: 'Set the preview policy of a deployment',
     description: [
       'Replaces the stored policy. The new one applies to previews that are created from then on.',
@@ -35,7 +40,10 @@ export const previewRoutes = slice('Previews', 'A separate deployment for each p
   })
   .delete('/v2/deployments/{deployment_id}/preview-policy', {
     id: 'removePreviewPolicy',
+    versioned: true,
     summary: 'Remove the preview policy and end all previews of a deployment',
+    description:
+      'The deployments of the previews are deleted. Pull requests get no further ones. The deployment itself stays.',
     params: DeploymentRef,
     errors: ['preview_policy_not_found'],
     verb: removePolicy,
@@ -43,6 +51,9 @@ export const previewRoutes = slice('Previews', 'A separate deployment for each p
   .get('/v2/deployments/{deployment_id}/previews', {
     id: 'listPreviews',
     summary: 'List the previews of a deployment, newest first',
+    description:
+      'Also those that ended. `state` says what a preview waits for: `awaiting_approval` is a commit of a fork, and ' +
+      '`full` means that the policy allows no more at once.',
     params: DeploymentRef,
     query: s.PreviewQuery,
     reply: s.PullPreviewList,
@@ -52,6 +63,9 @@ export const previewRoutes = slice('Previews', 'A separate deployment for each p
   .get('/v2/previews', {
     id: 'listWorkspacePreviews',
     summary: 'List the previews of a workspace, newest first',
+    description:
+      'Of all deployments that the caller may read. `state=awaiting_approval` lists the commits of forks that ' +
+      'someone has to approve.',
     query: s.WorkspacePreviewQuery,
     reply: s.PullPreviewList,
     verb: listWorkspacePreviews,

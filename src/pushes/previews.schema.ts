@@ -4,7 +4,17 @@ import { DeploymentRef } from '../deployments/schema.ts'
 import { checkUniqueNames } from '../protocol/kubernetes.schema.ts'
 import { MASK, RevisionStatus, Secret } from '../protocol/parts.schema.ts'
 import { ResourceSpec } from '../protocol/resources.schema.ts'
-import { arrayOf, boundedText, commaSeparated, listOf, optionalFilter, Page, Uuid } from '../protocol/wire.ts'
+import {
+  arrayOf,
+  boundedText,
+  commaSeparated,
+  listOf,
+  optionalFilter,
+  Page,
+  SecretFingerprint,
+  SecretFingerprints,
+  Uuid,
+} from '../protocol/wire.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 const DAY = 86_400
@@ -98,6 +108,8 @@ export const PreviewPolicy = z
     hooks: z
       .object({ on_create: z.string().nullable(), on_delete: z.string().nullable(), secret: z.string() })
       .nullable(),
+    secret_fingerprints: SecretFingerprints,
+    hook_secret_fingerprint: SecretFingerprint,
     created_at: Time,
     updated_at: Time,
   })

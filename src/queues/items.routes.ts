@@ -55,6 +55,8 @@ export const queueItemRoutes = slice(
   .get(`${QUEUE}/runs`, {
     id: 'listQueueRuns',
     summary: 'List the runs of an annotation queue',
+    description:
+      'In the order in which the caller reviews them. Each is the whole run, with who reserved and who completed it.',
     toleratesUnknown: true,
     params: QueueRef,
     query: s.RunListQuery,
@@ -65,6 +67,9 @@ export const queueItemRoutes = slice(
   .get(`${QUEUE}/run/{index}`, {
     id: 'readQueueRun',
     summary: 'Read a run that needs the review of the caller',
+    description:
+      '`index` counts from 0 among the runs that need the caller’s review, so 0 is the next one. 404 ' +
+      '`queue_item_not_found` means that nothing is left.',
     toleratesUnknown: true,
     params: s.RunIndex,
     query: s.RunIndexQuery,
@@ -75,6 +80,7 @@ export const queueItemRoutes = slice(
   .patch(`${QUEUE}/runs/{queue_run_id}`, {
     id: 'changeQueueRun',
     summary: 'Change the times of a run in an annotation queue',
+    description: '`added_at` is its place in the order of the queue. Null stays as it is.',
     toleratesUnknown: true,
     idempotent: true,
     params: s.QueueRunRef,
@@ -86,6 +92,7 @@ export const queueItemRoutes = slice(
   .delete(`${QUEUE}/runs/{queue_run_id}`, {
     id: 'deleteQueueRun',
     summary: 'Take a run from an annotation queue',
+    description: 'Its reviews in this queue are deleted. The run and its feedback stay.',
     toleratesUnknown: true,
     idempotent: true,
     params: s.QueueRunRef,
@@ -96,6 +103,9 @@ export const queueItemRoutes = slice(
   .post(`${QUEUE}/runs/delete`, {
     id: 'deleteQueueRuns',
     summary: 'Take runs from an annotation queue',
+    description:
+      'Name runs or items in `run_ids`, or send `delete_all`, from which `exclude_run_ids` are spared. Runs and ' +
+      'feedback stay.',
     toleratesUnknown: true,
     idempotent: true,
     params: QueueRef,
@@ -107,6 +117,7 @@ export const queueItemRoutes = slice(
   .get(`${QUEUE}/runs/resolve/{queue_run_id}`, {
     id: 'placeQueueRun',
     summary: 'Find the place of a run in an annotation queue',
+    description: 'In which section it is for the caller, and at which position in it, from 0.',
     toleratesUnknown: true,
     params: s.QueueRunRef,
     reply: s.RunPlace,
@@ -116,6 +127,7 @@ export const queueItemRoutes = slice(
   .get(`${QUEUE}/size`, {
     id: 'countQueueRuns',
     summary: 'Count what needs the review of the caller, or what has another status',
+    description: 'Without `status`, what needs the review of the caller.',
     toleratesUnknown: true,
     params: QueueRef,
     query: s.SizeQuery,
@@ -126,6 +138,7 @@ export const queueItemRoutes = slice(
   .get(`${QUEUE}/total_size`, {
     id: 'countAllQueueRuns',
     summary: 'Count everything in an annotation queue',
+    description: 'Reviewed ones too, runs and threads.',
     toleratesUnknown: true,
     params: QueueRef,
     reply: s.Size,
@@ -135,6 +148,7 @@ export const queueItemRoutes = slice(
   .get(`${QUEUE}/total_archived`, {
     id: 'countArchivedQueueRuns',
     summary: 'Count what has been reviewed',
+    description: 'What as many reviewers as the queue asks for have completed, in the window of the query.',
     toleratesUnknown: true,
     params: QueueRef,
     query: s.ArchivedQuery,
@@ -145,6 +159,9 @@ export const queueItemRoutes = slice(
   .post('/annotation-queues/status/{queue_run_id}', {
     id: 'reviewQueueRun',
     summary: 'Reserve or complete a run of an annotation queue',
+    description:
+      '`viewed` reserves it for some minutes, if the queue has reservations. `completed` ends the review of the ' +
+      'caller, and null takes it back. The judgment itself is feedback: `POST /feedback`.',
     toleratesUnknown: true,
     idempotent: true,
     params: s.ReviewedRunRef,
@@ -169,6 +186,7 @@ export const queueItemRoutes = slice(
   .get(ITEMS, {
     id: 'listQueueItems',
     summary: 'List the items of an annotation queue in one section',
+    description: 'Runs and threads, in the order in which the caller reviews them. Go on while `next_cursor` is set.',
     toleratesUnknown: true,
     params: QueueRef,
     query: s.ItemQuery,
@@ -179,6 +197,7 @@ export const queueItemRoutes = slice(
   .get(`${ITEMS}/count`, {
     id: 'countQueueItems',
     summary: 'Count the items of an annotation queue',
+    description: 'Without `status`, all items.',
     toleratesUnknown: true,
     params: QueueRef,
     query: s.CountQuery,
@@ -189,6 +208,7 @@ export const queueItemRoutes = slice(
   .post(`${ITEMS}/delete`, {
     id: 'deleteQueueItems',
     summary: 'Take items from an annotation queue',
+    description: 'Name items by their ids. Runs, threads and feedback stay.',
     toleratesUnknown: true,
     idempotent: true,
     params: QueueRef,
@@ -200,6 +220,7 @@ export const queueItemRoutes = slice(
   .patch(`${ITEMS}/{item_id}`, {
     id: 'changeQueueItem',
     summary: 'Change the times of an item',
+    description: '`added_at` is its place in the order of the queue. Null stays as it is.',
     toleratesUnknown: true,
     idempotent: true,
     params: s.ItemRef,
@@ -211,6 +232,7 @@ export const queueItemRoutes = slice(
   .get(`${ITEMS}/{item_id}/placement`, {
     id: 'placeQueueItem',
     summary: 'Find the place of an item',
+    description: 'In which section it is for the caller, and at which position in it, from 0.',
     toleratesUnknown: true,
     params: s.ItemRef,
     reply: s.ItemPlace,
@@ -220,6 +242,9 @@ export const queueItemRoutes = slice(
   .post(`${PLATFORM}/items/{item_id}/status`, {
     id: 'reviewQueueItem',
     summary: 'Reserve or complete an item',
+    description:
+      '`viewed` reserves it for some minutes, if the queue has reservations. `completed` ends the review of the ' +
+      'caller, and null takes it back. The judgment itself is feedback: `POST /feedback`.',
     toleratesUnknown: true,
     idempotent: true,
     params: s.ReviewedItemRef,

@@ -10,6 +10,9 @@ export const queueRoutes = slice('Annotation queues', 'Runs and threads that peo
   .get('/annotation-queues', {
     id: 'listQueues',
     summary: 'List the annotation queues of this workspace',
+    description:
+      'By default the newest first. `assigned_to_me` lists those that the caller reviews. A page that is shorter ' +
+      'than `limit` is the last one.',
     toleratesUnknown: true,
     query: s.QueueQuery,
     repeatable: ['ids', 'tag_value_id'],
@@ -19,6 +22,9 @@ export const queueRoutes = slice('Annotation queues', 'Runs and threads that peo
   .post('/annotation-queues', {
     id: 'createQueue',
     summary: 'Create an annotation queue',
+    description:
+      'With `session_ids`, the root runs of these projects are added at once, up to 10,000 items. `rubric_items` are ' +
+      'the feedback keys that reviewers give.',
     toleratesUnknown: true,
     body: s.NewQueue,
     reply: s.Queue,
@@ -48,6 +54,7 @@ export const queueRoutes = slice('Annotation queues', 'Runs and threads that peo
   .get('/annotation-queues/{queue_id}', {
     id: 'readQueue',
     summary: 'Read an annotation queue',
+    description: 'It has its rubric and reviewers. `total_runs` counts reviewed items, too.',
     toleratesUnknown: true,
     params: s.QueueRef,
     reply: s.Queue,
@@ -58,6 +65,7 @@ export const queueRoutes = slice('Annotation queues', 'Runs and threads that peo
   .patch('/annotation-queues/{queue_id}', {
     id: 'changeQueue',
     summary: 'Change an annotation queue',
+    description: 'Members that are absent stay as they are, and null removes a value. Reviews that were given stay.',
     toleratesUnknown: true,
     params: s.QueueRef,
     body: s.QueuePatch,
@@ -80,6 +88,7 @@ export const queueRoutes = slice('Annotation queues', 'Runs and threads that peo
   .get('/annotation-queues/{run_id}/queues', {
     id: 'listQueuesOfRun',
     summary: 'List the annotation queues that have a run',
+    description: 'All of them in one answer, newest first, also those in which the run has been reviewed.',
     toleratesUnknown: true,
     params: s.RunRef,
     reply: s.QueueList,
@@ -89,6 +98,9 @@ export const queueRoutes = slice('Annotation queues', 'Runs and threads that peo
   .post(`${PLATFORM}/{queue_id}/reviewers`, {
     id: 'addQueueReviewer',
     summary: 'Assign a reviewer to an annotation queue',
+    description:
+      'With `reviewer_access_mode` `assigned`, only assigned reviewers review. A queue can have 100. To assign one ' +
+      'again changes nothing.',
     toleratesUnknown: true,
     params: s.QueueRef,
     body: s.NewReviewer,
@@ -100,6 +112,7 @@ export const queueRoutes = slice('Annotation queues', 'Runs and threads that peo
   .delete(`${PLATFORM}/{queue_id}/reviewers/{identity_id}`, {
     id: 'removeQueueReviewer',
     summary: 'Take a reviewer from an annotation queue',
+    description: 'Reviews that were given stay. To remove one who is not assigned succeeds and changes nothing.',
     toleratesUnknown: true,
     params: s.ReviewerRef,
     errors: ['queue_not_found'],

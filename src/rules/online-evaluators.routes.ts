@@ -10,6 +10,9 @@ export const onlineEvaluatorRoutes = slice('Evaluators', 'Prompts that models an
   .get(PATH, {
     id: 'listOnlineEvaluators',
     summary: 'List the evaluators of this workspace, with the rules that use them',
+    description:
+      'Each has the rules that use it and what they spent this week. A page that is shorter than `limit` is the last ' +
+      'one.',
     toleratesUnknown: true,
     query: s.OnlineEvaluatorQuery,
     repeatable: ['resource_id', 'tag_value_id'],
@@ -40,6 +43,9 @@ export const onlineEvaluatorRoutes = slice('Evaluators', 'Prompts that models an
   .get(`${PATH}/spend`, {
     id: 'readEvaluatorSpending',
     summary: 'Read what evaluators cost in seven days',
+    description:
+      'Send exactly one of `group_by`, `evaluator_id`, `session_id` and `dataset_id`. Calls of models without a ' +
+      'price cost nothing here. Totals of the seven days before are beside those of the window.',
     toleratesUnknown: true,
     query: s.SpendQuery,
     reply: s.Spending,
@@ -48,6 +54,8 @@ export const onlineEvaluatorRoutes = slice('Evaluators', 'Prompts that models an
   .get(`${PATH}/{evaluator_id}`, {
     id: 'readOnlineEvaluator',
     summary: 'Read an evaluator',
+    description: 'It has its prompt, its model, and the rules that use it.',
+    versioned: true,
     toleratesUnknown: true,
     params: s.EvaluatorRef,
     reply: s.OnlineEvaluator,
@@ -57,6 +65,8 @@ export const onlineEvaluatorRoutes = slice('Evaluators', 'Prompts that models an
   .patch(`${PATH}/{evaluator_id}`, {
     id: 'changeOnlineEvaluator',
     summary: 'Change an evaluator',
+    description: 'All rules that use it do so with the change from their next run on.',
+    versioned: true,
     toleratesUnknown: true,
     params: s.EvaluatorRef,
     body: s.OnlineEvaluatorPatch,
@@ -67,6 +77,10 @@ export const onlineEvaluatorRoutes = slice('Evaluators', 'Prompts that models an
   .delete(`${PATH}/{evaluator_id}`, {
     id: 'deleteOnlineEvaluator',
     summary: 'Delete an evaluator',
+    description:
+      'While rules use it, it takes `delete_run_rules=true`, which deletes these rules with their logs. Feedback ' +
+      'that it gave stays.',
+    versioned: true,
     toleratesUnknown: true,
     params: s.EvaluatorRef,
     query: s.DeleteQuery,

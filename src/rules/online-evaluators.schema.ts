@@ -1,7 +1,7 @@
 // Schemas of evaluators that several rules use.
 import * as z from 'zod'
 import { label } from '../access/schema.ts'
-import { boundedText, commaSeparated, optionalFilter, Uuid } from '../protocol/wire.ts'
+import { boundedText, commaSeparated, exactName, optionalFilter, Uuid } from '../protocol/wire.ts'
 import { MAX_KEY_LENGTH } from '../traces/feedback.schema.ts'
 import { flag, idFilter, JsonObject, jsonFilter, offsetPage, Time } from '../traces/query.schema.ts'
 import { EVALUATOR_EXAMPLE, notSupported, promptPatchShape, promptShape, ShownStructured } from './evaluators.schema.ts'
@@ -94,6 +94,7 @@ export const SORT_COLUMNS = ['name', 'created_at', 'updated_at'] as const
 export const OnlineEvaluatorQuery = z.object({
   ...offsetPage(),
   type: optionalFilter(z.enum(TYPES)).meta({ description: 'Each is of the type `llm`.' }),
+  name: exactName('name'),
   name_contains: optionalFilter(boundedText(256)).meta({ description: 'Part of the name. Case does not matter.' }),
   feedback_key: optionalFilter(boundedText(MAX_KEY_LENGTH)),
   resource_id: idFilter('Only evaluators of rules about one of these projects or datasets.'),

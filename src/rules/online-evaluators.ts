@@ -12,6 +12,7 @@ import {
   requirePermission,
   run,
   uuidArray,
+  versionMatches,
 } from '../kernel/db.ts'
 import { fail } from '../kernel/errors.ts'
 import { invalidRequest } from '../kernel/input.ts'
@@ -23,6 +24,7 @@ import {
   type RecordedMembers,
   recordColumns,
 } from '../kernel/recorded-changes.ts'
+import { etagVersion } from '../kernel/routes.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import { evaluators, type JudgePrompt } from '../tables/rules.ts'
 import { listPromptFaults } from './check-prompt.ts'
@@ -35,7 +37,8 @@ type EvaluatorParams = z.output<typeof schema.EvaluatorRef>
 type EvaluatorRow = typeof evaluators.$inferSelect
 type RuleOfEvaluator = Omit<schema.OnlineEvaluator['run_rules'][0], 'spend_limit'> & { limit_usd: number | null }
 
-const toWire = (row: EvaluatorRow, rules: RuleOfEvaluator[]): schema.OnlineEvaluator => ({
+type Evaluator = schema.OnlineEvaluator & { [etagVersion]: number }
+const toWire = (row: EvaluatorRow, rules: RuleOfEvaluator[]): Evaluator => ({
   id: row.id,
   tenant_id: row.tenant_id,
   name: row.name,
@@ -51,7 +54,10 @@ const toWire = (row: EvaluatorRow, rules: RuleOfEvaluator[]): schema.OnlineEvalu
   created_by: row.created_by_name,
   created_at: toIsoTime(row.created_at),
   updated_at: toIsoTime(row.updated_at),
+  [etagVersion]: row.version,
 })
+
+const toAnswer = (evaluator: Evaluator) => ({ evaluator, [etagVersion]: evaluator[etagVersion] })
 
 const toLimit = (limit_usd: number, spent: number) => ({
   ...{ limit_usd, window: 'weekly' as const },
@@ -80,7 +86,7 @@ const RECORD: RecordedMembers = {
 const SORT = { name: sql`lower(e.name)`, created_at: sql`e.created_at`, updated_at: sql`e.updated_at` }
 
 export const listOnlineEvaluators = verb('rules:read', async (ctx, query: schema.OnlineEvaluatorQuery) => {
-  const { type, name_contains, feedback_key, resource_id, tag_value_id, metadata, sort_by, sort_by_desc } = query
+  const { type, name, name_contains, feedback_key, resource_id, tag_value_id, metadata, sort_by, sort_by_desc } = query
   const about = (condition: SQL) => sql`exists (
       select from run_rules r
       left join projects p on p.id = r.session_id and p.tenant_id = r.tenant_id
@@ -89,6 +95,7 @@ export const listOnlineEvaluators = verb('rules:read', async (ctx, query: schema
     )`
   const conditions = [
     type && type !== 'llm' ? sql`false` : undefined,
+    name === undefined ? undefined : sql`e.name = ${name}`,
     name_contains === undefined ? undefined : sql`strpos(lower(e.name), lower(${name_contains})) > 0`,
     feedback_key === undefined ? undefined : sql`${feedback_key} = any(e.feedback_keys)`,
     resource_id && about(sql`coalesce(r.session_id, r.dataset_id) = any(${uuidArray(resource_id)})`),
@@ -162,7 +169,7 @@ export const createOnlineEvaluator = verb('rules:create', async (ctx, input: sch
     })
     .returning()
   const rows = await commit(ctx, 'evaluator.created', change, {}, { changes: createdMembers(RECORD) })
-  return { evaluator: toWire(requireRow(rows, 'workspace_not_found'), []) }
+  return toAnswer(toWire(requireRow(rows, 'workspace_not_found'), []))
 })
 
 /** Rules may use it in projects that the caller does not see, and would send their runs by the new prompt. */
@@ -184,7 +191,7 @@ export const changeOnlineEvaluator = verb(
         ...(judge && { structured: judge, feedback_keys: listKeys(judge.schema) }),
         ...bumpVersion(evaluators),
       })
-      .where(and(isEvaluator(evaluator_id), judge && mayChangeJudge(judge)))
+      .where(and(isEvaluator(evaluator_id), versionMatches(ctx, evaluators), judge && mayChangeJudge(judge)))
       .returning({
         ...getTableColumns(evaluators),
         rules: sql<RuleOfEvaluator[]>`${rulesOf(sql`evaluators`)}`.as('rules'),
@@ -193,7 +200,7 @@ export const changeOnlineEvaluator = verb(
     const supplied = Object.keys(patch)
     const rows = await commit(ctx, 'evaluator.updated', change, { supplied }, parts)
     const { rules, ...row } = requireRow(rows, 'evaluator_not_found')
-    return { evaluator: toWire(row, rules) }
+    return toAnswer(toWire(row, rules))
   },
 )
 
@@ -247,10 +254,11 @@ function deleteRows(ctx: Ctx, ids: string[], withRules: boolean): Promise<(Evalu
           select from run_rules r
           where r.evaluator_id = e.id and r.tenant_id = current_tenant()
         )`
+  const isVersion = versionMatches(ctx, { version: sql`e.version` }) ?? sql`true`
   const deleted = sql`
     deleted as (
       delete from evaluators e
-      where ${given(sql`e`)} and ${withRules ? sql`true` : isFree}
+      where ${given(sql`e`)} and ${withRules ? sql`true` : isFree} and ${isVersion}
       returning e.id
     )`
   const rules = sql`

@@ -14,6 +14,7 @@ export const ruleRoutes = slice('Automation rules', 'What is done with runs that
   .get('/runs/rules', {
     id: 'listRunRules',
     summary: 'List the automation rules of this workspace',
+    description: 'All of them in one answer, newest first. A workspace can have 200.',
     toleratesUnknown: true,
     query: s.RuleQuery,
     repeatable: ['id', 'tag_value_id'],
@@ -44,9 +45,22 @@ export const ruleRoutes = slice('Automation rules', 'What is done with runs that
     errors: [...REFERENCE_ERRORS, 'run_not_found'],
     verb: rules.validateRule,
   })
+  .get('/runs/rules/{rule_id}', {
+    id: 'readRunRule',
+    summary: 'Read an automation rule',
+    params: s.RuleRef,
+    reply: s.Rule,
+    errors: ['rule_not_found'],
+    versioned: true,
+    verb: rules.readRule,
+  })
   .patch('/runs/rules/{rule_id}', {
     id: 'changeRunRule',
     summary: 'Change an automation rule',
+    description:
+      'Members that are absent stay as they are. It holds for runs that the rule has not seen yet. The project or ' +
+      'dataset of a rule cannot be changed.',
+    versioned: true,
     toleratesUnknown: true,
     params: s.RuleRef,
     body: s.RulePatch,
@@ -57,6 +71,8 @@ export const ruleRoutes = slice('Automation rules', 'What is done with runs that
   .delete('/runs/rules/{rule_id}', {
     id: 'deleteRunRule',
     summary: 'Delete an automation rule and its logs',
+    description: 'It cannot be undone. The feedback, examples and queue items that it made stay.',
+    versioned: true,
     toleratesUnknown: true,
     params: s.RuleRef,
     reply: s.Deleted,
@@ -110,6 +126,7 @@ export const ruleRoutes = slice('Automation rules', 'What is done with runs that
   .get('/runs/rules/{rule_id}/last_applied', {
     id: 'readRunRuleLastApplied',
     summary: 'Read what a rule did last',
+    description: '404 `rule_not_applied` means that no run has matched yet, or that its log is no longer kept.',
     toleratesUnknown: true,
     params: s.RuleRef,
     query: s.BackfillFlag,

@@ -2,7 +2,17 @@
 import { and, eq, getTableColumns, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
-import { bumpVersion, db, inTenant, lockRows, type Row, refuseUnless, run, uuidArray } from '../kernel/db.ts'
+import {
+  bumpVersion,
+  db,
+  inTenant,
+  lockRows,
+  type Row,
+  refuseUnless,
+  run,
+  uuidArray,
+  versionMatches,
+} from '../kernel/db.ts'
 import { derivedUuid } from '../kernel/digest.ts'
 import { requireAllowedUrl } from '../kernel/guarded-fetch.ts'
 import { invalidRequest } from '../kernel/input.ts'
@@ -14,6 +24,7 @@ import {
   type RecordedMembers,
   recordColumns,
 } from '../kernel/recorded-changes.ts'
+import { etagVersion } from '../kernel/routes.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import { newSecret } from '../protocol/webhook-signing.ts'
 import { type RuleAlert, type RuleEvaluator, type RuleWebhook, runRules } from '../tables/rules.ts'
@@ -52,7 +63,7 @@ export const RULE_COLUMNS = {
   spend_usd: sql<number>`${SPENT_THIS_WEEK(sql`run_rules`)}`.mapWith(Number).as('spend_usd'),
 }
 
-export const toWire = (row: RuleRow): schema.Rule => ({
+export const toWire = (row: RuleRow): schema.Rule & { [etagVersion]: number } => ({
   id: row.id,
   tenant_id: row.tenant_id,
   is_enabled: row.is_enabled,
@@ -94,6 +105,7 @@ export const toWire = (row: RuleRow): schema.Rule => ({
   evaluator_version: 1,
   created_at: toIsoTime(row.created_at),
   updated_at: toIsoTime(row.updated_at),
+  [etagVersion]: row.version,
 })
 
 const toLimit = (limit_usd: number | null): schema.Rule['spend_limit'] =>
@@ -223,7 +235,7 @@ const omitUndefined = <Input extends object>(input: Input) =>
   }
 
 export const listRules = verb('rules:read', async (ctx, query: schema.RuleQuery) => {
-  const { session_id, dataset_id, type, name_contains, id, evaluator_id, tag_value_id } = query
+  const { session_id, dataset_id, type, name, name_contains, id, evaluator_id, tag_value_id } = query
   const hasTags = (table: string, column: string) => sql`exists (
     select from ${sql.identifier(table)} t
     where t.id = run_rules.${sql.identifier(column)}
@@ -241,6 +253,7 @@ export const listRules = verb('rules:read', async (ctx, query: schema.RuleQuery)
         name_contains === undefined
           ? undefined
           : sql`strpos(lower(${runRules.display_name}), lower(${name_contains})) > 0`,
+        name === undefined ? undefined : eq(runRules.display_name, name),
         id && sql`${runRules.id} = any(${uuidArray(id)})`,
         evaluator_id === undefined ? undefined : eq(runRules.evaluator_id, evaluator_id),
         tag_value_id && sql`(${hasTags('projects', 'session_id')} or ${hasTags('datasets', 'dataset_id')})`,
@@ -249,6 +262,10 @@ export const listRules = verb('rules:read', async (ctx, query: schema.RuleQuery)
     .orderBy(sql`${runRules.created_at} desc`, sql`${runRules.id} desc`)
   return (await run(ctx, rows)).map(toWire)
 })
+
+export const readRule = verb('rules:read', async (ctx, { rule_id }: RuleParams) =>
+  toWire(requireRow(await run(ctx, db.select(RULE_COLUMNS).from(runRules).where(isRule(rule_id))), 'rule_not_found')),
+)
 
 export const createRule = verb('rules:create', async (ctx, input: schema.NewRule) => {
   requireUsable(ctx, input)
@@ -322,6 +339,7 @@ export const changeRule = verb(
       .where(
         and(
           isRule(rule_id),
+          versionMatches(ctx, runRules),
           session_id ? refuseUnless('rule_scope_fixed', sql`session_id = ${session_id}::uuid`) : undefined,
           dataset_id ? refuseUnless('rule_scope_fixed', sql`dataset_id = ${dataset_id}::uuid`) : undefined,
           isAllowed(patch, OWN_SCOPE),
@@ -337,7 +355,10 @@ export const changeRule = verb(
 )
 
 export const deleteRule = verb('rules:delete', async (ctx, { rule_id }: RuleParams) => {
-  const change = db.delete(runRules).where(isRule(rule_id)).returning()
+  const change = db
+    .delete(runRules)
+    .where(and(isRule(rule_id), versionMatches(ctx, runRules)))
+    .returning()
   const parts = { lock: lockRule(rule_id), changes: deletedMembers(RECORD) }
   return { id: requireRow(await commit(ctx, 'rule.deleted', change, {}, parts), 'rule_not_found').id }
 })

@@ -4,6 +4,7 @@ import { label } from '../access/schema.ts'
 import {
   arrayOf,
   boundedText,
+  exactName,
   Instant,
   optionalFilter,
   Page,
@@ -239,6 +240,7 @@ export const RuleQuery = z.object({
   session_id: optionalFilter(Uuid),
   dataset_id: optionalFilter(Uuid),
   type: optionalFilter(z.enum(['session', 'dataset'])),
+  name: exactName('display_name'),
   name_contains: optionalFilter(boundedText(256)).meta({ description: 'Part of the name. Case does not matter.' }),
   id: idFilter('Repeat it for several rules.'),
   evaluator_id: optionalFilter(Uuid).meta({ description: 'Only rules with this evaluator.' }),

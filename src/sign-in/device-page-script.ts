@@ -1,19 +1,9 @@
-// The script of the page on which a person decides about a device, as text like that of the sign-in page.
-export const devicePageScript = `const find = id => document.getElementById(id)
-const call = (method, path, body) =>
-  fetch(path, { method, headers: { 'Content-Type': 'application/json' }, body: body && JSON.stringify(body) })
-const say = text => { find('status').textContent = text }
-const show = id => {
-  for (const section of document.querySelectorAll('section')) section.hidden = section.id !== id
-}
+// The script of the page on which a person decides about a device.
+import { grantScript } from './grant-script.ts'
+
+export const devicePageScript = `${grantScript}
 const givenCode = () => new URLSearchParams(location.search).get('user_code') ?? ''
 let request
-
-async function fail(reply) {
-  if (reply.status === 401) return signIn()
-  const { title, detail } = await reply.json()
-  say(title + '. ' + detail)
-}
 
 function signIn() {
   const next = location.pathname + (givenCode() && '?user_code=' + encodeURIComponent(givenCode()))
@@ -21,13 +11,7 @@ function signIn() {
 }
 
 async function start() {
-  const reply = await call('GET', '/v2/me')
-  if (!reply.ok) return fail(reply)
-  const { member, organization } = await reply.json()
-  if (!member) return show('no-member')
-  find('who').textContent = member.full_name ? member.full_name + ' (' + member.email + ')' : member.email
-  find('organization').textContent = organization.display_name
-  find('as').hidden = false
+  if (!(await showPerson())) return
   find('code').value = givenCode()
   if (givenCode()) await look()
   else show('ask')
@@ -46,37 +30,11 @@ async function look() {
   find('address').textContent = request.client_address ?? 'unknown'
   find('agent').textContent = request.user_agent ?? 'unknown'
   find('time').textContent = new Date(request.created_at).toLocaleString()
-  find('workspace').replaceChildren(...request.workspaces.map(({ id, display_name }) => new Option(display_name, id)))
-  const canApprove = request.workspaces.length > 0
-  find('grant').hidden = !canApprove
-  find('no-workspace').hidden = canApprove
-  find('approve').hidden = !canApprove
-  describeGrant()
-  show('request')
-}
-
-const chosenAccess = () => document.querySelector('input[name=access]:checked').value
-
-/** deployments:change-commands is "deployments: change commands". */
-function describeGrant() {
-  const workspace = request.workspaces.find(({ id }) => id === find('workspace').value)
-  const actions = new Map()
-  for (const permission of workspace?.[chosenAccess()] ?? []) {
-    const [resource, action] = permission.replaceAll('-', ' ').split(':')
-    actions.set(resource, [...(actions.get(resource) ?? []), action])
-  }
-  find('permissions').replaceChildren(...[...actions].map(([resource, names]) => {
-    const item = document.createElement('li')
-    item.textContent = resource + ': ' + names.join(', ')
-    return item
-  }))
+  showWorkspaces()
 }
 
 async function decide(what, body, outcome) {
-  for (const button of document.querySelectorAll('#request button')) button.disabled = true
-  const reply = await call('POST', '/v2/me/device-requests/' + request.user_code + '/' + what, body)
-  for (const button of document.querySelectorAll('#request button')) button.disabled = false
-  if (!reply.ok) return fail(reply)
+  if (!(await sendDecision('/v2/me/device-requests/' + request.user_code + '/' + what, body))) return
   say(outcome)
   show(null)
 }
@@ -86,7 +44,6 @@ find('code-form').addEventListener('submit', async event => {
   history.replaceState(null, '', location.pathname + '?user_code=' + encodeURIComponent(find('code').value))
   await look()
 })
-find('request').addEventListener('change', describeGrant)
 find('approve').addEventListener('click', () =>
   decide(
     'approval',

@@ -88,6 +88,9 @@ export const deviceRoutes = slice('Device sign-in', 'Keys of people for programs
   .post('/v2/me/device-requests/{user_code}/approval', {
     id: 'approveDevice',
     summary: 'Let the device have a key of the caller for one workspace, for 90 days',
+    description:
+      'The device gets the key at its next poll. `access` `read` limits the key to what a Viewer may do. The key ' +
+      'never allows more than the caller may do, and ends with the membership.',
     params: s.DeviceRequestRef,
     body: s.DeviceApproval,
     errors: ['device_request_not_found', 'member_required', 'quota_full'],
@@ -96,13 +99,14 @@ export const deviceRoutes = slice('Device sign-in', 'Keys of people for programs
   .post('/v2/me/device-requests/{user_code}/denial', {
     id: 'denyDevice',
     summary: 'Refuse the device',
+    description: 'The device gets `access_denied` at its next poll. No key is created.',
     params: s.DeviceRequestRef,
     errors: ['device_request_not_found', 'member_required'],
     verb: device.denyDevice,
   })
   .delete('/v2/me/api-key', {
     id: 'revokeOwnKey',
-    summary: 'Revoke the calling key, if it belongs to a member',
+    summary: 'Revoke the calling key, if it belongs to a member, or was exchanged for a token',
     description: 'It needs no permission. Keys that were created with it are revoked, too.',
     errors: ['key_not_found'],
     verb: device.revokeOwnKey,

@@ -4,10 +4,15 @@ import { boundedText, Uuid } from '../protocol/wire.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 
-/** Shown to the person who decides, so no character hides or reorders others. Some invisible ones are letters. */
+/**
+ * Shown to the person who decides, so no character hides or reorders others. Some invisible ones are letters. These are
+ * no patterns of the OpenAPI document, because other languages do not know the properties of characters.
+ */
 const DeviceName = boundedText(64)
-  .regex(/^[\p{L}\p{N}\p{P}\p{S}\p{M} ]*$/u, { error: 'may have letters, digits, punctuation and spaces only' })
-  .regex(/^\P{DI}*$/u, { error: 'may not have invisible characters' })
+  .refine(text => /^[\p{L}\p{N}\p{P}\p{S}\p{M} ]*$/u.test(text), {
+    error: 'may have letters, digits, punctuation and spaces only',
+  })
+  .refine(text => /^\P{DI}*$/u.test(text), { error: 'may not have invisible characters' })
 
 export const DeviceCodeRequest = z
   .object({
@@ -15,7 +20,9 @@ export const DeviceCodeRequest = z
     scope: boundedText(2048)
       .optional()
       .meta({ description: 'Names of permissions, separated by spaces. Without it, all that the person can grant.' }),
-    device_name: DeviceName.optional().meta({ description: 'Shown to the person who decides.' }),
+    device_name: DeviceName.optional().meta({
+      description: 'Shown to the person who decides. Letters, digits, punctuation and spaces.',
+    }),
   })
   .meta({ id: 'DeviceCodeRequest', example: { client_id: 'slipway-cli', device_name: 'laptop' } })
 

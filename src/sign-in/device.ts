@@ -41,8 +41,8 @@ function requireClient(client_id: string): void {
   if (client_id !== CLIENT_ID) throw fail('invalid_client')
 }
 
-/** The permissions that the device asks for. Without a scope, any. */
-function parseScope(scope: string | undefined): string[] | null {
+/** The permissions that a program asks for. Without a scope, any. */
+export function parseScope(scope: string | undefined): string[] | null {
   if (!scope) return null
   const names = scope.split(' ').filter(Boolean)
   if (names.some(name => !(permissionNames as string[]).includes(name))) throw fail('invalid_scope')
@@ -165,14 +165,14 @@ export const approveDevice = verb(
 )
 export const denyDevice = verb(null, (ctx, ref: Ref) => decide(ctx, 'device.denied', ref, null, null))
 
-/** Other keys belong to the workspace, and take the permission to delete keys. */
+/** A key of a person, or of a job. Others belong to the workspace, and take the permission to delete keys. */
 export const revokeOwnKey = verb(null, async ctx => {
   const revocation = sql<Row>`
     select revoke_key_tree(own.id)
     from (
       select id
       from api_keys
-      where id = current_actor() and setting('actor_kind') = 'key' and member_id is not null
+      where id = current_actor() and setting('actor_kind') = 'key' and coalesce(member_id, trusted_issuer_id) is not null
     ) own`
   requireRow(await run(ctx, revocation), 'key_not_found')
 })

@@ -7,7 +7,7 @@ import { looksLikeLinkToken, newLinkToken, newSessionToken } from '../kernel/cry
 import { type Database, db, type Row, runAsSystem } from '../kernel/db.ts'
 import { sha256Hex } from '../kernel/digest.ts'
 import { fail } from '../kernel/errors.ts'
-import { commit, setSystemSettings } from '../kernel/journal.ts'
+import { commit, openOwnAnswer, setSystemSettings } from '../kernel/journal.ts'
 import { createdMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import type { Services } from '../kernel/routes.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
@@ -46,7 +46,7 @@ export const createLink = verb(
     return {
       id: row.id,
       member_id: row.member_id,
-      url: linkUrl(ctx.origin, await ctx.sealer.open(row.sealed, caller, 'sign_in_link')),
+      url: linkUrl(ctx.origin, await openOwnAnswer(ctx, row.sealed, 'sign_in_link')),
       expires_at: toIsoTime(row.expires_at),
     }
   },

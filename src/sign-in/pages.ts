@@ -3,10 +3,10 @@
 import type { Env, Hono } from 'hono'
 import { html } from 'hono/html'
 import type { Config } from '../env.ts'
-import { renderScriptPage, scriptPageHeaders } from '../kernel/html-page.ts'
-import { serveStaticPage } from '../kernel/static-page.ts'
 import { devicePageScript } from './device-page-script.ts'
+import { BUTTONS, GRANT, PERSON } from './grant-page.ts'
 import { pageScript } from './page-script.ts'
+import { serveScriptPage } from './script-page.ts'
 
 const oidcLink = html`<p>
 <a id="oidc" class="button" href="/sign-in/oidc">Sign in with your organization’s account</a>
@@ -31,12 +31,7 @@ ${hasOidc ? oidcLink : ''}
 <noscript><p>This page needs JavaScript.</p></noscript>`
 
 const DEVICE_CONTENT = `<p id="status" role="status"></p>
-<p id="as" hidden>You are signed in to <b id="organization"></b> as <b id="who"></b>.
-<a href="/sign-in">Not you?</a></p>
-<section id="no-member" hidden>
-<p>You are signed in with an API key, which cannot approve a device. <a href="/sign-in">Sign out</a>, and sign in as a
-member: with a sign-in link or with your organization’s account.</p>
-</section>
+${PERSON}
 <section id="ask" hidden>
 <form id="code-form">
 <label for="code">The code that the device shows</label>
@@ -55,43 +50,13 @@ somebody has sent you the code, deny it.</p>
 <dt>User agent</dt><dd id="agent"></dd>
 <dt>Asked</dt><dd id="time"></dd>
 </dl>
-<p id="no-workspace" hidden>You have no workspace in which you could approve it.</p>
-<div id="grant">
-<p><label for="workspace">It may act as you in the workspace</label>
-<select id="workspace"></select></p>
-<fieldset>
-<legend>It may</legend>
-<label><input type="radio" name="access" value="all" checked> do everything that you may do there</label>
-<label><input type="radio" name="access" value="read"> only read</label>
-</fieldset>
-<ul id="permissions"></ul>
+${GRANT}
 <p>This ends after 90 days. The device never has more permissions than you, and none once you have left the
 workspace.</p>
 </div>
-<p><button id="approve" type="button">Approve</button>
-<button id="deny" class="second" type="button">Deny</button></p>
+${BUTTONS}
 </section>
 <noscript><p>This page needs JavaScript.</p></noscript>`
-
-/** A page whose script is beside it. */
-function serveScriptPage<E extends Env>(app: Hono<E>, path: string, title: string, content: string, script: string) {
-  const scriptPath = `${path}/page.js`
-  const createPage = async () =>
-    serveStaticPage(
-      'text/html; charset=utf-8',
-      () => renderScriptPage(title, content, scriptPath),
-      await scriptPageHeaders(),
-    )
-  let page: ReturnType<typeof createPage> | undefined
-  app.get(path, async c => {
-    page ??= createPage()
-    return (await page)(c)
-  })
-  app.get(
-    scriptPath,
-    serveStaticPage('text/javascript; charset=utf-8', () => script),
-  )
-}
 
 export function serveSignInPages<E extends Env>(app: Hono<E>, { oidc }: Pick<Config, 'oidc'>): void {
   serveScriptPage(app, '/sign-in', 'Sign in', String(createSignInContent(oidc !== undefined)), pageScript)

@@ -69,12 +69,16 @@ export const signInRoutes = slice('Sign-in', 'Who the caller is, and the session
   .get('/v2/me', {
     id: 'readMe',
     summary: 'Get the caller, its organization and workspaces, and what it may do there',
+    description:
+      'Needs no permission and no `X-Tenant-Id`. Call it to find the workspaces of a key, or to see whether it still ' +
+      'works.',
     reply: s.Me,
     verb: sessions.readMe,
   })
   .get('/v2/me/sessions', {
     id: 'listMySessions',
     summary: 'List the sessions of the calling member or key',
+    description: 'Newest first. Needs no permission. `is_current` marks the session of the request.',
     query: Page,
     reply: s.SignInSessionList,
     verb: sessions.listSessions,
@@ -92,12 +96,14 @@ export const signInRoutes = slice('Sign-in', 'Who the caller is, and the session
   .delete('/v2/me/sessions/current', {
     id: 'signOut',
     summary: 'End the session of this request',
+    description: 'The cookie no longer works. A key that was exchanged for the session stays.',
     errors: ['session_not_found'],
     verb: sessions.signOut,
   })
   .delete('/v2/me/sessions/{own_session_id}', {
     id: 'endSession',
     summary: 'End one of the caller’s sessions',
+    description: 'Needs no permission. Use it to sign out another browser.',
     params: s.SessionRef,
     errors: ['session_not_found'],
     verb: sessions.endOwnSession,
@@ -131,6 +137,9 @@ export const signInRoutes = slice('Sign-in', 'Who the caller is, and the session
   .get(CALLBACK_PATH, {
     id: 'finishSignIn',
     summary: 'The redirect URI at the identity provider: opens a session',
+    description:
+      'For browsers that the identity provider sends back, not for programs. It needs the cookie of the browser that ' +
+      'began, sets the cookie of the session and redirects to `/sign-in`. A failure is a page.',
     query: s.SignInAnswer,
     pageMediaType: 'text/html',
     status: 302,

@@ -6,7 +6,7 @@ import { newSessionToken } from '../kernel/crypto.ts'
 import { db, type Row, run } from '../kernel/db.ts'
 import { sha256Hex } from '../kernel/digest.ts'
 import { fail } from '../kernel/errors.ts'
-import { commit } from '../kernel/journal.ts'
+import { commit, openOwnAnswer } from '../kernel/journal.ts'
 import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
 import { changedMembers, createdMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
@@ -70,7 +70,7 @@ export const openSession = verb(null, async ctx => {
     .returning({ ...visibleColumns, sealed: sql<string>`${sealed}::text`.as('sealed') })
   const changes = { changes: createdMembers(SESSION_RECORD) }
   const row = requireRow(await commit(ctx, 'session.opened', change, { method: 'key' }, changes), 'key_unknown')
-  const opened = await ctx.sealer.open(row.sealed, actor.hash, 'session')
+  const opened = await openOwnAnswer(ctx, row.sealed, 'session')
   ctx.cookies?.push(formatSessionCookie(ctx.origin, opened))
   return toWire({ ...row, is_current: true })
 })
@@ -189,4 +189,5 @@ export const sweepSessions = (services: SweepServices): Promise<number> =>
     { table: 'sign_in_links', where: sql`expires_at < clock() - interval '1 day'` },
     // Until then a device learns that its code has expired.
     { table: 'device_requests', where: sql`expires_at < clock() - interval '10 minutes'` },
+    { table: 'oauth_grants', where: sql`expires_at < clock() - interval '10 minutes'` },
   ])

@@ -60,6 +60,9 @@ export const syncRoutes = slice(
     id: 'sendLogs',
     toleratesUnknown: true,
     summary: 'Send log lines of a build or a run',
+    description:
+      'The number of the next line is in the answer: go on there, also after a request that had no answer. Lines ' +
+      'that were received before are skipped.',
     body: LogBatch,
     reply: LogReceipt,
     idempotent: true,

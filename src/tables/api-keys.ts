@@ -4,6 +4,7 @@ import { foreignKey, index, pgTable, text, uuid } from 'drizzle-orm/pg-core'
 import { members, organizations, roles, workspaces } from './access.ts'
 import { createdAtColumn, idColumn, instantColumn, newestFirstColumns } from './columns.ts'
 import { listeners } from './listeners.ts'
+import { trustedIssuers } from './trusted-issuers.ts'
 
 /** A key without a workspace is an organization key. A key with a listener belongs to its agent. */
 export const apiKeys = pgTable(
@@ -26,6 +27,8 @@ export const apiKeys = pgTable(
     created_by: uuid(),
     /** The person whose rights bound those of the key, in each request: see `bound_key_permissions()`. */
     member_id: uuid().references(() => members.id, { onDelete: 'cascade' }),
+    /** Of a key that exchange_token() made: the issuer of the token that it was exchanged for. */
+    trusted_issuer_id: uuid().references(() => trustedIssuers.id, { onDelete: 'set null' }),
     /** Keys with the same budget share one rate limit. The trigger `inherit_budget` sets it. */
     budget_id: uuid(),
     created_at: createdAtColumn(),
@@ -37,6 +40,8 @@ export const apiKeys = pgTable(
     index('api_keys_page_of_workspace').on(t.tenant_id, ...newestFirstColumns(t)),
     index('api_keys_role').on(t.role_id),
     index('api_keys_member').on(t.member_id),
+    index('api_keys_exchanged').on(t.trusted_issuer_id, t.expires_at).where(sql`trusted_issuer_id is not null`),
+    index('api_keys_exchanged_ended').on(t.expires_at).where(sql`trusted_issuer_id is not null`),
     index('api_keys_ended')
       .on(sql`least(revoked_at, expires_at)`)
       .where(sql`least(revoked_at, expires_at) is not null`),

@@ -1,7 +1,7 @@
 // Tables of tags.
 import { index, pgTable, text, unique, uuid } from 'drizzle-orm/pg-core'
 import { tenantColumns } from './access.ts'
-import { createdAtColumn, idColumn, newestFirstColumns } from './columns.ts'
+import { idColumn, newestFirstColumns, versionedColumns } from './columns.ts'
 
 export const tagKeys = pgTable(
   'tag_keys',
@@ -10,8 +10,7 @@ export const tagKeys = pgTable(
     ...tenantColumns(),
     key: text().notNull(),
     description: text(),
-    created_at: createdAtColumn(),
-    updated_at: createdAtColumn(),
+    ...versionedColumns(),
   },
   t => [
     unique('tag_key_taken').on(t.tenant_id, t.key),
@@ -29,8 +28,7 @@ export const tagValues = pgTable(
       .references(() => tagKeys.id, { onDelete: 'cascade' }),
     value: text().notNull(),
     description: text(),
-    created_at: createdAtColumn(),
-    updated_at: createdAtColumn(),
+    ...versionedColumns(),
   },
   t => [
     unique('tag_value_taken').on(t.tag_key_id, t.value),

@@ -15,7 +15,14 @@ import {
   uuid,
 } from 'drizzle-orm/pg-core'
 import { organizations, tenantColumns, workspaces } from './access.ts'
-import { createdAtColumn, idColumn, instantColumn, newestFirstColumns, parentTenantColumns } from './columns.ts'
+import {
+  createdAtColumn,
+  idColumn,
+  instantColumn,
+  newestFirstColumns,
+  parentTenantColumns,
+  versionedColumns,
+} from './columns.ts'
 
 export const TRACE_TIERS = ['shortlived', 'longlived'] as const
 const tierColumn = () => text({ enum: TRACE_TIERS })
@@ -45,8 +52,7 @@ export const projects = pgTable(
     num_examples: integer(),
     num_repetitions: integer(),
     evaluator_keys: text().array(),
-    created_at: createdAtColumn(),
-    updated_at: createdAtColumn(),
+    ...versionedColumns(),
   },
   t => [
     unique('project_name_taken').on(t.tenant_id, t.name),
@@ -302,8 +308,7 @@ export const filterViews = pgTable(
     start_time: instantColumn(),
     end_time: instantColumn(),
     duration: text(),
-    created_at: createdAtColumn(),
-    updated_at: createdAtColumn(),
+    ...versionedColumns(),
   },
   t => [index('filter_views_page').on(t.session_id, ...newestFirstColumns(t))],
 )

@@ -52,6 +52,9 @@ export const feedbackRoutes = slice('Feedback', 'What people and programs say of
     id: 'listFeedback',
     toleratesUnknown: true,
     summary: 'List feedback, newest first',
+    description:
+      'Filters are combined, and each may be repeated for alternatives. A page that is shorter than `limit` is the ' +
+      'last one.',
     query: s.FeedbackQuery,
     repeatable: ['run', 'session', 'key', 'source', 'user'],
     reply: s.FeedbackList,
@@ -61,6 +64,7 @@ export const feedbackRoutes = slice('Feedback', 'What people and programs say of
     id: 'readFeedback',
     toleratesUnknown: true,
     summary: 'Read feedback',
+    description: 'With `include_user_names`, it has the name of the member who gave it.',
     params: s.FeedbackRef,
     query: s.WithUserNames,
     reply: s.Feedback,
@@ -72,6 +76,7 @@ export const feedbackRoutes = slice('Feedback', 'What people and programs say of
     toleratesUnknown: true,
     idempotent: true,
     summary: 'Change feedback',
+    description: 'Members that are absent stay as they are. The run, the key and the author cannot be changed.',
     params: s.FeedbackRef,
     body: s.FeedbackPatch,
     reply: s.Feedback,
@@ -83,6 +88,7 @@ export const feedbackRoutes = slice('Feedback', 'What people and programs say of
     toleratesUnknown: true,
     idempotent: true,
     summary: 'Delete feedback',
+    description: 'It cannot be undone. The statistics of its run and project no longer count it.',
     params: s.FeedbackRef,
     errors: ['feedback_not_found'],
     verb: feedback.deleteFeedback,
@@ -106,6 +112,7 @@ export const feedbackRoutes = slice('Feedback', 'What people and programs say of
     id: 'listFeedbackLinks',
     toleratesUnknown: true,
     summary: 'List the feedback links of a run that have not expired',
+    description: 'Newest first, with the URL and the end of each. A run can have 100.',
     query: l.FeedbackLinkQuery,
     reply: l.FeedbackLinkList,
     verb: links.listFeedbackLinks,
@@ -113,6 +120,9 @@ export const feedbackRoutes = slice('Feedback', 'What people and programs say of
   .get('/feedback/tokens/{token}', {
     id: 'sendLinkFeedback',
     summary: 'Give feedback by a link, with a query',
+    description:
+      'Takes no API key: the token in the path replaces it. A link in a mail may be loaded ahead of time by a ' +
+      'browser: such a request stores nothing. The next use of the link replaces the feedback.',
     params: l.FeedbackLinkRef,
     query: l.LinkFeedbackQuery,
     reply: l.LinkAnswer,
@@ -123,6 +133,7 @@ export const feedbackRoutes = slice('Feedback', 'What people and programs say of
     id: 'postLinkFeedback',
     idempotent: true,
     summary: 'Give feedback by a link, as JSON or as a form',
+    description: 'Takes no API key: the token in the path replaces it. The next use of the link replaces the feedback.',
     params: l.FeedbackLinkRef,
     body: l.LinkFeedback,
     reply: l.LinkAnswer,
@@ -133,6 +144,9 @@ export const feedbackRoutes = slice('Feedback', 'What people and programs say of
     id: 'listFeedbackConfigs',
     toleratesUnknown: true,
     summary: 'List what the feedback of each key may say',
+    description:
+      'A configuration says of a key whether its feedback is a number within limits, one of several categories, or a ' +
+      'text. Keys without one take any feedback.',
     query: s.FeedbackConfigQuery,
     repeatable: ['key'],
     reply: s.FeedbackConfigList,
@@ -153,6 +167,7 @@ export const feedbackRoutes = slice('Feedback', 'What people and programs say of
     id: 'changeFeedbackConfig',
     toleratesUnknown: true,
     summary: 'Change the configuration of a feedback key',
+    description: 'It holds for feedback that comes later. Feedback that was given before stays as it is.',
     body: s.FeedbackConfigPatch,
     reply: s.FeedbackConfigEntry,
     errors: ['feedback_config_not_found'],

@@ -37,6 +37,9 @@ export const ingestionRoutes = slice('Ingestion', 'Runs of applications, as trac
   .get('/info', {
     id: 'readInfo',
     summary: 'Read how this installation takes runs',
+    description:
+      'Takes no API key. Tracing clients read it first: which compressions and routes they can use, and how large a ' +
+      'batch may be.',
     reply: s.Info,
     open: async (c, { config }) => c.json(await readInfo(config)),
   })

@@ -55,6 +55,7 @@ export const runRoutes = slice('Runs', 'What applications did: runs, and the tra
   .get('/runs/{run_id}', {
     id: 'readRun',
     summary: 'Read a run',
+    description: 'It has inputs, outputs and events in full. `session_id` and `start_time` let it be found faster.',
     params: s.RunRef,
     query: s.RunReadQuery,
     reply: s.Run,

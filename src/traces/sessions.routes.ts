@@ -14,6 +14,9 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
     id: 'listProjects',
     toleratesUnknown: true,
     summary: 'List the tracing projects of this workspace',
+    description:
+      'By default the newest first. `include_stats` adds counts, latency, tokens, cost and feedback. A page that is ' +
+      'shorter than `limit` is the last one.',
     query: s.SessionQuery,
     repeatable: ['id', 'reference_dataset', 'tag_value_id', 'stats_select'],
     reply: s.SessionList,
@@ -47,8 +50,10 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
   })
   .get('/sessions/{session_id}', {
     id: 'readProject',
+    versioned: true,
     toleratesUnknown: true,
     summary: 'Read a tracing project',
+    description: 'With `include_stats`, it has counts, latency, tokens, cost and feedback of its traces.',
     params: s.SessionRef,
     query: s.SessionReadQuery,
     reply: s.Session,
@@ -57,6 +62,7 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
   })
   .patch('/sessions/{session_id}', {
     id: 'changeProject',
+    versioned: true,
     toleratesUnknown: true,
     summary: 'Change a tracing project',
     description:
@@ -73,6 +79,7 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
   })
   .delete('/sessions/{session_id}', {
     id: 'deleteProject',
+    versioned: true,
     toleratesUnknown: true,
     summary: 'Delete a tracing project with its traces',
     description: 'A project of a deployment is deleted with the deployment.',
@@ -97,6 +104,9 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
     toleratesUnknown: true,
     isReadOnly: true,
     summary: 'Read the charts of a tracing project',
+    description:
+      'Charts of traces, errors, latency, tokens, cost and feedback, as points of equal length. A window has at most ' +
+      '1,000 points: choose a longer `stride` for a longer window.',
     params: s.SessionRef,
     body: d.DashboardRequest,
     reply: d.Dashboard,
@@ -107,6 +117,9 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
     id: 'listFilterViews',
     toleratesUnknown: true,
     summary: 'List the views of a tracing project, newest first',
+    description:
+      'All views of the project in one answer. A view is a saved filter: send its `filter_string` as `filter` to ' +
+      '`POST /runs/query`.',
     params: s.SessionRef,
     query: v.ViewQuery,
     reply: v.FilterViewList,
@@ -117,6 +130,9 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
     id: 'createFilterView',
     toleratesUnknown: true,
     summary: 'Save a filter over the runs of a tracing project',
+    description:
+      'All members of the workspace who can read the project see it. The filters are checked, so a view that was ' +
+      'saved can be opened.',
     params: s.SessionRef,
     body: v.NewView,
     reply: v.FilterView,
@@ -125,8 +141,12 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
   })
   .get('/sessions/{session_id}/views/{view_id}', {
     id: 'readFilterView',
+    versioned: true,
     toleratesUnknown: true,
     summary: 'Read a view',
+    description:
+      'Its `filter_string`, `trace_filter_string` and `tree_filter_string` are the three filters of `POST ' +
+      '/runs/query`.',
     params: v.ViewRef,
     reply: v.FilterView,
     errors: ['view_not_found'],
@@ -134,8 +154,10 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
   })
   .patch('/sessions/{session_id}/views/{view_id}', {
     id: 'changeFilterView',
+    versioned: true,
     toleratesUnknown: true,
     summary: 'Change a view',
+    description: 'Members that are absent stay as they are. A `duration` replaces a start.',
     params: v.ViewRef,
     body: v.ViewPatch,
     reply: v.FilterView,
@@ -144,8 +166,10 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
   })
   .patch('/sessions/{session_id}/views/{view_id}/rename', {
     id: 'renameFilterView',
+    versioned: true,
     toleratesUnknown: true,
     summary: 'Change the name and the description of a view',
+    description: 'The filters and times stay. To change them too, PATCH the view itself.',
     params: v.ViewRef,
     body: v.ViewName,
     reply: v.FilterView,
@@ -154,8 +178,10 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
   })
   .delete('/sessions/{session_id}/views/{view_id}', {
     id: 'deleteFilterView',
+    versioned: true,
     toleratesUnknown: true,
     summary: 'Delete a view',
+    description: 'Only the saved filter is deleted. The runs stay.',
     params: v.ViewRef,
     errors: ['view_not_found'],
     verb: views.deleteView,

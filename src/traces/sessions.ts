@@ -2,9 +2,10 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
-import { type Row, refuseUnless, run, textArray, uuidArray } from '../kernel/db.ts'
+import { type Row, refuseUnless, run, textArray, uuidArray, versionMatches } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
 import { changedMembers, deletedMembers, recordColumns } from '../kernel/recorded-changes.ts'
+import { etagVersion } from '../kernel/routes.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import { projects } from '../tables/traces.ts'
 import { lockTiers } from './postgres/locks.ts'
@@ -16,7 +17,8 @@ import { recordTier, requireAllowedTier, requireTierChange } from './tiers.ts'
 export type SessionRow = typeof projects.$inferSelect
 type SessionParams = z.output<typeof schema.SessionRef>
 
-export const sessionToWire = (row: SessionRow, stats: SessionStats = NO_STATS): schema.Session => ({
+type ProjectWire = schema.Session & { [etagVersion]: number }
+export const sessionToWire = (row: SessionRow, stats: SessionStats = NO_STATS): ProjectWire => ({
   id: row.id,
   tenant_id: row.tenant_id,
   name: row.name,
@@ -35,6 +37,7 @@ export const sessionToWire = (row: SessionRow, stats: SessionStats = NO_STATS): 
   evaluator_keys: row.evaluator_keys,
   created_at: toIsoTime(row.created_at),
   ...statsToWire(stats),
+  [etagVersion]: row.version,
 })
 
 const RECORDED = recordColumns(projects, [
@@ -51,6 +54,7 @@ const RECORDED = recordColumns(projects, [
 ])
 
 const isSession = (id: string): SQL => sql`p.id = ${id}::uuid and p.tenant_id = current_tenant()`
+const isVersion = (ctx: Ctx): SQL => versionMatches(ctx, { version: sql`p.version` }) ?? sql`true`
 const lockSession = (id: string): SQL => sql`select from projects p where ${isSession(id)} for update`
 
 export const readSession = verb(
@@ -109,6 +113,7 @@ const changeColumns = (input: schema.SessionPatch): SQL => sql`
       longlived_ttl_days = ${changedDays(input)},
       earlier_tiers = ${recordTier(changedTier(input))},
       trace_tier = ${changedTier(input)},
+      version = p.version + 1,
       updated_at = clock()`
 const changedTier = ({ trace_tier }: schema.SessionPatch): SQL => sql`coalesce(${text(trace_tier)}, p.trace_tier)`
 const changedDays = ({ longlived_ttl_days: days }: schema.SessionPatch): SQL =>
@@ -184,6 +189,7 @@ export const changeSession = verb(
     update projects p
     set ${changeColumns(patch)}
     where ${isSession(session_id)}
+      and ${isVersion(ctx)}
       and ${requireDatasets([patch.default_dataset_id])}
       and ${refuseUnless('project_of_deployment', sql`p.deployment_id is null or ${keepsName}`)}
       and ${requireAllowedChange(patch)}
@@ -200,6 +206,7 @@ async function deleteRows(ctx: Ctx, ids: string[]): Promise<void> {
   const change = sql<SessionRow>`
     delete from projects p
     where ${given}
+      and ${isVersion(ctx)}
       and ${refuseUnless('project_of_deployment', sql`p.deployment_id is null`)}
       and ${refuseUnless('project_not_found', sql`(select count(*) from projects p where ${given}) = ${ids.length}`)}
     returning *`

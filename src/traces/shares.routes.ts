@@ -23,6 +23,7 @@ export const runShareRoutes = slice('Shared runs', 'Links that show a run to any
   .get('/runs/{run_id}/share', {
     id: 'readRunShare',
     summary: 'Read the link that shows a run',
+    description: 'Null if the run is not shared.',
     params: RunRef,
     reply: s.RunShare.nullable(),
     errors: ['run_not_found'],
@@ -31,6 +32,9 @@ export const runShareRoutes = slice('Shared runs', 'Links that show a run to any
   .put('/runs/{run_id}/share', {
     id: 'shareRun',
     summary: 'Create a link that shows a run and the runs below it, or return the one that exists',
+    description:
+      'Anyone with the link sees inputs, outputs and feedback of these runs, without a key. Sharing again returns ' +
+      'the same link.',
     idempotent: true,
     untypedBody: true,
     toleratesUnknown: true,
@@ -43,16 +47,30 @@ export const runShareRoutes = slice('Shared runs', 'Links that show a run to any
   .delete('/runs/{run_id}/share', {
     id: 'unshareRun',
     summary: 'Delete the link that shows a run',
+    description: 'The link stops working at once. To unshare a run that is not shared succeeds and changes nothing.',
     idempotent: true,
     params: RunRef,
     errors: ['run_not_found'],
     verb: unshareRun,
   })
-  .post('/runs/delete', { id: 'deleteRuns', summary: 'Delete traces with all their runs and feedback', ...deletion })
-  .post('/runs/delete/traces', { id: 'deleteTraces', summary: 'Delete traces, as `/runs/delete` does', ...deletion })
+  .post('/runs/delete', {
+    id: 'deleteRuns',
+    summary: 'Delete traces with all their runs and feedback',
+    description:
+      'Names the traces by `trace_ids`, or by `metadata` of their runs. Up to 1,000 traces: while `has_more` is ' +
+      'true, send the request again. It cannot be undone.',
+    ...deletion,
+  })
+  .post('/runs/delete/traces', {
+    id: 'deleteTraces',
+    summary: 'Delete traces, as `/runs/delete` does',
+    description: 'As `/runs/delete`: while `has_more` is true, send the request again.',
+    ...deletion,
+  })
   .get('/public/{share_token}/run', {
     id: 'readSharedRun',
     summary: 'Read the run that a link shows',
+    description: 'Takes no API key: the token in the path replaces it. 404 once the run is no longer shared.',
     params: s.ShareRef,
     reply: Run,
     errors: ['run_share_not_found'],
@@ -65,6 +83,8 @@ export const runShareRoutes = slice('Shared runs', 'Links that show a run to any
   .get('/public/{share_token}/run/{run_id}', {
     id: 'readSharedRunById',
     summary: 'Read a run below the one that a link shows',
+    description:
+      'Takes no API key: the token in the path replaces it. Only the shared run and the runs below it are shown.',
     params: s.SharedRunRef,
     reply: Run,
     errors: ['run_share_not_found', 'run_not_found'],
@@ -77,6 +97,8 @@ export const runShareRoutes = slice('Shared runs', 'Links that show a run to any
   .post('/public/{share_token}/runs/query', {
     id: 'querySharedRuns',
     summary: 'Read runs that a link shows',
+    description:
+      'Takes no API key: the token in the path replaces it. Without `id`, the answer is the shared run alone.',
     isReadOnly: true,
     params: s.ShareRef,
     body: s.SharedRunQuery,
@@ -97,6 +119,7 @@ export const runShareRoutes = slice('Shared runs', 'Links that show a run to any
   .get('/public/{share_token}/feedbacks', {
     id: 'listSharedFeedback',
     summary: 'List feedback of the runs that a link shows, newest first',
+    description: 'Takes no API key: the token in the path replaces it. Names of people are not shown.',
     params: s.ShareRef,
     query: s.SharedFeedbackQuery,
     repeatable: ['run', 'session', 'key', 'source'],

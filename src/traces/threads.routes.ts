@@ -18,6 +18,9 @@ export const threadRoutes = slice('Threads', 'Conversations: traces of a project
   .post('/runs/group/stats', {
     id: 'readGroupStats',
     summary: 'Add up the threads of a project',
+    description:
+      'The threads that `POST /runs/group` would list, summed up as one: how many they are, their latency, tokens, ' +
+      'cost and feedback.',
     isReadOnly: true,
     toleratesUnknown: true,
     body: s.ThreadGroupBody,
@@ -28,6 +31,9 @@ export const threadRoutes = slice('Threads', 'Conversations: traces of a project
   .get('/runs/threads/{thread_id}', {
     id: 'readThreadPreview',
     summary: 'Read what was said in a thread',
+    description:
+      'Made from the previews of the latest 100 traces, so long messages are shortened. Read the runs for the whole ' +
+      'text.',
     params: s.ThreadRef,
     query: s.ThreadPreviewQuery,
     repeatable: ['select', 'variables'],

@@ -12,6 +12,9 @@ export const ttlSettingsRoutes = slice('Retention', 'For how long new projects k
     id: 'listTtlSettings',
     toleratesUnknown: true,
     summary: 'Get the retention of new projects of this workspace',
+    description:
+      'What a new project of this workspace gets. `configured_by` is `system` if nothing was set, so that it is ' +
+      'inherited from the organization or the installation.',
     reply: s.TtlSettingsList,
     verb: settings.listTtlSettings,
   })
@@ -29,6 +32,8 @@ export const ttlSettingsRoutes = slice('Retention', 'For how long new projects k
     id: 'readWorkspaceTtl',
     toleratesUnknown: true,
     summary: 'Get for how many days this workspace keeps long-lived traces',
+    description:
+      '`is_custom` is false if the workspace has no number of its own, so that it is that of the installation.',
     reply: s.WorkspaceTtl,
     errors: ['workspace_not_found'],
     verb: settings.readWorkspaceTtl,
@@ -47,6 +52,9 @@ export const ttlSettingsRoutes = slice('Retention', 'For how long new projects k
     id: 'listOrganizationTtlSettings',
     toleratesUnknown: true,
     summary: 'List the retention of new projects, of the organization and of its workspaces',
+    description:
+      'The entry without `tenant_id` is that of the organization, which workspaces without settings of their own ' +
+      'inherit.',
     reply: s.TtlSettingsList,
     verb: settings.listOrganizationTtlSettings,
   })

@@ -22,6 +22,9 @@ export const v2Routes = slice('Runs, version 2', 'Runs, traces and threads as ne
   .post('/v2/runs/query', {
     id: 'queryRunsV2',
     summary: 'List runs, by default the newest of the last day first',
+    description:
+      'Name the projects by `project_ids`, or a dataset by `reference_dataset_id`. Members that are not in `selects` ' +
+      'are left out. Go on while `next_cursor` is set, as a page may have fewer runs than `page_size`.',
     isReadOnly: true,
     toleratesUnknown: true,
     body: s.RunQueryV2,
@@ -32,6 +35,9 @@ export const v2Routes = slice('Runs, version 2', 'Runs, traces and threads as ne
   .get('/v2/runs/{run_id}', {
     id: 'readRunV2',
     summary: 'Read a run of a project',
+    description:
+      '`selects` names the members to return: without it, only the id is returned. With `start_time` the run is ' +
+      'found faster.',
     params: RunRef,
     query: s.RunReadQueryV2,
     lists: ['selects'],
@@ -42,6 +48,7 @@ export const v2Routes = slice('Runs, version 2', 'Runs, traces and threads as ne
   .get('/v2/runs/{run_id}/url', {
     id: 'readRunUrl',
     summary: 'Read where the dashboard shows a run',
+    description: 'A URL of this installation’s dashboard, for links in messages. Who opens it has to be signed in.',
     params: RunRef,
     query: s.RunUrlQuery,
     reply: s.RunUrl,
@@ -51,6 +58,9 @@ export const v2Routes = slice('Runs, version 2', 'Runs, traces and threads as ne
   .post('/v2/runs/{run_id}/share', {
     id: 'shareTrace',
     summary: 'Create a link that shows the trace of a run, or return the one that exists',
+    description:
+      'The link is that of the root, so it shows the whole trace, without a key, to anyone who has it. Sharing again ' +
+      'returns the same link.',
     idempotent: true,
     toleratesUnknown: true,
     params: RunRef,
@@ -62,6 +72,9 @@ export const v2Routes = slice('Runs, version 2', 'Runs, traces and threads as ne
   .delete('/v2/runs/{run_id}/share', {
     id: 'unshareTrace',
     summary: 'Delete the link that shows a trace',
+    description:
+      'Name the root of the trace. The link stops working at once. To unshare what is not shared succeeds and ' +
+      'changes nothing.',
     idempotent: true,
     params: RunRef,
     errors: ['run_not_found'],
@@ -70,6 +83,9 @@ export const v2Routes = slice('Runs, version 2', 'Runs, traces and threads as ne
   .post('/v2/traces/query', {
     id: 'queryTraces',
     summary: 'List traces by their roots, by default the newest of the last day first',
+    description:
+      'Each item is the root of a trace of one project. Members that are not in `selects` are left out. Go on while ' +
+      '`next_cursor` is set.',
     isReadOnly: true,
     toleratesUnknown: true,
     body: s.TraceQueryV2,
@@ -80,6 +96,8 @@ export const v2Routes = slice('Runs, version 2', 'Runs, traces and threads as ne
   .get('/v2/traces/{trace_id}/runs', {
     id: 'listTraceRuns',
     summary: 'List the runs of a trace, the first 1,000 in their order',
+    description:
+      'In the order of the tree: each run comes after the one that called it. `selects` names the members to return.',
     params: s.TraceRef,
     query: s.TraceRunsQuery,
     lists: ['selects'],
@@ -90,6 +108,9 @@ export const v2Routes = slice('Runs, version 2', 'Runs, traces and threads as ne
   .post('/v2/threads/query', {
     id: 'queryThreads',
     summary: 'List the threads of a project, by default those of the last day',
+    description:
+      'A thread is all traces with the same `thread_id` in their metadata. Those with the latest start come first. ' +
+      'Go on while `next_cursor` is set.',
     isReadOnly: true,
     toleratesUnknown: true,
     body: t.ThreadQueryV2,
@@ -100,6 +121,7 @@ export const v2Routes = slice('Runs, version 2', 'Runs, traces and threads as ne
   .post('/v2/threads/stats', {
     id: 'readThreadAggregates',
     summary: 'Add up the threads of a project, by default those of the last day',
+    description: '`select` names the figures to compute. Takes the filters of the list.',
     isReadOnly: true,
     toleratesUnknown: true,
     body: t.ThreadAggregateBody,
@@ -110,6 +132,7 @@ export const v2Routes = slice('Runs, version 2', 'Runs, traces and threads as ne
   .get('/v2/threads/{thread_id}/traces', {
     id: 'listThreadTraces',
     summary: 'List the traces of a thread',
+    description: '`selects` names the members to return. Go on while `next_cursor` is set.',
     params: ThreadRef,
     query: t.ThreadTraceQuery,
     lists: ['selects'],
@@ -120,6 +143,9 @@ export const v2Routes = slice('Runs, version 2', 'Runs, traces and threads as ne
   .get('/v2/threads/{thread_id}/stats', {
     id: 'readThreadStats',
     summary: 'Add up the traces of a thread',
+    description:
+      '`selects` names the figures to compute over all traces of the thread: their number, latency, tokens and cost, ' +
+      'for example.',
     params: ThreadRef,
     query: t.ThreadStatsQuery,
     lists: ['selects'],
@@ -130,6 +156,9 @@ export const v2Routes = slice('Runs, version 2', 'Runs, traces and threads as ne
   .get('/v2/sessions', {
     id: 'listProjectsV2',
     summary: 'List the tracing projects of this workspace, page by page',
+    description:
+      'Go on while `next_cursor` is set. Statistics are added with `include_stats`, and cost a further permission ' +
+      'only where `stats_filter` or `include_facets` read runs.',
     query: p.SessionQueryV2,
     repeatable: ['id', 'reference_dataset_id', 'tag_value_id', 'stats_select', 'type'],
     toleratesUnknown: true,
@@ -140,6 +169,7 @@ export const v2Routes = slice('Runs, version 2', 'Runs, traces and threads as ne
   .get('/v2/public/{share_token}/run/{run_id}', {
     id: 'readSharedRunV2',
     summary: 'Read a run that a link shows',
+    description: 'Takes no API key: the token in the path replaces it. `selects` names the members to return.',
     params: SharedRunRef,
     query: s.SharedRunReadQuery,
     lists: ['selects'],
@@ -159,6 +189,7 @@ export const v2Routes = slice('Runs, version 2', 'Runs, traces and threads as ne
   .post('/v2/public/{share_token}/runs/query', {
     id: 'querySharedRunsV2',
     summary: 'List the runs that a link shows, the first 1,000 in their order',
+    description: 'Takes no API key: the token in the path replaces it. `selects` names the members to return.',
     isReadOnly: true,
     params: ShareRef,
     body: s.SharedRunQueryV2,

@@ -1,10 +1,11 @@
 // Views: saved filters over the runs of a project.
 import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
-import { verb } from '../kernel/context.ts'
-import { type Row, run } from '../kernel/db.ts'
+import { type Ctx, verb } from '../kernel/context.ts'
+import { type Row, run, versionMatches } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
 import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../kernel/recorded-changes.ts'
+import { etagVersion } from '../kernel/routes.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import { filterViews } from '../tables/traces.ts'
 import { RUN_FIELDS } from './filter/fields.ts'
@@ -16,7 +17,7 @@ type ViewRow = typeof filterViews.$inferSelect
 type SessionParams = z.output<typeof SessionRef>
 type ViewParams = z.output<typeof schema.ViewRef>
 
-const toWire = (row: ViewRow): z.output<typeof schema.FilterView> => ({
+const toWire = (row: ViewRow): z.output<typeof schema.FilterView> & { [etagVersion]: number } => ({
   id: row.id,
   session_id: row.session_id,
   display_name: row.display_name,
@@ -30,6 +31,7 @@ const toWire = (row: ViewRow): z.output<typeof schema.FilterView> => ({
   duration: row.duration,
   created_at: toIsoTime(row.created_at),
   updated_at: toIsoTime(row.updated_at),
+  [etagVersion]: row.version,
 })
 
 const MEMBERS = [
@@ -49,6 +51,7 @@ const isView = ({ session_id, view_id }: ViewParams): SQL => sql`v.id = ${view_i
       and v.session_id = ${session_id}::uuid
       and v.tenant_id = current_tenant()
       and exists (select from projects p where ${isProject(session_id)})`
+const isVersion = (ctx: Ctx): SQL => versionMatches(ctx, { version: sql`v.version` }) ?? sql`true`
 const lockView = (ref: ViewParams): SQL => sql`select from filter_views v where ${isView(ref)} for update`
 
 export const listViews = verb(
@@ -119,8 +122,8 @@ export const changeView = verb(
     const ref = { session_id, view_id }
     const change = sql<ViewRow>`
       update filter_views v
-      set ${sql.join([...changes, sql`updated_at = clock()`], sql`, `)}
-      where ${isView(ref)}
+      set ${sql.join([...changes, sql`version = v.version + 1`, sql`updated_at = clock()`], sql`, `)}
+      where ${isView(ref)} and ${isVersion(ctx)}
       returning v.*`
     const parts = { lock: lockView(ref), changes: changedMembers(filterViews, RECORDED) }
     const rows = await commit(ctx, 'filter_view.updated', change, ofProject(session_id), parts)
@@ -129,7 +132,10 @@ export const changeView = verb(
 )
 
 export const deleteView = verb('projects:update', async (ctx, ref: ViewParams) => {
-  const change = sql<ViewRow>`delete from filter_views v where ${isView(ref)} returning v.*`
+  const change = sql<ViewRow>`
+    delete from filter_views v
+    where ${isView(ref)} and ${isVersion(ctx)}
+    returning v.*`
   const parts = { changes: deletedMembers(RECORDED) }
   const rows = await commit(ctx, 'filter_view.deleted', change, ofProject(ref.session_id), parts)
   requireRow(rows, 'view_not_found')

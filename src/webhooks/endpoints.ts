@@ -6,7 +6,7 @@ import { type Ctx, verb } from '../kernel/context.ts'
 import { bumpVersion, db, inTenant, requirePermission, run, uuidArray, versionMatches } from '../kernel/db.ts'
 import { requireAllowedUrl } from '../kernel/guarded-fetch.ts'
 import { announceEvents, commit } from '../kernel/journal.ts'
-import { afterCursor, hasOwner, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
+import { afterCursor, hasName, hasOwner, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
 import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import { etagVersion } from '../kernel/routes.ts'
 import { requireRow, toIsoTime, withoutNulls } from '../kernel/rows.ts'
@@ -86,7 +86,14 @@ export const listWebhooks = verb('webhooks:read', async (ctx, page: z.output<typ
   const query = db
     .select()
     .from(webhooks)
-    .where(and(inTenant(webhooks), hasOwner(webhooks.owner, page), afterCursor(webhooks, page)))
+    .where(
+      and(
+        inTenant(webhooks),
+        hasName(webhooks.url, { name: page.url }),
+        hasOwner(webhooks.owner, page),
+        afterCursor(webhooks, page),
+      ),
+    )
     .orderBy(...newestFirst(webhooks))
     .limit(limit)
     .offset(offset)

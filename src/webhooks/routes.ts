@@ -15,6 +15,7 @@ export const webhookRoutes = slice(
   .get('/v2/webhooks', {
     id: 'listWebhooks',
     summary: 'List the webhooks of this workspace',
+    description: 'Newest first. `health` says whether sending works and why not. Secrets are never shown.',
     query: s.WebhookQuery,
     reply: s.WebhookList,
     verb: webhooks.listWebhooks,
@@ -33,6 +34,9 @@ export const webhookRoutes = slice(
   .get('/v2/webhooks/{webhook_id}', {
     id: 'readWebhook',
     summary: 'Read a webhook and its health',
+    description:
+      '`health.failing_since` is the first failure since the last success. After five days of failures the webhook ' +
+      'is disabled. The secret is never shown.',
     params: s.WebhookRef,
     reply: s.Webhook,
     errors: ['webhook_not_found'],
@@ -42,6 +46,9 @@ export const webhookRoutes = slice(
   .patch('/v2/webhooks/{webhook_id}', {
     id: 'changeWebhook',
     summary: 'Change, pause or resume a webhook',
+    description:
+      '`enabled` true resumes it where it stopped. `after` moves it to another event, to repeat some or to skip ' +
+      'some. The secret stays: `rotate_secret` replaces it.',
     params: s.WebhookRef,
     body: s.WebhookPatch,
     reply: s.Webhook,
@@ -52,6 +59,7 @@ export const webhookRoutes = slice(
   .delete('/v2/webhooks/{webhook_id}', {
     id: 'deleteWebhook',
     summary: 'Delete a webhook and its deliveries',
+    description: 'It cannot be undone. A request that is under way may still arrive.',
     params: s.WebhookRef,
     errors: ['webhook_not_found'],
     versioned: true,
@@ -90,6 +98,9 @@ export const webhookRoutes = slice(
   .get('/v2/webhooks/{webhook_id}/deliveries/{delivery_id}', {
     id: 'readWebhookDelivery',
     summary: 'Read a delivery with its last request and answer',
+    description:
+      'The bodies are shown as far as they are kept: the beginning of the answer, and the request as it was signed. ' +
+      'Use it to find out why a receiver refused an event.',
     params: s.DeliveryRef,
     reply: s.DeliveryDetails,
     errors: ['webhook_delivery_not_found'],
@@ -111,6 +122,9 @@ export const webhookRoutes = slice(
   .post('/v2/webhooks/{webhook_id}/recover', {
     id: 'recoverWebhook',
     summary: 'Retry the failed deliveries since a time',
+    description:
+      'Up to 1,000 failed deliveries, the oldest first, get all their attempts again. Send it again while ' +
+      '`recovered` is 1,000.',
     params: s.WebhookRef,
     body: s.RecoveryWindow,
     reply: s.Recovered,

@@ -4,6 +4,7 @@ import {
   arrayOf,
   boundedText,
   emptyAsAbsent,
+  exactName,
   Instant,
   listOf,
   Owner,
@@ -16,7 +17,7 @@ import {
 const Time = z.string().meta({ format: 'date-time' })
 
 export const WebhookRef = z.object({ webhook_id: Uuid })
-export const WebhookQuery = z.object({ ...Page.shape, owner: ownedBy })
+export const WebhookQuery = z.object({ ...Page.shape, url: exactName('url'), owner: ownedBy })
 export const DeliveryRef = WebhookRef.extend({ delivery_id: Uuid })
 
 const EventTypePattern = boundedText(100)
@@ -135,6 +136,7 @@ export type Rotation = z.output<typeof Rotation>
 // ---- deliveries
 
 const States = z.enum(['waiting', 'delivered', 'failed'])
+
 export const DeliveryQuery = Page.extend({
   state: z.preprocess(emptyAsAbsent, States.optional()),
   type: z.preprocess(emptyAsAbsent, boundedText(100).optional()).meta({ description: 'The exact type of the event.' }),

@@ -21,6 +21,7 @@ const RUNNING = [
   'docs/apply',
   'docs/operate-a-deployment',
   'docs/cli',
+  'docs/mcp-clients',
   'docs/deploy-from-source',
   'docs/deploy-from-git',
   'docs/runtime',

@@ -1,14 +1,20 @@
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { createConfig, lintFromString } from '@redocly/openapi-core'
 import { expect, it } from 'vitest'
 import { loadOperations } from '../../src/app.ts'
 import { buildOpenApi } from '../../src/kernel/openapi.ts'
 
 const operations = await loadOperations()
+const document = buildOpenApi(operations)
 
 it('the OpenAPI document passes the linter without errors and warnings', async () => {
-  const config = await createConfig({ extends: ['recommended-strict'], rules: { 'no-server-example.com': 'off' } })
+  const config = await createConfig({
+    extends: ['recommended-strict'],
+    rules: { 'no-server-example.com': 'off', 'operation-description': 'error', 'info-contact': 'error' },
+  })
   const problems = await lintFromString({
-    source: JSON.stringify(buildOpenApi(operations)),
+    source: JSON.stringify(document),
     absoluteRef: 'openapi.json',
     config,
   })
@@ -23,4 +29,34 @@ it('the OpenAPI document passes the linter without errors and warnings', async (
     /^no-ambiguous-paths .*`\/annotation-queues\/status\/\{queue_run_id\}`/,
   ]
   expect(found.filter(line => !accepted.some(pattern => pattern.test(line)))).toEqual([])
+})
+
+/** What the rules of Spectral demand besides, which `npm run trial -- clients` runs in full. */
+it('the OpenAPI document has defaults of the type of their schema, and schemas for the items of arrays', () => {
+  const faults: string[] = []
+  const visit = (value: unknown, path: string): void => {
+    if (typeof value !== 'object' || value === null) return
+    const { type, default: initial, items } = value as Record<string, unknown>
+    if (type === 'string' && initial !== undefined && typeof initial !== 'string') faults.push(`${path} default`)
+    if (type === 'array' && typeof items !== 'object') faults.push(`${path} items`)
+    for (const [name, member] of Object.entries(value)) if (name !== 'example') visit(member, `${path}/${name}`)
+  }
+  visit(document, '')
+  expect(faults).toEqual([])
+})
+
+const RECORD = join(import.meta.dirname, '../support/operation-ids.json')
+
+/** Generated clients have functions with these names. `RECORD_OPERATIONS=1` records new ones. */
+it('operations keep their ids, and all of them are recorded', () => {
+  const recorded = JSON.parse(readFileSync(RECORD, 'utf8')) as Record<string, string>
+  const current = Object.fromEntries(operations.map(({ id, method, path }) => [id, `${method.toUpperCase()} ${path}`]))
+  const changed = Object.entries(recorded).filter(([id, route]) => current[id] !== route)
+  expect(changed).toEqual([])
+  if (process.env.RECORD_OPERATIONS) {
+    const sorted = Object.entries(current).toSorted(([a], [b]) => (a < b ? -1 : 1))
+    writeFileSync(RECORD, `${JSON.stringify(Object.fromEntries(sorted), null, 2)}\n`)
+  } else {
+    expect(Object.keys(current).filter(id => !Object.hasOwn(recorded, id))).toEqual([])
+  }
 })

@@ -1,6 +1,15 @@
 // The deployment scripts, with fakes on PATH for the programs that need an account.
 import { spawnSync } from 'node:child_process'
-import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { runInNewContext } from 'node:vm'
@@ -10,72 +19,13 @@ const root = join(import.meta.dirname, '../..')
 const toml = readFileSync(join(root, 'wrangler.toml'), 'utf8')
 const [worker, bucket] = [/^name = "(.+)"/m, /^bucket_name = "(.+)"/m].map(named => toml.match(named)![1]!)
 
-// One program under several names. It records its calls, and keeps database branches and comments in a file.
-const fakeProgram = `#!/usr/bin/env node
-const fs = require('node:fs')
-const { HERE, FAIL } = process.env
-const argv = [require('node:path').basename(process.argv[1]), ...process.argv.slice(2)]
-const line = argv.join(' ')
-const after = flag => argv[argv.indexOf(flag) + 1]
-const stdin = argv[0] === 'gh' && /@-|--body-file -/.test(line) ? fs.readFileSync(0, 'utf8') : ''
-const file = argv.includes('--secrets-file') ? after('--secrets-file') : undefined
-const secrets = file && { path: file, mode: fs.statSync(file).mode & 0o777, text: fs.readFileSync(file, 'utf8') }
-const databaseUrl = process.env.DATABASE_OWNER_URL
-fs.appendFileSync(HERE + '/calls', JSON.stringify({ argv, line, stdin, secrets, databaseUrl }) + '\\n')
-
-const state = JSON.parse(fs.readFileSync(HERE + '/state', 'utf8'))
-const end = (code, out = '', error = '') => {
-  fs.writeFileSync(HERE + '/state', JSON.stringify(state))
-  fs.writeSync(1, out)
-  fs.writeSync(2, error)
-  process.exit(code)
-}
-if (FAIL && line.includes(FAIL)) end(1, '', 'ERROR: refused')
-if (line.includes('db:logins')) end(
-  0,
-  'DATABASE_URL=postgresql://app:hunter2@x.test\\n' +
-    'DATABASE_SYSTEM_URL=postgresql://system:hunter2@x.test\\n',
-)
-const [verb, name] = [argv[4], argv[5]]
-const missing = () => end(1, '', 'ERROR: Branch ' + name + ' not found.\\nAvailable branches: main')
-if (line.includes('neonctl') && verb === 'create') {
-  const made = after('--name')
-  if (state.branches.includes(made)) end(1, '', 'ERROR: branch already exists')
-  state.branches.push(made)
-} else if (line.includes('neonctl branches') || line.includes('neonctl@')) {
-  const wanted = argv[3] === 'connection-string' ? argv[4] : name
-  if (!state.branches.includes(wanted)) missing()
-  if (verb === 'delete') state.branches = state.branches.filter(b => b !== wanted)
-  if (verb === 'delete' && state.overtaken) missing()
-  if (argv[3] === 'connection-string') end(0, 'postgresql://owner:hunter2@' + wanted + '.neon.test/app?x="\\\\$y"\\n')
-} else if (line.includes('wrangler r2 bucket create')) {
-  const exists = 'The bucket you tried to create already exists, and you own it. [code: 10004]'
-  if (state.buckets.includes(argv[5])) end(1, '', exists)
-  state.buckets.push(argv[5])
-} else if (line.includes('wrangler versions upload')) {
-  const url = 'https://' + after('--preview-alias') + '-${worker}.acme.workers.dev'
-  const upload = { type: 'version-upload', preview_url: 'https://1a2b3c4d.test', preview_alias_url: url }
-  const entries = [{ type: 'wrangler-session' }, upload]
-  if (state.noPreviews) delete entries[1].preview_alias_url
-  fs.appendFileSync(process.env.WRANGLER_OUTPUT_FILE_PATH, entries.map(e => JSON.stringify(e) + '\\n').join(''))
-} else if (line.startsWith('gh pr view')) {
-  end(0, state.comments.map((_, i) => 100 + i + '\\n').join(''))
-} else if (line.startsWith('gh pr comment')) {
-  state.comments.push(stdin)
-} else if (line.startsWith('gh api')) {
-  state.comments[line.match(/comments\\/(\\d+)/)[1] - 100] = stdin
-}
-end(0)
-`
-
 type Call = {
   argv: string[]
   line: string
   stdin: string
-  secrets?: { path: string; mode: number; text: string }
-  databaseUrl?: string
+  secrets: { path: string; mode: string; text: string } | undefined
+  databaseUrl: string
 }
-type State = { branches: string[]; buckets: string[]; comments: string[]; noPreviews?: boolean; overtaken?: boolean }
 
 const settings = {
   NEON_API_KEY: 'neon-hunter2',
@@ -97,16 +47,35 @@ let here: string
 
 beforeEach(() => {
   here = mkdtempSync(join(tmpdir(), 'scripts-'))
-  for (const tool of ['npx', 'npm', 'gh', 'wrangler', 'neonctl']) {
-    writeFileSync(join(here, tool), fakeProgram)
-    chmodSync(join(here, tool), 0o755)
-  }
-  remember({ branches: ['main'], buckets: [], comments: [] })
+  const program = join(import.meta.dirname, 'fixtures/deploy-program.sh')
+  for (const tool of ['npx', 'npm', 'gh', 'wrangler', 'neonctl']) symlinkSync(program, join(here, tool))
+  mkdirSync(join(here, 'comments'))
+  writeFileSync(join(here, 'branches'), 'main\n')
 })
 afterEach(() => rmSync(here, { recursive: true, force: true }))
 
-const remember = (state: State) => writeFileSync(join(here, 'state'), JSON.stringify(state))
-const state = () => JSON.parse(readFileSync(join(here, 'state'), 'utf8')) as State
+const readLines = (name: string) =>
+  existsSync(join(here, name)) ? readFileSync(join(here, name), 'utf8').trim().split('\n') : []
+const state = () => ({
+  branches: readLines('branches'),
+  buckets: readLines('buckets'),
+  comments: readdirSync(join(here, 'comments'))
+    .sort()
+    .map(name => readFileSync(join(here, 'comments', name), 'utf8')),
+})
+/** Changes how the programs answer. */
+const mark = (name: 'noPreviews' | 'overtaken') => writeFileSync(join(here, name), '')
+
+function readCalls(file: string): Call[] {
+  const fields = existsSync(file) ? readFileSync(file, 'utf8').split('\0').slice(0, -1) : []
+  const calls: Call[] = []
+  while (fields.length > 0) {
+    const argv = fields.splice(0, Number(fields.shift()))
+    const [stdin, path, mode, text, databaseUrl] = fields.splice(0, 5) as [string, string, string, string, string]
+    calls.push({ argv, line: argv.join(' '), stdin, secrets: path ? { path, mode, text } : undefined, databaseUrl })
+  }
+  return calls
+}
 
 function run(script: string, args: string[], env: Record<string, string> = settings) {
   const calls = join(here, 'calls')
@@ -114,10 +83,9 @@ function run(script: string, args: string[], env: Record<string, string> = setti
   const { status, stdout, stderr } = spawnSync(join(root, 'scripts', script), args, {
     cwd: here,
     encoding: 'utf8',
-    env: { HERE: here, TMPDIR: here, HOME: here, PATH: here + delimiter + process.env.PATH, ...env },
+    env: { HERE: here, WORKER: worker, TMPDIR: here, HOME: here, PATH: here + delimiter + process.env.PATH, ...env },
   })
-  const lines = existsSync(calls) ? readFileSync(calls, 'utf8').trim().split('\n') : []
-  return { status, stdout, stderr, calls: lines.map(line => JSON.parse(line) as Call) }
+  return { status, stdout, stderr, calls: readCalls(calls) }
 }
 
 const preview = (...args: string[]) => run('preview.sh', args)
@@ -201,7 +169,7 @@ describe('preview.sh up', () => {
       SEALING_KEYS: settings.SEALING_KEYS,
       PUBLIC_URL: `https://${argument(calls, '--preview-alias')}-${worker}.acme.workers.dev`,
     })
-    expect(secrets!.mode).toBe(0o600)
+    expect(secrets!.mode).toMatch(/^-rw-------/)
     expect(existsSync(secrets!.path)).toBe(false)
   })
 
@@ -249,7 +217,7 @@ describe('preview.sh up', () => {
   })
 
   it('fails without writing a comment when the version has no address', () => {
-    remember({ ...state(), noPreviews: true })
+    mark('noPreviews')
     const { status } = preview('up', 'topic', '7')
     expect(status).toBe(1)
     expect(state().comments).toEqual([])
@@ -286,7 +254,7 @@ describe('preview.sh down', () => {
 
   it('succeeds when another run deletes the database first', () => {
     preview('up', 'topic', '7')
-    remember({ ...state(), overtaken: true })
+    mark('overtaken')
     const { status, calls } = preview('down', 'topic', '7')
     expect(status).toBe(0)
     expect(summarize(calls)).toEqual(['branches get', 'branches delete', 'branches get', 'gh pr view', 'gh api'])

@@ -53,6 +53,7 @@ const WITHOUT_CHANGES: Record<string, string> = {
       'eraseExamples',
     ].map(id => [id, 'examples are data; the event has their count']),
   ),
+  approveClient: 'the key is created when the program redeems its code',
   approveDevice: 'the key is created when the device asks for it',
   connectAccount: 'starts the flow of a person, or uses a token',
   createPushToken: 'stores nothing',
@@ -424,6 +425,7 @@ async function prepareCalls() {
     }),
     denyDevice: async () => ({ params: { user_code: (await requestDevice()).user_code }, headers: asPerson }),
     redeemDevice: async () => ({ raw: await redeemBody(), headers: form }),
+    issueToken: async () => ({ raw: await redeemBody(), headers: form }),
     revokeOwnKey: async () => {
       const { body } = await send('POST', '/device/token', { raw: await redeemBody(), headers: form, app })
       noteKey(body.access_token)

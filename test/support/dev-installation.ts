@@ -1,4 +1,5 @@
-// One `npm run dev` for those files of `host` that only use it, started when a file first asks for it.
+// One `npm run dev` for those files of `host` that only use it, started when a file first asks for it, and stopped when
+// none uses it any more: its agent measures and observes all the time.
 import { chmodSync, existsSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { createServer } from 'node:http'
@@ -9,6 +10,7 @@ import { inject } from 'vitest'
 import type { TestProject } from 'vitest/node'
 import { findFreePort } from '../../src/postgres/free-port.ts'
 import { type Command, startCommand, stopCommands } from './commands.ts'
+import { onFileEnd } from './file-state.ts'
 
 type DevInstallation = {
   /** Its data folder. */
@@ -19,13 +21,20 @@ type DevInstallation = {
 
 declare module 'vitest' {
   interface ProvidedContext {
-    /** GET answers a `DevInstallation`. */
+    /** With a name of who uses it: GET answers a `DevInstallation`, and DELETE ends the use. */
     devInstallation: string
   }
 }
 
+let user: string | undefined
+onFileEnd(async () => {
+  if (user) await fetch(inject('devInstallation') + user, { method: 'DELETE' })
+  user = undefined
+})
+
 export async function readDevInstallation(): Promise<DevInstallation> {
-  const response = await fetch(inject('devInstallation'))
+  user ??= crypto.randomUUID()
+  const response = await fetch(inject('devInstallation') + user)
   if (!response.ok) throw new Error(await response.text())
   return (await response.json()) as DevInstallation
 }
@@ -45,6 +54,7 @@ export default async function setup(project: TestProject) {
   chmodSync(folder, 0o755)
   const home = join(folder, 'home')
   let starting: Promise<Command> | undefined
+  const users = new Set<string>()
 
   async function start(): Promise<Command> {
     const { NODE_COMPILE_CACHE = '' } = project.config.env
@@ -54,7 +64,18 @@ export default async function setup(project: TestProject) {
     await dev.until(() => existsSync(join(home, 'dev.json')))
     return dev
   }
-  const server = createServer(async (_, response) => {
+  const server = createServer(async ({ method, url: user = '' }, response) => {
+    response.setHeader('Connection', 'close')
+    if (method === 'DELETE') {
+      users.delete(user)
+      if (users.size === 0) {
+        starting = undefined
+        await stopCommands()
+      }
+      response.end()
+      return
+    }
+    users.add(user)
     starting ??= start()
     const answer = await starting.then(
       ({ output }) => JSON.stringify({ home, printed: output.out } satisfies DevInstallation),
@@ -63,10 +84,10 @@ export default async function setup(project: TestProject) {
         return String(error)
       },
     )
-    response.setHeader('Connection', 'close').end(answer)
+    response.end(answer)
   })
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-  project.provide('devInstallation', `http://127.0.0.1:${(server.address() as AddressInfo).port}`)
+  project.provide('devInstallation', `http://127.0.0.1:${(server.address() as AddressInfo).port}/`)
 
   return async () => {
     server.close()

@@ -122,11 +122,12 @@ export async function startLocalGitea(root: string) {
       runGit(repository, 'config', 'http.receivepack', 'true')
       return `${sites.origin.replace('//', '//ada:hush-push@')}/${path}.git`
     },
-    /** Opens, updates or closes a pull request. */
-    async pull(path: string, number: number, branch: string, action: string): Promise<void> {
+    /** Opens, updates or closes a pull request. The branch is deleted if it belongs to a fork. */
+    async pull(path: string, number: number, branch: string, action: string, { isFork = false } = {}): Promise<void> {
       const repository = repositoryOf(path)
       runGit(repository, 'update-ref', `refs/pull/${number}/head`, branch)
-      const head = { ref: branch, sha: runGit(repository, 'rev-parse', branch), repo: { id: 7 } }
+      const head = { ref: branch, sha: runGit(repository, 'rev-parse', branch), repo: { id: isFork ? 8 : 7 } }
+      if (isFork) runGit(repository, 'update-ref', '-d', `refs/heads/${branch}`)
       const pull_request = { head, base: { repo: { id: 7 } }, updated_at: new Date().toISOString() }
       await deliver('pull_request', { action, number, pull_request, ...about(path) })
     },

@@ -8,7 +8,7 @@ import { CommandFailure, EXIT, usageError } from '../failure.ts'
 import { createOutput, type Output } from '../output.ts'
 import { readHidden, readStdin } from '../secret-input.ts'
 import { type GlobalOptions, openSession, type Session } from '../session.ts'
-import { findUrl, readStoredLogin, removeLogin, requireUrl, type StoredLogin, storeLogin } from '../settings.ts'
+import { findUrl, readStoredLogin, removeLogin, requireUrl, type StoredLogin, storeLogin, UUID } from '../settings.ts'
 import { USER_AGENT } from '../version.ts'
 
 type LoginOptions = GlobalOptions & {
@@ -16,6 +16,8 @@ type LoginOptions = GlobalOptions & {
   workspace?: string
   withKey?: boolean
   keyStdin?: boolean
+  oidc?: boolean
+  audience?: string
   browser?: boolean
 }
 type Me = Reply<'GET /v2/me'>
@@ -28,7 +30,11 @@ export async function logIn(options: LoginOptions, signal: AbortSignal): Promise
   requireUrl(url, 'The address')
   const out = createOutput({ json: options.json === true })
   const isGiven = options.withKey || options.keyStdin
-  const login = isGiven ? await readKey(url, options) : await askPerson(url, options, out, signal)
+  const login = options.oidc
+    ? await logInJob(url, options, signal)
+    : isGiven
+      ? await readKey(url, options)
+      : await askPerson(url, options, out, signal)
   const session = openSession(options, signal, { ...login, from: 'login' })
   const me = await session.client.call('GET /v2/me', { signal })
   const earlier = readStoredLogin()
@@ -37,6 +43,16 @@ export async function logIn(options: LoginOptions, signal: AbortSignal): Promise
   out.emit({ type: 'result', outcome: 'signed_in', url, file, ...describe(me, login) }, () =>
     ['Signed in.', ...summarize(me, login)].join('\n'),
   )
+}
+
+async function logInJob(url: string, options: LoginOptions, signal: AbortSignal): Promise<StoredLogin> {
+  if (options.withKey || options.keyStdin)
+    throw usageError('--oidc takes no key. Leave --with-key and --key-stdin out.')
+  const workspace = options.workspace ?? process.env.SLIPWAY_WORKSPACE
+  if (!workspace || !UUID.test(workspace))
+    throw usageError('Give the id of the workspace that trusts this CI.', 'slipway login --oidc --workspace ID')
+  const { exchangeCiToken } = await import('../ci-login.ts')
+  return exchangeCiToken({ url, workspace, audience: options.audience ?? new URL(url).origin }, signal)
 }
 
 async function readKey(url: string, options: LoginOptions): Promise<StoredLogin> {

@@ -23,7 +23,7 @@ export async function listKeys(session: Session, scope: KeyScope): Promise<void>
     key: (one: Key) => one.hint,
     description: (one: Key) => one.description,
     permissions: (one: Key) => one.permissions?.join(', ') ?? 'all of its role',
-    expires: (one: Key) => one.expires_at?.slice(0, 10) ?? 'never',
+    expires: (one: Key) => (one.client?.expires_at ?? one.expires_at)?.slice(0, 10) ?? 'never',
     used: (one: Key) => (one.last_used_at ? age(one.last_used_at) : 'never'),
     id: (one: Key) => one.id,
   }

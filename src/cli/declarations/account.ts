@@ -11,7 +11,9 @@ export function declareAccount({ program, command, globals, section, signal }: D
     .option('--url <url>', 'the address of the installation')
     .option('--with-key', 'store an API key that you type instead')
     .option('--key-stdin', 'store an API key from standard input instead')
-    .option('--workspace <id>', 'the workspace to act in, for a key of the organization')
+    .option('--oidc', 'get a key for the token of this CI job instead, for 15 minutes and renewed')
+    .option('--audience <audience>', 'the audience of that token; the address of the installation by default')
+    .option('--workspace <id>', 'the workspace to act in, for a key of the organization or of a CI job')
     .option('--no-browser', 'print the address only')
     .action(async options => (await load()).logIn({ ...globals(), ...options }, signal))
   program

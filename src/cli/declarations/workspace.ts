@@ -80,6 +80,10 @@ export function declareWorkspace({ program, command, group, section }: Declare):
     .option('--secret-file <file>', 'sign with the secret in this file, or - for stdin. Default: a new one')
     .option('--allow-remote', 'allow an address that is not on this machine')
 
+  command(program, 'mcp', 'serve MCP on standard input and output, for assistants', async session =>
+    (await import('../commands/mcp.ts')).serveMcp(session),
+  )
+
   command<{ input?: string; planDigest?: string }>(
     program,
     'api <method> <path>',

@@ -24,7 +24,7 @@ const GROUPS: [group: string, nouns: RegExp][] = [
   ['Git hosts', /integration|githost|repositor/],
   ['Listeners', /listener/],
   ['Keys', /api_key/],
-  ['Sessions and devices', /session|sign_in|device/],
+  ['Sessions, devices and programs', /session|sign_in|device|client|authorization_code|refresh_token/],
   ['Members and roles', /member|role|user|identity/],
   ['Tags', /tag/],
   ['Deployments', /deployment|revision|upload|push|custom_host/],

@@ -65,11 +65,16 @@ export function revokeKey({ me, workspace }: Caller, key: Key, descendants: numb
 }
 
 /** Whose a key is, in words. */
-export const describeOwner = ({ member, listener_id, tenant_id }: Key): string => {
+export const describeOwner = ({ client, member, listener_id, tenant_id }: Key): string => {
+  if (client && member) return `Connected by ${member.email}`
   if (member) return `Belongs to ${member.email}`
   if (listener_id) return 'The agent of a listener'
   return tenant_id ? 'Of a workspace' : 'Of the organization'
 }
+
+/** The text of a connected program's key is replaced every hour, for as long as the program comes back. */
+export const endOf = ({ client, expires_at }: Pick<Key, 'client' | 'expires_at'>): string | null =>
+  client?.expires_at ?? expires_at
 
 const DAY_MS = 86_400_000
 export const isSoon = (expires_at: string | null, now: number): boolean =>

@@ -14,7 +14,7 @@ import { Link, toAddress } from '../../router/links.tsx'
 import { useRoles } from '../members/use-roles.ts'
 import { PermissionList } from '../roles/permission-list.tsx'
 import type { ScreenProps } from '../screens.tsx'
-import { describeOwner, mayManageOrganizationKeys, revokeKey } from './actions.ts'
+import { describeOwner, endOf, mayManageOrganizationKeys, revokeKey } from './actions.ts'
 import { Expiry } from './expiry.tsx'
 
 export default function KeyPage({ workspace, params, me }: ScreenProps<{ key: string }>) {
@@ -55,7 +55,7 @@ export default function KeyPage({ workspace, params, me }: ScreenProps<{ key: st
           <Facts
             facts={[
               ['Last used', key.last_used_at ? <Ago time={key.last_used_at} suffix=" ago" /> : 'Never'],
-              ['Expires', <Expiry key="ends" time={key.expires_at} />],
+              ['Expires', <Expiry key="ends" time={endOf(key)} />],
               ['Created', <Ago key="created" time={key.created_at} suffix=" ago" />],
               ['Made with', key.created_by && <Link to={`/keys/${key.created_by}`}>another key</Link>],
               ['Keys made with it', key.descendants > 0 && `${key.descendants}, which are revoked with it`],
@@ -67,6 +67,10 @@ export default function KeyPage({ workspace, params, me }: ScreenProps<{ key: st
                     <span>It never has more permissions than this member has.</span>
                   </>
                 ),
+              ],
+              [
+                'Program',
+                key.client && <code>{key.client.id.startsWith('http') ? key.client.id : 'Registered itself'}</code>,
               ],
               ['Agent of', key.listener_id && <Link to={`/listeners/${key.listener_id}`}>a listener</Link>],
             ]}

@@ -18,7 +18,7 @@ import { useCrumbs } from '../../router/crumbs.ts'
 import { Link, setFilters, toAddress, useFilter } from '../../router/links.tsx'
 import { useRoles } from '../members/use-roles.ts'
 import type { ScreenProps } from '../screens.tsx'
-import { describeOwner, isSoon, type Key, mayManageOrganizationKeys } from './actions.ts'
+import { describeOwner, endOf, isSoon, type Key, mayManageOrganizationKeys } from './actions.ts'
 import { Expiry } from './expiry.tsx'
 
 const NEW = '/keys/new'
@@ -51,7 +51,7 @@ export default function KeyList({ workspace, me }: ScreenProps) {
     key =>
       `${key.description} ${key.hint} ${key.member?.email ?? ''}`.toLowerCase().includes(wanted) &&
       (view !== 'unused' || key.last_used_at === null) &&
-      (view !== 'ending' || isSoon(key.expires_at, now.value)),
+      (view !== 'ending' || isSoon(endOf(key), now.value)),
   )
   const toggle = (name: string) => setView(view === name ? '' : name)
   return (
@@ -144,8 +144,8 @@ export default function KeyList({ workspace, me }: ScreenProps) {
                   {key.id === me.api_key?.id && <Badge tone="idle">This session</Badge>}
                 </Cell>
                 <Cell detail={describeExtent(key)}>{roles.nameOf(key.role_id)}</Cell>
-                <Cell isWideOnly={!isSoon(key.expires_at, now.value)}>
-                  <Expiry time={key.expires_at} />
+                <Cell isWideOnly={!isSoon(endOf(key), now.value)}>
+                  <Expiry time={endOf(key)} />
                 </Cell>
                 <Cell isEnd>{key.last_used_at ? <Ago time={key.last_used_at} /> : 'never'}</Cell>
               </Row>

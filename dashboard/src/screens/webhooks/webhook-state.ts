@@ -83,6 +83,7 @@ export const RESOURCES = [
   ['tag_key', 'Tag keys'],
   ['tag_value', 'Tag values'],
   ['api_key', 'API keys: created, revoked'],
+  ['client', 'Connected programs: a token used twice'],
   ['workspace', 'The workspace itself'],
   ['workspace_member', 'Members of the workspace'],
 ] as const

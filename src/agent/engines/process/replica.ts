@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { cutLine } from '../../redaction/redact-paths.ts'
 import { listFolder, readJson, writeJson } from '../../system/files.ts'
 import { LineSplitter, MAX_LINE_LENGTH } from '../../system/lines.ts'
-import { findPortUsers } from '../../system/ports.ts'
+import { isPortOfOther } from '../../system/ports.ts'
 import { isAlive, type Process, type ProcessIdentity } from '../../system/processes.ts'
 import { findTracked, spawnTracked, type TrackedProcess } from '../../system/tracked-process.ts'
 import type { User } from '../../system/users.ts'
@@ -149,7 +149,7 @@ export class ProcessReplica implements Replica {
   async probe(path: string | null, timeout: number): Promise<Health> {
     const health = await probe(this.port, path, timeout)
     // Another application may have taken the port first, and would receive the requests.
-    if (health.ok && this.#uid !== undefined && findPortUsers(this.port).some(uid => uid !== this.#uid))
+    if (health.ok && this.#uid !== undefined && isPortOfOther(this.port, this.#uid))
       return {
         ok: false,
         reason: `a process of another user listens on port ${this.port}, the value of PORT`,

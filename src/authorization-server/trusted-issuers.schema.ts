@@ -1,0 +1,135 @@
+// Schemas of trusted issuers.
+import * as z from 'zod'
+import { label } from '../access/schema.ts'
+import { boundedText, Instant, listOf, namedPage, recordOf, Uuid } from '../protocol/wire.ts'
+import { findSubjectFault } from './trusted-subjects.ts'
+
+const Time = z.string().meta({ format: 'date-time' })
+
+export const TrustedIssuerRef = z.object({ trusted_issuer_id: Uuid })
+export const TrustedIssuerQuery = namedPage('name')
+
+const Name = label(128)
+const VisibleAscii = (maxLength: number) =>
+  boundedText(maxLength).regex(/^[\x21-\x7e]+$/, { error: 'must be visible ASCII characters without spaces' })
+const Issuer = VisibleAscii(512).regex(/^https?:\/\/[^?#]+$/, {
+  error: 'must be the URL of the issuer, such as https://token.actions.githubusercontent.com',
+})
+const Pattern = boundedText(512).regex(/^\P{Cc}+$/u, {
+  error: 'must have 1 to 512 characters, and no control characters',
+})
+const Audience = VisibleAscii(512)
+const ClaimName = boundedText(100).regex(/^[\x21-\x7e]+$/, { error: 'must be the name of a claim' })
+/** These are checked anyway, or are not the same in two tokens. */
+const OWN_CLAIMS = ['iss', 'aud', 'sub', 'exp', 'nbf', 'iat', 'jti']
+const Claims = recordOf(
+  ClaimName.refine(name => !OWN_CLAIMS.includes(name), { error: 'is checked without a pattern' }),
+  Pattern,
+  20,
+)
+const KeyMinutes = z.int().min(1).max(15)
+
+const subjectText = {
+  description:
+    'The subject of the tokens, exactly, or with `*` for any text. For GitHub Actions: `repo:acme/shop:ref:refs/heads/main`.',
+}
+const claimsText = { description: 'Further claims that a token must have, each with a pattern like that of `subject`.' }
+
+const refuseStrangers = (
+  { issuer, subject, claims }: { issuer: string; subject: string; claims: Record<string, string> },
+  check: z.core.$RefinementCtx,
+): void => {
+  const message = findSubjectFault({ issuer, subject, claims })
+  if (message !== null) check.addIssue({ code: 'custom', path: ['subject'], message })
+}
+
+export const NewTrustedIssuer = z
+  .object({
+    name: Name,
+    issuer: Issuer.meta({
+      description: 'The `iss` of the tokens. Its keys are read from `/.well-known/openid-configuration` below it.',
+      format: 'uri',
+    }),
+    audience: Audience.nullish().meta({
+      description: 'The `aud` that a token must have. By default the address of this installation.',
+    }),
+    subject: Pattern.meta(subjectText),
+    claims: Claims.default({}).meta(claimsText),
+    role_id: Uuid.meta({
+      description: 'The role of the keys, of scope `workspace`. The caller must have its permissions.',
+    }),
+    key_minutes: KeyMinutes.default(15).meta({ description: 'How long a key is valid.' }),
+    expires_at: Instant.nullish().meta({
+      description: 'Until when tokens are exchanged. By default until the calling key expires, if it does.',
+    }),
+  })
+  .superRefine(refuseStrangers)
+  .meta({
+    id: 'NewTrustedIssuer',
+    description: 'An issuer whose tokens are exchanged for API keys.',
+    example: {
+      name: 'shop on GitHub',
+      issuer: 'https://token.actions.githubusercontent.com',
+      subject: 'repo:acme/shop:ref:refs/heads/main',
+      claims: { event_name: 'push' },
+      role_id: '00000000-0000-4000-8000-000000000002',
+    },
+  })
+export type NewTrustedIssuer = z.output<typeof NewTrustedIssuer>
+
+export const TrustedIssuerPatch = z
+  .object({
+    name: Name.nullish(),
+    issuer: Issuer.nullish(),
+    audience: Audience.nullish(),
+    subject: Pattern.nullish(),
+    claims: Claims.nullish().meta({ description: 'Replaces all of them.' }),
+    role_id: Uuid.nullish(),
+    key_minutes: KeyMinutes.nullish(),
+    expires_at: Instant.nullish(),
+  })
+  .superRefine(({ issuer, subject, claims }, check) => {
+    const given = { issuer, subject, claims }
+    const missing = Object.entries(given).flatMap(([name, value]) => (value == null ? [name] : []))
+    if (missing.length === 3) return
+    // They are judged together, and what is stored may change meanwhile.
+    for (const name of missing)
+      check.addIssue({ code: 'custom', path: [name], message: 'is required with `issuer`, `subject` and `claims`' })
+    if (missing.length === 0) refuseStrangers({ issuer: issuer!, subject: subject!, claims: claims! }, check)
+  })
+  .meta({
+    id: 'TrustedIssuerPatch',
+    description:
+      'Members that are absent or null stay as they are. `issuer`, `subject` and `claims` are changed together. ' +
+      'A change of anything but the name grants the role again: from then on it ends with the calling key.',
+    example: { name: 'shop on GitHub, main' },
+  })
+export type TrustedIssuerPatch = z.output<typeof TrustedIssuerPatch>
+
+export const TrustedIssuer = z
+  .object({
+    id: Uuid,
+    name: z.string(),
+    issuer: z.string(),
+    audience: z.string(),
+    subject: z.string(),
+    claims: z.record(z.string(), z.string()),
+    role_id: Uuid,
+    key_minutes: z.int(),
+    expires_at: Time.nullable(),
+    granted_by: Uuid.nullable().meta({
+      description: 'The key that granted the role. When that key is revoked, no token is exchanged any more.',
+    }),
+    state: z.enum(['active', 'ended']).meta({
+      description: '`ended`: it has expired, or the key that granted the role was revoked.',
+    }),
+    last_used_at: Time.nullable(),
+    created_at: Time,
+    updated_at: Time,
+  })
+  .meta({ id: 'TrustedIssuer', description: 'An issuer whose tokens this workspace exchanges for API keys.' })
+export type TrustedIssuer = z.output<typeof TrustedIssuer>
+export const TrustedIssuerList = listOf(TrustedIssuer).meta({
+  id: 'TrustedIssuerList',
+  description: 'A page of trusted issuers, newest first.',
+})

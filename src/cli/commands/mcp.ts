@@ -1,0 +1,16 @@
+// `slipway mcp`: an MCP server for clients that start programs. It speaks for `/mcp` with the login of this machine.
+import { runProxy } from '../mcp-proxy.ts'
+import { type Session, validLogin } from '../session.ts'
+import { readLogin } from '../settings.ts'
+import { printable } from '../terminal-text.ts'
+import { USER_AGENT } from '../version.ts'
+
+export async function serveMcp({ out, signal, folder }: Session): Promise<void> {
+  const note = (text: string) => void process.stderr.write(`slipway mcp: ${printable(text)}\n`)
+  if (process.stdin.isTTY) note('It reads MCP messages from standard input. Have an MCP client start it.')
+  await runProxy({
+    ...{ input: process.stdin, note, userAgent: USER_AGENT, signal },
+    write: message => out.raw(JSON.stringify(message)),
+    login: () => validLogin(readLogin(folder)),
+  })
+}
