@@ -224,13 +224,17 @@ it('reports all faults of all files at once, with their lines, and changes nothi
     '06-deep.json': [deep, [1, '']],
     '07-syntax.json': ['{"kind": "Role",\n  "name": ]}', [2, '']],
     '08-members.yaml': [
-      '---\n# A comment\nkind: Role\nname: Op\nspec:\n  permissions:\n    - deployments:read\n    - deploy\n  colour: red\n---\njust text\n',
+      ['---', '# A comment', 'kind: Role', 'name: Op', 'spec:', '  permissions:', '    - deployments:read']
+        .concat('    - deploy', '  colour: red', '---', 'just text')
+        .join('\n'),
       [8, 'spec.permissions.1'],
       [9, 'spec.colour'],
       [11, ''],
     ],
     '09-secret.yaml': [
-      'kind: Deployment\nname: web\nspec:\n  source: internal_template\n  source_config: {template_id: t}\n  source_revision_config: {}\n  secrets: [{name: A, value: hush}]\n',
+      ['kind: Deployment', 'name: web', 'spec:', '  source: internal_template', '  source_config: {template_id: t}']
+        .concat('  source_revision_config: {}', '  secrets: [{name: A, value: hush}]')
+        .join('\n'),
       [7, 'spec.secrets'],
     ],
   }
