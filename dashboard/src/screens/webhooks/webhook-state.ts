@@ -84,8 +84,6 @@ export const RESOURCES = [
   ['tag_value', 'Tag values'],
   ['api_key', 'API keys: created, revoked'],
   ['client', 'Connected programs: a token used twice'],
-  ['trusted_issuer', 'Issuers that pipelines sign in with'],
-  ['token_exchange', 'Tokens of pipelines: refused exchanges'],
   ['workspace', 'The workspace itself'],
   ['workspace_member', 'Members of the workspace'],
 ] as const
