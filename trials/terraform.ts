@@ -30,7 +30,7 @@ async function buildOpenTofu(): Promise<string> {
   return program
 }
 
-/** `TERRAFORM_PROVIDER_RESTAPI` names its program or its source: a Go module path must end in `/v3`, and it does not. */
+/** `TERRAFORM_PROVIDER_RESTAPI` names its program or its source. Its Go module path lacks the `/v3` that Go demands. */
 async function buildProvider(): Promise<string> {
   const given = process.env.TERRAFORM_PROVIDER_RESTAPI
   const program = join(CACHE, `terraform-provider-restapi-${PROVIDER.version}`)

@@ -91,7 +91,7 @@ function renderConfig(workers: [string, WorkerDefinition][]): string {
 const worker${i} :Workerd.Worker = (
   modules = [${list(embedded)}],
   compatibilityDate = "2026-11-01",
-  compatibilityFlags = [${flags.map(quote).join(', ')}],
+  compatibilityFlags = [${flags.map(flag => quote(flag)).join(', ')}],
   bindings = [${list([...texts, BUCKET_BINDING])}],
   globalOutbound = "network",
 );`

@@ -40,7 +40,9 @@ const DEFAULT_TOLERANCE_SECONDS = 300
 const HMAC = { name: 'HMAC', hash: 'SHA-256' }
 type Bytes = Uint8Array<ArrayBuffer>
 
-/** Throws `WebhookError` unless the message was signed with one of the keys and is recent. A repeat has the same `id`. */
+/**
+ * Throws `WebhookError` unless the message was signed with one of the keys and is recent. A repeat has the same `id`.
+ */
 export async function verifyWebhook<Data = WebhookEvent>(
   received: ReceivedWebhook,
 ): Promise<WebhookMessage<Data> & { id: string }> {

@@ -21,6 +21,13 @@ const sealedColumns = [...Object.entries(SEALED), ...Object.entries(PASSING)].fl
 /** The columns in which each sealed value is stored, or where else it goes. */
 const SEALS: Record<string, string[][]> = {
   'access/api-keys.ts': [['idempotency_keys.result']],
+  'authorization-server/authorization.ts': [
+    // Of the page on which a person decides, for ten minutes.
+    [],
+    ['idempotency_keys.result'],
+  ],
+  // The id of a client that registered itself, for as long as the key that sealed it stays.
+  'authorization-server/clients.ts': [[]],
   'deployments/secret-versions.ts': [['deployment_secrets.sealed']],
   'integrations/credentials.ts': [['integrations.credentials'], ['integrations.token']],
   'models/configurations.ts': [['model_configurations.secret']],

@@ -3,7 +3,7 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { dump } from 'js-yaml'
 import { beforeAll, beforeEach, expect, it } from 'vitest'
-import type { WorkspaceDocument } from '../../src/client/apply/documents.ts'
+import { KINDS, type WorkspaceDocument } from '../../src/client/apply/documents.ts'
 import { newTenant } from '../support/app.ts'
 import { makeFolder, serveApp } from '../support/cli.ts'
 import { type HereResult, makeHereRunner } from '../support/cli-here.ts'
@@ -24,13 +24,14 @@ beforeEach(() => {
 })
 
 const template = { source: 'internal_template', source_revision_config: {} }
-const deployment = (name: string, more: object = {}, config: object = {}): object => ({
+type Declared = { kind: string; name: string; spec: object; [member: string]: unknown }
+const deployment = (name: string, more: object = {}, config: object = {}): Declared => ({
   kind: 'Deployment',
   name,
   spec: { ...template, source_config: { template_id: 'web-service', ...config } },
   ...more,
 })
-const DOCUMENTS = [
+const DOCUMENTS: Declared[] = [
   { kind: 'Role', name: 'Operator', spec: { permissions: ['deployments:read', 'deployments:update'] } },
   { kind: 'Listener', name: 'local/machine-1', spec: { compute_type: 'local', compute_id: 'machine-1' } },
   { kind: 'TagKey', name: 'team', spec: {} },
@@ -164,7 +165,7 @@ it('stops at the first failure, says what is applied, and goes on from there', a
 
 it('deletes what its owner no longer declares, and takes over only when asked', async () => {
   const { write, run, tenant } = await setUp()
-  await tenant.post('/v2/deployments', { name: 'by-hand', secrets: [], ...(deployment('x') as { spec: object }).spec })
+  await tenant.post('/v2/deployments', { name: 'by-hand', secrets: [], ...deployment('x').spec })
   const role = { kind: 'Role', name: 'Operator', spec: { permissions: ['deployments:read'] } }
   const hook = { kind: 'Webhook', name: 'https://ci.example.com/a', spec: {} }
   const mine = write('mine.yaml', [role, hook, deployment('web'), deployment('old')])
@@ -188,6 +189,15 @@ it('deletes what its owner no longer declares, and takes over only when asked', 
   ])
   const { body: left } = await tenant.get('/v2/deployments?status=READY')
   expect(left.resources.map(({ name }: { name: string }) => name).sort()).toEqual(['billing', 'by-hand', 'web'])
+})
+
+it('has a JSON Schema of each kind, without values of secrets', async () => {
+  const response = await fetch(`${url}/schemas/slipway.json`)
+  expect(response.headers.get('Content-Type')).toBe('application/schema+json')
+  const { definitions } = (await response.json()) as { definitions: Record<string, { properties: object }> }
+  for (const kind of KINDS) expect(Object.keys(definitions[`${kind}Document`]!.properties)).toContain('spec')
+  expect(definitions.NewDeployment?.properties).toMatchObject({ secrets: { maxItems: 0 } })
+  expect(JSON.stringify(definitions)).not.toContain('client_secret"')
 })
 
 it('applies the plan with a digest or nothing', async () => {
@@ -214,13 +224,17 @@ it('reports all faults of all files at once, with their lines, and changes nothi
     '06-deep.json': [deep, [1, '']],
     '07-syntax.json': ['{"kind": "Role",\n  "name": ]}', [2, '']],
     '08-members.yaml': [
-      '---\n# A comment\nkind: Role\nname: Op\nspec:\n  permissions:\n    - deployments:read\n    - deploy\n  colour: red\n---\njust text\n',
+      ['---', '# A comment', 'kind: Role', 'name: Op', 'spec:', '  permissions:', '    - deployments:read']
+        .concat('    - deploy', '  colour: red', '---', 'just text')
+        .join('\n'),
       [8, 'spec.permissions.1'],
       [9, 'spec.colour'],
       [11, ''],
     ],
     '09-secret.yaml': [
-      'kind: Deployment\nname: web\nspec:\n  source: internal_template\n  source_config: {template_id: t}\n  source_revision_config: {}\n  secrets: [{name: A, value: hush}]\n',
+      ['kind: Deployment', 'name: web', 'spec:', '  source: internal_template', '  source_config: {template_id: t}']
+        .concat('  source_revision_config: {}', '  secrets: [{name: A, value: hush}]')
+        .join('\n'),
       [7, 'spec.secrets'],
     ],
   }

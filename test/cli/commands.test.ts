@@ -309,10 +309,10 @@ it('its package is one file that runs without the repository', async () => {
   const folder = makeFolder()
   execFileSync(process.execPath, [join(import.meta.dirname, '../../scripts/cli-package.ts'), folder])
   const tarball = readdirSync(folder).find(name => name.endsWith('.tgz'))!
-  expect(readdirSync(folder).sort()).toEqual(['package.json', tarball, 'slipway.mjs'])
+  expect(readdirSync(folder).sort()).toEqual(['package.json', tarball, 'slipway.mjs', 'slipway.schema.json'])
   // As npm does, which leaves the first folder out.
   execFileSync('tar', ['xzf', join(folder, tarball), '-C', folder])
-  expect(readdirSync(join(folder, 'package')).sort()).toEqual(['package.json', 'slipway.mjs'])
+  expect(readdirSync(join(folder, 'package')).sort()).toEqual(['package.json', 'slipway.mjs', 'slipway.schema.json'])
   const main = join(folder, 'package', 'slipway.mjs')
   const { tenant } = await newShop()
   const { code, objects } = await startCli(['list'], { main, env: keyEnv(url, tenant) }).exited

@@ -2,7 +2,9 @@
 import { sql } from 'drizzle-orm'
 import { loadAll } from 'js-yaml'
 import { expect, it } from 'vitest'
+import { applyPlan, listWrites } from '../../src/client/apply/apply.ts'
 import type { WorkspaceDocument } from '../../src/client/apply/documents.ts'
+import { planApply } from '../../src/client/apply/plan.ts'
 import { createClient } from '../../src/client/client.ts'
 import { type ExportFormat, exportWorkspace, findWorkspace, writeExport } from '../../src/client/export.ts'
 import { toYaml } from '../../src/client/yaml.ts'
@@ -94,12 +96,21 @@ it('has a document for all that can be created again, with names of secrets and 
   expect(loadAll(await exportText(tenant, 'yaml'))).toEqual(documents)
 })
 
-it('makes bodies that change nothing where they come from', async () => {
-  const { tenant, web } = await setUpWorkspace()
-  const { spec } = (await exportDocuments(tenant)).find(({ name }) => name === 'web')!
-  const { name: _, source: __, ...body } = spec as Record<string, unknown>
-  const { body: plan } = await tenant.patch(`/v2/deployments/${web.id}?dry_run=true`, body)
-  expect(plan).toMatchObject({ changes: [], secrets: [], creates_revision: false })
+it('changes nothing where it comes from, and brings back a preview policy that was removed', async () => {
+  const { tenant, parent } = await setUpWorkspace()
+  const documents = await exportDocuments(tenant)
+  const client = createClient({ url: 'http://slipway.test', key: tenant.key, fetch: requestApp })
+  const plan = async (secrets = {}) => planApply(client, documents, { secrets: new Map(Object.entries(secrets)) })
+  const none = await plan()
+  expect([none.faults, listWrites(none)]).toEqual([[], []])
+  expect((await tenant.delete(getPolicyPath(parent.id))).status).toBe(204)
+  // What signs its hooks is not in the file.
+  expect((await plan()).faults).toMatchObject([{ document: `PreviewPolicy ${parent.name}`, path: 'hooks' }])
+  const restored = await plan({ [`PreviewPolicy/${parent.name}/hooks.secret`]: 'hush-again' })
+  expect(listWrites(restored).map(({ kind, action }) => [kind, action])).toEqual([['PreviewPolicy', 'create']])
+  for await (const { kind } of applyPlan(restored)) expect(kind).toBe('PreviewPolicy')
+  expect(await exportDocuments(tenant)).toEqual(documents)
+  expect(listWrites(await plan({ [`PreviewPolicy/${parent.name}/hooks.secret`]: 'another' }))).toEqual([])
 })
 
 it('says what a key may not read, and exports the workspace that a key of the organization names', async () => {

@@ -1,4 +1,4 @@
-// A planner as Terraform and OpenTofu have one: it holds a state, refreshes it, compares it with what is wanted, applies.
+// A planner like that of Terraform: it holds a state, refreshes it, compares it with what is wanted, and applies.
 import { isDeepStrictEqual } from 'node:util'
 import * as z from 'zod'
 import { loadOperations } from '../../src/app.ts'

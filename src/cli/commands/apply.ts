@@ -97,7 +97,8 @@ function refuse(faults: DocumentFault[]): CommandFailure {
     loc: [[file, line].filter(part => part !== undefined).join(':'), document, path].filter(part => part !== ''),
     msg: message,
   }))
-  const message = `The documents have ${faults.length === 1 ? 'a fault' : `${faults.length} faults`}. Nothing was changed.`
+  const count = faults.length === 1 ? 'a fault' : `${faults.length} faults`
+  const message = `The documents have ${count}. Nothing was changed.`
   return new CommandFailure(EXIT.failed, 'documents_invalid', message, undefined, undefined, errors)
 }
 

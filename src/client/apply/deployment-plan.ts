@@ -135,7 +135,7 @@ async function planChangedDeployment(planner: Planner, document: DeclaredDocumen
   }
   let plan: Awaited<ReturnType<typeof client.plan<'PATCH /v2/deployments/{deployment_id}'>>> | undefined
   const call = { params, query: { clear: patch?.clear ?? [] }, body: (patch?.body ?? {}) as never, signal }
-  if (patch) {
+  if (patch && !planner.hasFault(document)) {
     try {
       plan = await client.plan('PATCH /v2/deployments/{deployment_id}', call)
     } catch (error) {
@@ -266,6 +266,7 @@ export async function planPolicy(planner: Planner, document: DeclaredDocument): 
       return {}
   }
   const action = stored ? 'change' : 'create'
+  if (planner.hasFault(document)) return { action }
   const set = async (id: string, digest?: string) =>
     client.call('PUT /v2/deployments/{deployment_id}/preview-policy', {
       params: { deployment_id: id },

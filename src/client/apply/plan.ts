@@ -64,8 +64,13 @@ export async function planApply(
   if (!workspace) throw new Error('Name the workspace: the key is of the organization.')
   const ids: Named = new Map()
   const state = await readState(client, documents, ids, options)
-  const addFault: Planner['addFault'] = (document, path, message) => faults.push(faultOf(document, path, message))
-  const planner: Planner = { client, signal, options, documents, workspace, state, ids, addFault }
+  const faulty = new Set<DeclaredDocument>()
+  const addFault: Planner['addFault'] = (document, path, message) => {
+    faulty.add(document)
+    faults.push(faultOf(document, path, message))
+  }
+  const hasFault = (document: DeclaredDocument) => faulty.has(document)
+  const planner: Planner = { client, signal, options, documents, workspace, state, ids, addFault, hasFault }
   // By name, so that the digest does not depend on the files.
   const ordered = KINDS.flatMap(kind =>
     documents.filter(one => one.kind === kind).toSorted((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0)),

@@ -53,6 +53,8 @@ export type Planner = {
   /** Ids by kind and name. What is created is added. */
   ids: Named
   addFault: (document: DeclaredDocument, path: (string | number)[], message: string) => void
+  /** With a fault, the server would only refuse the consequence, such as a mask that keeps nothing. */
+  hasFault: (document: DeclaredDocument) => boolean
 }
 
 export type State = {
