@@ -62,6 +62,7 @@ describe('a new deployment', () => {
       id: expect.any(String),
       tenant_id: tenant.tenant_id,
       hold: null,
+      owner: null,
       parent_deployment_id: null,
       preview: null,
       url: null,
