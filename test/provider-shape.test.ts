@@ -24,7 +24,7 @@ it.each(Object.keys(DECLARED))(
     const declared = DECLARED[name]!
     const tenant = await newTenant()
     const ids = (await declared.parents?.(tenant)) ?? {}
-    const { planner, update, idOf, listNamed } = describe(tenant, declared, ids)
+    const { planner, update, idOf, listNamed, hasNameQuery } = describe(tenant, declared, ids)
     const check = (what: string, found: unknown, expected: unknown) => expect.soft(found, what).toEqual(expected)
     const wanted = declared.wanted(ids)
     const changed = { ...wanted, ...declared.changed(ids) }
@@ -54,9 +54,9 @@ it.each(Object.keys(DECLARED))(
 
     // Imported by its id and by its name.
     if (declared.named) {
-      const found = (await listNamed(state.read[declared.named.member])).filter(
-        one => one[declared.named!.member] === state.read[declared.named!.member],
-      )
+      const name = String(state.read[declared.named.member])
+      const named = (one: Members) => one[declared.named!.member] === name
+      const found = (await listNamed(name)).filter(one => hasNameQuery || named(one))
       const idMember = declared.idMember ?? 'id'
       check(
         'found by its name',
@@ -177,7 +177,7 @@ function describe(tenant: Tenant, declared: Declared, ids: Record<string, string
     if (status !== 200) throw new Error(`the list answered ${status}`)
     return Array.isArray(body) ? body : body[declared.named?.resources ?? 'resources']
   }
-  return { planner, update, idOf, listNamed }
+  return { planner, update, idOf, listNamed, hasNameQuery: query !== undefined }
 }
 
 /** A list in pages takes the name as a filter; one without pages has all. */
