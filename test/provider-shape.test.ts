@@ -63,6 +63,7 @@ it.each(Object.keys(DECLARED))(
         found.map(one => one[idMember]),
         [id],
       )
+      if (hasNameQuery) check('found by another name', await listNamed(`${name}x`), [])
     }
 
     if (update) {
