@@ -4,7 +4,7 @@ import { slice } from '../kernel/routes.ts'
 import { serveStaticPage } from '../kernel/static-page.ts'
 import { buildDeclarationSchema } from './declaration-schema.ts'
 
-export const declarationSchemaRoutes = slice('Document', 'The description of this API.').get('/schemas/slipway.json', {
+export const declarationSchemaRoutes = slice('Schemas', 'For editors of documents.').get('/schemas/slipway.json', {
   id: 'readDeclarationSchema',
   summary: 'Get the JSON Schema of the documents that `slipway apply` takes',
   description: 'For editors: `# yaml-language-server: $schema=` and this address as the first line of a YAML file.',
