@@ -7,7 +7,6 @@ import { VERSION } from '../kernel/version.ts'
 import { Uuid } from '../protocol/wire.ts'
 import { cleanText, describeFailure, ToolFailure, toToolResult } from './answers.ts'
 import { type ApiCall, ApiFailure, type ApiRequest } from './api-calls.ts'
-import { DefaultJsonSchemaValidator } from './no-json-schema-validator.ts'
 import type { Operations } from './operations.ts'
 import { PROMPTS } from './prompts.ts'
 import { readDeployment } from './reading-tools.ts'
@@ -35,13 +34,20 @@ const INSTRUCTIONS = [
 ].join(' ')
 
 const MINUTE = 60_000
+/** zod validates the arguments of tools, and the API the rest. */
+const NO_VALIDATOR = {
+  getValidator: () => {
+    throw new Error('no JSON Schema is validated here')
+  },
+}
+
 export function createServer(session: Session): Server {
   const server = new Server(
     { name: 'slipway', title: 'Slipway', version: VERSION },
     {
       capabilities: { tools: {}, resources: {}, prompts: {}, completions: {} },
       instructions: INSTRUCTIONS,
-      jsonSchemaValidator: new DefaultJsonSchemaValidator(),
+      jsonSchemaValidator: NO_VALIDATOR,
       cacheHints: {
         'server/discover': { ttlMs: 60 * MINUTE, cacheScope: 'private' },
         'tools/list': { ttlMs: 5 * MINUTE, cacheScope: 'private' },
