@@ -111,8 +111,10 @@ describe('a token of a trusted issuer', () => {
       expect((await job.get('/v2/me')).body.code).toBe('key_expired')
       const { body: keys } = await tenant.get('/workspaces/current/api-keys?limit=100')
       expect(keys.resources.map(({ id }: { id: string }) => id)).not.toContain(api_key_id)
+      await tenant.delete(`/v2/trusted-issuers/${trusted.id}`)
+      const { body: left } = await tenant.get('/workspaces/current/api-keys?limit=100')
+      expect(left.resources.map(({ id }: { id: string }) => id)).not.toContain(api_key_id)
     })
-    await tenant.delete(`/v2/trusted-issuers/${trusted.id}`)
   })
 
   it('is exchanged with each algorithm of public keys', async () => {
