@@ -266,7 +266,7 @@ const apiKeyShape = {
     }),
   trusted_issuer_id: Uuid.nullable().meta({
     description:
-      'The trusted issuer whose token was exchanged for the key, which may be gone. The key is listed until it expires.',
+      'The trusted issuer, which may be gone, whose token was exchanged for the key. The key is listed until its end.',
   }),
   client: z
     .object({
