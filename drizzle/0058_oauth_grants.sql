@@ -153,13 +153,14 @@ language sql as $$
     set_config('app.actor_name', p_grant.client_name, true)
 $$;
 --> statement-breakpoint
+-- The permissions are those that the member has now, too.
 create function answer_of_grant(p_grant oauth_grants, p_key api_keys) returns json
 language sql stable as $$
   select json_build_object(
     'api_key_id', p_key.id,
     'workspace_id', p_key.tenant_id,
     'organization_id', p_key.organization_id,
-    'permissions', p_key.permissions,
+    'permissions', coalesce(bound_key_permissions(p_key.id), '{}'),
     'expires_in', greatest(extract(epoch from p_key.expires_at - clock())::integer, 0)
   )
 $$;

@@ -40,14 +40,10 @@ create index exchanged_tokens_tenant on exchanged_tokens (tenant_id);
 create index exchanged_tokens_age on exchanged_tokens (expires_at);
 --> statement-breakpoint
 
+-- Without a foreign key: once the trusted issuer is gone, the key is still that of a job.
 alter table api_keys add column trusted_issuer_id uuid;
-alter table api_keys
-  add constraint api_keys_trusted_issuer_id_trusted_issuers_id_fk
-  foreign key (trusted_issuer_id) references trusted_issuers (id) on delete set null not valid;
 create index api_keys_exchanged on api_keys (trusted_issuer_id, expires_at) where trusted_issuer_id is not null;
 create index api_keys_exchanged_ended on api_keys (expires_at) where trusted_issuer_id is not null;
---> statement-breakpoint
-alter table api_keys validate constraint api_keys_trusted_issuer_id_trusted_issuers_id_fk;
 --> statement-breakpoint
 
 grant create on schema public to slipway_system;

@@ -265,7 +265,8 @@ const apiKeyShape = {
         'membership. Null for a key of the workspace or organization.',
     }),
   trusted_issuer_id: Uuid.nullable().meta({
-    description: 'The trusted issuer whose token was exchanged for the key. It is listed until it expires.',
+    description:
+      'The trusted issuer, which may be gone, whose token was exchanged for the key. The key is listed until its end.',
   }),
   client: z
     .object({

@@ -31,14 +31,18 @@ const ClientDocument = z.object({
   token_endpoint_auth_method: z.literal('none').nullish(),
 })
 
-/** People read the name, so no character of it hides or reorders others. */
-const cleanName = (name: string): string =>
-  name
+/** People read the name, so no character of it hides or reorders others, and it has one that is seen. */
+function cleanName(text: string): string {
+  const name = text
     .replace(/[^\p{L}\p{N}\p{P}\p{S}\p{M} ]|\p{DI}/gu, ' ')
     .replace(/ +/g, ' ')
     .trim()
     .slice(0, 64)
+    // Half of a character.
+    .replace(/[\ud800-\udbff]$/, '')
     .trim()
+  return /[\p{L}\p{N}]/u.test(name) ? name : ''
+}
 
 const refuseClient = (detail: string): Failure => fail('invalid_client', { detail })
 

@@ -12,15 +12,23 @@ export type IssuerKeys = ReturnType<typeof createLocalJWKSet>
 const KEPT_MS = 10 * 60_000
 /** A token with an unknown key may come from an issuer that has new keys, and may be forged. */
 const REFRESHED_AT_MOST_EVERY_MS = 10_000
-const MAX_ISSUERS = 1000
+const MAX_ISSUERS = 200
 const LIMITS = { fetchMs: 3000, totalMs: 5000, fetches: 2, bytes: 256 * 1024, returnsRedirects: true }
 
-/** What an issuer answered. A failure is kept, too, so that its tokens do not flood it. */
-type Answer = { fetchedAt: number } & ({ keys: IssuerKeys; failure?: never } | { keys?: never; failure: Failure })
+/** The keys that an issuer gave last, and whether the last attempt failed, so that its tokens do not flood it. */
+type Answer = { askedAt: number; fetchedAt: number; keys: IssuerKeys | null; failure: Failure | null }
 const answers = createExpiringMap<Answer>(MAX_ISSUERS, Date.now)
 
 const Discovery = z.object({ issuer: boundedText(512), jwks_uri: boundedText(2048) })
-const KeySet = z.object({ keys: arrayOf(z.looseObject({ kty: boundedText(20) }), 100) })
+const KeySet = z.object({ keys: arrayOf(z.unknown(), 100) })
+const Word = boundedText(20)
+const Coordinate = boundedText(100)
+/** What verifies a signature. Anything else of a key is not kept: hundreds of key sets are in memory. */
+const PublicKey = z.object({
+  ...{ kty: Word, alg: Word.optional(), use: Word.optional(), crv: Word.optional() },
+  ...{ kid: boundedText(512).optional(), key_ops: arrayOf(Word, 10).optional() },
+  ...{ n: boundedText(1400).optional(), e: Word.optional(), x: Coordinate.optional(), y: Coordinate.optional() },
+})
 
 async function fetchDocument<Schema extends z.ZodType>(
   http: GuardedClient,
@@ -49,7 +57,9 @@ async function fetchKeys(config: Config, origin: string, issuer: string): Promis
   if (discovery.issuer !== issuer)
     throw fail('metadata_invalid', { about: 'OpenID Connect discovery: the document is of another issuer' })
   const keySet = await fetchDocument(http, 'keys', discovery.jwks_uri, KeySet)
-  return createLocalJWKSet(keySet as Parameters<typeof createLocalJWKSet>[0])
+  // An issuer may have keys of other kinds, for other purposes.
+  const keys = keySet.keys.flatMap(key => PublicKey.safeParse(key).data ?? [])
+  return createLocalJWKSet({ keys } as Parameters<typeof createLocalJWKSet>[0])
 }
 
 /** With `newerThan`, keys that were fetched later, unless the issuer was asked a moment ago. */
@@ -61,17 +71,17 @@ export async function readIssuerKeys(
 ): Promise<IssuerKeys> {
   const now = Date.now() + config.clockOffset()
   const known = answers.get(issuer)
-  const age = known ? now - known.fetchedAt : Number.POSITIVE_INFINITY
-  const isUsable = known && age < (known.failure || known.keys === newerThan ? REFRESHED_AT_MOST_EVERY_MS : KEPT_MS)
-  if (isUsable) {
+  if (known?.keys && known.keys !== newerThan && now - known.fetchedAt < KEPT_MS) return known.keys
+  if (known && now - known.askedAt < REFRESHED_AT_MOST_EVERY_MS) {
     if (known.failure) throw known.failure
-    return known.keys
+    return known.keys!
   }
   const answer: Answer = await fetchKeys(config, origin, issuer).then(
-    keys => ({ fetchedAt: now, keys }),
-    failure => ({ fetchedAt: now, failure: toFailure(failure) }),
+    keys => ({ askedAt: now, fetchedAt: now, keys, failure: null }),
+    // Anyone can send a token with an unknown key. That must not end the keys that are known.
+    failure => ({ fetchedAt: 0, keys: null, ...answers.get(issuer), askedAt: now, failure: toFailure(failure) }),
   )
   answers.set(issuer, answer, KEPT_MS)
   if (answer.failure) throw answer.failure
-  return answer.keys
+  return answer.keys!
 }

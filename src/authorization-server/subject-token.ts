@@ -56,7 +56,9 @@ export function readClaims(token: string): { iss: string; sub: string } {
     throw new RefusedToken('token_malformed')
   }
   const { iss, sub } = claims
-  if (typeof iss !== 'string' || typeof sub !== 'string' || sub === '') throw new RefusedToken('token_malformed')
+  // Postgres takes no null character, and no issuer has one.
+  const isText = typeof iss === 'string' && !iss.includes('\0') && typeof sub === 'string' && sub !== ''
+  if (!isText) throw new RefusedToken('token_malformed')
   return { iss, sub }
 }
 

@@ -10,7 +10,7 @@ import type { Services } from '../kernel/routes.ts'
 import type { Visit } from '../sign-in/visit.ts'
 import { type Claims, type Refusal, RefusedToken, readClaims, signedPart, verifyToken } from './subject-token.ts'
 import { ACCESS_TOKEN_TYPE, type TokenExchangeRequest } from './token-exchange.schema.ts'
-import { countFixedCharacters, findMismatch, type Mismatch } from './trusted-subjects.ts'
+import { claimText, countFixedCharacters, findMismatch, type Mismatch } from './trusted-subjects.ts'
 
 export const TOKEN_EXCHANGE_GRANT = 'urn:ietf:params:oauth:grant-type:token-exchange'
 /** The tolerance of clocks, with room: a token must not be forgotten while it can still be exchanged. */
@@ -37,11 +37,11 @@ type Exchanged =
       expires_in: number
     }
 
-/** Postgres stores no null character, and people read it. */
+/** Postgres stores no null character. People and models read it, so nothing in it is invisible or reorders others. */
 const storable = (text: string, maxLength = 512): string =>
   text
     .toWellFormed()
-    .replace(/\p{Cc}/gu, ' ')
+    .replace(/[\p{Cc}\p{DI}\p{Bidi_C}\p{Zl}\p{Zp}]/gu, ' ')
     .slice(0, maxLength)
     .toWellFormed()
 
@@ -104,10 +104,11 @@ async function issueKey(
 ) {
   const key = newApiKey()
   const subject = storable(claims.sub)
+  const id = claimText(claims.jti)
   const described = {
     hash: sha256Hex(signedPart(token)),
     expires: claims.exp + REMEMBERED_BEYOND_EXPIRY_S,
-    id: claims.jti === undefined ? null : storable(String(claims.jti), 255),
+    id: id === undefined ? null : storable(id, 255),
     subject,
     claims: matchedClaims(trusted, claims),
     description: storable(`${subject} (${trusted.issuer})`, 256),

@@ -122,6 +122,25 @@ export const changeTrustedIssuer = verb(
 /** Also the keys that its tokens were exchanged for. */
 export const deleteTrustedIssuer = verb('api-keys:delete', async (ctx: Ctx, params: Ref) => {
   const ref = isTrustedIssuer(params)
+  // In the order of their ids, as a revocation of the key that granted the role locks them.
+  const keys = sql<Row>`
+    select
+    from ${apiKeys} a
+    where a.id in (
+      with recursive tree as (
+        select made.id
+        from ${apiKeys} made
+        join ${trustedIssuers} on ${trustedIssuers.id} = made.trusted_issuer_id
+        where ${ref} and made.tenant_id = current_tenant() and made.revoked_at is null and made.expires_at > clock()
+        union
+        select made.id
+        from ${apiKeys} made
+        join tree on made.created_by = tree.id
+      )
+      select id from tree
+    )
+    order by a.id
+    for no key update`
   const change = db
     .delete(trustedIssuers)
     .where(and(ref, versionMatches(ctx, trustedIssuers)))
@@ -134,6 +153,6 @@ export const deleteTrustedIssuer = verb('api-keys:delete', async (ctx: Ctx, para
       join ${trustedIssuers} on ${trustedIssuers.id} = a.trusted_issuer_id
       where ${ref} and a.tenant_id = current_tenant() and a.revoked_at is null and a.expires_at > clock()
     ) exchanged`
-  const parts = { lock: [lockRows(trustedIssuers, ref), revocation], changes: deletedMembers(RECORD) }
+  const parts = { lock: [lockRows(trustedIssuers, ref), keys, revocation], changes: deletedMembers(RECORD) }
   requireRow(await commit(ctx, 'trusted_issuer.deleted', change, {}, parts), 'trusted_issuer_not_found')
 })

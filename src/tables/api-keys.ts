@@ -4,7 +4,6 @@ import { foreignKey, index, pgTable, text, uuid } from 'drizzle-orm/pg-core'
 import { members, organizations, roles, workspaces } from './access.ts'
 import { createdAtColumn, idColumn, instantColumn, newestFirstColumns } from './columns.ts'
 import { listeners } from './listeners.ts'
-import { trustedIssuers } from './trusted-issuers.ts'
 
 /** A key without a workspace is an organization key. A key with a listener belongs to its agent. */
 export const apiKeys = pgTable(
@@ -27,8 +26,8 @@ export const apiKeys = pgTable(
     created_by: uuid(),
     /** The person whose rights bound those of the key, in each request: see `bound_key_permissions()`. */
     member_id: uuid().references(() => members.id, { onDelete: 'cascade' }),
-    /** Of a key that exchange_token() made: the issuer of the token that it was exchanged for. */
-    trusted_issuer_id: uuid().references(() => trustedIssuers.id, { onDelete: 'set null' }),
+    /** Of a key that exchange_token() made: the issuer of the token that it was exchanged for, which may be gone. */
+    trusted_issuer_id: uuid(),
     /** Keys with the same budget share one rate limit. The trigger `inherit_budget` sets it. */
     budget_id: uuid(),
     created_at: createdAtColumn(),

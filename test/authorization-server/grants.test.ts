@@ -216,6 +216,15 @@ describe('a connected client', () => {
     expect((await runAsSystem(app.database, sql`select id from oauth_grants where ${ofKey}`))[0]).toEqual([])
   })
 
+  it('can come back after 45 days where keys that ended are kept for 30', async () => {
+    const { refresh_token, api_key_id } = await connect()
+    const end = sql`
+      update api_keys set expires_at = clock() - interval '45 days' where id = ${api_key_id}::uuid returning id`
+    expect((await runAsSystem(app.database, end))[0]).toHaveLength(1)
+    await startApp({ settings: { AUDIT_RETENTION_DAYS: '30' } }).sweeps.api_keys()
+    expect((await refresh(refresh_token)).status).toBe(200)
+  })
+
   it('gets the same tokens again for a minute, and is disconnected by an older token', async () => {
     const first = await connect()
     const replies = await Promise.all(Array.from({ length: 5 }, () => refresh(first.refresh_token)))
@@ -258,9 +267,11 @@ describe('a connected client', () => {
     const membership = resources.find(({ member_id }: { member_id: string }) => member_id === person.member_id)
     await tenant.patch(`/workspaces/current/members/${membership.id}`, { role_id: VIEWER })
     expect((await readMe(all.access_token)).body.permissions).not.toContain('deployments:create')
+    const { body: next } = await refresh(all.refresh_token)
+    expect(next.scope.split(' ').sort()).toEqual((await readMe(next.access_token)).body.permissions.toSorted())
     await tenant.delete(`/workspaces/current/members/${membership.id}`)
-    expect(outcomeOf(await readMe(all.access_token))).toEqual([401, 'key_revoked'])
-    expect(outcomeOf(await refresh(all.refresh_token))).toEqual([400, 'invalid_grant'])
+    expect(outcomeOf(await readMe(next.access_token))).toEqual([401, 'key_revoked'])
+    expect(outcomeOf(await refresh(next.refresh_token))).toEqual([400, 'invalid_grant'])
   })
 
   it('that is the 51st of a member ends the one that was used least recently', async () => {
@@ -409,4 +420,17 @@ it.each<[string, unknown, string]>([
   ],
 ])('no client is registered with %s', async (_, body, error) => {
   expect(outcomeOf(await send('POST', '/oauth/register', { body, app }))).toEqual([400, error])
+})
+
+it('no name of a client hides or reorders characters, or ends in half of one', async () => {
+  const names = {
+    'Slip\u200bway\u202e': 'Slip way',
+    [`${'a'.repeat(63)}\u{1f600}`]: 'a'.repeat(63),
+    '\u2800 \u3164': 'A program without a name',
+  }
+  const redirect_uris = [CALLBACK]
+  for (const [client_name, shown] of Object.entries(names)) {
+    const { body } = await send('POST', '/oauth/register', { body: { client_name, redirect_uris }, app })
+    expect(body.client_name).toBe(shown)
+  }
 })

@@ -70,6 +70,25 @@ it('are read again for an unknown key, at most every ten seconds, and the old on
   expect(issuer.requests).toHaveLength(4)
 })
 
+it('stay as they are when a token with an unknown key makes the issuer asked in vain', async () => {
+  expect(await exchange()).toEqual({ status: 200 })
+  issuer.instead['/keys'] = (_, response) => void response.writeHead(500).end()
+  await withClockAhead(11 * SECOND_MS, async () => {
+    for (let i = 0; i < 2; i++) expect(await exchange(await newSigningKey())).toEqual(unavailable('upstream_error'))
+    expect(issuer.requests).toHaveLength(4)
+    expect(await exchange()).toEqual({ status: 200 })
+  })
+  await withClockAhead(601 * SECOND_MS, async () => expect(await exchange()).toEqual(unavailable('upstream_error')))
+})
+
+it('are those that are of use, whatever is beside them', async () => {
+  const { jwk } = issuer.key()
+  const others = [null, 'x', { kty: 'EC', kid: 7 }, { kty: 'RSA', n: 'x'.repeat(5000) }]
+  issuer.instead['/keys'] = (_, response) =>
+    sendJson(response, { keys: [...others, { ...jwk, x5c: [[[]]], other: 1 }] })
+  expect(await exchange()).toEqual({ status: 200 })
+})
+
 it('are read again after ten minutes, so that a withdrawn key ends', async () => {
   const withdrawn = issuer.key()
   expect(await exchange()).toEqual({ status: 200 })

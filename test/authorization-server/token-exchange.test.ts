@@ -111,8 +111,10 @@ describe('a token of a trusted issuer', () => {
       expect((await job.get('/v2/me')).body.code).toBe('key_expired')
       const { body: keys } = await tenant.get('/workspaces/current/api-keys?limit=100')
       expect(keys.resources.map(({ id }: { id: string }) => id)).not.toContain(api_key_id)
+      await tenant.delete(`/v2/trusted-issuers/${trusted.id}`)
+      const { body: left } = await tenant.get('/workspaces/current/api-keys?limit=100')
+      expect(left.resources.map(({ id }: { id: string }) => id)).not.toContain(api_key_id)
     })
-    await tenant.delete(`/v2/trusted-issuers/${trusted.id}`)
   })
 
   it('is exchanged with each algorithm of public keys', async () => {
@@ -136,6 +138,16 @@ describe('a token of a trusted issuer', () => {
     expect((await tenant.as(narrow.body.access_token).post('/v2/tag-keys', { key: 'x' })).status).toBe(403)
     for (const scope of ['deployments:read nonsense', 'api-keys:create'])
       expect(errorOf(await exchange(await sign(), { scope }))).toEqual([400, 'invalid_scope'])
+  })
+
+  it('is exchanged with an id that is no text, and the journal shows what it says', async () => {
+    const subject = 'repo:acme/shop:ref:refs/heads/\u202ex\u{e0041}\u200b'
+    const { status, body, headers } = await exchange(await sign({ jti: { toString: null } as never, sub: subject }))
+    expect(status).toBe(200)
+    const [event] = await readEvents(headers.get('X-Request-Id')!, app)
+    expect(event!.actor_id).toBe(body.api_key_id)
+    const seen = 'repo:acme/shop:ref:refs/heads/ x  '
+    expect(JSON.parse(event!.data as string)).toMatchObject({ token_id: null, subject: seen })
   })
 
   it('gets the role of the trusted issuer that fixes the most of it', async () => {
@@ -212,6 +224,15 @@ describe('a token that is refused', () => {
     'is for no one': ['audience_differs', () => sign({ aud: null })],
     'is of another repository': ['subject_differs', () => sign({ sub: 'repo:acme/other:ref:refs/heads/main' })],
     'is of a repository with a longer name': ['subject_differs', () => sign({ sub: 'repo:acme/shop-evil:x' })],
+    'has a null character in its issuer': [
+      'token_malformed',
+      () =>
+        withSignatureOf(
+          { alg: 'ES256', kid: issuer.key().kid },
+          { ...claims(), iss: `${issuer.origin}\0` },
+          () => 'AA',
+        ),
+    ],
     'has the subject in other letters': ['subject_differs', () => sign({ sub: SUBJECT.toUpperCase() })],
     'has no subject': ['token_malformed', () => sign({ sub: null })],
     'has a list as subject': ['token_malformed', () => sign({ sub: [SUBJECT] })],

@@ -141,4 +141,20 @@ describe('a subject', () => {
   ])('%j matches %j: %j', (pattern, text, matches) => {
     expect(matchesPattern(pattern, text)).toBe(matches)
   })
+
+  it('are matched as a regular expression would, in a time that hostile patterns cannot raise', () => {
+    const textsOf = (letters: string, length: number): string[] =>
+      length === 0 ? [''] : ['', ...textsOf(letters, length - 1).flatMap(text => [...letters].map(one => text + one))]
+    const texts = textsOf('ab', 5)
+    for (const pattern of textsOf('ab*', 5)) {
+      const regex = new RegExp(`^${pattern.replaceAll('*', '[^]*')}$`)
+      expect([pattern, texts.filter(text => matchesPattern(pattern, text))]).toEqual([
+        pattern,
+        texts.filter(text => regex.test(text)),
+      ])
+    }
+    // What a workspace may store, for what an issuer may send. Tried with every position, each takes half a second.
+    const text = 'a'.repeat(12_000)
+    for (let i = 0; i < 2000; i++) expect(matchesPattern(`${'*a'.repeat(250)}*b*`, text)).toBe(false)
+  })
 })
