@@ -214,10 +214,11 @@ it('names all faults of its inputs at once, and does nothing for a pull request 
     value,
   ])
   const env = { ...Object.fromEntries(given), GITHUB_REPOSITORY: 'acme/shop', SLIPWAY_API_KEY: 'key' }
-  const startedBy = (full_name?: string) => readInputs(env, { workflow_run: { head_repository: { full_name } } })
-  expect([startedBy('acme/shop'), startedBy('mallory/shop'), startedBy()]).toMatchObject([
-    { inputs: { mode: 'deploy' } },
-    { skip: expect.any(String) },
-    { skip: expect.any(String) },
-  ])
+  const startedBy = (head_repository: { full_name: string } | null) =>
+    readInputs(env, { workflow_run: { head_repository } })
+  expect([
+    startedBy({ full_name: 'acme/shop' }),
+    startedBy({ full_name: 'mallory/shop' }),
+    startedBy(null),
+  ]).toMatchObject([{ inputs: { mode: 'deploy' } }, { skip: expect.any(String) }, { skip: expect.any(String) }])
 })

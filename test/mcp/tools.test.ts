@@ -183,7 +183,7 @@ describe('text of others', () => {
   )
 
   it('is cut between characters', () => {
-    const cut = fitAnswer({ text: '\u{1f600}'.repeat(60), other: `x${'\u{1f600}'.repeat(60)}` }, 400)
+    const cut = fitAnswer({ text: '\u{1f600}'.repeat(200), other: `x${'\u{1f600}'.repeat(200)}` }, 400)
     expect(JSON.stringify(cut)).not.toMatch(/\\ud/)
   })
 
