@@ -16,9 +16,12 @@ export type Inputs = {
   create: boolean
   timeout: string
 }
+type Repository = { full_name?: string } | null
+/** Of a pull request, or of a workflow that another one has started (`workflow_run`). */
 export type PullRequestEvent = {
   action?: string
-  pull_request?: { number?: number; head?: { repo?: { full_name?: string } | null } }
+  pull_request?: { number?: number; head?: { repo?: Repository } }
+  workflow_run?: { head_repository?: Repository }
 }
 type Read = { inputs: Inputs } | { faults: string[] } | { skip: string }
 
@@ -58,6 +61,10 @@ export function readInputs(env: Record<string, string | undefined>, event: PullR
     faults.push('A pull request of a fork is not deployed from pull_request_target. Use the event pull_request.')
   if (faults.length > 0) return { faults }
 
+  // The first workflow may be that of a fork's branch `main`, and this one has the rights of the repository.
+  const run = event.workflow_run
+  if (run && run.head_repository?.full_name !== env.GITHUB_REPOSITORY)
+    return { skip: 'A workflow_run that a fork has started is not deployed.' }
   if (isFork && !env.SLIPWAY_API_KEY && !env.ACTIONS_ID_TOKEN_REQUEST_URL)
     return { skip: 'A workflow of a pull request of a fork gets no token, so it cannot sign in.' }
   const mode = given === 'preview' && event.action === 'closed' ? 'remove-preview' : given

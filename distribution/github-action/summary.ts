@@ -20,8 +20,10 @@ export type Outcome = {
 const MAX_ROWS = 100
 const MAX_TEXT = 300
 
+/** Control characters, and those that reorder the text after them. */
+const UNSEEN = /(?![\n\t])[\p{Cc}\u2028-\u202e\u2066-\u2069]/gu
 const escapeHtml = (text: string): string =>
-  text.replace(/[&<>"']/g, character => `&#${character.charCodeAt(0)};`).replace(/[^\P{Cc}\n\t]/gu, '�')
+  text.replace(/[&<>"']/g, character => `&#${character.charCodeAt(0)};`).replace(UNSEEN, '�')
 /** A blank line would end the HTML, and what follows would be Markdown. */
 const code = (value: unknown): string => {
   const text = (typeof value === 'string' ? value : (JSON.stringify(value) ?? '–')).replace(/\s+/g, ' ')

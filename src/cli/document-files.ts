@@ -1,7 +1,7 @@
 // Reads the documents of files and folders, in YAML or JSON, with the line of each member. All faults of all files are
 // reported at once. A file is not trusted: its size, depth and what its aliases expand to are bounded.
-import { lstatSync, readdirSync, readFileSync, statSync } from 'node:fs'
-import { join } from 'node:path'
+import { closeSync, lstatSync, openSync, readdirSync, readSync, realpathSync, statSync } from 'node:fs'
+import { join, sep } from 'node:path'
 import {
   CORE_SCHEMA,
   constructFromEvents,
@@ -23,6 +23,8 @@ const MAX_DEPTH = 64
 /** Of one document, with each alias expanded. */
 const MAX_VALUES = 100_000
 const MAX_CHARACTERS = 4 * 1024 ** 2
+/** Of one file: a value, its name and the end of a collection are one each. They cost far more than their text. */
+const MAX_EVENTS = 400_000
 
 type Path = (string | number)[]
 export type FoundDocument = { value: unknown; placeOf: (path: Path) => { file: string; line: number } }
@@ -34,13 +36,18 @@ const isDocumentFile = (name: string) => /\.(ya?ml|json)$/i.test(name)
 function listFiles(path: string): string[] {
   if (!statSync(path).isDirectory()) return [path]
   const files: string[] = []
+  const root = `${realpathSync(path)}${sep}`
   const visit = (folder: string): void => {
     for (const name of readdirSync(folder).sort()) {
       const file = join(folder, name)
       // A link to a folder could lead in a circle.
       if (name.startsWith('.') || name === 'node_modules') continue
       if (lstatSync(file).isDirectory()) visit(file)
-      else if (isDocumentFile(name) && statSync(file).isFile()) files.push(file)
+      else if (isDocumentFile(name) && statSync(file).isFile()) {
+        // Who may write into the folder need not be who may read the file.
+        if (!realpathSync(file).startsWith(root)) throw usageError(`${file} is a link to a file outside of ${path}.`)
+        files.push(file)
+      }
       if (files.length > MAX_FILES) throw usageError(`${path} has more than ${MAX_FILES} files. Name a smaller folder.`)
     }
   }
@@ -52,19 +59,36 @@ function listFiles(path: string): string[] {
 export async function readDocumentFiles(paths: string[]): Promise<Found> {
   const found: Found = { documents: [], faults: [] }
   let total = 0
-  const add = (file: string, bytes: number, read: () => string) => {
+  const add = (file: string, text: string) => {
+    const bytes = Buffer.byteLength(text)
     total += bytes
     const limit = bytes > MAX_FILE_BYTES ? MAX_FILE_BYTES : total > MAX_TOTAL_BYTES ? MAX_TOTAL_BYTES : undefined
     if (limit !== undefined) throw usageError(`${file}: the files have more than ${formatBytes(limit)}.`)
-    parseFile(file, read(), found)
+    parseFile(file, text, found)
   }
   for (const path of paths) {
-    if (path === '-') {
-      const text = await readStdin()
-      add('stdin', Buffer.byteLength(text), () => text)
-    } else for (const file of listFiles(path)) add(file, statSync(file).size, () => readFileSync(file, 'utf8'))
+    if (path === '-') add('stdin', await readStdin())
+    else for (const file of listFiles(path)) add(file, readStart(file, MAX_FILE_BYTES + 1))
   }
   return found
+}
+
+/** Pipes and devices have no size, and some have no end. */
+function readStart(file: string, bytes: number): string {
+  const fd = openSync(file, 'r')
+  try {
+    const parts: Buffer[] = []
+    for (let left = bytes; left > 0; ) {
+      const part = Buffer.allocUnsafe(Math.min(left, 64 * 1024))
+      const size = readSync(fd, part)
+      if (size === 0) break
+      parts.push(part.subarray(0, size))
+      left -= size
+    }
+    return Buffer.concat(parts).toString('utf8')
+  } finally {
+    closeSync(fd)
+  }
 }
 
 export function parseFile(file: string, text: string, found: Found): void {
@@ -78,9 +102,13 @@ export function parseFile(file: string, text: string, found: Found): void {
     addFault(lineOfError(error), messageOf(error))
     return
   }
+  if (events.length > MAX_EVENTS) {
+    addFault(1, 'has too many values. Split it into several files')
+    return
+  }
   for (const part of splitDocuments(events)) {
-    const lines = readPlaces(part, text)
-    const placeOf = (path: Path) => ({ file, line: lineAt(nearest(lines, path)) })
+    const places = readPlaces(part, text)
+    const placeOf = (path: Path) => ({ file, line: lineAt(nearest(places, path)) })
     try {
       const [value] = constructFromEvents(part, { source: text, schema: CORE_SCHEMA })
       if (value === null || value === undefined) continue
@@ -110,12 +138,13 @@ function splitDocuments(events: Event[]): Event[][] {
   return parts
 }
 
-const toPointer = (path: Path) => JSON.stringify(path)
+/** Where a value is, and its members. As paths in one table, long names would be repeated for each value below them. */
+type Places = { offset: number; members: Map<string | number, Places> }
 
-/** The offset of each value, by its path. What an alias stands for has the place of the alias. */
-function readPlaces(events: Event[], source: string): Map<string, number> {
-  const places = new Map<string, number>()
-  type Level = { path: Path; key: string | undefined; index: number; isMapping: boolean }
+/** What an alias stands for has the place of the alias. */
+function readPlaces(events: Event[], source: string): Places {
+  const root: Places = { offset: 0, members: new Map() }
+  type Level = { places: Places; key: string | undefined; index: number; isMapping: boolean }
   const levels: Level[] = []
   let start = 0
   for (const event of events) {
@@ -126,24 +155,26 @@ function readPlaces(events: Event[], source: string): Map<string, number> {
     }
     const level = levels.at(-1)
     const offset = offsetOf(event)
+    const enter = (places: Places) => {
+      if (event.type === EVENT_ID.MAPPING || event.type === EVENT_ID.SEQUENCE)
+        levels.push({ places, key: undefined, index: 0, isMapping: event.type === EVENT_ID.MAPPING })
+    }
     if (level?.isMapping && level.key === undefined) {
       level.key = event.type === EVENT_ID.SCALAR ? getScalarValue(source, event) : '?'
       start = offset
       // A key that is a collection is not part of any path.
-      if (event.type === EVENT_ID.MAPPING || event.type === EVENT_ID.SEQUENCE)
-        levels.push({ path: ['?'], key: undefined, index: 0, isMapping: event.type === EVENT_ID.MAPPING })
+      enter({ offset, members: new Map() })
       continue
     }
-    const path: Path = level ? [...level.path, level.isMapping ? level.key! : level.index] : []
-    places.set(toPointer(path), level?.isMapping ? start : offset)
+    const places = level ? { offset: level.isMapping ? start : offset, members: new Map() } : root
     if (level) {
+      level.places.members.set(level.isMapping ? level.key! : level.index, places)
       level.key = undefined
       level.index++
-    }
-    if (event.type === EVENT_ID.MAPPING || event.type === EVENT_ID.SEQUENCE)
-      levels.push({ path, key: undefined, index: 0, isMapping: event.type === EVENT_ID.MAPPING })
+    } else root.offset = offset
+    enter(places)
   }
-  return places
+  return root
 }
 
 function offsetOf(event: Event): number {
@@ -153,12 +184,14 @@ function offsetOf(event: Event): number {
 }
 
 /** The place of the value, or of what contains it. */
-function nearest(places: Map<string, number>, path: Path): number {
-  for (let length = path.length; length >= 0; length--) {
-    const offset = places.get(toPointer(path.slice(0, length)))
-    if (offset !== undefined) return offset
+function nearest(root: Places, path: Path): number {
+  let places = root
+  for (const part of path) {
+    const next = places.members.get(part)
+    if (!next) break
+    places = next
   }
-  return 0
+  return places.offset
 }
 
 function createLineFinder(text: string): (offset: number) => number {
@@ -175,6 +208,8 @@ function createLineFinder(text: string): (offset: number) => number {
   }
 }
 
+const HALF_CHARACTER = 'has half a character: a surrogate without the other one'
+
 /** Aliases share what they stand for, so a small file can expand to more than any memory, or contain itself. */
 function findHostileValue(root: unknown): { path: Path; message: string } | undefined {
   let [values, characters] = [0, 0]
@@ -182,7 +217,10 @@ function findHostileValue(root: unknown): { path: Path; message: string } | unde
   for (let next = waiting.pop(); next; next = waiting.pop()) {
     const { value, path } = next
     values++
-    if (typeof value === 'string') characters += value.length
+    if (typeof value === 'string') {
+      characters += value.length
+      if (!value.isWellFormed()) return { path, message: HALF_CHARACTER }
+    }
     if (values > MAX_VALUES || characters > MAX_CHARACTERS || path.length > MAX_DEPTH)
       return { path: [], message: 'is too large once its aliases are expanded. Write it without aliases' }
     if (typeof value === 'number' && !Number.isFinite(value)) return { path, message: 'is not a number of JSON' }
@@ -190,6 +228,7 @@ function findHostileValue(root: unknown): { path: Path; message: string } | unde
     const members = Array.isArray(value) ? value.entries() : Object.entries(value)
     for (const [name, member] of members) {
       if (name === '__proto__') return { path, message: 'has a member __proto__, which is not allowed' }
+      if (!String(name).isWellFormed()) return { path, message: HALF_CHARACTER }
       characters += String(name).length
       waiting.push({ value: member, path: [...path, name] })
     }

@@ -18,6 +18,7 @@ export class EventStreamParser {
   lastId: string | undefined
   retryMs: number | undefined
   #rest = ''
+  #endsInReturn = false
   #id: string | undefined
   #event = ''
   #data: string[] = []
@@ -27,9 +28,15 @@ export class EventStreamParser {
   }
 
   *push(text: string): Generator<Parsed> {
+    // A long line comes in many parts: looking at all of it again for each would take time that grows with its square.
+    if (!this.#endsInReturn && !/[\r\n]/.test(text)) {
+      this.#rest += text
+      return
+    }
     // A carriage return at the end may be the first half of a line's end.
     const lines = (this.#rest + text).split(/\r\n|\n|\r(?!$)/)
     this.#rest = lines.pop()!
+    this.#endsInReturn = this.#rest.endsWith('\r')
     for (const line of lines) {
       if (line === '') yield* this.#dispatch()
       else this.#readField(line)

@@ -19,7 +19,7 @@ import {
   replacesSecrets,
   type Wanted,
 } from './plan.ts'
-import { digestRequest, readPlannedVersion } from './plan-digest.ts'
+import { makePlanDigest, readPlannedVersion } from './plan-digest.ts'
 import { isDeploymentInTenant } from './revision-queue.ts'
 import { type DeploymentRow, deploymentToWire } from './rows.ts'
 import type * as schema from './schema.ts'
@@ -29,7 +29,7 @@ import { findModeFaults, SOURCE_RULES } from './source-rules.ts'
 
 type PatchInput = z.output<typeof schema.DeploymentRef> & schema.DeploymentPatch & z.output<typeof schema.PatchQuery>
 
-const requestDigest = ({ deployment_id: _, dry_run: __, ...patch }: PatchInput): string => digestRequest(patch)
+const plannedRequest = ({ dry_run: _, ...patch }: PatchInput) => patch
 
 // ---- planned
 
@@ -53,7 +53,7 @@ export const planPatch = verb('deployments:update', async (ctx, input: PatchInpu
   if (row[2] && planned.changes.some(({ path }) => path === 'source_config.custom_url'))
     planned.warnings.push(await describeHostVerification(ctx, wanted.tenant_id, hostOf(customUrl!)!))
   planned.warnings.push(...ctx.warnings)
-  return { ...planned, plan_digest: `${wanted.version}.${requestDigest(input)}` }
+  return { ...planned, plan_digest: await makePlanDigest(ctx, wanted.version, plannedRequest(input)) }
 })
 
 // ---- applied
@@ -67,7 +67,7 @@ const patchStatement = prepareStatement<{ deployment: string; revision: string; 
 export const patchDeployment = verb('deployments:update', async (ctx, input: PatchInput) => {
   validateInput(ctx, input)
   const { deployment_id: deployment } = input
-  const request = describeWrite(ctx, readPlannedVersion(ctx, requestDigest(input)))
+  const request = describeWrite(ctx, await readPlannedVersion(ctx, plannedRequest(input)))
   const secrets = await fingerprintSecrets(ctx, deployment, input.secrets ?? [])
   const sealed = await Promise.all(
     secrets.map(secret => (isMasked(secret) ? secret : sealSecret(ctx, deployment, secret))),

@@ -3,7 +3,6 @@ import { and, eq, isNotNull, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
 import { bumpVersion, db, inTenant, refuseUnless, run, textArray, versionMatches } from '../kernel/db.ts'
-import { sha256Hex } from '../kernel/digest.ts'
 import { commit, describeWrite, runWrite } from '../kernel/journal.ts'
 import { changedMembers } from '../kernel/recorded-changes.ts'
 import { requireRow } from '../kernel/rows.ts'
@@ -12,7 +11,7 @@ import { deployments, revisions } from '../tables/deployments.ts'
 import { canChangeCommands } from './command-permission.ts'
 import { interrupt } from './interrupt.ts'
 import { IN_PLACE_MEMBERS, planRestoreChanges, type Wanted } from './plan.ts'
-import { readPlannedVersion } from './plan-digest.ts'
+import { makePlanDigest, readPlannedVersion } from './plan-digest.ts'
 import { lockDeployment } from './revision-queue.ts'
 import type { Rollback } from './revisions.schema.ts'
 import { DEPLOYMENT_RECORD, type DeploymentRow, deploymentToWire, type RevisionRow, revisionToWire } from './rows.ts'
@@ -25,8 +24,7 @@ type RestoreMode = { reason: 'redeployed' | 'rolled_back'; until: 'released' | '
 
 // ---- of the current configuration
 
-const requestedDigest = ({ deployment_id }: DeploymentParams) =>
-  sha256Hex(['requested', deployment_id].join(' ')).slice(0, 32)
+const plannedRevision = ({ deployment_id }: DeploymentParams) => ({ reason: 'requested', deployment_id })
 
 /** Its commit is known only when the ref is resolved again. */
 export const planRevision = verb('deployments:update', async (ctx, ref: DeploymentParams): Promise<schema.Plan> => {
@@ -36,11 +34,11 @@ export const planRevision = verb('deployments:update', async (ctx, ref: Deployme
   const wanted = row.deployments as Wanted
   const plan = planRestoreChanges(wanted, { ...wanted, source_revision_config: row.next }, 'requested')
   plan.warnings.push(...ctx.warnings)
-  return { ...plan, plan_digest: `${wanted.version}.${requestedDigest(ref)}` }
+  return { ...plan, plan_digest: await makePlanDigest(ctx, wanted.version, plannedRevision(ref)) }
 })
 
 export const createRevision = verb('deployments:update', async (ctx, ref: DeploymentParams) => {
-  const request = describeWrite(ctx, readPlannedVersion(ctx, requestedDigest(ref)))
+  const request = describeWrite(ctx, await readPlannedVersion(ctx, plannedRevision(ref)))
   const statement = sql<Row>`
     select answer, has_webhooks
     from repeat_revision(${ref.deployment_id}::uuid, ${crypto.randomUUID()}::uuid, ${request}::jsonb)`
@@ -55,8 +53,9 @@ const rollbackMode = ({ release_on_newer_commit }: Rollback): RestoreMode => ({
   until: release_on_newer_commit ? 'newer_commit' : 'released',
 })
 
-const requestDigest = ({ deployment_id, revision_id }: RevisionParams, { reason, until }: RestoreMode) =>
-  sha256Hex([reason, until, deployment_id, revision_id].join(' ')).slice(0, 32)
+const plannedRestore = ({ deployment_id, revision_id }: RevisionParams, { reason, until }: RestoreMode) => ({
+  ...{ reason, until, deployment_id, revision_id },
+})
 
 /** An unknown revision passes here, so that the answer is `revision_not_found`. */
 const canRestoreCommands = sql`case when ${revisions.id} is null then true
@@ -82,11 +81,11 @@ async function planRestore(ctx: Ctx, ref: RevisionParams, mode: RestoreMode): Pr
   if (/_FAILED$/.test(to.status)) plan.warnings.push(`Revision ${to.number} failed before, so it may fail again.`)
   if (mode.until) plan.warnings.push('The rollback holds automatic deploys until the hold is released.')
   plan.warnings.push(...ctx.warnings)
-  return { ...plan, plan_digest: `${row.deployments.version}.${requestDigest(ref, mode)}` }
+  return { ...plan, plan_digest: await makePlanDigest(ctx, row.deployments.version, plannedRestore(ref, mode)) }
 }
 
 async function restoreRevision(ctx: Ctx, ref: RevisionParams, mode: RestoreMode) {
-  const request = describeWrite(ctx, readPlannedVersion(ctx, requestDigest(ref, mode)))
+  const request = describeWrite(ctx, await readPlannedVersion(ctx, plannedRestore(ref, mode)))
   const statement = sql<Row>`
     select answer, has_webhooks
     from restore_revision(

@@ -23,7 +23,7 @@ import {
 import { type EventRows, selectEvents } from './event-rows.ts'
 import { startState } from './lifecycle.ts'
 import { planCreation } from './plan.ts'
-import { digestRequest, readPlannedVersion } from './plan-digest.ts'
+import { makePlanDigest, readPlannedVersion } from './plan-digest.ts'
 import { lockDeployment } from './revision-queue.ts'
 import { DEPLOYMENT_RECORD, type DeploymentRow, deploymentToWire, REVISION_RECORD, wireColumns } from './rows.ts'
 import type * as schema from './schema.ts'
@@ -65,7 +65,7 @@ export const readDeployment = verb('deployments:read', async (ctx, { deployment_
 )
 
 type CreateInput = NewDeployment & z.output<typeof schema.DryRun>
-const requestDigest = ({ dry_run: _, ...body }: CreateInput): string => digestRequest(body)
+const plannedRequest = ({ dry_run: _, ...body }: CreateInput) => body
 
 /** Refuses what creating it would refuse, except for the quota. */
 export const planCreate = verb('deployments:create', async (ctx, input: CreateInput): Promise<schema.Plan> => {
@@ -89,11 +89,11 @@ export const planCreate = verb('deployments:create', async (ctx, input: CreateIn
   if (!hasArtifact(input)) plan.warnings.push('The first revision waits for a patch that brings its archive or image.')
   if (awaitsVerification) plan.warnings.push(await describeHostVerification(ctx, tenant, hostOf(customUrl!)!))
   plan.warnings.push(...ctx.warnings)
-  return { ...plan, plan_digest: `0.${requestDigest(input)}` }
+  return { ...plan, plan_digest: await makePlanDigest(ctx, 0, plannedRequest(input)) }
 })
 
-export const createDeployment = verb('deployments:create', (ctx, input: CreateInput) => {
-  const version = readPlannedVersion(ctx, requestDigest(input))
+export const createDeployment = verb('deployments:create', async (ctx, input: CreateInput) => {
+  const version = await readPlannedVersion(ctx, plannedRequest(input))
   if (version !== null && version !== 0) throw fail('plan_stale')
   return insertDeployment(ctx, input)
 })

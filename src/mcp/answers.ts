@@ -25,8 +25,8 @@ export class ToolFailure extends Error {
 }
 
 // Control characters other than tab and line feed, marks that reorder text, and characters without a glyph, by which
-// text can carry instructions that a person does not see.
-const HIDDEN = /(?![\t\n])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Variation_Selector}]/gu
+// text can carry instructions that a person does not see. Half a surrogate pair is JSON that strict parsers refuse.
+const HIDDEN = /(?![\t\n])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu
 /** Colors, as the log shows them: with U+241B in place of ESC. */
 const COLOR = /\u241b\[[0-9;]{0,32}m/g
 
@@ -35,9 +35,11 @@ export const cleanText = (text: string): string => text.replace(COLOR, '').repla
 /** The API masks nearly all secrets itself. What it shows to people who set up a receiver is nothing for a model. */
 const CREDENTIAL = /(^|_)(secret|token|password)$/
 const MASK = '*****'
+/** With its signature, the URL of a stored file needs no key. */
+const SIGNATURE = /([?&]signature=)[^&\s"]{1,512}/g
 
 export function cleanValue(value: unknown): unknown {
-  if (typeof value === 'string') return cleanText(value)
+  if (typeof value === 'string') return cleanText(value).replace(SIGNATURE, `$1${MASK}`)
   if (Array.isArray(value)) return value.map(cleanValue)
   if (typeof value !== 'object' || value === null) return value
   const cleanMember = (name: string, member: unknown) =>
@@ -47,6 +49,7 @@ export function cleanValue(value: unknown): unknown {
 
 /** Characters of JSON. A larger answer fills the context of a model, so it is cut. */
 const MAX_ANSWER = 50_000
+const MAX_SUMMARY = 4_000
 const TEXT_LIMITS = [4_000, 1_000, 250, 60]
 
 /** The value, or as much of it as an answer may have, and what was cut. */
@@ -76,8 +79,11 @@ export function fitAnswer(value: Record<string, unknown>, max = MAX_ANSWER): Rec
   return { cut: 'The answer was too large. Ask for less, for example with `limit` or a filter.' }
 }
 
+const shortenText = (text: string, limit: number): string =>
+  text.length > limit ? `${text.slice(0, limit).toWellFormed()}…` : text
+
 function shortenTexts(value: unknown, limit: number): unknown {
-  if (typeof value === 'string') return value.length > limit ? `${value.slice(0, limit)}…` : value
+  if (typeof value === 'string') return shortenText(value, limit)
   if (Array.isArray(value)) return value.map(item => shortenTexts(item, limit))
   if (typeof value !== 'object' || value === null) return value
   return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, shortenTexts(member, limit)]))
@@ -96,7 +102,7 @@ export function toToolResult({ summary, data, page, isError }: Answer, { origin,
   }
   return {
     content: [
-      { type: 'text' as const, text: cleanText(summary) },
+      { type: 'text' as const, text: shortenText(cleanText(summary), MAX_SUMMARY) },
       { type: 'text' as const, text: JSON.stringify(structuredContent) },
     ],
     structuredContent,

@@ -40,11 +40,13 @@ export type ApiCall = (route: string, request?: ApiRequest) => Promise<any>
 const CALLER_HEADERS = ['Authorization', 'X-Api-Key', 'X-Forwarded-For', 'CF-Connecting-IP']
 /** Requests of a tool call have the id of that call and a number. An id has at most 128 characters. */
 const MAX_OUTER_ID = 120
+/** The journal keeps 512 characters of the program, among them that it came by a tool. */
+const MAX_PROGRAM = 400
 
 export function createApiCalls(c: Visitor, { config, answerInProcess }: Services): ApiCall {
   const { origin } = new URL(c.req.url)
   const common: Record<string, string> = {
-    'User-Agent': `${c.req.header('User-Agent') ?? ''} slipway-mcp/${VERSION}`.trim(),
+    'User-Agent': `${c.req.header('User-Agent')?.slice(0, MAX_PROGRAM) ?? ''} slipway-mcp/${VERSION}`.trim(),
   }
   for (const name of CALLER_HEADERS) {
     const value = c.req.header(name)
@@ -82,7 +84,7 @@ export function createApiCalls(c: Visitor, { config, answerInProcess }: Services
 }
 
 /** URLs resolve segments of dots, so that the request would reach another route. No id or name is one. */
-const toSegment = (value: string): string => (/^\.{0,2}$/.test(value) ? '-' : encodeURIComponent(value))
+const toSegment = (value: string): string => (/^\.{0,2}$/.test(value) ? '-' : encodeURIComponent(value.toWellFormed()))
 
 /** Hono throws where there is none. */
 function readExecution(c: Visitor): unknown {

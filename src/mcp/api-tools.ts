@@ -2,7 +2,7 @@
 import * as z from 'zod'
 import type { Operation } from '../kernel/routes.ts'
 import { ToolFailure } from './answers.ts'
-import { type Tool, tool } from './tool.ts'
+import { isListOfScalars, MAX_UNKNOWN, type Tool, tool } from './tool.ts'
 
 /** Their answers have a credential. */
 const SHOWS_CREDENTIALS = ['waitForConnection', 'listFeedbackLinks', 'readRunShare', 'readDatasetShare']
@@ -82,7 +82,9 @@ const searchApi = tool({
     query: z.string().max(200).optional().meta({ description: 'Such as `webhook deliveries`.' }),
     operation: z.string().max(100).optional().meta({ description: 'The exact id of one.' }),
   }),
-  run: async ({ query = '', operation: id }, _, { operations }) => {
+  run: async ({ query = '', operation: id }, _, { api, operations }) => {
+    // A search takes time and needs nothing of a workspace: the key is checked and counted all the same.
+    await api('GET /v2/me')
     const all = (await operations.loadAll()).filter(({ verb }) => verb)
     if (id !== undefined) {
       const operation = all.find(one => one.id === id)
@@ -130,12 +132,13 @@ const readApi = tool({
     const known = listParameters(operation)
     const faults = Object.keys(parameters)
       .filter(name => !known.some(parameter => parameter.name === name))
+      .slice(0, MAX_UNKNOWN)
       .map(name => `\`${name}\` is not a parameter of \`${id}\``)
     for (const { name, required } of known) {
       const value = parameters[name]
       if (value === undefined || value === null) {
         if (required) faults.push(`\`${name}\` is required`)
-      } else if (typeof value === 'object' && !Array.isArray(value)) faults.push(`\`${name}\` must be no object`)
+      } else if (typeof value === 'object' && !isListOfScalars(value)) faults.push(`\`${name}\` must be no object`)
       else if (operation.params && name in operation.params.shape) path[name] = String(value)
       else query[name] = String(value)
     }

@@ -77,10 +77,11 @@ const shortly = (value: unknown) => {
 const MAX_LINES = 20
 
 function summarize({ change, deployment, body, revision }: Change, plan: Body): string {
-  const name = deployment ?? body?.name
+  // Only arguments that the change uses: a person accepts this text, and the rest is whatever a model has written.
+  const name = change === 'create' ? body?.name : deployment
+  const target = revision === undefined || change === 'create' || change === 'patch' ? '' : `, revision ${revision}`
   const lines = [
-    `${change} ${name}${revision === undefined ? '' : `, revision ${revision}`}: ` +
-      (plan.creates_revision ? 'creates a revision.' : 'creates no revision.'),
+    `${change} ${name}${target}: ${plan.creates_revision ? 'creates a revision.' : 'creates no revision.'}`,
     ...plan.changes.map((one: Body) => `${one.path}: ${shortly(one.before)} → ${shortly(one.after)} (${one.effect})`),
     ...plan.secrets.map((secret: Body) => `secret ${secret.name}: ${secret.change}`),
     ...plan.warnings.map((warning: string) => `Warning: ${warning}`),
@@ -106,13 +107,19 @@ const planChange = tool({
   },
 })
 
+/** It becomes the value of two headers. */
+const PlanDigest = z
+  .string()
+  .regex(/^[\x21-\x7e]{1,100}$/, { error: 'must be the `plan_digest` of a plan' })
+  .meta({ description: 'From `plan_change`.' })
+
 const applyPlan = tool({
   name: 'apply_plan',
   title: 'Apply a plan',
   description: 'Applies the plan with this digest and no other. If something has changed since, nothing happens.',
   routes: CHANGES,
   lookUps: REVISION_LOOK_UPS,
-  own: z.object({ ...changeArguments, plan_digest: z.string().max(100).meta({ description: 'From `plan_change`.' }) }),
+  own: z.object({ ...changeArguments, plan_digest: PlanDigest }),
   isDestructive: true,
   isIdempotent: true,
   run: async ({ plan_digest, ...change }, _, context) => {
@@ -173,7 +180,10 @@ const approvePreview = tool({
   own: z.object({
     deployment: DeploymentArgument,
     number: z.coerce.number().int().meta({ description: 'Of the pull request.' }),
-    head_sha: z.string().max(64).meta({ description: 'The full id of the commit that was looked at.' }),
+    head_sha: z
+      .string()
+      .regex(/^[0-9a-f]{1,64}$/i, { error: 'must be the id of a commit' })
+      .meta({ description: 'The full id of the commit that was looked at.' }),
   }),
   isIdempotent: true,
   run: async ({ deployment, number, head_sha }, _, context) => {

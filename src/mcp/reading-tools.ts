@@ -88,6 +88,7 @@ export async function readDeployment(context: ToolContext, name: string) {
   return { ...deployment, secret_names: secrets.map((secret: Body) => secret.name), obstacles: resources }
 }
 
+export const DEPLOYMENT_TEXT = 'A commit message or status message'
 const getDeployment = tool({
   name: 'get_deployment',
   title: 'Get a deployment',
@@ -97,7 +98,7 @@ const getDeployment = tool({
   routes: ['GET /v2/deployments/{deployment_id}', 'GET /v2/deployments/{deployment_id}/explain'],
   lookUps: ['GET /v2/deployments'],
   own: z.object({ deployment: DeploymentArgument }),
-  foreignText: 'A commit message or status message',
+  foreignText: DEPLOYMENT_TEXT,
   run: async ({ deployment: name }, _, context) => {
     const deployment = await readDeployment(context, name)
     const why = deployment.obstacles.map(({ detail }: Body) => detail).join(' ')

@@ -9,7 +9,7 @@ import { cleanText, describeFailure, ToolFailure, toToolResult } from './answers
 import { type ApiCall, ApiFailure, type ApiRequest } from './api-calls.ts'
 import type { Operations } from './operations.ts'
 import { PROMPTS } from './prompts.ts'
-import { readDeployment } from './reading-tools.ts'
+import { DEPLOYMENT_TEXT, readDeployment } from './reading-tools.ts'
 import { describeTool, permissionOf, readArguments, type Tool, type ToolContext } from './tool.ts'
 import { TOOLS } from './tools.ts'
 
@@ -147,12 +147,14 @@ function createContext(
   // What a tool says of itself comes from its operations, so it calls no others.
   const isDeclared = (route: string) =>
     !tool?.routes.length || tool.routes.includes(route) || tool.lookUps.includes(route)
+  const resolveWorkspace = async () => {
+    if (isResolved) return
+    workspace = Uuid.safeParse(named).success ? named : await read.findByName(named!)
+    isResolved = true
+  }
   const api: ApiCall = async (route, request = {}) => {
     if (!isDeclared(route)) throw new Error(`${tool!.name} does not declare ${route}`)
-    if (!isResolved) {
-      workspace = Uuid.safeParse(named).success ? named : await read.findByName(named!)
-      isResolved = true
-    }
+    await resolveWorkspace()
     try {
       return await send(route, inWorkspace(request, workspace))
     } catch (error) {
@@ -168,10 +170,15 @@ function createContext(
       | undefined
     const elicitation = capabilities?.elicitation as { form?: object; url?: object } | undefined
     if (!elicitation || (elicitation.url && !elicitation.form)) return
+    // Before the state is made: what is accepted for one workspace must not happen in another.
+    await resolveWorkspace()
     const state = sha256Hex(JSON.stringify([subject, workspace]))
     const answer = (mcpReq.inputResponses as Record<string, { action?: string } | undefined> | undefined)?.[ANSWER]
     // The client keeps the state, so it proves nothing: it only has to be the one of this very subject.
-    if (!answer?.action || mcpReq.requestState() !== state) throw new Question(cleanText(await question()), state)
+    if (!answer?.action || mcpReq.requestState() !== state) {
+      const where = named === undefined ? '' : `\nIn the workspace ${named}.`
+      throw new Question(cleanText(`${await question()}${where}`), state)
+    }
     if (answer.action !== 'accept')
       throw new ToolFailure('not_confirmed', 'The person did not accept. Nothing changed.')
   }
@@ -242,7 +249,7 @@ function serveResources(server: Server, session: Session): void {
     const deployment = await readDeployment(context, decodePart(name)).catch(refuseByProtocol)
     const { structuredContent } = toToolResult(
       { summary: '', data: deployment, page: `${deployment.tenant_id}/deployments/${deployment.id}` },
-      { origin: session.origin },
+      { origin: session.origin, foreignText: DEPLOYMENT_TEXT },
     )
     return { contents: [{ uri, mimeType: 'application/json', text: JSON.stringify(structuredContent) }] }
   })

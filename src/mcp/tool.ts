@@ -129,14 +129,17 @@ export const permissionOf = ({ onlyPlans }: Tool, { verb, variant }: Operation):
 
 export type Arguments = { workspace: string | undefined; own: never; query: Query }
 
+/** Each unknown argument costs a sentence, so a request of many would have a far larger answer. */
+export const MAX_UNKNOWN = 20
+
 /** Reports all faults at once, and the names of all arguments for an unknown one. */
 export function readArguments(one: Tool, args: Record<string, unknown>): Arguments {
   const names = [...Object.keys(one.own.shape), ...one.query, 'workspace']
   const faults: { at: string; problem: string }[] = []
   const present = Object.fromEntries(Object.entries(args).filter(([, value]) => value !== null && value !== undefined))
-  for (const name of Object.keys(present))
-    if (!names.includes(name))
-      faults.push({ at: name, problem: `is not an argument of ${one.name}. It has: ${names.join(', ')}` })
+  const unknown = Object.keys(present).filter(name => !names.includes(name))
+  for (const name of unknown.slice(0, MAX_UNKNOWN))
+    faults.push({ at: name, problem: `is not an argument of ${one.name}. It has: ${names.join(', ')}` })
   const collect = (schema: z.ZodType, value: unknown): unknown => {
     const result = schema.safeParse(value)
     if (result.success) return result.data
@@ -163,5 +166,5 @@ export function readArguments(one: Tool, args: Record<string, unknown>): Argumen
 }
 
 /** Joined by commas, as the filters of the API take several values. */
-const isListOfScalars = (value: object | null): boolean =>
+export const isListOfScalars = (value: object | null): boolean =>
   Array.isArray(value) && value.every(item => typeof item !== 'object')

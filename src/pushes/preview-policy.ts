@@ -3,7 +3,7 @@ import { and, eq, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { canChangeSpecCommands } from '../deployments/command-permission.ts'
 import { isJsonEqual } from '../deployments/plan.ts'
-import { digestRequest, readPlannedVersion } from '../deployments/plan-digest.ts'
+import { makePlanDigest, readPlannedVersion } from '../deployments/plan-digest.ts'
 import { lockDeployment } from '../deployments/revision-queue.ts'
 import type { DeploymentRef, DryRun } from '../deployments/schema.ts'
 import { type Ctx, verb } from '../kernel/context.ts'
@@ -63,7 +63,7 @@ export const readPolicy = verb('deployments:read', async (ctx, { deployment_id }
 // ---- planned, set
 
 type PolicyInput = Ref & NewPreviewPolicy & z.output<typeof DryRun>
-const requestDigest = ({ deployment_id: _, dry_run: __, ...policy }: PolicyInput): string => digestRequest(policy)
+const plannedRequest = ({ dry_run: _, ...policy }: PolicyInput) => policy
 
 const UNSUPPORTED_PARENT = 'previews need a deployment of source githost that is not a preview itself'
 /** The parent `d` with its stored policy `o`, if it can have this one. */
@@ -117,7 +117,7 @@ export const planPolicy = verb('deployments:update', async (ctx, input: PolicyIn
         : []),
       ...ctx.warnings,
     ],
-    plan_digest: `${row?.version ?? 0}.${requestDigest(input)}`,
+    plan_digest: await makePlanDigest(ctx, row?.version ?? 0, plannedRequest(input)),
   }
 })
 
@@ -141,7 +141,7 @@ function listPolicyChanges(stored: PreviewPolicy | null, wanted: NewPreviewPolic
 
 export const setPolicy = verb('deployments:update', async (ctx, input: PolicyInput) => {
   const { deployment_id, branches, ttl, max, forks, hooks } = input
-  const version = readPlannedVersion(ctx, requestDigest(input))
+  const version = await readPlannedVersion(ctx, plannedRequest(input))
   const isFresh = version === null ? sql`true` : refuseUnless('plan_stale', sql`coalesce(o.version, 0) = ${version}`)
   const isVersion = versionMatches(ctx, { version: sql`coalesce(o.version, 0)` }) ?? sql`true`
   const secrets = await sealOverlays(ctx, deployment_id, input)

@@ -1,5 +1,5 @@
 // `slipway apply -f`, `diff -f` and `export`: planned as a whole, applied step by step, and exported the same again.
-import { mkdirSync, writeFileSync } from 'node:fs'
+import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { dump } from 'js-yaml'
 import { beforeAll, beforeEach, expect, it } from 'vitest'
@@ -174,6 +174,11 @@ it('deletes what its owner no longer declares, and takes over only when asked', 
   expect((await run('apply', theirs, '--owner', 'billing')).error).toBeUndefined()
   expect((await run('apply', mine, '--prune')).code).toBe(2)
 
+  // Nothing is deleted because a file is empty, or is not what it was.
+  for (const text of ['', '# later\n---\n', 'kind: Deployment\n  name: web\n']) {
+    const { error } = await run('apply', write('other.yaml', text), '--owner', 'shop', '--prune')
+    expect(error?.code).toMatch(/^(usage|documents_invalid)$/)
+  }
   write('mine.yaml', [deployment('web'), deployment('billing')])
   const refused = await run('apply', mine, '--owner', 'shop', '--prune')
   expect(refused.error?.errors).toEqual([
@@ -222,6 +227,8 @@ it('reports all faults of all files at once, with their lines, and changes nothi
     '04-proto.yaml': ['kind: Role\nname: a\nspec:\n  __proto__: {polluted: 1}\n', [3, '']],
     '05-kind.yaml': ['kind: Roel\nname: a\nspec: {}\n', [1, 'kind']],
     '06-deep.json': [deep, [1, '']],
+    '06-half.json': ['{"kind": "Role",\n  "name": "a\\ud800", "spec": {}}', [2, '']],
+    '06-many.yaml': [`[${'1,'.repeat(400_000)}1]`, [1, '']],
     '07-syntax.json': ['{"kind": "Role",\n  "name": ]}', [2, '']],
     '08-members.yaml': [
       ['---', '# A comment', 'kind: Role', 'name: Op', 'spec:', '  permissions:', '    - deployments:read']
@@ -254,6 +261,10 @@ it('reports all faults of all files at once, with their lines, and changes nothi
   expect(JSON.stringify(error) + out).not.toContain('hush')
   expect(({} as { polluted?: number }).polluted).toBeUndefined()
   expect(await exported()).toEqual(before)
+
+  write('linked/role.yaml', [{ kind: 'Role', name: 'Op', spec: { permissions: [] } }])
+  symlinkSync(join(folder, 'hostile/05-kind.yaml'), join(folder, 'linked/zz.yaml'))
+  expect((await run('diff', join(folder, 'linked'))).error?.code).toBe('usage')
 })
 
 it('reports names that are not there, missing secrets, and what the server refuses, before it writes', async () => {

@@ -4,6 +4,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import { readInputs } from '../../distribution/github-action/inputs.ts'
 import { createPinnedFetch } from '../../src/host/pinned-fetch.ts'
 import { type JobResult, readAction, runAction } from '../support/action-runner.ts'
 import { type App, newTenant, type Tenant } from '../support/app.ts'
@@ -206,4 +207,18 @@ it('names all faults of its inputs at once, and does nothing for a pull request 
   const target = await start(tenant, { mode: 'preview' }, { ...fork, eventName: 'pull_request_target' }).job
   expect([target.code, target.outputs.outcome]).toEqual([1, 'usage'])
   expect(await listNames(tenant)).toEqual([])
+  // A workflow that another one starts has the rights of this repository, too.
+  const inputs = { MODE: 'deploy', URL: 'https://a.example', WORKSPACE: tenant.tenant_id, DEPLOYMENT: 'shop' }
+  const given = Object.entries({ ...inputs, TIMEOUT: '900', CREATE: 'true' }).map(([name, value]) => [
+    `INPUT_${name}`,
+    value,
+  ])
+  const env = { ...Object.fromEntries(given), GITHUB_REPOSITORY: 'acme/shop', SLIPWAY_API_KEY: 'key' }
+  const startedBy = (head_repository: { full_name: string } | null) =>
+    readInputs(env, { workflow_run: { head_repository } })
+  expect([
+    startedBy({ full_name: 'acme/shop' }),
+    startedBy({ full_name: 'mallory/shop' }),
+    startedBy(null),
+  ]).toMatchObject([{ inputs: { mode: 'deploy' } }, { skip: expect.any(String) }, { skip: expect.any(String) }])
 })

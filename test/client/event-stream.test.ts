@@ -22,6 +22,11 @@ it('parses fields, comments, several lines of data, and cursors without an event
   })
 })
 
+it('reads a long line that comes in many parts in time that does not grow with its square', () => {
+  const parts = ['data: ', ...Array<string>(16_384).fill('x'.repeat(1024)), '\n\n']
+  expect(parse(parts).events[0]?.data.length).toBe(16 * 1024 ** 2)
+})
+
 it('parses the same events however the text is cut into chunks, and with any line ends', () => {
   const lineEnd = fc.constantFrom('\n', '\r', '\r\n')
   const line = fc.constantFrom('data: x', 'data: y', 'event: reset', 'id: 3', ': ping', 'retry: 5', '')

@@ -37,6 +37,17 @@ describe('a message of a webhook', () => {
     await expect(verifyWebhook({ ...message, headers: signed, key: 'hush' })).resolves.toMatchObject({ id: 'evt_1' })
   })
 
+  it('looks at the first signatures only, and takes the id from the header', async () => {
+    const body = '{"type":"a","timestamp":"b","id":"evt_2","data":{}}'
+    const signed = await sign({ body })
+    await expect(verifyWebhook({ body, headers: signed, key: secret })).resolves.toMatchObject({ id: 'evt_1' })
+    const signature = `${'v1,AA== '.repeat(16)}${headers['webhook-signature']}`
+    const many = { ...headers, 'webhook-signature': signature }
+    await expect(verifyWebhook({ body: message.body, headers: many, key: secret })).rejects.toMatchObject({
+      code: 'signature_mismatch',
+    })
+  })
+
   it.each([
     ['by another secret', { key: otherSecret }, 'signature_mismatch'],
     ['by another public key', { key: otherKeys.publicKey }, 'signature_mismatch'],

@@ -1,6 +1,6 @@
 // The plan of a new deployment: what it shows, that nothing is written, and that it refuses what creating it refuses.
 import { describe, expect, it } from 'vitest'
-import { newTenant, readEvents, type Tenant } from '../support/app.ts'
+import { newTenant, readEvents, SEALING_KEYS, send, startApp, type Tenant } from '../support/app.ts'
 import { makeImageBody } from '../support/deployment-bodies.ts'
 
 const PATH = '/v2/deployments'
@@ -34,6 +34,24 @@ describe('the plan of a new deployment', () => {
     const later = await tenant.post(PATH, body, { 'Plan-Digest': plan_digest.replace(/^0/, '1') })
     expect([later.status, later.body.code]).toEqual([409, 'plan_stale'])
     expect((await tenant.post(PATH, body, { 'Plan-Digest': plan_digest })).status).toBe(201)
+  })
+
+  it('has a digest that shows nothing of a weak secret, and stays valid when keys are rotated', async () => {
+    const tenant = await newTenant()
+    const body = makeImageBody({ secrets: [{ name: 'PIN', value: '1234' }] })
+    const { plan_digest } = (await planOf(tenant, body)).body
+    const other = `other:${Buffer.alloc(32, 8).toString('base64url')}`
+    const headers = { 'X-Api-Key': tenant.key }
+    const digestWith = async (keys: string) => {
+      const app = startApp({ settings: { SEALING_KEYS: keys } })
+      return (await send('POST', `${PATH}?dry_run=true`, { body, headers, app })).body.plan_digest
+    }
+    // The same plan has another digest under another key, so it cannot be computed without one.
+    expect(await digestWith(SEALING_KEYS)).toBe(plan_digest)
+    expect(await digestWith(`${other},${SEALING_KEYS}`)).not.toBe(plan_digest)
+    const app = startApp({ settings: { SEALING_KEYS: `${other},${SEALING_KEYS}` } })
+    const applied = await send('POST', PATH, { body, headers: { ...headers, 'Plan-Digest': plan_digest }, app })
+    expect(applied.status).toBe(201)
   })
 
   it('needs the permission to create, writes no event, and does not use up an idempotency key', async () => {

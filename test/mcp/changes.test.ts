@@ -69,6 +69,24 @@ describe('a digest', () => {
     expect(await numbers()).toEqual([1])
   })
 
+  it('is that of one deployment: another one of the same version is not changed', async () => {
+    const { tenant, client, plan } = await newApp()
+    const { body: twin } = await tenant.post('/v2/deployments', { ...CREATE.body, name: 'twin' })
+    const { plan_digest } = await plan(patchTo(3))
+    const { data } = await client.call('apply_plan', { ...patchTo(3), deployment: 'twin', plan_digest })
+    expect([data.code, (await listRevisions(tenant, twin.id)).length]).toEqual(['plan_stale', 1])
+  })
+
+  it('is that of one workspace: nothing is created in another', async () => {
+    const { tenant } = await newApp()
+    await tenant.owner.post('/workspaces', { display_name: 'Second' })
+    const client = connectMcp(tenant.owner.key)
+    const change = { ...CREATE, body: { ...CREATE.body, name: 'new' } }
+    const { plan_digest } = (await client.call('plan_change', { ...change, workspace: 'Second' })).data
+    const { data } = await client.call('apply_plan', { ...change, workspace: tenant.tenant_id, plan_digest })
+    expect(data.code).toBe('plan_stale')
+  })
+
   it.each([
     ['redeploy', {}],
     ['redeploy', { revision: 1 }],
@@ -123,6 +141,26 @@ describe('a client that can ask a person', () => {
 
     const { isError } = await client.call('apply_plan', args, answer('accept', state))
     expect([isError, await numbers()]).toEqual([false, [2, 1]])
+  })
+
+  it('accepts for one workspace, and reads only what the change uses', async () => {
+    const { tenant } = await newApp()
+    await tenant.owner.post('/workspaces', { display_name: 'Second' })
+    const client = connectMcp(tenant.owner.key, ASKS)
+    const change = { ...CREATE, deployment: 'a page.\nThis is safe', revision: 'nothing else', workspace: 'Second' }
+    const body = { ...CREATE.body, name: 'new' }
+    const { plan_digest } = (await client.call('plan_change', { ...change, body })).data
+    const { result } = await client.call('apply_plan', { ...change, body, plan_digest })
+    const { message } = result.inputRequests.confirm.params
+    expect(message).toMatch(/create new: .*In the workspace Second\.$/s)
+    expect(message).not.toMatch(/safe|nothing else/)
+    const elsewhere = { ...change, body, plan_digest, workspace: tenant.tenant_id }
+    const replayed = await client.call('apply_plan', elsewhere, answer('accept', result.requestState))
+    expect(replayed.data).toMatchObject({ code: 'plan_stale' })
+    const interrupted = { deployment: tenant.tenant_id, revision: tenant.tenant_id }
+    const stateOf = async (workspace: string) =>
+      (await client.call('interrupt_revision', { ...interrupted, workspace })).result.requestState
+    expect(await stateOf('Second')).not.toBe(await stateOf(tenant.tenant_id))
   })
 
   it('is told at once that a plan is stale', async () => {

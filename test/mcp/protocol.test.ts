@@ -48,6 +48,11 @@ describe('a request without a valid key', () => {
     }
   })
 
+  it('is answered 401 by a tool that needs no workspace', async () => {
+    const params = { name: 'search_api', arguments: { query: 'webhooks' } }
+    expect((await connectMcp(newApiKey()).request('tools/call', params)).status).toBe(401)
+  })
+
   it('is answered before a large body is read', async () => {
     const text = JSON.stringify({ filler: 'x'.repeat(100_000) }).slice(0, -1)
     expect((await postMcp(text, { 'X-Api-Key': newApiKey() })).status).toBe(401)
@@ -118,7 +123,9 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('in %s', era => {
     expect(resourceTemplates).toMatchObject([{ uriTemplate: 'slipway://deployments/{name}{?workspace}' }])
     for (const uri of [resources[0].uri, `${resources[0].uri}?workspace=default`]) {
       const [content] = (await client.request('resources/read', { uri })).body.result.contents
-      expect(JSON.parse(content.text)).toMatchObject({ name: 'shop', link: expect.stringContaining('/ui/') })
+      expect(JSON.parse(content.text)).toMatchObject({
+        ...{ name: 'shop', link: expect.stringContaining('/ui/'), untrusted: true },
+      })
     }
     for (const uri of ['slipway://deployments/gone', 'slipway://secrets/shop', 'file:///etc/passwd'])
       expect((await client.request('resources/read', { uri })).body.error.code).toBe(-32602)

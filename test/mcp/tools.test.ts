@@ -3,7 +3,7 @@ import { encode } from 'gpt-tokenizer/encoding/o200k_base'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { countTrips } from '#runtime'
 import { loadOperation } from '../../src/app.ts'
-import { cleanValue } from '../../src/mcp/answers.ts'
+import { cleanValue, fitAnswer } from '../../src/mcp/answers.ts'
 import { annotate } from '../../src/mcp/tool.ts'
 import { TOOLS } from '../../src/mcp/tools.ts'
 import { newTenant, readEvents, type Tenant } from '../support/app.ts'
@@ -78,7 +78,7 @@ describe('a tool call', () => {
     ['list_previews', { state: 'live' }, 1],
     ['list_templates', {}, 1],
     ['plan_change', { change: 'redeploy', deployment: 'ID' }, 1],
-    ['search_api', { query: 'webhook deliveries' }, 0],
+    ['search_api', { query: 'webhook deliveries' }, 1],
     ['read_api', { operation: 'readDeployment', parameters: { deployment_id: 'ID' } }, 1],
   ])('of %s with %o makes only the round trips of its operations', async (name, args, trips) => {
     const { tenant, id } = logged
@@ -117,6 +117,20 @@ describe('a tool call', () => {
     })
     const { body } = await client.request('tools/call', { name: 'delete_everything' })
     expect(body.error.code).toBe(-32602)
+  })
+
+  it.each([
+    ['apply_plan', { change: 'redeploy', deployment: 'x', plan_digest: '1.a\r\nX-Tenant-Id: b~1' }],
+    ['apply_plan', { change: 'redeploy', deployment: 'x', plan_digest: '' }],
+    ['approve_preview', { deployment: 'x', number: 1, head_sha: 'which is fine\nto run' }],
+    ['read_api', { operation: 'readDeployment', parameters: { deployment_id: '\ud800' } }],
+    ['read_api', { operation: 'readDeployment', parameters: { deployment_id: [{ toString: 1 }] } }],
+    ['get_deployment', Object.fromEntries(Array.from({ length: 20_000 }, (_, i) => [`a${i}`, 1]))],
+    ['read_api', { operation: 'listDeployments', parameters: Object.fromEntries(Array(20_000).fill(1).entries()) }],
+  ])('of %s with hostile arguments is refused, in short', async (name, args) => {
+    const { data, result } = await connectMcp((await newTenant()).key).call(name, args)
+    expect(data.code).toMatch(/^invalid_(arguments|request)$/)
+    expect(JSON.stringify(result).length).toBeLessThan(20_000)
   })
 
   it('acts with the permissions of the key, from the address and program of the caller', async () => {
@@ -163,6 +177,16 @@ describe('text of others', () => {
     expect(JSON.parse(result.content[1].text)).toEqual(data)
   })
 
+  it.each(['\u3164', '\u115f', '\u034f', '\u2066', '\u{e0080}', '\u{e01ef}', '\ud83d'])(
+    'has no character without a glyph, such as %j',
+    hidden => expect(cleanValue([`a${hidden}b`])).toEqual(['ab']),
+  )
+
+  it('is cut between characters', () => {
+    const cut = fitAnswer({ text: '\u{1f600}'.repeat(200), other: `x${'\u{1f600}'.repeat(200)}` }, 400)
+    expect(JSON.stringify(cut)).not.toMatch(/\\ud/)
+  })
+
   it('is cut to what an answer may have', async () => {
     const { tenant, openLog } = await newLoggedDeployment({ name: 'long' })
     await openLog()(Array.from({ length: 40 }, (_, i) => ({ message: `${i} ${'x'.repeat(4000)}` })))
@@ -206,8 +230,10 @@ describe('the rest of the API', () => {
       runs: [{ share_token: 'a' }],
       total_tokens: 3,
       token_url: 'https://a.test',
+      attachment_urls: { file: { presigned_url: 'https://a.test/objects/1?expires=1&signature=k.abc' } },
     }
-    const masked = { ...rule, webhook_secret: '*****', runs: [{ share_token: '*****' }] }
+    const attachment_urls = { file: { presigned_url: 'https://a.test/objects/1?expires=1&signature=*****' } }
+    const masked = { ...rule, attachment_urls, webhook_secret: '*****', runs: [{ share_token: '*****' }] }
     expect(cleanValue(rule)).toEqual(masked)
   })
 })

@@ -13,6 +13,7 @@ import { readDocumentFiles, toDeclared } from '../document-files.ts'
 import { CommandFailure, EXIT, shellWord, toReport, usageError } from '../failure.ts'
 import { followRevision, parseTimeout } from '../follow.ts'
 import { confirm, type Session } from '../session.ts'
+import { oneLine } from '../terminal-text.ts'
 
 export type PlanFlags = {
   file?: string[]
@@ -83,6 +84,8 @@ async function makePlan(session: Session, flags: PlanFlags): Promise<ApplyPlan> 
   const { reply: schema } = await client.send({ method: 'GET', path: '/schemas/slipway.json', signal })
   const all = [...faults, ...checkAgainstSchema(documents, schema as unknown as Schema)]
   if (all.length > 0) throw refuse(all)
+  // An empty file is more often a mistake of what writes it than the wish to delete all of an owner.
+  if (documents.length === 0) throw usageError(`${files.join(', ')}: there is no document in it. Nothing was changed.`)
   const workspace = await findWorkspace(client, { workspace: login.workspace, signal })
   if (!workspace) throw usageError('Name the workspace: the key is of the organization.', 'SLIPWAY_WORKSPACE=ID …')
   const { owner, takeOver, prune } = flags
@@ -92,8 +95,10 @@ async function makePlan(session: Session, flags: PlanFlags): Promise<ApplyPlan> 
   return plan
 }
 
+const MAX_SHOWN_FAULTS = 500
+
 function refuse(faults: DocumentFault[]): CommandFailure {
-  const errors = faults.map(({ file, line, document, path, message }) => ({
+  const errors = faults.slice(0, MAX_SHOWN_FAULTS).map(({ file, line, document, path, message }) => ({
     loc: [[file, line].filter(part => part !== undefined).join(':'), document, path].filter(part => part !== ''),
     msg: message,
   }))
@@ -141,9 +146,9 @@ function showPlan(session: Session, plan: ApplyPlan): void {
 function showAction(session: Session, step: Action & { action: keyof typeof MARKS }): void {
   const { out } = session
   out.text('')
-  out.raw(`${paintMark(out, MARKS[step.action])} ${out.paint('bold', titleOf(step))}`)
+  out.raw(`${paintMark(out, MARKS[step.action])} ${out.paint('bold', oneLine(titleOf(step)))}`)
   showChanges(session, step.changes)
-  for (const { name, change } of step.secrets) out.raw(`${paintMark(out, change)} secrets.${name}`)
+  for (const { name, change } of step.secrets) out.raw(`${paintMark(out, change)} secrets.${oneLine(name)}`)
   for (const warning of step.warnings) out.text(`Warning: ${warning}`)
 }
 

@@ -18,6 +18,8 @@ export async function planDeletions(planner: Planner, owner: string): Promise<De
     collect(client.list('GET /orgs/current/roles', { query, signal })),
     findUndeclaredPolicies(planner, owner),
   ])
+  // An installation that does not know the filter answers with what others own, too.
+  const isOwned = (one: { owner: string | null }) => one.owner === owner
   const isLeft = ({ url, description }: { url: string; description: string }) =>
     !documents.some(
       ({ kind, name, spec }) =>
@@ -26,7 +28,7 @@ export async function planDeletions(planner: Planner, owner: string): Promise<De
           webhookKey(name, (spec as { description?: string }).description) === webhookKey(url, description)),
     )
   return [
-    ...(await mapInParts(webhooks.filter(isLeft), async ({ id, url }): Promise<Deletion> => {
+    ...(await mapInParts(webhooks.filter(isOwned).filter(isLeft), async ({ id, url }): Promise<Deletion> => {
       const params = { webhook_id: id }
       const { etag } = await client.answer('GET /v2/webhooks/{webhook_id}', { params, signal })
       const headers = { 'If-Match': etag }
@@ -35,7 +37,9 @@ export async function planDeletions(planner: Planner, owner: string): Promise<De
     })),
     ...policies,
     ...(await mapInParts(
-      deployments.filter(({ name, status }) => status !== 'AWAITING_DELETE' && !isDeclared('Deployment', name)),
+      deployments
+        .filter(isOwned)
+        .filter(({ name, status }) => status !== 'AWAITING_DELETE' && !isDeclared('Deployment', name)),
       async ({ id, name }): Promise<Deletion> => {
         const params = { deployment_id: id }
         const { etag } = await client.answer('GET /v2/deployments/{deployment_id}', { params, signal })
@@ -45,25 +49,29 @@ export async function planDeletions(planner: Planner, owner: string): Promise<De
         return { kind: 'Deployment', name, warnings, basis: [id, etag], run }
       },
     )),
+    ...(
+      await mapInParts(
+        providers.filter(({ provider_id }) => !isDeclared('Provider', provider_id)),
+        async ({ provider_id }): Promise<Deletion[]> => {
+          const params = { provider_id }
+          const { reply, etag } = await client.answer('GET /v2/auth/providers/{provider_id}', { params, signal })
+          if (!isOwned(reply)) return []
+          const headers = { 'If-Match': etag }
+          const run = () => client.call('DELETE /v2/auth/providers/{provider_id}', { params, headers })
+          const warnings = ['The connections of people through it end.']
+          return [{ kind: 'Provider', name: provider_id, warnings, basis: etag, run }]
+        },
+      )
+    ).flat(),
     ...(await mapInParts(
-      providers.filter(({ provider_id }) => !isDeclared('Provider', provider_id)),
-      async ({ provider_id }): Promise<Deletion> => {
-        const params = { provider_id }
-        const { etag } = await client.answer('GET /v2/auth/providers/{provider_id}', { params, signal })
-        const headers = { 'If-Match': etag }
-        const run = () => client.call('DELETE /v2/auth/providers/{provider_id}', { params, headers })
-        const warnings = ['The connections of people through it end.']
-        return { kind: 'Provider', name: provider_id, warnings, basis: etag, run }
-      },
-    )),
-    ...(await mapInParts(
-      roles.filter(({ display_name }) => !isDeclared('Role', display_name)),
+      roles.filter(isOwned).filter(({ display_name }) => !isDeclared('Role', display_name)),
       async ({ id, display_name }): Promise<Deletion> => {
         const params = { role_id: id }
         const { etag } = await client.answer('GET /orgs/current/roles/{role_id}', { params, signal })
         const headers = { 'If-Match': etag }
         const run = () => client.call('DELETE /orgs/current/roles/{role_id}', { params, headers })
-        return { kind: 'Role', name: display_name, basis: [id, etag], run }
+        const warnings = ['It is of the organization: also the files of other workspaces may declare it.']
+        return { kind: 'Role', name: display_name, warnings, basis: [id, etag], run }
       },
     )),
   ]
