@@ -127,8 +127,8 @@ async function deploy({ run }: Slipway, { mode, name, source, create, timeout }:
   const revision = lines.findLast(({ type }) => type === 'revision')
   const result = lines.findLast(({ type }) => type === 'result')
   setOutputs({
-    'deployment-id': result?.deployment_id ?? '',
-    'revision-id': (result?.revision_id ?? (revision as { revision_id?: string } | undefined)?.revision_id) || '',
+    'deployment-id': result?.deployment_id ?? revision?.deployment_id ?? '',
+    'revision-id': result?.revision_id ?? revision?.revision_id ?? '',
   })
   const outcome = failure?.code ?? (isPlan ? 'planned' : (result?.outcome ?? 'unexpected'))
   return { outcome, name, url: result?.url, revision: revision?.number, plan, failure }

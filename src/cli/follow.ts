@@ -51,7 +51,8 @@ export async function followRevision(
       // The last lines of a build may arrive with the report that ends it.
       if (hasEnded) await catchUp()
       if (status !== shown) {
-        out.emit({ type: 'revision', number, revision_id, status, status_message }, () => describe(session, revision))
+        const line = { type: 'revision', deployment_id: deployment.id, number, revision_id, status, status_message }
+        out.emit(line, () => describe(session, revision))
         shown = status
         waiting.status = status
       }

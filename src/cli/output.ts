@@ -88,7 +88,7 @@ export function createOutput({ json }: { json: boolean }) {
         return
       }
       const red = (text: string) => styleText('red', text, { stream: stderr })
-      const faults = errors.map(({ loc, msg }) => `  ${loc.join('.')}: ${msg}`)
+      const faults = errors.map(({ loc, msg }) => `  ${joinPlace(loc)}: ${msg}`)
       const about = [code, request_id && `request ${request_id}`].filter(Boolean).join(', ')
       const shown = last_lines?.map(one => `  ${one}`) ?? []
       const isListed = errors.length > 0 && message.includes(errors[0]!.msg)
@@ -122,6 +122,10 @@ function fitWidths(longest: number[], room: number): number[] {
 }
 
 const cut = (text: string, width: number) => (text.length > width ? `${text.slice(0, width - 1)}…` : text)
+
+/** Where a fault is. Of a document of a file, the parts are texts such as `Deployment shop`. */
+const joinPlace = (parts: (string | number)[]): string =>
+  parts.join(parts.some(part => `${part}`.includes(' ')) ? ' ' : '.')
 const inline = (text: string) => printable(text).replace(/[\n\t]/g, ' ')
 
 /** A value of a configuration, for people. */

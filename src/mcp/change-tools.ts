@@ -20,7 +20,6 @@ const changeArguments = {
   change: z.enum(['create', 'patch', 'redeploy', 'rollback']).meta({ description: 'What to do.' }),
   deployment: DeploymentArgument.optional().meta({ description: 'Name or id. Not for `create`.' }),
   revision: RevisionArgument.optional().meta({
-    type: 'string',
     description: 'For `rollback` and to redeploy an older one: number, id or `serving`.',
   }),
   body: z.record(z.string(), z.unknown()).optional().meta({

@@ -89,6 +89,12 @@ export async function readDeployment(context: ToolContext, name: string) {
 }
 
 export const DEPLOYMENT_TEXT = 'A commit message or status message'
+const SERVED: Record<string, string | undefined> = {
+  current: 'its latest revision',
+  previous: 'an earlier revision',
+  none: 'nothing',
+}
+
 const getDeployment = tool({
   name: 'get_deployment',
   title: 'Get a deployment',
@@ -103,7 +109,8 @@ const getDeployment = tool({
     const deployment = await readDeployment(context, name)
     const why = deployment.obstacles.map(({ detail }: Body) => detail).join(' ')
     return {
-      summary: `${deployment.name} is ${deployment.summary.state} and serves ${deployment.serving}. ${why}`.trim(),
+      summary:
+        `${deployment.name}: ${deployment.summary.state}. It serves ${SERVED[deployment.serving]}. ${why}`.trim(),
       data: deployment,
       page: deploymentPage(deployment),
     }
@@ -141,8 +148,8 @@ const compareRevisions = tool({
   lookUps: REVISION_LOOK_UPS,
   own: z.object({
     deployment: DeploymentArgument,
-    before: RevisionArgument.default('serving').meta({ type: 'string', description: 'Default: `serving`.' }),
-    after: RevisionArgument.default('latest').meta({ type: 'string', description: 'Default: `latest`.' }),
+    before: RevisionArgument.default('serving').meta({ description: 'Default: `serving`.' }),
+    after: RevisionArgument.default('latest').meta({ description: 'Default: `latest`.' }),
   }),
   foreignText: 'A commit message',
   run: async ({ deployment, before, after }, _, context) => {
@@ -163,7 +170,7 @@ const readLogs = tool({
   query: ['kind', 'level', 'query', 'tail', 'after', 'start_time'],
   own: z.object({
     deployment: DeploymentArgument,
-    revision: RevisionArgument.optional().meta({ type: 'string', description: 'As in `interrupt_revision`.' }),
+    revision: RevisionArgument.optional(),
   }),
   foreignText: 'The text of log lines',
   run: async ({ deployment, revision }, query, context) => {

@@ -14,11 +14,10 @@ export const REVISION_LOOK_UPS = [
 ]
 
 const ROLES = ['latest', 'serving', 'in_flight'] as const
-/** Models send numbers as numbers and as texts. */
-export const RevisionArgument = z.coerce
-  .string()
-  .max(64)
-  .meta({ type: 'string', description: 'Number, id, `latest`, `serving` or `in_flight`.' })
+/** Models send numbers as numbers and as texts. `z.coerce` would make a text of an argument that is missing, too. */
+export const RevisionArgument = z
+  .preprocess(value => (typeof value === 'number' ? String(value) : value), z.string().max(64))
+  .meta({ description: 'Number, id, `latest`, `serving` or `in_flight`.' })
 
 // biome-ignore lint/suspicious/noExplicitAny: the API answers by its schemas
 type Body = any

@@ -1,6 +1,7 @@
 // A tool: a name and a description for a model, the operations that it calls, and its input, derived from theirs.
 import * as z from 'zod'
 import type { Operation } from '../kernel/routes.ts'
+import { describeIssue } from '../protocol/fault-messages.ts'
 import { type Answer, ToolFailure } from './answers.ts'
 import type { ApiCall } from './api-calls.ts'
 import type { Operations } from './operations.ts'
@@ -141,7 +142,7 @@ export function readArguments(one: Tool, args: Record<string, unknown>): Argumen
   for (const name of unknown.slice(0, MAX_UNKNOWN))
     faults.push({ at: name, problem: `is not an argument of ${one.name}. It has: ${names.join(', ')}` })
   const collect = (schema: z.ZodType, value: unknown): unknown => {
-    const result = schema.safeParse(value)
+    const result = schema.safeParse(value, { error: describeIssue })
     if (result.success) return result.data
     for (const { path, message } of result.error.issues) faults.push({ at: path.join('.'), problem: message })
     return undefined

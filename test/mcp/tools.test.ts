@@ -4,7 +4,8 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { countTrips } from '#runtime'
 import { loadOperation } from '../../src/app.ts'
 import { cleanValue, fitAnswer } from '../../src/mcp/answers.ts'
-import { annotate } from '../../src/mcp/tool.ts'
+import type { Operations } from '../../src/mcp/operations.ts'
+import { annotate, describeTool } from '../../src/mcp/tool.ts'
 import { TOOLS } from '../../src/mcp/tools.ts'
 import { newTenant, readEvents, type Tenant } from '../support/app.ts'
 import { newDeployment } from '../support/deployments.ts'
@@ -38,6 +39,14 @@ describe('the list of tools', () => {
 })
 
 describe.each(TOOLS.map(tool => [tool.name, tool] as const))('%s', (_, tool) => {
+  it('lists as required what it refuses to do without', async () => {
+    const { inputSchema } = await describeTool(tool, {
+      load: async route => (await loadOperation(route))!,
+    } as Operations)
+    const refused = tool.own.safeParse({}).error?.issues.map(({ path }) => path[0])
+    expect(inputSchema.required).toEqual(refused)
+  })
+
   it('names operations that exist, with the parameters that it passes on', async () => {
     const operations = await Promise.all([...tool.routes, ...tool.lookUps].map(loadOperation))
     expect(operations).not.toContain(undefined)

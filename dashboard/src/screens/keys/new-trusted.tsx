@@ -38,6 +38,8 @@ export default function NewTrustedIssuer({ workspace, me }: ScreenProps) {
     roles.find(({ id }) => id === chosenRole) ?? roles.find(({ display_name }) => display_name === 'Editor') ?? roles[0]
   const trusted = trustedOf(preset, answers)
   const defaultName = nameOf(preset, answers)
+  const { repository, namespace, account } = answers
+  const isNamed = { github: repository, gitlab: repository, kubernetes: namespace && account, other: '' }[preset] !== ''
   const action = createTrustedIssuer(
     { me, workspace },
     { ...trusted, name: name.trim() || defaultName, audience: audience.trim(), role_id: role?.id ?? '' },
@@ -128,7 +130,7 @@ export default function NewTrustedIssuer({ workspace, me }: ScreenProps) {
               fault={subjectFault}
             />
           )}
-          {preset !== 'other' && (
+          {isNamed && (
             <Note>
               Accepts tokens with the subject <code>{trusted.subject}</code>
             </Note>

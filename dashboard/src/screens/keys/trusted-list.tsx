@@ -77,7 +77,7 @@ export default function TrustedIssuerList({ workspace, me }: ScreenProps) {
                       {trusted.name}
                     </Link>
                   </Cell>
-                  <Cell isWideOnly>
+                  <Cell>
                     <code title={trusted.subject}>{trusted.subject}</code>
                   </Cell>
                   <Cell>
