@@ -1,6 +1,7 @@
 // Schemas of trusted issuers.
 import * as z from 'zod'
 import { label } from '../access/schema.ts'
+import { rejectPrototypeKey } from '../protocol/kubernetes.schema.ts'
 import { boundedText, Instant, listOf, namedPage, recordOf, Uuid } from '../protocol/wire.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
@@ -21,10 +22,13 @@ const Audience = VisibleAscii(512)
 const ClaimName = boundedText(100).regex(/^[\x21-\x7e]+$/, { error: 'must be the name of a claim' })
 /** These are checked anyway, or are not the same in two tokens. */
 const OWN_CLAIMS = ['iss', 'aud', 'sub', 'exp', 'nbf', 'iat', 'jti']
-const Claims = recordOf(
-  ClaimName.refine(name => !OWN_CLAIMS.includes(name), { error: 'is checked without a pattern' }),
-  Pattern,
-  20,
+const Claims = z.preprocess(
+  rejectPrototypeKey<Record<string, string>>,
+  recordOf(
+    ClaimName.refine(name => !OWN_CLAIMS.includes(name), { error: 'is checked without a pattern' }),
+    Pattern,
+    20,
+  ),
 )
 const KeyMinutes = z.int().min(1).max(15)
 

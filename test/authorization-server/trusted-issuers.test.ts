@@ -97,6 +97,8 @@ describe('a trusted issuer', () => {
     ])
     for (const issuer of ['https://localhost', 'https://10.0.0.7', 'https://slipway.test', 'http://ci.example.com'])
       expect(codeOf(await create({ issuer, subject: 'a' })), issuer).toEqual([422, 'blocked_url'])
+    // A claim that is dropped would let more tokens in than were asked for.
+    expect((await create({ claims: JSON.parse('{"__proto__": "prod"}') })).status).toBe(422)
     const alone = await tenant.patch(pathOf(await create()), { subject: 'repo:acme/*' })
     expect(alone.body.errors.map(({ loc }: { loc: string[] }) => loc[1])).toEqual(['issuer', 'claims'])
   })
