@@ -15,7 +15,7 @@ const VisibleAscii = (maxLength: number) =>
 const Issuer = VisibleAscii(512).regex(/^https?:\/\/[^?#]+$/, {
   error: 'must be the URL of the issuer, such as https://token.actions.githubusercontent.com',
 })
-const Pattern = boundedText(512).regex(/^\P{Cc}+$/u, {
+const Pattern = boundedText(512).refine(text => /^\P{Cc}+$/u.test(text), {
   error: 'must have 1 to 512 characters, and no control characters',
 })
 const Audience = VisibleAscii(512)

@@ -32,12 +32,13 @@ it('the OpenAPI document passes the linter without errors and warnings', async (
 })
 
 /** What the rules of Spectral demand besides, which `npm run trial -- clients` runs in full. */
-it('the OpenAPI document has defaults of the type of their schema, and schemas for the items of arrays', () => {
+it('the OpenAPI document has defaults of their type, schemas for items, and patterns that need no flag', () => {
   const faults: string[] = []
   const visit = (value: unknown, path: string): void => {
     if (typeof value !== 'object' || value === null) return
-    const { type, default: initial, items } = value as Record<string, unknown>
+    const { type, default: initial, items, pattern } = value as Record<string, unknown>
     if (type === 'string' && initial !== undefined && typeof initial !== 'string') faults.push(`${path} default`)
+    if (typeof pattern === 'string' && /\\p\{/i.test(pattern)) faults.push(`${path} pattern`)
     if (type === 'array' && typeof items !== 'object') faults.push(`${path} items`)
     for (const [name, member] of Object.entries(value)) if (name !== 'example') visit(member, `${path}/${name}`)
   }
