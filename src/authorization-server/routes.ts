@@ -120,6 +120,7 @@ export const authorizationServerRoutes = slice('OAuth', 'The authorization serve
     reply: s.AccessToken,
     errors: [
       'authorization_pending',
+      'too_many_exchanged_keys',
       'journal_full',
       'address_rate_limited',
       'database_unavailable',
