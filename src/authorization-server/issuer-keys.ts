@@ -2,9 +2,10 @@
 import { createLocalJWKSet } from 'jose/jwks/local'
 import * as z from 'zod'
 import type { Config } from '../env.ts'
-import { Failure, fail, toFailure } from '../kernel/errors.ts'
+import { type Failure, fail, toFailure } from '../kernel/errors.ts'
 import { createExpiringMap } from '../kernel/expiring-map.ts'
 import { createGuardedClient, type GuardedClient } from '../kernel/guarded-fetch.ts'
+import { readJsonObject } from '../oauth/metadata-documents.ts'
 import { arrayOf, boundedText } from '../protocol/wire.ts'
 
 export type IssuerKeys = ReturnType<typeof createLocalJWKSet>
@@ -42,10 +43,7 @@ async function fetchDocument<Schema extends z.ZodType>(
     await response.body?.cancel()
     throw fail('upstream_error', { about: `${stage}: the answer has the status ${response.status}` })
   }
-  const document: unknown = await response.json().catch(error => {
-    if (error instanceof Failure) throw error
-  })
-  const { data, success } = schema.safeParse(document)
+  const { data, success } = schema.safeParse(await readJsonObject(response))
   if (!success) throw fail('metadata_invalid', { about: `${stage}: the document is incomplete or not valid` })
   return data
 }

@@ -5,8 +5,8 @@ import { type Row, runAsSystem, textArray } from '../kernel/db.ts'
 import { sha256Hex } from '../kernel/digest.ts'
 import { fail } from '../kernel/errors.ts'
 import { setSystemSettings } from '../kernel/journal.ts'
-import { type Permission, permissionNames } from '../kernel/permissions.ts'
 import type { Services } from '../kernel/routes.ts'
+import { parseScope } from '../sign-in/device.ts'
 import type { Visit } from '../sign-in/visit.ts'
 import { type Claims, type Refusal, RefusedToken, readClaims, signedPart, verifyToken } from './subject-token.ts'
 import { ACCESS_TOKEN_TYPE, type TokenExchangeRequest } from './token-exchange.schema.ts'
@@ -44,13 +44,6 @@ const storable = (text: string, maxLength = 512): string =>
     .replace(/[\p{Cc}\p{DI}\p{Bidi_C}\p{Zl}\p{Zp}]/gu, ' ')
     .slice(0, maxLength)
     .toWellFormed()
-
-function parseScope(scope: string | undefined): string[] | null {
-  if (!scope) return null
-  const names = [...new Set(scope.split(' ').filter(Boolean))]
-  if (names.some(name => !permissionNames.includes(name as Permission))) throw fail('invalid_scope')
-  return names
-}
 
 async function listTrusted(
   { config, database }: Services,
