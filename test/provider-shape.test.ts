@@ -87,7 +87,7 @@ it.each(Object.keys(DECLARED))(
     }
 
     if (isChangeable) {
-      // Somebody else changes it: the plan says so, and applying it restores what is wanted.
+      // Another client changes it: the plan says so, and applying it restores what is wanted.
       const members = Object.keys(declared.changed(ids)).filter(member => !isSame(wanted[member], changed[member]))
       const plan = update && members.every(member => update.accepts.has(member)) ? 'update' : 'replace'
       check('plan of a change', planner.plan(changed, state, state), plan)

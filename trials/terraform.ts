@@ -172,7 +172,7 @@ async function trial(): Promise<void> {
   check('the old variables are applied again', (await apply()) === 0)
 
   await call('PATCH', `/orgs/current/roles/${role.id}`, { permissions: ['deployments:read'] })
-  check('what somebody changed is planned', (await plan()) === 2)
+  check('a change by another client is planned', (await plan()) === 2)
   check('and restored', (await apply()) === 0 && (await plan()) === 0)
   const [restored] = await find('/orgs/current/roles?name=Operator')
   check('in the same order', restored.permissions.join() === 'deployments:update,deployments:read')
@@ -180,7 +180,7 @@ async function trial(): Promise<void> {
   await call('DELETE', `/v2/webhooks/${webhook.id}`, undefined, tenant)
   // This version of the provider keeps a resource that is gone, without its id.
   await tofu('state', 'rm', 'restapi_object.ci')
-  check('what somebody deleted is planned', (await plan()) === 2)
+  check('a deletion by another client is planned', (await plan()) === 2)
   check('and created again', (await apply()) === 0 && (await plan()) === 0)
 
   check('forgotten', (await tofu('state', 'rm', 'restapi_object.web')) === 0)

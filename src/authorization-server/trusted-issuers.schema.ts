@@ -99,7 +99,7 @@ export function findSubjectFault({ issuer, subject, claims }: Trusted): string |
   }
   const isFixed = (pattern: string) => pattern !== '' && !pattern.startsWith('*')
   if (isFixed(subject)) return null
-  return 'must not begin with `*`: what stands before the first `*` decides whose tokens are accepted'
+  return 'must not begin with `*`: the text before the first `*` decides whose tokens are accepted'
 }
 
 const refuseStrangers = (trusted: Trusted, check: z.core.$RefinementCtx): void => {

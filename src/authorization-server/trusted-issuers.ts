@@ -89,7 +89,7 @@ export const createTrustedIssuer = verb(
   },
 )
 
-/** Whoever changes what is trusted could have created it that way, so the grant is the caller's from then on. */
+/** A caller who can change what is trusted can also create it, so the grant is the caller's from then on. */
 function grantAgain({ role_id, expires_at }: schema.TrustedIssuerPatch) {
   const role = sql`coalesce(${role_id ?? null}::uuid, ${trustedIssuers.role_id})`
   const end = expires_at ? sql`new_key_expiry(${expires_at}::timestamptz)` : trustedIssuers.expires_at

@@ -76,7 +76,7 @@ const shortly = (value: unknown) => {
 const MAX_LINES = 20
 
 function summarize({ change, deployment, body, revision }: Change, plan: Body): string {
-  // Only arguments that the change uses: a person accepts this text, and the rest is whatever a model has written.
+  // Only arguments that the change uses: a person accepts this text, and a model can write anything into the rest.
   const name = change === 'create' ? body?.name : deployment
   const target = revision === undefined || change === 'create' || change === 'patch' ? '' : `, revision ${revision}`
   const lines = [

@@ -81,7 +81,7 @@ it('stay as they are when a token with an unknown key makes the issuer asked in 
   await withClockAhead(601 * SECOND_MS, async () => expect(await exchange()).toEqual(unavailable('upstream_error')))
 })
 
-it('are those that are of use, whatever is beside them', async () => {
+it('are those that verify signatures, also if keys of other kinds are beside them', async () => {
   const { jwk } = issuer.key()
   const others = [null, 'x', { kty: 'EC', kid: 7 }, { kty: 'RSA', n: 'x'.repeat(5000) }]
   issuer.instead['/keys'] = (_, response) =>

@@ -243,7 +243,7 @@ describe('a token that is refused', () => {
     'is an object in base64': ['token_malformed', () => Buffer.from('{}').toString('base64url')],
     'has null characters': ['subject_differs', () => sign({ sub: 'repo:acme/\u0000:x', jti: '\u0000' })],
   }
-  it('has the same answer whatever is wrong, and the journal says what it was', async () => {
+  it('has the same answer for every fault, and the journal says which one it was', async () => {
     const texts = new Set<string>()
     const found: Record<string, unknown> = {}
     const wanted: Record<string, unknown> = {}

@@ -163,7 +163,7 @@ describe('a client that can ask a person', () => {
     expect(await stateOf('Second')).not.toBe(await stateOf(tenant.tenant_id))
   })
 
-  it('is told at once that a plan is stale', async () => {
+  it('gets a failure at once if a plan is stale', async () => {
     const { tenant, client, id, plan } = await newApp(ASKS)
     const { plan_digest } = await plan(patchTo(3))
     await tenant.patch(`/v2/deployments/${id}`, { source_config: { resource_spec: { max_scale: 2 } } })

@@ -23,7 +23,7 @@ export type Declared = {
   idMember?: string
   /** The member that holds its name, and how a list is asked for it. */
   named?: { member: string; list?: string; query?: string; resources?: string }
-  /** Members that no read shows, and what stands for them. */
+  /** Members that no read shows, and the fingerprints that reads show instead. */
   secrets?: { members: string[]; fingerprints: (read: Members) => unknown }
   /** For a resource that is read as a part of another one. */
   read?: (tenant: Tenant, ids: Ids, id: string) => Promise<Members | undefined>
