@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url'
 import { cloudflareTest } from '@cloudflare/vitest-plugin'
 import { defineConfig } from 'vitest/config'
 import { LongestFirst } from './test/support/longest-first.ts'
+import { runtimePool } from './test/support/runtime-pool.ts'
 
 const app = [
   'test/*.test.ts',
@@ -124,6 +125,18 @@ export default defineConfig({
           server,
         },
       },
+      ...(['deno', 'bun'] as const).map(name => ({
+        resolve: { alias: runtime(name) },
+        test: {
+          name,
+          include: edge.slice(1),
+          globalSetup: ['test/support/setup.ts', 'test/support/built-dashboard.ts'],
+          setupFiles: 'test/support/reset-files.ts',
+          isolate: false,
+          pool: runtimePool(name),
+          server,
+        },
+      })),
       { test: { name: 'pure', include: pure, isolate: false, server } },
       // Processes, ports and signals, on a machine that may be busy.
       {
