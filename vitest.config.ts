@@ -65,6 +65,7 @@ const edge = [
 // requests in total. Workers have no process.env, so both are provided.
 const fuzz = { seed: Number(process.env.FUZZ_SEED ?? 1), requests: Number(process.env.FUZZ_REQUESTS || 1_000) }
 const isDeepFuzz = fuzz.requests >= 10_000
+const isEverything = process.env.RUNTIMES === 'all'
 // Node parses drizzle-orm's package.json of 175 kB again for each of its files: 0.8 s of CPU for each file of tests.
 const server = { deps: { inline: ['drizzle-orm'] } }
 // For the commands that tests start: they load the app, the agent or the command line each time.
@@ -129,7 +130,8 @@ export default defineConfig({
         resolve: { alias: runtime(name) },
         test: {
           name,
-          include: edge.slice(1),
+          include: isEverything ? [...app, ...pure] : edge.slice(1),
+          exclude: architecture,
           globalSetup: ['test/support/setup.ts', 'test/support/built-dashboard.ts'],
           setupFiles: 'test/support/reset-files.ts',
           isolate: false,

@@ -1,71 +1,49 @@
 // Runs files of tests, and with them the app, inside Deno or Bun: a pool of Vitest whose workers are processes of that
 // runtime, so that `fetch`, streams, cryptography and compression are its own.
-import { type ChildProcess, spawn } from 'node:child_process'
-import { once } from 'node:events'
+import { spawn } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
-import type { PoolOptions, PoolRunnerInitializer, PoolWorker, WorkerRequest } from 'vitest/node'
+import { ForksPoolWorker, type PoolOptions, type PoolRunnerInitializer, type WorkerRequest } from 'vitest/node'
 import { decodeMessage, encodeMessage } from './runtime-messages.ts'
 
-const atRoot = (path: string) => fileURLToPath(new URL(`../../${path}`, import.meta.url))
+const ENTRY = fileURLToPath(new URL('runtime-worker.ts', import.meta.url))
+const PROGRAMS = fileURLToPath(new URL('../../node_modules/.bin', import.meta.url))
 
-const COMMANDS = {
+const OPTIONS = {
   deno: ['run', '--allow-all', '--no-lock', '--node-modules-dir=manual'],
   bun: ['--no-install'],
 }
+type Runtime = keyof typeof OPTIONS
 
-/** Milliseconds until a worker that does not end is killed. */
-const END_MS = 2_000
-
-export const runtimePool = (runtime: keyof typeof COMMANDS): PoolRunnerInitializer => ({
+export const runtimePool = (runtime: Runtime): PoolRunnerInitializer => ({
   name: runtime,
   createPoolWorker: options => new RuntimeWorker(runtime, options),
 })
 
-class RuntimeWorker implements PoolWorker {
-  readonly name: string
-  /** Vitest stores transformed modules in files and sends their paths. */
-  readonly cacheFs = true
-  readonly #command: string[]
-  readonly #options: PoolOptions
-  #child: ChildProcess | undefined
+/** Vitest's own worker in a child process (its output, its end, what kills it when Vitest dies), on another runtime. */
+class RuntimeWorker extends ForksPoolWorker {
+  override readonly name: Runtime
 
-  constructor(runtime: keyof typeof COMMANDS, options: PoolOptions) {
+  constructor(runtime: Runtime, options: PoolOptions) {
+    super(options)
     this.name = runtime
-    this.#command = [...COMMANDS[runtime], atRoot('test/support/runtime-worker.ts')]
-    this.#options = options
   }
 
-  async start() {
-    const { env, project } = this.#options
-    const { outputStream, errorStream } = project.vitest.logger
-    const program = atRoot(`node_modules/.bin/${this.name}`)
-    const child = spawn(program, this.#command, { env, stdio: ['ignore', 'pipe', 'pipe', 'ipc'] })
-    this.#child = child
-    child.stdout!.pipe(outputStream, { end: false })
-    child.stderr!.pipe(errorStream, { end: false })
-    await once(child, 'spawn')
+  override start() {
+    const { name, env } = this
+    const child = spawn(`${PROGRAMS}/${name}`, [...OPTIONS[name], ENTRY], {
+      env,
+      stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+    })
+    // The base class forks Node unless it has a process. Vitest has no option for the program.
+    Object.assign(this, { _fork: child })
+    return super.start()
   }
 
-  async stop() {
-    const child = this.#child
-    if (!child || child.exitCode !== null || child.signalCode !== null) return
-    const killing = setTimeout(() => child.kill('SIGKILL'), END_MS)
-    const closed = once(child, 'close')
-    child.kill()
-    await closed
-    clearTimeout(killing)
+  override send(message: WorkerRequest) {
+    super.send(encodeMessage(message) as never)
   }
 
-  send(message: WorkerRequest) {
-    this.#child?.send(encodeMessage(message))
-  }
-  on(event: string, listener: (...args: unknown[]) => void) {
-    this.#child?.on(event, listener)
-  }
-  off(event: string, listener: (...args: unknown[]) => void) {
-    this.#child?.off(event, listener)
-  }
-  deserialize(message: unknown) {
+  override deserialize(message: unknown) {
     return decodeMessage(message as string)
   }
 }
