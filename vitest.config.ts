@@ -6,6 +6,7 @@ import { cloudflareTest } from '@cloudflare/vitest-plugin'
 import { defineConfig } from 'vitest/config'
 import { LongestFirst } from './test/support/longest-first.ts'
 import { runtimePool } from './test/support/runtime-pool.ts'
+import { EXCEPT } from './test/support/runtimes.ts'
 
 const app = [
   'test/*.test.ts',
@@ -48,7 +49,7 @@ const edge = [
   'test/deployments/{crud,registry,secrets,uploads,uploads-s3}.test.ts',
   'test/events/stream.test.ts',
   'test/integrations/{githost,service}.test.ts',
-  'test/kernel/{broken-response,caller-limits,crypto,guarded-fetch,health,input,middleware}.test.ts',
+  'test/kernel/{broken-response,built-ins,caller-limits,crypto,guarded-fetch,health,input,middleware}.test.ts',
   'test/kernel/{rate-limit,raw-body,signing-keys}.test.ts',
   'test/listeners/listeners.test.ts',
   'test/mcp/protocol.test.ts',
@@ -107,7 +108,8 @@ export default defineConfig({
         resolve: { alias: runtime('edge') },
         test: {
           name: 'edge',
-          include: isDeepFuzz ? [...edge, 'test/fuzz.test.ts'] : edge,
+          include: isEverything ? [...app, ...pure, ...edge] : isDeepFuzz ? [...edge, 'test/fuzz.test.ts'] : edge,
+          exclude: isEverything ? [...architecture, ...Object.keys(EXCEPT.edge)] : [],
           globalSetup: 'test/support/setup.ts',
           setupFiles: 'test/support/reset-files.ts',
           isolate: false,
@@ -131,7 +133,7 @@ export default defineConfig({
         test: {
           name,
           include: isEverything ? [...app, ...pure] : edge.slice(1),
-          exclude: architecture,
+          exclude: [...architecture, ...Object.keys(EXCEPT[name])],
           globalSetup: ['test/support/setup.ts', 'test/support/built-dashboard.ts'],
           setupFiles: 'test/support/reset-files.ts',
           isolate: false,
