@@ -98,6 +98,11 @@ it('the app imports only the listed members of the listed modules of its runtime
   expect([...found].sort()).toEqual(BUILT_INS)
 })
 
+it('the app makes no response by Response.json(), to whose media type Bun adds a charset', () => {
+  const users = files.filter(file => /\bResponse\.json\(/.test(readFileSync(join(root, 'src', file), 'utf8')))
+  expect(users).toEqual([])
+})
+
 it.each([
   ["import { readFile } from 'node:fs'", 'node:fs'],
   ["import fs from 'fs'", 'fs'],
