@@ -196,6 +196,16 @@ describe('the boundaries between files', () => {
     }
   })
 
+  it('only the file of a runtime in host/ names that runtime', () => {
+    const runtimeFiles = ['workers', 'node', 'deno', 'bun'].map(name => `host/${name}.ts`)
+    const objects = /\b(Deno|Bun)(\.|\?\.|\[)|\btypeof (Deno|Bun)\b|['"](Deno|Bun)['"]/
+    const marks = /\bprocess\.(versions|release|isBun)\b|\bnavigator\.userAgent\b|cloudflare:/
+    for (const file of files.filter(file => !runtimeFiles.includes(file) && !PROGRAMS.includes(folderOf(file)))) {
+      const text = readFileSync(join(src, file), 'utf8')
+      for (const names of [objects, marks]) expect(text, file).not.toMatch(names)
+    }
+  })
+
   it('only guarded-fetch.ts fetches addresses that users chose, and every library fetches through it', () => {
     // The operator chooses the database and the S3 store. A page's script fetches from the app that served it, and
     // the client and the command line run on the machine of their user.
