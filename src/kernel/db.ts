@@ -237,7 +237,7 @@ const enterWithoutKey = (ctx: Ctx, { kind, id, name, organization, tenant }: Key
       set_config('role', 'slipway_app', true)`
 }
 
-const clockOffsetText = ({ config }: Pick<Ctx, 'config'>): string => `${config.clockOffset()} ms`
+export const clockOffsetText = ({ config }: Pick<Ctx, 'config'>): string => `${config.clockOffset()} ms`
 
 export async function runAsSystem(database: Database, ...statements: Query<unknown>[]): Promise<unknown[][]> {
   const [, ...results] = await database.asSystem([

@@ -87,6 +87,6 @@ export async function runSweeps(
 /** By the real clock: the rows are those of all workspaces. */
 export const sweepExpiredRows = ({ config, ...services }: SweepServices): Promise<number> =>
   deleteExpired({ ...services, config: { ...config, clockOffset: () => 0 } }, 'requests', [
-    { table: 'rate_windows', where: sql`started_at < clock() - interval '1 day'` },
+    { table: 'rate_windows', where: sql`started_at < clock() - interval '2 minutes'` },
     { table: 'idempotency_keys', where: sql`created_at < clock() - interval '24 hours'` },
   ])

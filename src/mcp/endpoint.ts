@@ -35,7 +35,7 @@ export function createEndpoint(operations: Operations) {
     try {
       await readCredential(c, services, KEY_ONLY)
     } catch (error) {
-      c.get('limits').failedWithoutKey(config.clientAddress(c))
+      c.get('limits').failedWithoutKey(c)
       throw challenge(error, origin)
     }
     const api: Session['api'] = async (route, request) => {
