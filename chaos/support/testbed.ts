@@ -5,7 +5,7 @@ import type { Cleanup } from '../../bench/support/processes.ts'
 import { makeTempFolder } from '../../bench/support/workerd.ts'
 import { type BootstrapResult, bootstrap } from '../../src/access/bootstrap.ts'
 import type { Config } from '../../src/env.ts'
-import { createLogins } from '../../src/host/database-logins.ts'
+import { createLogins, type Logins } from '../../src/host/database-logins.ts'
 import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
 import type { GatewayOptions } from '../../src/host/gateway.ts'
 import { migrate } from '../../src/host/migrate.ts'
@@ -36,6 +36,7 @@ export type Testbed = {
   app: ReturnType<typeof createHost>['app']
   gateway: NonNullable<ReturnType<typeof createHost>['gateway']>
   url: string
+  logins: Logins
   tenant(): Promise<BootstrapResult>
 }
 
@@ -87,9 +88,9 @@ async function startServer(context: TrialContext, durable: boolean) {
 
 async function openApp(context: TrialContext, url: string, { overrides, ...options }: TestbedOptions) {
   await migrate(url, SILENT_LOG)
-  const { app, system } = await createLogins(url)
+  const logins = await createLogins(url)
   const host = createHost(
-    { ...SETTINGS, DATABASE_URL: app, DATABASE_SYSTEM_URL: system },
+    { ...SETTINGS, DATABASE_URL: logins.app, DATABASE_SYSTEM_URL: logins.system },
     { ...SILENT_LOG, ...overrides },
     options,
   )
@@ -98,6 +99,7 @@ async function openApp(context: TrialContext, url: string, { overrides, ...optio
     app: host.app,
     gateway: host.gateway!,
     url,
+    logins,
     tenant: () => bootstrap(host.app.database, { organization: `org-${crypto.randomUUID()}` }),
   }
 }

@@ -5,7 +5,16 @@ import { LISTENER_SILENT_AFTER } from '../../src/deployments/lifecycle.ts'
 import { createPinnedFetch } from '../../src/host/pinned-fetch.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { finishPendingWork } from '../../src/kernel/wait-until.ts'
-import { type App, foreignServers, getApp, newTenant, startApp, type Tenant, withClockAhead } from '../support/app.ts'
+import {
+  type App,
+  foreignServers,
+  getApp,
+  logLines,
+  newTenant,
+  startApp,
+  type Tenant,
+  withClockAhead,
+} from '../support/app.ts'
 import { makeImageBody } from '../support/deployment-bodies.ts'
 import { listRevisions } from '../support/deployments.ts'
 import { newAskedTenant } from '../support/insights.ts'
@@ -118,6 +127,7 @@ it('the schedules of several instances do all work that is due once', async () =
     }
   })
 
+  expect(logLines.filter(({ level }) => level === 'error')).toEqual([])
   const ofWebhook = receiver.messages.filter(({ json }) => json.type === 'tag_key.created')
   expect(ofWebhook).toHaveLength(40)
   expect(new Set(ofWebhook.map(({ id }) => id)).size).toBe(40)
