@@ -16,7 +16,8 @@ const NOTICED_MS = 1000
 export type Instance = {
   name: string
   url: string
-  /** The client may send to it. */
+  isRunning: boolean
+  /** The client sends to it. */
   isReady: boolean
   downs: { from: number; until: number }[]
   end(signal: 'SIGKILL' | 'SIGTERM'): Promise<number | null>
@@ -42,8 +43,7 @@ export async function startFleet(cleanup: Cleanup, names: string[], env: Record<
     const instance: Instance = {
       name: `${number + 1} (${script})`,
       url: `http://127.0.0.1:${port}`,
-      isReady: false,
-      downs: [],
+      ...{ isRunning: false, isReady: false, downs: [] },
       async start() {
         const command = startProcess(cleanup, 'sh', ['-c', scripts[script]], {
           cwd: PROJECT_ROOT,
@@ -53,7 +53,7 @@ export async function startFleet(cleanup: Cleanup, names: string[], env: Record<
         await Promise.race([waitUntilReady(instance), command.broken])
         const down = instance.downs.at(-1)
         if (down) down.until = Date.now()
-        instance.isReady = true
+        instance.isRunning = instance.isReady = true
       },
       async end(signal) {
         const down = { from: Date.now(), until: Number.POSITIVE_INFINITY }
@@ -61,7 +61,7 @@ export async function startFleet(cleanup: Cleanup, names: string[], env: Record<
         const ended = once(child!, 'exit')
         process.kill(child!.pid!, signal)
         const [code] = await ended
-        instance.isReady = false
+        instance.isRunning = instance.isReady = false
         return code
       },
     }
@@ -75,7 +75,8 @@ export async function startFleet(cleanup: Cleanup, names: string[], env: Record<
   const looking = Promise.all(
     instances.map(async instance => {
       while (!isOver) {
-        if (instance.isReady && !(await isReady(instance.url))) instance.isReady = false
+        const answers = instance.isRunning && (await isReady(instance.url))
+        instance.isReady = answers && instance.isRunning
         await delay(LOOK_MS)
       }
     }),
