@@ -10,8 +10,8 @@ import { findFreePort } from '../../src/postgres/free-port.ts'
 
 const LOOK_MS = 100
 const START_TIMEOUT_MS = 60_000
-/** Until the ends of all connections of a killed process are noticed. */
-const NOTICED_MS = 1000
+/** From the signal until the process has ended, and with it all its connections. */
+type Kill = { from: number; until: number }
 
 export type Instance = {
   name: string
@@ -19,7 +19,7 @@ export type Instance = {
   isRunning: boolean
   /** The client sends to it. */
   isReady: boolean
-  downs: { from: number; until: number }[]
+  kills: Kill[]
   end(signal: 'SIGKILL' | 'SIGTERM'): Promise<number | null>
   start(): Promise<void>
 }
@@ -43,7 +43,7 @@ export async function startFleet(cleanup: Cleanup, names: string[], env: Record<
     const instance: Instance = {
       name: `${number + 1} (${script})`,
       url: `http://127.0.0.1:${port}`,
-      ...{ isRunning: false, isReady: false, downs: [] },
+      ...{ isRunning: false, isReady: false, kills: [] },
       async start() {
         const command = startProcess(cleanup, 'sh', ['-c', scripts[script]], {
           cwd: PROJECT_ROOT,
@@ -51,16 +51,15 @@ export async function startFleet(cleanup: Cleanup, names: string[], env: Record<
         })
         child = command.child
         await Promise.race([waitUntilReady(instance), command.broken])
-        const down = instance.downs.at(-1)
-        if (down) down.until = Date.now()
         instance.isRunning = instance.isReady = true
       },
       async end(signal) {
-        const down = { from: Date.now(), until: Number.POSITIVE_INFINITY }
-        if (signal === 'SIGKILL') instance.downs.push(down)
+        const kill = { from: Date.now(), until: Number.POSITIVE_INFINITY }
+        if (signal === 'SIGKILL') instance.kills.push(kill)
         const ended = once(child!, 'exit')
         process.kill(child!.pid!, signal)
         const [code] = await ended
+        kill.until = Date.now()
         instance.isRunning = instance.isReady = false
         return code
       },
@@ -142,12 +141,12 @@ export async function startFleet(cleanup: Cleanup, names: string[], env: Record<
     failures,
     /** Those on a connection that no kill has cut. */
     listUnexplained: () => failures.filter(failure => !isExplained(failure)),
-    kills: () => instances.flatMap(({ downs }) => downs.map(({ from }) => from)),
+    kills: () => instances.flatMap(({ kills }) => kills.map(({ from }) => from)),
   }
 }
 
 const isExplained = ({ instance, sentAt, failedAt }: Failure): boolean =>
-  instance.downs.some(({ from }) => sentAt <= from + NOTICED_MS && failedAt >= from)
+  instance.kills.some(({ from, until }) => sentAt <= until && failedAt >= from)
 
 const describe = (error: unknown): string => {
   const { message, cause } = error as { message: string; cause?: { code?: string } }
