@@ -1,0 +1,2 @@
+// `npm run start:bun`: serves the app on Bun.
+import './start.ts'
