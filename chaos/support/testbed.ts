@@ -8,8 +8,8 @@ import type { Config } from '../../src/env.ts'
 import { createLogins } from '../../src/host/database-logins.ts'
 import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
 import type { GatewayOptions } from '../../src/host/gateway.ts'
+import { createHost } from '../../src/host/host.ts'
 import { migrate } from '../../src/host/migrate.ts'
-import { createHost } from '../../src/host/node.ts'
 import { REGISTRY_SETTINGS } from '../../test/support/registry-settings.ts'
 
 export type Trial = {

@@ -35,7 +35,7 @@ afterAll(async () => {
   fs.rmSync(root, { recursive: true, force: true, maxRetries: 9 })
 })
 
-const start = (env: Record<string, string> = {}) => startCommand('src/host/start.ts', [], { ...settings, ...env })
+const start = (env: Record<string, string> = {}) => startCommand('src/host/node.ts', [], { ...settings, ...env })
 const operator = (...args: string[]) => startCommand('src/host/bootstrap.ts', args, settings)
 
 test('`npm start` and `npm run bootstrap` refuse a database without migrations and name `db:migrate`', async () => {

@@ -7,7 +7,7 @@ import { sql } from 'drizzle-orm'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { bootstrap } from '../../src/access/bootstrap.ts'
 import { AUDITOR, ORGANIZATION_ADMIN, ORGANIZATION_USER } from '../../src/access/built-in-roles.ts'
-import { createHost } from '../../src/host/node.ts'
+import { createHost } from '../../src/host/host.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { completeSignIn } from '../support/headless-user.ts'
 import {
