@@ -9,7 +9,7 @@ import {
   type StreamLimits,
 } from '../env.ts'
 import { isRange } from '../protocol/client-address.ts'
-import { createAddressReader } from './client-address.ts'
+import { createAddressReader, type ReadPeer } from './client-address.ts'
 import { createFolderFiles, DASHBOARD_FOLDER } from './dashboard-folder.ts'
 import { type GatewaySettings, openDatabase } from './database-connection.ts'
 import { createFolderStorage } from './folder-storage.ts'
@@ -32,12 +32,12 @@ const BODIES: BodyLimits = { wireBytes: 24 * MIB, bytes: 64 * MIB, heldBytes: 12
 export function createHost(
   env: Record<string, unknown>,
   overrides: Partial<Config> = {},
-  options: GatewaySettings = {},
+  { readPeer, ...options }: GatewaySettings & { readPeer?: ReadPeer | undefined } = {},
 ) {
   const config = readConfig(env, {
     uploads: createFolderStorage(readUploadsFolder(env)),
     dashboard: createFolderFiles(DASHBOARD_FOLDER),
-    clientAddress: createAddressReader(readTrustedProxies(env, isRange)),
+    clientAddress: createAddressReader(readTrustedProxies(env, isRange), readPeer),
     liveStreams: STREAMS,
     rawBodies: BODIES,
     ...overrides,

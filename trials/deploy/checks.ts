@@ -152,7 +152,7 @@ export async function checkStop({ name, stop, ready }: Platform, instance: Insta
   check(
     `${name}: it ends by itself with status 0 before the platform kills it`,
     end === 0,
-    `${end} ${instance.output()}`,
+    `${end} ${instance.output().slice(-500)}`,
   )
 }
 

@@ -2,6 +2,7 @@
 import { execFileSync } from 'node:child_process'
 import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import { findFreePort } from '../../src/postgres/free-port.ts'
 import { check, hasProgram, installPackages, isInstalling, note, skipped } from '../lib.ts'
 import { checkInstance, checkStop, LIMITS, type Platform } from './checks.ts'
@@ -13,12 +14,13 @@ type DenoConfig = { deploy: { install: string; build: string; runtime: { entrypo
 const DENO = join(ROOT, 'node_modules/deno/deno')
 const KILLED_AFTER_MS = 5000
 const MAX_BYTES = 10 ** 9
+const CRON_MS = 60_000
+const METRICS_TOKEN = 'a-token-of-this-trial'
 
 /** What the CLI uploads, installed and built. On the builder, `node` and `npm` are Deno too. */
 function build(folder: string, { deploy }: DenoConfig): string {
   const [source, programs] = [join(folder, 'deno-deploy'), join(folder, 'deno-programs')]
   for (const path of [source, programs]) mkdirSync(path)
-  const npm = join(execFileSync('npm', ['root', '--global'], { encoding: 'utf8' }).trim(), 'npm/bin/npm-cli.js')
   const run = `exec '${DENO}' run --allow-all --no-config --unstable-detect-cjs --node-modules-dir=manual`
   const write = (name: string, command: string) => {
     writeFileSync(join(programs, name), `#!/bin/sh\n${command} "$@"\n`)
@@ -26,7 +28,8 @@ function build(folder: string, { deploy }: DenoConfig): string {
   }
   write('deno', `exec '${DENO}'`)
   write('node', run)
-  write('npm', `${run} '${npm}'`)
+  // As npm runs this trial.
+  write('npm', `${run} '${process.env.npm_execpath}'`)
   execFileSync('sh', ['-c', `git ls-files -z | xargs -0 cp --parents --target-directory='${source}'`], { cwd: ROOT })
   const env = { ...process.env, PATH: `${programs}:/usr/bin:/bin`, CI: 'true', DENO_DEPLOY: 'true' }
   for (const command of [deploy.install, deploy.build]) {
@@ -53,18 +56,24 @@ export async function tryDenoDeploy(folder: string, installation: Installation):
   await using cleanup = new AsyncDisposableStack()
   const port = await findFreePort()
   const timeout = /SHUTDOWN_TIMEOUT_SECONDS (\d+)/.exec(page)![1]!
-  const instance = startInstance(cleanup, `http://127.0.0.1:${port}`, {
+  const url = `http://127.0.0.1:${port}`
+  const command = {
     command: 'bwrap',
     args: [
       ...['--ro-bind', '/', '/', '--dev', '/dev', '--proc', '/proc', '--die-with-parent', '--chdir', source],
-      ...[DENO, 'run', '--allow-all', entrypoint],
+      ...[DENO, 'run', '--allow-all', '--unstable-cron', entrypoint],
     ],
     cwd: source,
     env: {
       ...{ PATH: '/usr/bin:/bin', HOME: folder, ...installation.settings, ...LIMITS },
-      ...{ PUBLIC_URL: `http://127.0.0.1:${port}`, SHUTDOWN_TIMEOUT_SECONDS: timeout },
+      ...{ PUBLIC_URL: url, SHUTDOWN_TIMEOUT_SECONDS: timeout, METRICS_TOKEN },
       ...{ DENO_DEPLOY: 'true', DENO_SERVE_ADDRESS: `tcp:0.0.0.0:${port}`, DENO_TRUST_PROXY_HEADERS: '1' },
     },
+  }
+  const instance = startInstance(cleanup, url, command, (child, name) => {
+    // Deno is the child of bubblewrap, which passes no signal on.
+    const deno = readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, 'utf8')
+    process.kill(Number(deno), name)
   })
   const platform: Platform = {
     name: 'deno-deploy',
@@ -76,5 +85,16 @@ export async function tryDenoDeploy(folder: string, installation: Installation):
   }
   check('deno-deploy: the timeout fits into the time before SIGKILL', 1000 * (Number(timeout) + 1) < KILLED_AFTER_MS)
   await checkInstance(platform, instance, installation.key, installation.countUploads)
+  check('deno-deploy: Deno.cron runs the scheduled work', await hasSwept(instance.url))
   await checkStop(platform, instance, installation.key)
+}
+
+/** Within a minute and what the work takes. */
+async function hasSwept(url: string): Promise<boolean> {
+  const headers = { Authorization: `Bearer ${METRICS_TOKEN}` }
+  for (const end = Date.now() + CRON_MS + 15_000; Date.now() < end; await delay(1000)) {
+    const text = await (await fetch(`${url}/metrics`, { headers })).text()
+    if (/^slipway_sweeps_total\{.*outcome="done"\} [1-9]/m.test(text)) return true
+  }
+  return false
 }
