@@ -198,6 +198,14 @@ describe('the boundaries between files', () => {
     }
   })
 
+  it('only the file of a runtime in host/ names that runtime', () => {
+    const runtimeFiles = ['workers', 'node', 'deno', 'bun'].map(name => `host/${name}.ts`)
+    const names =
+      /\b(Deno|Bun)(\.|\?\.|\[)|\btypeof (Deno|Bun)\b|['"](Deno|Bun)['"]|\bprocess\.(versions|release|isBun)\b|cloudflare:|navigator\.userAgent\b/
+    for (const file of files.filter(file => !runtimeFiles.includes(file) && !PROGRAMS.includes(folderOf(file))))
+      expect(readFileSync(join(src, file), 'utf8'), file).not.toMatch(names)
+  })
+
   it('only guarded-fetch.ts fetches addresses that users chose, and every library fetches through it', () => {
     // The operator chooses the database and the S3 store. A page's script fetches from the app that served it, and
     // the client and the command line run on the machine of their user.
