@@ -23,7 +23,7 @@ export type Platform = {
   stop: {
     signal: NodeJS.Signals
     killedAfterMs: number
-    /** How often the platform asks for readiness, and stops sending requests to what is not ready. 0: it stops first. */
+    /** How often the platform asks for readiness; it sends no requests to what is not ready. 0: it stops before. */
     checkMs: number
   }
 }

@@ -70,7 +70,12 @@ export async function startContainer(
   )
   const checkReadOnly = async () => {
     const program = `for (const folder of ['/tmp', '/app', '/var/lib/slipway'])
-      try { fs.writeFileSync(folder + '/file', ''); console.log(folder) } catch (error) { if (error.code !== 'EROFS') throw error }`
+      try {
+        fs.writeFileSync(folder + '/file', '')
+        console.log(folder)
+      } catch (error) {
+        if (error.code !== 'EROFS') throw error
+      }`
     const { stdout } = await podman('exec', name, '/usr/local/bin/node', '-e', program)
     check(`${platform}: no folder can be written`, stdout === '', stdout)
   }
