@@ -157,8 +157,8 @@ describe('the boundaries between files', () => {
       /^hono/,
       [
         /^app\.ts$/,
-        /^kernel\/(caller|execution|input|middleware|mount-on-demand|mount-operations|path-aliases|raw-body|routes)\.ts$/,
-        /^kernel\/(segment-router|serve-routes|session-cookie|static-page)\.ts$/,
+        /^kernel\/(caller|caller-limits|execution|input|middleware|mount-on-demand|mount-operations)\.ts$/,
+        /^kernel\/(path-aliases|raw-body|routes|segment-router|serve-routes|session-cookie|static-page)\.ts$/,
         /^(api-docs|dashboard|sign-in|metrics)\/|^authorization-server\/consent-page\.ts$/,
       ],
     ],

@@ -1,4 +1,5 @@
 // `npm run start:deno`: serves the app on Deno, with the permissions that package.json lists, and on Deno Deploy.
+import { type ReadPeer, readSocketPeer } from './client-address.ts'
 import { scheduleEveryMinute } from './schedule.ts'
 import type { Runtime } from './serve.ts'
 import { start } from './start.ts'
@@ -36,4 +37,16 @@ const resolveTxt = (name: string): Promise<string[][]> =>
     throw error
   })
 
-await start({ schedule: Deno.cron ? scheduleByPlatform : scheduleEveryMinute, resolveTxt })
+/** The proxy of Deno Deploy names the client, as `address:port`. `node:http` shows the proxy, or no address. */
+const readPeerByPlatform: ReadPeer = request =>
+  request.req
+    .header('X-Deno-Client-Address')
+    ?.replace(/:\d{1,5}$/, '')
+    .replace(/^\[(.*)\]$/, '$1') ?? readSocketPeer(request)
+
+await start({
+  schedule: Deno.cron ? scheduleByPlatform : scheduleEveryMinute,
+  resolveTxt,
+  // Without the variable, Deno believes no such header, and neither do we.
+  readPeer: process.env.DENO_TRUST_PROXY_HEADERS ? readPeerByPlatform : undefined,
+})

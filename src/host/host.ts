@@ -3,7 +3,7 @@ import { createApp } from '../app.ts'
 import { type Config, readConfig, readTrustedProxies, readUploadsFolder } from '../env.ts'
 import { type BodyLimits, createClock, type Platform, type StreamLimits } from '../platform.ts'
 import { isRange } from '../protocol/client-address.ts'
-import { createAddressReader } from './client-address.ts'
+import { createAddressReader, type ReadPeer } from './client-address.ts'
 import { createFolderFiles, DASHBOARD_FOLDER } from './dashboard-folder.ts'
 import { type GatewaySettings, openDatabase } from './database-connection.ts'
 import { createFolderStorage } from './folder-storage.ts'
@@ -25,13 +25,17 @@ const MIB = 1024 * 1024
 const BODIES: BodyLimits = { wireBytes: 24 * MIB, bytes: 64 * MIB, heldBytes: 128 * MIB }
 
 /** What Node, Deno and Bun have in common, apart from the database. */
-export function createServerPlatform(env: Record<string, unknown>, config: Config): Platform {
+export function createServerPlatform(
+  env: Record<string, unknown>,
+  config: Config,
+  readPeer?: ReadPeer | undefined,
+): Platform {
   return {
     storage: createFolderStorage(readUploadsFolder(env)),
     assets: createFolderFiles(DASHBOARD_FOLDER),
     waitUntil: addPendingWork,
     clock: createClock(),
-    clientAddress: createAddressReader(readTrustedProxies(env, isRange)),
+    clientAddress: createAddressReader(readTrustedProxies(env, isRange), readPeer),
     foreignFetch: createPinnedFetch(config),
     modelFetch: config.modelPrivateAddresses ? createPinnedFetch({ ...config, allowPrivate: true }) : undefined,
     log: line => console.log(JSON.stringify(line)),
@@ -42,9 +46,13 @@ export function createServerPlatform(env: Record<string, unknown>, config: Confi
 }
 
 /** `own` replaces parts of the platform. */
-export function createHost(env: Record<string, unknown>, own: Partial<Platform> = {}, options: GatewaySettings = {}) {
+export function createHost(
+  env: Record<string, unknown>,
+  own: Partial<Platform> = {},
+  { readPeer, ...options }: GatewaySettings & { readPeer?: ReadPeer | undefined } = {},
+) {
   const settings = readConfig(env)
-  const platform = { ...createServerPlatform(env, settings), ...own }
+  const platform = { ...createServerPlatform(env, settings, readPeer), ...own }
   const { database, via, gateway, close } = openDatabase(settings.database, {
     prepares: settings.preparesStatements,
     onStatementsLost: () => platform.log({ level: 'warn', notice: STATEMENTS_LOST }),

@@ -2,6 +2,7 @@
 import { once } from 'node:events'
 import { readShutdownLimits } from '../env.ts'
 import type { Platform } from '../platform.ts'
+import type { ReadPeer } from './client-address.ts'
 import { requireReady, requireRole } from './database-connection.ts'
 import { createHost } from './host.ts'
 import { createHttpServer } from './http-server.ts'
@@ -15,21 +16,21 @@ export type Runtime = {
   /** Runs the scheduled work every minute. */
   schedule: (work: () => Promise<unknown>) => Schedule
   resolveTxt?: Platform['resolveTxt']
+  readPeer?: ReadPeer | undefined
 }
 
 /** Serves until SIGINT or SIGTERM. */
 export async function serve(
   { HOST, PORT }: { HOST: string; PORT: number },
-  { schedule, resolveTxt }: Runtime,
+  { schedule, resolveTxt, readPeer }: Runtime,
 ): Promise<void> {
   const shutdown = createShutdown()
   const limits = readShutdownLimits(process.env)
-  const { app, close } = createHost(process.env, {
-    draining: shutdown.draining,
-    stopping: shutdown.stopping,
-    log: createLogWriter(process.stdout),
-    resolveTxt,
-  })
+  const own = {
+    ...{ draining: shutdown.draining, stopping: shutdown.stopping },
+    ...{ log: createLogWriter(process.stdout), resolveTxt },
+  }
+  const { app, close } = createHost(process.env, own, { readPeer })
   await requireReady(app.database)
   await requireRole(app.database, 'DATABASE_URL')
   await requireRole(
