@@ -8,6 +8,7 @@ import { sql } from 'drizzle-orm'
 import pg from 'pg'
 import { newApiKey } from '../src/kernel/crypto.ts'
 import { type Row, runAsSystem } from '../src/kernel/db.ts'
+import { createClock } from '../src/platform.ts'
 import { makeClient, runWorkers, type Tally } from './support/client.ts'
 import { type Fleet, hasScript, type Instance, startFleet } from './support/fleet.ts'
 import { formatBalance, isBalanced, openLedger } from './support/ledger.ts'
@@ -53,7 +54,9 @@ export default {
   what: 'three instances on one database, one killed every 10 s under load, then each stopped',
   target: '0 writes lost or double; only requests on a killed connection fail; scheduled work once',
   async run(context: TrialContext) {
-    const testbed = await openTestbed(context, { overrides: { allowLoopback: true } })
+    let ahead = 0
+    const clock = createClock(() => ahead)
+    const testbed = await openTestbed(context, { settings: { ALLOW_LOOPBACK: 'true' }, overrides: { clock } })
     const receiver = await startReceiver(context)
     const third = hasScript('start:deno') ? 'start:deno' : 'start'
     const fleet = await startFleet(context, ['start', 'start', third], {
@@ -112,7 +115,9 @@ export default {
     const failedInStops = fleet.failures.length + fleet.refused() - failuresBefore
 
     context.progress('what is left is done')
+    ahead = LEASE_MS
     await finishSchedule(testbed)
+    ahead = 0
     const limits = await measureLimits(fleet, (await testbed.tenant()).api_key)
     const database = await openDatabase(context, testbed.url)
     const balance = await load.ledger.balance(testbed.url)
@@ -283,7 +288,6 @@ async function stopInTurn({ instances }: Fleet, context: TrialContext): Promise<
 
 /** By an instance whose clock is ahead, so that the leases of killed ones have ended. */
 async function finishSchedule({ app }: Testbed): Promise<void> {
-  app.config.clockOffset = () => LEASE_MS
   for (let sweep = 0; sweep < MAX_LAST_SWEEPS; sweep++) {
     await app.housekeep()
     if (sweep >= 2 && (await countWaiting(app)) === 0) return

@@ -1,15 +1,15 @@
 // Rate limits in the memory of an instance: a flood is refused before it costs a trip or a body is read. They never let
 // a request in: the database still checks the key of every request.
 import type { Context } from 'hono'
-import type { Budget, Config } from '../env.ts'
+import type { Budget } from '../platform.ts'
 import { type Attempt, createAddressLimits } from './address-limits.ts'
 import type { Code } from './codes.ts'
-import type { Caller } from './context.ts'
-import { countRefusedRequests, type Database } from './db.ts'
+import type { Caller, Ctx } from './context.ts'
+import { countRefusedRequests } from './db.ts'
 import { Failure, fail } from './errors.ts'
+import { readExecution } from './execution.ts'
 import { createExpiringMap } from './expiring-map.ts'
 import { COUNT_TIMEOUT_MS, countAtLimiter, countInDatabase, shareFailures } from './shared-failures.ts'
-import { waitUntil } from './wait-until.ts'
 
 const MAX_KEYS = 10_000
 const RECENT_KEY_MS = 15 * 60_000
@@ -30,11 +30,13 @@ type Refused = { budget: Budget; hash: string; attempt: Attempt | undefined }
 const BUDGETS: Budget[] = ['key', 'ingestion', 'deployment']
 export type CallerLimits = ReturnType<typeof createCallerLimits>
 
-export function createCallerLimits({ config, database }: { config: Config; database: Database }) {
-  const { limiters } = config
-  const now = () => Date.now() + config.clockOffset()
-  const countFailures = limiters.key ? countAtLimiter(limiters.key) : countInDatabase({ config, database })
-  const shareFailure = shareFailures(config, countFailures, (key, seconds) => addresses.exhaust(key, seconds))
+export function createCallerLimits(services: Pick<Ctx, 'config' | 'platform' | 'database'>) {
+  const { config, platform } = services
+  const limiterOf = (budget: Budget) => (config.rateLimits[budget] === 0 ? undefined : platform.limiters?.[budget])
+  const { now } = platform.clock
+  const sharedLimiter = limiterOf('key')
+  const countFailures = sharedLimiter ? countAtLimiter(sharedLimiter) : countInDatabase(services)
+  const shareFailure = shareFailures(platform, countFailures, (key, seconds) => addresses.exhaust(key, seconds))
   const addresses = createAddressLimits(config.unknownKeysPerMinute, now, shareFailure)
   const acceptedKeys = createExpiringMap<true>(MAX_KEYS, now)
   /** Names with another proof than a key. A map of its own, so that many keys do not evict them. */
@@ -51,7 +53,7 @@ export function createCallerLimits({ config, database }: { config: Config; datab
   async function arrive(hash: string, address: string | undefined, budget: Budget): Promise<KeyedRequest> {
     const wait = overBudget.secondsLeft(`${budget} ${hash}`)
     if (wait > 0) throw rateLimited(wait)
-    const limiter = limiters[budget]
+    const limiter = limiterOf(budget)
     if (limiter && !(await limiter.limit({ key: hash })).success) throw rateLimited(60)
     const attempt = acceptedKeys.get(hash) ? undefined : addresses.begin('key', address)
     const recordAccepted = () => {
@@ -102,7 +104,7 @@ export function createCallerLimits({ config, database }: { config: Config; datab
       await countBatch(budget, batch).catch(error => {
         // Whether these keys exist is unknown, so it does not count against their addresses.
         for (const { attempts } of batch.values()) for (const attempt of attempts) attempt.succeed()
-        config.log({ level: 'error', error: 'requests not counted', message: String(error) })
+        platform.log({ level: 'error', error: 'requests not counted', message: String(error) })
       })
     }
     countingSince = 0
@@ -110,7 +112,7 @@ export function createCallerLimits({ config, database }: { config: Config; datab
 
   async function countBatch(budget: Budget, batch: Map<string, Uncounted>): Promise<void> {
     const requests = new Map([...batch].map(([hash, entry]) => [hash, entry.requests]))
-    const windows = await countRefusedRequests({ config, database }, budget, requests)
+    const windows = await countRefusedRequests(services, budget, requests)
     const limit = config.rateLimits[budget]
     const counting: Promise<unknown>[] = []
     for (const [hash, { attempts }] of batch) {
@@ -124,20 +126,20 @@ export function createCallerLimits({ config, database }: { config: Config; datab
     await Promise.all(counting)
   }
 
-  const untilDone = (c: Context) => (work: Promise<unknown>) => waitUntil(c, work)
+  const untilDone = (c: Context) => (work: Promise<unknown>) => platform.waitUntil(work, readExecution(c))
 
   return {
     arrive,
     failedWithoutKey(c: Context): void {
       try {
-        addresses.begin('key', config.clientAddress(c)).fail(untilDone(c))
+        addresses.begin('key', platform.clientAddress(c)).fail(untilDone(c))
       } catch {
         // The address is already over its limit. The request fails with the code of its key, not with that limit.
       }
     },
     /** For a route without a key, each request of which stores a row. */
     countRequest(c: Context, route: string): void {
-      addresses.begin(route, config.clientAddress(c)).fail(untilDone(c))
+      addresses.begin(route, platform.clientAddress(c)).fail(untilDone(c))
     },
     /**
      * For a route without a key, which looks something up before it has any proof of the caller. A `name` that had a
@@ -152,7 +154,7 @@ export function createCallerLimits({ config, database }: { config: Config; datab
     ): Promise<T> {
       const caller = name === undefined ? undefined : `${route} ${name}`
       const kind = caller && provenNames.get(caller) ? caller : route
-      const attempt = addresses.begin(kind, config.clientAddress(c))
+      const attempt = addresses.begin(kind, platform.clientAddress(c))
       const settle = (code: Code | null | undefined) => {
         if (code && [refusal].flat().includes(code)) return attempt.fail(untilDone(c))
         attempt.succeed()

@@ -1,9 +1,9 @@
 // Failures of client addresses, counted across instances, so that more instances do not allow more attempts. They are
 // counted after the response, many in one trip. An instance learns of the others' failures when it counts its own.
 import { sql } from 'drizzle-orm'
-import type { Config } from '../env.ts'
-import type { Caller } from './context.ts'
-import { clockOffsetText, type Database, type Row, textArray } from './db.ts'
+import type { Platform, RateLimiter } from '../platform.ts'
+import type { Caller, Ctx } from './context.ts'
+import { clockOffsetText, type Row, textArray } from './db.ts'
 
 /** By address, how many. Returns those that are over the limit, each with the seconds until that ends. */
 export type FailureCounter = (failures: ReadonlyMap<string, number>) => Promise<Map<string, number>>
@@ -15,7 +15,7 @@ const LIMITER_SECONDS = 60
 
 /** Returns what records a failure. */
 export function shareFailures(
-  config: Pick<Config, 'log'>,
+  { log }: Pick<Platform, 'log'>,
   count: FailureCounter,
   onOver: (address: string, seconds: number) => void,
 ): (address: string, waitUntil: Caller['waitUntil']) => void {
@@ -30,7 +30,7 @@ export function shareFailures(
       try {
         for (const [address, seconds] of await count(failures)) onOver(address, seconds)
       } catch (error) {
-        config.log({ level: 'error', error: 'failures of addresses not counted', message: String(error) })
+        log({ level: 'error', error: 'failures of addresses not counted', message: String(error) })
       }
     }
     countingSince = 0
@@ -44,7 +44,7 @@ export function shareFailures(
 }
 
 export const countInDatabase =
-  ({ config, database }: { config: Config; database: Database }): FailureCounter =>
+  ({ config, platform, database }: Pick<Ctx, 'config' | 'platform' | 'database'>): FailureCounter =>
   async failures => {
     const [rows] = await database([
       sql<Row>`
@@ -52,7 +52,7 @@ export const countInDatabase =
         from count_address_failures(
           ${textArray([...failures.keys()])},
           ${sql.param([...failures.values()])}::integer[],
-          ${clockOffsetText({ config })},
+          ${clockOffsetText({ platform })},
           ${config.unknownKeysPerMinute}::integer
         )`,
     ])
@@ -61,7 +61,7 @@ export const countInDatabase =
 
 /** With a limiter of the platform, whose limit is its own. */
 export const countAtLimiter =
-  (limiter: NonNullable<Config['limiters']['key']>): FailureCounter =>
+  (limiter: RateLimiter): FailureCounter =>
   async failures => {
     const over = new Map<string, number>()
     for (const [address, times] of failures)

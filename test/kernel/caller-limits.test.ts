@@ -1,11 +1,11 @@
 import { sql } from 'drizzle-orm'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { countTrips } from '#runtime'
+import { finishPendingWork } from '../../src/host/pending-work.ts'
 import { toNetworkPrefix } from '../../src/kernel/address-limits.ts'
 import { newApiKey } from '../../src/kernel/crypto.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { createExpiringMap } from '../../src/kernel/expiring-map.ts'
-import { finishPendingWork } from '../../src/kernel/wait-until.ts'
 import {
   type App,
   clock,
