@@ -34,8 +34,8 @@ export function createCallerLimits(services: Pick<Ctx, 'config' | 'platform' | '
   const { config, platform } = services
   const limiterOf = (budget: Budget) => (config.rateLimits[budget] === 0 ? undefined : platform.limiters?.[budget])
   const { now } = platform.clock
-  const keyLimiter = limiterOf('key')
-  const countFailures = keyLimiter ? countAtLimiter(keyLimiter) : countInDatabase(services)
+  const sharedLimiter = limiterOf('key')
+  const countFailures = sharedLimiter ? countAtLimiter(sharedLimiter) : countInDatabase(services)
   const shareFailure = shareFailures(platform, countFailures, (key, seconds) => addresses.exhaust(key, seconds))
   const addresses = createAddressLimits(config.unknownKeysPerMinute, now, shareFailure)
   const acceptedKeys = createExpiringMap<true>(MAX_KEYS, now)
