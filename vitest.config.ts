@@ -96,7 +96,7 @@ export default defineConfig({
       {
         plugins: [
           cloudflareTest({
-            main: './src/worker.ts',
+            main: './src/host/workers.ts',
             miniflare: {
               compatibilityDate: '2026-11-01',
               compatibilityFlags: ['nodejs_compat'],

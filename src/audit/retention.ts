@@ -17,7 +17,7 @@ export async function sweepAuditLog(services: Services): Promise<void> {
   await deleteExpiredAttempts(services)
 }
 
-const clockTime = ({ config }: Services): number => Date.now() + config.clockOffset()
+const clockTime = ({ platform }: Services): number => platform.clock.now()
 const expiryTime = (services: Services): string =>
   new Date(clockTime(services) - services.config.auditRetentionDays * DAY_MS).toISOString()
 
@@ -37,10 +37,10 @@ const givenPlaces = (places: SignedRow[]) => sql`unnest(
     ) as given(scope_id, seq, hash, signature)`
 
 async function signHeads(services: Services): Promise<void> {
-  const { database, config } = services
+  const { database, platform } = services
   const results = await runAsSystem(
     database,
-    setClock(config),
+    setClock(platform),
     sql<Row>`
       select j.scope_id, j.seq, e.hash
       from journals j

@@ -183,8 +183,12 @@ const sweepDeployments = (failed: string, eventsPerDay: number): SQL => sql`
   select count(*) from event_rows`
 
 /** Two transactions, because each locks journals in their order. */
-export async function sweepRevisions({ config, database }: Pick<Services, 'config' | 'database'>): Promise<void> {
-  const settings = setSystemSettings(config, `sweep-${crypto.randomUUID()}`)
+export async function sweepRevisions({
+  config,
+  platform,
+  database,
+}: Pick<Services, 'config' | 'platform' | 'database'>): Promise<void> {
+  const settings = setSystemSettings(platform, `sweep-${crypto.randomUUID()}`)
   const [, rows] = await runAsSystem(database, settings, failOverdueRevisions)
   const [[failed]] = rows as [[string]]
   await runAsSystem(database, settings, sweepDeployments(failed, config.eventsPerDay))

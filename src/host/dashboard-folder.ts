@@ -2,7 +2,7 @@
 import { open } from 'node:fs/promises'
 import { extname, join } from 'node:path'
 import { Readable } from 'node:stream'
-import type { BuiltFiles } from '../env.ts'
+import type { BuiltFiles } from '../platform.ts'
 import { PROJECT_ROOT } from './home-folder.ts'
 
 export const DASHBOARD_FOLDER = join(PROJECT_ROOT, 'dist/dashboard/ui')

@@ -1,16 +1,8 @@
 // Serves the app on Node, with an in-process gateway for databases that are not Neon's.
 import { once } from 'node:events'
 import { createApp } from '../app.ts'
-import {
-  type BodyLimits,
-  type Config,
-  readConfig,
-  readShutdownLimits,
-  readTrustedProxies,
-  readUploadsFolder,
-  type StreamLimits,
-} from '../env.ts'
-import { finishPendingWork } from '../kernel/wait-until.ts'
+import { type Config, readConfig, readShutdownLimits, readTrustedProxies, readUploadsFolder } from '../env.ts'
+import { type BodyLimits, createClock, type Platform, type StreamLimits } from '../platform.ts'
 import { isRange } from '../protocol/client-address.ts'
 import { createAddressReader } from './client-address.ts'
 import { createFolderFiles, DASHBOARD_FOLDER } from './dashboard-folder.ts'
@@ -18,6 +10,7 @@ import { type GatewaySettings, openDatabase, requireReady, requireRole } from '.
 import { createFolderStorage } from './folder-storage.ts'
 import { createHttpServer } from './http-server.ts'
 import { createLogWriter } from './log-writer.ts'
+import { addPendingWork, finishPendingWork } from './pending-work.ts'
 import { createPinnedFetch } from './pinned-fetch.ts'
 import { readProcessMetrics } from './process-metrics.ts'
 import { scheduleEveryMinute } from './schedule.ts'
@@ -36,29 +29,38 @@ const STATEMENTS_LOST =
 const MIB = 1024 * 1024
 const BODIES: BodyLimits = { wireBytes: 24 * MIB, bytes: 64 * MIB, heldBytes: 128 * MIB }
 
-export function createHost(
-  env: Record<string, unknown>,
-  overrides: Partial<Config> = {},
-  options: GatewaySettings = {},
-) {
-  const config = readConfig(env, {
-    uploads: createFolderStorage(readUploadsFolder(env)),
-    dashboard: createFolderFiles(DASHBOARD_FOLDER),
+/** All but the database. */
+export function createNodePlatform(env: Record<string, unknown>, config: Config): Platform {
+  return {
+    storage: createFolderStorage(readUploadsFolder(env)),
+    assets: createFolderFiles(DASHBOARD_FOLDER),
+    waitUntil: addPendingWork,
+    clock: createClock(),
     clientAddress: createAddressReader(readTrustedProxies(env, isRange)),
+    foreignFetch: createPinnedFetch(config),
+    modelFetch: config.modelPrivateAddresses ? createPinnedFetch({ ...config, allowPrivate: true }) : undefined,
+    log: line => console.log(JSON.stringify(line)),
     liveStreams: STREAMS,
     rawBodies: BODIES,
-    ...overrides,
-  })
-  const { database, via, gateway, close } = openDatabase(config.database, {
-    prepares: config.preparesStatements,
-    onStatementsLost: () => config.log({ level: 'warn', notice: STATEMENTS_LOST }),
+    deliveriesPerRequest: 200,
+  }
+}
+
+/** `own` replaces parts of the platform. */
+export function createHost(env: Record<string, unknown>, own: Partial<Platform> = {}, options: GatewaySettings = {}) {
+  const settings = readConfig(env)
+  const platform = { ...createNodePlatform(env, settings), ...own }
+  const { database, via, gateway, close } = openDatabase(settings.database, {
+    prepares: settings.preparesStatements,
+    onStatementsLost: () => platform.log({ level: 'warn', notice: STATEMENTS_LOST }),
     ...options,
   })
-  config.database = database
-  config.hostMetrics = () => readProcessMetrics(gateway)
-  config.foreignFetch = overrides.foreignFetch ?? createPinnedFetch(config)
-  if (config.modelPrivateAddresses) config.modelFetch ??= createPinnedFetch({ ...config, allowPrivate: true })
-  const app = createApp(config, via)
+  const config = { ...settings, database }
+  const app = createApp(config, {
+    ...platform,
+    databaseFetch: via,
+    processMetrics: () => readProcessMetrics(gateway),
+  })
   return { app, config, gateway, close }
 }
 

@@ -50,12 +50,12 @@ export async function createInstallationToken(
 }
 
 export function createGithubHost(
-  { config, sealer }: Pick<Services, 'config' | 'sealer'>,
+  { config, platform, sealer }: Pick<Services, 'config' | 'platform' | 'sealer'>,
   origin: string,
   row: Integration,
 ): Githost {
   const api = apiUrlOf(row.base_url)
-  const client = () => createGuardedHostClient(config, origin)
+  const client = () => createGuardedHostClient({ config, platform }, origin)
   let minted: HostToken | null = null
   let token: Promise<HostToken> | undefined
 

@@ -82,12 +82,12 @@ const [PAGE_SIZE, MAX_PAGES] = [100, 10]
 
 /** `code` is the OAuth code with which GitHub sent the person back. */
 export async function proveInstallation(
-  { config, origin }: Pick<Ctx, 'config' | 'origin'>,
+  { config, platform, origin }: Pick<Ctx, 'config' | 'platform' | 'origin'>,
   app: GitHubApp,
   installation_id: string,
   code: string,
 ): Promise<ProvenAccount> {
-  const client = createGuardedHostClient(config, origin)
+  const client = createGuardedHostClient({ config, platform }, origin)
   const api = github.apiUrlOf(app.baseUrl)
   const userHeaders = github.headersFor(await exchangeUserCode(client, app, code))
   if (!(await isInstallationListed(client, api, userHeaders, installation_id))) throw fail('installation_unproven')

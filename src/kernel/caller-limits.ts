@@ -1,10 +1,10 @@
 // Rate limits in the memory of an instance: a flood is refused before it costs a trip or a body is read. They never let
 // a request in: the database still checks the key of every request.
-import type { Budget, Config, RequestHead } from '../env.ts'
+import type { Budget, RequestHead } from '../platform.ts'
 import { type Attempt, createAddressLimits, toNetworkPrefix } from './address-limits.ts'
 import type { Code } from './codes.ts'
-import type { Caller } from './context.ts'
-import { countRefusedRequests, type Database } from './db.ts'
+import type { Caller, Ctx } from './context.ts'
+import { countRefusedRequests } from './db.ts'
 import { Failure, fail } from './errors.ts'
 import { createExpiringMap } from './expiring-map.ts'
 
@@ -29,9 +29,9 @@ type Refused = { budget: Budget; hash: string; attempt: Attempt | undefined }
 const BUDGETS: Budget[] = ['key', 'ingestion', 'deployment']
 export type CallerLimits = ReturnType<typeof createCallerLimits>
 
-export function createCallerLimits({ config, database }: { config: Config; database: Database }) {
-  const { limiters } = config
-  const now = () => Date.now() + config.clockOffset()
+export function createCallerLimits({ config, platform, database }: Pick<Ctx, 'config' | 'platform' | 'database'>) {
+  const limiterOf = (budget: Budget) => (config.rateLimits[budget] === 0 ? undefined : platform.limiters?.[budget])
+  const { now } = platform.clock
   const addresses = createAddressLimits(config.unknownKeysPerMinute, now)
   const acceptedKeys = createExpiringMap<true>(MAX_KEYS, now)
   /** Names with another proof than a key. A map of its own, so that many keys do not evict them. */
@@ -48,7 +48,7 @@ export function createCallerLimits({ config, database }: { config: Config; datab
   async function arrive(hash: string, address: string | undefined, budget: Budget): Promise<KeyedRequest> {
     const wait = overBudget.secondsLeft(`${budget} ${hash}`)
     if (wait > 0) throw rateLimited(wait)
-    const limiter = limiters[budget]
+    const limiter = limiterOf(budget)
     if (limiter && !(await limiter.limit({ key: hash })).success) throw rateLimited(60)
     const attempt = acceptedKeys.get(hash) ? undefined : addresses.begin('key', address)
     const recordAccepted = () => {
@@ -77,8 +77,9 @@ export function createCallerLimits({ config, database }: { config: Config; datab
 
   /** The limiter of Workers counts failures across instances. */
   function countAtLimiter(address: string | undefined, waitUntil: Caller['waitUntil']): void {
-    if (!limiters.key || address === undefined) return
-    const decision = limiters.key.limit({ key: `address:${toNetworkPrefix(address)}` })
+    const limiter = limiterOf('key')
+    if (!limiter || address === undefined) return
+    const decision = limiter.limit({ key: `address:${toNetworkPrefix(address)}` })
     waitUntil?.(decision.then(({ success }) => success || addresses.exhaust('key', address)))
   }
 
@@ -107,7 +108,7 @@ export function createCallerLimits({ config, database }: { config: Config; datab
       await countBatch(budget, batch).catch(error => {
         // Whether these keys exist is unknown, so it does not count against their addresses.
         for (const { attempts } of batch.values()) for (const attempt of attempts) attempt.succeed()
-        config.log({ level: 'error', error: 'requests not counted', message: String(error) })
+        platform.log({ level: 'error', error: 'requests not counted', message: String(error) })
       })
     }
     countingSince = 0
@@ -115,7 +116,7 @@ export function createCallerLimits({ config, database }: { config: Config; datab
 
   async function countBatch(budget: Budget, batch: Map<string, Uncounted>): Promise<void> {
     const requests = new Map([...batch].map(([hash, entry]) => [hash, entry.requests]))
-    const windows = await countRefusedRequests({ config, database }, budget, requests)
+    const windows = await countRefusedRequests({ config, platform, database }, budget, requests)
     const limit = config.rateLimits[budget]
     for (const [hash, { attempts }] of batch) {
       const window = windows.get(hash)
@@ -138,7 +139,7 @@ export function createCallerLimits({ config, database }: { config: Config; datab
     },
     /** For a route without a key, each request of which stores a row. */
     countRequest(request: RequestHead, route: string): void {
-      addresses.begin(route, config.clientAddress(request)).fail()
+      addresses.begin(route, platform.clientAddress(request)).fail()
     },
     /**
      * For a route without a key, which looks something up before it has any proof of the caller. A `name` that had a
@@ -153,7 +154,7 @@ export function createCallerLimits({ config, database }: { config: Config; datab
     ): Promise<T> {
       const caller = name === undefined ? undefined : `${route} ${name}`
       const kind = caller && provenNames.get(caller) ? caller : route
-      const attempt = addresses.begin(kind, config.clientAddress(request))
+      const attempt = addresses.begin(kind, platform.clientAddress(request))
       const settle = (code: Code | null | undefined) => {
         if (code && [refusal].flat().includes(code)) return attempt.fail()
         attempt.succeed()

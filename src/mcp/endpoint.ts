@@ -28,7 +28,7 @@ const MAX_DEPTH = 80
 
 export function createEndpoint(operations: Operations) {
   return async (c: Visitor, services: Services): Promise<Response> => {
-    const { config } = services
+    const { config, platform } = services
     const origin = requestOrigin(config, c.req.url)
     requireOwnOrigin(c, services, origin)
     const send = createApiCalls(c, services)
@@ -36,7 +36,7 @@ export function createEndpoint(operations: Operations) {
     try {
       await readCredential(c, services, KEY_ONLY)
     } catch (error) {
-      c.get('limits').failedWithoutKey(config.clientAddress(c))
+      c.get('limits').failedWithoutKey(platform.clientAddress(c))
       throw challenge(error, origin)
     }
     const api: Session['api'] = async (route, request) => {
@@ -47,7 +47,7 @@ export function createEndpoint(operations: Operations) {
         throw error
       }
     }
-    const logFailure = (error: unknown) => logFailureCause(toFailure(error), c.get('requestId'), config)
+    const logFailure = (error: unknown) => logFailureCause(toFailure(error), c.get('requestId'), platform)
     const workspace = c.req.header('X-Tenant-Id')
     const session: Session = { api, operations, origin, workspace, me: undefined, logFailure }
     const readCaller = async () => {
@@ -68,7 +68,7 @@ export function createEndpoint(operations: Operations) {
       throw error
     }
     const { method, headers, signal } = c.req.raw
-    const request = new Request(c.req.url, { method, headers, signal: withStop(config, signal) })
+    const request = new Request(c.req.url, { method, headers, signal: withStop(platform, signal) })
     const response = await serveMessage(request, message, session)
     return refusal ? relay(c, refusal, origin) : response
   }
