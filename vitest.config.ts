@@ -62,6 +62,7 @@ const edge = [
   'test/{datasets,models,queues}/clients.test.ts',
   'test/traces/otlp/export.test.ts',
 ]
+const contract = ['test/{openapi,round-trips,security}.test.ts']
 // The seed is fixed unless FUZZ_SEED sets it, so that a run can be repeated. FUZZ_REQUESTS is the number of hostile
 // requests in total. Workers have no process.env, so both are provided.
 const fuzz = { seed: Number(process.env.FUZZ_SEED ?? 1), requests: Number(process.env.FUZZ_REQUESTS || 1_000) }
@@ -132,7 +133,7 @@ export default defineConfig({
         resolve: { alias: runtime(name) },
         test: {
           name,
-          include: isEverything ? [...app, ...pure] : edge.slice(1),
+          include: isEverything ? [...app, ...pure] : [...edge.slice(1), ...contract],
           exclude: [...architecture, ...Object.keys(EXCEPT[name])],
           globalSetup: ['test/support/setup.ts', 'test/support/built-dashboard.ts'],
           setupFiles: 'test/support/reset-files.ts',
