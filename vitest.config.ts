@@ -25,7 +25,7 @@ const pure = [
   'test/access/built-in-roles.test.ts',
   'test/audit/operation-names.test.ts',
   'test/events/rows.test.ts',
-  'test/kernel/{access-scopes,json-check,json-position,json-slices,rows,segment-router,shared-looks,statement,worker-pool}.test.ts',
+  'test/kernel/{access-scopes,json-check,json-position,json-slices,rows,segment-router,shared-looks,statement,worker-pool,zstd-frames}.test.ts',
   'test/datasets/json-schema.test.ts',
   'test/models/{allowed-urls,answer-reader}.test.ts',
   'test/deployments/{lifecycle,plan-rules,query-schemas,resources,schema,source-rules}.test.ts',
