@@ -6,11 +6,11 @@ import { makeTempFolder } from '../../bench/support/workerd.ts'
 import { type BootstrapResult, bootstrap } from '../../src/access/bootstrap.ts'
 import { createApp } from '../../src/app.ts'
 import { readConfig } from '../../src/env.ts'
-import { createLogins } from '../../src/host/database-logins.ts'
+import { createLogins, type Logins } from '../../src/host/database-logins.ts'
 import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
 import type { GatewayOptions } from '../../src/host/gateway.ts'
+import { createHost, createServerPlatform } from '../../src/host/host.ts'
 import { migrate } from '../../src/host/migrate.ts'
-import { createHost, createNodePlatform } from '../../src/host/node.ts'
 import type { Platform } from '../../src/platform.ts'
 import { REGISTRY_SETTINGS } from '../../test/support/registry-settings.ts'
 
@@ -38,6 +38,7 @@ export type Testbed = {
   app: ReturnType<typeof createHost>['app']
   gateway: NonNullable<ReturnType<typeof createHost>['gateway']>
   url: string
+  logins: Logins
   tenant(): Promise<BootstrapResult>
 }
 
@@ -92,9 +93,9 @@ async function startServer(context: TrialContext, durable: boolean) {
 
 async function openApp(context: TrialContext, url: string, { settings, overrides, ...options }: TestbedOptions) {
   await migrate(url, SILENT_LOG)
-  const { app, system } = await createLogins(url)
+  const logins = await createLogins(url)
   const host = createHost(
-    { ...SETTINGS, DATABASE_URL: app, DATABASE_SYSTEM_URL: system, ...settings },
+    { ...SETTINGS, DATABASE_URL: logins.app, DATABASE_SYSTEM_URL: logins.system, ...settings },
     { ...SILENT_LOG, ...overrides },
     options,
   )
@@ -103,6 +104,7 @@ async function openApp(context: TrialContext, url: string, { settings, overrides
     app: host.app,
     gateway: host.gateway!,
     url,
+    logins,
     tenant: () => bootstrap(host.app.database, { organization: `org-${crypto.randomUUID()}` }),
   }
 }
@@ -110,7 +112,7 @@ async function openApp(context: TrialContext, url: string, { settings, overrides
 /** An app without a gateway of its own: its settings or `own` say how it reaches the database. */
 export function createQuietApp(settings: Record<string, string>, own: Partial<Platform> = {}) {
   const config = readConfig(settings)
-  return createApp(config, { ...createNodePlatform(settings, config), ...SILENT_LOG, ...own })
+  return createApp(config, { ...createServerPlatform(settings, config), ...SILENT_LOG, ...own })
 }
 
 /** At least one. */

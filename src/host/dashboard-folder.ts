@@ -1,9 +1,9 @@
 // The files of the dashboard on Node: a folder, whose files may have a compressed copy beside them.
 import { open } from 'node:fs/promises'
 import { extname, join } from 'node:path'
-import { Readable } from 'node:stream'
 import type { BuiltFiles } from '../platform.ts'
 import { PROJECT_ROOT } from './home-folder.ts'
+import { toWebStream } from './web-stream.ts'
 
 export const DASHBOARD_FOLDER = join(PROJECT_ROOT, 'dist/dashboard/ui')
 
@@ -55,7 +55,7 @@ export const createFolderFiles = (folder: string): BuiltFiles => ({
         Vary: 'Accept-Encoding',
       })
       if (encoding) headers.set('Content-Encoding', encoding)
-      return new Response(Readable.toWeb(file.createReadStream()) as ReadableStream, { headers })
+      return new Response(toWebStream(file.createReadStream()), { headers })
     }
     return null
   },

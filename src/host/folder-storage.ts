@@ -5,6 +5,7 @@ import { dirname, join, resolve } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import type { Storage } from '../platform.ts'
+import { toWebStream } from './web-stream.ts'
 
 /** Left behind when a process is killed during a write. Removing the object removes it too. */
 const UNFINISHED = '.part'
@@ -30,7 +31,7 @@ export function createFolderStorage(folder: string): Storage {
         if (error.code === 'ENOENT') return null
         throw error
       })
-      return file && (Readable.toWeb(createReadStream('', { fd: file })) as ReadableStream<Uint8Array>)
+      return file && toWebStream(createReadStream('', { fd: file }))
     },
     async remove(paths) {
       for (const path of paths.flatMap(path => [path, path + UNFINISHED])) await rm(join(root, path), { force: true })

@@ -10,6 +10,7 @@ import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib'
 import type { Config } from '../env.ts'
 import { BlockedAddressError } from '../kernel/guarded-fetch.ts'
 import { classifyAddress, isPrivateAddress } from '../protocol/address-kind.ts'
+import { toWebStream } from './web-stream.ts'
 
 export type Resolve = (name: string) => Promise<{ address: string; family: number }[]>
 type PinnedFetchOptions = Pick<Config, 'allowLoopback'> & {
@@ -107,5 +108,5 @@ function toResponse(incoming: IncomingMessage): Response {
   // Some servers compress although the request does not accept it.
   const decoder = DECODERS[headers.get('content-encoding')?.toLowerCase() ?? '']?.()
   const stream = decoder ? pipeline(incoming, decoder, () => {}) : incoming
-  return new Response(Readable.toWeb(stream as Readable) as ReadableStream<Uint8Array>, { status, headers })
+  return new Response(toWebStream(stream as Readable), { status, headers })
 }

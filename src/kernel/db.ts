@@ -231,7 +231,7 @@ const enterWithoutKey = (ctx: Ctx, { kind, id, name, organization, tenant }: Key
       set_config('role', 'slipway_app', true)`
 }
 
-const clockOffsetText = ({ platform }: Pick<Ctx, 'platform'>): string => `${platform.clock.ahead()} ms`
+export const clockOffsetText = ({ platform }: Pick<Ctx, 'platform'>): string => `${platform.clock.ahead()} ms`
 
 export async function runAsSystem(database: Database, ...statements: Query<unknown>[]): Promise<unknown[][]> {
   const [, ...results] = await database.asSystem([

@@ -56,7 +56,7 @@ async function serveOperation(
 ): Promise<Response> {
   const limits = c.get('limits')
   const address = services.platform.clientAddress(c)
-  const actor = await readCredentialCountingFailures(c, services, operation, address)
+  const actor = await readCredentialCountingFailures(c, services, operation)
   if (operation.method !== 'get' && !operation.rawBody && !operation.passThrough) refuseLargeBody(c.req)
   const budget = budgetOf(actor, operation.verb?.permission)
   c.get('requestInfo').budget = budget
@@ -81,12 +81,11 @@ async function readCredentialCountingFailures(
   c: Context<AppEnv>,
   services: Services,
   operation: Operation,
-  address: string | undefined,
 ): Promise<CredentialActor> {
   try {
     return await readCredential(c, services, operation)
   } catch (error) {
-    c.get('limits').failedWithoutKey(address)
+    c.get('limits').failedWithoutKey(c)
     throw error
   }
 }

@@ -88,6 +88,6 @@ export async function runSweeps(
 /** By the real clock: the rows are those of all workspaces. */
 export const sweepExpiredRows = ({ platform, ...services }: SweepServices): Promise<number> =>
   deleteExpired({ ...services, platform: { ...platform, clock: createClock() } }, 'requests', [
-    { table: 'rate_windows', where: sql`started_at < clock() - interval '1 day'` },
+    { table: 'rate_windows', where: sql`started_at < clock() - interval '2 minutes'` },
     { table: 'idempotency_keys', where: sql`created_at < clock() - interval '24 hours'` },
   ])

@@ -36,7 +36,7 @@ export function createEndpoint(operations: Operations) {
     try {
       await readCredential(c, services, KEY_ONLY)
     } catch (error) {
-      c.get('limits').failedWithoutKey(platform.clientAddress(c))
+      c.get('limits').failedWithoutKey(c)
       throw challenge(error, origin)
     }
     const api: Session['api'] = async (route, request) => {

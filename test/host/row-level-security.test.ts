@@ -8,8 +8,8 @@ import { bootstrap } from '../../src/access/bootstrap.ts'
 import { openDatabase, requireReady, requireRole } from '../../src/host/database-connection.ts'
 import { applyLogins, createLogins, type Logins } from '../../src/host/database-logins.ts'
 import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
+import { createHost } from '../../src/host/host.ts'
 import { migrate } from '../../src/host/migrate.ts'
-import { createHost } from '../../src/host/node.ts'
 import { connect as connectDatabase } from '../../src/kernel/db.ts'
 import { connect } from '../support/postgres.ts'
 
@@ -258,7 +258,7 @@ describe('the database logins', () => {
     const nullArguments = (types: string) => (types ? types.split(/, ?/).map(type => `null::${type}`) : '')
     const callStatement = (name: string) =>
       `select ${name.replace(/\((.*)\)$/, (_, types) => `(${nullArguments(types)})`)}`
-    expect(names.functions.filter(name => entryFunctions.test(name))).toHaveLength(13)
+    expect(names.functions.filter(name => entryFunctions.test(name))).toHaveLength(14)
     const statements = [
       ...becomeStatements('slipway_system', owner, new URL(logins.system).username),
       ...names.tables.map(table => `select from "${table}"`),

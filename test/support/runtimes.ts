@@ -1,5 +1,5 @@
-// Which files of tests run on which runtime. All run on Node. `npm test` runs a chosen set on workerd, Deno and Bun, and
-// `npm run test:runtimes` everything that can run there.
+// Which files of tests run on which runtime. All run on Node. `npm test` runs a chosen set on workerd, Deno and Bun,
+// and `npm run test:runtimes` everything that can run there.
 
 /** Their subject is a program for Node, which the test starts, or a browser, for which Chromium is started. */
 const ABOUT_NODE_PROGRAMS = {

@@ -6,7 +6,7 @@ import { type Row, runAsSystem, textArray, uuidArray } from '../../kernel/db.ts'
 import { setClock } from '../../kernel/journal.ts'
 import { configuredOrigin } from '../../kernel/origin.ts'
 import type { Services } from '../../kernel/routes.ts'
-import { deleteExpired } from '../../kernel/sweep.ts'
+import { deleteExpired, HAS_SWEEP_LEASE, takeSweepLease } from '../../kernel/sweep.ts'
 import { mergeWaitingPatches } from './append.ts'
 
 /** Under half the schedule's minute. */
@@ -37,7 +37,12 @@ export async function expire(services: Services): Promise<void> {
   const end = Date.now() + BUDGET_MS
   const hasTime = () => Date.now() < end && !services.platform.stopping?.aborted
   // By the real clock, because the tables are those of all workspaces. Shifted clocks have partitions of their own.
-  await runAsSystem(database, sql`select make_runs_partitions(now())`, sql`select drop_expired_runs(now())`)
+  await runAsSystem(
+    database,
+    takeSweepLease('runs partitions'),
+    sql`select case when ${HAS_SWEEP_LEASE} then make_runs_partitions(now()) end`,
+    sql`select case when ${HAS_SWEEP_LEASE} then drop_expired_runs(now()) end`,
+  )
   while ((await deleteRuns(services)) && hasTime());
   await deleteOldRows(services)
   await mergeLatePatches(services)
