@@ -7,7 +7,6 @@ const compress = (bytes: Uint8Array, params: Record<number, number> = {}) => zst
 const withChecksum = { [constants.ZSTD_c_checksumFlag]: 1 }
 const withoutSize = { [constants.ZSTD_c_contentSizeFlag]: 0 }
 
-/** With the lengths at which a frame ends. */
 const BODIES: Record<string, Uint8Array[]> = {
   'one frame': [compress(TEXT)],
   'with a checksum': [compress(TEXT, withChecksum)],
@@ -25,18 +24,19 @@ const BODIES: Record<string, Uint8Array[]> = {
 
 it.each(Object.entries(BODIES))('a body that is cut is not whole: %s', (_, frames) => {
   const body = Buffer.concat(frames)
-  const ends = frames.map((_, i) => Buffer.concat(frames.slice(0, i + 1)).length)
+  const starts = [...frames, Buffer.from('28b52ffd', 'hex')].map(frame => Buffer.from(frame).readUInt32LE())
+  // A frame ends where another one starts: Deno's encoder writes an empty one at the end.
+  const isEnd = (length: number) =>
+    length === body.length || (length + 4 < body.length && starts.includes(body.readUInt32LE(length)))
   const reader = createFrameReader()
   expect(reader.isWhole()).toBe(false)
   for (let length = 1; length <= body.length; length++) {
     reader.push(body.subarray(length - 1, length))
-    if (reader.isWhole() !== ends.includes(length)) expect.fail(`the first ${length} bytes of ${body.length}`)
+    if (reader.isWhole() !== isEnd(length)) expect.fail(`the first ${length} bytes of ${body.length}`)
   }
-  for (const end of ends) {
-    const whole = createFrameReader()
-    whole.push(body.subarray(0, end))
-    expect(whole.isWhole()).toBe(true)
-  }
+  const whole = createFrameReader()
+  whole.push(body)
+  expect(whole.isWhole()).toBe(true)
 })
 
 it('what follows the frames is left to the decoder', () => {
