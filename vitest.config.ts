@@ -72,6 +72,7 @@ const isEverything = process.env.RUNTIMES === 'all'
 const server = { deps: { inline: ['drizzle-orm'] } }
 // For the commands that tests start: they load the app, the agent or the command line each time.
 const env = { NODE_COMPILE_CACHE: fileURLToPath(new URL('node_modules/.cache/compile', import.meta.url)) }
+// Projects with the same aliases share the cache of what Vite transforms, so all but `edge` have the same.
 const runtime = (name: string) => ({
   '#runtime': fileURLToPath(new URL(`test/support/${name}-runtime.ts`, import.meta.url)),
 })
@@ -142,9 +143,10 @@ export default defineConfig({
           server,
         },
       })),
-      { test: { name: 'pure', include: pure, isolate: false, server } },
+      { resolve: { alias: runtime('server') }, test: { name: 'pure', include: pure, isolate: false, server } },
       // Processes, ports and signals, on a machine that may be busy.
       {
+        resolve: { alias: runtime('server') },
         test: {
           name: 'host',
           include: ['test/{host,agent}/**/*.test.ts'],
@@ -190,7 +192,7 @@ export default defineConfig({
           server,
         },
       },
-      { test: { name: 'architecture', include: architecture, server } },
+      { resolve: { alias: runtime('server') }, test: { name: 'architecture', include: architecture, server } },
     ],
   },
 })
