@@ -93,7 +93,7 @@ export default defineConfig({
     // The default of a second is too short on a busy machine.
     expect: { poll: { timeout: 15_000 } },
     // Half of the files wait for servers and processes more than they compute.
-    maxWorkers: availableParallelism() + 1,
+    maxWorkers: availableParallelism() + 2,
     sequence: { sequencer: LongestFirst },
     projects: [
       {
