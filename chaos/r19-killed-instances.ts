@@ -27,7 +27,7 @@ const REPEATED = 0.2
 const RATE_LIMIT = 100_000
 const MAX_FAILURES_OF_ADDRESS = 60
 /** In which a message that arrived was not yet stored as delivered. */
-const STORING_MS = 3000
+const STORING_MS = 15_000
 const LEASE_MS = 3 * 60_000
 const MAX_LAST_SWEEPS = 20
 
