@@ -3,7 +3,7 @@
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { sql } from 'drizzle-orm'
-import { createHost } from '../src/host/node.ts'
+import { createHost } from '../src/host/host.ts'
 import { MAX_CONCURRENT_REQUESTS } from '../src/integrations/request.ts'
 import { runAsSystem } from '../src/kernel/db.ts'
 import { makeGithub, makeRepositories } from '../test/support/fake-git-hosts.ts'

@@ -2,7 +2,7 @@
 // events are written twice a second.
 import { setTimeout as delay } from 'node:timers/promises'
 import { bootstrap } from '../src/access/bootstrap.ts'
-import { createHost } from '../src/host/node.ts'
+import { createHost } from '../src/host/host.ts'
 import type { Bench, BenchContext } from './support/bench-context.ts'
 import { SETTINGS } from './support/database.ts'
 import { formatNumber, median } from './support/statistics.ts'

@@ -1,5 +1,5 @@
 // P21: a page of events from the middle of a large journal, against one of a small journal.
-import { createHost } from '../src/host/node.ts'
+import { createHost } from '../src/host/host.ts'
 import type { Bench, BenchContext } from './support/bench-context.ts'
 import { SETTINGS } from './support/database.ts'
 import { withClient } from './support/seeded-database.ts'

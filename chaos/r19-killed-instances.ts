@@ -377,7 +377,7 @@ async function judgeSchedule(database: pg.Client, tenant: string, messages: Mess
   }
 }
 
-/** Requests count together, of a key exactly, and failed ones of an address until each instance has counted one more. */
+/** Requests of a key count together exactly. Failures of an address do once each instance has counted one more. */
 async function measureLimits({ instances }: Fleet, key: string) {
   const get = (instance: Instance, ofKey: string) =>
     fetch(`${instance.url}/workspaces`, { headers: { 'X-Api-Key': ofKey } })

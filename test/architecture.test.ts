@@ -157,16 +157,13 @@ describe('the boundaries between files', () => {
       /^hono/,
       [
         /^app\.ts$/,
-        /^kernel\/(caller|execution|input|middleware|mount-on-demand|mount-operations|path-aliases|raw-body|routes)\.ts$/,
-        /^kernel\/(segment-router|serve-routes|session-cookie|static-page)\.ts$/,
+        /^kernel\/(caller|caller-limits|execution|input|middleware|mount-on-demand|mount-operations)\.ts$/,
+        /^kernel\/(path-aliases|raw-body|routes|segment-router|serve-routes|session-cookie|static-page)\.ts$/,
         /^(api-docs|dashboard|sign-in|metrics)\/|^authorization-server\/consent-page\.ts$/,
       ],
     ],
-    [
-      'a module of Node',
-      /^node:|^pg$|^@hono\/node-server$/,
-      [/^(host|agent|cli|postgres)\//, /^kernel\/(digest|txt-records)\.ts$/, /^integrations\/app-jwt\.ts$/],
-    ],
+    // For modules of Node itself see architecture/built-ins.test.ts.
+    ['a package for Node', /^pg$|^@hono\/node-server$/, [/^(host|agent|cli|postgres)\//]],
   ])('%s is imported only by its owners', (_, name, owners) => {
     for (const file of importersOf(name))
       expect(
@@ -196,6 +193,16 @@ describe('the boundaries between files', () => {
       file => !hosts.includes(folderOf(file)) && file !== 'agent/main.ts' && !examples.test(file),
     )) {
       expect(readFileSync(join(src, file), 'utf8'), file).not.toContain('process.env')
+    }
+  })
+
+  it('only the file of a runtime in host/ names that runtime', () => {
+    const runtimeFiles = ['workers', 'node', 'deno', 'bun'].map(name => `host/${name}.ts`)
+    const objects = /\b(Deno|Bun)(\.|\?\.|\[)|\btypeof (Deno|Bun)\b|['"](Deno|Bun)['"]/
+    const marks = /\bprocess\.(versions|release|isBun)\b|\bnavigator\.userAgent\b|cloudflare:/
+    for (const file of files.filter(file => !runtimeFiles.includes(file) && !PROGRAMS.includes(folderOf(file)))) {
+      const text = readFileSync(join(src, file), 'utf8')
+      for (const names of [objects, marks]) expect(text, file).not.toMatch(names)
     }
   })
 

@@ -22,7 +22,7 @@ export type NodeInstance = {
 export async function startNodeInstance(cleanup: Cleanup, databaseUrl: string): Promise<NodeInstance> {
   const port = await findFreePort()
   const url = `http://127.0.0.1:${port}`
-  const { child, broken, end } = startProcess(cleanup, process.execPath, ['src/host/start.ts'], {
+  const { child, broken, end } = startProcess(cleanup, process.execPath, ['src/host/node.ts'], {
     cwd: PROJECT_ROOT,
     env: {
       ...{ PATH: process.env.PATH, PORT: String(port), HOST: '127.0.0.1' },

@@ -1,6 +1,6 @@
 // Runs as a client sends them: traces of five runs, each posted and patched.
 import type { BootstrapResult } from '../../src/access/bootstrap.ts'
-import { createHost } from '../../src/host/node.ts'
+import { createHost } from '../../src/host/host.ts'
 import { type Ctx, createKeylessCaller } from '../../src/kernel/context.ts'
 import { createSealer } from '../../src/kernel/crypto.ts'
 import { sha256Hex } from '../../src/kernel/digest.ts'

@@ -9,8 +9,8 @@ import { readConfig } from '../../src/env.ts'
 import { createLogins, type Logins } from '../../src/host/database-logins.ts'
 import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
 import type { GatewayOptions } from '../../src/host/gateway.ts'
+import { createHost, createServerPlatform } from '../../src/host/host.ts'
 import { migrate } from '../../src/host/migrate.ts'
-import { createHost, createNodePlatform } from '../../src/host/node.ts'
 import type { Platform } from '../../src/platform.ts'
 import { REGISTRY_SETTINGS } from '../../test/support/registry-settings.ts'
 
@@ -112,7 +112,7 @@ async function openApp(context: TrialContext, url: string, { settings, overrides
 /** An app without a gateway of its own: its settings or `own` say how it reaches the database. */
 export function createQuietApp(settings: Record<string, string>, own: Partial<Platform> = {}) {
   const config = readConfig(settings)
-  return createApp(config, { ...createNodePlatform(settings, config), ...SILENT_LOG, ...own })
+  return createApp(config, { ...createServerPlatform(settings, config), ...SILENT_LOG, ...own })
 }
 
 /** At least one. */

@@ -1,2 +1,5 @@
 // `npm run start:bun`: serves the app on Bun.
-import './start.ts'
+import { scheduleEveryMinute } from './schedule.ts'
+import { start } from './start.ts'
+
+await start({ schedule: scheduleEveryMinute })

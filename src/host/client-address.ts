@@ -4,10 +4,12 @@ import { findHops, parseRange } from '../protocol/client-address.ts'
 
 type NodeRequest = { incoming?: { socket?: { remoteAddress?: string | undefined } } } | undefined
 
-export function createAddressReader(trusted: string[]): (request: RequestHead) => string | undefined {
+/** The peer of the connection. */
+export type ReadPeer = (request: RequestHead) => string | undefined
+
+export const readSocketPeer: ReadPeer = ({ env }) => (env as NodeRequest)?.incoming?.socket?.remoteAddress
+
+export function createAddressReader(trusted: string[], readPeer = readSocketPeer): ReadPeer {
   const ranges = trusted.map(parseRange)
-  return ({ req, env }) => {
-    const peer = (env as NodeRequest)?.incoming?.socket?.remoteAddress
-    return findHops(peer, req.header('X-Forwarded-For'), ranges)[0]
-  }
+  return request => findHops(readPeer(request), request.req.header('X-Forwarded-For'), ranges)[0]
 }

@@ -6,8 +6,8 @@ import { createOperatorLink } from '../sign-in/links.ts'
 import { migrateClickHouse } from '../traces/clickhouse/migrate.ts'
 import { createLogins } from './database-logins.ts'
 import type { DevListener, DevState, Home } from './home-folder.ts'
+import { createHost } from './host.ts'
 import { migrate } from './migrate.ts'
-import { createHost } from './node.ts'
 import { printError } from './terminal.ts'
 
 type PrepareOptions = {

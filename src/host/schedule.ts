@@ -1,4 +1,4 @@
-// Runs scheduled work every minute on Node, as the cron trigger of wrangler.toml does on Workers.
+// Runs scheduled work every minute in a process, as the cron trigger of wrangler.toml does on Workers.
 
 const EVERY_MS = 60_000
 /** A timer may be early. */

@@ -1,12 +1,15 @@
-// `npm start`: refuses invalid settings at once, before it loads the app.
+// Starts the server of a runtime. Refuses invalid settings at once, before it loads the app.
 import { readConfig, readListenAddress } from '../env.ts'
+import type { Runtime } from './serve.ts'
 
-try {
-  const address = readListenAddress(process.env)
-  readConfig(process.env)
-  const { serve } = await import('./node.ts')
-  await serve(address)
-} catch (error) {
-  console.error(error instanceof Error ? error.message : error)
-  process.exit(1)
+export async function start(runtime: Runtime): Promise<void> {
+  try {
+    const address = readListenAddress(process.env)
+    readConfig(process.env)
+    const { serve } = await import('./serve.ts')
+    await serve(address, runtime)
+  } catch (error) {
+    console.error(error instanceof Error ? error.message : error)
+    process.exit(1)
+  }
 }

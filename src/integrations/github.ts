@@ -42,7 +42,7 @@ export async function createInstallationToken(
   limits: object = {},
 ): Promise<HostToken> {
   const url = `${api}/app/installations/${encodeURIComponent(installation_id)}/access_tokens`
-  const headers = headersFor(appJwt(app.id, app.privateKey))
+  const headers = headersFor(await appJwt(app.id, app.privateKey))
   const { status, body } = await requestHost(client, url, { method: 'POST', headers, json: limits })
   if (status === 404) throw fail('integration_revoked')
   if (status === 422) throw fail('repository_not_found')

@@ -34,7 +34,7 @@ export async function fetchInstallation(
   installation_id: string,
 ): Promise<Omit<ProvenAccount, 'app_id'> | null> {
   const url = `${github.apiUrlOf(base_url)}/app/installations/${encodeURIComponent(installation_id)}`
-  const headers = github.headersFor(appJwt(app.id, app.privateKey))
+  const headers = github.headersFor(await appJwt(app.id, app.privateKey))
   const { status, body } = await requestHost(client, url, { headers })
   if (status === 404) return null
   const { id, account, suspended_at } = parseResponse(Installation, url, status === 200 ? body : undefined)

@@ -9,6 +9,7 @@ import { readCredential, withStop } from '../kernel/caller.ts'
 import { type Failure, fail, toFailure } from '../kernel/errors.ts'
 import { readBody } from '../kernel/input.ts'
 import { findJsonFault } from '../kernel/json-check.ts'
+import { jsonResponse } from '../kernel/json-response.ts'
 import { logFailureCause } from '../kernel/middleware.ts'
 import { requestOrigin } from '../kernel/origin.ts'
 import type { Operation, Services } from '../kernel/routes.ts'
@@ -111,7 +112,7 @@ function relay(c: Visitor, { problem, response }: ApiFailure, origin: string): R
 }
 
 const protocolError = (code: number, message: string): Response =>
-  Response.json({ jsonrpc: '2.0', id: null, error: { code, message } }, { status: 400 })
+  jsonResponse(JSON.stringify({ jsonrpc: '2.0', id: null, error: { code, message } }), 400)
 
 /** Notifications and answers change nothing and get no answer, so they need no trip. */
 const needsCaller = (message: Message | null): boolean =>

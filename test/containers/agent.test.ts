@@ -53,7 +53,7 @@ async function startInstallation(mode: 'saas' | 'self_hosted') {
   const bootstrap = startCommand('src/host/bootstrap.ts', [...args, '--platform-listener', mode], settings)
   await bootstrap.exited
   const [apiKey, listenerKey] = bootstrap.output.out.match(/slw_\w+/g)!
-  const node = startCommand('src/host/start.ts', [], settings)
+  const node = startCommand('src/host/node.ts', [], settings)
   await node.until(() => isListening(port))
   const api = async (method: string, path: string, body?: unknown) => {
     const headers = { 'X-Api-Key': apiKey!, 'Content-Type': 'application/json' }

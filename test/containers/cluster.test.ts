@@ -71,7 +71,7 @@ beforeAll(async () => {
   const bootstrap = startCommand('src/host/bootstrap.ts', args, settings)
   await bootstrap.exited
   const [apiKey, listenerKey] = bootstrap.output.out.match(/slw_\w+/g)!
-  await startCommand('src/host/start.ts', [], settings).until(() => isListening(port))
+  await startCommand('src/host/node.ts', [], settings).until(() => isListening(port))
   await waitFor(() => isListening(host.split(':')[1]!))
   api = async (method, path, body) => {
     const headers = { 'X-Api-Key': apiKey!, 'Content-Type': 'application/json' }

@@ -80,7 +80,7 @@ beforeAll(async () => {
   }
   const [apiKey, listenerKey] = await bootstrap('acme', ['--platform-listener', 'platform'])
   const [otherApiKey] = await bootstrap('other')
-  await startCommand('src/host/start.ts', [], settings).until(() => isListening(port))
+  await startCommand('src/host/node.ts', [], settings).until(() => isListening(port))
   await waitFor(() => isListening(host.split(':')[1]!))
   const createApi = (key: string) => async (method: string, path: string, body?: unknown) => {
     const headers = { 'X-Api-Key': key, 'Content-Type': 'application/json' }

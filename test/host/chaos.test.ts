@@ -1,5 +1,5 @@
-// A short run of each trial of `npm run chaos` that counts something. R13 measures times, and R19 starts processes, whose
-// schedules take minutes, so they run only there.
+// A short run of each trial of `npm run chaos` that counts something. R13 measures times, and R19 starts processes,
+// whose schedules take minutes, so they run only there.
 import { afterEach, expect, inject, it } from 'vitest'
 import { loadTrials } from '../../chaos/trials.ts'
 import { copyPostgresTemplate, createMigratedDatabase } from '../support/migrated-postgres.ts'

@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net'
 import { createAdaptorServer } from '@hono/node-server'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { createAddressReader } from '../../src/host/client-address.ts'
-import { createHost } from '../../src/host/node.ts'
+import { createHost } from '../../src/host/host.ts'
 import { newApiKey } from '../../src/kernel/crypto.ts'
 import { isRange } from '../../src/protocol/client-address.ts'
 

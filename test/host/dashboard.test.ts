@@ -6,7 +6,7 @@ import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { filesOf, MAIN, type Manifest } from '../../src/dashboard/shell.ts'
 import { createFolderFiles, DASHBOARD_FOLDER } from '../../src/host/dashboard-folder.ts'
-import { createHost } from '../../src/host/node.ts'
+import { createHost } from '../../src/host/host.ts'
 
 const emptyFolder = mkdtempSync(join(tmpdir(), 'slipway-dashboard-'))
 const settings = {

@@ -57,7 +57,12 @@ const NEEDS: Record<string, string> = {
   'docs/containers': 'container tools; npm run test:containers',
   'docs/custom-domains': 'an installation in mode self_hosted and a DNS record; deployments/custom-hosts.test.ts',
   'docs/dashboard': 'a browser; dashboard/screens',
-  'docs/database-logins': 'a Postgres of the operator; host/node.test.ts',
+  'docs/database-logins': 'a Postgres of the operator; host/start.test.ts',
+  'docs/deploy/cloud-run': 'an account; trials/deploy.ts does what Cloud Run would',
+  'docs/deploy/deno-deploy': 'an account; trials/deploy.ts does what Deno Deploy would',
+  'docs/deploy/fly': 'an account; trials/deploy.ts does what Fly would',
+  'docs/deploy/vm': 'a machine of its own; trials/deploy.ts runs the unit',
+  'docs/deploy/workers': 'an account; host/scripts.test.ts',
   'docs/github-action': 'a runner of GitHub; cli/github-action.test.ts and trials/github-action.ts',
   'docs/images': 'container tools; trials/image.sh',
   'docs/install-on-kubernetes': 'a cluster; trials/chart.ts runs its commands, trials/cluster.sh on an API server',
@@ -67,8 +72,8 @@ const NEEDS: Record<string, string> = {
   'docs/previews': 'a git host; pushes/previews.test.ts',
   'docs/processes': 'root; agent/users.test.ts',
   'docs/registry': 'a registry; deployments/registry.test.ts',
-  'docs/self-host': 'a Postgres of the operator; host/node.test.ts',
-  'docs/settings': 'a Postgres of the operator; host/node.test.ts',
+  'docs/self-host': 'a Postgres of the operator; host/start.test.ts',
+  'docs/settings': 'a Postgres of the operator; host/start.test.ts',
   'docs/table-bounds': 'a Postgres of the operator; host/operate/table-bounds.test.ts',
   'docs/terraform': 'OpenTofu; trials/terraform.ts runs its configuration',
   'docs/upgrade': 'an earlier release; host/earlier-release.test.ts and trials/upgrade.ts',
@@ -76,11 +81,13 @@ const NEEDS: Record<string, string> = {
 }
 
 const readPage = (page: string) => fs.readFileSync(join(ROOT, `${page}.md`), 'utf8')
-const listPages = () =>
-  fs
-    .readdirSync(join(ROOT, 'docs'))
-    .filter(name => name.endsWith('.md'))
-    .map(name => `docs/${name.slice(0, -3)}`)
+const listPages = (folders = ['docs', 'docs/deploy']) =>
+  folders.flatMap(folder =>
+    fs
+      .readdirSync(join(ROOT, folder))
+      .filter(name => name.endsWith('.md'))
+      .map(name => `${folder}/${name.slice(0, -3)}`),
+  )
 /** Commands, and the answer that the page shows, if any. */
 const readBlocks = (page: string) =>
   [...readPage(page).matchAll(/```sh\n(.*?)```(?:\n```json\n(.*?)```)?/gs)]
@@ -222,8 +229,7 @@ describe('the pages', () => {
   })
 
   it('have commands that paste into zsh as well as into bash', () => {
-    const designPages = fs.readdirSync(join(ROOT, 'docs/design')).map(name => `docs/design/${name.slice(0, -3)}`)
-    for (const page of ['README', 'CONTRIBUTING', ...listPages(), ...designPages])
+    for (const page of ['README', 'CONTRIBUTING', ...listPages(), ...listPages(['docs/design'])])
       for (const [, commands] of readPage(page).matchAll(/```(?:sh|bash)\n(.*?)```/gs)) {
         // A prompt of zsh knows no comments, and fails on an unquoted pattern that matches no file.
         expect(withoutQuoted(commands!), page).not.toMatch(/(^|\s)#|[*?![\]]/m)

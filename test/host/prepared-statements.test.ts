@@ -4,7 +4,7 @@ import type pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { bootstrap } from '../../src/access/bootstrap.ts'
 import { createGateway } from '../../src/host/gateway.ts'
-import { createHost } from '../../src/host/node.ts'
+import { createHost } from '../../src/host/host.ts'
 import { createMigratedDatabase } from '../support/migrated-postgres.ts'
 import { connect } from '../support/postgres.ts'
 

@@ -1,7 +1,7 @@
 // Rotating SEALING_KEYS: everything that the old key sealed is opened by the new one alone.
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { bootstrap } from '../../src/access/bootstrap.ts'
-import { createHost } from '../../src/host/node.ts'
+import { createHost } from '../../src/host/host.ts'
 import type { SealingKeys } from '../../src/host/operate/manifest.ts'
 import { resealDatabase } from '../../src/host/operate/reseal-database.ts'
 import { createSealer } from '../../src/kernel/crypto.ts'

@@ -144,7 +144,9 @@ it('the schedules of several instances do all work that is due once', async () =
   expect(await countEvents(connected)).toEqual({})
   expect(
     await readRows(sql`
-      select count(*) from events where type = 'oauth_provider.checked' and organization_id = ${organization_id}::uuid`),
+      select count(*)
+      from events
+      where type = 'oauth_provider.checked' and organization_id = ${organization_id}::uuid`),
   ).toEqual([['1']])
   expect(await readRows(sql`select count(*) from model_usage`)).toEqual([['0']])
   expect(await readRows(sql`select to_regclass(${name}) is not null`)).toEqual([[true]])

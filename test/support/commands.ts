@@ -1,8 +1,9 @@
 // Runs the project's commands as child processes and waits for them without sleeping.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
 import { createConnection } from 'node:net'
-import { join } from 'node:path'
+import { delimiter, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { identityOf, listProcesses } from '../../src/agent/system/processes.ts'
 import { findFreePort } from '../../src/postgres/free-port.ts'
@@ -13,13 +14,26 @@ const PRELOAD = ['--import', join(import.meta.dirname, 'resolve-drizzle-once.ts'
 const startedCommands: { stop(): Promise<unknown> }[] = []
 
 /** It gets only those variables of this process that it needs to run. */
-export function startCommand(file: string, args: string[] = [], env: Record<string, string> = {}) {
+export const startCommand = (file: string, args: string[] = [], env: Record<string, string> = {}) =>
+  startProgram(process.execPath, [...PRELOAD, join(ROOT, file), ...args], env)
+
+export const RUNTIMES = ['node', 'deno', 'bun'] as const
+
+/** `npm start` on this runtime. Deno and Bun run as package.json says, with their options and permissions. */
+export function startServer(runtime: (typeof RUNTIMES)[number], env: Record<string, string>) {
+  if (runtime === 'node') return startCommand('src/host/node.ts', [], env)
+  const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
+  const PATH = [join(ROOT, 'node_modules/.bin'), process.env.PATH].join(delimiter)
+  return startProgram('sh', ['-c', scripts[`start:${runtime}`]], { ...env, PATH })
+}
+
+function startProgram(program: string, args: string[], env: Record<string, string>) {
   const { PATH = '', HOME = '', NODE_COMPILE_CACHE } = process.env
   const inherited = { PATH, HOME, ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }) }
   // Otherwise the command line of the user would find the installation of a test.
   const config = env.SLIPWAY_HOME && { SLIPWAY_CONFIG_HOME: join(env.SLIPWAY_HOME, 'config') }
   const settings = { ...inherited, ...config, ...env }
-  const child = spawn(process.execPath, [...PRELOAD, join(ROOT, file), ...args], { cwd: ROOT, env: settings })
+  const child = spawn(program, args, { cwd: ROOT, env: settings })
   const output = { out: '', err: '' }
   child.stdout.on('data', chunk => (output.out += chunk))
   child.stderr.on('data', chunk => (output.err += chunk))
@@ -37,7 +51,7 @@ export function startCommand(file: string, args: string[] = [], env: Record<stri
       Promise.race([
         waitFor(condition),
         exited.then(code => {
-          throw new Error(`${file} ended with ${code}: ${output.out}${output.err}`)
+          throw new Error(`${args.at(-1)} ended with ${code}: ${output.out}${output.err}`)
         }),
       ]),
   }

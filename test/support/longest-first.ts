@@ -38,7 +38,7 @@ const LONGEST = [
   'test/pushes/preview-notifications.test.ts',
   'test/dashboard/screens/time.test.ts',
   'test/deployments/uploads.test.ts',
-  'test/host/node.test.ts',
+  'test/host/start.test.ts',
   'test/dashboard/screens/logs.test.ts',
   'test/agent/kubernetes/engine.test.ts',
   'test/dashboard/screens/hostile.test.ts',

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { createApp } from '../../src/app.ts'
 import { readConfig } from '../../src/env.ts'
 import { createGateway } from '../../src/host/gateway.ts'
-import { createHost, createNodePlatform } from '../../src/host/node.ts'
+import { createHost, createServerPlatform } from '../../src/host/host.ts'
 import { finishPendingWork } from '../../src/host/pending-work.ts'
 import type { Overrides } from './app.ts'
 import { onFileEnd } from './file-state.ts'
@@ -51,7 +51,7 @@ export function startRuntime(settings: Record<string, unknown>, overrides: Overr
   const addresses = { DATABASE_URL: connectionString, DATABASE_SYSTEM_URL: systemConnectionString }
   const env: Record<string, unknown> = { ...addresses, UPLOADS_DIR: uploadsFolder, ...settings }
   const config = { ...readConfig(env), ...overrides }
-  return createApp(config, { ...createNodePlatform(env, config), databaseFetch: fetch, ...overrides })
+  return createApp(config, { ...createServerPlatform(env, config), databaseFetch: fetch, ...overrides })
 }
 
 export const countTrips = async (requestId: string): Promise<number> => trips.get(requestId) ?? 0

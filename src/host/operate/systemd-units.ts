@@ -22,7 +22,7 @@ export const unitFile = (name: string, folder = '/etc/systemd/system'): string =
 export const HEADER = '# Written by `slipway up`, which writes it again. Make changes with `systemctl edit`.\n'
 
 /** For programs that own no more than their state folder. */
-const CONFINED = `NoNewPrivileges=yes
+export const CONFINED = `NoNewPrivileges=yes
 PrivateDevices=yes
 PrivateTmp=yes
 ProtectSystem=strict

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { load } from 'js-yaml'
 import { expect, it } from 'vitest'
 import { toFamilies } from '../../../src/agent/metrics-server.ts'
-import { createHost } from '../../../src/host/node.ts'
+import { createHost } from '../../../src/host/host.ts'
 import { formatOpenMetrics } from '../../../src/protocol/open-metrics.ts'
 import { createMigratedDatabase } from '../../support/migrated-postgres.ts'
 

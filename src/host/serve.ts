@@ -1,0 +1,57 @@
+// Serves the app in a process of Node, Deno or Bun, until a signal ends it.
+import { once } from 'node:events'
+import { readShutdownLimits } from '../env.ts'
+import type { Platform } from '../platform.ts'
+import type { ReadPeer } from './client-address.ts'
+import { requireReady, requireRole } from './database-connection.ts'
+import { createHost } from './host.ts'
+import { createHttpServer } from './http-server.ts'
+import { createLogWriter } from './log-writer.ts'
+import { finishPendingWork } from './pending-work.ts'
+import type { Schedule } from './schedule.ts'
+import { createShutdown } from './shutdown.ts'
+
+/** What one of them does in its own way. */
+export type Runtime = {
+  /** Runs the scheduled work every minute. */
+  schedule: (work: () => Promise<unknown>) => Schedule
+  resolveTxt?: Platform['resolveTxt']
+  readPeer?: ReadPeer | undefined
+}
+
+/** Serves until SIGINT or SIGTERM. */
+export async function serve(
+  { HOST, PORT }: { HOST: string; PORT: number },
+  { schedule, resolveTxt, readPeer }: Runtime,
+): Promise<void> {
+  const shutdown = createShutdown()
+  const limits = readShutdownLimits(process.env)
+  const own = {
+    ...{ draining: shutdown.draining, stopping: shutdown.stopping },
+    ...{ log: createLogWriter(process.stdout), resolveTxt },
+  }
+  const { app, close } = createHost(process.env, own, { readPeer })
+  await requireReady(app.database)
+  await requireRole(app.database, 'DATABASE_URL')
+  await requireRole(
+    app.database,
+    'DATABASE_SYSTEM_URL',
+    process.env.DATABASE_SYSTEM_URL ? 'DATABASE_SYSTEM_URL' : 'DATABASE_URL',
+  )
+  const server = createHttpServer(app.fetch)
+  await once(server.listen(PORT, HOST), 'listening').catch((error: NodeJS.ErrnoException) => {
+    throw error.code === 'EADDRINUSE'
+      ? new Error(`PORT ${PORT} is in use. Set another one.`)
+      : new Error(`Cannot listen on HOST ${HOST} and PORT ${PORT}: ${error.message}.`)
+  })
+  const { address, port, family } = server.address() as { address: string; port: number; family: string }
+  const host = family === 'IPv6' ? `[${address}]` : address
+  console.log(`Slipway serves http://${host}:${port}. Its dashboard is at /ui, and its API pages at /docs.`)
+
+  const scheduled = schedule(app.housekeep)
+  shutdown.onSignal(server, limits, async () => {
+    await scheduled.stop()
+    await finishPendingWork()
+    await close()
+  })
+}
