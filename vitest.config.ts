@@ -5,6 +5,8 @@ import { fileURLToPath } from 'node:url'
 import { cloudflareTest } from '@cloudflare/vitest-plugin'
 import { defineConfig } from 'vitest/config'
 import { LongestFirst } from './test/support/longest-first.ts'
+import { runtimePool } from './test/support/runtime-pool.ts'
+import { EXCEPT } from './test/support/runtimes.ts'
 
 const app = [
   'test/*.test.ts',
@@ -47,7 +49,7 @@ const edge = [
   'test/deployments/{crud,registry,secrets,uploads,uploads-s3}.test.ts',
   'test/events/stream.test.ts',
   'test/integrations/{githost,service}.test.ts',
-  'test/kernel/{broken-response,caller-limits,crypto,guarded-fetch,health,input,middleware}.test.ts',
+  'test/kernel/{broken-response,built-ins,caller-limits,crypto,guarded-fetch,health,input,middleware}.test.ts',
   'test/kernel/{rate-limit,raw-body,signing-keys}.test.ts',
   'test/listeners/listeners.test.ts',
   'test/mcp/protocol.test.ts',
@@ -60,10 +62,12 @@ const edge = [
   'test/{datasets,models,queues}/clients.test.ts',
   'test/traces/otlp/export.test.ts',
 ]
+const contract = ['test/{openapi,round-trips,security}.test.ts']
 // The seed is fixed unless FUZZ_SEED sets it, so that a run can be repeated. FUZZ_REQUESTS is the number of hostile
 // requests in total. Workers have no process.env, so both are provided.
 const fuzz = { seed: Number(process.env.FUZZ_SEED ?? 1), requests: Number(process.env.FUZZ_REQUESTS || 1_000) }
 const isDeepFuzz = fuzz.requests >= 10_000
+const isEverything = process.env.RUNTIMES === 'all'
 // Node parses drizzle-orm's package.json of 175 kB again for each of its files: 0.8 s of CPU for each file of tests.
 const server = { deps: { inline: ['drizzle-orm'] } }
 // For the commands that tests start: they load the app, the agent or the command line each time.
@@ -93,7 +97,7 @@ export default defineConfig({
       {
         plugins: [
           cloudflareTest({
-            main: './src/worker.ts',
+            main: './src/host/workers.ts',
             miniflare: {
               compatibilityDate: '2026-11-01',
               compatibilityFlags: ['nodejs_compat'],
@@ -105,7 +109,8 @@ export default defineConfig({
         resolve: { alias: runtime('edge') },
         test: {
           name: 'edge',
-          include: isDeepFuzz ? [...edge, 'test/fuzz.test.ts'] : edge,
+          include: isEverything ? [...app, ...pure, ...edge] : isDeepFuzz ? [...edge, 'test/fuzz.test.ts'] : edge,
+          exclude: isEverything ? [...architecture, ...Object.keys(EXCEPT.edge)] : [],
           globalSetup: 'test/support/setup.ts',
           setupFiles: 'test/support/reset-files.ts',
           isolate: false,
@@ -124,6 +129,19 @@ export default defineConfig({
           server,
         },
       },
+      ...(['deno', 'bun'] as const).map(name => ({
+        resolve: { alias: runtime(name) },
+        test: {
+          name,
+          include: isEverything ? [...app, ...pure] : [...edge.slice(1), ...contract],
+          exclude: [...architecture, ...Object.keys(EXCEPT[name])],
+          globalSetup: ['test/support/setup.ts', 'test/support/built-dashboard.ts'],
+          setupFiles: 'test/support/reset-files.ts',
+          isolate: false,
+          pool: runtimePool(name),
+          server,
+        },
+      })),
       { test: { name: 'pure', include: pure, isolate: false, server } },
       // Processes, ports and signals, on a machine that may be busy.
       {

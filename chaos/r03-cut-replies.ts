@@ -1,11 +1,9 @@
 // R3: a proxy between the app and the gateway cuts replies after the commit; the client retries with the same
 // idempotency key.
-import { createApp } from '../src/app.ts'
-import { readConfig } from '../src/env.ts'
 import { makeClient, runWorkers } from './support/client.ts'
 import { openCuttingProxy } from './support/cutting-proxy.ts'
 import { formatBalance, isBalanced, openLedger } from './support/ledger.ts'
-import { openTestbed, SETTINGS, SILENT_LOG, scaleCount, type Trial, type TrialContext } from './support/testbed.ts'
+import { createQuietApp, openTestbed, SETTINGS, scaleCount, type Trial, type TrialContext } from './support/testbed.ts'
 
 export default {
   id: 'R3',
@@ -20,7 +18,7 @@ export default {
       DATABASE_URL: testbed.gateway.connectionString,
       DATABASE_GATEWAY_URL: proxy.url,
     }
-    const app = createApp(readConfig(settings, SILENT_LOG))
+    const app = createQuietApp(settings)
     const client = makeClient(app.fetch, (await testbed.tenant()).api_key)
     const ledger = await openLedger(client)
 

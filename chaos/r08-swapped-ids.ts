@@ -1,11 +1,11 @@
 // R8: random operations of many tenants with each other's ids.
 
-import type { Config } from '../src/env.ts'
+import type { StreamLimits } from '../src/platform.ts'
 import { runRandomOperations } from './support/random-operations.ts'
 import { openTestbed, scaleCount, type Testbed, type Trial, type TrialContext } from './support/testbed.ts'
 
 /** Streams and waits end at once. */
-export const BRIEF_STREAMS: Config['liveStreams'] = {
+export const BRIEF_STREAMS: StreamLimits = {
   seconds: 0,
   trips: 45,
   perKey: 1000,

@@ -1,15 +1,14 @@
 // R12: the deliverer of webhooks is killed again and again, at any step: before it asks the database or the receiver,
 // or before it has the answer. From then on, none of its requests arrives.
 import pg from 'pg'
-import { createApp } from '../src/app.ts'
-import { readConfig } from '../src/env.ts'
 import { createPinnedFetch } from '../src/host/pinned-fetch.ts'
 import { createSealer } from '../src/kernel/crypto.ts'
+import { createClock } from '../src/platform.ts'
 import { sweepWebhooks } from '../src/webhooks/deliverer.ts'
 import { startReceiver } from '../test/support/webhook-receiver.ts'
 import { makeClient } from './support/client.ts'
 import { makeRandom } from './support/random.ts'
-import { openTestbed, SETTINGS, SILENT_LOG, scaleCount, type Trial, type TrialContext } from './support/testbed.ts'
+import { createQuietApp, openTestbed, SETTINGS, scaleCount, type Trial, type TrialContext } from './support/testbed.ts'
 
 const EVENTS_PER_LIFE = 5
 /** Trips and requests of a life that is not cut short: two trips to begin, three for each event. */
@@ -61,22 +60,26 @@ export default {
       DATABASE_SYSTEM_URL: gateway.systemConnectionString,
     }
     const openApp = ({ guard }: Pick<ReturnType<typeof makeLife>, 'guard'>) =>
-      createApp(
-        readConfig(settings, { ...SILENT_LOG, clockOffset: () => ahead, foreignFetch: guard(pinnedFetch) }),
-        guard(gateway.fetch as typeof fetch),
-      )
+      createQuietApp(settings, {
+        clock: createClock(() => ahead),
+        foreignFetch: guard(pinnedFetch),
+        databaseFetch: guard(gateway.fetch as typeof fetch),
+      })
     const sweep = async (life: Pick<ReturnType<typeof makeLife>, 'guard'>) => {
-      const { config, database, traces } = openApp(life)
-      await sweepWebhooks({ config, database, traces, sealer: createSealer(config.sealingKeys) }).catch(() => {})
+      const { config, platform, database, traces } = openApp(life)
+      await sweepWebhooks({ config, platform, database, traces, sealer: createSealer(config.sealingKeys) }).catch(
+        () => {},
+      )
       ahead += LIFE_MS
     }
 
     // Writes without what sends: the app of the testbed would send its events itself.
     const unguarded = { guard: (send: typeof fetch) => send }
-    const writer = createApp(
-      readConfig(settings, { ...SILENT_LOG, clockOffset: () => ahead, deliveriesPerRequest: 0 }),
-      gateway.fetch as typeof fetch,
-    )
+    const writer = createQuietApp(settings, {
+      clock: createClock(() => ahead),
+      deliveriesPerRequest: 0,
+      databaseFetch: gateway.fetch,
+    })
     const { send } = makeClient(writer.fetch, (await testbed.tenant()).api_key)
     const { id } = (await send('POST', '/v2/tag-keys', { key: 'key' })).body
     const webhook = await send('POST', '/v2/webhooks', { url: receiver.url, event_types: ['tag_key.renamed'] })

@@ -2,8 +2,6 @@
 // run travel in different requests, in any order, and each request is retried until it is answered.
 import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
-import { createApp } from '../src/app.ts'
-import { readConfig } from '../src/env.ts'
 import { type Ctx, createKeylessCaller } from '../src/kernel/context.ts'
 import { createSealer } from '../src/kernel/crypto.ts'
 import { isDatabaseUnavailable } from '../src/kernel/errors.ts'
@@ -12,7 +10,7 @@ import { newRoot, patch, post } from '../test/support/trace-operations.ts'
 import { runWorkers } from './support/client.ts'
 import { openCuttingProxy } from './support/cutting-proxy.ts'
 import { makePicker, makeRandom } from './support/random.ts'
-import { openTestbed, SETTINGS, SILENT_LOG, scaleCount, type Trial, type TrialContext } from './support/testbed.ts'
+import { createQuietApp, openTestbed, SETTINGS, scaleCount, type Trial, type TrialContext } from './support/testbed.ts'
 
 const WORKERS = 8
 const RUNS_PER_BATCH = 10
@@ -48,10 +46,10 @@ export default {
       DATABASE_SYSTEM_URL: testbed.gateway.systemConnectionString,
       DATABASE_GATEWAY_URL: proxy.url,
     }
-    const { config, database, traces } = createApp(readConfig(settings, SILENT_LOG))
+    const { config, platform, database, traces } = createQuietApp(settings)
     const { organization_id, tenant_id } = await testbed.tenant()
     const actor = { kind: 'cron', id: null, organization: organization_id, tenant: tenant_id } as const
-    const services = { config, database, sealer: createSealer(config.sealingKeys), traces }
+    const services = { config, platform, database, sealer: createSealer(config.sealingKeys), traces }
     const ctx: Ctx = { ...createKeylessCaller(services, actor, 'r18', SETTINGS.PUBLIC_URL), permission: 'runs:create' }
 
     let retries = 0

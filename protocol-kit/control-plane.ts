@@ -9,8 +9,9 @@ import { join } from 'node:path'
 import { createAdaptorServer } from '@hono/node-server'
 import { bootstrap } from '../src/access/bootstrap.ts'
 import { startPostgres } from '../src/host/embedded-postgres.ts'
+import { createHost } from '../src/host/host.ts'
 import { migrate } from '../src/host/migrate.ts'
-import { createHost } from '../src/host/node.ts'
+import { createClock } from '../src/platform.ts'
 
 /** A request of an agent and its answer. */
 export type Exchange = {
@@ -52,7 +53,7 @@ export async function startControlPlane(databaseUrl: string, more: Record<string
     UPLOADS_DIR: join(folder, 'uploads'),
     ...more,
   }
-  const { app, close } = createHost(settings, { log: () => {}, clockOffset: () => clock.ahead })
+  const { app, close } = createHost(settings, { log: () => {}, clock: createClock(() => clock.ahead) })
   const exchanges: Exchange[] = []
   let arrivals = 0
   /** The next answers to this key that do not arrive. */

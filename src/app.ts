@@ -3,7 +3,6 @@ import { HonoBase } from 'hono/hono-base'
 import type { Config } from './env.ts'
 import type { ApiOf } from './kernel/api-types.ts'
 import { createSealer } from './kernel/crypto.ts'
-import type { DriverFetch } from './kernel/db.ts'
 import { loadOnce } from './kernel/load-once.ts'
 import { cors, notFound, respondWithError, wrapRequest } from './kernel/middleware.ts'
 import { beginsWith, mountOnDemand } from './kernel/mount-on-demand.ts'
@@ -15,6 +14,7 @@ import { SegmentRouter } from './kernel/segment-router.ts'
 import type { Trip } from './kernel/statement.ts'
 import { createBucketStorage } from './kernel/storage.ts'
 import { createProcessCounters } from './metrics/process-counters.ts'
+import type { Platform } from './platform.ts'
 import { clickHouseTraceStore } from './traces/clickhouse/store.ts'
 import { postgresTraceStore } from './traces/postgres/store.ts'
 
@@ -122,26 +122,30 @@ export type Api = ApiOf<SlicesOf<SliceFile>>
 /** Pages of any origin send feedback by links. */
 const FEEDBACK_LINK_PATH = '/feedback/tokens/'
 
-export function createApp(settings: Config, inProcess?: DriverFetch) {
-  const uploads = settings.s3 ? createBucketStorage(openS3Bucket(settings.s3)) : settings.uploads
-  const config = { ...settings, uploads }
+/** A host serves `fetch`, and calls `housekeep` every minute. */
+export function createApp(config: Config, runtime: Platform) {
+  const storage = config.s3 ? createBucketStorage(openS3Bucket(config.s3)) : runtime.storage
+  const platform: Platform = { ...runtime, storage }
   const counters = createProcessCounters()
-  const connect = loadOnce(async () => (await import('./kernel/db.ts')).connect(config, inProcess, counters.countTrip))
+  const connect = loadOnce(async () =>
+    (await import('./kernel/db.ts')).connect(config, platform.databaseFetch, counters.countTrip),
+  )
   const trip: Trip = async statements => (await connect())(statements)
   const systemTrip: Trip = async statements => (await connect()).asSystem(statements)
   const database = Object.assign(trip, { asSystem: systemTrip })
-  for (const notice of config.notices) config.log({ level: 'warn', notice })
+  for (const notice of config.notices) platform.log({ level: 'warn', notice })
   const createBase = () => {
     const base = new HonoBase<AppEnv>({ router: new SegmentRouter(), getPath: resolvePath })
-    base.use(wrapRequest(config, counters.countRequest))
+    base.use(wrapRequest({ config, platform }, counters.countRequest))
     base.use(cors(config.corsOrigins, FEEDBACK_LINK_PATH))
-    base.onError((error, c) => respondWithError(c, error, config))
+    base.onError((error, c) => respondWithError(c, error, { config, platform }))
     base.notFound(notFound)
     return base
   }
   const app = createBase()
   const services: Services = {
     config,
+    platform,
     database,
     sealer: createSealer(config.sealingKeys),
     traces: config.clickHouse ? clickHouseTraceStore(config.clickHouse) : postgresTraceStore,
@@ -163,7 +167,7 @@ export function createApp(settings: Config, inProcess?: DriverFetch) {
     '/docs': () => import('./api-docs/docs-page.ts').then(file => file.serveDocsPages(app, buildDocument)),
     '/sign-in /device': () => import('./sign-in/pages.ts').then(file => file.serveSignInPages(app, config)),
     '/oauth/authorize': () => import('./authorization-server/consent-page.ts').then(file => file.serveConsentPage(app)),
-    '/ /ui': () => import('./dashboard/shell.ts').then(file => file.serveDashboard(app, config)),
+    '/ /ui': () => import('./dashboard/shell.ts').then(file => file.serveDashboard(app, platform)),
     '/o /public': () => import('./dashboard/client-links.ts').then(file => file.serveClientLinks(app)),
     '/metrics': () => import('./metrics/metrics-page.ts').then(file => file.serveMetricsPage(app, services, counters)),
   }
@@ -207,5 +211,5 @@ export function createApp(settings: Config, inProcess?: DriverFetch) {
     },
   }
   const housekeep = async () => (await import('./kernel/sweep.ts')).runSweeps(sweeps, counters.countSweep)
-  return Object.assign(app, { config, database, housekeep, sweeps, traces: services.traces })
+  return Object.assign(app, { config, platform, database, housekeep, sweeps, traces: services.traces })
 }

@@ -1,22 +1,7 @@
 // Settings: turns environment variables and bindings into a Config. Nothing else reads the environment.
 import * as z from 'zod'
+import type { Budget } from './platform.ts'
 import { AppsDomain } from './protocol/custom-url.schema.ts'
-import type { MetricFamily } from './protocol/open-metrics.ts'
-
-/** What requests count towards: all of a key, those that send runs with it, those of an application. */
-export type Budget = 'key' | 'ingestion' | 'deployment'
-
-type RateLimiter = { limit(options: { key: string }): Promise<{ success: boolean }> }
-
-/** Storage of source archives, and of long texts in traces. `put` is atomic: a failed one stores nothing. */
-export type Storage = {
-  put(path: string, body: ReadableStream<Uint8Array> | Uint8Array<ArrayBuffer>): Promise<void>
-  get(path: string): Promise<ReadableStream<Uint8Array> | null>
-  remove(paths: string[]): Promise<void>
-}
-
-/** The built dashboard. `get` answers null for a file that does not exist. */
-export type BuiltFiles = { get(path: string, acceptEncoding?: string): Promise<Response | null> }
 
 const commaSeparated = (defaultText: string) =>
   z
@@ -363,32 +348,7 @@ export type OidcSettings = {
 /** A private Ed25519 key, and the name that its operator has given to it. */
 export type SigningSeed = { seed: Uint8Array; kid?: string | undefined }
 
-/** Limits of streams and long polls. */
-export type StreamLimits = {
-  seconds: number
-  /** Round trips to the database within one request. */
-  trips: number
-  /** Streams and long polls of one key at a time, in one process. */
-  perKey: number
-  /** The delay between two looks at the database: the least while things move, the most while they do not. */
-  lookMs: [min: number, max: number]
-  /** How often the keys of waiting clients are checked. */
-  keyCheckMs: number
-}
-/** A Worker may make 50 requests of its own for each that it answers. A key is checked with every look. */
-const WORKER_STREAMS: StreamLimits = { seconds: 900, trips: 45, perKey: 100, lookMs: [1000, 5000], keyCheckMs: 15_000 }
-
-/** Limits of bodies that verbs get as bytes, such as batches of runs. */
-export type BodyLimits = {
-  /** As it arrives, perhaps compressed. */
-  wireBytes: number
-  bytes: number
-  /** Of all requests together, in one process. */
-  heldBytes: number
-}
 const MIB = 1024 * 1024
-/** An isolate has 128 MB for everything, and text takes up to four times the bytes until it is stored. */
-const WORKER_BODIES: BodyLimits = { wireBytes: 16 * MIB, bytes: 16 * MIB, heldBytes: 24 * MIB }
 
 /** Limits of a call of a model. */
 export type ModelCallLimits = {
@@ -404,8 +364,6 @@ const MODEL_CALLS: ModelCallLimits = {
   requestBytes: 25 * MIB,
   responseBytes: 64 * MIB,
 }
-
-export type RequestHead = { req: { header(name: string): string | undefined }; env?: unknown }
 
 /** `url` is the app's login, for one workspace at a time; `systemUrl` is the login for work on all workspaces. */
 export type DatabaseAddress = { url: string; systemUrl: string; gateway: string | undefined }
@@ -425,8 +383,6 @@ export type Config = {
   rateLimits: Record<Budget, number>
   /** Per workspace; 0 is no limit. */
   eventsPerDay: number
-  /** How many messages to webhooks may follow one request. Workers limit what a request can fetch. */
-  deliveriesPerRequest: number
   /** Whether access policies apply. */
   abac: boolean
   /** Whether applications get a key and variables by which they trace themselves. */
@@ -452,47 +408,26 @@ export type Config = {
   /** How long revisions are kept, apart from the newest of each deployment. */
   revisionRetentionDays: number
   uploadBytes: number
-  limiters: { [Name in Budget]?: RateLimiter | undefined }
   /** Failed authentications per client address and minute; 0 is no limit. */
   unknownKeysPerMinute: number
-  clientAddress: (request: RequestHead) => string | undefined
-  /** Used only by kernel/guarded-fetch.ts. On Node it also checks and pins the resolved IP address. */
-  foreignFetch: typeof fetch
-  /** By default the runtime's resolver. Rejects with the codes of `node:dns`. */
-  resolveTxt: ((name: string) => Promise<string[][]>) | undefined
   /** For development: external servers may be on this machine and use plain http. */
   allowLoopback: boolean
-  /** Reaches them, too. By default `foreignFetch` calls models. */
-  modelFetch: typeof fetch | undefined
   modelCalls: ModelCallLimits
   /** For MCP servers without OAuth metadata: assume the default endpoints of an older MCP specification. */
   defaultEndpoints: boolean
-  /** The host's own storage. `s3` wins over it; without both there are no uploads. */
-  uploads: Storage | undefined
+  /** Without it, the platform's own storage takes uploads. */
   s3: S3Settings | undefined
   /** Where runs are stored in place of Postgres. */
   clickHouse: string | undefined
-  /** Without it, /ui says how to build the dashboard. */
-  dashboard: BuiltFiles | undefined
   registry: RegistrySettings | undefined
   /** Without it, workspaces connect git hosts with their own credentials only. */
   github: GitHubApp | undefined
   /** Without it, people sign in with links and keys only. */
   oidc: OidcSettings | undefined
-  liveStreams: StreamLimits
-  /** The process ends soon: it is not ready for more requests. */
-  draining: AbortSignal | undefined
-  /** The process ends: what waits is ended, and background work claims nothing more. */
-  stopping: AbortSignal | undefined
-  rawBodies: BodyLimits
   /** Required to read /metrics. Without it the path does not exist. */
   metricsToken: string | undefined
-  /** Metrics of the process. Undefined on a host without a lasting process, where counts in memory say nothing. */
-  hostMetrics: (() => MetricFamily[]) | undefined
   instanceAdmins: string[]
   notices: string[]
-  log: (line: Record<string, unknown>) => void
-  clockOffset: () => number
 }
 
 export class SettingsError extends Error {}
@@ -602,7 +537,7 @@ const SINGLE_LOGIN_NOTICE =
   'DATABASE_SYSTEM_URL is not set, so requests use a login with access to all workspaces. ' +
   'Run `npm run db:logins` and set both addresses that it prints.'
 
-export function readConfig(env: Record<string, unknown>, overrides: Partial<Config> = {}): Config {
+export function readConfig(env: Record<string, unknown>): Config {
   const settings = readSettings(env)
   const notices = [
     ...(settings.USAGE_EXPORT_ADMIN_EMAILS.length > 0
@@ -610,8 +545,6 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
       : []),
     ...(settings.DATABASE_SYSTEM_URL ? [] : [SINGLE_LOGIN_NOTICE]),
   ]
-  const ingestionLimiter =
-    settings.INGESTION_RATE_LIMIT_PER_MINUTE === 0 ? undefined : (env.INGESTION_RATE_LIMITER as RateLimiter | undefined)
   return {
     database: {
       url: settings.DATABASE_URL,
@@ -630,7 +563,6 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
       deployment: settings.INGESTION_RATE_LIMIT_PER_MINUTE,
     },
     eventsPerDay: settings.EVENTS_PER_DAY,
-    deliveriesPerRequest: 200,
     abac: settings.ABAC === 'on',
     deploymentTracing: settings.DEPLOYMENT_TRACING === 'on',
     deploymentModels: settings.DEPLOYMENT_MODELS === 'on',
@@ -644,38 +576,19 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
     logRetentionDays: settings.LOG_RETENTION_DAYS,
     revisionRetentionDays: settings.REVISION_RETENTION_DAYS,
     uploadBytes: settings.UPLOADS_MAX_GIB * 1024 ** 3,
-    limiters: {
-      key: settings.RATE_LIMIT_PER_MINUTE === 0 ? undefined : (env.RATE_LIMITER as RateLimiter | undefined),
-      ingestion: ingestionLimiter,
-      deployment: ingestionLimiter,
-    },
     unknownKeysPerMinute: settings.UNKNOWN_KEYS_PER_MINUTE,
-    clientAddress: () => undefined,
-    foreignFetch: globalThis.fetch.bind(globalThis),
-    resolveTxt: undefined,
     allowLoopback: settings.ALLOW_LOOPBACK,
-    modelFetch: undefined,
     modelCalls: MODEL_CALLS,
     defaultEndpoints: settings.MCP_DEFAULT_ENDPOINTS,
-    uploads: undefined,
     s3: toS3Settings(settings),
     clickHouse: settings.TRACES_CLICKHOUSE_URL,
-    dashboard: undefined,
     registry: toRegistrySettings(settings),
     github: toGitHubApp(settings),
     oidc: toOidcSettings(settings),
-    liveStreams: WORKER_STREAMS,
-    draining: undefined,
-    stopping: undefined,
-    rawBodies: WORKER_BODIES,
     metricsToken: settings.METRICS_TOKEN,
-    hostMetrics: undefined,
     instanceAdmins: [...settings.INSTANCE_ADMIN_EMAILS, ...settings.USAGE_EXPORT_ADMIN_EMAILS].map(email =>
       email.toLowerCase(),
     ),
     notices,
-    log: line => console.log(JSON.stringify(line)),
-    clockOffset: () => 0,
-    ...overrides,
   }
 }

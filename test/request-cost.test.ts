@@ -39,10 +39,14 @@ const pathOf = (path: string) => path.replace(/\{number\}/g, '1').replace(/\{\w+
 
 describe('CPU time stays within its budget', () => {
   it.each(bodies.map(one => [one.id, one] as const))('for %s with any body', async (_, { method, path, body }) => {
-    for (const { name, text } of makeLargestBodies(body!, SMALL)) {
-      const run = async () =>
-        expect([401, 413, 422]).toContain((await send(method.toUpperCase(), pathOf(path), text)).status)
-      await expectCheap(name, Buffer.byteLength(text), run)
+    for (const [i, { name, text }] of makeLargestBodies(body!, SMALL).entries()) {
+      const size = Buffer.byteLength(text)
+      await expectCheap(name, size, () => validateBody(body!, text))
+      // The rest of a request costs the same for all of them: most of its time is that of the database.
+      if (!isDeep && (i + fc.seed) % 40 !== 0) continue
+      await expectCheap(`a request with ${name}`, size, async () =>
+        expect([401, 413, 422]).toContain((await send(method.toUpperCase(), pathOf(path), text)).status),
+      )
     }
   })
 

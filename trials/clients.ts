@@ -236,8 +236,8 @@ async function tryGo(document: string): Promise<void> {
 async function tryClients(): Promise<void> {
   await using cleanup = new AsyncDisposableStack()
   const defer = (end: () => unknown) => cleanup.defer(async () => void (await end()))
-  const overrides = { allowLoopback: true }
-  const testbed = await openTestbed({ defer, seed: 1, share: 1, progress: () => {} }, { overrides })
+  const loopback = { ALLOW_LOOPBACK: 'true' }
+  const testbed = await openTestbed({ defer, seed: 1, share: 1, progress: () => {} }, { settings: loopback })
   const { api_key } = await testbed.tenant()
   const server = createHttpServer(testbed.app.fetch)
   defer(() => server.close())

@@ -70,7 +70,7 @@ async function serve(databaseUrl: string, settings: Record<string, string>) {
       ...{ PUBLIC_URL: 'http://slipway.test', SEALING_KEYS: `a:${'A'.repeat(43)}`, DATABASE_URL: databaseUrl },
       ...{ RATE_LIMIT_PER_MINUTE: String(LIMIT), UPLOADS_DIR: work, ...settings },
     },
-    { notices: [], log: line => void (line.level === 'warn' && warnings.push(String(line.notice))) },
+    { log: line => void (line.level === 'warn' && warnings.push(String(line.notice))) },
   )
   try {
     const { api_key } = await bootstrap(host.app.database, { organization: crypto.randomUUID() })

@@ -77,7 +77,7 @@ export function openSharedResources(
   const defer = (end: () => unknown) => run.defer(async () => void (await end()))
   const database = once(() => openDatabase({ defer }))
   return {
-    worker: once(() => buildWorker({ defer }, 'src/worker.ts')),
+    worker: once(() => buildWorker({ defer }, 'src/host/workers.ts')),
     database,
     fewDeployments: once(async () =>
       openSeededDatabase({ defer }, await database(), { tenants: 10, deployments: FEW_DEPLOYMENTS }),

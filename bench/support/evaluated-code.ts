@@ -16,7 +16,7 @@ type FirstRequest = { path: string; headers: Record<string, string>; env: Record
 export async function buildParts(cleanup: Cleanup) {
   const folder = await makeTempFolder(cleanup)
   await build({
-    entryPoints: [join(PROJECT_ROOT, 'src/worker.ts')],
+    entryPoints: [join(PROJECT_ROOT, 'src/host/workers.ts')],
     outdir: folder,
     // Without a package.json beside them, Node takes other files for CommonJS.
     outExtension: { '.js': '.mjs' },

@@ -4,6 +4,7 @@ import { createHost } from '../../src/host/host.ts'
 import { type Ctx, createKeylessCaller } from '../../src/kernel/context.ts'
 import { createSealer } from '../../src/kernel/crypto.ts'
 import { sha256Hex } from '../../src/kernel/digest.ts'
+import { createClock } from '../../src/platform.ts'
 import type { RunOperation } from '../../src/traces/store.ts'
 import { newChild, newId, newRoot, patch, post } from '../../test/support/trace-operations.ts'
 import { SETTINGS } from './database.ts'
@@ -51,14 +52,14 @@ export function openTraceStore(
   tenant: BootstrapResult,
   { onTrip = () => {}, clickHouse, madeAt }: StoreOptions,
 ) {
-  const clockOffset = madeAt === undefined ? 0 : madeAt - Date.now()
+  const ahead = madeAt === undefined ? 0 : madeAt - Date.now()
   const { app, close } = createHost(
     { ...SETTINGS, DATABASE_URL: url, ...(clickHouse && { TRACES_CLICKHOUSE_URL: clickHouse }) },
-    { log: () => {}, clockOffset: () => clockOffset },
+    { log: () => {}, clock: createClock(() => ahead) },
     { onTrip: ({ queries }) => onTrip(queries) },
   )
-  const { config, database, traces } = app
-  const services = { config, database, sealer: createSealer(config.sealingKeys), traces }
+  const { config, platform, database, traces } = app
+  const services = { config, platform, database, sealer: createSealer(config.sealingKeys), traces }
   const { organization_id, tenant_id, api_key } = tenant
   const keyless = { kind: 'cron', id: null, organization: organization_id, tenant: tenant_id } as const
   const caller = createKeylessCaller(services, keyless, 'bench', 'http://slipway.test')

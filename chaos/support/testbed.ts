@@ -4,12 +4,14 @@ import type { Measurement } from '../../bench/support/bench-context.ts'
 import type { Cleanup } from '../../bench/support/processes.ts'
 import { makeTempFolder } from '../../bench/support/workerd.ts'
 import { type BootstrapResult, bootstrap } from '../../src/access/bootstrap.ts'
-import type { Config } from '../../src/env.ts'
-import { createLogins } from '../../src/host/database-logins.ts'
+import { createApp } from '../../src/app.ts'
+import { readConfig } from '../../src/env.ts'
+import { createLogins, type Logins } from '../../src/host/database-logins.ts'
 import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
 import type { GatewayOptions } from '../../src/host/gateway.ts'
-import { createHost } from '../../src/host/host.ts'
+import { createHost, createServerPlatform } from '../../src/host/host.ts'
 import { migrate } from '../../src/host/migrate.ts'
+import type { Platform } from '../../src/platform.ts'
 import { REGISTRY_SETTINGS } from '../../test/support/registry-settings.ts'
 
 export type Trial = {
@@ -36,6 +38,7 @@ export type Testbed = {
   app: ReturnType<typeof createHost>['app']
   gateway: NonNullable<ReturnType<typeof createHost>['gateway']>
   url: string
+  logins: Logins
   tenant(): Promise<BootstrapResult>
 }
 
@@ -54,7 +57,10 @@ export const SETTINGS = {
 }
 export const SILENT_LOG = { log: () => {} }
 
-type TestbedOptions = { overrides?: Partial<Config> } & Omit<GatewayOptions, 'databaseUrl'>
+type TestbedOptions = { settings?: Record<string, string>; overrides?: Partial<Platform> } & Omit<
+  GatewayOptions,
+  'databaseUrl'
+>
 
 export async function openTestbed(context: TrialContext, options: TestbedOptions = {}): Promise<Testbed> {
   return openApp(context, (await context.createDatabase?.()) ?? (await startServer(context, false)).url, options)
@@ -85,11 +91,11 @@ async function startServer(context: TrialContext, durable: boolean) {
   }
 }
 
-async function openApp(context: TrialContext, url: string, { overrides, ...options }: TestbedOptions) {
+async function openApp(context: TrialContext, url: string, { settings, overrides, ...options }: TestbedOptions) {
   await migrate(url, SILENT_LOG)
-  const { app, system } = await createLogins(url)
+  const logins = await createLogins(url)
   const host = createHost(
-    { ...SETTINGS, DATABASE_URL: app, DATABASE_SYSTEM_URL: system },
+    { ...SETTINGS, DATABASE_URL: logins.app, DATABASE_SYSTEM_URL: logins.system, ...settings },
     { ...SILENT_LOG, ...overrides },
     options,
   )
@@ -98,8 +104,15 @@ async function openApp(context: TrialContext, url: string, { overrides, ...optio
     app: host.app,
     gateway: host.gateway!,
     url,
+    logins,
     tenant: () => bootstrap(host.app.database, { organization: `org-${crypto.randomUUID()}` }),
   }
+}
+
+/** An app without a gateway of its own: its settings or `own` say how it reaches the database. */
+export function createQuietApp(settings: Record<string, string>, own: Partial<Platform> = {}) {
+  const config = readConfig(settings)
+  return createApp(config, { ...createServerPlatform(settings, config), ...SILENT_LOG, ...own })
 }
 
 /** At least one. */

@@ -23,7 +23,7 @@ type KeyState = {
 }
 const newKeyState = (): KeyState => ({ count: 0, unsent: 0, sendAfter: MAX_PER_MINUTE, last: undefined })
 
-export function createAttemptLog({ config, database }: Pick<Services, 'config' | 'database'>) {
+export function createAttemptLog({ config, platform, database }: Pick<Services, 'config' | 'platform' | 'database'>) {
   const waiting: Attempt[] = []
   let keys = new Map<string, KeyState>()
   let minute = 0
@@ -31,7 +31,7 @@ export function createAttemptLog({ config, database }: Pick<Services, 'config' |
 
   /** Attempts of the minute before that were counted and not sent go with the key's next one. */
   function stateOf(hash: string): KeyState {
-    const now = Math.floor((Date.now() + config.clockOffset()) / MINUTE_MS)
+    const now = Math.floor(platform.clock.now() / MINUTE_MS)
     if (now !== minute) {
       const unsent = [...keys].filter(([, state]) => state.unsent > 0)
       keys = new Map(unsent.map(([of, { unsent }]) => [of, { ...newKeyState(), unsent }]))
@@ -47,7 +47,7 @@ export function createAttemptLog({ config, database }: Pick<Services, 'config' |
     try {
       while (waiting.length > 0) await writeAttempts(waiting.splice(0))
     } catch (error) {
-      config.log({ level: 'error', error: 'attempts not recorded', message: String((error as Error).cause ?? error) })
+      platform.log({ level: 'error', error: 'attempts not recorded', message: String((error as Error).cause ?? error) })
     } finally {
       isWriting = false
     }
@@ -68,7 +68,7 @@ export function createAttemptLog({ config, database }: Pick<Services, 'config' |
           ${texts(({ caller }) => caller.requestId)},
           ${texts(({ caller }) => caller.request)},
           ${numbers(({ more }) => more)},
-          ${`${config.clockOffset()} ms`},
+          ${`${platform.clock.ahead()} ms`},
           ${MAX_PER_MINUTE}
         )`,
     ])

@@ -80,7 +80,7 @@ export const exportAuditLogs = verb(
   async (ctx, { format, ...filter }: ExportQuery): Promise<StreamReply> => {
     const { mediaType, extension, header, write } = FORMATS[format]
     // What is written from now on is left out, also the item of this export.
-    const now = new Date(Date.now() + ctx.config.clockOffset()).toISOString()
+    const now = new Date(ctx.platform.clock.now()).toISOString()
     const past = { ...filter, end_time: filter.end_time < now ? filter.end_time : now }
     const readPage = (after?: AuditCursor) =>
       readAuditRows(after ? withoutRateLimit(ctx) : ctx, { filter: past, after, limit: PAGE_ROWS, order: 'oldest' })

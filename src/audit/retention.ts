@@ -1,5 +1,5 @@
 // Scheduled work on the audit log: signs the newest event of each journal once a day, and deletes what is too old.
-import { sql } from 'drizzle-orm'
+import { type SQL, sql } from 'drizzle-orm'
 import { type Row, runAsSystem, textArray, uuidArray } from '../kernel/db.ts'
 import { setClock } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
@@ -17,7 +17,7 @@ export async function sweepAuditLog(services: Services): Promise<void> {
   await deleteExpiredAttempts(services)
 }
 
-const clockTime = ({ config }: Services): number => Date.now() + config.clockOffset()
+const clockTime = ({ platform }: Services): number => platform.clock.now()
 const expiryTime = (services: Services): string =>
   new Date(clockTime(services) - services.config.auditRetentionDays * DAY_MS).toISOString()
 
@@ -36,31 +36,31 @@ const givenPlaces = (places: SignedRow[]) => sql`unnest(
       ${textArray(places.map(({ signature }) => signature))}
     ) as given(scope_id, seq, hash, signature)`
 
+const isUnsignedAt = (time: SQL): SQL => sql`(j.signed_at is null or j.signed_at < ${time} - interval '1 day')`
+
 async function signHeads(services: Services): Promise<void> {
-  const { database, config } = services
+  const { database, platform } = services
   const results = await runAsSystem(
     database,
-    setClock(config),
+    setClock(platform),
     sql<Row>`
       select j.scope_id, j.seq, e.hash
       from journals j
       join events e on e.scope_id = j.scope_id and e.seq = j.seq
-      where j.seq > j.signed_seq
-        and (j.signed_at is null or j.signed_at < clock() - interval '1 day')
-        and e.hash is not null
+      where j.seq > j.signed_seq and ${isUnsignedAt(sql`clock()`)} and e.hash is not null
       limit ${MAX_HEADS}`,
   )
   const at = new Date(clockTime(services)).toISOString()
   const heads = await signPlaces(services, 'head', at, results.at(-1) as Row[])
   if (heads.length === 0) return
-  // A journal that is being written is skipped, and signed a minute later.
+  // A journal that is being written is skipped, and signed a minute later. One that another sweep has signed is left.
   await runAsSystem(
     database,
     sql`
       with idle as (
         select j.scope_id, given.seq, given.hash, given.signature
         from ${givenPlaces(heads)}
-        join journals j on j.scope_id = given.scope_id
+        join journals j on j.scope_id = given.scope_id and ${isUnsignedAt(sql`${at}::timestamptz`)}
         order by j.scope_id
         for update of j skip locked
       ),

@@ -71,7 +71,7 @@ export const readAuthorizationRequest = verb(null, async (ctx, query: Query) => 
   }
 })
 
-const now = ({ config }: Pick<Ctx, 'config'>): number => Date.now() + config.clockOffset()
+const now = ({ platform }: Pick<Ctx, 'platform'>): number => platform.clock.now()
 
 async function openRequest(ctx: Ctx, sealed: string): Promise<Shown> {
   const text = await ctx.sealer.open(sealed, credentialOf(ctx).hash, PLACE).catch(() => null)

@@ -17,7 +17,7 @@ export type Client = {
   redirect_uris: string[]
 }
 
-type ClientServices = Pick<Services, 'config' | 'sealer'>
+type ClientServices = Pick<Services, 'config' | 'platform' | 'sealer'>
 
 const FETCH_LIMITS = { fetchMs: 5000, totalMs: 5000, fetches: 1, bytes: 64 * 1024, returnsRedirects: true }
 const [OWNER, PLACE] = ['oauth client', 'client_id']
@@ -50,8 +50,8 @@ export async function findClient(services: ClientServices, origin: string, clien
   return /^https?:/.test(client_id) ? fetchClient(services, origin, client_id) : openClient(services, client_id)
 }
 
-async function fetchClient({ config }: ClientServices, origin: string, client_id: string): Promise<Client> {
-  const http = createGuardedClient(config, origin, FETCH_LIMITS)
+async function fetchClient(services: ClientServices, origin: string, client_id: string): Promise<Client> {
+  const http = createGuardedClient(services, origin, FETCH_LIMITS)
   http.stage('client metadata document')
   const url = http.check(client_id)
   // Another spelling of the same URL would be another client to the reader of the page.
@@ -77,7 +77,7 @@ async function openClient({ sealer }: ClientServices, client_id: string): Promis
 }
 
 export async function registerClient(
-  { sealer, config }: ClientServices,
+  { sealer, platform }: ClientServices,
   { client_name, redirect_uris }: z.output<typeof schema.Registration>,
 ): Promise<z.output<typeof schema.RegisteredClient>> {
   const refused = redirect_uris.find(uri => !isAllowedRedirectUri(uri))
@@ -90,7 +90,7 @@ export async function registerClient(
     })
   return {
     client_id: await sealer.seal(text, OWNER, PLACE),
-    client_id_issued_at: Math.floor((Date.now() + config.clockOffset()) / 1000),
+    client_id_issued_at: Math.floor(platform.clock.now() / 1000),
     client_name: name,
     redirect_uris,
     grant_types: ['authorization_code', 'refresh_token'],

@@ -34,12 +34,12 @@ const sha256Base64url = (text: string): string => Buffer.from(sha256Hex(text), '
 const hashFamily = (token: string): string => sha256Hex(tokenFamilyOf(token))
 
 async function grant(
-  { config, database }: Services,
+  { platform, database }: Services,
   { requestId, request }: Visit,
   call: ReturnType<typeof sql<Row>>,
   tokens: Pick<Granted, 'access_token' | 'refresh_token'>,
 ): Promise<Granted> {
-  const settings = setSystemSettings(config, requestId, request)
+  const settings = setSystemSettings(platform, requestId, request)
   const [, [row]] = (await runAsSystem(database, settings, call)) as [unknown, Row[]]
   const answer = JSON.parse(row![0] as string) as Answer
   if (answer.error) throw fail(answer.error)
@@ -99,7 +99,7 @@ export async function refresh(
 
 /** The answer does not say whether the token was one: RFC 7009, section 2.2. */
 export async function revokeToken(
-  { config, database }: Services,
+  { platform, database }: Services,
   { requestId, request }: Visit,
   { token, client_id }: z.output<typeof schema.RevocationRequest>,
 ): Promise<void> {
@@ -108,7 +108,7 @@ export async function revokeToken(
   if (!keyHash && !family) return
   await runAsSystem(
     database,
-    setSystemSettings(config, requestId, request),
+    setSystemSettings(platform, requestId, request),
     sql`select revoke_client(${keyHash}::text, ${family}::text, ${client_id ?? null}::text)`,
   )
 }

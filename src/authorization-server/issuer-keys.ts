@@ -1,10 +1,10 @@
 // The public keys of an issuer, found by OpenID Connect discovery. Kept for some minutes by each instance.
 import { createLocalJWKSet } from 'jose/jwks/local'
 import * as z from 'zod'
-import type { Config } from '../env.ts'
+import type { Ctx } from '../kernel/context.ts'
 import { type Failure, fail, toFailure } from '../kernel/errors.ts'
 import { createExpiringMap } from '../kernel/expiring-map.ts'
-import { createGuardedClient, type GuardedClient } from '../kernel/guarded-fetch.ts'
+import { createGuardedClient, type FetchPolicy, type GuardedClient } from '../kernel/guarded-fetch.ts'
 import { readJsonObject } from '../oauth/metadata-documents.ts'
 import { arrayOf, boundedText } from '../protocol/wire.ts'
 
@@ -48,8 +48,8 @@ async function fetchDocument<Schema extends z.ZodType>(
   return data
 }
 
-async function fetchKeys(config: Config, origin: string, issuer: string): Promise<IssuerKeys> {
-  const http = createGuardedClient(config, origin, LIMITS)
+async function fetchKeys(policy: FetchPolicy, origin: string, issuer: string): Promise<IssuerKeys> {
+  const http = createGuardedClient(policy, origin, LIMITS)
   const address = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`
   const discovery = await fetchDocument(http, 'OpenID Connect discovery', address, Discovery)
   if (discovery.issuer !== issuer)
@@ -62,19 +62,19 @@ async function fetchKeys(config: Config, origin: string, issuer: string): Promis
 
 /** With `newerThan`, keys that were fetched later, unless the issuer was asked a moment ago. */
 export async function readIssuerKeys(
-  config: Config,
+  services: Pick<Ctx, 'config' | 'platform'>,
   origin: string,
   issuer: string,
   newerThan?: IssuerKeys,
 ): Promise<IssuerKeys> {
-  const now = Date.now() + config.clockOffset()
+  const now = services.platform.clock.now()
   const known = answers.get(issuer)
   if (known?.keys && known.keys !== newerThan && now - known.fetchedAt < KEPT_MS) return known.keys
   if (known && now - known.askedAt < REFRESHED_AT_MOST_EVERY_MS) {
     if (known.failure) throw known.failure
     return known.keys!
   }
-  const answer: Answer = await fetchKeys(config, origin, issuer).then(
+  const answer: Answer = await fetchKeys(services, origin, issuer).then(
     keys => ({ askedAt: now, fetchedAt: now, keys, failure: null }),
     // Anyone can send a token with an unknown key. That must not end the keys that are known.
     failure => ({ fetchedAt: 0, keys: null, ...answers.get(issuer), askedAt: now, failure: toFailure(failure) }),

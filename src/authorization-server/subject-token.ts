@@ -3,7 +3,7 @@ import type { JWTPayload } from 'jose'
 import * as errors from 'jose/errors'
 import { decodeJwt } from 'jose/jwt/decode'
 import { jwtVerify } from 'jose/jwt/verify'
-import type { Config } from '../env.ts'
+import type { Ctx } from '../kernel/context.ts'
 import type { Failure } from '../kernel/errors.ts'
 import { type IssuerKeys, readIssuerKeys } from './issuer-keys.ts'
 
@@ -67,7 +67,7 @@ export const signedPart = (token: string): string => token.slice(0, token.lastIn
 
 /** The claims of a token that is in order. `audiences`: it has to be for one of them. */
 export async function verifyToken(
-  config: Config,
+  services: Pick<Ctx, 'config' | 'platform'>,
   origin: string,
   token: string,
   issuer: string,
@@ -80,14 +80,14 @@ export async function verifyToken(
     requiredClaims: ['sub', 'exp', 'iat'],
     maxTokenAge: MAX_LIFETIME_S,
     clockTolerance: CLOCK_TOLERANCE_S,
-    currentDate: new Date(Date.now() + config.clockOffset()),
+    currentDate: new Date(services.platform.clock.now()),
   }
   const verify = async (keys: IssuerKeys) => (await jwtVerify(token, keys, options)).payload as Claims
-  const keys = await readKeys(config, origin, issuer)
+  const keys = await readKeys(services, origin, issuer)
   const claims = await verify(keys).catch(async error => {
     if (!hasOtherKeys(error)) throw toRefusal(error)
     // The issuer may have new keys.
-    const newer = await readKeys(config, origin, issuer, keys)
+    const newer = await readKeys(services, origin, issuer, keys)
     if (newer === keys) throw toRefusal(error)
     return verify(newer).catch(again => {
       throw toRefusal(again)

@@ -46,14 +46,14 @@ const storable = (text: string, maxLength = 512): string =>
     .toWellFormed()
 
 async function listTrusted(
-  { config, database }: Services,
+  { platform, database }: Services,
   { requestId }: Visit,
   tenant: string,
   issuer: string,
 ): Promise<Trusted[]> {
   const [, rows] = (await runAsSystem(
     database,
-    setSystemSettings(config, requestId),
+    setSystemSettings(platform, requestId),
     sql<Row>`
       select json_build_object(
         'id', t.id, 'version', t.version, 'issuer', t.issuer, 'audience', t.audience, 'subject', t.subject,
@@ -88,7 +88,7 @@ const matchedClaims = ({ claims: patterns }: Trusted, claims: Claims): Record<st
   Object.fromEntries(Object.keys(patterns).map(name => [name, storable(String(claims[name]))]))
 
 async function issueKey(
-  { config, database }: Services,
+  { config, platform, database }: Services,
   { requestId, request }: Visit,
   trusted: Trusted,
   token: string,
@@ -108,7 +108,7 @@ async function issueKey(
   }
   const [, [row]] = (await runAsSystem(
     database,
-    setSystemSettings(config, requestId, request),
+    setSystemSettings(platform, requestId, request),
     sql<Row>`
       select exchange_token(
         ${trusted.id}::uuid,
@@ -127,7 +127,7 @@ async function issueKey(
 
 /** The workspace learns why, and the caller does not: it could be anyone. */
 async function recordRefusal(
-  { config, database }: Services,
+  { config, platform, database }: Services,
   { requestId, request }: Visit,
   tenant: string,
   { reason, detail }: RefusedToken,
@@ -141,7 +141,7 @@ async function recordRefusal(
   }
   await runAsSystem(
     database,
-    setSystemSettings(config, requestId, request),
+    setSystemSettings(platform, requestId, request),
     sql<Row>`
       select journal_refused_exchange(
         ${tenant}::uuid,
@@ -169,7 +169,7 @@ export async function exchangeToken(services: Services, visit: Visit, origin: st
     const trusted = await listTrusted(services, visit, tenant, seen.iss!)
     if (trusted.length === 0) throw new RefusedToken('issuer_not_trusted')
     const audiences = trusted.map(({ audience }) => audience)
-    const claims = await verifyToken(services.config, origin, token, seen.iss!, audiences)
+    const claims = await verifyToken(services, origin, token, seen.iss!, audiences)
     seen.trusted = chooseTrusted(trusted, claims)
     const {
       key,

@@ -1,5 +1,5 @@
 // The files of the dashboard on Workers, where Cloudflare stores them with the Worker.
-import type { BuiltFiles } from '../env.ts'
+import type { BuiltFiles } from '../platform.ts'
 
 export type AssetBinding = { fetch(url: string): Promise<Response> }
 

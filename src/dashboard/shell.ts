@@ -1,11 +1,11 @@
 // The page that loads the dashboard, and its files. It is the same for everyone: its script calls the API.
 import type { Context, Env, Hono } from 'hono'
 import { accepts } from 'hono/accepts'
-import type { BuiltFiles, Config } from '../env.ts'
 import { sha256 } from '../kernel/digest.ts'
 import { fail } from '../kernel/errors.ts'
 import { matchesEtag } from '../kernel/etag.ts'
 import { FILES_POLICY, ICON } from '../kernel/html-page.ts'
+import type { BuiltFiles, Platform } from '../platform.ts'
 
 const CONTENT_SECURITY_POLICY = [...FILES_POLICY, "require-trusted-types-for 'script'", "trusted-types 'none'"].join(
   '; ',
@@ -95,7 +95,7 @@ async function serveAsset(c: Context, files: BuiltFiles | undefined): Promise<Re
   return c.body(null, 304, Object.fromEntries(file.headers))
 }
 
-export function serveDashboard<E extends Env>(app: Hono<E>, { dashboard: files }: Pick<Config, 'dashboard'>): void {
+export function serveDashboard<E extends Env>(app: Hono<E>, { assets: files }: Pick<Platform, 'assets'>): void {
   app.get('/', c => {
     const supports = ['application/problem+json', 'application/json', 'text/html']
     if (accepts(c, { header: 'Accept', supports, default: 'application/json' }) !== 'text/html') return c.notFound()

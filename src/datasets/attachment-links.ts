@@ -7,14 +7,16 @@ import type { ExampleAttachments } from '../tables/datasets.ts'
 import type { AttachmentLink } from './examples.schema.ts'
 
 const LINK_SECONDS = 3600
-type SigningKeys = { sealingKeys: [kid: string, key: string][] }
 
 export type LinkSigner = { origin: string; expires: number; sign(text: string): Promise<string> }
 
 /** The links of one answer expire together. */
-export function createLinkSigner(config: SigningKeys & { clockOffset: () => number }, origin: string): LinkSigner {
+export function createLinkSigner(
+  { config, platform }: Pick<Services, 'config' | 'platform'>,
+  origin: string,
+): LinkSigner {
   const signer = createSigner(config.sealingKeys, PURPOSE)
-  const expires = Math.floor((Date.now() + config.clockOffset()) / 1000) + LINK_SECONDS
+  const expires = Math.floor(platform.clock.now() / 1000) + LINK_SECONDS
   return { origin, expires, sign: text => signer.sign(text) }
 }
 const PURPOSE = 'links to attachments'
@@ -38,12 +40,15 @@ export async function linkToAttachment(
   }
 }
 
-export async function openAttachment({ config }: Services, link: AttachmentLink): Promise<ReadableStream<Uint8Array>> {
+export async function openAttachment(
+  { config, platform }: Services,
+  link: AttachmentLink,
+): Promise<ReadableStream<Uint8Array>> {
   if (!(await createSigner(config.sealingKeys, PURPOSE).verify(link.signature, signedText(link))))
     throw fail('attachment_link_invalid')
-  if (link.expires * 1000 <= Date.now() + config.clockOffset()) throw fail('attachment_link_expired')
-  if (!config.uploads) throw notConfigured(MISSING_STORAGE)
-  const stream = await config.uploads.get(pathOfObject(link.tenant_id, link.object_id)).catch(cause => {
+  if (link.expires * 1000 <= platform.clock.now()) throw fail('attachment_link_expired')
+  if (!platform.storage) throw notConfigured(MISSING_STORAGE)
+  const stream = await platform.storage.get(pathOfObject(link.tenant_id, link.object_id)).catch(cause => {
     throw fail('storage_unavailable', { cause })
   })
   if (!stream) throw fail('attachment_not_found')

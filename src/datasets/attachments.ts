@@ -32,7 +32,7 @@ export async function storeAttachments<Example extends Attached>(
     return { ...example, stored: Object.fromEntries(attachments.map(one => describeAttachment(one, pending))) }
   })
   if (pending.length === 0) return { ctx, examples }
-  const { uploads: storage } = ctx.config
+  const { storage } = ctx.platform
   if (!storage) throw notConfigured(MISSING_STORAGE)
   const [tenant] = requireRow(await run(ctx, reserveObjects(pending, ctx.config.uploadBytes)), 'workspace_not_found')
   const remaining = [...pending]
@@ -71,8 +71,8 @@ const toStream = (bytes: Uint8Array<ArrayBuffer>): ReadableStream<Uint8Array> =>
 const MAX_REMOVALS = 100
 
 /** Looks at each object a day after it was put, and an hour after an example that had it was deleted. */
-export async function sweepAttachments({ config, database }: Pick<Services, 'config' | 'database'>): Promise<void> {
-  const { uploads: storage } = config
+export async function sweepAttachments({ platform, database }: Pick<Services, 'platform' | 'database'>): Promise<void> {
+  const { storage } = platform
   if (!storage) return
   const due = sql`
       select id
@@ -93,7 +93,7 @@ export async function sweepAttachments({ config, database }: Pick<Services, 'con
     from due
     where o.id = due.id
     returning o.id, o.tenant_id, o.check_at is null`
-  const [, checked] = (await runAsSystem(database, setClock(config), check)) as [unknown, [string, string, boolean][]]
+  const [, checked] = (await runAsSystem(database, setClock(platform), check)) as [unknown, [string, string, boolean][]]
   const unused = checked.filter(([, , used]) => !used)
   if (unused.length === 0) return
   await storage.remove(unused.map(([id, tenant]) => pathOfObject(tenant, id)))

@@ -24,7 +24,7 @@ export const listExamples = verb(
     const members = selectedMembers(query)
     const rows = await run(ctx, selectExamples(query, query, members))
     if (query.dataset !== undefined) requireRow(rows, 'dataset_not_found')
-    const signer = createLinkSigner(ctx.config, ctx.origin)
+    const signer = createLinkSigner(ctx, ctx.origin)
     const found = rows.filter((row): row is ExampleRow => row[0] !== null)
     return Promise.all(found.map(row => toWire(row, members, signer)))
   },
@@ -46,6 +46,6 @@ export const readExample = verb(
     const query = selectExamples({ ...version, id: [example_id] }, { limit: 1, offset: 0 }, ALL_MEMBERS)
     const [row] = await run(ctx, query)
     if (!row || row[0] === null) throw fail('example_not_found')
-    return toWire(row, ALL_MEMBERS, createLinkSigner(ctx.config, ctx.origin))
+    return toWire(row, ALL_MEMBERS, createLinkSigner(ctx, ctx.origin))
   },
 )

@@ -67,7 +67,7 @@ async function createExamples(ctx: Ctx, inputs: ExampleInput<NewMembers>[]): Pro
   // A replayed answer has the ids that the first request made up. Its examples are in the order of the request.
   const withoutId = examples.filter((_, i) => inputs[i]!.id === undefined)
   const textsOf = ({ id }: WrittenRow) => textsById.get(id) ?? withoutId.shift()!
-  const signer = createLinkSigner(ctx.config, ctx.origin)
+  const signer = createLinkSigner(ctx, ctx.origin)
   return Promise.all(written.map(row => writtenToWire(row, dataset_id, textsOf(row), signer)))
 }
 

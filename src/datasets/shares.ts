@@ -90,7 +90,7 @@ export async function listSharedExamples(
   const members = query.select ?? SHARED_MEMBERS
   const statement = selectExamples(query, query, members, sharedDataset(share_token))
   const rows = await readAs(services, share_token, statement)
-  const signer = createLinkSigner(services.config, origin)
+  const signer = createLinkSigner(services, origin)
   const found = rows.filter((row): row is ExampleRow => row[0] !== null)
   return Promise.all(found.map(row => toWire(row, members, signer)))
 }

@@ -82,8 +82,8 @@ const contentsOf = ({ inputs, outputs }: StoredRun): { inputs?: string; outputs?
   ...(outputs != null && { outputs }),
 })
 
-async function readAttachment({ config }: Ctx, object: StoredObject, name: string): Promise<NewAttachment | null> {
-  const body = await openObject(config, object)
+async function readAttachment({ platform }: Ctx, object: StoredObject, name: string): Promise<NewAttachment | null> {
+  const body = await openObject(platform, object)
   if (!body) return null
   const bytes = new Uint8Array(await new Response(body).arrayBuffer())
   return { name, mime_type: object.type ?? 'application/octet-stream', bytes }

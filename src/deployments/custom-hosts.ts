@@ -141,7 +141,7 @@ export const verifyCustomHost = verb('deployments:update', async (ctx, { host }:
   if (replayed) return toWire(ctx, requireRow(replayed, 'workspace_not_found'))
   const [owner = null] = current[0] ?? []
   const tenant = ctx.requestInfo.tenant!
-  const records = await lookUpTxtRecords(ctx.config, recordName(host))
+  const records = await lookUpTxtRecords(ctx.platform, recordName(host))
   if (!(await isProved(ctx, records, tenant, host))) {
     const { name, value } = await createVerificationRecord(ctx, tenant, host)
     throw fail('custom_host_unproven', { about: `${name} TXT "${value}"` })

@@ -67,7 +67,7 @@ async function waitForLines(
   request: ArrivalRequest,
   first: ArrivedPage,
 ): Promise<s.ArrivedPage> {
-  const until = Date.now() + Math.min(seconds, ctx.config.liveStreams.seconds) * 1000
+  const until = Date.now() + Math.min(seconds, ctx.platform.liveStreams.seconds) * 1000
   const signal = ctx.disconnectSignal?.()
   let [page, trips] = [first, 1]
   while (page.hasMore && canGoOn(ctx, { until, signal, trips })) {
@@ -89,8 +89,8 @@ async function waitForLines(
 }
 
 type Progress = { until: number; signal: AbortSignal | undefined; trips: number }
-const canGoOn = ({ config }: Ctx, { until, signal, trips }: Progress) =>
-  Date.now() < until && !signal?.aborted && trips < config.liveStreams.trips
+const canGoOn = ({ platform }: Ctx, { until, signal, trips }: Progress) =>
+  Date.now() < until && !signal?.aborted && trips < platform.liveStreams.trips
 
 type StreamInput = z.output<typeof DeploymentRef> & s.StreamQuery
 
@@ -119,7 +119,7 @@ async function* followLines(
 ): AsyncGenerator<StreamBatch> {
   const { newest } = first
   const { after = 0 } = request
-  const until = Date.now() + ctx.config.liveStreams.seconds * 1000
+  const until = Date.now() + ctx.platform.liveStreams.seconds * 1000
   let [page, trips] = [first, 1]
   if (after > newest) {
     page = { ...first, next: newest }

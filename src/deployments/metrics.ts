@@ -197,7 +197,7 @@ export const readMetrics = verb(
     ctx: Ctx,
     { deployment_id, metrics = metricNames, ...query }: z.output<typeof DeploymentRef> & MetricsQuery,
   ) => {
-    const range = chooseRange(query, Date.now() + ctx.config.clockOffset())
+    const range = chooseRange(query, ctx.platform.clock.now())
     const rows = (await run(ctx, selectSteps(deployment_id, range))) as StepRow[]
     requireRow(rows, 'deployment_not_found')
     return toAnswer(rows, range, [...new Set(metrics)])

@@ -24,13 +24,13 @@ export const BASIC_CHALLENGE = { headers: { 'WWW-Authenticate': 'Basic realm="sl
 const credentialSigner = ({ sealingKeys }: Services['config']) => createSigner(sealingKeys, 'registry credentials')
 
 export async function issueRegistryCredential(
-  config: Services['config'],
+  { config, platform }: Pick<Services, 'config' | 'platform'>,
   registry: RegistrySettings,
   key_id: string,
   subject: GrantSubject,
 ) {
   const grant = grantFor(registry, subject)
-  const expires = Date.now() + config.clockOffset() + CREDENTIAL_TTL_MS
+  const expires = platform.clock.now() + CREDENTIAL_TTL_MS
   const claims: Claims = { ...grant, key_id, deployment_id: subject.deployment_id, expires }
   const text = Buffer.from(JSON.stringify(claims)).toString('base64url')
   const [host, ...rest] = `${registry.url}/${grant.path}`.split('/')
@@ -61,17 +61,14 @@ export async function verifyRegistryCredential(
   const [, text, signature] = PASSWORD_PATTERN.exec(password) ?? []
   if (!text || !(await credentialSigner(services.config).verify(signature!, text))) return undefined
   const { path, actions, ...claims } = JSON.parse(Buffer.from(text, 'base64url').toString()) as Claims
-  if (
-    claims.expires <= Date.now() + services.config.clockOffset() ||
-    !(await isStillServed(services, claims, requestId))
-  )
+  if (claims.expires <= services.platform.clock.now() || !(await isStillServed(services, claims, requestId)))
     throw fail('registry_credential_ended', BASIC_CHALLENGE)
   return { path, actions }
 }
 
 type CredentialIds = Pick<Claims, 'key_id' | 'deployment_id'>
 async function isStillServed(
-  { config, database }: Services,
+  { platform, database }: Services,
   { key_id, deployment_id }: CredentialIds,
   requestId: string,
 ): Promise<boolean> {
@@ -84,6 +81,6 @@ async function isStillServed(
       and (k.member_id is null or bound_key_permissions(k.id) is not null)
       and d.id = ${deployment_id}::uuid
       and d.deleting_at is null`
-  const [, rows] = await runAsSystem(database, setSystemSettings(config, requestId), served)
+  const [, rows] = await runAsSystem(database, setSystemSettings(platform, requestId), served)
   return rows!.length > 0
 }

@@ -50,10 +50,10 @@ export const issuePushToken = verb(
 type AccessRequest = { authorization: string | undefined; scopes: string[]; requestId: string }
 /** The token service of the registry protocol. The password is a push token, or the credential of an agent. */
 export async function issueAccessToken(services: Services, { authorization, scopes, requestId }: AccessRequest) {
-  const { config } = services
+  const { config, platform } = services
   const { registry } = config
   if (!registry) throw notConfigured('REGISTRY_URL and REGISTRY_SIGNING_KEY are not set.')
-  const now = Date.now() + config.clockOffset()
+  const now = platform.clock.now()
   const password = passwordOf(authorization)
   const grant =
     (await verifyRegistryCredential(services, password, requestId)) ?? (await verifyPushToken(config, password, now))

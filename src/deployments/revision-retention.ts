@@ -142,16 +142,16 @@ const deleteOldRevisions = (kept: number): SQL<Row> => sql`
 
 /** Runs the statements, which make progress, until it finds nothing or the time is over. */
 async function repeat(
-  { config, database, onSweep }: SweepServices,
+  { platform, database, onSweep }: SweepServices,
   sweep: string,
   tables: string[],
   statements: SQL[],
 ): Promise<void> {
   const end = Date.now() + BUDGET_MS
   let found = 1
-  while (found > 0 && Date.now() < end && !config.stopping?.aborted) {
+  while (found > 0 && Date.now() < end && !platform.stopping?.aborted) {
     const startedAt = Date.now()
-    const results = await runAsSystem(database, setClock(config), takeSweepLease(sweep), ...statements)
+    const results = await runAsSystem(database, setClock(platform), takeSweepLease(sweep), ...statements)
     const counts = ((results.at(-1) as Row[])[0] as string[]).map(Number)
     found = counts[0]!
     const ms = Date.now() - startedAt

@@ -34,12 +34,12 @@ const IS_LISTENER_SILENT = sql`coalesce(
     false)`
 
 const NEWLY_SILENT = sql`
-      select c.id
+      select c.id, c.status as previous_status, 'UNKNOWN' as becomes
       from listeners s
       join deployments c on c.listener_id = s.id
       where ${IS_LISTENER_SILENT} and c.status in ('READY', 'UNUSED')`
 const POLLING_AGAIN = sql`
-      select c.id
+      select c.id, c.status, 'READY'
       from deployments c
       join listeners s on s.id = c.listener_id
       where ${isUnknownStatus(sql`c.status`)} and not ${IS_LISTENER_SILENT}`
@@ -47,16 +47,17 @@ const POLLING_AGAIN = sql`
 /** A deployment whose revision fails now waits for the next sweep. */
 const isNotIn = (failed: string): SQL => sql`c.id <> all(${failed}::uuid[])`
 
+/** Of two sweeps at once, the second finds another status once the row is its own. */
 const findStatusChanges = (failed: string): SQL => sql`status_changes as (
-    select c.id, c.status as previous_status, case when c.status = 'UNKNOWN' then 'READY' else 'UNKNOWN' end as becomes
-    from deployments c
+    select c.id, t.previous_status, t.becomes
+    from (${NEWLY_SILENT}
+      union all${POLLING_AGAIN}) t
+    join deployments c on c.id = t.id and c.status = t.previous_status
     where c.deleting_at is null
       and ${isNotIn(failed)}
-      and c.id in (${NEWLY_SILENT}
-      union all${POLLING_AGAIN})
     order by c.id
     limit ${MAX_ROWS}
-    for update skip locked)`
+    for update of c skip locked)`
 
 const APPLIED_STATUS_CHANGES = sql`applied_status_changes as (
     update deployments d set status = t.becomes, version = d.version + 1
@@ -183,8 +184,12 @@ const sweepDeployments = (failed: string, eventsPerDay: number): SQL => sql`
   select count(*) from event_rows`
 
 /** Two transactions, because each locks journals in their order. */
-export async function sweepRevisions({ config, database }: Pick<Services, 'config' | 'database'>): Promise<void> {
-  const settings = setSystemSettings(config, `sweep-${crypto.randomUUID()}`)
+export async function sweepRevisions({
+  config,
+  platform,
+  database,
+}: Pick<Services, 'config' | 'platform' | 'database'>): Promise<void> {
+  const settings = setSystemSettings(platform, `sweep-${crypto.randomUUID()}`)
   const [, rows] = await runAsSystem(database, settings, failOverdueRevisions)
   const [[failed]] = rows as [[string]]
   await runAsSystem(database, settings, sweepDeployments(failed, config.eventsPerDay))

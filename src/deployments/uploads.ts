@@ -32,7 +32,7 @@ const signedText = ({ workspace_id, upload_id, expires }: Omit<UploadLink, 'sign
 export const offerUpload = verb(
   'deployments:update',
   async (ctx, { deployment_id }: z.output<typeof shared.DeploymentRef>): Promise<schema.UploadTarget> => {
-    if (!ctx.config.uploads) throw notConfigured(MISSING_STORAGE)
+    if (!ctx.platform.storage) throw notConfigured(MISSING_STORAGE)
     const id = crypto.randomUUID()
     const takesArchives = sql`case
       when ${deployments.source} = 'internal_source' then true
@@ -76,19 +76,19 @@ const ARCHIVE_TYPES = /^application\/(gzip|x-gzip|x-gtar|x-tgz|x-tar|octet-strea
 
 /** A request that is refused by its headers leaves the link unused; a later failure does not. */
 export async function receiveUpload(
-  { config, database }: Services,
+  { config, platform, database }: Services,
   link: UploadLink,
   body: UploadBody,
 ): Promise<schema.Upload> {
-  const { uploads: storage } = config
+  const { storage } = platform
   if (!(await linkSigner(config).verify(link.signature, signedText(link)))) throw fail('upload_link_invalid')
-  if (link.expires <= Date.now() + config.clockOffset()) throw fail('upload_link_expired')
+  if (link.expires <= platform.clock.now()) throw fail('upload_link_expired')
   if (body.type !== undefined && !ARCHIVE_TYPES.test(body.type)) throw fail('not_gzip_type')
   if ((body.length ?? 0) > MAX_ARCHIVE_BYTES) throw fail('archive_too_large')
   if (!storage) throw notConfigured(MISSING_STORAGE)
   if (!body.stream) throw fail('archive_invalid')
 
-  const settings = setSystemSettings(config, body.requestId, body.request)
+  const settings = setSystemSettings(platform, body.requestId, body.request)
   const [, claimed] = await runAsSystem(
     database,
     settings,
@@ -142,10 +142,10 @@ function uploadEventColumns(type: string, changes: SQL): SQL {
 const MAX_REMOVALS = 100
 
 /** Removes what no revision names a day after its link expired, except archives locked by `requireStoredArchive`. */
-export async function sweepUploads({ config, database }: Pick<Services, 'config' | 'database'>): Promise<void> {
-  const { uploads: storage } = config
+export async function sweepUploads({ platform, database }: Pick<Services, 'platform' | 'database'>): Promise<void> {
+  const { storage } = platform
   if (!storage) return
-  const settings = setSystemSettings(config, `sweep-${crypto.randomUUID()}`)
+  const settings = setSystemSettings(platform, `sweep-${crypto.randomUUID()}`)
   const isUnused = sql`expires_at < clock() - interval '1 day' and not exists (
     select from revisions r
     where r.source_revision_config ->> 'source_tarball_path' = object_path)`

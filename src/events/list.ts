@@ -29,7 +29,7 @@ function requireKept({ oldest, newest }: JournalPage, after: number | undefined)
 }
 
 async function waitForPage(ctx: Ctx, query: EventQuery, { newest }: JournalPage): Promise<EventPage> {
-  const until = Date.now() + Math.min(query.wait, ctx.config.liveStreams.seconds) * 1000
+  const until = Date.now() + Math.min(query.wait, ctx.platform.liveStreams.seconds) * 1000
   const signal = ctx.disconnectSignal?.()
   const watch = watchEvents(ctx, newest, true)
   for (;;) {

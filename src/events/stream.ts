@@ -29,7 +29,7 @@ async function* followEvents(
   filters: Omit<StreamQuery, 'after'>,
   signal: AbortSignal,
 ): AsyncGenerator<StreamBatch> {
-  const until = Date.now() + ctx.config.liveStreams.seconds * 1000
+  const until = Date.now() + ctx.platform.liveStreams.seconds * 1000
   const toMessages = (items: WatchedEvent[]): StreamMessage[] =>
     items
       .filter(({ event }) => matchesFilters(event, filters))

@@ -1,5 +1,5 @@
 // Finds the client's address: the socket's, or the one that a trusted proxy forwards.
-import type { RequestHead } from '../env.ts'
+import type { RequestHead } from '../platform.ts'
 import { findHops, parseRange } from '../protocol/client-address.ts'
 
 type NodeRequest = { incoming?: { socket?: { remoteAddress?: string | undefined } } } | undefined

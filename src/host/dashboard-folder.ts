@@ -1,7 +1,7 @@
 // The files of the dashboard on Node: a folder, whose files may have a compressed copy beside them.
 import { open } from 'node:fs/promises'
 import { extname, join } from 'node:path'
-import type { BuiltFiles } from '../env.ts'
+import type { BuiltFiles } from '../platform.ts'
 import { PROJECT_ROOT } from './home-folder.ts'
 import { toWebStream } from './web-stream.ts'
 

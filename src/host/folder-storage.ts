@@ -4,7 +4,7 @@ import { mkdir, open, rename, rm } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import type { Storage } from '../env.ts'
+import type { Storage } from '../platform.ts'
 import { toWebStream } from './web-stream.ts'
 
 /** Left behind when a process is killed during a write. Removing the object removes it too. */

@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import pg from 'pg'
-import type { DriverFetch } from '../kernel/db.ts'
+import type { DriverFetch } from '../platform.ts'
 import { type Preparing, type Result, runPipeline, type Statement } from './pipeline.ts'
 
 export type GatewayOptions = {

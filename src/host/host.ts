@@ -1,18 +1,13 @@
 // The app in a process of Node, Deno or Bun, with an in-process gateway for databases that are not Neon's.
 import { createApp } from '../app.ts'
-import {
-  type BodyLimits,
-  type Config,
-  readConfig,
-  readTrustedProxies,
-  readUploadsFolder,
-  type StreamLimits,
-} from '../env.ts'
+import { type Config, readConfig, readTrustedProxies, readUploadsFolder } from '../env.ts'
+import { type BodyLimits, createClock, type Platform, type StreamLimits } from '../platform.ts'
 import { isRange } from '../protocol/client-address.ts'
 import { createAddressReader, type ReadPeer } from './client-address.ts'
 import { createFolderFiles, DASHBOARD_FOLDER } from './dashboard-folder.ts'
 import { type GatewaySettings, openDatabase } from './database-connection.ts'
 import { createFolderStorage } from './folder-storage.ts'
+import { addPendingWork } from './pending-work.ts'
 import { createPinnedFetch } from './pinned-fetch.ts'
 import { readProcessMetrics } from './process-metrics.ts'
 
@@ -29,28 +24,42 @@ const STATEMENTS_LOST =
 const MIB = 1024 * 1024
 const BODIES: BodyLimits = { wireBytes: 24 * MIB, bytes: 64 * MIB, heldBytes: 128 * MIB }
 
-export function createHost(
+/** What Node, Deno and Bun have in common, apart from the database. */
+export function createServerPlatform(
   env: Record<string, unknown>,
-  overrides: Partial<Config> = {},
-  { readPeer, ...options }: GatewaySettings & { readPeer?: ReadPeer | undefined } = {},
-) {
-  const config = readConfig(env, {
-    uploads: createFolderStorage(readUploadsFolder(env)),
-    dashboard: createFolderFiles(DASHBOARD_FOLDER),
+  config: Config,
+  readPeer?: ReadPeer | undefined,
+): Platform {
+  return {
+    storage: createFolderStorage(readUploadsFolder(env)),
+    assets: createFolderFiles(DASHBOARD_FOLDER),
+    waitUntil: addPendingWork,
+    clock: createClock(),
     clientAddress: createAddressReader(readTrustedProxies(env, isRange), readPeer),
+    foreignFetch: createPinnedFetch(config),
+    modelFetch: config.modelPrivateAddresses ? createPinnedFetch({ ...config, allowPrivate: true }) : undefined,
+    log: line => console.log(JSON.stringify(line)),
     liveStreams: STREAMS,
     rawBodies: BODIES,
-    ...overrides,
-  })
-  const { database, via, gateway, close } = openDatabase(config.database, {
-    prepares: config.preparesStatements,
-    onStatementsLost: () => config.log({ level: 'warn', notice: STATEMENTS_LOST }),
+    deliveriesPerRequest: 200,
+  }
+}
+
+/** `own` replaces parts of the platform. */
+export function createHost(
+  env: Record<string, unknown>,
+  own: Partial<Platform> = {},
+  { readPeer, ...options }: GatewaySettings & { readPeer?: ReadPeer | undefined } = {},
+) {
+  const settings = readConfig(env)
+  const platform = { ...createServerPlatform(env, settings, readPeer), ...own }
+  const { database, via, gateway, close } = openDatabase(settings.database, {
+    prepares: settings.preparesStatements,
+    onStatementsLost: () => platform.log({ level: 'warn', notice: STATEMENTS_LOST }),
     ...options,
   })
-  config.database = database
-  config.hostMetrics = () => readProcessMetrics(gateway)
-  config.foreignFetch = overrides.foreignFetch ?? createPinnedFetch(config)
-  if (config.modelPrivateAddresses) config.modelFetch ??= createPinnedFetch({ ...config, allowPrivate: true })
-  const app = createApp(config, via)
+  const config = { ...settings, database }
+  const processMetrics = () => readProcessMetrics(gateway)
+  const app = createApp(config, { ...platform, databaseFetch: via, processMetrics })
   return { app, config, gateway, close }
 }

@@ -1,16 +1,23 @@
 // Runs scheduled work every minute in a process, as the cron trigger of wrangler.toml does on Workers.
 
 const EVERY_MS = 60_000
+/** A timer may be early. */
+const EARLY_MS = 1000
 
 export type Schedule = {
   /** Nothing starts any more. Resolves once the work in progress has ended. */
   stop(): Promise<void>
 }
 
-/** Work that takes longer than a minute is not started twice at once. */
+/**
+ * Begins with each minute of the clock: of instances that are replaced before they are a minute old, too, one has its
+ * turn. Work that takes longer than a minute is not started twice at once.
+ */
 export function scheduleEveryMinute(work: () => Promise<unknown>): Schedule {
   let running: Promise<void> | undefined
-  const timer = setInterval(() => {
+  let timer = setTimeout(run, untilNextMinute())
+  function run(): void {
+    timer = setTimeout(run, untilNextMinute())
     running ??= work()
       .then(
         () => {},
@@ -19,11 +26,16 @@ export function scheduleEveryMinute(work: () => Promise<unknown>): Schedule {
       .finally(() => {
         running = undefined
       })
-  }, EVERY_MS)
+  }
   return {
     async stop() {
-      clearInterval(timer)
+      clearTimeout(timer)
       await running
     },
   }
+}
+
+function untilNextMinute(): number {
+  const left = EVERY_MS - (Date.now() % EVERY_MS)
+  return left < EARLY_MS ? left + EVERY_MS : left
 }

@@ -1,12 +1,13 @@
 // Serves the app in a process of Node, Deno or Bun, until a signal ends it.
 import { once } from 'node:events'
-import { type Config, readShutdownLimits } from '../env.ts'
-import { finishPendingWork } from '../kernel/wait-until.ts'
+import { readShutdownLimits } from '../env.ts'
+import type { Platform } from '../platform.ts'
 import type { ReadPeer } from './client-address.ts'
 import { requireReady, requireRole } from './database-connection.ts'
 import { createHost } from './host.ts'
 import { createHttpServer } from './http-server.ts'
 import { createLogWriter } from './log-writer.ts'
+import { finishPendingWork } from './pending-work.ts'
 import type { Schedule } from './schedule.ts'
 import { createShutdown } from './shutdown.ts'
 
@@ -14,7 +15,7 @@ import { createShutdown } from './shutdown.ts'
 export type Runtime = {
   /** Runs the scheduled work every minute. */
   schedule: (work: () => Promise<unknown>) => Schedule
-  resolveTxt?: Config['resolveTxt']
+  resolveTxt?: Platform['resolveTxt']
   readPeer?: ReadPeer | undefined
 }
 
@@ -25,11 +26,11 @@ export async function serve(
 ): Promise<void> {
   const shutdown = createShutdown()
   const limits = readShutdownLimits(process.env)
-  const overrides = {
+  const own = {
     ...{ draining: shutdown.draining, stopping: shutdown.stopping },
     ...{ log: createLogWriter(process.stdout), resolveTxt },
   }
-  const { app, close } = createHost(process.env, overrides, { readPeer })
+  const { app, close } = createHost(process.env, own, { readPeer })
   await requireReady(app.database)
   await requireRole(app.database, 'DATABASE_URL')
   await requireRole(

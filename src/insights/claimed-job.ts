@@ -41,7 +41,7 @@ export type StepOutcome = 'more' | 'done'
  * The condition is on jobs `j`. The first is of the workspace with the fewest that run. Null if none waits, or other
  * workers have them.
  */
-export async function claimJob({ config, database }: Services, condition: SQL): Promise<ClaimedJob | null> {
+export async function claimJob({ platform, database }: Services, condition: SQL): Promise<ClaimedJob | null> {
   const claim = sql<Row>`
     update insight_jobs j
     set status = 'running', lease = j.lease + 1, leased_until = clock() + ${LEASE}, attempts = j.attempts + 1,
@@ -63,7 +63,7 @@ export async function claimJob({ config, database }: Services, condition: SQL): 
     returning (
       to_jsonb(j) || jsonb_build_object('is_late', clock() > j.started_at + ${MAX_JOB_MINUTES} * interval '1 minute')
     )::text`
-  const [, rows] = (await runAsSystem(database, setClock(config), claim)) as [unknown, [string][]]
+  const [, rows] = (await runAsSystem(database, setClock(platform), claim)) as [unknown, [string][]]
   return rows[0] ? JSON.parse(rows[0][0]) : null
 }
 

@@ -34,7 +34,7 @@ const FINAL_CODES = [
 export async function workOnJobs(services: Services, condition: SQL = sql`true`): Promise<void> {
   await runWorkerPool({
     maxConcurrent: MAX_CONCURRENT,
-    stopping: services.config.stopping,
+    stopping: services.platform.stopping,
     claim: () => claimJob(services, condition),
     work: job => workOnJob(services, job, Date.now() + SHARE_MS),
   })
@@ -47,7 +47,7 @@ async function workOnJob(services: Services, job: ClaimedJob, deadline: number):
     if (job.attempts > MAX_ATTEMPTS) return await endJob(ctx, job, 'Its workers stopped without a result.')
     if (job.is_late) return await endJob(ctx, job, `It took longer than ${MAX_JOB_MINUTES} minutes.`)
     let outcome: StepOutcome = 'more'
-    const { stopping } = services.config
+    const { stopping } = services.platform
     while (outcome === 'more' && Date.now() < deadline && !stopping?.aborted)
       outcome = await takeStep(ctx, job, deadline)
     if (outcome === 'done') return await endJob(ctx, job, null)
@@ -98,8 +98,8 @@ async function storeFailure(ctx: Ctx, job: ClaimedJob, error: unknown): Promise<
   await releaseJob(ctx, job, [wait])
 }
 
-const logFailure = ({ config }: Ctx, { id }: ClaimedJob, error: unknown): void =>
-  config.log({ level: 'warn', insight_job: id, error: 'step failed', message: String(error) })
+const logFailure = ({ platform }: Ctx, { id }: ClaimedJob, error: unknown): void =>
+  platform.log({ level: 'warn', insight_job: id, error: 'step failed', message: String(error) })
 
 /** What people read. Other errors say too much. */
 const describe = (error: unknown): string =>

@@ -4,9 +4,9 @@ import type { Ctx } from '../kernel/context.ts'
 import { fail } from '../kernel/errors.ts'
 import { type Cron, CronFault, nextFiring, parseCron, smallestGapSeconds } from './cron.ts'
 
-type Clock = Pick<Ctx, 'config'>
+type Clock = Pick<Ctx, 'config' | 'platform'>
 
-export const nowOf = ({ config }: Clock): number => Date.now() + config.clockOffset()
+export const nowOf = ({ platform }: Clock): number => platform.clock.now()
 
 /** Refuses a cron that fires more often than jobs may start. */
 export function checkCron(ctx: Clock, text: string): Cron {

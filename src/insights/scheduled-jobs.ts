@@ -39,7 +39,7 @@ export async function sweepInsights(services: Services): Promise<void> {
  * Firings that were missed are made up for by one job.
  */
 export async function startScheduledJobs(services: Services, condition = sql`true`): Promise<void> {
-  const { config, database } = services
+  const { platform, database } = services
   const due = sql<Row>`
     select (
       to_jsonb(c) || jsonb_build_object('has_open_job', exists (
@@ -51,12 +51,12 @@ export async function startScheduledJobs(services: Services, condition = sql`tru
     where c.next_start_at <= clock() and ${condition}
     order by row_number() over (partition by c.tenant_id order by c.next_start_at), c.next_start_at
     limit ${MAX_CONFIGS}`
-  const [, rows] = (await runAsSystem(database, setClock(config), due)) as [unknown, [string][]]
+  const [, rows] = (await runAsSystem(database, setClock(platform), due)) as [unknown, [string][]]
   for (const [json] of rows) await startConfig(services, JSON.parse(json) as DueConfig)
 }
 
 async function startConfig(services: Services, due: DueConfig): Promise<void> {
-  const { config } = services
+  const { config, platform } = services
   const cron = parseCron(due.schedule_cron)
   const firing = lastFiring(cron, Date.parse(due.next_start_at), nowOf(services))
   const isTooSoon =
@@ -67,7 +67,7 @@ async function startConfig(services: Services, due: DueConfig): Promise<void> {
     const started = new Date(firing).toISOString()
     await createScheduledJob(actAsConfig(services, due), due, started, nextStart(services, cron, started))
   } catch (error) {
-    config.log({ level: 'warn', insight_config: due.id, error: 'scheduled job not started', message: String(error) })
+    platform.log({ level: 'warn', insight_config: due.id, error: 'scheduled job not started', message: String(error) })
     await postpone(services, due, nextStart(services, cron, due.last_started_at)).catch(() => {})
   }
 }
@@ -76,9 +76,9 @@ async function startConfig(services: Services, due: DueConfig): Promise<void> {
 const isUnchanged = ({ id, next_start_at }: DueConfig) =>
   sql`id = ${id}::uuid and next_start_at = ${next_start_at}::timestamptz`
 
-async function postpone({ database, config }: Services, due: DueConfig, next: string | null): Promise<void> {
+async function postpone({ database, platform }: Services, due: DueConfig, next: string | null): Promise<void> {
   const move = sql`update insight_configs set next_start_at = ${next}::timestamptz where ${isUnchanged(due)}`
-  await runAsSystem(database, setClock(config), move)
+  await runAsSystem(database, setClock(platform), move)
 }
 
 /** Row-level security confines it to the workspace. No access policy does: those are about people and keys. */

@@ -17,12 +17,12 @@ export const apiUrlOf = (base_url: string): string => `${base_url}/api/v1`
 export const headersFor = (token: string) => ({ Accept: 'application/json', Authorization: `token ${token}` })
 
 export function createGiteaHost(
-  { config, sealer }: Pick<Services, 'config' | 'sealer'>,
+  { config, platform, sealer }: Pick<Services, 'config' | 'platform' | 'sealer'>,
   origin: string,
   row: Integration,
 ): Githost {
   const api = apiUrlOf(row.base_url)
-  const client = () => createGuardedHostClient(config, origin)
+  const client = () => createGuardedHostClient({ config, platform }, origin)
   let openedToken: Promise<string> | undefined
   async function openToken(): Promise<string> {
     const { token } = (await openCredentials(sealer, row)) ?? {}

@@ -5,7 +5,7 @@ import type { Githost, Integration } from './githost.ts'
 import { createGithubHost } from './github.ts'
 
 export const createGithost = (
-  services: Pick<Services, 'config' | 'sealer'>,
+  services: Pick<Services, 'config' | 'platform' | 'sealer'>,
   origin: string,
   integration: Integration,
 ): Githost => (integration.host === 'github' ? createGithubHost : createGiteaHost)(services, origin, integration)

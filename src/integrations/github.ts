@@ -42,7 +42,7 @@ export async function createInstallationToken(
   limits: object = {},
 ): Promise<HostToken> {
   const url = `${api}/app/installations/${encodeURIComponent(installation_id)}/access_tokens`
-  const headers = headersFor(appJwt(app.id, app.privateKey))
+  const headers = headersFor(await appJwt(app.id, app.privateKey))
   const { status, body } = await requestHost(client, url, { method: 'POST', headers, json: limits })
   if (status === 404) throw fail('integration_revoked')
   if (status === 422) throw fail('repository_not_found')
@@ -50,12 +50,12 @@ export async function createInstallationToken(
 }
 
 export function createGithubHost(
-  { config, sealer }: Pick<Services, 'config' | 'sealer'>,
+  { config, platform, sealer }: Pick<Services, 'config' | 'platform' | 'sealer'>,
   origin: string,
   row: Integration,
 ): Githost {
   const api = apiUrlOf(row.base_url)
-  const client = () => createGuardedHostClient(config, origin)
+  const client = () => createGuardedHostClient({ config, platform }, origin)
   let minted: HostToken | null = null
   let token: Promise<HostToken> | undefined
 

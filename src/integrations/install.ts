@@ -68,7 +68,7 @@ export async function completeInstall(
   { requestId, origin, request }: OpenRequest,
   parameters: SetupParameters,
 ): Promise<SetupResult> {
-  const { config, database } = services
+  const { config, platform, database } = services
   const { setup_action, state, code } = parameters
   // GitHub also sends people here who changed the App's repositories.
   if (setup_action === 'update' && state === undefined) return { name: null, changed: true, failure: null }
@@ -76,7 +76,7 @@ export async function completeInstall(
   if (!config.github || !verified) return { name: null, failure: 'state_invalid' }
   if (setup_action === 'request') return { name: null, failure: 'installation_requested' }
   const claim = claimInstall(verified.id)
-  const [, [row]] = (await runAsSystem(database, setSystemSettings(config, requestId, request), claim)) as [
+  const [, [row]] = (await runAsSystem(database, setSystemSettings(platform, requestId, request), claim)) as [
     unknown,
     Row[],
   ]

@@ -29,7 +29,7 @@ export type InstallationChange = {
 
 /** Also marks the stored repository listing as stale. Changes one integration at most. */
 export async function applyInstallationChange(
-  { config, database }: Pick<Services, 'config' | 'database'>,
+  { platform, database }: Pick<Services, 'platform' | 'database'>,
   { requestId, request }: { requestId: string; request: string | null },
   { base_url, app_id, installation_id, action, sender }: InstallationChange,
 ): Promise<{ id: string; tenant_id: string }[]> {
@@ -63,7 +63,7 @@ export async function applyInstallationChange(
     ${journalSystemEvents(events, sql`'push', null::uuid, ${sender}`)}
     select id, tenant_id
     from changed`
-  const settings = setSystemSettings(config, requestId, request)
+  const settings = setSystemSettings(platform, requestId, request)
   const [, , rows] = await runAsSystem(database, settings, lock, statement)
   return (rows as [string, string][]).map(([id, tenant_id]) => ({ id, tenant_id }))
 }

@@ -34,7 +34,7 @@ export async function fetchInstallation(
   installation_id: string,
 ): Promise<Omit<ProvenAccount, 'app_id'> | null> {
   const url = `${github.apiUrlOf(base_url)}/app/installations/${encodeURIComponent(installation_id)}`
-  const headers = github.headersFor(appJwt(app.id, app.privateKey))
+  const headers = github.headersFor(await appJwt(app.id, app.privateKey))
   const { status, body } = await requestHost(client, url, { headers })
   if (status === 404) return null
   const { id, account, suspended_at } = parseResponse(Installation, url, status === 200 ? body : undefined)
@@ -82,12 +82,12 @@ const [PAGE_SIZE, MAX_PAGES] = [100, 10]
 
 /** `code` is the OAuth code with which GitHub sent the person back. */
 export async function proveInstallation(
-  { config, origin }: Pick<Ctx, 'config' | 'origin'>,
+  { config, platform, origin }: Pick<Ctx, 'config' | 'platform' | 'origin'>,
   app: GitHubApp,
   installation_id: string,
   code: string,
 ): Promise<ProvenAccount> {
-  const client = createGuardedHostClient(config, origin)
+  const client = createGuardedHostClient({ config, platform }, origin)
   const api = github.apiUrlOf(app.baseUrl)
   const userHeaders = github.headersFor(await exchangeUserCode(client, app, code))
   if (!(await isInstallationListed(client, api, userHeaders, installation_id))) throw fail('installation_unproven')

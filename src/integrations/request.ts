@@ -1,9 +1,8 @@
 // Sends requests to a git host: bounded, with its errors mapped to our codes and its responses validated.
 import * as z from 'zod'
-import type { Config } from '../env.ts'
 import type { Code } from '../kernel/codes.ts'
 import { Failure, fail } from '../kernel/errors.ts'
-import { createGuardedClient, type GuardedClient } from '../kernel/guarded-fetch.ts'
+import { createGuardedClient, type FetchPolicy, type GuardedClient } from '../kernel/guarded-fetch.ts'
 
 /** A page of 100 repositories is about 600 KB. A listing is MAX_PAGES requests, and some for tokens. */
 const LIMITS = { fetchMs: 8000, totalMs: 25_000, fetches: 120, bytes: 3 * 1024 * 1024 }
@@ -19,8 +18,8 @@ export const HOST_ERRORS: Code[] = [
   'upstream_timeout',
 ]
 
-export const createGuardedHostClient = (config: Config, origin: string): GuardedClient =>
-  createGuardedClient(config, origin, LIMITS)
+export const createGuardedHostClient = (policy: FetchPolicy, origin: string): GuardedClient =>
+  createGuardedClient(policy, origin, LIMITS)
 
 export type HostResponse = { status: number; headers: Headers; body: unknown }
 type HostRequest = { method?: string; headers: Record<string, string>; json?: unknown; form?: Record<string, string> }

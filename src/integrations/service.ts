@@ -62,14 +62,14 @@ export const connectIntegration = verb('integrations:manage', async (ctx, input:
 
 async function proveApp(ctx: Ctx, { base_url, app_id, private_key, installation_id }: schema.NewIntegration) {
   const app = { id: app_id!, privateKey: private_key! }
-  const client = createGuardedHostClient(ctx.config, ctx.origin)
+  const client = createGuardedHostClient(ctx, ctx.origin)
   const proven = await fetchInstallation(client, base_url ?? GITHUB_URL, app, installation_id!)
   if (!proven) throw fail('githost_refused', { about: 'the App has no installation with this id' })
   return { ...proven, app_id: app.id }
 }
 
 async function proveToken(ctx: Ctx, { base_url, token }: schema.NewIntegration): Promise<ProvenAccount> {
-  const proven = await fetchAccount(createGuardedHostClient(ctx.config, ctx.origin), base_url!, token!)
+  const proven = await fetchAccount(createGuardedHostClient(ctx, ctx.origin), base_url!, token!)
   if (!proven) throw fail('githost_refused', { about: '`base_url` has no Gitea API' })
   return proven
 }
@@ -99,7 +99,7 @@ export const recheckIntegration = verb('integrations:manage', async (ctx, { inte
 
 /** Null means revoked. A host that rejects the operator's App does not revoke: the operator must fix the settings. */
 async function fetchCurrentAccount(ctx: Ctx, row: Integration): Promise<Pick<ProvenAccount, 'state' | 'name'> | null> {
-  const client = createGuardedHostClient(ctx.config, ctx.origin)
+  const client = createGuardedHostClient(ctx, ctx.origin)
   const credentials = await openCredentials(ctx.sealer, row)
   try {
     if (row.host === 'gitea') {

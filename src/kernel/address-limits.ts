@@ -1,4 +1,5 @@
 // A limit on failed authentications of one address, so that further attempts cost no trip to the database.
+import type { Caller } from './context.ts'
 import { fail } from './errors.ts'
 import { createExpiringMap } from './expiring-map.ts'
 
@@ -6,11 +7,15 @@ const MAX_ADDRESSES = 10_000
 const WINDOW_MS = 60_000
 
 /** A running attempt counts as a failure, so that parallel attempts count too. Settling it again has no effect. */
-export type Attempt = { succeed(): void; fail(): void }
+export type Attempt = { succeed(): void; fail(waitUntil: Caller['waitUntil']): void }
 const UNLIMITED: Attempt = { succeed() {}, fail() {} }
 
-/** A window starts with its first attempt. A limit of 0 disables it. */
-export function createAddressLimits(limit: number, now: () => number) {
+/** A window starts with its first attempt. A limit of 0 disables it. `onFailure` is called with the key of a window. */
+export function createAddressLimits(
+  limit: number,
+  now: () => number,
+  onFailure: (key: string, waitUntil: Caller['waitUntil']) => void,
+) {
   const windows = createExpiringMap<{ failed: number; running: number }>(MAX_ADDRESSES, now)
   const windowOf = (key: string) => windows.get(key) ?? windows.set(key, { failed: 0, running: 0 }, WINDOW_MS)
   return {
@@ -24,17 +29,17 @@ export function createAddressLimits(limit: number, now: () => number) {
       }
       window.running++
       let settled = false
-      const settle = (failed: number) => {
+      const settle = (failed: number, waitUntil?: Caller['waitUntil']) => {
         if (settled) return
         settled = true
         window.running--
         window.failed += failed
+        if (failed > 0) onFailure(key, waitUntil)
       }
-      return { succeed: () => settle(0), fail: () => settle(1) }
+      return { succeed: () => settle(0), fail: waitUntil => settle(1, waitUntil) }
     },
-    exhaust(kind: string, address: string): void {
-      if (limit > 0) windowOf(`${kind} ${toNetworkPrefix(address)}`).failed = limit
-    },
+    exhaust: (key: string, seconds: number): void =>
+      void windows.set(key, { failed: limit, running: 0 }, seconds * 1000),
   }
 }
 

@@ -1,19 +1,20 @@
 // Rate limits in the memory of an instance: a flood is refused before it costs a trip or a body is read. They never let
 // a request in: the database still checks the key of every request.
-import type { Budget, Config, RequestHead } from '../env.ts'
-import { type Attempt, createAddressLimits, toNetworkPrefix } from './address-limits.ts'
+import type { Context } from 'hono'
+import type { Budget } from '../platform.ts'
+import { type Attempt, createAddressLimits } from './address-limits.ts'
 import type { Code } from './codes.ts'
-import type { Caller } from './context.ts'
-import { countRefusedRequests, type Database } from './db.ts'
+import type { Caller, Ctx } from './context.ts'
+import { countRefusedRequests } from './db.ts'
 import { Failure, fail } from './errors.ts'
+import { readExecution } from './execution.ts'
 import { createExpiringMap } from './expiring-map.ts'
+import { COUNT_TIMEOUT_MS, countAtLimiter, countInDatabase, shareFailures } from './shared-failures.ts'
 
 const MAX_KEYS = 10_000
 const RECENT_KEY_MS = 15 * 60_000
 /** Long, because git hosts deliver for all integrations from a few addresses and do not retry a refused delivery. */
 const VERIFIED_NAME_MS = 7 * 24 * 60 * 60_000
-/** A host may drop the trip that counts, with the request that started it. After this time another one may start. */
-const COUNT_TIMEOUT_MS = 10_000
 
 const KEY_REFUSALS: Code[] = ['key_unknown', 'key_revoked', 'key_expired', 'session_ended']
 const codeOf = (error: unknown): Code | undefined => (error instanceof Failure ? error.code : undefined)
@@ -29,10 +30,14 @@ type Refused = { budget: Budget; hash: string; attempt: Attempt | undefined }
 const BUDGETS: Budget[] = ['key', 'ingestion', 'deployment']
 export type CallerLimits = ReturnType<typeof createCallerLimits>
 
-export function createCallerLimits({ config, database }: { config: Config; database: Database }) {
-  const { limiters } = config
-  const now = () => Date.now() + config.clockOffset()
-  const addresses = createAddressLimits(config.unknownKeysPerMinute, now)
+export function createCallerLimits(services: Pick<Ctx, 'config' | 'platform' | 'database'>) {
+  const { config, platform } = services
+  const limiterOf = (budget: Budget) => (config.rateLimits[budget] === 0 ? undefined : platform.limiters?.[budget])
+  const { now } = platform.clock
+  const sharedLimiter = limiterOf('key')
+  const countFailures = sharedLimiter ? countAtLimiter(sharedLimiter) : countInDatabase(services)
+  const shareFailure = shareFailures(platform, countFailures, (key, seconds) => addresses.exhaust(key, seconds))
+  const addresses = createAddressLimits(config.unknownKeysPerMinute, now, shareFailure)
   const acceptedKeys = createExpiringMap<true>(MAX_KEYS, now)
   /** Names with another proof than a key. A map of its own, so that many keys do not evict them. */
   const provenNames = createExpiringMap<true>(MAX_KEYS, now)
@@ -48,7 +53,7 @@ export function createCallerLimits({ config, database }: { config: Config; datab
   async function arrive(hash: string, address: string | undefined, budget: Budget): Promise<KeyedRequest> {
     const wait = overBudget.secondsLeft(`${budget} ${hash}`)
     if (wait > 0) throw rateLimited(wait)
-    const limiter = limiters[budget]
+    const limiter = limiterOf(budget)
     if (limiter && !(await limiter.limit({ key: hash })).success) throw rateLimited(60)
     const attempt = acceptedKeys.get(hash) ? undefined : addresses.begin('key', address)
     const recordAccepted = () => {
@@ -63,8 +68,7 @@ export function createCallerLimits({ config, database }: { config: Config; datab
         if (!requestInfo.keyLookedUp) countLater({ budget, hash, attempt }, waitUntil)
         else if (code && KEY_REFUSALS.includes(code)) {
           acceptedKeys.delete(hash)
-          attempt?.fail()
-          countAtLimiter(address, waitUntil)
+          attempt?.fail(waitUntil)
         } else if (code === 'database_unavailable') attempt?.succeed()
         else {
           recordAccepted()
@@ -75,18 +79,11 @@ export function createCallerLimits({ config, database }: { config: Config; datab
     }
   }
 
-  /** The limiter of Workers counts failures across instances. */
-  function countAtLimiter(address: string | undefined, waitUntil: Caller['waitUntil']): void {
-    if (!limiters.key || address === undefined) return
-    const decision = limiters.key.limit({ key: `address:${toNetworkPrefix(address)}` })
-    waitUntil?.(decision.then(({ success }) => success || addresses.exhaust('key', address)))
-  }
-
   /** A request that is refused before its key is looked up is counted after the response, together with others. */
   function countLater({ budget, hash, attempt }: Refused, waitUntil: Caller['waitUntil']): void {
     if (!attempt && config.rateLimits[budget] === 0) return
     if (uncounted[budget].size >= MAX_KEYS) {
-      attempt?.fail()
+      attempt?.fail(waitUntil)
       return
     }
     const entry = uncounted[budget].get(hash) ?? { requests: 0, attempts: [] }
@@ -107,7 +104,7 @@ export function createCallerLimits({ config, database }: { config: Config; datab
       await countBatch(budget, batch).catch(error => {
         // Whether these keys exist is unknown, so it does not count against their addresses.
         for (const { attempts } of batch.values()) for (const attempt of attempts) attempt.succeed()
-        config.log({ level: 'error', error: 'requests not counted', message: String(error) })
+        platform.log({ level: 'error', error: 'requests not counted', message: String(error) })
       })
     }
     countingSince = 0
@@ -115,30 +112,34 @@ export function createCallerLimits({ config, database }: { config: Config; datab
 
   async function countBatch(budget: Budget, batch: Map<string, Uncounted>): Promise<void> {
     const requests = new Map([...batch].map(([hash, entry]) => [hash, entry.requests]))
-    const windows = await countRefusedRequests({ config, database }, budget, requests)
+    const windows = await countRefusedRequests(services, budget, requests)
     const limit = config.rateLimits[budget]
+    const counting: Promise<unknown>[] = []
     for (const [hash, { attempts }] of batch) {
       const window = windows.get(hash)
-      for (const attempt of attempts) window ? attempt.succeed() : attempt.fail()
+      for (const attempt of attempts) window ? attempt.succeed() : attempt.fail(work => counting.push(work))
       if (window) rememberKey(hash)
       else acceptedKeys.delete(hash)
       if (window && limit > 0 && window.requests >= limit)
         overBudget.set(`${budget} ${hash}`, true, window.reset * 1000)
     }
+    await Promise.all(counting)
   }
+
+  const untilDone = (c: Context) => (work: Promise<unknown>) => platform.waitUntil(work, readExecution(c))
 
   return {
     arrive,
-    failedWithoutKey(address: string | undefined): void {
+    failedWithoutKey(c: Context): void {
       try {
-        addresses.begin('key', address).fail()
+        addresses.begin('key', platform.clientAddress(c)).fail(untilDone(c))
       } catch {
         // The address is already over its limit. The request fails with the code of its key, not with that limit.
       }
     },
     /** For a route without a key, each request of which stores a row. */
-    countRequest(request: RequestHead, route: string): void {
-      addresses.begin(route, config.clientAddress(request)).fail()
+    countRequest(c: Context, route: string): void {
+      addresses.begin(route, platform.clientAddress(c)).fail(untilDone(c))
     },
     /**
      * For a route without a key, which looks something up before it has any proof of the caller. A `name` that had a
@@ -146,16 +147,16 @@ export function createCallerLimits({ config, database }: { config: Config; datab
      * the code of a missing or wrong proof. A route that costs much before its proof counts other codes, too.
      */
     async prove<T>(
-      request: RequestHead,
+      c: Context,
       { route, name, refusal }: { route: string; name?: string | undefined; refusal: Code | readonly Code[] },
       lookUp: () => Promise<T>,
       codeOfOutcome: (outcome: T) => Code | null = () => null,
     ): Promise<T> {
       const caller = name === undefined ? undefined : `${route} ${name}`
       const kind = caller && provenNames.get(caller) ? caller : route
-      const attempt = addresses.begin(kind, config.clientAddress(request))
+      const attempt = addresses.begin(kind, platform.clientAddress(c))
       const settle = (code: Code | null | undefined) => {
-        if (code && [refusal].flat().includes(code)) return attempt.fail()
+        if (code && [refusal].flat().includes(code)) return attempt.fail(untilDone(c))
         attempt.succeed()
         if (caller && code === null) provenNames.set(caller, true, VERIFIED_NAME_MS)
       }

@@ -1,12 +1,13 @@
 // The caller of a request, from its headers: key or session, workspace, If-Match and Idempotency-Key.
 import type { Context } from 'hono'
-import type { Config } from '../env.ts'
+import type { Platform } from '../platform.ts'
 import { Uuid } from '../protocol/wire.ts'
 import type { PathParameters } from './access-scopes.ts'
 import { type Caller, type CredentialActor, hasCredential, type OpenRequest, type RequestRecord } from './context.ts'
 import { looksLikeApiKey } from './crypto.ts'
 import { sha256Hex } from './digest.ts'
 import { type Fault, fail } from './errors.ts'
+import { readExecution } from './execution.ts'
 import { isModelToken, readModelToken } from './model-tokens.ts'
 import { requestOrigin } from './origin.ts'
 import {
@@ -19,18 +20,17 @@ import {
 } from './routes.ts'
 import { isCrossSite, readSessionToken } from './session-cookie.ts'
 import { isTraceKey, readTraceKey } from './trace-keys.ts'
-import { waitUntil } from './wait-until.ts'
 
 /** A key in a header wins over the cookie of a session. */
-export async function readCredential(c: Context, { config }: Services, operation: Operation): Promise<CredentialActor> {
+export async function readCredential(c: Context, services: Services, operation: Operation): Promise<CredentialActor> {
   const bearer = /^Bearer +(\S+) *$/i.exec(c.req.header('Authorization') ?? '')?.[1]
   const key = c.req.header('X-Api-Key') ?? bearer
   if (key && isTraceKey(key)) {
-    const deployment = await readTraceKey(config, key)
+    const deployment = await readTraceKey(services.config, key)
     if (deployment === null) throw fail('key_unknown')
     return { kind: 'deployment', hash: deployment }
   }
-  if (key && isModelToken(key)) return { kind: 'deployment', hash: await readModelToken(config, key) }
+  if (key && isModelToken(key)) return { kind: 'deployment', hash: await readModelToken(services, key) }
   if (key) {
     if (!looksLikeApiKey(key)) throw fail('key_malformed')
     return { kind: 'key', hash: sha256Hex(key) }
@@ -38,13 +38,13 @@ export async function readCredential(c: Context, { config }: Services, operation
   const token =
     !operation.passThrough &&
     c.req.header('Cookie') &&
-    readSessionToken(c, requestOrigin(config, c.req.url), listBodyTypes(operation))
+    readSessionToken(c, requestOrigin(services.config, c.req.url), listBodyTypes(operation))
   if (!token) throw fail('key_missing')
   return { kind: 'session', hash: sha256Hex(token) }
 }
 
 /** A wait ends with its client, and with the process. */
-export const withStop = ({ stopping }: Pick<Config, 'stopping'>, signal: AbortSignal): AbortSignal =>
+export const withStop = ({ stopping }: Pick<Platform, 'stopping'>, signal: AbortSignal): AbortSignal =>
   stopping ? AbortSignal.any([signal, stopping]) : signal
 
 export const createCaller = (
@@ -67,8 +67,8 @@ export const createCaller = (
   lastEventId: c.req.header('Last-Event-ID'),
   watches: c.get('watches'),
   warnings: [],
-  disconnectSignal: () => withStop(services.config, c.req.raw.signal),
-  waitUntil: work => waitUntil(c, work),
+  disconnectSignal: () => withStop(services.platform, c.req.raw.signal),
+  waitUntil: work => services.platform.waitUntil(work, readExecution(c)),
   onKeyAccepted,
   cookies: [],
   isCrossSite: isCrossSite(c),
@@ -93,10 +93,14 @@ export const describeRequest = (c: Context<AppEnv>, operation: Operation, addres
     user_agent: c.req.header('User-Agent')?.slice(0, MAX_USER_AGENT),
   } satisfies { [Name in keyof RequestRecord]: RequestRecord[Name] | undefined })
 
-export const readOpenRequest = (c: Context<AppEnv>, operation: Operation, { config }: Services): OpenRequest => ({
+export const readOpenRequest = (
+  c: Context<AppEnv>,
+  operation: Operation,
+  { config, platform }: Services,
+): OpenRequest => ({
   requestId: c.get('requestId'),
   origin: requestOrigin(config, c.req.url),
-  request: describeRequest(c, operation, config.clientAddress(c)),
+  request: describeRequest(c, operation, platform.clientAddress(c)),
 })
 
 /** Fills in the caller from its other headers. The faults are reported together with those of path, query and body. */

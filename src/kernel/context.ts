@@ -1,5 +1,6 @@
 // The context of a verb: the actor, the conditions of the request, and the database. Never Hono's context.
-import type { Budget, Config } from '../env.ts'
+import type { Config } from '../env.ts'
+import type { Budget, Platform } from '../platform.ts'
 import type { PathParameters } from './access-scopes.ts'
 import type { Sealer } from './crypto.ts'
 import { type Permission, permissions } from './permissions.ts'
@@ -34,6 +35,7 @@ export const isConfined = ({ actor }: Pick<Ctx, 'actor'>): boolean => actor.kind
 
 export type Ctx = Ports & {
   config: Config
+  platform: Platform
   database: Database
   sealer: Sealer
   actor: Actor
@@ -112,7 +114,7 @@ export type RequestInfo = {
 export type Caller = Omit<Ctx, 'permission' | 'byPolicy' | 'inWorkspace'>
 
 export const createKeylessCaller = (
-  services: Ports & Pick<Ctx, 'config' | 'database' | 'sealer' | 'waitUntil'>,
+  services: Ports & Pick<Ctx, 'config' | 'platform' | 'database' | 'sealer' | 'waitUntil'>,
   actor: KeylessActor,
   requestId: string,
   origin: string,

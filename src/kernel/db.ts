@@ -3,7 +3,8 @@ import { type FullQueryResults, NeonDbError, neon, neonConfig } from '@neondatab
 import { type SQL, sql } from 'drizzle-orm'
 import { drizzle } from 'drizzle-orm/neon-http'
 import type { AnyPgColumn, PgTable } from 'drizzle-orm/pg-core'
-import type { Budget, Config } from '../env.ts'
+import type { Config } from '../env.ts'
+import type { Budget, DriverFetch, DriverRequest } from '../platform.ts'
 import { describeAccess } from './access-scopes.ts'
 import { type Code, isCode } from './codes.ts'
 import {
@@ -47,13 +48,6 @@ export class Replay extends Error {
 }
 
 const TRIP_TIMEOUT_MS = 4500
-
-/** What the driver sends, and reads of the response. */
-export type DriverRequest = { method: string; headers: Record<string, string>; body: string; signal?: AbortSignal }
-export type DriverFetch = (
-  endpoint: string,
-  request: DriverRequest,
-) => Promise<Pick<Response, 'ok' | 'status' | 'json' | 'text'>>
 
 /** By default a trip goes to Neon's host. A gateway has an `endpoint`, or runs in this process behind `via`. */
 type TripRoute = { endpoint?: string | undefined; via?: DriverFetch | undefined }
@@ -237,7 +231,7 @@ const enterWithoutKey = (ctx: Ctx, { kind, id, name, organization, tenant }: Key
       set_config('role', 'slipway_app', true)`
 }
 
-const clockOffsetText = ({ config }: Pick<Ctx, 'config'>): string => `${config.clockOffset()} ms`
+export const clockOffsetText = ({ platform }: Pick<Ctx, 'platform'>): string => `${platform.clock.ahead()} ms`
 
 export async function runAsSystem(database: Database, ...statements: Query<unknown>[]): Promise<unknown[][]> {
   const [, ...results] = await database.asSystem([
@@ -249,7 +243,7 @@ export async function runAsSystem(database: Database, ...statements: Query<unkno
 
 /** Counts requests that were refused before their trip. Returns the rate window of each valid key, and no other. */
 export async function countRefusedRequests(
-  { config, database }: Pick<Ctx, 'config' | 'database'>,
+  { config, platform, database }: Pick<Ctx, 'config' | 'platform' | 'database'>,
   budget: Budget,
   requests: Map<string, number>,
 ): Promise<Map<string, { requests: number; reset: number }>> {
@@ -261,7 +255,7 @@ export async function countRefusedRequests(
       from ${countRefusedOf[budget]}(
         ${textArray(hashes)},
         ${sql.param(counts)}::integer[],
-        ${clockOffsetText({ config })},
+        ${clockOffsetText({ platform })},
         ${config.rateLimits[budget] || null}::integer
       )`,
   ])

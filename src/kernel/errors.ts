@@ -99,8 +99,8 @@ export function oauthErrorResponse({ code, extra }: Failure, requestId: string):
     error_description: extra.detail ?? detailOf(code, extra.about || undefined),
     request_id: requestId,
   }
-  const headers = { ...extra.headers, 'Cache-Control': 'no-store' }
-  return Response.json(body, { status, headers })
+  const headers = { ...extra.headers, 'Cache-Control': 'no-store', 'Content-Type': 'application/json' }
+  return new Response(JSON.stringify(body), { status, headers })
 }
 
 export function settingsErrorResponse(error: unknown): Response {

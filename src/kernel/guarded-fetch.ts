@@ -1,5 +1,6 @@
 // Requests to addresses that a caller or an external server chose. Every hop is checked, limited and traced.
 import type { Config } from '../env.ts'
+import type { Platform } from '../platform.ts'
 import { judgeUrl } from '../protocol/guarded-address.ts'
 import type { Code } from './codes.ts'
 import { Failure, fail } from './errors.ts'
@@ -15,7 +16,11 @@ export type GuardedClient = {
   stage(name: Stage): void
   trace: FetchRecord[]
 }
-export type FetchPolicy = Pick<Config, 'foreignFetch' | 'publicUrl' | 'allowLoopback'> & { allowPrivate?: boolean }
+/** Which addresses may be reached, and by what. */
+export type FetchPolicy = {
+  config: Pick<Config, 'publicUrl' | 'allowLoopback'> & { allowPrivate?: boolean }
+  platform: Pick<Platform, 'foreignFetch'>
+}
 
 export type FetchLimits = {
   fetchMs: number
@@ -36,7 +41,7 @@ const DROPPED_HEADERS = ['cookie', 'host']
 /** Thrown by a host's fetch when the name resolves to an address that is not allowed. */
 export class BlockedAddressError extends Error {}
 
-export function requireAllowedUrl(policy: Omit<FetchPolicy, 'foreignFetch'>, origin: string, text: string): URL {
+export function requireAllowedUrl(policy: FetchPolicy['config'], origin: string, text: string): URL {
   const { url, refusal } = judgeUrl(policy, origin, text)
   if (refusal !== undefined)
     throw fail('blocked_url', { about: [url && shortHost(url), refusal].filter(Boolean).join(': ') })
@@ -45,7 +50,7 @@ export function requireAllowedUrl(policy: Omit<FetchPolicy, 'foreignFetch'>, ori
 
 /** A client for one operation. The limits hold for all its fetches together. */
 export function createGuardedClient(
-  config: FetchPolicy,
+  { config, platform }: FetchPolicy,
   origin: string,
   limits: FetchLimits = DEFAULT_LIMITS,
 ): GuardedClient {
@@ -81,7 +86,7 @@ export function createGuardedClient(
     const limit = startTimeLimit(ms, limits.idleMs ?? ms, init.signal, timeout)
     try {
       const response = await limit.within(
-        config.foreignFetch(url.href, { ...init, redirect: 'manual', signal: limit.signal }),
+        platform.foreignFetch(url.href, { ...init, redirect: 'manual', signal: limit.signal }),
       )
       entry.status = response.status
       entry.ms = Date.now() - started

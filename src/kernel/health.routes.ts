@@ -27,8 +27,8 @@ export const healthRoutes = slice('Health', 'Liveness and readiness checks for l
     reply: Readiness,
     isProbe: true,
     errors: ['not_ready', 'shutting_down', 'database_unavailable'],
-    open: async (c, { config, database }) => {
-      if (config.draining?.aborted) throw fail('shutting_down')
+    open: async (c, { platform, database }) => {
+      if (platform.draining?.aborted) throw fail('shutting_down')
       const { readCachedReadiness } = await import('./readiness.ts')
       return c.json({ status: 'ready', migration: await readCachedReadiness(database) })
     },

@@ -1,6 +1,6 @@
 // Writes: a change, its events in the journal and the stored answer for a repeated request are one statement.
 import { is, SQL, sql } from 'drizzle-orm'
-import type { Config } from '../env.ts'
+import type { Platform } from '../platform.ts'
 import { type Ctx, hasCredential } from './context.ts'
 import { type Query, Replay, type Row, run } from './db.ts'
 import { Failure, fail } from './errors.ts'
@@ -171,11 +171,11 @@ export const journalSystemEvents = (
 
 /** `request`: a `RequestRecord` as JSON, where a request to the API is the cause. */
 export const setSystemSettings = (
-  config: Pick<Config, 'clockOffset'>,
+  platform: Pick<Platform, 'clock'>,
   requestId: string,
   request: string | null = null,
 ): SQL => sql`
-  ${setClock(config)},
+  ${setClock(platform)},
     set_config('app.request_id', ${requestId}, true),
     set_config('app.request', ${request ?? ''}, true)`
 
@@ -183,8 +183,8 @@ export const setSystemSettings = (
 export const LISTENER_ACTOR = sql`'listener', current_listener(), event_actor_name()`
 
 /** Enough for a statement that writes no events. */
-export const setClock = ({ clockOffset }: Pick<Config, 'clockOffset'>): SQL =>
-  sql`select set_config('app.clock_offset', ${`${clockOffset()} ms`}, true)`
+export const setClock = ({ clock }: Pick<Platform, 'clock'>): SQL =>
+  sql`select set_config('app.clock_offset', ${`${clock.ahead()} ms`}, true)`
 
 /** The trip before an external call. A repeated request gets its stored answer here, without the call. */
 export async function prepareWrite<Current, Answer>(

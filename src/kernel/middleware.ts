@@ -1,6 +1,7 @@
 // The middleware of every request: id, log line, security headers, CORS, size of the head, and error responses.
 import type { Context, MiddlewareHandler, NotFoundHandler } from 'hono'
 import type { Config } from '../env.ts'
+import type { Platform } from '../platform.ts'
 import type { Code } from './codes.ts'
 import type { RequestInfo } from './context.ts'
 import { type Failure, fail, oauthErrorResponse, problemResponse, toFailure } from './errors.ts'
@@ -18,9 +19,13 @@ const EXPOSED_HEADERS =
   'ETag, Idempotency-Replayed, Link, Location, RateLimit, RateLimit-Policy, Retry-After, Slipway-Warnings, X-Request-Id'
 const ONE_DAY_SECONDS = '86400'
 
+type ErrorContext = { config: Config; platform: Pick<Platform, 'log'> }
 type CountRequest = (operation: string | undefined, status: number, ms: number) => void
 
-export function wrapRequest(config: Config, countRequest: CountRequest = () => {}): MiddlewareHandler<AppEnv> {
+export function wrapRequest(
+  { config, platform }: ErrorContext,
+  countRequest: CountRequest = () => {},
+): MiddlewareHandler<AppEnv> {
   return async (c, proceed) => {
     const started = Date.now()
     const sentId = c.req.header('X-Request-Id')
@@ -28,8 +33,8 @@ export function wrapRequest(config: Config, countRequest: CountRequest = () => {
     c.set('requestId', requestId)
     const requestInfo: RequestInfo = {}
     c.set('requestInfo', requestInfo)
-    if (hasOversizedHead(c)) c.res = respondWithError(c, fail('headers_too_large'), config)
-    else if (!isOurHost(config, c.req.url)) c.res = respondWithError(c, fail('host_unknown'), config)
+    if (hasOversizedHead(c)) c.res = respondWithError(c, fail('headers_too_large'), { config, platform })
+    else if (!isOurHost(config, c.req.url)) c.res = respondWithError(c, fail('host_unknown'), { config, platform })
     else await proceed()
     const { headers, status } = c.res
     headers.set('X-Request-Id', requestId)
@@ -37,7 +42,7 @@ export function wrapRequest(config: Config, countRequest: CountRequest = () => {
     setRateHeaders(headers, requestInfo, config)
     const { code, organization, tenant, actor, operation } = requestInfo
     countRequest(operation, status, Date.now() - started)
-    config.log({
+    platform.log({
       level: status >= 500 ? 'error' : 'info',
       request_id: requestId,
       method: c.req.method,
@@ -108,19 +113,19 @@ const OPERATOR_FAULTS: Code[] = [
 ]
 
 /** Exported for routes that answer a failure with a page. */
-export function logFailureCause(failure: Failure, requestId: string, config: Config): void {
+export function logFailureCause(failure: Failure, requestId: string, { log }: Pick<Platform, 'log'>): void {
   if (!OPERATOR_FAULTS.includes(failure.code)) return
   const { name, message, stack } = (failure.cause ?? failure) as Error
-  config.log({ level: 'error', request_id: requestId, error: name, message, stack })
+  log({ level: 'error', request_id: requestId, error: name, message, stack })
 }
 
-export function respondWithError(c: Context<AppEnv>, error: unknown, config: Config): Response {
+export function respondWithError(c: Context<AppEnv>, error: unknown, { config, platform }: ErrorContext): Response {
   const failure = toFailure(error)
   const { code } = failure
   const requestInfo = c.get('requestInfo')
   const requestId = c.get('requestId')
   requestInfo.code = code
-  logFailureCause(failure, requestId, config)
+  logFailureCause(failure, requestId, platform)
   if (requestInfo.oauthErrors) return oauthErrorResponse(failure, requestId)
   return problemResponse(failure, requestId, requestOrigin(config, c.req.url), {
     hasErrorMember: requestInfo.passThrough,

@@ -2,6 +2,7 @@
 // its deployment and is signed, so that nothing of it is stored. Agents renew it long before it expires.
 import * as z from 'zod'
 import type { Config } from '../env.ts'
+import type { Platform } from '../platform.ts'
 import { Uuid } from '../protocol/wire.ts'
 import { fail } from './errors.ts'
 import { configuredOrigin } from './origin.ts'
@@ -14,35 +15,41 @@ const TYP = 'model-token+jwt'
 const EARLY_SECONDS = 5
 const Owner = z.object({ sub: Uuid, trace_key_version: z.int32().min(1) })
 
-type Settings = SigningSettings & Pick<Config, 'publicUrl' | 'deploymentModels'>
+type TokenServices = {
+  config: SigningSettings & Pick<Config, 'publicUrl' | 'deploymentModels'>
+  platform: Pick<Platform, 'clock'>
+}
 
 export const modelProxyUrl = (origin: string): string => `${origin}/v1/model-proxy`
 /** Issuer and audience are the proxy itself, so no other verifier accepts these tokens. */
-const issuerOf = (settings: Settings): string => modelProxyUrl(configuredOrigin(settings))
+const issuerOf = (config: Pick<Config, 'publicUrl'>): string => modelProxyUrl(configuredOrigin(config))
 
 /** A header of JSON always begins so. */
 export const isModelToken = (key: string): boolean => key.startsWith('eyJ')
 
 /** It is of the version of the deployment's trace key, so that rotating ends both. */
-export function createModelToken(settings: Settings, { deployment_id, version }: TraceKeyOwner): Promise<string> {
-  const iat = Math.floor((Date.now() + settings.clockOffset()) / 1000)
+export function createModelToken(
+  { config, platform }: TokenServices,
+  { deployment_id, version }: TraceKeyOwner,
+): Promise<string> {
+  const iat = Math.floor(platform.clock.now() / 1000)
   const claims = {
-    iss: issuerOf(settings),
-    aud: issuerOf(settings),
+    iss: issuerOf(config),
+    aud: issuerOf(config),
     sub: deployment_id,
     iat,
     nbf: iat - EARLY_SECONDS,
     exp: iat + MODEL_TOKEN_SECONDS,
     trace_key_version: version,
   }
-  return signJwt(settings, claims, TYP)
+  return signJwt(config, claims, TYP)
 }
 
 /** What `enter_deployment()` takes. The same for all tokens of a version: they count towards one budget. */
-export async function readModelToken(settings: Settings, token: string): Promise<string> {
-  if (!settings.deploymentModels) throw fail('key_unknown')
-  const issuer = issuerOf(settings)
-  const outcome = await verifyJwt(settings, token, { typ: TYP, issuer, audience: issuer })
+export async function readModelToken({ config, platform }: TokenServices, token: string): Promise<string> {
+  if (!config.deploymentModels) throw fail('key_unknown')
+  const issuer = issuerOf(config)
+  const outcome = await verifyJwt(config, token, { typ: TYP, issuer, audience: issuer, at: platform.clock.now() })
   if ('refusal' in outcome) throw fail(outcome.refusal === 'expired' ? 'model_token_expired' : 'key_unknown')
   const { data: owner } = Owner.safeParse(outcome.claims)
   if (!owner) throw fail('key_unknown')

@@ -50,12 +50,12 @@ export async function drainOutbox<Item extends OutboxItem, Result>(
   outbox: Outbox<Item, Result>,
   { claim, beforeClaim = [], ...limits }: ClaimOptions,
 ): Promise<void> {
-  const { config, database } = services
+  const { platform, database } = services
   await runWorkerPool({
     ...limits,
-    stopping: config.stopping,
+    stopping: platform.stopping,
     claim: async () => {
-      const results = await runAsSystem(database, setClock(config), ...beforeClaim, claim)
+      const results = await runAsSystem(database, setClock(platform), ...beforeClaim, claim)
       const [row] = results.at(-1) as Row[]
       return row ? (JSON.parse(row[0] as string) as Item) : null
     },
@@ -69,10 +69,10 @@ export async function attemptItem<Item extends OutboxItem, Result>(
   outbox: Outbox<Item, Result>,
   item: Item,
 ): Promise<void> {
-  const { config, database } = services
+  const { platform, database } = services
   const outcome = await outcomeOf(services, outbox, item)
   // If this write fails, the lease expires and the row is claimed again.
-  await runAsSystem(database, setClock(config), ...[outcome].flat()).catch(() => {})
+  await runAsSystem(database, setClock(platform), ...[outcome].flat()).catch(() => {})
 }
 
 async function outcomeOf<Item extends OutboxItem, Result>(
@@ -90,7 +90,7 @@ async function outcomeOf<Item extends OutboxItem, Result>(
     const message = error instanceof Error ? error.message : String(error)
     const isLast = attempts >= outbox.maxAttempts
     const level = isLast || code === 'internal' ? 'error' : 'warn'
-    services.config.log({ level, ...outbox.logMembers(item), attempts, error: code, message })
+    services.platform.log({ level, ...outbox.logMembers(item), attempts, error: code, message })
     const seconds = (outbox.backoff ?? backoffSeconds)(attempts, error)
     const nextAttemptAt = sql`clock() + ${seconds} * interval '1 second'`
     return outbox.markFailed(item, { code, message, isLast, nextAttemptAt, error })

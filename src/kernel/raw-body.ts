@@ -1,6 +1,6 @@
 // Bodies that a verb gets as bytes: their media type and compression, within limits of size and of memory.
 import type { HonoRequest } from 'hono'
-import type { BodyLimits } from '../env.ts'
+import type { BodyLimits } from '../platform.ts'
 import { type ContentCoding, decompress, listContentCodings } from './decompress.ts'
 import { fail } from './errors.ts'
 import { type BeforeLarge, declaredSize, gatherBytes, guardLargeBody, readChunks } from './input.ts'

@@ -2,6 +2,7 @@
 import type { Context } from 'hono'
 import type * as z from 'zod'
 import type { Config } from '../env.ts'
+import type { Platform } from '../platform.ts'
 import type { CallerLimits } from './caller-limits.ts'
 import type { Code } from './codes.ts'
 import type { Caller, Ctx, Ports, RequestInfo, Verb } from './context.ts'
@@ -16,6 +17,7 @@ export type AppEnv = {
 }
 export type Services = {
   config: Config
+  platform: Platform
   database: Database
   sealer: Sealer
   /** Called after each batch of rows that a sweep has deleted. */
@@ -48,7 +50,7 @@ export type Operation = {
   bodyMediaType?: string
   /** Published clients send JSON without saying that it is JSON. */
   untypedBody?: boolean
-  /** The verb gets the body as bytes, decompressed, within `config.rawBodies`. The key is verified first. */
+  /** The verb gets the body as bytes, decompressed, within `platform.rawBodies`. The key is verified first. */
   rawBody?: RawMedia
   /**
    * The verb gets the request as it came, and its response is passed on with any status: both bodies are streams.

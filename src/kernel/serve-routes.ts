@@ -55,8 +55,8 @@ async function serveOperation(
   recordOutcome: RecordOutcome,
 ): Promise<Response> {
   const limits = c.get('limits')
-  const address = services.config.clientAddress(c)
-  const actor = await readCredentialCountingFailures(c, services, operation, address)
+  const address = services.platform.clientAddress(c)
+  const actor = await readCredentialCountingFailures(c, services, operation)
   if (operation.method !== 'get' && !operation.rawBody && !operation.passThrough) refuseLargeBody(c.req)
   const budget = budgetOf(actor, operation.verb?.permission)
   c.get('requestInfo').budget = budget
@@ -81,12 +81,11 @@ async function readCredentialCountingFailures(
   c: Context<AppEnv>,
   services: Services,
   operation: Operation,
-  address: string | undefined,
 ): Promise<CredentialActor> {
   try {
     return await readCredential(c, services, operation)
   } catch (error) {
-    c.get('limits').failedWithoutKey(address)
+    c.get('limits').failedWithoutKey(c)
     throw error
   }
 }
@@ -102,7 +101,7 @@ async function runOperation(
   if (operation.rawBody) {
     const mediaTypes = Object.keys(operation.rawBody)
     const callWith = (body: RawBody) => callVerb(c, operation, caller, body)
-    return withRawBody(c.req, mediaTypes, caller.config.rawBodies, beforeLarge, callWith)
+    return withRawBody(c.req, mediaTypes, caller.platform.rawBodies, beforeLarge, callWith)
   }
   if (operation.passThrough) return callVerb(c, operation, caller, { request: c.req.raw, rest: readRest(c, operation) })
   const text = operation.method === 'get' ? '' : await readBody(c.req, beforeLarge, operation.untypedBody)
@@ -161,10 +160,10 @@ async function sendStream(c: Context<AppEnv>, { stream, headers }: StreamReply):
   return c.body(null, 200, allHeaders)
 }
 
-function sendLiveStream(c: Context<AppEnv>, live: LiveStream, { config, requestId, origin }: Caller): Response {
-  const onFailure = (failure: Failure) => logFailureCause(failure, requestId, config)
+function sendLiveStream(c: Context<AppEnv>, live: LiveStream, { platform, requestId, origin }: Caller): Response {
+  const onFailure = (failure: Failure) => logFailureCause(failure, requestId, platform)
   const { onEnd } = live
-  const stoppable = { follow: (signal: AbortSignal) => live.follow(withStop(config, signal)), onEnd }
+  const stoppable = { follow: (signal: AbortSignal) => live.follow(withStop(platform, signal)), onEnd }
   const { headers, body } = openLiveStream(stoppable, { accept: c.req.header('Accept'), requestId, origin, onFailure })
   if (c.req.method !== 'HEAD') return c.body(body, 200, headers)
   live.onEnd()

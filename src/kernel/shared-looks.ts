@@ -49,8 +49,12 @@ type Feed = {
   keys: Map<string, KeyState>
 }
 
-export function createWatches({ config, database }: Pick<Services, 'config' | 'database'>): Watches {
-  const { lookMs, perKey, seconds, trips: maxTrips, keyCheckMs } = config.liveStreams
+export function createWatches({
+  config,
+  platform,
+  database,
+}: Pick<Services, 'config' | 'platform' | 'database'>): Watches {
+  const { lookMs, perKey, seconds, trips: maxTrips, keyCheckMs } = platform.liveStreams
   const [minDelay, maxDelay] = lookMs
   const feeds = new Map<string, Feed>()
   /** By key or session, when each of its streams ends at the latest: Workers may drop a request without a word. */
@@ -119,7 +123,7 @@ export function createWatches({ config, database }: Pick<Services, 'config' | 'd
     const callers = stale.map(([, { watcher }]) => watcher)
     const limiting = config.abac ? limitingPermissions(permission) : []
     const query = selectRefusals(callers, workspace, permission, limiting)
-    const [, rows] = await runAsSystem(database, setClock(config), query)
+    const [, rows] = await runAsSystem(database, setClock(platform), query)
     const refusals = new Map(rows as [string, string][])
     for (const [hash, state] of stale) {
       const refusal = refusals.get(hash)

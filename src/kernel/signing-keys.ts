@@ -3,7 +3,7 @@
 import type { Config } from '../env.ts'
 import { sha256 } from './digest.ts'
 
-export type SigningSettings = Pick<Config, 'signingSeeds' | 'sealingKeys' | 'clockOffset'>
+export type SigningSettings = Pick<Config, 'signingSeeds' | 'sealingKeys'>
 export type PublicJwk = { kty: 'OKP'; crv: 'Ed25519'; use: 'sig'; alg: 'EdDSA'; kid: string; x: string }
 type SigningKey = { jwk: PublicJwk; privateKey: CryptoKey; publicKey: CryptoKey }
 export type Claims = Record<string, unknown>
@@ -66,7 +66,8 @@ export async function signJwt(settings: SigningSettings, claims: Claims, typ = '
   return `${text}.${toBase64Url(signature)}`
 }
 
-export type Expected = { typ: string; issuer: string; audience: string }
+/** `at` is in milliseconds since 1970. */
+export type Expected = { typ: string; issuer: string; audience: string; at: number }
 export type Refusal = 'malformed' | 'untrusted' | 'not_for_us' | 'expired'
 const COMPACT_JWT = /^([\w-]{1,1000})\.([\w-]{1,8000})\.([\w-]{86})$/
 
@@ -92,7 +93,7 @@ export async function verifyJwt(
   const { iss, aud, nbf, exp } = claims
   if (header.typ !== expected.typ || iss !== expected.issuer || aud !== expected.audience)
     return { refusal: 'not_for_us' }
-  const now = (Date.now() + settings.clockOffset()) / 1000
+  const now = expected.at / 1000
   if (typeof nbf !== 'number' || typeof exp !== 'number' || nbf > now || exp <= now) return { refusal: 'expired' }
   return { claims }
 }

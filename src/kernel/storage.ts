@@ -1,5 +1,5 @@
 // Storage in a bucket: an archive is uploaded part by part while it streams in, and bytes by one request.
-import type { Storage } from '../env.ts'
+import type { Storage } from '../platform.ts'
 
 type Part = { partNumber: number; etag: string }
 type Multipart = {

@@ -1,13 +1,14 @@
 // Deletes what has expired: in batches, so that no statement is long, and until nothing is left, so that a backlog of
 // any size is worked off. Of several processes, one works on a sweep at a time.
 import { type SQL, sql } from 'drizzle-orm'
+import { createClock } from '../platform.ts'
 import { type Row, runAsSystem } from './db.ts'
 import { setClock } from './journal.ts'
 import type { Services } from './routes.ts'
 
 /** `where` reads an index. */
 export type ExpiredRows = { table: string; where: SQL }
-export type SweepServices = Pick<Services, 'config' | 'database' | 'onSweep'>
+export type SweepServices = Pick<Services, 'config' | 'platform' | 'database' | 'onSweep'>
 
 export const SWEEP_BATCH = 5000
 /** Under half the minute until the next one. */
@@ -48,19 +49,19 @@ export async function deleteExpired(
   tables: ExpiredRows[],
   batch = SWEEP_BATCH,
 ): Promise<number> {
-  const { config, database, onSweep } = services
+  const { platform, database, onSweep } = services
   const end = Date.now() + BUDGET_MS
   let total = 0
   let left = tables
   while (left.length > 0) {
     const startedAt = Date.now()
     const statements = left.map(table => deleteBatch(table, batch))
-    const [, , ...counts] = await runAsSystem(database, setClock(config), takeSweepLease(sweep), ...statements)
+    const [, , ...counts] = await runAsSystem(database, setClock(platform), takeSweepLease(sweep), ...statements)
     const deleted = left.map((_, i) => Number((counts[i] as Row[])[0]![0]))
     const ms = Date.now() - startedAt
     for (const [i, { table }] of left.entries()) onSweep?.({ table, rows: deleted[i]!, ms })
     total += deleted.reduce((sum, count) => sum + count, 0)
-    left = Date.now() < end && !config.stopping?.aborted ? left.filter((_, i) => deleted[i] === batch) : []
+    left = Date.now() < end && !platform.stopping?.aborted ? left.filter((_, i) => deleted[i] === batch) : []
   }
   return total
 }
@@ -85,8 +86,8 @@ export async function runSweeps(
 }
 
 /** By the real clock: the rows are those of all workspaces. */
-export const sweepExpiredRows = ({ config, ...services }: SweepServices): Promise<number> =>
-  deleteExpired({ ...services, config: { ...config, clockOffset: () => 0 } }, 'requests', [
-    { table: 'rate_windows', where: sql`started_at < clock() - interval '1 day'` },
+export const sweepExpiredRows = ({ platform, ...services }: SweepServices): Promise<number> =>
+  deleteExpired({ ...services, platform: { ...platform, clock: createClock() } }, 'requests', [
+    { table: 'rate_windows', where: sql`started_at < clock() - interval '2 minutes'` },
     { table: 'idempotency_keys', where: sql`created_at < clock() - interval '24 hours'` },
   ])

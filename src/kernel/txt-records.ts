@@ -1,6 +1,6 @@
 // Lookup of TXT records in DNS, with limits on time and count.
 import { Resolver } from 'node:dns/promises'
-import type { Config } from '../env.ts'
+import type { Platform } from '../platform.ts'
 import { fail } from './errors.ts'
 
 const LOOKUP_MS = 5000
@@ -8,7 +8,7 @@ const MAX_RECORDS = 100
 const NOT_FOUND_CODES = ['ENOTFOUND', 'ENODATA']
 
 export const createTxtResolver =
-  (servers?: string[]): NonNullable<Config['resolveTxt']> =>
+  (servers?: string[]): NonNullable<Platform['resolveTxt']> =>
   name => {
     const resolver = new Resolver({ timeout: 2000, tries: 2 })
     if (servers) resolver.setServers(servers)
@@ -16,7 +16,10 @@ export const createTxtResolver =
   }
 
 /** Returns an empty list for a name without records. Throws `upstream_timeout` or `upstream_error`. */
-export async function lookUpTxtRecords({ resolveTxt = createTxtResolver() }: Pick<Config, 'resolveTxt'>, name: string) {
+export async function lookUpTxtRecords(
+  { resolveTxt = createTxtResolver() }: Pick<Platform, 'resolveTxt'>,
+  name: string,
+) {
   const timeout = Promise.withResolvers<never>()
   const timer = setTimeout(() => timeout.reject(fail('upstream_timeout', { about: `DNS: ${name}` })), LOOKUP_MS)
   try {

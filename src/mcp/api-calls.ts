@@ -1,15 +1,17 @@
 // The requests that a tool sends to the API, in process, as the caller of /mcp.
 import { withStop } from '../kernel/caller.ts'
 import type { Fault } from '../kernel/errors.ts'
+import { readExecution } from '../kernel/execution.ts'
 import type { Operation, Services } from '../kernel/routes.ts'
 import { VERSION } from '../kernel/version.ts'
+import type { Execution } from '../platform.ts'
 
 export type Visitor = Parameters<NonNullable<Operation['open']>>[0]
 
 declare module '../kernel/context.ts' {
   interface Ports {
     /** Answers a request like one that came from outside. */
-    answerInProcess?: (request: Request, env: unknown, execution: unknown) => Response | Promise<Response>
+    answerInProcess?: (request: Request, env: unknown, execution: Execution | undefined) => Response | Promise<Response>
   }
 }
 
@@ -43,7 +45,7 @@ const MAX_OUTER_ID = 120
 /** The journal keeps 512 characters of the program, among them that it came by a tool. */
 const MAX_PROGRAM = 400
 
-export function createApiCalls(c: Visitor, { config, answerInProcess }: Services): ApiCall {
+export function createApiCalls(c: Visitor, { platform, answerInProcess }: Services): ApiCall {
   const { origin } = new URL(c.req.url)
   const common: Record<string, string> = {
     'User-Agent': `${c.req.header('User-Agent')?.slice(0, MAX_PROGRAM) ?? ''} slipway-mcp/${VERSION}`.trim(),
@@ -52,7 +54,7 @@ export function createApiCalls(c: Visitor, { config, answerInProcess }: Services
     const value = c.req.header(name)
     if (value !== undefined) common[name] = value
   }
-  const signal = withStop(config, c.req.raw.signal)
+  const signal = withStop(platform, c.req.raw.signal)
   const execution = readExecution(c)
   let sent = 0
 
@@ -85,12 +87,3 @@ export function createApiCalls(c: Visitor, { config, answerInProcess }: Services
 
 /** URLs resolve segments of dots, so that the request would reach another route. No id or name is one. */
 const toSegment = (value: string): string => (/^\.{0,2}$/.test(value) ? '-' : encodeURIComponent(value.toWellFormed()))
-
-/** Hono throws where there is none. */
-function readExecution(c: Visitor): unknown {
-  try {
-    return c.executionCtx
-  } catch {
-    return undefined
-  }
-}

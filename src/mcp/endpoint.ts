@@ -9,6 +9,7 @@ import { readCredential, withStop } from '../kernel/caller.ts'
 import { type Failure, fail, toFailure } from '../kernel/errors.ts'
 import { readBody } from '../kernel/input.ts'
 import { findJsonFault } from '../kernel/json-check.ts'
+import { jsonResponse } from '../kernel/json-response.ts'
 import { logFailureCause } from '../kernel/middleware.ts'
 import { requestOrigin } from '../kernel/origin.ts'
 import type { Operation, Services } from '../kernel/routes.ts'
@@ -27,7 +28,7 @@ const MAX_DEPTH = 80
 
 export function createEndpoint(operations: Operations) {
   return async (c: Visitor, services: Services): Promise<Response> => {
-    const { config } = services
+    const { config, platform } = services
     const origin = requestOrigin(config, c.req.url)
     requireOwnOrigin(c, services, origin)
     const send = createApiCalls(c, services)
@@ -35,7 +36,7 @@ export function createEndpoint(operations: Operations) {
     try {
       await readCredential(c, services, KEY_ONLY)
     } catch (error) {
-      c.get('limits').failedWithoutKey(config.clientAddress(c))
+      c.get('limits').failedWithoutKey(c)
       throw challenge(error, origin)
     }
     const api: Session['api'] = async (route, request) => {
@@ -46,7 +47,7 @@ export function createEndpoint(operations: Operations) {
         throw error
       }
     }
-    const logFailure = (error: unknown) => logFailureCause(toFailure(error), c.get('requestId'), config)
+    const logFailure = (error: unknown) => logFailureCause(toFailure(error), c.get('requestId'), platform)
     const workspace = c.req.header('X-Tenant-Id')
     const session: Session = { api, operations, origin, workspace, me: undefined, logFailure }
     const readCaller = async () => {
@@ -67,7 +68,7 @@ export function createEndpoint(operations: Operations) {
       throw error
     }
     const { method, headers, signal } = c.req.raw
-    const request = new Request(c.req.url, { method, headers, signal: withStop(config, signal) })
+    const request = new Request(c.req.url, { method, headers, signal: withStop(platform, signal) })
     const response = await serveMessage(request, message, session)
     return refusal ? relay(c, refusal, origin) : response
   }
@@ -111,7 +112,7 @@ function relay(c: Visitor, { problem, response }: ApiFailure, origin: string): R
 }
 
 const protocolError = (code: number, message: string): Response =>
-  Response.json({ jsonrpc: '2.0', id: null, error: { code, message } }, { status: 400 })
+  jsonResponse(JSON.stringify({ jsonrpc: '2.0', id: null, error: { code, message } }), 400)
 
 /** Notifications and answers change nothing and get no answer, so they need no trip. */
 const needsCaller = (message: Message | null): boolean =>

@@ -95,8 +95,12 @@ function readVersions(applied: string, agents: string): MetricFamily[] {
 }
 
 /** Without the database, only that it does not answer. */
-export async function readInstallationGauges({ config, database }: Pick<Services, 'config'> & { database: Database }) {
-  const rows = await runAsSystem(database, setClock(config), SELECT_GAUGES).catch(() => undefined)
+export async function readInstallationGauges({
+  config,
+  platform,
+  database,
+}: Pick<Services, 'config' | 'platform'> & { database: Database }) {
+  const rows = await runAsSystem(database, setClock(platform), SELECT_GAUGES).catch(() => undefined)
   const [values] = (rows?.[1] ?? []) as string[][]
   const up = gauge('slipway_database_up', 'Whether the database answers.', values ? 1 : 0)
   const keys: MetricFamily = {

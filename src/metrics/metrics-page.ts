@@ -10,7 +10,8 @@ import type { ProcessCounters } from './process-counters.ts'
 
 /** Without METRICS_TOKEN the path does not exist. */
 export function serveMetricsPage<E extends Env>(app: Hono<E>, services: Services, counters: ProcessCounters): void {
-  const { metricsToken, hostMetrics } = services.config
+  const { metricsToken } = services.config
+  const { processMetrics } = services.platform
   if (metricsToken === undefined) return
   app.get('/metrics', async c => {
     // Digests take the same time to compare, however many characters are right.
@@ -24,7 +25,7 @@ export function serveMetricsPage<E extends Env>(app: Hono<E>, services: Services
       samples: [{ labels: { version: VERSION }, value: 1 }],
     }
     // Where each request may reach another isolate, counts of one of them would go back and forth.
-    const ofProcess = hostMetrics ? [...counters.families(), ...hostMetrics()] : []
+    const ofProcess = processMetrics ? [...counters.families(), ...processMetrics()] : []
     const families = [build, ...(await readInstallationGauges(services)), ...ofProcess]
     return c.body(formatOpenMetrics(families), 200, { 'Content-Type': OPEN_METRICS_TYPE, 'Cache-Control': 'no-store' })
   })

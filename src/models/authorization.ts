@@ -44,7 +44,7 @@ const openSecret = ({ sealer }: Ctx, { id, secret }: CalledConfiguration): Promi
   sealer.open(secret!, id, MODEL_SECRET_PLACE)
 
 const signToken = (ctx: Ctx, call: OpenedCall, { model, streaming }: AskedCall): Promise<string> =>
-  signModelCall(ctx.config, {
+  signModelCall(ctx, {
     issuer: ctx.config.modelProxyIssuer ?? ctx.origin,
     audience: call.audience ?? new URL(call.configuration.base_url).origin,
     actor: call.actor,

@@ -1,5 +1,6 @@
 // The token by which an operator's authentication proxy learns who calls a model. Its claims are a contract.
-import { type Claims, type SigningSettings, signJwt } from '../kernel/signing-keys.ts'
+import type { Ctx } from '../kernel/context.ts'
+import { type Claims, signJwt } from '../kernel/signing-keys.ts'
 
 export const MODEL_JWT_SECONDS = 300
 /** For verifiers whose clocks are late. */
@@ -46,5 +47,7 @@ export const modelClaims = (call: ModelCall, now: number, jti: string): Claims =
   }
 }
 
-export const signModelCall = (config: SigningSettings, call: ModelCall): Promise<string> =>
-  signJwt(config, modelClaims(call, Date.now() + config.clockOffset(), crypto.randomUUID()))
+export const signModelCall = (
+  { config, platform }: Pick<Ctx, 'config' | 'platform'>,
+  call: ModelCall,
+): Promise<string> => signJwt(config, modelClaims(call, platform.clock.now(), crypto.randomUUID()))

@@ -67,21 +67,21 @@ export async function recordCall(
   return { ...usage, run_id: run_id ?? null }
 }
 
-function logFailure({ config, requestId }: Ctx, error: string, cause: unknown): undefined {
+function logFailure({ platform, requestId }: Ctx, error: string, cause: unknown): undefined {
   const { message } = ((cause as Error).cause ?? cause) as Error
-  config.log({ level: 'error', request_id: requestId, error, message })
+  platform.log({ level: 'error', request_id: requestId, error, message })
   return undefined
 }
 
 const countUsage = (
-  { config, database }: Ctx,
+  { platform, database }: Ctx,
   { configuration, workspace, deployment, actor }: OpenedCall,
   { error }: EndedCall,
   { input_tokens, output_tokens, cost }: CallUsage,
 ) =>
   runAsSystem(
     database,
-    setClock(config),
+    setClock(platform),
     sql`
       select record_model_call(
         ${workspace.id}::uuid,
@@ -120,13 +120,13 @@ async function traceCall(
 const OMITTED = { omitted: 'It is about runs of a project with tags.' }
 
 function buildRun(
-  { requestId, config }: Ctx,
+  { requestId, platform }: Ctx,
   { configuration, actor, deployment, hides_contents }: OpenedCall,
   { started, operation, status, error, asked, answer, secrets, trace }: EndedCall,
   { cost, estimated }: CallUsage,
   tokens: Tokens,
 ): RunOperation {
-  const toTime = (ms: number) => new Date(ms + config.clockOffset()).toISOString()
+  const toTime = (ms: number) => new Date(ms + platform.clock.ahead()).toISOString()
   const id = trace?.run_id ?? crypto.randomUUID()
   const { trace_id, dotted_order } = placeRoot(id, toTime(started))
   const costs = cost === null ? {} : costsOf(configuration, tokens, cost)

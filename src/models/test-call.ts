@@ -24,7 +24,7 @@ export const testConfiguration = verb('models:invoke', async (ctx, ref: Configur
   const tested = {
     ...outcome,
     latency_ms: Date.now() - started,
-    tested_at: new Date(started + ctx.config.clockOffset()).toISOString(),
+    tested_at: new Date(started + ctx.platform.clock.ahead()).toISOString(),
   }
   const stored = db.update(modelConfigurations).set({ last_test: tested }).where(isConfiguration(ref))
   await run(withoutRateLimit(ctx), stored.returning({ id: modelConfigurations.id }))

@@ -33,7 +33,7 @@ const CALLER = sql`
   (select d.name from deployments d where d.id = deployment_id and d.tenant_id = current_tenant()) as deployment_name`
 
 export const readUsage = verb('models:read', async (ctx, query: UsageQuery): Promise<Usage> => {
-  const { start, end } = chooseDays(query, Date.now() + ctx.config.clockOffset())
+  const { start, end } = chooseDays(query, ctx.platform.clock.now())
   const { configuration_id = null, deployment_id = null, limit, offset } = query
   const [row] = await run(
     ctx,

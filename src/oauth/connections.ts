@@ -93,10 +93,10 @@ export const disconnect = verb('tokens:use', async (ctx, ref: z.output<typeof sc
 })
 
 export async function revokeAtServer(
-  ctx: Pick<Ctx, 'config' | 'origin' | 'sealer'>,
+  ctx: Pick<Ctx, 'config' | 'platform' | 'origin' | 'sealer'>,
   provider: Provider,
   row: TokenRow,
 ) {
-  const http = createGuardedClient(ctx.config, ctx.origin)
+  const http = createGuardedClient(ctx, ctx.origin)
   return revokeTokens(http, await openProviderSecrets(ctx.sealer, provider), await openToken(ctx.sealer, row))
 }

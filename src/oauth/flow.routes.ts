@@ -44,7 +44,7 @@ const callbackHandler =
     // A failure is shown as a page too, even when the provider is unknown.
     const asFailedResult = (error: unknown): CallbackResult => {
       if (!(error instanceof Failure)) throw error
-      logFailureCause(error, request.requestId, services.config)
+      logFailureCause(error, request.requestId, services.platform)
       return { provider: null, failure: error.code }
     }
     const proof = { route: 'callback', refusal: 'state_invalid' } as const

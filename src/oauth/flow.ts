@@ -157,11 +157,11 @@ export async function completeCallback(
   { requestId, origin, request }: OpenRequest,
   parameters: CallbackParameters,
 ): Promise<CallbackResult> {
-  const { config, database } = services
+  const { platform, database } = services
   if (!STATE_PATTERN.test(parameters.state ?? '') || !PROVIDER_PATTERN.test(parameters.provider_id))
     return { provider: null, failure: 'state_invalid' }
   const claim = claimFlow(sha256Hex(parameters.state!), parameters.provider_id)
-  const [, [row]] = (await runAsSystem(database, setSystemSettings(config, requestId, request), claim)) as [
+  const [, [row]] = (await runAsSystem(database, setSystemSettings(platform, requestId, request), claim)) as [
     unknown,
     Row[],
   ]
@@ -176,7 +176,7 @@ export async function completeCallback(
     return { provider: provider.name, failure: null }
   } catch (error) {
     const failure = error instanceof Failure ? error.code : 'internal'
-    if (error instanceof Failure) logFailureCause(error, requestId, config)
+    if (error instanceof Failure) logFailureCause(error, requestId, platform)
     await failFlow(caller, flow, failure)
     if (failure === 'internal') throw error
     return { provider: provider.name, failure }
@@ -197,9 +197,9 @@ async function connectPerson(
 ): Promise<void> {
   const code = requireCode(parameters, provider)
   if (!isUnchanged) throw fail('provider_changed')
-  const { sealer, config, origin } = caller
+  const { sealer, config, platform, origin } = caller
   const { verifier } = await openFlowSecrets(caller, flow)
-  const http = createGuardedClient(config, origin)
+  const http = createGuardedClient({ config, platform }, origin)
   const tokens = await exchangeCode(http, await openProviderSecrets(sealer, provider), code, verifier)
   const grantedScopes = textArray([...new Set([...flow.scopes, ...(tokens.scopes ?? [])])])
   const change = sql<{ id: string }>`

@@ -59,5 +59,5 @@ async function revokeAndUnregister(ctx: Ctx, { tokens, ...provider }: DeletedPro
   }
   await Promise.all(Array.from({ length: MAX_CONCURRENT }, revoke))
   const secrets = await openProviderSecrets(ctx.sealer, provider).catch(() => null)
-  if (secrets) await unregisterClient(createGuardedClient(ctx.config, ctx.origin), secrets).catch(() => {})
+  if (secrets) await unregisterClient(createGuardedClient(ctx, ctx.origin), secrets).catch(() => {})
 }

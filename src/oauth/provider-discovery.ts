@@ -32,7 +32,7 @@ type DiscoveryInput = schema.McpServer & z.output<typeof schema.DiscoverQuery>
 const RESERVATION_TIME = sql`interval '2 minutes'`
 
 export const discoverProvider = verb('deployments:create', async (ctx, input: DiscoveryInput) => {
-  const http = createGuardedClient(ctx.config, ctx.origin)
+  const http = createGuardedClient(ctx, ctx.origin)
   const server = checkServerUrl(http, input.mcp_server_url)
   const reservationId = reservationIdOf(ctx)
   const { current, replayed } = await prepareWrite<Row, ProviderRow>(
@@ -60,7 +60,7 @@ export const discoverProvider = verb('deployments:create', async (ctx, input: Di
 export const previewProvider = verb(
   'deployments:create',
   async (ctx, input: DiscoveryInput): Promise<schema.DiscoveryPreview> => {
-    const http = createGuardedClient(ctx.config, ctx.origin)
+    const http = createGuardedClient(ctx, ctx.origin)
     const server = checkServerUrl(http, input.mcp_server_url)
     const { provider_id, name, client_id } = input
     const isNameFree = sql`${isNameUnused(provider_id)} and ${isNameUnreserved(provider_id)}`
@@ -156,7 +156,7 @@ async function isProviderInserted({ database }: Ctx, id: string, reservationId: 
 /** Best effort: a reservation expires, and an unused client does no harm. */
 async function undoDiscovery(ctx: Ctx, id: string, reservationId: string, client: Client | undefined): Promise<void> {
   const isInserted = await isProviderInserted(ctx, id, reservationId).catch(() => false)
-  if (client && !isInserted) await unregisterClient(createGuardedClient(ctx.config, ctx.origin), client).catch(() => {})
+  if (client && !isInserted) await unregisterClient(createGuardedClient(ctx, ctx.origin), client).catch(() => {})
 }
 
 /** The columns that discovery and every later check write. */

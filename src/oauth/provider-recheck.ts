@@ -57,7 +57,7 @@ async function checkProvider(ctx: Ctx, { provider_id }: Ref, renew?: RenewClient
   if (replayed) return toDetails(requireRow(replayed, 'provider_not_found'))
   const { s256_hosts, binding, ...row } = requireRow(current, 'provider_not_found')
 
-  const http = createGuardedClient(ctx.config, ctx.origin)
+  const http = createGuardedClient(ctx, ctx.origin)
   const finding = await checkHealth(http, row, discoveryOptionsFor(ctx, JSON.parse(s256_hosts)), nowOf(ctx))
   const client = (finding.discovered && (await renew?.(ctx, row, finding.discovered))) ?? null
   try {
@@ -68,12 +68,12 @@ async function checkProvider(ctx: Ctx, { provider_id }: Ref, renew?: RenewClient
   } catch (error) {
     // The replacement was not stored, so nothing uses it.
     if (client && client.client_id !== row.client_id)
-      await unregisterClient(createGuardedClient(ctx.config, ctx.origin), client).catch(() => {})
+      await unregisterClient(createGuardedClient(ctx, ctx.origin), client).catch(() => {})
     throw error
   }
 }
 
-const nowOf = ({ config }: Ctx): number => Date.now() + config.clockOffset()
+const nowOf = ({ platform }: Ctx): number => platform.clock.now()
 
 type BoundProvider = StoredProvider & { binding: string }
 
@@ -135,7 +135,7 @@ async function renewExpiringClient(
   const remainingMs =
     row.client_secret_expires_at === null ? Infinity : Date.parse(row.client_secret_expires_at) - nowOf(ctx)
   if (isRenewable && remainingMs > RENEW_AHEAD_MS) return null
-  const http = createGuardedClient(ctx.config, ctx.origin)
+  const http = createGuardedClient(ctx, ctx.origin)
   const { name, redirect_uri } = row
   const clientRequest: ClientRequest = { registration: 'dynamic', name, redirect_uri, document_url: null }
   if (isRenewable) {
@@ -156,18 +156,18 @@ async function renewExpiringClient(
 const MAX_PROVIDERS = 8
 
 export async function sweepProviders(services: Services): Promise<void> {
-  const { config, database } = services
+  const { config, platform, database } = services
   await deleteExpired(services, 'oauth reservations', [
     { table: 'oauth_reservations', where: sql`expires_at <= clock()` },
   ])
-  const [, due] = (await runAsSystem(database, setClock(config), CLAIM_DUE_PROVIDERS)) as [unknown, Row[]]
+  const [, due] = (await runAsSystem(database, setClock(platform), CLAIM_DUE_PROVIDERS)) as [unknown, Row[]]
   for (const [organization, provider_id, redirect_uri] of due as [string, string, string][]) {
     const origin = requestOrigin(config, redirect_uri)
     const actor = { kind: 'cron' as const, id: null, organization, tenant: null }
     const caller = createKeylessCaller(services, actor, `recheck-${crypto.randomUUID()}`, origin)
     // A failed check must not stop the others.
     await maintainProvider(caller, { provider_id }).catch((error: unknown) =>
-      config.log({ level: 'error', request_id: caller.requestId, error: String(error) }),
+      platform.log({ level: 'error', request_id: caller.requestId, error: String(error) }),
     )
   }
 }

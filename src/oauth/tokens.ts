@@ -204,11 +204,7 @@ async function refreshLeasedToken(
   try {
     const provider = await openProviderSecrets(ctx.sealer, verdict.provider)
     const { refresh_token } = await openToken(ctx.sealer, token)
-    const tokens = await authorization.requestRefresh(
-      createGuardedClient(ctx.config, ctx.origin),
-      provider,
-      refresh_token!,
-    )
+    const tokens = await authorization.requestRefresh(createGuardedClient(ctx, ctx.origin), provider, refresh_token!)
     return await storeRefreshedToken(ctx, request, token, tokens)
   } catch (error) {
     if (error instanceof Failure && error.code === 'grant_refused') return { isRefused: true }

@@ -29,7 +29,7 @@ const normaliseAddress = (text: string): string | undefined => {
  * entry, and what the client itself wrote is left out. Empty if the peer is unknown.
  */
 export function findHops(peer: string | undefined, forwardedFor: string | undefined, trusted: ProxyRange[]): string[] {
-  const hops = [normaliseAddress(peer ?? '')].filter(hop => hop !== undefined)
+  const hops = (peer ? [normaliseAddress(peer)] : []).filter(hop => hop !== undefined)
   const forwarded = (forwardedFor ?? '').split(',')
   while (hops[0] !== undefined && isTrustedProxy(hops[0], trusted) && forwarded.length > 0) {
     const previous = normaliseAddress(forwarded.pop()!)

@@ -36,7 +36,7 @@ export async function storeDelivery(services: Services, { receiver, delivery_id,
         error = null
       where d.state = 'failed'
     returning d.id`
-  const [, [row]] = (await runAsSystem(services.database, setClock(services.config), statement)) as [unknown, Row[]]
+  const [, [row]] = (await runAsSystem(services.database, setClock(services.platform), statement)) as [unknown, Row[]]
   return row ? ({ id: row[0] as string, receiver, stored, attempts: 1 } satisfies Delivery) : null
 }
 
@@ -80,7 +80,7 @@ const IS_DUE = sql`state = 'waiting' and next_attempt_at <= clock()`
 const HAS_ATTEMPTS_LEFT = sql`attempts < ${MAX_ATTEMPTS} and unfinished_attempts < ${MAX_UNFINISHED}`
 
 export async function sweepDeliveries(services: Services): Promise<void> {
-  const { config, database } = services
+  const { platform, database } = services
   await deleteExpired(services, 'githost deliveries', [
     { table: 'githost_deliveries', where: sql`created_at < clock() - ${RETENTION}` },
   ])
@@ -90,11 +90,11 @@ export async function sweepDeliveries(services: Services): Promise<void> {
     set state = 'failed', error = 'worker_died'
     where ${IS_DUE} and not (${HAS_ATTEMPTS_LEFT})
     returning id, attempts`
-  const results = await runAsSystem(database, setClock(config), failExhausted)
+  const results = await runAsSystem(database, setClock(platform), failExhausted)
   const [, exhausted] = results as [unknown, [string, unknown][]]
   for (const [id, attempts] of exhausted) {
     const request_id = requestIdOf(id)
-    config.log({ level: 'error', request_id, error: 'worker_died', attempts: Number(attempts) })
+    platform.log({ level: 'error', request_id, error: 'worker_died', attempts: Number(attempts) })
   }
   await drainOutbox(services, OUTBOX, {
     claim: claimDelivery(sql`unfinished_attempts = 0`),

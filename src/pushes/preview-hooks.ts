@@ -91,11 +91,14 @@ export const sweepHooks = (services: Services): Promise<void> =>
   drainOutbox(services, OUTBOX, { claim: CLAIM_HOOK, maxConcurrent: MAX_CONCURRENT })
 
 /** Every attempt has the same `webhook-id`, by which a receiver can ignore repeats. */
-async function sendHook({ config, sealer }: Services, { id, url, parent_id, secret, body }: Hook): Promise<void> {
+async function sendHook(
+  { config, platform, sealer }: Services,
+  { id, url, parent_id, secret, body }: Hook,
+): Promise<void> {
   const text = JSON.stringify(body)
   const message = { id, timestamp: Math.floor(Date.now() / 1000), body: text }
   const signature = await signBySecret(await sealer.open(secret, parent_id, HOOK_SEAL_CONTEXT), message)
-  const client = createGuardedClient(config, configuredOrigin(config))
+  const client = createGuardedClient({ config, platform }, configuredOrigin(config))
   client.stage('preview hook')
   const headers = messageHeaders(message, [signature])
   const response = await client.fetch(url, { method: 'POST', headers, body: text })

@@ -106,6 +106,7 @@ async function createPreview(caller: Caller, facts: PreviewFacts, commit: Commit
     where ${isPreview}
       and v.head_sha = ${preview.head_sha}
       and v.state <> 'ended'
+      and v.deployment_id is not distinct from ${preview.deployment_id}
       and v.approved_sha is not distinct from ${preview.approved_sha})`
   const created = sql`created as (
     update previews v
@@ -135,7 +136,7 @@ async function createPreview(caller: Caller, facts: PreviewFacts, commit: Commit
     await insertDeployment(ctx, await previewDeployment(caller, facts), creation)
   } catch (error) {
     const code = error instanceof Failure ? error.code : null
-    // A newer delivery moved the preview to another commit, and creates it.
+    // A newer delivery moved the preview to another commit, and creates it. Or another sweep has created it.
     if (code === 'preview_moved') return
     if (code !== 'previews_full') throw error
     await markFull(ctx, preview)

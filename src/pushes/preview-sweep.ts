@@ -66,11 +66,11 @@ const SELECT_ORPHANS = sql<Row>`
   limit ${MAX_PER_SWEEP}`
 
 export async function sweepPreviews(services: Services): Promise<void> {
-  const { config, database } = services
+  const { config, platform, database } = services
   await deleteExpired(services, 'previews', [
     { table: 'previews', where: sql`state = 'ended' and updated_at < clock() - ${RETENTION}` },
   ])
-  const results = await runAsSystem(database, setClock(config), SELECT_OVERDUE, SELECT_WAITING, SELECT_ORPHANS)
+  const results = await runAsSystem(database, setClock(platform), SELECT_OVERDUE, SELECT_WAITING, SELECT_ORPHANS)
   const [, overdue, waiting, orphans] = results as Row[][]
   const callerOf = ({ organization, tenant }: Owner) => {
     const actor = { kind: 'cron', id: null, organization, tenant } as const
@@ -80,7 +80,7 @@ export async function sweepPreviews(services: Services): Promise<void> {
   const forEachRow = async <T>(rows: Row[] | undefined, work: (item: T) => Promise<void>) => {
     for (const [json] of rows ?? [])
       await work(JSON.parse(json as string)).catch((error: unknown) =>
-        config.log({ level: 'error', error: String(error) }),
+        platform.log({ level: 'error', error: String(error) }),
       )
   }
   await forEachRow<OverduePreview>(overdue, preview => endPreview(callerOf(preview), preview, preview.reason))

@@ -193,6 +193,6 @@ async function logFailure(ctx: Ctx, work: () => Promise<void>): Promise<void> {
   try {
     await work()
   } catch (error) {
-    ctx.config.log({ level: 'warn', request_id: ctx.requestId, error: String(error) })
+    ctx.platform.log({ level: 'warn', request_id: ctx.requestId, error: String(error) })
   }
 }

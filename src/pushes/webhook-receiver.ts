@@ -5,9 +5,9 @@ import type { Integration } from '../integrations/githost.ts'
 import { readOpenRequest } from '../kernel/caller.ts'
 import { type Row, runAsSystem } from '../kernel/db.ts'
 import { fail } from '../kernel/errors.ts'
+import { readExecution } from '../kernel/execution.ts'
 import { invalidRequest } from '../kernel/input.ts'
 import type { Operation, Services } from '../kernel/routes.ts'
-import { waitUntil } from '../kernel/wait-until.ts'
 import { processDelivery, storeDelivery } from './deliveries.ts'
 import { withSignedBody } from './signed-body.ts'
 import { parseDelivery } from './webhook-payloads.ts'
@@ -67,7 +67,8 @@ export async function receiveDelivery(c: Context, services: Services, operation:
       ...{ receiver: integration_id ?? 'app', delivery_id: readHeader(c, 'delivery') },
       ...{ event, origin, request },
     })
-    if (delivery) waitUntil(c, processDelivery({ ...services, waitUntil: work => waitUntil(c, work) }, delivery))
+    const waitUntil = (work: Promise<unknown>) => services.platform.waitUntil(work, readExecution(c))
+    if (delivery) waitUntil(processDelivery({ ...services, waitUntil }, delivery))
   }
   return c.body(null, 202, { 'Cache-Control': 'no-store' })
 }

@@ -23,7 +23,7 @@ export async function sweepQueues(services: Services): Promise<void> {
 
 /** Runs expire without a trace here, so items are checked once a day from the first day on which that can happen. */
 async function deleteExpired(services: Services): Promise<void> {
-  const { config, database, traces } = services
+  const { config, platform, database, traces } = services
   const due = sql`
     select organization_id, tenant_id, array_to_string(array_agg(coalesce(run_id, id)), ',')
     from (
@@ -34,7 +34,7 @@ async function deleteExpired(services: Services): Promise<void> {
       limit ${MAX_CHECKED}
     ) i
     group by organization_id, tenant_id`
-  const [, rows] = (await runAsSystem(database, setClock(config), due)) as [unknown, string[][]]
+  const [, rows] = (await runAsSystem(database, setClock(platform), due)) as [unknown, string[][]]
   for (const [organization, tenant, ids] of rows) {
     const actor = { kind: 'cron', id: null, organization: organization!, tenant: tenant! } as const
     const caller = createKeylessCaller(services, actor, `queues-${crypto.randomUUID()}`, configuredOrigin(config))
@@ -44,7 +44,7 @@ async function deleteExpired(services: Services): Promise<void> {
     const isThere = sql`exists (select from ${runs} r where r.tenant_id = i.tenant_id and r.id = i.run_id)`
     await runAsSystem(
       database,
-      setClock(config),
+      setClock(platform),
       sql`delete from annotation_queue_items i where ${isChecked} and i.check_at < clock() and not ${isThere}`,
       sql`
         update annotation_queue_items i

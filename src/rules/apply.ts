@@ -32,7 +32,7 @@ export async function applyRule(
     ...(added && { add_to_dataset: added.get(id)! }),
     ...(rule.extend_only && { extend_only: extensionOf(trace_tier) }),
   })
-  const deliveries = planDeliveries(rule, runs, Date.now() + ctx.config.clockOffset())
+  const deliveries = planDeliveries(rule, runs, ctx.platform.clock.now())
   const applications = runs.map(one => ({
     run_id: one.id,
     trace_id: one.trace_id,

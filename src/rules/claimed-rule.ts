@@ -36,20 +36,20 @@ export type ClaimedRule = {
 }
 
 /** Null if another worker has it, or if it is gone or off. */
-export async function claimRule({ config, database }: Services, id: string): Promise<ClaimedRule | null> {
+export async function claimRule({ platform, database }: Services, id: string): Promise<ClaimedRule | null> {
   const claim = sql<Row>`
     update run_rules r
     set next_evaluation_at = clock() + ${LEASE}
     where r.id = ${id}::uuid and r.is_enabled and r.next_evaluation_at <= clock()
     returning to_json(r)::text`
-  const [, rows] = (await runAsSystem(database, setClock(config), claim)) as [unknown, [string][]]
+  const [, rows] = (await runAsSystem(database, setClock(platform), claim)) as [unknown, [string][]]
   return rows[0] ? JSON.parse(rows[0][0]) : null
 }
 
 /** After a failure the lease stays: the rule is tried again when it ends. */
-export async function releaseRule({ config, database }: Services, { id }: ClaimedRule): Promise<void> {
+export async function releaseRule({ platform, database }: Services, { id }: ClaimedRule): Promise<void> {
   const release = sql`update run_rules set next_evaluation_at = clock() where id = ${id}::uuid`
-  await runAsSystem(database, setClock(config), release)
+  await runAsSystem(database, setClock(platform), release)
 }
 
 type Owner = Pick<ClaimedRule, 'id' | 'organization_id' | 'tenant_id' | 'display_name'>

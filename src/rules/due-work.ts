@@ -14,7 +14,7 @@ export const MAX_RULES = 500
 
 /** The condition is on rules `r`: of each workspace the one that waits longest, then the second of each. */
 export async function listDueRules(
-  { config, database }: Services,
+  { platform, database }: Services,
   { table, lastAt }: RuleWork,
   condition: SQL,
 ): Promise<string[]> {
@@ -29,7 +29,7 @@ export async function listDueRules(
       )
     order by row_number() over (partition by r.tenant_id order by ${last}), ${last}
     limit ${MAX_RULES}`
-  const [, rows] = (await runAsSystem(database, setClock(config), due)) as [unknown, [string][]]
+  const [, rows] = (await runAsSystem(database, setClock(platform), due)) as [unknown, [string][]]
   return rows.map(([id]) => id)
 }
 

@@ -58,15 +58,15 @@ export async function evaluateAndSend(services: Services, condition: SQL): Promi
 }
 
 async function evaluateRules(services: Services, condition: SQL): Promise<void> {
-  const { config, database } = services
-  const [, rows] = (await runAsSystem(database, setClock(config), listDue(condition))) as [unknown, [string][]]
+  const { platform, database } = services
+  const [, rows] = (await runAsSystem(database, setClock(platform), listDue(condition))) as [unknown, [string][]]
   const due = rows.map(([id]) => id)
   // A rule with many runs does not take the time of the others.
   const share = Math.max(MIN_SHARE_MS, (WORK_MS * MAX_CONCURRENT) / Math.max(MAX_CONCURRENT, due.length))
   await runWorkerPool({
     maxConcurrent: MAX_CONCURRENT,
     maxItems: MAX_RULES,
-    stopping: config.stopping,
+    stopping: platform.stopping,
     claim: async () => due.shift() ?? null,
     work: id => evaluateRule(services, id, Date.now() + share),
   })
@@ -77,12 +77,12 @@ async function evaluateRule(services: Services, id: string, deadline: number): P
   if (!rule) return
   const ctx = actAsRule(services, rule)
   try {
-    const hasTime = () => Date.now() < deadline && !services.config.stopping?.aborted
+    const hasTime = () => Date.now() < deadline && !services.platform.stopping?.aborted
     while (hasTime() && (await evaluatePage(ctx, rule)));
     while (hasTime() && (await backfillPage(ctx, rule)));
     await releaseRule(services, rule)
   } catch (error) {
-    services.config.log({ level: 'warn', rule: id, error: 'rule not evaluated', message: String(error) })
+    services.platform.log({ level: 'warn', rule: id, error: 'rule not evaluated', message: String(error) })
   }
 }
 

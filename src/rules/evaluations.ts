@@ -137,7 +137,7 @@ async function evaluate(services: Services, item: Evaluation): Promise<Outcome> 
 type StoredAnswer = { verdicts: StoredVerdict[] | null; cost: number | null; run: string | null }
 
 /** What it cost counts in any case. Returns false if the lease is lost. */
-async function storeAnswer({ config, database }: Services, item: Evaluation, answer: StoredAnswer): Promise<boolean> {
+async function storeAnswer({ platform, database }: Services, item: Evaluation, answer: StoredAnswer): Promise<boolean> {
   const store = sql<Row>`
     with spent as (
       update run_rules r
@@ -149,7 +149,7 @@ async function storeAnswer({ config, database }: Services, item: Evaluation, ans
       cost_usd = coalesce(cost_usd + ${answer.cost}, cost_usd, ${answer.cost}::double precision)
     where ${isOwnAttempt(item)}
     returning id`
-  const [, rows] = (await runAsSystem(database, setClock(config), store)) as [unknown, Row[]]
+  const [, rows] = (await runAsSystem(database, setClock(platform), store)) as [unknown, Row[]]
   return rows.length > 0
 }
 

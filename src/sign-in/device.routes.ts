@@ -44,7 +44,7 @@ export const deviceRoutes = slice('Device sign-in', 'Keys of people for programs
       const input = await readFormInput(c.req, s.DeviceCodeRequest)
       const origin = requestOrigin(services.config, c.req.url)
       const { request } = visitOf(c, services, operation)
-      const visit = { request, address: services.config.clientAddress(c) }
+      const visit = { request, address: services.platform.clientAddress(c) }
       return c.json(await device.requestDevice(services, visit, origin, input), 200, NO_STORE)
     },
   })

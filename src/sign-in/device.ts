@@ -50,7 +50,7 @@ export function parseScope(scope: string | undefined): string[] | null {
 }
 
 export async function requestDevice(
-  { config, database }: Services,
+  { platform, database }: Services,
   { request, address }: { request: string; address: string | undefined },
   origin: string,
   { client_id, scope, device_name }: z.output<typeof schema.DeviceCodeRequest>,
@@ -61,7 +61,7 @@ export async function requestDevice(
   const network = networkOf(address)
   const [, [row]] = (await runAsSystem(
     database,
-    setClock(config),
+    setClock(platform),
     sql<Row>`
       insert into device_requests (
         device_code_hash, user_code, device_name, permissions, client_network, client_address, user_agent
@@ -105,7 +105,7 @@ type Redeemed =
     })
 
 export async function redeemDeviceCode(
-  { config, database }: Services,
+  { config, platform, database }: Services,
   { requestId, request }: Visit,
   { grant_type, client_id, device_code }: z.output<typeof schema.DeviceTokenRequest>,
 ): Promise<z.output<typeof schema.DeviceToken>> {
@@ -116,7 +116,7 @@ export async function redeemDeviceCode(
   const limit = config.eventsPerDay || null
   const [, [row]] = (await runAsSystem(
     database,
-    setSystemSettings(config, requestId, request),
+    setSystemSettings(platform, requestId, request),
     sql<Row>`
       select redeem_device_code(
         ${sha256Hex(device_code)}, ${sha256Hex(key)}, ${makeKeyHint(key)}, ${limit}::bigint

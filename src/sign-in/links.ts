@@ -71,13 +71,13 @@ export async function createOperatorLink(
 }
 
 /** Returns the new session and its token. */
-export async function useLink({ config, database }: Services, { requestId, request }: Visit, token: string) {
+export async function useLink({ config, platform, database }: Services, { requestId, request }: Visit, token: string) {
   if (!looksLikeLinkToken(token)) throw fail('sign_in_link_invalid')
   const sessionToken = newSessionToken()
   const limit = config.eventsPerDay || null
   const [, [row]] = (await runAsSystem(
     database,
-    setSystemSettings(config, requestId, request),
+    setSystemSettings(platform, requestId, request),
     sql<Row>`
       select to_json(s)
       from use_sign_in_link(${sha256Hex(token)}, ${sha256Hex(sessionToken)}, ${limit}::bigint) s

@@ -30,10 +30,12 @@ const requireOidc = ({ oidc }: Config): OidcSettings => {
   return oidc
 }
 
+type FetchServices = Pick<Services, 'config' | 'platform'>
+
 /** Discovery, tokens, keys and claims of one sign-in share the limits of one guarded client. */
-async function openProvider(config: Config, origin: string) {
-  const { issuer, clientId, clientSecret } = requireOidc(config)
-  const http = createGuardedClient(config, origin)
+async function openProvider(services: FetchServices, origin: string) {
+  const { issuer, clientId, clientSecret } = requireOidc(services.config)
+  const http = createGuardedClient(services, origin)
   http.stage('OpenID Connect discovery')
   // The guarded client decides which URLs are allowed.
   const customFetch = (address: string, init: object) => http.fetch(address, init)
@@ -58,15 +60,15 @@ async function asFailure<T>(work: () => Promise<T>): Promise<T> {
 }
 
 /** The URL to send the browser to, and the sealed flow to keep in a cookie meanwhile. */
-export async function beginSignIn({ config, sealer }: Services, origin: string) {
+export async function beginSignIn({ config, platform, sealer }: Services, origin: string) {
   const { scopes } = requireOidc(config)
-  const { server, client, redirectUri } = await asFailure(() => openProvider(config, origin))
+  const { server, client, redirectUri } = await asFailure(() => openProvider({ config, platform }, origin))
   if (!server.authorization_endpoint) throw fail('sign_in_refused', { cause: new Error('no authorization endpoint') })
   const flow: Flow = {
     state: oauth.generateRandomState(),
     nonce: oauth.generateRandomNonce(),
     verifier: oauth.generateRandomCodeVerifier(),
-    until: Date.now() + config.clockOffset() + FLOW_SECONDS * 1000,
+    until: platform.clock.now() + FLOW_SECONDS * 1000,
   }
   const url = new URL(server.authorization_endpoint)
   const parameters = {
@@ -83,13 +85,13 @@ export async function beginSignIn({ config, sealer }: Services, origin: string) 
   return { url: url.href, sealed: await sealer.seal(JSON.stringify(flow), 'sign-in', 'oidc') }
 }
 
-async function openFlow({ config, sealer }: Services, sealed: string | undefined): Promise<Flow> {
+async function openFlow({ platform, sealer }: Services, sealed: string | undefined): Promise<Flow> {
   if (!sealed) throw fail('sign_in_expired')
   const text = await sealer.open(sealed, 'sign-in', 'oidc').catch(() => {
     throw fail('sign_in_expired')
   })
   const flow = Flow.parse(JSON.parse(text))
-  if (flow.until <= Date.now() + config.clockOffset()) throw fail('sign_in_expired')
+  if (flow.until <= platform.clock.now()) throw fail('sign_in_expired')
   return flow
 }
 
@@ -100,8 +102,8 @@ const Claims = z.looseObject({
   name: z.string().optional().catch(undefined),
 })
 
-async function readClaims(config: Config, origin: string, url: URL, flow: Flow) {
-  const { http, options, server, client, authentication, redirectUri } = await openProvider(config, origin)
+async function readClaims(services: FetchServices, origin: string, url: URL, flow: Flow) {
+  const { http, options, server, client, authentication, redirectUri } = await openProvider(services, origin)
   http.stage('token')
   const parameters = oauth.validateAuthResponse(server, client, url, flow.state)
   const response = await oauth.authorizationCodeGrantRequest(
@@ -134,10 +136,10 @@ export async function completeSignIn(
   url: URL,
   sealed: string | undefined,
 ) {
-  const { config, database } = services
+  const { config, platform, database } = services
   const { issuer, domains, groupRoles, groupsClaim } = requireOidc(config)
   const flow = await openFlow(services, sealed)
-  const claims = await asFailure(() => readClaims(config, origin, url, flow))
+  const claims = await asFailure(() => readClaims({ config, platform }, origin, url, flow))
   const email = Email.safeParse(claims.email).data ?? null
   const isVerified = claims.email_verified === true && email !== null
   const join = domains.find(([domain]) => email?.split('@')[1] === domain)?.[1] ?? null
@@ -146,7 +148,7 @@ export async function completeSignIn(
   const token = newSessionToken()
   const [, [row]] = (await runAsSystem(
     database,
-    setSystemSettings(config, requestId, request),
+    setSystemSettings(platform, requestId, request),
     sql<Row>`
       select sign_in_by_identity(
         ${issuer}, ${claims.sub}, ${email}, ${isVerified}, ${claims.name?.trim().slice(0, 128) || null},

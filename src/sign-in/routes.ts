@@ -37,10 +37,10 @@ const linkInput = { body: s.LinkToken }
 const LINK_REFUSALS = ['sign_in_link_invalid', 'invalid_request', 'body_too_large'] as const
 
 /** Where no member or organization is known, no journal can have the refusal. */
-const logRefusal = (c: Visitor, { config }: Services, error: unknown): void =>
-  config.log({
+const logRefusal = (c: Visitor, { platform }: Services, error: unknown): void =>
+  platform.log({
     ...{ level: 'warn', request_id: c.get('requestId'), event: 'session.refused' },
-    ...{ code: toFailure(error).code, client_address: config.clientAddress(c) ?? null },
+    ...{ code: toFailure(error).code, client_address: platform.clientAddress(c) ?? null },
   })
 
 const redirect = (c: Visitor, location: string): Response =>
@@ -52,13 +52,13 @@ async function answerWithPage(
   services: Services,
   answer: (origin: string) => Promise<Response>,
 ): Promise<Response> {
-  const { config } = services
+  const { config, platform } = services
   try {
     return await answer(requestOrigin(config, c.req.url))
   } catch (error) {
     if (!(error instanceof Failure)) throw error
     logRefusal(c, services, error)
-    logFailureCause(error, c.get('requestId'), config)
+    logFailureCause(error, c.get('requestId'), platform)
     c.get('requestInfo').code = error.code
     const page = renderPage(titleOf(error.code), [detailOf(error.code)], BACK)
     return c.body(page, statusOf(error.code) as 200, await pageHeaders())

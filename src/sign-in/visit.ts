@@ -5,7 +5,7 @@ import type { Operation, Services } from '../kernel/routes.ts'
 export type Visit = { requestId: string; request: string }
 export type Visitor = Parameters<NonNullable<Operation['open']>>[0]
 
-export const visitOf = (c: Visitor, { config }: Services, operation: Operation): Visit => ({
+export const visitOf = (c: Visitor, { platform }: Services, operation: Operation): Visit => ({
   requestId: c.get('requestId'),
-  request: describeRequest(c, operation, config.clientAddress(c)),
+  request: describeRequest(c, operation, platform.clientAddress(c)),
 })

@@ -17,23 +17,26 @@ const signedText = ({ workspace_id, upload_id, expires }: Omit<DownloadLink, 'si
   ['GET', workspace_id, upload_id, expires].join('\n')
 
 export async function createArchiveLink(
-  { config, origin }: Ctx,
+  { config, platform, origin }: Ctx,
   workspace_id: string,
   { id: upload_id, size, sha256 }: Archive,
 ) {
-  const expires = Date.now() + config.clockOffset() + LINK_TTL_MS
+  const expires = platform.clock.now() + LINK_TTL_MS
   const signature = await linkSigner(config).sign(signedText({ workspace_id, upload_id, expires }))
   const query = new URLSearchParams({ expires: String(expires), signature })
   return { url: `${origin}/v1/sync/archives/${workspace_id}/${upload_id}?${query}`, size, sha256 }
 }
 
 /** The signature replaces a key: only a poll under the lease returns the link. */
-export async function openArchive({ config }: Services, link: DownloadLink): Promise<ReadableStream<Uint8Array>> {
+export async function openArchive(
+  { config, platform }: Services,
+  link: DownloadLink,
+): Promise<ReadableStream<Uint8Array>> {
   if (!(await linkSigner(config).verify(link.signature, signedText(link)))) throw fail('download_link_invalid')
-  if (link.expires <= Date.now() + config.clockOffset()) throw fail('download_link_expired')
-  if (!config.uploads) throw notConfigured(MISSING_STORAGE)
+  if (link.expires <= platform.clock.now()) throw fail('download_link_expired')
+  if (!platform.storage) throw notConfigured(MISSING_STORAGE)
   const path = `${link.workspace_id}/${link.upload_id}.tar.gz`
-  const body = await config.uploads.get(path).catch(cause => {
+  const body = await platform.storage.get(path).catch(cause => {
     const detail = 'The storage of archives did not answer. Retry after the time in Retry-After.'
     throw fail('storage_unavailable', { detail, headers: { 'Retry-After': '1' }, cause })
   })

@@ -76,11 +76,12 @@ async function getGitCredential(ctx: Ctx, [, , , , , repo_url, row]: CredentialS
 }
 
 async function getRegistryCredential(
-  { config }: Ctx,
+  ctx: Ctx,
   { deployment_id }: CredentialInput,
   [, key_id, tenant_id, source, image_uri]: CredentialSubject,
 ): Promise<RegistryCredential | null> {
-  return config.registry
-    ? issueRegistryCredential(config, config.registry, key_id, { tenant_id, deployment_id, source, image_uri })
+  const { registry } = ctx.config
+  return registry
+    ? issueRegistryCredential(ctx, registry, key_id, { tenant_id, deployment_id, source, image_uri })
     : null
 }

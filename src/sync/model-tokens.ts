@@ -16,7 +16,7 @@ export const issueModelTokens = verb('listeners:sync', async (ctx, wish: ModelTo
   const rows = await run(ctx, selectOwners(wish))
   const [listener_id] = requireRow(rows, 'listener_not_found')
   const page = rows.slice(0, MODEL_TOKENS_PAGE_SIZE)
-  const now = Date.now() + ctx.config.clockOffset()
+  const now = ctx.platform.clock.now()
   return {
     tokens: ctx.config.deploymentModels ? await seal(await createTokens(ctx, page), `${listener_id}/models`) : null,
     expires_at: new Date(now + MODEL_TOKEN_SECONDS * 1000).toISOString(),
@@ -41,10 +41,9 @@ const selectOwners = ({ deployment_ids, after = null, ...lease }: ModelTokenWish
   where ${hasLease(lease)}
   order by d.id`
 
-async function createTokens({ config }: Ctx, rows: TokenRow[]): Promise<Record<string, string>> {
+async function createTokens(ctx: Ctx, rows: TokenRow[]): Promise<Record<string, string>> {
   const tokens: Record<string, string> = {}
   for (const [, deployment_id, version] of rows)
-    if (deployment_id)
-      tokens[deployment_id] = await createModelToken(config, { deployment_id, version: Number(version) })
+    if (deployment_id) tokens[deployment_id] = await createModelToken(ctx, { deployment_id, version: Number(version) })
   return tokens
 }

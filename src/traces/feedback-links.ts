@@ -34,7 +34,7 @@ function expiryOf({ expires_at, expires_in }: NewLink, now: number): number {
 export const createFeedbackLinks = verb(
   'feedback:create',
   async (ctx, { links, isList }: schema.NewFeedbackLinks): Promise<schema.FeedbackLink | schema.FeedbackLink[]> => {
-    const now = Date.now() + ctx.config.clockOffset()
+    const now = ctx.platform.clock.now()
     const faults: Fault[] = []
     const given = links.map((link, place) => {
       const expiry = expiryOf(link, now)
@@ -105,7 +105,7 @@ const enterWorkspaceOfLink = (token: string): SQL => sql`
   where t.id = ${token}::uuid and t.expires_at > clock()`
 
 export async function sendLinkFeedback(
-  { config, database }: Services,
+  { platform, database }: Services,
   token: string,
   { score, value, comment, correction, metadata }: schema.LinkFeedback,
 ): Promise<void> {
@@ -133,6 +133,6 @@ export async function sendLinkFeedback(
     ${sql.join(storeFeedback(given, { found: sql`runs` }), sql`,`)}
     select id
     from stored_feedback`
-  const [, , rows] = await runAsSystem(database, setClock(config), enterWorkspaceOfLink(token), store)
+  const [, , rows] = await runAsSystem(database, setClock(platform), enterWorkspaceOfLink(token), store)
   if (rows!.length === 0) throw fail('feedback_link_not_found')
 }

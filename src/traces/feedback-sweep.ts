@@ -10,10 +10,10 @@ import { upgradeWaitingTraces } from './waiting-upgrades.ts'
 const MAX_ROWS = 25_000
 
 export async function sweepFeedback(services: Services): Promise<void> {
-  const { config, database, traces } = services
+  const { platform, database, traces } = services
   await traces.attachFeedback(services)
   await upgradeWaitingTraces(services, WAITING)
-  await runAsSystem(database, setClock(config), ...[EXPIRED, ORPHANED, OF_DELETED_PROJECTS].map(deleteRows))
+  await runAsSystem(database, setClock(platform), ...[EXPIRED, ORPHANED, OF_DELETED_PROJECTS].map(deleteRows))
   await deleteExpired(services, 'feedback links', [{ table: 'feedback_tokens', where: sql`expires_at < clock()` }])
 }
 

@@ -1,7 +1,8 @@
 // What clients ask first: how they may send runs to this installation.
-import type { BodyLimits } from '../env.ts'
+
 import { listContentCodings } from '../kernel/decompress.ts'
 import { VERSION } from '../kernel/version.ts'
+import type { BodyLimits } from '../platform.ts'
 import type { Info } from './ingestion.schema.ts'
 
 /** Of the API, as its published clients count: they warn of an older one. */

@@ -41,7 +41,7 @@ export const ingestionRoutes = slice('Ingestion', 'Runs of applications, as trac
       'Takes no API key. Tracing clients read it first: which compressions and routes they can use, and how large a ' +
       'batch may be.',
     reply: s.Info,
-    open: async (c, { config }) => c.json(await readInfo(config)),
+    open: async (c, { platform }) => c.json(await readInfo(platform)),
   })
   .post('/runs', {
     id: 'createRun',

@@ -30,17 +30,17 @@ export async function fillPayloads(ctx: Ctx, runs: StoredRun[], maxBytes: number
   })
   const readNext = async (): Promise<void> => {
     for (let next = wanted.pop(); next; next = wanted.pop()) {
-      const body = await openObject(ctx.config, next.object)
+      const body = await openObject(ctx.platform, next.object)
       if (body) next.run[next.name] = await new Response(body).text()
     }
   }
   await Promise.all(Array.from({ length: PARALLEL_READS }, readNext))
 }
 
-export async function openObject(config: Ctx['config'], object: StoredObject): Promise<BodyInit | null> {
+export async function openObject({ storage }: Ctx['platform'], object: StoredObject): Promise<BodyInit | null> {
   if ('base64' in object) return Buffer.from(object.base64, 'base64')
   try {
-    return (await config.uploads?.get(object.path)) ?? null
+    return (await storage?.get(object.path)) ?? null
   } catch (cause) {
     throw fail('storage_unavailable', { headers: { 'Retry-After': '1' }, cause })
   }
@@ -53,8 +53,8 @@ const signedText = ({ organization_id, workspace_id, run_id, expires }: Signed) 
   ['GET', organization_id, workspace_id, run_id, expires].join('\n')
 
 /** The URLs of what is stored apart from these runs. */
-export async function signObjects({ config, origin, requestInfo }: Ctx, runs: StoredRun[]) {
-  const expires = Date.now() + config.clockOffset() + LINK_TTL_MS
+export async function signObjects({ config, platform, origin, requestInfo }: Ctx, runs: StoredRun[]) {
+  const expires = platform.clock.now() + LINK_TTL_MS
   const place = { organization_id: requestInfo.organization!, workspace_id: requestInfo.tenant!, expires }
   const queries = new Map<string, URLSearchParams>()
   for (const { id, objects } of runs) {
@@ -68,9 +68,9 @@ export async function signObjects({ config, origin, requestInfo }: Ctx, runs: St
 
 /** The signature replaces a key. */
 export async function openRunObject(services: Services, link: ObjectLink, requestId: string) {
-  const { config } = services
+  const { config, platform } = services
   if (!(await linkSigner(config).verify(link.signature, signedText(link)))) throw fail('download_link_invalid')
-  if (link.expires <= Date.now() + config.clockOffset()) throw fail('download_link_expired')
+  if (link.expires <= platform.clock.now()) throw fail('download_link_expired')
   const actor = { kind: 'visitor', id: null, organization: link.organization_id, tenant: link.workspace_id } as const
   const ctx: Ctx = { ...createKeylessCaller(services, actor, requestId, ''), permission: 'runs:read' }
   const query: RunQuery = { ids: [link.run_id], order: 'desc', limit: 1, columns: ['objects'] }
@@ -79,7 +79,7 @@ export async function openRunObject(services: Services, link: ObjectLink, reques
   const { attachments = {}, ...payloads } = objectsOf(run)
   const names = Object.entries(attachments).map(([name, object]) => [attachmentName(name), object] as const)
   const object = new Map<string, StoredObject>([...Object.entries(payloads), ...names]).get(link.name)
-  const body = object && (await openObject(config, object))
+  const body = object && (await openObject(platform, object))
   if (!body) throw fail('run_object_not_found')
   return { body, type: object.type ?? 'application/json' }
 }

@@ -81,7 +81,7 @@ function selectPoints({ start, end, strideMs }: Span, minutes: SQL): SQL {
 export const readDashboard = verb(
   'projects:read',
   async (ctx, { session_id, ...request }: z.output<typeof SessionRef> & schema.DashboardRequest) => {
-    const span = readSpan(request, Date.now() + ctx.config.clockOffset())
+    const span = readSpan(request, ctx.platform.clock.now())
     const points = request.omit_data
       ? sql`'{"points": [], "feedback": []}'`
       : selectPoints(span, await ctx.traces.countRuns(ctx, toCountQuery(session_id, span)))

@@ -1,8 +1,9 @@
 // The object store holds what is too long for a row: JSON members of runs, and attachments.
-import type { Storage } from '../env.ts'
+
 import { type Ctx, withoutRateLimit } from '../kernel/context.ts'
 import { verifyKey } from '../kernel/db.ts'
 import { fail, isDatabaseUnavailable } from '../kernel/errors.ts'
+import type { Storage } from '../platform.ts'
 import type { MergedRun } from './run-operations.ts'
 import { PAYLOADS, type StoredObject, type StoredObjects } from './store.ts'
 
@@ -25,7 +26,7 @@ export async function withObjects(
   runs: MergedRun[],
   store: (ctx: Ctx, stored: StoredRuns) => Promise<void>,
 ): Promise<void> {
-  const { uploads: storage } = ctx.config
+  const { storage } = ctx.platform
   const pending: Pending[] = []
   const stored = runs.map(run => moveIntoObjects(run, storage, pending))
   if (!storage || pending.length === 0) return store(ctx, { runs: stored, objects: [] })

@@ -17,7 +17,7 @@ import { aroundTime, showRuns } from './runs.ts'
 import type * as schema from './runs-v2.schema.ts'
 
 const DAY_MS = 86_400_000
-export const dayAgo = ({ config }: Ctx): string => new Date(Date.now() + config.clockOffset() - DAY_MS).toISOString()
+export const dayAgo = ({ platform }: Ctx): string => new Date(platform.clock.now() - DAY_MS).toISOString()
 
 export async function readPage(ctx: Ctx, query: RunQuery): Promise<StoredPage> {
   const page = await ctx.traces.query(ctx, query)

@@ -15,7 +15,7 @@ type Waiting = { table: SQL; isWaiting: SQL; oldestFirst: SQL; permission: Permi
 
 export async function upgradeWaitingTraces(services: Services, waiting: Waiting): Promise<void> {
   const { table, isWaiting, oldestFirst, permission } = waiting
-  const { config, database, traces } = services
+  const { config, platform, database, traces } = services
   const found = sql`
     select organization_id, tenant_id, array_to_string(array_agg(distinct trace_id), ',')
     from (
@@ -26,7 +26,7 @@ export async function upgradeWaitingTraces(services: Services, waiting: Waiting)
       limit ${MAX_TRACES}
     ) w
     group by organization_id, tenant_id`
-  const [, rows] = (await runAsSystem(database, setClock(config), found)) as [unknown, string[][]]
+  const [, rows] = (await runAsSystem(database, setClock(platform), found)) as [unknown, string[][]]
   for (const [organization, tenant, ids] of rows) {
     const traceIds = ids!.split(',')
     const actor = { kind: 'cron', id: null, organization: organization!, tenant: tenant! } as const

@@ -228,8 +228,8 @@ const listDue = (condition: SQL): SQL<Row> => sql<Row>`
   limit ${MAX_WEBHOOKS}`
 
 async function deliverDue(services: Services, condition: SQL, maxItems?: number): Promise<void> {
-  const { config, database } = services
-  const [, rows] = (await runAsSystem(database, setClock(config), listDue(condition))) as [unknown, [string][]]
+  const { platform, database } = services
+  const [, rows] = (await runAsSystem(database, setClock(platform), listDue(condition))) as [unknown, [string][]]
   const due = rows.map(([id]) => id)
   const itemsOfEach = maxItems && Math.max(1, Math.floor(maxItems / due.length))
   await runWorkerPool({
@@ -254,17 +254,17 @@ const MAX_GATHERING = 10_000
 
 /** For the process that wrote the events, after its response. What it leaves is left to the schedule. */
 export function createEventDeliverer(services: Services): (tenant: string) => Promise<void> {
-  const { config } = services
+  const { platform } = services
   const gathering = createExpiringMap<true>(MAX_GATHERING, Date.now)
   return async tenant => {
-    if (config.deliveriesPerRequest === 0 || gathering.get(tenant)) return
+    if (platform.deliveriesPerRequest === 0 || gathering.get(tenant)) return
     gathering.set(tenant, true, GATHER_EXPIRY_MS)
     await pauseUntilAborted(GATHER_MS)
     gathering.delete(tenant)
     try {
-      await deliverDue(services, sql`w.tenant_id = ${tenant}::uuid`, config.deliveriesPerRequest)
+      await deliverDue(services, sql`w.tenant_id = ${tenant}::uuid`, platform.deliveriesPerRequest)
     } catch (error) {
-      config.log({ level: 'warn', tenant, error: 'webhooks not delivered', message: String(error) })
+      platform.log({ level: 'warn', tenant, error: 'webhooks not delivered', message: String(error) })
     }
   }
 }
@@ -291,6 +291,6 @@ export async function sweepWebhooks(services: Services): Promise<void> {
     update webhooks
     set previous_secret = null, previous_secret_until = null
     where previous_secret_until < clock()`
-  await runAsSystem(services.database, setClock(services.config), deleteFarBack, forgetSecrets)
+  await runAsSystem(services.database, setClock(services.platform), deleteFarBack, forgetSecrets)
   await deliverDue(services, sql`true`)
 }

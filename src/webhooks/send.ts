@@ -32,14 +32,14 @@ export async function sendMessage(services: Services, receiver: Receiver, id: st
 }
 
 export async function postMessage(
-  { config }: Services,
+  { config, platform }: Services,
   url: string,
   headers: Record<string, string>,
   body: string,
   timeoutMs: number = TIMEOUT_MS,
 ): Promise<Attempt> {
   const limits = { fetchMs: timeoutMs, totalMs: timeoutMs, fetches: 1, bytes: ANSWER_BYTES }
-  const client = createGuardedClient(config, configuredOrigin(config), limits)
+  const client = createGuardedClient({ config, platform }, configuredOrigin(config), limits)
   client.stage('webhook')
   const started = Date.now()
   const sent = { headers, duration_ms: 0, answer: null, error: null, retryAfter: 0 }

@@ -2,10 +2,10 @@ import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
 import { VIEWER } from '../../src/access/built-in-roles.ts'
 import { ApiActivity } from '../../src/audit/schema.ts'
+import { finishPendingWork } from '../../src/host/pending-work.ts'
 import { newSessionToken } from '../../src/kernel/crypto.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { sha256Hex } from '../../src/kernel/digest.ts'
-import { finishPendingWork } from '../../src/kernel/wait-until.ts'
 import {
   type App,
   getApp,

@@ -231,7 +231,7 @@ describe('an attachment', () => {
     await tenant.post('/datasets/clone', { source_dataset_id: dataset, target_dataset_id: copies })
     const { s3_url } = (await linksOf(id))['attachment.a']
     const isStored = async () => {
-      const stream = await getApp().config.uploads!.get(s3_url)
+      const stream = await getApp().platform.storage!.get(s3_url)
       await stream?.cancel()
       return stream !== null
     }

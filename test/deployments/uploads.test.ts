@@ -12,7 +12,7 @@ async function requestUploadLink(app = startApp()) {
 }
 
 it('without a store, an upload link is refused with not_configured', async () => {
-  const { status, body } = await requestUploadLink(startApp({ overrides: { uploads: undefined } }))
+  const { status, body } = await requestUploadLink(startApp({ overrides: { storage: undefined } }))
   expect([status, body.code]).toEqual([503, 'not_configured'])
 })
 

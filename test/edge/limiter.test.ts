@@ -1,12 +1,11 @@
 import { env } from 'cloudflare:workers'
 import { expect, it } from 'vitest'
 import { bootstrap } from '../../src/access/bootstrap.ts'
-import type { Config } from '../../src/env.ts'
+import { finishPendingWork } from '../../src/host/pending-work.ts'
 import { newApiKey } from '../../src/kernel/crypto.ts'
-import { finishPendingWork } from '../../src/kernel/wait-until.ts'
-import { newTenant, send, startApp } from '../support/app.ts'
+import { newTenant, type Overrides, send, startApp } from '../support/app.ts'
 
-const startLimitedApp = (overrides: Partial<Config> = {}) =>
+const startLimitedApp = (overrides: Overrides = {}) =>
   startApp({ settings: { ...env, RATE_LIMIT_PER_MINUTE: '3' }, overrides })
 
 it('with the rate limiter of Workers bound, each key still has its own count and rate limit headers', async () => {
@@ -32,7 +31,7 @@ it('requests with one unknown key are limited', async () => {
 
 it('failed requests of an address are counted across instances', async () => {
   const headers = () => ({ 'X-Api-Key': newApiKey(), 'X-Test-Address': '192.0.2.9' })
-  const overrides: Partial<Config> = { clientAddress: ({ req }) => req.header('X-Test-Address') }
+  const overrides: Overrides = { clientAddress: ({ req }) => req.header('X-Test-Address') }
   const [first, second] = [startLimitedApp(overrides), startLimitedApp(overrides)]
   for (let i = 0; i < 4; i++) {
     expect((await send('GET', '/workspaces', { headers: headers(), app: first })).status).toBe(401)

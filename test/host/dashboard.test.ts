@@ -15,7 +15,7 @@ const settings = {
   SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}`,
   PUBLIC_URL: 'http://slipway.test',
 }
-const startHost = (folder: string) => createHost(settings, { dashboard: createFolderFiles(folder), log: () => {} })
+const startHost = (folder: string) => createHost(settings, { assets: createFolderFiles(folder), log: () => {} })
 const host = startHost(DASHBOARD_FOLDER)
 const get = (path: string, headers: Record<string, string> = {}, { app } = host) =>
   app.request(`http://slipway.test${path}`, { headers })

@@ -7,12 +7,12 @@ import { loadOperations } from '../../src/app.ts'
 import { deploymentPageQuery } from '../../src/deployments/list.ts'
 import { DeploymentQuery } from '../../src/deployments/schema.ts'
 import { createHost } from '../../src/host/host.ts'
+import { finishPendingWork } from '../../src/host/pending-work.ts'
 import { type SeedResult, seed } from '../../src/host/seed-data.ts'
 import type { Caller } from '../../src/kernel/context.ts'
 import { run } from '../../src/kernel/db.ts'
 import { sha256Hex } from '../../src/kernel/digest.ts'
 import { organizationPermissions } from '../../src/kernel/permissions.ts'
-import { finishPendingWork } from '../../src/kernel/wait-until.ts'
 import { createMigratedDatabase } from '../support/migrated-postgres.ts'
 import { connect } from '../support/postgres.ts'
 import * as fc from '../support/seeded-fast-check.ts'
@@ -56,6 +56,7 @@ const nodesOf = (node: Node): Node[] => [node, ...(node.Plans ?? []).flatMap(nod
 async function planOf(query: Record<string, string>, statement = deploymentPageQuery(DeploymentQuery.parse(query))) {
   const caller: Caller = {
     config: host.config,
+    platform: host.app.platform,
     database: host.app.database,
     sealer: undefined as never,
     traces: undefined as never,

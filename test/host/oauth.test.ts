@@ -10,6 +10,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest
 import { bootstrap } from '../../src/access/bootstrap.ts'
 import { EDITOR } from '../../src/access/built-in-roles.ts'
 import { createHost } from '../../src/host/host.ts'
+import { createClock } from '../../src/platform.ts'
 import { startDemoServer, startPublicMcpServer, stopCommands } from '../support/commands.ts'
 import { completeSignIn } from '../support/headless-user.ts'
 import { createMigratedDatabase } from '../support/migrated-postgres.ts'
@@ -59,7 +60,7 @@ beforeAll(async () => {
     ...{ DATABASE_URL: databaseUrl, SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}` },
     ...{ PUBLIC_URL, ALLOW_LOOPBACK: 'true', UPLOADS_DIR: root, RATE_LIMIT_PER_MINUTE: '0' },
   }
-  slipway = createHost(settings, { clockOffset: () => clock.aheadMs, log: line => void lines.push(line) })
+  slipway = createHost(settings, { clock: createClock(() => clock.aheadMs), log: line => void lines.push(line) })
   key = (await bootstrap(slipway.app.database, { organization: 'Acme', emails: ['a@example.com'] })).api_key
   mcp = await listen(origin => (request, response) => {
     const metadata = { resource: `${origin}/mcp`, authorization_servers: [issuer], scopes_supported: ['read'] }

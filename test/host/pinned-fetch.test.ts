@@ -314,12 +314,11 @@ describe('an answer to the guarded client', () => {
     port = await listen(server)
   })
   const send = (path: string) => {
-    const config = {
-      foreignFetch: createPinnedFetch({ allowLoopback: true }),
-      allowLoopback: true,
-      publicUrl: undefined,
+    const policy = {
+      config: { allowLoopback: true, publicUrl: undefined },
+      platform: { foreignFetch: createPinnedFetch({ allowLoopback: true }) },
     }
-    return createGuardedClient(config, 'http://127.0.0.1:1').fetch(`http://127.0.0.1:${port}${path}`)
+    return createGuardedClient(policy, 'http://127.0.0.1:1').fetch(`http://127.0.0.1:${port}${path}`)
   }
   const errorCode = async (work: Promise<unknown>) => ((await catchError(work)) as Failure).code
 
@@ -350,13 +349,12 @@ describe('an answer to the guarded client', () => {
     servers[0]!.closeAllConnections()
     expect(await errorCode(send('/'))).toBe('upstream_error')
     const resolve = createResolver(['10.0.0.1'])
-    const config = {
-      foreignFetch: createPinnedFetch({ allowLoopback: false, resolve }),
-      allowLoopback: false,
-      publicUrl: undefined,
+    const policy = {
+      config: { allowLoopback: false, publicUrl: undefined },
+      platform: { foreignFetch: createPinnedFetch({ allowLoopback: false, resolve }) },
     }
     const error = await catchError(
-      createGuardedClient(config, 'https://slipway.example.com').fetch('https://mcp.example.com/'),
+      createGuardedClient(policy, 'https://slipway.example.com').fetch('https://mcp.example.com/'),
     )
     expect(error).toBeInstanceOf(Failure)
     expect(error).toMatchObject({ code: 'blocked_url', extra: { about: expect.stringContaining('mcp.example.com') } })

@@ -10,7 +10,7 @@ import { createAdaptorServer } from '@hono/node-server'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { bootstrap } from '../../src/access/bootstrap.ts'
 import { createHost } from '../../src/host/host.ts'
-import { finishPendingWork } from '../../src/kernel/wait-until.ts'
+import { finishPendingWork } from '../../src/host/pending-work.ts'
 import { startLocalGitea } from '../support/local-gitea.ts'
 import { createMigratedDatabase } from '../support/migrated-postgres.ts'
 

@@ -258,7 +258,7 @@ describe('the database logins', () => {
     const nullArguments = (types: string) => (types ? types.split(/, ?/).map(type => `null::${type}`) : '')
     const callStatement = (name: string) =>
       `select ${name.replace(/\((.*)\)$/, (_, types) => `(${nullArguments(types)})`)}`
-    expect(names.functions.filter(name => entryFunctions.test(name))).toHaveLength(13)
+    expect(names.functions.filter(name => entryFunctions.test(name))).toHaveLength(14)
     const statements = [
       ...becomeStatements('slipway_system', owner, new URL(logins.system).username),
       ...names.tables.map(table => `select from "${table}"`),

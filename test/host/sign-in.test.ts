@@ -9,6 +9,7 @@ import { bootstrap } from '../../src/access/bootstrap.ts'
 import { AUDITOR, ORGANIZATION_ADMIN, ORGANIZATION_USER } from '../../src/access/built-in-roles.ts'
 import { createHost } from '../../src/host/host.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
+import { createClock } from '../../src/platform.ts'
 import { completeSignIn } from '../support/headless-user.ts'
 import {
   CLIENT_SECRET,
@@ -49,7 +50,7 @@ const start = (settings: Record<string, string>) =>
       ...{ PUBLIC_URL, ALLOW_LOOPBACK: 'true', UPLOADS_DIR: root, RATE_LIMIT_PER_MINUTE: '0' },
       ...settings,
     },
-    { clockOffset: () => clock.aheadMs, log: line => void lines.push(line) },
+    { clock: createClock(() => clock.aheadMs), log: line => void lines.push(line) },
   )
 
 beforeAll(async () => {

@@ -51,6 +51,7 @@ test('`npm start` and `npm run bootstrap` refuse a database without migrations a
   const empty = crypto.randomUUID()
   await query(databaseUrl, `create database "${empty}"`)
   settings.DATABASE_URL = Object.assign(new URL(databaseUrl), { pathname: empty }).href
+  settings.DATABASE_SYSTEM_URL = settings.DATABASE_URL
   for (const { output: said, exited } of [start(), operator('--organization', 'Acme')]) {
     expect(await exited).toBe(1)
     expect(said.err.trim().split('\n')).toEqual([expect.stringContaining('db:migrate')])

@@ -1,8 +1,8 @@
 // The API of insights jobs: what creates them, what they show, and who may.
 import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
+import { finishPendingWork } from '../../src/host/pending-work.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { finishPendingWork } from '../../src/kernel/wait-until.ts'
 import { newLimitedCaller } from '../support/access-policies.ts'
 import { getApp, unusedId } from '../support/app.ts'
 import { appendQuestions, newAskedTenant, setUpModel } from '../support/insights.ts'

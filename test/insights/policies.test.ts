@@ -1,6 +1,6 @@
 // Access policies on insights: those of a project decide about its jobs, configs and runs.
 import { beforeAll, expect, it } from 'vitest'
-import { finishPendingWork } from '../../src/kernel/wait-until.ts'
+import { finishPendingWork } from '../../src/host/pending-work.ts'
 import { deny, hasTag, newLimitedCaller, tagValue } from '../support/access-policies.ts'
 import { newTenant, type Tenant, unusedId } from '../support/app.ts'
 import { appendQuestions, TOPICS } from '../support/insights.ts'

@@ -1,10 +1,22 @@
-import { afterEach, describe, expect, it } from 'vitest'
+import { sql } from 'drizzle-orm'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { countTrips } from '#runtime'
+import { finishPendingWork } from '../../src/host/pending-work.ts'
 import { toNetworkPrefix } from '../../src/kernel/address-limits.ts'
 import { newApiKey } from '../../src/kernel/crypto.ts'
+import { runAsSystem } from '../../src/kernel/db.ts'
 import { createExpiringMap } from '../../src/kernel/expiring-map.ts'
-import { finishPendingWork } from '../../src/kernel/wait-until.ts'
-import { clock, newTenant, send, startApp, type Tenant, unusedId, withClockAhead } from '../support/app.ts'
+import {
+  type App,
+  clock,
+  getApp,
+  newTenant,
+  send,
+  startApp,
+  type Tenant,
+  unusedId,
+  withClockAhead,
+} from '../support/app.ts'
 import { newIntegration } from '../support/integrations.ts'
 import { signBody } from '../support/pushes.ts'
 
@@ -17,6 +29,15 @@ const startInstance = (settings: Record<string, unknown> = {}) =>
   startApp({ settings, overrides: { clientAddress: c => c.req.header('X-Test-Address') } })
 const DAY = 24 * 60 * 60_000
 const from = (address: string) => ({ 'X-Test-Address': address })
+let addresses = 0
+const newAddress = () => `192.0.2.${++addresses}`
+/** Instances share the failures of an address, so each test has one of its own. */
+let here: string
+beforeEach(() => {
+  here = newAddress()
+})
+
+const guess = (app: App) => send('GET', '/workspaces', { headers: { ...from(here), 'X-Api-Key': newApiKey() }, app })
 
 async function runInParallel<T>(times: number, act: (i: number) => Promise<T>): Promise<T[]> {
   return Promise.all(Array.from({ length: times }, (_, i) => act(i)))
@@ -27,7 +48,7 @@ describe('unknown keys', () => {
   it('cause no more database round trips than the limit of their address, in parallel or one by one', async () => {
     const app = startInstance()
     const requestId = `trip-${unusedId()}`
-    const headers = { 'X-Request-Id': requestId, ...from('192.0.2.1') }
+    const headers = { 'X-Request-Id': requestId, ...from(here) }
     const guess = () => send('GET', '/workspaces', { headers: { ...headers, 'X-Api-Key': newApiKey() }, app })
     const parallel = await runInParallel(500, guess)
     expect([count(parallel, 401), count(parallel, 429)]).toEqual([60, 440])
@@ -45,13 +66,13 @@ describe('unknown keys', () => {
   it('do not lock out other addresses, or accepted keys of the same address', async () => {
     const app = startInstance({ UNKNOWN_KEYS_PER_MINUTE: '5' })
     const [acceptedBefore, acceptedLate] = [await newTenant({ app }), await newTenant({ app })]
-    const here = from('192.0.2.1')
-    expect((await acceptedBefore.get('/workspaces', here)).status).toBe(200)
-    await runInParallel(10, () => send('GET', '/workspaces', { headers: { ...here, 'X-Api-Key': newApiKey() }, app }))
-    expect((await acceptedBefore.get('/workspaces', here)).status).toBe(200)
-    expect((await acceptedLate.get('/workspaces', here)).body.code).toBe('address_rate_limited')
-    expect((await acceptedLate.get('/workspaces', from('192.0.2.2'))).status).toBe(200)
-    expect((await acceptedLate.get('/workspaces', here)).status).toBe(200)
+    const own = from(here)
+    expect((await acceptedBefore.get('/workspaces', own)).status).toBe(200)
+    await runInParallel(10, () => send('GET', '/workspaces', { headers: { ...own, 'X-Api-Key': newApiKey() }, app }))
+    expect((await acceptedBefore.get('/workspaces', own)).status).toBe(200)
+    expect((await acceptedLate.get('/workspaces', own)).body.code).toBe('address_rate_limited')
+    expect((await acceptedLate.get('/workspaces', from(newAddress()))).status).toBe(200)
+    expect((await acceptedLate.get('/workspaces', own)).status).toBe(200)
   })
 
   it('are counted per /64 network of an IPv6 address', async () => {
@@ -65,17 +86,88 @@ describe('unknown keys', () => {
 
   it('are not limited when the setting is 0', async () => {
     const app = startInstance({ UNKNOWN_KEYS_PER_MINUTE: '0' })
-    const headers = () => ({ ...from('192.0.2.1'), 'X-Api-Key': newApiKey() })
+    const headers = () => ({ ...from(here), 'X-Api-Key': newApiKey() })
     const replies = await runInParallel(100, () => send('GET', '/workspaces', { headers: headers(), app }))
     expect(count(replies, 401)).toBe(100)
   })
 })
 
+describe('several instances', () => {
+  const LIMIT = 12
+  const startInstances = () => [1, 2, 3].map(() => startInstance({ UNKNOWN_KEYS_PER_MINUTE: String(LIMIT) }))
+
+  it.each<[string, (app: App) => Promise<{ status: number; body: { code?: string } }>, number]>([
+    ['unknown keys', app => guess(app), 401],
+    [
+      'unknown keys with an invalid body',
+      app => send('POST', '/v2/tag-keys', { body: {}, headers: { ...from(here), 'X-Api-Key': newApiKey() }, app }),
+      422,
+    ],
+    [
+      'unknown OAuth states',
+      app => send('GET', `/v2/auth/callback/acme?state=${'x'.repeat(43)}`, { headers: from(here), app }),
+      400,
+    ],
+    [
+      'device requests',
+      app => {
+        const headers = { ...from(here), 'Content-Type': 'application/x-www-form-urlencoded' }
+        return send('POST', '/device/code', { raw: 'client_id=slipway-cli', headers, app })
+      },
+      200,
+    ],
+  ])('count %s of an address together', async (_, act, admitted) => {
+    const instances = startInstances()
+    const statuses: number[] = []
+    for (let i = 0; i < LIMIT + 9; i++) {
+      const reply = await act(instances[i % 3]!)
+      statuses.push(reply.status)
+      await finishPendingWork()
+    }
+    // An instance that counted its last failure before the limit was reached learns of it by one more.
+    expect(statuses.lastIndexOf(admitted)).toBeLessThan(LIMIT + 2)
+    expect(
+      count(
+        statuses.map(status => ({ status })),
+        429,
+      ),
+    ).toBeGreaterThanOrEqual(7)
+    expect(statuses.indexOf(429)).toBeGreaterThanOrEqual(LIMIT)
+    clock.ahead = 61_000
+    expect((await act(instances[0]!)).status).toBe(admitted)
+  })
+
+  it('admit accepted keys of an address over its limit, and other addresses', async () => {
+    const instances = startInstances()
+    const tenant = await newTenant({ app: instances[1]! })
+    expect((await tenant.get('/workspaces', from(here))).status).toBe(200)
+    await runInParallel(LIMIT, () => guess(instances[0]!))
+    await finishPendingWork()
+    await guess(instances[1]!)
+    await finishPendingWork()
+    expect((await guess(instances[1]!)).body.code).toBe('address_rate_limited')
+    expect((await tenant.get('/workspaces', from(here))).status).toBe(200)
+    here = newAddress()
+    expect((await guess(instances[1]!)).status).toBe(401)
+  })
+
+  it('refuse by what they know while failures cannot be counted, and store no address', async () => {
+    const unavailable = { DATABASE_URL: 'postgresql://nobody:none@127.0.0.1:1/none' }
+    const [cut, other] = [startInstance({ UNKNOWN_KEYS_PER_MINUTE: '3', ...unavailable }), startInstance()]
+    for (const app of [cut, cut, cut, other]) await send('GET', '/workspaces', { headers: from(here), app })
+    await finishPendingWork()
+    expect([(await guess(cut)).status, (await guess(other)).status]).toEqual([429, 401])
+    const [windows] = await runAsSystem(getApp().database, sql`select w::text from rate_windows w`)
+    expect(windows).not.toHaveLength(0)
+    expect(String(windows)).not.toContain(here)
+  })
+})
+
 describe('an accepted key', () => {
   it.each<[string, (tenant: Tenant) => Promise<{ status: number }>, number]>([
-    ['succeeds', tenant => tenant.get('/workspaces', from('192.0.2.1')), 200],
-    ['is not found', tenant => tenant.delete(`/v2/listeners/${unusedId()}`, undefined, from('192.0.2.1')), 404],
-    ['is invalid', tenant => tenant.post('/v2/tag-keys', {}, from('192.0.2.1')), 422],
+    ['succeeds', tenant => tenant.get('/workspaces', from(here)), 200],
+    ['is not found', tenant => tenant.delete(`/v2/listeners/${unusedId()}`, undefined, from(here)), 404],
+    ['is invalid', tenant => tenant.post('/v2/tag-keys', {}, from(here)), 422],
   ])('does not count against its address when its request %s', async (_, act, status) => {
     const app = startInstance({ UNKNOWN_KEYS_PER_MINUTE: '3' })
     for (let i = 0; i < 6; i++) {
@@ -98,16 +190,16 @@ describe('a failed request of an address', () => {
   ])('is a request with %s', async (_, makeKeyHeaders) => {
     const app = startInstance({ UNKNOWN_KEYS_PER_MINUTE: '5' })
     const tenant = await newTenant({ app })
-    const headers = { ...from('192.0.2.1'), ...(await makeKeyHeaders(tenant)) }
+    const headers = { ...from(here), ...(await makeKeyHeaders(tenant)) }
     for (let i = 0; i < 5; i++) expect((await send('GET', '/workspaces', { headers, app })).status).toBe(401)
-    const unknown = { ...from('192.0.2.1'), 'X-Api-Key': newApiKey() }
+    const unknown = { ...from(here), 'X-Api-Key': newApiKey() }
     expect((await send('GET', '/workspaces', { headers: unknown, app })).status).toBe(429)
   })
 
   it('is a request with an unknown key and an invalid body, counted after the response', async () => {
     const app = startInstance({ UNKNOWN_KEYS_PER_MINUTE: '5' })
     const post = () =>
-      send('POST', '/v2/tag-keys', { body: {}, headers: { ...from('192.0.2.1'), 'X-Api-Key': newApiKey() }, app })
+      send('POST', '/v2/tag-keys', { body: {}, headers: { ...from(here), 'X-Api-Key': newApiKey() }, app })
     const replies = await runInParallel(50, post)
     expect([count(replies, 422), count(replies, 429)]).toEqual([5, 45])
     await finishPendingWork()
@@ -172,7 +264,7 @@ describe('a route without a key', () => {
     const app = startInstance({ UNKNOWN_KEYS_PER_MINUTE: '5' })
     const requestId = `trip-${unusedId()}`
     const makeState = () => Buffer.from(crypto.getRandomValues(new Uint8Array(32))).toString('base64url')
-    const headers = { ...from('192.0.2.1'), 'X-Request-Id': requestId }
+    const headers = { ...from(here), 'X-Request-Id': requestId }
     const replies = await runInParallel(50, () =>
       send('GET', `/v2/auth/callback/acme?state=${makeState()}`, { headers, app }),
     )
@@ -188,7 +280,7 @@ describe('a route without a key', () => {
       send('POST', `/v1/integrations/forge/githost/${id}/webhook`, {
         raw: '{}',
         headers: {
-          ...{ ...from('192.0.2.1'), 'Content-Type': 'application/json', 'X-GitHub-Event': 'ping' },
+          ...{ ...from(here), 'Content-Type': 'application/json', 'X-GitHub-Event': 'ping' },
           ...{ 'X-GitHub-Delivery': unusedId(), 'X-Hub-Signature-256': `sha256=${signature}` },
         },
         app,
@@ -207,7 +299,7 @@ describe('a route without a key', () => {
     const unsigned = await runInParallel(50, () => deliver(integrationId))
     expect([count(unsigned, 401), count(unsigned, 429)]).toEqual([5, 45])
     // Requests with a key have a limit of their own.
-    expect((await tenant.get('/workspaces', from('192.0.2.1'))).status).toBe(200)
+    expect((await tenant.get('/workspaces', from(here))).status).toBe(200)
   })
 })
 

@@ -8,15 +8,18 @@ const MCP = 'https://mcp.example.com'
 type Answer = (request: Request) => Response | Promise<Response>
 
 /** A guarded client whose network is one function. It records the requests. */
-function createClient(answer: Answer, policy: { allowLoopback?: boolean } = {}, limits?: FetchLimits) {
+function createClient(answer: Answer, settings: { allowLoopback?: boolean } = {}, limits?: FetchLimits) {
   const requests: Request[] = []
   const foreign = (async (url: string, init: RequestInit) => {
     const request = new Request(url, init)
     requests.push(request)
     return answer(request)
   }) as typeof fetch
-  const config = { foreignFetch: foreign, publicUrl: undefined, allowLoopback: false, ...policy }
-  return { ...createGuardedClient(config, 'https://slipway.example.com', limits), requests }
+  const config = { publicUrl: undefined, allowLoopback: false, ...settings }
+  return {
+    ...createGuardedClient({ config, platform: { foreignFetch: foreign } }, 'https://slipway.example.com', limits),
+    requests,
+  }
 }
 
 const catchFailure = async (work: Promise<unknown>): Promise<Failure> => {
@@ -91,12 +94,12 @@ describe('a request', () => {
 
 it('a server on this machine is reached only if loopback is allowed', async () => {
   const url = `${inject('trips')}/unused?a=b`
-  const { config } = startApp({
+  const app = startApp({
     settings: { ALLOW_LOOPBACK: 'true' },
     overrides: { foreignFetch: fetch.bind(globalThis) },
   })
-  expect(await (await createGuardedClient(config, 'http://slipway.test').fetch(url)).text()).toBe('0')
-  expect(await codeOf(createGuardedClient(getApp().config, 'http://slipway.test').fetch(url))).toBe('blocked_url')
+  expect(await (await createGuardedClient(app, 'http://slipway.test').fetch(url)).text()).toBe('0')
+  expect(await codeOf(createGuardedClient(getApp(), 'http://slipway.test').fetch(url))).toBe('blocked_url')
 })
 
 describe('a redirect', () => {

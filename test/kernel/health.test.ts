@@ -19,7 +19,7 @@ it('/readyz caches a positive result, and checks again after a negative one', as
     return [[[isReady ? String(Number.MAX_SAFE_INTEGER) : '0']]]
   }
   const context = { json: (body: unknown) => Response.json(body) }
-  const checkReadiness = async () => operation.open!(context as never, { config: {}, database } as never, operation)
+  const checkReadiness = async () => operation.open!(context as never, { platform: {}, database } as never, operation)
   await expect(checkReadiness()).rejects.toMatchObject({ code: 'not_ready' })
   await expect(checkReadiness()).rejects.toMatchObject({ code: 'not_ready' })
   isReady = true

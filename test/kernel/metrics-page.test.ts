@@ -37,7 +37,7 @@ describe('the metrics of the control plane', () => {
   })
 
   it('count requests by operation and status, and what waits, and name no tenant', async () => {
-    const app = startApp({ settings: { METRICS_TOKEN: token }, overrides: { hostMetrics: () => [] } })
+    const app = startApp({ settings: { METRICS_TOKEN: token }, overrides: { processMetrics: () => [] } })
     const tenant = await newTenant({ app })
     await app.fetch(new Request(`${ORIGIN}/workspaces`, { headers: { 'X-Api-Key': tenant.key } }))
     await app.fetch(new Request(`${ORIGIN}/no-such-${tenant.tenant_id}`))
@@ -54,7 +54,9 @@ describe('the metrics of the control plane', () => {
   })
 
   it('have no counts of requests on a host without a lasting process', async () => {
-    const { text } = await read(startApp({ settings: { METRICS_TOKEN: token }, overrides: { hostMetrics: undefined } }))
+    const { text } = await read(
+      startApp({ settings: { METRICS_TOKEN: token }, overrides: { processMetrics: undefined } }),
+    )
     expect(text).not.toContain('slipway_requests')
     expect(readSample(text, 'slipway_database_up')).toBe('1')
   })

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { loadOperations } from '../../src/app.ts'
+import { createClock } from '../../src/platform.ts'
 import { getApp, logLines, newTenant, send, startApp, unusedId } from '../support/app.ts'
 import { makeImageBody } from '../support/deployment-bodies.ts'
 
@@ -285,9 +286,9 @@ describe('an internal error', () => {
       },
     ],
     ['raised by the database', () => Number.NaN],
-  ])('%s is logged with message and stack, and the response has only the request id', async (_, clockOffset) => {
+  ])('%s is logged with message and stack, and the response has only the request id', async (_, ahead) => {
     const { key } = await newTenant()
-    const app = startApp({ overrides: { clockOffset } })
+    const app = startApp({ overrides: { clock: createClock(ahead) } })
     const { status, body, text, headers } = await send('GET', '/workspaces', { app, headers: { 'X-Api-Key': key } })
     expect([status, body.code, body.request_id]).toEqual([500, 'internal', headers.get('X-Request-Id')])
     expect(text).not.toMatch(/internal message|interval|syntax|NaN/)

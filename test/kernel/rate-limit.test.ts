@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { VIEWER } from '../../src/access/built-in-roles.ts'
-import { finishPendingWork } from '../../src/kernel/wait-until.ts'
+import { finishPendingWork } from '../../src/host/pending-work.ts'
 import { NewListener } from '../../src/listeners/schema.ts'
 import { clock, newTenant, startApp, type Tenant } from '../support/app.ts'
 

@@ -5,6 +5,7 @@ import type { Database, Trip } from '../../src/kernel/db.ts'
 import { fail } from '../../src/kernel/errors.ts'
 import { createWatches } from '../../src/kernel/shared-looks.ts'
 import type { Numbered, WatchSource } from '../../src/kernel/watch.ts'
+import { createClock, type Platform } from '../../src/platform.ts'
 
 beforeEach(() => void vi.useFakeTimers())
 afterEach(() => void vi.useRealTimers())
@@ -18,7 +19,8 @@ const liveStreams = {
 }
 const newWatches = (limits: Partial<typeof liveStreams> = {}, database?: Database) =>
   createWatches({
-    config: { liveStreams: { ...liveStreams, ...limits }, clockOffset: () => 0 } as Config,
+    config: {} as Config,
+    platform: { liveStreams: { ...liveStreams, ...limits }, clock: createClock() } as Platform,
     database: database as Database,
   })
 

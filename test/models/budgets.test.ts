@@ -17,14 +17,14 @@ type Call = { deployment?: string; failed?: boolean; tokens?: [input: number, ou
 /** Sends the statements of a call, as the proxy does. */
 async function newCaller() {
   const tenant = await newTenant()
-  const { config, database } = getServices()
+  const { platform, database } = getServices()
   const model = { name: unusedId(), provider: 'openai', model: 'gpt', auth_type: 'none' }
   const { id } = (await tenant.post('/v1/model-configurations', model)).body
   const asTenant = sql`select set_config('app.tenant_id', ${tenant.tenant_id}, true)`
   const take = (deployment: string | null = null, ...meanwhile: SQL[]) =>
     runAsSystem(
       database,
-      setClock(config),
+      setClock(platform),
       asTenant,
       sql`select take_model_call(${deployment}::uuid)`,
       ...meanwhile,
@@ -35,7 +35,7 @@ async function newCaller() {
   const record = ({ deployment, failed = false, tokens: [input, output] = [10, 5], cost = null }: Call = {}) =>
     runAsSystem(
       database,
-      setClock(config),
+      setClock(platform),
       sql`select record_model_call(
         ${tenant.tenant_id}::uuid, ${id}::uuid, ${deployment ?? null}::uuid, 'key', ${failed}::boolean,
         ${input}::bigint, ${output}::bigint, ${cost}::double precision)`,

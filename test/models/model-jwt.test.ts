@@ -24,9 +24,9 @@ describe('the token of a call to a model', () => {
     { type: 'evaluator', id: 'e1' },
     { type: 'insights', id: 'i1' },
   ])('by $type has exactly the claims of the contract', async actor => {
-    const { config } = getApp()
-    const token = await signModelCall(config, { ...call, actor })
-    const keys = jose.createLocalJWKSet(await publicJwks(config))
+    const app = getApp()
+    const token = await signModelCall(app, { ...call, actor })
+    const keys = jose.createLocalJWKSet(await publicJwks(app.config))
     const { payload } = await jose.jwtVerify(token, keys, { algorithms: ['EdDSA'], typ: 'JWT' })
     const { iat, jti } = payload
     expect(Math.abs(iat! - Date.now() / 1000)).toBeLessThan(5)
@@ -38,7 +38,7 @@ describe('the token of a call to a model', () => {
       ...(actor.type === 'user' && { ls_user_id: 'u1' }),
       ...{ model_provider: 'openai', model_name: 'small', streaming: true },
     })
-    const again = jose.decodeJwt(await signModelCall(config, { ...call, actor }))
+    const again = jose.decodeJwt(await signModelCall(app, { ...call, actor }))
     expect(again.jti).not.toBe(jti)
   })
 })

@@ -3,12 +3,12 @@ import { sql } from 'drizzle-orm'
 import * as jose from 'jose'
 import { describe, expect, it } from 'vitest'
 import { readConfig } from '../../src/env.ts'
+import { finishPendingWork } from '../../src/host/pending-work.ts'
 import { run, runAsSystem } from '../../src/kernel/db.ts'
 import { createModelToken, readModelToken } from '../../src/kernel/model-tokens.ts'
 import type { Permission } from '../../src/kernel/permissions.ts'
 import { publicJwks, signJwt } from '../../src/kernel/signing-keys.ts'
 import { createTraceKey } from '../../src/kernel/trace-keys.ts'
-import { finishPendingWork } from '../../src/kernel/wait-until.ts'
 import { signModelCall } from '../../src/models/model-jwt.ts'
 import {
   getApp,
@@ -35,7 +35,7 @@ const AUDIENCE = 'http://slipway.test/v1/model-proxy'
 async function newApplication(tenant?: Tenant) {
   const owner = tenant ?? (await newTenant())
   const { id, name } = (await owner.post('/v2/deployments', { ...minimalBody, name: `a${unusedId()}` })).body
-  const token = await createModelToken(getApp().config, { deployment_id: id, version: 1 })
+  const token = await createModelToken(getApp(), { deployment_id: id, version: 1 })
   const sendWith = (credential: string, app = getApp()) =>
     send('GET', '/sessions', { app, headers: { Authorization: `Bearer ${credential}` } })
   return { tenant: owner, id: id as string, name: name as string, token, sendWith }
@@ -43,7 +43,7 @@ async function newApplication(tenant?: Tenant) {
 
 /** Runs a statement as the verb of a route would, with the token of the application. */
 async function runWith<T>({ tenant, token }: { tenant: Tenant; token: string }, statement: ReturnType<typeof sql<T>>) {
-  const hash = await readModelToken(getApp().config, token)
+  const hash = await readModelToken(getApp(), token)
   const permission: Permission = 'models:invoke'
   return run<T>({ ...traceCtx(tenant), permission, actor: { kind: 'deployment', hash } }, statement)
 }
@@ -122,7 +122,7 @@ describe('an application with its token', () => {
 
   it('cannot enter for anything but models, and its trace key cannot enter for them', async () => {
     const { tenant, id, token } = await newApplication()
-    const hash = await readModelToken(getApp().config, token)
+    const hash = await readModelToken(getApp(), token)
     const enter = (actorHash: string, permission: Permission) =>
       run({ ...traceCtx(tenant), permission, actor: { kind: 'deployment', hash: actorHash } }, sql`select 1`)
     await expect(enter(hash, 'models:invoke')).resolves.toHaveLength(1)
@@ -136,7 +136,7 @@ describe('an application with its token', () => {
   it('is limited like any key, by all of its tokens together', async () => {
     const app = startApp({ settings: { INGESTION_RATE_LIMIT_PER_MINUTE: '2' } })
     const { id, token, sendWith } = await newApplication()
-    const renewed = await createModelToken(app.config, { deployment_id: id, version: 1 })
+    const renewed = await createModelToken(app, { deployment_id: id, version: 1 })
     const statuses = []
     for (const credential of [token, renewed, renewed]) statuses.push((await sendWith(credential, app)).status)
     expect(statuses).toEqual([403, 403, 429])
@@ -152,7 +152,7 @@ describe('a token of an application is refused', () => {
 
   it('unless it is of the present version, which a rotation ends', async () => {
     const { tenant, id, token, sendWith } = await newApplication()
-    const next = await createModelToken(getApp().config, { deployment_id: id, version: 2 })
+    const next = await createModelToken(getApp(), { deployment_id: id, version: 2 })
     expect(outcome(await sendWith(next))).toEqual([401, 'key_revoked'])
     await tenant.post(`/v2/deployments/${id}/trace-key/rotation`)
     expect(outcome(await sendWith(token))).toEqual([401, 'key_revoked'])
@@ -163,7 +163,7 @@ describe('a token of an application is refused', () => {
     const { tenant, id, token, sendWith } = await newApplication()
     const other = await newTenant()
     const headers = { 'X-Api-Key': token, 'X-Tenant-Id': other.tenant_id }
-    const hash = await readModelToken(getApp().config, token)
+    const hash = await readModelToken(getApp(), token)
     const elsewhere = { ...traceCtx(tenant), permission: 'models:invoke', tenant: other.tenant_id } as const
     const entered = run({ ...elsewhere, actor: { kind: 'deployment', hash } }, sql`select 1`)
     await expect(entered).rejects.toMatchObject({ code: 'workspace_forbidden' })
@@ -195,7 +195,7 @@ describe('a token of an application is refused', () => {
     const [head, body, signature] = token.split('.') as [string, string, string]
     const { kid } = (await publicJwks(config)).keys[0]!
     /** As the proxy sends it to a model, for an organization that has set our own address as its audience. */
-    const upstream = await signModelCall(config, {
+    const upstream = await signModelCall(getApp(), {
       ...{ issuer: AUDIENCE, audience: AUDIENCE, actor: { type: 'deployment', id } },
       ...{ organization: { id: 'o', name: 'o' }, workspace: { id: tenant.tenant_id, name: 'w' } },
       ...{ request_id: 'r', provider: 'openai', model: 'small', streaming: false },
@@ -209,7 +209,7 @@ describe('a token of an application is refused', () => {
       'alg none': `${encode({ alg: 'none', typ: 'model-token+jwt' })}.${body}.`,
       'alg none with a signature': `${encode({ alg: 'none', typ: 'model-token+jwt', kid })}.${body}.${signature}`,
       'changed claims': `${head}.${encode({ ...jose.decodeJwt(token), sub: unusedId() })}.${signature}`,
-      'another installation': await createModelToken(other, { deployment_id: id, version: 1 }),
+      'another installation': await createModelToken({ ...getApp(), config: other }, { deployment_id: id, version: 1 }),
       'the kid of another key': `${encode({ ...jose.decodeProtectedHeader(token), kid: 'x' })}.${body}.${signature}`,
       'a mistyped token': `${token}x`,
       'a cut token': token.slice(0, -1),

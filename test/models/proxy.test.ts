@@ -4,10 +4,10 @@ import { Provider } from 'oidc-provider'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { countTrips } from '#runtime'
 import type { ModelCallLimits } from '../../src/env.ts'
+import { finishPendingWork } from '../../src/host/pending-work.ts'
 import { newApiKey } from '../../src/kernel/crypto.ts'
 import { createModelToken } from '../../src/kernel/model-tokens.ts'
 import { createTraceKey } from '../../src/kernel/trace-keys.ts'
-import { finishPendingWork } from '../../src/kernel/wait-until.ts'
 import { type App, logLines, newTenant, type Tenant, unusedId } from '../support/app.ts'
 import { minimalBody } from '../support/deployment-bodies.ts'
 import { listenLocally } from '../support/identity-provider.ts'
@@ -71,7 +71,7 @@ describe('a call', () => {
     const traceKey = await createTraceKey(app.config, owner)
     expect(await outcomeOf(call(id, { key: traceKey }))).toEqual([403, 'trace_key_confined'])
     const closed = await newModel(tenant, { base_url: models.url, deployment_ids: [] })
-    const key = await createModelToken(app.config, owner)
+    const key = await createModelToken(app, owner)
     expect(await outcomeOf(call(closed, { key }))).toEqual([404, 'model_not_found'])
     expect(models.calls).toEqual([])
     expect(await outcomeOf(call(id, { key }))).toEqual([200, undefined])
@@ -274,7 +274,7 @@ describe('a traced call', () => {
 
   it('of an application belongs to the project of its deployment', async () => {
     const deployment = (await tenant.post('/v2/deployments', { ...minimalBody, name: `a${unusedId()}` })).body
-    const key = await createModelToken(app.config, { deployment_id: deployment.id, version: 1 })
+    const key = await createModelToken(app, { deployment_id: deployment.id, version: 1 })
     const id = await newModel(tenant, { base_url: models.url, trace_project: 'not this one' })
     await (await call(id, { key })).text()
     await finishPendingWork()

@@ -1,7 +1,7 @@
 // The test of a model configuration: one small call, whose outcome says what is wrong.
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { VIEWER } from '../../src/access/built-in-roles.ts'
-import { finishPendingWork } from '../../src/kernel/wait-until.ts'
+import { finishPendingWork } from '../../src/host/pending-work.ts'
 import { type App, newTenant, send, unusedId } from '../support/app.ts'
 import { type Fault, startModelServer } from '../support/model-server.ts'
 import { startModelApp } from '../support/models.ts'

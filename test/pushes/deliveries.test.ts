@@ -1,7 +1,7 @@
 import { sql } from 'drizzle-orm'
 import { beforeEach, describe, expect, inject, it } from 'vitest'
+import { finishPendingWork } from '../../src/host/pending-work.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { finishPendingWork } from '../../src/kernel/wait-until.ts'
 import { getApp, logLines, newTenant, send, unusedId } from '../support/app.ts'
 import { expectCompleteJournal, listRevisions } from '../support/deployments.ts'
 import { newIntegration } from '../support/integrations.ts'

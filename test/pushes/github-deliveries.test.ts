@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { finishPendingWork } from '../../src/kernel/wait-until.ts'
+import { finishPendingWork } from '../../src/host/pending-work.ts'
 import { type App, foreignServers, newTenant, send, startApp, type Tenant } from '../support/app.ts'
 import { listRevisions } from '../support/deployments.ts'
 import { combineHosts, GITHUB_APP, makeGithub, makeRepositories } from '../support/fake-git-hosts.ts'

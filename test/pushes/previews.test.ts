@@ -1,7 +1,7 @@
 import { sql } from 'drizzle-orm'
 import { beforeEach, describe, expect, it } from 'vitest'
+import { finishPendingWork } from '../../src/host/pending-work.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { finishPendingWork } from '../../src/kernel/wait-until.ts'
 import { shownUrl } from '../../src/pushes/preview-address.ts'
 import { NewPreviewPolicy } from '../../src/pushes/previews.schema.ts'
 import { getApp, newTenant, type Tenant, unusedId } from '../support/app.ts'

@@ -1,7 +1,7 @@
 import { sql } from 'drizzle-orm'
 import { beforeEach, describe, expect, it } from 'vitest'
+import { finishPendingWork } from '../../src/host/pending-work.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { finishPendingWork } from '../../src/kernel/wait-until.ts'
 import { getApp, newTenant } from '../support/app.ts'
 import { advanceRevisionTo, expectCompleteJournal, listRevisions } from '../support/deployments.ts'
 import {

@@ -1,8 +1,8 @@
 // Which runs a rule is applied to, and when.
 import { sql } from 'drizzle-orm'
 import { describe, expect, it, onTestFinished } from 'vitest'
+import { finishPendingWork } from '../../src/host/pending-work.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { finishPendingWork } from '../../src/kernel/wait-until.ts'
 import { evaluateAndSend } from '../../src/rules/evaluate.ts'
 import { sweepFinishedRuns } from '../../src/rules/finished-runs.ts'
 import { isSampled } from '../../src/rules/sampling.ts'

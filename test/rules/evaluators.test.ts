@@ -1,7 +1,7 @@
 // Evaluators of rules: what a model is asked about a run, and what its answer becomes.
 import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
-import { finishPendingWork } from '../../src/kernel/wait-until.ts'
+import { finishPendingWork } from '../../src/host/pending-work.ts'
 import { evaluateAndSend } from '../../src/rules/evaluate.ts'
 import { newLimitedCaller, tagValue } from '../support/access-policies.ts'
 import { type getServices, type Tenant, unusedId, withClockAhead, wrapTrips } from '../support/app.ts'

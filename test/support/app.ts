@@ -15,6 +15,7 @@ import { sha256Hex } from '../../src/kernel/digest.ts'
 import { errorStatuses } from '../../src/kernel/openapi.ts'
 import { resolveAlias } from '../../src/kernel/path-aliases.ts'
 import type { Operation } from '../../src/kernel/routes.ts'
+import { createClock, type Platform } from '../../src/platform.ts'
 import { makeFakeFetch } from './fake-fetch.ts'
 import { GITHUB_APP } from './fake-git-hosts.ts'
 import { onFileEnd } from './file-state.ts'
@@ -46,18 +47,20 @@ export const foreignServers: { fetch: typeof fetch } = { fetch: makeFakeFetch({}
 /** The TXT records of DNS, by name. */
 export const txtRecords = new Map<string, string[]>()
 
+/** Parts of the settings and of the platform that a test replaces. */
+export type Overrides = Partial<Config & Platform>
 export type AppOptions = {
   settings?: Record<string, unknown>
-  overrides?: Partial<Config>
+  overrides?: Overrides
   through?: 'gateway' | 'withoutTenantPredicates' | 'withoutRowSecurity'
 }
 export function startApp({ settings = {}, through = 'gateway', ...options }: AppOptions = {}) {
   const log = (line: Record<string, unknown>) => void logLines.push(line)
   const foreignFetch: typeof fetch = (input, init) => foreignServers.fetch(input, init)
   const resolveTxt = async (name: string) => (txtRecords.get(name) ?? []).map(text => [text])
-  const overrides: Partial<Config> = {
+  const overrides: Overrides = {
     log,
-    clockOffset: () => clock.ahead,
+    clock: createClock(() => clock.ahead),
     foreignFetch,
     resolveTxt,
     // Streams end after their first page. A test of more starts an app of its own.
@@ -83,8 +86,8 @@ onFileEnd(() => {
   txtRecords.clear()
 })
 export const getApp = (): App => (sharedApp ??= startApp())
-export function getServices({ config, database, traces } = getApp()) {
-  return { config, database, sealer: createSealer(config.sealingKeys), traces }
+export function getServices({ config, platform, database, traces } = getApp()) {
+  return { config, platform, database, sealer: createSealer(config.sealingKeys), traces }
 }
 /** The database with the round trips of both logins wrapped. */
 export const wrapTrips = (database: Database, around: (trip: Trip) => Trip): Database =>

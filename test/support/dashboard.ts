@@ -2,8 +2,8 @@
 // through a tenant's requests, or through an agent, its pages show.
 import type { Page } from 'playwright-core'
 import { afterAll, beforeAll, expect, vi } from 'vitest'
-import type { StreamLimits } from '../../src/env.ts'
 import { createFolderFiles, DASHBOARD_FOLDER } from '../../src/host/dashboard-folder.ts'
+import type { StreamLimits } from '../../src/platform.ts'
 import { createOperatorLink } from '../../src/sign-in/links.ts'
 import { type App, type AppOptions, startApp, type Tenant } from './app.ts'
 import { expectAccessible, serveHosts, takePicture, useBrowser, type Visitor } from './browser.ts'
@@ -50,7 +50,7 @@ export function useDashboard({ settings = {}, overrides = {} }: Pick<AppOptions,
     dashboard.origin = hosts.originOf(SLIPWAY)
     dashboard.app = startApp({
       settings: { PUBLIC_URL: dashboard.origin, ...settings },
-      overrides: { dashboard: createFolderFiles(DASHBOARD_FOLDER), liveStreams, ...overrides },
+      overrides: { assets: createFolderFiles(DASHBOARD_FOLDER), liveStreams, ...overrides },
     })
     handlers[SLIPWAY] = (request, env) => {
       dashboard.paths.push(new URL(request.url).pathname)

@@ -2,20 +2,23 @@
 import { env as bindings } from 'cloudflare:workers'
 import { inject } from 'vitest'
 import { createApp } from '../../src/app.ts'
-import type { Config } from '../../src/env.ts'
 import { readConfig } from '../../src/env.ts'
-import { type Bucket, createBucketStorage } from '../../src/kernel/storage.ts'
+import { addPendingWork } from '../../src/host/pending-work.ts'
+import { createWorkersPlatform } from '../../src/host/workers.ts'
+import type { Overrides } from './app.ts'
 import { database } from './worker-database.ts'
 
 export function startRuntime(
   settings: Record<string, unknown>,
-  overrides: Partial<Config>,
+  overrides: Overrides,
   through: 'gateway' | 'withoutTenantPredicates' | 'withoutRowSecurity',
 ) {
   const { url, connectionString, systemConnectionString } = database[through]
   const addresses = { DATABASE_URL: connectionString, DATABASE_SYSTEM_URL: systemConnectionString }
-  const env = { ...addresses, DATABASE_GATEWAY_URL: url, ...settings }
-  return createApp(readConfig(env, { uploads: createBucketStorage(bindings.UPLOADS as Bucket), ...overrides }))
+  const env = { UPLOADS: bindings.UPLOADS, ...addresses, DATABASE_GATEWAY_URL: url, ...settings }
+  // Tests call the app without the context of a request.
+  const platform = { ...createWorkersPlatform(env), waitUntil: addPendingWork }
+  return createApp({ ...readConfig(env), ...overrides }, { ...platform, ...overrides })
 }
 
 export const countTrips = async (requestId: string): Promise<number> =>

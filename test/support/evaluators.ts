@@ -1,8 +1,8 @@
 // Evaluators for tests: a workspace with a traced project, a model server, and rules whose evaluators ask it.
 
 import { onTestFinished } from 'vitest'
+import { finishPendingWork } from '../../src/host/pending-work.ts'
 import { createPinnedFetch } from '../../src/host/pinned-fetch.ts'
-import { finishPendingWork } from '../../src/kernel/wait-until.ts'
 import { getServices, startApp, type Tenant, unusedId } from './app.ts'
 import { startModelServer } from './model-server.ts'
 import { newTracedTenant, readLogs, sweep } from './rules.ts'

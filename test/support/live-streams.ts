@@ -1,5 +1,5 @@
 // Reads streams of the app, as a client would.
-import type { StreamLimits } from '../../src/env.ts'
+import type { StreamLimits } from '../../src/platform.ts'
 import { type App, startApp, type Tenant } from './app.ts'
 
 const LIMITS: StreamLimits = { seconds: 60, trips: 1_000_000, perKey: 1000, lookMs: [5, 10], keyCheckMs: 30 }

@@ -84,7 +84,7 @@ export function discoverAndRegister(
 ) {
   const fakeFetch = makeFakeFetch(sites)
   const client = createGuardedClient(
-    { foreignFetch: fakeFetch, publicUrl: SLIPWAY_ORIGIN, allowLoopback },
+    { config: { publicUrl: SLIPWAY_ORIGIN, allowLoopback }, platform: { foreignFetch: fakeFetch } },
     SLIPWAY_ORIGIN,
   )
   const result = (async () => {

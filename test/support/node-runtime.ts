@@ -4,13 +4,11 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createApp } from '../../src/app.ts'
-import { type Config, readConfig, readTrustedProxies } from '../../src/env.ts'
-import { createAddressReader } from '../../src/host/client-address.ts'
-import { createFolderStorage } from '../../src/host/folder-storage.ts'
+import { readConfig } from '../../src/env.ts'
 import { createGateway } from '../../src/host/gateway.ts'
-import { createHost } from '../../src/host/host.ts'
-import { finishPendingWork } from '../../src/kernel/wait-until.ts'
-import { isRange } from '../../src/protocol/client-address.ts'
+import { createHost, createServerPlatform } from '../../src/host/host.ts'
+import { finishPendingWork } from '../../src/host/pending-work.ts'
+import type { Overrides } from './app.ts'
 import { onFileEnd } from './file-state.ts'
 import { preferStripped } from './stripped-functions.ts'
 import { keepOwnRole, stripTenantPredicates } from './tenant-predicates.ts'
@@ -42,11 +40,7 @@ onFileEnd(() => {
   uploadsFolder = undefined
 })
 
-export function startRuntime(
-  settings: Record<string, unknown>,
-  overrides: Partial<Config>,
-  through: keyof typeof gateways,
-) {
+export function startRuntime(settings: Record<string, unknown>, overrides: Overrides, through: keyof typeof gateways) {
   uploadsFolder ??= mkdtempSync(join(tmpdir(), 'slipway-uploads-'))
   if (settings.DATABASE_URL) {
     const host = createHost({ UPLOADS_DIR: uploadsFolder, ...settings }, overrides, { onTrip })
@@ -54,13 +48,10 @@ export function startRuntime(
     return host.app
   }
   const { connectionString, systemConnectionString, fetch } = gateways[through]
-  const env = { DATABASE_URL: connectionString, DATABASE_SYSTEM_URL: systemConnectionString, ...settings }
-  const config = readConfig(env, {
-    uploads: createFolderStorage(uploadsFolder),
-    clientAddress: createAddressReader(readTrustedProxies(env, isRange)),
-    ...overrides,
-  })
-  return createApp(config, fetch)
+  const addresses = { DATABASE_URL: connectionString, DATABASE_SYSTEM_URL: systemConnectionString }
+  const env: Record<string, unknown> = { ...addresses, UPLOADS_DIR: uploadsFolder, ...settings }
+  const config = { ...readConfig(env), ...overrides }
+  return createApp(config, { ...createServerPlatform(env, config), databaseFetch: fetch, ...overrides })
 }
 
 export const countTrips = async (requestId: string): Promise<number> => trips.get(requestId) ?? 0

@@ -1,4 +1,4 @@
-// One real Postgres for the run of a project, and what else its tests share.
+// One real Postgres and what else tests share, for all projects of the run that name this file.
 import { mkdtemp, rm } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -11,20 +11,23 @@ import { startModelServer } from './model-server.ts'
 import { startS3 } from './s3.ts'
 import { makeTripCounter } from './trips.ts'
 
+type Provided = {
+  /** Makes a database for each worker. */
+  databases: string
+  /** The URL of the counts of round trips. */
+  trips: string
+  /** The URL of a model server. */
+  models: string
+  /** The settings of an S3 store. */
+  s3: Record<string, string>
+}
+type Services = { provided: Provided; stop(): Promise<void> }
+
 declare module 'vitest' {
-  interface ProvidedContext {
-    /** Makes a database for each worker. */
-    databases: string
-    /** The URL of the counts of round trips. */
-    trips: string
-    /** The URL of a model server. */
-    models: string
-    /** The settings of an S3 store. */
-    s3: Record<string, string>
-  }
+  interface ProvidedContext extends Provided {}
 }
 
-export default async function setup(project: TestProject) {
+async function startServices(): Promise<Services> {
   const folder = await mkdtemp(join(tmpdir(), 'slipway-test-'))
   const postgres = await startPostgres({ dataDir: join(folder, 'data'), durable: false })
 
@@ -32,18 +35,38 @@ export default async function setup(project: TestProject) {
   const databases = await startDatabasePool(postgres.url, onTrip)
   const tripServer = createServer((request, response) => response.end(String(trips.get(request.url!.slice(1)) ?? 0)))
   await new Promise<void>(resolve => tripServer.listen(0, '127.0.0.1', resolve))
-
-  project.provide('databases', databases.url)
   const s3 = await startS3(join(folder, 's3'))
-  project.provide('s3', s3.settings)
   const models = await startModelServer()
-  project.provide('models', models.url)
-  project.provide('trips', `http://127.0.0.1:${(tripServer.address() as AddressInfo).port}`)
+
+  return {
+    provided: {
+      databases: databases.url,
+      trips: `http://127.0.0.1:${(tripServer.address() as AddressInfo).port}`,
+      models: models.url,
+      s3: s3.settings,
+    },
+    async stop() {
+      tripServer.close()
+      await Promise.all([databases.close(), s3.close(), models.close()])
+      await postgres.stop()
+      await rm(folder, { recursive: true, force: true, maxRetries: 9 })
+    },
+  }
+}
+
+/** Vitest loads this file for each project anew, in one process. */
+const shared = globalThis as { testServices?: { users: number; started: Promise<Services> } | undefined }
+
+export default async function setup(project: TestProject) {
+  shared.testServices ??= { users: 0, started: startServices() }
+  const services = shared.testServices
+  services.users++
+  const { provided, stop } = await services.started
+  for (const name of Object.keys(provided) as (keyof Provided)[]) project.provide(name, provided[name])
 
   return async () => {
-    tripServer.close()
-    await Promise.all([databases.close(), s3.close(), models.close()])
-    await postgres.stop()
-    await rm(folder, { recursive: true, force: true, maxRetries: 9 })
+    if (--services.users > 0) return
+    shared.testServices = undefined
+    await stop()
   }
 }

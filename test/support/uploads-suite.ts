@@ -3,8 +3,8 @@ import { sql } from 'drizzle-orm'
 import { afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { MAX_ARCHIVE_BYTES } from '../../src/deployments/archive-inspection.ts'
 import { sweepUploads } from '../../src/deployments/uploads.ts'
-import type { Storage } from '../../src/env.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
+import type { Storage } from '../../src/platform.ts'
 import {
   type App,
   type AppOptions,
@@ -62,7 +62,7 @@ export function describeUploads(settings: Record<string, string> = {}) {
 
   const makeSourceConfig = (path: string) => ({ source_revision_config: { source_tarball_path: path } })
   async function readStored(path: string): Promise<Bytes | null> {
-    const body = await getSharedApp().config.uploads?.get(path)
+    const body = await getSharedApp().platform.storage?.get(path)
     return body ? new Uint8Array(await new Response(body).arrayBuffer()) : null
   }
 
@@ -339,11 +339,11 @@ export function describeUploads(settings: Record<string, string> = {}) {
     })
 
     it('retries after the storage failed to remove an archive', async () => {
-      const broken: Storage = { ...getSharedApp().config.uploads!, remove: () => Promise.reject(new Error('down')) }
+      const broken: Storage = { ...getSharedApp().platform.storage!, remove: () => Promise.reject(new Error('down')) }
       const tenant = await newTenant()
       await offerUpload(tenant)
       clock.ahead = DAY + 16 * MINUTE
-      const brokenApp = start({ overrides: { uploads: broken, s3: undefined } })
+      const brokenApp = start({ overrides: { storage: broken, s3: undefined } })
       await expect(sweepUploads(brokenApp)).rejects.toThrow('down')
       expect(await rowsOf(tenant)).toHaveLength(1)
       await sweepUploads(getSharedApp())

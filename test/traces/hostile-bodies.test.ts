@@ -3,7 +3,7 @@
 import { constants, gzipSync, zstdCompressSync } from 'node:zlib'
 import { sql } from 'drizzle-orm'
 import { afterAll, expect, it } from 'vitest'
-import type { Storage } from '../../src/env.ts'
+import type { Storage } from '../../src/platform.ts'
 import { type App, newTenant, send, startApp, type Tenant } from '../support/app.ts'
 import { type HostileBody, hostileMultipart } from '../support/hostile-multipart.ts'
 import { hostileSpans } from '../support/hostile-spans.ts'
@@ -76,7 +76,7 @@ const countRows = async ({ tenant_id }: Tenant) =>
 async function sendAll(name: string, arbitrary: fc.Arbitrary<HostileBody>, path: string, allowed: number[]) {
   const { paths, storage } = makeStorage()
   const rawBodies = { wireBytes: MAX_BYTES, bytes: 4 * MAX_BYTES, heldBytes: 16 * MAX_BYTES }
-  const app: App = startApp({ overrides: { uploads: storage, rawBodies } })
+  const app: App = startApp({ overrides: { storage, rawBodies } })
   const tenant = await newTenant({ app })
   let stored = { rows: await countRows(tenant), objects: 0 }
   const statuses = new Map<number, number>()

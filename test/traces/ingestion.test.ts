@@ -476,17 +476,19 @@ describe('a compressed body', () => {
 })
 
 it('tells clients how to send runs, without a key', async () => {
-  const { status, body } = await send('GET', '/info')
+  const MIB = 1024 * 1024
+  const readInfo = (bytes: number) =>
+    send('GET', '/info', { app: startApp({ overrides: { rawBodies: { wireBytes: 1, bytes, heldBytes: 1 } } }) })
+  const { status, body } = await readInfo(16 * MIB)
   expect(status).toBe(200)
   expect(body).toMatchObject({
     // Published clients warn of a lower one.
     ...{ version: '0.18.0', app_version: VERSION },
-    batch_ingest_config: { use_multipart_endpoint: true, size_limit: 100, size_limit_bytes: 8 * 1024 * 1024 },
+    batch_ingest_config: { use_multipart_endpoint: true, size_limit: 100, size_limit_bytes: 8 * MIB },
     instance_flags: {
       ...{ gzip_body_enabled: true, zstd_compression_enabled: true, dataset_examples_multipart_enabled: true },
     },
   })
-  const rawBodies = { wireBytes: 1, bytes: 64 * 1024 * 1024, heldBytes: 1 }
-  const large = await send('GET', '/info', { app: startApp({ overrides: { rawBodies } }) })
-  expect(large.body.batch_ingest_config.size_limit_bytes).toBe(20 * 1024 * 1024)
+  const large = await readInfo(64 * MIB)
+  expect(large.body.batch_ingest_config.size_limit_bytes).toBe(20 * MIB)
 })

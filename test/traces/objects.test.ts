@@ -1,8 +1,8 @@
 // Long texts of runs and attachments: they lie in the object store as long as a run refers to them.
 import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
-import type { Storage } from '../../src/env.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
+import type { Storage } from '../../src/platform.ts'
 import type { StoredObjects } from '../../src/traces/store.ts'
 import { type App, getServices, newTenant, startApp, type Tenant, withClockAhead } from '../support/app.ts'
 import { onClickHouse } from '../support/stored-runs.ts'
@@ -30,7 +30,7 @@ function makeStorage() {
 }
 async function makeBed() {
   const store = makeStorage()
-  const app = startApp({ overrides: { uploads: store.storage } })
+  const app = startApp({ overrides: { storage: store.storage } })
   const of = await newTenant()
   return { ...store, app, of, append: (...operations: Parameters<typeof append>[1]) => append(of, operations, app) }
 }
@@ -72,7 +72,7 @@ describe('a text of more than 32 KB, and an attachment', () => {
   })
 
   it('stay in the row where there is no object store', async () => {
-    const app = startApp({ overrides: { uploads: undefined } })
+    const app = startApp({ overrides: { storage: undefined } })
     const of = await newTenant()
     const attachments = [{ name: 'a', type: 'text/plain', bytes: bytesOf('text') }]
     await append(of, [post({ ...newRoot(new Date().toISOString()), inputs: LONG, attachments })], app)

@@ -1,7 +1,7 @@
 // What senders of runs are told when they send too much, or when something behind the app is away: to come again.
 import { afterEach, describe, expect, it } from 'vitest'
 import { EDITOR } from '../../src/access/built-in-roles.ts'
-import { finishPendingWork } from '../../src/kernel/wait-until.ts'
+import { finishPendingWork } from '../../src/host/pending-work.ts'
 import { clock, newTenant, send, startApp, type Tenant, unusedId } from '../support/app.ts'
 import { part, sendParts } from '../support/parts.ts'
 import { asSession, newSession } from '../support/sessions.ts'
@@ -108,7 +108,7 @@ describe('503 with Retry-After, and nothing stored, is the answer', () => {
   it.each(requests)('while the object store is away: %s', async (_, request) => {
     const tenant = await newTenant()
     const away = () => Promise.reject(new Error('away'))
-    const app = startApp({ overrides: { uploads: { put: away, get: away, remove: away } } })
+    const app = startApp({ overrides: { storage: { put: away, get: away, remove: away } } })
     const { status, body, headers } = await request(tenant, app)
     expect([status, body.code, headers.get('Retry-After')]).toEqual([503, 'trace_storage_unavailable', '5'])
     expect(await readRows(tenant)).toEqual([])

@@ -1,8 +1,8 @@
 import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
+import { finishPendingWork } from '../../src/host/pending-work.ts'
 import { run } from '../../src/kernel/db.ts'
 import { createTraceKey } from '../../src/kernel/trace-keys.ts'
-import { finishPendingWork } from '../../src/kernel/wait-until.ts'
 import {
   getApp,
   getExampleQuery,

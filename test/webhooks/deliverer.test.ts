@@ -5,10 +5,9 @@ import { Webhook } from 'standardwebhooks'
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest'
 import { ADMIN } from '../../src/access/built-in-roles.ts'
 import { NewDeployment } from '../../src/deployments/schema.ts'
-import type { Config } from '../../src/env.ts'
+import { finishPendingWork } from '../../src/host/pending-work.ts'
 import { createPinnedFetch } from '../../src/host/pinned-fetch.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { finishPendingWork } from '../../src/kernel/wait-until.ts'
 import { createEventDeliverer, sweepWebhooks } from '../../src/webhooks/deliverer.ts'
 import { storeDueDeliveries } from '../../src/webhooks/due-deliveries.ts'
 import {
@@ -16,6 +15,7 @@ import {
   getServices,
   logLines,
   newTenant,
+  type Overrides,
   send,
   startApp,
   type Tenant,
@@ -35,7 +35,7 @@ let app: App
 let tenant: Tenant
 let receiver: Receiver
 const foreignFetch = createPinnedFetch({ allowLoopback: true })
-const startLoopbackApp = (overrides: Partial<Config> = {}) =>
+const startLoopbackApp = (overrides: Overrides = {}) =>
   startApp({ settings: { ALLOW_LOOPBACK: 'true' }, overrides: { foreignFetch, ...overrides } })
 beforeEach(async () => {
   app = startLoopbackApp()

@@ -18,7 +18,7 @@ export async function prepareInstallation(cleanup: AsyncDisposableStack, folder:
   const postgres = await startPostgres({ dataDir: join(folder, 'postgres'), durable: false })
   cleanup.defer(() => postgres.stop())
   const s3 = await startS3(join(folder, 's3'))
-  cleanup.defer(() => s3.close())
+  cleanup.defer(async () => void (await s3.close()))
 
   const file = join(folder, 'slipway.env')
   const [, commands] = /```sh\n(.*?)```/s.exec(readPage('self-host'))!

@@ -1,7 +1,7 @@
 // Loads a backup into an empty database, in one transaction, and puts its objects into the store.
 import type pg from 'pg'
 import journal from '../../../drizzle/meta/_journal.json' with { type: 'json' }
-import type { Storage } from '../../env.ts'
+import type { Storage } from '../../platform.ts'
 import { connectClient, migrate } from '../migrate.ts'
 import { inTransaction } from '../transaction.ts'
 import { bareTables, createPartitions, listTables, loadTable, setIdentities, TEXT_SETTINGS } from './backup-tables.ts'

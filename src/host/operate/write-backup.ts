@@ -5,8 +5,8 @@ import { mkdir, rename, rm } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import type pg from 'pg'
 import journal from '../../../drizzle/meta/_journal.json' with { type: 'json' }
-import type { Storage } from '../../env.ts'
 import { VERSION } from '../../kernel/version.ts'
+import type { Storage } from '../../platform.ts'
 import { connectClient } from '../migrate.ts'
 import {
   dumpQuery,

@@ -90,7 +90,7 @@ async function insertPlaced(
 ) {
   if (places.length === 0) return
   const byId = new Map(runs.map(run => [run.id, run]))
-  const now = Date.now() + ctx.config.clockOffset()
+  const now = ctx.platform.clock.now()
   const rows = places.map(place => toWriteRow(ctx.requestInfo.tenant!, place, byId.get(place.id)!, version, now))
   await insertRuns(clickHouse, rows)
 }

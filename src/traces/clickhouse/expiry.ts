@@ -24,7 +24,7 @@ export async function expire(clickHouse: ClickHouse, services: Services): Promis
   await deleteProjects(clickHouse, services)
   await deleteFromShortProjects(clickHouse, services)
   await deleteOldRows(services)
-  await runAsSystem(services.database, setClock(services.config), CLOSE_OLD_RUNS)
+  await runAsSystem(services.database, setClock(services.platform), CLOSE_OLD_RUNS)
   await mergeLatePatches(clickHouse, services)
   while ((await removeObjects(services)) && Date.now() < end);
 }
@@ -32,8 +32,8 @@ export async function expire(clickHouse: ClickHouse, services: Services): Promis
 /** A run that goes on for longer is looked up in ClickHouse. */
 const CLOSE_OLD_RUNS = pg`delete from open_runs where created_at < clock() - interval '1 day'`
 
-const select = async ({ config, database }: Services, query: ReturnType<typeof pg<Row>>): Promise<string[][]> =>
-  (await runAsSystem(database, setClock(config), query))[1] as string[][]
+const select = async ({ platform, database }: Services, query: ReturnType<typeof pg<Row>>): Promise<string[][]> =>
+  (await runAsSystem(database, setClock(platform), query))[1] as string[][]
 
 /** A write that ran when its trace was upgraded may have come to the other tier. */
 async function repeatUpgrades(clickHouse: ClickHouse, services: Services): Promise<void> {
@@ -73,7 +73,7 @@ async function deleteProjects(clickHouse: ClickHouse, services: Services): Promi
   if (found![0] !== '0') await clickHouse.execute(sql`delete from runs where ${isDeleted}`, DELETION_SECONDS)
   await runAsSystem(
     services.database,
-    setClock(services.config),
+    setClock(services.platform),
     pg`
       update trace_objects
       set expires_at = clock()
@@ -95,7 +95,7 @@ async function deleteFromShortProjects(clickHouse: ClickHouse, services: Service
       where p.days < 400 and abs(hashtext(p.id::text) % 60) = extract(minute from clock())
       limit ${MAX_PROJECTS}`,
   )
-  const now = Date.now() + services.config.clockOffset()
+  const now = services.platform.clock.now()
   for (const [tenant, id, days] of projects) {
     const until = new Date(now - Number(days) * 86_400_000).toISOString()
     const isOld = sql`tenant_id = ${uuid(tenant!)}
@@ -146,6 +146,6 @@ export async function attachFeedback(clickHouse: ClickHouse, services: Services)
       set trace_id = r.trace_id, session_id = r.session_id, start_time = r.start_time, is_attached = true
       from json_to_recordset(${found}::json) as r(id uuid, trace_id uuid, session_id uuid, start_time timestamptz)
       where f.tenant_id = ${tenant}::uuid and f.run_id = r.id and not f.is_attached`
-    await runAsSystem(services.database, setClock(services.config), attach)
+    await runAsSystem(services.database, setClock(services.platform), attach)
   }
 }

@@ -43,7 +43,7 @@ const readsPayloads = ({ filter, trace_filter, tree_filter }: RunQuery): boolean
   [filter, trace_filter, tree_filter].some(one => columnsOf(one).some(column => PAYLOADS.includes(column)))
 
 async function readPlaces(clickHouse: ClickHouse, ctx: Ctx, request: RunQuery, scope: Scope, sizes: number[]) {
-  const source = selectSource(request, scope, Date.now() + ctx.config.clockOffset())
+  const source = selectSource(request, scope, ctx.platform.clock.now())
   const direction = isDescending(request) ? sql`desc` : sql`asc`
   const read = async (reach?: Sql): Promise<Place[]> => {
     const rows = await clickHouse.query(sql`

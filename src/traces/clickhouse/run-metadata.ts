@@ -20,7 +20,7 @@ export async function listMetadata(
 ): Promise<Record<string, string[]> | null> {
   const scope = await readScope(ctx, [session_id], [])
   if (scope.projects.length === 0) return null
-  const now = Date.now() + ctx.config.clockOffset()
+  const now = ctx.platform.clock.now()
   const selection = { sessions: [session_id], is_root: roots_only || undefined, start_time: since }
   const source = selectSource(selection, scope, now)
   const reach = sql`w.order_time >= (

@@ -24,7 +24,7 @@ export async function moveSpans(
   const [row] = await run(ctx, selectMovedSpans(known), [lockWholeTraces(traces), registerSpans(known)])
   const moved = JSON.parse(row![0] as string) as PlacedRun[]
   if (moved.length === 0) return
-  const now = Date.now() + ctx.config.clockOffset()
+  const now = ctx.platform.clock.now()
   const version = BigInt(row![1] as string)
   const tenant = ctx.requestInfo.tenant!
   await insertRuns(

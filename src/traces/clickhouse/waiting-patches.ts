@@ -34,7 +34,7 @@ export async function mergeWaitingPatches(clickHouse: ClickHouse, ctx: Ctx, ids:
   const [row] = await run(ctx, waiting, lockTraces([], { traceIds: [], runIds: ids }, OPEN_RUNS))
   const patches = JSON.parse(row![0] as string) as WaitingPatch[]
   if (patches.length === 0) return
-  const now = Date.now() + ctx.config.clockOffset()
+  const now = ctx.platform.clock.now()
   const rows = patches.map(({ row, place, created_at }) =>
     toWriteRow(ctx.requestInfo.tenant!, place, row, BigInt(created_at), now),
   )

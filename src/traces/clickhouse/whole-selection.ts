@@ -12,7 +12,7 @@ type Whole = { scope: Scope; source: RunSource; hasAllSessions: boolean; isEmpty
 export async function selectWhole(clickHouse: ClickHouse, ctx: Ctx, query: RunSelection): Promise<Whole> {
   const { sessions, filter, trace_filter, tree_filter } = query
   const filters = [filter, trace_filter, tree_filter]
-  const now = Date.now() + ctx.config.clockOffset()
+  const now = ctx.platform.clock.now()
   const first = await readScope(ctx, sessions ?? [], filters)
   if (sessions) {
     const hasAllSessions = first.projects.length === new Set(sessions).size

@@ -6,7 +6,7 @@ import { type Row, runAsSystem, textArray, uuidArray } from '../../kernel/db.ts'
 import { setClock } from '../../kernel/journal.ts'
 import { configuredOrigin } from '../../kernel/origin.ts'
 import type { Services } from '../../kernel/routes.ts'
-import { deleteExpired } from '../../kernel/sweep.ts'
+import { deleteExpired, HAS_SWEEP_LEASE, takeSweepLease } from '../../kernel/sweep.ts'
 import { mergeWaitingPatches } from './append.ts'
 
 /** Under half the schedule's minute. */
@@ -35,9 +35,14 @@ export const isKept = (run: RunColumns): SQL => sql`(
 export async function expire(services: Services): Promise<void> {
   const { database } = services
   const end = Date.now() + BUDGET_MS
-  const hasTime = () => Date.now() < end && !services.config.stopping?.aborted
+  const hasTime = () => Date.now() < end && !services.platform.stopping?.aborted
   // By the real clock, because the tables are those of all workspaces. Shifted clocks have partitions of their own.
-  await runAsSystem(database, sql`select make_runs_partitions(now())`, sql`select drop_expired_runs(now())`)
+  await runAsSystem(
+    database,
+    takeSweepLease('runs partitions'),
+    sql`select case when ${HAS_SWEEP_LEASE} then make_runs_partitions(now()) end`,
+    sql`select case when ${HAS_SWEEP_LEASE} then drop_expired_runs(now()) end`,
+  )
   while ((await deleteRuns(services)) && hasTime());
   await deleteOldRows(services)
   await mergeLatePatches(services)
@@ -113,10 +118,10 @@ const deleteDoomed = (doomed: SQL): SQL<Row> => sql`
   from deleted`
 
 /** Those that no dropped partition takes along. Their counts stay. Returns whether there may be more. */
-async function deleteRuns({ config, database }: Services): Promise<boolean> {
+async function deleteRuns({ platform, database }: Services): Promise<boolean> {
   const [, , ...counts] = await runAsSystem(
     database,
-    setClock(config),
+    setClock(platform),
     sql`select set_config('app.keeps_counts', 'true', true)`,
     ...[ofWrongClocks('shortlived'), ofWrongClocks('longlived'), OF_SHORT_PROJECTS, OF_DELETED_PROJECTS].map(
       deleteDoomed,
@@ -183,8 +188,8 @@ const ADD_UP_HOURS = sql`
     ${joinNames(COUNTS, name => sql`${name} = add_counts(m.${name}, excluded.${name})`)}`
 
 export async function deleteOldRows(services: Services): Promise<void> {
-  const { config, database } = services
-  await runAsSystem(database, setClock(config), CONCLUDE_DELETED_PROJECTS, ADD_UP_HOURS)
+  const { platform, database } = services
+  await runAsSystem(database, setClock(platform), CONCLUDE_DELETED_PROJECTS, ADD_UP_HOURS)
   await deleteExpired(services, 'traces', [
     { table: 'session_minutes', where: sql`minute < clock() - interval '400 days'` },
     { table: 'upgraded_traces', where: sql`trace_time < clock() - kept_for('longlived')` },
@@ -196,7 +201,7 @@ export async function deleteOldRows(services: Services): Promise<void> {
 
 /** Patches that a request left waiting, because its process ended before it merged them. */
 async function mergeLatePatches(services: Services): Promise<void> {
-  const { config, database } = services
+  const { config, platform, database } = services
   const late = sql<Row>`
     select organization_id, tenant_id, array_to_string(array_agg(distinct run_id), ',')
     from waiting_patches w
@@ -204,7 +209,7 @@ async function mergeLatePatches(services: Services): Promise<void> {
       and exists (select from runs r where r.tenant_id = w.tenant_id and r.id = w.run_id)
     group by organization_id, tenant_id
     limit 100`
-  const [, rows] = await runAsSystem(database, setClock(config), late)
+  const [, rows] = await runAsSystem(database, setClock(platform), late)
   for (const [organization, tenant, runIds] of rows as string[][]) {
     const actor = { kind: 'cron', id: null, organization: organization!, tenant: tenant! } as const
     const caller = createKeylessCaller(services, actor, `sweep-${crypto.randomUUID()}`, configuredOrigin(config))
@@ -215,8 +220,8 @@ async function mergeLatePatches(services: Services): Promise<void> {
 // ---- objects
 
 /** A row goes once the store has removed its object. Returns whether there may be more. */
-export async function removeObjects({ config, database }: Services): Promise<boolean> {
-  const { uploads: storage } = config
+export async function removeObjects({ platform, database }: Services): Promise<boolean> {
+  const { storage } = platform
   if (!storage) return false
   const expired = sql`
     select tenant_id, path
@@ -224,7 +229,7 @@ export async function removeObjects({ config, database }: Services): Promise<boo
     where expires_at < clock()
     order by expires_at
     limit ${MAX_OBJECTS}`
-  const [, rows] = (await runAsSystem(database, setClock(config), expired)) as [unknown, string[][]]
+  const [, rows] = (await runAsSystem(database, setClock(platform), expired)) as [unknown, string[][]]
   if (rows.length === 0) return false
   const paths = rows.map(([, path]) => path!)
   await storage.remove(paths)

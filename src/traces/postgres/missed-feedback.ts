@@ -19,6 +19,6 @@ const ATTACH_MISSED = sql`
     and f.tenant_id = w.tenant_id
     and f.id = w.id`
 
-export async function attachMissedFeedback({ config, database }: Services): Promise<void> {
-  await runAsSystem(database, setClock(config), ATTACH_MISSED)
+export async function attachMissedFeedback({ platform, database }: Services): Promise<void> {
+  await runAsSystem(database, setClock(platform), ATTACH_MISSED)
 }

@@ -1,8 +1,8 @@
 // What is connected to a workspace, in a real browser: listeners, OAuth providers, git hosts and webhooks.
 import type { Page } from 'playwright-core'
 import { describe, expect, it, onTestFinished } from 'vitest'
+import { finishPendingWork } from '../../../src/host/pending-work.ts'
 import { createPinnedFetch } from '../../../src/host/pinned-fetch.ts'
-import { finishPendingWork } from '../../../src/kernel/wait-until.ts'
 import { foreignServers, newTenant } from '../../support/app.ts'
 import { check, useDashboard } from '../../support/dashboard.ts'
 import { makeFakeFetch } from '../../support/fake-fetch.ts'

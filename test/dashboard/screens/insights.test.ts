@@ -1,8 +1,8 @@
 // Insights in a real browser: a job by words, one by a model with its report, and a config with a schedule.
 import type { Page } from 'playwright-core'
 import { describe, expect, it, onTestFinished } from 'vitest'
+import { finishPendingWork } from '../../../src/host/pending-work.ts'
 import { createPinnedFetch } from '../../../src/host/pinned-fetch.ts'
-import { finishPendingWork } from '../../../src/kernel/wait-until.ts'
 import { newTenant } from '../../support/app.ts'
 import { check, useDashboard } from '../../support/dashboard.ts'
 import { answerLikeAnalyst, appendQuestions, setUpModel, TOPICS } from '../../support/insights.ts'

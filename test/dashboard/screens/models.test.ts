@@ -5,6 +5,7 @@ import { describe, expect, it, onTestFinished } from 'vitest'
 import { createPinnedFetch } from '../../../src/host/pinned-fetch.ts'
 import { runAsSystem } from '../../../src/kernel/db.ts'
 import { setClock } from '../../../src/kernel/journal.ts'
+import { createClock } from '../../../src/platform.ts'
 import { newTenant, type Tenant } from '../../support/app.ts'
 import { check, useDashboard } from '../../support/dashboard.ts'
 import { newDeployment } from '../../support/deployments.ts'
@@ -22,7 +23,7 @@ const rowOf = (page: Page, text: string) => page.getByRole('row').filter({ hasTe
 
 /** Calls of the last days, as the proxy counts them. */
 async function recordCalls({ tenant_id }: Tenant, configuration: string, deployment: string): Promise<void> {
-  const { config, database } = dashboard.app
+  const { platform, database } = dashboard.app
   for (let day = 0; day < 20; day++)
     for (const [of, failed] of [
       [null, day % 7 === 3],
@@ -31,7 +32,7 @@ async function recordCalls({ tenant_id }: Tenant, configuration: string, deploym
     ] as const)
       await runAsSystem(
         database,
-        setClock({ clockOffset: () => config.clockOffset() - day * DAY }),
+        setClock({ clock: createClock(() => platform.clock.ahead() - day * DAY) }),
         sql`select record_model_call(
           ${tenant_id}::uuid, ${configuration}::uuid, ${of}::uuid, 'key', ${failed}::boolean,
           ${400 + 90 * ((day * 7) % 11)}::bigint, 120::bigint, 0.021::double precision)`,

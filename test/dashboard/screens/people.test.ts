@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises'
 import type { Page } from 'playwright-core'
 import { expect, it } from 'vitest'
 import { ADMIN, EDITOR } from '../../../src/access/built-in-roles.ts'
-import { finishPendingWork } from '../../../src/kernel/wait-until.ts'
+import { finishPendingWork } from '../../../src/host/pending-work.ts'
 import { newTenant } from '../../support/app.ts'
 import { check, isLive, useDashboard } from '../../support/dashboard.ts'
 

@@ -1,7 +1,7 @@
 // The time machine and the previews in a real browser.
 import type { Page } from 'playwright-core'
 import { beforeEach, expect, it } from 'vitest'
-import { finishPendingWork } from '../../../src/kernel/wait-until.ts'
+import { finishPendingWork } from '../../../src/host/pending-work.ts'
 import { clock, newTenant, type Tenant } from '../../support/app.ts'
 import { check, useDashboard } from '../../support/dashboard.ts'
 import {

@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises'
 import type { Page } from 'playwright-core'
 import { expect, it } from 'vitest'
-import type { Storage } from '../../../src/env.ts'
+import type { Storage } from '../../../src/platform.ts'
 import { newTenant } from '../../support/app.ts'
 import { check, useDashboard } from '../../support/dashboard.ts'
 import { newDeployment } from '../../support/deployments.ts'
@@ -16,7 +16,7 @@ const uploads: Storage = {
   get: async path => (objects.has(path) ? new Response(objects.get(path) as never).body : null),
   remove: async () => {},
 }
-const dashboard = useDashboard({ overrides: { uploads } })
+const dashboard = useDashboard({ overrides: { storage: uploads } })
 
 const button = (page: Page, name: string) => page.getByRole('button', { name, exact: true })
 const link = (page: Page, name: string) => page.getByRole('link', { name, exact: true })

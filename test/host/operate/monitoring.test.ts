@@ -34,7 +34,7 @@ async function listServedMetrics(): Promise<string[]> {
     DATABASE_URL: await createMigratedDatabase(),
     ...{ SEALING_KEYS: `k1:${'A'.repeat(43)}`, PUBLIC_URL: 'http://slipway.test', METRICS_TOKEN: token },
   }
-  const { app, close } = createHost(env, { notices: [], log: () => {} })
+  const { app, close } = createHost(env, { log: () => {} })
   try {
     const headers = { Authorization: `Bearer ${token}` }
     const response = await app.fetch(new Request('http://slipway.test/metrics', { headers }))

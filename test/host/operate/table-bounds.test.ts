@@ -5,6 +5,7 @@ import pg from 'pg'
 import { expect, it } from 'vitest'
 import { createApp } from '../../../src/app.ts'
 import { readConfig } from '../../../src/env.ts'
+import { createServerPlatform } from '../../../src/host/host.ts'
 import { TABLE_BOUNDS } from '../../../src/host/operate/table-bounds.ts'
 import { createMigratedDatabase } from '../../support/migrated-postgres.ts'
 
@@ -39,7 +40,8 @@ it('every table has a bound, and a quota is one that a trigger enforces', async 
 
 it('what expires is deleted by scheduled work that the app runs', () => {
   const env = { DATABASE_URL: 'postgres://a/b', SEALING_KEYS: `k1:${'A'.repeat(43)}`, PUBLIC_URL: 'https://a.test' }
-  const { sweeps } = createApp(readConfig(env, { notices: [] }))
+  const config = readConfig(env)
+  const { sweeps } = createApp(config, { ...createServerPlatform(env, config), log: () => {} })
   const named = Object.values(TABLE_BOUNDS).flatMap(({ sweep }) => sweep ?? [])
   expect(Object.keys(sweeps)).toEqual(expect.arrayContaining(named))
 })

@@ -1,0 +1,48 @@
+// Cloudflare Workers: one app per isolate, its bindings, and the scheduled work.
+import { createApp } from '../app.ts'
+import { type AssetBinding, createBoundFiles } from '../dashboard/asset-binding.ts'
+import { readConfig } from '../env.ts'
+import { settingsErrorResponse } from '../kernel/errors.ts'
+import { type Bucket, createBucketStorage } from '../kernel/storage.ts'
+import { createClock, type Execution, type Platform, type RateLimiter } from '../platform.ts'
+
+type Env = Record<string, unknown>
+type Context = Execution & { passThroughOnException(): void; props: unknown }
+
+const MIB = 1024 * 1024
+
+export function createWorkersPlatform(env: Env): Platform {
+  const ingestion = env.INGESTION_RATE_LIMITER as RateLimiter | undefined
+  return {
+    storage: env.UPLOADS ? createBucketStorage(env.UPLOADS as Bucket) : undefined,
+    assets: env.ASSETS ? createBoundFiles(env.ASSETS as AssetBinding) : undefined,
+    limiters: { key: env.RATE_LIMITER as RateLimiter | undefined, ingestion, deployment: ingestion },
+    waitUntil: (work, execution) => execution!.waitUntil(work),
+    clock: createClock(),
+    // Cloudflare overwrites this header, so a client cannot forge it.
+    clientAddress: ({ req }) => req.header('CF-Connecting-IP'),
+    // Cloudflare's network reaches public addresses only. With workerd, `network.allow` has to say so.
+    foreignFetch: fetch.bind(globalThis),
+    log: line => console.log(JSON.stringify(line)),
+    // A request may make 50 of its own. A key is checked with every look.
+    liveStreams: { seconds: 900, trips: 45, perKey: 100, lookMs: [1000, 5000], keyCheckMs: 15_000 },
+    // An isolate has 128 MB for everything, and text takes up to four times the bytes until it is stored.
+    rawBodies: { wireBytes: 16 * MIB, bytes: 16 * MIB, heldBytes: 24 * MIB },
+    // Each takes three of the 50 requests.
+    deliveriesPerRequest: 12,
+  }
+}
+
+let app: ReturnType<typeof createApp> | undefined
+const appFor = (env: Env) => (app ??= createApp(readConfig(env), createWorkersPlatform(env)))
+
+export default {
+  fetch(request: Request, env: Env, context: Context) {
+    try {
+      return appFor(env).fetch(request, env, context)
+    } catch (error) {
+      return settingsErrorResponse(error)
+    }
+  },
+  scheduled: (_event: unknown, env: Env, context: Context) => context.waitUntil(appFor(env).housekeep()),
+}

@@ -1,0 +1,87 @@
+// What the app needs of the runtime that serves it. Each runtime has its own file in src/host/.
+import type { MetricFamily } from './protocol/open-metrics.ts'
+
+/** What requests count towards: all of a key, those that send runs with it, those of an application. */
+export type Budget = 'key' | 'ingestion' | 'deployment'
+
+export type RateLimiter = { limit(options: { key: string }): Promise<{ success: boolean }> }
+
+/** Storage of source archives, and of long texts in traces. `put` is atomic: a failed one stores nothing. */
+export type Storage = {
+  put(path: string, body: ReadableStream<Uint8Array> | Uint8Array<ArrayBuffer>): Promise<void>
+  get(path: string): Promise<ReadableStream<Uint8Array> | null>
+  remove(paths: string[]): Promise<void>
+}
+
+/** The built dashboard. `get` answers null for a file that does not exist. */
+export type BuiltFiles = { get(path: string, acceptEncoding?: string): Promise<Response | null> }
+
+/** Limits of streams and long polls. */
+export type StreamLimits = {
+  seconds: number
+  /** Round trips to the database within one request. */
+  trips: number
+  /** Streams and long polls of one key at a time, in one process. */
+  perKey: number
+  /** The delay between two looks at the database: the least while things move, the most while they do not. */
+  lookMs: [min: number, max: number]
+  /** How often the keys of waiting clients are checked. */
+  keyCheckMs: number
+}
+
+/** Limits of bodies that verbs get as bytes, such as batches of runs. */
+export type BodyLimits = {
+  /** As it arrives, perhaps compressed. */
+  wireBytes: number
+  bytes: number
+  /** Of all requests together, in one process. */
+  heldBytes: number
+}
+
+export type RequestHead = { req: { header(name: string): string | undefined }; env?: unknown }
+
+/** What the driver of the database sends, and reads of the response. */
+export type DriverRequest = { method: string; headers: Record<string, string>; body: string; signal?: AbortSignal }
+export type DriverFetch = (
+  endpoint: string,
+  request: DriverRequest,
+) => Promise<Pick<Response, 'ok' | 'status' | 'json' | 'text'>>
+
+/** `now` is in milliseconds since 1970. `ahead` is how far it is ahead of the clock of the database, in tests. */
+export type Clock = { now(): number; ahead(): number }
+export const createClock = (ahead: () => number = () => 0): Clock => ({ now: () => Date.now() + ahead(), ahead })
+
+/** What the runtime knows of one request, such as `ctx` of a Worker. */
+export type Execution = { waitUntil(work: Promise<unknown>): void }
+
+export type Platform = {
+  /** Answers the driver in this process. Without it, the driver sends its requests over HTTP, to Neon or a gateway. */
+  databaseFetch?: DriverFetch | undefined
+  /** Without it, only a store in the settings, which wins over it, takes uploads. */
+  storage?: Storage | undefined
+  /** The files of the dashboard. Without them, /ui says how to build them. */
+  assets?: BuiltFiles | undefined
+  /** Limits that the runtime counts across its instances. */
+  limiters?: { [Name in Budget]?: RateLimiter | undefined }
+  /** Keeps the process or the request alive for work that goes on after the response. */
+  waitUntil: (work: Promise<unknown>, execution: Execution | undefined) => void
+  clock: Clock
+  clientAddress: (request: RequestHead) => string | undefined
+  /** Called by kernel/guarded-fetch.ts only. It connects to public addresses only, so that no name leads inside. */
+  foreignFetch: typeof fetch
+  /** For models, whose addresses may be private if a setting allows it. By default `foreignFetch` calls them. */
+  modelFetch?: typeof fetch | undefined
+  /** By default the resolver of `node:dns`. Rejects with its codes. */
+  resolveTxt?: ((name: string) => Promise<string[][]>) | undefined
+  log: (line: Record<string, unknown>) => void
+  /** The process ends soon: it is not ready for more requests. */
+  draining?: AbortSignal | undefined
+  /** The process ends: what waits is ended, and background work claims nothing more. */
+  stopping?: AbortSignal | undefined
+  /** Undefined on a host without a lasting process, where counts in memory say nothing. */
+  processMetrics?: (() => MetricFamily[]) | undefined
+  liveStreams: StreamLimits
+  rawBodies: BodyLimits
+  /** How many messages to webhooks may follow one request. */
+  deliveriesPerRequest: number
+}

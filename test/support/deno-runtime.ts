@@ -1,0 +1,2 @@
+// The app on Deno, as on Node.
+export * from './node-runtime.ts'
