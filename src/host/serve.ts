@@ -1,5 +1,6 @@
 // Serves the app in a process of Node, Deno or Bun, until a signal ends it.
 import { once } from 'node:events'
+import type { Server } from 'node:http'
 import { readShutdownLimits } from '../env.ts'
 import type { Platform } from '../platform.ts'
 import type { ReadPeer } from './client-address.ts'
@@ -46,9 +47,7 @@ export async function serve(
       ? new Error(`PORT ${PORT} is in use. Set another one.`)
       : new Error(`Cannot listen on HOST ${HOST} and PORT ${PORT}: ${error.message}.`)
   })
-  const { address, port, family } = server.address() as { address: string; port: number; family: string }
-  const host = family === 'IPv6' ? `[${address}]` : address
-  console.log(`Slipway serves http://${host}:${port}. Its dashboard is at /ui, and its API pages at /docs.`)
+  console.log(`Slipway serves ${describeAddress(server)}. Its dashboard is at /ui, and its API pages at /docs.`)
 
   const scheduled = schedule(app.housekeep)
   shutdown.onSignal(server, limits, async () => {
@@ -56,4 +55,11 @@ export async function serve(
     await finishPendingWork()
     await close()
   })
+}
+
+function describeAddress(server: Server): string {
+  const bound = server.address()
+  // Deno Deploy has the server listen on a socket of its own.
+  if (bound === null || typeof bound === 'string') return bound ?? 'requests of the platform'
+  return `http://${bound.family === 'IPv6' ? `[${bound.address}]` : bound.address}:${bound.port}`
 }
