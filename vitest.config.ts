@@ -1,5 +1,6 @@
 // The projects of the tests: `pure` (functions), `node`, `deno` and `bun` (the app on them), `edge` (the app in
-// workerd), `host` (processes and servers), `architecture` (rules of the code) and, apart from `npm test`, `containers`.
+// workerd), `host` (processes and servers), `architecture` (rules of the code) and, apart from `npm test`,
+// `containers`.
 import { availableParallelism } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { cloudflareTest } from '@cloudflare/vitest-plugin'
