@@ -1,11 +1,13 @@
 // `npm run start:deno`: serves the app on Deno, with the permissions that package.json lists, and on Deno Deploy.
 import { type ReadPeer, readSocketPeer } from './client-address.ts'
+import { requireVersion } from './runtime-version.ts'
 import { scheduleEveryMinute } from './schedule.ts'
 import type { Runtime } from './serve.ts'
 import { start } from './start.ts'
 
 /** What we use of Deno. `cron` exists on Deno Deploy. */
 declare const Deno: {
+  version: { deno: string }
   cron?: (name: string, schedule: string, work: () => Promise<void>) => Promise<void>
   resolveDns: (name: string, type: 'TXT') => Promise<string[][]>
   errors: { NotFound: ErrorConstructor; TimedOut: ErrorConstructor }
@@ -44,6 +46,8 @@ const readPeerByPlatform: ReadPeer = request =>
     ?.replace(/:\d{1,5}$/, '')
     .replace(/^\[(.*)\]$/, '$1') ?? readSocketPeer(request)
 
+// Before 2.9, `node:http` takes no `lookup`, or fails to load modules side by side.
+requireVersion('Deno', Deno.version.deno, [2, 9])
 await start({
   schedule: Deno.cron ? scheduleByPlatform : scheduleEveryMinute,
   resolveTxt,
