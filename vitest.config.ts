@@ -1,5 +1,6 @@
 // The projects of the tests: `pure` (functions), `node`, `deno` and `bun` (the app on them), `edge` (the app in
-// workerd), `host` (processes and servers), `architecture` (rules of the code) and, apart from `npm test`, `containers`.
+// workerd), `host` (processes and servers), `architecture` (rules of the code) and, apart from `npm test`,
+// `containers`.
 import { availableParallelism } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { cloudflareTest } from '@cloudflare/vitest-plugin'
@@ -25,7 +26,8 @@ const pure = [
   'test/access/built-in-roles.test.ts',
   'test/audit/operation-names.test.ts',
   'test/events/rows.test.ts',
-  'test/kernel/{access-scopes,json-check,json-position,json-slices,rows,segment-router,shared-looks,statement,worker-pool,zstd-frames}.test.ts',
+  'test/kernel/{access-scopes,json-check,json-position,json-slices,rows,segment-router,shared-looks}.test.ts',
+  'test/kernel/{statement,worker-pool,zstd-frames}.test.ts',
   'test/datasets/json-schema.test.ts',
   'test/models/{allowed-urls,answer-reader}.test.ts',
   'test/deployments/{lifecycle,plan-rules,query-schemas,resources,schema,source-rules}.test.ts',
