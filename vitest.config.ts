@@ -111,8 +111,8 @@ export default defineConfig({
         resolve: { alias: runtime('edge') },
         test: {
           name: 'edge',
-          include: isEverything ? [...app, ...pure, ...edge] : isDeepFuzz ? [...edge, 'test/fuzz.test.ts'] : edge,
-          exclude: isEverything ? [...architecture, ...Object.keys(EXCEPT.edge)] : [],
+          include: isEverything ? [...app, ...edge] : isDeepFuzz ? [...edge, 'test/fuzz.test.ts'] : edge,
+          exclude: isEverything ? [...architecture, ...pure, ...Object.keys(EXCEPT.edge)] : [],
           globalSetup: 'test/support/setup.ts',
           setupFiles: 'test/support/reset-files.ts',
           isolate: false,
