@@ -64,6 +64,8 @@ const edge = [
   'test/{datasets,models,queues}/clients.test.ts',
   'test/traces/otlp/export.test.ts',
 ]
+// What the host does by modules of Node: the limits of its server, its storage, and the guard of requests to others.
+const hosts = ['test/host/{folder-storage,http-server,pinned-fetch}.test.ts']
 // The seed is fixed unless FUZZ_SEED sets it, so that a run can be repeated. FUZZ_REQUESTS is the number of hostile
 // requests in total. Workers have no process.env, so both are provided.
 const fuzz = { seed: Number(process.env.FUZZ_SEED ?? 1), requests: Number(process.env.FUZZ_REQUESTS || 1_000) }
@@ -93,7 +95,7 @@ export default defineConfig({
     // The default of a second is too short on a busy machine.
     expect: { poll: { timeout: 15_000 } },
     // Half of the files wait for servers and processes more than they compute.
-    maxWorkers: availableParallelism() + 1,
+    maxWorkers: availableParallelism() + 2,
     sequence: { sequencer: LongestFirst },
     projects: [
       {
@@ -135,7 +137,7 @@ export default defineConfig({
         resolve: { alias: runtime('server') },
         test: {
           name,
-          include: isEverything ? [...app, ...pure] : CHOSEN,
+          include: [...hosts, ...(isEverything ? [...app, ...pure] : CHOSEN)],
           exclude: [...architecture, ...Object.keys(EXCEPT[name])],
           globalSetup: ['test/support/setup.ts', 'test/support/built-dashboard.ts'],
           setupFiles: 'test/support/reset-files.ts',

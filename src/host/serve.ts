@@ -1,12 +1,13 @@
 // Serves the app in a process of Node, Deno or Bun, until a signal ends it.
 import { once } from 'node:events'
+import type { Server } from 'node:http'
 import { readShutdownLimits } from '../env.ts'
 import type { Platform } from '../platform.ts'
 import type { ReadPeer } from './client-address.ts'
 import { requireReady, requireRole } from './database-connection.ts'
 import { createHost } from './host.ts'
 import { createHttpServer } from './http-server.ts'
-import { createLogWriter } from './log-writer.ts'
+import { createLogWriter, type Output } from './log-writer.ts'
 import { finishPendingWork } from './pending-work.ts'
 import type { Schedule } from './schedule.ts'
 import { createShutdown } from './shutdown.ts'
@@ -17,18 +18,20 @@ export type Runtime = {
   schedule: (work: () => Promise<unknown>) => Schedule
   resolveTxt?: Platform['resolveTxt']
   readPeer?: ReadPeer | undefined
+  /** Takes log lines. */
+  output?: Output
 }
 
 /** Serves until SIGINT or SIGTERM. */
 export async function serve(
   { HOST, PORT }: { HOST: string; PORT: number },
-  { schedule, resolveTxt, readPeer }: Runtime,
+  { schedule, resolveTxt, readPeer, output = process.stdout }: Runtime,
 ): Promise<void> {
   const shutdown = createShutdown()
   const limits = readShutdownLimits(process.env)
   const own = {
     ...{ draining: shutdown.draining, stopping: shutdown.stopping },
-    ...{ log: createLogWriter(process.stdout), resolveTxt },
+    ...{ log: createLogWriter(output), resolveTxt },
   }
   const { app, close } = createHost(process.env, own, { readPeer })
   await requireReady(app.database)
@@ -44,9 +47,7 @@ export async function serve(
       ? new Error(`PORT ${PORT} is in use. Set another one.`)
       : new Error(`Cannot listen on HOST ${HOST} and PORT ${PORT}: ${error.message}.`)
   })
-  const { address, port, family } = server.address() as { address: string; port: number; family: string }
-  const host = family === 'IPv6' ? `[${address}]` : address
-  console.log(`Slipway serves http://${host}:${port}. Its dashboard is at /ui, and its API pages at /docs.`)
+  console.log(`Slipway serves ${describeAddress(server)}. Its dashboard is at /ui, and its API pages at /docs.`)
 
   const scheduled = schedule(app.housekeep)
   shutdown.onSignal(server, limits, async () => {
@@ -54,4 +55,11 @@ export async function serve(
     await finishPendingWork()
     await close()
   })
+}
+
+function describeAddress(server: Server): string {
+  const bound = server.address()
+  // Deno Deploy has the server listen on a socket of its own.
+  if (bound === null || typeof bound === 'string') return bound ?? 'requests of the platform'
+  return `http://${bound.family === 'IPv6' ? `[${bound.address}]` : bound.address}:${bound.port}`
 }

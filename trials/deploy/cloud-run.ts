@@ -112,9 +112,10 @@ export async function tryCloudRun(image: Image, installation: Installation): Pro
     clientHeaders: (client, forged) => ({ 'X-Forwarded-For': `${forged}, ${client}` }),
     stop: { signal: 'SIGTERM', killedAfterMs: KILLED_AFTER_MS, checkMs: 0 },
   }
+  const { SHUTDOWN_DELAY_SECONDS: delay, SHUTDOWN_TIMEOUT_SECONDS: timeout } = settings
   check(
-    'cloud-run: the timeout fits into the time before SIGKILL',
-    1000 * (Number(settings.SHUTDOWN_TIMEOUT_SECONDS) + 1) < KILLED_AFTER_MS,
+    'cloud-run: the delay and the timeout fit into the time before SIGKILL',
+    1000 * (Number(delay) + Number(timeout) + 1) < KILLED_AFTER_MS,
   )
   await checkInstance(platform, instance, installation.key, installation.countUploads)
   await instance.checkReadOnly()

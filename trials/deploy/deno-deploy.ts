@@ -1,12 +1,13 @@
 // Deno Deploy: the commands and the entry of deno.json, all by Deno, as the builder and the runtime run them.
 import { execFileSync } from 'node:child_process'
 import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { get } from 'node:http'
 import { join } from 'node:path'
-import { setTimeout as delay } from 'node:timers/promises'
+import { setTimeout } from 'node:timers/promises'
 import { findFreePort } from '../../src/postgres/free-port.ts'
 import { check, hasProgram, installPackages, isInstalling, note, skipped } from '../lib.ts'
 import { checkInstance, checkStop, LIMITS, type Platform } from './checks.ts'
-import { startInstance } from './instance.ts'
+import { type Command, startInstance } from './instance.ts'
 import { type Installation, ROOT, readPage } from './self-host.ts'
 
 type DenoConfig = { deploy: { install: string; build: string; runtime: { entrypoint: string } } }
@@ -55,9 +56,11 @@ export async function tryDenoDeploy(folder: string, installation: Installation):
 
   await using cleanup = new AsyncDisposableStack()
   const port = await findFreePort()
-  const timeout = /SHUTDOWN_TIMEOUT_SECONDS (\d+)/.exec(page)![1]!
+  const [delay, timeout] = ['DELAY', 'TIMEOUT'].map(
+    name => new RegExp(`SHUTDOWN_${name}_SECONDS (\\d+)`).exec(page)![1]!,
+  ) as [string, string]
   const url = `http://127.0.0.1:${port}`
-  const command = {
+  const command: Command = {
     command: 'bwrap',
     args: [
       ...['--ro-bind', '/', '/', '--dev', '/dev', '--proc', '/proc', '--die-with-parent', '--chdir', source],
@@ -66,7 +69,8 @@ export async function tryDenoDeploy(folder: string, installation: Installation):
     cwd: source,
     env: {
       ...{ PATH: '/usr/bin:/bin', HOME: folder, ...installation.settings, ...LIMITS },
-      ...{ PUBLIC_URL: url, SHUTDOWN_TIMEOUT_SECONDS: timeout, METRICS_TOKEN },
+      ...{ PUBLIC_URL: url, METRICS_TOKEN },
+      ...{ SHUTDOWN_DELAY_SECONDS: delay, SHUTDOWN_TIMEOUT_SECONDS: timeout },
       ...{ DENO_DEPLOY: 'true', DENO_SERVE_ADDRESS: `tcp:0.0.0.0:${port}`, DENO_TRUST_PROXY_HEADERS: '1' },
     },
   }
@@ -83,16 +87,43 @@ export async function tryDenoDeploy(folder: string, installation: Installation):
     clientHeaders: (client, forged) => ({ 'X-Deno-Client-Address': `${client}:4711`, 'X-Forwarded-For': forged }),
     stop: { signal: 'SIGINT', killedAfterMs: KILLED_AFTER_MS, checkMs: 0 },
   }
-  check('deno-deploy: the timeout fits into the time before SIGKILL', 1000 * (Number(timeout) + 1) < KILLED_AFTER_MS)
+  check(
+    'deno-deploy: the delay and the timeout fit into the time before SIGKILL',
+    1000 * (Number(delay) + Number(timeout) + 1) < KILLED_AFTER_MS,
+  )
   await checkInstance(platform, instance, installation.key, installation.countUploads)
   check('deno-deploy: Deno.cron runs the scheduled work', await hasSwept(instance.url))
   await checkStop(platform, instance, installation.key)
+  await checkSocket(folder, command)
+}
+
+/** Deno Deploy may have the server listen on a socket without a port. */
+async function checkSocket(folder: string, command: Command): Promise<void> {
+  await using cleanup = new AsyncDisposableStack()
+  const socketPath = join(folder, 'deno.sock')
+  const env = { ...command.env, DENO_SERVE_ADDRESS: `unix:${socketPath}` }
+  const args = ['run', '--allow-all', command.args.at(-1)!]
+  const instance = startInstance(cleanup, '', { ...command, command: DENO, args, env })
+  const readStatus = () =>
+    new Promise<number | undefined>(resolve => {
+      get({ socketPath, path: '/readyz' }, answer => resolve(answer.resume().statusCode)).on('error', () =>
+        resolve(undefined),
+      )
+    })
+  let status: number | undefined
+  for (let i = 0; i < 300 && status !== 200; i++) {
+    await setTimeout(100)
+    status = await readStatus()
+  }
+  check('deno-deploy: it serves on a socket of the platform', status === 200, instance.output())
+  await instance.signal('SIGINT')
+  check('deno-deploy: and ends with status 0', (await instance.ended) === 0, instance.output())
 }
 
 /** Within a minute and what the work takes. */
 async function hasSwept(url: string): Promise<boolean> {
   const headers = { Authorization: `Bearer ${METRICS_TOKEN}` }
-  for (const end = Date.now() + CRON_MS + 15_000; Date.now() < end; await delay(1000)) {
+  for (const end = Date.now() + CRON_MS + 15_000; Date.now() < end; await setTimeout(1000)) {
     const text = await (await fetch(`${url}/metrics`, { headers })).text()
     if (/^slipway_sweeps_total\{.*outcome="done"\} [1-9]/m.test(text)) return true
   }

@@ -11,7 +11,7 @@ export type Instance = {
   output(): string
 }
 
-type Command = { command: string; args: string[]; cwd: string; env: Settings }
+export type Command = { command: string; args: string[]; cwd: string; env: Settings }
 
 /** The process is killed with the cleanup, if it still runs. */
 export function startInstance(
