@@ -1,12 +1,13 @@
-// The projects of the tests: `pure` (functions), `node` (the app on Node), `edge` (the app in workerd), `host`
-// (processes and servers), `architecture` (rules of the code) and, apart from `npm test`, `containers`.
+// The projects of the tests: `pure` (functions), `node`, `deno` and `bun` (the app on them), `edge` (the app in
+// workerd), `host` (processes and servers), `architecture` (rules of the code) and, apart from `npm test`,
+// `containers`.
 import { availableParallelism } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { cloudflareTest } from '@cloudflare/vitest-plugin'
 import { defineConfig } from 'vitest/config'
 import { LongestFirst } from './test/support/longest-first.ts'
 import { runtimePool } from './test/support/runtime-pool.ts'
-import { EXCEPT } from './test/support/runtimes.ts'
+import { CHOSEN, EXCEPT } from './test/support/runtimes.ts'
 
 const app = [
   'test/*.test.ts',
@@ -25,7 +26,7 @@ const pure = [
   'test/access/built-in-roles.test.ts',
   'test/audit/operation-names.test.ts',
   'test/events/rows.test.ts',
-  'test/kernel/{access-scopes,json-check,json-position,json-slices,rows,segment-router,shared-looks,statement,worker-pool}.test.ts',
+  'test/kernel/{access-scopes,json-check,json-position,json-slices,rows,segment-router,shared-looks,statement,worker-pool,zstd-frames}.test.ts',
   'test/datasets/json-schema.test.ts',
   'test/models/{allowed-urls,answer-reader}.test.ts',
   'test/deployments/{lifecycle,plan-rules,query-schemas,resources,schema,source-rules}.test.ts',
@@ -62,11 +63,13 @@ const edge = [
   'test/{datasets,models,queues}/clients.test.ts',
   'test/traces/otlp/export.test.ts',
 ]
-const contract = ['test/{openapi,round-trips,security}.test.ts']
+// What the host does by modules of Node: the limits of its server, its storage, and the guard of requests to others.
+const hosts = ['test/host/{folder-storage,http-server,pinned-fetch}.test.ts']
 // The seed is fixed unless FUZZ_SEED sets it, so that a run can be repeated. FUZZ_REQUESTS is the number of hostile
 // requests in total. Workers have no process.env, so both are provided.
 const fuzz = { seed: Number(process.env.FUZZ_SEED ?? 1), requests: Number(process.env.FUZZ_REQUESTS || 1_000) }
 const isDeepFuzz = fuzz.requests >= 10_000
+/** For `npm run test:runtimes`. */
 const isEverything = process.env.RUNTIMES === 'all'
 // Node parses drizzle-orm's package.json of 175 kB again for each of its files: 0.8 s of CPU for each file of tests.
 const server = { deps: { inline: ['drizzle-orm'] } }
@@ -86,12 +89,12 @@ export default defineConfig({
   test: {
     provide: { fuzz },
     reporters: ['default', './test/support/reporter.ts'],
-    testTimeout: 30_000,
+    testTimeout: isEverything ? 120_000 : 30_000,
     hookTimeout: 60_000,
     // The default of a second is too short on a busy machine.
     expect: { poll: { timeout: 15_000 } },
     // Half of the files wait for servers and processes more than they compute.
-    maxWorkers: availableParallelism() + 1,
+    maxWorkers: availableParallelism() + 2,
     sequence: { sequencer: LongestFirst },
     projects: [
       {
@@ -117,7 +120,7 @@ export default defineConfig({
         },
       },
       {
-        resolve: { alias: runtime('node') },
+        resolve: { alias: runtime('server') },
         test: {
           name: 'node',
           include: app,
@@ -130,10 +133,10 @@ export default defineConfig({
         },
       },
       ...(['deno', 'bun'] as const).map(name => ({
-        resolve: { alias: runtime(name) },
+        resolve: { alias: runtime('server') },
         test: {
           name,
-          include: isEverything ? [...app, ...pure] : [...edge.slice(1), ...contract],
+          include: [...hosts, ...(isEverything ? [...app, ...pure] : CHOSEN)],
           exclude: [...architecture, ...Object.keys(EXCEPT[name])],
           globalSetup: ['test/support/setup.ts', 'test/support/built-dashboard.ts'],
           setupFiles: 'test/support/reset-files.ts',
@@ -163,7 +166,7 @@ export default defineConfig({
       // Traces in ClickHouse, by the tests of the store on Postgres. Apart from `npm test`: the engine is 540 MB. It
       // runs one statement at a time, so files run one after the other.
       {
-        resolve: { alias: runtime('node') },
+        resolve: { alias: runtime('server') },
         test: {
           name: 'clickhouse',
           fileParallelism: false,

@@ -1,12 +1,12 @@
 // P3: the list against what a Node team would write: Fastify and node-postgres, with the same SQL and Postgres. On
-// workerd and on Node.
+// each runtime. Fastify is always on Node.
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { findFreePort } from '../src/postgres/free-port.ts'
 import type { Bench, BenchContext } from './support/bench-context.ts'
 import { readChildCpuMs, readCpuMs } from './support/cpu.ts'
+import { type Instance, RUNTIME_NAMES, RUNTIMES, startInstance } from './support/instance.ts'
 import { describeCpu, loadTool, measureLoad, rpsOf } from './support/load.ts'
-import { startNodeInstance } from './support/node-instance.ts'
 import { startProcess } from './support/processes.ts'
 import { captureStatements } from './support/seeded-database.ts'
 import { formatNumber, measureSlices, median, medianRatio } from './support/statistics.ts'
@@ -14,17 +14,19 @@ import { serveWorkers } from './support/workerd.ts'
 
 const SECONDS = 1
 const TARGETS = { workerd: 0.75, node: 1 }
+const NAMES = { workerd: 'workerd', ...RUNTIME_NAMES }
 const BASELINE = fileURLToPath(new URL('baselines/fastify-list.ts', import.meta.url))
 
 export default {
   id: 'P3',
-  what: 'requests per second of the same list ÷ Fastify with node-postgres: on workerd; on Node',
-  target: `≥ ${TARGETS.workerd}; ≥ ${TARGETS.node}`,
+  what: 'requests per second of the same list ÷ Fastify with node-postgres: on workerd; Node; Deno; Bun',
+  target: `≥ ${TARGETS.workerd}; ≥ ${TARGETS.node}; argued`,
   async run(context: BenchContext) {
     const large = await context.deployments()
     const { modules } = await context.worker()
     const workerd = await serveWorkers(context, { slipway: { modules, bindings: large.bindings() } })
-    const node = await startNodeInstance(context, large.url)
+    const instances = await Promise.all(RUNTIMES.map(runtime => startInstance(context, large.url, runtime)))
+    const [node, deno, bun] = instances as [Instance, Instance, Instance]
     const port = await findFreePort()
     const statements = await captureStatements(large, '/v2/deployments')
     const fastify = startProcess(context, process.execPath, [
@@ -46,21 +48,24 @@ export default {
     const candidates = {
       workerd: list(workerd.urls.slipway, workerd.pid, process.pid),
       node: list(node.url, node.pid),
+      deno: list(deno.url, deno.pid),
+      bun: list(bun.url, bun.pid),
       fastify: list(baseline, fastify.child.pid!),
     }
     context.progress('warming up')
     for (const candidate of Object.values(candidates)) await candidate()
     const slices = await measureSlices(candidates, context.progress)
-    const ratioOf = (name: 'workerd' | 'node') => medianRatio(rpsOf(slices[name]), rpsOf(slices.fastify))
-    const ratios = { workerd: ratioOf('workerd'), node: ratioOf('node') }
+    const ratioOf = (name: keyof typeof NAMES) => medianRatio(rpsOf(slices[name]), rpsOf(slices.fastify))
+    const ratios = { workerd: ratioOf('workerd'), node: ratioOf('node'), deno: ratioOf('deno'), bun: ratioOf('bun') }
     const describe = (name: keyof typeof slices) =>
       `${formatNumber(median(rpsOf(slices[name])), 0)} requests per second; CPU of each: ${describeCpu(slices[name])}`
     return {
-      measured: `${formatNumber(ratios.workerd)}; ${formatNumber(ratios.node)}`,
+      measured: Object.values(ratios)
+        .map(ratio => formatNumber(ratio))
+        .join('; '),
       met: ratios.workerd >= TARGETS.workerd && ratios.node >= TARGETS.node,
       notes: [
-        `workerd ${describe('workerd')}`,
-        `Node ${describe('node')}`,
+        ...(['workerd', ...RUNTIMES] as const).map(name => `${NAMES[name]} ${describe(name)}`),
         `Fastify ${describe('fastify')}`,
         `load by ${loadTool}, 8 connections`,
       ],

@@ -4,7 +4,7 @@ import type { RunOperation } from '../src/traces/store.ts'
 import type { Bench, BenchContext } from './support/bench-context.ts'
 import { CPU_TIMES_MISSING, hasCpuTimes } from './support/cpu.ts'
 import { makeTenant } from './support/database.ts'
-import { startNodeInstance } from './support/node-instance.ts'
+import { startInstance } from './support/instance.ts'
 import { formatNumber, median } from './support/statistics.ts'
 import { makeOperations } from './support/trace-operations.ts'
 
@@ -20,7 +20,7 @@ export default {
     if (!hasCpuTimes) return CPU_TIMES_MISSING
     const { url } = await context.database()
     const { api_key } = await makeTenant(url, { organization: 'Bench', workspace: 'Traces' })
-    const instance = await startNodeInstance(context, url)
+    const instance = await startInstance(context, url)
     const idle = instance.memory().now
     const durations: number[] = []
     const samples: number[] = []

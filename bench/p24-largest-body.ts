@@ -3,7 +3,7 @@ import { gzipSync } from 'node:zlib'
 import type { Bench, BenchContext } from './support/bench-context.ts'
 import { CPU_TIMES_MISSING, hasCpuTimes } from './support/cpu.ts'
 import { makeTenant } from './support/database.ts'
-import { startNodeInstance } from './support/node-instance.ts'
+import { startInstance } from './support/instance.ts'
 import { formatNumber } from './support/statistics.ts'
 
 const MIB = 1024 * 1024
@@ -58,7 +58,7 @@ export default {
     for (const [name, make] of Object.entries(BODIES)) {
       context.progress(name)
       // A process of its own for each, because its peak is of its whole life.
-      const instance = await startNodeInstance(context, url)
+      const instance = await startInstance(context, url)
       /** 0 where the connection ends with the answer, before all of the body was sent. */
       const send = async () => {
         const { bytes, encoding } = make()

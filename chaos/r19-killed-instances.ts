@@ -27,7 +27,7 @@ const REPEATED = 0.2
 const RATE_LIMIT = 100_000
 const MAX_FAILURES_OF_ADDRESS = 60
 /** In which a message that arrived was not yet stored as delivered. */
-const STORING_MS = 3000
+const STORING_MS = 15_000
 const LEASE_MS = 3 * 60_000
 const MAX_LAST_SWEEPS = 20
 
@@ -63,7 +63,7 @@ export default {
       ...SETTINGS,
       ...{ DATABASE_URL: testbed.logins.app, DATABASE_SYSTEM_URL: testbed.logins.system },
       ...{ ALLOW_LOOPBACK: 'true', RATE_LIMIT_PER_MINUTE: String(RATE_LIMIT), INGESTION_RATE_LIMIT_PER_MINUTE: '0' },
-      ...{ CLIO_SCHEDULE_MIN_INTERVAL_SECONDS: '60', SHUTDOWN_DELAY_SECONDS: '1' },
+      ...{ CLIO_SCHEDULE_MIN_INTERVAL_SECONDS: '60', SHUTDOWN_DELAY_SECONDS: '3' },
       UNKNOWN_KEYS_PER_MINUTE: String(MAX_FAILURES_OF_ADDRESS),
     })
     const { tenant_id, api_key } = await testbed.tenant()
@@ -91,7 +91,8 @@ export default {
 
     const downtimes: number[] = []
     let stopped: (number | null)[] = []
-    let failuresBefore = 0
+    let stopsFrom = 0
+    let refusedBefore = 0
     try {
       const kills = scaleCount(context, KILLS)
       for (let kill = 1; kill <= kills; kill++) {
@@ -105,14 +106,17 @@ export default {
         downtimes.push(Date.now() - startedAt)
       }
       await delay(KILL_EVERY_MS / 2)
-      failuresBefore = fleet.failures.length + fleet.refused()
+      stopsFrom = Date.now()
+      refusedBefore = fleet.refused()
       stopped = await stopInTurn(fleet, context)
       await delay(KILL_EVERY_MS / 4)
     } finally {
       isOver = true
       await working
     }
-    const failedInStops = fleet.failures.length + fleet.refused() - failuresBefore
+    const unexplained = fleet.listUnexplained()
+    const failedInStops =
+      unexplained.filter(({ failedAt }) => failedAt >= stopsFrom).length + fleet.refused() - refusedBefore
 
     context.progress('what is left is done')
     ahead = LEASE_MS
@@ -125,7 +129,6 @@ export default {
     await Promise.all([followPolls(read, polled, journal.last), catchUp(fleet, api_key, streamed, journal.last)])
     const messages = judgeMessages(receiver.messages, journal.ticks, load.webhooks, fleet.kills())
     const schedule = await judgeSchedule(database, tenant_id, receiver.messages, load.runs)
-    const unexplained = fleet.listUnexplained()
     const unexpected = [read.tally, client.tally].flatMap(tally =>
       tally.listUnexpected(/^2\d\d$/, '503 connection_cut', /idempotency_in_flight/),
     )
@@ -150,6 +153,7 @@ export default {
       met: isBalanced(balance) && faults.length === 0 && repeats.count > 0 && messages.delivered > 0,
       notes: [
         ...faults.slice(0, 20),
+        ...(fleet.stalls.length > 0 ? [`the client stood still ${fleet.stalls.length} times`] : []),
         `instances: ${fleet.instances.map(({ name }) => name).join(', ')}`,
         `answers: ${read.tally}; of writes: ${client.tally}`,
         `${repeats.count} writes sent again with their key, ${fleet.refused()} connections refused`,

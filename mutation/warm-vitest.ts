@@ -101,7 +101,7 @@ export async function startVitest() {
       pool: { name: 'warm', createPoolWorker: (options: PoolOptions) => new WarmWorker(options) },
     },
     {
-      resolve: { alias: { '#runtime': path('test/support/node-runtime.ts') } },
+      resolve: { alias: { '#runtime': path('test/support/server-runtime.ts') } },
       plugins: [{ name: 'mutants', enforce: 'pre', load: id => sources.get(id) }],
     },
   )

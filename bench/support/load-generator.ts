@@ -1,8 +1,15 @@
-// A small load generator for machines without wrk: each connection sends one request at a time until the deadline.
+// A small load generator for machines without wrk: each connection sends one request at a time, for a time or
+// until there were enough.
 import { Agent, get } from 'node:http'
 import type { LoadResult } from './load.ts'
 
-const { url, seconds, connections, headers } = JSON.parse(process.argv[2]!)
+const {
+  url,
+  seconds = Number.POSITIVE_INFINITY,
+  requests = Number.POSITIVE_INFINITY,
+  connections,
+  headers,
+} = JSON.parse(process.argv[2]!)
 const agent = new Agent({ keepAlive: true, maxSockets: connections })
 const start = performance.now()
 const deadline = start + seconds * 1000
@@ -19,9 +26,9 @@ const sendRequest = () =>
   })
 
 async function runConnection(): Promise<void> {
-  while (performance.now() < deadline) {
-    const status = await sendRequest().catch(() => 0)
+  while (performance.now() < deadline && requestCount < requests) {
     requestCount++
+    const status = await sendRequest().catch(() => 0)
     if (status < 200 || status > 399) refusedCount++
   }
 }

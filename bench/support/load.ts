@@ -5,7 +5,8 @@ import { fileURLToPath } from 'node:url'
 import { type Cleanup, runForOutput } from './processes.ts'
 import { formatNumber, median } from './statistics.ts'
 
-type Load = { url: string; seconds: number; connections?: number; headers?: Record<string, string> }
+type Target = { url: string; connections?: number; headers?: Record<string, string> }
+type Load = Target & { seconds: number }
 export type LoadResult = { requests: number; seconds: number; refused: number }
 
 const GENERATOR_FILE = fileURLToPath(new URL('load-generator.ts', import.meta.url))
@@ -35,10 +36,19 @@ export async function measureLoad<Program extends string>(
   const programs = Object.entries<() => number>(cpuOf)
   const before = programs.map(([, read]) => read())
   const send = loadTool === 'wrk' ? runWrk : runGenerator
-  const { requests, seconds, refused } = await send(cleanup, load)
-  if (refused > 0 || requests === 0) throw new Error(`${load.url}: ${refused} of ${requests} requests failed`)
+  const { requests, seconds } = requireSuccess(load, await send(cleanup, load))
   const cpu = Object.fromEntries(programs.map(([name, read], i) => [name, (read() - before[i]!) / requests]))
   return { rps: requests / seconds, cpu: cpu as Record<Program, number> }
+}
+
+/** So many requests, by our own generator. Throws if one is not answered with success. */
+export const sendRequests = async (cleanup: Cleanup, load: Target & { requests: number }): Promise<LoadResult> =>
+  requireSuccess(load, await runGenerator(cleanup, load))
+
+function requireSuccess({ url }: Target, result: LoadResult): LoadResult {
+  const { requests, refused } = result
+  if (refused > 0 || requests === 0) throw new Error(`${url}: ${refused} of ${requests} requests failed`)
+  return result
 }
 
 export const rpsOf = (slices: LoadSlice<string>[]): number[] => slices.map(({ rps }) => rps)
@@ -66,7 +76,7 @@ async function runWrk(cleanup: Cleanup, { url, seconds, connections = 8, headers
   return { requests: Number(requests), seconds: Number(duration) * scale, refused: Number(refused) }
 }
 
-async function runGenerator(cleanup: Cleanup, load: Load): Promise<LoadResult> {
+async function runGenerator(cleanup: Cleanup, load: Load | (Target & { requests: number })): Promise<LoadResult> {
   return JSON.parse(
     await runForOutput(cleanup, process.execPath, [GENERATOR_FILE, JSON.stringify({ connections: 8, ...load })]),
   )

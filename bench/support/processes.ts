@@ -5,7 +5,7 @@ import { once } from 'node:events'
 import { setTimeout as delay } from 'node:timers/promises'
 
 export type Cleanup = { defer(end: () => unknown): void }
-type StartedProcess = {
+export type StartedProcess = {
   child: ChildProcess
   /** Rejects when the process ends by itself. */
   broken: Promise<never>

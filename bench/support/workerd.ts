@@ -71,7 +71,7 @@ export async function serveWorkers<Name extends string>(cleanup: Cleanup, worker
     }
   }
   await Promise.race([listening(), broken])
-  return { urls: urls as Record<Name, string>, end, pid: child.pid! }
+  return { urls: urls as Record<Name, string>, broken, end, pid: child.pid! }
 }
 
 const quote = JSON.stringify

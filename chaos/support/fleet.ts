@@ -9,9 +9,10 @@ import { makeTempFolder, PROJECT_ROOT } from '../../bench/support/workerd.ts'
 import { findFreePort } from '../../src/postgres/free-port.ts'
 
 const LOOK_MS = 100
+/** A client that stands still for so long may send on a connection that the server has closed as idle, after 5 s. */
+const STALL_MS = 4000
 const START_TIMEOUT_MS = 60_000
-/** From the signal until the process has ended, and with it all its connections. */
-type Kill = { from: number; until: number }
+type Span = { from: number; until: number }
 
 export type Instance = {
   name: string
@@ -19,7 +20,8 @@ export type Instance = {
   isRunning: boolean
   /** The client sends to it. */
   isReady: boolean
-  kills: Kill[]
+  /** Each from the signal until the process has ended, and with it all its connections. */
+  kills: Span[]
   end(signal: 'SIGKILL' | 'SIGTERM'): Promise<number | null>
   start(): Promise<void>
 }
@@ -80,8 +82,15 @@ export async function startFleet(cleanup: Cleanup, names: string[], env: Record<
       }
     }),
   )
+  const stalls: Span[] = []
+  let lastSeen = Date.now()
+  const clock = setInterval(() => {
+    if (Date.now() - lastSeen > STALL_MS) stalls.push({ from: lastSeen, until: Date.now() })
+    lastSeen = Date.now()
+  }, LOOK_MS)
   cleanup.defer(async () => {
     isOver = true
+    clearInterval(clock)
     await looking
   })
 
@@ -139,14 +148,16 @@ export async function startFleet(cleanup: Cleanup, names: string[], env: Record<
     },
     refused: () => refused,
     failures,
+    stalls,
     /** Those on a connection that no kill has cut. */
-    listUnexplained: () => failures.filter(failure => !isExplained(failure)),
+    listUnexplained: () =>
+      failures.filter(failure => ![...failure.instance.kills, ...stalls].some(span => wasOpenIn(span, failure))),
     kills: () => instances.flatMap(({ kills }) => kills.map(({ from }) => from)),
   }
 }
 
-const isExplained = ({ instance, sentAt, failedAt }: Failure): boolean =>
-  instance.kills.some(({ from, until }) => sentAt <= until && failedAt >= from)
+const wasOpenIn = ({ from, until }: Span, { sentAt, failedAt }: Failure): boolean =>
+  sentAt <= until + LOOK_MS && failedAt >= from
 
 const describe = (error: unknown): string => {
   const { message, cause } = error as { message: string; cause?: { code?: string } }

@@ -5,6 +5,7 @@ import { type Row, run, runAsSystem, uuidArray } from '../kernel/db.ts'
 import { sha256Hex } from '../kernel/digest.ts'
 import { fail, notConfigured } from '../kernel/errors.ts'
 import { setClock } from '../kernel/journal.ts'
+import { LEASE } from '../kernel/outbox.ts'
 import type { Services } from '../kernel/routes.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { MISSING_STORAGE } from '../kernel/storage.ts'
@@ -85,11 +86,11 @@ export async function sweepAttachments({ platform, database }: Pick<Services, 'p
       select from examples e
       where e.tenant_id = o.tenant_id and e.object_ids @> array[o.id]
     )`
-  // Unused objects stay due until they are removed from the store.
+  // Unused objects are due again after the lease, unless they are removed from the store by then.
   const check = sql<Row>`
     with due as (${due})
     update example_objects o
-    set check_at = case when ${isUsed} then null else o.check_at end
+    set check_at = case when ${isUsed} then null else clock() + ${LEASE} end
     from due
     where o.id = due.id
     returning o.id, o.tenant_id, o.check_at is null`

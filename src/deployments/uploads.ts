@@ -6,6 +6,7 @@ import { createSigner } from '../kernel/crypto.ts'
 import { type Row, refuseUnless, runAsSystem, uuidArray } from '../kernel/db.ts'
 import { Failure, fail, notConfigured } from '../kernel/errors.ts'
 import { commit, journalSystemEvents, setSystemSettings } from '../kernel/journal.ts'
+import { LEASE } from '../kernel/outbox.ts'
 import { createdMembers, deletedMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import type { Services } from '../kernel/routes.ts'
 import { requireRow } from '../kernel/rows.ts'
@@ -158,7 +159,7 @@ export async function sweepUploads({ platform, database }: Pick<Services, 'platf
     for update skip locked`
   // A statement after the lock, so that it sees revisions that were written before the lock was granted.
   const markRemoving = sql<Row>`
-    update uploads set state = 'removing'
+    update uploads set state = 'removing', expires_at = clock() - interval '1 day' + ${LEASE}
     where id in (${lockUnused}) and ${isUnused}
     returning id, object_path`
   const results = await runAsSystem(database, settings, lockUnused, markRemoving)

@@ -6,7 +6,7 @@ const FLUSH_MS = 20
 /** How long the last lines wait for a slow reader, and how often they try again. */
 const [EXIT_PATIENCE_MS, RETRY_MS] = [1000, 5]
 
-type Output = Pick<NodeJS.WriteStream, 'write'> & { fd: number }
+export type Output = { fd: number; write(text: string): unknown }
 
 export function createLogWriter(output: Output): (line: Record<string, unknown>) => void {
   let waiting = ''
@@ -24,7 +24,7 @@ export function createLogWriter(output: Output): (line: Record<string, unknown>)
 }
 
 /** A stream writes only what a pipe takes at once when the process ends. */
-function writeToEnd(fd: number, text: string): void {
+export function writeToEnd(fd: number, text: string): void {
   const deadline = Date.now() + EXIT_PATIENCE_MS
   const pause = new Int32Array(new SharedArrayBuffer(4))
   for (let rest = Buffer.from(text); rest.length > 0 && Date.now() < deadline; ) {

@@ -1,6 +1,7 @@
 // The programs of an installation, such as `slipway start`. commands.json lists them, and each is loaded when it runs.
 // A program runs when its module is loaded, or is the `main` that the module exports.
 import commands from './commands.json' with { type: 'json' }
+import './resolve-drizzle-once.ts'
 
 const list = Object.entries(commands).map(([name, { about }]) => `  ${name.padEnd(16)}${about}`)
 const USAGE = `slipway COMMAND [OPTIONS]

@@ -7,7 +7,7 @@ import type { ReadPeer } from './client-address.ts'
 import { requireReady, requireRole } from './database-connection.ts'
 import { createHost } from './host.ts'
 import { createHttpServer } from './http-server.ts'
-import { createLogWriter } from './log-writer.ts'
+import { createLogWriter, type Output } from './log-writer.ts'
 import { finishPendingWork } from './pending-work.ts'
 import type { Schedule } from './schedule.ts'
 import { createShutdown } from './shutdown.ts'
@@ -18,18 +18,20 @@ export type Runtime = {
   schedule: (work: () => Promise<unknown>) => Schedule
   resolveTxt?: Platform['resolveTxt']
   readPeer?: ReadPeer | undefined
+  /** Takes log lines. */
+  output?: Output
 }
 
 /** Serves until SIGINT or SIGTERM. */
 export async function serve(
   { HOST, PORT }: { HOST: string; PORT: number },
-  { schedule, resolveTxt, readPeer }: Runtime,
+  { schedule, resolveTxt, readPeer, output = process.stdout }: Runtime,
 ): Promise<void> {
   const shutdown = createShutdown()
   const limits = readShutdownLimits(process.env)
   const own = {
     ...{ draining: shutdown.draining, stopping: shutdown.stopping },
-    ...{ log: createLogWriter(process.stdout), resolveTxt },
+    ...{ log: createLogWriter(output), resolveTxt },
   }
   const { app, close } = createHost(process.env, own, { readPeer })
   await requireReady(app.database)

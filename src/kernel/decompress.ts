@@ -2,6 +2,7 @@
 // a thousandfold never stands in memory.
 import { Failure } from './errors.ts'
 import { invalidRequest } from './input.ts'
+import { createFrameReader } from './zstd-frames.ts'
 
 const CODINGS = ['gzip', 'zstd'] as const
 export type ContentCoding = (typeof CODINGS)[number]
@@ -25,7 +26,7 @@ export async function* decompress(chunks: AsyncIterable<Uint8Array>, coding: Con
     coding === 'gzip'
       ? zlib.createGunzip({ chunkSize: OUTPUT_CHUNK_BYTES })
       : zlib.createZstdDecompress({ chunkSize: OUTPUT_CHUNK_BYTES, params })
-  pipeline(Readable.from(chunks), decoder, () => {})
+  pipeline(Readable.from(coding === 'zstd' ? refuseCutFrames(chunks) : chunks), decoder, () => {})
   try {
     yield* decoder as AsyncIterable<Uint8Array>
   } catch (error) {
@@ -33,4 +34,13 @@ export async function* decompress(chunks: AsyncIterable<Uint8Array>, coding: Con
     const msg = `says ${coding}, but the body is not valid ${coding}`
     throw invalidRequest([{ type: 'encoding_invalid', loc: ['header', 'Content-Encoding'], msg }])
   }
+}
+
+async function* refuseCutFrames(chunks: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> {
+  const frames = createFrameReader()
+  for await (const chunk of chunks) {
+    frames.push(chunk)
+    yield chunk
+  }
+  if (!frames.isWhole()) throw new Error('The body ends within a frame')
 }

@@ -1,4 +1,4 @@
-// The server of `npm start` ends requests that arrive too slowly. The limits here are milliseconds.
+// The server of `npm start`, on each runtime, ends requests that arrive too slowly. The limits here are milliseconds.
 import { once } from 'node:events'
 import type { Server } from 'node:http'
 import { type AddressInfo, connect } from 'node:net'
@@ -38,6 +38,8 @@ async function sendSlowly(pieces: string[], intervalMs = 0): Promise<string> {
   clearInterval(timer)
   return answer
 }
+/** Some runtimes send it as a chunk. */
+const answerOf = (length: number) => new RegExp(`^HTTP/1\\.1 200 .*\\r\\n${length}(\\r\\n0\\r\\n\\r\\n)?$`, 's')
 const head = (line: string, length: number) =>
   `${line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: ${length}\r\n\r\n`
 
@@ -53,18 +55,18 @@ test.each([
 test('a request whose slow body is not read is answered, and its connection is closed', async () => {
   await startServer({ requestMs: 100 })
   const pieces = [head('GET /v2/deployments', 100).replace('close', 'keep-alive'), ...Array<string>(90).fill('x')]
-  expect(await sendSlowly(pieces, 20)).toMatch(/^HTTP\/1\.1 200 .*\r\n0$/s)
+  expect(await sendSlowly(pieces, 20)).toMatch(answerOf(0))
 })
 
 test('a body that arrives in time is answered, even if the response takes longer', async () => {
   await startServer({ requestMs: 200 })
-  expect(await sendSlowly([head('POST /v2/deployments', 3), 'x', 'xx'], 10)).toMatch(/^HTTP\/1\.1 200 .*\r\n3$/s)
+  expect(await sendSlowly([head('POST /v2/deployments', 3), 'x', 'xx'], 10)).toMatch(answerOf(3))
 })
 
 test('the upload of an archive may take longer than other requests if it does not pause', async () => {
   await startServer({ requestMs: 50, uploadPauseMs: 2000 })
   const pieces = Array<string>(20).fill('x')
-  expect(await sendSlowly([head(UPLOAD, 20), ...pieces], 20)).toMatch(/^HTTP\/1\.1 200 .*\r\n20$/s)
+  expect(await sendSlowly([head(UPLOAD, 20), ...pieces], 20)).toMatch(answerOf(20))
 })
 
 test('the upload of an archive that pauses for too long gets 408', async () => {

@@ -5,6 +5,7 @@ import { LISTENER_SILENT_AFTER } from '../../src/deployments/lifecycle.ts'
 import { finishPendingWork } from '../../src/host/pending-work.ts'
 import { createPinnedFetch } from '../../src/host/pinned-fetch.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
+import type { Storage } from '../../src/platform.ts'
 import {
   type App,
   foreignServers,
@@ -31,15 +32,20 @@ const DAY = 24 * 60 * 60_000
 const INSTANCES = 3
 const pinnedFetch = createPinnedFetch({ allowLoopback: true })
 
-/** What they write is sent by the schedule alone. */
-function startInstances(): App[] {
+/** What they write is sent by the schedule alone. `removed` gets the paths that they remove from the store. */
+function startInstances(removed: string[]): App[] {
   const mcpServer = makeMcpServer()
   const foreignFetch: typeof fetch = (input, init) => {
     const { hostname, origin } = new URL(input instanceof Request ? input.url : input)
     const isOfProvider = origin === MCP_ORIGIN || hostname === 'auth.example.com'
     return (hostname === '127.0.0.1' ? pinnedFetch : isOfProvider ? mcpServer : foreignServers.fetch)(input, init)
   }
-  const overrides = { foreignFetch, deliveriesPerRequest: 0 }
+  const storage: Storage = {
+    put: async () => {},
+    get: async () => null,
+    remove: async paths => void removed.push(...paths),
+  }
+  const overrides = { foreignFetch, deliveriesPerRequest: 0, storage }
   return Array.from({ length: INSTANCES }, () => startApp({ settings: { ALLOW_LOOPBACK: 'true' }, overrides }))
 }
 
@@ -60,7 +66,8 @@ async function countEvents({ tenant_id }: Tenant): Promise<Record<string, number
 
 it('the schedules of several instances do all work that is due once', async () => {
   serveRepositories()
-  const instances = startInstances()
+  const removed: string[] = []
+  const instances = startInstances(removed)
   const app = instances[0]!
   const receiver = await startReceiver()
   onTestFinished(receiver.close)
@@ -112,6 +119,15 @@ it('the schedules of several instances do all work that is due once', async () =
       (organization_id, tenant_id, day, configuration_id, configuration_name, actor_kind, calls, failed)
     select ${organization_id}::uuid, ${tenant_id}::uuid, '2024-01-01', gen_random_uuid(), 'old', 'key', 1, 0
     from generate_series(1, 6000)`)
+  await readRows(sql`
+    insert into trace_objects (organization_id, tenant_id, path, trace_id, session_id, run_id, expires_at, bytes)
+    select ${organization_id}::uuid, ${tenant_id}::uuid, 'old/' || n, gen_random_uuid(), null, gen_random_uuid(),
+      now(), 1
+    from generate_series(1, 250) n`)
+  await readRows(sql`
+    insert into example_objects (id, organization_id, tenant_id, bytes)
+    select gen_random_uuid(), ${organization_id}::uuid, ${tenant_id}::uuid, 1
+    from generate_series(1, 50)`)
   // As at the first sweep of a day.
   const [{ name }] = (await query(
     database.url,
@@ -149,6 +165,7 @@ it('the schedules of several instances do all work that is due once', async () =
       where type = 'oauth_provider.checked' and organization_id = ${organization_id}::uuid`),
   ).toEqual([['1']])
   expect(await readRows(sql`select count(*) from model_usage`)).toEqual([['0']])
+  expect([removed.length, new Set(removed).size]).toEqual([300, 300])
   expect(await readRows(sql`select to_regclass(${name}) is not null`)).toEqual([[true]])
   // Each journal has one head, and no number is missing.
   expect(

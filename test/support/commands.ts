@@ -10,7 +10,7 @@ import { findFreePort } from '../../src/postgres/free-port.ts'
 
 export type Command = ReturnType<typeof startCommand>
 const ROOT = join(import.meta.dirname, '../..')
-const PRELOAD = ['--import', join(import.meta.dirname, 'resolve-drizzle-once.ts')]
+const PRELOAD = ['--import', join(ROOT, 'src/host/resolve-drizzle-once.ts')]
 const startedCommands: { stop(): Promise<unknown> }[] = []
 
 /** It gets only those variables of this process that it needs to run. */

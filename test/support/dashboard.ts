@@ -102,13 +102,17 @@ export async function check(page: Page, name: string): Promise<void> {
     await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' })
     await page.setViewportSize(viewport)
     // What a bar covers has no size that could be pressed.
-    await page.evaluate(`scrollTo(0, 0), ${PHONE_TABS}.style.display = 'none'`)
-    await page.evaluate(`for (const bar of ${HELD_BARS}) bar.style.position = 'static'`)
+    await page.evaluate(`
+      scrollTo(0, 0)
+      ${PHONE_TABS}.style.display = 'none'
+      for (const bar of ${HELD_BARS}) bar.style.position = 'static'`)
     await expectAccessible(page, rules && [...rules])
-    await page.evaluate(`for (const bar of ${HELD_BARS}) bar.style.position = ''`)
-    await page.evaluate(`${PHONE_TABS}.style.display = ''`)
-    expect(await page.evaluate(MOVING), name).toEqual([])
-    const overflow = await page.evaluate('document.documentElement.scrollWidth - innerWidth')
+    const { moving, overflow } = await page.evaluate<{ moving: string[]; overflow: number }>(`{
+      for (const bar of ${HELD_BARS}) bar.style.position = ''
+      ${PHONE_TABS}.style.display = ''
+      ;({ moving: ${MOVING}, overflow: document.documentElement.scrollWidth - innerWidth })
+    }`)
+    expect(moving, name).toEqual([])
     expect(overflow, `${name} at ${viewport.width}`).toBe(0)
     await takePicture(page, `${name}-${colorScheme}-${viewport.width}`)
   }

@@ -1,8 +1,31 @@
 // Which files of tests run on which runtime. All run on Node. `npm test` runs a chosen set on workerd, Deno and Bun,
 // and `npm run test:runtimes` everything that can run there.
 
+/** On Deno and Bun: the tables of all routes, what the runtime itself does for the app, and a file of each slice. */
+export const CHOSEN = [
+  'test/{openapi,round-trips,security}.test.ts',
+  'test/access/api-keys.test.ts',
+  'test/client/client.test.ts',
+  'test/datasets/clients.test.ts',
+  'test/deployments/{crud,secrets,uploads}.test.ts',
+  'test/events/stream.test.ts',
+  'test/integrations/githost.test.ts',
+  'test/kernel/{broken-response,built-ins,caller-limits,crypto,guarded-fetch,health,input}.test.ts',
+  'test/kernel/{rate-limit,raw-body,signing-keys,zstd-frames}.test.ts',
+  'test/listeners/listeners.test.ts',
+  'test/mcp/protocol.test.ts',
+  'test/oauth/tokens.test.ts',
+  'test/pushes/signed-body.test.ts',
+  'test/queues/clients.test.ts',
+  'test/sign-in/sessions.test.ts',
+  'test/sync/{credentials,poll}.test.ts',
+  'test/traces/ingestion.test.ts',
+  'test/traces/otlp/export.test.ts',
+  'test/webhooks/signing.test.ts',
+]
+
 /** Their subject is a program for Node, which the test starts, or a browser, for which Chromium is started. */
-const ABOUT_NODE_PROGRAMS = {
+const ABOUT_OTHER_PROGRAMS = {
   'test/cli/{apply,ci-login,commands,completion,connections,deploy,github-action,terminal,workspace}.test.ts':
     'start the command line as a process',
   'test/mcp/clients.test.ts': 'starts the command line as an MCP server',
@@ -11,7 +34,7 @@ const ABOUT_NODE_PROGRAMS = {
 
 /** Files that cannot run on a runtime, with the reason. */
 export const EXCEPT = {
-  deno: ABOUT_NODE_PROGRAMS,
-  bun: ABOUT_NODE_PROGRAMS,
-  edge: ABOUT_NODE_PROGRAMS,
+  deno: ABOUT_OTHER_PROGRAMS,
+  bun: ABOUT_OTHER_PROGRAMS,
+  edge: ABOUT_OTHER_PROGRAMS,
 }

@@ -345,7 +345,9 @@ export function describeUploads(settings: Record<string, string> = {}) {
       clock.ahead = DAY + 16 * MINUTE
       const brokenApp = start({ overrides: { storage: broken, s3: undefined } })
       await expect(sweepUploads(brokenApp)).rejects.toThrow('down')
+      await sweepUploads(getSharedApp())
       expect(await rowsOf(tenant)).toHaveLength(1)
+      clock.ahead += 3 * MINUTE
       await sweepUploads(getSharedApp())
       expect(await rowsOf(tenant)).toEqual([])
     })

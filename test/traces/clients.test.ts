@@ -56,11 +56,13 @@ const refuseMultipart = (status: number) => (path: string) =>
   path === '/runs/multipart' ? Response.json({}, { status }) : undefined
 
 describe.each(VERSIONS)('langsmith %s', version => {
-  const encoding = version === '0.12.0' && !isWorker ? 'zstd' : 'gzip'
+  // The older one compresses nothing on Bun.
+  const gzip = version === '0.7.0' && 'Bun' in globalThis ? '' : ' gzip'
+  const encoding = version === '0.12.0' && !isWorker ? ' zstd' : gzip
 
   it.each<[string, Parameters<typeof connectClient>[1], string]>([
-    ['as this installation says', {}, `POST /runs/multipart ${encoding} 202`],
-    ['with gzip', { info: { instance_flags: { zstd_compression_enabled: false } } }, 'POST /runs/multipart gzip 202'],
+    ['as this installation says', {}, `POST /runs/multipart${encoding} 202`],
+    ['with gzip', { info: { instance_flags: { zstd_compression_enabled: false } } }, `POST /runs/multipart${gzip} 202`],
     [
       'without compression',
       { info: { instance_flags: { zstd_compression_enabled: false, gzip_body_enabled: false } } },
@@ -68,7 +70,7 @@ describe.each(VERSIONS)('langsmith %s', version => {
     ],
     ['in batches', { info: { batch_ingest_config: { use_multipart_endpoint: false } } }, 'POST /runs/batch 202'],
     ['in batches, after multipart was not found', { answer: refuseMultipart(404) }, 'POST /runs/batch 202'],
-    ['below /api/v1', { apiUrl: 'http://slipway.test/api/v1' }, `POST /api/v1/runs/multipart ${encoding} 202`],
+    ['below /api/v1', { apiUrl: 'http://slipway.test/api/v1' }, `POST /api/v1/runs/multipart${encoding} 202`],
   ])('traces %s', async (_, options, expected) => {
     const connected = await connectClient(version, options)
     const { client, RunTree } = connected

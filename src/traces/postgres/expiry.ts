@@ -5,6 +5,7 @@ import { createKeylessCaller } from '../../kernel/context.ts'
 import { type Row, runAsSystem, textArray, uuidArray } from '../../kernel/db.ts'
 import { setClock } from '../../kernel/journal.ts'
 import { configuredOrigin } from '../../kernel/origin.ts'
+import { LEASE } from '../../kernel/outbox.ts'
 import type { Services } from '../../kernel/routes.ts'
 import { deleteExpired, HAS_SWEEP_LEASE, takeSweepLease } from '../../kernel/sweep.ts'
 import { mergeWaitingPatches } from './append.ts'
@@ -219,17 +220,23 @@ async function mergeLatePatches(services: Services): Promise<void> {
 
 // ---- objects
 
-/** A row goes once the store has removed its object. Returns whether there may be more. */
+/** A row goes once the store has removed its object. Else it is due again. Returns whether there may be more. */
 export async function removeObjects({ platform, database }: Services): Promise<boolean> {
   const { storage } = platform
   if (!storage) return false
-  const expired = sql`
-    select tenant_id, path
-    from trace_objects
-    where expires_at < clock()
-    order by expires_at
-    limit ${MAX_OBJECTS}`
-  const [, rows] = (await runAsSystem(database, setClock(platform), expired)) as [unknown, string[][]]
+  const claim = sql`
+    update trace_objects
+    set expires_at = clock() + ${LEASE}
+    where (tenant_id, path) in (
+      select tenant_id, path
+      from trace_objects
+      where expires_at < clock()
+      order by expires_at
+      limit ${MAX_OBJECTS}
+      for update skip locked
+    )
+    returning tenant_id, path`
+  const [, rows] = (await runAsSystem(database, setClock(platform), claim)) as [unknown, string[][]]
   if (rows.length === 0) return false
   const paths = rows.map(([, path]) => path!)
   await storage.remove(paths)

@@ -1,5 +1,5 @@
-// The app on Node. Its gateway is in process, as with `npm start`, but one for all apps of this worker: a connection
-// costs more than most requests.
+// The app on Node, Deno and Bun. Its gateway is in process, as with `npm start`, but one for all apps of this worker: a
+// connection costs more than most requests.
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

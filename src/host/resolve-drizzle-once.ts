@@ -1,5 +1,5 @@
-// Preloaded into the commands of tests. Node parses drizzle-orm's package.json of 175 kB again for each import of it
-// and for each of its files: a second of CPU at each start of the app.
+// Loaded before a program that loads the app. Node parses drizzle-orm's package.json of 175 kB again for each import of
+// it and for each of its files: a second of CPU at each start, and 120 MB of memory that the process keeps.
 import { type ResolveFnOutput, registerHooks } from 'node:module'
 
 const resolved = new Map<string, ResolveFnOutput>()

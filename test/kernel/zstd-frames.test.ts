@@ -1,0 +1,48 @@
+import { constants, zstdCompressSync } from 'node:zlib'
+import { expect, it } from 'vitest'
+import { createFrameReader } from '../../src/kernel/zstd-frames.ts'
+
+const TEXT = Buffer.from(Array.from({ length: 300 }, (_, i) => `${i * 7919}`).join())
+const compress = (bytes: Uint8Array, params: Record<number, number> = {}) => zstdCompressSync(bytes, { params })
+const withChecksum = { [constants.ZSTD_c_checksumFlag]: 1 }
+const withoutSize = { [constants.ZSTD_c_contentSizeFlag]: 0 }
+
+const BODIES: Record<string, Uint8Array[]> = {
+  'one frame': [compress(TEXT)],
+  'with a checksum': [compress(TEXT, withChecksum)],
+  'without its size': [compress(TEXT, withoutSize)],
+  'of nothing': [compress(new Uint8Array())],
+  'of equal bytes': [compress(new Uint8Array(200_000))],
+  'of several blocks': [compress(crypto.getRandomValues(new Uint8Array(60_000))), compress(new Uint8Array(300_000))],
+  'several frames, one of which is skipped': [
+    compress(TEXT, withChecksum),
+    Uint8Array.of(0x53, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3),
+    Uint8Array.of(0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0),
+    compress(TEXT, withoutSize),
+  ],
+}
+
+it.each(Object.entries(BODIES))('a body that is cut is not whole: %s', (_, frames) => {
+  const body = Buffer.concat(frames)
+  const starts = [...frames, Buffer.from('28b52ffd', 'hex')].map(frame => Buffer.from(frame).readUInt32LE())
+  // A frame ends where another one starts: Deno's encoder writes an empty one at the end.
+  const isEnd = (length: number) =>
+    length === body.length || (length + 4 < body.length && starts.includes(body.readUInt32LE(length)))
+  const reader = createFrameReader()
+  expect(reader.isWhole()).toBe(false)
+  for (let length = 1; length <= body.length; length++) {
+    reader.push(body.subarray(length - 1, length))
+    if (reader.isWhole() !== isEnd(length)) expect.fail(`the first ${length} bytes of ${body.length}`)
+  }
+  const whole = createFrameReader()
+  whole.push(body)
+  expect(whole.isWhole()).toBe(true)
+})
+
+it('what follows the frames is left to the decoder', () => {
+  for (const body of [TEXT, Buffer.concat([compress(TEXT), TEXT])]) {
+    const reader = createFrameReader()
+    reader.push(body)
+    expect(reader.isWhole()).toBe(true)
+  }
+})

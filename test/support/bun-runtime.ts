@@ -1,2 +1,0 @@
-// The app on Bun, as on Node.
-export * from './node-runtime.ts'
