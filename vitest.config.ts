@@ -26,7 +26,8 @@ const pure = [
   'test/access/built-in-roles.test.ts',
   'test/audit/operation-names.test.ts',
   'test/events/rows.test.ts',
-  'test/kernel/{access-scopes,json-check,json-position,json-slices,rows,segment-router,shared-looks,statement,worker-pool,zstd-frames}.test.ts',
+  'test/kernel/{access-scopes,json-check,json-position,json-slices,rows,segment-router,shared-looks}.test.ts',
+  'test/kernel/{statement,worker-pool,zstd-frames}.test.ts',
   'test/datasets/json-schema.test.ts',
   'test/models/{allowed-urls,answer-reader}.test.ts',
   'test/deployments/{lifecycle,plan-rules,query-schemas,resources,schema,source-rules}.test.ts',
@@ -75,6 +76,7 @@ const isEverything = process.env.RUNTIMES === 'all'
 const server = { deps: { inline: ['drizzle-orm'] } }
 // For the commands that tests start: they load the app, the agent or the command line each time.
 const env = { NODE_COMPILE_CACHE: fileURLToPath(new URL('node_modules/.cache/compile', import.meta.url)) }
+// Projects with the same aliases share the cache of what Vite transforms, so all but `edge` have the same.
 const runtime = (name: string) => ({
   '#runtime': fileURLToPath(new URL(`test/support/${name}-runtime.ts`, import.meta.url)),
 })
@@ -112,8 +114,8 @@ export default defineConfig({
         resolve: { alias: runtime('edge') },
         test: {
           name: 'edge',
-          include: isEverything ? [...app, ...pure, ...edge] : isDeepFuzz ? [...edge, 'test/fuzz.test.ts'] : edge,
-          exclude: isEverything ? [...architecture, ...Object.keys(EXCEPT.edge)] : [],
+          include: isEverything ? [...app, ...edge] : isDeepFuzz ? [...edge, 'test/fuzz.test.ts'] : edge,
+          exclude: isEverything ? [...architecture, ...pure, ...Object.keys(EXCEPT.edge)] : [],
           globalSetup: 'test/support/setup.ts',
           setupFiles: 'test/support/reset-files.ts',
           isolate: false,
@@ -145,9 +147,10 @@ export default defineConfig({
           server,
         },
       })),
-      { test: { name: 'pure', include: pure, isolate: false, server } },
+      { resolve: { alias: runtime('server') }, test: { name: 'pure', include: pure, isolate: false, server } },
       // Processes, ports and signals, on a machine that may be busy.
       {
+        resolve: { alias: runtime('server') },
         test: {
           name: 'host',
           include: ['test/{host,agent}/**/*.test.ts'],
@@ -193,7 +196,10 @@ export default defineConfig({
           server,
         },
       },
-      { test: { name: 'architecture', include: architecture, server } },
+      {
+        resolve: { alias: runtime('server') },
+        test: { name: 'architecture', include: architecture, isolate: false, server },
+      },
     ],
   },
 })

@@ -10,7 +10,7 @@ import { newApiKey } from '../src/kernel/crypto.ts'
 import { type Row, runAsSystem } from '../src/kernel/db.ts'
 import { createClock } from '../src/platform.ts'
 import { makeClient, runWorkers, type Tally } from './support/client.ts'
-import { type Fleet, hasScript, type Instance, startFleet } from './support/fleet.ts'
+import { type Fleet, type Instance, startFleet } from './support/fleet.ts'
 import { formatBalance, isBalanced, openLedger } from './support/ledger.ts'
 import { makeRandom } from './support/random.ts'
 import { openTestbed, SETTINGS, scaleCount, type Testbed, type Trial, type TrialContext } from './support/testbed.ts'
@@ -58,8 +58,7 @@ export default {
     const clock = createClock(() => ahead)
     const testbed = await openTestbed(context, { settings: { ALLOW_LOOPBACK: 'true' }, overrides: { clock } })
     const receiver = await startReceiver(context)
-    const third = hasScript('start:deno') ? 'start:deno' : 'start'
-    const fleet = await startFleet(context, ['start', 'start', third], {
+    const fleet = await startFleet(context, ['start', 'start', 'start:deno'], {
       ...SETTINGS,
       ...{ DATABASE_URL: testbed.logins.app, DATABASE_SYSTEM_URL: testbed.logins.system },
       ...{ ALLOW_LOOPBACK: 'true', RATE_LIMIT_PER_MINUTE: String(RATE_LIMIT), INGESTION_RATE_LIMIT_PER_MINUTE: '0' },

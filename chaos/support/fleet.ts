@@ -1,11 +1,10 @@
 // Instances of the control plane, each a process of its own, and a client that takes them in turn as a load balancer
 // does: it sends to those that are ready, and sends a request that was refused a connection to the next one.
 import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { type Cleanup, startProcess } from '../../bench/support/processes.ts'
-import { makeTempFolder, PROJECT_ROOT } from '../../bench/support/workerd.ts'
+import { startScript } from '../../bench/support/instance.ts'
+import type { Cleanup, StartedProcess } from '../../bench/support/processes.ts'
+import { makeTempFolder } from '../../bench/support/workerd.ts'
 import { findFreePort } from '../../src/postgres/free-port.ts'
 
 const LOOK_MS = 100
@@ -29,28 +28,18 @@ type Failure = { instance: Instance; sentAt: number; failedAt: number; error: st
 
 export type Fleet = Awaited<ReturnType<typeof startFleet>>
 
-const { scripts } = JSON.parse(readFileSync(join(PROJECT_ROOT, 'package.json'), 'utf8'))
-export const hasScript = (name: string): boolean => name in scripts
-
 /** `names` are scripts of package.json, such as `start`, one for each instance. */
 export async function startFleet(cleanup: Cleanup, names: string[], env: Record<string, string>) {
-  const common = {
-    PATH: `${join(PROJECT_ROOT, 'node_modules/.bin')}:${process.env.PATH}`,
-    ...{ HOME: process.env.HOME, HOST: '127.0.0.1', UPLOADS_DIR: await makeTempFolder(cleanup) },
-    ...env,
-  }
+  const common = { HOST: '127.0.0.1', UPLOADS_DIR: await makeTempFolder(cleanup), ...env }
   const openInstance = async (script: string, number: number): Promise<Instance> => {
     const port = await findFreePort()
-    let child: ReturnType<typeof startProcess>['child'] | undefined
+    let child: StartedProcess['child'] | undefined
     const instance: Instance = {
       name: `${number + 1} (${script})`,
       url: `http://127.0.0.1:${port}`,
       ...{ isRunning: false, isReady: false, kills: [] },
       async start() {
-        const command = startProcess(cleanup, 'sh', ['-c', scripts[script]], {
-          cwd: PROJECT_ROOT,
-          env: { ...common, PORT: String(port) },
-        })
+        const command = startScript(cleanup, script, { ...common, PORT: String(port) })
         child = command.child
         await Promise.race([waitUntilReady(instance), command.broken])
         instance.isRunning = instance.isReady = true

@@ -34,6 +34,7 @@ import { AUTH_ORIGIN, MCP_ORIGIN, makeDiscoverBody, makeMcpServer, PROVIDERS_PAT
 import { newSha, serveRepositories } from '../support/pushes.ts'
 import { cookieHeaders, newSession, tokenOf } from '../support/sessions.ts'
 import { makeListenerDeployment, makeSyncAgent, newListener } from '../support/sync-agent.ts'
+import { isWorker } from '../support/tracing-clients.ts'
 import { makeSourceBody } from '../support/uploads-suite.ts'
 
 const operations = await loadOperations()
@@ -535,7 +536,8 @@ it('no event has a secret, a key, a link or a hash', async () => {
   expect(rows.flat().filter(isSecretIn)).toEqual([])
 })
 
-it.each([
+// For workerd see edge/worker.test.ts.
+it.skipIf(isWorker).each([
   ['the socket’s', '192.0.2.1', '192.0.2.1'],
   ['the one that a trusted proxy forwards', '10.0.0.1', '198.51.100.1'],
 ])('events record as the address of the client %s', async (_, remoteAddress, expected) => {

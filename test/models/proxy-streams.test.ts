@@ -9,7 +9,7 @@ import { newModel, startModelApp } from '../support/models.ts'
 
 const MIB = 1024 * 1024
 /** Of the buffers of four sockets and the streams between them. */
-const ON_THE_WAY = 12 * MIB
+const ON_THE_WAY = 16 * MIB
 const REQUEST_MS = 150
 
 const servers: Server[] = []

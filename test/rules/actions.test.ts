@@ -2,7 +2,7 @@
 import { sql } from 'drizzle-orm'
 import { Webhook } from 'standardwebhooks'
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { createPinnedFetch } from '../../src/host/pinned-fetch.ts'
+import { localFetch } from '#runtime'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { MAX_ITEMS } from '../../src/queues/schema.ts'
 import { sweepQueues } from '../../src/queues/upkeep.ts'
@@ -13,8 +13,7 @@ import { readRows } from '../support/traces.ts'
 import { startReceiver } from '../support/webhook-receiver.ts'
 
 const MINUTE = 60_000
-const foreignFetch = createPinnedFetch({ allowLoopback: true })
-const loopbackApp = () => startApp({ settings: { ALLOW_LOOPBACK: 'true' }, overrides: { foreignFetch } })
+const loopbackApp = () => startApp({ settings: { ALLOW_LOOPBACK: 'true' }, overrides: { foreignFetch: localFetch } })
 
 async function newHookedTenant() {
   const app = loopbackApp()

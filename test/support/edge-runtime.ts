@@ -21,5 +21,8 @@ export function startRuntime(
   return createApp({ ...readConfig(env), ...overrides }, { ...platform, ...overrides })
 }
 
+/** Reaches the servers of this machine, too. */
+export const localFetch: typeof fetch = (input, init) => fetch(input, init)
+
 export const countTrips = async (requestId: string): Promise<number> =>
   Number(await (await fetch(`${inject('trips')}/${requestId}`)).text())

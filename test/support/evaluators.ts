@@ -1,13 +1,11 @@
 // Evaluators for tests: a workspace with a traced project, a model server, and rules whose evaluators ask it.
 
 import { onTestFinished } from 'vitest'
+import { localFetch } from '#runtime'
 import { finishPendingWork } from '../../src/host/pending-work.ts'
-import { createPinnedFetch } from '../../src/host/pinned-fetch.ts'
 import { getServices, startApp, type Tenant, unusedId } from './app.ts'
 import { startModelServer } from './model-server.ts'
 import { newTracedTenant, readLogs, sweep } from './rules.ts'
-
-const foreignFetch = createPinnedFetch({ allowLoopback: true })
 
 export const SCHEMA = {
   title: 'helpfulness',
@@ -39,7 +37,7 @@ export const makeEvaluator = (playground_settings_id: string, members: object = 
 export async function newJudgedTenant() {
   const models = await startModelServer()
   onTestFinished(models.close)
-  const app = startApp({ settings: { ALLOW_LOOPBACK: 'true' }, overrides: { foreignFetch } })
+  const app = startApp({ settings: { ALLOW_LOOPBACK: 'true' }, overrides: { foreignFetch: localFetch } })
   const services = getServices(app)
   const traced = await newTracedTenant({ app })
   const model = await newModel(traced.tenant, models.url)

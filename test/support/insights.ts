@@ -1,7 +1,7 @@
 // Insights for tests: a tenant with a project of conversations, its jobs, and what the schedule does.
 import { sql } from 'drizzle-orm'
 import { onTestFinished } from 'vitest'
-import { createPinnedFetch } from '../../src/host/pinned-fetch.ts'
+import { localFetch } from '#runtime'
 import { workOnJobs } from '../../src/insights/job-steps.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import type { InsightRequest } from '../../src/tables/insights.ts'
@@ -9,8 +9,6 @@ import { type AppOptions, getServices, newTenant, startApp, type Tenant, unusedI
 import { type Answer, startModelServer } from './model-server.ts'
 import { appendRuns, newTrace, projectId, type RunInput } from './new-traces.ts'
 import { END } from './rules.ts'
-
-const foreignFetch = createPinnedFetch({ allowLoopback: true })
 
 type Services = ReturnType<typeof getServices>
 
@@ -131,7 +129,7 @@ export async function newModelTenant(questions = QUESTIONS, overrides: AppOption
   const models = await startModelServer()
   models.answer = answerLikeAnalyst
   onTestFinished(models.close)
-  const app = startApp({ settings: { ALLOW_LOOPBACK: 'true' }, overrides: { foreignFetch, ...overrides } })
+  const app = startApp({ settings: { ALLOW_LOOPBACK: 'true' }, overrides: { foreignFetch: localFetch, ...overrides } })
   const asked = await newAskedTenant({ app }, questions)
   const configuration = await asked.tenant.post('/v1/model-configurations', {
     ...{ name: 'Model', provider: 'openai_compatible', base_url: models.url, model: 'small-1', auth_type: 'none' },

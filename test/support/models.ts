@@ -1,16 +1,11 @@
 // Model configurations of a workspace, and an app that reaches the servers of this machine.
 import { sql } from 'drizzle-orm'
+import { localFetch } from '#runtime'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { type App, type Overrides, startApp, type Tenant } from './app.ts'
-import { isWorker } from './tracing-clients.ts'
-
-/** The fetch of the host that runs the tests. */
-const foreignFetch: typeof fetch = isWorker
-  ? (input, init) => fetch(input, init)
-  : (await import('../../src/host/pinned-fetch.ts')).createPinnedFetch({ allowLoopback: true })
 
 export const startModelApp = (overrides: Overrides = {}, settings: Record<string, string> = {}): App =>
-  startApp({ settings: { ALLOW_LOOPBACK: 'true', ...settings }, overrides: { foreignFetch, ...overrides } })
+  startApp({ settings: { ALLOW_LOOPBACK: 'true', ...settings }, overrides: { foreignFetch: localFetch, ...overrides } })
 
 type ModelInput = {
   base_url: string

@@ -28,6 +28,7 @@ export const CHOSEN = [
 const ABOUT_OTHER_PROGRAMS = {
   'test/cli/{apply,ci-login,commands,completion,connections,deploy,github-action,terminal,workspace}.test.ts':
     'start the command line as a process',
+  'test/cli/mcp-proxy.test.ts': 'is about the command line, which runs on Node',
   'test/mcp/clients.test.ts': 'starts the command line as an MCP server',
   'test/dashboard/screens/*.test.ts': 'start Chromium',
 }
@@ -36,5 +37,19 @@ const ABOUT_OTHER_PROGRAMS = {
 export const EXCEPT = {
   deno: ABOUT_OTHER_PROGRAMS,
   bun: ABOUT_OTHER_PROGRAMS,
-  edge: ABOUT_OTHER_PROGRAMS,
+  // Nothing outside of a Worker can connect to a server that is made in it, and it has neither processes nor `pg`.
+  edge: {
+    ...ABOUT_OTHER_PROGRAMS,
+    'test/authorization-server/{issuer-keys,token-exchange}.test.ts': 'make an identity provider',
+    'test/models/{complete,hostile-upstreams,proxy,proxy-streams,test-call}.test.ts': 'make servers of models',
+    'test/insights/{job-steps,jobs,model-jobs}.test.ts': 'make servers of models',
+    'test/rules/{evaluators,online-evaluators}.test.ts': 'make servers of models',
+    'test/rules/actions.test.ts': 'makes receivers of webhooks',
+    'test/webhooks/deliverer.test.ts': 'makes receivers of webhooks',
+    'test/kernel/{instances,metrics-page}.test.ts': 'make servers',
+    'test/traces/otlp/exporters.test.ts': 'makes a server, and starts programs',
+    'test/deployments/list.test.ts': 'connects to Postgres to hold a transaction open',
+    'test/rules/evaluation.test.ts': 'connects to Postgres to hold a transaction open',
+    'test/sync/lock-order.test.ts': 'connects to Postgres to hold a transaction open',
+  },
 }

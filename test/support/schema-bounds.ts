@@ -10,6 +10,8 @@ type Definition = Record<string, unknown> & { type: string; checks?: Check[] }
 /** Their cost does not depend on the size of the value. */
 const CHEAP_TRANSFORMS: unknown[] = [parseWholeNumber, parseBoolean, emptyAsAbsent, rejectPrototypeKey]
 const LARGE_COUNT = 100_000
+const LARGE_LIST: object = Array(LARGE_COUNT).fill(null)
+const LARGE_RECORD: object = Object.fromEntries(Array.from({ length: LARGE_COUNT }, (_, i) => [`m${i}`, null]))
 
 const isSchema = (value: unknown): value is z.ZodType => value instanceof z.core.$ZodType
 const getDefinition = (schema: z.ZodType) => schema._zod.def as unknown as Definition
@@ -57,9 +59,9 @@ function findFault(one: z.ZodType, above: z.ZodType | undefined): string | undef
         ? findTextFault(def, true)
         : findTextFault(def, isTransformInput(one, inPipe))
     case 'array':
-      return countReads(inPipe ?? one, i => Array(i).fill(null)) > LARGE_COUNT / 10 ? 'reads every element' : undefined
+      return countReads(inPipe ?? one, LARGE_LIST) > LARGE_COUNT / 10 ? 'reads every element' : undefined
     case 'record':
-      return countReads(inPipe ?? one, makeMembers) > LARGE_COUNT / 10 ? 'reads every member' : undefined
+      return countReads(inPipe ?? one, LARGE_RECORD) > LARGE_COUNT / 10 ? 'reads every member' : undefined
     case 'transform':
       return isContainerInput(one, inPipe) || CHEAP_TRANSFORMS.includes(def.transform) || !isPipeInput(one, inPipe)
         ? undefined
@@ -89,17 +91,21 @@ const isTransformInput = (one: z.ZodType, pipe: z.ZodType | undefined) =>
 const isContainerInput = (one: z.ZodType, pipe: z.ZodType | undefined) =>
   isPipeInput(one, pipe) && ['array', 'record'].includes(getDefinition(getDefinition(pipe!).out as z.ZodType).type)
 
-const makeMembers = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, i) => [`m${i}`, null]))
+/** Of a schema that several requests share. */
+const knownReads = new WeakMap<z.ZodType, number>()
 
 /** The reads of a large value before it is refused. */
-function countReads(schema: z.ZodType, make: (count: number) => object): number {
+function countReads(schema: z.ZodType, large: object): number {
+  const known = knownReads.get(schema)
+  if (known !== undefined) return known
   let reads = 0
-  const countingProxy = new Proxy(make(LARGE_COUNT), {
+  const countingProxy = new Proxy(large, {
     get(target, name) {
       reads += 1
       return Reflect.get(target, name)
     },
   })
   schema.safeParse(countingProxy)
+  knownReads.set(schema, reads)
   return reads
 }

@@ -8,6 +8,7 @@ import { readConfig } from '../../src/env.ts'
 import { createGateway } from '../../src/host/gateway.ts'
 import { createHost, createServerPlatform } from '../../src/host/host.ts'
 import { finishPendingWork } from '../../src/host/pending-work.ts'
+import { createPinnedFetch } from '../../src/host/pinned-fetch.ts'
 import type { Overrides } from './app.ts'
 import { onFileEnd } from './file-state.ts'
 import { preferStripped } from './stripped-functions.ts'
@@ -53,5 +54,8 @@ export function startRuntime(settings: Record<string, unknown>, overrides: Overr
   const config = { ...readConfig(env), ...overrides }
   return createApp(config, { ...createServerPlatform(env, config), databaseFetch: fetch, ...overrides })
 }
+
+/** Reaches the servers of this machine, too. */
+export const localFetch = createPinnedFetch({ allowLoopback: true })
 
 export const countTrips = async (requestId: string): Promise<number> => trips.get(requestId) ?? 0

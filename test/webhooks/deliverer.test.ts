@@ -3,10 +3,10 @@ import { createPublicKey, verify } from 'node:crypto'
 import { sql } from 'drizzle-orm'
 import { Webhook } from 'standardwebhooks'
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest'
+import { localFetch } from '#runtime'
 import { ADMIN } from '../../src/access/built-in-roles.ts'
 import { NewDeployment } from '../../src/deployments/schema.ts'
 import { finishPendingWork } from '../../src/host/pending-work.ts'
-import { createPinnedFetch } from '../../src/host/pinned-fetch.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { createEventDeliverer, sweepWebhooks } from '../../src/webhooks/deliverer.ts'
 import { storeDueDeliveries } from '../../src/webhooks/due-deliveries.ts'
@@ -34,9 +34,8 @@ const DAY = 24 * HOUR
 let app: App
 let tenant: Tenant
 let receiver: Receiver
-const foreignFetch = createPinnedFetch({ allowLoopback: true })
 const startLoopbackApp = (overrides: Overrides = {}) =>
-  startApp({ settings: { ALLOW_LOOPBACK: 'true' }, overrides: { foreignFetch, ...overrides } })
+  startApp({ settings: { ALLOW_LOOPBACK: 'true' }, overrides: { foreignFetch: localFetch, ...overrides } })
 beforeEach(async () => {
   app = startLoopbackApp()
   tenant = await newTenant({ app })

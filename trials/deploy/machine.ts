@@ -8,7 +8,7 @@ import { CONFINED } from '../../src/host/operate/systemd-units.ts'
 import { findFreePort } from '../../src/postgres/free-port.ts'
 import { check, hasProgram, installPackages, note, skipped } from '../lib.ts'
 import { checkInstance, checkStop, LIMITS, type Platform } from './checks.ts'
-import type { Instance } from './instance.ts'
+import { type Instance, waitUntilReady } from './instance.ts'
 import { type Installation, ROOT, readPage, type Settings } from './self-host.ts'
 
 const run = promisify(execFile)
@@ -16,6 +16,7 @@ const UNIT = 'distribution/systemd/slipway.service'
 const SYSTEMD = '/lib/systemd/systemd'
 /** The default of systemd. */
 const KILLED_AFTER_MS = 90_000
+const READY_MS = 60_000
 
 export async function tryMachine(folder: string, installation: Installation): Promise<void> {
   const unit = readFileSync(join(ROOT, UNIT), 'utf8').split('\n')
@@ -47,7 +48,7 @@ export async function tryMachine(folder: string, installation: Installation): Pr
   }
   const platform: Platform = {
     name: 'vm',
-    ready: { path: /127\.0\.0\.1:\d+(\/\w+)/.exec(readPage('deploy/vm'))![1]!, withinMs: 60_000 },
+    ready: { path: /127\.0\.0\.1:\d+(\/\w+)/.exec(readPage('deploy/vm'))![1]!, withinMs: READY_MS },
     healthPath: '/healthz',
     listens: 'on the loopback',
     // Caddy overwrites what the client wrote.
@@ -75,6 +76,30 @@ export async function tryMachine(folder: string, installation: Installation): Pr
     writable.join(' '),
   )
   await checkStop(platform, instance, installation.key)
+  for (const command of readCommands()) await checkRuntime(inside, url, platform.ready.path, command)
+}
+
+/** Those of other runtimes that the page has. */
+function readCommands(): string[] {
+  const [, settings] = /```ini\n(.*?)```/s.exec(readPage('deploy/vm'))!
+  return settings!
+    .replaceAll('\\\n', '')
+    .split('\n')
+    .filter(line => /^ExecStart=./.test(line))
+}
+
+async function checkRuntime(inside: Inside, url: string, path: string, command: string): Promise<void> {
+  const folder = '/etc/systemd/system/slipway.service.d'
+  await inside(
+    ['sh', '-c', `mkdir -p ${folder} && cat >${folder}/override.conf`],
+    `[Service]\nExecStart=\n${command}\n`,
+  )
+  await inside(['sh', '-c', 'systemctl daemon-reload && systemctl restart slipway'])
+  const name = /\.bin\/(\w+)/.exec(command)![1]
+  const running: Instance = { url, signal: () => {}, ended: new Promise(() => {}), output: () => command }
+  note(`vm: ready on ${name} after ${await waitUntilReady(running, path, READY_MS)} ms`)
+  await inside(['systemctl', 'stop', 'slipway'])
+  check(`vm: the unit serves on ${name}, and ends with status 0`, (await untilStopped(inside)) === 0)
 }
 
 const toLines = (settings: Settings) =>

@@ -135,7 +135,7 @@ it('the tracing client in its OpenTelemetry mode', async () => {
     ...{ LANGSMITH_TRACING: 'true', LANGSMITH_OTEL_ENABLED: 'true', LANGSMITH_ENDPOINT: url },
     ...{ LANGSMITH_API_KEY: tenant.key, LANGSMITH_PROJECT: 'otel mode' },
   }
-  const node = [process.execPath, '--input-type=module', '-']
+  const node = ['node', '--input-type=module', '-']
   const result = await runProgram(node, { cwd: process.cwd(), input: program, env }).exited
   expect(result).toMatchObject({ code: 0 })
   // The id by which the client gives feedback on what it has traced.
