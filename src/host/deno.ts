@@ -1,9 +1,11 @@
 // `npm run start:deno`: serves the app on Deno, with the permissions that package.json lists, and on Deno Deploy.
+import { Readable } from 'node:stream'
 import { type ReadPeer, readSocketPeer } from './client-address.ts'
 import { requireVersion } from './runtime-version.ts'
 import { scheduleEveryMinute } from './schedule.ts'
 import type { Runtime } from './serve.ts'
 import { start } from './start.ts'
+import { toWebStream } from './web-stream.ts'
 
 /** What we use of Deno. `cron` exists on Deno Deploy. */
 declare const Deno: {
@@ -45,6 +47,9 @@ const readPeerByPlatform: ReadPeer = request =>
     .header('X-Deno-Client-Address')
     ?.replace(/:\d{1,5}$/, '')
     .replace(/^\[(.*)\]$/, '$1') ?? readSocketPeer(request)
+
+// The bodies of requests. Deno's own may stay paused forever, so that a large upload stops.
+Object.assign(Readable, { toWeb: toWebStream })
 
 // Before 2.9, `node:http` takes no `lookup`, or fails to load modules side by side.
 requireVersion('Deno', Deno.version.deno, [2, 9])
