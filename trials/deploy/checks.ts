@@ -72,15 +72,20 @@ async function checkAddresses({ name, listens }: Platform, instance: Instance): 
   )
 }
 
+/** Instances share their counts by the database, so each check has clients of its own. */
+let clients = 0
+const nextClient = () => `203.0.113.${++clients}`
+
 /** The limit of unknown keys shows which address was counted. */
 async function checkClientAddress({ name, clientHeaders }: Platform, instance: Instance): Promise<void> {
   const send = async (client: string, forged: string) => {
     const headers = { 'X-Api-Key': newApiKey(), ...clientHeaders(client, forged) }
     return (await fetch(`${instance.url}/v2/deployments`, { headers })).status
   }
+  const [client, other] = [nextClient(), nextClient()]
   const first: number[] = []
-  for (const forged of ['198.51.100.1', '198.51.100.2', '198.51.100.3']) first.push(await send('203.0.113.7', forged))
-  const second = await send('203.0.113.8', '203.0.113.7')
+  for (const forged of ['198.51.100.1', '198.51.100.2', '198.51.100.3']) first.push(await send(client, forged))
+  const second = await send(other, client)
   const found = [...first, second].join(' ')
   check(`${name}: clients are told apart, and cannot forge their address`, found === '401 401 429 401', found)
 }
