@@ -3,6 +3,9 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import type { Measurement } from './bench-context.ts'
 import { readProcesses } from './machine.ts'
 
+/** Of the times in /proc/…/stat, on every Linux. */
+const MS_PER_TICK = 10
+
 export const hasCpuTimes = existsSync('/proc/self/task') && existsSync('/proc/self/schedstat')
 export const CPU_TIMES_MISSING: Measurement = {
   measured: 'skipped',
@@ -22,6 +25,9 @@ export function readCpuMs(pid: number): number {
   }
 }
 
-/** The connections of a Postgres server are processes, children of its first one. */
+/** The connections of a Postgres server are processes, children of its first one. Those that have ended count, too. */
 export const readChildCpuMs = (parent: number): number =>
-  readProcesses().reduce((sum, one) => sum + (one.parent === parent ? readCpuMs(one.pid) : 0), 0)
+  readProcesses().reduce((sum, one) => {
+    if (one.pid === parent) return sum + one.ticksOfEnded * MS_PER_TICK
+    return one.parent === parent ? sum + readCpuMs(one.pid) : sum
+  }, 0)

@@ -12,7 +12,8 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const FOLDER = 'app'
 
 /** What no program of an installation loads: the command line, sources of bundles, other hosts. */
-const LEFT_OUT = /^(src\/(cli|api-docs\/client)\/|src\/worker\.ts$|drizzle\/(meta\/\d+_snapshot\.json|config\.ts)$)/
+const LEFT_OUT =
+  /^(src\/(cli\/|api-docs\/client\/|host\/(workers|deno|bun)\.ts$)|drizzle\/(meta\/\d+_snapshot\.json|config\.ts)$)/
 const SOURCES = ['src', 'drizzle', 'templates', 'dist/dashboard/ui']
 /** What Node does not load from packages: declarations, source maps, manuals, builds for another runtime. */
 const LEFT_OUT_OF_PACKAGES =
