@@ -31,7 +31,7 @@ export async function requireReady(database: Database, name: DatabaseSetting = '
   await checkReadiness(database).catch(error => {
     throw (error as Failure).code === 'not_ready'
       ? new SettingsError(`The database of ${name} is older than this build. Run \`npm run db:migrate\` first.`)
-      : noAnswerError(name, error)
+      : unusableError(name, error)
   })
 }
 
@@ -51,7 +51,7 @@ export async function requireRole(
           `The login of ${name} cannot become ${role}. ` +
             `Set ${setting} to the address that \`npm run db:logins\` prints.`,
         )
-      : noAnswerError(name, error)
+      : unusableError(name, error)
   })
 }
 
@@ -69,8 +69,11 @@ export async function openSystemDatabase(url: string, name: DatabaseSetting) {
   }
 }
 
-const noAnswerError = (name: DatabaseSetting, error: unknown): SettingsError =>
-  new SettingsError(`The database of ${name} does not answer: ${driverReason((error as Failure).cause ?? error)}.`)
+const unusableError = (name: DatabaseSetting, error: unknown): SettingsError =>
+  new SettingsError(
+    `The database of ${name} cannot be used: ${driverReason((error as Failure).cause ?? error)}. ` +
+      `Check the address in ${name}, and whether its Postgres runs.`,
+  )
 
 /** The driver wraps the gateway's message, and hides why a fetch failed. */
 function driverReason(error: unknown): string {

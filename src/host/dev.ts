@@ -13,6 +13,7 @@ import { startLocalAgent } from './local-agent.ts'
 import type { LogEntry } from './log-lines.ts'
 import { findPortObstacle } from './ports.ts'
 import { scheduleEveryMinute } from './schedule.ts'
+import { DUPLICATE_SIGNAL_MS } from './shutdown.ts'
 import { bold, dim, print, printError, showLogLine, timeStep } from './terminal.ts'
 import { PortTakenError, startWrangler } from './wrangler.ts'
 
@@ -23,8 +24,6 @@ instead of the embedded one, and SLIPWAY_HOME to use another data folder than .s
 docs/settings.md apply too. Log lines are short on a terminal, without colors if NO_COLOR is set, and JSON elsewhere.`
 const FIRST_PORT = 8787
 const READY_TIMEOUT_MS = 60_000
-/** One Ctrl-C arrives twice: from the terminal and from npm. */
-const DUPLICATE_SIGNAL_MS = 500
 /** A Postgres that exits sooner than this is not restarted. */
 const MIN_UPTIME_MS = 1_000
 /** The request id of dev's own requests, which are not printed. */

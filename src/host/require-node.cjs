@@ -1,12 +1,23 @@
-// Loaded before a command: an older Node cannot run TypeScript, and says only ERR_UNKNOWN_FILE_EXTENSION.
+// Loaded before a command: an older Node cannot run TypeScript, and says only ERR_UNKNOWN_FILE_EXTENSION. Without
+// packages, Node says where it looked for one, and not what to do.
 // The versions are also in `engines` of package.json.
 const [major, minor] = process.versions.node.split('.').map(Number)
 const isSupported = (major === 22 && minor >= 19) || (major === 24 && minor >= 2) || major > 24
-if (isSupported) require('./resolve-drizzle-once.ts')
-else {
+if (!isSupported) {
   console.error(
     `This command needs Node 22.19 or newer (24.2 or newer of Node 24); this is Node ${process.versions.node}. ` +
       'Install a newer one, or run `npm ci` without `--omit=dev`, which brings its own.',
   )
   process.exit(1)
+} else if (!findPackage('zod')) {
+  console.error('The packages that this command needs are not installed. Run `npm ci` in the folder of the project.')
+  process.exit(1)
+} else require('./resolve-drizzle-once.ts')
+
+function findPackage(name) {
+  try {
+    return require.resolve(name)
+  } catch {
+    return undefined
+  }
 }

@@ -45,7 +45,10 @@ export async function serve(
   await once(server.listen(PORT, HOST), 'listening').catch((error: NodeJS.ErrnoException) => {
     throw error.code === 'EADDRINUSE'
       ? new Error(`PORT ${PORT} is in use. Set another one.`)
-      : new Error(`Cannot listen on HOST ${HOST} and PORT ${PORT}: ${error.message}.`)
+      : new Error(
+          `Cannot listen on HOST ${HOST} and PORT ${PORT}: ${error.message}. ` +
+            'Set HOST to an address of this machine, and PORT to a port that this user may take.',
+        )
   })
   console.log(`Slipway serves ${describeAddress(server)}. Its dashboard is at /ui, and its API pages at /docs.`)
 

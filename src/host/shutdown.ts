@@ -3,6 +3,8 @@ import type { Server } from 'node:http'
 import { setTimeout as delay } from 'node:timers/promises'
 
 export const SIGNALS = ['SIGINT', 'SIGTERM'] as const
+/** One Ctrl-C arrives twice: from the terminal and from npm. */
+export const DUPLICATE_SIGNAL_MS = 500
 
 export type ShutdownLimits = {
   /** Between the failing readiness check and the end of the listening, for load balancers to see it. */
@@ -16,7 +18,7 @@ export type Shutdown = {
   draining: AbortSignal
   /** Streams and long polls end with where to resume, and background work claims nothing more. */
   stopping: AbortSignal
-  /** Ends the process on the first signal as described, and on a second one at once. */
+  /** Ends the process on the first signal as described, and on a second one at once, unless it is the same Ctrl-C. */
   onSignal(server: Server, limits: ShutdownLimits, finish: () => Promise<void>): void
 }
 
@@ -50,10 +52,12 @@ export function createShutdown(): Shutdown {
     draining: draining.signal,
     stopping: stopping.signal,
     onSignal(server, limits, finish) {
-      let isStopping = false
+      let first: { signal: NodeJS.Signals; at: number } | undefined
       const stop = (signal: NodeJS.Signals) => {
-        if (isStopping) process.exit(signal === 'SIGINT' ? 130 : 143)
-        isStopping = true
+        const at = performance.now()
+        if (first?.signal === signal && at - first.at < DUPLICATE_SIGNAL_MS) return
+        if (first) process.exit(signal === 'SIGINT' ? 130 : 143)
+        first = { signal, at }
         void shutDown(server, limits, finish)
       }
       for (const name of SIGNALS) process.on(name, stop)

@@ -335,7 +335,7 @@ describe('the database logins', () => {
         'Set DATABASE_SYSTEM_URL to the address that `npm run db:logins` prints.',
     )
     expect(await startError({ url: app, systemUrl: wrongPassword })).toMatch(
-      /^The database of DATABASE_SYSTEM_URL does not answer: password authentication failed/,
+      /^The database of DATABASE_SYSTEM_URL cannot be used: password authentication failed/,
     )
   })
 

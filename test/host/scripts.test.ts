@@ -1,6 +1,7 @@
 // The deployment scripts, with fakes on PATH for the programs that need an account.
 import { spawnSync } from 'node:child_process'
 import {
+  copyFileSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -411,13 +412,21 @@ describe('a command of package.json', () => {
     const [lines, codes, loaded] = [[] as string[], [] as number[], [] as string[]]
     const console = { error: (line: string) => lines.push(line) }
     const exit = (code: number) => codes.push(code)
-    const require = (file: string) => loaded.push(file)
+    const require = Object.assign((file: string) => loaded.push(file), { resolve: (name: string) => name })
     const sandbox = { console, process: { versions: { node }, exit }, require }
     runInNewContext(readFileSync(join(root, check), 'utf8'), sandbox)
     expect(loaded).toEqual(works ? ['./resolve-drizzle-once.ts'] : [])
     expect(codes).toEqual(works ? [] : [1])
     expect(lines).toEqual(works ? [] : [expect.stringMatching(/^[^\n]*22\.19[^\n]*$/)])
     expect(lines.join()).toContain(works ? '' : node)
+  })
+
+  it('without packages, names `npm ci` in place of a stack', () => {
+    const folder = mkdtempSync(join(tmpdir(), 'slipway-bare-'))
+    copyFileSync(join(root, check), join(folder, 'require-node.cjs'))
+    const { status, stderr } = spawnSync(process.execPath, [join(folder, 'require-node.cjs')], { encoding: 'utf8' })
+    expect([status, stderr]).toEqual([1, expect.stringMatching(/^[^\n]*npm ci[^\n]*\n$/)])
+    rmSync(folder, { recursive: true })
   })
 })
 
