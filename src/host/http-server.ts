@@ -22,6 +22,8 @@ export function createHttpServer(fetch: Fetch, limits: Partial<ServerLimits> = {
     connectionsCheckingInterval: Math.min(requestMs, 5000),
   }
   const server = createAdaptorServer({ fetch, serverOptions }) as Server
+  // Their size is limited. Deno drops those after the 1000th, also what a trusted proxy added at the end.
+  server.maxHeadersCount = 0
   // A `Request` of a URL with a user name cannot be made.
   server.prependListener('request', (request: IncomingMessage) => {
     request.url = request.url?.replace(/^(https?:\/\/)[^/?#]*@/i, '$1')

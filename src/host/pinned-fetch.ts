@@ -1,11 +1,12 @@
-// fetch() for foreign servers on Node: resolves the name once, checks every address, and connects to a checked one.
+// fetch() for foreign servers: resolves the name once, checks every address, and connects to a checked one.
 import { lookup } from 'node:dns/promises'
 import { once } from 'node:events'
 import { type ClientRequest, type IncomingMessage, request as plain } from 'node:http'
-import { type RequestOptions, request as secure } from 'node:https'
-import { isIP, type LookupFunction } from 'node:net'
+import { request as secure } from 'node:https'
+import { connect, isIP, type LookupFunction } from 'node:net'
 import { pipeline, Readable } from 'node:stream'
 import type { ReadableStream as WebStream } from 'node:stream/web'
+import { type ConnectionOptions, connect as connectSecurely } from 'node:tls'
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib'
 import type { Config } from '../env.ts'
 import { BlockedAddressError } from '../kernel/guarded-fetch.ts'
@@ -16,7 +17,7 @@ export type Resolve = (name: string) => Promise<{ address: string; family: numbe
 type PinnedFetchOptions = Pick<Config, 'allowLoopback'> & {
   allowPrivate?: boolean
   resolve?: Resolve
-  ca?: RequestOptions['ca']
+  ca?: ConnectionOptions['ca']
 }
 
 /** With a final dot: without it, a resolver may try the search domains of this machine first. */
@@ -47,14 +48,17 @@ export function createPinnedFetch(options: PinnedFetchOptions): typeof fetch {
     const name = url.hostname.replace(/^\[|\]$/g, '')
     const addresses = await resolveChecked(name)
     signal.throwIfAborted()
-    const send = url.protocol === 'https:' ? secure : plain
+    const isSecure = url.protocol === 'https:'
+    const to = { host: name, port: Number(url.port || (isSecure ? 443 : 80)), lookup: pinAddresses(addresses) }
+    const send = isSecure ? secure : plain
     const stream = init?.body instanceof ReadableStream ? body! : undefined
     const bytes = body && !stream ? Buffer.from(await new Response(body).arrayBuffer()) : undefined
     const outgoing = send(url, {
       method,
       headers: { 'accept-encoding': 'identity', ...Object.fromEntries(headers), ...frameBody(headers, stream, bytes) },
-      // A new connection: a pooled one may lead to another address.
-      ...{ agent: false, lookup: pinAddresses(addresses), signal, ...(ca && { ca }) },
+      // A pooled connection may lead to another address. Agents of Deno also obey the proxies of the environment.
+      createConnection: () => (isSecure ? connectSecurely({ ...to, ...secureOptions(name, ca) }) : connect(to)),
+      signal,
     })
     // After the response has begun, its stream reports errors.
     outgoing.on('error', () => {})
@@ -88,6 +92,13 @@ const pinAddresses =
   (addresses: { address: string; family: number }[]): LookupFunction =>
   (_name, { all }, callback) =>
     all ? callback(null, addresses) : callback(null, addresses[0]!.address, addresses[0]!.family)
+
+/** A certificate's name is never an address in the handshake (RFC 6066, section 3). */
+const secureOptions = (name: string, ca: ConnectionOptions['ca']): ConnectionOptions => ({
+  ...(isIP(name) === 0 && { servername: name }),
+  ALPNProtocols: ['http/1.1'],
+  ...(ca && { ca }),
+})
 
 const DECODERS: Record<string, () => NodeJS.ReadWriteStream> = {
   gzip: createGunzip,

@@ -52,6 +52,12 @@ test.each([
   expect(await sendSlowly(pieces, 20)).toMatch(/^HTTP\/1\.1 408 /)
 })
 
+test('a request whose many headers hide the length of its body is ended or refused', async () => {
+  await startServer({ requestMs: 100 })
+  const many = head('POST /v2/deployments', 100).replace('Host: x\r\n', `Host: x\r\n${'a:b\r\n'.repeat(1500)}`)
+  expect(await sendSlowly([many, '{'])).toMatch(/^HTTP\/1\.1 (408|431) /)
+})
+
 test('a request whose slow body is not read is answered, and its connection is closed', async () => {
   await startServer({ requestMs: 100 })
   const pieces = [head('GET /v2/deployments', 100).replace('close', 'keep-alive'), ...Array<string>(90).fill('x')]

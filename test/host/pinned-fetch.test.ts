@@ -1,6 +1,6 @@
 // The fetch of foreign servers connects only to addresses that it has checked, and bounds what it reads.
 import { once } from 'node:events'
-import { createServer, type RequestListener, type Server } from 'node:http'
+import { Agent, createServer, type RequestListener, type Server } from 'node:http'
 import { createServer as createSecureServer } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -269,6 +269,14 @@ describe('a request', () => {
     })
     const error = await catchError(pinnedFetch(`http://127.0.0.1:${port}/`))
     expect(String(error)).toContain('protocol')
+  })
+
+  it('uses no agent: those of Deno obey the proxies of the environment, which resolve the name again', async () => {
+    const connecting = vi.spyOn(Agent.prototype, 'createConnection')
+    const port = await serve((_request, response) => response.end('direct'))
+    expect(await (await pinnedFetch(`http://127.0.0.1:${port}/`)).text()).toBe('direct')
+    expect(connecting).not.toHaveBeenCalled()
+    connecting.mockRestore()
   })
 
   it('that is aborted leaves no connection open', async () => {
