@@ -76,27 +76,19 @@ export async function tryMachine(folder: string, installation: Installation): Pr
     writable.join(' '),
   )
   await checkStop(platform, instance, installation.key)
-  for (const command of readCommands()) await checkRuntime(inside, url, platform.ready.path, command)
+  for (const override of readOverrides()) await checkRuntime(inside, url, platform.ready.path, override)
 }
 
-/** Those of other runtimes that the page has. */
-function readCommands(): string[] {
-  const [, settings] = /```ini\n(.*?)```/s.exec(readPage('deploy/vm'))!
-  return settings!
-    .replaceAll('\\\n', '')
-    .split('\n')
-    .filter(line => /^ExecStart=./.test(line))
-}
+/** Those of other runtimes that the page has, each a drop-in file. */
+const readOverrides = (): string[] =>
+  [...readPage('deploy/vm').matchAll(/```ini\n(.*?)```/gs)].map(([, settings]) => settings!)
 
-async function checkRuntime(inside: Inside, url: string, path: string, command: string): Promise<void> {
+async function checkRuntime(inside: Inside, url: string, path: string, override: string): Promise<void> {
   const folder = '/etc/systemd/system/slipway.service.d'
-  await inside(
-    ['sh', '-c', `mkdir -p ${folder} && cat >${folder}/override.conf`],
-    `[Service]\nExecStart=\n${command}\n`,
-  )
+  await inside(['sh', '-c', `mkdir -p ${folder} && cat >${folder}/override.conf`], override)
   await inside(['sh', '-c', 'systemctl daemon-reload && systemctl restart slipway'])
-  const name = /\.bin\/(\w+)/.exec(command)![1]
-  const running: Instance = { url, signal: () => {}, ended: new Promise(() => {}), output: () => command }
+  const name = /\.bin\/(\w+)/.exec(override)![1]
+  const running: Instance = { url, signal: () => {}, ended: new Promise(() => {}), output: () => override }
   note(`vm: ready on ${name} after ${await waitUntilReady(running, path, READY_MS)} ms`)
   await inside(['systemctl', 'stop', 'slipway'])
   check(`vm: the unit serves on ${name}, and ends with status 0`, (await untilStopped(inside)) === 0)
