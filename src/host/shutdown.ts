@@ -1,10 +1,14 @@
 // Ends a process that serves requests, without a failed one: first it is not ready, then it takes nothing new.
-import type { Server } from 'node:http'
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 
 export const SIGNALS = ['SIGINT', 'SIGTERM'] as const
 /** One Ctrl-C arrives twice: from the terminal and from npm. */
 export const DUPLICATE_SIGNAL_MS = 500
+
+/** How long a request may take to arrive whose first bytes came before the listening ended. */
+const HEAD_MS = 1000
 
 export type ShutdownLimits = {
   /** Between the failing readiness check and the end of the listening, for load balancers to see it. */
@@ -26,7 +30,12 @@ export function createShutdown(): Shutdown {
   const draining = new AbortController()
   const stopping = new AbortController()
 
-  async function shutDown(server: Server, { delayMs, timeoutMs }: ShutdownLimits, finish: () => Promise<void>) {
+  async function shutDown(
+    server: Server,
+    { delayMs, timeoutMs }: ShutdownLimits,
+    finish: () => Promise<void>,
+    requestsOf: ReadonlyMap<Socket, number>,
+  ) {
     draining.abort()
     // A proxy that keeps connections must not send a request on one that is about to close.
     server.prependListener('request', (_, response) => response.setHeader('Connection', 'close'))
@@ -42,6 +51,9 @@ export function createShutdown(): Shutdown {
     const closed = new Promise<void>(resolve => server.close(() => resolve()))
     // Idle connections close at once, and busy ones after their response.
     server.keepAliveTimeout = 1
+    setTimeout(() => {
+      for (const [socket, requests] of requestsOf) if (requests === 0) socket.destroy()
+    }, HEAD_MS).unref()
     await closed
     await finish()
     clearTimeout(hardEnd)
@@ -52,15 +64,33 @@ export function createShutdown(): Shutdown {
     draining: draining.signal,
     stopping: stopping.signal,
     onSignal(server, limits, finish) {
+      const requestsOf = countRequests(server)
       let first: { signal: NodeJS.Signals; at: number } | undefined
       const stop = (signal: NodeJS.Signals) => {
         const at = performance.now()
         if (first?.signal === signal && at - first.at < DUPLICATE_SIGNAL_MS) return
         if (first) process.exit(signal === 'SIGINT' ? 130 : 143)
         first = { signal, at }
-        void shutDown(server, limits, finish)
+        void shutDown(server, limits, finish, requestsOf)
       }
       for (const name of SIGNALS) process.on(name, stop)
     },
   }
+}
+
+/** The requests in progress on each connection. One that has not sent all its headers is none yet. */
+function countRequests(server: Server): ReadonlyMap<Socket, number> {
+  const counts = new Map<Socket, number>()
+  const add = (socket: Socket, requests: number) => counts.set(socket, (counts.get(socket) ?? 0) + requests)
+  server.on('connection', (socket: Socket) => {
+    add(socket, 0)
+    socket.once('close', () => counts.delete(socket))
+  })
+  server.on('request', ({ socket }: IncomingMessage, response: ServerResponse) => {
+    add(socket, 1)
+    response.once('close', () => {
+      if (counts.has(socket)) add(socket, -1)
+    })
+  })
+  return counts
 }

@@ -18,6 +18,8 @@ export async function listContentCodings(): Promise<ContentCoding[]> {
 const OUTPUT_CHUNK_BYTES = 64 * 1024
 /** 8 MiB, which RFC 8878 asks of every decoder. A frame may demand 128 MiB of memory before its first byte. */
 const MAX_ZSTD_WINDOW_LOG = 23
+/** Each costs the decoder a call. Encoders make one of some hundred KiB at least, or one for the whole body. */
+const MAX_ZSTD_FRAMES = 4096
 
 export async function* decompress(chunks: AsyncIterable<Uint8Array>, coding: ContentCoding): AsyncIterable<Uint8Array> {
   const [{ Readable, pipeline }, zlib] = await Promise.all([import('node:stream'), loadZlib()])
@@ -26,7 +28,7 @@ export async function* decompress(chunks: AsyncIterable<Uint8Array>, coding: Con
     coding === 'gzip'
       ? zlib.createGunzip({ chunkSize: OUTPUT_CHUNK_BYTES })
       : zlib.createZstdDecompress({ chunkSize: OUTPUT_CHUNK_BYTES, params })
-  pipeline(Readable.from(coding === 'zstd' ? refuseCutFrames(chunks) : chunks), decoder, () => {})
+  pipeline(Readable.from(coding === 'zstd' ? splitFrames(chunks) : chunks), decoder, () => {})
   try {
     yield* decoder as AsyncIterable<Uint8Array>
   } catch (error) {
@@ -36,11 +38,18 @@ export async function* decompress(chunks: AsyncIterable<Uint8Array>, coding: Con
   }
 }
 
-async function* refuseCutFrames(chunks: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> {
+/** The decoders of Node and Deno drop what follows a frame in the same chunk. */
+async function* splitFrames(chunks: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> {
   const frames = createFrameReader()
+  let count = 0
   for await (const chunk of chunks) {
-    frames.push(chunk)
-    yield chunk
+    let start = 0
+    for (const end of frames.push(chunk)) {
+      if (++count > MAX_ZSTD_FRAMES) throw new Error('The body has too many frames')
+      yield chunk.subarray(start, end)
+      start = end
+    }
+    if (start < chunk.length) yield chunk.subarray(start)
   }
   if (!frames.isWhole()) throw new Error('The body ends within a frame')
 }

@@ -28,7 +28,9 @@ export function createFrameReader() {
   let received = 0
   let value = 0
   return {
-    push(bytes: Uint8Array): void {
+    /** Returns where frames end in these bytes. */
+    push(bytes: Uint8Array): number[] {
+      const ends: number[] = []
       for (let at = 0; wanted !== undefined && at < bytes.length; ) {
         const count = Math.min(wanted - received, bytes.length - at)
         for (let i = 0; wanted <= 4 && i < count; i++) value += bytes[at + i]! * 2 ** (8 * (received + i))
@@ -39,7 +41,9 @@ export function createFrameReader() {
           received = 0
           value = 0
         }
+        if (isWhole && received === 0) ends.push(at)
       }
+      return ends
     },
     /** Whether there was a frame, and the last one is complete. */
     isWhole: () => wanted === undefined || (isWhole && received === 0),

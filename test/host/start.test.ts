@@ -3,6 +3,7 @@
 import { once } from 'node:events'
 import * as fs from 'node:fs'
 import { request } from 'node:http'
+import { createConnection } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
@@ -80,6 +81,9 @@ describe.each(RUNTIMES)('the server on %s', runtime => {
     })
     late.flushHeaders()
     await once(late, 'continue')
+    // Its headers never end.
+    const half = createConnection(Number(settings.PORT), '127.0.0.1').on('error', () => {})
+    half.write('GET /healthz HTTP/1.1\r\n')
 
     const stopped = server.stop('SIGTERM')
     await server.until(async () => (await fetch(`${url}/readyz`)).status === 503)

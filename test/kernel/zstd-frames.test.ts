@@ -1,5 +1,6 @@
 import { constants, zstdCompressSync } from 'node:zlib'
 import { expect, it } from 'vitest'
+import { decompress } from '../../src/kernel/decompress.ts'
 import { createFrameReader } from '../../src/kernel/zstd-frames.ts'
 
 const TEXT = Buffer.from(Array.from({ length: 300 }, (_, i) => `${i * 7919}`).join())
@@ -45,4 +46,22 @@ it('what follows the frames is left to the decoder', () => {
     reader.push(body)
     expect(reader.isWhole()).toBe(true)
   }
+})
+
+async function inflate(body: Uint8Array, size: number): Promise<string> {
+  async function* chunks() {
+    for (let at = 0; at < body.length; at += size) yield body.subarray(at, at + size)
+  }
+  const parts: Uint8Array[] = []
+  for await (const part of decompress(chunks(), 'zstd')) parts.push(part)
+  return Buffer.concat(parts).toString()
+}
+
+it('every frame of a body is decompressed, wherever the body is cut into chunks, and a flood of frames is not', async () => {
+  const frames = BODIES['several frames, one of which is skipped']!
+  const body = Buffer.concat(frames)
+  for (const size of [body.length, frames[0]!.length + 2, frames[0]!.length, 5])
+    expect(await inflate(body, size), `in chunks of ${size}`).toBe(`${TEXT}${TEXT}`)
+  const flood = Buffer.concat(Array<Uint8Array>(5000).fill(compress(new Uint8Array())))
+  await expect(inflate(flood, flood.length)).rejects.toMatchObject({ code: 'invalid_request' })
 })
