@@ -23,11 +23,12 @@ begin
     select g.window_id, clock(), g.failures
     from given g
     order by g.window_id
+    -- A window that begins later than now is of a clock that was set back.
     on conflict (key_id) do update set
       requests = excluded.requests
-        + case when w.started_at > clock() - interval '60 seconds' then w.requests else 0 end,
+        + case when w.started_at between clock() - interval '60 seconds' and clock() then w.requests else 0 end,
       started_at =
-        case when w.started_at > clock() - interval '60 seconds' then w.started_at else excluded.started_at end
+        case when w.started_at between clock() - interval '60 seconds' and clock() then w.started_at else clock() end
     returning w.key_id, w.requests, ceil(60 - extract(epoch from clock() - w.started_at))::integer as reset
   )
   select g.address, c.reset
