@@ -1,6 +1,7 @@
 // The HTTP server of `npm start`, with limits on how long a request may take to arrive.
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
-import { createAdaptorServer } from '@hono/node-server'
+import type { Socket } from 'node:net'
+import { createAdaptorServer, type HttpBindings } from '@hono/node-server'
 import { loadOperations } from '../app.ts'
 
 type Fetch = Parameters<typeof createAdaptorServer>[0]['fetch']
@@ -10,22 +11,38 @@ export type ServerLimits = {
   /** An archive may stream for minutes: pauses and the whole are limited. */
   uploadPauseMs: number
   uploadMs: number
+  /** Requests of one connection at a time. A client that sends more reads no answers, and they would fill the memory. */
+  inProgress: number
 }
-const DEFAULT_LIMITS: ServerLimits = { requestMs: 30_000, uploadPauseMs: 60_000, uploadMs: 30 * 60_000 }
+const DEFAULT_LIMITS: ServerLimits = {
+  requestMs: 30_000,
+  uploadPauseMs: 60_000,
+  uploadMs: 30 * 60_000,
+  inProgress: 100,
+}
 const TIMED_OUT = 'HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n'
 
 export function createHttpServer(fetch: Fetch, limits: Partial<ServerLimits> = {}): Server {
-  const { requestMs, uploadPauseMs, uploadMs } = { ...DEFAULT_LIMITS, ...limits }
+  const { requestMs, uploadPauseMs, uploadMs, inProgress } = { ...DEFAULT_LIMITS, ...limits }
   const serverOptions = {
     headersTimeout: requestMs,
     requestTimeout: uploadMs,
     connectionsCheckingInterval: Math.min(requestMs, 5000),
   }
-  const server = createAdaptorServer({ fetch, serverOptions }) as Server
+  const counts = new WeakMap<Socket, number>()
+  // Of what a destroyed connection has sent, no more is served.
+  const serveConnected: Fetch = (request, env) =>
+    (env as HttpBindings).incoming.socket.destroyed ? new Response(null, { status: 503 }) : fetch(request, env)
+  const server = createAdaptorServer({ fetch: serveConnected, serverOptions }) as Server
   // Their size is limited. Deno drops those after the 1000th, also what a trusted proxy added at the end.
   server.maxHeadersCount = 0
-  // A `Request` of a URL with a user name cannot be made.
-  server.prependListener('request', (request: IncomingMessage) => {
+  server.prependListener('request', (request: IncomingMessage, response: ServerResponse) => {
+    const { socket } = request
+    const count = (counts.get(socket) ?? 0) + 1
+    counts.set(socket, count)
+    response.once('close', () => counts.set(socket, counts.get(socket)! - 1))
+    if (count > inProgress) socket.destroy()
+    // A `Request` of a URL with a user name cannot be made.
     request.url = request.url?.replace(/^(https?:\/\/)[^/?#]*@/i, '$1')
   })
   return server.on('request', (request: IncomingMessage, response: ServerResponse) => {

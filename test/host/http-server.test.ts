@@ -52,6 +52,18 @@ test.each([
   expect(await sendSlowly(pieces, 20)).toMatch(/^HTTP\/1\.1 408 /)
 })
 
+test('a connection with too many requests in progress is closed, and the rest of them is not served', async () => {
+  let served = 0
+  const fetch = () => {
+    served++
+    return new Promise<Response>(() => {})
+  }
+  server = createHttpServer(fetch, { inProgress: 5 })
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  expect(await sendSlowly(['GET / HTTP/1.1\r\nHost: x\r\n\r\n'.repeat(500)])).toBe('')
+  expect(served).toBe(5)
+})
+
 test('a request whose many headers hide the length of its body is ended or refused', async () => {
   await startServer({ requestMs: 100 })
   const many = head('POST /v2/deployments', 100).replace('Host: x\r\n', `Host: x\r\n${'a:b\r\n'.repeat(1500)}`)
