@@ -3,7 +3,7 @@
 
 /** On Deno and Bun: the tables of all routes, what the runtime itself does for the app, and a file of each slice. */
 export const CHOSEN = [
-  'test/{openapi,round-trips,security}.test.ts',
+  'test/{openapi,security}.test.ts',
   'test/access/api-keys.test.ts',
   'test/client/client.test.ts',
   'test/datasets/clients.test.ts',
