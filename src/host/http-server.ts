@@ -11,7 +11,7 @@ export type ServerLimits = {
   /** An archive may stream for minutes: pauses and the whole are limited. */
   uploadPauseMs: number
   uploadMs: number
-  /** Requests of one connection at a time. A client that sends more reads no answers, and they would fill the memory. */
+  /** Requests of one connection at a time. A client that sends more reads no answers, which would fill the memory. */
   inProgress: number
 }
 const DEFAULT_LIMITS: ServerLimits = {
