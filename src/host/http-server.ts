@@ -1,8 +1,8 @@
 // The HTTP server of `npm start`, with limits on how long a request may take to arrive.
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
-import type { Socket } from 'node:net'
 import { createAdaptorServer, type HttpBindings } from '@hono/node-server'
 import { loadOperations } from '../app.ts'
+import { countRequests } from './connection-requests.ts'
 
 type Fetch = Parameters<typeof createAdaptorServer>[0]['fetch']
 export type ServerLimits = {
@@ -29,22 +29,19 @@ export function createHttpServer(fetch: Fetch, limits: Partial<ServerLimits> = {
     requestTimeout: uploadMs,
     connectionsCheckingInterval: Math.min(requestMs, 5000),
   }
-  const counts = new WeakMap<Socket, number>()
   // Of what a destroyed connection has sent, no more is served.
   const serveConnected: Fetch = (request, env) =>
     (env as HttpBindings).incoming.socket.destroyed ? new Response(null, { status: 503 }) : fetch(request, env)
   const server = createAdaptorServer({ fetch: serveConnected, serverOptions }) as Server
   // Their size is limited. Deno drops those after the 1000th, also what a trusted proxy added at the end.
   server.maxHeadersCount = 0
-  server.prependListener('request', (request: IncomingMessage, response: ServerResponse) => {
+  server.prependListener('request', (request: IncomingMessage) => {
     const { socket } = request
-    const count = (counts.get(socket) ?? 0) + 1
-    counts.set(socket, count)
-    response.once('close', () => counts.set(socket, counts.get(socket)! - 1))
-    if (count > inProgress) socket.destroy()
+    if (requestsOf.get(socket)! > inProgress) socket.destroy()
     // A `Request` of a URL with a user name cannot be made.
     request.url = request.url?.replace(/^(https?:\/\/)[^/?#]*@/i, '$1')
   })
+  const requestsOf = countRequests(server)
   return server.on('request', (request: IncomingMessage, response: ServerResponse) => {
     const { headers, socket } = request
     if (!('content-length' in headers || 'transfer-encoding' in headers)) return

@@ -1,7 +1,8 @@
 // Ends a process that serves requests, without a failed one: first it is not ready, then it takes nothing new.
-import type { IncomingMessage, Server, ServerResponse } from 'node:http'
+import type { Server } from 'node:http'
 import type { Socket } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
+import { countRequests } from './connection-requests.ts'
 
 export const SIGNALS = ['SIGINT', 'SIGTERM'] as const
 /** One Ctrl-C arrives twice: from the terminal and from npm. */
@@ -76,21 +77,4 @@ export function createShutdown(): Shutdown {
       for (const name of SIGNALS) process.on(name, stop)
     },
   }
-}
-
-/** The requests in progress on each connection. One that has not sent all its headers is none yet. */
-function countRequests(server: Server): ReadonlyMap<Socket, number> {
-  const counts = new Map<Socket, number>()
-  const add = (socket: Socket, requests: number) => counts.set(socket, (counts.get(socket) ?? 0) + requests)
-  server.on('connection', (socket: Socket) => {
-    add(socket, 0)
-    socket.once('close', () => counts.delete(socket))
-  })
-  server.on('request', ({ socket }: IncomingMessage, response: ServerResponse) => {
-    add(socket, 1)
-    response.once('close', () => {
-      if (counts.has(socket)) add(socket, -1)
-    })
-  })
-  return counts
 }
