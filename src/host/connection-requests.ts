@@ -4,7 +4,7 @@ import type { Socket } from 'node:net'
 
 const countsOf = new WeakMap<Server, ReadonlyMap<Socket, number>>()
 
-/** A request that has not sent all its headers is none yet. A server is counted once, and before its other listeners. */
+/** A request counts once all its headers have arrived. The count of a server runs before its other listeners. */
 export function countRequests(server: Server): ReadonlyMap<Socket, number> {
   const known = countsOf.get(server)
   if (known) return known
