@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url'
 import { cloudflareTest } from '@cloudflare/vitest-plugin'
 import { defineConfig } from 'vitest/config'
 import { LongestFirst } from './test/support/longest-first.ts'
+import { useMemoryFolder } from './test/support/memory-folder.ts'
 import { runtimePool } from './test/support/runtime-pool.ts'
 import { CHOSEN, EXCEPT } from './test/support/runtimes.ts'
 
@@ -80,6 +81,8 @@ const env = { NODE_COMPILE_CACHE: fileURLToPath(new URL('node_modules/.cache/com
 const runtime = (name: string) => ({
   '#runtime': fileURLToPath(new URL(`test/support/${name}-runtime.ts`, import.meta.url)),
 })
+
+useMemoryFolder()
 
 declare module 'vitest' {
   interface ProvidedContext {

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url'
 import { createAdaptorServer } from '@hono/node-server'
 import type { AxeResults } from 'axe-core'
 import type { Browser, BrowserContext, BrowserContextOptions, Page } from 'playwright-core'
-import { afterAll, afterEach, beforeAll, beforeEach, expect } from 'vitest'
+import { afterEach, beforeAll, beforeEach, expect } from 'vitest'
 import { makeCertificate } from './certificate.ts'
 import { launchChromium } from './chromium.ts'
 
@@ -18,21 +18,22 @@ export type Visitor = {
   problems: string[]
 }
 
+/** One for all files of this worker: to start it takes two seconds of CPU. It ends with the worker. */
+let launching: Promise<Browser | string> | undefined
+
 /** Call it at the top of a file. Its tests are skipped where no Chromium can run. */
 export function useBrowser() {
   let browser: Browser | string
   const contexts: BrowserContext[] = []
   beforeAll(async () => {
-    browser = await launchChromium()
+    launching ??= launchChromium()
+    browser = await launching
     if (typeof browser === 'string') console.warn(browser)
   })
   beforeEach(({ skip }) => {
     if (typeof browser === 'string') skip(browser)
   })
   afterEach(() => Promise.all(contexts.splice(0).map(context => context.close())))
-  afterAll(async () => {
-    if (typeof browser !== 'string') await browser?.close()
-  })
 
   /** Another person at another computer: shares no cookies with earlier visitors. */
   async function newVisitor(options: BrowserContextOptions = {}): Promise<Visitor> {

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { createLogins, type Logins } from '../../src/host/database-logins.ts'
 import { createGateway, type GatewayOptions } from '../../src/host/gateway.ts'
 import { migrate } from '../../src/host/migrate.ts'
-import { query } from './postgres.ts'
+import { connect, query } from './postgres.ts'
 import { preferStripped, stripFunctions } from './stripped-functions.ts'
 import { keepOwnRole, stripTenantPredicates } from './tenant-predicates.ts'
 
@@ -82,9 +82,16 @@ export async function startDatabasePool(server: string, onTrip: NonNullable<Gate
       withoutRowSecurity: await openGateway({ ...addresses, databaseUrl: url, rewrite: keepOwnRole }),
     }
   }
+  /** By database. A new connection would read the definitions of all tables each time. */
+  const deleting = new Map<string, ReturnType<typeof connect>>()
+  async function deleteRows(name: string): Promise<void> {
+    const connecting = deleting.get(name) ?? connect(getUrl(name))
+    deleting.set(name, connecting)
+    await (await connecting).query(DELETE_ROWS)
+  }
   const answer = async ({ method, url }: IncomingMessage) => {
     if (method === 'POST') return JSON.stringify(await createDatabase())
-    await query(getUrl(url!.slice(1)), DELETE_ROWS)
+    await deleteRows(url!.slice(1))
     return ''
   }
   const poolServer = createServer((request, response) => {
@@ -100,7 +107,10 @@ export async function startDatabasePool(server: string, onTrip: NonNullable<Gate
     url: `http://127.0.0.1:${(poolServer.address() as AddressInfo).port}`,
     async close() {
       poolServer.close()
-      await Promise.all(open.map(one => one.close()))
+      await Promise.all([
+        ...open.map(one => one.close()),
+        ...[...deleting.values()].map(async one => (await one).end()),
+      ])
     },
   }
 }
