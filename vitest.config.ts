@@ -43,28 +43,7 @@ const pure = [
   'test/traces/{multipart,run-contents}.test.ts',
   'test/webhooks/payload.test.ts',
 ]
-// workerd runs one file of each slice, and everything about streams, cryptography and limits. The rest of the app is
-// the same there as on Node.
-const edge = [
-  'test/edge/**/*.test.ts',
-  'test/access/api-keys.test.ts',
-  'test/client/client.test.ts',
-  'test/deployments/{crud,registry,secrets,uploads,uploads-s3}.test.ts',
-  'test/events/stream.test.ts',
-  'test/integrations/{githost,service}.test.ts',
-  'test/kernel/{broken-response,built-ins,caller-limits,crypto,guarded-fetch,health,input,middleware}.test.ts',
-  'test/kernel/{rate-limit,raw-body,signing-keys}.test.ts',
-  'test/listeners/listeners.test.ts',
-  'test/mcp/protocol.test.ts',
-  'test/oauth/{hostile-servers,tokens}.test.ts',
-  'test/pushes/{github-deliveries,signed-body}.test.ts',
-  'test/sign-in/sessions.test.ts',
-  'test/webhooks/signing.test.ts',
-  'test/sync/{archive-download,credentials,hostile-requests,model-tokens,poll,registry-credentials}.test.ts',
-  'test/traces/{clients,ingestion,project-clients,reading-clients}.test.ts',
-  'test/{datasets,models,queues}/clients.test.ts',
-  'test/traces/otlp/export.test.ts',
-]
+const edge = ['test/edge/**/*.test.ts', ...CHOSEN]
 // What the host does by modules of Node: the limits of its server, its storage, and the guard of requests to others.
 const hosts = ['test/host/{folder-storage,http-server,pinned-fetch}.test.ts']
 // The seed is fixed unless FUZZ_SEED sets it, so that a run can be repeated. FUZZ_REQUESTS is the number of hostile
@@ -73,6 +52,8 @@ const fuzz = { seed: Number(process.env.FUZZ_SEED ?? 1), requests: Number(proces
 const isDeepFuzz = fuzz.requests >= 10_000
 /** For `npm run test:runtimes`. */
 const isEverything = process.env.RUNTIMES === 'all'
+/** Of the runtimes apart from Node, which `npm test` runs a chosen set on. */
+const others = isEverything || isDeepFuzz ? {} : { tries: 'one route for each permission' as const }
 // Node parses drizzle-orm's package.json of 175 kB again for each of its files: 0.8 s of CPU for each file of tests.
 const server = { deps: { inline: ['drizzle-orm'] } }
 // For the commands that tests start: they load the app, the agent or the command line each time.
@@ -87,12 +68,14 @@ useMemoryFolder()
 declare module 'vitest' {
   interface ProvidedContext {
     fuzz: typeof fuzz
+    /** Whether tables of all routes try each of them on this runtime. */
+    tries: 'each route' | 'one route for each permission'
   }
 }
 
 export default defineConfig({
   test: {
-    provide: { fuzz },
+    provide: { fuzz, tries: 'each route' },
     reporters: ['default', './test/support/reporter.ts'],
     testTimeout: isEverything ? 120_000 : 30_000,
     hookTimeout: 60_000,
@@ -117,8 +100,9 @@ export default defineConfig({
         resolve: { alias: runtime('edge') },
         test: {
           name: 'edge',
+          provide: others,
           include: isEverything ? [...app, ...edge] : isDeepFuzz ? [...edge, 'test/fuzz.test.ts'] : edge,
-          exclude: isEverything ? [...architecture, ...pure, ...Object.keys(EXCEPT.edge)] : [],
+          exclude: [...pure, ...(isEverything ? [...architecture, ...Object.keys(EXCEPT.edge)] : [])],
           globalSetup: 'test/support/setup.ts',
           setupFiles: 'test/support/reset-files.ts',
           isolate: false,
@@ -141,6 +125,7 @@ export default defineConfig({
         resolve: { alias: runtime('server') },
         test: {
           name,
+          provide: others,
           include: [...hosts, ...(isEverything ? [...app, ...pure] : CHOSEN)],
           exclude: [...architecture, ...Object.keys(EXCEPT[name])],
           globalSetup: ['test/support/setup.ts', 'test/support/built-dashboard.ts'],

@@ -1,5 +1,5 @@
 // Invalid keys and foreign workspaces, on every route. For permissions see test/access/permission-matrix.test.ts.
-import { beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, inject, it } from 'vitest'
 import { ADMIN } from '../src/access/built-in-roles.ts'
 import { newApiKey } from '../src/kernel/crypto.ts'
 import type { Operation } from '../src/kernel/routes.ts'
@@ -8,12 +8,14 @@ import {
   getExampleRequest,
   guardedOperations,
   newTenant,
+  onePerPermission,
   send,
   type Tenant,
   withClockAhead,
 } from './support/app.ts'
 import { newPathParameters } from './support/path-parameters.ts'
 
+const operations = inject('tries') === 'each route' ? guardedOperations : onePerPermission(guardedOperations)
 let own: Tenant
 let other: Tenant
 let keys: Record<'revoked' | 'expired', string>
@@ -40,7 +42,7 @@ const callOperation = (operation: Operation, headers: Record<string, string>) =>
   })
 }
 
-describe.each(guardedOperations.map(operation => [operation.id, operation] as const))('%s', (_, operation) => {
+describe.each(operations.map(operation => [operation.id, operation] as const))('%s', (_, operation) => {
   const readOutcome = async (headers: Record<string, string>) => {
     const { status, body } = await callOperation(operation, headers)
     return [status, body?.code]
@@ -76,7 +78,7 @@ describe.each(guardedOperations.map(operation => [operation.id, operation] as co
 })
 
 describe('an operation on a resource of another tenant answers 404', () => {
-  const withParameters = guardedOperations.filter(operation => operation.params)
+  const withParameters = operations.filter(operation => operation.params)
   it.each(withParameters.map(operation => [operation.id, operation] as const))('%s', async (_, operation) => {
     const { status } = await callOperation(operation, { 'X-Api-Key': own.owner.key, 'X-Tenant-Id': own.tenant_id })
     expect(status).toBe(404)

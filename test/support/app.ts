@@ -9,6 +9,7 @@ import { ADMIN, ORGANIZATION_ADMIN } from '../../src/access/built-in-roles.ts'
 import { loadOperations } from '../../src/app.ts'
 import { EVENT_OPERATIONS } from '../../src/audit/operation-names.ts'
 import type { Config } from '../../src/env.ts'
+import { isWorkspaceScoped } from '../../src/kernel/context.ts'
 import { createSealer, makeKeyHint, newApiKey } from '../../src/kernel/crypto.ts'
 import { type Database, runAsSystem, type Trip } from '../../src/kernel/db.ts'
 import { sha256Hex } from '../../src/kernel/digest.ts'
@@ -309,5 +310,10 @@ export const guardedOperations: Operation[] = operations
     const { id, verb } = { id: `${operation.id} with ${variant.on}`, verb: variant.verb }
     return [operation, { ...operation, id, verb, query: query.meta({ example }) }]
   })
+
+/** Once for a workspace and once for an organization. */
+export const onePerPermission = (all: Operation[]): Operation[] => [
+  ...new Map(all.map(one => [`${one.verb!.permission} ${isWorkspaceScoped(one.verb!)}`, one])).values(),
+]
 
 export const unusedId = () => crypto.randomUUID()

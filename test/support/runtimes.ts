@@ -1,7 +1,7 @@
 // Which files of tests run on which runtime. All run on Node. `npm test` runs a chosen set on workerd, Deno and Bun,
 // and `npm run test:runtimes` everything that can run there.
 
-/** On Deno and Bun: the tables of all routes, what the runtime itself does for the app, and a file of each slice. */
+/** The tables of all routes, what the runtime itself does for the app, and a file of each slice. */
 export const CHOSEN = [
   'test/{openapi,security}.test.ts',
   'test/access/api-keys.test.ts',
