@@ -4,7 +4,7 @@ import type { Context } from 'hono'
 import type { Budget } from '../platform.ts'
 import { type Attempt, createAddressLimits } from './address-limits.ts'
 import type { Code } from './codes.ts'
-import type { Caller, Ctx } from './context.ts'
+import type { Caller, DatabaseServices } from './context.ts'
 import { countRefusedRequests } from './db.ts'
 import { createDeferredBatches } from './deferred-batches.ts'
 import { Failure, fail } from './errors.ts'
@@ -30,7 +30,7 @@ type Uncounted = { requests: number; attempts: Attempt[] }
 type Refused = { budget: Budget; hash: string; attempt: Attempt | undefined }
 export type CallerLimits = ReturnType<typeof createCallerLimits>
 
-export function createCallerLimits(services: Pick<Ctx, 'config' | 'platform' | 'database'>) {
+export function createCallerLimits(services: DatabaseServices) {
   const { config, platform } = services
   const limiterOf = (budget: Budget) => (config.rateLimits[budget] === 0 ? undefined : platform.limiters?.[budget])
   const { now } = platform.clock

@@ -2,7 +2,7 @@
 // counted after the response, many in one trip. An instance learns of the others' failures when it counts its own.
 import { sql } from 'drizzle-orm'
 import type { Platform, RateLimiter } from '../platform.ts'
-import type { Caller, Ctx } from './context.ts'
+import type { Caller, DatabaseServices } from './context.ts'
 import { clockOffsetText, type Row, textArray } from './db.ts'
 import { createDeferredBatches } from './deferred-batches.ts'
 
@@ -27,7 +27,7 @@ export function shareFailures(
 }
 
 export const countInDatabase =
-  ({ config, platform, database }: Pick<Ctx, 'config' | 'platform' | 'database'>): FailureCounter =>
+  ({ config, platform, database }: DatabaseServices): FailureCounter =>
   async failures => {
     const [rows] = await database([
       sql<Row>`
