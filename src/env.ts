@@ -117,7 +117,7 @@ const Sealing = z.object({
   SEALING_KEYS: z
     .string({
       error:
-        'must be one or more `kid:key`. A database in use needs the keys that it has had so far, because no other ones ' +
+        'must be one or more `kid:key`. A database in use needs the keys that it has had so far, because no others ' +
         'open its secrets. For a new database, set the output of ' +
         '`echo "k1:$(openssl rand -base64 32 | tr +/ -_ | tr -d =)"`',
     })
