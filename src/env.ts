@@ -116,7 +116,10 @@ const retentionDays = (min: number, byDefault: number) => {
 const Sealing = z.object({
   SEALING_KEYS: z
     .string({
-      error: 'must be a `kid:key`, such as the output of `echo "k1:$(openssl rand -base64 32 | tr +/ -_ | tr -d =)"`',
+      error:
+        'must be one or more `kid:key`. A database in use needs the keys that it has had so far, because no others ' +
+        'open its secrets. For a new database, set the output of ' +
+        '`echo "k1:$(openssl rand -base64 32 | tr +/ -_ | tr -d =)"`',
     })
     .pipe(SealingKeys),
 })

@@ -14,6 +14,12 @@ export type StartedProcess = {
 
 const STOP_TIMEOUT_MS = 15_000
 
+/** What kills each process that runs. */
+const kills = new Set<() => void>()
+process.once('exit', () => {
+  for (const kill of kills) kill()
+})
+
 export function startProcess(
   cleanup: Cleanup,
   command: string,
@@ -31,7 +37,7 @@ export function startProcess(
     }
   }
   const kill = () => signal('SIGKILL')
-  process.once('exit', kill)
+  kills.add(kill)
 
   let stderr = ''
   child.stderr?.setEncoding('utf8').on('data', text => {
@@ -40,7 +46,7 @@ export function startProcess(
   const ended = once(child, 'close').catch(error => [error.message])
   ended.then(() => {
     isRunning = false
-    process.off('exit', kill)
+    kills.delete(kill)
   })
   const broken = ended.then(([code]): never => {
     throw new Error(`${command.split('/').at(-1)} ended (${code}): ${stderr.trim()}`)

@@ -1,7 +1,8 @@
 // Attempts: refused requests of known keys and sessions, and audited reads. Written after the answer, many in one trip.
 import { sql } from 'drizzle-orm'
+import type { DatabaseServices } from '../kernel/context.ts'
 import { textArray } from '../kernel/db.ts'
-import type { Outcome, Services } from '../kernel/routes.ts'
+import type { Outcome } from '../kernel/routes.ts'
 import { Uuid } from '../protocol/wire.ts'
 import { nameRouteOperation } from './operation-names.ts'
 
@@ -23,7 +24,7 @@ type KeyState = {
 }
 const newKeyState = (): KeyState => ({ count: 0, unsent: 0, sendAfter: MAX_PER_MINUTE, last: undefined })
 
-export function createAttemptLog({ config, platform, database }: Pick<Services, 'config' | 'platform' | 'database'>) {
+export function createAttemptLog({ config, platform, database }: DatabaseServices) {
   const waiting: Attempt[] = []
   let keys = new Map<string, KeyState>()
   let minute = 0

@@ -1,9 +1,9 @@
 // The programs that people connect. None is stored: a client is its metadata document, or it carries its metadata in
 // its id, sealed by this installation.
 import * as z from 'zod'
+import type { SealingServices } from '../kernel/context.ts'
 import { type Failure, fail } from '../kernel/errors.ts'
 import { createGuardedClient } from '../kernel/guarded-fetch.ts'
-import type { Services } from '../kernel/routes.ts'
 import { describeFaults, readJsonObject } from '../oauth/metadata-documents.ts'
 import { arrayOf, boundedText } from '../protocol/wire.ts'
 import type * as schema from './authorization.schema.ts'
@@ -16,8 +16,6 @@ export type Client = {
   host: string | null
   redirect_uris: string[]
 }
-
-type ClientServices = Pick<Services, 'config' | 'platform' | 'sealer'>
 
 const FETCH_LIMITS = { fetchMs: 5000, totalMs: 5000, fetches: 1, bytes: 64 * 1024, returnsRedirects: true }
 const [OWNER, PLACE] = ['oauth client', 'client_id']
@@ -46,11 +44,11 @@ function cleanName(text: string): string {
 
 const refuseClient = (detail: string): Failure => fail('invalid_client', { detail })
 
-export async function findClient(services: ClientServices, origin: string, client_id: string): Promise<Client> {
+export async function findClient(services: SealingServices, origin: string, client_id: string): Promise<Client> {
   return /^https?:/.test(client_id) ? fetchClient(services, origin, client_id) : openClient(services, client_id)
 }
 
-async function fetchClient(services: ClientServices, origin: string, client_id: string): Promise<Client> {
+async function fetchClient(services: SealingServices, origin: string, client_id: string): Promise<Client> {
   const http = createGuardedClient(services, origin, FETCH_LIMITS)
   http.stage('client metadata document')
   const url = http.check(client_id)
@@ -68,7 +66,7 @@ async function fetchClient(services: ClientServices, origin: string, client_id: 
   return { id: client_id, name, host: url.host, redirect_uris: data.redirect_uris }
 }
 
-async function openClient({ sealer }: ClientServices, client_id: string): Promise<Client> {
+async function openClient({ sealer }: SealingServices, client_id: string): Promise<Client> {
   const text = await sealer.open(client_id, OWNER, PLACE).catch(() => {
     throw fail('invalid_client')
   })
@@ -77,7 +75,7 @@ async function openClient({ sealer }: ClientServices, client_id: string): Promis
 }
 
 export async function registerClient(
-  { sealer, platform }: ClientServices,
+  { sealer, platform }: SealingServices,
   { client_name, redirect_uris }: z.output<typeof schema.Registration>,
 ): Promise<z.output<typeof schema.RegisteredClient>> {
   const refused = redirect_uris.find(uri => !isAllowedRedirectUri(uri))

@@ -1,7 +1,7 @@
 // The public keys of an issuer, found by OpenID Connect discovery. Kept for some minutes by each instance.
 import { createLocalJWKSet } from 'jose/jwks/local'
 import * as z from 'zod'
-import type { Ctx } from '../kernel/context.ts'
+import type { HostServices } from '../kernel/context.ts'
 import { type Failure, fail, toFailure } from '../kernel/errors.ts'
 import { createExpiringMap } from '../kernel/expiring-map.ts'
 import { createGuardedClient, type FetchPolicy, type GuardedClient } from '../kernel/guarded-fetch.ts'
@@ -62,7 +62,7 @@ async function fetchKeys(policy: FetchPolicy, origin: string, issuer: string): P
 
 /** With `newerThan`, keys that were fetched later, unless the issuer was asked a moment ago. */
 export async function readIssuerKeys(
-  services: Pick<Ctx, 'config' | 'platform'>,
+  services: HostServices,
   origin: string,
   issuer: string,
   newerThan?: IssuerKeys,

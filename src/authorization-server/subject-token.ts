@@ -3,7 +3,7 @@ import type { JWTPayload } from 'jose'
 import * as errors from 'jose/errors'
 import { decodeJwt } from 'jose/jwt/decode'
 import { jwtVerify } from 'jose/jwt/verify'
-import type { Ctx } from '../kernel/context.ts'
+import type { HostServices } from '../kernel/context.ts'
 import type { Failure } from '../kernel/errors.ts'
 import { type IssuerKeys, readIssuerKeys } from './issuer-keys.ts'
 
@@ -67,7 +67,7 @@ export const signedPart = (token: string): string => token.slice(0, token.lastIn
 
 /** The claims of a token that is in order. `audiences`: it has to be for one of them. */
 export async function verifyToken(
-  services: Pick<Ctx, 'config' | 'platform'>,
+  services: HostServices,
   origin: string,
   token: string,
   issuer: string,

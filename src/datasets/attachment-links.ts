@@ -1,4 +1,5 @@
 // Signed links to attachments in the object store. A link shows its attachment to everyone until it expires.
+import type { HostServices } from '../kernel/context.ts'
 import { createSigner } from '../kernel/crypto.ts'
 import { fail, notConfigured } from '../kernel/errors.ts'
 import type { Services } from '../kernel/routes.ts'
@@ -11,10 +12,7 @@ const LINK_SECONDS = 3600
 export type LinkSigner = { origin: string; expires: number; sign(text: string): Promise<string> }
 
 /** The links of one answer expire together. */
-export function createLinkSigner(
-  { config, platform }: Pick<Services, 'config' | 'platform'>,
-  origin: string,
-): LinkSigner {
+export function createLinkSigner({ config, platform }: HostServices, origin: string): LinkSigner {
   const signer = createSigner(config.sealingKeys, PURPOSE)
   const expires = Math.floor(platform.clock.now() / 1000) + LINK_SECONDS
   return { origin, expires, sign: text => signer.sign(text) }

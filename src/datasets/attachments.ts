@@ -1,12 +1,11 @@
 // Attachments of examples: reserved in the database, put into the object store, and deleted once no example has them.
 import { sql } from 'drizzle-orm'
-import { type Ctx, withoutRateLimit } from '../kernel/context.ts'
+import { type Ctx, type DatabaseServices, withoutRateLimit } from '../kernel/context.ts'
 import { type Row, run, runAsSystem, uuidArray } from '../kernel/db.ts'
 import { sha256Hex } from '../kernel/digest.ts'
 import { fail, notConfigured } from '../kernel/errors.ts'
 import { setClock } from '../kernel/journal.ts'
 import { LEASE } from '../kernel/outbox.ts'
-import type { Services } from '../kernel/routes.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { MISSING_STORAGE } from '../kernel/storage.ts'
 import type { ExampleAttachments } from '../tables/datasets.ts'
@@ -72,7 +71,7 @@ const toStream = (bytes: Uint8Array<ArrayBuffer>): ReadableStream<Uint8Array> =>
 const MAX_REMOVALS = 100
 
 /** Looks at each object a day after it was put, and an hour after an example that had it was deleted. */
-export async function sweepAttachments({ platform, database }: Pick<Services, 'platform' | 'database'>): Promise<void> {
+export async function sweepAttachments({ platform, database }: DatabaseServices): Promise<void> {
   const { storage } = platform
   if (!storage) return
   const due = sql`

@@ -1,6 +1,7 @@
 // Credentials of agents for the registry: signed, for one repository, valid while the listener serves the deployment.
 import { sql } from 'drizzle-orm'
 import type { RegistrySettings } from '../env.ts'
+import type { HostServices } from '../kernel/context.ts'
 import { createSigner } from '../kernel/crypto.ts'
 import { runAsSystem } from '../kernel/db.ts'
 import { fail } from '../kernel/errors.ts'
@@ -24,7 +25,7 @@ export const BASIC_CHALLENGE = { headers: { 'WWW-Authenticate': 'Basic realm="sl
 const credentialSigner = ({ sealingKeys }: Services['config']) => createSigner(sealingKeys, 'registry credentials')
 
 export async function issueRegistryCredential(
-  { config, platform }: Pick<Services, 'config' | 'platform'>,
+  { config, platform }: HostServices,
   registry: RegistrySettings,
   key_id: string,
   subject: GrantSubject,

@@ -1,10 +1,10 @@
 // Fails overdue revisions, marks idle deployments UNUSED and those of a silent listener UNKNOWN, and records changes of
 // health.
 import { type SQL, sql } from 'drizzle-orm'
+import type { DatabaseServices } from '../kernel/context.ts'
 import { runAsSystem } from '../kernel/db.ts'
 import { journalSystemEvents, setSystemSettings } from '../kernel/journal.ts'
 import { changesBetween, deletedMembers } from '../kernel/recorded-changes.ts'
-import type { Services } from '../kernel/routes.ts'
 import { isHealthUnrecorded, isUnknownStatus } from '../tables/deployments.ts'
 import { type EventRows, selectTenantEvents } from './event-rows.ts'
 import { DEADLINES, LISTENER_LOST, LISTENER_SILENT_AFTER, UNUSED_AFTER } from './lifecycle.ts'
@@ -184,11 +184,7 @@ const sweepDeployments = (failed: string, eventsPerDay: number): SQL => sql`
   select count(*) from event_rows`
 
 /** Two transactions, because each locks journals in their order. */
-export async function sweepRevisions({
-  config,
-  platform,
-  database,
-}: Pick<Services, 'config' | 'platform' | 'database'>): Promise<void> {
+export async function sweepRevisions({ config, platform, database }: DatabaseServices): Promise<void> {
   const settings = setSystemSettings(platform, `sweep-${crypto.randomUUID()}`)
   const [, rows] = await runAsSystem(database, settings, failOverdueRevisions)
   const [[failed]] = rows as [[string]]

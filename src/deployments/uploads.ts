@@ -1,7 +1,7 @@
 // Uploads of source archives: by a signed link that works once. Archives that no revision needs are removed.
 import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
-import { type OpenRequest, verb } from '../kernel/context.ts'
+import { type DatabaseServices, type OpenRequest, verb } from '../kernel/context.ts'
 import { createSigner } from '../kernel/crypto.ts'
 import { type Row, refuseUnless, runAsSystem, uuidArray } from '../kernel/db.ts'
 import { Failure, fail, notConfigured } from '../kernel/errors.ts'
@@ -143,7 +143,7 @@ function uploadEventColumns(type: string, changes: SQL): SQL {
 const MAX_REMOVALS = 100
 
 /** Removes what no revision names a day after its link expired, except archives locked by `requireStoredArchive`. */
-export async function sweepUploads({ platform, database }: Pick<Services, 'platform' | 'database'>): Promise<void> {
+export async function sweepUploads({ platform, database }: DatabaseServices): Promise<void> {
   const { storage } = platform
   if (!storage) return
   const settings = setSystemSettings(platform, `sweep-${crypto.randomUUID()}`)

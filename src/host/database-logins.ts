@@ -86,7 +86,7 @@ function refuseSharedLogins(ownerUrl: string, addresses: Logins): void {
 
 async function readDatabaseName(client: pg.Client): Promise<string> {
   const { rows } = await client.query(`select current_database() as name, to_regrole('slipway_login') as role`)
-  if (rows[0].role === null) throw new Error('The database has no roles of Slipway. Run `slipway migrate` first.')
+  if (rows[0].role === null) throw new Error('The database has no roles of Slipway. Run `npm run db:migrate` first.')
   return rows[0].name
 }
 

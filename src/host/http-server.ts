@@ -2,7 +2,7 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import { createAdaptorServer, type HttpBindings } from '@hono/node-server'
 import { loadOperations } from '../app.ts'
-import { countRequests } from './connection-requests.ts'
+import { isIdle, watchConnections } from './connections.ts'
 
 type Fetch = Parameters<typeof createAdaptorServer>[0]['fetch']
 export type ServerLimits = {
@@ -13,21 +13,27 @@ export type ServerLimits = {
   uploadMs: number
   /** Requests of one connection at a time. A client that sends more reads no answers, which would fill the memory. */
   inProgress: number
+  /** Between two requests of a connection, with the headers of the second one. Other bytes do not count. */
+  idleMs: number
 }
 const DEFAULT_LIMITS: ServerLimits = {
   requestMs: 30_000,
   uploadPauseMs: 60_000,
   uploadMs: 30 * 60_000,
   inProgress: 100,
+  // Longer than an idle connection is kept and headers may take, so that slow headers get 408.
+  idleMs: 45_000,
 }
+/** How often the connections are looked at. */
+const CHECK_MS = 5000
 const TIMED_OUT = 'HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n'
 
 export function createHttpServer(fetch: Fetch, limits: Partial<ServerLimits> = {}): Server {
-  const { requestMs, uploadPauseMs, uploadMs, inProgress } = { ...DEFAULT_LIMITS, ...limits }
+  const { requestMs, uploadPauseMs, uploadMs, inProgress, idleMs } = { ...DEFAULT_LIMITS, ...limits }
   const serverOptions = {
     headersTimeout: requestMs,
     requestTimeout: uploadMs,
-    connectionsCheckingInterval: Math.min(requestMs, 5000),
+    connectionsCheckingInterval: Math.min(requestMs, CHECK_MS),
   }
   // Of what a destroyed connection has sent, no more is served.
   const serveConnected: Fetch = (request, env) =>
@@ -37,11 +43,22 @@ export function createHttpServer(fetch: Fetch, limits: Partial<ServerLimits> = {
   server.maxHeadersCount = 0
   server.prependListener('request', (request: IncomingMessage) => {
     const { socket } = request
-    if (requestsOf.get(socket)! > inProgress) socket.destroy()
+    if (connections.get(socket)!.requests > inProgress) socket.destroy()
     // A `Request` of a URL with a user name cannot be made.
     request.url = request.url?.replace(/^(https?:\/\/)[^/?#]*@/i, '$1')
   })
-  const requestsOf = countRequests(server)
+  const connections = watchConnections(server)
+  const idleCheck = setInterval(
+    () => {
+      const now = performance.now()
+      for (const [socket, connection] of connections) {
+        if (!isIdle(connection)) connection.idleSince = now
+        else if (now - connection.idleSince > idleMs) socket.destroy()
+      }
+    },
+    Math.min(idleMs, CHECK_MS),
+  ).unref()
+  server.once('close', () => clearInterval(idleCheck))
   return server.on('request', (request: IncomingMessage, response: ServerResponse) => {
     const { headers, socket } = request
     if (!('content-length' in headers || 'transfer-encoding' in headers)) return

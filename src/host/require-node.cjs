@@ -1,5 +1,4 @@
-// Loaded before a command: an older Node cannot run TypeScript, and says only ERR_UNKNOWN_FILE_EXTENSION. Without
-// packages, Node says where it looked for one, and not what to do.
+// Loaded before a command: an older Node cannot run TypeScript, and says only ERR_UNKNOWN_FILE_EXTENSION.
 // The versions are also in `engines` of package.json.
 const [major, minor] = process.versions.node.split('.').map(Number)
 const isSupported = (major === 22 && minor >= 19) || (major === 24 && minor >= 2) || major > 24
@@ -9,15 +8,7 @@ if (!isSupported) {
       'Install a newer one, or run `npm ci` without `--omit=dev`, which brings its own.',
   )
   process.exit(1)
-} else if (!findPackage('zod')) {
-  console.error('The packages that this command needs are not installed. Run `npm ci` in the folder of the project.')
-  process.exit(1)
-} else require('./resolve-drizzle-once.ts')
-
-function findPackage(name) {
-  try {
-    return require.resolve(name)
-  } catch {
-    return undefined
-  }
+} else {
+  require('./require-packages.cjs')
+  require('./resolve-drizzle-once.ts')
 }

@@ -1,8 +1,7 @@
 // Ends a process that serves requests, without a failed one: first it is not ready, then it takes nothing new.
 import type { Server } from 'node:http'
-import type { Socket } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
-import { countRequests } from './connection-requests.ts'
+import { type Connections, watchConnections } from './connections.ts'
 
 export const SIGNALS = ['SIGINT', 'SIGTERM'] as const
 /** One Ctrl-C arrives twice: from the terminal and from npm. */
@@ -35,7 +34,7 @@ export function createShutdown(): Shutdown {
     server: Server,
     { delayMs, timeoutMs }: ShutdownLimits,
     finish: () => Promise<void>,
-    requestsOf: ReadonlyMap<Socket, number>,
+    connections: Connections,
   ) {
     draining.abort()
     // A proxy that keeps connections must not send a request on one that is about to close.
@@ -53,7 +52,7 @@ export function createShutdown(): Shutdown {
     // Idle connections close at once, and busy ones after their response.
     server.keepAliveTimeout = 1
     setTimeout(() => {
-      for (const [socket, requests] of requestsOf) if (requests === 0) socket.destroy()
+      for (const [socket, { requests }] of connections) if (requests === 0) socket.destroy()
     }, HEAD_MS).unref()
     await closed
     await finish()
@@ -65,14 +64,14 @@ export function createShutdown(): Shutdown {
     draining: draining.signal,
     stopping: stopping.signal,
     onSignal(server, limits, finish) {
-      const requestsOf = countRequests(server)
+      const connections = watchConnections(server)
       let first: { signal: NodeJS.Signals; at: number } | undefined
       const stop = (signal: NodeJS.Signals) => {
         const at = performance.now()
         if (first?.signal === signal && at - first.at < DUPLICATE_SIGNAL_MS) return
         if (first) process.exit(signal === 'SIGINT' ? 130 : 143)
         first = { signal, at }
-        void shutDown(server, limits, finish, requestsOf)
+        void shutDown(server, limits, finish, connections)
       }
       for (const name of SIGNALS) process.on(name, stop)
     },

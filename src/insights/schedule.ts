@@ -1,15 +1,13 @@
 // When the schedule of a config starts its next job: at a firing of its cron, but never sooner than the installation
 // allows.
-import type { Ctx } from '../kernel/context.ts'
+import type { HostServices } from '../kernel/context.ts'
 import { fail } from '../kernel/errors.ts'
 import { type Cron, CronFault, nextFiring, parseCron, smallestGapSeconds } from './cron.ts'
 
-type Clock = Pick<Ctx, 'config' | 'platform'>
-
-export const nowOf = ({ platform }: Clock): number => platform.clock.now()
+export const nowOf = ({ platform }: HostServices): number => platform.clock.now()
 
 /** Refuses a cron that fires more often than jobs may start. */
-export function checkCron(ctx: Clock, text: string): Cron {
+export function checkCron(ctx: HostServices, text: string): Cron {
   const cron = readCron(text)
   const gap = smallestGapSeconds(cron, nowOf(ctx))
   const least = ctx.config.insightsIntervalSeconds
@@ -32,14 +30,14 @@ function readCron(text: string): Cron {
 }
 
 /** The first firing after now that is far enough from the last start. Null without one, which a cron always has. */
-export function nextStart(ctx: Clock, cron: Cron, lastStart: string | null): string | null {
+export function nextStart(ctx: HostServices, cron: Cron, lastStart: string | null): string | null {
   const earliest = lastStart === null ? 0 : Date.parse(lastStart) + ctx.config.insightsIntervalSeconds * 1000
   const next = nextFiring(cron, Math.max(nowOf(ctx) + 1, earliest))
   return next === null ? null : new Date(next).toISOString()
 }
 
 /** Of a config that was saved when the installation allowed more. Null if it starts at every firing. */
-export function describePace(ctx: Clock, text: string): string | null {
+export function describePace(ctx: HostServices, text: string): string | null {
   const least = ctx.config.insightsIntervalSeconds
   const gap = smallestGapSeconds(parseCron(text), nowOf(ctx))
   return gap >= least

@@ -1,6 +1,6 @@
 // The client of Gitea and Forgejo, which authenticates with an account's access token.
+import type { SealingServices } from '../kernel/context.ts'
 import { fail } from '../kernel/errors.ts'
-import type { Services } from '../kernel/routes.ts'
 import { arrayOf } from '../protocol/wire.ts'
 import { openCredentials } from './credentials.ts'
 import { type Githost, type Integration, parseRepositoryUrl } from './githost.ts'
@@ -17,7 +17,7 @@ export const apiUrlOf = (base_url: string): string => `${base_url}/api/v1`
 export const headersFor = (token: string) => ({ Accept: 'application/json', Authorization: `token ${token}` })
 
 export function createGiteaHost(
-  { config, platform, sealer }: Pick<Services, 'config' | 'platform' | 'sealer'>,
+  { config, platform, sealer }: SealingServices,
   origin: string,
   row: Integration,
 ): Githost {

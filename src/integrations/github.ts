@@ -1,8 +1,8 @@
 // The client of GitHub, in the cloud and as an Enterprise Server: an App's installation, with tokens that last an hour.
 import * as z from 'zod'
+import type { SealingServices } from '../kernel/context.ts'
 import { fail } from '../kernel/errors.ts'
 import type { GuardedClient } from '../kernel/guarded-fetch.ts'
-import type { Services } from '../kernel/routes.ts'
 import { boundedText } from '../protocol/wire.ts'
 import { appJwt } from './app-jwt.ts'
 import { openCredentials, openStoredToken } from './credentials.ts'
@@ -50,7 +50,7 @@ export async function createInstallationToken(
 }
 
 export function createGithubHost(
-  { config, platform, sealer }: Pick<Services, 'config' | 'platform' | 'sealer'>,
+  { config, platform, sealer }: SealingServices,
   origin: string,
   row: Integration,
 ): Githost {

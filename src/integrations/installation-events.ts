@@ -1,9 +1,9 @@
 // Applies changes of an App's installation, as its host reports them, to the state of the integration.
 import { type SQL, sql } from 'drizzle-orm'
+import type { DatabaseServices } from '../kernel/context.ts'
 import { runAsSystem, textArray } from '../kernel/db.ts'
 import { journalSystemEvents, setSystemSettings } from '../kernel/journal.ts'
 import { changedMembers } from '../kernel/recorded-changes.ts'
-import type { Services } from '../kernel/routes.ts'
 import { integrations } from '../tables/integrations.ts'
 import type { Integration } from './githost.ts'
 import { INTEGRATION_RECORD } from './rows.ts'
@@ -29,7 +29,7 @@ export type InstallationChange = {
 
 /** Also marks the stored repository listing as stale. Changes one integration at most. */
 export async function applyInstallationChange(
-  { platform, database }: Pick<Services, 'platform' | 'database'>,
+  { platform, database }: DatabaseServices,
   { requestId, request }: { requestId: string; request: string | null },
   { base_url, app_id, installation_id, action, sender }: InstallationChange,
 ): Promise<{ id: string; tenant_id: string }[]> {

@@ -1,7 +1,7 @@
 // Verifies with the git host who owns an installation or an account, before it is connected.
 import * as z from 'zod'
 import type { GitHubApp } from '../env.ts'
-import type { Ctx } from '../kernel/context.ts'
+import type { Ctx, HostServices } from '../kernel/context.ts'
 import { fail } from '../kernel/errors.ts'
 import type { GuardedClient } from '../kernel/guarded-fetch.ts'
 import { arrayOf, boundedText } from '../protocol/wire.ts'
@@ -82,7 +82,7 @@ const [PAGE_SIZE, MAX_PAGES] = [100, 10]
 
 /** `code` is the OAuth code with which GitHub sent the person back. */
 export async function proveInstallation(
-  { config, platform, origin }: Pick<Ctx, 'config' | 'platform' | 'origin'>,
+  { config, platform, origin }: HostServices & Pick<Ctx, 'origin'>,
   app: GitHubApp,
   installation_id: string,
   code: string,

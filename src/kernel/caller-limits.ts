@@ -4,12 +4,13 @@ import type { Context } from 'hono'
 import type { Budget } from '../platform.ts'
 import { type Attempt, createAddressLimits } from './address-limits.ts'
 import type { Code } from './codes.ts'
-import type { Caller, Ctx } from './context.ts'
+import type { Caller, DatabaseServices } from './context.ts'
 import { countRefusedRequests } from './db.ts'
+import { createDeferredBatches } from './deferred-batches.ts'
 import { Failure, fail } from './errors.ts'
 import { readExecution } from './execution.ts'
 import { createExpiringMap } from './expiring-map.ts'
-import { COUNT_TIMEOUT_MS, countAtLimiter, countInDatabase, shareFailures } from './shared-failures.ts'
+import { countAtLimiter, countInDatabase, shareFailures } from './shared-failures.ts'
 
 const MAX_KEYS = 10_000
 const RECENT_KEY_MS = 15 * 60_000
@@ -27,10 +28,9 @@ export type KeyedRequest = {
 }
 type Uncounted = { requests: number; attempts: Attempt[] }
 type Refused = { budget: Budget; hash: string; attempt: Attempt | undefined }
-const BUDGETS: Budget[] = ['key', 'ingestion', 'deployment']
 export type CallerLimits = ReturnType<typeof createCallerLimits>
 
-export function createCallerLimits(services: Pick<Ctx, 'config' | 'platform' | 'database'>) {
+export function createCallerLimits(services: DatabaseServices) {
   const { config, platform } = services
   const limiterOf = (budget: Budget) => (config.rateLimits[budget] === 0 ? undefined : platform.limiters?.[budget])
   const { now } = platform.clock
@@ -42,11 +42,11 @@ export function createCallerLimits(services: Pick<Ctx, 'config' | 'platform' | '
   /** Names with another proof than a key. A map of its own, so that many keys do not evict them. */
   const provenNames = createExpiringMap<true>(MAX_KEYS, now)
   const overBudget = createExpiringMap<true>(MAX_KEYS, now)
-  const uncounted = Object.fromEntries(BUDGETS.map(budget => [budget, new Map()])) as Record<
-    Budget,
-    Map<string, Uncounted>
-  >
-  let countingSince = 0
+  const countLaterOf = {
+    key: createCounter('key'),
+    ingestion: createCounter('ingestion'),
+    deployment: createCounter('deployment'),
+  }
 
   const rememberKey = (hash: string) => void acceptedKeys.set(hash, true, RECENT_KEY_MS)
 
@@ -82,32 +82,22 @@ export function createCallerLimits(services: Pick<Ctx, 'config' | 'platform' | '
   /** A request that is refused before its key is looked up is counted after the response, together with others. */
   function countLater({ budget, hash, attempt }: Refused, waitUntil: Caller['waitUntil']): void {
     if (!attempt && config.rateLimits[budget] === 0) return
-    if (uncounted[budget].size >= MAX_KEYS) {
-      attempt?.fail(waitUntil)
-      return
+    const merge = ({ requests, attempts }: Uncounted = { requests: 0, attempts: [] }): Uncounted => {
+      if (attempt) attempts.push(attempt)
+      return { requests: requests + 1, attempts }
     }
-    const entry = uncounted[budget].get(hash) ?? { requests: 0, attempts: [] }
-    uncounted[budget].set(hash, entry)
-    entry.requests++
-    if (attempt) entry.attempts.push(attempt)
-    if (Date.now() - countingSince < COUNT_TIMEOUT_MS) return
-    waitUntil?.(countAll())
+    if (!countLaterOf[budget](hash, merge, waitUntil)) attempt?.fail(waitUntil)
   }
 
-  async function countAll(): Promise<void> {
-    for (;;) {
-      const budget = BUDGETS.find(name => uncounted[name].size > 0)
-      if (!budget) break
-      countingSince = Date.now()
-      const batch = uncounted[budget]
-      uncounted[budget] = new Map()
-      await countBatch(budget, batch).catch(error => {
+  function createCounter(budget: Budget) {
+    return createDeferredBatches<Uncounted>(platform, {
+      count: batch => countBatch(budget, batch),
+      failure: 'requests not counted',
+      onFailure(batch) {
         // Whether these keys exist is unknown, so it does not count against their addresses.
         for (const { attempts } of batch.values()) for (const attempt of attempts) attempt.succeed()
-        platform.log({ level: 'error', error: 'requests not counted', message: String(error) })
-      })
-    }
-    countingSince = 0
+      },
+    })
   }
 
   async function countBatch(budget: Budget, batch: Map<string, Uncounted>): Promise<void> {

@@ -33,11 +33,16 @@ export const hasCredential = (actor: Actor): actor is CredentialActor => 'hash' 
 /** An application with its own credential: everything that it sends belongs to the project of its deployment. */
 export const isConfined = ({ actor }: Pick<Ctx, 'actor'>): boolean => actor.kind === 'deployment'
 
-export type Ctx = Ports & {
-  config: Config
-  platform: Platform
-  database: Database
-  sealer: Sealer
+/** What a host makes the app of. */
+export type HostServices = { config: Config; platform: Platform }
+export type DatabaseServices = HostServices & { database: Database }
+export type SealingServices = HostServices & { sealer: Sealer }
+/** What a caller has of the app, apart from its request. */
+export type CallerServices = Ports &
+  DatabaseServices &
+  SealingServices & { waitUntil?: (work: Promise<unknown>) => void }
+
+export type Ctx = CallerServices & {
   actor: Actor
   /** The workspace that the request names. A workspace key need not name its own. */
   tenant: string | null
@@ -65,7 +70,6 @@ export type Ctx = Ports & {
   watches?: Watches
   /** About what the request asks for in vain, such as members that are not known. */
   warnings: string[]
-  waitUntil?: (work: Promise<unknown>) => void
   onKeyAccepted?: () => void
   /** Set by the response, if the verb succeeds. */
   cookies?: string[]
@@ -114,7 +118,7 @@ export type RequestInfo = {
 export type Caller = Omit<Ctx, 'permission' | 'byPolicy' | 'inWorkspace'>
 
 export const createKeylessCaller = (
-  services: Ports & Pick<Ctx, 'config' | 'platform' | 'database' | 'sealer' | 'waitUntil'>,
+  services: CallerServices,
   actor: KeylessActor,
   requestId: string,
   origin: string,

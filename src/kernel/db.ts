@@ -11,6 +11,7 @@ import {
   budgetOf,
   type CredentialActor,
   type Ctx,
+  type DatabaseServices,
   hasCredential,
   isWorkspaceScoped,
   type KeylessActor,
@@ -243,7 +244,7 @@ export async function runAsSystem(database: Database, ...statements: Query<unkno
 
 /** Counts requests that were refused before their trip. Returns the rate window of each valid key, and no other. */
 export async function countRefusedRequests(
-  { config, platform, database }: Pick<Ctx, 'config' | 'platform' | 'database'>,
+  { config, platform, database }: DatabaseServices,
   budget: Budget,
   requests: Map<string, number>,
 ): Promise<Map<string, { requests: number; reset: number }>> {

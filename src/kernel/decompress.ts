@@ -28,9 +28,20 @@ export async function* decompress(chunks: AsyncIterable<Uint8Array>, coding: Con
     coding === 'gzip'
       ? zlib.createGunzip({ chunkSize: OUTPUT_CHUNK_BYTES })
       : zlib.createZstdDecompress({ chunkSize: OUTPUT_CHUNK_BYTES, params })
-  pipeline(Readable.from(coding === 'zstd' ? splitFrames(chunks) : chunks), decoder, () => {})
+  const frames = createFrameReader()
+  let received = 0
+  async function* countBytes() {
+    for await (const chunk of chunks) {
+      received += chunk.byteLength
+      yield chunk
+    }
+  }
+  pipeline(Readable.from(coding === 'zstd' ? splitFrames(chunks, frames) : countBytes()), decoder, () => {})
   try {
     yield* decoder as AsyncIterable<Uint8Array>
+    // The decoder of gzip ends at a zero after a member, and drops the rest.
+    const isWhole = coding === 'zstd' ? frames.isWhole() : decoder.bytesWritten === received
+    if (!isWhole) throw new Error('The body is cut, or goes on after its end')
   } catch (error) {
     if (error instanceof Failure) throw error
     const msg = `says ${coding}, but the body is not valid ${coding}`
@@ -38,9 +49,11 @@ export async function* decompress(chunks: AsyncIterable<Uint8Array>, coding: Con
   }
 }
 
-/** The decoders of Node and Deno drop what follows a frame in the same chunk. */
-async function* splitFrames(chunks: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> {
-  const frames = createFrameReader()
+/** The decoders of Node and Deno drop what follows a frame in the same chunk. Ends where no frame begins. */
+async function* splitFrames(
+  chunks: AsyncIterable<Uint8Array>,
+  frames: ReturnType<typeof createFrameReader>,
+): AsyncIterable<Uint8Array> {
   let count = 0
   for await (const chunk of chunks) {
     let start = 0
@@ -49,7 +62,7 @@ async function* splitFrames(chunks: AsyncIterable<Uint8Array>): AsyncIterable<Ui
       yield chunk.subarray(start, end)
       start = end
     }
+    if (frames.isBroken()) return
     if (start < chunk.length) yield chunk.subarray(start)
   }
-  if (!frames.isWhole()) throw new Error('The body ends within a frame')
 }

@@ -1,13 +1,9 @@
 // Declarations of routes: path, schemas and verb. The handler and the OpenAPI entry both come from one declaration.
 import type { Context } from 'hono'
 import type * as z from 'zod'
-import type { Config } from '../env.ts'
-import type { Platform } from '../platform.ts'
 import type { CallerLimits } from './caller-limits.ts'
 import type { Code } from './codes.ts'
-import type { Caller, Ctx, Ports, RequestInfo, Verb } from './context.ts'
-import type { Sealer } from './crypto.ts'
-import type { Database } from './db.ts'
+import type { Caller, CallerServices, RequestInfo, Verb } from './context.ts'
 import type { LiveStream } from './live-stream.ts'
 import type { RawBody } from './raw-body.ts'
 import type { Watches } from './watch.ts'
@@ -15,15 +11,10 @@ import type { Watches } from './watch.ts'
 export type AppEnv = {
   Variables: { requestId: string; requestInfo: RequestInfo; limits: CallerLimits; watches: Watches }
 }
-export type Services = {
-  config: Config
-  platform: Platform
-  database: Database
-  sealer: Sealer
+export type Services = CallerServices & {
   /** Called after each batch of rows that a sweep has deleted. */
   onSweep?: (batch: { table: string; rows: number; ms: number }) => void
-} & Ports &
-  Pick<Ctx, 'waitUntil'>
+}
 type Method = 'get' | 'post' | 'put' | 'patch' | 'delete'
 
 /** The member of a reply that holds the version of a single resource; it becomes the ETag. */

@@ -3,11 +3,10 @@
 import { sql } from 'drizzle-orm'
 import { limitingPermissions } from './access-scopes.ts'
 import { type Code, isCode } from './codes.ts'
-import { pauseUntilAborted } from './context.ts'
+import { type DatabaseServices, pauseUntilAborted } from './context.ts'
 import { type Row, runAsSystem, textArray } from './db.ts'
 import { type Failure, fail, isDatabaseUnavailable } from './errors.ts'
 import { setClock } from './journal.ts'
-import type { Services } from './routes.ts'
 import type { Numbered, Watch, Watcher, Watches, WatchSource } from './watch.ts'
 
 /** What a feed keeps for watchers that are a little behind. Those further behind read for themselves. */
@@ -49,11 +48,7 @@ type Feed = {
   keys: Map<string, KeyState>
 }
 
-export function createWatches({
-  config,
-  platform,
-  database,
-}: Pick<Services, 'config' | 'platform' | 'database'>): Watches {
+export function createWatches({ config, platform, database }: DatabaseServices): Watches {
   const { lookMs, perKey, seconds, trips: maxTrips, keyCheckMs } = platform.liveStreams
   const [minDelay, maxDelay] = lookMs
   const feeds = new Map<string, Feed>()

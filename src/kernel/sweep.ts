@@ -2,13 +2,14 @@
 // any size is worked off. Of several processes, one works on a sweep at a time.
 import { type SQL, sql } from 'drizzle-orm'
 import { createClock } from '../platform.ts'
+import type { DatabaseServices } from './context.ts'
 import { type Row, runAsSystem } from './db.ts'
 import { setClock } from './journal.ts'
 import type { Services } from './routes.ts'
 
 /** `where` reads an index. */
 export type ExpiredRows = { table: string; where: SQL }
-export type SweepServices = Pick<Services, 'config' | 'platform' | 'database' | 'onSweep'>
+export type SweepServices = DatabaseServices & Pick<Services, 'onSweep'>
 
 export const SWEEP_BATCH = 5000
 /** Under half the minute until the next one. */

@@ -1,5 +1,5 @@
 // Follows the frames of a zstd body (RFC 8878, section 3.1) without decompressing them, to find where they end: the
-// decoders of Deno and Bun return what they have of a cut body, without an error.
+// decoders of Deno and Bun return what they have of a cut body, without an error. Deno's accepts obsolete formats.
 
 const FRAME = 0xfd2fb528
 const SKIPPABLE_FRAME = 0x184d2a50
@@ -17,7 +17,7 @@ export function createFrameReader() {
       isWhole = false
       if (magic === FRAME) yield* readFrame()
       else if (magic >>> 4 === SKIPPABLE_FRAME >>> 4) yield yield 4
-      // The decoder refuses this, or ends before it.
+      // No frame starts like this.
       else return
       isWhole = true
     }
@@ -45,8 +45,10 @@ export function createFrameReader() {
       }
       return ends
     },
-    /** Whether there was a frame, and the last one is complete. */
-    isWhole: () => wanted === undefined || (isWhole && received === 0),
+    /** Whether bytes came that begin no frame. */
+    isBroken: () => wanted === undefined,
+    /** Whether there was a frame, the last one is complete, and nothing follows it. */
+    isWhole: () => isWhole && received === 0,
   }
 }
 

@@ -2,9 +2,9 @@
 import { sql } from 'drizzle-orm'
 import journal from '../../drizzle/meta/_journal.json' with { type: 'json' }
 import { LISTENER_SILENT_AFTER } from '../deployments/lifecycle.ts'
-import { type Database, runAsSystem } from '../kernel/db.ts'
+import type { DatabaseServices } from '../kernel/context.ts'
+import { runAsSystem } from '../kernel/db.ts'
 import { setClock } from '../kernel/journal.ts'
-import type { Services } from '../kernel/routes.ts'
 import type { MetricFamily } from '../protocol/open-metrics.ts'
 import { isPendingStatus } from '../tables/deployments.ts'
 
@@ -95,11 +95,7 @@ function readVersions(applied: string, agents: string): MetricFamily[] {
 }
 
 /** Without the database, only that it does not answer. */
-export async function readInstallationGauges({
-  config,
-  platform,
-  database,
-}: Pick<Services, 'config' | 'platform'> & { database: Database }) {
+export async function readInstallationGauges({ config, platform, database }: DatabaseServices) {
   const rows = await runAsSystem(database, setClock(platform), SELECT_GAUGES).catch(() => undefined)
   const [values] = (rows?.[1] ?? []) as string[][]
   const up = gauge('slipway_database_up', 'Whether the database answers.', values ? 1 : 0)

@@ -1,5 +1,5 @@
 // The token by which an operator's authentication proxy learns who calls a model. Its claims are a contract.
-import type { Ctx } from '../kernel/context.ts'
+import type { HostServices } from '../kernel/context.ts'
 import { type Claims, signJwt } from '../kernel/signing-keys.ts'
 
 export const MODEL_JWT_SECONDS = 300
@@ -47,7 +47,5 @@ export const modelClaims = (call: ModelCall, now: number, jti: string): Claims =
   }
 }
 
-export const signModelCall = (
-  { config, platform }: Pick<Ctx, 'config' | 'platform'>,
-  call: ModelCall,
-): Promise<string> => signJwt(config, modelClaims(call, platform.clock.now(), crypto.randomUUID()))
+export const signModelCall = ({ config, platform }: HostServices, call: ModelCall): Promise<string> =>
+  signJwt(config, modelClaims(call, platform.clock.now(), crypto.randomUUID()))

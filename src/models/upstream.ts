@@ -1,5 +1,5 @@
 // Requests to the servers of models: guarded, without redirects, within limits of time and size.
-import type { Ctx } from '../kernel/context.ts'
+import type { Ctx, HostServices } from '../kernel/context.ts'
 import { fail } from '../kernel/errors.ts'
 import { createGuardedClient, type FetchPolicy, type GuardedClient } from '../kernel/guarded-fetch.ts'
 
@@ -7,7 +7,7 @@ const REDIRECT_STATUSES = [301, 302, 303, 307, 308]
 /** The SDKs of both providers repeat a 502 unless they are told not to. */
 const NO_RETRY = { 'x-should-retry': 'false' }
 
-type ModelClient = Pick<Ctx, 'config' | 'platform' | 'origin'>
+type ModelClient = HostServices & Pick<Ctx, 'origin'>
 
 const policyOf = ({ config, platform }: ModelClient): FetchPolicy => ({
   config: { ...config, allowPrivate: config.modelPrivateAddresses },

@@ -1,7 +1,7 @@
 // Connections of people to providers: listed without tokens, and deleted here and at the server.
 import { and, eq, getTableColumns, or, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
-import { type Ctx, verb } from '../kernel/context.ts'
+import { type Ctx, type SealingServices, verb } from '../kernel/context.ts'
 import { db, inTenant, run } from '../kernel/db.ts'
 import { createGuardedClient } from '../kernel/guarded-fetch.ts'
 import { commit } from '../kernel/journal.ts'
@@ -92,11 +92,7 @@ export const disconnect = verb('tokens:use', async (ctx, ref: z.output<typeof sc
   return { id: row.id, revocation: await revokeAtServer(ctx, row.provider, row) }
 })
 
-export async function revokeAtServer(
-  ctx: Pick<Ctx, 'config' | 'platform' | 'origin' | 'sealer'>,
-  provider: Provider,
-  row: TokenRow,
-) {
+export async function revokeAtServer(ctx: SealingServices & Pick<Ctx, 'origin'>, provider: Provider, row: TokenRow) {
   const http = createGuardedClient(ctx, ctx.origin)
   return revokeTokens(http, await openProviderSecrets(ctx.sealer, provider), await openToken(ctx.sealer, row))
 }

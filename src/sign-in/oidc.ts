@@ -4,6 +4,7 @@ import * as oauth from 'oauth4webapi'
 import * as z from 'zod'
 import { Email } from '../access/schema.ts'
 import type { Config, OidcSettings } from '../env.ts'
+import type { HostServices } from '../kernel/context.ts'
 import { newSessionToken } from '../kernel/crypto.ts'
 import { type Row, runAsSystem, uuidArray } from '../kernel/db.ts'
 import { sha256Hex } from '../kernel/digest.ts'
@@ -30,10 +31,8 @@ const requireOidc = ({ oidc }: Config): OidcSettings => {
   return oidc
 }
 
-type FetchServices = Pick<Services, 'config' | 'platform'>
-
 /** Discovery, tokens, keys and claims of one sign-in share the limits of one guarded client. */
-async function openProvider(services: FetchServices, origin: string) {
+async function openProvider(services: HostServices, origin: string) {
   const { issuer, clientId, clientSecret } = requireOidc(services.config)
   const http = createGuardedClient(services, origin)
   http.stage('OpenID Connect discovery')
@@ -102,7 +101,7 @@ const Claims = z.looseObject({
   name: z.string().optional().catch(undefined),
 })
 
-async function readClaims(services: FetchServices, origin: string, url: URL, flow: Flow) {
+async function readClaims(services: HostServices, origin: string, url: URL, flow: Flow) {
   const { http, options, server, client, authentication, redirectUri } = await openProvider(services, origin)
   http.stage('token')
   const parameters = oauth.validateAuthResponse(server, client, url, flow.state)

@@ -64,6 +64,16 @@ test('a connection with too many requests in progress is closed, and the rest of
   expect(served).toBe(5)
 })
 
+const KEPT = 'GET / HTTP/1.1\r\nHost: x\r\n\r\n'
+test.each([
+  ['before its first request', []],
+  ['after many requests', Array<string>(30).fill(KEPT)],
+])('a connection is closed that sends anything but a request: %s', async (_, requests) => {
+  await startServer({ idleMs: 1000 })
+  const answers = await sendSlowly([...requests, ...Array<string>(2000).fill('\r\n')], 50)
+  expect(answers.match(/HTTP\/1\.1 200 /g) ?? []).toHaveLength(requests.length)
+})
+
 test('a request whose many headers hide the length of its body is ended or refused', async () => {
   await startServer({ requestMs: 100 })
   const many = head('POST /v2/deployments', 100).replace('Host: x\r\n', `Host: x\r\n${'a:b\r\n'.repeat(1500)}`)

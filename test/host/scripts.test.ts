@@ -390,6 +390,7 @@ describe('both scripts', () => {
 
 describe('a command of package.json', () => {
   const check = 'src/host/require-node.cjs'
+  const packages = './require-packages.cjs'
   const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
   const commands = Object.entries<string>(scripts).filter(
     ([name, command]) => / src\/\S+\.ts/.test(command) && !/^start:(deno|bun)$/.test(name),
@@ -412,18 +413,22 @@ describe('a command of package.json', () => {
     const [lines, codes, loaded] = [[] as string[], [] as number[], [] as string[]]
     const console = { error: (line: string) => lines.push(line) }
     const exit = (code: number) => codes.push(code)
-    const require = Object.assign((file: string) => loaded.push(file), { resolve: (name: string) => name })
+    const require = (file: string) => loaded.push(file)
     const sandbox = { console, process: { versions: { node }, exit }, require }
     runInNewContext(readFileSync(join(root, check), 'utf8'), sandbox)
-    expect(loaded).toEqual(works ? ['./resolve-drizzle-once.ts'] : [])
+    expect(loaded).toEqual(works ? [packages, './resolve-drizzle-once.ts'] : [])
     expect(codes).toEqual(works ? [] : [1])
     expect(lines).toEqual(works ? [] : [expect.stringMatching(/^[^\n]*22\.19[^\n]*$/)])
     expect(lines.join()).toContain(works ? '' : node)
   })
 
+  it.each(['start:deno', 'start:bun'])('%s checks for packages first', name => {
+    expect(scripts[`pre${name}`]).toBe('node src/host/require-packages.cjs')
+  })
+
   it('without packages, names `npm ci` in place of a stack', () => {
     const folder = mkdtempSync(join(tmpdir(), 'slipway-bare-'))
-    copyFileSync(join(root, check), join(folder, 'require-node.cjs'))
+    for (const name of ['require-node.cjs', packages]) copyFileSync(join(root, 'src/host', name), join(folder, name))
     const { status, stderr } = spawnSync(process.execPath, [join(folder, 'require-node.cjs')], { encoding: 'utf8' })
     expect([status, stderr]).toEqual([1, expect.stringMatching(/^[^\n]*npm ci[^\n]*\n$/)])
     rmSync(folder, { recursive: true })

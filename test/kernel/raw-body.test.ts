@@ -98,6 +98,37 @@ describe('a body that is read as bytes', () => {
       expect(await readRefusal({ body: broken, headers })).toEqual(['invalid_request', 'encoding_invalid'])
   })
 
+  const REMAINDERS = {
+    text: TEXT.slice(0, 20),
+    'four bytes': TEXT.slice(0, 4),
+    zeros: new Uint8Array(20),
+    'one zero': new Uint8Array(1),
+    'an obsolete frame of zstd': Uint8Array.from(Buffer.from('27b52ffd'.padEnd(32, '0'), 'hex')),
+  }
+  it.each(
+    COMPRESSED.flatMap(encoding => Object.entries(REMAINDERS).map(([what, rest]) => [encoding, what, rest] as const)),
+  )('is refused when it goes on after its end: %s, %s', async (encoding, _, rest) => {
+    const { body, headers } = encode(encoding, TEXT)
+    const whole = Buffer.concat([body, rest])
+    const parts = (...chunks: Uint8Array[]) =>
+      new ReadableStream({
+        start(controller) {
+          for (const chunk of chunks) controller.enqueue(chunk)
+          controller.close()
+        },
+      })
+    for (const sent of [Uint8Array.from(whole), parts(body, rest), streamBytes(Uint8Array.from(whole))])
+      expect(await readRefusal({ body: sent, headers })).toEqual(['invalid_request', 'encoding_invalid'])
+  })
+
+  it.each(COMPRESSED)('may be one after another: %s', async encoding => {
+    const [first, second] = [TEXT.slice(0, 1000), TEXT.slice(1000, 3000)].map(text => encode(encoding, text).body)
+    const { headers } = encode(encoding, SMALL)
+    const body = Uint8Array.from(Buffer.concat([first!, second!]))
+    for (const sent of [body, streamBytes(body)])
+      expect((await read({ body: sent, headers })).bytes).toEqual(TEXT.slice(0, 3000))
+  })
+
   it('is refused when its decompression takes much memory', async () => {
     const compressor = createZstdCompress({ params: { [constants.ZSTD_c_windowLog]: 26 } })
     // The first block is written before the size is known, so that the window is not reduced to it.
