@@ -98,10 +98,8 @@ const { createServer } = require('node:http')
 createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: process.cwd() }))).listen(process.env.PORT)
 `
     const secrets = { TOKEN: 'hush', LANG: 'C' }
-    await engine.start(
-      makeUnit(ref, { secrets }),
-      writeApplication(home, 'env', code, { env: { MODE: 'x', TOKEN: 'no' } }),
-    )
+    const artifact = writeApplication(home, 'env', code, { env: { MODE: 'x', TOKEN: 'no' } })
+    await engine.start(makeUnit(ref, { secrets }), artifact)
     await waitForPhase(engine, ref, 'healthy')
     await engine.route(makeUnit(ref))
     const { env, cwd } = JSON.parse((await requestRouter(await urlOf(engine))).body)
@@ -113,7 +111,7 @@ createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: proce
     expect(Number(PORT)).toBeGreaterThan(0)
     expect(PATH).toContain('/usr/bin')
     for (const own of [HOME, TMPDIR]) expect(own).toContain(ref.revision_id)
-    expect(cwd).toBe(join(home, 'apps/env'))
+    expect(cwd).toBe(artifact.location)
   })
 
   test('an application also answers at its custom_url, which may change while it serves', async () => {

@@ -4,7 +4,9 @@
 set -euo pipefail
 work=$1 project=$2
 mount --make-rprivate /
-mkdir -p "$work/upper" "$work/overlay" "$work/root"
+mkdir -p "$work/upper/var/lib" "$work/overlay" "$work/root"
+# A whiteout hides what this machine has of an earlier installation, also while agents on this machine write to it.
+mknod "$work/upper/var/lib/slipway" c 0 0
 mount -t overlay overlay -o "lowerdir=/,upperdir=$work/upper,workdir=$work/overlay" "$work/root"
 cd "$work/root"
 mkdir -p opt/slipway
@@ -14,8 +16,7 @@ mount --rbind /sys sys
 mount --rbind /dev dev
 mount -t tmpfs -o mode=755 tmpfs run
 mount -t tmpfs tmpfs tmp
-# The overlay hides what this machine has of an earlier installation.
-rm -rf var/lib/slipway etc/systemd/system/*.wants/*
+rm -rf etc/systemd/system/*.wants/*
 pivot_root . mnt
 umount -l /mnt
 export container=podman

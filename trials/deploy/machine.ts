@@ -124,7 +124,7 @@ async function startMachine(cleanup: AsyncDisposableStack, folder: string): Prom
   let first: string | undefined
   cleanup.defer(async () => {
     // The end of its first process ends a machine.
-    if (first) process.kill(Number(first), 'SIGKILL')
+    if (first && machine.exitCode === null) process.kill(Number(first), 'SIGKILL')
     await ended
   })
   const inside: Inside = async (command, input) => {
