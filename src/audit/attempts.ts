@@ -1,5 +1,6 @@
 // Attempts: refused requests of known keys and sessions, and audited reads. Written after the answer, many in one trip.
 import { sql } from 'drizzle-orm'
+import { createWorkAfterResponses } from '../kernel/after-response.ts'
 import type { DatabaseServices } from '../kernel/context.ts'
 import { textArray } from '../kernel/db.ts'
 import type { Outcome } from '../kernel/routes.ts'
@@ -28,7 +29,11 @@ export function createAttemptLog({ config, platform, database }: DatabaseService
   const waiting: Attempt[] = []
   let keys = new Map<string, KeyState>()
   let minute = 0
-  let isWriting = false
+  const startWriting = createWorkAfterResponses(platform, {
+    take: () => (waiting.length > 0 ? waiting.splice(0) : undefined),
+    handle: writeAttempts,
+    failure: 'attempts not recorded',
+  })
 
   /** Attempts of the minute before that were counted and not sent go with the key's next one. */
   function stateOf(hash: string): KeyState {
@@ -41,17 +46,6 @@ export function createAttemptLog({ config, platform, database }: DatabaseService
     const state = keys.get(hash) ?? newKeyState()
     keys.set(hash, state)
     return state
-  }
-
-  async function writeAll(): Promise<void> {
-    isWriting = true
-    try {
-      while (waiting.length > 0) await writeAttempts(waiting.splice(0))
-    } catch (error) {
-      platform.log({ level: 'error', error: 'attempts not recorded', message: String((error as Error).cause ?? error) })
-    } finally {
-      isWriting = false
-    }
   }
 
   async function writeAttempts(attempts: Attempt[]): Promise<void> {
@@ -92,7 +86,7 @@ export function createAttemptLog({ config, platform, database }: DatabaseService
     state.last = { ...outcome, more: state.unsent }
     state.unsent = 0
     waiting.push(state.last)
-    if (!isWriting) outcome.caller.waitUntil?.(writeAll())
+    startWriting(outcome.caller.waitUntil)
   }
 }
 

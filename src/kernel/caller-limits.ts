@@ -3,10 +3,10 @@
 import type { Context } from 'hono'
 import type { Budget } from '../platform.ts'
 import { type Attempt, createAddressLimits } from './address-limits.ts'
+import { createCountAfterResponses } from './after-response.ts'
 import type { Code } from './codes.ts'
 import type { Caller, DatabaseServices } from './context.ts'
 import { countRefusedRequests } from './db.ts'
-import { createDeferredBatches } from './deferred-batches.ts'
 import { Failure, fail } from './errors.ts'
 import { readExecution } from './execution.ts'
 import { createExpiringMap } from './expiring-map.ts'
@@ -90,8 +90,8 @@ export function createCallerLimits(services: DatabaseServices) {
   }
 
   function createCounter(budget: Budget) {
-    return createDeferredBatches<Uncounted>(platform, {
-      count: batch => countBatch(budget, batch),
+    return createCountAfterResponses<Uncounted>(platform, {
+      handle: batch => countBatch(budget, batch),
       failure: 'requests not counted',
       onFailure(batch) {
         // Whether these keys exist is unknown, so it does not count against their addresses.

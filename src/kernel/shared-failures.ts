@@ -2,9 +2,9 @@
 // counted after the response, many in one trip. An instance learns of the others' failures when it counts its own.
 import { sql } from 'drizzle-orm'
 import type { Platform, RateLimiter } from '../platform.ts'
+import { createCountAfterResponses } from './after-response.ts'
 import type { Caller, DatabaseServices } from './context.ts'
 import { clockOffsetText, type Row, textArray } from './db.ts'
-import { createDeferredBatches } from './deferred-batches.ts'
 
 /** By address, how many. Returns those that are over the limit, each with the seconds until that ends. */
 export type FailureCounter = (failures: ReadonlyMap<string, number>) => Promise<Map<string, number>>
@@ -17,8 +17,8 @@ export function shareFailures(
   count: FailureCounter,
   onOver: (address: string, seconds: number) => void,
 ): (address: string, waitUntil: Caller['waitUntil']) => void {
-  const countLater = createDeferredBatches<number>(platform, {
-    async count(failures) {
+  const countLater = createCountAfterResponses<number>(platform, {
+    async handle(failures) {
       for (const [address, seconds] of await count(failures)) onOver(address, seconds)
     },
     failure: 'failures of addresses not counted',

@@ -1,5 +1,5 @@
-// Keeps the temporary files of tests in memory on Linux. They make and remove thousands of files, mostly of Postgres and
-// of builds, and on a disk that takes a sixth of the CPU time of such tests.
+// Keeps the temporary files of tests in memory on Linux. Postgres and builds make and remove thousands of files, and on
+// a disk that takes a sixth of the CPU time of such tests.
 import { mkdirSync, readdirSync, readFileSync, rmSync, statfsSync } from 'node:fs'
 import { join } from 'node:path'
 

@@ -1,5 +1,5 @@
 import { afterEach, expect, it, vi } from 'vitest'
-import { createDeferredBatches } from '../../src/kernel/deferred-batches.ts'
+import { createCountAfterResponses } from '../../src/kernel/after-response.ts'
 
 afterEach(() => {
   vi.useRealTimers()
@@ -8,9 +8,9 @@ afterEach(() => {
 function startBatches(count: (batch: Map<string, number>) => Promise<void>) {
   const [logged, trips, failed] = [[] as unknown[], [] as Promise<unknown>[], [] as Map<string, number>[]]
   const log = (line: Record<string, unknown>) => void logged.push(line.error)
-  const add = createDeferredBatches<number>(
+  const add = createCountAfterResponses<number>(
     { log },
-    { count, failure: 'not counted', onFailure: batch => failed.push(batch) },
+    { handle: count, failure: 'not counted', onFailure: batch => failed.push(batch) },
   )
   const countOne = (key: string) =>
     add(
