@@ -1,5 +1,5 @@
-// R19: three instances share one database and nothing else. One after the other is killed under load and started again,
-// and then each is stopped with SIGTERM.
+// R19: instances on Node, Deno and Bun share one database and nothing else. One after the other is killed under load
+// and started again, and then each is stopped with SIGTERM.
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
@@ -15,7 +15,7 @@ import { formatBalance, isBalanced, openLedger } from './support/ledger.ts'
 import { makeRandom } from './support/random.ts'
 import { openTestbed, SETTINGS, scaleCount, type Testbed, type Trial, type TrialContext } from './support/testbed.ts'
 
-const KILLS = 6
+const KILLS = 8
 const KILL_EVERY_MS = 10_000
 const [WRITERS, READERS] = [4, 3]
 /** Between two writes of a writer, so that readers and the schedule have their turn on a small machine. */
@@ -51,14 +51,14 @@ async function startReceiver(context: TrialContext) {
 
 export default {
   id: 'R19',
-  what: 'three instances on one database, one killed every 10 s under load, then each stopped',
+  what: 'four instances on one database, one killed every 10 s under load, then each stopped',
   target: '0 writes lost or double; only requests on a killed connection fail; scheduled work once',
   async run(context: TrialContext) {
     let ahead = 0
     const clock = createClock(() => ahead)
     const testbed = await openTestbed(context, { settings: { ALLOW_LOOPBACK: 'true' }, overrides: { clock } })
     const receiver = await startReceiver(context)
-    const fleet = await startFleet(context, ['start', 'start', 'start:deno'], {
+    const fleet = await startFleet(context, ['start', 'start', 'start:deno', 'start:bun'], {
       ...SETTINGS,
       ...{ DATABASE_URL: testbed.logins.app, DATABASE_SYSTEM_URL: testbed.logins.system },
       ...{ ALLOW_LOOPBACK: 'true', RATE_LIMIT_PER_MINUTE: String(RATE_LIMIT), INGESTION_RATE_LIMIT_PER_MINUTE: '0' },
