@@ -67,7 +67,8 @@ async function serve(databaseUrl: string, settings: Record<string, string>) {
   const warnings: string[] = []
   const host = createHost(
     {
-      ...{ PUBLIC_URL: 'http://slipway.test', SEALING_KEYS: `a:${'A'.repeat(43)}`, DATABASE_URL: databaseUrl },
+      ...{ PUBLIC_URL: 'http://slipway.test', SEALING_KEYS: `a:${'A'.repeat(43)}` },
+      ...{ DATABASE_URL: databaseUrl, DATABASE_SYSTEM_URL: databaseUrl },
       ...{ RATE_LIMIT_PER_MINUTE: String(LIMIT), UPLOADS_DIR: work, ...settings },
     },
     { log: line => void (line.level === 'warn' && warnings.push(String(line.notice))) },

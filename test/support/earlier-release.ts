@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { type Release, Releases } from '../../distribution/releases.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-type Package = { version: string; dependencies: Record<string, string> }
+type Package = { version: string; scripts: { start: string }; dependencies: Record<string, string> }
 const readPackage = (folder: string): Package => JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
 
 export const releases = Releases.parse(JSON.parse(readFileSync(join(ROOT, 'distribution/releases.json'), 'utf8')))
@@ -51,7 +51,8 @@ export type Server = { url: string; stop(): Promise<void>; output(): string }
 /** Starts the API of a release, or of this checkout, and waits until it serves. */
 export async function startServer(folder: string, port: number, settings: Settings): Promise<Server> {
   const env = { PATH: process.env.PATH, ...settings, HOST: '127.0.0.1', PORT: `${port}` }
-  const child = spawn(process.execPath, [join(folder, 'src/host/start.ts')], { cwd: folder, env })
+  const [entry] = /src\/host\/\S+$/.exec(readPackage(folder).scripts.start)!
+  const child = spawn(process.execPath, [join(folder, entry)], { cwd: folder, env })
   let text = ''
   const served = Promise.withResolvers<void>()
   for (const stream of [child.stdout, child.stderr])
