@@ -184,7 +184,11 @@ createServer((req, res) => res.end(process.env.TOKEN)).listen(process.env.PORT)`
   let isWriting = true
   let written = 0
   const writing = (async () => {
-    while (isWriting) await send('POST', '/v2/tag-keys', { key: `key-${written++}` })
+    // Each is deleted at once: a workspace has at most 100.
+    while (isWriting) {
+      const { id } = await send('POST', '/v2/tag-keys', { key: `key-${written++}` })
+      await send('DELETE', `/v2/tag-keys/${id}`)
+    }
   })()
   await run(['backup', join(work, 'under-load')], settings)
   isWriting = false
