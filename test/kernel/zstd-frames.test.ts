@@ -57,7 +57,7 @@ async function inflate(body: Uint8Array, size: number): Promise<string> {
   return Buffer.concat(parts).toString()
 }
 
-it('every frame of a body is decompressed wherever its chunks end, and a flood of frames or blocks is not', async () => {
+it('every frame is decompressed wherever its chunks end, and a flood of frames or blocks is refused', async () => {
   const frames = BODIES['several frames, one of which is skipped']!
   const body = Buffer.concat(frames)
   for (const size of [body.length, frames[0]!.length + 2, frames[0]!.length, 5])
