@@ -11,6 +11,8 @@ import { nameRouteOperation } from './operation-names.ts'
 const MAX_PER_MINUTE = 30
 const MINUTE_MS = 60_000
 const MAX_WAITING = 1000
+/** Also of keys that do not exist: a request that is refused for its body is an attempt before its key is looked up. */
+const MAX_KEYS = 10_000
 
 type Attempt = Outcome & { more: number }
 /** What this instance knows of a key in the current minute. */
@@ -45,6 +47,7 @@ export function createAttemptLog({ config, platform, database }: DatabaseService
     }
     const state = keys.get(hash) ?? newKeyState()
     keys.set(hash, state)
+    if (keys.size > MAX_KEYS) keys.delete(keys.keys().next().value!)
     return state
   }
 

@@ -18,8 +18,8 @@ export async function listContentCodings(): Promise<ContentCoding[]> {
 const OUTPUT_CHUNK_BYTES = 64 * 1024
 /** 8 MiB, which RFC 8878 asks of every decoder. A frame may demand 128 MiB of memory before its first byte. */
 const MAX_ZSTD_WINDOW_LOG = 23
-/** Each costs the decoder a call. Encoders make one of some hundred KiB at least, or one for the whole body. */
-const MAX_ZSTD_FRAMES = 4096
+/** Blocks and frames, each of which costs the decoder a call. Encoders make blocks of 128 KiB, unless they flush. */
+const MAX_ZSTD_PARTS = 4096
 
 export async function* decompress(chunks: AsyncIterable<Uint8Array>, coding: ContentCoding): AsyncIterable<Uint8Array> {
   const [{ Readable, pipeline }, zlib] = await Promise.all([import('node:stream'), loadZlib()])
@@ -36,7 +36,7 @@ export async function* decompress(chunks: AsyncIterable<Uint8Array>, coding: Con
       yield chunk
     }
   }
-  pipeline(Readable.from(coding === 'zstd' ? splitFrames(chunks, frames) : countBytes()), decoder, () => {})
+  pipeline(Readable.from(coding === 'zstd' ? splitBlocks(chunks, frames) : countBytes()), decoder, () => {})
   try {
     yield* decoder as AsyncIterable<Uint8Array>
     // The decoder of gzip ends at a zero after a member, and drops the rest.
@@ -49,8 +49,11 @@ export async function* decompress(chunks: AsyncIterable<Uint8Array>, coding: Con
   }
 }
 
-/** The decoders of Node and Deno drop what follows a frame in the same chunk. Ends where no frame begins. */
-async function* splitFrames(
+/**
+ * The decoders of Node and Deno drop what follows a frame in the same chunk. Deno's ends the process with an error if a
+ * block is invalid that comes after others in the same chunk. Ends where no frame begins.
+ */
+async function* splitBlocks(
   chunks: AsyncIterable<Uint8Array>,
   frames: ReturnType<typeof createFrameReader>,
 ): AsyncIterable<Uint8Array> {
@@ -58,7 +61,7 @@ async function* splitFrames(
   for await (const chunk of chunks) {
     let start = 0
     for (const end of frames.push(chunk)) {
-      if (++count > MAX_ZSTD_FRAMES) throw new Error('The body has too many frames')
+      if (++count > MAX_ZSTD_PARTS) throw new Error('The body has too many blocks')
       yield chunk.subarray(start, end)
       start = end
     }

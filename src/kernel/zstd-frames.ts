@@ -9,6 +9,7 @@ const RLE_BLOCK = 1
 
 export function createFrameReader() {
   let isWhole = false
+  let isBlockEnd = false
 
   /** Yields how many bytes it wants, and gets them as a number, little-endian, where these are four at most. */
   function* readFrames(): Generator<number, void, number> {
@@ -23,12 +24,26 @@ export function createFrameReader() {
     }
   }
 
+  function* readFrame(): Generator<number, void, number> {
+    const descriptor = yield 1
+    const isSingleSegment = (descriptor & 0x20) !== 0
+    const contentSize = SIZES_OF_CONTENT_SIZE[descriptor >> 6]! || Number(isSingleSegment)
+    yield Number(!isSingleSegment) + SIZES_OF_DICTIONARY_ID[descriptor & 3]! + contentSize
+    for (let isLast = false; !isLast; ) {
+      const block = yield 3
+      isLast = (block & 1) === 1
+      yield ((block >> 1) & 3) === RLE_BLOCK ? 1 : block >> 3
+      isBlockEnd = true
+    }
+    yield (descriptor & 4) === 4 ? 4 : 0
+  }
+
   const steps = readFrames()
   let wanted = steps.next().value as number | undefined
   let received = 0
   let value = 0
   return {
-    /** Returns where frames end in these bytes. */
+    /** Returns where blocks and frames end in these bytes. */
     push(bytes: Uint8Array): number[] {
       const ends: number[] = []
       for (let at = 0; wanted !== undefined && at < bytes.length; ) {
@@ -41,7 +56,8 @@ export function createFrameReader() {
           received = 0
           value = 0
         }
-        if (isWhole && received === 0) ends.push(at)
+        if (isBlockEnd || (isWhole && received === 0)) ends.push(at)
+        isBlockEnd = false
       }
       return ends
     },
@@ -50,17 +66,4 @@ export function createFrameReader() {
     /** Whether there was a frame, the last one is complete, and nothing follows it. */
     isWhole: () => isWhole && received === 0,
   }
-}
-
-function* readFrame(): Generator<number, void, number> {
-  const descriptor = yield 1
-  const isSingleSegment = (descriptor & 0x20) !== 0
-  const contentSize = SIZES_OF_CONTENT_SIZE[descriptor >> 6]! || Number(isSingleSegment)
-  yield Number(!isSingleSegment) + SIZES_OF_DICTIONARY_ID[descriptor & 3]! + contentSize
-  for (let isLast = false; !isLast; ) {
-    const block = yield 3
-    isLast = (block & 1) === 1
-    yield ((block >> 1) & 3) === RLE_BLOCK ? 1 : block >> 3
-  }
-  yield (descriptor & 4) === 4 ? 4 : 0
 }

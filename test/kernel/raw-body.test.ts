@@ -98,6 +98,15 @@ describe('a body that is read as bytes', () => {
       expect(await readRefusal({ body: broken, headers })).toEqual(['invalid_request', 'encoding_invalid'])
   })
 
+  it('is refused when a block is invalid after one that filled the output of the decoder', async () => {
+    const blocks = { header: '28b52ffd0058', ofEqualBytes: '02001000', invalid: '250000ffffffff' }
+    const body = Uint8Array.from(Buffer.from(Object.values(blocks).join(''), 'hex'))
+    expect(await readRefusal({ body, headers: { 'Content-Encoding': 'zstd' } })).toEqual([
+      'invalid_request',
+      'encoding_invalid',
+    ])
+  })
+
   const REMAINDERS = {
     text: TEXT.slice(0, 20),
     'four bytes': TEXT.slice(0, 4),

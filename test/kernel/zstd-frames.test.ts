@@ -57,11 +57,13 @@ async function inflate(body: Uint8Array, size: number): Promise<string> {
   return Buffer.concat(parts).toString()
 }
 
-it('every frame of a body is decompressed wherever its chunks end, and a flood of frames is not', async () => {
+it('every frame is decompressed wherever its chunks end, and a flood of frames or blocks is refused', async () => {
   const frames = BODIES['several frames, one of which is skipped']!
   const body = Buffer.concat(frames)
   for (const size of [body.length, frames[0]!.length + 2, frames[0]!.length, 5])
     expect(await inflate(body, size), `in chunks of ${size}`).toBe(`${TEXT}${TEXT}`)
   const flood = Buffer.concat(Array<Uint8Array>(5000).fill(compress(new Uint8Array())))
-  await expect(inflate(flood, flood.length)).rejects.toMatchObject({ code: 'invalid_request' })
+  const blocks = Buffer.from(`28b52ffd0058${'000000'.repeat(5000)}010000`, 'hex')
+  for (const body of [flood, blocks])
+    await expect(inflate(body, body.length)).rejects.toMatchObject({ code: 'invalid_request' })
 })
