@@ -1,4 +1,5 @@
-// The HTTP server of `npm start`, with limits on how long a request may take to arrive.
+// The HTTP server on Node, Deno and Bun, with limits on how long a request may take to arrive, and a connection may
+// stay without one.
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import { createAdaptorServer, type HttpBindings } from '@hono/node-server'
 import { loadOperations } from '../app.ts'

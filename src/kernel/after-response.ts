@@ -24,8 +24,9 @@ export function createWorkAfterResponses<Batch>(
   let workingSince = 0
 
   async function handleAll(): Promise<void> {
+    let since = 0
     for (let batch = take(); batch !== undefined; batch = take()) {
-      workingSince = Date.now()
+      since = workingSince = Date.now()
       try {
         await handle(batch)
       } catch (error) {
@@ -33,7 +34,8 @@ export function createWorkAfterResponses<Batch>(
         log({ level: 'error', error: failure, message: String((error as Error).cause ?? error) })
       }
     }
-    workingSince = 0
+    // Unless this was taken for dropped, and other work has started.
+    if (workingSince === since) workingSince = 0
   }
 
   return waitUntil => {
