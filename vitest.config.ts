@@ -1,6 +1,6 @@
 // The projects of the tests: `pure` (functions), `node`, `deno` and `bun` (the app on them), `edge` (the app in
 // workerd), `host` (processes and servers), `architecture` (rules of the code) and, apart from `npm test`,
-// `containers`.
+// `containers` and `clickhouse`.
 import { availableParallelism } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { cloudflareTest } from '@cloudflare/vitest-plugin'
@@ -52,8 +52,8 @@ const fuzz = { seed: Number(process.env.FUZZ_SEED ?? 1), requests: Number(proces
 const isDeepFuzz = fuzz.requests >= 10_000
 /** For `npm run test:runtimes`. */
 const isEverything = process.env.RUNTIMES === 'all'
-/** Of the runtimes apart from Node, which `npm test` runs a chosen set on. */
-const others = isEverything || isDeepFuzz ? {} : { tries: 'one route for each permission' as const }
+/** What tests on workerd, Deno and Bun get. `npm test` runs a chosen set there. */
+const providedElsewhere = isEverything || isDeepFuzz ? {} : { tries: 'one route for each permission' as const }
 // Node parses drizzle-orm's package.json of 175 kB again for each of its files: 0.8 s of CPU for each file of tests.
 const server = { deps: { inline: ['drizzle-orm'] } }
 // For the commands that tests start: they load the app, the agent or the command line each time.
@@ -100,7 +100,7 @@ export default defineConfig({
         resolve: { alias: runtime('edge') },
         test: {
           name: 'edge',
-          provide: others,
+          provide: providedElsewhere,
           include: isEverything ? [...app, ...edge] : isDeepFuzz ? [...edge, 'test/fuzz.test.ts'] : edge,
           exclude: [...pure, ...(isEverything ? [...architecture, ...Object.keys(EXCEPT.edge)] : [])],
           globalSetup: 'test/support/setup.ts',
@@ -125,7 +125,7 @@ export default defineConfig({
         resolve: { alias: runtime('server') },
         test: {
           name,
-          provide: others,
+          provide: providedElsewhere,
           include: [...hosts, ...(isEverything ? [...app, ...pure] : CHOSEN)],
           exclude: [...architecture, ...Object.keys(EXCEPT[name])],
           globalSetup: ['test/support/setup.ts', 'test/support/built-dashboard.ts'],

@@ -1,5 +1,5 @@
-// R19: instances on Node, Deno and Bun share one database and nothing else. One after the other is killed under load
-// and started again, and then each is stopped with SIGTERM.
+// R19: instances on Node, Deno and Bun share one database and one folder for uploads, and nothing else. One after the
+// other is killed under load and started again, and then each is stopped with SIGTERM.
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
@@ -376,7 +376,7 @@ async function judgeSchedule(database: pg.Client, tenant: string, messages: Mess
   }
 }
 
-/** Requests of a key count together exactly. Failures of an address do once each instance has counted one more. */
+/** Requests of a key count exactly. Failures of an address may exceed the limit by a few for each instance. */
 async function measureLimits({ instances }: Fleet, key: string) {
   const get = (instance: Instance, ofKey: string) =>
     fetch(`${instance.url}/workspaces`, { headers: { 'X-Api-Key': ofKey } })

@@ -373,7 +373,7 @@ export type DatabaseAddress = { url: string; systemUrl: string; gateway: string 
 
 export type Config = {
   database: DatabaseAddress
-  /** Whether the gateway of a Node process keeps statements parsed on its connections. */
+  /** Whether the in-process gateway keeps statements parsed on its connections. */
   preparesStatements: boolean
   /** Optional in development only: see kernel/origin.ts. */
   publicUrl: string | undefined

@@ -33,6 +33,7 @@ export type StreamLimits = {
 export type BodyLimits = {
   /** As it arrives, perhaps compressed. */
   wireBytes: number
+  /** Decompressed. */
   bytes: number
   /** Of all requests together, in one process. */
   heldBytes: number
@@ -48,7 +49,7 @@ export type DriverFetch = (
 ) => Promise<Pick<Response, 'ok' | 'status' | 'json' | 'text'>>
 
 /** `now` is in milliseconds since 1970. `ahead` is how far it is ahead of the clock of the database, in tests. */
-export type Clock = { now(): number; ahead(): number }
+type Clock = { now(): number; ahead(): number }
 export const createClock = (ahead: () => number = () => 0): Clock => ({ now: () => Date.now() + ahead(), ahead })
 
 /** What the runtime knows of one request, such as `ctx` of a Worker. */
@@ -57,11 +58,11 @@ export type Execution = { waitUntil(work: Promise<unknown>): void }
 export type Platform = {
   /** Answers the driver in this process. Without it, the driver sends its requests over HTTP, to Neon or a gateway. */
   databaseFetch?: DriverFetch | undefined
-  /** Without it, only a store in the settings, which wins over it, takes uploads. */
+  /** A store in the settings is used in its place. Without either, uploads are refused. */
   storage?: Storage | undefined
   /** The files of the dashboard. Without them, /ui says how to build them. */
   assets?: BuiltFiles | undefined
-  /** Limits that the runtime counts across its instances. */
+  /** Limits that the runtime counts for several instances. On Workers, for those of one location. */
   limiters?: { [Name in Budget]?: RateLimiter | undefined }
   /** Keeps the process or the request alive for work that goes on after the response. */
   waitUntil: (work: Promise<unknown>, execution: Execution | undefined) => void

@@ -1,4 +1,4 @@
-// Plays docs/deploy/ without accounts: starts, probes, ports, addresses of clients, ends under load, read-only files.
+// Tries docs/deploy/ without accounts: starts, probes, ports, addresses of clients, ends under load, read-only files.
 import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

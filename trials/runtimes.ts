@@ -38,7 +38,7 @@ const tryControlPlaneClient =
     for (const [name, text] of Object.entries(APPLICATION)) writeFileSync(join(application, name), text)
     const env = { PATH: process.env.PATH, HOME: application, LANGGRAPH_HOST_URL: url, LANGSMITH_API_KEY: key }
     const outcomes: Outcome[] = []
-    const say = async (what: string, program: string, ...args: string[]) => {
+    const runStep = async (what: string, program: string, ...args: string[]) => {
       const outcome = await run(program, args, { cwd: application, env }).then(
         ({ stdout }) => ({ isTrue: true, detail: stdout }),
         ({ stderr }) => ({ isTrue: false, detail: stderr as string }),
@@ -46,7 +46,7 @@ const tryControlPlaneClient =
       outcomes.push({ what, ...outcome })
       return outcome.detail
     }
-    await say(
+    await runStep(
       'the client creates, uploads, patches, lists, reads revisions and logs, deletes',
       python,
       PROGRAM,
@@ -56,12 +56,12 @@ const tryControlPlaneClient =
     const command = join(python, '../langgraph')
     const name = `published-${crypto.randomUUID().slice(0, 8)}`
     const options = ['--remote', '--no-wait', '--deployment-type', 'dev', '--name', name]
-    const deployed = await say('the command line deploys a folder', command, 'deploy', ...options)
+    const deployed = await runStep('the command line deploys a folder', command, 'deploy', ...options)
     const id = /deployments\/([0-9a-f-]{36})/.exec(deployed)?.[1] ?? ''
-    const listed = await say('and lists deployments', command, 'deploy', 'list', '--json')
+    const listed = await runStep('and lists deployments', command, 'deploy', 'list', '--json')
     outcomes.push({ what: 'of which one is the folder', isTrue: id !== '' && listed.includes(id), detail: listed })
-    await say('and revisions', command, 'deploy', 'revisions', 'list', id)
-    await say('and deletes it', command, 'deploy', 'delete', '--force', id)
+    await runStep('and revisions', command, 'deploy', 'revisions', 'list', id)
+    await runStep('and deletes it', command, 'deploy', 'delete', '--force', id)
     return outcomes
   }
 

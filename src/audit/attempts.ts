@@ -2,7 +2,7 @@
 import { sql } from 'drizzle-orm'
 import { createWorkAfterResponses } from '../kernel/after-response.ts'
 import type { DatabaseServices } from '../kernel/context.ts'
-import { textArray } from '../kernel/db.ts'
+import { clockOffsetText, textArray } from '../kernel/db.ts'
 import type { Outcome } from '../kernel/routes.ts'
 import { Uuid } from '../protocol/wire.ts'
 import { nameRouteOperation } from './operation-names.ts'
@@ -66,7 +66,7 @@ export function createAttemptLog({ config, platform, database }: DatabaseService
           ${texts(({ caller }) => caller.requestId)},
           ${texts(({ caller }) => caller.request)},
           ${numbers(({ more }) => more)},
-          ${`${platform.clock.ahead()} ms`},
+          ${clockOffsetText({ platform })},
           ${MAX_PER_MINUTE}
         )`,
     ])

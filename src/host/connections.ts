@@ -7,7 +7,7 @@ type Connection = {
   requests: number
   /** When it was opened, or had its last response. */
   idleSince: number
-  /** A request with a response, whose body had not arrived by then. */
+  /** The last request, if it was answered before its whole body had arrived. */
   arriving: IncomingMessage | undefined
 }
 export type Connections = ReadonlyMap<Socket, Connection>

@@ -1,4 +1,4 @@
-// The files of the dashboard on Node: a folder, whose files may have a compressed copy beside them.
+// The files of the dashboard in a folder, where a file may have a compressed copy beside it.
 import { open } from 'node:fs/promises'
 import { extname, join } from 'node:path'
 import type { BuiltFiles } from '../platform.ts'

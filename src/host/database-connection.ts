@@ -1,4 +1,4 @@
-// Connects a Node process to Postgres: directly to Neon, through an in-process gateway to any other.
+// Connects a process to Postgres: to Neon over HTTP, to any other through an in-process gateway.
 import { sql } from 'drizzle-orm'
 import { SettingsError } from '../env.ts'
 import { connect, type Database } from '../kernel/db.ts'

@@ -17,9 +17,11 @@ declare const Deno: {
 
 const housekeeping = Promise.withResolvers<() => Promise<unknown>>()
 let running: Promise<unknown> | undefined
-// Deno Deploy ends a process that answers no request, and starts one for this. It finds only what is registered first.
+let isStopped = false
+// Deno Deploy starts an instance for this if there is none. It finds only what is registered before an await.
 Deno.cron?.('housekeeping', '* * * * *', async () => {
   const housekeep = await housekeeping.promise
+  if (isStopped) return
   running = housekeep()
   await running
 })
@@ -28,6 +30,7 @@ const scheduleByPlatform: Runtime['schedule'] = work => {
   housekeeping.resolve(work)
   return {
     async stop() {
+      isStopped = true
       await running?.catch(() => {})
     },
   }
@@ -48,10 +51,10 @@ const readPeerByPlatform: ReadPeer = request =>
     ?.replace(/:\d{1,5}$/, '')
     .replace(/^\[(.*)\]$/, '$1') ?? readSocketPeer(request)
 
-// The bodies of requests. Deno's own may stay paused forever, so that a large upload stops.
+// Makes the bodies of requests. Deno's own ends the process or stays paused: see web-stream.ts.
 Object.assign(Readable, { toWeb: toWebStream })
 
-// Before 2.9, `node:http` takes no `lookup`, or fails to load modules side by side.
+// Deno before 2.9 does not pin the address of a request, or fails when modules load in parallel.
 requireVersion('Deno', Deno.version.deno, [2, 9])
 await start({
   schedule: Deno.cron ? scheduleByPlatform : scheduleEveryMinute,

@@ -1,4 +1,4 @@
-// Serves the Neon driver's HTTP protocol from a Postgres pool, so Node and Workers share one driver and code path.
+// Serves the Neon driver's HTTP protocol from a Postgres pool, so all runtimes share one driver and code path.
 import { hash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'

@@ -36,11 +36,12 @@ export function createHttpServer(fetch: Fetch, limits: Partial<ServerLimits> = {
     requestTimeout: uploadMs,
     connectionsCheckingInterval: Math.min(requestMs, CHECK_MS),
   }
-  // Of what a destroyed connection has sent, no more is served.
+  // A request that arrived on a connection that is destroyed by now is not served.
   const serveConnected: Fetch = (request, env) =>
     (env as HttpBindings).incoming.socket.destroyed ? new Response(null, { status: 503 }) : fetch(request, env)
   const server = createAdaptorServer({ fetch: serveConnected, serverOptions }) as Server
-  // Their size is limited. Deno drops those after the 1000th, also what a trusted proxy added at the end.
+  // The size of headers is limited. By default, Node and Deno drop those after the 1000th, among them what a trusted
+  // proxy added at the end.
   server.maxHeadersCount = 0
   server.prependListener('request', (request: IncomingMessage) => {
     const { socket } = request

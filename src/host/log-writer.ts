@@ -3,8 +3,8 @@ import { writeSync } from 'node:fs'
 
 /** To write to a pipe takes longer than to make the line. */
 const FLUSH_MS = 20
-/** How long the last lines wait for a slow reader, and how often they try again. */
-const [EXIT_PATIENCE_MS, RETRY_MS] = [1000, 5]
+/** How long a write waits for a slow reader before it drops the rest, and how often it tries again. */
+const [PATIENCE_MS, RETRY_MS] = [1000, 5]
 
 export type Output = { fd: number; write(text: string): unknown }
 
@@ -23,9 +23,12 @@ export function createLogWriter(output: Output): (line: Record<string, unknown>)
   }
 }
 
-/** A stream writes only what a pipe takes at once when the process ends. */
+/**
+ * Blocks the process until the reader has taken the text, for a second at most. A stream writes only what a pipe takes
+ * at once when the process ends.
+ */
 export function writeToEnd(fd: number, text: string): void {
-  const deadline = Date.now() + EXIT_PATIENCE_MS
+  const deadline = Date.now() + PATIENCE_MS
   const pause = new Int32Array(new SharedArrayBuffer(4))
   for (let rest = Buffer.from(text); rest.length > 0 && Date.now() < deadline; ) {
     try {

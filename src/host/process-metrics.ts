@@ -1,4 +1,4 @@
-// Metrics of the Node process that hosts the app: its CPU time, memory and database connections.
+// Metrics of the process that hosts the app: its CPU time, memory and database connections.
 import type { MetricFamily } from '../protocol/open-metrics.ts'
 import type { Gateway } from './gateway.ts'
 

@@ -10,8 +10,8 @@ export type Schedule = {
 }
 
 /**
- * Begins with each minute of the clock: of instances that are replaced before they are a minute old, too, one has its
- * turn. Work that takes longer than a minute is not started twice at once.
+ * Starts with each minute of the clock, so that the work also runs where no instance lives for a minute. Work that
+ * takes longer than a minute is not started twice at once.
  */
 export function scheduleEveryMinute(work: () => Promise<unknown>): Schedule {
   let running: Promise<void> | undefined

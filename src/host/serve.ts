@@ -12,7 +12,7 @@ import { finishPendingWork } from './pending-work.ts'
 import type { Schedule } from './schedule.ts'
 import { createShutdown } from './shutdown.ts'
 
-/** What one of them does in its own way. */
+/** What Node, Deno and Bun do differently. */
 export type Runtime = {
   /** Runs the scheduled work every minute. */
   schedule: (work: () => Promise<unknown>) => Schedule
@@ -27,12 +27,9 @@ export async function serve(
   { HOST, PORT }: { HOST: string; PORT: number },
   { schedule, resolveTxt, readPeer, output = process.stdout }: Runtime,
 ): Promise<void> {
-  const shutdown = createShutdown()
+  const { draining, stopping, onSignal } = createShutdown()
   const limits = readShutdownLimits(process.env)
-  const own = {
-    ...{ draining: shutdown.draining, stopping: shutdown.stopping },
-    ...{ log: createLogWriter(output), resolveTxt },
-  }
+  const own = { draining, stopping, log: createLogWriter(output), resolveTxt }
   const { app, close } = createHost(process.env, own, { readPeer })
   await requireReady(app.database)
   await requireRole(app.database, 'DATABASE_URL')
@@ -53,7 +50,7 @@ export async function serve(
   console.log(`Slipway serves ${describeAddress(server)}. Its dashboard is at /ui, and its API pages at /docs.`)
 
   const scheduled = schedule(app.housekeep)
-  shutdown.onSignal(server, limits, async () => {
+  onSignal(server, limits, async () => {
     await scheduled.stop()
     await finishPendingWork()
     await close()

@@ -1,4 +1,4 @@
-// Ends a process that serves requests, without a failed one: first it is not ready, then it takes nothing new.
+// Ends a process without failing a request: it stops being ready, serves on, then takes no new connection.
 import type { Server } from 'node:http'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Connections, watchConnections } from './connections.ts'
@@ -7,10 +7,10 @@ export const SIGNALS = ['SIGINT', 'SIGTERM'] as const
 /** One Ctrl-C arrives twice: from the terminal and from npm. */
 export const DUPLICATE_SIGNAL_MS = 500
 
-/** How long a request may take to arrive whose first bytes came before the listening ended. */
+/** How long a request may still take to arrive after the server stopped listening. */
 const HEAD_MS = 1000
 
-export type ShutdownLimits = {
+type ShutdownLimits = {
   /** Between the failing readiness check and the end of the listening, for load balancers to see it. */
   delayMs: number
   /** After that, for what is in progress. */

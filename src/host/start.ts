@@ -1,4 +1,4 @@
-// Starts the server of a runtime. Refuses invalid settings at once, before it loads the app.
+// Starts the server of a runtime. Refuses invalid settings of the app before it loads the app.
 import { readConfig, readListenAddress } from '../env.ts'
 import type { Runtime } from './serve.ts'
 

@@ -11,6 +11,20 @@ type Context = Execution & { passThroughOnException(): void; props: unknown }
 
 const MIB = 1024 * 1024
 
+declare const FixedLengthStream: new (
+  bytes: number,
+) => { readable: ReadableStream<Uint8Array>; writable: WritableStream<Uint8Array> }
+
+/** workerd sends a stream in chunks, which some servers refuse, unless it is one of a known length. */
+const fetchWithLength: typeof fetch = (input, init) => {
+  const declared = new Headers(init?.headers).get('Content-Length')
+  if (declared === null || !(init?.body instanceof ReadableStream)) return fetch(input, init)
+  const { readable, writable } = new FixedLengthStream(Number(declared))
+  // The request fails then, too.
+  init.body.pipeTo(writable).catch(() => {})
+  return fetch(input, { ...init, body: readable })
+}
+
 export function createWorkersPlatform(env: Env): Platform {
   const ingestion = env.INGESTION_RATE_LIMITER as RateLimiter | undefined
   return {
@@ -22,9 +36,9 @@ export function createWorkersPlatform(env: Env): Platform {
     // Cloudflare overwrites this header, so a client cannot forge it.
     clientAddress: ({ req }) => req.header('CF-Connecting-IP'),
     // Cloudflare's network reaches public addresses only. With workerd, `network.allow` has to say so.
-    foreignFetch: fetch.bind(globalThis),
+    foreignFetch: fetchWithLength,
     log: line => console.log(JSON.stringify(line)),
-    // A request may make 50 of its own. A key is checked with every look.
+    // A request may make 50 of its own.
     liveStreams: { seconds: 900, trips: 45, perKey: 100, lookMs: [1000, 5000], keyCheckMs: 15_000 },
     // An isolate has 128 MB for everything, and text takes up to four times the bytes until it is stored.
     rawBodies: { wireBytes: 16 * MIB, bytes: 16 * MIB, heldBytes: 24 * MIB },

@@ -16,7 +16,7 @@ type Work<Batch> = {
 }
 type CountingWork<Entry> = Omit<Work<Map<string, Entry>>, 'take'>
 
-/** Returns what starts the work, unless it is in progress: then that takes the next batch, too. */
+/** Returns a function that starts the work. Work in progress takes the next batch, too. */
 export function createWorkAfterResponses<Batch>(
   { log }: Pick<Platform, 'log'>,
   { take, handle, failure, onFailure }: Work<Batch>,
@@ -43,7 +43,7 @@ export function createWorkAfterResponses<Batch>(
   }
 }
 
-/** Returns what merges an entry into the batch that waits. It returns false if there is no room for the key. */
+/** Returns a function that merges an entry into the next batch. It returns false if there is no room for the key. */
 export function createCountAfterResponses<Entry>(
   platform: Pick<Platform, 'log'>,
   work: CountingWork<Entry>,

@@ -8,9 +8,9 @@ import type { Code } from './codes.ts'
 import type { Caller, DatabaseServices } from './context.ts'
 import { countRefusedRequests } from './db.ts'
 import { Failure, fail } from './errors.ts'
-import { readExecution } from './execution.ts'
+import { createWaitUntil } from './execution.ts'
 import { createExpiringMap } from './expiring-map.ts'
-import { countAtLimiter, countInDatabase, shareFailures } from './shared-failures.ts'
+import { countAtLimiter, countInDatabase, LIMITER_SECONDS, shareFailures } from './shared-failures.ts'
 
 const MAX_KEYS = 10_000
 const RECENT_KEY_MS = 15 * 60_000
@@ -54,7 +54,7 @@ export function createCallerLimits(services: DatabaseServices) {
     const wait = overBudget.secondsLeft(`${budget} ${hash}`)
     if (wait > 0) throw rateLimited(wait)
     const limiter = limiterOf(budget)
-    if (limiter && !(await limiter.limit({ key: hash })).success) throw rateLimited(60)
+    if (limiter && !(await limiter.limit({ key: hash })).success) throw rateLimited(LIMITER_SECONDS)
     const attempt = acceptedKeys.get(hash) ? undefined : addresses.begin('key', address)
     const recordAccepted = () => {
       rememberKey(hash)
@@ -116,7 +116,7 @@ export function createCallerLimits(services: DatabaseServices) {
     await Promise.all(counting)
   }
 
-  const untilDone = (c: Context) => (work: Promise<unknown>) => platform.waitUntil(work, readExecution(c))
+  const untilDone = (c: Context) => createWaitUntil(platform, c)
 
   return {
     arrive,

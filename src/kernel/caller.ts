@@ -7,7 +7,7 @@ import { type Caller, type CredentialActor, hasCredential, type OpenRequest, typ
 import { looksLikeApiKey } from './crypto.ts'
 import { sha256Hex } from './digest.ts'
 import { type Fault, fail } from './errors.ts'
-import { readExecution } from './execution.ts'
+import { createWaitUntil } from './execution.ts'
 import { isModelToken, readModelToken } from './model-tokens.ts'
 import { requestOrigin } from './origin.ts'
 import {
@@ -68,7 +68,7 @@ export const createCaller = (
   watches: c.get('watches'),
   warnings: [],
   disconnectSignal: () => withStop(services.platform, c.req.raw.signal),
-  waitUntil: work => services.platform.waitUntil(work, readExecution(c)),
+  waitUntil: createWaitUntil(services.platform, c),
   onKeyAccepted,
   cookies: [],
   isCrossSite: isCrossSite(c),

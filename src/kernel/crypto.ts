@@ -1,4 +1,4 @@
-// API keys, sealing and signing. WebCrypto alone, so that it runs the same on Workers and on Node.
+// API keys, sealing and signing. WebCrypto alone, so that it is the same on all runtimes.
 const utf8 = new TextEncoder()
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 const CRC_TABLE = Int32Array.from({ length: 256 }, (_, crc) => {

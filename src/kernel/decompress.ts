@@ -4,16 +4,8 @@ import { Failure } from './errors.ts'
 import { invalidRequest } from './input.ts'
 import { createFrameReader } from './zstd-frames.ts'
 
-const CODINGS = ['gzip', 'zstd'] as const
-export type ContentCoding = (typeof CODINGS)[number]
-
-/** Loaded with the first body that is compressed: Workers and Node have both modules built in. */
-const loadZlib = () => import('node:zlib')
-
-export async function listContentCodings(): Promise<ContentCoding[]> {
-  const zlib = await loadZlib()
-  return CODINGS.filter(coding => coding === 'gzip' || typeof zlib.createZstdDecompress === 'function')
-}
+export const CONTENT_CODINGS = ['gzip', 'zstd'] as const
+export type ContentCoding = (typeof CONTENT_CODINGS)[number]
 
 const OUTPUT_CHUNK_BYTES = 64 * 1024
 /** 8 MiB, which RFC 8878 asks of every decoder. A frame may demand 128 MiB of memory before its first byte. */
@@ -22,7 +14,8 @@ const MAX_ZSTD_WINDOW_LOG = 23
 const MAX_ZSTD_PARTS = 4096
 
 export async function* decompress(chunks: AsyncIterable<Uint8Array>, coding: ContentCoding): AsyncIterable<Uint8Array> {
-  const [{ Readable, pipeline }, zlib] = await Promise.all([import('node:stream'), loadZlib()])
+  // Loaded with the first body that is compressed.
+  const [{ Readable, pipeline }, zlib] = await Promise.all([import('node:stream'), import('node:zlib')])
   const params = { [zlib.constants.ZSTD_d_windowLogMax]: MAX_ZSTD_WINDOW_LOG }
   const decoder =
     coding === 'gzip'

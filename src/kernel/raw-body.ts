@@ -1,7 +1,7 @@
 // Bodies that a verb gets as bytes: their media type and compression, within limits of size and of memory.
 import type { HonoRequest } from 'hono'
 import type { BodyLimits } from '../platform.ts'
-import { type ContentCoding, decompress, listContentCodings } from './decompress.ts'
+import { CONTENT_CODINGS, type ContentCoding, decompress } from './decompress.ts'
 import { fail } from './errors.ts'
 import { type BeforeLarge, declaredSize, gatherBytes, guardLargeBody, readChunks } from './input.ts'
 
@@ -23,7 +23,7 @@ export async function withRawBody<T>(
   const contentType = request.header('content-type') ?? ''
   const mediaType = contentType.split(';')[0]!.trim().toLowerCase()
   if (!mediaTypes.includes(mediaType)) throw fail('media_type_unsupported', { about: mediaTypes.join(', ') })
-  const coding = await readContentCoding(request)
+  const coding = readContentCoding(request)
   const tooLarge = () => fail('batch_too_large', { about: `${wireBytes} bytes, decompressed ${maxBytes}` })
   const allowSize = guardLargeBody(beforeLarge)
   if (declaredSize(request) > wireBytes) throw tooLarge()
@@ -45,13 +45,12 @@ export async function withRawBody<T>(
   }
 }
 
-async function readContentCoding(request: HonoRequest): Promise<ContentCoding | null> {
+function readContentCoding(request: HonoRequest): ContentCoding | null {
   const sent = request.header('content-encoding')?.trim().toLowerCase() || 'identity'
   if (sent === 'identity') return null
-  const codings = await listContentCodings()
-  const coding = codings.find(one => one === sent)
+  const coding = CONTENT_CODINGS.find(one => one === sent)
   // RFC 7694 names the header that tells the client what it may send.
-  if (!coding) throw fail('encoding_unsupported', { headers: { 'Accept-Encoding': codings.join(', ') } })
+  if (!coding) throw fail('encoding_unsupported', { headers: { 'Accept-Encoding': CONTENT_CODINGS.join(', ') } })
   return coding
 }
 

@@ -1,29 +1,29 @@
-// Failures of client addresses, counted across instances, so that more instances do not allow more attempts. They are
-// counted after the response, many in one trip. An instance learns of the others' failures when it counts its own.
+// Failures of client addresses, counted for all instances together: by the platform's limiter if there is one, else in
+// the database. They are counted after the response. An instance learns of the others' when it counts its own.
 import { sql } from 'drizzle-orm'
 import type { Platform, RateLimiter } from '../platform.ts'
 import { createCountAfterResponses } from './after-response.ts'
 import type { Caller, DatabaseServices } from './context.ts'
 import { clockOffsetText, type Row, textArray } from './db.ts'
 
-/** By address, how many. Returns those that are over the limit, each with the seconds until that ends. */
-export type FailureCounter = (failures: ReadonlyMap<string, number>) => Promise<Map<string, number>>
+/** Counts failures by the key of their window. Returns windows over their limit, with the seconds until they end. */
+type FailureCounter = (failures: ReadonlyMap<string, number>) => Promise<Map<string, number>>
 
-const LIMITER_SECONDS = 60
+export const LIMITER_SECONDS = 60
 
 /** Returns what records a failure. */
 export function shareFailures(
   platform: Pick<Platform, 'log'>,
   count: FailureCounter,
-  onOver: (address: string, seconds: number) => void,
-): (address: string, waitUntil: Caller['waitUntil']) => void {
+  onOver: (windowKey: string, seconds: number) => void,
+): (windowKey: string, waitUntil: Caller['waitUntil']) => void {
   const countLater = createCountAfterResponses<number>(platform, {
     async handle(failures) {
-      for (const [address, seconds] of await count(failures)) onOver(address, seconds)
+      for (const [windowKey, seconds] of await count(failures)) onOver(windowKey, seconds)
     },
     failure: 'failures of addresses not counted',
   })
-  return (address, waitUntil) => void countLater(address, (failures = 0) => failures + 1, waitUntil)
+  return (windowKey, waitUntil) => void countLater(windowKey, (failures = 0) => failures + 1, waitUntil)
 }
 
 export const countInDatabase =
@@ -39,18 +39,18 @@ export const countInDatabase =
           ${config.unknownKeysPerMinute}::integer
         )`,
     ])
-    return new Map((rows as string[][]).map(([address, reset]) => [address!, Number(reset)]))
+    return new Map((rows as string[][]).map(([windowKey, reset]) => [windowKey!, Number(reset)]))
   }
 
-/** With a limiter of the platform, whose limit is its own. */
+/** The limit of the platform's limiter holds, not UNKNOWN_KEYS_PER_MINUTE. */
 export const countAtLimiter =
   (limiter: RateLimiter): FailureCounter =>
   async failures => {
     const over = new Map<string, number>()
-    for (const [address, times] of failures)
-      for (let i = 0; i < times && !over.has(address); i++) {
-        const { success } = await limiter.limit({ key: `address:${address}` })
-        if (!success) over.set(address, LIMITER_SECONDS)
+    for (const [windowKey, times] of failures)
+      for (let i = 0; i < times && !over.has(windowKey); i++) {
+        const { success } = await limiter.limit({ key: `address:${windowKey}` })
+        if (!success) over.set(windowKey, LIMITER_SECONDS)
       }
     return over
   }

@@ -1,5 +1,5 @@
 // The Ed25519 keys by which this installation signs JSON Web Tokens (RFC 7519), and their public halves for verifiers.
-// WebCrypto alone, so that it runs the same on Workers and on Node.
+// WebCrypto alone, so that it is the same on all runtimes.
 import type { Config } from '../env.ts'
 import { sha256 } from './digest.ts'
 

@@ -17,7 +17,8 @@ export type Bucket = {
 /** R2 needs parts of equal size, at least 5 MiB each, and takes no stream of unknown length. */
 const PART_BYTES = 8 * 1024 * 1024
 
-export const MISSING_STORAGE = 'No archive storage: UPLOADS is not bound and UPLOADS_S3_ENDPOINT is not set.'
+export const MISSING_STORAGE =
+  'There is no storage for uploads. Bind an R2 bucket as `UPLOADS`, or set the settings `UPLOADS_S3_…`.'
 
 export const createBucketStorage = (bucket: Bucket): Storage => ({
   async put(path, body) {

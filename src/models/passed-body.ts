@@ -53,7 +53,7 @@ export function passBody(request: Request, maxBytes: number, keepBytes: number):
     { highWaterMark: 0 },
   )
   return {
-    stream: reader ? keepLength(stream, declared) : null,
+    stream: reader ? stream : null,
     bytes: () => bytes,
     failure: () => failure,
     keptText: () => (bytes > keepBytes ? undefined : decode(kept)),
@@ -68,14 +68,3 @@ export function passBody(request: Request, maxBytes: number, keepBytes: number):
 }
 
 const decode = (chunks: Uint8Array[]): string => new TextDecoder().decode(Buffer.concat(chunks))
-
-type FixedLength = new (bytes: number) => { readable: ReadableStream<Uint8Array>; writable: WritableStream<Uint8Array> }
-
-/** Workers send a stream in chunks, which some servers refuse, unless its length is known. */
-function keepLength(stream: ReadableStream<Uint8Array>, bytes: number): ReadableStream<Uint8Array> {
-  const { FixedLengthStream } = globalThis as { FixedLengthStream?: FixedLength }
-  if (!FixedLengthStream || !Number.isSafeInteger(bytes)) return stream
-  const { readable, writable } = new FixedLengthStream(bytes)
-  stream.pipeTo(writable).catch(() => {})
-  return readable
-}

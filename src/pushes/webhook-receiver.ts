@@ -5,7 +5,7 @@ import type { Integration } from '../integrations/githost.ts'
 import { readOpenRequest } from '../kernel/caller.ts'
 import { type Row, runAsSystem } from '../kernel/db.ts'
 import { fail } from '../kernel/errors.ts'
-import { readExecution } from '../kernel/execution.ts'
+import { createWaitUntil } from '../kernel/execution.ts'
 import { invalidRequest } from '../kernel/input.ts'
 import type { Operation, Services } from '../kernel/routes.ts'
 import { processDelivery, storeDelivery } from './deliveries.ts'
@@ -67,7 +67,7 @@ export async function receiveDelivery(c: Context, services: Services, operation:
       ...{ receiver: integration_id ?? 'app', delivery_id: readHeader(c, 'delivery') },
       ...{ event, origin, request },
     })
-    const waitUntil = (work: Promise<unknown>) => services.platform.waitUntil(work, readExecution(c))
+    const waitUntil = createWaitUntil(services.platform, c)
     if (delivery) waitUntil(processDelivery({ ...services, waitUntil }, delivery))
   }
   return c.body(null, 202, { 'Cache-Control': 'no-store' })

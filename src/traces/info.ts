@@ -1,6 +1,6 @@
 // What clients ask first: how they may send runs to this installation.
 
-import { listContentCodings } from '../kernel/decompress.ts'
+import { CONTENT_CODINGS } from '../kernel/decompress.ts'
 import { VERSION } from '../kernel/version.ts'
 import type { BodyLimits } from '../platform.ts'
 import type { Info } from './ingestion.schema.ts'
@@ -11,7 +11,6 @@ const MAX_BATCH_BYTES = 20 * 1024 * 1024
 const BATCH_OPERATIONS = 100
 
 export async function readInfo({ rawBodies }: { rawBodies: BodyLimits }): Promise<Info> {
-  const codings = await listContentCodings()
   return {
     version: API_VERSION,
     app_version: VERSION,
@@ -28,8 +27,8 @@ export async function readInfo({ rawBodies }: { rawBodies: BodyLimits }): Promis
       scale_down_nempty_trigger: 4,
     },
     instance_flags: {
-      gzip_body_enabled: codings.includes('gzip'),
-      zstd_compression_enabled: codings.includes('zstd'),
+      gzip_body_enabled: CONTENT_CODINGS.includes('gzip'),
+      zstd_compression_enabled: CONTENT_CODINGS.includes('zstd'),
       dataset_examples_multipart_enabled: true,
     },
   }

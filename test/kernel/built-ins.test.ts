@@ -1,7 +1,7 @@
 // Built-ins of Node that the app uses, on each runtime: see docs/design/runtimes.md. For node:dns see
 // edge/txt-records.test.ts and host/txt-records.test.ts.
 import { describe, expect, it } from 'vitest'
-import { decompress, listContentCodings } from '../../src/kernel/decompress.ts'
+import { decompress } from '../../src/kernel/decompress.ts'
 import { derivedUuid, hmacSha256, isSameDigest, sha256, sha256Hex } from '../../src/kernel/digest.ts'
 
 const ABC = 'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad'
@@ -31,7 +31,6 @@ describe('node:zlib and node:stream', () => {
   }
 
   it.each(Object.entries(bodies))('decompress %s while it arrives', async (coding, body) => {
-    expect(await listContentCodings()).toContain(coding)
     const chunks: Uint8Array[] = []
     for await (const chunk of decompress(body, coding as keyof typeof bodies)) chunks.push(chunk)
     expect(Buffer.concat(chunks).toString()).toBe(text)

@@ -1,4 +1,4 @@
-// Pages in a real Chromium: one for each file of tests, and a new profile for each visitor.
+// Pages in a real Chromium: one for all files of a worker, and a new profile for each visitor.
 import { mkdirSync, readFileSync } from 'node:fs'
 import { createServer } from 'node:https'
 import type { AddressInfo } from 'node:net'

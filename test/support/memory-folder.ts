@@ -5,7 +5,7 @@ import { join } from 'node:path'
 
 const MEMORY = '/dev/shm'
 const PREFIX = 'slipway-tests-'
-/** Several times of what a run takes. */
+/** Several times what a run takes. */
 const NEEDED_BYTES = 6 * 2 ** 30
 
 /** For this process and those it starts, unless TMPDIR names a folder. Removed when this process ends. */

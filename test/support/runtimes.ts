@@ -1,5 +1,5 @@
-// Which files of tests run on which runtime. All run on Node. `npm test` runs a chosen set on workerd, Deno and Bun,
-// and `npm run test:runtimes` everything that can run there.
+// Which files of tests run on which runtime. All but test/edge/ run on Node. `npm test` runs a chosen set on workerd,
+// Deno and Bun, and `npm run test:runtimes` everything that can run there.
 
 /** The tables of all routes, what the runtime itself does for the app, and a file of each slice. */
 export const CHOSEN = [
@@ -24,7 +24,7 @@ export const CHOSEN = [
   'test/webhooks/signing.test.ts',
 ]
 
-/** Their subject is a program for Node, which the test starts, or a browser, for which Chromium is started. */
+/** These files start a program on Node, or Chromium. */
 const ABOUT_OTHER_PROGRAMS = {
   'test/cli/{apply,ci-login,commands,completion,connections,deploy,github-action,terminal,workspace}.test.ts':
     'start the command line as a process',
