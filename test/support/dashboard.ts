@@ -21,7 +21,7 @@ const liveStreams: StreamLimits = {
   seconds: 900,
   trips: 1_000_000,
   perKey: 1_000,
-  lookMs: [100, 200],
+  lookMs: [300, 600],
   keyCheckMs: 1_000,
 }
 
