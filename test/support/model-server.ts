@@ -78,6 +78,8 @@ async function serve(models: ModelServer, request: IncomingMessage, response: Se
   if (route.endsWith('/models')) return sendJson(response, 200, MODELS)
   if (route.endsWith('/embeddings')) return sendJson(response, 200, embed(call))
   if (!/\/(chat\/completions|messages)$/.test(route)) return sendJson(response, 404, { error: { message: 'no route' } })
+  // A client that went before its body had come gets no answer.
+  if (body === '') return
   const answer = (await models.answer(call)) ?? writeUsualAnswer(call)
   const isText = typeof answer === 'string'
   const said = isText ? answer : JSON.stringify(answer)
