@@ -111,10 +111,10 @@ async function ended(
   const read = client.call('GET /v2/deployments/{deployment_id}/logs', { params, query, signal })
   const stored = await read
     .then(({ logs }) => logs.map(({ message }) => message.replace(STORED_COLOR, '')))
-    // The agent logs the reason, too, with the last lines again.
-    .then(messages => messages.filter(message => !reason || !message.startsWith(reason)))
     .catch(() => [])
-  const lines = stored.length > 0 ? stored : (reported?.split('\n') ?? [])
+  // The agent logs the reason, too, with the last lines again.
+  const logged = stored.filter(line => !reason || !line.startsWith(reason))
+  const lines = logged.length > 0 ? logged : (reported?.split('\n') ?? [])
   const lastLines = out.isMachine || !logs.isComplete() ? lines : []
   const message = `Revision ${number} of ${name} ended as ${status}.${reason && ` ${reason}`}`
   return new CommandFailure(EXIT.failed, status.toLowerCase(), message, `slipway explain ${name}`, lastLines)

@@ -18,7 +18,7 @@ export type Visitor = {
   problems: string[]
 }
 
-/** One for all files of this worker: to start it takes two seconds of CPU. It ends with the worker. */
+/** One for all files of this worker, because it starts slowly. It ends with the worker. */
 let launching: Promise<Browser | string> | undefined
 
 /** Call it at the top of a file. Its tests are skipped where no Chromium can run. */
