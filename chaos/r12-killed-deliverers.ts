@@ -66,10 +66,9 @@ export default {
         databaseFetch: guard(gateway.fetch as typeof fetch),
       })
     const sweep = async (life: Pick<ReturnType<typeof makeLife>, 'guard'>) => {
-      const { config, platform, database, traces } = openApp(life)
-      await sweepWebhooks({ config, platform, database, traces, sealer: createSealer(config.sealingKeys) }).catch(
-        () => {},
-      )
+      const { config, platform, database, traces, shareGroups } = openApp(life)
+      const sealer = createSealer(config.sealingKeys)
+      await sweepWebhooks({ config, platform, database, traces, sealer, shareGroups }).catch(() => {})
       ahead += LIFE_MS
     }
 

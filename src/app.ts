@@ -11,6 +11,7 @@ import { resolvePath } from './kernel/path-aliases.ts'
 import { type AppEnv, listOperations, type Operation, type Services } from './kernel/routes.ts'
 import { openS3Bucket } from './kernel/s3.ts'
 import { SegmentRouter } from './kernel/segment-router.ts'
+import { createShareGroups } from './kernel/share-groups.ts'
 import type { Trip } from './kernel/statement.ts'
 import { createBucketStorage } from './kernel/storage.ts'
 import { createProcessCounters } from './metrics/process-counters.ts'
@@ -148,6 +149,7 @@ export function createApp(config: Config, runtime: Platform) {
     platform,
     database,
     sealer: createSealer(config.sealingKeys),
+    shareGroups: createShareGroups(platform.clock.now),
     traces: config.clickHouse ? clickHouseTraceStore(config.clickHouse) : postgresTraceStore,
     onSweep: counters.countSwept,
     deliverEvents: async tenant => (await loadDeliverer())(tenant),
@@ -211,5 +213,6 @@ export function createApp(config: Config, runtime: Platform) {
     },
   }
   const housekeep = async () => (await import('./kernel/sweep.ts')).runSweeps(sweeps, counters.countSweep)
-  return Object.assign(app, { config, platform, database, housekeep, sweeps, traces: services.traces })
+  const { traces, shareGroups } = services
+  return Object.assign(app, { config, platform, database, housekeep, sweeps, traces, shareGroups })
 }

@@ -4,6 +4,7 @@ import type { Budget, Platform } from '../platform.ts'
 import type { PathParameters } from './access-scopes.ts'
 import type { Sealer } from './crypto.ts'
 import { type Permission, permissions } from './permissions.ts'
+import type { ShareGroups } from './share-groups.ts'
 import type { Database } from './statement.ts'
 import type { Watcher, Watches } from './watch.ts'
 
@@ -40,10 +41,12 @@ export type SealingServices = HostServices & { sealer: Sealer }
 /** What a caller has of the app, apart from its request. */
 export type CallerServices = Ports &
   DatabaseServices &
-  SealingServices & { waitUntil?: (work: Promise<unknown>) => void }
+  SealingServices & { shareGroups: ShareGroups; waitUntil?: (work: Promise<unknown>) => void }
 
 export type Ctx = CallerServices & {
   actor: Actor
+  /** Of the client, for requests to the API. */
+  clientAddress?: string | undefined
   /** The workspace that the request names. A workspace key need not name its own. */
   tenant: string | null
   origin: string

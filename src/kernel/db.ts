@@ -110,6 +110,7 @@ export async function run<T>(ctx: Ctx, query: Query<T>, lock: Query<unknown> | Q
   if (counts.length > 0) recordRate(ctx, results[0] as Row[])
   const [organization, tenant, id, isLimited] = results[counts.length]![0] as [string, string | null, string, unknown]
   Object.assign(ctx.requestInfo, { organization, tenant, actor: id, isLimited: isLimited === true })
+  if (hasCredential(actor)) ctx.shareGroups.remember(actor.hash, tenant ?? organization)
   return results.at(-1) as T[]
 }
 

@@ -63,6 +63,7 @@ async function serveOperation(
   const arrival = await limits.arrive(actor.hash, address, budget)
   const caller = createCaller(c, services, actor, arrival.recordAccepted)
   caller.request = describeRequest(c, operation, address)
+  caller.clientAddress = address
   try {
     const response = await runOperation(c, operation, caller, arrival)
     // The status of another server says nothing of what we allow.

@@ -87,8 +87,8 @@ onFileEnd(() => {
   txtRecords.clear()
 })
 export const getApp = (): App => (sharedApp ??= startApp())
-export function getServices({ config, platform, database, traces } = getApp()) {
-  return { config, platform, database, sealer: createSealer(config.sealingKeys), traces }
+export function getServices({ config, platform, database, traces, shareGroups } = getApp()) {
+  return { config, platform, database, sealer: createSealer(config.sealingKeys), traces, shareGroups }
 }
 /** The database with the round trips of both logins wrapped. */
 export const wrapTrips = (database: Database, around: (trip: Trip) => Trip): Database =>
