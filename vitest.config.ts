@@ -28,7 +28,7 @@ const pure = [
   'test/audit/operation-names.test.ts',
   'test/events/rows.test.ts',
   'test/kernel/{access-scopes,json-check,json-position,json-slices,rows,segment-router,shared-looks}.test.ts',
-  'test/kernel/{after-response,shares,statement,worker-pool,zstd-frames}.test.ts',
+  'test/kernel/{after-response,connection-shares,shares,statement,worker-pool,zstd-frames}.test.ts',
   'test/datasets/json-schema.test.ts',
   'test/models/{allowed-urls,answer-reader}.test.ts',
   'test/deployments/{lifecycle,plan-rules,query-schemas,resources,schema,source-rules}.test.ts',

@@ -131,8 +131,8 @@ export function createApp(config: Config, runtime: Platform) {
   const connect = loadOnce(async () =>
     (await import('./kernel/db.ts')).connect(config, platform.databaseFetch, counters.countTrip),
   )
-  const trip: Trip = async statements => (await connect())(statements)
-  const systemTrip: Trip = async statements => (await connect()).asSystem(statements)
+  const trip: Trip = async (...input) => (await connect())(...input)
+  const systemTrip: Trip = async (...input) => (await connect()).asSystem(...input)
   const database = Object.assign(trip, { asSystem: systemTrip })
   for (const notice of config.notices) platform.log({ level: 'warn', notice })
   const createBase = () => {

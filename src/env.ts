@@ -146,6 +146,10 @@ const Settings = z.object({
   UNKNOWN_KEYS_PER_MINUTE: wholeNumber(1_000_000, 'must be a whole number up to 1000000; 0 disables the limit').default(
     60,
   ),
+  DATABASE_SECONDS_PER_MINUTE: wholeNumber(
+    1_000_000,
+    'must be a whole number of seconds up to 1000000; 0 disables the limit',
+  ).default(120),
 
   EVENTS_PER_DAY: wholeNumber(1_000_000_000, 'must be a whole number; 0 disables the limit').default(200_000),
   ABAC: z.enum(['on', 'off'], { error: 'must be `on` or `off`' }).default('on'),
@@ -384,6 +388,8 @@ export type Config = {
   corsOrigins: string[]
   /** Requests a minute; 0 is no limit. */
   rateLimits: Record<Budget, number>
+  /** For the requests of a workspace at one instance; 0 is no limit. */
+  databaseSecondsPerMinute: number
   /** Per workspace; 0 is no limit. */
   eventsPerDay: number
   /** Whether access policies apply. */
@@ -565,6 +571,7 @@ export function readConfig(env: Record<string, unknown>): Config {
       ingestion: settings.INGESTION_RATE_LIMIT_PER_MINUTE,
       deployment: settings.INGESTION_RATE_LIMIT_PER_MINUTE,
     },
+    databaseSecondsPerMinute: settings.DATABASE_SECONDS_PER_MINUTE,
     eventsPerDay: settings.EVENTS_PER_DAY,
     abac: settings.ABAC === 'on',
     deploymentTracing: settings.DEPLOYMENT_TRACING === 'on',

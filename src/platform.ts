@@ -41,8 +41,23 @@ export type BodyLimits = {
 
 export type RequestHead = { req: { header(name: string): string | undefined }; env?: unknown }
 
+/** Whose share of the connections a trip needs. A slow use is a read that may take seconds. */
+export type ConnectionUse = {
+  group: string
+  isSlow?: boolean | undefined
+  /** Aborts with the group of a stranger who becomes known. */
+  untilKnown?: (() => AbortSignal) | undefined
+}
+
 /** What the driver of the database sends, and reads of the response. */
-export type DriverRequest = { method: string; headers: Record<string, string>; body: string; signal?: AbortSignal }
+export type DriverRequest = {
+  method: string
+  headers: Record<string, string>
+  body: string
+  signal?: AbortSignal
+  /** For a gateway in this process. `onConnection` is called when the statements begin to run. */
+  use?: ConnectionUse & { onConnection?: () => void }
+}
 export type DriverFetch = (
   endpoint: string,
   request: DriverRequest,
@@ -83,6 +98,8 @@ export type Platform = {
   processMetrics?: (() => MetricFamily[]) | undefined
   liveStreams: StreamLimits
   rawBodies: BodyLimits
+  /** Of large answers that are being read, written or sent, in one process. */
+  answerBytes: number
   /** How many messages to webhooks may follow one request. */
   deliveriesPerRequest: number
 }

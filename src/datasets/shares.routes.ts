@@ -1,7 +1,6 @@
 // Routes of shared datasets: sharing them, and reading them without a key.
 import { validateInput } from '../kernel/input.ts'
 import { requestOrigin } from '../kernel/origin.ts'
-import { writeJson } from '../kernel/raw-json.ts'
 import { type Operation, type Services, slice } from '../kernel/routes.ts'
 import { ExampleCount, ExampleList } from './examples.schema.ts'
 import { DatasetRef, Deleted } from './schema.ts'
@@ -10,17 +9,28 @@ import * as shares from './shares.ts'
 
 type RouteContext = Parameters<NonNullable<Operation['open']>>[0]
 
-const errors = ['share_not_found', 'invalid_request', 'address_rate_limited', 'database_unavailable'] as const
+const errors = [
+  'share_not_found',
+  'invalid_request',
+  'address_rate_limited',
+  'link_rate_limited',
+  'answers_busy',
+  'database_unavailable',
+] as const
 const LISTS = ['splits', 'full_text_contains', 'select']
 const datasetInput = { params: s.ShareRef }
 const listInput = { params: s.ShareRef, query: s.SharedExampleQuery, repeatable: ['id'], lists: LISTS }
 const countInput = { params: s.ShareRef, query: s.SharedExampleFilter, repeatable: ['id'], lists: LISTS.slice(0, 2) }
 
-/** Those who guess tokens are limited, and those with a token that exists are not. */
-async function answer<Input extends s.Share>(c: RouteContext, input: Input, read: (input: Input) => Promise<unknown>) {
-  const proof = { route: 'shared-dataset', name: input.share_token, refusal: 'share_not_found' } as const
-  const reply = await c.var.limits.prove(c, proof, () => read(input))
-  return c.body(writeJson(reply), 200, { 'Content-Type': 'application/json', 'Cache-Control': 'no-store' })
+/** Those who guess tokens are limited by their address, and those with a token that exists by its budget. */
+const answer = <Input extends s.Share>(
+  c: RouteContext,
+  services: Services,
+  input: Input,
+  read: (input: Input) => Promise<unknown>,
+): Promise<Response> => {
+  const link = { route: 'shared-dataset', token: input.share_token, refusal: 'share_not_found' } as const
+  return c.var.limits.answerLink(c, services, link, () => read(input))
 }
 const originOf = (c: RouteContext, { config }: Services) => requestOrigin(config, c.req.url)
 
@@ -64,7 +74,7 @@ export const shareRoutes = slice('Shared datasets', 'Datasets that everyone who 
     reply: s.SharedDataset,
     errors: [...errors],
     open: (c, services) =>
-      answer(c, validateInput(c.req, datasetInput, '', []) as s.Share, input =>
+      answer(c, services, validateInput(c.req, datasetInput, '', []) as s.Share, input =>
         shares.readSharedDataset(services, input),
       ),
   })
@@ -76,7 +86,7 @@ export const shareRoutes = slice('Shared datasets', 'Datasets that everyone who 
     reply: ExampleList,
     errors: [...errors, 'dataset_version_not_found'],
     open: (c, services) =>
-      answer(c, validateInput(c.req, listInput, '', []) as s.Share & s.SharedExampleQuery, input =>
+      answer(c, services, validateInput(c.req, listInput, '', []) as s.Share & s.SharedExampleQuery, input =>
         shares.listSharedExamples(services, originOf(c, services), input),
       ),
   })
@@ -88,7 +98,7 @@ export const shareRoutes = slice('Shared datasets', 'Datasets that everyone who 
     reply: ExampleCount,
     errors: [...errors, 'dataset_version_not_found'],
     open: (c, services) =>
-      answer(c, validateInput(c.req, countInput, '', []) as s.Share, input =>
+      answer(c, services, validateInput(c.req, countInput, '', []) as s.Share, input =>
         shares.countSharedExamples(services, input),
       ),
   })

@@ -29,7 +29,14 @@ export const registryRoutes = slice('Images', 'Container images for deployments 
     ].join(' '),
     query: s.AccessQuery,
     reply: s.AccessToken,
-    errors: ['push_token_invalid', 'push_token_expired', 'registry_credential_ended', 'not_configured'],
+    errors: [
+      'push_token_invalid',
+      'push_token_expired',
+      'registry_credential_ended',
+      'not_configured',
+      'address_rate_limited',
+      'database_unavailable',
+    ],
     open: async (c, services) => {
       validateInput(c.req, { query: s.AccessQuery }, '', [])
       const { requestId } = c.var

@@ -47,6 +47,7 @@ export const uploadRoutes = slice('Uploads', 'Source archives for deployments of
       'archive_invalid',
       'body_cut',
       'not_configured',
+      'address_rate_limited',
       'database_unavailable',
       'storage_unavailable',
     ],

@@ -4,7 +4,10 @@ import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import pg from 'pg'
-import type { DriverFetch } from '../platform.ts'
+import { type ConnectionShares, createConnectionShares, USE_HEADERS } from '../kernel/connection-shares.ts'
+import { ShareExhausted } from '../kernel/shares.ts'
+import type { ConnectionUse, DriverFetch, DriverRequest } from '../platform.ts'
+import { type Cancellation, cancelSoon } from './cancel-statement.ts'
 import { type Preparing, type Result, runPipeline, type Statement } from './pipeline.ts'
 
 export type GatewayOptions = {
@@ -31,7 +34,7 @@ export type Gateway = {
   fetch: DriverFetch
   /** Serves the driver's `fetchEndpoint` over HTTP, on the loopback address only. */
   listen(port?: number): Promise<{ url: string }>
-  /** Connections of the pools, and trips that wait for one. */
+  /** Connections of the pools, and trips that wait for their share of them. */
   poolState(): { open: number; idle: number; waiting: number }
   close(): Promise<void>
 }
@@ -39,6 +42,9 @@ export type Gateway = {
 type Headers = Record<string, string | string[] | undefined>
 type Answer = { status: number; body: object }
 type Login = 'app' | 'system'
+type Use = NonNullable<DriverRequest['use']>
+/** The pool never queues, because its shares are as many as its connections. */
+type SharedPool = { pool: pg.Pool; shares: ConnectionShares; url: string }
 
 const BODY_LIMIT = 32 * 1024 * 1024
 const CONNECT_TIMEOUT = 5000
@@ -51,6 +57,8 @@ const ISOLATION = new Map([
   ['Serializable', 'SERIALIZABLE'],
 ])
 
+/** A refusal with a code of ours, as functions of the database make them. Its detail is the time to wait. */
+const BUSY: Answer = { status: 400, body: { code: 'SW000', message: 'database_busy', detail: '1' } }
 const UNAUTHORIZED = refusalAnswer(401, '28P01', 'The connection string of this gateway is required')
 const TOO_LARGE = refusalAnswer(413, '54000', `A request may have at most ${BODY_LIMIT} bytes`)
 const MALFORMED = refusalAnswer(400, '08P01', 'This is not a request of the Neon driver')
@@ -72,8 +80,13 @@ export function createGateway({
   const token = options.token || randomBytes(24).toString('base64url')
   const connectionString = gatewayConnectionString(token)
   const key = sha256Digest(new URL(connectionString).password)
-  const pool = openPool(databaseUrl, poolSize, statementTimeout)
-  const systemPool = systemUrl === databaseUrl ? pool : openPool(systemUrl, poolSize, statementTimeout)
+  const open = (url: string): SharedPool => ({
+    ...{ url, pool: openPool(url, poolSize, statementTimeout) },
+    shares: createConnectionShares(poolSize),
+  })
+  const pool = open(databaseUrl)
+  const systemPool = systemUrl === databaseUrl ? pool : open(systemUrl)
+  const pools = [...new Set([pool, systemPool])]
   let preparing: Preparing = options.prepares === false ? undefined : { onLost: stopPreparing }
   function stopPreparing(): void {
     if (preparing) options.onStatementsLost?.()
@@ -89,7 +102,13 @@ export function createGateway({
     return username === 'system' ? 'system' : 'app'
   }
 
-  async function answer(login: Login, headers: Headers, body: string): Promise<Answer> {
+  async function answer(
+    login: Login,
+    headers: Headers,
+    body: string,
+    use: Use,
+    signal: AbortSignal | undefined,
+  ): Promise<Answer> {
     if (body.length > BODY_LIMIT) return TOO_LARGE
     const request = parseRequest(body)
     const begin = beginCommand(headers)
@@ -102,10 +121,13 @@ export function createGateway({
         login === 'system' ? systemPool : pool,
         request.batch ? [plainStatement(begin), ...queries, plainStatement('COMMIT')] : queries,
         preparing,
+        use,
+        signal,
       )
       const bodies = results.map(result => toNeonResult(result, headers['neon-array-mode'] === 'true'))
       return { status: 200, body: request.batch ? { results: bodies.slice(1, -1) } : (bodies[0] ?? {}) }
     } catch (error) {
+      if (error instanceof ShareExhausted) return BUSY
       if (error instanceof pg.DatabaseError) return { status: 400, body: { ...error, message: error.message } }
       const { code, message } = error instanceof DatabaseUnavailableError ? error : new DatabaseUnavailableError(error)
       return refusalAnswer(503, code, message)
@@ -117,9 +139,15 @@ export function createGateway({
     async (request, response) => {
       const login = authenticate(request.headers)
       if (!login) return sendAnswer(response, UNAUTHORIZED)
+      const gone = new AbortController()
+      response.once('close', () => gone.abort())
       try {
         const body = await readBody(request)
-        sendAnswer(response, body === undefined ? TOO_LARGE : await answer(login, request.headers, body))
+        const { headers } = request
+        sendAnswer(
+          response,
+          body === undefined ? TOO_LARGE : await answer(login, headers, body, readUse(headers), gone.signal),
+        )
       } catch {
         response.destroy()
       }
@@ -132,8 +160,9 @@ export function createGateway({
     async fetch(_endpoint, request) {
       const headers = lowerCaseNames(request.headers)
       const login = authenticate(headers)
-      const answering = login ? answer(login, headers, request.body) : Promise.resolve(UNAUTHORIZED)
-      const { status, body } = await rejectOnAbort(answering, request.signal)
+      const { signal, use = readUse(headers) } = request
+      const answering = login ? answer(login, headers, request.body, use, signal) : Promise.resolve(UNAUTHORIZED)
+      const { status, body } = await rejectOnAbort(answering, signal)
       return { ok: status === 200, status, json: async () => body, text: async () => JSON.stringify(body) }
     },
     async listen(port = 0) {
@@ -141,18 +170,17 @@ export function createGateway({
       return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` }
     },
     poolState() {
-      const pools = [...new Set([pool, systemPool])]
-      const total = (count: (one: pg.Pool) => number) => pools.reduce((sum, one) => sum + count(one), 0)
+      const total = (count: (one: SharedPool) => number) => pools.reduce((sum, one) => sum + count(one), 0)
       return {
-        open: total(one => one.totalCount),
-        idle: total(one => one.idleCount),
-        waiting: total(one => one.waitingCount),
+        open: total(one => one.pool.totalCount),
+        idle: total(one => one.pool.idleCount),
+        waiting: total(one => one.shares.waiting()),
       }
     },
     async close() {
       server.close()
       server.closeAllConnections()
-      await Promise.all([...new Set([pool, systemPool])].map(each => each.end()))
+      await Promise.all(pools.map(each => each.pool.end()))
     },
   }
 }
@@ -171,25 +199,62 @@ function openPool(connectionString: string, max: number, statementTimeout: numbe
   return pool
 }
 
-async function runStatements(pool: pg.Pool, statements: Statement[], preparing: Preparing): Promise<Result[]> {
-  const client = await pool.connect().catch(error => {
-    throw new DatabaseUnavailableError(error)
-  })
+async function runStatements(
+  { pool, shares, url }: SharedPool,
+  statements: Statement[],
+  preparing: Preparing,
+  use: Use,
+  signal: AbortSignal | undefined,
+): Promise<Result[]> {
+  const release = shares.tryTake(use) ?? (await shares.take(use, signal))
+  try {
+    const client = await pool.connect().catch(error => {
+      throw new DatabaseUnavailableError(error)
+    })
+    use.onConnection?.()
+    return await runOnClient(client, statements, preparing, url, signal)
+  } finally {
+    release()
+  }
+}
+
+/** An abandoned trip is cancelled. It keeps its connection, and its share, until Postgres has ended it. */
+async function runOnClient(
+  client: pg.PoolClient,
+  statements: Statement[],
+  preparing: Preparing,
+  url: string,
+  signal: AbortSignal | undefined,
+): Promise<Result[]> {
+  let cancellation: Cancellation | undefined
+  const cancel = () => {
+    cancellation = cancelSoon(client, url)
+  }
+  signal?.addEventListener('abort', cancel)
+  if (signal?.aborted) cancel()
+  const stopCancelling = () => {
+    signal?.removeEventListener('abort', cancel)
+    return cancellation?.stop() === true
+  }
   try {
     const results = await runPipeline(client, statements, preparing)
+    if (stopCancelling()) {
+      client.release(true)
+      return results
+    }
     // The next caller must not inherit a transaction that was left open.
     if (client.getTransactionStatus() !== 'I') await client.query('ROLLBACK')
     client.release()
     return results
   } catch (error) {
-    const isUsable = error instanceof pg.DatabaseError && !CONNECTION_GONE.test(error.code ?? '')
+    const isUsable = !stopCancelling() && error instanceof pg.DatabaseError && !CONNECTION_GONE.test(error.code ?? '')
     const rolledBack = isUsable && (await client.query('ROLLBACK').catch(() => false))
     client.release(!rolledBack)
     throw isUsable ? error : new DatabaseUnavailableError(error)
   }
 }
 
-/** As over HTTP, an aborted caller gets its error at once, while the statements run to their end. */
+/** As over HTTP, an aborted caller gets its error at once, while the statements are cancelled. */
 function rejectOnAbort<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (!signal) return work
   return new Promise((resolve, reject) => {
@@ -198,6 +263,12 @@ function rejectOnAbort<T>(work: Promise<T>, signal: AbortSignal | undefined): Pr
     signal.addEventListener('abort', abort, { once: true })
     work.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort))
   })
+}
+
+/** Of a driver in another process. One that names no group is a group. */
+function readUse(headers: Headers): ConnectionUse {
+  const group = headers[USE_HEADERS.group]
+  return { group: typeof group === 'string' ? group : 'driver', isSlow: headers[USE_HEADERS.isSlow] === 'true' }
 }
 
 const lowerCaseNames = (headers: Record<string, string>): Headers =>

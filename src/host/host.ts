@@ -41,6 +41,7 @@ export function createServerPlatform(
     log: line => console.log(JSON.stringify(line)),
     liveStreams: STREAMS,
     rawBodies: BODIES,
+    answerBytes: 128 * MIB,
     deliveriesPerRequest: 200,
   }
 }

@@ -20,7 +20,7 @@ export function readProcessMetrics(gateway: Gateway | undefined): MetricFamily[]
           {
             name: 'slipway_database_connections',
             type: 'gauge' as const,
-            help: 'Connections to the database that are open and idle, and trips that wait for one.',
+            help: 'Connections to the database that are open and idle, and trips that wait for their share of them.',
             samples: connections.map(([state, value]) => ({ labels: { state }, value })),
           },
         ]

@@ -42,6 +42,7 @@ export function createWorkersPlatform(env: Env): Platform {
     liveStreams: { seconds: 900, trips: 45, perKey: 100, lookMs: [1000, 5000], keyCheckMs: 15_000 },
     // An isolate has 128 MB for everything, and text takes up to four times the bytes until it is stored.
     rawBodies: { wireBytes: 16 * MIB, bytes: 16 * MIB, heldBytes: 24 * MIB },
+    answerBytes: 32 * MIB,
     // Each takes three of the 50 requests.
     deliveriesPerRequest: 12,
   }

@@ -50,7 +50,8 @@ export const integrationRoutes = slice('Git hosts', 'Connections of a workspace 
     pageMediaType: 'text/html',
     errors: [
       ...(['state_invalid', 'installation_requested', 'installation_unproven', 'integration_taken'] as const),
-      ...(['integration_claimed', 'integration_suspended', 'integration_revoked', 'database_unavailable'] as const),
+      ...(['integration_claimed', 'integration_suspended', 'integration_revoked'] as const),
+      ...(['address_rate_limited', 'database_unavailable'] as const),
       ...HOST_ERRORS,
     ],
     open: handleSetup,

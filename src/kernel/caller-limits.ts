@@ -5,17 +5,25 @@ import type { Budget } from '../platform.ts'
 import { type Attempt, createAddressLimits } from './address-limits.ts'
 import { createCountAfterResponses } from './after-response.ts'
 import type { Code } from './codes.ts'
-import type { Caller, DatabaseServices } from './context.ts'
-import { countRefusedRequests } from './db.ts'
-import { Failure, fail } from './errors.ts'
+import type { Caller, CallerServices, DatabaseServices } from './context.ts'
+import { createDatabaseTime } from './database-time.ts'
+import { countRefusedRequests, type Database } from './db.ts'
+import { Failure, fail, isDatabaseUnavailable } from './errors.ts'
 import { createWaitUntil } from './execution.ts'
 import { createExpiringMap } from './expiring-map.ts'
+import { createLinkBudget } from './link-budget.ts'
+import { writeJson } from './raw-json.ts'
+import type { ShareGroups } from './share-groups.ts'
 import { countAtLimiter, countInDatabase, LIMITER_SECONDS, shareFailures } from './shared-failures.ts'
+import { bindTrips } from './statement.ts'
 
 const MAX_KEYS = 10_000
 const RECENT_KEY_MS = 15 * 60_000
 /** Long, because git hosts deliver for all integrations from a few addresses and do not retry a refused delivery. */
 const VERIFIED_NAME_MS = 7 * 24 * 60 * 60_000
+
+/** A page without a key reads several things, and many visitors may have one address. */
+const VISITS_PER_UNKNOWN_KEY = 10
 
 const KEY_REFUSALS: Code[] = ['key_unknown', 'key_revoked', 'key_expired', 'session_ended']
 const codeOf = (error: unknown): Code | undefined => (error instanceof Failure ? error.code : undefined)
@@ -30,8 +38,8 @@ type Uncounted = { requests: number; attempts: Attempt[] }
 type Refused = { budget: Budget; hash: string; attempt: Attempt | undefined }
 export type CallerLimits = ReturnType<typeof createCallerLimits>
 
-export function createCallerLimits(services: DatabaseServices) {
-  const { config, platform } = services
+export function createCallerLimits(services: DatabaseServices & { shareGroups: ShareGroups }) {
+  const { config, platform, shareGroups } = services
   const limiterOf = (budget: Budget) => (config.rateLimits[budget] === 0 ? undefined : platform.limiters?.[budget])
   const { now } = platform.clock
   const sharedLimiter = limiterOf('key')
@@ -42,6 +50,9 @@ export function createCallerLimits(services: DatabaseServices) {
   /** Names with another proof than a key. A map of its own, so that many keys do not evict them. */
   const provenNames = createExpiringMap<true>(MAX_KEYS, now)
   const overBudget = createExpiringMap<true>(MAX_KEYS, now)
+  const visitors = createAddressLimits(config.unknownKeysPerMinute * VISITS_PER_UNKNOWN_KEY, now, () => {})
+  const links = createLinkBudget(now)
+  const databaseTime = createDatabaseTime(config.databaseSecondsPerMinute, now)
   const countLaterOf = {
     key: createCounter('key'),
     ingestion: createCounter('ingestion'),
@@ -53,6 +64,7 @@ export function createCallerLimits(services: DatabaseServices) {
   async function arrive(hash: string, address: string | undefined, budget: Budget): Promise<KeyedRequest> {
     const wait = overBudget.secondsLeft(`${budget} ${hash}`)
     if (wait > 0) throw rateLimited(wait)
+    databaseTime.requireLeft(shareGroups.groupOf(hash, address))
     const limiter = limiterOf(budget)
     if (limiter && !(await limiter.limit({ key: hash })).success) throw rateLimited(LIMITER_SECONDS)
     const attempt = acceptedKeys.get(hash) ? undefined : addresses.begin('key', address)
@@ -69,7 +81,7 @@ export function createCallerLimits(services: DatabaseServices) {
         else if (code && KEY_REFUSALS.includes(code)) {
           acceptedKeys.delete(hash)
           attempt?.fail(waitUntil)
-        } else if (code === 'database_unavailable') attempt?.succeed()
+        } else if (isDatabaseUnavailable(error)) attempt?.succeed()
         else {
           recordAccepted()
           if (code === 'rate_limited')
@@ -118,8 +130,74 @@ export function createCallerLimits(services: DatabaseServices) {
 
   const untilDone = (c: Context) => createWaitUntil(platform, c)
 
+  /**
+   * For a route without a key, which looks something up before it has any proof of the caller. A `name` that had a
+   * valid proof in the last week has a limit of its own, so it keeps working while made-up names fail. `refusal` is
+   * the code of a missing or wrong proof. A route that costs much before its proof counts other codes, too.
+   */
+  async function prove<T>(
+    c: Context,
+    { route, name, refusal }: { route: string; name?: string | undefined; refusal: Code | readonly Code[] },
+    lookUp: () => Promise<T>,
+    codeOfOutcome: (outcome: T) => Code | null = () => null,
+  ): Promise<T> {
+    const caller = name === undefined ? undefined : `${route} ${name}`
+    const kind = caller && provenNames.get(caller) ? caller : route
+    const attempt = addresses.begin(kind, platform.clientAddress(c))
+    const settle = (code: Code | null | undefined) => {
+      if (code && [refusal].flat().includes(code)) return attempt.fail(untilDone(c))
+      attempt.succeed()
+      if (caller && code === null) provenNames.set(caller, true, VERIFIED_NAME_MS)
+    }
+    try {
+      const outcome = await lookUp()
+      settle(codeOfOutcome(outcome))
+      return outcome
+    } catch (error) {
+      settle(codeOf(error))
+      throw error
+    }
+  }
+
   return {
     arrive,
+    /** The database for one request: all of its trips use the share and the budget of its caller. */
+    databaseOf: (hash: string, address: string | undefined): Database =>
+      bindTrips(services.database, () => {
+        const group = shareGroups.groupOf(hash, address)
+        const untilKnown = () => shareGroups.untilKnown(hash)
+        return { group, untilKnown, onSpent: ms => databaseTime.spend(group, ms) }
+      }),
+    /**
+     * The database for a request without a key, whose first trip counts towards the limit of its address. So no open
+     * route can reach the database without a limit, unless it says that it has its own.
+     */
+    databaseOfVisitor(address: string | undefined, hasOwnLimit = false): Database {
+      const group = shareGroups.groupOf(undefined, address)
+      let isCounted = hasOwnLimit
+      return bindTrips(services.database, () => {
+        if (!isCounted) visitors.begin('visit', address).fail(undefined)
+        isCounted = true
+        return { group }
+      })
+    },
+    /** Reads what a link shows. Guesses of tokens are limited by address, and each link has a budget of its own. */
+    async answerLink(
+      c: Context,
+      { answer }: Pick<CallerServices, 'answer'>,
+      { route, token, refusal }: { route: string; token: string; refusal: Code },
+      read: () => Promise<unknown>,
+    ): Promise<Response> {
+      // A token is a UUID, in whatever case.
+      const name = token.toLowerCase()
+      const link = `${route} ${name}`
+      links.requireLeft(link)
+      const text = writeJson(await prove(c, { route, name, refusal }, read))
+      links.spend(link, text.length)
+      const response = answer!.respond(text, 200, c.req.method === 'HEAD')
+      response.headers.set('Cache-Control', 'no-store')
+      return response
+    },
     failedWithoutKey(c: Context): void {
       try {
         addresses.begin('key', platform.clientAddress(c)).fail(untilDone(c))
@@ -131,33 +209,6 @@ export function createCallerLimits(services: DatabaseServices) {
     countRequest(c: Context, route: string): void {
       addresses.begin(route, platform.clientAddress(c)).fail(untilDone(c))
     },
-    /**
-     * For a route without a key, which looks something up before it has any proof of the caller. A `name` that had a
-     * valid proof in the last week has a limit of its own, so it keeps working while made-up names fail. `refusal` is
-     * the code of a missing or wrong proof. A route that costs much before its proof counts other codes, too.
-     */
-    async prove<T>(
-      c: Context,
-      { route, name, refusal }: { route: string; name?: string | undefined; refusal: Code | readonly Code[] },
-      lookUp: () => Promise<T>,
-      codeOfOutcome: (outcome: T) => Code | null = () => null,
-    ): Promise<T> {
-      const caller = name === undefined ? undefined : `${route} ${name}`
-      const kind = caller && provenNames.get(caller) ? caller : route
-      const attempt = addresses.begin(kind, platform.clientAddress(c))
-      const settle = (code: Code | null | undefined) => {
-        if (code && [refusal].flat().includes(code)) return attempt.fail(untilDone(c))
-        attempt.succeed()
-        if (caller && code === null) provenNames.set(caller, true, VERIFIED_NAME_MS)
-      }
-      try {
-        const outcome = await lookUp()
-        settle(codeOfOutcome(outcome))
-        return outcome
-      } catch (error) {
-        settle(codeOf(error))
-        throw error
-      }
-    },
+    prove,
   }
 }

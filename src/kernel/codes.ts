@@ -1294,6 +1294,18 @@ const CODES = {
     'This key and the keys that share its budget sent too many requests.',
     'Retry after the time in `Retry-After`.',
   ],
+  database_time_spent: [
+    429,
+    'Too much database time',
+    'The requests of this workspace have used the database for as long as DATABASE_SECONDS_PER_MINUTE allows.',
+    'Retry after the time in `Retry-After`, and narrow slow reads, for example by `start_time`.',
+  ],
+  link_rate_limited: [
+    429,
+    'Link read too often',
+    'Those who have this link read more within a minute than one link allows.',
+    'Retry after the time in `Retry-After`.',
+  ],
   events_expired: [
     410,
     'Events no longer kept',
@@ -1395,6 +1407,18 @@ const CODES = {
     'Database unavailable',
     'The database did not respond.',
     'Retry after the time in `Retry-After`.',
+  ],
+  database_busy: [
+    503,
+    'Too many requests wait for the database',
+    'Too many requests of this workspace, or of this address, wait for their share of the database’s connections.',
+    'Send fewer at the same time, and retry after the time in `Retry-After`.',
+  ],
+  answers_busy: [
+    503,
+    'Too many large answers at once',
+    'The memory reserved for large answers is full, or your share of it.',
+    'Read what you were sent, and retry after the time in `Retry-After`.',
   ],
   bodies_busy: [
     503,

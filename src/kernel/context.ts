@@ -2,6 +2,7 @@
 import type { Config } from '../env.ts'
 import type { Budget, Platform } from '../platform.ts'
 import type { PathParameters } from './access-scopes.ts'
+import type { Answer } from './answer-bytes.ts'
 import type { Sealer } from './crypto.ts'
 import { type Permission, permissions } from './permissions.ts'
 import type { ShareGroups } from './share-groups.ts'
@@ -41,7 +42,12 @@ export type SealingServices = HostServices & { sealer: Sealer }
 /** What a caller has of the app, apart from its request. */
 export type CallerServices = Ports &
   DatabaseServices &
-  SealingServices & { shareGroups: ShareGroups; waitUntil?: (work: Promise<unknown>) => void }
+  SealingServices & {
+    shareGroups: ShareGroups
+    waitUntil?: (work: Promise<unknown>) => void
+    /** Undefined for background work. */
+    answer?: Answer | undefined
+  }
 
 export type Ctx = CallerServices & {
   actor: Actor

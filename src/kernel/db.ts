@@ -7,6 +7,7 @@ import type { Config } from '../env.ts'
 import type { Budget, DriverFetch, DriverRequest } from '../platform.ts'
 import { describeAccess } from './access-scopes.ts'
 import { type Code, isCode } from './codes.ts'
+import { USE_HEADERS } from './connection-shares.ts'
 import {
   budgetOf,
   type CredentialActor,
@@ -16,7 +17,7 @@ import {
   isWorkspaceScoped,
   type KeylessActor,
 } from './context.ts'
-import { type Failure, fail } from './errors.ts'
+import { type Failure, fail, isDatabaseUnavailable } from './errors.ts'
 import type { Permission } from './permissions.ts'
 import {
   compileQuery,
@@ -26,6 +27,7 @@ import {
   type Query,
   type Row,
   type Trip,
+  type TripUse,
 } from './statement.ts'
 
 export type { Database, Query, Row, Trip }
@@ -49,11 +51,20 @@ export class Replay extends Error {
 }
 
 const TRIP_TIMEOUT_MS = 4500
+const SYSTEM_GROUP = 'system'
 
 /** By default a trip goes to Neon's host. A gateway has an `endpoint`, or runs in this process behind `via`. */
 type TripRoute = { endpoint?: string | undefined; via?: DriverFetch | undefined }
-neonConfig.fetchFunction = (url: string, { endpoint = url, via = fetch, ...init }: DriverRequest & TripRoute) =>
-  via(endpoint, init)
+neonConfig.fetchFunction = (url: string, { endpoint = url, via, use, ...init }: DriverRequest & TripRoute) => {
+  if (via) return via(endpoint, { ...init, ...(use && { use }) })
+  // Neon has shares of its own. A gateway in another process has ours.
+  const headers = endpoint === url || !use ? init.headers : { ...init.headers, ...toUseHeaders(use) }
+  return fetch(endpoint, { ...init, headers })
+}
+const toUseHeaders = ({ group, isSlow }: NonNullable<DriverRequest['use']>): Record<string, string> => ({
+  [USE_HEADERS.group]: group,
+  ...(isSlow && { [USE_HEADERS.isSlow]: 'true' }),
+})
 
 /** An error of the statements is an answer of the database too. */
 type CountTrip = (ms: number, isAnswered: boolean) => void
@@ -70,23 +81,34 @@ export function connect(
 
 function createTrip(url: string, route: TripRoute, countTrip: CountTrip): Trip {
   const client = neon(url, { fullResults: true, arrayMode: true })
-  return async statements => {
+  return async (statements, { group = SYSTEM_GROUP, isSlow, untilKnown, signal, onSpent } = {}) => {
     const compiled = statements.map(compileQuery)
     const queries = compiled.map(({ sql, params }) => client.query(sql, params, { types: TEXT_PARSERS }))
     // Not `AbortSignal.timeout()`, which keeps what belongs to the request until then.
     const timeout = new AbortController()
     const timer = setTimeout(() => timeout.abort(new Error('The database did not answer in time')), TRIP_TIMEOUT_MS)
-    const fetchOptions = { ...route, signal: timeout.signal }
+    const abandon = () => timeout.abort(signal!.reason)
+    if (signal?.aborted) abandon()
+    signal?.addEventListener('abort', abandon)
     const started = Date.now()
+    let connectedAt = started
+    const onConnection = () => {
+      connectedAt = Date.now()
+    }
+    const fetchOptions = { ...route, signal: timeout.signal, use: { group, isSlow, untilKnown, onConnection } }
     const failWith = (error: unknown): never => {
       const translated = translateError(error)
-      countTrip(Date.now() - started, (translated as Failure).code !== 'database_unavailable')
+      countTrip(Date.now() - started, !isDatabaseUnavailable(translated))
       throw translated
     }
     const results = await client
       .transaction(queries, { fetchOptions })
       .catch(failWith)
-      .finally(() => clearTimeout(timer))
+      .finally(() => {
+        clearTimeout(timer)
+        signal?.removeEventListener('abort', abandon)
+        onSpent?.(Date.now() - connectedAt)
+      })
     countTrip(Date.now() - started, true)
     return compiled.map((statement, i) => statement.read((results[i] as FullQueryResults<true>).rows))
   }
@@ -96,7 +118,12 @@ function createTrip(url: string, route: TripRoute, countTrip: CountTrip): Trip {
  * Authenticates the caller and runs one statement, in the same round trip. `lock` runs as a statement of its own before
  * it: a statement that waits for a row lock does not see what the other transaction wrote meanwhile.
  */
-export async function run<T>(ctx: Ctx, query: Query<T>, lock: Query<unknown> | Query<unknown>[] = []): Promise<T[]> {
+export async function run<T>(
+  ctx: Ctx,
+  query: Query<T>,
+  lock: Query<unknown> | Query<unknown>[] = [],
+  use: Pick<TripUse, 'isSlow' | 'signal'> = {},
+): Promise<T[]> {
   const { actor } = ctx
   const role = ctx.permission === 'listeners:sync' ? 'agent' : 'app'
   const enter = hasCredential(actor)
@@ -105,7 +132,8 @@ export async function run<T>(ctx: Ctx, query: Query<T>, lock: Query<unknown> | Q
   const counts = hasCredential(actor) ? buildCountStatements(ctx, actor) : []
   ctx.requestInfo.keyLookedUp = true
   const off = ctx.config.abac ? [] : [POLICIES_OFF]
-  const results = await ctx.database([...counts, enter, ...off, ...[lock].flat(), query])
+  const statements = [...counts, enter, ...off, ...[lock].flat(), query]
+  const results = await ctx.database(statements, hasCredential(actor) ? use : { ...use, group: groupOfKeyless(actor) })
   ctx.onKeyAccepted?.()
   if (counts.length > 0) recordRate(ctx, results[0] as Row[])
   const [organization, tenant, id, isLimited] = results[counts.length]![0] as [string, string | null, string, unknown]
@@ -212,6 +240,9 @@ const POLICIES_OFF = sql`select set_config('app.policies_off', 'true', true)`
 /** Ends the transaction that the driver opened for the batch, and opens the one that it commits. */
 const NEXT_TRANSACTION = sql`commit and chain`
 
+/** Background work of a workspace uses its share. Requests without a key use that of their address: see serve-routes.ts. */
+const groupOfKeyless = ({ tenant, organization }: KeylessActor): string => tenant ?? organization
+
 const enterWithoutKey = (ctx: Ctx, { kind, id, name, organization, tenant }: KeylessActor): SQL => {
   const settings = {
     organization_id: organization,
@@ -235,11 +266,16 @@ const enterWithoutKey = (ctx: Ctx, { kind, id, name, organization, tenant }: Key
 
 export const clockOffsetText = ({ platform }: Pick<Ctx, 'platform'>): string => `${platform.clock.ahead()} ms`
 
+const SYSTEM_ROLE = sql`select set_config('role', 'slipway_system', true)`
+
 export async function runAsSystem(database: Database, ...statements: Query<unknown>[]): Promise<unknown[][]> {
-  const [, ...results] = await database.asSystem([
-    sql`select set_config('role', 'slipway_system', true)`,
-    ...statements,
-  ])
+  const [, ...results] = await database.asSystem([SYSTEM_ROLE, ...statements])
+  return results
+}
+
+/** For visitors of a workspace, who read what may take seconds. */
+export async function runSlowAsSystem(database: Database, ...statements: Query<unknown>[]): Promise<unknown[][]> {
+  const [, ...results] = await database.asSystem([SYSTEM_ROLE, ...statements], { isSlow: true })
   return results
 }
 
@@ -329,7 +365,7 @@ const databaseUnavailable = (cause: unknown): Failure =>
   fail('database_unavailable', { headers: { 'Retry-After': '1' }, cause })
 
 /** The detail of these refusals is the time to wait, in seconds. */
-const RETRYABLE_REFUSALS: Code[] = ['rate_limited', 'journal_full', 'lease_held']
+const RETRYABLE_REFUSALS: Code[] = ['rate_limited', 'journal_full', 'lease_held', 'database_busy']
 
 function failureFromRefusal(code: Code, detail: string): Failure {
   if (RETRYABLE_REFUSALS.includes(code)) return fail(code, { headers: { 'Retry-After': detail } })

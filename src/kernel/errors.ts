@@ -26,7 +26,7 @@ export class Failure extends Error {
 export const fail = (code: Code, extra?: FailureDetails): Failure => new Failure(code, extra)
 
 export const isDatabaseUnavailable = (error: unknown): boolean =>
-  error instanceof Failure && error.code === 'database_unavailable'
+  error instanceof Failure && (error.code === 'database_unavailable' || error.code === 'database_busy')
 
 /** A fault that only the operator can fix. The response names no setting; the log does. */
 export const notConfigured = (why: string | Error): Failure => {

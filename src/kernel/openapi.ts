@@ -293,9 +293,11 @@ function describeResponses(operation: Operation, schemaOf: SchemaOf): JsonObject
 }
 
 export function errorStatuses(operation: Operation): number[] {
-  const { method, verb, query, params, body, versioned, oauthErrors, errors = [] } = operation
+  const { method, verb, open, isProbe, query, params, body, versioned, oauthErrors, errors = [] } = operation
   const statuses = [431, 500, ...errors.map(statusOf)]
   if (verb) statuses.push(401, 403, 422, 429, 503)
+  // An open route that reaches the database is limited by address.
+  if (open && !isProbe && errors.includes('database_unavailable')) statuses.push(429)
   if (query || params) statuses.push(422)
   if (verb && method !== 'get') statuses.push(400, 413, 415)
   if (body) statuses.push(422)

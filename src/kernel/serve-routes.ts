@@ -1,6 +1,7 @@
 // Serving of declared routes: each handler goes from the cheapest check to the database, and from a reply to HTTP.
 import type { Context } from 'hono'
 import { Uuid } from '../protocol/wire.ts'
+import { type AnswerBytes, createAnswerBytes } from './answer-bytes.ts'
 import { createCaller, describeRequest, readCallerHeaders, readCredential, withStop } from './caller.ts'
 import { createCallerLimits, type KeyedRequest } from './caller-limits.ts'
 import { statusOf } from './codes.ts'
@@ -10,7 +11,6 @@ import { sha256Hex } from './digest.ts'
 import { Failure } from './errors.ts'
 import { matchesEtag } from './etag.ts'
 import { findRepeatedParameters, readBody, refuseLargeBody, validateInput } from './input.ts'
-import { jsonResponse } from './json-response.ts'
 import { type LiveStream, openLiveStream } from './live-stream.ts'
 import { logFailureCause } from './middleware.ts'
 import { nextCursor } from './paging.ts'
@@ -35,13 +35,30 @@ type RecordOutcome = (outcome: Outcome) => void
 /** All operations share the limits of callers. */
 export function createHandler(services: Services, recordOutcome: RecordOutcome): HandleOperation {
   const limits = createCallerLimits(services)
+  const answers = createAnswerBytes(services.platform.answerBytes)
   const watches = createWatches(services)
   return (c, operation) => {
     c.set('limits', limits)
     c.set('watches', watches)
     return operation.open
-      ? operation.open(c, services, operation)
-      : serveOperation(c, operation, services, recordOutcome)
+      ? serveVisitor(c, operation, services, answers)
+      : serveOperation(c, operation, services, recordOutcome, answers)
+  }
+}
+
+async function serveVisitor(
+  c: Context<AppEnv>,
+  operation: Operation,
+  services: Services,
+  answers: AnswerBytes,
+): Promise<Response> {
+  const address = services.platform.clientAddress(c)
+  const database = c.get('limits').databaseOfVisitor(address, operation.hasOwnLimit)
+  const answer = answers.begin(() => services.shareGroups.groupOf(undefined, address))
+  try {
+    return await operation.open!(c, { ...services, database, answer }, operation)
+  } finally {
+    answer.finish()
   }
 }
 
@@ -53,6 +70,7 @@ async function serveOperation(
   operation: Operation,
   services: Services,
   recordOutcome: RecordOutcome,
+  answers: AnswerBytes,
 ): Promise<Response> {
   const limits = c.get('limits')
   const address = services.platform.clientAddress(c)
@@ -61,7 +79,9 @@ async function serveOperation(
   const budget = budgetOf(actor, operation.verb?.permission)
   c.get('requestInfo').budget = budget
   const arrival = await limits.arrive(actor.hash, address, budget)
-  const caller = createCaller(c, services, actor, arrival.recordAccepted)
+  const database = limits.databaseOf(actor.hash, address)
+  const answer = answers.begin(() => services.shareGroups.groupOf(actor.hash, address))
+  const caller = createCaller(c, { ...services, database, answer }, actor, arrival.recordAccepted)
   caller.request = describeRequest(c, operation, address)
   caller.clientAddress = address
   try {
@@ -75,6 +95,8 @@ async function serveOperation(
     const code = error instanceof Failure ? error.code : 'internal'
     recordOutcome({ operation, caller, credentialHash: actor.hash, status: statusOf(code), code })
     throw error
+  } finally {
+    answer.finish()
   }
 }
 
@@ -141,7 +163,7 @@ async function answerWithVerb(
   input: Record<string, unknown>,
 ): Promise<Response> {
   const { variant } = operation
-  if (variant && input[variant.on] === true) return sendVariant(await variant.verb(caller, input as never))
+  if (variant && input[variant.on] === true) return sendVariant(c, await variant.verb(caller, input as never), caller)
   const reply = (await operation.verb!(caller, input as never)) as Record<string | symbol, unknown> | undefined
   if (operation.liveStream) return sendLiveStream(c, reply as unknown as LiveStream, caller)
   return operation.streamMediaType ? sendStream(c, reply as StreamReply) : sendReply(c, operation, reply, caller)
@@ -196,8 +218,8 @@ function formatWarnings(warnings: string[]): string {
     .join(', ')
 }
 
-function sendVariant(reply: unknown): Response {
-  const response = jsonResponse(JSON.stringify(reply))
+function sendVariant(c: Context<AppEnv>, reply: unknown, { answer }: Caller): Response {
+  const response = answer!.respond(JSON.stringify(reply), 200, c.req.method === 'HEAD')
   response.headers.set('Cache-Control', 'no-store')
   return response
 }
@@ -206,7 +228,7 @@ function sendReply(
   c: Context<AppEnv>,
   operation: Operation,
   reply: Record<string | symbol, unknown> | undefined,
-  { requestInfo, cookies }: Caller,
+  { requestInfo, cookies, answer }: Caller,
 ): Response {
   const text = operation.reply && writeJson(reply)
   const tag = readTag(operation, reply, text)
@@ -214,7 +236,9 @@ function sendReply(
   const isUnchanged = tag !== undefined && isRead && matchesEtag(c.req.header('If-None-Match'), tag)
   const partialStatus = operation.partial?.(reply as never) ? 207 : undefined
   const status = isUnchanged ? 304 : (partialStatus ?? successStatus(operation))
-  const response = text !== undefined && !isUnchanged ? jsonResponse(text, status) : new Response(null, { status })
+  const isHead = c.req.method === 'HEAD'
+  const response =
+    text !== undefined && !isUnchanged ? answer!.respond(text, status, isHead) : new Response(null, { status })
   const { headers } = response
   headers.set('Cache-Control', 'no-store')
   if (requestInfo.replayed) headers.set('Idempotency-Replayed', 'true')

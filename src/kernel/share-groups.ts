@@ -5,18 +5,29 @@ import { createExpiringMap } from './expiring-map.ts'
 
 const MAX_HINTS = 10_000
 const HINT_MS = 15 * 60_000
+/** Longer than a request waits. */
+const ARRIVAL_MS = 10_000
 const ADDRESS = 'address '
 
 export type ShareGroups = ReturnType<typeof createShareGroups>
 
 export function createShareGroups(now: () => number) {
   const workspaceOf = createExpiringMap<string>(MAX_HINTS, now)
+  const arrivals = createExpiringMap<AbortController>(MAX_HINTS, now)
   return {
     /** A caller that this instance has not seen lately, or that has no key, belongs to the group of its address. */
     groupOf: (hash: string | undefined, address: string | undefined): string =>
       (hash !== undefined && workspaceOf.get(hash)) || `${ADDRESS}${address ? toNetworkPrefix(address) : 'unknown'}`,
     /** A key of an organization enters several workspaces, or none. Its organization is then its group. */
-    remember: (hash: string, workspace: string): void => void workspaceOf.set(hash, workspace, HINT_MS),
+    remember(hash: string, workspace: string): void {
+      workspaceOf.set(hash, workspace, HINT_MS)
+      const arrival = arrivals.get(hash)
+      arrivals.delete(hash)
+      arrival?.abort(workspace)
+    },
+    /** Aborts when the workspace of a stranger's key is known, with it as the reason. */
+    untilKnown: (hash: string): AbortSignal =>
+      (arrivals.get(hash) ?? arrivals.set(hash, new AbortController(), ARRIVAL_MS)).signal,
   }
 }
 

@@ -239,7 +239,7 @@ export function createWatches({ config, platform, database }: DatabaseServices):
 /** For a failure that passes, how long to wait. */
 function retryAfterMs(error: unknown): number | undefined {
   const { code, extra } = error as Partial<Failure>
-  if (code !== 'rate_limited' && code !== 'database_unavailable') return undefined
+  if (code !== 'rate_limited' && !isDatabaseUnavailable(error)) return undefined
   return Number(extra?.headers?.['Retry-After'] ?? 1) * 1000
 }
 

@@ -6,9 +6,30 @@ export type Row = unknown[]
 export type Statement<T> = { sql: string; params: unknown[]; read(rows: Row[]): T[] }
 export type Query<T> = PromiseLike<T[]> | SQL<T> | Statement<T>
 
-export type Trip = (statements: Query<unknown>[]) => Promise<unknown[][]>
+/** Whose share of the connections a trip uses, and when it may be abandoned. By default it is of the system. */
+export type TripUse = {
+  group?: string
+  isSlow?: boolean
+  untilKnown?: () => AbortSignal
+  signal?: AbortSignal | undefined
+  /** Called with the milliseconds for which the trip had a connection. */
+  onSpent?: (ms: number) => void
+}
+export type Trip = (statements: Query<unknown>[], use?: TripUse) => Promise<unknown[][]>
 /** Trips by the app's login, and by the system's, which row-level security does not confine to one workspace. */
 export type Database = Trip & { asSystem: Trip }
+
+/** All trips of a request are of its group, whichever login they use. */
+export function bindTrips(
+  database: Database,
+  useOf: () => Pick<TripUse, 'group' | 'untilKnown' | 'onSpent'>,
+): Database {
+  const bind =
+    (trip: Trip): Trip =>
+    (statements, use) =>
+      trip(statements, { ...use, ...useOf() })
+  return Object.assign(bind(database), { asSystem: bind(database.asSystem) })
+}
 
 /** Stands in for the members of an input that are set while a statement is compiled, without their values. */
 export type Placeholders<Input> = {

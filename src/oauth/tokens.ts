@@ -4,7 +4,7 @@ import { statusOf } from '../kernel/codes.ts'
 import { type Ctx, createKeylessCaller, withoutRateLimit } from '../kernel/context.ts'
 import type { Sealer } from '../kernel/crypto.ts'
 import { run, textArray } from '../kernel/db.ts'
-import { Failure, fail } from '../kernel/errors.ts'
+import { Failure, fail, isDatabaseUnavailable } from '../kernel/errors.ts'
 import { createGuardedClient } from '../kernel/guarded-fetch.ts'
 import { commit } from '../kernel/journal.ts'
 import { changedMembers, recordColumns } from '../kernel/recorded-changes.ts'
@@ -228,7 +228,7 @@ export async function retryWrite<T>(write: () => Promise<T>): Promise<T> {
     try {
       return await write()
     } catch (error) {
-      if (!(error instanceof Failure) || error.code !== 'database_unavailable' || attempt === MAX_ATTEMPTS) throw error
+      if (!isDatabaseUnavailable(error) || attempt === MAX_ATTEMPTS) throw error
     }
   }
 }

@@ -18,6 +18,8 @@ const deliveryOperation = {
     'invalid_request',
     'database_unavailable',
   ],
+  // Git hosts deliver for all integrations from a few addresses, and do not repeat a refused delivery.
+  hasOwnLimit: true,
   open: receiveDelivery,
 } satisfies Partial<Operation>
 

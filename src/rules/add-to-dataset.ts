@@ -99,7 +99,7 @@ async function insert(ctx: Ctx, dataset_id: string, candidates: Candidate[], out
   }
 }
 
-const RETRYABLE = ['database_unavailable', 'storage_unavailable', 'not_configured']
+const RETRYABLE = ['database_unavailable', 'database_busy', 'storage_unavailable', 'not_configured']
 
 const describe = ({ code, extra }: Failure): string => {
   const [first] = extra.errors ?? []

@@ -28,6 +28,7 @@ export async function fillPayloads(ctx: Ctx, runs: StoredRun[], maxBytes: number
     rest -= object.bytes
     return rest >= 0
   })
+  await ctx.answer?.reserve(wanted.reduce((sum, { object }) => sum + object.bytes, 0))
   const readNext = async (): Promise<void> => {
     for (let next = wanted.pop(); next; next = wanted.pop()) {
       const body = await openObject(ctx.platform, next.object)

@@ -71,6 +71,7 @@ export const runRoutes = slice('Runs', 'What applications did: runs, and the tra
     errors: [
       ...(['download_link_invalid', 'download_link_expired', 'run_not_found'] as const),
       ...(['run_object_not_found', 'storage_unavailable'] as const),
+      ...(['query_too_slow', 'address_rate_limited', 'database_unavailable'] as const),
     ],
     open: async (c, services) => {
       const link = validateInput(c.req, objectLinkInput, '', []) as s.ObjectLink

@@ -1,13 +1,12 @@
 // Routes of links that show a run to anyone, and of the deletion of traces.
 import type * as z from 'zod'
 import { readBody, validateInput } from '../kernel/input.ts'
-import { writeJson } from '../kernel/raw-json.ts'
 import { slice } from '../kernel/routes.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { deleteTraces } from './deletion.ts'
 import { FeedbackList } from './feedback.schema.ts'
 import { Run, RunRef } from './runs.schema.ts'
-import { JSON_HEADERS, visitOf } from './share-visits.ts'
+import { answerShare, SHARE_ERRORS } from './share-visits.ts'
 import * as s from './shares.schema.ts'
 import { listSharedFeedback, readRunShare, readSharedRuns, shareRun, unshareRun } from './shares.ts'
 
@@ -73,11 +72,12 @@ export const runShareRoutes = slice('Shared runs', 'Links that show a run to any
     description: 'Takes no API key: the token in the path replaces it. 404 once the run is no longer shared.',
     params: s.ShareRef,
     reply: Run,
-    errors: ['run_share_not_found'],
+    errors: [...SHARE_ERRORS],
     open: async (c, services) => {
       const { share_token } = validateInput(c.req, { params: s.ShareRef }, '', []) as { share_token: string }
-      const runs = await readSharedRuns(visitOf(c, services, share_token))
-      return c.body(writeJson(requireRow(runs, 'run_share_not_found')), 200, JSON_HEADERS)
+      return answerShare(c, services, share_token, async visit =>
+        requireRow(await readSharedRuns(visit), 'run_share_not_found'),
+      )
     },
   })
   .get('/public/{share_token}/run/{run_id}', {
@@ -87,11 +87,12 @@ export const runShareRoutes = slice('Shared runs', 'Links that show a run to any
       'Takes no API key: the token in the path replaces it. Only the shared run and the runs below it are shown.',
     params: s.SharedRunRef,
     reply: Run,
-    errors: ['run_share_not_found', 'run_not_found'],
+    errors: [...SHARE_ERRORS, 'run_not_found'],
     open: async (c, services) => {
       const input = validateInput(c.req, { params: s.SharedRunRef }, '', []) as Record<'share_token' | 'run_id', string>
-      const runs = await readSharedRuns(visitOf(c, services, input.share_token), [input.run_id])
-      return c.body(writeJson(requireRow(runs, 'run_not_found')), 200, JSON_HEADERS)
+      return answerShare(c, services, input.share_token, async visit =>
+        requireRow(await readSharedRuns(visit, [input.run_id]), 'run_not_found'),
+      )
     },
   })
   .post('/public/{share_token}/runs/query', {
@@ -103,7 +104,7 @@ export const runShareRoutes = slice('Shared runs', 'Links that show a run to any
     params: s.ShareRef,
     body: s.SharedRunQuery,
     reply: s.SharedRunPage,
-    errors: ['run_share_not_found'],
+    errors: [...SHARE_ERRORS],
     open: async (c, services) => {
       const text = await readBody(c.req)
       const schemas = { params: s.ShareRef, body: s.SharedRunQuery }
@@ -111,9 +112,10 @@ export const runShareRoutes = slice('Shared runs', 'Links that show a run to any
         share_token: string
         id?: string[] | null
       }
-      const runs = await readSharedRuns(visitOf(c, services, share_token), id ?? undefined)
-      const page: s.SharedRunPage = { runs, cursors: { next: null, prev: null }, parsed_query: null }
-      return c.body(writeJson(page), 200, JSON_HEADERS)
+      return answerShare(c, services, share_token, async visit => {
+        const runs = await readSharedRuns(visit, id ?? undefined)
+        return { runs, cursors: { next: null, prev: null }, parsed_query: null } satisfies s.SharedRunPage
+      })
     },
   })
   .get('/public/{share_token}/feedbacks', {
@@ -125,7 +127,7 @@ export const runShareRoutes = slice('Shared runs', 'Links that show a run to any
     repeatable: ['run', 'session', 'key', 'source'],
     toleratesUnknown: true,
     reply: FeedbackList,
-    errors: ['run_share_not_found'],
+    errors: [...SHARE_ERRORS],
     open: async (c, services) => {
       const schemas = {
         params: s.ShareRef,
@@ -133,8 +135,7 @@ export const runShareRoutes = slice('Shared runs', 'Links that show a run to any
         repeatable: ['run', 'session', 'key', 'source'],
       }
       const { share_token, ...query } = validateInput(c.req, schemas, '', []) as SharedFeedbackInput
-      const feedback = await listSharedFeedback(visitOf(c, services, share_token), query)
-      return c.body(writeJson(feedback), 200, JSON_HEADERS)
+      return answerShare(c, services, share_token, visit => listSharedFeedback(visit, query))
     },
   })
 type SharedFeedbackInput = { share_token: string } & z.output<typeof s.SharedFeedbackQuery>

@@ -1,6 +1,5 @@
 // Routes of runs, traces and threads in the second version of the API of published clients.
 import { readBody, validateInput } from '../kernel/input.ts'
-import { writeJson } from '../kernel/raw-json.ts'
 import { slice } from '../kernel/routes.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { columnsOfV2, readSelects } from './run-wire-v2.ts'
@@ -9,7 +8,7 @@ import * as s from './runs-v2.schema.ts'
 import * as runs from './runs-v2.ts'
 import * as p from './sessions-v2.schema.ts'
 import { listSessionsV2 } from './sessions-v2.ts'
-import { JSON_HEADERS, visitOf } from './share-visits.ts'
+import { answerShare, SHARE_ERRORS } from './share-visits.ts'
 import { SharedRunRef, ShareRef } from './shares.schema.ts'
 import { listSharedTree, shareTrace, unshareRun } from './shares.ts'
 import { ThreadRef } from './threads.schema.ts'
@@ -174,16 +173,18 @@ export const v2Routes = slice('Runs, version 2', 'Runs, traces and threads as ne
     query: s.SharedRunReadQuery,
     lists: ['selects'],
     reply: s.RunV2,
-    errors: ['run_share_not_found', 'run_not_found'],
+    errors: [...SHARE_ERRORS, 'run_not_found'],
     open: async (c, services) => {
       const schemas = { params: SharedRunRef, query: s.SharedRunReadQuery, lists: ['selects'] }
       const input = validateInput(c.req, schemas, '', []) as SharedInput & { run_id: string }
       const selects = readSelects(input.selects)
-      const tree = await listSharedTree(visitOf(c, services, input.share_token), columnsOfV2(selects))
-      const found = tree.runs.filter(({ id }) => id === input.run_id)
-      requireRow(found, 'run_not_found')
-      const [run] = await runs.showRunsV2(tree.ctx, found, selects)
-      return c.body(writeJson(run), 200, JSON_HEADERS)
+      return answerShare(c, services, input.share_token, async visit => {
+        const tree = await listSharedTree(visit, columnsOfV2(selects))
+        const found = tree.runs.filter(({ id }) => id === input.run_id)
+        requireRow(found, 'run_not_found')
+        const [run] = await runs.showRunsV2(tree.ctx, found, selects)
+        return run
+      })
     },
   })
   .post('/v2/public/{share_token}/runs/query', {
@@ -194,13 +195,15 @@ export const v2Routes = slice('Runs, version 2', 'Runs, traces and threads as ne
     params: ShareRef,
     body: s.SharedRunQueryV2,
     reply: s.RunListV2,
-    errors: ['run_share_not_found'],
+    errors: [...SHARE_ERRORS],
     open: async (c, services) => {
       const schemas = { params: ShareRef, body: s.SharedRunQueryV2 }
       const input = validateInput(c.req, schemas, await readBody(c.req), []) as SharedInput
       const selects = readSelects(input.selects)
-      const tree = await listSharedTree(visitOf(c, services, input.share_token), columnsOfV2(selects))
-      return c.body(writeJson({ items: await runs.showRunsV2(tree.ctx, tree.runs, selects) }), 200, JSON_HEADERS)
+      return answerShare(c, services, input.share_token, async visit => {
+        const tree = await listSharedTree(visit, columnsOfV2(selects))
+        return { items: await runs.showRunsV2(tree.ctx, tree.runs, selects) }
+      })
     },
   })
 type SharedInput = { share_token: string; selects?: s.SelectV2[] | null }

@@ -393,3 +393,94 @@ test('a gateway that prepares statements does so once on each connection, also a
   const [count] = await sql.query('select count(*)::int as n from pg_prepared_statements where statement = $1', [text])
   expect(count).toEqual({ n: 1 })
 })
+
+describe('an abandoned trip', () => {
+  const abandonOnSignal = (sql: ReturnType<typeof neon>, text: string, signal: AbortSignal) =>
+    sql.query(text, [], { fetchOptions: { signal } }).catch((error: Error) => error)
+
+  test('is cancelled in Postgres, and its connection is closed before the next one begins', async () => {
+    const gateway = createGateway({ databaseUrl: server.url, poolSize: 1, statementTimeout: 300_000 })
+    onTestFinished(gateway.close)
+    const sql = inProcess(gateway)
+    const [before] = await sql`select pg_backend_pid() as pid`
+    const client = new AbortController()
+    const slow = abandonOnSignal(sql, 'select pg_sleep(200)', client.signal)
+    const waiting = sql`select pg_backend_pid() as pid`
+    client.abort()
+    expect(await slow).toBeInstanceOf(Error)
+    const [after] = await waiting
+    expect(after).not.toEqual(before)
+    const sleeping = `select from pg_stat_activity where query like 'select pg_sleep(200)%' and state = 'active'`
+    expect(await query(server.url, sleeping)).toEqual([])
+  })
+
+  test('writes nothing once it is cancelled', async () => {
+    const gateway = createGateway({ databaseUrl: server.url, poolSize: 1, statementTimeout: 300_000 })
+    onTestFinished(gateway.close)
+    const sql = inProcess(gateway)
+    await sql`create table cancelled_writes (n int)`
+    const client = new AbortController()
+    const write = sql
+      .transaction([sql`insert into cancelled_writes values (1)`, sql`select pg_sleep(200)`], {
+        fetchOptions: { signal: client.signal },
+      })
+      .catch((error: Error) => error)
+    client.abort()
+    expect(await write).toBeInstanceOf(Error)
+    expect(await sql`select n from cancelled_writes`).toEqual([])
+  })
+
+  test('that waits for its share leaves the queue, and never runs', async () => {
+    const texts: string[] = []
+    const gateway = createGateway({
+      ...{ databaseUrl: server.url, poolSize: 1, statementTimeout: 300_000 },
+      rewrite: text => texts[texts.push(text) - 1]!,
+    })
+    onTestFinished(gateway.close)
+    const sql = inProcess(gateway)
+    await sql`create sequence abandoned_calls`
+    const [holder, waiter] = [new AbortController(), new AbortController()]
+    const held = abandonOnSignal(sql, 'select pg_sleep(200)', holder.signal)
+    const waiting = abandonOnSignal(sql, `select nextval('abandoned_calls')`, waiter.signal)
+    await waitFor(async () => gateway.poolState().waiting === 1)
+    waiter.abort()
+    expect(await waiting).toBeInstanceOf(Error)
+    expect(gateway.poolState().waiting).toBe(0)
+    holder.abort()
+    await held
+    expect(await sql`select nextval('abandoned_calls') as n`).toEqual([{ n: '1' }])
+  })
+
+  test('is cancelled over HTTP when its client disconnects', async () => {
+    const gateway = createGateway({ databaseUrl: server.url, poolSize: 1, statementTimeout: 300_000 })
+    onTestFinished(gateway.close)
+    const { url } = await gateway.listen()
+    const request = (text: string, signal?: AbortSignal) =>
+      fetch(url, {
+        method: 'POST',
+        headers: { 'Neon-Connection-String': gateway.connectionString },
+        body: JSON.stringify({ query: text }),
+        ...(signal && { signal }),
+      })
+    const client = new AbortController()
+    const slow = request('select pg_sleep(200)', client.signal).catch((error: Error) => error)
+    await waitFor(async () => gateway.poolState().open === 1 && gateway.poolState().idle === 0)
+    client.abort()
+    await slow
+    expect((await request('select 1')).status).toBe(200)
+  })
+})
+
+test('trips of a group that is over its share do not hold up those of another', async () => {
+  const gateway = createGateway({ databaseUrl: server.url, poolSize: 4, statementTimeout: 300_000 })
+  onTestFinished(gateway.close)
+  const sql = inProcess(gateway)
+  const end = new AbortController()
+  const as = (group: string, text: string, signal?: AbortSignal) =>
+    sql.query(text, [], { fetchOptions: { use: { group }, ...(signal && { signal }) } }) as Promise<unknown>
+  const loud = Array.from({ length: 20 }, () => as('loud', 'select pg_sleep(200)', end.signal).catch(() => 'ended'))
+  expect(await as('quiet', 'select 1 as n')).toEqual([{ n: 1 }])
+  expect(gateway.poolState().waiting).toBeGreaterThan(0)
+  end.abort()
+  expect(await Promise.all(loud)).toEqual(loud.map(() => 'ended'))
+})

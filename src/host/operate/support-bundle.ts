@@ -19,7 +19,8 @@ docs/operating.md. The log is of the units slipway and slipway-agent in the jour
 /** Their values say nothing about people, and open nothing. Of every other setting only whether it is set. */
 const SHOWN_SETTINGS = [
   ...['SLIPWAY_MODE', 'ABAC', 'AUDIT_LOGS', 'DEPLOYMENT_TRACING', 'DEPLOYMENT_MODELS', 'MODEL_PRIVATE_ADDRESSES'],
-  ...['RATE_LIMIT_PER_MINUTE', 'INGESTION_RATE_LIMIT_PER_MINUTE', 'UNKNOWN_KEYS_PER_MINUTE', 'EVENTS_PER_DAY'],
+  ...['RATE_LIMIT_PER_MINUTE', 'INGESTION_RATE_LIMIT_PER_MINUTE', 'UNKNOWN_KEYS_PER_MINUTE'],
+  ...['DATABASE_SECONDS_PER_MINUTE', 'EVENTS_PER_DAY'],
   ...['AUDIT_RETENTION_DAYS', 'LOG_RETENTION_DAYS', 'REVISION_RETENTION_DAYS', 'UPLOADS_MAX_GIB', 'ALLOW_LOOPBACK'],
   ...[
     'DATABASE_PREPARED_STATEMENTS',

@@ -12,7 +12,7 @@ const limitTime = sql`select set_config('statement_timeout', ${String(MAX_READ_M
 
 export async function runWithinTime<T>(ctx: Ctx, query: Query<T>): Promise<T[]> {
   try {
-    return await run(ctx, query, limitTime)
+    return await run(ctx, query, limitTime, { isSlow: true, signal: ctx.disconnectSignal?.() })
   } catch (error) {
     const { code } = ((error instanceof Failure && error.extra.cause) || {}) as { code?: string }
     throw code === QUERY_CANCELED ? fail('query_too_slow', { cause: error }) : error
