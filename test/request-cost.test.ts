@@ -1,4 +1,5 @@
 // The CPU time that a hostile request may take: 50 ms per 64 KiB of body, and at most 250 ms (R15).
+import { gzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
 import { newApiKey } from '../src/kernel/crypto.ts'
 import { Failure } from '../src/kernel/errors.ts'
@@ -6,9 +7,11 @@ import * as documents from '../src/oauth/metadata-documents.ts'
 import { STAGES } from '../src/oauth/stage-failure.ts'
 import * as deliveries from '../src/pushes/webhook-payloads.ts'
 import { parseDelivery } from '../src/pushes/webhook-payloads.ts'
-import { findOperation, guardedOperations, startApp } from './support/app.ts'
-import { expectCheap, getCpuBudget, validateBody } from './support/cpu-cost.ts'
+import { findOperation, guardedOperations, newTenant, send as sendTo, startApp } from './support/app.ts'
+import { expectCheap, getCpuBudget, getRawCpuBudget, validateBody } from './support/cpu-cost.ts'
 import { makeLargestBodies, makeLargestUnknownBodies } from './support/largest-bodies.ts'
+import { type LargestRawBody, makeLargestRawBodies } from './support/largest-raw-bodies.ts'
+import { expectSmall } from './support/memory-cost.ts'
 import * as fc from './support/seeded-fast-check.ts'
 
 const SMALL = 64 * 1024
@@ -132,6 +135,33 @@ describe('CPU time stays within its budget', () => {
         }
       }
       await expectCheap(name, Buffer.byteLength(text), run)
+    }
+  })
+})
+
+// A valid key sends them, because no body over 64 KiB is read for another one.
+describe.sequential('CPU time and memory of a body that a verb gets as bytes stay within their budgets', () => {
+  const raw = guardedOperations.filter(one => one.rawBody)
+  /** FUZZ_REQUESTS=10000 tries all of them, the others depend on the seed. */
+  const select = (all: LargestRawBody[]) =>
+    all.filter(({ name }, i) => isDeep || /of \[\]$/.test(name) || (i + fc.seed) % 16 === 0)
+
+  it.each(raw.map(one => [one.id, one] as const))('for %s, compressed', async (_, operation) => {
+    const tenant = await newTenant()
+    const schemas = Object.values(operation.rawBody!).flatMap(({ schema }) =>
+      schema ? makeLargestBodies(schema, LARGE).filter((_, i) => (i + fc.seed) % (isDeep ? 4 : 100) === 0) : [],
+    )
+    const path = pathOf(operation.path)
+    for (const { name, type, bytes } of select(makeLargestRawBodies(operation, LARGE, schemas))) {
+      const size = bytes.byteLength
+      const zipped = Uint8Array.from(gzipSync(bytes))
+      const headers = { 'X-Api-Key': tenant.key, 'Content-Type': type, 'Content-Encoding': 'gzip' }
+      const request = async () => {
+        const { status } = await sendTo(operation.method.toUpperCase(), path, { raw: zipped, headers })
+        expect(status, name).toBeLessThan(500)
+      }
+      await expectSmall(name, size, request)
+      await expectCheap(name, size, request, getRawCpuBudget(size))
     }
   })
 })

@@ -19,7 +19,7 @@ import { exchangeToken, TOKEN_EXCHANGE_GRANT } from './token-exchange.ts'
 const OAUTH_FORM = { bodyMediaType: 'application/x-www-form-urlencoded', oauthErrors: true } as const
 const NO_STORE = { 'Cache-Control': 'no-store' }
 const CACHE_HEADERS = { 'Cache-Control': 'public, max-age=3600' }
-const OPEN_ERRORS = ['invalid_request', 'body_cut', 'body_too_large', 'address_rate_limited'] as const satisfies Code[]
+const OPEN_ERRORS = ['invalid_request', 'body_cut', 'body_too_slow', 'body_too_large', 'address_rate_limited'] as const satisfies Code[]
 /** Every answer but a key and `authorization_pending`, with which programs poll at their interval. */
 const REFUSALS = [
   'invalid_grant',
@@ -125,6 +125,7 @@ export const authorizationServerRoutes = slice('OAuth', 'The authorization serve
       'address_rate_limited',
       'database_unavailable',
       'body_cut',
+      'body_too_slow',
       ...REFUSALS,
     ],
     async open(c, services, operation) {

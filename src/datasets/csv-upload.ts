@@ -14,6 +14,11 @@ import { type ExampleContents, givenRows } from './example-versions.ts'
 import * as schema from './schema.ts'
 
 const MAX_ROWS = 10_000
+const MAX_COLUMNS = 1000
+/** Cells are texts that stay in memory. */
+const VALUES_OF_CELL = 2
+/** Each example repeats the names of the columns. Those of ten thousand may have three thousand characters. */
+const MAX_NAMES_LENGTH = 32 * 1024 * 1024
 const MAX_PARTS = 1000
 const KEYS = ['input_keys', 'output_keys', 'metadata_keys'] as const
 const SCHEMAS = ['inputs_schema_definition', 'outputs_schema_definition'] as const
@@ -64,8 +69,9 @@ const insertExamples = (examples: ExampleContents[]) => [
 ]
 
 /** Throws all faults of the form together. */
-function readTable({ bytes, contentType }: RawBody): Table {
-  const reader = new BodyReader()
+function readTable(raw: RawBody): Table {
+  const { bytes, contentType } = raw
+  const reader = new BodyReader(raw)
   const fields = new Map<string, string[]>()
   let file: Part | undefined
   for (const part of readMultipart(bytes, contentType, MAX_PARTS)) {
@@ -98,7 +104,8 @@ const parseSchema = (reader: BodyReader, field: string, text: string | undefined
 
 function readRows(reader: BodyReader, text: string): string[][] {
   try {
-    return parseCsv(text, MAX_ROWS + 1)
+    const takeCell = () => reader.values.take(VALUES_OF_CELL)
+    return parseCsv(text, { maxRows: MAX_ROWS + 1, maxColumns: MAX_COLUMNS, takeCell })
   } catch (error) {
     if (!(error instanceof CsvFault)) throw error
     reader.fault('csv_invalid', ['body', 'file'], `${error.message}, in line ${error.line}`)
@@ -114,6 +121,11 @@ function toExamples(reader: BodyReader, [header = [], ...rows]: string[][], fiel
       return [key, at] as const
     }),
   )
+  const namesLength = columns.flat().reduce((sum, [key]) => sum + key.length, 0)
+  if (namesLength * rows.length > MAX_NAMES_LENGTH) {
+    reader.fault('too_big', ['body', 'file'], 'has too long names of columns for so many rows; shorten the names')
+    return []
+  }
   return rows.flatMap((row, i): ExampleContents[] => {
     const loc = ['body', 'file', i]
     if (row.length !== header.length) {

@@ -3,13 +3,12 @@
 import type * as z from 'zod'
 import type { Fault } from '../kernel/errors.ts'
 import { invalidRequest } from '../kernel/input.ts'
-import { describeJsonError } from '../kernel/json-position.ts'
 import { sliceArray, sliceObject } from '../kernel/json-slices.ts'
 import type { RawBody } from '../kernel/raw-body.ts'
+import type { ValueBudget } from '../kernel/value-budget.ts'
 import { describeIssue } from '../protocol/fault-messages.ts'
 import { decodeText } from '../traces/multipart.ts'
 import { MAX_EXAMPLES, Splits } from './examples.schema.ts'
-import { isObject } from './json-value.ts'
 
 export type Path = (string | number)[]
 export type NewAttachment = { name: string; mime_type: string; bytes: Uint8Array<ArrayBuffer> }
@@ -25,11 +24,23 @@ export type ExampleInput<Members> = Members &
   }
 
 export const MAX_METADATA_LENGTH = 64 * 1024
+/** Of inputs, outputs and metadata. */
 const MAX_DEPTH = 64
+/** Inputs within an example within a list. Members that are not known may be as deep. */
+const MAX_BODY_DEPTH = 512
 
-/** Collects the faults of a body. */
+/** Members besides inputs, outputs and metadata are short. */
+const MAX_MEMBER_LENGTH = 64 * 1024
+const MAX_MEMBERS = 100
+
+/** Collects the faults of a body, all texts of which share the budget of its values. */
 export class BodyReader {
   readonly faults: Fault[] = []
+  readonly values: ValueBudget
+
+  constructor({ values }: Pick<RawBody, 'values'>) {
+    this.values = values
+  }
 
   fault(type: string, loc: Path, msg: string): undefined {
     this.faults.push({ type, loc, msg })
@@ -43,22 +54,22 @@ export class BodyReader {
     return decodeText(bytes) ?? this.fault('utf8_invalid', loc, 'is not valid UTF-8')
   }
 
+  /** Returns a text that is JSON. Nothing of it is built. */
+  check(text: string, loc: Path, maxDepth = MAX_BODY_DEPTH): string | undefined {
+    const fault = this.values.check(text, maxDepth)
+    return fault ? this.fault(fault.type, loc, fault.msg) : text
+  }
+
   parse(text: string, loc: Path): { value: unknown } | undefined {
-    try {
-      return { value: JSON.parse(text) }
-    } catch {
-      return this.fault('json_invalid', loc, describeJsonError(text))
-    }
+    const fault = this.values.checkBeforeParse(text, MAX_DEPTH)
+    return fault ? this.fault(fault.type, loc, fault.msg) : { value: JSON.parse(text) }
   }
 
   /** A text of an object that is not nested too deep. Null stands for no text. */
   readObject(text: string, loc: Path): string | undefined {
-    const parsed = this.parse(text, loc)
-    if (!parsed || parsed.value === null) return undefined
-    if (!isObject(parsed.value)) return this.fault('invalid_type', loc, 'must be an object')
-    if (depthOf(parsed.value) > MAX_DEPTH)
-      return this.fault('too_deep', loc, `is nested deeper than ${MAX_DEPTH} levels`)
-    return text
+    const checked = this.check(text, loc, MAX_DEPTH)?.trim()
+    if (checked === undefined || checked === 'null') return undefined
+    return checked[0] === '{' ? text : this.fault('invalid_type', loc, 'must be an object')
   }
 
   /** Metadata is searched, so the database must be able to store what it holds. */
@@ -67,7 +78,9 @@ export class BodyReader {
       return this.fault('too_big', loc, `must be at most ${MAX_METADATA_LENGTH} characters`)
     const object = this.readObject(text, loc)
     if (object === undefined) return undefined
-    const normalized = JSON.stringify(JSON.parse(text))
+    const parsed = this.parse(text, loc)
+    if (!parsed) return undefined
+    const normalized = JSON.stringify(parsed.value)
     const escapes = normalized.match(/\\(?:\\|u0000|ud[89a-f]..)/g) ?? []
     if (escapes.some(found => found !== '\\\\'))
       return this.fault('text_invalid', loc, 'must not contain NUL characters or lone surrogates')
@@ -107,36 +120,32 @@ function hasHugeNumber(json: string): boolean {
   return isHuge
 }
 
-function depthOf(root: object): number {
-  let deepest = 0
-  const open: [object, number][] = [[root, 1]]
-  for (let next = open.pop(); next; next = open.pop()) {
-    const [value, depth] = next
-    deepest = Math.max(deepest, depth)
-    if (depth > MAX_DEPTH) return depth
-    for (const member of Object.values(value)) {
-      if (typeof member === 'object' && member !== null) open.push([member, depth + 1])
-    }
-  }
-  return deepest
-}
+export type ExampleSchema = z.ZodObject & z.ZodType<{ split?: string[] | null | undefined }>
 
-export type ExampleSchema = z.ZodType<{ split?: string[] | null | undefined }>
-
-/** The members of the schema, and what an example has besides inputs and outputs. */
+/** The members of the schema, and what an example has besides inputs and outputs. Other members are only looked at. */
 export function readExampleMembers<Schema extends ExampleSchema>(
   reader: BodyReader,
   schema: Schema,
   text: string,
   loc: Path,
 ): { members: (z.output<Schema> & MemberTexts) | undefined; slices: Map<string, string> } {
-  const { inputs: _, outputs: __, metadata: ___, ...others } = JSON.parse(text)
-  const members = reader.readMembers(schema, others, loc)
-  const slices = sliceObject(text)
+  const slices = sliceObject(text, MAX_MEMBERS + 1)
+  if (slices.size > MAX_MEMBERS) reader.fault('too_big', loc, `must have at most ${MAX_MEMBERS} members`)
+  const given = Object.keys(schema.shape).flatMap(name => {
+    const member = slices.get(name)
+    const value = member === undefined ? undefined : readMember(reader, member, [...loc, name])
+    return value ? [[name, value.value] as const] : []
+  })
+  const members = reader.readMembers(schema, Object.fromEntries(given), loc)
   const metadata = reader.readMetadata(slices.get('metadata') ?? 'null', [...loc, 'metadata'])
   const splits = reader.readSplits(members?.split, metadata, [...loc, 'metadata'])
   const texts = { ...(metadata !== undefined && { metadata }), ...(splits && { splits }) }
   return { members: members && { ...members, ...texts }, slices }
+}
+
+function readMember(reader: BodyReader, text: string, loc: Path): { value: unknown } | undefined {
+  if (text.length <= MAX_MEMBER_LENGTH) return reader.parse(text, loc)
+  return reader.fault('too_big', loc, `must be at most ${MAX_MEMBER_LENGTH} characters`)
 }
 
 function readExample<Schema extends ExampleSchema>(
@@ -145,7 +154,7 @@ function readExample<Schema extends ExampleSchema>(
   text: string,
   loc: Path,
 ): ExampleInput<z.output<Schema>> | undefined {
-  if (!isObject(JSON.parse(text))) return reader.fault('invalid_type', loc, 'must be an object')
+  if (text.trimStart()[0] !== '{') return reader.fault('invalid_type', loc, 'must be an object')
   const { slices, members } = readExampleMembers(reader, schema, text, loc)
   const at = { inputs: [...loc, 'inputs'], outputs: [...loc, 'outputs'] }
   const inputs = reader.readObject(slices.get('inputs') ?? 'null', at.inputs)
@@ -161,19 +170,18 @@ function readExample<Schema extends ExampleSchema>(
   )
 }
 
-function readBodyText(reader: BodyReader, { bytes }: RawBody): { text: string; value: unknown } | undefined {
+function readBodyText(reader: BodyReader, { bytes }: RawBody): string | undefined {
   const text = reader.decode(bytes, ['body'])
-  const parsed = text === undefined ? undefined : reader.parse(text, ['body'])
-  return parsed && { text: text!, ...parsed }
+  return text === undefined ? undefined : reader.check(text, ['body'])
 }
 
 export function readOneExample<Schema extends ExampleSchema>(
   raw: RawBody,
   schema: Schema,
 ): ExampleInput<z.output<Schema>> {
-  const reader = new BodyReader()
-  const body = readBodyText(reader, raw)
-  const example = body && readExample(reader, schema, body.text, ['body'])
+  const reader = new BodyReader(raw)
+  const text = readBodyText(reader, raw)
+  const example = text === undefined ? undefined : readExample(reader, schema, text, ['body'])
   reader.throwFaults()
   return example!
 }
@@ -182,14 +190,15 @@ export function readExampleList<Schema extends ExampleSchema>(
   raw: RawBody,
   schema: Schema,
 ): ExampleInput<z.output<Schema>>[] {
-  const reader = new BodyReader()
-  const body = readBodyText(reader, raw)
-  if (body && !Array.isArray(body.value)) reader.fault('invalid_type', ['body'], 'must be an array')
-  const texts = body ? sliceArray(body.text) : []
-  if (Array.isArray(body?.value) && (texts.length === 0 || texts.length > MAX_EXAMPLES))
+  const reader = new BodyReader(raw)
+  const text = readBodyText(reader, raw)
+  const isList = text?.trimStart()[0] === '['
+  if (text !== undefined && !isList) reader.fault('invalid_type', ['body'], 'must be an array')
+  const texts = isList ? sliceArray(text, MAX_EXAMPLES + 1) : []
+  if (isList && (texts.length === 0 || texts.length > MAX_EXAMPLES))
     reader.fault('too_big', ['body'], `must have 1 to ${MAX_EXAMPLES} examples`)
   reader.throwFaults()
-  const examples = texts.map((text, i) => readExample(reader, schema, text, ['body', i]))
+  const examples = texts.map((one, i) => readExample(reader, schema, one, ['body', i]))
   reader.throwFaults()
   return examples as ExampleInput<z.output<Schema>>[]
 }

@@ -32,7 +32,7 @@ export function readUploadedExamples<Schema extends ExampleSchema>(
   { isChange }: { isChange: boolean },
 ): UploadedExample<z.output<Schema>>[] {
   const parts = readMultipart(raw.bytes, raw.contentType, MAX_PARTS)
-  const reader = new BodyReader()
+  const reader = new BodyReader(raw)
   const byId = groupParts(reader, parts, isChange)
   if (byId.size === 0 || byId.size > MAX_EXAMPLES)
     reader.fault('too_big', ['body'], `must have 1 to ${MAX_EXAMPLES} examples`)

@@ -1,6 +1,7 @@
 // Checks an archive while it streams: a gzip of a tar, within the size limit. Computes its size and digest.
 import { sha256 } from '../kernel/digest.ts'
 import { fail } from '../kernel/errors.ts'
+import { paceStream } from '../kernel/paced-body.ts'
 
 export const MAX_ARCHIVE_BYTES = 200 * 1024 * 1024
 /** How much is buffered to find the first tar header. A decompression bomb within it stays small. */
@@ -9,20 +10,14 @@ const TAR_HEADER_BYTES = 512
 
 /** Fails with `body_cut` when the body ends early or differs from its declared length. */
 function checkBodyLength(body: ReadableStream<Uint8Array>, length: number | null): ReadableStream<Uint8Array> {
-  const reader = body.getReader()
   let size = 0
-  return new ReadableStream({
-    async pull(out) {
-      const { done, value } = await reader.read().catch(cause => {
-        throw fail('body_cut', { cause })
-      })
-      if (!done) {
-        size += value.byteLength
-        out.enqueue(value)
-      } else if (length !== null && size !== length) throw fail('body_cut')
-      else out.close()
+  return paceStream(body, {
+    onChunk: chunk => {
+      size += chunk.byteLength
     },
-    cancel: reason => reader.cancel(reason),
+    onEnd: () => {
+      if (length !== null && size !== length) throw fail('body_cut')
+    },
   })
 }
 

@@ -46,6 +46,7 @@ export const uploadRoutes = slice('Uploads', 'Source archives for deployments of
       'not_gzip_type',
       'archive_invalid',
       'body_cut',
+      'body_too_slow',
       'not_configured',
       'address_rate_limited',
       'database_unavailable',

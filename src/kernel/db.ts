@@ -153,6 +153,8 @@ export async function verifyKey(ctx: Ctx): Promise<void> {
   const enter = enterBy[actor.kind].app({ ...parameters, inWorkspace, key: null, fingerprint: null })
   ctx.requestInfo.keyLookedUp = true
   const results = await ctx.database([...counts, enter])
+  const [organization, tenant] = results[counts.length]![0] as [string, string | null]
+  ctx.shareGroups.remember(actor.hash, tenant ?? organization)
   ctx.onKeyAccepted?.()
   if (counts.length > 0) recordRate(ctx, results[0] as Row[])
 }

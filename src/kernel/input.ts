@@ -3,7 +3,9 @@ import type { HonoRequest } from 'hono'
 import * as z from 'zod'
 import { describeIssue } from '../protocol/fault-messages.ts'
 import { type Failure, type Fault, fail } from './errors.ts'
+import type { Hold } from './held-bytes.ts'
 import { describeJsonError } from './json-position.ts'
+import { createPacedReader } from './paced-body.ts'
 import { findUnknownMembers, shortenName, toFault, toWarning } from './unknown-members.ts'
 
 const MAX_BODY_BYTES = 1024 * 1024
@@ -22,7 +24,6 @@ export type InputSchemas = {
   repeatable?: string[] | undefined
   lists?: string[] | undefined
 }
-export type RawBody = { text: string; json: unknown }
 
 export const declaredSize = (request: HonoRequest): number => Number(request.header('content-length') ?? 0)
 
@@ -38,13 +39,15 @@ export async function readBytes(
   request: HonoRequest,
   maxBytes = MAX_BODY_BYTES,
   beforeLarge?: BeforeLarge,
+  hold?: Hold,
 ): Promise<Uint8Array<ArrayBuffer>> {
   refuseLargeBody(request, maxBytes)
   const allowSize = guardLargeBody(beforeLarge)
   await allowSize(declaredSize(request))
-  return gatherBytes(readChunks(request), size => {
+  return gatherBytes(readChunks(request), async size => {
     if (size > maxBytes) throw fail('body_too_large')
-    return allowSize(size)
+    await allowSize(size)
+    if (size > LARGE_BYTES) hold?.growTo(size)
   })
 }
 
@@ -58,11 +61,14 @@ export function guardLargeBody(beforeLarge?: BeforeLarge): (size: number) => Pro
   }
 }
 
+/** Ends a body that arrives too slowly. */
 export async function* readChunks(request: HonoRequest): Chunks {
+  if (!request.raw.body) return
+  const reader = createPacedReader(request.raw.body)
   try {
-    yield* (request.raw.body ?? []) as Chunks
-  } catch (cause) {
-    throw fail('body_cut', { cause })
+    for (let chunk = await reader.read(); chunk; chunk = await reader.read()) yield chunk
+  } finally {
+    reader.cancel()
   }
 }
 
@@ -111,8 +117,13 @@ export async function readFormInput<Schema extends z.ZodType>(
   return validateInput(request, { body: schema }, text, faults) as z.output<Schema>
 }
 
-export async function readBody(request: HonoRequest, beforeLarge?: BeforeLarge, isUntyped = false): Promise<string> {
-  const bytes = await readBytes(request, MAX_BODY_BYTES, beforeLarge)
+type ReadOptions = { beforeLarge?: BeforeLarge; isUntyped?: boolean | undefined; hold?: Hold }
+
+export async function readBody(
+  request: HonoRequest,
+  { beforeLarge, isUntyped = false, hold }: ReadOptions = {},
+): Promise<string> {
+  const bytes = await readBytes(request, MAX_BODY_BYTES, beforeLarge, hold)
   if (bytes.byteLength === 0) return ''
   const isJson = /^application\/(json|[\w.-]+\+json)\s*(;|$)/i.test(request.header('content-type') ?? '')
   if (!isJson && !isUntyped) throw fail('not_json')

@@ -1,6 +1,8 @@
 // Checks that a text is JSON, without building what it describes: 64 MiB of `[],` would become a gigabyte of arrays.
 
-type JsonFault = { type: 'json_invalid' | 'too_deep'; msg: string }
+export type JsonFault = { type: 'json_invalid' | 'too_deep' | 'too_many_values'; msg: string }
+/** `seen` is how many values and names of members a text has, as far as it was read. */
+export type JsonCheck = { fault: JsonFault | null; seen: number }
 
 const [QUOTE, BACKSLASH, COMMA, COLON] = [0x22, 0x5c, 0x2c, 0x3a]
 const [OPEN_OBJECT, CLOSE_OBJECT, OPEN_ARRAY, CLOSE_ARRAY] = [0x7b, 0x7d, 0x5b, 0x5d]
@@ -10,21 +12,34 @@ const ESCAPE = /["\\/bfnrt]|u[0-9a-fA-F]{4}/y
 /** All but the quote, the backslash and control characters. A loop is faster for a few of them. */
 const PLAIN = /[ !#-[\]-\uffff]*/y
 const SHORT = 32
+const TOO_MANY_VALUES = 'has more values than one request may have; send less in one request'
 /** Where a token ends that is none. */
 const NONE = -1
 
 /** Null if the text is JSON by RFC 8259, nested no deeper than `maxDepth`. */
-export function findJsonFault(text: string, maxDepth: number): JsonFault | null {
+export const findJsonFault = (text: string, maxDepth: number): JsonFault | null => checkJson(text, { maxDepth }).fault
+
+/** Stops at the first fault. Names of members count as values, because a parser builds a string for each. */
+export function checkJson(
+  text: string,
+  { maxDepth, maxValues = Number.POSITIVE_INFINITY }: { maxDepth: number; maxValues?: number },
+): JsonCheck {
   /** For each level of what is open, whether it is an object. */
   const isObject = new Uint8Array(maxDepth + 1)
   let depth = 0
+  let seen = 0
   let at = skipSpace(text, 0)
+  const invalid = (at: number): JsonCheck => ({ seen, fault: invalidAt(at) })
   for (;;) {
     const start = at
+    // The name that stands before the value of a member has been read.
+    seen += isObject[depth] ? 2 : 1
+    if (seen > maxValues) return { seen, fault: { type: 'too_many_values', msg: TOO_MANY_VALUES } }
     const code = text.charCodeAt(at)
     if (code === OPEN_OBJECT || code === OPEN_ARRAY) {
       depth++
-      if (depth > maxDepth) return { type: 'too_deep', msg: `is nested deeper than ${maxDepth} levels` }
+      if (depth > maxDepth)
+        return { seen, fault: { type: 'too_deep', msg: `is nested deeper than ${maxDepth} levels` } }
       isObject[depth] = code === OPEN_OBJECT ? 1 : 0
       at = skipSpace(text, at + 1)
       if (text.charCodeAt(at) !== (isObject[depth] ? CLOSE_OBJECT : CLOSE_ARRAY)) {
@@ -43,7 +58,7 @@ export function findJsonFault(text: string, maxDepth: number): JsonFault | null 
       depth--
       at = skipSpace(text, at + 1)
     }
-    if (depth === 0) return at === text.length ? null : invalid(at)
+    if (depth === 0) return at === text.length ? { seen, fault: null } : invalid(at)
     if (text.charCodeAt(at) !== COMMA) return invalid(at)
     const next = skipSpace(text, at + 1)
     at = isObject[depth] ? endOfName(text, next) : next
@@ -51,7 +66,7 @@ export function findJsonFault(text: string, maxDepth: number): JsonFault | null 
   }
 }
 
-const invalid = (at: number): JsonFault => ({ type: 'json_invalid', msg: `is not valid JSON at character ${at + 1}` })
+const invalidAt = (at: number): JsonFault => ({ type: 'json_invalid', msg: `is not valid JSON at character ${at + 1}` })
 
 function skipSpace(text: string, from: number): number {
   let at = from

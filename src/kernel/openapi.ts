@@ -299,7 +299,7 @@ export function errorStatuses(operation: Operation): number[] {
   // An open route that reaches the database is limited by address.
   if (open && !isProbe && errors.includes('database_unavailable')) statuses.push(429)
   if (query || params) statuses.push(422)
-  if (verb && method !== 'get') statuses.push(400, 413, 415)
+  if (verb && method !== 'get') statuses.push(400, 408, 413, 415)
   if (body) statuses.push(422)
   if (canUseIdempotencyKey(operation)) statuses.push(409)
   if (versioned && method !== 'get') statuses.push(412, 428)

@@ -3,23 +3,28 @@ import type { HonoRequest } from 'hono'
 import type { BodyLimits } from '../platform.ts'
 import { CONTENT_CODINGS, type ContentCoding, decompress } from './decompress.ts'
 import { fail } from './errors.ts'
+import type { Hold } from './held-bytes.ts'
 import { type BeforeLarge, declaredSize, gatherBytes, guardLargeBody, readChunks } from './input.ts'
+import { ValueBudget } from './value-budget.ts'
 
-/** `contentType` is the whole header, because a multipart body needs its boundary. */
-export type RawBody = { bytes: Uint8Array<ArrayBuffer>; mediaType: string; contentType: string }
+export type RawBody = {
+  bytes: Uint8Array<ArrayBuffer>
+  mediaType: string
+  /** The whole header, because a multipart body needs its boundary. */
+  contentType: string
+  /** Bounds what is looked at and built. Every reader of the bytes uses it before it parses any of them. */
+  values: ValueBudget
+}
+type Limits = Pick<BodyLimits, 'wireBytes' | 'bytes'>
 
-const RETRY_AFTER_S = '1'
-/** Of all requests that this instance reads and processes. */
-let heldBytes = 0
-
-/** Passes the body to `use`. It counts as held until `use` has finished. */
-export async function withRawBody<T>(
+/** All of the body counts as held, decompressed. */
+export async function readRawBody(
   request: HonoRequest,
   mediaTypes: string[],
-  { wireBytes, bytes: maxBytes, heldBytes: maxHeldBytes }: BodyLimits,
+  { wireBytes, bytes: maxBytes }: Limits,
   beforeLarge: BeforeLarge,
-  use: (body: RawBody) => Promise<T>,
-): Promise<T> {
+  hold: Hold,
+): Promise<RawBody> {
   const contentType = request.header('content-type') ?? ''
   const mediaType = contentType.split(';')[0]!.trim().toLowerCase()
   if (!mediaTypes.includes(mediaType)) throw fail('media_type_unsupported', { about: mediaTypes.join(', ') })
@@ -28,21 +33,13 @@ export async function withRawBody<T>(
   const allowSize = guardLargeBody(beforeLarge)
   if (declaredSize(request) > wireBytes) throw tooLarge()
   await allowSize(declaredSize(request))
-  let held = 0
-  const hold = (size: number) => {
-    if (size > maxBytes) throw tooLarge()
-    heldBytes += size - held
-    held = size
-    if (heldBytes > maxHeldBytes) throw fail('bodies_busy', { headers: { 'Retry-After': RETRY_AFTER_S } })
-    return allowSize(size)
-  }
   const received = limitChunks(readChunks(request), wireBytes, tooLarge)
-  try {
-    const bytes = await gatherBytes(coding ? decompress(received, coding) : received, hold)
-    return await use({ bytes, mediaType, contentType })
-  } finally {
-    heldBytes -= held
-  }
+  const bytes = await gatherBytes(coding ? decompress(received, coding) : received, async size => {
+    if (size > maxBytes) throw tooLarge()
+    await allowSize(size)
+    hold.growTo(size)
+  })
+  return { bytes, mediaType, contentType, values: new ValueBudget() }
 }
 
 function readContentCoding(request: HonoRequest): ContentCoding | null {

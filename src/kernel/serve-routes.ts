@@ -5,17 +5,18 @@ import { type AnswerBytes, createAnswerBytes } from './answer-bytes.ts'
 import { createCaller, describeRequest, readCallerHeaders, readCredential, withStop } from './caller.ts'
 import { createCallerLimits, type KeyedRequest } from './caller-limits.ts'
 import { statusOf } from './codes.ts'
-import { budgetOf, type Caller, type CredentialActor, withoutRateLimit } from './context.ts'
+import { budgetOf, type Caller, type CredentialActor, hasCredential, withoutRateLimit } from './context.ts'
 import { verifyKey } from './db.ts'
 import { sha256Hex } from './digest.ts'
 import { Failure } from './errors.ts'
 import { matchesEtag } from './etag.ts'
+import { createHeldBytes } from './held-bytes.ts'
 import { findRepeatedParameters, readBody, refuseLargeBody, validateInput } from './input.ts'
 import { type LiveStream, openLiveStream } from './live-stream.ts'
 import { logFailureCause } from './middleware.ts'
 import { nextCursor } from './paging.ts'
 import { resolveAlias } from './path-aliases.ts'
-import { type RawBody, withRawBody } from './raw-body.ts'
+import { type RawBody, readRawBody } from './raw-body.ts'
 import { writeJson } from './raw-json.ts'
 import {
   type AppEnv,
@@ -37,9 +38,11 @@ export function createHandler(services: Services, recordOutcome: RecordOutcome):
   const limits = createCallerLimits(services)
   const answers = createAnswerBytes(services.platform.answerBytes)
   const watches = createWatches(services)
+  const heldBytes = createHeldBytes(services.platform.rawBodies)
   return (c, operation) => {
     c.set('limits', limits)
     c.set('watches', watches)
+    c.set('heldBytes', heldBytes)
     return operation.open
       ? serveVisitor(c, operation, services, answers)
       : serveOperation(c, operation, services, recordOutcome, answers)
@@ -121,15 +124,21 @@ async function runOperation(
 ): Promise<Response> {
   // A large body is read only for a key that is accepted, which costs a trip unless it was accepted lately.
   const beforeLarge = () => (arrival.isRecentlyAccepted() ? undefined : verifyKeyFirst(c, operation, caller))
-  if (operation.rawBody) {
-    const mediaTypes = Object.keys(operation.rawBody)
-    const callWith = (body: RawBody) => callVerb(c, operation, caller, body)
-    return withRawBody(c.req, mediaTypes, caller.platform.rawBodies, beforeLarge, callWith)
-  }
   if (operation.passThrough) return callVerb(c, operation, caller, { request: c.req.raw, rest: readRest(c, operation) })
-  const text = operation.method === 'get' ? '' : await readBody(c.req, beforeLarge, operation.untypedBody)
-  return callVerb(c, operation, caller, text)
+  if (operation.method === 'get') return callVerb(c, operation, caller, '')
+  const hold = c.get('heldBytes').open(() => groupOf(caller))
+  try {
+    const body = operation.rawBody
+      ? await readRawBody(c.req, Object.keys(operation.rawBody), caller.platform.rawBodies, beforeLarge, hold)
+      : await readBody(c.req, { beforeLarge, hold, isUntyped: operation.untypedBody })
+    return await callVerb(c, operation, caller, body)
+  } finally {
+    hold.release()
+  }
 }
+
+const groupOf = ({ shareGroups, actor, clientAddress }: Caller): string =>
+  shareGroups.groupOf(hasCredential(actor) ? actor.hash : undefined, clientAddress)
 
 async function callVerb(
   c: Context<AppEnv>,

@@ -56,7 +56,7 @@ export function createEndpoint(operations: Operations) {
 
     let message: unknown
     try {
-      const text = await readBody(c.req, readCaller)
+      const text = await readBody(c.req, { beforeLarge: readCaller })
       const fault = findJsonFault(text, MAX_DEPTH)
       if (fault) return protocolError(fault.type === 'too_deep' ? -32600 : -32700, `The body ${fault.msg}`)
       message = JSON.parse(text)

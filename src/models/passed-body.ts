@@ -1,5 +1,6 @@
 // The body of a request on its way to a model: limited, with its first part kept, and never held as a whole.
 import { type Failure, fail } from '../kernel/errors.ts'
+import { createPacedReader } from '../kernel/paced-body.ts'
 
 export type PassedBody = {
   stream: ReadableStream<Uint8Array> | null
@@ -18,23 +19,25 @@ export function passBody(request: Request, maxBytes: number, keepBytes: number):
   const declared = Number(request.headers.get('content-length') ?? Number.NaN)
   const tooLarge = () => fail('model_body_too_large', { about: `more than ${maxBytes} bytes` })
   if (declared > maxBytes) throw tooLarge()
-  const reader = request.body?.getReader()
+  const reader = request.body ? createPacedReader(request.body) : undefined
   const kept: Uint8Array[] = []
   const waiting: Uint8Array[] = []
   let [bytes, isEnded] = [0, !reader]
   let failure: Failure | undefined
 
   async function readChunk(): Promise<Uint8Array | undefined> {
-    const { done, value } = await reader!.read().catch(cause => {
-      failure = fail('body_cut', { cause })
-      throw failure
+    const value = await reader!.read().catch(error => {
+      failure = error
+      throw error
     })
-    if (done) isEnded = true
-    if (!value) return undefined
+    if (!value) {
+      isEnded = true
+      return undefined
+    }
     if (bytes < keepBytes) kept.push(value)
     bytes += value.byteLength
     if (bytes > maxBytes) {
-      reader!.cancel().catch(() => {})
+      reader!.cancel()
       failure = tooLarge()
       throw failure
     }

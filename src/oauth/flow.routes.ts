@@ -123,7 +123,7 @@ export const flowRoutes = slice(
       'answer is a page, also for a failure.',
     bodyMediaType: 'application/x-www-form-urlencoded',
     ...callbackOperation,
-    errors: [...callbackOperation.errors, 'body_cut', 'body_too_large'],
+    errors: [...callbackOperation.errors, 'body_cut', 'body_too_slow', 'body_too_large'],
     open: callbackHandler(c => readForm(c.req)),
   })
   .get('/v2/auth/tokens', {

@@ -12,6 +12,7 @@ const OAUTH_ERRORS = [
   'invalid_request',
   'invalid_client',
   'body_cut',
+  'body_too_slow',
   'body_too_large',
   'address_rate_limited',
   'database_unavailable',

@@ -169,6 +169,7 @@ export const signInRoutes = slice('Sign-in', 'Who the caller is, and the session
       'cross_site_request',
       'not_json',
       'body_cut',
+      'body_too_slow',
       'body_too_large',
       'journal_full',
       'address_rate_limited',

@@ -137,7 +137,7 @@ export const feedbackRoutes = slice('Feedback', 'What people and programs say of
     params: l.FeedbackLinkRef,
     body: l.LinkFeedback,
     reply: l.LinkAnswer,
-    errors: [...LINK_ERRORS, 'not_json', 'body_cut', 'body_too_large'],
+    errors: [...LINK_ERRORS, 'not_json', 'body_cut', 'body_too_slow', 'body_too_large'],
     open: receiveLinkFeedback,
   })
   .get('/feedback-configs', {

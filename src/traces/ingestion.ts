@@ -10,27 +10,27 @@ type WithBody = { raw: RawBody }
 
 export const createRun = verb(
   'runs:create',
-  async (ctx, { raw }: WithBody) => store(ctx, (await import('./json-bodies.ts')).readRunBody(raw.bytes, 'post')),
+  async (ctx, { raw }: WithBody) => store(ctx, (await import('./json-bodies.ts')).readRunBody(raw, 'post')),
   { byPolicy: true },
 )
 
 export const patchRun = verb(
   'runs:create',
   async (ctx, { raw, run_id }: WithBody & z.output<typeof RunRef>) =>
-    store(ctx, (await import('./json-bodies.ts')).readRunBody(raw.bytes, 'patch', run_id)),
+    store(ctx, (await import('./json-bodies.ts')).readRunBody(raw, 'patch', run_id)),
   { byPolicy: true },
 )
 
 export const createRuns = verb(
   'runs:create',
-  async (ctx, { raw }: WithBody) => store(ctx, (await import('./json-bodies.ts')).readBatchBody(raw.bytes)),
+  async (ctx, { raw }: WithBody) => store(ctx, (await import('./json-bodies.ts')).readBatchBody(raw)),
   { byPolicy: true },
 )
 
 export const createRunsFromParts = verb(
   'runs:create',
   async (ctx, { raw }: WithBody) =>
-    store(ctx, (await import('./multipart-body.ts')).readMultipartBody(raw.bytes, raw.contentType)),
+    store(ctx, (await import('./multipart-body.ts')).readMultipartBody(raw)),
   { byPolicy: true },
 )
 

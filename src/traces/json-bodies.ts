@@ -2,6 +2,7 @@
 import type { Fault } from '../kernel/errors.ts'
 import { invalidRequest } from '../kernel/input.ts'
 import { sliceArray } from '../kernel/json-slices.ts'
+import type { RawBody } from '../kernel/raw-body.ts'
 import { MAX_OPERATIONS } from './ingestion.schema.ts'
 import {
   checkKind,
@@ -15,17 +16,17 @@ import {
 import type { RunOperation } from './store.ts'
 
 /** A run, or with the id of its path a patch. */
-export function readRunBody(bytes: Uint8Array, kind: RunOperation['kind'], id?: string): ReadRuns {
+export function readRunBody(body: RawBody, kind: RunOperation['kind'], id?: string): ReadRuns {
   const faults: Fault[] = []
-  const members = readBody(bytes, faults)
+  const members = readBody(body, faults)
   const operation = readOperation({ kind, id, members, loc: ['body'] }, faults)
   return { operations: operation ? [operation] : [], faults }
 }
 
-export function readBatchBody(bytes: Uint8Array): ReadRuns {
+export function readBatchBody(body: RawBody): ReadRuns {
   const faults: Fault[] = []
   const operations: RunOperation[] = []
-  const lists = readBody(bytes, faults)
+  const lists = readBody(body, faults)
   let count = 0
   for (const kind of ['post', 'patch'] as const) {
     const text = lists.get(kind) ?? 'null'
@@ -46,8 +47,8 @@ export function readBatchBody(bytes: Uint8Array): ReadRuns {
   return { operations, faults }
 }
 
-function readBody(bytes: Uint8Array, faults: Fault[]): MemberTexts {
-  const text = decodeJson(bytes, ['body'], faults)
+function readBody({ bytes, values }: RawBody, faults: Fault[]): MemberTexts {
+  const text = decodeJson(bytes, values, ['body'], faults)
   if (text === null || !checkKind('object', text, ['body'], faults)) throw invalidRequest(faults)
   return sliceMembers(text, ['body'], faults)
 }

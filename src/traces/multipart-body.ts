@@ -1,6 +1,8 @@
 // Reads runs, attachments and feedback from the parts of a multipart body. A part is named for what it belongs to:
 // `post.<run id>`, `patch.<run id>.inputs`, `attachment.<run id>.<name>`, `feedback.<feedback id>`.
 import type { Fault } from '../kernel/errors.ts'
+import type { RawBody } from '../kernel/raw-body.ts'
+import type { ValueBudget } from '../kernel/value-budget.ts'
 import { Uuid } from '../protocol/wire.ts'
 import { NewFeedbackBody } from './feedback.schema.ts'
 import { MAX_OPERATIONS } from './ingestion.schema.ts'
@@ -24,6 +26,8 @@ const MAX_PARTS = 20 * MAX_OPERATIONS
 const MAX_ATTACHMENTS = 1000
 /** Its members have at most 64 KiB each. */
 const MAX_FEEDBACK_LENGTH = 512 * 1024
+/** That of other bodies. */
+const MAX_FEEDBACK_DEPTH = 64
 /** Further ones only cost time. */
 const MAX_FAULTS = 100
 /** The parts that are members of a run. A run may have the last three inline. */
@@ -42,7 +46,7 @@ type SentRun = {
 type SentAttachment = { id: string; attachment: Attachment; loc: Fault['loc'] }
 
 /** All faults at once; of the framing, the first one. */
-export function readMultipartBody(bytes: Uint8Array<ArrayBuffer>, contentType: string): ReadRuns {
+export function readMultipartBody({ bytes, contentType, values }: RawBody): ReadRuns {
   const faults: Fault[] = []
   const runs = new Map<string, SentRun>()
   const attachments: SentAttachment[] = []
@@ -57,9 +61,9 @@ export function readMultipartBody(bytes: Uint8Array<ArrayBuffer>, contentType: s
     if (names.has(name)) faults.push({ type: 'part_repeated', loc, msg: 'is sent twice' })
     names.add(name)
     if (id === undefined || more.length > 0) faults.push({ type: 'part_unknown', loc, msg: PART_NAMES })
-    else if (event === 'post' || event === 'patch') addRunPart(runs, { kind: event, id, field, part, loc }, faults)
+    else if (event === 'post' || event === 'patch') addRunPart(runs, { kind: event, id, field, part, values, loc }, faults)
     else if (event === 'attachment' && field) attachments.push({ id, attachment: toAttachment(field, part), loc })
-    else if (event === 'feedback' && field === undefined) addFeedback(feedback, { id, part, loc }, faults)
+    else if (event === 'feedback' && field === undefined) addFeedback(feedback, { id, part, values, loc }, faults)
     else faults.push({ type: 'part_unknown', loc, msg: PART_NAMES })
     const tooMany = findTooMany(runs.size, attachments.length)
     if (tooMany) faults.push({ type: 'too_big', loc: ['body'], msg: tooMany })
@@ -105,33 +109,43 @@ const toAttachment = (name: string, { mediaType, bytes }: Part): Attachment => (
   bytes,
 })
 
-type RunPart = { kind: Kind; id: string; field: string | undefined; part: Part; loc: Fault['loc'] }
+type SentJson = { id: string; part: Part; values: ValueBudget; loc: Fault['loc'] }
+type RunPart = SentJson & { kind: Kind; field: string | undefined }
 
 /** Fields that are not known are ignored, as unknown members are. */
-function addRunPart(runs: Map<string, SentRun>, { kind, id, field, part, loc }: RunPart, faults: Fault[]): void {
+function addRunPart(
+  runs: Map<string, SentRun>,
+  { kind, id, field, part, values, loc }: RunPart,
+  faults: Fault[],
+): void {
   const name = `${kind}.${id}`
   const run: SentRun = runs.get(name) ?? { kind, id, main: undefined, fields: new Map(), loc: ['body', name] }
   runs.set(name, run)
   if (field !== undefined && !FIELDS.includes(field)) return
-  const text = readJson(part, loc, faults)
+  const text = readJson(part, values, loc, faults)
   if (field !== undefined) run.fields.set(field, text ?? 'null')
   else run.main = text && checkKind('object', text, loc, faults) ? sliceMembers(text, loc, faults) : null
 }
 
-type FeedbackPart = { id: string; part: Part; loc: Fault['loc'] }
-
-function addFeedback(feedback: NewFeedback[], { id, part, loc }: FeedbackPart, faults: Fault[]): void {
-  const text = readJson(part, loc, faults)
+function addFeedback(feedback: NewFeedback[], { id, part, values, loc }: SentJson, faults: Fault[]): void {
+  const text = readJson(part, values, loc, faults)
   if (text === undefined || !checkKind('object', text, loc, faults)) return
   if (text.length > MAX_FEEDBACK_LENGTH) return void faults.push({ type: 'too_big', loc, msg: 'is too long' })
+  const fault = values.checkBeforeParse(text, MAX_FEEDBACK_DEPTH)
+  if (fault) return void faults.push({ ...fault, loc })
   const body = parseMembers(NewFeedbackBody, { id, ...JSON.parse(text) }, loc, faults)
   if (body) feedback.push(toNewFeedback(body, loc, faults))
 }
 
-function readJson({ mediaType, bytes }: Part, loc: Fault['loc'], faults: Fault[]): string | undefined {
+function readJson(
+  { mediaType, bytes }: Part,
+  values: ValueBudget,
+  loc: Fault['loc'],
+  faults: Fault[],
+): string | undefined {
   if (mediaType !== 'application/json' && mediaType !== '')
     faults.push({ type: 'media_type_unsupported', loc, msg: 'must have the content type application/json' })
-  return decodeJson(bytes, loc, faults)?.trim()
+  return decodeJson(bytes, values, loc, faults)?.trim()
 }
 
 function toOperation({ kind, id, main, fields, loc }: SentRun, faults: Fault[]): RunOperation | null {

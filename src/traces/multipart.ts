@@ -15,6 +15,9 @@ export type Part = {
 }
 
 const MAX_HEADER_BYTES = 8 * 1024
+/** Of a part, and parameters of a header: thousands of each would take a hundred times their bytes. */
+const MAX_HEADERS = 20
+const MAX_PARAMETERS = 20
 const [LF, CR, HYPHEN] = [0x0a, 0x0d, 0x2d]
 const CRLF = Buffer.from([CR, LF])
 const BOUNDARY = /^[\w'()+,./:=? -]{0,69}[\w'()+,./:=?-]$/
@@ -100,6 +103,7 @@ function readHeaders(bytes: Buffer, start: number, number: number): { headers: M
     const [, name, value] = HEADER.exec(line) ?? []
     if (name === undefined) throw malformed(`has a header of part ${number} that is not valid`)
     if (headers.has(name.toLowerCase())) throw malformed(`has a header of part ${number} twice`)
+    if (headers.size === MAX_HEADERS) throw malformed(`has more than ${MAX_HEADERS} headers of part ${number}`)
     headers.set(name.toLowerCase(), value!.trim())
   }
   return { headers, end: start + length + 2 * CRLF.byteLength }
@@ -115,14 +119,14 @@ function describePart(headers: Map<string, string>, number: number): Omit<Part, 
   return { name, headers, mediaType: type.split(';')[0]!.trim().toLowerCase(), parameters }
 }
 
-/** Of a header like `type; name=value; other="value"`. Null if it is not one, or has a parameter twice. */
+/** Of a header like `type; name=value; other="value"`. Null if it is not one, or has a parameter twice or too many. */
 function readParameters(header: string): Map<string, string> | null {
   const parameters = new Map<string, string>()
   const start = header.indexOf(';')
   PARAMETER.lastIndex = start === -1 ? header.length : start
   while (PARAMETER.lastIndex < header.length) {
     const [, name, quoted, plain] = PARAMETER.exec(header) ?? []
-    if (name === undefined || parameters.has(name.toLowerCase())) return null
+    if (name === undefined || parameters.has(name.toLowerCase()) || parameters.size === MAX_PARAMETERS) return null
     // Browsers write a quote in a name as %22, other clients as \".
     parameters.set(name.toLowerCase(), quoted?.replace(/%22|\\"/g, '"') ?? plain!)
   }

@@ -1,8 +1,8 @@
 // Reads one run as a client sent it. Its payloads stay texts, byte for byte; its other members are validated.
 import type * as z from 'zod'
 import type { Fault } from '../kernel/errors.ts'
-import { findJsonFault } from '../kernel/json-check.ts'
 import { sliceObject } from '../kernel/json-slices.ts'
+import type { ValueBudget } from '../kernel/value-budget.ts'
 import { describeIssue } from '../protocol/fault-messages.ts'
 import { MAX_OPERATIONS, RUN_MEMBERS } from './ingestion.schema.ts'
 import { decodeText } from './multipart.ts'
@@ -23,9 +23,14 @@ const MEMBER_NAMES = Object.keys(RUN_MEMBERS.patch.shape)
 export type ReadRuns = { operations: RunOperation[]; feedback?: NewFeedback[]; faults: Fault[] }
 
 /** Null, with a fault, for bytes that are not JSON in UTF-8. */
-export function decodeJson(bytes: Uint8Array, loc: Fault['loc'], faults: Fault[]): string | null {
+export function decodeJson(
+  bytes: Uint8Array,
+  values: ValueBudget,
+  loc: Fault['loc'],
+  faults: Fault[],
+): string | null {
   const text = decodeText(bytes)
-  const fault = text === null ? { type: 'utf8_invalid', msg: 'is not valid UTF-8' } : findJsonFault(text, MAX_DEPTH)
+  const fault = text === null ? { type: 'utf8_invalid', msg: 'is not valid UTF-8' } : values.check(text, MAX_DEPTH)
   if (fault) faults.push({ ...fault, loc })
   return fault ? null : text
 }

@@ -4,6 +4,9 @@ import { CsvFault, parseCsv } from '../../src/datasets/csv.ts'
 import { newTenant, send, unusedId } from '../support/app.ts'
 import { joinParts, MULTIPART, part } from '../support/parts.ts'
 
+const parse = (text: string, limits = {}) =>
+  parseCsv(text, { maxRows: 10, maxColumns: 10, takeCell: () => true, ...limits })
+
 describe('a table', () => {
   it.each<[string, string[][]]>([
     ['', []],
@@ -32,7 +35,7 @@ describe('a table', () => {
     ['a,', [['a', '']]],
     ['""\n', []],
   ])('%j has the rows %j', (text, rows) => {
-    expect(parseCsv(text, 10)).toEqual(rows)
+    expect(parse(text)).toEqual(rows)
   })
 
   it.each([
@@ -40,13 +43,22 @@ describe('a table', () => {
     ['"a\nb"c', 1],
     ['a\n'.repeat(11), 11],
   ])('%j is refused, naming the line', (text, line) => {
-    expect(() => parseCsv(text, 10)).toThrow(CsvFault)
+    expect(() => parse(text)).toThrow(CsvFault)
     try {
-      parseCsv(text, 10)
+      parse(text)
     } catch (error) {
       expect((error as CsvFault).line).toBe(line)
     }
   })
+})
+
+it('counts each cell, so that no row makes more of them than a request may have', () => {
+  let cells = 0
+  const limits = { takeCell: () => ++cells <= 7, maxColumns: 4 }
+  expect(parse('a,b,"c"\n\n1,2,', limits)).toHaveLength(2)
+  expect(cells).toBe(7)
+  expect(() => parse('a\n', limits)).toThrow(CsvFault)
+  expect(() => parse('a,b,c,d,e', { maxColumns: 4 })).toThrow(CsvFault)
 })
 
 it('creates a dataset with all rows, or names all faults', async () => {

@@ -211,13 +211,18 @@ describe('a body in many chunks', () => {
   it('is copied, so a stream can reuse the buffer of its chunks', async () => {
     const text = 'abc'.repeat(10_000)
     const chunk = new Uint8Array(1)
-    async function* letters() {
-      for (const letter of text) {
-        chunk[0] = letter.charCodeAt(0)
-        yield chunk
-      }
-    }
-    const request = { header: () => undefined, raw: { body: letters() } } as unknown as HonoRequest
+    let at = 0
+    const letters = new ReadableStream(
+      {
+        pull(controller) {
+          if (at === text.length) return controller.close()
+          chunk[0] = text.charCodeAt(at++)
+          controller.enqueue(chunk)
+        },
+      },
+      { highWaterMark: 0 },
+    )
+    const request = { header: () => undefined, raw: { body: letters } } as unknown as HonoRequest
     expect(new TextDecoder().decode(await readBytes(request))).toBe(text)
   })
 })

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { findJsonFault } from '../../src/kernel/json-check.ts'
+import { checkJson, findJsonFault } from '../../src/kernel/json-check.ts'
 import { expectCheap } from '../support/cpu-cost.ts'
 
 const parses = (text: string): boolean => {
@@ -91,4 +91,21 @@ describe('the time for 8 MiB stays within its budget', () => {
     const text = `[${unit.repeat((8 * 1024 * 1024) / unit.length)}1]`
     await expectCheap(unit, text.length, () => expect(findJsonFault(text, 64)).toBeNull())
   })
+})
+
+it.each([
+  ['1', 1],
+  ['[]', 1],
+  ['[[],[],0,"a"]', 5],
+  ['{"a":1,"b":{"c":[null]}}', 8],
+  [' { } ', 1],
+])('%s has %i values and names', (text, seen) => {
+  expect(checkJson(text, { maxDepth: 64, maxValues: seen })).toEqual({ fault: null, seen })
+  expect(checkJson(text, { maxDepth: 64, maxValues: seen - 1 }).fault).toMatchObject({ type: 'too_many_values' })
+})
+
+it('stops reading at the limit of values', async () => {
+  const text = `[${'[],'.repeat(4_000_000)}[]]`
+  const check = () => expect(checkJson(text, { maxDepth: 64, maxValues: 1000 }).seen).toBe(1001)
+  await expectCheap('a limit', 64 * 1024, check)
 })

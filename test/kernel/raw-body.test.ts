@@ -1,9 +1,10 @@
 import { arrayBuffer } from 'node:stream/consumers'
 import { constants, createZstdCompress, gzipSync, zstdCompressSync } from 'node:zlib'
 import type { HonoRequest } from 'hono'
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { Failure } from '../../src/kernel/errors.ts'
-import { type RawBody, withRawBody } from '../../src/kernel/raw-body.ts'
+import { createHeldBytes } from '../../src/kernel/held-bytes.ts'
+import { type RawBody, readRawBody } from '../../src/kernel/raw-body.ts'
 import { streamBytes } from '../support/hostile-requests.ts'
 
 const LIMITS = { wireBytes: 100_000, bytes: 300_000, heldBytes: 500_000 }
@@ -29,14 +30,22 @@ type Sent = {
   headers?: Record<string, string>
   limits?: typeof LIMITS
   beforeLarge?: () => Promise<void>
+  group?: string
+  room?: ReturnType<typeof createHeldBytes>
 }
+const held = createHeldBytes(LIMITS)
 const returnBody = async (body: RawBody): Promise<RawBody> => body
-function read<T = RawBody>(sent: Sent, use = returnBody as Use<T>) {
-  const { body, headers, limits = LIMITS, beforeLarge = async () => {} } = sent
+async function read<T = RawBody>(sent: Sent, use = returnBody as Use<T>) {
+  const { body, headers, limits = LIMITS, beforeLarge = async () => {}, group = 'workspace', room = held } = sent
   const init = { method: 'POST', duplex: 'half', body, headers: { 'Content-Type': 'application/json', ...headers } }
   const raw = new Request('http://slipway.test', init as RequestInit)
   const request = { raw, header: (name: string) => raw.headers.get(name) ?? undefined } as unknown as HonoRequest
-  return withRawBody(request, TYPES, limits, beforeLarge, use)
+  const hold = room.open(() => group)
+  try {
+    return await use(await readRawBody(request, TYPES, limits, beforeLarge, hold))
+  } finally {
+    hold.release()
+  }
 }
 type Use<T> = (body: RawBody) => Promise<T>
 
@@ -47,16 +56,15 @@ async function readRefusal(sent: Sent): Promise<string[]> {
   return [code, ...(extra.errors ?? []).map(({ type }) => type)]
 }
 
-// What a refused body held is released: one body after another gets nearly all of the room.
-afterEach(async () => {
-  for (const encoding of COMPRESSED) await read(encode(encoding, new Uint8Array(300_000)))
+afterEach(() => {
+  expect(held.state()).toMatchObject({ known: { held: 0 }, strangers: { held: 0 } })
 })
 
 describe('a body that is read as bytes', () => {
   it('is passed on with its media type', async () => {
     const contentType = 'Multipart/Form-Data; boundary=a'
     const body = await read({ body: SMALL, headers: { 'Content-Type': contentType } })
-    expect(body).toEqual({ bytes: SMALL, mediaType: 'multipart/form-data', contentType })
+    expect(body).toMatchObject({ bytes: SMALL, mediaType: 'multipart/form-data', contentType })
   })
 
   it.each(['identity', 'gzip', 'zstd'])('is decompressed, in chunks of any size: %s', async encoding => {
@@ -176,14 +184,106 @@ describe('a body that is read as bytes', () => {
     if (expected > 0) expect(await readRefusal({ body, headers, beforeLarge: refuse })).toEqual(['key_unknown'])
   })
 
-  it('counts as held until it is processed, and is refused while there is no room', async () => {
+  it('counts as held until it is processed, within the share of its workspace', async () => {
     const body = encode('gzip', new Uint8Array(290_000))
     await read(body, async () => {
       const refusal = { code: 'bodies_busy', extra: { headers: { 'Retry-After': '1' } } }
       await expect(read(body)).rejects.toMatchObject(refusal)
-      await read({ body: LARGE })
+      await read({ body: LARGE, group: 'other' })
     })
     await expect(read(body, () => Promise.reject(new Error('failed')))).rejects.toThrow('failed')
     expect((await read(body)).bytes).toHaveLength(290_000)
+  })
+
+  it('leaves room for other workspaces while stalled ones of one workspace hold its share', async () => {
+    const stalled = Array.from({ length: 20 }, () => stallAfter(SMALL))
+    const reads = stalled.map(({ body }) => readRefusal({ body }))
+    await expect.poll(() => held.state().known.held).toBeGreaterThan(LIMITS.heldBytes / 2)
+    expect((await read({ body: LARGE, group: 'other' })).bytes).toEqual(LARGE)
+    await expect(read({ body: LARGE })).rejects.toMatchObject({ code: 'bodies_busy' })
+    for (const { cut } of stalled) cut()
+    expect(new Set((await Promise.all(reads)).flat())).toEqual(new Set(['bodies_busy', 'body_cut']))
+  })
+
+  it('of callers that are not known divides a small part by their addresses', async () => {
+    const stranger = 'address 192.0.2.1'
+    const { body, cut } = stallAfter(new Uint8Array(40_000))
+    const reading = readRefusal({ body, group: stranger })
+    await expect.poll(() => held.state().strangers.held).toBe(40_000)
+    await expect(read({ body: SMALL, group: stranger })).rejects.toMatchObject({ code: 'bodies_busy' })
+    expect((await read({ body: new Uint8Array(3000), group: 'address 192.0.2.2' })).bytes).toHaveLength(3000)
+    cut()
+    expect(await reading).toEqual(['body_cut'])
+  })
+})
+
+/** Stays open after these bytes, until it is cut. */
+function stallAfter(bytes: Bytes) {
+  let cut = () => {}
+  const body = new ReadableStream<Uint8Array>({
+    start(controller) {
+      controller.enqueue(bytes)
+      cut = () => controller.error(new Error('gone'))
+    },
+  })
+  return { body, cut }
+}
+
+describe('a body that arrives slowly', () => {
+  beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] }))
+  afterEach(() => void vi.useRealTimers())
+
+  it.each(['identity', 'gzip', 'zstd'])('is ended when it brings nothing for some seconds: %s', async encoding => {
+    const { body, headers } = encode(encoding, TEXT.slice(0, 90_000))
+    let isCancelled = false
+    const stalled = new ReadableStream<Uint8Array>({
+      start: controller => controller.enqueue(body.slice(0, 100)),
+      cancel: () => {
+        isCancelled = true
+      },
+    })
+    const reading = readRefusal({ body: stalled, headers })
+    const ended = vi.fn()
+    reading.then(ended)
+    await vi.waitFor(() => expect(vi.getTimerCount()).toBe(1))
+    await vi.advanceTimersByTimeAsync(9000)
+    expect(ended).not.toHaveBeenCalled()
+    await vi.advanceTimersByTimeAsync(1100)
+    expect(await reading).toEqual(['body_too_slow'])
+    expect(isCancelled).toBe(true)
+  })
+
+  /** Brings so many bytes every second. */
+  const trickle = (bytesPerSecond: number, seconds: number) => {
+    let left = seconds
+    let isCancelled = false
+    return new ReadableStream<Uint8Array>(
+      {
+        async pull(controller) {
+          await new Promise(resolve => setTimeout(resolve, 1000))
+          if (isCancelled) return
+          if (left-- === 0) controller.close()
+          else controller.enqueue(new Uint8Array(bytesPerSecond))
+        },
+        cancel: () => {
+          isCancelled = true
+        },
+      },
+      { highWaterMark: 0 },
+    )
+  }
+
+  it('is ended when it brings too little', async () => {
+    const reading = readRefusal({ body: trickle(1, 1000) })
+    await vi.advanceTimersByTimeAsync(25_000)
+    expect(await reading).toEqual(['body_too_slow'])
+  })
+
+  it('is read to its end when it brings enough', async () => {
+    const large = createHeldBytes({ ...LIMITS, bytes: 4_000_000, heldBytes: 8_000_000 })
+    const limits = { wireBytes: 4_000_000, bytes: 4_000_000, heldBytes: 8_000_000 }
+    const reading = read({ body: trickle(40_000, 60), limits, room: large })
+    await vi.advanceTimersByTimeAsync(62_000)
+    expect((await reading).bytes).toHaveLength(60 * 40_000)
   })
 })

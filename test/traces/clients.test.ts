@@ -1,10 +1,12 @@
 // The published clients, unchanged, in each way they can send runs.
+import { randomBytes } from 'node:crypto'
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
 import { send, unusedId } from '../support/app.ts'
-import { readRows } from '../support/traces.ts'
+import { readRows, select } from '../support/traces.ts'
 import { connectClient, isWorker, type SentRequest, VERSIONS } from '../support/tracing-clients.ts'
 
 type Connected = Awaited<ReturnType<typeof connectClient>>
@@ -99,6 +101,23 @@ describe.each(VERSIONS)('langsmith %s', version => {
     rmSync(folder, { recursive: true })
     connected.requests.length = 0
     await expectTraced(connected)
+  })
+
+  it('sends hundreds of runs that share a long prompt, which compress far', async () => {
+    const { client, RunTree, tenant, requests } = await connectClient(version)
+    // Long enough to collect them in batches of a hundred.
+    Object.assign(client, { autoBatchAggregationDelayMs: 100 })
+    const content = randomBytes(24 * 1024).toString('base64')
+    const inputs = { messages: [{ role: 'system', content }] }
+    const runs = Array.from({ length: 500 }, (_, i) => {
+      const run = { name: `run ${i}`, run_type: 'llm', inputs, client, project_name: 'traced', tracingEnabled: true }
+      return new RunTree(run)
+    })
+    await Promise.all(runs.map(run => run.postRun()))
+    await client.awaitPendingTraceBatches()
+    expect(requests.filter(({ status }) => status >= 400)).toEqual([])
+    const counted = await select(sql`select count(*) from runs where tenant_id = ${tenant.tenant_id}`)
+    expect(counted).toEqual([{ count: 500 }])
   })
 
   it('creates and updates a run that has no place in a trace', async () => {

@@ -1,4 +1,5 @@
 // Reads attributes by their names. What nothing has read is left over, and becomes metadata.
+import { ValueBudget } from '../../kernel/value-budget.ts'
 import type { Attributes, Value } from './spans.ts'
 
 type Path = string[]
@@ -8,30 +9,23 @@ const MAX_DEPTH = 64
 export const isObject = (value: Value | undefined): value is { [name: string]: Value } =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-const [QUOTE, BACKSLASH, OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT] = Buffer.from('"\\[]{}')
+/** Of the request whose spans are converted now. Conversion is synchronous, so there is one at a time. */
+let budget: ValueBudget | undefined
 
-/** How many lists and objects are around a value at most. */
-function depthOf(json: string): number {
-  let [depth, deepest, isInString] = [0, 0, false]
-  for (let i = 0; i < json.length; i++) {
-    const code = json.charCodeAt(i)
-    if (isInString && code === BACKSLASH) i += 1
-    else if (code === QUOTE) isInString = !isInString
-    else if (isInString) continue
-    else if (code === OPEN_LIST || code === OPEN_OBJECT) deepest = Math.max(deepest, ++depth)
-    else if (code === CLOSE_LIST || code === CLOSE_OBJECT) depth -= 1
+export function withTextBudget<T>(values: ValueBudget, convert: () => T): T {
+  budget = values
+  try {
+    return convert()
+  } finally {
+    budget = undefined
   }
-  return deepest
 }
 
-/** The value that a text holds as JSON; else the text itself, also where it is nested so deep that a stack ends. */
+/** The value that a text holds as JSON; else the text itself, also where it is too deep or has too many values. */
 export function parseIfJson(value: Value): Value {
-  if (typeof value !== 'string' || !/^\s*[[{]/.test(value) || depthOf(value) > MAX_DEPTH) return value
-  try {
-    return JSON.parse(value) as Value
-  } catch {
-    return value
-  }
+  if (typeof value !== 'string' || !/^\s*[[{]/.test(value)) return value
+  const fault = (budget ?? new ValueBudget()).checkBeforeParse(value, MAX_DEPTH)
+  return fault ? value : (JSON.parse(value) as Value)
 }
 
 export class AttributeReader {

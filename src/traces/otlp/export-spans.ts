@@ -5,15 +5,16 @@ import { type Ctx, isConfined } from '../../kernel/context.ts'
 import { run } from '../../kernel/db.ts'
 import { fail } from '../../kernel/errors.ts'
 import type { RawBody } from '../../kernel/raw-body.ts'
+import { withTextBudget } from './attribute-reader.ts'
 import { decodeJson } from './json.ts'
 import { decodeProtobuf } from './protobuf.ts'
 import { type SpanOperations, toOperations } from './run-operations.ts'
-import type { ResourceSpans } from './spans.ts'
+import { type ResourceSpans, UndecodableSpans } from './spans.ts'
 
 /** As a response in the encoding of the request. */
-export async function exportSpans(ctx: Ctx, { bytes, mediaType }: RawBody, project: string | undefined) {
-  const isJson = mediaType === 'application/json'
-  const { operations, spans, ...outcome } = toOperations(decode(bytes, isJson), project, isConfined(ctx))
+export async function exportSpans(ctx: Ctx, body: RawBody, project: string | undefined) {
+  const isJson = body.mediaType === 'application/json'
+  const { operations, spans, ...outcome } = convert(ctx, body, project)
   if (operations.length > 0) await ctx.traces.append(ctx, operations, [], spans)
   else await run(ctx, CHECK_KEY)
   return isJson ? JSON.stringify(describeOutcome(outcome)) : encodeOutcome(outcome)
@@ -22,15 +23,34 @@ export async function exportSpans(ctx: Ctx, { bytes, mediaType }: RawBody, proje
 /** An export without spans is valid, and has to have a key like any other. */
 const CHECK_KEY = sql`select`
 
-function decode(bytes: Uint8Array, isJson: boolean): ResourceSpans[] {
+const undecodable = (cause: Error) => fail('spans_undecodable', { about: cause.message, cause })
+
+function convert(ctx: Ctx, body: RawBody, project: string | undefined): SpanOperations {
+  const decoded = decode(body)
   try {
-    if (!isJson) return decodeProtobuf(bytes)
-    return decodeJson(JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes)))
-  } catch (cause) {
-    throw fail('spans_undecodable', { about: (cause as Error).message, cause })
+    return withTextBudget(body.values, () => toOperations(decoded, project, isConfined(ctx)))
+  } catch (error) {
+    throw error instanceof UndecodableSpans ? undecodable(error) : error
   }
 }
 
+function decode(body: RawBody): ResourceSpans[] {
+  try {
+    return body.mediaType === 'application/json' ? parseJson(body) : decodeProtobuf(body.bytes)
+  } catch (cause) {
+    throw undecodable(cause as Error)
+  }
+}
+
+/** A list within an attribute is three levels of JSON, and an attribute has at most 64. */
+const MAX_JSON_DEPTH = 256
+
+function parseJson({ bytes, values }: RawBody): ResourceSpans[] {
+  const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+  const fault = values.checkBeforeParse(text, MAX_JSON_DEPTH)
+  if (fault) throw new UndecodableSpans(`it ${fault.msg}`)
+  return decodeJson(JSON.parse(text))
+}
 type Outcome = Pick<SpanOperations, 'rejected' | 'reason'>
 
 const describeOutcome = ({ rejected, reason }: Outcome) =>

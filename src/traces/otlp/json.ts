@@ -74,7 +74,7 @@ function readAttributes(json: Json, name: string, limits: DecodeLimits, depth = 
 }
 
 function readEvent(json: Json, limits: DecodeLimits): SpanEvent {
-  limits.countValue(0)
+  limits.countGroup()
   return {
     name: readText(json, 'name'),
     nanoseconds: readInteger(json, 'timeUnixNano'),
@@ -102,8 +102,13 @@ function readSpan(json: Json, limits: DecodeLimits): Span {
 export function decodeJson(json: unknown): ResourceSpans[] {
   const limits = new DecodeLimits()
   const body = isJson(json) ? json : wrong('body', 'an object')
-  return readList(body, 'resourceSpans').map(item => ({
-    resource: readAttributes(readObject(item, 'resource'), 'attributes', limits),
-    spans: readList(item, 'scopeSpans').flatMap(scope => readList(scope, 'spans').map(span => readSpan(span, limits))),
-  }))
+  return readList(body, 'resourceSpans').map(item => {
+    limits.countGroup()
+    return {
+      resource: readAttributes(readObject(item, 'resource'), 'attributes', limits),
+      spans: readList(item, 'scopeSpans').flatMap(scope =>
+        readList(scope, 'spans').map(span => readSpan(span, limits)),
+      ),
+    }
+  })
 }

@@ -3,7 +3,7 @@ import { type AttributeReader, isObject, parseIfJson } from './attribute-reader.
 import type { Attributes, Value } from './spans.ts'
 import { readUsage } from './usage.ts'
 
-type Members = { [name: string]: Value }
+export type Members = { [name: string]: Value }
 
 const PROVIDER = ['gen_ai.provider.name', 'gen_ai.system', 'llm.provider', 'llm.system', 'ai.model.provider']
 const REQUESTED_MODEL = ['gen_ai.request.model', 'llm.request.model', 'ai.model.id']
@@ -67,8 +67,11 @@ function readOwnMetadata(attributes: AttributeReader): Members {
   }
 }
 
+export const readRuntime = (resource: Attributes): Members =>
+  Object.fromEntries([...resource].filter(([name]) => RESOURCE.test(name)))
+
 /** Call it last: what no other reader has read goes to `metadata.otel`. */
-export function readExtra(attributes: AttributeReader, resource: Attributes, ids: Members): Members {
+export function readExtra(attributes: AttributeReader, runtime: Members, ids: Members): Members {
   const requested = attributes.text(...REQUESTED_MODEL)
   const answering = attributes.text(...ANSWERING_MODEL)
   const provider = attributes.text(...PROVIDER)
@@ -78,7 +81,6 @@ export function readExtra(attributes: AttributeReader, resource: Attributes, ids
   const own = readOwnMetadata(attributes)
   const named = readNamed(attributes, METADATA)
   const left = attributes.left()
-  const runtime = Object.fromEntries([...resource].filter(([name]) => RESOURCE.test(name)))
   const metadata = {
     ...named,
     ...(provider !== undefined && { ls_provider: provider }),

@@ -14,11 +14,16 @@ import {
   type Value,
 } from './spans.ts'
 
+/** More than spans have with as many values as are allowed. */
+const MAX_FIELDS = 4_000_000
+
 class Source {
   readonly reader: BinaryReader
   readonly limits = new DecodeLimits()
   /** Of lists and objects within an attribute. */
   depth = 0
+  /** All that were read, also those that are skipped: each takes two bytes at least. */
+  fields = 0
 
   constructor(bytes: Uint8Array) {
     this.reader = new BinaryReader(bytes)
@@ -32,6 +37,7 @@ type Message<T> = Record<number, Field<T>>
 function readFields<T>(message: Message<T>, target: T, source: Source, end: number): T {
   const { reader } = source
   while (reader.pos < end) {
+    if (++source.fields > MAX_FIELDS) throw new UndecodableSpans(`it has more than ${MAX_FIELDS} fields`)
     const [number, wireType] = reader.tag()
     const field = message[number]
     if (field?.[0] === wireType) field[1](target, source)
@@ -170,7 +176,7 @@ const SPAN: Message<Span> = {
   }),
   9: within((span, source) => readAttribute(span.attributes, source)),
   11: within((span, source) => {
-    source.limits.countValue(0)
+    source.limits.countGroup()
     span.events.push(readMessage(EVENT, newEvent(), source))
   }),
   15: within((span, source) => readMessage(STATUS, span.status, source)),
@@ -188,7 +194,7 @@ const RESOURCE_SPANS: Message<ResourceSpans> = {
 }
 const TRACES_DATA: Message<ResourceSpans[]> = {
   1: within((all, source) => {
-    source.limits.countValue(0)
+    source.limits.countGroup()
     all.push(readMessage(RESOURCE_SPANS, { resource: new Map(), spans: [] }, source))
   }),
 }

@@ -4,10 +4,18 @@ import { AttributeReader } from './attribute-reader.ts'
 import { isUuid, toIsoMicroseconds } from './ids.ts'
 import { readPayload } from './inputs-outputs.ts'
 import { keepDigits } from './messages.ts'
-import { readExtra, readTags } from './metadata.ts'
+import { type Members, readExtra, readRuntime, readTags } from './metadata.ts'
 import { placeSpans, readLinks, toRunPlace } from './placement.ts'
 import { readRunType } from './run-types.ts'
-import { type Attributes, findSpanFault, type ResourceSpans, type Span, type SpanEvent, STATUS_ERROR } from './spans.ts'
+import {
+  type Attributes,
+  findSpanFault,
+  type ResourceSpans,
+  type Span,
+  type SpanEvent,
+  STATUS_ERROR,
+  UndecodableSpans,
+} from './spans.ts'
 
 export type SpanOperations = {
   operations: RunOperation[]
@@ -18,6 +26,9 @@ export type SpanOperations = {
 }
 
 const MAX_PROJECT_NAME = 255
+/** Each span gets those of its resource. Ten thousand spans with 3 KiB each are within the limit. */
+const MAX_RUNTIME_LENGTH = 32 * 1024 * 1024
+const RUNTIME_TOO_LONG = 'the attributes of a resource are too long for so many spans; send fewer spans at once'
 
 /** `project` is of spans that name none, by default their service. With `isConfined`, the store gives them theirs. */
 export function toOperations(all: ResourceSpans[], project: string | undefined, isConfined = false): SpanOperations {
@@ -26,12 +37,16 @@ export function toOperations(all: ResourceSpans[], project: string | undefined, 
     if (fault !== undefined) faults.push(`Span ${JSON.stringify(name.slice(0, 100))} is rejected: ${fault}.`)
     return fault === undefined
   }
-  const converted = all.flatMap(({ resource, spans }) =>
-    spans
+  let runtimeLength = 0
+  const converted = all.flatMap(({ resource, spans }) => {
+    const runtime = readRuntime(resource)
+    runtimeLength += JSON.stringify(runtime, keepDigits).length * spans.length
+    if (runtimeLength > MAX_RUNTIME_LENGTH) throw new UndecodableSpans(RUNTIME_TOO_LONG)
+    return spans
       .filter(span => isValid(span.name, findSpanFault(span)))
-      .map(span => convert(span, resource, project ?? (isConfined ? undefined : projectOf(resource))))
-      .filter(({ members }) => isValid(members.name, findProjectFault(members))),
-  )
+      .map(span => convert(span, runtime, project ?? (isConfined ? undefined : projectOf(resource))))
+      .filter(({ members }) => isValid(members.name, findProjectFault(members)))
+  })
   const orders = new Map<string, string>()
   const placed = placeSpans(converted.map(({ links }) => links))
     .map((place, i) => ({ place, members: converted[i]!.members }))
@@ -56,7 +71,7 @@ const findProjectFault = ({ session_name = '' }: Pick<RunOperation, 'session_nam
 
 const NAME = ['langsmith.trace.name', 'traceloop.entity.name', 'tool.name']
 
-function convert(span: Span, resource: Attributes, project: string | undefined) {
+function convert(span: Span, runtime: Members, project: string | undefined) {
   const { events, attributes: sent } = hoistDetails(span)
   const attributes = new AttributeReader(sent)
   const links = readLinks(span, attributes)
@@ -77,7 +92,7 @@ function convert(span: Span, resource: Attributes, project: string | undefined) 
     events: left.length > 0 ? JSON.stringify(left.map(toRunEvent), keepDigits) : undefined,
   }
   const ids = { OTEL_TRACE_ID: span.trace_id, OTEL_SPAN_ID: span.span_id }
-  return { links, members: { ...members, extra: JSON.stringify(readExtra(attributes, resource, ids), keepDigits) } }
+  return { links, members: { ...members, extra: JSON.stringify(readExtra(attributes, runtime, ids), keepDigits) } }
 }
 
 function readProject(attributes: AttributeReader, project: string | undefined) {

@@ -36,6 +36,9 @@ const MAX_SPANS = 10_000
 const MAX_VALUES = 500_000
 const MAX_DEPTH = 64
 
+/** Objects with a map of attributes take the memory of several values. */
+const VALUES_OF_GROUP = 4
+
 export class UndecodableSpans extends Error {}
 
 /** Counts what a request makes the decoder allocate. */
@@ -46,6 +49,12 @@ export class DecodeLimits {
   countSpan(): void {
     this.#spans += 1
     if (this.#spans > MAX_SPANS) throw new UndecodableSpans(`it has more than ${MAX_SPANS} spans`)
+  }
+
+  /** Of an event, or of the spans of one process. */
+  countGroup(): void {
+    this.#values += VALUES_OF_GROUP - 1
+    this.countValue(0)
   }
 
   /** `depth` is how many lists and objects of the attribute are around the value. */
