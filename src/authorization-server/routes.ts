@@ -2,7 +2,8 @@
 import type * as z from 'zod'
 import type { Code } from '../kernel/codes.ts'
 import { Failure, fail } from '../kernel/errors.ts'
-import { readBody, readFormInput, validateInput } from '../kernel/input.ts'
+import { readFormInput, validateInput } from '../kernel/input.ts'
+import { readOpenBody } from '../kernel/open-body.ts'
 import { requestOrigin } from '../kernel/origin.ts'
 import { type Operation, type Services, slice } from '../kernel/routes.ts'
 import { DeviceTokenRequest } from '../sign-in/device.schema.ts'
@@ -19,7 +20,13 @@ import { exchangeToken, TOKEN_EXCHANGE_GRANT } from './token-exchange.ts'
 const OAUTH_FORM = { bodyMediaType: 'application/x-www-form-urlencoded', oauthErrors: true } as const
 const NO_STORE = { 'Cache-Control': 'no-store' }
 const CACHE_HEADERS = { 'Cache-Control': 'public, max-age=3600' }
-const OPEN_ERRORS = ['invalid_request', 'body_cut', 'body_too_slow', 'body_too_large', 'address_rate_limited'] as const satisfies Code[]
+const OPEN_ERRORS = [
+  'invalid_request',
+  'body_cut',
+  'body_too_slow',
+  'body_too_large',
+  'address_rate_limited',
+] as const satisfies Code[]
 /** Every answer but a key and `authorization_pending`, with which programs poll at their interval. */
 const REFUSALS = [
   'invalid_grant',
@@ -60,9 +67,9 @@ async function redeem(c: Visitor, services: Services, operation: Operation): Pro
 }
 
 /** RFC 7591 has a code of its own for faults of the body. */
-async function readRegistration(c: Visitor): Promise<z.output<typeof a.Registration>> {
+async function readRegistration(c: Visitor, services: Services): Promise<z.output<typeof a.Registration>> {
   try {
-    const text = await readBody(c.req)
+    const text = await readOpenBody(c, services)
     return validateInput(c.req, { body: a.Registration }, text, []) as z.output<typeof a.Registration>
   } catch (error) {
     if (!(error instanceof Failure) || error.code !== 'invalid_request') throw error
@@ -105,10 +112,10 @@ export const authorizationServerRoutes = slice('OAuth', 'The authorization serve
     status: 201,
     reply: a.RegisteredClient,
     isReadOnly: true,
-    errors: ['invalid_redirect_uri', 'invalid_client_metadata', 'not_json', ...OPEN_ERRORS],
+    errors: ['invalid_redirect_uri', 'invalid_client_metadata', 'not_json', 'bodies_busy', ...OPEN_ERRORS],
     async open(c, services) {
       c.var.limits.countRequest(c, 'client registration')
-      return c.json(await registerClient(services, await readRegistration(c)), 201, NO_STORE)
+      return c.json(await registerClient(services, await readRegistration(c, services)), 201, NO_STORE)
     },
   })
   .post('/oauth/token', {

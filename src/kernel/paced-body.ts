@@ -2,10 +2,15 @@
 // connection. It works on every runtime, and a host may have stricter limits of its own.
 import { fail } from './errors.ts'
 
-/** Between two chunks. */
-const MAX_PAUSE_MS = 10_000
-/** A client may wait this long in all, and longer with each chunk that it brings. */
-const GRACE_MS = 20_000
+type Pace = {
+  /** Between two chunks. */
+  pauseMs: number
+  /** We wait so long in all, and longer with each chunk that comes: a trickle holds its share for no more. */
+  graceMs: number
+}
+const PACE: Pace = { pauseMs: 10_000, graceMs: 20_000 }
+/** Of archives, and of requests to models, which may be spoken. They are not held in memory. */
+export const LONG_PACE: Pace = { pauseMs: 30_000, graceMs: 30 * 60_000 }
 const MIN_BYTES_PER_MS = 32
 
 export type PacedReader = {
@@ -15,7 +20,7 @@ export type PacedReader = {
 }
 
 /** Only the time that we wait for the client counts. */
-export function createPacedReader(stream: ReadableStream<Uint8Array>): PacedReader {
+export function createPacedReader(stream: ReadableStream<Uint8Array>, { pauseMs, graceMs }: Pace = PACE): PacedReader {
   const reader = stream.getReader()
   let [bytes, waited, deadline] = [0, 0, 0]
   let [isWaiting, isLate] = [false, false]
@@ -39,8 +44,8 @@ export function createPacedReader(stream: ReadableStream<Uint8Array>): PacedRead
 
   async function read(): Promise<Uint8Array | undefined> {
     const start = performance.now()
-    const left = GRACE_MS + bytes / MIN_BYTES_PER_MS - waited
-    deadline = start + Math.min(MAX_PAUSE_MS, Math.max(0, left))
+    const left = graceMs + bytes / MIN_BYTES_PER_MS - waited
+    deadline = start + Math.min(pauseMs, Math.max(0, left))
     isWaiting = true
     timer ??= setTimeout(check, deadline - start)
     try {
@@ -60,12 +65,12 @@ export function createPacedReader(stream: ReadableStream<Uint8Array>): PacedRead
   return { read, cancel }
 }
 
-/** The same as a stream. `onChunk` may throw. */
+/** The same as a stream, of a long body. `onEnd` may throw. */
 export function paceStream(
   stream: ReadableStream<Uint8Array>,
   { onChunk = () => {}, onEnd = () => {} }: { onChunk?: (chunk: Uint8Array) => void; onEnd?: () => void } = {},
 ): ReadableStream<Uint8Array> {
-  const reader = createPacedReader(stream)
+  const reader = createPacedReader(stream, LONG_PACE)
   return new ReadableStream(
     {
       async pull(out) {

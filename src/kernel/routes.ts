@@ -4,13 +4,19 @@ import type * as z from 'zod'
 import type { CallerLimits } from './caller-limits.ts'
 import type { Code } from './codes.ts'
 import type { Caller, CallerServices, RequestInfo, Verb } from './context.ts'
-import type { LiveStream } from './live-stream.ts'
 import type { HeldBytes } from './held-bytes.ts'
+import type { LiveStream } from './live-stream.ts'
 import type { RawBody } from './raw-body.ts'
 import type { Watches } from './watch.ts'
 
 export type AppEnv = {
-  Variables: { requestId: string; requestInfo: RequestInfo; limits: CallerLimits; watches: Watches; heldBytes: HeldBytes }
+  Variables: {
+    requestId: string
+    requestInfo: RequestInfo
+    limits: CallerLimits
+    watches: Watches
+    heldBytes: HeldBytes
+  }
 }
 export type Services = CallerServices & {
   /** Called after each batch of rows that a sweep has deleted. */

@@ -7,10 +7,10 @@ import {
 } from '@modelcontextprotocol/server'
 import { readCredential, withStop } from '../kernel/caller.ts'
 import { type Failure, fail, toFailure } from '../kernel/errors.ts'
-import { readBody } from '../kernel/input.ts'
 import { findJsonFault } from '../kernel/json-check.ts'
 import { jsonResponse } from '../kernel/json-response.ts'
 import { logFailureCause } from '../kernel/middleware.ts'
+import { readOpenBody } from '../kernel/open-body.ts'
 import { requestOrigin } from '../kernel/origin.ts'
 import type { Operation, Services } from '../kernel/routes.ts'
 import { ApiFailure, createApiCalls, type Visitor } from './api-calls.ts'
@@ -33,8 +33,9 @@ export function createEndpoint(operations: Operations) {
     requireOwnOrigin(c, services, origin)
     const send = createApiCalls(c, services)
     let refusal: ApiFailure | undefined
+    let hash: string
     try {
-      await readCredential(c, services, KEY_ONLY)
+      hash = (await readCredential(c, services, KEY_ONLY)).hash
     } catch (error) {
       c.get('limits').failedWithoutKey(c)
       throw challenge(error, origin)
@@ -56,7 +57,7 @@ export function createEndpoint(operations: Operations) {
 
     let message: unknown
     try {
-      const text = await readBody(c.req, { beforeLarge: readCaller })
+      const text = await readOpenBody(c, services, { hash, beforeLarge: readCaller })
       const fault = findJsonFault(text, MAX_DEPTH)
       if (fault) return protocolError(fault.type === 'too_deep' ? -32600 : -32700, `The body ${fault.msg}`)
       message = JSON.parse(text)

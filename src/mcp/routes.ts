@@ -23,8 +23,8 @@ export function mcpRoutes(operations: Operations) {
     isReadOnly: true,
     errors: [
       ...(['key_missing', 'key_malformed', 'key_unknown', 'key_expired', 'key_revoked'] as const),
-      ...(['cross_site_request', 'not_json', 'body_too_large', 'body_cut', 'body_too_slow', 'invalid_request'] as const),
-      ...(['rate_limited', 'address_rate_limited', 'database_unavailable'] as const),
+      ...(['cross_site_request', 'not_json', 'body_too_large', 'body_cut', 'body_too_slow', 'bodies_busy'] as const),
+      ...(['invalid_request', 'rate_limited', 'address_rate_limited', 'database_unavailable'] as const),
     ],
     open: async (c, services) => (await loadEndpoint())(c, services),
   })

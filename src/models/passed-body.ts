@@ -1,6 +1,6 @@
 // The body of a request on its way to a model: limited, with its first part kept, and never held as a whole.
 import { type Failure, fail } from '../kernel/errors.ts'
-import { createPacedReader } from '../kernel/paced-body.ts'
+import { createPacedReader, LONG_PACE } from '../kernel/paced-body.ts'
 
 export type PassedBody = {
   stream: ReadableStream<Uint8Array> | null
@@ -19,7 +19,7 @@ export function passBody(request: Request, maxBytes: number, keepBytes: number):
   const declared = Number(request.headers.get('content-length') ?? Number.NaN)
   const tooLarge = () => fail('model_body_too_large', { about: `more than ${maxBytes} bytes` })
   if (declared > maxBytes) throw tooLarge()
-  const reader = request.body ? createPacedReader(request.body) : undefined
+  const reader = request.body ? createPacedReader(request.body, LONG_PACE) : undefined
   const kept: Uint8Array[] = []
   const waiting: Uint8Array[] = []
   let [bytes, isEnded] = [0, !reader]

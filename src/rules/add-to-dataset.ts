@@ -5,6 +5,7 @@ import type { Ctx } from '../kernel/context.ts'
 import { type Row, run, uuidArray } from '../kernel/db.ts'
 import { derivedUuid } from '../kernel/digest.ts'
 import { Failure } from '../kernel/errors.ts'
+import { ValueBudget } from '../kernel/value-budget.ts'
 import type { RuleOutcome } from '../tables/rules.ts'
 import { fillPayloads, RUN_PAYLOAD_BYTES } from '../traces/object-links.ts'
 import type { StoredRun } from '../traces/run-query.ts'
@@ -75,7 +76,8 @@ async function readCorrections(ctx: Ctx, ids: string[]): Promise<Map<string, str
 async function insert(ctx: Ctx, dataset_id: string, candidates: Candidate[], outcomes: Outcomes): Promise<void> {
   if (candidates.length === 0) return
   const bytes = new TextEncoder().encode(`[${candidates.map(({ json }) => json).join(',')}]`)
-  const raw = { bytes, mediaType: 'application/json', contentType: 'application/json' }
+  const values = new ValueBudget()
+  const raw = { bytes, mediaType: 'application/json', contentType: 'application/json', values }
   const note = ({ run_id, example_id }: Candidate) =>
     outcomes.set(run_id, { outcome: 'success', payload: { dataset_id, example_id } })
   try {

@@ -3,8 +3,9 @@ import { MemberRef } from '../access/schema.ts'
 import { detailOf, statusOf, titleOf } from '../kernel/codes.ts'
 import { Failure, fail, toFailure } from '../kernel/errors.ts'
 import { pageHeaders, renderPage } from '../kernel/html-page.ts'
-import { readBody, validateInput } from '../kernel/input.ts'
+import { validateInput } from '../kernel/input.ts'
 import { logFailureCause } from '../kernel/middleware.ts'
+import { readOpenBody } from '../kernel/open-body.ts'
 import { requestOrigin } from '../kernel/origin.ts'
 import { type Services, slice } from '../kernel/routes.ts'
 import {
@@ -170,6 +171,7 @@ export const signInRoutes = slice('Sign-in', 'Who the caller is, and the session
       'not_json',
       'body_cut',
       'body_too_slow',
+      'bodies_busy',
       'body_too_large',
       'journal_full',
       'address_rate_limited',
@@ -181,7 +183,8 @@ export const signInRoutes = slice('Sign-in', 'Who the caller is, and the session
       const proof = { route: 'sign-in', refusal: LINK_REFUSALS }
       const opened = await c.var.limits
         .prove(c, proof, async () => {
-          const { token } = validateInput(c.req, linkInput, await readBody(c.req), [], 'refuse') as { token: string }
+          const text = await readOpenBody(c, services)
+          const { token } = validateInput(c.req, linkInput, text, [], 'refuse') as { token: string }
           return useLink(services, visit, token)
         })
         .catch(error => {

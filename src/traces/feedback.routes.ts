@@ -1,7 +1,8 @@
 // Routes of feedback, of its configurations, and of links that take it without a key.
 import type { Code } from '../kernel/codes.ts'
-import { readBody, readFormInput, validateInput } from '../kernel/input.ts'
-import { type Operation, slice } from '../kernel/routes.ts'
+import { readFormInput, validateInput } from '../kernel/input.ts'
+import { readOpenBody } from '../kernel/open-body.ts'
+import { type Operation, type Services, slice } from '../kernel/routes.ts'
 import * as s from './feedback.schema.ts'
 import * as feedback from './feedback.ts'
 import * as configs from './feedback-configs.ts'
@@ -15,22 +16,24 @@ const LINK_ERRORS = [
   'address_rate_limited',
   'database_unavailable',
 ] as const satisfies Code[]
+type Visitor = Parameters<NonNullable<Operation['open']>>[0]
 const FORM = /^application\/x-www-form-urlencoded\s*(;|$)/i
 
 /** A browser that loads a page ahead of time, or only asks for the headers, says nothing. */
 const isFetchedAhead: (request: { method: string; header(name: string): string | undefined }) => boolean = request =>
   request.method === 'HEAD' || /prefetch|prerender/i.test(request.header('Sec-Purpose') ?? '')
 
-const readLinkFeedback = async (request: Parameters<typeof readBody>[0]): Promise<l.LinkFeedback> => {
+const readLinkFeedback = async (c: Visitor, services: Services): Promise<l.LinkFeedback> => {
+  const request = c.req
   if (request.method !== 'POST') return validateInput(request, { query: l.LinkFeedbackQuery }, '', [])
   if (FORM.test(request.header('Content-Type') ?? '')) return readFormInput(request, l.LinkFeedbackQuery)
-  return validateInput(request, { body: l.LinkFeedback }, await readBody(request), [])
+  return validateInput(request, { body: l.LinkFeedback }, await readOpenBody(c, services), [])
 }
 
 const receiveLinkFeedback: NonNullable<Operation['open']> = async (c, services) => {
   c.var.limits.countRequest(c, 'feedback link')
   const { token } = validateInput(c.req, { params: l.FeedbackLinkRef }, '', []) as { token: string }
-  const input = await readLinkFeedback(c.req)
+  const input = await readLinkFeedback(c, services)
   if (!isFetchedAhead(c.req)) await links.sendLinkFeedback(services, token, input)
   return c.json({}, 200, { 'Cache-Control': 'no-store' })
 }
@@ -137,7 +140,7 @@ export const feedbackRoutes = slice('Feedback', 'What people and programs say of
     params: l.FeedbackLinkRef,
     body: l.LinkFeedback,
     reply: l.LinkAnswer,
-    errors: [...LINK_ERRORS, 'not_json', 'body_cut', 'body_too_slow', 'body_too_large'],
+    errors: [...LINK_ERRORS, 'not_json', 'body_cut', 'body_too_slow', 'body_too_large', 'bodies_busy'],
     open: receiveLinkFeedback,
   })
   .get('/feedback-configs', {

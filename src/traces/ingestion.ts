@@ -29,8 +29,7 @@ export const createRuns = verb(
 
 export const createRunsFromParts = verb(
   'runs:create',
-  async (ctx, { raw }: WithBody) =>
-    store(ctx, (await import('./multipart-body.ts')).readMultipartBody(raw)),
+  async (ctx, { raw }: WithBody) => store(ctx, (await import('./multipart-body.ts')).readMultipartBody(raw)),
   { byPolicy: true },
 )
 

@@ -23,12 +23,7 @@ const MEMBER_NAMES = Object.keys(RUN_MEMBERS.patch.shape)
 export type ReadRuns = { operations: RunOperation[]; feedback?: NewFeedback[]; faults: Fault[] }
 
 /** Null, with a fault, for bytes that are not JSON in UTF-8. */
-export function decodeJson(
-  bytes: Uint8Array,
-  values: ValueBudget,
-  loc: Fault['loc'],
-  faults: Fault[],
-): string | null {
+export function decodeJson(bytes: Uint8Array, values: ValueBudget, loc: Fault['loc'], faults: Fault[]): string | null {
   const text = decodeText(bytes)
   const fault = text === null ? { type: 'utf8_invalid', msg: 'is not valid UTF-8' } : values.check(text, MAX_DEPTH)
   if (fault) faults.push({ ...fault, loc })

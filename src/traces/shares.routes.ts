@@ -1,6 +1,7 @@
 // Routes of links that show a run to anyone, and of the deletion of traces.
 import type * as z from 'zod'
-import { readBody, validateInput } from '../kernel/input.ts'
+import { validateInput } from '../kernel/input.ts'
+import { readOpenBody } from '../kernel/open-body.ts'
 import { slice } from '../kernel/routes.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { deleteTraces } from './deletion.ts'
@@ -104,9 +105,9 @@ export const runShareRoutes = slice('Shared runs', 'Links that show a run to any
     params: s.ShareRef,
     body: s.SharedRunQuery,
     reply: s.SharedRunPage,
-    errors: [...SHARE_ERRORS],
+    errors: [...SHARE_ERRORS, 'bodies_busy', 'body_too_slow'],
     open: async (c, services) => {
-      const text = await readBody(c.req)
+      const text = await readOpenBody(c, services)
       const schemas = { params: s.ShareRef, body: s.SharedRunQuery }
       const { share_token, id } = validateInput(c.req, schemas, text, []) as {
         share_token: string

@@ -1,5 +1,6 @@
 // Routes of runs, traces and threads in the second version of the API of published clients.
-import { readBody, validateInput } from '../kernel/input.ts'
+import { validateInput } from '../kernel/input.ts'
+import { readOpenBody } from '../kernel/open-body.ts'
 import { slice } from '../kernel/routes.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { columnsOfV2, readSelects } from './run-wire-v2.ts'
@@ -195,10 +196,10 @@ export const v2Routes = slice('Runs, version 2', 'Runs, traces and threads as ne
     params: ShareRef,
     body: s.SharedRunQueryV2,
     reply: s.RunListV2,
-    errors: [...SHARE_ERRORS],
+    errors: [...SHARE_ERRORS, 'bodies_busy', 'body_too_slow'],
     open: async (c, services) => {
       const schemas = { params: ShareRef, body: s.SharedRunQueryV2 }
-      const input = validateInput(c.req, schemas, await readBody(c.req), []) as SharedInput
+      const input = validateInput(c.req, schemas, await readOpenBody(c, services), []) as SharedInput
       const selects = readSelects(input.selects)
       return answerShare(c, services, input.share_token, async visit => {
         const tree = await listSharedTree(visit, columnsOfV2(selects))

@@ -76,6 +76,8 @@ const json = fc.oneof(
       ...['{"resourceSpans":{}}', '{"resourceSpans":[null]}', '{"resourceSpans":[{"scopeSpans":[{"spans":[1]}]}]}'],
       ...[60, 200, 5000].map(depth => withAttribute(nestedValue(depth))),
       ...['['.repeat(100_000), `{"resourceSpans":[${'{},'.repeat(30_000)}{}]}`],
+      ...['[],', '{},', '"",'].map(unit => `[${unit.repeat(1_500_000)}0]`),
+      ...['[],', '{},'].map(unit => withAttribute(`{"stringValue":"[${unit.repeat(1_500_000)}0]"}`)),
     ),
   },
 )

@@ -1,6 +1,6 @@
 // Bodies that verbs get as bytes, and that are much work for their size: for each raw media type of an operation.
 import { BinaryWriter } from '@bufbuild/protobuf/wire'
-import { type Operation, listBodyTypes } from '../../src/kernel/routes.ts'
+import { listBodyTypes, type Operation } from '../../src/kernel/routes.ts'
 import { wrap } from './hostile-spans.ts'
 import type { LargestBody } from './largest-bodies.ts'
 import { joinParts, MULTIPART, part } from './parts.ts'
@@ -134,7 +134,11 @@ function formsOf({ path }: Operation, size: number): Record<string, () => Bytes>
 
 function csvForms(size: number): Record<string, () => Bytes> {
   const form = (file: () => string) => () =>
-    joinParts([part('name', crypto.randomUUID(), 'text/plain'), part('input_keys', 'a', 'text/plain'), part('file', file())])
+    joinParts([
+      part('name', crypto.randomUUID(), 'text/plain'),
+      part('input_keys', 'a', 'text/plain'),
+      part('file', file()),
+    ])
   return {
     'a row of cells': form(() => `a\n${repeat(',', size)}`),
     'a header of cells': form(() => `a${repeat(',b', size)}\n1`),

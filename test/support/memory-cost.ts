@@ -19,7 +19,7 @@ function readResident(): { peak: number; now: number } {
 }
 
 /** Fails if the work raises it by more than 64 MiB and four times the size of the body, decompressed. */
-export async function expectSmall(what: string, bytes: number, work: () => Promise<unknown>): Promise<void> {
+export async function expectSmall(what: string, bytes: number, work: () => unknown): Promise<void> {
   if (!canMeasure) return void (await work())
   const budget = ALLOWED_MIB + (ALLOWED_FACTOR * bytes) / MIB
   let rise = Number.POSITIVE_INFINITY

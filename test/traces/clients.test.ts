@@ -118,7 +118,7 @@ describe.each(VERSIONS)('langsmith %s', version => {
     expect(requests.filter(({ status }) => status >= 400)).toEqual([])
     const counted = await select(sql`select count(*) from runs where tenant_id = ${tenant.tenant_id}`)
     expect(counted).toEqual([{ count: 500 }])
-  })
+  }, 60_000)
 
   it('creates and updates a run that has no place in a trace', async () => {
     const { client, tenant, requests } = await connectClient(version)

@@ -4,9 +4,10 @@ import { constants, gzipSync, zstdCompressSync } from 'node:zlib'
 import { sql } from 'drizzle-orm'
 import { afterAll, expect, it } from 'vitest'
 import type { Storage } from '../../src/platform.ts'
-import { type App, newTenant, send, startApp, type Tenant } from '../support/app.ts'
+import { type App, newTenant, type Reply, send, startApp, type Tenant } from '../support/app.ts'
 import { type HostileBody, hostileMultipart } from '../support/hostile-multipart.ts'
 import { hostileSpans } from '../support/hostile-spans.ts'
+import { expectSmall } from '../support/memory-cost.ts'
 import * as fc from '../support/seeded-fast-check.ts'
 import { select } from '../support/traces.ts'
 
@@ -83,10 +84,13 @@ async function sendAll(name: string, arbitrary: fc.Arbitrary<HostileBody>, path:
   await fc.assert(
     fc.asyncProperty(arbitrary, coding, async ({ bytes, type }, { encoding, encode }) => {
       const headers = { 'X-Api-Key': tenant.key, ...(type && { 'Content-Type': type }) }
-      const reply = await send('POST', path, {
-        raw: encode(bytes),
-        headers: { ...headers, ...(encoding && { 'Content-Encoding': encoding }) },
-        app,
+      const raw = encode(bytes)
+      const sent = { raw, headers: { ...headers, ...(encoding && { 'Content-Encoding': encoding }) }, app }
+      let reply!: Reply
+      // A bomb is read to the limit.
+      const size = raw === gzipBomb || raw === zstdBomb ? 4 * MAX_BYTES : bytes.byteLength
+      await expectSmall(name, size, async () => {
+        reply = await send('POST', path, sent)
       })
       statuses.set(reply.status, (statuses.get(reply.status) ?? 0) + 1)
       expect(allowed, reply.text).toContain(reply.status)
