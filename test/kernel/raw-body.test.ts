@@ -199,9 +199,10 @@ describe('a body that is read as bytes', () => {
     const stalled = Array.from({ length: 20 }, () => stallAfter(SMALL))
     const reads = stalled.map(({ body }) => readRefusal({ body }))
     await expect.poll(() => held.state().known.held).toBeGreaterThan(LIMITS.heldBytes / 2)
-    expect((await read({ body: LARGE, group: 'other' })).bytes).toEqual(LARGE)
-    await expect(read({ body: LARGE })).rejects.toMatchObject({ code: 'bodies_busy' })
-    for (const { cut } of stalled) cut()
+    const others = await read({ body: new Uint8Array(30_000), group: 'other' }).finally(() => {
+      for (const { cut } of stalled) cut()
+    })
+    expect(others.bytes).toHaveLength(30_000)
     expect(new Set((await Promise.all(reads)).flat())).toEqual(new Set(['bodies_busy', 'body_cut']))
   })
 
