@@ -17,6 +17,7 @@ import { createBucketStorage } from './kernel/storage.ts'
 import { createProcessCounters } from './metrics/process-counters.ts'
 import type { Platform } from './platform.ts'
 import { clickHouseTraceStore } from './traces/clickhouse/store.ts'
+import { withWarnings } from './traces/long-texts.ts'
 import { postgresTraceStore } from './traces/postgres/store.ts'
 
 /** By the starts of all paths that they serve, where `*` is any segment: the first request to one imports the slice. */
@@ -150,7 +151,7 @@ export function createApp(config: Config, runtime: Platform) {
     database,
     sealer: createSealer(config.sealingKeys),
     shareGroups: createShareGroups(platform.clock.now),
-    traces: config.clickHouse ? clickHouseTraceStore(config.clickHouse) : postgresTraceStore,
+    traces: withWarnings(config.clickHouse ? clickHouseTraceStore(config.clickHouse) : postgresTraceStore),
     onSweep: counters.countSwept,
     deliverEvents: async tenant => (await loadDeliverer())(tenant),
     answerInProcess: (request, env, execution) => app.fetch(request, env as object, execution as never),

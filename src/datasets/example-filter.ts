@@ -1,9 +1,13 @@
 // The filter of examples: the filter language over their members, as SQL.
 import { type SQL, sql } from 'drizzle-orm'
+import type { Ctx } from '../kernel/context.ts'
+import { COMPARED_CHARACTERS, looksWithin, PARSED_BYTES } from '../traces/filter/bounds.ts'
 import { type Fields, memberPairs } from '../traces/filter/fields.ts'
 import { readFilters } from '../traces/filter/resolve.ts'
 import { type FilterSource, filterCondition } from '../traces/postgres/filter-sql.ts'
 import { jsonPairs } from '../traces/postgres/run-fields.ts'
+import { beginningOf, containsAny, parsedJson } from '../traces/postgres/text-matches.ts'
+import type { ExampleFilter } from './examples.schema.ts'
 
 const FIELDS: Fields = {
   id: { type: 'uuid' },
@@ -21,25 +25,41 @@ const FIELDS: Fields = {
 
 const JSON_OF: Record<string, SQL> = {
   metadata: sql`e.metadata`,
-  input: sql`case when pg_input_is_valid(c.inputs, 'jsonb') then c.inputs::jsonb end`,
-  output: sql`case when pg_input_is_valid(c.outputs, 'jsonb') then c.outputs::jsonb end`,
+  input: parsedJson(sql`c.inputs`),
+  output: parsedJson(sql`c.outputs`),
 }
 const COLUMNS: Record<string, SQL> = {
   modified_at: sql`e.since`,
   split: sql`array(select jsonb_array_elements_text(e.metadata -> 'dataset_split'))`,
-  inputs: sql`c.inputs`,
-  outputs: sql`c.outputs`,
+  inputs: beginningOf(sql`c.inputs`),
+  outputs: beginningOf(sql`c.outputs`),
 }
 
 /** Over `e` and `c`. Pairs are `p`. */
 const EXAMPLE_SOURCE: FilterSource = {
   column: name => COLUMNS[name] ?? (/_(key|value)$/.test(name) ? pairColumn(name) : sql`e.${sql.identifier(name)}`),
   pairs: (family, conditions) => jsonPairs(JSON_OF[family]!, conditions),
-  texts: sql`concat_ws(E'\n', e.metadata, c.inputs, c.outputs)`,
+  texts: [sql`e.metadata::text`, COLUMNS.inputs!, COLUMNS.outputs!],
 }
 const pairColumn = (name: string): SQL => (name.endsWith('_key') ? sql`p.key` : sql`p.value`)
 
+const readFilter = (filter: string | undefined) => readFilters({ filter }, FIELDS, 'query').filter
+
 export function exampleCondition(filter: string | undefined): SQL | undefined {
-  const resolved = readFilters({ filter }, FIELDS, 'query').filter
+  const resolved = readFilter(filter)
   return resolved && filterCondition(resolved, EXAMPLE_SOURCE)
 }
+
+const WARNING =
+  `Inputs and outputs are searched up to ${COMPARED_CHARACTERS} characters. ` +
+  `Those of more than ${PARSED_BYTES} bytes have no members for a filter.`
+
+/** Whether an example has such a text is not looked up: that would cost as much as the filter. */
+export function warnOfLongTexts(ctx: Ctx, { filter, full_text_contains = [] }: ExampleFilter): void {
+  const isWithin = looksWithin(readFilter(filter), ['inputs', 'outputs', 'input', 'output'])
+  if (isWithin || full_text_contains.length > 0) ctx.warnings.push(WARNING)
+}
+
+/** Whether the inputs or the outputs contain the text, in any case. */
+export const containsText = (text: string): SQL =>
+  sql`(${containsAny(COLUMNS.inputs!, [text])} or ${containsAny(COLUMNS.outputs!, [text])})`

@@ -1,7 +1,7 @@
 // The statements that list and count examples, for a workspace and for those who have a link.
 import { type SQL, sql } from 'drizzle-orm'
 import { textArray, uuidArray } from '../kernel/db.ts'
-import { exampleCondition } from './example-filter.ts'
+import { containsText, exampleCondition } from './example-filter.ts'
 import { type ExampleRow, exampleColumns, isInVersion, timeOfTag, WIRE_COLUMNS } from './example-rows.ts'
 import type { ExampleFilter, ExampleMember, ExampleQuery } from './examples.schema.ts'
 
@@ -21,9 +21,7 @@ function conditionsOf(
     metadata === undefined ? undefined : sql`e.metadata @> ${metadata}::jsonb`,
     splits && sql`e.metadata -> 'dataset_split' ?| ${textArray(splits)}`,
     exampleCondition(filter),
-    ...full_text_contains.map(
-      text => sql`strpos(lower(c.inputs || ' ' || coalesce(c.outputs, '')), lower(${text})) > 0`,
-    ),
+    ...full_text_contains.map(containsText),
   ]
   return sql.join(
     conditions.filter(condition => condition !== undefined),

@@ -44,7 +44,7 @@ export const exampleRoutes = slice('Examples', 'What a dataset consists of: inpu
     repeatable: ['id'],
     lists: ['splits', 'full_text_contains', 'select'],
     reply: s.ExampleList,
-    errors: ['dataset_not_found', 'dataset_version_not_found', 'filter_invalid'],
+    errors: ['dataset_not_found', 'dataset_version_not_found', 'filter_invalid', 'query_too_slow'],
     verb: examples.listExamples,
   })
   .get('/examples/count', {
@@ -56,7 +56,7 @@ export const exampleRoutes = slice('Examples', 'What a dataset consists of: inpu
     repeatable: ['id'],
     lists: ['splits', 'full_text_contains'],
     reply: s.ExampleCount,
-    errors: ['dataset_not_found', 'dataset_version_not_found', 'filter_invalid'],
+    errors: ['dataset_not_found', 'dataset_version_not_found', 'filter_invalid', 'query_too_slow'],
     verb: examples.countExamples,
   })
   .post('/examples', {

@@ -5,7 +5,9 @@ import { run } from '../kernel/db.ts'
 import { fail } from '../kernel/errors.ts'
 import { invalidRequest } from '../kernel/input.ts'
 import { requireRow } from '../kernel/rows.ts'
+import { runWithinTime } from '../traces/postgres/bounded-time.ts'
 import { createLinkSigner } from './attachment-links.ts'
+import { warnOfLongTexts } from './example-filter.ts'
 import { countRows, selectExamples } from './example-list.ts'
 import { ALL_MEMBERS, type ExampleRow, selectedMembers, toWire } from './example-rows.ts'
 import type * as schema from './examples.schema.ts'
@@ -22,7 +24,8 @@ export const listExamples = verb(
   async (ctx, query: schema.ExampleQuery) => {
     requireScope(query)
     const members = selectedMembers(query)
-    const rows = await run(ctx, selectExamples(query, query, members))
+    warnOfLongTexts(ctx, query)
+    const rows = await runWithinTime(ctx, selectExamples(query, query, members))
     if (query.dataset !== undefined) requireRow(rows, 'dataset_not_found')
     const signer = createLinkSigner(ctx, ctx.origin)
     const found = rows.filter((row): row is ExampleRow => row[0] !== null)
@@ -35,7 +38,8 @@ export const countExamples = verb(
   'datasets:read',
   async (ctx, filter: schema.ExampleFilter) => {
     requireScope(filter)
-    return Number(requireRow(await run(ctx, countRows(filter)), 'dataset_not_found')[0])
+    warnOfLongTexts(ctx, filter)
+    return Number(requireRow(await runWithinTime(ctx, countRows(filter)), 'dataset_not_found')[0])
   },
   { byPolicy: true },
 )

@@ -84,7 +84,7 @@ export const shareRoutes = slice('Shared datasets', 'Datasets that everyone who 
     description: 'Takes no API key.',
     ...listInput,
     reply: ExampleList,
-    errors: [...errors, 'dataset_version_not_found'],
+    errors: [...errors, 'dataset_version_not_found', 'query_too_slow'],
     open: (c, services) =>
       answer(c, services, validateInput(c.req, listInput, '', []) as s.Share & s.SharedExampleQuery, input =>
         shares.listSharedExamples(services, originOf(c, services), input),
@@ -96,7 +96,7 @@ export const shareRoutes = slice('Shared datasets', 'Datasets that everyone who 
     description: 'Takes no API key.',
     ...countInput,
     reply: ExampleCount,
-    errors: [...errors, 'dataset_version_not_found'],
+    errors: [...errors, 'dataset_version_not_found', 'query_too_slow'],
     open: (c, services) =>
       answer(c, services, validateInput(c.req, countInput, '', []) as s.Share, input =>
         shares.countSharedExamples(services, input),

@@ -8,6 +8,7 @@ import { commit } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
 import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import { datasets } from '../tables/datasets.ts'
+import { LIMIT_TIME, refuseSlow } from '../traces/postgres/bounded-time.ts'
 import { createLinkSigner } from './attachment-links.ts'
 import { isDataset, lockDataset } from './datasets.ts'
 import { countRows, selectExamples } from './example-list.ts'
@@ -60,7 +61,7 @@ async function readAs<Row>({ database }: Services, token: string, query: SQL<Row
     select set_config('app.tenant_id', tenant_id::text, true)
     from datasets
     where ${hasToken(token)}`
-  const [entered, rows] = await runSlowAsSystem(database, enter, query)
+  const [entered, , rows] = await refuseSlow(runSlowAsSystem(database, enter, LIMIT_TIME, query))
   if (entered!.length === 0) throw fail('share_not_found')
   return rows as Row[]
 }

@@ -133,8 +133,8 @@ const CODES = {
   query_too_slow: [
     400,
     'Query too slow',
-    'This query reads more runs than its time allows.',
-    'Narrow it with `start_time` and `end_time`, or with a filter.',
+    'This query reads more than its time allows.',
+    'Narrow it: to fewer runs, projects or examples, or to a filter that compares fewer texts.',
   ],
   feedback_out_of_range: [
     400,

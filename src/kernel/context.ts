@@ -77,7 +77,7 @@ export type Ctx = CallerServices & {
   /** Of a client that resumes a stream. */
   lastEventId?: string | undefined
   watches?: Watches
-  /** About what the request asks for in vain, such as members that are not known. */
+  /** About what the request asks for in vain, such as members that are not known, or gets in part. */
   warnings: string[]
   onKeyAccepted?: () => void
   /** Set by the response, if the verb succeeds. */

@@ -83,7 +83,10 @@ const HEADERS = {
   Location: describeHeader('The path of the new resource.'),
   'Idempotency-Replayed': describeHeader('`true` when this is the stored response to an earlier request.'),
   'Retry-After': describeHeader('Seconds to wait.', 'integer'),
-  'Slipway-Warnings': describeHeader('Sentences about members and parameters that are not known and were ignored.'),
+  'Slipway-Warnings': describeHeader(
+    'Sentences about members and parameters that are not known and were ignored, and about long texts that a filter ' +
+      'compared in part.',
+  ),
   Allow: describeHeader('The methods that the path supports.'),
 }
 

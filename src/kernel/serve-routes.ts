@@ -159,9 +159,8 @@ async function callVerb(
     input.passed = body
     return (await operation.verb!(caller, input as never)) as Response
   }
-  const warnings = caller.warnings.length > 0 ? formatWarnings(caller.warnings) : undefined
   const response = await answerWithVerb(c, operation, caller, input)
-  if (warnings) response.headers.set('Slipway-Warnings', warnings)
+  if (caller.warnings.length > 0) response.headers.set('Slipway-Warnings', formatWarnings(caller.warnings))
   return response
 }
 

@@ -30,6 +30,7 @@ import { newSecret } from '../protocol/webhook-signing.ts'
 import { type RuleAlert, type RuleEvaluator, type RuleWebhook, runRules } from '../tables/rules.ts'
 import { RUN_FIELDS } from '../traces/filter/fields.ts'
 import { readFilters } from '../traces/filter/resolve.ts'
+import { warnOfLongTexts } from '../traces/long-texts.ts'
 import { ROUTING_KEY_PLACE } from './alerts.ts'
 import { listPromptFaults } from './check-prompt.ts'
 import { isAllowed, mayWiden } from './rights.ts'
@@ -185,7 +186,7 @@ function requireUsable(ctx: Ctx, input: schema.RulePatch): void {
     listPromptFaults(structured, ['body', 'evaluators', i, 'structured']),
   )
   if (faults.length > 0) throw invalidRequest(faults)
-  readFilters({ filter, trace_filter, tree_filter }, RUN_FIELDS)
+  warnOfLongTexts(ctx, readFilters({ filter, trace_filter, tree_filter }, RUN_FIELDS))
   for (const { url } of webhooks ?? []) requireAllowedUrl(ctx.config, ctx.origin, url)
 }
 

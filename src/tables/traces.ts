@@ -105,7 +105,7 @@ export const runs = pgTable(
     events: text(),
     inputs_preview: text(),
     outputs_preview: text(),
-    /** Members that are too long for a row, which are then empty text, and attachments: a `StoredObjects`. */
+    /** Members that are too long for a row, and attachments: a `StoredObjects`. */
     objects: json(),
     prompt_tokens: tokens(),
     completion_tokens: tokens(),

@@ -1,4 +1,4 @@
-// What lies apart from its run: long payloads, which answers include up to a limit, and attachments behind signed URLs.
+// What lies apart from its run: long members, which answers include up to a limit, and attachments behind signed URLs.
 import type { Ctx } from '../kernel/context.ts'
 import { createKeylessCaller } from '../kernel/context.ts'
 import { createSigner } from '../kernel/crypto.ts'
@@ -7,22 +7,26 @@ import type { Services } from '../kernel/routes.ts'
 import type { RunQuery, StoredRun } from './run-query.ts'
 import { attachmentName, objectsOf } from './run-wire.ts'
 import type { ObjectLink } from './runs.schema.ts'
-import { PAYLOADS, type Payload, type StoredObject } from './store.ts'
+import type { LongMember, Payload, StoredObject } from './store.ts'
 
 const MEGABYTE = 1024 * 1024
 export const PAGE_PAYLOAD_BYTES = 8 * MEGABYTE
 export const RUN_PAYLOAD_BYTES = 48 * MEGABYTE
 const PARALLEL_READS = 6
 
-type Stored = { run: StoredRun; name: Payload; object: StoredObject }
+type Stored = { run: StoredRun; name: LongMember; object: StoredObject }
 
-/** Fills in payloads from the object store, the first ones up to a number of bytes. Others stay empty. */
+/**
+ * Fills in what lies apart, the first objects up to a number of bytes and errors before payloads. Other payloads stay
+ * empty, and of other errors there is the beginning.
+ */
 export async function fillPayloads(ctx: Ctx, runs: StoredRun[], maxBytes: number): Promise<void> {
   const apart = runs.flatMap(run =>
     Object.entries(run.objects ? objectsOf(run) : {})
-      .filter(([name]) => run[name as Payload] === '' && PAYLOADS.includes(name as Payload))
-      .map(([name, object]): Stored => ({ run, name: name as Payload, object: object as StoredObject })),
+      .filter(([name]) => (name === 'error' ? run.error != null : run[name as Payload] === ''))
+      .map(([name, object]): Stored => ({ run, name: name as LongMember, object: object as StoredObject })),
   )
+  apart.sort((a, b) => Number(b.name === 'error') - Number(a.name === 'error'))
   let rest = maxBytes
   const wanted = apart.filter(({ object }) => {
     rest -= object.bytes

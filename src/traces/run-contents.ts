@@ -68,6 +68,10 @@ const cleanJson = (json: string): string =>
     escaped === '\\\\' ? escaped : escaped === '\\u0000' ? '' : '\ufffd',
   )
 
+/** Without half of a surrogate pair at its end. */
+export const cutText = (text: string, maxLength: number): string =>
+  text.length <= maxLength ? text : text.slice(0, maxLength).replace(/[\ud800-\udbff]$/, '')
+
 // ---- usage
 
 export type Usage = {
@@ -149,7 +153,7 @@ export function previewOf(json: string | undefined): string | undefined {
       .replace(/\s+/g, ' ')
       .trim(),
   )
-  return line.length <= PREVIEW_LENGTH ? line : line.slice(0, PREVIEW_LENGTH).replace(/[\ud800-\udbff]$/, '')
+  return cutText(line, PREVIEW_LENGTH)
 }
 
 /** Of messages, the last one. */

@@ -4,11 +4,12 @@ import { type Ctx, withoutRateLimit } from '../kernel/context.ts'
 import { verifyKey } from '../kernel/db.ts'
 import { fail, isDatabaseUnavailable } from '../kernel/errors.ts'
 import type { Storage } from '../platform.ts'
+import { cutText } from './run-contents.ts'
 import type { MergedRun } from './run-operations.ts'
 import { PAYLOADS, type StoredObject, type StoredObjects } from './store.ts'
 
 /** In characters. */
-const MAX_IN_ROW = 32 * 1024
+export const MAX_IN_ROW = 32 * 1024
 const PARALLEL_PUTS = 8
 
 export type PutObject = { run_id: string; path: string; bytes: number }
@@ -67,6 +68,11 @@ function moveIntoObjects(run: MergedRun, storage: Storage | undefined, pending: 
     if (!storage || text === undefined || text.length <= MAX_IN_ROW) continue
     objects[payload] = move(new TextEncoder().encode(text))
     kept[payload] = ''
+  }
+  const error = run.error as string | undefined
+  if (error !== undefined && error.length > MAX_IN_ROW) {
+    objects.error = move(new TextEncoder().encode(error), 'text/plain')
+    kept.error = cutText(error, MAX_IN_ROW)
   }
   if (run.attachments.length > 0)
     objects.attachments = Object.fromEntries(run.attachments.map(({ name, type, bytes }) => [name, move(bytes, type)]))

@@ -57,8 +57,8 @@ const MEMBERS: Record<SelectV2, Member> = {
     show: ({ run }) => ({ latency_seconds: latencyOf(run.start_time, run.end_time) }),
   },
   ERROR_PREVIEW: {
-    select: ['error'],
-    show: ({ run }) => ({ error_preview: run.error?.slice(0, ERROR_PREVIEW_LENGTH).toWellFormed() ?? null }),
+    columns: ['error'],
+    show: ({ stored }) => ({ error_preview: stored.error?.slice(0, ERROR_PREVIEW_LENGTH).toWellFormed() ?? null }),
   },
   METADATA: {
     columns: ['metadata'],

@@ -84,6 +84,7 @@ const CHILDREN = member(['child_run_ids', 'direct_child_run_ids'], run => ({
   child_run_ids: toJson(run.child_run_ids) as string[],
   direct_child_run_ids: toJson(run.direct_child_run_ids) as string[],
 }))
+const ERROR = member(['error', 'objects'], run => ({ error: run.error ?? null }))
 const [INPUTS, OUTPUTS] = [storedPayload('inputs'), storedPayload('outputs')]
 const withUrls = (one: Member, urls: Member): Member =>
   member([...one.columns, ...urls.columns], (run, showing) => ({
@@ -103,7 +104,7 @@ const MEMBERS: Record<Select, Member> = {
   start_time: ALWAYS,
   end_time: same('end_time'),
   first_token_time: same('first_token_time'),
-  error: same('error'),
+  error: ERROR,
   inputs: payload('inputs'),
   outputs: payload('outputs'),
   events: payload('events'),
@@ -114,7 +115,7 @@ const MEMBERS: Record<Select, Member> = {
   events_or_signed_url: payload('events'),
   extra_or_signed_url: payload('extra'),
   serialized_or_signed_url: payload('serialized'),
-  error_or_signed_url: same('error'),
+  error_or_signed_url: ERROR,
   inputs_preview: same('inputs_preview'),
   outputs_preview: same('outputs_preview'),
   inputs_s3_urls: INPUTS,

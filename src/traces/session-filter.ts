@@ -2,6 +2,7 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { Fields } from './filter/fields.ts'
 import { type ResolvedCondition, type ResolvedFilter, readFilters } from './filter/resolve.ts'
+import { containsAny, matchesPattern } from './postgres/text-matches.ts'
 import { type Counts, selectStatistic } from './session-stats.ts'
 
 const STATISTICS = [
@@ -59,12 +60,12 @@ function toSql(filter: ResolvedFilter, counts: Counts): SQL {
 
 function compare({ operator, field, type, values }: ResolvedCondition, counts: Counts): SQL {
   const [value] = values
-  if (field === null) return search(sql`concat_ws(' ', p.name, p.description)`, value)
+  if (field === null) return containsAny(sql`concat_ws(' ', p.name, p.description)`, [String(value)])
   if (field === 'metadata')
     return operator === 'has' ? sql`${METADATA} @> ${value}::jsonb` : sql`jsonb_exists(${METADATA}, ${value})`
   const column = columnOf(field, counts)
-  if (operator === 'search') return search(column, value)
-  if (operator === 'like') return sql`${column} like ${value}`
+  if (operator === 'search') return containsAny(column, [String(value)])
+  if (operator === 'like') return matchesPattern(column, String(value))
   const cast = CASTS[type]!
   if (value === null) return operator === 'eq' ? sql`${column} is null` : sql`${column} is not null`
   if (operator === 'in')
@@ -74,8 +75,6 @@ function compare({ operator, field, type, values }: ResolvedCondition, counts: C
     )})`
   return sql`${column} ${COMPARISONS[operator]} ${value}${cast}`
 }
-
-const search = (column: SQL, words: unknown): SQL => sql`strpos(lower(${column}), lower(${words})) > 0`
 
 function columnOf(field: string, counts: Counts): SQL {
   const isStatistic = [...STATISTICS, ...LATENCIES, 'last_run_start_time'].includes(field)

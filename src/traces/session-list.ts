@@ -1,7 +1,8 @@
 // Lists tracing projects.
 import { type SQL, sql } from 'drizzle-orm'
 import { type Ctx, verb } from '../kernel/context.ts'
-import { type Row, run, uuidArray } from '../kernel/db.ts'
+import { type Row, uuidArray } from '../kernel/db.ts'
+import { runWithinTime } from './postgres/bounded-time.ts'
 import { sessionFilter } from './session-filter.ts'
 import { addUpRuns, readRunStatsRequest } from './session-run-stats.ts'
 import { type Counts, type SessionStats, selectFeedbackScore, selectStatistic, selectStats } from './session-stats.ts'
@@ -79,7 +80,7 @@ export async function findSessions(ctx: Ctx, query: schema.SessionQuery): Promis
         offset ${offset}
       ) p
       order by p.sort_key ${direction} ${nulls}, p.id ${direction}`
-  const listed = (await run(ctx, rows)).map(([project, stats, showsRuns]) => ({
+  const listed = (await runWithinTime(ctx, rows)).map(([project, stats, showsRuns]) => ({
     project: JSON.parse(project as string) as SessionRow,
     stats: JSON.parse((stats ?? 'null') as string) as SessionStats,
     showsRuns: showsRuns === true,

@@ -100,10 +100,14 @@ export type RunOperation = {
 export const PAYLOADS = ['extra', 'serialized', 'inputs', 'outputs', 'events'] as const
 export type Payload = (typeof PAYLOADS)[number]
 
+/** What lies apart from its row where it is long. */
+export const LONG_MEMBERS = [...PAYLOADS, 'error'] as const
+export type LongMember = (typeof LONG_MEMBERS)[number]
+
 /** An object of the store, or base64 where there is no store. */
 export type StoredObject = { bytes: number; type?: string } & ({ path: string } | { base64: string })
-/** The column of a payload in it is empty text. */
-export type StoredObjects = { [Name in Payload]?: StoredObject } & { attachments?: Record<string, StoredObject> }
+/** The column of a payload in it is empty text, and that of an error has its beginning, which filters compare. */
+export type StoredObjects = { [Name in LongMember]?: StoredObject } & { attachments?: Record<string, StoredObject> }
 
 /** As clients give it in `usage_metadata`, with what it costs. */
 export type UsageDetails = {

@@ -1,4 +1,5 @@
 // Filters as conditions of ClickHouse. All values are bound. A condition is true or false, never null.
+import { COMPARED_CHARACTERS, PARSED_BYTES } from '../filter/bounds.ts'
 import { type FieldType, splitWords } from '../filter/fields.ts'
 import type { Comparison, Literal } from '../filter/grammar.ts'
 import type { ResolvedCondition, ResolvedFilter } from '../filter/resolve.ts'
@@ -12,7 +13,7 @@ export type FilterSource = {
   /** Whether the row has feedback that meets the conditions. */
   hasFeedback(filter: ResolvedFilter): Sql
   /** All texts of the row, for a search without a field. */
-  texts: Sql
+  texts: Sql[]
 }
 
 export function filterCondition(filter: ResolvedFilter, source: FilterSource): Sql {
@@ -35,6 +36,11 @@ export function filterCondition(filter: ResolvedFilter, source: FilterSource): S
   return operator === 'some' ? found : sql`not ${found}`
 }
 
+/** A text that may be long, as far as it is compared. */
+export const beginningOf = (value: Sql): Sql => sql`substringUTF8(${value}, 1, ${name(String(COMPARED_CHARACTERS))})`
+/** JSON of which members are compared. Longer JSON has none. */
+export const parsedJson = (json: Sql): Sql => sql`if(length(${json}) <= ${name(String(PARSED_BYTES))}, ${json}, '')`
+
 const known = (condition: Sql): Sql => sql`ifNull(${condition}, false)`
 
 const SIGNS: Partial<Record<Comparison, Sql>> = {
@@ -48,7 +54,7 @@ const SIGNS: Partial<Record<Comparison, Sql>> = {
 
 function compare({ operator, type, values }: ResolvedCondition, column: Sql): Sql {
   const shown = type === 'member' ? textOf(column) : column
-  if (operator === 'search') return search(shown, values, type === 'document')
+  if (operator === 'search') return search([shown], values, type === 'document')
   const [value] = values as [Literal]
   if (operator === 'like') return sql`${shown} like ${text(String(value))}`
   if (operator === 'exists') return sql`JSONHas(${column}, ${text(String(value))})`
@@ -172,13 +178,15 @@ export function jsonPairs(json: Sql, keys: string[] | undefined): Sql {
   return sql`arrayConcat(${first}, ${inner}, ${elements})`
 }
 
-/** Every word stands somewhere in the text, in any case. In JSON, quotes and backslashes are escaped. */
-function search(shown: Sql, [words]: Literal[], isJson = true): Sql {
+/** Every word stands somewhere in the texts, in any case. In JSON, quotes and backslashes are escaped. */
+function search(searched: Sql[], [words]: Literal[], isJson = true): Sql {
   return all(
     splitWords(String(words)).map(word => {
       const spellings = [...new Set([word, ...(isJson ? [JSON.stringify(word).slice(1, -1)] : [])])]
       return sql`(${join(
-        spellings.map(spelling => sql`ifNull(positionCaseInsensitiveUTF8(${shown}, ${text(spelling)}) > 0, false)`),
+        searched.flatMap(shown =>
+          spellings.map(spelling => sql`ifNull(positionCaseInsensitiveUTF8(${shown}, ${text(spelling)}) > 0, false)`),
+        ),
         ' or ',
       )})`
     }),

@@ -1,6 +1,6 @@
 // Merges the writes of a run into one row, by the rule of `run-operations.ts`, and says what its columns are.
 import { MERGED_MEMBERS } from '../run-operations.ts'
-import { PAYLOADS } from '../store.ts'
+import { LONG_MEMBERS } from '../store.ts'
 import { join, name, type Sql, sql, uuid } from './sql.ts'
 
 /** Of the write `w`: a patch wins over a post, and otherwise the later one. */
@@ -12,12 +12,12 @@ const mergedValue = (column: string, first: string): Sql =>
     ? sql`argMax(w.${name(column)}, ${rank(bitOf(first))})`
     : sql`tupleElement(argMaxIf(tuple(w.${name(column)}), ${rank(bitOf(first))}, w.${name(first)} is not null), 1)`
 
-/** An object goes where its payload goes. Attachments add up. `readObjects()` puts them together. */
+/** An object goes where its column goes. Attachments add up. `readObjects()` puts them together. */
 const OBJECTS = sql`if(
       max(w.objects is not null),
       toJSONString(tuple(
         [${join(
-          PAYLOADS.map(payload => mergedValue('objects', payload)),
+          LONG_MEMBERS.map(member => mergedValue('objects', member)),
           ', ',
         )}],
         arrayMap(one -> one.2, arraySort(groupArrayIf((w.version, w.objects), w.objects is not null)))

@@ -4,7 +4,7 @@ import type { Ctx } from '../../kernel/context.ts'
 import { type Row, run } from '../../kernel/db.ts'
 import { COLUMNS_BESIDE } from '../postgres/columns-beside.ts'
 import { type DetailColumn, type StoredRun, TOTALS } from '../run-query.ts'
-import { PAYLOADS, type StoredObjects } from '../store.ts'
+import { LONG_MEMBERS, PAYLOADS, type StoredObjects } from '../store.ts'
 import type { ClickHouse } from './client.ts'
 import { isAt, selectRuns } from './run-columns.ts'
 import { bind, join, name, type Sql, sql, toClickHouseTime, uuids } from './sql.ts'
@@ -78,13 +78,13 @@ function toText(column: DetailColumn, value: string | null): string | null {
   return column.endsWith('_time') ? fromClickHouseTime(value) : value
 }
 
-/** Of each payload what the write that wins has, and the attachments of all writes, of which later ones win. */
+/** Of each long member what the write that wins has, and the attachments of all writes, of which later ones win. */
 export function joinObjects(writes: string): string | null {
   const [winners, all] = JSON.parse(writes) as [(string | null)[], string[]]
   const objects: StoredObjects = {}
-  for (const [i, payload] of PAYLOADS.entries()) {
-    const object = winners[i] ? (JSON.parse(winners[i]) as StoredObjects)[payload] : undefined
-    if (object) objects[payload] = object
+  for (const [i, member] of LONG_MEMBERS.entries()) {
+    const object = winners[i] ? (JSON.parse(winners[i]) as StoredObjects)[member] : undefined
+    if (object) objects[member] = object
   }
   const attachments = Object.assign({}, ...all.map(one => (JSON.parse(one) as StoredObjects).attachments))
   if (Object.keys(attachments).length > 0) objects.attachments = attachments

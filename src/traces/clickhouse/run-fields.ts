@@ -1,15 +1,15 @@
 // What the fields of filters are in a merged run, and which of its columns they need.
 import type { ResolvedFilter } from '../filter/resolve.ts'
 import { TOTALS } from '../run-query.ts'
-import { type FilterSource, jsonPairs } from './filter-sql.ts'
-import { join, name, type Sql, sql, uuids } from './sql.ts'
+import { beginningOf, type FilterSource, jsonPairs, parsedJson } from './filter-sql.ts'
+import { name, type Sql, sql, uuids } from './sql.ts'
 
 type Field = { columns: string[]; sql: Sql }
 
 const storedText = (column: 'inputs' | 'outputs'): Field => ({
   columns: [column, `${column}_preview`],
   // A payload in the object store is empty here. Its preview is searched.
-  sql: sql`coalesce(nullIf(r.${name(column)}, ''), r.${name(`${column}_preview`)})`,
+  sql: beginningOf(sql`coalesce(nullIf(r.${name(column)}, ''), r.${name(`${column}_preview`)})`),
 })
 const seconds = (column: string): Field => ({
   columns: ['start_time', column],
@@ -27,6 +27,7 @@ const FIELDS: Record<string, Field> = {
   first_token_latency: seconds('first_token_time'),
   execution_order: { columns: [], sql: sql`1` },
   is_root: { columns: [], sql: sql`(r.id = r.trace_id)` },
+  error: { columns: ['error'], sql: beginningOf(sql`r.error`) },
   inputs: storedText('inputs'),
   outputs: storedText('outputs'),
   tags: { columns: ['tags'], sql: sql`JSONExtract(ifNull(r.tags, '[]'), 'Array(String)')` },
@@ -37,7 +38,6 @@ const fieldOf = (field: string): Field =>
   FIELDS[field] ?? { columns: KEYS.includes(field) ? [] : [field], sql: sql`r.${name(field)}` }
 
 const ALL_TEXTS = ['name', 'error', 'tags', 'metadata', 'inputs', 'inputs_preview', 'outputs', 'outputs_preview']
-const textIn = (field: string): Sql => sql`ifNull(${FIELDS[field]?.sql ?? sql`r.${name(field)}`}, '')`
 const PAIRS: Record<string, string> = { metadata: 'metadata', input: 'inputs', output: 'outputs' }
 
 /** The columns that a filter reads. */
@@ -57,17 +57,14 @@ export function readsTotals(filter: ResolvedFilter | undefined): boolean {
 /** A filter over the merged runs `r`. */
 export const runSource = (feedback: Map<ResolvedFilter, string[]>): FilterSource => ({
   column: field => fieldOf(field).sql,
-  pairs: (family, keys) => jsonPairs(sql`r.${name(PAIRS[family]!)}`, keys),
+  pairs: (family, keys) => jsonPairs(parsedJson(sql`r.${name(PAIRS[family]!)}`), keys),
   hasFeedback: filter => sql`(r.id in ${uuids(feedback.get(filter) ?? [])})`,
-  texts: sql`concat(${join(
-    [
-      textIn('name'),
-      textIn('error'),
-      sql`arrayStringConcat(${FIELDS.tags!.sql}, '\n')`,
-      textIn('metadata'),
-      textIn('inputs'),
-      textIn('outputs'),
-    ],
-    ", '\\n', ",
-  )})`,
+  texts: [
+    sql`r.name`,
+    FIELDS.error!.sql,
+    beginningOf(sql`arrayStringConcat(${FIELDS.tags!.sql}, '\n')`),
+    sql`r.metadata`,
+    FIELDS.inputs!.sql,
+    FIELDS.outputs!.sql,
+  ],
 })

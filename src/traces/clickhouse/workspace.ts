@@ -70,7 +70,7 @@ export async function readScope(ctx: Ctx, sessions: string[], filters: (Resolved
 const FEEDBACK_SOURCE = {
   column: (field: string) => FEEDBACK_COLUMNS[field]!,
   pairs: () => sql`(select f.*) p`,
-  texts: sql`null`,
+  texts: [],
 }
 
 function feedbackFilters(filter: ResolvedFilter): PairFilter[] {

@@ -104,14 +104,21 @@ export const readSearch = ({ values, position }: Condition): Literal[] =>
 
 function readerOf(operator: Comparison, type: FieldType): { read: Read; description: string } {
   if (operator === 'search') return { read: readWords, description: WORDS }
-  if (operator === 'like') return { read: readPattern, description: 'a text that does not end with a lone backslash' }
+  if (operator === 'like') return { read: readPattern, description: PATTERN }
   if (operator === 'has' && type === 'json')
     return { read: readJson, description: 'a JSON object in quotes, such as \'{"key": "value"}\'' }
   return { read: READ[type], description: DESCRIBED[type] }
 }
 
+/** Characters of a pattern of `like`, and of a word of `search`. A longer one is no pattern, but a text to compare. */
+const MAX_PATTERN = 255
+/** Names have some underscores, which are wildcards where nobody escapes them. Each one costs time at each character. */
+const MAX_WILDCARDS = 16
+const PATTERN =
+  `a text of at most ${MAX_PATTERN} characters, with at most ${MAX_WILDCARDS} \`%\` and \`_\` that have no backslash ` +
+  'before them, and without a lone backslash at its end'
 const MAX_WORDS = 20
-const WORDS = `one to ${MAX_WORDS} words in quotes`
+const WORDS = `one to ${MAX_WORDS} words in quotes, each of at most ${MAX_PATTERN} characters`
 
 export const splitWords = (text: string): string[] => text.split(/\s+/).filter(word => word !== '')
 
@@ -132,11 +139,13 @@ type Read = (value: Literal) => Literal | undefined
 
 const readText: Read = value => (typeof value === 'string' ? value : undefined)
 function readPattern(value: Literal): string | undefined {
-  if (typeof value !== 'string') return undefined
-  let end = value.length
-  while (value[end - 1] === '\\') end -= 1
-  return (value.length - end) % 2 === 0 ? value : undefined
+  if (typeof value !== 'string' || value.length > MAX_PATTERN) return undefined
+  const parts = splitPattern(value)
+  const isWhole = parts.at(-1) !== '\\'
+  return isWhole && parts.filter(part => part === '%' || part === '_').length <= MAX_WILDCARDS ? value : undefined
 }
+/** Into single characters, of which an escaped one has its backslash. */
+export const splitPattern = (pattern: string): string[] => pattern.match(/\\?./gsu) ?? []
 const readScalarText: Read = value => (value === null ? undefined : String(value))
 
 const READ: Record<FieldType, Read> = {
@@ -154,8 +163,9 @@ const READ: Record<FieldType, Read> = {
 
 function readWords(value: Literal): string | undefined {
   if (typeof value !== 'string') return undefined
-  const { length } = splitWords(value)
-  return length > 0 && length <= MAX_WORDS ? value : undefined
+  const words = splitWords(value)
+  const isShort = words.length <= MAX_WORDS && words.every(({ length }) => length <= MAX_PATTERN)
+  return words.length > 0 && isShort ? value : undefined
 }
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i

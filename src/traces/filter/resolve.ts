@@ -1,6 +1,6 @@
 // A filter with the types of its fields, and with the conditions on one pair together (pure).
 import { type Failure, type Fault, fail } from '../../kernel/errors.ts'
-import { type Field, type Fields, type FieldType, readSearch, readValues } from './fields.ts'
+import { type Field, type Fields, type FieldType, readSearch, readValues, splitWords } from './fields.ts'
 import { type Comparison, type Condition, type Filter, FilterFault, type Literal, parseFilter } from './grammar.ts'
 
 export type ResolvedCondition = {
@@ -38,13 +38,35 @@ export function resolveFilters<Name extends string>(texts: FilterTexts<Name>, fi
     const text = texts[name]
     if (!text?.trim()) continue
     try {
-      filters[name] = resolveFilter(parseFilter(text), fields)
+      filters[name] = resolveFilter(limitPatterns(parseFilter(text)), fields)
     } catch (error) {
       if (!(error instanceof FilterFault)) throw error
       faults.push({ name, fault: error })
     }
   }
   return { filters, faults }
+}
+
+/** Postgres keeps 32 compiled patterns for each connection, and would compile more of them again for each row. */
+const MAX_PATTERNS = 30
+
+function limitPatterns(filter: Filter): Filter {
+  let count = 0
+  const visit = (part: Filter): void => {
+    if ('parts' in part) {
+      for (const one of part.parts) visit(one)
+      return
+    }
+    if (part.operator === 'like') count += 1
+    if (part.operator === 'search') count += splitWords(String(part.values[0])).length
+    if (count > MAX_PATTERNS)
+      throw new FilterFault(
+        part.position,
+        `a filter has at most ${MAX_PATTERNS} patterns of \`like\` and words of \`search\` together`,
+      )
+  }
+  visit(filter)
+  return filter
 }
 
 const toFault = ({ name, fault }: FoundFault<string>, place: string): Fault => ({

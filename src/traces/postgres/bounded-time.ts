@@ -1,4 +1,4 @@
-// Reads that may scan many runs have a time limit, after which they are refused with advice.
+// Reads that may compare many texts have a time limit, after which they are refused with advice.
 import { sql } from 'drizzle-orm'
 import type { Ctx } from '../../kernel/context.ts'
 import { type Query, run } from '../../kernel/db.ts'
@@ -8,13 +8,17 @@ import { Failure, fail } from '../../kernel/errors.ts'
 const MAX_READ_MS = 4000
 const QUERY_CANCELED = '57014'
 
-const limitTime = sql`select set_config('statement_timeout', ${String(MAX_READ_MS)}, true)`
+/** For the transaction of the read, before it. */
+export const LIMIT_TIME = sql`select set_config('statement_timeout', ${String(MAX_READ_MS)}, true)`
 
-export async function runWithinTime<T>(ctx: Ctx, query: Query<T>): Promise<T[]> {
+export const runWithinTime = <T>(ctx: Ctx, query: Query<T>): Promise<T[]> =>
+  refuseSlow(run(ctx, query, LIMIT_TIME, { isSlow: true, signal: ctx.disconnectSignal?.() }))
+
+export async function refuseSlow<T>(reading: Promise<T>): Promise<T> {
   try {
-    return await run(ctx, query, limitTime, { isSlow: true, signal: ctx.disconnectSignal?.() })
+    return await reading
   } catch (error) {
-    const { code } = ((error instanceof Failure && error.extra.cause) || {}) as { code?: string }
+    const { code } = ((error instanceof Failure && error.extra.cause) || error) as { code?: string }
     throw code === QUERY_CANCELED ? fail('query_too_slow', { cause: error }) : error
   }
 }

@@ -1,9 +1,9 @@
 // Filters as conditions of SQL. All values are parameters.
 import { type SQL, sql } from 'drizzle-orm'
-import { textArray } from '../../kernel/db.ts'
 import { type FieldType, splitWords } from '../filter/fields.ts'
 import type { Comparison, Literal } from '../filter/grammar.ts'
 import type { ResolvedCondition, ResolvedFilter } from '../filter/resolve.ts'
+import { containsAny, matchesPattern } from './text-matches.ts'
 
 export type FilterSource = {
   /** The value of a field of the row, or of a pair `p`. */
@@ -11,7 +11,7 @@ export type FilterSource = {
   /** The rows `p` of a family's pairs. */
   pairs(family: string, conditions: ResolvedCondition[]): SQL
   /** All texts of the row, for a search without a field. */
-  texts: SQL
+  texts: SQL[]
 }
 
 /** True, false or null, which counts as false. */
@@ -48,9 +48,9 @@ const SIGNS: Partial<Record<Comparison, SQL>> = {
 
 function compare({ operator, type, values }: ResolvedCondition, column: SQL): SQL {
   const text = type === 'member' ? sql`(${column} #>> '{}')` : column
-  if (operator === 'search') return search(text, values, type === 'document')
+  if (operator === 'search') return search([text], values, type === 'document')
   const [value] = values as [Literal]
-  if (operator === 'like') return sql`${text} like ${value}`
+  if (operator === 'like') return matchesPattern(text, String(value))
   if (operator === 'exists') return sql`jsonb_exists(${column}, ${value})`
   if (operator === 'has') return type === 'tags' ? sql`${column} @> array[${value}]::text[]` : contains(column, value)
   if (operator === 'in') return isIn(column, text, type, values)
@@ -98,15 +98,14 @@ function compareMember(operator: Comparison, column: SQL, text: SQL, value: Lite
   return operator === 'neq' ? sql`(${number} and ${text} is distinct from ${String(value)})` : number
 }
 
-/** Every word stands somewhere in the text, in any case. In JSON, quotes and backslashes are escaped. */
-function search(text: SQL, [words]: Literal[], isJson = true): SQL {
-  const spellings = splitWords(String(words)).map(word => [
-    ...new Set([word, ...(isJson ? [JSON.stringify(word).slice(1, -1)] : [])]),
-  ])
-  return joinConditions(
-    spellings.map(spelling => sql`${text} ilike any(${textArray(spelling.map(containsPattern))})`),
-    'and',
-  )
+/** Every word stands somewhere in the texts, in any case. In JSON, quotes and backslashes are escaped. */
+function search(texts: SQL[], [words]: Literal[], isJson = true): SQL {
+  const found = splitWords(String(words)).map(word => {
+    const spellings = [...new Set([word, ...(isJson ? [JSON.stringify(word).slice(1, -1)] : [])])]
+    return joinConditions(
+      texts.map(text => containsAny(text, spellings)),
+      'or',
+    )
+  })
+  return joinConditions(found, 'and')
 }
-
-const containsPattern = (word: string): string => `%${word.replace(/[\\%_]/g, '\\$&')}%`

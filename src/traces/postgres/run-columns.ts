@@ -1,7 +1,7 @@
 // The columns of runs as statements write them, and the rule by which a row takes new values.
 import { type SQL, sql } from 'drizzle-orm'
 import { MERGED_MEMBERS } from '../run-operations.ts'
-import { PAYLOADS } from '../store.ts'
+import { LONG_MEMBERS } from '../store.ts'
 
 export const PLACE_COLUMNS = [
   'session_id',
@@ -38,12 +38,12 @@ function isKept(column: string, bit: number): SQL {
 }
 const bitOf = (column: string): number => MERGED_MEMBERS.findIndex(([first]) => first === column)
 
-/** An object goes where its payload goes. Attachments add up. */
+/** An object goes where its column goes. Attachments add up. */
 const MERGED_OBJECTS = sql`case
           when runs.objects is null and excluded.objects is null then null
           else nullif(jsonb_strip_nulls(jsonb_build_object(
             ${sql.join(
-              PAYLOADS.map(
+              LONG_MEMBERS.map(
                 name => sql`${sql.raw(`'${name}'`)}, case
               when ${isKept(name, bitOf(name))} then runs.objects -> ${sql.raw(`'${name}'`)}
               else excluded.objects -> ${sql.raw(`'${name}'`)}

@@ -3,6 +3,7 @@ import { type SQL, sql } from 'drizzle-orm'
 import { textArray } from '../../kernel/db.ts'
 import type { ResolvedCondition } from '../filter/resolve.ts'
 import type { FilterSource } from './filter-sql.ts'
+import { beginningOf, parsedJson } from './text-matches.ts'
 
 /** Tokens and costs of a root are those of its trace. */
 export const TOTALS = [
@@ -27,7 +28,7 @@ export const inTraceOf = (other: SQL, r: SQL): SQL => sql`
 export const FEEDBACK_COLUMNS: Record<string, SQL> = {
   feedback_key: sql`p.key`,
   feedback_score: sql`p.score`,
-  feedback_value: sql`case when pg_input_is_valid(p.value, 'jsonb') then p.value::jsonb end`,
+  feedback_value: parsedJson(sql`p.value`),
   feedback_comment: sql`p.comment`,
   feedback_source: sql`p.source_type`,
 }
@@ -43,6 +44,7 @@ export function runSource(alias: string): FilterSource {
     first_token_latency: seconds('first_token_time'),
     execution_order: sql`1`,
     is_root: sql`(${r}.id = ${r}.trace_id)`,
+    error: beginningOf(own('error')),
     inputs: storedText(r, 'inputs'),
     outputs: storedText(r, 'outputs'),
     ...Object.fromEntries(TOTALS.map(name => [name, totalOf(r, name)])),
@@ -51,10 +53,14 @@ export function runSource(alias: string): FilterSource {
   return {
     column: name => columns[name] ?? own(name),
     pairs: (family, conditions) => pairsOf(r, family, conditions),
-    texts: sql`concat_ws(
-      E'\n', ${r}.name, ${r}.error, array_to_string(${r}.tags, E'\n'), ${r}.metadata, ${columns.inputs!},
-      ${columns.outputs!}
-    )`,
+    texts: [
+      own('name'),
+      columns.error!,
+      beginningOf(sql`array_to_string(${own('tags')}, E'\n')`),
+      sql`${own('metadata')}::text`,
+      columns.inputs!,
+      columns.outputs!,
+    ],
   }
 }
 
@@ -65,7 +71,7 @@ const memberColumns = (family: string): [string, SQL][] => [
 
 /** A payload in the object store is empty here. Its preview is searched. */
 const storedText = (r: SQL, name: 'inputs' | 'outputs'): SQL =>
-  sql`coalesce(nullif(${r}.${sql.identifier(name)}, ''), ${r}.${sql.identifier(`${name}_preview`)})`
+  beginningOf(sql`coalesce(nullif(${r}.${sql.identifier(name)}, ''), ${r}.${sql.identifier(`${name}_preview`)})`)
 
 const totalOf = (r: SQL, name: Total): SQL => {
   const column = sql.identifier(name)
@@ -81,7 +87,7 @@ function pairsOf(r: SQL, family: string, conditions: ResolvedCondition[]): SQL {
     return sql`(select * from feedbacks f where f.tenant_id = current_tenant() and f.run_id = ${r}.id) p`
   if (family === 'metadata') return jsonPairs(sql`${r}.metadata`, conditions)
   const text = sql`${r}.${sql.identifier(`${family}s`)}`
-  return jsonPairs(sql`case when pg_input_is_valid(${text}, 'jsonb') then ${text}::jsonb end`, conditions)
+  return jsonPairs(parsedJson(text), conditions)
 }
 
 /** The members of a JSON object, as rows `p`. */

@@ -54,7 +54,7 @@ const MEMBERS: [string, SQL][] = [
   ['latency_p99', sql`g.latency_p99`],
   ['first_inputs', rootOf(sql`p.inputs_preview`, sql`asc`)],
   ['last_outputs', rootOf(sql`p.outputs_preview`, sql`desc`)],
-  ['last_error', rootOf(sql`left(p.error, 1000)`, sql`desc`, sql`p.error is not null`)],
+  ['last_error', rootOf(sql`p.error`, sql`desc`, sql`p.error is not null`)],
   ...TOTALS.map((name): [string, SQL] => [name, sql`totals.${sql.identifier(name)}`]),
   ['token_details', detailsOf(['input_token_details', 'output_token_details'])],
   ['cost_details', detailsOf(['input_cost_details', 'output_cost_details'])],
@@ -71,8 +71,8 @@ export function threadStatement(query: ThreadQuery): SQL<Row> {
   const members = MEMBERS.map(([name, value]) => sql`${sql.raw(`'${name}'`)}, ${value}`)
   return sql`
     with picked as materialized (
-      select r.id, r.thread_id, r.trace_id, r.trace_time, r.order_time, r.start_time, r.end_time, r.error,
-        r.inputs_preview, r.outputs_preview
+      select r.id, r.thread_id, r.trace_id, r.trace_time, r.order_time, r.start_time, r.end_time,
+        left(r.error, 1000) as error, r.inputs_preview, r.outputs_preview
       from ${source} r
       where r.thread_id is not null and ${condition}
     ),

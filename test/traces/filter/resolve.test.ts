@@ -3,7 +3,8 @@ import { describe, expect, it } from 'vitest'
 import { Failure } from '../../../src/kernel/errors.ts'
 import { RUN_FIELDS } from '../../../src/traces/filter/fields.ts'
 import { FilterFault, parseFilter } from '../../../src/traces/filter/grammar.ts'
-import { type ResolvedFilter, readFilters, resolveFilter } from '../../../src/traces/filter/resolve.ts'
+import { type ResolvedFilter, readFilters, resolveFilter, resolveFilters } from '../../../src/traces/filter/resolve.ts'
+import { toRegularExpression } from '../../../src/traces/postgres/text-matches.ts'
 
 const resolve = (text: string) => resolveFilter(parseFilter(text), RUN_FIELDS)
 const valuesOf = (text: string) => (resolve(text) as { values: unknown[] }).values
@@ -69,6 +70,9 @@ describe('the value of a field', () => {
     `search("${'word '.repeat(21)}")`,
     `search(name, "${'word '.repeat(21)}")`,
     String.raw`like(name, "a\\")`,
+    `like(name, "${'a'.repeat(256)}")`,
+    `like(name, "${'a_'.repeat(17)}")`,
+    `search(name, "${'a'.repeat(256)}")`,
     'eq(tags, "a")',
     'eq(metadata, "{}")',
     'gt(is_root, true)',
@@ -132,5 +136,39 @@ describe('the filters of a request', () => {
         ],
       ])
     }
+  })
+})
+
+describe('patterns and words', () => {
+  const like = (count: number) => `or(${Array.from({ length: count }, () => 'like(name, "a%")').join(', ')})`
+
+  it('are thirty in one filter, together', () => {
+    const faultOf = (filter: string) => resolveFilters({ filter }, RUN_FIELDS).faults[0]?.fault.position
+    expect(faultOf(like(30))).toBeUndefined()
+    expect(faultOf(like(31))).toBe(like(30).length + 2)
+    expect(faultOf(`and(${like(12)}, search("${'a '.repeat(19)}"))`)).toBe(like(12).length + 7)
+  })
+
+  it('may have 255 characters, and 16 wildcards besides escaped ones', () => {
+    expect(() => resolve(`like(name, "${'a'.repeat(255)}")`)).not.toThrow()
+    expect(() => resolve(`like(name, "${'_%'.repeat(8)}")`)).not.toThrow()
+    expect(() => resolve(`like(name, "${'\\\\_'.repeat(20)}")`)).not.toThrow()
+  })
+})
+
+describe('a pattern as a regular expression', () => {
+  it.each([
+    ['a', '^a$'],
+    ['', '^$'],
+    ['%', ''],
+    ['%%', ''],
+    ['%a', 'a$'],
+    ['a%', '^a'],
+    ['%a%b_%', 'a.*b.'],
+    ['%_%', '.'],
+    ['\\%a\\\\%', '^%a\\\\'],
+    ['a.b|(c)', '^a\\.b\\|\\(c\\)$'],
+  ])('%s', (pattern, expected) => {
+    expect(toRegularExpression(pattern)).toBe(expected)
   })
 })

@@ -1,0 +1,29 @@
+// Says in the answer that a filter has compared long texts in part.
+import type { Ctx } from '../kernel/context.ts'
+import { looksWithin } from './filter/bounds.ts'
+import type { ResolvedFilter } from './filter/resolve.ts'
+import { MAX_IN_ROW } from './run-objects.ts'
+import type { TraceStore } from './store.ts'
+
+const LONG_MEMBERS = ['error', 'inputs', 'outputs', 'input', 'output']
+const WARNING =
+  `\`error\`, \`inputs\` and \`outputs\` of more than ${MAX_IN_ROW} characters are compared in part: ` +
+  'an error by its beginning, inputs and outputs by their preview.'
+
+type Filters = { [Name in 'filter' | 'trace_filter' | 'tree_filter']?: ResolvedFilter | undefined }
+
+/** Whether a run has such a text is not looked up: that would cost as much as the filter. */
+export function warnOfLongTexts({ warnings }: Ctx, { filter, trace_filter, tree_filter }: Filters): void {
+  const isConcerned = [filter, trace_filter, tree_filter].some(one => looksWithin(one, LONG_MEMBERS))
+  if (isConcerned && !warnings.includes(WARNING)) warnings.push(WARNING)
+}
+
+export function withWarnings(store: TraceStore): TraceStore {
+  const warned =
+    <Query extends Filters, Answer>(read: (ctx: Ctx, query: Query) => Promise<Answer>) =>
+    (ctx: Ctx, query: Query): Promise<Answer> => {
+      warnOfLongTexts(ctx, query)
+      return read(ctx, query)
+    }
+  return { ...store, query: warned(store.query), stats: warned(store.stats), listThreads: warned(store.listThreads) }
+}
