@@ -3,7 +3,7 @@ import { computed, signal } from '@preact/signals'
 import { type Client, createClient, type Reply } from '../../../src/client/client.ts'
 import { ApiError } from '../../../src/client/errors.ts'
 
-export type { CallOptions, Item, ListRoute, Reply, Route } from '../../../src/client/client.ts'
+export type { Answer, CallOptions, Item, ListRoute, Reply, Route } from '../../../src/client/client.ts'
 export { nextCursor } from '../../../src/client/client.ts'
 export { ApiError, ConnectionError } from '../../../src/client/errors.ts'
 
@@ -30,6 +30,9 @@ const client = computed(() =>
   createClient({ url: location.origin, workspace: workspaceId.value, fetch: fetchWithSession, headers: HEADERS }),
 )
 export const getClient = (): Client => client.value
+
+/** The answer looked at parts of long texts only. A page sends nothing else that an answer warns about. */
+export const isPartial = ({ headers }: { headers: Headers }): boolean => headers.has('Slipway-Warnings')
 
 /** The caller, or undefined without a session. */
 export async function readMe(): Promise<Me | undefined> {

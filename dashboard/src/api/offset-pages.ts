@@ -1,6 +1,6 @@
 // Reads lists of tracing page by page: an array each, of which a shorter one is the last.
 import { useInfiniteQuery } from '@tanstack/preact-query'
-import { getClient, type Reply } from './client.ts'
+import { getClient, isPartial, type Reply } from './client.ts'
 import { type GetRoute, keyOf, type ReadOptions } from './queries.ts'
 
 export type ArrayRoute = { [R in GetRoute]: Reply<R> extends unknown[] ? R : never }[GetRoute]
@@ -17,13 +17,14 @@ export function useOffsetPages<R extends ArrayRoute>(
     queryKey: [...keyOf(workspace, route, options), 'pages', pageSize],
     queryFn: async ({ signal, pageParam }) => {
       const page = { ...(options as { query?: object }).query, limit: pageSize, offset: pageParam }
-      return (await getClient().call(route, { ...options, query: page, signal } as never)) as ItemOf<R>[]
+      const answer = await getClient().answer(route, { ...options, query: page, signal } as never)
+      return { items: answer.reply as ItemOf<R>[], isPartial: isPartial(answer) }
     },
     initialPageParam: 0,
-    getNextPageParam: (page, pages) => (page.length < pageSize ? undefined : pages.length * pageSize),
+    getNextPageParam: ({ items }, pages) => (items.length < pageSize ? undefined : pages.length * pageSize),
     enabled,
     refetchInterval: everyMs,
     placeholderData: previous => previous,
   })
-  return { ...query, items: data?.pages.flat() as ItemOf<R>[] | undefined }
+  return { ...query, items: data?.pages.flatMap(({ items }) => items), isPartial: data?.pages[0]?.isPartial ?? false }
 }

@@ -1,6 +1,6 @@
 // Reads runs by queries, which are POST requests: pages of a table, and all runs of a trace.
 import { useInfiniteQuery, useQuery } from '@tanstack/preact-query'
-import { type CallOptions, getClient, type Reply } from './client.ts'
+import { type Answer, type CallOptions, getClient, isPartial, type Reply } from './client.ts'
 import { keyOf } from './queries.ts'
 
 const ROUTE = 'POST /runs/query'
@@ -18,22 +18,22 @@ export function useRunPages(workspace: string, query: RunQuery, { enabled = true
   const { data, ...rest } = useInfiniteQuery({
     queryKey: [...keyOfRuns(workspace, query), 'pages'],
     queryFn: async ({ signal, pageParam }) => {
-      let page: RunPage
+      let answer: Answer<typeof ROUTE>
       let cursor = pageParam
       let empty = 0
       do {
         const body = { ...query, limit: PAGE_SIZE, ...(cursor && { cursor }) }
-        page = await getClient().call(ROUTE, { body, signal })
-        cursor = page.cursors.next
-      } while (page.runs.length === 0 && cursor && ++empty < MAX_EMPTY_PAGES)
-      return page
+        answer = await getClient().answer(ROUTE, { body, signal })
+        cursor = answer.reply.cursors.next
+      } while (answer.reply.runs.length === 0 && cursor && ++empty < MAX_EMPTY_PAGES)
+      return { ...answer.reply, isPartial: isPartial(answer) }
     },
     initialPageParam: null as string | null,
     getNextPageParam: page => page.cursors.next,
     enabled,
     placeholderData: previous => previous,
   })
-  return { ...rest, items: data?.pages.flatMap(({ runs }) => runs) }
+  return { ...rest, items: data?.pages.flatMap(({ runs }) => runs), isPartial: data?.pages[0]?.isPartial ?? false }
 }
 
 /** Reads one page again and again, while the tab is shown. */

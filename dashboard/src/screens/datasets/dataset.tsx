@@ -151,17 +151,14 @@ function Examples({ workspace, dataset }: Props) {
   const versions = useOffsetPages(workspace, 'GET /datasets/{dataset_id}/versions', { params }, { pageSize: 100 })
   const asOf = version ? { as_of: version as never } : {}
   const splits = useRead(workspace, 'GET /datasets/{dataset_id}/splits', { params, query: asOf })
-  const { items, error, hasNextPage, isFetchingNextPage, isPlaceholderData, fetchNextPage, refetch } = useOffsetPages(
-    workspace,
-    'GET /examples',
-    {
-      query: {
-        ...{ dataset: dataset.id, ...asOf },
-        ...(split && { splits: [split] }),
-        ...(text.trim() && { full_text_contains: [text.trim()] }),
-      },
+  const { items, error, isPartial, isPlaceholderData, refetch, ...pages } = useOffsetPages(workspace, 'GET /examples', {
+    query: {
+      ...{ dataset: dataset.id, ...asOf },
+      ...(split && { splits: [split] }),
+      ...(text.trim() && { full_text_contains: [text.trim()] }),
     },
-  )
+  })
+  const { hasNextPage, isFetchingNextPage, fetchNextPage } = pages
   const table = useRef<HTMLTableElement>(null)
   useRowKeys(table, 'example')
   useCommands([
@@ -209,6 +206,11 @@ function Examples({ workspace, dataset }: Props) {
         <p class={styles.note} role="status">
           <Icon name="clock" />
           The examples as they were at {formatExact(version)}.
+        </p>
+      )}
+      {isPartial && (
+        <p class={styles.note} role="status">
+          Of inputs and outputs over 1 MB, only the beginning was searched.
         </p>
       )}
       {error && !items && <Problem error={error} onRetry={() => void refetch()} />}

@@ -66,8 +66,8 @@ const NO_FILTERS = { q: '', status: '', type: '', scope: '', filter: '' }
 
 export function Runs({ workspace, project }: { workspace: string; project: Project }) {
   const { text, status, type, scope, filter, span, query, parsed } = useShownRuns(project)
-  const { items, error, hasNextPage, isFetchingNextPage, isPlaceholderData, isFetching, fetchNextPage, refetch } =
-    useRunPages(workspace, query)
+  const { items, error, isPartial, isPlaceholderData, isFetching, refetch, ...pages } = useRunPages(workspace, query)
+  const { hasNextPage, isFetchingNextPage, fetchNextPage } = pages
   const [editor, setEditor] = useFilter('editor')
   const table = useRef<HTMLTableElement>(null)
   useRowKeys(table, 'run')
@@ -136,6 +136,11 @@ export function Runs({ workspace, project }: { workspace: string; project: Proje
         />
       )}
       {parsed.unknown && <Unknown condition={parsed.unknown} />}
+      {isPartial && (
+        <p class={styles.partial} role="status">
+          Of errors, inputs and outputs over 32 KB, only the beginning or the preview was searched.
+        </p>
+      )}
       {error && !fault && !items && <Problem error={error} onRetry={() => void refetch()} />}
       <ListCard>
         {!items && !error && <Skeleton lines={8} />}
