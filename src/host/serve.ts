@@ -1,13 +1,17 @@
 // Serves the app in a process of Node, Deno or Bun, until a signal ends it.
 import { once } from 'node:events'
 import type { Server } from 'node:http'
-import { readShutdownLimits } from '../env.ts'
+import { readShutdownLimits, readSystemUrl } from '../env.ts'
 import type { Platform } from '../platform.ts'
 import type { ReadPeer } from './client-address.ts'
 import { requireReady, requireRole } from './database-connection.ts'
+import { isNeonUrl } from './gateway.ts'
 import { createHost } from './host.ts'
 import { createHttpServer } from './http-server.ts'
 import { createLogWriter, type Output } from './log-writer.ts'
+import { connectClient } from './migrate.ts'
+import type { SealingKeys } from './operate/manifest.ts'
+import { requireSealingKeys } from './operate/sealing-key-check.ts'
 import { finishPendingWork } from './pending-work.ts'
 import type { Schedule } from './schedule.ts'
 import { createShutdown } from './shutdown.ts'
@@ -30,7 +34,7 @@ export async function serve(
   const { draining, stopping, onSignal } = createShutdown()
   const limits = readShutdownLimits(process.env)
   const own = { draining, stopping, log: createLogWriter(output), resolveTxt }
-  const { app, close } = createHost(process.env, own, { readPeer })
+  const { app, config, close } = createHost(process.env, own, { readPeer })
   await requireReady(app.database)
   await requireRole(app.database, 'DATABASE_URL')
   await requireRole(
@@ -38,6 +42,7 @@ export async function serve(
     'DATABASE_SYSTEM_URL',
     process.env.DATABASE_SYSTEM_URL ? 'DATABASE_SYSTEM_URL' : 'DATABASE_URL',
   )
+  await checkSealingKeys(process.env, config.sealingKeys, own.log)
   const server = createHttpServer(app.fetch)
   await once(server.listen(PORT, HOST), 'listening').catch((error: NodeJS.ErrnoException) => {
     throw error.code === 'EADDRINUSE'
@@ -55,6 +60,21 @@ export async function serve(
     await finishPendingWork()
     await close()
   })
+}
+
+async function checkSealingKeys(env: NodeJS.ProcessEnv, keys: SealingKeys, log: Platform['log']): Promise<void> {
+  const url = readSystemUrl(env)
+  // Neon may be reached by https alone.
+  if (isNeonUrl(url)) return
+  const client = await connectClient(url)
+  const { missing } = await requireSealingKeys(client, keys).finally(() => client.end())
+  if (missing.length > 0)
+    log({
+      level: 'warn',
+      notice:
+        `Values in the database need ${missing.join(', ')}, which SEALING_KEYS does not have. Add the key, or enter ` +
+        'these values again. `slipway reseal --check` counts them.',
+    })
 }
 
 function describeAddress(server: Server): string {

@@ -4,10 +4,13 @@ import { createHash, createHmac, timingSafeEqual } from 'node:crypto'
 
 export const sha256 = () => createHash('sha256')
 export const sha256Hex = (text: string | Uint8Array): string => sha256().update(text).digest('hex')
-/** A UUID of version 8, whose bits are for applications to choose: the same text has the same. */
-/** Of a secret as it is stored: it changes when the secret is set again, and tells nothing of its value. */
-export const sealedFingerprint = (sealed: string): string => sha256Hex(sealed).slice(0, 16)
+/**
+ * The fingerprint of a secret as it is stored changes when the secret is set again, and tells nothing of its value.
+ * A value that `slipway reseal` has sealed again ends with its first fingerprint, so that nothing looks changed.
+ */
+export const sealedFingerprint = (sealed: string): string => sealed.split('.')[3] ?? sha256Hex(sealed).slice(0, 16)
 
+/** A UUID of version 8, whose bits are for applications to choose: the same text has the same. */
 export function derivedUuid(text: string): string {
   const hex = sha256Hex(text)
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-8${hex.slice(13, 16)}-a${hex.slice(17, 20)}-${hex.slice(20, 32)}`

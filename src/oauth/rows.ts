@@ -50,7 +50,10 @@ const forAdministrators = (column: typeof oauthProviders.warnings | typeof oauth
 
 /** As `sealedFingerprint()`: no query for a reply reads a sealed secret. */
 const CLIENT_SECRET_FINGERPRINT = sql<string | null>`
-  left(encode(sha256(convert_to(${oauthProviders.client_secret}, 'UTF8')), 'hex'), 16)`
+  coalesce(
+    nullif(split_part(${oauthProviders.client_secret}, '.', 4), ''),
+    left(encode(sha256(convert_to(${oauthProviders.client_secret}, 'UTF8')), 'hex'), 16)
+  )`
 
 export const wireColumns = {
   ...unsealedColumns,

@@ -1,12 +1,22 @@
 // Seals rows again, in batches. A row that changed meanwhile is left to the next pass.
 import type pg from 'pg'
 import { createSealer, type Sealer } from '../../kernel/crypto.ts'
+import { sealedFingerprint } from '../../kernel/digest.ts'
 import { connectClient } from '../migrate.ts'
 import { inSystemTransaction } from '../transaction.ts'
 import { listTables } from './backup-tables.ts'
 import type { SealingKeys } from './manifest.ts'
-import { countValuesByKey, type KeyCount, PASSING, SEALED, SEALED_VALUE, SIGNED } from './sealed-columns.ts'
+import {
+  countValuesByKey,
+  type KeyCount,
+  PASSING,
+  SEALED,
+  SEALED_VALUE,
+  SIGNED,
+  selectValues,
+} from './sealed-columns.ts'
 import { type Reseal, SEALED_ROWS } from './sealed-rows.ts'
+import { probeRow, requireSealingKeys } from './sealing-key-check.ts'
 import { formatCount } from './sizes.ts'
 
 type ResealOptions = { url: string; keys: SealingKeys; isCheck?: boolean; log: (line: string) => void }
@@ -15,32 +25,35 @@ type Row = Record<string, unknown>
 
 const BATCH_ROWS = 200
 
-/** False while a value needs another key than the first. */
+/** False while a value needs another key than the first, or none of the keys opens it. */
 export async function resealDatabase({ url, keys, isCheck = false, log }: ResealOptions): Promise<boolean> {
   const client = await connectClient(url)
   try {
+    await requireSealingKeys(client, keys)
     const [kid] = keys[0]!
-    if (!isCheck) {
-      const sealer = createSealer(keys)
-      for (const table of Object.keys(SEALED) as TableName[]) await resealTable(client, table, kid, sealer, log)
-    }
+    const sealer = createSealer(keys)
+    const tables = Object.keys(SEALED) as TableName[]
+    if (!isCheck) for (const table of tables) await resealTable(client, table, kid, sealer, log)
+    let unopened = 0
+    for (const table of tables) unopened += await countUnopenedRows(client, table, sealer, log)
     const counts = await inSystemTransaction(client, async () => countValuesByKey(client, await listTables(client)))
-    return report(counts, keys, log)
+    return report(counts, keys, unopened, log)
   } finally {
     await client.end()
   }
 }
 
 /** A value that already has the first key stays as it is, so that a repeated run writes nothing. */
-function createTools(sealer: Sealer, kid: string, onUnopened: () => void): Reseal {
+function createTools(sealer: Sealer, kid: string): Reseal {
   /** A value that no key opens stays as it is, and the others of its row are sealed. */
   const open = async (sealed: string, owner: string, place: string) =>
-    sealer.open(sealed, owner, place).catch(() => void onUnopened())
+    sealer.open(sealed, owner, place).catch(() => undefined)
   return {
     async seal(sealed, owner, place) {
       if (sealed === null || sealed.startsWith(`${kid}.`)) return sealed
       const plain = await open(sealed, owner, place)
-      return plain === undefined ? sealed : sealer.seal(plain, owner, place)
+      if (plain === undefined) return sealed
+      return `${await sealer.seal(plain, owner, place)}.${sealedFingerprint(sealed)}`
     },
     async fingerprint(old, sealed, owner, place) {
       if (old === null || old.startsWith(`${kid}.`)) return old
@@ -50,21 +63,17 @@ function createTools(sealer: Sealer, kid: string, onUnopened: () => void): Resea
   }
 }
 
-async function resealTable(
+/** Goes through the rows in the order of the primary key. Each batch is a transaction. */
+async function eachBatch(
   client: pg.Client,
   table: TableName,
-  kid: string,
-  sealer: Sealer,
-  log: (line: string) => void,
+  { condition, parameters }: { condition: string; parameters: unknown[] },
+  work: (rows: Row[]) => Promise<void>,
 ): Promise<void> {
-  const { primaryKey, reads = [], stays = [], reseal } = SEALED_ROWS[table]
+  const { primaryKey, reads = [], stays = [] } = SEALED_ROWS[table]
   const columns: readonly string[] = SEALED[table]
-  const usesOther = columns.map(
-    name => `exists (
-    select from regexp_matches("${name}"::text, $1, 'g') m where m[1] <> $2)`,
-  )
   const keyColumns = primaryKey.map(name => `"${name}"`).join(', ')
-  const after = primaryKey.map((_, i) => `$${i + 3}`).join(', ')
+  const after = primaryKey.map((_, i) => `$${parameters.length + i + 1}`).join(', ')
   const selected = [
     ...[...primaryKey, ...columns, ...reads, ...stays].map(name => `"${name}"`),
     ...columns.map(name => `"${name}"::text as "${textOf(name)}"`),
@@ -72,30 +81,58 @@ async function resealTable(
   const select = (isFirst: boolean) => `
     select ${selected.join(', ')}
     from "${table}"
-    where (${usesOther.join(' or ')})
+    where (${condition})
       ${isFirst ? '' : `and (${keyColumns}) > (${after})`}
     order by ${keyColumns}
     limit ${BATCH_ROWS}`
-  const total = { resealed: 0, failed: 0 }
   let last: unknown[] | undefined
-  const resealBatch = async (): Promise<boolean> => {
-    const { rows } = await client.query<Row>(select(last === undefined), [SEALED_VALUE, kid, ...(last ?? [])])
-    for (const row of rows) {
-      let unopened = 0
-      const values = await reseal(
-        row,
-        createTools(sealer, kid, () => unopened++),
-      )
-      if (unopened > 0) total.failed++
-      if (await updateRow(client, table, row, values)) total.resealed++
-    }
+  const readBatch = async (): Promise<boolean> => {
+    const { rows } = await client.query<Row>(select(last === undefined), [...parameters, ...(last ?? [])])
+    await work(rows)
     last = rows.length > 0 ? primaryKey.map(name => rows.at(-1)![name]) : last
     return rows.length === BATCH_ROWS
   }
-  while (await inSystemTransaction(client, resealBatch))
-    log(`  ${table.padEnd(24)}${formatCount(total.resealed).padStart(12)} rows so far`)
-  if (total.resealed > 0) log(`  ${table.padEnd(24)}${formatCount(total.resealed).padStart(12)} rows sealed again`)
-  if (total.failed > 0) log(`  ${table}: ${formatCount(total.failed)} rows have values that SEALING_KEYS cannot open.`)
+  while (await inSystemTransaction(client, readBatch));
+}
+
+async function resealTable(
+  client: pg.Client,
+  table: TableName,
+  kid: string,
+  sealer: Sealer,
+  log: (line: string) => void,
+): Promise<void> {
+  const usesOther = SEALED[table].map(
+    column => `exists (
+      select from (${selectValues(table, column)}) v
+      where (regexp_match(v.value, $1))[1] <> $2)`,
+  )
+  const tools = createTools(sealer, kid)
+  let resealed = 0
+  let batches = 0
+  const line = (suffix: string) => log(`  ${table.padEnd(24)}${formatCount(resealed).padStart(12)} rows ${suffix}`)
+  await eachBatch(client, table, { condition: usesOther.join(' or '), parameters: [SEALED_VALUE, kid] }, async rows => {
+    if (batches++ > 0) line('so far')
+    for (const row of rows)
+      if (await updateRow(client, table, row, await SEALED_ROWS[table].reseal(row, tools))) resealed++
+  })
+  if (resealed > 0) line('sealed again')
+}
+
+/** Opens every value: the name of a key says nothing of whether it is the right one. */
+async function countUnopenedRows(
+  client: pg.Client,
+  table: TableName,
+  sealer: Sealer,
+  log: (line: string) => void,
+): Promise<number> {
+  let failed = 0
+  await eachBatch(client, table, { condition: 'true', parameters: [] }, async rows => {
+    const probes = await Promise.all(rows.map(row => probeRow(table, row, sealer)))
+    failed += probes.filter(probe => probe.failed.length > 0).length
+  })
+  if (failed > 0) log(`  ${table}: ${formatCount(failed)} rows have values that SEALING_KEYS cannot open.`)
+  return failed
 }
 
 /** The stored text of JSON, which differs from what it parses to. */
@@ -123,7 +160,7 @@ async function updateRow(client: pg.Client, table: TableName, row: Row, values: 
   return isUpdated
 }
 
-function report(counts: KeyCount[], keys: SealingKeys, log: (line: string) => void): boolean {
+function report(counts: KeyCount[], keys: SealingKeys, unopened: number, log: (line: string) => void): boolean {
   const [first] = keys[0]!
   const isIn = (columns: object) => (count: KeyCount) => count.table in columns
   const others = counts.filter(({ kid }) => kid !== first)
@@ -144,7 +181,7 @@ function report(counts: KeyCount[], keys: SealingKeys, log: (line: string) => vo
     log(`Answers to repeated requests need ${describe(passing!)}. They are deleted within a day: check again then.`)
   if (signed!.length > 0)
     log(`Signatures of the journal are of ${describe(signed!)}: \`slipway audit-verify\` needs it to check them.`)
-  const isDone = sealed!.length + passing!.length === 0
+  const isDone = sealed!.length + passing!.length + unopened === 0
   if (isDone) log(`Nothing in the database needs another key than ${first} to be opened.`)
   return isDone
 }

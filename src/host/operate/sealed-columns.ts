@@ -21,8 +21,35 @@ export const SIGNED = { journal_heads: ['signature'], journal_checkpoints: ['sig
 
 export type KeyCount = { table: string; column: string; kid: string; values: number }
 
-/** A sealed value, a fingerprint or a signature. Within JSON it is a string of its own. */
-export const SEALED_VALUE = '(?:^|")([a-z0-9]+)\\.(?:[A-Za-z0-9_-]{16}\\.[A-Za-z0-9_-]{22,}|[A-Za-z0-9_-]{43})(?=$|")'
+/** A sealed value, which may end with the fingerprint of an earlier sealing, or a keyed hash. The first group is its key. */
+export const SEALED_VALUE =
+  '^([a-z0-9]+)\\.(?:[A-Za-z0-9_-]{16}\\.[A-Za-z0-9_-]{22,}(?:\\.[0-9a-f]{16})?|[A-Za-z0-9_-]{43})$'
+
+const elementsOf = (column: string): string =>
+  `json_array_elements(case json_typeof("${column}") when 'array' then "${column}" else '[]' end) element`
+
+/** Members of a stored answer that hold a sealed value. Its other members have texts of a workspace. */
+const ANSWER_MEMBERS = ['sealed', 'sealed_key', ...Object.values(SEALED).flat()]
+
+/**
+ * Reads the sealed values of a column of JSON by their place. Texts of a workspace are in the same JSON, and one that
+ * only looks sealed must not keep a key needed for ever.
+ */
+const VALUES_IN_JSON: Record<string, string> = {
+  'preview_policies.secrets': `select element ->> 'sealed' as value from ${elementsOf('secrets')}`,
+  'run_rules.alerts': `select element ->> 'routing_key' as value from ${elementsOf('alerts')}`,
+  'run_rules.webhooks': `
+    select header.value
+    from ${elementsOf('webhooks')},
+      json_each_text(case json_typeof(element -> 'headers') when 'object' then element -> 'headers' end) header`,
+  'idempotency_keys.result': `
+    select element ->> member as value
+    from ${elementsOf('result')}, unnest('{${ANSWER_MEMBERS.join(',')}}'::text[]) member`,
+}
+
+/** SQL for the values of a column in one row. */
+export const selectValues = (table: string, column: string): string =>
+  VALUES_IN_JSON[`${table}.${column}`] ?? `select "${column}" as value`
 
 /** An older database may not have all of the tables and columns. */
 export async function countValuesByKey(client: pg.Client, tables: Table[]): Promise<KeyCount[]> {
@@ -32,7 +59,10 @@ export async function countValuesByKey(client: pg.Client, tables: Table[]): Prom
     for (const column of columns.filter(column => existing.includes(column))) {
       const { rows } = await client.query<Pick<KeyCount, 'kid' | 'values'>>(
         `select m[1] as kid, count(*)::integer as values
-        from "${table}", regexp_matches("${column}"::text, $1, 'g') m
+        from "${table}"
+        cross join lateral (${selectValues(table, column)}) v
+        cross join lateral regexp_match(v.value, $1) m
+        where m is not null
         group by m[1]`,
         [SEALED_VALUE],
       )
