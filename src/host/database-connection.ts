@@ -29,9 +29,11 @@ type DatabaseSetting = 'DATABASE_URL' | 'DATABASE_SYSTEM_URL'
 /** Throws if the database does not answer or lacks migrations of this build. */
 export async function requireReady(database: Database, name: DatabaseSetting = 'DATABASE_URL'): Promise<void> {
   await checkReadiness(database).catch(error => {
-    throw (error as Failure).code === 'not_ready'
-      ? new SettingsError(`The database of ${name} is older than this build. Run \`npm run db:migrate\` first.`)
-      : unusableError(name, error)
+    const { code, extra } = error as Failure
+    if (code !== 'not_ready') throw unusableError(name, error)
+    throw new SettingsError(
+      extra.detail ?? `The database of ${name} is older than this build. Run \`npm run db:migrate\` first.`,
+    )
   })
 }
 

@@ -9,6 +9,8 @@ const newestMigration = journal.entries.at(-1)!
 const CACHE_MS = 1000
 const readyDatabases = new WeakMap<Database, { migration: string; at: number }>()
 
+const RESTORE_UNFINISHED = 'A restore of the database is not finished. Wait for it, or repeat `slipway restore`.'
+
 /** The route is open to everyone, so a good result is cached for a second. */
 export async function readCachedReadiness(database: Database): Promise<string> {
   const last = readyDatabases.get(database)
@@ -19,13 +21,16 @@ export async function readCachedReadiness(database: Database): Promise<string> {
 }
 
 export async function checkReadiness(database: Database): Promise<string> {
-  const applied = sql`select max(created_at) from drizzle.__drizzle_migrations`
+  const applied = sql`
+    select max(created_at), to_regclass('drizzle.unfinished_restore')::text
+    from drizzle.__drizzle_migrations`
   const [[row]] = (await database([applied]).catch(error => {
     // The table of migrations does not exist, or the login has no grants yet.
     throw ['42P01', '42501'].includes((error as { code?: string }).code ?? '')
       ? fail('not_ready', { cause: error })
       : error
-  })) as [[string[]]]
+  })) as [[(string | null)[]]]
+  if (row[1] !== null) throw fail('not_ready', { detail: RESTORE_UNFINISHED })
   if (Number(row[0]) < newestMigration.when) throw fail('not_ready')
   return newestMigration.tag
 }

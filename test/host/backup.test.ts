@@ -119,6 +119,10 @@ test('a restore brings back every row, value and right after one that failed, an
   const after = await describeDatabase(to, OF_LEASES)
   const rows = Object.entries(before).filter(([, value]) => (value as { rows?: number }).rows === 0)
   expect(rows).toEqual([])
+  for (const table of ENDED) {
+    expect([table, after[table]]).toEqual([table, { rows: 0, hash: null }])
+    before[table] = after[table]
+  }
   expect(normalize(after)).toEqual(normalize(before))
   expect(events).toBe((before.events as { rows: number }).rows)
   expect(last_event).toMatchObject({ type: 'revision.created', journal: tenant.tenant_id })
@@ -153,6 +157,8 @@ test.runIf(process.getuid?.() === 0)(
   },
 )
 
+/** What was revoked or used after the backup must not work again. */
+const ENDED = ['sessions', 'sign_in_links', 'device_requests', 'oauth_grants', 'oauth_flows']
 /** A restore ends the leases of agents. */
 const OF_LEASES = ['holds_removals_since', 'fence', 'agent_id', 'lease_expires_at']
 
@@ -259,6 +265,20 @@ test('a backup of an older version is restored, and migrated to this one', async
   const killed = loadBackup({ url: interrupted, folder: older, keys, storage: undefined, log: kill })
   await expect(killed).rejects.toThrow('killed')
   expect(await policies(interrupted)).toHaveLength(1)
+  const early = hostOf(interrupted)
+  onTestFinished(early.close)
+  expect(await early.send('GET', '/readyz')).toMatchObject({ status: 503, body: { code: 'not_ready' } })
+  const other = loadBackup({ url: interrupted, folder, keys, storage: undefined, log })
+  await expect(other).rejects.toThrow('has organizations')
+  await loadBackup({ url: interrupted, folder: older, keys, storage: undefined, log })
+  expect(await policies(interrupted)).toEqual([])
+  expect(await early.send('GET', '/readyz')).toMatchObject({ status: 200 })
+  expect(await query(interrupted, 'select from listeners where holds_removals_since is null')).toEqual([])
+  const migrated = await createEmptyDatabase()
+  await migrate(migrated, { log })
+  await expect(loadBackup({ url: migrated, folder: older, keys, storage: undefined, log })).rejects.toThrow(
+    'migrated further than 0012',
+  )
   const { send, close } = hostOf(restored)
   onTestFinished(close)
   expect(await send('GET', '/workspaces')).toMatchObject({

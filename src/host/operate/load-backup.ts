@@ -9,6 +9,7 @@ import { fillAsOwner } from './folder-owner.ts'
 import { holdRemovals } from './held-removals.ts'
 import { type Manifest, readManifest, type SealingKeys } from './manifest.ts'
 import { formatBytes, formatCount } from './sizes.ts'
+import { abandonRestore, beginRestore, endRestore, markLoaded, readUnfinishedRestore } from './unfinished-restore.ts'
 import { putUploads } from './uploads.ts'
 import { checkFiles } from './verify-backup.ts'
 import { describePoint } from './write-backup.ts'
@@ -28,6 +29,12 @@ export type RestoreOptions = {
 
 const NOT_EMPTY = 'The database has organizations. Restore into a new database.'
 
+/**
+ * Credentials that end by themselves soon, or that a person or program gets again by signing in. One that was revoked,
+ * used or replaced after the backup would otherwise work again.
+ */
+const ENDED_TABLES = ['sessions', 'sign_in_links', 'device_requests', 'oauth_grants', 'oauth_flows']
+
 export async function loadBackup(restore: RestoreOptions): Promise<Manifest> {
   const { url, folder, keys, storage, uploadsFolder, log, ...options } = restore
   const manifest = await readManifest(folder, keys)
@@ -43,30 +50,43 @@ export async function loadBackup(restore: RestoreOptions): Promise<Manifest> {
   await checkFiles(folder, manifest)
   log(`The backup is complete: it shows ${describePoint(manifest)}.`)
 
-  await requireEmpty(url)
+  const isLoaded = await requireEmpty(url, manifest, migration.when)
   const migrateTo = (to?: number) => migrate(url, { ...options, ...(to !== undefined && { to }), log: () => {} })
-  await migrateTo(migration.idx)
-  // Before the rows: what they name exists.
-  if (storage && manifest.uploads) {
-    const put = () => putUploads(storage, folder)
-    await (uploadsFolder === undefined ? put() : fillAsOwner(uploadsFolder, put))
-    log(`  ${formatCount(manifest.uploads.count)} uploads, ${formatBytes(manifest.uploads.bytes)}`)
-  }
+  if (isLoaded) log('The rows were loaded before. Finishing that restore.')
+  else await migrateTo(migration.idx)
   const client = await connectClient(url)
   try {
-    await applySettings(client, manifest, log)
-    await client.query('begin')
-    // Another restore, or a control plane that was not stopped, may have filled it meanwhile.
-    await client.query('lock table organizations in access exclusive mode')
-    if (await findOrganization(client)) throw new Error(NOT_EMPTY)
-    await loadRows(client, folder, manifest, log)
-    // In the same transaction, so that no agent sees the rows without.
-    const isHeld = await holdRemovals(client)
-    await client.query('commit')
+    if (!isLoaded) {
+      await beginRestore(client, manifest.id)
+      // Before the rows: what they name exists.
+      if (storage && manifest.uploads) {
+        const put = () => putUploads(storage, folder)
+        await (uploadsFolder === undefined ? put() : fillAsOwner(uploadsFolder, put))
+        log(`  ${formatCount(manifest.uploads.count)} uploads, ${formatBytes(manifest.uploads.bytes)}`)
+      }
+      await applySettings(client, manifest, log)
+      await client.query('begin')
+      // Another restore, or a control plane that was not stopped, may have filled it meanwhile.
+      await client.query('lock table organizations in access exclusive mode')
+      if (await findOrganization(client)) {
+        await client.query('rollback')
+        await abandonRestore(client)
+        throw new Error(NOT_EMPTY)
+      }
+      await loadRows(client, folder, manifest, log)
+      // In the same transaction, so that no agent sees the rows without.
+      await holdRemovals(client)
+      await markLoaded(client, manifest.id)
+      await client.query('commit')
+    }
     await client.query('analyze')
     const later = await migrateTo()
     if (later.length > 0) log(`Migrated on to ${later.at(-1)!.name}.`)
-    if (!isHeld) await inTransaction(client, () => holdRemovals(client))
+    await inTransaction(client, async () => {
+      // Again: an older database may have had no column for it.
+      await holdRemovals(client)
+      await endRestore(client)
+    })
   } finally {
     await client.end()
   }
@@ -78,9 +98,37 @@ export async function loadBackup(restore: RestoreOptions): Promise<Manifest> {
   return manifest
 }
 
-/** Also before the migration: another application's database must stay as it is. */
-async function requireEmpty(url: string): Promise<void> {
+/**
+ * Also before the migration: another application's database must stay as it is. True if an earlier run loaded the rows
+ * of this backup, and was interrupted before it had migrated them.
+ */
+async function requireEmpty(url: string, { id, migration }: Manifest, newest: number): Promise<boolean> {
+  const client = await connectClient(url)
+  try {
+    const unfinished = await readUnfinishedRestore(client)
+    if (unfinished?.is_loaded && unfinished.backup === id) return true
+  } finally {
+    await client.end()
+  }
   if (await hasOrganizations(url)) throw new Error(NOT_EMPTY)
+  if ((await readNewestMigration(url)) > newest)
+    throw new Error(
+      `The database was migrated further than ${migration.name}, the last migration of the backup, so its rows would ` +
+        'miss what later migrations change. Restore into a new database that nothing has migrated.',
+    )
+  return false
+}
+
+async function readNewestMigration(url: string): Promise<number> {
+  const client = await connectClient(url)
+  try {
+    const { rows } = await client.query(`select to_regclass('drizzle.__drizzle_migrations') as existing`)
+    if (rows[0].existing === null) return 0
+    const { rows: applied } = await client.query('select max(created_at) as newest from drizzle.__drizzle_migrations')
+    return Number(applied[0].newest)
+  } finally {
+    await client.end()
+  }
 }
 
 export async function hasOrganizations(url: string): Promise<boolean> {
@@ -114,8 +162,16 @@ async function loadRows(client: pg.Client, folder: string, manifest: Manifest, l
     await loadTable(client, folder, table)
     log(`  ${table.name.padEnd(28)}${formatCount(table.rows).padStart(12)} rows`)
   }
+  await endCredentials(client, names, log)
   await bringBack()
   await setIdentities(client, manifest.identities)
+}
+
+async function endCredentials(client: pg.Client, names: Set<string>, log: (line: string) => void): Promise<void> {
+  let ended = 0
+  for (const table of ENDED_TABLES.filter(name => names.has(name)))
+    ended += (await client.query(`delete from "${table}"`)).rowCount ?? 0
+  if (ended > 0) log(`  ${formatCount(ended)} sessions, sign-ins and connected programs ended`)
 }
 
 /** Such as quotas. They need rights that the owner may lack. */
