@@ -43,6 +43,19 @@ export function openHome(folder = process.env.SLIPWAY_HOME || join(PROJECT_ROOT,
     fs.renameSync(temporary, file(name))
     return file(name)
   }
+  /** Complete and on the disk, or not at all. A file that exists stays. */
+  const createFile = (name: string, content: object) => {
+    fs.mkdirSync(path, { recursive: true, mode: 0o711 })
+    const temporary = file(`${name}.${process.pid}`)
+    fs.writeFileSync(temporary, `${JSON.stringify(content, null, 2)}\n`, { mode: 0o600, flush: true })
+    try {
+      fs.linkSync(temporary, file(name))
+    } catch (error) {
+      // A file system without hard links.
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') return fs.renameSync(temporary, file(name))
+    }
+    fs.rmSync(temporary)
+  }
   const writeJson = (name: string, value: object) => write(name, `${JSON.stringify(value, null, 2)}\n`)
 
   return {
@@ -68,9 +81,9 @@ export function openHome(folder = process.env.SLIPWAY_HOME || join(PROJECT_ROOT,
       if (text !== undefined)
         throw new Error(`${file('secrets.json')} is damaged. Restore it, or delete it and lose all sealed secrets.`)
       const random = (bytes: number) => randomBytes(bytes).toString('base64url')
-      const secrets = { sealing_keys: `dev:${random(32)}`, gateway_token: random(24) }
-      writeJson('secrets.json', secrets)
-      return secrets
+      createFile('secrets.json', { sealing_keys: `dev:${random(32)}`, gateway_token: random(24) })
+      // Another start may have created it first.
+      return parseJson<Secrets>(read('secrets.json'))!
     },
   }
 }

@@ -1,14 +1,22 @@
 // `slipway up`: its options, its files, and what it refuses. trials/public.sh runs it on a machine with systemd.
 import { execFileSync } from 'node:child_process'
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { chmod, chown, mkdir, mkdtemp, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { type EnvFile, readEnvFile, setVariables } from '../../src/host/operate/env-file.ts'
 import { createUnits, PORTS, unitFile } from '../../src/host/operate/systemd-units.ts'
 import { checkPlace, findForeignUnits } from '../../src/host/operate/up-checks.ts'
-import { describeFiles, maskSecrets, type Secrets } from '../../src/host/operate/up-files.ts'
+import {
+  describeFiles,
+  hasChanged,
+  maskSecrets,
+  type Secrets,
+  type WantedFile,
+  writeFile as writeWantedFile,
+} from '../../src/host/operate/up-files.ts'
 import { type Installed, readOptions } from '../../src/host/operate/up-options.ts'
+import { lockRun, openPendingRestarts } from '../../src/host/operate/up-run.ts'
 import { startCommand } from '../support/commands.ts'
 
 const noFile: EnvFile = readEnvFile('/nonexistent')
@@ -56,6 +64,80 @@ describe('the options of slipway up', () => {
   })
 })
 
+async function makeFolder(): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'up-'))
+  onTestFinished(() => rm(folder, { recursive: true }))
+  return folder
+}
+
+describe('a run that was killed', () => {
+  it('leaves its lock free, and two runs at once are refused', async () => {
+    const folder = await makeFolder()
+    const unlock = lockRun(folder)
+    expect(() => lockRun(folder)).toThrow('Another')
+    unlock()
+    const script = `import(${JSON.stringify(import.meta.resolve('../../src/host/operate/up-run.ts'))}).then(run => {
+      run.lockRun(${JSON.stringify(folder)})
+      process.kill(process.pid, 'SIGKILL')
+    })`
+    expect(() => execFileSync(process.execPath, ['-e', script], { stdio: 'pipe' })).toThrow(
+      expect.objectContaining({ signal: 'SIGKILL' }),
+    )
+    lockRun(folder)()
+  })
+
+  it('leaves the restarts that its files need to the next one', async () => {
+    const folder = await makeFolder()
+    openPendingRestarts(folder).add('slipway')
+    const next = openPendingRestarts(folder)
+    expect([next.has('slipway'), next.has('slipway-agent')]).toEqual([true, false])
+    next.remove('slipway')
+    expect(openPendingRestarts(folder).has('slipway')).toBe(false)
+  })
+
+  it('leaves half a file beside the one it writes, which the next one replaces', async () => {
+    const path = join(await makeFolder(), 'control-plane.env')
+    await writeFile(`${path}.new`, 'SEALING_K', { mode: 0o644 })
+    const file = { path, text: 'SEALING_KEYS=k1:hush\n', mode: 0o600 }
+    writeWantedFile(file)
+    expect([await readFile(path, 'utf8'), (await stat(path)).mode & 0o777]).toEqual([file.text, 0o600])
+    expect(hasChanged(file)).toBe(false)
+  })
+
+  it('loses no owner of the database: without owner.env another database would be created', () => {
+    const controlPlane = toFile('DATABASE_URL=postgres://app:x@db.example.com/slipway\n')
+    expect(readOptions(args, { ...nothing, controlPlane })!.faults).toEqual([expect.stringContaining('owner.env')])
+    const named = readOptions([...args, '--database-url', 'postgres://o:x@db.example.com/slipway'], {
+      ...{ ...nothing, controlPlane },
+    })
+    expect(named!.faults).toEqual([])
+  })
+})
+
+describe('a file with secrets is written again', () => {
+  const write = async (change: (file: WantedFile, folder: string) => Promise<unknown>) => {
+    const folder = await makeFolder()
+    const file = { path: join(folder, 'agent.env'), text: 'SLIPWAY_LISTENER_KEY=hush\n', mode: 0o600 }
+    writeWantedFile(file)
+    await change(file, folder)
+    return hasChanged(file)
+  }
+  it('where others can read it', async () => {
+    expect(await write(({ path }) => chmod(path, 0o640))).toBe(true)
+  })
+  it.runIf(process.getuid?.() === 0)('where it belongs to another user', async () => {
+    expect(await write(({ path }) => chown(path, 12345, 12345))).toBe(true)
+  })
+  it('where it is a link to another file', async () => {
+    const link = async ({ path, text }: WantedFile, folder: string) => {
+      await writeFile(join(folder, 'other'), text, { mode: 0o600 })
+      await rm(path)
+      await symlink(join(folder, 'other'), path)
+    }
+    expect(await write(link)).toBe(true)
+  })
+})
+
 describe('the files of slipway up', () => {
   const { options } = readOptions(args, nothing)!
 
@@ -76,6 +158,12 @@ describe('the files of slipway up', () => {
     const file = toFile('# mine\nMETRICS_TOKEN=abc\nACME_EMAIL=old@example.com\n')
     const text = setVariables(file, { ACME_EMAIL: 'ops@example.com', ACME_ROOT: undefined, APPS_DOMAIN: 'a.example' })
     expect(text).toBe('# mine\nMETRICS_TOKEN=abc\nACME_EMAIL=ops@example.com\nAPPS_DOMAIN=a.example\n')
+  })
+
+  it('set a variable once, where it was set twice', () => {
+    const file = toFile('PUBLIC_URL=https://a.example.com\nMINE=1\nPUBLIC_URL=https://b.example.com\n')
+    const text = setVariables(file, { PUBLIC_URL: 'https://c.example.com' })
+    expect(text).toBe('PUBLIC_URL=https://c.example.com\nMINE=1\n')
   })
 
   it('mean the same to systemd and to a shell', () => {

@@ -3,6 +3,7 @@ import * as fs from 'node:fs'
 import { parseArgs } from 'node:util'
 import { UNIT_NAMES, unitFile } from './systemd-units.ts'
 import { findForeignUnits, isActive, run } from './up-checks.ts'
+import { lockRun } from './up-run.ts'
 
 const USAGE = `slipway down
 
@@ -20,6 +21,7 @@ async function runDown(): Promise<void> {
   if (values.help) return console.log(USAGE)
   if (process.getuid?.() !== 0) throw new Error('It needs root. Run it with sudo.')
   const [foreign] = findForeignUnits()
+  lockRun()
   if (foreign) throw new Error(`Nothing was stopped: ${foreign} was not written by \`slipway up\`. Rename it first.`)
   for (const unit of UNIT_NAMES.toReversed()) {
     run('systemctl', ['disable', '--now', '--quiet', unit])

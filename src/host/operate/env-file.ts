@@ -23,7 +23,7 @@ function parse(text: string): Map<string, string> {
   )
 }
 
-/** Undefined removes a variable. */
+/** Undefined removes a variable. A variable that is set twice is set once: systemd takes the last, a person the first. */
 export function setVariables(file: EnvFile, variables: Record<string, string | undefined>): string {
   const missing = new Map(Object.entries(variables))
   const lines = file.text
@@ -31,7 +31,8 @@ export function setVariables(file: EnvFile, variables: Record<string, string | u
     .filter(line => line !== '')
     .flatMap(line => {
       const name = ASSIGNMENT.exec(line)?.[1]
-      if (name === undefined || !missing.has(name)) return [line]
+      if (name === undefined || !Object.hasOwn(variables, name)) return [line]
+      if (!missing.has(name)) return []
       const value = missing.get(name)
       missing.delete(name)
       return value === undefined ? [] : [toLine(name, value)]

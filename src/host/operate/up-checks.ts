@@ -47,7 +47,7 @@ function checkHost(): string[] {
   const { bavail, bsize } = fs.statfsSync('/var/lib')
   const free = (bavail * bsize) / 1024 ** 3
   if (free < MIN_DISK_GIB) faults.push(`/var/lib has ${free.toFixed(1)} GiB free. ${MIN_DISK_GIB} GiB are the least.`)
-  for (const program of ['git', 'setpriv', 'useradd'])
+  for (const program of ['git', 'setpriv', 'flock', 'useradd'])
     if (!findProgram(program)) faults.push(`${program} is missing. Install the packages git, util-linux and passwd.`)
   return faults
 }

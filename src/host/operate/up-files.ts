@@ -67,11 +67,12 @@ export function describeFiles(
 }
 
 export function hasChanged({ path, text, mode }: WantedFile): boolean {
-  const stat = fs.statSync(path, { throwIfNoEntry: false })
-  return !stat || (stat.mode & 0o777) !== mode || fs.readFileSync(path, 'utf8') !== text
+  const stat = fs.lstatSync(path, { throwIfNoEntry: false })
+  const isOwn = stat?.isFile() && stat.uid === process.getuid?.()
+  return !isOwn || (stat.mode & 0o777) !== mode || fs.readFileSync(path, 'utf8') !== text
 }
 
-/** Atomic, and never readable by others for a moment. */
+/** Atomic, never readable by others for a moment, and on the disk when it returns. */
 export function writeFile({ path, text, mode }: WantedFile): void {
   const folder = dirname(path)
   fs.mkdirSync(folder, { recursive: true, mode: folder === FOLDER ? 0o700 : 0o755 })
@@ -80,6 +81,9 @@ export function writeFile({ path, text, mode }: WantedFile): void {
   fs.writeFileSync(temporary, text, { mode: 0o600, flag: 'wx', flush: true })
   fs.chmodSync(temporary, mode)
   fs.renameSync(temporary, path)
+  const directory = fs.openSync(folder, 'r')
+  fs.fsyncSync(directory)
+  fs.closeSync(directory)
 }
 
 const SECRET = /KEYS?$|TOKEN|SECRET|PASSWORD|DATABASE/

@@ -85,7 +85,11 @@ export function readOptions(
     acmeRoot: values['acme-root'] ?? saved(agent, 'ACME_ROOT'),
     mode: values.print ? 'print' : values.check ? 'check' : 'up',
   }
-  return { options, faults: findFaults(options) }
+  const isOwnerLost = options.databaseUrl === undefined && saved(controlPlane, 'DATABASE_URL') !== undefined
+  const faults = isOwnerLost
+    ? [`${FILES.owner} has no DATABASE_OWNER_URL, and ${FILES.controlPlane} has a database. Name it: --database-url.`]
+    : []
+  return { options, faults: [...findFaults(options), ...faults] }
 }
 
 function findFaults(options: UpOptions): string[] {

@@ -4,15 +4,19 @@ import * as fs from 'node:fs'
 import * as https from 'node:https'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
+import { readSealingKeys } from '../../env.ts'
 import { VERSION } from '../../kernel/version.ts'
 import { createLogins } from '../database-logins.ts'
-import { migrate } from '../migrate.ts'
+import { connectClient, migrate } from '../migrate.ts'
+import { inSystemTransaction } from '../transaction.ts'
 import { hasOrganizations } from './load-backup.ts'
 import { createLocalDatabase } from './local-postgres.ts'
+import { requireSealingKeys } from './sealing-key-check.ts'
 import { PORTS, UNIT_NAMES, type UnitPaths } from './systemd-units.ts'
 import { checkMachine, findProgram, isActive, type Place, run } from './up-checks.ts'
 import { describeFiles, hasChanged, maskSecrets, SECRET_NAMES, type Secrets, writeFile } from './up-files.ts'
 import { FILES, type Installed, readInstalled, readOptions, type UpOptions, USAGE } from './up-options.ts'
+import { lockRun, openPendingRestarts } from './up-run.ts'
 
 const ROOT = fs.realpathSync(fileURLToPath(new URL('../../..', import.meta.url)))
 /** They run the project's code. */
@@ -53,7 +57,9 @@ async function runUp(): Promise<void> {
     for (const unit of idle) console.log(`\`slipway up\` would start ${unit}.`)
     return
   }
-  await install(options, paths, secrets)
+  lockRun()
+  // Another run may have ended since the files were read.
+  await install(options, paths, readSecrets(options, readInstalled()))
 }
 
 function refuse(faults: string[]): void {
@@ -78,13 +84,13 @@ function readSecrets({ databaseUrl }: UpOptions, { owner, controlPlane, agent }:
 
 /** Each secret is in its file before the next step, so that a run that fails can be repeated. */
 async function install(options: UpOptions, paths: UnitPaths, secrets: Partial<Secrets>): Promise<void> {
-  const changed = new Set<string>()
+  const pending = openPendingRestarts()
   let writes = 0
   const write = () => {
     for (const file of describeFiles(options, paths, secrets, readInstalled()).filter(hasChanged)) {
+      if (file.unit) pending.add(file.unit)
       writeFile(file)
       writes++
-      if (file.unit) changed.add(file.unit)
       step(`written: ${file.path}`)
     }
   }
@@ -102,7 +108,7 @@ async function install(options: UpOptions, paths: UnitPaths, secrets: Partial<Se
     secrets.ownerUrl = createLocalDatabase()
     step('database created: slipway')
   }
-  if (!secrets.sealingKeys) await refuseOrganizations(secrets.ownerUrl)
+  await refuseForeignInstallation(secrets.ownerUrl, secrets.sealingKeys)
   write()
   const applied = await migrate(secrets.ownerUrl, { log: () => {} })
   if (applied.length > 0) step(`migrations applied: ${applied.length}`)
@@ -116,8 +122,8 @@ async function install(options: UpOptions, paths: UnitPaths, secrets: Partial<Se
   const isFirst = !secrets.listenerKey
   if (isFirst) secrets.listenerKey = await createFirstKeys(options, secrets.systemUrl!)
   write()
-  if (applied.length > 0 || (await isOtherVersionRunning())) for (const unit of CODE_UNITS) changed.add(unit)
-  const started = startUnits(changed)
+  if (applied.length > 0 || (await isOtherVersionRunning())) for (const unit of CODE_UNITS) pending.add(unit)
+  const started = startUnits(pending)
   if (writes + applied.length + started === 0) console.log('Nothing to change.')
   await waitUntilServed(options.domain)
   console.log(`https://${options.domain} serves.`)
@@ -125,22 +131,34 @@ async function install(options: UpOptions, paths: UnitPaths, secrets: Partial<Se
 }
 
 /** New keys would open none of its secrets, and new logins would lock out the installation that it belongs to. */
-async function refuseOrganizations(ownerUrl: string): Promise<void> {
-  if (await hasOrganizations(ownerUrl))
+async function refuseForeignInstallation(ownerUrl: string, sealingKeys: string | undefined): Promise<void> {
+  if (!(await hasOrganizations(ownerUrl))) return
+  if (!sealingKeys)
     throw new Error(
       `The database belongs to an installation, and ${FILES.controlPlane} has no SEALING_KEYS. Copy /etc/slipway of ` +
         'that installation to this machine, or name an empty database with --database-url.',
     )
+  const client = await connectClient(ownerUrl)
+  const keys = readSealingKeys({ SEALING_KEYS: sealingKeys })
+  const { isProved, missing } = await requireSealingKeys(client, keys).finally(() => client.end())
+  if (!isProved && missing.length > 0)
+    throw new Error(
+      `The database belongs to another installation: its values need the key ${missing.join(', ')}, which ` +
+        `SEALING_KEYS of ${FILES.controlPlane} does not have. Name the database of this installation, or an empty one, ` +
+        'with --database-url.',
+    )
 }
 
 async function createFirstKeys({ domain, email, organization }: UpOptions, systemUrl: string): Promise<string> {
+  // A run that was killed here has created it, perhaps under the name of an option that this run does not have.
+  const name = (await readFirstOrganization(systemUrl)) ?? organization
   const { openSystemDatabase } = await import('../database-connection.ts')
   const { bootstrap } = await import('../../access/bootstrap.ts')
   const { createOperatorLink, linkUrl } = await import('../../sign-in/links.ts')
   const { registerPlatformListener } = await import('../../listeners/platform-listener.ts')
   const { database, close } = await openSystemDatabase(systemUrl, 'DATABASE_SYSTEM_URL')
   try {
-    const { api_key, organization_id } = await bootstrap(database, { organization, emails: [email] })
+    const { api_key, organization_id } = await bootstrap(database, { organization: name, emails: [email] })
     const token = await createOperatorLink(database, { organization_id, email })
     console.log(`\nAPI key       ${api_key}`)
     if (token) console.log(`Sign-in link  ${linkUrl(`https://${domain}`, token)}`)
@@ -152,6 +170,18 @@ async function createFirstKeys({ domain, email, organization }: UpOptions, syste
   }
 }
 
+async function readFirstOrganization(systemUrl: string): Promise<string | undefined> {
+  const client = await connectClient(systemUrl)
+  try {
+    const { rows } = await inSystemTransaction(client, () =>
+      client.query('select display_name from organizations order by created_at limit 1'),
+    )
+    return rows[0]?.display_name
+  } finally {
+    await client.end()
+  }
+}
+
 async function isOtherVersionRunning(): Promise<boolean> {
   const running = await fetch(`${CONTROL_PLANE}/healthz`, { signal: AbortSignal.timeout(5_000) })
     .then(answer => answer.json() as Promise<{ version?: string }>)
@@ -160,12 +190,13 @@ async function isOtherVersionRunning(): Promise<boolean> {
 }
 
 /** The number of units that were started or restarted. */
-function startUnits(changed: Set<string>): number {
-  if (changed.size > 0) systemctl('daemon-reload')
-  const units = UNIT_NAMES.filter(unit => changed.has(unit) || !isActive(unit))
+function startUnits(pending: ReturnType<typeof openPendingRestarts>): number {
+  const units = UNIT_NAMES.filter(unit => pending.has(unit) || !isActive(unit))
+  if (units.length > 0) systemctl('daemon-reload')
   for (const unit of units) {
     systemctl('enable', '--quiet', unit)
     systemctl('restart', unit)
+    pending.remove(unit)
     step(`started: ${unit}`)
   }
   return units.length
