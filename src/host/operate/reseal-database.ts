@@ -102,7 +102,8 @@ async function resealTable(
   sealer: Sealer,
   log: (line: string) => void,
 ): Promise<void> {
-  const usesOther = SEALED[table].map(
+  const columns: readonly string[] = SEALED[table]
+  const usesOther = columns.map(
     column => `exists (
       select from (${selectValues(table, column)}) v
       where (regexp_match(v.value, $1))[1] <> $2)`,
