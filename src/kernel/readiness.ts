@@ -30,7 +30,7 @@ export async function checkReadiness(database: Database): Promise<string> {
       ? fail('not_ready', { cause: error })
       : error
   })) as [[(string | null)[]]]
-  if (row[1] !== null) throw fail('not_ready', { detail: RESTORE_UNFINISHED })
+  if (row[1]) throw fail('not_ready', { detail: RESTORE_UNFINISHED })
   if (Number(row[0]) < newestMigration.when) throw fail('not_ready')
   return newestMigration.tag
 }

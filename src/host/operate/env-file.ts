@@ -23,7 +23,7 @@ function parse(text: string): Map<string, string> {
   )
 }
 
-/** Undefined removes a variable. A variable that is set twice is set once: systemd takes the last, a person the first. */
+/** Undefined removes a variable. One that the file sets twice is set once: systemd would take the last. */
 export function setVariables(file: EnvFile, variables: Record<string, string | undefined>): string {
   const missing = new Map(Object.entries(variables))
   const lines = file.text

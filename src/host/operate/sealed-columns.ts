@@ -21,7 +21,10 @@ export const SIGNED = { journal_heads: ['signature'], journal_checkpoints: ['sig
 
 export type KeyCount = { table: string; column: string; kid: string; values: number }
 
-/** A sealed value, which may end with the fingerprint of an earlier sealing, or a keyed hash. The first group is its key. */
+/**
+ * Matches a sealed value, which may end with the fingerprint of an earlier sealing, and a keyed hash. The first group
+ * is the name of the key.
+ */
 export const SEALED_VALUE =
   '^([a-z0-9]+)\\.(?:[A-Za-z0-9_-]{16}\\.[A-Za-z0-9_-]{22,}(?:\\.[0-9a-f]{16})?|[A-Za-z0-9_-]{43})$'
 

@@ -144,8 +144,8 @@ async function refuseForeignInstallation(ownerUrl: string, sealingKeys: string |
   if (!isProved && missing.length > 0)
     throw new Error(
       `The database belongs to another installation: its values need the key ${missing.join(', ')}, which ` +
-        `SEALING_KEYS of ${FILES.controlPlane} does not have. Name the database of this installation, or an empty one, ` +
-        'with --database-url.',
+        `SEALING_KEYS of ${FILES.controlPlane} does not have. Name the database of this installation, or an empty ` +
+        'one, with --database-url.',
     )
 }
 
