@@ -76,7 +76,9 @@ async function inNamespace(): Promise<void> {
     const first = await up([...options, '--organization', 'Acme'], step)
     isKilled = first.signal === 'SIGKILL'
     const second = await up(options)
-    await verify(`killed before step ${step}`, [first.output, second.output])
+    if (second.code !== 0)
+      faults.push(`killed before step ${step}, the next run ended with ${second.code}: ${second.output}`)
+    else await verify(`killed before step ${step}`, [first.output, second.output])
   }
   check(
     'a first run that was killed is finished by the next',
