@@ -199,7 +199,16 @@ export class Agent {
   }
 
   async #poll(): Promise<void> {
-    const { agent_id, version, control, templates, control_plane_url, verified_hosts_only, wait = 25 } = this.#options
+    const {
+      agent_id,
+      version,
+      engine,
+      control,
+      templates,
+      control_plane_url,
+      verified_hosts_only,
+      wait = 25,
+    } = this.#options
     const sentAt = uptimeMs()
     if (performance.now() > this.#resyncAt) this.#cursor = null
     const isResyncing = this.#cursor === null || this.#resyncedIds !== null
@@ -210,6 +219,7 @@ export class Agent {
         ...(this.#lease.fence === null && {
           templates: listTemplates(templates),
           template_descriptions: describeTemplates(templates),
+          policy: engine.policy,
         }),
         public_key: this.#keys.public_key,
         fence: this.#lease.fence,

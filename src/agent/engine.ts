@@ -1,5 +1,6 @@
 // The interface between the agent and the engines that run applications: processes, containers or a cluster.
 import type { RegistryCredential } from '../protocol/credentials.schema.ts'
+import type { ListenerPolicy } from '../protocol/listener-policy.ts'
 import type { Source } from '../protocol/parts.schema.ts'
 import type { CompleteResourceSpec, Part } from '../protocol/resources.schema.ts'
 import type { Tracing } from '../protocol/work.schema.ts'
@@ -150,6 +151,8 @@ export const NO_EVENTS: EngineEvents = {
 /** Idempotent, and a missing object is no error. First writes a label or a file by which `observe` finds the rest. */
 export interface Engine {
   readonly name: string
+  /** What deployments may ask for. The control plane refuses the rest when it is planned. */
+  readonly policy: ListenerPolicy
   /** Why it cannot run this revision, as a sentence for the user; null if it can. */
   refusalReason(spec: RevisionSpec): string | null
   /** Takes over what an earlier agent left running. Called once, before anything else. */

@@ -48,17 +48,20 @@ AGENT_METRICS_PORT      serves the agent's own metrics for Prometheus at /metric
 AGENT_METRICS_HOST      address of that port; default: 127.0.0.1
 METRICS_TOKEN           what callers of /metrics send as a bearer token
 AGENT_CGROUP            parent of the cgroup of each process, or off; default: the agent's own cgroup
+AGENT_USER_NAMESPACES   allow: processes of applications may create user namespaces; default: deny
+AGENT_MAX_COPIES        the most copies of a deployment on this machine that may be required (min_scale); default: 32
 See docs/processes.md.`
 
 type EngineSettings = Pick<
   PooledOptions,
-  'home' | 'port' | 'host' | 'domain' | 'trusted_proxies' | 'public_addresses' | 'proxy'
+  'home' | 'port' | 'host' | 'domain' | 'trusted_proxies' | 'public_addresses' | 'proxy' | 'limits'
 > & {
   agent_id: string
   isolation: Isolation
+  logEvent: LogEvent
 }
 const ENGINE_FACTORIES: Record<string, (settings: EngineSettings) => Promise<Engine>> = {
-  process: async ({ isolation: { users, apps, bin }, ...settings }) => {
+  process: async ({ isolation: { users, apps, bin }, logEvent: _, ...settings }) => {
     const { ProcessEngine } = await import('./engines/process.ts')
     const { AGENT_DATABASE_URL, AGENT_BUILD_ENV = '' } = process.env
     const buildEnv = AGENT_BUILD_ENV.split(',').flatMap(name => {
@@ -75,14 +78,14 @@ const ENGINE_FACTORIES: Record<string, (settings: EngineSettings) => Promise<Eng
     })
   },
   // Its settings are K8S_…, see docs/kubernetes.md.
-  kubernetes: async ({ agent_id }) => {
+  kubernetes: async ({ agent_id, logEvent }) => {
     const [{ KubernetesEngine }, { readSettings }] = await Promise.all([
       import('./engines/kubernetes.ts'),
       import('./engines/kubernetes/settings.ts'),
     ])
-    return new KubernetesEngine({ settings: readSettings(process.env), agent_id })
+    return new KubernetesEngine({ settings: readSettings(process.env), agent_id, logEvent })
   },
-  container: async ({ agent_id, isolation: _, ...settings }) => {
+  container: async ({ agent_id, isolation: _, logEvent: __, ...settings }) => {
     const [{ ContainerEngine }, { readSettings }] = await Promise.all([
       import('./engines/container.ts'),
       import('./engines/container/settings.ts'),
@@ -147,11 +150,17 @@ function readOptions() {
   const metrics = readMetricsSettings(process.env)
   const home = resolve(values.home ?? (SLIPWAY_AGENT_HOME || '.slipway/agent'))
   const proxySettings = readProxySettings(process.env)
+  const { AGENT_MAX_COPIES: copies = '32' } = process.env
+  if (!/^[1-9]\d{0,3}$/.test(copies))
+    throw new Error(`AGENT_MAX_COPIES ${copies} is not valid. Set a whole number from 1 to 9999.`)
   if (proxySettings && values.engine === 'kubernetes')
     throw new Error('AGENT_PROXY is for processes and containers. A cluster has an ingress: remove it.')
   // The proxy connects from this machine.
   if (proxySettings) trusted_proxies.push(LOOPBACK)
-  const router = { port, host, domain, trusted_proxies, public_addresses: proxySettings?.public_addresses }
+  const router = {
+    ...{ port, host, domain, trusted_proxies, public_addresses: proxySettings?.public_addresses },
+    limits: { copies: Number(copies) },
+  }
   return {
     url,
     key,
@@ -173,6 +182,12 @@ function readAppsUrl(url: string, engine: string, appsUrl: string | undefined): 
   if (!/^https?:$/.test(URL.parse(appsUrl)?.protocol ?? ''))
     throw new Error(`APPS_SLIPWAY_URL ${appsUrl} is not an http address. Set one like https://slipway.example.com.`)
   return appsUrl.replace(/\/$/, '')
+}
+
+function readUserNamespaces({ AGENT_USER_NAMESPACES: chosen = 'deny' }: NodeJS.ProcessEnv): boolean {
+  if (chosen !== 'deny' && chosen !== 'allow')
+    throw new Error(`AGENT_USER_NAMESPACES ${chosen} does not exist. Set it to \`deny\` or \`allow\`.`)
+  return chosen === 'allow'
 }
 
 function readMetricsSettings({
@@ -212,12 +227,17 @@ async function main() {
   const logEvent: LogEvent = (event, fields) => console.log(formatLine(event, fields))
   const agent_id = claimIdentity(home, process.env.SLIPWAY_AGENT_ID)
   const { AGENT_RUN_AS: run_as, AGENT_APPS_HOME: apps_home, AGENT_CGROUP } = process.env
+  const allowsUserNamespaces = readUserNamespaces(process.env)
   chooseCgroup(AGENT_CGROUP)
   const isolation =
-    engineName === 'process' ? chooseIsolation({ home, run_as, apps_home }) : { users: undefined, apps: home }
+    engineName === 'process'
+      ? chooseIsolation({ home, run_as, apps_home, allowsUserNamespaces })
+      : { users: undefined, apps: home }
   if (isolation.reason) logEvent('applications not isolated', { reason: isolation.reason, help: 'docs/processes.md' })
+  if (isolation.userNamespaces)
+    logEvent('user namespaces allowed', { reason: isolation.userNamespaces, help: 'docs/processes.md' })
   const proxy = proxySettings && PROXY_FACTORIES[proxySettings.kind](proxySettings, logEvent)
-  const engine = await createEngine({ home, ...router, proxy, agent_id, isolation })
+  const engine = await createEngine({ home, ...router, proxy, agent_id, isolation, logEvent })
   logEvent('agent started', { engine: engineName, home, control_plane: url })
   const hidden_values = collectSecrets(process.env)
   // No child process inherits them.

@@ -7,6 +7,7 @@ import { describeWrite, runWrite } from '../kernel/journal.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { prepareStatement, type Row } from '../kernel/statement.ts'
 import { hostOf } from '../protocol/custom-url.schema.ts'
+import { listPolicyNeeds } from '../protocol/listener-policy.ts'
 import { type Source, sources } from '../protocol/parts.schema.ts'
 import { awaitsHostVerification, describeHostVerification, refuseReservedUrl } from './custom-hosts.ts'
 import {
@@ -46,7 +47,8 @@ export const planPatch = verb('deployments:update', async (ctx, input: PatchInpu
     from deployments c
     cross join lateral plan_patch(c, ${patch}) p
     where ${isDeploymentInTenant(input.deployment_id)}
-      and require_allowed_patch(c, p, ${patch}, ${describeWrite(ctx)}::jsonb)`
+      and require_allowed_patch(c, p, ${patch}, ${describeWrite(ctx)}::jsonb)
+      and require_listener_allows_patch(c.id, ${patch})`
   const row = requireRow(await run(ctx, query), 'deployment_not_found')
   const wanted: Wanted & { tenant_id: string } = JSON.parse(row[0])
   const planned = planPatchChanges(wanted, input, { clear: input.clear, keptSecrets: JSON.parse(row[1]) })
@@ -61,7 +63,8 @@ export const planPatch = verb('deployments:update', async (ctx, input: PatchInpu
 const patchStatement = prepareStatement<{ deployment: string; revision: string; patch: string; request: string }, Row>(
   ({ deployment, revision, patch, request }) => sql`
     select answer, has_webhooks
-    from patch_deployment(${deployment}::uuid, ${revision}::uuid, ${patch}::jsonb, ${request}::jsonb)`,
+    from patch_deployment(${deployment}::uuid, ${revision}::uuid, ${patch}::jsonb, ${request}::jsonb)
+    where require_listener_allows_patch(${deployment}::uuid, ${patch}::jsonb)`,
 )
 
 export const patchDeployment = verb('deployments:update', async (ctx, input: PatchInput) => {
@@ -88,6 +91,7 @@ export function describePatch(
   return JSON.stringify({
     revision_source: revision_source ?? undefined,
     members: listPatchMembers(input, clear).map(describeMember),
+    policy_needs: listPolicyNeeds(input.source_config?.resource_spec ?? {}),
     required: listRequiredPaths(input).map(path => ({ path: path.join('.'), needed_by: sourcesWith('needs', path) })),
     secrets: replacesSecrets(input, clear)
       ? secrets.map(({ value, ...secret }) => ({ ...secret, masked: isMasked({ value }) }))

@@ -65,6 +65,7 @@ export const deploymentRoutes = slice('Deployments', 'Hosted applications, and t
       ...([
         'source_rule',
         'template_unknown',
+        'not_allowed_by_listener',
         'archive_unknown',
         'deployment_name_taken',
         'project_name_taken',
@@ -123,6 +124,7 @@ export const deploymentRoutes = slice('Deployments', 'Hosted applications, and t
     errors: [
       ...(['deployment_not_found', 'member_immutable', 'source_rule', 'secret_unknown', 'variable_doubled'] as const),
       ...(['archive_unknown', 'deployment_deleting', 'plan_stale', ...integrationErrors] as const),
+      'not_allowed_by_listener',
       ...customUrlErrors,
     ],
     versioned: true,

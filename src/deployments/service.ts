@@ -10,6 +10,7 @@ import { changedMembers, createdMembers, markedMembers, recordColumns } from '..
 import { requireRow } from '../kernel/rows.ts'
 import { prepareStatement } from '../kernel/statement.ts'
 import { hostOf } from '../protocol/custom-url.schema.ts'
+import { listPolicyNeeds } from '../protocol/listener-policy.ts'
 import { hasDatabase } from '../protocol/resources.schema.ts'
 import { deployments, type Preview, type SecretVersion } from '../tables/deployments.ts'
 import { projects } from '../tables/traces.ts'
@@ -109,12 +110,20 @@ const requireCreationAllowed = (input: NewDeployment): SQL =>
     requireActiveIntegration(input.source_config),
     canAddCommands(input.source_config),
     requireOfferedTemplate(input),
+    requireListenerAllows(input),
   )!
 
 /** Takes the listener from `assignListener`, which refuses one of another workspace before its templates are named. */
 const requireOfferedTemplate = (input: NewDeployment): SQL | undefined => {
   const { template_id } = input.source_config
   return template_id == null ? undefined : sql`require_offered_template(${template_id}, ${assignListener(input)})`
+}
+
+const requireListenerAllows = (input: NewDeployment): SQL | undefined => {
+  const needs = listPolicyNeeds(input.source_config.resource_spec ?? {})
+  return needs.length === 0
+    ? undefined
+    : sql`require_listener_allows(${assignListener(input)}, ${JSON.stringify(needs)}::jsonb)`
 }
 
 /** The unique index of the table refuses the same on the write. */

@@ -744,6 +744,12 @@ const CODES = {
     'The listener does not offer this template.',
     'Correct `source_config.template_id`.',
   ],
+  not_allowed_by_listener: [
+    400,
+    'Not allowed by the listener',
+    'The operator of the listener does not allow this.',
+    'Remove it from `source_config.resource_spec`, or ask the operator of the agent to allow it.',
+  ],
   archive_not_found: [404, 'Archive not found', 'This archive no longer exists.', 'Poll again for the current work.'],
   project_not_found: [
     404,

@@ -1,5 +1,6 @@
 // Schemas of a poll, its answer, and the release of the lease.
 import * as z from 'zod'
+import { ListenerPolicy } from './listener-policy.ts'
 import { AgentId, Cursor, Digest, Fence, PublicKey } from './sync-fields.schema.ts'
 import { arrayOf, boundedText, recordOf, Uuid } from './wire.ts'
 import { Work } from './work.schema.ts'
@@ -22,6 +23,11 @@ export const Poll = z
     template_descriptions: recordOf(boundedText(128).min(1), boundedText(256), MAX_TEMPLATES)
       .nullish()
       .meta({ description: 'What the templates are, by name: a sentence each.' }),
+    policy: ListenerPolicy.nullish().meta({
+      description:
+        'What the agent allows deployments to ask for, with the poll that acquires the lease. The control plane then ' +
+        'refuses the rest when it is planned. Without it, only the agent refuses.',
+    }),
     public_key: PublicKey,
     fence: Fence.nullish().meta({
       description: 'The fence of the lease that the agent holds. Leave it out to acquire a lease.',
@@ -60,6 +66,7 @@ export const Poll = z
       version: '0.2.0',
       templates: ['web-service'],
       template_descriptions: { 'web-service': 'A JSON API with a health check.' },
+      policy: { privileged: false, service_accounts: [], max_copies: 32 },
       public_key: 'BMWOPPT6fvI84CovNcaIsJEn0aiRnU30Qx4O_QXfkW-XP2qQAyULEqKYACUGYluyNPLiLmjuhjV11bQdp-b2qnk',
       cursor: null,
       digest: null,

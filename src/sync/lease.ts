@@ -6,7 +6,7 @@ import { listeners } from '../tables/listeners.ts'
 
 type LeaseRequest = Pick<
   Poll,
-  'agent_id' | 'fence' | 'version' | 'templates' | 'template_descriptions' | 'verified_hosts_only'
+  'agent_id' | 'fence' | 'version' | 'templates' | 'template_descriptions' | 'verified_hosts_only' | 'policy'
 >
 export type LeaseHolder = { agent_id: string; fence: number }
 
@@ -24,7 +24,8 @@ export const acquireLease = ({ agent_id, fence = null, version = null, templates
         ${version},
         ${templates ? textArray(templates) : null},
         ${request.template_descriptions ? JSON.stringify(request.template_descriptions) : null},
-        ${request.verified_hosts_only ?? false}
+        ${request.verified_hosts_only ?? false},
+        ${request.policy ? JSON.stringify(request.policy) : null}
       )`
 
 /** Locks the lease for the transaction without renewing it: no later lease begins before the transaction ends. */

@@ -1,5 +1,6 @@
 // Tables of listeners and of what their agents were sent.
 import { bigint, boolean, index, integer, json, pgTable, text, unique, uuid } from 'drizzle-orm/pg-core'
+import type { ListenerPolicy } from '../protocol/listener-policy.ts'
 import { organizations, workspaces } from './access.ts'
 import { idColumn, instantColumn, newestFirstColumns, versionedColumns } from './columns.ts'
 
@@ -26,6 +27,8 @@ export const listeners = pgTable(
     template_descriptions: json().$type<Record<string, string>>(),
     /** Whether its agent serves in public, so that a custom host of the workspace itself is proved first too. */
     verified_hosts_only: boolean().notNull().default(false),
+    /** What its agent allows deployments to ask for; null until an agent has told it. */
+    policy: json().$type<ListenerPolicy>(),
     /** Fencing token: the number of the current lease. Reports with a lower one are refused. */
     fence: bigint({ mode: 'number' }).notNull().default(0),
     lease_expires_at: instantColumn(),

@@ -513,6 +513,21 @@ createServer((req, res) => { console.log('given'); res.end() }).listen(process.e
     expect(messages()).toEqual(['first', 'Password: ', 'given'])
   })
 
+  test('more copies than the operator allows are refused, and never started', async () => {
+    const { engine } = await open({ copies: 2 })
+    const unitOf = (copies: number) => {
+      const unit = makeUnit(ref)
+      return { ...unit, resources: { ...unit.resources, min_scale: copies, max_scale: copies } }
+    }
+    expect(engine.policy).toEqual({ privileged: false, service_accounts: [], max_copies: 2 })
+    expect(engine.refusalReason(unitOf(2))).toBeNull()
+    expect(engine.refusalReason(unitOf(999))).toMatch(/resource_spec\.min_scale.*AGENT_MAX_COPIES/)
+    // Of a revision that an agent with a higher limit accepted.
+    await engine.start(unitOf(999), writeApplication(home, 'copies', makeServerCode('copy')))
+    await waitForPhase(engine, ref, 'healthy')
+    expect((await engine.readUsage()).flatMap(({ copies }) => copies)).toHaveLength(2)
+  })
+
   test('an image is refused with a reason', async () => {
     const { engine } = await open()
     expect(engine.refusalReason(makeUnit(ref, { source: 'internal_container' }))).toContain('container')

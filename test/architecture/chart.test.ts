@@ -22,7 +22,7 @@ const AGENT_SET_BY_CHART = [
 /** Of the engines that run processes and containers on one machine. */
 const OTHER_ENGINES = [
   ...['APPS_DOMAIN', 'TRUSTED_PROXIES', 'AGENT_DATABASE_URL', 'AGENT_BUILD_ENV', 'AGENT_RUN_AS', 'AGENT_APPS_HOME'],
-  'AGENT_CGROUP',
+  ...['AGENT_CGROUP', 'AGENT_MAX_COPIES', 'AGENT_USER_NAMESPACES'],
   'AGENT_PROXY',
 ]
 

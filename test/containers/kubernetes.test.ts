@@ -18,7 +18,8 @@ afterAll(() => play.stop())
 
 const createObjects = (more: Parameters<typeof makeKubernetesUnit>[0] = {}, artifact = {}) =>
   revisionObjects(
-    makeKubernetesSettings(),
+    // Podman ignores fsGroup: an init container writes to a volume as root, which this setting allows.
+    makeKubernetesSettings({ K8S_PRIVILEGES: 'on' }),
     makeKubernetesUnit({ spec: SMALL, ...more }),
     makeArtifact({ location: APPLICATION_IMAGE, ...artifact }),
   )

@@ -25,6 +25,8 @@ const KIND_BY_RESOURCE = Object.fromEntries(
 export class KubernetesApi extends KubernetesObjects {
   readonly requests: ApiRequest[] = []
   readonly namespaces = new Set(['apps', 'other'])
+  /** Those that do not enforce the profile `restricted`. */
+  readonly openNamespaces = new Set<string>()
   /** API groups that are not installed. */
   readonly missingGroups = new Set<string>()
   /** If set, a request needs a matching rule. */
@@ -119,7 +121,7 @@ export class KubernetesApi extends KubernetesObjects {
     if (!kind) throw new ApiError({ code: 404, message: 'the server could not find the requested resource' })
     const query = url.searchParams
     const watching = query.get('watch') === 'true'
-    const verb = req.method === 'GET' ? (watching ? 'watch' : name ? 'get' : 'list') : req.method!.toLowerCase()
+    const verb = verbOf(req.method!, watching, name)
     this.#permit(
       { verb, kind, name, namespace, force: query.get('force') === 'true' },
       version!,
@@ -128,6 +130,8 @@ export class KubernetesApi extends KubernetesObjects {
     if (log) return this.#log(name!, query, res)
     if (watching) return this.#watch(kind, namespace, query, res)
     if (verb === 'list') return this.#list(kind, namespace, query, res)
+
+    if (verb === 'create') return sendJson(res, this.#create(JSON.parse(await readBody(req)), namespace, query), 201)
 
     const existing = this.objects.get(`${kind}/${namespace}/${name}`)
     const missing = new ApiError({ code: 404, reason: 'NotFound', message: `${resource} "${name}" not found` })
@@ -153,6 +157,21 @@ export class KubernetesApi extends KubernetesObjects {
       return sendJson(res, { kind: 'Status', apiVersion: 'v1', status: 'Success' })
     }
     sendJson(res, existing.object)
+  }
+
+  /** Of pods alone, and dry runs alone: the engine applies everything else. */
+  #create(pod: Stored, namespace: string, query: URLSearchParams): Stored {
+    if (query.get('dryRun') !== 'All') throw new ApiError({ code: 400, message: 'only dry runs are supported' })
+    if (!this.namespaces.has(namespace))
+      throw new ApiError({ code: 404, reason: 'NotFound', message: `namespaces "${namespace}" not found` })
+    const isPrivileged = JSON.stringify(pod.spec).includes('"privileged":true')
+    if (isPrivileged && !this.openNamespaces.has(namespace)) {
+      const message =
+        `pods "${pod.metadata.name}" is forbidden: violates PodSecurity "restricted:latest": privileged ` +
+        `(container "check" must not set securityContext.privileged=true)`
+      throw new ApiError({ code: 403, reason: 'Forbidden', message })
+    }
+    return pod
   }
 
   #permit(request: ApiRequest, version: string, resource: string): void {
@@ -230,6 +249,10 @@ export class KubernetesApi extends KubernetesObjects {
     res.once('close', () => followers.delete(res))
   }
 }
+
+const VERBS: Record<string, string> = { POST: 'create', PATCH: 'patch', DELETE: 'delete', PUT: 'update' }
+const verbOf = (method: string, watching: boolean, name: string | undefined) =>
+  method === 'GET' ? (watching ? 'watch' : name ? 'get' : 'list') : VERBS[method]!
 
 const parseSelector = (query: URLSearchParams) =>
   Object.fromEntries(

@@ -66,7 +66,7 @@ annotations:
 {{- $value := .value }}
 {{- if kindIs "slice" $value }}{{ join "," $value }}
 {{- else if kindIs "bool" $value }}
-{{- if has .name (list "ABAC" "AUDIT_LOGS" "DEPLOYMENT_TRACING" "DEPLOYMENT_MODELS" "DATABASE_PREPARED_STATEMENTS" "K8S_TLS") }}
+{{- if has .name (list "ABAC" "AUDIT_LOGS" "DEPLOYMENT_TRACING" "DEPLOYMENT_MODELS" "DATABASE_PREPARED_STATEMENTS" "K8S_TLS" "K8S_PRIVILEGES") }}
 {{- ternary "on" "off" $value }}
 {{- else }}{{ $value }}{{ end }}
 {{- else if kindIs "float64" $value }}{{ int64 $value }}

@@ -73,8 +73,8 @@ export class ContainerEngine extends PooledEngine {
     this.#images = new Images(this.#api, this.#owner, this.#secrets, registry, join(options.home, 'images.json'))
   }
 
-  refusalReason(spec: RevisionSpec): string | null {
-    return findUnsupported(spec)
+  override refusalReason(spec: RevisionSpec): string | null {
+    return super.refusalReason(spec) ?? findUnsupported(spec)
   }
 
   override async open(events: EngineEvents): Promise<void> {

@@ -1,5 +1,6 @@
 // The engine that runs deployments in a Kubernetes cluster. Its only state is the cluster itself.
 import { KubeConfig, type KubernetesObject, type V1Pod, type V1Secret } from '@kubernetes/client-node'
+import { describeRefusal, type ListenerPolicy } from '../../protocol/listener-policy.ts'
 import {
   type Artifact,
   type BuildTask,
@@ -8,16 +9,26 @@ import {
   type EngineEvents,
   type EngineObservation,
   NO_EVENTS,
+  PermanentError,
   type RevisionRef,
   type RevisionSpec,
   type RevisionUsage,
   type SourceTree,
 } from '../engine.ts'
 import { signatureOf } from '../redaction/redaction.ts'
+import type { LogEvent } from '../system/log-event.ts'
 import { Cluster, deploymentIdOf } from './kubernetes/cluster.ts'
 import { DeploymentObjects } from './kubernetes/deployment-objects.ts'
 import { Images } from './kubernetes/images.ts'
-import { COMPONENT_LABEL, DRAINING_SINCE, namespaceOf, REVISION_LABEL, URL_ANNOTATION } from './kubernetes/names.ts'
+import {
+  COMPONENT_LABEL,
+  DRAINING_SINCE,
+  namespaceOf,
+  REVISION_LABEL,
+  URL_ANNOTATION,
+  workloadName,
+} from './kubernetes/names.ts'
+import { NamespaceChecks, type NamespaceVerdict } from './kubernetes/namespace-check.ts'
 import {
   databaseSetOf,
   findProblem,
@@ -31,7 +42,7 @@ import {
 } from './kubernetes/observed-status.ts'
 import type { Finding } from './kubernetes/pod-failures.ts'
 import { PodLogs } from './kubernetes/pod-logs.ts'
-import { APP_CONTAINER } from './kubernetes/pod-template.ts'
+import { APP_CONTAINER, resourcesOf, workloadsOf } from './kubernetes/pod-template.ts'
 import { readPodUsage } from './kubernetes/pod-usage.ts'
 import { PullSecrets } from './kubernetes/pull-secrets.ts'
 import { modelTokenSecretOf, revisionObjects } from './kubernetes/revision-objects.ts'
@@ -39,6 +50,25 @@ import { routesOf, serviceOf } from './kubernetes/routing.ts'
 import type { KubernetesSettings } from './kubernetes/settings.ts'
 import { encodeBase64, type StoreObjects, storesFor } from './kubernetes/store-objects.ts'
 import { MODEL_TOKEN_FILE } from './model-variables.ts'
+
+const REMEDIES = {
+  privileged: 'Remove it, or ask the operator to allow it with K8S_PRIVILEGES.',
+  service_account: 'Remove it, or ask the operator to add it to K8S_SERVICE_ACCOUNTS.',
+  copies: 'Lower it.',
+}
+/** Of a small deployment: the check before one is known. */
+const CHECKED_RESOURCES = resourcesOf([0.5, 1], [512, 1024])
+
+/** Null for a namespace that refuses privileged pods. */
+function describeVerdict(namespace: string, { admits, reason }: NamespaceVerdict): string | null {
+  if (admits === 'restricted') return null
+  const remedy =
+    `Ask the operator to label it pod-security.kubernetes.io/enforce=restricted, or to set ` +
+    `K8S_PRIVILEGED_NAMESPACES=accept.`
+  if (admits === 'privileged') return `The namespace ${namespace} admits privileged pods. ${remedy}`
+  const grant = `It needs the permission to create pods, for a dry run.`
+  return `The agent cannot tell whether the namespace ${namespace} admits privileged pods: ${reason}. ${grant} ${remedy}`
+}
 
 const WATCHED_KINDS = ['Pod', 'Deployment', 'StatefulSet'] as const
 
@@ -52,16 +82,25 @@ type Options = {
   agent_id?: string
   /** How often it checks whether pull secrets need a renewal. */
   renew_ms?: number
+  /** How often it checks what pods its namespaces admit. */
+  check_ms?: number
+  logEvent?: LogEvent
 }
 
 export class KubernetesEngine implements Engine {
   readonly name = 'kubernetes'
+  readonly policy: ListenerPolicy
   readonly #settings: KubernetesSettings
   readonly #cluster: Cluster
   readonly #objects: DeploymentObjects
   readonly #images: Images
+  readonly #namespaceChecks: NamespaceChecks
+  readonly #logEvent: LogEvent
+  /** By namespace, what the operator was warned of last. */
+  readonly #warnings = new Map<string, string>()
   readonly #pullSecrets: PullSecrets
   readonly #renewMs: number
+  readonly #checkMs: number
   readonly #now: () => Date
   /** By deployment. Filled by `start`, which every running revision gets once. */
   readonly #tokenSecrets = new Map<string, V1Secret>()
@@ -76,14 +115,20 @@ export class KubernetesEngine implements Engine {
     now = () => new Date(),
     pause_ms = 1000,
     renew_ms = 60_000,
+    check_ms = 10 * 60_000,
+    logEvent = () => {},
     agent_id,
   }: Options) {
     this.#settings = settings
     this.#cluster = new Cluster(config, settings.owner)
     this.#objects = new DeploymentObjects(this.#cluster, settings, pause_ms)
     this.#renewMs = renew_ms
+    this.#checkMs = check_ms
+    this.#logEvent = logEvent
+    this.policy = { privileged: settings.privileges, service_accounts: settings.service_accounts }
     this.#now = now
     const cluster = this.#cluster
+    this.#namespaceChecks = new NamespaceChecks({ cluster, now, image: settings.postgres_image })
     const requestCredential: EngineEvents['registryCredential'] = (of, image) =>
       this.#events.registryCredential(of, image)
     const warn = (of: RevisionRef, message: string) => this.#events.log(of, message, 'WARNING')
@@ -112,7 +157,7 @@ export class KubernetesEngine implements Engine {
         `The container name \`${APP_CONTAINER}\` is reserved for the application. ` +
         `Rename that container in resource_spec.`
       )
-    return null
+    return describeRefusal(spec.resources, this.policy, REMEDIES)
   }
 
   async open(events: EngineEvents): Promise<void> {
@@ -132,6 +177,30 @@ export class KubernetesEngine implements Engine {
     const renewing = setInterval(() => void this.#pullSecrets.renew(), this.#renewMs).unref()
     this.#stopWatches.push(() => clearInterval(renewing))
     void this.#pullSecrets.renew()
+    const checking = setInterval(() => void this.#warnOfNamespaces(), this.#checkMs).unref()
+    this.#stopWatches.push(() => clearInterval(checking))
+    void this.#warnOfNamespaces()
+  }
+
+  /** Tells the operator before a user sees it. */
+  async #warnOfNamespaces(): Promise<void> {
+    for (const namespace of this.#settings.namespaces) {
+      const verdict = await this.#namespaceChecks.ask(namespace, CHECKED_RESOURCES).catch(() => null)
+      const warning = verdict && describeVerdict(namespace, verdict)
+      if (warning && this.#warnings.get(namespace) !== warning)
+        this.#logEvent('namespace not restricted', { namespace, reason: warning })
+      if (verdict) this.#warnings.set(namespace, warning ?? '')
+    }
+  }
+
+  /** What already runs keeps running in such a namespace: only a revision that has no Deployment yet is refused. */
+  async #requireRestrictedNamespace(spec: RevisionSpec): Promise<void> {
+    if (this.#settings.accepts_privileged_namespaces) return
+    const namespace = namespaceOf(this.#settings, spec)
+    const verdict = await this.#namespaceChecks.check(namespace, workloadsOf(spec)[0]!.resources)
+    const reason = describeVerdict(namespace, verdict)
+    if (reason === null || (await this.#cluster.read('Deployment', namespace, workloadName(spec, 'web')))) return
+    throw new PermanentError(reason)
   }
 
   deployments(): Promise<string[]> {
@@ -236,7 +305,8 @@ export class KubernetesEngine implements Engine {
       if (store.component === 'database') await this.#ensureStore(spec, store)
   }
 
-  prepare(spec: RevisionSpec, tree: SourceTree | null, task: BuildTask): Promise<Artifact> {
+  async prepare(spec: RevisionSpec, tree: SourceTree | null, task: BuildTask): Promise<Artifact> {
+    await this.#requireRestrictedNamespace(spec)
     return this.#images.prepare(spec, tree, task)
   }
 
@@ -245,6 +315,11 @@ export class KubernetesEngine implements Engine {
   }
 
   async start(spec: RevisionSpec, artifact: Artifact): Promise<void> {
+    // Also for a revision that an agent without this rule accepted: what runs of it is left as it is.
+    const refusal = describeRefusal(spec.resources, this.policy, REMEDIES)
+    if (refusal !== null) throw new PermanentError(refusal)
+    await this.#requireRestrictedNamespace(spec)
+    await this.#objects.checkNamedObjects(spec)
     // First, because pods that an earlier agent started may already log these passwords.
     for (const store of storesFor(this.#settings, spec)) await this.#hideStoreSecrets(spec, store)
     // An invalid host fails the start, instead of the switch to a healthy revision.

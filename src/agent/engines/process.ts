@@ -63,13 +63,14 @@ export class ProcessEngine extends PooledEngine {
     this.#databases = new Databases(this.#server)
   }
 
-  refusalReason({ source, needs_database }: RevisionSpec): string | null {
+  override refusalReason(spec: RevisionSpec): string | null {
+    const { source, needs_database } = spec
     if (IMAGE_SOURCES.has(source))
       return (
         `This agent cannot run container images, which the source \`${source}\` needs. ` +
         `Use a listener whose agent runs the container or kubernetes engine.`
       )
-    return needs_database ? this.#server.obstacle : null
+    return super.refusalReason(spec) ?? (needs_database ? this.#server.obstacle : null)
   }
 
   override async open(events: EngineEvents): Promise<void> {

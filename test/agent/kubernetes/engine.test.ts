@@ -395,7 +395,7 @@ describe('removal', () => {
   })
 
   test('includes an autoscaler whose Deployment the cluster refused', async () => {
-    const engine = createEngine()
+    const engine = createEngine({ K8S_SERVICE_ACCOUNTS: 'robot' })
     api.refuse = ({ kind, verb }) =>
       kind === 'Deployment' && verb === 'create' ? { code: 403, message: 'denied the request' } : undefined
     const unit = makeKubernetesUnit({ spec: { max_scale: 3, service_account_name: 'robot' } })

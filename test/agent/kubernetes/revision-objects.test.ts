@@ -159,9 +159,10 @@ describe('every member is passed on unchanged', () => {
     volumeMounts: [mount],
     securityContext: { runAsUser: 7 },
   }
-  test.each(['init_containers', 'sidecars'])('of a container in %s', where => {
+  test.each(['init_containers', 'sidecars'])('of a container in %s, if the operator allows privileges', where => {
     expect(Object.keys(fullContainer).sort()).toEqual(Object.keys(Container.shape).sort())
-    const objects = createObjects({ spec: { [where]: [fullContainer] } })
+    const settings = makeKubernetesSettings({ K8S_PRIVILEGES: 'on' })
+    const objects = createObjects({ spec: { [where]: [fullContainer] }, settings })
     const { initContainers, containers } = podOf(objects)
     expect(where === 'sidecars' ? containers[1] : initContainers![0]).toEqual(fullContainer)
     expect(objects.flatMap(listSchemaFaults)).toEqual([])
@@ -218,6 +219,24 @@ describe('the objects of a revision', () => {
     expect(
       podOf(createObjects({ spec: { service_account_name: 'robot' } })).automountServiceAccountToken,
     ).toBeUndefined()
+  })
+
+  test('narrow a security context, and never open it, whatever the user sends', () => {
+    const contexts = [
+      { runAsUser: 7, readOnlyRootFilesystem: true, seLinuxOptions: null },
+      { privileged: null, capabilities: { drop: [] }, allowPrivilegeEscalation: true, runAsNonRoot: false },
+      { seccompProfile: { type: 'Unconfined' } },
+    ]
+    const spec = {
+      sidecars: contexts.map((securityContext, i) => ({ ...sidecar, name: `s${i}`, securityContext })),
+      init_containers: [{ ...sidecar, name: 'first', securityContext: contexts[1] }],
+    }
+    const pod = podOf(createObjects({ spec }))
+    expectRestricted(pod)
+    expect(pod.containers[1]!.securityContext).toEqual({
+      ...{ runAsUser: 7, readOnlyRootFilesystem: true, runAsNonRoot: true, allowPrivilegeEscalation: false },
+      ...{ capabilities: { drop: ['ALL'] }, seccompProfile: { type: 'RuntimeDefault' } },
+    })
   })
 
   test('run as the user of K8S_RUN_AS_USER, except the stores', () => {

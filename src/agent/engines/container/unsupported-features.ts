@@ -1,21 +1,16 @@
-// Finds what a revision requires that a container engine on one machine does not support. Pure.
+// Finds what a revision requires that a container engine on one machine does not support, besides what every engine
+// refuses by its policy. Pure.
 import type { RevisionSpec } from '../../engine.ts'
 import { parseCpu, parseMemory } from '../quantities.ts'
 
 type Resources = RevisionSpec['resources']
 type Container = NonNullable<Resources['sidecars']>[number]
 
-/** Members of securityContext. Others are refused, because they would be ignored silently. */
-const SUPPORTED_SECURITY = new Set([
-  ...['runAsUser', 'runAsGroup', 'runAsNonRoot', 'readOnlyRootFilesystem'],
-  ...['allowPrivilegeEscalation', 'privileged', 'capabilities', 'seccompProfile'],
-])
 const NEEDS_CLUSTER =
   'which the container engine does not support. Remove it, or use a listener whose agent runs the kubernetes engine.'
 
 /** The first problem, as a sentence; null if there is none. */
 export function findUnsupported({ resources }: RevisionSpec): string | null {
-  if (resources.service_account_name) return `The revision has a \`service_account_name\`, ${NEEDS_CLUSTER}`
   return (
     firstProblem(resources.volumes ?? [], volumeProblem) ??
     mountsProblem('volume_mounts', resources.volume_mounts, resources) ??
@@ -59,7 +54,7 @@ function mountsProblem(where: string, mounts: Resources['volume_mounts'], { volu
 }
 
 function containerProblem(container: Container, resources: Resources): string | null {
-  const { name, env, envFrom, securityContext, volumeMounts, resources: own } = container
+  const { name, env, envFrom, volumeMounts, resources: own } = container
   const subject = `The container \`${name}\``
   for (const { name, valueFrom } of env ?? [])
     if (valueFrom && !valueFrom.secretKeyRef)
@@ -76,22 +71,5 @@ function containerProblem(container: Container, resources: Resources): string | 
         )
     }
   }
-  return (
-    securityProblem(subject, securityContext ?? {}) ??
-    mountsProblem(`the container \`${name}\``, volumeMounts, resources)
-  )
-}
-
-/** Privileges that let a container escape its isolation are never granted. */
-function securityProblem(subject: string, context: Record<string, unknown>): string | null {
-  const { privileged, capabilities, allowPrivilegeEscalation, runAsUser, runAsGroup } = context
-  const { add } = (capabilities ?? {}) as { add?: unknown[] }
-  if (privileged || add?.length || allowPrivilegeEscalation)
-    return `${subject} requests privileges, which are not allowed. Remove them from its \`securityContext\`.`
-  const unknown = Object.keys(context).find(member => !SUPPORTED_SECURITY.has(member))
-  if (unknown) return `${subject} has \`${unknown}\` in its \`securityContext\`, ${NEEDS_CLUSTER}`
-  const ids = [runAsUser, runAsGroup].filter(id => id !== undefined)
-  return ids.every(Number.isSafeInteger)
-    ? null
-    : `${subject} has an invalid \`runAsUser\` or \`runAsGroup\`. Use whole numbers.`
+  return mountsProblem(`the container \`${name}\``, volumeMounts, resources)
 }

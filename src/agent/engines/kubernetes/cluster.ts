@@ -40,6 +40,9 @@ export type Kind = keyof typeof API_VERSIONS
 const PAGE_SIZE = 500
 const RETRY_MS = 2000
 
+/** `refused`: by an admission controller. `forbidden`: the agent may not create such an object. */
+export type CreationVerdict = { outcome: 'admitted' | 'refused' | 'forbidden'; message: string }
+
 type PodMetrics = { metadata: { name: string }; containers: { usage?: { cpu?: unknown; memory?: unknown } }[] }
 
 /** For unused positional parameters of the client. */
@@ -132,6 +135,23 @@ export class Cluster {
   async dryRunApply(object: KubernetesObject): Promise<void> {
     const action = `apply ${object.kind} ${object.metadata!.name}`
     await this.#serverSideApply(object, true, 'All').catch(error => Promise.reject(toEngineError(error, action)))
+  }
+
+  /** Whether the API server would create the object. Throws if it does not tell. */
+  async dryRunCreate(object: KubernetesObject): Promise<CreationVerdict> {
+    try {
+      await this.#objects.create(object, UNUSED, 'All', MANAGER)
+      return { outcome: 'admitted', message: '' }
+    } catch (error) {
+      const message = error instanceof ApiException ? messageOf(error) : ''
+      const code = error instanceof ApiException ? error.code : 0
+      if (code === 401 || (code === 403 && (message === '' || NO_PERMISSION.test(message))))
+        return { outcome: 'forbidden', message: message || String(code) }
+      // The quota is the last to be asked, and an object of this name passed the others.
+      if (code === 409 || (code === 403 && EXCEEDED_QUOTA.test(message))) return { outcome: 'admitted', message }
+      if (code === 400 || code === 403 || code === 422) return { outcome: 'refused', message }
+      throw toEngineError(error, `check ${object.kind} ${object.metadata!.name}`)
+    }
   }
 
   annotate({ kind, metadata }: KubernetesObject, annotations: Record<string, string>): Promise<void> {
@@ -287,6 +307,9 @@ function suggestChange(action: string): string {
   return / Secret /.test(action) ? 'Change the secrets.' : 'Change resource_spec.'
 }
 
+const EXCEEDED_QUOTA = /exceeded quota/
+const NO_PERMISSION = /User "[^"]*" cannot /
+
 /** Server-side apply answers 500 to an invalid object, such as a duplicate name or an invalid quantity. */
 const INVALID_OBJECT = /^failed to (create typed patch object|convert new )/
 
@@ -298,11 +321,11 @@ export function toEngineError(error: unknown, action: string): Error {
   }
   const { code } = error
   const message = messageOf(error)
-  if (code === 403 && /exceeded quota/.test(message)) return new PermanentError(explainExceededQuota(message))
+  if (code === 403 && EXCEEDED_QUOTA.test(message)) return new PermanentError(explainExceededQuota(message))
   if (code === 403 && /because it is being terminated/.test(message))
     return new PermanentError(`The namespace is being deleted (${message}). Deploy to another namespace.`)
   // An admission controller also answers 403 to an object that it rejects.
-  if (code === 403 && message !== '' && !/User "[^"]*" cannot /.test(message))
+  if (code === 403 && message !== '' && !NO_PERMISSION.test(message))
     return new PermanentError(`The cluster rejected the request to ${action}: ${message}. ${suggestChange(action)}`)
   if (code === 403 || code === 401)
     return new PermanentError(

@@ -5,7 +5,16 @@ import type { CoreV1Event, KubernetesObject, V1PersistentVolumeClaim, V1Pod, V1S
 import { PermanentError, type RevisionSpec, TransientError } from '../../engine.ts'
 import { parseMemory } from '../quantities.ts'
 import { type Cluster, deploymentIdOf, type Kind } from './cluster.ts'
-import { COMPONENT_LABEL, DECIDED_BY_REVISION, namespaceOf, storeName, TENANT_LABEL } from './names.ts'
+import { listNamedObjects } from './named-objects.ts'
+import {
+  COMPONENT_LABEL,
+  DECIDED_BY_REVISION,
+  MANAGED_BY_LABEL,
+  MANAGER,
+  namespaceOf,
+  storeName,
+  TENANT_LABEL,
+} from './names.ts'
 import { isTerminating, labelOf, type ObservedObjects } from './observed-status.ts'
 import { type Finding, withLog } from './pod-failures.ts'
 import { GRACE_SECONDS } from './pod-template.ts'
@@ -95,6 +104,19 @@ export class DeploymentObjects {
         if (host !== undefined && labelOf(other, TENANT_LABEL) !== tenant_id)
           throw new TransientError(`The host ${host} still serves another workspace in this cluster.`)
       }
+  }
+
+  /** In a namespace that deployments share, none names the Secrets and volumes that an agent made for another one. */
+  async checkNamedObjects(spec: RevisionSpec): Promise<void> {
+    const namespace = namespaceOf(this.#settings, spec)
+    for (const { kind, name, path } of listNamedObjects(spec)) {
+      const object = await this.#cluster.read(kind, namespace, name)
+      if (object === null || labelOf(object, MANAGED_BY_LABEL) !== MANAGER) continue
+      if (deploymentIdOf(object) !== spec.deployment_id)
+        throw new PermanentError(
+          `\`${path}\` names the ${kind} ${name}, which belongs to another deployment. Remove it.`,
+        )
+    }
   }
 
   listRemains(namespace: string, deployment: string): Promise<KubernetesObject[]> {

@@ -8,7 +8,7 @@ import type {
   V1Volume,
 } from '@kubernetes/client-node'
 import type * as z from 'zod'
-import type { Container } from '../../../protocol/kubernetes.schema.ts'
+import { type Container, omitNulls } from '../../../protocol/kubernetes.schema.ts'
 import type { Artifact, RevisionSpec } from '../../engine.ts'
 import {
   type Component,
@@ -160,9 +160,13 @@ function appContainerOf(
   }
 }
 
-/** The user's container, with restricted security unless it has a securityContext. */
-const containerOf = (container: z.output<typeof Container>): V1Container =>
-  ({ ...container, securityContext: container.securityContext ?? RESTRICTED_SECURITY }) as V1Container
+/** A user's security context narrows ours. If the operator allows privileges, it takes its place. */
+function securityContextOf({ privileges }: KubernetesSettings, { securityContext }: z.output<typeof Container>) {
+  if (privileges) return securityContext ?? RESTRICTED_SECURITY
+  return { ...omitNulls(securityContext ?? {}), ...RESTRICTED_SECURITY }
+}
+const containerOf = (settings: KubernetesSettings, container: z.output<typeof Container>): V1Container =>
+  ({ ...container, securityContext: securityContextOf(settings, container) }) as V1Container
 
 /** Kubernetes starts such a sidecar before the application and ends it afterwards. */
 const isNativeSidecar = ({ restartPolicy }: z.output<typeof Container>) => restartPolicy === 'Always'
@@ -181,7 +185,9 @@ export function podTemplateOf(
 ): V1PodTemplateSpec {
   const { resources } = spec
   const sidecars = resources.sidecars ?? []
-  const initContainers = [...sidecars.filter(isNativeSidecar), ...(resources.init_containers ?? [])].map(containerOf)
+  const initContainers = [...sidecars.filter(isNativeSidecar), ...(resources.init_containers ?? [])].map(one =>
+    containerOf(settings, one),
+  )
   const pullSecrets = new Set([
     ...(resources.image_pull_secrets ?? []).map(({ name }) => name),
     ...settings.pull_secrets,
@@ -215,7 +221,7 @@ export function podTemplateOf(
       ...(initContainers.length > 0 && { initContainers }),
       containers: [
         appContainerOf(settings, spec, artifact, workload),
-        ...sidecars.filter(sidecar => !isNativeSidecar(sidecar)).map(containerOf),
+        ...sidecars.filter(sidecar => !isNativeSidecar(sidecar)).map(one => containerOf(settings, one)),
       ],
     },
   }

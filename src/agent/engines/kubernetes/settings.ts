@@ -52,6 +52,9 @@ export const KubernetesSettings = z
     K8S_BUILD_DOCKER_CONFIG: z.string().optional(),
     K8S_PULL_SECRETS: commaSeparated(DnsSubdomain).default([]),
     K8S_RUN_AS_USER: z.coerce.number().int().min(1).optional(),
+    K8S_PRIVILEGES: z.enum(['off', 'on']).default('off'),
+    K8S_SERVICE_ACCOUNTS: commaSeparated(DnsSubdomain).default([]),
+    K8S_PRIVILEGED_NAMESPACES: z.enum(['refuse', 'accept']).default('refuse'),
     K8S_PROGRESS_SECONDS: seconds.min(1).default(600),
     K8S_DRAIN_SECONDS: seconds.default(15),
   })
@@ -80,6 +83,10 @@ export const KubernetesSettings = z
     build_registry: all.K8S_BUILD_REGISTRY ?? null,
     /** A file with the logins for that registry and for base images. */
     build_docker_config: all.K8S_BUILD_DOCKER_CONFIG ?? null,
+    privileges: all.K8S_PRIVILEGES === 'on',
+    service_accounts: all.K8S_SERVICE_ACCOUNTS,
+    /** Whether it deploys to a namespace that admits privileged pods. Privileges need such a namespace. */
+    accepts_privileged_namespaces: all.K8S_PRIVILEGED_NAMESPACES === 'accept' || all.K8S_PRIVILEGES === 'on',
     /** The time for a revision to become healthy. */
     progress_seconds: all.K8S_PROGRESS_SECONDS,
     /** The time in which proxies may still send requests to the previous revision. */

@@ -1,6 +1,8 @@
 // The timeouts and limits of the local engines. Tests use smaller ones.
 
 export const DEFAULT_LIMITS = {
+  /** The most replicas that a revision may require. */
+  copies: 32,
   /** From the start to the first healthy probe, restarts included. */
   ready_ms: 120_000,
   /** After this time, the log of a start says what it waits for. */

@@ -2,6 +2,7 @@
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
+import { CLOSED_POLICY, describeRefusal, type ListenerPolicy } from '../../../protocol/listener-policy.ts'
 import type {
   Artifact,
   BuildTask,
@@ -50,8 +51,16 @@ export type PooledOptions = RouterSettings & {
   limits?: Partial<Limits>
 }
 
+const REMOVE = 'Remove it, or use a listener whose agent runs the kubernetes engine and allows it.'
+const REMEDIES = {
+  privileged: REMOVE,
+  service_account: REMOVE,
+  copies: 'Lower it, or ask the operator to raise AGENT_MAX_COPIES.',
+}
+
 export abstract class PooledEngine implements Engine {
   abstract readonly name: string
+  readonly policy: ListenerPolicy
   protected readonly limits: Limits
   protected events!: EngineEvents
   protected readonly provisioner: Provisioner
@@ -68,6 +77,7 @@ export abstract class PooledEngine implements Engine {
   constructor(folder: string, { home, apps = home, port, domain, proxy, limits, ...settings }: PooledOptions) {
     this.#home = join(apps, folder)
     this.limits = { ...DEFAULT_LIMITS, ...limits }
+    this.policy = { ...CLOSED_POLICY, max_copies: this.limits.copies }
     this.#domain = domain
     this.#proxy = proxy
     const { host, trusted_proxies, public_addresses } = settings
@@ -82,7 +92,9 @@ export abstract class PooledEngine implements Engine {
     })
   }
 
-  abstract refusalReason(spec: RevisionSpec): string | null
+  refusalReason({ resources }: RevisionSpec): string | null {
+    return describeRefusal(resources, this.policy, REMEDIES)
+  }
   abstract prepare(spec: RevisionSpec, tree: SourceTree | null, task: BuildTask): Promise<Artifact>
   abstract start(spec: RevisionSpec, artifact: Artifact): Promise<void>
   abstract provide(spec: RevisionSpec): Promise<void>
@@ -306,7 +318,9 @@ export abstract class PooledEngine implements Engine {
   /** Stores the health policy, so that the next agent applies the same one. */
   protected startPool(spec: RevisionSpec, { health_path }: Artifact, launch: ReplicaTemplate['launch']): void {
     const { deployment_id, revision_id, resources } = spec
-    const policy: HealthPolicy = { health_path, copies: Math.max(1, resources.min_scale) }
+    // A revision that an agent with a higher limit accepted keeps serving, with fewer.
+    const copies = Math.min(this.limits.copies, Math.max(1, resources.min_scale))
+    const policy: HealthPolicy = { health_path, copies }
     writeJson(this.path(deployment_id, 'revisions', revision_id, 'known.json'), policy)
     this.pool(spec, true).start({ ...policy, launch, memory_mb: resources.memory_limit_mb })
   }

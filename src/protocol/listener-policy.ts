@@ -1,0 +1,148 @@
+// Finds what a deployment asks for that the operator of its listener has to allow. Pure: the control plane refuses the
+// rest when it is planned, and the agent refuses it again.
+import * as z from 'zod'
+import type { Container, Volume, VolumeMount } from './kubernetes.schema.ts'
+import type { ResourceSpec } from './resources.schema.ts'
+import { arrayOf, boundedText } from './wire.ts'
+
+const MAX_ACCOUNTS = 100
+
+export const ListenerPolicy = z
+  .object({
+    privileged: z.boolean().meta({
+      description: 'Security contexts, volumes and annotations may open what is closed by default.',
+    }),
+    service_accounts: arrayOf(boundedText(253).min(1), MAX_ACCOUNTS).meta({
+      description: 'The service accounts that a deployment may name.',
+    }),
+    max_copies: z.int().min(1).nullish().meta({
+      description: 'The most copies of a deployment that may be required (`min_scale`). Null for no limit.',
+    }),
+  })
+  .meta({ id: 'ListenerPolicy', description: 'What the operator of an agent allows deployments to ask for.' })
+export type ListenerPolicy = z.output<typeof ListenerPolicy>
+
+export const CLOSED_POLICY: ListenerPolicy = { privileged: false, service_accounts: [] }
+
+/** A member of the resources that not every policy allows. */
+export type PolicyNeed =
+  | { path: string; needs: 'privileged' }
+  | { path: string; needs: 'service_account'; value: string }
+  | { path: string; needs: 'copies'; value: number }
+
+const ROOT = 'resource_spec'
+
+export function listPolicyNeeds(spec: ResourceSpec): PolicyNeed[] {
+  const { service_account_name: account, min_scale: copies } = spec
+  return [
+    ...listPrivileges(spec).map(path => ({ path, needs: 'privileged' as const })),
+    ...(account != null
+      ? [{ path: `${ROOT}.service_account_name`, needs: 'service_account' as const, value: account }]
+      : []),
+    ...(copies != null ? [{ path: `${ROOT}.min_scale`, needs: 'copies' as const, value: copies }] : []),
+  ]
+}
+
+/** require_listener_allows() of the database decides the same. */
+export function isAllowed(need: PolicyNeed, { privileged, service_accounts, max_copies }: ListenerPolicy): boolean {
+  if (need.needs === 'privileged') return privileged
+  if (need.needs === 'service_account') return service_accounts.includes(need.value)
+  return need.value <= (max_copies ?? Number.POSITIVE_INFINITY)
+}
+
+type Remedies = Record<PolicyNeed['needs'], string>
+/** What the policy does not allow, as sentences for the user; null if it allows everything. */
+export function describeRefusal(spec: ResourceSpec, policy: ListenerPolicy, remedies: Remedies): string | null {
+  const refused = listPolicyNeeds(spec).filter(need => !isAllowed(need, policy))
+  const sentences = (['privileged', 'service_account', 'copies'] as const).flatMap(needs => {
+    const paths = refused.filter(need => need.needs === needs).map(({ path }) => `\`${path}\``)
+    return paths.length === 0 ? [] : [`${REFUSALS[needs]}: ${paths.join(', ')}. ${remedies[needs]}`]
+  })
+  return sentences.length === 0 ? null : sentences.join(' ')
+}
+const REFUSALS: Remedies = {
+  privileged: 'This asks for more than the agent gives every container',
+  service_account: 'The agent does not allow this service account',
+  copies: 'The agent does not run so many copies',
+}
+
+const listPrivileges = (spec: ResourceSpec): string[] => [
+  ...Object.keys(spec.annotations ?? {})
+    .filter(isPlatformAnnotation)
+    .map(key => `${ROOT}.annotations.${key}`),
+  ...(spec.volumes ?? []).flatMap((volume, i) =>
+    listOpenVolumeKinds(volume, spec.service_account_name != null).map(kind => `${ROOT}.volumes.${i}.${kind}`),
+  ),
+  ...listPropagatedMounts(`${ROOT}.volume_mounts`, spec.volume_mounts),
+  ...(['init_containers', 'sidecars'] as const).flatMap(where =>
+    (spec[where] ?? []).flatMap((container, i) => listOpenMembers(`${ROOT}.${where}.${i}`, container)),
+  ),
+]
+
+/** Programs of the platform obey annotations below these domains: ingress controllers, runtimes, clouds, meshes. */
+const PLATFORM_DOMAINS = [
+  ...['kubernetes.io', 'k8s.io', 'openshift.io', 'cncf.io', 'istio.io', 'cert-manager.io', 'haproxy.org', 'konghq.com'],
+  ...['amazonaws.com', 'gke.io', 'google.com', 'azure.com', 'azure.workload.identity'],
+]
+/** Names, and hints for the cluster's autoscaler about the deployment's own pods. */
+const HARMLESS_DOMAINS = new Set(['app.kubernetes.io', 'cluster-autoscaler.kubernetes.io'])
+
+function isPlatformAnnotation(key: string): boolean {
+  const domain = key.slice(0, Math.max(0, key.indexOf('/')))
+  if (HARMLESS_DOMAINS.has(domain)) return false
+  return PLATFORM_DOMAINS.some(platform => domain === platform || domain.endsWith(`.${platform}`))
+}
+
+type Fields = Record<string, unknown>
+const presentEntries = (object: Fields) => Object.entries(object).filter(([, value]) => value != null)
+
+const NAMESPACED_VOLUMES = new Set([
+  ...['configMap', 'secret', 'emptyDir', 'persistentVolumeClaim', 'downwardAPI', 'projected'],
+])
+const NAMESPACED_PROJECTIONS = new Set(['configMap', 'secret', 'downwardAPI'])
+
+function listOpenVolumeKinds({ name: _, ...kinds }: z.output<typeof Volume>, hasAccount: boolean): string[] {
+  const open = presentEntries(kinds).filter(([kind]) => !NAMESPACED_VOLUMES.has(kind))
+  const sources = kinds.projected?.sources
+  const openSources = (Array.isArray(sources) ? sources : []).flatMap((source: Fields | null, i) =>
+    presentEntries(source ?? {})
+      // A deployment with an account has its token anyway.
+      .filter(([kind]) => !NAMESPACED_PROJECTIONS.has(kind) && !(hasAccount && kind === 'serviceAccountToken'))
+      .map(([kind]) => `projected.sources.${i}.${kind}`),
+  )
+  return [...open.map(([kind]) => kind), ...openSources]
+}
+
+const listPropagatedMounts = (path: string, mounts: z.output<typeof VolumeMount>[] | null | undefined) =>
+  (mounts ?? []).flatMap(({ mountPropagation }, i) =>
+    mountPropagation === 'Bidirectional' ? [`${path}.${i}.mountPropagation`] : [],
+  )
+
+const listOpenMembers = (path: string, container: z.output<typeof Container>): string[] => [
+  ...listPropagatedMounts(`${path}.volumeMounts`, container.volumeMounts),
+  ...presentEntries(container.securityContext ?? {})
+    .filter(([member, value]) => !NARROWING[member]?.(value))
+    .map(([member]) => `${path}.securityContext.${member}`),
+]
+
+const isInteger = (value: unknown, least: number) => Number.isSafeInteger(value) && (value as number) >= least
+const isRuntimeDefault = (value: unknown) =>
+  presentEntries(value as Fields).every(([member, type]) => member === 'type' && type === 'RuntimeDefault')
+const onlyDrops = (value: unknown) =>
+  presentEntries(value as Fields).every(
+    ([member, names]) => Array.isArray(names) && (member === 'drop' || (member === 'add' && names.length === 0)),
+  )
+
+/** By member of a security context, whether a value opens nothing. Other members may open something, so they count. */
+const NARROWING: Record<string, (value: unknown) => boolean> = {
+  privileged: value => value === false,
+  allowPrivilegeEscalation: value => value === false,
+  readOnlyRootFilesystem: value => typeof value === 'boolean',
+  runAsNonRoot: value => value === true,
+  runAsUser: value => isInteger(value, 1),
+  runAsGroup: value => isInteger(value, 0),
+  procMount: value => value === 'Default',
+  capabilities: onlyDrops,
+  seccompProfile: isRuntimeDefault,
+  appArmorProfile: isRuntimeDefault,
+}

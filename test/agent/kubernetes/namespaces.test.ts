@@ -1,0 +1,174 @@
+// What the kubernetes engine refuses by its operator's settings: privileges, accounts, and namespaces that admit them.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { PermanentError, TransientError } from '../../../src/agent/engine.ts'
+import { KubernetesEngine } from '../../../src/agent/engines/kubernetes.ts'
+import { waitFor } from '../../support/commands.ts'
+import { KubernetesApi } from '../../support/kubernetes-api.ts'
+import { makeArtifact, makeKubernetesSettings, makeKubernetesUnit } from '../../support/kubernetes-fixtures.ts'
+
+let api: KubernetesApi
+let now = new Date()
+const events: Record<string, unknown>[] = []
+const engines: KubernetesEngine[] = []
+const createEngine = (more: Record<string, string> = {}, check_ms?: number) => {
+  const engine = new KubernetesEngine({
+    ...{ settings: makeKubernetesSettings(more), config: api.config, pause_ms: 2, now: () => now },
+    ...(check_ms !== undefined && { check_ms }),
+    logEvent: (event, fields) => void events.push({ event, ...fields }),
+  })
+  engines.push(engine)
+  return engine
+}
+beforeEach(async () => {
+  now = new Date()
+  events.length = 0
+  api = await new KubernetesApi().open()
+})
+afterEach(async () => {
+  for (const engine of engines.splice(0)) await engine.close()
+  await api.close()
+})
+
+const quiet = {
+  ...{ changed: () => {}, log: () => {}, settledLength: () => 0, hide: () => {} },
+  ...{ registryCredential: async () => null, modelToken: () => undefined },
+}
+const checks = () => api.requests.filter(({ kind, verb }) => kind === 'Pod' && verb === 'create')
+const start = (engine: KubernetesEngine, more = {}) => engine.start(makeKubernetesUnit(more), makeArtifact())
+
+describe('a namespace that admits privileged pods', () => {
+  beforeEach(() => void api.openNamespaces.add('apps'))
+
+  test('gets no revision, and the reason names it and the settings', async () => {
+    const failure = await start(createEngine()).catch((error: Error) => error)
+    expect(failure).toBeInstanceOf(PermanentError)
+    for (const part of ['apps', 'pod-security.kubernetes.io/enforce', 'K8S_PRIVILEGED_NAMESPACES'])
+      expect(failure?.message).toContain(part)
+    expect(api.all()).toEqual([])
+  })
+
+  test('gets none to build either', async () => {
+    const task = { log: () => {}, signal: AbortSignal.timeout(1000), cache: '', runningFolder: '' }
+    await expect(createEngine().prepare(makeKubernetesUnit(), null, task)).rejects.toThrow(PermanentError)
+  })
+
+  test('gets revisions once it is labelled, or if the operator accepts it', async () => {
+    const engine = createEngine()
+    await expect(start(engine)).rejects.toThrow(PermanentError)
+    await start(createEngine({ K8S_PRIVILEGED_NAMESPACES: 'accept' }))
+    api.openNamespaces.clear()
+    await start(engine, { number: 2 })
+    expect(api.all('Deployment')).toHaveLength(2)
+  })
+
+  test('keeps what runs there, which is applied again', async () => {
+    await start(createEngine({ K8S_PRIVILEGED_NAMESPACES: 'accept' }))
+    const engine = createEngine()
+    await start(engine)
+    await expect(start(engine, { number: 2 })).rejects.toThrow(PermanentError)
+  })
+
+  test('is told to the operator at the start and when it changes, once each', async () => {
+    await createEngine({}, 5).open(quiet)
+    await waitFor(() => events.length === 1)
+    expect(events).toMatchObject([{ event: 'namespace not restricted', namespace: 'apps' }])
+    api.openNamespaces.add('other')
+    await waitFor(() => events.length === 2)
+    expect(events[1]).toMatchObject({ namespace: 'other' })
+    const asked = checks().length
+    await waitFor(() => checks().length > asked + 4)
+    expect(events).toHaveLength(2)
+  })
+})
+
+describe('a namespace', () => {
+  test('that refuses them is asked with a dry run, and again only after ten minutes', async () => {
+    const engine = createEngine()
+    await start(engine)
+    await start(engine)
+    expect(checks()).toHaveLength(2)
+    now = new Date(now.getTime() + 11 * 60_000)
+    await start(engine)
+    expect(checks()).toHaveLength(4)
+    expect(api.all('Pod')).toEqual([])
+  })
+
+  test.each([
+    ['the agent may not ask', { code: 403, message: 'pods is forbidden: User "agent" cannot create resource "pods"' }],
+    [
+      'it refuses every pod',
+      { code: 403, message: 'pods "x" is forbidden: maximum memory usage per Container is 1Mi' },
+    ],
+  ])('counts as open if %s', async (_, refusal) => {
+    api.refuse = ({ kind, verb }) => (kind === 'Pod' && verb === 'create' ? refusal : undefined)
+    await expect(start(createEngine())).rejects.toThrow(/create pods/)
+  })
+
+  test('without room in its quota is judged by what comes before the quota', async () => {
+    api.refuse = ({ kind, verb }) =>
+      kind === 'Pod' && verb === 'create'
+        ? { code: 403, message: 'pods "x" is forbidden: exceeded quota: q' }
+        : undefined
+    await expect(start(createEngine())).rejects.toThrow(/admits privileged pods/)
+  })
+
+  test('that cannot be asked for the moment is asked again', async () => {
+    api.refuse = ({ kind, verb }) =>
+      kind === 'Pod' && verb === 'create' ? { code: 503, message: 'try later' } : undefined
+    await expect(start(createEngine())).rejects.toThrow(TransientError)
+  })
+})
+
+describe('what only the operator allows', () => {
+  const privileged = { spec: { sidecars: [{ name: 'x', image: 'x', securityContext: { privileged: true } }] } }
+  const account = { spec: { service_account_name: 'robot' } }
+  test.each([
+    ['a privileged container', privileged, { K8S_PRIVILEGES: 'on' }],
+    ['a service account', account, { K8S_SERVICE_ACCOUNTS: 'other,robot' }],
+  ])('is refused before a build and at a start: %s', async (_, unit, opening) => {
+    const [closed, open] = [createEngine(), createEngine(opening)]
+    const [setting] = Object.keys(opening)
+    expect(closed.refusalReason(makeKubernetesUnit(unit))).toContain(setting)
+    // As after an upgrade, for a revision that an earlier agent accepted.
+    await expect(start(closed, unit)).rejects.toThrow(PermanentError)
+    expect(api.all()).toEqual([])
+    expect(open.refusalReason(makeKubernetesUnit(unit))).toBeNull()
+    await start(open, unit)
+  })
+
+  const SECRET = 'mail-dddddddd00-db'
+  test.each<[string, object]>([
+    ['secret_references', { secret_references: [{ name: 'A', secret_name: SECRET, secret_key: 'uri' }] }],
+    ['image_pull_secrets', { spec: { image_pull_secrets: [{ name: SECRET }] } }],
+    ['volumes', { spec: { volumes: [{ name: 'v', secret: { secretName: SECRET } }] } }],
+    ['volumes', { spec: { volumes: [{ name: 'v', projected: { sources: [{ secret: { name: SECRET } }] } }] } }],
+    ['volumes', { spec: { volumes: [{ name: 'v', persistentVolumeClaim: { claimName: SECRET } }] } }],
+    ['sidecars', { spec: { sidecars: [{ name: 'x', image: 'x', envFrom: [{ secretRef: { name: SECRET } }] }] } }],
+    [
+      'init_containers',
+      {
+        spec: {
+          init_containers: [
+            { name: 'x', image: 'x', env: [{ name: 'A', valueFrom: { secretKeyRef: { name: SECRET, key: 'uri' } } }] },
+          ],
+        },
+      },
+    ],
+  ])('is no object that the agent made for another deployment: %s', async (path, unit) => {
+    const engine = createEngine()
+    for (const kind of ['Secret', 'PersistentVolumeClaim'])
+      api.put({ apiVersion: 'v1', kind, metadata: { name: SECRET } })
+    // Those of the operator or of other programs are for everybody who may deploy to the namespace.
+    await start(engine, unit)
+    const labels = { 'app.kubernetes.io/managed-by': 'slipway', 'slipway/deployment-id': 'another' }
+    for (const kind of ['Secret', 'PersistentVolumeClaim'])
+      api.put({ apiVersion: 'v1', kind, metadata: { name: SECRET, labels } })
+    await expect(start(engine, unit)).rejects.toThrow(new RegExp(`${path}.*${SECRET}`))
+  })
+
+  test('is told to the control plane', () => {
+    expect(createEngine().policy).toEqual({ privileged: false, service_accounts: [] })
+    const opened = createEngine({ K8S_PRIVILEGES: 'on', K8S_SERVICE_ACCOUNTS: 'robot' })
+    expect(opened.policy).toEqual({ privileged: true, service_accounts: ['robot'] })
+  })
+})

@@ -1,0 +1,122 @@
+// What counts as opening the restrictions of every container, and what only narrows them.
+import { describe, expect, it } from 'vitest'
+import { CLOSED_POLICY, describeRefusal, isAllowed, listPolicyNeeds } from '../../src/protocol/listener-policy.ts'
+import { ResourceSpec } from '../../src/protocol/resources.schema.ts'
+
+const listPaths = (spec: unknown) => listPolicyNeeds(ResourceSpec.parse(spec)).map(({ path }) => path)
+const REMEDIES = { privileged: 'P', service_account: 'S', copies: 'C' }
+
+const OPENING: [member: string, value: unknown][] = [
+  ['privileged', true],
+  ['privileged', 'true'],
+  ['allowPrivilegeEscalation', true],
+  ['capabilities', { add: ['NET_ADMIN'] }],
+  ['capabilities', { drop: ['ALL'], add: ['SYS_ADMIN'] }],
+  ['capabilities', { other: [] }],
+  ['runAsUser', 0],
+  ['runAsUser', -1],
+  ['runAsUser', 'root'],
+  ['runAsNonRoot', false],
+  ['procMount', 'Unmasked'],
+  ['seccompProfile', { type: 'Unconfined' }],
+  ['seccompProfile', { type: 'Localhost', localhostProfile: 'open.json' }],
+  ['appArmorProfile', { type: 'Unconfined' }],
+  ['seLinuxOptions', { type: 'spc_t' }],
+  ['windowsOptions', { hostProcess: true }],
+  ['Privileged', true],
+]
+const NARROWING: [member: string, value: unknown][] = [
+  ['privileged', false],
+  ['privileged', null],
+  ['allowPrivilegeEscalation', false],
+  ['capabilities', { drop: ['ALL'], add: [] }],
+  ['runAsUser', 1000],
+  ['runAsGroup', 0],
+  ['runAsNonRoot', true],
+  ['readOnlyRootFilesystem', true],
+  ['procMount', 'Default'],
+  ['seccompProfile', { type: 'RuntimeDefault' }],
+  ['appArmorProfile', { type: 'RuntimeDefault' }],
+  ['seLinuxOptions', null],
+]
+
+describe.each(['init_containers', 'sidecars'])('a security context in %s', where => {
+  const specOf = (member: string, value: unknown) => ({
+    [where]: [
+      { name: 'a', image: 'a' },
+      { name: 'b', image: 'b', securityContext: { [member]: value } },
+    ],
+  })
+  it.each(OPENING)('needs the operator for %s: %j', (member, value) => {
+    expect(listPaths(specOf(member, value))).toEqual([`resource_spec.${where}.1.securityContext.${member}`])
+  })
+  it.each(NARROWING)('may narrow with %s: %j', (member, value) => {
+    expect(listPaths(specOf(member, value))).toEqual([])
+  })
+})
+
+it.each([
+  [{ nfs: { server: 'x', path: '/' } }, 'nfs'],
+  [{ csi: { driver: 'x' } }, 'csi'],
+  [
+    { projected: { sources: [{ secret: {} }, { serviceAccountToken: { path: 't' } }] } },
+    'projected.sources.1.serviceAccountToken',
+  ],
+  [{ projected: { sources: [{ podCertificate: {} }] } }, 'projected.sources.0.podCertificate'],
+])('a volume %j needs the operator', (volume, path) => {
+  expect(listPaths({ volumes: [{ name: 'v', ...volume }] })).toEqual([`resource_spec.volumes.0.${path}`])
+})
+
+it('volumes of the namespace need nobody, and an account that is allowed has its token anyway', () => {
+  const volumes = ['configMap', 'secret', 'emptyDir', 'persistentVolumeClaim', 'downwardAPI'].map((kind, i) => ({
+    ...{ name: `v${i}`, [kind]: {} },
+  }))
+  expect(listPaths({ volumes })).toEqual([])
+  const projected = { sources: [{ configMap: {} }, { serviceAccountToken: { path: 't' } }, null] }
+  const spec = { service_account_name: 'robot', volumes: [{ name: 'v', projected }] }
+  expect(listPaths(spec)).toEqual(['resource_spec.service_account_name'])
+})
+
+it('a mount that reaches the node needs the operator', () => {
+  const mount = { name: 'v', mountPath: '/v', mountPropagation: 'Bidirectional' }
+  const spec = { volume_mounts: [mount], sidecars: [{ name: 'a', image: 'a', volumeMounts: [mount] }] }
+  expect(listPaths(spec)).toEqual([
+    'resource_spec.volume_mounts.0.mountPropagation',
+    'resource_spec.sidecars.0.volumeMounts.0.mountPropagation',
+  ])
+})
+
+it.each([
+  ['container.apparmor.security.beta.kubernetes.io/app', 1],
+  ['nginx.ingress.kubernetes.io/configuration-snippet', 1],
+  ['external-dns.alpha.kubernetes.io/hostname', 1],
+  ['eks.amazonaws.com/role-arn', 1],
+  ['iam.gke.io/gcp-service-account', 1],
+  ['sidecar.istio.io/userVolume', 1],
+  ['k8s.v1.cni.cncf.io/networks', 1],
+  ['app.kubernetes.io/team', 0],
+  ['cluster-autoscaler.kubernetes.io/safe-to-evict', 0],
+  ['prometheus.io/scrape', 0],
+  ['notkubernetes.io/x', 0],
+  ['note', 0],
+])('an annotation %s needs the operator: %i', (key, count) => {
+  expect(listPaths({ annotations: { [key]: 'x' } })).toHaveLength(count)
+})
+
+it('a refusal names every path, with the remedy of each kind', () => {
+  const spec = ResourceSpec.parse({
+    ...{
+      service_account_name: 'robot',
+      min_scale: 4,
+      max_scale: 4,
+      annotations: { 'eks.amazonaws.com/role-arn': 'x' },
+    },
+    sidecars: [{ name: 'a', image: 'a', securityContext: { privileged: true } }],
+  })
+  const refusal = describeRefusal(spec, { ...CLOSED_POLICY, max_copies: 3 }, REMEDIES)!
+  for (const { path } of listPolicyNeeds(spec)) expect(refusal).toContain(`\`${path}\``)
+  for (const remedy of ['. P', '. S', '. C']) expect(refusal).toContain(remedy)
+  const open = { privileged: true, service_accounts: ['robot'], max_copies: 4 }
+  expect(describeRefusal(spec, open, REMEDIES)).toBeNull()
+  expect(listPolicyNeeds(spec).every(need => isAllowed(need, { ...open, max_copies: null }))).toBe(true)
+})
