@@ -3,6 +3,7 @@ import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import * as fs from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
+import { allowUserNamespaces, denyUserNamespaces } from './user-namespaces.ts'
 import {
   isReachable,
   makePassable,
@@ -20,14 +21,21 @@ export type Isolation = {
   apps: string
   /** The folder of node and npm, if applications cannot run the agent's own. */
   bin?: string | undefined
+  /** Why they can create user namespaces, if they can against the settings. */
+  userNamespaces?: string | undefined
 }
-type Settings = { home: string; run_as?: string | undefined; apps_home?: string | undefined }
+type Settings = {
+  home: string
+  run_as?: string | undefined
+  apps_home?: string | undefined
+  allowsUserNamespaces?: boolean
+}
 
 /** Not assigned by default by any account or container manager (systemd: "Users, Groups, UIDs and GIDs"). */
 const DEFAULT_RANGE: UserRange = { first: 1_900_000_000, last: 1_900_065_535 }
 const FALLBACK_FOLDER = '/var/lib/slipway'
 
-export function chooseIsolation({ home, run_as, apps_home }: Settings): Isolation {
+export function chooseIsolation({ home, run_as, apps_home, allowsUserNamespaces = false }: Settings): Isolation {
   const ownFolder = apps_home ? resolve(apps_home) : home
   const isRoot = process.platform === 'linux' && process.getuid?.() === 0
   if (!isRoot && run_as)
@@ -50,7 +58,9 @@ export function chooseIsolation({ home, run_as, apps_home }: Settings): Isolatio
   }
   if (obstacle && run_as) throw new Error(`AGENT_RUN_AS ${run_as} cannot be used: ${obstacle.message}.`)
   if (obstacle) return { users: undefined, reason: obstacle.message, apps: ownFolder }
-  return { users: 'uid' in wanted ? singleUser(wanted) : userPerDeployment(join(home, 'users'), wanted), apps, bin }
+  const users = 'uid' in wanted ? singleUser(wanted) : userPerDeployment(join(home, 'users'), wanted)
+  const userNamespaces = allowsUserNamespaces ? allowUserNamespaces() : denyUserNamespaces(apps, first)
+  return { users, apps, bin, userNamespaces }
 }
 
 export function parseRunAs(text: string): User | UserRange {

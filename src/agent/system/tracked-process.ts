@@ -20,6 +20,7 @@ import {
   sendSignal,
   sumCpuMs,
 } from './processes.ts'
+import { userNamespaceLauncher } from './user-namespaces.ts'
 import type { User } from './users.ts'
 
 const GONE_SUFFIX = '.gone'
@@ -30,7 +31,12 @@ const MAX_PROCESSES = 4096
  */
 const WAIT_SCRIPT = 'read -r go <&3 && exec 3<&- || exit 1'
 const LIMIT_SCRIPT = `ulimit -u ${MAX_PROCESSES} 2>/dev/null || ulimit -p ${MAX_PROCESSES} 2>/dev/null`
-const CONFINE_SCRIPT = 'command -v setpriv >/dev/null && exec setpriv --no-new-privs -- "$@"'
+/** The launcher takes the path of a program, and the shell finds the one of a name. */
+function confineScript(): string {
+  const launcher = userNamespaceLauncher()?.replaceAll("'", "'\\''")
+  if (launcher) return `exec '${launcher}' /bin/sh -c 'exec "$@"' sh "$@"`
+  return 'command -v setpriv >/dev/null && exec setpriv --no-new-privs -- "$@"'
+}
 
 /**
  * Variables with which an application makes a program loader or a shell run its code. The waiting shell must not see
@@ -50,7 +56,7 @@ export function spawnTracked(folder: string, command: string[], options: SpawnOp
   const environment = ['SLIPWAY_REVISION_ID', 'PORT'].flatMap(name => (env[name] ? `${name}=${env[name]}` : []))
   const mark: ProcessMark = { environment, cgroup: newCgroupPath() }
   writeJson(join(folder, 'mark.json'), mark)
-  const script = [WAIT_SCRIPT, ...(user ? [LIMIT_SCRIPT, CONFINE_SCRIPT] : []), 'exec "$@"'].join('\n')
+  const script = [WAIT_SCRIPT, ...(user ? [LIMIT_SCRIPT, confineScript()] : []), 'exec "$@"'].join('\n')
   const [input, output, errors] =
     typeof options.stdio === 'string' ? Array(3).fill(options.stdio) : (options.stdio ?? [])
   const child = spawn('/bin/sh', ['-c', script, 'sh', ...wrapped], {

@@ -102,6 +102,7 @@ CapabilityBoundingSet=${AGENT_CAPABILITIES}
 ProtectClock=yes
 ProtectKernelLogs=yes
 ProtectKernelModules=yes
+RestrictNamespaces=yes
 LockPersonality=yes
 SystemCallArchitectures=native
 
