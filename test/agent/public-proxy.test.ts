@@ -8,7 +8,7 @@ import { text } from 'node:stream/consumers'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { CaddyProxy } from '../../src/agent/public-proxy/caddy.ts'
 import { type CaddyConfig, withOwnParts } from '../../src/agent/public-proxy/caddy-config.ts'
-import { createCertificateGate, type Direction } from '../../src/agent/public-proxy/certificate-gate.ts'
+import { createCertificateGate, type Direction, type Pauses } from '../../src/agent/public-proxy/certificate-gate.ts'
 import { readProxySettings } from '../../src/agent/public-proxy/settings.ts'
 import { waitFor } from '../support/commands.ts'
 import { makeTempFolder } from '../support/process-engine.ts'
@@ -136,14 +136,18 @@ describe('Caddy', () => {
 
 describe('a certificate may be ordered', () => {
   const HOUR_MS = 3600_000
-  function makeGate() {
-    const state = { served: true, direction: 'here' as Direction, certified: false, now: 0, orders: 0 }
+  function makeGate(pauses: Pauses = {}) {
+    const state = { served: true, direction: 'here' as Direction, certified: false, now: 0, orders: 0, pauses }
     const gate = createCertificateGate({
       isServed: () => state.served,
       findDirection: async () => state.direction,
       hasCertificate: async () => {
         state.orders++
         return state.certified
+      },
+      pauses,
+      storePauses: stored => {
+        state.pauses = stored
       },
       now: () => state.now,
     })
@@ -181,13 +185,37 @@ describe('a certificate may be ordered', () => {
     expect(state.orders).toBe(2)
   })
 
-  it('at once for a host that was taken away and is served again', async () => {
+  it('no sooner for a host whose deployment was created again, nor by another process', async () => {
+    const { state, gate, mayOrder } = makeGate()
+    const createAgain = () => {
+      state.served = false
+      gate.forgetUnserved()
+      state.served = true
+    }
+    const asked = mayOrder()
+    createAgain()
+    expect(await asked).toBe(true)
+    createAgain()
+    expect([await mayOrder(), state.orders]).toEqual([false, 1])
+    const { host, ...next } = { host: 'shop.example.com', ...makeGate(JSON.parse(JSON.stringify(state.pauses))) }
+    expect(await next.mayOrder()).toBe(false)
+    // The steps go on where they were.
+    next.state.now = HOUR_MS
+    expect(await next.mayOrder()).toBe(true)
+    expect(next.state.pauses[host]).toEqual({ failures: 2, retryAt: 7 * HOUR_MS })
+  })
+
+  it('anew for a host that has long been gone, and that has got one', async () => {
     const { state, gate, mayOrder } = makeGate()
     await mayOrder()
-    expect(await mayOrder()).toBe(false)
-    state.served = false
+    Object.assign(state, { now: 25 * HOUR_MS, served: false })
     gate.forgetUnserved()
-    state.served = true
-    expect(await mayOrder()).toBe(true)
+    expect(state.pauses).toEqual({})
+    Object.assign(state, { served: true, pauses: undefined })
+    await mayOrder()
+    expect(state.pauses).toMatchObject({ 'shop.example.com': { failures: 1 } })
+    Object.assign(state, { now: 26 * HOUR_MS, certified: true })
+    await mayOrder()
+    expect(state.pauses).toEqual({})
   })
 })

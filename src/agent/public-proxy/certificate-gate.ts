@@ -8,23 +8,50 @@ type Options = {
   findDirection: (host: string) => Promise<Direction>
   /** Asks the proxy for a TLS handshake, which waits for an order in progress. */
   hasCertificate: (host: string) => Promise<boolean>
+  /** The pauses that an earlier process has stored, by host. */
+  pauses?: Pauses
+  storePauses?: (pauses: Pauses) => void
   now?: () => number
 }
 type Host = { state: 'ordering' | 'certified' | 'failed'; failures: number; retryAt: number }
+export type Pauses = Record<string, Pick<Host, 'failures' | 'retryAt'>>
 
 const MINUTE_MS = 60_000
 /** One order has a few attempts of its own. Authorities refuse a host with more than five failures an hour. */
 const PAUSES_MS = [60, 6 * 60, 24 * 60].map(minutes => minutes * MINUTE_MS)
 
-export function createCertificateGate({ isServed, findDirection, hasCertificate, now = Date.now }: Options) {
-  const hosts = new Map<string, Host>()
+/** The failures of a host that is not served are forgotten so long after its pause has ended. */
+const REMEMBERED_MS = PAUSES_MS.at(-1)!
+/** Of hosts that are not served: those whose pauses end first are forgotten beyond that. */
+const MAX_UNSERVED = 10_000
+
+export function createCertificateGate({
+  isServed,
+  findDirection,
+  hasCertificate,
+  pauses = {},
+  storePauses = () => {},
+  now = Date.now,
+}: Options) {
+  const hosts = new Map<string, Host>(
+    Object.entries(pauses).map(([name, pause]) => [name, { state: 'failed', ...pause }]),
+  )
+
+  function store(): void {
+    const failed = [...hosts].filter(([, { state }]) => state === 'failed')
+    storePauses(Object.fromEntries(failed.map(([name, { failures, retryAt }]) => [name, { failures, retryAt }])))
+  }
 
   async function watchOrder(name: string, host: Host): Promise<void> {
     const isCertified = await hasCertificate(name)
     if (hosts.get(name) !== host) return
-    if (isCertified) return void Object.assign(host, { state: 'certified', failures: 0 } satisfies Partial<Host>)
     const pause = PAUSES_MS[Math.min(host.failures, PAUSES_MS.length - 1)]!
-    Object.assign(host, { state: 'failed', failures: host.failures + 1, retryAt: now() + pause } satisfies Host)
+    const { failures } = host
+    const result: Host = isCertified
+      ? { state: 'certified', failures: 0, retryAt: 0 }
+      : { state: 'failed', failures: failures + 1, retryAt: now() + pause }
+    Object.assign(host, result)
+    if (!isCertified || failures > 0) store()
   }
 
   return {
@@ -43,9 +70,16 @@ export function createCertificateGate({ isServed, findDirection, hasCertificate,
       void watchOrder(name, ordering)
       return true
     },
-    /** A host that is served again begins anew. */
+    /** The pause belongs to the host: a deployment that is deleted and created again does not end it. */
     forgetUnserved(): void {
-      for (const name of hosts.keys()) if (!isServed(name)) hosts.delete(name)
+      const unserved = [...hosts].filter(([name]) => !isServed(name))
+      const failed = unserved
+        .filter(([, { state, retryAt }]) => state === 'failed' && now() < retryAt + REMEMBERED_MS)
+        .sort(([, a], [, b]) => b.retryAt - a.retryAt)
+      const kept = new Set(failed.slice(0, MAX_UNSERVED).map(([name]) => name))
+      const forgotten = unserved.filter(([name, { state }]) => state !== 'ordering' && !kept.has(name))
+      for (const [name] of forgotten) hosts.delete(name)
+      if (forgotten.some(([, { state }]) => state === 'failed')) store()
     },
   }
 }

@@ -4,8 +4,9 @@ import { once } from 'node:events'
 import * as http from 'node:http'
 import { flushCompileCache } from 'node:module'
 import type { AddressInfo } from 'node:net'
+import { dirname, join } from 'node:path'
 import { text } from 'node:stream/consumers'
-import { createCertificateGate } from '../../public-proxy/certificate-gate.ts'
+import { createCertificateGate, type Pauses } from '../../public-proxy/certificate-gate.ts'
 import { findDirection, hasCertificate } from '../../public-proxy/host-probes.ts'
 import { readJson, writeJson } from '../../system/files.ts'
 import { identityOf } from '../../system/processes.ts'
@@ -15,11 +16,15 @@ import { certificatePath, type RouterState } from './router-client.ts'
 const [file = '', firstPort = '0', attempt] = process.argv.slice(2)
 const { token, setup } = readJson<RouterState>(file)!
 const { host: chosenHost, trusted_proxies, public_addresses } = setup!
+/** A router that starts again, as after an upgrade, keeps the pauses. */
+const pausesFile = join(dirname(file), 'certificate-pauses.json')
 const gate = public_addresses
   ? createCertificateGate({
       isServed: name => !/(^|\.)localhost$/.test(name) && router.isServed(name),
       findDirection: name => findDirection(name, public_addresses),
       hasCertificate,
+      pauses: readJson<Pauses>(pausesFile) ?? {},
+      storePauses: pauses => writeJson(pausesFile, pauses),
     })
   : undefined
 const router = createRouter(
