@@ -2,7 +2,8 @@
 import type { Command } from 'commander'
 import { pathOf } from './completion.ts'
 import { usageError } from './failure.ts'
-import { type GlobalOptions, openSession, type Session } from './session.ts'
+import { chooseInstallation, type GlobalOptions, openSession, type Session } from './session.ts'
+import { type Login, SeveralInstallations } from './settings.ts'
 
 type Run<Options> = (session: Session, options: Options, args: string[]) => Promise<unknown> | unknown
 type RunNamed<Options> = (
@@ -23,7 +24,12 @@ export function createDeclare(program: Command, signal: AbortSignal) {
       .description(description)
       .action(async (...given) => {
         const command = given.at(-1) as Command
-        await run(openSession(globals(), signal), command.opts() as Options, command.args)
+        const attempt = async (login?: Login) =>
+          void (await run(openSession(globals(), signal, login), command.opts() as Options, command.args))
+        await attempt().catch(async error => {
+          if (!(error instanceof SeveralInstallations)) throw error
+          await attempt(await chooseInstallation(error, globals(), signal))
+        })
       })
   }
   /** A command about the deployment that is named first, or else about the one that the folder is linked to. */

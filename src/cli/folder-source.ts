@@ -28,6 +28,8 @@ export const startsItself = (folder: string): boolean =>
 export async function openFolder(session: Session, given: string, listFiles: boolean): Promise<DeploySource> {
   const folder = requireFolder(given)
   session.folder = folder
+  // Chooses and shows the installation before the long work. `--dry-run` needs none.
+  if (!listFiles) void session.client
   const source_revision_config = existsSync(join(folder, CONFIGURATION)) ? { platform_config_path: CONFIGURATION } : {}
   const archive = await packAndShow(session, folder, listFiles)
   return {

@@ -50,6 +50,12 @@ export function createOutput({ json }: { json: boolean }) {
       if (isMachine) line(toJson(object))
       else if (text) line(text())
     },
+    /** The first line of every command that talks to an installation, beside the result. */
+    installation({ url, from }: { url: string; from: string }): void {
+      showProgress('')
+      const line = isMachine ? toJson({ type: 'installation', url, from }) : `Installation ${url}, by ${from}`
+      stderr.write(`${isMachine ? line : styleText('dim', printable(line), { stream: stderr })}\n`)
+    },
     /** For people only, beside the result. */
     note(text: string): void {
       if (isMachine) return

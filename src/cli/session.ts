@@ -4,7 +4,7 @@ import { type Client, createClient, type Reply } from '../client/client.ts'
 import { createRenewingFetch } from './ci-login.ts'
 import { CommandFailure, EXIT, usageError } from './failure.ts'
 import { createOutput, type Output } from './output.ts'
-import { type Login, readLink, readLogin, UUID } from './settings.ts'
+import { type Login, readLink, readLogin, type SeveralInstallations, UUID } from './settings.ts'
 import { oneLine } from './terminal-text.ts'
 import { USER_AGENT } from './version.ts'
 
@@ -47,6 +47,7 @@ export function validLogin(login: Login): Login {
 
 function openClient(given: Login, out: Output, signal: AbortSignal) {
   const login = validLogin(given)
+  out.installation(login)
   const { url, key, workspace, ci } = login
   const client = createClient({
     ...{ url, key, workspace },
@@ -128,6 +129,23 @@ export async function ask(question: string, signal: AbortSignal): Promise<string
   // Readline takes Ctrl-C for itself.
   lines.on('SIGINT', () => process.kill(process.pid, 'SIGINT'))
   return (await lines.question(oneLine(question), { signal }).finally(() => lines.close())).trim()
+}
+
+/** Without a terminal, the failure lists them. */
+export async function chooseInstallation(
+  several: SeveralInstallations,
+  options: GlobalOptions,
+  signal: AbortSignal,
+): Promise<Login> {
+  const { logins } = several
+  const out = createOutput({ json: options.json === true })
+  if (!out.isInteractive) throw several
+  out.note('Several `npm run dev` are running, the newest first:')
+  for (const [i, { url }] of logins.entries()) out.note(`  ${i + 1}  ${url}`)
+  const answer = await ask(`Which one? [1-${logins.length}] `, signal)
+  const chosen = logins[/^\d+$/.test(answer) ? Number(answer) - 1 : -1]
+  if (!chosen) throw several
+  return chosen
 }
 
 /** Without a terminal, only `--yes` confirms. */

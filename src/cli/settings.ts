@@ -42,16 +42,35 @@ function readJson<T>(file: string): T | undefined {
   }
 }
 
+/** Several `npm run dev` run, and nothing says which one is meant. */
+export class SeveralInstallations extends CommandFailure {
+  /** The newest first. */
+  readonly logins: Login[]
+  constructor(logins: Login[]) {
+    const urls = logins.map(({ url }) => url)
+    super(
+      EXIT.usage,
+      'several_installations',
+      `Several \`npm run dev\` are running: ${urls.join(', ')}. Choose one with SLIPWAY_URL, or link the folder.`,
+      `SLIPWAY_URL=${urls[0]} slipway whoami`,
+    )
+    this.logins = logins
+  }
+}
+
 /**
  * A running `npm run dev`: the one that the folder is linked to, or else that of the checkout that the folder is in, or
- * else the one that was started last. Only on the loopback.
+ * else the only one. Only on the loopback.
  */
 function readDevLogin(from: string, wanted = readLink(from)?.url): Login | undefined {
   const logins: (Login | undefined)[] = []
   for (let folder = resolve(from); folder !== dirname(folder); folder = dirname(folder))
     logins.push(readDevState(join(folder, '.slipway', 'dev.json')))
-  const running = [...logins, ...listPointers().map(readDevState)].filter(login => login !== undefined)
-  return running.find(({ url }) => url === wanted) ?? running[0]
+  const own = logins.find(login => login !== undefined)
+  const running = [own, ...listPointers().map(readDevState)].filter(login => login !== undefined)
+  const chosen = running.find(({ url }) => url === wanted) ?? own
+  if (chosen || running.length < 2) return chosen ?? running[0]
+  throw new SeveralInstallations(running)
 }
 
 /** The newest first. */

@@ -58,7 +58,7 @@ it('creates a deployment for a folder, follows its build and ends with the URL; 
   await sendBuildLine(ref, 'npm ci')
   await reportRevision(ref, 'deployed', { url: 'http://web-shop.localhost:9000' })
   const { code, objects, err } = await exited
-  expect([code, err]).toEqual([0, ''])
+  expect([code, JSON.parse(err)]).toMatchObject([0, { type: 'installation', url }])
   expect(objects.map(({ type }) => type)).toEqual(
     expect.arrayContaining(['archive', 'plan', 'upload', 'revision', 'log']),
   )

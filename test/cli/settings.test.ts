@@ -129,16 +129,25 @@ function startDev(port: number, { pid = process.pid, startedAt = port } = {}): s
   return url
 }
 
-it('of several running npm run dev, the one that the folder is linked to is used, or else the newest', () => {
+it('of several running npm run dev, the one that the folder is linked to is used, and no other is guessed', () => {
   const first = startDev(8001)
+  expect(readLogin(folder)).toMatchObject({ url: first })
   const second = startDev(8002)
-  expect(readLogin(folder)).toMatchObject({ url: second, key: 'key of 8002' })
+  const listed = expect.objectContaining({ logins: [second, first].map(url => expect.objectContaining({ url })) })
+  expect(() => readLogin(folder)).toThrow(listed)
   writeLink(folder, { ...link, url: first })
   expect(readLogin(folder)).toMatchObject({ url: first, key: 'key of 8001' })
   writeLink(folder, { ...link, url: 'http://127.0.0.1:8003' })
-  expect(readLogin(folder)).toMatchObject({ url: second })
+  expect(() => readLogin(folder)).toThrow(listed)
   vi.stubEnv('SLIPWAY_URL', first)
   expect(readLogin(folder)).toMatchObject({ url: first })
+})
+
+it('the one of the checkout that the folder is in is meant, whatever else runs', () => {
+  startDev(8001)
+  startDev(8002)
+  plant('dev.json', dev)
+  expect(readLogin(folder)).toMatchObject({ url: dev.url })
 })
 
 it('a link to another machine does not choose where a key is sent', () => {

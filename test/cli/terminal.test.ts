@@ -1,4 +1,6 @@
 // `slipway` on a terminal: tables, colors, and questions. The pseudo-terminal is util-linux's `script`.
+import * as fs from 'node:fs'
+import { join } from 'node:path'
 import { stripVTControlCharacters } from 'node:util'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { newTenant } from '../support/app.ts'
@@ -38,6 +40,26 @@ describe.runIf(hasTerminal)('on a terminal', () => {
     expect(lines.filter(line => line.includes('[Y/n]')).length).toBe(1)
     expect(lines.filter(line => line.startsWith('{'))).toEqual([])
     expect(lines.findLast(line => line.trim() !== '')).toContain('http://shop.localhost:9000')
+  })
+
+  it('asks which of several npm run dev is meant, and shows the chosen one first', async () => {
+    const { tenant, options } = await newShop()
+    const folder = join(options.cwd, '.config/dev')
+    fs.mkdirSync(folder, { recursive: true })
+    for (const [i, at] of [url, 'http://127.0.0.1:9'].entries()) {
+      const file = join(folder, `${i}.json`)
+      fs.writeFileSync(file, JSON.stringify({ url: at, api_key: tenant.key, pid: process.pid }))
+      fs.utimesSync(file, i, i)
+    }
+    const { exited, type, screen } = startCliOnTerminal(['list'], { cwd: options.cwd })
+    await waitFor(() => screen().includes('[1-2]'))
+    type('2\r')
+    const { code, screen: shown } = await exited
+    expect(code).toBe(0)
+    const lines = stripVTControlCharacters(shown).split(/\r?\n/)
+    const chosen = lines.findIndex(line => line.startsWith('Installation '))
+    expect(lines[chosen]).toContain(url)
+    expect(lines.findIndex(line => line.startsWith('No deployments'))).toBeGreaterThan(chosen)
   })
 
   it.each([
@@ -82,7 +104,7 @@ describe.runIf(hasTerminal)('on a terminal', () => {
     const { code, screen } = await startCliOnTerminal(['list'], options).exited
     const lines = stripVTControlCharacters(screen).split(/\r?\n/)
     expect([code, lines.filter(line => line.length > 80)]).toEqual([0, []])
-    expect(lines[1]).toMatch(/^a+… /)
+    expect(lines[2]).toMatch(/^a+… /)
   })
 
   it('Ctrl-C at a hidden prompt ends the command', async () => {

@@ -6,9 +6,16 @@ import { declareCommands } from '../../src/cli/declarations/all.ts'
 import { type FailureReport, toReport } from '../../src/cli/failure.ts'
 import type { Tenant } from './app.ts'
 
-export type HereResult = { code: number; objects: Record<string, unknown>[]; out: string; error?: FailureReport }
+export type HereResult = {
+  code: number
+  objects: Record<string, unknown>[]
+  out: string
+  /** Standard error, without the report of a failure. */
+  err: string
+  error?: FailureReport
+}
 
-type Login = { url: string; key: string; workspace?: string }
+type Login = { url: string | undefined; key: string | undefined; workspace?: string }
 type Running = { seen: () => Record<string, unknown>[]; stop: () => void; ended: Promise<HereResult> }
 
 /** One at a time: what it prints is taken from this process. */
@@ -23,8 +30,14 @@ export function startHere({ url, key, workspace }: Login, args: string[]): Runni
     out += typeof chunk === 'string' ? chunk : decoder.decode(chunk, { stream: true })
     return true
   }
+  let err = ''
+  const writeError = (chunk: string | Uint8Array): boolean => {
+    err += chunk
+    return true
+  }
   const spies = [
     vi.spyOn(process.stdout, 'write').mockImplementation(write),
+    vi.spyOn(process.stderr, 'write').mockImplementation(writeError),
     vi.spyOn(process.stdout, 'on').mockReturnValue(process.stdout),
     vi.spyOn(process.stderr, 'on').mockReturnValue(process.stderr),
   ]
@@ -37,10 +50,10 @@ export function startHere({ url, key, workspace }: Login, args: string[]): Runni
   const run = async (): Promise<HereResult> => {
     try {
       await program.parseAsync(args, { from: 'user' })
-      return { code: 0, objects: seen(), out }
+      return { code: 0, objects: seen(), out, err }
     } catch (caught) {
       const { report, exitCode } = toReport(caught)
-      return { code: exitCode, objects: seen(), out, error: report }
+      return { code: exitCode, objects: seen(), out, err, error: report }
     } finally {
       for (const spy of spies) spy.mockRestore()
       vi.unstubAllEnvs()
