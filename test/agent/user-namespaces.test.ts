@@ -53,7 +53,7 @@ describe.runIf(canTest)('a program without user namespaces', () => {
   test('ends with 126 if it cannot be run, or cannot be confined', () => {
     expect(run(launcher, '/nowhere').status).toBe(126)
     // A process can have filters of 32,768 instructions together.
-    expect(run(...Array<string>(1500).fill(launcher), '/bin/true').status).toBe(126)
+    expect(run(...Array<string>(1000).fill(launcher), '/bin/true').status).toBe(126)
   })
 
   test('is how applications run, also if the folder has an older one', () => {

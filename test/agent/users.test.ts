@@ -202,7 +202,7 @@ test.runIf(isRoot)('applications get folders below /var/lib if their users canno
   const { users, apps } = chooseIsolation({ home })
   expect(users?.isPerDeployment).toBe(true)
   expect(apps).toMatch(/^\/var\/lib\/slipway\//)
-  fs.rmdirSync(apps)
+  fs.rmSync(apps, { recursive: true })
   const reachableHome = makeTempFolder()
   expect(chooseIsolation({ home: reachableHome }).apps).toBe(reachableHome)
   expect(chooseIsolation({ home: reachableHome, run_as: 'root' })).toMatchObject({
