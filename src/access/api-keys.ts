@@ -108,7 +108,7 @@ export async function createKey(ctx: Ctx, input: NewKeyInput, tenant: SQL, scope
     role_id: sql`require_grantable_role(${role_id ?? sql`default_key_role(${scope})`}::uuid, ${scope}, ${narrowed})`,
     permissions: narrowed,
     expires_at: sql`new_key_expiry(${expires_at ?? null}::timestamptz)`,
-    created_by: sql`case when setting('actor_kind') = 'key' then current_actor() end`,
+    created_by: sql`(maker_key()).id`,
   }
   // Sealed for the caller, the key is stored with the answer: a replay under the idempotency key returns it again.
   const caller = hasCredential(ctx.actor) ? ctx.actor.hash : ctx.requestId

@@ -4,6 +4,7 @@ import { organizationPermissions, permissionNames } from '../kernel/permissions.
 import {
   arrayOf,
   boundedText,
+  CREDENTIAL,
   exactName,
   Instant,
   listOf,
@@ -293,7 +294,10 @@ export const ApiKeyWithDescendants = z
   })
   .meta({ id: 'ApiKeyWithDescendants' })
 export const NewlyMadeApiKey = z
-  .object({ ...apiKeyShape, key: z.string().meta({ description: 'The key itself. It is shown only once.' }) })
+  .object({
+    ...apiKeyShape,
+    key: z.string().meta({ ...CREDENTIAL, description: 'The key itself. It is shown only once.' }),
+  })
   .meta({ id: 'NewlyMadeApiKey' })
 
 export const NewApiKey = z

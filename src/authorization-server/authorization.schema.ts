@@ -1,13 +1,14 @@
 // Schemas of clients and of their requests for authorization.
 import * as z from 'zod'
-import { arrayOf, boundedText, Uuid } from '../protocol/wire.ts'
+import { arrayOf, boundedText, CREDENTIAL, Uuid } from '../protocol/wire.ts'
 
 const RedirectUri = boundedText(2048)
 
 export const Registration = z
   .object({
     redirect_uris: arrayOf(RedirectUri, 10, 1).meta({
-      description: 'https, http to the machine of the person, or the scheme of an application.',
+      description:
+        'https, http to the machine of the person, or a scheme of an application with a dot: `com.example.app`.',
     }),
     client_name: boundedText(256).optional().meta({ description: 'Shown to the person who decides.' }),
   })
@@ -58,7 +59,9 @@ export const AuthorizationQuery = z
 const Permissions = z.array(z.string())
 export const AuthorizationRequest = z
   .object({
-    request: z.string().meta({ description: 'For the approval, by the same session, within ten minutes.' }),
+    request: z
+      .string()
+      .meta({ ...CREDENTIAL, description: 'For the approval, by the same session, within ten minutes.' }),
     client: z.object({
       id: z.string(),
       name: z.string().meta({ description: 'What the client calls itself. Anyone can claim it.' }),
@@ -69,7 +72,10 @@ export const AuthorizationRequest = z
     }),
     redirect_target: z.string().meta({ description: 'The host of the redirect URI, or the scheme of an application.' }),
     is_loopback: z.boolean().meta({ description: 'Whether the answer goes to a program on the person’s machine.' }),
-    denial_url: z.string().meta({ description: 'Where the browser goes if the person denies.' }),
+    denial_url: z.string().nullable().meta({
+      description:
+        'Where the browser goes if the person denies. Null for a scheme of an application: it stays where it is.',
+    }),
     workspaces: z
       .array(z.object({ id: Uuid, display_name: z.string(), all: Permissions, read: Permissions }))
       .meta({ description: 'Where the caller can let the client in, and the permissions that it would get.' }),
@@ -90,7 +96,9 @@ export const Approval = z
   })
 
 export const Approved = z
-  .object({ redirect_url: z.string().meta({ description: 'Where the browser takes the code. It works once.' }) })
+  .object({
+    redirect_url: z.string().meta({ ...CREDENTIAL, description: 'Where the browser takes the code. It works once.' }),
+  })
   .meta({ id: 'ClientApproved' })
 
 export const RevocationRequest = z

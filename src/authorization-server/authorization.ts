@@ -13,7 +13,7 @@ import { parseScope } from '../sign-in/device.ts'
 import type * as schema from './authorization.schema.ts'
 import { type Client, findClient } from './clients.ts'
 import { resourcesOf } from './metadata.ts'
-import { describeTarget, isLoopback, matchesRedirectUri } from './redirect-uris.ts'
+import { describeTarget, isLoopback, isPage, matchesRedirectUri } from './redirect-uris.ts'
 
 type Query = z.output<typeof schema.AuthorizationQuery>
 /** What the person decides about, as the page has shown it. The client cannot change it meanwhile. */
@@ -66,7 +66,7 @@ export const readAuthorizationRequest = verb(null, async (ctx, query: Query) => 
     client: { id: client.id, name: client.name, host: client.host },
     redirect_target: describeTarget(redirect_uri),
     is_loopback: isLoopback(redirect_uri),
-    denial_url: answerUrl(ctx.origin, shown, { error: 'access_denied' }),
+    denial_url: isPage(redirect_uri) ? answerUrl(ctx.origin, shown, { error: 'access_denied' }) : null,
     workspaces: JSON.parse(text as string) as z.output<typeof schema.AuthorizationRequest>['workspaces'],
   }
 })

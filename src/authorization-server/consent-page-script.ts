@@ -26,11 +26,11 @@ async function start() {
   showWorkspaces()
 }
 
-/** The address of an application opens it and leaves this page as it is. */
+/** The address of an application opens it and leaves this page as it is. Without an address, only the page changes. */
 function leave(url, outcome) {
   say(outcome)
   show(null)
-  location.assign(url)
+  if (url !== null) location.assign(url)
 }
 
 find('approve').addEventListener('click', async () => {

@@ -1,8 +1,11 @@
 // Where a client may have its answers sent (pure).
 import { LOOPBACK_HOST } from '../protocol/guarded-address.ts'
 
-/** A browser that is sent there would run or show what the address itself holds. */
-const UNSAFE_SCHEMES = ['javascript:', 'data:', 'vbscript:', 'blob:', 'file:', 'filesystem:', 'about:', 'ws:', 'wss:']
+/**
+ * Schemes of applications that are no reversed domain name, as RFC 8252 wants it. Any other scheme without a dot may be
+ * one of the browser or of the system, which runs or shows what the address itself holds.
+ */
+const KNOWN_SCHEMES = ['claude:', 'cursor:', 'vscode:', 'vscode-insiders:', 'vscodium:', 'windsurf:', 'zed:']
 const VISIBLE_ASCII = /^[\x21-\x7e]{1,2048}$/
 
 const parse = (uri: string): URL | undefined =>
@@ -13,12 +16,16 @@ export const isLoopback = (uri: string): boolean => {
   return protocol === 'http:' && LOOPBACK_HOST.test(hostname)
 }
 
-/** https, http to this machine, or a scheme that an application has registered with its system. */
+/** https, http to this machine, or a private-use scheme of an application (RFC 8252, section 7.1). */
 export function isAllowedRedirectUri(uri: string): boolean {
   const url = parse(uri)
   if (!url || uri.includes('#') || url.username || url.password) return false
-  return url.protocol === 'http:' ? isLoopback(uri) : !UNSAFE_SCHEMES.includes(url.protocol)
+  if (url.protocol === 'http:') return isLoopback(uri)
+  return url.protocol === 'https:' || url.protocol.includes('.') || KNOWN_SCHEMES.includes(url.protocol)
 }
+
+/** A browser that goes there shows a page, and starts no application. */
+export const isPage = (uri: string): boolean => new URL(uri).protocol === 'https:' || isLoopback(uri)
 
 /** Exact, but for the port on this machine, which a program learns when it starts to listen (RFC 8252, section 7.3). */
 export function matchesRedirectUri(registered: string[], uri: string): boolean {

@@ -1,6 +1,6 @@
 // Schemas of the token endpoint. One form has the parameters of all grants; each grant requires its own.
 import * as z from 'zod'
-import { boundedText, Uuid } from '../protocol/wire.ts'
+import { boundedText, CREDENTIAL, Uuid } from '../protocol/wire.ts'
 import { ACCESS_TOKEN_TYPE, TokenExchangeRequest } from './token-exchange.schema.ts'
 
 export const TokenRequest = z
@@ -43,11 +43,14 @@ export const RefreshForm = z.object({
 
 export const AccessToken = z
   .object({
-    access_token: z.string().meta({ description: 'An API key. It is shown only once.' }),
+    access_token: z.string().meta({ ...CREDENTIAL, description: 'An API key. It is shown only once.' }),
     issued_token_type: z.literal(ACCESS_TOKEN_TYPE).optional().meta({ description: 'Of a token exchange.' }),
     token_type: z.literal('Bearer'),
     expires_in: z.int(),
-    refresh_token: z.string().optional().meta({ description: 'Of a client that stays connected.' }),
+    refresh_token: z
+      .string()
+      .optional()
+      .meta({ ...CREDENTIAL, description: 'Of a client that stays connected.' }),
     scope: z.string().meta({ description: 'The permissions of the key, separated by spaces.' }),
     api_key_id: Uuid,
     workspace_id: Uuid,

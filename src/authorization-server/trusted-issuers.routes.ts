@@ -8,6 +8,7 @@ const REFUSALS = [
   'role_not_found',
   'role_exceeds_actor',
   'key_outlives_creator',
+  'temporary_key',
   'trusted_issuer_exists',
 ] as const
 

@@ -40,11 +40,11 @@ const subjectText = {
 const claimsText = { description: 'Further claims that a token must have, each with a pattern like that of `subject`.' }
 
 /**
- * Issuers that give tokens to everyone who has an account there. `owned` is the beginning of a subject, and of a claim,
- * that only one owner can have.
+ * Hosts of issuers that give tokens to everyone who has an account there. `owned` is the beginning of a subject, and of
+ * a claim, that only one owner can have.
  */
 const PUBLIC_ISSUERS: Record<string, { owned: RegExp; claims: Record<string, RegExp>; example: string }> = {
-  'https://token.actions.githubusercontent.com': {
+  'token.actions.githubusercontent.com': {
     owned: /^(repo:[^/:*]+\/|repository_owner(_id)?:[^:*]+:|repository(_id)?:[^:*]+:)/,
     claims: {
       repository: /^[^/*]+\//,
@@ -55,7 +55,7 @@ const PUBLIC_ISSUERS: Record<string, { owned: RegExp; claims: Record<string, Reg
     },
     example: 'repo:acme/shop:*',
   },
-  'https://gitlab.com': {
+  'gitlab.com': {
     owned: /^project_path:[^/:*]+\//,
     claims: {
       project_path: /^[^/*]+\//,
@@ -65,27 +65,33 @@ const PUBLIC_ISSUERS: Record<string, { owned: RegExp; claims: Record<string, Reg
     },
     example: 'project_path:acme/shop:*',
   },
-  'https://app.terraform.io': {
+  'app.terraform.io': {
     owned: /^organization:[^:*]+:/,
     claims: { terraform_organization_id: /^[^*]+$/, terraform_organization_name: /^[^*]+$/ },
     example: 'organization:acme:*',
   },
-  'https://agent.buildkite.com': {
+  'agent.buildkite.com': {
     owned: /^organization:[^:*]+:/,
     claims: { organization_slug: /^[^*]+$/, organization_id: /^[^*]+$/ },
     example: 'organization:acme:pipeline:shop:*',
   },
-  'https://accounts.google.com': {
+  'accounts.google.com': {
     owned: /^[^*]+$/,
     claims: { email: /^[^*]+$/ },
     example: '112233445566778899001',
   },
 }
 
+/** However the address is written: with capitals, a port, a path, a user, or a dot at the end. */
+const hostOf = (issuer: string): string => (URL.canParse(issuer) ? new URL(issuer).hostname.replace(/\.+$/, '') : '')
+
+/** A subject without a wildcard, or with a whole part of it before the first one, such as `system:` or `auth0|`. */
+const namesPart = (subject: string): boolean => !subject.includes('*') || /[^:/|][:/|]/.test(subject.split('*')[0]!)
+
 type Trusted = { issuer: string; subject: string; claims: Record<string, string> }
 /** Why a subject would accept tokens of strangers, or null. */
 export function findSubjectFault({ issuer, subject, claims }: Trusted): string | null {
-  const known = PUBLIC_ISSUERS[issuer.replace(/\/$/, '')]
+  const known = PUBLIC_ISSUERS[hostOf(issuer)]
   if (known) {
     const isOwned =
       known.owned.test(subject) ||
@@ -97,9 +103,11 @@ export function findSubjectFault({ issuer, subject, claims }: Trusted): string |
       `${known.example}, or in one of the claims ${names.join(', ')}`
     )
   }
-  const isFixed = (pattern: string) => pattern !== '' && !pattern.startsWith('*')
-  if (isFixed(subject)) return null
-  return 'must not begin with `*`: the text before the first `*` decides whose tokens are accepted'
+  if (namesPart(subject)) return null
+  return (
+    'must have a whole part before the first `*`, up to a `:`, `/` or `|`: the text before the first `*` decides ' +
+    'whose tokens are accepted'
+  )
 }
 
 const refuseStrangers = (trusted: Trusted, check: z.core.$RefinementCtx): void => {

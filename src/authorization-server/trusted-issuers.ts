@@ -51,7 +51,7 @@ const RECORD = recordColumns(trustedIssuers, [
 const isTrustedIssuer = ({ trusted_issuer_id }: Ref): SQL =>
   and(eq(trustedIssuers.id, trusted_issuer_id), inTenant(trustedIssuers))!
 
-const GRANTING_KEY = sql`case when setting('actor_kind') = 'key' then current_actor() end`
+const GRANTING_KEY = sql`granting_key()`
 
 export const listTrustedIssuers = verb('api-keys:read', async (ctx, page: NamedPage) => {
   const { limit, offset } = pageBounds(page)
@@ -95,7 +95,7 @@ function grantAgain({ role_id, expires_at }: schema.TrustedIssuerPatch) {
   const end = expires_at ? sql`new_key_expiry(${expires_at}::timestamptz)` : trustedIssuers.expires_at
   return {
     role_id: sql`require_grantable_role(${role}, 'workspace')`,
-    expires_at: sql`least(${end}, (actor_key()).expires_at)`,
+    expires_at: sql`least(${end}, (maker_key()).expires_at)`,
     granted_by: GRANTING_KEY,
   }
 }

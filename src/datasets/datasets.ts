@@ -65,8 +65,10 @@ export const isDataset = (id: string): SQL => and(eq(datasets.id, id), inTenant(
 export const lockDataset = (id: string): SQL => lockRows(datasets, isDataset(id))
 
 /** Refuses tags that the workspace does not have, and those that the caller may not change. */
-const tagsOf = (before: SQL, ids: readonly string[] | null | undefined): SQL =>
-  sql`require_tag_rights(${before}, ${uuidArray(ids ?? [])})`
+const newTags = (ids: readonly string[] | null | undefined): SQL =>
+  sql`require_tag_rights('{}'::uuid[], ${uuidArray(ids ?? [])})`
+const changedTags = (ids: readonly string[]): SQL =>
+  sql`require_tag_change(${datasets.tag_value_ids}, ${uuidArray(ids)}, true)`
 
 const SORT: Record<(typeof schema.SORT_COLUMNS)[number], SQL> = {
   name: sql`lower(${datasets.name})`,
@@ -128,7 +130,7 @@ export const insertDataset = ({ extra, ...input }: schema.NewDataset, more: Reco
       outputs_schema_definition: input.outputs_schema_definition ?? null,
       externally_managed: input.externally_managed ?? false,
       metadata: extra?.metadata ?? null,
-      tag_value_ids: tagsOf(sql`'{}'::uuid[]`, input.tag_value_ids),
+      tag_value_ids: newTags(input.tag_value_ids),
       ...more,
     })
     .returning(COLUMNS)
@@ -155,7 +157,7 @@ export const changeDataset = verb(
       .set({
         ...columns,
         ...(baseline_experiment_id !== undefined && { baseline_experiment_id }),
-        ...(tag_value_ids && { tag_value_ids: tagsOf(sql`${datasets.tag_value_ids}`, tag_value_ids) }),
+        ...(tag_value_ids && { tag_value_ids: changedTags(tag_value_ids) }),
         ...bumpVersion(datasets),
       })
       .where(

@@ -3,6 +3,7 @@ import * as z from 'zod'
 import {
   arrayOf,
   boundedText,
+  CREDENTIAL,
   commaSeparated,
   optionalFilter,
   parseWholeNumber,
@@ -29,7 +30,7 @@ export const SELECTABLE = [
 export type ExampleMember = (typeof SELECTABLE)[number]
 
 const Attachment = z.object({
-  presigned_url: z.string().meta({ description: 'GET it within an hour. No key is needed.' }),
+  presigned_url: z.string().meta({ ...CREDENTIAL, description: 'GET it within an hour. No key is needed.' }),
   s3_url: z.string().meta({ description: 'The path in the object store.' }),
   mime_type: z.string(),
 })

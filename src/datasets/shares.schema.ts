@@ -1,13 +1,13 @@
 // Schemas of shared datasets.
 import * as z from 'zod'
-import { arrayOf, Uuid } from '../protocol/wire.ts'
+import { arrayOf, CREDENTIAL, Uuid } from '../protocol/wire.ts'
 import { JsonObject, offsetPage, Time } from '../traces/query.schema.ts'
 import { ExampleFilter, SELECTABLE } from './examples.schema.ts'
 
 export const ShareRef = z.object({ share_token: Uuid })
 export type Share = z.output<typeof ShareRef>
 
-export const DatasetShare = z.object({ dataset_id: Uuid, share_token: Uuid }).meta({
+export const DatasetShare = z.object({ dataset_id: Uuid, share_token: Uuid.meta(CREDENTIAL) }).meta({
   id: 'DatasetShare',
   description: 'Everyone who has the token reads the dataset below `/public/{share_token}`.',
 })

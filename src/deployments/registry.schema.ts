@@ -1,9 +1,11 @@
 // Schemas of pushing images.
 import * as z from 'zod'
+import { CREDENTIAL } from '../protocol/wire.ts'
 
 export const PushToken = z
   .object({
     token: z.string().meta({
+      ...CREDENTIAL,
       description: 'The password for the registry, with any user name. It is valid for an hour.',
     }),
     registry_url: z.string().meta({
@@ -22,8 +24,8 @@ export const AccessQuery = z.object({
 
 export const AccessToken = z
   .object({
-    token: z.string().meta({ description: 'A JWT for the registry with the granted access.' }),
-    access_token: z.string().meta({ description: 'The same as `token`.' }),
+    token: z.string().meta({ ...CREDENTIAL, description: 'A JWT for the registry with the granted access.' }),
+    access_token: z.string().meta({ ...CREDENTIAL, description: 'The same as `token`.' }),
     expires_in: z.int().meta({ description: 'Seconds.' }),
     issued_at: z.iso.datetime(),
   })

@@ -2,11 +2,11 @@
 import { sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import type { RegistrySettings } from '../env.ts'
-import { verb } from '../kernel/context.ts'
+import { credentialOf, verb } from '../kernel/context.ts'
 import { createSigner } from '../kernel/crypto.ts'
-import { refuseUnless } from '../kernel/db.ts'
+import { type Row, refuseUnless, runAsSystem } from '../kernel/db.ts'
 import { fail, notConfigured } from '../kernel/errors.ts'
-import { commit } from '../kernel/journal.ts'
+import { commit, setSystemSettings } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { deployments } from '../tables/deployments.ts'
@@ -21,7 +21,8 @@ type SigningKeys = { sealingKeys: [kid: string, key: string][] }
 const ACCESS_TOKEN_SECONDS = 300
 
 const tokenSigner = ({ sealingKeys }: SigningKeys) => createSigner(sealingKeys, 'push tokens')
-const signedText = (path: string, expires: number) => ['PUSH', path, expires].join('\n')
+/** `maker` is the hash of the credential that asked for the token and ends it. */
+const signedText = (path: string, expires: number, maker: string) => ['PUSH', path, expires, maker].join('\n')
 
 /** A read that writes its event in the same statement: no token leaves without an event. */
 export const issuePushToken = verb(
@@ -42,8 +43,9 @@ export const issuePushToken = verb(
     const row = requireRow(await commit(ctx, 'deployment.push_offered', query), 'deployment_not_found')
     const path = `${row.tenant_id}/${row.id}`
     const expires = Date.parse(row.expires_at)
-    const signature = await tokenSigner(ctx.config).sign(signedText(path, expires))
-    return { token: ['slwp', path, expires, signature].join('.'), registry_url: `${registry.url}/${path}` }
+    const maker = credentialOf(ctx).hash
+    const signature = await tokenSigner(ctx.config).sign(signedText(path, expires, maker))
+    return { token: ['slwp', path, expires, maker, signature].join('.'), registry_url: `${registry.url}/${path}` }
   },
 )
 
@@ -56,7 +58,8 @@ export async function issueAccessToken(services: Services, { authorization, scop
   const now = platform.clock.now()
   const password = passwordOf(authorization)
   const grant =
-    (await verifyRegistryCredential(services, password, requestId)) ?? (await verifyPushToken(config, password, now))
+    (await verifyRegistryCredential(services, password, requestId)) ??
+    (await verifyPushToken(services, password, requestId))
   const access = scopes.flatMap(scope => scope.split(' ')).flatMap(scope => grantScope(registry, grant, scope))
   const token = await signAccessToken(registry, { sub: grant.path, access }, Math.floor(now / 1000))
   return { token, access_token: token, expires_in: ACCESS_TOKEN_SECONDS, issued_at: new Date(now).toISOString() }
@@ -69,12 +72,22 @@ function passwordOf(authorization = ''): string {
     .replace(/^[^:]*:/, '')
 }
 
-async function verifyPushToken(config: SigningKeys, password: string, now: number): Promise<RegistryGrant> {
-  const [, path, expires, signature] =
-    /^slwp\.([0-9a-f-]{36}\/[0-9a-f-]{36})\.(\d{1,15})\.(.{1,200})$/.exec(password) ?? []
-  if (!path || !(await tokenSigner(config).verify(signature!, signedText(path, Number(expires)))))
+async function verifyPushToken(
+  { config, platform, database }: Services,
+  password: string,
+  requestId: string,
+): Promise<RegistryGrant> {
+  const [, path, expires, maker, signature] =
+    /^slwp\.([0-9a-f-]{36}\/[0-9a-f-]{36})\.(\d{1,15})\.([0-9a-f]{64})\.(.{1,200})$/.exec(password) ?? []
+  if (!path || !(await tokenSigner(config).verify(signature!, signedText(path, Number(expires), maker!))))
     throw fail('push_token_invalid', BASIC_CHALLENGE)
-  if (Number(expires) <= now) throw fail('push_token_expired', BASIC_CHALLENGE)
+  if (Number(expires) <= platform.clock.now()) throw fail('push_token_expired', BASIC_CHALLENGE)
+  const [, [row]] = (await runAsSystem(
+    database,
+    setSystemSettings(platform, requestId),
+    sql<Row>`select is_living_credential(${maker!})`,
+  )) as [unknown, Row[]]
+  if (row![0] !== true) throw fail('push_token_expired', BASIC_CHALLENGE)
   return { path, actions: ['pull', 'push'] }
 }
 

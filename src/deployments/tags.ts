@@ -169,7 +169,7 @@ export const addTags = verb(
   async (ctx, { deployment_id, tag_value_ids }: DeploymentParams & z.output<typeof schema.NewTags>): Promise<Tags> => {
     const added = uuidArray([...new Set(tag_value_ids)])
     const lock = [lockTagKeys(selectKeyIds(sql`v.id = any(${added})`), 'key share'), lockDeployment(deployment_id)]
-    const union = sql`require_tag_rights(d.tag_value_ids, d.tag_value_ids || ${added}, false)`
+    const union = sql`require_tag_change(d.tag_value_ids, d.tag_value_ids || ${added}, false)`
     const change = sql<TaggedDeployment>`
       update deployments d set tag_value_ids = ${union}
       where ${isDeploymentInTenant(deployment_id)}
@@ -188,7 +188,7 @@ export const removeTag = verb(
     const change = db
       .update(deployments)
       .set({
-        tag_value_ids: sql`require_tag_rights(
+        tag_value_ids: sql`require_tag_change(
           ${deployments.tag_value_ids}, array_remove(${deployments.tag_value_ids}, ${tag_value_id}::uuid), false)`,
       })
       .where(

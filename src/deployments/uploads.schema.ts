@@ -1,12 +1,12 @@
 // Schemas of uploads.
 import * as z from 'zod'
-import { parseWholeNumber, Uuid } from '../protocol/wire.ts'
+import { CREDENTIAL, parseWholeNumber, Uuid } from '../protocol/wire.ts'
 
 export const UploadTarget = z
   .object({
     upload_url: z
       .url()
-      .meta({ description: 'PUT the archive to this URL, once, within 15 minutes. No key is needed.' }),
+      .meta({ ...CREDENTIAL, description: 'PUT the archive to this URL, once, within 15 minutes. No key is needed.' }),
     object_path: z
       .string()
       .meta({ description: 'The value for `source_revision_config.source_tarball_path` after the upload.' }),

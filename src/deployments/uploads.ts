@@ -113,6 +113,7 @@ const claimUpload = (link: UploadLink, bytes: number, limit: number): SQL<Row> =
   update uploads set state = 'receiving', used_at = clock(), reserved = ${bytes}
   where ${isUploadOfLink(link)}
     and expires_at > clock()
+    and (made_by is null or is_living_credential(made_by))
     and ${refuseUnless('upload_link_used', sql`used_at is null`)}
     and require_upload_room(tenant_id, ${bytes}, ${limit})
   returning object_path`

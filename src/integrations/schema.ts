@@ -1,6 +1,6 @@
 // Request and response schemas of git host integrations.
 import * as z from 'zod'
-import { boundedText, parseWholeNumber, Uuid } from '../protocol/wire.ts'
+import { boundedText, CREDENTIAL, parseWholeNumber, Uuid } from '../protocol/wire.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 export const hosts = ['github', 'gitea'] as const
@@ -48,7 +48,10 @@ export const InstallInput = z
 
 export const Install = z
   .object({
-    url: z.string().meta({ description: 'Send a person to this URL to install the App. Show it to that person only.' }),
+    url: z.string().meta({
+      ...CREDENTIAL,
+      description: 'Send a person to this URL to install the App. Show it to that person only.',
+    }),
     expires_at: Time.meta({ description: 'When the URL expires. It works once.' }),
   })
   .meta({ id: 'IntegrationInstall', description: 'The URL at which a person installs the operator’s GitHub App.' })

@@ -72,7 +72,7 @@ const CODES = {
     400,
     'Invalid redirect URI',
     '`redirect_uri` is not one of the client, or no browser may be sent there.',
-    'Send one that the client has registered: https, http to 127.0.0.1, or the scheme of an application.',
+    'Send one that the client has registered: https, http to 127.0.0.1, or a scheme like `com.example.app`.',
   ],
   invalid_target: [
     400,
@@ -329,7 +329,7 @@ const CODES = {
   push_token_expired: [
     401,
     'Push token expired',
-    'This push token has expired.',
+    'This push token has expired, or the credential that asked for it has ended.',
     'Request another one and log in again.',
   ],
   registry_credential_ended: [
@@ -374,6 +374,12 @@ const CODES = {
     'An access policy denies this.',
     'Use a key without this policy, or ask an Admin of the organization to change it.',
   ],
+  widens_own_access: [
+    403,
+    'Change of tags that an own access policy is about',
+    'This change of tags would give you access that an access policy of your role does not give.',
+    'Ask somebody without this policy, or an Admin of the organization, to make it.',
+  ],
   trace_key_confined: [
     403,
     'Not with a trace key',
@@ -403,6 +409,12 @@ const CODES = {
     'Member required',
     'A key cannot let a program in, nor can a session that was opened with a key.',
     'Sign in as a member, with a sign-in link or at the identity provider.',
+  ],
+  temporary_key: [
+    403,
+    'Not with a temporary key',
+    'Keys of connected programs or of trusted issuers, and those made with them, open no session and trust no issuer.',
+    'Use the key itself until it ends, or sign in as a member.',
   ],
   cross_site_request: [
     403,
@@ -1086,7 +1098,12 @@ const CODES = {
     'This link is older than an hour.',
     'Read the example again for a new one.',
   ],
-  upload_link_expired: [410, 'Upload link expired', 'This `upload_url` has expired.', 'Request a new one.'],
+  upload_link_expired: [
+    410,
+    'Upload link expired',
+    'This `upload_url` has expired, or the credential that asked for it has ended.',
+    'Request a new one.',
+  ],
   upload_link_used: [410, 'Upload link used', 'This `upload_url` was already used.', 'Request a new one.'],
   precondition_failed: [
     412,
@@ -1177,7 +1194,7 @@ const CODES = {
   idempotency_key_reused: [
     422,
     'Idempotency key reused',
-    'This `Idempotency-Key` was used for a different request.',
+    'This `Idempotency-Key` was used for a different request, or with an access token that this one has replaced.',
     'Use a new key.',
   ],
   model_budget_empty: [

@@ -189,7 +189,11 @@ const callerParameters = (ctx: Ctx, { hash }: CredentialActor) => ({
 const buildEnterStatement = (entry: SQL, setRole: SQL) =>
   prepareStatement(
     (caller: Placeholders<ReturnType<typeof callerParameters>>) => sql<Row>`
-      select e.*, set_config('app.request', ${caller.request}, true), ${setRole}
+      select
+        e.*,
+        set_config('app.request', ${caller.request}, true),
+        set_config('app.credential', ${caller.hash}, true),
+        ${setRole}
       from ${entry}(
         ${caller.hash},
         ${caller.workspace}::uuid,

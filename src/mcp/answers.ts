@@ -32,9 +32,9 @@ const COLOR = /\u241b\[[0-9;]{0,32}m/g
 
 export const cleanText = (text: string): string => text.replace(COLOR, '').replace(HIDDEN, '')
 
-/** The API masks nearly all secrets itself. What it shows to people who set up a receiver is nothing for a model. */
+/** Behind `maskCredentials()`: for texts that no schema describes, such as the inputs of runs. */
 const CREDENTIAL = /(^|_)(secret|token|password)$/
-const MASK = '*****'
+export const MASK = '*****'
 /** With its signature, the URL of a stored file needs no key. */
 const SIGNATURE = /([?&]signature=)[^&\s"]{1,512}/g
 

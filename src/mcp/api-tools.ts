@@ -4,16 +4,12 @@ import type { Operation } from '../kernel/routes.ts'
 import { ToolFailure } from './answers.ts'
 import { isListOfScalars, MAX_UNKNOWN, type Tool, tool } from './tool.ts'
 
-/** Their answers have a credential. */
-const SHOWS_CREDENTIALS = ['waitForConnection', 'listFeedbackLinks', 'readRunShare', 'readDatasetShare']
-
-/** Reads whose answer is JSON without secrets. */
-export const isReadable = ({ id, method, verb, ...one }: Operation): boolean =>
+/** Reads whose answer is JSON. Credentials in it are masked, as in all that tools read. */
+const isReadable = ({ method, verb, ...one }: Operation): boolean =>
   method === 'get' &&
   verb !== undefined &&
   one.reply !== undefined &&
-  !(one.liveStream || one.streamMediaType || one.passThrough || one.pageMediaType) &&
-  !SHOWS_CREDENTIALS.includes(id)
+  !(one.liveStream || one.streamMediaType || one.passThrough || one.pageMediaType)
 
 /** These show secrets, or make the answer another one. */
 const REFUSED_PARAMETERS = ['reveal', 'dry_run']
@@ -123,10 +119,7 @@ const readApi = tool({
     const operation = (await operations.loadAll()).find(one => one.id === id)
     if (!operation) throw unknownOperation(id)
     if (!isReadable(operation))
-      throw new ToolFailure(
-        'operation_refused',
-        `\`${id}\` does not only read, or its answer is no JSON without secrets.`,
-      )
+      throw new ToolFailure('operation_refused', `\`${id}\` does not only read, or its answer is no JSON.`)
     const path: Record<string, string> = {}
     const query: Record<string, string> = {}
     const known = listParameters(operation)

@@ -14,6 +14,7 @@ import { readOpenBody } from '../kernel/open-body.ts'
 import { requestOrigin } from '../kernel/origin.ts'
 import type { Operation, Services } from '../kernel/routes.ts'
 import { ApiFailure, createApiCalls, type Visitor } from './api-calls.ts'
+import { maskCredentials } from './masked-credentials.ts'
 import type { Operations } from './operations.ts'
 import { createServer, type Session } from './server.ts'
 
@@ -42,7 +43,12 @@ export function createEndpoint(operations: Operations) {
     }
     const api: Session['api'] = async (route, request) => {
       try {
-        return await send(route, request)
+        const body = await send(route, request)
+        const { reply, variant } = (await operations.load(route)) ?? {}
+        return [reply, variant?.reply].reduce(
+          (shown, schema) => (schema ? maskCredentials(schema, shown) : shown),
+          body,
+        )
       } catch (error) {
         if (error instanceof ApiFailure && error.problem.status === 401) refusal = error
         throw error

@@ -1,7 +1,7 @@
 // Schemas of OAuth connections: token requests, the callback and the list of connections.
 import * as z from 'zod'
 import { label } from '../access/schema.ts'
-import { arrayOf, listOf, Page, parseWholeNumber, Uuid } from '../protocol/wire.ts'
+import { arrayOf, CREDENTIAL, listOf, Page, parseWholeNumber, Uuid } from '../protocol/wire.ts'
 import { Scope } from './schema.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
@@ -36,9 +36,15 @@ export const Authentication = z
         'Without a `url`, call `POST /v2/auth/authenticate` to get one.',
       ].join('\n'),
     }),
-    url: z.string().optional().meta({ description: 'The URL that the person opens. Valid for ten minutes.' }),
+    url: z
+      .string()
+      .optional()
+      .meta({ ...CREDENTIAL, description: 'The URL that the person opens. Valid for ten minutes.' }),
     auth_id: Uuid.optional().meta({ description: 'The flow to wait for, with `GET /v2/auth/wait/{auth_id}`.' }),
-    token: z.string().optional().meta({ description: 'The access token, for `Authorization: Bearer`.' }),
+    token: z
+      .string()
+      .optional()
+      .meta({ ...CREDENTIAL, description: 'The access token, for `Authorization: Bearer`.' }),
     error: z.string().optional().meta({ description: 'The error code of a failed flow.' }),
     detail: z.string().optional().meta({ description: 'An explanation of `error`.' }),
   })

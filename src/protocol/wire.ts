@@ -1,6 +1,12 @@
 // Building blocks of all schemas. It imports only zod, so that the agent can use it too.
 import * as z from 'zod'
 
+/**
+ * For the `meta()` of a member of a reply that lets its reader do something: a key, a token, a link that needs no key.
+ * The OpenAPI document shows it, and `/mcp` masks such members.
+ */
+export const CREDENTIAL = { 'x-credential': true } as const
+
 /** A text of bounded length. A longer one is refused before any later check, such as a pattern, reads it. */
 export const boundedText = (maxLength: number, error?: string) =>
   z.string(error === undefined ? {} : { error }).max(maxLength, { abort: true, ...(error !== undefined && { error }) })

@@ -7,6 +7,7 @@ import { ResourceSpec } from '../protocol/resources.schema.ts'
 import {
   arrayOf,
   boundedText,
+  CREDENTIAL,
   commaSeparated,
   listOf,
   optionalFilter,
@@ -106,7 +107,11 @@ export const PreviewPolicy = z
     deployment_id: Uuid,
     ...policyMembers,
     hooks: z
-      .object({ on_create: z.string().nullable(), on_delete: z.string().nullable(), secret: z.string() })
+      .object({
+        on_create: z.string().nullable(),
+        on_delete: z.string().nullable(),
+        secret: z.string().meta(CREDENTIAL),
+      })
       .nullable(),
     secret_fingerprints: SecretFingerprints,
     hook_secret_fingerprint: SecretFingerprint,

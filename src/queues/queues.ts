@@ -152,7 +152,9 @@ const ownDataset = (id: string): SQL<string> => sql<string>`(
   from datasets d
   where d.id = ${id}::uuid and d.tenant_id = current_tenant())`
 /** Refuses tags that the workspace does not have, and those that the caller may not change. */
-const tagsOf = (before: SQL, ids: readonly string[]): SQL => sql`require_tag_rights(${before}, ${uuidArray(ids)})`
+const newTags = (ids: readonly string[]): SQL => sql`require_tag_rights('{}'::uuid[], ${uuidArray(ids)})`
+const changedTags = (ids: readonly string[]): SQL =>
+  sql`require_tag_change(${annotationQueues.tag_value_ids}, ${uuidArray(ids)}, true)`
 
 /** Members that have a default take it for null. */
 const columnsOf = ({ default_dataset, tag_value_ids, rubric_items, ...input }: schema.QueuePatch) => ({
@@ -179,7 +181,7 @@ export const createQueue = verb(
         tenant_id: sql`current_tenant()`,
         name: input.name,
         ...columnsOf(input),
-        tag_value_ids: tagsOf(sql`'{}'::uuid[]`, input.tag_value_ids ?? []),
+        tag_value_ids: newTags(input.tag_value_ids ?? []),
       })
       .returning(COLUMNS)
     const parts = {
@@ -199,7 +201,7 @@ export const changeQueue = verb(
     const columns = {
       ...columnsOf(patch),
       ...(name != null && { name }),
-      ...(tag_value_ids && { tag_value_ids: tagsOf(sql`${annotationQueues.tag_value_ids}`, tag_value_ids) }),
+      ...(tag_value_ids && { tag_value_ids: changedTags(tag_value_ids) }),
     }
     return updateQueue(ctx, queue_id, columns, Object.keys(patch))
   },

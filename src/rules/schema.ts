@@ -4,6 +4,7 @@ import { label } from '../access/schema.ts'
 import {
   arrayOf,
   boundedText,
+  CREDENTIAL,
   exactName,
   Instant,
   optionalFilter,
@@ -219,9 +220,13 @@ export const Rule = z
         severity: z.enum(ALERT_SEVERITIES),
       }),
     ),
-    webhook_secret: z.string().optional().meta({
-      description: 'Verifies the signatures of the webhooks. It is shown where a request sets `webhooks`.',
-    }),
+    webhook_secret: z
+      .string()
+      .optional()
+      .meta({
+        ...CREDENTIAL,
+        description: 'Verifies the signatures of the webhooks. It is shown where a request sets `webhooks`.',
+      }),
     backfill_id: Uuid.nullable(),
     backfill_from: Time.nullable(),
     backfill_status: z.enum(['waiting', 'running', 'completed']).nullable(),

@@ -1,6 +1,6 @@
 // Schemas of the device authorization grant.
 import * as z from 'zod'
-import { boundedText, Uuid } from '../protocol/wire.ts'
+import { boundedText, CREDENTIAL, Uuid } from '../protocol/wire.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 
@@ -28,7 +28,7 @@ export const DeviceCodeRequest = z
 
 export const DeviceCode = z
   .object({
-    device_code: z.string(),
+    device_code: z.string().meta(CREDENTIAL),
     user_code: z.string(),
     verification_uri: z.string(),
     verification_uri_complete: z.string(),
@@ -54,7 +54,7 @@ export const DeviceTokenRequest = z
 
 export const DeviceToken = z
   .object({
-    access_token: z.string().meta({ description: 'An API key. It is shown only once.' }),
+    access_token: z.string().meta({ ...CREDENTIAL, description: 'An API key. It is shown only once.' }),
     token_type: z.literal('Bearer'),
     expires_in: z.int(),
     scope: z.string().meta({ description: 'The permissions of the key, separated by spaces.' }),

@@ -91,7 +91,7 @@ export const signInRoutes = slice('Sign-in', 'Who the caller is, and the session
       'Sets a cookie that browsers send instead of the key. The session has the rights of the key, and ends with it.',
     status: 201,
     reply: s.SignInSession,
-    errors: ['cross_site_request'],
+    errors: ['cross_site_request', 'temporary_key'],
     verb: sessions.openSession,
   })
   .delete('/v2/me/sessions/current', {

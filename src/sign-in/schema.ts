@@ -1,6 +1,6 @@
 // Schemas of the caller and its sessions.
 import * as z from 'zod'
-import { boundedText, listOf, Uuid } from '../protocol/wire.ts'
+import { boundedText, CREDENTIAL, listOf, Uuid } from '../protocol/wire.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 
@@ -35,7 +35,9 @@ export const SignInLink = z
   .object({
     id: Uuid,
     member_id: Uuid,
-    url: z.string().meta({ description: 'Opens a session for the member, once. It is shown only once.' }),
+    url: z
+      .string()
+      .meta({ ...CREDENTIAL, description: 'Opens a session for the member, once. It is shown only once.' }),
     expires_at: Time,
   })
   .meta({ id: 'SignInLink' })

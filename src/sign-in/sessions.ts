@@ -18,12 +18,12 @@ import type * as schema from './schema.ts'
 
 type SessionWire = z.output<typeof schema.SignInSession>
 
-const { token_hash: _, ...visibleColumns } = getTableColumns(sessions)
+const { token_hash: _, made_by: __, ...visibleColumns } = getTableColumns(sessions)
 const sessionColumns = {
   ...visibleColumns,
   is_current: sql<boolean>`coalesce(${sessions.id} = setting('session_id')::uuid, false)`.as('is_current'),
 }
-export type SessionRow = Omit<typeof sessions.$inferSelect, 'token_hash'> & { is_current: boolean }
+export type SessionRow = Omit<typeof sessions.$inferSelect, 'token_hash' | 'made_by'> & { is_current: boolean }
 
 export const toWire = (row: SessionRow): SessionWire => ({
   id: row.id,
@@ -50,7 +50,11 @@ const requestedFrom = {
   user_agent: sql`setting('request')::json ->> 'user_agent'`,
 }
 
-/** Sealed for the caller, the token is stored with the answer: a repeat under the idempotency key sets it again. */
+/**
+ * A trigger refuses keys that end with an access token, or with a token of a trusted issuer.
+ *
+ * Sealed for the caller, the token is stored with the answer: a repeat under the idempotency key sets it again.
+ */
 export const openSession = verb(null, async ctx => {
   const { actor } = ctx
   // A session cannot open another one: it would outlive the first.

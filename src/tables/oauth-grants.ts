@@ -36,6 +36,8 @@ export const oauthGrants = pgTable(
     refresh_hash: text(),
     previous_refresh_hash: text(),
     refreshed_at: instantColumn(),
+    /** The key by whose link the member had signed in. A trigger sets it. */
+    made_by_key: uuid(),
     created_at: createdAtColumn(),
     expires_at: instantColumn().notNull().default(sql`clock() + interval '5 minutes'`),
   },

@@ -19,6 +19,8 @@ export const sessions = pgTable(
     owner_id: uuid().notNull().generatedAlwaysAs(sql`coalesce(key_id, member_id)`),
     token_hash: text().notNull().unique('sessions_token_hash'),
     method: text().notNull(),
+    /** The hash of the key, or of the token of the session, that made its sign-in link and ends it. */
+    made_by: text(),
     client_address: text(),
     user_agent: text(),
     created_at: createdAtColumn(),
@@ -47,6 +49,7 @@ export const signInLinks = pgTable(
       .notNull()
       .references(() => members.id, { onDelete: 'cascade' }),
     token_hash: text().notNull().unique('sign_in_links_token_hash'),
+    made_by: text().default(sql`own_credential()`),
     expires_at: instantColumn().notNull().default(sql`clock() + interval '15 minutes'`),
     used_at: instantColumn(),
     created_at: createdAtColumn(),
@@ -100,6 +103,8 @@ export const deviceRequests = pgTable(
     tenant_id: uuid().references(() => workspaces.id, { onDelete: 'cascade' }),
     role_id: uuid(),
     decided_at: instantColumn(),
+    /** The key by whose link the member had signed in. A trigger sets it. */
+    made_by_key: uuid(),
     created_at: createdAtColumn(),
     expires_at: instantColumn().notNull().default(sql`clock() + interval '10 minutes'`),
   },

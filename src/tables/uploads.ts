@@ -1,4 +1,5 @@
 // The table of source archives.
+import { sql } from 'drizzle-orm'
 import { bigint, index, pgTable, text, uuid } from 'drizzle-orm/pg-core'
 import { createdAtColumn, idColumn, instantColumn, parentTenantColumns } from './columns.ts'
 
@@ -20,6 +21,8 @@ export const uploads = pgTable(
     /** The actor who requested the link. The upload's event names it. */
     actor_kind: text().notNull().default('key'),
     actor_id: uuid(),
+    /** The hash of the credential that requested the link and ends it. */
+    made_by: text().default(sql`own_credential()`),
     expires_at: instantColumn().notNull(),
     used_at: instantColumn(),
     created_at: createdAtColumn(),

@@ -1,6 +1,6 @@
 // Schemas of links that take feedback without a key. The reference calls them tokens.
 import * as z from 'zod'
-import { arrayOf, boundedText, optionalFilter, Uuid } from '../protocol/wire.ts'
+import { arrayOf, boundedText, CREDENTIAL, optionalFilter, Uuid } from '../protocol/wire.ts'
 import { FeedbackConfig, FeedbackKey, Score } from './feedback.schema.ts'
 import { JsonObject, offsetPage, storableText, Time } from './query.schema.ts'
 import { TraceTime } from './time.schema.ts'
@@ -44,8 +44,12 @@ export type NewFeedbackLinks = z.output<typeof NewFeedbackLinks>
 
 export const FeedbackLink = z
   .object({
-    id: Uuid,
-    url: z.string().meta({ description: 'Takes feedback from whoever has it. Keep it from others.', format: 'uri' }),
+    id: Uuid.meta(CREDENTIAL),
+    url: z.string().meta({
+      ...CREDENTIAL,
+      description: 'Takes feedback from whoever has it. Keep it from others.',
+      format: 'uri',
+    }),
     expires_at: Time,
     feedback_key: z.string(),
   })

@@ -1,6 +1,6 @@
 // Schemas of runs in the second version of the API of published clients: upper-case names, and only what is selected.
 import * as z from 'zod'
-import { arrayOf, boundedText, emptyAsAbsent, parseWholeNumber, Uuid } from '../protocol/wire.ts'
+import { arrayOf, boundedText, CREDENTIAL, emptyAsAbsent, parseWholeNumber, Uuid } from '../protocol/wire.ts'
 import { CursorText, filterText, MAX_SESSIONS, RUN_TYPES, type Run } from './runs.schema.ts'
 import { TraceTime } from './time.schema.ts'
 
@@ -176,7 +176,7 @@ export const RunListV2 = z.object({ items: z.array(RunV2) }).meta({ id: 'RunList
 export const NewTraceShare = z
   .object({ session_id: Uuid, trace_id: Uuid })
   .meta({ id: 'NewTraceShare', example: { session_id: EXAMPLE.project_id, trace_id: EXAMPLE.project_id } })
-export const TraceShare = z.object({ share_token: Uuid }).meta({ id: 'TraceShare' })
+export const TraceShare = z.object({ share_token: Uuid.meta(CREDENTIAL) }).meta({ id: 'TraceShare' })
 export const SharedRunQueryV2 = z.object({ selects: Selects }).meta({ id: 'SharedRunQueryV2', example: {} })
 export const SharedRunReadQuery = z.object({ selects: selectsQuery, start_time: timeQuery })
 export const pageSizeQuery = (size: number) => z.preprocess(parseWholeNumber, z.int().min(1).max(100).default(size))

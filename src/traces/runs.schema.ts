@@ -1,6 +1,14 @@
 // Schemas of runs as they are queried and read.
 import * as z from 'zod'
-import { arrayOf, boundedText, emptyAsAbsent, parseBoolean, parseWholeNumber, Uuid } from '../protocol/wire.ts'
+import {
+  arrayOf,
+  boundedText,
+  CREDENTIAL,
+  emptyAsAbsent,
+  parseBoolean,
+  parseWholeNumber,
+  Uuid,
+} from '../protocol/wire.ts'
 import { readTraceTime, TraceTime } from './time.schema.ts'
 
 export const RUN_TYPES = ['tool', 'chain', 'llm', 'retriever', 'embedding', 'prompt', 'parser'] as const
@@ -131,7 +139,10 @@ const Cost = z.string().nullable().meta({ description: 'A decimal number.' })
 
 /** What is stored apart: its URL takes no key, and expires after an hour. */
 const StoredUrls = z
-  .record(z.string(), z.object({ presigned_url: z.string(), s3_url: z.null(), mime_type: z.string().nullable() }))
+  .record(
+    z.string(),
+    z.object({ presigned_url: z.string().meta(CREDENTIAL), s3_url: z.null(), mime_type: z.string().nullable() }),
+  )
   .nullable()
 
 export const FeedbackStats = z
@@ -201,7 +212,7 @@ export const Run = z
     trace_first_received_at: Time.nullable().optional(),
     trace_upgrade: z.boolean().optional().meta({ description: 'The trace became long-lived after it began.' }),
     ttl_seconds: z.int().nullable().optional(),
-    share_token: Uuid.nullable().optional(),
+    share_token: Uuid.nullable().optional().meta(CREDENTIAL),
     in_dataset: z.boolean().nullable().optional(),
     last_queued_at: Time.nullable().optional(),
     manifest_id: z.null().optional(),

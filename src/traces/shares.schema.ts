@@ -1,6 +1,6 @@
 // Schemas of links that show a run to anyone, and of the deletion of traces.
 import * as z from 'zod'
-import { arrayOf, recordOf, Uuid } from '../protocol/wire.ts'
+import { arrayOf, CREDENTIAL, recordOf, Uuid } from '../protocol/wire.ts'
 import { FeedbackQuery } from './feedback.schema.ts'
 import { storableText } from './query.schema.ts'
 import { Run } from './runs.schema.ts'
@@ -11,7 +11,7 @@ export const NewRunShare = z
     share_token: Uuid.nullish().meta({ description: 'By default a random one.' }),
   })
   .meta({ id: 'NewRunShare', example: {} })
-export const RunShare = z.object({ run_id: Uuid, share_token: Uuid }).meta({ id: 'RunShare' })
+export const RunShare = z.object({ run_id: Uuid, share_token: Uuid.meta(CREDENTIAL) }).meta({ id: 'RunShare' })
 export type RunShare = z.output<typeof RunShare>
 
 const MAX_TRACES = 1000

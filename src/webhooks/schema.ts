@@ -3,6 +3,7 @@ import * as z from 'zod'
 import {
   arrayOf,
   boundedText,
+  CREDENTIAL,
   emptyAsAbsent,
   exactName,
   Instant,
@@ -115,7 +116,7 @@ export const WebhookList = listOf(Webhook).meta({ id: 'WebhookList', description
 export const WebhookWithSecret = z
   .object({
     ...webhookShape,
-    secret: z.string().meta({ description: 'Verifies the signatures `v1`. It is shown only once.' }),
+    secret: z.string().meta({ ...CREDENTIAL, description: 'Verifies the signatures `v1`. It is shown only once.' }),
   })
   .meta({ id: 'WebhookWithSecret', description: 'A webhook with its new secret.' })
 

@@ -229,7 +229,7 @@ describe('the rest of the API', () => {
     })
     expect(await read('readDeployment')).toMatchObject({ code: 'invalid_arguments' })
     expect(await read('readDeployment', { deployment_id: '..' })).toMatchObject({ code: 'invalid_request' })
-    for (const refused of ['deleteDeployment', 'streamEvents', 'waitForConnection', 'health', 'callMcp'])
+    for (const refused of ['deleteDeployment', 'streamEvents', 'health', 'callMcp'])
       expect((await read(refused)).code).toMatch(/operation_(refused|unknown)/)
   })
 
