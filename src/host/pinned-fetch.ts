@@ -25,20 +25,24 @@ const resolveName: Resolve = name => lookup(name === 'localhost' ? name : `${nam
 
 export function createPinnedFetch(options: PinnedFetchOptions): typeof fetch {
   const { allowLoopback, allowPrivate = false, resolve = resolveName, ca } = options
-  const isAllowed = (name: string, address: string): boolean => {
+  /** Undefined if it may be reached. */
+  const findRefusal = (name: string, address: string, isSecure: boolean): string | undefined => {
     const kind = classifyAddress(address)
     const isLocalAllowed = allowLoopback && (name === 'localhost' || isIP(name) !== 0)
-    if (isLocalAllowed && kind === 'loopback') return true
-    if (allowPrivate && isPrivateAddress(address)) return true
-    return kind === 'unicast' && !isLocalAllowed
+    if (isLocalAllowed && kind === 'loopback') return undefined
+    if (allowPrivate && isPrivateAddress(address)) return undefined
+    if (kind !== 'unicast' || isLocalAllowed) return 'its name leads to an address that is not public'
+    return isSecure ? undefined : 'it is not `https`, and its address is public'
   }
 
-  async function resolveChecked(name: string): Promise<Awaited<ReturnType<Resolve>>> {
+  async function resolveChecked(name: string, isSecure: boolean): Promise<Awaited<ReturnType<Resolve>>> {
     const family = isIP(name)
     const addresses = family ? [{ address: name, family }] : await resolve(name)
     if (addresses.length === 0) throw new Error('no address')
-    for (const { address } of addresses)
-      if (!isAllowed(name, address)) throw new BlockedAddressError('its name leads to an address that is not public')
+    for (const { address } of addresses) {
+      const refusal = findRefusal(name, address, isSecure)
+      if (refusal !== undefined) throw new BlockedAddressError(refusal)
+    }
     return addresses
   }
 
@@ -46,9 +50,9 @@ export function createPinnedFetch(options: PinnedFetchOptions): typeof fetch {
     const { url: href, method, headers, body, signal } = new Request(input, init)
     const url = new URL(href)
     const name = url.hostname.replace(/^\[|\]$/g, '')
-    const addresses = await resolveChecked(name)
-    signal.throwIfAborted()
     const isSecure = url.protocol === 'https:'
+    const addresses = await resolveChecked(name, isSecure)
+    signal.throwIfAborted()
     const to = { host: name, port: Number(url.port || (isSecure ? 443 : 80)), lookup: pinAddresses(addresses) }
     const send = isSecure ? secure : plain
     const stream = init?.body instanceof ReadableStream ? body! : undefined

@@ -1118,6 +1118,12 @@ const CODES = {
     'The body is larger than the model proxy passes on.',
     'Send less, or upload files to the provider directly.',
   ],
+  model_body_ambiguous: [
+    400,
+    'Body can be read in two ways',
+    'A token says what this request asks of the model, and the model could read the body in another way.',
+    'Send JSON in UTF-8 as `Content-Type: application/json`, without a `Content-Encoding`, and each member once.',
+  ],
   batch_too_large: [
     413,
     'Body too large',

@@ -4,6 +4,7 @@ import type { Ctx } from '../kernel/context.ts'
 import { sha256Hex } from '../kernel/digest.ts'
 import { Failure, fail } from '../kernel/errors.ts'
 import { createExpiringMap } from '../kernel/expiring-map.ts'
+import type { AskedCall } from './asked-call.ts'
 import { MODEL_SECRET_PLACE } from './configurations.ts'
 import { signModelCall } from './model-jwt.ts'
 import type { CalledConfiguration, OpenedCall } from './open-call.ts'
@@ -12,10 +13,12 @@ import { createTokenClient } from './upstream.ts'
 /** `secrets` must not appear in anything that we show or store. */
 export type Authorization = { headers: Record<string, string>; secrets: string[] }
 
-/** What the request asks for, as far as it is known before it is sent. */
-export type AskedCall = { model: string; streaming: boolean }
-
-export async function authorizeCall(ctx: Ctx, call: OpenedCall, asked: AskedCall): Promise<Authorization> {
+/** Only a token of ours says what the request asks for, so `readAsked` is not called for the others. */
+export async function authorizeCall(
+  ctx: Ctx,
+  call: OpenedCall,
+  readAsked: () => Promise<AskedCall>,
+): Promise<Authorization> {
   const { configuration } = call
   switch (configuration.auth_type) {
     case 'none':
@@ -29,7 +32,7 @@ export async function authorizeCall(ctx: Ctx, call: OpenedCall, asked: AskedCall
       }
     }
     case 'jwt': {
-      const token = await signToken(ctx, call, asked)
+      const token = await signToken(ctx, call, await readAsked())
       return { headers: { [ctx.config.modelProxyHeader]: token }, secrets: [token] }
     }
     case 'oauth_client_credentials': {
@@ -43,7 +46,7 @@ export async function authorizeCall(ctx: Ctx, call: OpenedCall, asked: AskedCall
 const openSecret = ({ sealer }: Ctx, { id, secret }: CalledConfiguration): Promise<string> =>
   sealer.open(secret!, id, MODEL_SECRET_PLACE)
 
-const signToken = (ctx: Ctx, call: OpenedCall, { model, streaming }: AskedCall): Promise<string> =>
+const signToken = (ctx: Ctx, call: OpenedCall, { model, streaming, digest }: AskedCall): Promise<string> =>
   signModelCall(ctx, {
     issuer: ctx.config.modelProxyIssuer ?? ctx.origin,
     audience: call.audience ?? new URL(call.configuration.base_url).origin,
@@ -54,6 +57,7 @@ const signToken = (ctx: Ctx, call: OpenedCall, { model, streaming }: AskedCall):
     provider: call.configuration.provider,
     model,
     streaming,
+    body_sha256: digest,
   })
 
 // ---- client credentials (RFC 6749, section 4.4)

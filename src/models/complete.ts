@@ -1,13 +1,15 @@
 // Calls of models by the platform itself, for insights and evaluators: the way of the proxy, from a prompt to an
 // answer.
 import { type Ctx, pauseUntilAborted } from '../kernel/context.ts'
+import { sha256Hex } from '../kernel/digest.ts'
 import { type Failure, fail, toFailure } from '../kernel/errors.ts'
 import { requireCallUrl } from './allowed-urls.ts'
 import { createAnswerReader, type ReadAnswer } from './answer-reader.ts'
 import { type Authorization, authorizeCall, forgetAccessToken } from './authorization.ts'
 import { type Prompt, parseStructured, protocolOf } from './chat-protocols.ts'
 import { type OpenedCall, openCall } from './open-call.ts'
-import { type EndedCall, maskSecrets, recordCall } from './record-call.ts'
+import { type EndedCall, recordCall } from './record-call.ts'
+import { maskSecrets } from './secret-masks.ts'
 import { fetchModel } from './upstream.ts'
 
 export type CompletionRequest = Prompt & {
@@ -53,7 +55,9 @@ export async function complete(ctx: Ctx, request: CompletionRequest): Promise<Co
     ...{ answer: null, secrets: [] },
   }
   try {
-    const authorization = await authorizeCall(ctx, call, { model: configuration.model, streaming: false })
+    const authorization = await authorizeCall(ctx, call, async () => ({
+      ...{ model: configuration.model, streaming: false, digest: sha256Hex(body) },
+    }))
     ended.secrets = authorization.secrets
     const answer = await sendWithRetry(ctx, call, url, body, authorization, request)
     ended.status = answer.status

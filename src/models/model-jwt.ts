@@ -19,8 +19,11 @@ export type ModelCall = {
   workspace: Named
   request_id: string
   provider: string
+  /** Empty if the body names none. */
   model: string
   streaming: boolean
+  /** The SHA-256 of the body, in hex. */
+  body_sha256: string
 }
 
 /** `now` in milliseconds. */
@@ -44,6 +47,7 @@ export const modelClaims = (call: ModelCall, now: number, jti: string): Claims =
     model_provider: call.provider,
     model_name: call.model,
     streaming: call.streaming,
+    body_sha256: call.body_sha256,
   }
 }
 

@@ -10,15 +10,16 @@ export type PassedBody = {
   failure: () => Failure | undefined
   /** The body as text, or undefined if it is longer than what is kept. */
   keptText: () => string | undefined
-  /** The body as text, before any of it is sent, or undefined if it is longer. */
-  peek(bytes: number): Promise<string | undefined>
+  /** The whole body, before any of it is sent. Fails if it is longer than `maxBytes`. */
+  readAhead(maxBytes: number): Promise<Uint8Array>
 }
 
 /** Throws, also within the stream, as soon as the body is longer than `maxBytes`. */
 export function passBody(request: Request, maxBytes: number, keepBytes: number): PassedBody {
   const declared = Number(request.headers.get('content-length') ?? Number.NaN)
-  const tooLarge = () => fail('model_body_too_large', { about: `more than ${maxBytes} bytes` })
-  if (declared > maxBytes) throw tooLarge()
+  let limit = maxBytes
+  const tooLarge = () => fail('model_body_too_large', { about: `more than ${limit} bytes` })
+  if (declared > limit) throw tooLarge()
   const reader = request.body ? createPacedReader(request.body, LONG_PACE) : undefined
   const kept: Uint8Array[] = []
   const waiting: Uint8Array[] = []
@@ -36,7 +37,7 @@ export function passBody(request: Request, maxBytes: number, keepBytes: number):
     }
     if (bytes < keepBytes) kept.push(value)
     bytes += value.byteLength
-    if (bytes > maxBytes) {
+    if (bytes > limit) {
       reader!.cancel()
       failure = tooLarge()
       throw failure
@@ -60,12 +61,14 @@ export function passBody(request: Request, maxBytes: number, keepBytes: number):
     bytes: () => bytes,
     failure: () => failure,
     keptText: () => (bytes > keepBytes ? undefined : decode(kept)),
-    async peek(size) {
-      while (!isEnded && bytes <= size) {
+    async readAhead(max) {
+      limit = Math.min(limit, max)
+      if (declared > limit) throw tooLarge()
+      while (!isEnded) {
         const chunk = await readChunk()
         if (chunk) waiting.push(chunk)
       }
-      return bytes > size ? undefined : decode(waiting)
+      return Buffer.concat(waiting)
     },
   }
 }

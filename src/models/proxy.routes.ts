@@ -31,7 +31,8 @@ const declared = (summary: string, id: string) => ({
   verb: callModel,
   errors: [
     ...(['model_not_found', 'model_proxy_off', 'model_budget_spent', 'model_url_not_allowed'] as const),
-    ...(['model_body_too_large', 'body_cut', 'body_too_slow', 'blocked_url'] as const),
+    ...(['model_body_too_large', 'model_body_ambiguous', 'bodies_busy', 'body_cut', 'body_too_slow'] as const),
+    ...(['blocked_url'] as const),
     ...(['upstream_redirected', 'upstream_error', 'upstream_timeout'] as const),
   ] satisfies Operation['errors'],
 })

@@ -1,20 +1,24 @@
 // Passes a request on to a model and the answer back, both as streams, with the credentials of the configuration.
 import { verb } from '../kernel/context.ts'
-import { toFailure } from '../kernel/errors.ts'
+import { fail, toFailure } from '../kernel/errors.ts'
 import type { PassedRequest } from '../kernel/routes.ts'
+import { createShares, type Release } from '../kernel/shares.ts'
 import { requireCallUrl } from './allowed-urls.ts'
-import { type AskedCall, authorizeCall, forgetAccessToken } from './authorization.ts'
+import { readAskedCall } from './asked-call.ts'
+import { authorizeCall, forgetAccessToken } from './authorization.ts'
 import { type CallRecorder, startRecording } from './call-recorder.ts'
 import { forwardAnswerHeaders, forwardRequestHeaders } from './forwarded-headers.ts'
-import { type OpenedCall, openCall } from './open-call.ts'
+import { openCall } from './open-call.ts'
 import { type PassedBody, passBody } from './passed-body.ts'
-import { maskSecrets } from './record-call.ts'
+import { createSecretFilter, maskSecrets } from './secret-masks.ts'
 import { fetchModel } from './upstream.ts'
 
 /** Of the request of a traced call. */
 const KEPT_BYTES = 1024 * 1024
-/** How much of the request is read before it is sent, for a token that says what it asks for. */
-const PEEKED_BYTES = 4 * 1024 * 1024
+/** Of a request that a token of ours describes. */
+const MAX_DESCRIBED_BYTES = 8 * 1024 * 1024
+/** Of all such requests that this instance holds. */
+const describedBytes = createShares({ capacity: 24 * 1024 * 1024 })
 const BODILESS_STATUSES = [204, 205, 304]
 /** An error is read as a whole, because some servers repeat the key that they refuse. */
 const MAX_ERROR_BYTES = 64 * 1024
@@ -27,8 +31,13 @@ export const callModel = verb(
     const url = requireCallUrl(call.configuration.base_url, rest, call.allowed_urls)
     const body = passBody(request, ctx.config.modelCalls.requestBytes, KEPT_BYTES)
     const recorder = startRecording(ctx, call, url.pathname, body)
+    let release: Release | undefined
+    const readAsked = async () => {
+      if (body.stream) release = holdBody(call.workspace.id, request)
+      return readAskedCall(await body.readAhead(MAX_DESCRIBED_BYTES), request.headers)
+    }
     try {
-      const { headers: credentials, secrets } = await authorizeCall(ctx, call, await readAsked(call, body))
+      const { headers: credentials, secrets } = await authorizeCall(ctx, call, readAsked)
       recorder.hide(secrets)
       const headers = forwardRequestHeaders(request.headers, ctx.config.modelProxyHeader)
       for (const [name, value] of Object.entries(credentials)) headers.set(name, value)
@@ -47,29 +56,18 @@ export const callModel = verb(
       if (request.signal.aborted) recorder.leave()
       else recorder.end(failure.code, failure.code === 'upstream_timeout')
       throw failure
+    } finally {
+      release?.()
     }
   },
 )
 
-/**
- * A token of ours says which model is asked and whether the answer is a stream. Other calls are sent at once. A request
- * that is too long to be read asks for an unknown model: who padded it could name another one otherwise.
- */
-async function readAsked({ configuration }: OpenedCall, body: PassedBody): Promise<AskedCall> {
-  if (configuration.auth_type !== 'jwt') return { model: configuration.model, streaming: false }
-  const text = await body.peek(PEEKED_BYTES)
-  if (text === undefined) return { model: '', streaming: false }
-  const asked = parseJson(text)
-  const model = typeof asked?.model === 'string' ? asked.model.slice(0, 200) : configuration.model
-  return { model, streaming: asked?.stream === true }
-}
-
-function parseJson(text: string): ReturnType<typeof JSON.parse> {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
+/** The body of a request that a token of ours describes. It is sent as it came. */
+function holdBody(workspace: string, { headers }: Request): Release {
+  const declared = Number(headers.get('content-length') ?? MAX_DESCRIBED_BYTES)
+  const release = describedBytes.tryTake(workspace, Math.min(declared, MAX_DESCRIBED_BYTES))
+  if (!release) throw fail('bodies_busy', { headers: { 'Retry-After': '1' } })
+  return release
 }
 
 async function dropBody({ body }: Response, recorder: CallRecorder): Promise<null> {
@@ -79,23 +77,30 @@ async function dropBody({ body }: Response, recorder: CallRecorder): Promise<nul
 }
 
 const bodyOf = (answer: Response, recorder: CallRecorder, secrets: string[]) =>
-  answer.status >= 400 ? readError(answer, recorder, secrets) : passStream(answer.body!, recorder)
+  answer.status >= 400 ? readError(answer, recorder, secrets) : passStream(answer.body!, recorder, secrets)
 
-/** The bytes as they come. The client takes each part before the next one is read, and its going ends the call. */
-function passStream(body: ReadableStream<Uint8Array>, recorder: CallRecorder): ReadableStream<Uint8Array> {
+/** The client takes each part before the next one is read, and its going ends the call. */
+function passStream(
+  body: ReadableStream<Uint8Array>,
+  recorder: CallRecorder,
+  secrets: string[],
+): ReadableStream<Uint8Array> {
   const reader = body.getReader()
+  const filter = createSecretFilter(secrets)
   return new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
         try {
-          const { done, value } = await reader.read()
-          if (value) {
-            recorder.read(value)
-            return controller.enqueue(value)
-          }
-          if (done) {
-            recorder.end(null)
-            controller.close()
+          for (;;) {
+            const { done, value } = await reader.read()
+            if (value) recorder.read(value)
+            const shown = done ? filter.end() : filter.push(value)
+            if (shown.byteLength > 0) controller.enqueue(shown)
+            if (done) {
+              recorder.end(null)
+              return controller.close()
+            }
+            if (shown.byteLength > 0) return
           }
         } catch (error) {
           recorder.end(toFailure(error).code, true)

@@ -7,6 +7,7 @@ import { placeRoot } from '../traces/dotted-order.ts'
 import type { RunOperation } from '../traces/store.ts'
 import type { ReadAnswer, Tokens } from './answer-reader.ts'
 import type { OpenedCall } from './open-call.ts'
+import { maskSecrets } from './secret-masks.ts'
 
 export type EndedCall = {
   /** In milliseconds, as `Date.now()` says it. */
@@ -144,8 +145,7 @@ function buildRun(
     ...(deployment && { deployment_id: deployment.id }),
     ...(estimated && { usage_estimated: true }),
   }
-  const inJson = secrets.map(secret => JSON.stringify(secret).slice(1, -1))
-  const toText = (value: unknown) => maskSecrets(writeJson(value), inJson)
+  const toText = (value: unknown) => maskSecrets(writeJson(value), secrets)
   const [inputs, outputs] = hides_contents ? [OMITTED, OMITTED] : [asked.inputs, answer?.outputs]
   return {
     ...{ kind: 'post', id, trace_id, dotted_order, loc: ['body'] },
@@ -174,8 +174,3 @@ const costsOf = ({ input_price, output_price }: OpenedCall['configuration'], tok
   output_cost: (tokens.output_tokens * (output_price ?? 0)) / 1_000_000,
   total_cost,
 })
-
-export const SECRET_MASK = '********'
-/** A server may repeat the key that it refuses. */
-export const maskSecrets = (text: string, secrets: string[]): string =>
-  secrets.reduce((masked, secret) => masked.replaceAll(secret, SECRET_MASK), text)

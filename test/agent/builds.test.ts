@@ -202,7 +202,6 @@ describe('a repository', () => {
   test.each([
     ['loopback', ['127.0.0.1']],
     ['private', ['10.0.0.7']],
-    ['metadata', ['169.254.169.254']],
     ['one of several that is not public', ['93.184.216.34', '::ffff:10.0.0.7']],
   ])('is refused if its public host name resolves to an address that is not public: %s', async (_, addresses) => {
     server = await startGitServer()
@@ -210,8 +209,18 @@ describe('a repository', () => {
     const asking = (networks: Parameters<typeof resolveAllowedAddress>[1]) =>
       resolveAllowedAddress('https://git.example.com/acme/shop.git', networks, resolve)
     await expect(asking([])).rejects.toThrow(/resolves to an address that is not public/)
-    await expect(asking(parseNetworks('127.0.0.0/8, 10.0.0.0/8, 169.254.0.0/16'))).resolves.toMatchObject({ addresses })
+    await expect(asking(parseNetworks('127.0.0.0/8, 10.0.0.0/8'))).resolves.toMatchObject({ addresses })
   })
+
+  test.each(['169.254.169.254', '168.63.129.16', '100.100.100.200', 'fd00:ec2::254', '64:ff9b::a9fe:a9fe'])(
+    'is refused at %s, which is of a cloud, whatever networks are allowed',
+    async address => {
+      const networks = parseNetworks('0.0.0.0/0, ::/0')
+      const resolve = async () => [{ address }]
+      for (const host of ['git.example.com', address.includes(':') ? `[${address}]` : address])
+        await expect(resolveAllowedAddress(`http://${host}/a.git`, networks, resolve)).rejects.toThrow(/cloud/)
+    },
+  )
 
   test('is fetched from the address that was checked, whatever its host name resolves to later', async () => {
     server = await startGitServer()

@@ -84,19 +84,25 @@ describe('a host name', () => {
   })
 
   it('with a private address is fetched where that is allowed, unless it is of this machine or a cloud', async () => {
-    const fetchAt = (address: string) => {
+    const fetchAt = (address: string, scheme = 'http') => {
       const signal = AbortSignal.timeout(50)
       const pinnedFetch = createPinnedFetch({
         allowLoopback: false,
         allowPrivate: true,
         resolve: createResolver([address]),
       })
-      return catchError(pinnedFetch('http://vllm.models.svc:8000/', { signal }))
+      return catchError(pinnedFetch(`${scheme}://vllm.models.svc:8000/`, { signal }))
     }
-    for (const address of ['127.0.0.1', '::1', '169.254.169.254', '100.100.100.200', 'fd00:ec2::254', '0.0.0.0'])
-      expect(await fetchAt(address), address).toBeInstanceOf(BlockedAddressError)
+    const ofClouds = ['169.254.169.254', '169.254.170.2', '100.100.100.200', '168.63.129.16']
+    const inIpv6 = ['fd00:ec2::254', 'fd00:ec2::23', 'fd20:ce::254', 'fd00:42::42', 'fe80::a9fe:a9fe']
+    for (const address of ['127.0.0.1', '::1', '0.0.0.0', ...ofClouds, ...ofClouds.flatMap(embedInIpv6), ...inIpv6])
+      for (const scheme of ['http', 'https'])
+        expect(await fetchAt(address, scheme), address).toBeInstanceOf(BlockedAddressError)
     for (const address of ['10.255.255.1', 'fd12::1'])
       expect(await fetchAt(address), address).not.toBeInstanceOf(BlockedAddressError)
+    // Plain http is for private addresses. No host has this one.
+    expect(await fetchAt('192.0.1.1')).toBeInstanceOf(BlockedAddressError)
+    expect(await fetchAt('192.0.1.1', 'https')).not.toBeInstanceOf(BlockedAddressError)
   })
 
   it('that does not resolve causes a connection error', async () => {

@@ -1,11 +1,13 @@
 // Servers of models, and callers, that lie about what a call asks for, says and uses.
 import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { text } from 'node:stream/consumers'
+import { buffer } from 'node:stream/consumers'
 import { setTimeout as delay } from 'node:timers/promises'
+import { gzipSync } from 'node:zlib'
 import * as jose from 'jose'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { finishPendingWork } from '../../src/host/pending-work.ts'
+import { sha256Hex } from '../../src/kernel/digest.ts'
 import { createAnswerReader } from '../../src/models/answer-reader.ts'
 import { newTenant, type Tenant } from '../support/app.ts'
 import { newModel, readUsage, startModelApp } from '../support/models.ts'
@@ -95,24 +97,101 @@ it.each(['hush\nx', 'hush\r\nX-Evil: 1', 'hush€', 'h'.repeat(9000)])(
   },
 )
 
-it.each([
-  ['{"metadata": {"model": "cheap", "stream": true}, "model": "dear"}', 'dear', false],
-  ['{"model": "cheap", "model": "dear", "stream": true}', 'dear', true],
-  ['{"m\\u006fdel": "dear"}', 'dear', false],
-  ['{"messages": "\\"model\\": \\"cheap\\"", "model": "dear"}', 'dear', false],
-  ['{"model": {"model": "cheap"}}', 'small-1', false],
-  [`{"pad": "${'x'.repeat(4 * 1024 * 1024)}", "model": "dear"}`, '', false],
-])('a token names the model that the server reads in a request (%#)', async (body, model_name, streaming) => {
-  const tenant = await newTenant({ app })
-  const tokens: string[] = []
+/** A server that keeps the token and the bytes of each call. */
+async function serveRecorder() {
+  const calls: { claims: jose.JWTPayload; body: Buffer }[] = []
   const url = await serve(async (request, response) => {
-    tokens.push(request.headers['x-llm-auth'] as string)
-    await text(request)
+    const body = await buffer(request)
+    calls.push({ claims: jose.decodeJwt(request.headers['x-llm-auth'] as string), body })
     response.end()
   })
-  const answer = await post(tenant, await newModel(tenant, { base_url: url, auth_type: 'jwt' }), body)
+  return { url, calls }
+}
+const sendBytes = (tenant: Tenant, id: string, body: BodyInit | null, headers: Record<string, string> = {}) =>
+  app.fetch(
+    new Request(`http://slipway.test/v1/model-proxy/${id}/chat/completions`, {
+      method: 'POST',
+      headers: { Authorization: `Bearer ${tenant.key}`, 'Content-Type': 'application/json', ...headers },
+      body,
+    }),
+  )
+
+it.each([
+  ['{"metadata": {"model": "cheap", "stream": true}, "model": "dear"}', 'dear', false],
+  ['{"m\\u006fdel": "dear", "stream": true}', 'dear', true],
+  ['{"messages": "\\"model\\": \\"cheap\\"", "model": "dear", "stream": null, "n": 1e999}', 'dear', false],
+  ['{"tools": [{"id": 1, "ID": 2}, {"id": 1}]}', '', false],
+  ['[{"model": "cheap"}]', '', false],
+  [null, '', false],
+])('a token says what the server reads in a request, and has its digest (%#)', async (body, model_name, streaming) => {
+  const tenant = await newTenant({ app })
+  const { url, calls } = await serveRecorder()
+  const answer = await sendBytes(tenant, await newModel(tenant, { base_url: url, auth_type: 'jwt' }), body)
   expect([answer.status, await answer.text()]).toEqual([200, ''])
-  expect(jose.decodeJwt(tokens[0]!)).toMatchObject({ model_name, streaming })
+  expect(calls[0]!.body.toString()).toBe(body ?? '')
+  expect(calls[0]!.claims).toMatchObject({ model_name, streaming, body_sha256: sha256Hex(calls[0]!.body) })
+})
+
+const utf8 = (text: string) => Buffer.from(text)
+const DEAR = '{"model": "dear"}'
+it.each<[string, Uint8Array<ArrayBuffer>, Record<string, string>?]>([
+  ['a number that is none in JSON', utf8('{"model": "cheap", "x": NaN}')],
+  ['a comment', utf8('{"model": "cheap" /* */}')],
+  ['data after its end', utf8('{"model": "cheap"} {}')],
+  ['a byte order mark', utf8(`\ufeff${DEAR}`)],
+  ['UTF-16', Buffer.from(DEAR, 'utf16le')],
+  ['bytes that are no UTF-8', Buffer.from('{"model": "dear", "x": "\xff"}', 'latin1')],
+  ['deep nesting', utf8(`{"x": ${'['.repeat(200)}${']'.repeat(200)}, "model": "dear"}`)],
+  ['a member twice', utf8('{"model": "cheap", "model": "dear"}')],
+  ['a member twice, once with an escape', utf8('{"model": "cheap", "mod\\u0065l": "dear"}')],
+  ['a member twice, further in', utf8('{"model": "cheap", "x": [{"a": {"b": 1, "b": 2}}]}')],
+  ['a member in another case', utf8('{"model": "cheap", "Model": "dear"}')],
+  ['a member with a letter that folds', utf8('{"stream": false, "\u017ftream": true}')],
+  ['a model that is no text', utf8('{"model": ["dear"]}')],
+  ['a model with a NUL', utf8('{"model": "cheap\\u0000dear"}')],
+  ['a model with half a character', utf8('{"model": "cheap\\ud800"}')],
+  ['a model that is too long', utf8(`{"model": "${'x'.repeat(300)}"}`)],
+  ['a stream that is no boolean', utf8('{"model": "cheap", "stream": "true"}')],
+  ['too many members', utf8(`{${Array.from({ length: 100_001 }, (_, i) => `"${i}":0`).join()}}`)],
+  ['an encoding', gzipSync(DEAR), { 'Content-Encoding': 'gzip' }],
+  ['another character set', utf8(DEAR), { 'Content-Type': 'application/json; charset=utf-16' }],
+  ['another media type', utf8('{"a": "&model=dear"}'), { 'Content-Type': 'application/x-www-form-urlencoded' }],
+])('a body with %s is refused where a token says what it asks for', async (_, body, headers) => {
+  const tenant = await newTenant({ app })
+  const { url, calls } = await serveRecorder()
+  const signed = await newModel(tenant, { base_url: url, auth_type: 'jwt' })
+  const answer = await sendBytes(tenant, signed, body, headers)
+  expect([answer.status, await answer.json()]).toMatchObject([400, { code: 'model_body_ambiguous' }])
+  expect(calls).toEqual([])
+})
+
+it('a body that a token describes is held as a whole, so it is smaller than others may be', async () => {
+  const tenant = await newTenant({ app })
+  const { url, calls } = await serveRecorder()
+  const id = await newModel(tenant, { base_url: url, auth_type: 'jwt' })
+  const body = JSON.stringify({ pad: 'x'.repeat(8 * 1024 * 1024) })
+  const answer = await sendBytes(tenant, id, body)
+  expect([answer.status, await answer.json()]).toMatchObject([413, { code: 'model_body_too_large' }])
+  expect(calls).toEqual([])
+})
+
+it('the key of a provider that repeats it in a good answer is masked, also in a stream and in headers', async () => {
+  const tenant = await newTenant({ app })
+  const secret = 'sk-"quoted"/key'
+  const url = await serve(async (request, response) => {
+    request.resume()
+    const { authorization } = request.headers
+    response.setHeader('X-Echo', authorization!)
+    const said = Buffer.from(`data: ${JSON.stringify({ authorization })} ${authorization}\n\ndata: sk-`)
+    for (const part of [said.subarray(0, 35), said.subarray(35)]) {
+      response.write(part)
+      await delay(1)
+    }
+    response.end()
+  })
+  const answer = await post(tenant, await newModel(tenant, { base_url: url, secret }), '{}')
+  expect(answer.headers.get('x-echo')).toBe('Bearer ********')
+  expect(await answer.text()).toBe('data: {"authorization":"Bearer ********"} Bearer ********\n\ndata: sk-')
 })
 
 it('a call that is cut before its answer counts what it has sent', async () => {

@@ -14,6 +14,7 @@ const call: ModelCall = {
   provider: 'openai',
   model: 'small',
   streaming: true,
+  body_sha256: 'e3b0',
 }
 
 describe('the token of a call to a model', () => {
@@ -36,7 +37,7 @@ describe('the token of a call to a model', () => {
       ...{ actor_type: actor.type, request_id: 'r1' },
       ...{ organization_id: 'o1', organization_name: 'Ürün & Co', workspace_id: 'w1', workspace_name: 'Search' },
       ...(actor.type === 'user' && { ls_user_id: 'u1' }),
-      ...{ model_provider: 'openai', model_name: 'small', streaming: true },
+      ...{ model_provider: 'openai', model_name: 'small', streaming: true, body_sha256: 'e3b0' },
     })
     const again = jose.decodeJwt(await signModelCall(app, { ...call, actor }))
     expect(again.jti).not.toBe(jti)

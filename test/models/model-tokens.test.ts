@@ -198,7 +198,7 @@ describe('a token of an application is refused', () => {
     const upstream = await signModelCall(getApp(), {
       ...{ issuer: AUDIENCE, audience: AUDIENCE, actor: { type: 'deployment', id } },
       ...{ organization: { id: 'o', name: 'o' }, workspace: { id: tenant.tenant_id, name: 'w' } },
-      ...{ request_id: 'r', provider: 'openai', model: 'small', streaming: false },
+      ...{ request_id: 'r', provider: 'openai', model: 'small', streaming: false, body_sha256: '' },
     })
     const accepted = { 'a token': await sign({}) }
     const refused = {

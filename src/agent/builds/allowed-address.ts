@@ -1,7 +1,7 @@
 // Decides which servers sources may be fetched from. A name is resolved once; git connects to the checked addresses.
 import { lookup } from 'node:dns/promises'
 import { isIP } from 'node:net'
-import { classifyAddress, isInNetworks, type Network, parseNetwork } from '../../protocol/address-kind.ts'
+import { classifyAddress, isInNetworks, isNeverAllowed, type Network, parseNetwork } from '../../protocol/address-kind.ts'
 import { judgeUrl } from '../../protocol/guarded-address.ts'
 import { PermanentError, TransientError } from '../engine.ts'
 
@@ -23,7 +23,7 @@ export function parseNetworks(list: string): Network[] {
   })
 }
 
-/** `networks` may be reached although they are not public, also without TLS. */
+/** `networks` may be reached although they are not public, also without TLS. Metadata of a cloud never may. */
 export async function resolveAllowedAddress(
   text: string,
   networks: Network[],
@@ -38,6 +38,8 @@ export async function resolveAllowedAddress(
   url.hostname = url.hostname.replace(/\.$/, '')
   const name = url.hostname.replace(/^\[|\]$/g, '')
   const addresses = isIP(name) ? [name] : await lookUpAddresses(name, resolve)
+  if (addresses.some(isNeverAllowed))
+    throw refused('its host is a link-local address, or one of a cloud’s own services. Correct the URL.')
   if (!addresses.every(address => isInNetworks(address, networks))) {
     const { refusal } = judgeUrl({ publicUrl: undefined, allowLoopback: false }, '', url.href)
     if (refusal !== undefined) throw refused(`${refusal}. ${CORRECTION_HINT}`)
