@@ -30,7 +30,7 @@ const pure = [
   'test/kernel/{access-scopes,json-check,json-position,json-slices,rows,segment-router,shared-looks}.test.ts',
   'test/kernel/{after-response,connection-shares,shares,statement,worker-pool,zstd-frames}.test.ts',
   'test/datasets/json-schema.test.ts',
-  'test/models/{allowed-urls,answer-reader}.test.ts',
+  'test/models/{allowed-urls,answer-reader,secret-masks}.test.ts',
   'test/deployments/{lifecycle,plan-rules,query-schemas,resources,schema,source-rules}.test.ts',
   'test/oauth/{challenges,client-registration,discovery-boundaries,real-servers}.test.ts',
   'test/rules/{prompt-template,sampling,verdicts}.test.ts',

@@ -3,6 +3,7 @@ import { sql } from 'drizzle-orm'
 import { createWorkAfterResponses } from '../kernel/after-response.ts'
 import type { DatabaseServices } from '../kernel/context.ts'
 import { clockOffsetText, textArray } from '../kernel/db.ts'
+import { createExpiringMap } from '../kernel/expiring-map.ts'
 import type { Outcome } from '../kernel/routes.ts'
 import { Uuid } from '../protocol/wire.ts'
 import { nameRouteOperation } from './operation-names.ts'
@@ -10,6 +11,7 @@ import { nameRouteOperation } from './operation-names.ts'
 /** Of each key and minute. The database counts exactly; an instance stops sending more. */
 const MAX_PER_MINUTE = 30
 const MINUTE_MS = 60_000
+const KEPT_MS = 60 * MINUTE_MS
 const MAX_WAITING = 1000
 /** Also of keys that do not exist: a request that is refused for its body is an attempt before its key is looked up. */
 const MAX_KEYS = 10_000
@@ -17,6 +19,7 @@ const MAX_KEYS = 10_000
 type Attempt = Outcome & { more: number }
 /** What this instance knows of a key in the current minute. */
 type KeyState = {
+  minute: number
   count: number
   /** Counted, and neither sent nor added to an attempt that waits. */
   unsent: number
@@ -25,12 +28,14 @@ type KeyState = {
   /** The newest attempt that waits to be sent. */
   last: Attempt | undefined
 }
-const newKeyState = (): KeyState => ({ count: 0, unsent: 0, sendAfter: MAX_PER_MINUTE, last: undefined })
+const newKeyState = (minute: number, unsent = 0): KeyState => ({
+  ...{ minute, count: 0, unsent, sendAfter: MAX_PER_MINUTE, last: undefined },
+})
 
 export function createAttemptLog({ config, platform, database }: DatabaseServices) {
   const waiting: Attempt[] = []
-  let keys = new Map<string, KeyState>()
-  let minute = 0
+  /** By organization, so that the keys of one do not evict those of another. */
+  const keys = createExpiringMap<KeyState>(MAX_KEYS, platform.clock.now)
   const startWriting = createWorkAfterResponses(platform, {
     take: () => (waiting.length > 0 ? waiting.splice(0) : undefined),
     handle: writeAttempts,
@@ -38,21 +43,19 @@ export function createAttemptLog({ config, platform, database }: DatabaseService
   })
 
   /** Attempts of the minute before that were counted and not sent go with the key's next one. */
-  function stateOf(hash: string): KeyState {
-    const now = Math.floor(platform.clock.now() / MINUTE_MS)
-    if (now !== minute) {
-      const unsent = [...keys].filter(([, state]) => state.unsent > 0)
-      keys = new Map(unsent.map(([of, { unsent }]) => [of, { ...newKeyState(), unsent }]))
-      minute = now
-    }
-    const state = keys.get(hash) ?? newKeyState()
-    keys.set(hash, state)
-    if (keys.size > MAX_KEYS) keys.delete(keys.keys().next().value!)
-    return state
+  function stateOf({ credentialHash, caller }: Outcome): KeyState {
+    const minute = Math.floor(platform.clock.now() / MINUTE_MS)
+    const known = keys.get(credentialHash)
+    if (known?.minute === minute) return known
+    const { organization } = caller.requestInfo
+    return keys.set(credentialHash, newKeyState(minute, known?.unsent), KEPT_MS, organization)
   }
 
   async function writeAttempts(attempts: Attempt[]): Promise<void> {
-    for (const state of keys.values()) state.last = undefined
+    for (const { credentialHash } of attempts) {
+      const state = keys.get(credentialHash)
+      if (state) state.last = undefined
+    }
     const texts = (read: (attempt: Attempt) => string | null) => sql`${sql.param(attempts.map(read))}::text[]`
     const numbers = (read: (attempt: Attempt) => number) => sql`${sql.param(attempts.map(read))}::integer[]`
     await database([
@@ -74,7 +77,7 @@ export function createAttemptLog({ config, platform, database }: DatabaseService
 
   return (outcome: Outcome): void => {
     if (!config.auditLogs || !isRecorded(outcome)) return
-    const state = stateOf(outcome.credentialHash)
+    const state = stateOf(outcome)
     state.count++
     const isOver = state.count > MAX_PER_MINUTE
     if (state.last && (isOver || waiting.length >= MAX_WAITING)) {

@@ -60,11 +60,12 @@ async function fetchKeys(policy: FetchPolicy, origin: string, issuer: string): P
   return createLocalJWKSet({ keys } as Parameters<typeof createLocalJWKSet>[0])
 }
 
-/** With `newerThan`, keys that were fetched later, unless the issuer was asked a moment ago. */
+/** `workspace` trusts the issuer. With `newerThan`, keys that were fetched later, unless the issuer was asked a moment ago. */
 export async function readIssuerKeys(
   services: HostServices,
   origin: string,
   issuer: string,
+  workspace: string,
   newerThan?: IssuerKeys,
 ): Promise<IssuerKeys> {
   const now = services.platform.clock.now()
@@ -79,7 +80,7 @@ export async function readIssuerKeys(
     // Anyone can send a token with an unknown key. That must not end the keys that are known.
     failure => ({ fetchedAt: 0, keys: null, ...answers.get(issuer), askedAt: now, failure: toFailure(failure) }),
   )
-  answers.set(issuer, answer, KEPT_MS)
+  answers.set(issuer, answer, KEPT_MS, workspace)
   if (answer.failure) throw answer.failure
   return answer.keys!
 }

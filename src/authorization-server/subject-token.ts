@@ -65,12 +65,13 @@ export function readClaims(token: string): { iss: string; sub: string } {
 /** What the issuer signed: a signature can be written in several ways, and this cannot. */
 export const signedPart = (token: string): string => token.slice(0, token.lastIndexOf('.'))
 
-/** The claims of a token that is in order. `audiences`: it has to be for one of them. */
+/** The claims of a token that is in order. `workspace` trusts the issuer. `audiences`: it has to be for one of them. */
 export async function verifyToken(
   services: HostServices,
   origin: string,
   token: string,
   issuer: string,
+  workspace: string,
   audiences: string[],
 ): Promise<Claims> {
   const options = {
@@ -83,11 +84,11 @@ export async function verifyToken(
     currentDate: new Date(services.platform.clock.now()),
   }
   const verify = async (keys: IssuerKeys) => (await jwtVerify(token, keys, options)).payload as Claims
-  const keys = await readKeys(services, origin, issuer)
+  const keys = await readKeys(services, origin, issuer, workspace)
   const claims = await verify(keys).catch(async error => {
     if (!hasOtherKeys(error)) throw toRefusal(error)
     // The issuer may have new keys.
-    const newer = await readKeys(services, origin, issuer, keys)
+    const newer = await readKeys(services, origin, issuer, workspace, keys)
     if (newer === keys) throw toRefusal(error)
     return verify(newer).catch(again => {
       throw toRefusal(again)

@@ -169,7 +169,7 @@ export async function exchangeToken(services: Services, visit: Visit, origin: st
     const trusted = await listTrusted(services, visit, tenant, seen.iss!)
     if (trusted.length === 0) throw new RefusedToken('issuer_not_trusted')
     const audiences = trusted.map(({ audience }) => audience)
-    const claims = await verifyToken(services, origin, token, seen.iss!, audiences)
+    const claims = await verifyToken(services, origin, token, seen.iss!, tenant, audiences)
     seen.trusted = chooseTrusted(trusted, claims)
     const {
       key,

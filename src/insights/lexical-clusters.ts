@@ -1,14 +1,17 @@
 // Clusters of texts by their words (pure): TF-IDF vectors, and spherical k-means that is seeded, so that a repeat finds
 // the same. No model is called: texts are alike where they share rare words.
+import type { SlicedWork } from '../kernel/background-cpu.ts'
 import { sha256 } from '../kernel/digest.ts'
 import { STOP_WORDS } from './stop-words.ts'
 
 const MAX_WORDS = 3000
 const MAX_TERMS = 6000
 /** Of a text: the strongest. */
-const MAX_TERMS_OF_TEXT = 150
+export const MAX_TERMS_OF_TEXT = 150
 const MAX_ITERATIONS = 25
 const MAX_WORD_LENGTH = 40
+/** To find a word in a map takes as long as this many multiplications. */
+export const WORD_COST = 50
 /** The first centroids are chosen by chance, so the best of several attempts is taken. */
 const FEW_VECTORS = 250
 const ATTEMPTS_AT_FEW = 10
@@ -22,16 +25,22 @@ type Centroid = Float64Array
 export type Vocabulary = { terms: string[]; indexOf: Map<string, number>; rarity: Float64Array }
 
 export function readWords(text: string): string[] {
-  const words = text.toLowerCase().match(/\p{L}[\p{L}\p{N}]*/gu) ?? []
+  const words: string[] = []
+  let read = 0
+  for (const [word] of text.toLowerCase().matchAll(/\p{L}[\p{L}\p{N}]*/gu)) {
+    if (read++ === MAX_WORDS) break
+    if (word.length > 1 && word.length <= MAX_WORD_LENGTH && !STOP_WORDS.has(word)) words.push(word)
+  }
   return words
-    .slice(0, MAX_WORDS)
-    .filter(word => word.length > 1 && word.length <= MAX_WORD_LENGTH && !STOP_WORDS.has(word))
 }
 
 /** Words of several texts, but not of all. Of few texts any word. */
-export function buildVocabulary(texts: string[][]): Vocabulary {
+export function* buildVocabulary(texts: string[][]): SlicedWork<Vocabulary> {
   const textsWith = new Map<string, number>()
-  for (const words of texts) for (const word of new Set(words)) textsWith.set(word, (textsWith.get(word) ?? 0) + 1)
+  for (const words of texts) {
+    for (const word of new Set(words)) textsWith.set(word, (textsWith.get(word) ?? 0) + 1)
+    yield words.length * WORD_COST
+  }
   const fewest = texts.length >= 10 ? 2 : 1
   const kept = [...textsWith]
     .filter(([, count]) => count >= fewest && (count < texts.length || texts.length === 1))
@@ -86,16 +95,13 @@ export function strongestTerms(centroid: Centroid, { terms }: Vocabulary, count:
 }
 
 /** By vector the number of its group, from 0, of the best attempt. There may be fewer groups than asked for. */
-export function groupVectors(vectors: Vector[], count: number, size: number, seed: string): number[] {
+export function* groupVectors(vectors: Vector[], count: number, size: number, seed: string): SlicedWork<number[]> {
   const random = createRandom(seed)
   const attempts = vectors.length <= FEW_VECTORS ? ATTEMPTS_AT_FEW : ATTEMPTS_AT_MANY
   let best = { groups: [] as number[], fit: -1 }
   for (let i = 0; i < attempts; i++) {
-    const attempt = attemptGroups(
-      vectors,
-      chooseCentroids(vectors, Math.min(count, vectors.length), size, random),
-      size,
-    )
+    const seeds = yield* chooseCentroids(vectors, Math.min(count, vectors.length), size, random)
+    const attempt = yield* attemptGroups(vectors, seeds, size)
     if (attempt.fit > best.fit + 1e-9) best = attempt
   }
   const used = [...new Set(best.groups)].sort((a, b) => a - b)
@@ -103,17 +109,26 @@ export function groupVectors(vectors: Vector[], count: number, size: number, see
 }
 
 /** `fit` is the sum of how similar the vectors are to their groups. */
-function attemptGroups(vectors: Vector[], seeds: Centroid[], size: number): { groups: number[]; fit: number } {
-  let centroids = seeds
+function* attemptGroups(
+  vectors: Vector[],
+  seeds: Centroid[],
+  size: number,
+): SlicedWork<{ groups: number[]; fit: number }> {
+  const centroids = [...seeds]
   let groups: number[] = []
   for (let i = 0; i < MAX_ITERATIONS; i++) {
-    const next = vectors.map(vector => nearest(vector, centroids))
+    const next: number[] = []
+    for (const vector of vectors) {
+      next.push(nearest(vector, centroids))
+      yield vector.terms.length * centroids.length
+    }
     if (next.every((group, at) => group === groups[at])) break
     groups = next
-    centroids = centroids.map((centroid, group) => {
-      const members = vectors.filter((_, at) => groups[at] === group)
-      return members.length > 0 ? centroidOf(members, size) : centroid
-    })
+    for (const group of centroids.keys()) {
+      const members = vectors.filter((_, at) => next[at] === group)
+      if (members.length > 0) centroids[group] = centroidOf(members, size)
+      yield vectors.length + members.length * MAX_TERMS_OF_TEXT + size
+    }
   }
   const fit = vectors.reduce((sum, vector, i) => sum + similarity(vector, centroids[groups[i]!]!), 0)
   return { groups, fit }
@@ -133,12 +148,18 @@ export function nearest(vector: Vector, centroids: Centroid[]): number {
 }
 
 /** As k-means++ does: the next one is likely to be far from those before. */
-function chooseCentroids(vectors: Vector[], count: number, size: number, random: () => number): Centroid[] {
+function* chooseCentroids(
+  vectors: Vector[],
+  count: number,
+  size: number,
+  random: () => number,
+): SlicedWork<Centroid[]> {
   const chosen = [centroidOf([vectors[Math.floor(random() * vectors.length)]!], size)]
   const distances = new Float64Array(vectors.length).fill(1)
   while (chosen.length < count) {
     for (const [i, vector] of vectors.entries())
       distances[i] = Math.min(distances[i]!, Math.max(0, 1 - similarity(vector, chosen.at(-1)!)))
+    yield vectors.length * MAX_TERMS_OF_TEXT
     const total = distances.reduce((sum, distance) => sum + distance * distance, 0)
     if (total < 1e-9) break
     let left = random() * total

@@ -1,7 +1,8 @@
 // The method that calls no model: it groups runs by the words of their summary prompts, and names each group by its
 // strongest words. It writes no summaries and no report, because nothing here has understood the runs.
+import { backgroundCpu } from '../kernel/background-cpu.ts'
 import type { Ctx } from '../kernel/context.ts'
-import type { ClaimedJob, StepOutcome } from './claimed-job.ts'
+import { type ClaimedJob, type StepOutcome, writeUnderLease } from './claimed-job.ts'
 import { computeStats, type RunFacts } from './cluster-stats.ts'
 import { type NewCluster, readJobRuns, storeClusters } from './job-results.ts'
 import { buildTextTree, type TextCluster } from './lexical-tree.ts'
@@ -23,7 +24,11 @@ export async function takeLexicalStep(ctx: Ctx, job: ClaimedJob): Promise<StepOu
   const { hierarchy = null, partitions = null } = job.request
   const texts = known.map(id => found.get(id)!.text)
   const tree =
-    known.length > 0 ? buildTextTree(texts, job.id, hierarchy, partitions) : { clusters: [], clusterOf: [] as string[] }
+    known.length > 0
+      ? await backgroundCpu.run(job.tenant_id, buildTextTree(texts, job.id, hierarchy, partitions), () =>
+          writeUnderLease(ctx, job, []),
+        )
+      : { clusters: [], clusterOf: [] as string[] }
   const clusterOf = new Map(known.map((id, i) => [id, tree.clusterOf[i]!]))
   const facts = known.map(id => found.get(id)!.facts)
   await storeClusters(ctx, job, addStatistics(tree, facts), clusterOf)

@@ -1,5 +1,6 @@
 // The clusters of texts on all levels, with their names (pure). The finest level groups the texts, each level above the
 // clusters below it.
+import type { SlicedWork } from '../kernel/background-cpu.ts'
 import { derivedUuid } from '../kernel/digest.ts'
 import { type Partitions, sizesOf } from './hierarchy.ts'
 import {
@@ -7,12 +8,14 @@ import {
   centroidOf,
   DESCRIPTION_TERMS,
   groupVectors,
+  MAX_TERMS_OF_TEXT,
   NAME_TERMS,
   nearest,
   readWords,
   similarity,
   strongestTerms,
   toVector,
+  WORD_COST,
 } from './lexical-clusters.ts'
 
 export type TextCluster = { id: string; parent_id: string | null; level: number; name: string; description: string }
@@ -23,22 +26,32 @@ type Node = { cluster: TextCluster; texts: number[] }
 const OTHER = { name: 'Other', description: 'Shares no words with the others.' }
 
 /** `seed` decides ids and choices. `partitions` are the broadest level, if they are given. */
-export function buildTextTree(
+export function* buildTextTree(
   texts: string[],
   seed: string,
   hierarchy: number[] | null,
   partitions: Partitions | null,
-): TextTree {
-  const words = texts.map(readWords)
-  const vocabulary = buildVocabulary(words)
+): SlicedWork<TextTree> {
+  const words: string[][] = []
+  for (const text of texts) {
+    words.push(readWords(text))
+    yield text.length + words.at(-1)!.length * WORD_COST
+  }
+  const vocabulary = yield* buildVocabulary(words)
   const size = vocabulary.terms.length
-  const vectors = words.map(list => toVector(list, vocabulary))
+  const vectors: ReturnType<typeof toVector>[] = []
+  for (const list of words) {
+    vectors.push(toVector(list, vocabulary))
+    yield list.length * WORD_COST
+  }
   const idOf = (level: number, name: string) => derivedUuid(`cluster ${seed} ${level} ${name}`)
   const centroidOfTexts = (list: number[]) =>
     centroidOf(
       list.map(i => vectors[i]!),
       size,
     )
+  /** To add up its vectors, and to sort the terms. */
+  const costOfNode = (list: number[]) => list.length * MAX_TERMS_OF_TEXT + size * WORD_COST
   const toNode = (level: number, index: number, list: number[]): Node => {
     const terms = strongestTerms(centroidOfTexts(list), vocabulary, DESCRIPTION_TERMS)
     const named = terms.length > 0
@@ -49,12 +62,13 @@ export function buildTextTree(
       texts: list,
     }
   }
-  const group = (level: number, items: { vector: ReturnType<typeof toVector>; texts: number[] }[], count: number) => {
+  type Item = { vector: ReturnType<typeof toVector>; texts: number[] }
+  function* group(level: number, items: Item[], count: number): SlicedWork<number[][]> {
     const usable = items.filter(({ vector }) => vector.terms.length > 0)
     const rest = items.filter(({ vector }) => vector.terms.length === 0)
     const numbers =
       usable.length > 0
-        ? groupVectors(
+        ? yield* groupVectors(
             usable.map(({ vector }) => vector),
             count,
             size,
@@ -72,11 +86,17 @@ export function buildTextTree(
   let nodes: Node[] = []
   const levels: Node[][] = []
   for (const [level, count] of own.entries()) {
-    const items =
-      level === 0
-        ? vectors.map((vector, i) => ({ vector, texts: [i] }))
-        : nodes.map(({ texts: list }) => ({ vector: toSparse(centroidOfTexts(list)), texts: list }))
-    const next = group(level, items, count).map((list, index) => toNode(level, index, list))
+    const items: Item[] = level === 0 ? vectors.map((vector, i) => ({ vector, texts: [i] })) : []
+    if (level > 0)
+      for (const { texts: list } of nodes) {
+        items.push({ vector: toSparse(centroidOfTexts(list)), texts: list })
+        yield costOfNode(list)
+      }
+    const next: Node[] = []
+    for (const [index, list] of (yield* group(level, items, count)).entries()) {
+      next.push(toNode(level, index, list))
+      yield costOfNode(list)
+    }
     setParents(nodes, next)
     levels.push(next)
     nodes = next
@@ -95,12 +115,17 @@ export function buildTextTree(
       return centroids[best] && similarity(vector, centroids[best]) > 0 ? given[best]!.node : other
     }
     for (const { cluster, texts: list } of nodes) {
+      yield costOfNode(list) + size * centroids.length
       const parent = partitionOf(list)
       parent.texts.push(...list)
       cluster.parent_id = parent.cluster.id
     }
     // Without a level below them, the texts are in the partitions themselves.
-    if (own.length === 0) for (const i of texts.keys()) partitionOf([i]).texts.push(i)
+    if (own.length === 0)
+      for (const i of texts.keys()) {
+        partitionOf([i]).texts.push(i)
+        yield costOfNode([i]) + size * centroids.length
+      }
     levels.push([...given.map(({ node }) => node), other].filter(({ texts: list }) => list.length > 0))
   }
   const clusterOf: string[] = []

@@ -17,7 +17,8 @@ export function createAddressLimits(
   onFailure: (key: string, waitUntil: Caller['waitUntil']) => void,
 ) {
   const windows = createExpiringMap<{ failed: number; running: number }>(MAX_ADDRESSES, now)
-  const windowOf = (key: string) => windows.get(key) ?? windows.set(key, { failed: 0, running: 0 }, WINDOW_MS)
+  const windowOf = (key: string) =>
+    windows.get(key) ?? windows.set(key, { failed: 0, running: 0 }, WINDOW_MS, siteOf(key))
   return {
     begin(kind: string, address: string | undefined): Attempt {
       if (limit === 0 || address === undefined) return UNLIMITED
@@ -39,9 +40,17 @@ export function createAddressLimits(
       return { succeed: () => settle(0), fail: waitUntil => settle(1, waitUntil) }
     },
     exhaust: (key: string, seconds: number): void =>
-      void windows.set(key, { failed: limit, running: 0 }, seconds * 1000),
+      void windows.set(key, { failed: limit, running: 0 }, seconds * 1000, siteOf(key)),
   }
 }
+
+/** A site usually has a /48, and so 65,536 windows, which must not evict those of others. */
+const siteOf = (key: string): string =>
+  key
+    .slice(key.lastIndexOf(' ') + 1)
+    .split(':')
+    .slice(0, 3)
+    .join(':')
 
 /** A client with one IPv6 address usually has its whole /64. */
 export function toNetworkPrefix(address: string, groupCount = 4): string {

@@ -31,7 +31,7 @@ const rateLimited = (seconds: number) => fail('rate_limited', { headers: { 'Retr
 
 export type KeyedRequest = {
   isRecentlyAccepted(): boolean
-  recordAccepted(): void
+  recordAccepted(organization?: string): void
   recordFailure(error: unknown, caller: Caller): void
 }
 type Uncounted = { requests: number; attempts: Attempt[] }
@@ -46,6 +46,7 @@ export function createCallerLimits(services: DatabaseServices & { shareGroups: S
   const countFailures = sharedLimiter ? countAtLimiter(sharedLimiter) : countInDatabase(services)
   const shareFailure = shareFailures(platform, countFailures, (key, seconds) => addresses.exhaust(key, seconds))
   const addresses = createAddressLimits(config.unknownKeysPerMinute, now, shareFailure)
+  /** By organization, so that the keys of one do not evict those of another. */
   const acceptedKeys = createExpiringMap<true>(MAX_KEYS, now)
   /** Names with another proof than a key. A map of its own, so that many keys do not evict them. */
   const provenNames = createExpiringMap<true>(MAX_KEYS, now)
@@ -59,7 +60,8 @@ export function createCallerLimits(services: DatabaseServices & { shareGroups: S
     deployment: createCounter('deployment'),
   }
 
-  const rememberKey = (hash: string) => void acceptedKeys.set(hash, true, RECENT_KEY_MS)
+  const rememberKey = (hash: string, organization?: string) =>
+    void acceptedKeys.set(hash, true, RECENT_KEY_MS, organization)
 
   async function arrive(hash: string, address: string | undefined, budget: Budget): Promise<KeyedRequest> {
     const wait = overBudget.secondsLeft(`${budget} ${hash}`)
@@ -68,8 +70,8 @@ export function createCallerLimits(services: DatabaseServices & { shareGroups: S
     const limiter = limiterOf(budget)
     if (limiter && !(await limiter.limit({ key: hash })).success) throw rateLimited(LIMITER_SECONDS)
     const attempt = acceptedKeys.get(hash) ? undefined : addresses.begin('key', address)
-    const recordAccepted = () => {
-      rememberKey(hash)
+    const recordAccepted = (organization?: string) => {
+      rememberKey(hash, organization)
       attempt?.succeed()
     }
     return {
@@ -83,7 +85,7 @@ export function createCallerLimits(services: DatabaseServices & { shareGroups: S
           attempt?.fail(waitUntil)
         } else if (isDatabaseUnavailable(error)) attempt?.succeed()
         else {
-          recordAccepted()
+          recordAccepted(requestInfo.organization)
           if (code === 'rate_limited')
             overBudget.set(`${budget} ${hash}`, true, Number((error as Failure).extra.headers!['Retry-After']) * 1000)
         }

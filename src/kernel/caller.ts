@@ -51,7 +51,7 @@ export const createCaller = (
   c: Context<AppEnv>,
   services: Services,
   actor: CredentialActor,
-  onKeyAccepted: () => void,
+  onKeyAccepted: (organization: string) => void,
 ): Caller => ({
   ...services,
   actor,

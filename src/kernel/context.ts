@@ -79,7 +79,7 @@ export type Ctx = CallerServices & {
   watches?: Watches
   /** About what the request asks for in vain, such as members that are not known, or gets in part. */
   warnings: string[]
-  onKeyAccepted?: () => void
+  onKeyAccepted?: (organization: string) => void
   /** Set by the response, if the verb succeeds. */
   cookies?: string[]
   /** A page of another site sent the request. */

@@ -134,9 +134,9 @@ export async function run<T>(
   const off = ctx.config.abac ? [] : [POLICIES_OFF]
   const statements = [...counts, enter, ...off, ...[lock].flat(), query]
   const results = await ctx.database(statements, hasCredential(actor) ? use : { ...use, group: groupOfKeyless(actor) })
-  ctx.onKeyAccepted?.()
-  if (counts.length > 0) recordRate(ctx, results[0] as Row[])
   const [organization, tenant, id, isLimited] = results[counts.length]![0] as [string, string | null, string, unknown]
+  ctx.onKeyAccepted?.(organization)
+  if (counts.length > 0) recordRate(ctx, results[0] as Row[])
   Object.assign(ctx.requestInfo, { organization, tenant, actor: id, isLimited: isLimited === true })
   if (hasCredential(actor)) ctx.shareGroups.remember(actor.hash, tenant ?? organization)
   return results.at(-1) as T[]
@@ -155,7 +155,7 @@ export async function verifyKey(ctx: Ctx): Promise<void> {
   const results = await ctx.database([...counts, enter])
   const [organization, tenant] = results[counts.length]![0] as [string, string | null]
   ctx.shareGroups.remember(actor.hash, tenant ?? organization)
-  ctx.onKeyAccepted?.()
+  ctx.onKeyAccepted?.(organization)
   if (counts.length > 0) recordRate(ctx, results[0] as Row[])
 }
 

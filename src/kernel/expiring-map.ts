@@ -1,26 +1,70 @@
 // A map of bounded size whose entries expire, so that strangers cannot fill the memory of an instance (pure).
 
 export type ExpiringMap<V> = ReturnType<typeof createExpiringMap<V>>
+type Entry<V> = { value: V; until: number; group: string }
 
 export function createExpiringMap<V>(maxEntries: number, now: () => number) {
-  const entries = new Map<string, { value: V; until: number }>()
+  const entries = new Map<string, Entry<V>>()
+  /** The keys of each group, in the order of setting. */
+  const groups = new Map<string, Set<string>>()
+  /** The groups by how many entries they have, so that the largest is found at once. */
+  const groupsOfSize = new Map<number, Set<string>>()
+  let largest = 0
+
+  function resize(group: string, before: number, after: number): void {
+    const old = groupsOfSize.get(before)
+    old?.delete(group)
+    if (old?.size === 0) groupsOfSize.delete(before)
+    if (after > 0) {
+      const same = groupsOfSize.get(after) ?? new Set()
+      groupsOfSize.set(after, same.add(group))
+    }
+    // The size of one group changes by one.
+    if (after > largest) largest = after
+    else if (!groupsOfSize.has(largest)) largest = Math.max(0, largest - 1)
+  }
+
+  function remove(key: string): void {
+    const entry = entries.get(key)
+    if (!entry) return
+    entries.delete(key)
+    const keys = groups.get(entry.group)!
+    keys.delete(key)
+    if (keys.size === 0) groups.delete(entry.group)
+    resize(entry.group, keys.size + 1, keys.size)
+  }
+
+  function add(key: string, entry: Entry<V>): void {
+    remove(key)
+    entries.set(key, entry)
+    const keys = groups.get(entry.group) ?? new Set()
+    groups.set(entry.group, keys.add(key))
+    resize(entry.group, keys.size - 1, keys.size)
+  }
+
+  /** Of the group that has most, the entry that was set first. Of equal groups, the one that grew first. */
+  function evict(): void {
+    const [group] = groupsOfSize.get(largest)!
+    const [key] = groups.get(group!)!
+    remove(key!)
+  }
+
   const liveEntry = (key: string) => {
     const entry = entries.get(key)
     if (entry && entry.until > now()) return entry
-    entries.delete(key)
+    remove(key)
     return undefined
   }
   return {
     get: (key: string): V | undefined => liveEntry(key)?.value,
     secondsLeft: (key: string): number => Math.ceil(((liveEntry(key)?.until ?? now()) - now()) / 1000),
-    set(key: string, value: V, ms: number): V {
-      // Deleted first, so that the map is in the order of setting.
-      entries.delete(key)
-      entries.set(key, { value, until: now() + ms })
-      if (entries.size > maxEntries) entries.delete(entries.keys().next().value!)
+    /** `group` names who the entry is for, usually a workspace: a full map evicts from the group that has most. */
+    set(key: string, value: V, ms: number, group = ''): V {
+      add(key, { value, until: now() + ms, group })
+      if (entries.size > maxEntries) evict()
       return value
     },
-    delete: (key: string): void => void entries.delete(key),
+    delete: (key: string): void => remove(key),
     size: (): number => entries.size,
   }
 }

@@ -4,7 +4,7 @@ import { type Row, runAsSystem } from './db.ts'
 import { Failure } from './errors.ts'
 import { setClock } from './journal.ts'
 import type { Services } from './routes.ts'
-import { runWorkerPool } from './worker-pool.ts'
+import { MAX_ITEMS, runWorkerPool, workInTurns } from './worker-pool.ts'
 
 /** A worker that stores no outcome within the lease counts as dead, and another one may claim the row. */
 export const LEASE = sql`interval '2 minutes'`
@@ -62,6 +62,40 @@ export async function drainOutbox<Item extends OutboxItem, Result>(
     work: item => attemptItem(services, outbox, item),
   })
 }
+
+type TurnOptions = {
+  /** Lists the ids of due rows with their workspaces, in an order that is fair to all of these. */
+  list: SQL<Row>
+  /** Claims the row if it is still due. */
+  claim: (id: string) => SQL<Row>
+  maxConcurrent: number
+}
+
+/** As `drainOutbox()`, for rows of many workspaces: none of these waits until another one has no rows any more. */
+export async function drainInTurns<Item extends OutboxItem, Result>(
+  services: Services,
+  outbox: Outbox<Item, Result>,
+  { list, claim, maxConcurrent }: TurnOptions,
+): Promise<void> {
+  const { platform, database } = services
+  const [, rows] = (await runAsSystem(database, setClock(platform), list)) as [unknown, [string, string][]]
+  const due = rows.map(([id, workspace]) => ({ id, workspace }))
+  await workInTurns(due, {
+    maxConcurrent,
+    stopping: platform.stopping,
+    work: ({ id }) => drainOutbox(services, outbox, { claim: claim(id), maxConcurrent: 1, maxItems: 1 }),
+  })
+}
+
+/**
+ * Ids of the relation `due`, which has the columns `id`, `workspace` and `due_at`: of each workspace the one that waits
+ * longest, then the second of each.
+ */
+export const listInTurns = (due: SQL): SQL<Row> => sql<Row>`
+  select id, workspace
+  from (${due}) due
+  order by row_number() over (partition by workspace order by due_at), due_at
+  limit ${MAX_ITEMS}`
 
 /** Never throws: the outcome is stored in the row. */
 export async function attemptItem<Item extends OutboxItem, Result>(

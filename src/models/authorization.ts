@@ -37,7 +37,7 @@ export async function authorizeCall(
     }
     case 'oauth_client_credentials': {
       const secret = await openSecret(ctx, configuration)
-      const token = await getAccessToken(ctx, configuration, secret)
+      const token = await getAccessToken(ctx, call, secret)
       return { headers: { Authorization: `Bearer ${token}` }, secrets: [token, secret] }
     }
   }
@@ -78,7 +78,7 @@ export function forgetAccessToken(configuration: CalledConfiguration): void {
   if (configuration.auth_type === 'oauth_client_credentials') accessTokens.delete(tokenKey(configuration))
 }
 
-async function getAccessToken(ctx: Ctx, configuration: CalledConfiguration, secret: string): Promise<string> {
+async function getAccessToken(ctx: Ctx, { configuration, organization }: OpenedCall, secret: string): Promise<string> {
   const key = tokenKey(configuration)
   const known = accessTokens.get(key)
   if (known !== undefined) return known
@@ -86,7 +86,7 @@ async function getAccessToken(ctx: Ctx, configuration: CalledConfiguration, secr
   if (!ACCESS_TOKEN.test(access_token))
     throw fail('upstream_error', { about: `token: ${new URL(configuration.token_url!).host}: its token is no token` })
   const seconds = Math.min(expires_in, MAX_LIFE_S) - MARGIN_S
-  return seconds > 0 ? accessTokens.set(key, access_token, seconds * 1000) : access_token
+  return seconds > 0 ? accessTokens.set(key, access_token, seconds * 1000, organization.id) : access_token
 }
 
 async function fetchAccessToken(

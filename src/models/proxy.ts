@@ -9,7 +9,7 @@ import { authorizeCall, forgetAccessToken } from './authorization.ts'
 import { type CallRecorder, startRecording } from './call-recorder.ts'
 import { forwardAnswerHeaders, forwardRequestHeaders } from './forwarded-headers.ts'
 import { openCall } from './open-call.ts'
-import { type PassedBody, passBody } from './passed-body.ts'
+import { passBody } from './passed-body.ts'
 import { createSecretFilter, maskSecrets } from './secret-masks.ts'
 import { fetchModel } from './upstream.ts'
 

@@ -24,9 +24,7 @@ function base64Forms(bytes: Buffer): string[] {
 
 /** The longest first, so that one that begins with another is masked as a whole. */
 const listForms = (secrets: string[]): string[] =>
-  [...new Set(secrets.flatMap(formsOf))]
-    .filter(form => form.length >= MIN_LENGTH)
-    .sort((a, b) => b.length - a.length)
+  [...new Set(secrets.flatMap(formsOf))].filter(form => form.length >= MIN_LENGTH).sort((a, b) => b.length - a.length)
 
 export const maskSecrets = (text: string, secrets: string[]): string =>
   listForms(secrets).reduce((masked, form) => masked.replaceAll(form, SECRET_MASK), text)
@@ -47,8 +45,7 @@ export function createSecretFilter(secrets: string[]): SecretFilter {
       const shown: Uint8Array[] = []
       let at = 0
       for (;;) {
-        for (const [i, form] of forms.entries())
-          if (next[i]! >= 0 && next[i]! < at) next[i] = data.indexOf(form, at)
+        for (const [i, form] of forms.entries()) if (next[i]! >= 0 && next[i]! < at) next[i] = data.indexOf(form, at)
         const first = Math.min(...next.filter(start => start >= 0))
         if (first === Number.POSITIVE_INFINITY) break
         shown.push(data.subarray(at, first), Buffer.from(SECRET_MASK))

@@ -2,7 +2,7 @@
 import { type SQL, sql } from 'drizzle-orm'
 import { type Row, runAsSystem } from '../kernel/db.ts'
 import { setClock } from '../kernel/journal.ts'
-import { attemptItem, drainOutbox, LEASE, type Outbox, type OutboxItem } from '../kernel/outbox.ts'
+import { attemptItem, drainInTurns, LEASE, listInTurns, type Outbox, type OutboxItem } from '../kernel/outbox.ts'
 import type { Services } from '../kernel/routes.ts'
 import { deleteExpired } from '../kernel/sweep.ts'
 import { findIntegration } from './find-integration.ts'
@@ -96,22 +96,29 @@ export async function sweepDeliveries(services: Services): Promise<void> {
     const request_id = requestIdOf(id)
     platform.log({ level: 'error', request_id, error: 'worker_died', attempts: Number(attempts) })
   }
-  await drainOutbox(services, OUTBOX, {
-    claim: claimDelivery(sql`unfinished_attempts = 0`),
-    maxConcurrent: MAX_CONCURRENT,
-  })
+  const drain = (condition: SQL, maxConcurrent: number) =>
+    drainInTurns(services, OUTBOX, {
+      list: listInTurns(sql`
+        select id, ${RECEIVING_INTEGRATION} as workspace, next_attempt_at as due_at
+        from githost_deliveries
+        where ${IS_DUE} and ${HAS_ATTEMPTS_LEFT} and ${condition}`),
+      claim: id => claimDelivery(id, condition),
+      maxConcurrent,
+    })
+  await drain(sql`unfinished_attempts = 0`, MAX_CONCURRENT)
   // One of these may have crashed its worker. Alone, it cannot take the others' attempts with it.
-  await drainOutbox(services, OUTBOX, { claim: claimDelivery(sql`unfinished_attempts > 0`), maxConcurrent: 1 })
+  await drain(sql`unfinished_attempts > 0`, 1)
 }
 
-const claimDelivery = (condition: SQL) => sql<Row>`
+/** All installations of an App have one receiver. */
+const RECEIVING_INTEGRATION = sql`receiver || ' ' || coalesce(event #>> '{event,installation}', '')`
+
+const claimDelivery = (id: string, condition: SQL) => sql<Row>`
   update githost_deliveries
   set attempts = attempts + 1, unfinished_attempts = unfinished_attempts + 1, next_attempt_at = clock() + ${LEASE}
   where id = (
     select id
     from githost_deliveries
-    where ${IS_DUE} and ${HAS_ATTEMPTS_LEFT} and ${condition}
-    order by next_attempt_at
-    limit 1
+    where id = ${id}::uuid and ${IS_DUE} and ${HAS_ATTEMPTS_LEFT} and ${condition}
     for update skip locked)
   returning json_build_object('id', id, 'receiver', receiver, 'attempts', attempts, 'stored', event)::text`

@@ -3,7 +3,7 @@ import { type SQL, sql } from 'drizzle-orm'
 import type { Row } from '../kernel/db.ts'
 import { createGuardedClient } from '../kernel/guarded-fetch.ts'
 import { configuredOrigin } from '../kernel/origin.ts'
-import { AttemptError, drainOutbox, LEASE, type Outbox, type OutboxItem } from '../kernel/outbox.ts'
+import { AttemptError, drainInTurns, LEASE, listInTurns, type Outbox, type OutboxItem } from '../kernel/outbox.ts'
 import type { Services } from '../kernel/routes.ts'
 import { messageHeaders, signBySecret } from '../protocol/webhook-signing.ts'
 
@@ -57,15 +57,17 @@ export const insertHooks = (
 
 type Hook = OutboxItem & { url: string; parent_id: string; secret: string; body: unknown }
 
-const CLAIM_HOOK = sql<Row>`
+const LIST_HOOKS = listInTurns(sql`
+  select id, tenant_id as workspace, next_attempt_at as due_at
+  from preview_hooks
+  where next_attempt_at <= clock()`)
+const claimHook = (id: string) => sql<Row>`
   update preview_hooks
   set attempts = attempts + 1, next_attempt_at = clock() + ${LEASE}
   where id = (
     select id
     from preview_hooks
-    where next_attempt_at <= clock()
-    order by next_attempt_at
-    limit 1
+    where id = ${id}::uuid and next_attempt_at <= clock()
     for update skip locked)
   returning json_build_object(
     'id', id, 'attempts', attempts, 'url', url, 'parent_id', parent_id, 'secret', secret, 'body', body)::text`
@@ -88,7 +90,7 @@ const OUTBOX: Outbox<Hook> = {
 }
 
 export const sweepHooks = (services: Services): Promise<void> =>
-  drainOutbox(services, OUTBOX, { claim: CLAIM_HOOK, maxConcurrent: MAX_CONCURRENT })
+  drainInTurns(services, OUTBOX, { list: LIST_HOOKS, claim: claimHook, maxConcurrent: MAX_CONCURRENT })
 
 /** Every attempt has the same `webhook-id`, by which a receiver can ignore repeats. */
 async function sendHook(

@@ -4,7 +4,7 @@ import type { Integration, StatusState } from '../integrations/githost.ts'
 import { withHost } from '../integrations/with-host.ts'
 import { type Row, runAsSystem, uuidArray } from '../kernel/db.ts'
 import { configuredOrigin } from '../kernel/origin.ts'
-import { drainOutbox, LEASE, type Outbox, type OutboxItem } from '../kernel/outbox.ts'
+import { drainInTurns, LEASE, listInTurns, type Outbox, type OutboxItem } from '../kernel/outbox.ts'
 import type { Services } from '../kernel/routes.ts'
 import { shownUrl } from './preview-address.ts'
 import type { PreviewRow } from './preview-lifecycle.ts'
@@ -37,18 +37,17 @@ const STATE_KEY = sql`
 const IS_PARENTS_INTEGRATION = sql`
   i.id::text = d.source_config ->> 'integration_id' and i.tenant_id = d.tenant_id`
 
-const claimNotification = (condition: SQL) => sql<Row>`
-  with due as (
-    select v.id, ${STATE_KEY} as state_key
-    from ${PREVIEW_TABLES}
-    where ${condition}
-      and v.next_notify_at <= clock()
+const IS_DUE = sql`v.next_notify_at <= clock()
       and v.notified_state is distinct from ${STATE_KEY}
       and v.state not in ('denied', 'pending')
       and (v.state <> 'ended' or v.comment_id is not null)
-      and exists (select from integrations i where ${IS_PARENTS_INTEGRATION})
-    order by v.next_notify_at
-    limit 1
+      and exists (select from integrations i where ${IS_PARENTS_INTEGRATION})`
+
+const claimNotification = (id: string) => sql<Row>`
+  with due as (
+    select v.id, ${STATE_KEY} as state_key
+    from ${PREVIEW_TABLES}
+    where v.id = ${id}::uuid and ${IS_DUE}
     for update of v skip locked),
   claimed as (
     update previews v
@@ -99,7 +98,11 @@ type Scope = {
 
 export async function notifyPullRequests(services: Services, { within }: Scope = {}): Promise<void> {
   const condition = within ? sql`v.parent_id = any(${uuidArray(within)})` : sql`true`
-  await drainOutbox(services, OUTBOX, { claim: claimNotification(condition), maxConcurrent: MAX_CONCURRENT })
+  const list = listInTurns(sql`
+    select v.id, v.tenant_id as workspace, v.next_notify_at as due_at
+    from ${PREVIEW_TABLES}
+    where ${condition} and ${IS_DUE}`)
+  await drainInTurns(services, OUTBOX, { list, claim: claimNotification, maxConcurrent: MAX_CONCURRENT })
 }
 
 async function notifyPullRequest(services: Services, notification: Notification): Promise<void> {

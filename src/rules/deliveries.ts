@@ -4,7 +4,7 @@ import { type Row, run, uuidArray } from '../kernel/db.ts'
 import { AttemptError, drainOutbox, type Outbox, type OutboxItem } from '../kernel/outbox.ts'
 import { rawJson, writeJson } from '../kernel/raw-json.ts'
 import type { Services } from '../kernel/routes.ts'
-import { runWorkerPool } from '../kernel/worker-pool.ts'
+import { workInTurns } from '../kernel/worker-pool.ts'
 import { messageHeaders, signBySecret } from '../protocol/webhook-signing.ts'
 import type { RuleAlert, RuleWebhook } from '../tables/rules.ts'
 import { PAGE_PAYLOAD_BYTES } from '../traces/object-links.ts'
@@ -14,7 +14,7 @@ import { showRuns } from '../traces/runs.ts'
 import { postMessage } from '../webhooks/send.ts'
 import { buildAlert } from './alerts.ts'
 import { actAsRule } from './claimed-rule.ts'
-import { claimNext, isOwnAttempt, listDueRules, MAX_RULES, type RuleWork } from './due-work.ts'
+import { claimNext, isOwnAttempt, listDueRules, type RuleWork } from './due-work.ts'
 import { HEADER_PLACE, SECRET_PLACE } from './rules.ts'
 
 /** Of which two are repeats, after a connection that failed or an answer of 500 and more. */
@@ -125,11 +125,10 @@ async function buildBody(services: Services, { rule, run_ids, start_time, end_ti
 
 export async function sendRuleWebhooks(services: Services, condition: SQL = sql`true`): Promise<void> {
   const due = await listDueRules(services, DELIVERIES, condition)
-  await runWorkerPool({
+  await workInTurns(due, {
     maxConcurrent: MAX_CONCURRENT,
-    maxItems: MAX_RULES,
-    claim: async () => due.shift() ?? null,
-    work: id =>
+    stopping: services.platform.stopping,
+    work: ({ id }) =>
       drainOutbox(services, OUTBOX, { claim: claimDelivery(id), maxConcurrent: 1, maxItems: DELIVERIES_PER_RULE }),
   })
 }

@@ -10,17 +10,18 @@ export type RuleWork =
   | { table: 'rule_deliveries'; lastAt: 'last_sent_at' }
   | { table: 'rule_evaluations'; lastAt: 'last_judged_at' }
 
-export const MAX_RULES = 500
+const MAX_RULES = 500
+export type DueRule = { id: string; workspace: string }
 
 /** The condition is on rules `r`: of each workspace the one that waits longest, then the second of each. */
 export async function listDueRules(
   { platform, database }: Services,
   { table, lastAt }: RuleWork,
   condition: SQL,
-): Promise<string[]> {
+): Promise<DueRule[]> {
   const last = sql`r.${sql.identifier(lastAt)}`
   const due = sql<Row>`
-    select r.id
+    select r.id, r.tenant_id
     from run_rules r
     where ${condition}
       and exists (
@@ -29,8 +30,8 @@ export async function listDueRules(
       )
     order by row_number() over (partition by r.tenant_id order by ${last}), ${last}
     limit ${MAX_RULES}`
-  const [, rows] = (await runAsSystem(database, setClock(platform), due)) as [unknown, [string][]]
-  return rows.map(([id]) => id)
+  const [, rows] = (await runAsSystem(database, setClock(platform), due)) as [unknown, [string, string][]]
+  return rows.map(([id, workspace]) => ({ id, workspace }))
 }
 
 /** For a statement: takes the item that waits longest, as `claimed`. */

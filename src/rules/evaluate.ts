@@ -4,7 +4,7 @@ import type { Ctx } from '../kernel/context.ts'
 import { type Row, run, runAsSystem, uuidArray } from '../kernel/db.ts'
 import { setClock } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
-import { runWorkerPool } from '../kernel/worker-pool.ts'
+import { workInTurns } from '../kernel/worker-pool.ts'
 import { RUN_FIELDS } from '../traces/filter/fields.ts'
 import { readFilters } from '../traces/filter/resolve.ts'
 import type { RunQuery, StoredRun } from '../traces/run-query.ts'
@@ -24,7 +24,7 @@ const PAGE = 100
 
 /** The rules with runs to look at: of each workspace the one that waits longest, then the second of each. */
 const listDue = (condition: SQL): SQL<Row> => sql<Row>`
-  select r.id
+  select r.id, r.tenant_id
   from run_rules r
   where r.is_enabled
     and r.next_evaluation_at <= clock()
@@ -59,16 +59,17 @@ export async function evaluateAndSend(services: Services, condition: SQL): Promi
 
 async function evaluateRules(services: Services, condition: SQL): Promise<void> {
   const { platform, database } = services
-  const [, rows] = (await runAsSystem(database, setClock(platform), listDue(condition))) as [unknown, [string][]]
-  const due = rows.map(([id]) => id)
+  const [, rows] = (await runAsSystem(database, setClock(platform), listDue(condition))) as [
+    unknown,
+    [string, string][],
+  ]
+  const due = rows.map(([id, workspace]) => ({ id, workspace }))
   // A rule with many runs does not take the time of the others.
   const share = Math.max(MIN_SHARE_MS, (WORK_MS * MAX_CONCURRENT) / Math.max(MAX_CONCURRENT, due.length))
-  await runWorkerPool({
+  await workInTurns(due, {
     maxConcurrent: MAX_CONCURRENT,
-    maxItems: MAX_RULES,
     stopping: platform.stopping,
-    claim: async () => due.shift() ?? null,
-    work: id => evaluateRule(services, id, Date.now() + share),
+    work: ({ id }) => evaluateRule(services, id, Date.now() + share),
   })
 }
 

@@ -9,12 +9,12 @@ import { Failure } from '../kernel/errors.ts'
 import { setClock } from '../kernel/journal.ts'
 import { AttemptError, drainOutbox, type Outbox, type OutboxItem } from '../kernel/outbox.ts'
 import type { Services } from '../kernel/routes.ts'
-import { runWorkerPool } from '../kernel/worker-pool.ts'
+import { workInTurns } from '../kernel/worker-pool.ts'
 import type { JudgePrompt, StoredVerdict } from '../tables/rules.ts'
 import { cleanText } from '../traces/run-contents.ts'
 import { readFeedbackRows, storeFeedback, toCategory, toFeedbackRows, toScore } from '../traces/store-feedback.ts'
 import { actAsRule } from './claimed-rule.ts'
-import { claimNext, isOwnAttempt, listDueRules, MAX_RULES, type RuleWork } from './due-work.ts'
+import { claimNext, isOwnAttempt, listDueRules, type RuleWork } from './due-work.ts'
 import { callRunId } from './evaluation-ids.ts'
 import { askModel, readJudgedRun } from './judge.ts'
 import { addSpending, isOverLimit } from './spending.ts'
@@ -176,11 +176,10 @@ async function giveFeedback(ctx: Ctx, item: Evaluation, verdicts: StoredVerdict[
 export async function runEvaluations(services: Services, condition: SQL = sql`true`): Promise<void> {
   const due = await listDueRules(services, EVALUATIONS, sql`${condition} and r.is_enabled`)
   const share = Math.max(MIN_SHARE_MS, (WORK_MS * MAX_CONCURRENT) / Math.max(MAX_CONCURRENT, due.length))
-  await runWorkerPool({
+  await workInTurns(due, {
     maxConcurrent: MAX_CONCURRENT,
-    maxItems: MAX_RULES,
-    claim: async () => due.shift() ?? null,
-    work: id => judgeForRule(services, id, Date.now() + share),
+    stopping: services.platform.stopping,
+    work: ({ id }) => judgeForRule(services, id, Date.now() + share),
   })
 }
 

@@ -11,7 +11,7 @@ import { AttemptError, drainOutbox, LEASE, type Outbox, type OutboxItem } from '
 import { changedMembers, recordColumns } from '../kernel/recorded-changes.ts'
 import type { Services } from '../kernel/routes.ts'
 import { deleteExpired } from '../kernel/sweep.ts'
-import { runWorkerPool } from '../kernel/worker-pool.ts'
+import { workInTurns } from '../kernel/worker-pool.ts'
 import { webhooks } from '../tables/webhooks.ts'
 import { storeDueDeliveries } from './due-deliveries.ts'
 import { buildPayload } from './payload.ts'
@@ -211,7 +211,7 @@ const MAX_CONCURRENT = 8
 
 /** The webhooks with something to send: of each workspace the one that waits longest, then the second of each. */
 const listDue = (condition: SQL): SQL<Row> => sql<Row>`
-  select w.id
+  select w.id, w.tenant_id
   from webhooks w
   join journals j on j.scope_id = w.tenant_id
   where w.enabled
@@ -229,14 +229,16 @@ const listDue = (condition: SQL): SQL<Row> => sql<Row>`
 
 async function deliverDue(services: Services, condition: SQL, maxItems?: number): Promise<void> {
   const { platform, database } = services
-  const [, rows] = (await runAsSystem(database, setClock(platform), listDue(condition))) as [unknown, [string][]]
-  const due = rows.map(([id]) => id)
+  const [, rows] = (await runAsSystem(database, setClock(platform), listDue(condition))) as [
+    unknown,
+    [string, string][],
+  ]
+  const due = rows.map(([id, workspace]) => ({ id, workspace }))
   const itemsOfEach = maxItems && Math.max(1, Math.floor(maxItems / due.length))
-  await runWorkerPool({
+  await workInTurns(maxItems ? due.slice(0, maxItems) : due, {
     maxConcurrent: MAX_CONCURRENT,
-    ...(maxItems && { maxItems }),
-    claim: async () => due.shift() ?? null,
-    work: id =>
+    stopping: platform.stopping,
+    work: ({ id }) =>
       drainOutbox(services, OUTBOX, {
         claim: claimDelivery(id),
         beforeClaim: [storeDueDeliveries(sql`${id}::uuid`)],

@@ -185,7 +185,7 @@ describe('a repository', () => {
     ['http://127.0.0.1:9000/acme/shop.git', /is not `https`/],
     ['https://127.0.0.1:9443/acme/shop.git', /an IP address/],
     ['https://localhost:9443/acme/shop.git', /AGENT_ALLOWED_NETWORKS/],
-    ['https://169.254.169.254/latest.git', /an IP address/],
+    ['https://169.254.169.254/latest.git', /cloud/],
     ['https://[::1]/acme/shop.git', /an IP address/],
     ['https://0x7f000001/acme/shop.git', /an IP address/],
     ['https://git.internal/acme/shop.git', /not a public name|does not exist/],

@@ -1,6 +1,9 @@
 // Clusters of texts by their words: what is alike is together, and the same texts have the same clusters to the byte.
 import { describe, expect, it } from 'vitest'
-import { buildTextTree } from '../../src/insights/lexical-tree.ts'
+import { buildTextTree as growTextTree } from '../../src/insights/lexical-tree.ts'
+import { runAtOnce } from '../support/sliced-work.ts'
+
+const buildTextTree = (...input: Parameters<typeof growTextTree>) => runAtOnce(growTextTree(...input))
 
 const TOPICS = [
   ['invoice', 'refund', 'payment', 'charged', 'amount', 'card'],
@@ -78,5 +81,16 @@ describe('texts', () => {
     buildTextTree(texts, 'seed', [30, 6], null)
     const { user, system } = process.cpuUsage(before)
     expect((user + system) / 1000).toBeLessThan(1000)
+  })
+
+  it('are worked on in small steps, however many there are', () => {
+    const text = 'w'.repeat(2).concat(' ').repeat(10)
+    const texts = makeTexts(300).map(one => `${one} ${text}`.repeat(60))
+    let most = 0
+    runAtOnce(growTextTree(texts, 'seed', [100, 100, 5], null), operations => {
+      most = Math.max(most, operations)
+    })
+    expect(most).toBeGreaterThan(0)
+    expect(most).toBeLessThan(2_000_000)
   })
 })
