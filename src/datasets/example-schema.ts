@@ -1,6 +1,10 @@
 // The JSON Schemas of a dataset: checked when they are set, and applied to examples when those are written.
 import { type Fault, fail } from '../kernel/errors.ts'
 import { invalidRequest } from '../kernel/input.ts'
+import { ValueBudget } from '../kernel/value-budget.ts'
+
+/** Of texts that were checked when they arrived. Those of runs are the deepest. */
+const MAX_DEPTH = 512
 
 const DEFINITIONS = ['inputs_schema_definition', 'outputs_schema_definition'] as const
 type Definition = Record<string, unknown> | null | undefined
@@ -34,9 +38,11 @@ export async function requireMatchingExamples(
 ): Promise<void> {
   const { findMismatch, newBudget, TooManySteps } = await import('./json-schema.ts')
   const budget = newBudget()
+  const values = new ValueBudget()
   const faults: Fault[] = []
   const check = (definition: Definition, text: string | undefined, loc: Path) => {
     if (!definition || text === undefined) return
+    if (values.checkBeforeParse(text, MAX_DEPTH)) throw fail('schema_too_costly')
     const mismatch = findMismatch(definition, JSON.parse(text), budget)
     if (mismatch) faults.push({ type: 'schema_mismatch', loc: [...loc, ...mismatch.path], msg: mismatch.msg })
   }

@@ -1,13 +1,14 @@
 // Bodies of routes that are open: while they are read, they hold memory in the share of their caller.
-import type { Context } from 'hono'
 import { type BeforeLarge, readBody } from './input.ts'
-import type { AppEnv, Services } from './routes.ts'
+import type { Operation, Services } from './routes.ts'
+
+type Visitor = Parameters<NonNullable<Operation['open']>>[0]
 
 /** `hash` is of the key, on routes that read one themselves. */
 type OpenBodyOptions = { hash?: string; beforeLarge?: BeforeLarge }
 
 export async function readOpenBody(
-  c: Context<AppEnv>,
+  c: Visitor,
   { platform, shareGroups }: Services,
   { hash, beforeLarge }: OpenBodyOptions = {},
 ): Promise<string> {

@@ -1,5 +1,5 @@
-// Bounds the values that one request makes this process look at or build. Bytes do not bound them: 64 KiB of gzip become
-// 22 million empty lists, which take gigabytes and tens of seconds.
+// Bounds the values that one request makes this process look at or build. Bytes do not bound them: 64 KiB of gzip
+// become 22 million empty lists, which take gigabytes and tens of seconds.
 import { checkJson, type JsonFault } from './json-check.ts'
 
 /**

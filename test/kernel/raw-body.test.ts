@@ -254,6 +254,14 @@ describe('a body that arrives slowly', () => {
     expect(isCancelled).toBe(true)
   })
 
+  it('gives its room back after a while where its request was dropped', async () => {
+    const room = createHeldBytes(LIMITS)
+    room.open(() => 'workspace').growTo(LIMITS.bytes)
+    await expect(read({ body: LARGE, room })).rejects.toMatchObject({ code: 'bodies_busy' })
+    await vi.advanceTimersByTimeAsync(16 * 60_000)
+    expect((await read({ body: LARGE, room })).bytes).toEqual(LARGE)
+  })
+
   /** Brings so many bytes every second. */
   const trickle = (bytesPerSecond: number, seconds: number) => {
     let left = seconds

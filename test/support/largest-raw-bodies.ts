@@ -77,7 +77,8 @@ const SPANS: Record<string, Inside> = {
     ]),
   ),
   'a resource with many spans': json =>
-    `{"resourceSpans":[{"resource":{"attributes":[{"key":"service.a","value":{"stringValue":${JSON.stringify(json)}}}]},` +
+    `{"resourceSpans":[{"resource":{"attributes":[{"key":"service.a","value":` +
+    `{"stringValue":${JSON.stringify(json)}}}]},` +
     `"scopeSpans":[{"spans":[${repeat(`{${SPAN}},`, 100_000)}{}]}]}]}`,
 }
 
