@@ -60,7 +60,10 @@ async function fetchKeys(policy: FetchPolicy, origin: string, issuer: string): P
   return createLocalJWKSet({ keys } as Parameters<typeof createLocalJWKSet>[0])
 }
 
-/** `workspace` trusts the issuer. With `newerThan`, keys that were fetched later, unless the issuer was asked a moment ago. */
+/**
+ * `workspace` trusts the issuer. With `newerThan`, keys that were fetched later, unless the issuer was asked a moment
+ * ago.
+ */
 export async function readIssuerKeys(
   services: HostServices,
   origin: string,

@@ -1,11 +1,12 @@
-// The names of members in a JSON text that `findJsonFault()` of json-check.ts has accepted, without building its values.
+// Finds names of members in a JSON text without building its values. For texts that `findJsonFault()` of json-check.ts
+// has accepted.
 
 const [QUOTE, BACKSLASH, COLON, OPEN_OBJECT, CLOSE_OBJECT] = [0x22, 0x5c, 0x3a, 0x7b, 0x7d]
 const SPACE = /[ \n\r\t]*/y
 
 /**
  * The first name that an object has twice, also where one of the two is written with escapes. Parsers differ in which
- * of the two values they keep. `too_many` if the text has more than `max` names, so that the memory for them is bounded.
+ * of the two values they keep. `too_many`: the text has more than `max` names, and the memory for them is bounded.
  */
 export function findRepeatedName(text: string, max: number): { name: string } | 'too_many' | null {
   const open: Set<string>[] = []

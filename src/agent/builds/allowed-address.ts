@@ -1,7 +1,13 @@
 // Decides which servers sources may be fetched from. A name is resolved once; git connects to the checked addresses.
 import { lookup } from 'node:dns/promises'
 import { isIP } from 'node:net'
-import { classifyAddress, isInNetworks, isNeverAllowed, type Network, parseNetwork } from '../../protocol/address-kind.ts'
+import {
+  classifyAddress,
+  isInNetworks,
+  isNeverAllowed,
+  type Network,
+  parseNetwork,
+} from '../../protocol/address-kind.ts'
 import { judgeUrl } from '../../protocol/guarded-address.ts'
 import { PermanentError, TransientError } from '../engine.ts'
 
