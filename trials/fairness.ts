@@ -123,7 +123,7 @@ await runTrial(async () => {
   note(`${'beside'.padEnd(26)} quiet: failed  p50 ms  p99 ms   loud: p50 ms  answers`)
   const row = (name: string, one: typeof calm, other?: typeof calm) =>
     note(
-      `${name.padEnd(26)} ${String(one.failed).padStart(13)} ${String(one.p50).padStart(7)} ${String(one.p99).padStart(7)}` +
+      [name.padEnd(26), `${one.failed}`.padStart(13), `${one.p50}`.padStart(7), `${one.p99}`.padStart(7)].join(' ') +
         (other ? `${String(other.p50).padStart(15)}  ${other.statuses}` : ''),
     )
   row('nothing', calm)

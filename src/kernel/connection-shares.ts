@@ -54,7 +54,7 @@ export function createConnectionShares(capacity: number) {
   return {
     /** Undefined if the use has to wait. */
     tryTake: (use: ConnectionUse): Release | undefined => tryTakeAll(linesOf(use)),
-    /** Waits for its turn. Rejects with the reason of `signal`, or with `ShareExhausted` for a group with a long queue. */
+    /** Waits for its turn. Rejects with the reason of `signal`, or `ShareExhausted` for a group with a long queue. */
     take: (use: ConnectionUse, signal?: AbortSignal): Promise<Release> =>
       isStranger(use.group) ? takeAsStranger(use, signal) : takeAll(linesOf(use), signal),
     waiting: (): number =>

@@ -246,7 +246,7 @@ const POLICIES_OFF = sql`select set_config('app.policies_off', 'true', true)`
 /** Ends the transaction that the driver opened for the batch, and opens the one that it commits. */
 const NEXT_TRANSACTION = sql`commit and chain`
 
-/** Background work of a workspace uses its share. Requests without a key use that of their address: see serve-routes.ts. */
+/** Background work of a workspace uses its share. Requests without a key are bound to that of their address. */
 const groupOfKeyless = ({ tenant, organization }: KeylessActor): string => tenant ?? organization
 
 const enterWithoutKey = (ctx: Ctx, { kind, id, name, organization, tenant }: KeylessActor): SQL => {

@@ -1,7 +1,8 @@
 // The group whose share a request uses, from a hint: the workspace that its key entered last at this instance. The hint
 // schedules only. It admits nobody, because the database checks the key of every request.
-import { toNetworkPrefix } from './address-limits.ts'
+
 import { createExpiringMap } from './expiring-map.ts'
+import { toNetworkPrefix } from './network-prefix.ts'
 
 const MAX_HINTS = 10_000
 const HINT_MS = 15 * 60_000

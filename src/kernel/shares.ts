@@ -1,5 +1,5 @@
-// Divides what all tenants of an instance share, such as connections and memory, into shares by group (pure). A group is
-// usually a workspace.
+// Divides what all tenants of an instance share, such as connections and memory, into shares by group (pure). A group
+// is usually a workspace.
 //
 // There is one rule, the dynamic threshold of shared-buffer switches: what a group holds must not exceed `factor` times
 // what stays free. A group alone gets most of the capacity, several greedy groups get equal parts, and something stays

@@ -7,7 +7,7 @@ import type { Operation } from '../../src/kernel/routes.ts'
 import { getExampleBody, getExampleQuery, newTenant, send, startApp, unusedId } from '../support/app.ts'
 import { appendRuns, newTrace } from '../support/new-traces.ts'
 
-/** Not those that read a key themselves, whose calls are requests with that key, nor the document, which takes long to build. */
+/** Operations that read a key themselves pass requests on with it. The document takes long to build. */
 const open = (await loadOperations()).filter(one => one.open && !(one.isProbe || one.keyOnly || one.id === 'openapi'))
 /** Their signature is checked, and git hosts send the deliveries of all customers from a few addresses. */
 const WITH_OWN_LIMIT = ['receiveDelivery', 'receiveIntegrationDelivery']
