@@ -395,7 +395,7 @@ test('a gateway that prepares statements does so once on each connection, also a
 })
 
 describe('an abandoned trip', () => {
-  const abandonOnSignal = (sql: ReturnType<typeof neon>, text: string, signal: AbortSignal) =>
+  const abandonOnSignal = (sql: ReturnType<typeof inProcess>, text: string, signal: AbortSignal) =>
     sql.query(text, [], { fetchOptions: { signal } }).catch((error: Error) => error)
 
   test('is cancelled in Postgres, and its connection is closed before the next one begins', async () => {

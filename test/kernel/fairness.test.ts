@@ -122,7 +122,7 @@ it('large answers that a workspace does not take leave memory to others', async 
     return `/runs/${root.id}`
   }
   const [large, small] = [await share(loud), await share(quiet)]
-  const take = (tenant: Tenant, path: string) =>
+  const take = async (tenant: Tenant, path: string) =>
     app.fetch(new Request(`http://slipway.test${path}`, { headers: { 'X-Api-Key': tenant.key } }))
   const untaken = await inParallel(5, () => take(loud, large))
   const statuses = untaken.map(({ status }) => status)

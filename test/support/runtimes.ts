@@ -53,6 +53,7 @@ export const EXCEPT = {
     'test/traces/otlp/exporters.test.ts': 'makes a server, and starts programs',
     'test/deployments/list.test.ts': 'connects to Postgres to hold a transaction open',
     'test/rules/evaluation.test.ts': 'connects to Postgres to hold a transaction open',
+    'test/kernel/fairness.test.ts': 'connects to Postgres to hold locks',
     'test/sync/lock-order.test.ts': 'connects to Postgres to hold a transaction open',
   },
 }
