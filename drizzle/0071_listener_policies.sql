@@ -26,7 +26,7 @@ begin
 end $$;
 --> statement-breakpoint
 -- Refuses what no listener allows that can take the deployment: the named one, or those of the platform. A listener
--- whose agent has not told its policy decides by itself. `p_needs` are `PolicyNeed` of src/protocol/listener-policy.ts, and
+-- whose agent has not told its policy decides by itself. `p_needs` are `PolicyNeed` of src/protocol/listener-policy.ts.
 -- isAllowed() there decides the same.
 create function require_listener_allows(p_listener uuid, p_needs jsonb) returns boolean
 language plpgsql stable cost 10000 as $$

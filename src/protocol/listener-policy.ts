@@ -121,7 +121,7 @@ const listPropagatedMounts = (path: string, mounts: z.output<typeof VolumeMount>
 const listOpenMembers = (path: string, container: z.output<typeof Container>): string[] => [
   ...listPropagatedMounts(`${path}.volumeMounts`, container.volumeMounts),
   ...presentEntries(container.securityContext ?? {})
-    .filter(([member, value]) => !NARROWING[member]?.(value))
+    .filter(([member, value]) => !isNarrowing(member, value))
     .map(([member]) => `${path}.securityContext.${member}`),
 ]
 
@@ -132,6 +132,12 @@ const onlyDrops = (value: unknown) =>
   presentEntries(value as Fields).every(
     ([member, names]) => Array.isArray(names) && (member === 'drop' || (member === 'add' && names.length === 0)),
   )
+
+/** What of a security context opens nothing. */
+export const narrowingMembers = (context: Fields): Fields =>
+  Object.fromEntries(presentEntries(context).filter(([member, value]) => isNarrowing(member, value)))
+
+const isNarrowing = (member: string, value: unknown) => Object.hasOwn(NARROWING, member) && NARROWING[member]!(value)
 
 /** By member of a security context, whether a value opens nothing. Other members may open something, so they count. */
 const NARROWING: Record<string, (value: unknown) => boolean> = {

@@ -66,8 +66,8 @@ function describeVerdict(namespace: string, { admits, reason }: NamespaceVerdict
     `Ask the operator to label it pod-security.kubernetes.io/enforce=restricted, or to set ` +
     `K8S_PRIVILEGED_NAMESPACES=accept.`
   if (admits === 'privileged') return `The namespace ${namespace} admits privileged pods. ${remedy}`
-  const grant = `It needs the permission to create pods, for a dry run.`
-  return `The agent cannot tell whether the namespace ${namespace} admits privileged pods: ${reason}. ${grant} ${remedy}`
+  const doubt = `The agent cannot tell whether the namespace ${namespace} admits privileged pods: ${reason}.`
+  return `${doubt} It needs the permission to create pods, for a dry run. ${remedy}`
 }
 
 const WATCHED_KINDS = ['Pod', 'Deployment', 'StatefulSet'] as const

@@ -127,6 +127,8 @@ export function buildLauncher(): Buffer {
   return file
 }
 
+const SYSTEM_PATH = '/usr/sbin:/usr/bin:/sbin:/bin'
+
 let launcher: string | undefined
 /** The program that runs a program without user namespaces, if there is one. */
 export const userNamespaceLauncher = (): string | undefined => launcher
@@ -156,7 +158,7 @@ export function denyUserNamespaces(folder: string, user: User): string | undefin
 
 function canRun([program, ...args]: string[], user: User): boolean {
   try {
-    execFileSync(program!, args, { ...user, cwd: '/', env: { PATH: process.env.PATH }, stdio: 'ignore' })
+    execFileSync(program!, args, { ...user, cwd: '/', env: { PATH: SYSTEM_PATH }, stdio: 'ignore' })
     return true
   } catch {
     return false

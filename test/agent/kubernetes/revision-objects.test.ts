@@ -225,7 +225,7 @@ describe('the objects of a revision', () => {
     const contexts = [
       { runAsUser: 7, readOnlyRootFilesystem: true, seLinuxOptions: null },
       { privileged: null, capabilities: { drop: [] }, allowPrivilegeEscalation: true, runAsNonRoot: false },
-      { seccompProfile: { type: 'Unconfined' } },
+      { seccompProfile: { type: 'Unconfined' }, privileged: true, runAsUser: 0, seLinuxOptions: { type: 'spc_t' } },
     ]
     const spec = {
       sidecars: contexts.map((securityContext, i) => ({ ...sidecar, name: `s${i}`, securityContext })),
@@ -233,6 +233,7 @@ describe('the objects of a revision', () => {
     }
     const pod = podOf(createObjects({ spec }))
     expectRestricted(pod)
+    expect(pod.containers[3]!.securityContext).toEqual(pod.containers[0]!.securityContext)
     expect(pod.containers[1]!.securityContext).toEqual({
       ...{ runAsUser: 7, readOnlyRootFilesystem: true, runAsNonRoot: true, allowPrivilegeEscalation: false },
       ...{ capabilities: { drop: ['ALL'] }, seccompProfile: { type: 'RuntimeDefault' } },

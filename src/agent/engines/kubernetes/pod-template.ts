@@ -8,7 +8,8 @@ import type {
   V1Volume,
 } from '@kubernetes/client-node'
 import type * as z from 'zod'
-import { type Container, omitNulls } from '../../../protocol/kubernetes.schema.ts'
+import type { Container } from '../../../protocol/kubernetes.schema.ts'
+import { narrowingMembers } from '../../../protocol/listener-policy.ts'
 import type { Artifact, RevisionSpec } from '../../engine.ts'
 import {
   type Component,
@@ -160,10 +161,10 @@ function appContainerOf(
   }
 }
 
-/** A user's security context narrows ours. If the operator allows privileges, it takes its place. */
+/** A user's security context narrows ours, and what would open it is left out. If the operator allows privileges, it takes its place. */
 function securityContextOf({ privileges }: KubernetesSettings, { securityContext }: z.output<typeof Container>) {
   if (privileges) return securityContext ?? RESTRICTED_SECURITY
-  return { ...omitNulls(securityContext ?? {}), ...RESTRICTED_SECURITY }
+  return { ...narrowingMembers(securityContext ?? {}), ...RESTRICTED_SECURITY }
 }
 const containerOf = (settings: KubernetesSettings, container: z.output<typeof Container>): V1Container =>
   ({ ...container, securityContext: securityContextOf(settings, container) }) as V1Container
