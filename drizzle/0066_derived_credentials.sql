@@ -138,7 +138,8 @@ language plpgsql security definer set search_path = public, pg_temp as $$
 begin
   -- The foreign key takes this lock after the journal's, and another request of the key takes them in this order.
   perform from api_keys a where a.id = new.key_id for key share;
-  if is_temporary_key(new.key_id) then perform refuse('temporary_key'); end if;
+  -- Row-level security refuses the key of another organization, and says nothing about it.
+  if is_own_key(new.key_id) and is_temporary_key(new.key_id) then perform refuse('temporary_key'); end if;
   return new;
 end $$;
 --> statement-breakpoint
