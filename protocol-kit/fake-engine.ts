@@ -12,14 +12,16 @@ import type {
   RevisionSpec,
   SourceTree,
 } from '../src/agent/engine.ts'
+import type { ListenerPolicy } from '../src/protocol/listener-policy.ts'
 
-export type EngineMethod = Exclude<keyof Engine, 'name'>
+export type EngineMethod = Exclude<keyof Engine, 'name' | 'policy'>
 /** Milliseconds. */
 type Delays = { prepare: number; ready: number; drain: number }
 type DeploymentState = { running: Map<string, RevisionHealth['phase']>; routed: string | null; database: boolean }
 
 export class FakeEngine implements Engine {
   readonly name = 'fake'
+  readonly policy: ListenerPolicy = { privileged: true, service_accounts: [] }
   /** Methods that throw. */
   readonly failures: { [name in EngineMethod]?: Error } = {}
   readonly #delays: Delays

@@ -34,7 +34,7 @@ export function maskCredentials(reply: z.ZodType, body: unknown): unknown {
       ...(place === undefined ? [] : [place === '#' ? root : root.$defs![place]!]),
       ...[schema.anyOf, schema.oneOf, schema.allOf].flatMap(list => list ?? []),
     ]
-    const masked = parts.reduce((before, part) => mask(part, before), value)
+    const masked = parts.reduce<unknown>((before, part) => mask(part, before), value)
     if (Array.isArray(masked)) return schema.items ? masked.map(item => mask(schema.items!, item)) : masked
     if (typeof masked !== 'object' || masked === null) return masked
     const { properties = {}, additionalProperties: others } = schema

@@ -68,8 +68,8 @@ export function describeFiles(
 
 export function hasChanged({ path, text, mode }: WantedFile): boolean {
   const stat = fs.lstatSync(path, { throwIfNoEntry: false })
-  const isOwn = stat?.isFile() && stat.uid === process.getuid?.()
-  return !isOwn || (stat.mode & 0o777) !== mode || fs.readFileSync(path, 'utf8') !== text
+  if (!stat?.isFile() || stat.uid !== process.getuid?.()) return true
+  return (stat.mode & 0o777) !== mode || fs.readFileSync(path, 'utf8') !== text
 }
 
 /** Atomic, never readable by others for a moment, and on the disk when it returns. */
