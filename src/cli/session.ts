@@ -21,11 +21,16 @@ export type Session = {
   folder: string
 }
 
+type SessionOptions = GlobalOptions & {
+  /** A shell that completes a line shows no line about the installation. */
+  isSilent?: boolean
+}
+
 /** The login is read on first use: `deploy --dry-run` needs none. */
-export function openSession(options: GlobalOptions, signal: AbortSignal, given?: Login): Session {
+export function openSession({ isSilent, ...options }: SessionOptions, signal: AbortSignal, given?: Login): Session {
   const out = createOutput({ json: options.json === true })
   let opened: { login: Login; client: Client } | undefined
-  const open = () => (opened ??= openClient(given ?? readLogin(session.folder), out, signal))
+  const open = () => (opened ??= openClient(given ?? readLogin(session.folder), out, signal, isSilent))
   const session: Session = {
     ...{ out, signal, options, folder: process.cwd() },
     get login() {
@@ -45,9 +50,9 @@ export function validLogin(login: Login): Login {
   throw usageError(`The API key of ${login.from} is empty, or has spaces, line breaks or letters that no key has.`)
 }
 
-function openClient(given: Login, out: Output, signal: AbortSignal) {
+function openClient(given: Login, out: Output, signal: AbortSignal, isSilent = false) {
   const login = validLogin(given)
-  out.installation(login)
+  if (!isSilent) out.installation(login)
   const { url, key, workspace, ci } = login
   const client = createClient({
     ...{ url, key, workspace },

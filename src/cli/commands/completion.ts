@@ -47,7 +47,8 @@ const IS_PLAIN = /^[\w@%+:,./-]+$/
 export async function complete(program: Command, words: string[]): Promise<void> {
   const deadline = AbortSignal.timeout(DEADLINE_MS)
   const typed = words.at(-1) ?? ''
-  const candidates = await findCandidates(openSession({}, deadline), findPlace(program, words), typed).catch(() => [])
+  const session = openSession({ isSilent: true }, deadline)
+  const candidates = await findCandidates(session, findPlace(program, words), typed).catch(() => [])
   const matching = candidates.filter(one => one.startsWith(typed) && IS_PLAIN.test(one))
   if (matching.length > 0) process.stdout.write(`${matching.join('\n')}\n`)
   process.exitCode = 0
