@@ -24,45 +24,49 @@ export function checkJson(
   text: string,
   { maxDepth, maxValues = Number.POSITIVE_INFINITY }: { maxDepth: number; maxValues?: number },
 ): JsonCheck {
-  /** For each level of what is open, whether it is an object. */
-  const isObject = new Uint8Array(maxDepth + 1)
+  /** The sign that closes what is open, for each level. */
+  const closers = new Uint8Array(maxDepth + 1)
+  let closer = 0
   let depth = 0
   let seen = 0
   let at = skipSpace(text, 0)
   const invalid = (at: number): JsonCheck => ({ seen, fault: invalidAt(at) })
   for (;;) {
     const start = at
-    // The name that stands before the value of a member has been read.
-    seen += isObject[depth] ? 2 : 1
-    if (seen > maxValues) return { seen, fault: { type: 'too_many_values', msg: TOO_MANY_VALUES } }
+    if (++seen > maxValues) return { seen, fault: { type: 'too_many_values', msg: TOO_MANY_VALUES } }
     const code = text.charCodeAt(at)
     if (code === OPEN_OBJECT || code === OPEN_ARRAY) {
       depth++
       if (depth > maxDepth)
         return { seen, fault: { type: 'too_deep', msg: `is nested deeper than ${maxDepth} levels` } }
-      isObject[depth] = code === OPEN_OBJECT ? 1 : 0
+      closers[depth] = closer = code === OPEN_OBJECT ? CLOSE_OBJECT : CLOSE_ARRAY
       at = skipSpace(text, at + 1)
-      if (text.charCodeAt(at) !== (isObject[depth] ? CLOSE_OBJECT : CLOSE_ARRAY)) {
-        if (isObject[depth]) at = endOfName(text, at)
+      if (text.charCodeAt(at) !== closer) {
+        if (closer === CLOSE_ARRAY) continue
+        seen++
+        at = endOfName(text, at)
         if (at === NONE) return invalid(start)
         continue
       }
-      depth--
+      closer = closers[--depth]!
       at++
     } else {
       at = code === QUOTE ? endOfText(text, at) : endOfScalar(text, at)
       if (at === NONE) return invalid(start)
     }
     at = skipSpace(text, at)
-    while (depth > 0 && text.charCodeAt(at) === (isObject[depth] ? CLOSE_OBJECT : CLOSE_ARRAY)) {
-      depth--
+    while (depth > 0 && text.charCodeAt(at) === closer) {
+      closer = closers[--depth]!
       at = skipSpace(text, at + 1)
     }
     if (depth === 0) return at === text.length ? { seen, fault: null } : invalid(at)
     if (text.charCodeAt(at) !== COMMA) return invalid(at)
-    const next = skipSpace(text, at + 1)
-    at = isObject[depth] ? endOfName(text, next) : next
-    if (at === NONE) return invalid(next)
+    at = skipSpace(text, at + 1)
+    if (closer === CLOSE_ARRAY) continue
+    const name = at
+    seen++
+    at = endOfName(text, name)
+    if (at === NONE) return invalid(name)
   }
 }
 
@@ -71,6 +75,7 @@ const invalidAt = (at: number): JsonFault => ({ type: 'json_invalid', msg: `is n
 function skipSpace(text: string, from: number): number {
   let at = from
   let code = text.charCodeAt(at)
+  if (code > 0x20) return at
   while (code === 0x20 || code === 0x0a || code === 0x0d || code === 0x09) code = text.charCodeAt(++at)
   return at
 }

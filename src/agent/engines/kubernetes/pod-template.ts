@@ -161,7 +161,10 @@ function appContainerOf(
   }
 }
 
-/** A user's security context narrows ours, and what would open it is left out. If the operator allows privileges, it takes its place. */
+/**
+ * A user's security context narrows ours, and what would open it is left out. If the operator allows privileges, it
+ * takes its place.
+ */
 function securityContextOf({ privileges }: KubernetesSettings, { securityContext }: z.output<typeof Container>) {
   if (privileges) return securityContext ?? RESTRICTED_SECURITY
   return { ...narrowingMembers(securityContext ?? {}), ...RESTRICTED_SECURITY }
