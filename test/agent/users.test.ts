@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { ProcessReplica } from '../../src/agent/engines/process/replica.ts'
 import { chooseIsolation, parseRunAs } from '../../src/agent/system/run-as.ts'
+import { allowUserNamespaces } from '../../src/agent/system/user-namespaces.ts'
 import { killUserProcesses, userPerDeployment } from '../../src/agent/system/users.ts'
 import { startPostgres } from '../../src/host/embedded-postgres.ts'
 import { openHome } from '../../src/host/home-folder.ts'
@@ -15,6 +16,9 @@ import { type Command, filterRunning, startCommand, stopCommands, waitFor } from
 import { type ControlPlane, startControlPlane } from '../support/fake-control-plane.ts'
 import { startGitServer } from '../support/git-server.ts'
 import { makeTempFolder, requestRouter } from '../support/process-engine.ts'
+
+// The files that follow start programs without the launcher, whose folder is gone.
+afterAll(allowUserNamespaces)
 
 const isRoot = process.platform === 'linux' && process.getuid?.() === 0
 
