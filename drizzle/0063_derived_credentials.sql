@@ -12,7 +12,7 @@ language sql stable as $$
   select least(p_until, (select a.expires_at from api_keys a where a.id = p_key))
 $$;
 --> statement-breakpoint
--- Without a key, nothing has ended.
+-- A row without a key has not ended.
 create function is_maker_ended(p_key uuid) returns boolean
 language sql stable as $$
   select is_grant_ended(p_key, bound_expiry(null, p_key))
@@ -27,7 +27,8 @@ language sql stable security definer set search_path = public, pg_temp as $$
   end
 $$;
 --> statement-breakpoint
--- Whether a key or session can still enter. A session also ends with what made it, so the chain is followed to its end.
+-- Returns true for a key or session that can enter. A session also ends with its maker, so the chain is followed to
+-- its end.
 create function is_living_credential(p_hash text) returns boolean
 language plpgsql stable security definer set search_path = public, pg_temp as $$
 declare
@@ -61,8 +62,8 @@ return p_session.revoked_at is null
   and p_session.last_seen_at > clock() - interval '7 days'
   and (p_session.made_by is null or is_living_credential(p_session.made_by));
 --> statement-breakpoint
--- What ends a session that a link opens: the key that made the link, or the session if it is of the same person. The
--- session of another person only passes on the key that its own link was made with.
+-- Returns the credential that ends a session which a link opens: the key that made the link, or the session if it is of
+-- the same person. The session of another person only passes on the key that its own link was made with.
 create function maker_of_session(p_maker_of_link text, p_member uuid) returns text
 language plpgsql stable as $$
 declare
@@ -93,8 +94,8 @@ begin
   return v_key;
 end $$;
 --> statement-breakpoint
--- Whether the key ends within the hour or so: it is the access token of a connected client, or a token of a trusted
--- issuer was exchanged for it, or it was made with one of these.
+-- Returns true for a key that ends within about an hour: it is the access token of a connected client, or a token of a
+-- trusted issuer was exchanged for it, or it was made with one of these.
 create function is_temporary_key(p_key uuid) returns boolean
 language plpgsql stable security definer set search_path = public, pg_temp as $$
 begin
@@ -263,7 +264,7 @@ begin
   left join workspace_members wm on wm.member_id = s.member_id and wm.tenant_id = p_workspace
   left join roles w on w.id = wm.role_id
   where s.token_hash = p_token_hash;
-  -- As in is_alive(), which would cost a call.
+  -- This repeats is_alive(), because a call of it costs time.
   if not found or v_session.revoked_at is not null or v_session.expires_at <= clock()
     or v_session.last_seen_at <= clock() - interval '7 days'
     or v_session.made_by is not null and not is_living_credential(v_session.made_by)
@@ -271,7 +272,7 @@ begin
     perform refuse('session_ended');
   end if;
 
-  -- As for keys: at most once a minute, without waiting, and not journaled.
+  -- Keys do the same: at most once a minute, without waiting, and not journaled.
   if v_session.last_seen_at < clock() - interval '1 minute' then
     update sessions s
     set last_seen_at = clock()
@@ -361,7 +362,7 @@ declare
   v_session sessions;
   v_is_ended boolean;
 begin
-  -- First the member, as its deletion does.
+  -- The member is locked first, as by its deletion.
   perform from members m
   where m.id = (select l.member_id from sign_in_links l where l.token_hash = p_link_hash)
   for key share;
@@ -401,7 +402,7 @@ declare
   v_polled device_requests;
   v_key api_keys;
 begin
-  -- First what the deletion of a member or a workspace locks before the request, in the order of the former.
+  -- The rows that the deletion of a member or a workspace locks before the request are locked first, in its order.
   perform from members m
   where m.id = (select d.member_id from device_requests d where d.device_code_hash = p_device_code_hash)
   for key share;
@@ -415,7 +416,7 @@ begin
     update device_requests d
     set
       polled_at = clock(),
-      -- A second early is the network's doing.
+      -- A delay in the network can make it a second early.
       interval_seconds = d.interval_seconds
         + case when d.polled_at > clock() - make_interval(secs => d.interval_seconds - 1) then 5 else 0 end
     where d.id = v_request.id
@@ -615,7 +616,7 @@ declare
   v_grant oauth_grants;
   v_key api_keys;
 begin
-  -- In the order of their ids, as a revocation locks them.
+  -- This locks in the order of ids, like a revocation.
   perform lock_key_tree((select g.key_id from oauth_grants g where g.token_family = p_token_family));
   select a.* into v_key
   from api_keys a

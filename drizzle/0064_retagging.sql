@@ -3,7 +3,7 @@ grant create on schema public to slipway_system;
 --> statement-breakpoint
 set local role slipway_system;
 --> statement-breakpoint
--- For a change of the tags of a resource: no permission that the caller's policies are about may become one that it
+-- Checks a change of the tags of a resource: no permission that the caller's policies are about may become one that it
 -- has for this resource. Those who manage policies are free.
 create function require_no_wider_access(p_before uuid[], p_after uuid[]) returns void
 language plpgsql stable security definer set search_path = public, pg_temp as $$
@@ -80,7 +80,7 @@ reset role;
 --> statement-breakpoint
 revoke create on schema public from slipway_system;
 --> statement-breakpoint
--- For a resource that exists. A new one is judged as a whole, by require_tag_rights() and the row policies.
+-- Checks a resource that exists. A new one is judged as a whole, by require_tag_rights() and the row policies.
 create function require_tag_change(p_before uuid[], p_after uuid[], p_is_strict boolean) returns uuid[]
 language plpgsql stable as $$
 declare

@@ -1,5 +1,4 @@
--- What the agent of a listener allows deployments to ask for, as `ListenerPolicy` of src/protocol/listener-policy.ts.
--- Null until an agent has told it.
+-- The policy of the agent, a `ListenerPolicy` of src/protocol/listener-policy.ts. Null until an agent has sent one.
 alter table listeners add column policy json;
 --> statement-breakpoint
 grant update (policy) on listeners to slipway_agent;
@@ -25,8 +24,8 @@ begin
   return v_listener;
 end $$;
 --> statement-breakpoint
--- Refuses what no listener allows that can take the deployment: the named one, or those of the platform. A listener
--- whose agent has not told its policy decides by itself. `p_needs` are `PolicyNeed` of src/protocol/listener-policy.ts.
+-- Refuses needs that no eligible listener allows: the named one, or those of the platform. A listener whose agent has
+-- sent no policy decides by itself. `p_needs` are `PolicyNeed` of src/protocol/listener-policy.ts.
 -- isAllowed() there decides the same.
 create function require_listener_allows(p_listener uuid, p_needs jsonb) returns boolean
 language plpgsql stable cost 10000 as $$

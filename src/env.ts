@@ -388,7 +388,7 @@ export type Config = {
   corsOrigins: string[]
   /** Requests a minute; 0 is no limit. */
   rateLimits: Record<Budget, number>
-  /** For the requests of a workspace at one instance; 0 is no limit. */
+  /** The budget of the requests of a workspace at one instance; 0 is no limit. */
   databaseSecondsPerMinute: number
   /** Per workspace; 0 is no limit. */
   eventsPerDay: number

@@ -41,7 +41,7 @@ export type BodyLimits = {
 
 export type RequestHead = { req: { header(name: string): string | undefined }; env?: unknown }
 
-/** Whose share of the connections a trip needs. A slow use is a read that may take seconds. */
+/** The share of the connections that a trip needs. A slow use is a read that may take seconds. */
 export type ConnectionUse = {
   group: string
   isSlow?: boolean | undefined
@@ -55,7 +55,7 @@ export type DriverRequest = {
   headers: Record<string, string>
   body: string
   signal?: AbortSignal
-  /** For a gateway in this process. `onConnection` is called when the statements begin to run. */
+  /** Read by a gateway in this process. `onConnection` is called when the statements begin to run. */
   use?: ConnectionUse & { onConnection?: () => void }
 }
 export type DriverFetch = (
@@ -98,7 +98,7 @@ export type Platform = {
   processMetrics?: (() => MetricFamily[]) | undefined
   liveStreams: StreamLimits
   rawBodies: BodyLimits
-  /** Of large answers that are being read, written or sent, in one process. */
+  /** The most bytes of large answers that are read, written or sent at a time, in one process. */
   answerBytes: number
   /** How many messages to webhooks may follow one request. */
   deliveriesPerRequest: number

@@ -12,7 +12,7 @@ import { check, note, runTrial } from './lib.ts'
 const RUNS = 20_000
 const BATCH = 100
 const SECONDS = Number(process.env.FAIRNESS_SECONDS ?? 12)
-/** Of each workspace. The rate limit admits more. */
+/** Requests a second of each workspace. The rate limit admits more. */
 const PER_SECOND = 3
 const SLOWEST_P99_MS = 1000
 const KEY = 'x-api-key'

@@ -151,7 +151,7 @@ export const NO_EVENTS: EngineEvents = {
 /** Idempotent, and a missing object is no error. First writes a label or a file by which `observe` finds the rest. */
 export interface Engine {
   readonly name: string
-  /** What deployments may ask for. The control plane refuses the rest when it is planned. */
+  /** The limits of deployments. The control plane refuses a change beyond them when it is planned. */
   readonly policy: ListenerPolicy
   /** Why it cannot run this revision, as a sentence for the user; null if it can. */
   refusalReason(spec: RevisionSpec): string | null

@@ -34,7 +34,7 @@ const newKeyState = (minute: number, unsent = 0): KeyState => ({
 
 export function createAttemptLog({ config, platform, database }: DatabaseServices) {
   const waiting: Attempt[] = []
-  /** By organization, so that the keys of one do not evict those of another. */
+  /** Keys are grouped by organization, so that those of one do not evict those of another. */
   const keys = createExpiringMap<KeyState>(MAX_KEYS, platform.clock.now)
   const startWriting = createWorkAfterResponses(platform, {
     take: () => (waiting.length > 0 ? waiting.splice(0) : undefined),

@@ -82,7 +82,7 @@ const PUBLIC_ISSUERS: Record<string, { owned: RegExp; claims: Record<string, Reg
   },
 }
 
-/** However the address is written: with capitals, a port, a path, a user, or a dot at the end. */
+/** The host is the same for an address with capitals, a port, a path, a user, or a dot at the end. */
 const hostOf = (issuer: string): string => (URL.canParse(issuer) ? new URL(issuer).hostname.replace(/\.$/, '') : '')
 
 /** A subject without a wildcard, or with a whole part of it before the first one, such as `system:` or `auth0|`. */

@@ -136,7 +136,7 @@ export async function ask(question: string, signal: AbortSignal): Promise<string
   return (await lines.question(oneLine(question), { signal }).finally(() => lines.close())).trim()
 }
 
-/** Without a terminal, the failure lists them. */
+/** Asks in a terminal. Elsewhere it throws the failure, which lists them. */
 export async function chooseInstallation(
   several: SeveralInstallations,
   options: GlobalOptions,

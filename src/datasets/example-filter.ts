@@ -54,12 +54,12 @@ const WARNING =
   `Inputs and outputs are searched up to ${COMPARED_CHARACTERS} characters. ` +
   `Those of more than ${PARSED_BYTES} bytes have no members for a filter.`
 
-/** Whether an example has such a text is not looked up: that would cost as much as the filter. */
+/** Warns for every such filter: to find out whether an example has a long text would cost as much as the filter. */
 export function warnOfLongTexts(ctx: Ctx, { filter, full_text_contains = [] }: ExampleFilter): void {
   const isWithin = looksWithin(readFilter(filter), ['inputs', 'outputs', 'input', 'output'])
   if (isWithin || full_text_contains.length > 0) ctx.warnings.push(WARNING)
 }
 
-/** Whether the inputs or the outputs contain the text, in any case. */
+/** True if the inputs or the outputs contain the text. Case is ignored. */
 export const containsText = (text: string): SQL =>
   sql`(${containsAny(COLUMNS.inputs!, [text])} or ${containsAny(COLUMNS.outputs!, [text])})`

@@ -24,7 +24,7 @@ export type ExampleInput<Members> = Members &
   }
 
 export const MAX_METADATA_LENGTH = 64 * 1024
-/** Of inputs, outputs and metadata. */
+/** The limit for inputs, outputs and metadata. */
 const MAX_DEPTH = 64
 /** Inputs within an example within a list. Members that are not known may be as deep. */
 const MAX_BODY_DEPTH = 512

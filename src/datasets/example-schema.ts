@@ -3,7 +3,7 @@ import { type Fault, fail } from '../kernel/errors.ts'
 import { invalidRequest } from '../kernel/input.ts'
 import { ValueBudget } from '../kernel/value-budget.ts'
 
-/** Of texts that were checked when they arrived. Those of runs are the deepest. */
+/** Texts were checked when they arrived. Those of runs are the deepest. */
 const MAX_DEPTH = 512
 
 const DEFINITIONS = ['inputs_schema_definition', 'outputs_schema_definition'] as const

@@ -22,7 +22,7 @@ const datasetInput = { params: s.ShareRef }
 const listInput = { params: s.ShareRef, query: s.SharedExampleQuery, repeatable: ['id'], lists: LISTS }
 const countInput = { params: s.ShareRef, query: s.SharedExampleFilter, repeatable: ['id'], lists: LISTS.slice(0, 2) }
 
-/** Those who guess tokens are limited by their address, and those with a token that exists by its budget. */
+/** Guesses of tokens are limited by address, and requests with a token that exists by its budget. */
 const answer = <Input extends s.Share>(
   c: RouteContext,
   services: Services,

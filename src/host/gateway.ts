@@ -254,7 +254,7 @@ async function runOnClient(
   }
 }
 
-/** As over HTTP, an aborted caller gets its error at once, while the statements are cancelled. */
+/** Rejects at once for an aborted caller, as over HTTP, while the statements are cancelled. */
 function rejectOnAbort<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (!signal) return work
   return new Promise((resolve, reject) => {
@@ -265,7 +265,7 @@ function rejectOnAbort<T>(work: Promise<T>, signal: AbortSignal | undefined): Pr
   })
 }
 
-/** Of a driver in another process. One that names no group is a group. */
+/** Reads the use from the headers of a driver in another process. Drivers that name no group are one group. */
 function readUse(headers: Headers): ConnectionUse {
   const group = headers[USE_HEADERS.group]
   return { group: typeof group === 'string' ? group : 'driver', isSlow: headers[USE_HEADERS.isSlow] === 'true' }

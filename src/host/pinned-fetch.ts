@@ -25,7 +25,7 @@ const resolveName: Resolve = name => lookup(name === 'localhost' ? name : `${nam
 
 export function createPinnedFetch(options: PinnedFetchOptions): typeof fetch {
   const { allowLoopback, allowPrivate = false, resolve = resolveName, ca } = options
-  /** Undefined if it may be reached. */
+  /** Returns undefined for an address that may be reached. */
   const findRefusal = (name: string, address: string, isSecure: boolean): string | undefined => {
     const kind = classifyAddress(address)
     const isLocalAllowed = allowLoopback && (name === 'localhost' || isIP(name) !== 0)

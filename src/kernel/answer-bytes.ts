@@ -8,7 +8,7 @@ import { createShares, type Release } from './shares.ts'
 
 const COUNTED_LENGTH = 256 * 1024
 const CHUNK_LENGTH = 64 * 1024
-/** Of all strangers together. */
+/** All strangers together get this part. */
 const STRANGERS_PART = 0.5
 const MAX_WAIT_MS = 5000
 /** A client that takes nothing for this long is not waited for. */
@@ -22,7 +22,7 @@ export function createAnswerBytes(capacity: number) {
   const strangersCapacity = capacity * STRANGERS_PART
   const strangers = createShares({ capacity: strangersCapacity })
 
-  /** What is larger than the whole capacity comes alone. */
+  /** An answer that is larger than the whole capacity is held alone. */
   function linesOf(group: string, bytes: number): Line[] {
     const ofAll = { shares: all, group: toKnownGroup(group), amount: Math.min(bytes, capacity) }
     if (!isStranger(group)) return [ofAll]
@@ -44,7 +44,7 @@ export function createAnswerBytes(capacity: number) {
         held = 0
       }
 
-      /** What was reserved is about as much as the text, whose small rest is not counted. */
+      /** The reserved bytes are about as many as the text has. A small difference is not counted. */
       function holdText(length: number): void {
         const missing = length - held
         if (missing < COUNTED_LENGTH) return
@@ -73,7 +73,7 @@ export function createAnswerBytes(capacity: number) {
           addSecurityHeaders(headers)
           return new Response(streamText(text, release), { status, headers })
         },
-        /** For the end of the request. Has no effect while its answer is sent. */
+        /** Ends the request. Has no effect while its answer is sent. */
         finish(): void {
           if (!isSending) release()
         },

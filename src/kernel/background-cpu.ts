@@ -20,7 +20,7 @@ type Clock = { now: () => number; pause: (ms: number) => Promise<unknown> }
 export type BackgroundCpu = ReturnType<typeof createBackgroundCpu>
 
 export function createBackgroundCpu({ now, pause }: Clock) {
-  /** By workspace its computations, and when each was seen. */
+  /** The computations of each workspace, with the time at which each was last seen. */
   const running = new Map<string, Map<symbol, number>>()
 
   function see(workspace: string, id: symbol): void {
@@ -76,5 +76,5 @@ export function createBackgroundCpu({ now, pause }: Clock) {
 }
 
 const pause = (ms: number): Promise<void> => new Promise(resolve => setTimeout(resolve, ms))
-/** Of this process, or on Workers of this isolate. */
+/** There is one for this process, or on Workers for this isolate. */
 export const backgroundCpu = createBackgroundCpu({ now: () => performance.now(), pause })

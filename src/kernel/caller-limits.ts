@@ -46,7 +46,7 @@ export function createCallerLimits(services: DatabaseServices & { shareGroups: S
   const countFailures = sharedLimiter ? countAtLimiter(sharedLimiter) : countInDatabase(services)
   const shareFailure = shareFailures(platform, countFailures, (key, seconds) => addresses.exhaust(key, seconds))
   const addresses = createAddressLimits(config.unknownKeysPerMinute, now, shareFailure)
-  /** By organization, so that the keys of one do not evict those of another. */
+  /** Keys are grouped by organization, so that those of one do not evict those of another. */
   const acceptedKeys = createExpiringMap<true>(MAX_KEYS, now)
   /** Names with another proof than a key. A map of its own, so that many keys do not evict them. */
   const provenNames = createExpiringMap<true>(MAX_KEYS, now)
@@ -133,7 +133,7 @@ export function createCallerLimits(services: DatabaseServices & { shareGroups: S
   const untilDone = (c: Context) => createWaitUntil(platform, c)
 
   /**
-   * For a route without a key, which looks something up before it has any proof of the caller. A `name` that had a
+   * Limits a route without a key that looks something up before it has any proof of the caller. A `name` that had a
    * valid proof in the last week has a limit of its own, so it keeps working while made-up names fail. `refusal` is
    * the code of a missing or wrong proof. A route that costs much before its proof counts other codes, too.
    */
@@ -207,7 +207,7 @@ export function createCallerLimits(services: DatabaseServices & { shareGroups: S
         // The address is already over its limit. The request fails with the code of its key, not with that limit.
       }
     },
-    /** For a route without a key, each request of which stores a row. */
+    /** Limits a route without a key, each request of which stores a row. */
     countRequest(c: Context, route: string): void {
       addresses.begin(route, platform.clientAddress(c)).fail(untilDone(c))
     },

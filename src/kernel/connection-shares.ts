@@ -35,7 +35,7 @@ export function createConnectionShares(capacity: number) {
     return lines
   }
 
-  /** After a restart, each key is that of a stranger: once it is known, its other requests wait with its workspace. */
+  /** Every key is unknown after a restart. Once it is known, its other requests wait with its workspace. */
   async function takeAsStranger(use: ConnectionUse, signal: AbortSignal | undefined): Promise<Release> {
     if (waitingStrangers >= MAX_WAITING_STRANGERS) throw new ShareExhausted()
     const known = use.untilKnown?.()

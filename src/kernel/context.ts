@@ -51,7 +51,7 @@ export type CallerServices = Ports &
 
 export type Ctx = CallerServices & {
   actor: Actor
-  /** Of the client, for requests to the API. */
+  /** The address of the client, for requests to the API. */
   clientAddress?: string | undefined
   /** The workspace that the request names. A workspace key need not name its own. */
   tenant: string | null
@@ -77,7 +77,7 @@ export type Ctx = CallerServices & {
   /** Of a client that resumes a stream. */
   lastEventId?: string | undefined
   watches?: Watches
-  /** About what the request asks for in vain, such as members that are not known, or gets in part. */
+  /** The header `Slipway-Warnings`: members that are ignored, and answers that look at a part only. */
   warnings: string[]
   onKeyAccepted?: (organization: string) => void
   /** Set by the response, if the verb succeeds. */

@@ -279,7 +279,7 @@ export async function runAsSystem(database: Database, ...statements: Query<unkno
   return results
 }
 
-/** For visitors of a workspace, who read what may take seconds. */
+/** Runs reads of visitors of a workspace, which may take seconds. */
 export async function runSlowAsSystem(database: Database, ...statements: Query<unknown>[]): Promise<unknown[][]> {
   const [, ...results] = await database.asSystem([SYSTEM_ROLE, ...statements], { isSlow: true })
   return results

@@ -42,7 +42,7 @@ export function createExpiringMap<V>(maxEntries: number, now: () => number) {
     resize(entry.group, keys.size - 1, keys.size)
   }
 
-  /** Of the group that has most, the entry that was set first. Of equal groups, the one that grew first. */
+  /** Removes the oldest entry of the largest group. Of equal groups, it takes the one that grew first. */
   function evict(): void {
     const [group] = groupsOfSize.get(largest)!
     const [key] = groups.get(group!)!

@@ -14,7 +14,7 @@ const MAX_HOLD_MS = 15 * 60_000
 const FIRST_STEP_BYTES = 4096
 
 export type HeldBytes = ReturnType<typeof createHeldBytes>
-/** What one body holds. */
+/** The room that one body holds. */
 export type Hold = {
   /** Throws `bodies_busy` if the share of the group does not allow a body of this size now. */
   growTo(size: number): void

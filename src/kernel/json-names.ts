@@ -22,7 +22,7 @@ export function findRepeatedName(text: string, max: number): { name: string } | 
     if (text.charCodeAt(SPACE.lastIndex) === COLON) {
       if (++count > max) return 'too_many'
       const written = text.slice(at, end)
-      // With its quotes: numbers as texts have hashes that a sender can make collide.
+      // The name keeps its quotes: numbers as texts have hashes that a sender can make collide.
       const name = isEscaped ? JSON.stringify(JSON.parse(written)) : written
       const names = open.at(-1)!
       if (names.has(name)) return { name: JSON.parse(name) }

@@ -71,7 +71,7 @@ type TurnOptions = {
   maxConcurrent: number
 }
 
-/** As `drainOutbox()`, for rows of many workspaces: none of these waits until another one has no rows any more. */
+/** Drains rows of many workspaces like `drainOutbox()`. No workspace waits until another one has no rows left. */
 export async function drainInTurns<Item extends OutboxItem, Result>(
   services: Services,
   outbox: Outbox<Item, Result>,

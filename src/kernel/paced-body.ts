@@ -3,18 +3,18 @@
 import { fail } from './errors.ts'
 
 type Pace = {
-  /** Between two chunks. */
+  /** The longest pause between two chunks. */
   pauseMs: number
-  /** We wait so long in all, and longer with each chunk that comes: a trickle holds its share for no more. */
+  /** The time that we wait in all. Each chunk extends it, and a trickle does not hold its share for longer. */
   graceMs: number
 }
 const PACE: Pace = { pauseMs: 10_000, graceMs: 20_000 }
-/** Of archives, and of requests to models, which may be spoken. They are not held in memory. */
+/** The pace of archives and of requests to models, which may be spoken. They are not held in memory. */
 export const LONG_PACE: Pace = { pauseMs: 30_000, graceMs: 30 * 60_000 }
 const MIN_BYTES_PER_MS = 32
 
 export type PacedReader = {
-  /** Undefined at the end. */
+  /** Returns undefined at the end. */
   read(): Promise<Uint8Array | undefined>
   cancel(reason?: unknown): void
 }

@@ -98,7 +98,7 @@ export type Operation = {
   isProbe?: boolean
   /** An open route that reads a key itself. A session does not count. */
   keyOnly?: boolean
-  /** For an open route with limits of its own: the limit of open routes by address does not apply. */
+  /** Set for an open route with limits of its own: the limit of open routes by address does not apply. */
   hasOwnLimit?: boolean
   /** Handles a route that takes no API key. The database of its services is limited by the address of the visitor. */
   open?: (c: Context<AppEnv>, services: Services, operation: Operation) => Response | Promise<Response>

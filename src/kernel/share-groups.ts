@@ -6,7 +6,7 @@ import { toNetworkPrefix } from './network-prefix.ts'
 
 const MAX_HINTS = 10_000
 const HINT_MS = 15 * 60_000
-/** Longer than a request waits. */
+/** This is longer than a request waits. */
 const ARRIVAL_MS = 10_000
 const ADDRESS = 'address '
 

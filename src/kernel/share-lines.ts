@@ -8,7 +8,7 @@ export type Line = { shares: Shares; group: string; amount?: number }
 export const STRANGERS = 'strangers'
 export const toKnownGroup = (group: string): string => (isStranger(group) ? STRANGERS : group)
 
-/** Undefined if one of the lines has to wait. */
+/** Returns undefined if one of the lines has to wait. */
 export function tryTakeAll(lines: Line[]): Release | undefined {
   const held: Release[] = []
   for (const { shares, group, amount } of lines) {

@@ -93,7 +93,7 @@ export function createShares({
   }
 
   return {
-    /** Undefined if the share of the group does not allow it now. */
+    /** Returns undefined if the share of the group does not allow it now. */
     tryTake: (group: string, amount = 1): Release | undefined =>
       canTake(group, amount) ? takeNow(group, amount) : undefined,
     /** Waits for its turn. Rejects with the reason of `signal`, or with `ShareExhausted`. */

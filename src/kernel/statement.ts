@@ -6,7 +6,7 @@ export type Row = unknown[]
 export type Statement<T> = { sql: string; params: unknown[]; read(rows: Row[]): T[] }
 export type Query<T> = PromiseLike<T[]> | SQL<T> | Statement<T>
 
-/** Whose share of the connections a trip uses, and when it may be abandoned. By default it is of the system. */
+/** The group whose share of the connections a trip uses, by default the system, and the end of its wait. */
 export type TripUse = {
   group?: string
   isSlow?: boolean

@@ -18,20 +18,20 @@ export class ValueBudget {
     this.#left = values
   }
 
-  /** For values of another format than JSON. Returns false if the budget has no room for them. */
+  /** Counts values of another format than JSON. Returns false if the budget has no room for them. */
   take(values: number): boolean {
     this.#left -= values
     return this.#left >= 0
   }
 
-  /** For a text that stays a text. */
+  /** Counts the values of a text that is not parsed. */
   check(text: string, maxDepth: number): JsonFault | null {
     const { fault, seen } = checkJson(text, { maxDepth, maxValues: Math.max(0, this.#left) })
     this.#left -= seen
     return fault
   }
 
-  /** For a text that `JSON.parse` gets next. One that does not fit takes nothing from the budget. */
+  /** Counts the values of a text that `JSON.parse` gets next. One that does not fit takes nothing from the budget. */
   checkBeforeParse(text: string, maxDepth: number): JsonFault | null {
     const { fault, seen } = checkJson(text, { maxDepth, maxValues: Math.max(0, this.#left / BUILT) })
     if (fault === null) this.#left -= seen * BUILT

@@ -53,7 +53,7 @@ function readMembers(bytes: Uint8Array, headers: Headers): Map<string, string> {
   return members
 }
 
-/** In upper case, letters are equal to their other forms, such as `ſ` to `s`. */
+/** Upper case makes letters equal to their other forms, such as `ſ` to `s`. */
 const isAlike = (read: string, name: string): boolean => name !== read && name.toUpperCase() === read.toUpperCase()
 
 /** A byte order mark is kept, which is no JSON. */

@@ -15,9 +15,9 @@ import { fetchModel } from './upstream.ts'
 
 /** Of the request of a traced call. */
 const KEPT_BYTES = 1024 * 1024
-/** Of a request that a token of ours describes. */
+/** The most bytes of a request that a token of ours describes. */
 const MAX_DESCRIBED_BYTES = 8 * 1024 * 1024
-/** Of all such requests that this instance holds. */
+/** The bytes of all such requests that this instance holds. */
 const describedBytes = createShares({ capacity: 24 * 1024 * 1024 })
 const BODILESS_STATUSES = [204, 205, 304]
 /** An error is read as a whole, because some servers repeat the key that they refuse. */

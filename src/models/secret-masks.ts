@@ -60,7 +60,7 @@ export function createSecretFilter(secrets: string[]): SecretFilter {
   }
 }
 
-/** By place, the length of the longest proper beginning of the form that ends there (Knuth, Morris, Pratt). */
+/** Lists for each place the longest proper prefix of the form that ends there (Knuth, Morris, Pratt). */
 function bordersOf(form: Buffer): Int32Array {
   const borders = new Int32Array(form.length)
   for (let at = 1, length = 0; at < form.length; at++) {

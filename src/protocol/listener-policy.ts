@@ -51,7 +51,7 @@ export function isAllowed(need: PolicyNeed, { privileged, service_accounts, max_
 }
 
 type Remedies = Record<PolicyNeed['needs'], string>
-/** What the policy does not allow, as sentences for the user; null if it allows everything. */
+/** Lists in sentences for the user what the policy does not allow; null if it allows everything. */
 export function describeRefusal(spec: ResourceSpec, policy: ListenerPolicy, remedies: Remedies): string | null {
   const refused = listPolicyNeeds(spec).filter(need => !isAllowed(need, policy))
   const sentences = (['privileged', 'service_account', 'copies'] as const).flatMap(needs => {
@@ -133,13 +133,13 @@ const onlyDrops = (value: unknown) =>
     ([member, names]) => Array.isArray(names) && (member === 'drop' || (member === 'add' && names.length === 0)),
   )
 
-/** What of a security context opens nothing. */
+/** The members of a security context that open nothing. */
 export const narrowingMembers = (context: Fields): Fields =>
   Object.fromEntries(presentEntries(context).filter(([member, value]) => isNarrowing(member, value)))
 
 const isNarrowing = (member: string, value: unknown) => Object.hasOwn(NARROWING, member) && NARROWING[member]!(value)
 
-/** By member of a security context, whether a value opens nothing. Other members may open something, so they count. */
+/** Tells for members of a security context which values open nothing. Other members count as opening. */
 const NARROWING: Record<string, (value: unknown) => boolean> = {
   privileged: value => value === false,
   allowPrivilegeEscalation: value => value === false,

@@ -2,8 +2,8 @@
 import * as z from 'zod'
 
 /**
- * For the `meta()` of a member of a reply that lets its reader do something: a key, a token, a link that needs no key.
- * The OpenAPI document shows it, and `/mcp` masks such members.
+ * Marks a member of a reply, in its `meta()`, that lets its reader do something: a key, a token, a link that needs no
+ * key. The OpenAPI document shows it, and `/mcp` masks such members.
  */
 export const CREDENTIAL = { 'x-credential': true } as const
 

@@ -27,7 +27,7 @@ export const listeners = pgTable(
     template_descriptions: json().$type<Record<string, string>>(),
     /** Whether its agent serves in public, so that a custom host of the workspace itself is proved first too. */
     verified_hosts_only: boolean().notNull().default(false),
-    /** What its agent allows deployments to ask for; null until an agent has told it. */
+    /** The policy of its agent; null until an agent has sent one. */
     policy: json().$type<ListenerPolicy>(),
     /** Fencing token: the number of the current lease. Reports with a lower one are refused. */
     fence: bigint({ mode: 'number' }).notNull().default(0),

@@ -1,4 +1,4 @@
-// Says in the answer that a filter has compared long texts in part.
+// Adds the warning of an answer whose filter has compared long texts in part.
 import type { Ctx } from '../kernel/context.ts'
 import { looksWithin } from './filter/bounds.ts'
 import type { ResolvedFilter } from './filter/resolve.ts'
@@ -12,7 +12,7 @@ const WARNING =
 
 type Filters = { [Name in 'filter' | 'trace_filter' | 'tree_filter']?: ResolvedFilter | undefined }
 
-/** Whether a run has such a text is not looked up: that would cost as much as the filter. */
+/** Warns for every such filter: to find out whether a run has a long text would cost as much as the filter. */
 export function warnOfLongTexts({ warnings }: Ctx, { filter, trace_filter, tree_filter }: Filters): void {
   const isConcerned = [filter, trace_filter, tree_filter].some(one => looksWithin(one, LONG_MEMBERS))
   if (isConcerned && !warnings.includes(WARNING)) warnings.push(WARNING)

@@ -15,7 +15,7 @@ export type Part = {
 }
 
 const MAX_HEADER_BYTES = 8 * 1024
-/** Of a part, and parameters of a header: thousands of each would take a hundred times their bytes. */
+/** Thousands of headers of a part, or of parameters of a header, would take a hundred times their bytes. */
 const MAX_HEADERS = 20
 const MAX_PARAMETERS = 20
 const [LF, CR, HYPHEN] = [0x0a, 0x0d, 0x2d]
@@ -119,7 +119,7 @@ function describePart(headers: Map<string, string>, number: number): Omit<Part, 
   return { name, headers, mediaType: type.split(';')[0]!.trim().toLowerCase(), parameters }
 }
 
-/** Of a header like `type; name=value; other="value"`. Null if it is not one, or has a parameter twice or too many. */
+/** Reads a header like `type; name=value; other="value"`. Null for others, repeated parameters, and too many. */
 function readParameters(header: string): Map<string, string> | null {
   const parameters = new Map<string, string>()
   const start = header.indexOf(';')

@@ -1,4 +1,5 @@
-// What lies apart from its run: long members, which answers include up to a limit, and attachments behind signed URLs.
+// Objects stored apart from their run: long members, which answers include up to a limit, and attachments behind signed
+// URLs.
 import type { Ctx } from '../kernel/context.ts'
 import { createKeylessCaller } from '../kernel/context.ts'
 import { createSigner } from '../kernel/crypto.ts'
@@ -17,8 +18,8 @@ const PARALLEL_READS = 6
 type Stored = { run: StoredRun; name: LongMember; object: StoredObject }
 
 /**
- * Fills in what lies apart, the first objects up to a number of bytes and errors before payloads. Other payloads stay
- * empty, and of other errors there is the beginning.
+ * Fills in the members that are stored apart, errors before payloads, up to a number of bytes. Other payloads stay
+ * empty, and other errors keep their beginning.
  */
 export async function fillPayloads(ctx: Ctx, runs: StoredRun[], maxBytes: number): Promise<void> {
   const apart = runs.flatMap(run =>

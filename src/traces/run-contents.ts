@@ -68,7 +68,7 @@ const cleanJson = (json: string): string =>
     escaped === '\\\\' ? escaped : escaped === '\\u0000' ? '' : '\ufffd',
   )
 
-/** Without half of a surrogate pair at its end. */
+/** Cuts a text so that no half of a surrogate pair is at its end. */
 export const cutText = (text: string, maxLength: number): string =>
   text.length <= maxLength ? text : text.slice(0, maxLength).replace(/[\ud800-\udbff]$/, '')
 

@@ -100,7 +100,7 @@ export type RunOperation = {
 export const PAYLOADS = ['extra', 'serialized', 'inputs', 'outputs', 'events'] as const
 export type Payload = (typeof PAYLOADS)[number]
 
-/** What lies apart from its row where it is long. */
+/** The members that are stored apart from their row where they are long. */
 export const LONG_MEMBERS = [...PAYLOADS, 'error'] as const
 export type LongMember = (typeof LONG_MEMBERS)[number]
 

@@ -176,7 +176,7 @@ const newKey = async (by: Caller = tenant.owner, body: object = {}) =>
 const revokeKey = async ({ id }: { id: string }) => {
   expect((await tenant.owner.delete(`${KEYS}/${id}`)).status).toBe(204)
 }
-/** Before what it makes would end by itself. */
+/** This is earlier than the expiry of the things that it makes. */
 const soon = () => new Date(Date.now() + 5 * MINUTE_MS).toISOString()
 const personOf = (token: string, member_id: string): Person => ({ member_id, ...asSession(token, app) })
 
@@ -300,7 +300,7 @@ describe.each(rows)('$name', ({ name, endsWithIt, stays, ends }) => {
       await ends[end]!()
       expect(await isOpen(by), end).toBe(false)
       for (const [thing, isAlive] of things) expect([end, thing, await isAlive!()]).toEqual([end, thing, false])
-      // What stays may expire with the time that passes.
+      // Things that stay may still expire by themselves as time passes.
       if (clock.ahead === 0)
         for (const [thing, isAlive] of remaining) expect([end, thing, await isAlive!()]).toEqual([end, thing, true])
       clock.ahead = 0

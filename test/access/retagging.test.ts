@@ -53,7 +53,7 @@ it.each(CASES)('a policy on %s denies to delete: a caller who %s is refused', as
   const key = (await own.get(`/v2/tag-values/${value}`)).body.tag_key_id
   expect(outcome(await WAYS[way]!(by, { own, id, value, other, key }))).toEqual(REFUSED)
   expect(outcome(await by.delete(`/v2/deployments/${id}`))).toEqual([403, 'denied_by_policy'])
-  // Who has no such policy may.
+  // A caller without such a policy may.
   expect((await own.delete(`/v2/deployments/${id}/tags/${value}`)).status).toBe(204)
 })
 

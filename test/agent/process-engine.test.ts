@@ -522,7 +522,7 @@ createServer((req, res) => { console.log('given'); res.end() }).listen(process.e
     expect(engine.policy).toEqual({ privileged: false, service_accounts: [], max_copies: 2 })
     expect(engine.refusalReason(unitOf(2))).toBeNull()
     expect(engine.refusalReason(unitOf(999))).toMatch(/resource_spec\.min_scale.*AGENT_MAX_COPIES/)
-    // Of a revision that an agent with a higher limit accepted.
+    // An agent with a higher limit has accepted this revision.
     await engine.start(unitOf(999), writeApplication(home, 'copies', makeServerCode('copy')))
     await waitForPhase(engine, ref, 'healthy')
     expect((await engine.readUsage()).flatMap(({ copies }) => copies)).toHaveLength(2)

@@ -1,4 +1,4 @@
-// Which of several running `npm run dev` a command talks to, and how it says so.
+// A command chooses one of several running `npm run dev`, and shows which.
 import * as fs from 'node:fs'
 import { beforeAll, expect, it, vi } from 'vitest'
 import { configFile, writeLink } from '../../src/cli/settings.ts'

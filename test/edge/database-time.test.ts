@@ -1,4 +1,4 @@
-// In an isolate there are no shares of a pool, but a budget of database time for each workspace.
+// An isolate has no pool to share, but a budget of database time for each workspace.
 import { expect, it, onTestFinished, vi } from 'vitest'
 import { newTenant, startApp } from '../support/app.ts'
 

@@ -157,7 +157,7 @@ test.runIf(process.getuid?.() === 0)(
   },
 )
 
-/** What was revoked or used after the backup must not work again. */
+/** A credential that was revoked or used after the backup must not work again. */
 const ENDED = ['sessions', 'sign_in_links', 'device_requests', 'oauth_grants', 'oauth_flows']
 /** A restore ends the leases of agents. */
 const OF_LEASES = ['holds_removals_since', 'fence', 'agent_id', 'lease_expires_at']

@@ -23,7 +23,7 @@ const log = () => {}
 let url: string
 let api_key: string
 let deployment: string
-/** With one secret. */
+/** The deployment has one secret. */
 let small: string
 let values: [table: string, column: string, owner: string, place: string][]
 

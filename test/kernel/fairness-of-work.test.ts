@@ -13,7 +13,7 @@ const SLICE = 2_000_000
 const HOSTILE = 'hostile'
 const QUIET = 'quiet'
 
-/** Time passes in pauses, and when work says so. Whoever pauses goes on in the order of time. */
+/** Time passes in pauses, and when work says so. Paused code continues in the order of time. */
 function createVirtualTime() {
   let now = 0
   const waiting: { at: number; go: () => void }[] = []

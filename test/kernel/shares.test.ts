@@ -7,7 +7,7 @@ const takeAll = (shares: ReturnType<typeof createShares>, group: string): Releas
   return taken
 }
 
-/** Whether the promise has settled once all work that is due now is done. */
+/** True if the promise has settled once all work that is due now is done. */
 async function hasSettled(promise: Promise<unknown>): Promise<boolean> {
   let settled = false
   promise.then(

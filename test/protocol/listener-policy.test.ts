@@ -1,4 +1,4 @@
-// What counts as opening the restrictions of every container, and what only narrows them.
+// Members that open the restrictions of every container are told from those that only narrow them.
 import { describe, expect, it } from 'vitest'
 import { CLOSED_POLICY, describeRefusal, isAllowed, listPolicyNeeds } from '../../src/protocol/listener-policy.ts'
 import { ResourceSpec } from '../../src/protocol/resources.schema.ts'
@@ -67,7 +67,7 @@ it.each([
   expect(listPaths({ volumes: [{ name: 'v', ...volume }] })).toEqual([`resource_spec.volumes.0.${path}`])
 })
 
-it('volumes of the namespace need nobody, and an account that is allowed has its token anyway', () => {
+it('volumes of the namespace need no operator, and an account that is allowed has its token anyway', () => {
   const volumes = ['configMap', 'secret', 'emptyDir', 'persistentVolumeClaim', 'downwardAPI'].map((kind, i) => ({
     ...{ name: `v${i}`, [kind]: {} },
   }))

@@ -23,7 +23,7 @@ const readCpuMs = () => {
 export const getCpuBudget = (bytes: number): number =>
   Math.min(MAX_BUDGET_MS, BUDGET_MS * Math.max(1, bytes / BUDGET_BYTES))
 
-/** Of a body that is decompressed: it may be larger than others, and work must not grow faster than it. */
+/** The budget of a decompressed body: it may be larger than others, and work must not grow faster than it. */
 export const getRawCpuBudget = (bytes: number): number => BUDGET_MS * Math.max(1, bytes / BUDGET_BYTES)
 
 /** The best of several runs in milliseconds, which is closest to the cost of the work alone. */

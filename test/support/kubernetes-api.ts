@@ -25,7 +25,7 @@ const KIND_BY_RESOURCE = Object.fromEntries(
 export class KubernetesApi extends KubernetesObjects {
   readonly requests: ApiRequest[] = []
   readonly namespaces = new Set(['apps', 'other'])
-  /** Those that do not enforce the profile `restricted`. */
+  /** The namespaces that do not enforce the profile `restricted`. */
   readonly openNamespaces = new Set<string>()
   /** API groups that are not installed. */
   readonly missingGroups = new Set<string>()
@@ -159,7 +159,7 @@ export class KubernetesApi extends KubernetesObjects {
     sendJson(res, existing.object)
   }
 
-  /** Of pods alone, and dry runs alone: the engine applies everything else. */
+  /** Creates pods in dry runs only: the engine applies everything else. */
   #create(pod: Stored, namespace: string, query: URLSearchParams): Stored {
     if (query.get('dryRun') !== 'All') throw new ApiError({ code: 400, message: 'only dry runs are supported' })
     if (!this.namespaces.has(namespace))

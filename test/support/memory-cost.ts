@@ -11,7 +11,7 @@ const CLEAR_REFS = '/proc/self/clear_refs'
 const isWorker = globalThis.navigator?.userAgent === 'Cloudflare-Workers'
 const canMeasure = !isWorker && existsSync(CLEAR_REFS)
 
-/** Of the process, in MiB: since the last reset, and now. */
+/** The resident memory of the process in MiB: its peak since the last reset, and now. */
 function readResident(): { peak: number; now: number } {
   const status = readFileSync('/proc/self/status', 'utf8')
   const read = (name: string) => Number(new RegExp(`^${name}:\\s*(\\d+) kB`, 'm').exec(status)![1]) / 1024

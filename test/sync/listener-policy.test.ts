@@ -1,4 +1,4 @@
-// What the agent of a listener allows deployments to ask for: the control plane refuses the rest when it is planned.
+// The control plane refuses a change that the agent of the listener does not allow, when it is planned.
 import { describe, expect, it } from 'vitest'
 import { CLOSED_POLICY, isAllowed, type ListenerPolicy, type PolicyNeed } from '../../src/protocol/listener-policy.ts'
 import { newTenant, type Tenant } from '../support/app.ts'
@@ -56,7 +56,7 @@ describe('a listener', () => {
     },
   )
 
-  it('whose agent has not told its policy decides by itself, also after one that had told it', async () => {
+  it('whose agent has sent no policy decides by itself, also after one that had sent it', async () => {
     const tenant = await newTenant()
     const { listener, agent, key } = await newListenerWith(tenant, CLOSED_POLICY)
     await makeSyncAgent(tenant, key, agent.agent_id).poll()

@@ -1,4 +1,4 @@
-// Filters over texts of any length: no comparison takes time that nothing ends.
+// Filters over texts of any length: the time limit ends every comparison.
 import { type SQL, sql } from 'drizzle-orm'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { countRows } from '../../src/datasets/example-list.ts'
@@ -40,7 +40,7 @@ function filtersOf(fields: Fields): string[] {
   return [`search("${WORDS}")`, ...texts].filter(filter => resolveFilters({ filter }, fields).faults.length === 0)
 }
 
-/** As a request in the workspace reads, but for the time that it may take. */
+/** Reads like a request in the workspace, with a time limit of its own. */
 async function readBriefly({ tenant_id }: Tenant, statement: SQL): Promise<string> {
   const enter = sql`select set_config('app.tenant_id', ${tenant_id}, true)`
   const limit = sql`select set_config('statement_timeout', ${String(TIMEOUT_MS)}, true)`

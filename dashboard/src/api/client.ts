@@ -31,7 +31,7 @@ const client = computed(() =>
 )
 export const getClient = (): Client => client.value
 
-/** The answer looked at parts of long texts only. A page sends nothing else that an answer warns about. */
+/** True if the answer compared long texts in part. A page sends no other request that gets a warning. */
 export const isPartial = ({ headers }: { headers: Headers }): boolean => headers.has('Slipway-Warnings')
 
 /** The caller, or undefined without a session. */

@@ -56,10 +56,10 @@ const REMEDIES = {
   service_account: 'Remove it, or ask the operator to add it to K8S_SERVICE_ACCOUNTS.',
   copies: 'Lower it.',
 }
-/** Of a small deployment: the check before one is known. */
+/** Resources of a small deployment, for the check before a real one is known. */
 const CHECKED_RESOURCES = resourcesOf([0.5, 1], [512, 1024])
 
-/** Null for a namespace that refuses privileged pods. */
+/** Returns null for a namespace that refuses privileged pods. */
 function describeVerdict(namespace: string, { admits, reason }: NamespaceVerdict): string | null {
   if (admits === 'restricted') return null
   const remedy =
@@ -80,9 +80,9 @@ type Options = {
   pause_ms?: number
   /** Distinguishes its builds from those of other agents with the same image builder. */
   agent_id?: string
-  /** How often it checks whether pull secrets need a renewal. */
+  /** The pause between two checks of whether pull secrets need a renewal. */
   renew_ms?: number
-  /** How often it checks what pods its namespaces admit. */
+  /** The pause between two checks of the namespaces. */
   check_ms?: number
   logEvent?: LogEvent
 }
@@ -96,7 +96,7 @@ export class KubernetesEngine implements Engine {
   readonly #images: Images
   readonly #namespaceChecks: NamespaceChecks
   readonly #logEvent: LogEvent
-  /** By namespace, what the operator was warned of last. */
+  /** The last warning about each namespace. */
   readonly #warnings = new Map<string, string>()
   readonly #pullSecrets: PullSecrets
   readonly #renewMs: number
@@ -182,7 +182,7 @@ export class KubernetesEngine implements Engine {
     void this.#warnOfNamespaces()
   }
 
-  /** Tells the operator before a user sees it. */
+  /** Warns the operator in the log, before a user gets the refusal. */
   async #warnOfNamespaces(): Promise<void> {
     for (const namespace of this.#settings.namespaces) {
       const verdict = await this.#namespaceChecks.ask(namespace, CHECKED_RESOURCES).catch(() => null)
@@ -193,7 +193,7 @@ export class KubernetesEngine implements Engine {
     }
   }
 
-  /** What already runs keeps running in such a namespace: only a revision that has no Deployment yet is refused. */
+  /** Refuses a revision only while it has no Deployment, so running ones stay in such a namespace. */
   async #requireRestrictedNamespace(spec: RevisionSpec): Promise<void> {
     if (this.#settings.accepts_privileged_namespaces) return
     const namespace = namespaceOf(this.#settings, spec)
@@ -315,7 +315,7 @@ export class KubernetesEngine implements Engine {
   }
 
   async start(spec: RevisionSpec, artifact: Artifact): Promise<void> {
-    // Also for a revision that an agent without this rule accepted: what runs of it is left as it is.
+    // An earlier agent may have accepted the revision without this rule. Its running objects stay as they are.
     const refusal = describeRefusal(spec.resources, this.policy, REMEDIES)
     if (refusal !== null) throw new PermanentError(refusal)
     await this.#requireRestrictedNamespace(spec)

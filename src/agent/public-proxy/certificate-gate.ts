@@ -22,7 +22,7 @@ const PAUSES_MS = [60, 6 * 60, 24 * 60].map(minutes => minutes * MINUTE_MS)
 
 /** The failures of a host that is not served are forgotten so long after its pause has ended. */
 const REMEMBERED_MS = PAUSES_MS.at(-1)!
-/** Of hosts that are not served: those whose pauses end first are forgotten beyond that. */
+/** Beyond this number of hosts that are not served, those whose pauses end first are forgotten. */
 const MAX_UNSERVED = 10_000
 
 export function createCertificateGate({

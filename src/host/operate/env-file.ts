@@ -23,7 +23,7 @@ function parse(text: string): Map<string, string> {
   )
 }
 
-/** Undefined removes a variable. One that the file sets twice is set once: systemd would take the last. */
+/** A value of undefined removes the variable. One that the file sets twice is set once: systemd would take the last. */
 export function setVariables(file: EnvFile, variables: Record<string, string | undefined>): string {
   const missing = new Map(Object.entries(variables))
   const lines = file.text

@@ -58,7 +58,7 @@ export async function loadBackup(restore: RestoreOptions): Promise<Manifest> {
   try {
     if (!isLoaded) {
       await beginRestore(client, manifest.id)
-      // Before the rows: what they name exists.
+      // Uploads are put before the rows, so that no row names an archive that is missing.
       if (storage && manifest.uploads) {
         const put = () => putUploads(storage, folder)
         await (uploadsFolder === undefined ? put() : fillAsOwner(uploadsFolder, put))
@@ -74,7 +74,7 @@ export async function loadBackup(restore: RestoreOptions): Promise<Manifest> {
         throw new Error(NOT_EMPTY)
       }
       await loadRows(client, folder, manifest, log)
-      // In the same transaction, so that no agent sees the rows without.
+      // The hold is in the same transaction, so that no agent sees the rows without it.
       await holdRemovals(client)
       await markLoaded(client, manifest.id)
       await client.query('commit')
@@ -83,7 +83,7 @@ export async function loadBackup(restore: RestoreOptions): Promise<Manifest> {
     const later = await migrateTo()
     if (later.length > 0) log(`Migrated on to ${later.at(-1)!.name}.`)
     await inTransaction(client, async () => {
-      // Again: an older database may have had no column for it.
+      // The hold is repeated, because an older database had no column for it before the migration.
       await holdRemovals(client)
       await endRestore(client)
     })
@@ -99,8 +99,8 @@ export async function loadBackup(restore: RestoreOptions): Promise<Manifest> {
 }
 
 /**
- * Also before the migration: another application's database must stay as it is. True if an earlier run loaded the rows
- * of this backup, and was interrupted before it had migrated them.
+ * Runs before the migration, because another application's database must stay as it is. Returns true if an earlier run
+ * loaded the rows of this backup, and was interrupted before it had migrated them.
  */
 async function requireEmpty(url: string, { id, migration }: Manifest, newest: number): Promise<boolean> {
   const client = await connectClient(url)

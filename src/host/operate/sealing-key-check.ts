@@ -13,7 +13,7 @@ import { type Reseal, SEALED_ROWS } from './sealed-rows.ts'
 type TableName = keyof typeof SEALED
 type Probe = { opened: string[]; failed: string[] }
 export type KeyEvidence = {
-  /** Whether a value was opened by these keys. */
+  /** True once these keys have opened a value. */
   isProved: boolean
   /** Names of keys that values need and SEALING_KEYS does not have. */
   missing: string[]

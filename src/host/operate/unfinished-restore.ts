@@ -24,12 +24,12 @@ export const beginRestore = (client: pg.Client, backup: string): Promise<void> =
     )
   })
 
-/** In the transaction that loads the rows. */
+/** Belongs in the transaction that loads the rows. */
 export async function markLoaded(client: pg.Client, backup: string): Promise<void> {
   await client.query('update drizzle.unfinished_restore set backup = $1, is_loaded = true', [backup])
 }
 
-/** After another restore was faster, which has removed its mark or still needs it. */
+/** Removes the mark of a restore that was overtaken, unless the other restore still needs it. */
 export const abandonRestore = (client: pg.Client): Promise<void> =>
   inTransaction(client, async () => {
     if ((await readUnfinishedRestore(client))?.is_loaded === false) await endRestore(client)

@@ -72,7 +72,7 @@ export function hasChanged({ path, text, mode }: WantedFile): boolean {
   return (stat.mode & 0o777) !== mode || fs.readFileSync(path, 'utf8') !== text
 }
 
-/** Atomic, never readable by others for a moment, and on the disk when it returns. */
+/** Replaces the file at once. Others can never read it, and it is on the disk when the function returns. */
 export function writeFile({ path, text, mode }: WantedFile): void {
   const folder = dirname(path)
   fs.mkdirSync(folder, { recursive: true, mode: folder === FOLDER ? 0o700 : 0o755 })

@@ -28,13 +28,13 @@ export function lockRun(folder = FOLDER): () => void {
 export function openPendingRestarts(folder = FOLDER) {
   const mark = (unit: string) => join(folder, `${unit}.restart`)
   return {
-    /** Before the file is written. */
+    /** Must be called before the file is written. */
     add(unit: string): void {
       fs.mkdirSync(folder, { recursive: true, mode: 0o700 })
       fs.writeFileSync(mark(unit), '', { mode: 0o600 })
     },
     has: (unit: string): boolean => fs.existsSync(mark(unit)),
-    /** After the unit was restarted. */
+    /** Must be called after the unit was restarted. */
     remove: (unit: string): void => fs.rmSync(mark(unit), { force: true }),
   }
 }

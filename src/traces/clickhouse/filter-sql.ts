@@ -178,7 +178,7 @@ export function jsonPairs(json: Sql, keys: string[] | undefined): Sql {
   return sql`arrayConcat(${first}, ${inner}, ${elements})`
 }
 
-/** Every word stands somewhere in the texts, in any case. In JSON, quotes and backslashes are escaped. */
+/** True if the texts contain every word. Case is ignored. In JSON, quotes and backslashes are escaped. */
 function search(searched: Sql[], [words]: Literal[], isJson = true): Sql {
   return all(
     splitWords(String(words)).map(word => {

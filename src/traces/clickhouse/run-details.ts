@@ -78,7 +78,7 @@ function toText(column: DetailColumn, value: string | null): string | null {
   return column.endsWith('_time') ? fromClickHouseTime(value) : value
 }
 
-/** Of each long member what the write that wins has, and the attachments of all writes, of which later ones win. */
+/** Takes each long member from the write that wins, and the attachments of all writes, later ones first. */
 export function joinObjects(writes: string): string | null {
   const [winners, all] = JSON.parse(writes) as [(string | null)[], string[]]
   const objects: StoredObjects = {}

@@ -1,13 +1,13 @@
-// How much of a stored text filters look at (pure). No comparison may take time that nothing ends: Postgres sees that a
-// statement is to end between comparisons, and never within one.
+// Bounds of the stored texts that filters look at (pure). Postgres ends a statement between two comparisons, and never
+// within one, so each comparison has to be short.
 import type { ResolvedFilter } from './resolve.ts'
 
-/** Of a text. Longer ones are compared by their beginning. */
+/** The part of a text that is compared, from its beginning. */
 export const COMPARED_CHARACTERS = 1024 * 1024
-/** Of JSON whose members are compared. Postgres parses it at once; longer JSON has no members for a filter. */
+/** The longest JSON whose members are compared. Postgres parses it as a whole. Longer JSON has no members here. */
 export const PARSED_BYTES = 128 * 1024
 
-/** Whether the filter looks for something that the rest of a text may have, in one of the fields or families. */
+/** True if the filter could match in the rest of a text, in one of the fields or families. */
 export function looksWithin(filter: ResolvedFilter | undefined, fields: readonly string[]): boolean {
   if (!filter) return false
   if ('parts' in filter) return filter.parts.some(part => looksWithin(part, fields))

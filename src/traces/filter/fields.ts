@@ -112,7 +112,7 @@ function readerOf(operator: Comparison, type: FieldType): { read: Read; descript
 
 /** Characters of a pattern of `like`, and of a word of `search`. A longer one is no pattern, but a text to compare. */
 const MAX_PATTERN = 255
-/** Names have underscores, which are wildcards where nobody escapes them. Each costs time at each character. */
+/** Names have underscores, which are wildcards unless they are escaped. Each costs time at each character. */
 const MAX_WILDCARDS = 16
 const PATTERN =
   `a text of at most ${MAX_PATTERN} characters, with at most ${MAX_WILDCARDS} \`%\` and \`_\` that have no backslash ` +

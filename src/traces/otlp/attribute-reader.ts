@@ -9,7 +9,7 @@ const MAX_DEPTH = 64
 export const isObject = (value: Value | undefined): value is { [name: string]: Value } =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** Of the request whose spans are converted now. Conversion is synchronous, so there is one at a time. */
+/** The budget of the request whose spans are converted now. Conversion is synchronous, so there is one at a time. */
 let budget: ValueBudget | undefined
 
 export function withTextBudget<T>(values: ValueBudget, convert: () => T): T {

@@ -51,7 +51,7 @@ export class DecodeLimits {
     if (this.#spans > MAX_SPANS) throw new UndecodableSpans(`it has more than ${MAX_SPANS} spans`)
   }
 
-  /** Of an event, or of the spans of one process. */
+  /** Counts an event, or the group of spans of one process. */
   countGroup(): void {
     this.#values += VALUES_OF_GROUP - 1
     this.countValue(0)

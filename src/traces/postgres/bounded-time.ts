@@ -8,7 +8,7 @@ import { Failure, fail } from '../../kernel/errors.ts'
 const MAX_READ_MS = 4000
 const QUERY_CANCELED = '57014'
 
-/** For the transaction of the read, before it. */
+/** Runs first in the transaction of the read. */
 export const LIMIT_TIME = sql`select set_config('statement_timeout', ${String(MAX_READ_MS)}, true)`
 
 export const runWithinTime = <T>(ctx: Ctx, query: Query<T>): Promise<T[]> =>

@@ -98,7 +98,7 @@ function compareMember(operator: Comparison, column: SQL, text: SQL, value: Lite
   return operator === 'neq' ? sql`(${number} and ${text} is distinct from ${String(value)})` : number
 }
 
-/** Every word stands somewhere in the texts, in any case. In JSON, quotes and backslashes are escaped. */
+/** True if the texts contain every word. Case is ignored. In JSON, quotes and backslashes are escaped. */
 function search(texts: SQL[], [words]: Literal[], isJson = true): SQL {
   const found = splitWords(String(words)).map(word => {
     const spellings = [...new Set([word, ...(isJson ? [JSON.stringify(word).slice(1, -1)] : [])])]

@@ -10,17 +10,17 @@ export const beginningOf = (text: SQL): SQL => sql`case
     when octet_length(${text}) <= ${COMPARED} then ${text}
     else left(${text}, ${COMPARED})
   end`
-/** Null for text that is no JSON, or too long to be parsed. */
+/** The text as JSON, or null if it is none or too long to be parsed. */
 export const parsedJson = (text: SQL): SQL => sql`case
     when octet_length(${text}) <= ${PARSED} and pg_input_is_valid(${text}, 'jsonb') then ${text}::jsonb
   end`
 const COMPARED = sql.raw(String(COMPARED_CHARACTERS))
 const PARSED = sql.raw(String(PARSED_BYTES))
 
-/** Whether a text matches a pattern of `like`. */
+/** True if the text matches a pattern of `like`. */
 export const matchesPattern = (text: SQL, pattern: string): SQL => sql`${text} ~ ${toRegularExpression(pattern)}`
 
-/** Whether one of the spellings stands somewhere in the text, in any case. */
+/** True if the text contains one of the spellings. Case is ignored. */
 export const containsAny = (text: SQL, spellings: string[]): SQL => sql`${text} ~* ${spellings.map(quote).join('|')}`
 
 const quote = (text: string): string => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')

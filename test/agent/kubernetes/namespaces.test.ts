@@ -1,4 +1,4 @@
-// What the kubernetes engine refuses by its operator's settings: privileges, accounts, and namespaces that admit them.
+// The kubernetes engine refuses privileges, accounts and namespaces that its operator does not allow.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { PermanentError, TransientError } from '../../../src/agent/engine.ts'
 import { KubernetesEngine } from '../../../src/agent/engines/kubernetes.ts'
@@ -129,7 +129,7 @@ describe('what only the operator allows', () => {
     const [closed, open] = [createEngine(), createEngine(opening)]
     const [setting] = Object.keys(opening)
     expect(closed.refusalReason(makeKubernetesUnit(unit))).toContain(setting)
-    // As after an upgrade, for a revision that an earlier agent accepted.
+    // An earlier agent may have accepted the revision, before an upgrade.
     await expect(start(closed, unit)).rejects.toThrow(PermanentError)
     expect(api.all()).toEqual([])
     expect(open.refusalReason(makeKubernetesUnit(unit))).toBeNull()
@@ -158,7 +158,7 @@ describe('what only the operator allows', () => {
     const engine = createEngine()
     for (const kind of ['Secret', 'PersistentVolumeClaim'])
       api.put({ apiVersion: 'v1', kind, metadata: { name: SECRET } })
-    // Those of the operator or of other programs are for everybody who may deploy to the namespace.
+    // Objects of the operator or of other programs are for everybody who may deploy to the namespace.
     await start(engine, unit)
     const labels = { 'app.kubernetes.io/managed-by': 'slipway', 'slipway/deployment-id': 'another' }
     for (const kind of ['Secret', 'PersistentVolumeClaim'])

@@ -40,7 +40,7 @@ export type Kind = keyof typeof API_VERSIONS
 const PAGE_SIZE = 500
 const RETRY_MS = 2000
 
-/** `refused`: by an admission controller. `forbidden`: the agent may not create such an object. */
+/** An admission controller answers `refused`. `forbidden` means that the agent may not create such an object. */
 export type CreationVerdict = { outcome: 'admitted' | 'refused' | 'forbidden'; message: string }
 
 type PodMetrics = { metadata: { name: string }; containers: { usage?: { cpu?: unknown; memory?: unknown } }[] }
@@ -137,7 +137,7 @@ export class Cluster {
     await this.#serverSideApply(object, true, 'All').catch(error => Promise.reject(toEngineError(error, action)))
   }
 
-  /** Whether the API server would create the object. Throws if it does not tell. */
+  /** Asks the API server whether it would create the object. Throws if the answer decides nothing. */
   async dryRunCreate(object: KubernetesObject): Promise<CreationVerdict> {
     try {
       await this.#objects.create(object, UNUSED, 'All', MANAGER)

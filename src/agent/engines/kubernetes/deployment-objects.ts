@@ -106,7 +106,7 @@ export class DeploymentObjects {
       }
   }
 
-  /** In a namespace that deployments share, none names the Secrets and volumes that an agent made for another one. */
+  /** Keeps a deployment from naming the Secrets and volumes that an agent made for another one in its namespace. */
   async checkNamedObjects(spec: RevisionSpec): Promise<void> {
     const namespace = namespaceOf(this.#settings, spec)
     for (const { kind, name, path } of listNamedObjects(spec)) {

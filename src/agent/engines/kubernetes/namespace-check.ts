@@ -6,19 +6,19 @@ import { RESTRICTED_SECURITY } from './pod-template.ts'
 const KEPT_MS = 10 * 60_000
 
 type Options = { cluster: Pick<Cluster, 'dryRunCreate'>; image: string; now: () => Date }
-/** `reason`: why it cannot be told. */
+/** The `reason` says why the answer is `unknown`. */
 export type NamespaceVerdict = { admits: 'privileged' | 'restricted' | 'unknown'; reason: string | null }
 
 export class NamespaceChecks {
   readonly #options: Options
-  /** By namespace, until when it is known to refuse such pods. Others are asked again each time. */
+  /** The time until which each namespace counts as restricted. Others are asked again each time. */
   readonly #closedUntil = new Map<string, number>()
 
   constructor(options: Options) {
     this.#options = options
   }
 
-  /** `resources`: those of the application, which the limits of the namespace admit. */
+  /** The `resources` are those of the application, which the limits of the namespace admit. */
   async check(namespace: string, resources: V1ResourceRequirements): Promise<NamespaceVerdict> {
     const now = this.#options.now().getTime()
     if ((this.#closedUntil.get(namespace) ?? 0) > now) return { admits: 'restricted', reason: null }

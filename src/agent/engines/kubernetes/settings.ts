@@ -85,7 +85,7 @@ export const KubernetesSettings = z
     build_docker_config: all.K8S_BUILD_DOCKER_CONFIG ?? null,
     privileges: all.K8S_PRIVILEGES === 'on',
     service_accounts: all.K8S_SERVICE_ACCOUNTS,
-    /** Whether it deploys to a namespace that admits privileged pods. Privileges need such a namespace. */
+    /** Set for an agent that deploys to namespaces which admit privileged pods. Privileges need such a namespace. */
     accepts_privileged_namespaces: all.K8S_PRIVILEGED_NAMESPACES === 'accept' || all.K8S_PRIVILEGES === 'on',
     /** The time for a revision to become healthy. */
     progress_seconds: all.K8S_PROGRESS_SECONDS,
