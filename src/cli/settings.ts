@@ -51,7 +51,7 @@ export class SeveralInstallations extends CommandFailure {
     super(
       EXIT.usage,
       'several_installations',
-      `Several \`npm run dev\` are running: ${urls.join(', ')}. Choose one with SLIPWAY_URL, or link the folder.`,
+      `Several \`npm run dev\` are running: ${urls.join(', ')}. Choose one with SLIPWAY_URL, or use a linked folder.`,
       `SLIPWAY_URL=${urls[0]} slipway whoami`,
     )
     this.logins = logins

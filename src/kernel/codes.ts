@@ -376,9 +376,9 @@ const CODES = {
   ],
   widens_own_access: [
     403,
-    'Change of tags that an own access policy is about',
+    'Change of tags would widen own access',
     'This change of tags would give you access that an access policy of your role does not give.',
-    'Ask somebody without this policy, or an Admin of the organization, to make it.',
+    'Ask a member without this policy, or an Admin of the organization, to make it.',
   ],
   trace_key_confined: [
     403,
@@ -1332,7 +1332,7 @@ const CODES = {
   link_rate_limited: [
     429,
     'Link read too often',
-    'Those who have this link read more within a minute than one link allows.',
+    'This link was read more within a minute than its budget allows.',
     'Retry after the time in `Retry-After`.',
   ],
   events_expired: [
@@ -1447,7 +1447,7 @@ const CODES = {
     503,
     'Too many large answers at once',
     'The memory reserved for large answers is full, or your share of it.',
-    'Read what you were sent, and retry after the time in `Retry-After`.',
+    'Read the answers of earlier requests to their end, and retry after the time in `Retry-After`.',
   ],
   bodies_busy: [
     503,

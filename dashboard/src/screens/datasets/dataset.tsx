@@ -210,7 +210,7 @@ function Examples({ workspace, dataset }: Props) {
       )}
       {isPartial && (
         <p class={styles.note} role="status">
-          Of inputs and outputs over 1 MB, only the beginning was searched.
+          Inputs and outputs over 1 MB were searched only in their beginning.
         </p>
       )}
       {error && !items && <Problem error={error} onRetry={() => void refetch()} />}

@@ -138,7 +138,7 @@ export function Runs({ workspace, project }: { workspace: string; project: Proje
       {parsed.unknown && <Unknown condition={parsed.unknown} />}
       {isPartial && (
         <p class={styles.partial} role="status">
-          Of errors, inputs and outputs over 32 KB, only the beginning or the preview was searched.
+          Errors, inputs and outputs over 32 KB were searched only in their beginning or preview.
         </p>
       )}
       {error && !fault && !items && <Problem error={error} onRetry={() => void refetch()} />}
