@@ -5,7 +5,7 @@ import type { Release, Shares } from './shares.ts'
 export type Line = { shares: Shares; group: string; amount?: number }
 
 /** Callers that are not known are one group among the others. */
-export const STRANGERS = 'strangers'
+const STRANGERS = 'strangers'
 export const toKnownGroup = (group: string): string => (isStranger(group) ? STRANGERS : group)
 
 /** Returns undefined if one of the lines has to wait. */

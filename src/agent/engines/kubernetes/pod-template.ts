@@ -161,10 +161,7 @@ function appContainerOf(
   }
 }
 
-/**
- * A user's security context narrows ours, and what would open it is left out. If the operator allows privileges, it
- * takes its place.
- */
+/** Narrows our context by a user's. If the operator allows privileges, the user's context replaces ours. */
 function securityContextOf({ privileges }: KubernetesSettings, { securityContext }: z.output<typeof Container>) {
   if (privileges) return securityContext ?? RESTRICTED_SECURITY
   return { ...narrowingMembers(securityContext ?? {}), ...RESTRICTED_SECURITY }
