@@ -10,7 +10,7 @@ const MAX_ACCOUNTS = 100
 export const ListenerPolicy = z
   .object({
     privileged: z.boolean().meta({
-      description: 'Security contexts, volumes and annotations may open what is closed by default.',
+      description: 'Security contexts, volumes, labels and annotations may open what is closed by default.',
     }),
     service_accounts: arrayOf(boundedText(253).min(1), MAX_ACCOUNTS).meta({
       description: 'The service accounts that a deployment may name.',
@@ -67,9 +67,11 @@ const REFUSALS: Remedies = {
 }
 
 const listPrivileges = (spec: ResourceSpec): string[] => [
-  ...Object.keys(spec.annotations ?? {})
-    .filter(isPlatformAnnotation)
-    .map(key => `${ROOT}.annotations.${key}`),
+  ...(['labels', 'annotations'] as const).flatMap(where =>
+    Object.keys(spec[where] ?? {})
+      .filter(isPlatformKey)
+      .map(key => `${ROOT}.${where}.${key}`),
+  ),
   ...(spec.volumes ?? []).flatMap((volume, i) =>
     listOpenVolumeKinds(volume, spec.service_account_name != null).map(kind => `${ROOT}.volumes.${i}.${kind}`),
   ),
@@ -79,18 +81,29 @@ const listPrivileges = (spec: ResourceSpec): string[] => [
   ),
 ]
 
-/** Programs of the platform obey annotations below these domains: ingress controllers, runtimes, clouds, meshes. */
+/**
+ * Programs of the platform obey labels and annotations below these domains: ingress controllers, runtimes, networks,
+ * clouds, meshes, and what copies Secrets between namespaces.
+ */
 const PLATFORM_DOMAINS = [
-  ...['kubernetes.io', 'k8s.io', 'openshift.io', 'cncf.io', 'istio.io', 'cert-manager.io', 'haproxy.org', 'konghq.com'],
-  ...['amazonaws.com', 'gke.io', 'google.com', 'azure.com', 'azure.workload.identity'],
+  ...['kubernetes.io', 'k8s.io', 'x-k8s.io', 'openshift.io', 'cncf.io', 'crio.io', 'cert-manager.io', 'nvidia.com'],
+  ...['istio.io', 'linkerd.io', 'kuma.io', 'hashicorp.com', 'banzaicloud.io', 'dapr.io', 'cilium.io'],
+  ...['projectcalico.org', 'metallb.io', 'universe.tf', 'tailscale.com', 'haproxy.org', 'haproxy-ingress.github.io'],
+  ...['konghq.com', 'nginx.org', 'nginx.com', 'traefik.io', 'projectcontour.io', 'getambassador.io', 'mittwald.de'],
+  ...['emberstack.com', 'datadoghq.com', 'amazonaws.com', 'gke.io', 'google.com', 'azure.com'],
+  ...['azure.workload.identity', 'alibabacloud.com', 'oraclecloud.com', 'vmware.com'],
 ]
 /** Names, and hints for the cluster's autoscaler about the deployment's own pods. */
-const HARMLESS_DOMAINS = new Set(['app.kubernetes.io', 'cluster-autoscaler.kubernetes.io'])
+const HARMLESS_DOMAINS = new Set(['app.kubernetes.io', 'cluster-autoscaler.kubernetes.io', 'tags.datadoghq.com'])
+/** Runtimes obey these: a domain in reverse, most without a slash. */
+const RUNTIME_KEY = /^(io\.(kubernetes|katacontainers|containerd)|dev\.gvisor|run\.oci)\./
 
-function isPlatformAnnotation(key: string): boolean {
+function isPlatformKey(key: string): boolean {
   const domain = key.slice(0, Math.max(0, key.indexOf('/')))
   if (HARMLESS_DOMAINS.has(domain)) return false
-  return PLATFORM_DOMAINS.some(platform => domain === platform || domain.endsWith(`.${platform}`))
+  return (
+    RUNTIME_KEY.test(key) || PLATFORM_DOMAINS.some(platform => domain === platform || domain.endsWith(`.${platform}`))
+  )
 }
 
 type Fields = Record<string, unknown>

@@ -94,13 +94,27 @@ it.each([
   ['iam.gke.io/gcp-service-account', 1],
   ['sidecar.istio.io/userVolume', 1],
   ['k8s.v1.cni.cncf.io/networks', 1],
+  ['multicluster.x-k8s.io/service-name', 1],
+  ['config.linkerd.io/init-image', 1],
+  ['istio.io/dataplane-mode', 1],
+  ['azure.workload.identity/use', 1],
+  ['nginx.org/server-snippets', 1],
+  ['cni.projectcalico.org/ipAddrsNoIpam', 1],
+  ['replicator.v1.mittwald.de/replicate-from', 1],
+  ['ad.datadoghq.com/app.checks', 1],
+  ['io.kubernetes.cri-o.Devices', 1],
+  ['io.kubernetes.cri-o.devices/app', 1],
+  ['io.katacontainers.config.hypervisor.path', 1],
+  ['dev.gvisor.spec.mount.x.source', 1],
+  ['tags.datadoghq.com/service', 0],
   ['app.kubernetes.io/team', 0],
   ['cluster-autoscaler.kubernetes.io/safe-to-evict', 0],
   ['prometheus.io/scrape', 0],
   ['notkubernetes.io/x', 0],
   ['note', 0],
-])('an annotation %s needs the operator: %i', (key, count) => {
-  expect(listPaths({ annotations: { [key]: 'x' } })).toHaveLength(count)
+])('a label and an annotation %s need the operator: %i', (key, count) => {
+  for (const where of ['labels', 'annotations'])
+    expect(listPaths({ [where]: { [key]: 'x' } })).toEqual(count === 0 ? [] : [`resource_spec.${where}.${key}`])
 })
 
 it('a refusal names every path, with the remedy of each kind', () => {

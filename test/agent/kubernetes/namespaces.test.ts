@@ -136,7 +136,7 @@ describe('what only the operator allows', () => {
     await start(open, unit)
   })
 
-  const SECRET = 'mail-dddddddd00-db'
+  const SECRET = 'mail-settings'
   test.each<[string, object]>([
     ['secret_references', { secret_references: [{ name: 'A', secret_name: SECRET, secret_key: 'uri' }] }],
     ['image_pull_secrets', { spec: { image_pull_secrets: [{ name: SECRET }] } }],
@@ -165,6 +165,18 @@ describe('what only the operator allows', () => {
       api.put({ apiVersion: 'v1', kind, metadata: { name: SECRET, labels } })
     await expect(start(engine, unit)).rejects.toThrow(new RegExp(`${path}.*${SECRET}`))
   })
+
+  test.each(['db', 'redis', 'models', 'r7', 'r7-tracing', 'r7-models', 'r7-pull'])(
+    'is no object that an agent will make for another deployment: %s',
+    async suffix => {
+      const naming = (name: string) => ({
+        spec: { volumes: [{ name: 'v', secret: { secretName: name, optional: true } }] },
+      })
+      const engine = createEngine()
+      await start(engine, naming(`shop-aaaaaaaa00-${suffix}`))
+      await expect(start(engine, naming(`mail-dddddddd00-${suffix}`))).rejects.toThrow(/volumes.*mail-dddddddd00/)
+    },
+  )
 
   test('is told to the control plane', () => {
     expect(createEngine().policy).toEqual({ privileged: false, service_accounts: [] })

@@ -5,7 +5,7 @@ import type { CoreV1Event, KubernetesObject, V1PersistentVolumeClaim, V1Pod, V1S
 import { PermanentError, type RevisionSpec, TransientError } from '../../engine.ts'
 import { parseMemory } from '../quantities.ts'
 import { type Cluster, deploymentIdOf, type Kind } from './cluster.ts'
-import { listNamedObjects } from './named-objects.ts'
+import { isNameOfAnother, listNamedObjects } from './named-objects.ts'
 import {
   COMPONENT_LABEL,
   DECIDED_BY_REVISION,
@@ -111,8 +111,8 @@ export class DeploymentObjects {
     const namespace = namespaceOf(this.#settings, spec)
     for (const { kind, name, path } of listNamedObjects(spec)) {
       const object = await this.#cluster.read(kind, namespace, name)
-      if (object === null || labelOf(object, MANAGED_BY_LABEL) !== MANAGER) continue
-      if (deploymentIdOf(object) !== spec.deployment_id)
+      const isMade = object !== null && labelOf(object, MANAGED_BY_LABEL) === MANAGER
+      if (isMade ? deploymentIdOf(object) !== spec.deployment_id : isNameOfAnother(name, spec))
         throw new PermanentError(
           `\`${path}\` names the ${kind} ${name}, which belongs to another deployment. Remove it.`,
         )

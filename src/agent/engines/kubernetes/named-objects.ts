@@ -1,5 +1,6 @@
 // The Secrets and volume claims of the namespace that the resources of a revision name. Pure.
 import type { RevisionSpec } from '../../engine.ts'
+import { baseName } from './names.ts'
 
 export type NamedObject = { kind: 'Secret' | 'PersistentVolumeClaim'; name: string; path: string }
 
@@ -32,4 +33,13 @@ export function listNamedObjects({ resources, secret_references }: RevisionSpec)
     ...secrets.map(([path, name]) => ({ kind: 'Secret' as const, name, path })),
     ...claims.map(([path, name]) => ({ kind: 'PersistentVolumeClaim' as const, name, path })),
   ].filter((object): object is NamedObject => typeof object.name === 'string' && object.name !== '')
+}
+
+/** Those of names.ts and pull-secrets.ts, which can be foretold. */
+const GIVEN_NAME = /^(.+-[0-9a-f]{10})-(r\d+(-tracing|-models|-pull)?|models|db|redis)$/
+
+/** An agent gives such a name to an object of another deployment, perhaps later: a pod waits until an object appears. */
+export function isNameOfAnother(name: string, spec: Pick<RevisionSpec, 'name' | 'deployment_id'>): boolean {
+  const [, base] = GIVEN_NAME.exec(name) ?? []
+  return base !== undefined && base !== baseName(spec)
 }
