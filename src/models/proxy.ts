@@ -118,14 +118,20 @@ function passStream(
 
 async function readError({ status, body }: Response, recorder: CallRecorder, secrets: string[]): Promise<string> {
   const decoder = new TextDecoder()
+  const filter = createSecretFilter(secrets)
   let text = ''
+  const show = (bytes: Uint8Array) => {
+    text += decoder.decode(bytes, { stream: true })
+  }
   for await (const chunk of (body ?? []) as AsyncIterable<Uint8Array>) {
     recorder.read(chunk)
-    text += decoder.decode(chunk, { stream: true })
+    show(filter.push(chunk))
     if (text.length > MAX_ERROR_BYTES) break
   }
   recorder.end(`HTTP ${status}`)
-  return maskSecrets(text.slice(0, MAX_ERROR_BYTES), secrets)
+  // Of a longer one, what the filter holds back may be the beginning of a secret.
+  if (text.length <= MAX_ERROR_BYTES) show(filter.end())
+  return text.slice(0, MAX_ERROR_BYTES)
 }
 
 const withoutSecrets = (headers: Headers, secrets: string[]): Headers =>

@@ -97,6 +97,21 @@ it.each(['hush\nx', 'hush\r\nX-Evil: 1', 'hush€', 'h'.repeat(9000)])(
   },
 )
 
+it('an error that is cut within a key of the configuration shows nothing of the key', async () => {
+  const secret = 'sk-0123456789abcdef'
+  const tenant = await newTenant({ app })
+  const text = `${'x'.repeat(64 * 1024 - secret.length + 2)}${secret}${'y'.repeat(64 * 1024)}`
+  for (const chunk of [text.length, text.indexOf('y') - 1]) {
+    const url = await serve((_, response) => {
+      response.writeHead(400)
+      response.write(text.slice(0, chunk))
+      setImmediate(() => response.end(text.slice(chunk)))
+    })
+    const id = await newModel(tenant, { base_url: url, secret })
+    expect((await (await post(tenant, id, '{}')).text()).replaceAll(/[xy]/g, '')).toMatch(/^\**$/)
+  }
+})
+
 /** A server that keeps the token and the bytes of each call. */
 async function serveRecorder() {
   const calls: { claims: jose.JWTPayload; body: Buffer }[] = []
