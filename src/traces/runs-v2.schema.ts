@@ -122,12 +122,18 @@ export type RunV2 = Partial<Omit<Run, Changed>> & {
   share_url?: string | null
   ls_user_id?: null
 }
-export const RunV2 = z.looseObject({ id: Uuid.optional() }).meta({
-  id: 'RunV2',
-  description:
-    'The selected members of a run, named as `selects` names them, in lower case. `run_type` and `status` are in ' +
-    'upper case, costs are numbers, and details stand in `raw`.',
-})
+export const RunV2 = z
+  .looseObject({
+    id: Uuid.optional(),
+    share_url: z.string().nullable().optional().meta(CREDENTIAL),
+    attachments: z.record(z.string(), z.string().meta(CREDENTIAL)).optional(),
+  })
+  .meta({
+    id: 'RunV2',
+    description:
+      'The selected members of a run, named as `selects` names them, in lower case. `run_type` and `status` are in ' +
+      'upper case, costs are numbers, and details stand in `raw`.',
+  })
 
 export const pageOf = <Item extends z.ZodType>(item: Item) =>
   z.object({ items: z.array(item), next_cursor: z.string().nullable(), has_more: z.boolean() })

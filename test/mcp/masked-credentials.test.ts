@@ -28,7 +28,7 @@ it('a marked member is masked wherever a schema puts it, and no other', () => {
   expect(maskCredentials(Reply, { ...body, link: null, either: 't' })).toMatchObject({ link: null, either: 't' })
 })
 
-const NAMED_LIKE_ONE = /(^|_)(token|secret|password)$|^(presigned|signed|upload|redirect)_url$/
+const NAMED_LIKE_ONE = /(^|_)(token|secret|password)$|^(presigned|signed|upload|redirect|share)_url$/
 
 it('every member of a reply that is named like a credential is marked as one', async () => {
   const unmarked = new Set<string>()
@@ -54,4 +54,16 @@ it('read_api shows feedback links without what makes them work', async () => {
   const { data } = await client.call('read_api', { operation: 'listFeedbackLinks', parameters: { run_id } })
   expect(data.items).toMatchObject([{ url: '*****', id: '*****', feedback_key: 'helpful' }])
   expect(JSON.stringify(data)).not.toContain(made.id)
+})
+
+it('read_api shows a shared run without its link', async () => {
+  const tenant = await newTenant()
+  const [run_id] = await storeRuns(tenant, [{}])
+  const { session_id: project_id } = (await tenant.get(`/runs/${run_id}`)).body
+  const { share_token } = (await tenant.put(`/runs/${run_id}/share`)).body
+  const path = `/v2/runs/${run_id}?project_id=${project_id}&selects=SHARE_URL`
+  expect((await tenant.get(path)).body.share_url).toContain(share_token)
+  const parameters = { run_id, project_id, selects: 'SHARE_URL' }
+  const { data } = await connectMcp(tenant.key).call('read_api', { operation: 'readRunV2', parameters })
+  expect(data).toMatchObject({ share_url: '*****' })
 })
