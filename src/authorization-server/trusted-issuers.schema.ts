@@ -75,6 +75,26 @@ const PUBLIC_ISSUERS: Record<string, { owned: RegExp; claims: Record<string, Reg
     claims: { organization_slug: /^[^*]+$/, organization_id: /^[^*]+$/ },
     example: 'organization:acme:pipeline:shop:*',
   },
+  'oidc.vercel.com': {
+    owned: /^owner:[^:*]+:/,
+    claims: { owner: /^[^*]+$/, owner_id: /^[^*]+$/, project_id: /^[^*]+$/ },
+    example: 'owner:acme:project:shop:*',
+  },
+  'oidc.codefresh.io': {
+    owned: /^account:[^:*]+:/,
+    claims: { account_id: /^[^*]+$/, account_name: /^[^*]+$/ },
+    example: 'account:64f0a1b2c3d4e5f60718293a:pipeline:*',
+  },
+  'api.pulumi.com': {
+    owned: /^pulumi:[^:*]+:org:[^:*]+:/,
+    claims: { org: /^[^*]+$/ },
+    example: 'pulumi:deploy:org:acme:project:shop:*',
+  },
+  'oidc.modal.com': {
+    owned: /^modal:workspace_id:[^:*]+:/,
+    claims: { workspace_id: /^[^*]+$/ },
+    example: 'modal:workspace_id:ac-12345abcd:*',
+  },
   'accounts.google.com': {
     owned: /^[^*]+$/,
     claims: { email: /^[^*]+$/ },
