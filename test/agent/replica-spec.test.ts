@@ -118,6 +118,24 @@ describe('a replica', () => {
     })
   })
 
+  const MEMORY = 64 * 2 ** 20
+  test.each<[string, object | null, [memory: number, cpus: number]]>([
+    ['no limits', null, [256 * 2 ** 20, 1e9]],
+    ['limits of null', { limits: { memory: null, cpu: null } }, [256 * 2 ** 20, 1e9]],
+    ['limits of nothing', { limits: { memory: '0', cpu: '0.0000000001' } }, [256 * 2 ** 20, 1e9]],
+    ['limits of a fraction', { limits: { memory: '0.1', cpu: '0m' } }, [256 * 2 ** 20, 1e9]],
+    ['requests alone', { requests: { memory: '64Mi', cpu: '2' } }, [MEMORY, 2e9]],
+    ['limits', { limits: { memory: '64Mi', cpu: '500m' } }, [MEMORY, 0.5e9]],
+  ])('bounds a sidecar and an init container with %s', (_, resources, [Memory, NanoCpus]) => {
+    const one = container({ ...(resources && { resources }), securityContext: { runAsUser: null } })
+    const spec = { sidecars: [one], init_containers: [{ ...one, name: 'init' }], memory_limit_mb: 256, cpu_limit: 1 }
+    const { inits, sidecars } = partsOf({ ...spec, memory_mb: 128, cpu: 0.5 })
+    for (const { body } of [...inits, ...sidecars]) {
+      expect(body.HostConfig).toMatchObject({ Memory, MemorySwap: Memory, NanoCpus })
+      expect(body).not.toHaveProperty('User')
+    }
+  })
+
   test('has separate emptyDir volumes, and shares claimed volumes with the deployment', () => {
     const { volumes, app } = partsOf({
       volumes: [

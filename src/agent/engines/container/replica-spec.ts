@@ -87,7 +87,7 @@ export function replicaParts(spec: RevisionSpec, artifact: Artifact, placement: 
         ...hostConfigOf(mode),
         // A container in the app's network uses the app's host entries.
         ...(mode === network && hosts),
-        ...containerLimits(container),
+        ...containerLimits(container, resources),
         ReadonlyRootfs: container.securityContext?.readOnlyRootFilesystem === true,
         Mounts: mounted(container.volumeMounts ?? []),
       },
@@ -190,17 +190,21 @@ export const hostConfigOf = (mode: string) => ({
   LogConfig: LOG_CONFIG,
 })
 
-function containerLimits({ resources }: Container) {
+/** Without limits of its own, or with some that an engine takes for none, a container has those of the application. */
+function containerLimits({ resources }: Container, { cpu_limit, memory_limit_mb }: Resources) {
   const { requests, limits } = resources ?? {}
-  const optional = (quantity: unknown, parse: (quantity: unknown) => number) =>
-    quantity === undefined ? undefined : parse(quantity)
+  const read = (quantity: unknown, parse: (quantity: unknown) => number) =>
+    quantity == null ? undefined : parse(quantity)
+  const cpuLimit = read(limits?.cpu ?? requests?.cpu, parseCpu) ?? 0
   return resourceLimits(
-    optional(requests?.cpu, parseCpu),
-    optional(limits?.cpu ?? requests?.cpu, parseCpu),
-    optional(requests?.memory, parseMemory),
-    optional(limits?.memory ?? requests?.memory, parseMemory),
+    read(requests?.cpu, parseCpu),
+    cpuLimit < MIN_CPU ? cpu_limit : cpuLimit,
+    read(requests?.memory, parseMemory),
+    read(limits?.memory ?? requests?.memory, parseMemory) || memory_limit_mb * MIB,
   )
 }
+/** Kubernetes knows no smaller part of a CPU. */
+const MIN_CPU = 0.001
 
 /** Requests are shares under contention, limits always hold. No swap. */
 export const resourceLimits = (cpu?: number, cpuLimit?: number, memory?: number, memoryLimit?: number) => ({
@@ -212,9 +216,7 @@ export const resourceLimits = (cpu?: number, cpuLimit?: number, memory?: number,
 
 function userOf({ securityContext }: Container) {
   const { runAsUser, runAsGroup } = securityContext ?? {}
-  return runAsUser === undefined
-    ? {}
-    : { User: runAsGroup === undefined ? `${runAsUser}` : `${runAsUser}:${runAsGroup}` }
+  return runAsUser == null ? {} : { User: runAsGroup == null ? `${runAsUser}` : `${runAsUser}:${runAsGroup}` }
 }
 
 type SecretRef = { name?: string; key?: string }
