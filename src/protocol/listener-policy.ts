@@ -96,14 +96,15 @@ const PLATFORM_DOMAINS = [
 /** Names, and hints for the cluster's autoscaler about the deployment's own pods. */
 const HARMLESS_DOMAINS = new Set(['app.kubernetes.io', 'cluster-autoscaler.kubernetes.io', 'tags.datadoghq.com'])
 /** Runtimes obey these: a domain in reverse, most without a slash. */
-const RUNTIME_KEY = /^(io\.(kubernetes|katacontainers|containerd)|dev\.gvisor|run\.oci)\./
+const RUNTIME_KEY = /^(io\.(kubernetes|katacontainers|containerd|containers)|dev\.gvisor|run\.oci|com\.docker)\./
+/** Proxies and schedulers beside a container engine read these labels of every container. */
+const ENGINE_KEY = /^(traefik|caddy(_\d+)?|ofelia|com\.centurylinklabs)(\.|$)/
 
 function isPlatformKey(key: string): boolean {
   const domain = key.slice(0, Math.max(0, key.indexOf('/')))
   if (HARMLESS_DOMAINS.has(domain)) return false
-  return (
-    RUNTIME_KEY.test(key) || PLATFORM_DOMAINS.some(platform => domain === platform || domain.endsWith(`.${platform}`))
-  )
+  if (RUNTIME_KEY.test(key) || ENGINE_KEY.test(key)) return true
+  return PLATFORM_DOMAINS.some(platform => domain === platform || domain.endsWith(`.${platform}`))
 }
 
 type Fields = Record<string, unknown>

@@ -38,7 +38,7 @@ export function listNamedObjects({ resources, secret_references }: RevisionSpec)
 /** Those of names.ts and pull-secrets.ts, which can be foretold. */
 const GIVEN_NAME = /^(.+-[0-9a-f]{10})-(r\d+(-tracing|-models|-pull)?|models|db|redis)$/
 
-/** An agent gives such a name to an object of another deployment, perhaps later: a pod waits until an object appears. */
+/** The agent gives it to an object of another deployment, perhaps later: a pod waits until an object appears. */
 export function isNameOfAnother(name: string, spec: Pick<RevisionSpec, 'name' | 'deployment_id'>): boolean {
   const [, base] = GIVEN_NAME.exec(name) ?? []
   return base !== undefined && base !== baseName(spec)
