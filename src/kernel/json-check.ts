@@ -8,7 +8,9 @@ const [QUOTE, BACKSLASH, COMMA, COLON] = [0x22, 0x5c, 0x2c, 0x3a]
 const [OPEN_OBJECT, CLOSE_OBJECT, OPEN_ARRAY, CLOSE_ARRAY] = [0x7b, 0x7d, 0x5b, 0x5d]
 const [ZERO, NINE, DOT, UPPER_E, LOWER_E] = [0x30, 0x39, 0x2e, 0x45, 0x65]
 const SCALAR = /true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?/y
-const ESCAPE = /["\\/bfnrt]|u[0-9a-fA-F]{4}/y
+const ESCAPED = new Uint8Array(128)
+for (const character of '"\\/bfnrt') ESCAPED[character.charCodeAt(0)] = 1
+const [LOWER_U, HEX_LENGTH] = [0x75, 4]
 /** All but the quote, the backslash and control characters. A loop is faster for a few of them. */
 const PLAIN = /[ !#-[\]-\uffff]*/y
 const SHORT = 32
@@ -93,6 +95,7 @@ function endOfName(text: string, from: number): number {
   return text.charCodeAt(colon) === COLON ? skipSpace(text, colon + 1) : NONE
 }
 
+/** A text may be full of escapes, so no pattern looks at them: its call costs more than a hundred characters. */
 function endOfText(text: string, from: number): number {
   let at = from + 1
   for (let next = at + SHORT; ; ) {
@@ -106,9 +109,26 @@ function endOfText(text: string, from: number): number {
     at++
     if (code === QUOTE) return at
     if (code !== BACKSLASH) continue
-    at = endOf(ESCAPE, text, at)
+    at = endOfEscape(text, at)
     if (at === NONE) return NONE
+    next = at + SHORT
   }
+}
+
+/** `from` is after the backslash. */
+function endOfEscape(text: string, from: number): number {
+  const code = text.charCodeAt(from)
+  if (code !== LOWER_U) return ESCAPED[code] === 1 ? from + 1 : NONE
+  const end = from + 1 + HEX_LENGTH
+  for (let at = from + 1; at < end; at++) if (!isHexDigit(text.charCodeAt(at))) return NONE
+  return end
+}
+
+function isHexDigit(code: number): boolean {
+  if (code >= ZERO && code <= NINE) return true
+  // Upper and lower case differ in this bit alone.
+  const lower = code | 0x20
+  return lower >= 0x61 && lower <= 0x66
 }
 
 /** Most scalars are whole numbers, for which the pattern takes three times as long. */

@@ -52,7 +52,8 @@ function endOfValue(text: string, from: number): number {
   return SCALAR_END.exec(text)?.index ?? text.length
 }
 const SCALAR_END = /[\s,:\]}]/g
-const [QUOTE, OPEN, CLOSE] = [0x22, 0x7b, 0x7d]
+const [QUOTE, BACKSLASH, OPEN, CLOSE] = [0x22, 0x5c, 0x7b, 0x7d]
+const SHORT = 8
 
 /** A loop over codes is six times as fast as a pattern where a text is all structure. */
 function endOfContainer(text: string, from: number): number {
@@ -72,15 +73,28 @@ function endOfContainer(text: string, from: number): number {
   return at
 }
 
-/** After the quote that ends the text which begins at `from`. */
+/**
+ * After the quote that ends the text which begins at `from`. A search is faster than a loop, except where escaped
+ * quotes are close to each other.
+ */
 function endOfText(text: string, from: number): number {
-  let quote = from
-  do quote = text.indexOf('"', quote + 1)
-  while (countBackslashes(text, quote) % 2 === 1)
-  return quote + 1
+  let plain = 0
+  for (let at = from + 1; ; ) {
+    const code = text.charCodeAt(at)
+    if (code === QUOTE) return at + 1
+    if (code === BACKSLASH) at += 2
+    else {
+      at++
+      plain++
+    }
+    if (plain < SHORT) continue
+    plain = 0
+    const quote = text.indexOf('"', at)
+    at = quote - (countBackslashes(text, at, quote) % 2)
+  }
 }
-function countBackslashes(text: string, before: number): number {
-  let at = before
-  while (text[at - 1] === '\\') at--
-  return before - at
+function countBackslashes(text: string, from: number, to: number): number {
+  let at = to
+  while (at > from && text.charCodeAt(at - 1) === BACKSLASH) at--
+  return to - at
 }

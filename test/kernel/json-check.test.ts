@@ -109,3 +109,8 @@ it('stops reading at the limit of values', async () => {
   const check = () => expect(checkJson(text, { maxDepth: 64, maxValues: 1000 }).seen).toBe(1001)
   await expectCheap('a limit', 64 * 1024, check)
 })
+
+it.each(['\\n', '\\"', '\\u0041', 'aaaaa\\n'])('reads 16 MiB of %s at once', async unit => {
+  const text = `"${unit.repeat((16 * 1024 * 1024) / unit.length)}"`
+  await expectCheap(unit, text.length, () => expect(findJsonFault(text, 64)).toBeNull())
+})

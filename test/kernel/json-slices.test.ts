@@ -2,6 +2,7 @@
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { sliceArray, sliceObject } from '../../src/kernel/json-slices.ts'
+import { expectCheap } from '../support/cpu-cost.ts'
 
 it('keeps numbers, escapes and spaces of a member as they were sent', () => {
   const text =
@@ -46,4 +47,17 @@ it('takes time in proportion to the length', () => {
   for (const text of texts) expect(sliceObject(text).get('b')).toBe('[[],{}]')
   expect(sliceObject(nested).get('a')!.length).toBe(1e6)
   expect(performance.now() - started).toBeLessThan(2000)
+})
+
+it.each(['\\\\', '\\"', 'aaaaa\\"'])('slices 16 MiB of %s at once', async unit => {
+  const text = `{"a":"${unit.repeat(Math.floor((16 * 1024 * 1024) / unit.length))}","b":1}`
+  await expectCheap(unit, text.length, () => expect(sliceObject(text).get('b')).toBe('1'))
+})
+
+it('ends a text at its first quote that no backslash escapes, wherever a search begins', () => {
+  for (let plain = 0; plain < 40; plain++)
+    for (let backslashes = 0; backslashes < 40; backslashes++) {
+      const value = JSON.stringify(`${'a'.repeat(plain)}${'\\'.repeat(backslashes)}"${'b'.repeat(plain)}`)
+      expect(sliceObject(`{"a":${value},"b":1}`).get('a')).toBe(value)
+    }
 })
