@@ -55,8 +55,8 @@ export type DriverRequest = {
   headers: Record<string, string>
   body: string
   signal?: AbortSignal
-  /** Read by a gateway in this process. `onConnection` is called when the statements begin to run. */
-  use?: ConnectionUse & { onConnection?: () => void }
+  /** Read by a gateway in this process. `onReleased` gets how long a connection was held, even if the caller has left. */
+  use?: ConnectionUse & { onReleased?: ((ms: number) => void) | undefined }
 }
 export type DriverFetch = (
   endpoint: string,

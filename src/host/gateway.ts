@@ -211,8 +211,10 @@ async function runStatements(
     const client = await pool.connect().catch(error => {
       throw new DatabaseUnavailableError(error)
     })
-    use.onConnection?.()
-    return await runOnClient(client, statements, preparing, url, signal)
+    const heldSince = Date.now()
+    return await runOnClient(client, statements, preparing, url, signal).finally(() =>
+      use.onReleased?.(Date.now() - heldSince),
+    )
   } finally {
     release()
   }

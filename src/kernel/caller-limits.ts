@@ -48,7 +48,7 @@ export function createCallerLimits(services: DatabaseServices & { shareGroups: S
   const addresses = createAddressLimits(config.unknownKeysPerMinute, now, shareFailure)
   /** Keys are grouped by organization, so that those of one do not evict those of another. */
   const acceptedKeys = createExpiringMap<true>(MAX_KEYS, now)
-  /** Names with another proof than a key. A map of its own, so that many keys do not evict them. */
+  /** Names with another proof than a key. By route, so that many links do not evict senders of webhooks. */
   const provenNames = createExpiringMap<true>(MAX_KEYS, now)
   const overBudget = createExpiringMap<true>(MAX_KEYS, now)
   const visitors = createAddressLimits(config.unknownKeysPerMinute * VISITS_PER_UNKNOWN_KEY, now, () => {})
@@ -149,7 +149,7 @@ export function createCallerLimits(services: DatabaseServices & { shareGroups: S
     const settle = (code: Code | null | undefined) => {
       if (code && [refusal].flat().includes(code)) return attempt.fail(untilDone(c))
       attempt.succeed()
-      if (caller && code === null) provenNames.set(caller, true, VERIFIED_NAME_MS)
+      if (caller && code === null) provenNames.set(caller, true, VERIFIED_NAME_MS, route)
     }
     try {
       const outcome = await lookUp()

@@ -91,11 +91,8 @@ function createTrip(url: string, route: TripRoute, countTrip: CountTrip): Trip {
     if (signal?.aborted) abandon()
     signal?.addEventListener('abort', abandon)
     const started = Date.now()
-    let connectedAt = started
-    const onConnection = () => {
-      connectedAt = Date.now()
-    }
-    const fetchOptions = { ...route, signal: timeout.signal, use: { group, isSlow, untilKnown, onConnection } }
+    const use = { group, isSlow, untilKnown, onReleased: onSpent }
+    const fetchOptions = { ...route, signal: timeout.signal, use }
     const failWith = (error: unknown): never => {
       const translated = translateError(error)
       countTrip(Date.now() - started, !isDatabaseUnavailable(translated))
@@ -107,7 +104,8 @@ function createTrip(url: string, route: TripRoute, countTrip: CountTrip): Trip {
       .finally(() => {
         clearTimeout(timer)
         signal?.removeEventListener('abort', abandon)
-        onSpent?.(Date.now() - connectedAt)
+        // Over HTTP, nobody tells how much of this was a wait.
+        if (!route.via) onSpent?.(Date.now() - started)
       })
     countTrip(Date.now() - started, true)
     return compiled.map((statement, i) => statement.read((results[i] as FullQueryResults<true>).rows))
@@ -138,7 +136,7 @@ export async function run<T>(
   ctx.onKeyAccepted?.(organization)
   if (counts.length > 0) recordRate(ctx, results[0] as Row[])
   Object.assign(ctx.requestInfo, { organization, tenant, actor: id, isLimited: isLimited === true })
-  if (hasCredential(actor)) ctx.shareGroups.remember(actor.hash, tenant ?? organization)
+  if (hasCredential(actor)) ctx.shareGroups.remember(actor.hash, organization, tenant ?? undefined)
   return results.at(-1) as T[]
 }
 
@@ -154,7 +152,7 @@ export async function verifyKey(ctx: Ctx): Promise<void> {
   ctx.requestInfo.keyLookedUp = true
   const results = await ctx.database([...counts, enter])
   const [organization, tenant] = results[counts.length]![0] as [string, string | null]
-  ctx.shareGroups.remember(actor.hash, tenant ?? organization)
+  ctx.shareGroups.remember(actor.hash, organization, tenant ?? undefined)
   ctx.onKeyAccepted?.(organization)
   if (counts.length > 0) recordRate(ctx, results[0] as Row[])
 }

@@ -8,6 +8,8 @@ const MAX_HINTS = 10_000
 const HINT_MS = 15 * 60_000
 /** This is longer than a request waits. */
 const ARRIVAL_MS = 10_000
+/** Of an IPv6 address. A site has as many smaller networks as it likes, each of which would wait in a line of its own. */
+const SITE_GROUPS = 3
 const ADDRESS = 'address '
 
 export type ShareGroups = ReturnType<typeof createShareGroups>
@@ -18,10 +20,11 @@ export function createShareGroups(now: () => number) {
   return {
     /** A caller that this instance has not seen lately, or that has no key, belongs to the group of its address. */
     groupOf: (hash: string | undefined, address: string | undefined): string =>
-      (hash !== undefined && workspaceOf.get(hash)) || `${ADDRESS}${address ? toNetworkPrefix(address) : 'unknown'}`,
-    /** A key of an organization enters several workspaces, or none. Its organization is then its group. */
-    remember(hash: string, workspace: string): void {
-      workspaceOf.set(hash, workspace, HINT_MS)
+      (hash !== undefined && workspaceOf.get(hash)) ||
+      `${ADDRESS}${address ? toNetworkPrefix(address, SITE_GROUPS) : 'unknown'}`,
+    /** A key of an organization may enter no workspace. Its organization is then its group. */
+    remember(hash: string, organization: string, workspace = organization): void {
+      workspaceOf.set(hash, workspace, HINT_MS, organization)
       const arrival = arrivals.get(hash)
       arrivals.delete(hash)
       arrival?.abort(workspace)

@@ -451,6 +451,33 @@ describe('an abandoned trip', () => {
     expect(await sql`select nextval('abandoned_calls') as n`).toEqual([{ n: '1' }])
   })
 
+  test('holds its connection until Postgres has ended it, and one that waits holds none', async () => {
+    const gateway = createGateway({ databaseUrl: server.url, poolSize: 1, statementTimeout: 300_000 })
+    onTestFinished(gateway.close)
+    const released: string[] = []
+    const request = (name: string, text: string, signal?: AbortSignal) =>
+      gateway
+        .fetch('', {
+          method: 'POST',
+          headers: { 'Neon-Connection-String': gateway.connectionString },
+          body: JSON.stringify({ query: text }),
+          use: { group: 'one', onReleased: () => released.push(name) },
+          ...(signal && { signal }),
+        })
+        .catch((error: Error) => error)
+    const [holder, waiter] = [new AbortController(), new AbortController()]
+    const held = request('holder', 'select pg_sleep(200)', holder.signal)
+    const waiting = request('waiter', 'select 1', waiter.signal)
+    await waitFor(async () => gateway.poolState().waiting === 1)
+    waiter.abort()
+    await waiting
+    holder.abort()
+    await held
+    expect(released).toEqual([])
+    await request('next', 'select 1')
+    expect(released).toEqual(['holder', 'next'])
+  })
+
   test('is cancelled over HTTP when its client disconnects', async () => {
     const gateway = createGateway({ databaseUrl: server.url, poolSize: 1, statementTimeout: 300_000 })
     onTestFinished(gateway.close)

@@ -1,13 +1,11 @@
 // A hostile workspace beside a quiet one, for each resource that all workspaces share.
-import { afterEach, expect, it, onTestFinished, vi } from 'vitest'
+import { expect, it, onTestFinished } from 'vitest'
 import { createGateway } from '../../src/host/gateway.ts'
 import type { DriverFetch } from '../../src/platform.ts'
 import { type App, newTenant, startApp, type Tenant, unusedId } from '../support/app.ts'
 import { appendRuns, newTrace, projectId } from '../support/new-traces.ts'
 import { connect } from '../support/postgres.ts'
 import { database } from '../support/worker-database.ts'
-
-afterEach(() => vi.restoreAllMocks())
 
 const inParallel = <T>(times: number, act: () => Promise<T>): Promise<T[]> =>
   Promise.all(Array.from({ length: times }, act))
@@ -89,15 +87,11 @@ it('requests of a workspace that wait for a lock leave connections to others', a
 })
 
 it('a workspace that has spent its database time is refused, and no other', async () => {
-  let ahead = 0
-  const now = Date.now
-  vi.spyOn(Date, 'now').mockImplementation(() => now() + ahead)
   let isSlow = false
   const { app, gateway } = await startGated()
-  const slowly: DriverFetch = async (endpoint, request) => {
-    const answer = await gateway.fetch(endpoint, request)
-    if (isSlow) ahead += 2000
-    return answer
+  const slowly: DriverFetch = (endpoint, { use, ...request }) => {
+    const onReleased = (ms: number) => use?.onReleased?.(ms + (isSlow ? 2000 : 0))
+    return gateway.fetch(endpoint, { ...request, use: { ...use!, onReleased } })
   }
   const budgeted = startApp({
     settings: { DATABASE_SECONDS_PER_MINUTE: '1' },

@@ -11,9 +11,10 @@ it('groups keys that were seen by their workspace, and others by the network of 
   const ofAddress = groups.groupOf('hash', '2001:db8::1')
   expect(isStranger(ofAddress)).toBe(true)
   expect(groups.groupOf(undefined, '2001:db8::2')).toBe(ofAddress)
-  expect(groups.groupOf('hash', '2001:db8:0:1::1')).not.toBe(ofAddress)
+  expect(groups.groupOf('hash', '2001:db8:0:1::1')).toBe(ofAddress)
+  expect(groups.groupOf('hash', '2001:db8:1::1')).not.toBe(ofAddress)
   expect(isStranger(groups.groupOf(undefined, undefined))).toBe(true)
-  groups.remember('hash', 'workspace')
+  groups.remember('hash', 'organization', 'workspace')
   expect(groups.groupOf('hash', '2001:db8::1')).toBe('workspace')
   clock.now = 16 * MINUTE
   expect(groups.groupOf('hash', '2001:db8::1')).toBe(ofAddress)
@@ -21,9 +22,16 @@ it('groups keys that were seen by their workspace, and others by the network of 
 
 it('forgets keys that were seen long ago in favor of others', () => {
   const groups = createShareGroups(() => 0)
-  for (let i = 0; i <= 10_000; i++) groups.remember(`hash ${i}`, 'workspace')
+  for (let i = 0; i <= 10_000; i++) groups.remember(`hash ${i}`, 'organization', 'workspace')
   expect(isStranger(groups.groupOf('hash 0', '192.0.2.1'))).toBe(true)
   expect(groups.groupOf('hash 1', '192.0.2.1')).toBe('workspace')
+})
+
+it('keeps the keys of an organization beside another that has many', () => {
+  const groups = createShareGroups(() => 0)
+  groups.remember('quiet', 'one', 'workspace')
+  for (let i = 0; i <= 10_000; i++) groups.remember(`loud ${i}`, 'other', `workspace ${i}`)
+  expect(groups.groupOf('quiet', '192.0.2.1')).toBe('workspace')
 })
 
 it('learns the workspace that a key has entered last', async () => {
