@@ -1,9 +1,14 @@
 // Follows a call that passes by, and records it once, however it ends.
 import type { Ctx } from '../kernel/context.ts'
+import { ValueBudget } from '../kernel/value-budget.ts'
 import { type AnswerReader, createAnswerReader } from './answer-reader.ts'
 import type { OpenedCall } from './open-call.ts'
 import type { PassedBody } from './passed-body.ts'
 import { recordCall } from './record-call.ts'
+
+const MAX_DEPTH = 512
+/** A value that is built counts as five of them, which leaves room for all token ids of a body that is kept. */
+const MAX_VALUES = 1_000_000
 
 export type CallRecorder = ReturnType<typeof startRecording>
 
@@ -53,10 +58,10 @@ function readRequest(body: PassedBody, { configuration }: OpenedCall): { model: 
 }
 
 function parse(text: string): ReturnType<typeof JSON.parse> {
-  try {
-    const value = JSON.parse(text)
-    return typeof value === 'object' && !Array.isArray(value) ? value : { body: value }
-  } catch {
-    return text === '' ? undefined : { text }
-  }
+  if (text === '') return undefined
+  const fault = new ValueBudget(MAX_VALUES).checkBeforeParse(text, MAX_DEPTH)
+  if (fault?.type === 'json_invalid') return { text }
+  if (fault) return { omitted: `A body that ${fault.msg}.` }
+  const value = JSON.parse(text)
+  return typeof value === 'object' && !Array.isArray(value) ? value : { body: value }
 }
