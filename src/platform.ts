@@ -55,7 +55,7 @@ export type DriverRequest = {
   headers: Record<string, string>
   body: string
   signal?: AbortSignal
-  /** Read by a gateway in this process. `onReleased` gets how long a connection was held, even if the caller has left. */
+  /** Read by a gateway in this process. `onReleased` gets how long a connection was held, even if the caller left. */
   use?: ConnectionUse & { onReleased?: ((ms: number) => void) | undefined }
 }
 export type DriverFetch = (

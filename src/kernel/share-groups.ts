@@ -8,7 +8,7 @@ const MAX_HINTS = 10_000
 const HINT_MS = 15 * 60_000
 /** This is longer than a request waits. */
 const ARRIVAL_MS = 10_000
-/** Of an IPv6 address. A site has as many smaller networks as it likes, each of which would wait in a line of its own. */
+/** The /48 of an IPv6 address. A site has 65,536 smaller networks, each of which would wait in a line of its own. */
 const SITE_GROUPS = 3
 const ADDRESS = 'address '
 
