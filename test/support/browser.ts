@@ -40,7 +40,8 @@ export function useBrowser() {
     const context = await (browser as Browser).newContext({ ignoreHTTPSErrors: true, ...options })
     contexts.push(context)
     // Shorter than a test, so that what was waited for is named.
-    context.setDefaultTimeout(15_000)
+    // A page of 5,000 runs takes 15 seconds where other tests share two slow cores.
+    context.setDefaultTimeout(30_000)
     const page = await context.newPage()
     return { context, page, problems: collectProblems(page) }
   }
