@@ -104,7 +104,7 @@ function createTrip(url: string, route: TripRoute, countTrip: CountTrip): Trip {
       .finally(() => {
         clearTimeout(timer)
         signal?.removeEventListener('abort', abandon)
-        // Over HTTP, nobody tells how much of this was a wait.
+        // Over HTTP, the answer does not say how much of this was a wait.
         if (!route.via) onSpent?.(Date.now() - started)
       })
     countTrip(Date.now() - started, true)

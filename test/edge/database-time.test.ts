@@ -8,16 +8,13 @@ it('a workspace that has spent its database time is refused in its isolate, and 
   vi.spyOn(Date, 'now').mockImplementation(() => now() + ahead)
   onTestFinished(() => void vi.restoreAllMocks())
   let isSlow = false
-  const app = startApp({
-    settings: { DATABASE_SECONDS_PER_MINUTE: '1' },
-    overrides: {
-      async databaseFetch(endpoint, { use: _, ...request }) {
-        const response = await fetch(endpoint, request)
-        if (isSlow) ahead += 2000
-        return response
-      },
-    },
+  const send = globalThis.fetch
+  vi.spyOn(globalThis, 'fetch').mockImplementation(async (...request) => {
+    const response = await send(...request)
+    if (isSlow) ahead += 2000
+    return response
   })
+  const app = startApp({ settings: { DATABASE_SECONDS_PER_MINUTE: '1' } })
   const [loud, quiet] = await Promise.all([newTenant({ app }), newTenant({ app })])
   for (const tenant of [loud, quiet]) expect((await tenant.get('/v2/tag-keys')).status).toBe(200)
   isSlow = true
