@@ -589,8 +589,8 @@ begin
   for no key update;
 end $$;
 --> statement-breakpoint
--- What an access token has made ends when the next one replaces it: keys, and the answers that a repeated request would
--- get. Their idempotency keys stay used, so that no request acts twice.
+-- Revokes the keys that a replaced access token has made, and blanks the answers that are stored for its requests.
+-- Their idempotency keys stay used, so that no request acts twice.
 create function end_access_token(p_key uuid) returns void
 language plpgsql as $$
 begin

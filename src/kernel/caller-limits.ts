@@ -190,7 +190,7 @@ export function createCallerLimits(services: DatabaseServices & { shareGroups: S
       { route, token, refusal }: { route: string; token: string; refusal: Code },
       read: () => Promise<unknown>,
     ): Promise<Response> {
-      // A token is a UUID, in whatever case.
+      // A token is a UUID, whose letters may be in upper or lower case.
       const name = token.toLowerCase()
       const link = `${route} ${name}`
       links.requireLeft(link)

@@ -1,5 +1,5 @@
 // The group whose share a request uses, from a hint: the workspace that its key entered last at this instance. The hint
-// schedules only. It admits nobody, because the database checks the key of every request.
+// schedules only. The database checks the key of every request.
 
 import { createExpiringMap } from './expiring-map.ts'
 import { toNetworkPrefix } from './network-prefix.ts'

@@ -1,5 +1,5 @@
-// Reads from the body of a call what our token says of it. Whoever verifies the token relies on that, so a body that
-// another parser could read in another way is refused.
+// Reads the model and the streaming mode that our token states from the body of a call. Receivers trust the token, so a
+// body that another parser could read differently is refused.
 import { sha256Hex } from '../kernel/digest.ts'
 import { type Failure, fail } from '../kernel/errors.ts'
 import { findJsonFault } from '../kernel/json-check.ts'

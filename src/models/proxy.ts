@@ -129,7 +129,7 @@ async function readError({ status, body }: Response, recorder: CallRecorder, sec
     if (text.length > MAX_ERROR_BYTES) break
   }
   recorder.end(`HTTP ${status}`)
-  // Of a longer one, what the filter holds back may be the beginning of a secret.
+  // The filter may hold back the beginning of a secret that the limit has cut.
   if (text.length <= MAX_ERROR_BYTES) show(filter.end())
   return text.slice(0, MAX_ERROR_BYTES)
 }

@@ -42,7 +42,7 @@ const isIn = (address: ipaddr.IPv4 | ipaddr.IPv6, network: Network): boolean =>
 const PRIVATE_KINDS = ['private', 'uniqueLocal', 'carrierGradeNat']
 export const isPrivateAddress = (text: string): boolean => PRIVATE_KINDS.includes(classifyAddress(text))
 
-/** These are refused whatever an operator allows: one machine, and the services of a cloud, answer there. */
+/** Link-local and metadata addresses are refused even if the settings of the operator include them. */
 export const isNeverAllowed = (text: string): boolean =>
   ['metadata', 'linkLocal', 'invalid'].includes(classifyAddress(text))
 

@@ -26,7 +26,7 @@ const MAX_PARTS = 20 * MAX_OPERATIONS
 const MAX_ATTACHMENTS = 1000
 /** Its members have at most 64 KiB each. */
 const MAX_FEEDBACK_LENGTH = 512 * 1024
-/** That of other bodies. */
+/** The same limit as for other bodies. */
 const MAX_FEEDBACK_DEPTH = 64
 /** Further ones only cost time. */
 const MAX_FAULTS = 100

@@ -143,7 +143,7 @@ export function denyUserNamespaces(folder: string, user: User): string | undefin
   const file = join(folder, 'without-user-namespaces')
   if (process.arch === 'x64') {
     // Replaced, not written: a running process may still use the one that is there.
-    // Whoever owns the folder could have put a link there.
+    // The owner of the folder could have put a link there.
     fs.rmSync(`${file}.new`, { recursive: true, force: true })
     fs.writeFileSync(`${file}.new`, buildLauncher(), { flag: 'wx' })
     fs.chmodSync(`${file}.new`, 0o755)

@@ -35,7 +35,7 @@ export function listNamedObjects({ resources, secret_references }: RevisionSpec)
   ].filter((object): object is NamedObject => typeof object.name === 'string' && object.name !== '')
 }
 
-/** Those of names.ts and pull-secrets.ts, which can be foretold. */
+/** Matches the names that names.ts and pull-secrets.ts give, because a user can foretell them. */
 const GIVEN_NAME = /^(.+-[0-9a-f]{10})-(r\d+(-tracing|-models|-pull)?|models|db|redis)$/
 
 /** The agent gives it to an object of another deployment, perhaps later: a pod waits until an object appears. */
