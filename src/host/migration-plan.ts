@@ -58,16 +58,24 @@ function withoutComments(statement: string): string {
   return first === -1 ? '' : lines.slice(first).join('\n').trim()
 }
 
+/** A body ends with the word after its last semicolon. */
+const ATOMIC_END = /;\s*end\b/gi
+
 /** At semicolons outside of texts, names, function bodies and comments. Blank statements are left out. */
 export function splitStatements(text: string): string[] {
   const statements: string[] = []
-  const opening = /'|"|--|\/\*|\$\w*\$|;/g
+  const opening = /'|"|--|\/\*|\$\w*\$|\bbegin\s+atomic\b|;/gi
   let start = 0
   for (let match = opening.exec(text); match; match = opening.exec(text)) {
     const [token] = match
     if (token === ';') {
       statements.push(text.slice(start, match.index))
       start = opening.lastIndex
+      continue
+    }
+    if (/^begin/i.test(token)) {
+      ATOMIC_END.lastIndex = opening.lastIndex
+      opening.lastIndex = ATOMIC_END.test(text) ? ATOMIC_END.lastIndex : text.length
       continue
     }
     const closing = token === '--' ? '\n' : token === '/*' ? '*/' : token

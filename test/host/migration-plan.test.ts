@@ -36,4 +36,6 @@ it('statements end at semicolons outside of texts, names, bodies and comments', 
     '-- ;\ne',
     `f 'g''; h`,
   ])
+  const body = 'create function f() returns int\nbegin atomic\n  select case when true then 1 end;\n  select 2;\nend'
+  expect(splitStatements(`${body};\nselect 3`)).toEqual([body, 'select 3'])
 })
