@@ -286,13 +286,13 @@ describe('the dashboard', () => {
 
 it('every error code is raised somewhere', () => {
   const read = (folder: string, names: string[]) => names.map(name => readFileSync(join(root, folder, name), 'utf8'))
-  const migrations = readdirSync(join(root, 'drizzle')).filter(name => name.endsWith('.sql'))
+  const functions = readdirSync(join(root, 'drizzle/functions'))
   const sources = [
     ...read(
       'src',
       files.filter(file => file !== 'kernel/codes.ts'),
     ),
-    ...read('drizzle', migrations),
+    ...read('drizzle/functions', functions),
   ].join()
   for (const code of codes) expect(sources.includes(`'${code}'`), code).toBe(true)
 })
@@ -303,7 +303,7 @@ describe('the migrations', () => {
       entries: { idx: number; when: number; tag: string }[]
     }
     const sql = readdirSync(join(root, 'drizzle'))
-      .filter(name => name.endsWith('.sql'))
+      .filter(name => /^\d.*\.sql$/.test(name))
       .sort()
     expect(entries.map(entry => `${entry.tag}.sql`)).toEqual(sql)
     expect(entries.map(entry => entry.idx)).toEqual(entries.map((_, i) => i))

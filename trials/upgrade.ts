@@ -1,4 +1,5 @@
-// Upgrades the previous release under load: 1,000,000 deployments, no failed request, no lock over a second.
+// Upgrades a database from before the migrations were squashed, and the previous release under load: 1,000,000
+// deployments, no failed request, no lock over a second. `--from HEAD` takes the code of a commit for that release.
 import { execFileSync, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -8,8 +9,11 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import pg from 'pg'
 import { startPostgres } from '../src/host/embedded-postgres.ts'
+import { newApiKey } from '../src/kernel/crypto.ts'
 import { findFreePort } from '../src/postgres/free-port.ts'
+import { loadBeforeSquash } from '../test/support/before-squash.ts'
 import {
+  type Code,
   extractRelease,
   findObstacle,
   previousRelease,
@@ -22,23 +26,67 @@ import { watchLocks } from './support/locks.ts'
 
 const { values } = parseArgs({
   strict: false,
-  options: { deployments: { type: 'string', default: '1000000' }, seconds: { type: 'string', default: '10' } },
+  options: {
+    deployments: { type: 'string', default: '1000000' },
+    seconds: { type: 'string', default: '10' },
+    from: { type: 'string' },
+  },
 })
 const DEPLOYMENTS = Number(values.deployments)
 const PHASE_MS = Number(values.seconds) * 1000
 const MAX_LOCK_MS = 1000
 const ROOT = join(import.meta.dirname, '..')
 
-async function upgrade(): Promise<void> {
-  const obstacle = findObstacle(previousRelease)
-  if (obstacle) return skipped(`the upgrade: ${obstacle}`)
+const earlierCode = typeof values.from === 'string' ? codeOf(values.from) : previousRelease
+
+/** Named by its digest, so that a filled database of another commit is not taken for it. */
+function codeOf(revision: string): Code {
+  const commit = execFileSync('git', ['rev-parse', '--short=12', revision], { cwd: ROOT, encoding: 'utf8' }).trim()
+  return { app: commit, commit }
+}
+
+/** The dump has rows of most slices. */
+async function upgradeFromBeforeSquash(): Promise<void> {
   await using cleanup = new AsyncDisposableStack()
   const work = mkdtempSync(join(tmpdir(), 'slipway-upgrade-'))
   cleanup.defer(() => rmSync(work, { recursive: true, force: true }))
-  const earlier = join(work, previousRelease!.app)
-  extractRelease(previousRelease!, earlier)
+  const server = await startPostgres({ dataDir: join(work, 'postgres') })
+  cleanup.defer(() => server.stop())
+  const key = newApiKey()
+  await loadBeforeSquash(server.url, key)
+  const { status, output } = await migrate(server.url)
+  check('slipway migrate ends with status 0', status === 0, output)
+  const present = await startServer(ROOT, await findFreePort(), {
+    ...readLogins(ROOT, server.url),
+    PUBLIC_URL: 'http://slipway.test',
+    SEALING_KEYS: `first:${'A'.repeat(43)}`,
+    UPLOADS_DIR: join(work, 'uploads'),
+  })
+  cleanup.defer(() => present.stop())
+  const headers = { 'X-Api-Key': key, 'X-Tenant-Id': '20000000-0000-4000-8000-000000000001' }
+  for (const path of [
+    '/v2/deployments',
+    '/orgs/current/roles',
+    '/workspaces/current/members',
+    '/datasets',
+    '/v2/webhooks',
+  ]) {
+    const response = await fetch(present.url + path, { headers })
+    check(`it serves ${path}`, response.status === 200, await response.text())
+  }
+}
 
-  const kept = join(CACHE, `upgrade-${previousRelease!.app}-${DEPLOYMENTS}`)
+async function upgrade(): Promise<void> {
+  await upgradeFromBeforeSquash()
+  const obstacle = findObstacle(earlierCode)
+  if (obstacle) return skipped(`the upgrade under load: ${obstacle}`)
+  await using cleanup = new AsyncDisposableStack()
+  const work = mkdtempSync(join(tmpdir(), 'slipway-upgrade-'))
+  cleanup.defer(() => rmSync(work, { recursive: true, force: true }))
+  const earlier = join(work, earlierCode!.app)
+  extractRelease(earlierCode!, earlier)
+
+  const kept = join(CACHE, `upgrade-${earlierCode!.app}-${DEPLOYMENTS}`)
   mkdirSync(kept, { recursive: true, mode: 0o755 })
   const server = await startPostgres({ dataDir: join(kept, 'postgres') })
   cleanup.defer(() => server.stop())
@@ -71,7 +119,7 @@ async function upgrade(): Promise<void> {
   await load.prepare()
   const running = load.run()
   cleanup.defer(() => load.stop())
-  await load.phase(`${previousRelease!.app} alone`, () => delay(PHASE_MS))
+  await load.phase(`${earlierCode!.app} alone`, () => delay(PHASE_MS))
 
   const locks = await watchLocks(owner)
   const started = performance.now()
@@ -82,7 +130,7 @@ async function upgrade(): Promise<void> {
   })
   note(`migrated in ${((performance.now() - started) / 1000).toFixed(1)} s`)
   const found = await locks.stop()
-  await load.phase(`${previousRelease!.app} on the new schema`, () => delay(PHASE_MS))
+  await load.phase(`${earlierCode!.app} on the new schema`, () => delay(PHASE_MS))
 
   const after = await startServer(ROOT, await findFreePort(), settings)
   cleanup.defer(() => after.stop())
@@ -91,7 +139,7 @@ async function upgrade(): Promise<void> {
   load.targets = [after.url]
   await load.settled()
   await before.stop()
-  passed(`${previousRelease!.app} ends after its last request`)
+  passed(`${earlierCode!.app} ends after its last request`)
   await load.phase(`${releases[0]!.app} alone`, () => delay(PHASE_MS))
   await load.stop()
   await running

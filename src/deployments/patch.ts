@@ -1,4 +1,4 @@
-// Patches a deployment, or plans the patch. patch_deployment() in drizzle/0053_queue_revisions.sql applies it.
+// Patches a deployment, or plans the patch. patch_deployment() in drizzle/functions/deployments.sql applies it.
 import { sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'

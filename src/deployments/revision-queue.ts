@@ -1,4 +1,4 @@
-// What writes of a deployment share. queue_revision() in drizzle/0053_queue_revisions.sql queues a revision.
+// What writes of a deployment share. queue_revision() in drizzle/functions/deployments.sql queues a revision.
 import { type SQL, sql } from 'drizzle-orm'
 
 /** Selects deployment `c` of the caller's workspace. */

@@ -129,8 +129,10 @@ async function migrateEmptyDatabase(client: pg.Client, available: Migration[], s
     })
     const { rows } = await client.query('select created_at from drizzle.__drizzle_migrations')
     const times = rows.map(row => Number(row.created_at))
-    if (!times.includes(available[0]!.folderMillis))
+    if (!times.includes(available[0]!.folderMillis)) {
+      await refuseOlderDatabase(client, times)
       await refuseForeignDatabase(client, { hasForeignMigrations: times.length > 0, sharesDatabase })
+    }
     const applied: AppliedMigration[] = []
     if (times.length > 0) return { times, applied }
     for (const migration of available) {
@@ -238,6 +240,16 @@ function whileTablesAreFree(client: pg.Client, name: string, log: (line: string)
 function describeFailure({ name }: Migration, outcome: string, error: unknown): Error {
   const reason = `${innermostMessage(error)}${permissionAdvice(error)}`
   return new Error(`Migration ${name} failed, so ${outcome}: ${reason}`, { cause: error })
+}
+
+/** Throws if the database lacks migrations that the baseline replaced. Such a database was never released. */
+async function refuseOlderDatabase(client: pg.Client, times: number[]): Promise<void> {
+  const { rows } = await client.query(`select current_database() as name, to_regclass('public.sync_cursors') as table`)
+  if (times.length === 0 || rows[0]!.table === null) return
+  throw new Error(
+    `The database "${rows[0]!.name}" lacks migrations up to 0065_listener_policies, which are now in the baseline. ` +
+      'Choose an empty database.',
+  )
 }
 
 /** Throws if another application uses the database. */

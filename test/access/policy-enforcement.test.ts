@@ -4,7 +4,6 @@ import { sql } from 'drizzle-orm'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { EDITOR, ORGANIZATION_USER, VIEWER } from '../../src/access/built-in-roles.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { sha256Hex } from '../../src/kernel/digest.ts'
 import {
   allow,
   deny,
@@ -183,14 +182,6 @@ describe('policies apply to', () => {
     expect((await (await create({})).get('/v2/deployments')).status).toBe(200)
     const narrowed = await create({ permissions: ['projects:read'] })
     expect(outcome(await narrowed.get('/v2/deployments'))).toEqual([403, 'permission_missing'])
-  })
-
-  it('nobody through the functions of the previous release, which does not know them', async () => {
-    const { key } = await newLimitedCaller(tenant, [READ!], policies)
-    const enter = (hash: string) =>
-      getApp().database([sql`select * from enter(${hash}, null, ${READ}, true, 'x', '0 ms', false, null, null)`])
-    await expect(enter(sha256Hex(key))).rejects.toMatchObject({ code: 'permission_missing' })
-    expect(await enter(sha256Hex(tenant.key))).toHaveLength(1)
   })
 })
 

@@ -1,10 +1,7 @@
-// Reading the logs of a deployment in the order of arrival. Trial R17 cuts followers while copies write.
-import { sql } from 'drizzle-orm'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { EDITOR } from '../../src/access/built-in-roles.ts'
 import { MAX_LINE_BYTES, MAX_LOG_BYTES } from '../../src/deployments/logs.ts'
-import { runAsSystem } from '../../src/kernel/db.ts'
-import { type App, getApp, newTenant, send, unusedId } from '../support/app.ts'
+import { type App, newTenant, send, unusedId } from '../support/app.ts'
 import { type OpenStream, openStream, startStreamingApp } from '../support/live-streams.ts'
 import { type LoggedDeployment, newLoggedDeployment } from '../support/logged-deployment.ts'
 import { cookieHeaders, newSession } from '../support/sessions.ts'
@@ -114,26 +111,6 @@ describe('the logs of a deployment in the order of arrival', () => {
     expect(await stream.next()).toMatchObject({ event: 'dropped', data: JSON.stringify({ lines: lost + 2 - 30 }) })
     expect(await stream.next()).toMatchObject({ id: String(lost + 3), event: 'message' })
     await stream.close()
-  })
-
-  it('include the lines that the previous release stores without a number of arrival', async () => {
-    const deployment = await newLoggedDeployment()
-    const { tenant, id, revisionIds } = deployment
-    await deployment.openLog()(linesOf('new'))
-    await runAsSystem(
-      getApp().database,
-      sql`
-        insert into log_lines
-        select ${tenant.organization_id}::uuid, ${tenant.tenant_id}::uuid, ${id}::uuid, ${revisionIds[0]!}::uuid,
-          'build', number, clock(), 1, 'old ' || number, 0
-        from generate_series(1, 2) number`,
-    )
-    const { logs } = await read(deployment)
-    expect(logs.map(({ arrival, message }) => [arrival, message])).toEqual([
-      [1, 'new'],
-      [2, 'old 1'],
-      [3, 'old 2'],
-    ])
   })
 
   it('are refused for invalid parameters, an unknown owner, and a cursor beyond the newest line', async () => {

@@ -76,7 +76,7 @@ const NEEDS: Record<string, string> = {
   'docs/settings': 'a Postgres of the operator; host/start.test.ts',
   'docs/table-bounds': 'a Postgres of the operator; host/operate/table-bounds.test.ts',
   'docs/terraform': 'OpenTofu; trials/terraform.ts runs its configuration',
-  'docs/upgrade': 'an earlier release; host/earlier-release.test.ts and trials/upgrade.ts',
+  'docs/upgrade': 'an earlier release; host/migrate.test.ts and trials/upgrade.ts',
   'docs/trace-storage': 'a ClickHouse of the operator; npm run test:clickhouse',
 }
 

@@ -6,11 +6,12 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import type pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
+import { readSchema } from '../../scripts/schema/compare.ts'
 import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
 import { createHost } from '../../src/host/host.ts'
 import { migrate, waitForMigrations } from '../../src/host/migrate.ts'
 import { newApiKey } from '../../src/kernel/crypto.ts'
-import { sha256Hex } from '../../src/kernel/digest.ts'
+import { loadBeforeSquash } from '../support/before-squash.ts'
 import { connect, query } from '../support/postgres.ts'
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-migrate-'))
@@ -222,7 +223,7 @@ describe('waiting for another one to migrate', () => {
   })
 
   test('fails after the time, and says what is missing', async () => {
-    await migrate(url, { log, to: 4 })
+    await migrate(url, { log, to: 0 })
     await expect(waitForMigrations(url, { seconds: 0, log })).rejects.toThrow('older schema')
     const unreachable = 'postgresql://someone:hunter2@127.0.0.1:1/none'
     const error: Error = await waitForMigrations(unreachable, { seconds: 0, log }).catch(error => error)
@@ -280,26 +281,22 @@ describe('a database of another application', () => {
   })
 })
 
-describe('a database at the baseline', () => {
+describe('a database from before the squash', () => {
   const drizzle = join(import.meta.dirname, '../../drizzle')
-  const BASELINE = 4
   const key = newApiKey()
   const headers = { 'X-Api-Key': key, 'X-Tenant-Id': '20000000-0000-4000-8000-000000000001' }
   const deployment = '/v2/deployments/90000000-0000-4000-8000-000000000001'
 
-  beforeEach(async () => {
-    await migrate(url, { log, to: BASELINE })
-    const rows = fs.readFileSync(join(import.meta.dirname, 'fixtures/baseline-rows.sql'), 'utf8')
-    await query(url, rows.replace(`'KEY_HASH'`, `'${sha256Hex(key)}'`))
-  })
+  beforeEach(() => loadBeforeSquash(url, key))
 
   test('comes to the schema that an empty database gets', async () => {
     await migrate(url, { log })
-    const upgraded = await describeSchema(url)
-    await admin.query('create database migrate_empty')
-    const empty = url.replace(/migrate_\d+$/, 'migrate_empty')
-    await migrate(empty, { log })
-    expect(upgraded).toEqual(await describeSchema(empty))
+    expect(await readSchema(url)).toBe(fs.readFileSync(join(drizzle, 'schema.sql'), 'utf8'))
+  })
+
+  test('is refused by name if it has not even the migrations that were squashed', async () => {
+    await query(url, 'delete from drizzle.__drizzle_migrations where id > 40')
+    await expect(migrate(url, { log })).rejects.toThrow('0065_listener_policies')
   })
 
   /** Copies the repository's migrations and adds one. */
@@ -326,8 +323,9 @@ describe('a database at the baseline', () => {
       --> statement-breakpoint
       reset role;`)
     await migrate(url, { folder: next, log })
-    expect(await query(url, 'select name, note from deployments')).toEqual([
+    expect(await query(url, 'select name, note from deployments order by name')).toEqual([
       { name: 'billing-agent', note: 'billing-agent' },
+      { name: 'search', note: 'search' },
     ])
 
     const { app, close } = createHost(
@@ -347,7 +345,7 @@ describe('a database at the baseline', () => {
       ['/orgs/current/roles', 'Operator'],
       ['/orgs/current/members', 'Ada Lovelace'],
       ['/workspaces/current/members', 'ada@example.com'],
-      ['/orgs/current/api-keys', 'Of the organization'],
+      ['/workspaces/current/api-keys', 'Of a program'],
       ['/v2/listeners', 'rack-1'],
       ['/v1/integrations/forge/githost/70000000-0000-4000-8000-000000000001', 'acme'],
       ['/v2/tag-keys', 'team'],
@@ -361,6 +359,12 @@ describe('a database at the baseline', () => {
       ['/v2/custom-hosts', 'billing.example.com'],
       ['/v2/auth/providers', 'Calendar'],
       ['/v2/auth/tokens', 'ada'],
+      ['/datasets', 'capitals'],
+      ['/annotation-queues', 'Review'],
+      ['/runs/rules', 'Everything'],
+      ['/sessions', 'support'],
+      ['/v2/webhooks', 'hooks.example.com'],
+      ['/v1/platform/orgs/current/access-policies', 'Only search'],
     ] as const)
       expect(await get(path), path).toContain(value)
 
@@ -372,44 +376,6 @@ describe('a database at the baseline', () => {
     expect(patched.status).toBe(200)
   })
 })
-
-/** Everything but the order and the names of what Postgres names itself. */
-const describeSchema = async (url: string) =>
-  (
-    await query(
-      url,
-      `with lines as (
-        select format('column %s.%s %s %s %s', attrelid::regclass, attname, format_type(atttypid, atttypmod),
-          attnotnull, pg_get_expr(adbin, adrelid)) as line
-        from pg_attribute a
-        join pg_class c on c.oid = attrelid and relnamespace = 'public'::regnamespace and relkind in ('r', 'p')
-        left join pg_attrdef d on d.adrelid = attrelid and adnum = attnum
-        where attnum > 0 and not attisdropped
-        union all
-        select format('index %s %s %s', indrelid::regclass, indisvalid,
-          regexp_replace(pg_get_indexdef(indexrelid), 'INDEX \\S+', 'INDEX'))
-        from pg_index
-        join pg_class c on c.oid = indrelid and relnamespace = 'public'::regnamespace
-        union all
-        select format('constraint %s %s %s', conrelid::regclass, convalidated, pg_get_constraintdef(oid))
-        from pg_constraint
-        where connamespace = 'public'::regnamespace
-        union all
-        select format('policy %s %s %s %s %s', tablename, policyname, roles, qual, with_check) from pg_policies
-        union all
-        select format('trigger %s', pg_get_triggerdef(oid)) from pg_trigger where not tgisinternal
-        union all
-        select format('function %s %s %s', proowner::regrole, proacl, pg_get_functiondef(oid))
-        from pg_proc
-        where pronamespace = 'public'::regnamespace and prokind = 'f'
-        union all
-        select format('table %s %s', oid::regclass, relacl)
-        from pg_class
-        where relnamespace = 'public'::regnamespace and relkind in ('r', 'p', 'v')
-      )
-      select line from lines where line !~ '(runs|trace|upgraded)\\w*_\\d{8}' order by line`,
-    )
-  ).map(row => row.line)
 
 test.each([
   ['missing', ''],

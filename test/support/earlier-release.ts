@@ -13,17 +13,21 @@ export const releases = Releases.parse(JSON.parse(readFileSync(join(ROOT, 'distr
 /** The newest release of another app: it serves while this one migrates. */
 export const previousRelease = releases.find(({ app }) => app !== releases[0]!.app)
 
+export type Code = Pick<Release, 'app' | 'commit'>
+
 /** Why the code of a release cannot run here. */
-export function findObstacle(release: Release | undefined): string | undefined {
+export function findObstacle(release: Code | undefined): string | undefined {
   if (!release) return 'there is no earlier release'
-  const { commit, chart } = release
-  if (!commit || !existsSync(join(ROOT, '.git'))) return `the code of ${chart} is not in a repository`
+  const { commit, app } = release
+  if (!commit || !existsSync(join(ROOT, '.git'))) return `the code of ${app} is not in a repository`
   try {
+    if (!git('ls-tree', '--name-only', commit, 'drizzle/0000_baseline.sql'))
+      return `the database of ${app} is from before the baseline`
     const { dependencies } = JSON.parse(git('show', `${commit}:package.json`)) as Package
     const other = Object.entries(dependencies).find(([name, version]) => installedVersion(name) !== version)
-    return other && `${chart} needs ${other.join(' ')}, which is not installed`
+    return other && `${app} needs ${other.join(' ')}, which is not installed`
   } catch {
-    return `the history has no commit ${commit} (${chart})`
+    return `the history has no commit ${commit} (${app})`
   }
 }
 
@@ -35,7 +39,7 @@ function installedVersion(name: string): string | undefined {
   return existsSync(join(folder, 'package.json')) ? readPackage(folder).version : undefined
 }
 
-export function extractRelease({ commit }: Release, folder: string): void {
+export function extractRelease({ commit }: Code, folder: string): void {
   mkdirSync(folder, { recursive: true })
   const archive = execFileSync('git', ['archive', commit!, 'package.json', 'src', 'drizzle', 'templates'], {
     cwd: ROOT,

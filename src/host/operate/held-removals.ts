@@ -5,16 +5,9 @@ import { inSystemTransaction } from '../transaction.ts'
 
 /**
  * Also ends every lease, under a fence that no agent has had: what an agent reports or does before it polls again could
- * be about deployments that the database does not know. False before migration 0051, which adds the column: agents then
- * see no listener, until this runs again.
+ * be about deployments that the database does not know.
  */
-export async function holdRemovals(client: pg.Client): Promise<boolean> {
-  const { rowCount } = await client.query(`
-    select from pg_attribute where attrelid = 'listeners'::regclass and attname = 'holds_removals_since'`)
-  if (rowCount === 0) {
-    await client.query('create policy restoring on listeners as restrictive to slipway_agent using (false)')
-    return false
-  }
+export async function holdRemovals(client: pg.Client): Promise<void> {
   await client.query('set local role slipway_system')
   await client.query(`
     update listeners set
@@ -23,8 +16,6 @@ export async function holdRemovals(client: pg.Client): Promise<boolean> {
       agent_id = null,
       lease_expires_at = null`)
   await client.query('reset role')
-  await client.query('drop policy if exists restoring on listeners')
-  return true
 }
 
 export async function releaseRemovals(url: string, log: (line: string) => void): Promise<void> {

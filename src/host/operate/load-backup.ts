@@ -3,7 +3,6 @@ import type pg from 'pg'
 import journal from '../../../drizzle/meta/_journal.json' with { type: 'json' }
 import type { Storage } from '../../platform.ts'
 import { connectClient, migrate } from '../migrate.ts'
-import { inTransaction } from '../transaction.ts'
 import { bareTables, createPartitions, listTables, loadTable, setIdentities, TEXT_SETTINGS } from './backup-tables.ts'
 import { fillAsOwner } from './folder-owner.ts'
 import { holdRemovals } from './held-removals.ts'
@@ -82,11 +81,7 @@ export async function loadBackup(restore: RestoreOptions): Promise<Manifest> {
     await client.query('analyze')
     const later = await migrateTo()
     if (later.length > 0) log(`Migrated on to ${later.at(-1)!.name}.`)
-    await inTransaction(client, async () => {
-      // The hold is repeated, because an older database had no column for it before the migration.
-      await holdRemovals(client)
-      await endRestore(client)
-    })
+    await endRestore(client)
   } finally {
     await client.end()
   }

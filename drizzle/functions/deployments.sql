@@ -1,0 +1,1447 @@
+-- Deployments and revisions: what a write does, and what it records.
+
+create type patch_plan as (
+  next deployments,
+  -- Paths of members that change, by what follows. The first are the reasons for a revision.
+  reasons text[],
+  in_place text[],
+  immutable text[],
+  -- Members that change although the source does not allow them.
+  refused text[],
+  kept_secrets text[],
+  unknown_masks text[]
+);
+
+-- Compared with the row's own workspace, whoever writes, and only where a reference changes.
+create function check_deployment_references() returns trigger
+language plpgsql security definer set search_path = public, pg_temp as $$
+begin
+  if exists (
+      select from revisions r
+      where r.tenant_id <> new.tenant_id
+        and r.id in (new.latest_revision_id, new.active_revision_id, new.in_flight_revision_id, new.waiting_revision_id)
+    )
+    or exists (select from listeners l where l.id = new.listener_id and l.tenant_id <> new.tenant_id)
+    or exists (select from deployments d where d.id = new.parent_deployment_id and d.tenant_id <> new.tenant_id)
+    or exists (select from tag_values v where v.id = any(new.tag_value_ids) and v.tenant_id <> new.tenant_id)
+  then
+    raise exception using errcode = '42501', message = 'a deployment refers to a row of another workspace';
+  end if;
+  return null;
+end $$;
+create trigger check_references_on_insert
+  after insert on deployments
+  for each row execute function check_deployment_references();
+create trigger check_references_on_update
+  after update on deployments
+  for each row when (
+    new.latest_revision_id is distinct from old.latest_revision_id
+    or new.active_revision_id is distinct from old.active_revision_id
+    or new.in_flight_revision_id is distinct from old.in_flight_revision_id
+    or new.waiting_revision_id is distinct from old.waiting_revision_id
+    or new.listener_id is distinct from old.listener_id
+    or new.tag_value_ids is distinct from old.tag_value_ids
+  )
+  execute function check_deployment_references();
+
+create function check_revision_references() returns trigger
+language plpgsql security definer set search_path = public, pg_temp as $$
+begin
+  if exists (
+      select from deployments d
+      where d.id = new.deployment_id
+        and (d.tenant_id <> new.tenant_id or d.organization_id <> new.organization_id)
+    )
+    or exists (select from revisions r where r.id = new.from_revision_id and r.tenant_id <> new.tenant_id)
+    or exists (select from api_keys k where k.id = new.actor_id and k.organization_id <> new.organization_id)
+  then
+    raise exception using errcode = '42501', message = 'a revision refers to a row of another workspace';
+  end if;
+  return null;
+end $$;
+create trigger check_references_on_insert
+  after insert on revisions
+  for each row execute function check_revision_references();
+
+-- The only functions that parse a custom_url. Rows may be older than the schema that normalizes it.
+create function custom_host(p_url text) returns text
+language sql immutable
+return nullif(lower(split_part(split_part(regexp_replace(p_url, '^https?://', ''), '/', 1), ':', 1)), '');
+
+create function custom_path(p_url text) returns text
+language sql immutable
+return coalesce(nullif(rtrim(substring(regexp_replace(p_url, '^https?://', '') from '/.*$'), '/'), ''), '/');
+
+-- The host belongs to no other workspace, and no other deployment of this one uses it with the path.
+create function require_free_custom_url(p_tenant uuid, p_deployment uuid, p_host text, p_path text) returns boolean
+language plpgsql stable security definer set search_path = public, pg_temp as $$
+begin
+  if exists (select from custom_hosts where host = p_host and tenant_id <> p_tenant) then
+    perform refuse('custom_host_taken');
+  end if;
+  if exists (
+    select from deployments
+    where custom_host = p_host and custom_path = p_path and tenant_id = p_tenant and id is distinct from p_deployment
+  ) then
+    perform refuse('custom_url_taken');
+  end if;
+  return true;
+end $$;
+grant execute on function require_free_custom_url(uuid, uuid, text, text) to slipway_app;
+
+-- Claims the host of a deployment's custom_url for its workspace and releases the previous host. A trigger, because
+-- several statements change custom_url and deleting_at. BEFORE, because the lock order everywhere is deployments,
+-- hosts, journals, cursors.
+create function claim_custom_host() returns trigger
+language plpgsql security definer set search_path = public, pg_temp as $$
+declare
+  v_before text := case when tg_op = 'UPDATE' then old.custom_host end;
+begin
+  new.custom_host := case when new.deleting_at is null then custom_host(new.source_config ->> 'custom_url') end;
+  new.custom_path := case when new.custom_host is not null then custom_path(new.source_config ->> 'custom_url') end;
+  if tg_op = 'UPDATE'
+    and (new.custom_host, new.custom_path) is not distinct from (old.custom_host, old.custom_path) then
+    return new;
+  end if;
+  -- In the order of the names, so two deployments that swap hosts cannot deadlock.
+  perform from custom_hosts where host in (v_before, new.custom_host) order by host for update;
+  if new.custom_host is not null then
+    -- The no-op update locks an existing row, whichever workspace owns it.
+    insert into custom_hosts as h (host, organization_id, tenant_id)
+    values (new.custom_host, new.organization_id, new.tenant_id)
+    on conflict (host) do update set host = excluded.host;
+    perform require_free_custom_url(new.tenant_id, new.id, new.custom_host, new.custom_path);
+  end if;
+  if v_before is distinct from new.custom_host then
+    delete from custom_hosts h
+    where h.host = v_before and h.tenant_id = new.tenant_id
+      and not exists (
+        select from deployments d
+        where d.custom_host = v_before and d.tenant_id = new.tenant_id and d.id <> new.id
+      );
+  end if;
+  return new;
+end $$;
+create trigger claim_custom_host_on_insert
+  before insert on deployments
+  for each row when ((new.source_config ->> 'custom_url') is not null)
+  execute function claim_custom_host();
+create trigger claim_custom_host_on_update
+  before update of source_config, deleting_at on deployments
+  for each row when (
+    (new.source_config ->> 'custom_url') is distinct from (old.source_config ->> 'custom_url')
+    or new.deleting_at is distinct from old.deleting_at
+  )
+  execute function claim_custom_host();
+
+-- The workspace that has claimed a host, if any: the control plane looks up its DNS record. Never shown to a caller.
+create function custom_host_owner(p_host text) returns setof custom_hosts
+language sql stable security definer set search_path = public, pg_temp as $$
+  select *
+  from custom_hosts
+  where host = p_host
+$$;
+grant execute on function custom_host_owner(text) to slipway_app;
+
+-- Records that the caller's workspace has proved the host by DNS. It takes over an unverified claim of another
+-- workspace. It takes over a verified one only if `p_owner` still owns it and its DNS record is gone.
+create function verify_custom_host(p_host text, p_owner uuid, p_owner_gone boolean)
+returns setof custom_hosts
+language plpgsql security definer set search_path = public, pg_temp as $$
+declare
+  v_tenant uuid := current_tenant();
+  v_before custom_hosts;
+  v_locked uuid[];
+begin
+  -- Deployments are locked before their host. If one takes the host after the deployments were locked, raising an error
+  -- releases both locks, and the loop takes them again. The host's lock keeps others out.
+  loop
+    begin
+      v_locked := array(
+        select id from (select id from deployments where custom_host = p_host order by id for update) as locked
+      );
+      insert into custom_hosts as h (host, organization_id, tenant_id)
+      values (p_host, current_organization(), v_tenant)
+      on conflict (host) do update set host = excluded.host
+      returning * into v_before;
+      exit when not exists (select from deployments where custom_host = p_host and not id = any(v_locked));
+      raise sqlstate 'SW002';
+    exception when sqlstate 'SW002' then
+    end;
+  end loop;
+  if v_before.tenant_id <> v_tenant and v_before.verified_at is not null
+    and not (p_owner_gone and v_before.tenant_id is not distinct from p_owner) then
+    perform refuse('custom_host_taken');
+  end if;
+  -- Both journals in one order, and before the cursors that the update of deployments locks.
+  perform from journals where scope_id in (v_before.tenant_id, v_tenant) order by scope_id for update;
+  if v_before.tenant_id <> v_tenant then
+    with numbered as (
+      insert into journals (scope_id, organization_id, seq)
+      values (v_before.tenant_id, v_before.organization_id, 1)
+      on conflict (scope_id) do update set seq = journals.seq + 1
+      returning seq
+    )
+    -- Without the name and the request of the new owner: another workspace must not see them.
+    insert into events (
+      scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, actor_name, request_id, request, data,
+      changes
+    )
+    select
+      v_before.tenant_id,
+      seq,
+      v_before.organization_id,
+      v_before.tenant_id,
+      'custom_host.lost',
+      v_before.id,
+      'cron',
+      null,
+      setting('request_id'),
+      null,
+      json_build_object('host', p_host),
+      changed_members(jsonb_build_object('host', p_host, 'verified_at', v_before.verified_at), null)
+    from numbered;
+  end if;
+  if v_before.tenant_id <> v_tenant or v_before.verified_at is null then
+    update deployments
+    set generation = generation + 1, remote_reconciled = false
+    where custom_host = p_host;
+  end if;
+  return query
+    update custom_hosts h
+    set
+      -- A new owner learns nothing about the previous one.
+      id = case when h.tenant_id = v_tenant then h.id else gen_random_uuid() end,
+      created_at = case when h.tenant_id = v_tenant then h.created_at else clock() end,
+      organization_id = current_organization(),
+      tenant_id = v_tenant,
+      verified_at = clock()
+    where h.host = p_host
+    returning h.*;
+end $$;
+grant execute on function verify_custom_host(text, uuid, boolean) to slipway_app;
+
+-- The archive was uploaded in this workspace. Its row stays locked until the transaction ends, so the sweep skips it.
+create function require_stored_archive(p_path text) returns boolean
+language plpgsql cost 10000 as $$
+begin
+  perform from uploads where tenant_id = current_tenant() and object_path = p_path and state = 'stored' for share;
+  if not found then perform refuse('archive_unknown'); end if;
+  return true;
+end $$;
+
+-- The workspace may store `p_bytes` more bytes. Serialized per workspace, so two uploads do not share the last room. An
+-- upload that broke off counts for an hour.
+create function require_upload_room(p_tenant uuid, p_bytes bigint, p_limit bigint) returns boolean
+language plpgsql volatile cost 20000 as $$
+declare
+  v_used bigint;
+begin
+  perform pg_advisory_xact_lock(hashtextextended('uploads of ' || p_tenant, 0));
+  select coalesce(sum(coalesce(size, reserved)), 0)
+  into v_used
+  from uploads
+  where tenant_id = p_tenant
+    and (state in ('stored', 'removing') or state = 'receiving' and used_at > clock() - interval '1 hour');
+  if v_used + p_bytes > p_limit then perform refuse('uploads_full'); end if;
+  return true;
+end $$;
+
+-- The workspace has fewer than `p_limit` unused upload links.
+create function require_upload_link_room(p_tenant uuid, p_limit integer) returns boolean
+language plpgsql volatile cost 10000 as $$
+begin
+  if (
+    select count(*)
+    from uploads
+    where tenant_id = p_tenant and state = 'offered' and expires_at > clock()
+  ) >= p_limit then
+    perform refuse('upload_links_full');
+  end if;
+  return true;
+end $$;
+
+-- Refuses a template that none of the listeners offers which can take the deployment: the named one, or those of the
+-- platform. While one of them has not told its templates, nothing is refused.
+create function require_offered_template(p_template text, p_listener uuid) returns boolean
+language plpgsql stable security definer set search_path = public, pg_temp as $$
+declare
+  v_offered text[];
+  v_all_told boolean;
+begin
+  select coalesce(array_agg(distinct t.name order by t.name) filter (where t.name is not null), '{}'),
+    bool_and(l.templates is not null)
+  into v_offered, v_all_told
+  from listeners l
+  left join lateral unnest(l.templates) t(name) on true
+  where (l.id = p_listener and l.tenant_id = current_tenant()) or (p_listener is null and l.tenant_id is null);
+  if v_all_told and p_template <> all (v_offered) then
+    perform refuse('template_unknown', format(
+      '%s; it offers %s%s',
+      p_template,
+      array_to_string(v_offered[:20], ', '),
+      case when cardinality(v_offered) > 20 then format(' and %s more', cardinality(v_offered) - 20) else '' end
+    ));
+  end if;
+  return true;
+end $$;
+grant execute on function require_offered_template(text, uuid) to slipway_app;
+
+-- A trigger, so that no writer can forget it.
+create function record_revision_state() returns trigger
+language plpgsql as $$
+declare
+  v_before jsonb := '[]';
+begin
+  if tg_op = 'UPDATE' then
+    v_before := coalesce(old.states::jsonb, jsonb_build_object('status', old.status, 'since', old.status_since));
+  end if;
+  new.states := v_before || jsonb_build_array(jsonb_build_object('status', new.status, 'since', new.status_since));
+  return new;
+end $$;
+create trigger record_first_state
+  before insert on revisions
+  for each row execute function record_revision_state();
+create trigger record_next_state
+  before update of status on revisions
+  for each row when (old.status is distinct from new.status)
+  execute function record_revision_state();
+
+-- What the listeners offer that can take a deployment of this workspace: its own, and those of the platform, which it
+-- cannot read.
+create function offered_templates() returns table (
+  name text, description text, listener_ids uuid[], is_on_platform boolean
+)
+language sql stable security definer set search_path = public, pg_temp as $$
+  select
+    t.name,
+    min(l.template_descriptions ->> t.name),
+    coalesce(array_agg(l.id order by l.id) filter (where l.tenant_id is not null), '{}'),
+    bool_or(l.tenant_id is null)
+  from listeners l
+  cross join lateral unnest(l.templates) t(name)
+  where l.tenant_id = current_tenant() or l.tenant_id is null
+  group by t.name
+$$;
+grant execute on function offered_templates() to slipway_app;
+
+-- What events show of a deployment and of a revision: DEPLOYMENT_RECORD and REVISION_RECORD of src/deployments/rows.ts.
+create function recorded_deployment(p_row deployments) returns jsonb
+language sql stable as $$
+  select jsonb_build_object(
+    'name', p_row.name,
+    'source', p_row.source,
+    'status', p_row.status,
+    'source_config', p_row.source_config,
+    'source_revision_config', p_row.source_revision_config,
+    'secret_references', p_row.secret_references,
+    'hold', p_row.hold,
+    'parent_deployment_id', p_row.parent_deployment_id,
+    'preview', p_row.preview,
+    'secrets', secret_versions(p_row.secrets)
+  )
+$$;
+
+create function recorded_revision(p_row revisions) returns jsonb
+language sql stable as $$
+  select jsonb_build_object(
+    'number', p_row.number,
+    'source', p_row.source,
+    'source_revision_config', p_row.source_revision_config,
+    'status', p_row.status,
+    'status_message', p_row.status_message,
+    'reasons', p_row.reasons,
+    'from_revision_id', p_row.from_revision_id,
+    'commit', p_row.commit
+  )
+$$;
+
+create function deployment_event(p_type text, p_before deployments, p_after deployments, p_data json default '{}')
+returns new_event
+language plpgsql stable as $$
+begin
+  return (
+    p_type,
+    p_after.id,
+    p_data,
+    changed_members(recorded_deployment(p_before), recorded_deployment(p_after))
+  )::new_event;
+end $$;
+
+-- The last step of a write: the events go into the caller's journal, and `p_changed`, the row that was changed, is kept
+-- as the answer to a repeated request. Returns whether the workspace has webhooks, to which the events are announced.
+-- `p_request` is what `describeWrite` in src/kernel/journal.ts tells of the request.
+create function conclude_write(p_changed json, p_events new_event[], p_request jsonb) returns boolean
+language plpgsql as $$
+begin
+  perform journal(
+    array_agg(e.type),
+    array_agg(e.subject_id),
+    array_agg(e.data),
+    array_agg(e.changes),
+    (p_request ->> 'event_limit')::bigint,
+    greatest((p_request ->> 'body_bytes')::bigint, octet_length(p_changed::text))
+  )
+  from unnest(p_events) e
+  having count(*) > 0;
+  if p_request ->> 'idempotency_key' is not null then
+    insert into idempotency_keys (actor_id, key, fingerprint, result)
+    values (
+      current_actor(), p_request ->> 'idempotency_key', p_request ->> 'fingerprint', json_build_array(p_changed)
+    );
+  end if;
+  return has_webhooks(current_tenant());
+end $$;
+
+-- A deployment of the caller's workspace, whose id is null if there is none. Concurrent writers of it take turns.
+create function lock_deployment(p_id uuid) returns deployments
+language plpgsql as $$
+declare
+  v_stored deployments;
+begin
+  select d.* into v_stored from deployments d where d.id = p_id and d.tenant_id = current_tenant() for update;
+  return v_stored;
+end $$;
+
+-- The request's If-Match and Plan-Digest name the current version.
+create function require_version(p_version integer, p_request jsonb) returns boolean
+language plpgsql stable cost 10000 as $$
+begin
+  if not nullif(p_request -> 'if_match', 'null') @> to_jsonb(p_version) then
+    perform refuse('precondition_failed');
+  end if;
+  if p_version <> (p_request ->> 'planned_version')::integer then perform refuse('plan_stale'); end if;
+  return true;
+end $$;
+
+-- Pushes and schedules pass: they repeat what a key or a person decided.
+create function require_command_permission() returns boolean
+language plpgsql stable cost 10000 as $$
+begin
+  if setting('actor_kind') in ('key', 'session') and not 'deployments:change-commands' = any(actor_permissions()) then
+    perform refuse('permission_missing', 'deployments:change-commands');
+  end if;
+  return true;
+end $$;
+
+-- The commands of a configuration or of resources. Absent, null and empty are the same: no command.
+create function commands_of(p_config jsonb) returns jsonb
+language sql stable
+return jsonb_build_array(
+  nullif(p_config -> 'install_command', 'null'),
+  nullif(p_config -> 'build_command', 'null'),
+  nullif(nullif(p_config -> 'resource_spec' -> 'init_containers', 'null'), '[]'),
+  nullif(nullif(p_config -> 'resource_spec' -> 'sidecars', 'null'), '[]')
+);
+
+-- Of two configurations of a deployment: commands that differ need the permission to change them.
+create function require_allowed_commands(p_before jsonb, p_after jsonb) returns boolean
+language plpgsql stable cost 10000 as $$
+begin
+  if commands_of(p_before) <> commands_of(p_after) then perform require_command_permission(); end if;
+  return true;
+end $$;
+
+-- A push does not move a tag.
+create function require_branch_to_build_on_push(p_config json, p_revision_config json) returns boolean
+language plpgsql stable cost 10000 as $$
+begin
+  if (p_config ->> 'build_on_push') = 'true' and (p_revision_config ->> 'repo_ref') like 'refs/tags/%' then
+    perform refuse('source_rule', 'source_config.build_on_push is not allowed: `repo_ref` is a tag, not a branch');
+  end if;
+  return true;
+end $$;
+
+-- The tag of an image; an image that is named by its digest alone has none.
+create function image_version(p_image text) returns text
+language sql immutable
+return substring(split_part(p_image, '@', 1) from ':([^:/]+)$');
+
+-- The first state of a revision of this source when its turn comes: `startState` of src/deployments/lifecycle.ts.
+create function start_state(p_source text) returns text
+language sql immutable
+return case when p_source in ('githost', 'internal_source') then 'AWAITING_BUILD' else 'AWAITING_DEPLOY' end;
+
+-- The image or the archive of the revision is still missing.
+create function lacks_artifact(p_source text, p_revision_config json) returns boolean
+language sql immutable
+return p_source = 'internal_container' and p_revision_config ->> 'image_uri' is null
+  or p_source = 'internal_source' and p_revision_config ->> 'source_tarball_path' is null;
+
+-- Inserts a revision of what the deployment is now.
+create function insert_revision(
+  p_id uuid,
+  p_deployment deployments,
+  p_status text,
+  p_status_message text,
+  p_reasons text[],
+  p_source text,
+  p_commit json,
+  p_from_revision uuid,
+  p_time timestamptz
+) returns revisions
+language plpgsql as $$
+declare
+  v_inserted revisions;
+begin
+  insert into revisions (
+    organization_id, tenant_id, deployment_id, id, number, source, source_config, source_revision_config, secrets,
+    secret_references, status, status_message, reasons, from_revision_id, commit, actor_kind, actor_id, created_at,
+    updated_at
+  )
+  values (
+    p_deployment.organization_id, p_deployment.tenant_id, p_deployment.id, p_id, p_deployment.revisions, p_source,
+    p_deployment.source_config, p_deployment.source_revision_config, p_deployment.secrets,
+    p_deployment.secret_references, p_status, p_status_message, p_reasons, p_from_revision, p_commit,
+    setting('actor_kind'), current_actor(), p_time, p_time
+  )
+  returning * into v_inserted;
+  return v_inserted;
+end $$;
+
+create function created_event(p_revision revisions) returns new_event
+language plpgsql stable as $$
+begin
+  return (
+    'revision.created',
+    p_revision.id,
+    json_build_object('deployment_id', p_revision.deployment_id, 'status', p_revision.status),
+    changed_members(null, recorded_revision(p_revision))
+  )::new_event;
+end $$;
+
+-- Only the newest revision waits: the one that waited until now is skipped, one that was deploying interrupted.
+create function supersede_revisions(p_ids uuid[], p_number integer) returns new_event[]
+language plpgsql as $$
+declare
+  v_before revisions;
+  v_after revisions;
+  v_events new_event[] := '{}';
+begin
+  for v_before in
+    select r.*
+    from revisions r
+    where r.id = any(p_ids) and r.tenant_id = current_tenant()
+    order by r.number
+  loop
+    update revisions r
+    set
+      status = case v_before.status when 'DEPLOYING' then 'INTERRUPTED' else 'SKIPPED' end,
+      status_message = case v_before.status
+        when 'CREATING' then 'It had no files or image yet. It was superseded by revision ' || p_number
+        when 'DEPLOYING' then 'Superseded by revision ' || p_number || ' before it was healthy.'
+        else 'Superseded by revision ' || p_number
+      end,
+      status_since = clock(),
+      updated_at = clock()
+    where r.id = v_before.id
+    returning * into v_after;
+    v_events := v_events || (
+      'revision.' || lower(v_after.status),
+      v_after.id,
+      json_build_object('deployment_id', v_after.deployment_id, 'message', v_after.status_message),
+      changed_members(
+        jsonb_build_object('status', v_before.status), jsonb_build_object('status', v_after.status)
+      )
+    )::new_event;
+  end loop;
+  return v_events;
+end $$;
+
+-- Changes a deployment whose row the caller has locked as `p_stored`: its configuration, secrets and hold become those
+-- of `p_next`. With reasons, a revision is created: one is in flight, at most one waits. Without reasons and changes in
+-- place, nothing is written.
+create function queue_revision(
+  p_stored deployments,
+  p_next deployments,
+  p_revision uuid,
+  p_reasons text[],
+  p_source text,
+  p_commit json default null,
+  p_from_revision uuid default null,
+  p_changes_in_place boolean default false,
+  out changed deployments,
+  out revision revisions,
+  out events new_event[]
+)
+language plpgsql as $$
+declare
+  v_creates boolean := cardinality(p_reasons) > 0;
+  v_lacks_artifact boolean := lacks_artifact(p_source, p_next.source_revision_config);
+  -- Before the new revision.
+  v_in_flight uuid := p_stored.in_flight_revision_id;
+  v_replaced uuid;
+begin
+  changed := p_stored;
+  events := '{}';
+  if not v_creates and not p_changes_in_place then return; end if;
+
+  -- Its agent has told why the revision in flight is not healthy, so the new one takes its place at once.
+  if v_creates and not v_lacks_artifact and exists (
+    select from revisions r
+    where r.id = v_in_flight and r.tenant_id = current_tenant()
+      and r.status = 'DEPLOYING' and r.status_message is not null
+  ) then
+    v_replaced := v_in_flight;
+    v_in_flight := null;
+  end if;
+
+  update deployments d
+  set
+    source_config = p_next.source_config,
+    source_revision_config = p_next.source_revision_config,
+    image_version = image_version(p_next.source_revision_config ->> 'image_uri'),
+    secrets = p_next.secrets,
+    secret_references = p_next.secret_references,
+    hold = p_next.hold,
+    status = case p_stored.status when 'UNUSED' then 'READY' else p_stored.status end,
+    revisions = p_stored.revisions + v_creates::integer,
+    latest_revision_id = case when v_creates then p_revision else p_stored.latest_revision_id end,
+    in_flight_revision_id = case
+      when v_creates and not v_lacks_artifact then coalesce(v_in_flight, p_revision)
+      else p_stored.in_flight_revision_id
+    end,
+    waiting_revision_id = case
+      when not v_creates then p_stored.waiting_revision_id
+      when v_in_flight is not null or v_lacks_artifact then p_revision
+    end,
+    generation = p_stored.generation + 1,
+    remote_reconciled = false,
+    version = p_stored.version + 1,
+    -- now() is when the transaction began, possibly before the update it waited for: times still ascend like versions.
+    updated_at = greatest(clock(), p_stored.updated_at + interval '1 microsecond')
+  where d.id = p_stored.id and d.tenant_id = current_tenant()
+  returning d.* into changed;
+
+  if v_creates then
+    revision := insert_revision(
+      p_revision,
+      changed,
+      case
+        when v_lacks_artifact then 'CREATING'
+        when v_in_flight is not null then 'QUEUED'
+        else start_state(p_source)
+      end,
+      null,
+      p_reasons,
+      p_source,
+      p_commit,
+      p_from_revision,
+      changed.updated_at
+    );
+    events := created_event(revision)
+      || supersede_revisions(array[p_stored.waiting_revision_id, v_replaced], changed.revisions);
+  end if;
+  if changed.status <> p_stored.status then
+    events := events || (
+      'deployment.ready',
+      changed.id,
+      '{}',
+      changed_members(jsonb_build_object('status', p_stored.status), jsonb_build_object('status', changed.status))
+    )::new_event;
+  end if;
+end $$;
+
+-- Compares secrets that are sent with the stored ones. `kept`: their value stays. `unknown`: masks that stand for no
+-- stored value. The version of a new value is the number of the revision that brings it.
+create function compare_secrets(
+  p_stored deployments,
+  p_sent jsonb,
+  out next json,
+  out has_changes boolean,
+  out kept text[],
+  out unknown text[]
+)
+language plpgsql stable as $$
+begin
+  with compared as (
+    select
+      i.name,
+      i.place,
+      k.version,
+      i.masked and k.name is null as is_unknown,
+      k.name is not null and (
+        i.masked
+        or exists (
+          select from deployment_secrets s
+          where s.deployment_id = p_stored.id and s.tenant_id = p_stored.tenant_id
+            and s.name = k.name and s.version = k.version and i.fingerprints ? s.fingerprint
+        )
+      ) as is_kept
+    from rows from (
+      jsonb_to_recordset(p_sent) as (name text, masked boolean, fingerprints jsonb)
+    ) with ordinality i(name, masked, fingerprints, place)
+    left join json_to_recordset(p_stored.secrets) k(name text, version integer) on k.name = i.name
+  )
+  select
+    coalesce(
+      json_agg(
+        json_build_object('name', name, 'version', case when is_kept then version else p_stored.revisions + 1 end)
+        order by place
+      ),
+      '[]'
+    ),
+    not coalesce(bool_and(is_kept), true) or count(*) <> json_array_length(p_stored.secrets),
+    coalesce(array_agg(name) filter (where is_kept), '{}'),
+    coalesce(array_agg(name) filter (where is_unknown), '{}')
+  into next, has_changes, kept, unknown
+  from compared;
+end $$;
+
+-- What a patch comes to on a deployment. `planPatchChanges` of src/deployments/plan.ts describes the same to people, by
+-- the same members: `describePatch` of src/deployments/patch.ts sends them with their rules.
+create function plan_patch(p_stored deployments, p_patch jsonb) returns patch_plan
+language plpgsql stable as $$
+declare
+  v_stored jsonb := jsonb_build_object(
+    'source_config', p_stored.source_config,
+    'source_revision_config', p_stored.source_revision_config,
+    'secret_references', p_stored.secret_references
+  );
+  v_next jsonb := v_stored;
+  v_source text := coalesce(p_patch ->> 'revision_source', p_stored.source);
+  v_next_row deployments := p_stored;
+  v_plan patch_plan;
+  v_member record;
+  v_is_changed boolean;
+  v_secrets record;
+begin
+  v_plan.reasons := '{}';
+  v_plan.in_place := '{}';
+  v_plan.immutable := '{}';
+  v_plan.refused := '{}';
+  for v_member in
+    select
+      m.path,
+      string_to_array(m.path, '.') as place,
+      -- An empty list is the same as none.
+      nullif(m.value, '[]') as value,
+      m.effect,
+      m.is_always_new,
+      m.refused_by
+    from jsonb_to_recordset(p_patch -> 'members')
+      as m(path text, value jsonb, effect text, is_always_new boolean, refused_by text[])
+  loop
+    v_is_changed := nullif(v_stored #> v_member.place, 'null') is distinct from v_member.value;
+    if v_is_changed and v_source = any(v_member.refused_by) then
+      v_plan.refused := v_plan.refused || v_member.path;
+    end if;
+    continue when not (v_is_changed or v_member.is_always_new);
+    case v_member.effect
+      when 'revision' then v_plan.reasons := v_plan.reasons || v_member.path;
+      when 'in_place' then v_plan.in_place := v_plan.in_place || v_member.path;
+      when 'immutable' then v_plan.immutable := v_plan.immutable || v_member.path;
+    end case;
+    if v_member.value is null then
+      v_next := v_next #- v_member.place;
+    else
+      v_next := jsonb_set(v_next, v_member.place, v_member.value);
+    end if;
+    -- A ref that is sent again resolves again. A preview's commit follows its pull request.
+    if v_member.path = 'source_revision_config.repo_ref' and (p_stored.preview is null or v_is_changed) then
+      v_next := v_next #- '{source_revision_config, repo_commit_sha}';
+    end if;
+  end loop;
+  v_next_row.source_config := v_next -> 'source_config';
+  v_next_row.source_revision_config := v_next -> 'source_revision_config';
+  v_next_row.secret_references := nullif(v_next -> 'secret_references', 'null');
+  if p_patch -> 'secrets' is not null then
+    select * into v_secrets from compare_secrets(p_stored, p_patch -> 'secrets');
+    v_plan.kept_secrets := v_secrets.kept;
+    v_plan.unknown_masks := v_secrets.unknown;
+    if v_secrets.has_changes then
+      v_plan.reasons := v_plan.reasons || 'secrets'::text;
+      v_next_row.secrets := v_secrets.next;
+    end if;
+  end if;
+  v_plan.next := v_next_row;
+  return v_plan;
+end $$;
+
+-- What a patch is refused for, planned or applied.
+create function require_allowed_patch(p_stored deployments, p_plan patch_plan, p_patch jsonb, p_request jsonb)
+returns boolean
+language plpgsql cost 10000 as $$
+declare
+  v_next deployments := p_plan.next;
+  v_source text := coalesce(p_patch ->> 'revision_source', p_stored.source);
+  -- The values that the patch sends.
+  v_sent jsonb := (
+    select jsonb_object_agg(m.path, m.value)
+    from jsonb_to_recordset(p_patch -> 'members') as m(path text, value jsonb)
+    where m.value is not null
+  );
+  v_faults text;
+begin
+  if p_stored.deleting_at is not null then perform refuse('deployment_deleting'); end if;
+  perform require_version(p_stored.version, p_request);
+
+  v_faults := array_to_string(
+    array(select path || ' is not allowed for source ' || v_source from unnest(p_plan.refused) path)
+    || array(
+      select r.path || ' is required for source ' || v_source
+      from jsonb_to_recordset(p_patch -> 'required') as r(path text, needed_by text[])
+      where v_source = any(r.needed_by)
+        and jsonb_build_object(
+          'source_config', v_next.source_config, 'source_revision_config', v_next.source_revision_config
+        ) #>> string_to_array(r.path, '.') is null
+    ),
+    '; '
+  );
+  if v_faults <> '' then perform refuse('source_rule', v_faults); end if;
+  if exists (select from jsonb_object_keys(v_sent) path where path like 'source\_%') then
+    perform require_branch_to_build_on_push(v_next.source_config, v_next.source_revision_config);
+  end if;
+
+  if cardinality(p_plan.unknown_masks) > 0 then
+    perform refuse('secret_unknown', array_to_string(p_plan.unknown_masks, ', '));
+  end if;
+  if p_patch -> 'secrets' is not null or v_sent ? 'secret_references' then
+    v_faults := (
+      select string_agg(name, ', ')
+      from json_to_recordset(v_next.secrets) s(name text)
+      join json_to_recordset(coalesce(v_next.secret_references, '[]')) f(name text) using (name)
+    );
+    if v_faults is not null then perform refuse('variable_doubled', v_faults); end if;
+  end if;
+
+  if v_sent ? 'source_revision_config.source_tarball_path' then
+    perform require_stored_archive(v_sent ->> 'source_revision_config.source_tarball_path');
+  end if;
+  if v_sent ? 'source_config.custom_url' then
+    perform require_free_custom_url(
+      current_tenant(),
+      p_stored.id,
+      custom_host(v_sent ->> 'source_config.custom_url'),
+      custom_path(v_sent ->> 'source_config.custom_url')
+    );
+  end if;
+  -- The ref is resolved through the integration.
+  if (v_sent ? 'source_revision_config.repo_ref' or v_sent ->> 'revision_source' = 'githost')
+    and p_stored.source_config ->> 'integration_id' is not null then
+    perform require_active_integration((p_stored.source_config ->> 'integration_id')::uuid);
+  end if;
+  return require_allowed_commands(p_stored.source_config::jsonb, v_next.source_config::jsonb);
+end $$;
+
+create function patch_deployment(p_deployment uuid, p_revision uuid, p_patch jsonb, p_request jsonb)
+returns table (answer json, has_webhooks boolean)
+language plpgsql as $$
+declare
+  v_stored deployments;
+  v_plan patch_plan;
+  v_queued record;
+  v_changed deployments;
+begin
+  v_stored := lock_deployment(p_deployment);
+  if v_stored.id is null then return; end if;
+  v_plan := plan_patch(v_stored, p_patch);
+  perform require_allowed_patch(v_stored, v_plan, p_patch, p_request);
+  if cardinality(v_plan.immutable) > 0 then
+    perform refuse('member_immutable', array_to_string(v_plan.immutable, ', '));
+  end if;
+
+  select *
+  into v_queued
+  from queue_revision(
+    v_stored,
+    v_plan.next,
+    p_revision,
+    v_plan.reasons,
+    coalesce(p_patch ->> 'revision_source', v_stored.source),
+    p_changes_in_place => cardinality(v_plan.in_place) > 0
+  );
+  v_changed := v_queued.changed;
+  if 'secrets' = any(v_plan.reasons) then
+    insert into deployment_secrets (organization_id, tenant_id, deployment_id, name, version, sealed, fingerprint)
+    select
+      v_changed.organization_id, v_changed.tenant_id, v_changed.id, s.name, w.version, s.sealed, s.fingerprints ->> 0
+    from json_to_recordset(v_changed.secrets) w(name text, version integer)
+    join jsonb_to_recordset(p_patch -> 'secrets') s(name text, sealed text, fingerprints jsonb) on s.name = w.name
+    where w.version = v_changed.revisions;
+  end if;
+
+  answer := to_json(v_changed);
+  has_webhooks := conclude_write(
+    answer, deployment_event('deployment.patched', v_stored, v_changed) || v_queued.events, p_request
+  );
+  return next;
+end $$;
+
+-- Whether a revision of this status is in flight or waits: `inFlightStates` and `waitingStates` of
+-- src/deployments/lifecycle.ts.
+create function is_in_queue(p_status text) returns boolean
+language sql immutable
+return p_status in ('CREATING', 'QUEUED', 'AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING');
+
+create function revision_moved(p_before revisions, p_after revisions, p_data json) returns tenant_event
+language plpgsql stable as $$
+begin
+  return (
+    p_after.tenant_id,
+    p_after.organization_id,
+    'revision.' || lower(p_after.status),
+    p_after.id,
+    p_data,
+    changed_members(
+      jsonb_build_object(
+        'source_revision_config', p_before.source_revision_config,
+        'status', p_before.status,
+        'status_message', p_before.status_message,
+        'commit', p_before.commit
+      ),
+      jsonb_build_object(
+        'source_revision_config', p_after.source_revision_config,
+        'status', p_after.status,
+        'status_message', p_after.status_message,
+        'commit', p_after.commit
+      )
+    )
+  )::tenant_event;
+end $$;
+
+-- What a deployment comes to when a revision of it moves: who is in flight, who serves. It also starts the revision
+-- whose turn comes. The caller has locked the deployment. It writes the rows by write_moved_revisions(), the events,
+-- and write_moved_deployments(), in this order: the last one locks cursors, and a journal comes before them.
+create function follow_revision(d deployments, p_before revisions, p_after revisions) returns deployments
+language plpgsql as $$
+declare
+  v_in_flight uuid := d.in_flight_revision_id;
+  v_commit text := p_after.source_revision_config ->> 'repo_commit_sha';
+  v_serving integer;
+begin
+  if not is_in_queue(p_after.status) then
+    d.in_flight_revision_id := nullif(d.in_flight_revision_id, p_after.id);
+    d.waiting_revision_id := nullif(d.waiting_revision_id, p_after.id);
+  end if;
+  -- A revision that still waits for its artifact (CREATING) keeps its place.
+  if d.in_flight_revision_id is null and d.waiting_revision_id is not null then
+    update revisions r
+    set
+      status = start_state(r.source),
+      status_since = clock(),
+      updated_at = clock()
+    where r.id = d.waiting_revision_id and r.deployment_id = d.id and r.status = 'QUEUED';
+    if found then
+      d.in_flight_revision_id := d.waiting_revision_id;
+      d.waiting_revision_id := null;
+    end if;
+  end if;
+
+  -- An older revision never replaces the one that serves.
+  if d.active_revision_id is not null then
+    v_serving := (select r.number from revisions r where r.id = d.active_revision_id and r.deployment_id = d.id);
+  end if;
+  if p_after.status = 'DEPLOYED' and p_after.number > coalesce(v_serving, 0) then
+    d.active_revision_id := p_after.id;
+    d.updated_at := greatest(clock(), d.updated_at);
+  end if;
+  -- The commit that the ref of the latest revision resolved to.
+  if p_after.id = d.latest_revision_id
+    and v_commit is distinct from p_before.source_revision_config ->> 'repo_commit_sha' then
+    d.source_revision_config := d.source_revision_config::jsonb || jsonb_build_object('repo_commit_sha', v_commit);
+    d.updated_at := greatest(clock(), d.updated_at);
+  end if;
+  -- Another revision in flight, or none any more, is the next generation of what the agent has to do. So is the end of
+  -- the latest revision if it was lost with its listener: it was still wanted.
+  if d.in_flight_revision_id is distinct from v_in_flight
+    or (p_before.status = 'UNKNOWN' and p_after.id = d.latest_revision_id) then
+    d.generation := d.generation + 1;
+  end if;
+  return d;
+end $$;
+
+-- The events of what a deployment comes to: a turn that is taken, another revision that serves, its status and its URL.
+create function deployment_events(p_before deployments, p_after deployments) returns tenant_event[]
+language plpgsql stable as $$
+declare
+  v_started uuid := nullif(p_after.in_flight_revision_id, p_before.in_flight_revision_id);
+  v_status text;
+  v_events tenant_event[] := '{}';
+begin
+  if v_started is not null then
+    v_status := (select r.status from revisions r where r.id = v_started and r.deployment_id = p_after.id);
+    v_events := v_events || (
+      p_after.tenant_id,
+      p_after.organization_id,
+      'revision.' || lower(v_status),
+      v_started,
+      json_build_object('deployment_id', p_after.id),
+      changed_members('{"status": "QUEUED"}', jsonb_build_object('status', v_status))
+    )::tenant_event;
+  end if;
+  if p_after.active_revision_id is distinct from p_before.active_revision_id then
+    v_events := v_events || (
+      p_after.tenant_id,
+      p_after.organization_id,
+      'deployment.activated',
+      p_after.id,
+      json_build_object('revision_id', p_after.active_revision_id),
+      changed_members(
+        jsonb_build_object('active_revision_id', p_before.active_revision_id),
+        jsonb_build_object('active_revision_id', p_after.active_revision_id)
+      )
+    )::tenant_event;
+  end if;
+  if p_after.status <> p_before.status then
+    v_events := v_events || (
+      p_after.tenant_id,
+      p_after.organization_id,
+      'deployment.' || lower(p_after.status),
+      p_after.id,
+      '{}',
+      changed_members(
+        jsonb_build_object('status', p_before.status), jsonb_build_object('status', p_after.status)
+      )
+    )::tenant_event;
+  end if;
+  if p_after.url is distinct from p_before.url then
+    v_events := v_events || (
+      p_after.tenant_id,
+      p_after.organization_id,
+      'deployment.located',
+      p_after.id,
+      '{}',
+      changed_members(jsonb_build_object('url', p_before.url), jsonb_build_object('url', p_after.url))
+    )::tenant_event;
+  end if;
+  return v_events;
+end $$;
+
+create function write_moved_revisions(p_revisions revisions[]) returns void
+language plpgsql as $$
+begin
+  if cardinality(p_revisions) = 0 then return; end if;
+  update revisions r
+  set
+    status = n.status,
+    status_message = n.status_message,
+    status_since = case when r.status = n.status then r.status_since else clock() end,
+    updated_at = clock(),
+    source_revision_config = n.source_revision_config,
+    commit = n.commit
+  from unnest(p_revisions) n
+  where r.id = n.id and r.deployment_id = n.deployment_id;
+end $$;
+
+-- The version follows what clients see.
+create function write_moved_deployments(p_deployments deployments[]) returns void
+language plpgsql as $$
+begin
+  update deployments d
+  set
+    in_flight_revision_id = n.in_flight_revision_id,
+    waiting_revision_id = n.waiting_revision_id,
+    active_revision_id = n.active_revision_id,
+    source_revision_config = n.source_revision_config,
+    generation = n.generation,
+    acknowledged = n.acknowledged,
+    remote_reconciled = n.acknowledged >= n.generation,
+    status = n.status,
+    url = n.url,
+    healthy = n.healthy,
+    last_request_at = n.last_request_at,
+    version = d.version + (
+      (n.active_revision_id, n.status, n.url, n.source_revision_config::text)
+        is distinct from (d.active_revision_id, d.status, d.url, d.source_revision_config::text)
+    )::integer,
+    updated_at = n.updated_at
+  from unnest(p_deployments) n
+  where d.id = n.id and d.tenant_id = n.tenant_id;
+end $$;
+
+-- The ref resolves again, except during the hold of a rollback and for a preview, whose commit may be in a fork.
+create function unpinned_config(p_deployment deployments) returns json
+language plpgsql stable as $$
+begin
+  if p_deployment.hold is not null or p_deployment.preview is not null then
+    return p_deployment.source_revision_config;
+  end if;
+  return (p_deployment.source_revision_config::jsonb - 'repo_commit_sha')::json;
+end $$;
+
+create function repeat_revision(p_deployment uuid, p_revision uuid, p_request jsonb)
+returns table (answer json, has_webhooks boolean)
+language plpgsql as $$
+declare
+  v_stored deployments;
+  v_next deployments;
+  v_queued record;
+begin
+  v_stored := lock_deployment(p_deployment);
+  if v_stored.id is null then return; end if;
+  if v_stored.deleting_at is not null then perform refuse('deployment_deleting'); end if;
+  perform require_version(v_stored.version, p_request);
+
+  v_next := v_stored;
+  v_next.source_revision_config := unpinned_config(v_stored);
+  select * into v_queued from queue_revision(v_stored, v_next, p_revision, '{requested}', v_stored.source);
+
+  answer := to_json(v_queued.revision);
+  has_webhooks := conclude_write(answer, v_queued.events, p_request);
+  return next;
+end $$;
+
+-- Deploys an older revision again, with the in-place members of the deployment (`p_kept_members`). With `p_hold_until`
+-- it is a rollback, which holds automatic deploys.
+create function restore_revision(
+  p_deployment uuid,
+  p_restored uuid,
+  p_revision uuid,
+  p_reason text,
+  p_hold_until text,
+  p_kept_members text[],
+  p_request jsonb
+) returns table (answer json, has_webhooks boolean)
+language plpgsql as $$
+declare
+  v_stored deployments;
+  v_restored revisions;
+  v_next deployments;
+  v_queued record;
+begin
+  v_stored := lock_deployment(p_deployment);
+  if v_stored.id is null then return; end if;
+  if v_stored.deleting_at is not null then perform refuse('deployment_deleting'); end if;
+  select r.*
+  into v_restored
+  from revisions r
+  where r.id = p_restored and r.deployment_id = v_stored.id and r.tenant_id = current_tenant();
+  if not found then perform refuse('revision_not_found'); end if;
+  perform require_version(v_stored.version, p_request);
+  perform require_branch_to_build_on_push(v_stored.source_config, v_restored.source_revision_config);
+  perform require_allowed_commands(v_stored.source_config::jsonb, v_restored.source_config::jsonb);
+
+  v_next := v_stored;
+  v_next.source_config := (v_restored.source_config::jsonb - p_kept_members) || coalesce(
+    (
+      select jsonb_object_agg(key, value)
+      from jsonb_each(v_stored.source_config::jsonb)
+      where key = any(p_kept_members)
+    ),
+    '{}'
+  );
+  v_next.source_revision_config := v_restored.source_revision_config;
+  v_next.secrets := v_restored.secrets;
+  v_next.secret_references := v_restored.secret_references;
+  if p_hold_until is not null then
+    v_next.hold := json_build_object(
+      'since', clock(),
+      'revision_id', p_revision,
+      'until', p_hold_until,
+      'from_commit', (
+        select coalesce(r.commit ->> 'sha', r.source_revision_config ->> 'repo_commit_sha')
+        from revisions r
+        where r.id = v_stored.latest_revision_id and r.tenant_id = current_tenant()
+      )
+    );
+  end if;
+  select *
+  into v_queued
+  from queue_revision(
+    v_stored, v_next, p_revision, array[p_reason], v_restored.source, v_restored.commit, v_restored.id
+  );
+
+  answer := to_json(v_queued.changed);
+  has_webhooks := conclude_write(
+    answer,
+    deployment_event(
+      'deployment.' || p_reason, v_stored, v_queued.changed, json_build_object('revision_id', p_restored)
+    ) || v_queued.events,
+    p_request
+  );
+  return next;
+end $$;
+
+-- Some rollback left this commit: it was wanted just before the rollback.
+create function was_rolled_back(p_deployment uuid, p_sha text) returns boolean
+language plpgsql stable as $$
+begin
+  return exists (
+    select from revisions x
+    cross join lateral (
+      select coalesce(y.commit ->> 'sha', y.source_revision_config ->> 'repo_commit_sha') as sha
+      from revisions y
+      where y.deployment_id = x.deployment_id and y.tenant_id = current_tenant()
+        and y.number < x.number and not 'held' = any(y.reasons)
+      order by y.number desc
+      limit 1
+    ) before
+    where x.deployment_id = p_deployment and x.tenant_id = current_tenant()
+      and 'rolled_back' = any(x.reasons) and before.sha = p_sha
+  );
+end $$;
+
+-- Why a pushed commit is not deployed; null where nothing holds it back.
+create function held_back_message(p_deployment deployments, p_sha text) returns text
+language plpgsql stable as $$
+begin
+  if was_rolled_back(p_deployment.id, p_sha) then
+    return 'Commit ' || left(p_sha, 7) || ' was rolled back and is not deployed again automatically.';
+  end if;
+  if p_deployment.hold ->> 'until' = 'released' then
+    return 'A rollback holds automatic deploys: commit ' || left(p_sha, 7) || ' was not deployed.';
+  end if;
+  return null;
+end $$;
+
+-- Brings a deployment to the head of its ref: creates a revision of the commit, records that it was held back, or does
+-- nothing. No row where a later answer of the host was applied already, or the ref is not that of the deployment. The
+-- row stays locked, so that the second of two pushes sees the revision of the first.
+create function deploy_push(
+  p_deployment uuid,
+  p_revision uuid,
+  p_refs text[],
+  p_queried_at timestamptz,
+  p_commit json,
+  p_ignores_build_on_push boolean,
+  p_data json,
+  p_request jsonb
+) returns table (answer json, has_webhooks boolean)
+language plpgsql as $$
+declare
+  v_sha text := p_commit ->> 'sha';
+  v_stored deployments;
+  v_head deployment_heads;
+  v_next deployments;
+  v_changed deployments;
+  v_queued record;
+  v_message text;
+  v_held revisions;
+  v_outcome text := 'unchanged';
+  v_events new_event[] := '{}';
+begin
+  select d.*
+  into v_stored
+  from deployments d
+  where d.id = p_deployment and d.tenant_id = current_tenant() and d.deleting_at is null
+    and (p_ignores_build_on_push or (d.source_config ->> 'build_on_push') = 'true')
+    and d.source_revision_config ->> 'repo_ref' = any(p_refs)
+  for update;
+  if not found then return; end if;
+  select h.* into v_head from deployment_heads h where h.deployment_id = v_stored.id and h.tenant_id = current_tenant();
+  if v_head.queried_at >= p_queried_at then return; end if;
+
+  v_next := v_stored;
+  v_changed := v_stored;
+  v_next.source_revision_config :=
+    v_stored.source_revision_config::jsonb || jsonb_build_object('repo_commit_sha', v_sha);
+  if v_stored.source_revision_config ->> 'repo_commit_sha' is distinct from v_sha then
+    v_message := held_back_message(v_stored, v_sha);
+    if v_message is null then
+      v_outcome := 'created';
+      v_next.hold := null;
+      select * into v_queued from queue_revision(v_stored, v_next, p_revision, '{pushed}', v_stored.source, p_commit);
+      v_changed := v_queued.changed;
+      v_events := v_queued.events;
+      if v_stored.hold is not null then
+        v_events := v_events || (
+          'deployment.hold_released',
+          v_stored.id,
+          '{}',
+          changed_members(jsonb_build_object('hold', v_stored.hold), jsonb_build_object('hold', v_changed.hold))
+        )::new_event;
+      end if;
+    elsif not exists (
+      select from revisions r
+      where r.deployment_id = v_stored.id and r.tenant_id = current_tenant()
+        and r.number = v_stored.revisions and 'held' = any(r.reasons) and r.commit ->> 'sha' = v_sha
+    ) then
+      v_outcome := 'held_back';
+      update deployments d
+      set revisions = v_stored.revisions + 1
+      where d.id = v_stored.id and d.tenant_id = current_tenant()
+      returning d.* into v_changed;
+      v_next.revisions := v_changed.revisions;
+      -- Recorded as a skipped revision, which is never the deployment's latest.
+      v_held := insert_revision(
+        p_revision, v_next, 'SKIPPED', v_message, '{pushed, held}', v_stored.source, p_commit, null, clock()
+      );
+      v_events := array[(
+        'revision.created',
+        v_held.id,
+        json_build_object('deployment_id', v_stored.id, 'status', v_held.status, 'message', v_message),
+        changed_members(null, recorded_revision(v_held))
+      )::new_event];
+    end if;
+  end if;
+  if v_outcome <> 'unchanged' then
+    v_events := deployment_event('deployment.pushed', v_stored, v_changed, p_data) || v_events;
+  end if;
+  if v_head.gone_ref is not null then
+    v_events := v_events || (
+      'deployment.ref_found', v_stored.id, json_build_object('ref', v_head.gone_ref), null
+    )::new_event;
+  end if;
+
+  insert into deployment_heads (deployment_id, organization_id, tenant_id, queried_at)
+  values (v_stored.id, v_stored.organization_id, v_stored.tenant_id, p_queried_at)
+  on conflict (deployment_id) do update set queried_at = excluded.queried_at, gone_ref = null;
+  answer := to_json(v_outcome);
+  has_webhooks := conclude_write(to_json(v_changed), v_events, p_request);
+  return next;
+end $$;
+
+create function interrupt_revision(p_deployment uuid, p_revision uuid, p_message text, p_request jsonb)
+returns table (answer json, has_webhooks boolean)
+language plpgsql as $$
+declare
+  v_before deployments;
+  d deployments;
+  r revisions;
+  v_next revisions;
+begin
+  v_before := lock_deployment(p_deployment);
+  select n.*
+  into r
+  from revisions n
+  where n.id = p_revision and n.deployment_id = v_before.id and n.tenant_id = current_tenant();
+  if not found then return; end if;
+  if not is_in_queue(r.status) then
+    perform refuse('revision_not_interruptible', r.status || ' to INTERRUPTED');
+  end if;
+
+  v_next := r;
+  v_next.status := 'INTERRUPTED';
+  v_next.status_message := p_message;
+  d := follow_revision(v_before, r, v_next);
+  perform write_moved_revisions(array[v_next]);
+  answer := to_json(v_next);
+  has_webhooks := conclude_write(
+    answer,
+    array(
+      select (e.type, e.subject_id, e.data, e.changes)::new_event
+      from unnest(
+        revision_moved(r, v_next, json_build_object('deployment_id', d.id, 'message', p_message))
+        || deployment_events(v_before, d)
+      ) e
+    ),
+    p_request
+  );
+  perform write_moved_deployments(array[d]);
+  return next;
+end $$;
+
+-- Fails the revisions that are past the deadline of their status: `DEADLINES` of src/deployments/lifecycle.ts, with
+-- `after` in milliseconds. One whose listener fell silent during its deploy gets `p_lost` instead. Returns the
+-- deployments.
+create function fail_overdue_revisions(
+  p_deadlines jsonb, p_lost jsonb, p_silent_after interval, p_limit integer
+) returns uuid[]
+language plpgsql as $$
+declare
+  -- A deployment that another transaction is changing waits for the next call.
+  v_ids uuid[] := array(
+    select c.id
+    from deployments c
+    where c.id in (
+      select r.deployment_id
+      from revisions r
+      join jsonb_to_recordset(p_deadlines) l(status text, after bigint) on l.status = r.status
+      -- The condition of the index `revisions_pending`.
+      where r.status in ('CREATING', 'AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING')
+        and r.status_since <= clock() - l.after * interval '1 millisecond'
+    )
+    order by c.id
+    limit p_limit
+    for update skip locked
+  );
+  v_before deployments;
+  d deployments;
+  v record;
+  r revisions;
+  v_next revisions;
+  v_revisions revisions[] := '{}';
+  v_deployments deployments[] := '{}';
+  v_events tenant_event[] := '{}';
+begin
+  for v_before in select c.* from deployments c where c.id = any(v_ids) order by c.id loop
+    d := v_before;
+    for v in
+      select
+        n as revision,
+        -- A listener that never polled is silent from its registration on.
+        case
+          when n.status = 'DEPLOYING' and coalesce(s.last_seen_at, s.created_at) <= clock() - p_silent_after then p_lost
+          else l.outcome
+        end as outcome
+      from revisions n
+      join jsonb_array_elements(p_deadlines) l(outcome) on l.outcome ->> 'status' = n.status
+      left join listeners s on s.id = d.listener_id
+      where n.deployment_id = d.id
+        and n.status_since <= clock() - (l.outcome ->> 'after')::bigint * interval '1 millisecond'
+      order by n.number
+    loop
+      r := v.revision;
+      v_next := r;
+      v_next.status := v.outcome ->> 'becomes';
+      v_next.status_message := v.outcome ->> 'message';
+      d := follow_revision(d, r, v_next);
+      v_revisions := v_revisions || v_next;
+      v_events := v_events || revision_moved(
+        r, v_next, json_build_object('deployment_id', d.id, 'message', v_next.status_message)
+      );
+    end loop;
+    v_deployments := v_deployments || d;
+    v_events := v_events || deployment_events(v_before, d);
+  end loop;
+  perform write_moved_revisions(v_revisions);
+  perform journal_tenant_events(v_events, null);
+  perform write_moved_deployments(v_deployments);
+  return v_ids;
+end $$;
+
+-- Refuses needs that no eligible listener allows: the named one, or those of the platform. A listener whose agent has
+-- sent no policy decides by itself. `p_needs` are `PolicyNeed` of src/protocol/listener-policy.ts.
+-- isAllowed() there decides the same.
+create function require_listener_allows(p_listener uuid, p_needs jsonb) returns boolean
+language plpgsql stable cost 10000 as $$
+declare
+  v_refused text;
+begin
+  with possible as (
+    select l.policy::jsonb as policy
+    from listeners l
+    where (l.id = p_listener and (l.tenant_id = current_tenant() or l.tenant_id is null))
+      or (p_listener is null and l.tenant_id is null)
+  ),
+  most as (
+    select max((p.policy ->> 'max_copies')::integer) as copies from possible p
+  )
+  select string_agg(
+    case n.needs when 'copies' then format('%s (at most %s)', n.path, m.copies) else n.path end,
+    ', '
+    order by n.place
+  )
+  into v_refused
+  from rows from (
+    jsonb_to_recordset(p_needs) as (path text, needs text, value jsonb)
+  ) with ordinality n(path, needs, value, place)
+  cross join most m
+  where exists (select from possible)
+    and not exists (
+      select
+      from possible p
+      where p.policy is null
+        or case n.needs
+          when 'privileged' then (p.policy ->> 'privileged')::boolean
+          when 'service_account' then p.policy -> 'service_accounts' @> n.value
+          when 'copies' then coalesce(n.value::integer <= (p.policy ->> 'max_copies')::integer, true)
+        end
+    );
+  if v_refused is not null then perform refuse('not_allowed_by_listener', v_refused); end if;
+  return true;
+end $$;
+
+-- The same for a patch, as `describePatch` of src/deployments/patch.ts sends it, if it changes the resources.
+create function require_listener_allows_patch(p_deployment uuid, p_patch jsonb) returns boolean
+language plpgsql stable cost 10000 as $$
+begin
+  perform require_listener_allows(d.listener_id, p_patch -> 'policy_needs')
+  from deployments d
+  cross join jsonb_to_recordset(p_patch -> 'members') as m(path text, value jsonb)
+  where d.id = p_deployment and d.tenant_id = current_tenant()
+    and m.path = 'source_config.resource_spec'
+    and m.value is distinct from (d.source_config -> 'resource_spec')::jsonb;
+  return true;
+end $$;

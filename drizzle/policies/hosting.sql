@@ -1,0 +1,450 @@
+-- Row-level security and grants: deployments, revisions, listeners, git hosts, logs, uploads and tags.
+
+-- ------------------------------------------------------------ deployments
+-- check_deployment_references() checks the references of a deployment where they change.
+create policy own on deployments to slipway_app
+  using (tenant_id = current_tenant())
+  with check (
+    tenant_id = current_tenant()
+    and organization_id = current_organization()
+  );
+-- A listener of the platform takes over deployments that no listener serves yet.
+create policy served on deployments to slipway_agent
+  using (
+    listener_id = current_listener()
+    or (listener_id is null and setting('platform') = 'true')
+  );
+-- Callers that policies limit. Resources have tags.
+create policy admitted on deployments as restrictive to slipway_limited
+  using (is_admitted((select access_to('deployment')), tag_value_ids));
+grant select, delete, update (
+    name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config,
+    source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions,
+    latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key,
+    deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at, updated_at
+  ) on deployments to slipway_agent;
+grant select, insert, delete, update (
+    name, name_fold, source, deployment_type, status, image_version, tag_value_ids, source_config,
+    source_revision_config, secrets, secret_references, generation, acknowledged, remote_reconciled, revisions,
+    latest_revision_id, active_revision_id, in_flight_revision_id, waiting_revision_id, hold, preview, repo_key,
+    deleting_at, listener_id, url, healthy, last_request_at, custom_host, custom_path, version, created_at,
+    updated_at, trace_key_version, owner
+  ) on deployments to slipway_app;
+
+-- ------------------------------------------------------------ custom_hosts
+create policy own on custom_hosts for select to slipway_app
+  using (tenant_id = current_tenant());
+create policy served on custom_hosts for select to slipway_agent
+  using (
+    exists (
+      select from deployments d
+      where d.tenant_id = custom_hosts.tenant_id
+        and d.listener_id = current_listener()
+    )
+  );
+create policy admitted on custom_hosts as restrictive to slipway_limited
+  using (
+    not (select hides('deployment'))
+    or exists (select from deployments d where d.custom_host = host)
+  )
+  with check (true);
+grant select on custom_hosts to slipway_agent;
+grant select on custom_hosts to slipway_app;
+
+-- ------------------------------------------------------------ revisions
+create policy own on revisions to slipway_app
+  using (tenant_id = current_tenant())
+  with check (
+    tenant_id = current_tenant()
+    and organization_id = current_organization()
+  );
+create policy served on revisions to slipway_agent
+  using (
+    exists (
+      select from deployments d
+      where d.id = deployment_id
+        and d.listener_id = current_listener()
+    )
+  );
+create policy admitted on revisions as restrictive to slipway_limited
+  using (
+    not (select hides('deployment'))
+    or exists (select from deployments p where p.id = revisions.deployment_id)
+  )
+  with check (true);
+grant select, update (
+    number, source, source_config, source_revision_config, secrets, secret_references, status, status_message,
+    status_since, reasons, commit, actor_kind, actor_name, created_at, updated_at
+  ) on revisions to slipway_agent;
+grant select, insert, delete, update (
+    number, source, source_config, source_revision_config, secrets, secret_references, status, status_message,
+    status_since, reasons, commit, actor_kind, actor_name, created_at, updated_at
+  ) on revisions to slipway_app;
+
+-- ------------------------------------------------------------ deployment_secrets
+create policy own on deployment_secrets to slipway_app
+  using (tenant_id = current_tenant())
+  with check (
+    tenant_id = current_tenant()
+    and organization_id = current_organization()
+    and is_own_deployment(deployment_id)
+  );
+create policy served on deployment_secrets to slipway_agent
+  using (
+    exists (
+      select from deployments d
+      where d.id = deployment_id
+        and d.listener_id = current_listener()
+    )
+  );
+create policy admitted on deployment_secrets as restrictive to slipway_limited
+  using (
+    not (select hides('deployment'))
+    or exists (select from deployments p where p.id = deployment_secrets.deployment_id)
+  )
+  with check (true);
+grant select on deployment_secrets to slipway_agent;
+grant select, insert, delete, update (name, version, sealed, created_at) on deployment_secrets to slipway_app;
+
+-- ------------------------------------------------------------ integrations
+create policy own on integrations to slipway_app
+  using (tenant_id = current_tenant())
+  with check (
+    tenant_id = current_tenant()
+    and organization_id = current_organization()
+    and is_own_key(created_by)
+  );
+-- An agent calls a git host through the integrations of the deployments that its listener serves.
+create policy served on integrations for select to slipway_agent
+  using (
+    exists (
+      select from deployments d
+      where d.listener_id = current_listener()
+        and d.tenant_id = integrations.tenant_id
+        and d.source_config ->> 'integration_id' = integrations.id::text
+    )
+  );
+grant select on integrations to slipway_agent;
+grant select, insert, delete, update (
+    host, base_url, app_id, installation_id, account_id, name, state, credentials, token, token_expires_at, version,
+    created_at, updated_at
+  ) on integrations to slipway_app;
+
+-- ------------------------------------------------------------ integration_listings
+create policy own on integration_listings to slipway_app
+  using (tenant_id = current_tenant())
+  with check (
+    tenant_id = current_tenant()
+    and organization_id = current_organization()
+    and is_own_integration(integration_id)
+  );
+create policy admitted on integration_listings as restrictive to slipway_limited
+  using ((select setting('by_policy')) is distinct from 'true');
+grant select, insert, delete, update (pages, fetched_at) on integration_listings to slipway_app;
+
+-- ------------------------------------------------------------ integration_installs
+create policy own on integration_installs to slipway_app
+  using (tenant_id = current_tenant())
+  with check (
+    tenant_id = current_tenant()
+    and organization_id = current_organization()
+    and is_own_key(actor_id)
+  );
+create policy admitted on integration_installs as restrictive to slipway_limited
+  using ((select setting('by_policy')) is distinct from 'true');
+grant select, insert, delete, update (expires_at, created_at) on integration_installs to slipway_app;
+
+-- ------------------------------------------------------------ listeners
+create policy own on listeners to slipway_app
+  using (tenant_id = current_tenant())
+  with check (
+    tenant_id = current_tenant()
+    and organization_id = current_organization()
+  );
+-- Listeners of the platform serve every workspace, whose callers may see their state.
+create policy shared on listeners for select to slipway_app
+  using (
+    tenant_id is null
+    and current_organization() is not null
+  );
+create policy agents_own on listeners to slipway_agent
+  using (id = current_listener());
+grant select, update (
+    compute_type, compute_id, compute_config, agent_id, agent_version, fence, lease_expires_at, last_seen_at, version,
+    created_at, updated_at, templates, template_descriptions, verified_hosts_only, policy
+  ) on listeners to slipway_agent;
+grant select, insert, delete, update (
+    compute_type, compute_id, compute_config, agent_id, agent_version, fence, lease_expires_at, last_seen_at, version,
+    created_at, updated_at
+  ) on listeners to slipway_app;
+
+-- ------------------------------------------------------------ sync_cursors
+create policy own on sync_cursors to slipway_agent
+  using (listener_id = current_listener());
+grant select, update (seq, digest) on sync_cursors to slipway_agent;
+
+-- ------------------------------------------------------------ sync_items
+create policy own on sync_items to slipway_agent
+  using (listener_id = current_listener());
+grant select, delete on sync_items to slipway_agent;
+
+-- ------------------------------------------------------------ logs
+create policy own on logs to slipway_app
+  using (tenant_id = current_tenant())
+  with check (
+    tenant_id = current_tenant()
+    and organization_id = current_organization()
+    and is_own_revision(revision_id)
+  );
+-- An agent writes logs only in the workspace of a deployment that its listener serves.
+create policy served on logs to slipway_agent
+  using (exists (select from revisions r where r.id = revision_id))
+  with check (
+    exists (
+      select from revisions r
+      where r.id = revision_id
+        and r.tenant_id = logs.tenant_id
+        and r.organization_id = logs.organization_id
+    )
+  );
+create policy admitted on logs as restrictive to slipway_limited
+  using (
+    not (select hides('deployment'))
+    or exists (select from revisions p where p.id = logs.revision_id)
+  )
+  with check (true);
+grant select, insert, update (kind, lines, bytes, stream, next_line) on logs to slipway_agent;
+grant select, insert, delete, update (kind, lines, bytes, stream, next_line) on logs to slipway_app;
+
+-- ------------------------------------------------------------ log_lines
+create policy own on log_lines to slipway_app
+  using (tenant_id = current_tenant())
+  with check (
+    tenant_id = current_tenant()
+    and organization_id = current_organization()
+    and is_own_deployment(deployment_id)
+    and is_own_revision(revision_id)
+  );
+create policy served on log_lines to slipway_agent
+  using (
+    exists (
+      select from deployments d
+      where d.id = deployment_id
+        and d.listener_id = current_listener()
+    )
+  )
+  with check (
+    exists (
+      select from revisions r
+      join deployments d on d.id = r.deployment_id
+      where r.id = revision_id
+        and d.id = log_lines.deployment_id
+        and d.listener_id = current_listener()
+        and d.tenant_id = log_lines.tenant_id
+        and d.organization_id = log_lines.organization_id
+    )
+  );
+create policy admitted on log_lines as restrictive to slipway_limited
+  using (
+    not (select hides('deployment'))
+    or exists (select from deployments p where p.id = log_lines.deployment_id)
+  )
+  with check (true);
+grant select, insert, delete, update (
+    kind, number, "timestamp", severity, message, bytes_before, arrival
+  ) on log_lines to slipway_agent;
+grant select, insert, delete, update (
+    kind, number, "timestamp", severity, message, bytes_before, arrival
+  ) on log_lines to slipway_app;
+
+-- ------------------------------------------------------------ log_counters
+create policy own on log_counters to slipway_app
+  using (tenant_id = current_tenant());
+-- An agent counts the lines of a deployment that its listener serves.
+create policy served on log_counters to slipway_agent
+  using (
+    exists (
+      select from deployments d
+      where d.id = deployment_id
+        and d.listener_id = current_listener()
+    )
+  )
+  with check (
+    exists (
+      select from revisions r
+      join deployments d on d.id = r.deployment_id
+      where r.id = revision_id
+        and d.id = log_counters.deployment_id
+        and d.listener_id = current_listener()
+        and d.tenant_id = log_counters.tenant_id
+        and d.organization_id = log_counters.organization_id
+    )
+  );
+create policy admitted on log_counters as restrictive to slipway_limited
+  using (
+    not (select hides('deployment'))
+    or exists (select from deployments p where p.id = log_counters.deployment_id)
+  )
+  with check (true);
+grant select, insert, update (arrival) on log_counters to slipway_agent;
+grant select on log_counters to slipway_app;
+
+-- ------------------------------------------------------------ metric_points
+create policy own on metric_points to slipway_app
+  using (tenant_id = current_tenant());
+-- An agent writes points of revisions of a deployment that its listener serves.
+create policy served on metric_points to slipway_agent
+  using (
+    exists (
+      select from deployments d
+      where d.id = deployment_id
+        and d.listener_id = current_listener()
+    )
+  )
+  with check (
+    exists (
+      select from revisions r
+      join deployments d on d.id = r.deployment_id
+      where r.id = revision_id
+        and d.id = metric_points.deployment_id
+        and d.listener_id = current_listener()
+        and d.tenant_id = metric_points.tenant_id
+        and d.organization_id = metric_points.organization_id
+    )
+  );
+create policy admitted on metric_points as restrictive to slipway_limited
+  using (
+    not (select hides('deployment'))
+    or exists (select from deployments p where p.id = metric_points.deployment_id)
+  )
+  with check (true);
+grant select, insert, update (
+    cpu_minutes, memory_minutes, copies, memory_peak_bytes, restarts, cpu_ms, memory_bytes, unreached, status_1xx,
+    status_2xx, status_3xx, status_4xx, status_5xx, latency_1, latency_2, latency_5, latency_10, latency_20,
+    latency_50, latency_100, latency_200, latency_500, latency_1000, latency_2000, latency_5000, latency_10000,
+    latency_20000, latency_60000, latency_more
+  ) on metric_points to slipway_agent;
+grant select on metric_points to slipway_app;
+
+-- ------------------------------------------------------------ deployment_heads
+create policy own on deployment_heads to slipway_app
+  using (tenant_id = current_tenant())
+  with check (
+    tenant_id = current_tenant()
+    and organization_id = current_organization()
+    and is_own_deployment(deployment_id)
+  );
+create policy admitted on deployment_heads as restrictive to slipway_limited
+  using (
+    not (select hides('deployment'))
+    or exists (select from deployments p where p.id = deployment_heads.deployment_id)
+  )
+  with check (true);
+grant select, insert, delete, update (queried_at, gone_ref) on deployment_heads to slipway_app;
+
+-- ------------------------------------------------------------ preview_policies
+create policy own on preview_policies to slipway_app
+  using (tenant_id = current_tenant())
+  with check (
+    tenant_id = current_tenant()
+    and organization_id = current_organization()
+    and is_own_deployment(id)
+  );
+create policy admitted on preview_policies as restrictive to slipway_limited
+  using (
+    not (select hides('deployment'))
+    or exists (select from deployments p where p.id = preview_policies.id)
+  )
+  with check (true);
+grant select, insert, delete, update (
+    branches, ttl_seconds, max, forks, secrets, resource_spec, on_create, on_delete, hook_secret, version, created_at,
+    updated_at
+  ) on preview_policies to slipway_app;
+
+-- ------------------------------------------------------------ previews
+create policy own on previews to slipway_app
+  using (tenant_id = current_tenant())
+  with check (
+    tenant_id = current_tenant()
+    and organization_id = current_organization()
+    and is_own_deployment(parent_id)
+    and is_own_deployment(deployment_id)
+    and is_own_key(approved_by)
+  );
+create policy admitted on previews as restrictive to slipway_limited
+  using (
+    not (select hides('deployment'))
+    or exists (select from deployments p where p.id = previews.parent_id)
+  )
+  with check (true);
+grant select, insert, delete, update (
+    number, state, deployment_id, branch, head_sha, fork, approved_sha, approved_by, changed_at, expires_at,
+    notified_state, comment_id, notify_attempts, next_notify_at, created_at, updated_at, commit
+  ) on previews to slipway_app;
+
+-- ------------------------------------------------------------ preview_hooks
+create policy own on preview_hooks to slipway_app
+  using (tenant_id = current_tenant())
+  with check (
+    tenant_id = current_tenant()
+    and organization_id = current_organization()
+    and is_own_preview(preview_id)
+    and is_own_deployment(parent_id)
+  );
+create policy admitted on preview_hooks as restrictive to slipway_limited
+  using (
+    not (select hides('deployment'))
+    or exists (select from deployments p where p.id = preview_hooks.parent_id)
+  )
+  with check (true);
+grant select, insert, delete, update (
+    url, secret, body, attempts, next_attempt_at, error, created_at
+  ) on preview_hooks to slipway_app;
+
+-- ------------------------------------------------------------ tag_keys
+create policy own on tag_keys to slipway_app
+  using (tenant_id = current_tenant())
+  with check (
+    tenant_id = current_tenant()
+    and organization_id = current_organization()
+  );
+grant select, insert, delete, update (key, created_at, description, updated_at, version) on tag_keys to slipway_app;
+
+-- ------------------------------------------------------------ tag_values
+create policy own on tag_values to slipway_app
+  using (tenant_id = current_tenant())
+  with check (
+    tenant_id = current_tenant()
+    and organization_id = current_organization()
+    and is_own_tag_key(tag_key_id)
+  );
+grant select, insert, delete, update (value, created_at, description, updated_at, version) on tag_values to slipway_app;
+
+-- ------------------------------------------------------------ uploads
+create policy own on uploads to slipway_app
+  using (tenant_id = current_tenant())
+  with check (
+    tenant_id = current_tenant()
+    and organization_id = current_organization()
+    and is_own_deployment(deployment_id)
+    and is_own_key(actor_id)
+  );
+-- An archive belongs to its workspace: another of its deployments may have requested the link.
+create policy served on uploads to slipway_agent
+  using (
+    exists (
+      select from deployments d
+      where d.tenant_id = uploads.tenant_id
+        and d.listener_id = current_listener()
+    )
+  );
+create policy admitted on uploads as restrictive to slipway_limited
+  using (
+    not (select hides('deployment'))
+    or exists (select from deployments p where p.id = uploads.deployment_id)
+  )
+  with check (true);
+grant select on uploads to slipway_agent;
+grant select, insert, delete, update (
+    object_path, state, size, reserved, sha256, actor_kind, expires_at, used_at, created_at
+  ) on uploads to slipway_app;
