@@ -8,7 +8,7 @@ import { defineConfig } from 'vitest/config'
 import { LongestFirst } from './test/support/longest-first.ts'
 import { useMemoryFolder } from './test/support/memory-folder.ts'
 import { runtimePool } from './test/support/runtime-pool.ts'
-import { CHOSEN, EXCEPT } from './test/support/runtimes.ts'
+import { EXCEPT, ON_EDGE, ON_SERVERS } from './test/support/runtimes.ts'
 
 const app = [
   'test/*.test.ts',
@@ -43,7 +43,7 @@ const pure = [
   'test/traces/{multipart,run-contents}.test.ts',
   'test/webhooks/payload.test.ts',
 ]
-const edge = ['test/edge/**/*.test.ts', ...CHOSEN]
+const edge = ['test/edge/**/*.test.ts', ...ON_EDGE]
 // What the host does by modules of Node: the limits of its server, its storage, and the guard of requests to others.
 const hosts = ['test/host/{folder-storage,http-server,pinned-fetch}.test.ts']
 // The seed is fixed unless FUZZ_SEED sets it, so that a run can be repeated. FUZZ_REQUESTS is the number of hostile
@@ -52,7 +52,7 @@ const fuzz = { seed: Number(process.env.FUZZ_SEED ?? 1), requests: Number(proces
 const isDeepFuzz = fuzz.requests >= 10_000
 /** For `npm run test:runtimes`. */
 const isEverything = process.env.RUNTIMES === 'all'
-/** What tests on workerd, Deno and Bun get. `npm test` runs a chosen set there. */
+/** What tests on workerd, Deno and Bun get. `npm test` runs some there. */
 const providedElsewhere = isEverything || isDeepFuzz ? {} : { tries: 'one route for each permission' as const }
 // Node parses drizzle-orm's package.json of 175 kB again for each of its files: 0.8 s of CPU for each file of tests.
 const server = { deps: { inline: ['drizzle-orm'] } }
@@ -126,7 +126,7 @@ export default defineConfig({
         test: {
           name,
           provide: providedElsewhere,
-          include: [...hosts, ...(isEverything ? [...app, ...pure] : CHOSEN)],
+          include: [...hosts, ...(isEverything ? [...app, ...pure] : ON_SERVERS)],
           exclude: [...architecture, ...Object.keys(EXCEPT[name])],
           globalSetup: ['test/support/setup.ts', 'test/support/built-dashboard.ts'],
           setupFiles: 'test/support/reset-files.ts',
