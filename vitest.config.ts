@@ -12,37 +12,12 @@ import { EXCEPT, ON_EDGE, ON_SERVERS } from './test/support/runtimes.ts'
 
 const app = [
   'test/*.test.ts',
-  'test/{access,audit,authorization-server,cli,client,events,insights,kernel,protocol,integrations}/**/*.test.ts',
+  'test/{cli,client,kernel,protocol,people,hosting,connect,tracing}/**/*.test.ts',
   'test/dashboard/screens/*.test.ts',
-  'test/{authorization-server,listeners,datasets,deployments,mcp,models,oauth,pushes}/**/*.test.ts',
-  'test/{queues,rules,sign-in,sync,traces,webhooks}/**/*.test.ts',
 ]
 const architecture = ['test/architecture.test.ts', 'test/architecture/*.test.ts']
 // Functions of values: no database, no network, no state that one file could leave to the next.
-const pure = [
-  'test/cli/{archive,env-template,log-lines,settings,terminal-text}.test.ts',
-  'test/client/{device-grant,env-file,event-stream,verify-webhook}.test.ts',
-  'test/dashboard/*.test.ts',
-  'test/protocol/*.test.ts',
-  'test/access/built-in-roles.test.ts',
-  'test/audit/operation-names.test.ts',
-  'test/events/rows.test.ts',
-  'test/kernel/{access-scopes,json-check,json-position,json-slices,rows,segment-router,shared-looks}.test.ts',
-  'test/kernel/{after-response,connection-shares,shares,statement,worker-pool,zstd-frames}.test.ts',
-  'test/datasets/json-schema.test.ts',
-  'test/models/{allowed-urls,answer-reader,secret-masks}.test.ts',
-  'test/deployments/{lifecycle,plan-rules,query-schemas,resources,schema,source-rules}.test.ts',
-  'test/oauth/{challenges,client-registration,discovery-boundaries,real-servers}.test.ts',
-  'test/rules/{prompt-template,sampling,verdicts}.test.ts',
-  'test/agent/{build-slots,credentials,dockerignore-glob,image-build,last-lines,plan,replica-spec}.test.ts',
-  'test/agent/{failure-decisions,model-tokens,report-facts,report-outcome,serial-queue,steps}.test.ts',
-  'test/agent/kubernetes/revision-objects.test.ts',
-  'test/traces/filter/*.test.ts',
-  'test/traces/otlp/{conventions,decoding,placement}.test.ts',
-  'test/insights/{answers,cron,lexical-tree,model-plan,prompt-template}.test.ts',
-  'test/traces/{multipart,run-contents}.test.ts',
-  'test/webhooks/payload.test.ts',
-]
+const pure = ['test/**/*.pure.test.ts']
 const edge = ['test/edge/**/*.test.ts', ...ON_EDGE]
 // What the host does by modules of Node: the limits of its server, its storage, and the guard of requests to others.
 const hosts = ['test/host/{folder-storage,http-server,pinned-fetch}.test.ts']
@@ -163,7 +138,7 @@ export default defineConfig({
           fileParallelism: false,
           testTimeout: 120_000,
           hookTimeout: 120_000,
-          include: ['test/{traces,rules}/**/*.test.ts'],
+          include: ['test/tracing/*.test.ts', 'test/tracing/{ingest,runs,rules}/**/*.test.ts'],
           exclude: pure,
           globalSetup: ['test/support/setup.ts', 'test/support/clickhouse.ts'],
           setupFiles: 'test/support/reset-files.ts',

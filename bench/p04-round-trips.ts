@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import type * as z from 'zod'
 import * as app from '../src/app.ts'
-import type { Operation } from '../src/kernel/routes.ts'
+import type { Operation } from '../src/kernel/http/routes.ts'
 import { REGISTRY_SETTINGS } from '../test/support/registry-settings.ts'
 import type { Bench, BenchContext } from './support/bench-context.ts'
 import { GITHUB_SETTINGS } from './support/github-settings.ts'

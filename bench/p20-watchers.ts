@@ -1,8 +1,8 @@
 // P20: what those who wait for events of one workspace ask of the database together, while nothing happens and while
 // events are written twice a second.
 import { setTimeout as delay } from 'node:timers/promises'
-import { bootstrap } from '../src/access/bootstrap.ts'
 import { createHost } from '../src/host/host.ts'
+import { bootstrap } from '../src/people/access/bootstrap.ts'
 import type { Bench, BenchContext } from './support/bench-context.ts'
 import { SETTINGS } from './support/database.ts'
 import { formatNumber, median } from './support/statistics.ts'

@@ -1,6 +1,6 @@
 // P23: the memory of a Node instance while it takes a thousand runs of 10 KB a second, and the CPU time of a batch.
 import { setTimeout as delay } from 'node:timers/promises'
-import type { RunOperation } from '../src/traces/store.ts'
+import type { RunOperation } from '../src/tracing/store/store.ts'
 import type { Bench, BenchContext } from './support/bench-context.ts'
 import { CPU_TIMES_MISSING, hasCpuTimes } from './support/cpu.ts'
 import { makeTenant } from './support/database.ts'

@@ -14,7 +14,7 @@ const NEEDS_EXAMPLE: Record<string, string> = {
   'tools-call-embedded-resource': 'tool test_embedded_resource: our tools link to pages instead',
   'tools-call-mixed-content': 'tool test_multiple_content_types',
   'tools-call-with-logging': 'tool test_tool_with_logging, and the capability logging, which we do not declare',
-  'tools-call-error': 'tool test_error_handling; test/mcp asserts errors of our own tools',
+  'tools-call-error': 'tool test_error_handling; test/connect/mcp asserts errors of our own tools',
   'tools-call-with-progress': 'tool test_tool_with_progress: our tools answer within seconds, without progress',
   'tools-call-sampling': 'tool test_sampling: no tool of ours asks the model of the client',
   'tools-call-elicitation': 'tool test_elicitation: without sessions, a server cannot ask a client of 2025',
@@ -39,7 +39,8 @@ const NEEDS_EXAMPLE: Record<string, string> = {
   'input-required-result-multi-round': 'tool test_input_required_result_multi_round: we ask one question',
   'input-required-result-non-tool-request': 'prompt test_input_required_result_prompt: our prompts ask nothing',
   'input-required-result-result-type': 'tool test_input_required_result_elicitation',
-  'input-required-result-tampered-state': 'tool test_input_required_result_tampered_state; test/mcp tampers with ours',
+  'input-required-result-tampered-state':
+    'tool test_input_required_result_tampered_state; test/connect/mcp tampers with ours',
   'input-required-result-capability-check': 'tool test_input_required_result_capabilities',
   'input-required-result-missing-input-response': 'tool test_input_required_result_elicitation',
   'input-required-result-ignore-extra-params': 'tool test_input_required_result_elicitation',

@@ -4,27 +4,31 @@ export type Core = { name: string; files: string[]; tests: string[] }
 export const cores: Core[] = [
   {
     name: 'access',
-    files: ['src/kernel/permissions.ts', 'src/kernel/access-scopes.ts', 'src/access/built-in-roles.ts'],
-    tests: ['test/kernel/access-scopes', 'test/access/built-in-roles'],
+    files: ['src/kernel/permissions.ts', 'src/kernel/access-scopes.ts', 'src/people/access/built-in-roles.ts'],
+    tests: ['test/kernel/access-scopes.pure', 'test/people/access/built-in-roles.pure'],
   },
   {
     name: 'plan',
-    files: ['src/deployments/plan.ts', 'src/deployments/plan-warnings.ts', 'src/deployments/source-rules.ts'],
-    tests: ['plan-rules', 'source-rules'].map(name => `test/deployments/${name}`),
+    files: [
+      'src/hosting/deployments/plan.ts',
+      'src/hosting/deployments/plan-warnings.ts',
+      'src/hosting/deployments/source-rules.ts',
+    ],
+    tests: ['plan-rules', 'source-rules'].map(name => `test/hosting/deployments/${name}.pure`),
   },
   {
     name: 'lifecycle',
-    files: ['src/deployments/lifecycle.ts'],
-    tests: ['test/deployments/lifecycle'],
+    files: ['src/hosting/deployments/lifecycle.ts'],
+    tests: ['test/hosting/deployments/lifecycle.pure'],
   },
   {
     name: 'list',
-    files: ['src/deployments/list.ts', 'src/kernel/paging.ts'],
+    files: ['src/hosting/deployments/list.ts', 'src/kernel/http/paging.ts'],
     tests: [
-      'test/deployments/list',
-      'test/deployments/summary',
+      'test/hosting/deployments/list',
+      'test/hosting/deployments/summary',
       'test/kernel/paging',
-      'test/access/policy-enforcement',
+      'test/people/access/policy-enforcement',
     ],
   },
   {
@@ -32,19 +36,18 @@ export const cores: Core[] = [
     files: [
       'src/protocol/guarded-address.ts',
       ...['authorization-server', 'metadata-documents', 'mcp-discovery', 'mcp-probe'].map(
-        name => `src/oauth/${name}.ts`,
+        name => `src/connect/oauth/${name}.ts`,
       ),
     ],
     tests: [
-      'test/protocol/guarded-address',
-      ...['challenges', 'client-registration', 'discovery-boundaries', 'mcp-discovery'].map(
-        name => `test/oauth/${name}`,
-      ),
+      'test/protocol/guarded-address.pure',
+      ...['challenges', 'client-registration', 'discovery-boundaries'].map(name => `test/connect/oauth/${name}.pure`),
+      'test/connect/oauth/mcp-discovery',
     ],
   },
   {
     name: 'agent',
     files: ['plan', 'failure-policy', 'report'].map(name => `src/agent/reconcile/${name}.ts`),
-    tests: ['plan', 'report-outcome', 'report-facts', 'failure-decisions'].map(name => `test/agent/${name}`),
+    tests: ['plan', 'report-outcome', 'report-facts', 'failure-decisions'].map(name => `test/agent/${name}.pure`),
   },
 ]

@@ -11,7 +11,7 @@ const SAME_ROWS = 'Both forms of the query give the same rows. test/host/list-qu
 const SECOND_WALL = 'Row-level security gives the same rows. test/isolation-row-security.test.ts runs without it.'
 const TYPE_ONLY = 'It is used as a type only.'
 const NORMALIZED = 'The URL parser leaves no host that makes a difference.'
-const list = 'src/deployments/list.ts'
+const list = 'src/hosting/deployments/list.ts'
 const address = 'src/protocol/guarded-address.ts'
 
 export const equivalents: Equivalent[] = [
@@ -77,49 +77,49 @@ export const equivalents: Equivalent[] = [
     reason: SECOND_WALL,
   },
   {
-    file: 'src/kernel/paging.ts',
+    file: 'src/kernel/http/paging.ts',
     code: 'limit: page.limit + 1,',
     changes: ['1 → 2'],
     reason: 'It reads one row more and shows none more.',
   },
   {
-    file: 'src/kernel/paging.ts',
+    file: 'src/kernel/http/paging.ts',
     code: "export const nextCursor = Symbol('next')",
     changes: ["'next' → ''"],
     reason: 'The description of a symbol is for debuggers.',
   },
   {
-    file: 'src/deployments/source-rules.ts',
+    file: 'src/hosting/deployments/source-rules.ts',
     code: 'const sourceFaultTypes = [',
     changes: ["[ 'source_mode', 'source_member_needed', 'source_member_refu… → []"],
     reason: TYPE_ONLY,
   },
   ...['source_mode', 'source_member_needed', 'source_member_refused'].map(name => ({
-    file: 'src/deployments/source-rules.ts',
+    file: 'src/hosting/deployments/source-rules.ts',
     code: `'${name}',`,
     changes: [`'${name}' → ''`],
     reason: TYPE_ONLY,
   })),
   {
-    file: 'src/deployments/plan.ts',
+    file: 'src/hosting/deployments/plan.ts',
     code: 'const secretChanges = listSecretChanges([], input.secrets, () => false)',
     changes: ['false → undefined', 'false → true'],
     reason: 'It is asked about stored secrets only, and a new deployment has none.',
   },
   {
-    file: 'src/deployments/plan.ts',
+    file: 'src/hosting/deployments/plan.ts',
     code: "members.push({ path: ['revision_source'], ",
     changes: ['true → false'],
     reason: 'No stored configuration has this member, so it always differs.',
   },
   {
-    file: 'src/oauth/metadata-documents.ts',
+    file: 'src/connect/oauth/metadata-documents.ts',
     code: '} catch {',
     changes: ['{ return null } → {}'],
     reason: 'Nothing is as good as null.',
   },
   {
-    file: 'src/deployments/lifecycle.ts',
+    file: 'src/hosting/deployments/lifecycle.ts',
     code: 'return !builds && BUILD_STATES.includes(state) ? [] : NEXT_STATES[state]',
     changes: ["[] → ['mutant']"],
     reason: 'No state has this name.',

@@ -7,10 +7,10 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createAdaptorServer } from '@hono/node-server'
-import { bootstrap } from '../src/access/bootstrap.ts'
 import { startPostgres } from '../src/host/embedded-postgres.ts'
 import { createHost } from '../src/host/host.ts'
 import { migrate } from '../src/host/migrate.ts'
+import { bootstrap } from '../src/people/access/bootstrap.ts'
 import { createClock } from '../src/platform.ts'
 
 /** A request of an agent and its answer. */

@@ -2,8 +2,8 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { sql } from 'drizzle-orm'
-import { runAsSystem } from '../src/kernel/db.ts'
-import { createTraceKey } from '../src/kernel/trace-keys.ts'
+import { createTraceKey } from '../src/kernel/crypto/trace-keys.ts'
+import { runAsSystem } from '../src/kernel/db/db.ts'
 import { Poll } from '../src/protocol/poll.schema.ts'
 import { RIVAL_AGENT_ID, type ScenarioContext, sha256 } from './scenario-context.ts'
 

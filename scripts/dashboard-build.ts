@@ -5,10 +5,10 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib'
 import type { Rolldown } from 'vite'
-import config, { OUTPUT } from '../dashboard/vite.config.ts'
+import config, { OUTPUT } from '../src/dashboard/vite.config.ts'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
-const SOURCES = ['dashboard', 'src/client']
+const SOURCES = ['src/dashboard', 'src/client']
 const HASH_FILE = join(OUTPUT, 'source-hash')
 
 function hashSources(): string {

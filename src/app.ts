@@ -1,94 +1,98 @@
 // The map of the API: the middleware of every request, one line per slice, and the scheduled work.
 import { HonoBase } from 'hono/hono-base'
 import type { Config } from './env.ts'
-import type { ApiOf } from './kernel/api-types.ts'
-import { createSealer } from './kernel/crypto.ts'
-import { loadOnce } from './kernel/load-once.ts'
-import { cors, notFound, respondWithError, wrapRequest } from './kernel/middleware.ts'
-import { beginsWith, mountOnDemand } from './kernel/mount-on-demand.ts'
-import { createMounter } from './kernel/mount-operations.ts'
-import { resolvePath } from './kernel/path-aliases.ts'
-import { type AppEnv, listOperations, type Operation, type Services } from './kernel/routes.ts'
-import { openS3Bucket } from './kernel/s3.ts'
-import { SegmentRouter } from './kernel/segment-router.ts'
-import { createShareGroups } from './kernel/share-groups.ts'
-import type { Trip } from './kernel/statement.ts'
-import { createBucketStorage } from './kernel/storage.ts'
-import { createProcessCounters } from './metrics/process-counters.ts'
+import { createSealer } from './kernel/crypto/crypto.ts'
+import { openS3Bucket } from './kernel/db/s3.ts'
+import type { Trip } from './kernel/db/statement.ts'
+import { createBucketStorage } from './kernel/db/storage.ts'
+import type { ApiOf } from './kernel/http/api-types.ts'
+import { loadOnce } from './kernel/http/load-once.ts'
+import { cors, notFound, respondWithError, wrapRequest } from './kernel/http/middleware.ts'
+import { beginsWith, mountOnDemand } from './kernel/http/mount-on-demand.ts'
+import { createMounter } from './kernel/http/mount-operations.ts'
+import { resolvePath } from './kernel/http/path-aliases.ts'
+import { type AppEnv, listOperations, type Operation, type Services } from './kernel/http/routes.ts'
+import { SegmentRouter } from './kernel/http/segment-router.ts'
+import { createShareGroups } from './kernel/limits/share-groups.ts'
+import { createProcessCounters } from './monitoring/process-counters.ts'
 import type { Platform } from './platform.ts'
-import { clickHouseTraceStore } from './traces/clickhouse/store.ts'
-import { withWarnings } from './traces/long-texts.ts'
-import { postgresTraceStore } from './traces/postgres/store.ts'
+import { withWarnings } from './tracing/ingest/long-texts.ts'
+import { clickHouseTraceStore } from './tracing/store/clickhouse/store.ts'
+import { postgresTraceStore } from './tracing/store/postgres/store.ts'
 
 /** By the starts of all paths that they serve, where `*` is any segment: the first request to one imports the slice. */
 export const slices = {
-  '/v2/deployments /v2/deployment-counts /v2/deployment-states /v2/templates': () => import('./deployments/routes.ts'),
-  '/v2/custom-hosts': () => import('./deployments/custom-hosts.routes.ts'),
-  '/v2/deployments/*/tags /v2/tag-keys /v2/tag-values': () => import('./deployments/tags.routes.ts'),
+  '/v2/deployments /v2/deployment-counts /v2/deployment-states /v2/templates': () =>
+    import('./hosting/deployments/routes.ts'),
+  '/v2/custom-hosts': () => import('./hosting/custom-hosts/custom-hosts.routes.ts'),
+  '/v2/deployments/*/tags /v2/tag-keys /v2/tag-values': () => import('./hosting/tags/tags.routes.ts'),
   '/workspaces/current/tag-keys /workspaces/current/tags /workspaces/current/taggings': () =>
-    import('./deployments/workspace-tags.routes.ts'),
-  '/v2/deployments/*/upload-url /v2/uploads': () => import('./deployments/uploads.routes.ts'),
-  '/v2/deployments/*/push-token /v2/registry': () => import('./deployments/registry.routes.ts'),
-  '/v2/deployments/*/logs /v1/projects': () => import('./deployments/logs.routes.ts'),
-  '/v2/deployments/*/metrics': () => import('./deployments/metrics.routes.ts'),
-  '/v1/integrations/forge/githost': () => import('./integrations/routes.ts'),
-  '/v2/listeners': () => import('./listeners/routes.ts'),
-  '/v1/sync': () => import('./sync/routes.ts'),
-  '/runs/*': () => import('./traces/runs.routes.ts'),
-  '/runs/*/share /runs/delete /public': () => import('./traces/shares.routes.ts'),
-  '/runs/group /runs/threads': () => import('./traces/threads.routes.ts'),
-  '/v2/runs /v2/traces /v2/threads /v2/sessions /v2/public': () => import('./traces/v2.routes.ts'),
-  '/v2/auth/providers': () => import('./oauth/routes.ts'),
-  '/v2/auth/authenticate /v2/auth/wait /v2/auth/callback /v2/auth/tokens': () => import('./oauth/flow.routes.ts'),
-  '/.well-known/oauth-client.json': () => import('./oauth/client-document.routes.ts'),
-  '/.well-known/jwks.json': () => import('./models/signing-keys.routes.ts'),
+    import('./hosting/tags/workspace-tags.routes.ts'),
+  '/v2/deployments/*/upload-url /v2/uploads': () => import('./hosting/uploads/uploads.routes.ts'),
+  '/v2/deployments/*/push-token /v2/registry': () => import('./hosting/registry/registry.routes.ts'),
+  '/v2/deployments/*/logs /v1/projects': () => import('./hosting/logs/logs.routes.ts'),
+  '/v2/deployments/*/metrics': () => import('./hosting/metrics/metrics.routes.ts'),
+  '/v1/integrations/forge/githost': () => import('./hosting/git-hosts/routes.ts'),
+  '/v2/listeners': () => import('./hosting/listeners/routes.ts'),
+  '/v1/sync': () => import('./hosting/sync/routes.ts'),
+  '/runs/*': () => import('./tracing/runs/runs.routes.ts'),
+  '/runs/*/share /runs/delete /public': () => import('./tracing/shares/shares.routes.ts'),
+  '/runs/group /runs/threads': () => import('./tracing/threads/threads.routes.ts'),
+  '/v2/runs /v2/traces /v2/threads /v2/sessions /v2/public': () => import('./tracing/runs/v2.routes.ts'),
+  '/v2/auth/providers': () => import('./connect/oauth/routes.ts'),
+  '/v2/auth/authenticate /v2/auth/wait /v2/auth/callback /v2/auth/tokens': () =>
+    import('./connect/oauth/flow.routes.ts'),
+  '/.well-known/oauth-client.json': () => import('./connect/oauth/client-document.routes.ts'),
+  '/.well-known/jwks.json': () => import('./connect/models/signing-keys.routes.ts'),
   '/v1/model-configurations /v1/model-usage /v1/model-budgets /workspaces/current/secrets /orgs/current/model-proxy':
-    () => import('./models/routes.ts'),
+    () => import('./connect/models/routes.ts'),
   '/v2/deployments/*/preview-policy /v2/deployments/*/previews /v2/previews': () =>
-    import('./pushes/previews.routes.ts'),
+    import('./hosting/previews/previews.routes.ts'),
   '/v1/integrations/forge/githost/webhook /v1/integrations/forge/githost/*/webhook': () =>
-    import('./pushes/deliveries.routes.ts'),
-  '/v2/events': () => import('./events/routes.ts'),
-  '/v2/webhooks /.well-known/webhook-keys': () => import('./webhooks/routes.ts'),
-  '/info /runs': () => import('./traces/ingestion.routes.ts'),
-  '/sessions': () => import('./traces/sessions.routes.ts'),
-  '/feedback /feedback-configs': () => import('./traces/feedback.routes.ts'),
-  '/ttl-settings /workspaces/current/ttl-settings /orgs/ttl-settings': () => import('./traces/ttl-settings.routes.ts'),
-  '/datasets': () => import('./datasets/routes.ts'),
-  '/examples /v1/platform/datasets /v1/platform/attachments': () => import('./datasets/examples.routes.ts'),
-  '/datasets/comparative /datasets/*/comparative': () => import('./datasets/comparisons.routes.ts'),
-  '/datasets/*/share /public/*/datasets /public/*/examples': () => import('./datasets/shares.routes.ts'),
-  '/annotation-queues /v1/platform/annotation-queues': () => import('./queues/routes.ts'),
-  '/annotation-queues/* /v1/platform/annotation-queues': () => import('./queues/items.routes.ts'),
-  '/runs/rules': () => import('./rules/routes.ts'),
-  '/v1/platform/evaluators': () => import('./rules/online-evaluators.routes.ts'),
-  '/sessions/*/insights': () => import('./insights/routes.ts'),
-  '/otel': () => import('./traces/otlp/otlp.routes.ts'),
-  '/v1/model-proxy': () => import('./models/proxy.routes.ts'),
-  '/orgs/current /workspaces': () => import('./access/routes.ts'),
-  '/v1/platform/orgs/current/access-policies': () => import('./access/policies.routes.ts'),
-  '/v2/me /sign-in /orgs/current/members/*/sign-in-links': () => import('./sign-in/routes.ts'),
-  '/device /v2/me/device-requests /v2/me/api-key': () => import('./sign-in/device.routes.ts'),
+    import('./hosting/pushes/deliveries.routes.ts'),
+  '/v2/events': () => import('./people/events/routes.ts'),
+  '/v2/webhooks /.well-known/webhook-keys': () => import('./connect/webhooks/routes.ts'),
+  '/info /runs': () => import('./tracing/ingest/ingestion.routes.ts'),
+  '/sessions': () => import('./tracing/projects/projects.routes.ts'),
+  '/feedback /feedback-configs': () => import('./tracing/feedback/feedback.routes.ts'),
+  '/ttl-settings /workspaces/current/ttl-settings /orgs/ttl-settings': () =>
+    import('./tracing/retention/ttl-settings.routes.ts'),
+  '/datasets': () => import('./tracing/datasets/routes.ts'),
+  '/examples /v1/platform/datasets /v1/platform/attachments': () => import('./tracing/datasets/examples.routes.ts'),
+  '/datasets/comparative /datasets/*/comparative': () => import('./tracing/datasets/comparisons.routes.ts'),
+  '/datasets/*/share /public/*/datasets /public/*/examples': () => import('./tracing/datasets/shares.routes.ts'),
+  '/annotation-queues /v1/platform/annotation-queues': () => import('./tracing/queues/routes.ts'),
+  '/annotation-queues/* /v1/platform/annotation-queues': () => import('./tracing/queues/items.routes.ts'),
+  '/runs/rules': () => import('./tracing/rules/routes.ts'),
+  '/v1/platform/evaluators': () => import('./tracing/rules/online-evaluators.routes.ts'),
+  '/sessions/*/insights': () => import('./tracing/insights/routes.ts'),
+  '/otel': () => import('./tracing/ingest/otlp/otlp.routes.ts'),
+  '/v1/model-proxy': () => import('./connect/models/proxy.routes.ts'),
+  '/orgs/current /workspaces': () => import('./people/access/routes.ts'),
+  '/v1/platform/orgs/current/access-policies': () => import('./people/access/policies.routes.ts'),
+  '/v2/me /sign-in /orgs/current/members/*/sign-in-links': () => import('./people/sign-in/routes.ts'),
+  '/device /v2/me/device-requests /v2/me/api-key': () => import('./people/sign-in/device.routes.ts'),
   '/oauth /.well-known/oauth-authorization-server /.well-known/oauth-protected-resource': () =>
-    import('./authorization-server/routes.ts'),
-  '/v2/me/authorization-request /v2/me/authorizations': () => import('./authorization-server/authorization.routes.ts'),
-  '/v2/trusted-issuers': () => import('./authorization-server/trusted-issuers.routes.ts'),
+    import('./people/authorization-server/routes.ts'),
+  '/v2/me/authorization-request /v2/me/authorizations': () =>
+    import('./people/authorization-server/authorization.routes.ts'),
+  '/v2/trusted-issuers': () => import('./people/authorization-server/trusted-issuers.routes.ts'),
   '/schemas': () => import('./api-docs/declaration-schema.routes.ts'),
-  '/healthz /readyz': () => import('./kernel/health.routes.ts'),
+  '/healthz /readyz': () => import('./kernel/http/health.routes.ts'),
 }
 
 /** Slices that list the operations of all others. */
 const overviews = {
   '/v1/audit-logs': loadOnce(async () => {
-    const { auditRoutes } = await import('./audit/routes.ts')
+    const { auditRoutes } = await import('./people/audit/routes.ts')
     return { auditRoutes: auditRoutes(await loadOperationsOf(slices)) }
   }),
   '/openapi.json': loadOnce(async () => {
-    const { documentRoutes } = await import('./kernel/openapi.ts')
+    const { documentRoutes } = await import('./kernel/http/openapi.ts')
     return { documentRoutes: documentRoutes(buildDocument) }
   }),
   '/mcp': loadOnce(async () => {
-    const { mcpRoutes } = await import('./mcp/routes.ts')
+    const { mcpRoutes } = await import('./connect/mcp/routes.ts')
     return { mcpRoutes: mcpRoutes({ loadAll: loadOperations, load: loadOperation }) }
   }),
 }
@@ -112,7 +116,7 @@ async function loadOperationsOf(files: Record<string, () => Promise<object>>): P
 export const loadOperations = (): Promise<Operation[]> => loadOperationsOf({ ...slices, ...overviews })
 
 async function buildDocument() {
-  const { buildOpenApi } = await import('./kernel/openapi.ts')
+  const { buildOpenApi } = await import('./kernel/http/openapi.ts')
   return buildOpenApi(await loadOperations())
 }
 
@@ -130,7 +134,7 @@ export function createApp(config: Config, runtime: Platform) {
   const platform: Platform = { ...runtime, storage }
   const counters = createProcessCounters()
   const connect = loadOnce(async () =>
-    (await import('./kernel/db.ts')).connect(config, platform.databaseFetch, counters.countTrip),
+    (await import('./kernel/db/db.ts')).connect(config, platform.databaseFetch, counters.countTrip),
   )
   const trip: Trip = async (...input) => (await connect())(...input)
   const systemTrip: Trip = async (...input) => (await connect()).asSystem(...input)
@@ -157,22 +161,24 @@ export function createApp(config: Config, runtime: Platform) {
     answerInProcess: (request, env, execution) => app.fetch(request, env as object, execution as never),
   }
   const loadDeliverer = loadOnce(async () => {
-    const { createEventDeliverer } = await import('./webhooks/deliverer.ts')
+    const { createEventDeliverer } = await import('./connect/webhooks/deliverer.ts')
     return createEventDeliverer(services)
   })
   const loadHandler = loadOnce(async () => {
-    const { createHandler } = await import('./kernel/serve-routes.ts')
-    const { createAttemptLog } = await import('./audit/attempts.ts')
+    const { createHandler } = await import('./kernel/http/serve-routes.ts')
+    const { createAttemptLog } = await import('./people/audit/attempts.ts')
     return createHandler(services, createAttemptLog(services))
   })
   const mountOperations = createMounter(app, services, loadHandler)
   const pages = {
     '/docs': () => import('./api-docs/docs-page.ts').then(file => file.serveDocsPages(app, buildDocument)),
-    '/sign-in /device': () => import('./sign-in/pages.ts').then(file => file.serveSignInPages(app, config)),
-    '/oauth/authorize': () => import('./authorization-server/consent-page.ts').then(file => file.serveConsentPage(app)),
-    '/ /ui': () => import('./dashboard/shell.ts').then(file => file.serveDashboard(app, platform)),
-    '/o /public': () => import('./dashboard/client-links.ts').then(file => file.serveClientLinks(app)),
-    '/metrics': () => import('./metrics/metrics-page.ts').then(file => file.serveMetricsPage(app, services, counters)),
+    '/sign-in /device': () => import('./people/sign-in/pages.ts').then(file => file.serveSignInPages(app, config)),
+    '/oauth/authorize': () =>
+      import('./people/authorization-server/consent-page.ts').then(file => file.serveConsentPage(app)),
+    '/ /ui': () => import('./dashboard/served/shell.ts').then(file => file.serveDashboard(app, platform)),
+    '/o /public': () => import('./dashboard/served/client-links.ts').then(file => file.serveClientLinks(app)),
+    '/metrics': () =>
+      import('./monitoring/metrics-page.ts').then(file => file.serveMetricsPage(app, services, counters)),
   }
   mountOnDemand(
     app,
@@ -189,31 +195,32 @@ export function createApp(config: Config, runtime: Platform) {
       }),
   )
   const sweeps = {
-    requests: () => import('./kernel/sweep.ts').then(file => file.sweepExpiredRows(services)),
-    sessions: () => import('./sign-in/sessions.ts').then(file => file.sweepSessions(services)),
-    api_keys: () => import('./access/key-retention.ts').then(file => file.sweepEndedKeys(services)),
-    audit_log: () => import('./audit/retention.ts').then(file => file.sweepAuditLog(services)),
-    overdue_revisions: () => import('./deployments/sweep.ts').then(file => file.sweepRevisions(services)),
-    old_revisions: () => import('./deployments/revision-retention.ts').then(file => file.sweepOldRevisions(services)),
-    uploads: () => import('./deployments/uploads.ts').then(file => file.sweepUploads(services)),
-    attachments: () => import('./datasets/attachments.ts').then(file => file.sweepAttachments(services)),
-    metrics: () => import('./deployments/metric-points.ts').then(file => file.sweepMetrics(services)),
-    oauth_flows: () => import('./oauth/flow.ts').then(file => file.sweepFlows(services)),
-    installs: () => import('./integrations/install.ts').then(file => file.sweepInstalls(services)),
-    oauth_providers: () => import('./oauth/provider-recheck.ts').then(file => file.sweepProviders(services)),
-    webhooks: () => import('./webhooks/deliverer.ts').then(file => file.sweepWebhooks(services)),
-    rules: () => import('./rules/evaluate.ts').then(file => file.sweepRules(services)),
-    insights: () => import('./insights/scheduled-jobs.ts').then(file => file.sweepInsights(services)),
+    requests: () => import('./kernel/db/sweep.ts').then(file => file.sweepExpiredRows(services)),
+    sessions: () => import('./people/sign-in/sessions.ts').then(file => file.sweepSessions(services)),
+    api_keys: () => import('./people/access/key-retention.ts').then(file => file.sweepEndedKeys(services)),
+    audit_log: () => import('./people/audit/retention.ts').then(file => file.sweepAuditLog(services)),
+    overdue_revisions: () => import('./hosting/deployments/sweep.ts').then(file => file.sweepRevisions(services)),
+    old_revisions: () =>
+      import('./hosting/deployments/revision-retention.ts').then(file => file.sweepOldRevisions(services)),
+    uploads: () => import('./hosting/uploads/uploads.ts').then(file => file.sweepUploads(services)),
+    attachments: () => import('./tracing/datasets/attachments.ts').then(file => file.sweepAttachments(services)),
+    metrics: () => import('./hosting/metrics/metric-points.ts').then(file => file.sweepMetrics(services)),
+    oauth_flows: () => import('./connect/oauth/flow.ts').then(file => file.sweepFlows(services)),
+    installs: () => import('./hosting/git-hosts/install.ts').then(file => file.sweepInstalls(services)),
+    oauth_providers: () => import('./connect/oauth/provider-recheck.ts').then(file => file.sweepProviders(services)),
+    webhooks: () => import('./connect/webhooks/deliverer.ts').then(file => file.sweepWebhooks(services)),
+    rules: () => import('./tracing/rules/evaluate.ts').then(file => file.sweepRules(services)),
+    insights: () => import('./tracing/insights/scheduled-jobs.ts').then(file => file.sweepInsights(services)),
     traces: () => services.traces.expire(services),
-    feedback: () => import('./traces/feedback-sweep.ts').then(file => file.sweepFeedback(services)),
-    annotation_queues: () => import('./queues/upkeep.ts').then(file => file.sweepQueues(services)),
-    model_usage: () => import('./models/usage.ts').then(file => file.sweepModelUsage(services)),
+    feedback: () => import('./tracing/feedback/feedback-sweep.ts').then(file => file.sweepFeedback(services)),
+    annotation_queues: () => import('./tracing/queues/upkeep.ts').then(file => file.sweepQueues(services)),
+    model_usage: () => import('./connect/models/usage.ts').then(file => file.sweepModelUsage(services)),
     pushes: async () => {
-      await (await import('./pushes/deliveries.ts')).sweepDeliveries(services)
-      await (await import('./pushes/preview-sweep.ts')).sweepPreviews(services)
+      await (await import('./hosting/pushes/deliveries.ts')).sweepDeliveries(services)
+      await (await import('./hosting/previews/preview-sweep.ts')).sweepPreviews(services)
     },
   }
-  const housekeep = async () => (await import('./kernel/sweep.ts')).runSweeps(sweeps, counters.countSweep)
+  const housekeep = async () => (await import('./kernel/db/sweep.ts')).runSweeps(sweeps, counters.countSweep)
   const { traces, shareGroups } = services
   return Object.assign(app, { config, platform, database, housekeep, sweeps, traces, shareGroups })
 }

@@ -379,7 +379,7 @@ export type Config = {
   database: DatabaseAddress
   /** Whether the in-process gateway keeps statements parsed on its connections. */
   preparesStatements: boolean
-  /** Optional in development only: see kernel/origin.ts. */
+  /** Optional in development only: see kernel/http/origin.ts. */
   publicUrl: string | undefined
   /** Each deployment has a subdomain of it, by name. The comment of a preview links to it. */
   appsDomain: string | undefined
@@ -398,7 +398,7 @@ export type Config = {
   deploymentTracing: boolean
   /** Whether applications get a token by which they call the models of their workspace. */
   deploymentModels: boolean
-  /** Sign tokens, the first of them. Without it, keys are derived from `sealingKeys`. See kernel/signing-keys.ts. */
+  /** The first signs tokens. Without it, keys are derived from `sealingKeys`: see kernel/crypto/signing-keys.ts. */
   signingSeeds: SigningSeed[] | undefined
   /** The issuer of tokens for models. By default the origin of this installation. */
   modelProxyIssuer: string | undefined

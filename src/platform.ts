@@ -83,7 +83,7 @@ export type Platform = {
   waitUntil: (work: Promise<unknown>, execution: Execution | undefined) => void
   clock: Clock
   clientAddress: (request: RequestHead) => string | undefined
-  /** Called by kernel/guarded-fetch.ts only. It connects to public addresses only, so that no name leads inside. */
+  /** Only kernel/http/guarded-fetch.ts calls it. It connects to public addresses only, so that no name leads inside. */
   foreignFetch: typeof fetch
   /** For models, whose addresses may be private if a setting allows it. By default `foreignFetch` calls them. */
   modelFetch?: typeof fetch | undefined

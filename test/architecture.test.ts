@@ -2,30 +2,33 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { codes } from '../src/kernel/codes.ts'
+import { codes } from '../src/kernel/http/codes.ts'
 
 const root = join(import.meta.dirname, '..')
 const src = join(root, 'src')
 
-/** Folders in the order of their imports. Folders of one layer do not import each other. */
+/** Slices in the order of their imports. Slices of one layer do not import each other. */
 const LAYERS = [
   ['protocol'],
   ['platform.ts'],
   ['env.ts', 'tables', 'postgres'],
   ['kernel'],
-  ['access'],
-  ['events'],
-  ['integrations', 'oauth', 'listeners', 'sign-in', 'webhooks', 'audit'],
-  ['authorization-server'],
-  ['deployments'],
-  ['traces'],
-  ['models'],
-  ['datasets'],
-  ['queues'],
-  ['rules'],
-  ['insights'],
-  ['sync', 'pushes', 'metrics'],
-  ['api-docs', 'dashboard', 'mcp'],
+  ['people/access'],
+  ['people/events'],
+  [
+    ...['hosting/git-hosts', 'hosting/listeners', 'connect/oauth', 'connect/webhooks'],
+    ...['people/sign-in', 'people/audit'],
+  ],
+  ['people/authorization-server'],
+  ['hosting/deployments'],
+  ['tracing/runs'],
+  ['connect/models'],
+  ['tracing/datasets'],
+  ['tracing/queues'],
+  ['tracing/rules'],
+  ['tracing/insights'],
+  ['hosting/sync', 'hosting/pushes', 'monitoring'],
+  ['api-docs', 'dashboard', 'connect/mcp'],
   ['app.ts'],
   ['host', 'client'],
 ]
@@ -40,9 +43,28 @@ const SHARED: Record<string, RegExp> = {
 /** Packages without requests or modules of Node, which the client may bring to pages. */
 const PURE_PACKAGES = ['ignore', 'modern-tar']
 
-const files = readdirSync(src, { recursive: true, encoding: 'utf8' }).filter(path => path.endsWith('.ts'))
+const ROOMS = ['people', 'hosting', 'connect', 'tracing']
+/** Folders that are part of a slice: they import each other. */
+const PARTS: Record<string, string[]> = {
+  'hosting/deployments': ['logs', 'metrics', 'uploads', 'registry', 'custom-hosts', 'tags'],
+  'hosting/pushes': ['previews'],
+  'tracing/runs': ['ingest', 'projects', 'threads', 'feedback', 'shares', 'retention', 'store'],
+}
+/** Tables refer to tables of any slice, and every slice may read them. */
+const TABLES = /(^|[/.])tables\.ts$|^kernel\/db\/columns\.ts$/
+
+const files = readdirSync(src, { recursive: true, encoding: 'utf8' }).filter(
+  path => path.endsWith('.ts') && (!path.startsWith('dashboard/') || path.startsWith('dashboard/served/')),
+)
 const folderOf = (path: string) => path.split('/')[0]!
-const layerOf = (path: string) => LAYERS.findIndex(folders => folders.includes(folderOf(path)))
+function sliceOf(path: string): string {
+  if (TABLES.test(path)) return 'tables'
+  const [room = '', folder = ''] = path.split('/')
+  if (!ROOMS.includes(room)) return room
+  const whole = Object.keys(PARTS).find(name => name.startsWith(`${room}/`) && PARTS[name]!.includes(folder))
+  return whole ?? `${room}/${folder}`
+}
+const layerOf = (path: string) => LAYERS.findIndex(slices => slices.includes(sliceOf(path)))
 const imports = files.flatMap(file =>
   [...readFileSync(join(src, file), 'utf8').matchAll(/^(?:import|export)\s[^'"]*?from '([^']+)'/gms)].map(
     ([, from]) => ({
@@ -60,14 +82,14 @@ const importersOf = (name: RegExp) => [
   ...new Set(imports.filter(({ from }) => name.test(from)).map(({ file }) => file)),
 ]
 
-describe('the folders of src', () => {
+describe('the slices of src', () => {
   it('are all assigned to a layer', () => {
-    for (const file of files) expect([...LAYERS.flat(), ...PROGRAMS], file).toContain(folderOf(file))
+    for (const file of files) expect([...LAYERS.flat(), ...PROGRAMS], file).toContain(sliceOf(file))
   })
 
   it('import only lower layers', () => {
     for (const { file, to } of internalImports) {
-      if (folderOf(file) === folderOf(to) || PROGRAMS.includes(folderOf(file))) continue
+      if (sliceOf(file) === sliceOf(to) || PROGRAMS.includes(sliceOf(file))) continue
       expect(layerOf(to), `${file} imports ${to}`).toBeLessThan(layerOf(file))
     }
   })
@@ -151,15 +173,16 @@ function findCycles(importsOf: Map<string, string[]>): string[] {
 
 describe('the boundaries between files', () => {
   it.each([
-    ['the database driver', /^@neondatabase\//, [/^kernel\/db\.ts$/]],
+    ['the database driver', /^@neondatabase\//, [/^kernel\/db\/db\.ts$/]],
     [
       'hono',
       /^hono/,
       [
         /^app\.ts$/,
-        /^kernel\/(caller|caller-limits|execution|input|middleware|mount-on-demand|mount-operations)\.ts$/,
-        /^kernel\/(path-aliases|raw-body|routes|segment-router|serve-routes|session-cookie|static-page)\.ts$/,
-        /^(api-docs|dashboard|sign-in|metrics)\/|^authorization-server\/consent-page\.ts$/,
+        /^kernel\/http\/(caller|execution|input|middleware|mount-on-demand|mount-operations|path-aliases)\.ts$/,
+        /^kernel\/http\/(raw-body|routes|segment-router|serve-routes|session-cookie)\.ts$/,
+        /^kernel\/(limits\/caller-limits|pages\/static-page)\.ts$/,
+        /^(api-docs|dashboard|people\/sign-in|monitoring)\/|^people\/authorization-server\/consent-page\.ts$/,
       ],
     ],
     // For modules of Node itself see architecture/built-ins.test.ts.
@@ -181,7 +204,7 @@ describe('the boundaries between files', () => {
     const deciders = files.filter(file =>
       /req\.url\)\.origin|publicUrl \?\?|publicUrl \|\|/.test(readFileSync(join(src, file), 'utf8')),
     )
-    expect(deciders).toEqual(['kernel/origin.ts'])
+    expect(deciders).toEqual(['kernel/http/origin.ts'])
   })
 
   it('only hosts read the environment, and env.ts parses it', () => {
@@ -210,7 +233,7 @@ describe('the boundaries between files', () => {
     // The operator chooses the database and the S3 store. A page's script fetches from the app that served it, and
     // the client and the command line run on the machine of their user.
     const owners =
-      /^kernel\/(guarded-fetch|db|s3)\.ts$|^(host|agent|client|cli)\/|^api-docs\/client|^sign-in\/.*page-script/
+      /^kernel\/(http\/guarded-fetch|db\/(db|s3))\.ts$|^(host|agent|client|cli)\/|^api-docs\/client|page-script\.ts$/
     // Calls, not declarations. `env.ts` binds the platform's fetch for the guard.
     const fetchCalls =
       /(?<![\w.])fetch\((?!\w+:)|\bglobalThis\.fetch\b(?!\.bind\()|\.foreignFetch\(|\bnew (?:WebSocket|EventSource)\b/
@@ -244,8 +267,10 @@ describe('the boundaries between files', () => {
 })
 
 describe('the dashboard', () => {
-  const folder = join(root, 'dashboard/src')
-  const sources = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter(path => /\.tsx?$/.test(path))
+  const folder = join(src, 'dashboard')
+  const sources = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter(
+    path => /\.tsx?$/.test(path) && !/^served\/|^vite\.config\.ts$/.test(path),
+  )
   const texts = sources.map(file => [file, readFileSync(join(folder, file), 'utf8')] as const)
 
   it('calls the API only through its client, which brings nothing of the control plane along', () => {
@@ -253,7 +278,10 @@ describe('the dashboard', () => {
     const callers = ['api/client.ts', 'api/upload.ts']
     for (const [file, text] of texts) {
       if (!callers.includes(file)) expect(text, file).not.toMatch(/\bfetch\(|EventSource|XMLHttpRequest|sendBeacon/)
-      for (const [, from] of text.matchAll(/from '(?:\.\.\/)+src\/([^']+)'/g)) expect(from, file).toMatch(/^client\//)
+      for (const [, from] of text.matchAll(/from '(\.[^']+)'/g)) {
+        const to = relative(folder, join(folder, dirname(file), from!))
+        if (to.startsWith('..')) expect(to, file).toMatch(/^\.\.\/client\//)
+      }
     }
   })
 
@@ -290,7 +318,7 @@ it('every error code is raised somewhere', () => {
   const sources = [
     ...read(
       'src',
-      files.filter(file => file !== 'kernel/codes.ts'),
+      files.filter(file => file !== 'kernel/http/codes.ts'),
     ),
     ...read('drizzle/functions', functions),
   ].join()

@@ -1,8 +1,8 @@
 // Hostile requests to every route that requires a key. `npm run fuzz` sends ten times as many.
 import { sql } from 'drizzle-orm'
 import { afterAll, describe, expect, it } from 'vitest'
-import { runAsSystem, textArray } from '../src/kernel/db.ts'
-import type { Operation } from '../src/kernel/routes.ts'
+import { runAsSystem, textArray } from '../src/kernel/db/db.ts'
+import type { Operation } from '../src/kernel/http/routes.ts'
 import { getApp, guardedOperations, newTenant, send, type Tenant } from './support/app.ts'
 import { expectCheap, validateBody } from './support/cpu-cost.ts'
 import { arbitraryRequest, type HostileRequest, streamBytes, toBytes } from './support/hostile-requests.ts'

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { loadOperations } from '../src/app.ts'
-import { codes, statusOf } from '../src/kernel/codes.ts'
+import { codes, statusOf } from '../src/kernel/http/codes.ts'
 import { getApp, send } from './support/app.ts'
 
 const operations = await loadOperations()

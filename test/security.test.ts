@@ -1,8 +1,9 @@
-// Invalid keys and foreign workspaces, on every route. For permissions see test/access/permission-matrix.test.ts.
+// Invalid keys and foreign workspaces, on every route. For permissions see
+// test/people/access/permission-matrix.test.ts.
 import { beforeAll, describe, expect, inject, it } from 'vitest'
-import { ADMIN } from '../src/access/built-in-roles.ts'
-import { newApiKey } from '../src/kernel/crypto.ts'
-import type { Operation } from '../src/kernel/routes.ts'
+import { newApiKey } from '../src/kernel/crypto/crypto.ts'
+import type { Operation } from '../src/kernel/http/routes.ts'
+import { ADMIN } from '../src/people/access/built-in-roles.ts'
 import {
   getExampleQuery,
   getExampleRequest,

@@ -3,10 +3,10 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { bootstrap } from '../src/access/bootstrap.ts'
 import { startPostgres } from '../src/host/embedded-postgres.ts'
 import { createHost } from '../src/host/host.ts'
 import { migrate } from '../src/host/migrate.ts'
+import { bootstrap } from '../src/people/access/bootstrap.ts'
 import { check, note, runTrial } from './lib.ts'
 
 const RUNS = 20_000

@@ -9,7 +9,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import pg from 'pg'
 import { startPostgres } from '../src/host/embedded-postgres.ts'
-import { newApiKey } from '../src/kernel/crypto.ts'
+import { newApiKey } from '../src/kernel/crypto/crypto.ts'
 import { findFreePort } from '../src/postgres/free-port.ts'
 import { loadBeforeSquash } from '../test/support/before-squash.ts'
 import {

@@ -3,8 +3,8 @@
 import { createCipheriv, createHash, randomBytes, randomUUID } from 'node:crypto'
 import Fastify from 'fastify'
 import pg from 'pg'
-import { deploymentToWire } from '../../src/deployments/rows.ts'
-import { DeploymentPatch, DeploymentRef } from '../../src/deployments/schema.ts'
+import { deploymentToWire } from '../../src/hosting/deployments/rows.ts'
+import { DeploymentPatch, DeploymentRef } from '../../src/hosting/deployments/schema.ts'
 
 const { port, url, sealingKey } = JSON.parse(process.argv[2]!)
 // Like Drizzle, leave times as Postgres writes them.

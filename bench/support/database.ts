@@ -1,11 +1,11 @@
 // The database of a run: an embedded Postgres, migrated, with one tenant. And a gateway before any database, which
 // counts round trips.
 import { join } from 'node:path'
-import { type BootstrapResult, bootstrap } from '../../src/access/bootstrap.ts'
 import { startPostgres } from '../../src/host/embedded-postgres.ts'
 import { createGateway } from '../../src/host/gateway.ts'
 import { createHost } from '../../src/host/host.ts'
 import { migrate } from '../../src/host/migrate.ts'
+import { type BootstrapResult, bootstrap } from '../../src/people/access/bootstrap.ts'
 import { makeTripCounter } from '../../test/support/trips.ts'
 import type { Cleanup } from './processes.ts'
 import { makeTempFolder } from './workerd.ts'

@@ -1,9 +1,9 @@
 // The runs of `seeded-traces.ts` in ClickHouse, made by the engine itself. Each is two writes, a post and a patch.
 import { join } from 'node:path'
 import pg from 'pg'
-import type { BootstrapResult } from '../../src/access/bootstrap.ts'
-import { connectClickHouse } from '../../src/traces/clickhouse/client.ts'
-import { name, sql, uuid } from '../../src/traces/clickhouse/sql.ts'
+import type { BootstrapResult } from '../../src/people/access/bootstrap.ts'
+import { connectClickHouse } from '../../src/tracing/store/clickhouse/client.ts'
+import { name, sql, uuid } from '../../src/tracing/store/clickhouse/sql.ts'
 import { startClickHouse } from '../../test/support/clickhouse.ts'
 import { makeTenant } from './database.ts'
 import { type DatasetOptions, openDataset } from './dataset.ts'
@@ -22,7 +22,7 @@ export async function openClickHouse(cleanup: Cleanup, options: DatasetOptions):
       name: 'clickhouse',
       what: `${RUNS_TEXT} runs in ClickHouse`,
       size: { runs: RUNS },
-      sources: ['bench/support/seeded-clickhouse.ts', 'src/traces/clickhouse/schema.ts'],
+      sources: ['bench/support/seeded-clickhouse.ts', 'src/tracing/store/clickhouse/schema.ts'],
       async make({ url, folder }, progress) {
         const clickHouse = await startClickHouse(join(folder, FOLDER))
         try {

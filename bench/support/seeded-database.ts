@@ -1,11 +1,11 @@
 // Databases of deployments: a large one, BENCH_ROWS of a thousand tenants, which is kept between runs and only read,
 // and small ones on the server of the run.
 import pg from 'pg'
-import { deploymentPageQuery } from '../../src/deployments/list.ts'
-import { DeploymentQuery } from '../../src/deployments/schema.ts'
 import { createHost } from '../../src/host/host.ts'
 import { migrate } from '../../src/host/migrate.ts'
 import { type SeedResult, seed } from '../../src/host/seed-data.ts'
+import { deploymentPageQuery } from '../../src/hosting/deployments/list.ts'
+import { DeploymentQuery } from '../../src/hosting/deployments/schema.ts'
 import { type BenchDatabase, makeTenant, SETTINGS, type ServedDatabase, serveDatabase } from './database.ts'
 import { type DatasetOptions, openDataset } from './dataset.ts'
 import type { Cleanup } from './processes.ts'

@@ -1,5 +1,5 @@
 // Two workspaces with journals: one of BENCH_EVENTS events and one of a thousand.
-import type { BootstrapResult } from '../../src/access/bootstrap.ts'
+import type { BootstrapResult } from '../../src/people/access/bootstrap.ts'
 import { makeTenant } from './database.ts'
 import { type DatasetOptions, openDataset } from './dataset.ts'
 import type { Cleanup } from './processes.ts'

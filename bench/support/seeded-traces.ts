@@ -1,6 +1,6 @@
 // Fills a workspace with runs: traces of five over the last two weeks, in ten projects, of which the first has half.
 import pg from 'pg'
-import type { BootstrapResult } from '../../src/access/bootstrap.ts'
+import type { BootstrapResult } from '../../src/people/access/bootstrap.ts'
 import { makeTenant } from './database.ts'
 import { type DatasetOptions, openDataset } from './dataset.ts'
 import type { Cleanup } from './processes.ts'

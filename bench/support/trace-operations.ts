@@ -1,11 +1,12 @@
 // Runs as a client sends them: traces of five runs, each posted and patched.
-import type { BootstrapResult } from '../../src/access/bootstrap.ts'
+
 import { createHost } from '../../src/host/host.ts'
-import { type Ctx, createKeylessCaller } from '../../src/kernel/context.ts'
-import { createSealer } from '../../src/kernel/crypto.ts'
-import { sha256Hex } from '../../src/kernel/digest.ts'
+import { createSealer } from '../../src/kernel/crypto/crypto.ts'
+import { sha256Hex } from '../../src/kernel/crypto/digest.ts'
+import { type Ctx, createKeylessCaller } from '../../src/kernel/http/context.ts'
+import type { BootstrapResult } from '../../src/people/access/bootstrap.ts'
 import { createClock } from '../../src/platform.ts'
-import type { RunOperation } from '../../src/traces/store.ts'
+import type { RunOperation } from '../../src/tracing/store/store.ts'
 import { newChild, newId, newRoot, patch, post } from '../../test/support/trace-operations.ts'
 import { SETTINGS } from './database.ts'
 

@@ -1,8 +1,8 @@
 // Queries over many runs, as clients send them: the first page of a project, filters, one trace, one run, statistics.
-import type { Ctx } from '../../src/kernel/context.ts'
-import { RUN_FIELDS } from '../../src/traces/filter/fields.ts'
-import { readFilters } from '../../src/traces/filter/resolve.ts'
-import { columnsOf, DEFAULT_SELECT, FULL_SELECT } from '../../src/traces/run-wire.ts'
+import type { Ctx } from '../../src/kernel/http/context.ts'
+import { RUN_FIELDS } from '../../src/tracing/runs/filter/fields.ts'
+import { readFilters } from '../../src/tracing/runs/filter/resolve.ts'
+import { columnsOf, DEFAULT_SELECT, FULL_SELECT } from '../../src/tracing/runs/run-wire.ts'
 import { withClient } from './seeded-database.ts'
 import type { SeededTraces } from './seeded-traces.ts'
 import { formatNumber, median } from './statistics.ts'

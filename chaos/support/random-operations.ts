@@ -1,10 +1,10 @@
 // Random operations of many tenants with each other's ids. Whatever is requested, nothing of another tenant may be
 // returned or changed.
 import { sql } from 'drizzle-orm'
-import { bootstrap } from '../../src/access/bootstrap.ts'
 import { loadOperations } from '../../src/app.ts'
-import { type Database, runAsSystem } from '../../src/kernel/db.ts'
-import type { Operation } from '../../src/kernel/routes.ts'
+import { type Database, runAsSystem } from '../../src/kernel/db/db.ts'
+import type { Operation } from '../../src/kernel/http/routes.ts'
+import { bootstrap } from '../../src/people/access/bootstrap.ts'
 import { makePicker, makeRandom } from './random.ts'
 
 const operations = await loadOperations()

@@ -1,5 +1,5 @@
 // What a step of the workflow asks for, from its inputs and the event (pure).
-import { previewName } from '../../src/pushes/preview-address.ts'
+import { previewName } from '../../src/hosting/previews/preview-address.ts'
 
 const MODES = ['deploy', 'plan', 'preview', 'remove-preview', 'setup'] as const
 type Mode = (typeof MODES)[number]

@@ -13,7 +13,7 @@ const FOLDER = 'app'
 
 /** What no program of an installation loads: the command line, sources of bundles, other hosts. */
 const LEFT_OUT =
-  /^(src\/(cli\/|api-docs\/client\/|host\/(workers|deno|bun)\.ts$)|drizzle\/(meta\/\d+_snapshot\.json|config\.ts)$)/
+  /^(src\/(cli\/|dashboard\/(?!served\/)|api-docs\/client\/|host\/(workers|deno|bun)\.ts$)|drizzle\/(meta\/\d+_snapshot\.json|config\.ts)$)/
 const SOURCES = ['src', 'drizzle', 'templates', 'dist/dashboard/ui']
 /** What Node does not load from packages: declarations, source maps, manuals, builds for another runtime. */
 const LEFT_OUT_OF_PACKAGES =

@@ -325,7 +325,8 @@ language sql stable security definer set search_path = public, pg_temp as $$
 $$;
 grant execute on function offered_templates() to slipway_app;
 
--- What events show of a deployment and of a revision: DEPLOYMENT_RECORD and REVISION_RECORD of src/deployments/rows.ts.
+-- What events show of a deployment and of a revision: DEPLOYMENT_RECORD and REVISION_RECORD of
+-- src/hosting/deployments/rows.ts.
 create function recorded_deployment(p_row deployments) returns jsonb
 language sql stable as $$
   select jsonb_build_object(
@@ -370,7 +371,7 @@ end $$;
 
 -- The last step of a write: the events go into the caller's journal, and `p_changed`, the row that was changed, is kept
 -- as the answer to a repeated request. Returns whether the workspace has webhooks, to which the events are announced.
--- `p_request` is what `describeWrite` in src/kernel/journal.ts tells of the request.
+-- `p_request` is what `describeWrite` in src/kernel/db/journal.ts tells of the request.
 create function conclude_write(p_changed json, p_events new_event[], p_request jsonb) returns boolean
 language plpgsql as $$
 begin
@@ -457,7 +458,8 @@ create function image_version(p_image text) returns text
 language sql immutable
 return substring(split_part(p_image, '@', 1) from ':([^:/]+)$');
 
--- The first state of a revision of this source when its turn comes: `startState` of src/deployments/lifecycle.ts.
+-- The first state of a revision of this source when its turn comes: `startState` of
+-- src/hosting/deployments/lifecycle.ts.
 create function start_state(p_source text) returns text
 language sql immutable
 return case when p_source in ('githost', 'internal_source') then 'AWAITING_BUILD' else 'AWAITING_DEPLOY' end;
@@ -688,8 +690,8 @@ begin
   from compared;
 end $$;
 
--- What a patch comes to on a deployment. `planPatchChanges` of src/deployments/plan.ts describes the same to people, by
--- the same members: `describePatch` of src/deployments/patch.ts sends them with their rules.
+-- What a patch comes to on a deployment. `planPatchChanges` of src/hosting/deployments/plan.ts describes the same to
+-- people, by the same members: `describePatch` of src/hosting/deployments/patch.ts sends them with their rules.
 create function plan_patch(p_stored deployments, p_patch jsonb) returns patch_plan
 language plpgsql stable as $$
 declare
@@ -869,7 +871,7 @@ begin
 end $$;
 
 -- Whether a revision of this status is in flight or waits: `inFlightStates` and `waitingStates` of
--- src/deployments/lifecycle.ts.
+-- src/hosting/deployments/lifecycle.ts.
 create function is_in_queue(p_status text) returns boolean
 language sql immutable
 return p_status in ('CREATING', 'QUEUED', 'AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING');
@@ -1322,8 +1324,8 @@ begin
   return next;
 end $$;
 
--- Fails the revisions that are past the deadline of their status: `DEADLINES` of src/deployments/lifecycle.ts, with
--- `after` in milliseconds. One whose listener fell silent during its deploy gets `p_lost` instead. Returns the
+-- Fails the revisions that are past the deadline of their status: `DEADLINES` of src/hosting/deployments/lifecycle.ts,
+-- with `after` in milliseconds. One whose listener fell silent during its deploy gets `p_lost` instead. Returns the
 -- deployments.
 create function fail_overdue_revisions(
   p_deadlines jsonb, p_lost jsonb, p_silent_after interval, p_limit integer
@@ -1433,7 +1435,7 @@ begin
   return true;
 end $$;
 
--- The same for a patch, as `describePatch` of src/deployments/patch.ts sends it, if it changes the resources.
+-- The same for a patch, as `describePatch` of src/hosting/deployments/patch.ts sends it, if it changes the resources.
 create function require_listener_allows_patch(p_deployment uuid, p_patch jsonb) returns boolean
 language plpgsql stable cost 10000 as $$
 begin

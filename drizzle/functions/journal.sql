@@ -133,7 +133,7 @@ end $$;
 
 -- A trigger, so that no writer can leave the hash out. The row of the journal is locked by every writer, so events of a
 -- journal are inserted one after the other, and this reads the one before: the newest that is committed, or one of the
--- same statement. The array's text is unambiguous, and src/audit/hash-chain.ts computes the same.
+-- same statement. The array's text is unambiguous, and src/people/audit/hash-chain.ts computes the same.
 create function chain_event() returns trigger
 language plpgsql security definer set search_path = public, pg_temp as $$
 declare

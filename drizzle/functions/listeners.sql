@@ -257,8 +257,8 @@ language sql immutable
 return regexp_replace(regexp_replace(p_image, '(:[^/:@]*)?(@.*)?$', ''), '^(docker[.]io/)?(library/)?', '');
 
 -- What a report resolves of a revision's configuration: its ref to a commit, its tag to a digest. For sources whose
--- image the user names (`IMAGE_SOURCES` of src/deployments/registry-credentials.ts), another image is ignored: it would
--- allow the agent to pull that one.
+-- image the user names (`IMAGE_SOURCES` of src/hosting/registry/registry-credentials.ts), another image is ignored: it
+-- would allow the agent to pull that one.
 create function resolved_config(r revisions, p_commit jsonb, p_image text) returns jsonb
 language sql stable
 return jsonb_strip_nulls(jsonb_build_object(
@@ -510,10 +510,10 @@ begin
   return coalesce((select c.seq from sync_cursors c where c.listener_id = v_listener.id), 0);
 end $$;
 
--- A page of work behind the agent's cursor, as `StoredWork` of src/sync/work.ts, and whether the agent has to start
--- over: its cursor or its digest is not the listener's. Each revision whose secrets go out has an event.
--- The page is one statement: a function for each revision would check the policies of its rows anew. Its plan is kept,
--- because planning it takes longer than running it.
+-- A page of work behind the agent's cursor, as `StoredWork` of src/hosting/sync/work.ts, and whether the agent has to
+-- start over: its cursor or its digest is not the listener's. Each revision whose secrets go out has an event. The page
+-- is one statement: a function for each revision would check the policies of its rows anew. Its plan is kept, because
+-- planning it takes longer than running it.
 create function read_changes(
   p_listener listeners, p_cursor bigint, p_digest text, p_page_size integer, p_daily_limit bigint
 ) returns table (latest bigint, digest text, resync boolean, more boolean, changes json)

@@ -30,7 +30,7 @@ create function clock() returns timestamptz
 language sql stable
 return now() + coalesce(setting('clock_offset'), '0')::interval;
 
--- Ends the statement with an error code of the API. src/kernel/db.ts turns it into the HTTP error.
+-- Ends the statement with an error code of the API. src/kernel/db/db.ts turns it into the HTTP error.
 create function refuse(code text, detail text default null) returns boolean
 language plpgsql cost 10000 as $$
 begin

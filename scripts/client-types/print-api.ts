@@ -11,7 +11,7 @@ import {
   TypeFlags,
 } from 'typescript/unstable/sync'
 import { loadOperations } from '../../src/app.ts'
-import { buildOpenApi, type OpenApiDocument } from '../../src/kernel/openapi.ts'
+import { buildOpenApi, type OpenApiDocument } from '../../src/kernel/http/openapi.ts'
 
 /** What the document says of a type. Everything in it is optional: the checker decides. */
 type Described = {

@@ -1,4 +1,4 @@
-// `npm run db:generate`: writes the migration that brings a database to the tables of src/tables and to the files of
+// `npm run db:generate`: writes the migration that brings a database to the tables of each slice and to the files of
 // drizzle/functions and drizzle/policies, and drizzle/schema.sql.
 import { execFileSync } from 'node:child_process'
 import { appendFileSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
@@ -12,7 +12,7 @@ import { compareWithFiles, DRIZZLE, readSchema } from './compare.ts'
 
 const USAGE = `npm run db:generate -- --name add_deployment_note [--custom]
 
-Writes the next migration: what changed in src/tables, drizzle/functions and drizzle/policies. With --custom, it writes
+Writes the next migration: what changed in the tables, drizzle/functions and drizzle/policies. With --custom, it writes
 an empty one if nothing changed. Then it writes drizzle/schema.sql.`
 
 const { values } = parseArgs({

@@ -1,7 +1,7 @@
 // The route of the JSON Schema for editors.
 import * as z from 'zod'
-import { slice } from '../kernel/routes.ts'
-import { serveStaticPage } from '../kernel/static-page.ts'
+import { slice } from '../kernel/http/routes.ts'
+import { serveStaticPage } from '../kernel/pages/static-page.ts'
 import { buildDeclarationSchema } from './declaration-schema.ts'
 
 export const declarationSchemaRoutes = slice('Schemas', 'For editors of documents.').get('/schemas/slipway.json', {

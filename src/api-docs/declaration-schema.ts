@@ -1,13 +1,13 @@
 // The JSON Schema of the documents that `slipway apply` takes, built from the schemas that validate requests.
 import * as z from 'zod'
-import { NewRole, WorkspacePatch } from '../access/schema.ts'
-import { NewDeployment } from '../deployments/schema.ts'
-import { NewTagKey, NewTagValue } from '../deployments/tags.schema.ts'
-import { NewListener } from '../listeners/schema.ts'
-import { McpServer, NewProvider } from '../oauth/schema.ts'
+import { McpServer, NewProvider } from '../connect/oauth/schema.ts'
+import { NewWebhook } from '../connect/webhooks/schema.ts'
+import { NewDeployment } from '../hosting/deployments/schema.ts'
+import { NewListener } from '../hosting/listeners/schema.ts'
+import { NewPreviewPolicy } from '../hosting/previews/previews.schema.ts'
+import { NewTagKey, NewTagValue } from '../hosting/tags/tags.schema.ts'
+import { NewRole, WorkspacePatch } from '../people/access/schema.ts'
 import { Owner } from '../protocol/wire.ts'
-import { NewPreviewPolicy } from '../pushes/previews.schema.ts'
-import { NewWebhook } from '../webhooks/schema.ts'
 
 type JsonSchema = { [member: string]: unknown }
 

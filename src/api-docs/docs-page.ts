@@ -1,9 +1,9 @@
 // The API pages: an overview of any OpenAPI document and a page for each operation and schema, rendered by the server.
 import type { Env, Hono } from 'hono'
 import { html } from 'hono/html'
-import { FILES_POLICY, ICON } from '../kernel/html-page.ts'
-import { loadOnce } from '../kernel/load-once.ts'
-import { serveStaticPage } from '../kernel/static-page.ts'
+import { loadOnce } from '../kernel/http/load-once.ts'
+import { FILES_POLICY, ICON } from '../kernel/pages/html-page.ts'
+import { serveStaticPage } from '../kernel/pages/static-page.ts'
 import { clientScript, clientStyle } from './client-bundle.ts'
 import {
   documentInfo,

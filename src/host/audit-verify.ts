@@ -1,7 +1,7 @@
 // `npm run audit:verify`: checks that no event of the journals was changed, removed, inserted or moved in the database.
 import { parseArgs } from 'node:util'
-import type { JournalReport } from '../audit/verify.ts'
 import { readSealingKeys, readSystemUrl } from '../env.ts'
+import type { JournalReport } from '../people/audit/verify.ts'
 import { Uuid } from '../protocol/wire.ts'
 import { openHome } from './home-folder.ts'
 
@@ -26,8 +26,8 @@ async function main() {
 
   // Loaded after the settings are valid: it takes a second.
   const { openSystemDatabase } = await import('./database-connection.ts')
-  const { createJournalSigner } = await import('../audit/hash-chain.ts')
-  const { listJournals, verifyJournal } = await import('../audit/verify.ts')
+  const { createJournalSigner } = await import('../people/audit/hash-chain.ts')
+  const { listJournals, verifyJournal } = await import('../people/audit/verify.ts')
   const name = DATABASE_SYSTEM_URL ? 'DATABASE_SYSTEM_URL' : 'DATABASE_URL'
   const { database, close } = await openSystemDatabase(url, name)
   try {

@@ -1,8 +1,8 @@
 // `npm run bootstrap`: creates the first organization, workspace and API key of a database, and prints the key.
 import { parseArgs } from 'node:util'
 import type * as z from 'zod'
-import { Email, Name } from '../access/schema.ts'
 import { readSystemUrl } from '../env.ts'
+import { Email, Name } from '../people/access/schema.ts'
 import { openHome } from './home-folder.ts'
 
 const USAGE = `npm run bootstrap -- --organization NAME [--workspace NAME] [--email ADDRESS]... [--organization-key]
@@ -40,9 +40,9 @@ async function main() {
   const url = readSystemUrl({ DATABASE_SYSTEM_URL, DATABASE_URL })
   // Loaded after the arguments are valid: it takes a second.
   const { openSystemDatabase } = await import('./database-connection.ts')
-  const { bootstrap } = await import('../access/bootstrap.ts')
-  const { createOperatorLink, linkUrl } = await import('../sign-in/links.ts')
-  const { registerPlatformListener } = await import('../listeners/platform-listener.ts')
+  const { bootstrap } = await import('../people/access/bootstrap.ts')
+  const { createOperatorLink, linkUrl } = await import('../people/sign-in/links.ts')
+  const { registerPlatformListener } = await import('../hosting/listeners/platform-listener.ts')
   const name = DATABASE_SYSTEM_URL ? 'DATABASE_SYSTEM_URL' : 'DATABASE_URL'
   const { database, close } = await openSystemDatabase(url, name)
   try {

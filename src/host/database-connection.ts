@@ -1,9 +1,9 @@
 // Connects a process to Postgres: to Neon over HTTP, to any other through an in-process gateway.
 import { sql } from 'drizzle-orm'
 import { SettingsError } from '../env.ts'
-import { connect, type Database } from '../kernel/db.ts'
-import type { Failure } from '../kernel/errors.ts'
-import { checkReadiness } from '../kernel/readiness.ts'
+import { connect, type Database } from '../kernel/db/db.ts'
+import type { Failure } from '../kernel/http/errors.ts'
+import { checkReadiness } from '../kernel/http/readiness.ts'
 import { createGateway, type GatewayOptions, isNeonUrl } from './gateway.ts'
 
 export type GatewaySettings = Omit<GatewayOptions, 'databaseUrl' | 'systemUrl'>

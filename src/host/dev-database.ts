@@ -1,9 +1,10 @@
 // Prepares the database of `npm run dev`: migrates it, starts its gateway, provides keys for the user and the agent.
-import { bootstrap } from '../access/bootstrap.ts'
+
 import { readClickHouseUrl } from '../env.ts'
-import { registerPlatformListener } from '../listeners/platform-listener.ts'
-import { createOperatorLink } from '../sign-in/links.ts'
-import { migrateClickHouse } from '../traces/clickhouse/migrate.ts'
+import { registerPlatformListener } from '../hosting/listeners/platform-listener.ts'
+import { bootstrap } from '../people/access/bootstrap.ts'
+import { createOperatorLink } from '../people/sign-in/links.ts'
+import { migrateClickHouse } from '../tracing/store/clickhouse/migrate.ts'
 import { createLogins } from './database-logins.ts'
 import type { DevListener, DevState, Home } from './home-folder.ts'
 import { createHost } from './host.ts'

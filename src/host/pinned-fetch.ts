@@ -9,7 +9,7 @@ import type { ReadableStream as WebStream } from 'node:stream/web'
 import { type ConnectionOptions, connect as connectSecurely } from 'node:tls'
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib'
 import type { Config } from '../env.ts'
-import { BlockedAddressError } from '../kernel/guarded-fetch.ts'
+import { BlockedAddressError } from '../kernel/http/guarded-fetch.ts'
 import { classifyAddress, isPrivateAddress } from '../protocol/address-kind.ts'
 import { toWebStream } from './web-stream.ts'
 

@@ -1,7 +1,7 @@
 // Generates tenants and deployments. Every run generates the same ones, so a second run adds only what is missing.
 import pg from 'pg'
-import { bootstrap } from '../access/bootstrap.ts'
-import { connect } from '../kernel/db.ts'
+import { connect } from '../kernel/db/db.ts'
+import { bootstrap } from '../people/access/bootstrap.ts'
 import { openDatabase } from './database-connection.ts'
 
 type SeedOptions = { tenants: number; deployments: number; onProgress?: (done: number) => void }

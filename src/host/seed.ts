@@ -1,7 +1,7 @@
 // `npm run seed`: fills a throwaway database with many tenants and deployments, for benchmarks and trials.
 import { parseArgs } from 'node:util'
 import { readOwnerUrl } from '../env.ts'
-import { connect } from '../kernel/db.ts'
+import { connect } from '../kernel/db/db.ts'
 import { openDatabase, requireReady } from './database-connection.ts'
 import { openHome } from './home-folder.ts'
 import { seed } from './seed-data.ts'

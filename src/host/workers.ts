@@ -1,9 +1,9 @@
 // Cloudflare Workers: one app per isolate, its bindings, and the scheduled work.
 import { createApp } from '../app.ts'
-import { type AssetBinding, createBoundFiles } from '../dashboard/asset-binding.ts'
+import { type AssetBinding, createBoundFiles } from '../dashboard/served/asset-binding.ts'
 import { readConfig } from '../env.ts'
-import { settingsErrorResponse } from '../kernel/errors.ts'
-import { type Bucket, createBucketStorage } from '../kernel/storage.ts'
+import { type Bucket, createBucketStorage } from '../kernel/db/storage.ts'
+import { settingsErrorResponse } from '../kernel/http/errors.ts'
 import { createClock, type Execution, type Platform, type RateLimiter } from '../platform.ts'
 
 type Env = Record<string, unknown>

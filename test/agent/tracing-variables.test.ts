@@ -1,7 +1,7 @@
 // Which variables of tracing an application gets beside those of its own.
 import { expect, test } from 'vitest'
 import { tracingVariables } from '../../src/agent/engines/tracing-variables.ts'
-import { makeTracing } from '../../src/sync/tracing.ts'
+import { makeTracing } from '../../src/hosting/sync/tracing.ts'
 
 const sealingKeys: [string, string][] = [['k1', Buffer.alloc(32, 1).toString('base64url')]]
 const deployment = { deployment_id: crypto.randomUUID(), name: 'shop', trace_key_version: 1 }

@@ -9,14 +9,14 @@ import { expect, it } from 'vitest'
 const root = join(import.meta.dirname, '../..')
 
 /** Programs for Node, the hosts of the app, and what runs in browsers. */
-const NOT_THE_APP = /^(host|agent|cli|postgres|api-docs\/client)\//
+const NOT_THE_APP = /^(host|agent|cli|postgres|api-docs\/client|dashboard\/(?!served\/).*)\/|^dashboard\/[^/]+$/
 
 /** The file, the module and, of a static import, its members. */
 const BUILT_INS = [
-  'kernel/decompress.ts: node:stream',
-  'kernel/decompress.ts: node:zlib',
-  'kernel/digest.ts: node:crypto createHash, createHmac, timingSafeEqual',
-  'kernel/txt-records.ts: node:dns/promises Resolver',
+  'kernel/crypto/digest.ts: node:crypto createHash, createHmac, timingSafeEqual',
+  'kernel/http/decompress.ts: node:stream',
+  'kernel/http/decompress.ts: node:zlib',
+  'kernel/http/txt-records.ts: node:dns/promises Resolver',
 ]
 /** Globals of Node. `Buffer` converts base64 and hex, for which Node 22 and 24 have no Web API. */
 const NODE_GLOBALS = [

@@ -2,7 +2,7 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, expect, it, vi } from 'vitest'
-import { EDITOR } from '../../src/access/built-in-roles.ts'
+import { EDITOR } from '../../src/people/access/built-in-roles.ts'
 import { foreignServers, newTenant, type Tenant } from '../support/app.ts'
 import { makeFolder, serveApp } from '../support/cli.ts'
 import { startHere } from '../support/cli-here.ts'

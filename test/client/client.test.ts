@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest'
 import { type Client, type ClientOptions, createClient } from '../../src/client/client.ts'
 import { ApiError, ConnectionError } from '../../src/client/errors.ts'
-import { fail, problemResponse } from '../../src/kernel/errors.ts'
+import { fail, problemResponse } from '../../src/kernel/http/errors.ts'
 import { getApp, newTenant } from '../support/app.ts'
 import { makeArchive } from '../support/archives.ts'
 import { makeImageBody } from '../support/deployment-bodies.ts'

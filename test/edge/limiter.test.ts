@@ -1,8 +1,8 @@
 import { env } from 'cloudflare:workers'
 import { expect, it } from 'vitest'
-import { bootstrap } from '../../src/access/bootstrap.ts'
 import { finishPendingWork } from '../../src/host/pending-work.ts'
-import { newApiKey } from '../../src/kernel/crypto.ts'
+import { newApiKey } from '../../src/kernel/crypto/crypto.ts'
+import { bootstrap } from '../../src/people/access/bootstrap.ts'
 import { newTenant, type Overrides, send, startApp } from '../support/app.ts'
 
 const startLimitedApp = (overrides: Overrides = {}) =>

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import worker from '../../src/host/workers.ts'
-import { newApiKey } from '../../src/kernel/crypto.ts'
+import { newApiKey } from '../../src/kernel/crypto/crypto.ts'
 import { newTenant, readEvents, SEALING_KEYS } from '../support/app.ts'
 import { database } from '../support/worker-database.ts'
 

@@ -14,7 +14,7 @@ import { codeExamples, type HttpRequest } from '../../src/api-docs/client/code-e
 import { type OpenApiDocument, serveDocsPages } from '../../src/api-docs/docs-page.ts'
 import { groupOperations, listSchemas, type Schema, slug } from '../../src/api-docs/openapi-document.ts'
 import { buildExample, describeField } from '../../src/api-docs/schema-fields.ts'
-import { SegmentRouter } from '../../src/kernel/segment-router.ts'
+import { SegmentRouter } from '../../src/kernel/http/segment-router.ts'
 import { fixture } from './fixtures/openapi.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'slipway-api-docs-'))

@@ -6,7 +6,7 @@ import { createAdaptorServer } from '@hono/node-server'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { createAddressReader } from '../../src/host/client-address.ts'
 import { createHost } from '../../src/host/host.ts'
-import { newApiKey } from '../../src/kernel/crypto.ts'
+import { newApiKey } from '../../src/kernel/crypto/crypto.ts'
 import { isRange } from '../../src/protocol/client-address.ts'
 
 const NO_HEADER = undefined

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { filesOf, MAIN, type Manifest } from '../../src/dashboard/shell.ts'
+import { filesOf, MAIN, type Manifest } from '../../src/dashboard/served/shell.ts'
 import { createFolderFiles, DASHBOARD_FOLDER } from '../../src/host/dashboard-folder.ts'
 import { createHost } from '../../src/host/host.ts'
 
@@ -129,7 +129,7 @@ describe('a file of the dashboard', () => {
 
 describe('the weight of the dashboard', () => {
   /** It opens every page but the first. */
-  const SCREENS = 'src/screens/screens.tsx'
+  const SCREENS = 'screens/screens.tsx'
   const sizes = new Map<string, number>()
   const weigh = (files: Iterable<string>) => [...files].reduce((sum, file) => sum + sizes.get(file)!, 0) / 1024
   beforeAll(() => {

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it, test } from 'vitest'
-import { EVENT_OPERATIONS } from '../../src/audit/operation-names.ts'
+import { EVENT_OPERATIONS } from '../../src/people/audit/operation-names.ts'
 import { findFreePort } from '../../src/postgres/free-port.ts'
 import { startDemoServer, stopCommands, waitFor } from '../support/commands.ts'
 import { bootstrapKey, readDevInstallation } from '../support/dev-installation.ts'
@@ -55,7 +55,8 @@ const NEEDS: Record<string, string> = {
   'docs/back-up': 'an installation of the operator; host/backup.test.ts and trials/restore.ts',
   'docs/client': 'the built package; trials/clients.ts runs its programs',
   'docs/containers': 'container tools; npm run test:containers',
-  'docs/custom-domains': 'an installation in mode self_hosted and a DNS record; deployments/custom-hosts.test.ts',
+  'docs/custom-domains':
+    'an installation in mode self_hosted and a DNS record; hosting/deployments/custom-hosts.test.ts',
   'docs/dashboard': 'a browser; dashboard/screens',
   'docs/database-logins': 'a Postgres of the operator; host/start.test.ts',
   'docs/deploy/cloud-run': 'an account; trials/deploy.ts does what Cloud Run would',
@@ -69,9 +70,9 @@ const NEEDS: Record<string, string> = {
   'docs/kubernetes': 'a cluster; agent/kubernetes/docs.test.ts checks its tables',
   'docs/one-machine': 'a machine of its own; trials/public.sh plays it',
   'docs/operating': 'a machine of its own; trials/operating.sh plays it',
-  'docs/previews': 'a git host; pushes/previews.test.ts',
+  'docs/previews': 'a git host; hosting/pushes/previews.test.ts',
   'docs/processes': 'root; agent/users.test.ts',
-  'docs/registry': 'a registry; deployments/registry.test.ts',
+  'docs/registry': 'a registry; hosting/deployments/registry.test.ts',
   'docs/self-host': 'a Postgres of the operator; host/start.test.ts',
   'docs/settings': 'a Postgres of the operator; host/start.test.ts',
   'docs/table-bounds': 'a Postgres of the operator; host/operate/table-bounds.test.ts',

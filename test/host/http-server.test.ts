@@ -4,7 +4,7 @@ import type { Server } from 'node:http'
 import { type AddressInfo, connect } from 'node:net'
 import { afterEach, expect, test } from 'vitest'
 import { createHttpServer, type ServerLimits } from '../../src/host/http-server.ts'
-import { jsonResponse } from '../../src/kernel/json-response.ts'
+import { jsonResponse } from '../../src/kernel/http/json-response.ts'
 
 let server: Server
 afterEach(() => {

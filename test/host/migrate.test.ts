@@ -10,7 +10,7 @@ import { readSchema } from '../../scripts/schema/compare.ts'
 import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
 import { createHost } from '../../src/host/host.ts'
 import { migrate, waitForMigrations } from '../../src/host/migrate.ts'
-import { newApiKey } from '../../src/kernel/crypto.ts'
+import { newApiKey } from '../../src/kernel/crypto/crypto.ts'
 import { loadBeforeSquash } from '../support/before-squash.ts'
 import { connect, query } from '../support/postgres.ts'
 

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { createConfig, lintFromString } from '@redocly/openapi-core'
 import { expect, it } from 'vitest'
 import { loadOperations } from '../../src/app.ts'
-import { buildOpenApi } from '../../src/kernel/openapi.ts'
+import { buildOpenApi } from '../../src/kernel/http/openapi.ts'
 
 const operations = await loadOperations()
 const document = buildOpenApi(operations)

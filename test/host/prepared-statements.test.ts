@@ -2,9 +2,9 @@
 import { neon, neonConfig } from '@neondatabase/serverless'
 import type pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest'
-import { bootstrap } from '../../src/access/bootstrap.ts'
 import { createGateway } from '../../src/host/gateway.ts'
 import { createHost } from '../../src/host/host.ts'
+import { bootstrap } from '../../src/people/access/bootstrap.ts'
 import { createMigratedDatabase } from '../support/migrated-postgres.ts'
 import { connect } from '../support/postgres.ts'
 

@@ -1,8 +1,8 @@
 // Query plans of reading runs, behind row-level security: by index, in the partitions of the time that is asked for.
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { bootstrap } from '../../src/access/bootstrap.ts'
 import { createHost } from '../../src/host/host.ts'
+import { bootstrap } from '../../src/people/access/bootstrap.ts'
 import { createMigratedDatabase } from '../support/migrated-postgres.ts'
 import { connect } from '../support/postgres.ts'
 

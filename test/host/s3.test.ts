@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { type Config, readConfig } from '../../src/env.ts'
-import { openS3Bucket } from '../../src/kernel/s3.ts'
-import { createBucketStorage } from '../../src/kernel/storage.ts'
+import { openS3Bucket } from '../../src/kernel/db/s3.ts'
+import { createBucketStorage } from '../../src/kernel/db/storage.ts'
 import { refuseRequest, type S3, startS3 } from '../support/s3.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'slipway-s3-'))

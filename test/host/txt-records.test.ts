@@ -1,6 +1,6 @@
 // TXT records of a host, from a real DNS server on this machine.
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { createTxtResolver, lookUpTxtRecords } from '../../src/kernel/txt-records.ts'
+import { createTxtResolver, lookUpTxtRecords } from '../../src/kernel/http/txt-records.ts'
 import { startDnsServer } from '../support/dns-server.ts'
 
 let server: Awaited<ReturnType<typeof startDnsServer>>

@@ -2,7 +2,7 @@
 import { sql } from 'drizzle-orm'
 import { expect, it } from 'vitest'
 import { readConfig } from '../../src/env.ts'
-import { connect } from '../../src/kernel/db.ts'
+import { connect } from '../../src/kernel/db/db.ts'
 import { SEALING_KEYS } from '../support/app.ts'
 
 const streamBrokenBody = () =>

@@ -1,8 +1,8 @@
 // Built-ins of Node that the app uses, on each runtime: see docs/design/runtimes.md. For node:dns see
 // edge/txt-records.test.ts and host/txt-records.test.ts.
 import { describe, expect, it } from 'vitest'
-import { decompress } from '../../src/kernel/decompress.ts'
-import { derivedUuid, hmacSha256, isSameDigest, sha256, sha256Hex } from '../../src/kernel/digest.ts'
+import { derivedUuid, hmacSha256, isSameDigest, sha256, sha256Hex } from '../../src/kernel/crypto/digest.ts'
+import { decompress } from '../../src/kernel/http/decompress.ts'
 
 const ABC = 'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad'
 

@@ -2,10 +2,10 @@ import { sql } from 'drizzle-orm'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { countTrips } from '#runtime'
 import { finishPendingWork } from '../../src/host/pending-work.ts'
-import { newApiKey } from '../../src/kernel/crypto.ts'
-import { runAsSystem } from '../../src/kernel/db.ts'
-import { createExpiringMap } from '../../src/kernel/expiring-map.ts'
-import { toNetworkPrefix } from '../../src/kernel/network-prefix.ts'
+import { newApiKey } from '../../src/kernel/crypto/crypto.ts'
+import { runAsSystem } from '../../src/kernel/db/db.ts'
+import { createExpiringMap } from '../../src/kernel/limits/expiring-map.ts'
+import { toNetworkPrefix } from '../../src/kernel/limits/network-prefix.ts'
 import {
   type App,
   clock,

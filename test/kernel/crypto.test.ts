@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { createSealer, looksLikeApiKey, makeKeyHint, newApiKey } from '../../src/kernel/crypto.ts'
-import { sha256Hex } from '../../src/kernel/digest.ts'
+import { createSealer, looksLikeApiKey, makeKeyHint, newApiKey } from '../../src/kernel/crypto/crypto.ts'
+import { sha256Hex } from '../../src/kernel/crypto/digest.ts'
 import * as fc from '../support/seeded-fast-check.ts'
 
 const LETTERS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'

@@ -2,11 +2,11 @@
 import { sql } from 'drizzle-orm'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { createAddressLimits } from '../../src/kernel/address-limits.ts'
-import { createBackgroundCpu, type SlicedWork } from '../../src/kernel/background-cpu.ts'
-import { createExpiringMap } from '../../src/kernel/expiring-map.ts'
-import { listInTurns } from '../../src/kernel/outbox.ts'
-import { workInTurns } from '../../src/kernel/worker-pool.ts'
+import { listInTurns } from '../../src/kernel/db/outbox.ts'
+import { workInTurns } from '../../src/kernel/db/worker-pool.ts'
+import { createAddressLimits } from '../../src/kernel/limits/address-limits.ts'
+import { createBackgroundCpu, type SlicedWork } from '../../src/kernel/limits/background-cpu.ts'
+import { createExpiringMap } from '../../src/kernel/limits/expiring-map.ts'
 import { getApp } from '../support/app.ts'
 
 const SLICE = 2_000_000

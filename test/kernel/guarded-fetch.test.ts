@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, inject, it, vi } from 'vitest'
-import { Failure } from '../../src/kernel/errors.ts'
-import { BlockedAddressError, createGuardedClient, type FetchLimits } from '../../src/kernel/guarded-fetch.ts'
+import { Failure } from '../../src/kernel/http/errors.ts'
+import { BlockedAddressError, createGuardedClient, type FetchLimits } from '../../src/kernel/http/guarded-fetch.ts'
 import { getApp, startApp } from '../support/app.ts'
 
 const KIB = 1024

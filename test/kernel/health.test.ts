@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import manifest from '../../package.json' with { type: 'json' }
-import { healthRoutes } from '../../src/kernel/health.routes.ts'
+import { healthRoutes } from '../../src/kernel/http/health.routes.ts'
 import { send } from '../support/app.ts'
 
 it('/healthz answers ok and the version of package.json, without the database', async () => {

@@ -1,7 +1,7 @@
 import { sql } from 'drizzle-orm'
 import { afterEach, describe, expect, it } from 'vitest'
-import { runAsSystem } from '../../src/kernel/db.ts'
-import { sweepExpiredRows } from '../../src/kernel/sweep.ts'
+import { runAsSystem } from '../../src/kernel/db/db.ts'
+import { sweepExpiredRows } from '../../src/kernel/db/sweep.ts'
 import { clock, getApp, logLines, newTenant } from '../support/app.ts'
 import { makeImageBody } from '../support/deployment-bodies.ts'
 

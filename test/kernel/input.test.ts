@@ -1,6 +1,6 @@
 import type { HonoRequest } from 'hono'
 import { describe, expect, it } from 'vitest'
-import { readBytes } from '../../src/kernel/input.ts'
+import { readBytes } from '../../src/kernel/http/input.ts'
 import { newTenant, send } from '../support/app.ts'
 import { makeImageBody } from '../support/deployment-bodies.ts'
 import { nestBrackets } from '../support/hostile-values.ts'

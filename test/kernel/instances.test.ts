@@ -1,10 +1,10 @@
 // Several instances on one database: their scheduled work begins at the same moment, and each effect happens once.
 import { sql } from 'drizzle-orm'
 import { expect, it, onTestFinished } from 'vitest'
-import { LISTENER_SILENT_AFTER } from '../../src/deployments/lifecycle.ts'
 import { finishPendingWork } from '../../src/host/pending-work.ts'
 import { createPinnedFetch } from '../../src/host/pinned-fetch.ts'
-import { runAsSystem } from '../../src/kernel/db.ts'
+import { LISTENER_SILENT_AFTER } from '../../src/hosting/deployments/lifecycle.ts'
+import { runAsSystem } from '../../src/kernel/db/db.ts'
 import type { Storage } from '../../src/platform.ts'
 import {
   type App,

@@ -1,8 +1,8 @@
 import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
-import { changeWorkspace } from '../../src/access/service.ts'
-import { createKeylessCaller } from '../../src/kernel/context.ts'
-import { runAsSystem } from '../../src/kernel/db.ts'
+import { runAsSystem } from '../../src/kernel/db/db.ts'
+import { createKeylessCaller } from '../../src/kernel/http/context.ts'
+import { changeWorkspace } from '../../src/people/access/service.ts'
 import { getApp, getServices, newTenant, readEvents, unusedId } from '../support/app.ts'
 
 const readSequence = async (scope: string) => {

@@ -2,9 +2,9 @@
 import { Hono } from 'hono'
 import { describe, expect, it } from 'vitest'
 import { slices } from '../../src/app.ts'
-import { beginsWith, mountOnDemand } from '../../src/kernel/mount-on-demand.ts'
-import { listOperations } from '../../src/kernel/routes.ts'
-import { SegmentRouter } from '../../src/kernel/segment-router.ts'
+import { beginsWith, mountOnDemand } from '../../src/kernel/http/mount-on-demand.ts'
+import { listOperations } from '../../src/kernel/http/routes.ts'
+import { SegmentRouter } from '../../src/kernel/http/segment-router.ts'
 
 describe('a slice of the app', () => {
   it.each(Object.entries<() => Promise<object>>(slices))('serves %s, and nothing else', async (line, load) => {

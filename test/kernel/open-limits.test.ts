@@ -1,9 +1,9 @@
 // Limits of routes that take no key.
 import { expect, it } from 'vitest'
 import { loadOperations } from '../../src/app.ts'
-import { createLinkBudget } from '../../src/kernel/link-budget.ts'
-import { errorStatuses } from '../../src/kernel/openapi.ts'
-import type { Operation } from '../../src/kernel/routes.ts'
+import { errorStatuses } from '../../src/kernel/http/openapi.ts'
+import type { Operation } from '../../src/kernel/http/routes.ts'
+import { createLinkBudget } from '../../src/kernel/limits/link-budget.ts'
 import { getExampleBody, getExampleQuery, newTenant, send, startApp, unusedId } from '../support/app.ts'
 import { appendRuns, newTrace } from '../support/new-traces.ts'
 

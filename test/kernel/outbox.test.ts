@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
-import { fail } from '../../src/kernel/errors.ts'
-import { backoffSeconds } from '../../src/kernel/outbox.ts'
+import { backoffSeconds } from '../../src/kernel/db/outbox.ts'
+import { fail } from '../../src/kernel/http/errors.ts'
 
 const failWithRetryAfter = (seconds: string) => fail('upstream_error', { headers: { 'Retry-After': seconds } })
 

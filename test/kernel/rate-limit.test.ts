@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest'
-import { VIEWER } from '../../src/access/built-in-roles.ts'
 import { finishPendingWork } from '../../src/host/pending-work.ts'
-import { NewListener } from '../../src/listeners/schema.ts'
+import { NewListener } from '../../src/hosting/listeners/schema.ts'
+import { VIEWER } from '../../src/people/access/built-in-roles.ts'
 import { clock, newTenant, startApp, type Tenant } from '../support/app.ts'
 
 afterEach(() => {

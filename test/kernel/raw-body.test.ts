@@ -2,9 +2,9 @@ import { arrayBuffer } from 'node:stream/consumers'
 import { constants, createZstdCompress, gzipSync, zstdCompressSync } from 'node:zlib'
 import type { HonoRequest } from 'hono'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { Failure } from '../../src/kernel/errors.ts'
-import { createHeldBytes } from '../../src/kernel/held-bytes.ts'
-import { type RawBody, readRawBody } from '../../src/kernel/raw-body.ts'
+import { Failure } from '../../src/kernel/http/errors.ts'
+import { type RawBody, readRawBody } from '../../src/kernel/http/raw-body.ts'
+import { createHeldBytes } from '../../src/kernel/limits/held-bytes.ts'
 import { streamBytes } from '../support/hostile-requests.ts'
 
 const LIMITS = { wireBytes: 100_000, bytes: 300_000, heldBytes: 500_000 }

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { rawJson, writeJson } from '../../src/kernel/raw-json.ts'
+import { rawJson, writeJson } from '../../src/kernel/json/raw-json.ts'
 
 const SEVERAL = '{"a":{"n":1.10},"b":[2,3],"c":[ ]}'
 

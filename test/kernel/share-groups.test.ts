@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
-import { sha256Hex } from '../../src/kernel/digest.ts'
-import { createShareGroups, isStranger } from '../../src/kernel/share-groups.ts'
+import { sha256Hex } from '../../src/kernel/crypto/digest.ts'
+import { createShareGroups, isStranger } from '../../src/kernel/limits/share-groups.ts'
 import { getApp, newTenant } from '../support/app.ts'
 
 const MINUTE = 60_000

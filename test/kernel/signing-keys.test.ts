@@ -1,7 +1,7 @@
 import * as jose from 'jose'
 import { describe, expect, it } from 'vitest'
 import { readConfig } from '../../src/env.ts'
-import { publicJwks, type SigningSettings, signJwt, verifyJwt } from '../../src/kernel/signing-keys.ts'
+import { publicJwks, type SigningSettings, signJwt, verifyJwt } from '../../src/kernel/crypto/signing-keys.ts'
 import { clock, send, startApp, withClockAhead } from '../support/app.ts'
 
 const required = {

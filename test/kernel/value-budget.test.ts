@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { ValueBudget } from '../../src/kernel/value-budget.ts'
+import { ValueBudget } from '../../src/kernel/limits/value-budget.ts'
 
 const listOf = (values: number) => JSON.stringify(Array(values - 1).fill(0))
 const typeOf = (fault: { type: string } | null) => fault?.type ?? null

@@ -1,5 +1,5 @@
 // Tagged resources, and keys whose role has access policies.
-import { NewDeployment } from '../../src/deployments/schema.ts'
+import { NewDeployment } from '../../src/hosting/deployments/schema.ts'
 import { type Tenant, unusedId } from './app.ts'
 
 export const POLICIES = '/v1/platform/orgs/current/access-policies'

@@ -1,8 +1,8 @@
 // An authorization server that a test controls, a provider that uses it, and a person who signs in.
 import { sql } from 'drizzle-orm'
 import { expect } from 'vitest'
-import { runAsSystem } from '../../src/kernel/db.ts'
-import { NewProvider } from '../../src/oauth/schema.ts'
+import { NewProvider } from '../../src/connect/oauth/schema.ts'
+import { runAsSystem } from '../../src/kernel/db/db.ts'
 import { type App, newTenant, send, startApp, type Tenant, unusedId } from './app.ts'
 import { makeFakeFetch } from './fake-fetch.ts'
 

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
-import { sha256Hex } from '../../src/kernel/digest.ts'
+import { sha256Hex } from '../../src/kernel/crypto/digest.ts'
 import { query } from './postgres.ts'
 
 const DUMP = join(import.meta.dirname, '../host/fixtures/before-squash.sql.gz')

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import type { TestProject } from 'vitest/node'
-import { migrateClickHouse } from '../../src/traces/clickhouse/migrate.ts'
+import { migrateClickHouse } from '../../src/tracing/store/clickhouse/migrate.ts'
 
 declare module 'vitest' {
   interface ProvidedContext {

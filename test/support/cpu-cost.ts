@@ -1,8 +1,8 @@
 // Measures the CPU time of a piece of work, independent of other load on the machine.
 import { expect } from 'vitest'
 import type * as z from 'zod'
-import { Failure } from '../../src/kernel/errors.ts'
-import { validateInput } from '../../src/kernel/input.ts'
+import { Failure } from '../../src/kernel/http/errors.ts'
+import { validateInput } from '../../src/kernel/http/input.ts'
 
 const BUDGET_MS = 50
 const BUDGET_BYTES = 64 * 1024

@@ -3,8 +3,8 @@
 import type { Page } from 'playwright-core'
 import { afterAll, beforeAll, expect, vi } from 'vitest'
 import { createFolderFiles, DASHBOARD_FOLDER } from '../../src/host/dashboard-folder.ts'
+import { createOperatorLink } from '../../src/people/sign-in/links.ts'
 import type { StreamLimits } from '../../src/platform.ts'
-import { createOperatorLink } from '../../src/sign-in/links.ts'
 import { type App, type AppOptions, startApp, type Tenant } from './app.ts'
 import { expectAccessible, serveHosts, takePicture, useBrowser, type Visitor } from './browser.ts'
 

@@ -1,5 +1,5 @@
 // Every resource that a program like Terraform can declare: what it sends to create one, and to change one.
-import { NewDeployment } from '../../src/deployments/schema.ts'
+import { NewDeployment } from '../../src/hosting/deployments/schema.ts'
 import { foreignServers, type Tenant, unusedId } from './app.ts'
 import { makeFakeFetch } from './fake-fetch.ts'
 import { makeGitea, makeRepositories } from './fake-git-hosts.ts'

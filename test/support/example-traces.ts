@@ -1,5 +1,5 @@
 // Traces like those of an application: a chat that answers with a model and tools. Also for pictures of the dashboard.
-import type { RunOperation } from '../../src/traces/store.ts'
+import type { RunOperation } from '../../src/tracing/store/store.ts'
 
 /** JSON members are texts, as the store takes them. */
 export type RunInput = Partial<RunOperation> & { id: string }

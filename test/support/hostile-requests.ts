@@ -1,7 +1,7 @@
 // Hostile requests, and requests of broken clients, for any operation, from its own schemas.
 import * as fc from 'fast-check'
 import * as z from 'zod'
-import type { Operation } from '../../src/kernel/routes.ts'
+import type { Operation } from '../../src/kernel/http/routes.ts'
 import * as odd from './hostile-values.ts'
 
 export type HostileBody = { text: string; as: 'utf8' | 'bytes'; spaces: number; streamed: boolean }

@@ -1,9 +1,9 @@
 // Integrations to test with, as rows of the database.
 import { sql } from 'drizzle-orm'
-import { type Credentials, sealCredentials } from '../../src/integrations/credentials.ts'
-import type { Integration } from '../../src/integrations/githost.ts'
-import { createSealer } from '../../src/kernel/crypto.ts'
-import { runAsSystem } from '../../src/kernel/db.ts'
+import { type Credentials, sealCredentials } from '../../src/hosting/git-hosts/credentials.ts'
+import type { Integration } from '../../src/hosting/git-hosts/githost.ts'
+import { createSealer } from '../../src/kernel/crypto/crypto.ts'
+import { runAsSystem } from '../../src/kernel/db/db.ts'
 import { getApp, type Tenant } from './app.ts'
 
 export const GITEA_URL = 'https://git.example.com'

@@ -1,9 +1,9 @@
 // Hundreds of requests between four tenants, with each other's ids: nothing of another tenant is returned or changed.
 import { beforeAll, describe, expect, it } from 'vitest'
-import { ADMIN, ORGANIZATION_ADMIN } from '../../src/access/built-in-roles.ts'
 import { loadOperations } from '../../src/app.ts'
+import type { Operation } from '../../src/kernel/http/routes.ts'
 import { policyPermissions } from '../../src/kernel/permissions.ts'
-import type { Operation } from '../../src/kernel/routes.ts'
+import { ADMIN, ORGANIZATION_ADMIN } from '../../src/people/access/built-in-roles.ts'
 import { deny, hasTag, newPolicy } from './access-policies.ts'
 import {
   type App,

@@ -1,6 +1,6 @@
 // Bodies that verbs get as bytes, and that are much work for their size: for each raw media type of an operation.
 import { BinaryWriter } from '@bufbuild/protobuf/wire'
-import { listBodyTypes, type Operation } from '../../src/kernel/routes.ts'
+import { listBodyTypes, type Operation } from '../../src/kernel/http/routes.ts'
 import { wrap } from './hostile-spans.ts'
 import type { LargestBody } from './largest-bodies.ts'
 import { joinParts, MULTIPART, part } from './parts.ts'

@@ -1,8 +1,9 @@
 // An MCP server and its authorization server as foreign sites, valid unless a test replaces parts.
-import { createGuardedClient } from '../../src/kernel/guarded-fetch.ts'
-import { obtainClient } from '../../src/oauth/client-registration.ts'
-import { checkServerUrl, type DiscoveryOptions, discoverServer } from '../../src/oauth/mcp-discovery.ts'
-import type { ClientRequest } from '../../src/oauth/oauth-client.ts'
+
+import { obtainClient } from '../../src/connect/oauth/client-registration.ts'
+import { checkServerUrl, type DiscoveryOptions, discoverServer } from '../../src/connect/oauth/mcp-discovery.ts'
+import type { ClientRequest } from '../../src/connect/oauth/oauth-client.ts'
+import { createGuardedClient } from '../../src/kernel/http/guarded-fetch.ts'
 import { makeFakeFetch, type Site } from './fake-fetch.ts'
 
 export const MCP_ORIGIN = 'https://mcp.example.com'

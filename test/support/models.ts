@@ -1,7 +1,7 @@
 // Model configurations of a workspace, and an app that reaches the servers of this machine.
 import { sql } from 'drizzle-orm'
 import { localFetch } from '#runtime'
-import { runAsSystem } from '../../src/kernel/db.ts'
+import { runAsSystem } from '../../src/kernel/db/db.ts'
 import { type App, type Overrides, startApp, type Tenant } from './app.ts'
 
 export const startModelApp = (overrides: Overrides = {}, settings: Record<string, string> = {}): App =>

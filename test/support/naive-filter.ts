@@ -1,5 +1,5 @@
 // Filters as their documentation explains them, over runs in memory: what the store finds is compared with it.
-import type { Condition, Filter, Literal } from '../../src/traces/filter/grammar.ts'
+import type { Condition, Filter, Literal } from '../../src/tracing/runs/filter/grammar.ts'
 
 export type NaiveRun = {
   id: string

@@ -1,7 +1,7 @@
 // Runs for tests, as the store takes them.
-import { type Ctx, createKeylessCaller } from '../../src/kernel/context.ts'
+import { type Ctx, createKeylessCaller } from '../../src/kernel/http/context.ts'
 import type { Permission } from '../../src/kernel/permissions.ts'
-import type { RunOperation } from '../../src/traces/store.ts'
+import type { RunOperation } from '../../src/tracing/store/store.ts'
 import { getServices, type Tenant } from './app.ts'
 
 export type RunInput = Partial<RunOperation> & { id: string }

@@ -2,7 +2,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import * as z from 'zod'
 import { loadOperations } from '../../src/app.ts'
-import type { Operation } from '../../src/kernel/routes.ts'
+import type { Operation } from '../../src/kernel/http/routes.ts'
 import type { Reply, Tenant } from './app.ts'
 
 export type Members = Record<string, unknown>

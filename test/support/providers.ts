@@ -1,8 +1,8 @@
 // OAuth providers to test with: an MCP server with its authorization server, and rows of the database.
 import { sql } from 'drizzle-orm'
-import { createSealer } from '../../src/kernel/crypto.ts'
-import { runAsSystem } from '../../src/kernel/db.ts'
-import { openProviderSecrets } from '../../src/oauth/rows.ts'
+import { openProviderSecrets } from '../../src/connect/oauth/rows.ts'
+import { createSealer } from '../../src/kernel/crypto/crypto.ts'
+import { runAsSystem } from '../../src/kernel/db/db.ts'
 import { getApp, type Tenant } from './app.ts'
 import { makeFakeFetch } from './fake-fetch.ts'
 

@@ -1,6 +1,6 @@
 // The statuses that a report takes a revision through, as the database decides.
 import { sql } from 'drizzle-orm'
-import { runAsSystem } from '../../src/kernel/db.ts'
+import { runAsSystem } from '../../src/kernel/db/db.ts'
 import type { RevisionStatus } from '../../src/protocol/parts.schema.ts'
 import type { ReportState } from '../../src/protocol/report.schema.ts'
 import { getApp } from './app.ts'

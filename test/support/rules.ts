@@ -1,6 +1,6 @@
 // Automation rules for tests: a tenant with a traced project, its runs, and what the schedule does.
 import { sql } from 'drizzle-orm'
-import { evaluateAndSend } from '../../src/rules/evaluate.ts'
+import { evaluateAndSend } from '../../src/tracing/rules/evaluate.ts'
 import { getServices, newTenant, type Tenant, unusedId } from './app.ts'
 import { appendRuns, newTrace, projectId, type RunInput } from './new-traces.ts'
 

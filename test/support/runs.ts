@@ -1,8 +1,9 @@
 // Runs stored through the trace store, as a request of the tenant's key would.
-import type { Ctx } from '../../src/kernel/context.ts'
-import { createKeylessCaller } from '../../src/kernel/context.ts'
-import { sha256Hex } from '../../src/kernel/digest.ts'
-import type { NewFeedback, RunOperation } from '../../src/traces/store.ts'
+
+import { sha256Hex } from '../../src/kernel/crypto/digest.ts'
+import type { Ctx } from '../../src/kernel/http/context.ts'
+import { createKeylessCaller } from '../../src/kernel/http/context.ts'
+import type { NewFeedback, RunOperation } from '../../src/tracing/store/store.ts'
 import { getServices, type Tenant, unusedId } from './app.ts'
 import { readStoredRuns } from './stored-runs.ts'
 

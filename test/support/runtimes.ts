@@ -4,32 +4,34 @@
 /** Deno and Bun: a route that writes, and what the runtime itself does for the app. */
 export const ON_SERVERS = [
   'test/client/client.test.ts',
-  'test/deployments/crud.test.ts',
-  'test/events/stream.test.ts',
-  'test/kernel/{broken-response,built-ins,crypto,guarded-fetch,health,raw-body,signing-keys,zstd-frames}.test.ts',
+  'test/hosting/deployments/crud.test.ts',
+  'test/people/events/stream.test.ts',
+  'test/kernel/{broken-response,built-ins,crypto,guarded-fetch,health,raw-body,signing-keys}.test.ts',
+  'test/kernel/zstd-frames.pure.test.ts',
 ]
 
 /** Workerd: the tables of all routes, what the runtime itself does for the app, and a file of each slice. */
 export const ON_EDGE = [
   'test/{openapi,security}.test.ts',
-  'test/access/api-keys.test.ts',
+  'test/people/access/api-keys.test.ts',
   'test/client/client.test.ts',
-  'test/datasets/clients.test.ts',
-  'test/deployments/{crud,secrets,uploads}.test.ts',
-  'test/events/stream.test.ts',
-  'test/integrations/githost.test.ts',
+  'test/tracing/datasets/clients.test.ts',
+  'test/hosting/deployments/{crud,secrets,uploads}.test.ts',
+  'test/people/events/stream.test.ts',
+  'test/hosting/git-hosts/githost.test.ts',
   'test/kernel/{broken-response,built-ins,caller-limits,crypto,guarded-fetch,health,input}.test.ts',
-  'test/kernel/{rate-limit,raw-body,signing-keys,zstd-frames}.test.ts',
-  'test/listeners/listeners.test.ts',
-  'test/mcp/protocol.test.ts',
-  'test/oauth/tokens.test.ts',
-  'test/pushes/signed-body.test.ts',
-  'test/queues/clients.test.ts',
-  'test/sign-in/sessions.test.ts',
-  'test/sync/{credentials,poll}.test.ts',
-  'test/traces/ingestion.test.ts',
-  'test/traces/otlp/export.test.ts',
-  'test/webhooks/signing.test.ts',
+  'test/kernel/{rate-limit,raw-body,signing-keys}.test.ts',
+  'test/kernel/zstd-frames.pure.test.ts',
+  'test/hosting/listeners/listeners.test.ts',
+  'test/connect/mcp/protocol.test.ts',
+  'test/connect/oauth/tokens.test.ts',
+  'test/hosting/pushes/signed-body.test.ts',
+  'test/tracing/queues/clients.test.ts',
+  'test/people/sign-in/sessions.test.ts',
+  'test/hosting/sync/{credentials,poll}.test.ts',
+  'test/tracing/ingestion.test.ts',
+  'test/tracing/ingest/otlp/export.test.ts',
+  'test/connect/webhooks/signing.test.ts',
 ]
 
 /** These files start a program on Node, or Chromium. */
@@ -37,7 +39,7 @@ const ABOUT_OTHER_PROGRAMS = {
   'test/cli/{apply,ci-login,commands,completion,connections,deploy,github-action,terminal,workspace}.test.ts':
     'start the command line as a process',
   'test/cli/mcp-proxy.test.ts': 'is about the command line, which runs on Node',
-  'test/mcp/clients.test.ts': 'starts the command line as an MCP server',
+  'test/connect/mcp/clients.test.ts': 'starts the command line as an MCP server',
   'test/dashboard/screens/*.test.ts': 'start Chromium',
 }
 
@@ -45,23 +47,23 @@ const ABOUT_OTHER_PROGRAMS = {
 export const EXCEPT = {
   deno: {
     ...ABOUT_OTHER_PROGRAMS,
-    'test/cli/archive.test.ts': 'has file names that are not UTF-8, which Deno decodes',
+    'test/cli/archive.pure.test.ts': 'has file names that are not UTF-8, which Deno decodes',
   },
   bun: ABOUT_OTHER_PROGRAMS,
   // Nothing outside of a Worker can connect to a server that is made in it, and it has neither processes nor `pg`.
   edge: {
     ...ABOUT_OTHER_PROGRAMS,
-    'test/authorization-server/{issuer-keys,token-exchange}.test.ts': 'make an identity provider',
-    'test/models/{complete,hostile-upstreams,proxy,proxy-streams,test-call}.test.ts': 'make servers of models',
-    'test/insights/{job-steps,jobs,model-jobs}.test.ts': 'make servers of models',
-    'test/rules/{evaluators,online-evaluators}.test.ts': 'make servers of models',
-    'test/rules/actions.test.ts': 'makes receivers of webhooks',
-    'test/webhooks/deliverer.test.ts': 'makes receivers of webhooks',
+    'test/people/authorization-server/{issuer-keys,token-exchange}.test.ts': 'make an identity provider',
+    'test/connect/models/{complete,hostile-upstreams,proxy,proxy-streams,test-call}.test.ts': 'make servers of models',
+    'test/tracing/insights/{job-steps,jobs,model-jobs}.test.ts': 'make servers of models',
+    'test/tracing/rules/{evaluators,online-evaluators}.test.ts': 'make servers of models',
+    'test/tracing/rules/actions.test.ts': 'makes receivers of webhooks',
+    'test/connect/webhooks/deliverer.test.ts': 'makes receivers of webhooks',
     'test/kernel/{instances,metrics-page}.test.ts': 'make servers',
-    'test/traces/otlp/exporters.test.ts': 'makes a server, and starts programs',
-    'test/deployments/list.test.ts': 'connects to Postgres to hold a transaction open',
-    'test/rules/evaluation.test.ts': 'connects to Postgres to hold a transaction open',
+    'test/tracing/ingest/otlp/exporters.test.ts': 'makes a server, and starts programs',
+    'test/hosting/deployments/list.test.ts': 'connects to Postgres to hold a transaction open',
+    'test/tracing/rules/evaluation.test.ts': 'connects to Postgres to hold a transaction open',
     'test/kernel/fairness.test.ts': 'connects to Postgres to hold locks',
-    'test/sync/lock-order.test.ts': 'connects to Postgres to hold a transaction open',
+    'test/hosting/sync/lock-order.test.ts': 'connects to Postgres to hold a transaction open',
   },
 }

@@ -1,9 +1,9 @@
 // People with sessions, whose requests look like those of a page of this installation.
 import { sql } from 'drizzle-orm'
-import { ORGANIZATION_USER } from '../../src/access/built-in-roles.ts'
-import { newSessionToken } from '../../src/kernel/crypto.ts'
-import { runAsSystem } from '../../src/kernel/db.ts'
-import { sha256Hex } from '../../src/kernel/digest.ts'
+import { newSessionToken } from '../../src/kernel/crypto/crypto.ts'
+import { sha256Hex } from '../../src/kernel/crypto/digest.ts'
+import { runAsSystem } from '../../src/kernel/db/db.ts'
+import { ORGANIZATION_USER } from '../../src/people/access/built-in-roles.ts'
 import { type App, getApp, type Reply, send, type Tenant, unusedId } from './app.ts'
 
 /** The cookie of `http://slipway.test`, the address of the tests. */

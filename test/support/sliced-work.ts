@@ -1,5 +1,5 @@
 // Runs work that yields between its slices to its end.
-import type { SlicedWork } from '../../src/kernel/background-cpu.ts'
+import type { SlicedWork } from '../../src/kernel/limits/background-cpu.ts'
 
 /** `onStep` gets the operations of each step. */
 export function runAtOnce<Result>(work: SlicedWork<Result>, onStep = (_operations: number) => {}): Result {

@@ -1,12 +1,12 @@
 // The runs of a workspace as a row of Postgres shows them in JSON, from the store under test.
 import { type SQL, sql } from 'drizzle-orm'
 import { inject } from 'vitest'
-import { runAsSystem } from '../../src/kernel/db.ts'
-import { connectClickHouse } from '../../src/traces/clickhouse/client.ts'
-import { selectRuns } from '../../src/traces/clickhouse/run-columns.ts'
-import { joinObjects } from '../../src/traces/clickhouse/run-details.ts'
-import { sql as ch, join, name } from '../../src/traces/clickhouse/sql.ts'
-import { MERGED_MEMBERS } from '../../src/traces/run-operations.ts'
+import { runAsSystem } from '../../src/kernel/db/db.ts'
+import { MERGED_MEMBERS } from '../../src/tracing/ingest/run-operations.ts'
+import { connectClickHouse } from '../../src/tracing/store/clickhouse/client.ts'
+import { selectRuns } from '../../src/tracing/store/clickhouse/run-columns.ts'
+import { joinObjects } from '../../src/tracing/store/clickhouse/run-details.ts'
+import { sql as ch, join, name } from '../../src/tracing/store/clickhouse/sql.ts'
 import { getApp } from './app.ts'
 
 /** Runs are stored in ClickHouse. */

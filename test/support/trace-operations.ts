@@ -1,5 +1,5 @@
 // Posts and patches of runs for tests and trials, with their places in a trace.
-import type { RunOperation } from '../../src/traces/store.ts'
+import type { RunOperation } from '../../src/tracing/store/store.ts'
 
 export const newId = (): string => crypto.randomUUID()
 

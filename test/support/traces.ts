@@ -1,8 +1,8 @@
 // Traces for tests: runs appended to the store without a request, and what the tables hold of them.
 import { type SQL, sql } from 'drizzle-orm'
-import { type Ctx, createKeylessCaller } from '../../src/kernel/context.ts'
-import { runAsSystem } from '../../src/kernel/db.ts'
-import type { RunOperation } from '../../src/traces/store.ts'
+import { runAsSystem } from '../../src/kernel/db/db.ts'
+import { type Ctx, createKeylessCaller } from '../../src/kernel/http/context.ts'
+import type { RunOperation } from '../../src/tracing/store/store.ts'
 import { type App, getApp, getServices, type Tenant } from './app.ts'
 import { readStoredRuns } from './stored-runs.ts'
 

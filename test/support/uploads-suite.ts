@@ -1,9 +1,9 @@
 // Tests of uploads for every kind of storage.
 import { sql } from 'drizzle-orm'
 import { afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { MAX_ARCHIVE_BYTES } from '../../src/deployments/archive-inspection.ts'
-import { sweepUploads } from '../../src/deployments/uploads.ts'
-import { runAsSystem } from '../../src/kernel/db.ts'
+import { MAX_ARCHIVE_BYTES } from '../../src/hosting/uploads/archive-inspection.ts'
+import { sweepUploads } from '../../src/hosting/uploads/uploads.ts'
+import { runAsSystem } from '../../src/kernel/db/db.ts'
 import type { Storage } from '../../src/platform.ts'
 import {
   type App,

@@ -2,7 +2,7 @@
 import { request } from 'node:http'
 import { networkInterfaces } from 'node:os'
 import { setTimeout as delay } from 'node:timers/promises'
-import { newApiKey } from '../../src/kernel/crypto.ts'
+import { newApiKey } from '../../src/kernel/crypto/crypto.ts'
 import { makeArchive } from '../../test/support/archives.ts'
 import { check, note } from '../lib.ts'
 import { type Instance, waitUntilReady } from './instance.ts'

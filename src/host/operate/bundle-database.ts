@@ -1,6 +1,6 @@
 // What a support bundle says of the database: sizes, migrations, locks, slow statements, agents, failed revisions.
 import pg from 'pg'
-import { DEADLINES, LISTENER_LOST } from '../../deployments/lifecycle.ts'
+import { DEADLINES, LISTENER_LOST } from '../../hosting/deployments/lifecycle.ts'
 import { TABLE_BOUNDS } from './table-bounds.ts'
 
 const STATEMENT_TIMEOUT_MS = 10_000

@@ -2,7 +2,7 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import * as z from 'zod'
-import { createSigner } from '../../kernel/crypto.ts'
+import { createSigner } from '../../kernel/crypto/crypto.ts'
 
 export type SealingKeys = [kid: string, key: string][]
 

@@ -1,7 +1,7 @@
 // Seals rows again, in batches. A row that changed meanwhile is left to the next pass.
 import type pg from 'pg'
-import { createSealer, type Sealer } from '../../kernel/crypto.ts'
-import { sealedFingerprint } from '../../kernel/digest.ts'
+import { createSealer, type Sealer } from '../../kernel/crypto/crypto.ts'
+import { sealedFingerprint } from '../../kernel/crypto/digest.ts'
 import { connectClient } from '../migrate.ts'
 import { inSystemTransaction } from '../transaction.ts'
 import { listTables } from './backup-tables.ts'

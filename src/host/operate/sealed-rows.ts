@@ -1,14 +1,15 @@
 // How each sealed column is sealed: under which owner, and bound to which place, as the slice that opens it has it.
-import { type IntegrationAccount, sealContext as integrationPlace } from '../../integrations/credentials.ts'
-import { MODEL_SECRET_PLACE } from '../../models/configurations.ts'
-import { VERIFIER_SEAL_CONTEXT } from '../../oauth/flow.ts'
-import { sealContext as providerPlace } from '../../oauth/rows.ts'
-import { type TokenOwner, sealContext as tokenPlace } from '../../oauth/tokens.ts'
-import { HOOK_SEAL_CONTEXT } from '../../pushes/preview-hooks.ts'
-import { overlaySealContext } from '../../pushes/preview-policy.ts'
-import { ROUTING_KEY_PLACE } from '../../rules/alerts.ts'
-import { HEADER_PLACE, SECRET_PLACE as RULE_SECRET_PLACE } from '../../rules/rules.ts'
-import { SIGNING_KEY_PLACE, SECRET_PLACE as WEBHOOK_SECRET_PLACE } from '../../webhooks/send.ts'
+
+import { MODEL_SECRET_PLACE } from '../../connect/models/configurations.ts'
+import { VERIFIER_SEAL_CONTEXT } from '../../connect/oauth/flow.ts'
+import { sealContext as providerPlace } from '../../connect/oauth/rows.ts'
+import { type TokenOwner, sealContext as tokenPlace } from '../../connect/oauth/tokens.ts'
+import { SIGNING_KEY_PLACE, SECRET_PLACE as WEBHOOK_SECRET_PLACE } from '../../connect/webhooks/send.ts'
+import { type IntegrationAccount, sealContext as integrationPlace } from '../../hosting/git-hosts/credentials.ts'
+import { HOOK_SEAL_CONTEXT } from '../../hosting/previews/preview-hooks.ts'
+import { overlaySealContext } from '../../hosting/previews/preview-policy.ts'
+import { ROUTING_KEY_PLACE } from '../../tracing/rules/alerts.ts'
+import { HEADER_PLACE, SECRET_PLACE as RULE_SECRET_PLACE } from '../../tracing/rules/rules.ts'
 import type { SEALED } from './sealed-columns.ts'
 
 // biome-ignore lint/suspicious/noExplicitAny: a row of any of the tables

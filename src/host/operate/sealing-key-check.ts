@@ -1,9 +1,9 @@
 // Checks SEALING_KEYS against the database by opening some of its values, before anything new is sealed.
 import type pg from 'pg'
-import { createJournalSigner } from '../../audit/hash-chain.ts'
 import { SettingsError } from '../../env.ts'
-import { createSealer, type Sealer } from '../../kernel/crypto.ts'
-import { toIsoTime } from '../../kernel/rows.ts'
+import { createSealer, type Sealer } from '../../kernel/crypto/crypto.ts'
+import { toIsoTime } from '../../kernel/db/rows.ts'
+import { createJournalSigner } from '../../people/audit/hash-chain.ts'
 import { inSystemTransaction } from '../transaction.ts'
 import { listTables } from './backup-tables.ts'
 import type { SealingKeys } from './manifest.ts'

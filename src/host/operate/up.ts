@@ -153,9 +153,9 @@ async function createFirstKeys({ domain, email, organization }: UpOptions, syste
   // A run that was killed here has created it, perhaps under the name of an option that this run does not have.
   const name = (await readFirstOrganization(systemUrl)) ?? organization
   const { openSystemDatabase } = await import('../database-connection.ts')
-  const { bootstrap } = await import('../../access/bootstrap.ts')
-  const { createOperatorLink, linkUrl } = await import('../../sign-in/links.ts')
-  const { registerPlatformListener } = await import('../../listeners/platform-listener.ts')
+  const { bootstrap } = await import('../../people/access/bootstrap.ts')
+  const { createOperatorLink, linkUrl } = await import('../../people/sign-in/links.ts')
+  const { registerPlatformListener } = await import('../../hosting/listeners/platform-listener.ts')
   const { database, close } = await openSystemDatabase(systemUrl, 'DATABASE_SYSTEM_URL')
   try {
     const { api_key, organization_id } = await bootstrap(database, { organization: name, emails: [email] })

@@ -2,7 +2,7 @@
 import { sql } from 'drizzle-orm'
 import type { Page } from 'playwright-core'
 import { expect, it } from 'vitest'
-import { runAsSystem } from '../../../src/kernel/db.ts'
+import { runAsSystem } from '../../../src/kernel/db/db.ts'
 import { getApp, newTenant, type Tenant } from '../../support/app.ts'
 import { check, useDashboard } from '../../support/dashboard.ts'
 import { advanceRevisionTo, listRevisions } from '../../support/deployments.ts'

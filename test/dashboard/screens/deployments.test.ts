@@ -2,7 +2,7 @@
 import { sql } from 'drizzle-orm'
 import type { Page } from 'playwright-core'
 import { describe, expect, it } from 'vitest'
-import { runAsSystem } from '../../../src/kernel/db.ts'
+import { runAsSystem } from '../../../src/kernel/db/db.ts'
 import { getApp, newTenant, type Tenant } from '../../support/app.ts'
 import { expectAccessible } from '../../support/browser.ts'
 import { check, isLive, PHONE, useDashboard } from '../../support/dashboard.ts'

@@ -1,7 +1,7 @@
 // The dashboard with answers that are broken, addresses that mean nothing, and two people in one browser.
 import type { Page } from 'playwright-core'
 import { expect, it } from 'vitest'
-import { ADMIN } from '../../../src/access/built-in-roles.ts'
+import { ADMIN } from '../../../src/people/access/built-in-roles.ts'
 import { newTenant, type Tenant } from '../../support/app.ts'
 import { useDashboard } from '../../support/dashboard.ts'
 

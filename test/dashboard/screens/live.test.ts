@@ -2,7 +2,7 @@
 import { sql } from 'drizzle-orm'
 import type { Page } from 'playwright-core'
 import { expect, it } from 'vitest'
-import { runAsSystem } from '../../../src/kernel/db.ts'
+import { runAsSystem } from '../../../src/kernel/db/db.ts'
 import { getApp, newTenant, type Tenant } from '../../support/app.ts'
 import { isLive, useDashboard, WIDE } from '../../support/dashboard.ts'
 import { imageConfig, newDeployment } from '../../support/deployments.ts'

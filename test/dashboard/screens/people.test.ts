@@ -2,8 +2,8 @@
 import { readFile } from 'node:fs/promises'
 import type { Page } from 'playwright-core'
 import { expect, it } from 'vitest'
-import { ADMIN, EDITOR } from '../../../src/access/built-in-roles.ts'
 import { finishPendingWork } from '../../../src/host/pending-work.ts'
+import { ADMIN, EDITOR } from '../../../src/people/access/built-in-roles.ts'
 import { newTenant } from '../../support/app.ts'
 import { check, isLive, useDashboard } from '../../support/dashboard.ts'
 

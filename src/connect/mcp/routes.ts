@@ -1,0 +1,31 @@
+// The route of MCP clients. What serves it is imported by its first request.
+import * as z from 'zod'
+import { loadOnce } from '../../kernel/http/load-once.ts'
+import { slice } from '../../kernel/http/routes.ts'
+import type { Operations } from './operations.ts'
+
+const Message = z
+  .looseObject({ jsonrpc: z.literal('2.0') })
+  .meta({ id: 'JsonRpcMessage', example: { jsonrpc: '2.0', id: 1, method: 'tools/list' } })
+
+export function mcpRoutes(operations: Operations) {
+  const loadEndpoint = loadOnce(async () => (await import('./endpoint.ts')).createEndpoint(operations))
+  return slice('MCP', 'Tools for assistants, by the Model Context Protocol.').post('/mcp', {
+    id: 'callMcp',
+    summary: 'Send a message of the Model Context Protocol',
+    description: [
+      'Streamable HTTP without sessions, for the protocol of 2026-07-28 and those of 2025.',
+      'Each tool is one or several operations of this API, with the permissions of the key.',
+    ].join(' '),
+    body: Message,
+    reply: Message,
+    keyOnly: true,
+    isReadOnly: true,
+    errors: [
+      ...(['key_missing', 'key_malformed', 'key_unknown', 'key_expired', 'key_revoked'] as const),
+      ...(['cross_site_request', 'not_json', 'body_too_large', 'body_cut', 'body_too_slow', 'bodies_busy'] as const),
+      ...(['invalid_request', 'rate_limited', 'address_rate_limited', 'database_unavailable'] as const),
+    ],
+    open: async (c, services) => (await loadEndpoint())(c, services),
+  })
+}

@@ -1,0 +1,89 @@
+// Secrets of a workspace, as published clients know them: each stands for the model configuration of a provider.
+import { type SQL, sql } from 'drizzle-orm'
+import { type Row, run } from '../../kernel/db/db.ts'
+import { commit } from '../../kernel/db/journal.ts'
+import { changedMembers, createdMembers } from '../../kernel/db/recorded-changes.ts'
+import { type Ctx, verb, withoutRateLimit } from '../../kernel/http/context.ts'
+import { type ConfigurationRow, MODEL_SECRET_PLACE, RECORD } from './configurations.ts'
+import { allowsBase } from './proxy-settings.ts'
+import { DEFAULT_BASE_URLS } from './schema.ts'
+import type { NewSecret, SecretKey } from './secrets.schema.ts'
+import { modelConfigurations } from './tables.ts'
+
+/** The models that calls name until somebody chooses others. */
+const PROVIDERS: Record<SecretKey, { provider: 'openai' | 'anthropic'; model: string }> = {
+  OPENAI_API_KEY: { provider: 'openai', model: 'gpt-4.1-mini' },
+  ANTHROPIC_API_KEY: { provider: 'anthropic', model: 'claude-sonnet-4-5' },
+}
+
+/** What speaks the protocol of OpenAI stands in for it. */
+export const listSecrets = verb('models:read', async ctx => {
+  const keys = sql<Row>`
+    select distinct case k.provider when 'anthropic' then 'ANTHROPIC_API_KEY' else 'OPENAI_API_KEY' end as key
+    from model_configurations k
+    where k.tenant_id = current_tenant()
+    order by key`
+  return (await run(ctx, keys)).map(([key]) => ({ key: key as SecretKey }))
+})
+
+/** The configuration `k` that the secret made, as long as its calls go to the provider itself. */
+const isOf = ({ key }: NewSecret): SQL => {
+  const { provider } = PROVIDERS[key]
+  return sql`k.tenant_id = current_tenant()
+      and lower(k.name) = lower(${key})
+      and k.provider = ${provider}
+      and k.auth_type = 'secret'
+      and k.base_url = ${DEFAULT_BASE_URLS[provider]!}`
+}
+
+/** A secret is sealed under the id of its row, which takes a trip of its own where the row exists. */
+export const storeSecrets = verb('workspaces:manage-model-configs', async (ctx, input: { secrets: NewSecret[] }) => {
+  const { secrets } = input
+  const created = await insertMissing(ctx, secrets)
+  const missing = secrets.filter(({ key }) => !created.some(({ name }) => name === key))
+  for (const secret of missing) await changeSecret({ ...withoutRateLimit(ctx), idempotency: null }, secret)
+  return secrets.map(({ key }) => ({ key }))
+})
+
+async function insertMissing(ctx: Ctx, secrets: NewSecret[]): Promise<ConfigurationRow[]> {
+  const rows = await Promise.all(secrets.map(secret => selectMissing(ctx, secret)))
+  const change = sql<ConfigurationRow>`
+    insert into model_configurations (
+      id, organization_id, tenant_id, name, provider, base_url, model, auth_type, secret
+    )
+    ${sql.join(rows, sql` union all `)}
+    returning *`
+  const lock = sql`select from workspaces w where w.id = current_tenant() for no key update`
+  return commit(ctx, 'model_configuration.created', change, {}, { lock, changes: createdMembers(RECORD) })
+}
+
+async function selectMissing({ sealer }: Ctx, secret: NewSecret): Promise<SQL> {
+  const { provider, model } = PROVIDERS[secret.key]
+  const base = DEFAULT_BASE_URLS[provider]!
+  const id = crypto.randomUUID()
+  const sealed = await sealer.seal(secret.value, id, MODEL_SECRET_PLACE)
+  return sql`
+      select
+        ${id}::uuid, current_organization(), current_tenant(), ${secret.key}, ${provider}, ${base}, ${model}, 'secret',
+        ${sealed}
+      where not exists (select from model_configurations k where ${isOf(secret)})
+        and case when ${allowsBase(new URL(base))} then true else refuse('model_url_not_allowed', ${base}) end`
+}
+
+async function changeSecret(ctx: Ctx, secret: NewSecret): Promise<void> {
+  const [found] = await run(ctx, sql<Row>`select k.id from model_configurations k where ${isOf(secret)}`)
+  if (!found) return
+  const id = found[0] as string
+  const sealed = await ctx.sealer.seal(secret.value, id, MODEL_SECRET_PLACE)
+  const isSame = sql`k.id = ${id}::uuid and ${isOf(secret)}`
+  const change = sql<ConfigurationRow>`
+    update model_configurations k
+    set secret = ${sealed}, version = k.version + 1, updated_at = clock()
+    where ${isSame}
+    returning k.*`
+  const parts = {
+    lock: sql`select from model_configurations k where ${isSame} for update`,
+    changes: changedMembers(modelConfigurations, RECORD),
+  }
+  await commit(ctx, 'model_configuration.updated', change, { supplied: ['secret'] }, parts)
+}

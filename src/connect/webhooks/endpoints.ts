@@ -1,0 +1,208 @@
+// Registers, reads, changes and deletes the webhooks of a workspace, and rotates their secrets.
+import { and, eq, type SQL, sql } from 'drizzle-orm'
+import type { AnyPgColumn } from 'drizzle-orm/pg-core'
+import type * as z from 'zod'
+import { bumpVersion, db, inTenant, requirePermission, run, uuidArray, versionMatches } from '../../kernel/db/db.ts'
+import { announceEvents, commit } from '../../kernel/db/journal.ts'
+import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
+import { requireRow, toIsoTime, withoutNulls } from '../../kernel/db/rows.ts'
+import { type Ctx, verb } from '../../kernel/http/context.ts'
+import { requireAllowedUrl } from '../../kernel/http/guarded-fetch.ts'
+import { afterCursor, hasName, hasOwner, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
+import { etagVersion } from '../../kernel/http/routes.ts'
+import { newKeyPair, newSecret } from '../../protocol/webhook-signing.ts'
+import type * as schema from './schema.ts'
+import { SECRET_PLACE, SIGNING_KEY_PLACE } from './send.ts'
+import { webhooks } from './tables.ts'
+
+type WebhookParams = z.output<typeof schema.WebhookRef>
+type WebhookRow = typeof webhooks.$inferSelect
+
+const toWire = (row: WebhookRow): schema.Webhook & { [etagVersion]: number } => ({
+  id: row.id,
+  url: row.url,
+  description: row.description,
+  event_types: row.event_types,
+  deployment_ids: row.deployment_ids,
+  tag_value_ids: row.tag_value_ids,
+  enabled: row.enabled,
+  owner: row.owner,
+  health: {
+    status: row.disabled_at !== null ? 'disabled' : row.failing_since !== null ? 'failing' : 'ok',
+    failing_since: toIsoTime(row.failing_since),
+    disabled_at: toIsoTime(row.disabled_at),
+    disabled_reason: row.disabled_reason,
+  },
+  after: Number(row.position),
+  public_key: row.public_key,
+  previous_secret_until: toIsoTime(row.previous_secret_until),
+  created_at: toIsoTime(row.created_at),
+  updated_at: toIsoTime(row.updated_at),
+  [etagVersion]: row.version,
+})
+
+const withSecret = async ({ sealer }: Ctx, row: WebhookRow) => ({
+  ...toWire(row),
+  secret: await sealer.open(row.secret, row.id, SECRET_PLACE),
+})
+
+export const isWebhook = ({ webhook_id }: WebhookParams): SQL => and(eq(webhooks.id, webhook_id), inTenant(webhooks))!
+
+/** The URL is shown without its query, which may hold a secret. */
+const RECORDED = {
+  url: (row: SQL) => sql`split_part(${row}.url, '?', 1)`,
+  description: (row: SQL) => sql`nullif(${row}.description, '')`,
+  ...Object.fromEntries(
+    (['event_types', 'deployment_ids', 'tag_value_ids', 'enabled', 'owner'] as const).map(name => [
+      name,
+      (row: SQL) => sql`${row}.${sql.identifier(name)}`,
+    ]),
+  ),
+}
+
+/** Refuses ids of a filter that this workspace does not have. */
+const hasOnlyKnownIds = (code: string, table: SQL, ids: readonly string[]): SQL => {
+  const unknown = sql`(
+    select string_agg(given.id::text, ', ')
+    from unnest(${uuidArray(ids)}) given(id)
+    where not exists (select from ${table} k where k.id = given.id and k.tenant_id = current_tenant()))`
+  return sql`case when ${unknown} is null then true else refuse(${code}, ${unknown}) end`
+}
+const hasKnownFilters = ({ deployment_ids = [], tag_value_ids = [] }: Partial<schema.NewWebhook>): SQL =>
+  sql`${hasOnlyKnownIds('deployment_not_found', sql`deployments`, deployment_ids)}
+    and ${hasOnlyKnownIds('tag_value_not_found', sql`tag_values`, tag_value_ids)}`
+
+/** What is sent to a webhook is what a key with `events:read` sees. */
+const CAN_READ_EVENTS = requirePermission('events:read')
+
+/** Not beyond the journal: otherwise later events would be left out. */
+const positionAfter = (after: number | null | undefined): SQL => sql`coalesce((
+    select least(${after ?? null}::bigint, j.seq)
+    from journals j
+    where j.scope_id = current_tenant()), 0)`
+
+export const listWebhooks = verb('webhooks:read', async (ctx, page: z.output<typeof schema.WebhookQuery>) => {
+  const { limit, offset } = pageBounds(page)
+  const query = db
+    .select()
+    .from(webhooks)
+    .where(
+      and(
+        inTenant(webhooks),
+        hasName(webhooks.url, { name: page.url }),
+        hasOwner(webhooks.owner, page),
+        afterCursor(webhooks, page),
+      ),
+    )
+    .orderBy(...newestFirst(webhooks))
+    .limit(limit)
+    .offset(offset)
+  return toListPage(await run(ctx, query), page, toWire)
+})
+
+export const readWebhook = verb('webhooks:read', async (ctx, ref: WebhookParams) =>
+  toWire(requireRow(await run(ctx, db.select().from(webhooks).where(isWebhook(ref))), 'webhook_not_found')),
+)
+
+export const createWebhook = verb('webhooks:manage', async (ctx, { after, ...input }: schema.NewWebhook) => {
+  requireAllowedUrl(ctx.config, ctx.origin, input.url)
+  const id = crypto.randomUUID()
+  const { publicKey, privateKey } = await newKeyPair()
+  const values = {
+    ...input,
+    id,
+    organization_id: sql`current_organization()`,
+    tenant_id: sql`case when ${CAN_READ_EVENTS} and ${hasKnownFilters(input)} then current_tenant() end`,
+    secret: await ctx.sealer.seal(newSecret(), id, SECRET_PLACE),
+    signing_key: await ctx.sealer.seal(privateKey, id, SIGNING_KEY_PLACE),
+    public_key: publicKey,
+    position: positionAfter(after),
+  }
+  const change = db.insert(webhooks).values(values).returning()
+  const { event_types, enabled } = input
+  const changes = createdMembers(RECORDED)
+  const rows = await commit(ctx, 'webhook.created', change, { event_types, enabled }, { lock: LOCK_WORKSPACE, changes })
+  announceEvents(ctx)
+  // A repeated request gets the stored row, and with it the same secret.
+  return withSecret(ctx, requireRow(rows, 'workspace_not_found'))
+})
+
+/** Before the journal, as for deployments: deleting the workspace meanwhile could deadlock otherwise. */
+const LOCK_WORKSPACE = sql`select from workspaces w where w.id = current_tenant() for key share`
+const lockWebhook = (ref: WebhookParams): SQL => sql`select from ${webhooks} where ${isWebhook(ref)} for update`
+
+/** What stopped it is forgotten: it starts as if it were new. */
+const RESUMED = {
+  failing_since: null,
+  disabled_reason: null,
+  disabled_at: null,
+  throttled: 0,
+  next_send_at: sql`clock()`,
+}
+
+/** What waits from before the new position is not sent any more. */
+const SKIPPED = sql`skipped as (
+    update webhook_deliveries d
+    set state = 'failed', next_attempt_at = null, error = 'skipped'
+    from changed
+    where d.webhook_id = changed.id and d.tenant_id = current_tenant() and d.state = 'waiting'
+      and d.seq <= changed.position
+  )`
+
+export const changeWebhook = verb(
+  'webhooks:manage',
+  async (ctx, { webhook_id, after, owner, ...input }: WebhookParams & schema.WebhookPatch) => {
+    if (input.url != null) requireAllowedUrl(ctx.config, ctx.origin, input.url)
+    const changed = withoutNulls(input)
+    const change = db
+      .update(webhooks)
+      .set({
+        ...changed,
+        ...(owner != null && { owner: owner || null }),
+        ...(input.enabled != null && RESUMED),
+        ...(after != null && { position: positionAfter(after) }),
+        ...bumpVersion(webhooks),
+      })
+      .where(and(isWebhook({ webhook_id }), versionMatches(ctx, webhooks), CAN_READ_EVENTS, hasKnownFilters(changed)))
+      .returning()
+    const data = { supplied: Object.keys(withoutNulls({ ...input, owner, after })), ...(after != null && { after }) }
+    const parts = {
+      lock: lockWebhook({ webhook_id }),
+      changes: changedMembers(webhooks, RECORDED),
+      ...(after != null && { ctesAfter: [SKIPPED] }),
+    }
+    const rows = await commit(ctx, 'webhook.updated', change, data, parts)
+    announceEvents(ctx)
+    return toWire(requireRow(rows, 'webhook_not_found'))
+  },
+)
+
+export const deleteWebhook = verb('webhooks:manage', async (ctx, ref: WebhookParams) => {
+  const change = db
+    .delete(webhooks)
+    .where(and(isWebhook(ref), versionMatches(ctx, webhooks)))
+    .returning()
+  const parts = { lock: lockWebhook(ref), changes: deletedMembers(RECORDED) }
+  requireRow(await commit(ctx, 'webhook.deleted', change, {}, parts), 'webhook_not_found')
+})
+
+export const rotateSecret = verb(
+  'webhooks:manage',
+  async (ctx, { webhook_id, overlap_seconds }: WebhookParams & schema.Rotation) => {
+    const overlaps = overlap_seconds > 0
+    const change = db
+      .update(webhooks)
+      .set({
+        secret: await ctx.sealer.seal(newSecret(), webhook_id, SECRET_PLACE),
+        previous_secret: overlaps ? sql`${webhooks.secret as AnyPgColumn}` : null,
+        previous_secret_until: overlaps ? sql`clock() + ${overlap_seconds} * interval '1 second'` : null,
+        ...bumpVersion(webhooks),
+      })
+      .where(isWebhook({ webhook_id }))
+      .returning()
+    const changes = changedMembers(webhooks, recordColumns(webhooks, ['previous_secret_until']))
+    const parts = { lock: lockWebhook({ webhook_id }), changes }
+    const rows = await commit(ctx, 'webhook.secret_rotated', change, { overlap_seconds }, parts)
+    return withSecret(ctx, requireRow(rows, 'webhook_not_found'))
+  },
+)

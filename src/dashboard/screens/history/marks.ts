@@ -1,0 +1,138 @@
+// What happened, as marks on the slider: of revisions when they were created and how they ended, of a deployment what
+// changed in place and what became of it (pure).
+import type { Reply } from '../../../client/client.ts'
+import { describeReasons } from '../../format/reasons.ts'
+import { describeActor } from '../../format/source.ts'
+import { type Revision, type State, stateOfRevision } from '../../format/state.ts'
+
+export type Event = Reply<'GET /v2/events'>['resources'][number]
+export type Mark = {
+  key: string
+  /** In milliseconds. */
+  at: number
+  title: string
+  detail: string | undefined
+  by: string
+  state: State
+}
+
+const QUIET = { tone: 'idle', shape: 'ring' } as const
+const EVENTS: Record<string, Omit<State, 'word'> & { title: string }> = {
+  'deployment.created': { title: 'Created', ...QUIET },
+  'deployment.patched': { title: 'Changed in place', tone: 'busy', shape: 'diamond' },
+  'deployment.hold_released': { title: 'Hold released', tone: 'idle', shape: 'held' },
+  'deployment.unknown': { title: 'Its listener fell silent', tone: 'warn', shape: 'triangle' },
+  'deployment.ready': { title: 'Ready', ...QUIET },
+  'deployment.unhealthy': { title: 'Became unhealthy', tone: 'bad', shape: 'octagon' },
+  'deployment.healthy': { title: 'Healthy again', tone: 'ok', shape: 'check' },
+  'deployment.unused': { title: 'Became unused', ...QUIET },
+  'deployment.located': { title: 'Got another URL', ...QUIET },
+  'deployment.ref_gone': { title: 'Its branch is gone', tone: 'warn', shape: 'triangle' },
+  'deployment.ref_found': { title: 'Its branch is back', ...QUIET },
+  'deployment.deleted': { title: 'Deleted', tone: 'idle', shape: 'minus' },
+}
+
+type MarkedRevision = Pick<Revision, 'id' | 'number' | 'created_at' | 'reasons' | 'actor' | 'commit' | 'states'> &
+  Pick<Revision, 'status' | 'status_message'>
+
+/** Oldest first. */
+export function listMarks(revisions: MarkedRevision[], events: Event[]): Mark[] {
+  const created = new Set(revisions.map(({ created_at }) => Date.parse(created_at)))
+  // The change that a revision is made of is shown with the revision.
+  const ownEvents = events.filter(
+    ({ type, created_at }) =>
+      EVENTS[type] &&
+      !(['deployment.patched', 'deployment.created'].includes(type) && created.has(Date.parse(created_at))),
+  )
+  const marks = [...revisions.flatMap(marksOfRevision), ...ownEvents.map(markOfEvent)]
+  return marks.sort((a, b) => a.at - b.at || a.key.localeCompare(b.key))
+}
+
+function marksOfRevision({ number, ...revision }: MarkedRevision): Mark[] {
+  const { id, created_at, reasons, commit, states, status, status_message } = revision
+  const by = describeActor(revision.actor)
+  const isRollback = reasons.includes('rolled_back')
+  const wanted: Mark = {
+    key: `${id} created`,
+    at: Date.parse(created_at),
+    title: isRollback ? `Rolled back as r${number}` : `r${number} wanted`,
+    detail: commit?.message?.split('\n', 1)[0] ?? describeReasons(reasons),
+    by,
+    state: isRollback
+      ? { word: 'Rollback', tone: 'warn', shape: 'held' }
+      : { word: 'Wanted', tone: 'busy', shape: 'queued' },
+  }
+  const last = states.at(-1)
+  const state = stateOfRevision({ status })
+  // One that is on its way has no end yet; one that was recorded as skipped never was wanted.
+  if (!last || state.tone === 'busy') return [wanted]
+  const end: Mark = {
+    key: `${id} ended`,
+    at: Date.parse(last.since),
+    title: status === 'DEPLOYED' ? `r${number} serves` : `r${number}: ${state.word.toLowerCase()}`,
+    detail: status_message ?? undefined,
+    by,
+    state,
+  }
+  return states.length === 1 && status === 'SKIPPED' ? [end] : [wanted, end]
+}
+
+function markOfEvent({ number, type, created_at, actor, changes }: Event): Mark {
+  const { title, ...look } = EVENTS[type]!
+  const members = changes.map(({ path }) => path.split('.').at(-1))
+  return {
+    key: `event ${number}`,
+    at: Date.parse(created_at),
+    title,
+    detail: type === 'deployment.patched' ? members.join(', ') || undefined : undefined,
+    by: describeEventActor(actor),
+    state: { word: title, ...look },
+  }
+}
+
+/** Journals also know operators and visitors, which revisions do not. */
+export const describeEventActor = ({ kind, id, name }: Event['actor']): string =>
+  kind === 'operator' ? 'the operator' : describeActor({ kind: kind as Revision['actor']['kind'], id, name })
+
+/** The nearest mark before or after a moment. */
+export function findMark(marks: Mark[], at: number, direction: 1 | -1): Mark | undefined {
+  return direction === 1 ? marks.find(mark => mark.at > at) : marks.findLast(mark => mark.at < at)
+}
+
+// ---- of all deployments
+
+const WORKSPACE_EVENTS: Record<string, Omit<State, 'word'> & { verb: string }> = {
+  'revision.deployed': { verb: 'serves a new revision', tone: 'ok', shape: 'check' },
+  'revision.build_failed': { verb: 'failed to build', tone: 'bad', shape: 'octagon' },
+  'revision.deploy_failed': { verb: 'failed to deploy', tone: 'bad', shape: 'octagon' },
+  'revision.create_failed': { verb: 'got no source', tone: 'bad', shape: 'octagon' },
+  'deployment.created': { verb: 'was created', ...QUIET },
+  'deployment.patched': { verb: 'was changed', tone: 'busy', shape: 'diamond' },
+  'deployment.rolled_back': { verb: 'was rolled back', tone: 'warn', shape: 'held' },
+  'deployment.trace_key_rotated': { verb: 'got another trace key', ...QUIET },
+  'deployment.hold_released': { verb: 'was released from its hold', tone: 'idle', shape: 'held' },
+  'deployment.unknown': { verb: 'lost its listener', tone: 'warn', shape: 'triangle' },
+  'deployment.unhealthy': { verb: 'became unhealthy', tone: 'bad', shape: 'octagon' },
+  'deployment.healthy': { verb: 'is healthy again', tone: 'ok', shape: 'check' },
+  'deployment.deleted': { verb: 'was deleted', tone: 'idle', shape: 'minus' },
+}
+/** For the filter of the list of events. */
+export const MARKED_TYPES = Object.keys(WORKSPACE_EVENTS)
+
+/** Oldest first. */
+export const listWorkspaceMarks = (events: Event[], names: ReadonlyMap<string, string>): Mark[] =>
+  events.toReversed().map(({ number, type, created_at, actor, subject, data, changes }) => {
+    const { verb, ...look } = WORKSPACE_EVENTS[type]!
+    const deployment = subject.type === 'deployment' ? subject.id : String(data.deployment_id)
+    // The name of one that is gone is in the event that deleted it.
+    const gone = changes.find(({ path }) => path === 'name')
+    const name = names.get(deployment) ?? gone?.before ?? gone?.after ?? 'A deleted deployment'
+    return {
+      key: `event ${number}`,
+      at: Date.parse(created_at),
+      title: `${name} ${verb}`,
+      detail: typeof data.message === 'string' ? data.message : undefined,
+      by: describeEventActor(actor),
+      state: { word: verb, ...look },
+    }
+  })

@@ -1,0 +1,138 @@
+// A deployment that is not created yet: what was chosen, as a request and as a command (pure).
+import { toName } from '../../../client/archive-rules.ts'
+import type { CallOptions } from '../../../client/client.ts'
+import { parseEnvFile } from '../../../client/env-file.ts'
+import { word } from '../../format/shell-word.ts'
+
+export const WAYS = ['template', 'repository', 'image', 'folder'] as const
+export type Way = (typeof WAYS)[number]
+export type NewDeployment = CallOptions<'POST /v2/deployments'>['body']
+
+/** What the address keeps. */
+export type Choice = {
+  template: string
+  integration: string
+  repository: string
+  branch: string
+  image: string
+  /** `platform` for none of the workspace. */
+  listener: string
+}
+export type Draft = Choice & {
+  way: Way
+  name: string
+  namespace: string
+  /** The path of the runtime configuration in a repository, or in a folder that has one. */
+  configuration: string
+  deploysPushes: boolean
+  /** The text of a .env file. */
+  variables: string
+  installCommand: string
+  buildCommand: string
+}
+
+export const PLATFORM = 'platform'
+/** Sources that are built run these commands. */
+export const isBuilt = (way: Way): boolean => way === 'repository' || way === 'folder'
+
+export const isChosen = ({ way, template, repository, image }: Choice & { way: Way }, hasFiles: boolean): boolean =>
+  ({ template: template !== '', repository: repository !== '', image: image !== '', folder: hasFiles })[way]
+
+export function suggestName({ way, template, repository, image }: Choice & { way: Way }, folder: string): string {
+  const last = (path: string) => path.split('/').at(-1)!
+  const text = {
+    template,
+    repository: last(repository).replace(/\.git$/, ''),
+    image: last(image.split('@')[0]!).split(':')[0]!,
+    folder,
+  }[way]
+  return text ? toName(text) : ''
+}
+
+/** The field with the text of all variables, among the paths of faults. */
+export const VARIABLES = 'variables'
+
+export const listVariables = (text: string): { name: string; value: string }[] =>
+  Object.entries(parseEnvFile(text)).map(([name, value]) => ({ name, value }))
+
+/** `isSelfHosted`: this installation runs images of others only, as one of their listeners. */
+export function toRequest(draft: Draft, isSelfHosted: boolean): NewDeployment {
+  const { way, name, listener, namespace, configuration } = draft
+  const hasListener = listener !== '' && listener !== PLATFORM && way !== 'repository'
+  const place = {
+    ...(hasListener && { listener_id: listener }),
+    ...(hasListener && namespace && { listener_config: { k8s_namespace: namespace } }),
+  }
+  const commands = {
+    ...(draft.installCommand.trim() && { install_command: draft.installCommand.trim() }),
+    ...(draft.buildCommand.trim() && { build_command: draft.buildCommand.trim() }),
+  }
+  const common = { name, secrets: listVariables(draft.variables) }
+  const source_config = { ...place, ...(isBuilt(way) && commands) }
+  const configured = configuration.trim() ? { platform_config_path: configuration.trim() } : {}
+  if (way === 'template')
+    return {
+      ...common,
+      source: 'internal_template',
+      source_config: { ...source_config, template_id: draft.template },
+      source_revision_config: {},
+    }
+  if (way === 'image')
+    return {
+      ...common,
+      source: isSelfHosted ? 'external_container' : 'internal_container',
+      source_config: { ...source_config, ...(isSelfHosted && { resource_spec: {} }) },
+      source_revision_config: { image_uri: draft.image.trim() },
+    }
+  if (way === 'folder')
+    return { ...common, source: 'internal_source', source_config, source_revision_config: configured }
+  const { integration, repository, branch, deploysPushes } = draft
+  return {
+    ...common,
+    source: 'githost',
+    source_config: {
+      ...source_config,
+      ...{ integration_id: integration, repo_url: repository, build_on_push: deploysPushes },
+    },
+    source_revision_config: { repo_ref: branch.trim(), ...configured },
+  }
+}
+
+/** A request that can be shown and copied. */
+export const withoutValues = (body: NewDeployment): NewDeployment => ({
+  ...body,
+  secrets: body.secrets.map(({ name }) => ({ name, value: `VALUE OF ${name}` })),
+})
+
+/** What `slipway deploy` cannot set when it creates is set, or noted, after it. */
+export function toCommands(draft: Draft): string {
+  const { way, name, template, repository, branch, image, variables } = draft
+  const source = {
+    template: `--template ${word(template)}`,
+    repository: `--repo ${word(repository)}${branch ? ` --branch ${word(branch)}` : ''}`,
+    image: `--image ${word(image.trim())}`,
+    folder: '.',
+  }[way]
+  const deploy = `slipway deploy ${source} --name ${word(name)} --create`
+  return variables.trim() ? `${deploy}\nslipway env import ${word(name)} .env` : deploy
+}
+
+const FIELDS_OF_CODES: Record<string, string> = {
+  deployment_name_taken: 'name',
+  project_name_taken: 'name',
+  template_unknown: 'source_config.template_id',
+  integration_unknown: 'source_config.integration_id',
+  integration_suspended: 'source_config.integration_id',
+  integration_revoked: 'source_config.integration_id',
+}
+/** Where a refusal without faults belongs. */
+export function fieldOf(code: string, message: string): string | undefined {
+  if (code === 'source_rule') return /source(?:_revision)?_config(?:\.\w+){1,2}/.exec(message)?.[0]
+  return FIELDS_OF_CODES[code]
+}
+
+/** The variable that a fault is about: a request has them by number. */
+export function nameVariable(path: string, variables: { name: string }[]): string | undefined {
+  const [member, index] = path.split('.')
+  return member === 'secrets' && index !== undefined ? (variables[Number(index)]?.name ?? '') : undefined
+}

@@ -1,0 +1,130 @@
+// Patches a deployment, or plans the patch. patch_deployment() in drizzle/functions/deployments.sql applies it.
+import { sql } from 'drizzle-orm'
+import type * as z from 'zod'
+import { run } from '../../kernel/db/db.ts'
+import { describeWrite, runWrite } from '../../kernel/db/journal.ts'
+import { requireRow } from '../../kernel/db/rows.ts'
+import { prepareStatement, type Row } from '../../kernel/db/statement.ts'
+import { type Ctx, verb } from '../../kernel/http/context.ts'
+import { hostOf } from '../../protocol/custom-url.schema.ts'
+import { listPolicyNeeds } from '../../protocol/listener-policy.ts'
+import { type Source, sources } from '../../protocol/parts.schema.ts'
+import { awaitsHostVerification, describeHostVerification, refuseReservedUrl } from '../custom-hosts/custom-hosts.ts'
+import {
+  hasSecrets,
+  isMasked,
+  isSetting,
+  listPatchMembers,
+  type PatchMember,
+  planPatchChanges,
+  replacesSecrets,
+  type Wanted,
+} from './plan.ts'
+import { makePlanDigest, readPlannedVersion } from './plan-digest.ts'
+import { isDeploymentInTenant } from './revision-queue.ts'
+import { type DeploymentRow, deploymentToWire } from './rows.ts'
+import type * as schema from './schema.ts'
+import { type FingerprintedSecret, fingerprintSecrets, sealSecret } from './secret-versions.ts'
+import { sourceRuleError } from './service.ts'
+import { findModeFaults, SOURCE_RULES } from './source-rules.ts'
+
+type PatchInput = z.output<typeof schema.DeploymentRef> & schema.DeploymentPatch & z.output<typeof schema.PatchQuery>
+
+const plannedRequest = ({ dry_run: _, ...patch }: PatchInput) => patch
+
+// ---- planned
+
+export const planPatch = verb('deployments:update', async (ctx, input: PatchInput): Promise<schema.Plan> => {
+  validateInput(ctx, input)
+  const customUrl = input.source_config?.custom_url
+  const secrets = await fingerprintSecrets(ctx, input.deployment_id, input.secrets ?? [])
+  const patch = sql`${describePatch(input, secrets)}::jsonb`
+  const query = sql<[wanted: string, keptSecrets: string, awaitsVerification: boolean]>`
+    select
+      to_json(c),
+      coalesce(to_json(p.kept_secrets), '[]'),
+      ${customUrl != null ? awaitsHostVerification(customUrl) : sql`false`}
+    from deployments c
+    cross join lateral plan_patch(c, ${patch}) p
+    where ${isDeploymentInTenant(input.deployment_id)}
+      and require_allowed_patch(c, p, ${patch}, ${describeWrite(ctx)}::jsonb)
+      and require_listener_allows_patch(c.id, ${patch})`
+  const row = requireRow(await run(ctx, query), 'deployment_not_found')
+  const wanted: Wanted & { tenant_id: string } = JSON.parse(row[0])
+  const planned = planPatchChanges(wanted, input, { clear: input.clear, keptSecrets: JSON.parse(row[1]) })
+  if (row[2] && planned.changes.some(({ path }) => path === 'source_config.custom_url'))
+    planned.warnings.push(await describeHostVerification(ctx, wanted.tenant_id, hostOf(customUrl!)!))
+  planned.warnings.push(...ctx.warnings)
+  return { ...planned, plan_digest: await makePlanDigest(ctx, wanted.version, plannedRequest(input)) }
+})
+
+// ---- applied
+
+const patchStatement = prepareStatement<{ deployment: string; revision: string; patch: string; request: string }, Row>(
+  ({ deployment, revision, patch, request }) => sql`
+    select answer, has_webhooks
+    from patch_deployment(${deployment}::uuid, ${revision}::uuid, ${patch}::jsonb, ${request}::jsonb)
+    where require_listener_allows_patch(${deployment}::uuid, ${patch}::jsonb)`,
+)
+
+export const patchDeployment = verb('deployments:update', async (ctx, input: PatchInput) => {
+  validateInput(ctx, input)
+  const { deployment_id: deployment } = input
+  const request = describeWrite(ctx, await readPlannedVersion(ctx, plannedRequest(input)))
+  const secrets = await fingerprintSecrets(ctx, deployment, input.secrets ?? [])
+  const sealed = await Promise.all(
+    secrets.map(secret => (isMasked(secret) ? secret : sealSecret(ctx, deployment, secret))),
+  )
+  const patch = describePatch(input, sealed)
+  const statement = patchStatement({ deployment, revision: crypto.randomUUID(), patch, request })
+  return deploymentToWire(requireRow(await runWrite<DeploymentRow>(ctx, statement), 'deployment_not_found'))
+})
+
+// ---- what plan_patch() gets: the members of the patch with their rules
+
+/** Of secrets that replace the stored ones, the database gets no values: it compares fingerprints. */
+export function describePatch(
+  input: Omit<PatchInput, 'deployment_id' | 'dry_run'>,
+  secrets: FingerprintedSecret[],
+): string {
+  const { clear, revision_source } = input
+  return JSON.stringify({
+    revision_source: revision_source ?? undefined,
+    members: listPatchMembers(input, clear).map(describeMember),
+    policy_needs: listPolicyNeeds(input.source_config?.resource_spec ?? {}),
+    required: listRequiredPaths(input).map(path => ({ path: path.join('.'), needed_by: sourcesWith('needs', path) })),
+    secrets: replacesSecrets(input, clear)
+      ? secrets.map(({ value, ...secret }) => ({ ...secret, masked: isMasked({ value }) }))
+      : undefined,
+  })
+}
+
+const describeMember = ({ path, value, effect, isAlwaysNew }: PatchMember) => ({
+  path: path.join('.'),
+  value,
+  effect,
+  is_always_new: isAlwaysNew,
+  refused_by: sourcesWith('refuses', path),
+})
+
+const sourcesWith = (rule: 'needs' | 'refuses', path: string[]): Source[] =>
+  sources.filter(name => SOURCE_RULES[name][rule].some(other => other.join() === path.join()))
+
+/** What the patch may take from its source: members that it clears, and those that another source needs. */
+const listRequiredPaths = ({ clear, revision_source }: Pick<PatchInput, 'clear' | 'revision_source'>): string[][] => [
+  ...clear.filter(isSetting).map(name => ['source_config', name]),
+  ...(revision_source ? SOURCE_RULES[revision_source].needs : []),
+]
+
+/** Refuses faults that do not depend on the deployment. */
+function validateInput(ctx: Ctx, input: PatchInput): void {
+  refuseReservedUrl(ctx, input.source_config)
+  const both = input.clear.filter(isSetting).filter(name => input.source_config?.[name] != null)
+  const paths = both.map(name => ['source_config', name])
+  if (input.clear.includes('secrets') && hasSecrets(input)) paths.push(['secrets'])
+  const faults = paths.map(path => ({ loc: ['body', ...path], msg: 'is both set and cleared' }))
+  const { mode } = ctx.config
+  const wrongMode = input.revision_source ? findModeFaults(input.revision_source, mode, 'revision_source') : []
+  if (faults.length + wrongMode.length > 0)
+    throw sourceRuleError([...wrongMode, ...faults.map(fault => ({ type: 'member_cleared', ...fault }))])
+}

@@ -1,0 +1,217 @@
+// The plan of a patch: which members change, whether that creates a revision, what is immutable. Pure.
+// patch.ts sends the same rules to plan_patch() in the database, so that a plan and its application cannot disagree.
+import { type ClearableMember, MASK } from '../../protocol/parts.schema.ts'
+import { describeLosses } from './plan-warnings.ts'
+import type { RevisionComparison } from './revisions.schema.ts'
+import type { DeploymentPatch, NewDeployment, Plan } from './schema.ts'
+import type { SecretVersion } from './tables.ts'
+
+export type Change = Plan['changes'][number]
+type SecretChange = Plan['secrets'][number]
+export type Effect = 'in_place' | 'revision' | 'immutable'
+/** The stored configuration of a deployment; of secrets, their names and versions. */
+export type Wanted = {
+  version: number
+  source_config: Record<string, unknown>
+  source_revision_config: Record<string, unknown>
+  secret_references: unknown[] | null
+  secrets: SecretVersion[]
+}
+
+type MemberRule = { effect: Effect; isMovable?: (value: string) => boolean }
+const immutableRule: MemberRule = { effect: 'immutable' }
+const inPlaceRule: MemberRule = { effect: 'in_place' }
+const revisionRule: MemberRule = { effect: 'revision' }
+
+const COMMIT_SHA = /^[0-9a-f]{40}([0-9a-f]{24})?$/
+const IMAGE_DIGEST = /@sha256:[0-9a-f]{64}$/
+
+const MEMBER_RULES: Record<string, MemberRule> = {
+  'source_config.integration_id': immutableRule,
+  'source_config.repo_url': immutableRule,
+  'source_config.deployment_type': immutableRule,
+  'source_config.template_id': immutableRule,
+  'source_config.listener_id': immutableRule,
+  'source_config.listener_config': immutableRule,
+  'source_config.build_on_push': inPlaceRule,
+  'source_config.custom_url': inPlaceRule,
+  'source_config.resource_spec': revisionRule,
+  'source_config.install_command': revisionRule,
+  'source_config.build_command': revisionRule,
+  'source_config.tracing': revisionRule,
+  // A branch or a tag may have moved since: sending the same one again creates a revision.
+  'source_revision_config.repo_ref': { effect: 'revision', isMovable: ref => !COMMIT_SHA.test(ref) },
+  'source_revision_config.image_uri': { effect: 'revision', isMovable: uri => !IMAGE_DIGEST.test(uri) },
+  'source_revision_config.platform_config_path': revisionRule,
+  'source_revision_config.source_tarball_path': revisionRule,
+  secret_references: revisionRule,
+}
+
+export type PatchMember = {
+  path: string[]
+  value: unknown
+  effect: Effect
+  /** Counts as changed even if the stored value is the same. */
+  isAlwaysNew: boolean
+}
+
+export const isSetting = (member: ClearableMember) => member !== 'secrets'
+
+/** Without secrets, which are compared by name. */
+export function listPatchMembers(patch: DeploymentPatch, clear: readonly ClearableMember[] = []): PatchMember[] {
+  const members: PatchMember[] = []
+  for (const [joinedPath, { effect, isMovable }] of Object.entries(MEMBER_RULES)) {
+    const path = joinedPath.split('.')
+    const value = readPath(patch, path)
+    if (value != null) members.push({ path, value, effect, isAlwaysNew: isMovable?.(value as string) ?? false })
+  }
+  for (const name of clear.filter(isSetting)) {
+    const path = ['source_config', name]
+    members.push({ path, value: null, effect: MEMBER_RULES[path.join('.')]!.effect, isAlwaysNew: false })
+  }
+  if (patch.revision_source != null) {
+    members.push({ path: ['revision_source'], value: patch.revision_source, effect: 'revision', isAlwaysNew: true })
+  }
+  return members
+}
+
+const readPath = (from: object, path: string[]): unknown =>
+  path.reduce<unknown>((parent, name) => (parent as Record<string, unknown> | null | undefined)?.[name], from) ?? null
+
+export const isMasked = ({ value }: { value: string }): boolean => value === MASK
+/** An empty list keeps the secrets as they are. */
+export const hasSecrets = (patch: DeploymentPatch): boolean => (patch.secrets?.length ?? 0) > 0
+export const replacesSecrets = (patch: DeploymentPatch, clear: readonly ClearableMember[]): boolean =>
+  hasSecrets(patch) || clear.includes('secrets')
+
+type PatchOptions = {
+  clear?: readonly ClearableMember[]
+  /** The names of secrets that are sent with the value that is stored. */
+  keptSecrets?: readonly string[]
+}
+
+export function planPatchChanges(
+  wanted: Wanted,
+  patch: DeploymentPatch,
+  { clear = [], keptSecrets = [] }: PatchOptions = {},
+): Omit<Plan, 'plan_digest'> {
+  const changes: Change[] = []
+  for (const { path, value, effect, isAlwaysNew } of listPatchMembers(patch, clear)) {
+    const before = readPath(wanted, path)
+    const after = isEmptyList(value) ? null : value
+    if (isAlwaysNew || !isJsonEqual(before, after)) changes.push({ path: path.join('.'), before, after, effect })
+  }
+  const sent = patch.secrets ?? []
+  const isKept = (name: string) =>
+    keptSecrets.includes(name) || sent.some(secret => secret.name === name && isMasked(secret))
+  const secrets = replacesSecrets(patch, clear) ? listSecretChanges(wanted.secrets, sent, isKept) : []
+  if (secrets.length > 0) changes.push(changeOfSecrets(wanted.secrets, sent))
+  const reasons = changes.filter(change => change.effect === 'revision').map(change => change.path)
+  const resolvedCommit = wanted.source_revision_config.repo_commit_sha ?? null
+  if (reasons.includes(REPO_REF_PATH) && resolvedCommit !== null)
+    changes.push({ path: COMMIT_PATH, before: resolvedCommit, after: null, effect: 'revision' })
+  const repeated = changes.filter(change => change.effect === 'revision' && isJsonEqual(change.before, change.after))
+  const mayBeNewer = ({ path }: Change) => `\`${path}\` has the same value, but it may point to something newer now.`
+  return {
+    creates_revision: reasons.length > 0,
+    reasons,
+    changes,
+    secrets,
+    warnings: [...describeLosses(changes), ...repeated.map(mayBeNewer)],
+  }
+}
+
+/** A ref that is sent again resolves again: the commit that it resolved to is dropped. */
+const REPO_REF_PATH = 'source_revision_config.repo_ref'
+const COMMIT_PATH = 'source_revision_config.repo_commit_sha'
+
+type Named = { name: string }
+const namesOf = (named: Named[]) => named.map(({ name }) => name)
+const changeOfSecrets = (before: Named[], after: Named[]): Change => ({
+  path: 'secrets',
+  before: namesOf(before),
+  after: namesOf(after),
+  effect: 'revision',
+})
+
+function listSecretChanges(before: Named[], after: Named[], isKept: (name: string) => boolean): SecretChange[] {
+  const [stored, sent] = [new Set(namesOf(before)), new Set(namesOf(after))]
+  return [
+    ...[...sent]
+      .filter(name => !stored.has(name) || !isKept(name))
+      .map(name => ({ name, change: stored.has(name) ? ('changed' as const) : ('added' as const) })),
+    ...[...stored].filter(name => !sent.has(name)).map(name => ({ name, change: 'removed' as const })),
+  ]
+}
+
+/** The plan of a new deployment. Everything in it is new. */
+export function planCreation({ name, source, ...input }: NewDeployment): Omit<Plan, 'plan_digest'> {
+  const added = (path: string, after: unknown, effect: Effect): Change => ({ path, before: null, after, effect })
+  const members = listPatchMembers(input).map(({ path, value, effect }) =>
+    added(path.join('.'), value, effect === 'revision' ? 'revision' : 'in_place'),
+  )
+  const secrets = input.secrets.length > 0 ? [added('secrets', namesOf(input.secrets), 'revision')] : []
+  const changes = [added('name', name, 'in_place'), added('source', source, 'in_place'), ...members, ...secrets]
+  const secretChanges = listSecretChanges([], input.secrets, () => false)
+  return { creates_revision: true, reasons: ['created'], changes, secrets: secretChanges, warnings: [] }
+}
+
+export type RevisionContent = Omit<Wanted, 'version'>
+const REVISION_MEMBERS = Object.keys(MEMBER_RULES).filter(path => MEMBER_RULES[path]!.effect === 'revision')
+/** Members of the deployment, not of a revision: a rollback keeps them. */
+export const IN_PLACE_MEMBERS = Object.keys(MEMBER_RULES)
+  .filter(path => MEMBER_RULES[path]!.effect === 'in_place')
+  .map(path => path.split('.')[1]!)
+
+/** The plan of a redeploy or a rollback. */
+export function planRestoreChanges(
+  wanted: RevisionContent,
+  to: RevisionContent,
+  reason: string,
+): Omit<Plan, 'plan_digest'> {
+  const differences = listDifferences([...REVISION_MEMBERS, COMMIT_PATH], wanted, to)
+  const changes: Change[] = differences.map(difference => ({ ...difference, effect: 'revision' }))
+  const [versions, restored] = [versionsOf(wanted.secrets), versionsOf(to.secrets)]
+  const secrets = listSecretChanges(wanted.secrets, to.secrets, name => versions.get(name) === restored.get(name))
+  if (secrets.length > 0) changes.push(changeOfSecrets(wanted.secrets, to.secrets))
+  return { creates_revision: true, reasons: [reason], changes, secrets, warnings: describeLosses(changes) }
+}
+
+const versionsOf = (secrets: SecretVersion[]) => new Map(secrets.map(({ name, version }) => [name, version]))
+
+type Difference = RevisionComparison['changes'][number]
+const listDifferences = (paths: string[], from: object, to: object): Difference[] =>
+  paths
+    .map(path => {
+      const [before, after] = [from, to].map(content => readPath(content, path.split('.')))
+      return { path, before, after }
+    })
+    .filter(({ before, after }) => !isJsonEqual(before, after))
+
+/** Every member of the configuration that differs, and the versions of secrets. */
+export function compareRevisions(from: RevisionContent, to: RevisionContent): Difference[] {
+  const [versionsBefore, versionsAfter] = [versionsOf(from.secrets), versionsOf(to.secrets)]
+  const secrets = [...new Set([...versionsBefore.keys(), ...versionsAfter.keys()])].sort().map(name => ({
+    path: `secrets.${name}`,
+    before: versionsBefore.get(name) ?? null,
+    after: versionsAfter.get(name) ?? null,
+  }))
+  return [
+    ...listDifferences(['source', ...Object.keys(MEMBER_RULES), COMMIT_PATH], from, to),
+    ...secrets.filter(({ before, after }) => before !== after),
+  ]
+}
+
+const isEmptyList = (value: unknown): boolean => Array.isArray(value) && value.length === 0
+
+/** The order of members does not matter, the order of items does. */
+export function isJsonEqual(a: unknown, b: unknown): boolean {
+  if (a === b) return true
+  if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return false
+  if (Array.isArray(a) !== Array.isArray(b)) return false
+  const members = Object.entries(a)
+  return (
+    members.length === Object.keys(b).length &&
+    members.every(([name, value]) => Object.hasOwn(b, name) && isJsonEqual(value, (b as Record<string, unknown>)[name]))
+  )
+}

@@ -1,0 +1,136 @@
+// Creates revisions of the current configuration or of an older revision (redeploy, rollback), and interrupts them.
+import { and, eq, isNotNull, sql } from 'drizzle-orm'
+import type * as z from 'zod'
+import { bumpVersion, db, inTenant, refuseUnless, run, textArray, versionMatches } from '../../kernel/db/db.ts'
+import { commit, describeWrite, runWrite } from '../../kernel/db/journal.ts'
+import { changedMembers } from '../../kernel/db/recorded-changes.ts'
+import { requireRow } from '../../kernel/db/rows.ts'
+import type { Row } from '../../kernel/db/statement.ts'
+import { type Ctx, verb } from '../../kernel/http/context.ts'
+import { canChangeCommands } from './command-permission.ts'
+import { interrupt } from './interrupt.ts'
+import { IN_PLACE_MEMBERS, planRestoreChanges, type Wanted } from './plan.ts'
+import { makePlanDigest, readPlannedVersion } from './plan-digest.ts'
+import { lockDeployment } from './revision-queue.ts'
+import type { Rollback } from './revisions.schema.ts'
+import { DEPLOYMENT_RECORD, type DeploymentRow, deploymentToWire, type RevisionRow, revisionToWire } from './rows.ts'
+import type * as schema from './schema.ts'
+import { isDeployment } from './service.ts'
+import { deployments, revisions } from './tables.ts'
+
+type DeploymentParams = z.output<typeof schema.DeploymentRef>
+type RevisionParams = z.output<typeof schema.RevisionRef>
+type RestoreMode = { reason: 'redeployed' | 'rolled_back'; until: 'released' | 'newer_commit' | null }
+
+// ---- of the current configuration
+
+const plannedRevision = ({ deployment_id }: DeploymentParams) => ({ reason: 'requested', deployment_id })
+
+/** Its commit is known only when the ref is resolved again. */
+export const planRevision = verb('deployments:update', async (ctx, ref: DeploymentParams): Promise<schema.Plan> => {
+  const next = sql<Record<string, unknown>>`unpinned_config(${deployments})::jsonb`
+  const query = db.select({ deployments, next }).from(deployments).where(isDeployment(ref.deployment_id))
+  const row = requireRow(await run(ctx, query), 'deployment_not_found')
+  const wanted = row.deployments as Wanted
+  const plan = planRestoreChanges(wanted, { ...wanted, source_revision_config: row.next }, 'requested')
+  plan.warnings.push(...ctx.warnings)
+  return { ...plan, plan_digest: await makePlanDigest(ctx, wanted.version, plannedRevision(ref)) }
+})
+
+export const createRevision = verb('deployments:update', async (ctx, ref: DeploymentParams) => {
+  const request = describeWrite(ctx, await readPlannedVersion(ctx, plannedRevision(ref)))
+  const statement = sql<Row>`
+    select answer, has_webhooks
+    from repeat_revision(${ref.deployment_id}::uuid, ${crypto.randomUUID()}::uuid, ${request}::jsonb)`
+  return revisionToWire(requireRow(await runWrite<RevisionRow>(ctx, statement), 'deployment_not_found'))
+})
+
+// ---- of an older revision
+
+const redeployMode: RestoreMode = { reason: 'redeployed', until: null }
+const rollbackMode = ({ release_on_newer_commit }: Rollback): RestoreMode => ({
+  reason: 'rolled_back',
+  until: release_on_newer_commit ? 'newer_commit' : 'released',
+})
+
+const plannedRestore = ({ deployment_id, revision_id }: RevisionParams, { reason, until }: RestoreMode) => ({
+  ...{ reason, until, deployment_id, revision_id },
+})
+
+/** An unknown revision passes here, so that the answer is `revision_not_found`. */
+const canRestoreCommands = sql`case when ${revisions.id} is null then true
+  else ${canChangeCommands(sql`${deployments.source_config}`, sql`${revisions.source_config}`)} end`
+
+async function planRestore(ctx: Ctx, ref: RevisionParams, mode: RestoreMode): Promise<schema.Plan> {
+  const target = and(
+    eq(revisions.id, ref.revision_id),
+    eq(revisions.deployment_id, deployments.id),
+    inTenant(revisions),
+  )
+  const rows = await run(
+    ctx,
+    db
+      .select()
+      .from(deployments)
+      .leftJoin(revisions, target)
+      .where(and(isDeployment(ref.deployment_id), canRestoreCommands)),
+  )
+  const row = requireRow(rows, 'deployment_not_found')
+  const to = requireRow(row.revisions ? [row.revisions] : [], 'revision_not_found')
+  const plan = planRestoreChanges(row.deployments as Wanted, to as typeof to & Omit<Wanted, 'version'>, mode.reason)
+  if (/_FAILED$/.test(to.status)) plan.warnings.push(`Revision ${to.number} failed before, so it may fail again.`)
+  if (mode.until) plan.warnings.push('The rollback holds automatic deploys until the hold is released.')
+  plan.warnings.push(...ctx.warnings)
+  return { ...plan, plan_digest: await makePlanDigest(ctx, row.deployments.version, plannedRestore(ref, mode)) }
+}
+
+async function restoreRevision(ctx: Ctx, ref: RevisionParams, mode: RestoreMode) {
+  const request = describeWrite(ctx, await readPlannedVersion(ctx, plannedRestore(ref, mode)))
+  const statement = sql<Row>`
+    select answer, has_webhooks
+    from restore_revision(
+      ${ref.deployment_id}::uuid,
+      ${ref.revision_id}::uuid,
+      ${crypto.randomUUID()}::uuid,
+      ${mode.reason},
+      ${mode.until},
+      ${textArray(IN_PLACE_MEMBERS)},
+      ${request}::jsonb
+    )`
+  return deploymentToWire(requireRow(await runWrite<DeploymentRow>(ctx, statement), 'deployment_not_found'))
+}
+
+export const planRedeploy = verb('deployments:update', (ctx, ref: RevisionParams) =>
+  planRestore(ctx, ref, redeployMode),
+)
+export const redeployRevision = verb('deployments:update', (ctx, ref: RevisionParams) =>
+  restoreRevision(ctx, ref, redeployMode),
+)
+
+type RollbackInput = DeploymentParams & Rollback
+export const planRollback = verb('deployments:update', (ctx, input: RollbackInput) =>
+  planRestore(ctx, input, rollbackMode(input)),
+)
+export const rollBackDeployment = verb('deployments:update', (ctx, input: RollbackInput) =>
+  restoreRevision(ctx, input, rollbackMode(input)),
+)
+
+export const releaseHold = verb('deployments:update', async (ctx, { deployment_id }: DeploymentParams) => {
+  const change = db
+    .update(deployments)
+    .set({ hold: null, ...bumpVersion(deployments) })
+    .where(
+      and(
+        isDeployment(deployment_id),
+        refuseUnless('hold_not_found', sql`${isNotNull(deployments.hold)}`),
+        versionMatches(ctx, deployments),
+      ),
+    )
+    .returning()
+  const parts = { lock: lockDeployment(deployment_id), changes: changedMembers(deployments, DEPLOYMENT_RECORD) }
+  requireRow(await commit(ctx, 'deployment.hold_released', change, {}, parts), 'deployment_not_found')
+})
+
+// ---- interruption
+
+export const interruptRevision = verb('deployments:update', (ctx, ref: RevisionParams) => interrupt(ctx, ref))

@@ -1,0 +1,147 @@
+// Converts rows of deployments and revisions to the wire format, with every member present.
+import { type SQL, sql } from 'drizzle-orm'
+import { recordColumns } from '../../kernel/db/recorded-changes.ts'
+import { completeMembers, pickColumns, toIsoTime } from '../../kernel/db/rows.ts'
+import { etagVersion } from '../../kernel/http/routes.ts'
+import { MASK, SourceConfig, SourceRevisionConfig } from '../../protocol/parts.schema.ts'
+import type { Serving } from './revisions.schema.ts'
+import type { Deployment, Revision } from './schema.ts'
+import type { DeploymentSummary } from './summary.schema.ts'
+import { summaryToWire } from './summary.ts'
+import { deployments, revisions, type SecretVersion } from './tables.ts'
+
+export const wireColumns = pickColumns(deployments, [
+  'id',
+  'tenant_id',
+  'name',
+  'source',
+  'source_config',
+  'source_revision_config',
+  'secrets',
+  'secret_references',
+  'status',
+  'image_version',
+  'hold',
+  'latest_revision_id',
+  'active_revision_id',
+  'parent_deployment_id',
+  'preview',
+  'url',
+  'owner',
+  'created_at',
+  'updated_at',
+  'version',
+])
+export type DeploymentRow = Pick<typeof deployments.$inferSelect, keyof typeof wireColumns> & {
+  summary?: DeploymentSummary
+}
+export type RevisionRow = typeof revisions.$inferSelect
+
+// ---- what events show
+
+export const DEPLOYMENT_RECORD = {
+  ...recordColumns(deployments, [
+    'name',
+    'source',
+    'status',
+    'source_config',
+    'source_revision_config',
+    'secret_references',
+    'hold',
+    'parent_deployment_id',
+    'preview',
+  ]),
+  secrets: (row: SQL) => sql`secret_versions(${row}.secrets)`,
+}
+export const DEPLOYMENT_STATUS_RECORD = recordColumns(deployments, ['status'])
+
+/** The configuration of a revision is that of its deployment when it was created, whose event has it. */
+export const REVISION_RECORD = recordColumns(revisions, [
+  'number',
+  'source',
+  'source_revision_config',
+  'status',
+  'status_message',
+  'reasons',
+  'from_revision_id',
+  'commit',
+])
+// ---- the wire
+
+export const servingOf = (row: Pick<DeploymentRow, 'active_revision_id' | 'latest_revision_id'>): Serving => {
+  if (row.active_revision_id === null) return 'none'
+  return row.active_revision_id === row.latest_revision_id ? 'current' : 'previous'
+}
+
+const memberNames = (schema: { shape: object }) => Object.keys(schema.shape)
+const [CONFIG, REVISION_CONFIG] = [memberNames(SourceConfig), memberNames(SourceRevisionConfig)]
+const LISTENER_CONFIG = ['k8s_namespace']
+
+export function configToWire(stored: unknown): Deployment['source_config'] {
+  const config = completeMembers(CONFIG, stored)
+  if (config.listener_config) config.listener_config = completeMembers(LISTENER_CONFIG, config.listener_config)
+  return config as Deployment['source_config']
+}
+export const revisionConfigToWire = (stored: unknown) =>
+  completeMembers(REVISION_CONFIG, stored) as Deployment['source_revision_config']
+
+export function deploymentToWire(row: DeploymentRow): Deployment & { [etagVersion]: number } {
+  return {
+    id: row.id,
+    tenant_id: row.tenant_id,
+    name: row.name,
+    source: row.source as Deployment['source'],
+    source_config: configToWire(row.source_config),
+    source_revision_config: revisionConfigToWire(row.source_revision_config),
+    secrets: (row.secrets as SecretVersion[]).map(({ name }) => ({ name, value: MASK })),
+    secret_fingerprints: Object.fromEntries(
+      (row.secrets as SecretVersion[]).map(({ name, version }) => [name, String(version)]),
+    ),
+    secret_references: row.secret_references as Deployment['secret_references'],
+    status: row.status as Deployment['status'],
+    serving: servingOf(row),
+    image_version: row.image_version,
+    hold: row.hold && { ...row.hold, since: toIsoTime(row.hold.since) },
+    latest_revision_id: row.latest_revision_id,
+    active_revision_id: row.active_revision_id,
+    parent_deployment_id: row.parent_deployment_id,
+    preview: row.preview && { ...row.preview, expires_at: toIsoTime(row.preview.expires_at) },
+    url: row.url,
+    owner: row.owner,
+    created_at: toIsoTime(row.created_at),
+    updated_at: toIsoTime(row.updated_at),
+    ...(row.summary && { summary: summaryToWire(row.summary) }),
+    [etagVersion]: row.version,
+  }
+}
+
+/** Of a revision that last moved before its states were recorded, only the current one is known. */
+const statesToWire = ({ states, status, status_since }: RevisionRow): Revision['states'] =>
+  (states ?? [{ status, since: status_since }]).map(({ status, since }, i, all) => {
+    const next = all[i + 1]
+    return {
+      status: status as Revision['status'],
+      since: toIsoTime(since),
+      seconds: next ? (Date.parse(toIsoTime(next.since)) - Date.parse(toIsoTime(since))) / 1000 : null,
+    }
+  })
+
+export const revisionToWire = (row: RevisionRow): Revision => ({
+  id: row.id,
+  deployment_id: row.deployment_id,
+  number: row.number,
+  source: row.source as Revision['source'],
+  source_config: configToWire(row.source_config),
+  source_revision_config: revisionConfigToWire(row.source_revision_config),
+  secrets: row.secrets.map(({ name, version }) => ({ name, version })),
+  secret_references: row.secret_references as Revision['secret_references'],
+  status: row.status as Revision['status'],
+  status_message: row.status_message,
+  actor: { kind: row.actor_kind, id: row.actor_id, name: row.actor_name } as Revision['actor'],
+  commit: row.commit as Revision['commit'],
+  reasons: row.reasons,
+  from_revision_id: row.from_revision_id,
+  states: statesToWire(row),
+  created_at: toIsoTime(row.created_at),
+  updated_at: toIsoTime(row.updated_at),
+})

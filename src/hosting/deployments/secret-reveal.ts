@@ -1,0 +1,38 @@
+// Reveals the secrets of a deployment to a key with `secrets:read`, and journals it.
+import { sql } from 'drizzle-orm'
+import type * as z from 'zod'
+import { requirePermission } from '../../kernel/db/db.ts'
+import { commit } from '../../kernel/db/journal.ts'
+import { requireRow } from '../../kernel/db/rows.ts'
+import { verb } from '../../kernel/http/context.ts'
+import { etagVersion } from '../../kernel/http/routes.ts'
+import { type DeploymentRow, deploymentToWire } from './rows.ts'
+import type * as schema from './schema.ts'
+
+type RevealRow = DeploymentRow & { sealed_secrets: { name: string; sealed: string }[] }
+
+/** One statement reads the values and writes the event: no value leaves without an event. */
+export const revealDeployment = verb(
+  'secrets:read',
+  async (ctx, { deployment_id }: z.output<typeof schema.DeploymentRef>) => {
+    const query = sql<RevealRow>`
+      select d.*, array(
+        select json_build_object('name', s.name, 'sealed', s.sealed)
+        from rows from (json_to_recordset(d.secrets) as (name text, version integer))
+          with ordinality wanted(name, version, place)
+        join deployment_secrets s on s.deployment_id = d.id and s.name = wanted.name and s.version = wanted.version
+        order by wanted.place) as sealed_secrets
+      from deployments d
+      where d.id = ${deployment_id}::uuid
+        and d.tenant_id = current_tenant()
+        and ${requirePermission('deployments:read')}`
+    const row = requireRow(await commit(ctx, 'deployment.secrets_revealed', query), 'deployment_not_found')
+    const secrets = row.sealed_secrets.map(async ({ name, sealed }) => ({
+      name,
+      value: await ctx.sealer.open(sealed, deployment_id, name),
+    }))
+    // Without an ETag: that names the masked representation.
+    const { [etagVersion]: _, ...masked } = deploymentToWire(row)
+    return { ...masked, secrets: await Promise.all(secrets) }
+  },
+)

@@ -1,0 +1,201 @@
+// Tables of deployments, their revisions, secrets and custom hosts.
+
+import { type SQL, sql } from 'drizzle-orm'
+import {
+  boolean,
+  foreignKey,
+  index,
+  integer,
+  json,
+  pgTable,
+  primaryKey,
+  text,
+  unique,
+  uniqueIndex,
+  uuid,
+} from 'drizzle-orm/pg-core'
+import {
+  actorNameColumn,
+  createdAtColumn,
+  idColumn,
+  instantColumn,
+  newestFirstColumns,
+  parentTenantColumns,
+  versionedColumns,
+} from '../../kernel/db/columns.ts'
+import { tenantColumns } from '../../people/access/tables.ts'
+import { listeners } from '../listeners/tables.ts'
+
+/** Names the sealed version of a secret. */
+export type SecretVersion = { name: string; version: number }
+
+/** A state that a revision has been in. */
+export type RevisionState = { status: string; since: string }
+
+/** A rollback's hold on automatic deploys: when and by which revision it began, from which commit, and what ends it. */
+export type Hold = {
+  since: string
+  revision_id: string
+  from_commit: string | null
+  until: 'released' | 'newer_commit'
+}
+
+export type Preview = { number: number; branch: string; head_sha: string; expires_at: string }
+
+/**
+ * The desired state of a deployment in one row: its configuration, the versions of its secrets, and its revision queue
+ * (one in flight, at most one waiting). So a patch decides everything on one locked row.
+ */
+export const deployments = pgTable(
+  'deployments',
+  {
+    id: idColumn(),
+    ...tenantColumns(),
+    name: text().notNull(),
+    name_fold: text().notNull().generatedAlwaysAs(sql`lower(name)`),
+    source: text().notNull(),
+    deployment_type: text().notNull(),
+    status: text().notNull(),
+    image_version: text(),
+    tag_value_ids: uuid().array().notNull().default(sql`'{}'`),
+    source_config: json().notNull(),
+    source_revision_config: json().notNull(),
+    secrets: json().$type<SecretVersion[]>().notNull(),
+    secret_references: json(),
+    /** Numbers the desired state. `acknowledged` is the newest one that the data plane has confirmed. */
+    generation: integer().notNull().default(1),
+    acknowledged: integer().notNull().default(0),
+    remote_reconciled: boolean().notNull().default(false),
+    revisions: integer().notNull().default(1),
+    latest_revision_id: uuid(),
+    active_revision_id: uuid(),
+    in_flight_revision_id: uuid(),
+    waiting_revision_id: uuid(),
+    /** Set by a rollback. Pushes create no revision while it is set. */
+    hold: json().$type<Hold>(),
+    /** Set for previews. No foreign key: the sweep deletes the previews of a deleted parent. */
+    parent_deployment_id: uuid(),
+    preview: json().$type<Preview>(),
+    /** The normalized repository URL, by which pushes find deployments. `repoKey()` computes the same in TypeScript. */
+    repo_key: text().generatedAlwaysAs(
+      sql`regexp_replace(regexp_replace(lower(source_config ->> 'repo_url'), '^https?://', ''), '/*(\\.git)?/*$', '')`,
+    ),
+    deleting_at: instantColumn(),
+    /** A label of the files that declare it. It grants nothing. */
+    owner: text(),
+    /** Its trace keys of other versions are refused. */
+    trace_key_version: integer().notNull().default(1),
+    /** Null until a listener of the platform takes the deployment. */
+    listener_id: uuid(),
+    /** Reported by the agent. */
+    url: text(),
+    healthy: boolean(),
+    /** The health that the journal has. The sweep follows `healthy`. */
+    recorded_healthy: boolean(),
+    last_request_at: instantColumn(),
+    /** Parsed from custom_url by the trigger function `claim_custom_host()`. Null while the deployment is deleted. */
+    custom_host: text(),
+    custom_path: text(),
+    ...versionedColumns(),
+  },
+  t => [
+    index('deployments_custom_host').on(t.custom_host).where(sql`custom_host is not null`),
+    // The parent never changes, so this index leaves updates heap-only.
+    index('deployments_previews').on(t.parent_deployment_id).where(sql`parent_deployment_id is not null`),
+    index('deployments_repository').on(t.repo_key).where(sql`repo_key is not null`),
+    foreignKey({ name: 'listener_in_use', columns: [t.listener_id], foreignColumns: [listeners.id] }),
+    // Partial, so the planner does not use it for the lists of a workspace.
+    index('deployments_served').on(t.listener_id, t.tenant_id).where(sql`listener_id is not null`),
+    index('deployments_unserved').on(t.id).where(sql`listener_id is null`),
+    // For the sweep, when a silent listener is back.
+    index('deployments_unknown').on(t.listener_id).where(isUnknownStatus(sql`status`)),
+    index('deployments_health_unrecorded').on(t.id).where(isHealthUnrecorded(sql`healthy`, sql`recorded_healthy`)),
+    // For the sweep. A BRIN index leaves updates heap-only.
+    index('deployments_idle').using('brin', t.updated_at),
+    index('deployments_owner')
+      .on(t.tenant_id, t.owner, ...newestFirstColumns(t))
+      .where(sql`owner is not null`),
+    // For pages without a filter. The covering index with the filters is five times as wide. It is written in the
+    // migration, because drizzle has no `include`.
+    index('deployments_page').on(t.tenant_id, ...newestFirstColumns(t)),
+    uniqueIndex('deployment_name_taken').on(t.tenant_id, t.name).where(sql`deleting_at is null`),
+  ],
+)
+
+/** The workspace that owns a host of custom URLs. Only SQL functions write it, such as `claim_custom_host()`. */
+export const customHosts = pgTable(
+  'custom_hosts',
+  {
+    id: idColumn(),
+    host: text().notNull().unique('custom_host_taken'),
+    ...tenantColumns(),
+    /** Null until the workspace has proved the host by DNS. */
+    verified_at: instantColumn(),
+    created_at: createdAtColumn(),
+  },
+  t => [index('custom_hosts_page').on(t.tenant_id, ...newestFirstColumns(t))],
+)
+
+/** Revision states with a deadline. The sweep and its index use the same condition. */
+export const isPendingStatus = (status: SQL): SQL =>
+  sql`${status} in ('CREATING', 'AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING')`
+
+/** The sweep and its index use the same condition. Nothing recorded counts as healthy. */
+export const isHealthUnrecorded = (healthy: SQL, recorded: SQL): SQL => sql`${healthy} <> coalesce(${recorded}, true)`
+
+/** For the sweep only. With a plain comparison the planner would use this index for lists filtered by status. */
+export const isUnknownStatus = (status: SQL) => sql`${status} || '' = 'UNKNOWN'`
+
+export const revisions = pgTable(
+  'revisions',
+  {
+    id: idColumn(),
+    ...parentTenantColumns(),
+    deployment_id: uuid()
+      .notNull()
+      .references(() => deployments.id, { onDelete: 'cascade' }),
+    number: integer().notNull(),
+    source: text().notNull(),
+    source_config: json().notNull(),
+    source_revision_config: json().notNull(),
+    secrets: json().$type<SecretVersion[]>().notNull(),
+    secret_references: json(),
+    status: text().notNull(),
+    status_message: text(),
+    /** Silence past the deadline of a state is a failure. */
+    status_since: createdAtColumn(),
+    /** Written by triggers alone. Null if the revision last moved before it was recorded. */
+    states: json().$type<RevisionState[]>(),
+    reasons: text().array().notNull(),
+    from_revision_id: uuid(),
+    commit: json(),
+    actor_kind: text().notNull(),
+    actor_id: uuid(),
+    actor_name: actorNameColumn(),
+    created_at: createdAtColumn(),
+    updated_at: createdAtColumn(),
+  },
+  t => [
+    unique('revisions_number').on(t.deployment_id, t.number),
+    index('revisions_page').on(t.deployment_id, ...newestFirstColumns(t)),
+    index('revisions_pending').on(t.status_since).where(isPendingStatus(sql`status`)),
+  ],
+)
+
+/** Sealed values, one row for each version. A revision pins the versions that it runs with. */
+export const deploymentSecrets = pgTable(
+  'deployment_secrets',
+  {
+    ...parentTenantColumns(),
+    deployment_id: uuid()
+      .notNull()
+      .references(() => deployments.id, { onDelete: 'cascade' }),
+    name: text().notNull(),
+    version: integer().notNull(),
+    sealed: text().notNull(),
+    /** Of the value, by `Sealer.fingerprints`. Null if it was stored before there were fingerprints. */
+    fingerprint: text(),
+    created_at: createdAtColumn(),
+  },
+  t => [primaryKey({ columns: [t.deployment_id, t.name, t.version] })],
+)

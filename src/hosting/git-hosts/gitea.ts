@@ -1,0 +1,67 @@
+// The client of Gitea and Forgejo, which authenticates with an account's access token.
+import type { SealingServices } from '../../kernel/http/context.ts'
+import { fail } from '../../kernel/http/errors.ts'
+import { arrayOf } from '../../protocol/wire.ts'
+import { openCredentials } from './credentials.ts'
+import { type Githost, type Integration, parseRepositoryUrl } from './githost.ts'
+import { CommitResponse, ListedRepository, toCommit } from './host-responses.ts'
+import { createGuardedHostClient, parseResponse } from './request.ts'
+import { createRestClient } from './rest-client.ts'
+
+/** Gitea's default maximum. */
+const PAGE_SIZE = 50
+const Repositories = arrayOf(ListedRepository, 1000)
+const Commits = arrayOf(CommitResponse, 100)
+
+export const apiUrlOf = (base_url: string): string => `${base_url}/api/v1`
+export const headersFor = (token: string) => ({ Accept: 'application/json', Authorization: `token ${token}` })
+
+export function createGiteaHost(
+  { config, platform, sealer }: SealingServices,
+  origin: string,
+  row: Integration,
+): Githost {
+  const api = apiUrlOf(row.base_url)
+  const client = () => createGuardedHostClient({ config, platform }, origin)
+  let openedToken: Promise<string> | undefined
+  async function openToken(): Promise<string> {
+    const { token } = (await openCredentials(sealer, row)) ?? {}
+    if (!token) throw fail('integration_revoked')
+    return token
+  }
+  function token() {
+    openedToken ??= openToken()
+    return openedToken
+  }
+  const headers = async () => headersFor(await token())
+  const { repositoryApi, get, listPages, setStatus, comment } = createRestClient({ row, api, client, headers })
+
+  return {
+    repositories: stored =>
+      listPages(stored, {
+        urlOf: number => `${api}/user/repos?limit=${PAGE_SIZE}&page=${number}`,
+        pageSize: PAGE_SIZE,
+        parse: ({ headers, body }) => {
+          const listed = parseResponse(Repositories, api, body)
+          return { total: Number(/^\d{1,9}$/.exec(headers.get('X-Total-Count') ?? '') ?? listed.length), listed }
+        },
+      }),
+
+    async commit(repo_url, ref) {
+      const query = new URLSearchParams({ sha: ref, limit: '1', stat: 'false', verification: 'false', files: 'false' })
+      const { status, body } = await get(`${repositoryApi(repo_url)}/commits?${query}`)
+      const [commit] = status === 200 ? parseResponse(Commits, api, body) : []
+      return commit ? toCommit(commit) : null
+    },
+
+    /** Gitea cannot mint narrower tokens, so this is the integration's own. It ignores the username. */
+    async credential(repo_url) {
+      if (!parseRepositoryUrl(row.base_url, repo_url)) throw fail('repository_not_found')
+      return { username: 'oauth2', password: await token(), expires_at: null }
+    },
+
+    setStatus,
+    comment,
+    mintedToken: () => null,
+  }
+}

@@ -1,0 +1,39 @@
+// The interface that every kind of git host implements.
+import type { integrations } from './tables.ts'
+
+export type Repository = { id: number; name: string; owner: string; url: string; default_branch: string }
+/** One stored page of a host's listing. Its ETag lets the host answer 304 while the page is unchanged. */
+export type ListingPage = { etag: string | null; repositories: Repository[] }
+export type Commit = { sha: string; author: string | null; message: string | null }
+export type StatusState = 'pending' | 'success' | 'failure' | 'error'
+export type CommitStatus = { state: StatusState; url: string | null; description: string; context: string }
+export type GitCredential = { username: string; password: string; expires_at: string | null }
+export type HostToken = { token: string; expires_at: string }
+
+export type Integration = typeof integrations.$inferSelect
+
+/** Methods fail only with codes of `kernel/http/codes.ts`, and send requests only to the integration's own host. */
+export type Githost = {
+  repositories(stored: ListingPage[]): Promise<ListingPage[]>
+  /** Resolves a branch, tag or commit id. Null where the ref or the repository does not exist. */
+  commit(repo_url: string, ref: string): Promise<Commit | null>
+  /** Limited to reading this one repository where the host supports that. */
+  credential(repo_url: string): Promise<GitCredential>
+  setStatus(repo_url: string, sha: string, status: CommitStatus): Promise<void>
+  /** Edits the comment with this id, or with the same first line (`<!-- … -->`), else creates one. Returns its id. */
+  comment(repo_url: string, pull_number: number, body: string, comment_id: string | null): Promise<string>
+  /** The token that this client minted, if any. Store it with `setTokenColumns`, so that the next client reuses it. */
+  mintedToken(): HostToken | null
+}
+
+/** Without an id: the webhook of the operator's App. With one: that of an integration with its own credentials. */
+export const webhookPath = (integration_id?: string): string =>
+  `/v1/integrations/forge/githost${integration_id ? `/${integration_id}` : ''}/webhook`
+
+/** The owner and name in a repository's URL. Null where the URL is not on this host. */
+export function parseRepositoryUrl(base_url: string, repo_url: string): { owner: string; name: string } | null {
+  if (!repo_url.toLowerCase().startsWith(`${base_url.toLowerCase()}/`)) return null
+  const [, owner, name] = /^([\w.-]+)\/([\w.-]+?)(?:\.git)?\/?$/.exec(repo_url.slice(base_url.length + 1)) ?? []
+  const hasNames = [owner, name].every(part => part !== undefined && !/^(\.+|\.git)$/.test(part))
+  return hasNames ? { owner: owner!, name: name! } : null
+}

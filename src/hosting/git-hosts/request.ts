@@ -1,0 +1,153 @@
+// Sends requests to a git host: bounded, with its errors mapped to our codes and its responses validated.
+import * as z from 'zod'
+import type { Code } from '../../kernel/http/codes.ts'
+import { Failure, fail } from '../../kernel/http/errors.ts'
+import { createGuardedClient, type FetchPolicy, type GuardedClient } from '../../kernel/http/guarded-fetch.ts'
+
+/** A page of 100 repositories is about 600 KB. A listing is MAX_PAGES requests, and some for tokens. */
+const LIMITS = { fetchMs: 8000, totalMs: 25_000, fetches: 120, bytes: 3 * 1024 * 1024 }
+const MAX_PAGES = 100
+/** A Worker's limit of open connections. Hosts allow far more. */
+export const MAX_CONCURRENT_REQUESTS = 6
+
+export const HOST_ERRORS: Code[] = [
+  'githost_refused',
+  'githost_rate_limited',
+  'blocked_url',
+  'upstream_error',
+  'upstream_timeout',
+]
+
+export const createGuardedHostClient = (policy: FetchPolicy, origin: string): GuardedClient =>
+  createGuardedClient(policy, origin, LIMITS)
+
+export type HostResponse = { status: number; headers: Headers; body: unknown }
+type HostRequest = { method?: string; headers: Record<string, string>; json?: unknown; form?: Record<string, string> }
+
+/** Responses with these are returned: their meaning depends on the request. All others become failures. */
+const PASSED_STATUSES = [200, 201, 204, 304, 404, 409, 422]
+const DEFAULT_RETRY_S = 60
+const MAX_RETRY_S = 3600
+const MAX_LINK_LENGTH = 2000
+const DEFAULT_RETRY_HEADERS = { 'Retry-After': String(DEFAULT_RETRY_S) }
+
+export async function requestHost(
+  client: GuardedClient,
+  url: string,
+  request: HostRequest,
+  isRedirected = false,
+): Promise<HostResponse> {
+  const { method = 'GET', headers, json, form } = request
+  const body = json === undefined ? form && new URLSearchParams(form).toString() : JSON.stringify(json)
+  const type = json === undefined ? 'application/x-www-form-urlencoded' : 'application/json'
+  const content = body === undefined ? { headers } : { headers: { ...headers, 'Content-Type': type }, body }
+  const { response, text } = await fetchText(client, url, { method, ...content })
+  const redirect = isRedirected || json === undefined ? null : redirectTarget(response, url)
+  if (redirect !== null) return requestHost(client, redirect, request, true)
+  const { status } = response
+  const parsed = parseJson(text)
+  if (!PASSED_STATUSES.includes(status)) throw hostFailure(response, parsed, new URL(url).host)
+  if (status < 300 && status !== 204 && parsed === undefined) throw unusableResponse(url, 'the response is not JSON')
+  return { status, headers: response.headers, body: parsed }
+}
+
+/** Hosts redirect writes to a renamed repository. Followed once, and only on the same host. */
+function redirectTarget({ status, headers }: Response, url: string): string | null {
+  const location = headers.get('Location')
+  if (![307, 308].includes(status) || location === null || !URL.canParse(location, url)) return null
+  const target = new URL(location, url)
+  return target.origin === new URL(url).origin ? target.href : null
+}
+
+async function fetchText(
+  client: GuardedClient,
+  url: string,
+  init: RequestInit,
+): Promise<{ response: Response; text: string }> {
+  try {
+    const response = await client.fetch(url, init)
+    return { response, text: await response.text() }
+  } catch (error) {
+    const isAway = error instanceof Failure && (error.code === 'upstream_error' || error.code === 'upstream_timeout')
+    throw isAway ? fail(error.code, { ...error.extra, headers: DEFAULT_RETRY_HEADERS }) : error
+  }
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+export const unusableResponse = (url: string, reason: string): Failure =>
+  fail('upstream_error', { about: `${new URL(url).host}: ${reason}`, headers: DEFAULT_RETRY_HEADERS })
+
+export function parseResponse<S extends z.ZodType>(schema: S, url: string, body: unknown): z.output<S> {
+  const { success, data, error } = schema.safeParse(body)
+  if (success) return data
+  const path = error.issues[0]!.path.join('.').slice(0, 100)
+  throw unusableResponse(url, path ? `\`${path}\` is missing or invalid` : 'the response is invalid')
+}
+
+const ErrorBody = z.object({ message: z.string() })
+
+function hostFailure({ status, headers }: Response, body: unknown, host: string): Failure {
+  const message = ErrorBody.safeParse(body).data?.message ?? ''
+  const retry = { 'Retry-After': String(retryAfterOf(headers)) }
+  const hasLimitHeaders = headers.has('Retry-After') || headers.get('X-RateLimit-Remaining') === '0'
+  const isRateLimited = status === 429 || (status === 403 && (hasLimitHeaders || /rate limit|abuse/i.test(message)))
+  if (isRateLimited) return fail('githost_rate_limited', { about: host, headers: retry })
+  if (status === 403 && /suspended/i.test(message)) return fail('integration_suspended')
+  if (status === 401 || status === 403) return fail('githost_refused', { about: `${host} answered ${status}` })
+  return fail('upstream_error', { about: `${host} answered ${status}`, headers: retry })
+}
+
+/** In seconds. `Retry-After` is a number or a date. `X-RateLimit-Reset` counts only when the limit is used up. */
+function retryAfterOf(headers: Headers): number {
+  const [retryAfter, reset] = [headers.get('Retry-After'), headers.get('X-RateLimit-Reset')]
+  const isUsedUp = headers.get('X-RateLimit-Remaining') === '0'
+  const candidates = [
+    retryAfter === null ? Number.NaN : parseRetryAfter(retryAfter),
+    isUsedUp && reset !== null && /^\d+$/.test(reset) ? Number(reset) - Date.now() / 1000 : Number.NaN,
+  ]
+  const seconds = candidates.find(Number.isFinite) ?? DEFAULT_RETRY_S
+  return Math.min(MAX_RETRY_S, Math.max(1, Math.ceil(seconds)))
+}
+
+const parseRetryAfter = (value: string): number =>
+  /^\d+$/.test(value) ? Number(value) : (Date.parse(value) - Date.now()) / 1000
+
+export function countPages(headers: Headers, pageSize: number, total: number): number {
+  const lastPage = parseLastPage(headers.get('Link')?.slice(0, MAX_LINK_LENGTH) ?? '')
+  return Math.min(MAX_PAGES, lastPage ?? Math.ceil(total / Math.max(1, pageSize)))
+}
+
+/** Searches backwards from the relation: a host could make a regular expression over the header take cubic time. */
+function parseLastPage(links: string): number | null {
+  const relation = links.indexOf('rel="last"')
+  const end = relation < 0 ? -1 : links.lastIndexOf('>', relation)
+  const start = end < 0 ? -1 : links.lastIndexOf('<', end)
+  if (start < 0) return null
+  const [, query = ''] = links.slice(start + 1, end).split('?')
+  const page = new URLSearchParams(query).get('page') ?? ''
+  return /^\d{1,6}$/.test(page) ? Number(page) : null
+}
+
+/** The results are in the order of `numbers`. The first failure rejects, and no further work starts. */
+export async function mapConcurrently<T>(numbers: number[], work: (number: number) => Promise<T>): Promise<T[]> {
+  const results: T[] = []
+  const pending = [...numbers.entries()].reverse()
+  const worker = async () => {
+    for (let next = pending.pop(); next; next = pending.pop()) {
+      const [index, number] = next
+      results[index] = await work(number).catch(error => {
+        pending.length = 0
+        throw error
+      })
+    }
+  }
+  await Promise.all(Array.from({ length: Math.min(MAX_CONCURRENT_REQUESTS, numbers.length) }, worker))
+  return results
+}

@@ -1,0 +1,140 @@
+// Request and response schemas of git host integrations.
+import * as z from 'zod'
+import { boundedText, CREDENTIAL, parseWholeNumber, Uuid } from '../../protocol/wire.ts'
+
+const Time = z.string().meta({ format: 'date-time' })
+export const hosts = ['github', 'gitea'] as const
+export const states = ['active', 'suspended', 'revoked'] as const
+
+// ---- integrations
+
+export const IntegrationRef = z.object({ integration_id: Uuid })
+
+export const Integration = z
+  .object({
+    id: Uuid.meta({ description: 'Use this as `source_config.integration_id` of a deployment.' }),
+    installation_id: z.string().meta({ description: 'The id of the App’s installation. For Gitea, the account’s id.' }),
+    name: z.string().meta({ description: 'The name of the account.' }),
+    host: z.enum(hosts),
+    base_url: z.string(),
+    state: z.enum(states).meta({
+      description: '`suspended`: suspended at the host. `revoked`: no longer exists at the host; connect it again.',
+    }),
+    webhook_url: z.string().meta({ description: 'The URL to which the host must send its webhooks.' }),
+    created_at: Time,
+    updated_at: Time,
+  })
+  .meta({ id: 'Integration', description: 'A connection of the workspace to a git host.' })
+export type Integration = z.output<typeof Integration>
+export const Integrations = z
+  .array(Integration)
+  .meta({ description: 'All integrations of the workspace, newest first.' })
+
+// ---- connecting
+
+const InstallationId = boundedText(15).regex(/^\d+$/, { error: 'must be a number' })
+
+export const InstallInput = z
+  .object({
+    installation_id: InstallationId.nullish().meta({
+      description: 'An existing installation of the App, to connect it without installing it again.',
+    }),
+  })
+  .meta({
+    id: 'IntegrationInstallWish',
+    description: 'Whether to install the App or to connect an existing installation.',
+    example: {},
+  })
+
+export const Install = z
+  .object({
+    url: z.string().meta({
+      ...CREDENTIAL,
+      description: 'Send a person to this URL to install the App. Show it to that person only.',
+    }),
+    expires_at: Time.meta({ description: 'When the URL expires. It works once.' }),
+  })
+  .meta({ id: 'IntegrationInstall', description: 'The URL at which a person installs the operator’s GitHub App.' })
+export type Install = z.output<typeof Install>
+
+const BaseUrl = boundedText(500)
+  .refine(url => /^https?:\/\/[^/?#\s@\\]+(\/[\w.~-]+)*\/?$/i.test(url) && URL.canParse(url), {
+    error: 'must be the https URL of the host, as people open it',
+    abort: true,
+  })
+  .overwrite(url => new URL(url).href.replace(/\/$/, ''))
+  .meta({ description: 'The URL of the host, as people open it. For GitHub the default is `https://github.com`.' })
+
+const PEM_PATTERN = /^-----BEGIN (RSA )?PRIVATE KEY-----\s[A-Za-z0-9+/=\s]+-----END (RSA )?PRIVATE KEY-----$/
+const PrivateKey = boundedText(20_000)
+  .trim()
+  .regex(PEM_PATTERN, { error: 'must be the private key of the App, as in the file from GitHub' })
+  .meta({ description: 'PEM, in PKCS#1 or PKCS#8. Stored encrypted and never returned.' })
+
+const REQUIRED_MEMBERS = { github: ['app_id', 'private_key', 'installation_id'], gitea: ['base_url', 'token'] } as const
+const FORBIDDEN_MEMBERS = { github: ['token'], gitea: ['app_id', 'private_key', 'installation_id'] } as const
+
+export const NewIntegration = z
+  .object({
+    host: z.enum(hosts),
+    base_url: BaseUrl.nullish(),
+    app_id: InstallationId.nullish(),
+    private_key: PrivateKey.nullish(),
+    installation_id: InstallationId.nullish(),
+    token: boundedText(500)
+      .regex(/^[\x21-\x7e]+$/, { error: 'must be an access token' })
+      .nullish()
+      .meta({
+        description: 'An access token of Gitea or Forgejo that can read repositories and write statuses and comments.',
+      }),
+    webhook_secret: boundedText(255)
+      .min(16)
+      .regex(/^[\x21-\x7e]+$/, { error: 'must be 16 to 255 visible ASCII characters' })
+      .meta({ description: 'The secret with which the host signs its webhooks.' }),
+  })
+  .superRefine(
+    (body, check) => {
+      const { host } = body
+      if (!hosts.includes(host)) return
+      const addFault = (name: string, message: string) => check.addIssue({ code: 'custom', path: [name], message })
+      for (const name of REQUIRED_MEMBERS[host]) if (body[name] == null) addFault(name, `is required for \`${host}\``)
+      for (const name of FORBIDDEN_MEMBERS[host])
+        if (body[name] != null) addFault(name, `is not allowed for \`${host}\``)
+    },
+    { when: ({ value }) => typeof value === 'object' && value !== null && !Array.isArray(value) },
+  )
+  .meta({
+    id: 'NewIntegration',
+    description: 'A git host and its credentials: an installation of a GitHub App, or an account’s token.',
+    example: {
+      host: 'gitea',
+      base_url: 'https://gitea.example.com',
+      token: '3f1e7c0b9d5a4826',
+      webhook_secret: 'a-long-random-secret',
+    },
+  })
+export type NewIntegration = z.output<typeof NewIntegration>
+
+// ---- repositories
+
+export const RepositoryQuery = z.object({
+  name_contains: z.string().max(255).nullish().meta({ description: 'Part of the name. Ignores case.' }),
+  limit: z
+    .preprocess(parseWholeNumber, z.int().min(1).max(10_000).optional())
+    .meta({ description: 'The maximum number of repositories to return.' }),
+})
+
+export const GithostRepository = z
+  .object({
+    host_integration_id: Uuid.meta({ description: 'Use this as `source_config.integration_id` of a deployment.' }),
+    id: z.int(),
+    name: z.string(),
+    owner: z.string(),
+    url: z.string().meta({ description: 'Use this as `source_config.repo_url`.' }),
+    default_branch: z.string().meta({ description: 'Use this as `source_revision_config.repo_ref`.' }),
+  })
+  .meta({ id: 'GithostRepository', description: 'A repository that the integration can access.' })
+export type GithostRepository = z.output<typeof GithostRepository>
+export const Repositories = z
+  .array(GithostRepository)
+  .meta({ description: 'Ordered by owner and name. At most 10,000.' })

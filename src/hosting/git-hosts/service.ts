@@ -1,0 +1,132 @@
+// Connects git hosts by their credentials, and lists, rechecks and deletes integrations.
+import { and, sql } from 'drizzle-orm'
+import type * as z from 'zod'
+import { db, inTenant, lockRows, run, versionMatches } from '../../kernel/db/db.ts'
+import { commit, prepareWrite } from '../../kernel/db/journal.ts'
+import { changedMembers, deletedMembers } from '../../kernel/db/recorded-changes.ts'
+import { requireRow } from '../../kernel/db/rows.ts'
+import { type Ctx, verb, withoutRateLimit } from '../../kernel/http/context.ts'
+import { Failure, fail } from '../../kernel/http/errors.ts'
+import { newestFirst } from '../../kernel/http/paging.ts'
+import { type Credentials, openCredentials, sealCredentials } from './credentials.ts'
+import type { Integration } from './githost.ts'
+import { setState } from './installation-events.ts'
+import { fetchAccount, fetchInstallation, type ProvenAccount } from './ownership.ts'
+import { createGuardedHostClient } from './request.ts'
+import {
+  INTEGRATION_RECORD,
+  isIntegration,
+  type PublicIntegration,
+  storeIntegration,
+  toWire,
+  WIRE_COLUMNS_SQL,
+  wireColumns,
+} from './rows.ts'
+import type * as schema from './schema.ts'
+import { integrations } from './tables.ts'
+
+type Ref = z.output<typeof schema.IntegrationRef>
+
+export const listIntegrations = verb('deployments:read', async ctx => {
+  const query = db
+    .select(wireColumns)
+    .from(integrations)
+    .where(inTenant(integrations))
+    .orderBy(...newestFirst(integrations))
+  return (await run(ctx, query)).map(row => toWire(ctx.origin, row))
+})
+
+export const readIntegration = verb('deployments:read', async (ctx, { integration_id }: Ref) => {
+  const rows = await run(ctx, db.select(wireColumns).from(integrations).where(isIntegration(integration_id)))
+  return toWire(ctx.origin, requireRow(rows, 'integration_not_found'))
+})
+
+// ---- connecting with credentials
+
+const GITHUB_URL = 'https://github.com'
+
+/** Using the credentials at the host proves them: their holder may act for the installation or the account. */
+export const connectIntegration = verb('integrations:manage', async (ctx, input: schema.NewIntegration) => {
+  const { replayed } = await prepareWrite<unknown, PublicIntegration>(ctx, sql`select`)
+  if (replayed) return toWire(ctx.origin, requireRow(replayed, 'workspace_not_found'))
+  const { host, private_key, token, webhook_secret } = input
+  const proven = host === 'github' ? await proveApp(ctx, input) : await proveToken(ctx, input)
+  const credentials: Credentials = {
+    ...(private_key != null && { private_key }),
+    ...(token != null && { token }),
+    webhook_secret,
+  }
+  const sealed = await sealCredentials(ctx.sealer, { ...proven, tenant_id: ctx.requestInfo.tenant! }, credentials)
+  return toWire(ctx.origin, await storeIntegration(withoutRateLimit(ctx), proven, sealed))
+})
+
+async function proveApp(ctx: Ctx, { base_url, app_id, private_key, installation_id }: schema.NewIntegration) {
+  const app = { id: app_id!, privateKey: private_key! }
+  const client = createGuardedHostClient(ctx, ctx.origin)
+  const proven = await fetchInstallation(client, base_url ?? GITHUB_URL, app, installation_id!)
+  if (!proven) throw fail('githost_refused', { about: 'the App has no installation with this id' })
+  return { ...proven, app_id: app.id }
+}
+
+async function proveToken(ctx: Ctx, { base_url, token }: schema.NewIntegration): Promise<ProvenAccount> {
+  const proven = await fetchAccount(createGuardedHostClient(ctx, ctx.origin), base_url!, token!)
+  if (!proven) throw fail('githost_refused', { about: '`base_url` has no Gitea API' })
+  return proven
+}
+
+// ---- rechecking
+
+/** Sets the state to what the host reports now, in case a webhook was lost. */
+export const recheckIntegration = verb('integrations:manage', async (ctx, { integration_id }: Ref) => {
+  const query = db.select().from(integrations).where(isIntegration(integration_id))
+  const { current, replayed } = await prepareWrite<Integration, PublicIntegration>(ctx, query)
+  if (replayed) return toWire(ctx.origin, requireRow(replayed, 'integration_not_found'))
+  const row = requireRow(current, 'integration_not_found')
+  const account = await fetchCurrentAccount(ctx, row)
+  const state = account?.state ?? 'revoked'
+  const change = sql<PublicIntegration>`
+    update integrations i
+    set ${setState(state)}, name = ${account?.name ?? row.name}
+    where i.id = ${row.id}::uuid and i.tenant_id = current_tenant()
+    returning ${WIRE_COLUMNS_SQL}`
+  const parts = {
+    lock: lockRows(integrations, isIntegration(row.id)),
+    changes: changedMembers(integrations, INTEGRATION_RECORD),
+  }
+  const rows = await commit(withoutRateLimit(ctx), 'integration.rechecked', change, { state }, parts)
+  return toWire(ctx.origin, requireRow(rows, 'integration_not_found'))
+})
+
+/** Null means revoked. A host that rejects the operator's App does not revoke: the operator must fix the settings. */
+async function fetchCurrentAccount(ctx: Ctx, row: Integration): Promise<Pick<ProvenAccount, 'state' | 'name'> | null> {
+  const client = createGuardedHostClient(ctx, ctx.origin)
+  const credentials = await openCredentials(ctx.sealer, row)
+  try {
+    if (row.host === 'gitea') {
+      const account = await fetchAccount(client, row.base_url, credentials?.token ?? '')
+      return account?.account_id === row.account_id ? account : null
+    }
+    return await fetchInstallation(client, row.base_url, chooseApp(ctx, row, credentials), row.installation_id)
+  } catch (error) {
+    if (credentials && error instanceof Failure && error.code === 'githost_refused') return null
+    throw error
+  }
+}
+
+function chooseApp({ config: { github } }: Ctx, { app_id, base_url }: Integration, credentials: Credentials | null) {
+  if (app_id !== null && credentials?.private_key) return { id: app_id, privateKey: credentials.private_key }
+  if (github?.baseUrl !== base_url) throw fail('githost_app_missing')
+  return { id: github.appId, privateKey: github.privateKey }
+}
+
+// ---- deleting
+
+/** Deployments of the integration keep serving. They build nothing new, and their `explain` says so. */
+export const deleteIntegration = verb('integrations:manage', async (ctx, { integration_id }: Ref) => {
+  const change = db
+    .delete(integrations)
+    .where(and(isIntegration(integration_id), versionMatches(ctx, integrations)))
+    .returning(wireColumns)
+  const parts = { changes: deletedMembers(INTEGRATION_RECORD) }
+  requireRow(await commit(ctx, 'integration.deleted', change, {}, parts), 'integration_not_found')
+})

@@ -1,0 +1,63 @@
+// The table of metrics: what the copies of a revision used and answered, by minute and by hour.
+import { bigint, index, integer, pgTable, primaryKey, uuid } from 'drizzle-orm/pg-core'
+import { instantColumn, parentTenantColumns } from '../../kernel/db/columns.ts'
+import { deployments } from '../deployments/tables.ts'
+
+const count = () => bigint({ mode: 'number' })
+
+/** The counters of a point, which add up over copies, revisions and time. A null was not measured. */
+export const COUNTERS = {
+  restarts: count(),
+  cpu_ms: count(),
+  /** Of all copies, added up over the minutes. */
+  memory_bytes: count(),
+  unreached: count(),
+  status_1xx: count(),
+  status_2xx: count(),
+  status_3xx: count(),
+  status_4xx: count(),
+  status_5xx: count(),
+  /** Answers by the time until they began, one column for each bucket of `LATENCY_BOUNDS_MS`. */
+  latency_1: count(),
+  latency_2: count(),
+  latency_5: count(),
+  latency_10: count(),
+  latency_20: count(),
+  latency_50: count(),
+  latency_100: count(),
+  latency_200: count(),
+  latency_500: count(),
+  latency_1000: count(),
+  latency_2000: count(),
+  latency_5000: count(),
+  latency_10000: count(),
+  latency_20000: count(),
+  latency_60000: count(),
+  latency_more: count(),
+}
+
+export const metricPoints = pgTable(
+  'metric_points',
+  {
+    ...parentTenantColumns(),
+    deployment_id: uuid()
+      .notNull()
+      .references(() => deployments.id, { onDelete: 'cascade' }),
+    revision_id: uuid().notNull(),
+    /** 60 or 3600. */
+    seconds: integer().notNull(),
+    at: instantColumn().notNull(),
+    /** One bit for each minute of the hour in which that was measured. */
+    cpu_minutes: count().notNull(),
+    memory_minutes: count().notNull(),
+    /** The most that ran at once. */
+    copies: integer().notNull(),
+    /** The most memory of one copy. */
+    memory_peak_bytes: count(),
+    ...COUNTERS,
+  },
+  t => [
+    primaryKey({ columns: [t.deployment_id, t.seconds, t.at, t.revision_id] }),
+    index('metric_points_age').on(t.seconds, t.at),
+  ],
+)

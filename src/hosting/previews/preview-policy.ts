@@ -1,0 +1,240 @@
+// The policy by which a deployment gets previews: set, read and removed. Removing it ends its previews.
+import { and, eq, type SQL, sql } from 'drizzle-orm'
+import type * as z from 'zod'
+import { sealedFingerprint } from '../../kernel/crypto/digest.ts'
+import { db, inTenant, type Row, refuseUnless, run, versionMatches } from '../../kernel/db/db.ts'
+import { commit, type WriteParts } from '../../kernel/db/journal.ts'
+import { changedMembers, deletedMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
+import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
+import { type Ctx, verb } from '../../kernel/http/context.ts'
+import { etagVersion } from '../../kernel/http/routes.ts'
+import { MASK } from '../../protocol/parts.schema.ts'
+import { canChangeSpecCommands } from '../deployments/command-permission.ts'
+import { isJsonEqual } from '../deployments/plan.ts'
+import { makePlanDigest, readPlannedVersion } from '../deployments/plan-digest.ts'
+import { lockDeployment } from '../deployments/revision-queue.ts'
+import type { DeploymentRef, DryRun } from '../deployments/schema.ts'
+import { deployments } from '../deployments/tables.ts'
+import { matchesBranch } from '../pushes/branch-globs.ts'
+import { previewPolicies } from '../pushes/tables.ts'
+import { HOOK_SEAL_CONTEXT, insertHooks } from './preview-hooks.ts'
+import type { NewPreviewPolicy, PreviewPolicy, PreviewPolicyPlan } from './previews.schema.ts'
+
+export type PolicyRow = typeof previewPolicies.$inferSelect
+type Ref = z.output<typeof DeploymentRef>
+
+const POLICY_RECORD = {
+  ...recordColumns(previewPolicies, ['branches', 'max', 'forks', 'resource_spec']),
+  ttl: (row: SQL) => sql`${row}.ttl_seconds`,
+  secrets: (row: SQL) => sql`(select jsonb_agg(s ->> 'name') from json_array_elements(${row}.secrets) s)`,
+  hooks: (row: SQL) => sql`jsonb_build_object('on_create', ${row}.on_create, 'on_delete', ${row}.on_delete)`,
+}
+
+/** An overlay secret is sealed for the parent, in a context of its own name. */
+export const overlaySealContext = (name: string): string => `preview ${name}`
+
+const toWire = (row: PolicyRow): PreviewPolicy & { [etagVersion]: number } => ({
+  deployment_id: row.id,
+  branches: row.branches,
+  ttl: row.ttl_seconds,
+  max: row.max,
+  forks: row.forks,
+  secrets: row.secrets.map(({ name }) => ({ name, value: MASK })),
+  resource_spec: row.resource_spec as PreviewPolicy['resource_spec'],
+  hooks: row.hook_secret === null ? null : { on_create: row.on_create, on_delete: row.on_delete, secret: MASK },
+  secret_fingerprints: Object.fromEntries(row.secrets.map(({ name, sealed }) => [name, sealedFingerprint(sealed)])),
+  hook_secret_fingerprint: row.hook_secret && sealedFingerprint(row.hook_secret),
+  created_at: toIsoTime(row.created_at),
+  updated_at: toIsoTime(row.updated_at),
+  [etagVersion]: row.version,
+})
+
+/** Joins from the deployment, so that one trip tells a missing policy from a missing deployment. */
+export const readPolicy = verb('deployments:read', async (ctx, { deployment_id }: Ref) => {
+  const query = db
+    .select()
+    .from(deployments)
+    .leftJoin(previewPolicies, and(eq(previewPolicies.id, deployments.id), inTenant(previewPolicies)))
+    .where(and(eq(deployments.id, deployment_id), inTenant(deployments)))
+  const { preview_policies: policy } = requireRow(await run(ctx, query), 'deployment_not_found')
+  return toWire(requireRow(policy ? [policy] : [], 'preview_policy_not_found'))
+})
+
+// ---- planned, set
+
+type PolicyInput = Ref & NewPreviewPolicy & z.output<typeof DryRun>
+const plannedRequest = ({ dry_run: _, ...policy }: PolicyInput) => policy
+
+const UNSUPPORTED_PARENT = 'previews need a deployment of source githost that is not a preview itself'
+/** The parent `d` with its stored policy `o`, if it can have this one. */
+const selectParent = ({ deployment_id, resource_spec }: PolicyInput): SQL => sql`deployments d
+      left join preview_policies o on o.id = d.id and o.tenant_id = current_tenant()
+      where d.id = ${deployment_id}::uuid
+        and d.tenant_id = current_tenant()
+        and ${refuseUnless('deployment_deleting', sql`d.deleting_at is null`)}
+        and ${canChangeSpecCommands(sql`o.resource_spec`, sql`${specJson(resource_spec)}::jsonb`)}
+        and case
+          when d.source = 'githost' and d.parent_deployment_id is null then true
+          else refuse('source_rule', ${UNSUPPORTED_PARENT})
+        end`
+const specJson = (spec: NewPreviewPolicy['resource_spec']) => (spec ? JSON.stringify(spec) : null)
+
+/** Anyone can open pull requests of a public repository, and each open one has a preview. */
+const MAX_PLANNED_PREVIEWS = 200
+
+/** Refuses what setting it would refuse. */
+export const planPolicy = verb('deployments:update', async (ctx, input: PolicyInput): Promise<PreviewPolicyPlan> => {
+  // The sealed values are not used. Building them refuses a mask that keeps nothing.
+  const secrets = await sealOverlays(ctx, input.deployment_id, input)
+  const hookSecret = await sealHookSecret(ctx, input.deployment_id, input)
+  const query = sql<Row>`
+    select
+      case when o.id is not null then to_json(o)::text end,
+      (
+        select coalesce(json_agg(json_build_object('number', v.number, 'branch', v.branch) order by v.number), '[]')
+        from (
+          select *
+          from previews p
+          where p.parent_id = d.id and p.tenant_id = current_tenant() and p.state <> 'ended'
+          order by p.created_at desc, p.id desc
+          limit ${MAX_PLANNED_PREVIEWS}) v)::text,
+      (${secrets})::text || coalesce(${hookSecret}, '')
+    from ${selectParent(input)}`
+  const [stored, found] = requireRow(await run(ctx, query), 'deployment_not_found')
+  const row = stored === null ? null : (JSON.parse(stored as string) as PolicyRow)
+  const previews = (JSON.parse(found as string) as { number: number; branch: string }[]).map(preview => ({
+    ...preview,
+    matches: matchesBranch(input.branches, preview.branch),
+  }))
+  const left = previews.filter(({ matches }) => !matches).length
+  return {
+    changes: listPolicyChanges(row && toWire(row), input),
+    new_values: listNewValues(input),
+    previews,
+    warnings: [
+      ...(left > 0
+        ? ['Previews whose branch no longer matches stay until they expire or their pull request closes.']
+        : []),
+      ...ctx.warnings,
+    ],
+    plan_digest: await makePlanDigest(ctx, row?.version ?? 0, plannedRequest(input)),
+  }
+})
+
+function listPolicyChanges(stored: PreviewPolicy | null, wanted: NewPreviewPolicy): PreviewPolicyPlan['changes'] {
+  const describe = (policy: PreviewPolicy | NewPreviewPolicy) => ({
+    branches: policy.branches,
+    ttl: policy.ttl,
+    max: policy.max,
+    forks: policy.forks,
+    secrets: policy.secrets.length > 0 ? policy.secrets.map(({ name }) => name) : null,
+    resource_spec: policy.resource_spec ?? null,
+    'hooks.on_create': policy.hooks?.on_create ?? null,
+    'hooks.on_delete': policy.hooks?.on_delete ?? null,
+  })
+  const before = stored && describe(stored)
+  return Object.entries(describe(wanted)).flatMap(([path, after]) => {
+    const previous = before?.[path as keyof typeof before] ?? null
+    return isJsonEqual(previous, after) ? [] : [{ path, before: previous, after }]
+  })
+}
+
+export const setPolicy = verb('deployments:update', async (ctx, input: PolicyInput) => {
+  const { deployment_id, branches, ttl, max, forks, hooks } = input
+  const version = await readPlannedVersion(ctx, plannedRequest(input))
+  const isFresh = version === null ? sql`true` : refuseUnless('plan_stale', sql`coalesce(o.version, 0) = ${version}`)
+  const isVersion = versionMatches(ctx, { version: sql`coalesce(o.version, 0)` }) ?? sql`true`
+  const secrets = await sealOverlays(ctx, deployment_id, input)
+  const hookSecret = await sealHookSecret(ctx, deployment_id, input)
+  const change = sql<PolicyRow>`
+      insert into preview_policies as p
+        (id, organization_id, tenant_id, branches, ttl_seconds, max, forks, secrets, resource_spec,
+          on_create, on_delete, hook_secret)
+      select d.id, d.organization_id, d.tenant_id, ${sql.param(branches)}::text[], ${ttl}, ${max}, ${forks},
+        ${secrets}, ${specJson(input.resource_spec)}::json, ${hooks?.on_create ?? null}, ${hooks?.on_delete ?? null},
+        ${hookSecret}
+      from ${selectParent(input)}
+        and ${isFresh}
+        and ${isVersion}
+      on conflict (id) do update
+        set branches = excluded.branches,
+          ttl_seconds = excluded.ttl_seconds,
+          max = excluded.max,
+          forks = excluded.forks,
+          secrets = excluded.secrets,
+          resource_spec = excluded.resource_spec,
+          on_create = excluded.on_create,
+          on_delete = excluded.on_delete,
+          hook_secret = excluded.hook_secret,
+          version = p.version + 1,
+          updated_at = clock()
+      returning p.*`
+  const data = { new_values: listNewValues(input) }
+  const parts = { lock: lockDeployment(deployment_id), changes: changedMembers(previewPolicies, POLICY_RECORD) }
+  const rows = await commit(ctx, 'preview_policy.set', change, data, parts)
+  return toWire(requireRow(rows, 'deployment_not_found'))
+})
+
+/** The secrets whose value was sent. Their names alone do not tell whether one changed. */
+const listNewValues = ({ secrets, hooks }: NewPreviewPolicy): string[] =>
+  [...secrets, ...(hooks ? [{ name: 'hooks.secret', value: hooks.secret }] : [])]
+    .filter(({ value }) => value !== MASK)
+    .map(({ name }) => name)
+
+/** SQL over the stored policy `o`. A masked value keeps the stored secret of that name, which must exist. */
+async function sealOverlays({ sealer }: Ctx, id: string, { secrets }: NewPreviewPolicy): Promise<SQL> {
+  const sealedSecrets = secrets.map(async ({ name, value }) => ({
+    name,
+    sealed: value === MASK ? null : await sealer.seal(value, id, overlaySealContext(name)),
+  }))
+  const json = JSON.stringify(await Promise.all(sealedSecrets))
+  return sql`(
+    select coalesce(
+      json_agg(
+        json_build_object(
+          'name', n.name,
+          'sealed', coalesce(n.sealed, s.sealed, refuse('secret_unknown', n.name)::text))
+        order by n.place),
+      '[]')
+    from rows from (json_to_recordset(${json}::json) as (name text, sealed text))
+      with ordinality n(name, sealed, place)
+    left join json_to_recordset(o.secrets) s(name text, sealed text) on s.name = n.name)`
+}
+
+/** A kept secret must not sign for a new address: its receiver could send hooks that the old receiver accepts. */
+const hasNewAddress = ({ on_create, on_delete }: NonNullable<NewPreviewPolicy['hooks']>): SQL => sql`(
+  o.hook_secret is not null
+  and not array_remove(array[${on_create ?? null}, ${on_delete ?? null}]::text[], null)
+    <@ array[o.on_create, o.on_delete])`
+
+async function sealHookSecret({ sealer }: Ctx, id: string, { hooks }: NewPreviewPolicy): Promise<SQL> {
+  if (!hooks) return sql`null`
+  if (hooks.secret !== MASK) return sql`${await sealer.seal(hooks.secret, id, HOOK_SEAL_CONTEXT)}`
+  return sql`
+    case
+      when ${hasNewAddress(hooks)} then refuse('secret_required', 'hooks.secret')::text
+      else coalesce(o.hook_secret, refuse('secret_unknown', 'hooks.secret')::text)
+    end`
+}
+
+/** Ends the previews too. The next sweep deletes their deployments. */
+export const removePolicy = verb('deployments:update', async (ctx, { deployment_id }: Ref) => {
+  const change = sql<PolicyRow>`
+    delete from preview_policies p
+    using deployments d
+    where d.id = ${deployment_id}::uuid
+      and d.tenant_id = current_tenant()
+      and p.id = d.id
+      and p.tenant_id = current_tenant()
+      and ${versionMatches(ctx, { version: sql`p.version` }) ?? sql`true`}
+    returning p.*`
+  const ended = sql`ended as (
+    update previews v
+    set state = 'ended', updated_at = clock()
+    from changed
+    where v.parent_id = changed.id and v.tenant_id = current_tenant() and v.state <> 'ended'
+    returning v.*, v.deployment_id is not null as had_deployment)`
+  const ctesAfter = [ended, insertHooks('ended', sql`changed`, 'preview.deleted', ctx.config.appsDomain)]
+  const parts: WriteParts = { ctesAfter, lock: lockDeployment(deployment_id), changes: deletedMembers(POLICY_RECORD) }
+  requireRow(await commit(ctx, 'preview_policy.removed', change, {}, parts), 'preview_policy_not_found')
+})

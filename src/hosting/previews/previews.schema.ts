@@ -1,0 +1,220 @@
+// Request and response schemas of preview policies and previews.
+import * as z from 'zod'
+import { checkUniqueNames } from '../../protocol/kubernetes.schema.ts'
+import { MASK, RevisionStatus, Secret } from '../../protocol/parts.schema.ts'
+import { ResourceSpec } from '../../protocol/resources.schema.ts'
+import {
+  arrayOf,
+  boundedText,
+  CREDENTIAL,
+  commaSeparated,
+  listOf,
+  optionalFilter,
+  Page,
+  SecretFingerprint,
+  SecretFingerprints,
+  Uuid,
+} from '../../protocol/wire.ts'
+import { DeploymentRef } from '../deployments/schema.ts'
+
+const Time = z.string().meta({ format: 'date-time' })
+const DAY = 86_400
+const MAX_PREVIEWS = 50
+const MAX_STARS = 8
+const GLOB_ERROR = `must be a pattern like \`feature/*\`, with at most ${MAX_STARS} stars and 200 characters`
+const Glob = boundedText(201, GLOB_ERROR)
+  .regex(/^!?[^\s\0]{1,200}$/, { error: GLOB_ERROR })
+  .refine(glob => glob.replaceAll('**', '*').split('*').length - 1 <= MAX_STARS, { error: GLOB_ERROR })
+const PREVIEW_VARIABLES = ['PREVIEW_ID', 'PREVIEW_BRANCH', 'PREVIEW_URL']
+const Overlay = Secret.refine(({ name }) => !PREVIEW_VARIABLES.includes(name), {
+  error: 'is reserved: every preview sets this variable itself; choose another name',
+  path: ['name'],
+})
+const HookUrl = boundedText(2048)
+  .regex(/^https?:\/\/[^\s\0]+$/, { error: 'must be an http or https URL', abort: true })
+  .refine(url => URL.canParse(url), { error: 'must be an http or https URL' })
+
+const Hooks = z
+  .object({
+    on_create: HookUrl.nullish().meta({ description: 'Called when a preview is created.' }),
+    on_delete: HookUrl.nullish().meta({ description: 'Called when a preview ends.' }),
+    secret: boundedText(255)
+      .min(8)
+      .meta({
+        description: [
+          'Signs the hooks as Standard Webhooks specify: `whsec_` and base64, or any text.',
+          `Answers contain \`${MASK}\`. Send that back to keep the secret.`,
+        ].join(' '),
+      }),
+  })
+  .meta({
+    id: 'PreviewHooks',
+    description: 'URLs that are called when a preview is created or ends, for example to branch a database.',
+  })
+
+const policyMembers = {
+  branches: arrayOf(Glob, 20, 1).meta({
+    description: 'Globs of branches. `*` matches within a path segment, `**` across segments. A leading `!` excludes.',
+  }),
+  ttl: z
+    .int()
+    .min(300)
+    .max(90 * DAY)
+    .meta({ description: 'Seconds from the last push until the preview is deleted.' }),
+  max: z
+    .int()
+    .min(1)
+    .max(MAX_PREVIEWS)
+    .meta({ description: 'How many previews can exist at once. Further pull requests wait in state `full`.' }),
+  forks: z.enum(['deny', 'approve']).meta({
+    description:
+      'Whether pull requests of forks get a preview: `deny` never, `approve` once someone approves the commit.',
+  }),
+  secrets: z.array(Secret).meta({
+    description: 'Added to the parent’s secrets, and override them. A preview of a fork gets only these.',
+  }),
+  resource_spec: ResourceSpec.nullable().meta({ description: 'Overrides the parent’s, member by member.' }),
+}
+
+export const NewPreviewPolicy = z
+  .object({
+    branches: policyMembers.branches,
+    ttl: policyMembers.ttl.default(7 * DAY),
+    max: policyMembers.max.default(10),
+    forks: policyMembers.forks.default('deny'),
+    secrets: arrayOf(Overlay, 100).default([]),
+    resource_spec: ResourceSpec.nullish(),
+    hooks: Hooks.nullish(),
+  })
+  .superRefine((body, check) => checkUniqueNames(check, 'secrets', body.secrets))
+  .meta({
+    id: 'NewPreviewPolicy',
+    description: 'Which pull requests get a preview, and how it differs from its parent.',
+    example: {
+      branches: ['feature/*', '!feature/wip-*'],
+      ttl: 3 * DAY,
+      max: 5,
+      forks: 'approve',
+      secrets: [{ name: 'STRIPE_KEY', value: 'sk_test_…' }],
+      resource_spec: { cpu: 0.5, memory_mb: 512 },
+      hooks: { on_create: 'https://ci.example.com/branch-database', secret: 'whsec_c2xpcHdheQ==' },
+    },
+  })
+export type NewPreviewPolicy = z.output<typeof NewPreviewPolicy>
+
+export const PreviewPolicy = z
+  .object({
+    deployment_id: Uuid,
+    ...policyMembers,
+    hooks: z
+      .object({
+        on_create: z.string().nullable(),
+        on_delete: z.string().nullable(),
+        secret: z.string().meta(CREDENTIAL),
+      })
+      .nullable(),
+    secret_fingerprints: SecretFingerprints,
+    hook_secret_fingerprint: SecretFingerprint,
+    created_at: Time,
+    updated_at: Time,
+  })
+  .meta({
+    id: 'PreviewPolicy',
+    description: 'Which pull requests of a deployment’s repository get a preview, and how it differs from its parent.',
+  })
+export type PreviewPolicy = z.output<typeof PreviewPolicy>
+
+export const PreviewQuery = Page
+/** An invalid number becomes 0, which no pull request has: the answer is 404. */
+const PullNumber = boundedText(200)
+  .transform(number => (/^[1-9]\d{0,8}$/.test(number) ? Number(number) : 0))
+  .meta({ type: 'integer', description: 'The number of the pull request.' })
+export const PreviewRef = z.object({ ...DeploymentRef.shape, number: PullNumber })
+
+export const Approval = z
+  .object({
+    head_sha: z
+      .string()
+      .max(64, { error: 'must be a full commit id', abort: true })
+      .regex(/^([0-9a-f]{40}|[0-9a-f]{64})$/, { error: 'must be a full commit id' })
+      .meta({ description: 'The commit to approve. It must be the head of the pull request.' }),
+  })
+  .meta({
+    id: 'Approval',
+    description: 'Approves one commit of a fork. Its preview gets the secrets of the policy.',
+    example: { head_sha: '6113728f27ae82c7b1a177c8d03f9e96e0adf246' },
+  })
+
+const PreviewState = z.enum(['pending', 'awaiting_approval', 'denied', 'full', 'live', 'ended'])
+
+export const PullPreview = z
+  .object({
+    id: Uuid,
+    parent_deployment_id: Uuid,
+    parent_name: z.string(),
+    number: z.int(),
+    state: PreviewState.meta({
+      description: [
+        '`pending`: will be created.',
+        '`awaiting_approval`: the head is a commit of a fork that is not approved.',
+        '`denied`: from a fork, which the policy denies.',
+        '`full`: waits because the policy’s `max` is reached.',
+        '`live`: has a deployment.',
+        '`ended`: the pull request is closed, or the preview expired or was deleted.',
+      ].join(' '),
+    }),
+    deployment_id: Uuid.nullable().meta({ description: 'The preview’s own deployment. Null before it is created.' }),
+    url: z.string().nullable(),
+    branch: z.string(),
+    head_sha: z.string(),
+    commit: z
+      .object({ sha: z.string(), message: z.string().nullable(), author: z.string().nullable() })
+      .meta({ description: 'The commit at the head, as its git host described it.' }),
+    commit_url: z.string().nullable().meta({ description: 'Its page at the git host.' }),
+    pull_request_url: z.string().nullable(),
+    fork: z.boolean(),
+    approved_sha: z.string().nullable(),
+    revision_status: RevisionStatus.nullable().meta({
+      description: 'Of the latest revision of its deployment. Null without a deployment.',
+    }),
+    last_request_at: Time.nullable().meta({
+      description: 'When its deployment last got a request. Null if its listener has reported none.',
+    }),
+    expires_at: Time,
+    created_at: Time,
+    updated_at: Time,
+  })
+  .meta({ id: 'PullPreview', description: 'A pull request and the state of its preview.' })
+export type PullPreview = z.output<typeof PullPreview>
+export const PullPreviewList = listOf(PullPreview).meta({
+  id: 'PullPreviewList',
+  description: 'A page of previews, newest first.',
+})
+
+const stateNames = PreviewState.options.map(state => `\`${state}\``).join(', ')
+export const WorkspacePreviewQuery = z.object({
+  ...Page.shape,
+  state: optionalFilter(commaSeparated(PreviewState, PreviewState.options.length)).meta({
+    type: 'string',
+    description: `One or several, separated by commas: ${stateNames}.`,
+  }),
+  branch_contains: optionalFilter(boundedText(255)).meta({ description: 'Part of the branch. Case does not matter.' }),
+})
+export type WorkspacePreviewQuery = z.output<typeof WorkspacePreviewQuery>
+
+export const PreviewPolicyPlan = z
+  .object({
+    changes: z
+      .array(z.object({ path: z.string(), before: z.unknown(), after: z.unknown() }))
+      .meta({ description: 'The members that change. Of secrets, their names.' }),
+    new_values: z.array(z.string()).meta({ description: 'The secrets whose value is sent.' }),
+    previews: z
+      .array(z.object({ number: z.int(), branch: z.string(), matches: z.boolean() }))
+      .meta({ description: 'The 200 newest previews that exist, and whether the new globs match their branch.' }),
+    warnings: z.array(z.string()),
+    plan_digest: z
+      .string()
+      .meta({ description: 'Send it as `Plan-Digest` with the same request to apply this plan and no other.' }),
+  })
+  .meta({ id: 'PreviewPolicyPlan', description: 'What a policy would change.' })
+export type PreviewPolicyPlan = z.output<typeof PreviewPolicyPlan>

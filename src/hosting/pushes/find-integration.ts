@@ -1,0 +1,52 @@
+// Finds the integration that a webhook delivery belongs to.
+import { type SQL, sql } from 'drizzle-orm'
+import { type Row, runAsSystem } from '../../kernel/db/db.ts'
+import { AttemptError } from '../../kernel/db/outbox.ts'
+import type { OpenRequest } from '../../kernel/http/context.ts'
+import type { Services } from '../../kernel/http/routes.ts'
+import type { Integration } from '../git-hosts/githost.ts'
+
+/** `request` is that of the delivery. */
+export type DeliveryContext = OpenRequest & { services: Services; attempts: number }
+
+/** The host does not yet answer consistently about a ref. Ask again later. */
+export class UnsettledRefError extends AttemptError {
+  constructor() {
+    super('ref_unsettled')
+  }
+}
+
+/**
+ * All installations of an App share one webhook URL. The payload names the installation, which counts only if it
+ * belongs to the App whose secret signed the delivery. Suspended and revoked integrations receive nothing.
+ */
+export async function findIntegration(
+  { config, database }: Services,
+  receiver: string,
+  installation: string | null,
+): Promise<Integration | null> {
+  const isOperatorsInstallation = sql`
+    i.host = 'github'
+    and i.base_url = ${config.github?.baseUrl ?? ''}
+    and i.app_id is null
+    and i.installation_id = ${installation ?? ''}`
+  const isReceivers = sql`exists (
+    select
+    from integrations r
+    where r.id = ${receiver === 'app' ? null : receiver}::uuid
+      and (r.host = 'gitea' and i.id = r.id
+        or r.host = 'github'
+          and r.app_id is not null
+          and i.host = 'github'
+          and i.base_url = r.base_url
+          and i.app_id = r.app_id
+          and i.installation_id = ${installation ?? ''}))`
+  const selectActive = (condition: SQL) => sql<Row>`
+    select to_json(i)::text
+    from integrations i
+    where i.state = 'active' and ${condition}
+    limit 1`
+  const query = selectActive(receiver === 'app' ? isOperatorsInstallation : isReceivers)
+  const [[row]] = (await runAsSystem(database, query)) as [Row[]]
+  return row ? (JSON.parse(row[0] as string) as Integration) : null
+}

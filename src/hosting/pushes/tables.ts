@@ -1,0 +1,133 @@
+// Tables of webhook deliveries and preview deployments.
+
+import { sql } from 'drizzle-orm'
+import { boolean, index, integer, json, pgTable, text, unique, uuid } from 'drizzle-orm/pg-core'
+import {
+  createdAtColumn,
+  idColumn,
+  instantColumn,
+  newestFirstColumns,
+  parentTenantColumns,
+  versionedColumns,
+} from '../../kernel/db/columns.ts'
+import { deployments } from '../deployments/tables.ts'
+
+/**
+ * Webhook deliveries to process. `receiver` is the operator's App or one integration's own address. A delivery has no
+ * tenant: processing it finds the deployments that it concerns.
+ */
+export const githostDeliveries = pgTable(
+  'githost_deliveries',
+  {
+    id: idColumn(),
+    receiver: text().notNull(),
+    delivery_id: text().notNull(),
+    event: json().notNull(),
+    state: text({ enum: ['waiting', 'done', 'failed'] })
+      .notNull()
+      .default('waiting'),
+    attempts: integer().notNull().default(1),
+    /** Latest attempts in a row without an outcome. Counted before the work, so a crash counts too. */
+    unfinished_attempts: integer().notNull().default(0),
+    /** The end of the current worker's lease, or the time of the next attempt. */
+    next_attempt_at: instantColumn().notNull(),
+    error: text(),
+    created_at: createdAtColumn(),
+  },
+  t => [
+    unique('githost_deliveries_one').on(t.receiver, t.delivery_id),
+    index('githost_deliveries_due').on(t.next_attempt_at).where(sql`state = 'waiting'`),
+    index('githost_deliveries_age').on(t.created_at),
+  ],
+)
+
+/** When the host was last queried for the head of a deployment's ref, to ignore older answers; and a deleted ref. */
+export const deploymentHeads = pgTable('deployment_heads', {
+  deployment_id: uuid()
+    .primaryKey()
+    .references(() => deployments.id, { onDelete: 'cascade' }),
+  ...parentTenantColumns(),
+  queried_at: instantColumn().notNull(),
+  gone_ref: text(),
+})
+
+/** Which pull requests get a preview, and its configuration. `secrets` and `hook_secret` are sealed. */
+export const previewPolicies = pgTable('preview_policies', {
+  id: uuid()
+    .primaryKey()
+    .references(() => deployments.id, { onDelete: 'cascade' }),
+  ...parentTenantColumns(),
+  branches: text().array().notNull(),
+  ttl_seconds: integer().notNull(),
+  max: integer().notNull(),
+  forks: text({ enum: ['deny', 'approve'] }).notNull(),
+  secrets: json().$type<{ name: string; sealed: string }[]>().notNull(),
+  resource_spec: json().$type<Record<string, unknown>>(),
+  on_create: text(),
+  on_delete: text(),
+  hook_secret: text(),
+  ...versionedColumns(),
+})
+
+export const previewStates = ['pending', 'awaiting_approval', 'denied', 'full', 'live', 'ended'] as const
+
+/** A pull request of a deployment with a policy. The host last got `notified_state`, in the comment `comment_id`. */
+export const previews = pgTable(
+  'previews',
+  {
+    id: idColumn(),
+    ...parentTenantColumns(),
+    parent_id: uuid()
+      .notNull()
+      .references(() => deployments.id, { onDelete: 'cascade' }),
+    number: integer().notNull(),
+    state: text({ enum: previewStates }).notNull(),
+    deployment_id: uuid(),
+    branch: text().notNull(),
+    head_sha: text().notNull(),
+    /** The commit `head_sha`. Null for a pull request that last changed before it was stored. */
+    commit: json().$type<{ sha: string; message: string | null; author: string | null }>(),
+    fork: boolean().notNull(),
+    approved_sha: text(),
+    approved_by: uuid(),
+    /** The host's time of the last accepted change of the pull request. */
+    changed_at: instantColumn().notNull(),
+    expires_at: instantColumn().notNull(),
+    notified_state: text(),
+    comment_id: text(),
+    notify_attempts: integer().notNull().default(0),
+    next_notify_at: createdAtColumn(),
+    created_at: createdAtColumn(),
+    updated_at: createdAtColumn(),
+  },
+  t => [
+    unique('previews_one').on(t.parent_id, t.number),
+    index('previews_child').on(t.deployment_id),
+    index('previews_of_workspace').on(t.tenant_id, ...newestFirstColumns(t)),
+    index('previews_page').on(t.parent_id, ...newestFirstColumns(t)),
+    index('previews_expiry').on(t.expires_at).where(sql`state <> 'ended'`),
+    index('previews_ended').on(t.updated_at).where(sql`state = 'ended'`),
+  ],
+)
+
+/** The outbox of a policy's hooks. */
+export const previewHooks = pgTable(
+  'preview_hooks',
+  {
+    id: idColumn(),
+    ...parentTenantColumns(),
+    preview_id: uuid()
+      .notNull()
+      .references(() => previews.id, { onDelete: 'cascade' }),
+    url: text().notNull(),
+    /** The parent deployment. The hook's secret is sealed under its id. */
+    parent_id: uuid().notNull(),
+    secret: text().notNull(),
+    body: json().notNull(),
+    attempts: integer().notNull().default(0),
+    next_attempt_at: createdAtColumn(),
+    error: text(),
+    created_at: createdAtColumn(),
+  },
+  t => [index('preview_hooks_due').on(t.next_attempt_at)],
+)

@@ -1,0 +1,90 @@
+// Receives webhook deliveries: the body's signature authenticates them, they are stored, answered, then processed.
+import { sql } from 'drizzle-orm'
+import { type Row, runAsSystem } from '../../kernel/db/db.ts'
+import { readOpenRequest } from '../../kernel/http/caller.ts'
+import { fail } from '../../kernel/http/errors.ts'
+import { createWaitUntil } from '../../kernel/http/execution.ts'
+import { invalidRequest } from '../../kernel/http/input.ts'
+import type { Operation, Services } from '../../kernel/http/routes.ts'
+import { openWebhookSecret } from '../git-hosts/credentials.ts'
+import type { Integration } from '../git-hosts/githost.ts'
+import { processDelivery, storeDelivery } from './deliveries.ts'
+import { withSignedBody } from './signed-body.ts'
+import { parseDelivery } from './webhook-payloads.ts'
+
+type Context = Parameters<NonNullable<Operation['open']>>[0]
+
+const UUID_PATTERN = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+const SIGNATURE_PATTERN = /^(?:sha256=)?([0-9a-f]{64})$/i
+const DELIVERY_ID_PATTERN = /^[\w.:-]{1,128}$/
+
+const HEADER_NAMES = {
+  signature: ['X-Hub-Signature-256', 'X-Gitea-Signature', 'X-Forgejo-Signature'],
+  event: ['X-GitHub-Event', 'X-Gitea-Event', 'X-Forgejo-Event'],
+  delivery: ['X-GitHub-Delivery', 'X-Gitea-Delivery', 'X-Forgejo-Delivery'],
+}
+const readHeader = (c: Context, name: keyof typeof HEADER_NAMES): string =>
+  HEADER_NAMES[name].map(header => c.req.header(header)).find(value => value !== undefined) ?? ''
+
+/**
+ * An unknown integration fails like a wrong signature. The secret of a revoked integration is not accepted; if its App
+ * has other installations in the workspace, the secret stored with one of those is used.
+ */
+async function findWebhookSecret(
+  { config, database, sealer }: Services,
+  integration_id: string | undefined,
+): Promise<string> {
+  if (integration_id === undefined) {
+    if (!config.github) throw fail('delivery_unsigned')
+    return config.github.webhookSecret
+  }
+  if (!UUID_PATTERN.test(integration_id)) throw fail('delivery_unsigned')
+  const query = sql<Row>`
+    select to_json(i)::text
+    from integrations named
+    join integrations i on i.tenant_id = named.tenant_id
+      and (i.id = named.id or i.host = named.host and i.base_url = named.base_url and i.app_id = named.app_id)
+    where named.id = ${integration_id}::uuid and i.state <> 'revoked'
+    order by i.id = named.id desc, i.created_at desc
+    limit 1`
+  const [[row]] = (await runAsSystem(database, query)) as [Row[]]
+  const secret = row && (await openWebhookSecret(sealer, JSON.parse(row[0] as string) as Integration))
+  if (!secret) throw fail('delivery_unsigned')
+  return secret
+}
+
+export async function receiveDelivery(c: Context, services: Services, operation: Operation): Promise<Response> {
+  const [, signature] = SIGNATURE_PATTERN.exec(readHeader(c, 'signature')) ?? []
+  if (signature === undefined) throw fail('delivery_unsigned')
+  const integration_id = c.req.param('integration_id')?.toLowerCase()
+  const secret = await findWebhookSecret(services, integration_id)
+  const length = c.req.header('Content-Length')
+  const body = { stream: c.req.raw.body, length: length === undefined ? null : Number(length) }
+  const event = await withSignedBody({ ...body, secret, signature }, text => parseBody(c, text))
+  if (event) {
+    const { origin, request } = readOpenRequest(c, operation, services)
+    const delivery = await storeDelivery(services, {
+      ...{ receiver: integration_id ?? 'app', delivery_id: readHeader(c, 'delivery') },
+      ...{ event, origin, request },
+    })
+    const waitUntil = createWaitUntil(services.platform, c)
+    if (delivery) waitUntil(processDelivery({ ...services, waitUntil }, delivery))
+  }
+  return c.body(null, 202, { 'Cache-Control': 'no-store' })
+}
+
+/** The errors name what is wrong, because the git host shows them in its list of deliveries. */
+function parseBody(c: Context, text: string) {
+  if (!/^application\/json\s*(;|$)/i.test(c.req.header('Content-Type') ?? '')) throw fail('not_json')
+  if (!DELIVERY_ID_PATTERN.test(readHeader(c, 'delivery')))
+    throw invalidRequest([
+      { type: 'header_missing', loc: ['header', 'X-GitHub-Delivery'], msg: 'is required: the id of the delivery' },
+    ])
+  try {
+    return parseDelivery(readHeader(c, 'event'), JSON.parse(text))
+  } catch {
+    throw invalidRequest([
+      { type: 'payload_invalid', loc: ['body'], msg: 'does not match what the host documents for this event' },
+    ])
+  }
+}

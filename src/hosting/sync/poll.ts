@@ -1,0 +1,68 @@
+// Answers an agent's poll: what changed since its cursor, under a lease. Waiting holds no connection.
+import { type SQL, sql } from 'drizzle-orm'
+import { modelProxyUrl } from '../../kernel/crypto/model-tokens.ts'
+import { type Row, run } from '../../kernel/db/db.ts'
+import { agentDailyLimit } from '../../kernel/db/journal.ts'
+import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
+import { type Ctx, pauseWhileConnected, verb, withoutRateLimit } from '../../kernel/http/context.ts'
+import { type Changes, POLL_PAGE_SIZE, type Poll } from '../../protocol/poll.schema.ts'
+import { createSeal, type Seal } from './envelope.ts'
+import { acquireLease, type LeaseHolder, requireLease } from './lease.ts'
+import { type StoredWork, toWork } from './work.ts'
+
+const [MIN_DELAY_MS, MAX_DELAY_MS] = [250, 2000]
+
+export const poll = verb('listeners:sync', async (ctx, input: Poll): Promise<Changes> => {
+  const seal = await createSeal(input.public_key)
+  const end = Date.now() + input.wait * 1000
+  let changes = await fetchChanges(ctx, seal, input, acquireLease(input))
+  const lease = { agent_id: input.agent_id, fence: changes.lease.fence }
+  const repeatCtx = withoutRateLimit(ctx)
+  for (let delay = MIN_DELAY_MS; isIdle(changes); delay = Math.min(delay * 2, MAX_DELAY_MS)) {
+    const left = end - Date.now()
+    if (left <= 0 || !(await pauseWhileConnected(ctx, Math.min(delay, left)))) break
+    const [latest] = requireRow(await run(repeatCtx, selectLatestChange(lease)), 'listener_not_found')
+    if (Number(latest) === changes.cursor) continue
+    // Without the digest, which was compared already. The lease is not renewed: the agent may have died during the
+    // wait, which not every host notices.
+    changes = await fetchChanges(repeatCtx, seal, { ...input, digest: null }, requireLease(lease))
+  }
+  return changes
+})
+
+const isIdle = ({ changes, resync }: Changes) => changes.length === 0 && !resync
+
+const selectLatestChange = ({ agent_id, fence }: LeaseHolder) =>
+  sql<[string]>`select latest_change(${agent_id}, ${fence})`
+
+type ChangesRow = [
+  ...[listener_id: string, fence: string, expires: string, keep_unknown: boolean],
+  ...[latest: string, digest: string, resync: boolean, more: boolean, changes: string],
+]
+
+/** `lease` returns the listener's row, locked. */
+async function fetchChanges(ctx: Ctx, seal: Seal, input: Poll, lease: SQL): Promise<Changes> {
+  const { cursor = null, digest = null, control_plane_url = ctx.origin } = input
+  const rows = await run(
+    ctx,
+    sql<Row>`
+      select l.id, l.fence, l.lease_expires_at, l.holds_removals_since is not null, c.*
+      from ${lease} l
+      cross join read_changes(l, ${cursor}, ${digest}, ${POLL_PAGE_SIZE}, ${agentDailyLimit(ctx)}) c`,
+  )
+  const row = requireRow(rows, 'listener_not_found') as ChangesRow
+  const [listener_id, fence, expires, keep_unknown, latest, digestNow, resync, more, changes] = row
+  const stored = JSON.parse(changes) as StoredWork[]
+  const context = { ctx, listener_id, seal, tracesUrl: ctx.config.deploymentTracing ? control_plane_url : null }
+  return {
+    listener_id,
+    lease: { fence: Number(fence), expires_at: toIsoTime(expires) },
+    cursor: more ? stored.at(-1)!.seq : Number(latest),
+    digest: digestNow,
+    resync,
+    keep_unknown,
+    models_url: ctx.config.deploymentModels && control_plane_url ? modelProxyUrl(control_plane_url) : null,
+    more,
+    changes: await Promise.all(stored.map(work => toWork(context, work))),
+  }
+}

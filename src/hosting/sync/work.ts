@@ -1,0 +1,145 @@
+// Converts stored rows to work: all that an agent needs of a deployment, with secrets sealed to the agent's key.
+
+import type { Ctx } from '../../kernel/http/context.ts'
+import type { RevisionStatus, Source } from '../../protocol/parts.schema.ts'
+import {
+  type DeploymentType,
+  hasDatabase,
+  partsOf,
+  type ResourceSpec,
+  withDefaults,
+} from '../../protocol/resources.schema.ts'
+import type { RevisionWork, Work } from '../../protocol/work.schema.ts'
+import { DEADLINES } from '../deployments/lifecycle.ts'
+import { createArchiveLink } from './archive-download.ts'
+import type { Seal } from './envelope.ts'
+import { makeTracing, type TracedDeployment } from './tracing.ts'
+
+type StoredConfig = {
+  resource_spec?: ResourceSpec
+  install_command?: string
+  build_command?: string
+  template_id?: string
+  tracing?: boolean
+  repo_url?: string
+  listener_config?: { k8s_namespace?: string }
+}
+type StoredRevisionConfig = {
+  repo_ref?: string
+  repo_commit_sha?: string
+  platform_config_path?: string
+  image_uri?: string
+}
+type StoredRevision = {
+  id: string
+  number: number
+  status: RevisionStatus
+  status_since: string
+  source: Source
+  source_config: StoredConfig
+  source_revision_config: StoredRevisionConfig
+  secret_references: RevisionWork['secret_references'] | null
+  sealed: { name: string; sealed: string }[] | null
+  archive: { id: string; size: number; sha256: string } | null
+}
+/** As `read_changes()` returns it. */
+export type StoredWork = {
+  deployment_id: string
+  generation: number
+  seq: number
+  deployment: {
+    tenant_id: string
+    name: string
+    deployment_type: DeploymentType
+    source_config: StoredConfig
+    /** Null while its host must not be served. */
+    custom_url: string | null
+    trace_key_version: number
+    absent: boolean
+  } | null
+  revision: StoredRevision | null
+  serving: StoredRevision | null
+}
+
+const ABSENT_MEMBERS = {
+  ...{ tenant_id: null, name: null, deployment_type: null, custom_url: null, k8s_namespace: null },
+  ...{ needs_database: false, revision: null, serving: null },
+}
+
+/** `tracesUrl` is this API as applications reach it, or null if they cannot or must not send traces. */
+type WorkContext = { ctx: Ctx; listener_id: string; seal: Seal; tracesUrl: string | null }
+
+export async function toWork(
+  context: WorkContext,
+  { deployment_id, generation, deployment, ...stored }: StoredWork,
+): Promise<Work> {
+  // Deleted with its workspace, or being deleted.
+  if (!deployment || deployment.absent) return { deployment_id, generation, wanted: 'absent', ...ABSENT_MEMBERS }
+  const { tenant_id, name, deployment_type, source_config, custom_url, trace_key_version } = deployment
+  const workOf = (revision: StoredRevision | null) =>
+    revision &&
+    toRevisionWork(context, { deployment_id, tenant_id, name, deployment_type, trace_key_version }, revision)
+  return {
+    ...{ deployment_id, generation, wanted: 'present', tenant_id, name, deployment_type },
+    custom_url,
+    k8s_namespace: source_config.listener_config?.k8s_namespace ?? null,
+    needs_database: hasDatabase(source_config.resource_spec),
+    revision: await workOf(stored.revision),
+    serving: await workOf(stored.serving),
+  }
+}
+
+type WorkDeployment = TracedDeployment & { tenant_id: string; deployment_type: DeploymentType }
+
+async function toRevisionWork(
+  { ctx, listener_id, seal, tracesUrl }: WorkContext,
+  deployment: WorkDeployment,
+  stored: StoredRevision,
+): Promise<RevisionWork> {
+  const { id, number, status, source, source_config: config, source_revision_config: revisionConfig } = stored
+  const placeOf = (what: string) => [listener_id, deployment.deployment_id, id, what].join('/')
+  return {
+    ...{ id, number, status, source },
+    platform_config_path: revisionConfig.platform_config_path ?? null,
+    image_uri: revisionConfig.image_uri ?? null,
+    template_id: source === 'internal_template' ? (config.template_id ?? null) : null,
+    git: source === 'githost' ? toGitWork(config, revisionConfig) : null,
+    archive:
+      source === 'internal_source' && stored.archive
+        ? await createArchiveLink(ctx, deployment.tenant_id, stored.archive)
+        : null,
+    install_command: config.install_command ?? null,
+    build_command: config.build_command ?? null,
+    resource_spec: withDefaults(config.resource_spec ?? {}, deployment.deployment_type),
+    parts: partsOf(config.resource_spec ?? {}),
+    secrets:
+      stored.sealed &&
+      (await seal(await openSecrets(ctx, deployment.deployment_id, stored.sealed), placeOf('secrets'))),
+    secret_references: stored.secret_references ?? [],
+    tracing:
+      tracesUrl !== null && config.tracing !== false
+        ? await seal(await makeTracing(ctx.config, deployment, tracesUrl), placeOf('tracing'))
+        : null,
+    deadline: deadlineOf(stored),
+  }
+}
+
+/** Without a credential: an agent requests one when it needs it (credentials.ts). */
+const toGitWork = (
+  { repo_url = '' }: StoredConfig,
+  { repo_ref = '', repo_commit_sha }: StoredRevisionConfig,
+): RevisionWork['git'] => ({
+  ...{ url: repo_url, ref: repo_ref, commit_sha: repo_commit_sha ?? null },
+})
+
+const openSecrets = async ({ sealer }: Ctx, deployment: string, sealed: { name: string; sealed: string }[]) =>
+  Object.fromEntries(
+    await Promise.all(
+      sealed.map(async secret => [secret.name, await sealer.open(secret.sealed, deployment, secret.name)]),
+    ),
+  )
+
+function deadlineOf({ status, status_since }: StoredRevision): string | null {
+  const deadline = DEADLINES[status]
+  return deadline ? new Date(Date.parse(status_since) + deadline.after).toISOString() : null
+}

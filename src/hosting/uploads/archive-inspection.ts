@@ -1,0 +1,91 @@
+// Checks an archive while it streams: a gzip of a tar, within the size limit. Computes its size and digest.
+import { sha256 } from '../../kernel/crypto/digest.ts'
+import { fail } from '../../kernel/http/errors.ts'
+import { paceStream } from '../../kernel/http/paced-body.ts'
+
+export const MAX_ARCHIVE_BYTES = 200 * 1024 * 1024
+/** How much is buffered to find the first tar header. A decompression bomb within it stays small. */
+const MAX_HEAD_BYTES = 16 * 1024
+const TAR_HEADER_BYTES = 512
+
+/** Fails with `body_cut` when the body ends early or differs from its declared length. */
+function checkBodyLength(body: ReadableStream<Uint8Array>, length: number | null): ReadableStream<Uint8Array> {
+  let size = 0
+  return paceStream(body, {
+    onChunk: chunk => {
+      size += chunk.byteLength
+    },
+    onEnd: () => {
+      if (length !== null && size !== length) throw fail('body_cut')
+    },
+  })
+}
+
+/** Passes the body on and fails the stream if it is no archive. `summary` is complete once the stream has ended. */
+export function inspectArchive(body: ReadableStream<Uint8Array>, length: number | null) {
+  const summary = { size: 0, sha256: '' }
+  const digest = sha256()
+  let head: Uint8Array | null = new Uint8Array()
+  const checkHead = async (out: TransformStreamDefaultController<Uint8Array>) => {
+    if (!(await isTarGzip(head!))) throw fail('archive_invalid')
+    out.enqueue(head!)
+    head = null
+  }
+  const inspection = new TransformStream<Uint8Array, Uint8Array>({
+    async transform(chunk, out) {
+      summary.size += chunk.byteLength
+      if (summary.size > MAX_ARCHIVE_BYTES) throw fail('archive_too_large')
+      digest.update(chunk)
+      if (!head) return out.enqueue(chunk)
+      head = Buffer.concat([head, chunk])
+      if (head.byteLength >= MAX_HEAD_BYTES) await checkHead(out)
+    },
+    async flush(out) {
+      if (head) await checkHead(out)
+      summary.sha256 = digest.digest('hex')
+    },
+  })
+  return { stream: checkBodyLength(body, length).pipeThrough(inspection), summary }
+}
+
+async function isTarGzip(head: Uint8Array): Promise<boolean> {
+  if (head[0] !== 0x1f || head[1] !== 0x8b || head[2] !== 8) return false
+  const header = await decompressFirstBytes(head.slice(0, MAX_HEAD_BYTES), TAR_HEADER_BYTES)
+  return header !== null && isTarHeader(header)
+}
+
+/** The first bytes of the decompressed data; the input may be truncated. */
+async function decompressFirstBytes(compressed: Uint8Array<ArrayBuffer>, wanted: number): Promise<Uint8Array | null> {
+  const decompression = new DecompressionStream('gzip')
+  const writer = decompression.writable.getWriter()
+  const writing = (async () => {
+    for (let at = 0; at < compressed.byteLength; at += TAR_HEADER_BYTES)
+      await writer.write(compressed.subarray(at, at + TAR_HEADER_BYTES) as never)
+    await writer.close()
+  })().catch(() => {})
+  const reader = decompression.readable.getReader()
+  const chunks: Uint8Array[] = []
+  let size = 0
+  try {
+    while (size < wanted) {
+      const { done, value } = await reader.read()
+      if (done) return null
+      chunks.push(value)
+      size += value.byteLength
+    }
+    return Buffer.concat(chunks).subarray(0, wanted)
+  } catch {
+    return null
+  } finally {
+    await reader.cancel().catch(() => {})
+    await writer.abort().catch(() => {})
+    await writing
+  }
+}
+
+/** A tar header has a checksum of its bytes, with the checksum field counted as blanks. */
+function isTarHeader(header: Uint8Array): boolean {
+  const field = Buffer.from(header.subarray(148, 156)).toString('latin1')
+  const sum = header.reduce((total, byte, at) => total + (at >= 148 && at < 156 ? 0x20 : byte), 0)
+  return /^ *[0-7]+[ \0]*$/.test(field) && Number.parseInt(field, 8) === sum
+}

@@ -1,0 +1,233 @@
+// Writes: a change, its events in the journal and the stored answer for a repeated request are one statement.
+import { is, SQL, sql } from 'drizzle-orm'
+import type { Platform } from '../../platform.ts'
+import { type Ctx, hasCredential } from '../http/context.ts'
+import { Failure, fail } from '../http/errors.ts'
+import { type Query, Replay, type Row, run } from './db.ts'
+
+export type WriteParts = {
+  /** Of the statement, before the change, which may read them. */
+  ctesBefore?: SQL[]
+  /** After the change; they may read `changed`. */
+  ctesAfter?: SQL[]
+  /** What the event of the change records: see `recorded-changes.ts`. */
+  changes?: SQL
+  /** Rows of type, subject_id, data and changes, for other resources. Written after the events of the change. */
+  otherEvents?: SQL
+  lock?: SQL | SQL[]
+  /** Which changed rows are stored as the answer to a repeated request; by default all. */
+  answerCondition?: SQL
+}
+
+/**
+ * Runs a change: an insert, update or delete that returns rows with an `id`. Each row becomes an event in the journal
+ * of the workspace. `event` may be an expression over `changed`; a row whose event is null is not journaled. The rows
+ * come back as JSON, fresh or replayed, so both are read the same way.
+ */
+export async function commit<T>(
+  ctx: Ctx,
+  event: string | SQL,
+  change: Query<T>,
+  data: Record<string, unknown> | SQL = {},
+  { ctesBefore = [], ctesAfter = [], changes = sql`null::json`, otherEvents, lock, answerCondition }: WriteParts = {},
+): Promise<T[]> {
+  const changed = is(change, SQL) ? sql`(${change})` : (change as unknown as SQL)
+  const eventData = is(data, SQL) ? data : sql`${JSON.stringify(data)}::json`
+  const hasEvent = is(event, SQL) ? sql`where ${event} is not null` : sql``
+  // The final select reads `journaled`: Postgres does not run a CTE without side effects of its own that nothing reads.
+  const statement = sql`
+    with
+    ${joinCtes(ctesBefore)}
+    changed as ${changed},
+    ${joinCtes(ctesAfter)}
+    event_rows as (
+      select ${event}::text as type, changed.id as subject_id, ${eventData} as data, ${changes} as changes
+      from changed
+      ${hasEvent}
+      ${otherEvents ? sql`union all ${otherEvents}` : sql``}
+    ),
+    journaled as (
+      select journal(
+        array_agg(type),
+        array_agg(subject_id),
+        array_agg(data::json),
+        array_agg(changes::json),
+        ${dailyEventLimit(ctx)}::bigint,
+        greatest(${ctx.bodyBytes ?? 0}::bigint, ${STORED_BYTES})
+      ) as seq
+      from event_rows
+      having count(*) > 0
+    )
+    ${ctx.idempotency ? storeAnswer(ctx.idempotency, answerCondition) : sql``}
+    select to_json(changed), (select has_webhooks(current_tenant()))
+    from changed
+    where (select count(seq) from journaled) >= 0` as SQL<Row>
+  return runWrite(ctx, statement, lock)
+}
+
+/**
+ * Runs a write that is a function of the database. It locks, decides, changes and journals, and ends with
+ * `conclude_write()`. It returns a row of the changed row as JSON, and whether the workspace has webhooks.
+ */
+export async function runWrite<T>(ctx: Ctx, call: Query<Row>, lock?: SQL | SQL[]): Promise<T[]> {
+  try {
+    const rows = await run(ctx, call, lock)
+    if (rows[0]?.[1] === true) announceEvents(ctx)
+    return rows.map(([row]) => JSON.parse(row as string) as T)
+  } catch (error) {
+    return replayRows(ctx, error)
+  }
+}
+
+/** What such a function needs to know of the request, as its `p_request`. */
+export const describeWrite = (ctx: Ctx, plannedVersion: number | null = null): string =>
+  JSON.stringify({
+    if_match: ctx.ifMatch,
+    planned_version: plannedVersion,
+    event_limit: dailyEventLimit(ctx),
+    body_bytes: ctx.bodyBytes,
+    idempotency_key: ctx.idempotency?.key,
+    fingerprint: ctx.idempotency?.fingerprint,
+  })
+
+/** Sends the events to the webhooks of the workspace after the response. The schedule sends what this leaves. */
+export function announceEvents({ requestInfo, waitUntil, deliverEvents }: Ctx, tenant = requestInfo.tenant): void {
+  if (tenant && waitUntil && deliverEvents) waitUntil(deliverEvents(tenant))
+}
+
+const storeAnswer = ({ key, fingerprint }: NonNullable<Ctx['idempotency']>, condition?: SQL): SQL => sql`,
+    stored_answer as (
+      insert into idempotency_keys (actor_id, key, fingerprint, result)
+      select current_actor(), ${key}, ${fingerprint}, json_agg(changed)
+      from changed
+      ${condition ? sql`where ${condition}` : sql``}
+      having count(*) > 0
+    )`
+
+/** About the bytes that the change stores: its rows. Other tables that it writes get their data from the body. */
+const STORED_BYTES = sql`(select sum(octet_length(to_json(changed)::text)) from changed)`
+
+/** The schedule has no limit: it must be able to end things on a day whose limit is used up. */
+const dailyEventLimit = ({ actor, config }: Ctx): number | null =>
+  actor.kind === 'cron' || config.eventsPerDay === 0 ? null : config.eventsPerDay
+
+/** The same for a function of the database, which knows the listener. */
+export const agentDailyLimit = ({ config }: Pick<Ctx, 'config'>): number | null => 2 * config.eventsPerDay || null
+
+/**
+ * The daily event limit for agents of a workspace's own listeners: twice that of requests, so that requests cannot keep
+ * an agent from reporting. Agents of the platform have none: one full workspace would stop them for all workspaces.
+ */
+export const agentEventLimit = ({ config }: Pick<Ctx, 'config'>): SQL => sql`(
+    select case when l.tenant_id is not null then nullif(${2 * config.eventsPerDay}::bigint, 0) end
+    from listeners l
+    where l.id = current_listener()
+  )`
+
+/**
+ * CTEs for a statement of runAsSystem. Each row of `events` has tenant_id, organization_id, type, subject_id, data and
+ * changes, and becomes an event in the journal of its workspace. `actor`, its kind, id and name, is SQL over
+ * such a row, `t`.
+ */
+export const journalSystemEvents = (
+  events: SQL,
+  actor: SQL = sql`'cron', null::uuid, null`,
+  dailyLimit: SQL = sql`null::bigint`,
+): SQL => sql`
+  event_rows as (${events}),
+  numbered as (
+    insert into journals (scope_id, organization_id, seq, day, today)
+    select tenant_id, organization_id, count(*), journal_day(), count(*)
+    from event_rows
+    group by tenant_id, organization_id
+    order by tenant_id
+    on conflict (scope_id) do update set
+      seq = journals.seq + excluded.seq,
+      day = excluded.day,
+      today = excluded.today + case when journals.day = excluded.day then journals.today else 0 end
+    returning scope_id, seq, today
+  ),
+  journaled as (
+    insert into events (
+      scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, actor_id, actor_name, request_id, data,
+      changes, part_of
+    )
+    select
+      t.tenant_id,
+      n.seq - count(*) over same_journal + row_number() over (same_journal),
+      t.organization_id, t.tenant_id, t.type, t.subject_id,
+      ${actor},
+      setting('request_id'),
+      t.data,
+      t.changes,
+      case
+        when setting('request') is not null and row_number() over (same_journal) > 1
+          then n.seq - count(*) over same_journal + 1
+      end
+    from event_rows t
+    join numbered n on n.scope_id = t.tenant_id and require_journal_room(n.today, ${dailyLimit})
+    window same_journal as (partition by t.tenant_id)
+  )`
+
+/** `request`: a `RequestRecord` as JSON, where a request to the API is the cause. */
+export const setSystemSettings = (
+  platform: Pick<Platform, 'clock'>,
+  requestId: string,
+  request: string | null = null,
+): SQL => sql`
+  ${setClock(platform)},
+    set_config('app.request_id', ${requestId}, true),
+    set_config('app.request', ${request ?? ''}, true)`
+
+/** The listener whose agent sends the request, for `journalSystemEvents`. */
+export const LISTENER_ACTOR = sql`'listener', current_listener(), event_actor_name()`
+
+/** Enough for a statement that writes no events. */
+export const setClock = ({ clock }: Pick<Platform, 'clock'>): SQL =>
+  sql`select set_config('app.clock_offset', ${`${clock.ahead()} ms`}, true)`
+
+/** The trip before an external call. A repeated request gets its stored answer here, without the call. */
+export async function prepareWrite<Current, Answer>(
+  ctx: Ctx,
+  query: Query<Current>,
+  lock?: SQL,
+): Promise<{ current: Current[]; replayed?: never } | { current?: never; replayed: Answer[] }> {
+  try {
+    return { current: await run(ctx, query, lock) }
+  } catch (error) {
+    return { replayed: replayRows(ctx, error) }
+  }
+}
+
+const MAX_ATTEMPTS = 100
+const RETRY_PAUSE_MS = 20
+
+/** The trip after it. Retried, because repeated requests hold the key for a moment to look for an answer. */
+export async function concludeWrite<T>(write: () => Promise<T>): Promise<T> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await write()
+    } catch (error) {
+      const isKeyBusy = error instanceof Failure && error.code === 'idempotency_in_flight'
+      if (!isKeyBusy || attempt === MAX_ATTEMPTS) throw error
+      await new Promise(resolve => setTimeout(resolve, RETRY_PAUSE_MS))
+    }
+  }
+}
+
+/** What a write has sealed for its caller. A connected client may have replaced its key before it repeats the write. */
+export const openOwnAnswer = ({ actor, requestId, sealer }: Ctx, sealed: string, place: string): Promise<string> =>
+  sealer.open(sealed, hasCredential(actor) ? actor.hash : requestId, place).catch(() => {
+    throw fail('idempotency_key_reused', { detail: ANSWER_SEALED })
+  })
+const ANSWER_SEALED =
+  'The request was answered for an access token that this one has replaced, and the answer has a secret. ' +
+  'Send it with a new `Idempotency-Key`.'
+
+function replayRows<T>(ctx: Ctx, error: unknown): T[] {
+  if (!(error instanceof Replay)) throw error
+  ctx.requestInfo.replayed = true
+  return error.rows as T[]
+}
+
+const joinCtes = (ctes: SQL[]): SQL => sql.join(ctes.map(cte => sql`${cte}, `))

@@ -1,0 +1,42 @@
+// Pages of lists, newest first: by offset, or by cursor, which makes a deep page as cheap as the first.
+import { eq, type SQL, sql } from 'drizzle-orm'
+import type { AnyPgColumn } from 'drizzle-orm/pg-core'
+import type { NamedPage, OwnedBy, Page } from '../../protocol/wire.ts'
+import type { Placeholders } from '../db/statement.ts'
+
+type Pageable = { created_at: AnyPgColumn; id: AnyPgColumn }
+
+export const afterCursor = (table: Pageable, { cursor }: Pick<Page | Placeholders<Page>, 'cursor'>): SQL | undefined =>
+  cursor && sql`(${table.created_at}, ${table.id}) < (${cursor.at}::timestamptz, ${cursor.id}::uuid)`
+
+export const newestFirst = (table: Pageable): [SQL, SQL] => [sql`${table.created_at} desc`, sql`${table.id} desc`]
+
+export const hasName = (column: AnyPgColumn, { name }: Pick<NamedPage, 'name'>): SQL | undefined =>
+  name === undefined ? undefined : eq(column, name)
+
+export const hasOwner = (column: AnyPgColumn, { owner }: OwnedBy): SQL | undefined =>
+  owner === undefined ? undefined : eq(column, owner)
+
+/** One extra row shows whether there is a next page, without counting. */
+export const pageBounds = (page: Page): { limit: number; offset: number } => ({
+  limit: page.limit + 1,
+  offset: page.cursor ? 0 : page.offset,
+})
+
+/** The cursor of the next page. A symbol, because JSON leaves symbols out of the body. */
+export const nextCursor = Symbol('next')
+export type ListPage<Wire> = { resources: Wire[]; offset: number; [nextCursor]?: string }
+
+export function toListPage<Row extends { created_at: string; id: string }, Wire>(
+  rows: Row[],
+  page: Page,
+  toWire: (row: Row) => Wire,
+): ListPage<Wire> {
+  const pageRows = rows.slice(0, page.limit)
+  const last = rows.length > page.limit ? pageRows.at(-1) : undefined
+  return {
+    resources: pageRows.map(toWire),
+    offset: page.offset + pageRows.length,
+    ...(last && { [nextCursor]: Buffer.from(`${last.created_at}~${last.id}`).toString('base64url') }),
+  }
+}

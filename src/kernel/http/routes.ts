@@ -1,0 +1,250 @@
+// Declarations of routes: path, schemas and verb. The handler and the OpenAPI entry both come from one declaration.
+import type { Context } from 'hono'
+import type * as z from 'zod'
+import type { Watches } from '../db/watch.ts'
+import type { CallerLimits } from '../limits/caller-limits.ts'
+import type { HeldBytes } from '../limits/held-bytes.ts'
+import type { Code } from './codes.ts'
+import type { Caller, CallerServices, RequestInfo, Verb } from './context.ts'
+import type { LiveStream } from './live-stream.ts'
+import type { RawBody } from './raw-body.ts'
+
+export type AppEnv = {
+  Variables: {
+    requestId: string
+    requestInfo: RequestInfo
+    limits: CallerLimits
+    watches: Watches
+    heldBytes: HeldBytes
+  }
+}
+export type Services = CallerServices & {
+  /** Called after each batch of rows that a sweep has deleted. */
+  onSweep?: (batch: { table: string; rows: number; ms: number }) => void
+}
+type Method = 'get' | 'post' | 'put' | 'patch' | 'delete'
+
+/** The member of a reply that holds the version of a single resource; it becomes the ETag. */
+export const etagVersion = Symbol('version')
+
+type Tag = { name: string; description: string }
+
+/** The media types that a route takes as bytes. The first one has an example, for tests of all routes. */
+export type RawMedia = Record<string, { schema?: z.ZodType; example?: { contentType: string; text: string } }>
+
+export type Operation = {
+  method: Method
+  path: string
+  tag: Tag
+  id: string
+  summary: string
+  description?: string
+  params?: z.ZodObject
+  query?: z.ZodObject
+  /** Headers that the verb gets, under their names in lower case. */
+  headers?: z.ZodObject
+  body?: z.ZodType
+  /** Set for a body that is not JSON. The route reads it itself, a form by the schema in `body`. */
+  bodyMediaType?: string
+  /** Published clients send JSON without saying that it is JSON. */
+  untypedBody?: boolean
+  /** The verb gets the body as bytes, decompressed, within `platform.rawBodies`. The key is verified first. */
+  rawBody?: RawMedia
+  /**
+   * The verb gets the request as it came, and its response is passed on with any status: both bodies are streams.
+   * The last parameter of the path is all that is left of it. A session does not count: what another server says must
+   * never meet one.
+   */
+  passThrough?: boolean
+  /** The body may take minutes to arrive, so the host limits its pauses and not its duration. */
+  longBody?: boolean
+  /** A POST that changes nothing of an organization: it writes no event and takes no idempotency key. */
+  isReadOnly?: boolean
+  /** A repeat has no further effect, so it takes no idempotency key. */
+  idempotent?: boolean
+  /** Set for a route that answers with a page, on success and on failure. */
+  pageMediaType?: string
+  /** Failures are JSON by RFC 6749, section 5.2, and not problems. */
+  oauthErrors?: boolean
+  /** Set for a route that answers with bytes. Failures are still problems in JSON. */
+  streamMediaType?: string | string[]
+  /** The verb returns a stream, which goes on until the client disconnects or has to come back. */
+  liveStream?: boolean
+  status?: number
+  reply?: z.ZodType
+  errors?: Code[]
+  versioned?: boolean
+  /** The ETag of a resource that no route changes: a digest of the reply. */
+  hasContentTag?: boolean
+  location?: (reply: never) => string
+  /** A read that the audit log records. */
+  isAudited?: boolean
+  /** Query parameters that may be repeated. The schema gets their values joined by commas. */
+  repeatable?: string[]
+  /** Query parameters that may be repeated. The schema gets an array of their values, which may contain commas. */
+  lists?: string[]
+  /** Calls external servers between a first and a second database trip. */
+  callsExternalServers?: boolean
+  partial?: (reply: never) => boolean
+  /**
+   * Published clients of the contract and agents of other versions send members that we do not know. They are ignored
+   * and named in `Slipway-Warnings`. Every other route refuses them.
+   */
+  toleratesUnknown?: boolean
+  /** When this query parameter is true, another verb answers, under its own permission. */
+  variant?: { on: string; reply: z.ZodType; verb: Verb<never, unknown> }
+  verb?: Verb<never, unknown>
+  /** A check of health: it knows no limits of callers and no streams, so that nothing of both is loaded for it. */
+  isProbe?: boolean
+  /** An open route that reads a key itself. A session does not count. */
+  keyOnly?: boolean
+  /** Set for an open route with limits of its own: the limit of open routes by address does not apply. */
+  hasOwnLimit?: boolean
+  /** Handles a route that takes no API key. The database of its services is limited by the address of the visitor. */
+  open?: (c: Context<AppEnv>, services: Services, operation: Operation) => Response | Promise<Response>
+}
+
+type OpenRouteDeclaration = Omit<Operation, 'method' | 'path' | 'tag' | 'verb'> & Required<Pick<Operation, 'open'>>
+
+export type EmptySchema = z.ZodObject<Record<never, never>>
+type RouteDeclaration<
+  P extends z.ZodObject,
+  Q extends z.ZodObject,
+  B extends z.ZodType,
+  R extends z.ZodType,
+  D extends z.ZodType,
+> = Omit<
+  Operation,
+  | 'method'
+  | 'path'
+  | 'tag'
+  | 'params'
+  | 'query'
+  | 'body'
+  | 'reply'
+  | 'verb'
+  | 'location'
+  | 'partial'
+  | 'variant'
+  | 'open'
+  | 'rawBody'
+  | 'passThrough'
+> & {
+  params?: P
+  query?: Q
+  body?: B
+  reply?: R
+  verb?: Verb<z.output<Q> & z.output<B> & z.output<P>, z.output<R> | StreamReply | LiveStream>
+  location?: (reply: z.output<R>) => string
+  partial?: (reply: z.output<R>) => boolean
+  variant?: {
+    on: keyof z.output<Q> & string
+    reply: D
+    verb: Verb<z.output<Q> & z.output<B> & z.output<P>, z.output<D>>
+  }
+}
+
+type RawRouteDeclaration<
+  P extends z.ZodObject,
+  Q extends z.ZodObject,
+  H extends z.ZodObject,
+  R extends z.ZodType,
+> = Omit<RouteDeclaration<P, Q, EmptySchema, R, z.ZodVoid>, 'body' | 'verb' | 'variant' | 'headers'> & {
+  headers?: H
+  rawBody: RawMedia
+  verb: Verb<z.output<Q> & z.output<P> & z.output<H> & { raw: RawBody }, z.output<R> | StreamReply>
+}
+
+/** A request that is passed on. `rest` is what its URL has after the fixed part, as it was sent, with the query. */
+export type PassedRequest = { request: Request; rest: string }
+
+type PassThroughDeclaration<P extends z.ZodObject> = Omit<
+  RouteDeclaration<P, EmptySchema, EmptySchema, z.ZodVoid, z.ZodVoid>,
+  'verb'
+> & { passThrough: true; verb: Verb<z.output<P> & { passed: PassedRequest }, Response> }
+
+export type RouteSchemas<P, Q, B, R, D> = { params: P; query: Q; body: B; reply: R; variant: D }
+declare const declaredRoutes: unique symbol
+/** `Routes` holds the schemas of each route that takes a key, by method and path. It exists in types only. */
+type Slice<Routes> = {
+  readonly [declaredRoutes]?: Routes
+  operations: Operation[]
+  get: Declare<'GET', Routes>
+  post: Declare<'POST', Routes>
+  put: Declare<'PUT', Routes>
+  patch: Declare<'PATCH', Routes>
+  delete: Declare<'DELETE', Routes>
+}
+type Declare<M extends string, Routes> = {
+  (path: string, declared: OpenRouteDeclaration): Slice<Routes>
+  <const Path extends string, P extends z.ZodObject>(
+    path: Path,
+    declared: PassThroughDeclaration<P>,
+  ): Slice<Routes & Record<`${M} ${Path}`, RouteSchemas<P, EmptySchema, EmptySchema, z.ZodVoid, z.ZodVoid>>>
+  <
+    const Path extends string,
+    P extends z.ZodObject = EmptySchema,
+    Q extends z.ZodObject = EmptySchema,
+    H extends z.ZodObject = EmptySchema,
+    R extends z.ZodType = z.ZodVoid,
+  >(
+    path: Path,
+    declared: RawRouteDeclaration<P, Q, H, R>,
+  ): Slice<Routes & Record<`${M} ${Path}`, RouteSchemas<P, Q, EmptySchema, R, z.ZodVoid>>>
+  <
+    const Path extends string,
+    P extends z.ZodObject = EmptySchema,
+    Q extends z.ZodObject = EmptySchema,
+    B extends z.ZodType = EmptySchema,
+    R extends z.ZodType = z.ZodVoid,
+    D extends z.ZodType = z.ZodVoid,
+  >(
+    path: Path,
+    declared: RouteDeclaration<P, Q, B, R, D>,
+  ): Slice<Routes & Record<`${M} ${Path}`, RouteSchemas<P, Q, B, R, D>>>
+}
+
+export type RoutesOf<S> = S extends { readonly [declaredRoutes]?: infer Routes } ? NonNullable<Routes> : never
+
+export function slice(name: string, description: string): Slice<unknown> {
+  const tag = { name, description }
+  const operations: Operation[] = []
+  const declare = (method: Method) => (path: string, declared: object) => {
+    operations.push({ ...(declared as Operation), method, path, tag })
+    return routes
+  }
+  const routes = {
+    operations,
+    get: declare('get'),
+    post: declare('post'),
+    put: declare('put'),
+    patch: declare('patch'),
+    delete: declare('delete'),
+  } as unknown as Slice<unknown>
+  return routes
+}
+
+/** Of a file of routes, which exports slices alone. */
+export const listOperations = (file: object): Operation[] =>
+  Object.values(file as Record<string, Slice<unknown>>).flatMap(({ operations }) => operations)
+
+export const canUseIdempotencyKey = ({ method, verb, isReadOnly, idempotent }: Operation): boolean =>
+  verb !== undefined && !isReadOnly && !idempotent && (method === 'post' || method === 'patch')
+
+export const listBodyTypes = ({ rawBody, bodyMediaType = 'application/json' }: Operation): string[] =>
+  rawBody ? Object.keys(rawBody) : [bodyMediaType]
+
+export const successStatus = ({ status, reply, streamMediaType, passThrough }: Operation): number =>
+  status ?? (reply || streamMediaType || passThrough ? 200 : 204)
+
+/** What the verb of a route with `streamMediaType` returns. */
+export type StreamReply = { stream: ReadableStream<Uint8Array>; headers: Record<string, string> }
+
+/** How a request with a key or session token of the right format ended. */
+export type Outcome = {
+  operation: Operation
+  caller: Caller
+  credentialHash: string
+  status: number
+  code: Code | null
+}

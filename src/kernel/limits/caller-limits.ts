@@ -1,0 +1,216 @@
+// Rate limits in the memory of an instance: a flood is refused before it costs a trip or a body is read. They never let
+// a request in: the database still checks the key of every request.
+import type { Context } from 'hono'
+import type { Budget } from '../../platform.ts'
+import { countRefusedRequests, type Database } from '../db/db.ts'
+import { bindTrips } from '../db/statement.ts'
+import { createCountAfterResponses } from '../http/after-response.ts'
+import type { Code } from '../http/codes.ts'
+import type { Caller, CallerServices, DatabaseServices } from '../http/context.ts'
+import { Failure, fail, isDatabaseUnavailable } from '../http/errors.ts'
+import { createWaitUntil } from '../http/execution.ts'
+import { writeJson } from '../json/raw-json.ts'
+import { type Attempt, createAddressLimits } from './address-limits.ts'
+import { createDatabaseTime } from './database-time.ts'
+import { createExpiringMap } from './expiring-map.ts'
+import { createLinkBudget } from './link-budget.ts'
+import type { ShareGroups } from './share-groups.ts'
+import { countAtLimiter, countInDatabase, LIMITER_SECONDS, shareFailures } from './shared-failures.ts'
+
+const MAX_KEYS = 10_000
+const RECENT_KEY_MS = 15 * 60_000
+/** Long, because git hosts deliver for all integrations from a few addresses and do not retry a refused delivery. */
+const VERIFIED_NAME_MS = 7 * 24 * 60 * 60_000
+
+/** A page without a key reads several things, and many visitors may have one address. */
+const VISITS_PER_UNKNOWN_KEY = 10
+
+const KEY_REFUSALS: Code[] = ['key_unknown', 'key_revoked', 'key_expired', 'session_ended']
+const codeOf = (error: unknown): Code | undefined => (error instanceof Failure ? error.code : undefined)
+const rateLimited = (seconds: number) => fail('rate_limited', { headers: { 'Retry-After': String(seconds) } })
+
+export type KeyedRequest = {
+  isRecentlyAccepted(): boolean
+  recordAccepted(organization?: string): void
+  recordFailure(error: unknown, caller: Caller): void
+}
+type Uncounted = { requests: number; attempts: Attempt[] }
+type Refused = { budget: Budget; hash: string; attempt: Attempt | undefined }
+export type CallerLimits = ReturnType<typeof createCallerLimits>
+
+export function createCallerLimits(services: DatabaseServices & { shareGroups: ShareGroups }) {
+  const { config, platform, shareGroups } = services
+  const limiterOf = (budget: Budget) => (config.rateLimits[budget] === 0 ? undefined : platform.limiters?.[budget])
+  const { now } = platform.clock
+  const sharedLimiter = limiterOf('key')
+  const countFailures = sharedLimiter ? countAtLimiter(sharedLimiter) : countInDatabase(services)
+  const shareFailure = shareFailures(platform, countFailures, (key, seconds) => addresses.exhaust(key, seconds))
+  const addresses = createAddressLimits(config.unknownKeysPerMinute, now, shareFailure)
+  /** Keys are grouped by organization, so that those of one do not evict those of another. */
+  const acceptedKeys = createExpiringMap<true>(MAX_KEYS, now)
+  /** Names with another proof than a key. By route, so that many links do not evict senders of webhooks. */
+  const provenNames = createExpiringMap<true>(MAX_KEYS, now)
+  const overBudget = createExpiringMap<true>(MAX_KEYS, now)
+  const visitors = createAddressLimits(config.unknownKeysPerMinute * VISITS_PER_UNKNOWN_KEY, now, () => {})
+  const links = createLinkBudget(now)
+  const databaseTime = createDatabaseTime(config.databaseSecondsPerMinute, now)
+  const countLaterOf = {
+    key: createCounter('key'),
+    ingestion: createCounter('ingestion'),
+    deployment: createCounter('deployment'),
+  }
+
+  const rememberKey = (hash: string, organization?: string) =>
+    void acceptedKeys.set(hash, true, RECENT_KEY_MS, organization)
+
+  async function arrive(hash: string, address: string | undefined, budget: Budget): Promise<KeyedRequest> {
+    const wait = overBudget.secondsLeft(`${budget} ${hash}`)
+    if (wait > 0) throw rateLimited(wait)
+    databaseTime.requireLeft(shareGroups.groupOf(hash, address))
+    const limiter = limiterOf(budget)
+    if (limiter && !(await limiter.limit({ key: hash })).success) throw rateLimited(LIMITER_SECONDS)
+    const attempt = acceptedKeys.get(hash) ? undefined : addresses.begin('key', address)
+    const recordAccepted = (organization?: string) => {
+      rememberKey(hash, organization)
+      attempt?.succeed()
+    }
+    return {
+      isRecentlyAccepted: () => acceptedKeys.get(hash) === true,
+      recordAccepted,
+      recordFailure(error, { requestInfo, waitUntil }) {
+        const code = codeOf(error)
+        if (!requestInfo.keyLookedUp) countLater({ budget, hash, attempt }, waitUntil)
+        else if (code && KEY_REFUSALS.includes(code)) {
+          acceptedKeys.delete(hash)
+          attempt?.fail(waitUntil)
+        } else if (isDatabaseUnavailable(error)) attempt?.succeed()
+        else {
+          recordAccepted(requestInfo.organization)
+          if (code === 'rate_limited')
+            overBudget.set(`${budget} ${hash}`, true, Number((error as Failure).extra.headers!['Retry-After']) * 1000)
+        }
+      },
+    }
+  }
+
+  /** A request that is refused before its key is looked up is counted after the response, together with others. */
+  function countLater({ budget, hash, attempt }: Refused, waitUntil: Caller['waitUntil']): void {
+    if (!attempt && config.rateLimits[budget] === 0) return
+    const merge = ({ requests, attempts }: Uncounted = { requests: 0, attempts: [] }): Uncounted => {
+      if (attempt) attempts.push(attempt)
+      return { requests: requests + 1, attempts }
+    }
+    if (!countLaterOf[budget](hash, merge, waitUntil)) attempt?.fail(waitUntil)
+  }
+
+  function createCounter(budget: Budget) {
+    return createCountAfterResponses<Uncounted>(platform, {
+      handle: batch => countBatch(budget, batch),
+      failure: 'requests not counted',
+      onFailure(batch) {
+        // Whether these keys exist is unknown, so it does not count against their addresses.
+        for (const { attempts } of batch.values()) for (const attempt of attempts) attempt.succeed()
+      },
+    })
+  }
+
+  async function countBatch(budget: Budget, batch: Map<string, Uncounted>): Promise<void> {
+    const requests = new Map([...batch].map(([hash, entry]) => [hash, entry.requests]))
+    const windows = await countRefusedRequests(services, budget, requests)
+    const limit = config.rateLimits[budget]
+    const counting: Promise<unknown>[] = []
+    for (const [hash, { attempts }] of batch) {
+      const window = windows.get(hash)
+      for (const attempt of attempts) window ? attempt.succeed() : attempt.fail(work => counting.push(work))
+      if (window) rememberKey(hash)
+      else acceptedKeys.delete(hash)
+      if (window && limit > 0 && window.requests >= limit)
+        overBudget.set(`${budget} ${hash}`, true, window.reset * 1000)
+    }
+    await Promise.all(counting)
+  }
+
+  const untilDone = (c: Context) => createWaitUntil(platform, c)
+
+  /**
+   * Limits a route without a key that looks something up before it has any proof of the caller. A `name` that had a
+   * valid proof in the last week has a limit of its own, so it keeps working while made-up names fail. `refusal` is
+   * the code of a missing or wrong proof. A route that costs much before its proof counts other codes, too.
+   */
+  async function prove<T>(
+    c: Context,
+    { route, name, refusal }: { route: string; name?: string | undefined; refusal: Code | readonly Code[] },
+    lookUp: () => Promise<T>,
+    codeOfOutcome: (outcome: T) => Code | null = () => null,
+  ): Promise<T> {
+    const caller = name === undefined ? undefined : `${route} ${name}`
+    const kind = caller && provenNames.get(caller) ? caller : route
+    const attempt = addresses.begin(kind, platform.clientAddress(c))
+    const settle = (code: Code | null | undefined) => {
+      if (code && [refusal].flat().includes(code)) return attempt.fail(untilDone(c))
+      attempt.succeed()
+      if (caller && code === null) provenNames.set(caller, true, VERIFIED_NAME_MS, route)
+    }
+    try {
+      const outcome = await lookUp()
+      settle(codeOfOutcome(outcome))
+      return outcome
+    } catch (error) {
+      settle(codeOf(error))
+      throw error
+    }
+  }
+
+  return {
+    arrive,
+    /** The database for one request: all of its trips use the share and the budget of its caller. */
+    databaseOf: (hash: string, address: string | undefined): Database =>
+      bindTrips(services.database, () => {
+        const group = shareGroups.groupOf(hash, address)
+        const untilKnown = () => shareGroups.untilKnown(hash)
+        return { group, untilKnown, onSpent: ms => databaseTime.spend(group, ms) }
+      }),
+    /**
+     * The database for a request without a key, whose first trip counts towards the limit of its address. So no open
+     * route can reach the database without a limit, unless it says that it has its own.
+     */
+    databaseOfVisitor(address: string | undefined, hasOwnLimit = false): Database {
+      const group = shareGroups.groupOf(undefined, address)
+      let isCounted = hasOwnLimit
+      return bindTrips(services.database, () => {
+        if (!isCounted) visitors.begin('visit', address).fail(undefined)
+        isCounted = true
+        return { group }
+      })
+    },
+    /** Reads what a link shows. Guesses of tokens are limited by address, and each link has a budget of its own. */
+    async answerLink(
+      c: Context,
+      { answer }: Pick<CallerServices, 'answer'>,
+      { route, token, refusal }: { route: string; token: string; refusal: Code },
+      read: () => Promise<unknown>,
+    ): Promise<Response> {
+      // A token is a UUID, whose letters may be in upper or lower case.
+      const name = token.toLowerCase()
+      const link = `${route} ${name}`
+      links.requireLeft(link)
+      const text = writeJson(await prove(c, { route, name, refusal }, read))
+      links.spend(link, text.length)
+      const response = answer!.respond(text, 200, c.req.method === 'HEAD')
+      response.headers.set('Cache-Control', 'no-store')
+      return response
+    },
+    failedWithoutKey(c: Context): void {
+      try {
+        addresses.begin('key', platform.clientAddress(c)).fail(untilDone(c))
+      } catch {
+        // The address is already over its limit. The request fails with the code of its key, not with that limit.
+      }
+    },
+    /** Limits a route without a key, each request of which stores a row. */
+    countRequest(c: Context, route: string): void {
+      addresses.begin(route, platform.clientAddress(c)).fail(untilDone(c))
+    },
+    prove,
+  }
+}

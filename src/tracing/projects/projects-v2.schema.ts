@@ -1,0 +1,59 @@
+// Schemas of tracing projects in the second version of the API of published clients.
+import * as z from 'zod'
+import { boundedText, commaSeparated, emptyAsAbsent, optionalFilter } from '../../protocol/wire.ts'
+import { idFilter } from '../runs/query.schema.ts'
+import { pageOf, pageSizeQuery } from '../runs/runs-v2.schema.ts'
+import { Session, SessionQuery } from './projects.schema.ts'
+
+const TYPES = ['PROJECT', 'AGENT', 'EXPERIMENT'] as const
+const SORT_COLUMNS = [
+  ...(['NAME', 'START_TIME', 'LAST_RUN_START_TIME', 'ERROR_RATE', 'LATENCY_P50', 'LATENCY_P99'] as const),
+  'FEEDBACK',
+] as const
+const { shape } = SessionQuery
+
+const MAX_OFFSET = 1_000_000
+/** Where the next page begins. Opaque to clients. */
+const OffsetCursor = boundedText(40)
+  .transform((text, check): number => {
+    const offset = Number(Buffer.from(text, 'base64url').toString())
+    if (Number.isInteger(offset) && offset >= 0 && offset <= MAX_OFFSET) return offset
+    check.addIssue({ code: 'custom', message: 'is not a cursor of a previous answer' })
+    return z.NEVER
+  })
+  .meta({ type: 'string' })
+export const writeOffsetCursor = (offset: number): string => Buffer.from(String(offset)).toString('base64url')
+
+export const SessionQueryV2 = z
+  .object({
+    ...{ id: shape.id, name: shape.name, name_contains: shape.name_contains, metadata: shape.metadata },
+    ...{ dataset_version: shape.dataset_version, tag_value_id: shape.tag_value_id, filter: shape.filter },
+    ...{ include_stats: shape.include_stats, stats_start_time: shape.stats_start_time },
+    ...{ stats_select: shape.stats_select, stats_filter: shape.stats_filter, use_approx_stats: shape.use_approx_stats },
+    sort_by_feedback_key: shape.sort_by_feedback_key,
+    include_facets: shape.facets,
+    reference_dataset_id: idFilter('Experiments of these datasets.'),
+    type: optionalFilter(commaSeparated(z.enum(TYPES), TYPES.length)).meta({
+      description: 'An experiment has a reference dataset. No project is of type AGENT.',
+    }),
+    sort_by: z.preprocess(emptyAsAbsent, z.enum(SORT_COLUMNS).default('START_TIME')),
+    sort_by_feedback_source: optionalFilter(z.enum(['RUN', 'SESSION'])),
+    sort_order: z.preprocess(emptyAsAbsent, z.enum(['asc', 'desc']).default('desc')),
+    cursor: optionalFilter(OffsetCursor).meta({ description: '`next_cursor` of the previous answer.' }),
+    page_size: pageSizeQuery(100),
+  })
+  .refine(({ sort_by, sort_by_feedback_key }) => sort_by !== 'FEEDBACK' || sort_by_feedback_key !== undefined, {
+    path: ['sort_by_feedback_key'],
+    error: 'is required to sort by feedback',
+  })
+export type SessionQueryV2 = z.output<typeof SessionQueryV2>
+
+export const SessionV2 = Session.extend({
+  type: z.enum(TYPES),
+  trace_tier: z.enum(['LONG_LIVED', 'SHORT_LIVED']),
+  total_cost: z.number().nullable(),
+  prompt_cost: z.number().nullable(),
+  completion_cost: z.number().nullable(),
+}).meta({ id: 'TracingProjectV2' })
+export type SessionV2 = z.output<typeof SessionV2>
+export const SessionPageV2 = pageOf(SessionV2).meta({ id: 'TracingProjectPageV2' })

@@ -1,0 +1,138 @@
+// What a rule does with runs that match: it acts on each of them once, whenever a worker dies.
+import { type SQL, sql } from 'drizzle-orm'
+import { type Row, run } from '../../kernel/db/db.ts'
+import type { Ctx } from '../../kernel/http/context.ts'
+import { lockQueue } from '../queues/new-items.ts'
+import type { StoredRun } from '../runs/run-query.ts'
+import { addToDataset } from './add-to-dataset.ts'
+import { ADD_TO_QUEUE, OUTCOMES_WITH_QUEUE, QUEUE_OUTCOMES } from './add-to-queue.ts'
+import { alertDeliveryId } from './alerts.ts'
+import type { ClaimedRule } from './claimed-rule.ts'
+import { type PlannedEvaluation, planEvaluations, queueEvaluations } from './new-evaluations.ts'
+import type { RuleOutcome, RuleOutcomes } from './tables.ts'
+
+/** Of one message, so that it stays small. */
+const RUNS_PER_DELIVERY = 20
+
+/**
+ * `progress` sets how far the rule has come. The last statement stores it together with what was done, once for each
+ * run: of two workers at the same run, the second finds its row and does nothing. What comes before that statement
+ * finds its own effect when it is repeated. Returns false if the rule is gone or off.
+ */
+export async function applyRule(
+  ctx: Ctx,
+  rule: ClaimedRule,
+  runs: StoredRun[],
+  progress: SQL,
+  isBackfill: boolean,
+): Promise<boolean> {
+  if (rule.extend_only) await upgradeTraces(ctx, runs)
+  const added = rule.add_to_dataset_id ? await addToDataset(ctx, rule, rule.add_to_dataset_id, runs) : undefined
+  const outcomesOf = ({ id, trace_tier }: StoredRun): RuleOutcomes => ({
+    ...(added && { add_to_dataset: added.get(id)! }),
+    ...(rule.extend_only && { extend_only: extensionOf(trace_tier) }),
+  })
+  const deliveries = planDeliveries(rule, runs, ctx.platform.clock.now())
+  const applications = runs.map(one => ({
+    run_id: one.id,
+    trace_id: one.trace_id,
+    run_session_id: one.session_id,
+    run_name: one.name,
+    run_type: one.run_type,
+    start_time: one.start_time,
+    end_time: one.end_time,
+    thread_id: one.thread_id,
+    outcomes: outcomesOf(one),
+    delivery_ids: deliveries.filter(({ run_ids }) => run_ids.includes(one.id)).map(({ id }) => id),
+  }))
+  const evaluations = planEvaluations(rule, runs)
+  const lock = rule.add_to_annotation_queue_id ? lockQueue(rule.add_to_annotation_queue_id) : []
+  const rows = await run(
+    ctx,
+    recordStatement(rule, { applications, deliveries, evaluations }, progress, isBackfill),
+    lock,
+  )
+  return rows.length > 0
+}
+
+const extensionOf = (tier: string): RuleOutcome => ({ outcome: tier === 'longlived' ? 'skipped' : 'success' })
+
+async function upgradeTraces(ctx: Ctx, runs: StoredRun[]): Promise<void> {
+  const ids = new Set(runs.filter(({ trace_tier }) => trace_tier !== 'longlived').map(({ trace_id }) => trace_id))
+  if (ids.size > 0) await ctx.traces.upgrade(ctx, [...ids])
+}
+
+type PlannedDelivery = { id: string; kind: 'webhook' | 'alert'; target_id: string; run_ids: string[] }
+
+function planDeliveries({ webhooks, alerts }: ClaimedRule, runs: StoredRun[], now: number): PlannedDelivery[] {
+  if (runs.length === 0) return []
+  const ids = runs.map(({ id }) => id)
+  const parts = Array.from({ length: Math.ceil(ids.length / RUNS_PER_DELIVERY) }, (_, i) =>
+    ids.slice(i * RUNS_PER_DELIVERY, (i + 1) * RUNS_PER_DELIVERY),
+  )
+  const messages = webhooks.flatMap(({ id: target_id }) =>
+    parts.map(run_ids => ({ id: crypto.randomUUID(), kind: 'webhook' as const, target_id, run_ids })),
+  )
+  const raised = alerts.map(({ id: target_id }) => {
+    return { id: alertDeliveryId(target_id, now), kind: 'alert' as const, target_id, run_ids: ids }
+  })
+  return [...messages, ...raised]
+}
+
+type Plan = { applications: object[]; deliveries: PlannedDelivery[]; evaluations: PlannedEvaluation[] }
+
+const recordStatement = (
+  { id, add_to_annotation_queue_id: queue }: ClaimedRule,
+  { applications, deliveries, evaluations }: Plan,
+  progress: SQL,
+  isBackfill: boolean,
+): SQL<Row> => sql<Row>`
+  with rule as (
+    update run_rules
+    set ${progress}
+    where id = ${id}::uuid and tenant_id = current_tenant() and is_enabled
+    returning id, organization_id, tenant_id, add_to_annotation_queue_id
+  ),
+  given as (
+    select *
+    from json_to_recordset(${JSON.stringify(applications)}::json) as g(
+      run_id uuid, trace_id uuid, run_session_id uuid, run_name text, run_type text, start_time timestamptz,
+      end_time timestamptz, thread_id text, outcomes json, delivery_ids uuid[]
+    )
+  ),
+  ${queue ? sql`${QUEUE_OUTCOMES},` : sql``}
+  applied as (
+    insert into rule_applications (
+      organization_id, tenant_id, rule_id, run_id, run_session_id, run_name, run_type, start_time, end_time, thread_id,
+      is_backfill, outcomes, delivery_ids
+    )
+    select
+      r.organization_id, r.tenant_id, r.id, g.run_id, g.run_session_id, g.run_name, g.run_type, g.start_time,
+      g.end_time, g.thread_id, ${isBackfill}, ${queue ? OUTCOMES_WITH_QUEUE : sql`g.outcomes`},
+      g.delivery_ids
+    from given g
+    cross join rule r
+    order by g.run_id
+    on conflict do nothing
+    returning run_id, start_time, end_time, delivery_ids
+  ),
+  planned as (
+    select *
+    from json_to_recordset(${JSON.stringify(deliveries)}::json) as d(id uuid, kind text, target_id uuid)
+  ),
+  sent as (
+    insert into rule_deliveries (
+      id, organization_id, tenant_id, rule_id, kind, target_id, run_ids, start_time, end_time
+    )
+    select
+      d.id, r.organization_id, r.tenant_id, r.id, d.kind, d.target_id, array_agg(a.run_id), min(a.start_time),
+      max(coalesce(a.end_time, a.start_time))
+    from planned d
+    join applied a on d.id = any(a.delivery_ids)
+    cross join rule r
+    group by d.id, r.organization_id, r.tenant_id, r.id, d.kind, d.target_id
+    -- The alert of this time is sent already.
+    on conflict (id) do nothing
+  )${evaluations.length > 0 ? sql`, ${queueEvaluations(evaluations)}` : sql``}${queue ? sql`, ${ADD_TO_QUEUE}` : sql``}
+  select id
+  from rule`

@@ -1,0 +1,73 @@
+// The runs that wait for the rules of a workspace.
+import { type SQL, sql } from 'drizzle-orm'
+import { type Row, run } from '../../kernel/db/db.ts'
+import { deleteExpired } from '../../kernel/db/sweep.ts'
+import type { Ctx } from '../../kernel/http/context.ts'
+import type { Services } from '../../kernel/http/routes.ts'
+import type { ClaimedRule } from './claimed-rule.ts'
+
+export type FinishedRun = { id: number; run_id: string; trace_id: string; is_applied: boolean }
+
+/**
+ * Waits for the transactions that have taken numbers, which take them under the same lock, shared. So whatever becomes
+ * visible after this has a higher number than all that is visible then, and a rule that remembers the last number it
+ * saw misses no run, however long its transaction took. A time of the row, with some seconds of distance, would miss
+ * the run of a transaction that takes longer.
+ */
+const lockFinishedRuns = (tenant: string): SQL[] => [
+  sql`select set_config('lock_timeout', '2s', true)`,
+  sql`select pg_advisory_xact_lock(hashtextextended('finished runs of ' || ${tenant}, 0))`,
+]
+
+/**
+ * Apart from those that the rule has been applied to before. Runs from before a month ago are left out, because what
+ * was done with them is not remembered any more.
+ */
+export async function readFinishedRuns(ctx: Ctx, rule: ClaimedRule, limit: number): Promise<FinishedRun[]> {
+  const sessions = rule.session_id
+    ? sql`select ${rule.session_id}::uuid`
+    : sql`
+        select p.id
+        from projects p
+        where p.reference_dataset_id = ${rule.dataset_id}::uuid and p.tenant_id = current_tenant()`
+  const page = sql<Row>`
+    select f.id, f.run_id, f.trace_id,
+      f.order_time < clock() - ${MEMORY} or exists (
+        select from rule_applications a
+        where a.rule_id = ${rule.id}::uuid and a.run_id = f.run_id and a.tenant_id = current_tenant()
+      )
+    from finished_runs f
+    where f.tenant_id = current_tenant()
+      and f.session_id in (${sessions})
+      and f.id > ${rule.position}::bigint
+    order by f.id
+    limit ${limit}`
+  const rows = (await run(ctx, page, lockFinishedRuns(rule.tenant_id))) as [string, string, string, boolean][]
+  return rows.map(([id, run_id, trace_id, is_applied]) => ({ id: Number(id), run_id, trace_id, is_applied }))
+}
+
+const MEMORY = sql`interval '30 days'`
+/** A day longer, so that no run is a candidate whose application is gone. */
+const RETENTION = sql`interval '31 days'`
+/** A rule that cannot be evaluated for so long has lost its place. */
+const MAX_WAIT = sql`interval '7 days'`
+
+/** Deletes the runs that every rule has seen, and what was done longer ago than a month. */
+export async function sweepFinishedRuns(services: Services): Promise<void> {
+  const isSeen = sql`(
+      finished_runs.created_at < clock() - ${MAX_WAIT}
+      or not exists (
+        select from run_rules r
+        where r.tenant_id = finished_runs.tenant_id
+          and r.is_enabled
+          and r.position < finished_runs.id
+          and (r.session_id = finished_runs.session_id or r.dataset_id is not null)
+      ))`
+  const isOld = sql`created_at < clock() - ${RETENTION}`
+  await deleteExpired(services, 'rules', [
+    { table: 'finished_runs', where: isSeen },
+    { table: 'rule_applications', where: isOld },
+    { table: 'rule_deliveries', where: isOld },
+    { table: 'rule_evaluations', where: isOld },
+  ])
+}

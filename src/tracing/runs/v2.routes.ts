@@ -1,0 +1,211 @@
+// Routes of runs, traces and threads in the second version of the API of published clients.
+
+import { requireRow } from '../../kernel/db/rows.ts'
+import { validateInput } from '../../kernel/http/input.ts'
+import { readOpenBody } from '../../kernel/http/open-body.ts'
+import { slice } from '../../kernel/http/routes.ts'
+import * as p from '../projects/projects-v2.schema.ts'
+import { listSessionsV2 } from '../projects/projects-v2.ts'
+import { answerShare, SHARE_ERRORS } from '../shares/share-visits.ts'
+import { SharedRunRef, ShareRef } from '../shares/shares.schema.ts'
+import { listSharedTree, shareTrace, unshareRun } from '../shares/shares.ts'
+import { ThreadRef } from '../threads/threads.schema.ts'
+import * as t from '../threads/threads-v2.schema.ts'
+import * as threads from '../threads/threads-v2.ts'
+import { columnsOfV2, readSelects } from './run-wire-v2.ts'
+import { RunRef } from './runs.schema.ts'
+import * as s from './runs-v2.schema.ts'
+import * as runs from './runs-v2.ts'
+
+const FILTERED = ['filter_invalid', 'query_too_slow', 'project_not_found'] as const
+
+export const v2Routes = slice('Runs, version 2', 'Runs, traces and threads as newer clients read them.')
+  .post('/v2/runs/query', {
+    id: 'queryRunsV2',
+    summary: 'List runs, by default the newest of the last day first',
+    description:
+      'Name the projects by `project_ids`, or a dataset by `reference_dataset_id`. Members that are not in `selects` ' +
+      'are left out. Go on while `next_cursor` is set, as a page may have fewer runs than `page_size`.',
+    isReadOnly: true,
+    toleratesUnknown: true,
+    body: s.RunQueryV2,
+    reply: s.RunPageV2,
+    errors: [...FILTERED, 'storage_unavailable'],
+    verb: runs.queryRunsV2,
+  })
+  .get('/v2/runs/{run_id}', {
+    id: 'readRunV2',
+    summary: 'Read a run of a project',
+    description:
+      '`selects` names the members to return: without it, only the id is returned. With `start_time` the run is ' +
+      'found faster.',
+    params: RunRef,
+    query: s.RunReadQueryV2,
+    lists: ['selects'],
+    reply: s.RunV2,
+    errors: ['run_not_found', 'storage_unavailable'],
+    verb: runs.readRunV2,
+  })
+  .get('/v2/runs/{run_id}/url', {
+    id: 'readRunUrl',
+    summary: 'Read where the dashboard shows a run',
+    description: 'A URL of this installation’s dashboard, for links in messages. Who opens it has to be signed in.',
+    params: RunRef,
+    query: s.RunUrlQuery,
+    reply: s.RunUrl,
+    errors: ['run_not_found'],
+    verb: runs.readRunUrl,
+  })
+  .post('/v2/runs/{run_id}/share', {
+    id: 'shareTrace',
+    summary: 'Create a link that shows the trace of a run, or return the one that exists',
+    description:
+      'The link is that of the root, so it shows the whole trace, without a key, to anyone who has it. Sharing again ' +
+      'returns the same link.',
+    idempotent: true,
+    toleratesUnknown: true,
+    params: RunRef,
+    body: s.NewTraceShare,
+    reply: s.TraceShare,
+    errors: ['run_not_found', 'quota_full'],
+    verb: shareTrace,
+  })
+  .delete('/v2/runs/{run_id}/share', {
+    id: 'unshareTrace',
+    summary: 'Delete the link that shows a trace',
+    description:
+      'Name the root of the trace. The link stops working at once. To unshare what is not shared succeeds and ' +
+      'changes nothing.',
+    idempotent: true,
+    params: RunRef,
+    errors: ['run_not_found'],
+    verb: unshareRun,
+  })
+  .post('/v2/traces/query', {
+    id: 'queryTraces',
+    summary: 'List traces by their roots, by default the newest of the last day first',
+    description:
+      'Each item is the root of a trace of one project. Members that are not in `selects` are left out. Go on while ' +
+      '`next_cursor` is set.',
+    isReadOnly: true,
+    toleratesUnknown: true,
+    body: s.TraceQueryV2,
+    reply: s.TracePageV2,
+    errors: [...FILTERED, 'storage_unavailable'],
+    verb: runs.queryTraces,
+  })
+  .get('/v2/traces/{trace_id}/runs', {
+    id: 'listTraceRuns',
+    summary: 'List the runs of a trace, the first 1,000 in their order',
+    description:
+      'In the order of the tree: each run comes after the one that called it. `selects` names the members to return.',
+    params: s.TraceRef,
+    query: s.TraceRunsQuery,
+    lists: ['selects'],
+    reply: s.RunListV2,
+    errors: [...FILTERED, 'storage_unavailable'],
+    verb: runs.listTraceRuns,
+  })
+  .post('/v2/threads/query', {
+    id: 'queryThreads',
+    summary: 'List the threads of a project, by default those of the last day',
+    description:
+      'A thread is all traces with the same `thread_id` in their metadata. Those with the latest start come first. ' +
+      'Go on while `next_cursor` is set.',
+    isReadOnly: true,
+    toleratesUnknown: true,
+    body: t.ThreadQueryV2,
+    reply: t.ThreadPageV2,
+    errors: [...FILTERED],
+    verb: threads.queryThreads,
+  })
+  .post('/v2/threads/stats', {
+    id: 'readThreadAggregates',
+    summary: 'Add up the threads of a project, by default those of the last day',
+    description: '`select` names the figures to compute. Takes the filters of the list.',
+    isReadOnly: true,
+    toleratesUnknown: true,
+    body: t.ThreadAggregateBody,
+    reply: t.ThreadAggregates,
+    errors: [...FILTERED],
+    verb: threads.readThreadAggregates,
+  })
+  .get('/v2/threads/{thread_id}/traces', {
+    id: 'listThreadTraces',
+    summary: 'List the traces of a thread',
+    description: '`selects` names the members to return. Go on while `next_cursor` is set.',
+    params: ThreadRef,
+    query: t.ThreadTraceQuery,
+    lists: ['selects'],
+    reply: t.ThreadTracePage,
+    errors: [...FILTERED, 'storage_unavailable'],
+    verb: threads.listThreadTraces,
+  })
+  .get('/v2/threads/{thread_id}/stats', {
+    id: 'readThreadStats',
+    summary: 'Add up the traces of a thread',
+    description:
+      '`selects` names the figures to compute over all traces of the thread: their number, latency, tokens and cost, ' +
+      'for example.',
+    params: ThreadRef,
+    query: t.ThreadStatsQuery,
+    lists: ['selects'],
+    reply: t.ThreadStats,
+    errors: ['query_too_slow', 'project_not_found', 'thread_not_found'],
+    verb: threads.readThreadStats,
+  })
+  .get('/v2/sessions', {
+    id: 'listProjectsV2',
+    summary: 'List the tracing projects of this workspace, page by page',
+    description:
+      'Go on while `next_cursor` is set. Statistics are added with `include_stats`, and cost a further permission ' +
+      'only where `stats_filter` or `include_facets` read runs.',
+    query: p.SessionQueryV2,
+    repeatable: ['id', 'reference_dataset_id', 'tag_value_id', 'stats_select', 'type'],
+    toleratesUnknown: true,
+    reply: p.SessionPageV2,
+    errors: ['filter_invalid', 'query_too_slow'],
+    verb: listSessionsV2,
+  })
+  .get('/v2/public/{share_token}/run/{run_id}', {
+    id: 'readSharedRunV2',
+    summary: 'Read a run that a link shows',
+    description: 'Takes no API key: the token in the path replaces it. `selects` names the members to return.',
+    params: SharedRunRef,
+    query: s.SharedRunReadQuery,
+    lists: ['selects'],
+    reply: s.RunV2,
+    errors: [...SHARE_ERRORS, 'run_not_found'],
+    open: async (c, services) => {
+      const schemas = { params: SharedRunRef, query: s.SharedRunReadQuery, lists: ['selects'] }
+      const input = validateInput(c.req, schemas, '', []) as SharedInput & { run_id: string }
+      const selects = readSelects(input.selects)
+      return answerShare(c, services, input.share_token, async visit => {
+        const tree = await listSharedTree(visit, columnsOfV2(selects))
+        const found = tree.runs.filter(({ id }) => id === input.run_id)
+        requireRow(found, 'run_not_found')
+        const [run] = await runs.showRunsV2(tree.ctx, found, selects)
+        return run
+      })
+    },
+  })
+  .post('/v2/public/{share_token}/runs/query', {
+    id: 'querySharedRunsV2',
+    summary: 'List the runs that a link shows, the first 1,000 in their order',
+    description: 'Takes no API key: the token in the path replaces it. `selects` names the members to return.',
+    isReadOnly: true,
+    params: ShareRef,
+    body: s.SharedRunQueryV2,
+    reply: s.RunListV2,
+    errors: [...SHARE_ERRORS, 'bodies_busy', 'body_too_slow'],
+    open: async (c, services) => {
+      const schemas = { params: ShareRef, body: s.SharedRunQueryV2 }
+      const input = validateInput(c.req, schemas, await readOpenBody(c, services), []) as SharedInput
+      const selects = readSelects(input.selects)
+      return answerShare(c, services, input.share_token, async visit => {
+        const tree = await listSharedTree(visit, columnsOfV2(selects))
+        return { items: await runs.showRunsV2(tree.ctx, tree.runs, selects) }
+      })
+    },
+  })
+type SharedInput = { share_token: string; selects?: s.SelectV2[] | null }

@@ -1,0 +1,171 @@
+// What the trace store takes and answers. Postgres is the default, ClickHouse the second implementation.
+import type { SQL } from 'drizzle-orm'
+import type { Ctx } from '../../kernel/http/context.ts'
+import type { Services } from '../../kernel/http/routes.ts'
+import type { FEEDBACK_SOURCES } from '../feedback/feedback.schema.ts'
+import type { RunPage, RunQuery } from '../runs/run-query.ts'
+import type { RUN_TYPES } from '../runs/runs.schema.ts'
+import type { StatsAnswer, StatsQuery, ThreadPage, ThreadQuery } from '../runs/stats-query.ts'
+
+declare module '../../kernel/http/context.ts' {
+  interface Ports {
+    traces: TraceStore
+  }
+}
+
+export interface TraceStore {
+  /**
+   * Stores all operations and all feedback, or refuses all of them. Missing projects are created by their name. Repeats
+   * change nothing, and the order of a post and its patches does not matter. `spans` are those that the runs were made
+   * of: as soon as all ancestors of a span are known, its run stands below them.
+   */
+  append(ctx: Ctx, operations: RunOperation[], feedback?: NewFeedback[], spans?: SpanPlace[]): Promise<void>
+  query(ctx: Ctx, query: RunQuery): Promise<RunPage>
+  /** Adds up all runs of the selection. Refuses with advice what would take longer than a request may. */
+  stats(ctx: Ctx, query: StatsQuery): Promise<StatsAnswer>
+  listThreads(ctx: Ctx, query: ThreadQuery): Promise<ThreadPage>
+  /** The most frequent values of each key in the metadata of a project's latest runs. Null if there is no project. */
+  listMetadata(ctx: Ctx, query: MetadataQuery): Promise<Record<string, string[]> | null>
+  /**
+   * A relation for statements of Postgres that has the runs with these ids: their tenant_id, session_id, id, trace_id,
+   * start_time and name.
+   */
+  findRuns(ctx: Ctx, ids: string[]): Promise<SQL>
+  /** A relation for statements of Postgres, with the columns of `session_minutes`. */
+  countRuns(ctx: Ctx, query: CountQuery): Promise<SQL>
+  /** Makes traces long-lived, also those whose runs are yet to come. */
+  upgrade(ctx: Ctx, traceIds: string[]): Promise<void>
+  /** Returns the traces that existed, and journals them. Their feedback, links and places in queues are deleted too. */
+  remove(ctx: Ctx, traceIds: string[], session?: string): Promise<string[]>
+  /** The scheduled work: deletes what has expired, and makes room for what comes. */
+  expire(services: Services): Promise<void>
+  /** The scheduled work: feedback and a run that were written at the same time do not see each other. */
+  attachFeedback(services: Services): Promise<void>
+}
+
+/** Of which runs. Times of a minute may be given as that of its bin of `strideMs`, counted from `since`. */
+export type CountQuery = {
+  /** All projects of the workspace without. */
+  sessions?: string[] | undefined
+  since?: string | undefined
+  until?: string | undefined
+  strideMs?: number | undefined
+}
+
+export type MetadataQuery = {
+  session_id: string
+  keys?: string[] | undefined
+  since?: string | undefined
+  roots_only: boolean
+  values: number
+}
+
+export type RunType = (typeof RUN_TYPES)[number]
+
+export type Attachment = { name: string; type: string; bytes: Uint8Array<ArrayBuffer> }
+
+/**
+ * A post or a patch of one run. An absent member is undefined. Members that hold JSON are texts as the client sent
+ * them, so numbers keep all their digits.
+ */
+export type RunOperation = {
+  kind: 'post' | 'patch'
+  id: string
+  /** With `dotted_order`: both or neither. A patch without them changes the run that has its id. */
+  trace_id?: string | undefined
+  dotted_order?: string | undefined
+  parent_run_id?: string | undefined
+  /** Wins over `session_name`. */
+  session_id?: string | undefined
+  /** Without a session, a post belongs to the project `default`, and a patch to the project of its post. */
+  session_name?: string | undefined
+  name?: string | undefined
+  run_type?: RunType | undefined
+  start_time?: string | undefined
+  end_time?: string | undefined
+  error?: string | undefined
+  tags?: string[] | undefined
+  reference_example_id?: string | undefined
+  extra?: string | undefined
+  serialized?: string | undefined
+  inputs?: string | undefined
+  outputs?: string | undefined
+  events?: string | undefined
+  attachments?: Attachment[] | undefined
+  /** Where it stands in the request, for faults: `['body', 'post.<id>']`. */
+  loc: (string | number)[]
+}
+
+/** Members of a run that hold JSON. The long ones lie in the object store. */
+export const PAYLOADS = ['extra', 'serialized', 'inputs', 'outputs', 'events'] as const
+export type Payload = (typeof PAYLOADS)[number]
+
+/** The members that are stored apart from their row where they are long. */
+export const LONG_MEMBERS = [...PAYLOADS, 'error'] as const
+export type LongMember = (typeof LONG_MEMBERS)[number]
+
+/** An object of the store, or base64 where there is no store. */
+export type StoredObject = { bytes: number; type?: string } & ({ path: string } | { base64: string })
+/** The column of a payload in it is empty text, and that of an error has its beginning, which filters compare. */
+export type StoredObjects = { [Name in LongMember]?: StoredObject } & { attachments?: Record<string, StoredObject> }
+
+/** As clients give it in `usage_metadata`, with what it costs. */
+export type UsageDetails = {
+  input_token_details?: Record<string, number>
+  output_token_details?: Record<string, number>
+  input_cost_details?: Record<string, number>
+  output_cost_details?: Record<string, number>
+}
+
+/** A span of OpenTelemetry, by ids of OpenTelemetry. It names its parent alone, which may come in another request. */
+export type SpanPlace = {
+  trace: string
+  span: string
+  parent: string | null
+  run_id: string
+  /** When it began. */
+  order_time: string
+  /** As far as this request says it. */
+  dotted_order: string
+  /** Spans without a known parent hang under it. */
+  is_root: boolean
+  /** The client has placed the run itself. */
+  is_fixed: boolean
+  /** Known to a store that places the run before it registers the span. */
+  session_id?: string
+}
+
+export type FeedbackConfig = {
+  type: 'continuous' | 'categorical' | 'freeform'
+  min?: number | null | undefined
+  max?: number | null | undefined
+  categories?: { value: number; label?: string | null | undefined }[] | null | undefined
+}
+
+/** What is said of a run, or of a whole project without `run_id`. `NewFeedbackBody` makes it of a client's JSON. */
+export type NewFeedback = {
+  id: string
+  run_id?: string | undefined
+  /** Of the run. Without it, the run is looked up. */
+  trace_id?: string | undefined
+  session_id?: string | undefined
+  start_time?: string | undefined
+  key: string
+  score?: number | undefined
+  /** JSON texts, like `correction` and `source_metadata`. */
+  value?: string | undefined
+  /** `value` if it is a short text. */
+  category?: string | undefined
+  comment?: string | undefined
+  correction?: string | undefined
+  source_type: (typeof FEEDBACK_SOURCES)[number]
+  source_metadata?: string | undefined
+  feedback_group_id?: string | undefined
+  comparative_experiment_id?: string | undefined
+  is_error: boolean
+  extends_retention: boolean
+  /** What the key may say from now on, if nothing else was said before. */
+  config?: FeedbackConfig | undefined
+  created_at?: string | undefined
+  modified_at?: string | undefined
+}

@@ -1,0 +1,184 @@
+import { sql } from 'drizzle-orm'
+import { describe, expect, it } from 'vitest'
+import { startState } from '../../../src/hosting/deployments/lifecycle.ts'
+import { describePatch } from '../../../src/hosting/deployments/patch.ts'
+import { planPatchChanges } from '../../../src/hosting/deployments/plan.ts'
+import { DEPLOYMENT_RECORD, REVISION_RECORD } from '../../../src/hosting/deployments/rows.ts'
+import type { DeploymentPatch } from '../../../src/hosting/deployments/schema.ts'
+import { runAsSystem, textArray } from '../../../src/kernel/db/db.ts'
+import { type ClearableMember, sources } from '../../../src/protocol/parts.schema.ts'
+import { getApp, newTenant, startApp } from '../../support/app.ts'
+import { makeImageBody } from '../../support/deployment-bodies.ts'
+import { listRevisions, minimalBody } from '../../support/deployments.ts'
+import { makeRepositoryBody } from '../../support/integrations.ts'
+import { makeDigest, makeReference, PATCH_MEMBERS } from '../../support/patch-members.ts'
+
+describe('plan_patch() in the database', () => {
+  const stored = {
+    ...{ version: 1, revisions: 4, source: 'githost', preview: null, secret_references: null },
+    ...{ source_config: {}, source_revision_config: { repo_commit_sha: 'c'.repeat(40) } },
+    secrets: [
+      { name: 'KEPT', version: 1 },
+      { name: 'OTHER', version: 3 },
+    ],
+  }
+  const put = (path: string, value: unknown): object => {
+    const [outer, inner] = path.split('.') as [keyof typeof stored, string?]
+    return { [outer]: inner ? { ...(stored[outer] as object), [inner]: value } : value }
+  }
+  const secret = (name: string, value = '********') => ({ name, value })
+  const cases: [current: typeof stored, patch: DeploymentPatch, clear: ClearableMember[]][] = [
+    ...PATCH_MEMBERS.flatMap(([path, before, after]) => {
+      const [outer, inner] = path.split('.') as [string, string?]
+      const patches = [before, after].map(value => ({ [outer]: inner ? { [inner]: value } : value }) as DeploymentPatch)
+      const current = outer === 'revision_source' ? stored : { ...stored, ...put(path, before) }
+      return [stored, current].flatMap(row => patches.map(patch => [row, patch, []] as (typeof cases)[number]))
+    }),
+    [stored, {}, ['custom_url', 'resource_spec']],
+    [{ ...stored, ...put('source_config.install_command', 'make') }, {}, ['install_command', 'secrets']],
+    [stored, { secrets: [secret('OTHER'), secret('KEPT')] }, []],
+    [stored, { secrets: [secret('KEPT')] }, []],
+    [stored, { secrets: [secret('KEPT'), secret('OTHER', 'new'), secret('NEW', 'new')] }, []],
+    [
+      { ...stored, source_config: { build_on_push: false, custom_url: 'a.example.com' } } as typeof stored,
+      { source_config: { build_on_push: true, build_command: 'make' }, source_revision_config: { repo_ref: 'main' } },
+      ['custom_url'],
+    ],
+  ]
+
+  /** What the changes of the plan make of the stored configuration. */
+  function applyChanges({ secrets: _, ...current }: typeof stored, changes: { path: string; after: unknown }[]) {
+    const next = structuredClone(current) as Record<string, unknown>
+    for (const { path, after } of changes) {
+      const [outer, inner] = path.split('.') as [string, string?]
+      const parent = (inner ? next[outer] : next) as Record<string, unknown>
+      if (inner && after === null) delete parent[inner]
+      else parent[inner ?? outer] = after
+    }
+    return next
+  }
+
+  it('comes to what planPatchChanges() describes', async () => {
+    const sent = cases.map(([current, patch, clear]) => ({
+      current,
+      patch: JSON.parse(
+        describePatch(
+          { ...patch, clear },
+          (patch.secrets ?? []).map(one => ({ ...one, fingerprints: [] })),
+        ),
+      ),
+    }))
+    const [rows] = await runAsSystem(
+      getApp().database,
+      sql`
+        select to_json(plan_patch(jsonb_populate_record(null::deployments, one -> 'current'), one -> 'patch'))
+        from jsonb_array_elements(${JSON.stringify(sent)}::jsonb) with ordinality sent(one, place)
+        order by place`,
+    )
+    const plans = (rows as string[][]).map(([plan]) => JSON.parse(plan!))
+    expect(plans).toHaveLength(cases.length)
+    for (const [i, [current, patch, clear]] of cases.entries()) {
+      const planned = planPatchChanges(current, patch, { clear })
+      const pathsOf = (effect: string) => planned.changes.filter(one => one.effect === effect).map(one => one.path)
+      const described = { reasons: planned.reasons, in_place: pathsOf('in_place'), immutable: pathsOf('immutable') }
+      const configuration = applyChanges(
+        current,
+        planned.changes.filter(({ path }) => !['secrets', 'revision_source'].includes(path)),
+      )
+      expect(plans[i], JSON.stringify(patch)).toMatchObject({ ...described, next: configuration })
+      const next = plans[i].next.secrets as { name: string; version: number }[]
+      const renewed = planned.secrets.filter(one => one.change !== 'removed').map(one => one.name)
+      expect(next.filter(one => one.version === current.revisions + 1).map(one => one.name)).toEqual(renewed)
+      const isReplaced = planned.reasons.includes('secrets')
+      expect(next.map(one => one.name)).toEqual(
+        (isReplaced ? (patch.secrets ?? []) : current.secrets).map(one => one.name),
+      )
+    }
+  })
+})
+
+it('the rules that SQL repeats are those of the code', async () => {
+  const query = sql<string[]>`
+    select
+      array(select start_state(source) from unnest(${textArray(sources)}) source),
+      array(select jsonb_object_keys(recorded_deployment(null))),
+      array(select jsonb_object_keys(recorded_revision(null)))`
+  const [[row]] = (await runAsSystem(getApp().database, query)) as [[string[]]]
+  const [states, ofDeployment, ofRevision] = row.map(text => text.slice(1, -1).split(','))
+  expect(states).toEqual(sources.map(startState))
+  expect(ofDeployment!.sort()).toEqual(Object.keys(DEPLOYMENT_RECORD).sort())
+  expect(ofRevision!.sort()).toEqual(Object.keys(REVISION_RECORD).sort())
+})
+
+const selfHosted = startApp({ settings: { SLIPWAY_MODE: 'self_hosted' } })
+const pinned = { image_uri: makeDigest('0') }
+const external = {
+  source_config: { resource_spec: { cpu: 1 }, custom_url: 'https://app.example.com' },
+  source_revision_config: pinned,
+  secret_references: [makeReference('REFERRED')],
+}
+
+describe('a complete deployment that is read and sent back', () => {
+  it('stays the same, and creates one revision because its branch is sent again', async () => {
+    const tenant = await newTenant()
+    const before = (await tenant.post('/v2/deployments', await makeRepositoryBody(tenant))).body
+    const { body } = await tenant.patch(`/v2/deployments/${before.id}`, before)
+    expect(body).toEqual({ ...before, latest_revision_id: body.latest_revision_id, updated_at: body.updated_at })
+    expect((await listRevisions(tenant, before.id)).map(one => one.reasons)).toEqual([
+      ['source_revision_config.repo_ref'],
+      ['created'],
+    ])
+  })
+
+  it('is accepted after a revision from another source', async () => {
+    const tenant = await newTenant()
+    const { id } = (await tenant.post('/v2/deployments', await makeRepositoryBody(tenant))).body
+    const path = `/v2/deployments/${id}`
+    const pushed = { revision_source: 'internal_container', source_revision_config: pinned }
+    const { body } = await tenant.patch(path, pushed)
+    expect((await listRevisions(tenant, id))[0]).toMatchObject({ source: 'internal_container', status: 'QUEUED' })
+    const patched = await tenant.patch(path, body)
+    expect(patched.body.source_revision_config).toEqual(body.source_revision_config)
+    const otherImage = await tenant.patch(path, { source_revision_config: { image_uri: 'other' } })
+    expect(otherImage.body.code).toBe('source_rule')
+  })
+
+  it.each([
+    ['external_container', external],
+    ['internal_container', { source_config: { build_command: 'make' }, source_revision_config: pinned }],
+    ['internal_source', { source_config: { deployment_type: 'prod' }, source_revision_config: {} }],
+    ['internal_template', { source_config: { template_id: 'web' }, source_revision_config: {} }],
+  ])('of source %s changes nothing, and with one changed member changes only that', async (source, over) => {
+    const tenant = await newTenant(source === 'external_container' ? { app: selfHosted } : {})
+    const before = (await tenant.post('/v2/deployments', makeImageBody({ source, ...over }))).body
+    const path = `/v2/deployments/${before.id}`
+    expect((await tenant.patch(`${path}?dry_run=true`, before)).body).toMatchObject({ changes: [] })
+    expect((await tenant.patch(path, before)).body).toEqual(before)
+    const request = { ...before, source_config: { ...before.source_config, install_command: 'make deps' } }
+    const { body } = await tenant.patch(path, request)
+    expect(body).toEqual({ ...request, latest_revision_id: body.latest_revision_id, updated_at: body.updated_at })
+    expect(await listRevisions(tenant, before.id)).toHaveLength(2)
+  })
+})
+
+it('a revision can use another source only if its required members are set and the mode allows it', async () => {
+  const tenant = await newTenant()
+  const { id } = (await tenant.post('/v2/deployments', makeImageBody(minimalBody))).body
+  const githost = await tenant.patch(`/v2/deployments/${id}`, { revision_source: 'githost' })
+  expect([githost.status, githost.body.code]).toEqual([400, 'source_rule'])
+  expect(githost.body.detail).toMatch(/repo_url.*repo_ref/)
+  const allowed = await tenant.patch(`/v2/deployments/${id}`, { revision_source: 'internal_source' })
+  expect(allowed.status).toBe(200)
+  const selfHostedTenant = await newTenant({ app: selfHosted })
+  const { source_config, ...rest } = external
+  const body = makeImageBody({
+    source: 'external_container',
+    ...rest,
+    source_config: { ...source_config, custom_url: null },
+  })
+  const deployment = (await selfHostedTenant.post('/v2/deployments', body)).body
+  const wrongMode = await selfHostedTenant.patch(`/v2/deployments/${deployment.id}`, {
+    revision_source: 'internal_container',
+  })
+  expect(wrongMode.body.errors).toMatchObject([{ type: 'source_mode' }])
+})

@@ -1,0 +1,178 @@
+import { describe, expect, it } from 'vitest'
+import { finishPendingWork } from '../../../src/host/pending-work.ts'
+import { type App, foreignServers, newTenant, send, startApp, type Tenant } from '../../support/app.ts'
+import { listRevisions } from '../../support/deployments.ts'
+import { combineHosts, GITHUB_APP, makeGithub, makeRepositories } from '../../support/fake-git-hosts.ts'
+import { PKCS1 } from '../../support/github-app-key.ts'
+import { newIntegration } from '../../support/integrations.ts'
+import { newSha, signBody } from '../../support/pushes.ts'
+
+const OPERATORS_SECRET = 'hush-webhook-secret'
+const BASE = 'https://github.com'
+let installations = 5000 + Math.floor(Math.random() * 1e6) * 10
+
+async function deliver(
+  event: string,
+  payload: object,
+  { at = '', secret = OPERATORS_SECRET, app }: { at?: string; secret?: string; app?: App } = {},
+) {
+  const raw = JSON.stringify(payload)
+  const headers = {
+    'Content-Type': 'application/json; charset=utf-8',
+    ...{ 'X-GitHub-Event': event, 'X-GitHub-Delivery': crypto.randomUUID() },
+    'X-Hub-Signature-256': `sha256=${await signBody(raw, secret)}`,
+  }
+  const options = { raw, headers, ...(app && { app }) }
+  const reply = await send('POST', `/v1/integrations/forge/githost${at}/webhook`, options)
+  await finishPendingWork()
+  return reply
+}
+
+/** A repository that these tenants can access, each by an installation of the operator's App or of its own. */
+async function connectRepository(...apps: { tenant: Tenant; hasOwnApp?: boolean }[]) {
+  const github = makeGithub(BASE)
+  foreignServers.fetch = combineHosts(github)
+  const [repository] = makeRepositories(1)
+  const url = `${BASE}/acme/${repository!.name}`
+  const connections = await Promise.all(
+    apps.map(async ({ tenant, hasOwnApp }) => {
+      const installation = ++installations
+      github.installations.set(installation, { account: { id: 1, login: 'acme' }, repositories: [repository!] })
+      const over = { host: 'github', base_url: BASE, installation_id: String(installation) } as const
+      const credentials = { private_key: PKCS1, webhook_secret: 'hush-own' }
+      const id = hasOwnApp
+        ? await newIntegration(tenant, { ...over, app_id: GITHUB_APP.id }, credentials)
+        : await newIntegration(tenant, over, null)
+      const body = {
+        name: `app-${installation}`,
+        source: 'githost',
+        source_config: { integration_id: id, repo_url: url, build_on_push: true },
+        source_revision_config: { repo_ref: 'main', platform_config_path: 'platform.json' },
+        secrets: [],
+      }
+      const deployment = (await tenant.post('/v2/deployments', body)).body
+      const listShas = async () => (await listRevisions(tenant, deployment.id)).map(revision => revision.commit?.sha)
+      return { installation, id, deployment, listShas }
+    }),
+  )
+  const push = (installation: number, ref = 'main') => {
+    const sha = newSha()
+    github.commits.set(ref, { sha, message: 'Two', author: 'ada' })
+    return {
+      ...{ ref: `refs/heads/${ref}`, before: '0'.repeat(40), after: sha, created: true, deleted: false, forced: false },
+      head_commit: { id: sha, message: 'Two', author: { name: 'Ada' } },
+      repository: { id: 1, html_url: url, clone_url: `${url}.git` },
+      ...{ sender: { login: 'ada' }, installation: { id: installation } },
+    }
+  }
+  return { github, connections, push }
+}
+
+describe('a GitHub App', () => {
+  it('of the operator delivers only to the installation that the payload names', async () => {
+    const { github, connections, push } = await connectRepository(
+      { tenant: await newTenant() },
+      { tenant: await newTenant() },
+    )
+    const payload = push(connections[0]!.installation)
+    expect((await deliver('push', payload)).status).toBe(202)
+    expect(await connections[0]!.listShas()).toEqual([payload.after, undefined])
+    expect(await connections[1]!.listShas()).toEqual([undefined])
+    await deliver('push', push(connections[0]!.installation))
+    expect(github.state.mintedTokens).toBe(1)
+  })
+
+  it('of a workspace delivers to its own URL with its own secret', async () => {
+    const { connections, push } = await connectRepository(
+      { tenant: await newTenant(), hasOwnApp: true },
+      { tenant: await newTenant() },
+    )
+    const [ownApp, operatorApp] = connections
+    const payload = push(ownApp!.installation)
+    const at = `/${ownApp!.id}`
+    expect((await deliver('push', payload, { at })).status).toBe(401)
+    expect((await deliver('push', payload, { at, secret: 'hush-own' })).status).toBe(202)
+    expect(await ownApp!.listShas()).toEqual([payload.after, undefined])
+    // The App of a workspace cannot deliver for an installation of another App.
+    await deliver('push', push(operatorApp!.installation), { at, secret: 'hush-own' })
+    expect(await operatorApp!.listShas()).toEqual([undefined])
+  })
+
+  it('that is suspended or deleted is no longer accepted, and its integration shows the state', async () => {
+    const tenant = await newTenant()
+    const { connections, push } = await connectRepository({ tenant })
+    const [{ installation, id, listShas }] = connections as [(typeof connections)[0]]
+    const readState = async () => (await tenant.get(`/v1/integrations/forge/githost/${id}`)).body.state
+    const makePayload = (action: string) => ({ action, installation: { id: installation }, sender: { login: 'ada' } })
+    await deliver('installation', makePayload('suspend'))
+    expect(await readState()).toBe('suspended')
+    await deliver('push', push(installation))
+    expect(await listShas()).toEqual([undefined])
+    await deliver('installation', makePayload('unsuspend'))
+    expect(await readState()).toBe('active')
+    await deliver('push', push(installation))
+    expect(await listShas()).toHaveLength(2)
+    await deliver('installation', makePayload('deleted'))
+    expect(await readState()).toBe('revoked')
+  })
+
+  it('of a workspace is suspended and resumed by deliveries to its own URL', async () => {
+    const tenant = await newTenant()
+    const { connections } = await connectRepository({ tenant, hasOwnApp: true })
+    const [{ installation, id }] = connections as [(typeof connections)[0]]
+    const makePayload = (action: string) => ({ action, installation: { id: installation }, sender: { login: 'ada' } })
+    for (const [action, state] of [
+      ['suspend', 'suspended'],
+      ['unsuspend', 'active'],
+    ] as const) {
+      expect((await deliver('installation', makePayload(action), { at: `/${id}`, secret: 'hush-own' })).status).toBe(
+        202,
+      )
+      expect((await tenant.get(`/v1/integrations/forge/githost/${id}`)).body.state).toBe(state)
+    }
+  })
+
+  it('of a workspace is rejected for every workspace after its installation was deleted', async () => {
+    const [tenant, other] = [await newTenant(), await newTenant()]
+    const { connections, push } = await connectRepository(
+      { tenant, hasOwnApp: true },
+      { tenant: other, hasOwnApp: true },
+    )
+    const [revoked, active] = connections
+    const at = { at: `/${revoked!.id}`, secret: 'hush-own' }
+    await deliver('installation', { action: 'deleted', installation: { id: revoked!.installation } }, at)
+    expect((await tenant.get(`/v1/integrations/forge/githost/${revoked!.id}`)).body.state).toBe('revoked')
+    for (const { installation } of [revoked!, active!]) {
+      const reply = await deliver('push', push(installation), at)
+      expect([reply.status, reply.body?.code]).toEqual([401, 'delivery_unsigned'])
+    }
+    expect([await revoked!.listShas(), await active!.listShas()]).toEqual([[undefined], [undefined]])
+  })
+
+  it('of a workspace is accepted while one of its installations is active', async () => {
+    const tenant = await newTenant()
+    const { connections, push } = await connectRepository({ tenant, hasOwnApp: true }, { tenant, hasOwnApp: true })
+    const [first, second] = connections
+    const at = { at: `/${first!.id}`, secret: 'hush-own' }
+    const uninstall = ({ installation }: { installation: number }) =>
+      deliver('installation', { action: 'deleted', installation: { id: installation } }, at)
+    await uninstall(first!)
+    const payload = push(second!.installation)
+    expect((await deliver('push', payload, at)).status).toBe(202)
+    expect(await second!.listShas()).toEqual([payload.after, undefined])
+    await uninstall(second!)
+    expect((await deliver('push', payload, at)).status).toBe(401)
+  })
+
+  it('of the operator that is not configured is rejected', async () => {
+    const settings = Object.fromEntries(
+      ['ID', 'SLUG', 'PRIVATE_KEY', 'CLIENT_ID', 'CLIENT_SECRET', 'WEBHOOK_SECRET'].map(name => [
+        `GITHUB_APP_${name}`,
+        '',
+      ]),
+    )
+    const app = startApp({ settings })
+    expect((await deliver('ping', {}, { app })).status).toBe(401)
+    expect((await deliver('ping', {}, { app, secret: 'undefined' })).status).toBe(401)
+  })
+})

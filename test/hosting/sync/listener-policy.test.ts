@@ -1,0 +1,107 @@
+// The control plane refuses a change that the agent of the listener does not allow, when it is planned.
+import { describe, expect, it } from 'vitest'
+import {
+  CLOSED_POLICY,
+  isAllowed,
+  type ListenerPolicy,
+  type PolicyNeed,
+} from '../../../src/protocol/listener-policy.ts'
+import { newTenant, type Tenant } from '../../support/app.ts'
+import { makeImageBody } from '../../support/deployment-bodies.ts'
+import { makeSyncAgent, newListener } from '../../support/sync-agent.ts'
+
+const PRIVILEGED = { sidecars: [{ name: 'x', image: 'x', securityContext: { privileged: true } }] }
+
+async function newListenerWith(tenant: Tenant, policy: ListenerPolicy | undefined) {
+  const { listener, key } = await newListener(tenant)
+  const agent = makeSyncAgent(tenant, key)
+  await agent.poll({ policy })
+  // A later poll of the same lease keeps it.
+  await agent.poll()
+  return { listener, agent, key }
+}
+
+const create = (tenant: Tenant, listener_id: string, resource_spec: object, query = '') =>
+  tenant.post(
+    `/v2/deployments${query}`,
+    makeImageBody({ source: 'internal_container', source_config: { listener_id, resource_spec } }),
+  )
+
+const CASES: [what: string, spec: object, path: string, open: Partial<ListenerPolicy>][] = [
+  ['a privileged sidecar', PRIVILEGED, 'resource_spec.sidecars.0.securityContext.privileged', { privileged: true }],
+  [
+    'a service account',
+    { service_account_name: 'robot' },
+    'resource_spec.service_account_name',
+    { service_accounts: ['other', 'robot'] },
+  ],
+  ['999 copies', { min_scale: 999, max_scale: 999 }, 'resource_spec.min_scale', { max_copies: 999 }],
+]
+
+describe('a listener', () => {
+  it.each(CASES)(
+    'refuses %s by its path, at a creation and a patch, planned and applied',
+    async (_, spec, path, open) => {
+      const tenant = await newTenant()
+      const { listener } = await newListenerWith(tenant, { ...CLOSED_POLICY, max_copies: 32 })
+      for (const query of ['?dry_run=true', '']) {
+        const { status, body } = await create(tenant, listener.id, spec, query)
+        expect([status, body.code]).toEqual([400, 'not_allowed_by_listener'])
+        expect(body.detail).toContain(path)
+      }
+      const { body: deployment } = await create(tenant, listener.id, { cpu: 1, min_scale: 32, max_scale: 32 })
+      for (const query of ['?dry_run=true', '']) {
+        const patch = { source_config: { resource_spec: spec } }
+        const { status, body } = await tenant.patch(`/v2/deployments/${deployment.id}${query}`, patch)
+        expect([status, body.code]).toEqual([400, 'not_allowed_by_listener'])
+        expect(body.detail).toContain(path)
+      }
+      const opened = await newListenerWith(tenant, { ...CLOSED_POLICY, max_copies: 32, ...open })
+      expect((await create(tenant, opened.listener.id, spec)).status).toBe(201)
+    },
+  )
+
+  it('whose agent has sent no policy decides by itself, also after one that had sent it', async () => {
+    const tenant = await newTenant()
+    const { listener, agent, key } = await newListenerWith(tenant, CLOSED_POLICY)
+    await makeSyncAgent(tenant, key, agent.agent_id).poll()
+    expect((await create(tenant, listener.id, PRIVILEGED)).status).toBe(201)
+  })
+
+  it('refuses no patch that keeps the resources as they are', async () => {
+    const tenant = await newTenant()
+    const { listener, key } = await newListener(tenant)
+    const { body: deployment } = await create(tenant, listener.id, PRIVILEGED)
+    await makeSyncAgent(tenant, key).poll({ policy: CLOSED_POLICY })
+    const patch = { source_config: { resource_spec: deployment.source_config.resource_spec, custom_url: null } }
+    expect((await tenant.patch(`/v2/deployments/${deployment.id}`, patch)).status).toBe(200)
+  })
+
+  it('decides like the agent itself', async () => {
+    const tenant = await newTenant()
+    const policies: ListenerPolicy[] = [
+      CLOSED_POLICY,
+      { privileged: true, service_accounts: ['robot'], max_copies: 3 },
+      { privileged: false, service_accounts: ['other'], max_copies: null },
+    ]
+    const needs: [PolicyNeed, object][] = [
+      [{ path: '', needs: 'privileged' }, PRIVILEGED],
+      [{ path: '', needs: 'service_account', value: 'robot' }, { service_account_name: 'robot' }],
+      [
+        { path: '', needs: 'copies', value: 3 },
+        { min_scale: 3, max_scale: 3 },
+      ],
+      [
+        { path: '', needs: 'copies', value: 4 },
+        { min_scale: 4, max_scale: 4 },
+      ],
+    ]
+    for (const policy of policies) {
+      const { listener } = await newListenerWith(tenant, policy)
+      for (const [need, spec] of needs) {
+        const { status } = await create(tenant, listener.id, spec, '?dry_run=true')
+        expect([policy, need, status]).toEqual([policy, need, isAllowed(need, policy) ? 200 : 400])
+      }
+    }
+  })
+})
