@@ -36,8 +36,12 @@ export default {
 
     const control = countRequests(createControlPlaneClient({ url: urls.slipway, key }))
     const agent = new Agent({
-      ...{ agent_id: 'bench', version: 'bench', home: await makeTempFolder(context), engine: new FakeEngine() },
-      ...{ control, logToOperator: () => {} },
+      agent_id: 'bench',
+      version: 'bench',
+      home: await makeTempFolder(context),
+      engine: new FakeEngine(),
+      control,
+      logToOperator: () => {},
     })
     context.defer(() => agent.close({ stop: true }))
     const startMeasuring = () => {
@@ -114,12 +118,11 @@ async function createDeployments(context: BenchContext, call: ApiCall, listener_
   const createNext = async () => {
     while (started < DEPLOYMENTS) {
       const { id } = await call('POST', '/v2/deployments', {
-        ...{
-          name: `bench-${listener_id.slice(0, 8)}-${started++}`,
-          source: 'internal_container',
-          source_config: { listener_id },
-        },
-        ...{ source_revision_config: { image_uri: IMAGE }, secrets: [{ name: 'TOKEN', value: 'hush' }] },
+        name: `bench-${listener_id.slice(0, 8)}-${started++}`,
+        source: 'internal_container',
+        source_config: { listener_id },
+        source_revision_config: { image_uri: IMAGE },
+        secrets: [{ name: 'TOKEN', value: 'hush' }],
       })
       ids.push(id)
       context.progress(`${ids.length} created`)

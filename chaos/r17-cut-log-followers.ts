@@ -86,15 +86,22 @@ async function openLogs(fetch: Fetch, api_key: string) {
   const agent = makeClient(fetch, key as string)
   const { public_key } = makeEnvelopeOpener()
   const { lease } = await requireOk(agent, 'POST', '/v1/sync/poll', {
-    ...{ agent_id: 'agent', public_key, fence: null, cursor: null },
+    agent_id: 'agent',
+    public_key,
+    fence: null,
+    cursor: null,
   })
   const { fence } = lease as { fence: number }
 
   /** Returns how a copy sends a batch: in its own stream, with times that go back, and one in four batches twice. */
   function send(copy: number) {
     const log = {
-      ...{ agent_id: 'agent', fence, deployment_id: id, stream: crypto.randomUUID() },
-      ...{ revision_id: revisions[copy % REVISIONS], kind: copy < REVISIONS ? 'build' : 'deploy' },
+      agent_id: 'agent',
+      fence,
+      deployment_id: id,
+      stream: crypto.randomUUID(),
+      revision_id: revisions[copy % REVISIONS],
+      kind: copy < REVISIONS ? 'build' : 'deploy',
     }
     let from = 0
     return async (messages: string[], random: () => number) => {

@@ -60,9 +60,13 @@ export default {
     const receiver = await startReceiver(context)
     const fleet = await startFleet(context, ['start', 'start', 'start:deno', 'start:bun'], {
       ...SETTINGS,
-      ...{ DATABASE_URL: testbed.logins.app, DATABASE_SYSTEM_URL: testbed.logins.system },
-      ...{ ALLOW_LOOPBACK: 'true', RATE_LIMIT_PER_MINUTE: String(RATE_LIMIT), INGESTION_RATE_LIMIT_PER_MINUTE: '0' },
-      ...{ CLIO_SCHEDULE_MIN_INTERVAL_SECONDS: '60', SHUTDOWN_DELAY_SECONDS: '3' },
+      DATABASE_URL: testbed.logins.app,
+      DATABASE_SYSTEM_URL: testbed.logins.system,
+      ALLOW_LOOPBACK: 'true',
+      RATE_LIMIT_PER_MINUTE: String(RATE_LIMIT),
+      INGESTION_RATE_LIMIT_PER_MINUTE: '0',
+      CLIO_SCHEDULE_MIN_INTERVAL_SECONDS: '60',
+      SHUTDOWN_DELAY_SECONDS: '3',
       UNKNOWN_KEYS_PER_MINUTE: String(MAX_FAILURES_OF_ADDRESS),
     })
     const { tenant_id, api_key } = await testbed.tenant()
@@ -161,8 +165,12 @@ export default {
       ],
       figures: {
         ...balance,
-        ...{ requests: count(read.tally) + count(client.tally), cut: fleet.failures.length, failedInStops },
-        ...{ messages: messages.delivered, repeatedMessages: messages.repeated, events: journal.last },
+        requests: count(read.tally) + count(client.tally),
+        cut: fleet.failures.length,
+        failedInStops,
+        messages: messages.delivered,
+        repeatedMessages: messages.repeated,
+        events: journal.last,
       },
     }
   },
@@ -185,10 +193,15 @@ async function prepareLoad(client: ReturnType<typeof makeClient>, receiverUrl: s
     await create('/v2/webhooks', { url: receiverUrl + path, event_types: ['tag_key.renamed'] })
   const session = await create('/sessions', { name: 'load' })
   await create('/runs/rules', {
-    ...{ display_name: 'all', sampling_rate: 1, session_id: session.id, webhooks: [{ url: `${receiverUrl}/rule` }] },
+    display_name: 'all',
+    sampling_rate: 1,
+    session_id: session.id,
+    webhooks: [{ url: `${receiverUrl}/rule` }],
   })
   await create(`/sessions/${session.id}/insights/configs`, {
-    ...{ name: 'each minute', config: { model: 'none', last_n_hours: 1 }, schedule_cron: '* * * * *' },
+    name: 'each minute',
+    config: { model: 'none', last_n_hours: 1 },
+    schedule_cron: '* * * * *',
   })
   const runs = new Set<string>()
   return {

@@ -26,7 +26,9 @@ async function registerProvider(): Promise<string> {
   const { client_id, client_secret } = suiteContext
   const client = client_id && { registration: 'given', client_id, client_secret }
   await callSlipway('POST', '/v2/auth/providers/mcp-discover', {
-    ...{ provider_id, name: 'Conformance', mcp_server_url: server },
+    provider_id,
+    name: 'Conformance',
+    mcp_server_url: server,
     ...client,
   })
   return provider_id

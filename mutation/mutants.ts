@@ -17,14 +17,30 @@ export type Mutant = {
 type Node = { type: string; start: number; end: number; [member: string]: unknown }
 
 const COMPARISONS: Record<string, string[]> = {
-  ...{ '===': ['!=='], '!==': ['==='], '==': ['!='], '!=': ['=='] },
-  ...{ '<': ['<=', '>='], '>': ['>=', '<='], '<=': ['<', '>'], '>=': ['>', '<'] },
-  ...{ '+': ['-'], '-': ['+'], '*': ['/'], '/': ['*'], '%': ['*'] },
+  '===': ['!=='],
+  '!==': ['==='],
+  '==': ['!='],
+  '!=': ['=='],
+  '<': ['<=', '>='],
+  '>': ['>=', '<='],
+  '<=': ['<', '>'],
+  '>=': ['>', '<'],
+  '+': ['-'],
+  '-': ['+'],
+  '*': ['/'],
+  '/': ['*'],
+  '%': ['*'],
 }
 const ASSIGNMENTS: Record<string, string> = { '+=': '-=', '-=': '+=', '||=': '&&=', '&&=': '||=', '??=': '&&=' }
 const METHODS: Record<string, string> = {
-  ...{ some: 'every', every: 'some', startsWith: 'endsWith', endsWith: 'startsWith', min: 'max', max: 'min' },
-  ...{ toLowerCase: 'toUpperCase', toUpperCase: 'toLowerCase' },
+  some: 'every',
+  every: 'some',
+  startsWith: 'endsWith',
+  endsWith: 'startsWith',
+  min: 'max',
+  max: 'min',
+  toLowerCase: 'toUpperCase',
+  toUpperCase: 'toLowerCase',
 }
 /** Calls that are left out. */
 const DROPPED_CALLS = ['filter', 'slice', 'sort', 'trim', 'trimStart', 'replace', 'limit', 'offset', 'orderBy', 'where']

@@ -50,7 +50,12 @@ export function writeReport(cores: CoreResult[]): string {
   const rows = cores
     .map(summarize)
     .map(({ score, ...core }) => [
-      ...[core.name, `${score.toFixed(1)} %`, core.killed, core.survived, core.equivalent, core.seconds],
+      core.name,
+      `${score.toFixed(1)} %`,
+      core.killed,
+      core.survived,
+      core.equivalent,
+      core.seconds,
     ])
   const survivors = cores.flatMap(({ results }) => results.filter(({ killedBy }) => killedBy === null))
   const killed = cores.flatMap(({ results }) => results.filter(({ killedBy }) => killedBy !== null))

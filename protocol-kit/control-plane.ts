@@ -105,8 +105,13 @@ export async function startControlPlane(databaseUrl: string, more: Record<string
   }
 
   return {
-    ...{ url, clock, exchanges, lostAnswers, newWorkspace },
-    ...{ database: app.database, sealingKeys: app.config.sealingKeys },
+    url,
+    clock,
+    exchanges,
+    lostAnswers,
+    newWorkspace,
+    database: app.database,
+    sealingKeys: app.config.sealingKeys,
     async stop() {
       server.closeAllConnections()
       server.close()

@@ -158,12 +158,10 @@ async function applyWork(heldLease: Lease, work: Work) {
 for (;;) {
   const isSettled = [...knownDeployments.values()].every(one => !one.rollout)
   const { status, body, wait } = await call('/v1/sync/poll', {
-    ...{
-      public_key: public_key.toString('base64url'),
-      version: 'fake',
-      cursor,
-      digest: cursor === null ? null : computeDigest(),
-    },
+    public_key: public_key.toString('base64url'),
+    version: 'fake',
+    cursor,
+    digest: cursor === null ? null : computeDigest(),
     wait: isSettled ? 3 : 1,
   })
   if (status === 200) {

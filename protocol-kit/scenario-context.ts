@@ -169,20 +169,18 @@ export async function createScenarioContext(plane: ControlPlane, command: string
   }
 
   return {
-    ...{
-      plane,
-      call,
-      listener_key,
-      waitFor,
-      start,
-      exchanges,
-      deploy,
-      patch,
-      read,
-      revisions,
-      isReconciled,
-      waitUntilServing,
-    },
+    plane,
+    call,
+    listener_key,
+    waitFor,
+    start,
+    exchanges,
+    deploy,
+    patch,
+    read,
+    revisions,
+    isReconciled,
+    waitUntilServing,
     async cleanUp() {
       await Promise.all([...running].map(child => stop(child, 'SIGTERM')))
       await rm(folder, { recursive: true, force: true, maxRetries: 9 })

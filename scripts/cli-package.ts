@@ -10,17 +10,23 @@ const REQUIRE = `import{createRequire}from'node:module';const require=createRequ
 const folder = resolve(process.argv[2] ?? join(ROOT, 'dist/cli'))
 const { outputFiles } = buildSync({
   entryPoints: [join(ROOT, 'src/cli/main.ts')],
-  ...{ bundle: true, minify: true, platform: 'node', format: 'esm', target: 'node20.12', write: false },
+  bundle: true,
+  minify: true,
+  platform: 'node',
+  format: 'esm',
+  target: 'node20.12',
+  write: false,
   banner: { js: REQUIRE },
 })
 const manifest = {
-  ...{ name: 'slipway', version, license, description: 'Deploys folders and operates deployments on Slipway.' },
-  ...{
-    type: 'module',
-    bin: { slipway: 'slipway.mjs' },
-    files: ['slipway.mjs', 'slipway.schema.json'],
-    engines: { node: '>=20.12' },
-  },
+  name: 'slipway',
+  version,
+  license,
+  description: 'Deploys folders and operates deployments on Slipway.',
+  type: 'module',
+  bin: { slipway: 'slipway.mjs' },
+  files: ['slipway.mjs', 'slipway.schema.json'],
+  engines: { node: '>=20.12' },
 }
 const files = {
   'slipway.mjs': outputFiles[0]!.contents,

@@ -14,8 +14,13 @@ const read = (path: string) => fs.readFileSync(join(ROOT, path), 'utf8')
 
 const { outputFiles, metafile } = buildSync({
   entryPoints: [join(ROOT, 'src/client/sdk.ts')],
-  ...{ absWorkingDir: ROOT, bundle: true, platform: 'neutral', format: 'esm', target: 'es2022' },
-  ...{ metafile: true, write: false },
+  absWorkingDir: ROOT,
+  bundle: true,
+  platform: 'neutral',
+  format: 'esm',
+  target: 'es2022',
+  metafile: true,
+  write: false,
 })
 
 /** The declarations of the client, compiled against the printed types: these need no types of any package. */
@@ -27,9 +32,18 @@ function declareTypes(api: string): Record<string, string> {
     for (const path of Object.keys(metafile.inputs))
       fs.copyFileSync(join(ROOT, path), join(work, 'client', basename(path)))
     const compilerOptions = {
-      ...{ target: 'ES2022', lib: ['ES2024', 'DOM', 'DOM.Iterable', 'DOM.AsyncIterable'], types: [], strict: true },
-      ...{ module: 'ESNext', moduleResolution: 'Bundler', allowImportingTsExtensions: true, rootDir: '.' },
-      ...{ declaration: true, emitDeclarationOnly: true, exactOptionalPropertyTypes: true, outDir: 'types' },
+      target: 'ES2022',
+      lib: ['ES2024', 'DOM', 'DOM.Iterable', 'DOM.AsyncIterable'],
+      types: [],
+      strict: true,
+      module: 'ESNext',
+      moduleResolution: 'Bundler',
+      allowImportingTsExtensions: true,
+      rootDir: '.',
+      declaration: true,
+      emitDeclarationOnly: true,
+      exactOptionalPropertyTypes: true,
+      outDir: 'types',
     }
     fs.writeFileSync(join(work, 'tsconfig.json'), JSON.stringify({ compilerOptions, files: ['client/sdk.ts'] }))
     execFileSync(process.execPath, [TSC, '-p', work], { stdio: ['ignore', 2, 2] })
@@ -47,8 +61,13 @@ function declareTypes(api: string): Record<string, string> {
 const api = await printApi(ROOT)
 const declarations = declareTypes(api)
 const manifest = {
-  ...{ name: '@slipway/client', version, license, description: 'The client of the API of Slipway.' },
-  ...{ type: 'module', sideEffects: false, engines: { node: '>=20.3' } },
+  name: '@slipway/client',
+  version,
+  license,
+  description: 'The client of the API of Slipway.',
+  type: 'module',
+  sideEffects: false,
+  engines: { node: '>=20.3' },
   exports: { '.': { types: './index.d.ts', default: './index.js' } },
   files: ['*.js', '*.d.ts'],
 }

@@ -19,7 +19,10 @@ const root = fs.mkdtempSync(join(tmpdir(), 'slipway-recording-'))
 fs.chmodSync(root, 0o755)
 const folder = join(root, 'hello-web')
 const environment = {
-  ...{ PATH: process.env.PATH ?? '', HOME: root, TERM: 'xterm-256color', SLIPWAY_CONFIG_HOME: join(root, 'config') },
+  PATH: process.env.PATH ?? '',
+  HOME: root,
+  TERM: 'xterm-256color',
+  SLIPWAY_CONFIG_HOME: join(root, 'config'),
   SLIPWAY_HOME: join(root, 'home'),
 }
 

@@ -62,11 +62,15 @@ function prepare(earlier: Release[], kind: Kind, changes: string[], contract: st
   const due = next(kind, newest)
   const isSameApp = due.app === newest.app
   const release: Release = {
-    ...{ chart: due.chart, app: due.app, kind, date: today() },
+    chart: due.chart,
+    app: due.app,
+    kind,
+    date: today(),
     commit: isSameApp ? newest.commit : null,
     images: isSameApp ? newest.images : null,
     ...(due.repackages && { repackages: due.repackages }),
-    ...{ changes, contract },
+    changes,
+    contract,
   }
   // The newest one was prepared and never published: it keeps the commit that it stands for.
   const before = newest.commit ? earlier : [{ ...newest, commit: git('rev-parse', 'HEAD') }, ...earlier.slice(1)]

@@ -26,7 +26,9 @@ const root = fs.mkdtempSync(join(tmpdir(), 'slipway-screenshots-'))
 // With root, applications run as other users, who have to reach their folders below it.
 fs.chmodSync(root, 0o755)
 const environment = {
-  ...{ PATH: process.env.PATH ?? '', HOME: root, SLIPWAY_CONFIG_HOME: join(root, 'config') },
+  PATH: process.env.PATH ?? '',
+  HOME: root,
+  SLIPWAY_CONFIG_HOME: join(root, 'config'),
   SLIPWAY_HOME: join(root, 'home'),
 }
 
@@ -78,7 +80,10 @@ async function settle(client: Client, deployment_id: string): Promise<void> {
 async function deployTemplate(client: Client, name: string, template_id: string): Promise<string> {
   const { id } = await client.call('POST /v2/deployments', {
     body: {
-      ...{ name, source: 'internal_template', source_config: { template_id }, source_revision_config: {} },
+      name,
+      source: 'internal_template',
+      source_config: { template_id },
+      source_revision_config: {},
       secrets: [{ name: 'GREETING', value: 'hush' }],
     },
   })
@@ -148,7 +153,10 @@ async function fillTracing(client: Client) {
   const session_id = project!.id
   await client.call('POST /runs/rules', {
     body: {
-      ...{ display_name: 'Failed answers', session_id, sampling_rate: 1, add_to_dataset_id: dataset.id },
+      display_name: 'Failed answers',
+      session_id,
+      sampling_rate: 1,
+      add_to_dataset_id: dataset.id,
       filter: 'and(eq(is_root, true), eq(status, "error"))',
     },
   })
@@ -173,7 +181,8 @@ function startDeploy(name: string, build: string) {
     `require('http').createServer((_, res) => res.end('Hello\\n')).listen(process.env.PORT)`,
   )
   const deploy = promisify(execFile)(join(ROOT, 'scripts/slipway.mjs'), ['deploy', '--create', '--yes'], {
-    ...{ cwd: folder, env: environment },
+    cwd: folder,
+    env: environment,
   })
   deploys.push(deploy.child)
   return deploy
@@ -221,9 +230,25 @@ async function takePictures(client: Client, link: string, traced: Traced): Promi
         compare: `/deployments/${shop}/compare?from=1&to=2`,
         ...Object.fromEntries(
           [
-            ...['queue', 'previews', 'history', 'audit', 'listeners', 'providers', 'integrations', 'webhooks'],
-            ...['traces', 'datasets', 'annotation', 'rules', 'rules/new'],
-            ...['members', 'roles', 'keys', 'settings', 'account', 'new'],
+            'queue',
+            'previews',
+            'history',
+            'audit',
+            'listeners',
+            'providers',
+            'integrations',
+            'webhooks',
+            'traces',
+            'datasets',
+            'annotation',
+            'rules',
+            'rules/new',
+            'members',
+            'roles',
+            'keys',
+            'settings',
+            'account',
+            'new',
           ].map(screen => [screen.replace('/', '-'), `/${screen}`]),
         ),
       }),

@@ -15,10 +15,7 @@ const LAYERS = [
   ['kernel'],
   ['people/access'],
   ['people/events'],
-  [
-    ...['hosting/git-hosts', 'hosting/listeners', 'connect/oauth', 'connect/webhooks'],
-    ...['people/sign-in', 'people/audit'],
-  ],
+  ['hosting/git-hosts', 'hosting/listeners', 'connect/oauth', 'connect/webhooks', 'people/sign-in', 'people/audit'],
   ['people/authorization-server'],
   ['hosting/deployments'],
   ['tracing/runs'],

@@ -41,7 +41,10 @@ async function connectGitHost(cleanup: AsyncDisposableStack, { url, key, folder 
   }
   await commit('Hello', 'main')
   const body = {
-    ...{ host: 'gitea', base_url: githost.origin, token: 'hush-token', webhook_secret: WEBHOOK_SECRET },
+    host: 'gitea',
+    base_url: githost.origin,
+    token: 'hush-token',
+    webhook_secret: WEBHOOK_SECRET,
   }
   const response = await fetch(`${url}/v1/integrations/forge/githost`, {
     method: 'POST',
@@ -91,7 +94,10 @@ async function fixFailingBuild(client: ConnectedClient, host: string): Promise<v
   const created = await plan({
     change: 'create',
     body: {
-      ...{ name: 'shop', source: 'githost', secrets: [], source_revision_config: REVISION },
+      name: 'shop',
+      source: 'githost',
+      secrets: [],
+      source_revision_config: REVISION,
       source_config: { ...source_config, build_command: 'npm run buidl' },
     },
   })
@@ -111,7 +117,8 @@ async function fixFailingBuild(client: ConnectedClient, host: string): Promise<v
   check(`${host}: the revision failed`, /FAILED/.test(revisions[0].status), JSON.stringify(revisions[0]))
 
   const fixed = await plan({
-    ...{ change: 'patch', deployment: 'shop' },
+    change: 'patch',
+    deployment: 'shop',
     body: { source_config: { build_command: 'npm run build' } },
   })
   if (!fixed.creates_revision) await plan({ change: 'redeploy', deployment: 'shop' })

@@ -19,14 +19,14 @@ const OPENAPI_TYPESCRIPT = ['openapi-typescript@7.13.0', 'openapi-fetch@0.17.0']
 const HEY_API = '@hey-api/openapi-ts@0.95.0'
 const OAPI_CODEGEN = 'github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@v2.8.2'
 const COMPILER_OPTIONS = {
-  ...{
-    strict: true,
-    target: 'ES2022',
-    module: 'ESNext',
-    moduleResolution: 'Bundler',
-    lib: ['ES2022', 'DOM', 'DOM.Iterable'],
-  },
-  ...{ types: [], skipLibCheck: false, outDir: 'built' },
+  strict: true,
+  target: 'ES2022',
+  module: 'ESNext',
+  moduleResolution: 'Bundler',
+  lib: ['ES2022', 'DOM', 'DOM.Iterable'],
+  types: [],
+  skipLibCheck: false,
+  outDir: 'built',
 }
 
 const work = mkdtempSync(join(tmpdir(), 'slipway-clients-'))
@@ -126,7 +126,9 @@ async function tryWorker(tarball: string, defer: (end: () => unknown) => void): 
   const { SLIPWAY_URL: url, SLIPWAY_API_KEY: key } = settings as { SLIPWAY_URL: string; SLIPWAY_API_KEY: string }
   const { outputFiles } = buildSync({
     entryPoints: [join(folder, 'worker.js')],
-    ...{ bundle: true, format: 'esm', write: false },
+    bundle: true,
+    format: 'esm',
+    write: false,
   })
   const serve = async (webhookKey: string) => {
     const bindings = { SLIPWAY_URL: url, SLIPWAY_API_KEY: key, WEBHOOK_KEY: webhookKey }
@@ -205,7 +207,7 @@ for (const { name, status } of data?.resources ?? []) console.log(name, status)
     const entry = join(folder, 'built', `${name}.js`)
     if (!compiled.ok || !existsSync(entry)) continue
     // The generated files import each other without extensions, as bundlers allow it.
-    buildSync({ entryPoints: [entry], ...{ bundle: true, format: 'esm', platform: 'node', outfile: `${entry}.mjs` } })
+    buildSync({ entryPoints: [entry], bundle: true, format: 'esm', platform: 'node', outfile: `${entry}.mjs` })
     const listed = await run(folder, process.execPath, `${entry}.mjs`)
     check(`${name}: it lists the deployment`, /^shop \w+$/m.test(listed.output), lastLines(listed))
   }

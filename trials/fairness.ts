@@ -40,9 +40,16 @@ async function storeRuns(host: Host, key: string, count: number): Promise<string
       Array.from({ length: 30 }, (_, k) => [`key${k}`, `${k === 0 ? i % 500 : k} `.padEnd(100, 'v')]),
     )
     return {
-      ...{ id, trace_id: id, dotted_order: `${start_time.replaceAll(/[-:.]/g, '').replace('Z', '000Z')}${id}` },
-      ...{ name: `run ${i}`, run_type: 'chain', start_time, end_time: start_time, session_name: 'default' },
-      ...{ inputs: { text: 'a '.repeat(100) }, extra: { metadata: { ...metadata, thread_id: `thread ${i % 5000}` } } },
+      id,
+      trace_id: id,
+      dotted_order: `${start_time.replaceAll(/[-:.]/g, '').replace('Z', '000Z')}${id}`,
+      name: `run ${i}`,
+      run_type: 'chain',
+      start_time,
+      end_time: start_time,
+      session_name: 'default',
+      inputs: { text: 'a '.repeat(100) },
+      extra: { metadata: { ...metadata, thread_id: `thread ${i % 5000}` } },
     }
   }
   for (let i = 0; i < count; i += BATCH) {
@@ -85,8 +92,11 @@ await runTrial(async () => {
   await migrate(postgres.url)
   const host = createHost(
     {
-      ...{ PUBLIC_URL: 'http://slipway.test', SEALING_KEYS: `a:${'A'.repeat(43)}`, UPLOADS_DIR: work },
-      ...{ DATABASE_URL: postgres.url, DATABASE_SYSTEM_URL: postgres.url },
+      PUBLIC_URL: 'http://slipway.test',
+      SEALING_KEYS: `a:${'A'.repeat(43)}`,
+      UPLOADS_DIR: work,
+      DATABASE_URL: postgres.url,
+      DATABASE_SYSTEM_URL: postgres.url,
     },
     { log: () => {} },
   )

@@ -106,9 +106,17 @@ async function tryAction(): Promise<void> {
     fs.mkdirSync(settings, { recursive: true })
     fs.writeFileSync(payloadFile, JSON.stringify(payload))
     const args = [
-      ...[event, '-W', `.github/workflows/${workflow}.yml`, '-e', payloadFile, '-P', 'ubuntu-latest=-self-hosted'],
-      ...['--env', `ACTIONS_ID_TOKEN_REQUEST_URL=${issuer.origin}/token?api-version=2.0`],
-      ...['--env', 'ACTIONS_ID_TOKEN_REQUEST_TOKEN=request-token'],
+      event,
+      '-W',
+      `.github/workflows/${workflow}.yml`,
+      '-e',
+      payloadFile,
+      '-P',
+      'ubuntu-latest=-self-hosted',
+      '--env',
+      `ACTIONS_ID_TOKEN_REQUEST_URL=${issuer.origin}/token?api-version=2.0`,
+      '--env',
+      'ACTIONS_ID_TOKEN_REQUEST_TOKEN=request-token',
     ]
     const { PATH = '' } = process.env
     // It asks for an image on its first start, and writes below its home.

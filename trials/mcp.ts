@@ -22,9 +22,22 @@ const PROJECT = join(import.meta.dirname, '..')
 const INSPECTOR = '@modelcontextprotocol/inspector'
 const INSPECTOR_VERSION = '2.12.0'
 const TOOL_NAMES = [
-  ...['whoami', 'find_deployments', 'get_deployment', 'list_revisions', 'compare_revisions', 'read_logs'],
-  ...['list_events', 'list_previews', 'list_templates', 'list_repositories', 'plan_change', 'apply_plan'],
-  ...['approve_preview', 'interrupt_revision', 'search_api', 'read_api'],
+  'whoami',
+  'find_deployments',
+  'get_deployment',
+  'list_revisions',
+  'compare_revisions',
+  'read_logs',
+  'list_events',
+  'list_previews',
+  'list_templates',
+  'list_repositories',
+  'plan_change',
+  'apply_plan',
+  'approve_preview',
+  'interrupt_revision',
+  'search_api',
+  'read_api',
 ]
 const same = (a: unknown, b: unknown) => JSON.stringify(a) === JSON.stringify(b)
 
@@ -36,7 +49,9 @@ async function packCommandLine(folder: string): Promise<string> {
 }
 
 const loginOf = ({ url, key, folder }: Installation) => ({
-  ...{ SLIPWAY_URL: url, SLIPWAY_API_KEY: key, SLIPWAY_CONFIG_HOME: join(folder, 'config') },
+  SLIPWAY_URL: url,
+  SLIPWAY_API_KEY: key,
+  SLIPWAY_CONFIG_HOME: join(folder, 'config'),
 })
 
 async function tryClient(name: ClientName, server: OuterServer, { host, workspace }: Installation): Promise<void> {
@@ -61,8 +76,11 @@ async function tryClient(name: ClientName, server: OuterServer, { host, workspac
 
     const deployment = `shop-${crypto.randomUUID().slice(0, 8)}`
     const body = {
-      ...{ name: deployment, source: 'internal_template', source_config: { template_id: 'web-service' } },
-      ...{ source_revision_config: {}, secrets: [{ name: 'TOKEN', value: 'hush-hush' }] },
+      name: deployment,
+      source: 'internal_template',
+      source_config: { template_id: 'web-service' },
+      source_revision_config: {},
+      secrets: [{ name: 'TOKEN', value: 'hush-hush' }],
     }
     const plan = await client.call('plan_change', { change: 'create', body })
     const { plan_digest } = plan.structuredContent

@@ -25,8 +25,13 @@ async function startPooler(cleanup: AsyncDisposableStack, postgresUrl: string, s
   const port = await findFreePort()
   const file = join(work, `${port}.ini`)
   const options = {
-    ...{ listen_addr: '127.0.0.1', listen_port: port, unix_socket_dir: '', auth_type: 'any' },
-    ...{ ignore_startup_parameters: 'statement_timeout', default_pool_size: SERVER_CONNECTIONS, ...settings },
+    listen_addr: '127.0.0.1',
+    listen_port: port,
+    unix_socket_dir: '',
+    auth_type: 'any',
+    ignore_startup_parameters: 'statement_timeout',
+    default_pool_size: SERVER_CONNECTIONS,
+    ...settings,
   }
   writeFileSync(
     file,
@@ -67,9 +72,13 @@ async function serve(databaseUrl: string, settings: Record<string, string>) {
   const warnings: string[] = []
   const host = createHost(
     {
-      ...{ PUBLIC_URL: 'http://slipway.test', SEALING_KEYS: `a:${'A'.repeat(43)}` },
-      ...{ DATABASE_URL: databaseUrl, DATABASE_SYSTEM_URL: databaseUrl },
-      ...{ RATE_LIMIT_PER_MINUTE: String(LIMIT), UPLOADS_DIR: work, ...settings },
+      PUBLIC_URL: 'http://slipway.test',
+      SEALING_KEYS: `a:${'A'.repeat(43)}`,
+      DATABASE_URL: databaseUrl,
+      DATABASE_SYSTEM_URL: databaseUrl,
+      RATE_LIMIT_PER_MINUTE: String(LIMIT),
+      UPLOADS_DIR: work,
+      ...settings,
     },
     { log: line => void (line.level === 'warn' && warnings.push(String(line.notice))) },
   )
@@ -86,8 +95,11 @@ async function serve(databaseUrl: string, settings: Record<string, string>) {
       return response.json()
     }
     const { id } = (await request('/v2/deployments', 'POST', {
-      ...{ name: 'app', source: 'internal_template', source_config: { template_id: 'web-service' } },
-      ...{ source_revision_config: {}, secrets: [] },
+      name: 'app',
+      source: 'internal_template',
+      source_config: { template_id: 'web-service' },
+      source_revision_config: {},
+      secrets: [],
     })) as { id: string }
     let sent = 0
     const send = [

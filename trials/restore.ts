@@ -145,8 +145,12 @@ async function trial(): Promise<void> {
   const webhook = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}/`
   await send('POST', '/v2/webhooks', { url: webhook, event_types: ['deployment.created', 'revision.deployed'] })
   await send('POST', '/v2/auth/providers', {
-    ...{ provider_id: 'calendar', name: 'Calendar', client_id: 'client', client_secret: 'hush-client' },
-    ...{ auth_url: 'https://auth.example.com/authorize', token_url: 'https://auth.example.com/token' },
+    provider_id: 'calendar',
+    name: 'Calendar',
+    client_id: 'client',
+    client_secret: 'hush-client',
+    auth_url: 'https://auth.example.com/authorize',
+    token_url: 'https://auth.example.com/token',
   })
 
   const archive = gzipSync(

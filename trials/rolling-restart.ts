@@ -27,15 +27,20 @@ await runTrial(async () => {
 
   const env = {
     ...process.env,
-    ...{ DATABASE_URL: postgres.url, SEALING_KEYS: `k1:${'A'.repeat(43)}`, UPLOADS_DIR: join(folder, 'uploads') },
-    ...{ PUBLIC_URL: 'http://127.0.0.1', RATE_LIMIT_PER_MINUTE: '0' },
+    DATABASE_URL: postgres.url,
+    SEALING_KEYS: `k1:${'A'.repeat(43)}`,
+    UPLOADS_DIR: join(folder, 'uploads'),
+    PUBLIC_URL: 'http://127.0.0.1',
+    RATE_LIMIT_PER_MINUTE: '0',
     SHUTDOWN_DELAY_SECONDS: String(SHUTDOWN_DELAY_SECONDS),
   }
   const bootstrap = spawn(
     process.execPath,
     ['src/host/main.ts', 'bootstrap', '--organization', 'A', '--workspace', 'B'],
     {
-      ...{ cwd: ROOT, env, stdio: ['ignore', 'pipe', 'inherit'] },
+      cwd: ROOT,
+      env,
+      stdio: ['ignore', 'pipe', 'inherit'],
     },
   )
   let output = ''
@@ -49,7 +54,9 @@ await runTrial(async () => {
   for (const _ of [1, 2]) upstreams.push({ port: await findFreePort(), isReady: false, child: undefined })
   const start = (upstream: Upstream) => {
     upstream.child = spawn(process.execPath, ['src/host/main.ts', 'start'], {
-      ...{ cwd: ROOT, env: { ...env, PORT: String(upstream.port) }, stdio: ['ignore', 'ignore', 'inherit'] },
+      cwd: ROOT,
+      env: { ...env, PORT: String(upstream.port) },
+      stdio: ['ignore', 'ignore', 'inherit'],
     })
   }
   cleanup.defer(async () => {

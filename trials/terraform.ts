@@ -129,13 +129,11 @@ async function trial(): Promise<void> {
   const { folder, settings } = writeConfiguration(programs.provider)
   const variables = { slipway_url: url, slipway_key: key, workspace_id: tenant, token: 'hush' }
   const env = {
-    ...{
-      PATH: process.env.PATH!,
-      HOME: work,
-      TF_CLI_CONFIG_FILE: settings,
-      TF_IN_AUTOMATION: '1',
-      CHECKPOINT_DISABLE: '1',
-    },
+    PATH: process.env.PATH!,
+    HOME: work,
+    TF_CLI_CONFIG_FILE: settings,
+    TF_IN_AUTOMATION: '1',
+    CHECKPOINT_DISABLE: '1',
     ...Object.fromEntries(Object.entries(variables).map(([name, value]) => [`TF_VAR_${name}`, value])),
   }
   /** Returns the status: that of `plan` is 2 when something would change. */

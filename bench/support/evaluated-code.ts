@@ -21,8 +21,14 @@ export async function buildParts(cleanup: Cleanup) {
     // Without a package.json beside them, Node takes other files for CommonJS.
     outExtension: { '.js': '.mjs' },
     // As wrangler builds it, but for the parts.
-    ...{ bundle: true, splitting: true, minify: true, format: 'esm', target: 'es2024', logLevel: 'silent' },
-    ...{ conditions: ['workerd', 'worker', 'browser'], external: ['node:*', 'cloudflare:*'] },
+    bundle: true,
+    splitting: true,
+    minify: true,
+    format: 'esm',
+    target: 'es2024',
+    logLevel: 'silent',
+    conditions: ['workerd', 'worker', 'browser'],
+    external: ['node:*', 'cloudflare:*'],
   })
   return async ({ path, headers, env }: FirstRequest): Promise<number> => {
     const request = { folder, entry: join(folder, 'worker.mjs'), env, path, headers }

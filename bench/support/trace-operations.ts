@@ -25,12 +25,19 @@ export function makeOperations(runs: number, bytes: number, idOf: (place: number
     const metadata = { thread_id: root.id, environment: 'production', revision_id: '1f0c' }
     return [
       post({
-        ...{ ...place, session_name: 'bench', name: isRoot ? 'agent' : 'model', run_type: isRoot ? 'chain' : 'llm' },
-        ...{ start_time: iso(i), tags: ['bench'], extra: JSON.stringify({ metadata, runtime: { sdk: 'js' } }) },
+        ...place,
+        session_name: 'bench',
+        name: isRoot ? 'agent' : 'model',
+        run_type: isRoot ? 'chain' : 'llm',
+        start_time: iso(i),
+        tags: ['bench'],
+        extra: JSON.stringify({ metadata, runtime: { sdk: 'js' } }),
         inputs: JSON.stringify({ messages: [{ role: 'user', content: text(0.5) }] }),
       }),
       patch({
-        ...{ ...place, session_name: 'bench', end_time: iso(i + 800) },
+        ...place,
+        session_name: 'bench',
+        end_time: iso(i + 800),
         outputs: JSON.stringify({ content: text(0.4), usage_metadata: { input_tokens: 120, output_tokens: 40 } }),
       }),
     ]

@@ -42,7 +42,9 @@ export async function prepareTraceQueries(
     run: () => reading.traces.query(reading, { ...page, ids: [anyTrace()], columns: columnsOf(FULL_SELECT) }),
     day: () =>
       reading.traces.stats(reading, {
-        ...{ sessions, is_root: true, start_time },
+        sessions,
+        is_root: true,
+        start_time,
         statistics: ['run_count', 'latency_p50', 'latency_p99', 'error_rate', 'total_tokens', 'total_cost'],
       }),
   }

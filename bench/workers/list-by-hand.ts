@@ -45,8 +45,15 @@ export default {
     const [organization_id, tenant_id, actor_id] = results[0]!.rows[0] ?? []
     console.log(
       JSON.stringify({
-        ...{ level: 'info', request_id: requestId, method: request.method, path, status: 200, ms },
-        ...{ organization_id, tenant_id, actor_id },
+        level: 'info',
+        request_id: requestId,
+        method: request.method,
+        path,
+        status: 200,
+        ms,
+        organization_id,
+        tenant_id,
+        actor_id,
       }),
     )
     return new Response(body, { headers: { ...headers, 'x-request-id': requestId } })

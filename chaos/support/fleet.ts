@@ -37,7 +37,9 @@ export async function startFleet(cleanup: Cleanup, names: string[], env: Record<
     const instance: Instance = {
       name: `${number + 1} (${script})`,
       url: `http://127.0.0.1:${port}`,
-      ...{ isRunning: false, isReady: false, kills: [] },
+      isRunning: false,
+      isReady: false,
+      kills: [],
       async start() {
         const command = startScript(cleanup, script, { ...common, PORT: String(port) })
         child = command.child

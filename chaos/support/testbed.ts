@@ -51,7 +51,8 @@ export type ServerTestbed = Testbed & {
 }
 
 export const SETTINGS = {
-  ...{ SEALING_KEYS: `a:${Buffer.alloc(32, 7).toString('base64url')}`, RATE_LIMIT_PER_MINUTE: '0' },
+  SEALING_KEYS: `a:${Buffer.alloc(32, 7).toString('base64url')}`,
+  RATE_LIMIT_PER_MINUTE: '0',
   PUBLIC_URL: 'http://slipway.test',
   ...REGISTRY_SETTINGS,
 }

@@ -110,7 +110,12 @@ async function signIn({ run, folder }: Slipway, { url, workspace, audience }: In
     return undefined
   }
   const { failure } = await run(
-    ...['login', '--oidc', '--url', url, '--workspace', workspace],
+    'login',
+    '--oidc',
+    '--url',
+    url,
+    '--workspace',
+    workspace,
     ...(audience ? [`--audience=${audience}`] : []),
   )
   if (failure) return failure

@@ -17,7 +17,11 @@ fs.renameSync(join(cli, 'slipway.mjs'), join(folder, 'slipway.mjs'))
 fs.rmSync(cli, { recursive: true })
 buildSync({
   entryPoints: [join(HERE, 'main.ts')],
-  ...{ bundle: true, platform: 'node', format: 'esm', target: 'node20.12', outfile: join(folder, 'main.mjs') },
+  bundle: true,
+  platform: 'node',
+  format: 'esm',
+  target: 'node20.12',
+  outfile: join(folder, 'main.mjs'),
 })
 fs.copyFileSync(join(HERE, 'action.yml'), join(folder, 'action.yml'))
 console.log(`Copy ${relative('', folder) || '.'} into a repository, or push it as one. See docs/github-action.md.`)

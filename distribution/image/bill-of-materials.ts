@@ -39,7 +39,11 @@ export function describeDebianPackage({ name, version, sha256 }: DebianPackage, 
 /** Scanners know Node by this name, not by that of the npm package that ships it. */
 export function describeNode({ name, version, integrity }: NpmPackage): Component {
   return {
-    ...{ type: 'application' as const, 'bom-ref': 'node', name: 'node', version, purl: `pkg:generic/node@${version}` },
+    type: 'application' as const,
+    'bom-ref': 'node',
+    name: 'node',
+    version,
+    purl: `pkg:generic/node@${version}`,
     hashes: sha512Of(integrity)!,
     licenses: [{ expression: 'MIT' }],
     properties: [{ name: 'slipway:npm-package', value: `${name}@${version}` }],
@@ -53,7 +57,12 @@ function describeNpmPackage({ name = '', version = '', license }: PackageJson, i
   const purl = `pkg:npm/${group ? `${encodeURIComponent(group)}/` : ''}${ownName}@${version}`
   const hashes = sha512Of(integrity)
   return {
-    ...{ type: 'library' as const, 'bom-ref': purl, ...(group && { group }), name: ownName!, version, purl },
+    type: 'library' as const,
+    'bom-ref': purl,
+    ...(group && { group }),
+    name: ownName!,
+    version,
+    purl,
     ...(hashes && { hashes }),
     ...(typeof license === 'string' && /^[\w.()+ -]+$/.test(license) && { licenses: [{ expression: license }] }),
   }

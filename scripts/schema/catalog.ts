@@ -29,7 +29,12 @@ export async function readCatalog(client: pg.Client): Promise<DatabaseObject[]> 
   await client.query('reset search_path')
   return sortByNeed(found, rows as { oid: string; needed: string }[]).map(
     ({ kind, name, table = null, create, drop, isOfSystem = false }) => ({
-      ...{ kind, name, table, create, drop, isOfSystem },
+      kind,
+      name,
+      table,
+      create,
+      drop,
+      isOfSystem,
     }),
   )
 }

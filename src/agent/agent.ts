@@ -329,7 +329,10 @@ export class Agent {
   state(): AgentState {
     const { version, engine } = this.#options
     return {
-      ...{ version, engine: engine.name, hasLease: this.#lease.isActive(), pollFailures: this.#pollFailures },
+      version,
+      engine: engine.name,
+      hasLease: this.#lease.isActive(),
+      pollFailures: this.#pollFailures,
       waiting: { reports: this.#reports.waiting, metrics: this.#metrics.waitingRequests },
       totals: this.#metrics.totals,
       now: this.#metrics.usageNow,

@@ -158,7 +158,11 @@ function readOptions() {
   // The proxy connects from this machine.
   if (proxySettings) trusted_proxies.push(LOOPBACK)
   const router = {
-    ...{ port, host, domain, trusted_proxies, public_addresses: proxySettings?.public_addresses },
+    port,
+    host,
+    domain,
+    trusted_proxies,
+    public_addresses: proxySettings?.public_addresses,
     limits: { copies: Number(copies) },
   }
   return {

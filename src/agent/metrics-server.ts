@@ -46,19 +46,25 @@ export function toFamilies({
   now,
 }: AgentState): MetricFamily[] {
   const single = (name: string, type: 'counter' | 'gauge', help: string, value: number): MetricFamily => ({
-    ...{ name, type, help },
+    name,
+    type,
+    help,
     samples: [{ value }],
   })
   const { user, system } = process.cpuUsage()
   return [
     {
-      ...{ name: 'slipway_agent', type: 'info', help: 'The version and the engine of the agent.' },
+      name: 'slipway_agent',
+      type: 'info',
+      help: 'The version and the engine of the agent.',
       samples: [{ labels: { version, engine }, value: 1 }],
     },
     single('slipway_agent_lease', 'gauge', 'Whether this agent has the lease of its listener.', hasLease ? 1 : 0),
     single('slipway_agent_polls_failed', 'counter', 'Polls that failed.', pollFailures),
     {
-      ...{ name: 'slipway_agent_waiting', type: 'gauge', help: 'What waits to be sent to the control plane.' },
+      name: 'slipway_agent_waiting',
+      type: 'gauge',
+      help: 'What waits to be sent to the control plane.',
       samples: Object.entries(waiting).map(([kind, value]) => ({ labels: { kind }, value })),
     },
     single('slipway_copies', 'gauge', 'Copies of revisions that run.', now.copies),
@@ -67,11 +73,15 @@ export function toFamilies({
     single('slipway_copies_restarts', 'counter', 'Restarts of copies.', totals.restarts),
     single('slipway_requests_unreached', 'counter', 'Requests that no copy accepted.', totals.unreached),
     {
-      ...{ name: 'slipway_answers', type: 'counter', help: 'Answers of all copies by class of status.' },
+      name: 'slipway_answers',
+      type: 'counter',
+      help: 'Answers of all copies by class of status.',
       samples: totals.statuses.map((value, i) => ({ labels: { status: statusClasses[i]! }, value })),
     },
     {
-      ...{ name: 'slipway_answer_time_seconds', type: 'histogram', help: 'The time until answers of copies began.' },
+      name: 'slipway_answer_time_seconds',
+      type: 'histogram',
+      help: 'The time until answers of copies began.',
       samples: [{ value: { counts: totals.latencies } }],
     },
     single('process_cpu_seconds', 'counter', 'CPU time of the agent.', (user + system) / 1e6),

@@ -23,7 +23,9 @@ export function checkAgainstSchema(documents: FoundDocument[], schema: Schema): 
     const document = [kind, name].filter(text => typeof text === 'string').join(' ')
     const faultAt = (path: (string | number)[], message: string): DocumentFault => ({
       ...placeOf(path),
-      ...{ document, path: path.join('.'), message },
+      document,
+      path: path.join('.'),
+      message,
     })
     if (typeof value !== 'object' || value === null || Array.isArray(value))
       return [faultAt([], 'is not a document: it needs the members kind, name and spec')]

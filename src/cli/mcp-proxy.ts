@@ -125,8 +125,10 @@ export async function runProxy(options: ProxyOptions): Promise<void> {
     const send = options.fetchFor?.(login) ?? fetch
     const target = `${url.replace(/\/$/, '')}/mcp`
     const headers: Record<string, string> = {
-      ...{ 'X-Api-Key': key, 'User-Agent': options.userAgent },
-      ...{ 'Content-Type': 'application/json', Accept: 'application/json, text/event-stream' },
+      'X-Api-Key': key,
+      'User-Agent': options.userAgent,
+      'Content-Type': 'application/json',
+      Accept: 'application/json, text/event-stream',
       ...(workspace && { 'X-Tenant-Id': workspace }),
       ...protocolHeaders(messages, negotiated),
     }

@@ -50,7 +50,9 @@ export async function openRepository(
     }),
     async planCreation(name) {
       const body = {
-        ...{ name, source: 'githost' as const, secrets: [] },
+        name,
+        source: 'githost' as const,
+        secrets: [],
         source_config: { integration_id, repo_url, build_on_push: true },
         source_revision_config: { repo_ref: branch ?? default_branch, platform_config_path: CONFIGURATION },
       }

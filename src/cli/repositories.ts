@@ -26,7 +26,9 @@ export async function findRepository(session: Session, wanted: string): Promise<
     .filter(({ state }) => state === 'active')
     .map(({ id }) =>
       client.call('GET /v1/integrations/forge/githost/{integration_id}/repos', {
-        ...{ params: { integration_id: id }, query: { name_contains }, signal },
+        params: { integration_id: id },
+        query: { name_contains },
+        signal,
       }),
     )
   const isWanted = ({ url, owner, name }: Repository) =>

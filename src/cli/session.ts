@@ -32,7 +32,10 @@ export function openSession({ isSilent, ...options }: SessionOptions, signal: Ab
   let opened: { login: Login; client: Client } | undefined
   const open = () => (opened ??= openClient(given ?? readLogin(session.folder), out, signal, isSilent))
   const session: Session = {
-    ...{ out, signal, options, folder: process.cwd() },
+    out,
+    signal,
+    options,
+    folder: process.cwd(),
     get login() {
       return open().login
     },
@@ -55,7 +58,9 @@ function openClient(given: Login, out: Output, signal: AbortSignal, isSilent = f
   if (!isSilent) out.installation(login)
   const { url, key, workspace, ci } = login
   const client = createClient({
-    ...{ url, key, workspace },
+    url,
+    key,
+    workspace,
     ...(ci && { fetch: createRenewingFetch({ ...login, ci }, out, signal) }),
     headers: { 'User-Agent': USER_AGENT },
     onRetry: ({ delayMs, error }) =>

@@ -34,11 +34,16 @@ export function mayHoldSecrets(path: string): boolean {
 /** The same for the same file, whenever and by whomever it was written. */
 export const describeFile = (name: string, size: number, isExecutable: boolean): TarHeader => ({
   ...describeEntry(name),
-  ...{ type: 'file', size, mode: isExecutable ? 0o755 : 0o644 },
+  type: 'file',
+  size,
+  mode: isExecutable ? 0o755 : 0o644,
 })
 export const describeLink = (name: string, linkname: string): TarHeader => ({
   ...describeEntry(name),
-  ...{ type: 'symlink', linkname, size: 0, mode: 0o777 },
+  type: 'symlink',
+  linkname,
+  size: 0,
+  mode: 0o777,
 })
 const describeEntry = (name: string) => ({ name, mtime: new Date(0), uid: 0, gid: 0, uname: '', gname: '' })
 

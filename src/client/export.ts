@@ -147,8 +147,16 @@ async function* exportProviders(client: Client, workspace: string, signal: Signa
       spec: mcp_server_url
         ? { provider_id, name, mcp_server_url, registration, ...(isGiven && { client_id }), scopes: scopes.toSorted() }
         : withoutNulls({
-            ...{ provider_id, name, client_id, auth_url, token_url, revocation_url, scopes: scopes.toSorted() },
-            ...{ uses_pkce, provider_type, token_endpoint_auth_method: method },
+            provider_id,
+            name,
+            client_id,
+            auth_url,
+            token_url,
+            revocation_url,
+            scopes: scopes.toSorted(),
+            uses_pkce,
+            provider_type,
+            token_endpoint_auth_method: method,
           }),
       secrets: isGiven && method !== 'none' ? ['client_secret'] : undefined,
       owner: one.owner ?? undefined,
@@ -228,7 +236,9 @@ async function describeDeployment(
       ...(secret_references && secret_references.length > 0 && { secret_references }),
     },
     secrets: listNames(secrets),
-    ...{ listener, integration, owner: deployment.owner ?? undefined },
+    listener,
+    integration,
+    owner: deployment.owner ?? undefined,
     tags: orNone(tagged.resources.map(({ key, value }) => `${key}=${value}`).toSorted()),
   }
   return policy ? [document, describePolicy(name, policy)] : [document]

@@ -81,7 +81,8 @@ export function createGateway({
   const connectionString = gatewayConnectionString(token)
   const key = sha256Digest(new URL(connectionString).password)
   const open = (url: string): SharedPool => ({
-    ...{ url, pool: openPool(url, poolSize, statementTimeout) },
+    url,
+    pool: openPool(url, poolSize, statementTimeout),
     shares: createConnectionShares(poolSize),
   })
   const pool = open(databaseUrl)
@@ -187,7 +188,10 @@ export function createGateway({
 
 function openPool(connectionString: string, max: number, statementTimeout: number): pg.Pool {
   const pool = new pg.Pool({
-    ...{ connectionString, max, keepAlive: true, idleTimeoutMillis: 60_000 },
+    connectionString,
+    max,
+    keepAlive: true,
+    idleTimeoutMillis: 60_000,
     connectionTimeoutMillis: CONNECT_TIMEOUT,
     statement_timeout: statementTimeout,
     // The server's own timeout comes first. This one is for a server that no longer answers.

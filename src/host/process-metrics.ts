@@ -7,7 +7,9 @@ const startedAt = Date.now() / 1000 - process.uptime()
 export function readProcessMetrics(gateway: Gateway | undefined): MetricFamily[] {
   const { user, system } = process.cpuUsage()
   const value = (name: string, type: 'counter' | 'gauge', help: string, value: number): MetricFamily => ({
-    ...{ name, type, help },
+    name,
+    type,
+    help,
     samples: [{ value }],
   })
   const connections = Object.entries(gateway?.poolState() ?? {})

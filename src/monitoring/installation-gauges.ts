@@ -70,7 +70,9 @@ const SELECT_GAUGES = sql`
       ) versions)`
 
 const gauge = (name: string, help: string, value: number): MetricFamily => ({
-  ...{ name, help, type: 'gauge' },
+  name,
+  help,
+  type: 'gauge',
   samples: [{ value }],
 })
 
@@ -80,15 +82,15 @@ function readVersions(applied: string, agents: string): MetricFamily[] {
   const versions = JSON.parse(agents) as { version: string; count: number }[]
   return [
     {
-      ...{
-        name: 'slipway_migration',
-        type: 'info',
-        help: 'The newest migration of the database that this version knows.',
-      },
+      name: 'slipway_migration',
+      type: 'info',
+      help: 'The newest migration of the database that this version knows.',
       samples: [{ labels: { migration: newest?.tag ?? 'none' }, value: 1 }],
     },
     {
-      ...{ name: 'slipway_agents', type: 'gauge', help: 'Listeners by the version of the agent that polled last.' },
+      name: 'slipway_agents',
+      type: 'gauge',
+      help: 'Listeners by the version of the agent that polled last.',
       samples: versions.map(({ version, count }) => ({ labels: { version }, value: count })),
     },
   ]
@@ -100,7 +102,9 @@ export async function readInstallationGauges({ config, platform, database }: Dat
   const [values] = (rows?.[1] ?? []) as string[][]
   const up = gauge('slipway_database_up', 'Whether the database answers.', values ? 1 : 0)
   const keys: MetricFamily = {
-    ...{ name: 'slipway_sealing_key', type: 'info', help: 'The sealing keys of this process. The first one seals.' },
+    name: 'slipway_sealing_key',
+    type: 'info',
+    help: 'The sealing keys of this process. The first one seals.',
     samples: config.sealingKeys.map(([kid], place) => ({ labels: { kid, place: String(place + 1) }, value: 1 })),
   }
   if (!values) return [up, keys]

@@ -21,7 +21,9 @@ export function serveMetricsPage<E extends Env>(app: Hono<E>, services: Services
     ])
     if (sent !== expected) throw fail('metrics_token_wrong', { headers: { 'WWW-Authenticate': 'Bearer' } })
     const build: MetricFamily = {
-      ...{ name: 'slipway_build', type: 'info', help: 'The version of the control plane.' },
+      name: 'slipway_build',
+      type: 'info',
+      help: 'The version of the control plane.',
       samples: [{ labels: { version: VERSION }, value: 1 }],
     }
     // Where each request may reach another isolate, counts of one of them would go back and forth.

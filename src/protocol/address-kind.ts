@@ -10,7 +10,11 @@ const SIX_TO_FOUR = ipaddr.IPv6.parseCIDR('2002::/16')
  * Scaleway. Some of them are public or private by their range.
  */
 const METADATA_NETWORKS = [
-  ...['100.100.100.200/32', '168.63.129.16/32', 'fd00:ec2::/32', 'fd20:ce::254/128', 'fd00:42::42/128'],
+  '100.100.100.200/32',
+  '168.63.129.16/32',
+  'fd00:ec2::/32',
+  'fd20:ce::254/128',
+  'fd00:42::42/128',
 ].map(network => ipaddr.parseCIDR(network))
 
 /**

@@ -86,12 +86,44 @@ const listPrivileges = (spec: ResourceSpec): string[] => [
  * clouds, meshes, and what copies Secrets between namespaces.
  */
 const PLATFORM_DOMAINS = [
-  ...['kubernetes.io', 'k8s.io', 'x-k8s.io', 'openshift.io', 'cncf.io', 'crio.io', 'cert-manager.io', 'nvidia.com'],
-  ...['istio.io', 'linkerd.io', 'kuma.io', 'hashicorp.com', 'banzaicloud.io', 'dapr.io', 'cilium.io'],
-  ...['projectcalico.org', 'metallb.io', 'universe.tf', 'tailscale.com', 'haproxy.org', 'haproxy-ingress.github.io'],
-  ...['konghq.com', 'nginx.org', 'nginx.com', 'traefik.io', 'projectcontour.io', 'getambassador.io', 'mittwald.de'],
-  ...['emberstack.com', 'datadoghq.com', 'amazonaws.com', 'gke.io', 'google.com', 'azure.com'],
-  ...['azure.workload.identity', 'alibabacloud.com', 'oraclecloud.com', 'vmware.com'],
+  'kubernetes.io',
+  'k8s.io',
+  'x-k8s.io',
+  'openshift.io',
+  'cncf.io',
+  'crio.io',
+  'cert-manager.io',
+  'nvidia.com',
+  'istio.io',
+  'linkerd.io',
+  'kuma.io',
+  'hashicorp.com',
+  'banzaicloud.io',
+  'dapr.io',
+  'cilium.io',
+  'projectcalico.org',
+  'metallb.io',
+  'universe.tf',
+  'tailscale.com',
+  'haproxy.org',
+  'haproxy-ingress.github.io',
+  'konghq.com',
+  'nginx.org',
+  'nginx.com',
+  'traefik.io',
+  'projectcontour.io',
+  'getambassador.io',
+  'mittwald.de',
+  'emberstack.com',
+  'datadoghq.com',
+  'amazonaws.com',
+  'gke.io',
+  'google.com',
+  'azure.com',
+  'azure.workload.identity',
+  'alibabacloud.com',
+  'oraclecloud.com',
+  'vmware.com',
 ]
 /** Names, and hints for the cluster's autoscaler about the deployment's own pods. */
 const HARMLESS_DOMAINS = new Set(['app.kubernetes.io', 'cluster-autoscaler.kubernetes.io', 'tags.datadoghq.com'])
@@ -111,7 +143,12 @@ type Fields = Record<string, unknown>
 const presentEntries = (object: Fields) => Object.entries(object).filter(([, value]) => value != null)
 
 const NAMESPACED_VOLUMES = new Set([
-  ...['configMap', 'secret', 'emptyDir', 'persistentVolumeClaim', 'downwardAPI', 'projected'],
+  'configMap',
+  'secret',
+  'emptyDir',
+  'persistentVolumeClaim',
+  'downwardAPI',
+  'projected',
 ])
 const NAMESPACED_PROJECTIONS = new Set(['configMap', 'secret', 'downwardAPI'])
 

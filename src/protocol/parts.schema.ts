@@ -30,8 +30,19 @@ export const DeploymentStatus = z.enum(deploymentStatuses)
 export type DeploymentStatus = z.output<typeof DeploymentStatus>
 
 export const revisionStatuses = [
-  ...(['CREATING', 'QUEUED', 'AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING', 'DEPLOYED'] as const),
-  ...(['CREATE_FAILED', 'BUILD_FAILED', 'DEPLOY_FAILED', 'SKIPPED', 'INTERRUPTED', 'UNKNOWN'] as const),
+  'CREATING',
+  'QUEUED',
+  'AWAITING_BUILD',
+  'BUILDING',
+  'AWAITING_DEPLOY',
+  'DEPLOYING',
+  'DEPLOYED',
+  'CREATE_FAILED',
+  'BUILD_FAILED',
+  'DEPLOY_FAILED',
+  'SKIPPED',
+  'INTERRUPTED',
+  'UNKNOWN',
 ] as const
 export const RevisionStatus = z.enum(revisionStatuses)
 export type RevisionStatus = z.output<typeof RevisionStatus>

@@ -49,7 +49,13 @@ function startAgent({
   const engine = new ProcessEngine({ home: folder, port: 0, limits: { ...FAST_LIMITS, ...limits } })
   const operatorLines: string[] = []
   const agent = new Agent({
-    ...{ agent_id, version: 'test', home: folder, engine, networks: LOOPBACK_NETWORKS, wait: 5, retry: 50 },
+    agent_id,
+    version: 'test',
+    home: folder,
+    engine,
+    networks: LOOPBACK_NETWORKS,
+    wait: 5,
+    retry: 50,
     control: createControlPlaneClient({ url: control.url, key: 'key' }),
     logToOperator: line => void operatorLines.push(line),
   })

@@ -26,7 +26,9 @@ test('a build that fails because the control plane is unavailable is not recorde
   const lines: string[] = []
   let buildEnded = Promise.withResolvers<void>()
   const builds = new Builds({
-    ...{ home, engine, retry_ms: 1 },
+    home,
+    engine,
+    retry_ms: 1,
     onChange: () => buildEnded.resolve(),
     onLinkExpired: () => {},
     log: (_, message, level) => lines.push(`${level} ${message}`),
@@ -35,7 +37,7 @@ test('a build that fails because the control plane is unavailable is not recorde
     { deployment_id: randomUUID(), revision_id: randomUUID() },
     { source: 'internal_container', image_uri: 'web:1' },
   )
-  const source = { ...{ git: null, archive: null, template_id: null }, platform_config_path: null }
+  const source = { git: null, archive: null, template_id: null, platform_config_path: null }
   const build = async () => {
     buildEnded = Promise.withResolvers()
     builds.start(unit, { ...source, install_command: null, build_command: null })

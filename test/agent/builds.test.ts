@@ -49,8 +49,12 @@ afterEach(() => {
 })
 
 const nothing: BuildSource = {
-  ...{ git: null, archive: null, template_id: null },
-  ...{ platform_config_path: null, install_command: null, build_command: null },
+  git: null,
+  archive: null,
+  template_id: null,
+  platform_config_path: null,
+  install_command: null,
+  build_command: null,
 }
 let trees = 0
 const tree = (origin: Partial<BuildSource>, networks = LOOPBACK_NETWORKS) =>

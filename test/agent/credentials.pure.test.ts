@@ -11,8 +11,12 @@ import type { RegistryCredential } from '../../src/protocol/credentials.schema.t
 const REGISTRY = 'registry.example.com'
 const newRevision = () => ({ deployment_id: randomUUID(), revision_id: randomUUID() })
 const makeCredential = (more: Partial<RegistryCredential> = {}): RegistryCredential => ({
-  ...{ registry: REGISTRY, repository: 'apps/tenant/shop', username: 'slipway', password: randomUUID() },
-  ...{ expires_at: new Date(Date.now() + 3600_000).toISOString(), ...more },
+  registry: REGISTRY,
+  repository: 'apps/tenant/shop',
+  username: 'slipway',
+  password: randomUUID(),
+  expires_at: new Date(Date.now() + 3600_000).toISOString(),
+  ...more,
 })
 
 /** The control plane gives these answers in order. When none is left, it is unavailable. */

@@ -135,7 +135,11 @@ createServer((req, res) => req.url === '/end' ? process.exit(1) : res.end()).lis
     // The build ends only when all detached processes run.
     const command = `node build.mjs; while [ $(cat ${home}/pid-* | wc -l) -lt ${findable.length} ]; do sleep 0.02; done`
     await runCommand(['/bin/sh', '-c', command], {
-      ...{ cwd: home, env, revision: ref.revision_id, task, label: 'The build' },
+      cwd: home,
+      env,
+      revision: ref.revision_id,
+      task,
+      label: 'The build',
     })
     expect(filterRunning(await pids)).toEqual([])
   })

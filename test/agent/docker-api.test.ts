@@ -154,7 +154,10 @@ test('lines that an agent read but did not ship are shipped by the next agent', 
   answer = (req, res) =>
     req.url!.includes('/logs') ? void res.writeHead(200).write(Buffer.concat(log)) : json(res, 200, [])
   const container = {
-    ...{ Id: 'x', Names: [], State: 'running', Labels: { 'slipway.role': 'app' } },
+    Id: 'x',
+    Names: [],
+    State: 'running',
+    Labels: { 'slipway.role': 'app' },
     Ports: [{ PrivatePort: 8000, PublicPort: 1 }],
   }
   const host = () => ({ api: new DockerApi(socket), liveReplicas: new Set<string>(), folder: home })

@@ -21,7 +21,12 @@ async function startAgent({ onTestFinished }: TestContext) {
   const control = await startControlPlane()
   const engine = new FakeEngine()
   const agent = new Agent({
-    ...{ agent_id: 'agent-1', version: 'test', home, engine, wait: 5, give_up_ms: 3000 },
+    agent_id: 'agent-1',
+    version: 'test',
+    home,
+    engine,
+    wait: 5,
+    give_up_ms: 3000,
     control: createControlPlaneClient({ url: control.url, key: 'key' }),
     logToOperator: () => {},
   })

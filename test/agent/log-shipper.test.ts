@@ -10,7 +10,9 @@ const createShipper = (
   areSecretsKnown = (): boolean | null => true,
 ) =>
   new LogShipper({
-    ...{ control, areSecretsKnown, currentLease: () => ({ agent_id: 'agent-1', fence: 1 }) },
+    control,
+    areSecretsKnown,
+    currentLease: () => ({ agent_id: 'agent-1', fence: 1 }),
     redact: (_, text) => text.replaceAll('hush', '********'),
   })
 

@@ -101,7 +101,12 @@ describe('the reporter', () => {
   const start = Date.UTC(2026, 10, 23, 12)
   const counts = (count: number) => ({ statuses: [0, count, 0, 0, 0], latencies: [count, ...Array(15).fill(0)] })
   const makeCopy = (over: Partial<CopyUsage> = {}): CopyUsage => ({
-    ...{ copy: '1', running: true, restarts: 0, cpu_ms: 0, memory_bytes: 5, requests: counts(0) },
+    copy: '1',
+    running: true,
+    restarts: 0,
+    cpu_ms: 0,
+    memory_bytes: 5,
+    requests: counts(0),
     ...over,
   })
   type Sent = { points: { at: string; unreached?: number | null; copies: Record<string, unknown>[] }[] }

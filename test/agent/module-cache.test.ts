@@ -28,7 +28,8 @@ async function writeSource(code: string, more: { package?: object; lock?: object
   const folder = join(home, `tree-${++builds}`)
   fs.mkdirSync(folder)
   const file = (name: string, body: string) => ({
-    ...{ header: { name, size: Buffer.byteLength(body), type: 'file' as const, mtime: new Date(0) }, body },
+    header: { name, size: Buffer.byteLength(body), type: 'file' as const, mtime: new Date(0) },
+    body,
   })
   const dependencyManifest = '{"name": "dep", "version": "1.0.0"}'
   const packed = gzipSync(
@@ -45,7 +46,13 @@ async function writeSource(code: string, more: { package?: object; lock?: object
 }
 
 const treeOf = (folder: string, build_command: string | null, env = {}) => ({
-  ...{ folder, env, build_command, install_command: null, start_command: 'node .', commit: null, health_path: null },
+  folder,
+  env,
+  build_command,
+  install_command: null,
+  start_command: 'node .',
+  commit: null,
+  health_path: null,
 })
 async function build(folder: string, build_command: string | null = null, env = {}) {
   lines.length = 0

@@ -290,7 +290,9 @@ describe('an agent', () => {
     'main.mjs': COUNTER_CODE,
   }
   const makeSource = (url: string) => ({
-    ...{ source: 'githost' as const, platform_config_path: 'app.json', git: { url, ref: 'main', commit_sha: null } },
+    source: 'githost' as const,
+    platform_config_path: 'app.json',
+    git: { url, ref: 'main', commit_sha: null },
     resource_spec: SPEC,
   })
 
@@ -329,19 +331,19 @@ describe('an agent', () => {
   test('whose database is never ready fails the revision with the reason, and starts no application', async () => {
     const [control, git] = await Promise.all([startControlPlane(), startGitServer()])
     const engine = new ProcessEngine({
-      ...{ home, port: 0, limits: { ...FAST_LIMITS, database_ms: 300 } },
+      home,
+      port: 0,
+      limits: { ...FAST_LIMITS, database_ms: 300 },
       database_url: 'postgres://agent:hush@127.0.0.1:1/postgres',
     })
     const agent = new Agent({
-      ...{
-        agent_id: 'one',
-        version: 'test',
-        home,
-        engine,
-        networks: LOOPBACK_NETWORKS,
-        wait: 5,
-        logToOperator: () => {},
-      },
+      agent_id: 'one',
+      version: 'test',
+      home,
+      engine,
+      networks: LOOPBACK_NETWORKS,
+      wait: 5,
+      logToOperator: () => {},
       control: createControlPlaneClient({ url: control.url, key: 'key' }),
     })
     runAgent(agent)

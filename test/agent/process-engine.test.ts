@@ -105,8 +105,12 @@ createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: proce
     const { env, cwd } = JSON.parse((await requestRouter(await urlOf(engine))).body)
     const { PORT, PATH, HOME, TMPDIR, PWD: _, ...rest } = env
     expect(rest).toEqual({
-      ...{ TOKEN: 'hush', MODE: 'x', LANG: 'C', SLIPWAY_DEPLOYMENT_NAME: 'shop' },
-      ...{ SLIPWAY_DEPLOYMENT_ID: ref.deployment_id, SLIPWAY_REVISION_ID: ref.revision_id },
+      TOKEN: 'hush',
+      MODE: 'x',
+      LANG: 'C',
+      SLIPWAY_DEPLOYMENT_NAME: 'shop',
+      SLIPWAY_DEPLOYMENT_ID: ref.deployment_id,
+      SLIPWAY_REVISION_ID: ref.revision_id,
     })
     expect(Number(PORT)).toBeGreaterThan(0)
     expect(PATH).toContain('/usr/bin')
@@ -195,8 +199,14 @@ createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: proce
       ])
         expect(await answerAt(host), host).toBe('shop')
       for (const host of [
-        ...['apps.example.com', 'x.shop.apps.example.com', 'shop.apps.example.com.evil.test', 'shop.apps.example.org'],
-        ...['shopapps.example.com', '.apps.example.com', 'shop', 'shop.apps.example.com..'],
+        'apps.example.com',
+        'x.shop.apps.example.com',
+        'shop.apps.example.com.evil.test',
+        'shop.apps.example.org',
+        'shopapps.example.com',
+        '.apps.example.com',
+        'shop',
+        'shop.apps.example.com..',
       ])
         expect(await answerAt(host), host).toBe(404)
     })

@@ -116,8 +116,11 @@ test('of an unfinished line, what is settled is logged once a second, and the re
     settledLength: text => text.length - held,
   })
   const replica: Replica = {
-    ...{ ...IDLE, ...NO_OPERATIONS, probe: async () => ({ ok: true, target: { host: '127.0.0.1', port: 1 } }) },
-    ...{ readLines: () => lines.splice(0), unfinishedLine: () => unfinished },
+    ...IDLE,
+    ...NO_OPERATIONS,
+    probe: async () => ({ ok: true, target: { host: '127.0.0.1', port: 1 } }),
+    readLines: () => lines.splice(0),
+    unfinishedLine: () => unfinished,
   }
   pool.start({ launch: () => replica, health_path: null, copies: 1, memory_mb: 64 })
   await waitFor(() => pool.tick() ?? pool.replicas()[0])

@@ -18,7 +18,11 @@ const unitWith = (spec: ResourceSpec = {}, more = {}) =>
   makeUnit(ref, { resources: withDefaults(spec, 'dev'), ...more })
 const artifact = { location: 'shop@sha256:1', start_command: null, health_path: null, env: {}, commit: null }
 const replicaContext = {
-  ...{ owner: 'me', copy: 'c1', port: 8000, images: {}, tokenFolder: '/agent/container/d1/models' },
+  owner: 'me',
+  copy: 'c1',
+  port: 8000,
+  images: {},
+  tokenFolder: '/agent/container/d1/models',
   secret: (name: string, key: string) => `${name}/${key}`,
   secrets: (name: string) => ({ A: `${name}/A` }),
 }
@@ -32,8 +36,13 @@ describe('a replica', () => {
       Image: 'shop@sha256:1',
       ExposedPorts: { '8000/tcp': {} },
       HostConfig: {
-        ...{ NetworkMode: 'slipway-me-d1', CpuShares: 512, NanoCpus: 1.5e9, RestartPolicy: { Name: 'no' } },
-        ...{ MemoryReservation: 64 * 2 ** 20, Memory: 128 * 2 ** 20, MemorySwap: 128 * 2 ** 20 },
+        NetworkMode: 'slipway-me-d1',
+        CpuShares: 512,
+        NanoCpus: 1.5e9,
+        RestartPolicy: { Name: 'no' },
+        MemoryReservation: 64 * 2 ** 20,
+        Memory: 128 * 2 ** 20,
+        MemorySwap: 128 * 2 ** 20,
         PortBindings: { '8000/tcp': [{ HostIp: '127.0.0.1', HostPort: '' }] },
         SecurityOpt: ['no-new-privileges'],
       },
@@ -43,8 +52,12 @@ describe('a replica', () => {
   test('has labels that the user’s labels cannot replace', () => {
     const { Labels } = createBody({ labels: { team: 'a', 'slipway.owner': 'other' } }) as { Labels: object }
     expect(Labels).toMatchObject({
-      ...{ team: 'a', 'slipway.owner': 'me', 'slipway.deployment': 'd1', 'slipway.revision': 'r1' },
-      ...{ 'slipway.copy': 'c1', 'slipway.role': 'app' },
+      team: 'a',
+      'slipway.owner': 'me',
+      'slipway.deployment': 'd1',
+      'slipway.revision': 'r1',
+      'slipway.copy': 'c1',
+      'slipway.role': 'app',
     })
   })
 
@@ -55,7 +68,8 @@ describe('a replica', () => {
     }
     const { Env } = createBody({}, { tracing, secrets: { LANGSMITH_TRACING: 'false' } })
     expect((Env as string[]).filter(line => /^(LANGSMITH|OTEL)_/.test(line))).toEqual([
-      ...['OTEL_EXPORTER_OTLP_TRACES_HEADERS=a=b', 'LANGSMITH_TRACING=false'],
+      'OTEL_EXPORTER_OTLP_TRACES_HEADERS=a=b',
+      'LANGSMITH_TRACING=false',
     ])
   })
 
@@ -83,8 +97,13 @@ describe('a replica', () => {
       replicaContext,
     ).app.body
     expect(Env).toEqual([
-      ...['A=secret', 'PORT=8000', 'C=x=y', 'B=s/k'],
-      ...['SLIPWAY_DEPLOYMENT_ID=d1', 'SLIPWAY_DEPLOYMENT_NAME=shop', 'SLIPWAY_REVISION_ID=r1'],
+      'A=secret',
+      'PORT=8000',
+      'C=x=y',
+      'B=s/k',
+      'SLIPWAY_DEPLOYMENT_ID=d1',
+      'SLIPWAY_DEPLOYMENT_NAME=shop',
+      'SLIPWAY_REVISION_ID=r1',
     ])
   })
 
@@ -94,7 +113,10 @@ describe('a replica', () => {
         init_containers: [container({ name: 'first' }), container({ name: 'always', restartPolicy: 'Always' })],
         sidecars: [
           container({
-            ...{ command: ['run'], args: ['-x'], workingDir: '/w', securityContext: { runAsUser: 1, runAsGroup: 2 } },
+            command: ['run'],
+            args: ['-x'],
+            workingDir: '/w',
+            securityContext: { runAsUser: 1, runAsGroup: 2 },
             env: [
               { name: 'A', value: 'own' },
               { name: 'B', valueFrom: { secretKeyRef: { name: 's', key: 'b' } } },
@@ -112,7 +134,11 @@ describe('a replica', () => {
     ])
     expect(sidecars.map(({ name }) => name)).toEqual(['slipway-shop-c1-always', 'slipway-shop-c1-side'])
     expect(sidecars[1]!.body).toMatchObject({
-      ...{ Image: 'side@sha256:2', Entrypoint: ['run'], Cmd: ['-x'], WorkingDir: '/w', User: '1:2' },
+      Image: 'side@sha256:2',
+      Entrypoint: ['run'],
+      Cmd: ['-x'],
+      WorkingDir: '/w',
+      User: '1:2',
       Env: ['P_A=s/A', 'A=own', 'B=s/b'],
       HostConfig: { NetworkMode: 'container:slipway-shop-c1', Memory: 64 * 2 ** 20, CpuShares: 256, NanoCpus: 0.25e9 },
     })
@@ -195,7 +221,8 @@ describe('a store', () => {
       })
     expect(JSON.stringify([database, redis])).not.toMatch(/PortBindings|ExposedPorts/)
     expect({ ...database!.env, ...redis!.env }).toEqual({
-      ...{ DATABASE_URI: 'postgres://app:hush@database:5432/app', REDIS_URI: 'redis://:hush@redis:6379/0' },
+      DATABASE_URI: 'postgres://app:hush@database:5432/app',
+      REDIS_URI: 'redis://:hush@redis:6379/0',
     })
   })
 

@@ -12,7 +12,10 @@ const serving = { id: 'old', number: 1, source: 'githost' }
 type Parts = Omit<Partial<Observation>, 'observed'> & { observed?: Partial<Observation['observed']> }
 const observation = ({ observed, ...parts }: Parts = {}): Observation => ({
   observed: { revisions: {}, routed: null, database: 'none', hasRemains: false, ...observed },
-  ...{ reasons: new Map(), records: new Map(), url: URL, databaseFailure: null },
+  reasons: new Map(),
+  records: new Map(),
+  url: URL,
+  databaseFailure: null,
   ...parts,
 })
 const compose = (work: object, parts?: Parts, isDatabaseReported?: boolean) =>

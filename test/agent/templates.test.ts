@@ -51,7 +51,10 @@ test('every template says what it is; one that does not, or cannot be read, is l
   const packages = {
     good: '{"description": "Good."}',
     hostile: JSON.stringify({ description: `\0${'x'.repeat(255)}𝄞 and more` }),
-    ...{ absent: '{}', broken: '{', number: '{"description": 1}', nothing: 'null' },
+    absent: '{}',
+    broken: '{',
+    number: '{"description": 1}',
+    nothing: 'null',
   }
   for (const [name, text] of Object.entries(packages)) {
     fs.mkdirSync(join(home, name))
@@ -108,7 +111,10 @@ test.each<[string, string, unknown, object]>([
   await send(path, 'POST', body)
   const [time, session_name] = [expect.stringMatching(/Z$/), 'mine']
   expect(await sent.promise).toMatchObject([
-    ...['POST', '/runs', 'slt_key', { ...expected, session_name, start_time: time, end_time: time }],
+    'POST',
+    '/runs',
+    'slt_key',
+    { ...expected, session_name, start_time: time, end_time: time },
   ])
   server.close()
 })

@@ -76,7 +76,9 @@ describe.runIf(isRoot)('with an agent that runs as root', () => {
     control = controlPlane
     git.push(FILES)
     agent = startCommand('src/agent/main.ts', ['--home', home.file('agent'), '--port', '20000', '--stop'], {
-      ...{ SLIPWAY_URL: control.url, SLIPWAY_LISTENER_KEY: 'key', AGENT_ALLOWED_NETWORKS: '127.0.0.0/8' },
+      SLIPWAY_URL: control.url,
+      SLIPWAY_LISTENER_KEY: 'key',
+      AGENT_ALLOWED_NETWORKS: '127.0.0.0/8',
     })
     stop = async () => {
       await stopCommands()
@@ -85,7 +87,9 @@ describe.runIf(isRoot)('with an agent that runs as root', () => {
     }
     for (const id of [shop, neighbor]) {
       const revision = control.want(id, {
-        ...{ source: 'githost', platform_config_path: null, git: { url: git.url, ref: 'main', commit_sha: null } },
+        source: 'githost',
+        platform_config_path: null,
+        git: { url: git.url, ref: 'main', commit_sha: null },
       })
       await agent.until(() => control.reportedStates(revision).includes('deployed'))
       urls.set(id, control.reports.findLast(({ deployment_id, url }) => deployment_id === id && url)!.url!)

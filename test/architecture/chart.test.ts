@@ -17,12 +17,23 @@ const values = load(read('charts/slipway/values.yaml')) as Record<string, unknow
 /** Of the chart itself: where the pod listens, and where archives are mounted. */
 const SET_BY_CHART = ['HOST', 'PORT', 'UPLOADS_DIR']
 const AGENT_SET_BY_CHART = [
-  ...['SLIPWAY_LISTENER_KEY', 'METRICS_TOKEN', 'K8S_NAMESPACES', 'AGENT_METRICS_PORT', 'AGENT_METRICS_HOST'],
+  'SLIPWAY_LISTENER_KEY',
+  'METRICS_TOKEN',
+  'K8S_NAMESPACES',
+  'AGENT_METRICS_PORT',
+  'AGENT_METRICS_HOST',
 ]
 /** Of the engines that run processes and containers on one machine. */
 const OTHER_ENGINES = [
-  ...['APPS_DOMAIN', 'TRUSTED_PROXIES', 'AGENT_DATABASE_URL', 'AGENT_BUILD_ENV', 'AGENT_RUN_AS', 'AGENT_APPS_HOME'],
-  ...['AGENT_CGROUP', 'AGENT_MAX_COPIES', 'AGENT_USER_NAMESPACES'],
+  'APPS_DOMAIN',
+  'TRUSTED_PROXIES',
+  'AGENT_DATABASE_URL',
+  'AGENT_BUILD_ENV',
+  'AGENT_RUN_AS',
+  'AGENT_APPS_HOME',
+  'AGENT_CGROUP',
+  'AGENT_MAX_COPIES',
+  'AGENT_USER_NAMESPACES',
   'AGENT_PROXY',
 ]
 

@@ -60,8 +60,15 @@ describe('releases.json', () => {
 const digest = (digit: string) => `sha256:${digit.repeat(64)}`
 const imagesOf = (digit: string) => ({ slipway: digest(digit), agent: digest(digit) })
 const release = (chart: string, kind: Kind, more: Partial<Release> = {}): Release => ({
-  ...{ chart, app: chart, kind, date: '2026-11-24', commit: 'c'.repeat(40) },
-  ...{ images: imagesOf('a'), changes: [], contract: [], ...more },
+  chart,
+  app: chart,
+  kind,
+  date: '2026-11-24',
+  commit: 'c'.repeat(40),
+  images: imagesOf('a'),
+  changes: [],
+  contract: [],
+  ...more,
 })
 
 describe('the next release', () => {
@@ -77,7 +84,9 @@ describe('the next release', () => {
     ['repackage', release('0.2.0-rc.1', 'rc'), '0.2.0-rc.2', '0.2.0-rc.1'],
   ] as const)('of kind %s after %o is chart %s with app %s', (kind, before, chart, app) => {
     expect(next(kind, before)).toEqual({
-      ...{ chart, app, kind },
+      chart,
+      app,
+      kind,
       ...(kind === 'repackage' && { repackages: before.chart }),
     })
   })

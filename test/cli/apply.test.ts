@@ -40,8 +40,11 @@ const DOCUMENTS: Declared[] = [
     kind: 'Provider',
     name: 'issues',
     spec: {
-      ...{ name: 'Issues', client_id: 'c', scopes: ['b', 'a'] },
-      ...{ auth_url: 'https://issues.example/a', token_url: 'https://issues.example/t' },
+      name: 'Issues',
+      client_id: 'c',
+      scopes: ['b', 'a'],
+      auth_url: 'https://issues.example/a',
+      token_url: 'https://issues.example/t',
     },
     secrets: ['client_secret'],
   },

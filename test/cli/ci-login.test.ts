@@ -36,7 +36,11 @@ const newToken = (claims: object = {}) => issuer.sign({ iss: ISSUER, sub: SUBJEC
 const trust = async () =>
   (
     await tenant.post('/v2/trusted-issuers', {
-      ...{ name: crypto.randomUUID(), issuer: ISSUER, audience: url, subject: SUBJECT, role_id: EDITOR },
+      name: crypto.randomUUID(),
+      issuer: ISSUER,
+      audience: url,
+      subject: SUBJECT,
+      role_id: EDITOR,
     })
   ).body
 

@@ -102,7 +102,9 @@ it('sets, imports, lists and unsets variables, and never prints a value', async 
 it('removes a reference to a cluster secret, and keeps the other variables whatever their names', async () => {
   const tenant = await newTenant({ app: startApp({ settings: { SLIPWAY_MODE: 'self_hosted' } }) })
   const { body } = await tenant.post('/v2/deployments', {
-    ...{ name: 'shop', source: 'external_container', source_config: { resource_spec: {} } },
+    name: 'shop',
+    source: 'external_container',
+    source_config: { resource_spec: {} },
     source_revision_config: { image_uri: 'nginx' },
     secrets: [{ name: 'constructor', value: 'kept' }],
     secret_references: [{ name: 'REFERRED', secret_name: 'app', secret_key: 'key' }],

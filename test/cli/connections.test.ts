@@ -49,7 +49,9 @@ it('shows how an OAuth provider is discovered, creates it only when it is told t
   expect((await run('providers', 'delete', 'issues', '--yes')).objects).toMatchObject([{ outcome: 'deleted' }])
   expect(await listProviders(tenant)).toEqual([])
   expect(failure(await run('providers', 'delete', 'issues', '--yes'))).toEqual([
-    ...[1, 'provider_not_found', 'slipway providers list'],
+    1,
+    'provider_not_found',
+    'slipway providers list',
   ])
 })
 
@@ -157,7 +159,9 @@ it('creates a key with a role, permissions and an end, shows it once, lists it, 
   await runAsOwner('keys', 'create', 'same', '--organization')
   expect(failure(await runAsOwner('keys', 'revoke', 'same', '--organization', '--yes'))[0], 'ambiguous').toBe(2)
   expect(failure(await run('keys', 'create', 'CI', '--role', 'Chief'))).toEqual([
-    ...[1, 'role_not_found', 'slipway api GET /orgs/current/roles'],
+    1,
+    'role_not_found',
+    'slipway api GET /orgs/current/roles',
   ])
   expect(failure(await run('keys', 'create', 'CI', '--permission', 'nope'))).toEqual([1, 'invalid_request', undefined])
   expect(failure(await run('keys', 'create', 'CI', '--expires-in', 'soon'))[0]).toBe(2)

@@ -38,7 +38,9 @@ describe('a template without values', () => {
   ])('%s', (_, edit, expected) => {
     const edits = readTemplate(hidden, edit(hidden))
     expect({ ...edits, missing: edits.missing.toSorted().reverse() }).toEqual({
-      ...{ set: {}, unset: [], missing: [] },
+      set: {},
+      unset: [],
+      missing: [],
       ...expected,
     })
   })

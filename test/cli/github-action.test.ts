@@ -51,7 +51,8 @@ async function newTrustingTenant(): Promise<Tenant> {
 }
 /** The variables of a job with the permission `id-token: write`. */
 const jobToken = () => ({
-  ...{ SLIPWAY_API_KEY: '', ACTIONS_ID_TOKEN_REQUEST_TOKEN: 'request-token' },
+  SLIPWAY_API_KEY: '',
+  ACTIONS_ID_TOKEN_REQUEST_TOKEN: 'request-token',
   ACTIONS_ID_TOKEN_REQUEST_URL: `${issuer.origin}/token?${VERSION}`,
 })
 const listKeys = async (tenant: Tenant) =>
@@ -63,7 +64,10 @@ function start(tenant: Tenant, inputs: Record<string, string>, options: JobOptio
   const workspace = options.workspace ?? makeFolder({ 'package.json': '{"name": "shop"}', 'server.js': 'serve()' })
   const temp = makeFolder()
   const run = runAction(action, {
-    ...{ workspace, temp, ...options, env: { SLIPWAY_API_KEY: tenant.key, ...options.env } },
+    workspace,
+    temp,
+    ...options,
+    env: { SLIPWAY_API_KEY: tenant.key, ...options.env },
     inputs: { url, workspace: tenant.tenant_id, deployment: 'shop', ...inputs },
   })
   return { job: silenceRejection(run), temp }
@@ -132,8 +136,12 @@ it('creates and deploys a folder, with outputs and a summary, and keeps nothing'
   const { code, outputs, summary, log, commands } = await job
   expect([code, commands], log).toEqual([0, []])
   expect(outputs).toMatchObject({
-    ...{ outcome: 'deployed', url: 'http://shop.localhost:9000', deployment: 'shop', revision: '2' },
-    ...{ 'deployment-id': ref.deployment_id, 'revision-id': ref.revision_id },
+    outcome: 'deployed',
+    url: 'http://shop.localhost:9000',
+    deployment: 'shop',
+    revision: '2',
+    'deployment-id': ref.deployment_id,
+    'revision-id': ref.revision_id,
   })
   expect(JSON.parse(outputs.plan!)).toMatchObject({ creates_revision: true })
   expect(summary).toContain('<a href="http://shop.localhost:9000">')

@@ -49,7 +49,11 @@ async function start(handle: Handle, options: Partial<ProxyOptions> = {}) {
   }
   const interruption = new AbortController()
   const ended = runProxy({
-    ...{ input, write, note: text => notes.push(text), userAgent: 'slipway-cli/test', signal: interruption.signal },
+    input,
+    write,
+    note: text => notes.push(text),
+    userAgent: 'slipway-cli/test',
+    signal: interruption.signal,
     login: () => ({ url, key: 'slw_key', from: 'the test' }),
     ...options,
   })
@@ -73,7 +77,10 @@ it('sends each message with the key and the headers of its protocol, and writes 
   const seen: [string | undefined, Record<string, unknown>][] = []
   const { say, next, finish } = await start((message, response, { headers, method, url }) => {
     expect([method, url, headers['x-api-key'], headers['user-agent']]).toEqual([
-      ...['POST', '/mcp', 'slw_key', 'slipway-cli/test'],
+      'POST',
+      '/mcp',
+      'slw_key',
+      'slipway-cli/test',
     ])
     expect([headers['content-type'], headers.accept]).toEqual([
       'application/json',

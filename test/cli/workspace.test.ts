@@ -184,7 +184,12 @@ it('forwards events to this machine as a webhook sends them, again after a faile
     else response.writeHead(keyOf(json.data) === 'c' ? 500 : 204).end()
   }
   const listening = startHere({ url, key: tenant.key }, [
-    ...['webhooks', 'listen', '--forward', receiver.url, '--type', 'tag_key.*,*.patched'],
+    'webhooks',
+    'listen',
+    '--forward',
+    receiver.url,
+    '--type',
+    'tag_key.*,*.patched',
   ])
   const [{ secret, forward }] = (await waitFor(() => listening.seen()[0] && listening.seen())) as [
     { secret: string; forward: string },
@@ -210,7 +215,8 @@ it('forwards events to this machine as a webhook sends them, again after a faile
 
   const received = receiver.messages.map(({ body, headers }) => ({
     ...(new Webhook(secret).verify(body, headers) as { type: string }),
-    ...{ id: headers['webhook-id']!, body },
+    id: headers['webhook-id']!,
+    body,
   }))
   expect(received.map(({ type }) => type)).toEqual([...Array(4).fill('tag_key.created'), 'deployment.patched'])
   await finishPendingWork()
@@ -262,8 +268,18 @@ it('checks the machine, the connection and the key, and exits with 1 if somethin
   expect([well.code, statusOf(well)]).toEqual([
     0,
     {
-      ...{ node: 'ok', config: 'warning', proxy: 'warning', login: 'ok', connection: 'ok', version: 'ok', clock: 'ok' },
-      ...{ key: 'ok', workspace: 'ok', listener: 'warning', folder: 'ok', ignore: 'warning' },
+      node: 'ok',
+      config: 'warning',
+      proxy: 'warning',
+      login: 'ok',
+      connection: 'ok',
+      version: 'ok',
+      clock: 'ok',
+      key: 'ok',
+      workspace: 'ok',
+      listener: 'warning',
+      folder: 'ok',
+      ignore: 'warning',
     },
   ])
   expect(well.out).not.toMatch(new RegExp(`hush|${tenant.key}`))

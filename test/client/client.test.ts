@@ -323,7 +323,11 @@ it('keeps only what it understands of the problem of another server', async () =
   }
   const { client } = await intercepted(async () => Response.json(problem, { status: 422 }))
   await expect(client.call('GET /v2/deployments')).rejects.toMatchObject({
-    ...{ code: 'unexpected_response', message: 'refused', requestId: undefined, errors: [fault], trace: [] },
+    code: 'unexpected_response',
+    message: 'refused',
+    requestId: undefined,
+    errors: [fault],
+    trace: [],
   })
 })
 

@@ -6,8 +6,12 @@ import { ConnectionError } from '../../src/client/errors.ts'
 const options = { url: 'https://slipway.example.com' }
 const address = `${options.url}/device`
 const code = {
-  ...{ device_code: 'device', user_code: 'BCDF-GHJK', verification_uri: address, verification_uri_complete: address },
-  ...{ interval: 5, expires_in: 900 },
+  device_code: 'device',
+  user_code: 'BCDF-GHJK',
+  verification_uri: address,
+  verification_uri_complete: address,
+  interval: 5,
+  expires_in: 900,
 }
 const answer = (body: unknown) => vi.spyOn(globalThis, 'fetch').mockImplementation(async () => Response.json(body))
 afterEach(() => {

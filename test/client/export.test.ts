@@ -30,14 +30,12 @@ const create = async (tenant: { post: Tenant['post'] }, path: string, body: obje
   return created
 }
 const templateBody = (name: string) => ({
-  ...{
-    name,
-    source: 'internal_template',
-    secrets: [
-      { name: 'ZETA', value: 'hush-1' },
-      { name: 'ALPHA', value: 'hush-2' },
-    ],
-  },
+  name,
+  source: 'internal_template',
+  secrets: [
+    { name: 'ZETA', value: 'hush-1' },
+    { name: 'ALPHA', value: 'hush-2' },
+  ],
   source_config: { template_id: 'web-service', resource_spec: { min_scale: 1, max_scale: 3, cpu: 0.5 } },
   source_revision_config: {},
 })
@@ -81,7 +79,10 @@ it('has a document for all that can be created again, with names of secrets and 
     ['Webhook', 'https://ci.example.com/slipway'],
   ])
   expect(find('Deployment', 'web')).toEqual({
-    ...{ kind: 'Deployment', name: 'web', secrets: ['ALPHA', 'ZETA'], tags: ['team=payments: "eu"'] },
+    kind: 'Deployment',
+    name: 'web',
+    secrets: ['ALPHA', 'ZETA'],
+    tags: ['team=payments: "eu"'],
     spec: {
       ...withoutSecrets(templateBody('web')),
       source_config: { ...templateBody('web').source_config, deployment_type: 'dev' },

@@ -42,12 +42,12 @@ async function startInstallation(mode: 'saas' | 'self_hosted') {
   const port = await findFreePort()
   const url = `http://127.0.0.1:${port}`
   const settings = {
-    ...{
-      ALLOW_LOOPBACK: 'true',
-      DATABASE_URL: postgres.url,
-      SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}`,
-    },
-    ...{ PORT: String(port), SLIPWAY_HOME: `${root}/${mode}`, SLIPWAY_MODE: mode },
+    ALLOW_LOOPBACK: 'true',
+    DATABASE_URL: postgres.url,
+    SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}`,
+    PORT: String(port),
+    SLIPWAY_HOME: `${root}/${mode}`,
+    SLIPWAY_MODE: mode,
   }
   const args = ['--organization', mode, '--email', `${mode}@example.com`]
   const bootstrap = startCommand('src/host/bootstrap.ts', [...args, '--platform-listener', mode], settings)
@@ -84,7 +84,10 @@ async function startInstallation(mode: 'saas' | 'self_hosted') {
 }
 const SMALL = { cpu: 0.1, memory_mb: 64 }
 const makeBody = (name: string, source: string, image_uri: string, more = {}) => ({
-  ...{ name, source, source_config: { resource_spec: SMALL, ...more }, source_revision_config: { image_uri } },
+  name,
+  source,
+  source_config: { resource_spec: SMALL, ...more },
+  source_revision_config: { image_uri },
   secrets: [{ name: 'TEXT', value: 'hush' }],
 })
 const listContainers = (id: string) =>

@@ -194,11 +194,10 @@ describe('a source with a Dockerfile', () => {
 describe('a source without a Dockerfile', () => {
   const openWithBaseImage = async () => (await pods.open({}, { base_image: podman.image })).engine
   const commands = (more: Partial<SourceTree> = {}) => ({
-    ...{
-      install_command: 'touch /cache/runs; cat /cache/runs; echo run >> /cache/runs',
-      build_command: 'cp page /www/index.html',
-    },
-    ...{ start_command: SERVE_COMMAND, ...more },
+    install_command: 'touch /cache/runs; cat /cache/runs; echo run >> /cache/runs',
+    build_command: 'cp page /www/index.html',
+    start_command: SERVE_COMMAND,
+    ...more,
   })
 
   test('is built in the base image, with a persistent cache, and without secrets in the image', async () => {

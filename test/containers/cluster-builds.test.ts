@@ -43,8 +43,11 @@ afterEach(async () => {
 
 async function open(more: Record<string, string> = {}) {
   const settings = makeKubernetesSettings({
-    ...{ K8S_BUILD_SOCKET: podman.socket, K8S_BUILD_BASE_IMAGE: podman.image },
-    ...{ K8S_BUILD_REGISTRY: `${podman.registry}/built`, K8S_HTTP_REGISTRIES: podman.registry, ...more },
+    K8S_BUILD_SOCKET: podman.socket,
+    K8S_BUILD_BASE_IMAGE: podman.image,
+    K8S_BUILD_REGISTRY: `${podman.registry}/built`,
+    K8S_HTTP_REGISTRIES: podman.registry,
+    ...more,
   })
   const engine = new KubernetesEngine({ settings, config: api.config, pause_ms: 2, agent_id: 'one' })
   await engine.open(NO_EVENTS)
@@ -61,7 +64,10 @@ function tree(files: Record<string, string>, more: Partial<SourceTree> = {}): So
 }
 const lines: string[] = []
 const task = (signal = new AbortController().signal) => ({
-  ...{ log: (line: string) => void lines.push(line), signal, cache: home, runningFolder: home },
+  log: (line: string) => void lines.push(line),
+  signal,
+  cache: home,
+  runningFolder: home,
 })
 const rejectionOf = (work: Promise<unknown>) =>
   work.then(

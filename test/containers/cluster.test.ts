@@ -52,7 +52,9 @@ beforeAll(async () => {
   const { key, cert } = makeCertificate('slipway')
   const rootcertbundle = writeFile('certificate.pem', cert)
   const registrySettings = {
-    ...{ version: 0.1, log: { level: 'error' }, http: { addr: host } },
+    version: 0.1,
+    log: { level: 'error' },
+    http: { addr: host },
     storage: { filesystem: { rootdirectory: join(root, 'images') } },
     auth: { token: { realm: `${url}/v2/registry/token`, service: host, issuer: 'slipway', rootcertbundle } },
   }
@@ -60,12 +62,13 @@ beforeAll(async () => {
     stdio: 'ignore',
   })
   const settings = {
-    ...{
-      ALLOW_LOOPBACK: 'true',
-      DATABASE_URL: postgres.url,
-      SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}`,
-    },
-    ...{ PORT: String(port), SLIPWAY_HOME: root, REGISTRY_URL: `${host}/apps`, REGISTRY_SIGNING_KEY: key + cert },
+    ALLOW_LOOPBACK: 'true',
+    DATABASE_URL: postgres.url,
+    SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}`,
+    PORT: String(port),
+    SLIPWAY_HOME: root,
+    REGISTRY_URL: `${host}/apps`,
+    REGISTRY_SIGNING_KEY: key + cert,
   }
   const args = ['--organization', 'acme', '--email', 'a@example.com', '--platform-listener', 'platform']
   const bootstrap = startCommand('src/host/bootstrap.ts', args, settings)
@@ -83,13 +86,14 @@ beforeAll(async () => {
     return { ...((answer.status === 204 ? {} : await answer.json()) as Answer), status: String(answer.status) }
   }
   startCommand('src/agent/main.ts', ['--home', join(root, 'agent'), '--engine', 'kubernetes'], {
-    ...{
-      SLIPWAY_URL: url,
-      SLIPWAY_LISTENER_KEY: listenerKey!,
-      KUBECONFIG: writeFile('config', cluster.config.exportConfig()),
-    },
-    ...{ K8S_NAMESPACES: 'apps', K8S_DRAIN_SECONDS: '0', K8S_HTTP_REGISTRIES: host },
-    ...{ K8S_BUILD_SOCKET: podman.socket, K8S_BUILD_BASE_IMAGE: podman.image },
+    SLIPWAY_URL: url,
+    SLIPWAY_LISTENER_KEY: listenerKey!,
+    KUBECONFIG: writeFile('config', cluster.config.exportConfig()),
+    K8S_NAMESPACES: 'apps',
+    K8S_DRAIN_SECONDS: '0',
+    K8S_HTTP_REGISTRIES: host,
+    K8S_BUILD_SOCKET: podman.socket,
+    K8S_BUILD_BASE_IMAGE: podman.image,
   })
 })
 afterAll(async () => {

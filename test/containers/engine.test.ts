@@ -96,7 +96,10 @@ describe('a rollout', () => {
   test('starts replicas with their limits in a separate network, and a removed deployment leaves nothing', async () => {
     const { engine } = await open()
     const spec = unit(ref, {
-      ...{ cpu: 0.5, cpu_limit: 0.7, memory_mb: 64, memory_limit_mb: 96 },
+      cpu: 0.5,
+      cpu_limit: 0.7,
+      memory_mb: 64,
+      memory_limit_mb: 96,
       volumes: [{ name: 'data', persistentVolumeClaim: { claimName: 'data' } }],
       volume_mounts: [{ name: 'data', mountPath: '/data' }],
     })

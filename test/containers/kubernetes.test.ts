@@ -59,7 +59,10 @@ test('a start command is run by a shell', async () => {
 test('init containers run first, sidecars run beside the application, and all of them share volumes', async () => {
   const mounts = [{ name: 'shared', mountPath: '/shared' }]
   const shell = (name: string, script: string) => ({
-    ...{ name, image: APPLICATION_IMAGE, command: ['/bin/sh', '-c', script], volumeMounts: mounts },
+    name,
+    image: APPLICATION_IMAGE,
+    command: ['/bin/sh', '-c', script],
+    volumeMounts: mounts,
   })
   const spec = {
     ...SMALL,

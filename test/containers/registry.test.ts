@@ -51,7 +51,9 @@ beforeAll(async () => {
       http: { addr: host },
       auth: {
         token: {
-          ...{ realm: `${url}/v2/registry/token`, service: host, issuer: 'slipway' },
+          realm: `${url}/v2/registry/token`,
+          service: host,
+          issuer: 'slipway',
           rootcertbundle: join(root, 'certificate.pem'),
         },
       },
@@ -62,12 +64,13 @@ beforeAll(async () => {
   postgres = await startPostgres({ dataDir: join(root, 'postgres'), durable: false })
   await migrate(postgres.url, { log: () => {} })
   const settings = {
-    ...{
-      ALLOW_LOOPBACK: 'true',
-      DATABASE_URL: postgres.url,
-      SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}`,
-    },
-    ...{ PORT: String(port), SLIPWAY_HOME: root, REGISTRY_URL: `${host}/apps`, REGISTRY_SIGNING_KEY: key + cert },
+    ALLOW_LOOPBACK: 'true',
+    DATABASE_URL: postgres.url,
+    SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}`,
+    PORT: String(port),
+    SLIPWAY_HOME: root,
+    REGISTRY_URL: `${host}/apps`,
+    REGISTRY_SIGNING_KEY: key + cert,
   }
   const bootstrap = async (name: string, more: string[] = []) => {
     const command = startCommand(
@@ -125,7 +128,10 @@ function writeImage(): string {
 
 const createDeployment = async (name: string, source_revision_config = {}, call = api) =>
   call('POST', '/v2/deployments', {
-    ...{ name, source: 'internal_container', source_revision_config, secrets: [] },
+    name,
+    source: 'internal_container',
+    source_revision_config,
+    secrets: [],
     source_config: { resource_spec: { cpu: 0.1, memory_mb: 64 } },
   })
 const requestPushToken = ({ id }: { id: string }) => api('POST', `/v2/deployments/${id}/push-token`)

@@ -6,8 +6,12 @@ import { RESOURCES, stateOfWebhook } from '../../src/dashboard/screens/webhooks/
 import { EVENT_OPERATIONS } from '../../src/people/audit/operation-names.ts'
 
 const fetched = (stage: string, status: number | null, outcome: string | null = null) => ({
-  ...{ stage, method: 'GET', url: 'https://mcp.example.com', ms: 1 },
-  ...{ status, outcome },
+  stage,
+  method: 'GET',
+  url: 'https://mcp.example.com',
+  ms: 1,
+  status,
+  outcome,
 })
 const PROBE = fetched('MCP server', 401)
 const RESOURCE = 'protected resource metadata'
@@ -66,7 +70,14 @@ describe('a webhook', () => {
 
   /** Their events are in the journal of the organization, which no webhook reads. */
   const OF_ORGANIZATION = [
-    ...['organization', 'member', 'role', 'access_policy', 'session', 'device', 'identity', 'sign_in_link'],
+    'organization',
+    'member',
+    'role',
+    'access_policy',
+    'session',
+    'device',
+    'identity',
+    'sign_in_link',
     'model_proxy',
   ]
   it('can be given every type of event of a workspace by its resource', () => {

@@ -25,7 +25,11 @@ const SPEC = 'source_config.resource_spec'
 const secretsOf = (...names: string[]) => names.map(name => ({ name, value: MASK }))
 const deployment = (over: object = {}, config: object = {}) =>
   ({
-    ...{ id: 'shop', name: 'shop', source: 'githost', secrets: secretsOf('KEY', 'MODE'), secret_references: null },
+    id: 'shop',
+    name: 'shop',
+    source: 'githost',
+    secrets: secretsOf('KEY', 'MODE'),
+    secret_references: null,
     source_config: { resource_spec: null, custom_url: null, build_command: null, build_on_push: true, ...config },
     source_revision_config: { repo_ref: 'main' },
     ...over,
@@ -126,7 +130,10 @@ describe('a draft of variables', () => {
 
 describe('a plan', () => {
   const plan = {
-    ...{ creates_revision: true, reasons: [], warnings: [], plan_digest: '' },
+    creates_revision: true,
+    reasons: [],
+    warnings: [],
+    plan_digest: '',
     changes: [
       { path: SPEC, before: { cpu: 1, max_scale: 2 }, after: { cpu: 2, max_scale: 2 }, effect: 'revision' as const },
       { path: 'secrets', before: ['A'], after: [], effect: 'revision' as const },
@@ -159,7 +166,8 @@ it('a fault is shown at the field of its member, and one inside of it names its 
   const error = new ApiError(
     { status: 422, headers: new Headers() },
     {
-      ...{ code: 'invalid_request', detail: '' },
+      code: 'invalid_request',
+      detail: '',
       errors: [
         { type: 'a', loc: ['body', 'source_config', 'custom_url'], msg: 'must be a host' },
         { type: 'b', loc: ['body', 'source_config', 'resource_spec', 'volumes', 0, 'name'], msg: 'is required' },

@@ -75,7 +75,12 @@ describe('the colors of a line', () => {
 
 const line = (arrival: number, message = `line ${arrival}`, level: Line['level'] = 'INFO') =>
   toLine({
-    ...{ id: `r-deploy-${arrival}`, arrival, revision_id: 'r', kind: 'deploy', level, message },
+    id: `r-deploy-${arrival}`,
+    arrival,
+    revision_id: 'r',
+    kind: 'deploy',
+    level,
+    message,
     timestamp: new Date(arrival * 1000).toISOString(),
   })
 const linesOf = (from: number, to: number) => Array.from({ length: to - from }, (_, i) => line(from + i))
@@ -129,13 +134,14 @@ describe('what made a build fail', () => {
   const linesWith = (...messages: string[]) => messages.map((message, i) => line(i + 1, message))
   it('is the first line of the last step that tells of an error, and not that the command ended', () => {
     const lines = linesWith(
-      ...['Installing: npm ci', 'npm error: optional package not found', 'added 2 packages', 'Building: npm run build'],
-      ...[
-        'transforming',
-        'x "a" is not exported: error during build',
-        'at line 4',
-        'The command ended with exit code 1.',
-      ],
+      'Installing: npm ci',
+      'npm error: optional package not found',
+      'added 2 packages',
+      'Building: npm run build',
+      'transforming',
+      'x "a" is not exported: error during build',
+      'at line 4',
+      'The command ended with exit code 1.',
     )
     expect(findStep(lines)).toEqual({ name: 'Build command', command: 'npm run build' })
     const { cause, lines: shown } = findExcerpt(lines)

@@ -13,9 +13,21 @@ import {
 import { listSteps } from '../../src/dashboard/screens/new/steps.ts'
 
 const draft = (values: Partial<Draft>): Draft => ({
-  ...{ way: 'template', name: 'shop', template: '', integration: '', repository: '', branch: '', image: '' },
-  ...{ listener: '', namespace: '', configuration: '', deploysPushes: true, variables: '' },
-  ...{ installCommand: '', buildCommand: '', ...values },
+  way: 'template',
+  name: 'shop',
+  template: '',
+  integration: '',
+  repository: '',
+  branch: '',
+  image: '',
+  listener: '',
+  namespace: '',
+  configuration: '',
+  deploysPushes: true,
+  variables: '',
+  installCommand: '',
+  buildCommand: '',
+  ...values,
 })
 const image = draft({
   way: 'image',
@@ -25,14 +37,21 @@ const image = draft({
   namespace: 'a',
 })
 const repository = draft({
-  ...{ way: 'repository', repository: 'https://git.test/acme/shop', branch: "it's", integration: 'i1' },
-  ...{ listener: 'l1', configuration: 'slipway.json', variables: 'TOKEN=hush' },
+  way: 'repository',
+  repository: 'https://git.test/acme/shop',
+  branch: "it's",
+  integration: 'i1',
+  listener: 'l1',
+  configuration: 'slipway.json',
+  variables: 'TOKEN=hush',
 })
 
 describe('the request of a new deployment', () => {
   it('of an image names its listener and namespace, and has no commands of a build', () => {
     expect(toRequest(image, false)).toEqual({
-      ...{ name: 'shop', source: 'internal_container', secrets: [] },
+      name: 'shop',
+      source: 'internal_container',
+      secrets: [],
       source_config: { listener_id: 'l1', listener_config: { k8s_namespace: 'a' } },
       source_revision_config: { image_uri: 'ghcr.io/acme/shop:1' },
     })
@@ -87,23 +106,34 @@ describe('the steps of a first revision', () => {
     listSteps(
       { source, active_revision_id: active, url: active && 'https://shop.test' },
       {
-        ...{ id: 'r1', status: states.at(-1)! },
+        id: 'r1',
+        status: states.at(-1)!,
         states: states.map(status => ({ status, since: '2026-11-23T02:00:00Z', seconds: 1 })),
       },
     ).map(({ name, state }) => `${name} ${state}`)
 
   it('of a folder wait for its files, and then build them', () => {
     expect(stepsOf('internal_source', null, 'CREATING')).toEqual([
-      ...['Upload running', 'Waiting ahead', 'Building ahead', 'Deploying ahead', 'Answering ahead'],
+      'Upload running',
+      'Waiting ahead',
+      'Building ahead',
+      'Deploying ahead',
+      'Answering ahead',
     ])
     expect(stepsOf('internal_source', null, 'QUEUED', 'BUILDING', 'BUILD_FAILED')).toEqual([
-      ...['Upload done', 'Waiting done', 'Building failed', 'Deploying ahead', 'Answering ahead'],
+      'Upload done',
+      'Waiting done',
+      'Building failed',
+      'Deploying ahead',
+      'Answering ahead',
     ])
   })
 
   it('of a template build nothing, and end once it serves', () => {
     expect(stepsOf('internal_template', null, 'AWAITING_DEPLOY', 'DEPLOYING')).toEqual([
-      ...['Waiting done', 'Deploying running', 'Answering ahead'],
+      'Waiting done',
+      'Deploying running',
+      'Answering ahead',
     ])
     expect(stepsOf('internal_template', 'r1', 'AWAITING_DEPLOY', 'DEPLOYING', 'DEPLOYED').at(-1)).toBe('Answering done')
   })

@@ -63,7 +63,9 @@ describe('the filter of the list', () => {
   it('takes words for the name, and conditions for what they are', () => {
     expect(parseFilter('shop source:git status:unknown eu tag:team=web listener:fra')).toEqual({
       query: { name_contains: 'shop-eu', source: 'githost', status: ['UNKNOWN'] },
-      ...{ tag: 'team=web', listener: 'fra', unknown: undefined },
+      tag: 'team=web',
+      listener: 'fra',
+      unknown: undefined,
     })
   })
 
@@ -147,7 +149,8 @@ describe.each(['sh', 'bash', 'zsh'].filter(shell => spawnSync(shell, ['-c', ':']
       const body = { revision_id: text, release_on_newer_commit: true }
       const params = { deployment_id: text }
       const action = {
-        ...{ route: 'POST /v2/deployments/{deployment_id}/rollback' as const, options: { params, body } },
+        route: 'POST /v2/deployments/{deployment_id}/rollback' as const,
+        options: { params, body },
         planDigest: '7.0f',
       }
       const path = `/v2/deployments/${encodeURIComponent(text)}/rollback`
@@ -155,7 +158,13 @@ describe.each(['sh', 'bash', 'zsh'].filter(shell => spawnSync(shell, ['-c', ':']
       expect([method, verb, url]).toEqual(['-X', 'POST', `https://x.test${path}`])
       expect(sent.slice(0, -2)).toEqual([
         ...headers,
-        ...['-H', 'X-Tenant-Id: w1', '-H', 'Plan-Digest: 7.0f', '-H', 'Content-Type: application/json', '-d'],
+        '-H',
+        'X-Tenant-Id: w1',
+        '-H',
+        'Plan-Digest: 7.0f',
+        '-H',
+        'Content-Type: application/json',
+        '-d',
       ])
       expect(JSON.parse(sent.at(-2)!)).toEqual(body)
       const words = run(toCommand(action))

@@ -122,8 +122,12 @@ describe('the messages of a run', () => {
 describe('the tree of a trace', () => {
   const run = (order: string, part: Partial<Run> = {}): Run =>
     ({
-      ...{ id: order.split('.').at(-1), name: order, status: 'success', dotted_order: order },
-      ...{ start_time: '2026-01-01T00:00:00Z', end_time: '2026-01-01T00:00:10Z' },
+      id: order.split('.').at(-1),
+      name: order,
+      status: 'success',
+      dotted_order: order,
+      start_time: '2026-01-01T00:00:00Z',
+      end_time: '2026-01-01T00:00:10Z',
       ...part,
     }) as Run
   const nodes = buildTree([

@@ -347,7 +347,9 @@ describe('a code example', () => {
             const { url: path, ...received } = JSON.parse(stdout.replace(/^422 /, ''))
             // The URL parser of JavaScript encodes an apostrophe.
             expect({ path: decodeURIComponent(path), ...received }).toEqual({
-              ...{ method, path: `/a?b='"$HOME`, a: headers[0]![1] },
+              method,
+              path: `/a?b='"$HOME`,
+              a: headers[0]![1],
               ...(keyHeader && { key: `${keyHeader.prefix}the-key` }),
               body: body instanceof File ? 'of a file' : (body ?? ''),
             })

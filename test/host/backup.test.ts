@@ -107,7 +107,10 @@ test('a restore brings back every row, value and right after one that failed, an
 
   const lines: string[] = []
   const { moment, events, last_event } = await loadBackup({
-    ...{ url: restored, folder, keys, storage },
+    url: restored,
+    folder,
+    keys,
+    storage,
     log: line => lines.push(line),
   })
   expect(Date.now() - Date.parse(moment)).toBeLessThan(120_000)

@@ -29,20 +29,21 @@ test('a deployment starts when its database is ready, uses it, and is deleted wi
   fs.writeFileSync(join(templates, 'asking/main.cjs'), APP)
   const engine = new ProcessEngine({ home: join(home, 'agent'), port: 0, limits: FAST_LIMITS })
   const agent = new Agent({
-    ...{
-      agent_id: 'one',
-      version: 'test',
-      home: join(home, 'agent'),
-      engine,
-      templates,
-      wait: 2,
-      logToOperator: () => {},
-    },
+    agent_id: 'one',
+    version: 'test',
+    home: join(home, 'agent'),
+    engine,
+    templates,
+    wait: 2,
+    logToOperator: () => {},
     control: createControlPlaneClient({ url: plane.url, key: listener_key }),
   })
   try {
     const { status, body } = await call('POST', '/v2/deployments', {
-      ...{ name: 'asking', source: 'internal_template', source_revision_config: {}, secrets: [] },
+      name: 'asking',
+      source: 'internal_template',
+      source_revision_config: {},
+      secrets: [],
       source_config: { template_id: 'asking', listener_id, resource_spec: { db_storage_gi: 1 } },
     })
     expect(status, JSON.stringify(body)).toBe(201)

@@ -89,8 +89,11 @@ async function uploadUnusedArchive({ url, api_key }: DevState): Promise<void> {
     return (await response.json()) as Record<string, string>
   }
   const { id } = await post('/v2/deployments', {
-    ...{ name: 'shop', source: 'internal_source' },
-    ...{ source_config: {}, source_revision_config: {}, secrets: [] },
+    name: 'shop',
+    source: 'internal_source',
+    source_config: {},
+    source_revision_config: {},
+    secrets: [],
   })
   const { upload_url } = await post(`/v2/deployments/${id}/upload-url`)
   expect((await fetch(upload_url!, { method: 'PUT', body: await makeArchive() })).status).toBe(200)

@@ -83,8 +83,13 @@ const NO_REFERENCE: Record<string, string> = {
   'run_shares.trace_id': 'looked up within the tenant',
   ...Object.fromEntries(
     [
-      ...['runs.trace_id', 'runs.parent_run_id', 'runs.reference_example_id', 'upgraded_traces.trace_id'],
-      ...['trace_objects.trace_id', 'trace_objects.run_id', 'waiting_patches.run_id'],
+      'runs.trace_id',
+      'runs.parent_run_id',
+      'runs.reference_example_id',
+      'upgraded_traces.trace_id',
+      'trace_objects.trace_id',
+      'trace_objects.run_id',
+      'waiting_patches.run_id',
     ].map(name => [name, 'chosen by a client, and looked up within the tenant']),
   ),
   'insight_jobs.summary_configuration_id': 'looked up within the tenant',

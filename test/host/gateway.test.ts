@@ -433,7 +433,9 @@ describe('an abandoned trip', () => {
   test('that waits for its share leaves the queue, and never runs', async () => {
     const texts: string[] = []
     const gateway = createGateway({
-      ...{ databaseUrl: server.url, poolSize: 1, statementTimeout: 300_000 },
+      databaseUrl: server.url,
+      poolSize: 1,
+      statementTimeout: 300_000,
       rewrite: text => texts[texts.push(text) - 1]!,
     })
     onTestFinished(gateway.close)

@@ -86,7 +86,10 @@ test('a build and an application that print their environment leak no secret, ev
   }
   const agent = startAgent()
   const { status, body } = await call('POST', '/v2/deployments', {
-    ...{ name: 'leaky', source: 'internal_template', source_revision_config: {}, secrets },
+    name: 'leaky',
+    source: 'internal_template',
+    source_revision_config: {},
+    secrets,
     source_config: { template_id: 'leaky', listener_id, resource_spec: { db_storage_gi: 1 } },
   })
   expect(status, JSON.stringify(body)).toBe(201)

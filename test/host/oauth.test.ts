@@ -57,8 +57,12 @@ beforeAll(async () => {
   databaseUrl = await createMigratedDatabase()
   watch = await connect(databaseUrl)
   const settings = {
-    ...{ DATABASE_URL: databaseUrl, SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}` },
-    ...{ PUBLIC_URL, ALLOW_LOOPBACK: 'true', UPLOADS_DIR: root, RATE_LIMIT_PER_MINUTE: '0' },
+    DATABASE_URL: databaseUrl,
+    SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}`,
+    PUBLIC_URL,
+    ALLOW_LOOPBACK: 'true',
+    UPLOADS_DIR: root,
+    RATE_LIMIT_PER_MINUTE: '0',
   }
   slipway = createHost(settings, { clock: createClock(() => clock.aheadMs), log: line => void lines.push(line) })
   key = (await bootstrap(slipway.app.database, { organization: 'Acme', emails: ['a@example.com'] })).api_key
@@ -207,12 +211,18 @@ test('a provider that is changed to another server sends it no secrets or tokens
   }
   const client = (await (await fetch(`${issuer}/reg`, registration)).json()) as Record<string, string>
   const addressesAt = (origin: string, client_secret: string) => ({
-    ...{ auth_url: `${origin}/auth`, token_url: `${origin}/token`, revocation_url: `${origin}/token/revocation` },
+    auth_url: `${origin}/auth`,
+    token_url: `${origin}/token`,
+    revocation_url: `${origin}/token/revocation`,
     client_secret,
   })
   const created = {
-    ...{ provider_id: 'hand', name: 'Hand', client_id: client.client_id, scopes: ['openid', 'offline_access'] },
-    ...{ token_endpoint_auth_method: 'client_secret_basic', ...addressesAt(issuer, client.client_secret!) },
+    provider_id: 'hand',
+    name: 'Hand',
+    client_id: client.client_id,
+    scopes: ['openid', 'offline_access'],
+    token_endpoint_auth_method: 'client_secret_basic',
+    ...addressesAt(issuer, client.client_secret!),
   }
   expect((await api('POST', '/v2/auth/providers', created, editor)).status).toBe(200)
   const authenticate = () => api('POST', '/v2/auth/authenticate', { provider: 'hand', user_id: 'ada' })
@@ -264,7 +274,9 @@ test('deleting a provider revokes its tokens and deletes its client at the serve
 test('the demo server of the MCP SDK accepts the token that it issued', async () => {
   const server = `${(await startDemoServer()).mcp}/mcp`
   const discovery = await api('POST', '/v2/auth/providers/mcp-discover', {
-    ...{ provider_id: 'demo', name: 'Demo', mcp_server_url: server },
+    provider_id: 'demo',
+    name: 'Demo',
+    mcp_server_url: server,
   })
   expect(discovery.status, discovery.text).toBe(200)
   expect(discovery.body).toMatchObject({ is_dynamic_client: true, token_endpoint_auth_method: 'client_secret_post' })

@@ -111,8 +111,11 @@ it('concurrent polls, reports and patches neither deadlock nor lose a change', a
       const reports = changes
         .filter(({ revision }) => revision)
         .map(({ deployment_id, generation, revision }) => ({
-          ...{ deployment_id, generation, revision_id: revision!.id },
-          ...{ state: 'deployed', healthy: true },
+          deployment_id,
+          generation,
+          revision_id: revision!.id,
+          state: 'deployed',
+          healthy: true,
         }))
       if (reports.length > 0) for (const result of await agent.report(reports)) expect(result.outcome).toBe('accepted')
     }

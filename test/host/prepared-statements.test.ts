@@ -150,8 +150,11 @@ describe('an installation that prepares statements', () => {
       })
     const create = (name: string) =>
       request('/v2/deployments', 'POST', {
-        ...{ name, source: 'internal_template', source_config: { template_id: 'web-service' } },
-        ...{ source_revision_config: {}, secrets: [] },
+        name,
+        source: 'internal_template',
+        source_config: { template_id: 'web-service' },
+        source_revision_config: {},
+        secrets: [],
       })
     const { id } = (await (await create('app')).json()) as { id: string }
     const visit = async (i: number) => {

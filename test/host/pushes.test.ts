@@ -61,9 +61,13 @@ const listRevisions = async (deploymentId = id) =>
 beforeAll(async () => {
   databaseUrl = await createMigratedDatabase()
   const settings = {
-    ...{ DATABASE_URL: databaseUrl, SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}` },
-    ...{ PUBLIC_URL: 'https://slipway.example.com', APPS_DOMAIN: 'apps.example.com' },
-    ...{ ALLOW_LOOPBACK: 'true', UPLOADS_DIR: root, RATE_LIMIT_PER_MINUTE: '0' },
+    DATABASE_URL: databaseUrl,
+    SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}`,
+    PUBLIC_URL: 'https://slipway.example.com',
+    APPS_DOMAIN: 'apps.example.com',
+    ALLOW_LOOPBACK: 'true',
+    UPLOADS_DIR: root,
+    RATE_LIMIT_PER_MINUTE: '0',
   }
   slipway = createHost(settings, { log: () => {} })
   const { app } = slipway

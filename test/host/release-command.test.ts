@@ -28,8 +28,14 @@ it('writes the next version wherever one stands, and refuses what breaks a rule'
     return [status, `${stderr}`] as const
   }
   const first: Release = {
-    ...{ chart: '0.1.0', app: '0.1.0', kind: 'stable', date: '2026-11-22', commit: 'a'.repeat(40), images: null },
-    ...{ changes: [], contract: [] },
+    chart: '0.1.0',
+    app: '0.1.0',
+    kind: 'stable',
+    date: '2026-11-22',
+    commit: 'a'.repeat(40),
+    images: null,
+    changes: [],
+    contract: [],
   }
   write('distribution/releases.json', JSON.stringify([first]))
   write('package.json', '{"version": "0.1.0"}')

@@ -189,8 +189,12 @@ test('the fingerprint that an answer shows stays', async () => {
   }
   const { send, close } = hostOf([next!])
   await send('POST', '/v2/auth/providers', {
-    ...{ provider_id, name: 'Calendar', client_id: 'client', client_secret: 'hush' },
-    ...{ auth_url: 'https://auth.example.com/authorize', token_url: 'https://auth.example.com/token' },
+    provider_id,
+    name: 'Calendar',
+    client_id: 'client',
+    client_secret: 'hush',
+    auth_url: 'https://auth.example.com/authorize',
+    token_url: 'https://auth.example.com/token',
   })
   await close()
   const before = await read([next!])
@@ -217,7 +221,8 @@ describe('another key of the same name', () => {
   test('is refused by a control plane that starts', async () => {
     const settings = { PUBLIC_URL: 'http://slipway.test', DATABASE_URL: url, DATABASE_SYSTEM_URL: url, PORT: '0' }
     const { exited, output } = startCommand('src/host/main.ts', ['start'], {
-      ...{ ...settings, SEALING_KEYS: toSetting(wrong) },
+      ...settings,
+      SEALING_KEYS: toSetting(wrong),
     })
     expect(await exited).toBe(1)
     expect(output.err).toContain('another key k1')

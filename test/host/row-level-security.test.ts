@@ -264,12 +264,10 @@ describe('the database logins', () => {
       ...names.tables.map(table => `select from "${table}"`),
       ...names.tables.map(table => `delete from "${table}"`),
       ...names.functions.filter(name => !entryFunctions.test(name)).map(callStatement),
-      ...[
-        'create table mine (id integer)',
-        'create role somebody',
-        'create extension pg_trgm',
-        'select pg_sleep_for(null) from pg_authid',
-      ],
+      'create table mine (id integer)',
+      'create role somebody',
+      'create extension pg_trgm',
+      'select pg_sleep_for(null) from pg_authid',
       `copy (select 1) to program 'true'`,
       `alter role current_user superuser`,
     ]

@@ -310,8 +310,13 @@ describe('both scripts', () => {
       'deploy.sh',
       [],
       {
-        ...{ CLOUDFLARE_API_TOKEN: 'x', CLOUDFLARE_ACCOUNT_ID: 'x', SEALING_KEYS: 'x', PUBLIC_URL: 'x' },
-        ...{ DATABASE_OWNER_URL: 'x', DATABASE_URL: 'x', DATABASE_SYSTEM_URL: 'x' },
+        CLOUDFLARE_API_TOKEN: 'x',
+        CLOUDFLARE_ACCOUNT_ID: 'x',
+        SEALING_KEYS: 'x',
+        PUBLIC_URL: 'x',
+        DATABASE_OWNER_URL: 'x',
+        DATABASE_URL: 'x',
+        DATABASE_SYSTEM_URL: 'x',
       },
     ],
   ] as const

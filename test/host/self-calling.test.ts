@@ -56,7 +56,10 @@ beforeAll(async () => {
   const options = { agent_id: 'one', version: 'test', home: agentHome, wait: 2, logToOperator: () => {} }
   runAgent(new Agent({ ...options, engine, control, templates: join(home, 'templates'), model_tokens_ms: 3000 }))
   const { body } = await call('POST', '/v2/deployments', {
-    ...{ name: 'calling', source: 'internal_template', source_revision_config: {}, secrets: [] },
+    name: 'calling',
+    source: 'internal_template',
+    source_revision_config: {},
+    secrets: [],
     source_config: { template_id: 'calling', listener_id },
   })
   id = body.id
@@ -75,7 +78,10 @@ afterAll(async () => {
 async function saveModel(over: object): Promise<string> {
   const { call } = workspace
   const { status, body } = await call('POST', '/v1/model-configurations', {
-    ...{ name: `model-${crypto.randomUUID()}`, provider: 'openai_compatible', base_url: models.url, model: 'small-1' },
+    name: `model-${crypto.randomUUID()}`,
+    provider: 'openai_compatible',
+    base_url: models.url,
+    model: 'small-1',
     ...over,
   })
   expect(status, JSON.stringify(body)).toBe(201)

@@ -75,7 +75,10 @@ afterAll(async () => {
 async function deploy(name: string, over: { source_config?: object; secrets?: object[] } = {}) {
   const { call, listener_id } = workspace
   const { status, body } = await call('POST', '/v2/deployments', {
-    ...{ name, source: 'internal_template', source_revision_config: {}, secrets: over.secrets ?? [] },
+    name,
+    source: 'internal_template',
+    source_revision_config: {},
+    secrets: over.secrets ?? [],
     source_config: { template_id: 'asking', listener_id, ...over.source_config },
   })
   expect(status, JSON.stringify(body)).toBe(201)
@@ -102,12 +105,13 @@ test('runs of published clients arrive in the project of the deployment, with in
   expect([project.name, others]).toEqual(['asking', []])
   const { runs } = (await call('POST', '/runs/query', { session: [project.id] })).body
   const shown = runs.map(({ name, status, inputs, outputs }: Record<string, unknown>) => [
-    ...[name, status, inputs, outputs],
+    name,
+    status,
+    inputs,
+    outputs,
   ])
   expect(shown.reverse()).toEqual(
-    ['langsmith', 'older', 'spans'].map(question => [
-      ...['answer', 'success', { question }, { answer: `${question}!` }],
-    ]),
+    ['langsmith', 'older', 'spans'].map(question => ['answer', 'success', { question }, { answer: `${question}!` }]),
   )
 
   const lines = await waitFor(async () => {

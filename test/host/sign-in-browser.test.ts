@@ -46,9 +46,14 @@ beforeAll(async () => {
   provider = await listenLocally(at => createIdentityProvider(at, callback, () => person))
   slipway = createHost(
     {
-      ...{ DATABASE_URL: databaseUrl, SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}` },
-      ...{ PUBLIC_URL: origin, APPS_DOMAIN: 'apps.example.test', ALLOW_LOOPBACK: 'true', UPLOADS_DIR: root },
-      ...{ RATE_LIMIT_PER_MINUTE: '0', ...oidcSettings(provider.origin) },
+      DATABASE_URL: databaseUrl,
+      SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}`,
+      PUBLIC_URL: origin,
+      APPS_DOMAIN: 'apps.example.test',
+      ALLOW_LOOPBACK: 'true',
+      UPLOADS_DIR: root,
+      RATE_LIMIT_PER_MINUTE: '0',
+      ...oidcSettings(provider.origin),
     },
     { log: line => void lines.push(line) },
   )
@@ -169,7 +174,11 @@ describe('a person', () => {
     const first = await readMe(page)
     expect(first).toMatchObject({ member: { id: member.id }, session: { method: 'oidc', is_current: true } })
     expect(await sessionCookie(visitor)).toMatchObject({
-      ...{ domain: SLIPWAY, path: '/', httpOnly: true, secure: true, sameSite: 'Strict' },
+      domain: SLIPWAY,
+      path: '/',
+      httpOnly: true,
+      secure: true,
+      sameSite: 'Strict',
     })
     expect(await page.evaluate('cookieStore.getAll().then(all => [document.cookie, all.length])')).toEqual(['', 0])
     await page.getByRole('button', { name: 'Sign out' }).click()
@@ -274,14 +283,20 @@ it('a member who first has to sign in connects a program, which gets a code at i
   const redirect_uri = `${hosts.originOf(STRANGER)}/callback`
   const registration = await slipway.app.fetch(
     new Request(`${origin}/oauth/register`, {
-      ...{ method: 'POST', headers: { 'Content-Type': 'application/json' } },
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
       body: JSON.stringify({ client_name: 'Assistant of a stranger', redirect_uris: [redirect_uri] }),
     }),
   )
   const { client_id } = (await registration.json()) as { client_id: string }
   const code_verifier = 'v'.repeat(43)
   const query = new URLSearchParams({
-    ...{ response_type: 'code', client_id, redirect_uri, state: 'a b&c', code_challenge_method: 'S256', prompt: 'x' },
+    response_type: 'code',
+    client_id,
+    redirect_uri,
+    state: 'a b&c',
+    code_challenge_method: 'S256',
+    prompt: 'x',
     code_challenge: await calculatePKCECodeChallenge(code_verifier),
   })
   attack.page = `<a href="${origin}/oauth/authorize?${query.toString().replaceAll('&', '&amp;')}">Connect</a>`

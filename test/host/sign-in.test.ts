@@ -46,8 +46,12 @@ async function listen(createHandler: Parameters<typeof listenLocally>[0]): Promi
 const start = (settings: Record<string, string>) =>
   createHost(
     {
-      ...{ DATABASE_URL: databaseUrl, SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}` },
-      ...{ PUBLIC_URL, ALLOW_LOOPBACK: 'true', UPLOADS_DIR: root, RATE_LIMIT_PER_MINUTE: '0' },
+      DATABASE_URL: databaseUrl,
+      SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}`,
+      PUBLIC_URL,
+      ALLOW_LOOPBACK: 'true',
+      UPLOADS_DIR: root,
+      RATE_LIMIT_PER_MINUTE: '0',
       ...settings,
     },
     { clock: createClock(() => clock.aheadMs), log: line => void lines.push(line) },
@@ -193,7 +197,9 @@ describe('signing in at the identity provider', () => {
   it('does not depend on the journals of other organizations that have the address', async () => {
     const who = newPerson()
     const { organization_id } = await bootstrap(slipway.app.database, {
-      ...{ organization: 'Full', emails: [who.email], scope: 'organization' },
+      organization: 'Full',
+      emails: [who.email],
+      scope: 'organization',
     })
     await runAsSystem(
       slipway.app.database,

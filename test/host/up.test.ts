@@ -108,7 +108,8 @@ describe('a run that was killed', () => {
     const controlPlane = toFile('DATABASE_URL=postgres://app:x@db.example.com/slipway\n')
     expect(readOptions(args, { ...nothing, controlPlane })!.faults).toEqual([expect.stringContaining('owner.env')])
     const named = readOptions([...args, '--database-url', 'postgres://o:x@db.example.com/slipway'], {
-      ...{ ...nothing, controlPlane },
+      ...nothing,
+      controlPlane,
     })
     expect(named!.faults).toEqual([])
   })

@@ -71,8 +71,12 @@ const SHOWN: Partial<Record<Permission, (keyof typeof SHOWN_TYPES)[]>> = {
 /** These send what no policy could filter, so all rules about reading count. */
 const SHOW_EVERYTHING: Permission[] = ['audit-logs:read', 'webhooks:manage']
 const READINGS: Permission[] = [
-  ...(['deployments:read', 'projects:read', 'datasets:read', 'annotation-queues:read', 'runs:read'] as const),
-]
+  'deployments:read',
+  'projects:read',
+  'datasets:read',
+  'annotation-queues:read',
+  'runs:read',
+] as const
 /** The type of the resources whose tags decide about a permission itself. */
 const typeOf = (permission: Permission) => {
   if (/^(projects:(?!create)|runs:)/.test(permission)) return 'project'
@@ -158,7 +162,10 @@ it('reading a resource of a type has its own permission, also where a request sh
 
 it('resources with tags are in the tables of their types', () => {
   expect(TAGGED_TABLES).toEqual({
-    ...{ project: 'projects', dataset: 'datasets', deployment: 'deployments', queue: 'annotation_queues' },
+    project: 'projects',
+    dataset: 'datasets',
+    deployment: 'deployments',
+    queue: 'annotation_queues',
   })
   expect(resourceTypes).toEqual(['project', 'dataset', 'deployment', 'queue'])
 })

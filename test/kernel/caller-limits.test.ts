@@ -280,8 +280,11 @@ describe('a route without a key', () => {
       send('POST', `/v1/integrations/forge/githost/${id}/webhook`, {
         raw: '{}',
         headers: {
-          ...{ ...from(here), 'Content-Type': 'application/json', 'X-GitHub-Event': 'ping' },
-          ...{ 'X-GitHub-Delivery': unusedId(), 'X-Hub-Signature-256': `sha256=${signature}` },
+          ...from(here),
+          'Content-Type': 'application/json',
+          'X-GitHub-Event': 'ping',
+          'X-GitHub-Delivery': unusedId(),
+          'X-Hub-Signature-256': `sha256=${signature}`,
         },
         app,
       })

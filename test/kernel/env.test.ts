@@ -31,8 +31,11 @@ describe('settings', () => {
       gateway: undefined,
     })
     expect({ corsOrigins, rateLimits, unknownKeysPerMinute, instanceAdmins, notices }).toEqual({
-      ...{ corsOrigins: ['*'], rateLimits: { key: 1200, ingestion: 5000, deployment: 5000 }, unknownKeysPerMinute: 60 },
-      ...{ instanceAdmins: [], notices: [] },
+      corsOrigins: ['*'],
+      rateLimits: { key: 1200, ingestion: 5000, deployment: 5000 },
+      unknownKeysPerMinute: 60,
+      instanceAdmins: [],
+      notices: [],
     })
   })
 
@@ -277,7 +280,8 @@ CCCC
 
   it('accept instance admins under the new name and the old name', () => {
     const { instanceAdmins } = readConfig({
-      ...{ ...required, INSTANCE_ADMIN_EMAILS: 'Ada@example.com, , grace@example.com' },
+      ...required,
+      INSTANCE_ADMIN_EMAILS: 'Ada@example.com, , grace@example.com',
       USAGE_EXPORT_ADMIN_EMAILS: 'OLD@example.com',
     })
     expect(instanceAdmins).toEqual(['ada@example.com', 'grace@example.com', 'old@example.com'])

@@ -65,10 +65,15 @@ describe('a request', () => {
     expect(await answer.json()).toEqual({ ok: true })
     const [request] = requests
     expect([request!.method, request!.url, request!.redirect, await request!.text()]).toEqual([
-      ...['POST', `${MCP}/token`, 'manual', 'grant_type=x'],
+      'POST',
+      `${MCP}/token`,
+      'manual',
+      'grant_type=x',
     ])
     expect(Object.fromEntries(request!.headers)).toMatchObject({
-      ...{ accept: 'application/json', authorization: 'Bearer secret', 'user-agent': 'Slipway' },
+      accept: 'application/json',
+      authorization: 'Bearer secret',
+      'user-agent': 'Slipway',
     })
     expect([request!.headers.has('Cookie'), request!.headers.has('Host')]).toEqual([false, false])
   })
@@ -77,7 +82,9 @@ describe('a request', () => {
     const headers = { 'Set-Cookie': 'a=b', 'WWW-Authenticate': 'Bearer', 'Content-Type': 'text/plain' }
     const answer = await createClient(() => new Response('no', { status: 401, headers })).fetch(MCP)
     expect([answer.status, await answer.text(), Object.fromEntries(answer.headers)]).toEqual([
-      ...[401, 'no', { 'www-authenticate': 'Bearer', 'content-type': 'text/plain' }],
+      401,
+      'no',
+      { 'www-authenticate': 'Bearer', 'content-type': 'text/plain' },
     ])
     for (const status of [204, 205, 304, 500, 503])
       expect((await createClient(() => new Response(null, { status })).fetch(MCP)).status).toBe(status)
@@ -125,9 +132,18 @@ describe('a redirect', () => {
   })
 
   it.each([
-    ...['http://mcp.example.com/b', 'https://other.example.com/b', '//other.example.com/b', `${MCP}:8443/b`],
-    ...['https://127.0.0.1/', 'https://169.254.169.254/latest', 'file:///etc/passwd', 'data:application/json,{}'],
-    ...['https://mcp.example.com./b', `https://user:pass@mcp.example.com/b`, 'javascript:1', '\\\\127.0.0.1\\b'],
+    'http://mcp.example.com/b',
+    'https://other.example.com/b',
+    '//other.example.com/b',
+    `${MCP}:8443/b`,
+    'https://127.0.0.1/',
+    'https://169.254.169.254/latest',
+    'file:///etc/passwd',
+    'data:application/json,{}',
+    'https://mcp.example.com./b',
+    `https://user:pass@mcp.example.com/b`,
+    'javascript:1',
+    '\\\\127.0.0.1\\b',
   ])('to %s is blocked', async location => {
     const { fetch, requests, trace } = createClient(() => redirect(location))
     expect(await codeOf(fetch(`${MCP}/a`))).toBe('blocked_url')

@@ -52,8 +52,13 @@ const urlRoutes: [name: string, method: string, path: () => string, body?: () =>
   ['the page of an OAuth callback', 'GET', () => '/v2/auth/callback/none?state=x&code=y'],
 ]
 const makeProvider = () => ({
-  ...{ provider_id: `p-${crypto.randomUUID()}`, name: 'P', client_id: 'c', client_secret: 's' },
-  ...{ auth_url: 'https://auth.example.com/a', token_url: 'https://auth.example.com/t', uses_pkce: true },
+  provider_id: `p-${crypto.randomUUID()}`,
+  name: 'P',
+  client_id: 'c',
+  client_secret: 's',
+  auth_url: 'https://auth.example.com/a',
+  token_url: 'https://auth.example.com/t',
+  uses_pkce: true,
 })
 
 describe('a foreign Host header', () => {

@@ -49,8 +49,17 @@ const makeSecret = (name: string) => `${CANARY}-${name}-${unusedId()}`
 const WITHOUT_CHANGES: Record<string, string> = {
   ...Object.fromEntries(
     [
-      ...['changeDatasetSplit', 'changeExample', 'changeExampleMetadata', 'changeExamples', 'changeUploadedExamples'],
-      ...['cloneDataset', 'createExample', 'createExamples', 'uploadExamples', 'deleteExample', 'deleteExamples'],
+      'changeDatasetSplit',
+      'changeExample',
+      'changeExampleMetadata',
+      'changeExamples',
+      'changeUploadedExamples',
+      'cloneDataset',
+      'createExample',
+      'createExamples',
+      'uploadExamples',
+      'deleteExample',
+      'deleteExamples',
       'eraseExamples',
     ].map(id => [id, 'examples are data; the event has their count']),
   ),
@@ -79,9 +88,17 @@ const WITHOUT_CHANGES: Record<string, string> = {
 const WITHOUT_EVENTS: Record<string, string> = {
   ...Object.fromEntries(
     [
-      ...['addRunsToQueue', 'addRunsToQueueByKey', 'addQueueItems', 'populateQueue', 'changeQueueRun'],
-      ...['deleteQueueRun', 'deleteQueueRuns', 'deleteQueueItems', 'changeQueueItem'],
-      ...['reviewQueueRun', 'reviewQueueItem'],
+      'addRunsToQueue',
+      'addRunsToQueueByKey',
+      'addQueueItems',
+      'populateQueue',
+      'changeQueueRun',
+      'deleteQueueRun',
+      'deleteQueueRuns',
+      'deleteQueueItems',
+      'changeQueueItem',
+      'reviewQueueRun',
+      'reviewQueueItem',
     ].map(id => [id, 'items of queues are data, like runs']),
   ),
   changeFeedback: 'feedback is data, like runs',
@@ -107,8 +124,10 @@ const mcp = makeMcpServer({
   client: { client_secret: makeSecret('client'), registration_access_token: makeSecret('registration') },
 })
 const tokens = () => ({
-  ...{ access_token: makeSecret('access'), refresh_token: makeSecret('refresh') },
-  ...{ token_type: 'Bearer', expires_in: 3600 },
+  access_token: makeSecret('access'),
+  refresh_token: makeSecret('refresh'),
+  token_type: 'Bearer',
+  expires_in: 3600,
 })
 const app = startApp({ overrides: { clientAddress: ({ req }) => req.header('X-Test-Address') } })
 
@@ -194,7 +213,9 @@ async function prepareCalls() {
     return { agent, deployment_id: body.id, revision_id: body.latest_revision_id, agent_id, public_key, key }
   }
   const policy = {
-    ...{ branches: ['**'], secrets, forks: 'approve' },
+    branches: ['**'],
+    secrets,
+    forks: 'approve',
     hooks: { on_create: 'https://hooks.example.com/', secret: makeSecret('hook') },
   }
   const previewParent = async () => ({ deployment_id: (await newDeployment(tenant, { secrets })).id })
@@ -221,7 +242,10 @@ async function prepareCalls() {
   const code_verifier = 'v'.repeat(43)
   const newClientApproval = async () => {
     const query = new URLSearchParams({
-      ...{ response_type: 'code', client_id: oauthClient.client_id, redirect_uri, code_challenge_method: 'S256' },
+      response_type: 'code',
+      client_id: oauthClient.client_id,
+      redirect_uri,
+      code_challenge_method: 'S256',
       code_challenge: Buffer.from(sha256Hex(code_verifier), 'hex').toString('base64url'),
     })
     const path = `/v2/me/authorization-request?${query}`
@@ -382,7 +406,9 @@ async function prepareCalls() {
     deleteProjects: async () => ({ path: `/sessions?session_ids=${await create('/sessions')}` }),
     createRunRule: () => ({
       body: {
-        ...{ display_name: named(), sampling_rate: 1, session_id: params.session_id },
+        display_name: named(),
+        sampling_rate: 1,
+        session_id: params.session_id,
         webhooks: [{ url: 'https://ci.example.com/', headers: { 'X-Token': makeSecret('rule') } }],
         alerts: [{ routing_key: makeSecret('alert') }],
       },
@@ -464,7 +490,8 @@ const findOperation = (id: string): Operation => operations.find(one => one.id =
 beforeAll(async () => {
   serveRepositories({
     ...gitea.sites,
-    ...{ [MCP_ORIGIN]: mcp, [AUTH_ORIGIN]: mcp },
+    [MCP_ORIGIN]: mcp,
+    [AUTH_ORIGIN]: mcp,
     [ISSUER]: { 'POST /token': () => Response.json(tokens()), 'POST /revoke': () => new Response(null) },
   })
   const { calls, params, headers } = await prepareCalls()
@@ -480,7 +507,9 @@ beforeAll(async () => {
       headers: {
         ...example.headers,
         ...(operation.verb && !call.headers?.Cookie && headers),
-        ...{ ...call.headers, ...HEADERS, 'X-Request-Id': `${REQUEST_ID}-${id}` },
+        ...call.headers,
+        ...HEADERS,
+        'X-Request-Id': `${REQUEST_ID}-${id}`,
       },
       app,
     })

@@ -64,7 +64,11 @@ describe('the metrics of the control plane', () => {
 
 it('the metrics of an agent are served to callers with the token', async () => {
   const state: AgentState = {
-    ...{ version: '1', engine: 'process', hasLease: true, pollFailures: 2, waiting: { reports: 1, metrics: 0 } },
+    version: '1',
+    engine: 'process',
+    hasLease: true,
+    pollFailures: 2,
+    waiting: { reports: 1, metrics: 0 },
     totals: {
       statuses: [0, 5, 0, 0, 1],
       latencies: [6, ...Array(15).fill(0)],

@@ -40,8 +40,14 @@ describe('the log', () => {
     const [line, ...otherLines] = listLogLines(id)
     expect(otherLines).toEqual([])
     expect(line).toEqual({
-      ...{ level: 'info', request_id: id, method: 'POST', path: '/v2/deployments', status: 201 },
-      ...{ ms: expect.any(Number), organization_id: tenant.organization_id, tenant_id: tenant.tenant_id },
+      level: 'info',
+      request_id: id,
+      method: 'POST',
+      path: '/v2/deployments',
+      status: 201,
+      ms: expect.any(Number),
+      organization_id: tenant.organization_id,
+      tenant_id: tenant.tenant_id,
       actor_id: expect.any(String),
     })
     for (const word of [secret, tenant.key]) expect(JSON.stringify(logLines)).not.toContain(word)

@@ -33,7 +33,9 @@ describe('a list of things that have a name', () => {
   const CREATIONS: Record<string, (tenant: Tenant) => Creation | Promise<Creation>> = {
     '/v2/deployments': ({ post }) => ({ post, path: '/v2/deployments', member: 'name', more: makeImageBody() }),
     '/v2/listeners': ({ post }) => ({
-      ...{ post, path: '/v2/listeners', member: 'compute_id' },
+      post,
+      path: '/v2/listeners',
+      member: 'compute_id',
       more: { compute_type: 'local' },
     }),
     '/v2/trusted-issuers': ({ post }) => {
@@ -46,12 +48,16 @@ describe('a list of things that have a name', () => {
       return { post, path: `/v2/tag-keys/${id}/values`, member: 'value' }
     },
     '/v1/model-configurations': ({ post }) => ({
-      ...{ post, path: '/v1/model-configurations', member: 'name' },
+      post,
+      path: '/v1/model-configurations',
+      member: 'name',
       more: { provider: 'openai', model: 'gpt', auth_type: 'none' },
     }),
     '/workspaces': ({ owner }) => ({ post: owner.post, path: '/workspaces', member: 'display_name' }),
     '/orgs/current/roles': ({ owner }) => ({
-      ...{ post: owner.post, path: '/orgs/current/roles', member: 'display_name' },
+      post: owner.post,
+      path: '/orgs/current/roles',
+      member: 'display_name',
       more: { permissions: [] },
     }),
   }

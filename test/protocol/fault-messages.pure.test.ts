@@ -24,9 +24,22 @@ const schema = z.object({
 type Faulty = { [member in keyof z.output<typeof schema>]?: unknown }
 
 const valid = {
-  ...{ text: 'abc', count: 1, exclusive: 2, step: 1, flag: true, list: ['a'], choice: 'a', constant: 'x' },
-  ...{ id: 'b4d1a4ac-4a8e-4e1a-9c2e-3b1c0a5c9d11', address: 'https://a.example', time: '2026-01-31T12:00:00Z' },
-  ...{ pattern: 'a', map: {}, nested: { member: '' }, union: 1, closed: {} },
+  text: 'abc',
+  count: 1,
+  exclusive: 2,
+  step: 1,
+  flag: true,
+  list: ['a'],
+  choice: 'a',
+  constant: 'x',
+  id: 'b4d1a4ac-4a8e-4e1a-9c2e-3b1c0a5c9d11',
+  address: 'https://a.example',
+  time: '2026-01-31T12:00:00Z',
+  pattern: 'a',
+  map: {},
+  nested: { member: '' },
+  union: 1,
+  closed: {},
 }
 const messagesOf = (faulty: Faulty) =>
   schema.safeParse({ ...valid, ...faulty }, { error: describeIssue }).error!.issues.map(({ message }) => message)

@@ -69,7 +69,8 @@ it.each([
 
 it('volumes of the namespace need no operator, and an account that is allowed has its token anyway', () => {
   const volumes = ['configMap', 'secret', 'emptyDir', 'persistentVolumeClaim', 'downwardAPI'].map((kind, i) => ({
-    ...{ name: `v${i}`, [kind]: {} },
+    name: `v${i}`,
+    [kind]: {},
   }))
   expect(listPaths({ volumes })).toEqual([])
   const projected = { sources: [{ configMap: {} }, { serviceAccountToken: { path: 't' } }, null] }
@@ -125,12 +126,10 @@ it.each([
 
 it('a refusal names every path, with the remedy of each kind', () => {
   const spec = ResourceSpec.parse({
-    ...{
-      service_account_name: 'robot',
-      min_scale: 4,
-      max_scale: 4,
-      annotations: { 'eks.amazonaws.com/role-arn': 'x' },
-    },
+    service_account_name: 'robot',
+    min_scale: 4,
+    max_scale: 4,
+    annotations: { 'eks.amazonaws.com/role-arn': 'x' },
     sidecars: [{ name: 'a', image: 'a', securityContext: { privileged: true } }],
   })
   const refusal = describeRefusal(spec, { ...CLOSED_POLICY, max_copies: 3 }, REMEDIES)!

@@ -93,9 +93,19 @@ async function runStep(
   const child = spawn('bash', ['--noprofile', '--norc', '-e', '-o', 'pipefail', script], {
     cwd: workspace,
     env: {
-      ...{ PATH, HOME, CI: 'true', GITHUB_ACTIONS: 'true', RUNNER_TEMP: temp, GITHUB_WORKSPACE: workspace },
-      ...{ GITHUB_EVENT_NAME: eventName, GITHUB_EVENT_PATH: eventPath, GITHUB_REPOSITORY: 'acme/shop' },
-      ...{ GITHUB_ACTION_PATH: folder, ...files, ...env, ...Object.fromEntries(stepEnv) },
+      PATH,
+      HOME,
+      CI: 'true',
+      GITHUB_ACTIONS: 'true',
+      RUNNER_TEMP: temp,
+      GITHUB_WORKSPACE: workspace,
+      GITHUB_EVENT_NAME: eventName,
+      GITHUB_EVENT_PATH: eventPath,
+      GITHUB_REPOSITORY: 'acme/shop',
+      GITHUB_ACTION_PATH: folder,
+      ...files,
+      ...env,
+      ...Object.fromEntries(stepEnv),
     },
   })
   signal?.addEventListener('abort', () => child.kill('SIGINT'))

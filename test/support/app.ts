@@ -71,7 +71,9 @@ export function startApp({ settings = {}, through = 'gateway', ...options }: App
   const unlimited = { RATE_LIMIT_PER_MINUTE: '0', INGESTION_RATE_LIMIT_PER_MINUTE: '0' }
   const clickHouse = inject('clickHouse')
   const common = {
-    ...{ PUBLIC_URL: 'http://slipway.test', SEALING_KEYS, ...unlimited },
+    PUBLIC_URL: 'http://slipway.test',
+    SEALING_KEYS,
+    ...unlimited,
     ...(clickHouse && { TRACES_CLICKHOUSE_URL: clickHouse }),
   }
   return startRuntime({ ...common, ...GITHUB_SETTINGS, ...REGISTRY_SETTINGS, ...settings }, overrides, through)
@@ -145,8 +147,20 @@ export function findOperation(method: string, path: string): Operation | undefin
 export async function readEvents(requestId: string, app: App = getApp()): Promise<Record<string, unknown>[]> {
   // The prefix hides the id from the counter of round trips, which would count this query for the request.
   const columns = [
-    ...['type', 'subject_id', 'actor_kind', 'actor_id', 'actor_name', 'organization_id', 'tenant_id', 'scope_id'],
-    ...['seq', 'part_of', 'request_id', 'request', 'data', 'changes'],
+    'type',
+    'subject_id',
+    'actor_kind',
+    'actor_id',
+    'actor_name',
+    'organization_id',
+    'tenant_id',
+    'scope_id',
+    'seq',
+    'part_of',
+    'request_id',
+    'request',
+    'data',
+    'changes',
   ]
   const query = sql`
     select ${sql.raw(columns.join(', '))}

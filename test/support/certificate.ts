@@ -26,9 +26,13 @@ export function makeCertificate(name: string): { key: string; cert: string } {
   )
   const names = encodeDer(0x04, encodeSequence(encodeDer(0x82, Buffer.from(name))))
   const body = encodeSequence(
-    ...[VERSION_3, encodeDer(0x02, Buffer.from([1])), ECDSA_SHA256, subject],
+    VERSION_3,
+    encodeDer(0x02, Buffer.from([1])),
+    ECDSA_SHA256,
+    subject,
     encodeSequence(encodeTime(Date.now() - DAY), encodeTime(Date.now() + DAY)),
-    ...[subject, publicKey.export({ type: 'spki', format: 'der' })],
+    subject,
+    publicKey.export({ type: 'spki', format: 'der' }),
     encodeDer(0xa3, encodeSequence(encodeSequence(encodeObjectId(ALTERNATIVE_NAMES), names))),
   )
   const signed = encodeSequence(body, ECDSA_SHA256, encodeBitString(sign('sha256', body, privateKey)))

@@ -59,23 +59,39 @@ export function setUpContainerEngines(podman: () => Podman) {
     },
     unit: (one: RevisionRef, spec: ResourceSpec = {}, more: Partial<RevisionSpec> = {}) =>
       anyUnit(one, {
-        ...{ source: 'internal_container', image_uri: podman().image, ...more },
+        source: 'internal_container',
+        image_uri: podman().image,
+        ...more,
         resources: withDefaults({ memory_mb: 64, ...spec }, 'dev'),
       }),
     /** Runs a script instead of the image's own command. */
     artifact: (start_command: string, more: Partial<Artifact> = {}): Artifact => ({
-      ...{ location: podman().image, start_command, health_path: null, env: {}, commit: null, ...more },
+      location: podman().image,
+      start_command,
+      health_path: null,
+      env: {},
+      commit: null,
+      ...more,
     }),
     task: (log: (message: string, level?: LogLevel) => void = () => {}, signal = new AbortController().signal) => ({
-      ...{ log, signal, cache: home, runningFolder: home },
+      log,
+      signal,
+      cache: home,
+      runningFolder: home,
     }),
     /** A source tree with these files. */
     tree(files: Record<string, string>, more: Partial<SourceTree> = {}): SourceTree {
       const folder = fs.mkdtempSync(`${home}/tree-`)
       for (const [name, text] of Object.entries(files)) fs.writeFileSync(`${folder}/${name}`, text)
       return {
-        ...{ folder, commit: null, start_command: null, health_path: null, env: {} },
-        ...{ install_command: null, build_command: null, ...more },
+        folder,
+        commit: null,
+        start_command: null,
+        health_path: null,
+        env: {},
+        install_command: null,
+        build_command: null,
+        ...more,
       }
     },
     waitForPhase: (engine: ContainerEngine, one: RevisionRef, phase: string) =>

@@ -85,7 +85,9 @@ const CONDITION = {
 const GROUP = { permission: 'deployments:update', resource_type: 'deployment', conditions: [CONDITION] }
 const makePolicy = () => ({ name: named('policy'), effect: 'deny', condition_groups: [GROUP] })
 const makeJudge = (playground_settings_id: string) => ({
-  ...{ playground_settings_id, prompt: [['user', '{output}']], template_format: 'f-string' },
+  playground_settings_id,
+  prompt: [['user', '{output}']],
+  template_format: 'f-string',
   schema: { properties: { helpful: { type: 'boolean' } } },
 })
 const makeKey = () => ({ description: named('key'), permissions: ['deployments:read'], expires_at: null })
@@ -115,7 +117,9 @@ export const DECLARED: Record<string, Declared> = {
     parents: async tenant => {
       const integration_id = await newIntegration(tenant)
       const deployment = await tenant.post('/v2/deployments', {
-        ...{ name: named('app'), source: 'githost', secrets: [] },
+        name: named('app'),
+        source: 'githost',
+        secrets: [],
         source_config: { integration_id, repo_url: 'https://git.example.com/acme/app', build_on_push: false },
         source_revision_config: { repo_ref: 'main', platform_config_path: 'platform.json' },
       })
@@ -123,7 +127,11 @@ export const DECLARED: Record<string, Declared> = {
     },
     idMember: 'deployment_id',
     wanted: () => ({
-      ...{ branches: ['z-*', 'a-*'], ttl: 259_200, max: 5, forks: 'approve', resource_spec: { min_scale: 1 } },
+      branches: ['z-*', 'a-*'],
+      ttl: 259_200,
+      max: 5,
+      forks: 'approve',
+      resource_spec: { min_scale: 1 },
       secrets: [{ name: 'OVERLAY', value: 'hush' }],
     }),
     changed: () => ({ branches: ['b-*'], secrets: [{ name: 'OVERLAY', value: 'changed' }] }),
@@ -194,8 +202,10 @@ export const DECLARED: Record<string, Declared> = {
   'trusted issuer': {
     item: '/v2/trusted-issuers/{trusted_issuer_id}',
     wanted: () => ({
-      ...{ name: named('issuer'), issuer: 'https://token.actions.githubusercontent.com' },
-      ...{ subject: 'repo:acme/shop:ref:refs/heads/main', claims: { event_name: 'push' } },
+      name: named('issuer'),
+      issuer: 'https://token.actions.githubusercontent.com',
+      subject: 'repo:acme/shop:ref:refs/heads/main',
+      claims: { event_name: 'push' },
       role_id: '00000000-0000-4000-8000-000000000002',
     }),
     changed: () => ({ name: named('other'), subject: 'repo:acme/shop:*' }),
@@ -204,7 +214,8 @@ export const DECLARED: Record<string, Declared> = {
   listener: {
     item: '/v2/listeners/{listener_id}',
     wanted: () => ({
-      ...{ compute_type: 'k8s', compute_id: named('cluster') },
+      compute_type: 'k8s',
+      compute_id: named('cluster'),
       compute_config: { k8s_namespaces: ['b', 'a'] },
     }),
     changed: () => ({ compute_config: { k8s_namespaces: ['c', 'a'] } }),
@@ -213,7 +224,9 @@ export const DECLARED: Record<string, Declared> = {
   webhook: {
     item: '/v2/webhooks/{webhook_id}',
     wanted: () => ({
-      ...{ url: `https://ci.example.com/${unusedId()}`, description: 'CI', enabled: false },
+      url: `https://ci.example.com/${unusedId()}`,
+      description: 'CI',
+      enabled: false,
       event_types: ['revision.*', 'deployment.*'],
     }),
     changed: () => ({ description: 'The CI', event_types: ['deployment.*'] }),
@@ -222,7 +235,9 @@ export const DECLARED: Record<string, Declared> = {
   'OAuth provider': {
     item: '/v2/auth/providers/{provider_id}',
     wanted: () => ({
-      ...{ provider_id: named('provider'), name: 'GitHub', client_id: 'Iv1.8a61f9b3a7aba766' },
+      provider_id: named('provider'),
+      name: 'GitHub',
+      client_id: 'Iv1.8a61f9b3a7aba766',
       client_secret: 'a secret of theirs',
       auth_url: 'https://github.com/login/oauth/authorize',
       token_url: 'https://github.com/login/oauth/access_token',
@@ -242,7 +257,9 @@ export const DECLARED: Record<string, Declared> = {
       return {}
     },
     wanted: () => ({
-      ...{ host: 'gitea', base_url: 'https://gitea.example.com', token: 'token-of-acme' },
+      host: 'gitea',
+      base_url: 'https://gitea.example.com',
+      token: 'token-of-acme',
       webhook_secret: 'a-long-random-secret',
     }),
     changed: () => ({}),
@@ -251,8 +268,13 @@ export const DECLARED: Record<string, Declared> = {
   'model configuration': {
     item: '/v1/model-configurations/{configuration_id}',
     wanted: () => ({
-      ...{ name: named('model'), provider: 'openai', model: 'gpt-4.1-mini', auth_type: 'secret', secret: 'hush' },
-      ...{ input_price: 0.4, output_price: 1.6 },
+      name: named('model'),
+      provider: 'openai',
+      model: 'gpt-4.1-mini',
+      auth_type: 'secret',
+      secret: 'hush',
+      input_price: 0.4,
+      output_price: 1.6,
     }),
     changed: () => ({ model: 'gpt-4.1', input_price: null, auth_type: 'secret', secret: 'changed' }),
     named: { member: 'name' },
@@ -302,7 +324,9 @@ export const DECLARED: Record<string, Declared> = {
   dataset: {
     item: '/datasets/{dataset_id}',
     wanted: () => ({
-      ...{ name: named('dataset'), description: 'Capitals', data_type: 'kv' },
+      name: named('dataset'),
+      description: 'Capitals',
+      data_type: 'kv',
       inputs_schema_definition: { type: 'object', properties: { b: {}, a: {} } },
     }),
     changed: () => ({ name: named('other'), description: null, inputs_schema_definition: null }),
@@ -346,7 +370,9 @@ export const DECLARED: Record<string, Declared> = {
   'annotation queue': {
     item: '/annotation-queues/{queue_id}',
     wanted: () => ({
-      ...{ name: named('queue'), description: 'Answers', num_reviewers_per_item: 2 },
+      name: named('queue'),
+      description: 'Answers',
+      num_reviewers_per_item: 2,
       rubric_items: [{ feedback_key: 'correct', description: 'Is the answer correct?' }],
     }),
     changed: () => ({ description: null, num_reviewers_per_item: 1, rubric_items: [] }),

@@ -16,7 +16,11 @@ export const SCHEMA = {
 export const newModel = async (tenant: Tenant, base_url: string, members: object = {}): Promise<string> =>
   (
     await tenant.post('/v1/model-configurations', {
-      ...{ name: unusedId(), provider: 'openai_compatible', base_url, model: 'small-1', auth_type: 'none' },
+      name: unusedId(),
+      provider: 'openai_compatible',
+      base_url,
+      model: 'small-1',
+      auth_type: 'none',
       ...members,
     })
   ).body.id

@@ -32,7 +32,11 @@ export function toRuns(root: Step, start: Date, project: string): RunInput[] {
     const id = parent ? crypto.randomUUID() : trace_id
     const order = toSegment(at(step.from), id)
     const run: RunInput = {
-      ...{ id, trace_id, session_name: project, name: step.name, run_type: step.type },
+      id,
+      trace_id,
+      session_name: project,
+      name: step.name,
+      run_type: step.type,
       dotted_order: parent ? `${parent.dotted_order}.${order}` : order,
       start_time: at(step.from).toISOString(),
       ...(parent && { parent_run_id: parent.id }),
@@ -63,16 +67,21 @@ const QUESTIONS = [
 ] as const
 
 const model = (from: number, to: number, messages: unknown[], answer: unknown, tokens: [number, number]): Step => ({
-  ...{ name: 'ChatModel', type: 'llm', from, to, inputs: { messages } },
+  name: 'ChatModel',
+  type: 'llm',
+  from,
+  to,
+  inputs: { messages },
   outputs: {
-    ...{ role: 'assistant', ...(answer as object) },
+    role: 'assistant',
+    ...(answer as object),
     usage_metadata: {
-      ...{ input_tokens: tokens[0], output_tokens: tokens[1], total_tokens: tokens[0] + tokens[1] },
-      ...{
-        input_cost: tokens[0] * 2.5e-6,
-        output_cost: tokens[1] * 1e-5,
-        total_cost: tokens[0] * 2.5e-6 + tokens[1] * 1e-5,
-      },
+      input_tokens: tokens[0],
+      output_tokens: tokens[1],
+      total_tokens: tokens[0] + tokens[1],
+      input_cost: tokens[0] * 2.5e-6,
+      output_cost: tokens[1] * 1e-5,
+      total_cost: tokens[0] * 2.5e-6 + tokens[1] * 1e-5,
     },
   },
   extra: {
@@ -93,8 +102,12 @@ export function answerTrace(i: number): Step {
     'TimeoutError: The warehouse did not answer within 5 s.\n' +
     '    at findOrder (src/tools/orders.ts:41:11)\n    at async answer (src/answer.ts:18:20)'
   return {
-    ...{ name: 'answer', type: 'chain', from: 0, to: ms(isFailed ? 5400 : 2140) },
-    ...{ inputs: { question, customer: { id: 81, language: 'en' } }, tags: i % 3 ? ['shop'] : ['shop', 'beta'] },
+    name: 'answer',
+    type: 'chain',
+    from: 0,
+    to: ms(isFailed ? 5400 : 2140),
+    inputs: { question, customer: { id: 81, language: 'en' } },
+    tags: i % 3 ? ['shop'] : ['shop', 'beta'],
     ...(isFailed ? { error: failure } : { outputs: { answer } }),
     extra: {
       metadata: { user: ['ada', 'grace', 'alan'][i % 3], thread_id: `thread-${i % 4}`, release: 'v2.4.1' },
@@ -102,13 +115,11 @@ export function answerTrace(i: number): Step {
     },
     steps: [
       {
-        ...{
-          name: 'find similar questions',
-          type: 'retriever',
-          from: ms(12),
-          to: ms(140),
-          inputs: { query: question },
-        },
+        name: 'find similar questions',
+        type: 'retriever',
+        from: ms(12),
+        to: ms(140),
+        inputs: { query: question },
         outputs: { documents: [{ page_content: 'Orders leave the warehouse on weekdays.', metadata: { page: 3 } }] },
         steps: [
           {
@@ -134,13 +145,11 @@ export function answerTrace(i: number): Step {
         18,
       ]),
       {
-        ...{
-          name: 'find_order',
-          type: 'tool',
-          from: ms(830),
-          to: ms(isFailed ? 5390 : 1190),
-          inputs: { number: 4711 },
-        },
+        name: 'find_order',
+        type: 'tool',
+        from: ms(830),
+        to: ms(isFailed ? 5390 : 1190),
+        inputs: { number: 4711 },
         ...(isFailed
           ? { error: failure }
           : { outputs: { order: { number: 4711, state: 'sent', carrier: 'Post', items: ['shoes', 'socks'] } } }),

@@ -79,8 +79,12 @@ export async function startGitServer(options: { username?: string; password?: st
 export async function runGitBackend(root: string, req: IncomingMessage, res: ServerResponse, more = {}): Promise<void> {
   const [path = '', query = ''] = req.url!.split('?')
   const env = {
-    ...{ PATH: process.env.PATH, GIT_PROJECT_ROOT: root, GIT_HTTP_EXPORT_ALL: '1' },
-    ...{ PATH_INFO: path, QUERY_STRING: query, REQUEST_METHOD: req.method },
+    PATH: process.env.PATH,
+    GIT_PROJECT_ROOT: root,
+    GIT_HTTP_EXPORT_ALL: '1',
+    PATH_INFO: path,
+    QUERY_STRING: query,
+    REQUEST_METHOD: req.method,
     CONTENT_TYPE: req.headers['content-type'] ?? '',
     HTTP_CONTENT_ENCODING: req.headers['content-encoding'] ?? '',
     GIT_PROTOCOL: String(req.headers['git-protocol'] ?? ''),

@@ -12,11 +12,29 @@ const latin1 = (text: string) => Uint8Array.from(Buffer.from(text, 'latin1'))
 
 const IDS = ['', 'x', '0', '00000000-0000-0000-0000-000000000000', 'ffffffff-ffff-ffff-ffff-ffffffffffff', null, 7, {}]
 const TIMES = [
-  ...['', 'now', '0000-01-01T00:00:00Z', '2026-13-45T99:99:99Z', '+010000-01-01T00:00:00Z', '2026-02-30T00:00:00Z'],
-  ...['2026-11-24T09:00:00.1234567890123Z', '2026-11-24T09:00:00+99:99', -1, 0, 1e308, 8.64e15 + 1, 1.5, true, null],
+  '',
+  'now',
+  '0000-01-01T00:00:00Z',
+  '2026-13-45T99:99:99Z',
+  '+010000-01-01T00:00:00Z',
+  '2026-02-30T00:00:00Z',
+  '2026-11-24T09:00:00.1234567890123Z',
+  '2026-11-24T09:00:00+99:99',
+  -1,
+  0,
+  1e308,
+  8.64e15 + 1,
+  1.5,
+  true,
+  null,
 ]
 const ORDERS = [
-  ...['', '.', 'x', '20261124T090000000000Z', `99999999T999999999999Z${IDS[3]}`, `20261124T090000000000Z${IDS[3]}`],
+  '',
+  '.',
+  'x',
+  '20261124T090000000000Z',
+  `99999999T999999999999Z${IDS[3]}`,
+  `20261124T090000000000Z${IDS[3]}`,
   Array(102).fill(`20261124T090000000000Z${IDS[4]}`).join('.'),
   Array(9000).fill('1').join('.'),
 ]
@@ -85,25 +103,24 @@ const headers: fc.Arbitrary<string[]> = fc.constantFrom(
 )
 const partName = (id: string) =>
   fc.constantFrom(
-    ...[
-      '',
-      'post',
-      'post.',
-      `post.${id}.`,
-      `post.${id}.inputs.more`,
-      `patch.${id}`,
-      `post.${id.toUpperCase()}`,
-      'post.x',
-    ],
-    ...[
-      `attachment.${id}`,
-      `attachment.${id}.a.b`,
-      `attachment.${id}.\ud83d`,
-      `feedback.${id}`,
-      'feedback.x',
-      '../../etc',
-    ],
-    ...[`post.${id}.unknown`, `"`, `post.${id}"; name="x`, 'a'.repeat(7000)],
+    '',
+    'post',
+    'post.',
+    `post.${id}.`,
+    `post.${id}.inputs.more`,
+    `patch.${id}`,
+    `post.${id.toUpperCase()}`,
+    'post.x',
+    `attachment.${id}`,
+    `attachment.${id}.a.b`,
+    `attachment.${id}.\ud83d`,
+    `feedback.${id}`,
+    'feedback.x',
+    '../../etc',
+    `post.${id}.unknown`,
+    `"`,
+    `post.${id}"; name="x`,
+    'a'.repeat(7000),
   )
 
 type Edit = (parts: SentPart[]) => SentPart[]
@@ -201,8 +218,15 @@ const frame: fc.Arbitrary<Frame> = fc.oneof(
   ),
 )
 const contentType = fc.constantFrom(
-  ...['', '; boundary=', '; boundary=other', `; boundary=${'a'.repeat(71)}`, '; boundary="a\\"b"', '; boundary=é'],
-  ...[`; boundary=${BOUNDARY}; boundary=${BOUNDARY}`, '; boundary=--', `;boundary="${BOUNDARY}"`],
+  '',
+  '; boundary=',
+  '; boundary=other',
+  `; boundary=${'a'.repeat(71)}`,
+  '; boundary="a\\"b"',
+  '; boundary=é',
+  `; boundary=${BOUNDARY}; boundary=${BOUNDARY}`,
+  '; boundary=--',
+  `;boundary="${BOUNDARY}"`,
 )
 
 function join(parts: SentPart[]): Buffer {

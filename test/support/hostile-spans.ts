@@ -32,23 +32,33 @@ const value = mostly(
   fc.jsonValue(),
 )
 const key = fc.constantFrom(
-  ...[
-    'gen_ai.prompt',
-    'gen_ai.input.messages',
-    'langsmith.trace.session_name',
-    'langsmith.trace.session_id',
-    'metadata',
-  ],
-  ...['langsmith.span.dotted_order', 'langsmith.span.id', 'langsmith.reference_example_id', 'gen_ai.conversation.id'],
-  ...['langsmith.span.tags', 'gen_ai.usage.input_tokens', 'gen_ai.usage.cost', 'langsmith.is_root', 'toString'],
-  ...['langsmith.usage_metadata', 'langsmith.metadata.usage_metadata'],
+  'gen_ai.prompt',
+  'gen_ai.input.messages',
+  'langsmith.trace.session_name',
+  'langsmith.trace.session_id',
+  'metadata',
+  'langsmith.span.dotted_order',
+  'langsmith.span.id',
+  'langsmith.reference_example_id',
+  'gen_ai.conversation.id',
+  'langsmith.span.tags',
+  'gen_ai.usage.input_tokens',
+  'gen_ai.usage.cost',
+  'langsmith.is_root',
+  'toString',
+  'langsmith.usage_metadata',
+  'langsmith.metadata.usage_metadata',
 )
 const time = mostly(fc.bigInt(1n, 2n ** 64n - 1n).map(String), fc.constantFrom('0', -1, 1.5, ''))
 const attributes = fc.array(fc.record({ key: fc.oneof(key, text), value }), { maxLength: 6 })
 const span = fc.record(
   {
-    ...{ traceId: hexOf(32), spanId: hexOf(16), parentSpanId: hexOf(16), name: text },
-    ...{ startTimeUnixNano: time, endTimeUnixNano: time },
+    traceId: hexOf(32),
+    spanId: hexOf(16),
+    parentSpanId: hexOf(16),
+    name: text,
+    startTimeUnixNano: time,
+    endTimeUnixNano: time,
     attributes,
     events: fc.array(fc.record({ name: text, timeUnixNano: time, attributes }), { maxLength: 2 }),
     status: fc.record({ code: fc.oneof(fc.nat(3), text), message: text }),
@@ -58,8 +68,11 @@ const span = fc.record(
 const NOW = 1_795_345_413_598
 const spans = fc.array(fc.tuple(fc.uuid(), span), { maxLength: 5 }).map(list =>
   list.map(([id, given]) => ({
-    ...{ traceId: id.replaceAll('-', ''), spanId: 'b7ad6b7169203331', name: 'hostile' },
-    ...{ startTimeUnixNano: `${NOW}000000`, endTimeUnixNano: `${NOW + 1}000000` },
+    traceId: id.replaceAll('-', ''),
+    spanId: 'b7ad6b7169203331',
+    name: 'hostile',
+    startTimeUnixNano: `${NOW}000000`,
+    endTimeUnixNano: `${NOW + 1}000000`,
     ...given,
   })),
 )
@@ -73,9 +86,12 @@ const json = fc.oneof(
   {
     weight: 1,
     arbitrary: fc.constantFrom(
-      ...['{"resourceSpans":{}}', '{"resourceSpans":[null]}', '{"resourceSpans":[{"scopeSpans":[{"spans":[1]}]}]}'],
+      '{"resourceSpans":{}}',
+      '{"resourceSpans":[null]}',
+      '{"resourceSpans":[{"scopeSpans":[{"spans":[1]}]}]}',
       ...[60, 200, 5000].map(depth => withAttribute(nestedValue(depth))),
-      ...['['.repeat(100_000), `{"resourceSpans":[${'{},'.repeat(30_000)}{}]}`],
+      '['.repeat(100_000),
+      `{"resourceSpans":[${'{},'.repeat(30_000)}{}]}`,
       ...['[],', '{},', '"",'].map(unit => `[${unit.repeat(1_500_000)}0]`),
       ...['[],', '{},'].map(unit => withAttribute(`{"stringValue":"[${unit.repeat(1_500_000)}0]"}`)),
     ),

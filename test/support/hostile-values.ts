@@ -19,7 +19,13 @@ export const TEXTS = [
     `% %00 \\ * null undefined NaN -1 1e3 0x10 ${'9'.repeat(30)} ' " {{7*7}} ../.. __proto__ {"a"} \\x00 ';--`,
   ),
   ...splitWords(`a\0b \0 \ud800 a\udfffb \u202e e\u0301 \u200b \u3164 ${'a'.repeat(129)} ${'a'.repeat(70_000)}`),
-  ...['', ' ', '\ufeff', '\u2028', ...TIMES, ...EMAILS, ...IDS],
+  '',
+  ' ',
+  '\ufeff',
+  '\u2028',
+  ...TIMES,
+  ...EMAILS,
+  ...IDS,
 ]
 
 /** JSON texts, because JSON.stringify would change some of them. */
@@ -31,7 +37,13 @@ export const VALUES = splitWords(`
 
 export const BODIES = [
   ...splitWords(`{ ] {"a":1,} {'a':1} NaN {"a":1}{} /**/{} <a/> a=b&c=d "\\ud800" ${'['.repeat(10_000)}`),
-  ...['', ' ', '\ufeff', '\0', '\ufeff{}', '{"a":'.repeat(10_000), nestBrackets(10_000, '{"a":[', ']}')],
+  '',
+  ' ',
+  '\ufeff',
+  '\0',
+  '\ufeff{}',
+  '{"a":'.repeat(10_000),
+  nestBrackets(10_000, '{"a":[', ']}'),
 ]
 
 export const QUERY_NAMES = ['', ...splitWords('__proto__ toString unknown %00 %ff % limit[]')]

@@ -132,8 +132,13 @@ export async function newModelTenant(questions = QUESTIONS, overrides: AppOption
   const app = startApp({ settings: { ALLOW_LOOPBACK: 'true' }, overrides: { foreignFetch: localFetch, ...overrides } })
   const asked = await newAskedTenant({ app }, questions)
   const configuration = await asked.tenant.post('/v1/model-configurations', {
-    ...{ name: 'Model', provider: 'openai_compatible', base_url: models.url, model: 'small-1', auth_type: 'none' },
-    ...{ input_price: 1, output_price: 2 },
+    name: 'Model',
+    provider: 'openai_compatible',
+    base_url: models.url,
+    model: 'small-1',
+    auth_type: 'none',
+    input_price: 1,
+    output_price: 2,
   })
   const configuration_id = configuration.body.id as string
   const services = getServices(app)

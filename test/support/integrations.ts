@@ -20,15 +20,13 @@ export async function newIntegration(
   const { database, config } = getApp()
   const id = crypto.randomUUID()
   const one = {
-    ...{
-      host: 'gitea',
-      base_url: GITEA_URL,
-      app_id: null,
-      installation_id: id,
-      account_id: id,
-      name: 'acme',
-      state: 'active',
-    },
+    host: 'gitea',
+    base_url: GITEA_URL,
+    app_id: null,
+    installation_id: id,
+    account_id: id,
+    name: 'acme',
+    state: 'active',
     ...over,
   } as IntegrationOverrides & Pick<Integration, 'host' | 'base_url' | 'account_id'>
   const owner = { ...one, tenant_id }

@@ -115,13 +115,15 @@ export function applyObject(
   const { labels, annotations, ...rest } = mergeObjects(before, hoistLabels(applied)) as Fields
   const metadata: Fields = {
     ...((live?.metadata ?? {}) as Fields),
-    ...{ name: (applied.metadata as Fields).name!, namespace: (applied.metadata as Fields).namespace! },
+    name: (applied.metadata as Fields).name!,
+    namespace: (applied.metadata as Fields).namespace!,
   }
   delete metadata.labels
   delete metadata.annotations
   return {
     object: {
-      ...{ apiVersion: applied.apiVersion!, kind: applied.kind! },
+      apiVersion: applied.apiVersion!,
+      kind: applied.kind!,
       metadata: { ...metadata, ...(labels && { labels }), ...(annotations && { annotations }) },
       ...rest,
       ...(live?.status !== undefined && { status: live.status }),

@@ -48,15 +48,28 @@ export function makeKubernetesUnit({
 }
 
 export const makeArtifact = (more: Partial<Artifact> = {}): Artifact => ({
-  ...{ location: 'registry.example.com/shop:1', start_command: null, health_path: null, env: {}, commit: null },
+  location: 'registry.example.com/shop:1',
+  start_command: null,
+  health_path: null,
+  env: {},
+  commit: null,
   ...more,
 })
 
 type Model = new (data: never) => { validate(): void }
 const MODELS: Record<string, Model> = Object.fromEntries(
   [
-    ...[Deployment, StatefulSet, HorizontalPodAutoscaler, Ingress, NetworkPolicy, HTTPRoute],
-    ...[PersistentVolumeClaim, Pod, Secret, Service, ServiceAccount],
+    Deployment,
+    StatefulSet,
+    HorizontalPodAutoscaler,
+    Ingress,
+    NetworkPolicy,
+    HTTPRoute,
+    PersistentVolumeClaim,
+    Pod,
+    Secret,
+    Service,
+    ServiceAccount,
   ].map(model => [`${model.apiVersion}/${model.kind}`, model as unknown as Model]),
 )
 

@@ -39,8 +39,10 @@ export function bringUp(api: KubernetesApi, { kind, metadata: { name, namespace 
   for (let i = 0; i < replicas; i++)
     putPod(api, workload, makeRunningStatus(workload.spec.template.spec.containers[0].name), i)
   const all = {
-    ...{ replicas, readyReplicas: replicas },
-    ...{ availableReplicas: replicas, updatedReplicas: replicas },
+    replicas,
+    readyReplicas: replicas,
+    availableReplicas: replicas,
+    updatedReplicas: replicas,
   }
   api.status(kind, name, { observedGeneration: workload.metadata.generation, ...all }, namespace)
 }

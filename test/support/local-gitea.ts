@@ -38,7 +38,8 @@ export async function startLocalGitea(root: string) {
     for (const { url, secret } of hooks) {
       const headers = {
         'Content-Type': 'application/json',
-        ...{ 'X-Gitea-Event': event, 'X-Gitea-Delivery': randomUUID() },
+        'X-Gitea-Event': event,
+        'X-Gitea-Delivery': randomUUID(),
         'X-Gitea-Signature': createHmac('sha256', secret).update(body).digest('hex'),
       }
       deliveryStatuses.push((await fetch(url, { method: 'POST', headers, body })).status)
@@ -115,7 +116,10 @@ export async function startLocalGitea(root: string) {
   sites.origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 
   return {
-    ...{ origin: sites.origin, hooks, writes: writes, deliveryStatuses: deliveryStatuses },
+    origin: sites.origin,
+    hooks,
+    writes: writes,
+    deliveryStatuses: deliveryStatuses,
     create(path: string): string {
       const repository = repositoryOf(path)
       execFileSync('git', ['init', '-q', '--bare', '-b', 'main', repository])

@@ -33,7 +33,8 @@ export const respondWithHtml = (length = 100) =>
 export const respondWithJson = (code: number, body: unknown) => () => Response.json(body, { status: code })
 
 export const makeResourceMetadata = (resource: string, server: string, more: Members = {}) => ({
-  ...{ resource, authorization_servers: [server] },
+  resource,
+  authorization_servers: [server],
   ...more,
 })
 export const makeServerMetadata = (issuer: string, more: Members = {}) => ({

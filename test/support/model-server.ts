@@ -28,9 +28,18 @@ type JsonSchema = Record<string, Json>
 /** What the model says: a text, or an object that is sent as JSON. Nothing stands for the usual answer. */
 export type Answer = (call: ModelCall) => string | object | undefined | Promise<string | object | undefined>
 export const FAULTS = [
-  ...(['stall', 'stall_in_stream', 'endless_stream', 'cut', 'cut_in_stream', 'redirect', 'huge_headers'] as const),
-  ...(['rate_limited', 'broken', 'invalid_json', 'secret_echoed'] as const),
-]
+  'stall',
+  'stall_in_stream',
+  'endless_stream',
+  'cut',
+  'cut_in_stream',
+  'redirect',
+  'huge_headers',
+  'rate_limited',
+  'broken',
+  'invalid_json',
+  'secret_echoed',
+] as const
 export type Fault = (typeof FAULTS)[number]
 
 export type ModelServer = Awaited<ReturnType<typeof startModelServer>>
@@ -156,7 +165,12 @@ function readCall(request: IncomingMessage, path: string, body: string): ModelCa
   const tool = provider === 'anthropic' && json?.tools?.find((one: Json) => one.name === json.tool_choice?.name)
   const format = json?.response_format?.json_schema
   return {
-    ...{ provider, method: request.method!, path, headers: request.headers as Record<string, string>, body, json },
+    provider,
+    method: request.method!,
+    path,
+    headers: request.headers as Record<string, string>,
+    body,
+    json,
     model: json?.model ?? '',
     system: readText(json?.system ?? messages.find(isSystem)?.content ?? ''),
     messages: messages.filter(one => !isSystem(one)),
@@ -235,7 +249,10 @@ const openai = {
     return { prompt_tokens, completion_tokens, total_tokens: prompt_tokens + completion_tokens }
   },
   whole: (call: ModelCall, said: string) => ({
-    ...{ id: 'chatcmpl-1', object: 'chat.completion', created: 1_750_000_000, model: call.model },
+    id: 'chatcmpl-1',
+    object: 'chat.completion',
+    created: 1_750_000_000,
+    model: call.model,
     choices: [
       { index: 0, message: { role: 'assistant', content: said, refusal: null }, logprobs: null, finish_reason: 'stop' },
     ],
@@ -258,18 +275,28 @@ const openai = {
 
 const anthropic = {
   whole: (call: ModelCall, said: string) => ({
-    ...{ id: 'msg_1', type: 'message', role: 'assistant', model: call.model },
+    id: 'msg_1',
+    type: 'message',
+    role: 'assistant',
+    model: call.model,
     content: call.schema
       ? [{ type: 'tool_use', id: 'toolu_1', name: call.schema.name, input: JSON.parse(said) }]
       : [{ type: 'text', text: said }],
-    ...{ stop_reason: call.schema ? 'tool_use' : 'end_turn', stop_sequence: null },
+    stop_reason: call.schema ? 'tool_use' : 'end_turn',
+    stop_sequence: null,
     usage: { input_tokens: inputTokens(call), output_tokens: countTokens(said) },
   }),
   events: (call: ModelCall, said: string): string[] => {
     const event = (type: string, members: object) => toEvent({ type, ...members }, type)
     const message = {
-      ...{ id: 'msg_1', type: 'message', role: 'assistant', model: call.model, content: [] },
-      ...{ stop_reason: null, stop_sequence: null, usage: { input_tokens: inputTokens(call), output_tokens: 1 } },
+      id: 'msg_1',
+      type: 'message',
+      role: 'assistant',
+      model: call.model,
+      content: [],
+      stop_reason: null,
+      stop_sequence: null,
+      usage: { input_tokens: inputTokens(call), output_tokens: 1 },
     }
     const block = call.schema
       ? { type: 'tool_use', id: 'toolu_1', name: call.schema.name, input: {} }

@@ -39,7 +39,9 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   // Paused: nothing is sent while a test calls other routes.
   const webhook = await tenant.post('/v2/webhooks', { ...NewWebhook.meta()!.example!, enabled: false })
   const tagging = await tenant.post('/workspaces/current/taggings', {
-    ...{ tag_value_id: tagValue.body.id, resource_type: 'project', resource_id: session.id },
+    tag_value_id: tagValue.body.id,
+    resource_type: 'project',
+    resource_id: session.id,
   })
   const view = await tenant.post(`/sessions/${session.id}/views`, NewView.meta()!.example)
   const feedback = await tenant.post('/feedback', NewFeedbackBody.meta()!.example)
@@ -60,13 +62,17 @@ export async function newPathParameters(tenant: Tenant): Promise<Record<string, 
   const config = await tenant.post(`${insights}/configs`, { name: 'Config', config: { model: 'none' } })
   const cluster_id = crypto.randomUUID()
   const model = await tenant.post('/v1/model-configurations', {
-    ...{ name: 'Model', provider: 'openai', model: 'gpt', auth_type: 'none' },
+    name: 'Model',
+    provider: 'openai',
+    model: 'gpt',
+    auth_type: 'none',
   })
   const budget = await tenant.post('/v1/model-budgets', { period: 'week', limit_calls: 1_000_000 })
   const evaluator = await tenant.post('/v1/platform/evaluators', {
     name: 'Evaluator',
     llm_evaluator: {
-      ...{ playground_settings_id: model.body.id, prompt: [['user', '{output}']] },
+      playground_settings_id: model.body.id,
+      prompt: [['user', '{output}']],
       schema: { properties: { helpful: { type: 'boolean' } } },
     },
   })

@@ -37,7 +37,9 @@ export async function startPodmanPlay() {
   const root = fs.mkdtempSync(join(tmpdir(), 'slipway-play-'))
   fs.writeFileSync(join(root, 'containers.conf'), PLAY_CONF)
   const env = {
-    ...{ PATH: process.env.PATH ?? '', HOME: root, CONTAINERS_CONF: join(root, 'containers.conf') },
+    PATH: process.env.PATH ?? '',
+    HOME: root,
+    CONTAINERS_CONF: join(root, 'containers.conf'),
     XDG_RUNTIME_DIR: process.env.XDG_RUNTIME_DIR ?? root,
   }
   const own = ['--root', join(root, 'root'), '--runroot', join(root, 'run'), '--network-config-dir', join(root, 'net')]

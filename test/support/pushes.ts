@@ -146,7 +146,9 @@ export async function newRepositoryDeployment(
     name: `app-${crypto.randomUUID()}`,
     source: 'githost',
     source_config: {
-      ...{ integration_id: repository.integrations[of], repo_url: repository.url, build_on_push: true },
+      integration_id: repository.integrations[of],
+      repo_url: repository.url,
+      build_on_push: true,
       ...source_config,
     },
     source_revision_config: { repo_ref: 'main', platform_config_path: 'platform.json', ...source_revision_config },

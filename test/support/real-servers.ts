@@ -166,7 +166,8 @@ const entra: RealServer = {
     },
     'https://login.microsoftonline.com': {
       [`${new URL(ENTRA_ISSUER).pathname}${OIDC_METADATA_PATH}`]: makeServerMetadata(ENTRA_ISSUER, {
-        ...{ ...WITHOUT_PKCE, token_endpoint_auth_methods_supported: ['client_secret_post', 'private_key_jwt'] },
+        ...WITHOUT_PKCE,
+        token_endpoint_auth_methods_supported: ['client_secret_post', 'private_key_jwt'],
         scopes_supported: ['openid', 'profile', 'email', 'offline_access'],
       }),
     },
@@ -184,11 +185,10 @@ const cognito: RealServer = {
     },
     'https://cognito-idp.us-east-1.amazonaws.com': {
       [`${new URL(COGNITO_ISSUER).pathname}${OIDC_METADATA_PATH}`]: makeServerMetadata(COGNITO_ISSUER, {
-        ...{ ...WITHOUT_PKCE, token_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post'] },
-        ...{
-          authorization_endpoint: `${COGNITO_ORIGIN}/oauth2/authorize`,
-          token_endpoint: `${COGNITO_ORIGIN}/oauth2/token`,
-        },
+        ...WITHOUT_PKCE,
+        token_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post'],
+        authorization_endpoint: `${COGNITO_ORIGIN}/oauth2/authorize`,
+        token_endpoint: `${COGNITO_ORIGIN}/oauth2/token`,
         revocation_endpoint: `${COGNITO_ORIGIN}/oauth2/revoke`,
       }),
     },
@@ -264,6 +264,18 @@ const open: RealServer = {
 }
 
 export const realServers = {
-  ...{ github, atlassian, slack, google, sentry, figma, entra, cognito, retool, linear, singlePage },
-  ...{ todoist, supabase, open },
+  github,
+  atlassian,
+  slack,
+  google,
+  sentry,
+  figma,
+  entra,
+  cognito,
+  retool,
+  linear,
+  singlePage,
+  todoist,
+  supabase,
+  open,
 }

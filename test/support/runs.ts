@@ -21,8 +21,14 @@ export async function storeRuns(
 ): Promise<string[]> {
   const operations = runs.map(
     (run): RunOperation => ({
-      ...{ kind: 'post', id: unusedId(), name: 'run', run_type: 'chain', session_name: 'default', loc: ['body'] },
-      ...{ start_time: new Date().toISOString(), end_time: new Date().toISOString() },
+      kind: 'post',
+      id: unusedId(),
+      name: 'run',
+      run_type: 'chain',
+      session_name: 'default',
+      loc: ['body'],
+      start_time: new Date().toISOString(),
+      end_time: new Date().toISOString(),
       ...run,
     }),
   )

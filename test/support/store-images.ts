@@ -88,7 +88,10 @@ export async function queryFromContainer(podman: Podman, container: string, text
   const child = podman.command('exec', '-i', container, 'nc', hostname, port)
   const stream = Object.assign(Duplex.from({ readable: child.stdout, writable: child.stdin }), {
     connect: () => void setImmediate(() => stream.emit('connect')),
-    ...{ setNoDelay: () => {}, setKeepAlive: () => {}, ref: () => {}, unref: () => {} },
+    setNoDelay: () => {},
+    setKeepAlive: () => {},
+    ref: () => {},
+    unref: () => {},
   })
   const client = new pg.Client({ connectionString: uri!, stream: () => stream as never })
   client.on('error', () => {})

@@ -38,8 +38,17 @@ async function readFromPostgres(tenant_id: string): Promise<StoredRow[]> {
 }
 
 const COLUMNS = [
-  ...['id', 'session_id', 'order_time', 'trace_id', 'trace_time', 'trace_tier', 'dotted_order', 'parent_run_id'],
-  ...['status', 'objects', ...MERGED_MEMBERS.flat()],
+  'id',
+  'session_id',
+  'order_time',
+  'trace_id',
+  'trace_time',
+  'trace_tier',
+  'dotted_order',
+  'parent_run_id',
+  'status',
+  'objects',
+  ...MERGED_MEMBERS.flat(),
 ]
 
 async function readFromClickHouse(tenant_id: string): Promise<StoredRow[]> {

@@ -15,7 +15,9 @@ export async function newListener(tenant: Tenant, over: Record<string, unknown> 
 }
 
 export const makeListenerDeployment = (listener: { id: string }, over: Record<string, unknown> = {}) => ({
-  ...{ ...minimalBody, source_revision_config: imageConfig, ...over },
+  ...minimalBody,
+  source_revision_config: imageConfig,
+  ...over,
   source_config: { listener_id: listener.id, ...(over.source_config as object) },
 })
 

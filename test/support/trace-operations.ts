@@ -10,15 +10,20 @@ export const segment = (time: string, id: string): string =>
 export type Place = { id: string; trace_id: string; dotted_order: string }
 export const newRoot = (time: string, id = newId()): Place => ({ id, trace_id: id, dotted_order: segment(time, id) })
 export const newChild = ({ trace_id, dotted_order }: Place, time: string, id = newId()): Place => ({
-  ...{ id, trace_id },
+  id,
+  trace_id,
   dotted_order: `${dotted_order}.${segment(time, id)}`,
 })
 
 export const post = (operation: Partial<RunOperation> & { id: string }): RunOperation => ({
-  ...{ kind: 'post', name: 'step', run_type: 'chain', loc: ['body', `post.${operation.id}`] },
+  kind: 'post',
+  name: 'step',
+  run_type: 'chain',
+  loc: ['body', `post.${operation.id}`],
   ...operation,
 })
 export const patch = (operation: Partial<RunOperation> & { id: string }): RunOperation => ({
-  ...{ kind: 'patch', loc: ['body', `patch.${operation.id}`] },
+  kind: 'patch',
+  loc: ['body', `patch.${operation.id}`],
   ...operation,
 })

@@ -22,12 +22,10 @@ export async function fillProject(tenant: Tenant, { name = 'support-agent', trac
 /** A trace of a root and `count - 1` runs below it, a tenth of which failed. */
 export async function appendLongTrace(tenant: Tenant, count: number, project = 'long'): Promise<string> {
   const step = (i: number): Step => ({
-    ...{
-      name: `step ${i}`,
-      type: (['tool', 'llm', 'chain', 'retriever'] as const)[i % 4]!,
-      from: i * 4,
-      to: i * 4 + 30,
-    },
+    name: `step ${i}`,
+    type: (['tool', 'llm', 'chain', 'retriever'] as const)[i % 4]!,
+    from: i * 4,
+    to: i * 4 + 30,
     ...(i % 10 === 9 && { error: 'It failed.' }),
   })
   const groups = Array.from({ length: Math.ceil((count - 1) / 50) }, (_, g): Step => {

@@ -19,7 +19,11 @@ const briefly = (requests: SentRequest[]) =>
 async function trace({ client, traceable, RunTree }: Connected): Promise<void> {
   const common = { client, project_name: 'traced', tracingEnabled: true }
   const model = traceable(async (question: string) => ({ answer: `${question}!` }), {
-    ...{ ...common, name: 'model', run_type: 'llm', tags: ['fast'], metadata: { thread_id: 'thread' } },
+    ...common,
+    name: 'model',
+    run_type: 'llm',
+    tags: ['fast'],
+    metadata: { thread_id: 'thread' },
   })
   const answer = traceable(async (question: string) => (await model(question)).answer, { ...common, name: 'answer' })
   expect(await answer('42')).toBe('42!')
@@ -42,12 +46,22 @@ async function expectTraced({ tenant, requests }: Connected): Promise<void> {
   expect(rows.filter(({ project }) => project === 'traced')).toHaveLength(4)
   const [answer, child, model, tree] = [named('answer'), named('child'), named('model'), named('tree')]
   expect(answer).toMatchObject({
-    ...{ run_type: 'chain', status: 'success', parent_run_id: null, trace_id: answer.id },
-    ...{ inputs: '{"input":"42"}', outputs: '{"outputs":"42!"}' },
+    run_type: 'chain',
+    status: 'success',
+    parent_run_id: null,
+    trace_id: answer.id,
+    inputs: '{"input":"42"}',
+    outputs: '{"outputs":"42!"}',
   })
   expect(model).toMatchObject({
-    ...{ run_type: 'llm', status: 'success', parent_run_id: answer.id, trace_id: answer.id, tags: ['fast'] },
-    ...{ inputs: '{"input":"42"}', outputs: '{"answer":"42!"}', thread_id: 'thread' },
+    run_type: 'llm',
+    status: 'success',
+    parent_run_id: answer.id,
+    trace_id: answer.id,
+    tags: ['fast'],
+    inputs: '{"input":"42"}',
+    outputs: '{"answer":"42!"}',
+    thread_id: 'thread',
   })
   expect(tree).toMatchObject({ status: 'success', outputs: '{"done":true}', parent_run_id: null })
   expect(child).toMatchObject({ status: 'error', error: 'boom', parent_run_id: tree.id, inputs: '{"a":1}' })
@@ -135,7 +149,12 @@ describe.each(VERSIONS)('langsmith %s', version => {
     const { client, RunTree, tenant } = await connectClient(version)
     const picture = Uint8Array.of(0, 13, 10, 45, 45, 255)
     const run = new RunTree({
-      ...{ name: 'seen', run_type: 'chain', inputs: {}, client, project_name: 'traced', tracingEnabled: true },
+      name: 'seen',
+      run_type: 'chain',
+      inputs: {},
+      client,
+      project_name: 'traced',
+      tracingEnabled: true,
       attachments: { picture: ['image/png', picture] },
     })
     await run.postRun()

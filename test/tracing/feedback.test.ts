@@ -26,15 +26,24 @@ describe('feedback', () => {
   it('is kept as it was sent, before its run arrives', async () => {
     const tenant = await newTenant()
     const sent = {
-      ...{ id: unusedId(), run_id: unusedId(), key: 'correctness', score: 0.123456, comment: 'Nearly.' },
-      ...{ value: { a: [1, null] }, correction: { answer: '42' }, error: true },
+      id: unusedId(),
+      run_id: unusedId(),
+      key: 'correctness',
+      score: 0.123456,
+      comment: 'Nearly.',
+      value: { a: [1, null] },
+      correction: { answer: '42' },
+      error: true,
       feedback_source: { type: 'model', metadata: { __run: { run_id: unusedId() } } },
       created_at: '2026-11-22T11:03:33.598001Z',
     }
     const stored = await give(tenant, sent)
     expect(stored).toMatchObject({
       ...sent,
-      ...{ score: 0.1235, created_at: '2026-11-22T11:03:33.598Z', session_id: null, is_root: false },
+      score: 0.1235,
+      created_at: '2026-11-22T11:03:33.598Z',
+      session_id: null,
+      is_root: false,
     })
     expect((await tenant.get(`/feedback/${sent.id}`)).body).toEqual(stored)
     expect((await tenant.get(`/feedback?run=${sent.run_id}`)).body).toEqual([stored])
@@ -150,7 +159,13 @@ describe('feedback about a run', () => {
   const projectOf = async (tenant: Tenant, id: string) => (await tenant.get(`/feedback/${id}`)).body.session_id
   const newFeedback = (run_id: string, more: object = {}) =>
     ({
-      ...{ id: unusedId(), run_id, key: 'k', source_type: 'model', is_error: false, extends_retention: true, score: 1 },
+      id: unusedId(),
+      run_id,
+      key: 'k',
+      source_type: 'model',
+      is_error: false,
+      extends_retention: true,
+      score: 1,
       ...more,
     }) as NewFeedback
 
@@ -331,7 +346,11 @@ describe('a feedback link', () => {
     const [stored, ...more] = (await tenant.get(`/feedback?run=${run_id}`)).body
     expect(more).toEqual([])
     expect(stored).toMatchObject({
-      ...{ run_id, key: 'helpful', score: 0.5, comment: 'So so', value: 'fine' },
+      run_id,
+      key: 'helpful',
+      score: 0.5,
+      comment: 'So so',
+      value: 'fine',
       feedback_source: { type: 'app', user_id: null },
     })
     // Whoever may read feedback cannot use its link.

@@ -13,8 +13,13 @@ const TIME = '20261122T110333598001Z'
 const LONGEST = Array.from({ length: 512 }, (_, i) => String.fromCodePoint(0x4e00 + i * 37)).join('')
 const orderOf = (...ids: string[]) => ids.map(id => TIME + id).join('.')
 const newRun = (members: object = {}, id = unusedId()) => ({
-  ...{ id, trace_id: id, dotted_order: orderOf(id), name: 'run', run_type: 'chain' },
-  ...{ start_time: '2026-11-22T11:03:33.598001Z', ...members },
+  id,
+  trace_id: id,
+  dotted_order: orderOf(id),
+  name: 'run',
+  run_type: 'chain',
+  start_time: '2026-11-22T11:03:33.598001Z',
+  ...members,
 })
 const sendRaw = (tenant: Tenant, method: string, path: string, raw: string | Uint8Array<ArrayBuffer>, headers = {}) =>
   send(method, path, { raw, headers: { 'X-Api-Key': tenant.key, 'Content-Type': 'application/json', ...headers } })
@@ -78,8 +83,12 @@ describe('a run', () => {
     expect((await tenant.post('/runs', run)).status).toBe(202)
     expect((await tenant.patch(`/runs/${id}`, { outputs: { b: 2 }, end_time: 1795345414598 })).status).toBe(202)
     expect(await readRow(tenant)).toMatchObject({
-      ...{ id, trace_id: id, dotted_order: `20261122T110333598000Z${id}`, status: 'success' },
-      ...{ inputs: '{"a":1}', outputs: '{"b":2}' },
+      id,
+      trace_id: id,
+      dotted_order: `20261122T110333598000Z${id}`,
+      status: 'success',
+      inputs: '{"a":1}',
+      outputs: '{"b":2}',
     })
     const missing = await tenant.patch(`/runs/${unusedId()}`, { outputs: {} })
     expect([missing.status, missing.body.code]).toEqual([404, 'run_not_found'])
@@ -178,14 +187,15 @@ describe('a body of JSON is refused with all its faults, and nothing of it is st
       '/runs',
       '{"id":1,"name":{},"run_type":"x","start_time":"later","inputs":[],"outputs":"x","events":{},"extra":1,"error":{}}',
       [
-        ...[
-          'extra invalid_type',
-          'inputs invalid_type',
-          'outputs invalid_type',
-          'events invalid_type',
-          'id invalid_type',
-        ],
-        ...['name invalid_type', 'run_type invalid_value', 'start_time custom', 'error invalid_type'],
+        'extra invalid_type',
+        'inputs invalid_type',
+        'outputs invalid_type',
+        'events invalid_type',
+        'id invalid_type',
+        'name invalid_type',
+        'run_type invalid_value',
+        'start_time custom',
+        'error invalid_type',
       ],
     ],
     ['no id', '/runs', JSON.stringify({ ...newRun(), id: undefined }), ['id custom']],
@@ -205,7 +215,7 @@ describe('a body of JSON is refused with all its faults, and nothing of it is st
       'a batch of other things',
       '/runs/batch',
       '{"post":[1,[]],"patch":[null]}',
-      [...['post 0 invalid_type', 'post 1 invalid_type', 'patch 0 invalid_type']],
+      ['post 0 invalid_type', 'post 1 invalid_type', 'patch 0 invalid_type'],
     ],
     ['a patch without its run', '/runs/batch', '{"patch":[{"outputs":{}}]}', ['patch 0 id custom']],
     [
@@ -263,8 +273,13 @@ describe('a multipart body', () => {
     expect([reply.status, reply.body]).toEqual([202, { operations: 2, feedback: 0 }])
     const row = await readRow(tenant)
     expect(row).toMatchObject({
-      ...{ project: 'python', tags: ['a'], thread_id: 't', inputs: '{"question":"é"}', outputs: '{"answer":1}' },
-      ...{ error: 'boom', status: 'error' },
+      project: 'python',
+      tags: ['a'],
+      thread_id: 't',
+      inputs: '{"question":"é"}',
+      outputs: '{"answer":1}',
+      error: 'boom',
+      status: 'error',
     })
     expect(Object.keys((row.objects as { attachments: object }).attachments)).toEqual(['picture'])
   })
@@ -334,7 +349,8 @@ describe('a multipart body', () => {
     expect(reply.status).toBe(422)
     expect(reply.body.errors).toMatchObject([
       ...['inputs', 'outputs', 'events'].map(name => ({
-        ...{ loc: ['body', `post.${one.id}`, name], type: 'inline_not_allowed' },
+        loc: ['body', `post.${one.id}`, name],
+        type: 'inline_not_allowed',
       })),
       { loc: ['body', `patch.${two.id}`, 'outputs'], type: 'inline_not_allowed' },
     ])
@@ -365,7 +381,7 @@ describe('a multipart body', () => {
     [
       'that is sent twice',
       [main, main, part(post('inputs'), {}), part(post('inputs'), {})],
-      [...[`${main.name} part_repeated`, `${post('inputs')} part_repeated`]],
+      [`${main.name} part_repeated`, `${post('inputs')} part_repeated`],
     ],
     [
       'of a run that is missing',
@@ -387,12 +403,12 @@ describe('a multipart body', () => {
     [
       'that is not JSON',
       [main, part(post('inputs'), '{,}'), part(post('events'), '')],
-      [...[`${post('inputs')} json_invalid`, `${post('events')} json_invalid`]],
+      [`${post('inputs')} json_invalid`, `${post('events')} json_invalid`],
     ],
     [
       'that is no object or list',
       [main, part(post('inputs'), '[]'), part(post('events'), '{}')],
-      [...[`${main.name} inputs invalid_type`, `${main.name} events invalid_type`]],
+      [`${main.name} inputs invalid_type`, `${main.name} events invalid_type`],
     ],
     [
       'that is sent inline, too',
@@ -403,23 +419,21 @@ describe('a multipart body', () => {
     [
       'of an unknown name',
       [part('x', {}), part(`get.${rest.id}`, {}), part('post.x', {}), part('', {})],
-      [...['x part_unknown', `get.${rest.id} part_unknown`, 'post.x part_unknown', ' part_unknown']],
+      ['x part_unknown', `get.${rest.id} part_unknown`, 'post.x part_unknown', ' part_unknown'],
     ],
     [
       'of an attachment without a name, or with a dot',
       [part(`attachment.${rest.id}`, 'x'), part(`attachment.${rest.id}.a.b`, 'x')],
-      [...[`attachment.${rest.id} part_unknown`, `attachment.${rest.id}.a.b part_unknown`]],
+      [`attachment.${rest.id} part_unknown`, `attachment.${rest.id}.a.b part_unknown`],
     ],
     ['of a run that is no object', [part(main.name, '1')], [`${main.name} invalid_type`]],
     [
       'of feedback that is not valid',
       [part(`feedback.${rest.id}`, { score: 'x', run_id: 1 })],
       [
-        ...[
-          `feedback.${rest.id} run_id invalid_type`,
-          `feedback.${rest.id} key invalid_type`,
-          `feedback.${rest.id} score invalid_union`,
-        ],
+        `feedback.${rest.id} run_id invalid_type`,
+        `feedback.${rest.id} key invalid_type`,
+        `feedback.${rest.id} score invalid_union`,
       ],
     ],
   ])('with a part %s is refused, and nothing of it is stored', async (_, parts, expected) => {
@@ -483,10 +497,13 @@ it('tells clients how to send runs, without a key', async () => {
   expect(status).toBe(200)
   expect(body).toMatchObject({
     // Published clients warn of a lower one.
-    ...{ version: '0.18.0', app_version: VERSION },
+    version: '0.18.0',
+    app_version: VERSION,
     batch_ingest_config: { use_multipart_endpoint: true, size_limit: 100, size_limit_bytes: 8 * MIB },
     instance_flags: {
-      ...{ gzip_body_enabled: true, zstd_compression_enabled: true, dataset_examples_multipart_enabled: true },
+      gzip_body_enabled: true,
+      zstd_compression_enabled: true,
+      dataset_examples_multipart_enabled: true,
     },
   })
   const large = await readInfo(64 * MIB)

@@ -36,7 +36,9 @@ const newRun = (members: object) => {
   return { id, ...order, name: 'run', run_type: 'chain', ...members }
 }
 const spanOf = (project: string) => ({
-  ...{ traceId: unusedId().replaceAll('-', ''), spanId: 'b7ad6b7169203331', name: 'span' },
+  traceId: unusedId().replaceAll('-', ''),
+  spanId: 'b7ad6b7169203331',
+  name: 'span',
   startTimeUnixNano: `${Date.now()}000000`,
   attributes: [{ key: 'langsmith.trace.session_name', value: { stringValue: project } }],
 })
@@ -110,7 +112,9 @@ it('spans neither stand below those of a refused project nor move them', async (
   const by = await newLimitedCaller(own, [], [allow('runs:create', PUBLIC)])
   const traceId = unusedId().replaceAll('-', '')
   const span = (name: string, spanId: string, parentSpanId?: string) => ({
-    ...{ ...spanOf(name), traceId, spanId },
+    ...spanOf(name),
+    traceId,
+    spanId,
     ...(parentSpanId && { parentSpanId }),
   })
   const [root, child, leaf] = ['1111111111111111', '2222222222222222', '3333333333333333']

@@ -51,7 +51,9 @@ describe.each(VERSIONS)('langsmith %s', version => {
     expect(read).toMatchObject({ feedback_stats: { correct: { n: 1, avg: 1 } } })
     await client.updateProject(shop.id, { name: 'store', metadata: { team: 'b' }, endTime: '2026-11-30T00:00:00Z' })
     expect(await client.readProject({ projectId: shop.id })).toMatchObject({
-      ...{ name: 'store', description: 'Sells.', extra: { metadata: { team: 'b' } } },
+      name: 'store',
+      description: 'Sells.',
+      extra: { metadata: { team: 'b' } },
       end_time: '2026-11-30T00:00:00.000Z',
     })
     const listed = await collect(client.listProjects({ metadata: { team: 'b' }, includeStats: true }))
@@ -111,7 +113,10 @@ describe.each(VERSIONS)('langsmith %s', version => {
     await getServices().traces.attachFeedback(getServices())
     const [project] = (await tenant.get(`/sessions?name=${experiment}&include_stats=true`)).body
     expect(project).toMatchObject({
-      ...{ run_count: 2, error_rate: 0, test_run_number: 1, reference_dataset_id: expect.any(String) },
+      run_count: 2,
+      error_rate: 0,
+      test_run_number: 1,
+      reference_dataset_id: expect.any(String),
       feedback_stats: { exact: { n: 2, avg: 0.5 } },
       session_feedback_stats: { total: { n: 1, avg: 7 } },
     })
@@ -129,18 +134,25 @@ it.skipIf(isWorker).each(VERSIONS)('langsmith %s compares experiments on a datas
   const second = await evaluateSum(version, client, name)
   const { evaluateComparative } = await EVALUATIONS[version]()
   const prefer = ({ runs }: { runs: { id: string }[] }) => ({
-    ...{ key: 'preferred', scores: Object.fromEntries(runs.map(({ id }, i) => [id, i])) },
+    key: 'preferred',
+    scores: Object.fromEntries(runs.map(({ id }, i) => [id, i])),
   })
   const { experimentName, results } = await evaluateComparative([first, second], {
-    ...{ client, evaluators: [prefer as never], description: 'Pairs', metadata: { team: 'core' } },
+    client,
+    evaluators: [prefer as never],
+    description: 'Pairs',
+    metadata: { team: 'core' },
   })
   await client.awaitPendingTraceBatches()
   expect(results).toHaveLength(2)
   const { body } = await tenant.get(`/datasets/${datasetId}/comparative?name_contains=${experimentName}`)
   expect(body).toMatchObject([
     {
-      ...{ name: experimentName, description: 'Pairs', reference_dataset_id: datasetId },
-      ...{ extra: { metadata: { team: 'core' } }, experiments_info: [{ name: first }, { name: second }] },
+      name: experimentName,
+      description: 'Pairs',
+      reference_dataset_id: datasetId,
+      extra: { metadata: { team: 'core' } },
+      experiments_info: [{ name: first }, { name: second }],
       feedback_stats: { preferred: { n: 4, avg: 0.5 } },
     },
   ])
@@ -167,7 +179,9 @@ async function evaluateSum(version: Version, client: Client, data = ''): Promise
     score: outputs.reduce((sum, one) => sum + one.sum, 0),
   })
   const results = await evaluate((inputs: { a: number; b: number }) => ({ sum: inputs.a + inputs.b }), {
-    ...{ data: data || (await createSums(client)), client, experimentPrefix: 'sums' },
+    data: data || (await createSums(client)),
+    client,
+    experimentPrefix: 'sums',
     evaluators: [exact as never],
     summaryEvaluators: [total as never],
   })

@@ -30,8 +30,15 @@ describe('the statistics of a project', () => {
     await tenant.post('/feedback', { session_id: id, key: 'whole', score: 2, error: true })
     const { body } = await tenant.get(`/sessions/${id}?include_stats=true`)
     expect(body).toMatchObject({
-      ...{ run_count: 3, total_tokens: 32, prompt_tokens: 30, completion_tokens: 2, total_cost: '0.75' },
-      ...{ error_rate: 1 / 3, streaming_rate: 0, last_run_start_time: at(3600), test_run_number: null },
+      run_count: 3,
+      total_tokens: 32,
+      prompt_tokens: 30,
+      completion_tokens: 2,
+      total_cost: '0.75',
+      error_rate: 1 / 3,
+      streaming_rate: 0,
+      last_run_start_time: at(3600),
+      test_run_number: null,
       feedback_stats: { good: { n: 3, avg: 0.5, min: 0, max: 1, errors: 0, values: { yes: 2, no: 1 } } },
       session_feedback_stats: { whole: { n: 1, avg: 2, errors: 1 } },
     })

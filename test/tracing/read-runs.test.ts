@@ -241,9 +241,24 @@ describe('pages of runs', () => {
 
   it('may be asked for as published clients do', async () => {
     const body = {
-      ...{ session: [first], run_type: null, reference_example: null, query: null, filter: null, trace_filter: null },
-      ...{ tree_filter: null, execution_order: null, parent_run: null, start_time: '2026-01-01T00:00:00', error: null },
-      ...{ id: null, trace: null, is_root: 1, order: null, limit: null, select: null, unknown: [] },
+      session: [first],
+      run_type: null,
+      reference_example: null,
+      query: null,
+      filter: null,
+      trace_filter: null,
+      tree_filter: null,
+      execution_order: null,
+      parent_run: null,
+      start_time: '2026-01-01T00:00:00',
+      error: null,
+      id: null,
+      trace: null,
+      is_root: 1,
+      order: null,
+      limit: null,
+      select: null,
+      unknown: [],
     }
     expect((await find(body)).runs).toHaveLength(19)
   })

@@ -30,8 +30,14 @@ async function trace({ client, RunTree }: Connected) {
   const roots: InstanceType<Connected['RunTree']>[] = []
   for (const [i, thread_id] of ['one', 'one', 'a/b'].entries()) {
     const root = new RunTree({
-      ...{ name: `question ${i}`, run_type: 'chain', inputs: { question: `q${i}` }, tags: ['shop'] },
-      ...{ project_name: 'shop', client, tracingEnabled: true, extra: { metadata: { thread_id, user: 'ada' } } },
+      name: `question ${i}`,
+      run_type: 'chain',
+      inputs: { question: `q${i}` },
+      tags: ['shop'],
+      project_name: 'shop',
+      client,
+      tracingEnabled: true,
+      extra: { metadata: { thread_id, user: 'ada' } },
       start_time: Date.now() - 10_000 + i * 1000,
     })
     await root.postRun()
@@ -86,7 +92,12 @@ describe.each(VERSIONS)('langsmith %s', version => {
     const [first] = await trace(connected)
     const run = await client.readRun(first!, { loadChildRuns: true })
     expect(run).toMatchObject({
-      ...{ id: first, name: 'question 0', status: 'success', total_tokens: 2, prompt_cost: '0.5', thread_id: 'one' },
+      id: first,
+      name: 'question 0',
+      status: 'success',
+      total_tokens: 2,
+      prompt_cost: '0.5',
+      thread_id: 'one',
       child_runs: [{ name: 'model', parent_run_id: first }],
     })
     const path = `/o/${tenant.tenant_id}/projects/p/${run.session_id}/r/${first}`
@@ -162,8 +173,13 @@ describe('the resources of langsmith 0.12.0', () => {
     const failed = { ...of, is_root: true, has_error: true, selects: [...selects] }
     expect(await collect(client.runs.query(failed))).toEqual([
       {
-        ...{ name: 'question 2', run_type: 'CHAIN', status: 'ERROR', latency_seconds: expect.any(Number) },
-        ...{ metadata: expect.objectContaining({ thread_id: 'a/b' }), prompt_cost: 0.5, is_root: true },
+        name: 'question 2',
+        run_type: 'CHAIN',
+        status: 'ERROR',
+        latency_seconds: expect.any(Number),
+        metadata: expect.objectContaining({ thread_id: 'a/b' }),
+        prompt_cost: 0.5,
+        is_root: true,
       },
     ])
     const narrow = { run_type: 'LLM', trace_filter: 'eq(name, "question 0")', selects: ['TRACE_ID'] } as const

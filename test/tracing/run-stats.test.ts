@@ -11,7 +11,10 @@ let traces: RunInput[][]
 
 const plus = (time: string | undefined, ms: number) => new Date(Date.parse(time!) + ms).toISOString()
 const usage = (input_tokens: number, output_tokens: number) => ({
-  ...{ input_tokens, output_tokens, input_cost: input_tokens / 10, output_cost: output_tokens / 10 },
+  input_tokens,
+  output_tokens,
+  input_cost: input_tokens / 10,
+  output_cost: output_tokens / 10,
   input_token_details: { cache_read: input_tokens },
 })
 
@@ -26,13 +29,15 @@ function turn(
   const tokens = JSON.stringify({ usage_metadata: usage(i + 1, 10) })
   return [
     {
-      ...{ ...root, name: 'agent', run_type: 'chain', end_time: plus(root.start_time, seconds * 1000), extra: run },
-      ...{
-        inputs: `{"question": "q${i}"}`,
-        outputs: `{"answer": "a${i}"}`,
-        tags: ['all', i % 2 ? 'odd' : 'even'],
-        ...more,
-      },
+      ...root,
+      name: 'agent',
+      run_type: 'chain',
+      end_time: plus(root.start_time, seconds * 1000),
+      extra: run,
+      inputs: `{"question": "q${i}"}`,
+      outputs: `{"answer": "a${i}"}`,
+      tags: ['all', i % 2 ? 'odd' : 'even'],
+      ...more,
     },
     {
       ...children[0]!,
@@ -73,29 +78,35 @@ const read = async (body: object) => {
 describe('statistics', () => {
   it('of all runs count each with its own tokens', async () => {
     expect(await read({})).toMatchObject({
-      ...{ run_count: 8, error_rate: 1 / 8, streaming_rate: 0.5, last_run_start_time: '2026-11-21T08:03:00.001000Z' },
-      ...{
-        total_tokens: 50,
-        prompt_tokens: 10,
-        completion_tokens: 40,
-        total_cost: 5,
-        prompt_cost: 1,
-        completion_cost: 4,
-      },
-      ...{ median_tokens: 12.5, prompt_token_details: { cache_read: 10 }, completion_token_details: null },
-      ...{ first_token_p50: 0.1, feedback_stats: { helpful: { n: 4, avg: 1.5, min: 0, max: 3 } } },
+      run_count: 8,
+      error_rate: 1 / 8,
+      streaming_rate: 0.5,
+      last_run_start_time: '2026-11-21T08:03:00.001000Z',
+      total_tokens: 50,
+      prompt_tokens: 10,
+      completion_tokens: 40,
+      total_cost: 5,
+      prompt_cost: 1,
+      completion_cost: 4,
+      median_tokens: 12.5,
+      prompt_token_details: { cache_read: 10 },
+      completion_token_details: null,
+      first_token_p50: 0.1,
+      feedback_stats: { helpful: { n: 4, avg: 1.5, min: 0, max: 3 } },
     })
   })
 
   it('of roots have the tokens of their traces', async () => {
     expect(await read({ is_root: true })).toMatchObject({
-      ...{ run_count: 4, error_rate: 0.25, streaming_rate: 0, latency_p50: 2.5, latency_avg: 2.5 },
-      ...{
-        latency_p99: expect.closeTo(3.97),
-        total_tokens: 50,
-        tokens_p99: expect.closeTo(13.97),
-        prompt_token_details: { cache_read: 10 },
-      },
+      run_count: 4,
+      error_rate: 0.25,
+      streaming_rate: 0,
+      latency_p50: 2.5,
+      latency_avg: 2.5,
+      latency_p99: expect.closeTo(3.97),
+      total_tokens: 50,
+      tokens_p99: expect.closeTo(13.97),
+      prompt_token_details: { cache_read: 10 },
       feedback_stats: { helpful: { n: 2, avg: 1 } },
     })
     expect(await read({ filter: 'and(eq(is_root, true), eq(thread_id, "one"))' })).toMatchObject({ total_tokens: 23 })
@@ -173,9 +184,18 @@ describe('threads', () => {
     expect(body.groups).toMatchObject([
       { thread_id: 'two', count: 1, total_tokens: 13, latency_p50: 3, last_error: null },
       {
-        ...{ thread_id: 'one', group_key: 'one', filter: 'eq(thread_id, "one")', count: 2, total_tokens: 23 },
-        ...{ total_cost: 2.3, latency_p50: 1.5, first_inputs: 'q0', last_outputs: 'a1', last_error: 'boom' },
-        ...{ min_start_time: '2026-11-21T08:00:00.000000Z', max_start_time: '2026-11-21T08:01:00.000000Z' },
+        thread_id: 'one',
+        group_key: 'one',
+        filter: 'eq(thread_id, "one")',
+        count: 2,
+        total_tokens: 23,
+        total_cost: 2.3,
+        latency_p50: 1.5,
+        first_inputs: 'q0',
+        last_outputs: 'a1',
+        last_error: 'boom',
+        min_start_time: '2026-11-21T08:00:00.000000Z',
+        max_start_time: '2026-11-21T08:01:00.000000Z',
         feedback_stats: { helpful: { n: 2, avg: 0.5 } },
       },
     ])
@@ -194,7 +214,9 @@ describe('threads', () => {
   it('are added up, without the traces of no thread', async () => {
     const body = { session_id: session, group_by: 'conversation' }
     expect((await tenant.post('/runs/group/stats', body)).body).toMatchObject({
-      ...{ group_count: 2, run_count: 3, total_tokens: 36 },
+      group_count: 2,
+      run_count: 3,
+      total_tokens: 36,
     })
   })
 
@@ -219,8 +241,13 @@ describe('projects', () => {
   it('are listed with statistics of the traces that a filter finds', async () => {
     const filter = encodeURIComponent('eq(thread_id, "one")')
     expect(await list(`include_stats=true&stats_filter=${filter}`)).toMatchObject({
-      ...{ run_count: 2, latency_p50: 1.5, total_tokens: 23, total_cost: '2.3', error_rate: 0.5 },
-      ...{ run_facets: null, feedback_stats: { helpful: { n: 1, avg: 0 } } },
+      run_count: 2,
+      latency_p50: 1.5,
+      total_tokens: 23,
+      total_cost: '2.3',
+      error_rate: 0.5,
+      run_facets: null,
+      feedback_stats: { helpful: { n: 1, avg: 0 } },
     })
     const none = encodeURIComponent('eq(name, "none")')
     expect(await list(`include_stats=true&stats_filter=${none}`)).toMatchObject({ run_count: 0, latency_p50: null })

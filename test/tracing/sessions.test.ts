@@ -20,11 +20,20 @@ describe('a project', () => {
     const key = (await tenant.post('/v2/tag-keys', { key: 'team' })).body.id
     const tag = (await tenant.post(`/v2/tag-keys/${key}/values`, { value: 'shop' })).body.id
     const sent = {
-      ...{ id: unusedId(), name: 'shop', description: 'Sells.', extra: { metadata: { a: [1] }, b: null } },
-      ...{ start_time: '2026-01-02T03:04:05.678Z', end_time: '2026-01-03T00:00:00.000Z' },
-      ...{ default_dataset_id: await newDataset(tenant), reference_dataset_id: await newDataset(tenant) },
-      ...{ tag_value_ids: [tag], num_examples: 3, num_repetitions: 2, evaluator_keys: ['correct'] },
-      ...{ trace_tier: 'longlived', longlived_ttl_days: 100 },
+      id: unusedId(),
+      name: 'shop',
+      description: 'Sells.',
+      extra: { metadata: { a: [1] }, b: null },
+      start_time: '2026-01-02T03:04:05.678Z',
+      end_time: '2026-01-03T00:00:00.000Z',
+      default_dataset_id: await newDataset(tenant),
+      reference_dataset_id: await newDataset(tenant),
+      tag_value_ids: [tag],
+      num_examples: 3,
+      num_repetitions: 2,
+      evaluator_keys: ['correct'],
+      trace_tier: 'longlived',
+      longlived_ttl_days: 100,
     }
     const created = await newSession(tenant, sent)
     expect(created).toMatchObject({ ...sent, tenant_id: tenant.tenant_id, deployment_id: null, run_count: null })
@@ -291,8 +300,10 @@ describe('a tier', () => {
     const [tagged, plain] = [await newSession(tenant, { tag_value_ids: [tag] }), await newSession(tenant)]
     const conditions = [
       {
-        ...{ attribute_name: 'resource_tag_key', attribute_key: 'Environment' },
-        ...{ operator: 'equals', attribute_value: 'production' },
+        attribute_name: 'resource_tag_key',
+        attribute_key: 'Environment',
+        operator: 'equals',
+        attribute_value: 'production',
       },
     ]
     const group = { permission: INCREASE, resource_type: 'project', conditions }

@@ -192,7 +192,8 @@ describe('the schedule', () => {
         where tenant_id = ${of.tenant_id} and runs <> 0
         order by minute`)
       const hourRow = (n: number, sums: object) => ({
-        ...{ minute: new Date(hour + n * HOUR).toISOString().replace('.000Z', '+00:00'), slot: -1 },
+        minute: new Date(hour + n * HOUR).toISOString().replace('.000Z', '+00:00'),
+        slot: -1,
         ...sums,
       })
       await sweepIn(7 * DAY)

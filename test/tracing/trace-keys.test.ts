@@ -160,8 +160,11 @@ describe('an application with its trace key', () => {
       where tenant_id = ${tenant.tenant_id}`)
     expect(items).toEqual([
       {
-        ...{ operation: 'list_projects', code: 'trace_key_confined' },
-        ...{ actor_kind: 'deployment', actor_id: id, actor_name: name },
+        operation: 'list_projects',
+        code: 'trace_key_confined',
+        actor_kind: 'deployment',
+        actor_id: id,
+        actor_name: name,
       },
     ])
   })
@@ -245,7 +248,8 @@ describe('a trace key is refused', () => {
     const reply = await request('POST', '/runs', { body: newTrace().root, headers: { 'X-Api-Key': key } })
     expect(reply.status).toBe(202)
     expect(outcome(await tenant.post(`/v2/deployments/${unusedId()}/trace-key/rotation`))).toEqual([
-      ...[404, 'deployment_not_found'],
+      404,
+      'deployment_not_found',
     ])
   })
 

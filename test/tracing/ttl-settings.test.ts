@@ -65,7 +65,9 @@ describe('the days of long-lived traces', () => {
     const tenant = await newTenant()
     const path = '/workspaces/current/ttl-settings'
     expect((await tenant.get(path)).body).toEqual({
-      ...{ tenant_id: tenant.tenant_id, longlived_ttl_days: 400, is_custom: false },
+      tenant_id: tenant.tenant_id,
+      longlived_ttl_days: 400,
+      is_custom: false,
     })
     await tenant.put(path, { longlived_ttl_days: 30 })
     expect((await tenant.get(path)).body).toMatchObject({ longlived_ttl_days: 30, is_custom: true })

@@ -8,8 +8,12 @@ it('a view is saved, listed by its type, changed, renamed and deleted', async ()
   const tenant = await newTenant()
   const views = `/sessions/${(await tenant.post('/sessions', {})).body.id}/views`
   const sent = {
-    ...{ display_name: 'Slow', filter_string: 'gt(latency, "5s")', duration: '7d', type: 'threads' },
-    ...{ start_time: '2026-01-02T00:00:00.000Z', description: 'Slow answers.' },
+    display_name: 'Slow',
+    filter_string: 'gt(latency, "5s")',
+    duration: '7d',
+    type: 'threads',
+    start_time: '2026-01-02T00:00:00.000Z',
+    description: 'Slow answers.',
   }
   const created = (await tenant.post(views, sent)).body
   expect(created).toMatchObject({ ...sent, end_time: null, trace_filter_string: null })

@@ -15,9 +15,21 @@ type Schema = {
 type Definitions = Record<string, Schema>
 
 const KINDS = [
-  ...['ConfigMap', 'Deployment', 'HorizontalPodAutoscaler', 'Ingress', 'Job', 'NetworkPolicy'],
-  ...['PersistentVolumeClaim', 'Pod', 'PodDisruptionBudget', 'Role', 'RoleBinding', 'Secret', 'Service'],
-  ...['ServiceAccount', 'StatefulSet'],
+  'ConfigMap',
+  'Deployment',
+  'HorizontalPodAutoscaler',
+  'Ingress',
+  'Job',
+  'NetworkPolicy',
+  'PersistentVolumeClaim',
+  'Pod',
+  'PodDisruptionBudget',
+  'Role',
+  'RoleBinding',
+  'Secret',
+  'Service',
+  'ServiceAccount',
+  'StatefulSet',
 ]
 
 /** The folder with the schemas of this version, or undefined if they are not in the cache and may not be fetched. */

@@ -205,12 +205,15 @@ class ChartTrial {
     await this.#check('the agent of the chart runs a deployment with its own Role', async () => {
       const secrets = { SLIPWAY_LISTENER_KEY: { existingSecret: 'slipway-listener' } }
       const withAgent = {
-        ...{ ...values, secrets: { ...(values as Values).secrets, ...secrets } },
+        ...values,
+        secrets: { ...(values as Values).secrets, ...secrets },
         agent: { enabled: true, namespaces: [apps], settings: { K8S_STORAGE_CLASS: 'trial' } },
       }
       this.#succeed(await this.#helm.apply('upgrade', RELEASE, CHART, withAgent))
       const { id } = await call('POST', '/v2/deployments', {
-        ...{ name: 'shop', source: 'external_container', secrets: [{ name: 'TOKEN', value: 'hush' }] },
+        name: 'shop',
+        source: 'external_container',
+        secrets: [{ name: 'TOKEN', value: 'hush' }],
         source_config: {
           listener_id: listener,
           listener_config: { k8s_namespace: apps },
@@ -266,7 +269,9 @@ class ChartTrial {
       settings: { PUBLIC_URL: 'https://slipway.example.com' },
       secrets: {
         SEALING_KEYS: { existingSecret: 'slipway-keys' },
-        ...{ DATABASE_OWNER_URL: database, DATABASE_URL: database, DATABASE_SYSTEM_URL: database },
+        DATABASE_OWNER_URL: database,
+        DATABASE_URL: database,
+        DATABASE_SYSTEM_URL: database,
       },
       uploads: { volume: { storageClass: 'trial' } },
       migration: { backoffLimit: 0 },
@@ -279,7 +284,8 @@ class ChartTrial {
       settings: { ...values.settings, ...bucket, UPLOADS_S3_REGION: 'eu-1', TRUSTED_PROXIES: '10.0.0.0/8' },
       secrets: {
         ...values.secrets,
-        ...{ UPLOADS_S3_ACCESS_KEY_ID: { value: 'key' }, UPLOADS_S3_SECRET_ACCESS_KEY: { value: 'hush' } },
+        UPLOADS_S3_ACCESS_KEY_ID: { value: 'key' },
+        UPLOADS_S3_SECRET_ACCESS_KEY: { value: 'hush' },
       },
       uploads: { volume: { enabled: false } },
       api: { autoscaling: { enabled: true, minReplicas: 2, maxReplicas: 4 }, podAnnotations: {} },

@@ -35,19 +35,15 @@ export async function tryEngine(kubernetes: Kubernetes, cluster: Objects, result
   const contexts: ScenarioContext[] = []
   const startAgent = async (owner: string, settings: Record<string, string> = {}) => {
     const env = {
-      ...{
-        KUBECONFIG: config,
-        K8S_NAMESPACES: `${NAMESPACE},${SMALL_NAMESPACE}`,
-        K8S_OWNER: owner,
-        K8S_STORAGE_CLASS: STORAGE_CLASS,
-      },
-      ...{
-        K8S_ROUTES: 'ingress',
-        K8S_DOMAIN: 'apps.example.com',
-        K8S_DRAIN_SECONDS: '2',
-        AGENT_LOG_FORMAT: 'json',
-        ...settings,
-      },
+      KUBECONFIG: config,
+      K8S_NAMESPACES: `${NAMESPACE},${SMALL_NAMESPACE}`,
+      K8S_OWNER: owner,
+      K8S_STORAGE_CLASS: STORAGE_CLASS,
+      K8S_ROUTES: 'ingress',
+      K8S_DOMAIN: 'apps.example.com',
+      K8S_DRAIN_SECONDS: '2',
+      AGENT_LOG_FORMAT: 'json',
+      ...settings,
     }
     const variables = Object.entries(env).map(([name, value]) => `${name}=${value}`)
     const program = [process.execPath, join(ROOT, 'src/agent/main.ts'), '--engine', 'kubernetes']
@@ -91,7 +87,9 @@ async function createAgentAccount(kubernetes: Kubernetes, cluster: Objects) {
     role.metadata = metadata
     await cluster.apply(role)
     await cluster.apply({
-      ...{ apiVersion: 'rbac.authorization.k8s.io/v1', kind: 'RoleBinding', metadata },
+      apiVersion: 'rbac.authorization.k8s.io/v1',
+      kind: 'RoleBinding',
+      metadata,
       ...({
         roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'Role', name: metadata.name },
         subjects: [{ kind: 'ServiceAccount', ...account }],
@@ -124,8 +122,12 @@ class EngineTrial {
     const listener_id = listeners.resources[0].id
     const place = { listener_config: { k8s_namespace: NAMESPACE } }
     const body = {
-      ...{ name, source: 'external_container', source_config: { listener_id, ...place, resource_spec: {}, ...config } },
-      ...{ source_revision_config: { image_uri: IMAGE }, secrets: [], ...more },
+      name,
+      source: 'external_container',
+      source_config: { listener_id, ...place, resource_spec: {}, ...config },
+      source_revision_config: { image_uri: IMAGE },
+      secrets: [],
+      ...more,
     }
     const answer = await this.context.call('POST', '/v2/deployments', body)
     if (answer.status !== 201) throw new Error(`The deployment was refused: ${JSON.stringify(answer.body)}`)
@@ -182,8 +184,14 @@ async function tryLifeCycle(trial: EngineTrial, results: Results, restart: () =>
       {
         custom_url: 'https://shop.example.org/pay',
         resource_spec: {
-          ...{ min_scale: 1, max_scale: 3, queue_cpu: 0.2, redis_memory_mb: 128, db_storage_gi: 5, db_cpu: 0.5 },
-          ...{ labels: { team: 'shop' }, annotations: { note: 'trial' } },
+          min_scale: 1,
+          max_scale: 3,
+          queue_cpu: 0.2,
+          redis_memory_mb: 128,
+          db_storage_gi: 5,
+          db_cpu: 0.5,
+          labels: { team: 'shop' },
+          annotations: { note: 'trial' },
         },
       },
       { secrets: [{ name: 'TOKEN', value: 'hush' }] },

@@ -25,8 +25,12 @@ export class Helm {
   run(...args: string[]): Promise<HelmRun> {
     const home = (name: string) => join(this.#folder, name)
     const env = {
-      ...{ PATH: process.env.PATH, HOME: this.#folder, KUBECONFIG: this.#kubeconfig },
-      ...{ HELM_CACHE_HOME: home('cache'), HELM_CONFIG_HOME: home('config'), HELM_DATA_HOME: home('data') },
+      PATH: process.env.PATH,
+      HOME: this.#folder,
+      KUBECONFIG: this.#kubeconfig,
+      HELM_CACHE_HOME: home('cache'),
+      HELM_CONFIG_HOME: home('config'),
+      HELM_DATA_HOME: home('data'),
     }
     return new Promise(resolve => {
       const all = ['--namespace', this.namespace, ...args]

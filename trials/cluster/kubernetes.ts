@@ -64,24 +64,33 @@ export async function startKubernetes(programs: string, folder: string, stages: 
   const etcdPeerUrl = `http://127.0.0.1:${etcdPeerPort}`
   run(
     'etcd',
-    ...[`--data-dir=${path('etcd')}`, `--listen-client-urls=${etcdUrl}`, `--advertise-client-urls=${etcdUrl}`],
-    ...[`--listen-peer-urls=${etcdPeerUrl}`, `--initial-advertise-peer-urls=${etcdPeerUrl}`],
-    ...[`--initial-cluster=default=${etcdPeerUrl}`, '--unsafe-no-fsync'],
+    `--data-dir=${path('etcd')}`,
+    `--listen-client-urls=${etcdUrl}`,
+    `--advertise-client-urls=${etcdUrl}`,
+    `--listen-peer-urls=${etcdPeerUrl}`,
+    `--initial-advertise-peer-urls=${etcdPeerUrl}`,
+    `--initial-cluster=default=${etcdPeerUrl}`,
+    '--unsafe-no-fsync',
   )
   run(
     'kube-apiserver',
-    ...[`--etcd-servers=${etcdUrl}`, '--bind-address=127.0.0.1', `--secure-port=${port}`],
-    ...[`--advertise-address=${POD_NETWORK}.1`, '--endpoint-reconciler-type=none'],
+    `--etcd-servers=${etcdUrl}`,
+    '--bind-address=127.0.0.1',
+    `--secure-port=${port}`,
+    `--advertise-address=${POD_NETWORK}.1`,
+    '--endpoint-reconciler-type=none',
     // It makes itself a certificate there, for 127.0.0.1 and for its Service.
-    ...[`--cert-dir=${path('certificates')}`, `--service-cluster-ip-range=${SERVICE_NETWORK}.0/24`],
-    ...['--authorization-mode=RBAC', `--token-auth-file=${path('tokens.csv')}`, '--anonymous-auth=false'],
-    ...[
-      `--service-account-key-file=${path('accounts.pub')}`,
-      '--service-account-issuer=https://kubernetes.default.svc',
-    ],
+    `--cert-dir=${path('certificates')}`,
+    `--service-cluster-ip-range=${SERVICE_NETWORK}.0/24`,
+    '--authorization-mode=RBAC',
+    `--token-auth-file=${path('tokens.csv')}`,
+    '--anonymous-auth=false',
+    `--service-account-key-file=${path('accounts.pub')}`,
+    '--service-account-issuer=https://kubernetes.default.svc',
     `--service-account-signing-key-file=${path('accounts.key')}`,
     // Pod security is among the plugins that are always on. This one binds a namespace to nodes.
-    ...['--enable-admission-plugins=PodNodeSelector', '--kubelet-preferred-address-types=InternalIP'],
+    '--enable-admission-plugins=PodNodeSelector',
+    '--kubelet-preferred-address-types=InternalIP',
   )
   const certificate = path('certificates/apiserver.crt')
   const answer = async () => {
@@ -111,7 +120,9 @@ export async function startKubernetes(programs: string, folder: string, stages: 
     const file = path(`${name}.kubeconfig`)
     const [cluster, user, context] = [clusters[0]!, users[0]!, contexts[0]!]
     const content = {
-      ...{ apiVersion: 'v1', kind: 'Config', 'current-context': currentContext },
+      apiVersion: 'v1',
+      kind: 'Config',
+      'current-context': currentContext,
       clusters: [
         { name: cluster.name, cluster: { server: cluster.server, 'certificate-authority-data': cluster.caData } },
       ],
@@ -130,23 +141,33 @@ export async function startKubernetes(programs: string, folder: string, stages: 
     }
     run(
       'kube-controller-manager',
-      ...[`--kubeconfig=${writeConfig('controllers', controllers.token)}`, '--use-service-account-credentials'],
-      ...[`--root-ca-file=${certificate}`, `--service-account-private-key-file=${path('accounts.key')}`],
-      ...['--bind-address=127.0.0.1', `--secure-port=${controllerPort}`, '--leader-elect=false'],
+      `--kubeconfig=${writeConfig('controllers', controllers.token)}`,
+      '--use-service-account-credentials',
+      `--root-ca-file=${certificate}`,
+      `--service-account-private-key-file=${path('accounts.key')}`,
+      '--bind-address=127.0.0.1',
+      `--secure-port=${controllerPort}`,
+      '--leader-elect=false',
       `--cert-dir=${path('controllers')}`,
     )
     run(
       'kube-scheduler',
-      ...[`--kubeconfig=${writeConfig('scheduler', scheduler.token)}`, '--bind-address=127.0.0.1'],
-      ...[`--secure-port=${schedulerPort}`, '--leader-elect=false', `--cert-dir=${path('scheduler')}`],
+      `--kubeconfig=${writeConfig('scheduler', scheduler.token)}`,
+      '--bind-address=127.0.0.1',
+      `--secure-port=${schedulerPort}`,
+      '--leader-elect=false',
+      `--cert-dir=${path('scheduler')}`,
     )
     run(
       'kwok',
-      ...[`--kubeconfig=${writeConfig('admin', admin.token)}`, `--config=${stages}`],
-      ...['--manage-nodes-with-label-selector=slipway-trial/node=kwok', '--node-ip=127.0.0.1'],
+      `--kubeconfig=${writeConfig('admin', admin.token)}`,
+      `--config=${stages}`,
+      '--manage-nodes-with-label-selector=slipway-trial/node=kwok',
+      '--node-ip=127.0.0.1',
       // Without leases the nodes, and with them the pods, are unready after 50 seconds.
       '--node-lease-duration-seconds=40',
-      ...[`--node-port=${kubeletPort}`, `--server-address=127.0.0.1:${kubeletPort}`],
+      `--node-port=${kubeletPort}`,
+      `--server-address=127.0.0.1:${kubeletPort}`,
     )
   } catch (error) {
     await stop()

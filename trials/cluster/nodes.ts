@@ -5,7 +5,8 @@ export const STORAGE_CLASS = 'trial'
 
 export async function createKwokNode(cluster: Objects, name: string): Promise<void> {
   await cluster.apply({
-    ...{ apiVersion: 'v1', kind: 'Node' },
+    apiVersion: 'v1',
+    kind: 'Node',
     metadata: {
       name,
       labels: { 'slipway-trial/node': 'kwok', 'kubernetes.io/hostname': name },
@@ -18,15 +19,22 @@ export async function createKwokNode(cluster: Objects, name: string): Promise<vo
 /** Volumes that claims are bound to. Nothing is mounted on nodes that kwok plays. */
 export async function createVolumes(cluster: Objects, count: number): Promise<void> {
   await cluster.apply({
-    ...{ apiVersion: 'storage.k8s.io/v1', kind: 'StorageClass', metadata: { name: STORAGE_CLASS } },
+    apiVersion: 'storage.k8s.io/v1',
+    kind: 'StorageClass',
+    metadata: { name: STORAGE_CLASS },
     ...({ provisioner: 'kubernetes.io/no-provisioner', volumeBindingMode: 'Immediate' } as object),
   })
   for (let i = 1; i <= count; i++)
     await cluster.apply({
-      ...{ apiVersion: 'v1', kind: 'PersistentVolume', metadata: { name: `trial-${i}` } },
+      apiVersion: 'v1',
+      kind: 'PersistentVolume',
+      metadata: { name: `trial-${i}` },
       spec: {
-        ...{ capacity: { storage: '100Gi' }, accessModes: ['ReadWriteOnce'], storageClassName: STORAGE_CLASS },
-        ...{ persistentVolumeReclaimPolicy: 'Retain', hostPath: { path: `/var/lib/trial/${i}` } },
+        capacity: { storage: '100Gi' },
+        accessModes: ['ReadWriteOnce'],
+        storageClassName: STORAGE_CLASS,
+        persistentVolumeReclaimPolicy: 'Retain',
+        hostPath: { path: `/var/lib/trial/${i}` },
       },
     })
 }
@@ -35,7 +43,8 @@ export async function createVolumes(cluster: Objects, count: number): Promise<vo
 export async function createRestrictedNamespace(cluster: Objects, name: string, nodes: string): Promise<void> {
   const levels = ['enforce', 'warn', 'audit'].map(mode => [`pod-security.kubernetes.io/${mode}`, 'restricted'])
   await cluster.apply({
-    ...{ apiVersion: 'v1', kind: 'Namespace' },
+    apiVersion: 'v1',
+    kind: 'Namespace',
     metadata: {
       name,
       labels: Object.fromEntries(levels),

@@ -31,7 +31,9 @@ const stageOf = (outcome: Outcome) => {
   const { phase, restarts, state, ...more } = STATES[outcome]
   const last = 'lastState' in more ? `\n  lastState: ${JSON.stringify(more.lastState)}` : ''
   return {
-    ...{ apiVersion: 'kwok.x-k8s.io/v1alpha1', kind: 'Stage', metadata: { name: outcome } },
+    apiVersion: 'kwok.x-k8s.io/v1alpha1',
+    kind: 'Stage',
+    metadata: { name: outcome },
     spec: {
       resourceRef: { apiGroup: 'v1', kind: 'Pod' },
       selector: {
@@ -75,7 +77,9 @@ export function writeStages(defaults: string, folder: string): string {
   const log = findLog(folder)
   writeLogLine(folder)
   const logs = {
-    ...{ apiVersion: 'kwok.x-k8s.io/v1alpha1', kind: 'ClusterLogs', metadata: { name: 'logs' } },
+    apiVersion: 'kwok.x-k8s.io/v1alpha1',
+    kind: 'ClusterLogs',
+    metadata: { name: 'logs' },
     spec: { logs: [{ logsFile: log, previousLogsFile: log, follow: true }] },
   }
   const own = [...(Object.keys(STATES) as Outcome[]).map(stageOf), logs]

@@ -76,7 +76,9 @@ export class PodRunner {
     const now = new Date().toISOString()
     const ready = { type: 'Ready', status: 'True', reason: 'KubeletReady', message: 'the trial runs its pods' }
     await cluster.setNodeStatus(RUNNER_NODE, {
-      ...{ capacity: amounts, allocatable: amounts, addresses: [{ type: 'InternalIP', address: HOST_ADDRESS }] },
+      capacity: amounts,
+      allocatable: amounts,
+      addresses: [{ type: 'InternalIP', address: HOST_ADDRESS }],
       conditions: [{ ...ready, lastHeartbeatTime: now, lastTransitionTime: now }],
     })
     await this.#renewLease()
@@ -120,10 +122,12 @@ export class PodRunner {
 
   #renewLease(): Promise<unknown> {
     return this.#options.cluster.apply({
-      ...{ apiVersion: 'coordination.k8s.io/v1', kind: 'Lease' },
+      apiVersion: 'coordination.k8s.io/v1',
+      kind: 'Lease',
       metadata: { name: RUNNER_NODE, namespace: 'kube-node-lease' },
       spec: {
-        ...{ holderIdentity: RUNNER_NODE, leaseDurationSeconds: 40 },
+        holderIdentity: RUNNER_NODE,
+        leaseDurationSeconds: 40,
         renewTime: new Date().toISOString().replace('Z', '000Z'),
       },
     })
@@ -148,8 +152,13 @@ export class PodRunner {
         fs.mkdirSync(folder, { recursive: true })
         const facts = { cluster, pod, address, folder, volumes: join(this.#options.folder, 'volumes') }
         this.#pods.set(uid, {
-          ...{ pod, namespace, facts, containers: new Map(), startTime: new Date().toISOString() },
-          ...{ stopping: null, written: '' },
+          pod,
+          namespace,
+          facts,
+          containers: new Map(),
+          startTime: new Date().toISOString(),
+          stopping: null,
+          written: '',
         })
       } else if (running) running.pod = pod
       if (pod.metadata!.deletionTimestamp && !running)
@@ -191,7 +200,9 @@ export class PodRunner {
     const base = { name: container.name, image: container.image!, imageID: container.image!, ready: false }
     const restartCount = previous?.status.restartCount ?? 0
     const state: ContainerState = {
-      ...{ child: null, output: '', hasStarted: false },
+      child: null,
+      output: '',
+      hasStarted: false,
       status: { ...base, restartCount, state: { waiting: { reason: 'ContainerCreating' } } },
     }
     running.containers.set(container.name, state)
@@ -236,8 +247,11 @@ export class PodRunner {
       }
       const waiting = { reason: 'CrashLoopBackOff', message: 'back-off restarting failed container' }
       state.status = {
-        ...{ ...state.status, ready: false, restartCount: restartCount + 1 },
-        ...{ state: { waiting }, lastState: { terminated } },
+        ...state.status,
+        ready: false,
+        restartCount: restartCount + 1,
+        state: { waiting },
+        lastState: { terminated },
       }
     })
   }
@@ -253,16 +267,18 @@ export class PodRunner {
     const group = own.runAsGroup ?? pod.spec!.securityContext?.runAsGroup
     const fsGroup = pod.spec!.securityContext?.fsGroup
     return [
-      ...[
-        '--rm',
-        '--pull',
-        'never',
-        '--name',
-        containerNameOf(pod, container.name),
-        '--network',
-        `ns:/run/netns/${namespace}`,
-      ],
-      ...['--log-driver', 'none', '--read-only-tmpfs=false', '--hostname', pod.metadata!.name!],
+      '--rm',
+      '--pull',
+      'never',
+      '--name',
+      containerNameOf(pod, container.name),
+      '--network',
+      `ns:/run/netns/${namespace}`,
+      '--log-driver',
+      'none',
+      '--read-only-tmpfs=false',
+      '--hostname',
+      pod.metadata!.name!,
       ...(own.readOnlyRootFilesystem ? ['--read-only'] : []),
       ...(own.allowPrivilegeEscalation === false ? ['--security-opt', 'no-new-privileges'] : []),
       ...(own.capabilities?.drop?.includes('ALL') ? ['--cap-drop', 'all'] : []),
@@ -270,13 +286,17 @@ export class PodRunner {
       ...(fsGroup !== undefined ? ['--group-add', String(fsGroup)] : []),
       ...this.#hostsOf(pod.metadata!.namespace!).flatMap(host => ['--add-host', host]),
       ...Object.entries(environment).flatMap(([name, value]) => ['--env', `${name}=${value}`]),
-      ...['--env', `KUBERNETES_SERVICE_HOST=${this.#apiAddress()}`, '--env', 'KUBERNETES_SERVICE_PORT=443'],
+      '--env',
+      `KUBERNETES_SERVICE_HOST=${this.#apiAddress()}`,
+      '--env',
+      'KUBERNETES_SERVICE_PORT=443',
       ...(container.volumeMounts ?? []).flatMap(({ name, mountPath, readOnly }) => [
         '--mount',
         `type=bind,source=${volumes.get(name)},target=${mountPath}${readOnly ? ',readonly' : ''}`,
       ]),
       ...(container.command ? ['--entrypoint', JSON.stringify(container.command)] : []),
-      ...[image, ...(container.args ?? [])],
+      image,
+      ...(container.args ?? []),
     ]
   }
 
@@ -303,7 +323,11 @@ export class PodRunner {
     const { pod, containers, facts, startTime } = running
     const statusOf = (container: V1Container): V1ContainerStatus =>
       containers.get(container.name)?.status ?? {
-        ...{ name: container.name, image: container.image!, imageID: '', ready: false, restartCount: 0 },
+        name: container.name,
+        image: container.image!,
+        imageID: '',
+        ready: false,
+        restartCount: 0,
         state: { waiting: { reason: 'PodInitializing' } },
       }
     const initContainerStatuses = (pod.spec!.initContainers ?? []).map(statusOf)
@@ -316,8 +340,14 @@ export class PodRunner {
       return { type, status, lastTransitionTime: known?.lastTransitionTime ?? new Date().toISOString() }
     }
     const status = {
-      ...{ phase: phaseOf(running), startTime, podIP: facts.address, podIPs: [{ ip: facts.address }] },
-      ...{ hostIP: HOST_ADDRESS, hostIPs: [{ ip: HOST_ADDRESS }], initContainerStatuses, containerStatuses },
+      phase: phaseOf(running),
+      startTime,
+      podIP: facts.address,
+      podIPs: [{ ip: facts.address }],
+      hostIP: HOST_ADDRESS,
+      hostIPs: [{ ip: HOST_ADDRESS }],
+      initContainerStatuses,
+      containerStatuses,
       conditions: [
         ...(pod.status?.conditions ?? []).filter(({ type }) => type === 'PodScheduled'),
         condition('Initialized', isInitialized),

@@ -112,8 +112,11 @@ async function checkUpload(
 }
 
 const newDeployment = (prefix: string) => ({
-  ...{ name: `${prefix}-${crypto.randomUUID().slice(0, 8)}`, source: 'internal_source', source_config: {} },
-  ...{ source_revision_config: {}, secrets: [] },
+  name: `${prefix}-${crypto.randomUUID().slice(0, 8)}`,
+  source: 'internal_source',
+  source_config: {},
+  source_revision_config: {},
+  secrets: [],
 })
 
 /** Sends requests until the platform would send no more, and expects every one of them to be answered. */

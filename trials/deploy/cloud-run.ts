@@ -93,10 +93,14 @@ export async function tryCloudRun(image: Image, installation: Installation): Pro
 
   await using cleanup = new AsyncDisposableStack()
   const instance = await startContainer(cleanup, {
-    ...{ image, platform: 'cloud-run' },
+    image,
+    platform: 'cloud-run',
     ...(container.args && { args: container.args }),
     settings: {
-      ...{ ...settings, ...LIMITS, PORT: `${port}`, K_SERVICE: 'slipway' },
+      ...settings,
+      ...LIMITS,
+      PORT: `${port}`,
+      K_SERVICE: 'slipway',
       // The front end of this trial is on the loopback.
       TRUSTED_PROXIES: `${settings.TRUSTED_PROXIES},127.0.0.1`,
     },

@@ -59,8 +59,17 @@ export async function startContainer(
   const podman = (...command: string[]) => run('podman', ['--log-level=error', ...command], { env: image.env })
   cleanup.defer(async () => void (await podman('rm', '--force', '--time', '1', name).catch(() => {})))
   const options = [
-    ...['--name', name, '--network', 'host', '--read-only', '--read-only-tmpfs=false', '--cap-drop', 'all'],
-    ...['--security-opt', 'no-new-privileges', ...Object.keys(settings).flatMap(variable => ['--env', variable])],
+    '--name',
+    name,
+    '--network',
+    'host',
+    '--read-only',
+    '--read-only-tmpfs=false',
+    '--cap-drop',
+    'all',
+    '--security-opt',
+    'no-new-privileges',
+    ...Object.keys(settings).flatMap(variable => ['--env', variable]),
   ]
   const instance = startInstance(
     cleanup,

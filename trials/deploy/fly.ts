@@ -63,8 +63,12 @@ export async function tryFly(image: Image, installation: Installation): Promise<
     image,
     platform: 'fly',
     settings: {
-      ...{ ...config.env, ...installation.settings, ...LIMITS, TRUSTED_PROXIES: `${trusted},127.0.0.1` },
-      ...{ PORT: `${port}`, PUBLIC_URL: `http://127.0.0.1:${port}` },
+      ...config.env,
+      ...installation.settings,
+      ...LIMITS,
+      TRUSTED_PROXIES: `${trusted},127.0.0.1`,
+      PORT: `${port}`,
+      PUBLIC_URL: `http://127.0.0.1:${port}`,
     },
   })
   const platform: Platform = {

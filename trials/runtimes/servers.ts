@@ -19,7 +19,9 @@ const startByScript =
     const url = `http://127.0.0.1:${port}`
     const path = `${join(ROOT, 'node_modules/.bin')}:${process.env.PATH}`
     const instance = startInstance(cleanup, url, {
-      ...{ command: 'sh', args: ['-c', scripts[script]!], cwd: ROOT },
+      command: 'sh',
+      args: ['-c', scripts[script]!],
+      cwd: ROOT,
       env: { ...settings, PATH: path, PUBLIC_URL: url, PORT: `${port}`, RATE_LIMIT_PER_MINUTE: '0' },
     })
     await waitUntilReady(instance, '/readyz', READY_MS)

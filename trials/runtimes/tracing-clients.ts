@@ -80,7 +80,9 @@ async function tryClient(name: string, load: () => Promise<Module>, { url, key }
     const shareId = crypto.randomUUID()
     const link = await client.shareRun(root.id, { shareId })
     const read = await fetch(`${url}/public/${shareId}/runs/query`, {
-      ...{ method: 'POST', headers: { 'Content-Type': 'application/json' }, body: '{}' },
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: '{}',
     })
     const shared = (await read.json()) as { runs: { id: string }[] }
     const isShown = (await client.readRunSharedLink(root.id)) === link && shared.runs.some(one => one.id === root.id)
@@ -100,7 +102,8 @@ async function tryExporter(Exporter: Exporter, name: string, { url, key }: Serve
   for (const compression of ['none', 'gzip']) {
     const project = `otlp ${name} ${compression} ${crypto.randomUUID().slice(0, 8)}`
     const exporter = new Exporter({
-      ...{ url: `${url}/otel/v1/traces`, compression },
+      url: `${url}/otel/v1/traces`,
+      compression,
       headers: { 'x-api-key': key, 'Langsmith-Project': project },
     })
     const provider = new BasicTracerProvider({ spanProcessors: [new BatchSpanProcessor(exporter)] })

@@ -110,8 +110,11 @@ export class Load {
     if (n % 12 === 0) {
       const name = `trial-${randomUUID()}`
       const deployment = {
-        ...{ name, source: 'internal_source', source_config: { listener_id: this.#listener.id } },
-        ...{ source_revision_config: {}, secrets: [{ name: 'TOKEN', value: 'a secret of the trial' }] },
+        name,
+        source: 'internal_source',
+        source_config: { listener_id: this.#listener.id },
+        source_revision_config: {},
+        secrets: [{ name: 'TOKEN', value: 'a secret of the trial' }],
       }
       const { status, body } = await this.#send('create', 'POST', '/v2/deployments', deployment, this.#keys.own)
       if (status === 201) this.#created.push({ id: body.id, name })

@@ -6,7 +6,8 @@ export type Approval = { access: 'all' | 'read' }
 export async function signIn({ url, signInToken }: Installation) {
   const headers = { 'Content-Type': 'application/json', Origin: url, 'Sec-Fetch-Site': 'same-origin' }
   const opened = await fetch(`${url}/sign-in/link`, {
-    ...{ method: 'POST', headers },
+    method: 'POST',
+    headers,
     body: JSON.stringify({ token: await signInToken() }),
   })
   if (!opened.ok) throw new Error(`The sign-in answered ${opened.status}: ${await opened.text()}`)

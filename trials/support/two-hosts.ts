@@ -94,7 +94,12 @@ async function startOnNode(cleanup: AsyncDisposableStack, settings: Settings = {
   const base = { PATH: process.env.PATH!, HOME: folder, SLIPWAY_HOME: join(folder, 'home') }
   await runProgram(['migrate'], { ...base, DATABASE_OWNER_URL: postgres.url })
   const env = {
-    ...{ ...base, ...COMMON, PUBLIC_URL: url, PORT: String(port), HOST: '127.0.0.1', DATABASE_URL: postgres.url },
+    ...base,
+    ...COMMON,
+    PUBLIC_URL: url,
+    PORT: String(port),
+    HOST: '127.0.0.1',
+    DATABASE_URL: postgres.url,
     SEALING_KEYS: `first:${Buffer.from(crypto.getRandomValues(new Uint8Array(32))).toString('base64url')}`,
     UPLOADS_DIR: join(folder, 'uploads'),
     ...settings,
@@ -107,8 +112,11 @@ async function startOnNode(cleanup: AsyncDisposableStack, settings: Settings = {
   const [key, agentKey] = printed.match(/slw_\w+/g) as [string, string]
   const [, workspace] = /^Workspace +(\S+)/m.exec(printed) as unknown as [string, string]
   start(['agent', '--home', join(folder, 'agent'), '--port', String(appsPort), '--stop'], {
-    ...{ ...base, SLIPWAY_URL: url, SLIPWAY_LISTENER_KEY: agentKey },
-    ...{ AGENT_RUN_AS: 'root', AGENT_ALLOWED_NETWORKS: '127.0.0.0/8' },
+    ...base,
+    SLIPWAY_URL: url,
+    SLIPWAY_LISTENER_KEY: agentKey,
+    AGENT_RUN_AS: 'root',
+    AGENT_ALLOWED_NETWORKS: '127.0.0.0/8',
   })
   return { host: 'Node', url, key, workspace, folder, signInToken: () => readSignInToken('Acme', env) }
 }

@@ -142,7 +142,9 @@ export class MetricsReporter {
     for (const copy of measured) this.#addToTotals(copy)
     this.#previous!.revisions.get(revision_id)!.minute = minute
     return {
-      ...{ deployment_id, revision_id, at: new Date(minute).toISOString() },
+      deployment_id,
+      revision_id,
+      at: new Date(minute).toISOString(),
       ...(newlyUnreached !== null && { unreached: newlyUnreached }),
       copies: measured.map(({ metrics }) => metrics),
     }
@@ -211,7 +213,9 @@ function toCopy(usage: CopyUsage, before: CopyUsage | undefined): MeasuredCopy {
         }
       : undefined
   const metrics = {
-    ...{ copy, running, restarts: increase(usage.restarts, before?.restarts ?? 0) },
+    copy,
+    running,
+    restarts: increase(usage.restarts, before?.restarts ?? 0),
     ...(cpuMs !== null && { cpu_ms: Math.round(cpuMs) }),
     ...(memory_bytes !== null && { memory_bytes: Math.round(memory_bytes) }),
     ...(requests && { statuses: requests.statuses.join(), latencies: requests.latencies.join() }),

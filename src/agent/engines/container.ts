@@ -117,7 +117,9 @@ export class ContainerEngine extends PooledEngine {
     const images = await this.#pinSidecarImages(spec, task)
     const image = await this.#makeImage(spec, tree, task)
     const artifact: Artifact = {
-      ...{ env: {}, health_path: null, commit: null },
+      env: {},
+      health_path: null,
+      commit: null,
       ...(tree && { env: tree.env, health_path: tree.health_path, commit: tree.commit }),
       ...image,
     }

@@ -176,7 +176,10 @@ export class DockerApi {
     const json = body && !stream ? JSON.stringify(body) : undefined
     const res = await new Promise<http.IncomingMessage>((resolve, reject) => {
       const req = http.request({
-        ...{ socketPath: this.#socket, method, path: this.#version + path + queryString(query), agent: false },
+        socketPath: this.#socket,
+        method,
+        path: this.#version + path + queryString(query),
+        agent: false,
         headers: { Host: 'engine', ...(json !== undefined && { 'Content-Type': 'application/json' }), ...headers },
         signal,
       })

@@ -18,7 +18,10 @@ export async function serveMcp({ out, signal, folder }: Session): Promise<void> 
     return renewing.fetch
   }
   await runProxy({
-    ...{ input: process.stdin, note, userAgent: USER_AGENT, signal },
+    input: process.stdin,
+    note,
+    userAgent: USER_AGENT,
+    signal,
     write: message => out.raw(JSON.stringify(message)),
     login: () => validLogin(readLogin(folder)),
     fetchFor,

@@ -50,7 +50,8 @@ function findNewest(
 ): Value {
   const place = values.findLastIndex(value => value !== null)
   return {
-    ...{ metric, unit },
+    metric,
+    unit,
     revision: revision_id === null ? null : (numbers.get(revision_id) ?? revision_id),
     at: place === -1 ? null : new Date(Date.parse(from) + place * step * 1000).toISOString(),
     value: values[place] ?? null,

@@ -42,7 +42,9 @@ export async function discoverProvider(session: Session, url: string, options: D
   const { clientSecret: ask, clientSecretFile: file } = options
   const client_secret = await readSecret('Client secret', { ask, file, isInteractive: out.isInteractive })
   const body = {
-    ...{ provider_id, name: options.name ?? provider_id, mcp_server_url: url },
+    provider_id,
+    name: options.name ?? provider_id,
+    mcp_server_url: url,
     ...(options.scope && { scopes: options.scope }),
     // The server names the values that it takes.
     ...(options.registration && { registration: options.registration as 'auto' }),

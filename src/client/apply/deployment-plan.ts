@@ -90,7 +90,9 @@ async function planNewDeployment(planner: Planner, document: DeclaredDocument): 
     try {
       const plan = await client.plan('POST /v2/deployments', { body: bodyWith(config), signal })
       return {
-        ...{ action: 'create', secrets: plan.secrets, warnings: plan.warnings },
+        action: 'create',
+        secrets: plan.secrets,
+        warnings: plan.warnings,
         changes: [...plan.changes.filter(({ path }) => path !== 'secrets'), ...ownerChange(null, owner), ...tags],
         basis: [plan.plan_digest, document.tags],
         run: done => run(done, plan.plan_digest),
@@ -161,7 +163,10 @@ async function planChangedDeployment(planner: Planner, document: DeclaredDocumen
   }
   const shown = plan?.changes.filter(({ path }) => path !== 'secrets') ?? []
   return {
-    ...{ action: 'change', run, secrets: plan?.secrets ?? [], warnings: plan?.warnings ?? [] },
+    action: 'change',
+    run,
+    secrets: plan?.secrets ?? [],
+    warnings: plan?.warnings ?? [],
     changes: [...shown, ...base.changes],
     basis: [...base.basis, isPatched ? plan!.plan_digest : null],
   }
@@ -292,7 +297,10 @@ export async function planPolicy(planner: Planner, document: DeclaredDocument): 
       change: storedNames.includes(name) || (name === 'hooks.secret' && stored?.hooks) ? 'changed' : 'added',
     }))
     return {
-      ...{ action, changes: plan.changes, secrets: changed, warnings: plan.warnings },
+      action,
+      changes: plan.changes,
+      secrets: changed,
+      warnings: plan.warnings,
       basis: plan.plan_digest,
       run: () => set(deployment_id, plan.plan_digest),
     }

@@ -2,8 +2,16 @@
 
 /** In the order in which they are applied: what a document names comes before it. */
 export const KINDS = [
-  ...(['Workspace', 'Role', 'Listener', 'TagKey', 'TagValue', 'Provider'] as const),
-  ...(['Deployment', 'PreviewPolicy', 'Webhook', 'CustomHost'] as const),
+  'Workspace',
+  'Role',
+  'Listener',
+  'TagKey',
+  'TagValue',
+  'Provider',
+  'Deployment',
+  'PreviewPolicy',
+  'Webhook',
+  'CustomHost',
 ] as const
 export type Kind = (typeof KINDS)[number]
 

@@ -88,7 +88,12 @@ export async function planApply(
 async function toStep({ kind, name }: Pick<DeclaredDocument, 'kind' | 'name'>, planned: Planned): Promise<Step> {
   const { action = 'nothing', changes = [], secrets = [], warnings = [], basis = null, run } = planned
   return {
-    ...{ kind, name, action, changes, secrets, warnings },
+    kind,
+    name,
+    action,
+    changes,
+    secrets,
+    warnings,
     digest: await digestOf(action === 'nothing' ? null : [action, basis]),
     run: async () => {
       const done: Done = {}

@@ -54,7 +54,10 @@ export async function planProvider(planner: Planner, document: DeclaredDocument)
   const headers = { 'If-Match': etag }
   const run = () => client.call('PATCH /v2/auth/providers/{provider_id}', { params, body: body as never, headers })
   return {
-    ...{ action: 'change', changes, run, basis: [etag, patch, isNeeded] },
+    action: 'change',
+    changes,
+    run,
+    basis: [etag, patch, isNeeded],
     secrets: isNeeded ? [{ name: SECRET, change: 'changed' }] : [],
   }
 }

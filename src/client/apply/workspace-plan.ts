@@ -119,7 +119,11 @@ export async function planWebhook(planner: Planner, document: DeclaredDocument):
   const idsOf = (kind: 'Deployment' | 'TagValue', names: string[] | undefined) =>
     names?.map(name => planner.ids.get(idKey(kind, name)) ?? `new ${name}`)
   const members = () => ({
-    ...{ description: '', event_types: ['*'], deployment_ids: [], tag_value_ids: [], enabled: true },
+    description: '',
+    event_types: ['*'],
+    deployment_ids: [],
+    tag_value_ids: [],
+    enabled: true,
     ...specOf(document),
     ...(deployments && { deployment_ids: idsOf('Deployment', deployments) }),
     ...(tags && { tag_value_ids: idsOf('TagValue', tags) }),

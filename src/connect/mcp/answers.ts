@@ -136,7 +136,9 @@ export function describeFailure(error: ApiFailure | ToolFailure): Answer {
   const next = NEXT_STEPS[code]
   const retryAfter = Number(error.response.headers.get('Retry-After'))
   const data = {
-    ...{ code, status, detail },
+    code,
+    status,
+    detail,
     ...(errors && { errors: errors.map(describeFault) }),
     ...(next && { next }),
     ...(retryAfter > 0 && { retry_after_seconds: retryAfter }),

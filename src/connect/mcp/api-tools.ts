@@ -28,7 +28,9 @@ const listParameters = ({ params, query }: Operation): Parameter[] => [
 ]
 
 const describeOperation = (operation: Operation) => ({
-  ...{ operation: operation.id, method: operation.method.toUpperCase(), path: operation.path },
+  operation: operation.id,
+  method: operation.method.toUpperCase(),
+  path: operation.path,
   summary: operation.summary,
   ...(operation.description && { description: operation.description }),
   permission: operation.verb?.permission ?? null,

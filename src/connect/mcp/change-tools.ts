@@ -158,8 +158,12 @@ function describeApplied({ change }: Change, reply: Body): Answer {
   const data = isRevision
     ? { deployment_id: reply.deployment_id, revision_id: reply.id, number: reply.number, status: reply.status }
     : {
-        ...{ deployment_id: reply.id, name: reply.name, status: reply.status, serving: reply.serving },
-        ...{ revision_id: reply.latest_revision_id, url: reply.url },
+        deployment_id: reply.id,
+        name: reply.name,
+        status: reply.status,
+        serving: reply.serving,
+        revision_id: reply.latest_revision_id,
+        url: reply.url,
       }
   return {
     summary: `Applied: ${change}. The revision is on its way: \`get_deployment\` shows how it goes.`,

@@ -28,7 +28,8 @@ const whoami = tool({
     const me = await api('GET /v2/me')
     const everywhere = new Set<string>(me.permissions)
     const workspaces = me.workspaces.map(({ id, display_name, permissions }: Body) => ({
-      ...{ id, name: display_name },
+      id,
+      name: display_name,
       further_permissions: permissions.filter((permission: string) => !everywhere.has(permission)),
     }))
     const actor = me.api_key ? `key \`${me.api_key.description}\`` : me.member?.email
@@ -47,13 +48,22 @@ const whoami = tool({
 
 const revisionLine = (revision: Body) =>
   revision && {
-    ...{ number: revision.number, status: revision.status, status_message: revision.status_message },
-    ...{ commit: revision.commit, since: revision.since },
+    number: revision.number,
+    status: revision.status,
+    status_message: revision.status_message,
+    commit: revision.commit,
+    since: revision.since,
   }
 
 const deploymentLine = ({ summary, ...one }: Body) => ({
-  ...{ id: one.id, name: one.name, source: one.source, url: one.url },
-  ...{ state: summary.state, status: one.status, serving: one.serving, healthy: summary.healthy },
+  id: one.id,
+  name: one.name,
+  source: one.source,
+  url: one.url,
+  state: summary.state,
+  status: one.status,
+  serving: one.serving,
+  healthy: summary.healthy,
   latest_revision: revisionLine(summary.latest_revision),
   serving_revision: summary.serving_revision?.number ?? null,
   ...(one.preview && { preview: { number: one.preview.number, branch: one.preview.branch } }),
@@ -131,9 +141,15 @@ const listRevisions = tool({
     const route = 'GET /v2/deployments/{deployment_id}/revisions'
     const page = await context.api(route, { path: { deployment_id }, query })
     const revisions = page.resources.map((revision: Body) => ({
-      ...{ number: revision.number, id: revision.id, status: revision.status },
-      ...{ status_message: revision.status_message, reasons: revision.reasons, commit: revision.commit },
-      ...{ actor: revision.actor, states: revision.states, created_at: revision.created_at },
+      number: revision.number,
+      id: revision.id,
+      status: revision.status,
+      status_message: revision.status_message,
+      reasons: revision.reasons,
+      commit: revision.commit,
+      actor: revision.actor,
+      states: revision.states,
+      created_at: revision.created_at,
     }))
     return { summary: `${countOf(revisions.length, 'revision')}.`, data: { revisions, ...nextPage(page, query) } }
   },
@@ -205,8 +221,13 @@ const listEvents = tool({
     const subject_id = deployment && (await findDeploymentId(context, deployment))
     const page = await context.api('GET /v2/events', { query: { ...query, order: 'desc', subject_id } })
     const events = page.resources.map((event: Body) => ({
-      ...{ number: event.number, type: event.type, created_at: event.created_at, subject: event.subject },
-      ...{ actor: event.actor, changes: event.changes, data: event.data },
+      number: event.number,
+      type: event.type,
+      created_at: event.created_at,
+      subject: event.subject,
+      actor: event.actor,
+      changes: event.changes,
+      data: event.data,
     }))
     const id = page.resources[0]?.workspace_id ?? context.workspace()
     const older = page.has_more ? ` Older ones: \`after\` ${page.next_after}.` : ''
@@ -228,9 +249,18 @@ const listPreviews = tool({
   run: async (_, query, { api, workspace }) => {
     const page = await api('GET /v2/previews', { query })
     const previews = page.resources.map((one: Body) => ({
-      ...{ deployment: one.parent_name, number: one.number, state: one.state, branch: one.branch, url: one.url },
-      ...{ head_sha: one.head_sha, commit: one.commit, fork: one.fork, approved_sha: one.approved_sha },
-      ...{ revision_status: one.revision_status, pull_request_url: one.pull_request_url, expires_at: one.expires_at },
+      deployment: one.parent_name,
+      number: one.number,
+      state: one.state,
+      branch: one.branch,
+      url: one.url,
+      head_sha: one.head_sha,
+      commit: one.commit,
+      fork: one.fork,
+      approved_sha: one.approved_sha,
+      revision_status: one.revision_status,
+      pull_request_url: one.pull_request_url,
+      expires_at: one.expires_at,
       preview_deployment_id: one.deployment_id,
     }))
     const id = workspace()
@@ -293,6 +323,14 @@ function findOnlyIntegration(integrations: Body[]): string {
 }
 
 export const readingTools: Tool[] = [
-  ...[whoami, findDeployments, getDeployment, listRevisions, compareRevisions, readLogs, listEvents],
-  ...[listPreviews, listTemplates, listRepositories],
+  whoami,
+  findDeployments,
+  getDeployment,
+  listRevisions,
+  compareRevisions,
+  readLogs,
+  listEvents,
+  listPreviews,
+  listTemplates,
+  listRepositories,
 ]

@@ -33,10 +33,17 @@ const MAX_TAIL = 16 * 1024
 const MAX_TOOL_CALLS = 1000
 /** What `readTokens()` reads. Merging all members that a server sends takes quadratic time. */
 const USAGE_MEMBERS = [
-  ...(['prompt_tokens', 'input_tokens', 'completion_tokens', 'output_tokens', 'cache_read_input_tokens'] as const),
-  ...(['cache_creation_input_tokens', 'prompt_tokens_details', 'input_tokens_details'] as const),
-  ...(['completion_tokens_details', 'output_tokens_details'] as const),
-]
+  'prompt_tokens',
+  'input_tokens',
+  'completion_tokens',
+  'output_tokens',
+  'cache_read_input_tokens',
+  'cache_creation_input_tokens',
+  'prompt_tokens_details',
+  'input_tokens_details',
+  'completion_tokens_details',
+  'output_tokens_details',
+] as const
 /** Of Anthropic, and of the responses of OpenAI. Its chat completions end with `[DONE]`. */
 const LAST_EVENTS = ['message_stop', 'response.completed']
 

@@ -52,12 +52,21 @@ export async function complete(ctx: Ctx, request: CompletionRequest): Promise<Co
   const body = JSON.stringify(inputs)
   const asked = { model: configuration.model, inputs, bytes: Buffer.byteLength(body) }
   const ended: EndedCall = {
-    ...{ started: Date.now(), operation: url.pathname, status: null, error: null, isCut: false, asked, trace },
-    ...{ answer: null, secrets: [] },
+    started: Date.now(),
+    operation: url.pathname,
+    status: null,
+    error: null,
+    isCut: false,
+    asked,
+    trace,
+    answer: null,
+    secrets: [],
   }
   try {
     const authorization = await authorizeCall(ctx, call, async () => ({
-      ...{ model: configuration.model, streaming: false, digest: sha256Hex(body) },
+      model: configuration.model,
+      streaming: false,
+      digest: sha256Hex(body),
     }))
     ended.secrets = authorization.secrets
     const answer = await sendWithRetry(ctx, call, url, body, authorization, request)

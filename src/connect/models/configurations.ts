@@ -52,9 +52,20 @@ export const isConfiguration = ({ configuration_id }: ConfigurationParams): SQL 
   and(eq(modelConfigurations.id, configuration_id), inTenant(modelConfigurations))!
 
 export const RECORD = recordColumns(modelConfigurations, [
-  ...(['name', 'provider', 'base_url', 'model', 'auth_type', 'token_url', 'client_id', 'scope', 'audience'] as const),
-  ...(['input_price', 'output_price', 'trace_project', 'deployment_ids'] as const),
-])
+  'name',
+  'provider',
+  'base_url',
+  'model',
+  'auth_type',
+  'token_url',
+  'client_id',
+  'scope',
+  'audience',
+  'input_price',
+  'output_price',
+  'trace_project',
+  'deployment_ids',
+] as const)
 
 /** The base without a slash at its end. Refuses what no call could reach. */
 function readBaseUrl(ctx: Ctx, text: string): URL {
@@ -147,7 +158,10 @@ export const createConfiguration = verb(
         id,
         organization_id: sql`current_organization()`,
         tenant_id: sql`case when ${isUsable} then current_tenant() end`,
-        ...{ name, provider, model, base_url: baseText(base) },
+        name,
+        provider,
+        model,
+        base_url: baseText(base),
         ...(await authColumns(ctx, id, input)),
         input_price: input_price ?? null,
         output_price: output_price ?? null,

@@ -2,13 +2,38 @@
 
 /** Of one connection (RFC 9110, section 7.6.1), and what `fetch` decides on. */
 const HOP_BY_HOP = [
-  ...['connection', 'keep-alive', 'proxy-authenticate', 'proxy-authorization', 'proxy-connection', 'te', 'trailer'],
-  ...['transfer-encoding', 'upgrade', 'expect', 'host', 'accept-encoding', 'http2-settings'],
+  'connection',
+  'keep-alive',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+  'expect',
+  'host',
+  'accept-encoding',
+  'http2-settings',
 ]
 /** The caller's credentials, and what tells where it is. */
 const OF_CALLER = [
-  ...['authorization', 'x-api-key', 'api-key', 'x-goog-api-key', 'cookie', 'cookie2', 'x-tenant-id', 'forwarded'],
-  ...['x-real-ip', 'true-client-ip', 'x-client-ip', 'x-cluster-client-ip', 'via', 'origin', 'referer', 'x-request-id'],
+  'authorization',
+  'x-api-key',
+  'api-key',
+  'x-goog-api-key',
+  'cookie',
+  'cookie2',
+  'x-tenant-id',
+  'forwarded',
+  'x-real-ip',
+  'true-client-ip',
+  'x-client-ip',
+  'x-cluster-client-ip',
+  'via',
+  'origin',
+  'referer',
+  'x-request-id',
 ]
 const OF_CALLER_PATTERN = /^(x-forwarded-|cf-|sec-|x-envoy-|x-slipway-|proxy-|fly-|fastly-)/
 
@@ -17,11 +42,36 @@ const OF_CALLER_PATTERN = /^(x-forwarded-|cf-|sec-|x-envoy-|x-slipway-|proxy-|fl
  * middleware sets some of them anew.
  */
 const OF_ANSWER = [
-  ...['set-cookie', 'set-cookie2', 'content-encoding', 'content-length', 'content-security-policy', 'clear-site-data'],
-  ...['content-security-policy-report-only', 'strict-transport-security', 'alt-svc', 'www-authenticate', 'refresh'],
-  ...['location', 'link', 'nel', 'report-to', 'reporting-endpoints', 'service-worker-allowed', 'x-frame-options'],
-  ...['permissions-policy', 'referrer-policy', 'x-content-type-options', 'ratelimit', 'ratelimit-policy', 'vary'],
-  ...['authentication-info', 'origin-agent-cluster', 'x-powered-by', 'sourcemap', 'x-request-id', 'x-accel-redirect'],
+  'set-cookie',
+  'set-cookie2',
+  'content-encoding',
+  'content-length',
+  'content-security-policy',
+  'clear-site-data',
+  'content-security-policy-report-only',
+  'strict-transport-security',
+  'alt-svc',
+  'www-authenticate',
+  'refresh',
+  'location',
+  'link',
+  'nel',
+  'report-to',
+  'reporting-endpoints',
+  'service-worker-allowed',
+  'x-frame-options',
+  'permissions-policy',
+  'referrer-policy',
+  'x-content-type-options',
+  'ratelimit',
+  'ratelimit-policy',
+  'vary',
+  'authentication-info',
+  'origin-agent-cluster',
+  'x-powered-by',
+  'sourcemap',
+  'x-request-id',
+  'x-accel-redirect',
 ]
 const OF_ANSWER_PATTERN = /^(access-control-|cross-origin-|slipway-|idempotency-replayed$|proxy-)/
 

@@ -11,9 +11,21 @@ import type { modelConfigurations } from './tables.ts'
 type Named = { id: string; name: string }
 
 const COLUMNS = [
-  ...(['id', 'name', 'provider', 'base_url', 'model', 'auth_type', 'secret', 'token_url', 'client_id'] as const),
-  ...(['scope', 'audience', 'input_price', 'output_price', 'trace_project'] as const),
-]
+  'id',
+  'name',
+  'provider',
+  'base_url',
+  'model',
+  'auth_type',
+  'secret',
+  'token_url',
+  'client_id',
+  'scope',
+  'audience',
+  'input_price',
+  'output_price',
+  'trace_project',
+] as const
 export type CalledConfiguration = Pick<typeof modelConfigurations.$inferSelect, (typeof COLUMNS)[number]>
 
 export type OpenedCall = {

@@ -30,11 +30,20 @@ const declared = (summary: string, id: string) => ({
   isReadOnly: true,
   verb: callModel,
   errors: [
-    ...(['model_not_found', 'model_proxy_off', 'model_budget_spent', 'model_url_not_allowed'] as const),
-    ...(['model_body_too_large', 'model_body_ambiguous', 'bodies_busy', 'body_cut', 'body_too_slow'] as const),
-    ...(['blocked_url'] as const),
-    ...(['upstream_redirected', 'upstream_error', 'upstream_timeout'] as const),
-  ] satisfies Operation['errors'],
+    'model_not_found',
+    'model_proxy_off',
+    'model_budget_spent',
+    'model_url_not_allowed',
+    'model_body_too_large',
+    'model_body_ambiguous',
+    'bodies_busy',
+    'body_cut',
+    'body_too_slow',
+    'blocked_url',
+    'upstream_redirected',
+    'upstream_error',
+    'upstream_timeout',
+  ] as const satisfies Operation['errors'],
 })
 
 const PATH = '/v1/model-proxy/{configuration_id}/{path}'

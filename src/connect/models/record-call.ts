@@ -148,7 +148,11 @@ function buildRun(
   const toText = (value: unknown) => maskSecrets(writeJson(value), secrets)
   const [inputs, outputs] = hides_contents ? [OMITTED, OMITTED] : [asked.inputs, answer?.outputs]
   return {
-    ...{ kind: 'post', id, trace_id, dotted_order, loc: ['body'] },
+    kind: 'post',
+    id,
+    trace_id,
+    dotted_order,
+    loc: ['body'],
     name: trace?.name ?? configuration.name,
     run_type: 'llm',
     start_time: toTime(started),

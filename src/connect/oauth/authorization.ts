@@ -8,10 +8,24 @@ import { boundedText } from '../../protocol/wire.ts'
 import type { oauthProviders } from './tables.ts'
 
 const PROVIDER_COLUMNS = [
-  ...(['id', 'provider_id', 'name', 'provider_type', 'client_id', 'client_secret'] as const),
-  ...(['token_endpoint_auth_method', 'registration_access_token', 'auth_url', 'token_url', 'revocation_url'] as const),
-  ...(['redirect_uri', 'issuer', 'issuer_in_answers', 'resource', 'uses_pkce', 'client_secret_urls'] as const),
-]
+  'id',
+  'provider_id',
+  'name',
+  'provider_type',
+  'client_id',
+  'client_secret',
+  'token_endpoint_auth_method',
+  'registration_access_token',
+  'auth_url',
+  'token_url',
+  'revocation_url',
+  'redirect_uri',
+  'issuer',
+  'issuer_in_answers',
+  'resource',
+  'uses_pkce',
+  'client_secret_urls',
+] as const
 export type Provider = Pick<typeof oauthProviders.$inferSelect, (typeof PROVIDER_COLUMNS)[number]>
 
 /** The same columns as JSON, with sealed secrets, for statements that join a provider. */
@@ -166,8 +180,17 @@ const SlackTokenResponse = z.looseObject({ authed_user: TokenResponse }).transfo
 
 /** The standard code, and the codes of servers that use their own. */
 const INVALID_GRANT_ERRORS = new Set([
-  ...['invalid_grant', 'invalid_code', 'bad_verification_code', 'invalid_refresh_token', 'bad_refresh_token'],
-  ...['expired', 'expired_token', 'token_expired', 'revoked', 'revoked_token', 'token_revoked'],
+  'invalid_grant',
+  'invalid_code',
+  'bad_verification_code',
+  'invalid_refresh_token',
+  'bad_refresh_token',
+  'expired',
+  'expired_token',
+  'token_expired',
+  'revoked',
+  'revoked_token',
+  'token_revoked',
 ])
 /** Only standard codes are quoted in error details: any other text of a server is untrusted. */
 const STANDARD_ERRORS =

@@ -55,7 +55,9 @@ export async function obtainClient(
     client_id: isGiven ? request.client_id! : request.document_url!,
     client_secret,
     token_endpoint_auth_method: client_secret ? chooseSecretMethod(discovered) : 'none',
-    ...{ client_secret_expires_at: null, registration_client_uri: null, registration_access_token: null },
+    client_secret_expires_at: null,
+    registration_client_uri: null,
+    registration_access_token: null,
   }
 }
 

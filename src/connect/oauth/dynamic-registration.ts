@@ -51,7 +51,8 @@ export async function sendRegistration(
   token?: string,
 ): Promise<Record<string, unknown>> {
   const headers = {
-    ...{ Accept: 'application/json', 'Content-Type': 'application/json' },
+    Accept: 'application/json',
+    'Content-Type': 'application/json',
     ...(token && { Authorization: `Bearer ${token}` }),
   }
   http.stage(stage)

@@ -53,7 +53,8 @@ export async function discoverServer(
     ...discovered,
     resource: metadata?.resource ?? null,
     scopes: [...new Set(supports_offline_access ? [...scopes, 'offline_access'] : scopes)],
-    ...{ uses_pkce: true, code_challenge_method: 'S256' },
+    uses_pkce: true,
+    code_challenge_method: 'S256',
     warnings,
   }
 }
@@ -145,8 +146,14 @@ async function discoverWithoutResource(
 }
 
 const defaultServer = (origin: string): AuthorizationServer => ({
-  ...{ issuer: null, issuer_in_answers: false },
-  ...{ auth_url: `${origin}/authorize`, token_url: `${origin}/token`, registration_url: `${origin}/register` },
-  ...{ revocation_url: null, auth_methods: ['client_secret_post', 'client_secret_basic', 'none'] },
-  ...{ supports_refresh: true, supports_metadata_document: false, supports_offline_access: false },
+  issuer: null,
+  issuer_in_answers: false,
+  auth_url: `${origin}/authorize`,
+  token_url: `${origin}/token`,
+  registration_url: `${origin}/register`,
+  revocation_url: null,
+  auth_methods: ['client_secret_post', 'client_secret_basic', 'none'],
+  supports_refresh: true,
+  supports_metadata_document: false,
+  supports_offline_access: false,
 })

@@ -160,7 +160,8 @@ async function lookUpToken(
     left join started_flow f on true`
   const data = { provider: request.provider, user_id: request.user_id ?? null, scopes: request.scopes }
   const rows = await commit(ctx, sql`changed.event`, change, data, {
-    ...{ lock, ctesBefore: [provider, stored, verdict, leased, revoked, startFlow(request, newFlow)] },
+    lock,
+    ctesBefore: [provider, stored, verdict, leased, revoked, startFlow(request, newFlow)],
     // A token is not stored for replays under an idempotency key: by then it may have expired.
     answerCondition: sql`changed.flow is not null`,
   })

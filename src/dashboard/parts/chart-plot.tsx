@@ -121,7 +121,9 @@ function toOptions({ series, marks, format, formatTime, steps, onLook, width, co
       { ...axis, grid: { show: false }, space: 70, values: (_, ticks) => ticks.map(formatTime), size: 30, gap: 10 },
       {
         ...axis,
-        ...{ space: 34, gap: GAP, size: (drawn, labels) => widthOf(drawn, labels, font) },
+        space: 34,
+        gap: GAP,
+        size: (drawn, labels) => widthOf(drawn, labels, font),
         values: (_, ticks) => ticks.map(format),
         ...(steps && { incrs: steps }),
       },

@@ -22,7 +22,10 @@ export function Tabs({ label, thing, to, tab, tabs, search = '' }: TabsProps) {
   useCommands(
     tabs.map(({ path, label, keys }) => ({
       // A command stays as it was registered until its id changes.
-      ...{ id: `tab-${path}${search}`, label: `${label} of ${thing}`, kind: 'page', keys },
+      id: `tab-${path}${search}`,
+      label: `${label} of ${thing}`,
+      kind: 'page',
+      keys,
       run: () => navigate(toAddress(to + path) + search),
     })),
   )

@@ -2,9 +2,33 @@
 
 /** Ids, numbers and codes. No message: it may quote an application or a server outside. */
 const FIELDS = [
-  ...['level', 'time', 'event', 'request_id', 'method', 'status', 'ms', 'code', 'error', 'attempts', 'sweep'],
-  ...['organization_id', 'tenant_id', 'actor_id', 'deployment_id', 'revision_id', 'deployment', 'revision', 'listener'],
-  ...['lease', 'fence', 'engine', 'version', 'number', 'seconds', 'rule', 'insight_config'],
+  'level',
+  'time',
+  'event',
+  'request_id',
+  'method',
+  'status',
+  'ms',
+  'code',
+  'error',
+  'attempts',
+  'sweep',
+  'organization_id',
+  'tenant_id',
+  'actor_id',
+  'deployment_id',
+  'revision_id',
+  'deployment',
+  'revision',
+  'listener',
+  'lease',
+  'fence',
+  'engine',
+  'version',
+  'number',
+  'seconds',
+  'rule',
+  'insight_config',
 ]
 const VALUE =
   /^(?:[a-z][a-z_]{0,60}|[A-Z]{3,12}|\d{1,15}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d[\d.:TZ-]{0,30})$/

@@ -18,17 +18,27 @@ docs/operating.md. The log is of the units slipway and slipway-agent in the jour
 
 /** Their values say nothing about people, and open nothing. Of every other setting only whether it is set. */
 const SHOWN_SETTINGS = [
-  ...['SLIPWAY_MODE', 'ABAC', 'AUDIT_LOGS', 'DEPLOYMENT_TRACING', 'DEPLOYMENT_MODELS', 'MODEL_PRIVATE_ADDRESSES'],
-  ...['RATE_LIMIT_PER_MINUTE', 'INGESTION_RATE_LIMIT_PER_MINUTE', 'UNKNOWN_KEYS_PER_MINUTE'],
-  ...['DATABASE_SECONDS_PER_MINUTE', 'EVENTS_PER_DAY'],
-  ...['AUDIT_RETENTION_DAYS', 'LOG_RETENTION_DAYS', 'REVISION_RETENTION_DAYS', 'UPLOADS_MAX_GIB', 'ALLOW_LOOPBACK'],
-  ...[
-    'DATABASE_PREPARED_STATEMENTS',
-    'CLIO_SCHEDULE_MIN_INTERVAL_SECONDS',
-    'PORT',
-    'SHUTDOWN_DELAY_SECONDS',
-    'SHUTDOWN_TIMEOUT_SECONDS',
-  ],
+  'SLIPWAY_MODE',
+  'ABAC',
+  'AUDIT_LOGS',
+  'DEPLOYMENT_TRACING',
+  'DEPLOYMENT_MODELS',
+  'MODEL_PRIVATE_ADDRESSES',
+  'RATE_LIMIT_PER_MINUTE',
+  'INGESTION_RATE_LIMIT_PER_MINUTE',
+  'UNKNOWN_KEYS_PER_MINUTE',
+  'DATABASE_SECONDS_PER_MINUTE',
+  'EVENTS_PER_DAY',
+  'AUDIT_RETENTION_DAYS',
+  'LOG_RETENTION_DAYS',
+  'REVISION_RETENTION_DAYS',
+  'UPLOADS_MAX_GIB',
+  'ALLOW_LOOPBACK',
+  'DATABASE_PREPARED_STATEMENTS',
+  'CLIO_SCHEDULE_MIN_INTERVAL_SECONDS',
+  'PORT',
+  'SHUTDOWN_DELAY_SECONDS',
+  'SHUTDOWN_TIMEOUT_SECONDS',
 ]
 const SHOWN_VALUE = /^[a-z0-9_]{1,20}$/
 const MAX_LINES = 5000
@@ -110,9 +120,17 @@ function describeMachine(env: NodeJS.ProcessEnv) {
     }
   }
   return {
-    ...{ slipway: VERSION, node: process.version, system: process.platform, release: release(), arch: arch() },
-    ...{ cpus: cpus().length, load: loadavg(), memory_bytes: totalmem(), free_memory_bytes: freemem() },
-    ...{ up_seconds: uptime(), written_at: new Date().toISOString() },
+    slipway: VERSION,
+    node: process.version,
+    system: process.platform,
+    release: release(),
+    arch: arch(),
+    cpus: cpus().length,
+    load: loadavg(),
+    memory_bytes: totalmem(),
+    free_memory_bytes: freemem(),
+    up_seconds: uptime(),
+    written_at: new Date().toISOString(),
     disks: { root: diskOf('/'), temporary: diskOf('/tmp'), uploads: diskOf(env.UPLOADS_DIR || '.slipway/uploads') },
   }
 }

@@ -230,9 +230,15 @@ function askOverHttps(domain: string): Promise<string | undefined> {
   return new Promise(resolve => {
     const request = https.get(
       {
-        ...{ host: '127.0.0.1', port: 443, servername: domain, path: '/readyz', headers: { Host: domain } },
+        host: '127.0.0.1',
+        port: 443,
+        servername: domain,
+        path: '/readyz',
+        headers: { Host: domain },
         // The name in the certificate is checked, and not its authority: that may be one that only clients know.
-        ...{ rejectUnauthorized: false, agent: false, timeout: 10_000 },
+        rejectUnauthorized: false,
+        agent: false,
+        timeout: 10_000,
       },
       answer => {
         answer.resume()

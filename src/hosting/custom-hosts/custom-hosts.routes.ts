@@ -30,9 +30,13 @@ export const customHostRoutes = slice(
     params: CustomHostRef,
     reply: CustomHost,
     errors: [
-      ...(['custom_host_unproven', 'custom_host_reserved', 'custom_host_taken', 'workspace_not_found'] as const),
-      ...(['upstream_error', 'upstream_timeout'] as const),
-    ],
+      'custom_host_unproven',
+      'custom_host_reserved',
+      'custom_host_taken',
+      'workspace_not_found',
+      'upstream_error',
+      'upstream_timeout',
+    ] as const,
     callsExternalServers: true,
     verb: verifyCustomHost,
   })

@@ -54,7 +54,10 @@ const rollbackMode = ({ release_on_newer_commit }: Rollback): RestoreMode => ({
 })
 
 const plannedRestore = ({ deployment_id, revision_id }: RevisionParams, { reason, until }: RestoreMode) => ({
-  ...{ reason, until, deployment_id, revision_id },
+  reason,
+  until,
+  deployment_id,
+  revision_id,
 })
 
 /** An unknown revision passes here, so that the answer is `revision_not_found`. */

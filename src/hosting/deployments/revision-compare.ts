@@ -47,7 +47,10 @@ export const compareTwoRevisions = verb(
 function describeRevision({ revision, errorLines }: ComparedRow): RevisionComparison['before'] {
   const { id, number, status, created_at, states, source_revision_config } = revisionToWire(revision)
   return {
-    ...{ id, number, status, created_at },
+    id,
+    number,
+    status,
+    created_at,
     commit: commitOf(revision),
     image_digest: /@(sha256:[0-9a-f]{64})$/.exec(source_revision_config.image_uri ?? '')?.[1] ?? null,
     build_seconds: states.find(state => state.status === 'BUILDING')?.seconds ?? null,

@@ -90,7 +90,11 @@ function selectRepositories(
     .slice(0, limit)
     .map(({ id, name, owner, url, default_branch }) => ({
       host_integration_id: integration_id,
-      ...{ id, name, owner, url, default_branch },
+      id,
+      name,
+      owner,
+      url,
+      default_branch,
     }))
 }
 

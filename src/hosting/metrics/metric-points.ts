@@ -47,7 +47,10 @@ function sumCopies({ deployment_id, revision_id, at, unreached, copies }: Metric
   const latencies = latencyColumns.map((name, i) => [name, sumOf(({ latencies }) => latencies?.[i])])
   const memory = copies.flatMap(({ memory_bytes }) => memory_bytes ?? [])
   return {
-    ...{ deployment_id, revision_id, at, unreached: unreached ?? null },
+    deployment_id,
+    revision_id,
+    at,
+    unreached: unreached ?? null,
     copies: copies.filter(({ running }) => running).length,
     cpu_ms: sumOf(copy => copy.cpu_ms),
     restarts: sum(copies.map(({ restarts }) => restarts)) ?? 0,

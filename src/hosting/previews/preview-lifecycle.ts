@@ -46,7 +46,10 @@ type PreviewFacts = {
 /** Drops the request's idempotency key and rate limit: one request or delivery can change several previews. */
 const previewCtx = (caller: Caller): Ctx => ({
   ...withoutRateLimit(caller),
-  ...{ permission: 'deployments:update', idempotency: null, ifMatch: null, withoutIfMatch: false },
+  permission: 'deployments:update',
+  idempotency: null,
+  ifMatch: null,
+  withoutIfMatch: false,
 })
 export const pullRef = (number: number): string => `refs/pull/${number}/head`
 
@@ -165,7 +168,8 @@ async function previewDeployment(caller: Caller, facts: PreviewFacts): Promise<N
     source: 'githost',
     source_config: { ...config, build_on_push: false, ...mergeResources(config, policy) },
     source_revision_config: {
-      ...{ repo_ref: pullRef(preview.number), platform_config_path },
+      repo_ref: pullRef(preview.number),
+      platform_config_path,
       ...({ repo_commit_sha: preview.head_sha } as object),
     },
     secrets: await previewSecrets(caller, facts, deploymentUrl(caller.config.appsDomain, name)),

@@ -33,9 +33,13 @@ export const previewRoutes = slice('Previews', 'A separate deployment for each p
     body: s.NewPreviewPolicy,
     reply: s.PreviewPolicy,
     errors: [
-      ...(['deployment_not_found', 'deployment_deleting', 'source_rule'] as const),
-      ...(['secret_unknown', 'secret_required', 'plan_stale'] as const),
-    ],
+      'deployment_not_found',
+      'deployment_deleting',
+      'source_rule',
+      'secret_unknown',
+      'secret_required',
+      'plan_stale',
+    ] as const,
     variant: { on: 'dry_run', reply: s.PreviewPolicyPlan, verb: planPolicy },
     verb: setPolicy,
   })

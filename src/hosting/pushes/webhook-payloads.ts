@@ -130,7 +130,9 @@ function readPush(payload: z.output<typeof PushPayload>): Push {
     ...common,
     sender: common.sender ?? pusher?.login ?? pusher?.name ?? null,
     repo_urls: repositoryUrls(payload.repository),
-    ...{ ref, before, after },
+    ref,
+    before,
+    after,
     created: payload.created ?? (before === null && after !== null),
     deleted: after === null,
     forced: payload.forced ?? false,
@@ -175,8 +177,10 @@ const readInstallation = (payload: z.output<typeof InstallationPayload>): Instal
   return { kind: 'installation', ...readCommonMembers(payload), action, installation: String(installation.id) }
 }
 const readRepositoriesChange = (payload: z.output<typeof InstallationPayload>): InstallationDelivery => ({
-  ...{ kind: 'installation', ...readCommonMembers(payload) },
-  ...{ action: 'repositories', installation: String(payload.installation.id) },
+  kind: 'installation',
+  ...readCommonMembers(payload),
+  action: 'repositories',
+  installation: String(payload.installation.id),
 })
 
 const payloadReader = <S extends z.ZodType>(schema: S, read: (payload: z.output<S>) => HostEvent | null) => {

@@ -64,8 +64,11 @@ export async function receiveDelivery(c: Context, services: Services, operation:
   if (event) {
     const { origin, request } = readOpenRequest(c, operation, services)
     const delivery = await storeDelivery(services, {
-      ...{ receiver: integration_id ?? 'app', delivery_id: readHeader(c, 'delivery') },
-      ...{ event, origin, request },
+      receiver: integration_id ?? 'app',
+      delivery_id: readHeader(c, 'delivery'),
+      event,
+      origin,
+      request,
     })
     const waitUntil = createWaitUntil(services.platform, c)
     if (delivery) waitUntil(processDelivery({ ...services, waitUntil }, delivery))

@@ -36,7 +36,9 @@ export async function issueRegistryCredential(
   const text = Buffer.from(JSON.stringify(claims)).toString('base64url')
   const [host, ...rest] = `${registry.url}/${grant.path}`.split('/')
   return {
-    ...{ registry: host!, repository: rest.join('/'), username: 'slipway' },
+    registry: host!,
+    repository: rest.join('/'),
+    username: 'slipway',
     password: [PASSWORD_PREFIX, text, await credentialSigner(config).sign(text)].join('.'),
     expires_at: new Date(expires).toISOString(),
   }

@@ -17,8 +17,13 @@ import { lockLease } from './lease.ts'
 
 type CredentialInput = z.output<typeof CredentialWish>
 type CredentialSubject = [
-  ...[listener_id: string, key_id: string, tenant_id: string, source: Source],
-  ...[image_uri: string | null, repo_url: string, integration: string | null],
+  listener_id: string,
+  key_id: string,
+  tenant_id: string,
+  source: Source,
+  image_uri: string | null,
+  repo_url: string,
+  integration: string | null,
 ]
 
 export const issueCredential = verb(

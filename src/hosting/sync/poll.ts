@@ -36,8 +36,15 @@ const selectLatestChange = ({ agent_id, fence }: LeaseHolder) =>
   sql<[string]>`select latest_change(${agent_id}, ${fence})`
 
 type ChangesRow = [
-  ...[listener_id: string, fence: string, expires: string, keep_unknown: boolean],
-  ...[latest: string, digest: string, resync: boolean, more: boolean, changes: string],
+  listener_id: string,
+  fence: string,
+  expires: string,
+  keep_unknown: boolean,
+  latest: string,
+  digest: string,
+  resync: boolean,
+  more: boolean,
+  changes: string,
 ]
 
 /** `lease` returns the listener's row, locked. */

@@ -62,8 +62,14 @@ export type StoredWork = {
 }
 
 const ABSENT_MEMBERS = {
-  ...{ tenant_id: null, name: null, deployment_type: null, custom_url: null, k8s_namespace: null },
-  ...{ needs_database: false, revision: null, serving: null },
+  tenant_id: null,
+  name: null,
+  deployment_type: null,
+  custom_url: null,
+  k8s_namespace: null,
+  needs_database: false,
+  revision: null,
+  serving: null,
 }
 
 /** `tracesUrl` is this API as applications reach it, or null if they cannot or must not send traces. */
@@ -80,7 +86,12 @@ export async function toWork(
     revision &&
     toRevisionWork(context, { deployment_id, tenant_id, name, deployment_type, trace_key_version }, revision)
   return {
-    ...{ deployment_id, generation, wanted: 'present', tenant_id, name, deployment_type },
+    deployment_id,
+    generation,
+    wanted: 'present',
+    tenant_id,
+    name,
+    deployment_type,
     custom_url,
     k8s_namespace: source_config.listener_config?.k8s_namespace ?? null,
     needs_database: hasDatabase(source_config.resource_spec),
@@ -99,7 +110,10 @@ async function toRevisionWork(
   const { id, number, status, source, source_config: config, source_revision_config: revisionConfig } = stored
   const placeOf = (what: string) => [listener_id, deployment.deployment_id, id, what].join('/')
   return {
-    ...{ id, number, status, source },
+    id,
+    number,
+    status,
+    source,
     platform_config_path: revisionConfig.platform_config_path ?? null,
     image_uri: revisionConfig.image_uri ?? null,
     template_id: source === 'internal_template' ? (config.template_id ?? null) : null,
@@ -129,7 +143,9 @@ const toGitWork = (
   { repo_url = '' }: StoredConfig,
   { repo_ref = '', repo_commit_sha }: StoredRevisionConfig,
 ): RevisionWork['git'] => ({
-  ...{ url: repo_url, ref: repo_ref, commit_sha: repo_commit_sha ?? null },
+  url: repo_url,
+  ref: repo_ref,
+  commit_sha: repo_commit_sha ?? null,
 })
 
 const openSecrets = async ({ sealer }: Ctx, deployment: string, sealed: { name: string; sealed: string }[]) =>

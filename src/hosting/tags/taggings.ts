@@ -187,7 +187,10 @@ export const listTaggings = verb(
         order by k.key, v.value`,
     )
     return (rows as ListedRow[]).map(([tag_key_id, tag_key, tag_value_id, tag_value, resources]) => ({
-      ...{ tag_key, tag_key_id, tag_value, tag_value_id },
+      tag_key,
+      tag_key_id,
+      tag_value,
+      tag_value_id,
       resources: groupByKind(JSON.parse(resources)),
     }))
   },

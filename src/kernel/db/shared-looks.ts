@@ -80,8 +80,15 @@ export function createWatches({ config, platform, database }: DatabaseServices):
     }
     for (const [name, { touchedAt }] of feeds) if (now - touchedAt >= GONE_MS) feeds.delete(name)
     const feed: Feed = {
-      ...{ items: [], bytes: 0, from: cursor, to: cursor, keys: new Map() },
-      ...{ dueAt: now + minDelay, delay: minDelay, claim: undefined, touchedAt: now },
+      items: [],
+      bytes: 0,
+      from: cursor,
+      to: cursor,
+      keys: new Map(),
+      dueAt: now + minDelay,
+      delay: minDelay,
+      claim: undefined,
+      touchedAt: now,
     }
     feeds.set(subject, feed)
     return feed

@@ -29,7 +29,11 @@ type KeyState = {
   last: Attempt | undefined
 }
 const newKeyState = (minute: number, unsent = 0): KeyState => ({
-  ...{ minute, count: 0, unsent, sendAfter: MAX_PER_MINUTE, last: undefined },
+  minute,
+  count: 0,
+  unsent,
+  sendAfter: MAX_PER_MINUTE,
+  last: undefined,
 })
 
 export function createAttemptLog({ config, platform, database }: DatabaseServices) {

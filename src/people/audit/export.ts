@@ -37,8 +37,19 @@ const toNativeItem = (row: AuditRow) => ({
 const CSV_COLUMNS: [name: string, value: (item: ReturnType<typeof toNativeItem>) => unknown][] = [
   ...(
     [
-      ...(['time', 'operation', 'succeeded', 'status', 'code', 'actor_kind', 'actor_name', 'actor_id'] as const),
-      ...(['workspace_id', 'client_address', 'user_agent', 'method', 'path'] as const),
+      'time',
+      'operation',
+      'succeeded',
+      'status',
+      'code',
+      'actor_kind',
+      'actor_name',
+      'actor_id',
+      'workspace_id',
+      'client_address',
+      'user_agent',
+      'method',
+      'path',
     ] as const
   ).map(name => [name, item => item[name]] as (typeof CSV_COLUMNS)[number]),
   ['subjects', ({ events }) => [...new Set(events.map(event => event.subject_id))].join(' ')],

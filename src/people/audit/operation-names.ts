@@ -217,8 +217,12 @@ const ROUTE_OPERATIONS: Record<string, string> = {
 }
 
 const VERBS: Record<string, string> = {
-  ...{ change: 'update', rename: 'update', set: 'update' },
-  ...{ add: 'create', remove: 'delete', revoke: 'delete' },
+  change: 'update',
+  rename: 'update',
+  set: 'update',
+  add: 'create',
+  remove: 'delete',
+  revoke: 'delete',
 }
 const toSnakeCase = (camelCase: string): string => camelCase.replace(/[A-Z]/g, letter => `_${letter.toLowerCase()}`)
 

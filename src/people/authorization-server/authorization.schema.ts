@@ -50,8 +50,10 @@ export const AuthorizationQuery = z
   })
   .meta({
     example: {
-      ...{ response_type: 'code', client_id: 'https://assistant.example.com/oauth/client.json' },
-      ...{ redirect_uri: 'http://127.0.0.1:3334/callback', code_challenge_method: 'S256' },
+      response_type: 'code',
+      client_id: 'https://assistant.example.com/oauth/client.json',
+      redirect_uri: 'http://127.0.0.1:3334/callback',
+      code_challenge_method: 'S256',
       code_challenge: 'E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM',
     },
   })

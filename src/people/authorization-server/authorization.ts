@@ -57,7 +57,11 @@ export const readAuthorizationRequest = verb(null, async (ctx, query: Query) => 
   if (!matchesRedirectUri(client.redirect_uris, query.redirect_uri)) throw fail('invalid_redirect_uri')
   const { redirect_uri, code_challenge, state } = query
   const shown: Shown = {
-    ...{ redirect_uri, code_challenge, state, scope, resource },
+    redirect_uri,
+    code_challenge,
+    state,
+    scope,
+    resource,
     client: { id: client.id, name: client.name },
     until: now(ctx) + DECISION_MS,
   }

@@ -26,9 +26,16 @@ const Word = boundedText(20)
 const Coordinate = boundedText(100)
 /** What verifies a signature. Anything else of a key is not kept: hundreds of key sets are in memory. */
 const PublicKey = z.object({
-  ...{ kty: Word, alg: Word.optional(), use: Word.optional(), crv: Word.optional() },
-  ...{ kid: boundedText(512).optional(), key_ops: arrayOf(Word, 10).optional() },
-  ...{ n: boundedText(1400).optional(), e: Word.optional(), x: Coordinate.optional(), y: Coordinate.optional() },
+  kty: Word,
+  alg: Word.optional(),
+  use: Word.optional(),
+  crv: Word.optional(),
+  kid: boundedText(512).optional(),
+  key_ops: arrayOf(Word, 10).optional(),
+  n: boundedText(1400).optional(),
+  e: Word.optional(),
+  x: Coordinate.optional(),
+  y: Coordinate.optional(),
 })
 
 async function fetchDocument<Schema extends z.ZodType>(

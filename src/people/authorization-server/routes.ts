@@ -96,7 +96,8 @@ const readResource = (path: '' | '/mcp') => ({
 export const authorizationServerRoutes = slice('OAuth', 'The authorization server of this installation (OAuth 2.1).')
   .get('/.well-known/oauth-authorization-server', { id: 'readAuthorizationServer', ...readServer })
   .get('/.well-known/oauth-authorization-server/mcp', {
-    ...{ id: 'readAuthorizationServerOfMcp', ...readServer },
+    id: 'readAuthorizationServerOfMcp',
+    ...readServer,
     description: 'The same, for clients that look for it by the address of `/mcp`.',
   })
   .get('/.well-known/oauth-protected-resource', { id: 'readProtectedResource', ...readResource('') })

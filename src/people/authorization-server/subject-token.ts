@@ -8,10 +8,7 @@ import type { Failure } from '../../kernel/http/errors.ts'
 import { type IssuerKeys, readIssuerKeys } from './issuer-keys.ts'
 
 /** Of asymmetric keys. With another one, the public key of the issuer could be taken for a shared secret. */
-const ALGORITHMS = [
-  ...['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512'],
-  ...['ES256', 'ES384', 'ES512', 'EdDSA', 'Ed25519'],
-]
+const ALGORITHMS = ['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512', 'ES256', 'ES384', 'ES512', 'EdDSA', 'Ed25519']
 const CLOCK_TOLERANCE_S = 30
 /** Tokens of jobs live for minutes. One that lives for longer than a day is of another kind. */
 const MAX_LIFETIME_S = 24 * 60 * 60

@@ -41,8 +41,11 @@ const LINK_REFUSALS = ['sign_in_link_invalid', 'invalid_request', 'body_too_larg
 /** Where no member or organization is known, no journal can have the refusal. */
 const logRefusal = (c: Visitor, { platform }: Services, error: unknown): void =>
   platform.log({
-    ...{ level: 'warn', request_id: c.get('requestId'), event: 'session.refused' },
-    ...{ code: toFailure(error).code, client_address: platform.clientAddress(c) ?? null },
+    level: 'warn',
+    request_id: c.get('requestId'),
+    event: 'session.refused',
+    code: toFailure(error).code,
+    client_address: platform.clientAddress(c) ?? null,
   })
 
 const redirect = (c: Visitor, location: string): Response =>

@@ -85,7 +85,9 @@ function readTable(raw: RawBody): Table {
   const [name = file && nameOf(file)] = fields.get('name') ?? []
   const single = (field: string) => fields.get(field)?.[0]
   const members = {
-    ...{ name, description: single('description'), data_type: single('data_type') },
+    name,
+    description: single('description'),
+    data_type: single('data_type'),
     ...Object.fromEntries(SCHEMAS.map(field => [field, parseSchema(reader, field, single(field))])),
   }
   const dataset = reader.readMembers(schema.NewDataset, members, ['body'])
@@ -138,7 +140,8 @@ function toExamples(reader: BodyReader, [header = [], ...rows]: string[][], fiel
     const hasOutputs = columns[1]!.length > 0
     return [
       {
-        ...{ id: crypto.randomUUID(), inputs },
+        id: crypto.randomUUID(),
+        inputs,
         metadata: reader.readMetadata(metadata, [...loc, 'metadata']),
         ...(hasOutputs && { outputs }),
         loc: { inputs: [...loc, 'inputs'], outputs: [...loc, 'outputs'] },

@@ -27,9 +27,13 @@ const UPLOAD_EXAMPLE = {
     .join(''),
 }
 const CREATION_ERRORS = [
-  ...(['dataset_not_found', 'run_not_found', 'example_exists', 'examples_full'] as const),
-  ...(['examples_unchecked', 'schema_too_costly'] as const),
-]
+  'dataset_not_found',
+  'run_not_found',
+  'example_exists',
+  'examples_full',
+  'examples_unchecked',
+  'schema_too_costly',
+] as const
 const linkInput = { params: s.AttachmentRef, query: s.AttachmentSignature }
 
 export const exampleRoutes = slice('Examples', 'What a dataset consists of: inputs, and the outputs expected for them.')

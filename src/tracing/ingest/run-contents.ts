@@ -140,8 +140,20 @@ function readDetails(usage: Members): UsageDetails {
 
 /** Members that hold what a person wants to see, the best first. */
 const TEXT_MEMBERS = [
-  ...['content', 'text', 'input', 'output', 'question', 'query', 'prompt', 'answer', 'result'],
-  ...['message', 'messages', 'choices', 'generations', 'kwargs'],
+  'content',
+  'text',
+  'input',
+  'output',
+  'question',
+  'query',
+  'prompt',
+  'answer',
+  'result',
+  'message',
+  'messages',
+  'choices',
+  'generations',
+  'kwargs',
 ]
 
 export function previewOf(json: string | undefined): string | undefined {

@@ -103,7 +103,15 @@ function readValues(operation: RunOperation): Values {
   const { extra, serialized, inputs, outputs, events } = operation
   const { usage, columns } = readMetadata(extra)
   return {
-    ...{ run_type, start_time, end_time, reference_example_id, extra, serialized, inputs, outputs, events },
+    run_type,
+    start_time,
+    end_time,
+    reference_example_id,
+    extra,
+    serialized,
+    inputs,
+    outputs,
+    events,
     name: name && cleanText(name),
     error: error && cleanText(error),
     tags: tags?.map(cleanText),

@@ -27,7 +27,12 @@ export async function generateConfig(ctx: Ctx, request: ConfigRequest): Promise<
   const signal = AbortSignal.timeout(CALL_MS)
   const ask = (repairs?: { answer: string; fault: string }): Promise<Answered> =>
     callModel(ctx, {
-      ...{ configuration_id, actor: id, about: session_id, question, repairs, signal },
+      configuration_id,
+      actor: id,
+      about: session_id,
+      question,
+      repairs,
+      signal,
       idempotency_key: crypto.randomUUID(),
       run_id: crypto.randomUUID(),
       metadata: { session_id },

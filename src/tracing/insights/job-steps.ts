@@ -25,9 +25,16 @@ const SHARE_MS = 25_000
 const MAX_ATTEMPTS = 5
 /** A repeat would fail in the same way. */
 const FINAL_CODES = [
-  ...['model_required', 'model_not_found', 'model_proxy_off', 'model_url_not_allowed', 'model_budget_spent'],
-  ...['model_call_failed', 'upstream_redirected', 'blocked_url'],
-  ...['filter_invalid', 'project_not_found'],
+  'model_required',
+  'model_not_found',
+  'model_proxy_off',
+  'model_url_not_allowed',
+  'model_budget_spent',
+  'model_call_failed',
+  'upstream_redirected',
+  'blocked_url',
+  'filter_invalid',
+  'project_not_found',
 ]
 
 /** The condition is on jobs `j`. */

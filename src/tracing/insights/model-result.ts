@@ -77,7 +77,11 @@ const byRuns = (a: Cluster, b: Cluster): number => b.runs.length - a.runs.length
 
 export const describeClusters = (placed: PlacedCluster[]): ReportCluster[] =>
   placed.map(({ name, description, level, parent_name, stats: { num_runs, ...stats } }) => ({
-    ...{ name, description, level, parent: parent_name, runs: num_runs },
+    name,
+    description,
+    level,
+    parent: parent_name,
+    runs: num_runs,
     stats,
   }))
 

@@ -75,10 +75,18 @@ export const insightRoutes = slice(
     body: c.ConfigQuestion,
     reply: c.GeneratedConfig,
     errors: [
-      ...(['project_not_found', 'model_required', 'model_not_found', 'model_proxy_off'] as const),
-      ...(['model_url_not_allowed', 'model_budget_spent', 'model_call_failed', 'model_answer_invalid'] as const),
-      ...(['upstream_error', 'upstream_timeout', 'upstream_redirected'] as const),
-    ],
+      'project_not_found',
+      'model_required',
+      'model_not_found',
+      'model_proxy_off',
+      'model_url_not_allowed',
+      'model_budget_spent',
+      'model_call_failed',
+      'model_answer_invalid',
+      'upstream_error',
+      'upstream_timeout',
+      'upstream_redirected',
+    ] as const,
     verb: writeConfig,
   })
   .get('/sessions/{session_id}/insights/configs/{config_id}', {

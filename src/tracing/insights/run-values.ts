@@ -15,9 +15,16 @@ type Message = Record<string, unknown>
 export type RunValues = { values: TemplateValues; facts: RunFacts }
 
 const COLUMNS = [
-  ...(['inputs', 'outputs', 'objects', 'error', 'end_time', 'thread_id', 'feedback_stats'] as const),
-  ...(['total_tokens', 'total_cost'] as const),
-]
+  'inputs',
+  'outputs',
+  'objects',
+  'error',
+  'end_time',
+  'thread_id',
+  'feedback_stats',
+  'total_tokens',
+  'total_cost',
+] as const
 
 /** By the ids of the runs. Runs that were deleted meanwhile are missing. */
 export async function readRunValues(

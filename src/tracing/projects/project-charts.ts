@@ -110,7 +110,11 @@ export function buildDashboard(
     index: 0,
     charts: [],
     sub_sections: sections.map(({ title, charts }, index) => ({
-      ...{ id: toId(title), title, description: null, index, charts },
+      id: toId(title),
+      title,
+      description: null,
+      index,
+      charts,
     })),
   }
 }
@@ -127,7 +131,13 @@ function buildChart(
   const id = toId(title)
   const series = lines.map(line => ({ ...line, id: toId(id, line.name) }))
   return {
-    ...{ id, title, description: null, index, chart_type: type, common_filters: null, metadata: null },
+    id,
+    title,
+    description: null,
+    index,
+    chart_type: type,
+    common_filters: null,
+    metadata: null,
     series: series.map(({ readAt: _, ...line }) => ({ ...line, filters: null, group_by: null })),
     data: series.flatMap(line =>
       times.map(at => ({

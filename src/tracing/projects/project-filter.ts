@@ -6,8 +6,15 @@ import { containsAny, matchesPattern } from '../store/postgres/text-matches.ts'
 import { type Counts, selectStatistic } from './project-stats.ts'
 
 const STATISTICS = [
-  ...(['run_count', 'error_rate', 'streaming_rate', 'prompt_tokens', 'completion_tokens', 'total_tokens'] as const),
-  ...(['prompt_cost', 'completion_cost', 'total_cost'] as const),
+  'run_count',
+  'error_rate',
+  'streaming_rate',
+  'prompt_tokens',
+  'completion_tokens',
+  'total_tokens',
+  'prompt_cost',
+  'completion_cost',
+  'total_cost',
 ] as const
 const LATENCIES = ['latency_p50', 'latency_p99', 'first_token_p50', 'first_token_p99'] as const
 

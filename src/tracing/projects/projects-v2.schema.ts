@@ -26,10 +26,18 @@ export const writeOffsetCursor = (offset: number): string => Buffer.from(String(
 
 export const SessionQueryV2 = z
   .object({
-    ...{ id: shape.id, name: shape.name, name_contains: shape.name_contains, metadata: shape.metadata },
-    ...{ dataset_version: shape.dataset_version, tag_value_id: shape.tag_value_id, filter: shape.filter },
-    ...{ include_stats: shape.include_stats, stats_start_time: shape.stats_start_time },
-    ...{ stats_select: shape.stats_select, stats_filter: shape.stats_filter, use_approx_stats: shape.use_approx_stats },
+    id: shape.id,
+    name: shape.name,
+    name_contains: shape.name_contains,
+    metadata: shape.metadata,
+    dataset_version: shape.dataset_version,
+    tag_value_id: shape.tag_value_id,
+    filter: shape.filter,
+    include_stats: shape.include_stats,
+    stats_start_time: shape.stats_start_time,
+    stats_select: shape.stats_select,
+    stats_filter: shape.stats_filter,
+    use_approx_stats: shape.use_approx_stats,
     sort_by_feedback_key: shape.sort_by_feedback_key,
     include_facets: shape.facets,
     reference_dataset_id: idFilter('Experiments of these datasets.'),

@@ -32,9 +32,14 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
     body: s.NewSession,
     reply: s.Session,
     errors: [
-      ...(['project_name_taken', 'project_id_taken', 'dataset_not_found', 'tag_value_not_found'] as const),
-      ...(['quota_full', 'denied_by_policy', 'workspace_not_found'] as const),
-    ],
+      'project_name_taken',
+      'project_id_taken',
+      'dataset_not_found',
+      'tag_value_not_found',
+      'quota_full',
+      'denied_by_policy',
+      'workspace_not_found',
+    ] as const,
     location: session => `/sessions/${session.id}`,
     verb: sessions.createSession,
   })
@@ -72,9 +77,13 @@ export const sessionRoutes = slice('Tracing projects', 'What applications trace 
     body: s.SessionPatch,
     reply: s.Session,
     errors: [
-      ...(['project_not_found', 'project_name_taken', 'project_of_deployment', 'dataset_not_found'] as const),
-      ...(['quota_full', 'denied_by_policy'] as const),
-    ],
+      'project_not_found',
+      'project_name_taken',
+      'project_of_deployment',
+      'dataset_not_found',
+      'quota_full',
+      'denied_by_policy',
+    ] as const,
     verb: sessions.changeSession,
   })
   .delete('/sessions/{session_id}', {

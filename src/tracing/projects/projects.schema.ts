@@ -133,9 +133,22 @@ export type Session = z.output<typeof Session>
 export const SessionList = z.array(Session).meta({ id: 'TracingProjectList' })
 
 export const STATISTICS = [
-  ...(['run_count', 'latency_p50', 'latency_p99', 'first_token_p50', 'first_token_p99', 'prompt_tokens'] as const),
-  ...(['completion_tokens', 'total_tokens', 'prompt_cost', 'completion_cost', 'total_cost'] as const),
-  ...(['last_run_start_time', 'error_rate', 'streaming_rate', 'feedback_stats', 'session_feedback_stats'] as const),
+  'run_count',
+  'latency_p50',
+  'latency_p99',
+  'first_token_p50',
+  'first_token_p99',
+  'prompt_tokens',
+  'completion_tokens',
+  'total_tokens',
+  'prompt_cost',
+  'completion_cost',
+  'total_cost',
+  'last_run_start_time',
+  'error_rate',
+  'streaming_rate',
+  'feedback_stats',
+  'session_feedback_stats',
 ] as const
 const SORT_COLUMNS = [
   ...(['name', 'start_time', 'last_run_start_time', 'latency_p50', 'latency_p99', 'error_rate', 'feedback'] as const),

@@ -41,17 +41,17 @@ export const sessionToWire = (row: SessionRow, stats: SessionStats = NO_STATS): 
 })
 
 const RECORDED = recordColumns(projects, [
-  ...([
-    'name',
-    'description',
-    'start_time',
-    'end_time',
-    'extra',
-    'default_dataset_id',
-    'reference_dataset_id',
-  ] as const),
-  ...(['tag_value_ids', 'trace_tier', 'longlived_ttl_days'] as const),
-])
+  'name',
+  'description',
+  'start_time',
+  'end_time',
+  'extra',
+  'default_dataset_id',
+  'reference_dataset_id',
+  'tag_value_ids',
+  'trace_tier',
+  'longlived_ttl_days',
+] as const)
 
 const isSession = (id: string): SQL => sql`p.id = ${id}::uuid and p.tenant_id = current_tenant()`
 const isVersion = (ctx: Ctx): SQL => versionMatches(ctx, { version: sql`p.version` }) ?? sql`true`

@@ -35,8 +35,15 @@ const toWire = (row: ViewRow): z.output<typeof schema.FilterView> & { [etagVersi
 })
 
 const MEMBERS = [
-  ...(['display_name', 'description', 'type', 'filter_string', 'trace_filter_string', 'tree_filter_string'] as const),
-  ...(['start_time', 'end_time', 'duration'] as const),
+  'display_name',
+  'description',
+  'type',
+  'filter_string',
+  'trace_filter_string',
+  'tree_filter_string',
+  'start_time',
+  'end_time',
+  'duration',
 ] as const
 type Members = { [Name in (typeof MEMBERS)[number]]?: string | null | undefined }
 const RECORDED = recordColumns(filterViews, ['session_id', ...MEMBERS])

@@ -33,7 +33,11 @@ const FOUND = sql`
         source_proposed_example_id uuid`
 const readFound = (runs: StoredRun[]): SQL => {
   const rows = runs.map(({ id, session_id, trace_id, start_time }, place) => ({
-    ...{ place, run_id: id, session_id, trace_id, start_time },
+    place,
+    run_id: id,
+    session_id,
+    trace_id,
+    start_time,
   }))
   return sql`select * from json_to_recordset(${JSON.stringify(rows)}::json) as g(${FOUND})`
 }

@@ -42,15 +42,17 @@ type Outcome = { state: 'done' | 'skipped'; reason: string | null }
 
 /** What a retry would not change. */
 const FINAL = new Set<string>([
-  ...['evaluator_removed', 'run_expired', 'answer_invalid', 'feedback_out_of_range', 'feedback_config_differs'],
-  ...[
-    'feedback_exists',
-    'model_call_failed',
-    'model_not_found',
-    'model_url_not_allowed',
-    'blocked_url',
-    'upstream_redirected',
-  ],
+  'evaluator_removed',
+  'run_expired',
+  'answer_invalid',
+  'feedback_out_of_range',
+  'feedback_config_differs',
+  'feedback_exists',
+  'model_call_failed',
+  'model_not_found',
+  'model_url_not_allowed',
+  'blocked_url',
+  'upstream_redirected',
 ])
 /** What the workspace decided, or the rule. */
 export const SKIPPED = new Set<string>(['model_budget_spent', 'model_proxy_off'])
@@ -158,11 +160,16 @@ async function giveFeedback(ctx: Ctx, item: Evaluation, verdicts: StoredVerdict[
   const metadata = { rule_id: rule.id, evaluator_id, ...(call_run_id && { __run: { run_id: call_run_id } }) }
   const feedback = verdicts.map(({ key, score, value, comment }) => ({
     id: derivedUuid(`feedback ${id} ${key}`),
-    ...{ run_id, key, comment, score: toScore(score), value: value && JSON.stringify(value) },
+    run_id,
+    key,
+    comment,
+    score: toScore(score),
+    value: value && JSON.stringify(value),
     category: toCategory(value),
     source_type: 'auto_eval' as const,
     source_metadata: JSON.stringify(metadata),
-    ...{ is_error: false, extends_retention: true },
+    is_error: false,
+    extends_retention: true,
   }))
   const found = await ctx.traces.findRuns(ctx, [run_id])
   const store = sql<Row>`

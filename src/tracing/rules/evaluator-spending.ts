@@ -7,8 +7,10 @@ import type * as schema from './online-evaluators.schema.ts'
 const GROUPS = {
   evaluator: { evaluator_id: sql`e.evaluator_id`, evaluator_name: sql`v.name` },
   resource: {
-    ...{ session_id: sql`r.session_id`, session_name: sql`p.name` },
-    ...{ dataset_id: sql`r.dataset_id`, dataset_name: sql`d.name` },
+    session_id: sql`r.session_id`,
+    session_name: sql`p.name`,
+    dataset_id: sql`r.dataset_id`,
+    dataset_name: sql`d.name`,
   },
   run_rule: { run_rule_id: sql`r.id`, run_rule_name: sql`r.display_name` },
 } satisfies Record<string, Record<string, SQL>>

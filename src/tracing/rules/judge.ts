@@ -29,7 +29,10 @@ export async function readJudgedRun(ctx: Ctx, id: string): Promise<JudgedRun | '
   const members = { inputs: inputs ?? null, outputs: outputs ?? null, metadata }
   const example = found.reference_example_id
   return {
-    ...{ name, run_type, session_id, error },
+    name,
+    run_type,
+    session_id,
+    error,
     ...members,
     reference: example ? await readReference(ctx, example) : null,
   }

@@ -90,7 +90,11 @@ function toWire(rule_id: string, row: LogRow): schema.RuleLog {
   const { add_to_annotation_queue, add_to_dataset, extend_only } = outcomes
   return {
     rule_id,
-    ...{ run_id, run_name, run_type, run_session_id, thread_id },
+    run_id,
+    run_name,
+    run_type,
+    run_session_id,
+    thread_id,
     start_time: toIsoTime(row.start_time),
     end_time: toIsoTime(row.end_time),
     application_time: toIsoTime(row.created_at),

@@ -12,7 +12,9 @@ export function planEvaluations({ evaluators, evaluator_id }: ClaimedRule, runs:
   return runs.flatMap(({ id: run_id }) =>
     ids.map(evaluator => ({
       id: newEvaluationId(),
-      ...{ run_id, evaluator_id: evaluator, source_id: evaluationIdOf(run_id) },
+      run_id,
+      evaluator_id: evaluator,
+      source_id: evaluationIdOf(run_id),
     })),
   )
 }

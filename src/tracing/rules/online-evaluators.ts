@@ -60,7 +60,8 @@ const toWire = (row: EvaluatorRow, rules: RuleOfEvaluator[]): Evaluator => ({
 const toAnswer = (evaluator: Evaluator) => ({ evaluator, [etagVersion]: evaluator[etagVersion] })
 
 const toLimit = (limit_usd: number, spent: number) => ({
-  ...{ limit_usd, window: 'weekly' as const },
+  limit_usd,
+  window: 'weekly' as const,
   utilization_pct: Math.round((spent / limit_usd) * 10_000) / 100,
 })
 

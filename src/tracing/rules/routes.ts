@@ -6,9 +6,14 @@ import * as s from './schema.ts'
 import { triggerRule, triggerRules } from './trigger.ts'
 
 const REFERENCE_ERRORS = [
-  ...(['project_not_found', 'dataset_not_found', 'queue_not_found'] as const),
-  ...(['model_not_found', 'evaluator_not_found', 'filter_invalid', 'blocked_url'] as const),
-]
+  'project_not_found',
+  'dataset_not_found',
+  'queue_not_found',
+  'model_not_found',
+  'evaluator_not_found',
+  'filter_invalid',
+  'blocked_url',
+] as const
 
 export const ruleRoutes = slice('Automation rules', 'What is done with runs that match, without anybody asking.')
   .get('/runs/rules', {

@@ -95,7 +95,10 @@ export const toWire = (row: RuleRow): schema.Rule & { [etagVersion]: number } =>
   effective_spend_limit: toLimit(row.spend_limit_usd),
   spend_usd: row.spend_usd,
   alerts: row.alerts.map(({ summary, severity }) => ({
-    ...{ type: 'pagerduty' as const, routing_key: schema.HIDDEN, summary, severity },
+    type: 'pagerduty' as const,
+    routing_key: schema.HIDDEN,
+    summary,
+    severity,
   })),
   backfill_id: row.backfill_id,
   backfill_from: toIsoTime(row.backfill_from),
@@ -206,7 +209,8 @@ const sealAlerts = async ({ sealer }: Ctx, id: string, alerts: schema.NewRule['a
     (alerts ?? []).map(async ({ routing_key, summary, severity }) => ({
       id: crypto.randomUUID(),
       routing_key: await sealer.seal(routing_key, id, ROUTING_KEY_PLACE),
-      ...{ summary: summary ?? null, severity: severity ?? ('error' as const) },
+      summary: summary ?? null,
+      severity: severity ?? ('error' as const),
     })),
   )
 
@@ -223,8 +227,14 @@ function givenColumns(input: schema.RulePatch) {
   const { add_to_dataset_id, add_to_annotation_queue_id, evaluator_id, spend_limit } = input
   const filters = FILTERS.filter(name => input[name] !== undefined).map(name => [name, input[name]?.trim() || null])
   return omitUndefined({
-    ...{ display_name, is_enabled, sampling_rate, extend_only, add_to_dataset_prefer_correction },
-    ...{ add_to_dataset_id, add_to_annotation_queue_id, evaluator_id },
+    display_name,
+    is_enabled,
+    sampling_rate,
+    extend_only,
+    add_to_dataset_prefer_correction,
+    add_to_dataset_id,
+    add_to_annotation_queue_id,
+    evaluator_id,
     spend_limit_usd: spend_limit === undefined ? undefined : (spend_limit?.limit_usd ?? null),
     ...(Object.fromEntries(filters) as { [Name in (typeof FILTERS)[number]]?: string | null }),
   })

@@ -69,10 +69,15 @@ export const runRoutes = slice('Runs', 'What applications did: runs, and the tra
     ...objectLinkInput,
     streamMediaType: 'application/octet-stream',
     errors: [
-      ...(['download_link_invalid', 'download_link_expired', 'run_not_found'] as const),
-      ...(['run_object_not_found', 'storage_unavailable'] as const),
-      ...(['query_too_slow', 'address_rate_limited', 'database_unavailable'] as const),
-    ],
+      'download_link_invalid',
+      'download_link_expired',
+      'run_not_found',
+      'run_object_not_found',
+      'storage_unavailable',
+      'query_too_slow',
+      'address_rate_limited',
+      'database_unavailable',
+    ] as const,
     open: async (c, services) => {
       const link = validateInput(c.req, objectLinkInput, '', []) as s.ObjectLink
       const { body, type } = await openRunObject(services, link, c.get('requestId'))

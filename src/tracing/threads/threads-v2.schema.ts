@@ -63,10 +63,23 @@ export const ThreadPageV2 = pageOf(Thread).meta({ id: 'ThreadPageV2', descriptio
 export type ThreadPageV2 = z.output<typeof ThreadPageV2>
 
 export const THREAD_STATS = [
-  ...(['TURNS', 'FIRST_START_TIME', 'LAST_START_TIME', 'LAST_END_TIME', 'LATENCY_P50', 'LATENCY_P99'] as const),
-  ...(['PROMPT_TOKENS', 'PROMPT_COST', 'COMPLETION_TOKENS', 'COMPLETION_COST', 'TOTAL_TOKENS', 'TOTAL_COST'] as const),
-  ...(['PROMPT_TOKEN_DETAILS', 'COMPLETION_TOKEN_DETAILS', 'PROMPT_COST_DETAILS'] as const),
-  ...(['COMPLETION_COST_DETAILS', 'FEEDBACK_STATS'] as const),
+  'TURNS',
+  'FIRST_START_TIME',
+  'LAST_START_TIME',
+  'LAST_END_TIME',
+  'LATENCY_P50',
+  'LATENCY_P99',
+  'PROMPT_TOKENS',
+  'PROMPT_COST',
+  'COMPLETION_TOKENS',
+  'COMPLETION_COST',
+  'TOTAL_TOKENS',
+  'TOTAL_COST',
+  'PROMPT_TOKEN_DETAILS',
+  'COMPLETION_TOKEN_DETAILS',
+  'PROMPT_COST_DETAILS',
+  'COMPLETION_COST_DETAILS',
+  'FEEDBACK_STATS',
 ] as const
 export const ThreadStatsQuery = z
   .object({ session_id: Uuid, selects: arrayOf(z.enum(THREAD_STATS), 100, 1) })
@@ -80,8 +93,14 @@ export const ThreadStats = z
     ),
     ...Object.fromEntries(
       [
-        ...['latency_p50_seconds', 'latency_p99_seconds', 'prompt_tokens', 'prompt_cost', 'completion_tokens'],
-        ...['completion_cost', 'total_tokens', 'total_cost'],
+        'latency_p50_seconds',
+        'latency_p99_seconds',
+        'prompt_tokens',
+        'prompt_cost',
+        'completion_tokens',
+        'completion_cost',
+        'total_tokens',
+        'total_cost',
       ].map(name => [name, number().optional()]),
     ),
     prompt_token_details: MaybeRaw,
@@ -115,13 +134,25 @@ export const ThreadAggregates = z
   .object({
     ...Object.fromEntries(
       [
-        ...['thread_count', 'trace_count', 'error_rate', 'streaming_rate', 'latency_p50_seconds', 'median_tokens'],
-        ...['latency_p99_seconds', 'first_token_p50_seconds', 'first_token_p99_seconds', 'total_tokens'],
-        ...['prompt_tokens', 'completion_tokens', 'total_cost', 'prompt_cost', 'completion_cost'],
+        'thread_count',
+        'trace_count',
+        'error_rate',
+        'streaming_rate',
+        'latency_p50_seconds',
+        'median_tokens',
+        'latency_p99_seconds',
+        'first_token_p50_seconds',
+        'first_token_p99_seconds',
+        'total_tokens',
+        'prompt_tokens',
+        'completion_tokens',
+        'total_cost',
+        'prompt_cost',
+        'completion_cost',
       ].map(name => [name, number().optional()]),
     ),
     ...Object.fromEntries(
-      [...['prompt_token_details', 'completion_token_details', 'prompt_cost_details', 'completion_cost_details']].map(
+      ['prompt_token_details', 'completion_token_details', 'prompt_cost_details', 'completion_cost_details'].map(
         name => [name, Details.nullable().optional()],
       ),
     ),
@@ -130,11 +161,31 @@ export const ThreadAggregates = z
   .meta({ id: 'ThreadAggregates', description: 'The selected statistics over the threads of a project.' })
 
 export const THREAD_TRACE_SELECT = [
-  ...(['THREAD_ID', 'TRACE_ID', 'OP', 'PROMPT_TOKENS', 'COMPLETION_TOKENS', 'TOTAL_TOKENS', 'START_TIME'] as const),
-  ...(['END_TIME', 'LATENCY', 'FIRST_TOKEN_TIME', 'INPUTS_PREVIEW', 'OUTPUTS_PREVIEW', 'INPUTS', 'OUTPUTS'] as const),
-  ...(['ERROR', 'PROMPT_COST', 'COMPLETION_COST', 'TOTAL_COST', 'PROMPT_TOKEN_DETAILS'] as const),
-  ...(['COMPLETION_TOKEN_DETAILS', 'PROMPT_COST_DETAILS', 'COMPLETION_COST_DETAILS', 'NAME'] as const),
-  ...(['ERROR_PREVIEW', 'TURN_NUMBER'] as const),
+  'THREAD_ID',
+  'TRACE_ID',
+  'OP',
+  'PROMPT_TOKENS',
+  'COMPLETION_TOKENS',
+  'TOTAL_TOKENS',
+  'START_TIME',
+  'END_TIME',
+  'LATENCY',
+  'FIRST_TOKEN_TIME',
+  'INPUTS_PREVIEW',
+  'OUTPUTS_PREVIEW',
+  'INPUTS',
+  'OUTPUTS',
+  'ERROR',
+  'PROMPT_COST',
+  'COMPLETION_COST',
+  'TOTAL_COST',
+  'PROMPT_TOKEN_DETAILS',
+  'COMPLETION_TOKEN_DETAILS',
+  'PROMPT_COST_DETAILS',
+  'COMPLETION_COST_DETAILS',
+  'NAME',
+  'ERROR_PREVIEW',
+  'TURN_NUMBER',
 ] as const
 export const ThreadTraceQuery = z
   .object({

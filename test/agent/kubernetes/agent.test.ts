@@ -30,7 +30,12 @@ afterEach(async () => {
 function start() {
   const engine = new KubernetesEngine({ settings: makeKubernetesSettings(), config: api.config, pause_ms: 5 })
   const agent = new Agent({
-    ...{ agent_id: 'agent-1', version: 'test', home, engine, wait: 5, logToOperator: () => {} },
+    agent_id: 'agent-1',
+    version: 'test',
+    home,
+    engine,
+    wait: 5,
+    logToOperator: () => {},
     control: createControlPlaneClient({ url: control.url, key: 'key' }),
   })
   runAgent(agent)
@@ -94,10 +99,14 @@ test('a revision with an invalid image fails with the reason, and the old one ke
 
 /** A container that has waited for its Secret for 58.5 s. The agent gives up after 60 s. */
 const waitForSecret = (name: string) => ({
-  ...{ phase: 'Pending', startTime: new Date(Date.now() - 58_500).toISOString() },
+  phase: 'Pending',
+  startTime: new Date(Date.now() - 58_500).toISOString(),
   containerStatuses: [
     {
-      ...{ name, image: 'shop:1', ready: false, restartCount: 0 },
+      name,
+      image: 'shop:1',
+      ready: false,
+      restartCount: 0,
       state: { waiting: { reason: 'CreateContainerConfigError', message: 'secret "shared" not found' } },
     },
   ],

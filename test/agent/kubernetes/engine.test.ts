@@ -79,8 +79,11 @@ describe('a rollout', () => {
     expect(after.actions).toEqual(['drain 1', 'stop 1', 'forget 1'])
     expect(listObjects().filter(name => name.includes('-r1'))).toEqual([])
     expect(listObjects()).toEqual([
-      ...[`Deployment ${BASE}-r2`, `Pod ${BASE}-r2-0`, `Secret ${BASE}-r2`],
-      ...[`Service ${BASE}`, `ServiceAccount ${BASE}-r2`],
+      `Deployment ${BASE}-r2`,
+      `Pod ${BASE}-r2-0`,
+      `Secret ${BASE}-r2`,
+      `Service ${BASE}`,
+      `ServiceAccount ${BASE}-r2`,
     ])
   })
 
@@ -366,8 +369,11 @@ describe('removal', () => {
     expect(deletedKinds.indexOf('PersistentVolumeClaim')).toBeGreaterThan(deletedKinds.lastIndexOf('StatefulSet'))
     expect(deletedKinds.lastIndexOf('Secret')).toBeGreaterThan(deletedKinds.lastIndexOf('Deployment'))
     expect(await engine.observe(DEPLOYMENT_ID)).toEqual({
-      ...{ running: [], routed: null, url: null },
-      ...{ hasRemains: false, database: null },
+      running: [],
+      routed: null,
+      url: null,
+      hasRemains: false,
+      database: null,
     })
   })
 

@@ -40,7 +40,8 @@ afterEach(async () => {
 })
 
 const waiting = (reason: string, message = '', more: object = {}) => ({
-  ...{ phase: 'Pending', startTime: now.toISOString() },
+  phase: 'Pending',
+  startTime: now.toISOString(),
   containerStatuses: [
     {
       name: 'app',

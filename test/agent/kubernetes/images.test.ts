@@ -41,8 +41,11 @@ beforeEach(async () => {
   credentialRequests = []
   lines.length = 0
   issueCredential = async at => ({
-    ...{ registry: 'registry.example.com', repository: 'apps/tenant/shop', username: 'slipway' },
-    ...{ password: `at ${at.toISOString()}`, expires_at: new Date(at.getTime() + 60 * MINUTE).toISOString() },
+    registry: 'registry.example.com',
+    repository: 'apps/tenant/shop',
+    username: 'slipway',
+    password: `at ${at.toISOString()}`,
+    expires_at: new Date(at.getTime() + 60 * MINUTE).toISOString(),
   })
 })
 afterEach(async () => {
@@ -67,7 +70,9 @@ async function createEngine(more: Record<string, string> = {}) {
 }
 const advanceClock = (minutes: number) => (now = new Date(now.getTime() + minutes * MINUTE))
 const task = () => ({
-  ...{ log: (line: string, level = 'INFO') => void lines.push(`${level} ${line}`), cache: '', runningFolder: '' },
+  log: (line: string, level = 'INFO') => void lines.push(`${level} ${line}`),
+  cache: '',
+  runningFolder: '',
   signal: new AbortController().signal,
 })
 const dockerConfig = (auths: object) => Buffer.from(JSON.stringify({ auths })).toString('base64')
@@ -209,7 +214,10 @@ describe('a tag', () => {
   })
   const createPullSecret = (name: string, password: string, type = 'kubernetes.io/dockerconfigjson') =>
     api.put({
-      ...{ apiVersion: 'v1', kind: 'Secret', metadata: { name, namespace: 'apps' }, type },
+      apiVersion: 'v1',
+      kind: 'Secret',
+      metadata: { name, namespace: 'apps' },
+      type,
       data: { '.dockerconfigjson': dockerConfig({ [host]: { username: 'ann', password } }) },
     })
 
@@ -226,7 +234,10 @@ describe('a tag', () => {
   test('stays unresolved, with a warning, if the registry does not return a digest', async () => {
     createPullSecret('first', 'right', 'Opaque')
     api.put({
-      ...{ apiVersion: 'v1', kind: 'Secret', metadata: { name: 'broken' }, type: 'kubernetes.io/dockerconfigjson' },
+      apiVersion: 'v1',
+      kind: 'Secret',
+      metadata: { name: 'broken' },
+      type: 'kubernetes.io/dockerconfigjson',
       data: { '.dockerconfigjson': Buffer.from('no').toString('base64') },
     })
     const engine = await createEngine({ K8S_HTTP_REGISTRIES: host, K8S_PULL_SECRETS: 'first,broken' })
@@ -239,7 +250,10 @@ describe('a tag', () => {
 
   test('in the installation’s own registry is resolved with a credential of the control plane', async () => {
     issueCredential = async issuedAt => ({
-      ...{ registry: host, repository: 'apps/x', username: 'ann', password: 'right' },
+      registry: host,
+      repository: 'apps/x',
+      username: 'ann',
+      password: 'right',
       expires_at: new Date(issuedAt.getTime() + MINUTE).toISOString(),
     })
     const engine = new KubernetesEngine({

@@ -12,7 +12,10 @@ const events: Record<string, unknown>[] = []
 const engines: KubernetesEngine[] = []
 const createEngine = (more: Record<string, string> = {}, check_ms?: number) => {
   const engine = new KubernetesEngine({
-    ...{ settings: makeKubernetesSettings(more), config: api.config, pause_ms: 2, now: () => now },
+    settings: makeKubernetesSettings(more),
+    config: api.config,
+    pause_ms: 2,
+    now: () => now,
     ...(check_ms !== undefined && { check_ms }),
     logEvent: (event, fields) => void events.push({ event, ...fields }),
   })
@@ -30,8 +33,12 @@ afterEach(async () => {
 })
 
 const quiet = {
-  ...{ changed: () => {}, log: () => {}, settledLength: () => 0, hide: () => {} },
-  ...{ registryCredential: async () => null, modelToken: () => undefined },
+  changed: () => {},
+  log: () => {},
+  settledLength: () => 0,
+  hide: () => {},
+  registryCredential: async () => null,
+  modelToken: () => undefined,
 }
 const checks = () => api.requests.filter(({ kind, verb }) => kind === 'Pod' && verb === 'create')
 const start = (engine: KubernetesEngine, more = {}) => engine.start(makeKubernetesUnit(more), makeArtifact())

@@ -144,7 +144,12 @@ describe('every member is passed on unchanged', () => {
   })
 
   const mount = {
-    ...{ name: 'v', mountPath: '/v', subPath: 'a', mountPropagation: 'None', subPathExpr: '$(A)', readOnly: true },
+    name: 'v',
+    mountPath: '/v',
+    subPath: 'a',
+    mountPropagation: 'None',
+    subPathExpr: '$(A)',
+    readOnly: true,
   }
   test('of a volume mount', () => {
     expect(Object.keys(mount).sort()).toEqual(Object.keys(VolumeMount.shape).sort())
@@ -153,8 +158,15 @@ describe('every member is passed on unchanged', () => {
   })
 
   const fullContainer = {
-    ...{ name: 'x', image: 'example.com/x:1', imagePullPolicy: 'Always', workingDir: '/w', restartPolicy: 'OnFailure' },
-    ...{ command: ['/x'], args: ['-v'], env: [{ name: 'A', value: 'b' }], envFrom: [{ secretRef: { name: 's' } }] },
+    name: 'x',
+    image: 'example.com/x:1',
+    imagePullPolicy: 'Always',
+    workingDir: '/w',
+    restartPolicy: 'OnFailure',
+    command: ['/x'],
+    args: ['-v'],
+    env: [{ name: 'A', value: 'b' }],
+    envFrom: [{ secretRef: { name: 's' } }],
     resources: { limits: { cpu: '1' }, requests: { cpu: '100m' } },
     volumeMounts: [mount],
     securityContext: { runAsUser: 7 },
@@ -209,7 +221,11 @@ describe('the objects of a revision', () => {
   }
   test('fit the Pod Security profile `restricted`', () => {
     const spec = {
-      ...{ queue_cpu: 1, orchestrator_cpu: 1, executor_cpu: 1, redis_cpu: 1, db_cpu: 1 },
+      queue_cpu: 1,
+      orchestrator_cpu: 1,
+      executor_cpu: 1,
+      redis_cpu: 1,
+      db_cpu: 1,
       sidecars: [sidecar],
     }
     const pods = createObjects({ spec }).filter(({ kind }) => kind === 'Deployment' || kind === 'StatefulSet')
@@ -235,8 +251,12 @@ describe('the objects of a revision', () => {
     expectRestricted(pod)
     expect(pod.containers[3]!.securityContext).toEqual(pod.containers[0]!.securityContext)
     expect(pod.containers[1]!.securityContext).toEqual({
-      ...{ runAsUser: 7, readOnlyRootFilesystem: true, runAsNonRoot: true, allowPrivilegeEscalation: false },
-      ...{ capabilities: { drop: ['ALL'] }, seccompProfile: { type: 'RuntimeDefault' } },
+      runAsUser: 7,
+      readOnlyRootFilesystem: true,
+      runAsNonRoot: true,
+      allowPrivilegeEscalation: false,
+      capabilities: { drop: ['ALL'] },
+      seccompProfile: { type: 'RuntimeDefault' },
     })
   })
 

@@ -11,7 +11,8 @@ beforeEach(() => serveRepositories())
 
 const CREATE = { change: 'create', body: { ...minimalBody, name: 'app', source_revision_config: imageConfig } }
 const patchTo = (max_scale: number) => ({
-  ...{ change: 'patch', deployment: 'app' },
+  change: 'patch',
+  deployment: 'app',
   body: { source_config: { resource_spec: { max_scale } } },
 })
 const ASKS = { capabilities: { elicitation: {} } }

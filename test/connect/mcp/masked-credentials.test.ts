@@ -23,7 +23,10 @@ it('a marked member is masked wherever a schema puts it, and no other', () => {
   const body = { url: 'b', link, links: [link], byName: { a: link }, either: { token: 't' }, none: null }
   expect(maskCredentials(Reply, body)).toEqual({
     ...body,
-    ...{ link: masked, links: [masked], byName: { a: masked }, either: { token: '*****' } },
+    link: masked,
+    links: [masked],
+    byName: { a: masked },
+    either: { token: '*****' },
   })
   expect(maskCredentials(Reply, { ...body, link: null, either: 't' })).toMatchObject({ link: null, either: 't' })
 })

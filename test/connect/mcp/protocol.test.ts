@@ -124,7 +124,9 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('in %s', era => {
     for (const uri of [resources[0].uri, `${resources[0].uri}?workspace=default`]) {
       const [content] = (await client.request('resources/read', { uri })).body.result.contents
       expect(JSON.parse(content.text)).toMatchObject({
-        ...{ name: 'shop', link: expect.stringContaining('/ui/'), untrusted: true },
+        name: 'shop',
+        link: expect.stringContaining('/ui/'),
+        untrusted: true,
       })
     }
     for (const uri of ['slipway://deployments/gone', 'slipway://secrets/shop', 'file:///etc/passwd'])

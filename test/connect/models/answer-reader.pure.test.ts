@@ -76,7 +76,9 @@ it('the pieces of a stream are joined, with its tool calls, and lines may end in
   )
   for (const end of ['\n', '\r\n', '\r'])
     expect(read(SSE, text.replaceAll('\n', end), 1)).toMatchObject({
-      ...{ model: 'm', text: 'Grüße', length: 'Grüße{"a":1}'.length },
+      model: 'm',
+      text: 'Grüße',
+      length: 'Grüße{"a":1}'.length,
       outputs: { messages: [{ content: 'Grüße', tool_calls: [{ name: 'look', arguments: '{"a":1}' }] }] },
     })
 })

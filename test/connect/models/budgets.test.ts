@@ -55,8 +55,13 @@ describe('a budget', () => {
     const { tenant, createBudget } = await newCaller()
     const created = await createBudget({ period: 'month', limit_usd: 5, limit_calls: 100 })
     expect(created).toMatchObject({
-      ...{ deployment_id: null, period: 'month', limit_usd: 5, limit_tokens: null, limit_calls: 100 },
-      ...{ spent: { usd: 0, tokens: 0, calls: 0 }, is_spent: false },
+      deployment_id: null,
+      period: 'month',
+      limit_usd: 5,
+      limit_tokens: null,
+      limit_calls: 100,
+      spent: { usd: 0, tokens: 0, calls: 0 },
+      is_spent: false,
     })
     expect(created.period_start).toMatch(/-01T00:00:00.000Z$/)
     const again = await tenant.post(BUDGETS, { period: 'month', limit_calls: 1 })
@@ -87,7 +92,8 @@ describe('a budget', () => {
       }
       expect(await take(), JSON.stringify(limit)).toBe('model_budget_spent')
       expect(await readBudget(tenant, id)).toMatchObject({
-        ...{ is_spent: true, spent: { calls, tokens: calls * 15, usd: calls * 0.25 } },
+        is_spent: true,
+        spent: { calls, tokens: calls * 15, usd: calls * 0.25 },
       })
     }
   })
@@ -159,8 +165,15 @@ describe('usage', () => {
       { ...row, day: tomorrow, calls: 1, failed: 0, input_tokens: 7, output_tokens: 0, cost_usd: null },
       { ...row, day: today, calls: 2, failed: 1, input_tokens: 11, output_tokens: 5, cost_usd: 0.5 },
       {
-        ...{ ...row, deployment_id: deployment.id, deployment_name: deployment.name, day: today },
-        ...{ calls: 1, failed: 0, input_tokens: 10, output_tokens: 5, cost_usd: null },
+        ...row,
+        deployment_id: deployment.id,
+        deployment_name: deployment.name,
+        day: today,
+        calls: 1,
+        failed: 0,
+        input_tokens: 10,
+        output_tokens: 5,
+        cost_usd: null,
       },
     ])
     expect(body.by_day.map(({ day, calls }: { day: string; calls: number }) => [day, calls])).toEqual([

@@ -72,7 +72,10 @@ describe('the client of OpenAI', () => {
     await expect
       .poll(() => readUsage(app, id))
       .toEqual({
-        ...{ calls: 4, failed: 0, input_tokens: 2 * tokens + 1, output_tokens: 2 * whole.usage!.completion_tokens },
+        calls: 4,
+        failed: 0,
+        input_tokens: 2 * tokens + 1,
+        output_tokens: 2 * whole.usage!.completion_tokens,
         cost: expect.closeTo((2 * (2 * tokens + 1)) / 1_000_000),
       })
   })

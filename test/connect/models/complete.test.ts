@@ -45,7 +45,9 @@ describe.each(['openai', 'anthropic', 'openai_compatible'] as const)('a model of
     const plain = await ask(id, { system: 'Be brief.', max_tokens: 50, idempotency_key: 'once' })
     expect(plain).toMatchObject({ text: 'You said: How good is it?', model: MODEL, run_id: null })
     expect(plain.usage).toEqual({
-      ...{ input_tokens: 6, output_tokens: 7, estimated: false },
+      input_tokens: 6,
+      output_tokens: 7,
+      estimated: false,
       cost: expect.closeTo((6 + 4 * 7) / 1_000_000),
     })
     expect(models.calls[0]).toMatchObject({ system: 'Be brief.', headers: { 'idempotency-key': 'once' } })

@@ -11,7 +11,9 @@ const PATH = '/v1/model-configurations'
 const SETTINGS = '/orgs/current/model-proxy'
 const SECRET = 'sk-canary-0123456789'
 const CLIENT = {
-  ...{ auth_type: 'oauth_client_credentials', token_url: 'https://as.example.com/token', client_id: 'slipway' },
+  auth_type: 'oauth_client_credentials',
+  token_url: 'https://as.example.com/token',
+  client_id: 'slipway',
 }
 
 let tenant: Tenant
@@ -19,7 +21,10 @@ beforeAll(async () => {
   tenant = await newTenant()
 })
 const newBody = (more: object = {}) => ({
-  ...{ name: unusedId(), provider: 'openai', model: 'gpt-4.1', secret: SECRET },
+  name: unusedId(),
+  provider: 'openai',
+  model: 'gpt-4.1',
+  secret: SECRET,
   ...more,
 })
 const outcomeOf = ({ status, body }: { status: number; body: { code?: string } }) => [status, body.code]
@@ -37,9 +42,17 @@ describe('a model configuration', () => {
     const { status, body, headers } = await tenant.post(PATH, newBody({ name: 'Fast' }))
     expect(status).toBe(201)
     expect(body).toMatchObject({
-      ...{ name: 'Fast', provider: 'openai', base_url: 'https://api.openai.com/v1', model: 'gpt-4.1' },
-      ...{ auth_type: 'secret', token_url: null, input_price: null, trace_project: null, deployment_ids: null },
-      ...{ last_test: null, proxy_url: `http://slipway.test/v1/model-proxy/${body.id}` },
+      name: 'Fast',
+      provider: 'openai',
+      base_url: 'https://api.openai.com/v1',
+      model: 'gpt-4.1',
+      auth_type: 'secret',
+      token_url: null,
+      input_price: null,
+      trace_project: null,
+      deployment_ids: null,
+      last_test: null,
+      proxy_url: `http://slipway.test/v1/model-proxy/${body.id}`,
     })
     const path = headers.get('Location')!
     const read = await tenant.get(path)
@@ -142,9 +155,13 @@ describe('the settings of an organization', () => {
     const { get, owner } = await newTenant()
     const before = await get(SETTINGS)
     expect(before.body).toEqual({
-      ...{ enabled: true, audience: null, allowed_urls: { mode: 'configurations', patterns: [] } },
-      ...{ jwks_url: 'http://slipway.test/.well-known/jwks.json', header: 'X-LLM-Auth' },
-      ...{ issuer: 'http://slipway.test', updated_at: null },
+      enabled: true,
+      audience: null,
+      allowed_urls: { mode: 'configurations', patterns: [] },
+      jwks_url: 'http://slipway.test/.well-known/jwks.json',
+      header: 'X-LLM-Auth',
+      issuer: 'http://slipway.test',
+      updated_at: null,
     })
     const ifMatch = { 'If-Match': before.headers.get('ETag')! }
     const change = {
@@ -153,7 +170,8 @@ describe('the settings of an organization', () => {
     }
     const changed = await owner.patch(SETTINGS, change, ifMatch)
     expect(changed.body).toMatchObject({
-      ...{ enabled: true, audience: 'gateway' },
+      enabled: true,
+      audience: 'gateway',
       allowed_urls: { mode: 'list', patterns: ['https://api.example.com/v1/*'] },
     })
     expect((await owner.patch(SETTINGS, { enabled: false }, ifMatch)).status).toBe(412)

@@ -32,12 +32,24 @@ describe('the token of a call to a model', () => {
     const { iat, jti } = payload
     expect(Math.abs(iat! - Date.now() / 1000)).toBeLessThan(5)
     expect(payload).toEqual({
-      ...{ iss: 'https://slipway.example.com', aud: 'https://models.example.com', sub: actor.id },
-      ...{ iat, nbf: iat! - 5, exp: iat! + 300, jti: expect.stringMatching(/^[0-9a-f-]{36}$/) },
-      ...{ actor_type: actor.type, request_id: 'r1' },
-      ...{ organization_id: 'o1', organization_name: 'Ürün & Co', workspace_id: 'w1', workspace_name: 'Search' },
+      iss: 'https://slipway.example.com',
+      aud: 'https://models.example.com',
+      sub: actor.id,
+      iat,
+      nbf: iat! - 5,
+      exp: iat! + 300,
+      jti: expect.stringMatching(/^[0-9a-f-]{36}$/),
+      actor_type: actor.type,
+      request_id: 'r1',
+      organization_id: 'o1',
+      organization_name: 'Ürün & Co',
+      workspace_id: 'w1',
+      workspace_name: 'Search',
       ...(actor.type === 'user' && { ls_user_id: 'u1' }),
-      ...{ model_provider: 'openai', model_name: 'small', streaming: true, body_sha256: 'e3b0' },
+      model_provider: 'openai',
+      model_name: 'small',
+      streaming: true,
+      body_sha256: 'e3b0',
     })
     const again = jose.decodeJwt(await signModelCall(app, { ...call, actor }))
     expect(again.jti).not.toBe(jti)

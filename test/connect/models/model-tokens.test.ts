@@ -175,7 +175,8 @@ describe('a token of an application is refused', () => {
   it('where applications get none', async () => {
     const { token, sendWith } = await newApplication()
     expect(outcome(await sendWith(token, startApp({ settings: { DEPLOYMENT_MODELS: 'off' } })))).toEqual([
-      ...[401, 'key_unknown'],
+      401,
+      'key_unknown',
     ])
   })
 
@@ -183,7 +184,8 @@ describe('a token of an application is refused', () => {
     const { tenant, id, token, sendWith } = await newApplication()
     const { config } = getApp()
     const other = readConfig({
-      ...{ PUBLIC_URL: 'http://slipway.test', DATABASE_URL: 'postgres://user@localhost/slipway' },
+      PUBLIC_URL: 'http://slipway.test',
+      DATABASE_URL: 'postgres://user@localhost/slipway',
       SEALING_KEYS: `first:${Buffer.alloc(32, 9).toString('base64url')}`,
     })
     const sign = (changes: object, typ = 'model-token+jwt') => {
@@ -196,9 +198,16 @@ describe('a token of an application is refused', () => {
     const { kid } = (await publicJwks(config)).keys[0]!
     /** As the proxy sends it to a model, for an organization that has set our own address as its audience. */
     const upstream = await signModelCall(getApp(), {
-      ...{ issuer: AUDIENCE, audience: AUDIENCE, actor: { type: 'deployment', id } },
-      ...{ organization: { id: 'o', name: 'o' }, workspace: { id: tenant.tenant_id, name: 'w' } },
-      ...{ request_id: 'r', provider: 'openai', model: 'small', streaming: false, body_sha256: '' },
+      issuer: AUDIENCE,
+      audience: AUDIENCE,
+      actor: { type: 'deployment', id },
+      organization: { id: 'o', name: 'o' },
+      workspace: { id: tenant.tenant_id, name: 'w' },
+      request_id: 'r',
+      provider: 'openai',
+      model: 'small',
+      streaming: false,
+      body_sha256: '',
     })
     const accepted = { 'a token': await sign({}) }
     const refused = {
@@ -223,7 +232,8 @@ describe('a token of an application is refused', () => {
       expect([sub, (await sendWith(await sign({ sub }))).status]).toEqual([sub, 401])
     for (const trace_key_version of [null, '1 or 1', 1.5, -1])
       expect([trace_key_version, (await sendWith(await sign({ trace_key_version }))).status]).toEqual([
-        ...[trace_key_version, 401],
+        trace_key_version,
+        401,
       ])
   })
 })

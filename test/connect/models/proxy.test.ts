@@ -135,13 +135,25 @@ describe('a call', () => {
   it('passes on headers, but none of connections, credentials and origins, in both directions', async () => {
     const id = await newModel(tenant, { base_url: models.url })
     const headers = {
-      ...{ Cookie: 'a=b', 'X-Forwarded-For': '192.0.2.1', 'X-Tenant-Id': tenant.tenant_id, 'X-LLM-Auth': 'forged' },
-      ...{ 'OpenAI-Beta': 'assistants=v2', 'X-Api-Key': tenant.key, Connection: 'keep-alive, X-Mine', 'X-Mine': '1' },
+      Cookie: 'a=b',
+      'X-Forwarded-For': '192.0.2.1',
+      'X-Tenant-Id': tenant.tenant_id,
+      'X-LLM-Auth': 'forged',
+      'OpenAI-Beta': 'assistants=v2',
+      'X-Api-Key': tenant.key,
+      Connection: 'keep-alive, X-Mine',
+      'X-Mine': '1',
     }
     const reply = await readReply(call(id, { headers }))
     expect(Object.keys(models.calls[0]!.headers).sort()).toEqual([
-      ...['accept-encoding', 'authorization', 'connection', 'content-type', 'host', 'openai-beta'],
-      ...['transfer-encoding', 'user-agent'],
+      'accept-encoding',
+      'authorization',
+      'connection',
+      'content-type',
+      'host',
+      'openai-beta',
+      'transfer-encoding',
+      'user-agent',
     ])
     expect(JSON.stringify(models.calls)).not.toContain(tenant.key)
     expect(Object.fromEntries(reply.headers)).toMatchObject({
@@ -311,8 +323,12 @@ describe('a call is authorized', () => {
       const provider = new Provider(origin, {
         clients: [
           {
-            ...{ client_id: 'slipway', client_secret: 'hush-oauth-secret', redirect_uris: [], response_types: [] },
-            ...{ grant_types: ['client_credentials'], token_endpoint_auth_method: 'client_secret_post' },
+            client_id: 'slipway',
+            client_secret: 'hush-oauth-secret',
+            redirect_uris: [],
+            response_types: [],
+            grant_types: ['client_credentials'],
+            token_endpoint_auth_method: 'client_secret_post',
           },
         ],
         features: { clientCredentials: { enabled: true } },

@@ -15,14 +15,14 @@ describe('the client metadata document', () => {
     const { status, headers, body } = await send('GET', pathname, { app: startHttpsApp() })
     expect([status, headers.get('Content-Type')]).toEqual([200, 'application/json'])
     expect(body).toEqual({
-      ...{
-        client_id: address,
-        client_name: 'Slipway',
-        client_uri: ORIGIN,
-        redirect_uris: [redirectUri(ORIGIN, provider)],
-      },
-      ...{ grant_types: ['authorization_code', 'refresh_token'], response_types: ['code'] },
-      ...{ token_endpoint_auth_method: 'none', application_type: 'web' },
+      client_id: address,
+      client_name: 'Slipway',
+      client_uri: ORIGIN,
+      redirect_uris: [redirectUri(ORIGIN, provider)],
+      grant_types: ['authorization_code', 'refresh_token'],
+      response_types: ['code'],
+      token_endpoint_auth_method: 'none',
+      application_type: 'web',
     })
     expect(body.redirect_uris).toEqual([`${ORIGIN}/v2/auth/callback/${provider}`])
   })

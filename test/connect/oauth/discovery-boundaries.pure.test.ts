@@ -122,11 +122,14 @@ describe('a value of the metadata', () => {
 it('the defaults of RFC 8414 hold for what the server leaves out', async () => {
   const defaults = { token_endpoint_auth_methods_supported: null, grant_types_supported: null }
   expect(await discover(makeSitesWithMetadata(defaults))).toMatchObject({
-    ...{ auth_methods: ['client_secret_basic'], supports_refresh: true, supports_metadata_document: false },
+    auth_methods: ['client_secret_basic'],
+    supports_refresh: true,
+    supports_metadata_document: false,
   })
   const listed = { token_endpoint_auth_methods_supported: ['none'], grant_types_supported: ['authorization_code'] }
   expect(await discover(makeSitesWithMetadata(listed))).toMatchObject({
-    ...{ auth_methods: ['none'], supports_refresh: false },
+    auth_methods: ['none'],
+    supports_refresh: false,
   })
   const withRefresh = { grant_types_supported: ['authorization_code', 'refresh_token'] }
   expect(await discover(makeSitesWithMetadata(withRefresh))).toMatchObject({ supports_refresh: true })
@@ -175,9 +178,14 @@ describe('without any metadata', () => {
     expect(await codeOf(sites)).toBe('metadata_invalid')
     const options = { defaultEndpoints: true }
     expect(await discover(sites, { options, wish: { registration: 'manual', client_id: 'mine' } })).toMatchObject({
-      ...{ issuer: null, issuer_in_answers: false, resource: null, revocation_url: null },
+      issuer: null,
+      issuer_in_answers: false,
+      resource: null,
+      revocation_url: null,
       auth_methods: ['client_secret_post', 'client_secret_basic', 'none'],
-      ...{ supports_refresh: true, supports_metadata_document: false, scopes: [] },
+      supports_refresh: true,
+      supports_metadata_document: false,
+      scopes: [],
       warnings: ['default_endpoints'],
     })
   })
@@ -204,7 +212,9 @@ describe('the first request', () => {
     await result
     const [post, get, document] = fakeFetch.requests as [(typeof fakeFetch.requests)[0], never, never]
     expect(JSON.parse(post.body)).toMatchObject({
-      ...{ jsonrpc: '2.0', id: 1, method: 'initialize' },
+      jsonrpc: '2.0',
+      id: 1,
+      method: 'initialize',
       params: { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'slipway', version: '1.0.0' } },
     })
     const takes = ({ headers }: typeof post) => headers.get('Accept')

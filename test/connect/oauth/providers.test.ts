@@ -14,9 +14,21 @@ const makeProvider = (over: Record<string, unknown> = {}) => ({
 const idempotencyHeader = (key: string) => ({ 'Idempotency-Key': key })
 
 const CONTRACT_MEMBERS = [
-  ...['id', 'organization_id', 'provider_id', 'name', 'client_id', 'auth_url', 'token_url', 'uses_pkce'],
-  ...['code_challenge_method', 'created_at', 'updated_at', 'provider_type', 'mcp_server_url'],
-  ...['token_endpoint_auth_method', 'is_dynamic_client'],
+  'id',
+  'organization_id',
+  'provider_id',
+  'name',
+  'client_id',
+  'auth_url',
+  'token_url',
+  'uses_pkce',
+  'code_challenge_method',
+  'created_at',
+  'updated_at',
+  'provider_type',
+  'mcp_server_url',
+  'token_endpoint_auth_method',
+  'is_dynamic_client',
 ].sort()
 
 afterEach(() => {

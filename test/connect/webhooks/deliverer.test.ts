@@ -260,7 +260,10 @@ describe('a receiver that fails', () => {
     }
     expect((await listDeliveries(path, '&state=delivered')).length).toBe(3)
     expect(await readHealth(path)).toEqual({
-      ...{ status: 'ok', failing_since: null, disabled_at: null, disabled_reason: null },
+      status: 'ok',
+      failing_since: null,
+      disabled_at: null,
+      disabled_reason: null,
     })
   })
 
@@ -303,7 +306,9 @@ describe('a receiver that fails', () => {
     await sweepAfter(0)
     expect(other.messages.map(({ json }) => json.data)).toMatchObject([
       {
-        ...{ type: 'webhook.disabled', subject: { id }, data: { reason: 'gone' } },
+        type: 'webhook.disabled',
+        subject: { id },
+        data: { reason: 'gone' },
         changes: [{ path: 'enabled', before: true, after: false }],
       },
     ])
@@ -479,7 +484,9 @@ it('a ping shows the answer of the receiver, also of a paused webhook, and is re
   receiver.answer = response => response.writeHead(401).end('who are you?')
   const refused = await tenant.post(`${path}/ping`)
   expect(refused.body).toMatchObject({
-    ...{ delivered: false, error: 'refused', answer: { status: 401, body: 'who are you?' } },
+    delivered: false,
+    error: 'refused',
+    answer: { status: 401, body: 'who are you?' },
   })
   receiver.answer = receiver.accept
   const ping = () => tenant.post(`${path}/ping`, undefined, { 'Idempotency-Key': 'once' })

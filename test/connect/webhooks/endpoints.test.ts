@@ -10,9 +10,15 @@ describe('a webhook', () => {
     const { status, headers, body } = await tenant.post('/v2/webhooks', { url: URL, enabled: false })
     expect([status, headers.get('Location')]).toEqual([201, `/v2/webhooks/${body.id}`])
     expect(body).toMatchObject({
-      ...{ url: URL, description: '', event_types: ['*'], deployment_ids: [], tag_value_ids: [], enabled: false },
+      url: URL,
+      description: '',
+      event_types: ['*'],
+      deployment_ids: [],
+      tag_value_ids: [],
+      enabled: false,
       health: { status: 'ok', failing_since: null, disabled_at: null, disabled_reason: null },
-      ...{ after: 1, previous_secret_until: null },
+      after: 1,
+      previous_secret_until: null,
       secret: expect.stringMatching(/^whsec_[A-Za-z0-9+/]{43}=$/),
       public_key: expect.stringMatching(/^whpk_[A-Za-z0-9+/]{43}=$/),
     })

@@ -3,9 +3,19 @@ import { buildPayload } from '../../../src/connect/webhooks/payload.ts'
 import type { EventRow } from '../../../src/people/events/rows.ts'
 
 const EVENT: EventRow = {
-  ...{ scope_id: '8f14e45f-ceea-467f-9b5a-3b1c0a5c9d11', seq: 42, type: 'tag_key.created', part_of: null },
-  ...{ subject_id: '8f14e45f-ceea-467f-9b5a-3b1c0a5c9d12', actor_kind: 'cron', actor_id: null, actor_name: null },
-  ...{ request_id: 'r', request: null, created_at: '2026-11-22 12:00:00+00', data: { key: 'team' }, changes: null },
+  scope_id: '8f14e45f-ceea-467f-9b5a-3b1c0a5c9d11',
+  seq: 42,
+  type: 'tag_key.created',
+  part_of: null,
+  subject_id: '8f14e45f-ceea-467f-9b5a-3b1c0a5c9d12',
+  actor_kind: 'cron',
+  actor_id: null,
+  actor_name: null,
+  request_id: 'r',
+  request: null,
+  created_at: '2026-11-22 12:00:00+00',
+  data: { key: 'team' },
+  changes: null,
 }
 const LARGE = 'ö'.repeat(10_240)
 

@@ -20,8 +20,11 @@ type Wanted = {
 async function newShop(secrets: { name: string; value: string }[] = []): Promise<Shop> {
   const tenant = await newTenant()
   const { body } = await tenant.post('/v2/deployments', {
-    ...{ name: 'shop', source: 'internal_template', source_config: { template_id: 'web-service' } },
-    ...{ source_revision_config: {}, secrets },
+    name: 'shop',
+    source: 'internal_template',
+    source_config: { template_id: 'web-service' },
+    source_revision_config: {},
+    secrets,
   })
   await deploy(tenant, body.id)
   const path = `/v2/deployments/${body.id}`
@@ -154,7 +157,9 @@ it('takes a pasted .env file, compares it by name, and keeps the draft when the 
   await dialog.waitFor({ state: 'detached' })
   const { body } = await shop.tenant.get(`${shop.path}?reveal=true`)
   expect(body.secrets.map(({ name, value }: { name: string; value: string }) => `${name}=${value}`)).toEqual([
-    ...['STRIPE_KEY=sk_live_2', 'MODE=live', 'CACHE_URL=redis://cache:6379'],
+    'STRIPE_KEY=sk_live_2',
+    'MODE=live',
+    'CACHE_URL=redis://cache:6379',
   ])
   await page.getByText('Set by r2. r1 serves without it').waitFor()
   expect(problems).toEqual([])

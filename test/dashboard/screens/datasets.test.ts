@@ -78,7 +78,9 @@ it('shows conversations, and what was said of the runs of a project', async () =
   const { id, roots } = await fillProject(tenant, { traces: 8 })
   for (const [i, run_id] of roots.entries())
     await tenant.post('/feedback', {
-      ...{ run_id, key: i % 2 ? 'helpful' : 'tone', score: i / 8 },
+      run_id,
+      key: i % 2 ? 'helpful' : 'tone',
+      score: i / 8,
       ...(i === 1 ? { comment: 'Just what I needed.' } : { value: 'good' }),
     })
   const { page, problems } = await dashboard.open(tenant, `/traces/${id}`)

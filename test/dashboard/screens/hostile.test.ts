@@ -9,9 +9,22 @@ const dashboard = useDashboard()
 
 const SCREENS = ['deployments', 'queue', 'previews', 'history', 'listeners', 'providers', 'integrations', 'webhooks']
 const TRACING = [
-  ...['traces', 'traces/1', 'traces/1/charts', 'traces/1/threads', 'traces/1/feedback', 'traces/1/2', 'traces/run/1'],
-  ...['datasets', 'datasets/1', 'datasets/new', 'rules', 'rules/1', 'rules/new'],
-  ...['annotation', 'annotation/1', 'annotation/new'],
+  'traces',
+  'traces/1',
+  'traces/1/charts',
+  'traces/1/threads',
+  'traces/1/feedback',
+  'traces/1/2',
+  'traces/run/1',
+  'datasets',
+  'datasets/1',
+  'datasets/new',
+  'rules',
+  'rules/1',
+  'rules/new',
+  'annotation',
+  'annotation/1',
+  'annotation/new',
 ]
 const SETTINGS = ['audit', 'members', 'roles', 'keys', 'settings', 'account', 'new']
 const TABS = [
@@ -40,7 +53,16 @@ const person = (page: Page, name: RegExp) => page.locator('#workspaces').getByTe
 const readScreen = (page: Page) => page.locator('#content > :not(aside)').allInnerTexts()
 
 const API_PATHS = [
-  ...['v1', 'v2', 'workspaces', 'orgs', 'sessions', 'runs', 'datasets', 'examples', 'feedback', 'annotation-queues'],
+  'v1',
+  'v2',
+  'workspaces',
+  'orgs',
+  'sessions',
+  'runs',
+  'datasets',
+  'examples',
+  'feedback',
+  'annotation-queues',
 ]
 const ANSWERS = [
   ['lacks members', '{"resources":[{}],"items":[null],"logs":7}'],

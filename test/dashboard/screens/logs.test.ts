@@ -107,7 +107,9 @@ it('explains a failed build, and plots metrics with a table behind each chart', 
   const minute = Math.floor(Date.now() / 60_000) * 60_000
   const copies = [{ copy: '1', running: true, restarts: 0, memory_bytes: 3 * 2 ** 20 }]
   const points = [3, 2, 1].map(ago => ({
-    ...{ deployment_id: id, revision_id: first, copies },
+    deployment_id: id,
+    revision_id: first,
+    copies,
     at: new Date(minute - ago * 60_000).toISOString(),
   }))
   expect((await agent.post('/v1/sync/metrics', { agent_id, fence, points })).body).toEqual({ refused: [] })

@@ -217,7 +217,11 @@ describe('a new deployment', () => {
 
   it('is refused at its field before anything is created', async () => {
     await tenant.post('/v2/deployments', {
-      ...{ name: 'taken', source: 'internal_source', source_config: {}, source_revision_config: {}, secrets: [] },
+      name: 'taken',
+      source: 'internal_source',
+      source_config: {},
+      source_revision_config: {},
+      secrets: [],
     })
     const page = await openNew('folder')
     const file = writeFiles(join(root, 'archives'), { 'taken.tar.gz': 'not an archive' })

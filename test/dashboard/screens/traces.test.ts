@@ -142,7 +142,12 @@ it('reads what is stored apart from a run when it is asked for, and downloads at
   const lines = Array.from({ length: 8_000 }, (_, i) => ({ number: i, text: '<b>one</b> of many' }))
   const [run] = toRuns(
     {
-      ...{ name: 'report', type: 'chain', from: 0, to: 900, inputs: { lines }, outputs: { done: true } },
+      name: 'report',
+      type: 'chain',
+      from: 0,
+      to: 900,
+      inputs: { lines },
+      outputs: { done: true },
       attachments: [{ name: 'note.html', type: 'text/html', bytes: new TextEncoder().encode('<script>1</script>') }],
     },
     new Date(),
@@ -165,7 +170,9 @@ it('reads what is stored apart from a run when it is asked for, and downloads at
   const address = await attachment.getAttribute('href')
   const response = await dashboard.app.fetch(new Request(new URL(address!, dashboard.origin)), {})
   expect([response.status, response.headers.get('content-disposition'), await response.text()]).toEqual([
-    ...[200, 'attachment', '<script>1</script>'],
+    200,
+    'attachment',
+    '<script>1</script>',
   ])
   expect(problems).toEqual([])
 })

@@ -23,7 +23,10 @@ const expressions = [
 
 /** With the suffixes of their types. */
 const SUFFIXES: Record<string, string[]> = {
-  ...{ counter: ['_total'], info: ['_info'], gauge: [''], histogram: ['_bucket', '_count', '_sum'] },
+  counter: ['_total'],
+  info: ['_info'],
+  gauge: [''],
+  histogram: ['_bucket', '_count', '_sum'],
 }
 const namesOf = (text: string) =>
   [...text.matchAll(/^# TYPE (\w+) (\w+)$/gm)].flatMap(([, name, type]) => SUFFIXES[type!]!.map(end => name! + end))
@@ -32,7 +35,9 @@ async function listServedMetrics(): Promise<string[]> {
   const token = 'operators-token-of-the-test'
   const env = {
     DATABASE_URL: await createMigratedDatabase(),
-    ...{ SEALING_KEYS: `k1:${'A'.repeat(43)}`, PUBLIC_URL: 'http://slipway.test', METRICS_TOKEN: token },
+    SEALING_KEYS: `k1:${'A'.repeat(43)}`,
+    PUBLIC_URL: 'http://slipway.test',
+    METRICS_TOKEN: token,
   }
   const { app, close } = createHost(env, { log: () => {} })
   try {
@@ -43,7 +48,10 @@ async function listServedMetrics(): Promise<string[]> {
     expect(text).toMatch(/^slipway_sealing_key_info\{kid="k1",place="1"\} 1$/m)
     const agent = formatOpenMetrics(
       toFamilies({
-        ...{ version: '1', engine: 'process', hasLease: true, pollFailures: 0 },
+        version: '1',
+        engine: 'process',
+        hasLease: true,
+        pollFailures: 0,
         waiting: { reports: 0, metrics: 0 },
         totals: { cpu_ms: 0, restarts: 0, unreached: 0, statuses: [], latencies: [] } as never,
         now: { copies: 0, memory_bytes: 0 } as never,

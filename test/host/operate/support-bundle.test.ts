@@ -22,8 +22,16 @@ const SECRET = 'hunter2planted'
 const REVISION = '00000000-0000-4000-8000-00000000abcd'
 const LOG = [
   JSON.stringify({
-    ...{ level: 'error', request_id: REVISION, method: 'GET', path: `/v2/deployments/${REVISION}/${SECRET}` },
-    ...{ status: 500, ms: 12, code: 'internal', message: SECRET, error: `Error: ${SECRET}`, [SECRET]: 1 },
+    level: 'error',
+    request_id: REVISION,
+    method: 'GET',
+    path: `/v2/deployments/${REVISION}/${SECRET}`,
+    status: 500,
+    ms: 12,
+    code: 'internal',
+    message: SECRET,
+    error: `Error: ${SECRET}`,
+    [SECRET]: 1,
   }),
   `revision failed deployment=${REVISION} reason="${SECRET} at line 3" lease=4 key=${SECRET}`,
   `${SECRET} said the application token=${SECRET}`,

@@ -31,12 +31,25 @@ const createContainer = async (tenant: Tenant, over?: Record<string, unknown>) =
 const outcome = ({ status, body }: { status: number; body: { code?: string } }) => [status, body?.code]
 
 const CONFIG = {
-  ...{ integration_id: null, repo_url: null, build_on_push: null, custom_url: null, resource_spec: null },
-  ...{ listener_id: null, listener_config: null, install_command: null, build_command: null },
-  ...{ deployment_type: 'dev', template_id: null, tracing: null },
+  integration_id: null,
+  repo_url: null,
+  build_on_push: null,
+  custom_url: null,
+  resource_spec: null,
+  listener_id: null,
+  listener_config: null,
+  install_command: null,
+  build_command: null,
+  deployment_type: 'dev',
+  template_id: null,
+  tracing: null,
 }
 const REVISION_CONFIG = {
-  ...{ repo_ref: null, platform_config_path: null, image_uri: null, source_tarball_path: null, repo_commit_sha: null },
+  repo_ref: null,
+  platform_config_path: null,
+  image_uri: null,
+  source_tarball_path: null,
+  repo_commit_sha: null,
 }
 
 describe('a new deployment', () => {
@@ -166,8 +179,12 @@ describe('a new deployment', () => {
     const tenant = await newTenant()
     const { integration_id, repo_url } = await makeRepositoryConfig(tenant)
     const listed = {
-      ...{ host_integration_id: integration_id, id: 42, name: 'app', owner: 'acme' },
-      ...{ url: repo_url, default_branch: 'trunk' },
+      host_integration_id: integration_id,
+      id: 42,
+      name: 'app',
+      owner: 'acme',
+      url: repo_url,
+      default_branch: 'trunk',
     }
     const reply = await tenant.post('/v2/deployments', {
       ...(await makeBodyFor(tenant, 'githost')),

@@ -18,8 +18,14 @@ import { makeRepositoryConfig, newIntegration } from '../../support/integrations
 
 const hold = { since: '', revision_id: 'r', from_commit: null, until: 'released' as const }
 const facts = {
-  ...{ status: 'READY', hold: null, latest_revision_id: 'r', in_flight_revision_id: null, active_revision_id: null },
-  ...{ listener_id: null, integrationId: null, integration: null },
+  status: 'READY',
+  hold: null,
+  latest_revision_id: 'r',
+  in_flight_revision_id: null,
+  active_revision_id: null,
+  listener_id: null,
+  integrationId: null,
+  integration: null,
 }
 const listCodes = (over: Partial<Parameters<typeof listObstacles>[0]>, status: RevisionStatus = 'DEPLOYED') =>
   listObstacles({ ...facts, ...over }, [{ id: 'r', number: 1, status, status_message: null }]).map(one => one.code)
@@ -69,7 +75,9 @@ describe('the remedies of an obstacle', () => {
 
   it('name the revision to act on, which is another one where the latest waits', () => {
     expect(remediesOf({ in_flight_revision_id: 'q' }, 'QUEUED')).toMatchObject({
-      ...{ code: 'waiting_behind', revision_id: 'r', listener_id: null },
+      code: 'waiting_behind',
+      revision_id: 'r',
+      listener_id: null,
       remedies: [{ action: 'interrupt', revision_id: 'q' }],
     })
   })

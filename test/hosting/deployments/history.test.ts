@@ -82,7 +82,9 @@ async function takeSnapshot(tenant: Tenant, id: string) {
   const [inFlight, waiting, healthy] = row
   const { status, hold, url, source, source_config, secrets } = deployment
   return {
-    ...{ status, hold, url },
+    status,
+    hold,
+    url,
     healthy: deployment.active_revision_id && healthy ? healthy === 'true' : null,
     latest: find(deployment.latest_revision_id),
     served: find(deployment.active_revision_id),
@@ -96,7 +98,10 @@ function toSnapshot({ past }: DeploymentMoment): Awaited<ReturnType<typeof takeS
   expect(unknown).toEqual([])
   const brief = (revision: RevisionAtMoment | null) => revision && [revision.number, revision.status!]
   return {
-    ...{ status: status!, hold, url, healthy },
+    status: status!,
+    hold,
+    url,
+    healthy,
     latest: brief(revisions.latest),
     served: brief(revisions.served),
     in_flight: brief(revisions.in_flight),

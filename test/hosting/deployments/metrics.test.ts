@@ -202,7 +202,10 @@ describe('a point of an agent', () => {
     while (revisions.length < 14)
       revisions.push((await tenant.post(`/v2/deployments/${deployment_id}/revisions`)).body.id)
     const pointOf = (revision: string, minute: number) => ({
-      ...{ deployment_id, revision_id: revision, at: timeOf(minute), copies: [makeCopy()] },
+      deployment_id,
+      revision_id: revision,
+      at: timeOf(minute),
+      copies: [makeCopy()],
     })
     await store(revisions.slice(0, 5).map(one => pointOf(one, 1)))
     const { body } = await sendPoints(revisions.map(one => pointOf(one, 2)))
@@ -292,15 +295,11 @@ it('a range has whole steps, and the shortest step that keeps the answer small',
     return [stepMs / 1000, count]
   }
   expect([1, 5, 6, 24, 48, 31 * 24].map(range)).toEqual([
-    ...[
-      [60, 60],
-      [60, 300],
-      [300, 72],
-      [300, 288],
-    ],
-    ...[
-      [900, 192],
-      [21_600, 124],
-    ],
+    [60, 60],
+    [60, 300],
+    [300, 72],
+    [300, 288],
+    [900, 192],
+    [21_600, 124],
   ])
 })

@@ -131,7 +131,9 @@ describe('secrets', () => {
   it('are replaced by those that are sent, or by none', () => {
     expect([isMasked(sent('A', MASK)), isMasked(sent('A'))]).toEqual([true, false])
     expect([{}, { secrets: [] }, { secrets: [sent('A')] }].map(one => hasSecrets(one as never))).toEqual([
-      ...[false, false, true],
+      false,
+      false,
+      true,
     ])
     expect(replacesSecrets({} as DeploymentPatch, [])).toBe(false)
     expect(replacesSecrets({} as DeploymentPatch, ['secrets'])).toBe(true)

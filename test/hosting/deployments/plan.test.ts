@@ -15,8 +15,13 @@ import { makeDigest, makeReference, PATCH_MEMBERS } from '../../support/patch-me
 
 describe('plan_patch() in the database', () => {
   const stored = {
-    ...{ version: 1, revisions: 4, source: 'githost', preview: null, secret_references: null },
-    ...{ source_config: {}, source_revision_config: { repo_commit_sha: 'c'.repeat(40) } },
+    version: 1,
+    revisions: 4,
+    source: 'githost',
+    preview: null,
+    secret_references: null,
+    source_config: {},
+    source_revision_config: { repo_commit_sha: 'c'.repeat(40) },
     secrets: [
       { name: 'KEPT', version: 1 },
       { name: 'OTHER', version: 3 },

@@ -149,7 +149,8 @@ describe('an access token of the registry', () => {
     for (const password of wrong) {
       const { status, body, headers } = await requestAccess(password)
       expect([status, body.code, headers.get('WWW-Authenticate')]).toEqual([
-        ...[401, 'push_token_invalid'],
+        401,
+        'push_token_invalid',
         'Basic realm="slipway"',
       ])
     }

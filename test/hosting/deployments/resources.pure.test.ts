@@ -188,19 +188,30 @@ const freeForm = fc.dictionary(
 )
 const volume = fc.record(
   {
-    ...{ configMap: freeForm, secret: freeForm, emptyDir: freeForm, persistentVolumeClaim: freeForm },
-    ...{ nfs: freeForm, projected: freeForm, downwardAPI: freeForm, csi: freeForm },
+    configMap: freeForm,
+    secret: freeForm,
+    emptyDir: freeForm,
+    persistentVolumeClaim: freeForm,
+    nfs: freeForm,
+    projected: freeForm,
+    downwardAPI: freeForm,
+    csi: freeForm,
   },
   { requiredKeys: [] },
 )
 const mount = fc.record({
   name: fc.constant('v'),
-  ...{ mountPath: fc.constant('/v'), subPath: fc.string(), mountPropagation: fc.string(), subPathExpr: fc.string() },
+  mountPath: fc.constant('/v'),
+  subPath: fc.string(),
+  mountPropagation: fc.string(),
+  subPathExpr: fc.string(),
   readOnly: fc.boolean(),
 })
 const container = fc.record(
   {
-    ...{ imagePullPolicy: fc.string(), workingDir: fc.string(), restartPolicy: fc.string() },
+    imagePullPolicy: fc.string(),
+    workingDir: fc.string(),
+    restartPolicy: fc.string(),
     command: fc.array(fc.string()),
     args: fc.array(fc.string()),
     env: fc.array(

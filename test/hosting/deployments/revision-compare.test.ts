@@ -11,7 +11,10 @@ import {
 } from '../../support/deployments.ts'
 
 const makeContent = (over: object = {}): RevisionContent => ({
-  ...{ source_config: {}, source_revision_config: {}, secret_references: null, secrets: [] },
+  source_config: {},
+  source_revision_config: {},
+  secret_references: null,
+  secrets: [],
   ...over,
 })
 const memberPaths = (name: string, { shape }: { shape: object }) => Object.keys(shape).map(one => `${name}.${one}`)
@@ -95,7 +98,9 @@ describe('two revisions of a deployment', () => {
       { path: 'secrets.TOKEN', before: 1, after: null },
     ])
     expect(body.commits).toEqual({
-      ...{ from: shaOf('a'), to: shaOf('b'), repo_url },
+      from: shaOf('a'),
+      to: shaOf('b'),
+      repo_url,
       compare_url: `${repo_url}/compare/${shaOf('a')}...${shaOf('b')}`,
     })
     expect(body.before).toMatchObject({ id: first, number: 1, status: 'DEPLOYED', commit: shaOf('a'), error_lines: 1 })

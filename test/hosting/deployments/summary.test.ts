@@ -54,7 +54,12 @@ describe('the state of a deployment', () => {
 
   it('is counted for what another filter leaves', async () => {
     expect((await tenant.get('/v2/deployment-counts?name_contains=interrupted')).body).toEqual({
-      ...{ total: 2, attention: 0, in_flight: 0, serving: 1, idle: 1, has_more: false },
+      total: 2,
+      attention: 0,
+      in_flight: 0,
+      serving: 1,
+      idle: 1,
+      has_more: false,
     })
     expect((await (await newTenant()).get('/v2/deployment-counts')).body.total).toBe(0)
   })
@@ -83,7 +88,8 @@ describe('include=summary', () => {
     const { summary } = (await tenant.get(path)).body
     expect(summary).toMatchObject({
       latest_revision: { number: 2, status: 'QUEUED', actor: { kind: 'key', name: expect.any(String) } },
-      ...{ in_flight_revision: { number: 1 }, serving_revision: null },
+      in_flight_revision: { number: 1 },
+      serving_revision: null,
     })
     expect(summary.recent_revisions.map(({ number }: { number: number }) => number)).toEqual([2, 1])
     const listed = (await tenant.get('/v2/deployments?include=summary&name=waiting')).body.resources

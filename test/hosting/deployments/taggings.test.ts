@@ -76,7 +76,9 @@ describe('taggings', () => {
     const list = async () => (await tenant.get(`${TAGGINGS}?tag_value_id=${value}`)).body
     expect(await list()).toMatchObject([
       {
-        ...{ tag_key: 'Application', tag_value: 'shop', tag_value_id: value },
+        tag_key: 'Application',
+        tag_value: 'shop',
+        tag_value_id: value,
         resources: {
           deployments: [{ tagging_id: ids.deployment, resource_id: deployment.id, resource_name: deployment.name }],
           projects: [{ tagging_id: ids.project, resource_id: session.id }],
@@ -88,7 +90,8 @@ describe('taggings', () => {
     const deleted = await tenant.delete(`${TAGGINGS}/${ids.dataset}`)
     expect(await readEvents(deleted.headers.get('X-Request-Id')!)).toMatchObject([
       {
-        ...{ type: 'dataset.untagged', subject_id: resources.dataset },
+        type: 'dataset.untagged',
+        subject_id: resources.dataset,
         changes: '[{"path" : "tags", "before" : ["Application=shop"], "after" : null}]',
       },
     ])

@@ -48,8 +48,18 @@ const baseRow = {
   id: crypto.randomUUID(),
   organization_id: crypto.randomUUID(),
   tenant_id: crypto.randomUUID(),
-  ...{ app_id: null, installation_id: '1', account_id: '1', name: 'acme', state: 'active' as const, credentials: null },
-  ...{ token: null, token_expires_at: null, created_by: null, version: 1, created_at: '', updated_at: '' },
+  app_id: null,
+  installation_id: '1',
+  account_id: '1',
+  name: 'acme',
+  state: 'active' as const,
+  credentials: null,
+  token: null,
+  token_expires_at: null,
+  created_by: null,
+  version: 1,
+  created_at: '',
+  updated_at: '',
 } as const
 async function makeRow(kind: 'cloud' | 'enterprise' | 'forge'): Promise<Integration> {
   const { base } = { cloud, enterprise, forge }[kind]
@@ -98,7 +108,8 @@ describe.each([
       context: 'slipway',
     })
     expect(site.writes.at(-1)).toEqual({
-      ...{ method: 'POST', path: `/statuses/${SHA}` },
+      method: 'POST',
+      path: `/statuses/${SHA}`,
       body: { state: 'pending', target_url: 'https://x.example.com', description: 'd'.repeat(140), context: 'slipway' },
     })
     const id = await host.comment(repo, 7, 'first', null)

@@ -70,14 +70,14 @@ describe('a person who installs the GitHub App', () => {
     expect(await listIntegrations(tenant)).toEqual([
       {
         id: expect.any(String),
-        ...{
-          installation_id: String(account.installation),
-          name: 'acme',
-          host: 'github',
-          base_url: 'https://github.com',
-        },
-        ...{ state: 'active', webhook_url: `http://slipway.test${BASE_PATH}/webhook` },
-        ...{ created_at: expect.any(String), updated_at: expect.any(String) },
+        installation_id: String(account.installation),
+        name: 'acme',
+        host: 'github',
+        base_url: 'https://github.com',
+        state: 'active',
+        webhook_url: `http://slipway.test${BASE_PATH}/webhook`,
+        created_at: expect.any(String),
+        updated_at: expect.any(String),
       },
     ])
     const [event] = await readEvents(page.headers.get('X-Request-Id')!)

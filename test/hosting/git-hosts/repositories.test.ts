@@ -57,8 +57,12 @@ describe('listing the repositories of an installation', () => {
     const { status, body } = await tenant.get(path)
     expect(status).toBe(200)
     const makeEntry = (id_: number, owner: string, name: string, default_branch = 'main') => ({
-      ...{ host_integration_id: id, id: id_, name, owner },
-      ...{ url: `https://github.com/${owner}/${name}`, default_branch },
+      host_integration_id: id,
+      id: id_,
+      name,
+      owner,
+      url: `https://github.com/${owner}/${name}`,
+      default_branch,
     })
     expect(body).toEqual([
       makeEntry(1, 'Aardvark', 'web'),

@@ -269,8 +269,13 @@ describe('a deployment whose agent reports', () => {
     expect((await explain())[0]).toMatchObject({ code: 'unhealthy' })
     const line = (level: string, message: string) => ({ timestamp: new Date().toISOString(), level, message })
     const { status } = await agent.post('/v1/sync/logs', {
-      ...{ agent_id: agent.agent_id, fence: agent.fence, kind: 'deploy', stream: crypto.randomUUID(), from: 0 },
-      ...{ deployment_id: work.deployment_id, revision_id: work.revision!.id },
+      agent_id: agent.agent_id,
+      fence: agent.fence,
+      kind: 'deploy',
+      stream: crypto.randomUUID(),
+      from: 0,
+      deployment_id: work.deployment_id,
+      revision_id: work.revision!.id,
       lines: [line('ERROR', 'Killed: once.'), line('ERROR', 'Killed: out of memory.'), line('INFO', 'Starting')],
     })
     expect(status).toBe(200)

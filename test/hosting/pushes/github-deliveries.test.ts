@@ -19,7 +19,8 @@ async function deliver(
   const raw = JSON.stringify(payload)
   const headers = {
     'Content-Type': 'application/json; charset=utf-8',
-    ...{ 'X-GitHub-Event': event, 'X-GitHub-Delivery': crypto.randomUUID() },
+    'X-GitHub-Event': event,
+    'X-GitHub-Delivery': crypto.randomUUID(),
     'X-Hub-Signature-256': `sha256=${await signBody(raw, secret)}`,
   }
   const options = { raw, headers, ...(app && { app }) }
@@ -59,10 +60,16 @@ async function connectRepository(...apps: { tenant: Tenant; hasOwnApp?: boolean 
     const sha = newSha()
     github.commits.set(ref, { sha, message: 'Two', author: 'ada' })
     return {
-      ...{ ref: `refs/heads/${ref}`, before: '0'.repeat(40), after: sha, created: true, deleted: false, forced: false },
+      ref: `refs/heads/${ref}`,
+      before: '0'.repeat(40),
+      after: sha,
+      created: true,
+      deleted: false,
+      forced: false,
       head_commit: { id: sha, message: 'Two', author: { name: 'Ada' } },
       repository: { id: 1, html_url: url, clone_url: `${url}.git` },
-      ...{ sender: { login: 'ada' }, installation: { id: installation } },
+      sender: { login: 'ada' },
+      installation: { id: installation },
     }
   }
   return { github, connections, push }

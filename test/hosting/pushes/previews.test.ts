@@ -18,7 +18,11 @@ describe('the preview policy', () => {
     const set = await tenant.put(getPolicyPath(parent.id), { branches: ['a/*'], secrets: OVERLAY_SECRETS, hooks })
     expect(set.body).toMatchObject({
       deployment_id: parent.id,
-      ...{ branches: ['a/*'], ttl: 604_800, max: 10, forks: 'deny', resource_spec: null },
+      branches: ['a/*'],
+      ttl: 604_800,
+      max: 10,
+      forks: 'deny',
+      resource_spec: null,
       secrets: [{ name: 'OVERLAY', value: '********' }],
       hooks: { on_create: 'https://ci.example.com/create', on_delete: null, secret: '********' },
     })
@@ -304,7 +308,10 @@ describe('the previews of a workspace', () => {
     const list = async (query = '') => (await tenant.get(`/v2/previews${query}`)).body.resources
     expect(await list()).toMatchObject([
       {
-        ...{ parent_deployment_id: parent.id, parent_name: parent.name, number: 2, state: 'awaiting_approval' },
+        parent_deployment_id: parent.id,
+        parent_name: parent.name,
+        number: 2,
+        state: 'awaiting_approval',
         commit: { sha: fork, message: `Commit ${fork}`, author: 'Ada' },
         commit_url: `${repository.url}/commit/${fork}`,
         pull_request_url: `${repository.url}/pulls/2`,

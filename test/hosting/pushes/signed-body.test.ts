@@ -24,7 +24,10 @@ function streamChunks(chunks: Uint8Array[], staysOpen = false) {
   return { stream: new ReadableStream(source, { highWaterMark: 0 }), state }
 }
 const makeSignedBody = (stream: ReadableStream<Uint8Array>, signature: string, length: number | null = null) => ({
-  ...{ stream, length, secret: 'hush-webhook', signature },
+  stream,
+  length,
+  secret: 'hush-webhook',
+  signature,
 })
 const codeOf = (work: Promise<unknown>) =>
   work.then(

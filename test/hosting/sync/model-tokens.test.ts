@@ -35,7 +35,13 @@ it('of all deployments of the listener come sealed in one request, each for its 
     const { iat } = payload
     const proxy = 'http://slipway.test/v1/model-proxy'
     expect(payload).toEqual({
-      ...{ iss: proxy, aud: proxy, sub: id, iat, nbf: iat! - 5, exp: iat! + 900, trace_key_version: 1 },
+      iss: proxy,
+      aud: proxy,
+      sub: id,
+      iat,
+      nbf: iat! - 5,
+      exp: iat! + 900,
+      trace_key_version: 1,
     })
     expect(Math.abs(Date.parse(reply.body.expires_at) / 1000 - payload.exp!)).toBeLessThan(2)
   }
@@ -57,7 +63,9 @@ it('are refused without the lease, and for a key of a person', async () => {
   const { tenant, agent, request } = await createServed({ deployments: 1 })
   expect((await request({ fence: agent.fence! + 1 })).body.code).toBe('fence_stale')
   const asPerson = await tenant.post('/v1/sync/model-tokens', {
-    ...{ agent_id: agent.agent_id, fence: agent.fence, public_key: agent.public_key },
+    agent_id: agent.agent_id,
+    fence: agent.fence,
+    public_key: agent.public_key,
   })
   expect([asPerson.status, asPerson.body.code]).toEqual([404, 'listener_not_found'])
 })

@@ -37,7 +37,10 @@ async function createRegistryWork({
   const { listener, key, key_id } = await newListener(tenant)
   const image_uri = (image ?? (() => 'docker.io/library/nginx:1'))(tenant.tenant_id)
   const { body } = await tenant.post('/v2/deployments', {
-    ...{ name: `app-${unusedId()}`, source, secrets: [], source_config: { listener_id: listener.id, ...config } },
+    name: `app-${unusedId()}`,
+    source,
+    secrets: [],
+    source_config: { listener_id: listener.id, ...config },
     source_revision_config: source === 'internal_template' ? {} : { image_uri },
   })
   const agent = makeSyncAgent(tenant, key)
@@ -86,8 +89,11 @@ describe('a registry credential', () => {
     expect([status, opened]).toEqual([
       200,
       {
-        ...{ registry: HOST, repository: `apps/${path}`, username: 'slipway' },
-        ...{ password: expect.stringMatching(/^slwr\./), expires_at: expect.any(String) },
+        registry: HOST,
+        repository: `apps/${path}`,
+        username: 'slipway',
+        password: expect.stringMatching(/^slwr\./),
+        expires_at: expect.any(String),
       },
     ])
     expect(Math.abs(Date.parse(opened.expires_at) - Date.now() - 60 * MINUTE)).toBeLessThan(MINUTE)

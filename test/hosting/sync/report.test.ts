@@ -311,16 +311,14 @@ describe('other reports of an agent', () => {
     }))
     const sendLines = (from: number, over: object = {}) =>
       agent.post('/v1/sync/logs', {
-        ...{
-          agent_id: agent.agent_id,
-          fence: agent.fence,
-          deployment_id: id,
-          revision_id,
-          kind: 'deploy',
-          stream,
-          from,
-          lines: lines.slice(from),
-        },
+        agent_id: agent.agent_id,
+        fence: agent.fence,
+        deployment_id: id,
+        revision_id,
+        kind: 'deploy',
+        stream,
+        from,
+        lines: lines.slice(from),
         ...over,
       })
     const readMessages = async () =>

@@ -24,7 +24,9 @@ it('is the address, the project and the key, for tracing clients and for OpenTel
   expect(await pollTracing()).toEqual({
     key,
     variables: {
-      ...{ LANGSMITH_TRACING: 'true', LANGSMITH_PROJECT: deployment.name, LANGSMITH_API_KEY: key },
+      LANGSMITH_TRACING: 'true',
+      LANGSMITH_PROJECT: deployment.name,
+      LANGSMITH_API_KEY: key,
       LANGSMITH_ENDPOINT: 'http://slipway.test/api/v1',
       OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'http://slipway.test/otel/v1/traces',
       OTEL_EXPORTER_OTLP_TRACES_HEADERS: `x-api-key=${key}`,

@@ -226,7 +226,11 @@ const CREDENTIALS: Record<string, () => Promise<Credential>> = {
     const subject = unusedId()
     const trusted = (
       await tenant.as(granting.key).post('/v2/trusted-issuers', {
-        ...{ name: subject, issuer: issuer.origin, audience: 'https://slipway.example.com', subject, role_id: ADMIN },
+        name: subject,
+        issuer: issuer.origin,
+        audience: 'https://slipway.example.com',
+        subject,
+        role_id: ADMIN,
       })
     ).body
     const { access_token } = (await exchange(trusted)).body

@@ -144,7 +144,9 @@ describe('policies apply to', () => {
     await newPolicy(tenant, policies[0]!, denied)
     const organizationRole = (
       await tenant.owner.post('/orgs/current/roles', {
-        ...{ scope: 'organization', display_name: unusedId(), permissions: ['organization:read'] },
+        scope: 'organization',
+        display_name: unusedId(),
+        permissions: ['organization:read'],
       })
     ).body.id
     await newPolicy(tenant, policies[0]!, organizationRole)
@@ -216,7 +218,8 @@ describe('what a policy hides', () => {
   it('keeps its caller from what shows everything: managing webhooks, and the audit log', async () => {
     const audit = '/v1/audit-logs?start_time=2026-01-01T00:00:00Z&end_time=2099-01-01T00:00:00Z'
     const role = {
-      ...{ scope: 'organization', display_name: unusedId() },
+      scope: 'organization',
+      display_name: unusedId(),
       permissions: ['audit-logs:read', 'webhooks:manage', 'events:read'],
     }
     const role_id = (await tenant.owner.post('/orgs/current/roles', role)).body.id
@@ -252,7 +255,8 @@ describe('what a policy hides', () => {
     expect((await caller.get(`/sessions/${hidden.id}`)).status).toBe(404)
     await storeRuns(caller, [{ session_name: 'shown' }])
     await expect(storeRuns(caller, [{ session_name: 'shown' }, { session_name: 'hidden' }])).rejects.toMatchObject({
-      ...{ code: 'denied_by_policy', extra: { about: 'hidden' } },
+      code: 'denied_by_policy',
+      extra: { about: 'hidden' },
     })
     const onlyPublic = await newLimitedCaller(own, [], [allow('runs:create', hasTag('Public', 'yes'))])
     await storeRuns(onlyPublic, [{ session_name: 'shown' }])

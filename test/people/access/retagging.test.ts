@@ -6,8 +6,16 @@ import { newTenant, type Reply, type Tenant, unusedId } from '../../support/app.
 const UPDATE = 'deployments:update'
 const DELETE = 'deployments:delete'
 const PERMISSIONS = [
-  ...['deployments:read', UPDATE, DELETE, 'deployments:create', 'workspaces:read', 'workspaces:update'],
-  ...['datasets:read', 'datasets:create', 'datasets:update', 'datasets:delete'],
+  'deployments:read',
+  UPDATE,
+  DELETE,
+  'deployments:create',
+  'workspaces:read',
+  'workspaces:update',
+  'datasets:read',
+  'datasets:create',
+  'datasets:update',
+  'datasets:delete',
 ]
 const REFUSED = [403, 'widens_own_access']
 const outcome = ({ status, body }: Reply) => [status, body?.code]

@@ -74,12 +74,19 @@ async function approve(query: URLSearchParams, person = session, access = 'all')
 const verifier = 'v'.repeat(43)
 const query = async (more: Record<string, string> = {}) =>
   new URLSearchParams({
-    ...{ response_type: 'code', client_id: CLIENT_ID, redirect_uri: CALLBACK, code_challenge_method: 'S256' },
+    response_type: 'code',
+    client_id: CLIENT_ID,
+    redirect_uri: CALLBACK,
+    code_challenge_method: 'S256',
     code_challenge: await oauth.calculatePKCECodeChallenge(verifier),
     ...more,
   })
 const codeForm = (code: string) => ({
-  ...{ grant_type: 'authorization_code', client_id: CLIENT_ID, redirect_uri: CALLBACK, code, code_verifier: verifier },
+  grant_type: 'authorization_code',
+  client_id: CLIENT_ID,
+  redirect_uri: CALLBACK,
+  code,
+  code_verifier: verifier,
 })
 const newCode = async (person = session, access = 'all') => {
   serveDocument(DOCUMENT)
@@ -182,10 +189,14 @@ describe('a connected client', () => {
     expect(await countTrips(requestId)).toBe(1)
     const [created] = await readEvents(requestId)
     expect(created).toMatchObject({
-      ...{ type: 'api_key.created', subject_id: first.api_key_id, tenant_id: tenant.tenant_id },
+      type: 'api_key.created',
+      subject_id: first.api_key_id,
+      tenant_id: tenant.tenant_id,
     })
     expect(JSON.parse(created!.data as string)).toEqual({
-      ...{ client_id: CLIENT_ID, client_name: 'Example assistant', member_id: session.member_id },
+      client_id: CLIENT_ID,
+      client_name: 'Example assistant',
+      member_id: session.member_id,
     })
     await withClockAhead(89 * DAY_MS, async () => {
       expect(outcomeOf(await readMe(first.access_token))).toEqual([401, 'key_expired'])
@@ -193,7 +204,8 @@ describe('a connected client', () => {
       expect(second).toMatchObject({ api_key_id: first.api_key_id, scope: first.scope, expires_in: 3600 })
       const { body: key } = await tenant.get(`/workspaces/current/api-keys/${first.api_key_id}`)
       expect(key).toMatchObject({
-        ...{ description: 'Example assistant', member: { id: session.member_id } },
+        description: 'Example assistant',
+        member: { id: session.member_id },
         client: { id: CLIENT_ID, name: 'Example assistant' },
       })
       expect(Date.parse(key.client.expires_at) - Date.parse(key.expires_at)).toBe(90 * DAY_MS - HOUR_MS)

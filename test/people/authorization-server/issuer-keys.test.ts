@@ -42,7 +42,9 @@ async function exchange(by?: Awaited<ReturnType<typeof newSigningKey>>) {
   const claims = { sub: 'system:serviceaccount:ci:deployer', aud: 'slipway' }
   const subject_token = await issuer.sign(claims, { ...(by && { by }), now: Date.now() + clock.ahead })
   const form = {
-    ...{ grant_type: TOKEN_EXCHANGE_GRANT, subject_token, audience: tenant.tenant_id },
+    grant_type: TOKEN_EXCHANGE_GRANT,
+    subject_token,
+    audience: tenant.tenant_id,
     subject_token_type: 'urn:ietf:params:oauth:token-type:id_token',
   }
   const headers = { 'Content-Type': 'application/x-www-form-urlencoded' }
@@ -54,7 +56,10 @@ async function exchange(by?: Awaited<ReturnType<typeof newSigningKey>>) {
 }
 const UNKNOWN = { status: 400, error: 'invalid_request', reason: 'key_unknown' }
 const unavailable = (code: string) => ({
-  ...{ status: 503, error: 'temporarily_unavailable', reason: 'issuer_unavailable', code },
+  status: 503,
+  error: 'temporarily_unavailable',
+  reason: 'issuer_unavailable',
+  code,
 })
 
 it('are read once for many tokens', async () => {

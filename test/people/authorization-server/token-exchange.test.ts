@@ -36,7 +36,11 @@ afterAll(() => issuer.close())
 
 async function trust(by: Pick<Tenant, 'post'>, members: Record<string, unknown> = {}) {
   const { status, body } = await by.post('/v2/trusted-issuers', {
-    ...{ name: unusedId(), issuer: issuer.origin, audience: AUDIENCE, subject: 'repo:acme/shop:*', role_id: EDITOR },
+    name: unusedId(),
+    issuer: issuer.origin,
+    audience: AUDIENCE,
+    subject: 'repo:acme/shop:*',
+    role_id: EDITOR,
     ...members,
   })
   expect(status).toBe(201)
@@ -51,7 +55,9 @@ const exchange = (subject_token: string, fields: Record<string, string> = {}, he
     raw: new TextEncoder().encode(
       String(
         new URLSearchParams({
-          ...{ grant_type: TOKEN_EXCHANGE_GRANT, subject_token, audience: tenant.tenant_id },
+          grant_type: TOKEN_EXCHANGE_GRANT,
+          subject_token,
+          audience: tenant.tenant_id,
           subject_token_type: 'urn:ietf:params:oauth:token-type:jwt',
           ...fields,
         }),
@@ -96,12 +102,20 @@ describe('a token of a trusted issuer', () => {
 
     const [event] = await readEvents(requestId, app)
     expect(event).toMatchObject({
-      ...{ type: 'api_key.created', subject_id: api_key_id, tenant_id: tenant.tenant_id },
-      ...{ actor_kind: 'key', actor_id: api_key_id, actor_name: SUBJECT },
+      type: 'api_key.created',
+      subject_id: api_key_id,
+      tenant_id: tenant.tenant_id,
+      actor_kind: 'key',
+      actor_id: api_key_id,
+      actor_name: SUBJECT,
     })
     expect(JSON.parse(event!.data as string)).toEqual({
-      ...{ trusted_issuer_id: trusted.id, issuer: issuer.origin, subject: SUBJECT, audience: AUDIENCE },
-      ...{ claims: { event_name: 'push' }, token_id: 'job-7' },
+      trusted_issuer_id: trusted.id,
+      issuer: issuer.origin,
+      subject: SUBJECT,
+      audience: AUDIENCE,
+      claims: { event_name: 'push' },
+      token_id: 'job-7',
     })
     const { body: read } = await tenant.get(`/v2/trusted-issuers/${trusted.id}`)
     expect(read).toMatchObject({ state: 'active', last_used_at: expect.any(String) })
@@ -291,8 +305,11 @@ describe('a token that is refused', () => {
     const elsewhere = await exchange(await sign(), { audience: other.tenant_id })
     expect(errorOf(elsewhere)).toEqual(REFUSED)
     expect(await refusalOf(elsewhere)).toMatchObject({
-      ...{ type: 'token_exchange.refused', tenant_id: other.tenant_id, subject_id: other.tenant_id },
-      ...{ actor_kind: 'visitor', data: { reason: 'issuer_not_trusted', subject: SUBJECT, issuer: issuer.origin } },
+      type: 'token_exchange.refused',
+      tenant_id: other.tenant_id,
+      subject_id: other.tenant_id,
+      actor_kind: 'visitor',
+      data: { reason: 'issuer_not_trusted', subject: SUBJECT, issuer: issuer.origin },
     })
     const nowhere = await exchange(await sign(), { audience: unusedId() })
     expect(errorOf(nowhere)).toEqual(REFUSED)
@@ -337,7 +354,9 @@ describe('a token that is refused', () => {
         app: limited,
         raw: String(
           new URLSearchParams({
-            ...{ grant_type: TOKEN_EXCHANGE_GRANT, subject_token: 'x.y.z', audience: tenant.tenant_id },
+            grant_type: TOKEN_EXCHANGE_GRANT,
+            subject_token: 'x.y.z',
+            audience: tenant.tenant_id,
             subject_token_type: 'urn:ietf:params:oauth:token-type:jwt',
           }),
         ),

@@ -15,7 +15,11 @@ beforeAll(async () => {
 type Caller = Pick<Tenant, 'post'>
 const create = (members: Record<string, unknown> = {}, by: Caller = tenant) =>
   by.post('/v2/trusted-issuers', {
-    ...{ name: unusedId(), issuer: GITHUB, subject: 'repo:acme/shop:*', role_id: EDITOR, ...members },
+    name: unusedId(),
+    issuer: GITHUB,
+    subject: 'repo:acme/shop:*',
+    role_id: EDITOR,
+    ...members,
   })
 const pathOf = ({ body }: Reply) => `/v2/trusted-issuers/${body.id}`
 const codeOf = ({ status, body }: Reply) => [status, body?.code]
@@ -30,8 +34,14 @@ describe('a trusted issuer', () => {
     expect(created).toMatchObject({
       status: 201,
       body: {
-        ...{ name: 'shop', issuer: GITHUB, audience: 'http://slipway.test', subject: 'repo:acme/shop:*' },
-        ...{ claims: { environment: 'prod*' }, key_minutes: 15, expires_at: null, state: 'active' },
+        name: 'shop',
+        issuer: GITHUB,
+        audience: 'http://slipway.test',
+        subject: 'repo:acme/shop:*',
+        claims: { environment: 'prod*' },
+        key_minutes: 15,
+        expires_at: null,
+        state: 'active',
       },
     })
     expect(created.headers.get('Location')).toContain(pathOf(created))
@@ -93,7 +103,14 @@ describe('a trusted issuer', () => {
     expect(status).toBe(422)
     const places = new Set(body.errors.map(({ loc }: { loc: string[] }) => loc[1]))
     expect([...places].sort()).toEqual([
-      ...['audience', 'claims', 'expires_at', 'issuer', 'key_minutes', 'name', 'role_id', 'subject'],
+      'audience',
+      'claims',
+      'expires_at',
+      'issuer',
+      'key_minutes',
+      'name',
+      'role_id',
+      'subject',
     ])
     for (const issuer of ['https://localhost', 'https://10.0.0.7', 'https://slipway.test', 'http://ci.example.com'])
       expect(codeOf(await create({ issuer, subject: 'a' })), issuer).toEqual([422, 'blocked_url'])

@@ -92,8 +92,11 @@ describe('a device that asks for a key', () => {
     expect(scope.split(' ').sort()).toEqual(workspace.all)
     expect(reply.headers.get('Cache-Control')).toBe('no-store')
     expect((await readEvents(reply.headers.get('X-Request-Id')!))[0]).toMatchObject({
-      ...{ type: 'api_key.created', subject_id: api_key_id, tenant_id: tenant.tenant_id },
-      ...{ actor_kind: 'session', actor_id: session.member_id },
+      type: 'api_key.created',
+      subject_id: api_key_id,
+      tenant_id: tenant.tenant_id,
+      actor_kind: 'session',
+      actor_id: session.member_id,
     })
     const { body: me } = await tenant.as(access_token).get('/v2/me')
     const member = { id: session.member_id, email: `${session.member_id}@example.com` }

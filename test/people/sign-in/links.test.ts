@@ -54,7 +54,10 @@ describe('a sign-in link', () => {
     expect(again.headers.get('Set-Cookie')).toBeNull()
     const [refusal] = await readEvents(again.headers.get('X-Request-Id')!)
     expect(refusal).toMatchObject({
-      ...{ type: 'session.refused', subject_id: member.id, actor_kind: 'visitor', actor_id: null },
+      type: 'session.refused',
+      subject_id: member.id,
+      actor_kind: 'visitor',
+      actor_id: null,
       data: expect.stringContaining('"used"'),
       request: expect.stringContaining('"user_agent":"Browser"'),
     })
@@ -152,7 +155,8 @@ describe('a sign-in link', () => {
 it('one address cannot have the identity provider asked without limit', async () => {
   const app = startLimitedApp({
     OIDC_ISSUER: 'https://idp.example.com',
-    ...{ OIDC_CLIENT_ID: 'slipway', OIDC_CLIENT_SECRET: 'hush-oidc-secret' },
+    OIDC_CLIENT_ID: 'slipway',
+    OIDC_CLIENT_SECRET: 'hush-oidc-secret',
   })
   const statuses = []
   for (let i = 0; i < 3; i++) statuses.push((await send('GET', '/sign-in/oidc', { app })).status)

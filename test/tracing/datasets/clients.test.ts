@@ -16,13 +16,16 @@ describe.each(VERSIONS)('langsmith %s', version => {
   it('creates, finds, changes and deletes datasets', async () => {
     const { client } = await connectClient(version)
     const created = await client.createDataset(name(), {
-      ...{ description: 'Questions', dataType: 'kv', metadata: { team: 'core' } },
+      description: 'Questions',
+      dataType: 'kv',
+      metadata: { team: 'core' },
       inputsSchema: { type: 'object', properties: { question: { type: 'string' } } },
     })
     const datasetName = created.name
     expect(await client.readDataset({ datasetName })).toMatchObject({ id: created.id, description: 'Questions' })
     expect([await client.hasDataset({ datasetName }), await client.hasDataset({ datasetName: 'none' })]).toEqual([
-      ...[true, false],
+      true,
+      false,
     ])
     expect(await client.hasDataset({ datasetId: unusedId() })).toBe(false)
     await client.updateDataset({ datasetId: created.id, description: 'Others' })
@@ -66,7 +69,9 @@ describe.each(VERSIONS)('langsmith %s', version => {
     expect(await client.readExample(single.id)).toMatchObject({ inputs: { a: 4 }, outputs: { b: 3 } })
     const { as_of: after } = await client.readDatasetVersion({ datasetId, asOf: new Date(Date.now() + 1000) })
     expect(await client.diffDatasetVersions({ datasetId, fromVersion: before, toVersion: after })).toMatchObject({
-      ...{ examples_added: [], examples_removed: [created[0]!.id], examples_modified: [single.id] },
+      examples_added: [],
+      examples_removed: [created[0]!.id],
+      examples_modified: [single.id],
     })
     await client.deleteExamples([created[1]!.id, single.id], { hardDelete: true } as never)
     expect(await list({})).toEqual([])
@@ -104,7 +109,9 @@ describe.each(VERSIONS)('langsmith %s', version => {
     const { id: dataset_id } = await client.createDataset(name())
     await client.createExamples([
       {
-        ...{ dataset_id, source_run_id: root.id, use_source_run_io: true },
+        dataset_id,
+        source_run_id: root.id,
+        use_source_run_io: true,
         use_source_run_attachments: ['picture'],
       } as never,
     ])
@@ -130,8 +137,13 @@ describe.each(VERSIONS)('langsmith %s', version => {
     const { client } = await connectClient(version)
     const csvFile = new Blob(['question,answer\n"Capital of France, please?",Paris\nOf Spain?,"Mad\n""rid"""\n'])
     const created = await client.uploadCsv({
-      ...{ csvFile, fileName: 'capitals.csv', inputKeys: ['question'], outputKeys: ['answer'], name: name() },
-      ...{ description: 'From a table', dataType: 'kv' },
+      csvFile,
+      fileName: 'capitals.csv',
+      inputKeys: ['question'],
+      outputKeys: ['answer'],
+      name: name(),
+      description: 'From a table',
+      dataType: 'kv',
     })
     expect(created).toMatchObject({ description: 'From a table', example_count: 2 })
     const examples = await collect(client.listExamples({ datasetId: created.id }))

@@ -94,11 +94,9 @@ it('creates a dataset with all rows, or names all faults', async () => {
     ['body', 'input_keys'],
   ])
   expect(await faults(['file', 'q\n1,2\n'], ['input_keys', 'b'], ['data_type', 'x'], ['name', 'a'])).toEqual([
-    ...[
-      ['body', 'data_type'],
-      ['body', 'input_keys'],
-      ['body', 'file', 0],
-    ],
+    ['body', 'data_type'],
+    ['body', 'input_keys'],
+    ['body', 'file', 0],
   ])
   expect(await faults(['file', table], ['name', 'a\0'], ...keys)).toEqual([
     ['body', 'name'],

@@ -42,7 +42,11 @@ describe('a job', () => {
     const { body: cluster } = await tenant.get(`${path}/${job.id}/clusters/${top.id}`)
     const children = job.clusters.filter(({ parent_id }: { parent_id: string }) => parent_id === top.id)
     expect(cluster).toEqual({
-      ...{ id: top.id, parent_id: null, level: 1, name: top.name, description: top.description },
+      id: top.id,
+      parent_id: null,
+      level: 1,
+      name: top.name,
+      description: top.description,
       num_children: children.length,
     })
   })
@@ -135,17 +139,21 @@ describe('a job', () => {
     const { tenant, session_id } = await newAskedTenant()
     const path = `/sessions/${session_id}/insights`
     const faults = await tenant.post(path, {
-      ...{
-        model: 'none',
-        filter: 'eq(',
-        summary_prompt: '{{run.secret}}',
-        attribute_schemas: { a: { type: 'string' } },
-      },
-      ...{ start_time: '2026-02-02', end_time: '2026-01-01', last_n_hours: 1 },
+      model: 'none',
+      filter: 'eq(',
+      summary_prompt: '{{run.secret}}',
+      attribute_schemas: { a: { type: 'string' } },
+      start_time: '2026-02-02',
+      end_time: '2026-01-01',
+      last_n_hours: 1,
     })
     expect([faults.status, faults.body.code]).toEqual([422, 'invalid_request'])
     expect(faults.body.errors.map(({ loc }: { loc: string[] }) => loc.at(-1)).sort()).toEqual([
-      ...['attribute_schemas', 'end_time', 'filter', 'last_n_hours', 'summary_prompt'],
+      'attribute_schemas',
+      'end_time',
+      'filter',
+      'last_n_hours',
+      'summary_prompt',
     ])
     for (const body of [
       { sample: 0 },

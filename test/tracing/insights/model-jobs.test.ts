@@ -26,17 +26,29 @@ async function readStoredCalls(job: string): Promise<Set<string>> {
 function describeJob({ job, clusters, runs }: Awaited<ReturnType<typeof readStoredJob>>) {
   const nameOf = new Map(clusters.map(({ id, name }) => [id, name]))
   return {
-    ...{ status: job.status, error: job.error, usage: job.metadata.usage },
+    status: job.status,
+    error: job.error,
+    usage: job.metadata.usage,
     report: {
       ...job.report,
       created_at: null,
       highlighted_traces: job.report?.highlighted_traces.map((one: object) => ({ ...one, cluster_id: null })),
     },
     clusters: clusters.map(({ level, place, name, description, num_runs, parent_id, stats }) => ({
-      ...{ level, place, name, description, num_runs, stats, parent: nameOf.get(parent_id) },
+      level,
+      place,
+      name,
+      description,
+      num_runs,
+      stats,
+      parent: nameOf.get(parent_id),
     })),
     runs: runs.map(({ run_id, summary, attributes, is_excluded, cluster_id }) => ({
-      ...{ run_id, summary, attributes, is_excluded, cluster: nameOf.get(cluster_id) },
+      run_id,
+      summary,
+      attributes,
+      is_excluded,
+      cluster: nameOf.get(cluster_id),
     })),
   }
 }

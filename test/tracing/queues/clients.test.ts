@@ -19,13 +19,20 @@ describe.each(VERSIONS)('langsmith %s', version => {
     const rubricItems = [{ feedback_key: 'correct', description: 'Is it?', value_descriptions: { yes: 'It is' } }]
     const queueId = unusedId()
     const created = await client.createAnnotationQueue({
-      ...{ name: 'To review', description: 'Answers', queueId, rubricInstructions: 'Read.', rubricItems },
+      name: 'To review',
+      description: 'Answers',
+      queueId,
+      rubricInstructions: 'Read.',
+      rubricItems,
     })
     expect(created).toMatchObject({ id: queueId, name: 'To review', tenant_id: tenant.tenant_id })
     await client.updateAnnotationQueue(queueId, { name: 'Renamed', description: 'Others' })
     const read = await client.readAnnotationQueue(queueId)
     expect(read).toMatchObject({
-      ...{ name: 'Renamed', description: 'Others', rubric_instructions: 'Read.', rubric_items: rubricItems },
+      name: 'Renamed',
+      description: 'Others',
+      rubric_instructions: 'Read.',
+      rubric_items: rubricItems,
     })
     const other = await client.createAnnotationQueue({ name: 'Copy', rubricItems: read.rubric_items! })
     expect(await collect(client.listAnnotationQueues({ nameContains: 'name' }))).toMatchObject([{ id: queueId }])

@@ -22,14 +22,25 @@ describe('an annotation queue', () => {
     const dataset = (await tenant.post('/datasets', { name: unusedId() })).body
     const rubric_items = [{ feedback_key: 'correct', score_descriptions: { '1': 'Yes' }, required_if: { join: 'all' } }]
     const sent = {
-      ...{ id: unusedId(), name: unusedId(), description: 'Answers', default_dataset: dataset.id, rubric_items },
-      ...{ rubric_instructions: 'Read first.', metadata: { team: 'core' }, num_reviewers_per_item: 2 },
+      id: unusedId(),
+      name: unusedId(),
+      description: 'Answers',
+      default_dataset: dataset.id,
+      rubric_items,
+      rubric_instructions: 'Read first.',
+      metadata: { team: 'core' },
+      num_reviewers_per_item: 2,
     }
     const created = await createQueue(sent)
     expect(created).toMatchObject({
       ...sent,
-      ...{ tenant_id: tenant.tenant_id, queue_type: 'single', total_runs: 0, assigned_reviewers: [] },
-      ...{ enable_reservations: true, reservation_minutes: 1, reviewer_access_mode: 'any' },
+      tenant_id: tenant.tenant_id,
+      queue_type: 'single',
+      total_runs: 0,
+      assigned_reviewers: [],
+      enable_reservations: true,
+      reservation_minutes: 1,
+      reviewer_access_mode: 'any',
     })
     const { body, headers } = await tenant.get(`/annotation-queues/${created.id}`)
     expect(body).toEqual(created)
@@ -37,7 +48,9 @@ describe('an annotation queue', () => {
     const ifMatch = { 'If-Match': headers.get('ETag')! }
     const path = `/annotation-queues/${created.id}`
     expect((await tenant.patch(path, { num_reviewers_per_item: null }, ifMatch)).body).toMatchObject({
-      ...{ num_reviewers_per_item: null, rubric_items, description: 'Answers' },
+      num_reviewers_per_item: null,
+      rubric_items,
+      description: 'Answers',
     })
     expect((await tenant.patch(path, { description: null }, ifMatch)).status).toBe(412)
   })
@@ -94,7 +107,8 @@ describe('an annotation queue', () => {
     const noChange = [deny('annotation-queues:update', hasTag('Secret', 'yes'))]
     const reader = await newLimitedCaller(tenant, permissions, noChange)
     const change = await send('POST', `/annotation-queues/${secret.id}/runs`, {
-      ...{ body: runs, headers: { 'X-Api-Key': reader.key } },
+      body: runs,
+      headers: { 'X-Api-Key': reader.key },
     })
     expect(outcomeOf(change)).toEqual([403, 'denied_by_policy'])
     await tenant.delete(`/workspaces/current/taggings/${tagged.body.id}`)

@@ -141,7 +141,10 @@ describe('a page of items', () => {
     expect((await list(`&min_start_time=2100-01-01T00:00:00Z`)).items).toEqual([])
     const place = (await tenant.get(`${PLATFORM}/${id}/items/${second.items[0].id}/placement`)).body
     expect(place).toEqual({
-      ...{ item_type: 'THREAD', section: 'needs_my_review', position: 2, cursor: first.next_cursor },
+      item_type: 'THREAD',
+      section: 'needs_my_review',
+      position: 2,
+      cursor: first.next_cursor,
     })
     const count = async (query: string) =>
       (await tenant.get(`${PLATFORM}/${id}/items/count?status=${query}`)).body.count

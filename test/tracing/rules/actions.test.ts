@@ -160,7 +160,10 @@ describe('an annotation queue', () => {
     expect(queued.map(({ id }: { id: string }) => id).sort()).toEqual(failed)
     const outcomes = (await Promise.all([rule, again].map(one => readLogs(tenant, one)))).flat()
     expect(outcomes.map(one => one.add_to_annotation_queue.outcome).sort()).toEqual([
-      ...['skipped', 'skipped', 'success', 'success'],
+      'skipped',
+      'skipped',
+      'success',
+      'success',
     ])
     expect(outcomes[0].add_to_annotation_queue.payload).toEqual({ queue_id: queue.id })
     await sweepQueues(getServices())
@@ -276,7 +279,8 @@ describe('a worker that dies at one of its round trips to the database', () => {
       const logs = await readLogs(tenant, rule)
       expect(logs, about).toMatchObject(
         runs.map(() => ({
-          ...{ add_to_dataset: { outcome: 'success' }, add_to_annotation_queue: { outcome: 'success' } },
+          add_to_dataset: { outcome: 'success' },
+          add_to_annotation_queue: { outcome: 'success' },
           webhooks: { outcome: 'success' },
         })),
       )

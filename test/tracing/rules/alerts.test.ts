@@ -36,9 +36,13 @@ describe('an alert', () => {
     expect(more).toEqual([])
     expect(url).toBe('https://events.pagerduty.com/v2/enqueue')
     expect(event).toMatchObject({
-      ...{ routing_key: ROUTING_KEY, event_action: 'trigger', dedup_key: expect.stringContaining(rule.id) },
+      routing_key: ROUTING_KEY,
+      event_action: 'trigger',
+      dedup_key: expect.stringContaining(rule.id),
       payload: {
-        ...{ summary: 'Checkout fails', severity: 'critical', component: rule.display_name },
+        summary: 'Checkout fails',
+        severity: 'critical',
+        component: rule.display_name,
         custom_details: { rule_id: rule.id, run_count: 2 },
       },
     })
@@ -46,7 +50,9 @@ describe('an alert', () => {
     expect(Number.isNaN(Date.parse(event.payload.timestamp))).toBe(false)
     const logs = await readLogs(tenant, rule)
     expect(logs.map(({ alerts: one }: { alerts: { outcome: string } }) => one.outcome)).toEqual([
-      ...['success', 'success', 'success'],
+      'success',
+      'success',
+      'success',
     ])
     expect(logs[0].webhooks).toBeNull()
     await appendEnded(tenant, 1)

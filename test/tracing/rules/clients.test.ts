@@ -10,7 +10,9 @@ it('langsmith lists rules with evaluators, and creates, reads, changes, lists an
   const model = await newModel(tenant, 'https://models.example.com/v1')
   const statuses: number[] = []
   const client = new Langsmith({
-    ...{ apiKey: tenant.key, baseURL: 'http://slipway.test', maxRetries: 0 },
+    apiKey: tenant.key,
+    baseURL: 'http://slipway.test',
+    maxRetries: 0,
     fetch: async (input, init) => {
       const response = await getApp().fetch(new Request(input, init))
       statuses.push(response.status)
@@ -30,8 +32,12 @@ it('langsmith lists rules with evaluators, and creates, reads, changes, lists an
   const rule = await createRule({ evaluator_id: id, evaluators: [{ structured }], spend_limit: { limit_usd: 3 } })
   expect(await client.evaluators.list({ evaluator_id: id })).toMatchObject([
     {
-      ...{ id: rule.id, evaluator_id: id, evaluator_name: 'Helpful', evaluator_type: 'llm' },
-      ...{ spend_limit: { limit_usd: '3', window: 'weekly' }, evaluators: [{ structured: { schema: SCHEMA } }] },
+      id: rule.id,
+      evaluator_id: id,
+      evaluator_name: 'Helpful',
+      evaluator_type: 'llm',
+      spend_limit: { limit_usd: '3', window: 'weekly' },
+      evaluators: [{ structured: { schema: SCHEMA } }],
     },
   ])
   const changed = await client.onlineEvaluators.update(id, { name: 'Helpful answers', metadata: null })

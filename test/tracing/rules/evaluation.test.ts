@@ -28,8 +28,16 @@ describe('a rule is applied', () => {
     const [log, ...others] = await readLogs(tenant, rule)
     expect(others).toEqual([])
     expect(log).toMatchObject({
-      ...{ rule_id: rule.id, run_id: failed, run_name: 'chat', run_type: 'llm', run_session_id: session_id },
-      ...{ add_to_dataset: null, add_to_annotation_queue: null, evaluators: null, alerts: null, webhooks: null },
+      rule_id: rule.id,
+      run_id: failed,
+      run_name: 'chat',
+      run_type: 'llm',
+      run_session_id: session_id,
+      add_to_dataset: null,
+      add_to_annotation_queue: null,
+      evaluators: null,
+      alerts: null,
+      webhooks: null,
     })
     expect((await tenant.get(`/runs/rules/${rule.id}/last_applied`)).body).toEqual(log)
     expect(await readLogs(tenant, rule, `&session_id=${unusedId()}`)).toEqual([])

@@ -80,7 +80,9 @@ describe('an evaluator', () => {
         payload: {
           evaluations: [
             {
-              ...{ state: 'done', attempts: 1, evaluation_run_id: calls[0].id },
+              state: 'done',
+              attempts: 1,
+              evaluation_run_id: calls[0].id,
               feedback: [{ key: 'helpful', score: true, comment: 'Right.' }, { key: 'score' }, { key: 'tone' }],
             },
           ],
@@ -106,7 +108,8 @@ describe('an evaluator', () => {
     await judge()
     expect(models.calls).toHaveLength(1)
     expect((await readVerdicts(tenant, rule))[0]).toMatchObject({
-      ...{ outcome: 'skipped', payload: { reason: 'missing reference.answer' } },
+      outcome: 'skipped',
+      payload: { reason: 'missing reference.answer' },
     })
   })
 
@@ -122,7 +125,8 @@ describe('an evaluator', () => {
     await judge()
     expect(models.calls).toHaveLength(1)
     expect((await readVerdicts(tenant, rule))[0]).toMatchObject({
-      ...{ outcome: 'skipped', payload: { reason: 'run_too_long' } },
+      outcome: 'skipped',
+      payload: { reason: 'run_too_long' },
     })
   })
 
@@ -196,7 +200,8 @@ describe('what evaluators spend', () => {
     await judge()
     expect(models.calls).toHaveLength(1)
     expect((await readVerdicts(tenant, rule))[0]).toMatchObject({
-      ...{ outcome: 'skipped', payload: { reason: 'spend_limit_reached' } },
+      outcome: 'skipped',
+      payload: { reason: 'spend_limit_reached' },
     })
     expect((await tenant.get(`/runs/rules?id=${rule.id}`)).body[0].spend_usd).toBeGreaterThan(5)
     await appendEnded(tenant, 1, QUESTION)
@@ -215,7 +220,8 @@ describe('what evaluators spend', () => {
     await judge()
     expect(models.calls).toHaveLength(1)
     expect((await readVerdicts(tenant, rule))[0]).toMatchObject({
-      ...{ outcome: 'skipped', payload: { reason: 'model_budget_spent' } },
+      outcome: 'skipped',
+      payload: { reason: 'model_budget_spent' },
     })
   })
 })
@@ -335,7 +341,9 @@ describe('a rule that is validated', () => {
     const { body } = await tenant.post('/runs/rules/validate', rule)
     expect(body).toMatchObject([
       {
-        ...{ run_id: sample, run_name: 'chat', outcome: 'success' },
+        run_id: sample,
+        run_name: 'chat',
+        outcome: 'success',
         payload: { feedback: [{ key: 'helpful', score: true, comment: 'Yes.' }], reason: null },
       },
       { run_id: sample, outcome: 'error', payload: { feedback: [], reason: 'answer_invalid', message: 'nonsense' } },

@@ -22,7 +22,11 @@ describe('an evaluator of several rules', () => {
     const { tenant, models, model, createRule, judge, create } = await newEvaluators()
     const evaluator = await create('Helpful')
     expect(evaluator).toMatchObject({
-      ...{ name: 'Helpful', type: 'llm', feedback_keys: ['helpful'], run_rules: [], is_managed: false },
+      name: 'Helpful',
+      type: 'llm',
+      feedback_keys: ['helpful'],
+      run_rules: [],
+      is_managed: false,
       llm_evaluator: { playground_settings_id: model, template_format: 'mustache', schema: SCHEMA },
     })
     const path = `${PATH}/${evaluator.id}`

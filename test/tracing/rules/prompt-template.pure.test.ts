@@ -4,14 +4,12 @@ import { listVariables, parseTemplate, renderTemplate } from '../../../src/traci
 import { createReader, listMissing, pathOf } from '../../../src/tracing/rules/run-variables.ts'
 
 const RUN = {
-  ...{
-    name: 'answer',
-    run_type: 'chain',
-    session_id: '',
-    error: null,
-    reference: '{"answer":"Paris"}',
-    metadata: '{"user":"u1"}',
-  },
+  name: 'answer',
+  run_type: 'chain',
+  session_id: '',
+  error: null,
+  reference: '{"answer":"Paris"}',
+  metadata: '{"user":"u1"}',
   inputs: '{"question":"Where?","messages":[{"role":"user","content":"Hi"},{"role":"user","content":"<b>{{output}}"}]}',
   outputs: '{"answer":"Paris","score":12}',
 }
@@ -44,7 +42,9 @@ describe('a template', () => {
     const mapping = { question: 'input.messages[0].content', output: 'output.answer', ref: 'reference' }
     expect(render('{question}|{output}|{ref.answer}', 'f-string', mapping)).toBe('Hi|Paris|Paris')
     expect([pathOf('ref.answer', mapping), pathOf('other', mapping), pathOf('toString', {})]).toEqual([
-      ...['reference.answer', undefined, undefined],
+      'reference.answer',
+      undefined,
+      undefined,
     ])
   })
 

@@ -57,11 +57,24 @@ describe('a rule', () => {
     const { webhook_secret, ...rule } = created
     expect(webhook_secret).toMatch(/^whsec_/)
     expect(rule).toMatchObject({
-      ...{ tenant_id: tenant.tenant_id, is_enabled: true, session_id, dataset_id: null, dataset_name: null },
-      ...{ display_name: 'Slow failures', sampling_rate: 0.25, filter, trace_filter: null, tree_filter: null },
-      ...{ add_to_dataset_id: dataset.id, add_to_dataset_name: dataset.name, add_to_dataset_prefer_correction: true },
-      ...{ webhooks: [{ url: 'https://hooks.example.com/in?key=1', headers: { 'X-Token': '*****' } }] },
-      ...{ extend_only: false, backfill_id: null, backfill_status: null, backfill_progress: null },
+      tenant_id: tenant.tenant_id,
+      is_enabled: true,
+      session_id,
+      dataset_id: null,
+      dataset_name: null,
+      display_name: 'Slow failures',
+      sampling_rate: 0.25,
+      filter,
+      trace_filter: null,
+      tree_filter: null,
+      add_to_dataset_id: dataset.id,
+      add_to_dataset_name: dataset.name,
+      add_to_dataset_prefer_correction: true,
+      webhooks: [{ url: 'https://hooks.example.com/in?key=1', headers: { 'X-Token': '*****' } }],
+      extend_only: false,
+      backfill_id: null,
+      backfill_status: null,
+      backfill_progress: null,
     })
     expect(rule.session_name).toEqual(expect.any(String))
     expect(await list(`id=${rule.id}`)).toEqual([rule])
@@ -71,7 +84,10 @@ describe('a rule', () => {
     const { id } = await create({ filter: 'eq(is_root, true)', sampling_rate: 0.5 })
     const path = `/runs/rules/${id}`
     expect((await tenant.patch(path, { is_enabled: false })).body).toMatchObject({
-      ...{ is_enabled: false, filter: 'eq(is_root, true)', sampling_rate: 0.5, webhooks: [] },
+      is_enabled: false,
+      filter: 'eq(is_root, true)',
+      sampling_rate: 0.5,
+      webhooks: [],
     })
     const hooked = (await tenant.patch(path, { webhooks: [{ url: 'https://hooks.example.com/' }] })).body
     expect(hooked).toMatchObject({ webhooks: [{ url: 'https://hooks.example.com/', headers: {} }] })
@@ -242,7 +258,8 @@ describe('what is refused', () => {
     const replies = await Promise.all([1, 2, 3].map(() => own.post('/runs/rules', body)))
     expect(replies.map(({ status }) => status).toSorted()).toEqual([200, 400, 400])
     expect(replies.filter(({ status }) => status === 400).map(reply => reply.body.code)).toEqual([
-      ...['rules_full', 'rules_full'],
+      'rules_full',
+      'rules_full',
     ])
     expect((await own.get('/runs/rules')).body).toHaveLength(200)
   })

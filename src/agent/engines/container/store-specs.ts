@@ -35,7 +35,8 @@ export const storeRequestsOf = ({ resources: r, needs_database, parts }: Revisio
   ...(needs_database
     ? [
         {
-          ...{ kind: 'database' as const, connections: r.db_max_connections },
+          kind: 'database' as const,
+          connections: r.db_max_connections,
           cpu: [r.db_cpu, r.db_cpu_limit] as [number, number],
           memory_mb: [r.db_memory_mb, r.db_memory_limit_mb] as [number, number],
         },
@@ -44,7 +45,8 @@ export const storeRequestsOf = ({ resources: r, needs_database, parts }: Revisio
   ...(parts.includes('redis')
     ? [
         {
-          ...{ kind: 'redis' as const, connections: 0 },
+          kind: 'redis' as const,
+          connections: 0,
           cpu: [r.redis_cpu, r.redis_cpu_limit] as [number, number],
           memory_mb: [r.redis_memory_mb, r.redis_memory_limit_mb] as [number, number],
         },
@@ -119,8 +121,17 @@ const redisSpec = ({ memory_mb: [memoryMb] }: StoreRequest, { password }: StoreP
   body: {
     // Nothing is saved to disk. When memory is full, writes fail instead of evicting queued jobs.
     Cmd: [
-      ...['redis-server', '--requirepass', password, '--save', '', '--appendonly', 'no'],
-      ...['--maxmemory', `${Math.floor(memoryMb * 0.8)}mb`, '--maxmemory-policy', 'noeviction'],
+      'redis-server',
+      '--requirepass',
+      password,
+      '--save',
+      '',
+      '--appendonly',
+      'no',
+      '--maxmemory',
+      `${Math.floor(memoryMb * 0.8)}mb`,
+      '--maxmemory-policy',
+      'noeviction',
     ],
     Env: envLines({ REDISCLI_AUTH: password }),
   },

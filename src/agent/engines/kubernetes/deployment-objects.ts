@@ -85,7 +85,10 @@ export class DeploymentObjects {
     const found = await this.#listOwned(namespace, DEPLOYMENT_KINDS, deployment)
     const of = <T extends KubernetesObject>(kind: Kind) => found.filter(one => one.kind === kind) as T[]
     return {
-      ...{ deployments: of('Deployment'), sets: of('StatefulSet'), pods: of('Pod'), services: of('Service') },
+      deployments: of('Deployment'),
+      sets: of('StatefulSet'),
+      pods: of('Pod'),
+      services: of('Service'),
       others: REVISION_KINDS.flatMap(kind => of(kind)),
     }
   }

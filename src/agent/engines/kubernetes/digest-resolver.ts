@@ -22,8 +22,10 @@ const MAX_REDIRECTS = 3
 const DIGEST = /^(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$/
 /** Indexes come first, so that each node picks the manifest of its platform. */
 const MANIFEST_TYPES = [
-  ...['application/vnd.oci.image.index.v1+json', 'application/vnd.docker.distribution.manifest.list.v2+json'],
-  ...['application/vnd.oci.image.manifest.v1+json', 'application/vnd.docker.distribution.manifest.v2+json'],
+  'application/vnd.oci.image.index.v1+json',
+  'application/vnd.docker.distribution.manifest.list.v2+json',
+  'application/vnd.oci.image.manifest.v1+json',
+  'application/vnd.docker.distribution.manifest.v2+json',
 ].join(', ')
 const REGISTRY_HOSTS = { 'docker.io': 'registry-1.docker.io' } as Record<string, string>
 

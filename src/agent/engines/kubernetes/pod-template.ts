@@ -213,7 +213,9 @@ export function podTemplateOf(
       },
       topologySpreadConstraints: [
         {
-          ...{ maxSkew: 1, topologyKey: 'kubernetes.io/hostname', whenUnsatisfiable: 'ScheduleAnyway' },
+          maxSkew: 1,
+          topologyKey: 'kubernetes.io/hostname',
+          whenUnsatisfiable: 'ScheduleAnyway',
           labelSelector: { matchLabels: selectorLabels(settings, spec, workload.component) },
         },
       ],

@@ -125,9 +125,13 @@ export class PullSecrets {
     const { name, namespace, labels, annotations } = metadata!
     const auths = { [repositoryOf(credential)]: { username, password, auth: encodeBase64(`${username}:${password}`) } }
     const secret: V1Secret = {
-      ...{ apiVersion: 'v1', kind: 'Secret', type: 'kubernetes.io/dockerconfigjson' },
+      apiVersion: 'v1',
+      kind: 'Secret',
+      type: 'kubernetes.io/dockerconfigjson',
       metadata: {
-        ...{ name: name!, namespace: namespace!, labels: labels! },
+        name: name!,
+        namespace: namespace!,
+        labels: labels!,
         annotations: { ...annotations, [RENEW_AT]: renew_at, [EXPIRES_AT]: expires_at },
       },
       data: { '.dockerconfigjson': encodeBase64(JSON.stringify({ auths })) },

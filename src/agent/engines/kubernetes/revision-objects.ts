@@ -84,7 +84,8 @@ function deploymentObjectOf(
   const metadata = metadataOf(settings, spec, workloadName(spec, component), { component, ofRevision: true })
   const annotations = { ...metadata.annotations, [MIN_SCALE]: String(minScaleOf(workload)) }
   return {
-    ...{ apiVersion: 'apps/v1', kind: 'Deployment' },
+    apiVersion: 'apps/v1',
+    kind: 'Deployment',
     metadata: isAutoscaled(workload) ? { ...metadata, annotations } : metadata,
     spec: {
       // Left out for an autoscaled Deployment, or each apply would undo the autoscaler's value.
@@ -102,7 +103,8 @@ function autoscalerOf(settings: KubernetesSettings, spec: RevisionSpec, workload
   const { component, scale } = workload
   const name = workloadName(spec, component)
   return {
-    ...{ apiVersion: 'autoscaling/v2', kind: 'HorizontalPodAutoscaler' },
+    apiVersion: 'autoscaling/v2',
+    kind: 'HorizontalPodAutoscaler',
     metadata: metadataOf(settings, spec, name, { component, ofRevision: true }),
     spec: {
       scaleTargetRef: { apiVersion: 'apps/v1', kind: 'Deployment', name },
@@ -113,7 +115,8 @@ function autoscalerOf(settings: KubernetesSettings, spec: RevisionSpec, workload
           type: 'ContainerResource',
           // Only the application's container: sidecars may have no CPU request.
           containerResource: {
-            ...{ name: 'cpu', container: APP_CONTAINER },
+            name: 'cpu',
+            container: APP_CONTAINER,
             target: { type: 'Utilization', averageUtilization: TARGET_CPU_PERCENT },
           },
         },

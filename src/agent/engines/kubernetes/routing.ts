@@ -11,7 +11,9 @@ export function serviceOf(settings: KubernetesSettings, spec: RevisionSpec): V1S
   const metadata = metadataOf(settings, spec, baseName(spec), { component: 'web' })
   const annotations = { ...metadata.annotations, [URL_ANNOTATION]: urlOf(settings, spec) }
   return {
-    ...{ apiVersion: 'v1', kind: 'Service', metadata: { ...metadata, annotations } },
+    apiVersion: 'v1',
+    kind: 'Service',
+    metadata: { ...metadata, annotations },
     spec: {
       type: 'ClusterIP',
       selector: selectorLabels(settings, spec, 'web'),
@@ -64,7 +66,8 @@ export function routesOf(settings: KubernetesSettings, spec: RevisionSpec): Kube
 
 function ingressOf(settings: KubernetesSettings, spec: RevisionSpec, { name, host, path, tls }: RouteEntry): V1Ingress {
   return {
-    ...{ apiVersion: 'networking.k8s.io/v1', kind: 'Ingress' },
+    apiVersion: 'networking.k8s.io/v1',
+    kind: 'Ingress',
     metadata: metadataOf(settings, spec, name, { component: 'web' }),
     spec: {
       ...(settings.ingress_class !== null && { ingressClassName: settings.ingress_class }),
@@ -76,7 +79,8 @@ function ingressOf(settings: KubernetesSettings, spec: RevisionSpec, { name, hos
           http: {
             paths: [
               {
-                ...{ path, pathType: 'Prefix' },
+                path,
+                pathType: 'Prefix',
                 backend: { service: { name: baseName(spec), port: { name: 'http' } } },
               },
             ],

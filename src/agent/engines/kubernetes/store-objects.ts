@@ -34,7 +34,8 @@ function databaseObjects(settings: KubernetesSettings, spec: RevisionSpec): Stor
   const name = storeName(spec, 'database')
   const r = spec.resources
   const volume: V1PersistentVolumeClaim = {
-    ...{ apiVersion: 'v1', kind: 'PersistentVolumeClaim' },
+    apiVersion: 'v1',
+    kind: 'PersistentVolumeClaim',
     metadata: storeMetadata(settings, spec, 'database'),
     spec: {
       accessModes: ['ReadWriteOnce'],
@@ -91,8 +92,17 @@ function redisObjects(settings: KubernetesSettings, spec: RevisionSpec): StoreOb
       image: settings.redis_image,
       // Nothing is saved to disk. When memory is full, writes fail instead of evicting queued jobs.
       args: [
-        ...['redis-server', '--requirepass', '$(REDISCLI_AUTH)', '--save', '', '--appendonly', 'no'],
-        ...['--maxmemory', `${Math.floor(r.redis_memory_mb * 0.8)}mb`, '--maxmemory-policy', 'noeviction'],
+        'redis-server',
+        '--requirepass',
+        '$(REDISCLI_AUTH)',
+        '--save',
+        '',
+        '--appendonly',
+        'no',
+        '--maxmemory',
+        `${Math.floor(r.redis_memory_mb * 0.8)}mb`,
+        '--maxmemory-policy',
+        'noeviction',
       ],
       env: [{ name: 'REDISCLI_AUTH', valueFrom: { secretKeyRef: { name, key: 'password' } } }],
       resources: resourcesOf([r.redis_cpu, r.redis_cpu_limit], [r.redis_memory_mb, r.redis_memory_limit_mb]),
@@ -119,12 +129,16 @@ function storeObjectsOf(settings: KubernetesSettings, spec: RevisionSpec, parts:
   const tcp = { port, protocol: 'TCP' }
 
   const service: V1Service = {
-    ...{ apiVersion: 'v1', kind: 'Service', metadata },
+    apiVersion: 'v1',
+    kind: 'Service',
+    metadata,
     spec: { type: 'ClusterIP', selector: labels, ports: [{ name: component, ...tcp, targetPort: port }] },
   }
   /** Only pods of this deployment may connect, if the cluster enforces network policies. */
   const policy: V1NetworkPolicy = {
-    ...{ apiVersion: 'networking.k8s.io/v1', kind: 'NetworkPolicy', metadata },
+    apiVersion: 'networking.k8s.io/v1',
+    kind: 'NetworkPolicy',
+    metadata,
     spec: {
       podSelector: { matchLabels: labels },
       policyTypes: ['Ingress'],
@@ -132,7 +146,9 @@ function storeObjectsOf(settings: KubernetesSettings, spec: RevisionSpec, parts:
     },
   }
   const set: V1StatefulSet = {
-    ...{ apiVersion: 'apps/v1', kind: 'StatefulSet', metadata },
+    apiVersion: 'apps/v1',
+    kind: 'StatefulSet',
+    metadata,
     spec: {
       serviceName: name,
       replicas: 1,
@@ -145,8 +161,12 @@ function storeObjectsOf(settings: KubernetesSettings, spec: RevisionSpec, parts:
           enableServiceLinks: false,
           terminationGracePeriodSeconds: 60,
           securityContext: {
-            ...{ runAsNonRoot: true, runAsUser: STORE_USER, runAsGroup: STORE_USER, fsGroup: STORE_USER },
-            ...{ fsGroupChangePolicy: 'OnRootMismatch', seccompProfile: { type: 'RuntimeDefault' } },
+            runAsNonRoot: true,
+            runAsUser: STORE_USER,
+            runAsGroup: STORE_USER,
+            fsGroup: STORE_USER,
+            fsGroupChangePolicy: 'OnRootMismatch',
+            seccompProfile: { type: 'RuntimeDefault' },
           },
           ...(settings.pull_secrets.length > 0 && { imagePullSecrets: settings.pull_secrets.map(name => ({ name })) }),
           ...(parts.volumes.length > 0 && { volumes: parts.volumes }),
@@ -166,7 +186,10 @@ function storeObjectsOf(settings: KubernetesSettings, spec: RevisionSpec, parts:
     component,
     port,
     secret: password => ({
-      ...{ apiVersion: 'v1', kind: 'Secret', metadata, type: 'Opaque' },
+      apiVersion: 'v1',
+      kind: 'Secret',
+      metadata,
+      type: 'Opaque',
       data: { password: encodeBase64(password), uri: encodeBase64(parts.uri(password)) },
     }),
     objects: [...parts.before, service, policy, set],

@@ -33,8 +33,13 @@ export type RouterState = {
 
 const ROUTER_MAIN = fileURLToPath(new URL('./router-main.ts', import.meta.url))
 const ROUTER_CODE = [
-  ...['./router-main.ts', './router.ts', './router-headers.ts', './router-responses.ts', './request-counts.ts'],
-  ...['../../public-proxy/certificate-gate.ts', '../../public-proxy/host-probes.ts'],
+  './router-main.ts',
+  './router.ts',
+  './router-headers.ts',
+  './router-responses.ts',
+  './request-counts.ts',
+  '../../public-proxy/certificate-gate.ts',
+  '../../public-proxy/host-probes.ts',
   '../../../protocol/request-buckets.ts',
 ]
 /** Applications reach the router too. None of them can guess the path. */

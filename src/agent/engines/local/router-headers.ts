@@ -4,15 +4,39 @@ import { findHops, isTrustedProxy, type ProxyRange } from '../../../protocol/cli
 
 /** They belong to one connection and are never forwarded. */
 const HOP_BY_HOP = new Set([
-  ...['connection', 'keep-alive', 'proxy-authenticate', 'proxy-authorization', 'proxy-connection', 'te', 'trailer'],
-  ...['upgrade', 'expect', 'http2-settings'],
+  'connection',
+  'keep-alive',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'upgrade',
+  'expect',
+  'http2-settings',
 ])
 const FRAMING_HEADERS = new Set(['content-length', 'transfer-encoding'])
 /** Never forwarded: the router sets its own. `Proxy` becomes HTTP_PROXY in CGI programs. */
 const FORWARDING_HEADERS = new Set([
-  ...['forwarded', 'x-real-ip', 'client-ip', 'x-client-ip', 'true-client-ip', 'cf-connecting-ip', 'cf-connecting-ipv6'],
-  ...['fastly-client-ip', 'x-cluster-client-ip', 'x-originating-ip', 'x-remote-ip', 'x-remote-addr', 'x-rewrite-url'],
-  ...['x-host', 'x-scheme', 'x-url-scheme', 'front-end-https', 'x-envoy-external-address', 'proxy'],
+  'forwarded',
+  'x-real-ip',
+  'client-ip',
+  'x-client-ip',
+  'true-client-ip',
+  'cf-connecting-ip',
+  'cf-connecting-ipv6',
+  'fastly-client-ip',
+  'x-cluster-client-ip',
+  'x-originating-ip',
+  'x-remote-ip',
+  'x-remote-addr',
+  'x-rewrite-url',
+  'x-host',
+  'x-scheme',
+  'x-url-scheme',
+  'front-end-https',
+  'x-envoy-external-address',
+  'proxy',
 ])
 const FORWARDED_PREFIX = /^x-(forwarded|original)(-|$)/
 
@@ -84,9 +108,18 @@ function forwardingHeaders({ headers, socket }: IncomingMessage, proxies: ProxyR
   const portOfProxy = () => /:(\d+)$/.exec(host)?.[1] ?? (proto.endsWith('s') ? '443' : '80')
   const port = fromProxy('x-forwarded-port', /^\d{1,5}$/) ?? (proxyProto ? portOfProxy() : String(socket.localPort))
   return [
-    ...['X-Forwarded-For', hops.join(', '), 'X-Forwarded-Host', host, 'X-Forwarded-Proto', proto],
-    ...['X-Forwarded-Port', port, 'X-Real-IP', client],
-    ...['Forwarded', `for=${client.includes(':') ? `"[${client}]"` : client};host="${host}";proto=${proto}`],
+    'X-Forwarded-For',
+    hops.join(', '),
+    'X-Forwarded-Host',
+    host,
+    'X-Forwarded-Proto',
+    proto,
+    'X-Forwarded-Port',
+    port,
+    'X-Real-IP',
+    client,
+    'Forwarded',
+    `for=${client.includes(':') ? `"[${client}]"` : client};host="${host}";proto=${proto}`,
   ]
 }
 

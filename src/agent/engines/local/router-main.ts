@@ -110,7 +110,10 @@ await once(control, 'listening')
 // The agent was killed during the start, and the next agent has started another router.
 if (readJson<RouterState>(file)?.attempt !== attempt) process.exit(0)
 writeJson(file, {
-  ...{ token, attempt, setup, port },
+  token,
+  attempt,
+  setup,
+  port,
   control: (control.address() as AddressInfo).port,
   identity: identityOf(process.pid),
 } satisfies RouterState)

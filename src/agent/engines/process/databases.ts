@@ -98,7 +98,9 @@ const explainError = (problem: string) => (error: Error) => {
 type RunQuery = <Row extends object>(sql: string) => Promise<Row[]>
 async function withClient<T>(url: string, work: (query: RunQuery) => Promise<T>): Promise<T> {
   const client = new pg.Client({
-    ...{ connectionString: url, connectionTimeoutMillis: 5_000, query_timeout: QUERY_TIMEOUT_MS },
+    connectionString: url,
+    connectionTimeoutMillis: 5_000,
+    query_timeout: QUERY_TIMEOUT_MS,
     application_name: 'slipway-agent',
   })
   client.on('error', () => {})

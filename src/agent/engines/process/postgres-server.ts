@@ -32,9 +32,14 @@ const STOP_TIMEOUT_MS = 10_000
 const OPEN_TIMEOUT_MS = 3_000
 const MAX_LOG_BYTES = 8 * 1024 * 1024
 const SERVER_SETTINGS = {
-  ...{ listen_addresses: '127.0.0.1', unix_socket_directories: '', timezone: 'UTC', max_connections: 500 },
+  listen_addresses: '127.0.0.1',
+  unix_socket_directories: '',
+  timezone: 'UTC',
+  max_connections: 500,
   // Applications receive the errors of their statements. The log is for the server's own problems.
-  ...{ log_min_messages: 'log', log_min_error_statement: 'panic', log_checkpoints: 'off' },
+  log_min_messages: 'log',
+  log_min_error_statement: 'panic',
+  log_checkpoints: 'off',
 }
 /** A role may enter only the database of its own name, regardless of grants. */
 const PG_HBA = `host all      slipway 127.0.0.1/32 scram-sha-256

@@ -52,9 +52,14 @@ export function Questions({ workspace, queue, run, onBusy }: Props) {
     onBusy(true)
     start(
       giveFeedback({
-        ...{ id: idOf(key), run_id: run.id, trace_id: run.trace_id, session_id: run.session_id, key },
+        id: idOf(key),
+        run_id: run.id,
+        trace_id: run.trace_id,
+        session_id: run.session_id,
+        key,
         ...(run.start_time && { start_time: run.start_time }),
-        ...{ feedback_source: { type: 'app' as const }, ...part },
+        feedback_source: { type: 'app' as const },
+        ...part,
       }),
     )
   }

@@ -113,5 +113,10 @@ export function AuditEntry({ item, onActor, onSubject }: EntryProps) {
 }
 
 const KINDS: Record<string, string> = {
-  ...{ key: 'API key', session: 'Member', listener: 'Listener', push: 'Push', cron: 'Schedule', operator: 'Operator' },
+  key: 'API key',
+  session: 'Member',
+  listener: 'Listener',
+  push: 'Push',
+  cron: 'Schedule',
+  operator: 'Operator',
 }

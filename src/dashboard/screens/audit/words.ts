@@ -48,7 +48,11 @@ export const listOperations = (names: readonly string[]) =>
     )
 
 const ACTORS: Record<string, string> = {
-  ...{ key: 'An API key', session: 'A person', listener: 'A listener', push: 'A push', cron: 'The schedule' },
+  key: 'An API key',
+  session: 'A person',
+  listener: 'A listener',
+  push: 'A push',
+  cron: 'The schedule',
   operator: 'The operator',
 }
 export const describeActorOf = ({ unmapped: { actor_name, actor_kind } }: AuditItem): string =>

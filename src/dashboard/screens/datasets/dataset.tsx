@@ -153,7 +153,8 @@ function Examples({ workspace, dataset }: Props) {
   const splits = useRead(workspace, 'GET /datasets/{dataset_id}/splits', { params, query: asOf })
   const { items, error, isPartial, isPlaceholderData, refetch, ...pages } = useOffsetPages(workspace, 'GET /examples', {
     query: {
-      ...{ dataset: dataset.id, ...asOf },
+      dataset: dataset.id,
+      ...asOf,
       ...(split && { splits: [split] }),
       ...(text.trim() && { full_text_contains: [text.trim()] }),
     },
@@ -278,7 +279,9 @@ function Experiments({ workspace, dataset }: Props) {
     'GET /sessions',
     {
       query: {
-        ...{ reference_dataset: [dataset.id], sort_by: 'start_time' as const, include_stats: true },
+        reference_dataset: [dataset.id],
+        sort_by: 'start_time' as const,
+        include_stats: true,
         stats_select: ['run_count', 'error_rate', 'feedback_stats'],
       },
     },

@@ -45,7 +45,9 @@ export const CHARTS: ChartSpec[] = [
   {
     title: 'Requests',
     lines: [{ metric: 'requests', label: 'All', tone: 'accent', filled: true }],
-    ...{ isRate: true, hasRevisions: true, format: formatRate },
+    isRate: true,
+    hasRevisions: true,
+    format: formatRate,
   },
   {
     title: 'Responses by status',
@@ -55,7 +57,8 @@ export const CHARTS: ChartSpec[] = [
       { metric: 'status_4xx', label: '4xx', tone: 'warn', dash: [3, 3] },
       { metric: 'status_5xx', label: '5xx', tone: 'bad' },
     ],
-    ...{ isRate: true, format: formatRate },
+    isRate: true,
+    format: formatRate,
   },
   {
     title: 'Time to first byte',
@@ -69,7 +72,8 @@ export const CHARTS: ChartSpec[] = [
   {
     title: 'CPU cores',
     lines: [{ metric: 'cpu', label: 'All replicas', tone: 'accent', filled: true }],
-    ...{ hasRevisions: true, format: formatCores },
+    hasRevisions: true,
+    format: formatCores,
   },
   {
     title: 'Memory',
@@ -77,7 +81,8 @@ export const CHARTS: ChartSpec[] = [
       { metric: 'memory', label: 'All replicas', tone: 'accent', filled: true },
       { metric: 'memory_peak', label: 'Largest replica', tone: 'violet', dash: [6, 3] },
     ],
-    ...{ format: formatBytes, steps: BYTE_STEPS },
+    format: formatBytes,
+    steps: BYTE_STEPS,
   },
   {
     title: 'Replicas and restarts',
@@ -85,7 +90,8 @@ export const CHARTS: ChartSpec[] = [
       { metric: 'copies', label: 'Replicas', tone: 'accent', filled: true },
       { metric: 'restarts', label: 'Restarts', tone: 'bad' },
     ],
-    ...{ format: number, steps: COUNT_STEPS },
+    format: number,
+    steps: COUNT_STEPS,
   },
 ]
 

@@ -186,7 +186,11 @@ function usePlan(deployment_id: string, change: PlannedChange, onDone: () => voi
 
   useEffect(() => void plan(), [change.key])
   return {
-    ...{ planned, error, meanwhile, planAgain: () => void plan(), apply: () => void apply() },
+    planned,
+    error,
+    meanwhile,
+    planAgain: () => void plan(),
+    apply: () => void apply(),
     isPlanning: busy === 'planning',
     isApplying: busy === 'applying',
   }

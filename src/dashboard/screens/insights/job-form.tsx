@@ -36,7 +36,15 @@ type Draft = {
   cron: string
 }
 const EMPTY: Draft = {
-  ...{ name: '', model: '', hours: '168', filter: '', sample: '', hierarchy: '', question: '', prompt: '', cron: '' },
+  name: '',
+  model: '',
+  hours: '168',
+  filter: '',
+  sample: '',
+  hierarchy: '',
+  question: '',
+  prompt: '',
+  cron: '',
 }
 const QUESTION = 'What would you like to learn about your application?'
 

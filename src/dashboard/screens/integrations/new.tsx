@@ -154,8 +154,11 @@ function CredentialsCard({ host, missing }: { host: 'gitea' | 'github'; missing:
     host === 'gitea'
       ? { host, base_url: base, token: draft.token.trim(), webhook_secret: secret }
       : {
-          ...{ host, app_id: draft.appId.trim(), installation_id: draft.installation.trim() },
-          ...{ private_key: draft.privateKey, webhook_secret: secret },
+          host,
+          app_id: draft.appId.trim(),
+          installation_id: draft.installation.trim(),
+          private_key: draft.privateKey,
+          webhook_secret: secret,
           ...(base && { base_url: base }),
         }
   const action = connect(body, missing)

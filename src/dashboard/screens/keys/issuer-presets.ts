@@ -7,7 +7,13 @@ export type Answers = Record<'issuer' | 'subject' | 'repository' | 'part' | 'ref
 
 export const GITHUB_ISSUER = 'https://token.actions.githubusercontent.com'
 export const NO_ANSWERS: Answers = {
-  ...{ issuer: '', subject: '', repository: '', part: 'branch', ref: 'main', namespace: '', account: '' },
+  issuer: '',
+  subject: '',
+  repository: '',
+  part: 'branch',
+  ref: 'main',
+  namespace: '',
+  account: '',
 }
 
 export const PARTS = [

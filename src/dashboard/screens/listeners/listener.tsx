@@ -198,7 +198,9 @@ function AgentCard({ listener, workspace, me }: CardProps) {
           )}
           <CommandLine
             command={agentCommand({
-              ...{ engine, origin: location.origin, key },
+              engine,
+              origin: location.origin,
+              key,
               namespaces: listener.compute_config.k8s_namespaces,
             })}
           />

@@ -235,7 +235,11 @@ function useLogKeys(latest: LogKeys): void {
   const keys = useRef(latest)
   keys.current = latest
   const act = (id: string, label: string, key: string, run: () => void) => ({
-    ...{ id: `log-${id}`, label, kind: 'action', keys: key, run },
+    id: `log-${id}`,
+    label,
+    kind: 'action',
+    keys: key,
+    run,
   })
   useCommands([
     act('match', 'Next match in the log', 'n', () => keys.current.moveToMatch(1)),

@@ -92,7 +92,9 @@ export function toRequest(draft: Draft, isSelfHosted: boolean): NewDeployment {
     source: 'githost',
     source_config: {
       ...source_config,
-      ...{ integration_id: integration, repo_url: repository, build_on_push: deploysPushes },
+      integration_id: integration,
+      repo_url: repository,
+      build_on_push: deploysPushes,
     },
     source_revision_config: { repo_ref: branch.trim(), ...configured },
   }

@@ -119,7 +119,10 @@ export async function readFolder(tree: TreeNode, options: WalkOptions): Promise<
   const startsItself =
     startScript !== undefined || (manifest !== undefined && has('server.js')) || has('Dockerfile') || has(CONFIGURATION)
   return {
-    ...{ name: name ?? tree.name, files, leftOut, startsItself },
+    name: name ?? tree.name,
+    files,
+    leftOut,
+    startsItself,
     bytes: files.reduce((sum, { file }) => sum + file.size, 0),
     configuration: has(CONFIGURATION) ? CONFIGURATION : '',
     secretFiles: files.filter(({ path }) => mayHoldSecrets(path)),

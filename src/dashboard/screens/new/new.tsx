@@ -43,8 +43,13 @@ function useChoice(): [way: Way, choice: Choice, set: (values: Partial<Choice>) 
 
 type Typed = Omit<Draft, keyof Choice | 'way' | 'name'> & { name: string | undefined }
 const UNTYPED: Typed = {
-  ...{ name: undefined, namespace: '', configuration: 'slipway.json', deploysPushes: true },
-  ...{ variables: '', installCommand: '', buildCommand: '' },
+  name: undefined,
+  namespace: '',
+  configuration: 'slipway.json',
+  deploysPushes: true,
+  variables: '',
+  installCommand: '',
+  buildCommand: '',
 }
 
 export default function NewDeploymentScreen({ workspace, me }: ScreenProps) {

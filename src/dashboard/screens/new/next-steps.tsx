@@ -21,19 +21,28 @@ export function NextSteps({ workspace, me }: { workspace: string; me: Me }) {
   const webhooks = useRead(workspace, 'GET /v2/webhooks', { query: { limit: 1 } }, enabled).data
   const all: Suggestion[] = [
     {
-      ...{ to: '/integrations', icon: 'branch', label: 'Connect a git host' },
-      ...{ detail: 'Pushes then deploy, and pull requests get previews.' },
-      ...{ isOpen: hosts?.length === 0, needs: 'integrations:manage' },
+      to: '/integrations',
+      icon: 'branch',
+      label: 'Connect a git host',
+      detail: 'Pushes then deploy, and pull requests get previews.',
+      isOpen: hosts?.length === 0,
+      needs: 'integrations:manage',
     },
     {
-      ...{ to: '/members', icon: 'plus', label: 'Invite a member' },
-      ...{ detail: 'Each with a role of their own.' },
-      ...{ isOpen: members?.resources.length === 1, needs: 'workspaces:manage-members' },
+      to: '/members',
+      icon: 'plus',
+      label: 'Invite a member',
+      detail: 'Each with a role of their own.',
+      isOpen: members?.resources.length === 1,
+      needs: 'workspaces:manage-members',
     },
     {
-      ...{ to: '/webhooks', icon: 'bell', label: 'Add a webhook' },
-      ...{ detail: 'Tell another system what is deployed.' },
-      ...{ isOpen: webhooks?.resources.length === 0, needs: 'webhooks:manage' },
+      to: '/webhooks',
+      icon: 'bell',
+      label: 'Add a webhook',
+      detail: 'Tell another system what is deployed.',
+      isOpen: webhooks?.resources.length === 0,
+      needs: 'webhooks:manage',
     },
   ]
   const shown = all.filter(({ isOpen, needs }) => isOpen && !explainMissing(me, workspace, needs))

@@ -127,7 +127,9 @@ function RepositoryList({ workspace, integration, onChoose }: ListProps) {
             onChoose({ integration, repository: url, branch: default_branch })
           }}
           options={shown.slice(0, limit).map(({ url, owner, name, default_branch }) => ({
-            ...{ value: url, label: `${owner}/${name}`, detail: default_branch },
+            value: url,
+            label: `${owner}/${name}`,
+            detail: default_branch,
           }))}
         />
       )}

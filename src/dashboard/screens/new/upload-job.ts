@@ -25,7 +25,9 @@ export function startUpload(deployment_id: string, archive: Blob): void {
   const controller = new AbortController()
   const { signal: aborted } = controller
   const job: UploadJob = {
-    ...{ state: 'uploading', sent: 0, size: archive.size },
+    state: 'uploading',
+    sent: 0,
+    size: archive.size,
     cancel: () => controller.abort(new Error('The upload was cancelled.')),
     retry: () => startUpload(deployment_id, archive),
   }

@@ -27,8 +27,16 @@ type Draft = {
   usesPkce: boolean
 }
 const EMPTY: Draft = {
-  ...{ id: '', name: '', clientId: '', clientSecret: '', method: '', authUrl: '', tokenUrl: '' },
-  ...{ revocationUrl: '', scopes: '', usesPkce: true },
+  id: '',
+  name: '',
+  clientId: '',
+  clientSecret: '',
+  method: '',
+  authUrl: '',
+  tokenUrl: '',
+  revocationUrl: '',
+  scopes: '',
+  usesPkce: true,
 }
 export const AUTH_METHODS = [
   { value: '', label: 'As usual: in the body, or none without a secret' },
@@ -38,10 +46,13 @@ export const AUTH_METHODS = [
 ]
 
 const toBody = (draft: Draft): HandBody => ({
-  ...{ provider_id: draft.id, name: draft.name, client_id: draft.clientId },
+  provider_id: draft.id,
+  name: draft.name,
+  client_id: draft.clientId,
   ...(draft.clientSecret && { client_secret: draft.clientSecret }),
   ...(draft.method && { token_endpoint_auth_method: draft.method }),
-  ...{ auth_url: draft.authUrl.trim(), token_url: draft.tokenUrl.trim() },
+  auth_url: draft.authUrl.trim(),
+  token_url: draft.tokenUrl.trim(),
   ...(draft.revocationUrl && { revocation_url: draft.revocationUrl.trim() }),
   scopes: draft.scopes.split(/[\s,]+/).filter(Boolean),
   uses_pkce: draft.usesPkce,

@@ -48,15 +48,22 @@ type Draft = {
   registration: NonNullable<DiscoveryBody['registration']>
 }
 const EMPTY: Draft = {
-  ...{ address: '', id: undefined, name: undefined },
-  ...{ clientId: '', clientSecret: '', scopes: '', registration: 'auto' },
+  address: '',
+  id: undefined,
+  name: undefined,
+  clientId: '',
+  clientSecret: '',
+  scopes: '',
+  registration: 'auto',
 }
 
 function toBody({ address, id, name, clientId, clientSecret, scopes, registration }: Draft): DiscoveryBody {
   const provider_id = id ?? suggestId(address.trim())
   const wanted = scopes.split(/[\s,]+/).filter(Boolean)
   return {
-    ...{ provider_id, name: name ?? suggestName(provider_id), mcp_server_url: address.trim() },
+    provider_id,
+    name: name ?? suggestName(provider_id),
+    mcp_server_url: address.trim(),
     ...(clientId && { client_id: clientId }),
     ...(clientSecret && { client_secret: clientSecret }),
     ...(wanted.length > 0 && { scopes: wanted }),

@@ -124,7 +124,9 @@ export default function RolePage({ workspace, params, me }: ScreenProps<{ role: 
 }
 
 const toDraft = ({ scope, display_name, description, permissions }: Role): RoleDraft => ({
-  ...{ scope, display_name, description },
+  scope,
+  display_name,
+  description,
   permissions: permissions as Permission[],
 })
 

@@ -55,14 +55,18 @@ export function toEvaluatorDraft(rule: Rule): EvaluatorDraft {
   const textOf = (wanted: string) => structured.prompt.find(([role]) => role === wanted)?.[1] ?? ''
   return {
     model: structured.playground_settings_id,
-    ...{ system: textOf('system'), prompt: textOf('user') },
+    system: textOf('system'),
+    prompt: textOf('user'),
     scores: Object.entries(propertiesOf(structured))
       .filter(([key]) => key !== COMMENT)
       .map(([key, { type, description }]) => ({
-        ...{ key, kind: type as Kind },
+        key,
+        kind: type as Kind,
         description: typeof description === 'string' ? description : '',
       })),
-    ...{ limit, format: structured.template_format, mapping: structured.variable_mapping },
+    limit,
+    format: structured.template_format,
+    mapping: structured.variable_mapping,
   }
 }
 
@@ -82,8 +86,11 @@ export function toEvaluators(draft: EvaluatorDraft): NonNullable<NewRule['evalua
           ['user', draft.prompt],
         ],
         schema: {
-          ...{ title: 'verdict', type: 'object', properties },
-          ...{ required: Object.keys(properties), additionalProperties: false },
+          title: 'verdict',
+          type: 'object',
+          properties,
+          required: Object.keys(properties),
+          additionalProperties: false,
         },
         template_format: draft.format,
         variable_mapping: draft.mapping,

@@ -29,17 +29,31 @@ export type Draft = {
   evaluator: EvaluatorDraft
 }
 export const EMPTY_DRAFT: Draft = {
-  ...{ name: '', project: '', filter: '', traceFilter: '', percent: '100' },
-  ...{ dataset: '', queue: '', prefersCorrection: false, urls: '', extends: false, backfillFrom: '' },
+  name: '',
+  project: '',
+  filter: '',
+  traceFilter: '',
+  percent: '100',
+  dataset: '',
+  queue: '',
+  prefersCorrection: false,
+  urls: '',
+  extends: false,
+  backfillFrom: '',
   evaluator: EMPTY_EVALUATOR,
 }
 export const toDraft = (rule: Rule): Draft => ({
-  ...{ name: rule.display_name, project: rule.session_id ?? '' },
-  ...{ filter: rule.filter ?? '', traceFilter: rule.trace_filter ?? '' },
+  name: rule.display_name,
+  project: rule.session_id ?? '',
+  filter: rule.filter ?? '',
+  traceFilter: rule.trace_filter ?? '',
   percent: String(Number((rule.sampling_rate * 100).toFixed(4))),
   queue: rule.add_to_annotation_queue_id ?? '',
-  ...{ dataset: rule.add_to_dataset_id ?? '', prefersCorrection: rule.add_to_dataset_prefer_correction },
-  ...{ urls: rule.webhooks.map(({ url }) => url).join('\n'), extends: rule.extend_only, backfillFrom: '' },
+  dataset: rule.add_to_dataset_id ?? '',
+  prefersCorrection: rule.add_to_dataset_prefer_correction,
+  urls: rule.webhooks.map(({ url }) => url).join('\n'),
+  extends: rule.extend_only,
+  backfillFrom: '',
   evaluator: toEvaluatorDraft(rule),
 })
 

@@ -67,7 +67,9 @@ export const addToDataset = (
   // Its body is kept byte for byte, so the types do not know it.
   request: request('POST /examples', {
     body: {
-      ...{ dataset_id: dataset.id, source_run_id: id, use_source_run_io: true },
+      dataset_id: dataset.id,
+      source_run_id: id,
+      use_source_run_io: true,
       ...(split && { split }),
     },
   } as never),

@@ -14,7 +14,8 @@ export const toSeries = (dashboard: Dashboard): Series[] =>
 function readChart(section: string, { id, title, series, data }: Chart): Series {
   const bySeries = Map.groupBy(data, ({ series_id }) => series_id)
   const lines = series.map(({ id, name, metric }) => ({
-    ...{ name, metric },
+    name,
+    metric,
     values: (bySeries.get(id) ?? []).map(({ value }) => value),
   }))
   const times = (bySeries.get(series[0]?.id ?? '') ?? []).map(({ timestamp }) => Date.parse(timestamp) / 1000)

@@ -35,7 +35,9 @@ function ProjectFeedback({ workspace, project }: { workspace: string; project: P
     'GET /feedback',
     {
       query: {
-        ...{ session: [project.id], include_user_names: true, min_created_at: from },
+        session: [project.id],
+        include_user_names: true,
+        min_created_at: from,
         ...(key && { key: [key] }),
         ...(comments && { has_comment: true }),
       },

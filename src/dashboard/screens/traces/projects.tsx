@@ -31,9 +31,14 @@ const VIEWS = [
 const SORTS = ['last_run_start_time', 'name', 'runs_count', 'error_rate', 'latency_p50', 'latency_p99'] as const
 type Sort = (typeof SORTS)[number]
 const STATISTICS = [
-  ...(['run_count', 'error_rate', 'latency_p50', 'latency_p99'] as const),
-  ...(['total_tokens', 'total_cost', 'last_run_start_time'] as const),
-]
+  'run_count',
+  'error_rate',
+  'latency_p50',
+  'latency_p99',
+  'total_tokens',
+  'total_cost',
+  'last_run_start_time',
+] as const
 
 /** `name` is ascending and `-name` descending. */
 function useSort(): { sort: Sort; isDescending: boolean; column: (label: string, by: Sort) => Column } {
@@ -62,8 +67,13 @@ export default function ProjectList({ workspace }: ScreenProps) {
   const { span, from } = useSpan()
   const { sort, isDescending, column } = useSort()
   const query = {
-    ...{ include_stats: true, stats_start_time: from, stats_select: [...STATISTICS] },
-    ...{ sort_by: sort, sort_by_desc: isDescending, ...view.query, ...(name && { name_contains: name }) },
+    include_stats: true,
+    stats_start_time: from,
+    stats_select: [...STATISTICS],
+    sort_by: sort,
+    sort_by_desc: isDescending,
+    ...view.query,
+    ...(name && { name_contains: name }),
   }
   const { items, error, hasNextPage, isFetchingNextPage, isPlaceholderData, fetchNextPage, refetch } = useOffsetPages(
     workspace,

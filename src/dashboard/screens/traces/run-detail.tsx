@@ -34,7 +34,8 @@ export function RunDetail({ workspace, run, isRoot }: DetailProps) {
     {
       params: { run_id: id },
       query: {
-        ...{ exclude_s3_stored_attributes: true, session_id: run.session_id },
+        exclude_s3_stored_attributes: true,
+        session_id: run.session_id,
         ...(id === run.id && run.start_time && { start_time: run.start_time }),
       },
     },

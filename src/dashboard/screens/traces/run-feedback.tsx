@@ -104,7 +104,10 @@ const EMPTY = { key: '', score: '', value: '', comment: '' }
 function toBody(run: Run, { key, score, value, comment }: typeof EMPTY): NewFeedback {
   const number = score.trim().replace(',', '.')
   return {
-    ...{ run_id: run.id, trace_id: run.trace_id, session_id: run.session_id, key: key.trim() },
+    run_id: run.id,
+    trace_id: run.trace_id,
+    session_id: run.session_id,
+    key: key.trim(),
     ...(run.start_time && { start_time: run.start_time }),
     // What is no number is sent as it is, so that the API says so.
     ...(number && { score: (Number.isNaN(Number(number)) ? number : Number(number)) as number }),

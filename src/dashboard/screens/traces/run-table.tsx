@@ -13,9 +13,22 @@ import { TypeIcon } from './run-type.tsx'
 import styles from './runs.module.css'
 
 export const ROW_SELECT = [
-  ...(['id', 'name', 'run_type', 'status', 'trace_id', 'start_time', 'end_time', 'error', 'tags'] as const),
-  ...(['inputs_preview', 'outputs_preview', 'total_tokens', 'total_cost', 'feedback_stats', 'session_id'] as const),
-] satisfies NonNullable<RunQuery['select']>
+  'id',
+  'name',
+  'run_type',
+  'status',
+  'trace_id',
+  'start_time',
+  'end_time',
+  'error',
+  'tags',
+  'inputs_preview',
+  'outputs_preview',
+  'total_tokens',
+  'total_cost',
+  'feedback_stats',
+  'session_id',
+] as const satisfies NonNullable<RunQuery['select']>
 
 type TableProps = {
   runs: Run[]

@@ -46,7 +46,10 @@ function useShownRuns({ id }: Project) {
   const query: RunQuery = useMemo(() => {
     const searched = allOf([...(parsed.filter ? [parsed.filter] : []), ...(known ? [`eq(status, "${known}")`] : [])])
     return {
-      ...{ session: [id], start_time: from, select: [...ROW_SELECT], skip_prev_cursor: true },
+      session: [id],
+      start_time: from,
+      select: [...ROW_SELECT],
+      skip_prev_cursor: true,
       ...(scope !== 'all' && { is_root: true }),
       ...(RUN_TYPES.some(one => one === type) && { run_type: type as RunType }),
       ...(filter && { filter }),

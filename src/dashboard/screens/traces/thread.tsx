@@ -18,15 +18,31 @@ import { latencyOf } from './run-state.ts'
 import styles from './thread.module.css'
 
 const SELECT = [
-  ...(['id', 'name', 'run_type', 'status', 'trace_id', 'session_id', 'start_time', 'end_time', 'error'] as const),
-  ...(['inputs', 'outputs', 'inputs_preview', 'outputs_preview', 'total_tokens'] as const),
-] satisfies NonNullable<RunQuery['select']>
+  'id',
+  'name',
+  'run_type',
+  'status',
+  'trace_id',
+  'session_id',
+  'start_time',
+  'end_time',
+  'error',
+  'inputs',
+  'outputs',
+  'inputs_preview',
+  'outputs_preview',
+  'total_tokens',
+] as const satisfies NonNullable<RunQuery['select']>
 
 type Props = { workspace: string; project: Project; thread: string }
 export function ThreadView({ workspace, project, thread }: Props) {
   const query = useMemo<RunQuery>(
     () => ({
-      ...{ session: [project.id], is_root: true, order: 'asc', select: [...SELECT], skip_prev_cursor: true },
+      session: [project.id],
+      is_root: true,
+      order: 'asc',
+      select: [...SELECT],
+      skip_prev_cursor: true,
       filter: `eq(thread_id, ${JSON.stringify(thread)})`,
     }),
     [project.id, thread],

@@ -3,9 +3,18 @@
 import type { Run, RunQuery } from '../../api/runs.ts'
 
 export const TREE_SELECT = [
-  ...(['id', 'name', 'run_type', 'status', 'trace_id', 'session_id', 'start_time', 'end_time'] as const),
-  ...(['dotted_order', 'total_tokens', 'total_cost'] as const),
-] satisfies NonNullable<RunQuery['select']>
+  'id',
+  'name',
+  'run_type',
+  'status',
+  'trace_id',
+  'session_id',
+  'start_time',
+  'end_time',
+  'dotted_order',
+  'total_tokens',
+  'total_cost',
+] as const satisfies NonNullable<RunQuery['select']>
 
 export type Node = {
   run: Run

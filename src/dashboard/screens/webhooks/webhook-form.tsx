@@ -21,19 +21,29 @@ export type Draft = {
   tags: string[]
 }
 export const EMPTY_DRAFT: Draft = {
-  ...{ url: '', description: '', allTypes: true, types: [] },
-  ...{ allDeployments: true, deployments: [], tags: [] },
+  url: '',
+  description: '',
+  allTypes: true,
+  types: [],
+  allDeployments: true,
+  deployments: [],
+  tags: [],
 }
 export const toDraft = ({ url, description, event_types, deployment_ids, tag_value_ids }: Webhook): Draft => {
   const allTypes = event_types.includes('*')
   return {
-    ...{ url, description, allTypes, types: allTypes ? [] : event_types },
-    ...{ allDeployments: deployment_ids.length + tag_value_ids.length === 0 },
-    ...{ deployments: deployment_ids, tags: tag_value_ids },
+    url,
+    description,
+    allTypes,
+    types: allTypes ? [] : event_types,
+    allDeployments: deployment_ids.length + tag_value_ids.length === 0,
+    deployments: deployment_ids,
+    tags: tag_value_ids,
   }
 }
 export const toBody = (draft: Draft): NewBody & Required<Pick<NewBody, 'description'>> => ({
-  ...{ url: draft.url.trim(), description: draft.description.trim() },
+  url: draft.url.trim(),
+  description: draft.description.trim(),
   event_types: draft.allTypes ? ['*'] : draft.types,
   deployment_ids: draft.allDeployments ? [] : draft.deployments,
   tag_value_ids: draft.allDeployments ? [] : draft.tags,

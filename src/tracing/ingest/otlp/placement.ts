@@ -47,7 +47,8 @@ export function readLinks(span: Span, attributes: AttributeReader): LooseSpan {
     order_time: toIsoMicroseconds(span.start),
     is_root: isRoot && (!hasParent || key === expected_root),
     is_fixed: given_order !== undefined,
-    ...{ given_order, expected_root },
+    given_order,
+    expected_root,
   }
 }
 

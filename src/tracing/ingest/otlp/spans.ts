@@ -24,7 +24,12 @@ export type ResourceSpans = { resource: Attributes; spans: Span[] }
 export const STATUS_ERROR = 2
 
 export const newSpan = (): Span => ({
-  ...{ trace_id: '', span_id: '', parent_span_id: '', name: '', start: 0n, end: 0n },
+  trace_id: '',
+  span_id: '',
+  parent_span_id: '',
+  name: '',
+  start: 0n,
+  end: 0n,
   attributes: new Map(),
   events: [],
   status: { code: 0, message: '' },

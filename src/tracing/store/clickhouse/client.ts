@@ -35,7 +35,10 @@ export function connectClickHouse(url: string): ClickHouse {
       opened.get(request_timeout) ??
       import('@clickhouse/client-web').then(({ createClient }) =>
         createClient({
-          ...{ url, request_timeout, use_multipart_params_auto: true, log: { level: LOG_OFF } },
+          url,
+          request_timeout,
+          use_multipart_params_auto: true,
+          log: { level: LOG_OFF },
           // The flag of requests that outlive a page, whose bodies are limited to 64 KB. Connections are kept anyway.
           keep_alive: { enabled: false },
         }),

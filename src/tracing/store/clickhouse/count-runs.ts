@@ -15,10 +15,7 @@ const buckets = (until: string): Sql => {
   const bucket = sql`assumeNotNull(1 + least(239, floor(8 * log2(greatest(1, ${ms})))))`
   return sql`sumMapIf([toUInt16(${bucket})], [1], ${isRoot} and ifNull(r.${name(until)} >= r.start_time, false))`
 }
-const SUMS = [
-  ...['prompt_tokens', 'completion_tokens', 'total_tokens'],
-  ...['prompt_cost', 'completion_cost', 'total_cost'],
-]
+const SUMS = ['prompt_tokens', 'completion_tokens', 'total_tokens', 'prompt_cost', 'completion_cost', 'total_cost']
 const MEMBERS: [string, Sql][] = [
   ['runs', sql`count()`],
   ['roots', sql`countIf(${isRoot})`],

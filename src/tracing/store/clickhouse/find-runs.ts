@@ -9,8 +9,16 @@ import { fromClickHouseTime } from './times.ts'
 import { enterWorkspace } from './workspace.ts'
 
 const COLUMNS = [
-  ...['id', 'session_id', 'trace_tier', 'trace_id', 'trace_time', 'order_time', 'dotted_order', 'parent_run_id'],
-  ...['start_time', 'name'],
+  'id',
+  'session_id',
+  'trace_tier',
+  'trace_id',
+  'trace_time',
+  'order_time',
+  'dotted_order',
+  'parent_run_id',
+  'start_time',
+  'name',
 ]
 
 export async function findPlaces(

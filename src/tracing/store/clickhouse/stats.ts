@@ -40,8 +40,17 @@ export async function stats(clickHouse: ClickHouse, ctx: Ctx, query: StatsQuery)
 // ---- the runs `g`
 
 const COLUMNS = [
-  ...['name', 'run_type', 'status', 'tags', 'metadata', 'thread_id', 'start_time', 'end_time', 'first_token_time'],
-  ...['usage_details', ...TOTALS],
+  'name',
+  'run_type',
+  'status',
+  'tags',
+  'metadata',
+  'thread_id',
+  'start_time',
+  'end_time',
+  'first_token_time',
+  'usage_details',
+  ...TOTALS,
 ]
 const TAGS = sql`JSONExtract(ifNull(r.tags, '[]'), 'Array(String)')`
 

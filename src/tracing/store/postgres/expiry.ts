@@ -150,8 +150,17 @@ const CONCLUDE_DELETED_PROJECTS = sql`
   where m.tenant_id = p.tenant_id and m.session_id = p.id`
 
 const SUMS = [
-  ...['runs', 'roots', 'ended', 'errors', 'streamed', 'prompt_tokens', 'completion_tokens', 'total_tokens'],
-  ...['prompt_cost', 'completion_cost', 'total_cost'],
+  'runs',
+  'roots',
+  'ended',
+  'errors',
+  'streamed',
+  'prompt_tokens',
+  'completion_tokens',
+  'total_tokens',
+  'prompt_cost',
+  'completion_cost',
+  'total_cost',
 ]
 const COUNTS = ['latencies', 'first_token_latencies']
 const joinNames = (names: string[], write: (column: SQL) => SQL): SQL =>

@@ -9,8 +9,11 @@ type Attributes = Record<string, Value>
 const BEGIN = 1_764_000_000_123_456_789n
 const spanOf = (attributes: Attributes, others: Partial<Span> = {}): Span => ({
   ...newSpan(),
-  ...{ trace_id: '0af7651916cd43dd8448eb211c80319c', span_id: 'b7ad6b7169203331', name: 'span' },
-  ...{ start: BEGIN, end: BEGIN + 1_500_000_000n },
+  trace_id: '0af7651916cd43dd8448eb211c80319c',
+  span_id: 'b7ad6b7169203331',
+  name: 'span',
+  start: BEGIN,
+  end: BEGIN + 1_500_000_000n,
   attributes: new Map(Object.entries(attributes)),
   ...others,
 })
@@ -268,8 +271,11 @@ describe('metadata', () => {
       }),
     )
     const usage_metadata = {
-      ...{ input_tokens: 10, output_tokens: 5, total_tokens: 15 },
-      ...{ input_token_details: { cache_read: 4 }, output_token_details: { reasoning: 3 } },
+      input_tokens: 10,
+      output_tokens: 5,
+      total_tokens: 15,
+      input_token_details: { cache_read: 4 },
+      output_token_details: { reasoning: 3 },
     }
     expect(modern.metadata).toMatchObject({ ls_provider: 'openai', ls_model_name: 'gpt-5', usage_metadata })
     expect(modern.metadata.response_model).toBe('gpt-5-2026-08-01')
@@ -294,8 +300,14 @@ describe('metadata', () => {
       }),
     )
     expect(run.metadata).toEqual({
-      ...{ tier: 'gold', list: [1], user: 'u1', own: { a: 1 }, thread_id: 't1', agent_name: 'planner' },
-      ...{ OTEL_TRACE_ID: '0af7651916cd43dd8448eb211c80319c', OTEL_SPAN_ID: 'b7ad6b7169203331' },
+      tier: 'gold',
+      list: [1],
+      user: 'u1',
+      own: { a: 1 },
+      thread_id: 't1',
+      agent_name: 'planner',
+      OTEL_TRACE_ID: '0af7651916cd43dd8448eb211c80319c',
+      OTEL_SPAN_ID: 'b7ad6b7169203331',
       usage_metadata: { input_tokens: 1, total_cost: 0.5 },
       otel: { 'http.route': '/chat' },
     })
@@ -314,10 +326,13 @@ describe('a run', () => {
   it('has the id of the trace if it is the root, and times in microseconds', () =>
     expect(runOf(spanOf({ 'langsmith.trace.name': 'Answer', 'langsmith.span.tags': 'a, b,' }))).toMatchObject({
       kind: 'post',
-      ...{ id: '0af76519-16cd-43dd-8448-eb211c80319c', trace_id: '0af76519-16cd-43dd-8448-eb211c80319c' },
+      id: '0af76519-16cd-43dd-8448-eb211c80319c',
+      trace_id: '0af76519-16cd-43dd-8448-eb211c80319c',
       dotted_order: '20251124T160000123456Z0af76519-16cd-43dd-8448-eb211c80319c',
-      ...{ name: 'Answer', tags: ['a', 'b'] },
-      ...{ start_time: '2025-11-24T16:00:00.123456Z', end_time: '2025-11-24T16:00:01.623456Z' },
+      name: 'Answer',
+      tags: ['a', 'b'],
+      start_time: '2025-11-24T16:00:00.123456Z',
+      end_time: '2025-11-24T16:00:01.623456Z',
     }))
 
   it.each<[string, string, Attributes, Attributes]>([
@@ -345,7 +360,9 @@ describe('a run', () => {
         status: { code: 2, message: 'refused' },
         events: [
           eventOf('exception', {
-            ...{ 'exception.type': 'TypeError', 'exception.message': 'no', 'exception.stacktrace': 'at main.py:1' },
+            'exception.type': 'TypeError',
+            'exception.message': 'no',
+            'exception.stacktrace': 'at main.py:1',
           }),
         ],
       },
@@ -378,23 +395,35 @@ describe('a run', () => {
 
 describe('whatever attributes hold', () => {
   const names = [
-    ...['gen_ai.prompt', 'gen_ai.completion', 'gen_ai.input.messages', 'gen_ai.output.messages', 'input.value'],
-    ...['gen_ai.system_instructions', 'gen_ai.prompt.0.role', 'gen_ai.prompt.0', 'gen_ai.prompt.0.tool_calls.0.name'],
-    ...[
-      'llm.input_messages.0.message.role',
-      'llm.input_messages.0.message',
-      'retrieval.documents.1.document',
-      'metadata',
-    ],
-    ...['ai.response.toolCalls', 'ai.response.text', 'llm.tools.0', 'llm.tools.0.tool', 'llm.invocation_parameters'],
-    ...[
-      'langsmith.usage_metadata',
-      'gen_ai.usage.input_tokens',
-      'langsmith.span.tags',
-      'tag.tags',
-      'langsmith.trace.name',
-    ],
-    ...['langsmith.span.kind', 'langsmith.span.id', 'langsmith.span.dotted_order', 'content', 'message', 'tool_calls'],
+    'gen_ai.prompt',
+    'gen_ai.completion',
+    'gen_ai.input.messages',
+    'gen_ai.output.messages',
+    'input.value',
+    'gen_ai.system_instructions',
+    'gen_ai.prompt.0.role',
+    'gen_ai.prompt.0',
+    'gen_ai.prompt.0.tool_calls.0.name',
+    'llm.input_messages.0.message.role',
+    'llm.input_messages.0.message',
+    'retrieval.documents.1.document',
+    'metadata',
+    'ai.response.toolCalls',
+    'ai.response.text',
+    'llm.tools.0',
+    'llm.tools.0.tool',
+    'llm.invocation_parameters',
+    'langsmith.usage_metadata',
+    'gen_ai.usage.input_tokens',
+    'langsmith.span.tags',
+    'tag.tags',
+    'langsmith.trace.name',
+    'langsmith.span.kind',
+    'langsmith.span.id',
+    'langsmith.span.dotted_order',
+    'content',
+    'message',
+    'tool_calls',
     ...['gen_ai.event.content', 'gen_ai.request.model', 'toString', '__proto__', 'exception.message'],
   ]
   const shaped = fc.oneof(

@@ -24,8 +24,11 @@ const exportSpans = (raw: string | Uint8Array<ArrayBuffer>, type: string, header
   send('POST', PATH, { raw, headers: { 'X-Api-Key': tenant.key, 'Content-Type': type, ...headers } })
 
 const spanOf = (name: string, span: object = {}) => ({
-  ...{ traceId: crypto.randomUUID().replaceAll('-', ''), spanId: 'b7ad6b7169203331', name },
-  ...{ startTimeUnixNano: `${Date.now()}000000`, endTimeUnixNano: `${Date.now() + 1}000000` },
+  traceId: crypto.randomUUID().replaceAll('-', ''),
+  spanId: 'b7ad6b7169203331',
+  name,
+  startTimeUnixNano: `${Date.now()}000000`,
+  endTimeUnixNano: `${Date.now() + 1}000000`,
   ...span,
 })
 const bodyOf = (...spans: object[]) => JSON.stringify({ resourceSpans: [{ scopeSpans: [{ spans }] }] })
@@ -90,8 +93,13 @@ describe('an export', () => {
     expect(rows).toMatchObject([
       { id: traceId, trace_id: traceId, parent_run_id: null, name: 'root' },
       {
-        ...{ id: `00000000-0000-0000-${spanId.slice(0, 4)}-${spanId.slice(4)}`, trace_id: traceId, name: 'model' },
-        ...{ parent_run_id: traceId, run_type: 'llm', prompt_tokens: 3, inputs: expect.stringContaining('Grüße') },
+        id: `00000000-0000-0000-${spanId.slice(0, 4)}-${spanId.slice(4)}`,
+        trace_id: traceId,
+        name: 'model',
+        parent_run_id: traceId,
+        run_type: 'llm',
+        prompt_tokens: 3,
+        inputs: expect.stringContaining('Grüße'),
       },
     ])
   })

@@ -52,7 +52,9 @@ function recordTrace(tracer: Tracer): string {
   const within = trace.setSpan(context.active(), request)
   const agent = tracer.startSpan('agent', { attributes: { 'gen_ai.operation.name': 'invoke_agent' } }, within)
   const attributes = {
-    ...{ 'gen_ai.operation.name': 'chat', 'gen_ai.request.model': 'gpt-5', 'gen_ai.usage.input_tokens': 3 },
+    'gen_ai.operation.name': 'chat',
+    'gen_ai.request.model': 'gpt-5',
+    'gen_ai.usage.input_tokens': 3,
     'gen_ai.input.messages': '[{"role":"user","parts":[{"type":"text","content":"Grüße"}]}]',
   }
   tracer.startSpan('model', { attributes }, trace.setSpan(context.active(), agent)).end()
@@ -132,8 +134,11 @@ it('the tracing client in its OpenTelemetry mode', async () => {
     await client.awaitPendingTraceBatches()
     await processor.shutdown()`
   const env = {
-    ...{ LANGSMITH_TRACING: 'true', LANGSMITH_OTEL_ENABLED: 'true', LANGSMITH_ENDPOINT: url },
-    ...{ LANGSMITH_API_KEY: tenant.key, LANGSMITH_PROJECT: 'otel mode' },
+    LANGSMITH_TRACING: 'true',
+    LANGSMITH_OTEL_ENABLED: 'true',
+    LANGSMITH_ENDPOINT: url,
+    LANGSMITH_API_KEY: tenant.key,
+    LANGSMITH_PROJECT: 'otel mode',
   }
   const node = ['node', '--input-type=module', '-']
   const result = await runProgram(node, { cwd: process.cwd(), input: program, env }).exited

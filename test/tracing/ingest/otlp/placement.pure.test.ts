@@ -14,7 +14,10 @@ const timeOf = (number: number) => `20251124T160000${String(number).padStart(6, 
 /** A span that begins as many microseconds into the second as its number says. */
 const spanOf = (number: number, parent: number | null, attributes: Record<string, Value> = {}): Span => ({
   ...newSpan(),
-  ...{ trace_id: TRACE, span_id: hex(number), parent_span_id: parent === null ? '' : hex(parent), name: `s${number}` },
+  trace_id: TRACE,
+  span_id: hex(number),
+  parent_span_id: parent === null ? '' : hex(parent),
+  name: `s${number}`,
   start: 1_764_000_000_000_000_000n + BigInt(number) * 1000n,
   attributes: new Map(Object.entries(attributes)),
 })

@@ -20,11 +20,9 @@ const NOW = BigInt(Date.now()) * 1_000_000n
 /** Clocks differ, so some children begin before their parents. */
 const spanOf = (trace: number, number: number, { parent, isMarked = false, order }: Link): Span => ({
   ...newSpan(),
-  ...{
-    trace_id: `a${hex(trace, 31)}`,
-    span_id: hex(number, 16),
-    parent_span_id: parent === null ? '' : hex(parent, 16),
-  },
+  trace_id: `a${hex(trace, 31)}`,
+  span_id: hex(number, 16),
+  parent_span_id: parent === null ? '' : hex(parent, 16),
   name: `span ${number}`,
   start: NOW + BigInt((number * 37) % 50) * 1_000n,
   attributes: new Map<string, string | boolean>([
