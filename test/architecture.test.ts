@@ -298,6 +298,14 @@ describe('the dashboard', () => {
     }
   })
 
+  it('has no cycles of imports, also of those that load a screen later', () => {
+    const importsOf = texts.map(([file, text]) => {
+      const names = [...text.matchAll(/(?:from |import\()'(\.[^']+)'/g)].map(([, from]) => from!)
+      return [file, names.map(from => relative(folder, join(folder, dirname(file), from)))] as const
+    })
+    expect(findCycles(new Map(importsOf.map(([file, names]) => [file, [...names]])))).toEqual([])
+  })
+
   it('begins every file with a comment that says what it owns', () => {
     for (const [file, text] of texts) expect(text, file).toMatch(/^\/\/ \S/)
   })

@@ -10,8 +10,7 @@ import { Empty, Skeleton } from '../parts/panel.tsx'
 import { useCrumbs } from '../router/crumbs.ts'
 import { toAddress } from '../router/links.tsx'
 import { HOME, OPENED_BY_KEYS } from './menu.ts'
-
-export type ScreenProps<Params = Record<string, string>> = { workspace: string; params: Params; me: Me }
+import type { ScreenProps } from './screen-props.ts'
 
 /** The first that matches an address is shown. */
 const LOADERS: [path: string, load: () => Promise<Module<ScreenProps<never>>>][] = [

@@ -15,7 +15,7 @@ import { Cell, More, Row, rowLink, Table } from '../../parts/table.tsx'
 import { Ago } from '../../parts/time.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { Link, toAddress, useFilter } from '../../router/links.tsx'
-import type { ScreenProps } from '../screens.tsx'
+import type { ScreenProps } from '../screen-props.ts'
 import type { Queue } from './actions.ts'
 
 const NEW = '/annotation/new'

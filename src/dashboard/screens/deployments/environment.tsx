@@ -16,7 +16,7 @@ import { Problem } from '../../parts/problem.tsx'
 import { Prose } from '../../parts/prose.tsx'
 import { Badge } from '../../parts/state.tsx'
 import { useFilter } from '../../router/links.tsx'
-import type { ScreenProps } from '../screens.tsx'
+import type { ScreenProps } from '../screen-props.ts'
 import {
   type Draft,
   editOf,

@@ -10,7 +10,7 @@ import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { now } from '../../parts/time.tsx'
 import { useFilter } from '../../router/links.tsx'
-import type { ScreenProps } from '../screens.tsx'
+import type { ScreenProps } from '../screen-props.ts'
 import { DeploymentFrame } from './frame.tsx'
 import styles from './metrics.module.css'
 import {

@@ -16,7 +16,7 @@ import { Ago } from '../../parts/time.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { toAddress, useFilter } from '../../router/links.tsx'
 import { DeploymentsCard, useDeploymentsWhere } from '../deployments-where.tsx'
-import type { ScreenProps } from '../screens.tsx'
+import type { ScreenProps } from '../screen-props.ts'
 import { disconnect, recheck } from './actions.ts'
 import styles from './integration.module.css'
 import {

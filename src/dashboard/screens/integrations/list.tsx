@@ -17,7 +17,7 @@ import { Ago } from '../../parts/time.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { Link, setFilters, toAddress, useFilter } from '../../router/links.tsx'
 import { useDeploymentsWhere } from '../deployments-where.tsx'
-import type { ScreenProps } from '../screens.tsx'
+import type { ScreenProps } from '../screen-props.ts'
 import { HOST_NAMES, stateOfIntegration } from './integration-state.ts'
 
 const NEW = '/integrations/new'

@@ -13,7 +13,7 @@ import { useCrumbs } from '../../router/crumbs.ts'
 import { Link, toAddress } from '../../router/links.tsx'
 import { useRoles } from '../members/use-roles.ts'
 import { PermissionList } from '../roles/permission-list.tsx'
-import type { ScreenProps } from '../screens.tsx'
+import type { ScreenProps } from '../screen-props.ts'
 import { describeOwner, endOf, mayManageOrganizationKeys, revokeKey } from './actions.ts'
 import { Expiry } from './expiry.tsx'
 

@@ -13,7 +13,7 @@ import { Problem } from '../../parts/problem.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { toAddress } from '../../router/links.tsx'
 import { useRoles } from '../members/use-roles.ts'
-import type { ScreenProps } from '../screens.tsx'
+import type { ScreenProps } from '../screen-props.ts'
 import { type Answers, NO_ANSWERS, nameOf, PARTS, type Preset, trustedOf } from './issuer-presets.ts'
 import { createTrustedIssuer } from './trusted-actions.ts'
 

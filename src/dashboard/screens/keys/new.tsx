@@ -15,7 +15,7 @@ import { useCrumbs } from '../../router/crumbs.ts'
 import { toAddress } from '../../router/links.tsx'
 import { useRoles } from '../members/use-roles.ts'
 import { PermissionList, PermissionPicker } from '../roles/permission-list.tsx'
-import type { ScreenProps } from '../screens.tsx'
+import type { ScreenProps } from '../screen-props.ts'
 import { createKey, mayManageOrganizationKeys, type NewKey } from './actions.ts'
 
 const DAY_MS = 86_400_000

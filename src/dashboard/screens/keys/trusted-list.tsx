@@ -14,7 +14,7 @@ import { Cell, More, Row, rowLink, Table } from '../../parts/table.tsx'
 import { Ago } from '../../parts/time.tsx'
 import { Link, toAddress } from '../../router/links.tsx'
 import { useRoles } from '../members/use-roles.ts'
-import type { ScreenProps } from '../screens.tsx'
+import type { ScreenProps } from '../screen-props.ts'
 import { KeysFrame } from './frame.tsx'
 
 const NEW = '/keys/trusted/new'

@@ -16,7 +16,7 @@ import { Cell, More, Row, rowLink, Table } from '../../parts/table.tsx'
 import { Ago, now } from '../../parts/time.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { Link, setFilters, toAddress, useFilter } from '../../router/links.tsx'
-import type { ScreenProps } from '../screens.tsx'
+import type { ScreenProps } from '../screen-props.ts'
 import { describeType, type Listener, stateOfListener } from './listener-state.ts'
 
 /** A poll has no event. */

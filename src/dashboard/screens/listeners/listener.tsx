@@ -22,7 +22,7 @@ import { toast } from '../../parts/toasts.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { toAddress } from '../../router/links.tsx'
 import { DeploymentsCard, useDeploymentsWhere } from '../deployments-where.tsx'
-import type { ScreenProps } from '../screens.tsx'
+import type { ScreenProps } from '../screen-props.ts'
 import { changeNamespaces, createKey, deleteListener, revokeKey } from './actions.ts'
 import styles from './listener.module.css'
 import {

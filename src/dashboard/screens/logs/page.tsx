@@ -1,6 +1,6 @@
 // The tab of logs of a deployment.
 import { DeploymentFrame } from '../deployments/frame.tsx'
-import type { ScreenProps } from '../screens.tsx'
+import type { ScreenProps } from '../screen-props.ts'
 import { Logs } from './logs.tsx'
 
 export default function LogsPage({ workspace, params }: ScreenProps<{ deployment: string }>) {

@@ -16,7 +16,7 @@ import { Ago } from '../../parts/time.tsx'
 import { toast } from '../../parts/toasts.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { Link, setFilters, toAddress, useFilter } from '../../router/links.tsx'
-import type { ScreenProps } from '../screens.tsx'
+import type { ScreenProps } from '../screen-props.ts'
 import { nameOf } from './actions.ts'
 import { useRoles } from './use-roles.ts'
 

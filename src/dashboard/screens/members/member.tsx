@@ -13,7 +13,7 @@ import { Ago } from '../../parts/time.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { Link, toAddress } from '../../router/links.tsx'
 import { PermissionList } from '../roles/permission-list.tsx'
-import type { ScreenProps } from '../screens.tsx'
+import type { ScreenProps } from '../screen-props.ts'
 import {
   changeOrganizationRole,
   changeRoleHere,

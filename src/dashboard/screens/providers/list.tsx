@@ -17,7 +17,7 @@ import { Cell, Row, rowLink, Table } from '../../parts/table.tsx'
 import { Ago } from '../../parts/time.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { Link, setFilters, toAddress, useFilter } from '../../router/links.tsx'
-import type { ScreenProps } from '../screens.tsx'
+import type { ScreenProps } from '../screen-props.ts'
 import { isUnchecked, stateOfProvider } from './discovery-steps.ts'
 
 export const NEW_BY_DISCOVERY = '/providers/new/discovery'

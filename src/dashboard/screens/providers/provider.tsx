@@ -20,7 +20,7 @@ import { Cell, More, Row, Table } from '../../parts/table.tsx'
 import { Ago } from '../../parts/time.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { toAddress, useFilter } from '../../router/links.tsx'
-import type { ScreenProps } from '../screens.tsx'
+import type { ScreenProps } from '../screen-props.ts'
 import {
   type Connection,
   changeProvider,

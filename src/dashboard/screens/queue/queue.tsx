@@ -16,7 +16,7 @@ import { Link, toAddress } from '../../router/links.tsx'
 import { interrupt } from '../deployments/actions.ts'
 import { isSlow } from '../deployments/pipeline.ts'
 import type { Event } from '../history/marks.ts'
-import type { ScreenProps } from '../screens.tsx'
+import type { ScreenProps } from '../screen-props.ts'
 import styles from './queue.module.css'
 
 type RevisionSummary = NonNullable<Summary['latest_revision']>

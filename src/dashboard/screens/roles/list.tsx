@@ -16,7 +16,7 @@ import { useCrumbs } from '../../router/crumbs.ts'
 import { Link, setFilters, toAddress, useFilter } from '../../router/links.tsx'
 import { explainMissingInOrganization } from '../members/actions.ts'
 import { useRoles } from '../members/use-roles.ts'
-import type { ScreenProps } from '../screens.tsx'
+import type { ScreenProps } from '../screen-props.ts'
 import { describeHolders, useHolders } from './use-holders.ts'
 
 const NEW = '/roles/new'

@@ -6,7 +6,7 @@ import { PageHead } from '../../parts/page.tsx'
 import { Card } from '../../parts/panel.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { toAddress } from '../../router/links.tsx'
-import type { ScreenProps } from '../screens.tsx'
+import type { ScreenProps } from '../screen-props.ts'
 import { createRole } from './actions.ts'
 import { RoleForm } from './role-form.tsx'
 

@@ -11,7 +11,7 @@ import { Card } from '../../parts/panel.tsx'
 import { ShownOnce } from '../../parts/shown-once.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { toAddress, useFilter } from '../../router/links.tsx'
-import type { ScreenProps } from '../screens.tsx'
+import type { ScreenProps } from '../screen-props.ts'
 import { createRule } from './actions.ts'
 import { EMPTY_DRAFT, RuleFields, toNewRule } from './rule-form.tsx'
 

@@ -10,7 +10,7 @@ import { Card } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { toAddress } from '../../router/links.tsx'
-import type { ScreenProps } from '../screens.tsx'
+import type { ScreenProps } from '../screen-props.ts'
 import { createWorkspace, type Workspace } from './actions.ts'
 
 export default function NewWorkspace({ me }: ScreenProps) {

@@ -1,5 +1,5 @@
 // A tracing project: what it did in short, and its runs.
-import type { ScreenProps } from '../screens.tsx'
+import type { ScreenProps } from '../screen-props.ts'
 import { OverviewCharts } from './overview-charts.tsx'
 import { ProjectFrame } from './project-frame.tsx'
 import { Runs } from './runs.tsx'

@@ -13,7 +13,7 @@ import { Cell, type Column, More, Row, rowLink, Table } from '../../parts/table.
 import { Ago } from '../../parts/time.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { Link, setFilters, useFilter } from '../../router/links.tsx'
-import type { ScreenProps } from '../screens.tsx'
+import type { ScreenProps } from '../screen-props.ts'
 import FirstTrace from './first-trace.tsx'
 import type { Project } from './project.ts'
 import { type Span, useSpan } from './since.ts'

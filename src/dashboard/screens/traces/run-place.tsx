@@ -7,7 +7,7 @@ import { Empty, Skeleton } from '../../parts/panel.tsx'
 import { Problem } from '../../parts/problem.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { toAddress } from '../../router/links.tsx'
-import type { ScreenProps } from '../screens.tsx'
+import type { ScreenProps } from '../screen-props.ts'
 import { runPath } from './run-path.ts'
 
 export default function RunPlace({ workspace, params }: ScreenProps<{ run: string }>) {

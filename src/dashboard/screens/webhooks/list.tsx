@@ -16,7 +16,7 @@ import { Cell, More, Row, rowLink, Table } from '../../parts/table.tsx'
 import { Ago } from '../../parts/time.tsx'
 import { useCrumbs } from '../../router/crumbs.ts'
 import { Link, setFilters, toAddress, useFilter } from '../../router/links.tsx'
-import type { ScreenProps } from '../screens.tsx'
+import type { ScreenProps } from '../screen-props.ts'
 import { stateOfWebhook, type Webhook } from './webhook-state.ts'
 
 const NEW = '/webhooks/new'
