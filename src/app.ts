@@ -1,4 +1,4 @@
-// The map of the API: the middleware of every request, one line per slice, and the scheduled work.
+// The map of the API: the middleware of every request, and one line per slice.
 import { HonoBase } from 'hono/hono-base'
 import type { Config } from './env.ts'
 import { createSealer } from './kernel/crypto/crypto.ts'
@@ -16,6 +16,7 @@ import { SegmentRouter } from './kernel/http/segment-router.ts'
 import { createShareGroups } from './kernel/limits/share-groups.ts'
 import { createProcessCounters } from './monitoring/process-counters.ts'
 import type { Platform } from './platform.ts'
+import { createSweeps } from './schedule.ts'
 import { withWarnings } from './tracing/ingest/long-texts.ts'
 import { clickHouseTraceStore } from './tracing/store/clickhouse/store.ts'
 import { postgresTraceStore } from './tracing/store/postgres/store.ts'
@@ -49,7 +50,7 @@ export const slices = {
   '/v2/deployments/*/preview-policy /v2/deployments/*/previews /v2/previews': () =>
     import('./hosting/previews/previews.routes.ts'),
   '/v1/integrations/forge/githost/webhook /v1/integrations/forge/githost/*/webhook': () =>
-    import('./hosting/pushes/deliveries.routes.ts'),
+    import('./hosting/pushes/githost-deliveries.routes.ts'),
   '/v2/events': () => import('./people/events/routes.ts'),
   '/v2/webhooks /.well-known/webhook-keys': () => import('./connect/webhooks/routes.ts'),
   '/info /runs': () => import('./tracing/ingest/ingestion.routes.ts'),
@@ -161,7 +162,7 @@ export function createApp(config: Config, runtime: Platform) {
     answerInProcess: (request, env, execution) => app.fetch(request, env as object, execution as never),
   }
   const loadDeliverer = loadOnce(async () => {
-    const { createEventDeliverer } = await import('./connect/webhooks/deliverer.ts')
+    const { createEventDeliverer } = await import('./connect/webhooks/delivery-worker.ts')
     return createEventDeliverer(services)
   })
   const loadHandler = loadOnce(async () => {
@@ -194,32 +195,7 @@ export function createApp(config: Config, runtime: Platform) {
         throw error
       }),
   )
-  const sweeps = {
-    requests: () => import('./kernel/db/sweep.ts').then(file => file.sweepExpiredRows(services)),
-    sessions: () => import('./people/sign-in/sessions.ts').then(file => file.sweepSessions(services)),
-    api_keys: () => import('./people/access/key-retention.ts').then(file => file.sweepEndedKeys(services)),
-    audit_log: () => import('./people/audit/retention.ts').then(file => file.sweepAuditLog(services)),
-    overdue_revisions: () => import('./hosting/deployments/sweep.ts').then(file => file.sweepRevisions(services)),
-    old_revisions: () =>
-      import('./hosting/deployments/revision-retention.ts').then(file => file.sweepOldRevisions(services)),
-    uploads: () => import('./hosting/uploads/uploads.ts').then(file => file.sweepUploads(services)),
-    attachments: () => import('./tracing/datasets/attachments.ts').then(file => file.sweepAttachments(services)),
-    metrics: () => import('./hosting/metrics/metric-points.ts').then(file => file.sweepMetrics(services)),
-    oauth_flows: () => import('./connect/oauth/flow.ts').then(file => file.sweepFlows(services)),
-    installs: () => import('./hosting/git-hosts/install.ts').then(file => file.sweepInstalls(services)),
-    oauth_providers: () => import('./connect/oauth/provider-recheck.ts').then(file => file.sweepProviders(services)),
-    webhooks: () => import('./connect/webhooks/deliverer.ts').then(file => file.sweepWebhooks(services)),
-    rules: () => import('./tracing/rules/evaluate.ts').then(file => file.sweepRules(services)),
-    insights: () => import('./tracing/insights/scheduled-jobs.ts').then(file => file.sweepInsights(services)),
-    traces: () => services.traces.expire(services),
-    feedback: () => import('./tracing/feedback/feedback-sweep.ts').then(file => file.sweepFeedback(services)),
-    annotation_queues: () => import('./tracing/queues/upkeep.ts').then(file => file.sweepQueues(services)),
-    model_usage: () => import('./connect/models/usage.ts').then(file => file.sweepModelUsage(services)),
-    pushes: async () => {
-      await (await import('./hosting/pushes/deliveries.ts')).sweepDeliveries(services)
-      await (await import('./hosting/previews/preview-sweep.ts')).sweepPreviews(services)
-    },
-  }
+  const sweeps = createSweeps(services)
   const housekeep = async () => (await import('./kernel/db/sweep.ts')).runSweeps(sweeps, counters.countSweep)
   const { traces, shareGroups } = services
   return Object.assign(app, { config, platform, database, housekeep, sweeps, traces, shareGroups })

@@ -26,6 +26,7 @@ const LAYERS = [
   ['tracing/insights'],
   ['hosting/sync', 'hosting/pushes', 'monitoring'],
   ['api-docs', 'dashboard', 'connect/mcp'],
+  ['schedule.ts'],
   ['app.ts'],
   ['host', 'client'],
 ]
@@ -47,15 +48,15 @@ const PARTS: Record<string, string[]> = {
   'hosting/pushes': ['previews'],
   'tracing/runs': ['ingest', 'projects', 'threads', 'feedback', 'shares', 'retention', 'store'],
 }
-/** Tables refer to tables of any slice, and every slice may read them. */
-const TABLES = /(^|[/.])tables\.ts$|^kernel\/db\/columns\.ts$/
+/** Tables refer to tables of any slice, and every slice may read them. So may all see the error codes of all. */
+const COMMON = /(^|[/.])tables\.ts$|^kernel\/db\/columns\.ts$|(^|\/|-)codes\.ts$/
 
 const files = readdirSync(src, { recursive: true, encoding: 'utf8' }).filter(
   path => path.endsWith('.ts') && (!path.startsWith('dashboard/') || path.startsWith('dashboard/served/')),
 )
 const folderOf = (path: string) => path.split('/')[0]!
 function sliceOf(path: string): string {
-  if (TABLES.test(path)) return 'tables'
+  if (COMMON.test(path)) return 'tables'
   const [room = '', folder = ''] = path.split('/')
   if (!ROOMS.includes(room)) return room
   const whole = Object.keys(PARTS).find(name => name.startsWith(`${room}/`) && PARTS[name]!.includes(folder))
@@ -323,7 +324,7 @@ it('every error code is raised somewhere', () => {
   const sources = [
     ...read(
       'src',
-      files.filter(file => file !== 'kernel/http/codes.ts'),
+      files.filter(file => !/(^|\/|-)codes\.ts$/.test(file)),
     ),
     ...read('drizzle/functions', functions),
   ].join()

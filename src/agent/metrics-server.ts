@@ -2,8 +2,8 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer } from 'node:http'
+import { statusClasses } from '../protocol/latency-histogram.ts'
 import { formatOpenMetrics, type MetricFamily, OPEN_METRICS_TYPE } from '../protocol/open-metrics.ts'
-import { statusClasses } from '../protocol/request-buckets.ts'
 import type { UsageNow, UsageTotals } from './control-plane/metrics-reporter.ts'
 
 /** Sums over all deployments: the names of tenants and their applications are not for the operator's tools. */

@@ -1,6 +1,7 @@
 // Counts the requests and database trips of this process. The memory is bounded by the number of operations.
+
+import { LATENCY_BOUNDS_MS, LATENCY_BUCKETS, statusClasses } from '../protocol/latency-histogram.ts'
 import type { MetricFamily } from '../protocol/open-metrics.ts'
-import { LATENCY_BOUNDS_MS, LATENCY_BUCKETS, statusClasses } from '../protocol/request-buckets.ts'
 
 /** Of pages and unknown paths. */
 const NO_OPERATION = 'none'

@@ -1,6 +1,6 @@
 // Schemas of the metrics that an agent sends: what the copies of a revision used and answered in a minute.
 import * as z from 'zod'
-import { LATENCY_BOUNDS_MS, LATENCY_BUCKETS, statusClasses } from './request-buckets.ts'
+import { LATENCY_BOUNDS_MS, LATENCY_BUCKETS, statusClasses } from './latency-histogram.ts'
 import { AgentId, Fence } from './sync-fields.schema.ts'
 import { arrayOf, boundedText, Instant, Uuid } from './wire.ts'
 

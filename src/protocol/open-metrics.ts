@@ -1,5 +1,5 @@
 // Writes metrics as OpenMetrics text, which Prometheus reads. Pure.
-import { LATENCY_BOUNDS_MS } from './request-buckets.ts'
+import { LATENCY_BOUNDS_MS } from './latency-histogram.ts'
 
 export const OPEN_METRICS_TYPE = 'application/openmetrics-text; version=1.0.0; charset=utf-8'
 

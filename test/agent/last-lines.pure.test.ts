@@ -1,7 +1,7 @@
 // The lines of a log that the message of a failure contains.
 import { expect, test } from 'vitest'
-import { appendLastLines, selectLastLines, truncateText } from '../../src/agent/redaction/last-lines.ts'
 import { cutMessage } from '../../src/agent/redaction/redaction.ts'
+import { appendLastLines, selectLastLines, truncateText } from '../../src/agent/system/last-lines.ts'
 
 test('of an uncaught exception in Node, the message and the first stack frames are selected', () => {
   const output = `

@@ -27,7 +27,7 @@ const LONGEST = [
   'test/agent/builds.test.ts',
   'test/cli/commands.test.ts',
   'test/dashboard/screens/deployments.test.ts',
-  'test/hosting/pushes/deliveries.test.ts',
+  'test/hosting/pushes/githost-deliveries.test.ts',
   'test/host/gateway.test.ts',
   'test/host/sign-in-browser.test.ts',
   'test/isolation-row-security.test.ts',

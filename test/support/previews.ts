@@ -1,7 +1,7 @@
 // Deployments with a preview policy, and pull requests of their repository.
 import { expect } from 'vitest'
 import { finishPendingWork } from '../../src/host/pending-work.ts'
-import { sweepPreviews } from '../../src/hosting/previews/preview-sweep.ts'
+import { sweepPreviews } from '../../src/hosting/previews/sweep.ts'
 import { getServices, newTenant, type Tenant, withClockAhead } from './app.ts'
 import { deliverAndSettle, newRepository, newRepositoryDeployment } from './pushes.ts'
 

@@ -58,7 +58,7 @@ export const EXCEPT = {
     'test/tracing/insights/{job-steps,jobs,model-jobs}.test.ts': 'make servers of models',
     'test/tracing/rules/{evaluators,online-evaluators}.test.ts': 'make servers of models',
     'test/tracing/rules/actions.test.ts': 'makes receivers of webhooks',
-    'test/connect/webhooks/deliverer.test.ts': 'makes receivers of webhooks',
+    'test/connect/webhooks/delivery-worker.test.ts': 'makes receivers of webhooks',
     'test/kernel/{instances,metrics-page}.test.ts': 'make servers',
     'test/tracing/ingest/otlp/exporters.test.ts': 'makes a server, and starts programs',
     'test/hosting/deployments/list.test.ts': 'connects to Postgres to hold a transaction open',

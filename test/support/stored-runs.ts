@@ -2,7 +2,7 @@
 import { type SQL, sql } from 'drizzle-orm'
 import { inject } from 'vitest'
 import { runAsSystem } from '../../src/kernel/db/db.ts'
-import { MERGED_MEMBERS } from '../../src/tracing/ingest/run-operations.ts'
+import { MERGED_MEMBERS } from '../../src/tracing/ingest/merged-operations.ts'
 import { connectClickHouse } from '../../src/tracing/store/clickhouse/client.ts'
 import { selectRuns } from '../../src/tracing/store/clickhouse/run-columns.ts'
 import { joinObjects } from '../../src/tracing/store/clickhouse/run-details.ts'

@@ -1,6 +1,6 @@
 // Feedback, the configurations of its keys, and links that take it without a key.
 import { describe, expect, it } from 'vitest'
-import { sweepFeedback } from '../../src/tracing/feedback/feedback-sweep.ts'
+import { sweepFeedback } from '../../src/tracing/feedback/sweep.ts'
 import type { NewFeedback } from '../../src/tracing/store/store.ts'
 import {
   getServices,

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { type LogBatch, MAX_BATCH_LINES } from '../../protocol/logs.schema.ts'
 import type { LogLevel, RevisionRef } from '../engine.ts'
-import { truncateText } from '../redaction/last-lines.ts'
+import { truncateText } from '../system/last-lines.ts'
 import { MAX_LINE_LENGTH } from '../system/lines.ts'
 import { type ControlPlaneClient, RequestRefused } from './client.ts'
 

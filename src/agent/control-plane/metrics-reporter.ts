@@ -1,7 +1,7 @@
 // Reports once a minute what every copy used and answered in it, all deployments in one request.
 import type * as z from 'zod'
+import { LATENCY_BUCKETS, statusClasses } from '../../protocol/latency-histogram.ts'
 import type { CopyMetrics, MetricPoint, Metrics } from '../../protocol/metrics.schema.ts'
-import { LATENCY_BUCKETS, statusClasses } from '../../protocol/request-buckets.ts'
 import type { CopyUsage, Engine, RequestCounts, RevisionUsage } from '../engine.ts'
 import type { LogEvent } from '../system/log-event.ts'
 import { type ControlPlaneClient, RequestRefused } from './client.ts'

@@ -3,7 +3,7 @@ import { resolve } from 'node:path'
 import type { Report } from '../../protocol/report.schema.ts'
 import type { RevisionWork, Tracing, Work } from '../../protocol/work.schema.ts'
 import type { RevisionRef } from '../engine.ts'
-import { stripControlCharacters } from './last-lines.ts'
+import { stripControlCharacters } from '../system/last-lines.ts'
 import { createPathRedactor, type PathRedactor } from './redact-paths.ts'
 import { SecretMasks } from './secret-masks.ts'
 

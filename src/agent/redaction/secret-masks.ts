@@ -1,6 +1,6 @@
 // Masks the secrets of each deployment in texts.
 import type { RevisionRef } from '../engine.ts'
-import { stripControlCharacters } from './last-lines.ts'
+import { stripControlCharacters } from '../system/last-lines.ts'
 import { PatternMatcher } from './pattern-matcher.ts'
 import { derivePatterns } from './secret-variants.ts'
 

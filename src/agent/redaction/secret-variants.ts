@@ -1,5 +1,5 @@
 // Derives the patterns of a secret: the value as it is, and as programs commonly encode it. Pure.
-import { stripControlCharacters } from './last-lines.ts'
+import { stripControlCharacters } from '../system/last-lines.ts'
 import { LONGEST_PATTERN, type Pattern } from './pattern-matcher.ts'
 
 /** Shorter values occur in too many ordinary words. */

@@ -8,9 +8,9 @@ import { requireCallUrl } from './allowed-urls.ts'
 import { createAnswerReader, type ReadAnswer } from './answer-reader.ts'
 import { type Authorization, authorizeCall, forgetAccessToken } from './authorization.ts'
 import { type Prompt, parseStructured, protocolOf } from './chat-protocols.ts'
+import { maskSecrets } from './masked-answers.ts'
 import { type OpenedCall, openCall } from './open-call.ts'
 import { type EndedCall, recordCall } from './record-call.ts'
-import { maskSecrets } from './secret-masks.ts'
 import { fetchModel } from './upstream.ts'
 
 export type CompletionRequest = Prompt & {

@@ -8,9 +8,9 @@ import { readAskedCall } from './asked-call.ts'
 import { authorizeCall, forgetAccessToken } from './authorization.ts'
 import { type CallRecorder, startRecording } from './call-recorder.ts'
 import { forwardAnswerHeaders, forwardRequestHeaders } from './forwarded-headers.ts'
+import { createSecretFilter, maskSecrets } from './masked-answers.ts'
 import { openCall } from './open-call.ts'
 import { passBody } from './passed-body.ts'
-import { createSecretFilter, maskSecrets } from './secret-masks.ts'
 import { fetchModel } from './upstream.ts'
 
 /** Of the request of a traced call. */

@@ -6,8 +6,8 @@ import { type Ctx, createKeylessCaller } from '../../kernel/http/context.ts'
 import { placeRoot } from '../../tracing/ingest/dotted-order.ts'
 import type { RunOperation } from '../../tracing/store/store.ts'
 import type { ReadAnswer, Tokens } from './answer-reader.ts'
+import { maskSecrets } from './masked-answers.ts'
 import type { OpenedCall } from './open-call.ts'
-import { maskSecrets } from './secret-masks.ts'
 
 export type EndedCall = {
   /** In milliseconds, as `Date.now()` says it. */

@@ -1,7 +1,7 @@
 // Routes of webhooks, their deliveries and their public keys.
 import { validateInput } from '../../kernel/http/input.ts'
 import { slice } from '../../kernel/http/routes.ts'
-import * as deliveries from './deliveries.ts'
+import * as deliveries from './delivery-list.ts'
 import * as webhooks from './endpoints.ts'
 import { readPublicKeys } from './public-keys.ts'
 import * as s from './schema.ts'

@@ -2,7 +2,7 @@
 
 /**
  * - `quota`: a trigger counts the rows of a workspace, an organization or a project.
- * - `expires`: a sweep of `src/app.ts` deletes old rows.
+ * - `expires`: a sweep of `src/schedule.ts` deletes old rows.
  * - `perRow`: as many as rows of another table allow, and deleted with them.
  * - `content`: what people store. Kept until they delete it, and bounded by how much they may write.
  */

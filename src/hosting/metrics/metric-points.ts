@@ -2,8 +2,8 @@
 import { type SQL, sql } from 'drizzle-orm'
 import { type Row, uuidArray } from '../../kernel/db/db.ts'
 import { deleteExpired, type SweepServices } from '../../kernel/db/sweep.ts'
+import { statusClasses } from '../../protocol/latency-histogram.ts'
 import type { CopyMetrics, MetricPoint } from '../../protocol/metrics.schema.ts'
-import { statusClasses } from '../../protocol/request-buckets.ts'
 import { COUNTERS } from './tables.ts'
 
 export const MINUTE_SECONDS = 60

@@ -5,7 +5,7 @@ import { type Row, run } from '../../kernel/db/db.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
-import { LATENCY_BOUNDS_MS } from '../../protocol/request-buckets.ts'
+import { LATENCY_BOUNDS_MS } from '../../protocol/latency-histogram.ts'
 import type { DeploymentRef } from '../deployments/schema.ts'
 import { counterNames, HOUR_SECONDS, latencyColumns, MINUTE_SECONDS, statusColumns } from './metric-points.ts'
 import {

@@ -8,7 +8,7 @@ import { invalidRequest } from '../../kernel/http/input.ts'
 import type { Operation, Services } from '../../kernel/http/routes.ts'
 import { openWebhookSecret } from '../git-hosts/credentials.ts'
 import type { Integration } from '../git-hosts/githost.ts'
-import { processDelivery, storeDelivery } from './deliveries.ts'
+import { processDelivery, storeDelivery } from './githost-deliveries.ts'
 import { withSignedBody } from './signed-body.ts'
 import { parseDelivery } from './webhook-payloads.ts'
 

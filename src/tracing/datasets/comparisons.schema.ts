@@ -3,7 +3,7 @@ import * as z from 'zod'
 import { label } from '../../people/access/schema.ts'
 import { arrayOf, boundedText, optionalFilter, Uuid } from '../../protocol/wire.ts'
 import { Stats } from '../projects/projects.schema.ts'
-import { flag, idFilter, JsonObject, offsetPage, Time } from '../runs/query.schema.ts'
+import { flag, idFilter, JsonObject, offsetPage, Time } from '../runs/list-parameters.schema.ts'
 
 export const ComparisonRef = z.object({ comparative_experiment_id: Uuid })
 

@@ -10,7 +10,15 @@ import {
   recordOf,
   Uuid,
 } from '../../protocol/wire.ts'
-import { flag, idFilter, JsonObject, jsonFilter, offsetPage, storableText, Time } from '../runs/query.schema.ts'
+import {
+  flag,
+  idFilter,
+  JsonObject,
+  jsonFilter,
+  offsetPage,
+  storableText,
+  Time,
+} from '../runs/list-parameters.schema.ts'
 import { readTraceTime, TraceTime } from '../runs/time.schema.ts'
 
 export const ExampleRef = z.object({ example_id: Uuid })

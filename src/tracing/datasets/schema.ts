@@ -2,7 +2,7 @@
 import * as z from 'zod'
 import { label } from '../../people/access/schema.ts'
 import { arrayOf, commaSeparated, optionalFilter, Uuid } from '../../protocol/wire.ts'
-import { flag, idFilter, JsonObject, jsonFilter, offsetPage, Time } from '../runs/query.schema.ts'
+import { flag, idFilter, JsonObject, jsonFilter, offsetPage, Time } from '../runs/list-parameters.schema.ts'
 
 const DATA_TYPES = ['kv', 'llm', 'chat'] as const
 const Name = label(256)

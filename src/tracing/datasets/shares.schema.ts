@@ -1,7 +1,7 @@
 // Schemas of shared datasets.
 import * as z from 'zod'
 import { arrayOf, CREDENTIAL, Uuid } from '../../protocol/wire.ts'
-import { JsonObject, offsetPage, Time } from '../runs/query.schema.ts'
+import { JsonObject, offsetPage, Time } from '../runs/list-parameters.schema.ts'
 import { ExampleFilter, SELECTABLE } from './examples.schema.ts'
 
 export const ShareRef = z.object({ share_token: Uuid })

@@ -1,7 +1,7 @@
 // Schemas of versions of datasets, of splits, and of changes of metadata.
 import * as z from 'zod'
 import { arrayOf, boundedText, optionalFilter, Uuid } from '../../protocol/wire.ts'
-import { offsetPage, Time } from '../runs/query.schema.ts'
+import { offsetPage, Time } from '../runs/list-parameters.schema.ts'
 import { AsOf, AsOfText, MAX_EXAMPLES, SplitName, Splits } from './examples.schema.ts'
 
 export const DatasetVersion = z

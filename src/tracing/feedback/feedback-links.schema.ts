@@ -1,7 +1,7 @@
 // Schemas of links that take feedback without a key. The reference calls them tokens.
 import * as z from 'zod'
 import { arrayOf, boundedText, CREDENTIAL, optionalFilter, Uuid } from '../../protocol/wire.ts'
-import { JsonObject, offsetPage, storableText, Time } from '../runs/query.schema.ts'
+import { JsonObject, offsetPage, storableText, Time } from '../runs/list-parameters.schema.ts'
 import { TraceTime } from '../runs/time.schema.ts'
 import { FeedbackConfig, FeedbackKey, Score } from './feedback.schema.ts'
 

@@ -10,7 +10,7 @@ import {
   storableText,
   Time,
   timeFilter,
-} from '../runs/query.schema.ts'
+} from '../runs/list-parameters.schema.ts'
 import { TraceTime } from '../runs/time.schema.ts'
 
 export const FEEDBACK_SOURCES = ['api', 'model', 'app', 'auto_eval'] as const

@@ -36,7 +36,7 @@ export const createRunsFromParts = verb(
 /** Refuses the whole request for one fault, with those that the store would find. */
 async function store(ctx: Ctx, { operations, feedback = [], faults }: ReadRuns): Promise<Accepted> {
   if (faults.length > 0) {
-    const { mergeOperations } = await import('./run-operations.ts')
+    const { mergeOperations } = await import('./merged-operations.ts')
     throw invalidRequest([...faults, ...mergeOperations(operations, isConfined(ctx)).faults])
   }
   await ctx.traces.append(ctx, operations, feedback)

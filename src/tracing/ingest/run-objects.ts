@@ -5,8 +5,8 @@ import { type Ctx, withoutRateLimit } from '../../kernel/http/context.ts'
 import { fail, isDatabaseUnavailable } from '../../kernel/http/errors.ts'
 import type { Storage } from '../../platform.ts'
 import { PAYLOADS, type StoredObject, type StoredObjects } from '../store/store.ts'
+import type { MergedRun } from './merged-operations.ts'
 import { cutText } from './run-contents.ts'
-import type { MergedRun } from './run-operations.ts'
 
 /** In characters. */
 export const MAX_IN_ROW = 32 * 1024

@@ -2,7 +2,7 @@
 import * as z from 'zod'
 import { boundedText, recordOf, Uuid } from '../../protocol/wire.ts'
 import { SessionRef } from '../projects/projects.schema.ts'
-import { flag, storableText, Time } from '../runs/query.schema.ts'
+import { flag, storableText, Time } from '../runs/list-parameters.schema.ts'
 import { SavedRequest } from './jobs.schema.ts'
 
 export const ConfigRef = SessionRef.extend({ config_id: Uuid })

@@ -2,7 +2,7 @@
 import * as z from 'zod'
 import { arrayOf, boundedText, optionalFilter, recordOf, Uuid } from '../../protocol/wire.ts'
 import { SessionRef } from '../projects/projects.schema.ts'
-import { flag, offsetPage, storableText, Time } from '../runs/query.schema.ts'
+import { flag, offsetPage, storableText, Time } from '../runs/list-parameters.schema.ts'
 import { TraceTime } from '../runs/time.schema.ts'
 import { AttributeSchemas } from './attributes.schema.ts'
 

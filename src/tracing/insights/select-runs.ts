@@ -4,7 +4,7 @@ import { sha256Hex } from '../../kernel/crypto/digest.ts'
 import type { Ctx } from '../../kernel/http/context.ts'
 import { RUN_FIELDS } from '../runs/filter/fields.ts'
 import { readFilters } from '../runs/filter/resolve.ts'
-import type { RunCursor } from '../runs/run-query.ts'
+import type { RunCursor } from '../store/run-query.ts'
 import { type ClaimedJob, writeUnderLease } from './claimed-job.ts'
 
 export const MAX_RUNS = 1000

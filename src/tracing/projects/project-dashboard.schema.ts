@@ -1,7 +1,7 @@
 // Schemas of the charts of a project.
 import * as z from 'zod'
 import { boundedText, Uuid } from '../../protocol/wire.ts'
-import { Time } from '../runs/query.schema.ts'
+import { Time } from '../runs/list-parameters.schema.ts'
 import { TraceTime } from '../runs/time.schema.ts'
 
 const Stride = z.object({

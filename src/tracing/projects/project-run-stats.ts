@@ -3,7 +3,7 @@ import type { Ctx } from '../../kernel/http/context.ts'
 import { RUN_FIELDS } from '../runs/filter/fields.ts'
 import { readFilters } from '../runs/filter/resolve.ts'
 import { showFacets } from '../runs/run-stats.ts'
-import type { RunTotals, Statistic, StatsQuery } from '../runs/stats-query.ts'
+import type { RunTotals, Statistic, StatsQuery } from '../store/run-stats-query.ts'
 import type { SessionStats } from './project-stats.ts'
 import * as schema from './projects.schema.ts'
 

@@ -1,7 +1,7 @@
 // Schemas of tracing projects in the second version of the API of published clients.
 import * as z from 'zod'
 import { boundedText, commaSeparated, emptyAsAbsent, optionalFilter } from '../../protocol/wire.ts'
-import { idFilter } from '../runs/query.schema.ts'
+import { idFilter } from '../runs/list-parameters.schema.ts'
 import { pageOf, pageSizeQuery } from '../runs/runs-v2.schema.ts'
 import { Session, SessionQuery } from './projects.schema.ts'
 

@@ -18,7 +18,7 @@ import {
   optionalFlag,
   storableText,
   Time,
-} from '../runs/query.schema.ts'
+} from '../runs/list-parameters.schema.ts'
 import { TraceTime } from '../runs/time.schema.ts'
 
 export const TRACE_TIERS = ['shortlived', 'longlived'] as const

@@ -1,7 +1,7 @@
 // Schemas of views: saved filters over the runs of a project.
 import * as z from 'zod'
 import { boundedText, optionalFilter, Uuid } from '../../protocol/wire.ts'
-import { storableText, Time } from '../runs/query.schema.ts'
+import { storableText, Time } from '../runs/list-parameters.schema.ts'
 import { TraceTime } from '../runs/time.schema.ts'
 import { SessionRef } from './projects.schema.ts'
 

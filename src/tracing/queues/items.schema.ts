@@ -1,7 +1,7 @@
 // Schemas of the runs and threads in annotation queues.
 import * as z from 'zod'
 import { arrayOf, boundedText, optionalFilter, parseWholeNumber, Uuid } from '../../protocol/wire.ts'
-import { flag, offsetPage, optionalFlag, storableText, Time, timeFilter } from '../runs/query.schema.ts'
+import { flag, offsetPage, optionalFlag, storableText, Time, timeFilter } from '../runs/list-parameters.schema.ts'
 import { Run } from '../runs/runs.schema.ts'
 import { TraceTime } from '../runs/time.schema.ts'
 import { MAX_ITEMS } from './schema.ts'

@@ -2,7 +2,7 @@
 import * as z from 'zod'
 import { label } from '../../people/access/schema.ts'
 import { arrayOf, boundedText, commaSeparated, optionalFilter, recordOf, Uuid } from '../../protocol/wire.ts'
-import { flag, idFilter, JsonObject, offsetPage, storableText, Time } from '../runs/query.schema.ts'
+import { flag, idFilter, JsonObject, offsetPage, storableText, Time } from '../runs/list-parameters.schema.ts'
 
 export const MAX_ITEMS = 10_000
 export const MAX_REVIEWERS = 100

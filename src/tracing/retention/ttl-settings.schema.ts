@@ -2,7 +2,7 @@
 import * as z from 'zod'
 import { Uuid } from '../../protocol/wire.ts'
 import { LonglivedDays, TraceTier } from '../projects/projects.schema.ts'
-import { Time } from '../runs/query.schema.ts'
+import { Time } from '../runs/list-parameters.schema.ts'
 
 export const TtlSettings = z
   .object({

@@ -1,7 +1,7 @@
 // Schemas of evaluators: a prompt, a model that answers it, and what its answer says of a run.
 import * as z from 'zod'
 import { arrayOf, boundedText, recordOf, Uuid } from '../../protocol/wire.ts'
-import { JsonObject, storableText } from '../runs/query.schema.ts'
+import { JsonObject, storableText } from '../runs/list-parameters.schema.ts'
 
 export const MAX_EVALUATORS = 5
 export const MAX_PROMPT_LENGTH = 20_000

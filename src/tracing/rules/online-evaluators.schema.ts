@@ -3,7 +3,7 @@ import * as z from 'zod'
 import { label } from '../../people/access/schema.ts'
 import { boundedText, commaSeparated, exactName, optionalFilter, Uuid } from '../../protocol/wire.ts'
 import { MAX_KEY_LENGTH } from '../feedback/feedback.schema.ts'
-import { flag, idFilter, JsonObject, jsonFilter, offsetPage, Time } from '../runs/query.schema.ts'
+import { flag, idFilter, JsonObject, jsonFilter, offsetPage, Time } from '../runs/list-parameters.schema.ts'
 import { EVALUATOR_EXAMPLE, notSupported, promptPatchShape, promptShape, ShownStructured } from './evaluators.schema.ts'
 
 export const EvaluatorRef = z.object({ evaluator_id: Uuid })

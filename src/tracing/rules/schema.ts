@@ -13,7 +13,7 @@ import {
   recordOf,
   Uuid,
 } from '../../protocol/wire.ts'
-import { flag, idFilter, offsetPage, storableText, Time } from '../runs/query.schema.ts'
+import { flag, idFilter, offsetPage, storableText, Time } from '../runs/list-parameters.schema.ts'
 import { Evaluator, MAX_EVALUATORS, notSupported, ShownEvaluator } from './evaluators.schema.ts'
 
 export const MAX_RULES = 200

@@ -1,7 +1,7 @@
 // Asks evaluators about one run before a rule has them, and stores no feedback.
 import type { Ctx } from '../../kernel/http/context.ts'
 import { fail, toFailure } from '../../kernel/http/errors.ts'
-import type { StoredRun } from '../runs/run-query.ts'
+import type { StoredRun } from '../store/run-query.ts'
 import { isOver, queryOf, readExperiments } from './evaluate.ts'
 import { explainFailure, SKIPPED } from './evaluations.ts'
 import { askModel, readJudgedRun } from './judge.ts'

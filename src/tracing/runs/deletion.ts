@@ -2,8 +2,8 @@
 import type * as z from 'zod'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import type { DeletedTraces, TraceDeletion } from '../shares/shares.schema.ts'
+import type { RunCursor } from '../store/run-query.ts'
 import type { ResolvedFilter } from './filter/resolve.ts'
-import type { RunCursor } from './run-query.ts'
 
 type Deletion = z.output<typeof TraceDeletion>
 

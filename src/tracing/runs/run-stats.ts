@@ -1,10 +1,10 @@
 // What runs add up to, as published clients read it.
 import { verb } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
-import { toSelection } from './run-selection.ts'
+import type { Facet, RunTotals, Statistic, StatsQuery } from '../store/run-stats-query.ts'
+import { toSelection } from './client-selection.ts'
 import type * as schema from './run-stats.schema.ts'
 import { DETAILS, NUMBERS } from './run-stats.schema.ts'
-import type { Facet, RunTotals, Statistic, StatsQuery } from './stats-query.ts'
 
 const isOfTokens = (name: Statistic): boolean => /token|cost/.test(name) && !name.startsWith('first_token')
 export const ALL_STATISTICS: Statistic[] = [

@@ -1,7 +1,7 @@
 // Runs as published clients read them. JSON goes out as it came in.
 import { rawJson } from '../../kernel/json/raw-json.ts'
+import type { DetailColumn, StoredRun } from '../store/run-query.ts'
 import type { StoredObjects, UsageDetails } from '../store/store.ts'
-import type { DetailColumn, StoredRun } from './run-query.ts'
 import type { RUN_SELECT, Run } from './runs.schema.ts'
 
 export type Select = (typeof RUN_SELECT)[number]

@@ -2,7 +2,7 @@
 import * as z from 'zod'
 import { arrayOf, CREDENTIAL, recordOf, Uuid } from '../../protocol/wire.ts'
 import { FeedbackQuery } from '../feedback/feedback.schema.ts'
-import { storableText } from '../runs/query.schema.ts'
+import { storableText } from '../runs/list-parameters.schema.ts'
 import { Run } from '../runs/runs.schema.ts'
 
 export const NewRunShare = z

@@ -10,11 +10,11 @@ import type { Services } from '../../kernel/http/routes.ts'
 import type { Feedback } from '../feedback/feedback.schema.ts'
 import { findFeedback } from '../feedback/feedback.ts'
 import { RUN_PAYLOAD_BYTES } from '../runs/object-links.ts'
-import type { DetailColumn, StoredRun } from '../runs/run-query.ts'
 import { columnsOf, FULL_SELECT } from '../runs/run-wire.ts'
 import type * as runSchema from '../runs/runs.schema.ts'
 import { showRuns } from '../runs/runs.ts'
 import type { NewTraceShare } from '../runs/runs-v2.schema.ts'
+import type { DetailColumn, StoredRun } from '../store/run-query.ts'
 import type * as schema from './shares.schema.ts'
 
 type RunParams = z.output<typeof runSchema.RunRef>

@@ -3,9 +3,9 @@ import type { SQL } from 'drizzle-orm'
 import type { Ctx } from '../../kernel/http/context.ts'
 import type { Services } from '../../kernel/http/routes.ts'
 import type { FEEDBACK_SOURCES } from '../feedback/feedback.schema.ts'
-import type { RunPage, RunQuery } from '../runs/run-query.ts'
 import type { RUN_TYPES } from '../runs/runs.schema.ts'
-import type { StatsAnswer, StatsQuery, ThreadPage, ThreadQuery } from '../runs/stats-query.ts'
+import type { RunPage, RunQuery } from './run-query.ts'
+import type { StatsAnswer, StatsQuery, ThreadPage, ThreadQuery } from './run-stats-query.ts'
 
 declare module '../../kernel/http/context.ts' {
   interface Ports {

@@ -1,7 +1,7 @@
 // Schemas of threads in the second version of the API of published clients.
 import * as z from 'zod'
 import { arrayOf, boundedText, emptyAsAbsent, Uuid } from '../../protocol/wire.ts'
-import { Time } from '../runs/query.schema.ts'
+import { Time } from '../runs/list-parameters.schema.ts'
 import { CursorText, filterText } from '../runs/runs.schema.ts'
 import { aiMembers, pageOf, pageSizeQuery, timeMembers } from '../runs/runs-v2.schema.ts'
 import { TraceTime } from '../runs/time.schema.ts'

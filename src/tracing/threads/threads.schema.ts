@@ -1,7 +1,7 @@
 // Schemas of threads: conversations whose traces share a `thread_id`.
 import * as z from 'zod'
 import { boundedText, commaSeparated, optionalFilter, Uuid } from '../../protocol/wire.ts'
-import { Time } from '../runs/query.schema.ts'
+import { Time } from '../runs/list-parameters.schema.ts'
 import { RunStats } from '../runs/run-stats.schema.ts'
 import { filterText } from '../runs/runs.schema.ts'
 import { TraceTime } from '../runs/time.schema.ts'

@@ -2,7 +2,7 @@
 import { sql } from 'drizzle-orm'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
-import { sweepQueues } from '../../../src/tracing/queues/upkeep.ts'
+import { sweepQueues } from '../../../src/tracing/queues/sweep.ts'
 import { deny, hasTag, newLimitedCaller, tagValue } from '../../support/access-policies.ts'
 import { getApp, getServices, send, unusedId, withClockAhead } from '../../support/app.ts'
 import { appendRuns, newTrace, projectId } from '../../support/new-traces.ts'

@@ -2,7 +2,7 @@
 
 import { type CopyUsage, describeDeadline, type LogLevel, type RevisionHealth } from '../../engine.ts'
 import { describeError } from '../../redaction/error-messages.ts'
-import { appendLastLines } from '../../redaction/last-lines.ts'
+import { appendLastLines } from '../../system/last-lines.ts'
 import type { Process } from '../../system/processes.ts'
 import type { Limits } from './limits.ts'
 import type { Target } from './router.ts'

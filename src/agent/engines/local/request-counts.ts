@@ -1,5 +1,5 @@
 // Counts the answers of each copy by status and by the time until they began. The memory is fixed for each copy.
-import { LATENCY_BOUNDS_MS, LATENCY_BUCKETS, statusClasses } from '../../../protocol/request-buckets.ts'
+import { LATENCY_BOUNDS_MS, LATENCY_BUCKETS, statusClasses } from '../../../protocol/latency-histogram.ts'
 import type { RequestCounts } from '../../engine.ts'
 
 /** By deployment, revision and copy, and the requests that no copy accepted by deployment and revision. */

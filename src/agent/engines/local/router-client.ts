@@ -40,7 +40,7 @@ const ROUTER_CODE = [
   './request-counts.ts',
   '../../public-proxy/certificate-gate.ts',
   '../../public-proxy/host-probes.ts',
-  '../../../protocol/request-buckets.ts',
+  '../../../protocol/latency-histogram.ts',
 ]
 /** Applications reach the router too. None of them can guess the path. */
 export const certificatePath = (token: string): string =>

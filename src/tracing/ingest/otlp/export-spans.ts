@@ -8,7 +8,7 @@ import type { RawBody } from '../../../kernel/http/raw-body.ts'
 import { withTextBudget } from './attribute-reader.ts'
 import { decodeJson } from './json.ts'
 import { decodeProtobuf } from './protobuf.ts'
-import { type SpanOperations, toOperations } from './run-operations.ts'
+import { type SpanOperations, toOperations } from './span-operations.ts'
 import { type ResourceSpans, UndecodableSpans } from './spans.ts'
 
 /** As a response in the encoding of the request. */

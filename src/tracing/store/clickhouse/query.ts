@@ -1,7 +1,7 @@
 // Reads a page of runs, in the order of their start: their places from ClickHouse, then their columns, and what lies
 // beside them in Postgres.
 import type { Ctx } from '../../../kernel/http/context.ts'
-import { PLACE_COLUMNS, type RunCursor, type RunPage, type RunQuery, type StoredRun } from '../../runs/run-query.ts'
+import { PLACE_COLUMNS, type RunCursor, type RunPage, type RunQuery, type StoredRun } from '../run-query.ts'
 import type { ClickHouse } from './client.ts'
 import { addDetails } from './run-details.ts'
 import { columnsOf } from './run-fields.ts'

@@ -1,7 +1,7 @@
 // Which runs a query reads: a condition on their writes `w`, which the order of the table serves, and one on runs `r`.
 import type { ResolvedFilter } from '../../runs/filter/resolve.ts'
-import { type RunCursor, type RunSelection, TOTALS } from '../../runs/run-query.ts'
 import { type Reachable, withConditionsOf } from '../postgres/run-source.ts'
+import { type RunCursor, type RunSelection, TOTALS } from '../run-query.ts'
 import { filterCondition } from './filter-sql.ts'
 import { isAt, selectRuns } from './run-columns.ts'
 import { columnsOf, readsTotals, runSource } from './run-fields.ts'

@@ -1,8 +1,8 @@
 // Adds up all runs of a selection, as one or by groups.
 import type { Ctx } from '../../../kernel/http/context.ts'
-import { TOTALS } from '../../runs/run-query.ts'
 import { DETAILS, type NUMBERS, TIMES } from '../../runs/run-stats.schema.ts'
-import type { Facet, Grouping, RunTotals, Statistic, StatsAnswer, StatsQuery } from '../../runs/stats-query.ts'
+import { TOTALS } from '../run-query.ts'
+import type { Facet, Grouping, RunTotals, Statistic, StatsAnswer, StatsQuery } from '../run-stats-query.ts'
 import type { ClickHouse } from './client.ts'
 import { summarizeByGroup } from './feedback-of-runs.ts'
 import { selectRuns } from './run-columns.ts'

@@ -1,7 +1,7 @@
 // Lists the threads of a project: roots that share a `thread_id`.
 import type { Ctx } from '../../../kernel/http/context.ts'
-import { TOTALS } from '../../runs/run-query.ts'
-import type { StoredThread, ThreadPage, ThreadQuery } from '../../runs/stats-query.ts'
+import { TOTALS } from '../run-query.ts'
+import type { StoredThread, ThreadPage, ThreadQuery } from '../run-stats-query.ts'
 import type { ClickHouse } from './client.ts'
 import { summarizeByGroup } from './feedback-of-runs.ts'
 import { selectRuns } from './run-columns.ts'

@@ -1,6 +1,6 @@
 // All runs of a selection, in the projects that the caller may read.
 import type { Ctx } from '../../../kernel/http/context.ts'
-import type { RunSelection } from '../../runs/run-query.ts'
+import type { RunSelection } from '../run-query.ts'
 import type { ClickHouse } from './client.ts'
 import { type RunSource, selectSource } from './run-source.ts'
 import { sql } from './sql.ts'

@@ -1,7 +1,7 @@
 // Rows of `runs` in ClickHouse: what one request said of each run, and where Postgres has placed it.
 import { sha256 } from '../../../kernel/crypto/digest.ts'
+import { MERGED_MEMBERS } from '../../ingest/merged-operations.ts'
 import type { StoredRuns } from '../../ingest/run-objects.ts'
-import { MERGED_MEMBERS } from '../../ingest/run-operations.ts'
 import type { ClickHouse } from './client.ts'
 import { toClickHouseTime } from './sql.ts'
 

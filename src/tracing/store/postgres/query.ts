@@ -2,7 +2,7 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { Row } from '../../../kernel/db/db.ts'
 import type { Ctx } from '../../../kernel/http/context.ts'
-import type { RunCursor, RunPage, RunQuery, StoredRun } from '../../runs/run-query.ts'
+import type { RunCursor, RunPage, RunQuery, StoredRun } from '../run-query.ts'
 import { runColumns, toStoredRun } from './answer-columns.ts'
 import { runWithinTime } from './bounded-time.ts'
 import { toIso } from './iso-time.ts'

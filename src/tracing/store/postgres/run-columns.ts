@@ -1,6 +1,6 @@
 // The columns of runs as statements write them, and the rule by which a row takes new values.
 import { type SQL, sql } from 'drizzle-orm'
-import { MERGED_MEMBERS } from '../../ingest/run-operations.ts'
+import { MERGED_MEMBERS } from '../../ingest/merged-operations.ts'
 import { LONG_MEMBERS } from '../store.ts'
 
 export const PLACE_COLUMNS = [

@@ -2,7 +2,7 @@
 import { type SQL, sql } from 'drizzle-orm'
 import { uuidArray } from '../../../kernel/db/db.ts'
 import type { ResolvedCondition, ResolvedFilter } from '../../runs/filter/resolve.ts'
-import type { RunQuery, RunSelection } from '../../runs/run-query.ts'
+import type { RunQuery, RunSelection } from '../run-query.ts'
 import { isKept } from './expiry.ts'
 import { filterCondition, joinConditions } from './filter-sql.ts'
 import { inTraceOf, runSource } from './run-fields.ts'

@@ -1,6 +1,6 @@
 // Where spans of one request stand in their traces.
 import { describe, expect, it } from 'vitest'
-import { toOperations } from '../../../../src/tracing/ingest/otlp/run-operations.ts'
+import { toOperations } from '../../../../src/tracing/ingest/otlp/span-operations.ts'
 import { newSpan, type Span, type Value } from '../../../../src/tracing/ingest/otlp/spans.ts'
 import type { RunOperation } from '../../../../src/tracing/store/store.ts'
 import * as fc from '../../../support/seeded-fast-check.ts'

@@ -1,5 +1,5 @@
 // What is asked of the runs in a store, and what it answers.
-import type { ResolvedFilter } from './filter/resolve.ts'
+import type { ResolvedFilter } from '../runs/filter/resolve.ts'
 
 /** Columns that every answer has. */
 export const PLACE_COLUMNS = [

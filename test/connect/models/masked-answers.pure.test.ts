@@ -1,7 +1,7 @@
 // Secrets in answers are masked, however the bytes of an answer are cut.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { createSecretFilter, maskSecrets, SECRET_MASK } from '../../../src/connect/models/secret-masks.ts'
+import { createSecretFilter, maskSecrets, SECRET_MASK } from '../../../src/connect/models/masked-answers.ts'
 
 const SECRET = 'sk-sk-aa/"b"€'
 

@@ -1,7 +1,7 @@
 // What is asked of a store that adds up runs, and what it answers.
 import type { FeedbackSummary } from '../feedback/feedback-summary.ts'
+import type { DETAILS, NUMBERS, TIMES } from '../runs/run-stats.schema.ts'
 import type { RunCursor, RunSelection } from './run-query.ts'
-import type { DETAILS, NUMBERS, TIMES } from './run-stats.schema.ts'
 
 export type Statistic =
   | (typeof NUMBERS)[number]

@@ -1,8 +1,8 @@
 // Which runs a request of a published client asks for.
 import { invalidRequest } from '../../kernel/http/input.ts'
+import type { RunSelection } from '../store/run-query.ts'
 import { RUN_FIELDS } from './filter/fields.ts'
 import { type ResolvedFilter, readFilters } from './filter/resolve.ts'
-import type { RunSelection } from './run-query.ts'
 import type { RunSelectionBody } from './runs.schema.ts'
 
 const PLACES = ['id', 'session', 'trace', 'parent_run', 'reference_example'] as const
