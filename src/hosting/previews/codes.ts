@@ -1,0 +1,29 @@
+// Error codes of previews.
+import type { ErrorCodes } from '../../protocol/error-codes.ts'
+
+export const previewsCodes = {
+  preview_policy_not_found: {
+    status: 404,
+    title: 'Preview policy not found',
+    problem: 'This deployment has no preview policy.',
+    remedy: 'PUT /v2/deployments/{deployment_id}/preview-policy creates one.',
+  },
+  preview_not_found: {
+    status: 404,
+    title: 'Preview not found',
+    problem: 'This deployment has no preview for that pull request.',
+    remedy: 'GET /v2/deployments/{deployment_id}/previews lists the previews.',
+  },
+  preview_moved: {
+    status: 409,
+    title: 'Commit changed',
+    problem: 'This commit is not the one that waits for approval.',
+    remedy: 'Read the preview again and approve its current commit.',
+  },
+  previews_full: {
+    status: 409,
+    title: 'Too many previews',
+    problem: 'The preview policy allows no more previews at the same time.',
+    remedy: 'Close a pull request, or raise `max`.',
+  },
+} as const satisfies ErrorCodes
