@@ -1,6 +1,7 @@
 // Whether a migrated database is what the files of drizzle/ show.
 import { join } from 'node:path'
-import pg from 'pg'
+import type pg from 'pg'
+import { connectClient } from '../../src/host/migrate.ts'
 import { readCatalog } from './catalog.ts'
 import { applyFiles } from './files.ts'
 import { renderChanges, renderSchema } from './render.ts'
@@ -23,23 +24,21 @@ export async function compareWithFiles(url: string): Promise<string> {
 }
 
 async function withCopy<T>(url: string, work: (url: string) => Promise<T>): Promise<T> {
-  const at = (name: string) => Object.assign(new URL(url), { pathname: name }).href
   const name = new URL(url).pathname.slice(1)
-  const run = (text: string) => withClient(at('template1'), client => client.query(text))
+  const run = (text: string) => withClient(addressOf(url, 'template1'), client => client.query(text))
   await run(`create database ${name}_of_files template ${name}`)
   try {
-    return await work(at(`${name}_of_files`))
+    return await work(addressOf(url, `${name}_of_files`))
   } finally {
     await run(`drop database ${name}_of_files`)
   }
 }
 
-async function withClient<T>(url: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
-  const client = new pg.Client({ connectionString: url })
-  await client.connect()
-  try {
-    return await work(client)
-  } finally {
-    await client.end()
-  }
+/** Another database of the same server. */
+export const addressOf = (url: string, database: string): string =>
+  Object.assign(new URL(url), { pathname: database }).href
+
+export async function withClient<T>(url: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
+  const client = await connectClient(url)
+  return work(client).finally(() => client.end())
 }

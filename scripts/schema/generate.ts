@@ -5,10 +5,9 @@ import { appendFileSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
-import pg from 'pg'
 import { startPostgres } from '../../src/host/embedded-postgres.ts'
 import { migrate, readMigrations } from '../../src/host/migrate.ts'
-import { compareWithFiles, DRIZZLE, readSchema } from './compare.ts'
+import { addressOf, compareWithFiles, DRIZZLE, readSchema, withClient } from './compare.ts'
 
 const USAGE = `npm run db:generate -- --name add_deployment_note [--custom]
 
@@ -48,10 +47,8 @@ async function generate(): Promise<void> {
 }
 
 async function createMigrated(server: string, name: string): Promise<string> {
-  const admin = new pg.Client({ connectionString: server })
-  await admin.connect()
-  await admin.query(`create database ${name}`).finally(() => admin.end())
-  const url = Object.assign(new URL(server), { pathname: name }).href
+  await withClient(server, client => client.query(`create database ${name}`))
+  const url = addressOf(server, name)
   await migrate(url, { log: () => {} })
   return url
 }

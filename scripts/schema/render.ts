@@ -14,36 +14,29 @@ export function renderSchema(objects: DatabaseObject[]): string {
 /** The statements for a migration. Tables, their columns and their indexes are up to drizzle-kit. */
 export function renderChanges(before: DatabaseObject[], after: DatabaseObject[]): string {
   const stored = new Map(before.filter(isWritten).map(object => [keyOf(object), object]))
-  const wanted = new Map(after.filter(isWritten).map(object => [keyOf(object), object]))
-  const added = [...wanted.values()].filter(object => !stored.has(keyOf(object)))
-  const changed = [...wanted.values()].flatMap(after => {
-    const before = stored.get(keyOf(after))
-    return before && before.create !== after.create ? [{ before, after }] : []
-  })
-  const moved = [...wanted.values()].filter(after => {
-    const before = stored.get(keyOf(after))
-    return after.kind === 'function' && before && before.isOfSystem !== after.isOfSystem
-  })
-  const removed = [...stored.values()].filter(object => !wanted.has(keyOf(object)))
-  const type = changed.find(({ after }) => after.kind === 'type')?.after
+  const wanted = after.filter(isWritten)
+  const names = new Set(wanted.map(keyOf))
+  const removed = [...stored.values()].filter(object => !names.has(keyOf(object)))
+  const created = wanted.filter(object => stored.get(keyOf(object))?.create !== object.create)
+  const replaced = created.flatMap(object => stored.get(keyOf(object)) ?? [])
+  const type = replaced.find(({ kind }) => kind === 'type')
   if (type) throw new Error(`The previous release uses the type ${type.name}. Give the changed one another name.`)
+  const moved = wanted.filter(object => {
+    const owned = stored.get(keyOf(object))
+    return object.kind === 'function' && owned && owned.isOfSystem !== object.isOfSystem
+  })
 
   const removedFunctions = new Set(removed.filter(isCalled).map(({ name }) => `on function ${name}`))
-  const replaced = changed.filter(({ after }) => after.kind !== 'function').map(({ before }) => before)
   const statements = [
     ...removed.filter(object => !isCalled(object) && !removedFunctions.has(object.name)).map(toDrop),
-    ...replaced.map(toDrop),
+    ...replaced.filter(({ kind }) => kind !== 'function').map(toDrop),
     ...moved.map(({ name, isOfSystem }) => `alter function ${name} owner to ${isOfSystem ? SYSTEM : 'session_user'};`),
-    ...[...wanted.values()]
-      .filter(one => added.includes(one) || changed.some(({ after }) => after === one))
-      .map(toCreate),
+    ...created.map(toCreate),
     ...removed.filter(isCalled).toReversed().map(toDrop),
   ]
-  return statements.length === 0
-    ? ''
-    : withFunctions(statements)
-        .join('\n')
-        .replace(/^set (?=role|check)/gm, 'set local ')
+  if (statements.length === 0) return ''
+  const text = withFunctions(statements).join('\n')
+  return text.replace(/^set (?=role|check)/gm, 'set local ')
 }
 
 const WRITTEN: Kind[] = ['type', 'function', 'aggregate', 'trigger', 'security', 'policy', 'grant']
