@@ -10,8 +10,8 @@ create type access_condition as (
   if_exists boolean
 );
 
--- What policies say of the resources of one type. `may`: the roles have the permission. `hides`: also what belongs to a
--- resource that the rules do not admit is hidden. Conditions are in the order of their rules.
+-- The rules of policies about the resources of one type. `may`: the roles have the permission. `hides`: also what
+-- belongs to a resource that the rules do not admit is hidden. Conditions are in the order of their rules.
 create type access as (may boolean, hides boolean, conditions access_condition[]);
 
 -- `*` is any text and `?` any character.
@@ -54,8 +54,8 @@ begin
   )::access_condition;
 end $$;
 
--- Whether the rules admit a resource with these tags. The conditions of a rule must all hold. A rule that denies wins
--- over those that allow, and these over the roles. Null rules admit everything.
+-- Decides whether the rules admit a resource with these tags. The conditions of a rule must all hold. A rule that
+-- denies wins over those that allow, and these over the roles. Null rules admit everything.
 create function is_admitted(p_access access, p_tags uuid[]) returns boolean
 language plpgsql immutable parallel safe as $$
 declare
@@ -87,7 +87,7 @@ create function access_to(p_type text) returns access
 language sql stable parallel safe
 return setting('access_' || p_type)::access;
 
--- Whether the caller does not see what belongs to resources of this type that its rules do not admit.
+-- True if the caller does not see what belongs to resources of this type that its rules do not admit.
 create function hides(p_type text) returns boolean
 language sql stable parallel safe
 return coalesce((access_to(p_type)).hides, false);
@@ -362,7 +362,7 @@ begin
   );
 end $$;
 
--- Whether the caller has a permission for a resource with these tags, as a policy or else its roles decide. A key that
+-- True if the caller has a permission for a resource with these tags: a policy or else its roles decide. A key that
 -- lists its permissions keeps to them.
 create function is_permitted_for(p_permission text, p_tags uuid[]) returns boolean
 language plpgsql stable security definer set search_path = public, pg_temp as $$

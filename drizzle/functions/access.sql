@@ -306,7 +306,7 @@ create trigger require_organization_admin
   after update of role_id or delete on members
   for each row execute function require_organization_admin();
 
--- As member_permissions(), but null for a workspace that GET /v2/me does not list for the member.
+-- Returns member_permissions(), but null for a workspace that GET /v2/me does not list for the member.
 create function reachable_permissions(p_member uuid, p_tenant uuid) returns text[]
 language plpgsql stable security definer set search_path = public, pg_temp as $$
 begin
@@ -323,8 +323,9 @@ begin
   );
 end $$;
 
--- What a key of a member may do now. Null if the member has lost the workspace, or every permission of the key. One
--- query, because enter() asks it for each request of such a key: with reachable_permissions() it takes twice as long.
+-- The permissions that a key of a member has now. Null if the member has lost the workspace, or every permission of the
+-- key. One query, because enter() asks it for each request of such a key: with reachable_permissions() it takes twice
+-- as long.
 create function bound_key_permissions(p_key uuid) returns text[]
 language plpgsql stable security definer set search_path = public, pg_temp as $$
 begin

@@ -1,6 +1,6 @@
 -- Keys for programs by OAuth: grants, refresh, token exchange.
 
--- What the calling member can grant there with a built-in role, of the permissions asked for (null: any).
+-- The requested permissions (null: all) that the calling member can grant in a workspace with a built-in role.
 create function grantable_permissions(p_scope text[], p_tenant uuid, p_role uuid) returns text[]
 language sql stable as $$
   select device_permissions(

@@ -435,7 +435,7 @@ return jsonb_build_array(
   nullif(nullif(p_config -> 'resource_spec' -> 'sidecars', 'null'), '[]')
 );
 
--- Of two configurations of a deployment: commands that differ need the permission to change them.
+-- Commands that differ between two configurations of a deployment need the permission to change them.
 create function require_allowed_commands(p_before jsonb, p_after jsonb) returns boolean
 language plpgsql stable cost 10000 as $$
 begin
@@ -760,7 +760,7 @@ begin
   return v_plan;
 end $$;
 
--- What a patch is refused for, planned or applied.
+-- Refuses a patch that is not allowed, planned or applied.
 create function require_allowed_patch(p_stored deployments, p_plan patch_plan, p_patch jsonb, p_request jsonb)
 returns boolean
 language plpgsql cost 10000 as $$
@@ -870,7 +870,7 @@ begin
   return next;
 end $$;
 
--- Whether a revision of this status is in flight or waits: `inFlightStates` and `waitingStates` of
+-- True if a revision of this status is in flight or waits: `inFlightStates` and `waitingStates` of
 -- src/hosting/deployments/lifecycle.ts.
 create function is_in_queue(p_status text) returns boolean
 language sql immutable

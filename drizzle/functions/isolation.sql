@@ -1,4 +1,4 @@
--- Whether an id belongs to the caller. Row policies ask this of every id that a row refers to.
+-- Functions that decide whether an id belongs to the caller. Row policies ask this of every id that a row refers to.
 
 -- Policies call these, because a policy cannot see rows of other tenants. Each returns false if the id belongs to
 -- another tenant. An id that does not exist passes: the same statement inserts it, or a foreign key refuses it.

@@ -1,4 +1,4 @@
--- How a request enters: the settings of its transaction, its key or session, rate limits and quotas.
+-- The start of a request: the settings of its transaction, its key or session, rate limits and quotas.
 
 create function setting(name text) returns text
 language sql stable
@@ -825,7 +825,7 @@ create function ingestion_window(p_budget uuid) returns uuid
 language sql immutable parallel safe
 return md5('ingestion ' || p_budget)::uuid;
 
--- As count_requests_of_callers(), for keys.
+-- Does the same as count_requests_of_callers(), for keys.
 create function count_ingestion_of_keys(
   p_key_hashes text[],
   p_requests integer[],
@@ -862,7 +862,7 @@ begin
 end $$;
 grant execute on function count_ingestion_of_keys(text[], integer[], text, integer) to slipway_login, session_user;
 
--- As count_request().
+-- Does the same as count_request().
 create function count_ingestion(p_key_hash text, p_clock_offset text, p_limit integer)
 returns table (remaining integer, reset integer)
 language plpgsql security definer set search_path = public, pg_temp as $$

@@ -33,7 +33,7 @@ begin
   );
 end $$;
 
--- Whether a score is what the configuration of its key allows.
+-- True if the configuration of its key allows the score.
 create function score_fits(p_config json, p_score numeric) returns boolean
 language sql immutable
 return case
@@ -402,7 +402,7 @@ begin atomic
   where nodes.key is not null;
 end;
 
--- Of the members of an object with these names, which hold no dot. Much faster than all pairs.
+-- Pairs of the members with these names, which hold no dot. Much faster than all pairs.
 create function json_pairs_of(p_json jsonb, p_keys text[]) returns table (key text, value jsonb)
 language sql immutable parallel safe rows 2
 begin atomic
