@@ -3,9 +3,9 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { codes } from '../src/kernel/http/codes.ts'
+import { sourceFiles as files, SRC as src } from './support/source-files.ts'
 
 const root = join(import.meta.dirname, '..')
-const src = join(root, 'src')
 
 /** Slices in the order of their imports. Slices of one layer do not import each other. */
 const LAYERS = [
@@ -51,9 +51,6 @@ const PARTS: Record<string, string[]> = {
 /** Tables refer to tables of any slice, and every slice may read them. So may all see the error codes of all. */
 const COMMON = /(^|[/.])tables\.ts$|^kernel\/db\/columns\.ts$|(^|\/|-)codes\.ts$/
 
-const files = readdirSync(src, { recursive: true, encoding: 'utf8' }).filter(
-  path => path.endsWith('.ts') && (!path.startsWith('dashboard/') || path.startsWith('dashboard/served/')),
-)
 const folderOf = (path: string) => path.split('/')[0]!
 function sliceOf(path: string): string {
   if (COMMON.test(path)) return 'tables'

@@ -1,15 +1,14 @@
 // What the app uses of its runtime beside the Web APIs: docs/design/runtimes.md has the reasons. The lists are what
 // workerd, Node, Deno and Bun all have, and test/kernel/built-ins.test.ts uses each of them there.
-import { readdirSync, readFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { isBuiltin } from 'node:module'
 import { join } from 'node:path'
 import { parseAst } from 'vite'
 import { expect, it } from 'vitest'
-
-const root = join(import.meta.dirname, '../..')
+import { SRC, sourceFiles } from '../support/source-files.ts'
 
 /** Programs for Node, the hosts of the app, and what runs in browsers. */
-const NOT_THE_APP = /^(host|agent|cli|postgres|api-docs\/client|dashboard\/(?!served\/).*)\/|^dashboard\/[^/]+$/
+const NOT_THE_APP = /^(host|agent|cli|postgres|api-docs\/client)\//
 
 /** The file, the module and, of a static import, its members. */
 const BUILT_INS = [
@@ -81,14 +80,12 @@ const isOfRuntime = (from: string) =>
   /^(node|bun|deno|cloudflare|workerd|jsr|npm|https?):/.test(from) ||
   from === 'bun'
 
-const files = readdirSync(join(root, 'src'), { recursive: true, encoding: 'utf8' }).filter(
-  path => path.endsWith('.ts') && !NOT_THE_APP.test(path),
-)
+const files = sourceFiles.filter(path => !NOT_THE_APP.test(path))
 
 it('the app imports only the listed members of the listed modules of its runtime, and uses no globals of Node', () => {
   const found = new Set<string>()
   for (const file of files) {
-    const source = readFileSync(join(root, 'src', file), 'utf8')
+    const source = readFileSync(join(SRC, file), 'utf8')
     if (!isSuspect(source)) continue
     const { imports, globals } = readUses(source)
     for (const name of globals) found.add(`${file}: the global ${name}`)
@@ -99,7 +96,7 @@ it('the app imports only the listed members of the listed modules of its runtime
 })
 
 it('the app makes no response by Response.json(), to whose media type Bun adds a charset', () => {
-  const users = files.filter(file => /\bResponse\.json\(/.test(readFileSync(join(root, 'src', file), 'utf8')))
+  const users = files.filter(file => /\bResponse\.json\(/.test(readFileSync(join(SRC, file), 'utf8')))
   expect(users).toEqual([])
 })
 

@@ -1,14 +1,11 @@
 // Every regular expression in the source matches in time linear in the length of the text.
-import { readdirSync, readFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { explainSlowness, findPatterns } from '../support/regular-expressions.ts'
+import { SRC, sourceFiles } from '../support/source-files.ts'
 
-const src = join(import.meta.dirname, '../../src')
-const files = readdirSync(src, { recursive: true, encoding: 'utf8' })
-  .filter(path => path.endsWith('.ts') && (!path.startsWith('dashboard/') || path.startsWith('dashboard/served/')))
-  .sort()
-const patternsByFile = files.map(file => ({ file, ...findPatterns(readFileSync(join(src, file), 'utf8')) }))
+const patternsByFile = sourceFiles.map(file => ({ file, ...findPatterns(readFileSync(join(SRC, file), 'utf8')) }))
 const explainPatterns = (source: string) => findPatterns(source).literals.map(explainSlowness)
 
 /** They build patterns from their own constants. `request-bounds.test.ts` checks those of the schemas. */

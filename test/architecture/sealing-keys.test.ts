@@ -1,16 +1,14 @@
 // What the keys of SEALING_KEYS seal and sign. A new place is listed here, and `slipway reseal` has to know it.
-import { readdirSync, readFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { PASSING, SEALED, SIGNED } from '../../src/host/operate/sealed-columns.ts'
+import { SRC, sourceFiles } from '../support/source-files.ts'
 
-const src = join(import.meta.dirname, '../../src')
-const files = readdirSync(src, { recursive: true, encoding: 'utf8' })
-  .filter(path => path.endsWith('.ts') && !/^(agent|host\/operate|kernel\/crypto\/crypto\.ts|dashboard)/.test(path))
-  .sort()
+const files = sourceFiles.filter(path => !/^(agent|host\/operate|kernel\/crypto\/crypto\.ts)/.test(path))
 
 function countCalls(call: RegExp): Record<string, number> {
-  const counts = files.map(file => [file, readFileSync(join(src, file), 'utf8').match(call)?.length ?? 0] as const)
+  const counts = files.map(file => [file, readFileSync(join(SRC, file), 'utf8').match(call)?.length ?? 0] as const)
   return Object.fromEntries(counts.filter(([, count]) => count > 0))
 }
 
