@@ -4,7 +4,7 @@ import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } f
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
-import { type Release, Releases } from '../distribution/releases.ts'
+import { type Release, Releases } from '../deploy/releases/releases.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 const USAGE = `npm run chart:package -- [--output FOLDER] [--registry REGISTRY] [--unpublished]
@@ -21,12 +21,12 @@ export function pinImages(values: string, images: Release['images'], registry?: 
 
 function fillIn(values: string, start: string, value: string): string {
   const line = new RegExp(`^( {2}${start.replace('{', '\\{')})""`, 'm')
-  if (!line.test(values)) throw new Error(`charts/slipway/values.yaml has no line "${start}" with an empty value.`)
+  if (!line.test(values)) throw new Error(`deploy/chart/values.yaml has no line "${start}" with an empty value.`)
   return values.replace(line, `$1"${value}"`)
 }
 
 function packageChart({ output, registry, unpublished }: { output: string; registry?: string; unpublished: boolean }) {
-  const [newest] = Releases.parse(JSON.parse(readFileSync(join(ROOT, 'distribution/releases.json'), 'utf8')))
+  const [newest] = Releases.parse(JSON.parse(readFileSync(join(ROOT, 'deploy/releases/releases.json'), 'utf8')))
   if (!newest!.images && !unpublished)
     throw new Error(
       `Release ${newest!.chart} names no images. Build them and record them with \`npm run release -- images\`, ` +
@@ -35,7 +35,7 @@ function packageChart({ output, registry, unpublished }: { output: string; regis
   const work = mkdtempSync(join(tmpdir(), 'slipway-chart-'))
   try {
     // Files of other folders are links in the repository, and files in the package.
-    cpSync(join(ROOT, 'charts/slipway'), join(work, 'slipway'), { recursive: true, dereference: true })
+    cpSync(join(ROOT, 'deploy/chart'), join(work, 'slipway'), { recursive: true, dereference: true })
     const values = join(work, 'slipway/values.yaml')
     writeFileSync(values, pinImages(readFileSync(values, 'utf8'), newest!.images, registry))
     mkdirSync(output, { recursive: true })

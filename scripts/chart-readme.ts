@@ -13,7 +13,7 @@ export type Schema = {
   $defs?: Record<string, Schema>
 }
 
-const CHART = join(import.meta.dirname, '../charts/slipway')
+const CHART = join(import.meta.dirname, '../deploy/chart')
 const MARK = '<!-- The rest is written by `npm run chart:readme`. -->'
 
 export function renderReadme(readme: string, schema: Schema, values: unknown): string {

@@ -77,7 +77,7 @@ const files = {
   'index.d.ts': `${declarations['index.d.ts']}export type * from './api.js'\n`,
   'index.js': outputFiles[0]!.contents,
   // Links to other pages lead nowhere outside of the repository.
-  'README.md': read('docs/client.md').replace(/\[([^\]]+)\]\((?!https?:)[^)]*\)/g, '$1'),
+  'README.md': read('docs/reference/client.md').replace(/\[([^\]]+)\]\((?!https?:)[^)]*\)/g, '$1'),
   LICENSE: read('LICENSE'),
 }
 console.log(`Install it in a project, also offline:

@@ -14,7 +14,7 @@ import {
   Releases,
   renderChangelog,
   writeChartVersions,
-} from '../distribution/releases.ts'
+} from '../deploy/releases/releases.ts'
 
 const ROOT = process.env.RELEASE_ROOT ?? fileURLToPath(new URL('..', import.meta.url))
 const USAGE = `npm run release -- rc|stable|patch|repackage [--change SENTENCE]… [--contract SENTENCE]…
@@ -47,7 +47,7 @@ try {
     },
   })
   const [command] = positionals
-  const releases = Releases.parse(JSON.parse(read('distribution/releases.json')))
+  const releases = Releases.parse(JSON.parse(read('deploy/releases/releases.json')))
   if (command === 'changelog') writeReleases(releases)
   else if (command === 'images') recordImages(releases, { slipway: values.slipway, agent: values.agent })
   else if (KINDS.includes(command as Kind)) prepare(releases, command as Kind, values.change, values.contract)
@@ -77,8 +77,7 @@ function prepare(earlier: Release[], kind: Kind, changes: string[], contract: st
   writeReleases([release, ...before])
   for (const path of ['package.json', 'package-lock.json']) write(path, text => writePackageVersion(text, due.app))
   write('src/kernel/version.ts', text => text.replace(/VERSION = '.*'/, `VERSION = '${due.app}'`))
-  if (existsSync(at('charts/slipway/Chart.yaml')))
-    write('charts/slipway/Chart.yaml', text => writeChartVersions(text, due))
+  if (existsSync(at('deploy/chart/Chart.yaml'))) write('deploy/chart/Chart.yaml', text => writeChartVersions(text, due))
   console.log(
     isSameApp
       ? `\n${due.chart} packages ${due.app} again. Next: commit, tag v${due.chart}, and push the tag.`
@@ -103,7 +102,7 @@ function writeReleases(releases: Release[]): void {
   const checked = Releases.parse(releases)
   const faults = findFaults(checked)
   if (faults.length > 0) throw new Error(faults.join('\n'))
-  write('distribution/releases.json', () => `${JSON.stringify(checked, null, 2)}\n`)
+  write('deploy/releases/releases.json', () => `${JSON.stringify(checked, null, 2)}\n`)
   write('CHANGELOG.md', () => renderChangelog(checked))
 }
 

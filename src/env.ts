@@ -444,7 +444,9 @@ export class SettingsError extends Error {}
 const databaseUrl = (env: Record<string, unknown>, ...names: string[]) => {
   const name = [...names, 'DATABASE_URL'].find(name => env[name])
   if (!name)
-    throw new SettingsError(`${names[0]} is not set. Load the settings of the installation: see docs/settings.md.`)
+    throw new SettingsError(
+      `${names[0]} is not set. Load the settings of the installation: see docs/reference/settings.md.`,
+    )
   return parseSettings(z.object({ [name]: postgresUrl() }), env)[name]!
 }
 export const readSystemUrl = (env: Record<string, unknown>) => databaseUrl(env, 'DATABASE_SYSTEM_URL')

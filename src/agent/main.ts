@@ -34,7 +34,7 @@ a key of the listener.
   --host    address where the router listens besides loopback, such as 10.0.0.5, or 0.0.0.0 or :: for all
   --stop    stop all applications when the agent stops; without it they keep running and the next agent takes over
 APPS_SLIPWAY_URL        the control plane as applications reach it, for their traces; default: its public address
-AGENT_PROXY             caddy: serves processes and containers on ports 80 and 443, see docs/one-machine.md
+AGENT_PROXY             caddy: serves processes and containers on ports 80 and 443, see docs/operate/one-machine.md
 APPS_DOMAIN             domain such as apps.example.com: processes and containers are at https://<name>.apps.example.com
 TRUSTED_PROXIES         addresses and networks of the reverse proxies whose X-Forwarded-* headers count, comma-separated
 AGENT_DATABASE_URL      Postgres for the databases of processes; default: an embedded Postgres of the agent
@@ -50,7 +50,7 @@ METRICS_TOKEN           what callers of /metrics send as a bearer token
 AGENT_CGROUP            parent of the cgroup of each process, or off; default: the agent's own cgroup
 AGENT_USER_NAMESPACES   allow: processes of applications may create user namespaces; default: deny
 AGENT_MAX_COPIES        the most copies of a deployment on this machine that may be required (min_scale); default: 32
-See docs/processes.md.`
+See docs/operate/processes.md.`
 
 type EngineSettings = Pick<
   PooledOptions,
@@ -77,7 +77,7 @@ const ENGINE_FACTORIES: Record<string, (settings: EngineSettings) => Promise<Eng
       commandEnv: Object.fromEntries(buildEnv),
     })
   },
-  // Its settings are K8S_…, see docs/kubernetes.md.
+  // Its settings are K8S_…, see docs/operate/kubernetes.md.
   kubernetes: async ({ agent_id, logEvent }) => {
     const [{ KubernetesEngine }, { readSettings }] = await Promise.all([
       import('./engines/kubernetes.ts'),
@@ -237,9 +237,10 @@ async function main() {
     engineName === 'process'
       ? chooseIsolation({ home, run_as, apps_home, allowsUserNamespaces })
       : { users: undefined, apps: home }
-  if (isolation.reason) logEvent('applications not isolated', { reason: isolation.reason, help: 'docs/processes.md' })
+  if (isolation.reason)
+    logEvent('applications not isolated', { reason: isolation.reason, help: 'docs/operate/processes.md' })
   if (isolation.userNamespaces)
-    logEvent('user namespaces allowed', { reason: isolation.userNamespaces, help: 'docs/processes.md' })
+    logEvent('user namespaces allowed', { reason: isolation.userNamespaces, help: 'docs/operate/processes.md' })
   const proxy = proxySettings && PROXY_FACTORIES[proxySettings.kind](proxySettings, logEvent)
   const engine = await createEngine({ home, ...router, proxy, agent_id, isolation, logEvent })
   logEvent('agent started', { engine: engineName, home, control_plane: url })

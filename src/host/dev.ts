@@ -21,7 +21,8 @@ const USAGE = `npm run dev [-- --port PORT]
 
 Starts Slipway on this machine, on port 8787 or the next free one. Set DATABASE_URL to use a Postgres of your own
 instead of the embedded one, and SLIPWAY_HOME to use another data folder than .slipway. The settings of
-docs/settings.md apply too. Log lines are short on a terminal, without colors if NO_COLOR is set, and JSON elsewhere.`
+docs/reference/settings.md apply too. Log lines are short on a terminal, without colors if NO_COLOR is set, and JSON
+elsewhere.`
 const FIRST_PORT = 8787
 const READY_TIMEOUT_MS = 60_000
 /** A Postgres that exits sooner than this is not restarted. */

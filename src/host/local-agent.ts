@@ -49,7 +49,7 @@ const isNoise = ({ event, step }: LogEntry) =>
 const isolationWarning = (reason: string) =>
   "Warning: applications run as your own user and can read your files and this installation's keys, " +
   `because ${reason}. ` +
-  'Deploy only code that you trust, or see docs/processes.md.'
+  'Deploy only code that you trust, or see docs/operate/processes.md.'
 
 export function startLocalAgent({ home, url, listener_key, onLine, onProblem }: LocalAgentOptions) {
   const { PATH = '', HOME = '' } = process.env

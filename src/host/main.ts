@@ -8,7 +8,8 @@ const USAGE = `slipway COMMAND [OPTIONS]
 
 ${list.join('\n')}
 
-\`slipway COMMAND --help\` lists the options of a command. Settings are environment variables: see docs/settings.md.`
+\`slipway COMMAND --help\` lists the options of a command. Settings are environment variables: see
+docs/reference/settings.md.`
 
 const [name = '--help'] = process.argv.splice(2, 1)
 if (Object.hasOwn(commands, name)) {

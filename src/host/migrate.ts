@@ -298,7 +298,7 @@ export async function connectClient(databaseUrl: string): Promise<pg.Client> {
 
 const permissionAdvice = (error: unknown): string =>
   /permission denied/.test(innermostMessage(error))
-    ? '. Set DATABASE_OWNER_URL to the owner of the database, with the rights that docs/database-logins.md names.'
+    ? '. Set DATABASE_OWNER_URL to the owner of the database, with the rights of docs/operate/database-logins.md.'
     : ''
 
 /** drizzle's own message is the whole statement. Other properties of the error may contain the password. */

@@ -1,5 +1,5 @@
 // The public proxy: what the agent writes into Caddy's configuration, when, and for which hosts certificates may be
-// ordered. trials/public.sh runs it with real Caddys and a real authority.
+// ordered. test/proof/trials/public.sh runs it with real Caddys and a real authority.
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer } from 'node:http'

@@ -2,12 +2,12 @@
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { FakeEngine } from '../../protocol-kit/fake-engine.ts'
 import { Builds } from '../../src/agent/builds/builds.ts'
 import { makeAgentKeys } from '../../src/agent/control-plane/envelope.ts'
 import { observeDeployment } from '../../src/agent/reconcile/observe.ts'
 import { type DeploymentState, refreshRevisions, type StepContext } from '../../src/agent/reconcile/steps.ts'
 import { buildSourceOf, revisionSpecOf } from '../../src/agent/reconcile/work.ts'
+import { FakeEngine } from '../proof/kit/fake-engine.ts'
 import { makeRevisionWork, makeWork } from '../support/fake-control-plane.ts'
 import { makeTempFolder } from '../support/process-engine.ts'
 

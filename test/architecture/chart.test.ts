@@ -1,5 +1,5 @@
-// The chart's schema is closed and complete, and what it repeats from elsewhere is the same there. trials/chart.ts has
-// the real Helm render it.
+// The chart's schema is closed and complete, and what it repeats from elsewhere is the same there.
+// test/proof/trials/chart.ts has the real Helm render it.
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Validator } from '@cfworker/json-schema'
@@ -11,8 +11,8 @@ import { readConfig, SETTINGS } from '../../src/env.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const read = (path: string) => readFileSync(join(ROOT, path), 'utf8')
-const schema: Schema = JSON.parse(read('charts/slipway/values.schema.json'))
-const values = load(read('charts/slipway/values.yaml')) as Record<string, unknown>
+const schema: Schema = JSON.parse(read('deploy/chart/values.schema.json'))
+const values = load(read('deploy/chart/values.yaml')) as Record<string, unknown>
 
 /** Of the chart itself: where the pod listens, and where archives are mounted. */
 const SET_BY_CHART = ['HOST', 'PORT', 'UPLOADS_DIR']
@@ -37,7 +37,7 @@ const OTHER_ENGINES = [
   'AGENT_PROXY',
 ]
 
-const ADVICE = 'Add them to charts/slipway/values.schema.json, and run `npm run chart:readme`.'
+const ADVICE = 'Add them to deploy/chart/values.schema.json, and run `npm run chart:readme`.'
 
 type Place = { path: string; schema: Schema }
 const listPlaces = (schema: Schema, path: string): Place[] => [
@@ -79,7 +79,7 @@ it('has the values of values.yaml, and those have a default each', () => {
 it('knows every setting of the control plane and of its agent', () => {
   const { settings, secrets, agent } = schema.properties!
   const known = [...Object.keys(settings!.properties!), ...Object.keys(secrets!.properties!), ...SET_BY_CHART]
-  const rows = [...read('docs/settings.md').matchAll(/^\| (`[A-Z].*?) \|/gm)].map(([, names]) => names!)
+  const rows = [...read('docs/reference/settings.md').matchAll(/^\| (`[A-Z].*?) \|/gm)].map(([, names]) => names!)
   const documented = rows.flatMap(names => [...names.matchAll(/`([A-Z][A-Z0-9_]+)`/g)].map(([, name]) => name!))
   expect(documented.length).toBeGreaterThan(40)
   expect(
@@ -93,7 +93,7 @@ it('knows every setting of the control plane and of its agent', () => {
     ...OTHER_ENGINES,
   ]
   const ofAgent = [...read('src/agent/main.ts').matchAll(/^([A-Z][A-Z0-9_]+) {2,}/gm)].map(([, name]) => name!)
-  const ofKubernetes = [...read('docs/kubernetes.md').matchAll(/^\| `(K8S_\w+)` \|/gm)].map(([, name]) => name!)
+  const ofKubernetes = [...read('docs/operate/kubernetes.md').matchAll(/^\| `(K8S_\w+)` \|/gm)].map(([, name]) => name!)
   expect(
     [...ofAgent, ...ofKubernetes].filter(name => !knownToAgent.includes(name)),
     ADVICE,
@@ -101,7 +101,7 @@ it('knows every setting of the control plane and of its agent', () => {
 })
 
 it('has a set of values with every setting, which the control plane would accept', () => {
-  const all = load(read('charts/slipway/ci/every-setting.yaml')) as { settings: Record<string, unknown> }
+  const all = load(read('deploy/chart/ci/every-setting.yaml')) as { settings: Record<string, unknown> }
   const known = Object.keys(schema.properties!.settings!.properties!)
   expect(Object.keys(all.settings).sort(), ADVICE).toEqual(known.sort())
   const text = (value: unknown) => (Array.isArray(value) ? value.join(',') : String(value))
@@ -113,26 +113,26 @@ it('has a set of values with every setting, which the control plane would accept
 })
 
 it('is packaged with the registry of its images', () => {
-  const text = pinImages(read('charts/slipway/values.yaml'), null, 'ghcr.io/acme')
+  const text = pinImages(read('deploy/chart/values.yaml'), null, 'ghcr.io/acme')
   expect(load(text)).toMatchObject({ images: { registry: 'ghcr.io/acme' } })
 })
 
-it('grants the agent the Role that docs/kubernetes.md shows', () => {
-  const documented = load(/```yaml\n(.*?)```/s.exec(read('docs/kubernetes.md'))![1]!) as { rules: unknown }
-  expect(load(read('charts/slipway/files/agent-role-rules.yaml'))).toEqual({ rules: documented.rules })
+it('grants the agent the Role that docs/operate/kubernetes.md shows', () => {
+  const documented = load(/```yaml\n(.*?)```/s.exec(read('docs/operate/kubernetes.md'))![1]!) as { rules: unknown }
+  expect(load(read('deploy/chart/files/agent-role-rules.yaml'))).toEqual({ rules: documented.rules })
 })
 
-it('has the alerts and the dashboard of distribution/monitoring', () => {
+it('has the alerts and the dashboard of deploy/monitoring', () => {
   for (const file of ['alerts.yaml', 'dashboard.json'])
-    expect(read(`charts/slipway/files/${file}`), file).toBe(read(`distribution/monitoring/${file}`))
+    expect(read(`deploy/chart/files/${file}`), file).toBe(read(`deploy/monitoring/${file}`))
 })
 
-it.each(readdirSync(join(ROOT, 'charts/slipway/ci')))('allows ci/%s', file => {
-  const { errors } = new Validator(schema as object, '2020-12', false).validate(load(read(`charts/slipway/ci/${file}`)))
+it.each(readdirSync(join(ROOT, 'deploy/chart/ci')))('allows ci/%s', file => {
+  const { errors } = new Validator(schema as object, '2020-12', false).validate(load(read(`deploy/chart/ci/${file}`)))
   expect(errors).toEqual([])
 })
 
 it('is what the tables of README.md were made from', () => {
-  const readme = read('charts/slipway/README.md')
+  const readme = read('deploy/chart/README.md')
   expect(readme).toBe(renderReadme(readme, schema, values))
 })

@@ -3,11 +3,11 @@ import { readFileSync } from 'node:fs'
 import { isBuiltin } from 'node:module'
 import { dirname, join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { listSources } from '../../distribution/image/app-files.ts'
-import { USER } from '../../distribution/image/contents.ts'
-import { ENVIRONMENT, IMAGES } from '../../distribution/image/image-config.ts'
-import { packLayer } from '../../distribution/image/layer.ts'
-import { readLock } from '../../distribution/image/lock-packages.ts'
+import { listSources } from '../../deploy/images/app-files.ts'
+import { USER } from '../../deploy/images/contents.ts'
+import { ENVIRONMENT, IMAGES } from '../../deploy/images/image-config.ts'
+import { packLayer } from '../../deploy/images/layer.ts'
+import { readLock } from '../../deploy/images/lock-packages.ts'
 import { pinImages } from '../../scripts/chart-package.ts'
 import commands from '../../src/host/commands.json' with { type: 'json' }
 
@@ -35,7 +35,7 @@ function followImports() {
 
 describe('the images', () => {
   const { files, packages } = followImports()
-  const sources = listSources(ROOT, ['src', 'drizzle', 'templates'])
+  const sources = listSources(ROOT, ['src', 'drizzle', 'examples'])
   const paths = new Set(sources.map(({ path }) => path))
 
   it('contain every file that a program of an installation imports', () => {
@@ -79,7 +79,7 @@ describe('the images', () => {
   })
 
   it('are named by digest in a packaged chart', () => {
-    const values = readFileSync(join(ROOT, 'charts/slipway/values.yaml'), 'utf8')
+    const values = readFileSync(join(ROOT, 'deploy/chart/values.yaml'), 'utf8')
     const [slipway, agent] = ['a', 'b'].map(letter => `sha256:${letter.repeat(64)}`) as [string, string]
     const pinned = pinImages(values, { slipway, agent })
     expect(pinned.match(/digest: "sha256:\w+"/g)).toEqual([`digest: "${slipway}"`, `digest: "${agent}"`])
@@ -87,7 +87,7 @@ describe('the images', () => {
   })
 
   it('are described by a Dockerfile that runs the same programs as the same user', () => {
-    const dockerfile = readFileSync(join(ROOT, 'distribution/Dockerfile'), 'utf8')
+    const dockerfile = readFileSync(join(ROOT, 'deploy/images/Dockerfile'), 'utf8')
     const stages = dockerfile.split(/^FROM .* AS /m).map(stage => stage.replace(/\\\n\s*/g, ''))
     for (const image of IMAGES) {
       const stage = stages.find(text => text.startsWith(`${image.name}\n`))!.split('\n')

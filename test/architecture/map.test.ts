@@ -7,7 +7,7 @@ const ROOT = join(import.meta.dirname, '../..')
 const map = readFileSync(join(ROOT, 'ARCHITECTURE.md'), 'utf8')
 
 it('ARCHITECTURE.md names only files and folders that exist', () => {
-  const paths = [...map.matchAll(/`((?:src|test|drizzle|docs|protocol-kit|bench|chaos|templates|scripts)\/[\w./-]*)`/g)]
+  const paths = [...map.matchAll(/`((?:src|test|drizzle|docs|deploy|examples|scripts)\/[\w./-]*)`/g)]
   expect(paths.length).toBeGreaterThan(60)
   for (const [, path] of paths) expect(existsSync(join(ROOT, path!)), path).toBe(true)
 })

@@ -2,13 +2,13 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { Releases } from '../../distribution/releases.ts'
+import { Releases } from '../../deploy/releases/releases.ts'
 import { readMigrations } from '../../src/host/migrate.ts'
 import { planMigration, splitStatements } from '../../src/host/migration-plan.ts'
 import { compareVersions, parseVersion } from '../../src/protocol/versions.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-const releases = Releases.parse(JSON.parse(readFileSync(join(ROOT, 'distribution/releases.json'), 'utf8')))
+const releases = Releases.parse(JSON.parse(readFileSync(join(ROOT, 'deploy/releases/releases.json'), 'utf8')))
 /** The newest release whose code is fixed. */
 const newestMade = releases.find(({ commit }) => commit !== null)!.app
 /** Tables that have few rows in every installation. */

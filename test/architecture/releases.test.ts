@@ -1,4 +1,5 @@
-// The releases of distribution/releases.json keep their rules, and every place that has a version has the newest one.
+// The releases of deploy/releases/releases.json keep their rules, and every place that has a version has the newest
+// one.
 import { execFileSync } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -12,17 +13,24 @@ import {
   Releases,
   renderChangelog,
   writeChartVersions,
-} from '../../distribution/releases.ts'
+} from '../../deploy/releases/releases.ts'
 import { VERSION } from '../../src/kernel/version.ts'
 import { compareVersions, parseVersion } from '../../src/protocol/versions.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const read = (path: string) => readFileSync(join(ROOT, path), 'utf8')
-const releases = Releases.parse(JSON.parse(read('distribution/releases.json')))
+const releases = Releases.parse(JSON.parse(read('deploy/releases/releases.json')))
 const newest = releases[0]!
 
 const git = (...args: string[]) => execFileSync('git', args, { cwd: ROOT, encoding: 'utf8', stdio: 'pipe' }).trim()
 const hasGit = existsSync(join(ROOT, '.git'))
+
+/** Earlier commits have the file elsewhere. */
+const PATHS = ['deploy/releases/releases.json', 'distribution/releases.json']
+function readReleasesOf(revision: string) {
+  const [path] = git('ls-tree', '--name-only', revision, ...PATHS).split('\n')
+  return Releases.parse(JSON.parse(git('show', `${revision}:${path}`)))
+}
 
 describe('releases.json', () => {
   it('keeps every rule', () => expect(findFaults(releases)).toEqual([]))
@@ -32,24 +40,25 @@ describe('releases.json', () => {
     const lock = JSON.parse(read('package-lock.json'))
     expect([lock.version, lock.packages[''].version]).toEqual([newest.app, newest.app])
     expect(VERSION).toBe(newest.app)
-    const chart = join(ROOT, 'charts/slipway/Chart.yaml')
+    const chart = join(ROOT, 'deploy/chart/Chart.yaml')
     if (existsSync(chart))
-      expect(read('charts/slipway/Chart.yaml')).toBe(writeChartVersions(readFileSync(chart, 'utf8'), newest))
+      expect(read('deploy/chart/Chart.yaml')).toBe(writeChartVersions(readFileSync(chart, 'utf8'), newest))
   })
 
   it('is what CHANGELOG.md was made from', () => expect(read('CHANGELOG.md')).toBe(renderChangelog(releases)))
 
   it.skipIf(!hasGit)('has every published release as it was when it was published', () => {
-    const path = 'distribution/releases.json'
-    for (const commit of git('log', '--format=%H', '--', path).split('\n').filter(Boolean)) {
-      const earlier = Releases.parse(JSON.parse(git('show', `${commit}:${path}`)))
+    for (const commit of git('log', '--format=%H', '--', ...PATHS)
+      .split('\n')
+      .filter(Boolean)) {
+      const earlier = readReleasesOf(commit)
       expect(findChanged(releases, earlier), commit).toEqual([])
     }
   })
 
   it.skipIf(!hasGit)('has a release with images for every tag of a version', () => {
     for (const tag of git('tag', '--list', 'v0.*').split('\n').filter(Boolean)) {
-      const tagged = Releases.parse(JSON.parse(git('show', `${tag}:distribution/releases.json`)))
+      const tagged = readReleasesOf(tag)
       expect(`v${tagged[0]!.chart}`).toBe(tag)
       expect(tagged[0]!.images, tag).not.toBeNull()
       expect(findChanged(releases, tagged), tag).toEqual([])

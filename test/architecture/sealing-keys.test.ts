@@ -54,7 +54,7 @@ test('every value that is sealed is in a column that `slipway reseal` knows', ()
   expect([...named, 'deployment_secrets.fingerprint'].sort()).toEqual(sealedColumns.sort())
 })
 
-/** Where a signature goes. docs/back-up.md says for how long the key that made it has to stay. */
+/** Where a signature goes. docs/operate/back-up.md says for how long the key that made it has to stay. */
 const SIGNATURES = {
   'people/audit/hash-chain.ts': 'journal_heads.signature, journal_checkpoints.signature',
   'tracing/datasets/attachment-links.ts': 'links of an hour',

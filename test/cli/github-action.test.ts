@@ -4,7 +4,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { readInputs } from '../../distribution/github-action/inputs.ts'
+import { readInputs } from '../../deploy/github-action/inputs.ts'
 import { createPinnedFetch } from '../../src/host/pinned-fetch.ts'
 import { type JobResult, readAction, runAction } from '../support/action-runner.ts'
 import { type App, newTenant, type Tenant } from '../support/app.ts'
@@ -13,7 +13,7 @@ import { silenceRejection, waitFor } from '../support/commands.ts'
 import { getPlatformAgent, listRevisions, reportRevision } from '../support/deployments.ts'
 import { sendJson, startTokenIssuer, type TokenIssuer } from '../support/token-issuer.ts'
 
-const SOURCE = join(import.meta.dirname, '../../distribution/github-action')
+const SOURCE = join(import.meta.dirname, '../../deploy/github-action')
 const action = mkdtempSync(join(tmpdir(), 'slipway-action-'))
 /** GitHub adds it to the address of its tokens. */
 const VERSION = 'api-version=2.0'
@@ -112,7 +112,7 @@ it('puts inputs into scripts as variables only', () => {
 
 it('is used by its page with inputs that exist', () => {
   const known = readAction(SOURCE).inputs
-  const page = readFileSync(join(SOURCE, '../../docs/github-action.md'), 'utf8')
+  const page = readFileSync(join(SOURCE, '../../docs/deploy/github-action.md'), 'utf8')
   const used = [...page.matchAll(/uses: \.\/.*\n +with:\n((?: {10}.*\n)+)/g)].map(([, block]) =>
     [...block!.matchAll(/^ +([\w-]+):/gm)].map(([, name]) => name!),
   )

@@ -1,7 +1,8 @@
 // A short run of each trial of `npm run chaos` that counts something. R13 measures times, and R19 and R20 start
 // processes, which take minutes, so they run only there.
 import { afterEach, expect, inject, it } from 'vitest'
-import { loadTrials } from '../../chaos/trials.ts'
+import { loadExperiments } from '../proof/support/experiments.ts'
+import type { Trial } from '../proof/support/testbed.ts'
 import { copyPostgresTemplate, createMigratedDatabase } from '../support/migrated-postgres.ts'
 
 const { seed } = inject('fuzz')
@@ -10,7 +11,7 @@ const DEFAULT_SHARE = 0.04
 // What R8 and R9 try at random, the tests of isolation try for every route.
 const SHARES: Record<string, number> = { R5: 0.2, R7: 0.02, R8: 0.02, R9: 0.02, R17: 0.1 }
 const LONG = ['R13', 'R19', 'R20']
-const trials = (await loadTrials()).filter(({ id }) => !LONG.includes(id))
+const trials = (await loadExperiments<Trial>('faults')).filter(({ id }) => !LONG.includes(id))
 
 let cleanup = new AsyncDisposableStack()
 afterEach(async () => {

@@ -1,12 +1,12 @@
 // Platform listeners, each test in a database of its own because they serve every deployment without a listener.
 import { sql } from 'drizzle-orm'
 import { afterEach, beforeEach, expect, it } from 'vitest'
-import type { ControlPlane } from '../../protocol-kit/control-plane.ts'
 import { registerPlatformListener } from '../../src/hosting/listeners/platform-listener.ts'
 import { runAsSystem } from '../../src/kernel/db/db.ts'
 import type { Changes } from '../../src/protocol/poll.schema.ts'
 import type { ReportResult } from '../../src/protocol/report.schema.ts'
 import type { Work } from '../../src/protocol/work.schema.ts'
+import type { ControlPlane } from '../proof/kit/control-plane.ts'
 import { makeImageBody, makeImageConfig } from '../support/deployment-bodies.ts'
 import { computeDigest, makeEnvelopeOpener } from '../support/envelope-opener.ts'
 import { startKitControlPlane } from '../support/kit-control-plane.ts'

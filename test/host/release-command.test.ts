@@ -4,7 +4,7 @@ import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, it, onTestFinished } from 'vitest'
-import { type Release, Releases } from '../../distribution/releases.ts'
+import { type Release, Releases } from '../../deploy/releases/releases.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 
@@ -37,11 +37,11 @@ it('writes the next version wherever one stands, and refuses what breaks a rule'
     changes: [],
     contract: [],
   }
-  write('distribution/releases.json', JSON.stringify([first]))
+  write('deploy/releases/releases.json', JSON.stringify([first]))
   write('package.json', '{"version": "0.1.0"}')
   write('package-lock.json', '{"version": "0.1.0", "packages": {"": {"version": "0.1.0"}}}')
   write('src/kernel/version.ts', "export const VERSION = '0.1.0'\n")
-  write('charts/slipway/Chart.yaml', 'name: slipway\nversion: 0.1.0\nappVersion: 0.1.0\n')
+  write('deploy/chart/Chart.yaml', 'name: slipway\nversion: 0.1.0\nappVersion: 0.1.0\n')
   git('init', '--quiet')
   commit()
 
@@ -56,12 +56,12 @@ it('writes the next version wherever one stands, and refuses what breaks a rule'
   commit()
   expect(release('repackage', '--change', 'The chart is mended.')).toEqual([0, ''])
 
-  const [again, candidate] = Releases.parse(JSON.parse(read('distribution/releases.json')))
+  const [again, candidate] = Releases.parse(JSON.parse(read('deploy/releases/releases.json')))
   expect(candidate).toMatchObject({ chart: '0.2.0-rc.1', app: '0.2.0-rc.1', changes: ['Something new.'] })
   expect(again).toMatchObject({ chart: '0.2.0-rc.2', app: '0.2.0-rc.1', repackages: '0.2.0-rc.1' })
   expect(again!.images).toEqual(candidate!.images)
   expect(JSON.parse(read('package-lock.json')).packages['']).toEqual({ version: '0.2.0-rc.1' })
   expect(read('src/kernel/version.ts')).toContain("'0.2.0-rc.1'")
-  expect(read('charts/slipway/Chart.yaml')).toBe('name: slipway\nversion: 0.2.0-rc.2\nappVersion: 0.2.0-rc.1\n')
+  expect(read('deploy/chart/Chart.yaml')).toBe('name: slipway\nversion: 0.2.0-rc.2\nappVersion: 0.2.0-rc.1\n')
   expect(read('CHANGELOG.md')).toContain('the same as 0.2.0-rc.1')
 })

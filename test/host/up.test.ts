@@ -1,4 +1,5 @@
-// `slipway up`: its options, its files, and what it refuses. trials/public.sh runs it on a machine with systemd.
+// `slipway up`: its options, its files, and what it refuses. test/proof/trials/public.sh runs it on a machine with
+// systemd.
 import { execFileSync } from 'node:child_process'
 import { chmod, chown, mkdir, mkdtemp, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'

@@ -3,13 +3,13 @@ import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, mkdirSync, readFileSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
-import { type Release, Releases } from '../../distribution/releases.ts'
+import { type Release, Releases } from '../../deploy/releases/releases.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 type Package = { version: string; scripts: { start: string }; dependencies: Record<string, string> }
 const readPackage = (folder: string): Package => JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
 
-export const releases = Releases.parse(JSON.parse(readFileSync(join(ROOT, 'distribution/releases.json'), 'utf8')))
+export const releases = Releases.parse(JSON.parse(readFileSync(join(ROOT, 'deploy/releases/releases.json'), 'utf8')))
 /** The newest release of another app: it serves while this one migrates. */
 export const previousRelease = releases.find(({ app }) => app !== releases[0]!.app)
 
@@ -39,12 +39,15 @@ function installedVersion(name: string): string | undefined {
   return existsSync(join(folder, 'package.json')) ? readPackage(folder).version : undefined
 }
 
+const SOURCES = ['package.json', 'src', 'drizzle', 'examples', 'templates']
+
 export function extractRelease({ commit }: Code, folder: string): void {
   mkdirSync(folder, { recursive: true })
-  const archive = execFileSync('git', ['archive', commit!, 'package.json', 'src', 'drizzle', 'templates'], {
-    cwd: ROOT,
-    maxBuffer: 1 << 28,
-  })
+  // The releases before 0.2.0 have the applications in templates/.
+  const names = git('ls-tree', '--name-only', commit!, ...SOURCES)
+    .trim()
+    .split('\n')
+  const archive = execFileSync('git', ['archive', commit!, ...names], { cwd: ROOT, maxBuffer: 1 << 28 })
   execFileSync('tar', ['-x', '-C', folder], { input: archive })
   symlinkSync(join(ROOT, 'node_modules'), join(folder, 'node_modules'))
 }

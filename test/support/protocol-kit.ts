@@ -3,8 +3,8 @@ import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, vi } from 'vitest'
-import { runKit } from '../../protocol-kit/run.ts'
-import { scenarios } from '../../protocol-kit/scenarios.ts'
+import { runKit } from '../proof/kit/run.ts'
+import { scenarios } from '../proof/kit/scenarios.ts'
 import { createMigratedDatabase } from './migrated-postgres.ts'
 
 /** The arguments of `node` start the agent. Expects that it passes and leaves no process running. */

@@ -19,7 +19,7 @@ export type BuildSource = {
 }
 type Options = Parameters<typeof checkOutCommit>[1] & { templates?: string }
 
-export const TEMPLATES_FOLDER = fileURLToPath(new URL('../../../templates/', import.meta.url))
+export const TEMPLATES_FOLDER = fileURLToPath(new URL('../../../examples/', import.meta.url))
 const DEFAULT_CONFIGURATION_PATH = 'slipway.json'
 
 export async function loadSourceTree(source: BuildSource, options: Options): Promise<SourceTree> {

@@ -162,7 +162,7 @@ function checkVersion(version: string | undefined): Check {
   const message = `The installation has version ${version ?? 'unknown'}, and this command line has ${VERSION}.`
   if (skew === 'same') return ok('version', `The installation has version ${version} too.`)
   if (skew === 'older') return ok('version', `${message} They work together.`)
-  return warning('version', message, 'Install the one of the installation, as docs/cli.md says.')
+  return warning('version', message, 'Install the one of the installation, as docs/start/cli.md says.')
 }
 
 /** What to do about the version of an agent, unless it is supported. */
@@ -171,7 +171,7 @@ function adviseOnAgent(agent: string | null, installation: string | undefined): 
     case 'too_old':
       return `Replace the agent by version ${installation}: only the minor release before is supported.`
     case 'newer':
-      return `Upgrade the installation from ${installation}: an agent must not be newer. docs/upgrade.md says how.`
+      return `Upgrade the installation from ${installation}, as docs/operate/upgrade.md says: no agent may be newer.`
     case 'unknown':
       return 'Replace the agent by the one of the installation.'
     default:
@@ -243,7 +243,10 @@ async function checkListeners(session: Session, installation: string | undefined
       const next = adviseOnAgent(version, installation)
       const message = `${compute_id} ${since}, version ${version ?? 'unknown'}`
       if (isHeard) checks.push(next ? warning('listener', message, next) : ok('listener', message))
-      else checks.push(warning('listener', `${compute_id} ${since}.`, 'Start its agent, as docs/self-host.md says.'))
+      else
+        checks.push(
+          warning('listener', `${compute_id} ${since}.`, 'Start its agent, as docs/operate/self-host.md says.'),
+        )
     }
   } catch (error) {
     if (!(error instanceof ApiError && error.status === 403)) throw error

@@ -38,7 +38,7 @@ async function findIntegration(session: Session, wanted: string | undefined): Pr
   if (wanted !== undefined) return findOne(integrations, wanted, about)
   if (only && others.length === 0) return only
   if (!only) {
-    const message = 'This workspace is connected to no git host. Connect one as docs/deploy-from-git.md says.'
+    const message = 'This workspace is connected to no git host. Connect one as docs/deploy/from-git.md says.'
     throw new CommandFailure(EXIT.failed, about.code, message)
   }
   const columns = {

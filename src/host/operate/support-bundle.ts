@@ -14,7 +14,8 @@ const USAGE = `slipway support-bundle FILE.tgz [--log FILE]…
 
 Writes versions, the names of settings, sizes and bounds of tables, locks, health, metrics, agents, failed revisions and
 the newest lines of the log into one file. It has no secret, key, e-mail address or content of applications: see
-docs/operating.md. The log is of the units slipway and slipway-agent in the journal of systemd, and of each FILE.`
+docs/operate/installation.md. The log is of the units slipway and slipway-agent in the journal of systemd, and of each
+FILE.`
 
 /** Their values say nothing about people, and open nothing. Of every other setting only whether it is set. */
 const SHOWN_SETTINGS = [

@@ -1,4 +1,5 @@
-// What bounds each table of the schema. docs/table-bounds.md is compared with it, and a support bundle shows it.
+// What bounds each table of the schema. docs/reference/table-bounds.md is compared with it, and a support bundle shows
+// it.
 
 /**
  * - `quota`: a trigger counts the rows of a workspace, an organization or a project.

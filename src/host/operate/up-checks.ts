@@ -38,10 +38,10 @@ export async function checkMachine(options: UpOptions, place: Place): Promise<st
 
 function checkHost(): string[] {
   const faults: string[] = []
-  if (process.platform !== 'linux') return ['This is not Linux. Use a Linux machine, or docs/self-host.md.']
+  if (process.platform !== 'linux') return ['This is not Linux. Use a Linux machine, or docs/operate/self-host.md.']
   if (process.getuid?.() !== 0) faults.push('It needs root. Run it with sudo.')
   if (!fs.existsSync('/run/systemd/system'))
-    faults.push('systemd does not run here. In a container, use docs/images.md or docs/self-host.md.')
+    faults.push('systemd does not run here. In a container, use docs/operate/images.md or docs/operate/self-host.md.')
   const memory = totalmem() / 1024 ** 2
   if (memory < MIN_MEMORY_MIB) faults.push(`The machine has ${Math.round(memory)} MiB of memory. 1 GiB is the least.`)
   const { bavail, bsize } = fs.statfsSync('/var/lib')

@@ -258,5 +258,5 @@ Open the sign-in link, or deploy a folder with a Node application from your comp
   slipway login --url https://${domain}
   slipway deploy .
 
-docs/cli.md says how to install that command. The deployment is then at https://NAME.${appsDomain}.
-Back up /etc/slipway and the database: see docs/back-up.md.`
+docs/start/cli.md says how to install that command. The deployment is then at https://NAME.${appsDomain}.
+Back up /etc/slipway and the database: see docs/operate/back-up.md.`

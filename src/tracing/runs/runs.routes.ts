@@ -21,7 +21,7 @@ export const runRoutes = slice('Runs', 'What applications did: runs, and the tra
     id: 'queryRuns',
     summary: 'List runs, the newest first',
     description: [
-      'Filters follow the language of docs/query-traces.md.',
+      'Filters follow the language of docs/observe/query-traces.md.',
       'A page reads a bounded number of runs, so it may have fewer than `limit`: go on while `cursors.next` is set.',
     ].join(' '),
     isReadOnly: true,

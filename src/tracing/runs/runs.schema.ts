@@ -17,7 +17,7 @@ const RunType = z.enum(RUN_TYPES)
 const MAX_FILTER_LENGTH = 20_000
 export const FilterText = boundedText(MAX_FILTER_LENGTH)
 export const filterText = (about: string) =>
-  FilterText.nullish().meta({ description: `A filter, as docs/query-traces.md describes it, about ${about}.` })
+  FilterText.nullish().meta({ description: `A filter, as docs/observe/query-traces.md describes it, about ${about}.` })
 
 export const MAX_SESSIONS = 100
 const MAX_IDS = 1000

@@ -1,4 +1,5 @@
-// docs/kubernetes.md lists every setting and every member of resource_spec, and its Role is sufficient and minimal.
+// docs/operate/kubernetes.md lists every setting and every member of resource_spec, and its Role is sufficient and
+// minimal.
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { loadYaml } from '@kubernetes/client-node'
@@ -21,7 +22,7 @@ import {
   setUnavailable,
 } from '../../support/kubernetes-pods.ts'
 
-const page = fs.readFileSync(join(import.meta.dirname, '../../../docs/kubernetes.md'), 'utf8')
+const page = fs.readFileSync(join(import.meta.dirname, '../../../docs/operate/kubernetes.md'), 'utf8')
 
 test('the page lists every member of resource_spec', () => {
   const rows = page.slice(page.indexOf('| member of `resource_spec`')).split('\n\n')[0]!

@@ -1,6 +1,6 @@
 // The protocol kit with agents that run no applications: one that passes, and three that fail.
 import { afterEach, expect, test, vi } from 'vitest'
-import { runKit } from '../../../protocol-kit/run.ts'
+import { runKit } from '../../proof/kit/run.ts'
 import { createMigratedDatabase } from '../../support/migrated-postgres.ts'
 import { expectKitPasses } from '../../support/protocol-kit.ts'
 
@@ -12,7 +12,7 @@ const runOneScenario = async (command: string[]) =>
 
 test(
   'the smallest agent that follows the protocol passes',
-  () => expectKitPasses('protocol-kit/fake-agent.ts'),
+  () => expectKitPasses('test/proof/kit/fake-agent.ts'),
   600_000,
 )
 

@@ -11,9 +11,9 @@ import { createMigratedDatabase } from '../../support/migrated-postgres.ts'
 const ROOT = join(import.meta.dirname, '../../..')
 const read = (path: string) => readFileSync(join(ROOT, path), 'utf8')
 type Rule = { alert: string; expr: string; annotations: { runbook_url: string; summary: string } }
-const alerts = load(read('distribution/monitoring/alerts.yaml')) as { groups: { name: string; rules: Rule[] }[] }
+const alerts = load(read('deploy/monitoring/alerts.yaml')) as { groups: { name: string; rules: Rule[] }[] }
 const rules = alerts.groups.flatMap(group => group.rules)
-const dashboard = JSON.parse(read('distribution/monitoring/dashboard.json')) as {
+const dashboard = JSON.parse(read('deploy/monitoring/dashboard.json')) as {
   panels: { id: number; type: string; gridPos: Record<string, number>; targets?: { expr: string }[] }[]
 }
 const expressions = [
@@ -71,10 +71,10 @@ it('every metric of an alert or a panel is served', async () => {
 })
 
 it('every alert has a runbook of its name', () => {
-  const page = read('docs/operating.md')
+  const page = read('docs/operate/installation.md')
   const headings = [...page.matchAll(/^#{2,4} (\w+)$/gm)].map(([, heading]) => heading)
   for (const { alert, annotations } of rules) {
-    expect(annotations.runbook_url).toBe(`docs/operating.md#${alert.toLowerCase()}`)
+    expect(annotations.runbook_url).toBe(`docs/operate/installation.md#${alert.toLowerCase()}`)
     expect(headings, alert).toContain(alert)
   }
 })

@@ -1,4 +1,4 @@
-// Every table of the schema is bounded, and docs/table-bounds.md says by what.
+// Every table of the schema is bounded, and docs/reference/table-bounds.md says by what.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import pg from 'pg'
@@ -15,7 +15,7 @@ const KINDS = {
   perRow: 'one for each row of another table',
   content: 'what people write',
 }
-const PAGE = join(import.meta.dirname, '../../../docs/table-bounds.md')
+const PAGE = join(import.meta.dirname, '../../../docs/reference/table-bounds.md')
 
 async function listTables() {
   const client = new pg.Client({ connectionString: await createMigratedDatabase() })

@@ -1,6 +1,6 @@
 // A short run of the trials R8 and R9: with tenant filters in SQL and row-level security, then with the latter alone.
 import { expect, inject, it } from 'vitest'
-import { runRandomOperations } from '../../../chaos/support/random-operations.ts'
+import { runRandomOperations } from '../../proof/support/random-operations.ts'
 import { getApp, startApp } from '../../support/app.ts'
 import { findTenantPredicate, stripTenantPredicates } from '../../support/tenant-predicates.ts'
 

@@ -1,4 +1,4 @@
-// Builds the objects of one revision in a cluster. `docs/kubernetes.md` maps every member. Pure.
+// Builds the objects of one revision in a cluster. `docs/operate/kubernetes.md` maps every member. Pure.
 import type {
   KubernetesObject,
   V1Deployment,

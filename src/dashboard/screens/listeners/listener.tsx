@@ -146,9 +146,10 @@ const ENGINES: Record<Engine, string> = {
 const NEEDS: Record<Engine, string> = {
   process:
     'As root it gives each application a system user of its own. As another user, applications can read what ' +
-    'that user can: see docs/processes.md.',
-  container: 'It needs the socket of Docker or Podman, by default /var/run/docker.sock: see docs/containers.md.',
-  kubernetes: 'It finds the cluster like kubectl, and needs the Role of docs/kubernetes.md in each namespace.',
+    'that user can: see docs/operate/processes.md.',
+  container:
+    'It needs the socket of Docker or Podman, by default /var/run/docker.sock: see docs/operate/containers.md.',
+  kubernetes: 'It finds the cluster like kubectl, and needs the Role of docs/operate/kubernetes.md in each namespace.',
 }
 
 /** The key, the command, and the first sign of the agent, in the order in which a person needs them. */
