@@ -10,5 +10,5 @@ export async function loadExperiments<One extends { id: string }>(folder: 'bench
     .filter(name => name.endsWith('.ts') && name !== 'run.ts')
     .toSorted()
   const all: One[] = await Promise.all(files.map(async file => (await import(join(PROOF, folder, file))).default))
-  return all.toSorted((a, b) => Number(a.id.slice(1)) - Number(b.id.slice(1)))
+  return all.toSorted((a, b) => parseInt(a.id.slice(1), 10) - parseInt(b.id.slice(1), 10))
 }
