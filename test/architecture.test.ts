@@ -32,7 +32,7 @@ const LAYERS = [
 ]
 /** Programs that are deployed without the control plane. */
 const PROGRAMS = ['agent', 'cli']
-/** What each may import of the rest. */
+/** Paths that each program may import of the rest. */
 const SHARED: Record<string, RegExp> = {
   agent: /^(protocol|postgres)\/|^kernel\/version\.ts$/,
   cli: /^client\/|^protocol\/(webhook-|glob\.ts|versions\.ts)/,
@@ -126,7 +126,7 @@ describe('imports', () => {
     expect(findCycles(importsOf)).toEqual([])
   })
 
-  it('of the agent never run both ways between two of its folders', () => {
+  it('never run both ways between two folders of the agent', () => {
     const roomOf = (path: string) => path.split('/')[1]!
     const pairs = internalImports
       .filter(({ file, to }) => folderOf(file) === 'agent' && folderOf(to) === 'agent' && roomOf(file) !== roomOf(to))

@@ -1,5 +1,5 @@
-// What the app uses of its runtime beside the Web APIs: docs/design/runtimes.md has the reasons. The lists are what
-// workerd, Node, Deno and Bun all have, and test/kernel/built-ins.test.ts uses each of them there.
+// The app uses these parts of its runtime beside the Web APIs: docs/design/runtimes.md has the reasons. workerd, Node,
+// Deno and Bun have all of them, and test/kernel/built-ins.test.ts uses each of them there.
 import { readFileSync } from 'node:fs'
 import { isBuiltin } from 'node:module'
 import { join } from 'node:path'
@@ -29,7 +29,7 @@ const NODE_GLOBALS = [
   'clearImmediate',
 ]
 
-/** Whether it can have any of these at all: to parse every file takes seconds. */
+/** A cheap check before the parser, which takes seconds for all files. */
 const isSuspect = (source: string) =>
   new RegExp(`\\b(${NODE_GLOBALS.join('|')})\\b|import\\(`).test(source) ||
   [...source.matchAll(/(?:from|import) ['"]([^'"]+)/g)].some(([, from]) => isOfRuntime(from!))

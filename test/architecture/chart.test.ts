@@ -14,7 +14,7 @@ const read = (path: string) => readFileSync(join(ROOT, path), 'utf8')
 const schema: Schema = JSON.parse(read('deploy/chart/values.schema.json'))
 const values = load(read('deploy/chart/values.yaml')) as Record<string, unknown>
 
-/** Of the chart itself: where the pod listens, and where archives are mounted. */
+/** The chart fixes the address that the pod listens on, and the folder where archives are mounted. */
 const SET_BY_CHART = ['HOST', 'PORT', 'UPLOADS_DIR']
 const AGENT_SET_BY_CHART = [
   'SLIPWAY_LISTENER_KEY',
@@ -23,7 +23,7 @@ const AGENT_SET_BY_CHART = [
   'AGENT_METRICS_PORT',
   'AGENT_METRICS_HOST',
 ]
-/** Of the engines that run processes and containers on one machine. */
+/** Settings of the engines that run processes and containers on one machine. */
 const OTHER_ENGINES = [
   'APPS_DOMAIN',
   'TRUSTED_PROXIES',

@@ -91,7 +91,7 @@ describe('the next release', () => {
     ['patch', release('0.2.1', 'repackage', { app: '0.2.0' }), '0.2.2', '0.2.1'],
     ['repackage', release('0.2.0', 'stable'), '0.2.1', '0.2.0'],
     ['repackage', release('0.2.0-rc.1', 'rc'), '0.2.0-rc.2', '0.2.0-rc.1'],
-  ] as const)('of kind %s after %o is chart %s with app %s', (kind, before, chart, app) => {
+  ] as const)('kind %s after %o is chart %s with app %s', (kind, before, chart, app) => {
     expect(next(kind, before)).toEqual({
       chart,
       app,
@@ -104,7 +104,7 @@ describe('the next release', () => {
     ['stable', release('0.2.0', 'stable')],
     ['patch', release('0.2.0-rc.1', 'rc')],
     ['repackage', release('0.2.0', 'stable', { images: null })],
-  ] as const)('of kind %s is refused after %o', (kind, before) => {
+  ] as const)('kind %s is refused after %o', (kind, before) => {
     expect(() => next(kind, before)).toThrow(before.chart)
   })
 })

@@ -1,4 +1,5 @@
-// What the keys of SEALING_KEYS seal and sign. A new place is listed here, and `slipway reseal` has to know it.
+// Lists the values that the keys of SEALING_KEYS seal and sign. A new one is listed here, and `slipway reseal` has to
+// know it.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
@@ -20,7 +21,7 @@ const sealedColumns = [...Object.entries(SEALED), ...Object.entries(PASSING)].fl
 const SEALS: Record<string, string[][]> = {
   'people/access/api-keys.ts': [['idempotency_keys.result']],
   'people/authorization-server/authorization.ts': [
-    // Of the page on which a person decides, for ten minutes.
+    // The page on which a person decides keeps it for ten minutes.
     [],
     ['idempotency_keys.result'],
   ],
@@ -54,7 +55,7 @@ test('every value that is sealed is in a column that `slipway reseal` knows', ()
   expect([...named, 'deployment_secrets.fingerprint'].sort()).toEqual(sealedColumns.sort())
 })
 
-/** Where a signature goes. docs/operate/back-up.md says for how long the key that made it has to stay. */
+/** The receiver of each signature. docs/operate/back-up.md says for how long the key that made it has to stay. */
 const SIGNATURES = {
   'people/audit/hash-chain.ts': 'journal_heads.signature, journal_checkpoints.signature',
   'tracing/datasets/attachment-links.ts': 'links of an hour',
