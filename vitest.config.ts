@@ -1,7 +1,7 @@
 // The projects of the tests: `pure` (functions), `node`, `deno` and `bun` (the app on them), `edge` (the app in
 // workerd), `host` (processes and servers), `architecture` (rules of the code) and, apart from `npm test`,
 // `containers` and `clickhouse`.
-import { availableParallelism } from 'node:os'
+import { availableParallelism, tmpdir } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { cloudflareTest } from '@cloudflare/vitest-plugin'
 import { defineConfig } from 'vitest/config'
@@ -38,6 +38,8 @@ const runtime = (name: string) => ({
   '#runtime': fileURLToPath(new URL(`test/support/${name}-runtime.ts`, import.meta.url)),
 })
 
+// Podman refuses a `runroot` of more than 50 characters, which one in the memory folder has.
+const containers = { TMPDIR: tmpdir() }
 useMemoryFolder()
 
 declare module 'vitest' {
@@ -156,6 +158,7 @@ export default defineConfig({
           testTimeout: 240_000,
           hookTimeout: 240_000,
           globalSetup: 'test/support/container-tools.ts',
+          env: containers,
           server,
         },
       },

@@ -1,7 +1,9 @@
 // The objects for a cluster, run by `podman kube play`: pods with their limits, secrets, volumes and restrictions.
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
-import { revisionObjects } from '../../src/agent/engines/kubernetes/revision-objects.ts'
-import { storesFor } from '../../src/agent/engines/kubernetes/store-objects.ts'
+import { TOKEN_FOLDER } from '../../src/agent/engines/kubernetes/pod-template.ts'
+import { modelTokenSecretOf, revisionObjects } from '../../src/agent/engines/kubernetes/revision-objects.ts'
+import { encodeBase64, storesFor } from '../../src/agent/engines/kubernetes/store-objects.ts'
+import { MODEL_TOKEN_FILE } from '../../src/agent/engines/model-variables.ts'
 import { waitFor } from '../support/commands.ts'
 import { makeArtifact, makeKubernetesSettings, makeKubernetesUnit } from '../support/kubernetes-fixtures.ts'
 import { APPLICATION_IMAGE, type PodmanPlay, STORE_IMAGE, startPodmanPlay } from '../support/podman-play.ts'
@@ -16,19 +18,25 @@ beforeAll(async () => {
 afterEach(() => play.clear())
 afterAll(() => play.stop())
 
-const createObjects = (more: Parameters<typeof makeKubernetesUnit>[0] = {}, artifact = {}) =>
-  revisionObjects(
-    // Podman ignores fsGroup: an init container writes to a volume as root, which this setting allows.
-    makeKubernetesSettings({ K8S_PRIVILEGES: 'on' }),
-    makeKubernetesUnit({ spec: SMALL, ...more }),
-    makeArtifact({ location: APPLICATION_IMAGE, ...artifact }),
-  )
+const MODELS_URL = 'https://slipway.example.com/v2/models'
+const MODEL_TOKEN = 'header.payload.signature'
+// Podman ignores fsGroup: an init container writes to a volume as root, which this setting allows.
+const settings = makeKubernetesSettings({ K8S_PRIVILEGES: 'on' })
+
+/** With the Secret of a token for models, as the agent writes it. */
+function createObjects(more: Parameters<typeof makeKubernetesUnit>[0] = {}, artifact = {}) {
+  const unit = makeKubernetesUnit({ spec: SMALL, models_url: MODELS_URL, ...more })
+  const token = { ...modelTokenSecretOf(settings, unit), data: { [MODEL_TOKEN_FILE]: encodeBase64(MODEL_TOKEN) } }
+  return [token, ...revisionObjects(settings, unit, makeArtifact({ location: APPLICATION_IMAGE, ...artifact }))]
+}
 
 test('an application runs with its port, secrets and limits, and without privileges', async () => {
   await play.play(createObjects({ secrets: { TOKEN: 'hush' } }, { env: { MODE: 'fast' } }))
   expect(await waitFor(() => play.inside(APP, 'wget -qO- http://127.0.0.1:8000/health').catch(() => ''))).toBe('well')
   const env = await play.inside(APP, 'env')
-  for (const one of ['TOKEN=hush', 'MODE=fast', 'PORT=8000', 'SLIPWAY_ROLE=web']) expect(env).toContain(one)
+  for (const one of ['TOKEN=hush', 'MODE=fast', 'PORT=8000', 'SLIPWAY_ROLE=web', `SLIPWAY_MODELS_URL=${MODELS_URL}`])
+    expect(env).toContain(one)
+  expect(await play.inside(APP, `cat ${TOKEN_FOLDER}/${MODEL_TOKEN_FILE}`)).toBe(MODEL_TOKEN)
   const status = await play.inside(APP, 'cat /proc/1/status')
   expect(status).toMatch(/^Uid:\s+1000/m)
   expect(status).toMatch(/^CapEff:\s+0+$/m)

@@ -51,17 +51,19 @@ export async function startPodmanPlay() {
     await podman('build', '--quiet', '--tag', image, '--file', join(root, 'Containerfile'), root)
   }
   const [major, minor] = (await podman('version', '--format', '{{.Client.Version}}')).split('.').map(Number)
-  /** Podman 4.3 cannot read back a Secret that was played as an object. */
+  /** Podman 4.3 reads variables from the data of a Secret alone, and mounts data without decoding it. */
   const canPlaySecrets = major! > 4 || (major === 4 && minor! >= 4)
 
   return {
     podman,
     async play(objects: KubernetesObject[]): Promise<void> {
+      const mounted = new Set(objects.flatMap(listMountedSecrets))
       for (const object of objects.map(serializeObject)) {
         const file = join(root, 'object.json')
         const { kind, metadata } = object
         if (kind === 'Secret' && !canPlaySecrets) {
-          fs.writeFileSync(file, JSON.stringify((object as V1Secret).data))
+          const { data } = object as V1Secret
+          fs.writeFileSync(file, JSON.stringify(mounted.has(metadata!.name!) ? { data: decode(data) } : data))
           await podman('secret', 'create', metadata!.name!, file)
         } else if (['Secret', 'PersistentVolumeClaim', 'Deployment', 'StatefulSet'].includes(kind!)) {
           fs.writeFileSync(file, JSON.stringify(toPlayable(object)))
@@ -92,15 +94,23 @@ export async function startPodmanPlay() {
   }
 }
 
+const decode = (data: V1Secret['data'] = {}) =>
+  Object.fromEntries(Object.entries(data).map(([key, value]) => [key, Buffer.from(value, 'base64').toString()]))
+
+const listMountedSecrets = (object: KubernetesObject) =>
+  ((object as V1StatefulSet).spec?.template?.spec?.volumes ?? []).flatMap(({ secret }) => secret?.secretName ?? [])
+
 /** Podman does not play a StatefulSet, but its pod. The images exist only locally. */
 function toPlayable(object: KubernetesObject): object {
   const template = (object as V1StatefulSet).spec?.template
   if (!template) return object
   const local = (containers: V1PodSpec['containers'] | undefined) =>
     containers?.map(container => ({ ...container, imagePullPolicy: 'Never' }))
-  const { containers, initContainers, ...rest } = template.spec!
+  const { containers, initContainers, volumes, ...rest } = template.spec!
   const spec = {
     ...rest,
+    // Podman 4.3 never mounts an optional Secret.
+    volumes: volumes?.map(one => (one.secret ? { ...one, secret: { ...one.secret, optional: false } } : one)),
     containers: local(containers),
     ...(initContainers && { initContainers: local(initContainers) }),
   }
