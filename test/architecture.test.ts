@@ -2,7 +2,6 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { codes } from '../src/kernel/http/codes.ts'
 import { sourceFiles as files, SRC as src } from './support/source-files.ts'
 
 const root = join(import.meta.dirname, '..')
@@ -60,14 +59,13 @@ function sliceOf(path: string): string {
   return whole ?? `${room}/${folder}`
 }
 const layerOf = (path: string) => LAYERS.findIndex(slices => slices.includes(sliceOf(path)))
+/** A module that is named at the start of a file, and one that is loaded when it is needed. */
+const IMPORT = /^(?:import|export)\s[^'"]*?from '([^']+)'|(?<![\w.])import\(\s*'([^']+)',?\s*\)/gms
 const imports = files.flatMap(file =>
-  [...readFileSync(join(src, file), 'utf8').matchAll(/^(?:import|export)\s[^'"]*?from '([^']+)'/gms)].map(
-    ([, from]) => ({
-      file,
-      from: from!,
-      to: from!.startsWith('.') ? relative(src, join(src, dirname(file), from!)) : from!,
-    }),
-  ),
+  [...readFileSync(join(src, file), 'utf8').matchAll(IMPORT)].map(([, early, late]) => {
+    const from = (early ?? late)!
+    return { file, from, to: from.startsWith('.') ? relative(src, join(src, dirname(file), from)) : from }
+  }),
 )
 const internalImports = imports.filter(({ from, to }) => from.startsWith('.') && !to.startsWith('..'))
 const importsTypesOnly = (file: string, from: string) =>
@@ -115,12 +113,20 @@ describe('the slices of src', () => {
   })
 
   it('have routes that only the app imports', () => {
-    for (const { file } of internalImports.filter(({ to }) => /\/routes\.ts$/.test(to) && folderOf(to) !== 'kernel'))
-      expect(file).toBe('app.ts')
+    const routes = files.filter(file => /[./]routes\.ts$/.test(file) && file !== 'kernel/http/routes.ts')
+    expect(routes.length).toBeGreaterThan(40)
+    const importers = internalImports.filter(({ to }) => routes.includes(to))
+    expect(importers.filter(({ file }) => file !== 'app.ts')).toEqual([])
+    expect(routes.filter(file => !importers.some(({ to }) => to === file))).toEqual([])
   })
 })
 
 describe('imports', () => {
+  it('name their module, so that these rules see it, except for a command and an optional package', () => {
+    const imported = files.filter(file => /(?<![\w.])import\((?!\s*')/.test(readFileSync(join(src, file), 'utf8')))
+    expect(imported).toEqual(['host/main.ts', 'postgres/data-folder.ts'])
+  })
+
   it('have no cycles, not even of types', () => {
     const importsOf = new Map(files.map(file => [file, importsBy(file)]))
     expect(findCycles(importsOf)).toEqual([])
@@ -313,19 +319,6 @@ describe('the dashboard', () => {
     for (const file of styles.filter(file => !file.endsWith('tokens.css')))
       expect(readFileSync(join(folder, file), 'utf8'), file).not.toMatch(/#[0-9a-f]{3,8}\b|rgba?\(|hsla?\(|oklch\(/)
   })
-})
-
-it('every error code is raised somewhere', () => {
-  const read = (folder: string, names: string[]) => names.map(name => readFileSync(join(root, folder, name), 'utf8'))
-  const functions = readdirSync(join(root, 'drizzle/functions'))
-  const sources = [
-    ...read(
-      'src',
-      files.filter(file => !/(^|\/|-)codes\.ts$/.test(file)),
-    ),
-    ...read('drizzle/functions', functions),
-  ].join()
-  for (const code of codes) expect(sources.includes(`'${code}'`), code).toBe(true)
 })
 
 describe('the migrations', () => {

@@ -9,7 +9,7 @@ import { type IntegrationAccount, sealContext as integrationPlace } from '../../
 import { HOOK_SEAL_CONTEXT } from '../../hosting/previews/preview-hooks.ts'
 import { overlaySealContext } from '../../hosting/previews/preview-policy.ts'
 import { ROUTING_KEY_PLACE } from '../../tracing/rules/alerts.ts'
-import { HEADER_PLACE, SECRET_PLACE as RULE_SECRET_PLACE } from '../../tracing/rules/rules.ts'
+import { HEADER_PLACE, SECRET_PLACE as RULE_SECRET_PLACE } from '../../tracing/rules/tables.ts'
 import type { SEALED } from './sealed-columns.ts'
 
 // biome-ignore lint/suspicious/noExplicitAny: a row of any of the tables

@@ -14,8 +14,7 @@ import { feedbackStats } from '../store/postgres/feedback-stats.ts'
 import { buildAlert } from './alerts.ts'
 import { actAsRule } from './claimed-rule.ts'
 import { claimNext, isOwnAttempt, listDueRules, type RuleWork } from './due-work.ts'
-import { HEADER_PLACE, SECRET_PLACE } from './rules.ts'
-import type { RuleAlert, RuleWebhook } from './tables.ts'
+import { HEADER_PLACE, type RuleAlert, type RuleWebhook, SECRET_PLACE } from './tables.ts'
 
 /** Of which two are repeats, after a connection that failed or an answer of 500 and more. */
 const MAX_ATTEMPTS = 3

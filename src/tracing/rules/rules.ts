@@ -35,7 +35,7 @@ import { listPromptFaults } from './check-prompt.ts'
 import { isAllowed, mayWiden } from './rights.ts'
 import * as schema from './schema.ts'
 import { SPENT_THIS_WEEK } from './spending.ts'
-import { type RuleAlert, type RuleEvaluator, type RuleWebhook, runRules } from './tables.ts'
+import { HEADER_PLACE, type RuleAlert, type RuleEvaluator, type RuleWebhook, runRules, SECRET_PLACE } from './tables.ts'
 
 type RuleParams = z.output<typeof schema.RuleRef>
 export type RuleRow = typeof runRules.$inferSelect & {
@@ -46,9 +46,6 @@ export type RuleRow = typeof runRules.$inferSelect & {
   evaluator_name: string | null
   spend_usd: number
 }
-
-export const SECRET_PLACE = 'rule webhook secret'
-export const HEADER_PLACE = 'rule webhook header'
 
 const nameOf = (table: string, column: string): SQL<string | null> => sql<string | null>`(
   select n.name

@@ -29,6 +29,9 @@ import { datasets } from '../datasets/tables.ts'
 import { annotationQueues } from '../queues/tables.ts'
 import { projects } from '../store/tables.ts'
 
+/** The places for which the secret and the headers of a webhook are sealed. */
+export const SECRET_PLACE = 'rule webhook secret'
+export const HEADER_PLACE = 'rule webhook header'
 /** Header values are sealed under the rule's id. */
 export type RuleWebhook = { id: string; url: string; headers: Record<string, string> }
 /** The routing key is sealed under the rule's id. */
