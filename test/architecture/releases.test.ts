@@ -23,7 +23,12 @@ const releases = Releases.parse(JSON.parse(read('deploy/releases/releases.json')
 const newest = releases[0]!
 
 const git = (...args: string[]) => execFileSync('git', args, { cwd: ROOT, encoding: 'utf8', stdio: 'pipe' }).trim()
-const hasGit = existsSync(join(ROOT, '.git'))
+/** Why the history cannot be compared with. A pipeline may have checked out one commit alone. */
+function findHistoryObstacle(): string | undefined {
+  if (!existsSync(join(ROOT, '.git'))) return 'this is no git repository'
+  return git('rev-parse', '--is-shallow-repository') === 'true' ? 'the history is shallow' : undefined
+}
+const historyObstacle = findHistoryObstacle()
 
 /** Earlier commits have the file elsewhere. */
 const PATHS = ['deploy/releases/releases.json', 'distribution/releases.json']
@@ -47,17 +52,21 @@ describe('releases.json', () => {
 
   it('is what CHANGELOG.md was made from', () => expect(read('CHANGELOG.md')).toBe(renderChangelog(releases)))
 
-  it.skipIf(!hasGit)('has every published release as it was when it was published', () => {
-    for (const commit of git('log', '--format=%H', '--', ...PATHS)
-      .split('\n')
-      .filter(Boolean)) {
+  it('has every published release as it was when it was published', ({ skip }) => {
+    skip(historyObstacle !== undefined, historyObstacle)
+    const commits = git('log', '--format=%H', '--', ...PATHS).split('\n')
+    expect(commits.length).toBeGreaterThan(9)
+    for (const commit of commits) {
       const earlier = readReleasesOf(commit)
       expect(findChanged(releases, earlier), commit).toEqual([])
     }
   })
 
-  it.skipIf(!hasGit)('has a release with images for every tag of a version', () => {
-    for (const tag of git('tag', '--list', 'v0.*').split('\n').filter(Boolean)) {
+  it('has a release with images for every tag of a version', ({ skip }) => {
+    skip(historyObstacle !== undefined, historyObstacle)
+    const tags = git('tag', '--list', 'v0.*').split('\n').filter(Boolean)
+    skip(tags.length === 0, 'no version has a tag')
+    for (const tag of tags) {
       const tagged = readReleasesOf(tag)
       expect(`v${tagged[0]!.chart}`).toBe(tag)
       expect(tagged[0]!.images, tag).not.toBeNull()

@@ -27,7 +27,7 @@ export function findObstacle(release: Code | undefined): string | undefined {
     const other = Object.entries(dependencies).find(([name, version]) => installedVersion(name) !== version)
     return other && `${app} needs ${other.join(' ')}, which is not installed`
   } catch {
-    return `the history has no commit ${commit} (${app})`
+    return `the history has no commit ${commit} (${app}), such as in a shallow clone`
   }
 }
 
