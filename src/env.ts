@@ -353,7 +353,7 @@ export type OidcSettings = {
 }
 
 /** A private Ed25519 key, and the name that its operator has given to it. */
-export type SigningSeed = { seed: Uint8Array; kid?: string | undefined }
+type SigningSeed = { seed: Uint8Array; kid?: string | undefined }
 
 const MIB = 1024 * 1024
 
@@ -373,7 +373,7 @@ const MODEL_CALLS: ModelCallLimits = {
 }
 
 /** `url` is the app's login, for one workspace at a time; `systemUrl` is the login for work on all workspaces. */
-export type DatabaseAddress = { url: string; systemUrl: string; gateway: string | undefined }
+type DatabaseAddress = { url: string; systemUrl: string; gateway: string | undefined }
 
 export type Config = {
   database: DatabaseAddress

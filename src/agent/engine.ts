@@ -57,7 +57,7 @@ export type Artifact = {
 }
 
 export type LogLevel = 'INFO' | 'WARNING' | 'ERROR'
-export type WriteLog = (message: string, level?: LogLevel) => void
+type WriteLog = (message: string, level?: LogLevel) => void
 /** The context of a long task. When the signal is aborted, the task ends early with all its process groups. */
 export type BuildTask = {
   log: WriteLog

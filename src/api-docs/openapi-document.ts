@@ -47,7 +47,7 @@ export interface OpenApiDocument {
   'x-errors'?: unknown
 }
 
-export interface Media {
+interface Media {
   type: string
   schema: Schema
   example?: unknown

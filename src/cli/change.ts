@@ -51,7 +51,7 @@ export async function applyAndFollow(
 }
 
 /** Ctrl-C leaves the revision alone and says how to come back. */
-export async function followUntilServed(
+async function followUntilServed(
   session: Session,
   deployment: Deployment,
   revision_id: string,

@@ -91,7 +91,7 @@ function readStart(file: string, bytes: number): string {
   }
 }
 
-export function parseFile(file: string, text: string, found: Found): void {
+function parseFile(file: string, text: string, found: Found): void {
   const addFault = (line: number | undefined, message: string) =>
     void found.faults.push({ file, line, document: '', path: '', message })
   const lineAt = createLineFinder(text)

@@ -28,7 +28,7 @@ export type ProxyOptions = {
   limits?: Partial<typeof LIMITS>
 }
 
-export const LIMITS = {
+const LIMITS = {
   lineBytes: 4 * 1024 ** 2,
   answerBytes: 32 * 1024 ** 2,
   requestsAtOnce: 100,

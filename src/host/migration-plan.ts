@@ -9,7 +9,7 @@ export type Step =
 export type MigrationPlan = { inTransaction: string[]; afterwards: Step[] }
 
 /** Begins a part of a migration that changes many rows. */
-export const BATCHES = '--> batches'
+const BATCHES = '--> batches'
 
 /** In a text with single spaces. */
 const CREATED_TABLE = /\bcreate (?:unlogged )?table (?:if not exists )?"?(\w+)/gi

@@ -4,8 +4,8 @@ import { LATENCY_BOUNDS_MS, LATENCY_BUCKETS, statusClasses } from './latency-his
 import { AgentId, Fence } from './sync-fields.schema.ts'
 import { arrayOf, boundedText, Instant, Uuid } from './wire.ts'
 
-export const MINUTE_MS = 60_000
-export const MAX_POINTS = 500
+const MINUTE_MS = 60_000
+const MAX_POINTS = 500
 /** The most that `max_scale` allows. */
 const MAX_COPIES = 1000
 const MAX_COUNT = 999_999_999
@@ -95,7 +95,7 @@ export const Metrics = z.object({ agent_id: AgentId, fence: Fence, points: array
 })
 export type Metrics = z.output<typeof Metrics>
 
-export const metricCodes = ['revision_unknown', 'time_ahead', 'time_passed', 'too_many_revisions'] as const
+const metricCodes = ['revision_unknown', 'time_ahead', 'time_passed', 'too_many_revisions'] as const
 export const MetricReceipt = z
   .object({
     refused: z

@@ -5,7 +5,7 @@ import { AgentId, Fence, Generation } from './sync-fields.schema.ts'
 import { arrayOf, boundedText, Instant, Uuid } from './wire.ts'
 
 /** States of a revision, which require `revision_id`; in the order of a rollout. */
-export const revisionReportStates = ['building', 'built', 'deploying', 'deployed', 'failed', 'interrupted'] as const
+const revisionReportStates = ['building', 'built', 'deploying', 'deployed', 'failed', 'interrupted'] as const
 export const ReportState = z.enum([...revisionReportStates, 'serving', 'database_ready', 'removed']).meta({
   description:
     '`building`, `built`, `deploying`, `deployed`, `failed`: the revision in flight. Steps can be skipped. ' +

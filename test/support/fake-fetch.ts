@@ -2,7 +2,7 @@
 type Responder = (request: Request) => Response | Promise<Response>
 /** By path, or by method and path. A number is a status; anything but a function is JSON. */
 export type Site = Responder | { [path: string]: unknown }
-export type RecordedRequest = { method: string; url: string; headers: Headers; body: string; refused: boolean }
+type RecordedRequest = { method: string; url: string; headers: Headers; body: string; refused: boolean }
 export type FakeFetch = typeof fetch & { requests: RecordedRequest[] }
 
 /** An unknown path is 404. An unknown host cannot be reached. */

@@ -88,7 +88,7 @@ async function isAppJwt(jwt: string, id: string): Promise<boolean> {
   return String(iss) === id && iat <= now && exp > now && exp - iat <= 600
 }
 
-export type RecordedWrite = { method: string; path: string; body: Record<string, unknown> }
+type RecordedWrite = { method: string; path: string; body: Record<string, unknown> }
 
 /** GitHub with one App, installations by id, and people by the code of their sign-in. */
 export function makeGithub(base = 'https://github.com', options: { padding?: number; ms?: number } = {}) {

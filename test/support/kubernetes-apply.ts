@@ -32,7 +32,7 @@ function findListKeys(name: string, items: Json[]): string[] | null {
 const getItemId = (item: Json, keys: string[]) => JSON.stringify(keys.map(key => (item as Fields)[key] ?? null))
 
 /** The fields of an object by path, with their values. */
-export function listFields(value: Json, path = '', name = '', into = new Map<string, string>()): Map<string, string> {
+function listFields(value: Json, path = '', name = '', into = new Map<string, string>()): Map<string, string> {
   const keys = Array.isArray(value) ? findListKeys(name, value) : null
   if (isObject(value) && Object.keys(value).length > 0)
     for (const [key, member] of Object.entries(value)) listFields(member, `${path}/${key}`, key, into)

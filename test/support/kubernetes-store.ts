@@ -16,7 +16,7 @@ import {
 } from './kubernetes-apply.ts'
 import { listSchemaFaults } from './kubernetes-fixtures.ts'
 
-export type Meta = {
+type Meta = {
   name: string
   namespace: string
   uid: string

@@ -9,7 +9,7 @@ import { runGitBackend } from './git-server.ts'
 
 const ZERO_SHA = '0'.repeat(40)
 type Hook = { url: string; secret: string }
-export type RecordedWrite = { method: string; path: string; body: Record<string, unknown> }
+type RecordedWrite = { method: string; path: string; body: Record<string, unknown> }
 
 const readBody = async (request: IncomingMessage): Promise<Buffer> => {
   const chunks: Buffer[] = []

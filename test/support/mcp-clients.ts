@@ -20,7 +20,7 @@ export type SignIn = (authorizeUrl: string) => Promise<string>
 export type Answer = 'accept' | 'decline'
 
 // biome-ignore lint/suspicious/noExplicitAny: results are read member by member
-export type ToolResult = { content: any[]; structuredContent: any; isError: boolean }
+type ToolResult = { content: any[]; structuredContent: any; isError: boolean }
 
 export type ConnectedClient = {
   protocol: string
@@ -72,7 +72,7 @@ export async function connect(name: ClientName, server: Server, answer: () => An
   return { ...toConnected(client, questions), protocol: client.getNegotiatedProtocolVersion() ?? '?' }
 }
 
-export const REDIRECT_URI = 'http://127.0.0.1:8976/callback'
+const REDIRECT_URI = 'http://127.0.0.1:8976/callback'
 
 /** What a client keeps of its registration and tokens, and where it has its person approve. */
 function makeAuthProvider(signIn: SignIn) {

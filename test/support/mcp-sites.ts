@@ -8,7 +8,7 @@ import { makeFakeFetch, type Site } from './fake-fetch.ts'
 
 export const MCP_ORIGIN = 'https://mcp.example.com'
 export const AUTH_ORIGIN = 'https://auth.example.com'
-export const SLIPWAY_ORIGIN = 'https://slipway.example.com'
+const SLIPWAY_ORIGIN = 'https://slipway.example.com'
 export const REDIRECT_URI = `${SLIPWAY_ORIGIN}/v2/auth/callback/p`
 export const RESOURCE_METADATA_PATH = '/.well-known/oauth-protected-resource'
 export const SERVER_METADATA_PATH = '/.well-known/oauth-authorization-server'

@@ -147,7 +147,6 @@ export function startPolling(url: string, { path = '/', pause_ms = POLL_PAUSE_MS
     },
   }
 }
-export type PollingClient = ReturnType<typeof startPolling>
 
 export type RouterResponse = { status: number; headers: http.IncomingHttpHeaders; body: string }
 /** Connects to the router’s address, because names below localhost do not resolve everywhere. */

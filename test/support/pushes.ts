@@ -6,7 +6,7 @@ import { makeFakeFetch, type Site } from './fake-fetch.ts'
 import { onFileEnd } from './file-state.ts'
 import { GITEA_URL, newIntegration } from './integrations.ts'
 
-export const WEBHOOK_SECRET = 'hush-webhook'
+const WEBHOOK_SECRET = 'hush-webhook'
 const ZERO_SHA = '0'.repeat(40)
 let commitCount = 0
 export const newSha = (): string => (++commitCount).toString(16).padStart(8, '0').repeat(5)

@@ -17,7 +17,7 @@ const isSchema = (value: unknown): value is z.ZodType => value instanceof z.core
 const getDefinition = (schema: z.ZodType) => schema._zod.def as unknown as Definition
 
 /** All schemas within it, each with its parent. */
-export function listSchemaParts(schema: z.ZodType): [path: string, schema: z.ZodType, above: z.ZodType | undefined][] {
+function listSchemaParts(schema: z.ZodType): [path: string, schema: z.ZodType, above: z.ZodType | undefined][] {
   const parts: ReturnType<typeof listSchemaParts> = []
   const seen = new Set<z.ZodType>()
   const visit = (path: string, one: z.ZodType, above?: z.ZodType) => {

@@ -4,7 +4,7 @@ import type { RunOperation } from '../../src/tracing/store/store.ts'
 export const newId = (): string => crypto.randomUUID()
 
 /** The segment of a run in a dotted order, from an ISO time. */
-export const segment = (time: string, id: string): string =>
+const segment = (time: string, id: string): string =>
   `${time.replace(/[-:]|\..*|Z/g, '')}${(/\.(\d+)/.exec(time)?.[1] ?? '').padEnd(6, '0')}Z${id}`
 
 export type Place = { id: string; trace_id: string; dotted_order: string }

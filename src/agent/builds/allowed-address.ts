@@ -11,7 +11,7 @@ import {
 import { judgeUrl } from '../../protocol/guarded-address.ts'
 import { PermanentError, TransientError } from '../engine.ts'
 
-export type ResolveHost = (name: string) => Promise<{ address: string }[]>
+type ResolveHost = (name: string) => Promise<{ address: string }[]>
 /** `addresses`: those of the host name; empty if the URL has an IP address instead. */
 export type AllowedAddress = { url: URL; addresses: string[] }
 

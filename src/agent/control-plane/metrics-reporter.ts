@@ -26,7 +26,7 @@ export type UsageNow = { copies: number; memory_bytes: number }
 /** What was last read of a revision, and the last minute that was reported. */
 type LastRead = { minute: number; copies: Map<string, CopyUsage>; unreached: number | null }
 
-export const METRICS_PERIOD_MS = 60_000
+const METRICS_PERIOD_MS = 60_000
 const MINUTE_MS = 60_000
 /** So that agents everywhere do not send in the same moment. */
 const MAX_DELAY_MS = 10_000

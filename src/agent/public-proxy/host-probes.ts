@@ -23,7 +23,7 @@ export async function findDirection(host: string, addresses: PublicAddresses): P
 }
 
 /** Empty if the name has none. Throws if the resolvers do not answer. */
-export async function resolveAddresses(host: string): Promise<string[]> {
+async function resolveAddresses(host: string): Promise<string[]> {
   const resolver = new Resolver({ timeout: 1_500, tries: 2 })
   const none = (error: NodeJS.ErrnoException): string[] => {
     if (NO_ADDRESS.has(error.code ?? '')) return []

@@ -3,7 +3,7 @@ import { isIP } from 'node:net'
 import { AppsDomain } from '../../protocol/custom-url.schema.ts'
 import type { PublicAddresses } from './host-probes.ts'
 
-export const PROXY_KINDS = ['caddy'] as const
+const PROXY_KINDS = ['caddy'] as const
 
 export type ProxySettings = {
   kind: (typeof PROXY_KINDS)[number]

@@ -3,7 +3,7 @@ import { stripControlCharacters } from '../system/last-lines.ts'
 import { LONGEST_PATTERN, type Pattern } from './pattern-matcher.ts'
 
 /** Shorter values occur in too many ordinary words. */
-export const MIN_MASKED_LENGTH = 6
+const MIN_MASKED_LENGTH = 6
 /** Ordinary words that people store as secrets. */
 const ORDINARY_WORDS = new Set(
   (

@@ -7,7 +7,7 @@ import { promisify } from 'node:util'
 
 const MISSING_CODES = new Set(['ENOENT', 'ENOTDIR', 'ELOOP'])
 
-export function writeAtomically(file: string, text: string): void {
+function writeAtomically(file: string, text: string): void {
   fs.mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
   const temporary = `${file}.${process.pid}`
   fs.writeFileSync(temporary, text, { mode: 0o600, flush: true })

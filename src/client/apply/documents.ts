@@ -32,7 +32,7 @@ export type WorkspaceDocument = {
   hooks?: { on_create?: string; on_delete?: string } | undefined
 }
 
-export type Place = { file: string; line?: number | undefined }
+type Place = { file: string; line?: number | undefined }
 /** A document of a file. `placeOf` finds the line of a member. */
 export type DeclaredDocument = WorkspaceDocument & { placeOf?: (path: (string | number)[]) => Place }
 export type DocumentFault = Partial<Place> & { document: string; path: string; message: string }

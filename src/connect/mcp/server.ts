@@ -23,7 +23,7 @@ export type Session = {
   me: Me | undefined
   logFailure: (error: unknown) => void
 }
-export type Me = { permissions: string[]; workspaces: { id: string; display_name: string; permissions: string[] }[] }
+type Me = { permissions: string[]; workspaces: { id: string; display_name: string; permissions: string[] }[] }
 
 const INSTRUCTIONS = [
   'Slipway hosts applications: a workspace has deployments, and each deployment has revisions, one of which serves.',

@@ -6,7 +6,7 @@ import { type Answer, ToolFailure } from './answers.ts'
 import type { ApiCall } from './api-calls.ts'
 import type { Operations } from './operations.ts'
 
-export type Query = Record<string, string>
+type Query = Record<string, string>
 /** What a tool has besides its input. */
 export type ToolContext = {
   api: ApiCall

@@ -3,7 +3,7 @@
 import { type Claims, signJwt } from '../../kernel/crypto/signing-keys.ts'
 import type { HostServices } from '../../kernel/http/context.ts'
 
-export const MODEL_JWT_SECONDS = 300
+const MODEL_JWT_SECONDS = 300
 /** For verifiers whose clocks are late. */
 const EARLY_SECONDS = 5
 
@@ -28,7 +28,7 @@ export type ModelCall = {
 }
 
 /** `now` in milliseconds. */
-export const modelClaims = (call: ModelCall, now: number, jti: string): Claims => {
+const modelClaims = (call: ModelCall, now: number, jti: string): Claims => {
   const iat = Math.floor(now / 1000)
   return {
     iss: call.issuer,

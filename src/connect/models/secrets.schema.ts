@@ -2,7 +2,7 @@
 import * as z from 'zod'
 import { arrayOf, boundedText } from '../../protocol/wire.ts'
 
-export const SECRET_KEYS = ['OPENAI_API_KEY', 'ANTHROPIC_API_KEY'] as const
+const SECRET_KEYS = ['OPENAI_API_KEY', 'ANTHROPIC_API_KEY'] as const
 export type SecretKey = (typeof SECRET_KEYS)[number]
 const Key = z.enum(SECRET_KEYS, { error: 'must be OPENAI_API_KEY or ANTHROPIC_API_KEY' })
 

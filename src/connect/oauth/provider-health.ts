@@ -7,7 +7,7 @@ import { type DiscoveredServer, type DiscoveryOptions, discoverServer } from './
 import type { OAuthProviderDetails } from './schema.ts'
 import type { oauthProviders } from './tables.ts'
 
-export type Health = OAuthProviderDetails['health']
+type Health = OAuthProviderDetails['health']
 export type HealthFinding = {
   health: Health
   health_detail: string | null

@@ -17,7 +17,7 @@ const Time = z.string().meta({ format: 'date-time' })
 /** In a patch, null keeps the stored value, as an absent member does. */
 const optionalMember = <S extends z.ZodType>(schema: S) => schema.nullish()
 
-export const registrations = ['given', 'metadata_document', 'dynamic'] as const
+const registrations = ['given', 'metadata_document', 'dynamic'] as const
 const healthStates = ['healthy', 'degraded', 'as_changed', 'unreachable', 'client_expired'] as const
 const authMethods = ['client_secret_post', 'client_secret_basic', 'none'] as const
 
@@ -79,7 +79,7 @@ export const OAuthProviders = z
   .array(OAuthProvider)
   .meta({ description: 'All providers of the organization, newest first.' })
 
-export const Warning = z
+const Warning = z
   .object({ code: z.string(), detail: z.string() })
   .meta({ id: 'OAuthWarning', description: 'A finding of discovery that does not prevent use.' })
 

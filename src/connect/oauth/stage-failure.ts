@@ -14,7 +14,7 @@ export type Stage = (typeof STAGES)[keyof typeof STAGES]
 export const failAtStage = (code: Code, stage: Stage, at: URL | string, reason: string): Failure =>
   fail(code, { about: `${stage}: ${hostOf(at)}: ${reason}` })
 
-export const hostOf = (address: URL | string): string =>
+const hostOf = (address: URL | string): string =>
   URL.canParse(String(address)) ? new URL(address).host.slice(0, 260) : quoteText(String(address))
 
 const MAX_QUOTED_LENGTH = 200

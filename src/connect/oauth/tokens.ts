@@ -272,7 +272,7 @@ async function storeRefreshedToken(
   }
 }
 
-export const accessTokenValues = async (
+const accessTokenValues = async (
   sealer: Sealer,
   owner: TokenOwner,
   { access_token, expires_in }: authorization.Tokens,

@@ -3,7 +3,7 @@ import { useInfiniteQuery } from '@tanstack/preact-query'
 import { type CallOptions, getClient, type Reply } from './client.ts'
 
 const ROUTE = 'GET /v1/audit-logs'
-export type AuditQuery = NonNullable<CallOptions<typeof ROUTE>['query']>
+type AuditQuery = NonNullable<CallOptions<typeof ROUTE>['query']>
 export type AuditItem = Reply<typeof ROUTE>['items'][number]
 export type AuditFilter = Omit<AuditQuery, 'limit' | 'cursor'>
 

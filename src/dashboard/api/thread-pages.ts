@@ -1,10 +1,9 @@
 // Reads the threads of a tracing project, page by page.
 import { useInfiniteQuery } from '@tanstack/preact-query'
-import { getClient, type Reply } from './client.ts'
+import { getClient } from './client.ts'
 import { keyOf } from './queries.ts'
 
 const ROUTE = 'POST /runs/group'
-export type Thread = Reply<typeof ROUTE>['groups'][number]
 
 const PAGE_SIZE = 30
 const READ_EVERY_MS = 15_000

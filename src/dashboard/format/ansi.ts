@@ -1,8 +1,8 @@
 // The colors and styles of a stored log line as parts of text (pure). Other control sequences are left out, text never.
 
-export const COLORS = ['black', 'red', 'green', 'yellow', 'blue', 'magenta', 'cyan', 'white'] as const
-export type AnsiColor = (typeof COLORS)[number]
-export type AnsiStyle = 'bold' | 'dim' | 'italic' | 'underline' | 'strike'
+const COLORS = ['black', 'red', 'green', 'yellow', 'blue', 'magenta', 'cyan', 'white'] as const
+type AnsiColor = (typeof COLORS)[number]
+type AnsiStyle = 'bold' | 'dim' | 'italic' | 'underline' | 'strike'
 export type AnsiPart = { text: string; color: AnsiColor | undefined; styles: AnsiStyle[] }
 
 /** Stored lines have U+241B for the control character. */

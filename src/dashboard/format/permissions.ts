@@ -4,13 +4,7 @@ import type { CallOptions } from '../../client/client.ts'
 type NewRole = NonNullable<CallOptions<'POST /orgs/current/roles'>['body']>
 export type Permission = NonNullable<NewRole['permissions']>[number]
 
-export const GROUPS = [
-  'Deployments',
-  'Tracing',
-  'Connections',
-  'People and keys',
-  'Workspaces and organization',
-] as const
+const GROUPS = ['Deployments', 'Tracing', 'Connections', 'People and keys', 'Workspaces and organization'] as const
 type Group = (typeof GROUPS)[number]
 
 const SENTENCES: Record<Permission, [group: Group, sentence: string]> = {
@@ -89,7 +83,7 @@ export const ALL_PERMISSIONS = Object.keys(SENTENCES) as Permission[]
 
 /** A permission of a newer installation is its own name. */
 export const describePermission = (name: string): string => SENTENCES[name as Permission]?.[1] ?? name
-export const groupOfPermission = (name: string): Group => SENTENCES[name as Permission]?.[0] ?? GROUPS[4]
+const groupOfPermission = (name: string): Group => SENTENCES[name as Permission]?.[0] ?? GROUPS[4]
 
 const rankOf = (name: string): number => (ALL_PERMISSIONS as string[]).indexOf(name)
 

@@ -1,7 +1,7 @@
 // Where a deployment comes from, in few words (pure).
 import type { Deployment, Revision } from './state.ts'
 
-export type SourceKind = 'branch' | 'box' | 'archive' | 'grid'
+type SourceKind = 'branch' | 'box' | 'archive' | 'grid'
 export type SourceText = { kind: SourceKind; kindWord: string; name: string; version: string | undefined }
 
 const DIGEST = /@sha256:([0-9a-f]{4})[0-9a-f]*([0-9a-f]{4})$/

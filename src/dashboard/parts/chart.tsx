@@ -7,7 +7,7 @@ import type { PlotProps } from './chart-plot.tsx'
 import { lazily } from './lazily.tsx'
 
 export type Tone = 'ok' | 'bad' | 'warn' | 'idle' | 'accent'
-export type ChartRow = { label: string; cells: string[] }
+type ChartRow = { label: string; cells: string[] }
 
 type FigureProps = {
   title: string

@@ -6,7 +6,7 @@ import { Link, toAddress } from '../router/links.tsx'
 import styles from './tabs.module.css'
 
 /** `path` is the part of the address after the thing. */
-export type Tab = { path: string; label: string; keys: string }
+type Tab = { path: string; label: string; keys: string }
 type TabsProps = { label: string; thing: string; to: string; tab: string; tabs: readonly Tab[]; search?: string }
 
 export function Tabs({ label, thing, to, tab, tabs, search = '' }: TabsProps) {

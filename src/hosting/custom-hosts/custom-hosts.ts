@@ -27,7 +27,7 @@ function isReserved({ config, origin }: InstallationContext, host: string): bool
   return own.includes(host) || below.some(domain => host === domain || host.endsWith(`.${domain}`))
 }
 
-export function refuseReservedHost(ctx: InstallationContext, host: string): void {
+function refuseReservedHost(ctx: InstallationContext, host: string): void {
   if (isReserved(ctx, host)) throw fail('custom_host_reserved', { about: host })
 }
 

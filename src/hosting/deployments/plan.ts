@@ -6,9 +6,9 @@ import type { RevisionComparison } from './revisions.schema.ts'
 import type { DeploymentPatch, NewDeployment, Plan } from './schema.ts'
 import type { SecretVersion } from './tables.ts'
 
-export type Change = Plan['changes'][number]
+type Change = Plan['changes'][number]
 type SecretChange = Plan['secrets'][number]
-export type Effect = 'in_place' | 'revision' | 'immutable'
+type Effect = 'in_place' | 'revision' | 'immutable'
 /** The stored configuration of a deployment; of secrets, their names and versions. */
 export type Wanted = {
   version: number

@@ -68,7 +68,7 @@ export const obstacleCodes = [
   'custom_url_lost',
 ] as const
 
-export const remedyActions = [
+const remedyActions = [
   'redeploy',
   'interrupt',
   'release_hold',

@@ -36,14 +36,12 @@ type DeploymentParams = z.output<typeof schema.DeploymentRef>
 type NewDeployment = schema.NewDeployment
 
 /** Refuses an archive that was not uploaded in this workspace. Locks its row, so that the sweep does not remove it. */
-export const requireStoredArchive = (
-  config: { source_tarball_path?: string | null | undefined } | null | undefined,
-): SQL => (config?.source_tarball_path != null ? sql`require_stored_archive(${config.source_tarball_path})` : sql`true`)
+const requireStoredArchive = (config: { source_tarball_path?: string | null | undefined } | null | undefined): SQL =>
+  config?.source_tarball_path != null ? sql`require_stored_archive(${config.source_tarball_path})` : sql`true`
 
 /** Refuses an integration of another workspace, and one that is suspended or revoked. */
-export const requireActiveIntegration = (
-  config: { integration_id?: string | null | undefined } | null | undefined,
-): SQL => (config?.integration_id != null ? sql`require_active_integration(${config.integration_id}::uuid)` : sql`true`)
+const requireActiveIntegration = (config: { integration_id?: string | null | undefined } | null | undefined): SQL =>
+  config?.integration_id != null ? sql`require_active_integration(${config.integration_id}::uuid)` : sql`true`
 
 export const isDeployment = (id: string | Placeholder): SQL => and(eq(deployments.id, id), inTenant(deployments))!
 

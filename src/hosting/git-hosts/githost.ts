@@ -6,8 +6,8 @@ export type Repository = { id: number; name: string; owner: string; url: string;
 export type ListingPage = { etag: string | null; repositories: Repository[] }
 export type Commit = { sha: string; author: string | null; message: string | null }
 export type StatusState = 'pending' | 'success' | 'failure' | 'error'
-export type CommitStatus = { state: StatusState; url: string | null; description: string; context: string }
-export type GitCredential = { username: string; password: string; expires_at: string | null }
+type CommitStatus = { state: StatusState; url: string | null; description: string; context: string }
+type GitCredential = { username: string; password: string; expires_at: string | null }
 export type HostToken = { token: string; expires_at: string }
 
 export type Integration = typeof integrations.$inferSelect

@@ -3,8 +3,8 @@ import * as z from 'zod'
 import { boundedText, CREDENTIAL, parseWholeNumber, Uuid } from '../../protocol/wire.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
-export const hosts = ['github', 'gitea'] as const
-export const states = ['active', 'suspended', 'revoked'] as const
+const hosts = ['github', 'gitea'] as const
+const states = ['active', 'suspended', 'revoked'] as const
 
 // ---- integrations
 

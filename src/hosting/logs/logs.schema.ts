@@ -73,7 +73,7 @@ export const logKinds = ['build', 'deploy'] as const
 const wholeNumber = (min: number, max = Number.MAX_SAFE_INTEGER) =>
   z.preprocess(parseWholeNumber, z.int().min(min).max(max))
 
-export const MAX_WAIT_SECONDS = 30
+const MAX_WAIT_SECONDS = 30
 
 const filters = {
   kind: z.enum(logKinds).optional().meta({

@@ -11,7 +11,7 @@ type LeaseRequest = Pick<
 export type LeaseHolder = { agent_id: string; fence: number }
 
 /** The listener of the request's key. */
-export const isOwnListener: SQL = servedByListener({ listener_id: listeners.id })
+const isOwnListener: SQL = servedByListener({ listener_id: listeners.id })
 
 const isCurrentLease = ({ agent_id, fence }: LeaseHolder): SQL =>
   refuseUnless('fence_stale', sql`${listeners.fence} = ${fence} and ${listeners.agent_id} = ${agent_id}`)

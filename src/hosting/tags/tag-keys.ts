@@ -16,7 +16,7 @@ type Described = { description?: string | null | undefined }
 type ValueRef = { tag_value_id: string; ofKey?: string }
 
 export const isTagKey = (id: string): SQL => and(eq(tagKeys.id, id), inTenant(tagKeys))!
-export const isTagValue = ({ tag_value_id, ofKey }: ValueRef): SQL =>
+const isTagValue = ({ tag_value_id, ofKey }: ValueRef): SQL =>
   and(eq(tagValues.id, tag_value_id), ofKey ? eq(tagValues.tag_key_id, ofKey) : undefined, inTenant(tagValues))!
 
 const KEY_RECORD = recordColumns(tagKeys, ['key', 'description'])

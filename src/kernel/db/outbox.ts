@@ -13,7 +13,7 @@ const MAX_BACKOFF_S = 3600
 
 /** `attempts` counts the current attempt too: it is counted when the row is claimed. */
 export type OutboxItem = { id: string; attempts: number }
-export type FailedAttempt = { code: string; message: string; isLast: boolean; nextAttemptAt: SQL; error: unknown }
+type FailedAttempt = { code: string; message: string; isLast: boolean; nextAttemptAt: SQL; error: unknown }
 
 export type Outbox<Item extends OutboxItem, Result = void> = {
   maxAttempts: number

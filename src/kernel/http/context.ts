@@ -10,7 +10,7 @@ import type { ShareGroups } from '../limits/share-groups.ts'
 import { type Permission, permissions } from '../permissions.ts'
 
 /** What the app gives to requests and the schedule. Slices add to it by `declare module`: `tracing/store/store.ts`. */
-export interface Ports {
+interface Ports {
   /** Sends the events of a workspace to its webhooks. */
   deliverEvents?: (tenant: string) => Promise<void>
 }

@@ -6,7 +6,7 @@ import type { Code } from './codes.ts'
 import { Failure, fail } from './errors.ts'
 
 /** The purpose of a fetch, as people read it: `protected resource metadata`, `registration`, `token`. */
-export type Stage = string
+type Stage = string
 /** One fetch of an operation, as administrators see it: without query, body and headers. */
 export type FetchRecord = { stage: Stage; method: string; url: string; status?: number; outcome?: Code; ms: number }
 export type GuardedClient = {

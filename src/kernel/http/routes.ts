@@ -30,7 +30,7 @@ export const etagVersion = Symbol('version')
 type Tag = { name: string; description: string }
 
 /** The media types that a route takes as bytes. The first one has an example, for tests of all routes. */
-export type RawMedia = Record<string, { schema?: z.ZodType; example?: { contentType: string; text: string } }>
+type RawMedia = Record<string, { schema?: z.ZodType; example?: { contentType: string; text: string } }>
 
 export type Operation = {
   method: Method

@@ -9,7 +9,7 @@ export const SESSION_COOKIE = '__Host-slipway'
 const MAX_AGE_SECONDS = 30 * 24 * 60 * 60
 
 /** Cookies ignore ports, so on http the name has the port. */
-export function sessionCookieName(origin: string): string {
+function sessionCookieName(origin: string): string {
   const { protocol, port } = new URL(origin)
   return protocol === 'https:' ? SESSION_COOKIE : `slipway-${port || '80'}`
 }

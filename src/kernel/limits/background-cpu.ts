@@ -17,7 +17,6 @@ const GONE_MS = 60_000
 const LEASE_MS = 60_000
 
 type Clock = { now: () => number; pause: (ms: number) => Promise<unknown> }
-export type BackgroundCpu = ReturnType<typeof createBackgroundCpu>
 
 export function createBackgroundCpu({ now, pause }: Clock) {
   /** The computations of each workspace, with the time at which each was last seen. */

@@ -7,8 +7,6 @@ import { isStranger } from './share-groups.ts'
 const MAX_GROUPS = 10_000
 const WINDOW_MS = 60_000
 
-export type DatabaseTime = ReturnType<typeof createDatabaseTime>
-
 /** A window starts with the first time that is spent. A limit of 0 disables the budget. */
 export function createDatabaseTime(secondsPerMinute: number, now: () => number) {
   const spentBy = createExpiringMap<{ ms: number }>(MAX_GROUPS, now)

@@ -1,6 +1,5 @@
 // A map of bounded size whose entries expire, so that strangers cannot fill the memory of an instance (pure).
 
-export type ExpiringMap<V> = ReturnType<typeof createExpiringMap<V>>
 type Entry<V> = { value: V; until: number; group: string }
 
 export function createExpiringMap<V>(maxEntries: number, now: () => number) {

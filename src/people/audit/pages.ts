@@ -47,7 +47,7 @@ export async function readAuditRows(ctx: Ctx, page: PageRequest): Promise<AuditR
   return rows.map(([row]) => JSON.parse(row as string) as AuditRow)
 }
 
-export function auditPageQuery({ filter, after, limit, order }: PageRequest): SQL<Row> {
+function auditPageQuery({ filter, after, limit, order }: PageRequest): SQL<Row> {
   const { start_time, end_time, workspace_id, actor_id, subject_id, operations, succeeded } = filter
   const direction = order === 'newest' ? sql`desc` : sql`asc`
   const beyond = order === 'newest' ? sql`<` : sql`>`

@@ -11,7 +11,7 @@ const UNSIGNED_MS = 2 * 24 * 60 * 60_000
 const CLOCK_SKEW_MS = 60 * 60_000
 const MAX_EXPLAINED = 20
 
-export type ChainFault = { kind: 'changed' | 'removed' | 'inserted' | 'reordered' | 'signature'; message: string }
+type ChainFault = { kind: 'changed' | 'removed' | 'inserted' | 'reordered' | 'signature'; message: string }
 export type JournalReport = {
   scope: string
   events: number

@@ -1,7 +1,7 @@
 // Which tokens a trusted issuer accepts by their subject and claims (pure).
 
 /** Claims by their name, each with a pattern. */
-export type ClaimPatterns = Record<string, string>
+type ClaimPatterns = Record<string, string>
 export type TrustedSubject = { subject: string; claims: ClaimPatterns }
 
 /**

@@ -57,7 +57,7 @@ const filters = {
   actor_id: optionalFilter(Uuid).meta({ description: 'Events that this key, person or listener caused.' }),
 }
 
-export const MAX_WAIT_SECONDS = 30
+const MAX_WAIT_SECONDS = 30
 
 export const EventQuery = z
   .object({

@@ -23,7 +23,7 @@ export type ExampleInput<Members> = Members &
     loc: { inputs: Path; outputs: Path }
   }
 
-export const MAX_METADATA_LENGTH = 64 * 1024
+const MAX_METADATA_LENGTH = 64 * 1024
 /** The limit for inputs, outputs and metadata. */
 const MAX_DEPTH = 64
 /** Inputs within an example within a list. Members that are not known may be as deep. */

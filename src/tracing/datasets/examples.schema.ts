@@ -116,7 +116,7 @@ export type ExampleQuery = z.output<typeof ExampleQuery>
 
 // ---- bodies. `inputs`, `outputs` and `metadata` are kept as texts, so the readers of bodies cut them out beforehand.
 
-export const MAX_SPLITS = 100
+const MAX_SPLITS = 100
 export const SplitName = storableText(255)
 export const Splits = z.union([SplitName.transform(name => [name]), arrayOf(SplitName, MAX_SPLITS)])
 export const AttachmentName = storableText(255).min(1)

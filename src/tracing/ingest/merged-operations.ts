@@ -49,7 +49,7 @@ export type MergedRun = Values & {
   loc: (string | number)[]
 }
 
-export const DEFAULT_PROJECT = 'default'
+const DEFAULT_PROJECT = 'default'
 
 /**
  * All faults at once. The runs are right only if there is none. Those that name no project stay without one where the

@@ -12,7 +12,7 @@ import { cutText } from './run-contents.ts'
 export const MAX_IN_ROW = 32 * 1024
 const PARALLEL_PUTS = 8
 
-export type PutObject = { run_id: string; path: string; bytes: number }
+type PutObject = { run_id: string; path: string; bytes: number }
 type Pending = { run_id: string; bytes: Uint8Array<ArrayBuffer>; stored: StoredObject }
 
 /** The runs as their rows hold them, and what has been put for them. */

@@ -78,7 +78,7 @@ export const JobName = z
   .object({ name: storableText(255).min(1) })
   .meta({ id: 'InsightJobName', example: { name: 'Questions of May' } })
 
-export const STATES = ['queued', 'running', 'success', 'error'] as const
+const STATES = ['queued', 'running', 'success', 'error'] as const
 const Status = z.enum(STATES)
 const jobShape = {
   id: Uuid,
@@ -118,7 +118,7 @@ export const Cluster = z
   .meta({ id: 'InsightCluster' })
 export type Cluster = z.output<typeof Cluster>
 
-export const Report = z
+const Report = z
   .object({
     title: z.string().nullable(),
     key_points: z.array(z.string()),
@@ -170,7 +170,7 @@ export const RunsQuery = z.object({
 })
 export type RunsQuery = z.output<typeof RunsQuery>
 
-export const JobRun = z
+const JobRun = z
   .looseObject({
     id: Uuid,
     summary: z.string().nullable(),

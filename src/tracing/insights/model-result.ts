@@ -11,7 +11,7 @@ import type { Report, ReportCluster } from './report-question.ts'
 const MAX_EXAMPLES = 60
 const EXAMPLES_OF_CLUSTER = 3
 
-export type ResultCluster = {
+type ResultCluster = {
   id: string
   parent_id: string | null
   level: number
@@ -21,7 +21,7 @@ export type ResultCluster = {
   description: string
   stats: ClusterStats
 }
-export type ResultRun = {
+type ResultRun = {
   run_id: string
   summary: string
   attributes: Attributes

@@ -7,7 +7,7 @@ import { readFilters } from '../runs/filter/resolve.ts'
 import type { RunCursor } from '../store/run-query.ts'
 import { type ClaimedJob, writeUnderLease } from './claimed-job.ts'
 
-export const MAX_RUNS = 1000
+const MAX_RUNS = 1000
 /** The newest of those that match. */
 const MAX_CANDIDATES = 20_000
 const PAGE = 1000

@@ -7,7 +7,7 @@ import type { Partitions } from './hierarchy.ts'
 import { renderPrompt, type TemplateValues } from './prompt-template.ts'
 import { describeContext, objectSchema, parseAnswer, type Question, RULES } from './question.ts'
 
-export const DEFAULT_SUMMARY_PROMPT = `Say in one or two sentences what the user wanted and whether they got it.
+const DEFAULT_SUMMARY_PROMPT = `Say in one or two sentences what the user wanted and whether they got it.
 
 Inputs:
 {{run.inputs}}

@@ -21,11 +21,11 @@ import {
 } from '../runs/list-parameters.schema.ts'
 import { TraceTime } from '../runs/time.schema.ts'
 
-export const TRACE_TIERS = ['shortlived', 'longlived'] as const
+const TRACE_TIERS = ['shortlived', 'longlived'] as const
 /** In days: what the tiers keep, and so the bounds of a retention of one's own. */
-export const SHORTLIVED_DAYS = 14
+const SHORTLIVED_DAYS = 14
 export const LONGLIVED_DAYS = 400
-export const MAX_TAGS = 50
+const MAX_TAGS = 50
 
 export const SessionRef = z.object({ session_id: Uuid })
 /** An index of Postgres takes at most 2,704 bytes. */

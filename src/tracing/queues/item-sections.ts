@@ -48,8 +48,6 @@ export const sectionedItems = (isQueue: SQL, isItem: SQL = sql`true`): SQL => sq
 
 export const isInSection = (section: Section): SQL => sql`i.section = ${section}`
 
-export const IN_ORDER = sql`i.effective_added_at, i.place`
-
 export const isFromCursor = ({ time, place }: ItemCursor): SQL =>
   sql`(i.effective_added_at, i.place) >= (${time}::timestamptz, ${place}::bigint)`
 export const isBeforeCursor = ({ time, place }: ItemCursor): SQL =>

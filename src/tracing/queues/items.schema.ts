@@ -9,7 +9,7 @@ import { MAX_ITEMS } from './schema.ts'
 const MAX_ADDED = 1000
 
 /** `archived`: as many reviewers as the queue asks for have completed the item. */
-export const SECTIONS = ['needs_my_review', 'needs_others_review', 'archived'] as const
+const SECTIONS = ['needs_my_review', 'needs_others_review', 'archived'] as const
 export type Section = (typeof SECTIONS)[number]
 /** As the older routes name them. */
 const RUN_STATUSES = ['needs_my_review', 'needs_others_review', 'completed'] as const
@@ -189,8 +189,7 @@ export const Item = z
   .meta({ id: 'QueueItem', description: 'A run or a thread in a queue.' })
 export type Item = z.output<typeof Item>
 export const Items = z.object({ items: z.array(Item) }).meta({ id: 'QueueItems' })
-export const ListedItem = z.object({ ...itemShape, ...reviewShape }).meta({ id: 'ListedQueueItem' })
-export type ListedItem = z.output<typeof ListedItem>
+const ListedItem = z.object({ ...itemShape, ...reviewShape }).meta({ id: 'ListedQueueItem' })
 export const ItemPage = z
   .object({ items: z.array(ListedItem), next_cursor: z.string().nullable() })
   .meta({ id: 'QueueItemPage' })

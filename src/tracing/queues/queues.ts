@@ -82,7 +82,7 @@ const RECORD = {
   default_dataset: (row: SQL) => sql`${row}.default_dataset_id`,
 }
 
-export const isQueue = (id: string): SQL => and(eq(annotationQueues.id, id), inTenant(annotationQueues))!
+const isQueue = (id: string): SQL => and(eq(annotationQueues.id, id), inTenant(annotationQueues))!
 const lockQueue = (id: string): SQL => lockRows(annotationQueues, isQueue(id))
 
 const SORT: Record<(typeof schema.SORT_COLUMNS)[number], SQL> = {

@@ -59,7 +59,7 @@ async function readCandidates(
   })
 }
 
-export const exampleIdOf = (ruleId: string, runId: string): string => derivedUuid(`example ${ruleId} ${runId}`)
+const exampleIdOf = (ruleId: string, runId: string): string => derivedUuid(`example ${ruleId} ${runId}`)
 
 /** By run, the outputs of the latest feedback that has a correction. */
 async function readCorrections(ctx: Ctx, ids: string[]): Promise<Map<string, string>> {

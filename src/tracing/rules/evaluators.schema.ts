@@ -5,7 +5,7 @@ import { JsonObject, storableText } from '../runs/list-parameters.schema.ts'
 
 export const MAX_EVALUATORS = 5
 export const MAX_PROMPT_LENGTH = 20_000
-export const TEMPLATE_FORMATS = ['mustache', 'f-string'] as const
+const TEMPLATE_FORMATS = ['mustache', 'f-string'] as const
 export type TemplateFormat = (typeof TEMPLATE_FORMATS)[number]
 
 const ROLES = { system: 'system', user: 'user', human: 'user', assistant: 'assistant', ai: 'assistant' } as const

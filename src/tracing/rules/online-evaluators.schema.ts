@@ -90,7 +90,7 @@ export const OnlineEvaluatorList = z
   .object({ evaluators: z.array(OnlineEvaluator), total: z.int() })
   .meta({ id: 'OnlineEvaluatorList' })
 
-export const SORT_COLUMNS = ['name', 'created_at', 'updated_at'] as const
+const SORT_COLUMNS = ['name', 'created_at', 'updated_at'] as const
 export const OnlineEvaluatorQuery = z.object({
   ...offsetPage(),
   type: optionalFilter(z.enum(TYPES)).meta({ description: 'Each is of the type `llm`.' }),

@@ -1,7 +1,7 @@
 // What the evaluators of a rule cost in a week, from Monday in UTC.
 import { type SQL, sql } from 'drizzle-orm'
 
-export const THIS_WEEK = sql`date_trunc('week', clock(), 'UTC')::date`
+const THIS_WEEK = sql`date_trunc('week', clock(), 'UTC')::date`
 
 /** `rule` is a row of `run_rules`. */
 export const SPENT_THIS_WEEK = (rule: SQL): SQL =>

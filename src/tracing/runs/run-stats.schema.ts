@@ -74,7 +74,7 @@ export type RunStatsBody = z.output<typeof RunStatsBody>
 const each = <Name extends string, Value extends z.ZodType>(names: readonly Name[], value: Value) =>
   Object.fromEntries(names.map(name => [name, value])) as Record<Name, Value>
 const Summary = z.record(z.string(), z.looseObject({})).nullable().optional()
-export const Facets = z
+const Facets = z
   .array(z.object({ key: z.string(), value: z.string(), query: z.string(), n: z.int() }))
   .meta({ description: 'Values that the latest 10,000 of these runs have most often, each with its filter.' })
 

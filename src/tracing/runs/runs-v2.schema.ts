@@ -12,7 +12,7 @@ export const SAME_MEMBERS = [
   ...(['PROMPT_TOKENS', 'COMPLETION_TOKENS', 'PRICE_MODEL_ID', 'TAGS', 'APP_PATH', 'LAST_QUEUED_AT'] as const),
   'FEEDBACK_STATS',
 ] as const
-export const RUN_SELECT_V2 = [
+const RUN_SELECT_V2 = [
   ...SAME_MEMBERS,
   ...(['RUN_TYPE', 'STATUS', 'LATENCY_SECONDS', 'ERROR_PREVIEW', 'METADATA', 'MANIFEST', 'PROJECT_ID'] as const),
   ...(['IS_ROOT', 'TOTAL_COST', 'PROMPT_COST', 'COMPLETION_COST', 'PROMPT_TOKEN_DETAILS'] as const),
@@ -33,7 +33,7 @@ const Selects = arrayOf(z.enum(RUN_SELECT_V2), MAX_SELECTED)
   .nullish()
   .meta({ description: 'The members to return. By default the id.' })
 
-export const pageMembers = (size: number) => ({
+const pageMembers = (size: number) => ({
   cursor: CursorText.nullish().meta({ description: '`next_cursor` of the previous answer.' }),
   page_size: z
     .int()

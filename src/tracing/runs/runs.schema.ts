@@ -15,7 +15,7 @@ export const RUN_TYPES = ['tool', 'chain', 'llm', 'retriever', 'embedding', 'pro
 const RunType = z.enum(RUN_TYPES)
 
 const MAX_FILTER_LENGTH = 20_000
-export const FilterText = boundedText(MAX_FILTER_LENGTH)
+const FilterText = boundedText(MAX_FILTER_LENGTH)
 export const filterText = (about: string) =>
   FilterText.nullish().meta({ description: `A filter, as docs/observe/query-traces.md describes it, about ${about}.` })
 
@@ -176,7 +176,7 @@ const StoredUrls = z
   )
   .nullable()
 
-export const FeedbackStats = z
+const FeedbackStats = z
   .record(
     z.string(),
     z.object({

@@ -62,7 +62,7 @@ const Thread = z.object({
 export const ThreadPageV2 = pageOf(Thread).meta({ id: 'ThreadPageV2', description: 'Latest activity first.' })
 export type ThreadPageV2 = z.output<typeof ThreadPageV2>
 
-export const THREAD_STATS = [
+const THREAD_STATS = [
   'TURNS',
   'FIRST_START_TIME',
   'LAST_START_TIME',
@@ -111,7 +111,7 @@ export const ThreadStats = z
   })
   .meta({ id: 'ThreadStats', description: 'The selected statistics of one thread.' })
 
-export const AGGREGATES = [
+const AGGREGATES = [
   ...(['THREAD_COUNT', 'TRACE_COUNT', 'TOTAL_TOKENS', 'TOTAL_COST', 'ERROR_RATE', 'STREAMING_RATE'] as const),
   ...(['LATENCY_P50', 'LATENCY_P99', 'MEDIAN_TOKENS', 'FIRST_TOKEN_P50', 'FIRST_TOKEN_P99'] as const),
   ...(['PROMPT_TOKENS', 'COMPLETION_TOKENS', 'PROMPT_COST', 'COMPLETION_COST', 'PROMPT_TOKEN_DETAILS'] as const),
@@ -198,7 +198,7 @@ export const ThreadTraceQuery = z
     selects: z.preprocess(emptyAsAbsent, arrayOf(z.enum(THREAD_TRACE_SELECT), 100).optional()),
   })
   .meta({ example: { project_id: PROJECT } })
-export const ThreadTrace = z.looseObject({ trace_id: Uuid }).meta({
+const ThreadTrace = z.looseObject({ trace_id: Uuid }).meta({
   id: 'ThreadTrace',
   description: 'The selected members of a trace, in lower case, and always its `trace_id`.',
 })

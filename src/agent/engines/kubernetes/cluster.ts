@@ -314,7 +314,7 @@ const NO_PERMISSION = /User "[^"]*" cannot /
 const INVALID_OBJECT = /^failed to (create typed patch object|convert new )/
 
 /** Permanent if a retry cannot help: its message is for the user. */
-export function toEngineError(error: unknown, action: string): Error {
+function toEngineError(error: unknown, action: string): Error {
   if (!(error instanceof ApiException)) {
     const cause = error instanceof Error ? error : new Error(String(error))
     return new TransientError(`The cluster is unreachable (request: ${action}): ${cause.message}`, { cause })

@@ -23,7 +23,7 @@ export function parseReference(image: string): Reference {
   return { name, registry, repository, tag, digest }
 }
 
-export const isInRepository = ({ registry, repository }: Pick<Reference, 'registry' | 'repository'>, prefix: string) =>
+const isInRepository = ({ registry, repository }: Pick<Reference, 'registry' | 'repository'>, prefix: string) =>
   `${registry}/${repository}/`.startsWith(`${prefix}/`)
 
 /** The logins for an image, the most specific path first. A path like `/v1/` is that of an old API. */

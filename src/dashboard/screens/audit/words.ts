@@ -78,7 +78,7 @@ export const PERIODS = [
   { value: 'all', label: 'All that is kept', hours: undefined },
 ]
 const DEFAULT_PERIOD = PERIODS[2]!
-export const findPeriod = (value: string) => PERIODS.find(period => period.value === value) ?? DEFAULT_PERIOD
+const findPeriod = (value: string) => PERIODS.find(period => period.value === value) ?? DEFAULT_PERIOD
 
 const HOUR_MS = 3_600_000
 /** To the hour, so that the same view is the same request. */

@@ -68,7 +68,7 @@ function patchSettings(deployment: Deployment, { settings }: Draft): { members: 
 // ---- variables
 
 const isBlank = ({ name, value, isNew }: VariableEdit) => isNew && name === '' && !value
-export const isRemoval = ({ value }: VariableEdit) => value === undefined
+const isRemoval = ({ value }: VariableEdit) => value === undefined
 
 /** The edits that have an effect. A variable that another person has removed needs no removal. */
 export const listEffective = ({ secrets }: Pick<Deployment, 'secrets'>, edits: readonly VariableEdit[]) =>

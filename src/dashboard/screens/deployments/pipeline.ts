@@ -2,7 +2,7 @@
 import type { Revision } from '../../format/state.ts'
 import { medianOf } from '../../format/time.ts'
 
-export type StageName = 'Waiting' | 'Building' | 'Deploying'
+type StageName = 'Waiting' | 'Building' | 'Deploying'
 export type Stage = {
   name: StageName
   state: 'done' | 'running' | 'failed' | 'ahead'

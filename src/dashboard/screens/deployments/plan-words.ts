@@ -34,7 +34,7 @@ export const listRows = ({ changes, secrets }: Plan): PlanRow[] => [
 export const isWithoutChange = ({ changes, creates_revision }: Plan): boolean =>
   changes.length === 0 && !creates_revision
 
-export const nextNumber = (revisions: Pick<Revision, 'number'>[]): number => (revisions[0]?.number ?? 0) + 1
+const nextNumber = (revisions: Pick<Revision, 'number'>[]): number => (revisions[0]?.number ?? 0) + 1
 
 type Listed = Pick<Revision, 'id' | 'number' | 'status'>
 

@@ -167,7 +167,6 @@ const FIELDS = new Map(
   SOURCES.flatMap(source => listGroups(source).flatMap(({ fields }) => fields)).map(field => [field.path, field]),
 )
 export const fieldAt = (path: string): SettingField => FIELDS.get(path)!
-export const labelOf = (path: string): string | undefined => FIELDS.get(path)?.label
 
 /** The stored value as it is written in its field. */
 export function readValue(deployment: Deployment, path: string): string {

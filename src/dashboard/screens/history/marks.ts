@@ -91,7 +91,7 @@ function markOfEvent({ number, type, created_at, actor, changes }: Event): Mark 
 }
 
 /** Journals also know operators and visitors, which revisions do not. */
-export const describeEventActor = ({ kind, id, name }: Event['actor']): string =>
+const describeEventActor = ({ kind, id, name }: Event['actor']): string =>
   kind === 'operator' ? 'the operator' : describeActor({ kind: kind as Revision['actor']['kind'], id, name })
 
 /** The nearest mark before or after a moment. */

@@ -21,7 +21,7 @@ export function useMoment() {
   const at = parseMoment(text)
   return { at, text: at === undefined ? undefined : toMoment(at) }
 }
-export const goTo = (time: number | undefined): void => setFilters({ at: time === undefined ? '' : toMoment(time) })
+const goTo = (time: number | undefined): void => setFilters({ at: time === undefined ? '' : toMoment(time) })
 
 type SliderProps = { marks: Mark[]; first: number; children?: preact.ComponentChildren }
 export function TimeSlider({ marks, first, children }: SliderProps) {

@@ -1,6 +1,6 @@
 // What is trusted for each kind of CI: from what people know of it to the issuer and subject of its tokens (pure).
 
-export const PRESETS = ['github', 'gitlab', 'kubernetes', 'other'] as const
+const PRESETS = ['github', 'gitlab', 'kubernetes', 'other'] as const
 export type Preset = (typeof PRESETS)[number]
 /** What people fill in. Each kind of CI takes some of it. */
 export type Answers = Record<'issuer' | 'subject' | 'repository' | 'part' | 'ref' | 'namespace' | 'account', string>

@@ -5,7 +5,7 @@ import type { State } from '../../format/state.ts'
 export type Listener = Item<'GET /v2/listeners'>
 
 /** As `explain` of a deployment counts. */
-export const SILENT_AFTER_MS = 2 * 60_000
+const SILENT_AFTER_MS = 2 * 60_000
 
 export function stateOfListener({ last_seen_at }: Pick<Listener, 'last_seen_at'>, now: number): State {
   if (last_seen_at === null) return { word: 'Waiting for its agent', tone: 'busy', shape: 'queued' }

@@ -10,7 +10,7 @@ export const LEVELS: Level[] = ['DEBUG', 'INFO', 'WARNING', 'ERROR', 'CRITICAL']
 export type Line = Omit<ArrivedLine, 'message'> & { text: string; parts: AnsiPart[]; at: number; lost: number }
 export type Block = readonly Line[]
 
-export const BLOCK_LINES = 200
+const BLOCK_LINES = 200
 
 export function toLine({ message, ...line }: ArrivedLine, lost = 0): Line {
   const parts = parseAnsi(message)

@@ -4,8 +4,8 @@ import { setFilters, useFilter } from '../../router/links.tsx'
 import { LEVELS, type Level } from './blocks.ts'
 import type { LogFilters } from './reader.ts'
 
-export const KINDS = ['build', 'deploy'] as const
-export type Kind = (typeof KINDS)[number]
+const KINDS = ['build', 'deploy'] as const
+type Kind = (typeof KINDS)[number]
 
 export type ShownLog = {
   kind: Kind | undefined

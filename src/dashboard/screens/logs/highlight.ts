@@ -1,7 +1,7 @@
 // Marks found text in rows without changing the page, so that rows stay as they are while a person types.
 const FOUND = 'log-found'
 
-export const canHighlight = 'highlights' in CSS
+const canHighlight = 'highlights' in CSS
 
 export function clearHighlights(): void {
   if (canHighlight) CSS.highlights.delete(FOUND)

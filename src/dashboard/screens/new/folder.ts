@@ -13,7 +13,7 @@ import {
   readRules,
 } from '../../../client/archive-rules.ts'
 
-export const MAX_ARCHIVE_BYTES = 200 * 1024 ** 2
+const MAX_ARCHIVE_BYTES = 200 * 1024 ** 2
 
 export type FolderFile = { path: string; file: File }
 export type Folder = {

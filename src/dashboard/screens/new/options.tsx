@@ -3,7 +3,7 @@ import type { ComponentChildren } from 'preact'
 import { useId } from 'preact/hooks'
 import styles from './new.module.css'
 
-export type Option = { value: string; label: string; detail: ComponentChildren; aside?: ComponentChildren }
+type Option = { value: string; label: string; detail: ComponentChildren; aside?: ComponentChildren }
 type OptionsProps = { legend: string; options: Option[]; chosen: string; onChoose: (value: string) => void }
 
 export function Options({ legend, options, chosen, onChoose }: OptionsProps) {

@@ -4,7 +4,7 @@ import type { State } from '../../format/state.ts'
 
 export type Provider = Reply<'GET /v2/auth/providers/{provider_id}'>
 export type Fetched = NonNullable<Provider['trace']>[number]
-export type StepRequest = { fetched: Fetched; answer: string; conclusion: string; state: State }
+type StepRequest = { fetched: Fetched; answer: string; conclusion: string; state: State }
 export type Step = { title: string; question: string; state: State; requests: StepRequest[]; conclusion: string }
 
 const DONE: State = { word: 'Done', tone: 'ok', shape: 'check' }

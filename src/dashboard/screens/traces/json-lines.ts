@@ -17,7 +17,7 @@ export function toTokens(line: string): Token[] {
 
 export const toJson = (value: unknown): string => JSON.stringify(value, null, 2) ?? 'null'
 
-export const BLOCK_LINES = 200
+const BLOCK_LINES = 200
 
 /** Lines in blocks, which are laid out when they come into view. */
 export function toLineBlocks(text: string): string[][] {

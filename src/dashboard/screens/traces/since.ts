@@ -23,5 +23,5 @@ export function useSpan(): { span: Span; from: string; setSpan: (name: string) =
   return { span, from, setSpan }
 }
 
-export const startOf = ({ seconds }: Span, now = Date.now()): string =>
+const startOf = ({ seconds }: Span, now = Date.now()): string =>
   new Date(Math.floor(now / MINUTE_MS) * MINUTE_MS - seconds * 1000).toISOString()

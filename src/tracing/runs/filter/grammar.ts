@@ -30,7 +30,7 @@ export class FilterFault extends Error {
   }
 }
 
-export const MAX_FILTER_LENGTH = 20_000
+const MAX_FILTER_LENGTH = 20_000
 const MAX_DEPTH = 20
 const MAX_CALLS = 100
 const MAX_LIST = 1000

@@ -23,7 +23,7 @@ export async function enterWorkspace(ctx: Ctx): Promise<string> {
 }
 
 /** A project that the caller may read, and for how many days it keeps long-lived traces. */
-export type ReadableProject = { id: string; days: number }
+type ReadableProject = { id: string; days: number }
 
 type PairFilter = Extract<ResolvedFilter, { conditions: unknown }>
 

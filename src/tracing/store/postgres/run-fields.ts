@@ -6,7 +6,7 @@ import type { FilterSource } from './filter-sql.ts'
 import { beginningOf, parsedJson } from './text-matches.ts'
 
 /** Tokens and costs of a root are those of its trace. */
-export const TOTALS = [
+const TOTALS = [
   'total_tokens',
   'prompt_tokens',
   'completion_tokens',
@@ -14,10 +14,10 @@ export const TOTALS = [
   'prompt_cost',
   'completion_cost',
 ] as const
-export type Total = (typeof TOTALS)[number]
+type Total = (typeof TOTALS)[number]
 
 /** Runs of a trace that are older than its root have a clock that is wrong by less than this. */
-export const CLOCK_SKEW = sql`interval '1 hour'`
+const CLOCK_SKEW = sql`interval '1 hour'`
 
 /** The other runs of the trace of the row `r`. Fewer partitions are searched because of its time. */
 export const inTraceOf = (other: SQL, r: SQL): SQL => sql`
