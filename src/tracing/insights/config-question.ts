@@ -2,7 +2,6 @@
 import * as z from 'zod'
 import { AttributeSchemas } from './attributes.schema.ts'
 import { cleanLine } from './clean-text.ts'
-import { findTemplateFault } from './prompt-template.ts'
 import {
   describeContext,
   listItems,
@@ -12,6 +11,7 @@ import {
   RULES,
   UnusableAnswer,
 } from './question.ts'
+import { findTemplateFault } from './summary-template.ts'
 
 const MAX_NAME = 80
 const MAX_PROMPT = 8000

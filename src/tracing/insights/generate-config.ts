@@ -4,8 +4,8 @@ import { fail } from '../../kernel/http/errors.ts'
 import { fillPayloads } from '../runs/object-links.ts'
 import { type Answered, callModel } from './call-model.ts'
 import { askForConfig, type GeneratedConfig } from './config-question.ts'
-import { cutMiddle } from './prompt-template.ts'
 import { boundaryOf } from './question.ts'
+import { cutMiddle } from './summary-template.ts'
 
 const EXAMPLES = 8
 const MAX_EXAMPLE = 1500

@@ -7,8 +7,8 @@ import { type ClaimedJob, type StepOutcome, writeUnderLease } from './claimed-jo
 import { computeStats, type RunFacts } from './cluster-stats.ts'
 import { type NewCluster, readJobRuns, storeClusters } from './job-results.ts'
 import { buildTextTree, type TextCluster } from './lexical-tree.ts'
-import { renderWords } from './prompt-template.ts'
 import { readRunValues } from './run-values.ts'
+import { renderWords } from './summary-template.ts'
 
 /** Of one query, so that long payloads do not add up. */
 const BATCH = 100

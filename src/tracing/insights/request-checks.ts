@@ -3,7 +3,7 @@ import { type Fault, fail } from '../../kernel/http/errors.ts'
 import { RUN_FIELDS } from '../runs/filter/fields.ts'
 import { readFilters, resolveFilters } from '../runs/filter/resolve.ts'
 import type { SavedRequest } from './jobs.schema.ts'
-import { findTemplateFault } from './prompt-template.ts'
+import { findTemplateFault } from './summary-template.ts'
 
 /** Throws all faults together. `place` is where the request stands in the body. */
 export function checkRequest(request: SavedRequest, place: string[] = []): void {

@@ -6,7 +6,7 @@ import { fillPayloads } from '../runs/object-links.ts'
 import type { StoredRun } from '../store/run-query.ts'
 import type { ClaimedJob } from './claimed-job.ts'
 import type { RunFacts } from './cluster-stats.ts'
-import { type TemplateValues, usesThread } from './prompt-template.ts'
+import { type TemplateValues, usesThread } from './summary-template.ts'
 
 const PAYLOAD_BYTES = 16 * 1024 * 1024
 const MAX_THREAD_RUNS = 500

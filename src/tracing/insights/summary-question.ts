@@ -4,8 +4,8 @@ import type { AttributeSchemas } from './attributes.schema.ts'
 import { type Attributes, attributesJsonSchema, readAttributes } from './attributes.ts'
 import { cleanLine } from './clean-text.ts'
 import type { Partitions } from './hierarchy.ts'
-import { renderPrompt, type TemplateValues } from './prompt-template.ts'
 import { describeContext, objectSchema, parseAnswer, type Question, RULES } from './question.ts'
+import { renderPrompt, type TemplateValues } from './summary-template.ts'
 
 const DEFAULT_SUMMARY_PROMPT = `Say in one or two sentences what the user wanted and whether they got it.
 

@@ -1,8 +1,8 @@
 // Whether a prompt can be filled in from a run, and whether its answer can become feedback (pure).
 import type { Fault } from '../../kernel/http/errors.ts'
 import { MAX_KEY_LENGTH } from '../feedback/feedback.schema.ts'
+import { listVariables, parseTemplate, TemplateError } from '../runs/prompt-template.ts'
 import { MAX_PROMPT_LENGTH, type Structured } from './evaluators.schema.ts'
-import { listVariables, parseTemplate, TemplateError } from './prompt-template.ts'
 import { isRunPath, MEMBER_NAMES, pathOf } from './run-variables.ts'
 import { kindOf, listKeys } from './verdicts.ts'
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { TemplateFormat } from '../../../src/tracing/rules/evaluators.schema.ts'
-import { listVariables, parseTemplate, renderTemplate } from '../../../src/tracing/rules/prompt-template.ts'
 import { createReader, listMissing, pathOf } from '../../../src/tracing/rules/run-variables.ts'
+import { listVariables, parseTemplate, renderTemplate } from '../../../src/tracing/runs/prompt-template.ts'
 
 const RUN = {
   name: 'answer',

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { findTemplateFault, renderPrompt, usesThread } from '../../../src/tracing/insights/prompt-template.ts'
+import { findTemplateFault, renderPrompt, usesThread } from '../../../src/tracing/insights/summary-template.ts'
 
 const values = {
   run: {
