@@ -67,18 +67,14 @@ const REFUSALS: Remedies = {
 }
 
 const listPrivileges = (spec: ResourceSpec): string[] => [
-  ...(['labels', 'annotations'] as const).flatMap(where =>
-    Object.keys(spec[where] ?? {})
-      .filter(isPlatformKey)
-      .map(key => `${ROOT}.${where}.${key}`),
-  ),
+  ...listPlatformKeys(`${ROOT}.labels`, spec.labels),
+  ...listPlatformKeys(`${ROOT}.annotations`, spec.annotations),
   ...(spec.volumes ?? []).flatMap((volume, i) =>
     listOpenVolumeKinds(volume, spec.service_account_name != null).map(kind => `${ROOT}.volumes.${i}.${kind}`),
   ),
   ...listPropagatedMounts(`${ROOT}.volume_mounts`, spec.volume_mounts),
-  ...(['init_containers', 'sidecars'] as const).flatMap(where =>
-    (spec[where] ?? []).flatMap((container, i) => listOpenMembers(`${ROOT}.${where}.${i}`, container)),
-  ),
+  ...listOpenContainers(`${ROOT}.init_containers`, spec.init_containers),
+  ...listOpenContainers(`${ROOT}.sidecars`, spec.sidecars),
 ]
 
 /**
@@ -139,6 +135,11 @@ function isPlatformKey(key: string): boolean {
   return PLATFORM_DOMAINS.some(platform => domain === platform || domain.endsWith(`.${platform}`))
 }
 
+const listPlatformKeys = (path: string, keys: Record<string, unknown> | null | undefined): string[] =>
+  Object.keys(keys ?? {})
+    .filter(isPlatformKey)
+    .map(key => `${path}.${key}`)
+
 type Fields = Record<string, unknown>
 const presentEntries = (object: Fields) => Object.entries(object).filter(([, value]) => value != null)
 
@@ -169,12 +170,13 @@ const listPropagatedMounts = (path: string, mounts: z.output<typeof VolumeMount>
     mountPropagation === 'Bidirectional' ? [`${path}.${i}.mountPropagation`] : [],
   )
 
-const listOpenMembers = (path: string, container: z.output<typeof Container>): string[] => [
-  ...listPropagatedMounts(`${path}.volumeMounts`, container.volumeMounts),
-  ...presentEntries(container.securityContext ?? {})
-    .filter(([member, value]) => !isNarrowing(member, value))
-    .map(([member]) => `${path}.securityContext.${member}`),
-]
+const listOpenContainers = (path: string, containers: z.output<typeof Container>[] | null | undefined): string[] =>
+  (containers ?? []).flatMap(({ volumeMounts, securityContext }, i) => [
+    ...listPropagatedMounts(`${path}.${i}.volumeMounts`, volumeMounts),
+    ...presentEntries(securityContext ?? {})
+      .filter(([member, value]) => !isNarrowing(member, value))
+      .map(([member]) => `${path}.${i}.securityContext.${member}`),
+  ])
 
 const isInteger = (value: unknown, least: number) => Number.isSafeInteger(value) && (value as number) >= least
 const isRuntimeDefault = (value: unknown) =>

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { createConnectionShares } from '../../src/kernel/limits/connection-shares.ts'
-import { createDatabaseTime } from '../../src/kernel/limits/database-time.ts'
 import { ShareExhausted } from '../../src/kernel/limits/shares.ts'
+import { createDatabaseTime } from '../../src/kernel/limits/spent-budgets.ts'
 
 const CONNECTIONS = 10
 const stranger = (n: number) => `address 192.0.2.${n}`

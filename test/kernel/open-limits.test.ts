@@ -3,7 +3,7 @@ import { expect, it } from 'vitest'
 import { loadOperations } from '../../src/app.ts'
 import { errorStatuses } from '../../src/kernel/http/openapi.ts'
 import type { Operation } from '../../src/kernel/http/routes.ts'
-import { createLinkBudget } from '../../src/kernel/limits/link-budget.ts'
+import { createLinkBudget } from '../../src/kernel/limits/spent-budgets.ts'
 import { getExampleBody, getExampleQuery, newTenant, send, startApp, unusedId } from '../support/app.ts'
 import { appendRuns, newTrace } from '../support/new-traces.ts'
 

@@ -1,8 +1,8 @@
 // Passes a request on to a model and the answer back, both as streams, with the credentials of the configuration.
 import { verb } from '../../kernel/http/context.ts'
-import { fail, toFailure } from '../../kernel/http/errors.ts'
+import { toFailure } from '../../kernel/http/errors.ts'
 import type { PassedRequest } from '../../kernel/http/routes.ts'
-import { createShares, type Release } from '../../kernel/limits/shares.ts'
+import { createHeldBytes, type Hold } from '../../kernel/limits/held-bytes.ts'
 import { requireCallUrl } from './allowed-urls.ts'
 import { readAskedCall } from './asked-call.ts'
 import { authorizeCall, forgetAccessToken } from './authorization.ts'
@@ -18,7 +18,7 @@ const KEPT_BYTES = 1024 * 1024
 /** The most bytes of a request that a token of ours describes. */
 const MAX_DESCRIBED_BYTES = 8 * 1024 * 1024
 /** The bytes of all such requests that this instance holds. */
-const describedBytes = createShares({ capacity: 24 * 1024 * 1024 })
+const describedBytes = createHeldBytes({ heldBytes: 24 * 1024 * 1024, bytes: MAX_DESCRIBED_BYTES })
 const BODILESS_STATUSES = [204, 205, 304]
 /** An error is read as a whole, because some servers repeat the key that they refuse. */
 const MAX_ERROR_BYTES = 64 * 1024
@@ -31,9 +31,13 @@ export const callModel = verb(
     const url = requireCallUrl(call.configuration.base_url, rest, call.allowed_urls)
     const body = passBody(request, ctx.config.modelCalls.requestBytes, KEPT_BYTES)
     const recorder = startRecording(ctx, call, url.pathname, body)
-    let release: Release | undefined
+    let hold: Hold | undefined
     const readAsked = async () => {
-      if (body.stream) release = holdBody(call.workspace.id, request)
+      if (body.stream) {
+        hold = describedBytes.open(() => call.workspace.id)
+        const declared = Number(request.headers.get('content-length') ?? MAX_DESCRIBED_BYTES)
+        hold.growTo(Math.min(declared, MAX_DESCRIBED_BYTES))
+      }
       return readAskedCall(await body.readAhead(MAX_DESCRIBED_BYTES), request.headers)
     }
     try {
@@ -57,18 +61,10 @@ export const callModel = verb(
       else recorder.end(failure.code, failure.code === 'upstream_timeout')
       throw failure
     } finally {
-      release?.()
+      hold?.release()
     }
   },
 )
-
-/** The body of a request that a token of ours describes. It is sent as it came. */
-function holdBody(workspace: string, { headers }: Request): Release {
-  const declared = Number(headers.get('content-length') ?? MAX_DESCRIBED_BYTES)
-  const release = describedBytes.tryTake(workspace, Math.min(declared, MAX_DESCRIBED_BYTES))
-  if (!release) throw fail('bodies_busy', { headers: { 'Retry-After': '1' } })
-  return release
-}
 
 async function dropBody({ body }: Response, recorder: CallRecorder): Promise<null> {
   await body?.cancel()

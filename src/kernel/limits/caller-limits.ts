@@ -11,11 +11,10 @@ import { Failure, fail, isDatabaseUnavailable } from '../http/errors.ts'
 import { createWaitUntil } from '../http/execution.ts'
 import { writeJson } from '../json/raw-json.ts'
 import { type Attempt, createAddressLimits } from './address-limits.ts'
-import { createDatabaseTime } from './database-time.ts'
 import { createExpiringMap } from './expiring-map.ts'
-import { createLinkBudget } from './link-budget.ts'
 import type { ShareGroups } from './share-groups.ts'
 import { countAtLimiter, countInDatabase, LIMITER_SECONDS, shareFailures } from './shared-failures.ts'
+import { createDatabaseTime, createLinkBudget } from './spent-budgets.ts'
 
 const MAX_KEYS = 10_000
 const RECENT_KEY_MS = 15 * 60_000
