@@ -102,7 +102,7 @@ function parseJson(text: string): unknown {
 }
 
 const MODEL_HEADER_ERROR = 'must be the name of a header for this token alone, such as X-LLM-Auth'
-/** Of HTTP, of forwarding, or with the credential of a model's provider. */
+/** Headers of HTTP and of forwarding, and those that carry the credential of a model's provider. */
 const OTHER_HEADER =
   /^(authorization|proxy-.*|cookie2?|set-cookie|host|connection|keep-alive|te|trailer|transfer-encoding|upgrade|expect|forwarded|x-forwarded-.*|content-.*|accept(-.*)?|x-api-key|x-request-id|x-tenant-id|user-agent|idempotency-key)$/i
 const ISSUER_TEXT_ERROR = 'must be 1 to 255 visible characters, such as https://slipway.example.com'
@@ -377,7 +377,7 @@ type DatabaseAddress = { url: string; systemUrl: string; gateway: string | undef
 
 export type Config = {
   database: DatabaseAddress
-  /** Whether the in-process gateway keeps statements parsed on its connections. */
+  /** The in-process gateway keeps statements parsed on its connections. */
   preparesStatements: boolean
   /** Optional in development only: see kernel/http/origin.ts. */
   publicUrl: string | undefined
@@ -392,11 +392,11 @@ export type Config = {
   databaseSecondsPerMinute: number
   /** Per workspace; 0 is no limit. */
   eventsPerDay: number
-  /** Whether access policies apply. */
+  /** Access policies apply. */
   abac: boolean
-  /** Whether applications get a key and variables by which they trace themselves. */
+  /** Applications get a key and variables for sending their traces. */
   deploymentTracing: boolean
-  /** Whether applications get a token by which they call the models of their workspace. */
+  /** Applications get a token for the models of their workspace. */
   deploymentModels: boolean
   /** The first signs tokens. Without it, keys are derived from `sealingKeys`: see kernel/crypto/signing-keys.ts. */
   signingSeeds: SigningSeed[] | undefined
@@ -408,13 +408,13 @@ export type Config = {
   modelPrivateAddresses: boolean
   /** The least time between two scheduled jobs of insights. */
   insightsIntervalSeconds: number
-  /** Whether the audit log can be read, and refused requests are recorded. The journal is written in any case. */
+  /** The audit log can be read, and refused requests are recorded. The journal is always written. */
   auditLogs: boolean
-  /** How long events and refused requests are kept. */
+  /** Applies to events and refused requests. */
   auditRetentionDays: number
-  /** How long the log of a replaced revision is kept after its last line. */
+  /** Counts from the last line of a replaced revision. */
   logRetentionDays: number
-  /** How long revisions are kept, apart from the newest of each deployment. */
+  /** The newest revisions of each deployment are kept longer. */
   revisionRetentionDays: number
   uploadBytes: number
   /** Failed authentications per client address and minute; 0 is no limit. */
@@ -426,7 +426,7 @@ export type Config = {
   defaultEndpoints: boolean
   /** Without it, the platform's own storage takes uploads. */
   s3: S3Settings | undefined
-  /** Where runs are stored in place of Postgres. */
+  /** Stores runs in place of Postgres. */
   clickHouse: string | undefined
   registry: RegistrySettings | undefined
   /** Without it, workspaces connect git hosts with their own credentials only. */
@@ -454,12 +454,11 @@ export const readSystemUrl = (env: Record<string, unknown>) => databaseUrl(env, 
 export const readOwnerUrl = (env: Record<string, unknown>) =>
   databaseUrl(env, 'DATABASE_OWNER_URL', 'DATABASE_SYSTEM_URL')
 const LoginUrls = z.object({ DATABASE_URL: postgresUrl(), DATABASE_SYSTEM_URL: postgresUrl() })
-/** Of the two logins that serve, both of which must be set. */
 export function readLoginUrls(env: Record<string, unknown>): { app: string; system: string } {
   const { DATABASE_URL, DATABASE_SYSTEM_URL } = parseSettings(LoginUrls, env)
   return { app: DATABASE_URL, system: DATABASE_SYSTEM_URL }
 }
-/** Whether a database with tables of another application may be migrated. */
+/** The setting admits the migration of a database that has tables of another application. */
 export const readSharesDatabase = (env: Record<string, unknown>) => parseSettings(DatabaseSharing, env).SHARE_DATABASE
 const ClickHouse = z.object({ TRACES_CLICKHOUSE_URL: clickHouseUrl().optional() })
 export const readClickHouseUrl = (env: Record<string, unknown>) => parseSettings(ClickHouse, env).TRACES_CLICKHOUSE_URL

@@ -1,7 +1,7 @@
-// What the app needs of the runtime that serves it. Each runtime has its own file in src/host/.
+// The interface between the app and the runtime that serves it. Each runtime has its own file in src/host/.
 import type { MetricFamily } from './protocol/open-metrics.ts'
 
-/** What requests count towards: all of a key, those that send runs with it, those of an application. */
+/** Requests of a key, requests that send runs with it, and requests of an application have budgets of their own. */
 export type Budget = 'key' | 'ingestion' | 'deployment'
 
 export type RateLimiter = { limit(options: { key: string }): Promise<{ success: boolean }> }
@@ -25,17 +25,17 @@ export type StreamLimits = {
   perKey: number
   /** The delay between two looks at the database: the least while things move, the most while they do not. */
   lookMs: [min: number, max: number]
-  /** How often the keys of waiting clients are checked. */
+  /** The interval at which the keys of waiting clients are checked. */
   keyCheckMs: number
 }
 
 /** Limits of bodies that verbs get as bytes, such as batches of runs. */
 export type BodyLimits = {
-  /** As it arrives, perhaps compressed. */
+  /** The limit before decompression. */
   wireBytes: number
-  /** Decompressed. */
+  /** The limit after decompression. */
   bytes: number
-  /** Of all requests together, in one process. */
+  /** The limit of all requests of one process together. */
   heldBytes: number
 }
 
@@ -49,7 +49,6 @@ export type ConnectionUse = {
   untilKnown?: (() => AbortSignal) | undefined
 }
 
-/** What the driver of the database sends, and reads of the response. */
 export type DriverRequest = {
   method: string
   headers: Record<string, string>
@@ -67,7 +66,7 @@ export type DriverFetch = (
 type Clock = { now(): number; ahead(): number }
 export const createClock = (ahead: () => number = () => 0): Clock => ({ now: () => Date.now() + ahead(), ahead })
 
-/** What the runtime knows of one request, such as `ctx` of a Worker. */
+/** The runtime's context of one request, such as `ctx` of a Worker. */
 export type Execution = { waitUntil(work: Promise<unknown>): void }
 
 export type Platform = {
@@ -100,6 +99,6 @@ export type Platform = {
   rawBodies: BodyLimits
   /** The most bytes of large answers that are read, written or sent at a time, in one process. */
   answerBytes: number
-  /** How many messages to webhooks may follow one request. */
+  /** The most messages to webhooks that may follow one request. */
   deliveriesPerRequest: number
 }

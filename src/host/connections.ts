@@ -1,4 +1,4 @@
-// What each connection of a server has in progress, for the limits of the server and for its end.
+// Tracks the requests in progress on each connection, for the limits of the server and for its shutdown.
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 

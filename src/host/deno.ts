@@ -7,7 +7,7 @@ import type { Runtime } from './serve.ts'
 import { start } from './start.ts'
 import { toWebStream } from './web-stream.ts'
 
-/** What we use of Deno. `cron` exists on Deno Deploy. */
+/** The used part of Deno. `cron` exists on Deno Deploy. */
 declare const Deno: {
   version: { deno: string }
   cron?: (name: string, schedule: string, work: () => Promise<void>) => Promise<void>

@@ -1,4 +1,4 @@
-// Where the command line finds a running `npm run dev` from any folder: a file in the user's configuration folder.
+// Points the command line to a running `npm run dev`, from any folder: a file in the user's configuration folder.
 import * as fs from 'node:fs'
 import { homedir, userInfo } from 'node:os'
 import { isAbsolute, join } from 'node:path'
@@ -29,7 +29,7 @@ export function writeDevPointer({ url, api_key, pid }: DevState): boolean {
   }
 }
 
-/** Those of processes that were killed. */
+/** A killed process leaves its pointer. */
 function removeStalePointers(): void {
   for (const name of fs.readdirSync(pointerFolder()))
     if (!isAlive(Number.parseInt(name, 10))) fs.rmSync(join(pointerFolder(), name), { force: true })

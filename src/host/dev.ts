@@ -212,7 +212,7 @@ type Summary = {
   linkToken: string | null
   ownDatabase: boolean
   port: number | undefined
-  /** Whether the command line uses this installation without being told. */
+  /** The command line uses this installation by default. */
   isFound: boolean
 }
 

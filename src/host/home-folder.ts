@@ -13,7 +13,7 @@ type Secrets = { sealing_keys: string; gateway_token: string }
 
 export const PROJECT_ROOT = fileURLToPath(new URL('../../', import.meta.url))
 
-/** Of any user. */
+/** The process may belong to another user, which fails with EPERM. */
 export function isAlive(pid: number): boolean {
   try {
     return process.kill(pid, 0)
@@ -36,7 +36,7 @@ export function openHome(folder = process.env.SLIPWAY_HOME || join(PROJECT_ROOT,
   }
   // Renamed into place, so readers never see half a file.
   const write = (name: string, text: string) => {
-    // As root, Postgres and applications run as other users with folders below this one. They may not list it.
+    // If dev runs as root, Postgres and applications are other users with folders below this one. They may not list it.
     fs.mkdirSync(path, { recursive: true, mode: 0o711 })
     const temporary = file(`${name}.${process.pid}`)
     fs.writeFileSync(temporary, text, { mode: 0o600 })

@@ -24,7 +24,7 @@ const STATEMENTS_LOST =
 const MIB = 1024 * 1024
 const BODIES: BodyLimits = { wireBytes: 24 * MIB, bytes: 64 * MIB, heldBytes: 128 * MIB }
 
-/** What Node, Deno and Bun have in common, apart from the database. */
+/** The platform of Node, Deno and Bun, without the database. */
 export function createServerPlatform(
   env: Record<string, unknown>,
   config: Config,

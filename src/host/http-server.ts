@@ -25,7 +25,6 @@ const DEFAULT_LIMITS: ServerLimits = {
   // Longer than an idle connection is kept and headers may take, so that slow headers get 408.
   idleMs: 45_000,
 }
-/** How often the connections are looked at. */
 const CHECK_MS = 5000
 const TIMED_OUT = 'HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n'
 

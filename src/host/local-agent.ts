@@ -39,7 +39,7 @@ const NETWORK_VARIABLES =
   /^(https?_proxy|no_proxy|node_extra_ca_certs|npm_config_(registry|cafile|proxy|https_proxy|noproxy))$/i
 /** Allows a git host on this machine, for trials. */
 const LOOPBACK_SETTINGS = { AGENT_ALLOWED_NETWORKS: '127.0.0.0/8, ::1/128' }
-/** Of the steps of a deployment, dev shows the build and the outcome. */
+/** Dev shows the build and the outcome of a deployment, and no other step. */
 const isNoise = ({ event, step }: LogEntry) =>
   event === 'lease acquired' ||
   event === 'applications restored' ||
@@ -102,7 +102,7 @@ export function startLocalAgent({ home, url, listener_key, onLine, onProblem }: 
   return {
     /** The port of the router when dev ran before, or undefined if it never did. */
     previousPort,
-    /** Whether what served before serves again, or has failed, within the time for it. */
+    /** Resolves to true once all earlier applications serve again or have failed, and to false after a timeout. */
     isRestored: (): Promise<boolean> =>
       Promise.race([restored.promise.then(() => true), delay(RESTORE_TIMEOUT_MS, false, { ref: false })]),
     /** The port of the agent's router, or undefined if it does not start in time. */

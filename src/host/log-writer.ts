@@ -3,7 +3,7 @@ import { writeSync } from 'node:fs'
 
 /** To write to a pipe takes longer than to make the line. */
 const FLUSH_MS = 20
-/** How long a write waits for a slow reader before it drops the rest, and how often it tries again. */
+/** A write waits so long for a slow reader before it drops the rest, and retries at this interval. */
 const [PATIENCE_MS, RETRY_MS] = [1000, 5]
 
 export type Output = { fd: number; write(text: string): unknown }

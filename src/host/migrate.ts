@@ -19,7 +19,7 @@ export type MigrateOptions = {
   /** The idx of the last migration to apply. */
   to?: number
   folder?: string
-  /** How long it waits for another process that migrates. */
+  /** The time to wait for another process that migrates. */
   patienceMs?: number
   log?: (line: string) => void
 }

@@ -1,5 +1,5 @@
-// What of a migration runs in its transaction, and what after it because it would lock a table for long: indexes of
-// tables that exist, the validation of constraints, and updates of many rows in batches.
+// Splits a migration into its transaction and the steps after it, which would lock a table for long: indexes of tables
+// that exist, the validation of constraints, and updates of many rows in batches.
 
 export type Step =
   | { kind: 'index'; unique: boolean; name: string; table: string; definition: string; statement: string }

@@ -43,7 +43,7 @@ async function buildIndex(client: pg.Client, index: Index, inTransaction: InTran
   await client.query(`${create} concurrently ${name} on ${table}${definition}`)
 }
 
-/** Of a partitioned table, Postgres builds only the indexes of its partitions concurrently. They are attached then. */
+/** Postgres builds indexes concurrently on partitions only, not on their table. They are attached afterwards. */
 async function buildIndexOfPartitions(client: pg.Client, parent: Index, inTransaction: InTransaction): Promise<void> {
   const { rows: partitions } = await client.query(
     `select h.inhrelid::regclass::text as table, left($2, 40) || '_' || left(md5(h.inhrelid::text), 12) as name,

@@ -79,7 +79,7 @@ export function createPinnedFetch(options: PinnedFetchOptions): typeof fetch {
 }
 
 /**
- * How long the body is, or that it says so itself. Node says neither for DELETE, so that a server takes the body for
+ * Sets the length of the body, or chunked encoding. Node sets neither for DELETE, so a server would take the body for
  * the next request.
  */
 function frameBody(headers: Headers, stream?: ReadableStream, bytes?: Buffer): Record<string, string> {

@@ -104,7 +104,7 @@ class Pipeline {
     wire.stream.uncork()
   }
 
-  /** Whether the error says that a prepared statement must be parsed again. */
+  /** Recognizes errors after which a prepared statement must be parsed again. */
   failureOfPrepared(error: unknown): 'lost' | 'stale' | undefined {
     const code = (error instanceof pg.DatabaseError && error.code) || ''
     if (STATEMENT_LOST.test(code)) return 'lost'

@@ -2,7 +2,7 @@
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 
-/** Why the port cannot be bound, or undefined if it can. */
+/** Returns the reason why the port cannot be bound, or undefined. */
 export async function findPortObstacle(port: number): Promise<string | undefined> {
   const server = createServer()
   try {

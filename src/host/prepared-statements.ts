@@ -1,7 +1,7 @@
 // The statements that Postgres keeps parsed on one connection, and which of them it parses anew or closes.
 import { hash } from 'node:crypto'
 
-/** Of the connection's memory, a list takes 130 KB. */
+/** The statement of a list takes 130 KB of the connection's memory. */
 const MAX_KEPT = 50
 const MAX_LENGTH = 32 * 1024
 /**

@@ -7,7 +7,7 @@ export const SIGNALS = ['SIGINT', 'SIGTERM'] as const
 /** One Ctrl-C arrives twice: from the terminal and from npm. */
 export const DUPLICATE_SIGNAL_MS = 500
 
-/** How long a request may still take to arrive after the server stopped listening. */
+/** A request may still arrive so long after the server stopped listening. */
 const HEAD_MS = 1000
 
 type ShutdownLimits = {

@@ -1,5 +1,5 @@
-// What access policies have to do with each permission: the resources that its requests show, and rules about itself.
-// `limit_access()` in the database applies it. docs/design/access-policies.md explains it.
+// Maps each permission to its access policies: the types of resources that its requests show, and the rules about the
+// permission itself. `limit_access()` in the database applies the map. docs/design/access-policies.md explains it.
 import { type Permission, policyPermissions, type ResourceType, resourceTypes } from './permissions.ts'
 
 /** A request hides the resources of the type for which a rule denies `reading`. Null: it shows none of them. */
@@ -127,7 +127,6 @@ const TABLES_OF_PARAMETERS: Record<string, TaggedTable> = {
   queue_id: { type: 'queue', table: 'annotation_queues' },
 }
 
-/** What a request names in its path, by parameter. */
 export type PathParameters = Record<string, string>
 
 /** The argument `p_access` of `enter()`, or null where policies do not matter. */

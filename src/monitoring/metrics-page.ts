@@ -26,7 +26,7 @@ export function serveMetricsPage<E extends Env>(app: Hono<E>, services: Services
       help: 'The version of the control plane.',
       samples: [{ labels: { version: VERSION }, value: 1 }],
     }
-    // Where each request may reach another isolate, counts of one of them would go back and forth.
+    // Counts of a process are useless where each request may reach another isolate: they would go back and forth.
     const ofProcess = processMetrics ? [...counters.families(), ...processMetrics()] : []
     const families = [build, ...(await readInstallationGauges(services)), ...ofProcess]
     return c.body(formatOpenMetrics(families), 200, { 'Content-Type': OPEN_METRICS_TYPE, 'Cache-Control': 'no-store' })

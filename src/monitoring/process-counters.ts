@@ -3,7 +3,7 @@
 import { LATENCY_BOUNDS_MS, LATENCY_BUCKETS, statusClasses } from '../protocol/latency-histogram.ts'
 import type { MetricFamily } from '../protocol/open-metrics.ts'
 
-/** Of pages and unknown paths. */
+/** The label of pages and unknown paths. */
 const NO_OPERATION = 'none'
 
 type Durations = { counts: number[]; sumMs: number }

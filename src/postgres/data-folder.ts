@@ -8,7 +8,7 @@ import { promisify } from 'node:util'
 import pg from 'pg'
 
 export type Binaries = { initdb: string; postgres: string }
-/** How to run a binary: behind a wrapper command, as a user. */
+/** Binaries run behind a wrapper command, as a user. */
 export type ServerIdentity = { prefix: string[]; uid?: number; gid?: number }
 
 const PLATFORM = `${process.platform}-${process.arch}`

@@ -1,3 +1,3 @@
-// What the table of error codes says of each.
+// The shape of a table of error codes.
 
 export type ErrorCodes = Record<string, { status: number; title: string; problem: string; remedy: string }>

@@ -1,4 +1,4 @@
-// What is wrong with a value, in words: the messages of the faults that schemas find without a message of their own.
+// The messages of faults for schemas that have no message of their own.
 import type * as z from 'zod'
 
 type Issue = z.core.$ZodRawIssue

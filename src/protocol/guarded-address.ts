@@ -1,4 +1,4 @@
-// Which URLs may be fetched, judged by their scheme, host and port as written (pure).
+// Refuses URLs that must not be fetched, by their scheme, host and port as written (pure).
 
 type UrlPolicy = {
   publicUrl: string | undefined

@@ -3,7 +3,7 @@ import * as z from 'zod'
 import { arrayOf, boundedText, recordOf } from './wire.ts'
 
 const DNS_LABEL = '[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?'
-/** As Kubernetes has it, a part may be longer than a DNS label. */
+/** Kubernetes allows a part to be longer than a DNS label. */
 const DNS_SUBDOMAIN_PART = '[a-z0-9]([-a-z0-9]*[a-z0-9])?'
 const DNS_SUBDOMAIN = `${DNS_SUBDOMAIN_PART}(\\.${DNS_SUBDOMAIN_PART})*`
 const HOST_PART = '[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?'

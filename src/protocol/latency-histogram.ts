@@ -1,4 +1,4 @@
-// How requests are counted: by status, and in fixed buckets of time. The router starts with it, so it imports nothing.
+// Requests are counted by status, and in fixed buckets of time. The router loads this at its start: import nothing.
 
 /** Upper bounds of the buckets of response times, in milliseconds. One more bucket has no bound. */
 export const LATENCY_BOUNDS_MS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 60_000] as const

@@ -27,7 +27,7 @@ const Git = z
   })
   .meta({ id: 'WorkGit', description: 'The repository to clone.' })
 
-/** What `tracing` of a revision has inside its envelope. */
+/** The content of the envelope `tracing` of a revision. */
 export type Tracing = {
   /** Mask it in logs, as the secrets are. */
   key: string

@@ -7,7 +7,7 @@ import { type CheckedFile, type Manifest, tableFile } from './manifest.ts'
 export type Table = { name: string; columns: string[] }
 type Identity = Manifest['identities'][number]
 
-/** How values are written as text, in the same way by every server, and time for it. */
+/** Every server writes values as the same text, and no timeout ends a long copy. */
 export const TEXT_SETTINGS = `
   select set_config('datestyle', 'ISO, YMD', true), set_config('timezone', 'UTC', true),
     set_config('intervalstyle', 'postgres', true), set_config('extra_float_digits', '1', true),

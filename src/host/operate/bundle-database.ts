@@ -1,4 +1,4 @@
-// What a support bundle says of the database: sizes, migrations, locks, slow statements, agents, failed revisions.
+// The database in a support bundle: sizes, migrations, locks, slow statements, agents, failed revisions.
 import pg from 'pg'
 import { DEADLINES, LISTENER_LOST } from '../../hosting/deployments/lifecycle.ts'
 import { TABLE_BOUNDS } from './table-bounds.ts'

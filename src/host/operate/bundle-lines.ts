@@ -1,4 +1,4 @@
-// What of a line of a log may leave the installation: the fields that Slipway writes itself. Pure.
+// Reduces a line of a log to the fields that Slipway writes itself: only they may leave the installation. Pure.
 
 /** Ids, numbers and codes. No message: it may quote an application or a server outside. */
 const FIELDS = [

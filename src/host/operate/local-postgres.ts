@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 
-/** Of the database and of its owner. */
+/** The name of the database and of its owner. */
 const NAME = 'slipway'
 /** The comment of the role. A role without it belongs to another program, and keeps its password. */
 const COMMENT = 'created by slipway up'
@@ -31,7 +31,7 @@ const findRole = () =>
   psql(`select coalesce(shobj_description(oid, 'pg_authid'), '-') from pg_roles where rolname = '${NAME}'`)
 const findOwner = () => psql(`select pg_get_userbyid(datdba) from pg_database where datname = '${NAME}'`)
 
-/** What another program has created is left alone. */
+/** Refuses a role or a database that another program has created. */
 export function checkLocalNames(): string[] {
   const advice = 'Name the database to use with --database-url.'
   const [role, owner] = [findRole(), findOwner()]

@@ -22,7 +22,7 @@ const Manifest = z.object({
   /** The last one that the database had. */
   migration: z.object({ idx: Count, name: z.string() }),
   postgres: z.string(),
-  /** What was committed before this moment is in the backup, and nothing else. */
+  /** The backup has everything that was committed before this moment, and nothing else. */
   moment: z.iso.datetime(),
   events: Count,
   last_event: z.object({ journal: z.uuid(), seq: Count, type: z.string(), at: z.string() }).nullable(),
@@ -30,7 +30,7 @@ const Manifest = z.object({
   journals: CheckedFile,
   tables: z.array(z.object({ name: Name, columns: z.array(Name), ...CheckedFile.shape })),
   identities: z.array(z.object({ table: Name, column: Name, last_value: z.string().regex(/^\d+$/).nullable() })),
-  /** Of `runs`. */
+  /** The partitions of `runs`. */
   partitions: z.array(Name),
   /** Such as the quotas. */
   settings: z.record(z.string().regex(/^app\.\w+$/), z.string()),
@@ -48,7 +48,7 @@ export const uploadListFile = (folder: string): string => join(folder, 'uploads.
 const signer = (keys: SealingKeys) => createSigner(keys, 'backups')
 const checkText = (id: string, kid: string): string => `key ${kid} of backup ${id}`
 
-/** Of the key itself this tells nothing. */
+/** Identifies the key without revealing it. */
 export const makeKeyCheck = (id: string, key: SealingKeys[number]): Promise<string> =>
   signer([key]).sign(checkText(id, key[0]))
 

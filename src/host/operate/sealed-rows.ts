@@ -1,4 +1,4 @@
-// How each sealed column is sealed: under which owner, and bound to which place, as the slice that opens it has it.
+// The owner and the place to which each sealed column is bound, equal to those of the slice that opens it.
 
 import { MODEL_SECRET_PLACE } from '../../connect/models/configurations.ts'
 import { VERIFIER_SEAL_CONTEXT } from '../../connect/oauth/flow.ts'
@@ -22,9 +22,9 @@ export type Reseal = {
 }
 type SealedTable = {
   primaryKey: string[]
-  /** What `reseal` reads besides the primary key and the sealed columns. */
+  /** Columns that `reseal` reads besides the primary key and the sealed columns. */
   reads?: string[]
-  /** What a trigger changes along with a sealed column, and has to stay. */
+  /** Columns that a trigger changes along with a sealed column, and that have to stay. */
   stays?: string[]
   /** Returns the new values of the sealed columns. */
   reseal(row: Row, tools: Reseal): Promise<Record<string, unknown>>

@@ -92,7 +92,7 @@ export async function collectBundle(env: NodeJS.ProcessEnv, logs: string[]): Pro
   return hideValues(files, env)
 }
 
-/** What no rule above has left out: no value of a setting that is not shown is in any file. */
+/** The last defense: replaces the value of each setting that is not shown in all files. */
 function hideValues(files: Record<string, string>, env: NodeJS.ProcessEnv): Record<string, string> {
   const hidden = [...SETTINGS, 'DATABASE_OWNER_URL', 'SLIPWAY_LISTENER_KEY', 'AGENT_DATABASE_URL']
     .filter(name => !SHOWN_SETTINGS.includes(name))

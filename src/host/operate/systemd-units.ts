@@ -142,7 +142,7 @@ WantedBy=multi-user.target
 `,
 })
 
-/** What Caddy starts with, before the agent configures it. The agent looks every few seconds: that is not logged. */
+/** Caddy starts with this, before the agent configures it. The agent polls every few seconds, which is not logged. */
 export const CADDY_BASE = {
   admin: { listen: 'unix//run/slipway-proxy/admin.sock' },
   logging: { logs: { default: { exclude: ['admin.api'] } } },

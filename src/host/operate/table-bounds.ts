@@ -1,5 +1,4 @@
-// What bounds each table of the schema. docs/reference/table-bounds.md is compared with it, and a support bundle shows
-// it.
+// The bounds of each table of the schema. docs/table-bounds.md is compared with them, and a support bundle shows them.
 
 /**
  * - `quota`: a trigger counts the rows of a workspace, an organization or a project.

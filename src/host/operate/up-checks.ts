@@ -1,4 +1,4 @@
-// What `slipway up` looks at before it changes anything. Every fault is a sentence with what to do.
+// The checks of `slipway up` before it changes anything. Every fault is a sentence that says what to do.
 import { execFileSync } from 'node:child_process'
 import { Resolver } from 'node:dns/promises'
 import { once } from 'node:events'

@@ -46,13 +46,13 @@ export const { create: newLinkToken, looksValid: looksLikeLinkToken } = createTo
   43,
   /^sll_([0-9A-Za-z]{43})([0-9A-Za-z]{6})$/,
 )
-/** Of a session, with the entropy of 32 random bytes. */
+/** Session tokens have the entropy of 32 random bytes. */
 export const { create: newSessionToken, looksValid: looksLikeSessionToken } = createTokenKind(
   'sls',
   43,
   /^sls_([0-9A-Za-z]{43})([0-9A-Za-z]{6})$/,
 )
-/** Of a device that asks for a key, with the entropy of 32 random bytes. */
+/** A device polls for its key with this code, which has the entropy of 32 random bytes. */
 export const { create: newDeviceCode, looksValid: looksLikeDeviceCode } = createTokenKind(
   'sld',
   43,
@@ -64,7 +64,7 @@ export const { create: newAuthorizationCode, looksValid: looksLikeAuthorizationC
   43,
   /^sla_([0-9A-Za-z]{43})([0-9A-Za-z]{6})$/,
 )
-/** Of a connected client. The first 22 characters stay the same when it is replaced; the rest is as above. */
+/** The first 22 characters stay the same when a client replaces its token; the rest is a token as above. */
 export const { create: newRefreshToken, looksValid: looksLikeRefreshToken } = createTokenKind(
   'slr',
   65,
@@ -80,7 +80,7 @@ export async function createByteSource(keys: [kid: string, key: string][], text:
   const bytes = new Uint8Array(await crypto.subtle.deriveBits(derivation, master, 8 * 48 * 8))
   let used = 0
   return () => {
-    // Of 48 bytes, 46 are used on average, and a token needs 43.
+    // A token needs 43 characters, and 48 bytes give 46 on average.
     if (used === bytes.length) throw new Error('the derived bytes are used up')
     used += 48
     return bytes.subarray(used - 48, used)

@@ -45,7 +45,9 @@ export function createModelToken(
   return signJwt(config, claims, TYP)
 }
 
-/** What `enter_deployment()` takes. The same for all tokens of a version: they count towards one budget. */
+/**
+ * Returns the argument of `enter_deployment()`. It is the same for all tokens of a version, which so share one budget.
+ */
 export async function readModelToken({ config, platform }: TokenServices, token: string): Promise<string> {
   if (!config.deploymentModels) throw fail('key_unknown')
   const issuer = issuerOf(config)

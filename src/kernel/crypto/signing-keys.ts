@@ -9,7 +9,7 @@ type SigningKey = { jwk: PublicJwk; privateKey: CryptoKey; publicKey: CryptoKey 
 export type Claims = Record<string, unknown>
 
 const utf8 = new TextEncoder()
-/** What stands before the 32 bytes of an Ed25519 key in PKCS#8 (RFC 8410, section 7). */
+/** The prefix of the 32 bytes of an Ed25519 key in PKCS#8 (RFC 8410, section 7). */
 const PKCS8_HEAD = Buffer.from('302e020100300506032b657004220420', 'hex')
 const toBase64Url = (bytes: Uint8Array | ArrayBuffer | string): string =>
   Buffer.from(bytes as never).toString('base64url')

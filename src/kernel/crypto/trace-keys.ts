@@ -20,7 +20,7 @@ export async function createTraceKey(keys: Keys, { deployment_id, version }: Tra
   return `slt_${deployment}.${version}.${signature}`
 }
 
-/** What `enter_deployment()` takes, or null if no sealing key has signed the key. */
+/** Returns the argument of `enter_deployment()`, or null if no sealing key has signed the key. */
 export async function readTraceKey(keys: Keys, key: string): Promise<string | null> {
   const [, deployment = '', version = '', signature = ''] = PATTERN.exec(key) ?? []
   const text = signedText(deployment, version)

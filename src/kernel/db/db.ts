@@ -239,7 +239,6 @@ const countRefusedOf: Record<Budget, SQL> = {
   ingestion: sql`count_ingestion_of_keys`,
   deployment: sql`count_requests_of_callers`,
 }
-/** For what a statement decides beside the permission of the request. */
 const POLICIES_OFF = sql`select set_config('app.policies_off', 'true', true)`
 /** Ends the transaction that the driver opened for the batch, and opens the one that it commits. */
 const NEXT_TRANSACTION = sql`commit and chain`
@@ -311,7 +310,7 @@ export const textArray = (items: readonly string[]): SQL => sql`${sql.param(item
 
 export const uuidArray = (ids: readonly string[]): SQL => sql`${sql.param(ids)}::uuid[]`
 
-/** As the `lock` of a write that decides on these rows, or shows what they were before. */
+/** The `lock` of a write that decides on these rows, or records their values before the change. */
 export const lockRows = (table: PgTable, condition: SQL | undefined): SQL =>
   sql`select from ${table} where ${condition} for update`
 

@@ -6,16 +6,16 @@ import { Failure, fail } from '../http/errors.ts'
 import { type Query, Replay, type Row, run } from './db.ts'
 
 export type WriteParts = {
-  /** Of the statement, before the change, which may read them. */
+  /** The change may read them. */
   ctesBefore?: SQL[]
-  /** After the change; they may read `changed`. */
+  /** They may read `changed`. */
   ctesAfter?: SQL[]
-  /** What the event of the change records: see `recorded-changes.ts`. */
+  /** The changed members that the event records: see `recorded-changes.ts`. */
   changes?: SQL
   /** Rows of type, subject_id, data and changes, for other resources. Written after the events of the change. */
   otherEvents?: SQL
   lock?: SQL | SQL[]
-  /** Which changed rows are stored as the answer to a repeated request; by default all. */
+  /** Selects the changed rows that are stored as the answer to a repeated request; by default all. */
   answerCondition?: SQL
 }
 
@@ -79,7 +79,7 @@ export async function runWrite<T>(ctx: Ctx, call: Query<Row>, lock?: SQL | SQL[]
   }
 }
 
-/** What such a function needs to know of the request, as its `p_request`. */
+/** The argument `p_request` of a function that writes. */
 export const describeWrite = (ctx: Ctx, plannedVersion: number | null = null): string =>
   JSON.stringify({
     if_match: ctx.ifMatch,
@@ -215,7 +215,7 @@ export async function concludeWrite<T>(write: () => Promise<T>): Promise<T> {
   }
 }
 
-/** What a write has sealed for its caller. A connected client may have replaced its key before it repeats the write. */
+/** Opens a value that a write sealed for its caller. A client that replaced its key since then gets a refusal. */
 export const openOwnAnswer = ({ actor, requestId, sealer }: Ctx, sealed: string, place: string): Promise<string> =>
   sealer.open(sealed, hasCredential(actor) ? actor.hash : requestId, place).catch(() => {
     throw fail('idempotency_key_reused', { detail: ANSWER_SEALED })

@@ -1,4 +1,4 @@
-// Which members of a resource an event shows, with their value before and after the write.
+// Lists the members of a resource whose values before and after a write its event shows.
 import { is, SQL, sql } from 'drizzle-orm'
 import { getTableConfig, type PgColumn, type PgTable } from 'drizzle-orm/pg-core'
 

@@ -9,7 +9,7 @@ import { type Row, runAsSystem, textArray } from './db.ts'
 import { setClock } from './journal.ts'
 import type { Numbered, Watch, Watcher, Watches, WatchSource } from './watch.ts'
 
-/** What a feed keeps for watchers that are a little behind. Those further behind read for themselves. */
+/** A feed keeps so much for watchers that are a little behind. Others read for themselves. */
 const MAX_ITEMS = 1000
 const MAX_BYTES = 1024 * 1024
 const MAX_AGE_MS = 15_000
@@ -142,7 +142,7 @@ export function createWatches({ config, platform, database }: DatabaseServices):
     start: { after: number; isLast: boolean; trips?: number },
   ): Watch<Item> {
     const { hash, isLimited } = watcher
-    // What a limited watcher sees is not what others see, so it looks for itself.
+    // Access policies hide items from a limited watcher, so it cannot share the looks of others.
     const subject = isLimited ? `${source.subject} ${hash}` : source.subject
     // It was accepted just now, whatever an earlier check said.
     let checkedAt = Date.now()

@@ -8,7 +8,7 @@ export const journals = pgTable('journals', {
   scope_id: uuid().primaryKey(),
   organization_id: uuid().notNull(),
   seq: bigint({ mode: 'number' }).notNull(),
-  /** What counts towards the daily limit: each event, and each 4 KiB stored. */
+  /** Each event and each 4 KiB stored count towards the daily limit. */
   day: date(),
   today: bigint({ mode: 'number' }).notNull().default(0),
   /** The newest of its `journalHeads`. */
@@ -62,7 +62,7 @@ export const events = pgTable(
     /** The first event of the same write. Null on that event itself. */
     part_of: bigint({ mode: 'number' }),
     created_at: createdAtColumn(),
-    /** Of this row and the hash of the one before. The trigger `chain_event` sets it. Null on rows from before it. */
+    /** Covers this row and the hash of the previous one. The trigger `chain_event` sets it; older rows have null. */
     hash: text(),
   },
   t => [

@@ -1,4 +1,4 @@
-// What a request that waits for items is given, so that it shares its looks at the database: see `shared-looks.ts`.
+// The interface of `shared-looks.ts`: requests that wait for the same items share their queries.
 import type { Permission } from '../permissions.ts'
 
 /** `number` grows with the time at which items become visible, without gaps that are filled later. */
@@ -14,7 +14,7 @@ export type Watcher = {
 }
 
 export type WatchSource<Item extends Numbered> = {
-  /** Those who watch the same subject see the same items. It names the kind of item and the workspace. */
+  /** Names the kind of item and the workspace. Watchers of one subject see the same items. */
   subject: string
   /**
    * One authorized trip: items after the number, in order. `isShared` trips are made for all watchers, and do not count

@@ -10,7 +10,7 @@ type Work<Batch> = {
   /** Undefined if nothing waits. */
   take: () => Batch | undefined
   handle: (batch: Batch) => Promise<void>
-  /** What the log says when `handle` fails. */
+  /** Logged when `handle` fails. */
   failure: string
   onFailure?: (batch: Batch) => void
 }

@@ -9,8 +9,8 @@ import type { Answer } from '../limits/answer-bytes.ts'
 import type { ShareGroups } from '../limits/share-groups.ts'
 import { type Permission, permissions } from '../permissions.ts'
 
-/** What the app gives to requests and the schedule. Slices add to it by `declare module`: `tracing/store/store.ts`. */
-interface Ports {
+/** Services for requests and the schedule. Slices add theirs by `declare module`: `tracing/store/store.ts`. */
+export interface Ports {
   /** Sends the events of a workspace to its webhooks. */
   deliverEvents?: (tenant: string) => Promise<void>
 }
@@ -35,11 +35,10 @@ export const hasCredential = (actor: Actor): actor is CredentialActor => 'hash' 
 /** An application with its own credential: everything that it sends belongs to the project of its deployment. */
 export const isConfined = ({ actor }: Pick<Ctx, 'actor'>): boolean => actor.kind === 'deployment'
 
-/** What a host makes the app of. */
 export type HostServices = { config: Config; platform: Platform }
 export type DatabaseServices = HostServices & { database: Database }
 export type SealingServices = HostServices & { sealer: Sealer }
-/** What a caller has of the app, apart from its request. */
+/** The services of the app for one caller, without its request. */
 export type CallerServices = Ports &
   DatabaseServices &
   SealingServices & {
@@ -60,7 +59,6 @@ export type Ctx = CallerServices & {
   /** A `RequestRecord` as JSON, for the journal. Null where no request to the API is the cause. */
   request: string | null
   permission: Permission | null
-  /** Of the path of the request. */
   path?: PathParameters
   /** The verb shows and changes only what access policies admit, so an allow policy is enough to call it. */
   byPolicy?: boolean
@@ -74,7 +72,7 @@ export type Ctx = CallerServices & {
   planDigest: string | null
   /** Aborted when the client disconnects, if the host notices. A function, because few verbs read it. */
   disconnectSignal?: () => AbortSignal
-  /** Of a client that resumes a stream. */
+  /** Sent by a client that resumes a stream. */
   lastEventId?: string | undefined
   watches?: Watches
   /** The header `Slipway-Warnings`: members that are ignored, and answers that look at a part only. */
@@ -89,7 +87,7 @@ export type Ctx = CallerServices & {
   requestInfo: RequestInfo
 }
 
-/** What events keep of the request that caused them. The path is without its query, which may hold a secret. */
+/** Events keep this of the request that caused them. The path is without its query, which may hold a secret. */
 export type RequestRecord = {
   operation: string
   method: string

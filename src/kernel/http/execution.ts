@@ -1,4 +1,4 @@
-// What the runtime gives with a request.
+// Reads the runtime's execution context of a request.
 import type { Context } from 'hono'
 import type { Execution, Platform } from '../../platform.ts'
 

@@ -16,7 +16,6 @@ export type GuardedClient = {
   stage(name: Stage): void
   trace: FetchRecord[]
 }
-/** Which addresses may be reached, and by what. */
 export type FetchPolicy = {
   config: Pick<Config, 'publicUrl' | 'allowLoopback'> & { allowPrivate?: boolean }
   platform: Pick<Platform, 'foreignFetch'>
@@ -181,7 +180,7 @@ function startTimeLimit(ms: number, idleMs: number, callerSignal: AbortSignal | 
   if (callerSignal?.aborted) expire()
   return {
     signal: controller.signal,
-    /** Of one work after the other: a race with one lasting promise would keep something of each part of a stream. */
+    /** Not a race with one lasting promise, which would keep memory for each part of a stream. */
     within: <T>(work: Promise<T>): Promise<T> =>
       new Promise<T>((resolve, reject) => {
         rejectWork = reject

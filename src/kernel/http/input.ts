@@ -134,7 +134,7 @@ export async function readBody(
   }
 }
 
-/** What happens to a member or a query parameter that the schemas do not have: it is a fault, or a warning. */
+/** A member or query parameter that the schemas do not have is a fault or a warning. */
 type OnUnknown = 'refuse' | ((warning: string) => void)
 
 /** Throws the faults of path, query and body together with those in `faults`. In the input, path parameters win. */
@@ -177,7 +177,7 @@ const readHeaders = (request: HonoRequest, { shape }: z.ZodObject): Record<strin
     }),
   )
 
-/** Of a parameter that is repeated, the first value counts, unless the route takes all of them. */
+/** The first value of a repeated parameter counts, unless the route takes all of them. */
 function readQuery(request: HonoRequest, { repeatable = [], lists = [] }: InputSchemas): Record<string, unknown> {
   const query: Record<string, unknown> = request.query()
   for (const name of repeatable) if (name in query) query[name] = request.queries(name)!.join(',')

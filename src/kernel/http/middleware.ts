@@ -11,7 +11,7 @@ import type { AppEnv } from './routes.ts'
 
 const REQUEST_ID = /^[\w.:-]{1,128}$/
 const MAX_HEAD_LENGTH = 16 * 1024
-/** Who has such a link needs no key, so the log does not have it. */
+/** These paths carry a secret that replaces a key: mask it in the log. */
 const SECRET_PART = /^((?:\/v2)?\/public\/|\/feedback\/tokens\/)[^/]+/
 
 const ALLOWED_METHODS = 'GET, HEAD, POST, PUT, PATCH, DELETE'

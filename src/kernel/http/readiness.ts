@@ -1,4 +1,4 @@
-// Whether the database responds and has the schema of this version.
+// Checks that the database responds and has the schema of this version.
 import { sql } from 'drizzle-orm'
 import journal from '../../../drizzle/meta/_journal.json' with { type: 'json' }
 import type { Database } from '../db/db.ts'

@@ -224,7 +224,7 @@ export function slice(name: string, description: string): Slice<unknown> {
   return routes
 }
 
-/** Of a file of routes, which exports slices alone. */
+/** A file of routes exports slices only. */
 export const listOperations = (file: object): Operation[] =>
   Object.values(file as Record<string, Slice<unknown>>).flatMap(({ operations }) => operations)
 
@@ -237,10 +237,10 @@ export const listBodyTypes = ({ rawBody, bodyMediaType = 'application/json' }: O
 export const successStatus = ({ status, reply, streamMediaType, passThrough }: Operation): number =>
   status ?? (reply || streamMediaType || passThrough ? 200 : 204)
 
-/** What the verb of a route with `streamMediaType` returns. */
+/** Returned by the verb of a route with `streamMediaType`. */
 export type StreamReply = { stream: ReadableStream<Uint8Array>; headers: Record<string, string> }
 
-/** How a request with a key or session token of the right format ended. */
+/** The end of a request with a key or session token of the right format. */
 export type Outcome = {
   operation: Operation
   caller: Caller

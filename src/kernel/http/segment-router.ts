@@ -8,7 +8,7 @@ class SegmentNode<T> {
   readonly literals = new Map<string, SegmentNode<T>>()
   readonly entries: RouteEntry<T>[] = []
   parameter: SegmentNode<T> | undefined
-  /** Of a path that ends in `/*` or `/:name*`, which every longer path matches. */
+  /** A path that ends in `/*` or `/:name*`: every longer path matches. */
   rest: SegmentNode<T> | undefined
 }
 

@@ -61,9 +61,9 @@ export function createFrameReader() {
       }
       return ends
     },
-    /** Whether bytes came that begin no frame. */
+    /** Bytes came that begin no frame. */
     isBroken: () => wanted === undefined,
-    /** Whether there was a frame, the last one is complete, and nothing follows it. */
+    /** There was a frame, the last one is complete, and nothing follows it. */
     isWhole: () => isWhole && received === 0,
   }
 }

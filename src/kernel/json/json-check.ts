@@ -15,7 +15,7 @@ const [LOWER_U, HEX_LENGTH] = [0x75, 4]
 const PLAIN = /[ !#-[\]-\uffff]*/y
 const SHORT = 32
 const TOO_MANY_VALUES = 'has more values than one request may have; send less in one request'
-/** Where a token ends that is none. */
+/** The end of an invalid token. */
 const NONE = -1
 
 /** Null if the text is JSON by RFC 8259, nested no deeper than `maxDepth`. */
@@ -91,7 +91,7 @@ function endOf(pattern: RegExp, text: string, from: number): number {
   return pattern.test(text) ? pattern.lastIndex : NONE
 }
 
-/** Of the name of a member, with its colon and the space after it. */
+/** Includes the colon and the space after it. */
 function endOfName(text: string, from: number): number {
   const end = codeAt(text, from) === QUOTE ? endOfText(text, from) : NONE
   if (end === NONE) return NONE

@@ -1,4 +1,4 @@
-// Where a text stops being JSON. JSON.parse says it for some texts only, and in words of the engine.
+// Finds where a text stops being JSON. JSON.parse reports it for some texts only, and in words of the engine.
 
 const SPACE = /[ \t\n\r]*/y
 /** Every character from the space on, except for the quote and the backslash; and escapes. */

@@ -1,7 +1,7 @@
 // The members and items of a JSON text as texts, so that numbers in them keep all their digits. For texts that
 // JSON.parse, or `findJsonFault()` of json-check.ts, has accepted.
 
-/** Of a name that occurs twice, the last value counts, as in `JSON.parse`. Stops after `max` members. */
+/** The last value of a repeated name counts, as in `JSON.parse`. Stops after `max` members. */
 export function sliceObject(text: string, max = Number.POSITIVE_INFINITY): Map<string, string> {
   const members = new Map<string, string>()
   for (const [start, end] of findParts(text, '{', max)) {
@@ -17,7 +17,7 @@ export function sliceObject(text: string, max = Number.POSITIVE_INFINITY): Map<s
 export const sliceArray = (text: string, max = Number.POSITIVE_INFINITY): string[] =>
   findParts(text, '[', max).map(([start, end]) => text.slice(start, end))
 
-/** Where each member or item begins and ends, without the space around it. */
+/** The bounds of each member or item, without the space around it. */
 function findParts(text: string, open: string, max: number): [start: number, end: number][] {
   const parts: [number, number][] = []
   let at = skipSpace(text, 0)

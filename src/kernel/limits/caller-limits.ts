@@ -107,7 +107,7 @@ export function createCallerLimits(services: DatabaseServices & { shareGroups: S
       handle: batch => countBatch(budget, batch),
       failure: 'requests not counted',
       onFailure(batch) {
-        // Whether these keys exist is unknown, so it does not count against their addresses.
+        // These keys may exist, so the attempts do not count against their addresses.
         for (const { attempts } of batch.values()) for (const attempt of attempts) attempt.succeed()
       },
     })
