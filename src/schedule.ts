@@ -4,24 +4,24 @@ import type { Services } from './kernel/http/routes.ts'
 /** A host runs each of them every minute. */
 export const createSweeps = (services: Services) => ({
   requests: async () => (await import('./kernel/db/sweep.ts')).sweepExpiredRows(services),
-  sessions: async () => (await import('./people/sign-in/sessions.ts')).sweepSessions(services),
+  sessions: async () => (await import('./people/sign-in/sweep.ts')).sweepSessions(services),
   api_keys: async () => (await import('./people/access/sweep.ts')).sweepEndedKeys(services),
-  audit_log: async () => (await import('./people/audit/retention.ts')).sweepAuditLog(services),
+  audit_log: async () => (await import('./people/audit/sweep.ts')).sweepAuditLog(services),
   overdue_revisions: async () => (await import('./hosting/deployments/sweep.ts')).sweepRevisions(services),
   old_revisions: async () => (await import('./hosting/deployments/revision-retention.ts')).sweepOldRevisions(services),
   uploads: async () => (await import('./hosting/uploads/uploads.ts')).sweepUploads(services),
   attachments: async () => (await import('./tracing/datasets/attachments.ts')).sweepAttachments(services),
   metrics: async () => (await import('./hosting/metrics/metric-points.ts')).sweepMetrics(services),
-  oauth_flows: async () => (await import('./connect/oauth/flow.ts')).sweepFlows(services),
+  oauth_flows: async () => (await import('./connect/oauth/sweep.ts')).sweepFlows(services),
   installs: async () => (await import('./hosting/git-hosts/install.ts')).sweepInstalls(services),
-  oauth_providers: async () => (await import('./connect/oauth/provider-recheck.ts')).sweepProviders(services),
-  webhooks: async () => (await import('./connect/webhooks/delivery-worker.ts')).sweepWebhooks(services),
+  oauth_providers: async () => (await import('./connect/oauth/sweep.ts')).sweepProviders(services),
+  webhooks: async () => (await import('./connect/webhooks/sweep.ts')).sweepWebhooks(services),
   rules: async () => (await import('./tracing/rules/evaluate.ts')).sweepRules(services),
   insights: async () => (await import('./tracing/insights/scheduled-jobs.ts')).sweepInsights(services),
   traces: () => services.traces.expire(services),
   feedback: async () => (await import('./tracing/feedback/sweep.ts')).sweepFeedback(services),
   annotation_queues: async () => (await import('./tracing/queues/sweep.ts')).sweepQueues(services),
-  model_usage: async () => (await import('./connect/models/usage.ts')).sweepModelUsage(services),
+  model_usage: async () => (await import('./connect/models/sweep.ts')).sweepModelUsage(services),
   pushes: async () => {
     await (await import('./hosting/pushes/githost-deliveries.ts')).sweepDeliveries(services)
     await (await import('./hosting/previews/sweep.ts')).sweepPreviews(services)

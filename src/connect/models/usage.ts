@@ -1,7 +1,6 @@
 // What calls of models used, by day, configuration and deployment.
 import { sql } from 'drizzle-orm'
 import { type Row, run } from '../../kernel/db/db.ts'
-import { deleteExpired, type SweepServices } from '../../kernel/db/sweep.ts'
 import { verb } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
 import { DEFAULT_DAYS, MAX_CALLERS, MAX_DAYS, type Usage, type UsageQuery } from './usage.schema.ts'
@@ -77,11 +76,3 @@ export const readUsage = verb('models:read', async (ctx, query: UsageQuery): Pro
   const sums = JSON.parse((row as string[])[0]!) as Pick<Usage, 'total' | 'by_day' | 'by_caller' | 'days'>
   return { start, end, ...sums, offset: offset + sums.days.length }
 })
-
-const KEPT_DAYS = 400
-
-/** As long as events. */
-export const sweepModelUsage = (services: SweepServices): Promise<number> =>
-  deleteExpired(services, 'model usage', [
-    { table: 'model_usage', where: sql`day < (clock() - interval '${sql.raw(String(KEPT_DAYS))} days')::date` },
-  ])

@@ -6,7 +6,6 @@ import { type Row, run, runAsSystem, textArray } from '../../kernel/db/db.ts'
 import { commit, setSystemSettings, type WriteParts } from '../../kernel/db/journal.ts'
 import { changedMembers } from '../../kernel/db/recorded-changes.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
-import { deleteExpired, type SweepServices } from '../../kernel/db/sweep.ts'
 import { type Code, detailOf, isCode } from '../../kernel/http/codes.ts'
 import {
   type Caller,
@@ -268,8 +267,3 @@ async function failFlow(caller: Caller, flow: FlowRow, failure: Code): Promise<v
     { lock },
   )
 }
-
-export const sweepFlows = (services: SweepServices): Promise<number> =>
-  deleteExpired(services, 'oauth flows', [
-    { table: 'oauth_flows', where: sql`expires_at < clock() - interval '1 day'` },
-  ])

@@ -1,16 +1,13 @@
-// Checks providers on request and by schedule, and renews clients before their secrets expire.
+// Checks providers, and renews clients before their secrets expire.
 import { eq, getTableColumns, sql } from 'drizzle-orm'
 import type * as z from 'zod'
-import { db, inOrganization, type Row, runAsSystem } from '../../kernel/db/db.ts'
-import { commit, concludeWrite, prepareWrite, setClock } from '../../kernel/db/journal.ts'
+import { db, inOrganization } from '../../kernel/db/db.ts'
+import { commit, concludeWrite, prepareWrite } from '../../kernel/db/journal.ts'
 import { changedMembers } from '../../kernel/db/recorded-changes.ts'
 import { requireRow } from '../../kernel/db/rows.ts'
-import { deleteExpired } from '../../kernel/db/sweep.ts'
-import { type Ctx, createKeylessCaller, verb, withoutRateLimit } from '../../kernel/http/context.ts'
+import { type Ctx, verb, withoutRateLimit } from '../../kernel/http/context.ts'
 import { Failure } from '../../kernel/http/errors.ts'
 import { createGuardedClient } from '../../kernel/http/guarded-fetch.ts'
-import { requestOrigin } from '../../kernel/http/origin.ts'
-import type { Services } from '../../kernel/http/routes.ts'
 import { obtainClient, renewClient, unregisterClient } from './client-registration.ts'
 import type { DiscoveredServer } from './mcp-discovery.ts'
 import type { Client, ClientRequest } from './oauth-client.ts'
@@ -36,11 +33,14 @@ type ProviderLookup = StoredProvider & { s256_hosts: string; binding: string }
 const HOUR = 3_600_000
 const DAY = 24 * HOUR
 /** A renewed client keeps people connected. A replaced client does not, so it is the last resort. */
-const [RENEW_AHEAD_MS, REPLACE_AHEAD_MS] = [7 * DAY, DAY]
+export const RENEW_AHEAD_MS = 7 * DAY
+const REPLACE_AHEAD_MS = DAY
 
 export const recheckProvider = verb('deployments:update', (ctx, ref: Ref) => checkProvider(ctx, ref))
 
-const maintainProvider = verb('deployments:update', (ctx, ref: Ref) => checkProvider(ctx, ref, renewExpiringClient))
+export const maintainProvider = verb('deployments:update', (ctx, ref: Ref) =>
+  checkProvider(ctx, ref, renewExpiringClient),
+)
 
 type RenewClient = (ctx: Ctx, row: StoredProvider, discovered: DiscoveredServer) => Promise<Client | null>
 
@@ -152,39 +152,3 @@ async function renewExpiringClient(
     throw error
   })
 }
-
-const MAX_PROVIDERS = 8
-
-export async function sweepProviders(services: Services): Promise<void> {
-  const { config, platform, database } = services
-  await deleteExpired(services, 'oauth reservations', [
-    { table: 'oauth_reservations', where: sql`expires_at <= clock()` },
-  ])
-  const [, due] = (await runAsSystem(database, setClock(platform), CLAIM_DUE_PROVIDERS)) as [unknown, Row[]]
-  for (const [organization, provider_id, redirect_uri] of due as [string, string, string][]) {
-    const origin = requestOrigin(config, redirect_uri)
-    const actor = { kind: 'cron' as const, id: null, organization, tenant: null }
-    const caller = createKeylessCaller(services, actor, `recheck-${crypto.randomUUID()}`, origin)
-    // A failed check must not stop the others.
-    await maintainProvider(caller, { provider_id }).catch((error: unknown) =>
-      platform.log({ level: 'error', request_id: caller.requestId, error: String(error) }),
-    )
-  }
-}
-
-/** Sets `checked_at` before the check, so that concurrent sweeps do not check the same provider. */
-const CLAIM_DUE_PROVIDERS = sql<Row>`
-  update oauth_providers
-  set checked_at = clock()
-  where id in (
-    select id
-    from oauth_providers
-    where checked_at < clock() - interval '1 hour'
-      and (
-        checked_at < clock() - interval '1 day'
-        or registration = 'dynamic'
-          and client_secret_expires_at < clock() + ${RENEW_AHEAD_MS} * interval '1 millisecond')
-    order by checked_at
-    limit ${MAX_PROVIDERS}
-    for update skip locked)
-  returning organization_id, provider_id, redirect_uri`

@@ -4,7 +4,6 @@ import { type Row, runAsSystem } from '../../kernel/db/db.ts'
 import { journalSystemEvents, setClock } from '../../kernel/db/journal.ts'
 import { AttemptError, drainOutbox, LEASE, type Outbox, type OutboxItem } from '../../kernel/db/outbox.ts'
 import { changedMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
-import { deleteExpired } from '../../kernel/db/sweep.ts'
 import { workInTurns } from '../../kernel/db/worker-pool.ts'
 import { pauseUntilAborted } from '../../kernel/http/context.ts'
 import { configuredOrigin } from '../../kernel/http/origin.ts'
@@ -227,7 +226,7 @@ const listDue = (condition: SQL): SQL<Row> => sql<Row>`
   order by row_number() over (partition by w.tenant_id order by w.next_send_at), w.next_send_at
   limit ${MAX_WEBHOOKS}`
 
-async function deliverDue(services: Services, condition: SQL, maxItems?: number): Promise<void> {
+export async function deliverDue(services: Services, condition: SQL, maxItems?: number): Promise<void> {
   const { platform, database } = services
   const [, rows] = (await runAsSystem(database, setClock(platform), listDue(condition))) as [
     unknown,
@@ -269,30 +268,4 @@ export function createEventDeliverer(services: Services): (tenant: string) => Pr
       platform.log({ level: 'warn', tenant, error: 'webhooks not delivered', message: String(error) })
     }
   }
-}
-
-/** Deliveries that wait are kept. Others are, for 30 days and the last 50,000 events of the workspace. */
-const RETENTION = sql`interval '30 days'`
-const MAX_EVENTS_BACK = 50_000
-const DELETE_BATCH = 10_000
-
-export async function sweepWebhooks(services: Services): Promise<void> {
-  await deleteExpired(services, 'webhook deliveries', [
-    { table: 'webhook_deliveries', where: sql`state <> 'waiting' and created_at < clock() - ${RETENTION}` },
-  ])
-  const deleteFarBack = sql`
-    delete from webhook_deliveries
-    where id = any(array(
-      select d.id
-      from webhooks w
-      join webhook_deliveries d on d.webhook_id = w.id and d.seq < w.position - ${MAX_EVENTS_BACK}
-      where d.state <> 'waiting'
-      limit ${DELETE_BATCH}
-    ))`
-  const forgetSecrets = sql`
-    update webhooks
-    set previous_secret = null, previous_secret_until = null
-    where previous_secret_until < clock()`
-  await runAsSystem(services.database, setClock(services.platform), deleteFarBack, forgetSecrets)
-  await deliverDue(services, sql`true`)
 }

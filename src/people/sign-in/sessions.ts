@@ -7,7 +7,6 @@ import { db, type Row, run } from '../../kernel/db/db.ts'
 import { commit, openOwnAnswer } from '../../kernel/db/journal.ts'
 import { changedMembers, createdMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
 import { requireRow, toIsoTime } from '../../kernel/db/rows.ts'
-import { deleteExpired, type SweepServices } from '../../kernel/db/sweep.ts'
 import { type Ctx, hasCredential, verb } from '../../kernel/http/context.ts'
 import { fail } from '../../kernel/http/errors.ts'
 import { afterCursor, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
@@ -186,12 +185,3 @@ export const readMe = verb(null, async ctx => {
   const api_key = me.api_key && { ...me.api_key, expires_at: toIsoTime(me.api_key.expires_at) }
   return { ...me, api_key, session: me.session && toWire(me.session) }
 })
-
-export const sweepSessions = (services: SweepServices): Promise<number> =>
-  deleteExpired(services, 'sessions', [
-    { table: 'sessions', where: sql`expires_at < clock()` },
-    { table: 'sign_in_links', where: sql`expires_at < clock() - interval '1 day'` },
-    // Until then a device learns that its code has expired.
-    { table: 'device_requests', where: sql`expires_at < clock() - interval '10 minutes'` },
-    { table: 'oauth_grants', where: sql`expires_at < clock() - interval '10 minutes'` },
-  ])

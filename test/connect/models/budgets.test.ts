@@ -1,7 +1,7 @@
 // Budgets and usage of model calls: what a call takes and adds, when it is refused, and what is shown.
 import { type SQL, sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
-import { sweepModelUsage } from '../../../src/connect/models/usage.ts'
+import { sweepModelUsage } from '../../../src/connect/models/sweep.ts'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
 import { setClock } from '../../../src/kernel/db/journal.ts'
 import { deny, hasTag, newLimitedCaller, newTaggedDeployment } from '../../support/access-policies.ts'

@@ -1,8 +1,8 @@
 import { sql } from 'drizzle-orm'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { countTrips } from '#runtime'
-import { sweepProviders } from '../../../src/connect/oauth/provider-recheck.ts'
 import { NewProvider } from '../../../src/connect/oauth/schema.ts'
+import { sweepProviders } from '../../../src/connect/oauth/sweep.ts'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
 import { EDITOR } from '../../../src/people/access/built-in-roles.ts'
 import {

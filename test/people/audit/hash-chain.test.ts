@@ -2,7 +2,7 @@ import { type SQL, sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../../src/kernel/db/db.ts'
 import { createJournalSigner } from '../../../src/people/audit/hash-chain.ts'
-import { sweepAuditLog } from '../../../src/people/audit/retention.ts'
+import { sweepAuditLog } from '../../../src/people/audit/sweep.ts'
 import { listJournals, verifyJournal } from '../../../src/people/audit/verify.ts'
 import { getApp, getServices, newTenant, type Tenant, withClockAhead } from '../../support/app.ts'
 

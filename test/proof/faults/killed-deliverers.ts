@@ -1,7 +1,7 @@
 // R12: the deliverer of webhooks is killed again and again, at any step: before it asks the database or the receiver,
 // or before it has the answer. From then on, none of its requests arrives.
 import pg from 'pg'
-import { sweepWebhooks } from '../../../src/connect/webhooks/delivery-worker.ts'
+import { sweepWebhooks } from '../../../src/connect/webhooks/sweep.ts'
 import { createPinnedFetch } from '../../../src/host/pinned-fetch.ts'
 import { createSealer } from '../../../src/kernel/crypto/crypto.ts'
 import { createClock } from '../../../src/platform.ts'
