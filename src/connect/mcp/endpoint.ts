@@ -15,8 +15,8 @@ import type { Operation, Services } from '../../kernel/http/routes.ts'
 import { findJsonFault } from '../../kernel/json/json-check.ts'
 import { ApiFailure, createApiCalls, type Visitor } from './api-calls.ts'
 import { maskCredentials } from './masked-credentials.ts'
-import type { Operations } from './operations.ts'
 import { createServer, type Session } from './server.ts'
+import type { Operations } from './tool.ts'
 
 type Message = { method?: unknown; id?: unknown }
 

@@ -2,7 +2,7 @@
 import * as z from 'zod'
 import { loadOnce } from '../../kernel/http/load-once.ts'
 import { slice } from '../../kernel/http/routes.ts'
-import type { Operations } from './operations.ts'
+import type { Operations } from './tool.ts'
 
 const Message = z
   .looseObject({ jsonrpc: z.literal('2.0') })
@@ -37,7 +37,7 @@ export function mcpRoutes(operations: Operations) {
       'rate_limited',
       'address_rate_limited',
       'database_unavailable',
-    ] as const,
+    ],
     open: async (c, services) => (await loadEndpoint())(c, services),
   })
 }

@@ -7,11 +7,14 @@ import { VERSION } from '../../kernel/version.ts'
 import { Uuid } from '../../protocol/wire.ts'
 import { cleanText, describeFailure, ToolFailure, toToolResult } from './answers.ts'
 import { type ApiCall, ApiFailure, type ApiRequest } from './api-calls.ts'
-import type { Operations } from './operations.ts'
+import { apiTools } from './api-tools.ts'
+import { changeTools } from './change-tools.ts'
 import { PROMPTS } from './prompts.ts'
-import { DEPLOYMENT_TEXT, readDeployment } from './reading-tools.ts'
+import { DEPLOYMENT_TEXT, readDeployment, readingTools } from './reading-tools.ts'
+import type { Operations } from './tool.ts'
 import { describeTool, permissionOf, readArguments, type Tool, type ToolContext } from './tool.ts'
-import { TOOLS } from './tools.ts'
+
+export const TOOLS: Tool[] = [...readingTools, ...changeTools, ...apiTools]
 
 export type Session = {
   api: ApiCall

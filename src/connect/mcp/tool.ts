@@ -4,7 +4,13 @@ import type { Operation } from '../../kernel/http/routes.ts'
 import { describeIssue } from '../../protocol/fault-messages.ts'
 import { type Answer, ToolFailure } from './answers.ts'
 import type { ApiCall } from './api-calls.ts'
-import type { Operations } from './operations.ts'
+
+/** The operations of the API, which the app knows. */
+export type Operations = {
+  loadAll: () => Promise<Operation[]>
+  /** By its method and path, such as `GET /v2/deployments/{deployment_id}`. Imports the slices of that path alone. */
+  load: (route: string) => Promise<Operation | undefined>
+}
 
 type Query = Record<string, string>
 /** What a tool has besides its input. */

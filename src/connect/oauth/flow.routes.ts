@@ -1,12 +1,11 @@
 // Routes of OAuth connections: token requests, the callback of a provider, and the list of connections.
 import { readOpenRequest } from '../../kernel/http/caller.ts'
-import { statusOf } from '../../kernel/http/codes.ts'
+import { type Code, detailOf, statusOf, titleOf } from '../../kernel/http/codes.ts'
 import { Failure } from '../../kernel/http/errors.ts'
 import { readForm } from '../../kernel/http/input.ts'
 import { logFailureCause } from '../../kernel/http/middleware.ts'
 import { type Operation, slice } from '../../kernel/http/routes.ts'
-import { pageHeaders, readSingleParameter } from '../../kernel/pages/html-page.ts'
-import { callbackPage } from './callback-page.ts'
+import { pageHeaders, readSingleParameter, renderPage } from '../../kernel/pages/html-page.ts'
 import { disconnect, listConnections } from './connections.ts'
 import * as s from './flow.schema.ts'
 import {
@@ -19,14 +18,21 @@ import {
 
 type OpenHandler = NonNullable<Operation['open']>
 
-const TOKEN_SERVER_ERRORS = [
+const TOKEN_SERVER_ERRORS: Code[] = [
   'secret_required',
   'client_refused',
   'token_answer_invalid',
   'blocked_url',
   'upstream_error',
   'upstream_timeout',
-] as const
+]
+
+function callbackPage({ provider, failure }: CallbackResult): string {
+  const name = provider ?? 'The provider'
+  return failure === null
+    ? renderPage(`${name} is connected`, ['You can close this window and return to the application.'])
+    : renderPage(`${name} is not connected`, [`${titleOf(failure)}.`, detailOf(failure)])
+}
 
 const callbackHandler =
   (read: (c: Parameters<OpenHandler>[0]) => Promise<URLSearchParams>): OpenHandler =>

@@ -2,14 +2,24 @@
 import { and, eq, type SQL, sql } from 'drizzle-orm'
 import type { AnyPgColumn } from 'drizzle-orm/pg-core'
 import type * as z from 'zod'
-import { bumpVersion, db, inTenant, requirePermission, run, uuidArray, versionMatches } from '../../kernel/db/db.ts'
+import {
+  bumpVersion,
+  db,
+  inTenant,
+  type Row,
+  requirePermission,
+  run,
+  runAsSystem,
+  uuidArray,
+  versionMatches,
+} from '../../kernel/db/db.ts'
 import { announceEvents, commit } from '../../kernel/db/journal.ts'
 import { changedMembers, createdMembers, deletedMembers, recordColumns } from '../../kernel/db/recorded-changes.ts'
 import { requireRow, toIsoTime, withoutNulls } from '../../kernel/db/rows.ts'
 import { type Ctx, verb } from '../../kernel/http/context.ts'
 import { requireAllowedUrl } from '../../kernel/http/guarded-fetch.ts'
 import { afterCursor, hasName, hasOwner, newestFirst, pageBounds, toListPage } from '../../kernel/http/paging.ts'
-import { etagVersion } from '../../kernel/http/routes.ts'
+import { etagVersion, type Services } from '../../kernel/http/routes.ts'
 import { newKeyPair, newSecret } from '../../protocol/webhook-signing.ts'
 import type * as schema from './schema.ts'
 import { SECRET_PLACE, SIGNING_KEY_PLACE } from './send.ts'
@@ -206,3 +216,12 @@ export const rotateSecret = verb(
     return withSecret(ctx, requireRow(rows, 'webhook_not_found'))
   },
 )
+
+/** For receivers that verify `v1a`. */
+export async function readPublicKeys({ database }: Services, webhook_id: string): Promise<schema.PublicKeys> {
+  const query = sql<Row>`select public_key from webhooks where id = ${webhook_id}::uuid`
+  const [rows] = (await runAsSystem(database, query)) as [[string][]]
+  const [whpk] = requireRow(rows, 'webhook_not_found')
+  const x = Buffer.from(whpk.slice('whpk_'.length), 'base64').toString('base64url')
+  return { keys: [{ kty: 'OKP', crv: 'Ed25519', use: 'sig', alg: 'EdDSA', kid: webhook_id, x, whpk }] }
+}

@@ -3,7 +3,6 @@ import { validateInput } from '../../kernel/http/input.ts'
 import { slice } from '../../kernel/http/routes.ts'
 import * as deliveries from './delivery-list.ts'
 import * as webhooks from './endpoints.ts'
-import { readPublicKeys } from './public-keys.ts'
 import * as s from './schema.ts'
 
 const keysInput = { params: s.WebhookRef }
@@ -140,7 +139,7 @@ export const webhookRoutes = slice(
     errors: ['webhook_not_found', 'invalid_request', 'address_rate_limited', 'database_unavailable'],
     open: async (c, services) => {
       const { webhook_id } = validateInput(c.req, keysInput, '', []) as { webhook_id: string }
-      const lookUp = () => readPublicKeys(services, webhook_id)
+      const lookUp = () => webhooks.readPublicKeys(services, webhook_id)
       const keys = await c.var.limits.prove(
         c,
         { route: 'webhook-keys', name: webhook_id, refusal: 'webhook_not_found' },

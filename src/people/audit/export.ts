@@ -3,11 +3,22 @@
 import { toIsoTime } from '../../kernel/db/rows.ts'
 import { credentialOf, verb, withoutRateLimit } from '../../kernel/http/context.ts'
 import type { StreamReply } from '../../kernel/http/routes.ts'
-import { toCsvLine } from './csv.ts'
 import { type AuditRow, hasSucceeded, itemId, operationOf, statusOf, toApiActivity } from './items.ts'
 import { toEntityManagement } from './ocsf-entities.ts'
 import { cursorOf, readAuditRows } from './pages.ts'
 import type { AuditCursor, ExportQuery } from './schema.ts'
+
+/** A spreadsheet runs a cell that begins with one of these as a formula. */
+const FORMULA = /^[=+\-@\t\r]/
+
+const toCell = (value: unknown): string => {
+  const text = value === null || value === undefined ? '' : String(value)
+  const plain = FORMULA.test(text) ? `'${text}` : text
+  return /[",\r\n]/.test(plain) ? `"${plain.replaceAll('"', '""')}"` : plain
+}
+
+/** A line by RFC 4180. */
+export const toCsvLine = (cells: unknown[]): string => `${cells.map(toCell).join(',')}\r\n`
 
 const PAGE_ROWS = 200
 

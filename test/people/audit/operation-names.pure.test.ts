@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { loadOperations } from '../../../src/app.ts'
-import { toCsvLine } from '../../../src/people/audit/csv.ts'
+import { toCsvLine } from '../../../src/people/audit/export.ts'
 import { EVENT_OPERATIONS, nameRouteOperation } from '../../../src/people/audit/operation-names.ts'
 
 const operations = await loadOperations()
