@@ -1,6 +1,7 @@
 // The model proxy: the API of a model's provider, below the address of a configuration.
 import * as z from 'zod'
-import { type Operation, slice } from '../../kernel/http/routes.ts'
+import type { Code } from '../../kernel/http/codes.ts'
+import { slice } from '../../kernel/http/routes.ts'
 import { boundedText, Uuid } from '../../protocol/wire.ts'
 import { callModel } from './proxy.ts'
 
@@ -18,6 +19,22 @@ const DESCRIPTION = [
   'Errors of the proxy are problems with an additional member `error`, which the SDKs of OpenAI and Anthropic show.',
 ].join(' ')
 
+const ERRORS: Code[] = [
+  'model_not_found',
+  'model_proxy_off',
+  'model_budget_spent',
+  'model_url_not_allowed',
+  'model_body_too_large',
+  'model_body_ambiguous',
+  'bodies_busy',
+  'body_cut',
+  'body_too_slow',
+  'blocked_url',
+  'upstream_redirected',
+  'upstream_error',
+  'upstream_timeout',
+]
+
 const declared = (summary: string, id: string) => ({
   id,
   summary,
@@ -29,21 +46,7 @@ const declared = (summary: string, id: string) => ({
   // Calls are counted and write no event.
   isReadOnly: true,
   verb: callModel,
-  errors: [
-    'model_not_found',
-    'model_proxy_off',
-    'model_budget_spent',
-    'model_url_not_allowed',
-    'model_body_too_large',
-    'model_body_ambiguous',
-    'bodies_busy',
-    'body_cut',
-    'body_too_slow',
-    'blocked_url',
-    'upstream_redirected',
-    'upstream_error',
-    'upstream_timeout',
-  ] as const satisfies Operation['errors'],
+  errors: ERRORS,
 })
 
 const PATH = '/v1/model-proxy/{configuration_id}/{path}'

@@ -1,4 +1,5 @@
 // Routes of model configurations, the settings of the proxy, usage and budgets.
+import type { Code } from '../../kernel/http/codes.ts'
 import { slice } from '../../kernel/http/routes.ts'
 import { namedPage, Page } from '../../protocol/wire.ts'
 import * as budgets from './budgets.ts'
@@ -11,7 +12,7 @@ import * as u from './usage.schema.ts'
 import { readUsage } from './usage.ts'
 import { listSecrets, storeSecrets } from './workspace-secrets.ts'
 
-const SAVING = ['blocked_url', 'model_url_not_allowed', 'model_exists', 'deployment_not_found'] as const
+const SAVING: Code[] = ['blocked_url', 'model_url_not_allowed', 'model_exists', 'deployment_not_found']
 
 export const modelRoutes = slice(
   'Models',

@@ -20,15 +20,9 @@ import { exchangeToken, TOKEN_EXCHANGE_GRANT } from './token-exchange.ts'
 const OAUTH_FORM = { bodyMediaType: 'application/x-www-form-urlencoded', oauthErrors: true } as const
 const NO_STORE = { 'Cache-Control': 'no-store' }
 const CACHE_HEADERS = { 'Cache-Control': 'public, max-age=3600' }
-const OPEN_ERRORS = [
-  'invalid_request',
-  'body_cut',
-  'body_too_slow',
-  'body_too_large',
-  'address_rate_limited',
-] as const satisfies Code[]
+const OPEN_ERRORS: Code[] = ['invalid_request', 'body_cut', 'body_too_slow', 'body_too_large', 'address_rate_limited']
 /** Every answer but a key and `authorization_pending`, with which programs poll at their interval. */
-const REFUSALS = [
+const REFUSALS: Code[] = [
   'invalid_grant',
   'invalid_target',
   'slow_down',
@@ -41,7 +35,7 @@ const REFUSALS = [
   'token_refused',
   'issuer_unavailable',
   'body_too_large',
-] as const satisfies Code[]
+]
 
 type Granted = z.output<typeof s.AccessToken>
 

@@ -1,16 +1,17 @@
 // Routes of trusted issuers.
+import type { Code } from '../../kernel/http/codes.ts'
 import { slice } from '../../kernel/http/routes.ts'
 import * as s from './trusted-issuers.schema.ts'
 import * as trusted from './trusted-issuers.ts'
 
-const REFUSALS = [
+const REFUSALS: Code[] = [
   'blocked_url',
   'role_not_found',
   'role_exceeds_actor',
   'key_outlives_creator',
   'temporary_key',
   'trusted_issuer_exists',
-] as const
+]
 
 export const trustedIssuerRoutes = slice(
   'Trusted issuers',
@@ -35,7 +36,7 @@ export const trustedIssuerRoutes = slice(
     body: s.NewTrustedIssuer,
     status: 201,
     reply: s.TrustedIssuer,
-    errors: [...REFUSALS],
+    errors: REFUSALS,
     location: trusted => `/v2/trusted-issuers/${trusted.id}`,
     verb: trusted.createTrustedIssuer,
   })

@@ -44,7 +44,14 @@ const toWire = (row: TrustedIssuerRow): schema.TrustedIssuer & { [etagVersion]: 
 })
 
 const RECORD = recordColumns(trustedIssuers, [
-  ...(['name', 'issuer', 'audience', 'subject', 'claims', 'role_id', 'key_minutes', 'expires_at'] as const),
+  'name',
+  'issuer',
+  'audience',
+  'subject',
+  'claims',
+  'role_id',
+  'key_minutes',
+  'expires_at',
   'granted_by',
 ])
 

@@ -8,7 +8,7 @@ import * as device from './device.ts'
 import { visitOf } from './visit.ts'
 
 const OAUTH_ROUTE = { bodyMediaType: 'application/x-www-form-urlencoded', oauthErrors: true } as const
-const OAUTH_ERRORS = [
+const OAUTH_ERRORS: Code[] = [
   'invalid_request',
   'invalid_client',
   'body_cut',
@@ -16,9 +16,9 @@ const OAUTH_ERRORS = [
   'body_too_large',
   'address_rate_limited',
   'database_unavailable',
-] as const satisfies Code[]
+]
 /** Every answer but a key and `authorization_pending`, with which programs poll at their interval. */
-const POLL_REFUSALS = [
+const POLL_REFUSALS: Code[] = [
   'invalid_grant',
   'slow_down',
   'access_denied',
@@ -27,7 +27,7 @@ const POLL_REFUSALS = [
   'invalid_client',
   'invalid_request',
   'body_too_large',
-] as const satisfies Code[]
+]
 const NO_STORE = { 'Cache-Control': 'no-store' }
 
 export const deviceRoutes = slice('Device sign-in', 'Keys of people for programs without a browser, by RFC 8628.')

@@ -1,6 +1,6 @@
 // Routes of the caller and its sessions.
 
-import { detailOf, statusOf, titleOf } from '../../kernel/http/codes.ts'
+import { type Code, detailOf, statusOf, titleOf } from '../../kernel/http/codes.ts'
 import { Failure, fail, toFailure } from '../../kernel/http/errors.ts'
 import { validateInput } from '../../kernel/http/input.ts'
 import { logFailureCause } from '../../kernel/http/middleware.ts'
@@ -23,7 +23,7 @@ import * as s from './schema.ts'
 import * as sessions from './sessions.ts'
 import { type Visitor, visitOf } from './visit.ts'
 
-const PROVIDER_ERRORS = [
+const PROVIDER_ERRORS: Code[] = [
   'route_not_found',
   'sign_in_refused',
   'blocked_url',
@@ -31,12 +31,12 @@ const PROVIDER_ERRORS = [
   'upstream_timeout',
   'address_rate_limited',
   'database_unavailable',
-] as const
+]
 
 const BACK = { href: '/sign-in', text: 'Back to the sign-in page' }
 const linkInput = { body: s.LinkToken }
 /** Reading a large body costs more than looking up a token. */
-const LINK_REFUSALS = ['sign_in_link_invalid', 'invalid_request', 'body_too_large'] as const
+const LINK_REFUSALS: Code[] = ['sign_in_link_invalid', 'invalid_request', 'body_too_large']
 
 /** Where no member or organization is known, no journal can have the refusal. */
 const logRefusal = (c: Visitor, { platform }: Services, error: unknown): void =>
@@ -129,7 +129,7 @@ export const signInRoutes = slice('Sign-in', 'Who the caller is, and the session
     description: 'Exists if `OIDC_ISSUER` is set.',
     pageMediaType: 'text/html',
     status: 302,
-    errors: [...PROVIDER_ERRORS],
+    errors: PROVIDER_ERRORS,
     open: (c, services) =>
       answerWithPage(c, services, async origin => {
         // Each of them asks the provider.
